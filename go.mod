@@ -1,0 +1,3 @@
+module github.com/weirml/weir
+
+go 1.26
