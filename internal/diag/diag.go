@@ -1,0 +1,337 @@
+// Package diag is the project's one error type and the six kinds an error can be of.
+//
+// Errors come in three families that are never mixed. The user's fault (ErrInput, ErrBudget, ErrClosed) and the machine's
+// (ErrMemory) are returned and name where they lie: file, node, operator, tensor, dimension. What the project cannot do yet
+// is ErrUnsupported, which is errors.ErrUnsupported too. A bug of ours is a panic, and the edge of the API turns it into
+// ErrInternal with Recover.
+//
+// An Error is a value to read, never to change: every method that adds a place returns a copy.
+package diag
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// kind is a sentinel: what an Error is about, and how JSON spells it.
+type kind struct {
+	name string // spelling in JSON and at the front of an error that has no place
+	also error  // a sentinel of the standard library that errors.Is accepts as well, or nil
+}
+
+func (k *kind) Error() string { return k.name }
+
+func (k *kind) Is(target error) bool { return k.also != nil && target == k.also }
+
+// The kinds of error. Test with errors.Is.
+var (
+	// ErrInput says that a file, a model, a value or an option is at fault.
+	ErrInput error = &kind{name: "input"}
+	// ErrUnsupported says that what was asked is legal and not done here; errors.Is(err, errors.ErrUnsupported) holds too.
+	ErrUnsupported error = &kind{name: "unsupported", also: errors.ErrUnsupported}
+	// ErrBudget says that a plan does not fit the memory it was given.
+	ErrBudget error = &kind{name: "budget"}
+	// ErrMemory says that the system refused memory.
+	ErrMemory error = &kind{name: "memory"}
+	// ErrClosed says that a program, a result or a file was used after its Close.
+	ErrClosed error = &kind{name: "closed"}
+	// ErrInternal says that the fault is ours.
+	ErrInternal error = &kind{name: "internal"}
+)
+
+// Error is an error with its place. Every field but Kind may be empty.
+type Error struct {
+	Kind   error  // one of the kinds above
+	File   string // the file at fault
+	Node   string // the model node's name
+	Op     string // the node's operator
+	Tensor string // the tensor or argument
+	Dim    string // the dimension
+	Detail string // what is wrong, in one sentence without a full stop
+	Fix    string // what would make it right
+	Err    error  // the cause, for errors.Is and errors.As
+}
+
+// Error returns one line: the place from the outside in, the detail, the cause, and the fix.
+func (e *Error) Error() string {
+	var b strings.Builder
+	place := func(label, value string) {
+		if value == "" {
+			return
+		}
+		if b.Len() > 0 {
+			b.WriteString(": ")
+		}
+		b.WriteString(label)
+		b.WriteString(value)
+	}
+	place("", e.File)
+	switch {
+	case e.Node != "" && e.Op != "":
+		place("node ", quoteIfOdd(e.Node)+" ("+e.Op+")")
+	case e.Node != "":
+		place("node ", quoteIfOdd(e.Node))
+	case e.Op != "":
+		place("op ", e.Op)
+	}
+	if e.Tensor != "" {
+		place("tensor ", quoteIfOdd(e.Tensor))
+	}
+	if e.Dim != "" {
+		place("dimension ", quoteIfOdd(e.Dim))
+	}
+	place("", e.Detail)
+	if e.Err != nil && e.Err.Error() != e.Detail {
+		place("", e.Err.Error())
+	}
+	if b.Len() == 0 {
+		b.WriteString(KindName(e.Kind) + " error")
+	}
+	if e.Fix != "" {
+		b.WriteString(" (fix: " + e.Fix + ")")
+	}
+	return oneLine(b.String())
+}
+
+// Is reports whether target is the error's kind, or what its kind also stands for.
+func (e *Error) Is(target error) bool {
+	return e.Kind != nil && errors.Is(e.Kind, target)
+}
+
+// Unwrap returns the cause, or nil.
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindName returns the name of a kind as JSON spells it: input, unsupported, budget, memory, closed or internal.
+// Of another error it looks for a kind inside; one without a kind is internal.
+func KindName(err error) string {
+	for _, k := range []error{ErrInput, ErrUnsupported, ErrBudget, ErrMemory, ErrClosed, ErrInternal} {
+		if err == k {
+			return k.(*kind).name
+		}
+	}
+	for _, k := range []error{ErrInternal, ErrClosed, ErrMemory, ErrBudget, ErrUnsupported, ErrInput} {
+		if errors.Is(err, k) {
+			return k.(*kind).name
+		}
+	}
+	return ErrInternal.(*kind).name
+}
+
+// report is the JSON form of an Error.
+type report struct {
+	Kind   string `json:"kind"`
+	File   string `json:"file"`
+	Node   string `json:"node"`
+	Op     string `json:"op"`
+	Tensor string `json:"tensor"`
+	Dim    string `json:"dim"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix"`
+}
+
+// MarshalJSON writes the eight keys kind, file, node, op, tensor, dim, detail and fix, always all of them. The cause's text
+// is part of detail, since JSON has no place of its own for it.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	detail := e.Detail
+	if e.Err != nil && e.Err.Error() != detail {
+		if detail != "" {
+			detail += ": "
+		}
+		detail += e.Err.Error()
+	}
+	return json.Marshal(report{
+		Kind: KindName(e.Kind), File: e.File, Node: e.Node, Op: e.Op, Tensor: e.Tensor, Dim: e.Dim, Detail: detail, Fix: e.Fix,
+	})
+}
+
+// New returns an error of a kind whose Detail is formatted as fmt.Errorf does; an operand of %w becomes the cause.
+func New(kind error, format string, args ...any) *Error {
+	if len(args) == 0 {
+		return &Error{Kind: kind, Detail: format}
+	}
+	formatted := fmt.Errorf(format, args...)
+	e := &Error{Kind: kind, Detail: formatted.Error()}
+	switch wrapped := formatted.(type) {
+	case interface{ Unwrap() error }:
+		e.Err = &hidden{wrapped.Unwrap(), e.Detail}
+	case interface{ Unwrap() []error }:
+		e.Err = &hidden{errors.Join(wrapped.Unwrap()...), e.Detail}
+	}
+	return e
+}
+
+// hidden is a cause whose text the detail holds already, so that it is not printed twice.
+type hidden struct {
+	error
+	text string
+}
+
+func (h *hidden) Error() string { return h.text }
+func (h *hidden) Unwrap() error { return h.error }
+
+// Inputf returns an ErrInput: the fault lies in what the user gave. %w works.
+func Inputf(format string, args ...any) *Error { return New(ErrInput, format, args...) }
+
+// Unsupportedf returns an ErrUnsupported: legal, and not done here. %w works.
+func Unsupportedf(format string, args ...any) *Error { return New(ErrUnsupported, format, args...) }
+
+// Internalf returns an ErrInternal, to be given to panic.
+func Internalf(format string, args ...any) *Error { return New(ErrInternal, format, args...) }
+
+// AtFile returns a copy that names the file, unless one is named already.
+func (e *Error) AtFile(file string) *Error {
+	c := *e
+	if c.File == "" {
+		c.File = file
+	}
+	return &c
+}
+
+// AtNode returns a copy that names the model node and its operator, unless one is named already: the innermost place wins.
+func (e *Error) AtNode(node, op string) *Error {
+	c := *e
+	if c.Node == "" && c.Op == "" {
+		c.Node, c.Op = node, op
+	}
+	return &c
+}
+
+// AtTensor returns a copy that names the tensor, unless one is named already.
+func (e *Error) AtTensor(tensor string) *Error {
+	c := *e
+	if c.Tensor == "" {
+		c.Tensor = tensor
+	}
+	return &c
+}
+
+// AtDim returns a copy that names the dimension, unless one is named already.
+func (e *Error) AtDim(dim string) *Error {
+	c := *e
+	if c.Dim == "" {
+		c.Dim = dim
+	}
+	return &c
+}
+
+// WithFix returns a copy that says what would make it right, formatted as fmt.Sprintf does.
+func (e *Error) WithFix(format string, args ...any) *Error {
+	c := *e
+	c.Fix = format
+	if len(args) > 0 {
+		c.Fix = fmt.Sprintf(format, args...)
+	}
+	return &c
+}
+
+// WithCause returns a copy with the cause.
+func (e *Error) WithCause(err error) *Error {
+	c := *e
+	c.Err = err
+	return &c
+}
+
+// As returns err's first *Error, or, where there is none, a new one of the given kind with err as its cause. It is for
+// adding a place to an error of unknown origin: diag.As(err, diag.ErrInput).AtFile(path). A nil err gives nil.
+func As(err, kind error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Kind: kind, Err: err}
+}
+
+// Panic is the cause of an ErrInternal that Recover made.
+type Panic struct {
+	Value any    // what was given to panic
+	Stack string // the goroutine's stack
+}
+
+// Error returns the panic's value as text, without the stack.
+func (p *Panic) Error() string { return fmt.Sprint(p.Value) }
+
+// Unwrap returns the panic's value if that is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// Recover turns a panic into an ErrInternal whose cause is a *Panic with the stack; what says what was going on ("compile",
+// "pass fold"). Use it at the edges only, deferred directly: defer diag.Recover(&err, "compile").
+// A panic with an *Error keeps that error's place and kind: an ErrInternal from Internalf, or what deep code threw knowingly.
+func Recover(err *error, what string) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	*err = FromPanic(value, what)
+}
+
+// FromPanic is Recover for code that has called recover itself. It must run in the deferred function, so that the stack is
+// the panic's.
+func FromPanic(value any, what string) *Error {
+	cause := &Panic{Value: value, Stack: string(debug.Stack())}
+	var e Error
+	if thrown, ok := value.(*Error); ok {
+		e = *thrown
+		if e.Kind == nil {
+			e.Kind = ErrInternal
+		}
+		if !errors.Is(e.Kind, ErrInternal) {
+			return &e
+		}
+		if e.Err != nil {
+			e.Detail += ": " + e.Err.Error()
+		}
+	} else {
+		e = Error{Kind: ErrInternal, Detail: fmt.Sprint(value)}
+		if runtimeError, ok := value.(runtime.Error); ok {
+			e.Detail = runtimeError.Error()
+		}
+	}
+	if what != "" {
+		e.Detail = what + ": " + e.Detail
+	}
+	e.Err = &hidden{cause, e.Detail}
+	return &e
+}
+
+// Stack returns the stack of the panic inside err, or "".
+func Stack(err error) string {
+	var p *Panic
+	if errors.As(err, &p) {
+		return p.Stack
+	}
+	return ""
+}
+
+// quoteIfOdd quotes a name that would not stand out from the text around it.
+func quoteIfOdd(name string) string {
+	for _, r := range name {
+		if r <= ' ' || r == ':' || r == '(' || r == ')' || r == 0x7f {
+			return fmt.Sprintf("%q", name)
+		}
+	}
+	return name
+}
+
+// oneLine makes a text that a hostile file may have supplied safe to print on one line.
+func oneLine(s string) string {
+	clean := func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f:
+			return '?'
+		}
+		return r
+	}
+	return strings.TrimRight(strings.Map(clean, s), " ")
+}
