@@ -1,0 +1,145 @@
+package ir
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Builder appends nodes to a block, inferring each as it is added. Its methods panic with the error of the first node
+// that means nothing; Catch, deferred where building began, turns that into a returned error.
+type Builder struct {
+	*Inference
+	Block  *Block
+	Source string // given to the nodes it makes
+	names  map[string]int
+}
+
+// NewBuilder builds into block.
+func NewBuilder(c *Inference, block *Block) *Builder {
+	return &Builder{Inference: c, Block: block, names: map[string]int{}}
+}
+
+// In returns a builder for an inner block (a region's body), with names and source carried on.
+func (b *Builder) In(block *Block) *Builder {
+	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, names: b.names}
+}
+
+type buildError struct{ err error }
+
+// Fail stops building with an error.
+func (b *Builder) Fail(err error) { panic(buildError{err}) }
+
+// Failf stops building with the user's fault, placed at the builder's source.
+func (b *Builder) Failf(format string, args ...any) {
+	b.Fail(diag.Inputf(format, args...).AtNode(b.Source, ""))
+}
+
+// Catch turns a builder's panic into *err. Use: defer ir.Catch(&err).
+func Catch(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case buildError:
+		*err = r.err
+	default:
+		panic(r)
+	}
+}
+
+// Name returns hint, or hint with a number where it is taken already.
+func (b *Builder) Name(hint string) string {
+	if hint == "" {
+		hint = "t"
+	}
+	count, taken := b.names[hint]
+	b.names[hint] = count + 1
+	if !taken {
+		return hint
+	}
+	for {
+		name := fmt.Sprintf("%s.%d", hint, count)
+		if _, taken := b.names[name]; !taken {
+			b.names[name] = 1
+			return name
+		}
+		count++
+	}
+}
+
+// Param appends a parameter to the block.
+func (b *Builder) Param(name string, t Type) *Value {
+	v := &Value{Name: b.Name(name), Type: t}
+	b.Block.Params = append(b.Block.Params, v)
+	return v
+}
+
+// Constant adds a constant; the elements of a small integer one are known.
+func (b *Builder) Constant(name string, t *tensor.Tensor) *Value {
+	v := &Value{Name: b.Name(name), Type: Type{DType: t.DType(), Shape: Constants(t.Shape())}, Const: t}
+	if dt := t.DType(); (dt.IsInt() && dt != dtype.U64 || dt == dtype.Bool) && t.Len() <= MaxKnown {
+		v.Known = make([]sym.Expr, t.Len())
+		for i := range v.Known {
+			v.Known[i] = sym.Const(t.Int(int64(i)))
+		}
+	}
+	b.Block.Consts = append(b.Block.Consts, v)
+	return v
+}
+
+// Node appends a node and returns it with its outputs inferred.
+func (b *Builder) Node(op string, attrs Attrs, inputs ...*Value) *Node {
+	return b.NodeWith(op, attrs, nil, inputs...)
+}
+
+// NodeWith is Node for an operator with regions.
+func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*Value) *Node {
+	def, ok := Lookup(op)
+	if !ok {
+		b.Fail(diag.Unsupportedf("no operator %q", op).AtNode(b.Source, op))
+	}
+	if attrs == nil {
+		attrs = Attrs{}
+	}
+	n := &Node{Op: def, Inputs: inputs, Attrs: attrs, Regions: regions, Source: b.Source}
+	if err := def.Infer(b.Inference, n); err != nil {
+		b.Fail(err)
+	}
+	for i, out := range n.Outputs {
+		out.Node, out.Index = n, i
+		if out.Name == "" {
+			hint := b.Source
+			if hint == "" {
+				hint = op
+			}
+			out.Name = b.Name(hint)
+		}
+	}
+	b.Block.Nodes = append(b.Block.Nodes, n)
+	return n
+}
+
+// Op appends a node with one output and returns that.
+func (b *Builder) Op(op string, attrs Attrs, inputs ...*Value) *Value {
+	return b.Node(op, attrs, inputs...).Outputs[0]
+}
+
+// Result adds an output of a node under inference: what Infer calls once for each output.
+func (n *Node) Result(i int, t Type) *Value {
+	for len(n.Outputs) <= i {
+		n.Outputs = append(n.Outputs, &Value{})
+	}
+	n.Outputs[i].Type = t
+	return n.Outputs[i]
+}
+
+// Constants turns sizes into symbolic ones.
+func Constants(shape []int64) []sym.Expr {
+	out := make([]sym.Expr, len(shape))
+	for i, s := range shape {
+		out[i] = sym.Const(s)
+	}
+	return out
+}

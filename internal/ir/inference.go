@@ -1,0 +1,109 @@
+package ir
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// MaxKnown is the largest number of elements for which a value's Known is kept.
+const MaxKnown = 4096
+
+// Inference carries what shape rules share: the dimensions' ranges, and the conditions found on the way.
+type Inference struct {
+	Module *Module
+	fresh  map[string]int
+}
+
+// NewInference begins inference over a module; its Dims and Requires grow as nodes are inferred.
+func NewInference(m *Module) *Inference {
+	if m.Dims == nil {
+		m.Dims = sym.NewDims()
+	}
+	return &Inference{Module: m, fresh: map[string]int{}}
+}
+
+// Dims are the named dimensions and their ranges.
+func (c *Inference) Dims() *sym.Dims { return c.Module.Dims }
+
+// Require states that cond must hold for n: proved, nothing is kept; refuted for every value, an error;
+// otherwise it becomes a condition of the module.
+func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
+	switch c.Dims().Prove(cond) {
+	case sym.Yes:
+		return nil
+	case sym.No:
+		return diag.Inputf("%s: %s can never hold", why, cond).AtNode(n.Source, n.Op.Name())
+	}
+	for _, r := range c.Module.Requires {
+		if r.Cond.String() == cond.String() {
+			return nil
+		}
+	}
+	from := n.Op.Name()
+	if n.Source != "" {
+		from = fmt.Sprintf("%s (%s)", n.Source, from)
+	}
+	c.Module.Requires = append(c.Module.Requires, Require{Cond: cond, From: from + ": " + why})
+	return nil
+}
+
+// RequireEqual states that two extents are the same.
+func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
+	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
+}
+
+// Fresh makes a dimension that data decide during the run, at most max (which must be bounded for the model to plan).
+func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
+	hint = strings.Map(func(r rune) rune {
+		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, hint)
+	if hint == "" || hint[0] >= '0' && hint[0] <= '9' {
+		hint = "d" + hint
+	}
+	name := hint
+	for {
+		if _, taken := c.Dims().Get(name); !taken {
+			break
+		}
+		c.fresh[hint]++
+		name = fmt.Sprintf("%s.%d", hint, c.fresh[hint])
+	}
+	_, hi := c.Dims().Bounds(max)
+	c.Dims().Set(name, sym.Range{Min: lo, Max: hi})
+	if c.Module.Limits == nil {
+		c.Module.Limits = map[string]sym.Expr{}
+	}
+	c.Module.Limits[name] = max.Subst(func(name string) (sym.Expr, bool) { x, ok := c.Module.Limits[name]; return x, ok })
+	return sym.Var(name)
+}
+
+// Elements returns the elements of an integer value as symbolic integers. Where they are not known, and the value has a
+// small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed.
+func (c *Inference) Elements(v *Value, lo, hi int64) ([]sym.Expr, error) {
+	if v.Known != nil {
+		return v.Known, nil
+	}
+	if !v.Type.DType.IsInt() && v.Type.DType != dtype.Bool {
+		return nil, diag.Inputf("%s must be integers, not %s", v.Name, v.Type.DType).AtTensor(v.Name)
+	}
+	n := int64(1)
+	for _, e := range v.Type.Shape {
+		size, ok := e.Const()
+		if !ok || size > MaxKnown || n*size > MaxKnown {
+			return nil, diag.Unsupportedf("the values of %s decide a shape, and there are %s of them", v.Name, v.Type).AtTensor(v.Name)
+		}
+		n *= size
+	}
+	v.Known, v.Bound = make([]sym.Expr, n), true
+	for i := range v.Known {
+		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, sym.Const(hi))
+	}
+	return v.Known, nil
+}

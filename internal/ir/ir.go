@@ -1,0 +1,144 @@
+// Package ir is the language of what a model computes: tensors in static single assignment form, with symbolic shapes.
+//
+// A Module holds functions; a function is a Block of Nodes in an order in which every value is produced before it is
+// used. A node applies an Op, found in the registry by name, so this package's parser, verifier and interpreter know
+// no operator. A node may carry regions (the bodies of If, Loop and Scan), which see the values of the blocks around
+// them. Shapes are symbolic integers over named dimensions; small integer tensors whose elements are known
+// symbolically (the results of Shape arithmetic) carry them as Value.Known.
+package ir
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Module is a set of functions over one set of named dimensions. Main is where a run begins.
+type Module struct {
+	Name     string
+	Dims     *sym.Dims           // every named dimension with its range: those of the inputs, and those that data decide
+	Limits   map[string]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
+	Requires []Require           // what must hold of the dimensions, beyond their ranges
+	Main     *Func               // also in Funcs
+	Funcs    []*Func             // in the order they were added
+	Meta     map[string]string   // the model's own metadata
+}
+
+// Func is a function: its body's Params are its inputs, its body's Results its outputs.
+// States pair an input with the result that replaces it, for values that live on from one run to the next.
+type Func struct {
+	Name   string
+	Body   *Block
+	States []State
+}
+
+// State says that Out is the next run's In.
+type State struct{ In, Out *Value }
+
+// Block is a straight line of nodes. Consts belong to the block; an inner block sees the values of outer ones.
+type Block struct {
+	Params  []*Value
+	Consts  []*Value
+	Nodes   []*Node
+	Results []*Value
+}
+
+// Type is a value's element type, shape, and, where they are not the plain ones, its layout and quantisation.
+type Type struct {
+	DType  dtype.DType
+	Shape  []sym.Expr
+	Layout *Layout // nil: row-major
+	Quant  *Quant  // nil: the elements mean themselves
+}
+
+// Layout is a permutation of the axes followed by blocking: physical axis i walks logical axis Axes[i], in steps of
+// Block[i] elements where an inner physical axis walks the rest. Row-major is the identity with blocks of 1.
+type Layout struct {
+	Axes  []int
+	Block []int64
+}
+
+// Quant says that an integer element q along Axis (−1: one scale for the tensor) stands for (q − Zero) × Scale.
+type Quant struct {
+	Real  dtype.DType // the type that the elements stand for
+	Axis  int
+	Scale []float64
+	Zero  []int64
+}
+
+// Value is one tensor: a block's parameter, a constant, or a node's result.
+type Value struct {
+	Name  string // the model's name for it, unique in its function; the printer adds the %
+	Type  Type
+	Const *tensor.Tensor // not nil: a constant
+	Known []sym.Expr     // row-major elements of a small integer (or bool: 0, 1) tensor, where they are known
+	Bound bool           // Known are fresh dimensions: their values are read from the tensor when it has been computed
+	Node  *Node          // the producer; nil for parameters and constants
+	Index int            // which of the producer's outputs
+}
+
+// Node applies an operator. An absent optional input is nil. Source is the model's own name for the node.
+type Node struct {
+	Op      Op
+	Inputs  []*Value
+	Outputs []*Value
+	Attrs   Attrs
+	Regions []*Block
+	Source  string
+}
+
+// Attrs are a node's settings by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor, sym.Expr,
+// []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are []sym.Expr or sym.Expr.
+type Attrs map[string]any
+
+// Require is a condition on dimensions that a run must meet, and where it comes from.
+type Require struct {
+	Cond sym.Cond
+	From string
+}
+
+// Op is an operator's definition, as far as this package needs it.
+type Op interface {
+	Name() string
+	// Infer sets the outputs' Type, and Known where it can, from the inputs and attributes; it appends to n.Outputs
+	// when that is empty. It returns a *diag.Error for a node that means nothing.
+	Infer(c *Inference, n *Node) error
+	// Eval is the operator's meaning, plain and slow. in has nil where an optional input is absent.
+	Eval(e *Evaluation, n *Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
+}
+
+// Int returns an integer, or otherwise where there is none.
+func (a Attrs) Int(name string, otherwise int64) int64 {
+	if v, ok := a[name].(int64); ok {
+		return v
+	}
+	return otherwise
+}
+
+// Ints returns a list of integers, or nil.
+func (a Attrs) Ints(name string) []int64 { v, _ := a[name].([]int64); return v }
+
+// Float returns a number, or otherwise where there is none.
+func (a Attrs) Float(name string, otherwise float64) float64 {
+	if v, ok := a[name].(float64); ok {
+		return v
+	}
+	return otherwise
+}
+
+// Bool returns a truth value; absent is false.
+func (a Attrs) Bool(name string) bool { v, _ := a[name].(bool); return v }
+
+// String returns a text, or otherwise where there is none.
+func (a Attrs) String(name, otherwise string) string {
+	if v, ok := a[name].(string); ok {
+		return v
+	}
+	return otherwise
+}
+
+// DType returns an element type; absent is dtype.Invalid.
+func (a Attrs) DType(name string) dtype.DType { v, _ := a[name].(dtype.DType); return v }
+
+// Exprs returns a list of symbolic integers, or nil.
+func (a Attrs) Exprs(name string) []sym.Expr { v, _ := a[name].([]sym.Expr); return v }

@@ -1,0 +1,331 @@
+// Package loop is the language of how a model is computed: kernels of loops over buffers, and the order they run in.
+//
+// A Module holds the buffers between kernels, the kernels, and a Body of Steps (launches, host operators, branches,
+// loops). A Kernel is a nest of loops over named buffers: scalars are immutable Lets, mutable Vars, and Checks, which
+// check an integer value against a range and make it usable in indices. Indices, extents and sizes are symbolic
+// integers over the module's dimensions, the loop variables and the bound names in scope. Lowering writes `each`
+// loops, whose iterations are independent; scheduling turns them into parallel, vector and serial ones.
+package loop
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Module is a whole computation.
+type Module struct {
+	Name     string
+	Dims     *sym.Dims           // the inputs' dimensions, and those that steps bind
+	Limits   map[string]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
+	Requires []Require           // conditions on the inputs' dimensions, checked at entry
+	Buffers  []*Buffer
+	Kernels  []*Kernel
+	Body     []Step
+}
+
+// Require is a condition that a run must meet, and where it comes from.
+type Require struct {
+	Cond sym.Cond
+	From string
+}
+
+// BufferKind says who owns a buffer's storage.
+type BufferKind uint8
+
+// The kinds of buffer.
+const (
+	Temp   BufferKind = iota // planned in the arena
+	Input                    // lent by the caller
+	Output                   // handed to the caller
+	Weight                   // constant, lives with the program
+)
+
+// Buffer is a tensor in memory, row-major unless it is a view.
+type Buffer struct {
+	Name  string
+	Kind  BufferKind
+	DType dtype.DType
+	Shape []sym.Expr
+	View  *View          // not nil: a part of another buffer, with no storage of its own
+	Data  *tensor.Tensor // a Weight's contents
+	// Source is the model's own name for the tensor.
+	Source string
+}
+
+// View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of.
+type View struct {
+	Of      *Buffer
+	Offset  sym.Expr
+	Strides []sym.Expr
+}
+
+// Step is one thing that happens in a run.
+type Step interface{ step() }
+
+// Launch runs a kernel over buffers, one for each of its parameters. A buffer may be passed under another shape of the same
+// number of elements where both are row-major.
+type Launch struct {
+	Kernel *Kernel
+	Args   []*Buffer
+	Source string // the model's nodes that it computes, comma separated
+}
+
+// Host runs a host operator (see package hostop) on whole tensors. Results whose extents data decide bind those dimensions.
+type Host struct {
+	Op      string
+	Attrs   map[string]any // as ir.Attrs, after evaluation of nothing: symbolic values stay symbolic
+	In, Out []*Buffer
+	Source  string
+}
+
+// Bind reads integer element At of From and makes it the value of a dimension; outside the dimension's range is the user's fault.
+// With From nil, the dimension's value is Value.
+type Bind struct {
+	Dim   string
+	From  *Buffer
+	At    int64
+	Value sym.Expr
+	// Source is the model's node that needs the value.
+	Source string
+}
+
+// If runs one of two bodies. Cond is one bool element. Results are written by each body into the same buffers.
+type If struct {
+	Cond       *Buffer
+	Then, Else []Step
+	Source     string
+}
+
+// Loop runs Body while Cond (nil: always) holds, at most Trip (nil: no limit but the dimension's range) times. Index, an i64
+// scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that the number of
+// iterations done is bound to: after each iteration, so that views and later sizes may depend on it.
+type Loop struct {
+	Trip, Cond, Index *Buffer
+	Count             string
+	Body              []Step
+	Source            string
+}
+
+// Copy copies a whole buffer. Both have the same element type and number of elements.
+type Copy struct{ To, From *Buffer }
+
+func (*Launch) step() {}
+func (*Host) step()   {}
+func (*Bind) step()   {}
+func (*If) step()     {}
+func (*Loop) step()   {}
+func (*Copy) step()   {}
+
+// Access says what a kernel does to a parameter.
+type Access uint8
+
+// The kinds of access. Write means that every element is written, and none read before it was.
+const (
+	Read Access = iota
+	Write
+	Update
+)
+
+// Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the order
+// of the argument block.
+type Kernel struct {
+	Name   string
+	Params []*Param
+	Dims   []string
+	Body   []Stmt
+	Source string
+}
+
+// Param is a formal buffer. Strides are in elements; nil means row-major.
+type Param struct {
+	Name    string
+	Access  Access
+	DType   dtype.DType
+	Shape   []sym.Expr
+	Strides []sym.Expr
+}
+
+// Stmt is a statement of a kernel.
+type Stmt interface{ stmt() }
+
+// LoopKind says how a loop's iterations may run.
+type LoopKind uint8
+
+// The kinds of loop.
+const (
+	Each     LoopKind = iota // independent of one another, any order: what lowering writes, and scheduling refines
+	Serial                   // in order
+	Parallel                 // independent; outermost parallel loops form the kernel's tiles
+	Vector                   // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
+)
+
+// For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
+type For struct {
+	Kind   LoopKind
+	Var    string
+	Extent sym.Expr
+	Body   []Stmt
+}
+
+// Let names a value.
+type Let struct {
+	Name string
+	X    Expr
+}
+
+// Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault, naming What,
+// before anything is read or written with it.
+type Check struct {
+	Name     string
+	X        Expr
+	Min, Max sym.Expr
+	What     string
+}
+
+// Var declares a mutable scalar, of X's type, with its first value.
+type Var struct {
+	Name string
+	X    Expr
+}
+
+// Set gives a scalar a new value.
+type Set struct {
+	Name string
+	X    Expr
+}
+
+// Reduce combines a scalar with a value: Name = Op(Name, X). The order of combination is free but fixed by the shape.
+type Reduce struct {
+	Name string
+	Op   BinaryOp
+	X    Expr
+}
+
+// Store writes one element; with Mask (a bool), only where it is true.
+type Store struct {
+	To    string
+	Index []sym.Expr
+	X     Expr
+	Mask  Expr
+}
+
+// When runs Then where Cond (uniform over the lanes of a vector loop around it) is true, Else where not.
+type When struct {
+	Cond       Expr
+	Then, Else []Stmt
+}
+
+// Local declares a buffer of the kernel's own, for the rest of the enclosing body, in the worker's scratch. Its contents are undefined until written.
+type Local struct {
+	Name  string
+	DType dtype.DType
+	Shape []sym.Expr
+}
+
+// Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type (integers
+// wrap; f16 and bf16 operands are widened; C is f32, f64, i32, i64 or an unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
+type Contract struct {
+	M, N, K sym.Expr
+	C, A, B Tile
+}
+
+// Tile is a matrix inside a buffer: element (r, c) is the buffer's element at Origin + r·Row + c·Col, index by index.
+type Tile struct {
+	Buffer           string
+	Origin, Row, Col []sym.Expr
+}
+
+func (*For) stmt()      {}
+func (*Let) stmt()      {}
+func (*Check) stmt()    {}
+func (*Var) stmt()      {}
+func (*Set) stmt()      {}
+func (*Reduce) stmt()   {}
+func (*Store) stmt()    {}
+func (*When) stmt()     {}
+func (*Local) stmt()    {}
+func (*Contract) stmt() {}
+
+// Expr is a scalar value (a lane's, inside a vector loop).
+type Expr interface{ DType() dtype.DType }
+
+// Const is a number; Bits holds its representation in Type, zero-extended.
+type Const struct {
+	Type dtype.DType
+	Bits uint64
+}
+
+// Ref is a Let's or Var's value.
+type Ref struct {
+	Name string
+	Type dtype.DType
+}
+
+// Index is a symbolic integer as an i64 value.
+type Index struct{ X sym.Expr }
+
+// Load reads one element. With Mask (a bool), it is read only where Mask holds; elsewhere the value is Else.
+type Load struct {
+	From  string
+	Index []sym.Expr
+	Type  dtype.DType
+	Mask  Expr
+	Else  Expr
+}
+
+// Unary, Binary and Select compute; Cast converts as ONNX's Cast does (see dtype.ConvertSlice).
+type Unary struct {
+	Op UnaryOp
+	X  Expr
+}
+
+// Binary applies a two-operand function. Operands have the same type; comparisons yield bool, the rest the operands' type.
+type Binary struct {
+	Op   BinaryOp
+	X, Y Expr
+}
+
+// Select is X where Cond holds, Y elsewhere; both are evaluated.
+type Select struct{ Cond, X, Y Expr }
+
+// Cast converts X to Type. Wrap: floats out of a float8 type's range become infinity or NaN instead of the largest value.
+type Cast struct {
+	Type dtype.DType
+	X    Expr
+	Wrap bool
+}
+
+// DType is the element type of the value.
+func (e *Const) DType() dtype.DType { return e.Type }
+
+// DType is the element type of the value.
+func (e *Ref) DType() dtype.DType { return e.Type }
+
+// DType is i64.
+func (e *Index) DType() dtype.DType { return dtype.I64 }
+
+// DType is the element type of the buffer.
+func (e *Load) DType() dtype.DType { return e.Type }
+
+// DType is the operand's, or bool for a test.
+func (e *Unary) DType() dtype.DType {
+	if e.Op.Test() {
+		return dtype.Bool
+	}
+	return e.X.DType()
+}
+
+// DType is the operands', or bool for a comparison.
+func (e *Binary) DType() dtype.DType {
+	if e.Op.Test() {
+		return dtype.Bool
+	}
+	return e.X.DType()
+}
+
+// DType is the choices'.
+func (e *Select) DType() dtype.DType { return e.X.DType() }
+
+// DType is what X is converted to.
+func (e *Cast) DType() dtype.DType { return e.Type }

@@ -1,0 +1,88 @@
+package loop
+
+// UnaryOp is a function of one operand.
+type UnaryOp uint8
+
+// The unary functions. Integers: Neg, Abs, Sign, BitNot, and nothing else. Bool: Not.
+const (
+	Neg UnaryOp = iota
+	Abs
+	Sign
+	BitNot
+	Not
+	Floor
+	Ceil
+	Round // half to even
+	Trunc
+	Sqrt
+	Reciprocal
+	Exp
+	Log
+	Log1p
+	Expm1
+	Sin
+	Cos
+	Tan
+	Asin
+	Acos
+	Atan
+	Sinh
+	Cosh
+	Tanh
+	Asinh
+	Acosh
+	Atanh
+	Erf
+	Sigmoid
+	IsNaN
+	IsInf // either sign
+	unaryOps
+)
+
+// BinaryOp is a function of two operands of one type.
+type BinaryOp uint8
+
+// The binary functions. Integers wrap; Div truncates toward zero, FloorMod has the divisor's sign and Rem the dividend's; integer
+// division by zero yields 0 and MinInt / −1 wraps (callers who must refuse check first). Min and Max yield NaN where an operand is NaN.
+const (
+	Add BinaryOp = iota
+	Sub
+	Mul
+	Div
+	FloorMod
+	Rem
+	Pow
+	Min
+	Max
+	And // bitwise; on bool, logical
+	Or
+	Xor
+	Shl // by Y modulo the width or more: 0
+	Shr // logical on unsigned, arithmetic on signed
+	Atan2
+	Eq
+	Ne
+	Lt
+	Le
+	Gt
+	Ge
+	binaryOps
+)
+
+var unaryNames = [unaryOps]string{"neg", "abs", "sign", "bitnot", "not", "floor", "ceil", "round", "trunc", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1",
+	"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "isnan", "isinf"}
+
+var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem", "pow", "min", "max", "and", "or", "xor", "shl", "shr", "atan2",
+	"eq", "ne", "lt", "le", "gt", "ge"}
+
+// String is the function's name in the text.
+func (op UnaryOp) String() string { return unaryNames[op] }
+
+// String is the function's name in the text.
+func (op BinaryOp) String() string { return binaryNames[op] }
+
+// Test reports whether the result is bool whatever the operand's type.
+func (op UnaryOp) Test() bool { return op == IsNaN || op == IsInf }
+
+// Test reports whether the result is bool whatever the operands' type.
+func (op BinaryOp) Test() bool { return op >= Eq }

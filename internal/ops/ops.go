@@ -1,0 +1,88 @@
+// Package ops holds the operators, one file each: shape rule, meaning, expansion, lowerings and samples.
+//
+// A file defines its operator with define, in its own init; constructors build nodes of it. An operator is computed in the
+// first of these ways that its definition offers: as a view of its input; by the first lowering whose condition holds; by
+// its expansion into other operators; by a function of package hostop. No file here names a machine or a file format.
+package ops
+
+import (
+	"math/rand"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Def is one operator.
+type Def struct {
+	Op string // its name: lower case, words joined by _
+	// Shape is the shape rule: it sets each output's type by n.Result(i, type), and Known where it can.
+	Shape func(c *ir.Inference, n *ir.Node) error
+	// Mean is the operator's meaning, plain and slow.
+	Mean func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
+	// Expand builds the same results from other operators. It may decline by returning nil (before it builds anything).
+	Expand func(b *ir.Builder, n *ir.Node) []*ir.Value
+	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.
+	View func(n *ir.Node, d *sym.Dims) *View
+	// Lowerings are loop nests, the best first.
+	Lowerings []Lowering
+	// Host names a function of package hostop.
+	Host string
+	// Samples makes cases from which the package's tests check the definition.
+	Samples func(r *rand.Rand) []Sample
+}
+
+// View places an output inside input Of: element (i, j, …) lies at Offset + i·Strides[0] + … of the input's elements.
+// With Strides nil, the output is the input's elements in order, under another shape.
+type View struct {
+	Of      int
+	Offset  sym.Expr
+	Strides []sym.Expr
+}
+
+// Lowering is one way to compute an operator by a loop nest.
+type Lowering struct {
+	Name string
+	// When, where not nil, is the condition under which Build is right.
+	When func(n *ir.Node, d *sym.Dims) bool
+	// Build writes the kernel: k has a parameter for each present input and each output.
+	Build func(k *Nest, n *ir.Node)
+	// Error is the bound on its difference from Mean, as a relative tolerance; 0: results agree to the rounding of their type.
+	Error float64
+}
+
+// Nest is a kernel under construction, with the node's operands as its parameters.
+type Nest struct {
+	*loop.Builder
+	In  []*loop.Memory // one per input of the node; nil where absent
+	Out []*loop.Memory
+	D   *sym.Dims
+}
+
+// Sample is a case that a definition must get right: a node's attributes and inputs. Rank-only attributes are shared by every
+// binding of the dimensions; regions are built by Regions where the operator needs them.
+type Sample struct {
+	Attrs   ir.Attrs
+	Inputs  []*tensor.Tensor // nil: absent
+	Regions func(b *ir.Builder) []*ir.Block
+	// Constant lists the inputs that are constants rather than parameters.
+	Constant []int
+}
+
+// Name is the operator's name.
+func (d *Def) Name() string { return d.Op }
+
+// Infer applies the shape rule.
+func (d *Def) Infer(c *ir.Inference, n *ir.Node) error { return d.Shape(c, n) }
+
+// Eval applies the meaning.
+func (d *Def) Eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	return d.Mean(e, n, in)
+}
+
+// define registers an operator.
+func define(d *Def) { ir.Register(d) }
+
+// Of is a node's definition.
+func Of(n *ir.Node) *Def { return n.Op.(*Def) }

@@ -1,0 +1,183 @@
+// Package program is the language of what happens to memory in a run: storages, tensors carved from them, launches,
+// copies, releases. It is what a compiled model is saved as, and what the executor follows.
+//
+// Every size and offset is a symbolic integer over the program's dimensions and its Lets. A Tensor is a named place:
+// an argument, a weight, or a carve of a storage; Steps name tensors by their index in Program.Tensors.
+package program
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Program is one compiled function.
+type Program struct {
+	Name     string
+	Dims     []Dim // the order of Args.Dims of every launch that lists them
+	Requires []Require
+	Inputs   []Port
+	Outputs  []Port
+	Weights  []Weight
+	Storages []Storage
+	Plans    []Plan // at least one; the first whose conditions all hold is used
+	Tensors  []Tensor
+	Kernels  []string // names; the code comes beside the program, in this order
+	Subs     []*Program
+	Steps    []Step
+}
+
+// Dim is a named dimension. One that Bound steps give its value has a Limit, an expression over the dimensions of the
+// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide.
+type Dim struct {
+	Name  string
+	Range sym.Range
+	Data  bool     // decided by data, during the run
+	Limit sym.Expr // for a Data dimension
+}
+
+// Require is a condition on the inputs' dimensions, checked at entry, and where it comes from.
+type Require struct {
+	Cond sym.Cond
+	From string
+}
+
+// Ownership says what becomes of an argument's storage.
+type Ownership uint8
+
+// The kinds of ownership. Donate: the program may write to it, and it may become an output. Consume: freed at its last use inside the run.
+const (
+	Borrow Ownership = iota
+	Donate
+	Consume
+	Caller // an output in storage that the caller gives
+)
+
+// Port is an input or an output: a name, the tensor that holds it, and who owns it.
+type Port struct {
+	Name      string
+	Tensor    int
+	Ownership Ownership
+}
+
+// Weight is constant data that lives with the program: the tensor that names it, and its bytes.
+type Weight struct {
+	Name   string
+	Tensor int
+	Data   []byte
+}
+
+// StorageKind says which term of the peak a storage belongs to.
+type StorageKind uint8
+
+// The kinds of storage.
+const (
+	Arena   StorageKind = iota // working memory of one call
+	Results                    // the outputs of one call
+)
+
+// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's Lets.
+type Storage struct {
+	Name   string
+	Kind   StorageKind
+	Device string // "" is the device that the program runs on
+	Align  int64
+	Size   sym.Expr
+}
+
+// Plan gives the offsets for the bindings that meet its conditions. Every plan defines the same names, in an order in which each
+// uses only dimensions and earlier names. Data dimensions stand for their limits here.
+type Plan struct {
+	When []sym.Cond
+	Lets []Let
+}
+
+// Let names a derived integer.
+type Let struct {
+	Name string
+	X    sym.Expr
+}
+
+// Place says where a tensor's bytes are.
+type Place uint8
+
+// The places.
+const (
+	Argument Place = iota // given by the caller (an input, or an output in the caller's storage)
+	Constant              // a weight
+	Carved                // in storage Of, from byte Offset
+	Part                  // in tensor Of, from byte Offset
+)
+
+// Tensor is a typed place. Strides, in elements, is nil for row-major.
+type Tensor struct {
+	Name    string
+	DType   dtype.DType
+	Shape   []sym.Expr
+	Strides []sym.Expr
+	Place   Place
+	Of      int
+	Offset  sym.Expr
+	Source  string // the model's own name for it
+}
+
+// Step is one thing that happens.
+type Step interface{ step() }
+
+// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone.
+type Carve struct{ Tensor int }
+
+// Release ends tensors' lives.
+type Release struct{ Tensors []int }
+
+// Launch runs a kernel: its operands, and the dimensions of its argument block by index in Program.Dims.
+type Launch struct {
+	Kernel int
+	Args   []int
+	Writes []bool // beside Args: the kernel writes it
+	Dims   []int
+	Source string
+}
+
+// Host runs a host operator on whole tensors.
+type Host struct {
+	Op      string
+	Attrs   map[string]any
+	In, Out []int // −1 for an absent input
+	Source  string
+}
+
+// Bind gives a Data dimension its value: integer element At of tensor From, or with From −1 the value of Value.
+type Bind struct {
+	Dim    int
+	From   int
+	At     int64
+	Value  sym.Expr
+	Source string
+}
+
+// If runs one of two bodies by a bool tensor's one element.
+type If struct {
+	Cond       int
+	Then, Else []Step
+	Source     string
+}
+
+// Loop runs Body while tensor Cond (−1: always) is true, at most as often as tensor Trip (−1: no limit) says. Index (−1: none) is
+// an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the iterations done.
+type Loop struct {
+	Trip, Cond, Index, Count int
+	Body                     []Step
+	Source                   string
+}
+
+// Copy copies a whole tensor, across devices where they differ.
+type Copy struct{ To, From int }
+
+func (*Carve) step()   {}
+func (*Release) step() {}
+func (*Launch) step()  {}
+func (*Host) step()    {}
+func (*Bind) step()    {}
+func (*If) step()      {}
+func (*Loop) step()    {}
+func (*Copy) step()    {}

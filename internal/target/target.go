@@ -1,0 +1,49 @@
+// Package target describes machines to the rooms that must not know one another: what a machine has (Machine), how a
+// compiled kernel is called (Kernel, Args), and the opaque handle under which a program carries its code (Code).
+package target
+
+import "unsafe"
+
+// Machine is what scheduling and code generation may ask about where the code will run.
+type Machine struct {
+	Name        string   // "portable", "reference", "amd64", …
+	Arch        string   // GOARCH
+	Features    []string // detected instruction-set features, sorted
+	VectorBytes int      // width of a vector register, or of what stands for one
+	Cache       [3]int64 // bytes of L1d, L2, L3 (0: not known)
+	ScratchMax  int64    // most scratch bytes that one worker may be given
+	Threads     int      // workers that a run may use
+}
+
+// Operand is a kernel's buffer argument: where it begins and the bytes that it covers. A kernel touches nothing else.
+type Operand struct {
+	Base  unsafe.Pointer
+	Bytes int64
+}
+
+// Args is the argument block of a launch.
+type Args struct {
+	Operands []Operand
+	Dims     []int64
+}
+
+// Kernel is compiled code for one loop kernel. It is safe for concurrent use on disjoint tile ranges with distinct scratch.
+type Kernel interface {
+	// Name is the loop kernel's.
+	Name() string
+	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do.
+	Tiles(dims []int64) (int64, error)
+	// Scratch is the number of bytes one worker needs while it runs this kernel, for these dimensions.
+	Scratch(dims []int64) (int64, error)
+	// Run does tiles [begin, end). scratch has at least Scratch bytes, 64-byte aligned, contents undefined. An error is a
+	// value that failed its check (*diag.Error); nothing outside the operands was touched.
+	Run(a *Args, begin, end int64, scratch []byte) error
+}
+
+// Code is the kernels of one program, in the order in which the program numbers them, and the bytes of executable memory they hold.
+type Code struct {
+	Machine Machine
+	Kernels []Kernel
+	Bytes   int64
+	Release func() error // frees executable memory; nil where there is none
+}
