@@ -1,0 +1,100 @@
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"math/cmplx"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// Compare returns nil where got agrees with want, else an ErrInput that names the first element that does not, how many do
+// not, and the largest error. Type and shape must be the same. Numbers agree where |got − want| ≤ atol + rtol × |want|;
+// a NaN agrees with a NaN and with nothing else, an infinity with itself only; bools and strings must be equal.
+func Compare(got, want *Tensor, rtol, atol float64) error {
+	if got.dt != want.dt {
+		return diag.Inputf("the element type is %v, not %v", got.dt, want.dt)
+	}
+	if !slices.Equal(got.shape, want.shape) {
+		return diag.Inputf("the shape is %s, not %s", ShapeString(got.shape), ShapeString(want.shape))
+	}
+	if got.Equal(want) {
+		return nil
+	}
+	distance := distances(got, want)
+	first, differ, largest := int64(-1), int64(0), 0.0
+	for i := range got.count {
+		apart, limit := distance(i)
+		if apart <= atol+rtol*limit {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		differ++
+		largest = max(largest, apart)
+	}
+	if first < 0 {
+		return nil
+	}
+	idx := make([]int64, len(got.shape))
+	Unravel(first, got.shape, idx)
+	detail := fmt.Sprintf("element %s is %s, not %s", ShapeString(idx), got.Format(first), want.Format(first))
+	if differ > 1 {
+		detail += fmt.Sprintf("; %d of %d elements differ", differ, got.count)
+		if !math.IsInf(largest, 0) {
+			detail += fmt.Sprintf(", by at most %.6g", largest)
+		}
+	}
+	return diag.Inputf("%s", detail)
+}
+
+// distances returns a function that gives how far apart two elements are and the magnitude a relative tolerance multiplies.
+// Elements that agree are 0 apart; those that no tolerance excuses are infinitely far apart.
+func distances(got, want *Tensor) func(i int64) (apart, magnitude float64) {
+	exact := func(equal bool) (float64, float64) {
+		if equal {
+			return 0, 0
+		}
+		return math.Inf(1), 0
+	}
+	switch dt := want.dt; {
+	case dt == dtype.String:
+		return func(i int64) (float64, float64) { return exact(got.text[i] == want.text[i]) }
+	case dt == dtype.Bool:
+		return func(i int64) (float64, float64) { return exact(got.Int(i) == want.Int(i)) }
+	case dt == dtype.U64:
+		return func(i int64) (float64, float64) {
+			g, w := uint64(got.Int(i)), uint64(want.Int(i))
+			return float64(max(g, w) - min(g, w)), float64(w)
+		}
+	case dt.IsInt():
+		return func(i int64) (float64, float64) {
+			g, w := got.Int(i), want.Int(i)
+			return float64(uint64(max(g, w)) - uint64(min(g, w))), math.Abs(float64(w))
+		}
+	case dt.IsComplex():
+		return func(i int64) (float64, float64) {
+			g, w := got.Complex(i), want.Complex(i)
+			re, _ := floatDistance(real(g), real(w))
+			im, _ := floatDistance(imag(g), imag(w))
+			if magnitude := cmplx.Abs(w); !math.IsNaN(magnitude) && !math.IsInf(magnitude, 0) {
+				return math.Hypot(re, im), magnitude
+			}
+			return math.Hypot(re, im), 0
+		}
+	}
+	return func(i int64) (float64, float64) { return floatDistance(got.Float(i), want.Float(i)) }
+}
+
+func floatDistance(got, want float64) (apart, magnitude float64) {
+	switch {
+	case got == want || math.IsNaN(got) && math.IsNaN(want):
+		return 0, 0
+	case math.IsNaN(got) || math.IsNaN(want) || math.IsInf(got, 0) || math.IsInf(want, 0):
+		return math.Inf(1), 0
+	}
+	return math.Abs(got - want), math.Abs(want)
+}

@@ -1,0 +1,54 @@
+package tensor
+
+// Strides returns how many elements lie between neighbours along each dimension of a contiguous row-major shape. Of a shape
+// without elements the strides mean nothing.
+func Strides(shape []int64) []int64 {
+	strides := make([]int64, len(shape))
+	step := int64(1)
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		strides[axis] = step
+		step *= shape[axis]
+	}
+	return strides
+}
+
+// Offset returns the flat index of idx: the sum of idx × strides.
+func Offset(strides, idx []int64) int64 {
+	offset := int64(0)
+	for axis, i := range idx {
+		offset += i * strides[axis]
+	}
+	return offset
+}
+
+// Unravel writes into idx, whose length is the rank, the indices of the element at flat index i.
+func Unravel(i int64, shape, idx []int64) {
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		idx[axis] = i % shape[axis]
+		i /= shape[axis]
+	}
+}
+
+// Each calls f with the indices of every element of shape in row-major order. f may read idx during the call only and must
+// not change it. A scalar's shape gives one call with no indices, a shape with a 0 in it none.
+func Each(shape []int64, f func(idx []int64)) {
+	for _, d := range shape {
+		if d <= 0 {
+			return
+		}
+	}
+	idx := make([]int64, len(shape))
+	for {
+		f(idx)
+		axis := len(shape) - 1
+		for ; axis >= 0; axis-- {
+			if idx[axis]++; idx[axis] < shape[axis] {
+				break
+			}
+			idx[axis] = 0
+		}
+		if axis < 0 {
+			return
+		}
+	}
+}
