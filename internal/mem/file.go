@@ -1,0 +1,121 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// MapFile returns the whole of a regular file as a read-only block of kind File, shared with every other process that maps
+// it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; what happens when it changes is
+// told in the package's comment. With WEIR_MAP=off in the environment, and where the system cannot map, the file is read
+// into memory of its own instead.
+func MapFile(f *os.File, label string) (*Block, error) {
+	bytes, err := regular(f, label)
+	if err != nil {
+		return nil, err
+	}
+	if bytes == 0 || !outsideHeap || os.Getenv("WEIR_MAP") == "off" {
+		return readFile(f, label, bytes)
+	}
+	b := &Block{kind: File, label: label, size: bytes, callers: callers()}
+	if failing() {
+		return nil, refusal(b, errInjected)
+	}
+	if bytes > math.MaxInt-4*pageSize {
+		return nil, refusal(b, errAddressSpace)
+	}
+	system, err := mapFile(f, int(bytes))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return readFile(f, label, bytes)
+	}
+	if err != nil {
+		return nil, refusal(b, err)
+	}
+	b.adopt(system)
+	enter(b)
+	return b, nil
+}
+
+// regular returns the size of a regular file, and an ErrInput for what is not one.
+func regular(f *os.File, label string) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, diag.Inputf("cannot be read").AtFile(label).WithCause(err)
+	}
+	if !info.Mode().IsRegular() {
+		return 0, diag.Inputf("is %s, not a regular file", describe(info.Mode())).AtFile(label)
+	}
+	return info.Size(), nil
+}
+
+// describe names what a path leads to.
+func describe(mode os.FileMode) string {
+	for _, row := range []struct {
+		bits os.FileMode
+		name string
+	}{{os.ModeDir, "a directory"}, {os.ModeNamedPipe, "a pipe"}, {os.ModeSocket, "a socket"}, {os.ModeDevice, "a device"}} {
+		if mode&row.bits != 0 {
+			return row.name
+		}
+	}
+	return "a special file"
+}
+
+// readFile returns a file's contents in memory of their own.
+func readFile(f *os.File, label string, bytes int64) (*Block, error) {
+	b, err := Map(File, label, bytes)
+	if err != nil {
+		return nil, err
+	}
+	err = b.ReadAt(f, 0, 0, bytes)
+	if err == nil {
+		err = b.Protect(true)
+	}
+	if err != nil {
+		b.Close()
+		var e *diag.Error
+		if errors.As(err, &e) {
+			return nil, e.AtFile(label)
+		}
+		return nil, err
+	}
+	return b, nil
+}
+
+// readStep is how many bytes ReadAt asks for at once, so that a cancelled or failing read does not hold on for long.
+const readStep = 8 << 20
+
+// ReadAt fills bytes [at, at+n) of the block with bytes [off, off+n) of a file, by reads at a position: no page of the file
+// is mapped, so none counts as the process's own. A file that ends before is an ErrInput. The block must be writable, and
+// the range inside it.
+func (b *Block) ReadAt(f io.ReaderAt, at, off, n int64) error {
+	if at < 0 || n < 0 || at > b.size || n > b.size-at {
+		panic(diag.Internalf("mem: reading %d bytes to %d of a block of %d", n, at, b.size))
+	}
+	if off < 0 || off > math.MaxInt64-n {
+		return diag.Inputf("the range of %d bytes at %d lies outside any file", n, off)
+	}
+	data := b.Bytes()
+	if int64(len(data)) != b.size {
+		return diag.New(diag.ErrClosed, "the memory of %s %s was given back", b.kind, b.label)
+	}
+	data = data[at : at+n]
+	for len(data) > 0 {
+		step := data[:min(len(data), readStep)]
+		got, err := f.ReadAt(step, off)
+		if got < len(step) {
+			if err == nil || err == io.EOF {
+				return diag.Inputf("the file ends at byte %d, %d bytes short", off+int64(got), len(data)-got)
+			}
+			return diag.Inputf("cannot be read at byte %d", off+int64(got)).WithCause(fmt.Errorf("%w", err))
+		}
+		data = data[got:]
+		off += int64(got)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package mem
+
+import "strings"
+
+// Extent is what the kernel says of some mappings, in bytes.
+type Extent struct {
+	Size     int64 // address space
+	Resident int64 // of it, in memory now
+}
+
+// maxName is how many bytes of a mapping's name the kernel keeps.
+const maxName = 79
+
+// name is what the kernel calls a block's mapping: weir:KIND:LABEL, of the characters it takes.
+func name(kind Kind, label string) string {
+	text := namePrefix + kind.String() + ":" + label
+	clean := func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune("[]\\$`", r) {
+			return '_'
+		}
+		return r
+	}
+	text = strings.Map(clean, text)
+	return text[:min(len(text), maxName)]
+}
+
+const (
+	namePrefix  = "weir:"
+	retiredName = "weir-closed"
+)

@@ -1,0 +1,197 @@
+package mem
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// ledger holds every live block. Nothing else in the process knows them all.
+var ledger = struct {
+	sync.Mutex
+	live   map[*Block]uint64 // the value is the order of arrival
+	count  uint64
+	totals Totals
+}{live: map[*Block]uint64{}}
+
+// Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of the
+// kinds' peaks, since those need not fall together.
+type Totals struct {
+	Current, Peak             [Kinds]int64 // logical sizes
+	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages
+	All, AllPeak              int64        // logical sizes, every kind
+	MappedAll, MappedAllPeak  int64
+	Blocks                    int // live blocks
+}
+
+// Usage returns the totals.
+func Usage() Totals {
+	ledger.Lock()
+	defer ledger.Unlock()
+	return ledger.totals
+}
+
+// ResetPeaks sets every peak to what is held now.
+func ResetPeaks() {
+	ledger.Lock()
+	defer ledger.Unlock()
+	t := &ledger.totals
+	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll
+}
+
+// enter writes a block into the ledger.
+func enter(b *Block) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	ledger.count++
+	ledger.live[b] = ledger.count
+	t, k := &ledger.totals, b.kind
+	t.add(b, +1)
+	t.Peak[k] = max(t.Peak[k], t.Current[k])
+	t.MappedPeak[k] = max(t.MappedPeak[k], t.MappedCurrent[k])
+	t.AllPeak = max(t.AllPeak, t.All)
+	t.MappedAllPeak = max(t.MappedAllPeak, t.MappedAll)
+}
+
+// leave strikes a block out.
+func leave(b *Block) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	if _, ok := ledger.live[b]; !ok {
+		return
+	}
+	delete(ledger.live, b)
+	ledger.totals.add(b, -1)
+}
+
+func (t *Totals) add(b *Block, sign int64) {
+	t.Current[b.kind] += sign * b.size
+	t.MappedCurrent[b.kind] += sign * b.mapped
+	t.All += sign * b.size
+	t.MappedAll += sign * b.mapped
+	t.Blocks += int(sign)
+}
+
+// Record is one live block's line in the ledger.
+type Record struct {
+	Kind   Kind
+	Label  string
+	Bytes  int64  // logical size
+	Mapped int64  // rounded up to whole pages
+	Caller string // file:line of the innermost code outside this package that asked for it
+	User   string // file:line of the innermost code outside the library: the user's line; "" where there is none
+}
+
+// Live returns the live blocks in the order they came.
+func Live() []Record {
+	return records(live())
+}
+
+// live returns the live blocks in the order they came.
+func live() []*Block {
+	ledger.Lock()
+	defer ledger.Unlock()
+	blocks := make([]*Block, 0, len(ledger.live))
+	for b := range ledger.live {
+		blocks = append(blocks, b)
+	}
+	slices.SortFunc(blocks, func(a, b *Block) int { return cmp.Compare(ledger.live[a], ledger.live[b]) })
+	return blocks
+}
+
+func records(blocks []*Block) []Record {
+	list := make([]Record, len(blocks))
+	for i, b := range blocks {
+		list[i] = b.Record()
+	}
+	return list
+}
+
+// Record returns the block's line in the ledger, as it is or, after Close, as it was.
+func (b *Block) Record() Record {
+	r := Record{Kind: b.kind, Label: b.label, Bytes: b.size, Mapped: b.mapped}
+	frames := runtime.CallersFrames(b.callers)
+	for {
+		frame, more := frames.Next()
+		line := fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		test := strings.HasSuffix(frame.File, "_test.go")
+		if r.Caller == "" && (test || !strings.HasPrefix(frame.Function, roomPrefix)) {
+			r.Caller = line
+		}
+		if r.User == "" && (test || !inLibrary(frame.Function)) && !strings.HasPrefix(frame.Function, "runtime.") {
+			r.User = line
+		}
+		if !more || r.User != "" {
+			return r
+		}
+	}
+}
+
+// String returns the record on one line, for a leak report.
+func (r Record) String() string {
+	line := r.User
+	if line == "" {
+		line = r.Caller
+	}
+	return fmt.Sprintf("%s %s %s (%d bytes) allocated at %s", r.Kind, r.Label, FormatBytes(r.Bytes), r.Bytes, line)
+}
+
+const (
+	modulePrefix = "github.com/weirml/weir"
+	roomPrefix   = modulePrefix + "/internal/mem."
+)
+
+// inLibrary reports whether a function belongs to the library's root package or its inner rooms.
+func inLibrary(function string) bool {
+	return strings.HasPrefix(function, modulePrefix+".") || strings.HasPrefix(function, modulePrefix+"/internal/")
+}
+
+// callers returns the stack above Map or MapFile; it is turned into lines only when somebody reads the ledger.
+func callers() []uintptr {
+	var pcs [32]uintptr
+	return slices.Clone(pcs[:runtime.Callers(2, pcs[:])])
+}
+
+var (
+	errInjected     = errors.New("refused by a test")
+	errAddressSpace = errors.New("more than this system can address")
+)
+
+// refusal is the ErrMemory for a block that could not be had; it carries the ledger.
+func refusal(b *Block, cause error) error {
+	t := Usage()
+	var held []string
+	for k, n := range t.Current {
+		if n > 0 {
+			held = append(held, Kind(k).String()+" "+FormatBytes(n))
+		}
+	}
+	if held == nil {
+		held = []string{"nothing"}
+	}
+	e := diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s",
+		FormatBytes(b.size), b.size, b.kind, strings.Join(held, ", "))
+	if b.label != "" {
+		e = e.AtTensor(b.label)
+	}
+	return e.WithCause(&Refusal{Wanted: b.Record(), Held: t, Err: cause})
+}
+
+// Refusal is the cause inside an ErrMemory of this package: what was wanted, and what was held at that moment.
+type Refusal struct {
+	Wanted Record
+	Held   Totals
+	Err    error // the system's own error
+}
+
+// Error returns the system's words.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the system's error.
+func (r *Refusal) Unwrap() error { return r.Err }

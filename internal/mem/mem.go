@@ -1,0 +1,210 @@
+// Package mem is the only room that asks the system for memory, and the ledger of what it was given.
+//
+// A Block is page-aligned, zeroed memory outside Go's heap, or a read-only view of a file. The ledger holds every live block:
+// its kind, label, logical size, mapped size and the line that asked for it; Usage and Live read it, and KernelBytes asks the
+// kernel the same question, so that the two can be compared. GOMEMLIMIT and Go's heap profile do not see this memory.
+//
+// Where the system has no mapping calls (js/wasm, plan9) blocks are 64-byte-aligned pieces of Go's heap; OutsideHeap tells.
+//
+// # Guard pages
+//
+// On systems with mapping calls an inaccessible page stands before and after every block but a file's. It costs address
+// space, no memory, and is in no count. It makes an overrun past the last page fault at once, and it keeps the kernel from
+// merging neighbouring blocks into one mapping, so that a block is a whole number of lines in /proc/self/smaps.
+//
+// # Files that change while they are mapped
+//
+// A file cut short after MapFile faults where it is read (SIGBUS). The rule for users is to replace a model by rename, never
+// in place; WEIR_MAP=off reads the file instead of mapping it. The rule for readers is CatchFaults: code in Go that reads a
+// mapped file (an importer, a packing step) runs inside it and gets an ErrInput naming the file. Machine code is not
+// covered: what it reads for long must have been copied or be under the user's rule.
+package mem
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Kind says what a block is for. The ledger counts each kind apart.
+type Kind uint8
+
+// The kinds, in the order of the certificate's sum; Kinds is their number.
+const (
+	Weights Kind = iota // a model's constants
+	Arena               // intermediate results of one call
+	Outputs             // results handed to the caller
+	Scratch             // one worker's workspace
+	Code                // machine code
+	Tensors             // arrays of the user
+	File                // a file's contents, mapped or read
+	Kinds   = iota
+)
+
+var kindNames = [Kinds]string{"weights", "arena", "outputs", "scratch", "code", "tensors", "file"}
+
+// String returns the kind's name, in lower case.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Block is one piece of memory and its line in the ledger. Its methods may be called by any goroutine, but Close must not
+// run while the memory is in use: the block does not know who holds a slice of it.
+type Block struct {
+	kind    Kind
+	label   string
+	size    int64
+	mapped  int64
+	callers []uintptr
+	system  mapping
+	data    atomic.Pointer[byte] // nil once closed, and for an empty block
+	closed  atomic.Bool
+}
+
+// Map returns a zeroed block of the given logical size for which the kernel hands out pages as they are touched. Zero bytes
+// are legal and take nothing. A refusal is an ErrMemory whose text lists what the process already holds.
+func Map(kind Kind, label string, bytes int64) (*Block, error) {
+	if kind >= Kinds {
+		panic(diag.Internalf("mem: no kind %d", kind))
+	}
+	if bytes < 0 {
+		return nil, diag.Inputf("a size of %d bytes is negative", bytes).AtTensor(label)
+	}
+	b := &Block{kind: kind, label: label, size: bytes, callers: callers()}
+	if failing() {
+		return nil, refusal(b, errInjected)
+	}
+	if bytes > 0 {
+		if bytes > math.MaxInt-4*pageSize {
+			return nil, refusal(b, errAddressSpace)
+		}
+		system, err := mapPages(int(bytes), name(kind, label))
+		if err != nil {
+			return nil, refusal(b, err)
+		}
+		b.adopt(system)
+	}
+	enter(b)
+	return b, nil
+}
+
+// adopt makes the system's mapping the block's memory.
+func (b *Block) adopt(m mapping) {
+	b.system = m
+	b.mapped = int64(len(m.pages))
+	b.data.Store(unsafe.SliceData(m.pages))
+}
+
+// Kind returns what the block is for.
+func (b *Block) Kind() Kind { return b.kind }
+
+// Label returns the name it was given.
+func (b *Block) Label() string { return b.label }
+
+// Size returns the logical size in bytes, as it was asked for; it outlives Close.
+func (b *Block) Size() int64 { return b.size }
+
+// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted.
+func (b *Block) Mapped() int64 { return b.mapped }
+
+// Bytes returns the block's memory, of length and capacity Size; nil after Close. A slice taken before Close is dead after
+// it: reading it faults, or reads what was mapped there since (see SetPoison).
+func (b *Block) Bytes() []byte {
+	first := b.data.Load()
+	if first == nil {
+		return nil
+	}
+	return unsafe.Slice(first, int(b.size))
+}
+
+// Pointer returns the address of the first byte; nil after Close and for an empty block.
+func (b *Block) Pointer() unsafe.Pointer { return unsafe.Pointer(b.data.Load()) }
+
+// Close gives the memory back and strikes the block from the ledger. Later calls do nothing.
+func (b *Block) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	had := b.data.Swap(nil) != nil
+	leave(b)
+	if !had {
+		return nil
+	}
+	if poisoning.Load() && !b.system.file {
+		return quarantine(b)
+	}
+	if err := b.system.release(); err != nil {
+		return fmt.Errorf("mem: giving back %s %s: %w", b.kind, b.label, err)
+	}
+	return nil
+}
+
+// Protect makes the block read-only, or writable again. It has no effect on Go's heap; a file is always read-only.
+func (b *Block) Protect(readonly bool) error {
+	switch {
+	case b.closed.Load():
+		return diag.New(diag.ErrClosed, "the memory of %s %s was given back", b.kind, b.label)
+	case b.size == 0 || b.system.file && readonly:
+		return nil
+	case b.system.file:
+		return diag.Inputf("a mapped file is read-only").AtFile(b.label)
+	}
+	access := readWrite
+	if readonly {
+		access = readOnly
+	}
+	if err := b.system.protect(access); err != nil {
+		return fmt.Errorf("mem: protecting %s %s: %w", b.kind, b.label, err)
+	}
+	return nil
+}
+
+// DontNeed tells the system that the pages holding bytes [off, off+n) of a mapped file need not stay in memory; they come
+// back from the file when they are read again. It does nothing to other blocks, whose contents it would destroy.
+func (b *Block) DontNeed(off, n int64) {
+	if off < 0 || off > b.size || n < 0 || n > b.size-off {
+		panic(diag.Internalf("mem: DontNeed(%d, %d) of a block of %d bytes", off, n, b.size))
+	}
+	if n == 0 || !b.system.file || b.closed.Load() {
+		return
+	}
+	first := off / pageSize * pageSize
+	last := min(roundUp(off+n), b.mapped)
+	b.system.drop(int(first), int(last))
+}
+
+// pageSize is the system's page size in bytes.
+var pageSize = int64(os.Getpagesize())
+
+// PageSize returns the size of a page in bytes, to which Mapped is rounded.
+func PageSize() int64 { return pageSize }
+
+// roundUp rounds a size up to whole pages. The size must leave room for it.
+func roundUp(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
+
+// OutsideHeap reports whether blocks lie outside Go's heap on this system.
+func OutsideHeap() bool { return outsideHeap }
+
+// access is what a page allows.
+type access uint8
+
+const (
+	noAccess access = iota
+	readOnly
+	readWrite
+)
+
+// mapping is what the system gave. pages is the payload, rounded up to whole pages where there are pages; reserved also
+// holds the guard pages.
+type mapping struct {
+	pages    []byte
+	reserved []byte
+	file     bool // a view of a file, to be given back as such
+}

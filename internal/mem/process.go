@@ -1,0 +1,7 @@
+package mem
+
+// Process is the system's own count of the whole process, in bytes: Go's heap, stacks, code and all mappings.
+type Process struct {
+	Resident int64 // in memory now; 0 where the system does not tell
+	Peak     int64 // the most there has been, since the start or the last ResetProcessPeak
+}

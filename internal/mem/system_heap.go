@@ -1,0 +1,46 @@
+//go:build !unix && !windows
+
+package mem
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+)
+
+const outsideHeap = false
+
+// heapAlignment is what blocks of Go's heap are aligned to, in bytes.
+const heapAlignment = 64
+
+// maxHeapBlock keeps a hostile size from ending the process: Go's heap has no refusal that can be caught short of it.
+const maxHeapBlock = 3 << 30
+
+// mapPages takes an aligned piece of Go's heap.
+func mapPages(bytes int, name string) (m mapping, err error) {
+	if int64(bytes) > maxHeapBlock {
+		return mapping{}, errAddressSpace
+	}
+	defer func() {
+		if recover() != nil { // make panics at a length beyond the address space
+			err = errAddressSpace
+		}
+	}()
+	whole := make([]byte, bytes+heapAlignment-1)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(whole))) % heapAlignment)
+	return mapping{pages: whole[skip : skip+bytes : skip+bytes], reserved: whole}, nil
+}
+
+func mapFile(f *os.File, bytes int) (mapping, error) { return mapping{}, errors.ErrUnsupported }
+
+func (m mapping) release() error { return nil }
+
+func (m mapping) protect(a access) error { return nil }
+
+func (m mapping) drop(first, last int) {}
+
+// retire overwrites the memory, since it cannot be made inaccessible.
+func (m mapping) retire() error {
+	FillBytes(m.pages, closedPattern)
+	return nil
+}
