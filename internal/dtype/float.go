@@ -1,0 +1,313 @@
+package dtype
+
+import (
+	"fmt"
+	"math"
+)
+
+// format describes a float type of at most 16 bits. A value with exponent field e > 0 and mantissa field m is
+// (1 + m/2^mantissa) × 2^(e−bias); with e = 0 it is m/2^mantissa × 2^(1−bias). The codes below are those of a positive sign.
+type format struct {
+	exponent, mantissa int    // bits of each field
+	bias               int    // of the exponent
+	max                uint16 // the greatest finite value
+	over               uint16 // what a greater one becomes where it is not clamped to max: infinity, NaN, or max itself
+	nan                uint16 // the NaN that a conversion gives
+	unsigned           bool   // neither zero nor NaN takes a sign (the FNUZ types)
+	saturates          bool   // obeys the saturate flag
+}
+
+var formats = [count]format{
+	F4E2M1:     {exponent: 2, mantissa: 1, bias: 1, max: 0x7, over: 0x7, nan: 0x8},
+	F8E4M3FN:   {exponent: 4, mantissa: 3, bias: 7, max: 0x7e, over: 0x7f, nan: 0x7f, saturates: true},
+	F8E4M3FNUZ: {exponent: 4, mantissa: 3, bias: 8, max: 0x7f, over: 0x80, nan: 0x80, unsigned: true, saturates: true},
+	F8E5M2:     {exponent: 5, mantissa: 2, bias: 15, max: 0x7b, over: 0x7c, nan: 0x7e, saturates: true},
+	F8E5M2FNUZ: {exponent: 5, mantissa: 2, bias: 16, max: 0x7f, over: 0x80, nan: 0x80, unsigned: true, saturates: true},
+	F16:        {exponent: 5, mantissa: 10, bias: 15, max: 0x7bff, over: 0x7c00, nan: 0x7e00},
+	BF16:       {exponent: 8, mantissa: 7, bias: 127, max: 0x7f7f, over: 0x7f80, nan: 0x7fc0},
+}
+
+// Round says which power of two F8E8M0 takes for a value between two of them.
+type Round uint8
+
+// The rounding modes of F8E8M0, as ONNX's Cast names them.
+const (
+	Up      Round = iota // the greater
+	Down                 // the lesser
+	Nearest              // the nearer, of two equally near ones the greater
+)
+
+// Encode rounds x to a float type of at most 16 bits and returns its code. It rounds once, to nearest, ties to even; F8E8M0
+// rounds Up. Where the rounded value is greater than the type's greatest:
+//
+//   - F16 and BF16 give infinity, F4E2M1 its greatest value, whatever saturate says;
+//   - the float8 types give their greatest value if saturate, for infinities too; else F8E5M2 gives infinity and the others
+//     NaN. These are the tables of ONNX's Cast.
+//
+// A NaN gives the type's quiet NaN: with its sign in F16, BF16, F8E4M3FN, F8E5M2, and with the upper bits of its payload in F16.
+// F4E2M1 has none and gives a zero of the other sign, as ml_dtypes does. Another type panics.
+func Encode(dt DType, x float64, saturate bool) uint16 {
+	if dt == F8E8M0 {
+		return uint16(EncodeE8M0(x, saturate, Up))
+	}
+	f := formatOf(dt)
+	width := f.exponent + f.mantissa
+	word := math.Float64bits(x)
+	sign := uint16(word >> 63 << width)
+	exponent := int(word>>52&0x7ff) - 1023
+	significand := word & (1<<52 - 1)
+	if exponent == 1024 {
+		return f.special(dt, sign, significand, saturate)
+	}
+	significand |= 1 << 52 // of a subnormal too: it is far below half of any type's least value
+	drop, scaled := 52-f.mantissa, exponent+f.bias-1
+	if scaled < 0 { // the result is subnormal: its exponent field is 0 and has no implicit bit
+		drop -= scaled
+		scaled = 0
+	}
+	if drop > 54 {
+		return f.zero(sign)
+	}
+	half := uint64(1) << (drop - 1)
+	rounded := significand >> drop
+	if rest := significand & (half<<1 - 1); rest > half || rest == half && rounded&1 == 1 {
+		rounded++
+	}
+	// The implicit bit of a normal value adds the 1 that scaled lacks, and a carry out of the mantissa is right as well.
+	code := uint64(scaled)<<f.mantissa + rounded
+	switch {
+	case code == 0:
+		return f.zero(sign)
+	case code > uint64(f.max):
+		return f.overflow(sign, saturate)
+	}
+	return sign | uint16(code)
+}
+
+// special encodes an infinity (payload 0) or a NaN.
+func (f *format) special(dt DType, sign uint16, payload uint64, saturate bool) uint16 {
+	switch {
+	case payload == 0:
+		return f.overflow(sign, saturate)
+	case f.unsigned:
+		return f.nan
+	case dt == F16:
+		return sign | f.nan | uint16(payload>>42)
+	}
+	return sign ^ f.nan
+}
+
+func (f *format) zero(sign uint16) uint16 {
+	if f.unsigned {
+		return 0
+	}
+	return sign
+}
+
+func (f *format) overflow(sign uint16, saturate bool) uint16 {
+	switch {
+	case saturate && f.saturates:
+		return sign | f.max
+	case f.unsigned:
+		return f.over
+	}
+	return sign | f.over
+}
+
+// EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷, as zero and
+// every negative value does, gives the nearest of the two if saturate, else NaN. A NaN gives NaN.
+func EncodeE8M0(x float64, saturate bool, round Round) uint8 {
+	const nan, greatest = 0xff, 0xfe
+	below := func() uint8 {
+		if saturate {
+			return 0
+		}
+		return nan
+	}
+	switch {
+	case math.IsNaN(x):
+		return nan
+	case x <= 0:
+		return below()
+	}
+	code := 1024 + 127
+	if !math.IsInf(x, 1) {
+		fraction, exponent := math.Frexp(x) // ½ ≤ fraction < 1
+		code = exponent - 1 + 127
+		if round == Up && fraction > 0.5 || round == Nearest && fraction >= 0.75 {
+			code++
+		}
+	}
+	switch {
+	case code < 0:
+		return below()
+	case code <= greatest:
+		return uint8(code)
+	case saturate:
+		return greatest
+	}
+	return nan
+}
+
+// Decode returns the value of a code of a float type of at most 16 bits; it is exact. Bits above the type's are ignored.
+// Another type panics.
+func Decode(dt DType, code uint16) float64 {
+	switch dt {
+	case F16:
+		return float64(F16ToF32(code))
+	case BF16:
+		return float64(BF16ToF32(code))
+	}
+	table := decoded[dt]
+	if table == nil {
+		formatOf(dt) // panics
+	}
+	return float64(table[int(code)&(len(table)-1)])
+}
+
+// decoded holds the value of every code of the float types of at most eight bits.
+var decoded = func() (tables [count][]float32) {
+	for _, dt := range All() {
+		if !dt.IsFloat() || dt.Bits() > 8 {
+			continue
+		}
+		table := make([]float32, 1<<dt.Bits())
+		for code := range table {
+			table[code] = float32(decode(dt, uint16(code)))
+		}
+		tables[dt] = table
+	}
+	return tables
+}()
+
+// decode computes what the tables hold.
+func decode(dt DType, code uint16) float64 {
+	if dt == F8E8M0 {
+		if code == 0xff {
+			return math.NaN()
+		}
+		return math.Ldexp(1, int(code)-127)
+	}
+	f := &formats[dt]
+	width := f.exponent + f.mantissa
+	sign := 1.0
+	magnitude := code & (1<<width - 1)
+	if code>>width&1 == 1 {
+		sign = -1
+	}
+	switch {
+	case f.unsigned && code == f.nan, magnitude > f.max && magnitude != f.over, magnitude == f.over && f.over == f.nan:
+		return math.Copysign(math.NaN(), sign)
+	case magnitude > f.max:
+		return math.Inf(int(sign))
+	}
+	exponent, mantissa := int(magnitude>>f.mantissa), float64(magnitude&(1<<f.mantissa-1))
+	if exponent == 0 {
+		exponent = 1
+	} else {
+		mantissa += float64(int(1) << f.mantissa)
+	}
+	return sign * math.Ldexp(mantissa, exponent-f.bias-f.mantissa)
+}
+
+func formatOf(dt DType) *format {
+	if dt >= count || formats[dt].exponent == 0 {
+		panic(fmt.Sprintf("dtype: %v has no code of at most 16 bits", dt))
+	}
+	return &formats[dt]
+}
+
+// F16FromF32 rounds x as Encode does.
+func F16FromF32(x float32) uint16 {
+	word := math.Float32bits(x)
+	sign := uint16(word >> 16 & 0x8000)
+	magnitude := word & 0x7fffffff
+	switch {
+	case magnitude > 0x7f800000: // NaN
+		return sign | 0x7e00 | uint16(magnitude>>13&0x3ff)
+	case magnitude >= 0x47800000: // 2¹⁶ and above; what rounds up to it carries into infinity below
+		return sign | 0x7c00
+	case magnitude >= 0x38800000: // 2⁻¹⁴ and above: a normal value
+		return sign | uint16((magnitude-0x38000000+0x0fff+magnitude>>13&1)>>13)
+	}
+	// The sum with ½ has units of 2⁻²⁴, a subnormal's, so the addition itself rounds.
+	return sign | uint16(math.Float32bits(math.Float32frombits(magnitude)+0.5))
+}
+
+// F16FromF64 rounds x, once, as Encode does.
+func F16FromF64(x float64) uint16 { return Encode(F16, x, false) }
+
+// F16ToF32 returns the value of an f16. A NaN keeps its sign and payload and becomes quiet.
+func F16ToF32(code uint16) float32 {
+	sign, magnitude := uint32(code&0x8000)<<16, uint32(code&0x7fff)
+	switch {
+	case magnitude > 0x7c00:
+		return math.Float32frombits(sign | 0x7fc00000 | magnitude<<13)
+	case magnitude == 0x7c00:
+		return math.Float32frombits(sign | 0x7f800000)
+	case magnitude >= 0x0400:
+		return math.Float32frombits(sign | (magnitude<<13 + (127-15)<<23))
+	}
+	return math.Float32frombits(sign | math.Float32bits(float32(magnitude)*0x1p-24))
+}
+
+// BF16FromF32 rounds x as Encode does.
+func BF16FromF32(x float32) uint16 {
+	word := math.Float32bits(x)
+	if word&0x7fffffff > 0x7f800000 {
+		return uint16(word>>16&0x8000) | 0x7fc0
+	}
+	return uint16((word + 0x7fff + word>>16&1) >> 16)
+}
+
+// BF16FromF64 rounds x, once, as Encode does.
+func BF16FromF64(x float64) uint16 { return Encode(BF16, x, false) }
+
+// BF16ToF32 returns the value of a bf16.
+func BF16ToF32(code uint16) float32 { return math.Float32frombits(uint32(code) << 16) }
+
+// F8E4M3FNFromF32 rounds x as Encode does.
+func F8E4M3FNFromF32(x float32, saturate bool) uint8 {
+	return uint8(Encode(F8E4M3FN, float64(x), saturate))
+}
+
+// F8E4M3FNToF32 returns the value of an f8e4m3fn.
+func F8E4M3FNToF32(code uint8) float32 { return decoded[F8E4M3FN][code] }
+
+// F8E4M3FNUZFromF32 rounds x as Encode does.
+func F8E4M3FNUZFromF32(x float32, saturate bool) uint8 {
+	return uint8(Encode(F8E4M3FNUZ, float64(x), saturate))
+}
+
+// F8E4M3FNUZToF32 returns the value of an f8e4m3fnuz.
+func F8E4M3FNUZToF32(code uint8) float32 { return decoded[F8E4M3FNUZ][code] }
+
+// F8E5M2FromF32 rounds x as Encode does.
+func F8E5M2FromF32(x float32, saturate bool) uint8 {
+	return uint8(Encode(F8E5M2, float64(x), saturate))
+}
+
+// F8E5M2ToF32 returns the value of an f8e5m2.
+func F8E5M2ToF32(code uint8) float32 { return decoded[F8E5M2][code] }
+
+// F8E5M2FNUZFromF32 rounds x as Encode does.
+func F8E5M2FNUZFromF32(x float32, saturate bool) uint8 {
+	return uint8(Encode(F8E5M2FNUZ, float64(x), saturate))
+}
+
+// F8E5M2FNUZToF32 returns the value of an f8e5m2fnuz.
+func F8E5M2FNUZToF32(code uint8) float32 { return decoded[F8E5M2FNUZ][code] }
+
+// F8E8M0FromF32 rounds x as EncodeE8M0 does.
+func F8E8M0FromF32(x float32, saturate bool, round Round) uint8 {
+	return EncodeE8M0(float64(x), saturate, round)
+}
+
+// F8E8M0ToF32 returns the value of an f8e8m0.
+func F8E8M0ToF32(code uint8) float32 { return decoded[F8E8M0][code] }
+
+// F4E2M1FromF32 rounds x as Encode does.
+func F4E2M1FromF32(x float32) uint8 { return uint8(Encode(F4E2M1, float64(x), false)) }
+
+// F4E2M1ToF32 returns the value of an f4e2m1, the lower four bits of code.
+func F4E2M1ToF32(code uint8) float32 { return decoded[F4E2M1][code&0xf] }
