@@ -1,0 +1,132 @@
+# Two commands do everything on a fresh machine:
+#
+#   make demo    builds ./weir and runs it on the digits
+#   make test    sets up what the tests need and runs all of them
+#
+# They need Go and, for make test, Python 3.11 or later; node and gcc are used where they are. `make help` lists the rest.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+GO     ?= go
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python,$(shell command -v $(name) 2>/dev/null)))
+VENV   ?= .venv
+
+export CGO_ENABLED := 0
+
+# Where the library must build and vet.
+TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 linux/386 js/wasm
+# The packages whose tests run under wasm, and under the race detector.
+WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
+RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/...
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
+
+.PHONY: build
+build: ## build the command into ./weir
+	@$(GO) build -trimpath -ldflags='-s -w' -o weir ./cmd/weir
+
+.PHONY: demo
+demo: build ## build the command and run it on the digits
+	@./weir demo
+
+.PHONY: test
+test: format vet unit cross test-386 test-wasm test-race conformance ## every test there is
+	@echo "== all tests passed"
+
+.PHONY: format
+format: ## fail on files that gofmt would change
+	@echo "== gofmt"
+	@changed=$$(gofmt -l $$(find . -name '*.go' -not -path './$(VENV)/*' -not -path './.cache/*')); \
+	if [ -n "$$changed" ]; then echo "gofmt would change:"; echo "$$changed"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet on this system
+	@echo "== go vet"
+	@$(GO) vet ./...
+
+.PHONY: unit
+unit: ## the tests that need nothing but Go
+	@echo "== go test"
+	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON $(GO) test ./...
+
+.PHONY: cross
+cross: ## build and vet for every system in TARGETS
+	@for target in $(TARGETS); do \
+		echo "== build and vet $$target"; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./...; \
+		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...; \
+	done
+
+# A 386 program runs on a Linux of amd64. internal/lint reads sources and conformance is the same code at length: neither has a size to get wrong.
+.PHONY: test-386
+test-386: ## the unit tests of the inner rooms with 32-bit integers
+	@if [ "$$($(GO) env GOHOSTOS)/$$($(GO) env GOHOSTARCH)" = linux/amd64 ]; then \
+		echo "== go test, linux/386"; \
+		GOARCH=386 $(GO) test $$($(GO) list ./internal/... | grep -v -e /internal/lint -e /internal/conformance); \
+	else \
+		echo "== go test, linux/386: left out, this system does not run 386 programs"; \
+	fi
+
+# node refuses a long environment, so the tests get a short one.
+.PHONY: test-wasm
+test-wasm: ## the digits and the words under node
+	@if command -v node >/dev/null; then \
+		echo "== go test, js/wasm under node $$(node --version)"; \
+		env -i PATH="$$PATH" HOME="$$HOME" GOCACHE="$$($(GO) env GOCACHE)" GOMODCACHE="$$($(GO) env GOMODCACHE)" GOPROXY="$$($(GO) env GOPROXY)" \
+			CGO_ENABLED=0 GOOS=js GOARCH=wasm \
+			$(GO) test -exec="$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM_PACKAGES); \
+	else \
+		echo "== go test, js/wasm: left out, there is no node"; \
+	fi
+
+.PHONY: test-race
+test-race: ## the rooms with goroutines under the race detector
+	@if command -v gcc >/dev/null; then \
+		echo "== go test -race"; \
+		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
+	else \
+		echo "== go test -race: left out, there is no gcc"; \
+	fi
+
+# Tests that need the data read WEIR_ONNX_DATA and WEIR_PYTHON and are skipped without them; Go's test cache answers for the
+# packages that read neither.
+.PHONY: conformance
+conformance: venv ## the tests that need Python and the official test data
+	@echo "== go test with the official test data"
+	@python=$$(cd $(VENV) && pwd)/bin/python; \
+	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
+	test -d "$$data/node"; \
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" $(GO) test -timeout 15m ./...
+
+# The stamp's name holds the list's checksum, so that a changed list makes a new environment.
+STAMP = $(VENV)/.ready-$(shell cksum < testdata/requirements.txt | cut -d' ' -f1)
+
+.PHONY: venv
+venv: $(STAMP) ## what the tests need from PyPI, pinned, in .venv
+
+$(STAMP): testdata/requirements.txt
+	@echo "== Python packages into $(VENV)"
+	@test -n "$(PYTHON)" || { echo "make test needs Python 3.11 or later"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make test needs Python 3.11 or later, found " + sys.version.split()[0])'
+	@rm -rf $(VENV)
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r testdata/requirements.txt
+	@$(VENV)/bin/pip check --disable-pip-version-check
+	@touch $@
+
+.PHONY: lint
+lint: ## the house rules, with the longest files and functions
+	@$(GO) test -count=1 -v -run . ./internal/lint
+
+.PHONY: rewrite
+rewrite: ## write the generated part of ARCHITECTURE.md
+	@$(GO) test -count=1 -run TestDrawing ./internal/lint -rewrite
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	@rm -rf weir $(VENV)

@@ -1,0 +1,100 @@
+// Package lint holds the rules of the house: which room may import which, and how large a file or a function may grow. Its
+// tests enforce them over every package of the repository, and draw them into ARCHITECTURE.md.
+//
+// The rules are the table below and nothing else. To loosen one, change its row and give the reason in the commit.
+package lint
+
+// Module is the module's import path.
+const Module = "github.com/weirml/weir"
+
+// Room is a folder with its subfolders, the unit of the rules.
+//
+// Packages of one room import each other as they like. What is on floor 0 is open to every room.
+type Room struct {
+	Floor   int
+	Name    string   // the folder, below internal/ where it is there; a last element * makes every subfolder a room of its own; "weir" is the root
+	Purpose string   // one line for ARCHITECTURE.md
+	May     []string // the rooms it may import besides floor 0, all on its own floor or below
+	Modules []string // the packages it may import that are neither ours nor the plain standard library (see outside)
+}
+
+// rooms are the rooms of the house from the ground up.
+var rooms = []Room{
+	{Floor: 0, Name: "dtype", Purpose: "element types, their names, sizes and exact conversions"},
+	{Floor: 0, Name: "sym", Purpose: "integers over named dimensions: normal form, evaluation, proofs"},
+	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
+	{Floor: 0, Name: "text", Purpose: "scanner and printer that the three languages share", May: []string{"sym", "diag"}},
+
+	{Floor: 1, Name: "target", Purpose: "machine facts and limits, the kernel ABI, the handle of compiled code",
+		Modules: []string{"golang.org/x/sys/cpu"}},
+	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",
+		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
+	{Floor: 1, Name: "tensor", Purpose: "host arrays, and the npy format", May: []string{"mem"}},
+	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
+
+	{Floor: 2, Name: "ir", Purpose: "the language of what: tensors, operators, symbolic shapes", May: []string{"tensor"}},
+	{Floor: 2, Name: "loop", Purpose: "the language of how: kernels of loops, vectors and tiles", May: []string{"target", "tensor"}},
+	{Floor: 2, Name: "program", Purpose: "the language of what happens to memory; the saved artefact", May: []string{"tensor"}},
+
+	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"}},
+	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
+		May: []string{"ir", "loop", "tensor", "hostop"}},
+
+	{Floor: 4, Name: "importer/*", Purpose: "model files to ir", May: []string{"ir", "ops", "tensor", "mem"}},
+	{Floor: 4, Name: "pass", Purpose: "ir to ir", May: []string{"ir", "ops", "tensor", "mem"}},
+
+	// ir's constants are tensors, so what reads them names the type.
+	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator", May: []string{"ir", "ops", "loop", "target", "tensor"}},
+	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors", May: []string{"loop", "target"}},
+
+	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem"}},
+	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"target", "mem"}},
+
+	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
+		May: []string{"program", "device/*", "tensor", "hostop", "target", "mem"}},
+
+	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
+		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "memplan", "target", "tensor", "mem"}},
+
+	{Floor: 9, Name: "weir", Purpose: "the user's API",
+		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem"}},
+
+	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below}},
+	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
+
+	{Floor: 11, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data"}},
+	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "conformance", "examples/digits/data"},
+		Modules: []string{"github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "syscall"}},
+
+	{Floor: 12, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
+}
+
+// below in May stands for every room on a lower floor.
+const below = "*"
+
+// never are the imports that must not come about by any chain of packages either.
+var never = []struct {
+	Room   string
+	Reach  []string
+	Reason string
+}{
+	{"ir", []string{"loop", "program", "ops", "target"}, "a language knows no other, and no operator"},
+	{"loop", []string{"ir", "program", "ops"}, "a language knows no other, and no operator"},
+	{"program", []string{"ir", "loop", "ops", "target"}, "a language knows no other, and no operator"},
+	{"memplan", []string{"ir", "loop", "program"}, "planning works on a Problem, whoever states it"},
+	{"schedule", []string{"ir", "ops", "memplan"}, "a schedule depends on kernels alone, so that an artefact can be scheduled anew"},
+	{"executor", []string{"ir", "loop", "codegen/*", "memplan", "compiler"}, "what measures memory must not read the plan"},
+	{"weir", []string{"examples/*", "examples/digits/data"}, "the library carries no model"},
+}
+
+// outside are the packages of the standard library that only rooms naming them in Modules may import: memory is mapped in
+// mem alone, the library opens no connection, and it runs no other program.
+var outside = []string{"C", "syscall", "plugin", "net", "net/http", "net/rpc", "os/exec"}
+
+// The sizes past which the tests fail, in lines. What is a table is exempt and says so: a line "//weir:table" in the comment
+// above the function, or above the package clause for a whole file.
+const (
+	maxFileLines     = 1000
+	maxFunctionLines = 150
+	tableMark        = "//weir:table"
+)

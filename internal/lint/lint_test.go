@@ -1,0 +1,388 @@
+package lint
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the generated part of ARCHITECTURE.md")
+
+// root is the module's root, seen from this package's folder.
+const root = "../.."
+
+// house reads the repository once.
+var house = sync.OnceValues(func() ([]*Package, error) { return Read(root) })
+
+func read(t *testing.T) []*Package {
+	t.Helper()
+	packages, err := house()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) < 3 {
+		t.Fatalf("only %d packages were found: the test does not see the repository", len(packages))
+	}
+	return packages
+}
+
+// TestTable holds the table to its own rules: names are unique, entries exist and lie below, and there is no cycle.
+func TestTable(t *testing.T) {
+	byName := map[string]*Room{}
+	for i := range rooms {
+		r := &rooms[i]
+		if byName[r.Name] != nil {
+			t.Errorf("%s has two rows", r.Name)
+		}
+		byName[r.Name] = r
+		if r.Purpose == "" {
+			t.Errorf("%s has no purpose", r.Name)
+		}
+		if i > 0 && r.Floor < rooms[i-1].Floor {
+			t.Errorf("%s stands above a higher floor in the table", r.Name)
+		}
+	}
+	for _, r := range rooms {
+		for _, entry := range r.May {
+			if entry == below {
+				continue
+			}
+			to := byName[entry]
+			if to == nil {
+				t.Errorf("%s may import %s, which has no row", r.Name, entry)
+			} else if to.Floor > r.Floor {
+				t.Errorf("%s (floor %d) may import %s (floor %d)", r.Name, r.Floor, entry, to.Floor)
+			}
+		}
+	}
+	const visiting, done = 1, 2
+	state := map[string]int{}
+	var visit func(name string, chain []string)
+	visit = func(name string, chain []string) {
+		chain = append(chain, name)
+		if state[name] == visiting {
+			t.Errorf("a cycle: %s", strings.Join(chain, " → "))
+		}
+		if state[name] != 0 {
+			return
+		}
+		state[name] = visiting
+		for _, entry := range byName[name].May {
+			if entry != below && byName[entry] != nil {
+				visit(entry, chain)
+			}
+		}
+		state[name] = done
+	}
+	for _, r := range rooms {
+		visit(r.Name, nil)
+	}
+	for _, rule := range never {
+		for _, name := range append([]string{rule.Room}, rule.Reach...) {
+			if byName[name] == nil {
+				t.Errorf("a rule names %s, which has no row", name)
+			}
+		}
+	}
+	// The three languages never import each other.
+	for _, a := range []string{"ir", "loop", "program"} {
+		for _, b := range []string{"ir", "loop", "program"} {
+			if a != b && slices.Contains(byName[a].May, b) {
+				t.Errorf("the language %s may import the language %s", a, b)
+			}
+		}
+	}
+}
+
+// TestEveryRoomExists finds rows left behind by rooms that are gone.
+func TestEveryRoomExists(t *testing.T) {
+	used := map[*Room]bool{}
+	for _, p := range read(t) {
+		row, _ := roomOf(p.Folder)
+		used[row] = true
+	}
+	for i := range rooms {
+		if !used[&rooms[i]] {
+			t.Logf("%s has a row and no package", rooms[i].Name)
+		}
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range read(t) {
+		from, fromName := roomOf(p.Folder)
+		if from == nil {
+			t.Errorf("%s has no row in floors.go", p.Folder)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Imports)) {
+			if why := refuse(from, fromName, name, false); why != "" {
+				t.Errorf("%s: %s", strings.Join(p.Imports[name], ", "), why)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.TestImports)) {
+			if why := refuse(from, fromName, name, true); why != "" {
+				t.Errorf("%s: %s", strings.Join(p.TestImports[name], ", "), why)
+			}
+		}
+	}
+}
+
+// refuse says why a room must not import a package, or "". Tests may use whatever stands on their floor or below: they
+// compare a room with others, as a reference or an end.
+func refuse(from *Room, fromName, name string, test bool) string {
+	folder, ours := folderOf(name)
+	if ours {
+		to, toName := roomOf(folder)
+		if to == nil {
+			return fmt.Sprintf("imports %s, which has no row", name)
+		}
+		if may(from, fromName, to, toName) || test && to.Floor <= from.Floor {
+			return ""
+		}
+		return fmt.Sprintf("%s (floor %d) must not import %s (floor %d)", fromName, from.Floor, toName, to.Floor)
+	}
+	standard := !strings.Contains(strings.SplitN(name, "/", 2)[0], ".")
+	if standard && (test || !slices.Contains(outside, name)) && name != "C" {
+		return ""
+	}
+	for _, allowed := range from.Modules {
+		if name == allowed {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s must not import %q", fromName, name)
+}
+
+// TestRefuse shows that the rules bite: each row is an import that must fail, or must not.
+func TestRefuse(t *testing.T) {
+	const us = Module + "/internal/"
+	tests := []struct {
+		from, to string
+		test, ok bool
+	}{
+		{"internal/ir", us + "tensor", false, true},
+		{"internal/ir", us + "dtype", false, true},
+		{"internal/ir", us + "loop", false, false},
+		{"internal/loop", us + "ir", false, false},
+		{"internal/program", us + "loop", false, false},
+		{"internal/tensor/npy", us + "tensor", false, true},
+		{"internal/tensor", us + "tensor/npy", false, true},
+		{"internal/tensor", us + "ir", false, false},
+		{"internal/memplan/validator", us + "ir", false, false},
+		{"internal/memplan", us + "loop", true, false},
+		{"internal/executor", us + "memplan", false, false},
+		{"internal/executor", us + "codegen/portable", false, false},
+		{"internal/executor", us + "codegen/portable", true, true},
+		{"internal/executor", us + "device/cpu", false, true},
+		{"internal/device/cpu", us + "device/other", false, false},
+		{"internal/codegen/portable", us + "codegen/reference", false, false},
+		{"internal/conformance", Module, false, true},
+		{"internal/conformance", us + "lower", false, true},
+		{"internal/conformance", Module + "/cmd/weir", false, false},
+		{".", us + "lower", false, false},
+		{".", us + "compiler", false, true},
+		{".", Module + "/cmd/weir", false, false},
+		{"cmd/weir", Module, false, true},
+		{"cmd/weir", us + "ir", false, false},
+		{"cmd/weir", "github.com/spf13/cobra", false, true},
+		{".", "github.com/spf13/cobra", false, false},
+		{".", "github.com/spf13/cobra", true, false},
+		{".", "net/http", false, false},
+		{".", "net/http", true, true},
+		{".", "C", true, false},
+		{"internal/dtype", us + "diag", false, false},
+		{"internal/dtype", "math/bits", false, true},
+		{"internal/text", us + "sym", false, true},
+		{"internal/mem", "golang.org/x/sys/unix", false, true},
+		{"internal/ops", "golang.org/x/sys/unix", false, false},
+		{"internal/ops", "syscall", false, false},
+		{"internal/ops", us + "nowhere", false, false},
+	}
+	for _, test := range tests {
+		from, name := roomOf(test.from)
+		why := refuse(from, name, test.to, test.test)
+		if (why == "") != test.ok {
+			t.Errorf("%s imports %s (test: %v): %q", test.from, test.to, test.test, why)
+		}
+	}
+}
+
+// TestReach follows chains of imports, tests not counted.
+func TestReach(t *testing.T) {
+	byFolder := map[string]*Package{}
+	for _, p := range read(t) {
+		byFolder[p.Folder] = p
+	}
+	for _, rule := range never {
+		for _, p := range read(t) {
+			if row, _ := roomOf(p.Folder); row == nil || row.Name != rule.Room {
+				continue
+			}
+			for folder, chain := range reach(byFolder, p.Folder) {
+				row, name := roomOf(folder)
+				if row != nil && slices.ContainsFunc(rule.Reach, func(entry string) bool { return covers(entry, row, name) }) {
+					t.Errorf("%s must never reach %s (%s): %s", rule.Room, name, rule.Reason, strings.Join(chain, " → "))
+				}
+			}
+		}
+	}
+}
+
+// reach returns every folder that a package imports, directly or not, with the way there.
+func reach(byFolder map[string]*Package, start string) map[string][]string {
+	chains := map[string][]string{start: {start}}
+	queue := []string{start}
+	for len(queue) > 0 {
+		folder := queue[0]
+		queue = queue[1:]
+		p := byFolder[folder]
+		if p == nil {
+			continue
+		}
+		for name := range p.Imports {
+			next, ours := folderOf(name)
+			if ours && chains[next] == nil {
+				chains[next] = append(slices.Clone(chains[folder]), next)
+				queue = append(queue, next)
+			}
+		}
+	}
+	delete(chains, start)
+	return chains
+}
+
+func TestPackageComments(t *testing.T) {
+	for _, p := range read(t) {
+		onlyTests := !slices.ContainsFunc(p.Files, func(s Size) bool { return !strings.HasSuffix(s.Name, "_test.go") })
+		if !p.Documented && !onlyTests {
+			t.Errorf("%s has no package comment", p.Folder)
+		}
+	}
+}
+
+// TestSizes fails past the limits and reports the longest files and functions.
+func TestSizes(t *testing.T) {
+	var files, functions []Size
+	for _, p := range read(t) {
+		files = append(files, p.Files...)
+		functions = append(functions, p.Functions...)
+	}
+	check := func(what string, list []Size, limit int) {
+		slices.SortStableFunc(list, func(a, b Size) int { return b.Lines - a.Lines })
+		var report strings.Builder
+		for i, s := range list {
+			if s.Lines > limit && !s.Table {
+				t.Errorf("%s has %d lines, the limit of a %s is %d (a table says %s above it)", s.Name, s.Lines, what, limit, tableMark)
+			}
+			if i < 10 {
+				fmt.Fprintf(&report, "\n%6d  %s", s.Lines, s.Name)
+			}
+		}
+		t.Logf("the longest of %d %ss:%s", len(list), what, report.String())
+	}
+	check("file", files, maxFileLines)
+	check("function", functions, maxFunctionLines)
+}
+
+// TestDrawing compares the generated part of ARCHITECTURE.md with the table.
+func TestDrawing(t *testing.T) {
+	name := filepath.Join(root, "ARCHITECTURE.md")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := string(data)
+	before, rest, ok := strings.Cut(document, drawingBegins+"\n")
+	_, after, ok2 := strings.Cut(rest, drawingEnds)
+	if !ok || !ok2 {
+		t.Fatalf("ARCHITECTURE.md lacks the lines %q and %q", drawingBegins, drawingEnds)
+	}
+	want := before + drawingBegins + "\n" + Draw() + drawingEnds + after
+	if document == want {
+		return
+	}
+	if !*rewrite {
+		t.Fatal("the drawing in ARCHITECTURE.md is not what floors.go says: go test ./internal/lint -rewrite")
+	}
+	if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoMachinePaths finds absolute paths of a developer's machine, which exported models carry as easily as sources.
+func TestNoMachinePaths(t *testing.T) {
+	private := machinePaths
+	scanned := 0
+	err := walk(root, true, func(file string) error {
+		data, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return err
+		}
+		scanned++
+		if at := private.FindIndex(data); at != nil {
+			t.Errorf("%s holds a machine's path: %q", file, data[at[0]:min(at[1]+40, len(data))])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if scanned < 20 {
+		t.Errorf("only %d files were read", scanned)
+	}
+	for text, want := range map[string]bool{
+		"see /wo" + "rk/main": true, "\"/ro" + "ot/x\"": true, "at /tmp/pe" + "ers/x": true, "file:///ro" + "ot/.x": true,
+		"net/wo" + "rk/x": false, "a/ro" + "ot/b": false, "/tmp/x": false,
+	} {
+		if private.MatchString(text) != want {
+			t.Errorf("%q: found is %v", text, !want)
+		}
+	}
+}
+
+// machinePaths matches the folders in which this project is developed, at the start of a path. The pattern is written so
+// that it does not match itself.
+var machinePaths = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-])/(wor[k]|roo[t]|tmp/peer[s])/`)
+
+// TestNoReplace holds go.mod to what go install accepts from afar, and to modules the table knows.
+func TestNoReplace(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := 0
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if fields[0] == "replace" || slices.Contains(fields, "=>") {
+			t.Errorf("go.mod replaces a module: %s", strings.TrimSpace(line))
+		}
+		module := fields[0]
+		if module == "require" && len(fields) > 1 {
+			module = fields[1]
+		}
+		if !strings.Contains(module, "/") || strings.Contains(line, "// indirect") || fields[0] == "module" {
+			continue
+		}
+		direct++
+		known := slices.ContainsFunc(rooms, func(r Room) bool {
+			return slices.ContainsFunc(r.Modules, func(m string) bool { return m == module || strings.HasPrefix(m, module+"/") })
+		})
+		if !known {
+			t.Errorf("go.mod requires %s, which no room may import", module)
+		}
+	}
+	if direct == 0 {
+		t.Error("no requirement was found in go.mod: the test does not read it rightly")
+	}
+}
