@@ -68,11 +68,8 @@ func view[T Element](data []byte) ([]T, error) {
 }
 
 // FromSlice returns a tensor whose elements are data, which it borrows. The length must be the shape's count; without a
-// shape the tensor is a scalar if data has one element, else of rank 1.
+// shape that is 1, a scalar's.
 func FromSlice[T Element](data []T, shape ...int64) (*Tensor, error) {
-	if len(shape) == 0 && len(data) != 1 {
-		shape = []int64{int64(len(data))}
-	}
 	dt := TypeOf[T]()
 	if dt == dtype.String {
 		return OverStrings(shape, unsafe.Slice((*string)(unsafe.Pointer(unsafe.SliceData(data))), len(data)))

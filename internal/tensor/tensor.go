@@ -7,6 +7,7 @@
 package tensor
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/bits"
@@ -68,8 +69,8 @@ func Count(shape []int64) (int64, error) {
 	return int64(n), nil
 }
 
-// size checks a type and a shape and returns the count of elements and of bytes.
-func size(dt dtype.DType, shape []int64) (count, bytes int64, err error) {
+// sizes checks a type and a shape and returns the count of elements and of bytes.
+func sizes(dt dtype.DType, shape []int64) (count, bytes int64, err error) {
 	if dt == dtype.Invalid || dt > dtype.String {
 		return 0, 0, diag.Inputf("a tensor cannot have the element type %v", dt)
 	}
@@ -85,7 +86,7 @@ func size(dt dtype.DType, shape []int64) (count, bytes int64, err error) {
 // New returns a tensor of zeros (of empty strings) on Go's heap. An impossible type or shape is ErrInput, one above
 // MaxBytes is ErrMemory.
 func New(dt dtype.DType, shape ...int64) (*Tensor, error) {
-	count, bytes, err := size(dt, shape)
+	count, size, err := sizes(dt, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +98,10 @@ func New(dt dtype.DType, shape ...int64) (*Tensor, error) {
 		t.text = make([]string, count)
 		return t, nil
 	}
-	if bytes > MaxBytes() {
+	if size > MaxBytes() {
 		return nil, tooLarge(dt, shape)
 	}
-	t.data = alignedBytes(bytes)
+	t.data = alignedBytes(size)
 	return t, nil
 }
 
@@ -117,15 +118,15 @@ func alignedBytes(n int64) []byte {
 // Over returns a tensor whose elements are data, which it borrows. The length must be exactly the type's packed size of the
 // shape; String has no such form. Bytes of a Bool must be 0 or 1.
 func Over(dt dtype.DType, shape []int64, data []byte) (*Tensor, error) {
-	count, bytes, err := size(dt, shape)
+	count, size, err := sizes(dt, shape)
 	if err != nil {
 		return nil, err
 	}
 	if dt == dtype.String {
 		return nil, diag.Inputf("strings have no packed form")
 	}
-	if int64(len(data)) != bytes {
-		return nil, diag.Inputf("%v%s needs %d bytes of data, not %d", dt, ShapeString(shape), bytes, len(data))
+	if int64(len(data)) != size {
+		return nil, diag.Inputf("%v%s needs %d bytes of data, not %d", dt, ShapeString(shape), size, len(data))
 	}
 	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count, data: data}, nil
 }
@@ -288,7 +289,7 @@ func (t *Tensor) Equal(other *Tensor) bool {
 	if used != 0 {
 		whole--
 	}
-	if string(t.data[:whole]) != string(other.data[:whole]) {
+	if !bytes.Equal(t.data[:whole], other.data[:whole]) {
 		return false
 	}
 	return used == 0 || (t.data[whole]^other.data[whole])<<(8-used) == 0
