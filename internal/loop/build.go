@@ -40,8 +40,24 @@ func (b *Builder) name(hint string) string {
 	return b.name(fmt.Sprintf("%s_%d", hint, count))
 }
 
+// Reserve keeps names, those of dimensions, from being given to anything else. Param reserves the names in its shape.
+func (b *Builder) Reserve(names ...string) {
+	for _, name := range names {
+		b.taken[name] = max(b.taken[name], 1)
+	}
+}
+
+// Finish sets the kernel's dimensions to the names that nothing in it declares, sorted, and returns it.
+func (b *Builder) Finish() *Kernel {
+	b.Kernel.Dims = FreeDims(b.Kernel)
+	return b.Kernel
+}
+
 // Param adds a parameter.
 func (b *Builder) Param(hint string, access Access, dt dtype.DType, shape []sym.Expr) *Memory {
+	for _, extent := range shape {
+		b.Reserve(extent.Vars()...)
+	}
 	m := &Memory{Name: b.name(hint), DType: dt, Shape: shape}
 	b.Kernel.Params = append(b.Kernel.Params, &Param{Name: m.Name, Access: access, DType: dt, Shape: shape})
 	return m
@@ -172,18 +188,21 @@ func Number(dt dtype.DType, x float64) *Const {
 	} else {
 		dtype.StoreFloat(dt, word[:], 0, x)
 	}
-	return &Const{Type: dt, Bits: bits(word[:8])}
+	return &Const{Type: dt, Bits: loadBits(dt.Bits(), word[:], 0)}
 }
 
 // Integer is a constant of an integer type (or Bool), exact; it wraps where it does not fit.
 func Integer(dt dtype.DType, x int64) *Const {
 	var word [16]byte
 	dtype.StoreInt(dt, word[:], 0, x)
-	return &Const{Type: dt, Bits: bits(word[:8])}
+	return &Const{Type: dt, Bits: loadBits(dt.Bits(), word[:], 0)}
 }
 
 // Lowest and Highest are the values at the ends of a type's order: infinities for floats.
 func Lowest(dt dtype.DType) *Const {
+	if dt == dtype.Bool {
+		return Integer(dt, 0)
+	}
 	if dt.IsInt() {
 		return Integer(dt, dt.MinInt())
 	}
@@ -192,18 +211,13 @@ func Lowest(dt dtype.DType) *Const {
 
 // Highest is the largest value of a type: infinity for floats.
 func Highest(dt dtype.DType) *Const {
+	if dt == dtype.Bool {
+		return Integer(dt, 1)
+	}
 	if dt.IsInt() {
 		return Integer(dt, int64(dt.MaxInt()))
 	}
 	return Number(dt, math.Inf(1))
-}
-
-func bits(word []byte) uint64 {
-	var v uint64
-	for i, c := range word {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
 }
 
 // Apply is a function of one operand.
@@ -229,4 +243,14 @@ func At(x sym.Expr) Expr { return &Index{X: x} }
 // Inside is lo ≤ x < hi, as a bool value.
 func Inside(x, lo, hi sym.Expr) Expr {
 	return Apply2(And, Apply2(Le, At(lo), At(x)), Apply2(Lt, At(x), At(hi)))
+}
+
+// Reshape gives a parameter another shape with as many elements.
+func (b *Builder) Reshape(m *Memory, shape ...sym.Expr) {
+	m.Shape = shape
+	for _, p := range b.Kernel.Params {
+		if p.Name == m.Name {
+			p.Shape = shape
+		}
+	}
 }

@@ -181,3 +181,22 @@ func (*Bind) step()    {}
 func (*If) step()      {}
 func (*Loop) step()    {}
 func (*Copy) step()    {}
+
+// Bytes is the tensor's size in memory: what its elements span from the first to the last, 0 when there are none.
+func (t *Tensor) Bytes() sym.Expr {
+	count := sym.Product(t.Shape...)
+	if t.Strides != nil {
+		count = sym.Const(1)
+		some := sym.Const(1)
+		for axis, extent := range t.Shape {
+			count = count.Add(extent.Sub(sym.Const(1)).Mul(t.Strides[axis]))
+			some = some.Mul(extent.Min(sym.Const(1)))
+		}
+		count = count.Mul(some)
+	}
+	bits := int64(t.DType.Bits())
+	if bits%8 == 0 {
+		return count.Mul(sym.Const(bits / 8))
+	}
+	return count.Mul(sym.Const(bits)).CeilDiv(sym.Const(8))
+}

@@ -1,0 +1,167 @@
+package compiler
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/memplan/validator"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// layout plans the arena and the outputs, has both plans validated, and writes them into the program.
+func (c *Compiled) layout(a *assembly) error {
+	arena, err := c.plan(a, loop.Temp, "arena", program.Arena)
+	if err != nil {
+		return err
+	}
+	results, err := c.plan(a, loop.Output, "outputs", program.Results)
+	if err != nil {
+		return err
+	}
+	c.Arena, c.Outputs = arena, results
+	// One plan chooses the arena's layout; the outputs' one layout joins it.
+	for _, l := range arena.Layouts {
+		p := program.Plan{When: l.When}
+		for _, lets := range [][]memplan.Let{l.Lets, results.Layouts[0].Lets} {
+			for _, let := range lets {
+				p.Lets = append(p.Lets, program.Let(let))
+			}
+		}
+		a.to.Plans = append(a.to.Plans, p)
+	}
+	return nil
+}
+
+// plan places the root buffers of one kind in a storage of their own.
+func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage program.StorageKind) (*memplan.Solution, error) {
+	p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
+	var roots []*loop.Buffer
+	for _, b := range a.from.Buffers {
+		if b.Kind != kind || b.View != nil {
+			continue
+		}
+		life := a.time.alive[b]
+		if kind == loop.Output {
+			life = &span{0, p.Steps - 1} // the caller's from the beginning to the end
+			a.time.alive[b] = life
+		}
+		if life == nil {
+			continue
+		}
+		size, err := atLimits(a.from, b)
+		if err != nil {
+			return nil, err
+		}
+		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.first, Last: life.last})
+		roots = append(roots, b)
+	}
+	c.alias(a, roots, &p)
+	plan := memplan.Plan
+	options := memplan.Options{Prefix: name + "."}
+	if kind == loop.Output {
+		options.Layouts = 1
+	}
+	s, err := plan(p, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := validator.Check(&p, s); err != nil {
+		panic(diag.Internalf("the plan of the %s is wrong: %v", name, err))
+	}
+	at := len(a.to.Storages)
+	a.to.Storages = append(a.to.Storages, program.Storage{Name: name, Kind: storage, Align: 64, Size: s.Height})
+	for i, b := range roots {
+		a.storage[b], a.offset[b] = at, s.Offsets[i]
+	}
+	return s, nil
+}
+
+// atLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
+func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
+	size := bytesOf(b, sym.Product(b.Shape...))
+	limit := size.Subst(func(name string) (sym.Expr, bool) { x, ok := m.Limits[name]; return x, ok })
+	if size.Equal(limit) {
+		return size, nil
+	}
+	_, hi := m.Dims.Bounds(limit)
+	if m.Dims.LE(size, limit) == sym.Yes || monotone(m, size) {
+		return limit, nil
+	}
+	if _, hi = m.Dims.Bounds(size); hi < 1<<40 {
+		return sym.Const(hi), nil
+	}
+	return size, diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).AtTensor(b.Source).
+		WithFix("declare a range for the dimension")
+}
+
+// monotone reports whether a size grows with each dimension that data decide.
+func monotone(m *loop.Module, size sym.Expr) bool {
+	for _, name := range size.Vars() {
+		if _, data := m.Limits[name]; !data {
+			continue
+		}
+		coef, _, linear := size.Linear(name)
+		if !linear || m.Dims.LE(sym.Const(0), coef) != sym.Yes {
+			return false
+		}
+	}
+	return true
+}
+
+// alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel reads
+// only where it writes.
+func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) {
+	index := map[*loop.Buffer]int{}
+	for i, b := range roots {
+		index[b] = i
+	}
+	c.launches(a.from.Body, func(l *loop.Launch) {
+		for w, out := range l.Args {
+			if l.Kernel.Params[w].Access == loop.Read || out.View != nil {
+				continue
+			}
+			o, planned := index[out]
+			if !planned || p.Buffers[o].Alias != nil || p.Buffers[o].First != a.time.at[l].first {
+				continue
+			}
+			for r, in := range l.Args {
+				i, planned := index[in]
+				if l.Kernel.Params[r].Access != loop.Read || !planned || i == o || p.Buffers[i].Last != a.time.at[l].first ||
+					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in) {
+					continue
+				}
+				if loop.InPlace(l.Kernel, r, w) {
+					p.Buffers[o].Alias = &memplan.Alias{Of: i}
+					break
+				}
+			}
+		}
+	})
+}
+
+// onlyOperand reports whether a buffer is given to a launch once, views of it counted.
+func onlyOperand(l *loop.Launch, b *loop.Buffer) bool {
+	count := 0
+	for _, arg := range l.Args {
+		if arg.Root() == b {
+			count++
+		}
+	}
+	return count == 1
+}
+
+// launches visits the launches of a body, inner bodies included.
+func (c *Compiled) launches(steps []loop.Step, visit func(*loop.Launch)) {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case *loop.Launch:
+			visit(s)
+		case *loop.If:
+			c.launches(s.Then, visit)
+			c.launches(s.Else, visit)
+		case *loop.Loop:
+			c.launches(s.Body, visit)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package compiler
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/pass"
+)
+
+// passRow is one rewriting of ir: its name, as `weir dump --after` takes it, and why it stands where it does.
+type passRow struct {
+	Name string
+	Run  func(*ir.Module) error
+	Why  string
+}
+
+// Passes are run in this order.
+var Passes = []passRow{
+	{"fold", pass.Fold, "first: what is constant need not be rewritten by anything else"},
+	{"dead", pass.Dead, "after fold, which leaves the inputs of what it folded behind"},
+	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
+	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
+	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
+}

@@ -1,0 +1,335 @@
+// Package executor follows a program on a device: it binds dimensions, places tensors, launches kernels, and accounts for
+// what the launches really touched. It knows nothing of how a program came to be.
+package executor
+
+import (
+	"context"
+	"sync"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/device/cpu"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Executable is a program with its code and its weights in place. It is safe for concurrent use.
+type Executable struct {
+	program *program.Program
+	code    *target.Code
+	layout  *layout
+	weights []target.Operand // by tensor; zero where the tensor is no weight
+	blocks  []*mem.Block     // what the executable owns
+	threads int
+
+	sync.Mutex
+}
+
+// Options for making an executable.
+type Options struct {
+	Threads int // workers that one run may use; at least 1
+}
+
+// New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
+// must outlive the executable); the others are copied into memory of the executable's own, a piece at a time.
+func New(p *program.Program, code *target.Code, o Options) (*Executable, error) {
+	l, err := newLayout(p)
+	if err != nil {
+		return nil, err
+	}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), weights: make([]target.Operand, len(p.Tensors))}
+	if err := x.place(); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// weightAlign is the alignment of the weights that are copied.
+const weightAlign = 64
+
+// place gives every weight its address.
+func (x *Executable) place() error {
+	var total int64
+	offsets := make([]int64, len(x.program.Weights))
+	for i, w := range x.program.Weights {
+		offsets[i] = -1
+		if !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8) {
+			total = (total + weightAlign - 1) &^ (weightAlign - 1)
+			offsets[i] = total
+			total += int64(len(w.Data))
+		}
+	}
+	var own []byte
+	if total > 0 {
+		block, err := mem.Map(mem.Weights, "weights", total)
+		if err != nil {
+			return err
+		}
+		x.blocks = append(x.blocks, block)
+		own = block.Bytes()
+	}
+	for i, w := range x.program.Weights {
+		data := w.Data
+		if offsets[i] >= 0 {
+			data = own[offsets[i] : offsets[i]+int64(len(w.Data))]
+			mem.Move(data, w.Data)
+		}
+		x.weights[w.Tensor] = target.Operand{Base: unsafe.Pointer(unsafe.SliceData(data)), Bytes: int64(len(data))}
+	}
+	return nil
+}
+
+func aligned(data []byte, align int) bool {
+	return align <= 1 || len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(align) == 0
+}
+
+// Program is what is executed.
+func (x *Executable) Program() *program.Program { return x.program }
+
+// Close frees what the executable owns. No call may be running or bound.
+func (x *Executable) Close() error {
+	var first error
+	for _, b := range x.blocks {
+		if err := b.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	x.blocks = nil
+	if x.code != nil && x.code.Release != nil {
+		if err := x.code.Release(); err != nil && first == nil {
+			first = err
+		}
+		x.code = nil
+	}
+	return first
+}
+
+// Call is a run's memory for one binding of the inputs' dimensions: arena, outputs and scratch. One goroutine uses it at a time.
+// Running it again allocates nothing.
+type Call struct {
+	x        *Executable
+	values   []int64 // of the dimensions, then the plan's lets
+	operands []target.Operand
+	storages []*mem.Block
+	scratch  []*mem.Block
+	workers  [][]byte
+	team     cpu.Team
+	args     map[*program.Launch]*bound
+	host     map[*program.Host]*hostCall
+	shapes   [][]int64
+	watch    *Watch
+	ctx      context.Context
+}
+
+// bound is a launch with its operands and dimensions in place.
+type bound struct {
+	args  target.Args
+	tiles int64
+	ready bool // nothing of it depends on data
+}
+
+// Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
+// dimensions; those that data decide are ignored.
+func (x *Executable) Bind(dims []int64) (c *Call, err error) {
+	c = &Call{x: x, args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
+	defer func() {
+		if err != nil {
+			c.Close()
+			c = nil
+		}
+	}()
+	if c.values, err = x.layout.evaluate(dims); err != nil {
+		return c, err
+	}
+	c.operands = make([]target.Operand, len(x.program.Tensors))
+	c.shapes = make([][]int64, len(x.program.Tensors))
+	for i := range x.program.Storages {
+		s := &x.program.Storages[i]
+		size, err := x.layout.sizes[i].Eval(c.values)
+		if err != nil {
+			return c, err
+		}
+		kind := mem.Arena
+		if s.Kind == program.Results {
+			kind = mem.Outputs
+		}
+		block, err := mem.Map(kind, s.Name, size)
+		if err != nil {
+			return c, err
+		}
+		c.storages = append(c.storages, block)
+	}
+	for i := range x.program.Tensors {
+		if t := &x.program.Tensors[i]; t.Place == program.Constant {
+			c.operands[i] = x.weights[i]
+		}
+	}
+	if err = c.locate(); err != nil {
+		return c, err
+	}
+	if err = c.prepare(x.program.Steps); err != nil {
+		return c, err
+	}
+	return c, c.takeScratch()
+}
+
+// locate gives the tensors whose place and shape no data decide their operands and shapes.
+func (c *Call) locate() error {
+	for i := range c.x.program.Tensors {
+		if !c.x.layout.tensors[i].dynamic {
+			if err := c.place(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// place evaluates one tensor's shape and address.
+func (c *Call) place(i int) error {
+	t, l := &c.x.program.Tensors[i], &c.x.layout.tensors[i]
+	if c.shapes[i] == nil {
+		c.shapes[i] = make([]int64, len(l.shape))
+	}
+	for axis, code := range l.shape {
+		size, err := code.Eval(c.values)
+		if err != nil {
+			return err
+		}
+		if size < 0 {
+			return diag.Inputf("axis %d of %s has extent %d", axis, t.Name, size).AtTensor(t.Source)
+		}
+		c.shapes[i][axis] = size
+	}
+	bytes, err := l.bytes.Eval(c.values)
+	if err != nil {
+		return err
+	}
+	o := &c.operands[i]
+	o.Bytes = bytes
+	switch t.Place {
+	case program.Argument:
+	case program.Constant:
+		*o = c.x.weights[i]
+	case program.Carved:
+		offset, err := l.offset.Eval(c.values)
+		if err != nil {
+			return err
+		}
+		block := c.storages[t.Of]
+		if offset < 0 || bytes > block.Size()-offset {
+			panic(diag.Internalf("%s at %d with %d bytes leaves storage %s of %d", t.Name, offset, bytes, c.x.program.Storages[t.Of].Name, block.Size()))
+		}
+		o.Base = unsafe.Add(block.Pointer(), offset)
+	case program.Part:
+		offset, err := l.offset.Eval(c.values)
+		if err != nil {
+			return err
+		}
+		of := c.operands[t.Of]
+		if offset < 0 || bytes > of.Bytes-offset {
+			panic(diag.Internalf("%s at %d with %d bytes leaves %s of %d", t.Name, offset, bytes, c.x.program.Tensors[t.Of].Name, of.Bytes))
+		}
+		o.Base = unsafe.Add(of.Base, offset)
+	}
+	return nil
+}
+
+// prepare makes the launches' argument blocks and the host calls.
+func (c *Call) prepare(steps []program.Step) error {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case *program.Launch:
+			c.args[s] = &bound{args: target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}}
+		case *program.Host:
+			call, err := newHostCall(c, s)
+			if err != nil {
+				return err
+			}
+			c.host[s] = call
+		case *program.If:
+			if err := c.prepare(s.Then); err != nil {
+				return err
+			}
+			if err := c.prepare(s.Else); err != nil {
+				return err
+			}
+		case *program.Loop:
+			if err := c.prepare(s.Body); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeScratch maps the workers' scratch: as much as the greediest kernel wants at the data's limits.
+func (c *Call) takeScratch() error {
+	most, err := c.x.ScratchBytes(c.values)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < c.x.threads; i++ {
+		block, err := mem.Map(mem.Scratch, "scratch", most)
+		if err != nil {
+			return err
+		}
+		c.scratch = append(c.scratch, block)
+		c.workers = append(c.workers, block.Bytes())
+	}
+	return nil
+}
+
+// ScratchBytes is one worker's scratch for the given values of the dimensions.
+func (x *Executable) ScratchBytes(values []int64) (int64, error) {
+	var most int64
+	for s, dims := range x.layout.launches {
+		vector := make([]int64, len(dims))
+		for i, d := range dims {
+			vector[i] = values[d]
+		}
+		size, err := x.code.Kernels[s.Kernel].Scratch(vector)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, size)
+	}
+	return most, nil
+}
+
+// Input lends the call an argument: its address, and where the input is a tensor of another size than expected, an error.
+func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
+	port := c.x.program.Inputs[i]
+	o := &c.operands[port.Tensor]
+	if bytes != o.Bytes {
+		return diag.Inputf("%d bytes given, %d expected", bytes, o.Bytes).AtTensor(port.Name)
+	}
+	o.Base = base
+	return nil
+}
+
+// Output is where output i lies once the call has run: its shape, and its bytes.
+func (c *Call) Output(i int) ([]int64, []byte, error) {
+	at := c.x.program.Outputs[i].Tensor
+	if err := c.place(at); err != nil {
+		return nil, nil, err
+	}
+	o := c.operands[at]
+	return c.shapes[at], unsafe.Slice((*byte)(o.Base), o.Bytes), nil
+}
+
+// Close gives the call's memory back.
+func (c *Call) Close() error {
+	var first error
+	for _, blocks := range [][]*mem.Block{c.storages, c.scratch} {
+		for _, b := range blocks {
+			if err := b.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	c.storages, c.scratch, c.workers = nil, nil, nil
+	return first
+}

@@ -1,0 +1,215 @@
+package executor
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// layout is a program's symbolic integers, compiled for repeated evaluation over one vector: the dimensions, then the lets.
+type layout struct {
+	program  *program.Program
+	names    []string
+	plans    []plan
+	limits   []*sym.Code // by dimension; nil for those of the inputs
+	requires []require
+	sizes    []*sym.Code // by storage
+	tensors  []place
+	launches map[*program.Launch][]int
+	binds    map[*program.Bind]*sym.Code
+}
+
+type plan struct {
+	when []require
+	lets []*sym.Code
+}
+
+type require struct {
+	a, b *sym.Code
+	cond program.Require
+}
+
+// place is a tensor's compiled shape, size and offset. It is dynamic where any of these depend on data.
+type place struct {
+	shape         []*sym.Code
+	bytes, offset *sym.Code
+	dynamic       bool
+}
+
+func newLayout(p *program.Program) (*layout, error) {
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, binds: map[*program.Bind]*sym.Code{}}
+	for _, d := range p.Dims {
+		l.names = append(l.names, d.Name)
+	}
+	for _, let := range p.Plans[0].Lets {
+		l.names = append(l.names, let.Name)
+	}
+	c := &compilation{names: l.names}
+	for _, d := range p.Dims {
+		var code *sym.Code
+		if d.Data {
+			code = c.compile(d.Limit)
+		}
+		l.limits = append(l.limits, code)
+	}
+	for _, r := range p.Requires {
+		l.requires = append(l.requires, c.require(r))
+	}
+	for _, from := range p.Plans {
+		var to plan
+		for _, cond := range from.When {
+			to.when = append(to.when, c.require(program.Require{Cond: cond}))
+		}
+		for _, let := range from.Lets {
+			to.lets = append(to.lets, c.compile(let.X))
+		}
+		l.plans = append(l.plans, to)
+	}
+	for _, s := range p.Storages {
+		l.sizes = append(l.sizes, c.compile(s.Size))
+	}
+	data := map[string]bool{}
+	for _, d := range p.Dims {
+		data[d.Name] = d.Data
+	}
+	for _, t := range p.Tensors {
+		l.tensors = append(l.tensors, c.place(l, t, data))
+	}
+	l.steps(c, p.Steps)
+	return l, c.err
+}
+
+// compilation remembers the first error.
+type compilation struct {
+	names []string
+	err   error
+}
+
+func (c *compilation) compile(e sym.Expr) *sym.Code {
+	code, err := e.Compile(c.names)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return code
+}
+
+func (c *compilation) require(r program.Require) require {
+	return require{c.compile(r.Cond.A), c.compile(r.Cond.B), r}
+}
+
+func (c *compilation) place(l *layout, t program.Tensor, data map[string]bool) place {
+	p := place{}
+	depends := func(e sym.Expr) {
+		for _, name := range e.Vars() {
+			p.dynamic = p.dynamic || data[name]
+		}
+	}
+	for _, e := range t.Shape {
+		p.shape = append(p.shape, c.compile(e))
+		depends(e)
+	}
+	p.bytes = c.compile(t.Bytes())
+	switch t.Place {
+	case program.Carved:
+		p.offset = c.compile(t.Offset)
+	case program.Part:
+		p.offset = c.compile(t.Offset)
+		depends(t.Offset)
+		p.dynamic = p.dynamic || l.tensors[t.Of].dynamic || l.program.Tensors[t.Of].Place == program.Argument
+	case program.Argument:
+		// Its address is known when it is lent.
+	}
+	return p
+}
+
+func (l *layout) steps(c *compilation, steps []program.Step) {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case *program.Launch:
+			l.launches[s] = s.Dims
+		case *program.Bind:
+			if s.From < 0 {
+				l.binds[s] = c.compile(s.Value)
+			}
+		case *program.If:
+			l.steps(c, s.Then)
+			l.steps(c, s.Else)
+		case *program.Loop:
+			l.steps(c, s.Body)
+		}
+	}
+}
+
+// evaluate is the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then the lets of the plan that
+// applies. Conditions that do not hold are the user's fault.
+func (l *layout) evaluate(dims []int64) ([]int64, error) {
+	values := make([]int64, len(l.names))
+	copy(values, dims)
+	for i, d := range l.program.Dims {
+		if l.limits[i] == nil && (values[i] < d.Range.Min || values[i] > d.Range.Max) {
+			return nil, diag.Inputf("dimension %s is %d, outside %s", d.Name, values[i], d.Range).AtDim(d.Name)
+		}
+	}
+	for _, r := range l.requires {
+		if ok, err := r.holds(values); err != nil || !ok {
+			return nil, r.refused(values, err)
+		}
+	}
+	for i, code := range l.limits {
+		if code != nil {
+			v, err := code.Eval(values)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = v
+		}
+	}
+	for _, p := range l.plans {
+		ok, err := p.applies(values)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		for i, code := range p.lets {
+			v, err := code.Eval(values)
+			if err != nil {
+				return nil, err
+			}
+			values[len(l.program.Dims)+i] = v
+		}
+		return values, nil
+	}
+	panic(diag.Internalf("no plan applies to %v", dims))
+}
+
+func (p *plan) applies(values []int64) (bool, error) {
+	for _, r := range p.when {
+		if ok, err := r.holds(values); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (r *require) holds(values []int64) (bool, error) {
+	a, err := r.a.Eval(values)
+	if err != nil {
+		return false, err
+	}
+	b, err := r.b.Eval(values)
+	if err != nil {
+		return false, err
+	}
+	return r.cond.Cond.Rel.Holds(a, b), nil
+}
+
+func (r *require) refused(values []int64, err error) error {
+	if err != nil {
+		return diag.Inputf("%s cannot be evaluated: %v (from %s)", r.cond.Cond, err, r.cond.From)
+	}
+	a, _ := r.a.Eval(values)
+	b, _ := r.b.Eval(values)
+	return diag.Inputf("%s does not hold: %d against %d (from %s)", r.cond.Cond, a, b, r.cond.From)
+}

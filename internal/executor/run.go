@@ -1,0 +1,383 @@
+package executor
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Run follows the program once on the inputs that were lent. A context that ends stops it between kernels.
+func (c *Call) Run(ctx context.Context) error {
+	c.ctx = ctx
+	c.team.Enter(c.x.threads)
+	defer c.team.Leave()
+	return c.steps(c.x.program.Steps)
+}
+
+func (c *Call) steps(steps []program.Step) error {
+	for _, step := range steps {
+		if err := c.step(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Call) step(step program.Step) error {
+	switch s := step.(type) {
+	case *program.Launch:
+		return c.launch(s)
+	case *program.Host:
+		return c.host[s].run(c)
+	case *program.Bind:
+		return c.bind(s)
+	case *program.If:
+		yes, err := c.truth(s.Cond)
+		if err != nil {
+			return err
+		}
+		if yes {
+			return c.steps(s.Then)
+		}
+		return c.steps(s.Else)
+	case *program.Loop:
+		return c.loop(s)
+	case *program.Copy:
+		return c.copy(s)
+	}
+	return nil // Carve and Release only say who owns which range
+}
+
+// operand is a tensor's place now.
+func (c *Call) operand(i int) (target.Operand, error) {
+	if c.x.layout.tensors[i].dynamic {
+		for at := i; c.x.program.Tensors[at].Place == program.Part; {
+			at = c.x.program.Tensors[at].Of
+			if c.x.layout.tensors[at].dynamic {
+				if _, err := c.operand(at); err != nil {
+					return target.Operand{}, err
+				}
+				break
+			}
+		}
+		if err := c.place(i); err != nil {
+			return target.Operand{}, err
+		}
+	}
+	return c.operands[i], nil
+}
+
+func (c *Call) launch(s *program.Launch) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	b := c.args[s]
+	for i, t := range s.Args {
+		o, err := c.operand(t)
+		if err != nil {
+			return err
+		}
+		b.args.Operands[i] = o
+	}
+	k := c.x.code.Kernels[s.Kernel]
+	for i, d := range s.Dims {
+		v := c.values[d]
+		if b.args.Dims[i] != v {
+			b.args.Dims[i], b.ready = v, false
+		}
+	}
+	if !b.ready {
+		tiles, err := k.Tiles(b.args.Dims)
+		if err != nil {
+			return err
+		}
+		b.tiles, b.ready = tiles, true
+	}
+	if b.tiles == 0 {
+		return nil
+	}
+	if c.watch != nil {
+		return c.watch.launch(c, s, k, b)
+	}
+	return at(c.team.Launch(k, &b.args, b.tiles, c.workers), s.Source)
+}
+
+// at places an error from a kernel at the model's node.
+func at(err error, source string) error {
+	if e, ok := err.(*diag.Error); ok && e.Node == "" {
+		return e.AtNode(source, e.Op)
+	}
+	return err
+}
+
+func (c *Call) bind(s *program.Bind) error {
+	d := &c.x.program.Dims[s.Dim]
+	var v int64
+	if s.From >= 0 {
+		o, err := c.operand(s.From)
+		if err != nil {
+			return err
+		}
+		v = dtype.LoadInt(c.x.program.Tensors[s.From].DType, bytesOf(o), s.At)
+	} else {
+		var err error
+		if v, err = c.x.layout.binds[s].Eval(c.values); err != nil {
+			return err
+		}
+	}
+	limit, err := c.x.layout.limits[s.Dim].Eval(c.values)
+	if err != nil {
+		return err
+	}
+	if v < d.Range.Min || v > min(d.Range.Max, limit) {
+		return diag.Inputf("%s is %d, outside %d to %d", d.Name, v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name).AtNode(s.Source, "")
+	}
+	c.values[s.Dim] = v
+	return nil
+}
+
+func bytesOf(o target.Operand) []byte { return unsafe.Slice((*byte)(o.Base), o.Bytes) }
+
+func (c *Call) truth(t int) (bool, error) {
+	o, err := c.operand(t)
+	if err != nil {
+		return false, err
+	}
+	return bytesOf(o)[0] != 0, nil
+}
+
+func (c *Call) loop(s *program.Loop) error {
+	limit := int64(-1)
+	if s.Trip >= 0 {
+		o, err := c.operand(s.Trip)
+		if err != nil {
+			return err
+		}
+		limit = max(0, dtype.LoadInt(c.x.program.Tensors[s.Trip].DType, bytesOf(o), 0))
+	}
+	if s.Count >= 0 {
+		c.values[s.Count] = 0
+	}
+	for i := int64(0); limit < 0 || i < limit; i++ {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		if s.Cond >= 0 {
+			if yes, err := c.truth(s.Cond); err != nil || !yes {
+				return err
+			}
+		}
+		if s.Index >= 0 {
+			o, err := c.operand(s.Index)
+			if err != nil {
+				return err
+			}
+			dtype.StoreInt(c.x.program.Tensors[s.Index].DType, bytesOf(o), 0, i)
+			c.watch.touch(c, s.Index)
+		}
+		if s.Count >= 0 {
+			if d := &c.x.program.Dims[s.Count]; i >= d.Range.Max {
+				return diag.Inputf("the loop runs more often than the %d times it was planned for", d.Range.Max).AtDim(d.Name).AtNode(s.Source, "loop")
+			}
+		}
+		if err := c.steps(s.Body); err != nil {
+			return err
+		}
+		if s.Count >= 0 {
+			c.values[s.Count] = i + 1
+		}
+	}
+	return nil
+}
+
+func (c *Call) copy(s *program.Copy) error {
+	from, err := c.operand(s.From)
+	if err != nil {
+		return err
+	}
+	to, err := c.operand(s.To)
+	if err != nil {
+		return err
+	}
+	c.watch.touch(c, s.From)
+	c.watch.touch(c, s.To)
+	return copyTensor(c, s, to, from)
+}
+
+// copyTensor moves elements, row-major to row-major in one piece, strided ones one by one.
+func copyTensor(c *Call, s *program.Copy, to, from target.Operand) error {
+	p := c.x.program
+	if p.Tensors[s.From].Strides == nil && p.Tensors[s.To].Strides == nil {
+		if to.Bytes != from.Bytes {
+			panic(diag.Internalf("copy of %d bytes of %s to %d of %s", from.Bytes, p.Tensors[s.From].Name, to.Bytes, p.Tensors[s.To].Name))
+		}
+		copy(bytesOf(to), bytesOf(from))
+		return nil
+	}
+	return stridedCopy(c, s, to, from)
+}
+
+func stridedCopy(c *Call, s *program.Copy, to, from target.Operand) error {
+	strides := func(t int) ([]int64, error) {
+		if p := &c.x.program.Tensors[t]; p.Strides != nil {
+			out := make([]int64, len(p.Strides))
+			for i, e := range p.Strides {
+				v, err := e.Eval(c.lookup)
+				if err != nil {
+					return nil, err
+				}
+				out[i] = v
+			}
+			return out, nil
+		}
+		return tensor.Strides(c.shapes[t]), nil
+	}
+	st, err := strides(s.To)
+	if err != nil {
+		return err
+	}
+	sf, err := strides(s.From)
+	if err != nil {
+		return err
+	}
+	dt := c.x.program.Tensors[s.To].DType
+	width := int64(dt.Bits() / 8)
+	if dt.Bits()%8 != 0 {
+		panic(diag.Internalf("strided copy of packed %s", dt))
+	}
+	bt, bf := bytesOf(to), bytesOf(from)
+	tensor.Each(c.shapes[s.From], func(index []int64) {
+		a, b := tensor.Offset(st, index)*width, tensor.Offset(sf, index)*width
+		copy(bt[a:a+width], bf[b:b+width])
+	})
+	return nil
+}
+
+// lookup finds a dimension's value now.
+func (c *Call) lookup(name string) (int64, bool) {
+	for i, n := range c.x.layout.names {
+		if n == name {
+			return c.values[i], true
+		}
+	}
+	return 0, false
+}
+
+// hostCall is a host operator's application, made once.
+type hostCall struct {
+	step  *program.Host
+	f     hostop.Func
+	types []dtype.DType
+}
+
+func newHostCall(c *Call, s *program.Host) (*hostCall, error) {
+	f, err := hostop.Lookup(s.Op)
+	if err != nil {
+		return nil, err
+	}
+	h := &hostCall{step: s, f: f}
+	for _, t := range s.Out {
+		h.types = append(h.types, c.x.program.Tensors[t].DType)
+	}
+	return h, nil
+}
+
+// run calls the function. A result is written where it is planned, at its limit; the dimensions of its shape are bound as it is asked for.
+func (h *hostCall) run(c *Call) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	call := &hostop.Call{Types: h.types, Attrs: map[string]any{}}
+	for name, v := range h.step.Attrs {
+		v, err := c.attribute(v)
+		if err != nil {
+			return err
+		}
+		call.Attrs[name] = v
+	}
+	for _, t := range h.step.In {
+		if t < 0 {
+			call.In = append(call.In, nil)
+			continue
+		}
+		view, err := c.tensor(t)
+		if err != nil {
+			return err
+		}
+		c.watch.touch(c, t)
+		call.In = append(call.In, view)
+	}
+	call.Result = func(i int, shape ...int64) (*tensor.Tensor, error) { return c.hostResult(h.step, i, shape) }
+	return at(h.f(call), h.step.Source)
+}
+
+func (c *Call) attribute(v any) (any, error) {
+	switch v := v.(type) {
+	case sym.Expr:
+		return v.Eval(c.lookup)
+	case []sym.Expr:
+		out := make([]int64, len(v))
+		for i, e := range v {
+			x, err := e.Eval(c.lookup)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = x
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// tensor is a view of a program tensor as it is now.
+func (c *Call) tensor(t int) (*tensor.Tensor, error) {
+	o, err := c.operand(t)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Over(c.x.program.Tensors[t].DType, c.shapes[t], bytesOf(o))
+}
+
+func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor, error) {
+	t := &c.x.program.Tensors[s.Out[i]]
+	if len(shape) != len(t.Shape) {
+		panic(diag.Internalf("%s gives rank %d for %s", s.Op, len(shape), t.Name))
+	}
+	for axis, extent := range t.Shape {
+		name, ok := extent.Name()
+		if !ok {
+			continue
+		}
+		for d := range c.x.program.Dims {
+			dim := &c.x.program.Dims[d]
+			if dim.Name != name || !dim.Data {
+				continue
+			}
+			limit, err := c.x.layout.limits[d].Eval(c.values)
+			if err != nil {
+				return nil, err
+			}
+			if shape[axis] > min(limit, dim.Range.Max) {
+				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name)
+			}
+			c.values[d] = shape[axis]
+		}
+	}
+	if err := c.place(s.Out[i]); err != nil {
+		return nil, err
+	}
+	for axis, size := range c.shapes[s.Out[i]] {
+		if size != shape[axis] {
+			panic(diag.Internalf("%s gives shape %v for %s of %v", s.Op, shape, t.Name, c.shapes[s.Out[i]]))
+		}
+	}
+	c.watch.touch(c, s.Out[i])
+	return c.tensor(s.Out[i])
+}

@@ -1,0 +1,106 @@
+package executor
+
+import (
+	"unsafe"
+
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call is measured by
+// the addresses and sizes of operands, and by what was found written in storage that a pattern had filled.
+type Watch struct {
+	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
+	scratch int64             // the most scratch that a kernel asked for
+	workers int
+}
+
+// Watch begins recording this call's runs, over storage filled with a pattern.
+func (c *Call) Watch(pattern byte) *Watch {
+	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers)}
+	for _, b := range c.storages {
+		mem.Fill(b, pattern)
+	}
+	return c.watch
+}
+
+func (w *Watch) touch(c *Call, t int) {
+	if w == nil {
+		return
+	}
+	if o, err := c.operand(t); err == nil {
+		w.see(o)
+	}
+}
+
+func (w *Watch) see(o target.Operand) {
+	at := uintptr(o.Base)
+	w.ranges[at] = max(w.ranges[at], o.Bytes)
+}
+
+// launch runs a kernel with its operands recorded, and exactly the scratch that it asks for.
+func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) error {
+	for _, o := range b.args.Operands {
+		w.see(o)
+	}
+	need, err := k.Scratch(b.args.Dims)
+	if err != nil {
+		return err
+	}
+	w.scratch = max(w.scratch, need)
+	exact := make([][]byte, len(c.workers))
+	for i := range exact {
+		exact[i] = c.workers[i][:need:need]
+	}
+	return at(c.team.Launch(k, &b.args, b.tiles, exact), s.Source)
+}
+
+// Measured is what a watched run used, in bytes.
+type Measured struct {
+	Arena, Outputs, Scratch, Weights int64
+	ArenaWritten, OutputsWritten     int64 // the end of the highest byte found changed
+}
+
+// Measured adds up what was seen, with the pattern that storage was filled with.
+func (c *Call) Measured(pattern byte) Measured {
+	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers)}
+	seen := int64(0)
+	for i, b := range c.storages {
+		base := uintptr(b.Pointer())
+		high := int64(0)
+		for at, bytes := range c.watch.ranges {
+			if at >= base && at < base+uintptr(b.Size()) && bytes > 0 {
+				high = max(high, int64(at-base)+bytes)
+				seen++
+			}
+		}
+		written := mem.Written(b.Bytes(), pattern)
+		if c.x.program.Storages[i].Kind == program.Results {
+			m.Outputs, m.OutputsWritten = m.Outputs+high, m.OutputsWritten+written
+		} else {
+			m.Arena, m.ArenaWritten = m.Arena+high, m.ArenaWritten+written
+		}
+	}
+	for _, w := range c.x.program.Weights {
+		o := c.x.weights[w.Tensor]
+		m.Weights += c.watch.covered(uintptr(unsafe.Pointer(o.Base)), o.Bytes)
+	}
+	return m
+}
+
+// covered is how many bytes of a weight operands reached: from its beginning to the end of the farthest operand.
+func (w *Watch) covered(base uintptr, bytes int64) int64 {
+	high := int64(0)
+	for at, n := range w.ranges {
+		if at >= base && at < base+uintptr(bytes) {
+			high = max(high, min(bytes, int64(at-base)+n))
+		}
+	}
+	return high
+}
+
+// Blocks are the call's mappings: storages first, then the workers' scratch.
+func (c *Call) Blocks() []*mem.Block {
+	return append(append([]*mem.Block{}, c.storages...), c.scratch...)
+}

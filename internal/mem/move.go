@@ -1,0 +1,46 @@
+package mem
+
+import "unsafe"
+
+// movePiece is how much Move copies before it lets the pages behind it go.
+const movePiece = 4 << 20
+
+// Move copies from into to, of the same length. Where from lies in a mapped file, the file's pages are let go piece by piece, so that
+// the two never both stay in memory.
+func Move(to, from []byte) {
+	file, at := fileOf(from)
+	for done := 0; done < len(from); {
+		n := min(movePiece, len(from)-done)
+		copy(to[done:done+n], from[done:done+n])
+		if file != nil {
+			file.DontNeed(at+int64(done), int64(n))
+		}
+		done += n
+	}
+}
+
+// Forget lets go of the pages of a mapped file that hold data; it does nothing to other memory.
+func Forget(data []byte) {
+	if file, at := fileOf(data); file != nil {
+		file.DontNeed(at, int64(len(data)))
+	}
+}
+
+// fileOf is the mapped file that data lies in, and where; nil where it lies in none.
+func fileOf(data []byte) (*Block, int64) {
+	if len(data) == 0 {
+		return nil, 0
+	}
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+	ledger.Lock()
+	defer ledger.Unlock()
+	for b := range ledger.live {
+		if b.kind != File || b.closed.Load() || b.size == 0 {
+			continue
+		}
+		if base := uintptr(b.Pointer()); address >= base && address-base <= uintptr(b.size)-uintptr(len(data)) {
+			return b, int64(address - base)
+		}
+	}
+	return nil, 0
+}

@@ -1,0 +1,56 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "if", Shape: ifShape, Mean: ifMean})
+}
+
+// If runs one of two regions, which have no parameters and as many results of equal types and ranks, by a bool of one element. An extent
+// on which they differ is decided by data.
+func If(b *ir.Builder, cond *ir.Value, then, otherwise *ir.Block) []*ir.Value {
+	return b.NodeWith("if", nil, []*ir.Block{then, otherwise}, cond).Outputs
+}
+
+func ifShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	if n.Inputs[0].Type.DType != dtype.Bool {
+		return fault(n, "a condition of type %s", n.Inputs[0].Type.DType)
+	}
+	if size, ok := product(n.Inputs[0].Type.Shape).Const(); !ok || size != 1 {
+		return fault(n, "a condition of shape %s, it must have one element", n.Inputs[0].Type)
+	}
+	then, otherwise := n.Regions[0], n.Regions[1]
+	if len(then.Results) != len(otherwise.Results) {
+		return fault(n, "branches with %d and %d results", len(then.Results), len(otherwise.Results))
+	}
+	for i, x := range then.Results {
+		y := otherwise.Results[i]
+		if x.Type.DType != y.Type.DType || len(x.Type.Shape) != len(y.Type.Shape) {
+			return fault(n, "result %d is %s in one branch and %s in the other", i, x.Type, y.Type)
+		}
+		shape := make([]sym.Expr, len(x.Type.Shape))
+		for axis, extent := range x.Type.Shape {
+			shape[axis] = extent
+			if other := y.Type.Shape[axis]; c.Dims().EQ(extent, other) != sym.Yes {
+				shape[axis] = c.Fresh(x.Name, 0, extent.Max(other))
+			}
+		}
+		n.Result(i, ir.Type{DType: x.Type.DType, Shape: shape})
+	}
+	return nil
+}
+
+func ifMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	if in[0].Int(0) != 0 {
+		return e.Run(n.Regions[0], nil)
+	}
+	return e.Run(n.Regions[1], nil)
+}

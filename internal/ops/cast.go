@@ -1,0 +1,72 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "cast", Shape: castShape, Mean: castMean, View: castView,
+		Lowerings: []Lowering{{Name: "map", When: func(n *ir.Node, d *sym.Dims) bool {
+			return anything(n.Inputs[0].Type.DType) && anything(n.Outputs[0].Type.DType)
+		}, Build: func(k *Nest, n *ir.Node) {
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, &loop.Cast{Type: k.Out[0].DType, X: k.In[0].Load(at...), Wrap: n.Attrs.Bool("wrap")})
+			})
+		}}}})
+}
+
+// Cast converts elements. A float outside a float8 type's range becomes its largest value.
+func Cast(b *ir.Builder, x *ir.Value, to dtype.DType) *ir.Value {
+	if x.Type.DType == to {
+		return x
+	}
+	return b.Op("cast", ir.Attrs{"to": to}, x)
+}
+
+func castShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x, to := n.Inputs[0], n.Attrs.DType("to")
+	if to == dtype.Invalid {
+		return fault(n, "no type to cast to")
+	}
+	v := n.Result(0, ir.Type{DType: to, Shape: x.Type.Shape})
+	if to.IsInt() {
+		v.Known = x.Known
+	} else if to == dtype.Bool && x.Known != nil {
+		known := make([]sym.Expr, len(x.Known))
+		for i, e := range x.Known {
+			switch c.Dims().EQ(e, sym.Const(0)) {
+			case sym.Yes:
+				known[i] = sym.Const(0)
+			case sym.No:
+				known[i] = one
+			default:
+				return nil
+			}
+		}
+		v.Known = known
+	}
+	return nil
+}
+
+func castMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	dtype.ConvertSlice(out.DType(), out.Bytes(), in[0].DType(), in[0].Bytes(), out.Len(), !n.Attrs.Bool("wrap"))
+	return []*tensor.Tensor{out}, nil
+}
+
+func castView(n *ir.Node, d *sym.Dims) *View {
+	if n.Inputs[0].Type.DType == n.Outputs[0].Type.DType {
+		return &View{}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean,
+		Lowerings: []Lowering{
+			{Name: "pointwise", When: convolutionIsPointwise, Build: convolutionPointwise},
+			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
+			{Name: "direct", Build: convolutionDirect},
+		}})
+}
+
+// Window is the geometry of a convolution or a pooling over the axes after the first two.
+type Window struct {
+	Kernel, Strides, Dilations []int64
+	Begin, End                 []int64 // padding before and after, per axis
+}
+
+// Attrs are the window as a node's attributes.
+func (w Window) Attrs() ir.Attrs {
+	return ir.Attrs{"kernel": w.Kernel, "strides": w.Strides, "dilations": w.Dilations, "begin": w.Begin, "end": w.End}
+}
+
+// Convolution slides w[O, I/groups, k…] over x[N, I, d…], giving [N, O, …]; bias, [O], may be nil.
+func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
+	attrs := window.Attrs()
+	attrs["groups"] = groups
+	inputs := []*ir.Value{x, w}
+	if bias != nil {
+		inputs = append(inputs, bias)
+	}
+	return b.Op("convolution", attrs, inputs...)
+}
+
+// windowOf reads a node's window; it checks the lists' lengths against the number of spatial axes.
+func windowOf(n *ir.Node, axes int) (Window, error) {
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Ints("begin"), n.Attrs.Ints("end")}
+	for _, list := range [][]int64{w.Kernel, w.Strides, w.Dilations, w.Begin, w.End} {
+		if len(list) != axes {
+			return w, fault(n, "a window over %d axes in a list for %d", len(list), axes)
+		}
+	}
+	for i := range w.Kernel {
+		if w.Kernel[i] < 1 || w.Strides[i] < 1 || w.Dilations[i] < 1 {
+			return w, fault(n, "kernel, strides and dilations must be positive")
+		}
+	}
+	return w, nil
+}
+
+// span is the extent that a window of the kernel covers along an axis.
+func (w Window) span(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
+
+// positions is how many places the window has along an axis of the given extent; with ceil, a last one may hang over the end.
+func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
+	room := extent.Add(sym.Const(w.Begin[axis] + w.End[axis] - w.span(axis)))
+	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
+}
+
+// source is the input position that kernel position k sees from output position o, before the edges are considered.
+func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
+	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(sym.Const(w.Begin[axis]))
+}
+
+func convolutionShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 3); err != nil {
+		return err
+	}
+	x, w := n.Inputs[0].Type, n.Inputs[1].Type
+	if len(x.Shape) < 3 || len(w.Shape) != len(x.Shape) {
+		return fault(n, "input of rank %d and weights of rank %d; both need the same rank, at least 3", len(x.Shape), len(w.Shape))
+	}
+	if x.DType != w.DType {
+		return fault(n, "input of type %s and weights of type %s", x.DType, w.DType)
+	}
+	window, err := windowOf(n, len(x.Shape)-2)
+	if err != nil {
+		return err
+	}
+	groups := n.Attrs.Int("groups", 1)
+	if groups < 1 {
+		return fault(n, "%d groups", groups)
+	}
+	if err := c.RequireEqual(n, x.Shape[1], w.Shape[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
+		return err
+	}
+	if err := c.RequireEqual(n, w.Shape[0].Mod(sym.Const(groups)), sym.Const(0), "output channels are a multiple of the groups"); err != nil {
+		return err
+	}
+	shape := []sym.Expr{x.Shape[0], w.Shape[0]}
+	for i := range window.Kernel {
+		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
+			return err
+		}
+		extent := window.positions(i, x.Shape[2+i])
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the kernel fits the padded input"); err != nil {
+			return err
+		}
+		shape = append(shape, c.Dims().Simplify(extent))
+	}
+	if bias := input(n, 2); bias != nil {
+		if len(bias.Type.Shape) != 1 {
+			return fault(n, "a bias of rank %d", len(bias.Type.Shape))
+		}
+		if err := c.RequireEqual(n, bias.Type.Shape[0], w.Shape[0], "one bias for each output channel"); err != nil {
+			return err
+		}
+	}
+	out := n.Attrs.DType("dtype")
+	if out == dtype.Invalid {
+		out = x.DType
+	}
+	n.Result(0, ir.Type{DType: out, Shape: shape})
+	return nil
+}
+
+func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, w, bias := in[0], in[1], present(in, 2)
+	window, err := windowOf(n, x.Rank()-2)
+	if err != nil {
+		return nil, err
+	}
+	groups := n.Attrs.Int("groups", 1)
+	inner := w.Shape()[1]
+	perGroup := out.Shape()[1] / groups
+	sx := tensor.Strides(x.Shape())
+	flat := int64(0)
+	integer := out.DType().IsInt()
+	tensor.Each(out.Shape(), func(o []int64) {
+		sum, whole := 0.0, int64(0)
+		if bias != nil {
+			if integer {
+				whole = bias.Int(o[1])
+			} else {
+				sum = bias.Float(o[1])
+			}
+		}
+		first := o[1] / perGroup * inner
+		weight := o[1] * tensor.Strides(w.Shape())[0]
+		tensor.Each(w.Shape()[1:], func(k []int64) {
+			at, ok := o[0]*sx[0]+(first+k[0])*sx[1], true
+			for i := range window.Kernel {
+				p := o[2+i]*window.Strides[i] + k[1+i]*window.Dilations[i] - window.Begin[i]
+				ok = ok && p >= 0 && p < x.Shape()[2+i]
+				at += p * sx[2+i]
+			}
+			if ok && integer {
+				whole += x.Int(at) * w.Int(weight)
+			} else if ok {
+				sum += x.Float(at) * w.Float(weight)
+			}
+			weight++
+		})
+		if integer {
+			out.SetInt(flat, whole)
+		} else {
+			out.SetFloat(flat, sum)
+		}
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Ints("begin"), n.Attrs.Ints("end")}
+	for i := range w.Kernel {
+		if w.Kernel[i] != 1 || w.Strides[i] != 1 || w.Begin[i] != 0 || w.End[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// convolutionPointwise is one matrix product per image and group: [O/g, I/g] × [I/g, positions].
+func convolutionPointwise(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	groups := n.Attrs.Int("groups", 1)
+	rank := len(x.Shape)
+	positions := product(x.Shape[2:])
+	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
+	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements.
+	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
+	k.Reshape(out, out.Shape[0], out.Shape[1], positions)
+	k.Reshape(w, w.Shape[0], w.Shape[1])
+	_ = rank
+	k.Each("n", x.Shape[0], func(image sym.Expr) {
+		k.grouped(groups, func(group sym.Expr) {
+			acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, positions)
+			k.Contract(perGroup, positions, inner,
+				acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				w.Tile([]sym.Expr{group.Mul(perGroup), {}}, unit(2, 0, one), unit(2, 1, one)),
+				x.Tile([]sym.Expr{image, group.Mul(inner), {}}, unit(3, 1, one), unit(3, 2, one)))
+			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+				k.Store(out, []sym.Expr{image, group.Mul(perGroup).Add(at[0]), at[1]}, loop.Convert(out.DType, acc.Load(at...)))
+			})
+		})
+	})
+}
+
+func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
+	return isOne(n.Inputs[1].Type.Shape[1]) && n.Attrs.Int("groups", 1) > 1
+}
+
+// convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix product of.
+func convolutionDepthwise(k *Nest, n *ir.Node) {
+	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	window, _ := windowOf(n, len(x.Shape)-2)
+	multiplier := groupOf(out.Shape[1], n.Attrs.Int("groups", 1))
+	dt := accumulator(out.DType)
+	k.Nest(loop.Each, "o", out.Shape, func(o []sym.Expr) {
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias != nil {
+			start = loop.Convert(dt, bias.Load(o[1]))
+		}
+		sum := k.Var("sum", start)
+		k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
+			from := []sym.Expr{o[0], o[1].FloorDiv(multiplier)}
+			var mask loop.Expr
+			for i := range at {
+				p := window.source(i, o[2+i], at[i])
+				from = append(from, p)
+				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], at[i], window, i))
+			}
+			value := x.Load(from...)
+			if mask != nil {
+				value = x.LoadIf(mask, loop.Number(x.DType, 0), from...)
+			}
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, w.Load(append([]sym.Expr{o[1], {}}, at...)...))))
+		})
+		k.Store(out, o, loop.Convert(out.DType, sum))
+	})
+}
+
+// inside is the test that position p lies in [0, extent), or nil where the window never leaves the input along this axis.
+func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
+	if w.Begin[axis] == 0 && w.End[axis] == 0 {
+		return nil
+	}
+	return loop.Inside(p, sym.Const(0), extent)
+}
+
+// bothTrue is x and y, either of which may be nil for true.
+func bothTrue(x, y loop.Expr) loop.Expr {
+	switch {
+	case x == nil:
+		return y
+	case y == nil:
+		return x
+	}
+	return loop.Apply2(loop.And, x, y)
+}
+
+// groupOf divides channels, known to be a multiple, into groups.
+func groupOf(channels sym.Expr, groups int64) sym.Expr { return channels.FloorDiv(sym.Const(groups)) }
+
+// grouped runs body for each group; one group needs no loop.
+func (k *Nest) grouped(groups int64, body func(group sym.Expr)) {
+	if groups == 1 {
+		body(sym.Expr{})
+		return
+	}
+	k.Each("g", sym.Const(groups), body)
+}
+
+// biased declares an accumulator of rows × columns, each row begun with its bias (0 where bias is nil) from element first on.
+func (k *Nest) biased(bias *loop.Memory, dt dtype.DType, first, rows, columns sym.Expr) *loop.Memory {
+	acc := k.Local("acc", dt, rows, columns)
+	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias != nil {
+			start = loop.Convert(dt, bias.Load(first.Add(at[0])))
+		}
+		k.Store(acc, at, start)
+	})
+	return acc
+}
+
+// convolutionDirect computes one row of output positions (all channels of a group, the last spatial axis whole) at a time: for each kernel
+// position, a matrix product of the weights with the part of the input row that the position sees. Nothing is gathered beforehand.
+func convolutionDirect(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	last := rank - 1
+	window, _ := windowOf(n, rank-2)
+	groups := n.Attrs.Int("groups", 1)
+	perGroup, inner, width := groupOf(out.Shape[1], groups), w.Shape[1], out.Shape[last]
+	k.Each("n", out.Shape[0], func(image sym.Expr) {
+		k.grouped(groups, func(group sym.Expr) {
+			k.Nest(loop.Each, "row", out.Shape[2:last], func(row []sym.Expr) {
+				acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, width)
+				k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
+					var inRow loop.Expr
+					from := []sym.Expr{image, group.Mul(inner)}
+					for i := range row {
+						p := window.source(i, row[i], at[i])
+						from = append(from, p)
+						inRow = bothTrue(inRow, inside(k.D, p, x.Shape[2+i], at[i], window, i))
+					}
+					axis := last - 2
+					stride := sym.Const(window.Strides[axis])
+					// The output positions whose source lies in [0, extent): from first on, count of them.
+					shift := sym.Const(window.Begin[axis]).Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
+					first := shift.CeilDiv(stride).Max(sym.Const(0))
+					end := x.Shape[last].Add(shift).CeilDiv(stride).Min(width)
+					if window.Begin[axis] == 0 && window.End[axis] == 0 {
+						first, end = sym.Const(0), width
+					}
+					from = append(from, window.source(axis, first, at[axis]))
+					multiply := func() {
+						k.Contract(perGroup, end.Sub(first), inner,
+							acc.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)),
+							w.Tile(append([]sym.Expr{group.Mul(perGroup), {}}, at...), unit(rank, 0, one), unit(rank, 1, one)),
+							x.Tile(from, unit(rank, 1, one), unit(rank, last, stride)))
+					}
+					if inRow == nil {
+						multiply()
+					} else {
+						k.When(inRow, multiply, nil)
+					}
+				})
+				k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+					to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, row...)
+					k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
+				})
+			})
+		})
+	})
+}

@@ -1,0 +1,54 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "integers", Shape: integersShape, Mean: integersMean,
+		Lowerings: []Lowering{{Name: "stores", Build: integersStores}}})
+}
+
+// Integers is a tensor whose elements are symbolic integers: what shape arithmetic has become when a run needs it as data.
+func Integers(b *ir.Builder, t ir.Type, elements []sym.Expr) *ir.Value {
+	return b.Op("integers", ir.Attrs{"dtype": t.DType, "shape": t.Shape, "elements": elements})
+}
+
+func integersShape(c *ir.Inference, n *ir.Node) error {
+	elements := n.Attrs.Exprs("elements")
+	v := n.Result(0, ir.Type{DType: n.Attrs.DType("dtype"), Shape: n.Attrs.Exprs("shape")})
+	if count, ok := product(v.Type.Shape).Const(); !ok || count != int64(len(elements)) {
+		return fault(n, "%d elements for %s", len(elements), v.Type)
+	}
+	if !v.Type.DType.IsInt() && !truths(v.Type.DType) {
+		return fault(n, "elements of type %s", v.Type.DType)
+	}
+	v.Known = elements
+	return nil
+}
+
+func integersMean(e *ir.Evaluation, n *ir.Node, _ []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	values, err := e.Ints(n.Attrs.Exprs("elements"))
+	for i, v := range values {
+		out.SetInt(int64(i), v)
+	}
+	return []*tensor.Tensor{out}, err
+}
+
+func integersStores(k *Nest, n *ir.Node) {
+	out := k.Out[0]
+	shape, _ := constants(out.Shape)
+	elements := n.Attrs.Exprs("elements")
+	flat := 0
+	tensor.Each(shape, func(at []int64) {
+		k.Store(out, ir.Constants(at), loop.Convert(out.DType, loop.At(elements[flat])))
+		flat++
+	})
+}

@@ -1,0 +1,194 @@
+package ops
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "max_pool", Shape: poolShape, Mean: maxPoolMean, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
+	define(&Def{Op: "average_pool", Shape: poolShape, Mean: averagePoolMean, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+}
+
+// MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets a last window hang over the end.
+func MaxPool(b *ir.Builder, x *ir.Value, w Window, ceil bool) *ir.Value {
+	attrs := w.Attrs()
+	attrs["ceil"] = ceil
+	return b.Op("max_pool", attrs, x)
+}
+
+// AveragePool is the mean under the window. With padded, positions in the padding count as zeros; those beyond it never count.
+func AveragePool(b *ir.Builder, x *ir.Value, w Window, ceil, padded bool) *ir.Value {
+	attrs := w.Attrs()
+	attrs["ceil"], attrs["padded"] = ceil, padded
+	return b.Op("average_pool", attrs, x)
+}
+
+func poolShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if len(x.Shape) < 3 {
+		return fault(n, "an input of rank %d; at least 3 is needed", len(x.Shape))
+	}
+	if !numbers(x.DType) {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	w, err := windowOf(n, len(x.Shape)-2)
+	if err != nil {
+		return err
+	}
+	shape := append([]sym.Expr{}, x.Shape[:2]...)
+	for i := range w.Kernel {
+		extent := w.positions(i, x.Shape[2+i])
+		if n.Attrs.Bool("ceil") {
+			extent = w.overhanging(i, x.Shape[2+i])
+		}
+		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
+			return err
+		}
+		shape = append(shape, c.Dims().Simplify(extent))
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	return nil
+}
+
+// overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the padding before it.
+func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
+	stride := sym.Const(w.Strides[axis])
+	room := extent.Add(sym.Const(w.Begin[axis] + w.End[axis] - w.span(axis)))
+	begins := extent.Add(sym.Const(w.Begin[axis])).CeilDiv(stride)
+	return room.CeilDiv(stride).Add(one).Min(begins)
+}
+
+// window visits the input elements under each window: for each output element, begin, then visit for the elements inside, then end with the number of
+// positions that padding has as well.
+func poolEach(n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64), end func(to, positions int64)) {
+	w, _ := windowOf(n, x.Rank()-2)
+	strides, flat := tensor.Strides(x.Shape()), int64(0)
+	tensor.Each(out.Shape(), func(o []int64) {
+		begin()
+		positions := int64(0)
+		tensor.Each(w.Kernel, func(k []int64) {
+			at, inside, padded := o[0]*strides[0]+o[1]*strides[1], true, true
+			for i := range k {
+				p := o[2+i]*w.Strides[i] + k[i]*w.Dilations[i] - w.Begin[i]
+				inside = inside && p >= 0 && p < x.Shape()[2+i]
+				padded = padded && p < x.Shape()[2+i]+w.End[i]
+				at += p * strides[2+i]
+			}
+			if inside {
+				visit(at)
+			}
+			if padded {
+				positions++
+			}
+		})
+		end(flat, positions)
+		flat++
+	})
+}
+
+func maxPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	dt := out.DType()
+	var best uint64
+	poolEach(n, in[0], out, func() { best = loop.Lowest(dt).Bits },
+		func(at int64) { best = loop.EvalBinary(loop.Max, dt, best, bitsOf(in[0], at)) },
+		func(to, _ int64) { setBits(out, to, best) })
+	return []*tensor.Tensor{out}, nil
+}
+
+func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	var sum float64
+	var count int64
+	poolEach(n, in[0], out, func() { sum, count = 0, 0 },
+		func(at int64) { sum += in[0].Float(at); count++ },
+		func(to, positions int64) {
+			if n.Attrs.Bool("padded") {
+				count = positions
+			}
+			if count == 0 {
+				sum = math.NaN()
+			}
+			out.SetFloat(to, sum/float64(count))
+		})
+	return []*tensor.Tensor{out}, nil
+}
+
+// poolNest walks the windows: body gets a load of the element, which is otherwise where the position lies outside the input.
+func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Expr), body func(value loop.Expr), end func(o []sym.Expr)) {
+	x, out := k.In[0], k.Out[0]
+	w, _ := windowOf(n, len(x.Shape)-2)
+	ceil := n.Attrs.Bool("ceil")
+	k.Nest(loop.Each, "o", out.Shape, func(o []sym.Expr) {
+		begin(o)
+		k.Nest(loop.Serial, "k", ir.Constants(w.Kernel), func(at []sym.Expr) {
+			from := append([]sym.Expr{}, o[:2]...)
+			var mask loop.Expr
+			for i := range at {
+				p := w.source(i, o[2+i], at[i])
+				from = append(from, p)
+				if ceil {
+					mask = bothTrue(mask, loop.Inside(p, sym.Const(0), x.Shape[2+i]))
+				} else {
+					mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], at[i], w, i))
+				}
+			}
+			if mask == nil {
+				body(x.Load(from...))
+			} else {
+				body(x.LoadIf(mask, otherwise, from...))
+			}
+		})
+		end(o)
+	})
+}
+
+func maxPoolWindow(k *Nest, n *ir.Node) {
+	var best *loop.Ref
+	lowest := loop.Lowest(k.In[0].DType)
+	poolNest(k, n, lowest, func([]sym.Expr) { best = k.Var("best", lowest) },
+		func(value loop.Expr) { k.Reduce(best, loop.Max, value) },
+		func(o []sym.Expr) { k.Store(k.Out[0], o, best) })
+}
+
+func averagePoolWindow(k *Nest, n *ir.Node) {
+	var sum *loop.Ref
+	x, dt := k.In[0], computing(k.In[0].DType)
+	w, _ := windowOf(n, len(x.Shape)-2)
+	poolNest(k, n, loop.Number(x.DType, 0), func([]sym.Expr) { sum = k.Var("sum", loop.Number(dt, 0)) },
+		func(value loop.Expr) { k.Reduce(sum, loop.Add, loop.Convert(dt, value)) },
+		func(o []sym.Expr) {
+			// The number of positions that count is a product over the axes.
+			count := one
+			for i := range w.Kernel {
+				low, high := sym.Const(0), x.Shape[2+i]
+				if n.Attrs.Bool("padded") {
+					low, high = sym.Const(-w.Begin[i]), high.Add(sym.Const(w.End[i]))
+				}
+				begin := w.source(i, o[2+i], sym.Const(0))
+				d := sym.Const(w.Dilations[i])
+				first := low.Sub(begin).CeilDiv(d).Max(sym.Const(0))
+				end := high.Sub(begin).CeilDiv(d).Min(sym.Const(w.Kernel[i]))
+				if w.Begin[i] == 0 && w.End[i] == 0 && !n.Attrs.Bool("ceil") {
+					first, end = sym.Const(0), sym.Const(w.Kernel[i])
+				}
+				count = count.Mul(end.Sub(first))
+			}
+			mean := loop.Apply2(loop.Div, sum, loop.Convert(dt, loop.At(count)))
+			k.Store(k.Out[0], o, loop.Convert(x.DType, mean))
+		})
+}

@@ -1,0 +1,107 @@
+package ops
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "softmax", Shape: softmaxShape, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
+		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Div, loop.Apply(loop.Exp, x), total)
+		})}}})
+	define(&Def{Op: "log_softmax", Shape: softmaxShape, Mean: softmaxMean(func(x, total float64) float64 { return x - math.Log(total) }),
+		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
+		})}}})
+}
+
+// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max).
+func Softmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
+	return b.Op("softmax", ir.Attrs{"axis": axis}, x)
+}
+
+// LogSoftmax is the logarithm of Softmax.
+func LogSoftmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
+	return b.Op("log_softmax", ir.Attrs{"axis": axis}, x)
+}
+
+func softmaxShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if !x.DType.IsFloat() {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	if _, err := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape)); err != nil {
+		return err
+	}
+	n.Result(0, x)
+	return nil
+}
+
+func softmaxMean(last func(x, total float64) float64) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+		out, err := result(e, n, 0)
+		if err != nil {
+			return nil, err
+		}
+		x := in[0]
+		axis, _ := axisOf(n, n.Attrs.Int("axis", -1), x.Rank())
+		extent, step := x.Shape()[axis], tensor.Strides(x.Shape())[axis]
+		rows := append([]int64{}, x.Shape()...)
+		rows[axis] = min(extent, 1)
+		tensor.Each(rows, func(at []int64) {
+			begin, top, total := tensor.Offset(tensor.Strides(x.Shape()), at), math.Inf(-1), 0.0
+			for k := int64(0); k < extent; k++ {
+				top = max(top, x.Float(begin+k*step))
+			}
+			for k := int64(0); k < extent; k++ {
+				total += math.Exp(x.Float(begin+k*step) - top)
+			}
+			for k := int64(0); k < extent; k++ {
+				out.SetFloat(begin+k*step, last(x.Float(begin+k*step)-top, total))
+			}
+		})
+		return []*tensor.Tensor{out}, nil
+	}
+}
+
+func softmaxRows(last func(x, total loop.Expr) loop.Expr) func(k *Nest, n *ir.Node) {
+	return func(k *Nest, n *ir.Node) {
+		x, out := k.In[0], k.Out[0]
+		axis, _ := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
+		extent := x.Shape[axis]
+		rows := append(append([]sym.Expr{}, x.Shape[:axis]...), x.Shape[axis+1:]...)
+		dt := computing(x.DType)
+		k.Nest(loop.Each, "i", rows, func(row []sym.Expr) {
+			at := func(j sym.Expr) []sym.Expr {
+				return append(append(append([]sym.Expr{}, row[:axis]...), j), row[axis:]...)
+			}
+			load := func(j sym.Expr) loop.Expr { return loop.Convert(dt, x.Load(at(j)...)) }
+			top := k.Var("top", loop.Lowest(dt))
+			k.Serial("k", extent, func(j sym.Expr) { k.Reduce(top, loop.Max, load(j)) })
+			total := k.Var("total", loop.Number(dt, 0))
+			k.Serial("k", extent, func(j sym.Expr) {
+				k.Reduce(total, loop.Add, loop.Apply(loop.Exp, loop.Apply2(loop.Sub, load(j), top)))
+			})
+			k.Each("k", extent, func(j sym.Expr) {
+				k.Store(out, at(j), loop.Convert(out.DType, last(loop.Apply2(loop.Sub, load(j), top), total)))
+			})
+		})
+	}
+}
+
+// computing is the type in which a lowering computes on floats of type dt: f32 for narrower ones.
+func computing(dt dtype.DType) dtype.DType {
+	if dt.IsFloat() && dt.Bits() < 32 {
+		return dtype.F32
+	}
+	return dt
+}

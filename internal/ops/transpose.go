@@ -1,0 +1,81 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView,
+		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))
+			})
+		}}}})
+}
+
+// Transpose permutes axes: the result's axis i is x's axis perm[i].
+func Transpose(b *ir.Builder, x *ir.Value, perm ...int64) *ir.Value {
+	return b.Op("transpose", ir.Attrs{"perm": perm}, x)
+}
+
+// unpermuted is the operand's index for the result's index at.
+func unpermuted[T any](at []T, perm []int64) []T {
+	from := make([]T, len(at))
+	for i, p := range perm {
+		from[p] = at[i]
+	}
+	return from
+}
+
+func transposeShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x, perm := n.Inputs[0].Type, n.Attrs.Ints("perm")
+	if len(perm) != len(x.Shape) {
+		return fault(n, "a permutation of %d axes for rank %d", len(perm), len(x.Shape))
+	}
+	seen, shape := make([]bool, len(perm)), make([]sym.Expr, len(perm))
+	for i, p := range perm {
+		if p < 0 || p >= int64(len(perm)) || seen[p] {
+			return fault(n, "%v is no permutation", perm)
+		}
+		seen[p], shape[i] = true, x.Shape[p]
+	}
+	v := n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	if len(perm) < 2 {
+		v.Known = n.Inputs[0].Known
+	}
+	return nil
+}
+
+func transposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	strides, flat := tensor.Strides(in[0].Shape()), int64(0)
+	tensor.Each(out.Shape(), func(at []int64) {
+		moveElement(out, flat, in[0], tensor.Offset(strides, unpermuted(at, n.Attrs.Ints("perm"))))
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// transposeView: moving axes of one element among others moves nothing.
+func transposeView(n *ir.Node, d *sym.Dims) *View {
+	last := int64(-1)
+	for _, p := range n.Attrs.Ints("perm") {
+		if isOne(n.Inputs[0].Type.Shape[p]) {
+			continue
+		}
+		if p < last {
+			return nil
+		}
+		last = p
+	}
+	return &View{}
+}

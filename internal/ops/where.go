@@ -1,0 +1,76 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "where", Shape: whereShape, Mean: whereMean,
+		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+				operand := func(i int) loop.Expr { return k.In[i].Load(stretched(at, k.In[i].Shape)...) }
+				k.Store(k.Out[0], at, loop.Choose(operand(0), operand(1), operand(2)))
+			})
+		}}}})
+}
+
+// Where is x where cond holds and y elsewhere, with broadcasting.
+func Where(b *ir.Builder, cond, x, y *ir.Value) *ir.Value { return b.Op("where", nil, cond, x, y) }
+
+func whereShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 3, 3); err != nil {
+		return err
+	}
+	cond, x, y := n.Inputs[0], n.Inputs[1], n.Inputs[2]
+	if cond.Type.DType != dtype.Bool || x.Type.DType != y.Type.DType {
+		return fault(n, "a condition of type %s, values of types %s and %s", cond.Type.DType, x.Type.DType, y.Type.DType)
+	}
+	shape, err := broadcast(c, n, cond.Type.Shape, x.Type.Shape, y.Type.Shape)
+	if err != nil {
+		return err
+	}
+	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
+	sizes, static := constants(shape)
+	if cond.Known == nil || x.Known == nil || y.Known == nil || !static {
+		return nil
+	}
+	operand := func(v *ir.Value, at []int64) sym.Expr {
+		s, _ := constants(v.Type.Shape)
+		return v.Known[stretchedFlat(at, s)]
+	}
+	known, decided := []sym.Expr{}, true
+	tensor.Each(sizes, func(at []int64) {
+		choice, ok := operand(cond, at).Const()
+		decided = decided && ok
+		if choice != 0 {
+			known = append(known, operand(x, at))
+		} else {
+			known = append(known, operand(y, at))
+		}
+	})
+	if decided {
+		v.Known = known
+	}
+	return nil
+}
+
+func whereMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	flat := int64(0)
+	tensor.Each(out.Shape(), func(at []int64) {
+		from := in[2]
+		if in[0].Int(stretchedFlat(at, in[0].Shape())) != 0 {
+			from = in[1]
+		}
+		moveElement(out, flat, from, stretchedFlat(at, from.Shape()))
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
