@@ -1,0 +1,1 @@
+BproductJ9R—=

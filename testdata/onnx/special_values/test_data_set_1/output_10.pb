@@ -1,0 +1,1 @@
+BinverseJ×­ŽDba¸¾V;*>«se¿0k=?
