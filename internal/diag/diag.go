@@ -271,12 +271,12 @@ func Recover(err *error, what string) {
 	if value == nil {
 		return
 	}
-	*err = FromPanic(value, what)
+	*err = Recovered(value, what)
 }
 
-// FromPanic is Recover for code that has called recover itself. It must run in the deferred function, so that the stack is
+// Recovered is Recover for code that has called recover itself. It must run in the deferred function, so that the stack is
 // the panic's.
-func FromPanic(value any, what string) *Error {
+func Recovered(value any, what string) *Error {
 	cause := &Panic{Value: value, Stack: string(debug.Stack())}
 	var e Error
 	if thrown, ok := value.(*Error); ok {

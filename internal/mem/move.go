@@ -38,7 +38,8 @@ func fileOf(data []byte) (*Block, int64) {
 		if b.kind != File || b.closed.Load() || b.size == 0 {
 			continue
 		}
-		if base := uintptr(b.Pointer()); address >= base && address-base <= uintptr(b.size)-uintptr(len(data)) {
+		base := uintptr(b.Pointer())
+		if address >= base && int64(len(data)) <= b.size && int64(address-base) <= b.size-int64(len(data)) {
 			return b, int64(address - base)
 		}
 	}
