@@ -3,6 +3,8 @@ import ml_dtypes
 import numpy as np
 from make_models import Case, case, ints, normal, reference
 
+# Weights beside u8 operands stay within seven bits: onnxruntime's kernels for some machines add two products in sixteen bits and saturate.
+
 
 @case
 def casts(rng):
@@ -108,7 +110,7 @@ def qlinear_conv(rng):
 g (uint8[n,2,5,5] x) => (uint8[n,3,3,3] y, int32[n,3,5,5] sums) {
   y = QLinearConv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, xs, xz, w, ws, wz, ys, yz, b)
   sums = ConvInteger <pads = [1, 1, 1, 1]> (x, w, xz)
-}""", {"xs": np.float32(0.02), "xz": np.uint8(120), "w": ints(rng, -128, 128, 3, 2, 3, 3, dtype=np.int8), "ws": np.array([0.01, 0.02, 0.015], np.float32),
+}""", {"xs": np.float32(0.02), "xz": np.uint8(120), "w": ints(rng, -64, 64, 3, 2, 3, 3, dtype=np.int8), "ws": np.array([0.01, 0.02, 0.015], np.float32),
         "wz": np.zeros(3, np.int8), "ys": np.float32(0.097), "yz": np.uint8(130), "b": ints(rng, -500, 500, 3, dtype=np.int32)},
         [{"x": ints(rng, 0, 256, n, 2, 5, 5, dtype=np.uint8)} for n in (1, 2)])
 
@@ -122,7 +124,7 @@ g (uint8[m,4] a, int8[4,n] b) => (uint8[m,n] y, int32[m,n] sums, float[m,n] back
   sums = MatMulInteger (a, b, az, bz)
   back = DequantizeLinear (y, ys, yz)
 }""", {"as": np.float32(0.05), "az": np.uint8(113), "bs": np.float32(0.04), "bz": np.int8(-3), "ys": np.float32(1.1), "yz": np.uint8(118)},
-        [{"a": ints(rng, 0, 256, m, 4, dtype=np.uint8), "b": ints(rng, -128, 128, 4, n, dtype=np.int8)} for m, n in ((2, 3), (1, 1))])
+        [{"a": ints(rng, 0, 256, m, 4, dtype=np.uint8), "b": ints(rng, -64, 64, 4, n, dtype=np.int8)} for m, n in ((2, 3), (1, 1))])
 
 
 @case
