@@ -158,6 +158,8 @@ const (
 	Serial                   // in order
 	Parallel                 // independent; outermost parallel loops form the kernel's tiles
 	Vector                   // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
+	Block                    // independent; each iteration is a block of threads with shared memory (see block.go)
+	Thread                   // independent; spread over the threads of the block or role around the loop
 )
 
 // For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
@@ -217,17 +219,21 @@ type When struct {
 }
 
 // Local declares a buffer of the kernel's own, for the rest of the enclosing body, in the worker's scratch. Its contents are undefined until written.
+// Its shape is over dimensions only.
 type Local struct {
 	Name  string
 	DType dtype.DType
 	Shape []sym.Expr
+	Space Space
 }
 
 // Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type (integers
 // wrap; f16 and bf16 operands are widened; C is f32, f64, i32, i64 or an unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
+// With Async it goes on at once, and is complete after a Drain; contractions of one role complete in order.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile
+	Async   bool
 }
 
 // Tile is a matrix inside a buffer: element (r, c) is the buffer's element at Origin + r·Row + c·Col, index by index.

@@ -1,0 +1,51 @@
+// Package reference runs loop kernels by interpreting them: the plain and slow target that every other one is compared with.
+package reference
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Machine is what schedules for this target may assume: nothing but one worker.
+func Machine() target.Machine {
+	return target.Machine{Name: "reference", Arch: runtime.GOARCH, Threads: 1}
+}
+
+// Compile makes the kernels ready. It panics, with the kernel's text, on one that is not well formed.
+func Compile(kernels []*loop.Kernel) *target.Code {
+	code := &target.Code{Machine: Machine()}
+	for _, k := range kernels {
+		code.Kernels = append(code.Kernels, &kernel{k, loop.NewInterpreter(k)})
+	}
+	return code
+}
+
+// kernel is one interpreted kernel: a single tile, whose locals live in the worker's scratch as loop.Locals places them.
+type kernel struct {
+	loop *loop.Kernel
+	code *loop.Interpreter
+}
+
+// Name is the loop kernel's.
+func (k *kernel) Name() string { return k.loop.Name }
+
+// Tiles is 1: the interpreter does everything in order.
+func (k *kernel) Tiles([]int64) (int64, error) { return 1, nil }
+
+// Scratch is the bytes of the kernel's locals.
+func (k *kernel) Scratch(dims []int64) (int64, error) { return k.code.Scratch(dims) }
+
+// Run interprets the kernel over the operands' memory.
+func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
+	if begin >= end {
+		return nil
+	}
+	operands := make([]loop.Data, len(a.Operands))
+	for i, o := range a.Operands {
+		operands[i] = loop.Data{DType: k.loop.Params[i].DType, Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes)}
+	}
+	return k.code.Run(operands, a.Dims, scratch)
+}

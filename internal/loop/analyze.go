@@ -1,0 +1,296 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// ScratchAlign is the alignment, in bytes, of every local in a worker's scratch.
+const ScratchAlign = 64
+
+// RowMajor is the strides, in elements, of a row-major buffer.
+func RowMajor(shape []sym.Expr) []sym.Expr {
+	strides := make([]sym.Expr, len(shape))
+	step := sym.Const(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = step
+		step = step.Mul(shape[i])
+	}
+	return strides
+}
+
+// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major.
+func Offset(index, shape, strides []sym.Expr) sym.Expr {
+	if strides == nil {
+		strides = RowMajor(shape)
+	}
+	terms := make([]sym.Expr, len(index))
+	for i := range index {
+		terms[i] = index[i].Mul(strides[i])
+	}
+	return sym.Sum(terms...)
+}
+
+// Offset is where the element at index lies, in elements from the parameter's first one.
+func (p *Param) Offset(index []sym.Expr) sym.Expr { return Offset(index, p.Shape, p.Strides) }
+
+// Bytes is the storage of a row-major buffer of the given shape. No extent counts as less than 0.
+func Bytes(dt dtype.DType, shape []sym.Expr) sym.Expr {
+	size := sym.Const(int64(dt.Bits()))
+	for _, extent := range shape {
+		if n, ok := extent.Const(); !ok || n < 0 {
+			extent = extent.Max(sym.Const(0))
+		}
+		size = size.Mul(extent)
+	}
+	return size.CeilDiv(sym.Const(8))
+}
+
+// LocalPlace is a local and where it lies in a worker's scratch, in bytes.
+type LocalPlace struct {
+	Local  *Local
+	Offset sym.Expr
+}
+
+// Locals returns a kernel's locals in the order of the text, each with its place in the worker's scratch. A local holds its
+// place to the end of the body that declares it; bodies that are never active together share. Every code generator places
+// locals so: it is what Scratch counts.
+func Locals(k *Kernel) []LocalPlace {
+	places, _ := localsOf(k.Body, sym.Const(0))
+	return places
+}
+
+// Scratch is the bytes that one worker needs for a kernel's locals: the end of the highest one.
+func Scratch(k *Kernel) sym.Expr {
+	_, end := localsOf(k.Body, sym.Const(0))
+	return end
+}
+
+func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
+	at, end := start, start
+	for _, s := range body {
+		if l, ok := s.(*Local); ok {
+			align := sym.Const(ScratchAlign)
+			at = at.CeilDiv(align).Mul(align)
+			places = append(places, LocalPlace{l, at})
+			at = at.Add(Bytes(l.DType, l.Shape))
+			end = end.Max(at)
+		}
+		if _, ok := s.(*Roles); ok {
+			continue
+		}
+		for _, inner := range Bodies(s) {
+			more, high := localsOf(*inner, at)
+			places = append(places, more...)
+			end = end.Max(high)
+		}
+	}
+	return places, end
+}
+
+// FreeDims returns the names that a kernel's symbolic integers use and nothing in it declares, sorted: its dimensions.
+func FreeDims(k *Kernel) []string {
+	bound := map[string]bool{}
+	for _, name := range integerNames(k.Body) {
+		bound[name] = true
+	}
+	free := map[string]bool{}
+	visit := func(e sym.Expr) {
+		for _, name := range e.Vars() {
+			if !bound[name] {
+				free[name] = true
+			}
+		}
+	}
+	for _, p := range k.Params {
+		for _, e := range append(p.Shape[:len(p.Shape):len(p.Shape)], p.Strides...) {
+			visit(e)
+		}
+	}
+	WalkIntegers(k.Body, visit)
+	names := make([]string, 0, len(free))
+	for name := range free {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// integerNames returns the loop variables, checked values and role numbers that body declares, in the order of the text.
+func integerNames(body []Stmt) []string {
+	var names []string
+	Walk(body, func(s Stmt) bool {
+		switch s := s.(type) {
+		case *For:
+			names = append(names, s.Var)
+		case *Check:
+			names = append(names, s.Name)
+		case *Roles:
+			for _, r := range s.List {
+				names = append(names, r.Var)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// Touches says how one statement or expression reaches a buffer.
+type Touches struct {
+	Buffer string
+	Write  bool       // a Store, the C of a Contract (which reads too), or the To of a BulkCopy
+	Index  []sym.Expr // of a Load or Store; the origin of a Tile, or of a BulkCopy's box
+	Tile   *Tile      // of a Contract
+	Rows   sym.Expr   // of the Tile
+	Cols   sym.Expr   // of the Tile
+	Mask   Expr       // of a masked Load or Store
+	Loops  []*For     // around it, outermost first
+	Stmt   Stmt       // the statement it is in
+}
+
+// Accesses returns every access to a buffer in body, in the order of the text; a statement's loads before its store.
+func Accesses(body []Stmt) []Touches {
+	var list []Touches
+	collect(body, nil, &list)
+	return list
+}
+
+func collect(body []Stmt, loops []*For, list *[]Touches) {
+	for _, s := range body {
+		for _, e := range Values(s) {
+			WalkExpr(e, func(e Expr) {
+				if l, ok := e.(*Load); ok {
+					*list = append(*list, Touches{Buffer: l.From, Index: l.Index, Mask: l.Mask, Loops: loops, Stmt: s})
+				}
+			})
+		}
+		inside := loops
+		switch s := s.(type) {
+		case *Store:
+			*list = append(*list, Touches{Buffer: s.To, Write: true, Index: s.Index, Mask: s.Mask, Loops: loops, Stmt: s})
+		case *Contract:
+			tile := func(t *Tile, rows, cols sym.Expr, write bool) {
+				*list = append(*list, Touches{Buffer: t.Buffer, Write: write, Index: t.Origin, Tile: t, Rows: rows, Cols: cols, Loops: loops, Stmt: s})
+			}
+			tile(&s.A, s.M, s.K, false)
+			tile(&s.B, s.K, s.N, false)
+			tile(&s.C, s.M, s.N, true)
+		case *BulkCopy:
+			*list = append(*list, Touches{Buffer: s.From, Index: s.FromIndex, Loops: loops, Stmt: s}, Touches{Buffer: s.To, Write: true, Index: s.ToIndex, Loops: loops, Stmt: s})
+		case *For:
+			inside = append(loops[:len(loops):len(loops)], s)
+		}
+		for _, inner := range Bodies(s) {
+			collect(*inner, inside, list)
+		}
+	}
+}
+
+// Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the larger
+// of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum.
+type Cost struct {
+	Operations sym.Expr // scalar functions evaluated; a Contract counts two for each product
+	Read       sym.Expr // bytes loaded from parameters, each load counted
+	Written    sym.Expr // bytes stored to parameters
+	Footprint  sym.Expr // bytes of the parameters, each counted once
+}
+
+// CostOf estimates a kernel.
+func CostOf(k *Kernel) Cost {
+	c := coster{widths: map[string]int64{}}
+	zero := sym.Const(0)
+	footprint := zero
+	for _, p := range k.Params {
+		c.widths[p.Name] = int64(p.DType.Bits())
+		footprint = footprint.Add(Bytes(p.DType, p.Shape))
+	}
+	t := c.body(k.Body)
+	eight := sym.Const(8)
+	return Cost{Operations: t[0], Read: t[1].CeilDiv(eight), Written: t[2].CeilDiv(eight), Footprint: footprint}
+}
+
+// tally is operations, bits read, bits written.
+type tally [3]sym.Expr
+
+func (t tally) add(u tally) tally {
+	for i := range t {
+		t[i] = t[i].Add(u[i])
+	}
+	return t
+}
+
+type coster struct{ widths map[string]int64 }
+
+// body sums from the end, so that a checked name is gone from the sum at its Check.
+func (c *coster) body(body []Stmt) (total tally) {
+	for i := len(body) - 1; i >= 0; i-- {
+		if s, ok := body[i].(*Check); ok {
+			for j, e := range total {
+				total[j] = ends(e, s.Name, s.Min, s.Max)
+			}
+		}
+		total = total.add(c.statement(body[i]))
+	}
+	return total
+}
+
+func (c *coster) statement(s Stmt) (total tally) {
+	for _, e := range Values(s) {
+		WalkExpr(e, func(e Expr) {
+			switch e := e.(type) {
+			case *Load:
+				total[1] = total[1].Add(sym.Const(c.widths[e.From]))
+			case *Unary, *Binary, *Select, *Cast:
+				total[0] = total[0].Add(sym.Const(1))
+			}
+		})
+	}
+	switch s := s.(type) {
+	case *Reduce:
+		total[0] = total[0].Add(sym.Const(1))
+	case *Store:
+		total[2] = total[2].Add(sym.Const(c.widths[s.To]))
+	case *Contract:
+		product := func(width int64, extents ...sym.Expr) sym.Expr {
+			return sym.Product(append(extents, sym.Const(width))...)
+		}
+		total[0] = total[0].Add(product(2, s.M, s.N, s.K))
+		total[1] = sym.Sum(total[1], product(c.widths[s.A.Buffer], s.M, s.K), product(c.widths[s.B.Buffer], s.K, s.N), product(c.widths[s.C.Buffer], s.M, s.N))
+		total[2] = total[2].Add(product(c.widths[s.C.Buffer], s.M, s.N))
+	case *BulkCopy:
+		bits := sym.Product(append(slices.Clone(s.Box), sym.Const(c.widths[s.From]))...)
+		total[1] = total[1].Add(bits)
+	case *Roles:
+		for _, r := range s.List {
+			inside := c.body(r.Body)
+			for i, e := range inside {
+				total[i] = total[i].Add(r.Count.Mul(ends(e, r.Var, sym.Const(0), r.Count.Sub(sym.Const(1)))))
+			}
+		}
+	case *When:
+		then, otherwise := c.body(s.Then), c.body(s.Else)
+		for i := range then {
+			total[i] = total[i].Add(then[i].Max(otherwise[i]))
+		}
+	case *For:
+		inside := c.body(s.Body)
+		last := s.Extent.Sub(sym.Const(1))
+		for i, e := range inside {
+			total[i] = total[i].Add(s.Extent.Max(sym.Const(0)).Mul(ends(e, s.Var, sym.Const(0), last)))
+		}
+	}
+	return total
+}
+
+// ends is the larger of e's values where the variable is low and where it is high; e itself where it does not use it.
+func ends(e sym.Expr, name string, low, high sym.Expr) sym.Expr {
+	if !slices.Contains(e.Vars(), name) {
+		return e
+	}
+	at := func(v sym.Expr) sym.Expr {
+		return e.Subst(func(n string) (sym.Expr, bool) { return v, n == name })
+	}
+	return at(low).Max(at(high))
+}

@@ -1,0 +1,638 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Data is an operand of a kernel: its element type and the bytes from its first element on.
+type Data struct {
+	DType dtype.DType
+	Bytes []byte
+}
+
+// Interpret runs a kernel over operands, one for each parameter, with the given values of its dimensions: the kernel's
+// meaning, plain and slow. Loops run in index order, whatever their kind. Locals begin as bytes of 0xFF, which is NaN in
+// every float type that has one.
+//
+// The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow. Anything
+// else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was written, or never
+// written) is a bug of the kernel's author and panics with the kernel's text.
+func Interpret(k *Kernel, operands []Data, dims map[string]int64) error {
+	return InterpretOrder(k, operands, dims, nil)
+}
+
+// InterpretOrder is Interpret with a choice of which role goes on next wherever the roles of a block meet: order is given the
+// number of choices and returns one. The roles that are ready come first, in the order of the text, then the bulk copies and
+// asynchronous contractions under way. Nil always takes the first. Whatever the order, a *RaceError reports accesses that
+// nothing orders, phases that hardware would mistake, and roles that wait for ever.
+func InterpretOrder(k *Kernel, operands []Data, dims map[string]int64, order func(choices int) int) error {
+	values := make([]int64, len(k.Dims))
+	for i, name := range k.Dims {
+		v, ok := dims[name]
+		if !ok {
+			panic(diag.Internalf("kernel @%s: dimension %s has no value", k.Name, name))
+		}
+		values[i] = v
+	}
+	x := NewInterpreter(k)
+	bytes, err := x.Scratch(values)
+	if err != nil {
+		return err
+	}
+	if int64(int(bytes)) != bytes {
+		return diag.Inputf("kernel @%s: %d bytes of locals do not fit the address space", k.Name, bytes)
+	}
+	return x.run(operands, values, make([]byte, bytes), order)
+}
+
+// Interpreter is a kernel made ready to be interpreted many times. It is safe for concurrent use.
+type Interpreter struct {
+	kernel   *Kernel
+	body     []action
+	params   []layout
+	locals   []localPlace
+	scratch  *sym.Code
+	integers []string // the names of frame.integers: first the dimensions, then loop variables, Checks and role numbers
+	scalars  int
+	memories int
+	tokens   int
+	roles    bool // the kernel has Roles: accesses are watched for races
+}
+
+// frame is the state of one run.
+type frame struct {
+	integers []int64
+	scalars  []uint64
+	memories []memory
+	tokens   [][]barrier
+	agent    *agent // of the role that runs; nil outside Roles
+	order    func(choices int) int
+}
+
+// memory is a parameter or a local while a kernel runs. written has an element per logical element of a Write parameter.
+type memory struct {
+	name           string
+	width          int
+	data           []byte
+	shape, strides []int64
+	written        []bool
+	shadow         *shadow // not nil: accesses are watched for races
+}
+
+type (
+	action  func(*frame)
+	value   func(*frame) uint64
+	integer func(*frame) int64
+)
+
+// layout is a memory's shape and strides over the dimensions.
+type layout struct {
+	dt             dtype.DType
+	shape, strides []*sym.Code
+}
+
+type localPlace struct {
+	layout
+	name   string
+	slot   int
+	offset *sym.Code // nil for a local of a role
+}
+
+// failure is how an error that is not ours leaves a running kernel.
+type failure struct{ err error }
+
+// NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see Verify.
+func NewInterpreter(k *Kernel) *Interpreter {
+	x := &Interpreter{kernel: k}
+	c := &resolver{kernel: k, interpreter: x, integers: map[string]int{}, scalars: map[string]int{}, memories: map[string]int{}, tokens: map[string]int{}}
+	for _, name := range k.Dims {
+		c.integer(name)
+	}
+	for _, p := range k.Params {
+		c.memories[p.Name] = len(c.types)
+		c.types = append(c.types, p.DType)
+		strides := p.Strides
+		if strides == nil {
+			strides = RowMajor(p.Shape)
+		}
+		x.params = append(x.params, layout{p.DType, c.sizes(p.Shape), c.sizes(strides)})
+	}
+	for _, place := range Locals(k) {
+		x.locals = append(x.locals, c.local(place.Local, c.size(place.Offset)))
+	}
+	x.scratch = c.size(Scratch(k))
+	for _, name := range integerNames(k.Body) {
+		c.integer(name)
+	}
+	x.integers = c.names
+	x.body = c.body(k.Body)
+	x.scalars, x.memories, x.tokens = len(c.scalars), len(c.types), len(c.tokens)
+	return x
+}
+
+func (c *resolver) local(l *Local, offset *sym.Code) localPlace {
+	slot := len(c.types)
+	c.memories[l.Name] = slot
+	c.types = append(c.types, l.DType)
+	return localPlace{layout{l.DType, c.sizes(l.Shape), c.sizes(RowMajor(l.Shape))}, l.Name, slot, offset}
+}
+
+// Scratch is the bytes that Run needs for the kernel's locals, for values of the kernel's dimensions in their order.
+func (x *Interpreter) Scratch(dims []int64) (int64, error) {
+	return x.eval(x.scratch, dims)
+}
+
+func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
+	v, err := code.Eval(dims)
+	if err != nil {
+		return 0, diag.Inputf("kernel @%s: a size cannot be computed for dimensions %v: %v", x.kernel.Name, dims, err)
+	}
+	return v, nil
+}
+
+// Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch bytes.
+func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
+	return x.run(operands, dims, scratch, nil)
+}
+
+func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, order func(int) int) (err error) {
+	k := x.kernel
+	if len(operands) != len(k.Params) || len(dims) != len(k.Dims) {
+		panic(diag.Internalf("kernel @%s takes %d operands and %d dimensions, got %d and %d", k.Name, len(k.Params), len(k.Dims), len(operands), len(dims)))
+	}
+	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), tokens: make([][]barrier, x.tokens), order: order}
+	copy(f.integers, dims)
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.err
+		default:
+			panic(r)
+		}
+	}()
+	for i, p := range k.Params {
+		if operands[i].DType != p.DType {
+			panic(diag.Internalf("kernel @%s: operand %%%s is %s, want %s", k.Name, p.Name, operands[i].DType, p.DType))
+		}
+		m := x.memory(x.params[i], p.Name, operands[i].Bytes, dims)
+		if p.Access == Write {
+			m.written = make([]bool, elements(m.shape))
+		}
+		if p.Access != Read && x.roles {
+			m.shadow = newShadow()
+		}
+		f.memories[i] = m
+	}
+	for _, l := range x.locals {
+		offset := x.mustEval(l.offset, dims)
+		f.memories[l.slot] = x.memory(l.layout, l.name, scratch[offset:], dims)
+		if x.roles {
+			f.memories[l.slot].shadow = newShadow()
+		}
+	}
+	for _, do := range x.body {
+		do(f)
+	}
+	for _, m := range f.memories {
+		for i, done := range m.written {
+			if !done {
+				x.bug("element %d of %%%s (shape %v) was never written", i, m.name, m.shape)
+			}
+		}
+	}
+	return nil
+}
+
+func (x *Interpreter) mustEval(code *sym.Code, dims []int64) int64 {
+	v, err := x.eval(code, dims)
+	if err != nil {
+		panic(failure{err})
+	}
+	return v
+}
+
+func (x *Interpreter) bug(format string, args ...any) { kernelBug(x.kernel, format, args...) }
+
+func kernelBug(k *Kernel, format string, args ...any) {
+	panic(diag.Internalf("kernel @%s: %s\n%s", k.Name, fmt.Sprintf(format, args...), k))
+}
+
+// memory is a buffer at the start of data, which must cover it.
+func (x *Interpreter) memory(l layout, name string, data []byte, dims []int64) memory {
+	m := memory{name: name, width: l.dt.Bits(), shape: make([]int64, len(l.shape)), strides: make([]int64, len(l.shape))}
+	last, empty := int64(0), false
+	for i := range l.shape {
+		m.shape[i] = x.mustEval(l.shape[i], dims)
+		m.strides[i] = x.mustEval(l.strides[i], dims)
+		empty = empty || m.shape[i] <= 0
+		last += (m.shape[i] - 1) * m.strides[i]
+	}
+	if empty {
+		last = -1
+	}
+	bytes, err := l.dt.Bytes(last + 1)
+	if err != nil {
+		panic(failure{err})
+	}
+	if bytes > int64(len(data)) {
+		x.bug("%%%s needs %d bytes for shape %v, got %d", name, bytes, m.shape, len(data))
+	}
+	m.data = data[:bytes]
+	return m
+}
+
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, extent := range shape {
+		n *= max(extent, 0)
+	}
+	return n
+}
+
+// at checks an index against the shape and returns its offset in elements.
+func (m *memory) at(k *Kernel, index []integer, f *frame, writing bool) int64 {
+	offset, logical := int64(0), int64(0)
+	for d, get := range index {
+		i := get(f)
+		if uint64(i) >= uint64(m.shape[d]) {
+			outside := make([]int64, len(index))
+			for d, get := range index {
+				outside[d] = get(f)
+			}
+			kernelBug(k, "access %v of %%%s is outside its shape %v", outside, m.name, m.shape)
+		}
+		offset += i * m.strides[d]
+		logical = logical*m.shape[d] + i
+	}
+	m.mark(k, logical, writing)
+	m.touch(f, offset, writing)
+	return offset
+}
+
+func (m *memory) mark(k *Kernel, logical int64, writing bool) {
+	switch {
+	case m.written == nil:
+	case writing:
+		m.written[logical] = true
+	case !m.written[logical]:
+		kernelBug(k, "element %d of %%%s (shape %v) is read before it was written", logical, m.name, m.shape)
+	}
+}
+
+// resolver turns names into places in a frame, and statements into closures.
+type resolver struct {
+	kernel      *Kernel
+	interpreter *Interpreter
+	names       []string       // of integers
+	integers    map[string]int // dimensions, loop variables, Checks and role numbers
+	scalars     map[string]int
+	memories    map[string]int
+	types       []dtype.DType // of memories
+	tokens      map[string]int
+}
+
+func (c *resolver) bug(format string, args ...any) { kernelBug(c.kernel, format, args...) }
+
+func (c *resolver) integer(name string) int {
+	slot, ok := c.integers[name]
+	if !ok {
+		slot = len(c.names)
+		c.integers[name] = slot
+		c.names = append(c.names, name)
+	}
+	return slot
+}
+
+func (c *resolver) scalar(name string) int {
+	slot, ok := c.scalars[name]
+	if !ok {
+		slot = len(c.scalars)
+		c.scalars[name] = slot
+	}
+	return slot
+}
+
+func (c *resolver) memory(name string) int {
+	slot, ok := c.memories[name]
+	if !ok {
+		c.bug("%%%s is not declared", name)
+	}
+	return slot
+}
+
+// size compiles a symbolic integer over the names known so far.
+func (c *resolver) size(e sym.Expr) *sym.Code {
+	code, err := e.Compile(c.names)
+	if err != nil {
+		c.bug("%s: %v", e, err)
+	}
+	return code
+}
+
+func (c *resolver) sizes(list []sym.Expr) []*sym.Code {
+	codes := make([]*sym.Code, len(list))
+	for i, e := range list {
+		codes[i] = c.size(e)
+	}
+	return codes
+}
+
+func (c *resolver) symbol(e sym.Expr) integer {
+	if v, ok := e.Const(); ok {
+		return func(*frame) int64 { return v }
+	}
+	if name, ok := e.Name(); ok {
+		slot, known := c.integers[name]
+		if !known {
+			c.bug("%s is not declared", name)
+		}
+		return func(f *frame) int64 { return f.integers[slot] }
+	}
+	code := c.size(e)
+	return func(f *frame) int64 {
+		v, err := code.Eval(f.integers)
+		if err != nil {
+			panic(failure{diag.Inputf("kernel @%s: %s cannot be computed: %v", c.kernel.Name, e, err)})
+		}
+		return v
+	}
+}
+
+func (c *resolver) symbols(list []sym.Expr) []integer {
+	result := make([]integer, len(list))
+	for i, e := range list {
+		result[i] = c.symbol(e)
+	}
+	return result
+}
+
+func (c *resolver) body(list []Stmt) []action {
+	result := make([]action, len(list))
+	for i, s := range list {
+		result[i] = c.statement(s)
+	}
+	return result
+}
+
+func run(body []action, f *frame) {
+	for _, do := range body {
+		do(f)
+	}
+}
+
+func (c *resolver) statement(s Stmt) action {
+	switch s := s.(type) {
+	case *For:
+		return c.loop(s)
+	case *Let:
+		return c.assign(s.Name, s.X)
+	case *Var:
+		return c.assign(s.Name, s.X)
+	case *Set:
+		return c.assign(s.Name, s.X)
+	case *Reduce:
+		x, combine, slot := c.expr(s.X), binaryFunc(s.Op, s.X.DType()), c.scalar(s.Name)
+		return func(f *frame) { f.scalars[slot] = combine(f.scalars[slot], x(f)) }
+	case *Check:
+		return c.check(s)
+	case *Store:
+		return c.store(s)
+	case *When:
+		cond, then, otherwise := c.expr(s.Cond), c.body(s.Then), c.body(s.Else)
+		return func(f *frame) {
+			if cond(f) != 0 {
+				run(then, f)
+			} else {
+				run(otherwise, f)
+			}
+		}
+	case *Local:
+		slot := c.memory(s.Name)
+		return func(f *frame) {
+			m := &f.memories[slot]
+			for i := range m.data {
+				m.data[i] = 0xFF
+			}
+			m.shadow.clear()
+		}
+	case *Contract:
+		if s.Async {
+			return c.async(c.contract(s))
+		}
+		return c.contract(s)
+	case *Token:
+		return c.token(s)
+	case *Roles:
+		return c.roles(s)
+	case *Arrive:
+		return c.arrive(s)
+	case *Wait:
+		return c.wait(s)
+	case *BulkCopy:
+		return c.bulkCopy(s)
+	case *Drain:
+		return c.drain(s)
+	}
+	c.bug("a statement of type %T has no meaning", s)
+	return nil
+}
+
+func (c *resolver) loop(s *For) action {
+	extent, slot, body := c.symbol(s.Extent), c.integer(s.Var), c.body(s.Body)
+	return func(f *frame) {
+		n := extent(f)
+		for i := int64(0); i < n; i++ {
+			f.integers[slot] = i
+			f.agent.yield()
+			run(body, f)
+		}
+	}
+}
+
+func (c *resolver) assign(name string, x Expr) action {
+	get, slot := c.expr(x), c.scalar(name)
+	return func(f *frame) { f.scalars[slot] = get(f) }
+}
+
+func (c *resolver) check(s *Check) action {
+	x, slot, dt := c.expr(s.X), c.integer(s.Name), s.X.DType()
+	low, high := c.symbol(s.Min), c.symbol(s.Max)
+	return func(f *frame) {
+		bits := x(f)
+		v := ToInt(dt, bits)
+		from, to := low(f), high(f)
+		if v < from || v > to || dt == dtype.U64 && bits > math.MaxInt64 {
+			panic(failure{&diag.Error{Kind: diag.ErrInput, Node: c.kernel.Source, Detail: CheckDetail(s.What, dt, bits, from, to)}})
+		}
+		f.integers[slot] = v
+	}
+}
+
+// CheckDetail is what a failed Check says: a value of type dt, given as its representation, is not in [min, max].
+func CheckDetail(what string, dt dtype.DType, bits uint64, min, max int64) string {
+	if dt == dtype.U64 {
+		return fmt.Sprintf("%s is %d, outside [%d, %d]", what, bits, min, max)
+	}
+	return fmt.Sprintf("%s is %d, outside [%d, %d]", what, ToInt(dt, bits), min, max)
+}
+
+func (c *resolver) store(s *Store) action {
+	x, slot, index := c.expr(s.X), c.memory(s.To), c.symbols(s.Index)
+	mask := c.mask(s.Mask)
+	return func(f *frame) {
+		if mask != nil && mask(f) == 0 {
+			return
+		}
+		v := x(f)
+		m := &f.memories[slot]
+		storeBits(m.width, m.data, m.at(c.kernel, index, f, true), v)
+	}
+}
+
+func (c *resolver) mask(e Expr) value {
+	if e == nil {
+		return nil
+	}
+	return c.expr(e)
+}
+
+func (c *resolver) expr(e Expr) value {
+	switch e := e.(type) {
+	case *Const:
+		bits := e.Bits
+		return func(*frame) uint64 { return bits }
+	case *Ref:
+		slot, ok := c.scalars[e.Name]
+		if !ok {
+			c.bug("%%%s is not declared", e.Name)
+		}
+		return func(f *frame) uint64 { return f.scalars[slot] }
+	case *Index:
+		x := c.symbol(e.X)
+		return func(f *frame) uint64 { return uint64(x(f)) }
+	case *Load:
+		return c.load(e)
+	case *Unary:
+		x, apply := c.expr(e.X), unaryFunc(e.Op, e.X.DType())
+		return func(f *frame) uint64 { return apply(x(f)) }
+	case *Binary:
+		x, y, apply := c.expr(e.X), c.expr(e.Y), binaryFunc(e.Op, e.X.DType())
+		return func(f *frame) uint64 { return apply(x(f), y(f)) }
+	case *Select:
+		cond, x, y := c.expr(e.Cond), c.expr(e.X), c.expr(e.Y)
+		return func(f *frame) uint64 {
+			a, b := x(f), y(f)
+			if cond(f) != 0 {
+				return a
+			}
+			return b
+		}
+	case *Cast:
+		x, apply := c.expr(e.X), castFunc(e.Type, e.X.DType(), e.Wrap)
+		return func(f *frame) uint64 { return apply(x(f)) }
+	}
+	c.bug("an expression of type %T has no meaning", e)
+	return nil
+}
+
+func (c *resolver) load(e *Load) value {
+	slot, index, boolean := c.memory(e.From), c.symbols(e.Index), e.Type == dtype.Bool
+	mask, otherwise := c.mask(e.Mask), c.mask(e.Else)
+	return func(f *frame) uint64 {
+		if mask != nil && mask(f) == 0 {
+			return otherwise(f)
+		}
+		m := &f.memories[slot]
+		v := loadBits(m.width, m.data, m.at(c.kernel, index, f, false))
+		if boolean && v != 0 {
+			return 1
+		}
+		return v
+	}
+}
+
+// matrix is a Tile made ready.
+type matrix struct {
+	slot             int
+	origin, row, col []integer
+}
+
+func (c *resolver) matrix(t Tile) matrix {
+	return matrix{c.memory(t.Buffer), c.symbols(t.Origin), c.symbols(t.Row), c.symbols(t.Col)}
+}
+
+// flat is a matrix while it is used: element (r, c) lies at place.of(r, c) of the memory; logical is the same for a memory
+// without strides.
+type flat struct {
+	*memory
+	place, logical steps
+}
+
+// steps is an offset and how far a row and a column are from the next.
+type steps struct{ origin, row, col int64 }
+
+func (s steps) of(r, c int64) int64 { return s.origin + r*s.row + c*s.col }
+
+func (s steps) add(o, r, c, stride int64) steps {
+	return steps{s.origin + o*stride, s.row + r*stride, s.col + c*stride}
+}
+
+// flat checks the matrix's corners, which bound every element's index, and gives its flat steps.
+func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
+	m := &f.memories[t.slot]
+	result := flat{memory: m}
+	for d := range t.origin {
+		o, r, c := t.origin[d](f), t.row[d](f), t.col[d](f)
+		dr, dc := (rows-1)*r, (cols-1)*c
+		low, high := o+min(dr, 0)+min(dc, 0), o+max(dr, 0)+max(dc, 0)
+		if low < 0 || high >= m.shape[d] {
+			kernelBug(k, "a tile of %%%s spans [%d, %d] of axis %d, outside its shape %v", m.name, low, high, d, m.shape)
+		}
+		result.place = result.place.add(o, r, c, m.strides[d])
+		result.logical = result.logical.add(o, r, c, elements(m.shape[d+1:]))
+	}
+	return result
+}
+
+func (t *flat) load(k *Kernel, f *frame, r, c int64) uint64 {
+	at := t.place.of(r, c)
+	t.mark(k, t.logical.of(r, c), false)
+	t.touch(f, at, false)
+	return loadBits(t.width, t.data, at)
+}
+
+func (t *flat) store(f *frame, r, c int64, x uint64) {
+	at := t.place.of(r, c)
+	t.touch(f, at, true)
+	storeBits(t.width, t.data, at, x)
+}
+
+func (c *resolver) contract(s *Contract) action {
+	extents := c.symbols([]sym.Expr{s.M, s.N, s.K})
+	cm, am, bm := c.matrix(s.C), c.matrix(s.A), c.matrix(s.B)
+	dt := c.types[cm.slot]
+	widenA, widenB := castFunc(dt, c.types[am.slot], false), castFunc(dt, c.types[bm.slot], false)
+	multiply, add := binaryFunc(Mul, dt), binaryFunc(Add, dt)
+	return func(f *frame) {
+		rows, cols, depth := extents[0](f), extents[1](f), extents[2](f)
+		if rows <= 0 || cols <= 0 || depth <= 0 {
+			return
+		}
+		a, b, sum := am.flat(c.kernel, f, rows, depth), bm.flat(c.kernel, f, depth, cols), cm.flat(c.kernel, f, rows, cols)
+		for i := int64(0); i < rows; i++ {
+			for j := int64(0); j < cols; j++ {
+				total := sum.load(c.kernel, f, i, j)
+				for k := int64(0); k < depth; k++ {
+					total = add(total, multiply(widenA(a.load(c.kernel, f, i, k)), widenB(b.load(c.kernel, f, k, j))))
+				}
+				sum.store(f, i, j, total)
+			}
+		}
+	}
+}

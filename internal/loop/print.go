@@ -1,0 +1,256 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/text"
+)
+
+// printer writes statements, one a line. Dimensions, loop variables and checked values are bare names, as in symbolic
+// integers; buffers and scalars have a %, kernels and modules an @.
+type printer struct {
+	text.Printer
+}
+
+var (
+	accessNames = [...]string{Read: "read", Write: "write", Update: "update"}
+	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector"}
+	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight"}
+)
+
+// String is the name of the access in the text.
+func (a Access) String() string { return nameOf(accessNames[:], int(a)) }
+
+// String is the loop's keyword in the text.
+func (k LoopKind) String() string { return nameOf(loopNames[:], int(k)) }
+
+// String is the name of the kind in the text.
+func (k BufferKind) String() string { return nameOf(kindNames[:], int(k)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return "unknown(" + strconv.Itoa(i) + ")"
+}
+
+// String is the kernel's text.
+func (k *Kernel) String() string {
+	var p printer
+	p.kernel(k)
+	return p.String()
+}
+
+// Text is the text of a list of statements, for debugging.
+func Text(body []Stmt) string {
+	var p printer
+	p.body(body)
+	return p.String()
+}
+
+// ExprText is the text of an expression, for debugging.
+func ExprText(e Expr) string { return formatExpr(e, false) }
+
+func (p *printer) kernel(k *Kernel) {
+	params := make([]string, len(k.Params))
+	for i, q := range k.Params {
+		strides := ""
+		if q.Strides != nil {
+			strides = " strides " + formatIndex(q.Strides)
+		}
+		params[i] = percent(q.Name) + ": " + formatType(q.DType, q.Shape) + strides + " " + q.Access.String()
+	}
+	dims := make([]string, len(k.Dims))
+	for i, name := range k.Dims {
+		dims[i] = symbol(name)
+	}
+	line := fmt.Sprintf("kernel %s(%s) dims(%s)", global(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
+	p.block(line+source(k.Source), func() { p.body(k.Body) })
+}
+
+func source(from string) string {
+	if from == "" {
+		return ""
+	}
+	return " source " + strconv.Quote(from)
+}
+
+func (p *printer) block(head string, inside func()) {
+	p.Line("%s {", head)
+	p.Indent()
+	inside()
+	p.Dedent()
+	p.Line("}")
+}
+
+func (p *printer) body(body []Stmt) {
+	for _, s := range body {
+		p.statement(s)
+	}
+}
+
+func (p *printer) statement(s Stmt) {
+	switch s := s.(type) {
+	case *For:
+		p.block(fmt.Sprintf("%s %s < %s", s.Kind, symbol(s.Var), s.Extent), func() { p.body(s.Body) })
+	case *Let:
+		p.Line("let %s = %s", percent(s.Name), formatExpr(s.X, false))
+	case *Var:
+		p.Line("var %s: %s = %s", percent(s.Name), s.X.DType(), formatExpr(s.X, true))
+	case *Set:
+		p.Line("%s = %s", percent(s.Name), formatExpr(s.X, true))
+	case *Reduce:
+		p.Line("%s %s= %s", percent(s.Name), s.Op, formatExpr(s.X, true))
+	case *Check:
+		p.Line("check %s = %s in [%s, %s] %s", symbol(s.Name), formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
+	case *Store:
+		where := ""
+		if s.Mask != nil {
+			where = " if " + formatExpr(s.Mask, false)
+		}
+		p.Line("store %s%s = %s%s", percent(s.To), formatIndex(s.Index), formatExpr(s.X, true), where)
+	case *When:
+		p.Line("when %s {", formatExpr(s.Cond, false))
+		p.Indent()
+		p.body(s.Then)
+		p.Dedent()
+		if s.Else != nil {
+			p.Line("} else {")
+			p.Indent()
+			p.body(s.Else)
+			p.Dedent()
+		}
+		p.Line("}")
+	case *Local:
+		p.Line("local %s: %s", percent(s.Name), formatType(s.DType, s.Shape))
+	case *Contract:
+		p.contract(s)
+	default:
+		p.Line("unknown %T", s)
+	}
+}
+
+// contract writes a tile's index as one expression over two names of its own for row and column.
+func (p *printer) contract(s *Contract) {
+	used := map[string]bool{}
+	for _, e := range Integers(s) {
+		for _, name := range e.Vars() {
+			used[name] = true
+		}
+	}
+	var names [3]string
+	for i, hint := range []string{"r", "c", "k"} {
+		names[i] = hint
+		for n := 1; used[names[i]]; n++ {
+			names[i] = hint + strconv.Itoa(n)
+		}
+	}
+	row, col, inner := sym.Var(names[0]), sym.Var(names[1]), sym.Var(names[2])
+	tile := func(t *Tile, r, c sym.Expr) string {
+		index := make([]sym.Expr, len(t.Origin))
+		for d := range index {
+			index[d] = t.Origin[d].Add(t.Row[d].Mul(r)).Add(t.Col[d].Mul(c))
+		}
+		return percent(t.Buffer) + formatIndex(index)
+	}
+	p.Line("contract %s += %s * %s for %s < %s, %s < %s, %s < %s",
+		tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
+}
+
+func formatIndex(index []sym.Expr) string {
+	list := make([]string, len(index))
+	for i, e := range index {
+		list[i] = e.String()
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+// formatType is f32[n, 10]; a scalar buffer is f32[].
+func formatType(dt dtype.DType, shape []sym.Expr) string { return dt.String() + formatIndex(shape) }
+
+// formatExpr writes an expression. Where typed, the place says the type, and a constant is written without it.
+func formatExpr(e Expr, typed bool) string {
+	switch e := e.(type) {
+	case *Const:
+		if typed {
+			return formatConst(e)
+		}
+		return e.Type.String() + "(" + formatConst(e) + ")"
+	case *Ref:
+		return percent(e.Name)
+	case *Index:
+		return "index(" + e.X.String() + ")"
+	case *Load:
+		where := ""
+		if e.Mask != nil && e.Else != nil {
+			where = " if " + formatExpr(e.Mask, false) + " else " + formatExpr(e.Else, true)
+		}
+		return "load " + percent(e.From) + formatIndex(e.Index) + where
+	case *Unary:
+		return e.Op.String() + "(" + formatExpr(e.X, false) + ")"
+	case *Binary:
+		x, y := formatPair(e.X, e.Y)
+		return e.Op.String() + "(" + x + ", " + y + ")"
+	case *Select:
+		x, y := formatPair(e.X, e.Y)
+		return "select(" + formatExpr(e.Cond, false) + ", " + x + ", " + y + ")"
+	case *Cast:
+		wrap := ""
+		if e.Wrap {
+			wrap = ", wrap"
+		}
+		return "cast(" + e.Type.String() + ", " + formatExpr(e.X, false) + wrap + ")"
+	}
+	return fmt.Sprintf("unknown %T", e)
+}
+
+// formatPair writes two operands of one type: where just one of them is a constant, the other says its type.
+func formatPair(x, y Expr) (string, string) {
+	_, constX := x.(*Const)
+	_, constY := y.(*Const)
+	return formatExpr(x, constX && !constY), formatExpr(y, constY && !constX)
+}
+
+// formatConst writes a constant without its type: a number, true or false, or for complex numbers the bits.
+func formatConst(c *Const) string {
+	switch {
+	case c.Type == dtype.Bool:
+		return strconv.FormatBool(c.Bits != 0)
+	case c.Type == dtype.U64:
+		return strconv.FormatUint(c.Bits, 10)
+	case c.Type.IsInt():
+		return strconv.FormatInt(ToInt(c.Type, c.Bits), 10)
+	case !c.Type.IsFloat():
+		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")"
+	}
+	x := ToFloat(c.Type, c.Bits)
+	if FromFloat(c.Type, x) != c.Bits || math.IsNaN(x) {
+		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")"
+	}
+	return text.Float(x)
+}
+
+// percent is a buffer's or scalar's name with its %, symbol a symbolic integer's, global a kernel's with its @: bare
+// where it looks like an identifier, quoted elsewhere.
+func percent(name string) string { return "%" + bare(name) }
+
+func symbol(name string) string { return sym.Var(name).String() }
+
+func global(name string) string { return "@" + bare(name) }
+
+func bare(name string) string {
+	for i, r := range name {
+		if !(r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || i > 0 && (r == '.' || r >= '0' && r <= '9')) {
+			return strconv.Quote(name)
+		}
+	}
+	if name == "" {
+		return `""`
+	}
+	return name
+}

@@ -1,0 +1,215 @@
+package loop
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// knowledge is what is known of symbolic integers at a place in a kernel: ranges of names, and expressions known to be 0 or more.
+type knowledge struct {
+	dims  *sym.Dims // numeric ranges of dimensions, loop variables and checked values
+	spans []span    // symbolic ranges of loop variables and checked values, innermost last
+	facts []sym.Expr
+	mute  int // how many conditions hold that may make the place unreachable
+}
+
+// span says low ≤ name ≤ high.
+type span struct {
+	name      string
+	low, high sym.Expr
+}
+
+type mark struct{ spans, facts, mute int }
+
+func newKnowledge(dims *sym.Dims) *knowledge { return &knowledge{dims: dims.Clone()} }
+
+func (k *knowledge) mark() mark { return mark{len(k.spans), len(k.facts), k.mute} }
+
+func (k *knowledge) reset(m mark) {
+	k.spans, k.facts, k.mute = k.spans[:m.spans], k.facts[:m.facts], m.mute
+}
+
+// loop says 0 ≤ name < extent.
+func (k *knowledge) loop(name string, extent sym.Expr) {
+	low, _ := k.dims.Bounds(extent)
+	k.between(name, sym.Const(0), extent.Sub(sym.Const(1)))
+	if low < 1 {
+		k.mute++
+		k.facts = append(k.facts, extent.Sub(sym.Const(1)))
+	}
+}
+
+// between says min ≤ name ≤ max.
+func (k *knowledge) between(name string, min, max sym.Expr) {
+	low, _ := k.dims.Bounds(min)
+	_, high := k.dims.Bounds(max)
+	r := sym.Range{Min: low, Max: high}
+	if r.Max == math.MaxInt64 {
+		r.Max = sym.NoMax
+	}
+	if r.Max < r.Min {
+		r.Max = r.Min
+		k.mute++
+	}
+	k.dims.Set(name, r)
+	k.spans = append(k.spans, span{name, min, max})
+}
+
+// positive says that e is 1 or more.
+func (k *knowledge) positive(e sym.Expr) {
+	if low, _ := k.dims.Bounds(e); low < 1 {
+		k.mute++
+		k.facts = append(k.facts, e.Sub(sym.Const(1)))
+	}
+}
+
+// condition adds what follows from comparisons of symbolic integers in a bool expression that is known to be true, or
+// false. let gives the value of a name, or nil.
+func (k *knowledge) condition(cond Expr, truth bool, let func(string) Expr) {
+	k.mute++
+	switch e := cond.(type) {
+	case *Ref:
+		if x := let(e.Name); x != nil {
+			k.condition(x, truth, let)
+		}
+	case *Unary:
+		if e.Op == Not {
+			k.condition(e.X, !truth, let)
+		}
+	case *Binary:
+		if e.Op == And && truth || e.Op == Or && !truth {
+			if e.X.DType() == dtype.Bool {
+				k.condition(e.X, truth, let)
+				k.condition(e.Y, truth, let)
+			}
+			return
+		}
+		x, okX := integerOf(e.X, let)
+		y, okY := integerOf(e.Y, let)
+		if okX && okY {
+			k.compare(e.Op, truth, x, y)
+		}
+	}
+}
+
+// integerOf is the symbolic integer that an i64 expression stands for, where it does.
+func integerOf(e Expr, let func(string) Expr) (sym.Expr, bool) {
+	switch e := e.(type) {
+	case *Index:
+		return e.X, true
+	case *Const:
+		return sym.Const(int64(e.Bits)), e.Type == dtype.I64
+	case *Ref:
+		if x := let(e.Name); x != nil {
+			return integerOf(x, let)
+		}
+	}
+	return sym.Expr{}, false
+}
+
+var opposite = map[BinaryOp]BinaryOp{Lt: Ge, Ge: Lt, Le: Gt, Gt: Le, Eq: Ne, Ne: Eq}
+
+func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
+	if !truth {
+		var ok bool
+		if op, ok = opposite[op]; !ok {
+			return
+		}
+	}
+	one := sym.Const(1)
+	switch op {
+	case Lt:
+		k.facts = append(k.facts, y.Sub(x).Sub(one))
+	case Le:
+		k.facts = append(k.facts, y.Sub(x))
+	case Gt:
+		k.facts = append(k.facts, x.Sub(y).Sub(one))
+	case Ge:
+		k.facts = append(k.facts, x.Sub(y))
+	case Eq:
+		k.facts = append(k.facts, y.Sub(x), x.Sub(y))
+	}
+}
+
+// atLeastZero reports whether e ≥ 0 at this place. No is only said of a place that is certainly reached.
+func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
+	if k.search(e, searchDepth) {
+		return sym.Yes
+	}
+	if k.mute == 0 && k.dims.LE(sym.Const(0), e) == sym.No {
+		return sym.No
+	}
+	return sym.Unknown
+}
+
+// searchDepth bounds how many facts a proof may add together.
+const searchDepth = 3
+
+// search proves e ≥ 0 from the ranges, by putting variables to the end of their span where e is least, and by taking known
+// non-negative expressions away from e.
+func (k *knowledge) search(e sym.Expr, depth int) bool {
+	if k.dims.LE(sym.Const(0), e) == sym.Yes {
+		return true
+	}
+	names := e.Vars()
+	for _, s := range slices.Backward(k.spans) {
+		if !slices.Contains(names, s.name) {
+			continue
+		}
+		if least, ok := k.least(e, s); ok && k.search(least, depth) {
+			return true
+		}
+		break
+	}
+	if depth == 0 {
+		return false
+	}
+	for _, f := range slices.Backward(k.facts) {
+		if times := ratio(e, f, names); times > 0 && k.search(e.Sub(f.Mul(sym.Const(times))), depth-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// least is e with a variable at the end of its span where e is least. Of an e that is not linear in the variable there is none.
+func (k *knowledge) least(e sym.Expr, s span) (sym.Expr, bool) {
+	coefficient, rest, ok := e.Linear(s.name)
+	if !ok {
+		return e, false
+	}
+	low, high := k.dims.Bounds(coefficient)
+	switch {
+	case low >= 0:
+		return rest.Add(coefficient.Mul(s.low)), true
+	case high <= 0:
+		return rest.Add(coefficient.Mul(s.high)), true
+	}
+	return e, false
+}
+
+// ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 where there is none
+// but they share a name; 0 where they share none.
+func ratio(e, f sym.Expr, names []string) int64 {
+	shared := int64(0)
+	for _, name := range f.Vars() {
+		if !slices.Contains(names, name) {
+			continue
+		}
+		shared = 1
+		ce, _, okE := e.Linear(name)
+		cf, _, okF := f.Linear(name)
+		if !okE || !okF {
+			continue
+		}
+		x, okX := ce.Const()
+		y, okY := cf.Const()
+		if okX && okY && y != 0 && x/y > 0 {
+			return x / y
+		}
+	}
+	return shared
+}

@@ -1,0 +1,544 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// HostFunc runs a host operator on whole tensors (nil where an optional one is absent) and returns its results. want holds
+// the step's result buffers; dims gives the values of dimensions bound so far. Attributes are the step's.
+type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name string) (int64, bool)) ([]*tensor.Tensor, error)
+
+// Runner interprets modules: the oracle for executors.
+type Runner struct {
+	Host  HostFunc                                                // nil: a Host step is an error
+	After func(s Step, get func(*Buffer) (*tensor.Tensor, error)) // not nil: called after every Launch, Host and Copy; get copies a buffer's contents
+}
+
+// Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers by
+// their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at fault.
+func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	s := &running{runner: r, module: m, dims: map[string]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}}
+	if err := s.enter(inputs); err != nil {
+		return nil, err
+	}
+	if err := s.steps(m.Body); err != nil {
+		return nil, err
+	}
+	outputs := map[string]*tensor.Tensor{}
+	for _, b := range m.Buffers {
+		if b.Kind != Output {
+			continue
+		}
+		t, err := s.read(b)
+		if err != nil {
+			return nil, err
+		}
+		outputs[b.Name] = t
+	}
+	return outputs, nil
+}
+
+// running is the state of one run.
+type running struct {
+	runner  *Runner
+	module  *Module
+	dims    map[string]int64
+	storage map[*Buffer]*storage // of buffers that are no views
+	kernels map[*Kernel]*Interpreter
+}
+
+// storage is a buffer's memory. It grows when a dimension that data decide has grown since it was made.
+type storage struct {
+	data     []byte
+	text     []string // of a String buffer
+	written  bool
+	borrowed bool // belongs to the caller, or is constant: never written
+}
+
+func (s *running) lookup(name string) (int64, bool) {
+	v, ok := s.dims[name]
+	return v, ok
+}
+
+func (s *running) eval(e sym.Expr) (int64, error) {
+	v, err := e.Eval(s.lookup)
+	if err != nil {
+		return 0, &diag.Error{Kind: diag.ErrInput, Detail: "a size cannot be computed: " + e.String(), Err: err}
+	}
+	return v, nil
+}
+
+// atMost is the value of e where dimensions that are not bound yet stand at their limits.
+func (s *running) atMost(e sym.Expr) (int64, error) {
+	for range len(s.module.Limits) + 1 {
+		e = e.Subst(func(name string) (sym.Expr, bool) {
+			if v, bound := s.dims[name]; bound {
+				return sym.Const(v), true
+			}
+			limit, ok := s.module.Limits[name]
+			return limit, ok
+		})
+	}
+	return s.eval(e)
+}
+
+func (s *running) shape(list []sym.Expr) ([]int64, error) {
+	shape := make([]int64, len(list))
+	for i, e := range list {
+		v, err := s.eval(e)
+		if err != nil {
+			return nil, err
+		}
+		shape[i] = v
+	}
+	return shape, nil
+}
+
+// bind gives a dimension its value.
+func (s *running) bind(name string, v int64, from string) error {
+	if r, ok := s.module.Dims.Get(name); ok && (v < r.Min || v > r.Max) {
+		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
+	}
+	if limit, ok := s.module.Limits[name]; ok {
+		most, err := s.atMost(limit)
+		if err != nil {
+			return err
+		}
+		if v > most {
+			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
+		}
+	}
+	s.dims[name] = v
+	return nil
+}
+
+// match binds the names in a shape to extents; a name that has a value already, and every other expression, must agree.
+func (s *running) match(b *Buffer, extents []int64, rebind bool) error {
+	wrong := func(detail string) error {
+		return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Detail: detail}
+	}
+	if len(extents) != len(b.Shape) {
+		return wrong(fmt.Sprintf("rank %d, want %d", len(extents), len(b.Shape)))
+	}
+	bound := map[string]bool{}
+	for i, e := range b.Shape {
+		name, ok := e.Name()
+		if !ok || bound[name] {
+			continue
+		}
+		if _, has := s.dims[name]; has && !(rebind && s.decided(name)) {
+			continue
+		}
+		if err := s.bind(name, extents[i], b.Source); err != nil {
+			return err
+		}
+		bound[name] = true
+	}
+	for i, e := range b.Shape {
+		v, err := s.eval(e)
+		if err != nil {
+			return err
+		}
+		if v != extents[i] {
+			return wrong(fmt.Sprintf("axis %d has %d elements, want %s = %d", i, extents[i], e, v))
+		}
+	}
+	return nil
+}
+
+// decided reports whether data decide a dimension.
+func (s *running) decided(name string) bool {
+	_, ok := s.module.Limits[name]
+	return ok
+}
+
+// enter binds the inputs and their dimensions, and checks what the module requires.
+func (s *running) enter(inputs map[string]*tensor.Tensor) error {
+	// Plain names first, so that expressions over them can be checked whatever the order of the inputs.
+	for pass := range 2 {
+		for _, b := range s.module.Buffers {
+			if b.Kind == Weight && b.View == nil && b.Data != nil {
+				s.storage[b] = &storage{data: b.Data.Bytes(), text: b.Data.Strings(), written: true, borrowed: true}
+			}
+			if b.Kind != Input || b.View != nil {
+				continue
+			}
+			t := inputs[b.Name]
+			if t == nil {
+				return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Detail: "the input is missing"}
+			}
+			if t.DType() != b.DType {
+				return &diag.Error{Kind: diag.ErrInput, Tensor: b.Name, Detail: fmt.Sprintf("is %s, want %s", t.DType(), b.DType)}
+			}
+			if pass == 0 {
+				s.storage[b] = &storage{data: t.Bytes(), text: t.Strings(), written: true, borrowed: true}
+				if err := s.names(b, t.Shape()); err != nil {
+					return err
+				}
+			} else if err := s.match(b, t.Shape(), false); err != nil {
+				return err
+			}
+		}
+	}
+	for _, require := range s.module.Requires {
+		ok, err := require.Cond.Eval(s.lookup)
+		if err != nil {
+			return &diag.Error{Kind: diag.ErrInput, Node: require.From, Detail: "the condition " + require.Cond.String() + " cannot be computed", Err: err}
+		}
+		if !ok {
+			return &diag.Error{Kind: diag.ErrInput, Node: require.From, Detail: "the inputs must meet " + require.Cond.String()}
+		}
+	}
+	return nil
+}
+
+// names binds the plain names of a shape.
+func (s *running) names(b *Buffer, extents []int64) error {
+	for i, e := range b.Shape {
+		name, ok := e.Name()
+		if _, has := s.dims[name]; !ok || has || i >= len(extents) {
+			continue
+		}
+		if err := s.bind(name, extents[i], ""); err != nil {
+			return diag.Inputf("input %s axis %d: %v", b.Name, i, err)
+		}
+	}
+	return nil
+}
+
+// place is where a buffer's elements are, now.
+type place struct {
+	*storage
+	dt             dtype.DType
+	shape, strides []int64
+	offset         int64 // in elements
+}
+
+func (p *place) rowMajor() bool { return slices.Equal(p.strides, tensor.Strides(p.shape)) }
+
+// locate finds a buffer's elements, and makes or grows its storage.
+func (s *running) locate(b *Buffer, writing bool) (*place, error) {
+	shape, err := s.shape(b.Shape)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{dt: b.DType, shape: shape, strides: tensor.Strides(shape)}
+	root := b
+	for v := b.View; v != nil; v = root.View {
+		offset, err := s.eval(v.Offset)
+		if err != nil {
+			return nil, err
+		}
+		if root == b {
+			if p.strides, err = s.shape(v.Strides); err != nil {
+				return nil, err
+			}
+		}
+		p.offset += offset
+		root = v.Of
+	}
+	if p.storage, err = s.root(root); err != nil {
+		return nil, err
+	}
+	switch {
+	case writing && p.borrowed:
+		panic(diag.Internalf("module @%s: %%%s is constant or an input and is written", s.module.Name, root.Name))
+	case !writing && !p.written:
+		panic(diag.Internalf("module @%s: %%%s is read before it was written", s.module.Name, b.Name))
+	}
+	p.written = p.written || writing
+	return p, nil
+}
+
+// root is the storage of a buffer that is no view, as large as the dimensions say now.
+func (s *running) root(b *Buffer) (*storage, error) {
+	st := s.storage[b]
+	if st == nil {
+		st = &storage{}
+		s.storage[b] = st
+	}
+	if st.borrowed {
+		return st, nil
+	}
+	count := int64(1)
+	shape := make([]int64, len(b.Shape))
+	for i, e := range b.Shape {
+		v, err := s.atMost(e)
+		if err != nil {
+			return nil, err
+		}
+		shape[i] = v
+	}
+	count, err := tensor.Count(shape)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := b.DType.Bytes(count)
+	if err != nil {
+		return nil, err
+	}
+	if bytes > tensor.MaxBytes() {
+		return nil, diag.Inputf("buffer %s needs %d bytes", b.Name, bytes)
+	}
+	for b.DType == dtype.String && int64(len(st.text)) < count {
+		st.text = append(st.text, "")
+	}
+	if grow := bytes - int64(len(st.data)); grow > 0 {
+		more := make([]byte, bytes)
+		for i := copy(more, st.data); i < len(more); i++ {
+			more[i] = 0xFF
+		}
+		st.data = more
+	}
+	return st, nil
+}
+
+// read copies a buffer's contents.
+func (s *running) read(b *Buffer) (*tensor.Tensor, error) {
+	p, err := s.locate(b, false)
+	if err != nil {
+		return nil, err
+	}
+	if b.DType == dtype.String {
+		return tensor.OverStrings(p.shape, slices.Clone(p.text[:elements(p.shape)]))
+	}
+	t, err := tensor.New(b.DType, p.shape...)
+	if err != nil {
+		return nil, err
+	}
+	width, i := b.DType.Bits(), int64(0)
+	p.each(func(at int64) {
+		copyElement(width, t.Bytes(), i, p.data, at)
+		i++
+	})
+	return t, nil
+}
+
+// write sets a buffer's contents, element by element in row-major order.
+func (s *running) write(b *Buffer, t *tensor.Tensor) error {
+	p, err := s.locate(b, true)
+	if err != nil {
+		return err
+	}
+	if elements(p.shape) != t.Len() || b.DType != t.DType() {
+		panic(diag.Internalf("module @%s: %s is written to %%%s of shape %v and type %s", s.module.Name, t, b.Name, p.shape, b.DType))
+	}
+	if b.DType == dtype.String {
+		copy(p.text, t.Strings())
+		return nil
+	}
+	width, i := b.DType.Bits(), int64(0)
+	p.each(func(at int64) {
+		copyElement(width, p.data, at, t.Bytes(), i)
+		i++
+	})
+	return nil
+}
+
+func (p *place) each(visit func(at int64)) {
+	tensor.Each(p.shape, func(index []int64) { visit(p.offset + tensor.Offset(p.strides, index)) })
+}
+
+func copyElement(width int, to []byte, i int64, from []byte, j int64) {
+	if width == 128 {
+		copy(to[16*i:16*i+16], from[16*j:])
+		return
+	}
+	storeBits(width, to, i, loadBits(width, from, j))
+}
+
+func (s *running) steps(body []Step) error {
+	for _, step := range body {
+		if err := s.step(step); err != nil {
+			return err
+		}
+		switch step.(type) {
+		case *Launch, *Host, *Copy:
+			if s.runner.After != nil {
+				s.runner.After(step, s.read)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *running) step(step Step) error {
+	switch step := step.(type) {
+	case *Launch:
+		return s.launch(step)
+	case *Host:
+		return s.host(step)
+	case *Bind:
+		return s.bindStep(step)
+	case *Copy:
+		t, err := s.read(step.From)
+		if err != nil {
+			return err
+		}
+		return s.write(step.To, t)
+	case *If:
+		cond, err := s.scalar(step.Cond)
+		if err != nil {
+			return err
+		}
+		if cond != 0 {
+			return s.steps(step.Then)
+		}
+		return s.steps(step.Else)
+	case *Loop:
+		return s.loop(step)
+	}
+	panic(diag.Internalf("module @%s: a step of type %T has no meaning", s.module.Name, step))
+}
+
+func (s *running) launch(step *Launch) error {
+	k := step.Kernel
+	x := s.kernels[k]
+	if x == nil {
+		x = NewInterpreter(k)
+		s.kernels[k] = x
+	}
+	operands := make([]Data, len(step.Args))
+	for i, b := range step.Args {
+		p, err := s.locate(b, k.Params[i].Access != Read)
+		if err != nil {
+			return fmt.Errorf("launching @%s: %w", k.Name, err)
+		}
+		begin, err := byteOffset(p.dt, p.offset)
+		if err != nil {
+			return err
+		}
+		operands[i] = Data{p.dt, p.data[min(begin, int64(len(p.data))):]}
+	}
+	dims := make([]int64, len(k.Dims))
+	for i, name := range k.Dims {
+		v, ok := s.dims[name]
+		if !ok {
+			panic(diag.Internalf("module @%s: kernel @%s needs dimension %s before it is bound", s.module.Name, k.Name, name))
+		}
+		dims[i] = v
+	}
+	bytes, err := x.Scratch(dims)
+	if err != nil {
+		return err
+	}
+	if bytes > tensor.MaxBytes() {
+		return diag.Inputf("kernel @%s needs %d bytes of scratch", k.Name, bytes)
+	}
+	return x.Run(operands, dims, make([]byte, bytes))
+}
+
+// byteOffset is where element at begins; it must begin a byte.
+func byteOffset(dt dtype.DType, at int64) (int64, error) {
+	if at*int64(dt.Bits())%8 != 0 {
+		panic(diag.Internalf("a view of %s begins inside a byte, at element %d", dt, at))
+	}
+	return dt.Bytes(at)
+}
+
+func (s *running) host(step *Host) error {
+	if s.runner.Host == nil {
+		return diag.Unsupportedf("host operator %s: no host operators are given", step.Op)
+	}
+	in := make([]*tensor.Tensor, len(step.In))
+	for i, b := range step.In {
+		if b == nil {
+			continue
+		}
+		t, err := s.read(b)
+		if err != nil {
+			return err
+		}
+		in[i] = t
+	}
+	out, err := s.runner.Host(step, in, s.lookup)
+	if err != nil {
+		return err
+	}
+	if len(out) < len(step.Out) {
+		panic(diag.Internalf("host operator %s: %d results, want %d", step.Op, len(out), len(step.Out)))
+	}
+	for i, b := range step.Out {
+		if b == nil {
+			continue
+		}
+		if err := s.match(b, out[i].Shape(), true); err != nil {
+			return err
+		}
+		if err := s.write(b, out[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *running) bindStep(step *Bind) error {
+	if step.From == nil {
+		v, err := s.eval(step.Value)
+		if err != nil {
+			return err
+		}
+		return s.bind(step.Dim, v, step.Source)
+	}
+	t, err := s.read(step.From)
+	if err != nil {
+		return err
+	}
+	if step.At < 0 || step.At >= t.Len() {
+		panic(diag.Internalf("module @%s: %s is bound to element %d of %%%s, which has %d", s.module.Name, step.Dim, step.At, step.From.Name, t.Len()))
+	}
+	return s.bind(step.Dim, t.Int(step.At), step.Source)
+}
+
+// scalar is the one element of an integer or bool buffer.
+func (s *running) scalar(b *Buffer) (int64, error) {
+	t, err := s.read(b)
+	if err != nil {
+		return 0, err
+	}
+	if t.Len() != 1 {
+		panic(diag.Internalf("module @%s: %%%s has %d elements, want one", s.module.Name, b.Name, t.Len()))
+	}
+	return t.Int(0), nil
+}
+
+func (s *running) loop(step *Loop) error {
+	trip := int64(-1)
+	if step.Trip != nil {
+		v, err := s.scalar(step.Trip)
+		if err != nil {
+			return err
+		}
+		trip = max(v, 0)
+	}
+	for i := int64(0); ; i++ {
+		if step.Count != "" {
+			if err := s.bind(step.Count, i, step.Source); err != nil {
+				return err
+			}
+		}
+		if i == trip {
+			return nil
+		}
+		if step.Cond != nil {
+			v, err := s.scalar(step.Cond)
+			if err != nil || v == 0 {
+				return err
+			}
+		}
+		if step.Index != nil {
+			if err := s.write(step.Index, tensor.Must(tensor.FromSlice([]int64{i}))); err != nil {
+				return err
+			}
+		}
+		if err := s.steps(step.Body); err != nil {
+			return err
+		}
+	}
+}

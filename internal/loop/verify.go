@@ -1,0 +1,370 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Unproved is an access that may be right and was not proved to be: for one axis of one buffer, that 0 ≤ Index < Extent.
+type Unproved struct {
+	Buffer        string
+	Axis          int
+	Index, Extent sym.Expr
+	Loops         []string // the loop variables around it, outermost first
+}
+
+// String is one line for a log.
+func (u Unproved) String() string {
+	return fmt.Sprintf("%%%s axis %d: 0 <= %s < %s (loops %v)", u.Buffer, u.Axis, u.Index, u.Extent, u.Loops)
+}
+
+// VerifyError is a kernel or module that is not well formed: our bug, or the fault of a text's author.
+type VerifyError struct {
+	Name   string // of the kernel or module
+	Detail string
+}
+
+// Error is one line.
+func (e *VerifyError) Error() string { return "@" + e.Name + ": " + e.Detail }
+
+// Verify checks a kernel: types, scopes, unique names, ranks, access modes, independence of the iterations of each, parallel
+// and vector loops, and that every access lies within its buffer's shape for all dimensions in dims (the ranges of the
+// kernel's dimensions; nil: each is 0 or more). Ranges of loops and Checks, and comparisons of Index values in masks and
+// branches, count as known. The error is a *VerifyError; accesses for which the prover found neither proof nor
+// contradiction are returned.
+func Verify(k *Kernel, dims *sym.Dims) (unproved []Unproved, err error) {
+	v := newVerifier(k, dims)
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*VerifyError)
+			if !ok {
+				panic(r)
+			}
+			unproved, err = nil, e
+		}
+	}()
+	v.signature()
+	v.body(k.Body)
+	return v.unproved, nil
+}
+
+// declared is what a name stands for.
+type declared struct {
+	kind  nameKind
+	dt    dtype.DType
+	shape []sym.Expr
+	mode  Access
+	depth int  // the number of loops around the declaration
+	let   Expr // a Let's value
+}
+
+type nameKind uint8
+
+const (
+	dimName nameKind = iota
+	loopName
+	checkName
+	letName
+	varName
+	bufferName
+)
+
+var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value", "a let", "a var", "a buffer"}
+
+type verifier struct {
+	kernel   *Kernel
+	known    *knowledge
+	scope    map[string]*declared
+	taken    map[string]bool // every name ever declared
+	loops    []*For
+	unproved []Unproved
+}
+
+func newVerifier(k *Kernel, dims *sym.Dims) *verifier {
+	if dims == nil {
+		dims = sym.NewDims()
+		for _, name := range k.Dims {
+			dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+		}
+	}
+	return &verifier{kernel: k, known: newKnowledge(dims), scope: map[string]*declared{}, taken: map[string]bool{}}
+}
+
+func (v *verifier) fail(format string, args ...any) {
+	panic(&VerifyError{v.kernel.Name, fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) declare(name string, d *declared) {
+	if name == "" {
+		v.fail("%s without a name", nameKinds[d.kind])
+	}
+	if v.taken[name] {
+		v.fail("%s is declared twice", name)
+	}
+	v.taken[name] = true
+	d.depth = len(v.loops)
+	v.scope[name] = d
+}
+
+func (v *verifier) lookup(name string, kinds ...nameKind) *declared {
+	d := v.scope[name]
+	switch {
+	case d == nil && v.taken[name]:
+		v.fail("%s is used outside its scope", name)
+	case d == nil:
+		v.fail("%s is not declared", name)
+	case !slices.Contains(kinds, d.kind):
+		v.fail("%s is %s, want %s", name, nameKinds[d.kind], nameKinds[kinds[0]])
+	}
+	return d
+}
+
+func (v *verifier) signature() {
+	for _, name := range v.kernel.Dims {
+		if _, ok := v.known.dims.Get(name); !ok {
+			v.fail("dimension %s has no range", name)
+		}
+		v.declare(name, &declared{kind: dimName})
+	}
+	for _, p := range v.kernel.Params {
+		v.buffer(p.Name, p.DType, p.Shape, p.Access)
+		if p.Strides != nil {
+			if len(p.Strides) != len(p.Shape) {
+				v.fail("%%%s has %d strides for %d axes", p.Name, len(p.Strides), len(p.Shape))
+			}
+			v.integers(p.Strides, dimName)
+		}
+	}
+}
+
+func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, mode Access) {
+	if !Scalar(dt) {
+		v.fail("%%%s: a kernel has no values of type %s", name, dt)
+	}
+	if mode > Update {
+		v.fail("%%%s: access %d does not exist", name, mode)
+	}
+	v.integers(shape, dimName)
+	v.declare(name, &declared{kind: bufferName, dt: dt, shape: shape, mode: mode})
+}
+
+// integers checks that the names in symbolic integers are in scope and of the kinds allowed (none: any integer).
+func (v *verifier) integers(list []sym.Expr, kinds ...nameKind) {
+	if kinds == nil {
+		kinds = []nameKind{loopName, dimName, checkName}
+	}
+	for _, e := range list {
+		for _, name := range e.Vars() {
+			v.lookup(name, kinds...)
+		}
+	}
+}
+
+func (v *verifier) body(body []Stmt) {
+	outer := v.scope
+	v.scope = make(map[string]*declared, len(outer))
+	for name, d := range outer {
+		v.scope[name] = d
+	}
+	mark := v.known.mark()
+	for _, s := range body {
+		v.statement(s)
+	}
+	v.known.reset(mark)
+	v.scope = outer
+}
+
+func (v *verifier) statement(s Stmt) {
+	switch s := s.(type) {
+	case *For:
+		v.loop(s)
+	case *Let:
+		dt := v.value(s.X)
+		v.declare(s.Name, &declared{kind: letName, dt: dt, let: s.X})
+	case *Var:
+		dt := v.value(s.X)
+		v.declare(s.Name, &declared{kind: varName, dt: dt})
+	case *Set:
+		v.assign(s.Name, s.X)
+	case *Reduce:
+		v.assign(s.Name, s.X)
+		if dt := s.X.DType(); !s.Op.Accepts(dt) || s.Op.Test() {
+			v.fail("%%%s: %s does not reduce values of type %s", s.Name, s.Op, dt)
+		}
+	case *Check:
+		v.check(s)
+	case *Store:
+		v.store(s)
+	case *When:
+		if dt := v.value(s.Cond); dt != dtype.Bool {
+			v.fail("a when of type %s, want bool", dt)
+		}
+		v.assuming(s.Cond, true, func() { v.body(s.Then) })
+		v.assuming(s.Cond, false, func() { v.body(s.Else) })
+	case *Local:
+		v.buffer(s.Name, s.DType, s.Shape, Update)
+	case *Contract:
+		v.contract(s)
+	case nil:
+		v.fail("a statement is missing")
+	default:
+		v.fail("a statement of type %T has no meaning", s)
+	}
+}
+
+func (v *verifier) loop(s *For) {
+	if s.Kind > Vector {
+		v.fail("loop %s: kind %d does not exist", s.Var, s.Kind)
+	}
+	v.integers([]sym.Expr{s.Extent})
+	outer := v.scope
+	v.scope = make(map[string]*declared, len(outer)+1)
+	for name, d := range outer {
+		v.scope[name] = d
+	}
+	v.loops = append(v.loops, s)
+	v.declare(s.Var, &declared{kind: loopName})
+	mark := v.known.mark()
+	v.known.loop(s.Var, s.Extent)
+	if s.Kind != Serial {
+		v.independent(s)
+	}
+	v.body(s.Body)
+	v.known.reset(mark)
+	v.loops = v.loops[:len(v.loops)-1]
+	v.scope = outer
+}
+
+func (v *verifier) assign(name string, x Expr) {
+	dt := v.value(x)
+	if d := v.lookup(name, varName); d.dt != dt {
+		v.fail("%%%s is %s and is given %s", name, d.dt, dt)
+	}
+}
+
+func (v *verifier) check(s *Check) {
+	if dt := v.value(s.X); !dt.IsInt() {
+		v.fail("check %s of type %s, want an integer", s.Name, dt)
+	}
+	v.integers([]sym.Expr{s.Min, s.Max})
+	v.declare(s.Name, &declared{kind: checkName})
+	v.known.between(s.Name, s.Min, s.Max)
+}
+
+func (v *verifier) store(s *Store) {
+	dt := v.value(s.X)
+	d := v.lookup(s.To, bufferName)
+	if d.mode == Read {
+		v.fail("%%%s is read only and is stored to", s.To)
+	}
+	if d.dt != dt {
+		v.fail("%%%s is %s and %s is stored to it", s.To, d.dt, dt)
+	}
+	v.mask(s.Mask)
+	v.assuming(s.Mask, true, func() { v.access(s.To, d, s.Index) })
+}
+
+func (v *verifier) mask(e Expr) {
+	if e == nil {
+		return
+	}
+	if dt := v.value(e); dt != dtype.Bool {
+		v.fail("a mask of type %s, want bool", dt)
+	}
+}
+
+// assuming runs check while a condition counts as true, or as false.
+func (v *verifier) assuming(cond Expr, truth bool, check func()) {
+	mark := v.known.mark()
+	if cond != nil {
+		v.known.condition(cond, truth, func(name string) Expr {
+			if d := v.scope[name]; d != nil {
+				return d.let
+			}
+			return nil
+		})
+	}
+	check()
+	v.known.reset(mark)
+}
+
+func (v *verifier) access(name string, d *declared, index []sym.Expr) {
+	if len(index) != len(d.shape) {
+		v.fail("%%%s has %d axes and is indexed with %d", name, len(d.shape), len(index))
+	}
+	v.integers(index)
+	for axis, at := range index {
+		v.inside(name, axis, at, at, d.shape[axis])
+	}
+}
+
+// inside records whether 0 ≤ low and high < extent.
+func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
+	below, above := v.known.atLeastZero(low), v.known.atLeastZero(extent.Sub(high).Sub(sym.Const(1)))
+	switch {
+	case below == sym.No:
+		v.fail("%%%s axis %d: index %s lies below 0", name, axis, low)
+	case above == sym.No:
+		v.fail("%%%s axis %d: index %s lies above %s", name, axis, high, extent)
+	case below != sym.Yes || above != sym.Yes:
+		u := Unproved{Buffer: name, Axis: axis, Index: low, Extent: extent}
+		if below == sym.Yes {
+			u.Index = high
+		}
+		for _, l := range v.loops {
+			u.Loops = append(u.Loops, l.Var)
+		}
+		v.unproved = append(v.unproved, u)
+	}
+}
+
+func (v *verifier) contract(s *Contract) {
+	v.integers([]sym.Expr{s.M, s.N, s.K})
+	c := v.tile(&s.C, s.M, s.N)
+	a, b := v.tile(&s.A, s.M, s.K), v.tile(&s.B, s.K, s.N)
+	if c.mode == Read {
+		v.fail("%%%s is read only and is contracted into", s.C.Buffer)
+	}
+	if c.dt.Bits() < 32 || c.dt.IsComplex() {
+		v.fail("%%%s: a contraction does not sum in %s", s.C.Buffer, c.dt)
+	}
+	for _, d := range []*declared{a, b} {
+		if d.dt.IsFloat() != c.dt.IsFloat() || d.dt.IsInt() != c.dt.IsInt() || d.dt.Bits() > c.dt.Bits() {
+			v.fail("a contraction of %s and %s does not sum in %s", a.dt, b.dt, c.dt)
+		}
+	}
+}
+
+func (v *verifier) tile(t *Tile, rows, cols sym.Expr) *declared {
+	d := v.lookup(t.Buffer, bufferName)
+	if len(t.Origin) != len(d.shape) || len(t.Row) != len(d.shape) || len(t.Col) != len(d.shape) {
+		v.fail("%%%s has %d axes and is tiled with %d, %d, %d", t.Buffer, len(d.shape), len(t.Origin), len(t.Row), len(t.Col))
+	}
+	v.integers(t.Origin)
+	v.integers(t.Row)
+	v.integers(t.Col)
+	mark := v.known.mark()
+	v.known.positive(rows)
+	v.known.positive(cols)
+	one := sym.Const(1)
+	for axis, at := range t.Origin {
+		low, high := at, at
+		for _, step := range []struct{ by, count sym.Expr }{{t.Row[axis], rows}, {t.Col[axis], cols}} {
+			end := step.by.Mul(step.count.Sub(one))
+			switch {
+			case v.known.atLeastZero(step.by) == sym.Yes:
+				high = high.Add(end)
+			case v.known.atLeastZero(step.by.Neg()) == sym.Yes:
+				low = low.Add(end)
+			default:
+				low, high = low.Add(end.Min(sym.Const(0))), high.Add(end.Max(sym.Const(0)))
+			}
+		}
+		v.inside(t.Buffer, axis, low, high, d.shape[axis])
+	}
+	v.known.reset(mark)
+	return d
+}

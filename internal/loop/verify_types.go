@@ -1,0 +1,227 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// value checks an expression and returns its type.
+func (v *verifier) value(e Expr) dtype.DType {
+	switch e := e.(type) {
+	case *Const:
+		if !Scalar(e.Type) || e.Type.Bits() < 64 && e.Bits>>e.Type.Bits() != 0 || e.Type == dtype.Bool && e.Bits > 1 {
+			v.fail("a constant of type %s with bits %#x", e.Type, e.Bits)
+		}
+	case *Ref:
+		if d := v.lookup(e.Name, letName, varName); d.dt != e.Type {
+			v.fail("%%%s is %s and is used as %s", e.Name, d.dt, e.Type)
+		}
+	case *Index:
+		v.integers([]sym.Expr{e.X})
+	case *Load:
+		v.load(e)
+	case *Unary:
+		if dt := v.value(e.X); !e.Op.Accepts(dt) {
+			v.fail("%s of a value of type %s", e.Op, dt)
+		}
+	case *Binary:
+		x, y := v.value(e.X), v.value(e.Y)
+		if x != y {
+			v.fail("%s of %s and %s", e.Op, x, y)
+		}
+		if !e.Op.Accepts(x) {
+			v.fail("%s of values of type %s", e.Op, x)
+		}
+	case *Select:
+		cond, x, y := v.value(e.Cond), v.value(e.X), v.value(e.Y)
+		if cond != dtype.Bool || x != y {
+			v.fail("a select by %s of %s and %s", cond, x, y)
+		}
+	case *Cast:
+		if from := v.value(e.X); !Scalar(e.Type) || from.IsComplex() != e.Type.IsComplex() {
+			v.fail("a cast from %s to %s", from, e.Type)
+		}
+	case nil:
+		v.fail("an expression is missing")
+	default:
+		v.fail("an expression of type %T has no meaning", e)
+	}
+	return e.DType()
+}
+
+func (v *verifier) load(e *Load) {
+	d := v.lookup(e.From, bufferName)
+	if d.dt != e.Type {
+		v.fail("%%%s is %s and is loaded as %s", e.From, d.dt, e.Type)
+	}
+	if (e.Mask == nil) != (e.Else == nil) {
+		v.fail("a load of %%%s has a mask or a value for where it does not hold, not both", e.From)
+	}
+	if e.Mask != nil {
+		v.mask(e.Mask)
+		if dt := v.value(e.Else); dt != e.Type {
+			v.fail("a load of %%%s is %s where its mask holds and %s elsewhere", e.From, e.Type, dt)
+		}
+	}
+	v.assuming(e.Mask, true, func() { v.access(e.From, d, e.Index) })
+}
+
+// associative holds the functions that may combine the lanes of a vector loop.
+var associative = []BinaryOp{Add, Mul, Min, Max, And, Or, Xor}
+
+// independent checks what can be seen of the promise that a loop's iterations do not depend on one another: scalars of outer
+// scopes are not set (a vector loop may reduce into them), buffers of outer scopes are stored to at places that depend on
+// the variable, and read only so where they are also written. Of a vector loop, that branches and inner extents do not
+// depend on the lane.
+func (v *verifier) independent(s *For) {
+	if n, ok := s.Extent.Const(); ok && n <= 1 {
+		return
+	}
+	c := independence{verifier: v, loop: s, varies: map[string]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
+	Walk(s.Body, c.declarations)
+	for _, t := range Accesses(s.Body) {
+		if t.Write {
+			c.stored[t.Buffer] = true
+		}
+	}
+	c.spread()
+	Walk(s.Body, c.statement)
+}
+
+type independence struct {
+	*verifier
+	loop    *For
+	varies  map[string]bool // names whose values depend on the loop's variable
+	inside  map[string]bool // names of scalars and buffers that the body declares
+	stored  map[string]bool
+	reduced map[string]bool
+}
+
+func (c *independence) declarations(s Stmt) bool {
+	switch s := s.(type) {
+	case *Let:
+		c.inside[s.Name] = true
+	case *Var:
+		c.inside[s.Name] = true
+	case *Local:
+		c.inside[s.Name] = true
+	case *Reduce:
+		c.reduced[s.Name] = true
+	}
+	return true
+}
+
+// spread finds what varies, to a fixed point, since a Var may be set after it is used.
+func (c *independence) spread() {
+	for before := -1; before != len(c.varies); {
+		before = len(c.varies)
+		Walk(c.loop.Body, func(s Stmt) bool {
+			name := ""
+			switch s := s.(type) {
+			case *Let:
+				name = s.Name
+			case *Var:
+				name = s.Name
+			case *Set:
+				name = s.Name
+			case *Reduce:
+				name = s.Name
+			case *Check:
+				name = s.Name
+			case *For:
+				if c.anyVaries(Integers(s)) {
+					name = s.Var
+				}
+				if name != "" {
+					c.varies[name] = true
+				}
+				return true
+			}
+			if name != "" && slices.ContainsFunc(Values(s), c.valueVaries) {
+				c.varies[name] = true
+			}
+			return true
+		})
+	}
+}
+
+func (c *independence) anyVaries(list []sym.Expr) bool {
+	return slices.ContainsFunc(list, func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name string) bool { return c.varies[name] })
+	})
+}
+
+func (c *independence) valueVaries(e Expr) bool {
+	varies := false
+	WalkExpr(e, func(e Expr) {
+		switch e := e.(type) {
+		case *Ref:
+			varies = varies || c.varies[e.Name]
+		case *Load:
+			varies = varies || c.inside[e.From] || c.stored[e.From]
+		}
+		varies = varies || c.anyVaries(IntegersOf(e))
+	})
+	return varies
+}
+
+func (c *independence) statement(s Stmt) bool {
+	vector := c.loop.Kind == Vector
+	switch s := s.(type) {
+	case *Set:
+		if !c.inside[s.Name] {
+			c.fail("%%%s is set in loop %s, whose iterations are independent", s.Name, c.loop.Var)
+		}
+	case *Reduce:
+		if !c.inside[s.Name] && !(vector && slices.Contains(associative, s.Op)) {
+			c.fail("%%%s is reduced in loop %s, whose iterations are independent", s.Name, c.loop.Var)
+		}
+	case *For:
+		if vector && c.anyVaries([]sym.Expr{s.Extent}) {
+			c.fail("the extent of loop %s depends on the lane of vector loop %s", s.Var, c.loop.Var)
+		}
+	case *When:
+		if vector && c.valueVaries(s.Cond) {
+			c.fail("a when inside vector loop %s depends on its lane", c.loop.Var)
+		}
+	case *Store:
+		c.place(s.To, s.Index, s.Mask, true)
+	case *Contract:
+		c.place(s.C.Buffer, s.C.Origin, nil, true)
+		c.place(s.A.Buffer, s.A.Origin, nil, false)
+		c.place(s.B.Buffer, s.B.Origin, nil, false)
+	}
+	for _, e := range Values(s) {
+		WalkExpr(e, c.read)
+	}
+	return true
+}
+
+func (c *independence) read(e Expr) {
+	switch e := e.(type) {
+	case *Ref:
+		if c.reduced[e.Name] && !c.inside[e.Name] {
+			c.fail("%%%s is reduced by the lanes of vector loop %s and read inside it", e.Name, c.loop.Var)
+		}
+	case *Load:
+		c.place(e.From, e.Index, e.Mask, false)
+	}
+}
+
+// place checks one access to a buffer of an outer scope that the loop writes.
+func (c *independence) place(name string, index []sym.Expr, mask Expr, writing bool) {
+	if c.inside[name] || !c.stored[name] {
+		return
+	}
+	depends := slices.ContainsFunc(index, func(e sym.Expr) bool { return slices.Contains(e.Vars(), c.loop.Var) })
+	if depends || mask != nil && c.valueVaries(mask) {
+		return
+	}
+	what := "read"
+	if writing {
+		what = "written"
+	}
+	c.fail("%%%s is %s at %v in every iteration of loop %s, whose iterations are independent", name, what, index, c.loop.Var)
+}

@@ -1,0 +1,342 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Bodies returns the statement lists directly inside s, in order.
+func Bodies(s Stmt) []*[]Stmt {
+	switch s := s.(type) {
+	case *For:
+		return []*[]Stmt{&s.Body}
+	case *When:
+		return []*[]Stmt{&s.Then, &s.Else}
+	case *Roles:
+		bodies := make([]*[]Stmt, len(s.List))
+		for i, r := range s.List {
+			bodies[i] = &r.Body
+		}
+		return bodies
+	}
+	return nil
+}
+
+// Walk calls visit for each statement, an outer one before those inside it, in order. Where visit returns false, what is
+// inside the statement is skipped.
+func Walk(body []Stmt, visit func(Stmt) bool) {
+	for _, s := range body {
+		if visit(s) {
+			for _, inner := range Bodies(s) {
+				Walk(*inner, visit)
+			}
+		}
+	}
+}
+
+// Operands returns the expressions directly inside e, in the order of the text; none is nil.
+func Operands(e Expr) []Expr {
+	var list []Expr
+	switch e := e.(type) {
+	case *Load:
+		list = []Expr{e.Mask, e.Else}
+	case *Unary:
+		list = []Expr{e.X}
+	case *Binary:
+		list = []Expr{e.X, e.Y}
+	case *Select:
+		list = []Expr{e.Cond, e.X, e.Y}
+	case *Cast:
+		list = []Expr{e.X}
+	}
+	return present(list)
+}
+
+// Values returns the expressions directly inside a statement, those of inner statements not included; none is nil.
+func Values(s Stmt) []Expr {
+	var list []Expr
+	switch s := s.(type) {
+	case *Let:
+		list = []Expr{s.X}
+	case *Var:
+		list = []Expr{s.X}
+	case *Set:
+		list = []Expr{s.X}
+	case *Reduce:
+		list = []Expr{s.X}
+	case *Check:
+		list = []Expr{s.X}
+	case *Store:
+		list = []Expr{s.X, s.Mask}
+	case *When:
+		list = []Expr{s.Cond}
+	}
+	return present(list)
+}
+
+func present(list []Expr) []Expr {
+	kept := list[:0]
+	for _, e := range list {
+		if e != nil {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// WalkExpr calls visit for e and everything inside it, outermost first.
+func WalkExpr(e Expr, visit func(Expr)) {
+	visit(e)
+	for _, x := range Operands(e) {
+		WalkExpr(x, visit)
+	}
+}
+
+// WalkValues calls visit for every expression in body, at any depth.
+func WalkValues(body []Stmt, visit func(Expr)) {
+	Walk(body, func(s Stmt) bool {
+		for _, e := range Values(s) {
+			WalkExpr(e, visit)
+		}
+		return true
+	})
+}
+
+// Integers returns the symbolic integers directly in a statement: extents, ranges, shapes, indices, but not those of its
+// expressions (see IntegersOf) nor of inner statements.
+func Integers(s Stmt) []sym.Expr {
+	switch s := s.(type) {
+	case *For:
+		return []sym.Expr{s.Extent}
+	case *Check:
+		return []sym.Expr{s.Min, s.Max}
+	case *Store:
+		return s.Index
+	case *Local:
+		return s.Shape
+	case *Contract:
+		list := []sym.Expr{s.M, s.N, s.K}
+		for _, t := range []Tile{s.C, s.A, s.B} {
+			list = append(append(append(list, t.Origin...), t.Row...), t.Col...)
+		}
+		return list
+	case *Token:
+		return []sym.Expr{s.Count, s.Arrivals}
+	case *Roles:
+		var list []sym.Expr
+		for _, r := range s.List {
+			list = append(list, r.Count)
+		}
+		return list
+	case *Arrive:
+		return []sym.Expr{s.Index, s.Bytes}
+	case *Wait:
+		return []sym.Expr{s.Index, s.Phase}
+	case *BulkCopy:
+		return append(slices.Concat(s.ToIndex, s.FromIndex, s.Box), s.At)
+	}
+	return nil
+}
+
+// IntegersOf returns the symbolic integers directly in an expression.
+func IntegersOf(e Expr) []sym.Expr {
+	switch e := e.(type) {
+	case *Index:
+		return []sym.Expr{e.X}
+	case *Load:
+		return e.Index
+	}
+	return nil
+}
+
+// WalkIntegers calls visit for every symbolic integer in body, at any depth, in statements and in expressions.
+func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
+	each := func(list []sym.Expr) {
+		for _, e := range list {
+			visit(e)
+		}
+	}
+	Walk(body, func(s Stmt) bool {
+		each(Integers(s))
+		return true
+	})
+	WalkValues(body, func(e Expr) { each(IntegersOf(e)) })
+}
+
+// Rewrite copies statements and expressions with changes; the original stays as it is. The zero value copies. Nothing is
+// shared between the copy and the original but symbolic integers, which are immutable.
+type Rewrite struct {
+	Integer func(sym.Expr) sym.Expr // for every symbolic integer
+	Name    func(string) string     // for every name that is declared or used outside symbolic integers
+	Expr    func(Expr) Expr         // for every expression, after what is inside it
+	Stmt    func(Stmt) []Stmt       // for every statement, after what is inside it: what stands in its place
+}
+
+// Body is a copy of a list of statements.
+func (r *Rewrite) Body(body []Stmt) []Stmt {
+	if body == nil {
+		return nil
+	}
+	result := make([]Stmt, 0, len(body))
+	for _, s := range body {
+		c := r.statement(s)
+		if r.Stmt == nil {
+			result = append(result, c)
+		} else {
+			result = append(result, r.Stmt(c)...)
+		}
+	}
+	return result
+}
+
+func (r *Rewrite) statement(s Stmt) Stmt {
+	switch s := s.(type) {
+	case *For:
+		return &For{Kind: s.Kind, Var: r.name(s.Var), Extent: r.Int(s.Extent), Body: r.Body(s.Body)}
+	case *Let:
+		return &Let{Name: r.name(s.Name), X: r.Value(s.X)}
+	case *Check:
+		return &Check{Name: r.name(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What}
+	case *Var:
+		return &Var{Name: r.name(s.Name), X: r.Value(s.X)}
+	case *Set:
+		return &Set{Name: r.name(s.Name), X: r.Value(s.X)}
+	case *Reduce:
+		return &Reduce{Name: r.name(s.Name), Op: s.Op, X: r.Value(s.X)}
+	case *Store:
+		return &Store{To: r.name(s.To), Index: r.Ints(s.Index), X: r.Value(s.X), Mask: r.Value(s.Mask)}
+	case *When:
+		return &When{Cond: r.Value(s.Cond), Then: r.Body(s.Then), Else: r.Body(s.Else)}
+	case *Local:
+		return &Local{Name: r.name(s.Name), DType: s.DType, Shape: r.Ints(s.Shape), Space: s.Space}
+	case *Contract:
+		return &Contract{M: r.Int(s.M), N: r.Int(s.N), K: r.Int(s.K), C: r.Tile(s.C), A: r.Tile(s.A), B: r.Tile(s.B), Async: s.Async}
+	case *Token:
+		return &Token{Name: r.name(s.Name), Count: r.Int(s.Count), Arrivals: r.Int(s.Arrivals)}
+	case *Roles:
+		c := &Roles{}
+		for _, role := range s.List {
+			c.List = append(c.List, &Role{Name: role.Name, Var: r.name(role.Var), Count: r.Int(role.Count), Threads: role.Threads, Registers: role.Registers, Body: r.Body(role.Body)})
+		}
+		return c
+	case *Arrive:
+		return &Arrive{Token: r.name(s.Token), Index: r.Int(s.Index), Bytes: r.Int(s.Bytes)}
+	case *Wait:
+		return &Wait{Token: r.name(s.Token), Index: r.Int(s.Index), Phase: r.Int(s.Phase)}
+	case *BulkCopy:
+		return &BulkCopy{To: r.name(s.To), From: r.name(s.From), ToIndex: r.Ints(s.ToIndex), FromIndex: r.Ints(s.FromIndex), Box: r.Ints(s.Box), Token: r.name(s.Token), At: r.Int(s.At)}
+	case *Drain:
+		return &Drain{Pending: s.Pending}
+	}
+	panic("loop: a statement of a kind that Rewrite does not know")
+}
+
+// Value is a copy of an expression; nil gives nil.
+func (r *Rewrite) Value(e Expr) Expr {
+	var c Expr
+	switch e := e.(type) {
+	case nil:
+		return nil
+	case *Const:
+		c = &Const{Type: e.Type, Bits: e.Bits}
+	case *Ref:
+		c = &Ref{Name: r.name(e.Name), Type: e.Type}
+	case *Index:
+		c = &Index{X: r.Int(e.X)}
+	case *Load:
+		c = &Load{From: r.name(e.From), Index: r.Ints(e.Index), Type: e.Type, Mask: r.Value(e.Mask), Else: r.Value(e.Else)}
+	case *Unary:
+		c = &Unary{Op: e.Op, X: r.Value(e.X)}
+	case *Binary:
+		c = &Binary{Op: e.Op, X: r.Value(e.X), Y: r.Value(e.Y)}
+	case *Select:
+		c = &Select{Cond: r.Value(e.Cond), X: r.Value(e.X), Y: r.Value(e.Y)}
+	case *Cast:
+		c = &Cast{Type: e.Type, X: r.Value(e.X), Wrap: e.Wrap}
+	default:
+		panic("loop: an expression of a kind that Rewrite does not know")
+	}
+	if r.Expr != nil {
+		return r.Expr(c)
+	}
+	return c
+}
+
+// Tile is a copy of a tile.
+func (r *Rewrite) Tile(t Tile) Tile {
+	return Tile{Buffer: r.name(t.Buffer), Origin: r.Ints(t.Origin), Row: r.Ints(t.Row), Col: r.Ints(t.Col)}
+}
+
+// Int is what stands for a symbolic integer.
+func (r *Rewrite) Int(e sym.Expr) sym.Expr {
+	if r.Integer == nil {
+		return e
+	}
+	return r.Integer(e)
+}
+
+// Ints is Int for each of a list; nil gives nil.
+func (r *Rewrite) Ints(list []sym.Expr) []sym.Expr {
+	if list == nil {
+		return nil
+	}
+	result := make([]sym.Expr, len(list))
+	for i, e := range list {
+		result[i] = r.Int(e)
+	}
+	return result
+}
+
+func (r *Rewrite) name(name string) string {
+	if r.Name == nil {
+		return name
+	}
+	return r.Name(name)
+}
+
+// Kernel is a copy of a kernel. Dims stay as they are: set them with FreeDims where Integer changes them.
+func (r *Rewrite) Kernel(k *Kernel) *Kernel {
+	c := &Kernel{Name: k.Name, Dims: append([]string(nil), k.Dims...), Source: k.Source, Body: r.Body(k.Body)}
+	for _, p := range k.Params {
+		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape), Strides: r.Ints(p.Strides)})
+	}
+	return c
+}
+
+// Clone is a copy that shares nothing that can change.
+func (k *Kernel) Clone() *Kernel { return (&Rewrite{}).Kernel(k) }
+
+// Substitute is a copy of body in which symbolic integers stand for names of symbolic integers. The names must not be
+// declared in body.
+func Substitute(body []Stmt, values map[string]sym.Expr) []Stmt {
+	return (&Rewrite{Integer: substitution(values)}).Body(body)
+}
+
+func substitution(values map[string]sym.Expr) func(sym.Expr) sym.Expr {
+	lookup := func(name string) (sym.Expr, bool) {
+		e, ok := values[name]
+		return e, ok
+	}
+	return func(e sym.Expr) sym.Expr { return e.Subst(lookup) }
+}
+
+// Renaming is a Rewrite that changes names wherever they are declared or used, in symbolic integers too.
+func Renaming(names map[string]string) *Rewrite {
+	values := make(map[string]sym.Expr, len(names))
+	for from, to := range names {
+		values[from] = sym.Var(to)
+	}
+	return &Rewrite{
+		Integer: substitution(values),
+		Name: func(name string) string {
+			if to, ok := names[name]; ok {
+				return to
+			}
+			return name
+		},
+	}
+}
+
+// Rename is a copy of body with names changed wherever they are declared or used.
+func Rename(body []Stmt, names map[string]string) []Stmt { return Renaming(names).Body(body) }
