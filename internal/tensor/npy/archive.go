@@ -1,0 +1,87 @@
+package npy
+
+import (
+	"archive/zip"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Archive is an open .npz file: a zip file of .npy files, stored or deflated.
+type Archive struct {
+	size  int64
+	names []string
+	files map[string]*zip.File
+}
+
+// Open reads the directory of a .npz file of size bytes. r must stay readable as long as the archive is used.
+func Open(r io.ReaderAt, size int64) (*Archive, error) {
+	directory, err := zip.NewReader(r, size)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // nothing is written to a path
+		return nil, diag.Inputf("not a .npz file: %w", err)
+	}
+	a := &Archive{size: size, files: map[string]*zip.File{}}
+	for _, file := range directory.File {
+		name, ok := strings.CutSuffix(file.Name, ".npy")
+		if !ok {
+			continue
+		}
+		if a.files[name] != nil {
+			return nil, diag.Inputf("the archive holds %q twice", file.Name)
+		}
+		a.names = append(a.names, name)
+		a.files[name] = file
+	}
+	return a, nil
+}
+
+// Names returns the arrays' names, in the order of the file. The caller must not change them.
+func (a *Archive) Names() []string { return a.names }
+
+// Read reads the array of the given name. Memory is taken for bytes that are there, whatever the directory says. A wrong
+// checksum is ErrInput, a compression other than deflate ErrUnsupported.
+func (a *Archive) Read(name string) (*tensor.Tensor, error) {
+	file := a.files[name]
+	if file == nil {
+		return nil, diag.Inputf("the archive has no array %q", name).WithFix("it has: %s", strings.Join(a.names, ", "))
+	}
+	t, err := a.readMember(file)
+	if err != nil {
+		return nil, diag.As(err, diag.ErrInput).AtTensor(name)
+	}
+	return t, nil
+}
+
+func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
+	packed, size := file.CompressedSize64, file.UncompressedSize64
+	known := int64(-1) // deflated bytes exist once they are unpacked, and Read takes memory for them as they come
+	if file.Method == zip.Store {
+		if packed != size || size > uint64(a.size) {
+			return nil, diag.Inputf("the archive has not the %d bytes of this array", size)
+		}
+		known = int64(size)
+	}
+	member, err := file.Open()
+	switch {
+	case errors.Is(err, zip.ErrAlgorithm):
+		return nil, diag.Unsupportedf("a .npz file with compression method %d", file.Method).WithFix("save it with numpy.savez or numpy.savez_compressed")
+	case err != nil:
+		return nil, diag.Inputf("reading the archive: %w", err)
+	}
+	defer member.Close()
+	t, err := read(member, known)
+	if err != nil {
+		return nil, err
+	}
+	// The checksum is compared where the member ends.
+	switch n, err := io.CopyN(io.Discard, member, 1); {
+	case n > 0:
+		return nil, diag.Inputf("the array does not end where its file ends")
+	case !errors.Is(err, io.EOF):
+		return nil, diag.Inputf("reading the archive: %w", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,387 @@
+// Package npy reads and writes NumPy's array files (.npy, format versions 1 to 3) and reads its archives of them (.npz).
+//
+// The format is NEP 1's: a magic string, a version, a header that is a Python dictionary literal with the keys descr,
+// fortran_order and shape, and the elements. Both byte orders and both memory orders are read; what is written is row-major and
+// in the machine's byte order, byte for byte what NumPy writes. NumPy's fixed-width strings are String tensors.
+//
+// Files are not trusted: no more memory is taken than a small multiple of the bytes that the file really has.
+package npy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+const (
+	magic = "\x93NUMPY"
+	// maxHeader is the longest header read; NumPy itself reads 10,000 bytes unless told to trust the file.
+	maxHeader = 1 << 16
+	// alignment is what NumPy pads a header to.
+	alignment = 64
+	// maxEmpty is how many elements of no bytes an array may have, as strings of width 0 do.
+	maxEmpty = 1 << 16
+)
+
+// kinds maps a descr without its byte order to an element type.
+var kinds = map[string]dtype.DType{
+	"b1": dtype.Bool, "?": dtype.Bool,
+	"u1": dtype.U8, "u2": dtype.U16, "u4": dtype.U32, "u8": dtype.U64,
+	"i1": dtype.I8, "i2": dtype.I16, "i4": dtype.I32, "i8": dtype.I64,
+	"f2": dtype.F16, "f4": dtype.F32, "f8": dtype.F64,
+	"c8": dtype.C64, "c16": dtype.C128,
+}
+
+// names is kinds the other way round.
+var names = func() map[dtype.DType]string {
+	m := map[dtype.DType]string{}
+	for name, dt := range kinds {
+		if name != "?" {
+			m[dt] = name
+		}
+	}
+	return m
+}()
+
+// Supports reports whether NumPy has the element type, so that Write can write it.
+func Supports(dt dtype.DType) bool { return names[dt] != "" || dt == dtype.String }
+
+// bigMachine is whether this machine is big-endian.
+var bigMachine = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// header is what the header of a file says.
+type header struct {
+	dt      dtype.DType
+	wide    bool  // of String: elements are UTF-32, not bytes
+	size    int64 // of an element, in bytes
+	swap    bool  // the bytes of a number stand in the other order than this machine's
+	fortran bool  // the first index runs fastest
+	shape   []int64
+	count   int64 // elements
+	bytes   int64 // that all of them take in the file
+}
+
+// Read reads an array and no byte after it. Memory is taken as the data comes, so that a header which promises more than there
+// is costs nothing. A file at fault is ErrInput; an element type that Weir has not is ErrUnsupported.
+func Read(r io.Reader) (*tensor.Tensor, error) { return read(r, -1) }
+
+// ReadAt reads the array at the beginning of r, which has size bytes. It checks that the data is there before it takes memory.
+func ReadAt(r io.ReaderAt, size int64) (*tensor.Tensor, error) {
+	return read(io.NewSectionReader(r, 0, size), size)
+}
+
+// read reads an array from r, which has size bytes; −1: nobody knows.
+func read(r io.Reader, size int64) (*tensor.Tensor, error) {
+	h, length, err := readHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 && h.bytes > size-length {
+		return nil, short(size-length, h)
+	}
+	if h.bytes > tensor.MaxBytes() {
+		return nil, &diag.Error{Kind: diag.ErrMemory, Detail: fmt.Sprintf("an array of %d bytes is more than the %d that are read at once", h.bytes, tensor.MaxBytes())}
+	}
+	data, err := readData(r, h, size >= 0)
+	if err != nil {
+		return nil, err
+	}
+	if h.dt == dtype.String {
+		text, err := h.decodeStrings(data)
+		if err != nil {
+			return nil, err
+		}
+		if h.fortran {
+			text = transpose(text, h.shape)
+		}
+		return tensor.OverStrings(h.shape, text)
+	}
+	h.fixBytes(data)
+	if h.fortran {
+		data = transposeBytes(data, h)
+	}
+	return tensor.Over(h.dt, h.shape, data)
+}
+
+func short(got int64, h *header) error {
+	return diag.Inputf("the file has %d of the %d bytes of data that its header asks for", max(got, 0), h.bytes)
+}
+
+// readData reads the array's bytes, aligned for every element type. Where nobody has checked that they are there, it takes
+// memory in steps that double.
+func readData(r io.Reader, h *header, checked bool) ([]byte, error) {
+	step := int64(1 << 20)
+	if checked {
+		step = h.bytes
+	}
+	var data []byte
+	for done := int64(0); ; {
+		grown, err := tensor.New(dtype.U8, min(h.bytes, max(step, 2*done)))
+		if err != nil {
+			return nil, err
+		}
+		copy(grown.Bytes(), data)
+		data = grown.Bytes()
+		n, err := io.ReadFull(r, data[done:])
+		done += int64(n)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, short(done, h)
+		case err != nil:
+			return nil, diag.Inputf("reading the data of an array: %w", err)
+		case done == h.bytes:
+			return data, nil
+		}
+	}
+}
+
+// readHeader reads everything before the data and returns how many bytes that is.
+func readHeader(r io.Reader) (*header, int64, error) {
+	var start [12]byte
+	if err := readHeaderBytes(r, start[:8]); err != nil {
+		return nil, 0, err
+	}
+	if string(start[:6]) != magic {
+		return nil, 0, diag.Inputf("not a .npy file: it begins with %q, not %q", start[:6], magic)
+	}
+	major, minor := start[6], start[7]
+	if major < 1 || major > 3 || minor != 0 {
+		return nil, 0, diag.Unsupportedf(".npy format version %d.%d: 1.0, 2.0 and 3.0 are read", major, minor)
+	}
+	prefix := start[:12]
+	if major == 1 {
+		prefix = start[:10]
+	}
+	if err := readHeaderBytes(r, prefix[8:]); err != nil {
+		return nil, 0, err
+	}
+	length := int64(binary.LittleEndian.Uint16(prefix[8:]))
+	if major > 1 {
+		length = int64(binary.LittleEndian.Uint32(prefix[8:]))
+	}
+	if length > maxHeader {
+		return nil, 0, diag.Inputf("a .npy header of %d bytes is more than %d", length, maxHeader)
+	}
+	text := make([]byte, length)
+	if err := readHeaderBytes(r, text); err != nil {
+		return nil, 0, err
+	}
+	h, err := parseHeader(string(text))
+	return h, int64(len(prefix)) + length, err
+}
+
+func readHeaderBytes(r io.Reader, p []byte) error {
+	_, err := io.ReadFull(r, p)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return diag.Inputf("the file ends inside the .npy header")
+	case err != nil:
+		return diag.Inputf("reading a .npy header: %w", err)
+	}
+	return nil
+}
+
+// fixBytes puts the bytes of numbers in this machine's order, and makes every true bool 1.
+func (h *header) fixBytes(data []byte) {
+	if h.dt == dtype.Bool {
+		for i, b := range data {
+			if b > 1 {
+				data[i] = 1
+			}
+		}
+	}
+	if h.swap {
+		width := h.dt.Size()
+		if h.dt.IsComplex() {
+			width /= 2
+		}
+		reverse(data, width)
+	}
+}
+
+// reverse reverses the bytes of every word of the given width.
+func reverse(data []byte, width int) {
+	for ; len(data) >= width; data = data[width:] {
+		for i, j := 0, width-1; i < j; i, j = i+1, j-1 {
+			data[i], data[j] = data[j], data[i]
+		}
+	}
+}
+
+// decodeStrings returns the strings in data: each of a fixed size, without the NULs at its end.
+func (h *header) decodeStrings(data []byte) ([]string, error) {
+	if h.swap {
+		reverse(data, 4)
+	}
+	text := make([]string, h.count)
+	var utf []byte
+	for i := range text {
+		element := data[int64(i)*h.size : int64(i+1)*h.size]
+		if !h.wide {
+			text[i] = string(bytes.TrimRight(element, "\x00"))
+			continue
+		}
+		utf = utf[:0]
+		for ; len(element) > 0; element = element[4:] {
+			r := binary.NativeEndian.Uint32(element)
+			if r > utf8.MaxRune || !utf8.ValidRune(rune(r)) {
+				return nil, diag.Inputf("string %d of the array holds %#x, which is no Unicode character", i, r)
+			}
+			utf = utf8.AppendRune(utf, rune(r))
+		}
+		text[i] = string(bytes.TrimRight(utf, "\x00"))
+	}
+	return text, nil
+}
+
+// transposeBytes is transpose for numbers, by the size of one.
+func transposeBytes(data []byte, h *header) []byte {
+	switch h.size {
+	case 2:
+		return transposeWords[uint16](data, h.shape)
+	case 4:
+		return transposeWords[uint32](data, h.shape)
+	case 8:
+		return transposeWords[uint64](data, h.shape)
+	case 16:
+		return transposeWords[[2]uint64](data, h.shape)
+	}
+	return transpose(data, h.shape)
+}
+
+// transposeWords is transpose for bytes that are aligned words.
+func transposeWords[T any](data []byte, shape []int64) []byte {
+	if len(data) == 0 {
+		return data
+	}
+	var word T
+	size := int(unsafe.Sizeof(word))
+	words := transpose(unsafe.Slice((*T)(unsafe.Pointer(&data[0])), len(data)/size), shape)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(data))
+}
+
+// transpose returns elements in row-major order that are given with the first index running fastest.
+func transpose[T any](in []T, shape []int64) []T {
+	if len(shape) < 2 || len(in) == 0 {
+		return in
+	}
+	out := make([]T, len(in))
+	strides := make([]int64, len(shape)) // of in
+	step := int64(1)
+	for axis, d := range shape {
+		strides[axis] = step
+		step *= d
+	}
+	last := len(shape) - 1
+	to := 0
+	tensor.Each(shape[:last], func(idx []int64) {
+		from := tensor.Offset(strides, idx)
+		for range shape[last] {
+			out[to] = in[from]
+			to++
+			from += strides[last]
+		}
+	})
+	return out
+}
+
+// Write writes t as a .npy file of version 1, row-major, in the machine's byte order. An element type that NumPy has not is
+// ErrUnsupported, see Supports; so are strings that end in a NUL, which the format cannot hold. Strings become UTF-32, or bytes
+// where one of them is not UTF-8.
+func Write(w io.Writer, t *tensor.Tensor) error {
+	if t.DType() == dtype.String {
+		return writeStrings(w, t)
+	}
+	name := names[t.DType()]
+	if name == "" {
+		return diag.Unsupportedf("NumPy has no element type %v", t.DType())
+	}
+	if err := writeHeader(w, order(t.DType().Size())+name, t.Shape()); err != nil {
+		return err
+	}
+	_, err := w.Write(t.Bytes())
+	return err
+}
+
+// order returns the descr's mark for this machine's byte order; single bytes have none.
+func order(size int) string {
+	switch {
+	case size == 1:
+		return "|"
+	case bigMachine:
+		return ">"
+	}
+	return "<"
+}
+
+func writeHeader(w io.Writer, descr string, shape []int64) error {
+	var dims strings.Builder
+	for _, d := range shape {
+		fmt.Fprintf(&dims, "%d, ", d)
+	}
+	tuple := strings.TrimSuffix(dims.String(), ", ")
+	if len(shape) == 1 {
+		tuple += ","
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, tuple)
+	if len(shape) > 0 { // NumPy leaves room for the first dimension to grow to 21 digits
+		text += strings.Repeat(" ", 21-len(strconv.FormatInt(shape[0], 10)))
+	}
+	const fixed = 10 // magic, version, length
+	padded := (fixed + len(text) + 1 + alignment - 1) / alignment * alignment
+	text += strings.Repeat(" ", padded-fixed-len(text)-1) + "\n"
+	head := append([]byte(magic), 1, 0)
+	head = binary.LittleEndian.AppendUint16(head, uint16(len(text)))
+	_, err := w.Write(append(head, text...))
+	return err
+}
+
+func writeStrings(w io.Writer, t *tensor.Tensor) error {
+	text := t.Strings()
+	wide := true
+	longest, bytewise := 1, 1
+	for i, s := range text {
+		if strings.HasSuffix(s, "\x00") {
+			return diag.Unsupportedf("string %d ends in a NUL, which a .npy file cannot hold", i)
+		}
+		wide = wide && utf8.ValidString(s)
+		longest = max(longest, utf8.RuneCountInString(s))
+		bytewise = max(bytewise, len(s))
+	}
+	descr, size := fmt.Sprintf("|S%d", bytewise), bytewise
+	if wide {
+		descr, size = fmt.Sprintf("%sU%d", order(4), longest), 4*longest
+	}
+	if int64(size) > tensor.MaxBytes()/max(t.Len(), 1) {
+		return diag.Unsupportedf("%d strings would take %d bytes each, as a .npy file gives every one the longest's width", t.Len(), size)
+	}
+	if err := writeHeader(w, descr, t.Shape()); err != nil {
+		return err
+	}
+	element := make([]byte, 0, size)
+	for _, s := range text {
+		element = element[:0]
+		if wide {
+			for _, r := range s {
+				element = binary.NativeEndian.AppendUint32(element, uint32(r))
+			}
+		} else {
+			element = append(element, s...)
+		}
+		element = append(element, make([]byte, size-len(element))...)
+		if _, err := w.Write(element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
