@@ -1,0 +1,282 @@
+// Package portable is the code generator that works wherever Go does: a kernel becomes closures over strips of lanes.
+//
+// A vector loop runs as strips, at most mostLanes wide, chosen so that the strips of one loop stay in the first-level cache. Each
+// scalar expression inside it is a loop over typed slices; what is the same for all lanes is computed once a strip; an
+// element-after-element load is a view of the operand's memory, without a copy. Code outside vector loops runs as
+// scalar closures. A Contract is a hand-written micro-kernel over packed panels.
+//
+// Everything that a run needs lies in the scratch that it is given, so a run allocates nothing. Each and serial loops run in
+// order; the parallel loops outermost in a kernel form its tiles. Where a kernel's body is several parallel nests, they are taken to
+// be independent of one another, and the tiles of one follow those of the other.
+package portable
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Compile makes the kernels of a module ready, in their order. Kernels are taken to be well formed (see loop.Verify); what cannot
+// be compiled is our bug and panics with the kernel's text.
+func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	code := &target.Code{Machine: machine}
+	for _, k := range m.Kernels {
+		code.Kernels = append(code.Kernels, compile(k))
+	}
+	return code, nil
+}
+
+// kernel is a compiled kernel.
+type kernel struct {
+	name     string
+	operands int
+	first    int // the word with the first operand's address
+	dims     int
+	launch   []derived
+	locals   []derived // offsets from the end of the strips, in bytes; slot is the word for the address
+	nests    []nest
+	strips   int // bytes of words, and where strips begin
+	fixed    int // bytes of words and strips together
+	scratch  *sym.Code
+}
+
+// nest is a stretch of the kernel that is one tile, or a parallel nest of many.
+type nest struct {
+	loops []parallel
+	do    action
+}
+
+// parallel is a loop whose iterations are tiles.
+type parallel struct {
+	slot   int
+	extent *sym.Code
+}
+
+// compiler makes one kernel ready.
+type compiler struct {
+	kernel   *loop.Kernel
+	names    []string       // of integers, by word: dimensions first
+	integers map[string]int // the words of names
+	words    int
+	known    map[string]int // words that hold expressions over dimensions, by their keys
+	launch   []derived
+	memories map[string]*memory
+	bound    map[string]binding
+	vector   *vector
+	checked  map[string]int // strips of values that Checks made, where they differ by lane
+	moving   bool           // values are bits on their way from memory to memory
+	fixed    int            // bytes for strips and panels
+}
+
+func (c *compiler) bug(format string, args ...any) {
+	panic(diag.Internalf("portable: kernel @%s: "+format+"\n%s", append(append([]any{c.kernel.Name}, args...), c.kernel)...))
+}
+
+func (c *compiler) newWord() int {
+	c.words++
+	return c.words - 1
+}
+
+func (c *compiler) name(name string) {
+	if _, ok := c.integers[name]; !ok {
+		c.integers[name] = c.newWord()
+		c.names = append(c.names, name)
+	}
+}
+
+func compile(k *loop.Kernel) *kernel {
+	c := &compiler{kernel: k, integers: map[string]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[string]int{}}
+	for _, name := range k.Dims {
+		c.name(name)
+	}
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			c.name(s.Var)
+		case *loop.Check:
+			c.name(s.Name)
+		}
+		return true
+	})
+	for _, p := range k.Params {
+		c.memories[p.Name] = &memory{slot: c.newWord(), dt: p.DType, shape: p.Shape, strides: p.Strides}
+	}
+	out := &kernel{name: k.Name, operands: len(k.Params), first: len(c.names), dims: len(k.Dims)}
+	for _, l := range loop.Locals(k) {
+		slot := c.newWord()
+		c.memories[l.Local.Name] = &memory{slot: slot, dt: l.Local.DType, shape: l.Local.Shape}
+		out.locals = append(out.locals, derived{slot, c.code(l.Offset, k.Dims)})
+	}
+	out.nests = c.nests()
+	out.launch = c.launch
+	out.strips = alignUp(c.words * 8)
+	out.fixed = out.strips + alignUp(c.fixed)
+	out.scratch = c.code(loop.Scratch(k).Add(sym.Const(int64(out.fixed))), k.Dims)
+	return out
+}
+
+func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }
+
+// nests are the kernel's parallel nests where it consists of nothing else; otherwise the whole kernel is one tile.
+func (c *compiler) nests() []nest {
+	var nests []nest
+	for _, s := range c.kernel.Body {
+		f, ok := s.(*loop.For)
+		if !ok || f.Kind != loop.Parallel || c.packs() {
+			return []nest{{do: c.body(c.kernel.Body)}}
+		}
+		var n nest
+		for {
+			n.loops = append(n.loops, parallel{c.integers[f.Var], c.code(f.Extent, c.kernel.Dims)})
+			inner, ok := only(f.Body)
+			if !ok || inner.Kind != loop.Parallel || !c.overDims(inner.Extent) {
+				break
+			}
+			f = inner
+		}
+		n.do = c.body(f.Body)
+		nests = append(nests, n)
+	}
+	return nests
+}
+
+func only(body []loop.Stmt) (*loop.For, bool) {
+	if len(body) != 1 {
+		return nil, false
+	}
+	f, ok := body[0].(*loop.For)
+	return f, ok
+}
+
+// packs reports whether the kernel writes elements that share bytes, which tiles at once must not.
+func (c *compiler) packs() bool {
+	for _, p := range c.kernel.Params {
+		if p.Access != loop.Read && p.DType.Bits() < 8 {
+			return true
+		}
+	}
+	return false
+}
+
+// Name is the loop kernel's.
+func (k *kernel) Name() string { return k.name }
+
+// Tiles is the number of iterations of the outermost parallel loops, or 1.
+func (k *kernel) Tiles(dims []int64) (int64, error) {
+	total := int64(0)
+	for i := range k.nests {
+		n, err := k.nests[i].tiles(k, dims)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+func (n *nest) tiles(k *kernel, dims []int64) (int64, error) {
+	count := int64(1)
+	for _, l := range n.loops {
+		extent, err := k.eval(l.extent, dims)
+		if err != nil || extent <= 0 {
+			return 0, err
+		}
+		if count > (1<<62)/extent {
+			return 0, diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
+		}
+		count *= extent
+	}
+	return count, nil
+}
+
+func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
+	v, err := code.Eval(dims)
+	if err != nil {
+		return 0, diag.Inputf("kernel @%s: a size cannot be computed for dimensions %v: %v", k.name, dims, err)
+	}
+	return v, nil
+}
+
+// Scratch is the bytes of words, strips, panels and locals.
+func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch, dims) }
+
+// Run does tiles [begin, end).
+func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			failed, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = failed.err
+		}
+	}()
+	if len(a.Operands) != k.operands || len(a.Dims) != k.dims || len(scratch) < k.fixed {
+		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and %d", k.name, k.operands, k.dims, k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
+	}
+	f := frame{words: unsafe.Pointer(unsafe.SliceData(scratch))}
+	if k.fixed > k.strips {
+		f.strips = unsafe.Pointer(&scratch[k.strips])
+	}
+	if err := k.begin(f, a); err != nil {
+		return err
+	}
+	for i := range k.nests {
+		n := &k.nests[i]
+		count, err := n.tiles(k, a.Dims)
+		if err != nil {
+			return err
+		}
+		if begin < count && end > 0 {
+			n.run(f, a.Dims, max(begin, 0), min(end, count))
+		}
+		begin, end = begin-count, end-count
+	}
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(scratch)
+	return nil
+}
+
+// begin sets the words that do not change in a run.
+func (k *kernel) begin(f frame, a *target.Args) error {
+	for i, v := range a.Dims {
+		*word[int64](f, i) = v
+	}
+	for i, o := range a.Operands {
+		*word[uintptr](f, k.first+i) = uintptr(o.Base)
+	}
+	base := uintptr(f.words) + uintptr(k.fixed)
+	for _, l := range k.locals {
+		offset, err := k.eval(l.code, a.Dims)
+		if err != nil {
+			return err
+		}
+		*word[uintptr](f, l.slot) = base + uintptr(offset)
+	}
+	for _, d := range k.launch {
+		v, err := k.eval(d.code, a.Dims)
+		if err != nil {
+			return err
+		}
+		*word[int64](f, d.slot) = v
+	}
+	return nil
+}
+
+// run does the nest's tiles first … end−1. The innermost loop's variable changes fastest.
+func (n *nest) run(f frame, dims []int64, first, end int64) {
+	for tile := first; tile < end; tile++ {
+		rest := tile
+		for i := len(n.loops) - 1; i >= 0; i-- {
+			l := n.loops[i]
+			extent, _ := l.extent.Eval(dims)
+			*word[int64](f, l.slot) = rest % extent
+			rest /= extent
+		}
+		n.do(f, 0)
+	}
+}
