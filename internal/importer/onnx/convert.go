@@ -1,0 +1,241 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// rule turns one node into ir: it builds through the call and returns the node's outputs, as many as the call asks for at most. It
+// stops by the builder's Fail, Failf or Refuse.
+type rule func(c *call) []*ir.Value
+
+// rules is the importer's table: an operator's spelling ("Add", or "domain:Name" outside ai.onnx) and what it becomes. The versions
+// that an operator has had are told apart by call.Version.
+var rules = map[string]rule{}
+
+// add puts rows into the table; each file of rules calls it from init.
+func add(rows map[string]rule) {
+	for name, r := range rows {
+		if rules[name] != nil {
+			panic("onnx: two rules for " + name)
+		}
+		rules[name] = r
+	}
+}
+
+// call is one node under conversion.
+type call struct {
+	*ir.Builder
+	graph   *graph
+	Node    *wire.NodeProto
+	Version int64 // of the operator set that the model imports for the node's domain
+	In      []*ir.Value
+	Outputs int // how many outputs the node names, trailing unnamed ones left out
+	attrs   map[string]*wire.AttributeProto
+}
+
+// Refuse stops with what is not supported.
+func (c *call) Refuse(format string, args ...any) {
+	c.Fail(diag.Unsupportedf(format, args...).AtNode(c.Source, c.Node.OpType))
+}
+
+// Fault stops with what is wrong with the node.
+func (c *call) Fault(format string, args ...any) {
+	c.Fail(diag.Inputf(format, args...).AtNode(c.Source, c.Node.OpType))
+}
+
+// Input is the i-th input, which must be present.
+func (c *call) Input(i int) *ir.Value {
+	if v := c.Optional(i); v != nil {
+		return v
+	}
+	c.Fault("input %d is missing", i)
+	return nil
+}
+
+// Optional is the i-th input, nil where it is absent.
+func (c *call) Optional(i int) *ir.Value {
+	if i >= len(c.In) {
+		return nil
+	}
+	return c.In[i]
+}
+
+// Has reports whether the node carries an attribute.
+func (c *call) Has(name string) bool { return c.attrs[name] != nil }
+
+func (c *call) attr(name string, kind wire.AttributeType) *wire.AttributeProto {
+	a := c.attrs[name]
+	if a != nil && a.Kind() != kind {
+		c.Fault("attribute %s is a %s, it must be a %s", name, a.Kind(), kind)
+	}
+	return a
+}
+
+// Int is an integer attribute.
+func (c *call) Int(name string, otherwise int64) int64 {
+	if a := c.attr(name, wire.AttributeInt); a != nil {
+		return a.I
+	}
+	return otherwise
+}
+
+// Float is a number attribute.
+func (c *call) Float(name string, otherwise float64) float64 {
+	if a := c.attr(name, wire.AttributeFloat); a != nil {
+		return float64(a.F)
+	}
+	return otherwise
+}
+
+// Text is a string attribute.
+func (c *call) Text(name, otherwise string) string {
+	if a := c.attr(name, wire.AttributeString); a != nil {
+		return string(a.S)
+	}
+	return otherwise
+}
+
+// Ints is a list attribute; nil where it is absent.
+func (c *call) Ints(name string) []int64 {
+	if a := c.attr(name, wire.AttributeInts); a != nil {
+		if a.Ints == nil {
+			return []int64{}
+		}
+		return slices.Clone(a.Ints)
+	}
+	return nil
+}
+
+// Floats is a list attribute; nil where it is absent.
+func (c *call) Floats(name string) []float64 {
+	a := c.attr(name, wire.AttributeFloats)
+	if a == nil {
+		return nil
+	}
+	out := make([]float64, len(a.Floats))
+	for i, x := range a.Floats {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// Texts is a list attribute; nil where it is absent.
+func (c *call) Texts(name string) []string {
+	a := c.attr(name, wire.AttributeStrings)
+	if a == nil {
+		return nil
+	}
+	out := make([]string, len(a.Strings))
+	for i, x := range a.Strings {
+		out[i] = string(x)
+	}
+	return out
+}
+
+// Tensor is a tensor attribute; nil where it is absent.
+func (c *call) Tensor(name string) *tensor.Tensor {
+	a := c.attr(name, wire.AttributeTensor)
+	if a == nil || a.T == nil {
+		return nil
+	}
+	t, err := c.graph.model.tensor(a.T)
+	if err != nil {
+		c.Fail(err)
+	}
+	return t
+}
+
+// Graph is a graph attribute, which must be present.
+func (c *call) Graph(name string) *wire.GraphProto {
+	a := c.attr(name, wire.AttributeGraph)
+	if a == nil || a.G == nil {
+		c.Fault("attribute %s, a graph, is missing", name)
+	}
+	return a.G
+}
+
+// Type is an element type attribute; Invalid where it is absent.
+func (c *call) Type(name string) dtype.DType {
+	n := c.Int(name, 0)
+	if n == 0 {
+		return dtype.Invalid
+	}
+	dt, ok := wire.DataType(n).DType()
+	if !ok {
+		c.Fault("attribute %s: there is no element type %d", name, n)
+	}
+	return dt
+}
+
+// Symbols is the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds within [lo, hi].
+func (c *call) Symbols(i int, lo, hi int64) []sym.Expr {
+	out, err := c.Elements(c.Input(i), lo, hi)
+	if err != nil {
+		if e := diag.As(err, diag.ErrUnsupported); e != nil {
+			c.Fail(e.AtNode(c.Source, c.Node.OpType))
+		}
+		c.Fail(err)
+	}
+	return out
+}
+
+// Numbers is the elements of an integer input that must be known when the model is compiled.
+func (c *call) Numbers(i int) []int64 {
+	v := c.Input(i)
+	out := make([]int64, len(v.Known))
+	for k, e := range v.Known {
+		n, ok := e.Const()
+		if !ok {
+			c.Refuse("the elements of %s decide the result's form and are known only when the model runs", v.Name)
+		}
+		out[k] = n
+	}
+	if v.Known == nil {
+		c.Refuse("the elements of %s decide the result's form and are known only when the model runs", v.Name)
+	}
+	return out
+}
+
+// Constant is an input that must be a constant.
+func (c *call) Constant(i int) *tensor.Tensor {
+	v := c.Input(i)
+	if v.Const == nil {
+		c.Refuse("%s must be a constant", v.Name)
+	}
+	return v.Const
+}
+
+// IntsOrInput is a list that older versions hold in an attribute and newer ones in an input; nil where both are absent.
+func (c *call) IntsOrInput(name string, i int) []int64 {
+	if c.Has(name) {
+		return c.Ints(name)
+	}
+	if c.Optional(i) == nil {
+		return nil
+	}
+	return c.Numbers(i)
+}
+
+// Axis resolves an axis that may count from the end of rank axes.
+func (c *call) Axis(axis int64, rank int) int64 {
+	if axis < -int64(rank) || axis >= int64(rank) {
+		c.Fault("axis %d is outside a tensor of rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += int64(rank)
+	}
+	return axis
+}
+
+// one is a rule's only output.
+func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
+
+func (c *call) String() string { return fmt.Sprintf("%s (%s)", c.Source, c.Node.OpType) }

@@ -1,0 +1,354 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// maxFunctions is how deep model-local functions may call one another.
+const maxFunctions = 32
+
+// graph is a graph, a body or a function under conversion: the names in scope and the block that nodes are added to.
+type graph struct {
+	model   *Model
+	outer   *graph
+	build   *ir.Builder
+	names   map[string]*ir.Value
+	weights map[string]*wire.TensorProto // not yet asked for
+	opsets  map[string]int64
+	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
+	depth   int
+}
+
+// Build converts the model: its own outputs, or the named tensors. The names are the results', in order.
+func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err error) {
+	defer ir.Catch(&err)
+	if v, ok := m.Opsets[""]; ok && (v < Oldest || v > Newest) {
+		return nil, nil, diag.Unsupportedf("operator set %d of ai.onnx; %d to %d are supported", v, Oldest, Newest).WithFix("convert the model with onnx.version_converter")
+	}
+	if missing := m.Unsupported(); missing != nil {
+		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
+	}
+	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
+	body := &ir.Block{}
+	module.Main = &ir.Func{Name: "main", Body: body}
+	module.Funcs = []*ir.Func{module.Main}
+	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets}
+	for _, p := range m.Inputs {
+		for _, e := range p.Type.Shape {
+			for _, name := range e.Vars() {
+				module.Dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+			}
+		}
+		g.names[p.Name] = g.build.Param(p.Name, p.Type)
+	}
+	if outputs == nil {
+		for _, o := range m.Outputs {
+			names = append(names, o.Name)
+		}
+	} else {
+		names = slices.Clone(outputs)
+	}
+	if err := g.convert(m.Proto.Graph, names); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		v := g.find(name)
+		if v == nil {
+			return nil, nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
+		}
+		body.Results = append(body.Results, v)
+	}
+	return module, names, nil
+}
+
+// Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
+func (m *Model) Unsupported() []string {
+	found := map[string]string{}
+	var look func(nodes []*wire.NodeProto)
+	look = func(nodes []*wire.NodeProto) {
+		for _, n := range nodes {
+			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && ruleOf(n) == nil {
+				name := ruleName(n)
+				if _, ok := found[name]; !ok {
+					found[name] = fmt.Sprintf("%s (node %q)", name, sourceOf(n))
+				}
+			}
+			for _, a := range n.Attribute {
+				if a.G != nil {
+					look(a.G.Node)
+				}
+				for _, g := range a.Graphs {
+					look(g.Node)
+				}
+			}
+		}
+	}
+	look(m.Proto.Graph.Node)
+	for _, f := range m.functions {
+		look(f.Node)
+	}
+	var out []string
+	for _, text := range found {
+		out = append(out, text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func ruleName(n *wire.NodeProto) string {
+	if d := domainOf(n.Domain); d != "" {
+		return d + ":" + n.OpType
+	}
+	return n.OpType
+}
+
+func ruleOf(n *wire.NodeProto) rule { return rules[ruleName(n)] }
+
+func sourceOf(n *wire.NodeProto) string {
+	if n.Name != "" {
+		return n.Name
+	}
+	for _, o := range n.Output {
+		if o != "" {
+			return o
+		}
+	}
+	return n.OpType
+}
+
+// convert adds a graph's nodes. Nodes may stand in any order in which each value is computed before it is used.
+func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
+	g.weights = make(map[string]*wire.TensorProto, len(proto.Initializer))
+	for _, t := range proto.Initializer {
+		if g.weights[t.Name] != nil {
+			return diag.Inputf("two initializers are named %q", t.Name).AtTensor(t.Name)
+		}
+		if _, isInput := g.names[t.Name]; isInput {
+			return diag.Inputf("%q is both an input and an initializer", t.Name).AtTensor(t.Name)
+		}
+		g.weights[t.Name] = t
+	}
+	if len(proto.SparseInitializer) > 0 {
+		return diag.Unsupportedf("sparse initializers")
+	}
+	nodes, err := g.order(proto.Node)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := g.node(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// order checks that nodes stand in an order in which they can run; exporters promise it, files may lie.
+func (g *graph) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
+	made := map[string]string{}
+	for _, n := range nodes {
+		for _, o := range n.Output {
+			if o == "" {
+				continue
+			}
+			if first, twice := made[o]; twice {
+				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, first, sourceOf(n)).AtTensor(o).AtNode(sourceOf(n), n.OpType)
+			}
+			if g.names[o] != nil || g.weights[o] != nil {
+				return nil, diag.Inputf("%q is computed by a node and is an input or initializer as well", o).AtTensor(o).AtNode(sourceOf(n), n.OpType)
+			}
+			made[o] = sourceOf(n)
+		}
+	}
+	return nodes, nil
+}
+
+// find is the value of a name in scope, nil where there is none. An initializer becomes a constant when it is first asked for.
+func (g *graph) find(name string) *ir.Value {
+	for s := g; s != nil; s = s.outer {
+		if v := s.names[name]; v != nil {
+			return v
+		}
+		if t := s.weights[name]; t != nil {
+			data, err := s.model.tensor(t)
+			if err != nil {
+				if e := diag.As(err, diag.ErrInput); e != nil {
+					err = e.AtTensor(name)
+				}
+				g.build.Fail(err)
+			}
+			v := s.build.Constant(name, data)
+			s.names[name] = v
+			return v
+		}
+	}
+	return nil
+}
+
+// node converts one node and names its outputs.
+func (g *graph) node(n *wire.NodeProto) error {
+	source := sourceOf(n)
+	var in []*ir.Value
+	for i, name := range n.Input {
+		if name == "" {
+			in = append(in, nil)
+			continue
+		}
+		v := g.find(name)
+		if v == nil {
+			return diag.Inputf("input %d, %q, is computed by nothing before it", i, name).AtNode(source, n.OpType).AtTensor(name)
+		}
+		in = append(in, v)
+	}
+	attrs, err := g.attributes(n)
+	if err != nil {
+		return err
+	}
+	outer := g.build.Source
+	g.build.Source = source
+	defer func() { g.build.Source = outer }()
+	var out []*ir.Value
+	if f := g.model.functions[functionKey(n.Domain, n.OpType, n.Overload)]; f != nil {
+		if out, err = g.inline(f, n, in, attrs); err != nil {
+			return err
+		}
+	} else {
+		convert := ruleOf(n)
+		if convert == nil {
+			return diag.Unsupportedf("operator %s", ruleName(n)).AtNode(source, n.OpType)
+		}
+		c := &call{Builder: g.build, graph: g, Node: n, Version: g.opsets[domainOf(n.Domain)], In: in, attrs: attrs}
+		for i, name := range n.Output {
+			if name != "" {
+				c.Outputs = i + 1
+			}
+		}
+		out = convert(c)
+	}
+	for i, name := range n.Output {
+		if name == "" {
+			continue
+		}
+		if i >= len(out) || out[i] == nil {
+			return diag.Unsupportedf("output %d, %q", i, name).AtNode(source, n.OpType)
+		}
+		g.name(out[i], name)
+	}
+	return nil
+}
+
+// name enters a value into scope; one that a node has just made takes the model's name for it.
+func (g *graph) name(v *ir.Value, name string) {
+	if v.Node != nil && v.Node.Source == g.build.Source {
+		named := false
+		for _, other := range g.names {
+			named = named || other == v
+		}
+		if !named && len(g.names) < 1<<14 {
+			v.Name = g.build.Name(name)
+		}
+	}
+	g.names[name] = v
+}
+
+// attributes are a node's, with references to a function's attributes resolved.
+func (g *graph) attributes(n *wire.NodeProto) (map[string]*wire.AttributeProto, error) {
+	attrs := make(map[string]*wire.AttributeProto, len(n.Attribute))
+	for _, a := range n.Attribute {
+		if attrs[a.Name] != nil {
+			return nil, diag.Inputf("two attributes are named %q", a.Name).AtNode(sourceOf(n), n.OpType)
+		}
+		value := a
+		if a.RefAttrName != "" {
+			if value = g.attrs[a.RefAttrName]; value == nil {
+				continue // absent in the call: the operator's own default applies
+			}
+		}
+		attrs[a.Name] = value
+	}
+	return attrs, nil
+}
+
+// inline converts a model-local function's body in place of a call of it.
+func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value, attrs map[string]*wire.AttributeProto) ([]*ir.Value, error) {
+	if g.depth >= maxFunctions {
+		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
+	}
+	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: map[string]int64{}, attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1}
+	for domain, version := range g.opsets {
+		inner.opsets[domain] = version
+	}
+	for _, o := range f.OpsetImport {
+		inner.opsets[domainOf(o.Domain)] = o.Version
+	}
+	for _, a := range f.AttributeProto {
+		inner.attrs[a.Name] = a
+	}
+	for name, a := range attrs {
+		inner.attrs[name] = a
+	}
+	if len(in) > len(f.Input) {
+		return nil, diag.Inputf("%d inputs for the %d of function %s", len(in), len(f.Input), f.Name).AtNode(sourceOf(n), n.OpType)
+	}
+	for i, v := range in {
+		if v != nil {
+			inner.names[f.Input[i]] = v
+		}
+	}
+	for _, node := range f.Node {
+		// An input that the caller left out is absent in the body too.
+		copied := *node
+		copied.Input = slices.Clone(node.Input)
+		for i, name := range copied.Input {
+			if slices.Contains(f.Input, name) && inner.names[name] == nil {
+				copied.Input[i] = ""
+			}
+		}
+		if err := inner.node(&copied); err != nil {
+			return nil, err
+		}
+	}
+	var out []*ir.Value
+	for _, name := range f.Output {
+		out = append(out, inner.find(name))
+	}
+	return out, nil
+}
+
+// body converts a subgraph into a block: params are its inputs, already made in in's block.
+func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
+	if len(proto.Input) != len(params) {
+		g.build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).AtNode(g.build.Source, ""))
+	}
+	if g.depth >= maxFunctions {
+		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
+	}
+	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1}
+	for i, p := range params {
+		inner.names[proto.Input[i].Name] = p
+	}
+	var names []string
+	for _, o := range proto.Output {
+		names = append(names, o.Name)
+	}
+	if err := inner.convert(proto, names); err != nil {
+		g.build.Fail(err)
+	}
+	var results []*ir.Value
+	for _, name := range names {
+		v := inner.find(name)
+		if v == nil {
+			g.build.Fail(diag.Inputf("nothing computes the subgraph's output %q", name).AtNode(g.build.Source, ""))
+		}
+		results = append(results, v)
+	}
+	return results
+}
+

@@ -1,0 +1,229 @@
+// Package onnx reads ONNX models into ir. The wire format is package wire's; this one knows operators: a table of rules, one for
+// each operator's name, turns nodes into ir (see convert.go and the files named rules_*).
+//
+// Weights are not copied: constants are views of the model's file, mapped, which must stay open while they are used.
+package onnx
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Oldest and Newest are the operator sets of ai.onnx that are supported.
+const (
+	Oldest = 7
+	Newest = 27
+)
+
+// Model is a parsed model file.
+type Model struct {
+	Inputs  []Port
+	Outputs []Port
+	Meta    map[string]string
+	Opsets  map[string]int64 // by domain; ai.onnx is ""
+	Proto   *wire.ModelProto
+
+	functions map[string]*wire.FunctionProto
+	file      *mem.Block
+	external  *external // where external data lies; nil where there can be none
+}
+
+// Port is an input or output as the file declares it. An output may be declared without a type.
+type Port struct {
+	Name string
+	Type ir.Type
+}
+
+// Open reads the model at path.
+func Open(path string) (*Model, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).AtFile(path).WithCause(err)
+	}
+	defer f.Close()
+	block, err := mem.MapFile(f, filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	m, err := parse(block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, err
+	}
+	m.file, m.external = block, externalIn(filepath.Dir(path))
+	return m, nil
+}
+
+// OpenFS reads a model, and the external data beside it, from a file system.
+func OpenFS(fsys fs.FS, name string) (*Model, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).AtFile(name).WithCause(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).AtFile(name).WithCause(err)
+	}
+	m, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	m.external = externalFS(fsys, name)
+	return m, nil
+}
+
+// Parse reads a model from memory, which it borrows. It has no external data.
+func Parse(data []byte) (*Model, error) { return parse(data) }
+
+// Close gives the file's mapping back.
+func (m *Model) Close() error {
+	var first error
+	if m.external != nil {
+		first = m.external.Close()
+	}
+	if m.file != nil {
+		if err := m.file.Close(); err != nil && first == nil {
+			first = err
+		}
+		m.file = nil
+	}
+	return first
+}
+
+func parse(data []byte) (m *Model, err error) {
+	err = mem.CatchFaults(func() error {
+		m, err = parseModel(data)
+		return err
+	})
+	return m, err
+}
+
+func parseModel(data []byte) (*Model, error) {
+	proto, err := wire.ParseModel(data)
+	if err != nil {
+		return nil, err
+	}
+	if proto.Graph == nil {
+		return nil, diag.Inputf("this is not an ONNX model: there is no graph in it")
+	}
+	m := &Model{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{}, functions: map[string]*wire.FunctionProto{}}
+	for _, o := range proto.OpsetImport {
+		m.Opsets[domainOf(o.Domain)] = o.Version
+	}
+	for _, p := range proto.MetadataProps {
+		m.Meta[p.Key] = p.Value
+	}
+	for _, f := range proto.Functions {
+		m.functions[functionKey(f.Domain, f.Name, f.Overload)] = f
+	}
+	initial := map[string]bool{}
+	for _, t := range proto.Graph.Initializer {
+		initial[t.Name] = true
+	}
+	seen := map[string]bool{}
+	for _, v := range proto.Graph.Input {
+		if seen[v.Name] {
+			return nil, diag.Inputf("two inputs are named %q", v.Name).AtTensor(v.Name)
+		}
+		seen[v.Name] = true
+		if initial[v.Name] {
+			continue
+		}
+		t, err := typeOf(v, true)
+		if err != nil {
+			return nil, err
+		}
+		m.Inputs = append(m.Inputs, Port{v.Name, t})
+	}
+	for _, v := range proto.Graph.Output {
+		t, err := typeOf(v, false)
+		if err != nil {
+			t = ir.Type{}
+		}
+		m.Outputs = append(m.Outputs, Port{v.Name, t})
+	}
+	if len(m.Outputs) == 0 {
+		return nil, diag.Inputf("the model has no outputs")
+	}
+	return m, nil
+}
+
+func domainOf(domain string) string {
+	if domain == "ai.onnx" {
+		return ""
+	}
+	return domain
+}
+
+func functionKey(domain, name, overload string) string {
+	return domainOf(domain) + ":" + name + ":" + overload
+}
+
+// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS. strict demands a known type.
+func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
+	if v.Type == nil {
+		return ir.Type{}, diag.Inputf("no type is declared for %s", v.Name).AtTensor(v.Name)
+	}
+	if v.Type.TensorType == nil {
+		return ir.Type{}, diag.Unsupportedf("%s is not a tensor; sequences, optionals and maps are not supported", v.Name).AtTensor(v.Name)
+	}
+	dt, ok := v.Type.TensorType.ElemType.DType()
+	if !ok {
+		return ir.Type{}, diag.Inputf("no element type is declared for %s", v.Name).AtTensor(v.Name)
+	}
+	t := ir.Type{DType: dt}
+	if v.Type.TensorType.Shape == nil {
+		if strict {
+			return t, diag.Unsupportedf("%s is declared without a shape", v.Name).AtTensor(v.Name).WithFix("declare its rank; a size may be a name")
+		}
+		return t, nil
+	}
+	if len(v.Type.TensorType.Shape.Dim) > tensor.MaxRank {
+		return t, diag.Inputf("%s has rank %d, more than %d", v.Name, len(v.Type.TensorType.Shape.Dim), tensor.MaxRank).AtTensor(v.Name)
+	}
+	t.Shape = []sym.Expr{}
+	for axis, d := range v.Type.TensorType.Shape.Dim {
+		switch {
+		case d.Known() && d.Value >= 0:
+			t.Shape = append(t.Shape, sym.Const(d.Value))
+		case d.Known() && d.Value < -1:
+			return t, diag.Inputf("axis %d of %s is declared as %d", axis, v.Name, d.Value).AtTensor(v.Name)
+		case d.Named() && d.Param != "" && d.Param != "?":
+			t.Shape = append(t.Shape, sym.Var(d.Param))
+		default:
+			t.Shape = append(t.Shape, sym.Var(fmt.Sprintf("%s.%d", v.Name, axis)))
+		}
+	}
+	return t, nil
+}
+
+// tensor is a constant of the file: a view where its bytes lie in the file as they should, else decoded.
+func (m *Model) tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
+	if t.External() {
+		if m.external == nil {
+			return nil, diag.Inputf("its data lies in another file, and the model has no folder").AtTensor(t.Name).WithFix("load the model by its path")
+		}
+		return m.external.Tensor(t)
+	}
+	out, _, err := t.Tensor()
+	if err != nil {
+		return nil, err
+	}
+	if out.DType() == dtype.Bool && slices.ContainsFunc(out.Bytes(), func(b byte) bool { return b > 1 }) {
+		return nil, diag.Inputf("a bool constant holds other bytes than 0 and 1").AtTensor(t.Name)
+	}
+	return out, nil
+}

@@ -1,0 +1,322 @@
+package weir
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
+type Options struct {
+	Target    Target
+	Precision DType // F32, also when zero
+	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
+	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
+	Budget    int64 // the most bytes that the whole may take; 0: no limit
+	// Dims narrows the named dimensions' ranges.
+	Dims map[string]Range
+	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
+	Outputs []string
+	Logger  *slog.Logger // nil: silent
+
+	// Stage, where not nil, is given the text of the model after each stage of the compiler.
+	Stage func(name, text string)
+}
+
+// Dims binds named dimensions.
+type Dims map[string]int64
+
+// Condition is something that must hold of the inputs' dimensions, and where it comes from.
+type Condition struct{ Condition, From string }
+
+// Program is a compiled model. Any goroutine may run it.
+type Program struct {
+	executable *executor.Executable
+	compiled   *compiler.Compiled
+	options    Options
+	memory     *Memory
+	inputs     []Info
+	outputs    []Info
+	target     target.Machine
+
+	slots chan struct{} // one for each call that may be active
+	mu    sync.Mutex
+	idle  []*bound // calls that nobody uses, latest last
+	held  map[*Results]string
+	gone  bool
+	wait  sync.WaitGroup
+}
+
+// bound is a call for certain dimensions.
+type bound struct {
+	call *executor.Call
+	key  string
+	dims []int64
+}
+
+// Compile prepares a model to run, and plans its memory.
+func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
+	defer diag.Recover(&err, "compiling")
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if o.Calls <= 0 {
+		o.Calls = 1
+	}
+	if o.Precision != InvalidDType && o.Precision != F32 {
+		return nil, diag.Unsupportedf("precision %s; f32 is supported", o.Precision)
+	}
+	machine, reference, err := machineOf(o)
+	if err != nil {
+		return nil, err
+	}
+	module, names, err := m.model.Build(o.Outputs)
+	if err != nil {
+		return nil, inFile(err, m.file)
+	}
+	if err := narrow(module, o.Dims); err != nil {
+		return nil, err
+	}
+	if o.Logger != nil {
+		o.Logger.Debug("compiling", "model", m.file, "target", machine.Name)
+	}
+	p = &Program{options: o, target: machine, held: map[*Results]string{}, slots: make(chan struct{}, o.Calls)}
+	for _, v := range module.Main.Body.Params {
+		p.inputs = append(p.inputs, infoOf(v.Name, v.Type))
+	}
+	for i, v := range module.Main.Body.Results {
+		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
+	}
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Reference: reference, After: o.Stage, Progress: func(stage string) {
+		if o.Logger != nil {
+			o.Logger.Debug("compiled", "stage", stage)
+		}
+	}})
+	if err != nil {
+		return nil, inFile(err, m.file)
+	}
+	for i := range names {
+		p.compiled.Program.Outputs[i].Name = names[i]
+	}
+	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads}); err != nil {
+		return nil, err
+	}
+	p.memory = newMemory(p)
+	if err := p.checkBudget(); err != nil {
+		p.executable.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// checkBudget refuses a program that cannot keep within Options.Budget.
+func (p *Program) checkBudget() error {
+	if p.options.Budget <= 0 {
+		return nil
+	}
+	peak, err := p.memory.Max(p.options.Calls)
+	if err != nil {
+		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
+	}
+	if peak > p.options.Budget {
+		return diag.New(ErrBudget, "the peak is %d bytes, %d are allowed", peak, p.options.Budget).WithFix("a budget of %d bytes works", peak)
+	}
+	return nil
+}
+
+// narrow sets the ranges of named dimensions.
+func narrow(m *ir.Module, dims map[string]Range) error {
+	for name, r := range dims {
+		old, ok := m.Dims.Get(name)
+		if !ok {
+			return diag.Inputf("the model has no dimension %q; it has %s", name, strings.Join(m.Dims.Names(), ", ")).AtDim(name)
+		}
+		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
+		if lo > hi {
+			return diag.Inputf("%d to %d leaves nothing of the dimension's own range %s", r.Min, r.Max, old).AtDim(name)
+		}
+		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
+	}
+	return nil
+}
+
+// Inputs describes what a run is given.
+func (p *Program) Inputs() []Info { return append([]Info(nil), p.inputs...) }
+
+// Outputs describes what a run gives.
+func (p *Program) Outputs() []Info { return append([]Info(nil), p.outputs...) }
+
+// Target is where the program runs.
+func (p *Program) Target() Target { return Target(p.target.Name) }
+
+// Memory is the certificate: what the program takes, as formulas over its dimensions.
+func (p *Program) Memory() *Memory { return p.memory }
+
+// Requires lists what must hold of the inputs' dimensions; a run that breaks one returns an error before any kernel runs.
+func (p *Program) Requires() []Condition {
+	var out []Condition
+	for _, r := range p.compiled.Program.Requires {
+		out = append(out, Condition{r.Cond.String(), r.From})
+	}
+	return out
+}
+
+// Inputs is a run's arguments by name.
+type Inputs map[string]Arg
+
+// Run runs the program once. When Options.Calls runs are active or have results that are not closed, it waits until one ends, or until ctx does.
+func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
+	defer diag.Recover(&err, "running")
+	args, dims, err := p.bindInputs(in)
+	if err != nil {
+		return nil, err
+	}
+	b, err := p.acquire(ctx, dims)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.release(b)
+		}
+	}()
+	if err := p.run(ctx, b.call, args); err != nil {
+		return nil, err
+	}
+	runtime.KeepAlive(in)
+	return p.results(b)
+}
+
+// run lends the arguments to a call and runs it.
+func (p *Program) run(ctx context.Context, c *executor.Call, args []*Tensor) error {
+	for i, a := range args {
+		data := a.t.Bytes()
+		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+			return err
+		}
+	}
+	return c.Run(ctx)
+}
+
+// bindInputs checks the arguments against the program's inputs and finds the dimensions' values.
+func (p *Program) bindInputs(in Inputs) ([]*Tensor, []int64, error) {
+	args := make([]*Tensor, len(p.inputs))
+	used := 0
+	for i, info := range p.inputs {
+		a, ok := in[info.Name]
+		if !ok || a == nil || a.argument() == nil {
+			return nil, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).WithFix("add Inputs{%q: …}", info.Name)
+		}
+		used++
+		args[i] = a.argument()
+		if args[i].closed.Load() {
+			return nil, nil, diag.New(ErrClosed, "the tensor given for it is closed").AtTensor(info.Name)
+		}
+	}
+	if used != len(in) {
+		for name := range in {
+			if _, ok := p.input(name); !ok {
+				return nil, nil, diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
+			}
+		}
+	}
+	dims, err := p.dimsOf(args)
+	return args, dims, err
+}
+
+func (p *Program) input(name string) (int, bool) {
+	for i, info := range p.inputs {
+		if info.Name == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func infoList(infos []Info) string {
+	list := make([]string, len(infos))
+	for i, info := range infos {
+		list[i] = info.String()
+	}
+	return strings.Join(list, ", ")
+}
+
+// dimsOf reads the dimensions' values off the arguments' shapes, and checks every extent.
+func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
+	prog := p.compiled.Program
+	dims := make([]int64, len(prog.Dims))
+	known := make([]bool, len(dims))
+	index := func(name string) int {
+		for i := range prog.Dims {
+			if prog.Dims[i].Name == name {
+				return i
+			}
+		}
+		return -1
+	}
+	for i, a := range args {
+		t := &prog.Tensors[prog.Inputs[i].Tensor]
+		if a.t.DType() != t.DType || a.t.Rank() != len(t.Shape) {
+			return nil, diag.Inputf("%s is given, %s is expected", a, p.inputs[i]).AtTensor(p.inputs[i].Name)
+		}
+		for axis, extent := range t.Shape {
+			if name, ok := extent.Name(); ok {
+				if d := index(name); d >= 0 && !known[d] {
+					dims[d], known[d] = a.t.Shape()[axis], true
+				}
+			}
+		}
+	}
+	get := func(name string) (int64, bool) {
+		d := index(name)
+		if d < 0 {
+			return 0, false
+		}
+		return dims[d], known[d]
+	}
+	for i, a := range args {
+		for axis, extent := range prog.Tensors[prog.Inputs[i].Tensor].Shape {
+			want, err := extent.Eval(get)
+			if err != nil {
+				return nil, err
+			}
+			if got := a.t.Shape()[axis]; got != want {
+				e := diag.Inputf("axis %d of %s is %d, %s is %d", axis, a, got, extent, want).AtTensor(p.inputs[i].Name)
+				if name, ok := extent.Name(); ok {
+					return nil, e.AtDim(name)
+				}
+				return nil, e
+			}
+		}
+	}
+	return dims, nil
+}
+
+// machineOf is the target asked for.
+func machineOf(o Options) (target.Machine, bool, error) {
+	m := target.Machine{Name: "portable", Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: o.Threads}
+	switch o.Target {
+	case Best, CPU, Portable:
+		return m, false, nil
+	case Reference:
+		m.Name = "reference"
+		return m, true, nil
+	}
+	return m, false, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
+}
+
+var _ program.Step

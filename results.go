@@ -1,0 +1,192 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Results are a run's outputs. They hold one of the program's calls until closed.
+type Results struct {
+	program *Program
+	bound   *bound
+	tensors []*Tensor
+	names   []string
+	closed  *atomic.Bool
+}
+
+// acquire takes a call for the given dimensions, waiting for one to be free.
+func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return nil, diag.New(ErrClosed, "the program is closed")
+	}
+	p.wait.Add(1)
+	p.mu.Unlock()
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		select {
+		case p.slots <- struct{}{}:
+		case <-ctx.Done():
+			p.wait.Done()
+			return nil, p.busy(ctx.Err())
+		}
+	}
+	b, err := p.take(dims)
+	if err != nil {
+		<-p.slots
+		p.wait.Done()
+	}
+	return b, err
+}
+
+// busy is the error of a run that waited in vain: it names a line that holds a call.
+func (p *Program) busy(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	holder := "all of them are running"
+	for _, line := range p.held {
+		holder = "a result from " + line + " is not closed"
+		break
+	}
+	return fmt.Errorf("%w: all %d calls are taken; %s", err, p.options.Calls, holder)
+}
+
+// take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold more than
+// was certified.
+func (p *Program) take(dims []int64) (*bound, error) {
+	key := fmt.Sprint(dims)
+	p.mu.Lock()
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if b := p.idle[i]; b.key == key {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			p.mu.Unlock()
+			return b, nil
+		}
+	}
+	var other *bound
+	if len(p.idle) > 0 {
+		other = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
+	p.mu.Unlock()
+	if other != nil {
+		if err := other.call.Close(); err != nil {
+			return nil, err
+		}
+	}
+	call, err := p.executable.Bind(dims)
+	if err != nil {
+		return nil, err
+	}
+	return &bound{call: call, key: key, dims: dims}, nil
+}
+
+// release makes a call idle again.
+func (p *Program) release(b *bound) {
+	p.mu.Lock()
+	p.idle = append(p.idle, b)
+	p.mu.Unlock()
+	<-p.slots
+	p.wait.Done()
+}
+
+func (p *Program) results(b *bound) (*Results, error) {
+	r := &Results{program: p, bound: b, closed: new(atomic.Bool)}
+	for i, info := range p.outputs {
+		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[p.compiled.Program.Outputs[i].Tensor].DType, r.closed)
+		if err != nil {
+			return nil, err
+		}
+		r.names, r.tensors = append(r.names, info.Name), append(r.tensors, t)
+	}
+	p.mu.Lock()
+	p.held[r] = caller()
+	p.mu.Unlock()
+	return r, nil
+}
+
+func outputOf(c *executor.Call, i int, dt DType, closed *atomic.Bool) (*Tensor, error) {
+	shape, data, err := c.Output(i)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tensor.Over(dt, slices.Clone(shape), data)
+	if err != nil {
+		return nil, err
+	}
+	return &Tensor{t: t, closed: closed}, nil
+}
+
+// caller is the line outside this package that called into it.
+func caller() string {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/weirml/weir.") || strings.HasSuffix(f.File, "_test.go") {
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return "?"
+		}
+	}
+}
+
+// Get is the output of that name, or nil. It is dead after Close.
+func (r *Results) Get(name string) *Tensor {
+	for i, n := range r.names {
+		if n == name {
+			return r.tensors[i]
+		}
+	}
+	return nil
+}
+
+// At is the i-th output. It is dead after Close.
+func (r *Results) At(i int) *Tensor { return r.tensors[i] }
+
+// Close gives the run's memory back to the program, for the next run. Closing twice is fine.
+func (r *Results) Close() error {
+	if r.closed.Swap(true) {
+		return nil
+	}
+	p := r.program
+	p.mu.Lock()
+	delete(p.held, r)
+	p.mu.Unlock()
+	p.release(r.bound)
+	return nil
+}
+
+// Close waits for running calls and open results, then gives all memory back. Later runs return ErrClosed.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return nil
+	}
+	p.gone = true
+	p.mu.Unlock()
+	p.wait.Wait()
+	var first error
+	for _, b := range p.idle {
+		if err := b.call.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.idle = nil
+	if err := p.executable.Close(); err != nil && first == nil {
+		first = err
+	}
+	return first
+}

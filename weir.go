@@ -1,0 +1,222 @@
+// Package weir compiles a model and tells, before it runs, exactly how much memory it will take; then it takes exactly that.
+//
+// Load reads a model, Compile plans and prepares it, Program.Run runs it:
+//
+//	m, err := weir.Load("model.onnx")
+//	…
+//	p, err := weir.Compile(ctx, m, weir.Options{})
+//	…
+//	fmt.Println(p.Memory())
+//	x, err := weir.FromSlice(pixels, 1, 1, 8, 8)
+//	…
+//	r, err := p.Run(ctx, weir.Inputs{"image": x})
+//	…
+//	defer r.Close()
+//	scores, err := weir.Copy[float32](r.Get("scores"))
+//
+// # Memory
+//
+// A program's peak is weights + code + calls × (arena + outputs + workers × scratch), where calls is how many runs may be active at once or
+// have results that are not closed. The formula is exact for every binding of the model's named dimensions (Program.Memory). The memory lies
+// outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT should be set to the container's limit less the peaks.
+//
+// # Ownership
+//
+// Arguments are borrowed for the run. Results belong to whoever called Run, until closed. What View returns is dead after Close;
+// what Copy returns is Go's own memory.
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Error is what the package returns: its kind, where it happened, and what would mend it. errors.Is finds the kind.
+type Error = diag.Error
+
+// The kinds of error.
+var (
+	ErrInput       = diag.ErrInput       // the file, an input or a setting is at fault
+	ErrUnsupported = diag.ErrUnsupported // Weir cannot do it; also errors.ErrUnsupported
+	ErrBudget      = diag.ErrBudget      // it does not fit the budget
+	ErrMemory      = diag.ErrMemory      // the system refused memory
+	ErrClosed      = diag.ErrClosed      // the program, call or tensor was closed
+	ErrInternal    = diag.ErrInternal    // a bug in Weir
+)
+
+// DType is an element type.
+type DType = dtype.DType
+
+// The element types.
+const (
+	Bool         = dtype.Bool
+	U2           = dtype.U2
+	I2           = dtype.I2
+	U4           = dtype.U4
+	I4           = dtype.I4
+	U8           = dtype.U8
+	I8           = dtype.I8
+	U16          = dtype.U16
+	I16          = dtype.I16
+	U32          = dtype.U32
+	I32          = dtype.I32
+	U64          = dtype.U64
+	I64          = dtype.I64
+	F4E2M1       = dtype.F4E2M1
+	F8E4M3FN     = dtype.F8E4M3FN
+	F8E4M3FNUZ   = dtype.F8E4M3FNUZ
+	F8E5M2       = dtype.F8E5M2
+	F8E5M2FNUZ   = dtype.F8E5M2FNUZ
+	F8E8M0       = dtype.F8E8M0
+	F16          = dtype.F16
+	BF16         = dtype.BF16
+	F32          = dtype.F32
+	F64          = dtype.F64
+	C64          = dtype.C64
+	C128         = dtype.C128
+	StringType   = dtype.String
+	InvalidDType = dtype.Invalid
+)
+
+// Range is the values that a dimension may have, both ends included.
+type Range struct{ Min, Max int64 }
+
+// Extent is the size of an axis: a number, or, where Dim is not empty, a named dimension (Size is then −1), or an expression over such.
+type Extent struct {
+	Size int64
+	Dim  string
+}
+
+// String is the number or the name.
+func (e Extent) String() string {
+	if e.Dim != "" {
+		return e.Dim
+	}
+	return fmt.Sprint(e.Size)
+}
+
+// Info describes an input or output.
+type Info struct {
+	Name  string
+	DType DType
+	Shape []Extent
+}
+
+// String is like "image: f32[batch,1,8,8]".
+func (i Info) String() string {
+	axes := make([]string, len(i.Shape))
+	for k, e := range i.Shape {
+		axes[k] = e.String()
+	}
+	return fmt.Sprintf("%s: %s[%s]", i.Name, i.DType, strings.Join(axes, ","))
+}
+
+func infoOf(name string, t ir.Type) Info {
+	info := Info{Name: name, DType: t.DType}
+	for _, e := range t.Shape {
+		info.Shape = append(info.Shape, extentOf(e))
+	}
+	return info
+}
+
+func extentOf(e sym.Expr) Extent {
+	if v, ok := e.Const(); ok {
+		return Extent{Size: v}
+	}
+	return Extent{Size: -1, Dim: e.String()}
+}
+
+// Model is a loaded model. Its weights stay in its file's mapping until Close; programs compiled from it keep what they need.
+type Model struct {
+	file  string
+	model *onnx.Model
+}
+
+// Load reads the model at path. External data is read from the model's own folder only.
+func Load(path string) (m *Model, err error) {
+	defer diag.Recover(&err, "loading "+path)
+	model, err := onnx.Open(path)
+	if err != nil {
+		return nil, inFile(err, path)
+	}
+	return &Model{file: path, model: model}, nil
+}
+
+// LoadFS reads the model of that name from fsys, with external data beside it.
+func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
+	defer diag.Recover(&err, "loading "+name)
+	model, err := onnx.OpenFS(fsys, name)
+	if err != nil {
+		return nil, inFile(err, name)
+	}
+	return &Model{file: name, model: model}, nil
+}
+
+// LoadBytes reads a model from memory, which it borrows until the model is closed: for go:embed. There is no external data.
+func LoadBytes(data []byte) (m *Model, err error) {
+	defer diag.Recover(&err, "loading a model")
+	model, err := onnx.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{model: model}, nil
+}
+
+// inFile names the file in an error that does not name one.
+func inFile(err error, path string) error {
+	var e *Error
+	if errors.As(err, &e) && e.File == "" {
+		return e.AtFile(path)
+	}
+	return err
+}
+
+// Inputs describes what a run is given, in the model's order.
+func (m *Model) Inputs() []Info {
+	var out []Info
+	for _, p := range m.model.Module.Main.Body.Params {
+		out = append(out, infoOf(p.Name, p.Type))
+	}
+	return out
+}
+
+// Outputs describes what a run gives, in the model's order.
+func (m *Model) Outputs() []Info {
+	var out []Info
+	for i, v := range m.model.Module.Main.Body.Results {
+		out = append(out, infoOf(m.model.OutputNames[i], v.Type))
+	}
+	return out
+}
+
+// Metadata is the model's own: producer, licence, and whatever else its maker wrote.
+func (m *Model) Metadata() map[string]string {
+	out := map[string]string{}
+	for k, v := range m.model.Module.Meta {
+		out[k] = v
+	}
+	return out
+}
+
+// Close gives the file's mapping back. Programs compiled from the model go on.
+func (m *Model) Close() error { return m.model.Close() }
+
+// Target names where a program runs.
+type Target string
+
+// The targets: the best here (the zero value), the processor by portable code, and the slow reference.
+const (
+	Best      Target = ""
+	CPU       Target = "cpu"
+	Portable  Target = "portable"
+	Reference Target = "reference"
+)
+
