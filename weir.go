@@ -219,4 +219,3 @@ const (
 	Portable  Target = "portable"
 	Reference Target = "reference"
 )
-

@@ -10,15 +10,17 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/lower"
 	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/memplan/validator"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/schedule"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
 // Options choose how to compile. The zero value schedules for Machine and generates portable code.
 type Options struct {
 	Machine   target.Machine
-	Reference bool                           // no scheduling, and the slow interpreter as code
+	Reference bool                            // no scheduling, and the slow interpreter as code
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
 }
@@ -31,6 +33,10 @@ type Compiled struct {
 	Code    *target.Code
 	Arena   *memplan.Solution
 	Outputs *memplan.Solution
+	Proof   *validator.Proof
+	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
+
+	time *timeline
 }
 
 // Compile runs the pipeline. It takes the module over.
@@ -78,7 +84,8 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		done("schedule", c.Loop.String)
 	}
 	stage = "plan"
-	if c.Program, err = assemble(c.Loop, lifetimes(c.Loop), c.layout); err != nil {
+	c.time = lifetimes(c.Loop)
+	if c.Program, err = assemble(c.Loop, c.time, c.layout); err != nil {
 		return nil, err
 	}
 	if err := c.Program.Verify(); err != nil {
@@ -86,12 +93,35 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	done("program", c.Program.String)
 	stage = "codegen"
-	generate := portable.Compile
 	if o.Reference {
-		generate = reference.Compile
-	}
-	if c.Code, err = generate(c.Loop, o.Machine); err != nil {
+		c.Code = reference.Compile(c.Loop.Kernels)
+	} else if c.Code, err = portable.Compile(c.Loop, o.Machine); err != nil {
 		return nil, err
 	}
+	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
+}
+
+// scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide.
+func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
+	var all []sym.Expr
+	for _, k := range code.Kernels {
+		all = append(all, k.ScratchFormula().Subst(func(name string) (sym.Expr, bool) { x, ok := m.Limits[name]; return x, ok }))
+	}
+	return m.Dims.Simplify(sym.MaxOf(append(all, sym.Const(0))...))
+}
+
+// SourceAt names the model's node that runs at a step of the plan.
+func (c *Compiled) SourceAt(step int) string {
+	best, source := span{-1, 1 << 30}, ""
+	for s, at := range c.time.at {
+		if at.first <= step && step <= at.last && at.last-at.first <= best.last-best.first {
+			if l, ok := s.(*loop.Launch); ok {
+				best, source = at, l.Source
+			} else if h, ok := s.(*loop.Host); ok {
+				best, source = at, h.Source
+			}
+		}
+	}
+	return source
 }

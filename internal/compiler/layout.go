@@ -66,7 +66,7 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 	if err != nil {
 		return nil, err
 	}
-	if err := validator.Check(&p, s); err != nil {
+	if c.Proof, err = validator.Verify(claim(&p, s), validatorSamples); err != nil {
 		panic(diag.Internalf("the plan of the %s is wrong: %v", name, err))
 	}
 	at := len(a.to.Storages)
@@ -131,7 +131,7 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in) {
 					continue
 				}
-				if loop.InPlace(l.Kernel, r, w) {
+				if inPlace(l.Kernel, r, w) {
 					p.Buffers[o].Alias = &memplan.Alias{Of: i}
 					break
 				}
@@ -164,4 +164,27 @@ func (c *Compiled) launches(steps []loop.Step, visit func(*loop.Launch)) {
 			c.launches(s.Body, visit)
 		}
 	}
+}
+
+// validatorSamples is the number of random bindings at which every plan is checked, beside the corners.
+const validatorSamples = 4
+
+// claim is a problem and its solution in the validator's own words.
+func claim(p *memplan.Problem, s *memplan.Solution) *validator.Plan {
+	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound}
+	for _, b := range p.Buffers {
+		w := validator.Buffer{Name: b.Name, Size: b.Size, Align: b.Align, First: b.First, Last: b.Last, AliasOf: -1}
+		if b.Alias != nil {
+			w.AliasOf, w.AliasOffset = b.Alias.Of, b.Alias.Offset
+		}
+		v.Buffers = append(v.Buffers, w)
+	}
+	for _, l := range s.Layouts {
+		w := validator.Layout{When: l.When, Arena: l.Arena}
+		for _, let := range l.Lets {
+			w.Lets = append(w.Lets, validator.Let(let))
+		}
+		v.Layouts = append(v.Layouts, w)
+	}
+	return v
 }

@@ -238,7 +238,7 @@ func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) erro
 		step.Args = append(step.Args, l.buffers[v])
 	}
 	low.Build(nest, n)
-	nest.Kernel.Dims = loop.DimsOf(nest.Kernel)
+	nest.Finish()
 	l.to.Kernels = append(l.to.Kernels, nest.Kernel)
 	*steps = append(*steps, step)
 	return nil

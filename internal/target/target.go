@@ -2,7 +2,11 @@
 // compiled kernel is called (Kernel, Args), and the opaque handle under which a program carries its code (Code).
 package target
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/weirml/weir/internal/sym"
+)
 
 // Machine is what scheduling and code generation may ask about where the code will run.
 type Machine struct {
@@ -33,7 +37,9 @@ type Kernel interface {
 	Name() string
 	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do.
 	Tiles(dims []int64) (int64, error)
-	// Scratch is the number of bytes one worker needs while it runs this kernel, for these dimensions.
+	// ScratchFormula is the number of bytes one worker needs while it runs this kernel, over the kernel's dimensions.
+	ScratchFormula() sym.Expr
+	// Scratch is ScratchFormula's value for these dimensions.
 	Scratch(dims []int64) (int64, error)
 	// Run does tiles [begin, end). scratch has at least Scratch bytes, 64-byte aligned, contents undefined. An error is a
 	// value that failed its check (*diag.Error); nothing outside the operands was touched.

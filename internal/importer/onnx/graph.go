@@ -351,4 +351,3 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	}
 	return results
 }
-

@@ -1,0 +1,133 @@
+package weir
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Memory is a program's certificate: peak = weights + code + calls × (arena + outputs + workers × scratch), each a size in bytes
+// over the model's named dimensions. It is what the program takes, neither more nor less.
+type Memory struct {
+	Weights    Size // constants
+	Code       Size // executable pages
+	Arena      Size // working memory of one run
+	Outputs    Size // results of one run
+	Scratch    Size // workspace of one worker
+	LowerBound Size // no plan of this program's arena is smaller
+	Workers    int  // workers that one run may use
+	Proven     bool // the arena equals the lower bound for every binding
+
+	program *Program
+}
+
+// Size is a number of bytes: a formula over the dimensions.
+type Size struct {
+	x    sym.Expr
+	dims *sym.Dims
+}
+
+// At is the size for a binding of the dimensions.
+func (s Size) At(d Dims) (int64, error) {
+	v, err := s.x.Eval(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	if err != nil {
+		return 0, diag.Inputf("%s bytes: %v", s.x, err).WithFix("bind %s", strings.Join(s.x.Vars(), ", "))
+	}
+	return v, nil
+}
+
+// Max is the size at the dimensions' upper bounds; an error where there is no bound.
+func (s Size) Max() (int64, error) {
+	_, hi := s.dims.Bounds(s.x)
+	if hi == math.MaxInt64 {
+		return 0, diag.Inputf("%s bytes have no bound", s.x).WithFix("give %s a range with Options.Dims", strings.Join(s.x.Vars(), ", "))
+	}
+	return hi, nil
+}
+
+// String is the formula.
+func (s Size) String() string { return s.x.String() }
+
+// Dims are the names that the formula mentions.
+func (s Size) Dims() []string { return s.x.Vars() }
+
+func newMemory(p *Program) *Memory {
+	c := p.compiled
+	dims := c.Loop.Dims
+	size := func(x sym.Expr) Size { return Size{dims.Simplify(x), dims} }
+	var weights int64
+	for _, w := range c.Program.Weights {
+		weights += int64(len(w.Data))
+	}
+	m := &Memory{
+		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(c.Arena.Arena), Outputs: size(c.Outputs.Arena),
+		Scratch: size(c.Scratch), LowerBound: size(c.Arena.Bound), Workers: p.options.Threads, Proven: c.Arena.Proven, program: p,
+	}
+	return m
+}
+
+// Formula is the peak as an expression over the dimensions, for so many calls. It reads in Python, given ceildiv.
+func (m *Memory) Formula(calls int) Size {
+	call := sym.Sum(m.Arena.x, m.Outputs.x, m.Scratch.x.Mul(sym.Const(int64(m.Workers))))
+	return Size{m.Arena.dims.Simplify(sym.Sum(m.Weights.x, m.Code.x, call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
+}
+
+// Peak is the whole for so many calls and a binding of the dimensions.
+func (m *Memory) Peak(calls int, d Dims) (int64, error) { return m.Formula(calls).At(d) }
+
+// Max is the whole at the dimensions' upper bounds.
+func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
+
+// Alive is a tensor alive at the peak.
+type Alive struct {
+	Tensor string
+	Bytes  int64
+}
+
+// PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest first.
+func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
+	s := m.program.compiled.Arena
+	c, err := s.Certify(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	if err != nil {
+		return "", nil, err
+	}
+	for _, a := range c.Alive {
+		alive = append(alive, Alive{a.Name, a.Bytes})
+	}
+	return m.program.compiled.SourceAt(c.Step), alive, nil
+}
+
+// String is the certificate in words.
+func (m *Memory) String() string {
+	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()}, {"outputs", m.Outputs.text()},
+		{"scratch", fmt.Sprintf("%d × %s", m.Workers, m.Scratch.text())}, {"lower bound of the arena", m.LowerBound.text()}, {"peak of one call", m.Formula(1).text()}}
+	var b strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%-25s %s\n", r[0], r[1])
+	}
+	return b.String()
+}
+
+func (s Size) text() string {
+	if v, ok := s.x.Const(); ok {
+		return fmt.Sprintf("%d (%s)", v, mem.FormatBytes(v))
+	}
+	return s.x.String()
+}
+
+// Totals is what the process holds, in bytes, outside Go's heap: for metrics.
+type Totals struct {
+	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
+	Current, Peak                                           int64 // all together
+}
+
+// Usage returns the process's totals.
+func Usage() Totals {
+	u := mem.Usage()
+	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
+		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak}
+}
