@@ -1,0 +1,223 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+const (
+	// MaxDepth is how deep messages may nest. A model's graph is 1 deep, and a subgraph adds 3 (node, attribute, graph).
+	MaxDepth = 64
+	// MaxExpansion is the most bytes of records that a byte of input may turn into. The smallest node that means
+	// anything takes 26 times its size.
+	MaxExpansion = 32
+	// MinRecords is the bytes of records that any input may have, however short.
+	MinRecords = 16 << 20
+)
+
+// wireType is how a field's payload is delimited.
+type wireType uint8
+
+const (
+	varintType  wireType = 0
+	fixed64Type wireType = 1
+	bytesType   wireType = 2
+	fixed32Type wireType = 5
+)
+
+var wireNames = [8]string{"varint", "64 bits", "bytes", "start of a group", "end of a group", "32 bits", "wire type 6", "wire type 7"}
+
+func (w wireType) String() string { return wireNames[w&7] }
+
+// step is one part of a field's path; index is −1 for a singular field.
+type step struct {
+	name  string
+	index int
+}
+
+// decoder is a cursor over the whole input: pos is always an offset in data, and end is where the current message ends.
+type decoder struct {
+	data  []byte
+	pos   int
+	end   int
+	start int    // where the current field's tag began
+	root  string // the name of the outermost message
+	path  []step
+	depth int
+	left  int64 // bytes of records that may still be allocated
+}
+
+func newDecoder(data []byte, root string) *decoder {
+	return &decoder{data: data, end: len(data), root: root, left: max(MinRecords, MaxExpansion*int64(len(data)))}
+}
+
+// fail returns an error that names the current field and offset.
+func (d *decoder) fail(format string, args ...any) error {
+	var b strings.Builder
+	for i, s := range d.path {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(s.name)
+		if s.index >= 0 {
+			fmt.Fprintf(&b, "[%d]", s.index)
+		}
+	}
+	if len(d.path) == 0 {
+		b.WriteString(d.root)
+	}
+	return diag.Inputf("%s: %s (byte %d)", b.String(), fmt.Sprintf(format, args...), d.pos)
+}
+
+// charge takes the bytes of a record from what may still be allocated.
+func (d *decoder) charge(bytes int64) error {
+	if bytes > d.left {
+		return d.fail("the file's %d bytes hold more records than %d bytes of memory", len(d.data),
+			max(MinRecords, MaxExpansion*int64(len(d.data))))
+	}
+	d.left -= bytes
+	return nil
+}
+
+// readVarint decodes the varint at the start of data; n is its length, 0 when data ends before the varint does, and −1 when
+// it has more than 64 bits.
+func readVarint(data []byte) (value uint64, n int) {
+	for i, c := range data {
+		if i == 9 && c > 1 {
+			return 0, -1
+		}
+		value |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return value, i + 1
+		}
+	}
+	return 0, 0
+}
+
+func (d *decoder) varint() (uint64, error) {
+	value, n := readVarint(d.data[d.pos:d.end])
+	if n <= 0 {
+		return 0, d.fail("%s", varintFault(n))
+	}
+	d.pos += n
+	return value, nil
+}
+
+func varintFault(n int) string {
+	if n < 0 {
+		return "a varint has more than 64 bits"
+	}
+	return "a varint runs past the end"
+}
+
+// toInt32 narrows a varint to an int32 field. Negative numbers are sign-extended to 64 bits by every writer; the unsigned
+// 32-bit form, which protobuf truncates to the same bits, is accepted too.
+func toInt32(value uint64) (int32, bool) {
+	signed := int64(value)
+	return int32(uint32(value)), signed >= math.MinInt32 && signed <= math.MaxUint32
+}
+
+// tag reads a field's number and wire type.
+func (d *decoder) tag() (int32, wireType, error) {
+	d.start = d.pos
+	value, err := d.varint()
+	if err != nil {
+		return 0, 0, err
+	}
+	number := value >> 3
+	if number == 0 || number > 1<<29-1 {
+		return 0, 0, d.fail("%d is no field number", number)
+	}
+	w := wireType(value & 7)
+	switch w {
+	case varintType, fixed64Type, bytesType, fixed32Type:
+		return int32(number), w, nil
+	}
+	return 0, 0, d.fail("field %d is %s", number, [...]string{3: "the start of a group, which ONNX does not have",
+		4: "the end of a group, which ONNX does not have", 6: "of wire type 6, which does not exist", 7: "of wire type 7, which does not exist"}[w])
+}
+
+// bytes reads a length-delimited payload without touching it.
+func (d *decoder) bytes() ([]byte, error) {
+	length, err := d.varint()
+	if err != nil {
+		return nil, err
+	}
+	if length > uint64(d.end-d.pos) {
+		return nil, d.fail("a length of %d runs past the end, %d bytes away", length, d.end-d.pos)
+	}
+	start := d.pos
+	d.pos += int(length)
+	return d.data[start:d.pos:d.pos], nil
+}
+
+// fixed reads a payload of 4 or 8 bytes.
+func (d *decoder) fixed(size int) ([]byte, error) {
+	if d.end-d.pos < size {
+		return nil, d.fail("a number of %d bytes runs past the end, %d bytes away", size, d.end-d.pos)
+	}
+	d.pos += size
+	return d.data[d.pos-size : d.pos], nil
+}
+
+func (d *decoder) text() (string, error) {
+	payload, err := d.bytes()
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(payload) {
+		return "", d.fail("a string is not UTF-8")
+	}
+	if err := d.charge(int64(len(payload))); err != nil {
+		return "", err
+	}
+	return string(payload), nil
+}
+
+// skip passes over a payload.
+func (d *decoder) skip(w wireType) error {
+	var err error
+	switch w {
+	case varintType:
+		_, err = d.varint()
+	case fixed64Type:
+		_, err = d.fixed(8)
+	case fixed32Type:
+		_, err = d.fixed(4)
+	case bytesType:
+		_, err = d.bytes()
+	}
+	return err
+}
+
+// want refuses a wire type that is not the field's.
+func (d *decoder) want(got, want wireType) error {
+	if got == want {
+		return nil
+	}
+	return d.fail("the wire type is %s where the field has %s", got, want)
+}
+
+// records counts the records of the current field from this one to the end of the message, so that a list is allocated once
+// and exactly. A fault stops the count: the reader itself reports it when it gets there.
+func (d *decoder) records(number int32) int {
+	ahead := decoder{data: d.data, pos: d.start, end: d.end}
+	n := 0
+	for ahead.pos < ahead.end {
+		found, w, err := ahead.tag()
+		if err != nil || ahead.skip(w) != nil {
+			break
+		}
+		if found == number {
+			n++
+		}
+	}
+	return n
+}
+
+// element names the list element that is being read.
+func (d *decoder) element(index int) { d.path[len(d.path)-1].index = index }

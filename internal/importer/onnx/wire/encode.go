@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+)
+
+// encoder writes to w and counts; without a w it only counts, which is how the length of a nested message is known before
+// the message is written. So a message is measured once for every level it lies below the outermost one, and nothing is
+// buffered. The first error sticks.
+type encoder struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (e *encoder) write(data []byte) {
+	e.n += int64(len(data))
+	if e.w != nil && e.err == nil {
+		_, e.err = e.w.Write(data)
+	}
+}
+
+func (e *encoder) varint(value uint64) {
+	var buffer [binary.MaxVarintLen64]byte
+	e.write(binary.AppendUvarint(buffer[:0], value))
+}
+
+func (e *encoder) fixed32(bits uint32) {
+	var buffer [4]byte
+	binary.LittleEndian.PutUint32(buffer[:], bits)
+	e.write(buffer[:])
+}
+
+func (e *encoder) tag(number int32, w wireType) { e.varint(uint64(number)<<3 | uint64(w)) }
+
+func (e *encoder) int(number int32, value int64) {
+	e.tag(number, varintType)
+	e.varint(uint64(value))
+}
+
+func (e *encoder) float32(number int32, value float32) {
+	e.tag(number, fixed32Type)
+	e.fixed32(math.Float32bits(value))
+}
+
+func (e *encoder) bytes(number int32, payload []byte) {
+	e.tag(number, bytesType)
+	e.varint(uint64(len(payload)))
+	e.write(payload)
+}
+
+func (e *encoder) text(number int32, s string) { e.bytes(number, []byte(s)) }
+
+// message writes a length-delimited payload that body produces.
+func (e *encoder) message(number int32, body func(*encoder)) {
+	var size encoder
+	body(&size)
+	e.tag(number, bytesType)
+	e.varint(uint64(size.n))
+	if e.w == nil {
+		e.n += size.n
+		return
+	}
+	body(e)
+}
+
+// packed writes a packed list of numbers.
+func (e *encoder) packed(number int32, body func(*encoder)) { e.message(number, body) }
+
+func encodeTo[T any](w io.Writer, s *message[T], m *T) (int64, error) {
+	e := encoder{w: w}
+	s.encode(&e, m)
+	if e.err != nil {
+		return e.n, e.err
+	}
+	return e.n, nil
+}
+
+func marshal[T any](s *message[T], m *T) []byte {
+	var size encoder
+	s.encode(&size, m)
+	var out bytes.Buffer
+	out.Grow(int(size.n))
+	encodeTo(&out, s, m)
+	return out.Bytes()
+}
