@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -180,31 +181,21 @@ func inFile(err error, path string) error {
 }
 
 // Inputs describes what a run is given, in the model's order.
-func (m *Model) Inputs() []Info {
-	var out []Info
-	for _, p := range m.model.Module.Main.Body.Params {
-		out = append(out, infoOf(p.Name, p.Type))
-	}
-	return out
-}
+func (m *Model) Inputs() []Info { return infosOf(m.model.Inputs) }
 
-// Outputs describes what a run gives, in the model's order.
-func (m *Model) Outputs() []Info {
-	var out []Info
-	for i, v := range m.model.Module.Main.Body.Results {
-		out = append(out, infoOf(m.model.OutputNames[i], v.Type))
+// Outputs describes what a run gives, in the model's order, as far as the model declares it.
+func (m *Model) Outputs() []Info { return infosOf(m.model.Outputs) }
+
+func infosOf(ports []onnx.Port) []Info {
+	out := make([]Info, len(ports))
+	for i, p := range ports {
+		out[i] = infoOf(p.Name, p.Type)
 	}
 	return out
 }
 
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
-func (m *Model) Metadata() map[string]string {
-	out := map[string]string{}
-	for k, v := range m.model.Module.Meta {
-		out[k] = v
-	}
-	return out
-}
+func (m *Model) Metadata() map[string]string { return maps.Clone(m.model.Meta) }
 
 // Close gives the file's mapping back. Programs compiled from the model go on.
 func (m *Model) Close() error { return m.model.Close() }
