@@ -1,0 +1,143 @@
+package weir
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time. It holds
+// one of the program's calls until closed.
+type Call struct {
+	program *Program
+	bound   *bound
+	inputs  []*Tensor // lent; nil until bound or asked for
+	outputs []*Tensor
+	closed  *atomic.Bool
+}
+
+// NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are taken already, it
+// returns an error rather than wait for ever.
+func (p *Program) NewCall(d Dims) (c *Call, err error) {
+	defer diag.Recover(&err, "binding a call")
+	dims := make([]int64, len(p.compiled.Program.Dims))
+	for i, dim := range p.compiled.Program.Dims {
+		v, ok := d[dim.Name]
+		if !ok && !dim.Data {
+			return nil, diag.Inputf("dimension %s has no value", dim.Name).AtDim(dim.Name).WithFix("add Dims{%q: …}", dim.Name)
+		}
+		dims[i] = v
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	b, err := p.acquire(gone, dims)
+	if err != nil {
+		return nil, err
+	}
+	return &Call{program: p, bound: b, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), closed: new(atomic.Bool)}, nil
+}
+
+// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil where there is no such input, or no memory.
+func (c *Call) Input(name string) *Tensor {
+	i, ok := c.program.input(name)
+	if !ok || c.closed.Load() {
+		return nil
+	}
+	if c.inputs[i] == nil {
+		t := &c.program.compiled.Program.Tensors[c.program.compiled.Program.Inputs[i].Tensor]
+		shape := make([]int, len(t.Shape))
+		for axis, e := range t.Shape {
+			v, err := e.Eval(c.dim)
+			if err != nil {
+				return nil
+			}
+			shape[axis] = int(v)
+		}
+		made, err := New(t.DType, shape...)
+		if err != nil {
+			return nil
+		}
+		c.inputs[i] = made
+	}
+	return c.inputs[i]
+}
+
+func (c *Call) dim(name string) (int64, bool) {
+	for i, d := range c.program.compiled.Program.Dims {
+		if d.Name == name {
+			return c.bound.dims[i], true
+		}
+	}
+	return 0, false
+}
+
+// Bind lends a tensor of the caller's to an input, for the runs that follow.
+func (c *Call) Bind(name string, a Arg) (err error) {
+	i, ok := c.program.input(name)
+	if !ok {
+		return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(c.program.inputs))
+	}
+	t := a.argument()
+	want := &c.program.compiled.Program.Tensors[c.program.compiled.Program.Inputs[i].Tensor]
+	if t.t.DType() != want.DType || t.t.Rank() != len(want.Shape) {
+		return diag.Inputf("%s is given, %s is expected", t, c.program.inputs[i]).AtTensor(name)
+	}
+	for axis, e := range want.Shape {
+		if v, err := e.Eval(c.dim); err != nil || v != t.t.Shape()[axis] {
+			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(name)
+		}
+	}
+	c.inputs[i] = t
+	return nil
+}
+
+// Run runs the call on its inputs. The outputs of the run before are overwritten.
+func (c *Call) Run(ctx context.Context) (err error) {
+	defer diag.Recover(&err, "running")
+	if c.closed.Load() {
+		return diag.New(ErrClosed, "the call is closed")
+	}
+	for i, t := range c.inputs {
+		if t == nil {
+			return diag.Inputf("no value is bound to it").AtTensor(c.program.inputs[i].Name)
+		}
+		data := t.t.Bytes()
+		if err := c.bound.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+			return err
+		}
+	}
+	return c.bound.call.Run(ctx)
+}
+
+// Output is an output as the last run left it; nil where there is none of that name. It is dead after Close.
+func (c *Call) Output(name string) *Tensor {
+	i := slices.IndexFunc(c.program.outputs, func(o Info) bool { return o.Name == name })
+	if i < 0 || c.closed.Load() {
+		return nil
+	}
+	t := c.outputs[i]
+	shape, data, err := c.bound.call.Output(i)
+	if err != nil {
+		return nil
+	}
+	if t == nil || !slices.Equal(t.t.Shape(), shape) || len(data) > 0 && unsafe.SliceData(data) != unsafe.SliceData(t.t.Bytes()) {
+		p := c.program.compiled.Program
+		if t, err = outputOf(c.bound.call, i, p.Tensors[p.Outputs[i].Tensor].DType, c.closed); err != nil {
+			return nil
+		}
+		c.outputs[i] = t
+	}
+	return t
+}
+
+// Close gives the call back to the program.
+func (c *Call) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.program.release(c.bound)
+	return nil
+}

@@ -1,0 +1,62 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+)
+
+// Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands, scratch and outputs that launches received,
+// in storage that a pattern had filled.
+type Measurement struct {
+	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is all workers' together
+	// ArenaWritten and OutputsWritten end at the highest byte that was found changed.
+	ArenaWritten, OutputsWritten int64
+	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in whole pages; 0 where it does not tell.
+	Kernel, Mapped int64
+}
+
+// Peak is the whole of so many such runs at once.
+func (m Measurement) Peak(calls int) int64 {
+	return m.Weights + m.Code + int64(calls)*(m.Arena+m.Outputs+m.Scratch)
+}
+
+// Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It takes memory beside
+// the program's calls.
+func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
+	defer diag.Recover(&err, "measuring")
+	args, dims, err := p.bindInputs(in)
+	if err != nil {
+		return m, err
+	}
+	call, err := p.executable.Bind(dims)
+	if err != nil {
+		return m, err
+	}
+	defer call.Close()
+	for _, pattern := range []byte{0x5a, 0xc3} {
+		call.Watch(pattern)
+		if err := p.run(ctx, call, args); err != nil {
+			return m, err
+		}
+		seen := call.Measured(pattern)
+		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights, seen.Arena, seen.Outputs, seen.Scratch
+		m.ArenaWritten, m.OutputsWritten = max(m.ArenaWritten, seen.ArenaWritten), max(m.OutputsWritten, seen.OutputsWritten)
+	}
+	m.Code = p.compiled.Code.Bytes
+	if extent, ok := mem.KernelBytes(call.Blocks()...); ok {
+		m.Kernel = extent.Size
+		for _, b := range call.Blocks() {
+			m.Mapped += b.Mapped()
+		}
+		if m.Kernel != m.Mapped {
+			return m, fmt.Errorf("the kernel counts %d bytes for mappings of %d", m.Kernel, m.Mapped)
+		}
+	}
+	if m.ArenaWritten > m.Arena || m.OutputsWritten > m.Outputs {
+		return m, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten, m.Arena, m.OutputsWritten, m.Outputs)
+	}
+	return m, nil
+}
