@@ -87,6 +87,11 @@ func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 // Elements returns the elements of an integer value as symbolic integers. Where they are not known, and the value has a
 // small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed.
 func (c *Inference) Elements(v *Value, lo, hi int64) ([]sym.Expr, error) {
+	return c.ElementsWithin(v, lo, sym.Const(hi))
+}
+
+// ElementsWithin is Elements with an upper bound over the dimensions.
+func (c *Inference) ElementsWithin(v *Value, lo int64, hi sym.Expr) ([]sym.Expr, error) {
 	if v.Known != nil {
 		return v.Known, nil
 	}
@@ -103,7 +108,7 @@ func (c *Inference) Elements(v *Value, lo, hi int64) ([]sym.Expr, error) {
 	}
 	v.Known, v.Bound = make([]sym.Expr, n), true
 	for i := range v.Known {
-		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, sym.Const(hi))
+		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, hi)
 	}
 	return v.Known, nil
 }
