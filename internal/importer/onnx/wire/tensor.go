@@ -356,21 +356,29 @@ func (f *typed) borrowable(data []byte) bool {
 	return littleEndian && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(f.bits/8) == 0
 }
 
+// Allocate gives memory for a copy of elements, at least as aligned as their numbers, and all zero or to be overwritten.
+type Allocate func(bytes int64) ([]byte, error)
+
 // Tensor returns the tensor. It borrows the input's bytes where they lie packed, in the machine's byte order, and aligned to
 // the size of an element's number; borrowed says so. Else the data is a copy on Go's heap: strings always are. Bytes that do
 // not match dims, and external data, are ErrInput; a segment is ErrUnsupported.
 func (t *TensorProto) Tensor() (result *tensor.Tensor, borrowed bool, err error) {
+	return t.TensorIn(nil)
+}
+
+// TensorIn is Tensor with copies, but those of strings, in memory from allocate (nil: Go's heap).
+func (t *TensorProto) TensorIn(allocate Allocate) (result *tensor.Tensor, borrowed bool, err error) {
 	data, _, ok, err := t.Stored()
 	if err != nil {
 		return nil, false, err
 	}
 	if ok {
-		return t.Over(data)
+		return t.OverIn(data, allocate)
+	}
+	if _, err := t.entries(); err != nil { // before any allocation: dims alone may ask for any amount
+		return nil, false, err
 	}
 	if t.DataType == StringType {
-		if _, err := t.entries(); err != nil {
-			return nil, false, err
-		}
 		text := make([]string, len(t.StringData))
 		for i, s := range t.StringData {
 			text[i] = string(s)
@@ -378,17 +386,32 @@ func (t *TensorProto) Tensor() (result *tensor.Tensor, borrowed bool, err error)
 		result, err = tensor.OverStrings(t.Dims, text)
 		return result, false, t.place(err)
 	}
-	if _, err := t.entries(); err != nil { // before New: dims alone may ask for any amount
+	if result, err = t.empty(allocate); err != nil {
 		return nil, false, err
-	}
-	result, err = tensor.New(dataTypes[t.DataType].dtype, t.Dims...)
-	if err != nil {
-		return nil, false, t.place(err)
 	}
 	if err := t.ReadInto(result.Bytes()); err != nil {
 		return nil, false, err
 	}
 	return result, false, nil
+}
+
+// empty returns a tensor of t's type and shape for a copy.
+func (t *TensorProto) empty(allocate Allocate) (*tensor.Tensor, error) {
+	dt := dataTypes[t.DataType].dtype
+	if allocate == nil {
+		result, err := tensor.New(dt, t.Dims...)
+		return result, t.place(err)
+	}
+	size, err := t.Size()
+	if err != nil {
+		return nil, err
+	}
+	data, err := allocate(size)
+	if err != nil {
+		return nil, err
+	}
+	result, err := tensor.Over(dt, t.Dims, data)
+	return result, t.place(err)
 }
 
 // place names the tensor in another room's error.
@@ -402,6 +425,11 @@ func (t *TensorProto) place(err error) error {
 // Over is Tensor for stored bytes that were found elsewhere, as in the file that an external tensor names: packed, and
 // little-endian. Their length must be Size.
 func (t *TensorProto) Over(data []byte) (result *tensor.Tensor, borrowed bool, err error) {
+	return t.OverIn(data, nil)
+}
+
+// OverIn is Over with a copy in memory from allocate (nil: Go's heap).
+func (t *TensorProto) OverIn(data []byte, allocate Allocate) (result *tensor.Tensor, borrowed bool, err error) {
 	size, err := t.Size()
 	if err != nil {
 		return nil, false, err
@@ -417,9 +445,8 @@ func (t *TensorProto) Over(data []byte) (result *tensor.Tensor, borrowed bool, e
 		result, err = tensor.Over(form.dtype, t.Dims, data)
 		return result, err == nil, t.place(err)
 	}
-	result, err = tensor.New(form.dtype, t.Dims...)
-	if err != nil {
-		return nil, false, t.place(err)
+	if result, err = t.empty(allocate); err != nil {
+		return nil, false, err
 	}
 	return result, false, t.CopyInto(result.Bytes(), data)
 }
