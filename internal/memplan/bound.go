@@ -1,0 +1,150 @@
+package memplan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+// section is the lower bound of one point and one alignment: the rounded sizes of what is alive there with that alignment or a greater one, less the greatest padding.
+type section struct {
+	align   int64
+	tally   []tally // of the sizes, by ascending class
+	rounded term    // sum of the rounded sizes
+	classes []int   // those whose padding is not proved zero
+	value   []int64 // of the section, at the samples
+	weight  float64 // the greatest share of the bound that it is at a sample
+}
+
+// widestBound is the most sections that a formula of the bound may have.
+const widestBound = 64
+
+// bound is the lower bound as a formula: the greatest of all sections that are not proved to be no greater than another. Where too many remain, those that
+// matter most at the samples are kept and complete is false: the formula is then a lower bound, and not always the best.
+func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
+	var list []*section
+	l.sweep(func(_ int, live []int) {
+		for _, align := range l.grains(live) {
+			list = append(list, a.section(live, align))
+		}
+	})
+	highest := make([]int64, len(a.bindings))
+	for _, s := range list {
+		for i, v := range s.value {
+			highest[i] = max(highest[i], v)
+		}
+	}
+	for _, s := range list {
+		for i, v := range s.value {
+			s.weight = max(s.weight, float64(v)/float64(max(highest[i], 1)))
+		}
+	}
+	slices.SortStableFunc(list, func(x, y *section) int {
+		return cmp.Or(cmp.Compare(y.weight, x.weight), slices.Compare(y.value, x.value))
+	})
+	var kept []*section
+	a.left += questions / 4
+	a.work.left = max(a.work.left, formulaWork/4)
+	complete = true
+	for _, s := range list {
+		if slices.ContainsFunc(kept, func(k *section) bool { return a.covers(k, s) }) {
+			continue
+		}
+		if len(kept) == widestBound || a.work.empty() {
+			complete = false
+			break
+		}
+		kept = append(slices.DeleteFunc(kept, func(k *section) bool { return a.covers(s, k) }), s)
+	}
+	terms := make([]sym.Expr, len(kept))
+	for i, s := range kept {
+		terms[i] = a.expr(s.rounded.parts)
+		if len(s.classes) > 0 {
+			paddings := make([]sym.Expr, len(s.classes))
+			for j, class := range s.classes {
+				paddings[j] = a.rounding(class, s.align).Sub(a.exprs[class])
+			}
+			terms[i] = terms[i].Sub(sym.MaxOf(paddings...))
+		}
+	}
+	return maximum(terms), complete
+}
+
+// tally says how many sizes of a class there are.
+type tally struct {
+	class int
+	n     int64
+}
+
+// includes reports whether x has at least as many of every class as y. Both are sorted.
+func includes(x, y []tally) bool {
+	i := 0
+	for _, t := range y {
+		for i < len(x) && x[i].class < t.class {
+			i++
+		}
+		if i == len(x) || x[i].class != t.class || x[i].n < t.n {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *algebra) section(live []int, align int64) *section {
+	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))}}
+	for _, g := range live {
+		if a.groups[g].align >= align {
+			s.tally = append(s.tally, tally{a.class[g], 1})
+		}
+	}
+	slices.SortFunc(s.tally, func(x, y tally) int { return x.class - y.class })
+	distinct := s.tally[:0]
+	for _, t := range s.tally {
+		if n := len(distinct); n > 0 && distinct[n-1].class == t.class {
+			distinct[n-1].n++
+		} else {
+			distinct = append(distinct, t)
+		}
+	}
+	s.tally = distinct
+	padding := make([]int64, len(a.bindings))
+	for _, t := range s.tally {
+		class := t.class
+		rounded := a.height(class, align)
+		for _, p := range rounded.parts {
+			s.rounded.parts = append(s.rounded.parts, part{p.atom, t.n * p.count})
+		}
+		if exact := a.height(class, 1); !a.exact(class, align) {
+			s.classes = append(s.classes, class)
+			for i := range padding {
+				padding[i] = max(padding[i], rounded.value[i]-exact.value[i])
+			}
+		}
+	}
+	s.rounded = a.tidy(s.rounded)
+	for i, v := range s.rounded.value {
+		s.value = append(s.value, v-padding[i])
+	}
+	return s
+}
+
+// covers reports whether section x is proved to be at least y for every binding.
+func (a *algebra) covers(x, y *section) bool {
+	a.work.spend(len(x.value))
+	for i := range x.value {
+		if x.value[i] < y.value[i] {
+			return false
+		}
+	}
+	// What is alive in y, and more: a further buffer adds at least its size.
+	if x.align == y.align && includes(x.tally, y.tally) {
+		return true
+	}
+	// At most align−1 bytes are taken off x, and none need be taken off y.
+	taken := term{value: make([]int64, len(x.value))}
+	if len(x.classes) > 0 {
+		taken = a.term(sym.Const(x.align - 1))
+	}
+	return a.below(a.add(y.rounded, taken), x.rounded)
+}

@@ -1,0 +1,31 @@
+// Package memplan decides where in an arena every buffer of a program lies, and proves how many bytes the arena takes.
+//
+// A [Problem] is a list of buffers, each with a size in bytes (a symbolic integer over named dimensions), an alignment and
+// the steps it is alive in. [Plan] answers with a [Solution]: offsets, the arena's size as a formula, and a lower bound that
+// no plan of the same problem can beat. The package knows nothing of tensors, operators or kernels.
+//
+// # Orders, and why the formula is exact
+//
+// A plan is an order: for every two buffers that are ever alive together it says which lies below. A buffer's offset is then
+// the greatest end of those below it, rounded up to its alignment, and the arena is the highest end of all. Both are maxima of
+// sums of sizes, so they hold for every binding of the dimensions, not only for those that the planner tried. Planning
+// chooses the order; it runs a portfolio of heuristics on concrete sizes at sample bindings and keeps the order that is best over the
+// range. Where no single order is good everywhere a solution has up to four layouts and conditions that choose among
+// them; the arena is then the least of the layouts' formulas. A term of a formula is left out only when sym proves that it can
+// never be the maximum.
+//
+// # What the lower bound says
+//
+// Buffers alive at one step lie apart. Those of them that are aligned to at least A lie at multiples of A, so their sizes rounded up to A
+// add up, and only the topmost one need not be rounded: they take that sum less the greatest single padding. The bound is the greatest such number over
+// all steps and all alignments A alive there; where sizes are multiples of the alignment, it is plainly the greatest sum of live sizes. It takes lifetimes and
+// aliases as given: a better order of operators ([Order] looks for one) or other aliases may have a lower bound.
+//
+// # Sources
+//
+// Greedy orders and fits: Y. Pisarchyk, J. Lee, "Efficient Memory Management for Deep Neural Net Inference", arXiv 2001.03288.
+// The lowest gap filled first: E. Burke, G. Kendall, G. Whitwell, "A New Placement Heuristic for the Orthogonal
+// Stock-Cutting Problem", 2004, as T. Sekiyama et al. use it for buffers, arXiv 1804.10001. Canonical orders and sections:
+// M. Moffitt, "MiniMalloc", ASPLOS 2023. Operator order: B. Ahn et al., "Ordering Chaos: Memory-Aware Scheduling of Irregularly
+// Wired Neural Networks for Edge Devices", MLSys 2020.
+package memplan

@@ -1,0 +1,421 @@
+package memplan
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+// The limits of a formula: terms of one offset while it is built, terms that a result may have, questions to the prover over a whole plan, and
+// elementary steps of comparing terms.
+const (
+	widestOffset  = 96
+	widestFormula = 48
+	questions     = 3000
+	formulaWork   = 16 << 20
+)
+
+// algebra builds formulas as maxima of terms. A term is a sum of atoms with whole counts, and an atom is a product of
+// dimensions or, where a size is no polynomial, the size itself.
+type algebra struct {
+	*grouping
+	*sizes
+	bindings  [][]int64
+	atoms     []atom
+	index     map[string]int32
+	proofs    map[string]bool
+	full      []bool // by class, see filled
+	left      int    // questions
+	work      meter  // of comparing terms
+	key       []byte // scratch, as the two that follow
+	more      []part
+	less      []part
+	rounded   map[[2]int64]term     // by class and alignment
+	roundings map[[2]int64]sym.Expr // likewise
+}
+
+type atom struct {
+	x           sym.Expr
+	value       []int64 // at the samples
+	notNegative bool
+}
+
+// term is a sum of atoms.
+type term struct {
+	parts []part  // by ascending atom, no count zero
+	value []int64 // at the samples
+}
+
+type part struct {
+	atom  int32
+	count int64
+}
+
+func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
+	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
+		left: questions, work: meter{formulaWork}, rounded: map[[2]int64]term{}, roundings: map[[2]int64]sym.Expr{}}
+	a.atom(sym.Const(1))
+	return a
+}
+
+func (a *algebra) atom(x sym.Expr) int32 {
+	key := x.Key()
+	if at, known := a.index[key]; known {
+		return at
+	}
+	at := int32(len(a.atoms))
+	a.index[key] = at
+	n := atom{x: x, value: make([]int64, len(a.bindings))}
+	for i, binding := range a.bindings {
+		// A value that cannot be computed stands as zero: values only save questions to the prover.
+		n.value[i], _ = x.Eval(func(name string) (int64, bool) {
+			at, ok := slices.BinarySearch(a.names, name)
+			if !ok {
+				return 0, false
+			}
+			return binding[at], true
+		})
+	}
+	lo, _ := a.dims.Bounds(x)
+	n.notNegative = lo >= 0
+	a.atoms = append(a.atoms, n)
+	return at
+}
+
+// term reads an expression as a sum of atoms.
+func (a *algebra) term(x sym.Expr) term {
+	t := term{value: make([]int64, len(a.bindings))}
+	a.split(x, sym.Const(1), &t.parts)
+	return a.tidy(t)
+}
+
+// split appends the parts of x·factor, factor being a product of dimensions.
+func (a *algebra) split(x, factor sym.Expr, parts *[]part) {
+	if c, ok := x.Const(); ok {
+		if c != 0 {
+			*parts = append(*parts, part{a.atom(factor), c})
+		}
+		return
+	}
+	for _, name := range x.Vars() {
+		if coefficient, rest, ok := x.Linear(name); ok {
+			a.split(coefficient, factor.Mul(sym.Var(name)), parts)
+			a.split(rest, factor, parts)
+			return
+		}
+	}
+	*parts = append(*parts, part{a.atom(factor.Mul(x)), 1})
+}
+
+// tidy sorts a term's parts, joins equal atoms and computes its values.
+func (a *algebra) tidy(t term) term {
+	slices.SortFunc(t.parts, func(x, y part) int { return cmp.Compare(x.atom, y.atom) })
+	out := t.parts[:0]
+	for _, p := range t.parts {
+		if n := len(out); n > 0 && out[n-1].atom == p.atom {
+			out[n-1].count += p.count
+			continue
+		}
+		out = append(out, p)
+	}
+	t.parts = slices.DeleteFunc(out, func(p part) bool { return p.count == 0 })
+	for _, p := range t.parts {
+		for i := range t.value {
+			t.value[i] += p.count * a.atoms[p.atom].value[i]
+		}
+	}
+	return t
+}
+
+func (a *algebra) add(x, y term) term {
+	t := term{parts: make([]part, 0, len(x.parts)+len(y.parts)), value: make([]int64, len(x.value))}
+	i, j := 0, 0
+	for i < len(x.parts) || j < len(y.parts) {
+		switch {
+		case j == len(y.parts) || i < len(x.parts) && x.parts[i].atom < y.parts[j].atom:
+			t.parts = append(t.parts, x.parts[i])
+			i++
+		case i == len(x.parts) || y.parts[j].atom < x.parts[i].atom:
+			t.parts = append(t.parts, y.parts[j])
+			j++
+		default:
+			if sum := x.parts[i].count + y.parts[j].count; sum != 0 {
+				t.parts = append(t.parts, part{x.parts[i].atom, sum})
+			}
+			i, j = i+1, j+1
+		}
+	}
+	for k := range t.value {
+		t.value[k] = x.value[k] + y.value[k]
+	}
+	return t
+}
+
+// expr is the term as an expression.
+func (a *algebra) expr(parts []part) sym.Expr {
+	list := make([]sym.Expr, len(parts))
+	for i, p := range parts {
+		list[i] = a.atoms[p.atom].x.Mul(sym.Const(p.count))
+	}
+	return sym.Sum(list...)
+}
+
+// rounding is a size, given by its class, rounded up to align.
+func (a *algebra) rounding(class int, align int64) sym.Expr {
+	key := [2]int64{int64(class), align}
+	x, known := a.roundings[key]
+	if !known {
+		x = a.round(a.exprs[class], align)
+		a.roundings[key] = x
+	}
+	return x
+}
+
+// exact reports whether a size, given by its class, is proved a multiple of align.
+func (a *algebra) exact(class int, align int64) bool {
+	return a.rounding(class, align).Equal(a.exprs[class])
+}
+
+// filled reports whether a size, given by its class, is proved at least 1.
+func (a *algebra) filled(class int) bool {
+	if a.full == nil {
+		a.full = make([]bool, len(a.exprs))
+		for i, x := range a.exprs {
+			a.full[i] = a.dims.LE(sym.Const(1), x) == sym.Yes
+		}
+	}
+	return a.full[class]
+}
+
+// height is a size, given by its class, as a term, rounded up to align; 1 leaves it as it is.
+func (a *algebra) height(class int, align int64) term {
+	key := [2]int64{int64(class), align}
+	t, known := a.rounded[key]
+	if !known {
+		t = a.term(a.rounding(class, align))
+		a.rounded[key] = t
+	}
+	return t
+}
+
+// below reports whether x ≤ y is proved for every binding.
+func (a *algebra) below(x, y term) bool {
+	a.work.spend(len(x.value))
+	for i := range x.value {
+		if x.value[i] > y.value[i] {
+			return false
+		}
+	}
+	// Only what the two do not share matters: more stands where x exceeds y, less where y exceeds x.
+	a.work.spend(16 * (len(x.parts) + len(y.parts)))
+	more, less := a.more[:0], a.less[:0]
+	i, j := 0, 0
+	for i < len(x.parts) || j < len(y.parts) {
+		p := part{math.MaxInt32, 0}
+		if i < len(x.parts) {
+			p = x.parts[i]
+		}
+		switch {
+		case j == len(y.parts) || p.atom < y.parts[j].atom:
+			i++
+		case p.atom > y.parts[j].atom:
+			p = part{y.parts[j].atom, -y.parts[j].count}
+			j++
+		default:
+			p.count -= y.parts[j].count
+			i, j = i+1, j+1
+		}
+		if p.count > 0 {
+			more = append(more, p)
+		} else if p.count < 0 {
+			less = append(less, part{p.atom, -p.count})
+		}
+	}
+	a.more, a.less = more, less
+	if len(more) == 0 && !slices.ContainsFunc(less, func(p part) bool { return !a.atoms[p.atom].notNegative }) {
+		return true
+	}
+	return a.ask(more, less)
+}
+
+// ask puts x ≤ y to the prover, unless it has been answered before or too much has been asked.
+func (a *algebra) ask(x, y []part) bool {
+	a.key = encode(encode(a.key[:0], x), y)
+	yes, known := a.proofs[string(a.key)]
+	if !known && a.left > 0 {
+		a.left--
+		a.work.spend(256 * (len(x) + len(y)))
+		yes = a.dims.LE(a.expr(x), a.expr(y)) == sym.Yes
+		a.proofs[string(a.key)] = yes
+	}
+	return yes
+}
+
+// encode appends a sum to a key: its length, then atoms and counts.
+func encode(key []byte, parts []part) []byte {
+	key = binary.AppendUvarint(key, uint64(len(parts)))
+	for _, p := range parts {
+		key = binary.AppendVarint(binary.AppendUvarint(key, uint64(p.atom)), p.count)
+	}
+	return key
+}
+
+// prune drops the terms that are proved to be no greater than another one. What stays is sorted, greatest at the first sample first.
+func (a *algebra) prune(list []term) []term {
+	if len(list) < 2 {
+		return list
+	}
+	slices.SortStableFunc(list, func(x, y term) int { return slices.Compare(y.value, x.value) })
+	var kept []term
+	for _, t := range list {
+		if slices.ContainsFunc(kept, func(k term) bool { return a.below(t, k) }) {
+			continue
+		}
+		kept = slices.DeleteFunc(kept, func(k term) bool { return a.below(k, t) })
+		kept = append(kept, t)
+	}
+	return kept
+}
+
+// offsets computes every group's offset in a stack as a maximum of terms, or nil where one has too many.
+func (a *algebra) offsets(s *stack) [][]term {
+	out := make([][]term, len(s.order))
+	for _, g := range s.order {
+		align := s.align[g]
+		list := []term{}
+		for _, under := range s.below[g] {
+			for _, t := range out[under] {
+				if s.align[under] >= align {
+					t = a.add(t, a.height(a.class[under], align))
+				} else {
+					t = a.term(a.round(a.expr(a.add(t, a.height(a.class[under], 1)).parts), align))
+				}
+				list = append(list, t)
+			}
+			if len(list) > 2*widestOffset {
+				list = a.prune(list)
+			}
+		}
+		if len(list) == 0 {
+			list = append(list, a.term(sym.Const(0)))
+		}
+		if out[g] = a.prune(list); len(out[g]) > widestOffset || a.work.empty() {
+			return nil
+		}
+	}
+	return out
+}
+
+// arena is the height of a stack as a formula. ok is false where it has too many terms to be written.
+func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
+	offsets := a.offsets(s)
+	if offsets == nil {
+		return sym.Expr{}, false
+	}
+	var list []term
+	a.tops(s, func(g int32, counts bool) {
+		if counts {
+			for _, t := range offsets[g] {
+				list = append(list, a.add(t, a.height(a.class[g], 1)))
+			}
+			return
+		}
+		// An empty group must not count the padding beneath it as used.
+		size := a.groups[g].size
+		at := make([]sym.Expr, len(offsets[g]))
+		for i, t := range offsets[g] {
+			at[i] = a.expr(t.parts)
+		}
+		list = append(list, a.term(size.Min(sym.Const(1)).Mul(sym.MaxOf(at...).Add(size))))
+	})
+	list = a.prune(list)
+	if len(list) > widestFormula || a.work.empty() {
+		return sym.Expr{}, false
+	}
+	terms := make([]sym.Expr, len(list))
+	for i, t := range list {
+		terms[i] = a.expr(t.parts)
+	}
+	return maximum(terms), true
+}
+
+// tops visits the groups whose ends decide the height. counts is false of a group that may be empty and may then stand above the last byte used, on padding;
+// what it rests on is visited as well.
+func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
+	loose := make([]bool, len(s.order)) // its offset may lie above the last byte used beneath it
+	maybe := make([]bool, len(s.order)) // it may be empty
+	for _, g := range s.order {
+		maybe[g] = !a.filled(a.class[g])
+		if s.beside != nil && s.beside[g] >= 0 {
+			loose[g] = loose[s.beside[g]]
+		}
+		for _, under := range s.below[g] {
+			padded := s.align[under] < s.align[g] || !a.exact(a.class[under], s.align[g])
+			loose[g] = loose[g] || padded || maybe[under] && loose[under]
+		}
+	}
+	seen := make([]bool, len(s.order))
+	queue := slices.Clone(s.open)
+	for i := 0; i < len(queue); i++ {
+		g := queue[i]
+		if seen[g] {
+			continue
+		}
+		seen[g] = true
+		counts := !maybe[g] || !loose[g]
+		visit(g, counts)
+		if !counts {
+			queue = append(queue, s.below[g]...)
+		}
+	}
+}
+
+// shelved is the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the sum of what lies below its shelf.
+func (a *algebra) shelved(shelves [][]int, align int64) sym.Expr {
+	var tops []sym.Expr
+	floor := sym.Const(0)
+	for _, shelf := range shelves {
+		var ends, rounded []sym.Expr
+		for _, g := range shelf {
+			rounded = append(rounded, a.rounding(a.class[g], align))
+			if a.filled(a.class[g]) {
+				ends = append(ends, a.groups[g].size)
+			}
+		}
+		if len(ends) > 0 {
+			tops = append(tops[:0], floor.Add(a.greatest(ends))) // it ends above all that lies lower
+		}
+		for _, g := range shelf {
+			if size := a.groups[g].size; !a.filled(a.class[g]) {
+				tops = append(tops, size.Min(sym.Const(1)).Mul(floor.Add(size))) // nothing, where it is empty
+			}
+		}
+		floor = floor.Add(a.greatest(rounded))
+	}
+	return maximum(tops)
+}
+
+// greatest is the maximum of a list, without the members proved to be no greater than another.
+func (a *algebra) greatest(list []sym.Expr) sym.Expr {
+	terms := make([]term, len(list))
+	for i, x := range list {
+		terms[i] = a.term(x)
+	}
+	terms = a.prune(terms)
+	out := make([]sym.Expr, len(terms))
+	for i, t := range terms {
+		out[i] = a.expr(t.parts)
+	}
+	return sym.MaxOf(out...)
+}
+
+// maximum is the greatest of expressions that are never negative, 0 of none.
+func maximum(list []sym.Expr) sym.Expr {
+	if len(list) == 0 {
+		return sym.Const(0)
+	}
+	return sym.MaxOf(list...)
+}

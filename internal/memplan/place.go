@@ -1,0 +1,267 @@
+package memplan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// placer places groups one after another in a list's order, each in a gap that the groups placed before leave.
+type placer struct {
+	*instance
+	meter     *meter
+	neighbour [][]int32 // by group: those alive together with it; nil where lists would cost more than a scan
+	placed    []slot    // the groups placed, lowest offset first
+	offset    []int64   // by group, −1 for one that is not placed
+	near      []slot    // scratch of one placement
+}
+
+// slot is a group that has been placed.
+type slot struct {
+	begin, end  int64
+	first, last int32
+}
+
+func newPlacer(in *instance, m *meter) *placer {
+	n := len(in.size)
+	p := &placer{instance: in, meter: m, placed: make([]slot, 0, n), offset: make([]int64, n)}
+	pairs := 0
+	for _, alive := range in.count {
+		pairs += alive
+	}
+	// A group's neighbours are found through the points it lives at; where that is far less than all groups, lists pay.
+	if n > 512 && pairs < n*n/64 {
+		p.neighbour = neighbours(in.lifetimes)
+	}
+	return p
+}
+
+// neighbours lists for each group those alive together with it.
+func neighbours(l *lifetimes) [][]int32 {
+	lists := make([][]int32, len(l.first))
+	l.sweep(func(point int, live []int) {
+		old := live[:len(live)-len(l.begin[point])]
+		for i, g := range l.begin[point] {
+			for _, other := range old {
+				lists[g], lists[other] = append(lists[g], int32(other)), append(lists[other], int32(g))
+			}
+			for _, other := range l.begin[point][:i] {
+				lists[g], lists[other] = append(lists[g], int32(other)), append(lists[other], int32(g))
+			}
+		}
+	})
+	return lists
+}
+
+// fit places the groups in the list's order, in the lowest gap that holds each or, with best, in the gap that it leaves the
+// fewest bytes of. It returns the height; the offsets stay in p.offset until the next call.
+func (p *placer) fit(list []int, best bool) int64 {
+	p.placed = p.placed[:0]
+	for i := range p.offset {
+		p.offset[i] = -1
+	}
+	height := int64(0)
+	for _, g := range list {
+		among := p.placed
+		if p.neighbour != nil {
+			among = p.collect(g)
+		}
+		p.meter.spend(2 * len(among))
+		at := p.gap(g, among, best)
+		p.offset[g] = at
+		if p.size[g] == 0 {
+			continue // takes no byte: it stands in nobody's way
+		}
+		end := at + p.size[g]
+		height = max(height, end)
+		if p.neighbour == nil {
+			where, _ := slices.BinarySearchFunc(p.placed, at, func(s slot, at int64) int { return cmp.Compare(s.begin, at) })
+			p.placed = slices.Insert(p.placed, where, slot{at, end, int32(p.first[g]), int32(p.last[g])})
+		}
+	}
+	return height
+}
+
+// collect lists the placed groups that are alive together with g, lowest offset first.
+func (p *placer) collect(g int) []slot {
+	p.near = p.near[:0]
+	for _, other := range p.neighbour[g] {
+		if at := p.offset[other]; at >= 0 && p.size[other] > 0 {
+			p.near = append(p.near, slot{at, at + p.size[other], int32(p.first[other]), int32(p.last[other])})
+		}
+	}
+	p.meter.spend(len(p.neighbour[g]) + 8*len(p.near))
+	slices.SortFunc(p.near, func(a, b slot) int { return cmp.Compare(a.begin, b.begin) })
+	return p.near
+}
+
+// gap finds the offset of g among groups sorted by their offsets.
+func (p *placer) gap(g int, among []slot, best bool) int64 {
+	size, round := p.size[g], p.align[g]-1
+	first, last := int32(p.first[g]), int32(p.last[g])
+	at, least, floor := int64(-1), int64(math.MaxInt64), int64(0)
+	for i := range among {
+		s := &among[i]
+		if s.first > last || first > s.last {
+			continue
+		}
+		if room := s.begin - floor; room >= size {
+			if !best || size == 0 {
+				return floor
+			}
+			if room-size < least {
+				at, least = floor, room-size
+			}
+		}
+		floor = max(floor, (s.end+round)&^round)
+	}
+	if at >= 0 {
+		return at
+	}
+	return floor
+}
+
+// priority is one list order of the portfolio: key gives each group a number, and greater numbers come first.
+type priority struct {
+	name string
+	key  func(in *instance, g int) float64
+}
+
+// priorities are tried in this order: what most often reaches the bound on real networks comes first. Ties go to the larger group, then
+// to the longer lived, then to the earlier.
+var priorities = []priority{
+	{"size", func(in *instance, g int) float64 { return float64(in.size[g]) }},
+	{"area", func(in *instance, g int) float64 { return float64(in.size[g]) * float64(in.span(g)) }},
+	{"start", func(in *instance, g int) float64 { return -float64(in.first[g]) }},
+	{"lifetime", func(in *instance, g int) float64 { return float64(in.span(g)) }},
+	{"root area", func(in *instance, g int) float64 { return float64(in.size[g]) * math.Sqrt(float64(in.span(g))) }},
+	{"end", func(in *instance, g int) float64 { return float64(in.last[g]) }},
+	{"section", func(in *instance, g int) float64 { return float64(in.crowd(g)) }},
+	{"degree", func(in *instance, g int) float64 { return float64(in.degree(g)) }},
+}
+
+// span is the number of points at which g is alive.
+func (l *lifetimes) span(g int) int { return l.last[g] - l.first[g] + 1 }
+
+// crowd is the greatest bound of a point at which g is alive.
+func (in *instance) crowd(g int) int64 {
+	most := int64(0)
+	for p := in.first[g]; p <= in.last[g]; p++ {
+		most = max(most, in.section[p])
+	}
+	return most
+}
+
+// degree is the sum of live groups over g's points: about how many neighbours it has, and for how long.
+func (in *instance) degree(g int) int {
+	n := 0
+	for p := in.first[g]; p <= in.last[g]; p++ {
+		n += in.count[p]
+	}
+	return n
+}
+
+// list sorts the groups by a priority.
+func (in *instance) list(p priority) []int {
+	key := make([]float64, len(in.size))
+	list := make([]int, len(in.size))
+	for g := range list {
+		list[g], key[g] = g, p.key(in, g)
+	}
+	slices.SortFunc(list, func(a, b int) int {
+		switch {
+		case key[a] != key[b]:
+			return cmp.Compare(key[b], key[a])
+		case in.size[a] != in.size[b]:
+			return cmp.Compare(in.size[b], in.size[a])
+		}
+		return cmp.Or(in.span(b)-in.span(a), a-b)
+	})
+	return list
+}
+
+// taste says which of the groups that fit a gap goes in first: the one with the greatest number.
+type taste struct {
+	name string
+	key  func(in *instance, g int) (int64, int64)
+}
+
+var tastes = []taste{
+	{"longest", func(in *instance, g int) (int64, int64) { return int64(in.span(g)), in.size[g] }},
+	{"largest", func(in *instance, g int) (int64, int64) { return in.size[g], int64(in.span(g)) }},
+	{"crowded", func(in *instance, g int) (int64, int64) { return in.crowd(g), int64(in.span(g)) }},
+}
+
+// stretch is a run of points with the same height of what is placed so far.
+type stretch struct {
+	first, last int
+	top         int64
+}
+
+// fill places groups from the bottom up: the lowest stretch takes the group that the taste likes best of those that live within
+// it, and where there is none it is raised to its lower neighbour. It returns nil when the work allowed runs out.
+func fill(in *instance, t taste, m *meter) []int64 {
+	rank := make([]int, len(in.size))
+	keys := make([][2]int64, len(in.size))
+	for g := range rank {
+		rank[g] = g
+		keys[g][0], keys[g][1] = t.key(in, g)
+	}
+	slices.SortFunc(rank, func(a, b int) int { return cmp.Or(slices.Compare(keys[b][:], keys[a][:]), a-b) })
+	offset := make([]int64, len(in.size))
+	sky := []stretch{{0, len(in.step) - 1, 0}}
+	for len(rank) > 0 {
+		if m.empty() {
+			return nil
+		}
+		low := 0
+		for i := range sky {
+			if sky[i].top < sky[low].top {
+				low = i
+			}
+		}
+		s := sky[low]
+		at := slices.IndexFunc(rank, func(g int) bool { return s.first <= in.first[g] && in.last[g] <= s.last })
+		m.spend(len(sky) + len(rank))
+		if at < 0 {
+			sky = raise(sky, low)
+			continue
+		}
+		g := rank[at]
+		rank = slices.Delete(rank, at, at+1)
+		offset[g] = alignUp(s.top, in.align[g])
+		sky = cover(sky, low, in.first[g], in.last[g], offset[g]+in.size[g])
+	}
+	return offset
+}
+
+// raise lifts a stretch that nothing fits to the lower of its neighbours, and joins the two.
+func raise(sky []stretch, i int) []stretch {
+	switch {
+	case i > 0 && (i+1 == len(sky) || sky[i-1].top <= sky[i+1].top):
+		sky[i-1].last = sky[i].last
+		sky = slices.Delete(sky, i, i+1)
+		if i < len(sky) && sky[i].top == sky[i-1].top {
+			sky[i-1].last = sky[i].last
+			sky = slices.Delete(sky, i, i+1)
+		}
+	default:
+		sky[i+1].first = sky[i].first
+		sky = slices.Delete(sky, i, i+1)
+	}
+	return sky
+}
+
+// cover sets points first to last of stretch i, which holds them all, to a new top.
+func cover(sky []stretch, i, first, last int, top int64) []stretch {
+	s := sky[i]
+	var parts []stretch
+	if s.first < first {
+		parts = append(parts, stretch{s.first, first - 1, s.top})
+	}
+	parts = append(parts, stretch{first, last, top})
+	if last < s.last {
+		parts = append(parts, stretch{last + 1, s.last, s.top})
+	}
+	return slices.Replace(sky, i, i+1, parts...)
+}
