@@ -1,409 +1,282 @@
 package sym
 
-import (
-	"fmt"
-	"math"
-	"sort"
-)
+import "math"
 
-// Truth is a prover's answer.
-type Truth uint8
-
+// The number of expressions that a query looks at before it gives up.
 const (
-	Unknown Truth = iota
-	Yes
-	No
+	proofSteps = 800
+	boundSteps = 300
 )
 
-// NoMax is no upper limit.
-const NoMax = math.MaxInt64
-
-// Range is inclusive.
-type Range struct{ Min, Max int64 }
-
-func (r Range) String() string {
-	if r.Max == NoMax {
-		return fmt.Sprintf("%d..", r.Min)
-	}
-	return fmt.Sprintf("%d..%d", r.Min, r.Max)
+// query is one question to the prover; its set is locked meanwhile.
+//
+// The proof of e ≥ goal computes a lower bound of e by removing one atom after the other, each time by something exact or smaller:
+//   - a polynomial that is linear in a quantity between two ends is least at an end, and a quantity without an upper end may only have a
+//     coefficient that is not negative;
+//   - x % y is x − y(x // y), and x // y for y ≥ 1 is (x − r) / y with 0 ≤ r < y, so that e times y is a polynomial again; since e is an
+//     integer, y·e > y·(goal − 1) suffices;
+//   - of two quotients by one divisor, x // y = z // y + (x − z) // y + (0 or 1);
+//   - max(a, b) is one of the two, and at least each.
+//
+// Every step also holds where the occurrences of one name were different names, so steps can be taken in any order.
+type query struct {
+	dims    *Dims
+	steps   int
+	proving bool // a bound below the goal is worth nothing
 }
 
-// Dims are named ranges.
-type Dims struct{ m map[string]Range }
+// decide finds whether e is never or always below zero.
+func (d *Dims) decide(e Expr) sign {
+	q := query{dims: d, steps: proofSteps, proving: true}
+	v := q.interval(e)
+	switch {
+	case v.lo == 0 && v.hi == 0:
+		return zero
+	case v.lo > 0:
+		return positive
+	case v.lo == 0:
+		return notNegative
+	case v.hi < 0:
+		return negative
+	}
+	low, high := q.sample(e)
+	if low >= 0 && q.lower(e, 0) >= 0 {
+		return notNegative
+	}
+	if high < 0 {
+		q.steps = proofSteps
+		if q.lower(Const(-1).Sub(e), 0) >= 0 {
+			return negative
+		}
+	}
+	return unknown
+}
 
-func NewDims() *Dims                       { return &Dims{map[string]Range{}} }
-func (d *Dims) Set(n string, r Range)      { d.m[n] = r }
-func (d *Dims) Get(n string) (Range, bool) { r, ok := d.m[n]; return r, ok }
-func (d *Dims) Names() []string {
-	var out []string
-	for n := range d.m {
-		out = append(out, n)
+// samples are the steps from the near end of each range, by the place of the name; a step of -1 goes to the far end.
+var samples = [...][3]int64{{0, 0, 0}, {-1, -1, -1}, {1, 2, 5}, {0, -1, 3}, {-1, 0, 17}, {63, 64, 0}, {2, 1, -1}}
+
+// sample evaluates e at some bindings and returns the least and the greatest value seen. Where none could be computed, low is math.MaxInt64 and
+// high math.MinInt64.
+func (q *query) sample(e Expr) (low, high int64) {
+	low, high = math.MaxInt64, math.MinInt64
+	var names []string
+	if e.n != nil {
+		names = e.Vars()
 	}
-	sort.Strings(out)
-	return out
-}
-func (d *Dims) Clone() *Dims {
-	c := NewDims()
-	for n, r := range d.m {
-		c.m[n] = r
-	}
-	return c
-}
-func satAdd(a, b int64) int64 {
-	if a == math.MinInt64 || b == math.MinInt64 {
-		return math.MinInt64
-	}
-	if a == math.MaxInt64 || b == math.MaxInt64 {
-		return math.MaxInt64
-	}
-	if s, over := add64(a, b); !over {
-		return s
-	}
-	if a > 0 {
-		return math.MaxInt64
-	}
-	return math.MinInt64
-}
-func satMul(a, b int64) int64 {
-	if a == 0 || b == 0 {
-		return 0
-	}
-	inf := func(x int64) bool { return x == math.MinInt64 || x == math.MaxInt64 }
-	if p, over := mul64(a, b); !over && !inf(a) && !inf(b) {
-		return p
-	}
-	if (a < 0) != (b < 0) {
-		return math.MinInt64
-	}
-	return math.MaxInt64
-}
-func mulRange(a, b Range) Range {
-	p := [4]int64{satMul(a.Min, b.Min), satMul(a.Min, b.Max), satMul(a.Max, b.Min), satMul(a.Max, b.Max)}
-	return Range{min(p[0], p[1], p[2], p[3]), max(p[0], p[1], p[2], p[3])}
-}
-func (d *Dims) Bounds(e Expr) (lo, hi int64) { r := d.bounds(e); return r.Min, r.Max }
-func (d *Dims) bounds(e Expr) Range {
-	sum := Range{}
-	for _, t := range e.terms() {
-		r := Range{t.coef, t.coef}
-		for i, a := range t.factors {
-			ar := d.atomBounds(a)
-			if i > 0 && t.factors[i-1].key == a.key && ar.Min < 0 {
-				ar = Range{math.MinInt64, math.MaxInt64}
+	for _, steps := range samples {
+		v, err := e.Eval(func(name string) (int64, bool) {
+			place := 0
+			for place < len(names) && names[place] != name {
+				place++
 			}
-			r = mulRange(r, ar)
+			return q.at(name, steps[place%3]), true
+		})
+		if err == nil {
+			low, high = min(low, v), max(high, v)
 		}
-		sum = Range{satAdd(sum.Min, r.Min), satAdd2(sum.Max, r.Max)}
 	}
-	return sum
-}
-func satAdd2(a, b int64) int64 {
-	if a == math.MaxInt64 || b == math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return satAdd(a, b)
-}
-func (d *Dims) atomBounds(a *atom) Range {
-	all := Range{math.MinInt64, math.MaxInt64}
-	if a.op == opVar {
-		if r, ok := d.m[a.name]; ok {
-			return r
-		}
-		return all
-	}
-	x := d.bounds(a.args[0])
-	switch a.op {
-	case opMin, opMax:
-		for _, y := range a.args[1:] {
-			r := d.bounds(y)
-			if a.op == opMin {
-				x = Range{min(x.Min, r.Min), min(x.Max, r.Max)}
-			} else {
-				x = Range{max(x.Min, r.Min), max(x.Max, r.Max)}
-			}
-		}
-		return x
-	case opMul:
-		for _, y := range a.args[1:] {
-			x = mulRange(x, d.bounds(y))
-		}
-		return x
-	case opAdd:
-		for _, y := range a.args[1:] {
-			r := d.bounds(y)
-			x = Range{satAdd(x.Min, r.Min), satAdd2(x.Max, r.Max)}
-		}
-		return x
-	}
-	y := d.bounds(a.args[1])
-	if y.Min < 1 {
-		return all
-	}
-	div := func(v, w int64, ceil bool) int64 {
-		if v == math.MinInt64 || v == math.MaxInt64 {
-			return v
-		}
-		r, _ := apply(map[bool]op{false: opFloorDiv, true: opCeilDiv}[ceil], v, w)
-		return r
-	}
-	switch a.op {
-	case opMod:
-		hi := y.Max
-		if hi != math.MaxInt64 {
-			hi--
-		}
-		if x.Min >= 0 {
-			hi = min(hi, x.Max)
-		}
-		return Range{0, hi}
-	default:
-		c := a.op == opCeilDiv
-		p := []int64{div(x.Min, y.Min, c), div(x.Min, y.Max, c), div(x.Max, y.Min, c), div(x.Max, y.Max, c)}
-		return Range{min(p[0], p[1], p[2], p[3]), max(p[0], p[1], p[2], p[3])}
-	}
+	return low, high
 }
 
-// shift writes each variable with a finite minimum as minimum + a variable that is not negative.
-func (d *Dims) shift(e Expr) (Expr, *Dims) {
-	s := NewDims()
-	x := e.Subst(func(n string) (Expr, bool) {
-		r, ok := d.m[n]
-		if !ok || r.Min == math.MinInt64 {
-			s.m[n] = r
-			return Expr{}, false
+// at is a value in the range of the name.
+func (q *query) at(name string, step int64) int64 {
+	r, ok := q.dims.ranges[name]
+	const far = 4099
+	switch {
+	case !ok || r.Min == math.MinInt64 && r.Max == NoMax:
+		if step < 0 {
+			return -far
 		}
-		m := "_" + n
-		hi := r.Max
-		if hi != math.MaxInt64 {
-			hi = satAdd(hi, -r.Min)
+		return step
+	case r.Min == math.MinInt64:
+		if step < 0 {
+			return max(r.Max, math.MinInt64+far) - far
 		}
-		s.m[m] = Range{0, hi}
-		return Var(m).Add(Const(r.Min)), true
-	})
-	return x, s
+		return max(r.Max, math.MinInt64+step) - step
+	case step >= 0 && step <= r.Max-r.Min || r.Max-r.Min < 0:
+		return min(r.Min, r.Max-max(step, 0)) + max(step, 0)
+	case r.Max == NoMax:
+		return min(r.Min, NoMax-far) + far
+	}
+	return r.Max
 }
-func (d *Dims) nonNegative(e Expr) bool {
-	if d.bounds(e).Min >= 0 {
-		return true
-	}
-	x, s := d.shift(e)
-	if s.bounds(x).Min >= 0 {
-		return true
-	}
-	// Replace opaque atoms by a bound that makes e smaller.
-	for depth := 0; depth < 4; depth++ {
-		y, did := d.relax(e)
-		if !did {
-			return false
+
+// bounds is the interval of e, narrowed by proof.
+func (q *query) bounds(e Expr) (lo, hi int64) {
+	switch a := e.atom(); {
+	case e.n == nil:
+		return e.c, e.c
+	case a != nil && a.kind == variable:
+		if r, ok := q.dims.ranges[a.name]; ok {
+			return r.Min, r.Max
 		}
-		if d.bounds(y).Min >= 0 {
+	}
+	v := q.interval(e)
+	if e.huge() {
+		return v.lo, v.hi
+	}
+	least, greatest := q.sample(e)
+	if v.lo < least {
+		v.lo = max(v.lo, q.lower(e, least))
+	}
+	if v.hi > greatest {
+		q.steps = boundSteps
+		v.hi = min(v.hi, negate(q.lower(e.Neg(), negate(greatest))))
+	}
+	return v.lo, v.hi
+}
+
+// lower returns a number that e is never below, minusInfinity where it finds none. It stops as soon as it reaches the goal.
+func (q *query) lower(e Expr, goal int64) int64 {
+	v := q.interval(e)
+	q.steps--
+	if v.lo >= goal || q.steps < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil {
+		return v.lo
+	}
+	if e.c != 0 {
+		if inner := between(goal, goal).add(between(e.c, e.c).neg()); !infinite(inner.lo) {
+			if low := q.lower(Expr{n: e.n}, inner.lo); !infinite(low) {
+				return max(v.lo, between(low, low).add(between(e.c, e.c)).lo)
+			}
+		}
+		return v.lo
+	}
+	if g := e.content(0); g > 1 {
+		return max(v.lo, multiplyLow(g, q.lower(e.quotient(g), -floorInts(-goal, g))))
+	}
+	low, done := q.lowerFactor(e, goal)
+	if low = max(low, v.lo); !done {
+		a, remove := q.choose(e)
+		low = max(low, remove(q, e, a, goal))
+	}
+	return low
+}
+
+// multiplyLow is k×low for k ≥ 0 as a lower end.
+func multiplyLow(k, low int64) int64 { return between(multiplyEnds(k, low), plusInfinity).lo }
+
+// lowerFactor treats f×rest, f being an atom that is never below zero.
+func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
+	terms := e.n.terms
+	if len(terms) == 1 && len(terms[0].atoms) == 1 {
+		return minusInfinity, false
+	}
+	var f *atom
+	var v interval
+	for _, a := range terms[len(terms)-1].atoms { // the shortest
+		if shared(terms, a) {
+			if v = q.atomInterval(a); v.lo >= 0 {
+				f = a
+				break
+			}
+		}
+	}
+	if f == nil {
+		return minusInfinity, false
+	}
+	want := int64(0)
+	switch {
+	case goal > 0 && v.lo == 0:
+		return minusInfinity, true
+	case goal > 0:
+		want = -floorInts(-goal, v.lo)
+	case goal < 0 && v.hi == 0:
+		return 0, true
+	case goal < 0 && !infinite(v.hi):
+		want = -floorInts(-goal, v.hi) // rounds to zero
+	}
+	others := e.over(f)
+	rest := q.lower(others, want)
+	if rest >= 0 {
+		return multiplyLow(v.lo, rest), true
+	}
+	low = multiplyLow(v.hi, rest)
+	return low, low >= goal || !others.dependsOn(f)
+}
+
+// dependsOn reports whether a name of the atom occurs in e.
+func (e Expr) dependsOn(a *atom) bool {
+	var buffer [8]string
+	for _, name := range a.appendNames(buffer[:0]) {
+		if e.mentions(name) {
 			return true
 		}
-		x, s := d.shift(y)
-		if s.bounds(x).Min >= 0 {
-			return true
-		}
-		e = y
 	}
 	return false
 }
-func (d *Dims) relax(e Expr) (Expr, bool) {
-	for i, t := range e.terms() {
-		if len(t.factors) != 1 || t.factors[0].op == opVar {
+
+func shared(terms []term, a *atom) bool {
+	for _, t := range terms {
+		if t.degree(a) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// degree is how often a occurs in the term.
+func (t term) degree(a *atom) int {
+	n := 0
+	for _, b := range t.atoms {
+		if b == a || b.hash == a.hash {
+			n++
+		}
+	}
+	return n
+}
+
+// over is e divided by an atom that each of its terms has.
+func (e Expr) over(a *atom) Expr {
+	var out []term
+	c := int64(0)
+	for _, t := range e.n.terms {
+		if rest := t.without(a, 1); len(rest) > 0 {
+			out = append(out, term{t.coef, rest})
+		} else {
+			c = t.coef
+		}
+	}
+	return polynomial(out, c)
+}
+
+// coefficients writes e as a polynomial in one atom.
+func (e Expr) coefficients(a *atom) []Expr {
+	degree := 0
+	for _, t := range e.terms() {
+		degree = max(degree, t.degree(a))
+	}
+	lists, constants := make([][]term, degree+1), make([]int64, degree+1)
+	constants[0] = e.c
+	for _, t := range e.terms() {
+		n := t.degree(a)
+		if rest := t.without(a, n); len(rest) > 0 {
+			lists[n] = append(lists[n], term{t.coef, rest})
+		} else {
+			constants[n] = t.coef
+		}
+	}
+	out := make([]Expr, degree+1)
+	for i := range out {
+		out[i] = polynomial(lists[i], constants[i])
+	}
+	return out
+}
+
+// without is the term's atoms less n times a.
+func (t term) without(a *atom, n int) []*atom {
+	if n == 0 {
+		return t.atoms
+	}
+	out := make([]*atom, 0, len(t.atoms)-n)
+	for _, b := range t.atoms {
+		if n > 0 && (b == a || b.hash == a.hash) {
+			n--
 			continue
 		}
-		a := t.factors[0]
-		rest := append(append([]term{}, e.terms()[:i]...), e.terms()[i+1:]...)
-		r, _ := collect(rest)
-		c := Const(t.coef)
-		switch a.op {
-		case opMin:
-			if t.coef < 0 {
-				for _, x := range a.args {
-					if d.nonNegative(r.Add(c.Mul(x))) {
-						return Const(0), true
-					}
-				}
-				return r.Add(c.Mul(a.args[0])), true
-			}
-			ok := true
-			for _, x := range a.args {
-				ok = ok && d.nonNegative(r.Add(c.Mul(x)))
-			}
-			if ok {
-				return Const(0), true
-			}
-		case opMax:
-			if t.coef > 0 {
-				for _, x := range a.args {
-					if d.nonNegative(r.Add(c.Mul(x))) {
-						return Const(0), true
-					}
-				}
-				return r.Add(c.Mul(a.args[0])), true
-			}
-			ok := true
-			for _, x := range a.args {
-				ok = ok && d.nonNegative(r.Add(c.Mul(x)))
-			}
-			if ok {
-				return Const(0), true
-			}
-		case opFloorDiv, opCeilDiv:
-			k, isConst := a.args[1].Const()
-			if !isConst || k < 1 || t.coef%k != 0 {
-				// k·e ≥ 0 iff e ≥ 0
-				if isConst && k > 1 {
-					e = e.Mul(Const(k))
-					return e, true
-				}
-				continue
-			}
-			q := Const(t.coef / k)
-			x := a.args[0]
-			low := Expr{}
-			if (t.coef < 0) == (a.op == opCeilDiv) {
-				low = Const(k - 1)
-			}
-			if a.op == opFloorDiv {
-				x = x.Sub(low)
-			} else {
-				x = x.Add(low)
-			}
-			return r.Add(q.Mul(x)), true
-		}
+		out = append(out, b)
 	}
-	return e, false
-}
-func (d *Dims) LE(a, b Expr) Truth {
-	x := b.Sub(a)
-	if d.nonNegative(x) {
-		return Yes
-	}
-	if d.nonNegative(x.Neg().Sub(Const(1))) {
-		return No
-	}
-	return Unknown
-}
-func (d *Dims) LT(a, b Expr) Truth { return d.LE(a.Add(Const(1)), b) }
-func (d *Dims) EQ(a, b Expr) Truth {
-	x := a.Sub(b)
-	if c, ok := x.Const(); ok {
-		if c == 0 {
-			return Yes
-		}
-		return No
-	}
-	if d.nonNegative(x) && d.nonNegative(x.Neg()) {
-		return Yes
-	}
-	if d.nonNegative(x.Sub(Const(1))) || d.nonNegative(x.Neg().Sub(Const(1))) {
-		return No
-	}
-	return Unknown
+	return out
 }
 
-// Simplify uses the ranges.
-func (d *Dims) Simplify(e Expr) Expr {
-	if lo, hi := d.Bounds(e); lo == hi {
-		return Const(lo)
-	}
-	sum := Expr{}
-	for _, t := range e.terms() {
-		p := Const(t.coef)
-		for _, a := range t.factors {
-			p = p.Mul(d.simplifyAtom(a))
-		}
-		sum = sum.Add(p)
-	}
-	return sum
-}
-func (d *Dims) simplifyAtom(a *atom) Expr {
-	if a.op == opVar {
-		return ofAtom(a)
-	}
-	args := make([]Expr, len(a.args))
-	for i, x := range a.args {
-		args[i] = d.Simplify(x)
-	}
-	switch a.op {
-	case opMin, opMax:
-		var keep []Expr
-		for i, x := range args {
-			dominated := false
-			for j, y := range args {
-				if i == j {
-					continue
-				}
-				t := d.LE(y, x)
-				if a.op == opMax {
-					t = d.LE(x, y)
-				}
-				if t == Yes && !(j > i && d.EQ(x, y) == Yes) {
-					dominated = true
-				}
-			}
-			if !dominated {
-				keep = append(keep, x)
-			}
-		}
-		args = keep
-	case opFloorDiv, opCeilDiv, opMod:
-		if q, r, ok := args[0].split(args[1]); ok && d.LE(Const(1), args[1]) == Yes && d.LE(Const(0), r) == Yes && d.LT(r, args[1]) == Yes {
-			switch {
-			case a.op == opMod:
-				return r
-			case a.op == opFloorDiv:
-				return q
-			case r.Equal(Expr{}):
-				return q
-			}
-		}
-	}
-	return build(a.op, args)
-}
-
-// Rel is a relation.
-type Rel uint8
-
-const (
-	LE Rel = iota
-	LT
-	EQ
-	NE
-)
-
-func (r Rel) String() string { return [...]string{"<=", "<", "==", "!="}[r] }
-
-// Holds reports whether a r b.
-func (r Rel) Holds(a, b int64) bool {
-	return [...]bool{a <= b, a < b, a == b, a != b}[r]
-}
-
-// Cond is a relation between two integers.
-type Cond struct {
-	A   Expr
-	Rel Rel
-	B   Expr
-}
-
-func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
-func (c Cond) Eval(get func(string) (int64, bool)) (bool, error) {
-	a, err := c.A.Eval(get)
-	if err != nil {
-		return false, err
-	}
-	b, err := c.B.Eval(get)
-	return c.Rel.Holds(a, b), err
-}
-func (d *Dims) Prove(c Cond) Truth {
-	switch c.Rel {
-	case LE:
-		return d.LE(c.A, c.B)
-	case LT:
-		return d.LT(c.A, c.B)
-	case EQ:
-		return d.EQ(c.A, c.B)
-	}
-	return [...]Truth{Unknown, No, Yes}[d.EQ(c.A, c.B)]
-}
+// replace puts x in the place of a, but not inside other atoms.
+func (e Expr) replace(a *atom, x Expr) Expr { return evaluate(e.coefficients(a), x) }

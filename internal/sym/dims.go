@@ -1,0 +1,182 @@
+package sym
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+)
+
+// NoMax is the upper end of a range that has none.
+const NoMax = math.MaxInt64
+
+// Range is the integers from Min to Max, both included. A Min of math.MinInt64 is no lower end, a Max of NoMax no upper one.
+type Range struct{ Min, Max int64 }
+
+// String is the range as texts write it: 1..16, 1.. or 16.
+func (r Range) String() string {
+	switch {
+	case r.Min == r.Max:
+		return fmt.Sprint(r.Min)
+	case r.Min == math.MinInt64 && r.Max == NoMax:
+		return ".."
+	case r.Min == math.MinInt64:
+		return fmt.Sprintf("..%d", r.Max)
+	case r.Max == NoMax:
+		return fmt.Sprintf("%d..", r.Min)
+	}
+	return fmt.Sprintf("%d..%d", r.Min, r.Max)
+}
+
+// Truth is the answer of a proof.
+type Truth uint8
+
+// The answers.
+const (
+	Unknown Truth = iota // neither could be shown
+	Yes                  // it holds for every binding
+	No                   // it holds for no binding
+)
+
+// String is the answer in words.
+func (t Truth) String() string { return [...]string{"unknown", "yes", "no"}[t] }
+
+func (t Truth) not() Truth { return [...]Truth{Unknown, No, Yes}[t] }
+
+// Dims is a set of named dimensions with their ranges, and the prover over them. A name that is not in the set may be any integer. An answer
+// speaks of the bindings within the ranges at which the expressions have a value: where a divisor is zero there is nothing to compare, and of
+// an empty range anything may be answered. Values are compared as mathematical integers, beyond 64 bits too.
+//
+// It is safe for concurrent use. Answers are remembered until Set changes a range.
+type Dims struct {
+	mu        sync.Mutex
+	ranges    map[string]Range
+	signs     map[hash]sign
+	intervals map[hash]interval
+}
+
+// NewDims returns an empty set.
+func NewDims() *Dims { return &Dims{ranges: map[string]Range{}} }
+
+// Set gives a dimension its range.
+func (d *Dims) Set(name string, r Range) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old, ok := d.ranges[name]; ok && old == r {
+		return
+	}
+	d.ranges[name] = r
+	d.signs, d.intervals = nil, nil
+}
+
+// Get returns a dimension's range, and whether it is in the set.
+func (d *Dims) Get(name string) (Range, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, ok := d.ranges[name]
+	return r, ok
+}
+
+// Names returns the dimensions' names, sorted.
+func (d *Dims) Names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.ranges))
+}
+
+// Clone returns a copy, to be changed apart.
+func (d *Dims) Clone() *Dims {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &Dims{ranges: maps.Clone(d.ranges)}
+}
+
+// Bounds returns integers between which e lies at every binding. math.MinInt64 and math.MaxInt64 stand for no bound.
+func (d *Dims) Bounds(e Expr) (lo, hi int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := query{dims: d, steps: boundSteps}
+	return q.bounds(e)
+}
+
+// LE reports whether a ≤ b.
+func (d *Dims) LE(a, b Expr) Truth {
+	switch d.sign(b.Sub(a)) {
+	case notNegative, zero, positive:
+		return Yes
+	case negative:
+		return No
+	}
+	return Unknown
+}
+
+// LT reports whether a < b.
+func (d *Dims) LT(a, b Expr) Truth { return d.LE(b, a).not() }
+
+// EQ reports whether a = b.
+func (d *Dims) EQ(a, b Expr) Truth {
+	difference := b.Sub(a)
+	if g := difference.content(0); g > 1 && difference.c%g != 0 {
+		return No
+	}
+	switch d.sign(difference) {
+	case zero:
+		return Yes
+	case positive, negative:
+		return No
+	case notNegative:
+		switch d.sign(difference.Neg()) {
+		case notNegative, zero:
+			return Yes
+		}
+		if d.sign(difference.Sub(Const(1))) == notNegative {
+			return No
+		}
+	}
+	return Unknown
+}
+
+// sign is what is known of an expression's sign.
+type sign uint8
+
+const (
+	unknown     sign = iota
+	negative         // below zero
+	zero             // zero
+	notNegative      // zero or above
+	positive         // above zero
+)
+
+// sign decides whether e is never or always below zero, and remembers it.
+func (d *Dims) sign(e Expr) sign {
+	if e.n == nil {
+		switch {
+		case e.c < 0:
+			return negative
+		case e.c == 0:
+			return zero
+		}
+		return positive
+	}
+	if e.huge() {
+		return unknown
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := e.hash()
+	s, known := d.signs[h]
+	if !known {
+		s = d.decide(e)
+		if d.signs == nil {
+			d.signs = map[hash]sign{}
+		}
+		if len(d.signs) >= mostRemembered {
+			clear(d.signs)
+		}
+		d.signs[h] = s
+	}
+	return s
+}
+
+const mostRemembered = 1 << 16

@@ -1,0 +1,255 @@
+package sym
+
+// mostDivisions bounds the steps of one division of polynomials.
+const mostDivisions = 64
+
+// divide writes e as whole×by + part, dividing by the leading term as often as it goes. It is exact for every integer.
+func (e Expr) divide(by Expr) (whole, part Expr) {
+	if by.n == nil {
+		if by.c <= 0 {
+			return Expr{}, e
+		}
+		return e.split(by.c)
+	}
+	lead := by.n.terms[0]
+	part = e
+	for range mostDivisions {
+		t, ok := part.multipleOf(lead)
+		if !ok {
+			return whole, part
+		}
+		whole, part = whole.Add(t), part.Sub(t.Mul(by))
+		if part.unevaluated() || whole.unevaluated() {
+			return Expr{}, e
+		}
+	}
+	return Expr{}, e
+}
+
+// multipleOf finds the first term that is a multiple of lead, and returns the factor.
+func (e Expr) multipleOf(lead term) (Expr, bool) {
+	for _, t := range e.terms() {
+		if t.coef%lead.coef != 0 || lead.coef == -1 && t.coef == -t.coef || len(t.atoms) < len(lead.atoms) {
+			continue
+		}
+		rest := t.atoms
+		for _, a := range lead.atoms {
+			shorter := term{1, rest}.without(a, 1)
+			if len(shorter) == len(rest) {
+				rest = nil
+				break
+			}
+			rest = shorter
+		}
+		switch {
+		case rest == nil:
+		case len(rest) == 0:
+			return Const(t.coef / lead.coef), true
+		default:
+			return polynomial([]term{{t.coef / lead.coef, rest}}, 0), true
+		}
+	}
+	return Expr{}, false
+}
+
+// Simplify returns an expression that is equal to e at every binding within the ranges at which e has a value, and is no longer than
+// needed: a dimension with one value is that value, an extremum loses the arguments that cannot be it, and a division that comes out even, or a
+// remainder that cannot wrap, goes away.
+func (d *Dims) Simplify(e Expr) Expr {
+	if e.n == nil || e.huge() {
+		return e
+	}
+	s := simplification{dims: d, done: map[hash]Expr{}}
+	return s.expr(e)
+}
+
+type simplification struct {
+	dims *Dims
+	done map[hash]Expr // by atom
+}
+
+func (s *simplification) expr(e Expr) Expr {
+	if e.n == nil {
+		return e
+	}
+	changed := false
+	var buffer [16]*atom
+	atoms := distinct(e, buffer[:0])
+	for _, a := range atoms {
+		x, known := s.done[a.hash]
+		if !known {
+			x = s.atom(a)
+			s.done[a.hash] = x
+		}
+		changed = changed || !x.Equal(a.expr())
+	}
+	if changed {
+		list := []Expr{Const(e.c)}
+		for _, t := range e.n.terms {
+			parts := []Expr{Const(t.coef)}
+			for _, a := range t.atoms {
+				parts = append(parts, s.done[a.hash])
+			}
+			list = append(list, Product(parts...))
+		}
+		e = Sum(list...)
+	}
+	return e.joinRemainders()
+}
+
+func (s *simplification) atom(a *atom) Expr {
+	if a.kind == variable {
+		if r, ok := s.dims.Get(a.name); ok && r.Min == r.Max {
+			return Const(r.Min)
+		}
+		return a.expr()
+	}
+	args := make([]Expr, len(a.args))
+	for i, x := range a.args {
+		args[i] = s.expr(x)
+	}
+	e := rebuild(a.kind, args)
+	if b := e.atom(); b != nil {
+		if f := simplifiers[b.kind]; f != nil {
+			e = f(s.dims, b)
+		}
+	}
+	if lo, hi := s.dims.interval(e); lo == hi {
+		return Const(lo)
+	}
+	return e
+}
+
+// interval is the interval of e, without proof.
+func (d *Dims) interval(e Expr) (lo, hi int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := query{dims: d}
+	v := q.interval(e)
+	return v.lo, v.hi
+}
+
+// simplifiers holds, by kind, what makes an atom simpler; each returns the atom itself where nothing does.
+var simplifiers = [slack + 1]func(d *Dims, a *atom) Expr{
+	floorDiv: (*Dims).simplifyFloor,
+	ceilDiv:  (*Dims).simplifyCeil,
+	modulo:   (*Dims).simplifyMod,
+	minimum:  (*Dims).simplifyExtremum,
+	maximum:  (*Dims).simplifyExtremum,
+}
+
+// divisor prepares a division: the operands without common factors, the factor that was taken out, and whether the divisor is never zero.
+func (d *Dims) divisor(a *atom) (x, y, factor Expr, ok bool) {
+	x, y, factor = a.args[0], a.args[1], Const(1)
+	if lo, hi := d.interval(y); lo < 1 && hi > -1 && d.sign(y.Sub(Const(1))) < notNegative && d.sign(Const(-1).Sub(y)) < notNegative {
+		return x, y, factor, false
+	}
+	for x.n != nil && y.n != nil && x.c == 0 && y.c == 0 {
+		var common *atom
+		for _, f := range y.n.terms[len(y.n.terms)-1].atoms {
+			if shared(y.n.terms, f) && shared(x.n.terms, f) {
+				common = f
+			}
+		}
+		if common == nil {
+			break
+		}
+		x, y, factor = x.over(common), y.over(common), factor.Mul(common.expr())
+	}
+	return x, y, factor, true
+}
+
+// within reports whether 0 ≤ r < y is proved.
+func (d *Dims) within(r, y Expr) bool {
+	return d.LE(Expr{}, r) == Yes && d.LT(r, y) == Yes
+}
+
+func (d *Dims) simplifyFloor(a *atom) Expr {
+	x, y, _, ok := d.divisor(a)
+	if !ok {
+		return a.expr()
+	}
+	whole, part := x.divide(y)
+	if part.Equal(Expr{}) || d.within(part, y) {
+		return whole
+	}
+	return whole.Add(part.FloorDiv(y))
+}
+
+func (d *Dims) simplifyCeil(a *atom) Expr {
+	x, y, _, ok := d.divisor(a)
+	if !ok {
+		return a.expr()
+	}
+	whole, part := x.divide(y)
+	switch {
+	case part.Equal(Expr{}):
+		return whole
+	case d.within(part.Sub(Const(1)), y):
+		return whole.Add(Const(1))
+	}
+	return whole.Add(part.CeilDiv(y))
+}
+
+func (d *Dims) simplifyMod(a *atom) Expr {
+	x, y, factor, ok := d.divisor(a)
+	if !ok {
+		return a.expr()
+	}
+	_, part := x.divide(y)
+	if part.Equal(Expr{}) || d.within(part, y) {
+		return part.Mul(factor)
+	}
+	return part.Mod(y).Mul(factor)
+}
+
+// simplifyExtremum drops each argument that another one proves needless.
+func (d *Dims) simplifyExtremum(a *atom) Expr {
+	kept := append([]Expr(nil), a.args...)
+	for i := 0; i < len(kept); i++ {
+		for j := range kept {
+			if i == j {
+				continue
+			}
+			low, high := kept[i], kept[j]
+			if a.kind == minimum {
+				low, high = high, low
+			}
+			if d.LE(low, high) == Yes {
+				kept = append(kept[:i], kept[i+1:]...)
+				i--
+				break
+			}
+		}
+	}
+	return extremum(a.kind, kept)
+}
+
+// joinRemainders turns k(x // k) + x % k into x.
+func (e Expr) joinRemainders() Expr {
+	for again := true; again && e.n != nil; {
+		again = false
+		for _, t := range e.n.terms {
+			for _, a := range t.atoms {
+				if a.kind != modulo {
+					continue
+				}
+				x, y := a.args[0], a.args[1]
+				rest := e.Sub(polynomial([]term{t}, 0))
+				cofactor := Const(t.coef)
+				for _, b := range t.without(a, 1) {
+					cofactor = cofactor.Mul(b.expr())
+				}
+				joined := rest.Sub(cofactor.Mul(y).Mul(x.FloorDiv(y))).Add(cofactor.Mul(x))
+				if joined.size() < e.size() {
+					e, again = joined, true
+					break
+				}
+			}
+			if again {
+				break
+			}
+		}
+	}
+	return e
+}
