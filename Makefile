@@ -96,12 +96,16 @@ test-race: ## the rooms with goroutines under the race detector
 # Tests that need the data read WEIR_ONNX_DATA and WEIR_PYTHON and are skipped without them; Go's test cache answers for the
 # packages that read neither.
 .PHONY: conformance
-conformance: venv ## the tests that need Python and the official test data
+conformance: venv filetype ## the tests that need Python and the official test data
 	@echo "== go test with the official test data"
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
 	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" $(GO) test -timeout 15m ./...
+
+.PHONY: filetype
+filetype: venv ## the file-type example's model, out of a pinned package, in .cache
+	@$(VENV)/bin/python examples/filetype/fetch.py
 
 # The stamp's name holds the list's checksum, so that a changed list makes a new environment.
 STAMP = $(VENV)/.ready-$(shell cksum < testdata/requirements.txt | cut -d' ' -f1)
@@ -129,4 +133,4 @@ rewrite: ## write the generated part of ARCHITECTURE.md
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	@rm -rf weir $(VENV)
+	@rm -rf weir $(VENV) .cache

@@ -1,8 +1,10 @@
 """Fetches the file-type model: python3 fetch.py [FOLDER], by default .cache/magika at the top of the repository.
 
-The model is part of the package magika 1.0.3 (Apache-2.0), which pip downloads from the package index and checks against the hash
-below. The wheel of one platform serves all: only the model and its tables are taken out of it. Nothing is run, nothing installed.
+The model is part of the package magika 1.0.3 (Apache-2.0). Where this Python has the package installed, the files are copied from
+there. Otherwise pip downloads it from the package index and checks it against the hash below: the wheel of one platform serves all,
+since only the model and its tables are taken out of it. Nothing is run, nothing installed.
 """
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -19,13 +21,24 @@ FILES = {
 }
 
 
-def main():
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(top, ".cache", "magika")
-    if all(os.path.exists(os.path.join(folder, name)) for name in FILES.values()):
-        return
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+def installed():
+    """The files' contents as the installed package has them, or None."""
+    try:
+        package = importlib.metadata.distribution("magika")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    if "magika==" + package.version != PACKAGE:
+        return None
+    contents = {}
+    for member in FILES:
+        with open(package.locate_file(member), "rb") as f:
+            contents[member] = f.read()
+    return contents
+
+
+def downloaded():
+    """The files' contents out of the wheel that pip fetches."""
+    with tempfile.TemporaryDirectory() as temporary:
         requirements = os.path.join(temporary, "requirements.txt")
         with open(requirements, "w") as f:
             f.write(f"{PACKAGE} --hash={HASH}\n")
@@ -33,11 +46,21 @@ def main():
                         f"--platform={PLATFORM}", "--require-hashes", "--dest", temporary, "--requirement", requirements], check=True)
         wheel, = (name for name in os.listdir(temporary) if name.endswith(".whl"))
         with zipfile.ZipFile(os.path.join(temporary, wheel)) as archive:
-            for member, name in FILES.items():
-                path = os.path.join(temporary, name)
-                with open(path, "wb") as f:
-                    f.write(archive.read(member))
-                os.replace(path, os.path.join(folder, name))
+            return {member: archive.read(member) for member in FILES}
+
+
+def main():
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(top, ".cache", "magika")
+    if all(os.path.exists(os.path.join(folder, name)) for name in FILES.values()):
+        return
+    contents = installed() or downloaded()
+    os.makedirs(folder, exist_ok=True)
+    for member, name in FILES.items():
+        path = os.path.join(folder, name)
+        with open(path + ".part", "wb") as f:
+            f.write(contents[member])
+        os.replace(path + ".part", path)
     print(f"{PACKAGE}: {', '.join(FILES.values())} in {os.path.relpath(folder)}")
 
 
