@@ -19,6 +19,31 @@ func MatMul(b *ir.Builder, x, y *ir.Value, transposeA, transposeB bool) *ir.Valu
 	return b.Op("matmul", ir.Attrs{"transpose_a": transposeA, "transpose_b": transposeB}, x, y)
 }
 
+// MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, one on the right a column, and the axis of 1 that
+// it was given is taken from the result again.
+func MatMulAny(b *ir.Builder, x, y *ir.Value) *ir.Value {
+	row, column := len(x.Type.Shape) == 1, len(y.Type.Shape) == 1
+	if row {
+		x = Reshape(b, x, one, x.Type.Shape[0])
+	}
+	if column {
+		y = Reshape(b, y, y.Type.Shape[0], one)
+	}
+	z := MatMul(b, x, y, false, false)
+	shape := append([]sym.Expr{}, z.Type.Shape...)
+	if column {
+		shape = shape[:len(shape)-1]
+	}
+	if row {
+		at := len(z.Type.Shape) - 2
+		shape = append(shape[:at:at], shape[at+1:]...)
+	}
+	if row || column {
+		z = Reshape(b, z, shape...)
+	}
+	return z
+}
+
 // matmulAxes are the positions of the rows, the shared axis and the columns.
 func matmulAxes(n *ir.Node) (m, ka, kb, cols int) {
 	ra, rb := len(n.Inputs[0].Type.Shape), len(n.Inputs[1].Type.Shape)

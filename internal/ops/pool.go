@@ -10,8 +10,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "max_pool", Shape: poolShape, Mean: maxPoolMean, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
-	define(&Def{Op: "average_pool", Shape: poolShape, Mean: averagePoolMean, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+	define(&Def{Op: "max_pool", Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
+	define(&Def{Op: "max_pool_indices", Shape: poolIndicesShape, Mean: poolIndicesMean, Samples: poolIndicesSamples,
+		Lowerings: []Lowering{{Name: "window", Build: poolIndicesWindow}}})
+	define(&Def{Op: "average_pool", Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+	define(&Def{Op: "lp_pool", Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
 }
 
 // MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets a last window hang over the end.
@@ -19,6 +22,22 @@ func MaxPool(b *ir.Builder, x *ir.Value, w Window, ceil bool) *ir.Value {
 	attrs := w.Attrs()
 	attrs["ceil"] = ceil
 	return b.Op("max_pool", attrs, x)
+}
+
+// MaxPoolIndices is MaxPool, and where each largest element lies in x: the number of elements before it, of the first where there are several. With
+// columns, the spatial axes are counted with the first one fastest.
+func MaxPoolIndices(b *ir.Builder, x *ir.Value, w Window, ceil, columns bool) (y, indices *ir.Value) {
+	attrs := w.Attrs()
+	attrs["ceil"], attrs["columns"] = ceil, columns
+	n := b.Node("max_pool_indices", attrs, x)
+	return n.Outputs[0], n.Outputs[1]
+}
+
+// LpPool is the p-norm of the elements under the window, (Σ |x|ᵖ)^(1/p); positions outside the input count as 0.
+func LpPool(b *ir.Builder, x *ir.Value, w Window, ceil bool, p int64) *ir.Value {
+	attrs := w.Attrs()
+	attrs["ceil"], attrs["p"] = ceil, p
+	return b.Op("lp_pool", attrs, x)
 }
 
 // AveragePool is the mean under the window. With padded, positions in the padding count as zeros; those beyond it never count.

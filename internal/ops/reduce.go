@@ -1,6 +1,9 @@
 package ops
 
 import (
+	"math"
+	"math/rand"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -8,29 +11,90 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// reduction is a way to combine the elements along axes: begin, combine, and what is done with the sum at the end.
+// reduction is a way to combine the elements along axes: each element goes through before, the results are combined from begin on, and
+// after makes the result of the total and of how many elements there were. Elements narrower than f32 are combined in f32.
 type reduction struct {
 	name    string
 	combine loop.BinaryOp
 	begin   func(dt dtype.DType) *loop.Const
 	accepts accepts
+	before  func(x loop.Expr) loop.Expr                     // nil: the element itself
+	after   func(total loop.Expr, count sym.Expr) loop.Expr // nil: the total itself
+	// The same for the reference: on an element of type dt as its bits.
+	map1   func(dt dtype.DType, x uint64) uint64
+	finish func(dt dtype.DType, total uint64, count int64) uint64
 }
 
 func zero(dt dtype.DType) *loop.Const  { return loop.Number(dt, 0) }
 func unity(dt dtype.DType) *loop.Const { return loop.Number(dt, 1) }
 
-// reductions are the primitive ones; means, norms and logarithms of sums are expansions of them.
+func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
+
+// reductions are the primitive ones; those that need two passes are expansions (see ReduceLogSumExp).
 var reductions = []reduction{
-	{"reduce_sum", loop.Add, zero, numbers},
-	{"reduce_prod", loop.Mul, unity, numbers},
-	{"reduce_min", loop.Min, loop.Highest, func(dt dtype.DType) bool { return numbers(dt) || truths(dt) }},
-	{"reduce_max", loop.Max, loop.Lowest, func(dt dtype.DType) bool { return numbers(dt) || truths(dt) }},
+	{name: "reduce_sum", combine: loop.Add, begin: zero, accepts: numbers},
+	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
+	{name: "reduce_min", combine: loop.Min, begin: loop.Highest, accepts: ordered},
+	{name: "reduce_max", combine: loop.Max, begin: loop.Lowest, accepts: ordered},
+	{name: "reduce_mean", combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
+		return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
+	}},
+	{name: "reduce_l1", combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute},
+	{name: "reduce_l2", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare,
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt)},
+	{name: "reduce_sum_square", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare},
+	{name: "reduce_log_sum", combine: loop.Add, begin: zero, accepts: numbers,
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(math.Log)},
 }
 
 func init() {
 	for _, r := range reductions {
 		define(r.define())
 	}
+}
+
+func square(x loop.Expr) loop.Expr { return times(x, x) }
+
+func absolute(x loop.Expr) loop.Expr {
+	if x.DType().IsUnsigned() {
+		return x
+	}
+	return loop.Apply(loop.Abs, x)
+}
+
+func bitsSquare(dt dtype.DType, x uint64) uint64 { return loop.EvalBinary(loop.Mul, dt, x, x) }
+
+func bitsAbsolute(dt dtype.DType, x uint64) uint64 {
+	if dt.IsUnsigned() {
+		return x
+	}
+	return loop.EvalUnary(loop.Abs, dt, x)
+}
+
+// meanOf divides a total; the mean of integers is cut toward zero.
+func meanOf(total loop.Expr, count sym.Expr) loop.Expr {
+	return loop.Apply2(loop.Div, total, loop.Convert(total.DType(), loop.At(count)))
+}
+
+// throughFloat applies a function of floats to a number of any type.
+func throughFloat(f loop.UnaryOp, x loop.Expr) loop.Expr {
+	if x.DType().IsFloat() {
+		return loop.Apply(f, x)
+	}
+	return loop.Convert(x.DType(), loop.Apply(f, loop.Convert(dtype.F64, x)))
+}
+
+func bitsThrough(f func(float64) float64) func(dt dtype.DType, x uint64, _ int64) uint64 {
+	return func(dt dtype.DType, x uint64, _ int64) uint64 {
+		y := f(math.Float64frombits(loop.EvalCast(dtype.F64, dt, false, x)))
+		return loop.EvalCast(dt, dtype.F64, false, math.Float64bits(y))
+	}
+}
+
+// Reduce combines the elements along axes by the reduction of that name in the table reductions; the axes stay as extents of 1 where keep is true.
+// Of no elements: sums are 0, products 1, the least is the type's greatest and the other way round, means are NaN (0 of integers).
+func Reduce(b *ir.Builder, name string, x *ir.Value, keep bool, axes ...int64) *ir.Value {
+	return reduce(b, name, x, keep, axes)
 }
 
 // ReduceSum and the like combine the elements along axes, which stay as extents of 1 where keep is true.
@@ -41,6 +105,27 @@ func ReduceSum(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 // ReduceMax is the largest element along axes; NaN where there is one.
 func ReduceMax(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_max", x, keep, axes)
+}
+
+// ReduceMean is the mean along axes.
+func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
+	return reduce(b, "reduce_mean", x, keep, axes)
+}
+
+// ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no elements.
+func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
+	dt := x.Type.DType
+	if !dt.IsFloat() {
+		b.Failf("the logarithm of a sum of exponentials of %s", dt)
+	}
+	top := ReduceMax(b, x, true, axes...)
+	top = Where(b, Unary(b, loop.IsInf, top), Scalar(b, dt, 0), top)
+	total := ReduceSum(b, Unary(b, loop.Exp, Binary(b, loop.Sub, x, top)), true, axes...)
+	y := Binary(b, loop.Add, Unary(b, loop.Log, total), top)
+	if keep {
+		return y
+	}
+	return ReduceSum(b, y, false, axes...) // of one element each: it drops the axes
 }
 
 func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.Value {
@@ -91,7 +176,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Shape: r.shape, Mean: r.mean, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}}
+	return &Def{Op: r.name, Shape: r.shape, Mean: r.mean, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -107,7 +192,7 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 		return err
 	}
 	v := n.Result(0, ir.Type{DType: x.DType, Shape: shape})
-	if known := n.Inputs[0].Known; known != nil && len(axes) == len(x.Shape) && len(known) > 0 {
+	if known := n.Inputs[0].Known; known != nil && len(axes) == len(x.Shape) && len(known) > 0 && r.before == nil && r.after == nil {
 		total := known[0]
 		for _, e := range known[1:] {
 			next, ok := knownBinary[r.combine](c.Dims(), total, e)
@@ -131,9 +216,10 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	if err != nil {
 		return nil, err
 	}
-	inner := make([]int64, len(axes))
+	inner, count := make([]int64, len(axes)), int64(1)
 	for i, a := range axes {
 		inner[i] = x.Shape()[a]
+		count *= inner[i]
 	}
 	wide := wider(x.DType())
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
@@ -141,8 +227,15 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		total := r.begin(wide).Bits
 		tensor.Each(inner, func(k []int64) {
 			from := reducedIndex(x.Rank(), axes, n.Attrs.Bool("keep"), at, k)
-			total = loop.EvalBinary(r.combine, wide, total, loop.EvalCast(wide, x.DType(), false, bitsOf(x, tensor.Offset(strides, from))))
+			element := loop.EvalCast(wide, x.DType(), false, bitsOf(x, tensor.Offset(strides, from)))
+			if r.map1 != nil {
+				element = r.map1(wide, element)
+			}
+			total = loop.EvalBinary(r.combine, wide, total, element)
 		})
+		if r.finish != nil {
+			total = r.finish(wide, total, count)
+		}
 		setBits(out, flat, loop.EvalCast(x.DType(), wide, false, total))
 		flat++
 	})
@@ -160,16 +253,46 @@ func wider(dt dtype.DType) dtype.DType {
 func (r reduction) nest(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
-	inner := make([]sym.Expr, len(axes))
-	for i, a := range axes {
-		inner[i] = x.Shape[a]
-	}
+	inner := extentsOf(x.Shape, axes)
 	dt := computing(x.DType)
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
 		total := k.Var("total", r.begin(dt))
 		k.Nest(loop.Serial, "k", inner, func(at2 []sym.Expr) {
-			k.Reduce(total, r.combine, loop.Convert(dt, x.Load(reducedIndex(len(x.Shape), axes, n.Attrs.Bool("keep"), at, at2)...)))
+			element := loop.Convert(dt, x.Load(reducedIndex(len(x.Shape), axes, n.Attrs.Bool("keep"), at, at2)...))
+			if r.before != nil {
+				element = r.before(element)
+			}
+			k.Reduce(total, r.combine, element)
 		})
-		k.Store(out, at, loop.Convert(out.DType, total))
+		y := loop.Expr(total)
+		if r.after != nil {
+			y = r.after(total, product(inner))
+		}
+		k.Store(out, at, loop.Convert(out.DType, y))
 	})
+}
+
+// extentsOf are a shape's extents along some axes.
+func extentsOf(shape []sym.Expr, axes []int) []sym.Expr {
+	out := make([]sym.Expr, len(axes))
+	for i, a := range axes {
+		out[i] = shape[a]
+	}
+	return out
+}
+
+func (r reduction) samples(rnd *rand.Rand) []Sample {
+	var out []Sample
+	for i, dt := range append(append([]dtype.DType{}, floatTypes...), integerTypes...) {
+		for _, axes := range [][]int64{{1}, {-1, 0}, {0, 1, 2}, {}} {
+			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "keep": i%2 == 0}, Inputs: []*tensor.Tensor{sampleOf(rnd, dt, 2, 3, 4)}})
+		}
+	}
+	if r.accepts(dtype.Bool) {
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.Bool, 3, 2)}})
+	}
+	for _, shape := range [][]int64{{2, 0, 3}, {0, 2}, {5, 1}} {
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true}, Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})
+	}
+	return out
 }

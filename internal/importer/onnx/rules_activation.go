@@ -1,0 +1,63 @@
+package onnx
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// activationRules is every activation function: the ir operator, and the attributes that give its settings, with ONNX's defaults.
+var activationRules = map[string]struct {
+	op          string
+	alpha, beta string // attributes; empty: none
+	a, b        float64
+}{
+	"Relu":            {op: "relu"},
+	"LeakyRelu":       {op: "leaky_relu", alpha: "alpha", a: 0.01},
+	"ThresholdedRelu": {op: "thresholded_relu", alpha: "alpha", a: 1},
+	"Elu":             {op: "elu", alpha: "alpha", a: 1},
+	"Selu":            {op: "selu", alpha: "alpha", beta: "gamma", a: 1.67326319217681884765625, b: 1.05070102214813232421875},
+	"Celu":            {op: "celu", alpha: "alpha", a: 1},
+	"HardSigmoid":     {op: "hard_sigmoid", alpha: "alpha", beta: "beta", a: 0.2, b: 0.5},
+	"HardSwish":       {op: "hard_swish"},
+	"Mish":            {op: "mish"},
+	"Softplus":        {op: "softplus"},
+	"Softsign":        {op: "softsign"},
+	"Swish":           {op: "swish", alpha: "alpha", a: 1},
+	"Shrink":          {op: "shrink", alpha: "lambd", beta: "bias", a: 0.5},
+}
+
+func init() {
+	for name, row := range activationRules {
+		add(map[string]rule{name: func(c *call) []*ir.Value {
+			a, b := row.a, row.b
+			if row.alpha != "" {
+				a = c.Float(row.alpha, a)
+			}
+			if row.beta != "" {
+				b = c.Float(row.beta, b)
+			}
+			return one(ops.ActivationWith(c.Builder, row.op, c.Input(0), a, b))
+		}})
+	}
+	add(map[string]rule{"Gelu": gelu, "PRelu": prelu})
+}
+
+func gelu(c *call) []*ir.Value {
+	switch kind := c.Text("approximate", "none"); kind {
+	case "none":
+		return one(ops.Activation(c.Builder, "gelu", c.Input(0)))
+	case "tanh":
+		return one(ops.Activation(c.Builder, "gelu_tanh", c.Input(0)))
+	default:
+		c.Fault("approximate is %q", kind)
+		return nil
+	}
+}
+
+// prelu converts PRelu: a slope for negative elements, broadcast.
+func prelu(c *call) []*ir.Value {
+	b, x, slope := c.Builder, c.Input(0), c.Input(1)
+	below := ops.Binary(b, loop.Mul, x, slope)
+	return one(ops.Where(b, ops.Binary(b, loop.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x))
+}

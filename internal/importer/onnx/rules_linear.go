@@ -1,0 +1,143 @@
+package onnx
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	add(map[string]rule{
+		"MatMul": func(c *call) []*ir.Value { return one(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1))) },
+		"Gemm":   gemm,
+		"Conv":   conv,
+	})
+}
+
+// gemm converts alpha·A·B + beta·C.
+func gemm(c *call) []*ir.Value {
+	y := ops.MatMul(c.Builder, c.Input(0), c.Input(1), c.Int("transA", 0) != 0, c.Int("transB", 0) != 0)
+	if alpha := c.Float("alpha", 1); alpha != 1 {
+		y = scaled(c, y, alpha)
+	}
+	if bias := c.Optional(2); bias != nil {
+		if beta := c.Float("beta", 1); beta != 1 {
+			bias = scaled(c, bias, beta)
+		}
+		y = ops.Binary(c.Builder, loop.Add, y, bias)
+	}
+	return one(y)
+}
+
+// scaled is v times a number, computed in floats where v is of integers.
+func scaled(c *call, v *ir.Value, by float64) *ir.Value {
+	dt := v.Type.DType
+	if !dt.IsFloat() {
+		return ops.Cast(c.Builder, scaled(c, ops.Cast(c.Builder, v, dtype.F64), by), dt)
+	}
+	return ops.Binary(c.Builder, loop.Mul, v, ops.Scalar(c.Builder, dt, by))
+}
+
+// conv converts Conv.
+func conv(c *call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	window := convWindow(c, x, w)
+	return one(ops.Convolution(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
+}
+
+// convWindow is the window of a convolution, whose kernel the weights' shape gives where no attribute does.
+func convWindow(c *call, x, w *ir.Value) ops.Window {
+	axes := len(x.Type.Shape) - 2
+	if axes < 1 || len(w.Type.Shape) != axes+2 {
+		c.Fault("an input of rank %d and weights of rank %d", len(x.Type.Shape), len(w.Type.Shape))
+	}
+	kernel := c.Ints("kernel_shape")
+	if kernel == nil {
+		kernel = make([]int64, axes)
+		for i, extent := range w.Type.Shape[2:] {
+			size, ok := extent.Const()
+			if !ok {
+				c.Refuse("the kernel's extent %s is not a number", extent)
+			}
+			kernel[i] = size
+		}
+	}
+	return slidingWindow(c, x, kernel)
+}
+
+// slidingWindow reads the attributes that convolutions and poolings share.
+func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
+	axes := len(x.Type.Shape) - 2
+	if axes < 1 || len(kernel) != axes {
+		c.Fault("a kernel over %d axes for an input of rank %d", len(kernel), len(x.Type.Shape))
+	}
+	w := ops.Window{Kernel: kernel, Strides: listOr(c, "strides", axes, 1), Dilations: listOr(c, "dilations", axes, 1)}
+	const most = 1 << 31
+	for i := range axes {
+		for _, v := range []int64{kernel[i], w.Strides[i], w.Dilations[i]} {
+			if v < 1 || v > most {
+				c.Fault("kernel %v, strides %v, dilations %v: all must be positive", kernel, w.Strides, w.Dilations)
+			}
+		}
+		if kernel[i] > most/w.Dilations[i] {
+			c.Fault("a window of %d positions, %d apart", kernel[i], w.Dilations[i])
+		}
+	}
+	pads := listOr(c, "pads", 2*axes, 0)
+	for _, p := range pads {
+		if p < -most || p > most {
+			c.Fault("a padding of %d", p)
+		}
+	}
+	w.Begin, w.End = pads[:axes:axes], pads[axes:]
+	switch mode := c.Text("auto_pad", "NOTSET"); mode {
+	case "", "NOTSET":
+	case "VALID":
+		w.Begin, w.End = make([]int64, axes), make([]int64, axes)
+	case "SAME_UPPER", "SAME_LOWER":
+		w.Begin, w.End = make([]int64, axes), make([]int64, axes)
+		for i := range axes {
+			total := samePadding(c, x.Type.Shape[2+i], (kernel[i]-1)*w.Dilations[i]+1, w.Strides[i])
+			w.Begin[i], w.End[i] = total/2, total-total/2
+			if mode == "SAME_LOWER" {
+				w.Begin[i], w.End[i] = w.End[i], w.Begin[i]
+			}
+		}
+	default:
+		c.Fault("auto_pad is %q", mode)
+	}
+	return w
+}
+
+// samePadding is how much an axis must grow for the window to have a place for every stride.
+func samePadding(c *call, extent sym.Expr, span, stride int64) int64 {
+	if size, ok := extent.Const(); ok {
+		places := (size + stride - 1) / stride
+		return max(0, (places-1)*stride+span-size)
+	}
+	if stride == 1 {
+		return span - 1
+	}
+	total := c.Dims().Simplify(extent.CeilDiv(sym.Const(stride)).Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent).Max(sym.Const(0)))
+	if size, ok := total.Const(); ok {
+		return size
+	}
+	c.Refuse("auto_pad along an axis of extent %s, which stride %d may or may not divide", extent, stride)
+	return 0
+}
+
+// listOr is a list attribute of the given length; where it is absent, the same number throughout.
+func listOr(c *call, name string, length int, otherwise int64) []int64 {
+	list := c.Ints(name)
+	if list == nil {
+		return slices.Repeat([]int64{otherwise}, length)
+	}
+	if len(list) != length {
+		c.Fault("attribute %s has %d numbers, %d are needed", name, len(list), length)
+	}
+	return list
+}

@@ -1,0 +1,112 @@
+package onnx
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	add(map[string]rule{
+		"BatchNormalization": batchNormalization,
+		"LayerNormalization": layerNormalization,
+		"LRN": func(c *call) []*ir.Value {
+			return one(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75), c.Float("bias", 1)))
+		},
+		"Softmax":    flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Softmax(c.Builder, x, axis) }),
+		"LogSoftmax": flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.LogSoftmax(c.Builder, x, axis) }),
+	})
+}
+
+// flattened is a function along one axis that, before version 13, saw its input as a matrix: the axes from `axis` on were one.
+func flattened(f func(c *call, x *ir.Value, axis int64) *ir.Value) rule {
+	return func(c *call) []*ir.Value {
+		x := c.Input(0)
+		rank := len(x.Type.Shape)
+		if c.Version >= 13 {
+			return one(f(c, x, c.Axis(c.Int("axis", -1), rank)))
+		}
+		axis := c.Int("axis", 1)
+		if axis != int64(rank) { // a matrix of one column is legal there
+			axis = c.Axis(axis, rank)
+		}
+		if axis == int64(rank)-1 {
+			return one(f(c, x, axis))
+		}
+		matrix := ops.Reshape(c.Builder, x, sym.Product(x.Type.Shape[:axis]...), sym.Product(x.Type.Shape[axis:]...))
+		return one(ops.Reshape(c.Builder, f(c, matrix, 1), x.Type.Shape...))
+	}
+}
+
+// batchNormalization converts BatchNormalization. In training mode, the statistics are the batch's own, and the running ones are updated.
+func batchNormalization(c *call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	scale, shift, mean, variance := c.Input(1), c.Input(2), c.Input(3), c.Input(4)
+	epsilon := c.Float("epsilon", 1e-5)
+	if len(x.Type.Shape) < 2 {
+		// Without a channel axis there is one channel.
+		c.Refuse("an input of rank %d", len(x.Type.Shape))
+	}
+	if c.Version < 9 && c.Int("spatial", 1) == 0 {
+		return one(ops.BatchNorm(b, x, scale, shift, mean, variance, epsilon))
+	}
+	if c.Int("training_mode", 0) == 0 {
+		if c.Outputs > 1 {
+			c.Refuse("training")
+		}
+		return one(ops.BatchNorm(b, x, scale, shift, mean, variance, epsilon))
+	}
+	axes := []int64{0}
+	for axis := 2; axis < len(x.Type.Shape); axis++ {
+		axes = append(axes, int64(axis))
+	}
+	wide := ops.Cast(b, x, wider(x.Type.DType))
+	current := ops.ReduceMean(b, wide, true, axes...)
+	centred := ops.Binary(b, loop.Sub, wide, current)
+	spread := ops.ReduceMean(b, ops.Binary(b, loop.Mul, centred, centred), false, axes...)
+	current = ops.Reshape(b, current, spread.Type.Shape...)
+	momentum := c.Float("momentum", 0.9)
+	blend := func(running, now *ir.Value) *ir.Value {
+		dt := running.Type.DType
+		return ops.Binary(b, loop.Add, scaled(c, running, momentum), scaled(c, ops.Cast(b, now, dt), 1-momentum))
+	}
+	return []*ir.Value{ops.BatchNorm(b, x, scale, shift, current, spread, epsilon), blend(mean, current), blend(variance, spread)}
+}
+
+// wider is the type in which sums of elements of dt are kept.
+func wider(dt dtype.DType) dtype.DType {
+	if dt.IsFloat() && dt.Bits() < 32 {
+		return dtype.F32
+	}
+	return dt
+}
+
+// layerNormalization converts LayerNormalization, and its mean and inverse deviation where they are asked for.
+func layerNormalization(c *call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	rank := len(x.Type.Shape)
+	axis := c.Axis(c.Int("axis", -1), rank)
+	axes := allAxes(rank)[axis:]
+	epsilon := c.Float("epsilon", 1e-5)
+	y := ops.Normalize(b, x, epsilon, true, axes...)
+	y = ops.Binary(b, loop.Mul, y, c.Input(1))
+	if shift := c.Optional(2); shift != nil {
+		y = ops.Binary(b, loop.Add, y, shift)
+	}
+	out := []*ir.Value{y}
+	if c.Outputs > 1 {
+		stash := dtype.F32
+		if c.Int("stash_type", 1) != 1 {
+			stash = c.Type("stash_type")
+		}
+		wide := ops.Cast(b, x, stash)
+		mean := ops.ReduceMean(b, wide, true, axes...)
+		centred := ops.Binary(b, loop.Sub, wide, mean)
+		variance := ops.ReduceMean(b, ops.Binary(b, loop.Mul, centred, centred), true, axes...)
+		deviation := ops.Unary(b, loop.Sqrt, ops.Binary(b, loop.Add, variance, ops.Scalar(b, stash, epsilon)))
+		out = append(out, mean, ops.Unary(b, loop.Reciprocal, deviation))
+	}
+	return out
+}

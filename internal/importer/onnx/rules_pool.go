@@ -1,0 +1,65 @@
+package onnx
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+)
+
+func init() {
+	add(map[string]rule{
+		"MaxPool":     maxPool,
+		"AveragePool": averagePool,
+		"LpPool":      lpPool,
+		"GlobalMaxPool": func(c *call) []*ir.Value {
+			return one(ops.ReduceMax(c.Builder, c.Input(0), true, spatialAxes(c)...))
+		},
+		"GlobalAveragePool": func(c *call) []*ir.Value {
+			return one(ops.ReduceMean(c.Builder, c.Input(0), true, spatialAxes(c)...))
+		},
+		"GlobalLpPool": globalLpPool,
+	})
+}
+
+// poolWindow is the window of a pooling.
+func poolWindow(c *call) (ops.Window, bool) {
+	if !c.Has("kernel_shape") {
+		c.Fault("attribute kernel_shape is missing")
+	}
+	return slidingWindow(c, c.Input(0), c.Ints("kernel_shape")), c.Int("ceil_mode", 0) != 0
+}
+
+func maxPool(c *call) []*ir.Value {
+	w, ceil := poolWindow(c)
+	if c.Outputs < 2 {
+		return one(ops.MaxPool(c.Builder, c.Input(0), w, ceil))
+	}
+	y, indices := ops.MaxPoolIndices(c.Builder, c.Input(0), w, ceil, c.Int("storage_order", 0) != 0)
+	return []*ir.Value{y, indices}
+}
+
+func averagePool(c *call) []*ir.Value {
+	w, ceil := poolWindow(c)
+	return one(ops.AveragePool(c.Builder, c.Input(0), w, ceil, c.Int("count_include_pad", 0) != 0))
+}
+
+func lpPool(c *call) []*ir.Value {
+	w, ceil := poolWindow(c)
+	return one(ops.LpPool(c.Builder, c.Input(0), w, ceil, c.Int("p", 2)))
+}
+
+func globalLpPool(c *call) []*ir.Value {
+	return one(ops.LpNorm(c.Builder, c.Input(0), c.Int("p", 2), true, spatialAxes(c)...))
+}
+
+// spatialAxes are the axes after the first two.
+func spatialAxes(c *call) []int64 {
+	rank := len(c.Input(0).Type.Shape)
+	if rank < 3 {
+		c.Fault("an input of rank %d; at least 3 is needed", rank)
+	}
+	axes := make([]int64, 0, rank-2)
+	for axis := 2; axis < rank; axis++ {
+		axes = append(axes, int64(axis))
+	}
+	return axes
+}

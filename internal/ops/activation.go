@@ -1,0 +1,228 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// activation is a function of one element with up to two settings, a and b. Elements narrower than 32 bits are computed in f32 and rounded once.
+type activation struct {
+	name        string
+	alpha, beta float64 // the settings where none are given
+	mean        func(x, a, b float64) float64
+	whole       func(x, a, b int64) int64 // of integers; nil: floats only
+	body        func(x, a, b loop.Expr) loop.Expr
+}
+
+// The constants of Selu (Klambauer et al., Self-Normalizing Neural Networks, 2017), as ONNX rounds them.
+const (
+	seluAlpha = 1.67326319217681884765625
+	seluGamma = 1.05070102214813232421875
+)
+
+// activationTable is every operator that is one function of one element and of fixed numbers.
+var activationTable = []activation{
+	{name: "relu", mean: func(x, _, _ float64) float64 { return max(x, 0) }, whole: func(x, _, _ int64) int64 { return max(x, 0) },
+		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply2(loop.Max, x, like(x, 0)) }},
+	{name: "leaky_relu", alpha: 0.01, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*x, x) },
+		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(x, like(x, 0)), times(a, x), x) }},
+	{name: "thresholded_relu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x > a, x, 0) },
+		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(a, x), x, like(x, 0)) }},
+	{name: "elu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*math.Expm1(x), x) },
+		body: func(x, a, _ loop.Expr) loop.Expr {
+			return loop.Choose(less(x, like(x, 0)), times(a, loop.Apply(loop.Expm1, x)), x)
+		}},
+	{name: "selu", alpha: seluAlpha, beta: seluGamma, mean: func(x, a, b float64) float64 { return b * choose(x <= 0, a*math.Expm1(x), x) },
+		body: func(x, a, b loop.Expr) loop.Expr {
+			return times(b, loop.Choose(loop.Apply2(loop.Le, x, like(x, 0)), times(a, loop.Apply(loop.Expm1, x)), x))
+		}},
+	{name: "celu", alpha: 1, mean: func(x, a, _ float64) float64 { return max(x, 0) + min(0, a*math.Expm1(x/a)) },
+		body: func(x, a, _ loop.Expr) loop.Expr {
+			below := times(a, loop.Apply(loop.Expm1, loop.Apply2(loop.Div, x, a)))
+			return plus(loop.Apply2(loop.Max, x, like(x, 0)), loop.Apply2(loop.Min, like(x, 0), below))
+		}},
+	{name: "hard_sigmoid", alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody},
+	{name: "hard_swish", mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
+		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }},
+	{name: "softplus", mean: softplus, body: softplusBody},
+	{name: "mish", mean: func(x, _, _ float64) float64 { return x * math.Tanh(softplus(x, 0, 0)) },
+		body: func(x, a, b loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Tanh, softplusBody(x, a, b))) }},
+	{name: "softsign", mean: func(x, _, _ float64) float64 { return x / (1 + math.Abs(x)) },
+		body: func(x, _, _ loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Div, x, plus(like(x, 1), loop.Apply(loop.Abs, x)))
+		}},
+	{name: "gelu", mean: func(x, _, _ float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) },
+		body: func(x, _, _ loop.Expr) loop.Expr {
+			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Erf, times(x, like(x, 1/math.Sqrt2)))))
+		}},
+	{name: "gelu_tanh", mean: func(x, _, _ float64) float64 {
+		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	},
+		body: func(x, _, _ loop.Expr) loop.Expr {
+			cubic := plus(like(x, 1), times(like(x, 0.044715), times(x, x)))
+			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Tanh, times(times(like(x, math.Sqrt(2/math.Pi)), x), cubic))))
+		}},
+	{name: "swish", alpha: 1, mean: func(x, a, _ float64) float64 { return x / (1 + math.Exp(-a*x)) },
+		body: func(x, a, _ loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Sigmoid, times(a, x))) }},
+	{name: "shrink", alpha: 0.5, mean: func(x, a, b float64) float64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
+		whole: func(x, a, b int64) int64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
+		body: func(x, a, b loop.Expr) loop.Expr {
+			above := loop.Choose(less(a, x), loop.Apply2(loop.Sub, x, b), like(x, 0))
+			if x.DType().IsUnsigned() {
+				return above
+			}
+			return loop.Choose(less(x, loop.Apply(loop.Neg, a)), plus(x, b), above)
+		}},
+	{name: "scaled_tanh", alpha: 1, beta: 1, mean: func(x, a, b float64) float64 { return a * math.Tanh(b*x) },
+		body: func(x, a, b loop.Expr) loop.Expr { return times(a, loop.Apply(loop.Tanh, times(b, x))) }},
+	{name: "affine", alpha: 1, mean: func(x, a, b float64) float64 { return a*x + b },
+		body: func(x, a, b loop.Expr) loop.Expr { return plus(times(a, x), b) }},
+}
+
+func hardSigmoid(x, a, b float64) float64 { return max(0, min(1, a*x+b)) }
+
+func hardSigmoidBody(x, a, b loop.Expr) loop.Expr {
+	return loop.Apply2(loop.Max, like(x, 0), loop.Apply2(loop.Min, like(x, 1), plus(times(a, x), b)))
+}
+
+// softplus is log(1 + exp(x)) without overflow.
+func softplus(x, _, _ float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+func softplusBody(x, _, _ loop.Expr) loop.Expr {
+	small := loop.Apply(loop.Log1p, loop.Apply(loop.Exp, loop.Apply(loop.Neg, loop.Apply(loop.Abs, x))))
+	return plus(loop.Apply2(loop.Max, x, like(x, 0)), small)
+}
+
+func choose[T any](cond bool, x, y T) T {
+	if cond {
+		return x
+	}
+	return y
+}
+
+// like is a number of x's type.
+func like(x loop.Expr, number float64) loop.Expr { return loop.Number(x.DType(), number) }
+
+func plus(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Add, x, y) }
+func minus(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, x, y) }
+func times(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Mul, x, y) }
+func less(x, y loop.Expr) loop.Expr  { return loop.Apply2(loop.Lt, x, y) }
+
+var activations = map[string]*activation{}
+
+func init() {
+	for i := range activationTable {
+		a := &activationTable[i]
+		activations[a.name] = a
+		define(a.define())
+	}
+	// Recurrent cells know these two as well; as operators they are in the table of unary functions.
+	activations["sigmoid"] = &activation{name: "sigmoid", mean: func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
+		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply(loop.Sigmoid, x) }}
+	activations["tanh"] = &activation{name: "tanh", mean: func(x, _, _ float64) float64 { return math.Tanh(x) },
+		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply(loop.Tanh, x) }}
+}
+
+// Activation applies an activation function by its name in activationTable, with the settings that it has by default.
+func Activation(b *ir.Builder, name string, x *ir.Value) *ir.Value {
+	a := activations[name]
+	return ActivationWith(b, name, x, a.alpha, a.beta)
+}
+
+// ActivationWith is Activation with the function's settings: leaky_relu, elu, celu, thresholded_relu and swish have alpha; hard_sigmoid (slope, shift),
+// selu (alpha, gamma), shrink (threshold, bias), scaled_tanh and affine have both.
+func ActivationWith(b *ir.Builder, name string, x *ir.Value, alpha, beta float64) *ir.Value {
+	return b.Op(name, ir.Attrs{"alpha": alpha, "beta": beta}, x)
+}
+
+// ActivationDefaults are the settings that a function has where none are given; ok is false where there is no such function.
+func ActivationDefaults(name string) (alpha, beta float64, ok bool) {
+	a := activations[name]
+	if a == nil {
+		return 0, 0, false
+	}
+	return a.alpha, a.beta, true
+}
+
+func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
+	return n.Attrs.Float("alpha", a.alpha), n.Attrs.Float("beta", a.beta)
+}
+
+func (a *activation) define() *Def {
+	return &Def{Op: a.name, Shape: a.shape, Mean: a.eval, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
+}
+
+func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if !x.DType.IsFloat() && (a.whole == nil || !x.DType.IsInt()) {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: x.Shape})
+	return nil
+}
+
+func (a *activation) eval(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	alpha, beta := a.settings(n)
+	for i := int64(0); i < out.Len(); i++ {
+		switch dt := out.DType(); {
+		case dt.IsFloat():
+			out.SetFloat(i, a.mean(in[0].Float(i), alpha, beta))
+		case dt.IsUnsigned():
+			// Nothing is below 0: only the upper half of a function of unsigned elements matters.
+			out.SetInt(i, a.unsigned(in[0].Int(i), alpha, beta))
+		default:
+			out.SetInt(i, a.whole(in[0].Int(i), int64(alpha), int64(beta)))
+		}
+	}
+	return []*tensor.Tensor{out}, nil
+}
+
+// unsigned is whole for elements that are never negative, as their bits.
+func (a *activation) unsigned(x int64, alpha, beta float64) int64 {
+	if x < 0 { // a u64 above the range of i64
+		if a.name == "shrink" {
+			return x - int64(beta)
+		}
+		return x
+	}
+	return a.whole(x, int64(alpha), int64(beta))
+}
+
+func (a *activation) build(k *Nest, n *ir.Node) {
+	alpha, beta := a.settings(n)
+	dt := computing(k.In[0].DType)
+	k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
+		y := a.body(loop.Convert(dt, k.In[0].Load(at...)), loop.Number(dt, alpha), loop.Number(dt, beta))
+		k.Store(k.Out[0], at, loop.Convert(k.Out[0].DType, y))
+	})
+}
+
+func (a *activation) samples(r *rand.Rand) []Sample {
+	attrs := ir.Attrs{"alpha": a.alpha, "beta": a.beta}
+	var out []Sample
+	for _, dt := range floatTypes {
+		out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleFloats(r, dt, 3, 5)}})
+	}
+	if a.whole != nil {
+		for _, dt := range integerTypes {
+			out = append(out, Sample{Attrs: ir.Attrs{"alpha": 2.0, "beta": 1.0}, Inputs: []*tensor.Tensor{sampleIntegers(r, dt, 7)}})
+		}
+	}
+	if a.alpha > 0 {
+		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 2, 0, 3)}})
+		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 9)}})
+	}
+	return out
+}

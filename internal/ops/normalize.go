@@ -1,0 +1,156 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "normalize", Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples,
+		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
+}
+
+// Normalize scales the elements along axes, together, to mean 0 and variance 1: (x − mean) / √(variance + epsilon). Without centered the mean is
+// taken to be 0: x / √(mean of x² + epsilon). Layer, group, instance and root-mean-square normalisation are this and a scale and shift.
+func Normalize(b *ir.Builder, x *ir.Value, epsilon float64, centered bool, axes ...int64) *ir.Value {
+	return b.Op("normalize", ir.Attrs{"axes": axes, "epsilon": epsilon, "centered": centered}, x)
+}
+
+func normalizeShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if !x.DType.IsFloat() {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	if _, err := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape)); err != nil {
+		return err
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: x.Shape})
+	return nil
+}
+
+func normalizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x := in[0]
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), x.Rank())
+	if err != nil {
+		return nil, err
+	}
+	outer, inner, count := append([]int64{}, x.Shape()...), make([]int64, len(axes)), int64(1)
+	for i, a := range axes {
+		inner[i], outer[a] = outer[a], 1
+		count *= inner[i]
+	}
+	if count == 0 {
+		return []*tensor.Tensor{out}, nil
+	}
+	strides := tensor.Strides(x.Shape())
+	tensor.Each(outer, func(at []int64) {
+		begin := tensor.Offset(strides, at)
+		each := func(visit func(i int64)) {
+			tensor.Each(inner, func(k []int64) {
+				i := begin
+				for j, a := range axes {
+					i += k[j] * strides[a]
+				}
+				visit(i)
+			})
+		}
+		mean, variance := 0.0, 0.0
+		if n.Attrs.Bool("centered") {
+			each(func(i int64) { mean += x.Float(i) })
+			mean /= float64(count)
+		}
+		each(func(i int64) { variance += (x.Float(i) - mean) * (x.Float(i) - mean) })
+		scale := math.Sqrt(variance/float64(count) + n.Attrs.Float("epsilon", 0))
+		each(func(i int64) { out.SetFloat(i, (x.Float(i)-mean)/scale) })
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+func normalizeRows(k *Nest, n *ir.Node) {
+	x, out := k.In[0], k.Out[0]
+	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
+	inner := extentsOf(x.Shape, axes)
+	kept := []sym.Expr{}
+	for i, next := 0, 0; i < len(x.Shape); i++ {
+		if next < len(axes) && axes[next] == i {
+			next++
+			continue
+		}
+		kept = append(kept, x.Shape[i])
+	}
+	dt := computing(x.DType)
+	k.Nest(loop.Each, "i", kept, func(row []sym.Expr) {
+		index := func(at []sym.Expr) []sym.Expr { return reducedIndex(len(x.Shape), axes, false, row, at) }
+		load := func(at []sym.Expr) loop.Expr { return loop.Convert(dt, x.Load(index(at)...)) }
+		centre := load
+		if n.Attrs.Bool("centered") {
+			total := k.Var("total", loop.Number(dt, 0))
+			k.Nest(loop.Serial, "k", inner, func(at []sym.Expr) { k.Reduce(total, loop.Add, load(at)) })
+			mean := k.Let("mean", meanOf(total, product(inner)))
+			centre = func(at []sym.Expr) loop.Expr { return minus(load(at), mean) }
+		}
+		squares := k.Var("squares", loop.Number(dt, 0))
+		k.Nest(loop.Serial, "k", inner, func(at []sym.Expr) { k.Reduce(squares, loop.Add, square(centre(at))) })
+		variance := plus(meanOf(squares, product(inner)), loop.Number(dt, n.Attrs.Float("epsilon", 0)))
+		scale := k.Let("scale", loop.Apply(loop.Reciprocal, loop.Apply(loop.Sqrt, variance)))
+		k.Nest(loop.Each, "k", inner, func(at []sym.Expr) {
+			k.Store(out, index(at), loop.Convert(out.DType, times(centre(at), scale)))
+		})
+	})
+}
+
+func normalizeSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for i, dt := range floatTypes {
+		for _, axes := range [][]int64{{2}, {-1, 1}, {0}, {}} {
+			out = append(out, Sample{Attrs: ir.Attrs{"axes": axes, "epsilon": 1e-3, "centered": i%2 == 0}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 3, 5)}})
+		}
+	}
+	for _, shape := range [][]int64{{2, 0}, {0, 3}, {4, 1}} {
+		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "epsilon": 1e-5, "centered": true}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], shape...)}})
+	}
+	return out
+}
+
+// BatchNorm is x scaled and shifted channel by channel (axis 1), with the statistics given: (x − mean) / √(variance + epsilon) · scale + shift. Where
+// these are constants, what is left of them is one factor and one summand for each channel.
+func BatchNorm(b *ir.Builder, x, scale, shift, mean, variance *ir.Value, epsilon float64) *ir.Value {
+	dt := scale.Type.DType
+	factor := Binary(b, loop.Div, scale, Unary(b, loop.Sqrt, Binary(b, loop.Add, Cast(b, variance, dt), Scalar(b, dt, epsilon))))
+	summand := Binary(b, loop.Sub, shift, Binary(b, loop.Mul, Cast(b, mean, dt), factor))
+	return ScaleShift(b, x, 1, Cast(b, factor, x.Type.DType), Cast(b, summand, x.Type.DType))
+}
+
+// ScaleShift multiplies x by scale and adds shift (nil: nothing), each of which has one element for each index of x's axes from axis on; what
+// scale lacks of these axes at the end is broadcast.
+func ScaleShift(b *ir.Builder, x *ir.Value, axis int, scale, shift *ir.Value) *ir.Value {
+	y := Binary(b, loop.Mul, x, AlongAxis(b, scale, axis, len(x.Type.Shape)))
+	if shift != nil {
+		y = Binary(b, loop.Add, y, AlongAxis(b, shift, axis, len(x.Type.Shape)))
+	}
+	return y
+}
+
+// AlongAxis reshapes v so that its first axis meets the given axis of a tensor of that rank when the two are broadcast.
+func AlongAxis(b *ir.Builder, v *ir.Value, axis, rank int) *ir.Value {
+	shape := append([]sym.Expr{}, v.Type.Shape...)
+	for len(shape)+axis < rank {
+		shape = append(shape, one)
+	}
+	if len(shape) == len(v.Type.Shape) {
+		return v
+	}
+	return Reshape(b, v, shape...)
+}
