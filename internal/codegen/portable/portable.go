@@ -42,6 +42,7 @@ type kernel struct {
 	strips   int // bytes of words, and where strips begin
 	fixed    int // bytes of words and strips together
 	scratch  *sym.Code
+	formula  sym.Expr // of scratch
 }
 
 // nest is a stretch of the kernel that is one tile, or a parallel nest of many.
@@ -115,7 +116,8 @@ func compile(k *loop.Kernel) *kernel {
 	out.launch = c.launch
 	out.strips = alignUp(c.words * 8)
 	out.fixed = out.strips + alignUp(c.fixed)
-	out.scratch = c.code(loop.Scratch(k).Add(sym.Const(int64(out.fixed))), k.Dims)
+	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.fixed)))
+	out.scratch = c.code(out.formula, k.Dims)
 	return out
 }
 
@@ -201,7 +203,10 @@ func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
 	return v, nil
 }
 
-// Scratch is the bytes of words, strips, panels and locals.
+// ScratchFormula is the bytes of words, strips, panels and locals.
+func (k *kernel) ScratchFormula() sym.Expr { return k.formula }
+
+// Scratch is ScratchFormula's value.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch, dims) }
 
 // Run does tiles [begin, end).

@@ -1,0 +1,274 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Tile sizes along the rows and columns of a product, before they are made even. A tile of 64 × 128 keeps packing below a
+// tenth of the work, its accumulators in the second-level cache, and a call of a few hundred columns of K near a millisecond.
+const (
+	tileRows = 64
+	tileCols = 128
+	tileRest = 1 // along axes that Contracts name by a loop variable
+)
+
+// tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis becomes an
+// each-loop over tiles around everything that touches the local.
+func tileContractions(s *scheduler, k *loop.Kernel) bool {
+	names := newNamer(k)
+	changed := false
+	var visit func(body []loop.Stmt)
+	visit = func(body []loop.Stmt) {
+		for i := 0; i < len(body); i++ {
+			if l, ok := body[i].(*loop.Local); ok && hasContract(body[i+1:], l.Name) {
+				if cut := s.cut(l, body[i+1:], names); cut != nil {
+					body[i] = cut
+					// What follows the local is now inside the loops.
+					for j := i + 1; j < len(body); j++ {
+						body[j] = nil
+					}
+					changed = true
+					return
+				}
+			}
+			for _, inner := range loop.Bodies(body[i]) {
+				visit(*inner)
+			}
+		}
+	}
+	visit(k.Body)
+	k.Body = compact(k.Body)
+	return changed
+}
+
+// compact drops the statements that were moved.
+func compact(body []loop.Stmt) []loop.Stmt {
+	kept := body[:0]
+	for _, s := range body {
+		if s == nil {
+			continue
+		}
+		for _, inner := range loop.Bodies(s) {
+			*inner = compact(*inner)
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+func hasContract(body []loop.Stmt, local string) bool {
+	found := false
+	loop.Walk(body, func(s loop.Stmt) bool {
+		if c, ok := s.(*loop.Contract); ok && c.C.Buffer == local {
+			found = true
+		}
+		return true
+	})
+	return found
+}
+
+// axisUse says how an axis of a local is used: by Contracts as rows, columns, or a loop variable's place.
+type axisUse struct{ rows, cols, named bool }
+
+// cut returns the statements after a local, and the local, inside loops over tiles; nil where no axis can be cut.
+func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer) loop.Stmt {
+	for _, stmt := range body {
+		switch stmt.(type) {
+		case *loop.For, *loop.Contract:
+		default:
+			return nil
+		}
+	}
+	result := body
+	local := &loop.Local{Name: l.Name, DType: l.DType, Shape: append([]sym.Expr(nil), l.Shape...)}
+	var loops []*loop.For
+	for axis := range l.Shape {
+		use, ok := s.axis(l, axis, body)
+		if !ok {
+			continue
+		}
+		size := tileSize(l.Shape[axis], use)
+		extent := l.Shape[axis]
+		if n, ok := extent.Const(); ok && n <= size {
+			continue
+		}
+		tile := sym.Const(size)
+		t := names.name("t")
+		origin := sym.Var(t).Mul(tile)
+		length := tile
+		if s.dims.EQ(extent.Mod(tile), zero) != sym.Yes {
+			length = tile.Min(extent.Sub(origin))
+		}
+		loops = append(loops, &loop.For{Kind: loop.Each, Var: t, Extent: extent.CeilDiv(tile)})
+		local.Shape[axis] = s.dims.Simplify(tile.Min(extent.Max(zero)))
+		result = tiled(l, axis, result, origin, length)
+	}
+	if len(loops) == 0 {
+		return nil
+	}
+	inner := append([]loop.Stmt{local}, result...)
+	for i := len(loops) - 1; i >= 0; i-- {
+		loops[i].Body = inner
+		inner = []loop.Stmt{loops[i]}
+	}
+	return inner[0]
+}
+
+// tileSize is the tile along an axis: even where the extent is known.
+func tileSize(extent sym.Expr, use axisUse) int64 {
+	size, multiple := int64(tileRest), int64(1)
+	switch {
+	case use.cols:
+		size, multiple = tileCols, 4
+	case use.rows:
+		size, multiple = tileRows, 2
+	}
+	n, ok := extent.Const()
+	if !ok || n <= 0 {
+		return size
+	}
+	pieces := (n + size - 1) / size
+	even := (n + pieces - 1) / pieces
+	return (even + multiple - 1) / multiple * multiple
+}
+
+// axis reports whether an axis of a local can be cut in body.
+func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse, ok bool) {
+	for _, a := range loop.Accesses(body) {
+		if a.Buffer != l.Name {
+			continue
+		}
+		if a.Tile == nil {
+			if s.loopOver(a.Loops, a.Index[axis], l.Shape[axis], false) == nil {
+				return use, false
+			}
+			continue
+		}
+		c, isC := a.Stmt.(*loop.Contract)
+		if !isC || a.Tile != &c.C {
+			return use, false
+		}
+		t := a.Tile
+		switch {
+		case isZero(t.Origin[axis]) && isOne(t.Row[axis]) && isZero(t.Col[axis]) && s.equal(c.M, l.Shape[axis]):
+			use.rows = true
+		case isZero(t.Origin[axis]) && isZero(t.Row[axis]) && isOne(t.Col[axis]) && s.equal(c.N, l.Shape[axis]):
+			use.cols = true
+		case isZero(t.Row[axis]) && isZero(t.Col[axis]) && s.loopOver(a.Loops, t.Origin[axis], l.Shape[axis], true) != nil:
+			use.named = true
+		default:
+			return use, false
+		}
+	}
+	// Every statement must be inside what is cut: a loop that does not run over the axis would run once per tile.
+	for _, stmt := range body {
+		if !s.follows(stmt, l, axis) {
+			return use, false
+		}
+	}
+	return use, use.rows || use.cols || use.named
+}
+
+// loopOver returns the loop, of those around an access, whose variable is the index and which runs over the whole extent.
+func (s *scheduler) loopOver(loops []*loop.For, index, extent sym.Expr, serial bool) *loop.For {
+	name, ok := index.Name()
+	if !ok {
+		return nil
+	}
+	for _, f := range loops {
+		if f.Var == name && s.equal(f.Extent, extent) && (f.Kind == loop.Each || serial && f.Kind == loop.Serial) {
+			return f
+		}
+	}
+	return nil
+}
+
+// follows reports whether a statement splits along the axis: all that it does happens inside loops that index the axis, or
+// is a Contract on the local.
+func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
+	switch stmt := stmt.(type) {
+	case *loop.Contract:
+		return stmt.C.Buffer == l.Name
+	case *loop.Let, *loop.Check:
+		return true // computed once more per tile, to the same effect
+	case *loop.For:
+		for _, a := range loop.Accesses(stmt.Body) {
+			if a.Buffer == l.Name && a.Tile == nil && isVar(a.Index[axis], stmt.Var) {
+				return true
+			}
+		}
+		for _, inner := range stmt.Body {
+			if !s.follows(inner, l, axis) {
+				return false
+			}
+		}
+		return len(stmt.Body) > 0
+	}
+	return false
+}
+
+// tiled is body with an axis of the local cut down to one tile, of the given length, from origin on.
+func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) []loop.Stmt {
+	variables := map[string]bool{} // of loops over the axis
+	for _, a := range loop.Accesses(body) {
+		if a.Buffer != l.Name {
+			continue
+		}
+		if name, ok := a.Index[axis].Name(); ok {
+			variables[name] = true
+		}
+	}
+	place := func(e sym.Expr) sym.Expr {
+		return e.Subst(func(name string) (sym.Expr, bool) { return origin.Add(sym.Var(name)), variables[name] })
+	}
+	// Indices of the local stay as they were: its element 0 is the tile's first.
+	inside := func(index []sym.Expr) {
+		if name, ok := index[axis].Sub(origin).Name(); ok && variables[name] {
+			index[axis] = sym.Var(name)
+		}
+	}
+	r := &loop.Rewrite{Integer: place}
+	r.Expr = func(e loop.Expr) loop.Expr {
+		if load, ok := e.(*loop.Load); ok && load.From == l.Name {
+			inside(load.Index)
+		}
+		return e
+	}
+	r.Stmt = func(c loop.Stmt) []loop.Stmt {
+		switch c := c.(type) {
+		case *loop.Store:
+			if c.To == l.Name {
+				inside(c.Index)
+			}
+		case *loop.For:
+			if variables[c.Var] {
+				c.Extent = length
+			}
+		case *loop.Contract:
+			if c.C.Buffer == l.Name {
+				narrow(c, axis, origin, length)
+				inside(c.C.Origin)
+			}
+		}
+		return []loop.Stmt{c}
+	}
+	return r.Body(body)
+}
+
+// narrow cuts a Contract down to one tile of the axis.
+func narrow(c *loop.Contract, axis int, origin, length sym.Expr) {
+	move := func(t *loop.Tile, steps []sym.Expr) {
+		for i := range t.Origin {
+			t.Origin[i] = t.Origin[i].Add(origin.Mul(steps[i]))
+		}
+	}
+	switch {
+	case isOne(c.C.Row[axis]):
+		c.M = length
+		move(&c.A, c.A.Row)
+	case isOne(c.C.Col[axis]):
+		c.N = length
+		move(&c.B, c.B.Col)
+	}
+}

@@ -1,0 +1,202 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads at its own index: there the map
+// is computed where the result is stored, and the store goes where nothing else reads the result.
+func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
+	launch, ok := (*list)[at].(*loop.Launch)
+	if !ok || !s.soleLaunch(launch) {
+		return false
+	}
+	m := s.asMap(launch.Kernel)
+	if m == nil {
+		return false
+	}
+	// The latest producer first: what the others give is ready by then.
+	var places []int
+	for i, b := range launch.Args {
+		if i != m.out && s.uses[b] != nil && s.private(b) {
+			if place := slices.Index(*list, s.uses[b].writers[0]); place >= 0 && place < at {
+				places = append(places, place)
+			}
+		}
+	}
+	slices.Sort(places)
+	for _, place := range slices.Backward(slices.Compact(places)) {
+		producer, ok := (*list)[place].(*loop.Launch)
+		if !ok || !s.soleLaunch(producer) {
+			continue
+		}
+		to, ok := s.meeting(*list, place, at)
+		if !ok {
+			continue
+		}
+		kernel, args := s.joined(producer, launch, m)
+		if kernel == nil {
+			continue
+		}
+		s.replace(producer.Kernel, kernel)
+		s.module.Kernels = slices.DeleteFunc(s.module.Kernels, func(k *loop.Kernel) bool { return k == launch.Kernel })
+		(*list)[to] = &loop.Launch{Kernel: kernel, Args: args, Source: joinSource(producer.Source, launch.Source)}
+		other := place + at - to
+		*list = slices.Delete(*list, other, other+1)
+		return true
+	}
+	return false
+}
+
+// meeting is where a step at one place and a later one can be one step: at the later place where nothing between them needs the
+// first one's results or changes what it reads, or else at the earlier one.
+func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
+	between := list[first+1 : second]
+	reads, writes := touched(list[first], true)
+	if !slices.ContainsFunc(between, func(step loop.Step) bool { return conflict(step, reads, writes) }) {
+		return second, true
+	}
+	late, early := list[second].(*loop.Launch), list[first].(*loop.Launch)
+	lateReads, lateWrites := touched(late, true)
+	if slices.ContainsFunc(between, func(step loop.Step) bool { return conflict(step, lateReads, lateWrites) }) {
+		return 0, false
+	}
+	if slices.ContainsFunc(between, binds) {
+		for _, name := range late.Kernel.Dims {
+			if !slices.Contains(early.Kernel.Dims, name) {
+				return 0, false
+			}
+		}
+	}
+	return first, true
+}
+
+// joined is the producer's kernel with the map at its end; nil where that cannot be.
+func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Kernel, []*loop.Buffer) {
+	for i, b := range producer.Args {
+		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) {
+			continue
+		}
+		source := slices.Index(launch.Args, b)
+		if source < 0 || !sameForm(producer.Kernel.Params[i], launch.Kernel.Params[source]) || !sameShape(launch.Kernel.Params[source], launch.Kernel.Params[m.out]) {
+			continue
+		}
+		_, written := touched(producer, false)
+		if !m.readsOwn(launch.Kernel.Params[source].Name) || othersShare(launch, source, written) {
+			continue
+		}
+		k := producer.Kernel.Clone()
+		p := k.Params[i]
+		store := s.onlyStore(k, p)
+		if store == nil {
+			continue
+		}
+		// What the producer reads must not be what the map writes.
+		producerReads, _ := touched(producer, false)
+		if share(producerReads, []*loop.Buffer{launch.Args[m.out]}) {
+			continue
+		}
+		args := slices.Clone(producer.Args)
+		names := newNamer(k)
+		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
+		keep := len(s.uses[b].readers) > 1
+		k.Body = m.append(k.Body, store, launch.Kernel.Params[source].Name, names, params, keep)
+		if !keep {
+			dropParam(k, &args, i)
+		}
+		k.Name, k.Source = s.nameAfter(producer.Kernel, launch.Kernel), joinSource(producer.Kernel.Source, launch.Kernel.Source)
+		k.Dims = dimsOf(k, producer.Kernel)
+		if s.fits(k) || !s.fits(producer.Kernel) {
+			return k, args
+		}
+	}
+	return nil, nil
+}
+
+func sameShape(p, q *loop.Param) bool { return slices.EqualFunc(p.Shape, q.Shape, sym.Expr.Equal) }
+
+// othersShare reports whether an argument but one lies in the same storage as any of the buffers.
+func othersShare(launch *loop.Launch, but int, buffers []*loop.Buffer) bool {
+	for i, b := range launch.Args {
+		if i != but && share([]*loop.Buffer{b}, buffers) {
+			return true
+		}
+	}
+	return false
+}
+
+// readsOwn reports whether a map reads a parameter only at the place where it stores, and unmasked.
+func (m *mapping) readsOwn(param string) bool {
+	for _, a := range loop.Accesses(m.kernel.Body) {
+		if a.Buffer == param && (a.Mask != nil || !slices.EqualFunc(a.Index, m.store.Index, sym.Expr.Equal)) {
+			return false
+		}
+	}
+	return true
+}
+
+// onlyStore is a kernel's single store to a parameter, where it stores each element exactly once and the kernel does not touch the
+// parameter otherwise: independent loops around it, as many iterations as the parameter has elements.
+func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
+	var store *loop.Store
+	for _, a := range loop.Accesses(k.Body) {
+		if a.Buffer != p.Name {
+			continue
+		}
+		found, ok := a.Stmt.(*loop.Store)
+		if !ok || !a.Write || store != nil || a.Mask != nil {
+			return nil
+		}
+		count, elements := one, one
+		for _, f := range a.Loops {
+			if f.Kind != loop.Each {
+				return nil
+			}
+			count = count.Mul(f.Extent)
+		}
+		for _, e := range p.Shape {
+			elements = elements.Mul(e)
+		}
+		if !s.equal(count, elements) {
+			return nil
+		}
+		store = found
+	}
+	return store
+}
+
+// append computes the map after a store, which goes unless it is kept.
+func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, names *namer, params map[string]string, keep bool) []loop.Stmt {
+	result := make([]loop.Stmt, 0, len(body))
+	for _, stmt := range body {
+		for _, inner := range loop.Bodies(stmt) {
+			*inner = m.append(*inner, store, param, names, params, keep)
+		}
+		if stmt != loop.Stmt(store) {
+			result = append(result, stmt)
+			continue
+		}
+		value := &loop.Ref{Name: names.name("r"), Type: store.X.DType()}
+		result = append(result, &loop.Let{Name: value.Name, X: store.X})
+		if keep {
+			result = append(result, &loop.Store{To: store.To, Index: store.Index, X: &loop.Ref{Name: value.Name, Type: value.Type}})
+		}
+		before, x, integers := m.at(store.Index, names, params)
+		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
+			if l, ok := e.(*loop.Load); ok && l.From == param {
+				return &loop.Ref{Name: value.Name, Type: value.Type}
+			}
+			return e
+		}}
+		index := make([]sym.Expr, len(m.store.Index))
+		for i, e := range m.store.Index {
+			index[i] = e.Subst(func(name string) (sym.Expr, bool) { v, ok := integers[name]; return v, ok })
+		}
+		result = append(result, r.Body(before)...)
+		result = append(result, &loop.Store{To: params[m.store.To], Index: index, X: r.Value(x)})
+	}
+	return result
+}

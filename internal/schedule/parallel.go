@@ -1,0 +1,230 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// What a tile should take, in estimated nanoseconds, and when a kernel is worth cutting at all. Tiles depend on shapes, never
+// on the number of threads, so that results do not either.
+const (
+	tileTime  = 60_000
+	largeTile = 150_000 // a loop whose iterations take longer is cut further inside
+	wholeTime = 50_000
+)
+
+// chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that are worth a call, and
+// cuts the last of them (or a vector loop that stands alone) into blocks of iterations.
+func chooseTiles(s *scheduler, k *loop.Kernel) bool {
+	if !s.apart(k) {
+		return false
+	}
+	c := s.coster(k)
+	if c.of(k.Body) < wholeTime && known(k) {
+		return false
+	}
+	names := newNamer(k)
+	for i, stmt := range k.Body {
+		k.Body[i] = c.tiles(stmt.(*loop.For), names)
+	}
+	return true
+}
+
+// known reports whether all extents are constants, so that the estimate is of the kernel itself.
+func known(k *loop.Kernel) bool {
+	constant := true
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		if f, ok := s.(*loop.For); ok {
+			_, is := f.Extent.Const()
+			constant = constant && (is || len(f.Extent.Vars()) > 0 && onlyLoops(k, f.Extent))
+		}
+		return constant
+	})
+	return constant
+}
+
+// onlyLoops reports whether an expression mentions no dimension.
+func onlyLoops(k *loop.Kernel, e sym.Expr) bool {
+	for _, name := range e.Vars() {
+		for _, d := range k.Dims {
+			if name == d {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// tiles is a nest with its outermost loops parallel.
+func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
+	if f.Kind == loop.Vector {
+		return c.block(f, names)
+	}
+	inner, ok := only(f.Body)
+	cost := c.of(f.Body)
+	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) && !mentions(inner.Extent, f.Var)
+	switch {
+	case cost > largeTile && deeper, deeper && isOne(f.Extent):
+		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, names)}}
+	case cost*2 > tileTime:
+		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: f.Body}
+	}
+	return c.block(f, names)
+}
+
+// lengthy reports whether a vector loop is worth cutting.
+func (c *coster) lengthy(f *loop.For) bool {
+	return c.guess(f.Extent)*c.as(f).of(f.Body) > largeTile
+}
+
+// block cuts a loop into parallel blocks of iterations: as many as make a tile's time, which is a constant where the
+// work of an iteration is one, and otherwise depends on the dimensions that the work depends on.
+func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
+	inner := c.of(f.Body)
+	multiple := int64(1)
+	if f.Kind == loop.Vector {
+		inner, multiple = c.as(f).of(f.Body), 256
+	}
+	work, each := volume(f.Body), inner
+	if v := c.guess(work); v > 1 {
+		each = inner / v
+	}
+	count := max(int64(tileTime/max(each, 0.01)), 1)
+	size := sym.Const((count + multiple - 1) / multiple * multiple)
+	if _, ok := work.Const(); ok {
+		count = max(int64(tileTime/max(inner, 0.01)), 1)
+		size = sym.Const((count + multiple - 1) / multiple * multiple)
+	} else {
+		size = size.FloorDiv(work.Max(one)).Max(one)
+	}
+	if n, ok := f.Extent.Const(); ok {
+		if b, ok := size.Const(); ok {
+			if b >= n {
+				return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+			}
+			// Even blocks.
+			blocks := (n + b - 1) / b
+			even := (n + blocks - 1) / blocks
+			size = sym.Const((even + multiple - 1) / multiple * multiple)
+		}
+	}
+	t := names.name("t")
+	begin := sym.Var(t).Mul(size)
+	i := names.name(f.Var)
+	length := size.Min(f.Extent.Sub(begin))
+	if c.dims.EQ(f.Extent.Mod(size), zero) == sym.Yes {
+		length = size
+	}
+	body := loop.Substitute(f.Body, map[string]sym.Expr{f.Var: begin.Add(sym.Var(i))})
+	return &loop.For{Kind: loop.Parallel, Var: t, Extent: f.Extent.CeilDiv(size), Body: []loop.Stmt{
+		&loop.For{Kind: f.Kind, Var: i, Extent: length, Body: body}}}
+}
+
+// volume is the product of the extents of the loops inside a body that depend on dimensions: what its work is proportional to, of
+// the nest that has most of it.
+func volume(body []loop.Stmt) sym.Expr {
+	result := one
+	for _, s := range body {
+		for _, inner := range loop.Bodies(s) {
+			v := volume(*inner)
+			if f, ok := s.(*loop.For); ok {
+				if _, fixed := f.Extent.Const(); !fixed {
+					v = v.Mul(f.Extent.Max(zero))
+				}
+			}
+			if len(v.Vars()) >= len(result.Vars()) {
+				result = v
+			}
+		}
+	}
+	for _, name := range declared(body) {
+		if mentions(result, name) {
+			return one
+		}
+	}
+	return result
+}
+
+// apart reports whether the kernel is nothing but loops whose iterations, and which among themselves, are independent: no
+// nest touches what another stores to, unless both store to places that are apart along some axis.
+func (s *scheduler) apart(k *loop.Kernel) bool {
+	for _, stmt := range k.Body {
+		f, ok := stmt.(*loop.For)
+		if !ok || f.Kind != loop.Each && f.Kind != loop.Vector {
+			return false
+		}
+		if f.Kind == loop.Vector && reducesOut(f) {
+			return false
+		}
+	}
+	for i := range k.Body {
+		for j := range i {
+			if !s.independent(k.Body[j:j+1], k.Body[i:i+1]) {
+				return false
+			}
+		}
+	}
+	return len(k.Body) > 0
+}
+
+// reducesOut reports whether a loop combines values into what is declared outside of it.
+func reducesOut(f *loop.For) bool {
+	inside := map[string]bool{}
+	for _, name := range declared(f.Body) {
+		inside[name] = true
+	}
+	out := false
+	loop.Walk(f.Body, func(s loop.Stmt) bool {
+		if r, ok := s.(*loop.Reduce); ok && !inside[r.Name] {
+			out = true
+		}
+		return true
+	})
+	return out
+}
+
+func (s *scheduler) independent(first, second []loop.Stmt) bool {
+	for _, a := range loop.Accesses(first) {
+		for _, b := range loop.Accesses(second) {
+			if a.Buffer != b.Buffer || !a.Write && !b.Write {
+				continue
+			}
+			if a.Tile != nil || b.Tile != nil || !s.disjoint(a, b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// disjoint reports whether two accesses never meet: along some axis one ends before the other begins.
+func (s *scheduler) disjoint(a, b loop.Touches) bool {
+	for axis := range a.Index {
+		lowA, highA, okA := s.span(a.Index[axis], a.Loops)
+		lowB, highB, okB := s.span(b.Index[axis], b.Loops)
+		if okA && okB && (s.dims.LT(highA, lowB) == sym.Yes || s.dims.LT(highB, lowA) == sym.Yes) {
+			return true
+		}
+	}
+	return false
+}
+
+// span is the least and greatest value of an index over its loops, where it grows with each of them.
+func (s *scheduler) span(e sym.Expr, loops []*loop.For) (low, high sym.Expr, ok bool) {
+	low, high = e, e
+	for i := len(loops) - 1; i >= 0; i-- {
+		f := loops[i]
+		if !mentions(low, f.Var) && !mentions(high, f.Var) {
+			continue
+		}
+		factor, _, linear := e.Linear(f.Var)
+		if n, fixed := factor.Const(); !linear || !fixed || n < 0 {
+			return low, high, false
+		}
+		set := func(e, v sym.Expr) sym.Expr {
+			return e.Subst(func(name string) (sym.Expr, bool) { return v, name == f.Var })
+		}
+		low, high = set(low, zero), set(high, f.Extent.Sub(one))
+	}
+	return low, high, true
+}

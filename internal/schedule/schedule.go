@@ -1,0 +1,186 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Options switch steps off; the zero value has them all.
+type Options struct {
+	NoInline   bool // maps are not computed where their results are read
+	NoEpilogue bool // maps are not joined to the kernels whose results they read
+	NoContract bool // contractions keep their size
+	NoFlatten  bool // loops are not merged
+	NoVector   bool // no loop becomes a vector loop
+	NoParallel bool // no loop becomes parallel
+}
+
+// Run schedules a module in place, with every step.
+func Run(m *loop.Module, machine target.Machine) error { return RunWith(m, machine, Options{}) }
+
+// RunWith schedules a module in place. Kernels and launches are replaced and removed; buffers that no step uses any more are
+// dropped, unless they are inputs or outputs. An error means that the module was not well formed.
+func RunWith(m *loop.Module, machine target.Machine, o Options) error {
+	s := &scheduler{module: m, machine: machine, options: o, dims: m.Dims}
+	if s.dims == nil {
+		s.dims = sym.NewDims()
+	}
+	if !o.NoInline || !o.NoEpilogue {
+		s.fuse()
+	}
+	for i, k := range m.Kernels {
+		better := s.kernel(k)
+		if better != k {
+			*m.Kernels[i] = *better
+		}
+	}
+	return nil
+}
+
+// scheduler is the state of one run.
+type scheduler struct {
+	module  *loop.Module
+	machine target.Machine
+	options Options
+	dims    *sym.Dims
+	uses    map[*loop.Buffer]*usage // by the buffers that own storage
+	free    []string                // the dimensions of the kernel at hand
+}
+
+// step is one transformation of a kernel: it changes k, its own copy, and reports whether it did.
+type step struct {
+	off   bool
+	apply func(s *scheduler, k *loop.Kernel) bool
+}
+
+// kernel is a kernel with its loops scheduled. Each step works on a copy that is kept where it fits.
+func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
+	o := &s.options
+	s.free = k.Dims
+	for _, step := range []step{
+		{o.NoContract, tileContractions}, // first: it recognises nests as lowering wrote them
+		{o.NoFlatten, flatten},           // before vectors: it makes loops long
+		{o.NoVector, chooseVectors},      // before tiles: which loops are left depends on it
+		{o.NoParallel, chooseTiles},
+	} {
+		if step.off {
+			continue
+		}
+		next := k.Clone()
+		if !step.apply(s, next) {
+			continue
+		}
+		next.Dims = dimsOf(next, k)
+		if s.fits(next) || !s.fits(k) {
+			k = next
+		}
+	}
+	return k
+}
+
+// dimsOf keeps the order of the dimensions that a kernel had, and adds what is new.
+func dimsOf(k, before *loop.Kernel) []string {
+	free := loop.FreeDims(k)
+	var dims []string
+	for _, name := range before.Dims {
+		if slices.Contains(free, name) {
+			dims = append(dims, name)
+		}
+	}
+	for _, name := range free {
+		if !slices.Contains(dims, name) {
+			dims = append(dims, name)
+		}
+	}
+	return dims
+}
+
+func (s *scheduler) fits(k *loop.Kernel) bool { return Fit(k, s.machine, s.dims) == nil }
+
+// fresh returns a name that the kernel does not use, like hint.
+func fresh(k *loop.Kernel, hint string) string { return newNamer(k).name(hint) }
+
+// namer makes names that a kernel does not use.
+type namer struct{ taken map[string]bool }
+
+func newNamer(k *loop.Kernel) *namer {
+	n := &namer{map[string]bool{}}
+	for _, p := range k.Params {
+		n.taken[p.Name] = true
+	}
+	for _, d := range k.Dims {
+		n.taken[d] = true
+	}
+	for _, name := range declared(k.Body) {
+		n.taken[name] = true
+	}
+	return n
+}
+
+func (n *namer) name(hint string) string {
+	name := hint
+	for i := 1; n.taken[name]; i++ {
+		name = hint + "_" + decimal(i)
+	}
+	n.taken[name] = true
+	return name
+}
+
+func decimal(i int) string {
+	if i < 10 {
+		return string(rune('0' + i))
+	}
+	return decimal(i/10) + string(rune('0'+i%10))
+}
+
+// declared lists the names that a body declares, at any depth.
+func declared(body []loop.Stmt) []string {
+	var names []string
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			names = append(names, s.Var)
+		case *loop.Let:
+			names = append(names, s.Name)
+		case *loop.Check:
+			names = append(names, s.Name)
+		case *loop.Var:
+			names = append(names, s.Name)
+		case *loop.Local:
+			names = append(names, s.Name)
+		}
+		return true
+	})
+	return names
+}
+
+// equal reports whether two expressions are the same for every binding of the dimensions, as far as can be proved.
+func (s *scheduler) equal(a, b sym.Expr) bool {
+	return a.Equal(b) || s.dims.EQ(a, b) == sym.Yes
+}
+
+func mentions(e sym.Expr, name string) bool { return slices.Contains(e.Vars(), name) }
+
+func anyMentions(list []sym.Expr, name string) bool {
+	return slices.ContainsFunc(list, func(e sym.Expr) bool { return mentions(e, name) })
+}
+
+var (
+	zero = sym.Const(0)
+	one  = sym.Const(1)
+)
+
+func isZero(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 0 }
+
+func isOne(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 1 }
+
+// isVar reports whether e is the variable of that name.
+func isVar(e sym.Expr, name string) bool { v, ok := e.Name(); return ok && v == name }
+
+func bug(k *loop.Kernel, detail string) {
+	panic(diag.Internalf("schedule: kernel @%s: %s\n%s", k.Name, detail, k))
+}

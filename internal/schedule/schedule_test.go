@@ -1,0 +1,295 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func dim(name string) sym.Expr { return sym.Var(name) }
+
+func shape(extents ...sym.Expr) []sym.Expr { return extents }
+
+func number(n int64) sym.Expr { return sym.Const(n) }
+
+// sample is a kernel as lowering writes it, for some of the dimensions n, m, k.
+type sample struct {
+	name  string
+	build func(b *loop.Builder, n, m, k sym.Expr)
+}
+
+func f32(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
+
+func unit(rank, axis int) []sym.Expr {
+	u := make([]sym.Expr, rank)
+	for i := range u {
+		u[i] = zero
+	}
+	u[axis] = one
+	return u
+}
+
+func zeros(rank int) []sym.Expr { return unit(rank+1, rank)[:rank] }
+
+var samples = []sample{
+	{"map", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
+		bias := b.Param("bias", loop.Read, dtype.F32, shape(m, one))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, m, k))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) {
+			v := b.Let("v", loop.Apply2(loop.Add, x.Load(i...), bias.Load(i[1], zero)))
+			b.Store(y, i, loop.Apply2(loop.Mul, v, v))
+		})
+	}},
+	{"transpose", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F16, shape(n, m, k))
+		y := b.Param("y", loop.Write, dtype.F16, shape(k, n, m))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) { b.Store(y, i, x.Load(i[1], i[2], i[0])) })
+	}},
+	{"reduce_last", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) {
+			s := b.Var("s", f32(0))
+			b.Serial("j", m, func(j sym.Expr) {
+				b.Serial("k", k, func(l sym.Expr) { b.Reduce(s, loop.Add, x.Load(i[0], j, l)) })
+			})
+			b.Store(y, i, s)
+		})
+	}},
+	{"reduce_first", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
+		y := b.Param("y", loop.Write, dtype.F32, shape(m, k))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) {
+			s := b.Var("s", f32(0))
+			b.Serial("j", n, func(j sym.Expr) { b.Reduce(s, loop.Add, x.Load(j, i[0], i[1])) })
+			b.Store(y, i, s)
+		})
+	}},
+	{"softmax", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, m, k))
+		b.Nest(loop.Each, "i", shape(n, m), func(i []sym.Expr) {
+			top := b.Var("top", loop.Lowest(dtype.F32))
+			b.Serial("a", k, func(a sym.Expr) { b.Reduce(top, loop.Max, x.Load(i[0], i[1], a)) })
+			s := b.Var("s", f32(0))
+			e := func(a sym.Expr) loop.Expr {
+				return loop.Apply(loop.Exp, loop.Apply2(loop.Sub, x.Load(i[0], i[1], a), top))
+			}
+			b.Serial("c", k, func(a sym.Expr) { b.Reduce(s, loop.Add, e(a)) })
+			b.Each("d", k, func(a sym.Expr) {
+				b.Store(y, shape(i[0], i[1], a), loop.Apply2(loop.Div, e(a), s))
+			})
+		})
+	}},
+	{"cumsum", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, m))
+		b.Each("i", m, func(i sym.Expr) {
+			s := b.Var("s", f32(0))
+			b.Serial("j", n, func(j sym.Expr) {
+				b.Set(s, loop.Apply2(loop.Add, s, x.Load(j, i)))
+				b.Store(y, shape(j, i), s)
+			})
+		})
+	}},
+	{"matmul", func(b *loop.Builder, n, m, k sym.Expr) {
+		batch := number(3)
+		x := b.Param("x", loop.Read, dtype.F32, shape(batch, n, k))
+		w := b.Param("w", loop.Read, dtype.F32, shape(k, m))
+		bias := b.Param("bias", loop.Read, dtype.F32, shape(m))
+		y := b.Param("y", loop.Write, dtype.F32, shape(batch, n, m))
+		b.Each("b", batch, func(at sym.Expr) {
+			acc := b.Local("acc", dtype.F32, n, m)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			b.Contract(n, m, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+				x.Tile(shape(at, zero, zero), unit(3, 1), unit(3, 2)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+				b.Store(y, shape(at, i[0], i[1]), loop.Apply2(loop.Max, f32(0), loop.Apply2(loop.Add, acc.Load(i...), bias.Load(i[1]))))
+			})
+		})
+	}},
+	{"convolution", func(b *loop.Builder, n, m, k sym.Expr) {
+		// One row of outputs at a time, no padding; the window is 2 × 1 with a stride of 2 along rows.
+		in, out := number(2), number(70)
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, in, m.Mul(number(2)).Add(one), k.Add(one)))
+		w := b.Param("w", loop.Read, dtype.F32, shape(number(2), one, out, in))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, out, m, k))
+		b.Nest(loop.Each, "r", shape(n, m), func(r []sym.Expr) {
+			acc := b.Local("acc", dtype.F32, out, k)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0.5)) })
+			b.Serial("h", number(2), func(h sym.Expr) {
+				b.Serial("v", number(1), func(v sym.Expr) {
+					b.Contract(out, k, in, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+						w.Tile(shape(h, v, zero, zero), unit(4, 2), unit(4, 3)),
+						x.Tile(shape(r[0], zero, r[1].Mul(number(2)).Add(h), v), unit(4, 1), unit(4, 3)))
+				})
+			})
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+				b.Store(y, shape(r[0], i[0], r[1], i[1]), acc.Load(i...))
+			})
+		})
+	}},
+	{"pool", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, m, k))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) {
+			s := b.Var("s", loop.Lowest(dtype.F32))
+			b.Serial("h", number(3), func(h sym.Expr) {
+				b.Serial("w", number(3), func(w sym.Expr) {
+					p, q := i[1].Add(h).Sub(one), i[2].Add(w).Sub(one)
+					mask := loop.Apply2(loop.And, loop.Inside(p, zero, m), loop.Inside(q, zero, k))
+					b.Reduce(s, loop.Max, x.LoadIf(mask, loop.Lowest(dtype.F32), i[0], p, q))
+				})
+			})
+			b.Store(y, i, s)
+		})
+	}},
+	{"gather", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m))
+		at := b.Param("at", loop.Read, dtype.I64, shape(k))
+		y := b.Param("y", loop.Write, dtype.F32, shape(k, m))
+		b.Each("i", k, func(i sym.Expr) {
+			row := b.Check("row", at.Load(i), n.Neg(), n.Sub(one), "an index")
+			b.Each("j", m, func(j sym.Expr) { b.Store(y, shape(i, j), x.Load(row.Mod(n), j)) })
+		})
+	}},
+	{"concat", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.I8, shape(n, m))
+		z := b.Param("z", loop.Read, dtype.I8, shape(k, m))
+		y := b.Param("y", loop.Write, dtype.I8, shape(n.Add(k), m))
+		b.Nest(loop.Each, "i", x.Shape, func(i []sym.Expr) { b.Store(y, i, x.Load(i...)) })
+		b.Nest(loop.Each, "j", z.Shape, func(j []sym.Expr) { b.Store(y, shape(j[0].Add(n), j[1]), z.Load(j...)) })
+	}},
+	{"dependent", func(b *loop.Builder, n, m, k sym.Expr) {
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m))
+		y := b.Param("y", loop.Update, dtype.F32, shape(n, m))
+		b.Nest(loop.Each, "i", y.Shape, func(i []sym.Expr) { b.Store(y, i, x.Load(i...)) })
+		b.Nest(loop.Each, "j", y.Shape, func(j []sym.Expr) { b.Store(y, j, loop.Apply(loop.Neg, y.Load(j...))) })
+	}},
+}
+
+var machine = target.Machine{Name: "portable", ScratchMax: 4 << 20}
+
+// variants are the step combinations that tests go through.
+func variants(steps int) []Options {
+	var list []Options
+	for bits := range 1 << steps {
+		on := func(i int) bool { return bits>>i&1 != 0 }
+		list = append(list, Options{NoContract: on(0), NoFlatten: on(1), NoVector: on(2), NoParallel: on(3), NoInline: on(4), NoEpilogue: on(5)})
+	}
+	return list
+}
+
+func evaluate(t testing.TB, list []sym.Expr, dims map[string]int64) []int64 {
+	t.Helper()
+	values := make([]int64, len(list))
+	for i, e := range list {
+		v, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+		if err != nil {
+			t.Fatal(err)
+		}
+		values[i] = v
+	}
+	return values
+}
+
+// operands makes a kernel's memory, with small values.
+func operands(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) []*tensor.Tensor {
+	t.Helper()
+	r := rand.New(rand.NewSource(seed))
+	list := make([]*tensor.Tensor, len(k.Params))
+	for i, p := range k.Params {
+		x, err := tensor.New(p.DType, evaluate(t, p.Shape, dims)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j := range x.Len() {
+			if p.DType.IsInt() {
+				x.SetInt(j, r.Int63n(max(2*dims["n"], 1))-dims["n"])
+			} else {
+				x.SetFloat(j, r.NormFloat64())
+			}
+		}
+		list[i] = x
+	}
+	return list
+}
+
+func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) error {
+	data := make([]loop.Data, len(list))
+	for i, x := range list {
+		data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
+	}
+	return loop.Interpret(k, data, dims)
+}
+
+// TestKernels schedules each sample in every way, and interprets the results.
+func TestKernels(t *testing.T) {
+	for _, sample := range samples {
+		for _, static := range []bool{false, true} {
+			for _, dims := range []map[string]int64{{"n": 2, "m": 130, "k": 7}, {"n": 66, "m": 1, "k": 5}, {"n": 2, "m": 3, "k": 0}, {"n": 1, "m": 4, "k": 300}} {
+				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
+					ranges := sym.NewDims()
+					extent := func(name string) sym.Expr {
+						if static {
+							return number(dims[name])
+						}
+						ranges.Set(name, sym.Range{Min: 0, Max: 1 << 20})
+						return dim(name)
+					}
+					b := loop.NewBuilder(sample.name)
+					sample.build(b, extent("n"), extent("m"), extent("k"))
+					k := b.Kernel
+					k.Dims = loop.FreeDims(k)
+					want := operands(t, k, dims, 1)
+					before := operands(t, k, dims, 1)
+					if err := interpret(k, want, dims); err != nil {
+						t.Fatal(err)
+					}
+					seen := map[string]bool{}
+					for _, o := range variants(4) {
+						s := &scheduler{module: &loop.Module{}, machine: machine, options: o, dims: ranges}
+						scheduled := s.kernel(k)
+						text := scheduled.String()
+						if seen[text] {
+							continue
+						}
+						seen[text] = true
+						if _, err := loop.Verify(scheduled, ranges); err != nil {
+							t.Fatalf("%+v: %v\n%s", o, err, text)
+						}
+						got := make([]*tensor.Tensor, len(before))
+						for i := range before {
+							got[i] = before[i].Clone()
+						}
+						if err := interpret(scheduled, got, dims); err != nil {
+							t.Fatalf("%+v: %v\n%s", o, err, text)
+						}
+						for i := range want {
+							if err := tensor.Compare(got[i], want[i], 1e-5, 1e-5); err != nil {
+								t.Fatalf("%+v: %s: %v\n%s", o, k.Params[i].Name, err, text)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func contains(text string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}
