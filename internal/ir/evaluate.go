@@ -16,6 +16,11 @@ type Evaluation struct {
 	values map[*Value]*tensor.Tensor
 }
 
+// NewEvaluation begins an interpretation with the given values of dimensions, which it adds to.
+func NewEvaluation(dims map[string]int64) *Evaluation {
+	return &Evaluation{Dims: dims, values: map[*Value]*tensor.Tensor{}}
+}
+
 // Evaluate interprets the module's main function on its inputs.
 func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tensor)) ([]*tensor.Tensor, error) {
 	e := &Evaluation{Dims: map[string]int64{}, Keep: keep, values: map[*Value]*tensor.Tensor{}}
