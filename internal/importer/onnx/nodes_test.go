@@ -1,0 +1,130 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestNodes runs ONNX's own test of each operator through the rules and the operators' meaning. WEIR_ONNX_DATA names the folder that
+// holds node/, WEIR_ONNX_NODES, where set, a pattern of the tests to run. A refusal is counted, and is no failure.
+func TestNodes(t *testing.T) {
+	data := os.Getenv("WEIR_ONNX_DATA")
+	if data == "" {
+		t.Skip("WEIR_ONNX_DATA does not name ONNX's backend test data")
+	}
+	pattern := os.Getenv("WEIR_ONNX_NODES")
+	if pattern == "" {
+		pattern = "*"
+	}
+	var folders []string
+	for _, p := range strings.Split(pattern, ",") {
+		found, err := filepath.Glob(filepath.Join(data, "node", "test_"+p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders = append(folders, found...)
+	}
+	refused := map[string]int{}
+	passed := 0
+	for _, folder := range folders {
+		name := filepath.Base(folder)
+		t.Run(name, func(t *testing.T) {
+			err := runNode(folder, false)
+			if errors.Is(err, diag.ErrUnsupported) {
+				err = runNode(folder, true)
+			}
+			switch {
+			case errors.Is(err, diag.ErrUnsupported):
+				why := err.Error()
+				refused[name+": "+why]++
+			case err != nil:
+				t.Error(err)
+			default:
+				passed++
+			}
+		})
+	}
+	lines := make([]string, 0, len(refused))
+	for why := range refused {
+		lines = append(lines, why)
+	}
+	sort.Strings(lines)
+	t.Logf("%d passed, %d refused of %d\n%s", passed, len(lines), len(folders), strings.Join(lines, "\n"))
+}
+
+// runNode runs one test. With baked, all inputs but the first are constants: these models have parameters where a real model's shapes,
+// axes and sizes are constants.
+func runNode(folder string, baked bool) (err error) {
+	defer diag.Recover(&err, "running a node test")
+	m, err := Open(filepath.Join(folder, "model.onnx"))
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	set := filepath.Join(folder, "test_data_set_0")
+	given := map[string]*tensor.Tensor{}
+	var kept []Port
+	for i, p := range m.Inputs {
+		proto, err := readTensor(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)))
+		if err != nil {
+			return err
+		}
+		if given[p.Name], _, err = proto.Tensor(); err != nil {
+			return err
+		}
+		if baked && i > 0 {
+			proto.Name = p.Name
+			m.Proto.Graph.Initializer = append(m.Proto.Graph.Initializer, proto)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	m.Inputs = kept
+	module, names, err := m.Build(nil)
+	if err != nil {
+		return err
+	}
+	if err := ir.Verify(module); err != nil {
+		return err
+	}
+	var in []*tensor.Tensor
+	for _, p := range kept {
+		in = append(in, given[p.Name])
+	}
+	out, err := ir.Evaluate(module, in, nil)
+	if err != nil {
+		return err
+	}
+	for i := range names {
+		proto, err := readTensor(filepath.Join(set, fmt.Sprintf("output_%d.pb", i)))
+		if err != nil {
+			return err
+		}
+		want, _, err := proto.Tensor()
+		if err != nil {
+			return err
+		}
+		if err := tensor.Compare(out[i], want, 1e-3, 1e-5); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readTensor(path string) (*wire.TensorProto, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseTensor(data)
+}

@@ -1,0 +1,464 @@
+package onnx
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	add(map[string]rule{
+		"Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Transpose": transpose, "Expand": expand, "Tile": tile,
+		"Shape": shapeOf, "Size": sizeOf, "Range": rangeOf, "ConstantOfShape": constantOfShape, "Constant": constant, "Identity": identity,
+		"Dropout": dropout, "EyeLike": eyeLike, "DepthToSpace": depthToSpace, "SpaceToDepth": spaceToDepth,
+	})
+}
+
+// extentLimit is the largest extent that a model may compute while it runs, where nothing else bounds it.
+const extentLimit = 1 << 20
+
+// integers is a vector of i64 made of symbolic integers.
+func (c *call) integers(elements ...sym.Expr) *ir.Value {
+	return ops.Integers(c.Builder, ir.Type{DType: dtype.I64, Shape: []sym.Expr{sym.Const(int64(len(elements)))}}, elements)
+}
+
+// number is an i64 scalar.
+func (c *call) number(x int64) *ir.Value { return c.Builder.Constant("c", tensor.Scalar(x)) }
+
+// wide is an integer input as i64.
+func (c *call) wide(i int) *ir.Value { return ops.Cast(c.Builder, c.Input(i), dtype.I64) }
+
+// length is the static extent of a vector input.
+func (c *call) length(i int) int {
+	v := c.Input(i)
+	if len(v.Type.Shape) != 1 {
+		c.Fault("%s has rank %d, it must be a vector", v.Name, len(v.Type.Shape))
+	}
+	n, ok := v.Type.Shape[0].Const()
+	if !ok || n > tensor.MaxRank {
+		c.Refuse("%s decides the rank of a result, and has %s elements", v.Name, v.Type.Shape[0])
+	}
+	return int(n)
+}
+
+// decided is a vector that the run computes, as dimensions in [0, most].
+func (c *call) decided(v *ir.Value, most sym.Expr) []sym.Expr {
+	out, err := c.ElementsWithin(v, 0, most)
+	if err != nil {
+		c.Fail(err)
+	}
+	return out
+}
+
+// require states a condition of the node: what ir.Inference.Require does, for an operator that the rule takes apart.
+func (c *call) require(cond sym.Cond, why string) {
+	op, _ := ir.Lookup("reshape")
+	if err := c.Require(&ir.Node{Op: op, Source: c.String()}, cond, why); err != nil {
+		c.Fail(err)
+	}
+}
+
+// count is the number of elements of a shape.
+func count(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }
+
+func reshape(c *call) []*ir.Value {
+	x := c.Input(0)
+	keepZero := c.Int("allowzero", 0) != 0
+	rank := c.length(1)
+	to := c.In[1].Known
+	if to == nil {
+		return one(ops.Reshape(c.Builder, x, c.resolved(x, rank, keepZero)...))
+	}
+	shape, infer := make([]sym.Expr, rank), -1
+	for i, e := range to {
+		v, isConst := e.Const()
+		switch {
+		case isConst && v == 0 && !keepZero:
+			if i >= len(x.Type.Shape) {
+				c.Fault("axis %d of the new shape is 0, and there is no axis %d to copy", i, i)
+			}
+			shape[i] = x.Type.Shape[i]
+		case isConst && v == -1:
+			if infer >= 0 {
+				c.Fault("two axes of the new shape are -1")
+			}
+			infer = i
+		case isConst && v < 0:
+			c.Fault("axis %d of the new shape is %d", i, v)
+		default:
+			shape[i] = e
+		}
+	}
+	if infer >= 0 {
+		others := append(append([]sym.Expr{}, shape[:infer]...), shape[infer+1:]...)
+		shape[infer] = c.Dims().Simplify(c.quotient(x.Type.Shape, others))
+	}
+	return one(ops.Reshape(c.Builder, x, shape...))
+}
+
+// quotient is the extent that is missing from others to make the number of elements of shape. Equal extents cancel, so that an empty
+// tensor's other extents are kept.
+func (c *call) quotient(shape, others []sym.Expr) sym.Expr {
+	left := append([]sym.Expr{}, shape...)
+	divisor := sym.Const(1)
+	for _, e := range others {
+		cancelled := false
+		for i, x := range left {
+			if x.Equal(e) {
+				left = append(left[:i], left[i+1:]...)
+				cancelled = true
+				break
+			}
+		}
+		if !cancelled {
+			divisor = divisor.Mul(e)
+		}
+	}
+	total := count(left)
+	if d, ok := divisor.Const(); ok {
+		n, static := total.Const()
+		switch {
+		case d == 0:
+			c.Fault("an axis of the new shape is -1 where another is 0")
+		case static && n%d != 0:
+			c.Fault("%d elements do not divide into rows of %d", n, d)
+		}
+	}
+	return total.FloorDiv(divisor)
+}
+
+// resolved is a new shape that only the run knows, with 0 and -1 resolved there.
+func (c *call) resolved(x *ir.Value, rank int, keepZero bool) []sym.Expr {
+	b, to, unit := c.Builder, c.wide(1), c.number(1)
+	if !keepZero {
+		source := make([]sym.Expr, rank)
+		copy(source, x.Type.Shape)
+		to = ops.Where(b, ops.Binary(b, loop.Eq, to, c.number(0)), c.integers(source...), to)
+	}
+	missing := ops.Binary(b, loop.Eq, to, c.number(-1))
+	others := b.Op("reduce_prod", ir.Attrs{"axes": []int64{0}}, ops.Where(b, missing, unit, to))
+	to = ops.Where(b, missing, ops.Binary(b, loop.Div, ops.Reshape(b, c.integers(count(x.Type.Shape))), others), to)
+	return c.decided(to, count(x.Type.Shape).Max(sym.Const(1)))
+}
+
+func flatten(c *call) []*ir.Value {
+	x := c.Input(0)
+	axis, rank := c.Int("axis", 1), int64(len(x.Type.Shape))
+	if axis < -rank || axis > rank {
+		c.Fault("axis %d is outside a tensor of rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return one(ops.Reshape(c.Builder, x, count(x.Type.Shape[:axis]), count(x.Type.Shape[axis:])))
+}
+
+// marked resolves axes against a rank: which of the axes are named.
+func (c *call) marked(axes []int64, rank int) []bool {
+	set := make([]bool, rank)
+	for _, a := range axes {
+		a = c.Axis(a, rank)
+		if set[a] {
+			c.Fault("axis %d is named twice", a)
+		}
+		set[a] = true
+	}
+	return set
+}
+
+func squeeze(c *call) []*ir.Value {
+	x := c.Input(0)
+	axes := c.IntsOrInput("axes", 1)
+	gone := c.marked(axes, len(x.Type.Shape))
+	shape := []sym.Expr{}
+	for i, extent := range x.Type.Shape {
+		size, static := extent.Const()
+		switch {
+		case axes == nil && !static:
+			c.Refuse("axis %d, of extent %s, may or may not be 1: the axes to remove must be named", i, extent)
+		case axes == nil && size == 1:
+		case gone[i] && static && size != 1:
+			c.Fault("axis %d has extent %d, it must be 1 to be removed", i, size)
+		case gone[i]: // that the extent is 1 follows from the number of elements
+		default:
+			shape = append(shape, extent)
+		}
+	}
+	return one(ops.Reshape(c.Builder, x, shape...))
+}
+
+func unsqueeze(c *call) []*ir.Value {
+	x := c.Input(0)
+	axes := c.IntsOrInput("axes", 1)
+	if axes == nil {
+		c.Fault("the axes to insert are missing")
+	}
+	rank := len(x.Type.Shape) + len(axes)
+	if rank > tensor.MaxRank {
+		c.Fault("a result of rank %d", rank)
+	}
+	shape, next := make([]sym.Expr, rank), 0
+	for i, inserted := range c.marked(axes, rank) {
+		if inserted {
+			shape[i] = sym.Const(1)
+		} else {
+			shape[i] = x.Type.Shape[next]
+			next++
+		}
+	}
+	return one(ops.Reshape(c.Builder, x, shape...))
+}
+
+func transpose(c *call) []*ir.Value {
+	x, perm := c.Input(0), c.Ints("perm")
+	if perm == nil {
+		for i := len(x.Type.Shape) - 1; i >= 0; i-- {
+			perm = append(perm, int64(i))
+		}
+	}
+	for i := range perm {
+		perm[i] = c.Axis(perm[i], len(x.Type.Shape))
+	}
+	return one(ops.Transpose(c.Builder, x, perm...))
+}
+
+func expand(c *call) []*ir.Value {
+	x, rank := c.Input(0), c.length(1)
+	to := c.In[1].Known
+	if to == nil {
+		// An extent of 1 stands for x's own.
+		own := make([]sym.Expr, rank)
+		for i := range own {
+			own[i] = sym.Const(1)
+			if at := i - rank + len(x.Type.Shape); at >= 0 {
+				own[i] = x.Type.Shape[at]
+			}
+		}
+		b, shape := c.Builder, c.wide(1)
+		to = c.decided(ops.Where(b, ops.Binary(b, loop.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Const(extentLimit))
+	}
+	return one(ops.Expand(c.Builder, x, to...))
+}
+
+func tile(c *call) []*ir.Value {
+	x := c.Input(0)
+	repeats := c.Symbols(1, 0, extentLimit)
+	if len(repeats) != len(x.Type.Shape) {
+		c.Fault("%d repeats for a tensor of rank %d", len(repeats), len(x.Type.Shape))
+	}
+	return one(ops.Tile(c.Builder, x, repeats))
+}
+
+func shapeOf(c *call) []*ir.Value {
+	shape := c.Input(0).Type.Shape
+	rank := int64(len(shape))
+	end := func(name string, otherwise int64) int64 {
+		v := c.Int(name, otherwise)
+		if v < 0 {
+			v += rank
+		}
+		return min(max(v, 0), rank)
+	}
+	first, last := end("start", 0), end("end", rank)
+	return one(c.integers(shape[first:max(first, last)]...))
+}
+
+func sizeOf(c *call) []*ir.Value {
+	return one(ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{count(c.Input(0).Type.Shape)}))
+}
+
+func rangeOf(c *call) []*ir.Value {
+	b := c.Builder
+	start, limit, delta := scalarIn(b, c.Input(0)), scalarIn(b, c.Input(1)), scalarIn(b, c.Input(2))
+	dt := start.Type.DType
+	if limit.Type.DType != dt || delta.Type.DType != dt {
+		c.Fault("a range from %s to %s in steps of %s", start.Type, limit.Type, delta.Type)
+	}
+	return one(ops.Range(b, start, delta, c.rangeExtent(start, limit, delta)))
+}
+
+// rangeExtent is the number of elements of a range: max(0, ⌈(limit − start) / delta⌉).
+func (c *call) rangeExtent(start, limit, delta *ir.Value) sym.Expr {
+	b := c.Builder
+	if start.Known != nil && limit.Known != nil && delta.Known != nil {
+		if step, ok := delta.Known[0].Const(); ok {
+			if step == 0 {
+				c.Fault("a range in steps of 0")
+			}
+			way := limit.Known[0].Sub(start.Known[0])
+			if step < 0 {
+				way, step = way.Neg(), -step
+			}
+			return c.Dims().Simplify(way.CeilDiv(sym.Const(step)).Max(sym.Const(0)))
+		}
+	}
+	wide := dtype.F64
+	way := ops.Binary(b, loop.Sub, ops.Cast(b, limit, wide), ops.Cast(b, start, wide))
+	steps := ops.Unary(b, loop.Ceil, ops.Binary(b, loop.Div, way, ops.Cast(b, delta, wide)))
+	steps = ops.Binary(b, loop.Max, steps, ops.Scalar(b, wide, 0))
+	if start.Const != nil && limit.Const != nil && delta.Const != nil && start.Type.DType.IsFloat() {
+		n := math.Max(0, math.Ceil((limit.Const.Float(0)-start.Const.Float(0))/delta.Const.Float(0)))
+		if !(n <= 1<<40) {
+			c.Fault("a range of %v elements", n)
+		}
+		return sym.Const(int64(n))
+	}
+	return c.decided(ops.Cast(b, steps, dtype.I64), sym.Const(ops.RangeLimit))[0]
+}
+
+func constantOfShape(c *call) []*ir.Value {
+	value := c.Tensor("value")
+	if value == nil {
+		value = tensor.Scalar(float32(0))
+	}
+	if value.Len() != 1 {
+		c.Fault("the value has %d elements, it must have 1", value.Len())
+	}
+	c.length(0)
+	shape := c.Symbols(0, 0, extentLimit)
+	return one(ops.Fill(c.Builder, value, shape...))
+}
+
+// constants are the attributes that a Constant may hold its value in.
+var constants = map[string]func(c *call) *tensor.Tensor{
+	"value":        func(c *call) *tensor.Tensor { return c.Tensor("value") },
+	"value_int":    func(c *call) *tensor.Tensor { return tensor.Scalar(c.Int("value_int", 0)) },
+	"value_float":  func(c *call) *tensor.Tensor { return tensor.Scalar(float32(c.Float("value_float", 0))) },
+	"value_ints":   func(c *call) *tensor.Tensor { return tensor.Of(c.Ints("value_ints")...) },
+	"value_floats": func(c *call) *tensor.Tensor { return tensor.Of(narrow(c.Floats("value_floats"))...) },
+	"value_string": func(c *call) *tensor.Tensor { return c.texts(nil, c.Text("value_string", "")) },
+	"value_strings": func(c *call) *tensor.Tensor {
+		s := c.Texts("value_strings")
+		return c.texts([]int64{int64(len(s))}, s...)
+	},
+}
+
+func narrow(xs []float64) []float32 {
+	out := make([]float32, len(xs))
+	for i, x := range xs {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+func (c *call) texts(shape []int64, elements ...string) *tensor.Tensor {
+	t, err := tensor.OverStrings(shape, elements)
+	if err != nil {
+		c.Fail(err)
+	}
+	return t
+}
+
+func constant(c *call) []*ir.Value {
+	if c.Has("sparse_value") {
+		c.Refuse("a sparse constant")
+	}
+	var found *tensor.Tensor
+	for name, read := range constants {
+		if !c.Has(name) {
+			continue
+		}
+		if found != nil {
+			c.Fault("more than one value")
+		}
+		if found = read(c); found == nil {
+			c.Fault("attribute %s is empty", name)
+		}
+	}
+	if found == nil {
+		c.Fault("there is no value")
+	}
+	return one(c.Builder.Constant(c.Source, found))
+}
+
+func identity(c *call) []*ir.Value { return one(c.Input(0)) }
+
+// dropout passes its input on: nothing is dropped outside of training. The mask is all true.
+func dropout(c *call) []*ir.Value {
+	x := c.Input(0)
+	if training := c.Optional(2); training != nil {
+		mode, known := int64(1), len(training.Known) == 1
+		if known {
+			mode, known = training.Known[0].Const()
+		}
+		if (!known || mode != 0) && !c.zeroRatio() {
+			c.Refuse("dropout in training mode")
+		}
+	}
+	out := one(x)
+	if c.Outputs > 1 {
+		dt := dtype.Bool
+		if c.Version < 10 {
+			dt = x.Type.DType
+		}
+		t, err := tensor.New(dt)
+		if err != nil {
+			c.Fail(err)
+		}
+		if dt == dtype.Bool {
+			t.SetInt(0, 1)
+		} else {
+			t.SetFloat(0, 1)
+		}
+		out = append(out, ops.Fill(c.Builder, t, x.Type.Shape...))
+	}
+	return out
+}
+
+// zeroRatio reports whether a ratio is given and is 0.
+func (c *call) zeroRatio() bool {
+	ratio := c.Optional(1)
+	return ratio != nil && ratio.Const != nil && ratio.Const.Len() == 1 && ratio.Const.Float(0) == 0
+}
+
+func eyeLike(c *call) []*ir.Value {
+	x, dt := c.Input(0), c.Type("dtype")
+	if len(x.Type.Shape) != 2 {
+		c.Fault("a tensor of rank %d, it must be a matrix", len(x.Type.Shape))
+	}
+	if dt == dtype.Invalid {
+		dt = x.Type.DType
+	}
+	b := c.Builder
+	rows := ops.Range(b, c.number(c.Int("k", 0)), c.number(1), x.Type.Shape[0])
+	columns := ops.Counting(b, dtype.I64, x.Type.Shape[1])
+	return one(ops.Cast(b, ops.Binary(b, loop.Eq, ops.Reshape(b, rows, x.Type.Shape[0], sym.Const(1)), columns), dt))
+}
+
+// blocks checks the operand of DepthToSpace and SpaceToDepth.
+func (c *call) blocks() (x *ir.Value, block sym.Expr) {
+	x = c.Input(0)
+	if len(x.Type.Shape) != 4 {
+		c.Fault("a tensor of rank %d, it must be 4", len(x.Type.Shape))
+	}
+	size := c.Int("blocksize", 0)
+	if size < 1 || size > 1<<16 {
+		c.Fault("blocks of %d", size)
+	}
+	return x, sym.Const(size)
+}
+
+func depthToSpace(c *call) []*ir.Value {
+	x, block := c.blocks()
+	s, b := x.Type.Shape, c.Builder
+	depth := s[1].FloorDiv(block.Mul(block))
+	if c.Text("mode", "DCR") == "DCR" {
+		x = ops.Transpose(b, ops.Reshape(b, x, s[0], block, block, depth, s[2], s[3]), 0, 3, 4, 1, 5, 2)
+	} else {
+		x = ops.Transpose(b, ops.Reshape(b, x, s[0], depth, block, block, s[2], s[3]), 0, 1, 4, 2, 5, 3)
+	}
+	return one(ops.Reshape(b, x, s[0], depth, s[2].Mul(block), s[3].Mul(block)))
+}
+
+func spaceToDepth(c *call) []*ir.Value {
+	x, block := c.blocks()
+	s, b := x.Type.Shape, c.Builder
+	rows, columns := s[2].FloorDiv(block), s[3].FloorDiv(block)
+	x = ops.Transpose(b, ops.Reshape(b, x, s[0], s[1], rows, block, columns, block), 0, 3, 5, 1, 2, 4)
+	return one(ops.Reshape(b, x, s[0], s[1].Mul(block).Mul(block), rows, columns))
+}

@@ -1,0 +1,90 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "expand", Shape: expandShape, Mean: expandMean, View: expandView,
+		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...)) })
+		}}}})
+}
+
+// Expand repeats x along its axes of extent 1, and along new ones in front, to the shape that x's and the given one broadcast to.
+func Expand(b *ir.Builder, x *ir.Value, shape ...sym.Expr) *ir.Value {
+	return b.Op("expand", ir.Attrs{"shape": shape}, x)
+}
+
+// Fill is a tensor whose every element is the one of t.
+func Fill(b *ir.Builder, t *tensor.Tensor, shape ...sym.Expr) *ir.Value {
+	return Expand(b, Reshape(b, b.Constant("c", t)), shape...)
+}
+
+// Tile repeats x along each axis.
+func Tile(b *ir.Builder, x *ir.Value, repeats []sym.Expr) *ir.Value {
+	var single, many, whole []sym.Expr
+	repeated := false
+	for axis, r := range repeats {
+		extent := x.Type.Shape[axis]
+		if !isOne(r) {
+			repeated = true
+			single, many = append(single, one), append(many, r)
+		}
+		single, many, whole = append(single, extent), append(many, extent), append(whole, extent.Mul(r))
+	}
+	if !repeated {
+		return x
+	}
+	return Reshape(b, Expand(b, Reshape(b, x, single...), many...), whole...)
+}
+
+func expandShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x, to := n.Inputs[0], n.Attrs.Exprs("shape")
+	for _, extent := range to {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "an extent is not negative"); err != nil {
+			return err
+		}
+	}
+	shape, err := broadcast(c, n, x.Type.Shape, to)
+	if err != nil {
+		return err
+	}
+	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
+	knownPick(c, v, x, func(at []int64) []sym.Expr { return stretched(ir.Constants(at), x.Type.Shape) })
+	return nil
+}
+
+func expandMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	flat := int64(0)
+	tensor.Each(out.Shape(), func(at []int64) {
+		moveElement(out, flat, in[0], stretchedFlat(at, in[0].Shape()))
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// expandView: nothing is repeated.
+func expandView(n *ir.Node, d *sym.Dims) *View {
+	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	for axis, extent := range out {
+		from := one
+		if at := axis - len(out) + len(x); at >= 0 {
+			from = x[at]
+		}
+		if d.EQ(from, extent) != sym.Yes {
+			return nil
+		}
+	}
+	return &View{}
+}

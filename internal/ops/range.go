@@ -1,0 +1,74 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "range", Shape: rangeShape, Mean: rangeMean, Lowerings: []Lowering{{Name: "map", Build: rangeMap}}})
+}
+
+// RangeLimit is the most elements of a range whose size only data decide.
+const RangeLimit = 1 << 20
+
+// Range is start, start + delta, … of the given extent; start and delta are scalars of one type.
+func Range(b *ir.Builder, start, delta *ir.Value, extent sym.Expr) *ir.Value {
+	return b.Op("range", ir.Attrs{"extent": extent}, start, delta)
+}
+
+// Counting is 0, 1, … extent − 1.
+func Counting(b *ir.Builder, dt dtype.DType, extent sym.Expr) *ir.Value {
+	return Range(b, Scalar(b, dt, 0), Scalar(b, dt, 1), extent)
+}
+
+func rangeShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 2); err != nil {
+		return err
+	}
+	start, delta := n.Inputs[0], n.Inputs[1]
+	if !numbers(start.Type.DType) || start.Type.DType != delta.Type.DType || len(start.Type.Shape)+len(delta.Type.Shape) > 0 {
+		return fault(n, "a range from %s in steps of %s", start.Type, delta.Type)
+	}
+	extent, _ := n.Attrs["extent"].(sym.Expr)
+	extent = c.Dims().Simplify(extent)
+	if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "an extent is not negative"); err != nil {
+		return err
+	}
+	v := n.Result(0, ir.Type{DType: start.Type.DType, Shape: []sym.Expr{extent}})
+	count, ok := extent.Const()
+	if ok && count <= ir.MaxKnown && start.Known != nil && delta.Known != nil {
+		v.Known = make([]sym.Expr, count)
+		for i := range v.Known {
+			v.Known[i] = start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))
+		}
+	}
+	return nil
+}
+
+func rangeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.Len() {
+		if out.DType().IsInt() {
+			out.SetInt(i, in[0].Int(0)+i*in[1].Int(0))
+		} else {
+			out.SetFloat(i, in[0].Float(0)+float64(i)*in[1].Float(0))
+		}
+	}
+	return []*tensor.Tensor{out}, nil
+}
+
+func rangeMap(k *Nest, n *ir.Node) {
+	out := k.Out[0]
+	dt := computing(out.DType)
+	k.Each("i", out.Shape[0], func(i sym.Expr) {
+		step := loop.Apply2(loop.Mul, loop.Convert(dt, loop.At(i)), loop.Convert(dt, k.In[1].Load()))
+		k.Store(out, []sym.Expr{i}, loop.Convert(out.DType, loop.Apply2(loop.Add, loop.Convert(dt, k.In[0].Load()), step)))
+	})
+}

@@ -1,0 +1,149 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "slice", Shape: sliceShape, Mean: sliceMean, View: sliceView,
+		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
+			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
+		}}}})
+}
+
+// Slice takes extent[i] elements along each axis i, from begin[i] on in steps of step[i], which may be negative but not 0. The caller has
+// made sure that every element taken lies in x.
+func Slice(b *ir.Builder, x *ir.Value, begin, extent []sym.Expr, step []int64) *ir.Value {
+	return b.Op("slice", ir.Attrs{"begin": begin, "extent": extent, "step": step}, x)
+}
+
+// SliceAxis takes extent elements along one axis, from begin on.
+func SliceAxis(b *ir.Builder, x *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
+	shape := append([]sym.Expr{}, x.Type.Shape...)
+	shape[axis] = extent
+	step := make([]int64, len(shape))
+	for i := range step {
+		step[i] = 1
+	}
+	return Slice(b, x, unit(len(shape), axis, begin), shape, step)
+}
+
+// Split cuts x along an axis into pieces of the given extents, whose sum is x's.
+func Split(b *ir.Builder, x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	begin, pieces := sym.Expr{}, make([]*ir.Value, len(extents))
+	for i, extent := range extents {
+		pieces[i] = SliceAxis(b, x, axis, begin, extent)
+		begin = begin.Add(extent)
+	}
+	return pieces
+}
+
+// movable reports whether a kernel can move elements of the node's first input's type.
+func movable(n *ir.Node, _ *sym.Dims) bool { return loop.Scalar(n.Inputs[0].Type.DType) }
+
+// sliced is the operand's index for the result's index at.
+func sliced(n *ir.Node, at []sym.Expr) []sym.Expr {
+	from, begin, step := make([]sym.Expr, len(at)), n.Attrs.Exprs("begin"), n.Attrs.Ints("step")
+	for i := range at {
+		from[i] = begin[i].Add(at[i].Mul(sym.Const(step[i])))
+	}
+	return from
+}
+
+func sliceShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x, extent, step := n.Inputs[0], n.Attrs.Exprs("extent"), n.Attrs.Ints("step")
+	rank := len(x.Type.Shape)
+	if len(extent) != rank || len(n.Attrs.Exprs("begin")) != rank || len(step) != rank {
+		return fault(n, "a slice of %d axes for rank %d", len(extent), rank)
+	}
+	shape := make([]sym.Expr, rank)
+	for i := range shape {
+		shape[i] = c.Dims().Simplify(extent[i])
+		if step[i] == 0 {
+			return fault(n, "a step of 0 along axis %d", i)
+		}
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[i]}, "an extent is not negative"); err != nil {
+			return err
+		}
+	}
+	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
+	knownPick(c, v, x, func(at []int64) []sym.Expr { return sliced(n, ir.Constants(at)) })
+	return nil
+}
+
+// knownPick makes v's elements known that are elements of x, where x's are: from is the index in x of v's element.
+func knownPick(c *ir.Inference, v, x *ir.Value, from func(at []int64) []sym.Expr) {
+	sizes, static := constants(v.Type.Shape)
+	source, staticX := constants(x.Type.Shape)
+	if x.Known == nil || !static || !staticX {
+		return
+	}
+	if count, err := tensor.Count(sizes); err != nil || count > ir.MaxKnown {
+		return
+	}
+	strides := tensor.Strides(source)
+	known, ok := []sym.Expr{}, true
+	tensor.Each(sizes, func(at []int64) {
+		flat := int64(0)
+		for axis, e := range from(at) {
+			i, isConst := c.Dims().Simplify(e).Const()
+			ok = ok && isConst && i >= 0 && i < source[axis]
+			flat += i * strides[axis]
+		}
+		if ok {
+			known = append(known, x.Known[flat])
+		}
+	})
+	if ok {
+		v.Known = known
+	}
+}
+
+func sliceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	begin, err := e.Ints(n.Attrs.Exprs("begin"))
+	if err != nil {
+		return nil, err
+	}
+	step, strides, flat := n.Attrs.Ints("step"), tensor.Strides(in[0].Shape()), int64(0)
+	tensor.Each(out.Shape(), func(at []int64) {
+		from := int64(0)
+		for i := range at {
+			from += (begin[i] + at[i]*step[i]) * strides[i]
+		}
+		moveElement(out, flat, in[0], from)
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// sliceView: the elements lie together, in order, where every axis before the one that is cut has one element left, and
+// every axis behind it is whole.
+func sliceView(n *ir.Node, d *sym.Dims) *View {
+	x, out, begin, step := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin"), n.Attrs.Ints("step")
+	offset, inner, whole := sym.Expr{}, one, true
+	for axis := len(x) - 1; axis >= 0; axis-- {
+		switch {
+		case whole && step[axis] == 1 && d.EQ(out[axis], x[axis]) == sym.Yes:
+		case whole && (step[axis] == 1 || isOne(out[axis])), isOne(out[axis]):
+			offset = offset.Add(begin[axis].Mul(inner))
+			whole = false
+		default:
+			return nil
+		}
+		inner = inner.Mul(x[axis])
+	}
+	if !offset.Equal(sym.Expr{}) && n.Inputs[0].Type.DType.IsSubByte() {
+		return nil
+	}
+	return &View{Offset: d.Simplify(offset)}
+}
