@@ -457,9 +457,9 @@ func (c *resolver) copyBox(f *frame, to, from *memory, target, source, box []int
 		}
 		x := uint64(0)
 		if from.holds(read) {
-			x = loadBits(from.width, from.data, from.at(c.kernel, literal(read), f, false))
+			x = loadBits(from.width, from.data, from.at(c.kernel, constants(read), f, false))
 		}
-		storeBits(to.width, to.data, to.at(c.kernel, literal(write), f, true), x)
+		storeBits(to.width, to.data, to.at(c.kernel, constants(write), f, true), x)
 	}
 }
 
@@ -472,7 +472,7 @@ func (m *memory) holds(index []int64) bool {
 	return true
 }
 
-func literal(index []int64) []integer {
+func constants(index []int64) []integer {
 	list := make([]integer, len(index))
 	for i, v := range index {
 		list[i] = func(*frame) int64 { return v }

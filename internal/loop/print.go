@@ -19,7 +19,7 @@ type printer struct {
 
 var (
 	accessNames = [...]string{Read: "read", Write: "write", Update: "update"}
-	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector"}
+	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector", Block: "block", Thread: "thread"}
 	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight"}
 )
 
@@ -63,14 +63,14 @@ func (p *printer) kernel(k *Kernel) {
 		if q.Strides != nil {
 			strides = " strides " + formatIndex(q.Strides)
 		}
-		params[i] = percent(q.Name) + ": " + formatType(q.DType, q.Shape) + strides + " " + q.Access.String()
+		params[i] = text.LocalName(q.Name) + ": " + formatType(q.DType, q.Shape) + strides + " " + q.Access.String()
 	}
 	dims := make([]string, len(k.Dims))
 	for i, name := range k.Dims {
-		dims[i] = symbol(name)
+		dims[i] = text.Name(name)
 	}
-	line := fmt.Sprintf("kernel %s(%s) dims(%s)", global(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
-	p.block(line+source(k.Source), func() { p.body(k.Body) })
+	line := fmt.Sprintf("kernel %s(%s) dims(%s)", text.GlobalName(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
+	p.Block(line+source(k.Source), func() { p.body(k.Body) })
 }
 
 func source(from string) string {
@@ -78,14 +78,6 @@ func source(from string) string {
 		return ""
 	}
 	return " source " + strconv.Quote(from)
-}
-
-func (p *printer) block(head string, inside func()) {
-	p.Line("%s {", head)
-	p.Indent()
-	inside()
-	p.Dedent()
-	p.Line("}")
 }
 
 func (p *printer) body(body []Stmt) {
@@ -97,23 +89,23 @@ func (p *printer) body(body []Stmt) {
 func (p *printer) statement(s Stmt) {
 	switch s := s.(type) {
 	case *For:
-		p.block(fmt.Sprintf("%s %s < %s", s.Kind, symbol(s.Var), s.Extent), func() { p.body(s.Body) })
+		p.Block(fmt.Sprintf("%s %s < %s", s.Kind, text.Name(s.Var), s.Extent), func() { p.body(s.Body) })
 	case *Let:
-		p.Line("let %s = %s", percent(s.Name), formatExpr(s.X, false))
+		p.Line("let %s = %s", text.LocalName(s.Name), formatExpr(s.X, false))
 	case *Var:
-		p.Line("var %s: %s = %s", percent(s.Name), s.X.DType(), formatExpr(s.X, true))
+		p.Line("var %s: %s = %s", text.LocalName(s.Name), s.X.DType(), formatExpr(s.X, true))
 	case *Set:
-		p.Line("%s = %s", percent(s.Name), formatExpr(s.X, true))
+		p.Line("%s = %s", text.LocalName(s.Name), formatExpr(s.X, true))
 	case *Reduce:
-		p.Line("%s %s= %s", percent(s.Name), s.Op, formatExpr(s.X, true))
+		p.Line("%s %s= %s", text.LocalName(s.Name), s.Op, formatExpr(s.X, true))
 	case *Check:
-		p.Line("check %s = %s in [%s, %s] %s", symbol(s.Name), formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
+		p.Line("check %s = %s in [%s, %s] %s", text.Name(s.Name), formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
 	case *Store:
 		where := ""
 		if s.Mask != nil {
-			where = " if " + formatExpr(s.Mask, false)
+			where = " where " + formatExpr(s.Mask, false)
 		}
-		p.Line("store %s%s = %s%s", percent(s.To), formatIndex(s.Index), formatExpr(s.X, true), where)
+		p.Line("store %s%s = %s%s", text.LocalName(s.To), formatIndex(s.Index), formatExpr(s.X, true), where)
 	case *When:
 		p.Line("when %s {", formatExpr(s.Cond, false))
 		p.Indent()
@@ -127,9 +119,44 @@ func (p *printer) statement(s Stmt) {
 		}
 		p.Line("}")
 	case *Local:
-		p.Line("local %s: %s", percent(s.Name), formatType(s.DType, s.Shape))
+		keyword := "local"
+		if s.Space == Shared {
+			keyword = "shared"
+		}
+		p.Line("%s %s: %s", keyword, text.LocalName(s.Name), formatType(s.DType, s.Shape))
 	case *Contract:
 		p.contract(s)
+	default:
+		p.blockStatement(s)
+	}
+}
+
+func (p *printer) blockStatement(s Stmt) {
+	switch s := s.(type) {
+	case *Token:
+		p.Line("token %s[%s] arrivals %s", text.LocalName(s.Name), s.Count, s.Arrivals)
+	case *Roles:
+		p.Block("roles", func() {
+			for _, r := range s.List {
+				registers := ""
+				if r.Registers != 0 {
+					registers = fmt.Sprintf(" registers %d", r.Registers)
+				}
+				p.Block(fmt.Sprintf("role %s %s < %s threads %d%s", r.Name, text.Name(r.Var), r.Count, r.Threads, registers), func() { p.body(r.Body) })
+			}
+		})
+	case *Arrive:
+		bytes := ""
+		if !s.Bytes.Equal(sym.Const(0)) {
+			bytes = " bytes " + s.Bytes.String()
+		}
+		p.Line("arrive %s[%s]%s", text.LocalName(s.Token), s.Index, bytes)
+	case *Wait:
+		p.Line("wait %s[%s] phase %s", text.LocalName(s.Token), s.Index, s.Phase)
+	case *BulkCopy:
+		p.Line("copy %s%s = %s%s box %s signal %s[%s]", text.LocalName(s.To), formatIndex(s.ToIndex), text.LocalName(s.From), formatIndex(s.FromIndex), formatIndex(s.Box), text.LocalName(s.Token), s.At)
+	case *Drain:
+		p.Line("drain %d", s.Pending)
 	default:
 		p.Line("unknown %T", s)
 	}
@@ -156,10 +183,14 @@ func (p *printer) contract(s *Contract) {
 		for d := range index {
 			index[d] = t.Origin[d].Add(t.Row[d].Mul(r)).Add(t.Col[d].Mul(c))
 		}
-		return percent(t.Buffer) + formatIndex(index)
+		return text.LocalName(t.Buffer) + formatIndex(index)
 	}
-	p.Line("contract %s += %s * %s for %s < %s, %s < %s, %s < %s",
-		tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
+	keyword := "contract"
+	if s.Async {
+		keyword = "contract async"
+	}
+	p.Line("%s %s += %s * %s for %s < %s, %s < %s, %s < %s",
+		keyword, tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
 }
 
 func formatIndex(index []sym.Expr) string {
@@ -182,7 +213,7 @@ func formatExpr(e Expr, typed bool) string {
 		}
 		return e.Type.String() + "(" + formatConst(e) + ")"
 	case *Ref:
-		return percent(e.Name)
+		return text.LocalName(e.Name)
 	case *Index:
 		return "index(" + e.X.String() + ")"
 	case *Load:
@@ -190,7 +221,7 @@ func formatExpr(e Expr, typed bool) string {
 		if e.Mask != nil && e.Else != nil {
 			where = " if " + formatExpr(e.Mask, false) + " else " + formatExpr(e.Else, true)
 		}
-		return "load " + percent(e.From) + formatIndex(e.Index) + where
+		return "load " + text.LocalName(e.From) + formatIndex(e.Index) + where
 	case *Unary:
 		return e.Op.String() + "(" + formatExpr(e.X, false) + ")"
 	case *Binary:
@@ -229,28 +260,13 @@ func formatConst(c *Const) string {
 		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")"
 	}
 	x := ToFloat(c.Type, c.Bits)
-	if FromFloat(c.Type, x) != c.Bits || math.IsNaN(x) {
-		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")"
+	switch {
+	case math.IsNaN(x) && FromFloat(c.Type, math.NaN()) == c.Bits:
+		return "nan"
+	case math.IsNaN(x) || FromFloat(c.Type, x) != c.Bits:
+		return "bits(" + strconv.FormatUint(c.Bits, 10) + ")" // another NaN
+	case c.Type == dtype.F64:
+		return text.Float(x)
 	}
-	return text.Float(x)
-}
-
-// percent is a buffer's or scalar's name with its %, symbol a symbolic integer's, global a kernel's with its @: bare
-// where it looks like an identifier, quoted elsewhere.
-func percent(name string) string { return "%" + bare(name) }
-
-func symbol(name string) string { return sym.Var(name).String() }
-
-func global(name string) string { return "@" + bare(name) }
-
-func bare(name string) string {
-	for i, r := range name {
-		if !(r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || i > 0 && (r == '.' || r >= '0' && r <= '9')) {
-			return strconv.Quote(name)
-		}
-	}
-	if name == "" {
-		return `""`
-	}
-	return name
+	return text.FormatFloat(x, 32)
 }

@@ -10,10 +10,17 @@ import (
 
 // knowledge is what is known of symbolic integers at a place in a kernel: ranges of names, and expressions known to be 0 or more.
 type knowledge struct {
-	dims  *sym.Dims // numeric ranges of dimensions, loop variables and checked values
-	spans []span    // symbolic ranges of loop variables and checked values, innermost last
-	facts []sym.Expr
-	mute  int // how many conditions hold that may make the place unreachable
+	dims   *sym.Dims // numeric ranges of dimensions, loop variables and checked values
+	spans  []span    // symbolic ranges of loop variables and checked values, innermost last
+	facts  []sym.Expr
+	raised []raise // of dims, to be undone
+	mute   int     // how many conditions hold that may make the place unreachable
+}
+
+// raise is a range before it was narrowed.
+type raise struct {
+	name string
+	was  sym.Range
 }
 
 // span says low ≤ name ≤ high.
@@ -22,24 +29,25 @@ type span struct {
 	low, high sym.Expr
 }
 
-type mark struct{ spans, facts, mute int }
+type mark struct{ spans, facts, raised, mute int }
 
 func newKnowledge(dims *sym.Dims) *knowledge { return &knowledge{dims: dims.Clone()} }
 
-func (k *knowledge) mark() mark { return mark{len(k.spans), len(k.facts), k.mute} }
+func (k *knowledge) mark() mark {
+	return mark{len(k.spans), len(k.facts), len(k.raised), k.mute}
+}
 
 func (k *knowledge) reset(m mark) {
-	k.spans, k.facts, k.mute = k.spans[:m.spans], k.facts[:m.facts], m.mute
+	for _, r := range slices.Backward(k.raised[m.raised:]) {
+		k.dims.Set(r.name, r.was)
+	}
+	k.spans, k.facts, k.raised, k.mute = k.spans[:m.spans], k.facts[:m.facts], k.raised[:m.raised], m.mute
 }
 
 // loop says 0 ≤ name < extent.
 func (k *knowledge) loop(name string, extent sym.Expr) {
-	low, _ := k.dims.Bounds(extent)
+	k.positive(extent)
 	k.between(name, sym.Const(0), extent.Sub(sym.Const(1)))
-	if low < 1 {
-		k.mute++
-		k.facts = append(k.facts, extent.Sub(sym.Const(1)))
-	}
 }
 
 // between says min ≤ name ≤ max.
@@ -62,7 +70,23 @@ func (k *knowledge) between(name string, min, max sym.Expr) {
 func (k *knowledge) positive(e sym.Expr) {
 	if low, _ := k.dims.Bounds(e); low < 1 {
 		k.mute++
-		k.facts = append(k.facts, e.Sub(sym.Const(1)))
+		k.assume(e.Sub(sym.Const(1)))
+	}
+}
+
+// assume says that f is 0 or more. Where that cannot be so if some variable is 0, the variable is 1 or more.
+func (k *knowledge) assume(f sym.Expr) {
+	k.facts = append(k.facts, f)
+	for _, name := range f.Vars() {
+		r, ok := k.dims.Get(name)
+		if !ok || r.Min != 0 || r.Max < 1 {
+			continue
+		}
+		without := f.Subst(func(n string) (sym.Expr, bool) { return sym.Const(0), n == name })
+		if _, high := k.dims.Bounds(without); high < 0 {
+			k.raised = append(k.raised, raise{name, r})
+			k.dims.Set(name, sym.Range{Min: 1, Max: r.Max})
+		}
 	}
 }
 
@@ -71,6 +95,10 @@ func (k *knowledge) positive(e sym.Expr) {
 func (k *knowledge) condition(cond Expr, truth bool, let func(string) Expr) {
 	k.mute++
 	switch e := cond.(type) {
+	case *Const:
+		if (e.Bits != 0) != truth {
+			k.assume(sym.Const(-1)) // the place is never reached
+		}
 	case *Ref:
 		if x := let(e.Name); x != nil {
 			k.condition(x, truth, let)
@@ -122,24 +150,39 @@ func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 	one := sym.Const(1)
 	switch op {
 	case Lt:
-		k.facts = append(k.facts, y.Sub(x).Sub(one))
+		k.assume(y.Sub(x).Sub(one))
 	case Le:
-		k.facts = append(k.facts, y.Sub(x))
+		k.assume(y.Sub(x))
 	case Gt:
-		k.facts = append(k.facts, x.Sub(y).Sub(one))
+		k.assume(x.Sub(y).Sub(one))
 	case Ge:
-		k.facts = append(k.facts, x.Sub(y))
+		k.assume(x.Sub(y))
 	case Eq:
-		k.facts = append(k.facts, y.Sub(x), x.Sub(y))
+		k.assume(y.Sub(x))
+		k.assume(x.Sub(y))
 	}
 }
 
-// atLeastZero reports whether e ≥ 0 at this place. No is only said of a place that is certainly reached.
+// atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
+// there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 	if k.search(e, searchDepth) {
 		return sym.Yes
 	}
-	if k.mute == 0 && k.dims.LE(sym.Const(0), e) == sym.No {
+	for _, f := range k.facts {
+		if _, high := k.dims.Bounds(f); high < 0 {
+			return sym.Yes // never reached
+		}
+	}
+	if k.mute > 0 {
+		return sym.Unknown
+	}
+	for _, s := range slices.Backward(k.spans) {
+		if least, ok := k.least(e, s); ok {
+			e = least
+		}
+	}
+	if k.dims.LE(sym.Const(0), e) == sym.No {
 		return sym.No
 	}
 	return sym.Unknown
@@ -175,18 +218,27 @@ func (k *knowledge) search(e sym.Expr, depth int) bool {
 	return false
 }
 
-// least is e with a variable at the end of its span where e is least. Of an e that is not linear in the variable there is none.
+// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it.
 func (k *knowledge) least(e sym.Expr, s span) (sym.Expr, bool) {
-	coefficient, rest, ok := e.Linear(s.name)
-	if !ok {
+	at := func(v sym.Expr) sym.Expr {
+		return e.Subst(func(n string) (sym.Expr, bool) { return v, n == s.name })
+	}
+	if coefficient, _, ok := e.Linear(s.name); ok {
+		low, high := k.dims.Bounds(coefficient)
+		switch {
+		case low >= 0:
+			return at(s.low), true
+		case high <= 0:
+			return at(s.high), true
+		}
 		return e, false
 	}
-	low, high := k.dims.Bounds(coefficient)
+	next := at(sym.Var(s.name).Add(sym.Const(1)))
 	switch {
-	case low >= 0:
-		return rest.Add(coefficient.Mul(s.low)), true
-	case high <= 0:
-		return rest.Add(coefficient.Mul(s.high)), true
+	case k.dims.LE(e, next) == sym.Yes:
+		return at(s.low), true
+	case k.dims.LE(next, e) == sym.Yes:
+		return at(s.high), true
 	}
 	return e, false
 }

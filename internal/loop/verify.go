@@ -57,8 +57,10 @@ type declared struct {
 	dt    dtype.DType
 	shape []sym.Expr
 	mode  Access
-	depth int  // the number of loops around the declaration
-	let   Expr // a Let's value
+	space Space
+	param bool
+	role  *Role // around the declaration; nil outside roles
+	let   Expr  // a Let's value
 }
 
 type nameKind uint8
@@ -70,9 +72,10 @@ const (
 	letName
 	varName
 	bufferName
+	tokenName
 )
 
-var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value", "a let", "a var", "a buffer"}
+var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value", "a let", "a var", "a buffer", "a token"}
 
 type verifier struct {
 	kernel   *Kernel
@@ -80,6 +83,7 @@ type verifier struct {
 	scope    map[string]*declared
 	taken    map[string]bool // every name ever declared
 	loops    []*For
+	role     *Role // around the statement; nil outside roles
 	unproved []Unproved
 }
 
@@ -105,7 +109,7 @@ func (v *verifier) declare(name string, d *declared) {
 		v.fail("%s is declared twice", name)
 	}
 	v.taken[name] = true
-	d.depth = len(v.loops)
+	d.role = v.role
 	v.scope[name] = d
 }
 
@@ -118,6 +122,8 @@ func (v *verifier) lookup(name string, kinds ...nameKind) *declared {
 		v.fail("%s is not declared", name)
 	case !slices.Contains(kinds, d.kind):
 		v.fail("%s is %s, want %s", name, nameKinds[d.kind], nameKinds[kinds[0]])
+	case d.role != v.role && (d.kind == varName || d.kind == bufferName && d.space == Own && !d.param):
+		v.fail("%s belongs to the block's or another role's threads and is used in a role", name)
 	}
 	return d
 }
@@ -130,7 +136,7 @@ func (v *verifier) signature() {
 		v.declare(name, &declared{kind: dimName})
 	}
 	for _, p := range v.kernel.Params {
-		v.buffer(p.Name, p.DType, p.Shape, p.Access)
+		v.buffer(p.Name, p.DType, p.Shape, declared{mode: p.Access, param: true})
 		if p.Strides != nil {
 			if len(p.Strides) != len(p.Shape) {
 				v.fail("%%%s has %d strides for %d axes", p.Name, len(p.Strides), len(p.Shape))
@@ -140,15 +146,16 @@ func (v *verifier) signature() {
 	}
 }
 
-func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, mode Access) {
+func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, d declared) {
 	if !Scalar(dt) {
 		v.fail("%%%s: a kernel has no values of type %s", name, dt)
 	}
-	if mode > Update {
-		v.fail("%%%s: access %d does not exist", name, mode)
+	if d.mode > Update {
+		v.fail("%%%s: access %d does not exist", name, d.mode)
 	}
 	v.integers(shape, dimName)
-	v.declare(name, &declared{kind: bufferName, dt: dt, shape: shape, mode: mode})
+	d.kind, d.dt, d.shape = bufferName, dt, shape
+	v.declare(name, &d)
 }
 
 // integers checks that the names in symbolic integers are in scope and of the kinds allowed (none: any integer).
@@ -205,9 +212,26 @@ func (v *verifier) statement(s Stmt) {
 		v.assuming(s.Cond, true, func() { v.body(s.Then) })
 		v.assuming(s.Cond, false, func() { v.body(s.Else) })
 	case *Local:
-		v.buffer(s.Name, s.DType, s.Shape, Update)
+		if s.Space > Shared || s.Space == Shared && (!v.inBlock() || v.role != nil) {
+			v.fail("%%%s is shared outside a block, or in a role", s.Name)
+		}
+		v.buffer(s.Name, s.DType, s.Shape, declared{mode: Update, space: s.Space})
 	case *Contract:
 		v.contract(s)
+	case *Token:
+		v.token(s)
+	case *Roles:
+		v.roles(s)
+	case *Arrive:
+		v.inRole("an arrive", s.Token, s.Index)
+		v.integers([]sym.Expr{s.Bytes})
+	case *Wait:
+		v.inRole("a wait", s.Token, s.Index)
+		v.integers([]sym.Expr{s.Phase})
+	case *BulkCopy:
+		v.bulkCopy(s)
+	case *Drain:
+		v.inRole("a drain", "", sym.Expr{})
 	case nil:
 		v.fail("a statement is missing")
 	default:
@@ -216,7 +240,7 @@ func (v *verifier) statement(s Stmt) {
 }
 
 func (v *verifier) loop(s *For) {
-	if s.Kind > Vector {
+	if s.Kind > Thread {
 		v.fail("loop %s: kind %d does not exist", s.Var, s.Kind)
 	}
 	v.integers([]sym.Expr{s.Extent})
@@ -322,6 +346,9 @@ func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
 }
 
 func (v *verifier) contract(s *Contract) {
+	if s.Async {
+		v.inRole("an asynchronous contraction", "", sym.Expr{})
+	}
 	v.integers([]sym.Expr{s.M, s.N, s.K})
 	c := v.tile(&s.C, s.M, s.N)
 	a, b := v.tile(&s.A, s.M, s.K), v.tile(&s.B, s.K, s.N)

@@ -1,0 +1,423 @@
+package loop
+
+import (
+	"strconv"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// ParseKernel reads one kernel's text, as String writes it. Errors are of kind ErrInput, with line and column. The kernel is
+// not verified.
+func ParseKernel(source string) (k *Kernel, err error) {
+	p := newParser(source)
+	defer p.catch(&err)
+	p.expect("kernel")
+	k = p.kernel()
+	p.end()
+	return k, nil
+}
+
+// literal is a constant whose type the place says.
+type literal struct {
+	text string // a number, true, false, nan, or bits
+	bits bool
+}
+
+// operand is an expression, or a literal.
+type operand struct {
+	Expr
+	literal *literal
+}
+
+func (p *parser) kernel() *Kernel {
+	k := &Kernel{Name: p.global()}
+	p.types = map[string]dtype.DType{}
+	p.list("(", ")", func() {
+		q := &Param{Name: p.percent()}
+		p.expect(":")
+		q.DType, q.Shape = p.bufferType()
+		if p.accept("strides") {
+			q.Strides = p.index()
+		}
+		q.Access = Access(p.choice(accessNames[:]))
+		p.types[q.Name] = q.DType
+		k.Params = append(k.Params, q)
+	})
+	p.expect("dims")
+	p.list("(", ")", func() { k.Dims = append(k.Dims, p.symbol()) })
+	k.Source = p.source()
+	k.Body = p.body()
+	return k
+}
+
+// source reads an optional source "…".
+func (p *parser) source() string {
+	if p.accept("source") {
+		return p.quoted()
+	}
+	return ""
+}
+
+// bufferType reads f32[n, 10].
+func (p *parser) bufferType() (dtype.DType, []sym.Expr) {
+	dt := p.dtype()
+	return dt, p.index()
+}
+
+func (p *parser) dtype() dtype.DType {
+	name := p.ident()
+	dt, ok := dtype.Parse(name)
+	if !ok {
+		p.fail("%s is no element type", name)
+	}
+	return dt
+}
+
+// index reads [i, j + 1].
+func (p *parser) index() []sym.Expr {
+	list := []sym.Expr{}
+	p.list("[", "]", func() { list = append(list, p.integer()) })
+	return list
+}
+
+func (p *parser) body() []Stmt {
+	p.enter()
+	defer p.leave()
+	var body []Stmt
+	p.expect("{")
+	for !p.accept("}") {
+		body = append(body, p.statement())
+	}
+	return body
+}
+
+// keywords are the statements that begin with a word.
+var keywords map[string]func(*parser) Stmt
+
+func init() {
+	keywords = map[string]func(*parser) Stmt{
+		"let": (*parser).let, "var": (*parser).variable, "check": (*parser).check, "store": (*parser).store, "when": (*parser).when,
+		"local": (*parser).local, "shared": (*parser).local, "contract": (*parser).contract, "token": (*parser).token, "roles": (*parser).roles,
+		"arrive": (*parser).arrive, "wait": (*parser).wait, "copy": (*parser).bulkCopy, "drain": (*parser).drain,
+	}
+	for kind, name := range loopNames {
+		keywords[name] = func(p *parser) Stmt { return p.loop(LoopKind(kind)) }
+	}
+}
+
+func (p *parser) statement() Stmt {
+	if p.isPercent() {
+		return p.assignment()
+	}
+	p.keyword = p.ident()
+	read, ok := keywords[p.keyword]
+	if !ok {
+		p.fail("%s begins no statement", p.keyword)
+	}
+	return read(p)
+}
+
+func (p *parser) loop(kind LoopKind) Stmt {
+	f := &For{Kind: kind, Var: p.symbol()}
+	p.expect("<")
+	f.Extent = p.integer()
+	f.Body = p.body()
+	return f
+}
+
+func (p *parser) let() Stmt {
+	l := &Let{Name: p.percent()}
+	p.expect("=")
+	l.X = p.expr()
+	p.types[l.Name] = l.X.DType()
+	return l
+}
+
+func (p *parser) variable() Stmt {
+	v := &Var{Name: p.percent()}
+	p.expect(":")
+	dt := p.dtype()
+	p.expect("=")
+	v.X = p.typed(dt)
+	p.types[v.Name] = dt
+	return v
+}
+
+// assignment reads %x = e, or %x max= e.
+func (p *parser) assignment() Stmt {
+	name := p.percent()
+	if p.accept("=") {
+		return &Set{Name: name, X: p.typed(p.typeOf(name))}
+	}
+	op, ok := binaryOf[p.ident()]
+	if !ok {
+		p.fail("a %%name is followed by = or by a function and =")
+	}
+	p.expect("=")
+	return &Reduce{Name: name, Op: op, X: p.typed(p.typeOf(name))}
+}
+
+func (p *parser) typeOf(name string) dtype.DType {
+	dt, ok := p.types[name]
+	if !ok {
+		p.fail("%%%s is not declared", name)
+	}
+	return dt
+}
+
+func (p *parser) check() Stmt {
+	c := &Check{Name: p.symbol()}
+	p.expect("=")
+	c.X = p.expr()
+	p.expect("in")
+	p.expect("[")
+	c.Min = p.integer()
+	p.expect(",")
+	c.Max = p.integer()
+	p.expect("]")
+	c.What = p.quoted()
+	return c
+}
+
+func (p *parser) store() Stmt {
+	s := &Store{To: p.percent()}
+	s.Index = p.index()
+	p.expect("=")
+	s.X = p.typed(p.typeOf(s.To))
+	if p.accept("where") {
+		s.Mask = p.typed(dtype.Bool)
+	}
+	return s
+}
+
+func (p *parser) when() Stmt {
+	w := &When{Cond: p.typed(dtype.Bool)}
+	w.Then = p.body()
+	if p.accept("else") {
+		w.Else = p.body()
+		if w.Else == nil {
+			w.Else = []Stmt{}
+		}
+	}
+	return w
+}
+
+func (p *parser) local() Stmt {
+	l := &Local{}
+	if p.keyword == "shared" {
+		l.Space = Shared
+	}
+	l.Name = p.percent()
+	p.expect(":")
+	l.DType, l.Shape = p.bufferType()
+	p.types[l.Name] = l.DType
+	return l
+}
+
+func (p *parser) contract() Stmt {
+	c := &Contract{Async: p.accept("async")}
+	c.C.Buffer, c.C.Origin = p.element()
+	p.expect("+=")
+	c.A.Buffer, c.A.Origin = p.element()
+	p.expect("*")
+	c.B.Buffer, c.B.Origin = p.element()
+	p.expect("for")
+	var names [3]string
+	for i, extent := range []*sym.Expr{&c.M, &c.N, &c.K} {
+		if i > 0 {
+			p.expect(",")
+		}
+		names[i] = p.symbol()
+		p.expect("<")
+		*extent = p.integer()
+	}
+	p.steps(&c.C, names[0], names[1])
+	p.steps(&c.A, names[0], names[2])
+	p.steps(&c.B, names[2], names[1])
+	return c
+}
+
+// element reads %x[i, j].
+func (p *parser) element() (string, []sym.Expr) {
+	name := p.percent()
+	p.typeOf(name)
+	return name, p.index()
+}
+
+// steps takes an index over a row and a column apart.
+func (p *parser) steps(t *Tile, row, col string) {
+	index := t.Origin
+	t.Origin, t.Row, t.Col = make([]sym.Expr, len(index)), make([]sym.Expr, len(index)), make([]sym.Expr, len(index))
+	for i, e := range index {
+		byRow, rest, okRow := e.Linear(row)
+		byCol, origin, okCol := rest.Linear(col)
+		mixed, _, ok := byRow.Linear(col)
+		if !okRow || !okCol || !ok || !mixed.Equal(sym.Const(0)) {
+			p.fail("%s is not linear in %s and %s", e, row, col)
+		}
+		t.Origin[i], t.Row[i], t.Col[i] = origin, byRow, byCol
+	}
+}
+
+// typed reads an expression of a type that the place says.
+func (p *parser) typed(dt dtype.DType) Expr { return p.settle(p.operand(), dt) }
+
+// expr reads an expression that says its own type.
+func (p *parser) expr() Expr { return p.settle(p.operand(), dtype.Invalid) }
+
+// settle gives a literal its type.
+func (p *parser) settle(o operand, dt dtype.DType) Expr {
+	if o.literal == nil {
+		return o.Expr
+	}
+	if dt == dtype.Invalid {
+		p.fail("the constant %s needs a type, as in f32(%s)", o.literal.text, o.literal.text)
+	}
+	bits, ok := parseConst(dt, o.literal)
+	if !ok {
+		p.fail("%s is no %s", o.literal.text, dt)
+	}
+	return &Const{Type: dt, Bits: bits}
+}
+
+// pair gives a literal among two operands the other's type.
+func (p *parser) pair(x, y operand) (Expr, Expr) {
+	switch {
+	case x.literal == nil && y.literal != nil:
+		return x.Expr, p.settle(y, x.DType())
+	case x.literal != nil && y.literal == nil:
+		return p.settle(x, y.DType()), y.Expr
+	}
+	return p.settle(x, dtype.Invalid), p.settle(y, dtype.Invalid)
+}
+
+var unaryOf, binaryOf = func() (map[string]UnaryOp, map[string]BinaryOp) {
+	unary, binary := map[string]UnaryOp{}, map[string]BinaryOp{}
+	for op, name := range unaryNames {
+		unary[name] = UnaryOp(op)
+	}
+	for op, name := range binaryNames {
+		binary[name] = BinaryOp(op)
+	}
+	return unary, binary
+}()
+
+func (p *parser) operand() operand {
+	p.enter()
+	defer p.leave()
+	if p.isPercent() {
+		name := p.percent()
+		return operand{Expr: &Ref{Name: name, Type: p.typeOf(name)}}
+	}
+	if text, ok := p.number(); ok {
+		return operand{literal: &literal{text: text}}
+	}
+	name := p.ident()
+	switch name {
+	case "true", "false":
+		return operand{literal: &literal{text: name}}
+	case "bits":
+		return operand{literal: p.bits()}
+	case "load":
+		return operand{Expr: p.load()}
+	}
+	p.expect("(")
+	e := p.call(name)
+	p.expect(")")
+	return operand{Expr: e}
+}
+
+// bits reads the number in bits(…).
+func (p *parser) bits() *literal {
+	p.expect("(")
+	text, ok := p.number()
+	if !ok {
+		p.fail("bits of what is no number")
+	}
+	p.expect(")")
+	return &literal{text: text, bits: true}
+}
+
+func (p *parser) load() Expr {
+	l := &Load{From: p.percent()}
+	l.Type = p.typeOf(l.From)
+	l.Index = p.index()
+	if p.accept("if") {
+		l.Mask = p.typed(dtype.Bool)
+		p.expect("else")
+		l.Else = p.typed(l.Type)
+	}
+	return l
+}
+
+// call reads what is between the parentheses of a function.
+func (p *parser) call(name string) Expr {
+	if op, ok := unaryOf[name]; ok {
+		return &Unary{Op: op, X: p.expr()}
+	}
+	if op, ok := binaryOf[name]; ok {
+		x := p.operand()
+		p.expect(",")
+		y := p.operand()
+		e := &Binary{Op: op}
+		e.X, e.Y = p.pair(x, y)
+		return e
+	}
+	if dt, ok := dtype.Parse(name); ok {
+		return p.typed(dt)
+	}
+	switch name {
+	case "index":
+		return &Index{X: p.integer()}
+	case "cast":
+		c := &Cast{Type: p.dtype()}
+		p.expect(",")
+		c.X = p.expr()
+		if p.accept(",") {
+			p.expect("wrap")
+			c.Wrap = true
+		}
+		return c
+	case "select":
+		s := &Select{Cond: p.typed(dtype.Bool)}
+		p.expect(",")
+		x := p.operand()
+		p.expect(",")
+		s.X, s.Y = p.pair(x, p.operand())
+		return s
+	}
+	p.fail("%s is no function", name)
+	return nil
+}
+
+// parseConst is the representation of a literal in a type; false where it does not stand for a value of the type, exactly
+// if it is an integer.
+func parseConst(dt dtype.DType, l *literal) (uint64, bool) {
+	switch {
+	case !Scalar(dt):
+		return 0, false
+	case l.bits:
+		x, err := strconv.ParseUint(l.text, 10, dt.Bits())
+		return x, err == nil && (dt != dtype.Bool || x < 2)
+	case dt == dtype.Bool:
+		return boolBits(l.text == "true"), l.text == "true" || l.text == "false"
+	case dt.IsFloat():
+		if l.text == "true" || l.text == "false" {
+			return 0, false
+		}
+		precision := 32
+		if dt == dtype.F64 {
+			precision = 64
+		}
+		x, err := strconv.ParseFloat(l.text, precision)
+		return FromFloat(dt, x), err == nil
+	case dt.IsUnsigned():
+		x, err := strconv.ParseUint(l.text, 10, dt.Bits())
+		return x, err == nil
+	case dt.IsInt():
+		x, err := strconv.ParseInt(l.text, 10, dt.Bits())
+		return FromInt(dt, x), err == nil
+	}
+	return 0, false
+}

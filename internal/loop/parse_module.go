@@ -1,0 +1,371 @@
+package loop
+
+import (
+	"encoding/base64"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// ParseOptions say what a text leaves out.
+type ParseOptions struct {
+	// Data gives a weight's contents, by the buffer's name, where the text has only their size in bytes. The shape of a
+	// weight is known by then. Nil: such a weight has no Data.
+	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
+}
+
+// Parse reads a module's text, as Module.String writes it. Errors are of kind ErrInput, with line and column. The module is
+// not verified.
+func Parse(source string, o ParseOptions) (m *Module, err error) {
+	p := newParser(source)
+	p.options = &o
+	defer p.catch(&err)
+	p.expect("weir")
+	if version := p.count(); version != 1 {
+		p.fail("version %d of the text is not known, want 1", version)
+	}
+	m = p.module()
+	p.end()
+	return m, nil
+}
+
+func (p *parser) module() *Module {
+	p.expect("loop")
+	m := &Module{Name: p.global(), Dims: sym.NewDims()}
+	p.buffers, p.kernels = map[string]*Buffer{}, map[string]*Kernel{}
+	p.expect("{")
+	var views []func()
+	for {
+		switch {
+		case p.accept("dim"):
+			p.dim(m)
+		case p.accept("require"):
+			r := Require{Cond: p.cond()}
+			if p.accept("from") {
+				r.From = p.quoted()
+			}
+			m.Requires = append(m.Requires, r)
+		case p.accept("buffer"):
+			b, view := p.buffer()
+			if p.buffers[b.Name] != nil {
+				p.fail("buffer %%%s is declared twice", b.Name)
+			}
+			p.buffers[b.Name] = b
+			m.Buffers = append(m.Buffers, b)
+			if view != nil {
+				views = append(views, view)
+			}
+		case p.accept("kernel"):
+			k := p.kernel()
+			if p.kernels[k.Name] != nil {
+				p.fail("kernel @%s is declared twice", k.Name)
+			}
+			p.kernels[k.Name] = k
+			m.Kernels = append(m.Kernels, k)
+		case p.accept("body"):
+			for _, resolve := range views {
+				resolve()
+			}
+			m.Body = p.stepList()
+			p.expect("}")
+			return m
+		default:
+			p.fail("expected dim, require, buffer, kernel or body, found %s", p.Found())
+		}
+	}
+}
+
+// dim reads n in [1, 512] limit 4*m.
+func (p *parser) dim(m *Module) {
+	name := p.symbol()
+	if _, ok := m.Dims.Get(name); ok {
+		p.fail("dimension %s is declared twice", name)
+	}
+	p.expect("in")
+	p.expect("[")
+	r := sym.Range{Min: p.bound()}
+	p.expect(",")
+	r.Max = p.bound()
+	p.expect("]")
+	m.Dims.Set(name, r)
+	if p.accept("limit") {
+		if m.Limits == nil {
+			m.Limits = map[string]sym.Expr{}
+		}
+		m.Limits[name] = p.integer()
+	}
+}
+
+func (p *parser) bound() int64 {
+	if p.accept("inf") {
+		return sym.NoMax
+	}
+	return p.whole()
+}
+
+// buffer reads what follows the word; view, where not nil, is to be called when all buffers are known.
+func (p *parser) buffer() (b *Buffer, view func()) {
+	b = &Buffer{Name: p.percent()}
+	p.expect(":")
+	b.DType, b.Shape = p.bufferType()
+	b.Kind = BufferKind(p.choice(kindNames[:]))
+	if p.accept("view") {
+		of := p.percent()
+		p.expect("offset")
+		b.View = &View{Offset: p.integer()}
+		p.expect("strides")
+		b.View.Strides = p.index()
+		view = func() { b.View.Of = p.bufferNamed(of) }
+	}
+	switch {
+	case p.accept("="):
+		b.Data = p.elements(b.DType, p.fixedShape(b.Shape))
+	case p.accept("data"):
+		size, shape := p.count(), p.fixedShape(b.Shape)
+		if p.options.Data != nil {
+			t, err := p.options.Data(b.Name, b.DType, shape, size)
+			if err != nil {
+				panic(syntaxError{err})
+			}
+			b.Data = t
+		}
+	}
+	b.Source = p.source()
+	return b, view
+}
+
+func (p *parser) bufferNamed(name string) *Buffer {
+	b := p.buffers[name]
+	if b == nil {
+		p.fail("buffer %%%s is not declared", name)
+	}
+	return b
+}
+
+// fixedShape is a shape that has no names in it.
+func (p *parser) fixedShape(shape []sym.Expr) []int64 {
+	fixed := make([]int64, len(shape))
+	for i, e := range shape {
+		v, ok := e.Const()
+		if !ok {
+			p.fail("the contents of a buffer whose extent %s is not fixed", e)
+		}
+		fixed[i] = v
+	}
+	if _, err := tensor.Count(fixed); err != nil {
+		p.fail("%v", err)
+	}
+	return fixed
+}
+
+// elements reads [1, 2] into a tensor.
+func (p *parser) elements(dt dtype.DType, shape []int64) *tensor.Tensor {
+	count, _ := tensor.Count(shape)
+	var text []string
+	var bits []uint64
+	p.list("[", "]", func() {
+		if int64(len(text)+len(bits)) == count {
+			p.fail("more than %d elements", count)
+		}
+		if dt == dtype.String {
+			text = append(text, p.quoted())
+			return
+		}
+		c, ok := p.typed(dt).(*Const)
+		if !ok {
+			p.fail("an element that is no constant")
+		}
+		bits = append(bits, c.Bits)
+	})
+	if int64(len(text)+len(bits)) != count {
+		p.fail("%d elements, want %d", len(text)+len(bits), count)
+	}
+	if dt == dtype.String {
+		return p.tensor(tensor.OverStrings(shape, text))
+	}
+	t := p.tensor(tensor.New(dt, shape...))
+	for i, x := range bits {
+		storeBits(dt.Bits(), t.Bytes(), int64(i), x)
+	}
+	return t
+}
+
+func (p *parser) tensor(t *tensor.Tensor, err error) *tensor.Tensor {
+	if err != nil {
+		p.fail("%v", err)
+	}
+	return t
+}
+
+var stepWords map[string]func(*parser) Step
+
+func init() {
+	stepWords = map[string]func(*parser) Step{
+		"launch": (*parser).launch, "host": (*parser).host, "bind": (*parser).bind, "if": (*parser).ifStep, "loop": (*parser).loopStep, "copy": (*parser).copyStep,
+	}
+}
+
+func (p *parser) stepList() []Step {
+	p.enter()
+	defer p.leave()
+	var list []Step
+	p.expect("{")
+	for !p.accept("}") {
+		word := p.ident()
+		read, ok := stepWords[word]
+		if !ok {
+			p.fail("%s begins no step", word)
+		}
+		list = append(list, read(p))
+	}
+	return list
+}
+
+// optional reads a buffer's name, or none.
+func (p *parser) optional() *Buffer {
+	if p.accept("none") {
+		return nil
+	}
+	return p.bufferNamed(p.percent())
+}
+
+func (p *parser) bufferList() []*Buffer {
+	var list []*Buffer
+	p.list("(", ")", func() { list = append(list, p.optional()) })
+	return list
+}
+
+func (p *parser) launch() Step {
+	name := p.global()
+	l := &Launch{Kernel: p.kernels[name]}
+	if l.Kernel == nil {
+		p.fail("kernel @%s is not declared", name)
+	}
+	l.Args = p.bufferList()
+	l.Source = p.source()
+	return l
+}
+
+func (p *parser) host() Step {
+	h := &Host{Op: p.quoted(), In: p.bufferList()}
+	p.expect("->")
+	h.Out = p.bufferList()
+	if p.Is("{") {
+		h.Attrs = map[string]any{}
+		p.list("{", "}", func() {
+			name := p.symbol()
+			p.expect("=")
+			h.Attrs[name] = p.attribute()
+		})
+	}
+	h.Source = p.source()
+	return h
+}
+
+// attribute reads a value after a word that says its type.
+func (p *parser) attribute() any {
+	kind := p.ident()
+	switch kind {
+	case "int":
+		return p.whole()
+	case "ints":
+		return listOf(p, p.whole)
+	case "float":
+		return p.real()
+	case "floats":
+		return listOf(p, p.real)
+	case "bool":
+		return p.accept("true") || !p.accept("false") && p.wrong("true or false")
+	case "string":
+		return p.quoted()
+	case "strings":
+		return listOf(p, p.quoted)
+	case "sym":
+		return p.integer()
+	case "syms":
+		return listOf(p, p.integer)
+	case "dtype":
+		return p.dtype()
+	case "tensor":
+		dt, shape := p.bufferType()
+		if p.accept("base64") {
+			data, err := base64.StdEncoding.DecodeString(p.quoted())
+			if err != nil {
+				p.fail("%v", err)
+			}
+			return p.tensor(tensor.Over(dt, p.fixedShape(shape), data))
+		}
+		p.expect("=")
+		return p.elements(dt, p.fixedShape(shape))
+	}
+	p.fail("%s is no kind of attribute", kind)
+	return nil
+}
+
+func (p *parser) wrong(want string) bool {
+	p.fail("expected %s, found %s", want, p.Found())
+	return false
+}
+
+func listOf[T any](p *parser, item func() T) []T {
+	list := []T{}
+	p.list("[", "]", func() { list = append(list, item()) })
+	return list
+}
+
+func (p *parser) real() float64 {
+	v := p.Float(64)
+	p.stop()
+	return v
+}
+
+func (p *parser) bind() Step {
+	b := &Bind{Dim: p.symbol()}
+	p.expect("=")
+	if p.isPercent() {
+		b.From = p.bufferNamed(p.percent())
+		p.expect("[")
+		b.At = p.count()
+		p.expect("]")
+	} else {
+		b.Value = p.integer()
+	}
+	b.Source = p.source()
+	return b
+}
+
+func (p *parser) ifStep() Step {
+	s := &If{Cond: p.bufferNamed(p.percent()), Source: p.source()}
+	s.Then = p.stepList()
+	if p.accept("else") {
+		s.Else = p.stepList()
+	}
+	return s
+}
+
+func (p *parser) loopStep() Step {
+	l := &Loop{}
+	if p.accept("trip") {
+		l.Trip = p.bufferNamed(p.percent())
+	}
+	if p.accept("cond") {
+		l.Cond = p.bufferNamed(p.percent())
+	}
+	if p.accept("index") {
+		l.Index = p.bufferNamed(p.percent())
+	}
+	if p.accept("count") {
+		l.Count = p.symbol()
+	}
+	l.Source = p.source()
+	l.Body = p.stepList()
+	return l
+}
+
+func (p *parser) copyStep() Step {
+	c := &Copy{To: p.bufferNamed(p.percent())}
+	p.expect("=")
+	c.From = p.bufferNamed(p.percent())
+	return c
+}

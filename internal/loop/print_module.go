@@ -1,0 +1,208 @@
+package loop
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/text"
+)
+
+// inlineElements is the number of elements up to which a tensor's contents stand in the text.
+const inlineElements = 16
+
+// String is the module's text. Contents of weights of more than 16 elements are left out: only their size is given.
+func (m *Module) String() string {
+	var p printer
+	p.Line("weir 1")
+	p.Block("loop "+text.GlobalName(m.Name), func() { p.module(m) })
+	return p.String()
+}
+
+func (p *printer) module(m *Module) {
+	if m.Dims != nil {
+		for _, name := range m.Dims.Names() {
+			r, _ := m.Dims.Get(name)
+			limit := ""
+			if e, ok := m.Limits[name]; ok {
+				limit = " limit " + e.String()
+			}
+			p.Line("dim %s in [%d, %s]%s", text.Name(name), r.Min, formatMax(r.Max), limit)
+		}
+	}
+	for _, r := range m.Requires {
+		from := ""
+		if r.From != "" {
+			from = " from " + strconv.Quote(r.From)
+		}
+		p.Line("require %s%s", r.Cond, from)
+	}
+	for _, b := range m.Buffers {
+		p.buffer(b)
+	}
+	for _, k := range m.Kernels {
+		p.kernel(k)
+	}
+	p.Block("body", func() { p.steps(m.Body) })
+}
+
+func formatMax(v int64) string {
+	if v == sym.NoMax {
+		return "inf"
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func (p *printer) buffer(b *Buffer) {
+	line := "buffer " + text.LocalName(b.Name) + ": " + formatType(b.DType, b.Shape) + " " + b.Kind.String()
+	if v := b.View; v != nil {
+		line += fmt.Sprintf(" view %s offset %s strides %s", text.LocalName(v.Of.Name), v.Offset, formatIndex(v.Strides))
+	}
+	if t := b.Data; t != nil {
+		if inline(t) {
+			line += " = " + formatElements(t)
+		} else {
+			line += fmt.Sprintf(" data %d", len(t.Bytes()))
+		}
+	}
+	p.Line("%s%s", line, source(b.Source))
+}
+
+func inline(t *tensor.Tensor) bool {
+	return t.DType() == dtype.String || t.Len() <= inlineElements && Scalar(t.DType())
+}
+
+func formatElements(t *tensor.Tensor) string {
+	list := make([]string, t.Len())
+	for i := range list {
+		if t.DType() == dtype.String {
+			list[i] = strconv.Quote(t.Strings()[i])
+		} else {
+			list[i] = formatConst(&Const{t.DType(), loadBits(t.DType().Bits(), t.Bytes(), int64(i))})
+		}
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
+
+func (p *printer) steps(body []Step) {
+	for _, s := range body {
+		p.step(s)
+	}
+}
+
+func (p *printer) step(s Step) {
+	switch s := s.(type) {
+	case *Launch:
+		p.Line("launch %s%s%s", text.GlobalName(s.Kernel.Name), formatBuffers(s.Args), source(s.Source))
+	case *Host:
+		attrs := ""
+		if s.Attrs != nil {
+			var list []string
+			for _, name := range slices.Sorted(maps.Keys(s.Attrs)) {
+				list = append(list, text.Name(name)+" = "+formatAttribute(s.Attrs[name]))
+			}
+			attrs = " {" + strings.Join(list, ", ") + "}"
+		}
+		p.Line("host %s%s -> %s%s%s", strconv.Quote(s.Op), formatBuffers(s.In), formatBuffers(s.Out), attrs, source(s.Source))
+	case *Bind:
+		from := s.Value.String()
+		if s.From != nil {
+			from = fmt.Sprintf("%s[%d]", text.LocalName(s.From.Name), s.At)
+		}
+		p.Line("bind %s = %s%s", text.Name(s.Dim), from, source(s.Source))
+	case *If:
+		p.Line("if %s%s {", text.LocalName(s.Cond.Name), source(s.Source))
+		p.nested(s.Then)
+		if s.Else != nil {
+			p.Line("} else {")
+			p.nested(s.Else)
+		}
+		p.Line("}")
+	case *Loop:
+		line := "loop"
+		for _, part := range []struct {
+			word   string
+			buffer *Buffer
+		}{{"trip", s.Trip}, {"cond", s.Cond}, {"index", s.Index}} {
+			if part.buffer != nil {
+				line += " " + part.word + " " + text.LocalName(part.buffer.Name)
+			}
+		}
+		if s.Count != "" {
+			line += " count " + text.Name(s.Count)
+		}
+		p.Block(line+source(s.Source), func() { p.steps(s.Body) })
+	case *Copy:
+		p.Line("copy %s = %s", text.LocalName(s.To.Name), text.LocalName(s.From.Name))
+	default:
+		p.Line("unknown %T", s)
+	}
+}
+
+func (p *printer) nested(body []Step) {
+	p.Indent()
+	p.steps(body)
+	p.Dedent()
+}
+
+func formatBuffers(list []*Buffer) string {
+	names := make([]string, len(list))
+	for i, b := range list {
+		names[i] = "none"
+		if b != nil {
+			names[i] = text.LocalName(b.Name)
+		}
+	}
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+// formatAttribute writes a value after a word that says its type.
+func formatAttribute(v any) string {
+	switch v := v.(type) {
+	case int64:
+		return "int " + strconv.FormatInt(v, 10)
+	case []int64:
+		return "ints " + formatList(v, func(x int64) string { return strconv.FormatInt(x, 10) })
+	case float64:
+		return "float " + text.Float(v)
+	case []float64:
+		return "floats " + formatList(v, text.Float)
+	case bool:
+		return "bool " + strconv.FormatBool(v)
+	case string:
+		return "string " + strconv.Quote(v)
+	case []string:
+		return "strings " + formatList(v, strconv.Quote)
+	case sym.Expr:
+		return "sym " + v.String()
+	case []sym.Expr:
+		return "syms " + formatIndex(v)
+	case dtype.DType:
+		return "dtype " + v.String()
+	case *tensor.Tensor:
+		shape := make([]sym.Expr, v.Rank())
+		for i, extent := range v.Shape() {
+			shape[i] = sym.Const(extent)
+		}
+		head := "tensor " + formatType(v.DType(), shape)
+		if inline(v) {
+			return head + " = " + formatElements(v)
+		}
+		return head + " base64 " + strconv.Quote(base64.StdEncoding.EncodeToString(v.Bytes()))
+	}
+	return fmt.Sprintf("unknown %T", v)
+}
+
+func formatList[T any](list []T, format func(T) string) string {
+	words := make([]string, len(list))
+	for i, x := range list {
+		words[i] = format(x)
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}

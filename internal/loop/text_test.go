@@ -1,0 +1,165 @@
+package loop
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
+
+// commands are what a case of testdata/*.txt may ask for. Each gets the case's arguments and its text.
+var commands = map[string]func(args map[string]string, source string) string{
+	"kernel": func(_ map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		return k.String()
+	},
+	"verify": func(args map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		unproved, err := Verify(k, rangesOf(k, args))
+		if err != nil {
+			return err.Error()
+		}
+		if unproved == nil {
+			return "proved"
+		}
+		var lines []string
+		for _, u := range unproved {
+			lines = append(lines, "unproved: "+u.String())
+		}
+		return strings.Join(lines, "\n")
+	},
+	"cost": func(args map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		c, dims := CostOf(k), rangesOf(k, args)
+		return fmt.Sprintf("operations %s\nread %s\nwritten %s\nfootprint %s\nscratch %s", dims.Simplify(c.Operations), dims.Simplify(c.Read),
+			dims.Simplify(c.Written), dims.Simplify(c.Footprint), dims.Simplify(Scratch(k)))
+	},
+	"accesses": func(_ map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		shapes := map[string]*Param{}
+		for _, p := range k.Params {
+			shapes[p.Name] = p
+		}
+		var lines []string
+		for _, a := range Accesses(k.Body) {
+			line := "read"
+			if a.Write {
+				line = "write"
+			}
+			line += " %" + a.Buffer + formatIndex(a.Index)
+			if p := shapes[a.Buffer]; p != nil {
+				line += " at " + p.Offset(a.Index).String()
+			}
+			for _, l := range a.Loops {
+				line += " " + l.Var
+			}
+			lines = append(lines, line)
+		}
+		return strings.Join(lines, "\n")
+	},
+	"module": func(_ map[string]string, source string) string {
+		m, err := Parse(source, ParseOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return m.String()
+	},
+	"verifymodule": func(_ map[string]string, source string) string {
+		m, err := Parse(source, ParseOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		unproved, err := VerifyModule(m)
+		if err != nil {
+			return err.Error()
+		}
+		return strings.Join(append([]string{"well formed"}, unproved...), "\n")
+	},
+}
+
+// rangesOf gives a kernel's dimensions the ranges in arguments like n=1..8 and m=4..; without one a dimension is 0 or more.
+func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
+	dims := sym.NewDims()
+	for _, name := range k.Dims {
+		r := sym.Range{Min: 0, Max: sym.NoMax}
+		if low, high, ok := strings.Cut(args[name], ".."); ok {
+			r.Min, _ = strconv.ParseInt(low, 10, 64)
+			if high != "" {
+				r.Max, _ = strconv.ParseInt(high, 10, 64)
+			}
+		}
+		dims.Set(name, r)
+	}
+	return dims
+}
+
+// TestText runs the cases of testdata/*.txt. A case is a line "== command arguments", a text, a line "--", and the result.
+func TestText(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
+	}
+}
+
+func runFile(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	preamble, rest, _ := strings.Cut("\n"+string(data), "\n== ")
+	var out bytes.Buffer
+	out.WriteString(strings.TrimPrefix(preamble, "\n"))
+	if preamble != "" {
+		out.WriteString("\n")
+	}
+	for i, one := range strings.Split(rest, "\n== ") {
+		head, body, _ := strings.Cut(one, "\n")
+		source, want, ok := strings.Cut(body, "\n--\n")
+		if !ok {
+			t.Fatalf("case %d has no line --", i)
+		}
+		words := strings.Fields(head)
+		args := map[string]string{}
+		for _, w := range words[1:] {
+			name, v, _ := strings.Cut(w, "=")
+			args[name] = v
+		}
+		run, ok := commands[words[0]]
+		if !ok {
+			t.Fatalf("case %d: no command %s", i, words[0])
+		}
+		got := strings.TrimRight(run(args, source), "\n")
+		if want = strings.TrimRight(want, "\n"); got != want && !*rewrite {
+			t.Errorf("%s\n%s\ngives\n%s\nwant\n%s", head, source, got, want)
+		}
+		fmt.Fprintf(&out, "== %s\n%s\n--\n%s\n\n", head, source, got)
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

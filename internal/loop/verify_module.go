@@ -1,0 +1,374 @@
+package loop
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+// VerifyModule checks a module: names, every kernel (see Verify), that views lie inside their buffers, that launches pass
+// buffers of the right type, shape and strides, that nothing is read before it is written, that inputs and weights are never
+// written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
+// *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
+func VerifyModule(m *Module) (unproved []string, err error) {
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(*VerifyError)
+			if !ok {
+				panic(r)
+			}
+			unproved, err = nil, e
+		}
+	}()
+	v.all()
+	return v.unproved, nil
+}
+
+type moduleVerifier struct {
+	module   *Module
+	names    map[string]bool
+	known    map[*Buffer]bool
+	kernels  map[*Kernel]bool
+	written  map[*Buffer]bool // buffers that are no views
+	bound    map[string]bool  // dimensions
+	unproved []string
+}
+
+func (v *moduleVerifier) fail(format string, args ...any) {
+	panic(&VerifyError{v.module.Name, fmt.Sprintf(format, args...)})
+}
+
+func (v *moduleVerifier) unique(name string) {
+	if v.names[name] {
+		v.fail("%s is declared twice", name)
+	}
+	v.names[name] = true
+}
+
+func (v *moduleVerifier) all() {
+	m := v.module
+	if m.Dims == nil {
+		v.fail("no dimensions, not even an empty set")
+	}
+	for name, limit := range m.Limits {
+		v.dims("the limit of "+name, []sym.Expr{sym.Var(name), limit})
+		for _, other := range limit.Vars() {
+			if _, decided := m.Limits[other]; decided {
+				v.fail("the limit of %s uses %s, which data decide too", name, other)
+			}
+		}
+	}
+	for _, r := range m.Requires {
+		v.dims("a requirement", []sym.Expr{r.Cond.A, r.Cond.B})
+	}
+	for _, b := range m.Buffers {
+		v.unique("%" + b.Name)
+		v.known[b] = true
+	}
+	for _, b := range m.Buffers {
+		v.buffer(b)
+	}
+	for _, k := range m.Kernels {
+		v.unique("@" + k.Name)
+		v.kernels[k] = true
+		for _, name := range k.Dims {
+			v.dims("kernel @"+k.Name, []sym.Expr{sym.Var(name)})
+		}
+		unproved, err := Verify(k, m.Dims)
+		if err != nil {
+			panic(err)
+		}
+		for _, u := range unproved {
+			v.unproved = append(v.unproved, "@"+k.Name+": "+u.String())
+		}
+	}
+	v.steps(m.Body)
+	for _, b := range m.Buffers {
+		if b.Kind == Output && !v.written[root(b)] {
+			v.fail("output %%%s is never written", b.Name)
+		}
+	}
+}
+
+func (v *moduleVerifier) dims(where string, list []sym.Expr) {
+	for _, e := range list {
+		for _, name := range e.Vars() {
+			if _, ok := v.module.Dims.Get(name); !ok {
+				v.fail("%s uses dimension %s, which has no range", where, name)
+			}
+		}
+	}
+}
+
+// root is the buffer whose storage b lies in.
+func root(b *Buffer) *Buffer {
+	for b.View != nil {
+		b = b.View.Of
+	}
+	return b
+}
+
+func (v *moduleVerifier) buffer(b *Buffer) {
+	where := "buffer %" + b.Name
+	v.dims(where, b.Shape)
+	switch {
+	case b.Kind > Weight:
+		v.fail("%s: kind %d does not exist", where, b.Kind)
+	case b.View == nil:
+		if b.Kind == Input || b.Kind == Weight {
+			v.written[b] = true
+		}
+	default:
+		v.view(b)
+	}
+	if b.Kind == Input && b.View == nil {
+		for _, extent := range b.Shape {
+			for _, name := range extent.Vars() {
+				v.bound[name] = true
+			}
+		}
+	}
+	if b.Data == nil {
+		return
+	}
+	if b.Kind != Weight || b.View != nil || b.Data.DType() != b.DType || b.Data.Rank() != len(b.Shape) {
+		v.fail("%s has contents of type %s and rank %d that do not belong to it", where, b.Data.DType(), b.Data.Rank())
+	}
+	for i, extent := range b.Data.Shape() {
+		if n, ok := b.Shape[i].Const(); !ok || n != extent {
+			v.fail("%s has contents of %d elements along axis %d, want %s", where, extent, i, b.Shape[i])
+		}
+	}
+}
+
+func (v *moduleVerifier) view(b *Buffer) {
+	where := "buffer %" + b.Name
+	v.dims(where, append(slices.Clone(b.View.Strides), b.View.Offset))
+	length := 0
+	for of := b; of.View != nil; of = of.View.Of {
+		if length++; length > len(v.module.Buffers) {
+			v.fail("%s is a view of itself", where)
+		}
+		if !v.known[of.View.Of] {
+			v.fail("%s is a view of a buffer that is not in the module", where)
+		}
+	}
+	of := b.View.Of
+	if of.DType != b.DType || len(b.View.Strides) != len(b.Shape) {
+		v.fail("%s is %s with %d axes and %d strides, in %%%s of %s", where, b.DType, len(b.Shape), len(b.View.Strides), of.Name, of.DType)
+	}
+	low, high := reach(b.Shape, b.View.Strides)
+	_, room := reach(of.Shape, stridesOf(of))
+	v.atMost(where+" begins inside %"+of.Name, sym.Const(0), b.View.Offset.Add(low))
+	v.atMost(where+" ends inside %"+of.Name, b.View.Offset.Add(high), room)
+}
+
+// stridesOf is a buffer's strides, in elements.
+func stridesOf(b *Buffer) []sym.Expr {
+	if b.View != nil {
+		return b.View.Strides
+	}
+	return RowMajor(b.Shape)
+}
+
+// reach is the least and the greatest offset of an element.
+func reach(shape, strides []sym.Expr) (low, high sym.Expr) {
+	for i, extent := range shape {
+		end := extent.Sub(sym.Const(1)).Mul(strides[i])
+		if step, ok := strides[i].Const(); ok && step < 0 {
+			low = low.Add(end)
+		} else {
+			high = high.Add(end)
+		}
+	}
+	return low, high
+}
+
+// atMost notes that a ≤ b must hold. Nothing is refuted, since an extent may be 0.
+func (v *moduleVerifier) atMost(what string, a, b sym.Expr) {
+	if v.module.Dims.LE(a, b) != sym.Yes {
+		v.unproved = append(v.unproved, fmt.Sprintf("%s: %s <= %s", what, a, b))
+	}
+}
+
+func (v *moduleVerifier) steps(body []Step) {
+	for _, s := range body {
+		v.step(s)
+	}
+}
+
+func (v *moduleVerifier) step(s Step) {
+	switch s := s.(type) {
+	case *Launch:
+		v.launch(s)
+	case *Host:
+		for _, b := range s.In {
+			if b != nil {
+				v.read(b, "host operator "+s.Op)
+			}
+		}
+		for _, b := range s.Out {
+			if b != nil {
+				for _, extent := range b.Shape {
+					if name, ok := extent.Name(); ok {
+						v.bound[name] = true
+					}
+				}
+				v.write(b, "host operator "+s.Op)
+			}
+		}
+	case *Bind:
+		v.dims("a bind", []sym.Expr{sym.Var(s.Dim), s.Value})
+		if s.From != nil {
+			v.read(s.From, "the bind of "+s.Dim)
+		} else {
+			v.uses("the bind of "+s.Dim, []sym.Expr{s.Value})
+		}
+		v.bound[s.Dim] = true
+	case *Copy:
+		v.read(s.From, "a copy")
+		v.write(s.To, "a copy")
+		if s.From.DType != s.To.DType {
+			v.fail("a copy from %%%s of %s to %%%s of %s", s.From.Name, s.From.DType, s.To.Name, s.To.DType)
+		}
+		v.sameCount("a copy of %"+s.From.Name, s.From.Shape, s.To.Shape)
+	case *If:
+		v.read(s.Cond, "an if")
+		before, bound := maps.Clone(v.written), maps.Clone(v.bound)
+		v.steps(s.Then)
+		then, thenBound := v.written, v.bound
+		v.written, v.bound = before, bound
+		v.steps(s.Else)
+		maps.DeleteFunc(v.written, func(b *Buffer, _ bool) bool { return !then[b] })
+		maps.DeleteFunc(v.bound, func(name string, _ bool) bool { return !thenBound[name] })
+	case *Loop:
+		v.loop(s)
+	default:
+		v.fail("a step of type %T has no meaning", s)
+	}
+}
+
+// loop takes what the body writes as written: where it runs no times, its results are empty or were written before.
+func (v *moduleVerifier) loop(s *Loop) {
+	if s.Trip != nil {
+		v.read(s.Trip, "a loop")
+	}
+	if s.Count != "" {
+		v.dims("a loop", []sym.Expr{sym.Var(s.Count)})
+		v.bound[s.Count] = true
+	}
+	if s.Cond != nil {
+		v.read(s.Cond, "a loop")
+	}
+	if s.Index != nil {
+		v.write(s.Index, "a loop")
+	}
+	v.steps(s.Body)
+}
+
+func (v *moduleVerifier) in(b *Buffer, where string) {
+	if b == nil || !v.known[b] {
+		v.fail("%s uses a buffer that is not in the module", where)
+	}
+	v.uses(where, b.Shape)
+	if b.View != nil {
+		v.uses(where, append(slices.Clone(b.View.Strides), b.View.Offset))
+	}
+}
+
+func (v *moduleVerifier) uses(where string, list []sym.Expr) {
+	for _, e := range list {
+		for _, name := range e.Vars() {
+			if !v.bound[name] {
+				v.fail("%s uses dimension %s before it is bound", where, name)
+			}
+		}
+	}
+}
+
+func (v *moduleVerifier) read(b *Buffer, where string) {
+	v.in(b, where)
+	if !v.written[root(b)] {
+		v.fail("%s reads %%%s before it is written", where, b.Name)
+	}
+}
+
+func (v *moduleVerifier) write(b *Buffer, where string) {
+	v.in(b, where)
+	if kind := root(b).Kind; kind == Input || kind == Weight {
+		v.fail("%s writes %%%s, which is in an %s", where, b.Name, kind)
+	}
+	v.written[root(b)] = true
+}
+
+func (v *moduleVerifier) launch(s *Launch) {
+	k := s.Kernel
+	if k == nil || !v.kernels[k] {
+		v.fail("a launch of a kernel that is not in the module")
+	}
+	where := "the launch of @" + k.Name
+	if len(s.Args) != len(k.Params) {
+		v.fail("%s passes %d buffers, want %d", where, len(s.Args), len(k.Params))
+	}
+	for _, name := range k.Dims {
+		v.uses(where, []sym.Expr{sym.Var(name)})
+	}
+	for i, p := range k.Params {
+		if p.Access != Write {
+			v.read(s.Args[i], where)
+		}
+	}
+	for i, p := range k.Params {
+		b := s.Args[i]
+		if p.Access != Read {
+			v.write(b, where)
+		}
+		what := fmt.Sprintf("%s, %%%s for %%%s", where, b.Name, p.Name)
+		if b.DType != p.DType {
+			v.fail("%s: %s, want %s", what, b.DType, p.DType)
+		}
+		v.layout(what, b, p)
+	}
+}
+
+// layout checks that a buffer has its parameter's shape and strides, or is row-major with as many elements.
+func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
+	have, want := stridesOf(b), p.Strides
+	if want == nil {
+		want = RowMajor(p.Shape)
+	}
+	if len(b.Shape) == len(p.Shape) && v.equal(b.Shape, p.Shape) {
+		for i := range want {
+			if v.module.Dims.LE(p.Shape[i], sym.Const(1)) != sym.Yes && v.module.Dims.EQ(have[i], want[i]) != sym.Yes {
+				v.differ(what, "strides", v.module.Dims.EQ(have[i], want[i]), have, want)
+				return
+			}
+		}
+		return
+	}
+	if !v.equal(have, RowMajor(b.Shape)) || !v.equal(want, RowMajor(p.Shape)) {
+		v.differ(what, "shape", sym.Unknown, b.Shape, p.Shape)
+		return
+	}
+	v.sameCount(what, b.Shape, p.Shape)
+}
+
+func (v *moduleVerifier) equal(a, b []sym.Expr) bool {
+	return slices.EqualFunc(a, b, func(x, y sym.Expr) bool { return v.module.Dims.EQ(x, y) == sym.Yes })
+}
+
+func (v *moduleVerifier) sameCount(what string, a, b []sym.Expr) {
+	if verdict := v.module.Dims.EQ(sym.Product(a...), sym.Product(b...)); verdict != sym.Yes {
+		v.differ(what, "elements", verdict, a, b)
+	}
+}
+
+func (v *moduleVerifier) differ(what, which string, verdict sym.Truth, have, want []sym.Expr) {
+	if verdict == sym.No {
+		v.fail("%s: %s %s, want %s", what, which, formatIndex(have), formatIndex(want))
+	}
+	v.unproved = append(v.unproved, fmt.Sprintf("%s: %s %s, want %s", what, which, formatIndex(have), formatIndex(want)))
+}
