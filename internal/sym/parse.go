@@ -23,7 +23,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("offset %d: %s", e.Off
 // Parse reads what String writes, and freer: integers, names, quoted names, + - * // %, max(a, b, …), min(a, b, …), ceildiv(a, b) and
 // parentheses, with Python's precedence and any space. Errors are *SyntaxError.
 func Parse(text string) (Expr, error) {
-	p := parser{text: text}
+	p := newParser(text)
 	e, err := p.whole()
 	if err == nil && p.at < len(text) {
 		err = p.errorf("unexpected %s", p.here())
@@ -34,18 +34,25 @@ func Parse(text string) (Expr, error) {
 	return e, nil
 }
 
-// ParsePrefix reads the expression that a text of one of the project's languages begins with, and returns its length in bytes. Outside parentheses the
-// expression ends with its line; // is a division only where what follows is neither space nor the end, else it begins a comment;
-// and % after a space begins a value's name unless a space follows too. Errors are *SyntaxError.
+// ParsePrefix reads the expression that a text of one of the project's languages begins with, and returns its length in bytes. There a %
+// after a space and before a letter or a quote begins a value's name, an operator before = or > is none, and # begins a comment.
+// Errors are *SyntaxError.
 func ParsePrefix(text string) (Expr, int, error) {
-	p := parser{text: text, embedded: true}
-	e, err := p.whole()
+	budget := int64(mostWork)
+	return ParseWithin(text, &budget)
+}
+
+// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in terms, from a budget that the expressions of one text share.
+func ParseWithin(text string, budget *int64) (Expr, int, error) {
+	p := parser{text: text, embedded: true, budget: budget}
+	p.space()
+	e, err := p.sum()
 	return e, p.end, err
 }
 
 // ParseCond reads two expressions with <=, <, ==, !=, >= or > between them. Errors are *SyntaxError.
 func ParseCond(text string) (Cond, error) {
-	p := parser{text: text}
+	p := newParser(text)
 	c, err := p.condition()
 	if err == nil && p.at < len(text) {
 		err = p.errorf("unexpected %s", p.here())
@@ -58,7 +65,13 @@ func ParseCond(text string) (Cond, error) {
 
 // ParseCondPrefix reads a condition as ParsePrefix reads an expression.
 func ParseCondPrefix(text string) (Cond, int, error) {
-	p := parser{text: text, embedded: true}
+	budget := int64(mostWork)
+	return ParseCondWithin(text, &budget)
+}
+
+// ParseCondWithin reads a condition as ParseWithin reads an expression.
+func ParseCondWithin(text string, budget *int64) (Cond, int, error) {
+	p := parser{text: text, embedded: true, budget: budget}
 	c, err := p.condition()
 	return c, p.end, err
 }
@@ -68,8 +81,13 @@ type parser struct {
 	at       int // the next byte
 	end      int // after the last byte of the last token
 	depth    int // parentheses around
-	work     int
+	budget   *int64
 	embedded bool
+}
+
+func newParser(text string) *parser {
+	budget := int64(mostWork)
+	return &parser{text: text, budget: &budget}
 }
 
 func (p *parser) errorf(format string, args ...any) error {
@@ -118,16 +136,19 @@ func (p *parser) condition() (Cond, error) {
 	return Cond{}, p.errorf("expected a comparison, found %s", p.here())
 }
 
-// space skips spaces; an embedded expression does not go past its line outside parentheses.
+// space skips spaces, and comments where they are legal.
 func (p *parser) space() {
-	for p.at < len(p.text) {
+	comment := false
+	for ; p.at < len(p.text); p.at++ {
 		switch c := p.text[p.at]; {
-		case c == ' ' || c == '\t':
-		case (c == '\n' || c == '\r') && (!p.embedded || p.depth > 0):
+		case c == '\n':
+			comment = false
+		case comment || c == ' ' || c == '\t' || c == '\r':
+		case c == '#' && p.embedded:
+			comment = true
 		default:
 			return
 		}
-		p.at++
 	}
 }
 
@@ -148,7 +169,7 @@ func (p *parser) advance(n int) {
 
 // spend counts the terms that an operation made, so that a short text cannot ask for much.
 func (p *parser) spend(e Expr) (Expr, error) {
-	if p.work += 1 + len(e.terms()); p.work > mostWork {
+	if *p.budget -= int64(1 + len(e.terms())); *p.budget < 0 {
 		return Expr{}, p.errorf("an expression that takes too long to multiply out")
 	}
 	return e, nil
@@ -168,8 +189,8 @@ func (p *parser) sum() (Expr, error) {
 	}
 	var list []Expr
 	for {
-		minus := p.byte(0) == '-' && p.byte(1) != '>'
-		if !minus && p.byte(0) != '+' {
+		minus := p.byte(0) == '-'
+		if !minus && p.byte(0) != '+' || p.embedded && (p.byte(1) == '=' || p.byte(1) == '>') {
 			break
 		}
 		if list == nil {
@@ -201,17 +222,15 @@ func (p *parser) byte(i int) byte {
 	return 0
 }
 
-func blank(c byte) bool { return c == 0 || c == ' ' || c == '\t' || c == '\n' || c == '\r' }
-
 // operator accepts *, // or % and returns its first byte, or 0.
 func (p *parser) operator() byte {
-	c := p.byte(0)
+	c, next := p.byte(0), p.byte(1)
 	switch {
-	case c == '*':
+	case c == '*' && !(p.embedded && next == '='):
 		p.advance(1)
-	case c == '/' && p.byte(1) == '/' && !(p.embedded && blank(p.byte(2))):
+	case c == '/' && next == '/':
 		p.advance(2)
-	case c == '%' && !(p.embedded && p.at > p.end && !blank(p.byte(1))):
+	case c == '%' && !(p.embedded && p.at > p.end && (next == '"' || nameLength(string(next)) > 0)):
 		p.advance(1)
 	default:
 		return 0
@@ -228,6 +247,9 @@ func (p *parser) product() (Expr, error) {
 	for {
 		c := p.operator()
 		if c == 0 {
+			if len(factors) == 1 {
+				return factors[0], nil
+			}
 			return p.spend(Product(factors...))
 		}
 		x, err := p.unary()
@@ -324,7 +346,7 @@ func (p *parser) primary() (Expr, error) {
 	name, start := p.text[p.at:p.at+n], p.at
 	p.advance(n)
 	k, ok := functions[name]
-	if !ok || p.byte(0) != '(' || p.embedded && p.at > p.end {
+	if !ok || p.byte(0) != '(' {
 		return Var(name), nil
 	}
 	list, err := p.list()
