@@ -53,10 +53,11 @@ type running struct {
 	kernels map[*Kernel]*Interpreter
 }
 
-// storage is a buffer's memory. It grows when a dimension that data decide has grown since it was made.
+// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits.
 type storage struct {
 	data     []byte
 	text     []string // of a String buffer
+	made     bool
 	written  bool
 	borrowed bool // belongs to the caller, or is constant: never written
 }
@@ -74,18 +75,12 @@ func (s *running) eval(e sym.Expr) (int64, error) {
 	return v, nil
 }
 
-// atMost is the value of e where dimensions that are not bound yet stand at their limits.
+// atMost is the value of e where the dimensions that data decide stand at their limits.
 func (s *running) atMost(e sym.Expr) (int64, error) {
-	for range len(s.module.Limits) + 1 {
-		e = e.Subst(func(name string) (sym.Expr, bool) {
-			if v, bound := s.dims[name]; bound {
-				return sym.Const(v), true
-			}
-			limit, ok := s.module.Limits[name]
-			return limit, ok
-		})
-	}
-	return s.eval(e)
+	return s.eval(e.Subst(func(name string) (sym.Expr, bool) {
+		limit, ok := s.module.Limits[name]
+		return limit, ok
+	}))
 }
 
 func (s *running) shape(list []sym.Expr) ([]int64, error) {
@@ -256,17 +251,17 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	return p, nil
 }
 
-// root is the storage of a buffer that is no view, as large as the dimensions say now.
+// root is the storage of a buffer that is no view.
 func (s *running) root(b *Buffer) (*storage, error) {
 	st := s.storage[b]
 	if st == nil {
 		st = &storage{}
 		s.storage[b] = st
 	}
-	if st.borrowed {
+	if st.borrowed || st.made {
 		return st, nil
 	}
-	count := int64(1)
+	st.made = true
 	shape := make([]int64, len(b.Shape))
 	for i, e := range b.Shape {
 		v, err := s.atMost(e)
@@ -283,18 +278,15 @@ func (s *running) root(b *Buffer) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if bytes > tensor.MaxBytes() {
+	if bytes > tensor.MaxBytes() || b.DType == dtype.String && count > tensor.MaxBytes()/16 {
 		return nil, diag.Inputf("buffer %s needs %d bytes", b.Name, bytes)
 	}
-	for b.DType == dtype.String && int64(len(st.text)) < count {
-		st.text = append(st.text, "")
+	if b.DType == dtype.String {
+		st.text = make([]string, count)
 	}
-	if grow := bytes - int64(len(st.data)); grow > 0 {
-		more := make([]byte, bytes)
-		for i := copy(more, st.data); i < len(more); i++ {
-			more[i] = 0xFF
-		}
-		st.data = more
+	st.data = make([]byte, bytes)
+	for i := range st.data {
+		st.data[i] = 0xFF
 	}
 	return st, nil
 }

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -35,7 +36,10 @@ func (k *kernel) Name() string { return k.loop.Name }
 // Tiles is 1: the interpreter does everything in order.
 func (k *kernel) Tiles([]int64) (int64, error) { return 1, nil }
 
-// Scratch is the bytes of the kernel's locals.
+// ScratchFormula is the bytes of the kernel's locals.
+func (k *kernel) ScratchFormula() sym.Expr { return loop.Scratch(k.loop) }
+
+// Scratch is ScratchFormula's value.
 func (k *kernel) Scratch(dims []int64) (int64, error) { return k.code.Scratch(dims) }
 
 // Run interprets the kernel over the operands' memory.
