@@ -186,7 +186,7 @@ func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, name
 		}
 		before, x, integers := m.at(store.Index, names, params)
 		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
-			if l, ok := e.(*loop.Load); ok && l.From == param {
+			if l, ok := e.(*loop.Load); ok && l.From == params[param] {
 				return &loop.Ref{Name: value.Name, Type: value.Type}
 			}
 			return e

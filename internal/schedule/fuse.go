@@ -283,12 +283,13 @@ func (m *mapping) at(index []sym.Expr, names *namer, params map[string]string) (
 	return r.Body(m.before), r.Value(m.store.X), integers
 }
 
-// adopt gives a kernel under construction the parameters of another but the one left out, and returns their names there. A buffer
+// adopt gives a kernel under construction the parameters of another but the one left out, and returns the names of all there. A buffer
 // that the kernel reads already, in the same form, is shared.
 func adopt(k *loop.Kernel, args *[]*loop.Buffer, from *loop.Kernel, fromArgs []*loop.Buffer, without int, names *namer) map[string]string {
 	params := map[string]string{}
 	for i, p := range from.Params {
 		if i == without {
+			params[p.Name] = names.name(p.Name) // no parameter: so that the name means nothing else
 			continue
 		}
 		for j, q := range k.Params {
