@@ -9,7 +9,7 @@ import (
 const (
 	longestText = 1 << 20 // bytes
 	deepestText = 600     // parentheses: two for each level of the deepest expression, and some
-	mostWork    = 1 << 21 // terms that the operations on the way make
+	mostWork    = 1 << 22 // parts of what the operations on the way make
 )
 
 // SyntaxError says where a text is no expression.
@@ -42,7 +42,7 @@ func ParsePrefix(text string) (Expr, int, error) {
 	return ParseWithin(text, &budget)
 }
 
-// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in terms, from a budget that the expressions of one text share.
+// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in names and numbers of its results, from a budget that the expressions of one text share.
 func ParseWithin(text string, budget *int64) (Expr, int, error) {
 	p := parser{text: text, embedded: true, budget: budget}
 	p.space()
@@ -167,9 +167,9 @@ func (p *parser) advance(n int) {
 	p.space()
 }
 
-// spend counts the terms that an operation made, so that a short text cannot ask for much.
+// spend counts the parts of what an operation made, so that a short text cannot ask for much.
 func (p *parser) spend(e Expr) (Expr, error) {
-	if *p.budget -= int64(1 + len(e.terms())); *p.budget < 0 {
+	if *p.budget -= int64(e.size()); *p.budget < 0 {
 		return Expr{}, p.errorf("an expression that takes too long to multiply out")
 	}
 	return e, nil

@@ -42,7 +42,7 @@ var marks = []string{"...", "..", "->", "=>", ":=", "::", "==", "!=", "<=", ">="
 
 const (
 	deepest   = 200     // levels that Enter grants
-	basicWork = 1 << 18 // terms that the symbolic integers of a short text may multiply out to
+	basicWork = 1 << 20 // names and numbers that the symbolic integers of a short text may multiply out to
 )
 
 // Scanner cuts a text into tokens. The first error sticks: from then on every token is End, what is asked for is zero, and Err returns the error, so that
