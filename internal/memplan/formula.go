@@ -47,6 +47,7 @@ type atom struct {
 type term struct {
 	parts []part  // by ascending atom, no count zero
 	value []int64 // at the samples
+	top   int32   // of a height's terms: the group that ends there
 }
 
 type part struct {
@@ -247,7 +248,7 @@ func (a *algebra) ask(x, y []part) bool {
 	yes, known := a.proofs[string(a.key)]
 	if !known && a.left > 0 {
 		a.left--
-		a.work.spend(256 * (len(x) + len(y)))
+		a.work.spend(1024 * (len(x) + len(y)))
 		yes = a.dims.LE(a.expr(x), a.expr(y)) == sym.Yes
 		a.proofs[string(a.key)] = yes
 	}
@@ -319,7 +320,9 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	a.tops(s, func(g int32, counts bool) {
 		if counts {
 			for _, t := range offsets[g] {
-				list = append(list, a.add(t, a.height(a.class[g], 1)))
+				end := a.add(t, a.height(a.class[g], 1))
+				end.top = g
+				list = append(list, end)
 			}
 			return
 		}
@@ -329,15 +332,19 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 		for i, t := range offsets[g] {
 			at[i] = a.expr(t.parts)
 		}
-		list = append(list, a.term(size.Min(sym.Const(1)).Mul(sym.MaxOf(at...).Add(size))))
+		end := a.term(size.Min(sym.Const(1)).Mul(sym.MaxOf(at...).Add(size)))
+		end.top = g
+		list = append(list, end)
 	})
 	list = a.prune(list)
 	if len(list) > widestFormula || a.work.empty() {
 		return sym.Expr{}, false
 	}
 	terms := make([]sym.Expr, len(list))
+	s.highest = map[int32]bool{}
 	for i, t := range list {
 		terms[i] = a.expr(t.parts)
+		s.highest[t.top] = true
 	}
 	return maximum(terms), true
 }

@@ -39,7 +39,7 @@ type Node struct {
 type Reuse struct{ Make, Use int }
 
 // DefaultBudget is the number of moves that Order looks at in one piece of a graph.
-const DefaultBudget = 150_000
+const DefaultBudget = 100_000
 
 // Order returns the nodes' numbers in an order that lowers the peak of live bytes, and whether the peak at the dimensions' upper ends is proved least. Pieces between
 // nodes whose place is the same in every order are searched separately: completely where the budget (0: DefaultBudget) suffices, by beam search

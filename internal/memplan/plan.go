@@ -336,6 +336,10 @@ func (pl *planner) prefix() string {
 	return prefix
 }
 
+// mostTops is how many ends a height may mention before those proved superfluous are left out. They are kept where they are few: then
+// it is plain to see that nothing ends above the height.
+const mostTops = 256
+
 // lets defines the offsets of the groups, from the bottom up, and the height.
 func (pl *planner) lets(c *candidate, at []sym.Expr, prefix string) []Let {
 	var list []Let
@@ -358,10 +362,13 @@ func (pl *planner) lets(c *candidate, at []sym.Expr, prefix string) []Let {
 			rests = rests[1:] // offsets are never negative
 		}
 		name, _ := at[g].Name()
-		list = append(list, Let{name, sym.MaxOf(rests...)})
+		list = append(list, Let{name, sym.MaxOf(rests...), rests})
 	}
 	tops := []sym.Expr{sym.Const(0)}
 	pl.tops(s, func(g int32, counts bool) {
+		if len(s.open) > mostTops && s.highest != nil && !s.highest[g] {
+			return // its end is proved to be no higher than another's
+		}
 		top := at[g].Add(pl.groups[g].size)
 		if !counts {
 			top = pl.groups[g].size.Min(sym.Const(1)).Mul(top)
@@ -371,5 +378,5 @@ func (pl *planner) lets(c *candidate, at []sym.Expr, prefix string) []Let {
 	if len(tops) > 1 {
 		tops = tops[1:]
 	}
-	return append(list, Let{prefix + "arena", sym.MaxOf(tops...)})
+	return append(list, Let{prefix + "arena", sym.MaxOf(tops...), tops})
 }

@@ -372,7 +372,7 @@ func TestProve(t *testing.T) {
 	broken := claim(p, s)
 	broken.Layouts[0].Lets = slices.Clone(broken.Layouts[0].Lets)
 	for i := range broken.Layouts[0].Lets {
-		broken.Layouts[0].Lets[i].X = sym.Const(0)
+		broken.Layouts[0].Lets[i].X = sym.Const(0) // and Of says otherwise
 	}
 	if proof, err := validator.Prove(broken); err != nil || proof.Class() == "proved" {
 		t.Errorf("a plan with everything at 0 is %v, %v", proof, err)

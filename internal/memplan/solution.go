@@ -33,10 +33,11 @@ type Layout struct {
 	stack *stack
 }
 
-// Let names an integer.
+// Let names an integer, and says which terms it is the maximum of.
 type Let struct {
 	Name string
 	X    sym.Expr
+	Of   []sym.Expr // X is their maximum
 }
 
 // Certificate is what a solution comes to at one binding.

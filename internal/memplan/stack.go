@@ -4,11 +4,12 @@ import "slices"
 
 // stack is an order of the groups and what follows from it at every binding: each group lies on those it can see beneath it.
 type stack struct {
-	order  []int     // lowest first
-	align  []int64   // by group
-	below  [][]int32 // by group: the groups it rests on
-	beside []int32   // by group: another, earlier one at whose offset it lies, −1 for none; nil where there are none at all
-	open   []int32   // the groups that nothing covers completely
+	order   []int          // lowest first
+	align   []int64        // by group
+	below   [][]int32      // by group: the groups it rests on
+	beside  []int32        // by group: another, earlier one at whose offset it lies, −1 for none; nil where there are none at all
+	open    []int32        // the groups that nothing covers completely
+	highest map[int32]bool // the groups whose ends a formula of the height mentions; nil before there is one
 }
 
 // newStack finds for every group of the order those that it rests on. A group that lies below, but is hidden by others at every point the

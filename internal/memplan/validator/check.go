@@ -38,10 +38,11 @@ type Layout struct {
 	Arena sym.Expr // this layout's arena, over the dimensions alone
 }
 
-// Let names an integer.
+// Let names an integer. Of is optional: expressions whose maximum X is said to be, which spares Prove looking for them in X.
 type Let struct {
 	Name string
 	X    sym.Expr
+	Of   []sym.Expr
 }
 
 // Rule is what a plan can break.

@@ -147,7 +147,7 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	for i := range under {
 		under[i] = make([]uint64, words)
 	}
-	inside := make([]uint64, words) // those proved to end inside the arena
+	inside := make([]uint64, words) // those proved to end inside the arena; what is at most one of several terms is at most their maximum
 	zero := sym.Const(0)
 	collect := func(x sym.Expr, into []uint64) {
 		for _, name := range x.Vars() {
@@ -166,17 +166,24 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	}
 	height, _ := p.Height.Name()
 	for _, let := range l.Lets {
+		terms := let.Of
+		if len(terms) == 0 || !sym.MaxOf(terms...).Equal(let.X) {
+			terms = []sym.Expr{let.X}
+		}
 		least := sym.Range{Min: 0, Max: sym.NoMax}
-		if dims.LE(zero, let.X) != sym.Yes {
+		if !slices.ContainsFunc(terms, func(x sym.Expr) bool { return dims.LE(zero, x) == sym.Yes }) {
 			least.Min = -sym.NoMax
 		}
+		at, starts := owner[let.Name]
+		for _, x := range terms {
+			if starts {
+				collect(x, under[at])
+			}
+			if let.Name == height {
+				collect(x, inside)
+			}
+		}
 		dims.Set(let.Name, least)
-		if at, ok := owner[let.Name]; ok {
-			collect(let.X, under[at])
-		}
-		if let.Name == height {
-			collect(let.X, inside)
-		}
 	}
 	collect(p.Height, inside)
 	has := func(set []uint64, i int) bool { return set[i>>6]>>(i&63)&1 == 1 }
