@@ -12,9 +12,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/target"
 )
 
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
@@ -42,13 +40,14 @@ type Condition struct{ Condition, From string }
 
 // Program is a compiled model. Any goroutine may run it.
 type Program struct {
+	model      *Model
 	executable *executor.Executable
 	compiled   *compiler.Compiled
 	options    Options
 	memory     *Memory
 	inputs     []Info
 	outputs    []Info
-	target     target.Machine
+	target     Target
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
@@ -80,10 +79,23 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Precision != InvalidDType && o.Precision != F32 {
 		return nil, diag.Unsupportedf("precision %s; f32 is supported", o.Precision)
 	}
-	machine, reference, err := machineOf(o)
-	if err != nil {
+	name := Portable
+	switch o.Target {
+	case Best, CPU, Portable:
+	case Reference:
+		name = Reference
+	default:
+		return nil, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
+	}
+	if err := m.retain(); err != nil {
 		return nil, err
 	}
+	kept := false
+	defer func() {
+		if !kept {
+			m.release()
+		}
+	}()
 	module, names, err := m.model.Build(o.Outputs)
 	if err != nil {
 		return nil, inFile(err, m.file)
@@ -92,16 +104,16 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 		return nil, err
 	}
 	if o.Logger != nil {
-		o.Logger.Debug("compiling", "model", m.file, "target", machine.Name)
+		o.Logger.Debug("compiling", "model", m.file, "target", name)
 	}
-	p = &Program{options: o, target: machine, held: map[*Results]string{}, slots: make(chan struct{}, o.Calls)}
+	p = &Program{model: m, options: o, target: name, held: map[*Results]string{}, slots: make(chan struct{}, o.Calls)}
 	for _, v := range module.Main.Body.Params {
 		p.inputs = append(p.inputs, infoOf(v.Name, v.Type))
 	}
 	for i, v := range module.Main.Body.Results {
 		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Reference: reference, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: name == Reference, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -120,6 +132,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 		p.executable.Close()
 		return nil, err
 	}
+	kept = true
 	return p, nil
 }
 
@@ -161,7 +174,7 @@ func (p *Program) Inputs() []Info { return append([]Info(nil), p.inputs...) }
 func (p *Program) Outputs() []Info { return append([]Info(nil), p.outputs...) }
 
 // Target is where the program runs.
-func (p *Program) Target() Target { return Target(p.target.Name) }
+func (p *Program) Target() Target { return p.target }
 
 // Memory is the certificate: what the program takes, as formulas over its dimensions.
 func (p *Program) Memory() *Memory { return p.memory }
@@ -305,18 +318,3 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 	}
 	return dims, nil
 }
-
-// machineOf is the target asked for.
-func machineOf(o Options) (target.Machine, bool, error) {
-	m := target.Machine{Name: "portable", Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: o.Threads}
-	switch o.Target {
-	case Best, CPU, Portable:
-		return m, false, nil
-	case Reference:
-		m.Name = "reference"
-		return m, true, nil
-	}
-	return m, false, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
-}
-
-var _ program.Step

@@ -188,5 +188,8 @@ func (p *Program) Close() error {
 	if err := p.executable.Close(); err != nil && first == nil {
 		first = err
 	}
+	if err := p.model.release(); err != nil && first == nil {
+		first = err
+	}
 	return first
 }

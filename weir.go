@@ -32,6 +32,7 @@ import (
 	"io/fs"
 	"maps"
 	"strings"
+	"sync"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -135,10 +136,18 @@ func extentOf(e sym.Expr) Extent {
 	return Extent{Size: -1, Dim: e.String()}
 }
 
-// Model is a loaded model. Its weights stay in its file's mapping until Close; programs compiled from it keep what they need.
+// Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are closed.
 type Model struct {
 	file  string
 	model *onnx.Model
+	weights
+}
+
+// weights counts who reads a model's files: the model until its Close, and each program compiled from it.
+type weights struct {
+	mu    sync.Mutex
+	users int
+	shut  bool
 }
 
 // Load reads the model at path. External data is read from the model's own folder only.
@@ -148,7 +157,7 @@ func Load(path string) (m *Model, err error) {
 	if err != nil {
 		return nil, inFile(err, path)
 	}
-	return &Model{file: path, model: model}, nil
+	return newModel(path, model), nil
 }
 
 // LoadFS reads the model of that name from fsys, with external data beside it.
@@ -158,17 +167,21 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	if err != nil {
 		return nil, inFile(err, name)
 	}
-	return &Model{file: name, model: model}, nil
+	return newModel(name, model), nil
 }
 
-// LoadBytes reads a model from memory, which it borrows until the model is closed: for go:embed. There is no external data.
+// LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
 	model, err := onnx.Parse(data)
 	if err != nil {
 		return nil, err
 	}
-	return &Model{model: model}, nil
+	return newModel("", model), nil
+}
+
+func newModel(file string, model *onnx.Model) *Model {
+	return &Model{file: file, model: model, weights: weights{users: 1}}
 }
 
 // inFile names the file in an error that does not name one.
@@ -197,8 +210,41 @@ func infosOf(ports []onnx.Port) []Info {
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
 func (m *Model) Metadata() map[string]string { return maps.Clone(m.model.Meta) }
 
-// Close gives the file's mapping back. Programs compiled from the model go on.
-func (m *Model) Close() error { return m.model.Close() }
+// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on, and the last of them to be
+// closed gives the file's mapping back.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shut {
+		return nil
+	}
+	m.shut = true
+	return m.leave()
+}
+
+// retain keeps the model's files for a program; release ends that.
+func (m *Model) retain() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shut {
+		return diag.New(ErrClosed, "the model is closed").AtFile(m.file)
+	}
+	m.users++
+	return nil
+}
+
+func (m *Model) release() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leave()
+}
+
+func (m *Model) leave() error {
+	if m.users--; m.users > 0 {
+		return nil
+	}
+	return m.model.Close()
+}
 
 // Target names where a program runs.
 type Target string

@@ -3,6 +3,8 @@
 package compiler
 
 import (
+	"runtime"
+
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
@@ -124,4 +126,29 @@ func (c *Compiled) SourceAt(step int) string {
 		}
 	}
 	return source
+}
+
+// Operations is the arithmetic of one run, at the limits of what data decide. The bodies of loops count once, of a branch the first.
+func (c *Compiled) Operations() sym.Expr {
+	total := sym.Const(0)
+	var add func(steps []loop.Step)
+	add = func(steps []loop.Step) {
+		for _, s := range steps {
+			switch s := s.(type) {
+			case *loop.Launch:
+				total = total.Add(loop.CostOf(s.Kernel).Operations)
+			case *loop.If:
+				add(s.Then)
+			case *loop.Loop:
+				add(s.Body)
+			}
+		}
+	}
+	add(c.Loop.Body)
+	return total.Subst(func(name string) (sym.Expr, bool) { x, ok := c.Loop.Limits[name]; return x, ok })
+}
+
+// Portable is the machine that portable code is scheduled for: any.
+func Portable(threads int) target.Machine {
+	return target.Machine{Name: "portable", Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
 }

@@ -32,8 +32,16 @@ func (c *Inference) Dims() *sym.Dims { return c.Module.Dims }
 // Require states that cond must hold for n: proved, nothing is kept; refuted for every value, an error;
 // otherwise it becomes a condition of the module.
 func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
+	from := n.Op.Name()
+	if n.Source != "" {
+		from = fmt.Sprintf("%s (%s)", n.Source, from)
+	}
+	from += ": " + why
 	switch c.Dims().Prove(cond) {
 	case sym.Yes:
+		if _, constant := cond.A.Sub(cond.B).Const(); !constant {
+			c.Module.Proved = append(c.Module.Proved, Require{Cond: cond, From: from})
+		}
 		return nil
 	case sym.No:
 		return diag.Inputf("%s: %s can never hold", why, cond).AtNode(n.Source, n.Op.Name())
@@ -43,11 +51,7 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 			return nil
 		}
 	}
-	from := n.Op.Name()
-	if n.Source != "" {
-		from = fmt.Sprintf("%s (%s)", n.Source, from)
-	}
-	c.Module.Requires = append(c.Module.Requires, Require{Cond: cond, From: from + ": " + why})
+	c.Module.Requires = append(c.Module.Requires, Require{Cond: cond, From: from})
 	return nil
 }
 

@@ -19,6 +19,7 @@ type Module struct {
 	Dims     *sym.Dims           // every named dimension with its range: those of the inputs, and those that data decide
 	Limits   map[string]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
 	Requires []Require           // what must hold of the dimensions, beyond their ranges
+	Proved   []Require           // what was needed and holds for every value
 	Main     *Func               // also in Funcs
 	Funcs    []*Func             // in the order they were added
 	Meta     map[string]string   // the model's own metadata

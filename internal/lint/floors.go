@@ -59,11 +59,12 @@ var rooms = []Room{
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
 		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem"}},
 
-	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below}},
+	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
+	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 
 	{Floor: 11, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data"}},
-	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "conformance", "examples/digits/data"},
+	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data"},
 		Modules: []string{"github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "syscall"}},
 
 	{Floor: 12, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/examples/digits/data"
+	"github.com/weirml/weir/internal/values"
+)
+
+func (c *cli) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "demo", Short: "Read twenty handwritten digits with the model inside this command", Args: exactly(0, "nothing"),
+		Example: "  weir demo",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.demo(cmd.Context()) },
+	}
+}
+
+// shades are a pixel's grey from paper to ink.
+const shades = " .:-=+*#%@"
+
+func (c *cli) demo(ctx context.Context) error {
+	begin := time.Now()
+	m, err := weir.LoadBytes(data.Model)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p, err := weir.Compile(ctx, m, weir.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ready := time.Since(begin)
+	pictures := data.Pictures()
+	var pixels []float32
+	for _, pic := range pictures {
+		pixels = append(pixels, pic.Pixels...)
+	}
+	x, err := weir.FromSlice(pixels, len(pictures), 1, data.Side, data.Side)
+	if err != nil {
+		return err
+	}
+	in := weir.Inputs{"image": x}
+	begin = time.Now()
+	r, err := p.Run(ctx, in)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	scores, err := weir.Copy[float32](r.Get("scores"))
+	if err != nil {
+		return err
+	}
+	r.Close()
+	right := 0
+	const columns = 5
+	for row := 0; row < len(pictures); row += columns {
+		for y := range data.Side {
+			for i := row; i < min(row+columns, len(pictures)); i++ {
+				for x := range data.Side {
+					shade := shades[int(pictures[i].Pixels[y*data.Side+x]*float32(len(shades)-1))]
+					fmt.Printf("%c%c", shade, shade)
+				}
+				fmt.Print("  ")
+			}
+			fmt.Println()
+		}
+		for i := row; i < min(row+columns, len(pictures)); i++ {
+			best := 0
+			for d := range data.Digits {
+				if scores[i*data.Digits+d] > scores[i*data.Digits+best] {
+					best = d
+				}
+			}
+			mark := "wrong"
+			if best == pictures[i].Label {
+				right++
+				mark = "right"
+			}
+			fmt.Printf("%-18s", fmt.Sprintf("%d  %.1f%% %s", best, 100*scores[i*data.Digits+best], mark))
+		}
+		fmt.Print("\n\n")
+	}
+	seen, err := p.Measure(ctx, in)
+	if err != nil {
+		return err
+	}
+	peak, err := p.Memory().Peak(1, weir.Dims{"batch": int64(len(pictures))})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready), ms(took), p.Memory().Workers)
+	fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
+	fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
+	if right != len(pictures) || seen.Peak(1) != peak {
+		return errFailed
+	}
+	return nil
+}
+
+func (c *cli) envCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "env", Short: "Print what this machine is, and every setting", Args: exactly(0, "nothing"), Example: "  weir env",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.env() },
+	}
+}
+
+// variables are the environment variables that weir reads, and what each means when it is not set.
+var variables = []struct{ name, otherwise string }{
+	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
+}
+
+func (c *cli) env() error {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	rows := [][2]string{{"version", version}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
+		{"target", "portable: plain Go on every architecture; machine code is not generated yet"}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
+		{"probe", fmt.Sprintf("%.2f GFLOP/s a core in this target's instructions", weir.Probe())}}
+	settings := map[string]map[string]string{}
+	for _, v := range variables {
+		value, from := os.Getenv(v.name), "environment"
+		if value == "" {
+			value, from = v.otherwise, "default"
+		}
+		settings[v.name] = map[string]string{"value": value, "from": from}
+	}
+	if c.json {
+		all := map[string]any{"settings": settings}
+		for _, r := range rows {
+			all[r[0]] = r[1]
+		}
+		return c.printJSON(all)
+	}
+	for _, r := range rows {
+		fmt.Printf("%-24s %s\n", r[0], r[1])
+	}
+	for _, v := range variables {
+		fmt.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
+	}
+	return nil
+}

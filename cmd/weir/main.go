@@ -1,0 +1,134 @@
+// Command weir runs, plans, checks, measures and compiles models. `weir help` lists its commands.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Exit codes.
+const (
+	exitNo          = 1  // an input, file or model at fault, a failed expectation, over budget
+	exitUsage       = 2  // wrong usage
+	exitUnsupported = 3  // Weir cannot do it
+	exitBug         = 70 // our bug
+	exitInterrupted = 130
+)
+
+// usageError is wrong usage of the command line.
+type usageError struct{ error }
+
+// failure ends the command with exit code 1 after its output has said why.
+var errFailed = errors.New("failed")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run is main without the process around it.
+func run(ctx context.Context, args []string) int {
+	c := &cli{}
+	root := c.command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	return c.report(ctx, err)
+}
+
+// cli is the settings that all commands share.
+type cli struct {
+	json, quiet, verbose bool
+}
+
+func (c *cli) command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "weir", Short: "Run models, and know before how much memory they take",
+		Long: `weir runs, plans, checks, measures and compiles models (ONNX, or its own text).
+
+It tells, before a model runs, exactly how much memory it will take; then it takes exactly that.`,
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON value instead of text")
+	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
+	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.envCommand(), c.demoCommand())
+	return root
+}
+
+// report prints an error and returns its exit code.
+func (c *cli) report(ctx context.Context, err error) int {
+	if errors.Is(err, errFailed) {
+		return exitNo
+	}
+	code := exitNo
+	var usage usageError
+	switch {
+	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
+		code = exitUsage
+	case ctx.Err() != nil:
+		code = exitInterrupted
+	case errors.Is(err, weir.ErrInternal):
+		code = exitBug
+	case errors.Is(err, weir.ErrUnsupported):
+		code = exitUnsupported
+	}
+	if c.json {
+		var e *weir.Error
+		if !errors.As(err, &e) {
+			e = &weir.Error{Kind: weir.ErrInput, Detail: err.Error()}
+		}
+		text, _ := json.Marshal(map[string]any{"error": e})
+		fmt.Println(string(text))
+	}
+	fmt.Fprintln(os.Stderr, "weir:", err)
+	if code == exitUsage {
+		fmt.Fprintln(os.Stderr, "weir: see weir help")
+	}
+	if code == exitBug {
+		c.reproducer(err)
+	}
+	return code
+}
+
+// reproducer writes what is known of a bug to a file, and says where.
+func (c *cli) reproducer(err error) {
+	f, e := os.CreateTemp("", "weir-bug-*.txt")
+	if e != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%v\n\narguments: %q\n\n%s\n", err, os.Args[1:], diag.Stack(err))
+	fmt.Fprintln(os.Stderr, "weir: this is a bug in weir; what is needed to find it was written to", f.Name())
+}
+
+// exactly is a check of the number of arguments.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usageError{fmt.Errorf("%d arguments, %s is needed", len(args), what)}
+		}
+		return nil
+	}
+}
+
+// print writes a value as JSON.
+func (c *cli) printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/values"
+)
+
+// modelFlags are the settings of every command that compiles a model.
+type modelFlags struct {
+	c         *cli
+	dims      []string
+	threads   int
+	calls     int
+	target    string
+	cpu       string
+	precision string
+	budget    string
+	stage     func(name, text string)
+}
+
+func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
+	f.c = c
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension: NAME=SIZE, or NAME=MIN..MAX (repeatable)")
+	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
+	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
+	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
+	flags.StringVar(&f.cpu, "cpu", "", "native or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.precision, "precision", "f32", "f32")
+	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
+}
+
+// options are the flags as the API takes them; bound is the dimensions that have one value.
+func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
+	bound = weir.Dims{}
+	o.Dims = map[string]weir.Range{}
+	for _, d := range f.dims {
+		name, value, ok := strings.Cut(d, "=")
+		low, high, isRange := strings.Cut(value, "..")
+		if !isRange {
+			high = low
+		}
+		lo, err1 := strconv.ParseInt(low, 10, 64)
+		hi, err2 := strconv.ParseInt(high, 10, 64)
+		if !ok || err1 != nil || err2 != nil || lo < 0 || hi < lo {
+			return o, nil, usageError{fmt.Errorf("--dim %s: write NAME=SIZE or NAME=MIN..MAX", d)}
+		}
+		o.Dims[name] = weir.Range{Min: lo, Max: hi}
+		if lo == hi {
+			bound[name] = lo
+		}
+	}
+	if o.Threads, err = setting(f.threads, "WEIR_THREADS"); err != nil {
+		return o, nil, err
+	}
+	if f.calls < 1 {
+		return o, nil, usageError{fmt.Errorf("--calls %d: at least 1", f.calls)}
+	}
+	o.Calls = f.calls
+	name := first(f.target, os.Getenv("WEIR_TARGET"))
+	switch cpu := first(f.cpu, os.Getenv("WEIR_CPU"), "native"); {
+	case name == "reference":
+		o.Target = weir.Reference
+	case name == "" || name == "cpu":
+		if cpu != "native" && cpu != "portable" {
+			return o, nil, diag.Unsupportedf("--cpu %s; native and portable are supported", cpu)
+		}
+		o.Target = weir.CPU
+	default:
+		return o, nil, diag.Unsupportedf("target %s; cpu and reference are supported", name)
+	}
+	if f.precision != "f32" {
+		return o, nil, diag.Unsupportedf("--precision %s; f32 is supported", f.precision)
+	}
+	if f.budget != "" {
+		if o.Budget, err = values.ParseBytes(f.budget); err != nil {
+			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
+		}
+	}
+	o.Stage = f.stage
+	if f.c.verbose {
+		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return o, bound, nil
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// setting is a number from a flag, else from the environment, else 0.
+func setting(flag int, variable string) (int, error) {
+	if flag != 0 || os.Getenv(variable) == "" {
+		return flag, nil
+	}
+	n, err := strconv.Atoi(os.Getenv(variable))
+	if err != nil || n < 1 {
+		return 0, usageError{fmt.Errorf("%s=%s is no number of threads", variable, os.Getenv(variable))}
+	}
+	return n, nil
+}
+
+// loaded is a model and the program made of it.
+type loaded struct {
+	model             *weir.Model
+	program           *weir.Program
+	load, compileTime time.Duration
+}
+
+func (l *loaded) Close() {
+	if l.program != nil {
+		l.program.Close()
+	}
+	l.model.Close()
+}
+
+// load opens a model, telling a format that is not supported by name.
+func load(path string) (*weir.Model, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".pt2", ".mlir":
+		return nil, diag.Unsupportedf("%s files; .onnx is supported", filepath.Ext(path)).AtFile(path)
+	}
+	if f, err := os.Open(path); err == nil {
+		head := make([]byte, 7)
+		_, err := io.ReadFull(f, head)
+		f.Close()
+		if err == nil && bytes.Equal(head, []byte("weir 1\n")) {
+			return nil, diag.Unsupportedf(".weir text; .onnx is supported").AtFile(path)
+		}
+	}
+	return weir.Load(path)
+}
+
+// compile loads and compiles, with a progress bar for what takes long.
+func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options)) (*loaded, weir.Dims, error) {
+	o, bound, err := f.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	if adjust != nil {
+		adjust(&o)
+	}
+	begin := time.Now()
+	m, err := load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &loaded{model: m, load: time.Since(begin)}
+	begin = time.Now()
+	bar := f.c.progress(-1, "compiling "+filepath.Base(path))
+	l.program, err = weir.Compile(ctx, m, o)
+	bar.finish()
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	l.compileTime = time.Since(begin)
+	return l, bound, nil
+}
+
+// bar is a progress bar on a terminal's standard error, and nothing elsewhere.
+type bar struct{ b *progressbar.ProgressBar }
+
+func (c *cli) progress(total int64, what string) bar {
+	if info, err := os.Stderr.Stat(); c.quiet || c.verbose || err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return bar{}
+	}
+	return bar{progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
+		progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(false))}
+}
+
+func (b bar) add(n int) {
+	if b.b != nil {
+		b.b.Add(n)
+	}
+}
+
+func (b bar) finish() {
+	if b.b != nil {
+		b.b.Finish()
+	}
+}
+
+// dimsOf lists the model's named dimensions with what they are bound to, in order.
+func dimNames(d weir.Dims) []string {
+	var out []string
+	for name := range d {
+		out = append(out, name)
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/values"
+)
+
+// inputFlags are the values given to a run.
+type inputFlags struct {
+	inputs []string
+	seed   uint64
+}
+
+func (f *inputFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.inputs, "input", nil, "[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON literal, zeros, random, random:LO..HI (repeatable)")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "of random values")
+}
+
+// read makes the inputs. With fill, those not given are random; without, they are an error.
+func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inputs, error) {
+	infos := p.Inputs()
+	texts := make([]string, len(infos))
+	given := make([]bool, len(infos))
+	for _, text := range f.inputs {
+		next := 0
+		for next < len(given) && given[next] {
+			next++
+		}
+		i, value, err := values.Match(text, infos, next)
+		if err != nil {
+			return nil, err
+		}
+		if given[i] {
+			return nil, diag.Inputf("two values are given").AtTensor(infos[i].Name)
+		}
+		texts[i], given[i] = value, true
+	}
+	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin}
+	in := weir.Inputs{}
+	// Values that bring a shape come first: they bind dimensions for those that do not.
+	for pass := 0; pass < 2; pass++ {
+		for i, info := range infos {
+			if !given[i] {
+				if !fill {
+					return nil, diag.Inputf("input %s has no value", info).AtTensor(info.Name).WithFix("add --input %s=VALUE", info.Name)
+				}
+				texts[i] = "random"
+			}
+			shapeless := texts[i] == "zeros" || strings.HasPrefix(texts[i], "random")
+			if shapeless != (pass == 1) {
+				continue
+			}
+			t, err := r.Tensor(texts[i], info)
+			if err != nil {
+				return nil, err
+			}
+			in[info.Name] = t
+		}
+	}
+	return in, nil
+}
+
+// runFlags are run's own.
+type runFlags struct {
+	modelFlags
+	inputFlags
+	output  string
+	top     int
+	expect  []string
+	rtol    float64
+	atol    float64
+	keep    []string
+	compare string
+}
+
+func (c *cli) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use: "run MODEL", Short: "Run a model", Args: exactly(1, "one MODEL"),
+		Example: `  weir run digits.onnx --input image=three.png --top 3
+  weir run model.onnx --input x=x.npy --output results
+  weir run model.onnx --input zeros --expect y=y.npy`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args[0]) },
+	}
+	f.modelFlags.register(cmd, c)
+	f.inputFlags.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.output, "output", "", "write the results into this folder")
+	flags.IntVar(&f.top, "top", 0, "rank the last axis and print so many")
+	flags.StringArrayVar(&f.expect, "expect", nil, "NAME=FILE: fail where the output differs (repeatable)")
+	flags.Float64Var(&f.rtol, "rtol", 1e-3, "relative tolerance of --expect and --compare")
+	flags.Float64Var(&f.atol, "atol", 1e-7, "absolute tolerance of --expect and --compare")
+	flags.StringArrayVar(&f.keep, "keep", nil, "also give this tensor of the model's as a result (repeatable)")
+	flags.StringVar(&f.compare, "compare", "", "reference: run the slow reference too, and name the first node that differs")
+	return cmd
+}
+
+func (f *runFlags) run(ctx context.Context, path string) error {
+	if f.compare != "" && f.compare != "reference" {
+		return usageError{fmt.Errorf("--compare %s: compare with reference", f.compare)}
+	}
+	l, dims, err := f.compile(ctx, path, func(o *weir.Options) {})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if f.keep != nil {
+		l.program.Close()
+		names := f.keep
+		for i := len(l.model.Outputs()) - 1; i >= 0; i-- {
+			names = append([]string{l.model.Outputs()[i].Name}, names...)
+		}
+		l.Close()
+		if l, dims, err = f.compile(ctx, path, func(o *weir.Options) { o.Outputs = names }); err != nil {
+			return err
+		}
+		defer l.Close()
+	}
+	in, err := f.inputFlags.read(l.program, dims, false)
+	if err != nil {
+		return err
+	}
+	if f.compare != "" {
+		return f.compareReference(ctx, l, path, in)
+	}
+	r, err := l.program.Run(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var names []string
+	var outputs []*values.Array
+	for i, info := range l.program.Outputs() {
+		t, err := values.FromWeir(r.At(i))
+		if err != nil {
+			return err
+		}
+		names, outputs = append(names, info.Name), append(outputs, t)
+	}
+	if f.output != "" {
+		if err := values.Write(f.output, names, outputs); err != nil {
+			return diag.Inputf("%v", err).AtFile(f.output).WithCause(err)
+		}
+	}
+	if err := f.print(names, outputs); err != nil {
+		return err
+	}
+	return f.check(names, outputs)
+}
+
+// print summarises the results, or ranks them.
+func (f *runFlags) print(names []string, outputs []*values.Array) error {
+	if f.c.json {
+		all := map[string]any{}
+		for i, t := range outputs {
+			all[names[i]] = values.Summarise(t)
+		}
+		return f.c.printJSON(map[string]any{"outputs": all})
+	}
+	if f.output != "" && f.top == 0 {
+		return nil
+	}
+	for i, t := range outputs {
+		if f.top > 0 && t.Rank() > 0 {
+			fmt.Print(values.Rank(names[i], t, f.top))
+			continue
+		}
+		s := values.Summarise(t)
+		line := fmt.Sprintf("%s: %s%s", names[i], t.DType(), values.ShapeString(t))
+		if s.Min != nil {
+			line += fmt.Sprintf("  min %.6g  max %.6g  mean %.6g", *s.Min, *s.Max, *s.Mean)
+		}
+		fmt.Printf("%s  %s\n", line, strings.Join(s.First, " "))
+	}
+	return nil
+}
+
+// check compares outputs with what --expect names.
+func (f *runFlags) check(names []string, outputs []*values.Array) error {
+	failed := false
+	for _, e := range f.expect {
+		name, file, ok := strings.Cut(e, "=")
+		if !ok {
+			return usageError{fmt.Errorf("--expect %s: write NAME=FILE", e)}
+		}
+		at := -1
+		for i, n := range names {
+			if n == name {
+				at = i
+			}
+		}
+		if at < 0 {
+			return diag.Inputf("the model has no output %q", name).AtTensor(name)
+		}
+		info := weir.Info{Name: name, DType: outputs[at].DType()}
+		for _, s := range outputs[at].Shape() {
+			info.Shape = append(info.Shape, weir.Extent{Size: s})
+		}
+		want, err := (&values.Reader{Dims: weir.Dims{}}).Tensor(file, info)
+		if err != nil {
+			return err
+		}
+		host, err := values.FromWeir(want)
+		if err != nil {
+			return err
+		}
+		if err := values.Compare(outputs[at], host, f.rtol, f.atol); err != nil {
+			failed = true
+			fmt.Fprintf(os.Stderr, "weir: %s is not as expected: %v\n", name, err)
+		} else if !f.c.json {
+			fmt.Printf("%s: as expected\n", name)
+		}
+	}
+	if failed {
+		return errFailed
+	}
+	return nil
+}
+
+// compareReference runs the model's reference beside the program and names the first node whose result differs.
+func (f *runFlags) compareReference(ctx context.Context, l *loaded, path string, in weir.Inputs) error {
+	d, err := l.model.Compare(ctx, in, f.rtol, f.atol)
+	if err != nil {
+		return err
+	}
+	if f.c.json {
+		text, _ := json.Marshal(map[string]any{"equal": d == nil, "difference": d})
+		fmt.Println(string(text))
+	}
+	if d == nil {
+		if !f.c.json {
+			fmt.Println("every tensor is as the reference has it")
+		}
+		return nil
+	}
+	dir, err := d.Save("")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "weir: %s; its inputs were written to %s\n", d, dir)
+	return errFailed
+}

@@ -1,0 +1,117 @@
+package weir
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Unbounded is the upper end of a dimension without one.
+const Unbounded = sym.NoMax
+
+// Dimension is a named dimension of a program's inputs.
+type Dimension struct {
+	Name     string
+	Min, Max int64 // Max is Unbounded where there is no upper end
+}
+
+// Dims lists the dimensions that the inputs' shapes decide, by name.
+func (p *Program) Dims() []Dimension {
+	var out []Dimension
+	for _, d := range p.compiled.Program.Dims {
+		if !d.Data {
+			out = append(out, Dimension{d.Name, d.Range.Min, d.Range.Max})
+		}
+	}
+	return out
+}
+
+// Proved lists the conditions that the compiler needed and proved for every value of the dimensions.
+func (p *Program) Proved() []Condition {
+	var out []Condition
+	for _, r := range p.compiled.IR.Proved {
+		out = append(out, Condition{r.Cond.String(), r.From})
+	}
+	return out
+}
+
+// Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions. The bodies of loops
+// count once.
+func (p *Program) Operations() Size {
+	return Size{p.compiled.Operations(), p.compiled.Loop.Dims}
+}
+
+// Description is what a model file says of itself.
+type Description struct {
+	Format      string          `json:"format"`
+	Producer    string          `json:"producer"`
+	Opsets      []string        `json:"opsets"`
+	Inputs      []string        `json:"inputs"`
+	Outputs     []string        `json:"outputs"`
+	Parameters  []ParameterInfo `json:"parameters"`
+	Operations  string          `json:"operations"` // a formula where the model has free dimensions; "" where it does not compile
+	Ops         map[string]int  `json:"ops"`
+	Nodes       []NodeInfo      `json:"nodes"`
+	Unsupported []string        `json:"unsupported"`
+}
+
+// ParameterInfo is the parameters of one element type.
+type ParameterInfo struct {
+	DType string `json:"dtype"`
+	Count int64  `json:"count"`
+	Bytes int64  `json:"bytes"`
+}
+
+// NodeInfo is one node of the main graph.
+type NodeInfo struct {
+	Name    string   `json:"name"`
+	Op      string   `json:"op"`
+	Inputs  []string `json:"inputs"`
+	Outputs []string `json:"outputs"`
+}
+
+// Describe tells what the file holds.
+func (m *Model) Describe() Description {
+	proto := m.model.Proto
+	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Unsupported: m.model.Unsupported(), Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
+	if d.Unsupported == nil {
+		d.Unsupported = []string{}
+	}
+	if proto.ProducerVersion != "" {
+		d.Producer += " " + proto.ProducerVersion
+	}
+	for _, o := range proto.OpsetImport {
+		domain := o.Domain
+		if domain == "" {
+			domain = "ai.onnx"
+		}
+		d.Opsets = append(d.Opsets, fmt.Sprintf("%s %d", domain, o.Version))
+	}
+	for _, i := range m.Inputs() {
+		d.Inputs = append(d.Inputs, i.String())
+	}
+	for _, o := range m.Outputs() {
+		d.Outputs = append(d.Outputs, o.String())
+	}
+	for _, t := range proto.Graph.Initializer {
+		dt, err := t.ElementType()
+		count, err2 := t.Count()
+		if err != nil || err2 != nil {
+			continue
+		}
+		bytes, _ := dt.Bytes(count)
+		at := slices.IndexFunc(d.Parameters, func(p ParameterInfo) bool { return p.DType == dt.String() })
+		if at < 0 {
+			at = len(d.Parameters)
+			d.Parameters = append(d.Parameters, ParameterInfo{DType: dt.String()})
+		}
+		d.Parameters[at].Count += count
+		d.Parameters[at].Bytes += bytes
+	}
+	for _, n := range proto.Graph.Node {
+		d.Ops[n.OpType]++
+		d.Nodes = append(d.Nodes, NodeInfo{n.Name, n.OpType, n.Input, n.Output})
+	}
+	return d
+}

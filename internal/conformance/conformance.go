@@ -1,0 +1,176 @@
+// Package conformance runs test cases in ONNX's layout through the whole of Weir: a folder with model.onnx and
+// test_data_set_*/{input,output}_N.pb.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
+)
+
+// Tolerances of ONNX's own runner.
+const (
+	Relative = 1e-3
+	Absolute = 1e-7
+)
+
+// Verdict is how a case ended.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass    Verdict = "pass"
+	Fail    Verdict = "fail"
+	Refused Verdict = "refused" // not supported, and said so
+)
+
+// Case is a folder.
+type Case struct {
+	Name string
+	Dir  string
+	// Rtol overrides Relative where not 0.
+	Rtol float64
+}
+
+// Result is what became of a case.
+type Result struct {
+	Name    string   `json:"name"`
+	Verdict Verdict  `json:"verdict"`
+	Why     string   `json:"why"`
+	Ops     []string `json:"ops,omitempty"`
+}
+
+// Find lists the cases at and below the folders, by name.
+func Find(dirs []string) ([]Case, error) {
+	var cases []Case
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if !d.IsDir() && d.Name() == "model.onnx" {
+				cases = append(cases, Case{Name: filepath.Base(filepath.Dir(path)), Dir: filepath.Dir(path)})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, diag.Inputf("%v", err).AtFile(dir).WithCause(err)
+		}
+	}
+	if len(cases) == 0 {
+		return nil, diag.Inputf("no folder below %v holds a model.onnx", dirs)
+	}
+	sort.Slice(cases, func(i, j int) bool { return cases[i].Dir < cases[j].Dir })
+	return cases, nil
+}
+
+// Run loads, compiles and runs a case, and compares every output of every data set.
+func (c Case) Run(ctx context.Context, o weir.Options) Result {
+	r := Result{Name: c.Name}
+	m, err := weir.Load(filepath.Join(c.Dir, "model.onnx"))
+	if err != nil {
+		return r.end(err)
+	}
+	defer m.Close()
+	for op := range m.Describe().Ops {
+		r.Ops = append(r.Ops, op)
+	}
+	r.Ops = Sorted(r.Ops)
+	p, err := weir.Compile(ctx, m, o)
+	if err != nil {
+		return r.end(err)
+	}
+	defer p.Close()
+	sets, _ := filepath.Glob(filepath.Join(c.Dir, "test_data_set_*"))
+	if len(sets) == 0 {
+		return r.end(diag.Inputf("it has no test data"))
+	}
+	for _, set := range sets {
+		if err := c.runSet(ctx, m, p, set); err != nil {
+			return r.end(err)
+		}
+	}
+	r.Verdict = Pass
+	return r
+}
+
+func (r Result) end(err error) Result {
+	r.Verdict, r.Why = Fail, err.Error()
+	if errors.Is(err, weir.ErrUnsupported) {
+		r.Verdict = Refused
+	}
+	return r
+}
+
+func (c Case) runSet(ctx context.Context, m *weir.Model, p *weir.Program, set string) error {
+	in := weir.Inputs{}
+	for i, info := range p.Inputs() {
+		t, err := read(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)))
+		if err != nil {
+			return err
+		}
+		w, err := values.ToWeir(t)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		in[info.Name] = w
+	}
+	r, err := p.Run(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for i, info := range p.Outputs() {
+		want, err := read(filepath.Join(set, fmt.Sprintf("output_%d.pb", i)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		got, err := values.FromWeir(r.At(i))
+		if err != nil {
+			return err
+		}
+		rtol := Relative
+		if c.Rtol != 0 {
+			rtol = c.Rtol
+		}
+		if err := tensor.Compare(got, want, rtol, Absolute); err != nil {
+			return fmt.Errorf("output %s: %w", info.Name, err)
+		}
+	}
+	return nil
+}
+
+// read is a tensor from a .pb file.
+func read(path string) (*tensor.Tensor, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	p, err := wire.ParseTensor(data)
+	if err != nil {
+		return nil, diag.Unsupportedf("%s does not hold a tensor: %v", filepath.Base(path), err)
+	}
+	t, _, err := p.Tensor()
+	return t, err
+}
+
+// Sorted is a list's members in order, each once.
+func Sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}

@@ -1,0 +1,100 @@
+package values
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Array is a host array.
+type Array = tensor.Tensor
+
+// Compare is tensor.Compare: nil where got agrees with want within the tolerances.
+func Compare(got, want *Array, rtol, atol float64) error {
+	return tensor.Compare(got, want, rtol, atol)
+}
+
+// ShapeString is an array's shape as text.
+func ShapeString(t *Array) string { return tensor.ShapeString(t.Shape()) }
+
+// FormatBytes writes a size as GOMEMLIMIT is written.
+func FormatBytes(n int64) string { return mem.FormatBytes(n) }
+
+// ParseBytes reads one.
+func ParseBytes(text string) (int64, error) { return mem.ParseBytes(text) }
+
+// PageSize is the system's page size, and OutsideHeap whether tensors lie outside Go's heap here.
+func PageSize() int64 { return mem.PageSize() }
+
+// OutsideHeap reports whether tensors lie outside Go's heap on this system.
+func OutsideHeap() bool { return mem.OutsideHeap() }
+
+// ProcessPeak begins watching the process's resident size; the function it returns gives the peak since, less what there was, and 0 where the
+// system does not tell.
+func ProcessPeak() func() int64 {
+	base, _ := mem.ProcessBytes()
+	before := base.Resident
+	if !mem.ResetProcessPeak() {
+		before = base.Peak
+	}
+	return func() int64 {
+		p, ok := mem.ProcessBytes()
+		if !ok {
+			return 0
+		}
+		return p.Peak - before
+	}
+}
+
+// Summary is what is printed of a result.
+type Summary struct {
+	DType string   `json:"dtype"`
+	Shape []int64  `json:"shape"`
+	Min   *float64 `json:"min,omitempty"` // absent where a value is not finite, and for what has no order
+	Max   *float64 `json:"max,omitempty"`
+	Mean  *float64 `json:"mean,omitempty"`
+	First []string `json:"first"`
+}
+
+// Summarise looks at every element.
+func Summarise(t *Array) Summary {
+	s := Summary{DType: t.DType().String(), Shape: t.Shape(), First: []string{}}
+	for i := int64(0); i < min(t.Len(), 8); i++ {
+		s.First = append(s.First, t.Format(i))
+	}
+	if t.Len() == 0 || t.Strings() != nil || t.DType().IsComplex() {
+		return s
+	}
+	lo, hi, sum := math.Inf(1), math.Inf(-1), 0.0
+	for i := int64(0); i < t.Len(); i++ {
+		v := t.Float(i)
+		lo, hi, sum = min(lo, v), max(hi, v), sum+v
+	}
+	if mean := sum / float64(t.Len()); !math.IsNaN(mean) && !math.IsInf(mean, 0) {
+		s.Min, s.Max, s.Mean = &lo, &hi, &mean
+	}
+	return s
+}
+
+// Rank is the largest elements of each row of the last axis, a line a row.
+func Rank(name string, t *Array, top int) string {
+	var b strings.Builder
+	width := t.Shape()[t.Rank()-1]
+	for row := int64(0); width > 0 && row < t.Len()/width; row++ {
+		order := make([]int64, width)
+		for i := range order {
+			order[i] = int64(i)
+		}
+		sort.SliceStable(order, func(a, b int) bool { return t.Float(row*width+order[a]) > t.Float(row*width+order[b]) })
+		fmt.Fprintf(&b, "%s[%d]:", name, row)
+		for _, i := range order[:min(int64(top), width)] {
+			fmt.Fprintf(&b, "  %d (%.6g)", i, t.Float(row*width+i))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,396 @@
+// Package values reads tensors from what a user names on a command line (files, literals, zeros, random numbers) and writes
+// results to files.
+package values
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/npy"
+)
+
+// Reader reads values for a model's inputs.
+type Reader struct {
+	Dims  weir.Dims // named dimensions that are bound already; those of shapes that values bring are added
+	Seed  uint64    // of random values
+	Stdin io.Reader
+	// Range, where not nil, is the legal range of an integer input's elements, if one is known.
+	Range func(input string) (lo, hi int64, ok bool)
+}
+
+// Tensor turns one VALUE into a tensor for an input.
+func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
+	t, err := r.read(value, info)
+	if err != nil {
+		if e := diag.As(err, diag.ErrInput); e != nil {
+			return nil, e.AtTensor(info.Name)
+		}
+		return nil, err
+	}
+	r.learn(t.Shape(), info)
+	return ToWeir(t)
+}
+
+// learn binds the dimensions that a value's shape decides.
+func (r *Reader) learn(shape []int64, info weir.Info) {
+	for axis, e := range info.Shape {
+		if _, bound := r.Dims[e.Dim]; e.Dim != "" && !bound && axis < len(shape) && identifier(e.Dim) {
+			r.Dims[e.Dim] = shape[axis]
+		}
+	}
+}
+
+// identifier reports whether an extent is a name alone rather than an expression.
+func identifier(s string) bool { return !strings.ContainsAny(s, "+-*/%(), ") }
+
+func (r *Reader) read(value string, info weir.Info) (*tensor.Tensor, error) {
+	switch {
+	case value == "zeros":
+		shape, err := r.shape(info)
+		if err != nil {
+			return nil, err
+		}
+		return tensor.New(info.DType, shape...)
+	case value == "random" || strings.HasPrefix(value, "random:"):
+		return r.random(strings.TrimPrefix(strings.TrimPrefix(value, "random"), ":"), info)
+	case value == "-":
+		t, err := npy.Read(r.Stdin)
+		return converted(t, info, err)
+	case literal(value):
+		return r.literal(value, info)
+	}
+	return r.file(value, info)
+}
+
+// literal reports whether a value is JSON rather than a file's name.
+func literal(value string) bool {
+	if value == "" {
+		return false
+	}
+	if c := value[0]; c == '[' || c == '"' {
+		return true
+	}
+	return json.Valid([]byte(value))
+}
+
+// shape is an input's shape with the dimensions bound so far; free ones are 1.
+func (r *Reader) shape(info weir.Info) ([]int64, error) {
+	shape := make([]int64, len(info.Shape))
+	for i, e := range info.Shape {
+		shape[i] = e.Size
+		if e.Dim != "" {
+			if !identifier(e.Dim) {
+				return nil, diag.Inputf("axis %d is %s: give a value of the right shape", i, e.Dim)
+			}
+			v, bound := r.Dims[e.Dim]
+			if !bound {
+				v = 1
+			}
+			shape[i] = v
+		}
+	}
+	return shape, nil
+}
+
+func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
+	shape, err := r.shape(info)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tensor.New(info.DType, shape...)
+	if err != nil {
+		return nil, err
+	}
+	lo, hi := 0.0, 1.0
+	if r.Range != nil && info.DType.IsInt() {
+		if a, b, ok := r.Range(info.Name); ok {
+			lo, hi = float64(a), float64(b)
+		}
+	}
+	if limits != "" {
+		a, b, ok := strings.Cut(limits, "..")
+		x, err1 := strconv.ParseFloat(a, 64)
+		y, err2 := strconv.ParseFloat(b, 64)
+		if !ok || err1 != nil || err2 != nil || x > y {
+			return nil, diag.Inputf("random:%s is no range", limits).WithFix("write random:LO..HI")
+		}
+		lo, hi = x, y
+	}
+	g := rand.New(rand.NewPCG(r.Seed, 0x9e3779b97f4a7c15))
+	for i := int64(0); i < t.Len(); i++ {
+		switch {
+		case info.DType == dtype.Bool:
+			t.SetInt(i, int64(g.IntN(2)))
+		case info.DType.IsInt():
+			t.SetInt(i, int64(lo)+g.Int64N(int64(hi)-int64(lo)+1))
+		default:
+			t.SetFloat(i, lo+(hi-lo)*g.Float64())
+		}
+	}
+	return t, nil
+}
+
+func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
+	d := json.NewDecoder(strings.NewReader(value))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, diag.Inputf("%s is no JSON: %v", value, err)
+	}
+	var shape []int64
+	for at := v; ; {
+		list, ok := at.([]any)
+		if !ok {
+			break
+		}
+		shape = append(shape, int64(len(list)))
+		if len(list) == 0 {
+			break
+		}
+		at = list[0]
+	}
+	t, err := tensor.New(info.DType, shape...)
+	if err != nil {
+		return nil, err
+	}
+	flat := int64(0)
+	if err := fill(t, v, shape, &flat); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
+	if len(shape) > 0 {
+		list, ok := v.([]any)
+		if !ok || int64(len(list)) != shape[0] {
+			return diag.Inputf("the lists are not all of the same length")
+		}
+		for _, x := range list {
+			if err := fill(t, x, shape[1:], flat); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	switch x := v.(type) {
+	case json.Number:
+		if n, err := x.Int64(); err == nil && (t.DType().IsInt() || t.DType() == dtype.Bool) {
+			t.SetInt(*flat, n)
+		} else if f, err := x.Float64(); err == nil && t.DType().IsFloat() {
+			t.SetFloat(*flat, f)
+		} else {
+			return diag.Inputf("%s is no %s", x, t.DType())
+		}
+	case bool:
+		if x {
+			t.SetInt(*flat, 1)
+		}
+	case string:
+		if t.DType() != dtype.String {
+			return diag.Inputf("%q is no %s", x, t.DType())
+		}
+		t.Strings()[*flat] = x
+	default:
+		return diag.Inputf("a literal holds numbers, booleans and strings in lists, not %T", v)
+	}
+	*flat++
+	return nil
+}
+
+// file reads a value from a file, by its extension.
+func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
+	path, query, _ := strings.Cut(value, "?")
+	ext := strings.ToLower(filepath.Ext(path))
+	if read := images[ext]; read {
+		return r.image(path, query, info)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err).WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or random")
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil || !stat.Mode().IsRegular() {
+		return nil, diag.Inputf("%s is no regular file", path)
+	}
+	switch ext {
+	case ".npy":
+		t, err := npy.ReadAt(f, stat.Size())
+		return converted(t, info, err)
+	case ".npz":
+		a, err := npy.Open(f, stat.Size())
+		if err != nil {
+			return nil, err
+		}
+		name := info.Name
+		if all := a.Names(); len(all) == 1 {
+			name = all[0]
+		}
+		t, err := a.Read(name)
+		return converted(t, info, err)
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, diag.Inputf("%v", err)
+	}
+	switch ext {
+	case ".pb":
+		p, err := wire.ParseTensor(data)
+		if err != nil {
+			return nil, err
+		}
+		t, _, err := p.Tensor()
+		return converted(t, info, err)
+	case ".json":
+		return r.literal(string(data), info)
+	case ".safetensors":
+		return safetensor(data, info)
+	case ".bin", ".txt":
+		return r.raw(data, info)
+	}
+	return nil, diag.Inputf("%s has no extension that tells what it holds", path).WithFix("use .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt")
+}
+
+// raw takes bytes as they are: the elements, in order; one free axis takes what there is.
+func (r *Reader) raw(data []byte, info weir.Info) (*tensor.Tensor, error) {
+	width := int64(info.DType.Bits() / 8)
+	if width == 0 {
+		return nil, diag.Inputf("raw bytes cannot be read as %s", info.DType)
+	}
+	shape, free, count := make([]int64, len(info.Shape)), -1, int64(1)
+	for i, e := range info.Shape {
+		if shape[i] = e.Size; e.Dim != "" {
+			v, bound := r.Dims[e.Dim]
+			if !bound && free < 0 {
+				free = i
+				continue
+			}
+			shape[i] = max(v, 1)
+		}
+		count *= shape[i]
+	}
+	if free >= 0 && count > 0 {
+		shape[free] = int64(len(data)) / width / count
+	}
+	return tensor.Over(info.DType, shape, data)
+}
+
+// safetensor reads the tensor named as the input, or the only one, of a safetensors file: a length, a JSON table, bytes.
+func safetensor(data []byte, info weir.Info) (*tensor.Tensor, error) {
+	if len(data) < 8 {
+		return nil, diag.Inputf("the file is too short for safetensors")
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > uint64(len(data)-8) {
+		return nil, diag.Inputf("the table of %d bytes is longer than the file", n)
+	}
+	var table map[string]json.RawMessage
+	if err := json.Unmarshal(data[8:8+n], &table); err != nil {
+		return nil, diag.Inputf("the table is no JSON: %v", err)
+	}
+	delete(table, "__metadata__")
+	entry, ok := table[info.Name]
+	if !ok && len(table) == 1 {
+		for _, e := range table {
+			entry, ok = e, true
+		}
+	}
+	if !ok {
+		return nil, diag.Inputf("the file holds no tensor of that name")
+	}
+	var e struct {
+		DType   string   `json:"dtype"`
+		Shape   []int64  `json:"shape"`
+		Offsets [2]int64 `json:"data_offsets"`
+	}
+	if err := json.Unmarshal(entry, &e); err != nil {
+		return nil, diag.Inputf("the table's entry: %v", err)
+	}
+	dt, known := map[string]dtype.DType{"F64": dtype.F64, "F32": dtype.F32, "F16": dtype.F16, "BF16": dtype.BF16, "I64": dtype.I64, "I32": dtype.I32, "I16": dtype.I16, "I8": dtype.I8,
+		"U64": dtype.U64, "U32": dtype.U32, "U16": dtype.U16, "U8": dtype.U8, "BOOL": dtype.Bool, "F8_E4M3": dtype.F8E4M3FN, "F8_E5M2": dtype.F8E5M2}[e.DType]
+	body := data[8+n:]
+	if !known || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0] || e.Offsets[1] > int64(len(body)) {
+		return nil, diag.Inputf("the table's entry names type %q and bytes %v of %d", e.DType, e.Offsets, len(body))
+	}
+	t, err := tensor.Over(dt, e.Shape, bytes.Clone(body[e.Offsets[0]:e.Offsets[1]]))
+	return converted(t, info, err)
+}
+
+// converted checks a tensor's type against the input's: what a file holds must be what the model takes.
+func converted(t *tensor.Tensor, info weir.Info, err error) (*tensor.Tensor, error) {
+	if err != nil {
+		return nil, err
+	}
+	if t.DType() != info.DType {
+		return nil, diag.Inputf("the value is %s, the input is %s", t.DType(), info)
+	}
+	return t, nil
+}
+
+// ToWeir copies a host array into a tensor of the API's.
+func ToWeir(t *tensor.Tensor) (*weir.Tensor, error) {
+	if t.DType() == dtype.String {
+		return weir.FromSlice(t.Strings(), ints(t.Shape())...)
+	}
+	w, err := weir.New(t.DType(), ints(t.Shape())...)
+	if err != nil {
+		return nil, err
+	}
+	copy(w.Bytes(), t.Bytes())
+	return w, nil
+}
+
+// FromWeir is a host array over a tensor of the API's, which must stay open.
+func FromWeir(w *weir.Tensor) (*tensor.Tensor, error) {
+	shape := make([]int64, len(w.Shape()))
+	for i, s := range w.Shape() {
+		shape[i] = int64(s)
+	}
+	if w.DType() == dtype.String {
+		s, err := weir.View[string](w)
+		if err != nil {
+			return nil, err
+		}
+		return tensor.OverStrings(shape, s)
+	}
+	return tensor.Over(w.DType(), shape, w.Bytes())
+}
+
+func ints(shape []int64) []int {
+	out := make([]int, len(shape))
+	for i, s := range shape {
+		out[i] = int(s)
+	}
+	return out
+}
+
+// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without one, next is given.
+func Match(text string, inputs []weir.Info, next int) (input int, value string, err error) {
+	best := -1
+	for i, info := range inputs {
+		if strings.HasPrefix(text, info.Name+"=") && (best < 0 || len(info.Name) > len(inputs[best].Name)) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		return best, text[len(inputs[best].Name)+1:], nil
+	}
+	if next >= len(inputs) {
+		return 0, "", diag.Inputf("%q names no input, and all have values", text).WithFix("the inputs are %s", fmt.Sprint(inputs))
+	}
+	return next, text, nil
+}
