@@ -21,7 +21,8 @@ func RowMajor(shape []sym.Expr) []sym.Expr {
 	return strides
 }
 
-// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major.
+// Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major. Quotients and
+// remainders that take one loop's variable apart into the indices of several axes come together again where those axes are contiguous.
 func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	if strides == nil {
 		strides = RowMajor(shape)
@@ -30,7 +31,13 @@ func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	for i := range index {
 		terms[i] = index[i].Mul(strides[i])
 	}
-	return sym.Sum(terms...)
+	total := sym.Sum(terms...)
+	for _, name := range total.Vars() {
+		if _, _, linear := total.Linear(name); !linear {
+			return sym.NewDims().Simplify(total)
+		}
+	}
+	return total
 }
 
 // Offset is where the element at index lies, in elements from the parameter's first one.
