@@ -330,9 +330,9 @@ func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
 	below, above := v.known.atLeastZero(low), v.known.atLeastZero(extent.Sub(high).Sub(sym.Const(1)))
 	switch {
 	case below == sym.No:
-		v.fail("%%%s axis %d: index %s lies below 0", name, axis, low)
+		v.fail("%%%s axis %d: index %s is below 0", name, axis, low)
 	case above == sym.No:
-		v.fail("%%%s axis %d: index %s lies above %s", name, axis, high, extent)
+		v.fail("%%%s axis %d: index %s is not below %s", name, axis, high, extent)
 	case below != sym.Yes || above != sym.Yes:
 		u := Unproved{Buffer: name, Axis: axis, Index: low, Extent: extent}
 		if below == sym.Yes {

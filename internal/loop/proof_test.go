@@ -1,0 +1,262 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// The texts in testdata/proofs show that the language can say what code generators will need. Each is verified without an
+// unproved bound, printed, parsed, and run against results that are computed here in another way.
+func proof(t *testing.T, name string) *Module {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "proofs", name+".weir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(data), "\n"); lines > 80 {
+		t.Errorf("%s has %d lines", name, lines)
+	}
+	m, err := Parse(string(data), ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unproved, err := VerifyModule(m)
+	if err != nil || unproved != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(unproved, "\n"))
+	}
+	again, err := Parse(m.String(), ParseOptions{})
+	if err != nil || again.String() != m.String() {
+		t.Fatalf("%v\n%s\nbecomes\n%s", err, m, again)
+	}
+	return again
+}
+
+// noise is a tensor of small numbers that f16 and bf16 hold exactly.
+func noise(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
+	t := tensor.Must(tensor.New(dt, shape...))
+	for i := range t.Len() {
+		if dt.IsInt() {
+			t.SetInt(i, int64(r.Uint64()))
+		} else {
+			t.SetFloat(i, float64(r.IntN(65)-32)/16)
+		}
+	}
+	return t
+}
+
+// at reads an element by its index.
+func at(t *tensor.Tensor, index ...int64) float64 {
+	return t.Float(tensor.Offset(tensor.Strides(t.Shape()), index))
+}
+
+func close32(t *testing.T, what string, got *tensor.Tensor, want func(index []int64) float64, tolerance float64) {
+	t.Helper()
+	tensor.Each(got.Shape(), func(index []int64) {
+		g, w := at(got, index...), want(index)
+		if !(math.Abs(g-w) <= tolerance*(1+math.Abs(w))) && !t.Failed() {
+			t.Errorf("%s: element %v is %v, want %v", what, index, g, w)
+		}
+	})
+}
+
+func runProof(t *testing.T, m *Module, inputs map[string]*tensor.Tensor) map[string]*tensor.Tensor {
+	t.Helper()
+	got, err := (&Runner{}).Run(m, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestProofGemm(t *testing.T) {
+	m, r := proof(t, "gemm"), rand.New(rand.NewPCG(1, 1))
+	for _, d := range [][3]int64{{1, 1, 1}, {6, 16, 8}, {13, 35, 7}, {5, 17, 0}, {12, 15, 40}} {
+		x, w, bias := noise(r, dtype.F32, d[0], d[2]), noise(r, dtype.F32, d[2], d[1]), noise(r, dtype.F32, d[1])
+		got := runProof(t, m, map[string]*tensor.Tensor{"x": x, "w": w, "bias": bias})
+		close32(t, fmt.Sprint(d), got["y"], func(index []int64) float64 {
+			v := at(bias, index[1])
+			for k := range d[2] {
+				v += at(x, index[0], k) * at(w, k, index[1])
+			}
+			return 0.5 * v * math.Erfc(-v/math.Sqrt2)
+		}, 1e-5)
+	}
+}
+
+func TestProofAttention(t *testing.T) {
+	m, r := proof(t, "attention"), rand.New(rand.NewPCG(2, 2))
+	for _, d := range [][3]int64{{1, 1, 1}, {2, 5, 5}, {1, 3, 9}, {3, 1, 6}} {
+		h, s, n := d[0], d[1], d[2]
+		q, k, v := noise(r, dtype.F32, h, s, 8), noise(r, dtype.F32, h, n, 8), noise(r, dtype.F32, h, n, 8)
+		got := runProof(t, m, map[string]*tensor.Tensor{"q": q, "k": k, "v": v})
+		close32(t, fmt.Sprint(d), got["y"], func(index []int64) float64 {
+			head, i := index[0], index[1]
+			top, bottom := 0.0, 0.0
+			for j := range i + n - s + 1 {
+				dot := 0.0
+				for c := range int64(8) {
+					dot += at(q, head, i, c) * at(k, head, j, c)
+				}
+				e := math.Exp(dot / math.Sqrt(8))
+				top += e * at(v, head, j, index[2])
+				bottom += e
+			}
+			return top / bottom
+		}, 1e-5)
+	}
+}
+
+func TestProofWinograd(t *testing.T) {
+	m, r := proof(t, "winograd"), rand.New(rand.NewPCG(3, 3))
+	for _, d := range [][4]int64{{1, 1, 1, 1}, {2, 3, 4, 6}, {3, 2, 7, 5}, {1, 4, 1, 8}} {
+		c, o, h, w := d[0], d[1], d[2], d[3]
+		x, g := noise(r, dtype.F32, c, h, w), noise(r, dtype.F32, o, c, 3, 3)
+		got := runProof(t, m, map[string]*tensor.Tensor{"x": x, "g": g})
+		close32(t, fmt.Sprint(d), got["y"], func(index []int64) float64 {
+			sum := 0.0
+			for ch := range c {
+				for p := range int64(3) {
+					for q := range int64(3) {
+						i, j := index[1]+p-1, index[2]+q-1
+						if i >= 0 && i < h && j >= 0 && j < w {
+							sum += at(x, ch, i, j) * at(g, index[0], ch, p, q)
+						}
+					}
+				}
+			}
+			return sum
+		}, 1e-5)
+	}
+}
+
+func TestProofTiles(t *testing.T) {
+	m, r := proof(t, "tiles"), rand.New(rand.NewPCG(4, 4))
+	for _, d := range [][2]int64{{1, 1}, {8, 32}, {17, 33}, {9, 70}} {
+		x := noise(r, dtype.F32, d[0], d[1])
+		got := runProof(t, m, map[string]*tensor.Tensor{"x": x})
+		close32(t, fmt.Sprint(d), got["y"], func(index []int64) float64 {
+			sum := 0.0
+			for p := range int64(3) {
+				for q := range int64(3) {
+					sum += at(x, max(0, min(d[0]-1, index[0]+p-1)), max(0, min(d[1]-1, index[1]+q-1)))
+				}
+			}
+			return sum / 9
+		}, 1e-5)
+	}
+}
+
+func TestProofContraction(t *testing.T) {
+	m, r := proof(t, "contraction"), rand.New(rand.NewPCG(5, 5))
+	for _, d := range [][3]int64{{1, 1, 1}, {16, 16, 32}, {17, 31, 33}, {40, 5, 64}} {
+		inputs := map[string]*tensor.Tensor{
+			"a": noise(r, dtype.BF16, d[0], d[2]), "b": noise(r, dtype.BF16, d[1], d[2]), "p": noise(r, dtype.U8, d[0], d[2]), "q": noise(r, dtype.I8, d[2], d[1]),
+		}
+		got := runProof(t, m, inputs)
+		close32(t, fmt.Sprint(d), got["c"], func(index []int64) float64 {
+			sum := 0.0
+			for k := range d[2] {
+				sum += at(inputs["a"], index[0], k) * at(inputs["b"], index[1], k)
+			}
+			return sum
+		}, 1e-6)
+		close32(t, fmt.Sprint(d), got["r"], func(index []int64) float64 {
+			sum := int32(0)
+			for k := range d[2] {
+				sum += int32(inputs["p"].Int(index[0]*d[2]+k)) * int32(inputs["q"].Int(k*d[1]+index[1]))
+			}
+			return float64(sum)
+		}, 0)
+	}
+}
+
+// runRing runs the ring's kernel in an order.
+func runRing(k *Kernel, a, b, c *tensor.Tensor, order func(int) int) error {
+	dims := map[string]int64{"m": c.Shape()[0], "n": c.Shape()[1], "k": a.Shape()[1]}
+	return InterpretOrder(k, []Data{{a.DType(), a.Bytes()}, {b.DType(), b.Bytes()}, {c.DType(), c.Bytes()}}, dims, order)
+}
+
+// orders are schedules of different character: the first choice always, which delays copies as long as it can; the last,
+// which hurries them; in turn; and at random.
+func orders() map[string]func(int) int {
+	turn := 0
+	list := map[string]func(int) int{
+		"first": nil,
+		"last":  func(n int) int { return n - 1 },
+		"turns": func(n int) int { turn++; return turn % n },
+	}
+	for seed := range uint64(8) {
+		list[fmt.Sprint("random ", seed)] = RandomOrder(seed)
+	}
+	return list
+}
+
+func TestProofRing(t *testing.T) {
+	m, r := proof(t, "ring"), rand.New(rand.NewPCG(6, 6))
+	for _, d := range [][3]int64{{1, 1, 1}, {16, 8, 12}, {21, 13, 30}} {
+		a, b := noise(r, dtype.F16, d[0], d[2]), noise(r, dtype.F16, d[2], d[1])
+		want := func(index []int64) float64 {
+			sum := 0.0
+			for k := range d[2] {
+				sum += at(a, index[0], k) * at(b, k, index[1])
+			}
+			return sum
+		}
+		close32(t, fmt.Sprint(d), runProof(t, m, map[string]*tensor.Tensor{"a": a, "b": b})["c"], want, 0)
+		for name, order := range orders() {
+			c := tensor.Must(tensor.New(dtype.F32, d[0], d[1]))
+			if err := runRing(m.Kernels[0], a, b, c, order); err != nil {
+				t.Fatalf("%v, %s: %v", d, name, err)
+			}
+			close32(t, fmt.Sprint(d, name), c, want, 0)
+		}
+	}
+}
+
+// Each damage to the ring's synchronisation is reported, whatever the schedule.
+func TestProofRingRaces(t *testing.T) {
+	text := proof(t, "ring").Kernels[0].String()
+	r := rand.New(rand.NewPCG(7, 7))
+	a, b := noise(r, dtype.F16, 16, 48), noise(r, dtype.F16, 48, 8)
+	// At least one order reports it in the words of want.
+	for _, damage := range []struct{ name, old, new, want string }{
+		{"the consumers do not wait for the copies", "wait %full[u%3] phase u//3\n", "\n", "race on element"},
+		{"the producer does not wait for a free slot", "wait %free[t%3] phase t//3 - 1\n", "\n", "expects no more arrivals"},
+		{"the slot is freed while its product is under way", "drain 1\n", "\n", "race on element"},
+		{"the sums are stored while a product is under way", "drain 0\n", "\n", "race on element"},
+		{"the ring is waited for a phase early", "phase u//3\n", "phase u//3 - 1\n", "race on element"},
+		{"one consumer's arrival is enough", "token %free[3] arrivals 2", "token %free[3] arrivals 1", "race on element"},
+		{"an arrival too many is expected", "token %free[3] arrivals 2", "token %free[3] arrivals 3", "nobody can go on"},
+		{"more bytes are expected than come", "bytes 192", "bytes 200", "nobody can go on"},
+		{"fewer bytes are expected than come", "bytes 192", "bytes 128", "race on element"},
+	} {
+		if strings.Count(text, damage.old) != 1 {
+			t.Fatalf("%q is %d times in the text", damage.old, strings.Count(text, damage.old))
+		}
+		k, err := ParseKernel(strings.Replace(text, damage.old, damage.new, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		for name, order := range orders() {
+			err := runRing(k, a, b, tensor.Must(tensor.New(dtype.F32, 16, 8)), order)
+			var race *RaceError
+			if !errors.As(err, &race) {
+				t.Fatalf("%s, order %s: %v", damage.name, name, err)
+			}
+			said = append(said, race.Detail)
+		}
+		if !strings.Contains(strings.Join(said, "\n"), damage.want) {
+			t.Errorf("%s: %q, want %q", damage.name, said, damage.want)
+		}
+	}
+}
