@@ -381,13 +381,13 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 }
 
 // shelved is the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the sum of what lies below its shelf.
-func (a *algebra) shelved(shelves [][]int, align int64) sym.Expr {
+func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	var tops []sym.Expr
 	floor := sym.Const(0)
 	for _, shelf := range shelves {
 		var ends, rounded []sym.Expr
 		for _, g := range shelf {
-			rounded = append(rounded, a.rounding(a.class[g], align))
+			rounded = append(rounded, a.rounding(a.class[g], aligns[g]))
 			if a.filled(a.class[g]) {
 				ends = append(ends, a.groups[g].size)
 			}

@@ -8,11 +8,12 @@ import (
 // lifetimes is what a problem's groups have at every binding: when they are alive, compressed to the points that matter, and
 // their alignment. Two groups are alive together exactly when their [first, last] share a point.
 type lifetimes struct {
-	first, last []int   // by group, inclusive, in points
-	align       []int64 // by group
-	step        []int   // by point: the first step at which this set of groups is alive
-	begin       [][]int // by point: the groups whose first point it is
-	count       []int   // by point: how many groups are alive
+	first, last []int     // by group, inclusive, in points
+	align       []int64   // by group
+	step        []int     // by point: the first step at which this set of groups is alive
+	begin       [][]int   // by point: the groups whose first point it is
+	count       []int     // by point: how many groups are alive
+	near        [][]int32 // see neighbours
 }
 
 // newLifetimes compresses time to the steps at which the set of live groups is maximal: a step whose groups are all alive

@@ -31,13 +31,16 @@ func newPlacer(in *instance, m *meter) *placer {
 	}
 	// A group's neighbours are found through the points it lives at; where that is far less than all groups, lists pay.
 	if n > 512 && pairs < n*n/64 {
-		p.neighbour = neighbours(in.lifetimes)
+		p.neighbour = in.lifetimes.neighbours()
 	}
 	return p
 }
 
 // neighbours lists for each group those alive together with it.
-func neighbours(l *lifetimes) [][]int32 {
+func (l *lifetimes) neighbours() [][]int32 {
+	if l.near != nil {
+		return l.near
+	}
 	lists := make([][]int32, len(l.first))
 	l.sweep(func(point int, live []int) {
 		old := live[:len(live)-len(l.begin[point])]
@@ -50,6 +53,7 @@ func neighbours(l *lifetimes) [][]int32 {
 			}
 		}
 	})
+	l.near = lists
 	return lists
 }
 

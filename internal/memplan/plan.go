@@ -69,7 +69,7 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 	return pl, nil
 }
 
-// Plan looks for a solution. The same problem has the same solution on every machine. Errors are of kind diag.ErrInput: a lifetime,
+// Plan looks for a solution. The problem's buffers belong to the solution from then on: leave them as they are. The same problem has the same solution on every machine. Errors are of kind diag.ErrInput: a lifetime,
 // an alignment, an alias or a size that makes no sense, or sizes too large to be added up.
 func Plan(p Problem, o Options) (*Solution, error) {
 	pl, err := newPlanner(p, o)
@@ -97,7 +97,7 @@ func (pl *planner) write(c *candidate) bool {
 	switch {
 	case c.written:
 	case c.shelves != nil:
-		c.formula, c.written = pl.shelved(c.shelves, c.stack.align[c.stack.order[0]]), true
+		c.formula, c.written = pl.shelved(c.shelves, c.stack.align), true
 	default:
 		c.formula, c.written = pl.arena(c.stack)
 	}
@@ -321,6 +321,8 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 		s.Height = sym.Var(prefix + "arena")
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Bound) == sym.Yes // the other direction holds for every plan
+	// What only the search needed is let go.
+	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.lifetimes.near = nil, nil, nil, nil, nil, nil, nil
 	return s
 }
 

@@ -416,6 +416,34 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestNothing plans no buffers, and buffers without a byte.
+func TestNothing(t *testing.T) {
+	n := sym.Var("n")
+	dims := sym.NewDims()
+	dims.Set("n", sym.Range{Min: 0, Max: 0})
+	for _, p := range []memplan.Problem{
+		{},
+		{Steps: 5},
+		{Steps: 2, Buffers: []memplan.Buffer{{Name: "a", Last: 1}, {Name: "b", First: 1, Last: 1}}},
+		{Steps: 2, Dims: dims, Buffers: []memplan.Buffer{{Name: "a", Size: n, Last: 1}, {Name: "b", Size: n.Mul(sym.Const(3)), Last: 1}}},
+	} {
+		if p.Dims == nil {
+			p.Dims = sym.NewDims()
+		}
+		for kind, s := range allPlans(t, p) {
+			if _, err := validator.Verify(claim(p, s), 1); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			if c, err := s.Certify(func(string) (int64, bool) { return 0, true }); err != nil || c.Arena != 0 || c.Bound != 0 || c.Gap != 0 {
+				t.Errorf("%s: %+v, %v", kind, c, err)
+			}
+			if _, err := s.Text(func(string) (int64, bool) { return 0, true }); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+	}
+}
+
 func TestEvaluatorErrors(t *testing.T) {
 	dims := sym.NewDims()
 	dims.Set("n", sym.Range{Min: 1, Max: sym.NoMax})
