@@ -25,6 +25,15 @@ func addInts(x, y int64) (int64, bool) {
 	return s, (s > x) == (y > 0)
 }
 
+// plus is x + sign×y for a sign of 1 or -1.
+func plus(x, y, sign int64) (int64, bool) {
+	if sign > 0 {
+		return addInts(x, y)
+	}
+	d := x - y
+	return d, (d < x) == (y > 0)
+}
+
 func mulInts(x, y int64) (int64, bool) {
 	if x == 0 || y == 0 {
 		return 0, true
@@ -89,9 +98,7 @@ func (e Expr) combine(o Expr, sign int64) Expr {
 	if e.huge() || o.huge() {
 		return tooLarge
 	}
-	oc, fits := mulInts(o.c, sign)
-	c, ok := addInts(e.c, oc)
-	if fits && ok {
+	if c, ok := plus(e.c, o.c, sign); ok {
 		switch {
 		case o.n == nil:
 			return Expr{e.n, c}
@@ -103,7 +110,7 @@ func (e Expr) combine(o Expr, sign int64) Expr {
 		}
 	}
 	if sign < 0 {
-		o = o.Neg()
+		return e.Add(o.Neg())
 	}
 	return unevaluatedSum(e, o)
 }
@@ -119,11 +126,12 @@ func merge(x, y []term, sign int64) ([]term, bool) {
 			i++
 			continue
 		}
-		c, ok := mulInts(y[j].coef, sign)
-		if ok && order == 0 {
-			c, ok = addInts(c, x[i].coef)
+		x0 := int64(0)
+		if order == 0 {
+			x0 = x[i].coef
 			i++
 		}
+		c, ok := plus(x0, y[j].coef, sign)
 		if !ok {
 			return nil, false
 		}
@@ -134,7 +142,7 @@ func merge(x, y []term, sign int64) ([]term, bool) {
 	}
 	out = append(out, x[i:]...)
 	for ; j < len(y); j++ {
-		c, ok := mulInts(y[j].coef, sign)
+		c, ok := plus(0, y[j].coef, sign)
 		if !ok {
 			return nil, false
 		}
