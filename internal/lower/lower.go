@@ -87,10 +87,10 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				l.buffers[v] = into[i]
 				break
 			}
-			if view.Strides != nil {
-				break
-			}
 			of := v.Node.Inputs[view.Of]
+			if view.Strides != nil || l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
+				break // a part of what is viewed
+			}
 			if of.Node == nil || !inBlock[of.Node] || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
 				break
 			}

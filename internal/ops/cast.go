@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "cast", Shape: castShape, Mean: castMean, View: castView,
+	define(&Def{Op: "cast", Shape: castShape, Mean: castMean, View: castView, Samples: castSamples,
 		Lowerings: []Lowering{{Name: "map", When: func(n *ir.Node, d *sym.Dims) bool {
 			return anything(n.Inputs[0].Type.DType) && anything(n.Outputs[0].Type.DType)
 		}, Build: func(k *Nest, n *ir.Node) {

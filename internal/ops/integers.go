@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "integers", Shape: integersShape, Mean: integersMean,
+	define(&Def{Op: "integers", Shape: integersShape, Mean: integersMean, Samples: integersSamples,
 		Lowerings: []Lowering{{Name: "stores", Build: integersStores}}})
 }
 

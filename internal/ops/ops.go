@@ -34,7 +34,7 @@ type Def struct {
 }
 
 // View places an output inside input Of: element (i, j, …) lies at Offset + i·Strides[0] + … of the input's elements.
-// With Strides nil, the output is the input's elements in order, under another shape.
+// With Strides nil, the output is the input's elements in order from Offset on, all of them or a part, under another shape.
 type View struct {
 	Of      int
 	Offset  sym.Expr

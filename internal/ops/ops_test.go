@@ -216,11 +216,7 @@ func checkInference(x *sampled, n *ir.Node, e *ir.Evaluation, out []*tensor.Tens
 }
 
 func checkView(e *ir.Evaluation, v *View, of, want *tensor.Tensor) error {
-	if v.Strides == nil {
-		if of.Len() != want.Len() {
-			return fmt.Errorf("%d elements of %d", want.Len(), of.Len())
-		}
-	} else if len(v.Strides) != want.Rank() {
+	if v.Strides != nil && len(v.Strides) != want.Rank() {
 		return fmt.Errorf("%d strides for rank %d", len(v.Strides), want.Rank())
 	}
 	offset, err := e.Int(v.Offset)

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean,
+	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{} }})
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView,
+	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))

@@ -37,7 +37,7 @@ func init() {
 
 func unary(f loop.UnaryOp, takes accepts) *Def {
 	return &Def{
-		Op: f.String(),
+		Op: f.String(), Samples: unarySamples(takes),
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {
 				return err

@@ -1,0 +1,48 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// hostMean is the meaning of an operator that a function of package hostop computes.
+func hostMean(name string) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+		attrs := make(map[string]any, len(n.Attrs))
+		for key, v := range n.Attrs {
+			var err error
+			switch v := v.(type) {
+			case sym.Expr:
+				attrs[key], err = e.Int(v)
+			case []sym.Expr:
+				attrs[key], err = e.Ints(v)
+			default:
+				attrs[key] = v
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		types := make([]dtype.DType, len(n.Outputs))
+		for i, v := range n.Outputs {
+			types[i] = v.Type.DType
+		}
+		return hostop.Apply(name, attrs, in, types)
+	}
+}
+
+// found is an extent that a host function finds, at most limit: a dimension that the node keeps the name of.
+func found(c *ir.Inference, n *ir.Node, hint string, limit sym.Expr) sym.Expr {
+	if name := n.Attrs.String("found", ""); name != "" {
+		return sym.Var(name)
+	}
+	if n.Source != "" {
+		hint = n.Source + "." + hint
+	}
+	extent := c.Fresh(hint, 0, limit)
+	n.Attrs["found"], _ = extent.Name()
+	return extent
+}

@@ -1,0 +1,44 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	define(&Def{Op: "topk", Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
+}
+
+// TopK finds the k largest (or smallest) elements along an axis, in order, and their positions (i64). Of equal elements the first comes first;
+// NaN is larger than any number.
+func TopK(b *ir.Builder, x *ir.Value, k sym.Expr, axis int64, largest bool) (values, indices *ir.Value) {
+	n := b.Node("topk", ir.Attrs{"k": k, "axis": axis, "largest": largest}, x)
+	return n.Outputs[0], n.Outputs[1]
+}
+
+func topkShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if !numbers(x.DType) {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	axis, err := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
+	if err != nil {
+		return err
+	}
+	n.Attrs["axis"] = int64(axis)
+	k, _ := n.Attrs["k"].(sym.Expr)
+	for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: k}, {A: k, Rel: sym.LE, B: x.Shape[axis]}} {
+		if err := c.Require(n, cond, "k elements of an axis"); err != nil {
+			return err
+		}
+	}
+	shape := append([]sym.Expr{}, x.Shape...)
+	shape[axis] = k
+	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	n.Result(1, ir.Type{DType: dtype.I64, Shape: shape})
+	return nil
+}
