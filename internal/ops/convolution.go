@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math/rand"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -9,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean,
+	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean, Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "pointwise", When: convolutionIsPointwise, Build: convolutionPointwise},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
@@ -26,6 +28,13 @@ type Window struct {
 // Attrs are the window as a node's attributes.
 func (w Window) Attrs() ir.Attrs {
 	return ir.Attrs{"kernel": w.Kernel, "strides": w.Strides, "dilations": w.Dilations, "begin": w.Begin, "end": w.End}
+}
+
+// ConvolutionAs is Convolution of integers of at most 8 bits, of either sign, with a result and sums of type dt.
+func ConvolutionAs(b *ir.Builder, dt dtype.DType, x, w *ir.Value, window Window, groups int64) *ir.Value {
+	attrs := window.Attrs()
+	attrs["groups"], attrs["dtype"] = groups, dt
+	return b.Op("convolution", attrs, x, w)
 }
 
 // Convolution slides w[O, I/groups, k…] over x[N, I, d…], giving [N, O, …]; bias, [O], may be nil.
@@ -77,7 +86,14 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	if len(x.Shape) < 3 || len(w.Shape) != len(x.Shape) {
 		return fault(n, "input of rank %d and weights of rank %d; both need the same rank, at least 3", len(x.Shape), len(w.Shape))
 	}
-	if x.DType != w.DType {
+	dt := n.Attrs.DType("dtype")
+	if dt == dtype.Invalid {
+		dt = x.DType
+		if x.DType != w.DType {
+			return fault(n, "input of type %s and weights of type %s", x.DType, w.DType)
+		}
+	}
+	if !numbers(x.DType) || x.DType.IsInt() != w.DType.IsInt() || x.DType.IsInt() != dt.IsInt() {
 		return fault(n, "input of type %s and weights of type %s", x.DType, w.DType)
 	}
 	window, err := windowOf(n, len(x.Shape)-2)
@@ -113,11 +129,7 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	out := n.Attrs.DType("dtype")
-	if out == dtype.Invalid {
-		out = x.DType
-	}
-	n.Result(0, ir.Type{DType: out, Shape: shape})
+	n.Result(0, ir.Type{DType: dt, Shape: shape})
 	return nil
 }
 
@@ -186,14 +198,12 @@ func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
 func convolutionPointwise(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	groups := n.Attrs.Int("groups", 1)
-	rank := len(x.Shape)
-	positions := product(x.Shape[2:])
+	places := x.Shape[2:]
+	positions := product(places)
 	perGroup, inner := groupOf(out.Shape[1], groups), w.Shape[1]
-	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements.
+	// The spatial axes are one axis: a kernel's parameter may have another shape of as many elements. The result keeps its own, so that maps of it can join.
 	k.Reshape(x, x.Shape[0], x.Shape[1], positions)
-	k.Reshape(out, out.Shape[0], out.Shape[1], positions)
 	k.Reshape(w, w.Shape[0], w.Shape[1])
-	_ = rank
 	k.Each("n", x.Shape[0], func(image sym.Expr) {
 		k.grouped(groups, func(group sym.Expr) {
 			acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, positions)
@@ -202,7 +212,8 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 				w.Tile([]sym.Expr{group.Mul(perGroup), {}}, unit(2, 0, one), unit(2, 1, one)),
 				x.Tile([]sym.Expr{image, group.Mul(inner), {}}, unit(3, 1, one), unit(3, 2, one)))
 			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-				k.Store(out, []sym.Expr{image, group.Mul(perGroup).Add(at[0]), at[1]}, loop.Convert(out.DType, acc.Load(at...)))
+				to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, unraveled(at[1], places)...)
+				k.Store(out, to, loop.Convert(out.DType, acc.Load(at...)))
 			})
 		})
 	})
@@ -336,4 +347,40 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 			})
 		})
 	})
+}
+
+func convolutionSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	sample := func(dt dtype.DType, w Window, groups, channels, filters int64, bias bool, shape ...int64) {
+		attrs := w.Attrs()
+		attrs["groups"] = groups
+		x := sampleOf(r, dt, append([]int64{shape[0], channels}, shape[1:]...)...)
+		in := []*tensor.Tensor{x, sampleOf(r, dt, append([]int64{filters, channels / groups}, w.Kernel...)...)}
+		if bias {
+			in = append(in, sampleOf(r, dt, filters))
+		}
+		out = append(out, Sample{Attrs: attrs, Inputs: in, Constant: []int{1, 2}})
+	}
+	for i, w := range sampleWindows {
+		for _, groups := range []int64{1, 2, 4} {
+			sample(dtype.F32, w, groups, 4, 4, i%2 == 0, 2, 7, 6)
+		}
+		sample(dtype.F32, w, 4, 4, 8, true, 1, 7, 6)
+	}
+	for _, dt := range []dtype.DType{dtype.F64, dtype.F16, dtype.BF16, dtype.I32} {
+		sample(dt, sampleWindows[0], 1, 3, 2, true, 1, 5, 6)
+		sample(dt, sampleWindows[1], 3, 3, 6, false, 1, 5, 6)
+		sample(dt, sampleWindows[4], 1, 3, 2, true, 2, 3, 4)
+	}
+	line := Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{2}, Begin: []int64{2}, End: []int64{2}}
+	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{1, 0, 1}, End: []int64{0, 0, 1}}
+	dot := Window{Kernel: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{0, 0, 0}, End: []int64{0, 0, 0}}
+	same := Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []int64{1, 1}, End: []int64{1, 1}}
+	sample(dtype.F32, line, 1, 3, 2, true, 2, 8)
+	sample(dtype.F32, cube, 2, 2, 4, true, 1, 4, 3, 5)
+	sample(dtype.F32, dot, 1, 3, 5, true, 2, 2, 3, 4)
+	sample(dtype.F32, same, 1, 3, 5, true, 1, 9, 8)
+	sample(dtype.F32, same, 2, 4, 6, true, 2, 7, 7)
+	sample(dtype.F32, same, 1, 2, 2, false, 0, 5, 5)
+	return out
 }

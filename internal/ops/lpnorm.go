@@ -17,3 +17,11 @@ func LpNorm(b *ir.Builder, x *ir.Value, p int64, keep bool, axes ...int64) *ir.V
 	powers := Binary(b, loop.Pow, Unary(b, loop.Abs, x), Scalar(b, dt, float64(p)))
 	return Binary(b, loop.Pow, ReduceSum(b, powers, keep, axes...), Scalar(b, dt, 1/float64(p)))
 }
+
+// LpNormalize divides x by its p-norm along an axis; where that is 0, so is the result.
+func LpNormalize(b *ir.Builder, x *ir.Value, p, axis int64) *ir.Value {
+	dt := x.Type.DType
+	norm := LpNorm(b, x, p, true, axis)
+	norm = Where(b, Binary(b, loop.Eq, norm, Scalar(b, dt, 0)), Scalar(b, dt, 1), norm)
+	return Binary(b, loop.Div, x, norm)
+}

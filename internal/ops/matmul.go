@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math/rand"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -9,14 +11,19 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean,
+	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples,
 		Lowerings: []Lowering{{Name: "contract", Build: matmulContract}}})
 }
 
 // MatMul multiplies matrices a[…, M, K] and b[…, K, N] over broadcast leading axes. With transposeA, a is stored as […, K, M]; with
-// transposeB, b as […, N, K]. dt is the result's type (Invalid: the operands'): integers of 8 bits accumulate in i32 when dt is I32.
+// transposeB, b as […, N, K]. Floats narrower than f32 are summed in f32; integers wrap.
 func MatMul(b *ir.Builder, x, y *ir.Value, transposeA, transposeB bool) *ir.Value {
 	return b.Op("matmul", ir.Attrs{"transpose_a": transposeA, "transpose_b": transposeB}, x, y)
+}
+
+// MatMulAs is MatMul of integers of at most 8 bits, of either sign, with a result and sums of type dt.
+func MatMulAs(b *ir.Builder, dt dtype.DType, x, y *ir.Value) *ir.Value {
+	return b.Op("matmul", ir.Attrs{"dtype": dt}, x, y)
 }
 
 // MatMulAny is MatMul for operands of any rank above 0: a vector on the left is a row, one on the right a column, and the axis of 1 that
@@ -73,6 +80,9 @@ func matmulShape(c *ir.Inference, n *ir.Node) error {
 			return fault(n, "operands of types %s and %s", a.DType, b.DType)
 		}
 	}
+	if !numbers(a.DType) || a.DType.IsInt() != b.DType.IsInt() || a.DType.IsInt() != out.IsInt() {
+		return fault(n, "operands of types %s and %s", a.DType, b.DType)
+	}
 	m, ka, kb, cols := matmulAxes(n)
 	if err := c.RequireEqual(n, a.Shape[ka], b.Shape[kb], "the axis that a matrix product sums over"); err != nil {
 		return err
@@ -123,24 +133,53 @@ func matrixAt(index, leading []int64, size int64) int64 {
 	return stretchedFlat(index, leading) * size
 }
 
+// matmulContract is one product per index of the leading axes; those along which the right operand does not vary are rows of one product.
 func matmulContract(k *Nest, n *ir.Node) {
 	a, b, out := k.In[0], k.In[1], k.Out[0]
 	m, ka, kb, cols := matmulAxes(n)
 	rank := len(out.Shape)
-	rows, columns, depth := out.Shape[rank-2], out.Shape[rank-1], a.Shape[ka]
-	lead, leadA, leadB := out.Shape[:rank-2], a.Shape[:len(a.Shape)-2], b.Shape[:len(b.Shape)-2]
-	// One stack of rows times one matrix is one product: no batch axis is left for the right operand to vary along.
+	columns, depth := out.Shape[rank-1], a.Shape[ka]
+	leadA, leadB := a.Shape[:len(a.Shape)-2], b.Shape[:len(b.Shape)-2]
+	// The last leading axes that the left operand has and the right one has not join the rows, where the left one's rows follow one another.
+	joined := 0
+	if !n.Attrs.Bool("transpose_a") {
+		for joined < len(leadA) && (joined >= len(leadB) || isOne(leadB[len(leadB)-1-joined])) && !isOne(leadA[len(leadA)-1-joined]) {
+			joined++
+		}
+	}
+	lead, inner := out.Shape[:rank-2-joined], out.Shape[rank-2-joined:rank-1]
+	rows := product(inner)
+	if joined > 0 {
+		leadA = leadA[:len(leadA)-joined]
+		k.Reshape(a, append(append([]sym.Expr{}, leadA...), rows, depth)...)
+		m, ka = len(leadA), len(leadA)+1
+	}
 	k.Nest(loop.Each, "b", lead, func(batch []sym.Expr) {
 		acc := k.Local("acc", accumulator(out.DType), rows, columns)
 		k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) { k.Store(acc, at, loop.Number(acc.DType, 0)) })
+		atB := stretched(append(append([]sym.Expr{}, batch...), zeros(joined)...), leadB)
 		k.Contract(rows, columns, depth,
 			acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			a.Tile(append(stretched(batch, leadA), zeros(2)...), unit(len(a.Shape), m, one), unit(len(a.Shape), ka, one)),
-			b.Tile(append(stretched(batch, leadB), zeros(2)...), unit(len(b.Shape), kb, one), unit(len(b.Shape), cols, one)))
+			b.Tile(append(atB, zeros(2)...), unit(len(b.Shape), kb, one), unit(len(b.Shape), cols, one)))
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
-			k.Store(out, append(append([]sym.Expr{}, batch...), at...), loop.Convert(out.DType, acc.Load(at...)))
+			to := append(append([]sym.Expr{}, batch...), unraveled(at[0], inner)...)
+			k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
 		})
 	})
+}
+
+// unraveled is the index, over axes of the given extents, of their flat-th element in row-major order.
+func unraveled(flat sym.Expr, shape []sym.Expr) []sym.Expr {
+	index := make([]sym.Expr, len(shape))
+	for axis := len(shape) - 1; axis > 0; axis-- {
+		index[axis] = flat.Mod(shape[axis])
+		flat = flat.FloorDiv(shape[axis])
+	}
+	if len(shape) > 0 {
+		index[0] = flat
+	}
+	return index
 }
 
 // accumulator is the type in which sums of products of dt are kept.
@@ -152,4 +191,29 @@ func accumulator(dt dtype.DType) dtype.DType {
 		return dtype.I32
 	}
 	return dtype.F32
+}
+
+func matmulSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	shapes := [][2][]int64{{{3, 5}, {5, 4}}, {{2, 3, 5}, {5, 4}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 1, 3, 4}, {3, 4, 2}}, {{4, 3, 2}, {1, 2, 5}},
+		{{2, 3, 2, 4}, {2, 1, 4, 3}}, {{1, 7}, {3, 7, 2}}, {{0, 3}, {3, 2}}, {{2, 0}, {0, 3}}, {{3, 2}, {2, 0}}, {{2, 0, 3}, {3, 2}}}
+	for i, s := range shapes {
+		for j, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I32, dtype.I64, dtype.U32} {
+			if j > 0 && i > 3 {
+				continue
+			}
+			out = append(out, Sample{Attrs: ir.Attrs{}, Inputs: []*tensor.Tensor{sampleOf(r, dt, s[0]...), sampleOf(r, dt, s[1]...)}})
+		}
+	}
+	for _, transposed := range []ir.Attrs{{"transpose_a": true}, {"transpose_b": true}, {"transpose_a": true, "transpose_b": true}} {
+		a, b := []int64{2, 3, 4}, []int64{4, 5}
+		if transposed.Bool("transpose_a") {
+			a = []int64{2, 4, 3}
+		}
+		if transposed.Bool("transpose_b") {
+			b = []int64{5, 4}
+		}
+		out = append(out, Sample{Attrs: transposed, Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, a...), sampleNormal(r, dtype.F32, b...)}})
+	}
+	return append(out, Sample{Attrs: ir.Attrs{"dtype": dtype.I32}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math"
+	"math/rand"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -11,11 +12,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Shape: softmaxShape, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
+	define(&Def{Op: "softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Div, loop.Apply(loop.Exp, x), total)
 		})}}})
-	define(&Def{Op: "log_softmax", Shape: softmaxShape, Mean: softmaxMean(func(x, total float64) float64 { return x - math.Log(total) }),
+	define(&Def{Op: "log_softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - math.Log(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
 		})}}})
@@ -104,4 +105,21 @@ func computing(dt dtype.DType) dtype.DType {
 		return dtype.F32
 	}
 	return dt
+}
+
+func softmaxSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for _, dt := range floatTypes {
+		for _, axis := range []int64{-1, 0, 1} {
+			out = append(out, Sample{Attrs: ir.Attrs{"axis": axis}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 3, 4, 5)}})
+		}
+	}
+	for _, shape := range [][]int64{{2, 0}, {0, 3}, {4, 1}, {7}} {
+		out = append(out, Sample{Attrs: ir.Attrs{"axis": int64(-1)}, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...)}})
+	}
+	masked := sampleNormal(r, dtype.F32, 4, 6)
+	for i := int64(0); i < 20; i += 3 {
+		masked.SetFloat(i, math.Inf(-1))
+	}
+	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{masked}})
 }

@@ -12,9 +12,10 @@ import (
 
 func init() {
 	add(map[string]rule{
-		"MatMul": func(c *call) []*ir.Value { return one(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1))) },
-		"Gemm":   gemm,
-		"Conv":   conv,
+		"MatMul":        func(c *call) []*ir.Value { return one(ops.MatMulAny(c.Builder, c.Input(0), c.Input(1))) },
+		"Gemm":          gemm,
+		"Conv":          conv,
+		"ConvTranspose": convTranspose,
 	})
 }
 
@@ -140,4 +141,47 @@ func listOr(c *call, name string, length int, otherwise int64) []int64 {
 		c.Fault("attribute %s has %d numbers, %d are needed", name, len(list), length)
 	}
 	return list
+}
+
+// convTranspose converts ConvTranspose. What the padding adds to or takes from the result is its window's end.
+func convTranspose(c *call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	window := convWindow(c, x, w)
+	axes := len(window.Kernel)
+	extra, wanted := listOr(c, "output_padding", axes, 0), c.Ints("output_shape")
+	if len(wanted) > axes {
+		wanted = wanted[len(wanted)-axes:]
+	}
+	mode := c.Text("auto_pad", "NOTSET")
+	same := mode == "SAME_UPPER" || mode == "SAME_LOWER"
+	if wanted != nil && len(wanted) != axes {
+		c.Fault("output_shape has %d numbers for %d axes", len(wanted), axes)
+	}
+	for i := range axes {
+		if wanted == nil && !same {
+			window.End[i] -= extra[i]
+			continue
+		}
+		span := (window.Kernel[i]-1)*window.Dilations[i] + 1
+		var total int64
+		if wanted != nil {
+			size, ok := x.Type.Shape[2+i].Const()
+			if !ok {
+				c.Refuse("output_shape along an axis whose extent %s is not a number", x.Type.Shape[2+i])
+			}
+			total = (size-1)*window.Strides[i] + extra[i] + span - wanted[i]
+		} else {
+			total = max(0, span-window.Strides[i]+extra[i]) // so that the result is stride times as long
+		}
+		window.Begin[i] = total / 2
+		if mode != "SAME_UPPER" {
+			window.Begin[i] = total - total/2
+		}
+		if total < 0 {
+			// The result is longer than what is computed: all of it is filled at the end.
+			window.Begin[i] = 0
+		}
+		window.End[i] = total - window.Begin[i] - extra[i]
+	}
+	return one(ops.ConvolutionTranspose(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
 }

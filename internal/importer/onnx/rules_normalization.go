@@ -15,8 +15,17 @@ func init() {
 		"LRN": func(c *call) []*ir.Value {
 			return one(ops.LRN(c.Builder, c.Input(0), c.Int("size", 0), c.Float("alpha", 1e-4), c.Float("beta", 0.75), c.Float("bias", 1)))
 		},
-		"Softmax":    flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Softmax(c.Builder, x, axis) }),
-		"LogSoftmax": flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.LogSoftmax(c.Builder, x, axis) }),
+		"GroupNormalization":    groupNormalization,
+		"InstanceNormalization": instanceNormalization,
+		"RMSNormalization":      rmsNormalization,
+		"LpNormalization": func(c *call) []*ir.Value {
+			axis := c.Axis(c.Int("axis", -1), len(c.Input(0).Type.Shape))
+			return one(ops.LpNormalize(c.Builder, c.Input(0), c.Int("p", 2), axis))
+		},
+		"MeanVarianceNormalization": meanVarianceNormalization,
+		"Hardmax":                   flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Hardmax(c.Builder, x, axis) }),
+		"Softmax":                   flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.Softmax(c.Builder, x, axis) }),
+		"LogSoftmax":                flattened(func(c *call, x *ir.Value, axis int64) *ir.Value { return ops.LogSoftmax(c.Builder, x, axis) }),
 	})
 }
 
@@ -109,4 +118,46 @@ func layerNormalization(c *call) []*ir.Value {
 		out = append(out, mean, ops.Unary(b, loop.Reciprocal, deviation))
 	}
 	return out
+}
+
+// instanceNormalization converts InstanceNormalization: every channel of every image by itself.
+func instanceNormalization(c *call) []*ir.Value {
+	x := c.Input(0)
+	y := ops.Normalize(c.Builder, x, c.Float("epsilon", 1e-5), true, spatialAxes(c)...)
+	return one(ops.ScaleShift(c.Builder, y, 1, c.Input(1), c.Input(2)))
+}
+
+// groupNormalization converts GroupNormalization. Before version 21 scale and shift had one element for each group, since then one for each channel.
+func groupNormalization(c *call) []*ir.Value {
+	b, x := c.Builder, c.Input(0)
+	shape, groups := x.Type.Shape, c.Int("num_groups", 0)
+	if groups < 1 || len(shape) < 2 {
+		c.Fault("%d groups of %s", groups, x.Type)
+	}
+	each := shape[1].FloorDiv(sym.Const(groups))
+	grouped := ops.Reshape(b, x, shape[0], sym.Const(groups), sym.Product(append([]sym.Expr{each}, shape[2:]...)...))
+	y := ops.Normalize(b, grouped, c.Float("epsilon", 1e-5), true, 2)
+	scale, shift := c.Input(1), c.Input(2)
+	if c.Version < 21 {
+		return one(ops.Reshape(b, ops.ScaleShift(b, y, 1, scale, shift), shape...))
+	}
+	return one(ops.ScaleShift(b, ops.Reshape(b, y, shape...), 1, scale, shift))
+}
+
+// rmsNormalization converts RMSNormalization.
+func rmsNormalization(c *call) []*ir.Value {
+	x, scale := c.Input(0), c.Input(1)
+	rank := len(x.Type.Shape)
+	axis := c.Axis(c.Int("axis", -1), rank)
+	y := ops.Normalize(c.Builder, x, c.Float("epsilon", 1e-5), false, allAxes(rank)[axis:]...)
+	return one(ops.Binary(c.Builder, loop.Mul, ops.Cast(c.Builder, y, scale.Type.DType), scale))
+}
+
+// meanVarianceNormalization converts MeanVarianceNormalization, which adds 1e-9 to the deviation.
+func meanVarianceNormalization(c *call) []*ir.Value {
+	axes := c.Ints("axes")
+	if axes == nil {
+		axes = []int64{0, 2, 3}
+	}
+	return one(ops.Normalize(c.Builder, c.Input(0), 1e-18, true, axes...))
 }

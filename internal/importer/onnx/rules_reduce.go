@@ -15,6 +15,12 @@ func init() {
 			return one(ops.Reduce(c.Builder, op, c.Input(0), keep, axes...))
 		}})
 	}
+	for name, smallest := range map[string]bool{"ArgMax": false, "ArgMin": true} {
+		add(map[string]rule{name: func(c *call) []*ir.Value {
+			axis := c.Axis(c.Int("axis", 0), len(c.Input(0).Type.Shape))
+			return one(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0, c.Int("select_last_index", 0) != 0))
+		}})
+	}
 	add(map[string]rule{"ReduceLogSumExp": func(c *call) []*ir.Value {
 		axes, keep := reducedAxes(c)
 		return one(ops.ReduceLogSumExp(c.Builder, c.Input(0), keep, axes...))

@@ -1,0 +1,193 @@
+package ops
+
+import (
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "convolution_transpose", Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
+		Lowerings: []Lowering{{Name: "rows", Build: convTransposeRows}}})
+}
+
+// ConvolutionTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives, Strides apart: what Convolution's gradient does. The
+// result is (d − 1)·stride + span − begin − end long along each spatial axis; padding that is negative makes it longer. bias, [O], may be nil.
+func ConvolutionTranspose(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int64) *ir.Value {
+	attrs := window.Attrs()
+	attrs["groups"] = groups
+	inputs := []*ir.Value{x, w}
+	if bias != nil {
+		inputs = append(inputs, bias)
+	}
+	return b.Op("convolution_transpose", attrs, inputs...)
+}
+
+func convTransposeShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 3); err != nil {
+		return err
+	}
+	x, w := n.Inputs[0].Type, n.Inputs[1].Type
+	if len(x.Shape) < 3 || len(w.Shape) != len(x.Shape) || x.DType != w.DType || !numbers(x.DType) {
+		return fault(n, "input %s and weights %s; both need the same type and rank, at least 3", x, w)
+	}
+	window, err := windowOf(n, len(x.Shape)-2)
+	if err != nil {
+		return err
+	}
+	groups := n.Attrs.Int("groups", 1)
+	if groups < 1 {
+		return fault(n, "%d groups", groups)
+	}
+	if err := c.RequireEqual(n, x.Shape[1], w.Shape[0], "the channels of a convolution"); err != nil {
+		return err
+	}
+	if err := c.RequireEqual(n, w.Shape[0].Mod(sym.Const(groups)), sym.Const(0), "input channels are a multiple of the groups"); err != nil {
+		return err
+	}
+	shape := []sym.Expr{x.Shape[0], w.Shape[1].Mul(sym.Const(groups))}
+	for i := range window.Kernel {
+		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
+			return err
+		}
+		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i) - window.Begin[i] - window.End[i]))
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the padding is no longer than the result"); err != nil {
+			return err
+		}
+		shape = append(shape, c.Dims().Simplify(extent))
+	}
+	if bias := input(n, 2); bias != nil {
+		if len(bias.Type.Shape) != 1 {
+			return fault(n, "a bias of rank %d", len(bias.Type.Shape))
+		}
+		if err := c.RequireEqual(n, bias.Type.Shape[0], shape[1], "one bias for each output channel"); err != nil {
+			return err
+		}
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	return nil
+}
+
+func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, w, bias := in[0], in[1], present(in, 2)
+	window, err := windowOf(n, x.Rank()-2)
+	if err != nil {
+		return nil, err
+	}
+	groups := n.Attrs.Int("groups", 1)
+	inner, perGroup := x.Shape()[1]/groups, w.Shape()[1]
+	sx, sw := tensor.Strides(x.Shape()), tensor.Strides(w.Shape())
+	flat := int64(0)
+	tensor.Each(out.Shape(), func(o []int64) {
+		sum := 0.0
+		if bias != nil {
+			sum = bias.Float(o[1])
+		}
+		group := o[1] / perGroup
+		kernel := append([]int64{inner}, window.Kernel...)
+		tensor.Each(kernel, func(k []int64) {
+			channel := group*inner + k[0]
+			from, weight, ok := o[0]*sx[0]+channel*sx[1], channel*sw[0]+o[1]%perGroup*sw[1], true
+			for i := range window.Kernel {
+				p := o[2+i] + window.Begin[i] - k[1+i]*window.Dilations[i]
+				ok = ok && p >= 0 && p%window.Strides[i] == 0 && p/window.Strides[i] < x.Shape()[2+i]
+				from += p / window.Strides[i] * sx[2+i]
+				weight += k[1+i] * sw[2+i]
+			}
+			if ok {
+				sum += x.Float(from) * w.Float(weight)
+			}
+		})
+		out.SetFloat(flat, sum)
+		flat++
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// convTransposeRows computes one row of output positions (all channels of a group, the last spatial axis whole) at a time: for each kernel position that
+// reaches the row, a matrix product of the weights with an input row, added to every stride-th column.
+func convTransposeRows(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	last := rank - 1
+	window, _ := windowOf(n, rank-2)
+	groups := n.Attrs.Int("groups", 1)
+	perGroup, inner, width := w.Shape[1], groupOf(x.Shape[1], groups), out.Shape[last]
+	k.Each("n", out.Shape[0], func(image sym.Expr) {
+		k.grouped(groups, func(group sym.Expr) {
+			k.Nest(loop.Each, "row", out.Shape[2:last], func(row []sym.Expr) {
+				acc := k.biased(present(k.In, 2), accumulator(out.DType), group.Mul(perGroup), perGroup, width)
+				k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
+					var reaches loop.Expr
+					from := []sym.Expr{image, group.Mul(inner)}
+					for i := range row {
+						stride := sym.Const(window.Strides[i])
+						p := row[i].Add(sym.Const(window.Begin[i])).Sub(at[i].Mul(sym.Const(window.Dilations[i])))
+						if window.Strides[i] > 1 {
+							reaches = bothTrue(reaches, loop.Apply2(loop.Eq, loop.At(p.Mod(stride)), loop.At(sym.Const(0))))
+						}
+						from = append(from, p.FloorDiv(stride))
+						reaches = bothTrue(reaches, loop.Inside(p.FloorDiv(stride), sym.Const(0), x.Shape[2+i]))
+					}
+					axis := last - 2
+					stride := sym.Const(window.Strides[axis])
+					// Input position i lands on output position i·stride + shift: from first on, up to end.
+					shift := at[axis].Mul(sym.Const(window.Dilations[axis])).Sub(sym.Const(window.Begin[axis]))
+					first := shift.Neg().CeilDiv(stride).Max(sym.Const(0))
+					end := width.Sub(shift).CeilDiv(stride).Min(x.Shape[last])
+					from = append(from, first)
+					multiply := func() {
+						k.Contract(perGroup, end.Sub(first), inner,
+							acc.Tile([]sym.Expr{{}, first.Mul(stride).Add(shift)}, unit(2, 0, one), unit(2, 1, stride)),
+							w.Tile(append([]sym.Expr{group.Mul(inner), {}}, at...), unit(rank, 1, one), unit(rank, 0, one)),
+							x.Tile(from, unit(rank, 1, one), unit(rank, last, one)))
+					}
+					if reaches == nil {
+						multiply()
+					} else {
+						k.When(reaches, multiply, nil)
+					}
+				})
+				k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+					to := append([]sym.Expr{image, group.Mul(perGroup).Add(at[0])}, row...)
+					k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
+				})
+			})
+		})
+	})
+}
+
+func convTransposeSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	sample := func(dt dtype.DType, w Window, groups, channels, filters int64, bias bool, shape ...int64) {
+		attrs := w.Attrs()
+		attrs["groups"] = groups
+		in := []*tensor.Tensor{sampleNormal(r, dt, append([]int64{shape[0], channels}, shape[1:]...)...),
+			sampleNormal(r, dt, append([]int64{channels, filters / groups}, w.Kernel...)...)}
+		if bias {
+			in = append(in, sampleNormal(r, dt, filters))
+		}
+		out = append(out, Sample{Attrs: attrs, Inputs: in, Constant: []int{1, 2}})
+	}
+	for i, w := range sampleWindows {
+		for _, groups := range []int64{1, 2} {
+			sample(dtype.F32, w, groups, 4, 6, i%2 == 0, 2, 4, 5)
+		}
+	}
+	longer := Window{Kernel: []int64{3, 3}, Strides: []int64{3, 2}, Dilations: []int64{1, 1}, Begin: []int64{0, 1}, End: []int64{-1, -1}}
+	for _, dt := range floatTypes {
+		sample(dt, longer, 1, 3, 2, true, 1, 3, 4)
+	}
+	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{2}, Begin: []int64{1}, End: []int64{0}}, 1, 3, 2, true, 2, 5)
+	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{1, 0, 1}, End: []int64{0, 0, 1}}, 2, 2, 4, true, 1, 3, 2, 4)
+	sample(dtype.F32, longer, 1, 2, 2, false, 0, 3, 3)
+	return out
+}
