@@ -187,15 +187,19 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	}
 	collect(p.Height, inside)
 	has := func(set []uint64, i int) bool { return set[i>>6]>>(i&63)&1 == 1 }
+	empty := make([]bool, len(families)) // what has no byte is apart from everything
+	for i, f := range families {
+		empty[i] = dims.LE(f.extent, zero) == sym.Yes
+	}
 	for i, f := range families {
 		end := f.base.Add(f.extent)
-		proof.count(has(inside, i) || dims.LE(end, p.Height) == sym.Yes, func() string { return p.Buffers[f.root].Name + " and the end" })
+		proof.count(empty[i] || has(inside, i) || dims.LE(end, p.Height) == sym.Yes, func() string { return p.Buffers[f.root].Name + " and the end" })
 		for j := range i {
 			g := families[j]
 			if f.first > g.last || g.first > f.last {
 				continue
 			}
-			apart := has(under[i], j) || has(under[j], i)
+			apart := empty[i] || empty[j] || has(under[i], j) || has(under[j], i)
 			if _, constant := f.base.Const(); !apart && constant {
 				apart = dims.LE(end, g.base) == sym.Yes || dims.LE(g.base.Add(g.extent), f.base) == sym.Yes
 			}
