@@ -89,23 +89,41 @@ func flag(b bool) uint8 {
 	return 0
 }
 
+// four is elements i to i+3 of v, which the caller knows to be there: without a check of bounds for each.
+func four[T number](v []T, i int) *[4]T { return (*[4]T)(unsafe.Pointer(&v[i])) }
+
 func addLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
-	for i := range to {
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v, w := four(to, i), four(x, i), four(y, i)
+		r[0], r[1], r[2], r[3] = v[0]+w[0], v[1]+w[1], v[2]+w[2], v[3]+w[3]
+	}
+	for ; i < len(to); i++ {
 		to[i] = x[i] + y[i]
 	}
 }
 
 func subLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
-	for i := range to {
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v, w := four(to, i), four(x, i), four(y, i)
+		r[0], r[1], r[2], r[3] = v[0]-w[0], v[1]-w[1], v[2]-w[2], v[3]-w[3]
+	}
+	for ; i < len(to); i++ {
 		to[i] = x[i] - y[i]
 	}
 }
 
 func mulLoop[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
-	for i := range to {
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v, w := four(to, i), four(x, i), four(y, i)
+		r[0], r[1], r[2], r[3] = v[0]*w[0], v[1]*w[1], v[2]*w[2], v[3]*w[3]
+	}
+	for ; i < len(to); i++ {
 		to[i] = x[i] * y[i]
 	}
 }
@@ -125,14 +143,26 @@ func maxLoop[T number](to, x, y []T) {
 }
 
 func addSide[T number](to, x []T, y T) {
-	for i, v := range x[:len(to)] {
-		to[i] = v + y
+	x = x[:len(to)]
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v := four(to, i), four(x, i)
+		r[0], r[1], r[2], r[3] = v[0]+y, v[1]+y, v[2]+y, v[3]+y
+	}
+	for ; i < len(to); i++ {
+		to[i] = x[i] + y
 	}
 }
 
 func mulSide[T number](to, x []T, y T) {
-	for i, v := range x[:len(to)] {
-		to[i] = v * y
+	x = x[:len(to)]
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v := four(to, i), four(x, i)
+		r[0], r[1], r[2], r[3] = v[0]*y, v[1]*y, v[2]*y, v[3]*y
+	}
+	for ; i < len(to); i++ {
+		to[i] = x[i] * y
 	}
 }
 
@@ -172,7 +202,15 @@ func lessEqualLoop[T number](to []uint8, x, y []T) {
 // addProducts adds x·y to to. Each product is rounded by itself, on machines that could fuse the two as well.
 func addProducts[T number](to, x, y []T) {
 	x, y = x[:len(to)], y[:len(to)]
-	for i := range to {
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v, w := four(to, i), four(x, i), four(y, i)
+		r[0] += T(v[0] * w[0])
+		r[1] += T(v[1] * w[1])
+		r[2] += T(v[2] * w[2])
+		r[3] += T(v[3] * w[3])
+	}
+	for ; i < len(to); i++ {
 		to[i] += T(x[i] * y[i])
 	}
 }
@@ -180,7 +218,15 @@ func addProducts[T number](to, x, y []T) {
 // addScaled adds x·y to to, y being the same for all lanes.
 func addScaled[T number](to, x []T, y T) {
 	x = x[:len(to)]
-	for i := range to {
+	i := 0
+	for ; i+4 <= len(to); i += 4 {
+		r, v := four(to, i), four(x, i)
+		r[0] += T(v[0] * y)
+		r[1] += T(v[1] * y)
+		r[2] += T(v[2] * y)
+		r[3] += T(v[3] * y)
+	}
+	for ; i < len(to); i++ {
 		to[i] += T(x[i] * y)
 	}
 }

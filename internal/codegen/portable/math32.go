@@ -17,7 +17,8 @@ func exponential(x float64) float64 {
 	exponent := math.Float64bits(k) << 52
 	k -= shift
 	r := x - k*math.Ln2
-	p := 1 + r*(1+r*(1.0/2+r*(1.0/6+r*(1.0/24+r*(1.0/120+r*(1.0/720+r*(1.0/5040)))))))
+	s := r * r
+	p := (1 + r) + s*((1.0/2+r*(1.0/6))+s*((1.0/24+r*(1.0/120))+s*(1.0/720+r*(1.0/5040))))
 	return math.Float64frombits(math.Float64bits(p) + exponent)
 }
 

@@ -123,8 +123,9 @@ type vector struct {
 const (
 	stripBytes = 16 << 10
 	leastLanes = 32
-	mostLanes  = 1024
 )
+
+var mostLanes = 1024 // tests lower it, for many strips in little time
 
 // vectorLoop compiles the loop twice: first to learn how many strips it needs, which decides their width.
 func (c *compiler) vectorLoop(s *loop.For) action {
@@ -134,7 +135,7 @@ func (c *compiler) vectorLoop(s *loop.For) action {
 	c.known, c.launch = cloneMap(saved.known), saved.launch[:len(saved.launch):len(saved.launch)]
 	c.body(s.Body)
 	peak := max(c.vector.peak, 1)
-	width := min(max(stripBytes/peak, leastLanes), mostLanes) &^ 15
+	width := min(max(stripBytes/peak, leastLanes), mostLanes) &^ 15 // strips of any type begin at multiples of 16 bytes
 	*c = saved
 	c.vector = &vector{variable: s.Var, width: width}
 	do := c.body(s.Body)

@@ -274,7 +274,14 @@ func (k *numeric[T]) binary(c *compiler, e *loop.Binary, into any) value {
 	case x.uniform && k.arith.sideways[e.Op] != nil:
 		run = sided(y.run.(lanes[T]), x.run.(scalar[T]), out, k.arith.sideways[e.Op])
 	default:
+		if result.placed {
+			c.newStrip(int(unsafe.Sizeof(*new(T)))) // where an operand's lanes may be
+		}
 		run = paired(c, x, y, out, k.pairs(e.Op))
+		c.release(mark)
+		if !result.placed {
+			c.newStrip(int(unsafe.Sizeof(*new(T))))
+		}
 	}
 	result.run = run
 	if fix != nil {
@@ -406,7 +413,20 @@ func (k *numeric[T]) choose(c *compiler, e *loop.Select, into any) value {
 	right, _ := spread[T](c, y, nil)
 	c.release(mark)
 	return value{dt: x.dt, placed: placed, run: lanes[T](func(f frame, n int) []T {
-		m, v, w := test(f, n), left(f, n), right(f, n)
+		var m []uint8
+		var v, w []T
+		// What is spread comes last: its strip may be one that computing the others needs.
+		for _, spreading := range []bool{false, true} {
+			if cond.uniform == spreading {
+				m = test(f, n)
+			}
+			if x.uniform == spreading {
+				v = left(f, n)
+			}
+			if y.uniform == spreading {
+				w = right(f, n)
+			}
+		}
 		to := out(f, n)
 		selectLoop(to, m, v, w)
 		return to
