@@ -1,13 +1,20 @@
 package onnx
 
 import (
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
 
 func init() {
-	add(map[string]rule{"Gather": gather, "GatherElements": gatherElements, "GatherND": gatherND})
+	add(map[string]rule{
+		"Gather": gather, "GatherElements": gatherElements, "GatherND": gatherND,
+		"Scatter": scatterElements, "ScatterElements": scatterElements, "ScatterND": scatterND, "TensorScatter": tensorScatter,
+		"OneHot": oneHot, "NonZero": nonZero, "Compress": compress, "Unique": unique, "TopK": topK,
+		"CumSum": cumulate(ops.CumSum), "CumProd": cumulate(ops.CumProd), "Trilu": trilu, "ReverseSequence": reverseSequence,
+	})
 }
 
 // gather: a known index is a slice, which may need no copy.
@@ -37,4 +44,129 @@ func gatherElements(c *call) []*ir.Value {
 
 func gatherND(c *call) []*ir.Value {
 	return one(ops.GatherND(c.Builder, c.Input(0), c.Input(1), c.Int("batch_dims", 0)))
+}
+
+func scatterElements(c *call) []*ir.Value {
+	return one(ops.ScatterElements(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Int("axis", 0), c.Text("reduction", "none")))
+}
+
+func scatterND(c *call) []*ir.Value {
+	return one(ops.ScatterND(c.Builder, c.Input(0), c.Input(1), c.Input(2), c.Text("reduction", "none")))
+}
+
+// tensorScatter writes new entries into a cache: update[b, …, s, …] to position write_indices[b] + s along the axis, circular or not.
+func tensorScatter(c *call) []*ir.Value {
+	b, cache, news := c.Builder, c.Input(0), c.Input(1)
+	rank := len(cache.Type.Shape)
+	axis := c.Axis(c.Int("axis", -2), rank)
+	if len(news.Type.Shape) != rank || axis == 0 {
+		c.Fault("an update %s of %s along axis %d", news.Type, cache.Type, axis)
+	}
+	positions := ops.Reshape(b, ops.Counting(b, dtype.I64, news.Type.Shape[axis]), c.onAxis(news.Type.Shape[axis], axis, rank)...)
+	if first := c.Optional(2); first != nil {
+		batch := c.onAxis(cache.Type.Shape[0], 0, rank)
+		positions = ops.Binary(b, loop.Add, positions, ops.Reshape(b, ops.Cast(b, first, dtype.I64), batch...))
+	}
+	if c.Text("mode", "linear") == "circular" {
+		extent := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{cache.Type.Shape[axis]})
+		positions = ops.Binary(b, loop.FloorMod, positions, extent)
+	}
+	return one(ops.ScatterElements(b, cache, ops.Expand(b, positions, news.Type.Shape...), news, axis, "none"))
+}
+
+// onAxis is a shape of a rank whose every extent is 1 but one.
+func (c *call) onAxis(extent sym.Expr, axis int64, rank int) []sym.Expr {
+	shape := make([]sym.Expr, rank)
+	for i := range shape {
+		shape[i] = sym.Const(1)
+	}
+	shape[axis] = extent
+	return shape
+}
+
+// oneHot compares each index, which may count from the end, with 0, 1, … depth − 1 along a new axis.
+func oneHot(c *call) []*ir.Value {
+	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64), c.Input(2)
+	var depth sym.Expr
+	if v := c.Input(1); v.Const != nil && v.Const.Len() == 1 && v.Type.DType.IsFloat() {
+		depth = sym.Const(int64(v.Const.Float(0)))
+	} else {
+		depth = c.decided(scalarIn(b, ops.Cast(b, v, dtype.I64)), sym.Const(extentLimit))[0]
+	}
+	rank := len(indices.Type.Shape) + 1
+	axis := c.Axis(c.Int("axis", -1), rank)
+	extent := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{depth})
+	indices = ops.Where(b, ops.Binary(b, loop.Lt, indices, c.number(0)), ops.Binary(b, loop.Add, indices, extent), indices)
+	lead := append(append(append([]sym.Expr{}, indices.Type.Shape[:axis]...), sym.Const(1)), indices.Type.Shape[axis:]...)
+	classes := ops.Reshape(b, ops.Counting(b, dtype.I64, depth), c.onAxis(depth, axis, rank)...)
+	hot := ops.Binary(b, loop.Eq, ops.Reshape(b, indices, lead...), classes)
+	value := func(i int64) *ir.Value {
+		return ops.Reshape(b, ops.SliceAxis(b, values, 0, sym.Const(i), sym.Const(1)))
+	}
+	return one(ops.Where(b, hot, value(1), value(0)))
+}
+
+func nonZero(c *call) []*ir.Value { return one(ops.NonZero(c.Builder, c.Input(0))) }
+
+// flat is a value's elements in one axis.
+func (c *call) flat(x *ir.Value) *ir.Value { return ops.Reshape(c.Builder, x, count(x.Type.Shape)) }
+
+func compress(c *call) []*ir.Value {
+	x, axis := c.Input(0), int64(0)
+	if c.Has("axis") {
+		axis = c.Axis(c.Int("axis", 0), len(x.Type.Shape))
+	} else {
+		x = c.flat(x)
+	}
+	return one(ops.Compress(c.Builder, x, c.Input(1), axis))
+}
+
+func unique(c *call) []*ir.Value {
+	x, axis := c.Input(0), int64(0)
+	if c.Has("axis") {
+		axis = c.Axis(c.Int("axis", 0), len(x.Type.Shape))
+	} else {
+		x = c.flat(x)
+	}
+	values, indices, inverse, counts := ops.Unique(c.Builder, x, axis, c.Int("sorted", 1) != 0)
+	return []*ir.Value{values, indices, inverse, counts}
+}
+
+func topK(c *call) []*ir.Value {
+	x := c.Input(0)
+	axis := c.Axis(c.Int("axis", -1), len(x.Type.Shape))
+	k := sym.Const(c.Int("k", -1))
+	if c.Version >= 10 {
+		k = c.decided(scalarIn(c.Builder, c.Input(1)), x.Type.Shape[axis])[0]
+	}
+	values, indices := ops.TopK(c.Builder, x, k, axis, c.Int("largest", 1) != 0)
+	return []*ir.Value{values, indices}
+}
+
+// cumulate is the rule of a running sum or product.
+func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value) rule {
+	return func(c *call) []*ir.Value {
+		axis := c.Numbers(1)
+		if len(axis) != 1 {
+			c.Fault("%d axes, there must be 1", len(axis))
+		}
+		x := c.Input(0)
+		return one(build(c.Builder, x, c.Axis(axis[0], len(x.Type.Shape)), c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0))
+	}
+}
+
+func trilu(c *call) []*ir.Value {
+	diagonal := sym.Const(0)
+	if k := c.Optional(1); k != nil {
+		known, err := c.Elements(scalarIn(c.Builder, k), -extentLimit, extentLimit)
+		if err != nil {
+			c.Fail(err)
+		}
+		diagonal = known[0]
+	}
+	return one(ops.Triangle(c.Builder, c.Input(0), c.Int("upper", 1) != 0, diagonal))
+}
+
+func reverseSequence(c *call) []*ir.Value {
+	return one(ops.ReverseSequence(c.Builder, c.Input(0), c.Input(1), c.Int("batch_axis", 1), c.Int("time_axis", 0)))
 }
