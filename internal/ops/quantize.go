@@ -1,0 +1,318 @@
+package ops
+
+import (
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "quantize", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
+	define(&Def{Op: "dequantize", Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
+}
+
+// Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of rank 1 has one element for each index of
+// Axis. With Block above 0, scale has the tensor's rank, and one element for each Block indices of Axis.
+type Quantization struct{ Axis, Block int64 }
+
+// Quantize is x / scale, rounded to the nearest even integer, plus zero (nil: 0), kept within the type to; of a float type, x / scale rounded to it, out of its range its largest
+// value, or with wrap infinity or NaN. The quotient is rounded to precision (Invalid: scale's type).
+func Quantize(b *ir.Builder, x, scale, zero *ir.Value, to, precision dtype.DType, q Quantization, wrap bool) *ir.Value {
+	return b.Op("quantize", ir.Attrs{"to": to, "precision": precision, "axis": q.Axis, "block": q.Block, "wrap": wrap}, quantized(b, x, scale, zero)...)
+}
+
+// Dequantize is (x − zero) · scale, of type to. zero may be nil for 0.
+func Dequantize(b *ir.Builder, x, scale, zero *ir.Value, to dtype.DType, q Quantization) *ir.Value {
+	return b.Op("dequantize", ir.Attrs{"to": to, "axis": q.Axis, "block": q.Block}, quantized(b, x, scale, zero)...)
+}
+
+// quantized is the operands; a zero point of one element takes the shape of a scale of one element.
+func quantized(b *ir.Builder, x, scale, zero *ir.Value) []*ir.Value {
+	if zero == nil {
+		return []*ir.Value{x, scale}
+	}
+	if len(zero.Type.Shape) != len(scale.Type.Shape) && isOne(product(zero.Type.Shape)) && isOne(product(scale.Type.Shape)) {
+		zero = Reshape(b, zero, scale.Type.Shape...)
+	}
+	return []*ir.Value{x, scale, zero}
+}
+
+// quantizedShape checks the scale's and the zero point's shapes.
+func quantizedShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 3); err != nil {
+		return err
+	}
+	x, scale := n.Inputs[0].Type, n.Inputs[1].Type
+	if !scale.DType.IsFloat() {
+		return fault(n, "a scale of type %s", scale.DType)
+	}
+	block := n.Attrs.Int("block", 0)
+	axis, err := axisOf(n, n.Attrs.Int("axis", 1), max(len(x.Shape), 1))
+	single := isOne(product(scale.Shape))
+	switch {
+	case single && block == 0:
+	case err != nil:
+		return err
+	case block < 0:
+		return fault(n, "blocks of %d", block)
+	case block > 0:
+		if len(scale.Shape) != len(x.Shape) {
+			return fault(n, "a scale of rank %d for blocks of a tensor of rank %d", len(scale.Shape), len(x.Shape))
+		}
+		for i, extent := range x.Shape {
+			if i == axis {
+				extent = extent.CeilDiv(sym.Const(block))
+			}
+			if err := c.RequireEqual(n, scale.Shape[i], extent, "one scale for each block"); err != nil {
+				return err
+			}
+		}
+	case len(scale.Shape) != 1 || len(x.Shape) == 0:
+		return fault(n, "a scale of shape %s", scale)
+	default:
+		if err := c.RequireEqual(n, scale.Shape[0], x.Shape[axis], "one scale for each index of the axis"); err != nil {
+			return err
+		}
+	}
+	if zero := input(n, 2); zero != nil {
+		if len(zero.Type.Shape) != len(scale.Shape) {
+			return fault(n, "a zero point of shape %s for scales of shape %s", zero.Type, scale)
+		}
+		for i := range scale.Shape {
+			if err := c.RequireEqual(n, zero.Type.Shape[i], scale.Shape[i], "a zero point for each scale"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func quantizeShape(c *ir.Inference, n *ir.Node) error {
+	if err := quantizedShape(c, n); err != nil {
+		return err
+	}
+	x, to := n.Inputs[0].Type, n.Attrs.DType("to")
+	if !numbers(x.DType) || !to.IsFloat() && (!to.IsInt() || to.Bits() > 16) {
+		return fault(n, "%s quantised to %s", x.DType, to)
+	}
+	if zero := input(n, 2); zero != nil && zero.Type.DType != to {
+		return fault(n, "a zero point of type %s for %s", zero.Type.DType, to)
+	}
+	n.Result(0, ir.Type{DType: to, Shape: x.Shape})
+	return nil
+}
+
+func dequantizeShape(c *ir.Inference, n *ir.Node) error {
+	if err := quantizedShape(c, n); err != nil {
+		return err
+	}
+	x, to := n.Inputs[0].Type, n.Attrs.DType("to")
+	if !numbers(x.DType) || !to.IsFloat() {
+		return fault(n, "%s made %s", x.DType, to)
+	}
+	if zero := input(n, 2); zero != nil && zero.Type.DType != x.DType {
+		return fault(n, "a zero point of type %s for %s", zero.Type.DType, x.DType)
+	}
+	n.Result(0, ir.Type{DType: to, Shape: x.Shape})
+	return nil
+}
+
+// scaleAt is where the scale of the element at an index lies; divide is the division of an index by the block.
+func scaleAt[T any](n *ir.Node, rank, scaleRank int, single bool, at []T, divide func(index T) T) []T {
+	if single {
+		return make([]T, scaleRank)
+	}
+	axis, _ := axisOf(n, n.Attrs.Int("axis", 1), rank)
+	if n.Attrs.Int("block", 0) == 0 {
+		return []T{at[axis]}
+	}
+	index := append([]T{}, at...)
+	index[axis] = divide(at[axis])
+	return index
+}
+
+// precisionOf is the type in which the quotient is computed.
+func precisionOf(n *ir.Node) dtype.DType {
+	if dt := n.Attrs.DType("precision"); dt != dtype.Invalid {
+		return dt
+	}
+	if dt := n.Inputs[1].Type.DType; dt.Bits() >= 16 {
+		return dt
+	}
+	return dtype.F32
+}
+
+// eachScaled visits the elements of x in order, each with the flat position of its scale.
+func eachScaled(n *ir.Node, x, scale *tensor.Tensor, visit func(i, s int64)) {
+	flat, strides := int64(0), tensor.Strides(scale.Shape())
+	tensor.Each(x.Shape(), func(at []int64) {
+		index := scaleAt(n, x.Rank(), scale.Rank(), scale.Len() == 1 && n.Attrs.Int("block", 0) == 0, at, func(i int64) int64 { return i / n.Attrs.Int("block", 1) })
+		visit(flat, tensor.Offset(strides, index))
+		flat++
+	})
+}
+
+func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, scale, zero := in[0], in[1], present(in, 2)
+	dt, to := precisionOf(n), out.DType()
+	eachScaled(n, x, scale, func(i, s int64) {
+		quotient := loop.EvalBinary(loop.Div, dt, loop.EvalCast(dt, x.DType(), false, bitsOf(x, i)), loop.EvalCast(dt, scale.DType(), false, bitsOf(scale, s)))
+		if to.IsFloat() {
+			setBits(out, i, loop.EvalCast(to, dt, n.Attrs.Bool("wrap"), quotient))
+			return
+		}
+		y := loop.ToFloat(dt, loop.EvalUnary(loop.Round, dt, quotient))
+		if zero != nil {
+			y += float64(zero.Int(s))
+		}
+		if y != y {
+			y = 0
+		}
+		out.SetInt(i, int64(max(float64(to.MinInt()), min(float64(to.MaxInt()), y))))
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// loadScaled loads one of the operands that elements share.
+func loadScaled(k *Nest, n *ir.Node, m *loop.Memory, at []sym.Expr) loop.Expr {
+	block := sym.Const(n.Attrs.Int("block", 1))
+	single := isOne(product(m.Shape)) && n.Attrs.Int("block", 0) == 0
+	return m.Load(scaleAt(n, len(k.In[0].Shape), len(m.Shape), single, at, func(i sym.Expr) sym.Expr { return i.FloorDiv(block) })...)
+}
+
+func quantizeMap(k *Nest, n *ir.Node) {
+	x, scale, zero, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	dt, to := precisionOf(n), out.DType
+	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
+		y := loop.Apply2(loop.Div, loop.Convert(dt, x.Load(at...)), loop.Convert(dt, loadScaled(k, n, scale, at)))
+		if to.IsFloat() {
+			k.Store(out, at, &loop.Cast{Type: to, X: y, Wrap: n.Attrs.Bool("wrap")})
+			return
+		}
+		wide := dtype.F32
+		if dt == dtype.F64 {
+			wide = dt
+		}
+		y = loop.Convert(wide, loop.Apply(loop.Round, y))
+		if zero != nil {
+			y = plus(y, loop.Convert(wide, loadScaled(k, n, zero, at)))
+		}
+		y = loop.Apply2(loop.Max, loop.Number(wide, float64(to.MinInt())), loop.Apply2(loop.Min, loop.Number(wide, float64(to.MaxInt())), y))
+		k.Store(out, at, loop.Convert(to, y))
+	})
+}
+
+func dequantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, scale, zero := in[0], in[1], present(in, 2)
+	eachScaled(n, x, scale, func(i, s int64) {
+		v := x.Float(i)
+		if zero != nil {
+			v -= zero.Float(s)
+		}
+		out.SetFloat(i, v*scale.Float(s))
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+func dequantizeMap(k *Nest, n *ir.Node) {
+	x, scale, zero, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	dt, whole := computing(out.DType), dtype.I32
+	if x.DType.Bits() >= 32 {
+		whole = dtype.I64
+	}
+	if x.DType.IsFloat() {
+		whole = dt
+	}
+	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
+		v := loop.Convert(whole, x.Load(at...))
+		if zero != nil {
+			v = minus(v, loop.Convert(whole, loadScaled(k, n, zero, at)))
+		}
+		y := times(loop.Convert(dt, v), loop.Convert(dt, loadScaled(k, n, scale, at)))
+		k.Store(out, at, loop.Convert(out.DType, y))
+	})
+}
+
+// quantizationSamples makes cases of every way to share scales: per gives x, scale and zero their elements.
+func quantizationSamples(r *rand.Rand, from, to, real dtype.DType, attrs ir.Attrs, x func(shape ...int64) *tensor.Tensor, zero func(shape ...int64) *tensor.Tensor) []Sample {
+	scales := func(shape ...int64) *tensor.Tensor {
+		t := tensor.Must(tensor.New(real, shape...))
+		for i := int64(0); i < t.Len(); i++ {
+			t.SetFloat(i, 0.05+r.Float64())
+		}
+		return t
+	}
+	var out []Sample
+	for _, form := range []struct {
+		axis, block int64
+		shape       []int64
+	}{{1, 0, nil}, {1, 0, []int64{1}}, {1, 0, []int64{4}}, {-1, 0, []int64{6}}, {1, 2, []int64{3, 2, 6}}, {2, 4, []int64{3, 4, 2}}} {
+		a := ir.Attrs{"axis": form.axis, "block": form.block}
+		for name, v := range attrs {
+			a[name] = v
+		}
+		in := []*tensor.Tensor{x(3, 4, 6), scales(form.shape...)}
+		out = append(out, Sample{Attrs: a, Inputs: append(in, zero(form.shape...))}, Sample{Attrs: a, Inputs: in[:2:2]})
+	}
+	return out
+}
+
+var quantizedTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U4, dtype.I4, dtype.U2, dtype.I2}
+
+func quantizeSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for i, to := range quantizedTypes {
+		dt := []dtype.DType{dtype.F32, dtype.F16, dtype.BF16}[i%3]
+		out = append(out, quantizationSamples(r, dt, to, dt, ir.Attrs{"to": to},
+			func(shape ...int64) *tensor.Tensor {
+				t := sampleNormal(r, dt, shape...)
+				for i := int64(0); i < t.Len(); i += 2 {
+					t.SetFloat(i, 40*t.Float(i))
+				}
+				return t
+			},
+			func(shape ...int64) *tensor.Tensor { return smallZeros(r, to, shape...) })...)
+	}
+	for _, to := range []dtype.DType{dtype.F8E4M3FN, dtype.F8E5M2, dtype.F4E2M1} {
+		for _, wrap := range []bool{false, true} {
+			out = append(out, Sample{Attrs: ir.Attrs{"to": to, "axis": int64(1), "wrap": wrap && to != dtype.F4E2M1},
+				Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, 2, 3, 4), tensor.Of[float32](0.5, 2, 0.001)}})
+		}
+	}
+	return append(out, Sample{Attrs: ir.Attrs{"to": dtype.I8, "axis": int64(1), "precision": dtype.F16}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.I32, 5), tensor.Scalar[float32](0.7)}})
+}
+
+// smallZeros is zero points that every integer type has.
+func smallZeros(r *rand.Rand, dt dtype.DType, shape ...int64) *tensor.Tensor {
+	t := tensor.Must(tensor.New(dt, shape...))
+	for i := int64(0); i < t.Len(); i++ {
+		t.SetInt(i, int64(r.Intn(2)))
+	}
+	return t
+}
+
+func dequantizeSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for i, from := range append([]dtype.DType{dtype.I32}, quantizedTypes...) {
+		to := []dtype.DType{dtype.F32, dtype.F16, dtype.BF16, dtype.F64}[i%4]
+		out = append(out, quantizationSamples(r, from, to, to, ir.Attrs{"to": to},
+			func(shape ...int64) *tensor.Tensor { return sampleIntegers(r, from, shape...) },
+			func(shape ...int64) *tensor.Tensor { return smallZeros(r, from, shape...) })...)
+	}
+	for _, from := range []dtype.DType{dtype.F8E4M3FN, dtype.F8E5M2FNUZ, dtype.F4E2M1} {
+		out = append(out, Sample{Attrs: ir.Attrs{"to": dtype.F32, "axis": int64(1)}, Inputs: []*tensor.Tensor{sampleNormal(r, from, 2, 3, 4), tensor.Of[float32](0.5, 2, 3)}})
+	}
+	return out
+}
