@@ -364,3 +364,58 @@ func TestCodeAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestProverAgainstBig compares answers about expressions with large coefficients, which need more than 64 bits, with their definition.
+func TestProverAgainstBig(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	names := []string{"a", "b", "c", "d"}
+	for range 8000 {
+		d := NewDims()
+		ranges := map[string]Range{}
+		for _, name := range names {
+			low := int64(r.IntN(7)) - 3
+			if r.IntN(4) == 0 {
+				low = int64(r.Uint64()) >> r.IntN(64)
+			}
+			ranges[name] = [...]Range{{low, NoMax}, {math.MinInt64, low}, {low, min(low, NoMax-5) + 5}, {math.MinInt64, NoMax}}[r.IntN(4)]
+			d.Set(name, ranges[name])
+		}
+		code := make([]byte, 2+r.IntN(16))
+		for i := range code {
+			code[i] = byte(r.IntN(256))
+		}
+		a, exactA := program(code[:len(code)/2])
+		b, exactB := program(code[len(code)/2:])
+		le, eq := d.LE(a, b), d.EQ(a, b)
+		lo, hi := d.Bounds(a)
+		for range 8 {
+			values := map[string]int64{}
+			for _, name := range names {
+				step := int64(r.IntN(6))
+				if r.IntN(3) == 0 {
+					step = int64(r.Uint64()>>1) >> r.IntN(63)
+				}
+				switch x := ranges[name]; {
+				case x.Min != math.MinInt64:
+					values[name] = min(x.Max-step%6, max(x.Min, x.Min+step)) // x.Min + step may wrap
+					values[name] = max(values[name], x.Min)
+				default:
+					values[name] = min(x.Max, x.Max-step)
+				}
+			}
+			x, y := exactA(values), exactB(values)
+			if x == nil {
+				continue
+			}
+			if lo != math.MinInt64 && x.Cmp(big.NewInt(lo)) < 0 || hi != math.MaxInt64 && x.Cmp(big.NewInt(hi)) > 0 {
+				t.Fatalf("%v is %v, beyond %d..%d, at %v", a, x, lo, hi, values)
+			}
+			if y == nil {
+				continue
+			}
+			if c := x.Cmp(y); le == Yes && c > 0 || le == No && c <= 0 || eq == Yes && c != 0 || eq == No && c == 0 {
+				t.Fatalf("%v and %v: %v and %v, but %v and %v at %v of %v", a, b, le, eq, x, y, values, ranges)
+			}
+		}
+	}
+}

@@ -4,7 +4,7 @@ import "math"
 
 // The number of expressions that a query looks at before it gives up.
 const (
-	proofSteps = 800
+	proofSteps = 400
 	boundSteps = 300
 )
 
@@ -23,6 +23,7 @@ type query struct {
 	dims    *Dims
 	steps   int
 	proving bool // a bound below the goal is worth nothing
+	quick   bool // quotients are only related to their dividends
 }
 
 // decide finds whether e is never or always below zero.
@@ -40,16 +41,24 @@ func (d *Dims) decide(e Expr) sign {
 		return negative
 	}
 	low, high := q.sample(e)
-	if low >= 0 && q.lower(e, 0) >= 0 {
+	if low >= 0 && q.proves(e) {
 		return notNegative
 	}
-	if high < 0 {
-		q.steps = proofSteps
-		if q.lower(Const(-1).Sub(e), 0) >= 0 {
-			return negative
-		}
+	if high < 0 && q.proves(Const(-1).Sub(e)) {
+		return negative
 	}
 	return unknown
+}
+
+// proves reports whether e ≥ 0 is shown, quickly or else with all means.
+func (q *query) proves(e Expr) bool {
+	for _, q.quick = range []bool{true, false} {
+		q.steps = proofSteps
+		if q.lower(e, 0) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // samples are the steps from the near end of each range, by the place of the name; a step of -1 goes to the far end.

@@ -238,8 +238,11 @@ func (q *query) removeFloor(e Expr, a *atom, goal int64) int64 {
 	if v.lo < 1 {
 		return q.removeOpaque(e, a, goal)
 	}
+	if q.quick {
+		return q.relate(e, a, goal)
+	}
 	low := int64(minusInfinity)
-	for _, f := range []remover{(*query).removePair, (*query).relate, (*query).removeOpaque} {
+	for _, f := range []remover{(*query).removePair, (*query).relate, (*query).removeRounded, (*query).removeOpaque} {
 		if low = max(low, f(q, e, a, goal)); low >= goal || q.steps < 0 {
 			break
 		}
@@ -325,6 +328,20 @@ func (q *query) relate(e Expr, a *atom, goal int64) int64 {
 		return q.scaled(list[2].Mul(multiple).Mul(multiple).Add(list[1].Mul(multiple).scale(k)), list[0], square, goal)
 	}
 	return minusInfinity
+}
+
+// removeRounded uses (x + c) // y ≤ x for x ≥ 0 and 0 ≤ c < y, which is more than relate knows where x is small.
+func (q *query) removeRounded(e Expr, a *atom, goal int64) int64 {
+	k, constant := a.args[1].Const()
+	list := e.coefficients(a)
+	if !constant || len(list) > 2 || q.interval(list[1]).hi > 0 || a.args[0].c >= k {
+		return minusInfinity
+	}
+	x := Expr{n: a.args[0].n}
+	if q.interval(x).lo < 0 && q.lower(x, 0) < 0 {
+		return minusInfinity
+	}
+	return q.lower(list[1].Mul(x).Add(list[0]), goal)
 }
 
 // scaled bounds e = scaledPart/k + rest, which is an integer, by k×e.
