@@ -228,9 +228,9 @@ func (x *Interpreter) memory(l layout, name string, data []byte, dims []int64) m
 	m := memory{name: name, width: l.dt.Bits(), shape: make([]int64, len(l.shape)), strides: make([]int64, len(l.shape))}
 	last, empty := int64(0), false
 	for i := range l.shape {
-		m.shape[i] = x.mustEval(l.shape[i], dims)
+		m.shape[i] = max(x.mustEval(l.shape[i], dims), 0)
 		m.strides[i] = x.mustEval(l.strides[i], dims)
-		empty = empty || m.shape[i] <= 0
+		empty = empty || m.shape[i] == 0
 		last += (m.shape[i] - 1) * m.strides[i]
 	}
 	if empty {

@@ -23,10 +23,10 @@ type raise struct {
 	was  sym.Range
 }
 
-// span says low ≤ name ≤ high.
+// span says that a name is at least each of low and at most each of high.
 type span struct {
 	name      string
-	low, high sym.Expr
+	low, high []sym.Expr
 }
 
 type mark struct{ spans, facts, raised, mute int }
@@ -46,12 +46,12 @@ func (k *knowledge) reset(m mark) {
 
 // loop says 0 ≤ name < extent.
 func (k *knowledge) loop(name string, extent sym.Expr) {
-	k.positive(extent)
 	k.between(name, sym.Const(0), extent.Sub(sym.Const(1)))
 }
 
-// between says min ≤ name ≤ max.
+// between says min ≤ name ≤ max, and that there is such a name.
 func (k *knowledge) between(name string, min, max sym.Expr) {
+	k.positive(max.Sub(min).Add(sym.Const(1)))
 	low, _ := k.dims.Bounds(min)
 	_, high := k.dims.Bounds(max)
 	r := sym.Range{Min: low, Max: high}
@@ -59,11 +59,10 @@ func (k *knowledge) between(name string, min, max sym.Expr) {
 		r.Max = sym.NoMax
 	}
 	if r.Max < r.Min {
-		r.Max = r.Min
-		k.mute++
+		r.Max = r.Min // never reached
 	}
 	k.dims.Set(name, r)
-	k.spans = append(k.spans, span{name, min, max})
+	k.spans = append(k.spans, span{name, min.MaxArgs(), max.MinArgs()})
 }
 
 // positive says that e is 1 or more.
@@ -178,8 +177,8 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 		return sym.Unknown
 	}
 	for _, s := range slices.Backward(k.spans) {
-		if least, ok := k.least(e, s); ok {
-			e = least
+		if least := k.least(e, s); len(least) == 1 {
+			e = least[0]
 		}
 	}
 	if k.dims.LE(sym.Const(0), e) == sym.No {
@@ -202,8 +201,10 @@ func (k *knowledge) search(e sym.Expr, depth int) bool {
 		if !slices.Contains(names, s.name) {
 			continue
 		}
-		if least, ok := k.least(e, s); ok && k.search(least, depth) {
-			return true
+		for _, least := range k.least(e, s) {
+			if k.search(least, depth) {
+				return true
+			}
 		}
 		break
 	}
@@ -218,29 +219,39 @@ func (k *knowledge) search(e sym.Expr, depth int) bool {
 	return false
 }
 
-// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it.
-func (k *knowledge) least(e sym.Expr, s span) (sym.Expr, bool) {
-	at := func(v sym.Expr) sym.Expr {
-		return e.Subst(func(n string) (sym.Expr, bool) { return v, n == s.name })
+// least is e with a variable at the end of its span where e is least, where e is known to grow or to fall with it: for each
+// known end, of which each is a bound.
+func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
+	at := func(ends []sym.Expr) []sym.Expr {
+		list := make([]sym.Expr, len(ends))
+		for i, end := range ends {
+			list[i] = e.Subst(func(n string) (sym.Expr, bool) { return end, n == s.name })
+		}
+		return list
 	}
 	if coefficient, _, ok := e.Linear(s.name); ok {
 		low, high := k.dims.Bounds(coefficient)
 		switch {
 		case low >= 0:
-			return at(s.low), true
+			return at(s.low)
 		case high <= 0:
-			return at(s.high), true
+			return at(s.high)
 		}
-		return e, false
+		return nil
 	}
-	next := at(sym.Var(s.name).Add(sym.Const(1)))
+	next := at([]sym.Expr{sym.Var(s.name).Add(sym.Const(1))})[0]
 	switch {
 	case k.dims.LE(e, next) == sym.Yes:
-		return at(s.low), true
+		// The range, over which e grows, may begin above the span's low end.
+		if slices.ContainsFunc(k.raised, func(r raise) bool { return r.name == s.name }) {
+			r, _ := k.dims.Get(s.name)
+			return at([]sym.Expr{sym.Const(r.Min)})
+		}
+		return at(s.low)
 	case k.dims.LE(next, e) == sym.Yes:
-		return at(s.high), true
+		return at(s.high)
 	}
-	return e, false
+	return nil
 }
 
 // ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 where there is none

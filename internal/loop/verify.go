@@ -327,7 +327,12 @@ func (v *verifier) access(name string, d *declared, index []sym.Expr) {
 
 // inside records whether 0 ≤ low and high < extent.
 func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
-	below, above := v.known.atLeastZero(low), v.known.atLeastZero(extent.Sub(high).Sub(sym.Const(1)))
+	below, above := v.known.atLeastZero(low), sym.Yes
+	for _, part := range extent.MinArgs() {
+		if verdict := v.known.atLeastZero(part.Sub(high).Sub(sym.Const(1))); verdict != sym.Yes && above != sym.No {
+			above = verdict
+		}
+	}
 	switch {
 	case below == sym.No:
 		v.fail("%%%s axis %d: index %s is below 0", name, axis, low)
