@@ -1,0 +1,477 @@
+package ops
+
+import (
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "recurrent", Shape: recurrentShape, Mean: recurrentMean, Samples: recurrentSamples,
+		Lowerings: []Lowering{{Name: "steps", Build: recurrentSteps}}})
+}
+
+// Recurrence is what a recurrent layer is made of, beyond its operands. One direction has one element in Reverse, a layer in both directions two.
+type Recurrence struct {
+	Cell    string // lstm, gru or rnn
+	Reverse []bool // per direction: the last step comes first
+	// Functions are the activations of each direction in turn, by their names in activationTable (or sigmoid, tanh): of an lstm for the gates, the cell's candidate and the
+	// output; of a gru for the gates and the candidate; of an rnn one. Alpha and Beta are their settings.
+	Functions   []string
+	Alpha, Beta []float64
+	Clip        float64 // above 0: the functions' arguments are kept within −Clip … Clip
+	Coupled     bool    // lstm: the forget gate is 1 − the input gate
+	ResetAfter  bool    // gru: the reset gate multiplies the state's product, bias included, rather than the state
+}
+
+// RecurrentOperands are the tensors of a recurrent layer over S steps, B sequences, D directions and H units; G is the number of gates: 4 of an lstm (input, output, forget,
+// candidate), 3 of a gru (update, reset, candidate), 1 of an rnn. Those that are optional may be nil.
+type RecurrentOperands struct {
+	Projected *ir.Value // [S, B, D, G·H]: what the gates get from the input, biases included
+	Weights   *ir.Value // [D, G·H, H]: of the state before
+	Lengths   *ir.Value // [B], integers; optional: how many steps of each sequence there are. What lies beyond does not change the state, and its output is 0
+	State     *ir.Value // [D, B, H]; optional, 0
+	Memory    *ir.Value // [D, B, H]; optional, 0; lstm only
+	Peephole  *ir.Value // [D, 3·H]; optional; lstm only: input, output, forget
+	Bias      *ir.Value // [D, G·H]; optional; gru with ResetAfter: added to the state's product
+}
+
+// Recurrent runs a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B, H], and of an lstm the last memory, [D, B, H].
+func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
+	reverse := make([]int64, len(r.Reverse))
+	for i, back := range r.Reverse {
+		if back {
+			reverse[i] = 1
+		}
+	}
+	attrs := ir.Attrs{"cell": r.Cell, "reverse": reverse, "functions": r.Functions, "alpha": r.Alpha, "beta": r.Beta, "clip": r.Clip, "coupled": r.Coupled, "reset_after": r.ResetAfter}
+	return b.Node("recurrent", attrs, x.Projected, x.Weights, x.Lengths, x.State, x.Memory, x.Peephole, x.Bias).Outputs
+}
+
+// cells says how many gates and functions each kind of cell has.
+var cells = map[string]struct{ gates, functions int64 }{"lstm": {4, 3}, "gru": {3, 2}, "rnn": {1, 1}}
+
+func recurrentShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 7); err != nil {
+		return err
+	}
+	kind, known := cells[n.Attrs.String("cell", "")]
+	directions := int64(len(n.Attrs.Ints("reverse")))
+	functions, _ := n.Attrs["functions"].([]string)
+	alpha, _ := n.Attrs["alpha"].([]float64)
+	beta, _ := n.Attrs["beta"].([]float64)
+	if !known || directions < 1 || int64(len(functions)) != directions*kind.functions || len(alpha) != len(functions) || len(beta) != len(functions) {
+		return fault(n, "a cell %q with %d directions and functions %v", n.Attrs.String("cell", ""), directions, functions)
+	}
+	for _, f := range functions {
+		if activations[f] == nil {
+			return fault(n, "no function is called %q", f)
+		}
+	}
+	x, w := n.Inputs[0].Type, n.Inputs[1].Type
+	if !x.DType.IsFloat() || w.DType != x.DType || len(x.Shape) != 4 || len(w.Shape) != 3 {
+		return fault(n, "a projected input %s and weights %s", x, w)
+	}
+	steps, batch, units, d := x.Shape[0], x.Shape[1], w.Shape[2], sym.Const(directions)
+	gates := units.Mul(sym.Const(kind.gates))
+	wants := [][]sym.Expr{{steps, batch, d, gates}, {d, gates, units}, {batch}, {d, batch, units}, {d, batch, units}, {d, units.Mul(sym.Const(3))}, {d, gates}}
+	for i, want := range wants {
+		v := input(n, i)
+		if v == nil {
+			continue
+		}
+		if len(v.Type.Shape) != len(want) || i != 2 && v.Type.DType != x.DType || i == 2 && !v.Type.DType.IsInt() {
+			return fault(n, "input %d is %s", i, v.Type)
+		}
+		for axis, extent := range want {
+			if err := c.RequireEqual(n, v.Type.Shape[axis], extent, "the extents of a recurrent layer's operands"); err != nil {
+				return err
+			}
+		}
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{steps, d, batch, units}})
+	n.Result(1, ir.Type{DType: x.DType, Shape: []sym.Expr{d, batch, units}})
+	if n.Attrs.String("cell", "") == "lstm" {
+		n.Result(2, ir.Type{DType: x.DType, Shape: []sym.Expr{d, batch, units}})
+	}
+	return nil
+}
+
+// function is the i-th function of direction d and its settings.
+func function(n *ir.Node, d int, i int64) (*activation, float64, float64) {
+	at := int64(d)*cells[n.Attrs.String("cell", "")].functions + i
+	return activations[n.Attrs["functions"].([]string)[at]], n.Attrs["alpha"].([]float64)[at], n.Attrs["beta"].([]float64)[at]
+}
+
+func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out := make([]*tensor.Tensor, len(n.Outputs))
+	for i := range out {
+		var err error
+		if out[i], err = result(e, n, i); err != nil {
+			return nil, err
+		}
+	}
+	x, w := in[0], in[1]
+	steps, batch, width, units := x.Shape()[0], x.Shape()[1], x.Shape()[3], w.Shape()[2]
+	for d, back := range n.Attrs.Ints("reverse") {
+		for b := range batch {
+			m := &recurrentReference{n: n, d: d, units: units, w: w, width: width, peephole: present(in, 5), bias: present(in, 6), h: make([]float64, units), c: make([]float64, units)}
+			line := (int64(d)*batch + b) * units
+			for j := range units {
+				if h := present(in, 3); h != nil {
+					m.h[j] = h.Float(line + j)
+				}
+				if c := present(in, 4); c != nil {
+					m.c[j] = c.Float(line + j)
+				}
+			}
+			length := steps
+			if lengths := present(in, 2); lengths != nil {
+				length = min(steps, lengths.Int(b))
+			}
+			for s := range max(length, 0) {
+				t := s
+				if back != 0 {
+					t = length - 1 - s
+				}
+				from := ((t*batch+b)*int64(len(n.Attrs.Ints("reverse"))) + int64(d)) * width
+				m.step(func(i int64) float64 { return x.Float(from + i) })
+				to := ((t*int64(len(n.Attrs.Ints("reverse")))+int64(d))*batch + b) * units
+				for j := range units {
+					out[0].SetFloat(to+j, m.h[j])
+				}
+			}
+			for j := range units {
+				out[1].SetFloat(line+j, m.h[j])
+				if len(out) > 2 {
+					out[2].SetFloat(line+j, m.c[j])
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// recurrentReference is the state of one sequence in one direction.
+type recurrentReference struct {
+	n                 *ir.Node
+	d                 int
+	units, width      int64
+	w, peephole, bias *tensor.Tensor
+	h, c              []float64
+}
+
+// product is row `gate` of the weights times a state.
+func (m *recurrentReference) product(gate int64, h []float64) float64 {
+	sum, row := 0.0, (int64(m.d)*m.width+gate)*m.units
+	for k := range m.units {
+		sum += m.w.Float(row+k) * h[k]
+	}
+	if m.bias != nil {
+		sum += m.bias.Float(int64(m.d)*m.width + gate)
+	}
+	return sum
+}
+
+func (m *recurrentReference) apply(i int64, x float64) float64 {
+	if clip := m.n.Attrs.Float("clip", 0); clip > 0 {
+		x = max(-clip, min(clip, x))
+	}
+	f, alpha, beta := function(m.n, m.d, i)
+	return f.mean(x, alpha, beta)
+}
+
+func (m *recurrentReference) peep(i, j int64) float64 {
+	if m.peephole == nil {
+		return 0
+	}
+	return m.peephole.Float((int64(m.d)*3+i)*m.units + j)
+}
+
+func (m *recurrentReference) step(x func(i int64) float64) {
+	h, c, u := make([]float64, m.units), make([]float64, m.units), m.units
+	switch m.n.Attrs.String("cell", "") {
+	case "lstm":
+		for j := range u {
+			gate := func(g int64) float64 { return x(g*u+j) + m.product(g*u+j, m.h) }
+			in := m.apply(0, gate(0)+m.peep(0, j)*m.c[j])
+			forget := m.apply(0, gate(2)+m.peep(2, j)*m.c[j])
+			if m.n.Attrs.Bool("coupled") {
+				forget = 1 - in
+			}
+			c[j] = forget*m.c[j] + in*m.apply(1, gate(3))
+			f, alpha, beta := function(m.n, m.d, 2)
+			h[j] = m.apply(0, gate(1)+m.peep(1, j)*c[j]) * f.mean(c[j], alpha, beta)
+		}
+	case "gru":
+		reset, held := make([]float64, u), make([]float64, u)
+		for j := range u {
+			reset[j] = m.apply(0, x(u+j)+m.product(u+j, m.h))
+			held[j] = reset[j] * m.h[j]
+		}
+		for j := range u {
+			update := m.apply(0, x(j)+m.product(j, m.h))
+			sum := 0.0
+			if m.n.Attrs.Bool("reset_after") {
+				sum = reset[j] * m.product(2*u+j, m.h)
+			} else {
+				sum = m.product(2*u+j, held)
+			}
+			h[j] = (1-update)*m.apply(1, x(2*u+j)+sum) + update*m.h[j]
+		}
+	default:
+		for j := range u {
+			h[j] = m.apply(0, x(j)+m.product(j, m.h))
+		}
+	}
+	m.h, m.c = h, c
+}
+
+// recurrentRows is how many sequences one tile of the kernel takes through all steps together.
+const recurrentRows = 32
+
+// recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over the gates; directions, and blocks of sequences, are
+// independent of one another.
+func recurrentSteps(k *Nest, n *ir.Node) {
+	batch := k.In[0].Shape[1]
+	for d, back := range n.Attrs.Ints("reverse") {
+		block := sym.Const(recurrentRows)
+		k.Each("b", batch.CeilDiv(block), func(at sym.Expr) {
+			first := at.Mul(block)
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: block.Min(batch.Sub(first)), units: k.In[1].Shape[2], dt: computing(k.In[0].DType)}
+			m.most = k.D.Simplify(block.Min(batch))
+			m.build()
+		})
+	}
+}
+
+// recurrentKernel writes the kernel of one direction and one block of sequences.
+type recurrentKernel struct {
+	*Nest
+	n                        *ir.Node
+	d                        int
+	back                     bool
+	first, rows, most, units sym.Expr // the block's first sequence, how many it has and may have, units
+	dt                       dtype.DType
+	h, c, gates              *loop.Memory
+}
+
+func (m *recurrentKernel) direction() sym.Expr { return sym.Const(int64(m.d)) }
+
+// over visits the block's sequences and units.
+func (m *recurrentKernel) over(hint string, units sym.Expr, body func(b, j sym.Expr)) {
+	m.Nest.Nest(loop.Each, hint, []sym.Expr{m.rows, units}, func(at []sym.Expr) { body(at[0], at[1]) })
+}
+
+func (m *recurrentKernel) build() {
+	cell := m.n.Attrs.String("cell", "")
+	x := m.In[0]
+	steps, gates := x.Shape[0], x.Shape[3]
+	m.h = m.Local("h", m.dt, m.most, m.units)
+	m.gates = m.Local("gates", m.dt, m.most, gates)
+	if cell == "lstm" {
+		m.c = m.Local("c", m.dt, m.most, m.units)
+	}
+	start := func(local, given *loop.Memory) {
+		if local == nil {
+			return
+		}
+		m.over("z", m.units, func(b, j sym.Expr) {
+			v := loop.Expr(loop.Number(m.dt, 0))
+			if given != nil {
+				v = loop.Convert(m.dt, given.Load(m.direction(), m.first.Add(b), j))
+			}
+			m.Store(local, []sym.Expr{b, j}, v)
+		})
+	}
+	start(m.h, present(m.In, 3))
+	start(m.c, present(m.In, 4))
+	var held *loop.Memory
+	if cell == "gru" && !m.n.Attrs.Bool("reset_after") {
+		held = m.Local("held", m.dt, m.most, m.units)
+	}
+	m.Serial("s", steps, func(s sym.Expr) {
+		t := s
+		if m.back {
+			t = steps.Sub(one).Sub(s)
+		}
+		input := func(b, i sym.Expr) loop.Expr {
+			return loop.Convert(m.dt, x.Load(t, m.first.Add(b), m.direction(), i))
+		}
+		switch {
+		case cell == "gru" && held == nil:
+			m.gruAfter(t, input)
+		case cell == "gru":
+			m.gruBefore(t, input, held)
+		default:
+			m.over("x", gates, func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, i}, input(b, i)) })
+			m.multiply(m.h, sym.Const(0), gates)
+			if cell == "lstm" {
+				m.lstm(t)
+			} else {
+				m.over("u", m.units, func(b, j sym.Expr) { m.finish(t, b, j, m.apply(0, m.gates.Load(b, j)), nil) })
+			}
+		}
+	})
+	m.over("e", m.units, func(b, j sym.Expr) {
+		to := []sym.Expr{m.direction(), m.first.Add(b), j}
+		m.Store(m.Out[1], to, loop.Convert(m.Out[1].DType, m.h.Load(b, j)))
+		if m.c != nil {
+			m.Store(m.Out[2], to, loop.Convert(m.Out[2].DType, m.c.Load(b, j)))
+		}
+	})
+}
+
+// multiply adds the product of a state and the weights of the gates from one on to the gates.
+func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr) {
+	w := m.In[1]
+	m.Contract(m.rows, count, m.units,
+		m.gates.Tile([]sym.Expr{{}, from}, unit(2, 0, one), unit(2, 1, one)),
+		state.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+		w.Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 2, one), unit(3, 1, one)))
+}
+
+// apply is the i-th function of a gate.
+func (m *recurrentKernel) apply(i int64, x loop.Expr) loop.Expr {
+	if clip := m.n.Attrs.Float("clip", 0); clip > 0 {
+		x = loop.Apply2(loop.Max, loop.Number(m.dt, -clip), loop.Apply2(loop.Min, loop.Number(m.dt, clip), x))
+	}
+	f, alpha, beta := function(m.n, m.d, i)
+	return f.body(x, loop.Number(m.dt, alpha), loop.Number(m.dt, beta))
+}
+
+// finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and the output is 0.
+func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
+	y := h
+	if lengths := present(m.In, 2); lengths != nil {
+		alive := m.Let("alive", less(loop.At(t), loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))))
+		h = m.Let("state", h)
+		y = loop.Choose(alive, h, loop.Number(m.dt, 0))
+		h = loop.Choose(alive, h, m.h.Load(b, j))
+		if c != nil {
+			c = loop.Choose(alive, c, m.c.Load(b, j))
+		}
+	}
+	m.Store(m.Out[0], []sym.Expr{t, m.direction(), m.first.Add(b), j}, loop.Convert(m.Out[0].DType, y))
+	m.Store(m.h, []sym.Expr{b, j}, h)
+	if c != nil {
+		m.Store(m.c, []sym.Expr{b, j}, c)
+	}
+}
+
+func (m *recurrentKernel) lstm(t sym.Expr) {
+	peephole := present(m.In, 5)
+	m.over("u", m.units, func(b, j sym.Expr) {
+		gate := func(g, p int64, memory loop.Expr) loop.Expr {
+			v := m.gates.Load(b, m.units.Mul(sym.Const(g)).Add(j))
+			if peephole != nil {
+				v = plus(v, times(loop.Convert(m.dt, peephole.Load(m.direction(), m.units.Mul(sym.Const(p)).Add(j))), memory))
+			}
+			return v
+		}
+		memory := m.Let("memory", m.c.Load(b, j))
+		in := m.Let("in", m.apply(0, gate(0, 0, memory)))
+		forget := minus(loop.Number(m.dt, 1), in)
+		if !m.n.Attrs.Bool("coupled") {
+			forget = m.apply(0, gate(2, 2, memory))
+		}
+		candidate := m.apply(1, m.gates.Load(b, m.units.Mul(sym.Const(3)).Add(j)))
+		c := m.Let("next", plus(times(forget, memory), times(in, candidate)))
+		f, alpha, beta := function(m.n, m.d, 2)
+		h := times(m.apply(0, gate(1, 1, c)), f.body(c, loop.Number(m.dt, alpha), loop.Number(m.dt, beta)))
+		m.finish(t, b, j, h, c)
+	})
+}
+
+// gruBefore has the reset gate multiply the state before its product with the candidate's weights.
+func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.Expr, held *loop.Memory) {
+	two := m.units.Mul(sym.Const(2))
+	m.over("x", m.units.Mul(sym.Const(3)), func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, i}, input(b, i)) })
+	m.multiply(m.h, sym.Const(0), two)
+	m.over("r", m.units, func(b, j sym.Expr) {
+		m.Store(held, []sym.Expr{b, j}, times(m.apply(0, m.gates.Load(b, m.units.Add(j))), m.h.Load(b, j)))
+	})
+	m.multiply(held, two, m.units)
+	m.over("u", m.units, func(b, j sym.Expr) {
+		update := m.Let("update", m.apply(0, m.gates.Load(b, j)))
+		m.blend(t, b, j, update, m.apply(1, m.gates.Load(b, two.Add(j))))
+	})
+}
+
+// gruAfter has the reset gate multiply the state's product, bias included; the input's part is added after.
+func (m *recurrentKernel) gruAfter(t sym.Expr, input func(b, i sym.Expr) loop.Expr) {
+	two, three := m.units.Mul(sym.Const(2)), m.units.Mul(sym.Const(3))
+	m.over("x", three, func(b, i sym.Expr) {
+		v := loop.Expr(loop.Number(m.dt, 0))
+		if bias := present(m.In, 6); bias != nil {
+			v = loop.Convert(m.dt, bias.Load(m.direction(), i))
+		}
+		m.Store(m.gates, []sym.Expr{b, i}, v)
+	})
+	m.multiply(m.h, sym.Const(0), three)
+	m.over("u", m.units, func(b, j sym.Expr) {
+		update := m.Let("update", m.apply(0, plus(input(b, j), m.gates.Load(b, j))))
+		reset := m.apply(0, plus(input(b, m.units.Add(j)), m.gates.Load(b, m.units.Add(j))))
+		candidate := m.apply(1, plus(input(b, two.Add(j)), times(reset, m.gates.Load(b, two.Add(j)))))
+		m.blend(t, b, j, update, candidate)
+	})
+}
+
+func (m *recurrentKernel) blend(t, b, j sym.Expr, update, candidate loop.Expr) {
+	h := plus(times(minus(loop.Number(m.dt, 1), update), candidate), times(update, m.h.Load(b, j)))
+	m.finish(t, b, j, h, nil)
+}
+
+func recurrentSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	sample := func(dt dtype.DType, cell string, steps, batch, units int64, reverse []int64, optional bool, more ir.Attrs) {
+		kind, d := cells[cell], int64(len(reverse))
+		var functions []string
+		for range d {
+			functions = append(functions, map[string][]string{"lstm": {"sigmoid", "tanh", "tanh"}, "gru": {"sigmoid", "tanh"}, "rnn": {"tanh"}}[cell]...)
+		}
+		attrs := ir.Attrs{"cell": cell, "reverse": reverse, "functions": functions, "alpha": make([]float64, len(functions)), "beta": make([]float64, len(functions))}
+		for name, v := range more {
+			attrs[name] = v
+		}
+		in := make([]*tensor.Tensor, 7)
+		in[0], in[1] = sampleNormal(r, dt, steps, batch, d, kind.gates*units), sampleNormal(r, dt, d, kind.gates*units, units)
+		if optional {
+			in[2] = tensor.Must(tensor.New(dtype.I32, batch))
+			for i := range batch {
+				in[2].SetInt(i, int64(r.Intn(int(steps)+1)))
+			}
+			in[3] = sampleNormal(r, dt, d, batch, units)
+			switch cell {
+			case "lstm":
+				in[4], in[5] = sampleNormal(r, dt, d, batch, units), sampleNormal(r, dt, d, 3*units)
+			case "gru":
+				if attrs.Bool("reset_after") {
+					in[6] = sampleNormal(r, dt, d, kind.gates*units)
+				}
+			}
+		}
+		out = append(out, Sample{Attrs: attrs, Inputs: in})
+	}
+	for _, cell := range []string{"lstm", "gru", "rnn"} {
+		for _, reverse := range [][]int64{{0}, {1}, {0, 1}} {
+			for _, optional := range []bool{false, true} {
+				sample(dtype.F32, cell, 3, 2, 4, reverse, optional, nil)
+			}
+		}
+		sample(dtype.F32, cell, 2, 33, 2, []int64{0}, true, ir.Attrs{"clip": 0.5})
+		sample(dtype.F64, cell, 2, 2, 3, []int64{0}, true, nil)
+		sample(dtype.F16, cell, 2, 2, 3, []int64{1}, true, nil)
+		sample(dtype.F32, cell, 0, 2, 3, []int64{0}, false, nil)
+		sample(dtype.F32, cell, 2, 0, 3, []int64{0}, false, nil)
+	}
+	sample(dtype.F32, "lstm", 3, 2, 4, []int64{0, 1}, true, ir.Attrs{"coupled": true})
+	sample(dtype.F32, "gru", 3, 2, 4, []int64{0, 1}, true, ir.Attrs{"reset_after": true})
+	sample(dtype.F32, "gru", 3, 2, 4, []int64{0}, false, ir.Attrs{"reset_after": true})
+	sample(dtype.F32, "rnn", 3, 2, 4, []int64{0}, true, ir.Attrs{"functions": []string{"leaky_relu"}, "alpha": []float64{0.1}})
+	return out
+}
