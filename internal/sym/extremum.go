@@ -40,7 +40,7 @@ func extremum(k kind, list []Expr) Expr {
 			out[last] = x // sorted by constant
 		}
 	}
-	if len(out) > 1 {
+	if len(out) > 1 && len(out) <= mostCompared {
 		out = absorb(k, out)
 	}
 	if len(out) == 1 {

@@ -2,10 +2,14 @@ package sym
 
 import "math"
 
-// The number of expressions that a query looks at before it gives up.
+// Limits of a query. A step is an expression looked at, a long one counts more.
 const (
-	proofSteps = 400
-	boundSteps = 300
+	proofSteps    = 400
+	boundSteps    = 300
+	longestProof  = 256  // terms
+	largestProof  = 8192 // names, numbers and operations
+	mostCompared  = 64   // arguments of an extremum that are compared with one another
+	mostRemainder = 32   // terms among which Simplify looks for x // y beside x % y
 )
 
 // query is one question to the prover; its set is locked meanwhile.
@@ -39,6 +43,9 @@ func (d *Dims) decide(e Expr) sign {
 		return notNegative
 	case v.hi < 0:
 		return negative
+	}
+	if e.size() > largestProof {
+		return unknown
 	}
 	low, high := q.sample(e)
 	if low >= 0 && q.proves(e) {
@@ -121,7 +128,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 		}
 	}
 	v := q.interval(e)
-	if e.huge() {
+	if e.huge() || e.size() > largestProof {
 		return v.lo, v.hi
 	}
 	least, greatest := q.sample(e)
@@ -138,8 +145,8 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 // lower returns a number that e is never below, minusInfinity where it finds none. It stops as soon as it reaches the goal.
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)
-	q.steps--
-	if v.lo >= goal || q.steps < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil {
+	q.steps -= 1 + len(e.terms())/8
+	if v.lo >= goal || q.steps < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil || len(e.n.terms) > longestProof {
 		return v.lo
 	}
 	if e.c != 0 {

@@ -41,7 +41,7 @@ func (q *query) choose(e Expr) (*atom, remover) {
 		case ceilDiv:
 			offer(a, 1<<18, (*query).rewriteCeil)
 		case minimum, maximum:
-			if q.picksAny(e, a) {
+			if q.picksOne(e, a) {
 				offer(a, 2, (*query).removeExtremum)
 			} else {
 				offer(a, 1<<17, (*query).removeExtremum)
@@ -197,8 +197,8 @@ func (q *query) rewriteCeil(e Expr, a *atom, goal int64) int64 {
 	return q.lower(e.replace(a, a.args[0].Neg().FloorDiv(a.args[1]).Neg()), goal)
 }
 
-// picksAny reports whether a bound of e may take any one argument of the extremum, as for a maximum that e grows with.
-func (q *query) picksAny(e Expr, a *atom) bool {
+// picksOne reports whether a bound of e may take any one argument of the extremum, as for a maximum that e grows with.
+func (q *query) picksOne(e Expr, a *atom) bool {
 	list := e.coefficients(a)
 	if len(list) > 2 {
 		return false
@@ -209,20 +209,20 @@ func (q *query) picksAny(e Expr, a *atom) bool {
 
 func (q *query) removeExtremum(e Expr, a *atom, goal int64) int64 {
 	list := e.coefficients(a)
-	any := q.picksAny(e, a)
+	one := q.picksOne(e, a)
 	low := int64(plusInfinity)
-	if any {
+	if one {
 		low = minusInfinity
 	}
 	for _, x := range a.args {
-		one := q.lower(evaluate(list, x), goal)
-		if any {
-			if low = max(low, one); low >= goal {
+		with := q.lower(evaluate(list, x), goal)
+		if one {
+			if low = max(low, with); low >= goal {
 				return low
 			}
 			continue
 		}
-		if low = min(low, one); low == minusInfinity || low < goal && q.proving {
+		if low = min(low, with); low == minusInfinity || low < goal && q.proving {
 			return minusInfinity
 		}
 	}

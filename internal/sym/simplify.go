@@ -73,15 +73,15 @@ func (s *simplification) expr(e Expr) Expr {
 		return e
 	}
 	changed := false
-	var buffer [16]*atom
-	atoms := distinct(e, buffer[:0])
-	for _, a := range atoms {
-		x, known := s.done[a.hash]
-		if !known {
-			x = s.atom(a)
-			s.done[a.hash] = x
+	for _, t := range e.n.terms {
+		for _, a := range t.atoms {
+			x, known := s.done[a.hash]
+			if !known {
+				x = s.atom(a)
+				s.done[a.hash] = x
+			}
+			changed = changed || !x.Equal(a.expr())
 		}
-		changed = changed || !x.Equal(a.expr())
 	}
 	if changed {
 		list := []Expr{Const(e.c)}
@@ -205,6 +205,9 @@ func (d *Dims) simplifyMod(a *atom) Expr {
 
 // simplifyExtremum drops each argument that another one proves needless.
 func (d *Dims) simplifyExtremum(a *atom) Expr {
+	if len(a.args) > mostCompared {
+		return a.expr()
+	}
 	kept := append([]Expr(nil), a.args...)
 	for i := 0; i < len(kept); i++ {
 		for j := range kept {
@@ -227,7 +230,7 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 
 // joinRemainders turns k(x // k) + x % k into x.
 func (e Expr) joinRemainders() Expr {
-	for again := true; again && e.n != nil; {
+	for again := true; again && e.n != nil && len(e.n.terms) <= mostRemainder; {
 		again = false
 		for _, t := range e.n.terms {
 			for _, a := range t.atoms {
