@@ -17,16 +17,16 @@ type whole interface {
 
 type real interface{ float32 | float64 }
 
-// frame is a worker's scratch while a kernel runs: words (integers, addresses and scalars, eight bytes each), then strips
-// and packed panels, which share their place since they are never in use together. Locals follow; words hold their addresses.
+// frame is a worker's scratch while a kernel runs: words (integers, addresses and scalars, eight bytes each), then packed panels
+// if the kernel contracts, then strips. Locals follow; words hold their addresses.
 type frame struct{ words, strips unsafe.Pointer }
 
 // word is the place of a word as a T.
-func word[T number | uintptr](f frame, slot int) *T {
+func word[T number | uintptr | leftPanels](f frame, slot int) *T {
 	return (*T)(unsafe.Add(f.words, slot*8))
 }
 
-// strip is n elements at an offset in bytes among the strips.
+// strip is n elements at an offset in bytes from the panels' beginning.
 func strip[T number](f frame, offset, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Add(f.strips, offset)), n)
 }

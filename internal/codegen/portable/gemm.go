@@ -36,25 +36,125 @@ type matrix struct {
 // count or depth, up to width and padded, is zero.
 type pack[T accumulator] func(to []T, from matrix, width, count, padded, depth int64)
 
-// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. Sums run over blocks of blockDepth in order, within a block from
-// zero upward, so their order depends on k alone. panels has panelElements elements.
-func contract[T accumulator](panels []T, m, n, k int64, c, a, b matrix, packA, packB pack[T]) {
+// operandForm is how an operand of a contraction is read: pack copies it into panels; plain says that its elements lie in memory as
+// the accumulator's type, so that they can be used where they are.
+type operandForm[T accumulator] struct {
+	pack  pack[T]
+	plain bool
+}
+
+// fewRows is the most rows (or columns) of a product for which packing the other operand does not pay.
+const fewRows = 4
+
+// contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the product
+// alone: in blocks of blockDepth, or in fours where there are few rows or columns. panels has panelElements elements. held
+// says what the panels of A hold from an earlier call, and is updated; it must be nothing where A may have changed since.
+func contract[T accumulator](panels []T, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		return
 	}
+	if formA.plain && formB.plain {
+		switch {
+		case m <= fewRows && (b.col == 1 && c.col == 1 || b.row == 1 && a.col == 1):
+			*held = leftPanels{}
+			contractFew[T](m, n, k, c, a, b)
+			return
+		case n <= fewRows && (a.row == 1 && c.row == 1 || a.col == 1 && b.row == 1):
+			*held = leftPanels{}
+			contractFew[T](n, m, k, c.turned(), b.turned(), a.turned())
+			return
+		}
+	}
 	left, right := panels[:blockRows*blockDepth], panels[blockRows*blockDepth:panelElements]
+	rowsAtOnce, whole := int64(blockRows), roundUp(m, panelRows)*roundUp(k, unrolled) <= blockRows*blockDepth
+	if whole {
+		rowsAtOnce = m
+		if want := (leftPanels{uintptr(a.base), a.offset, a.row, a.col, m, k}); *held != want {
+			*held = want
+			for k0 := int64(0); k0 < k; k0 += blockDepth {
+				depth := min(blockDepth, k-k0)
+				formA.pack(left[k0*roundUp(m, panelRows):], a.at(0, k0).turned(), panelRows, m, roundUp(depth, unrolled), depth)
+			}
+		}
+	} else {
+		*held = leftPanels{}
+	}
 	for k0 := int64(0); k0 < k; k0 += blockDepth {
 		depth := min(blockDepth, k-k0)
-		padded := (depth + unrolled - 1) &^ (unrolled - 1)
+		padded := roundUp(depth, unrolled)
 		for n0 := int64(0); n0 < n; n0 += blockCols {
 			cols := min(blockCols, n-n0)
-			packB(right, b.at(k0, n0), panelCols, cols, padded, depth)
-			for m0 := int64(0); m0 < m; m0 += blockRows {
-				rows := min(blockRows, m-m0)
-				packA(left, a.at(m0, k0).turned(), panelRows, rows, padded, depth)
+			formB.pack(right, b.at(k0, n0), panelCols, cols, padded, depth)
+			for m0 := int64(0); m0 < m; m0 += rowsAtOnce {
+				rows := min(rowsAtOnce, m-m0)
+				if whole {
+					multiply(left[k0*roundUp(m, panelRows):], right, rows, cols, padded, c.at(m0, n0))
+					continue
+				}
+				formA.pack(left, a.at(m0, k0).turned(), panelRows, rows, padded, depth)
 				multiply(left, right, rows, cols, padded, c.at(m0, n0))
 			}
 		}
+	}
+}
+
+// leftPanels says what panels of A hold: this tile, whole, of so many rows and columns. The zero value is nothing. Its place is
+// in a worker's scratch, so it has the address as a number.
+type leftPanels struct {
+	base             uintptr
+	offset, row, col int64
+	m, k             int64
+}
+
+func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * multiple }
+
+// contractFew is contract for few rows, without packing: where b's rows are contiguous, four of them at a time are added to c's; where
+// b's columns are, and a's rows, each element of c is a sum of products.
+func contractFew[T accumulator](m, n, k int64, c, a, b matrix) {
+	if b.col == 1 && c.col == 1 {
+		for k0 := int64(0); k0 < k; k0 += 4 {
+			for i := range m {
+				to := unsafe.Slice(element[T](c.base, c.offset+i*c.row), n)
+				if k0+4 > k {
+					for x := k0; x < k; x++ {
+						addScaled(to, unsafe.Slice(element[T](b.base, b.offset+x*b.row), n), at[T](a, i, x))
+					}
+					continue
+				}
+				b0, b1 := unsafe.Slice(element[T](b.base, b.offset+k0*b.row), n), unsafe.Slice(element[T](b.base, b.offset+(k0+1)*b.row), n)
+				b2, b3 := unsafe.Slice(element[T](b.base, b.offset+(k0+2)*b.row), n), unsafe.Slice(element[T](b.base, b.offset+(k0+3)*b.row), n)
+				addFour(to, b0, b1, b2, b3, at[T](a, i, k0), at[T](a, i, k0+1), at[T](a, i, k0+2), at[T](a, i, k0+3))
+			}
+		}
+		return
+	}
+	for j := range n {
+		column := unsafe.Slice(element[T](b.base, b.offset+j*b.col), k)
+		for i := range m {
+			p := element[T](c.base, c.offset+i*c.row+j*c.col)
+			*p = sumProducts(*p, unsafe.Slice(element[T](a.base, a.offset+i*a.row), k), column)
+		}
+	}
+}
+
+// at is element (r, c) of a tile.
+func at[T accumulator](m matrix, r, c int64) T {
+	return *element[T](m.base, m.offset+r*m.row+c*m.col)
+}
+
+// addFour adds four scaled rows to a row.
+func addFour[T accumulator](to, b0, b1, b2, b3 []T, a0, a1, a2, a3 T) {
+	b0, b1, b2, b3 = b0[:len(to)], b1[:len(to)], b2[:len(to)], b3[:len(to)]
+	i := 0
+	for ; i+2 <= len(to); i += 2 {
+		r := (*[2]T)(unsafe.Pointer(&to[i]))
+		v, w := (*[2]T)(unsafe.Pointer(&b0[i])), (*[2]T)(unsafe.Pointer(&b1[i]))
+		x, y := (*[2]T)(unsafe.Pointer(&b2[i])), (*[2]T)(unsafe.Pointer(&b3[i]))
+		r[0] += T(v[0]*a0) + T(w[0]*a1) + (T(x[0]*a2) + T(y[0]*a3))
+		r[1] += T(v[1]*a0) + T(w[1]*a1) + (T(x[1]*a2) + T(y[1]*a3))
+	}
+	for ; i < len(to); i++ {
+		to[i] += T(b0[i]*a0) + T(b1[i]*a1) + (T(b2[i]*a2) + T(b3[i]*a3))
 	}
 }
 
@@ -218,18 +318,19 @@ func packedBy[T accumulator](get func(base unsafe.Pointer, i int64) T) pack[T] {
 	}
 }
 
-// packer is the pack for elements of type dt.
-func packer[T accumulator](c *compiler, dt dtype.DType) pack[T] {
+// form is how elements of type dt are read.
+func form[T accumulator](c *compiler, dt dtype.DType) operandForm[T] {
 	r := represents[dt]
+	var same T
 	if plain[r].Bits() != dt.Bits() {
 		if get := reader[float32](dt, r); r == repF32 && get != nil {
-			return packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })
+			return operandForm[T]{pack: packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })}
 		}
 		if get := reader[uint8](dt, r); get != nil {
-			return packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })
+			return operandForm[T]{pack: packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })}
 		}
 		get := reader[int8](dt, r)
-		return packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })
+		return operandForm[T]{pack: packedBy(func(base unsafe.Pointer, i int64) T { return T(get(base, i)) })}
 	}
 	choices := [reps]pack[T]{repU8: packed[T, uint8], repI8: packed[T, int8], repU16: packed[T, uint16], repI16: packed[T, int16],
 		repU32: packed[T, uint32], repI32: packed[T, int32], repU64: packed[T, uint64], repI64: packed[T, int64],
@@ -237,5 +338,6 @@ func packer[T accumulator](c *compiler, dt dtype.DType) pack[T] {
 	if choices[r] == nil {
 		c.bug("a contraction cannot multiply %s", dt)
 	}
-	return choices[r]
+	isFloat := T(1)/2 != 0
+	return operandForm[T]{pack: choices[r], plain: dt.IsFloat() == isFloat && int(unsafe.Sizeof(same))*8 == dt.Bits()}
 }

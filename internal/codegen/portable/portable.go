@@ -36,6 +36,7 @@ type kernel struct {
 	operands int
 	first    int // the word with the first operand's address
 	dims     int
+	held     int // the word of what the panels hold; 0 where there are none
 	launch   []derived
 	locals   []derived // offsets from the end of the strips, in bytes; slot is the word for the address
 	nests    []nest
@@ -70,7 +71,9 @@ type compiler struct {
 	vector   *vector
 	checked  map[string]int // strips of values that Checks made, where they differ by lane
 	moving   bool           // values are bits on their way from memory to memory
-	fixed    int            // bytes for strips and panels
+	panels   int            // bytes for panels
+	held     int            // the word of what the panels hold
+	fixed    int            // bytes for panels and strips
 }
 
 func (c *compiler) bug(format string, args ...any) {
@@ -112,13 +115,29 @@ func compile(k *loop.Kernel) *kernel {
 		c.memories[l.Local.Name] = &memory{slot: slot, dt: l.Local.DType, shape: l.Local.Shape}
 		out.locals = append(out.locals, derived{slot, c.code(l.Offset, k.Dims)})
 	}
-	out.nests = c.nests()
+	c.holdPanels()
+	out.nests, out.held = c.nests(), c.held
 	out.launch = c.launch
 	out.strips = alignUp(c.words * 8)
 	out.fixed = out.strips + alignUp(c.fixed)
 	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.fixed)))
 	out.scratch = c.code(out.formula, k.Dims)
 	return out
+}
+
+// holdPanels makes room for the panels of the kernel's contractions, if it has any.
+func (c *compiler) holdPanels() {
+	loop.Walk(c.kernel.Body, func(s loop.Stmt) bool {
+		if s, ok := s.(*loop.Contract); ok {
+			c.panels = max(c.panels, panelElements*max(c.memory(s.C.Buffer).dt.Bits()/8, 1))
+		}
+		return true
+	})
+	c.fixed = c.panels
+	if c.panels > 0 {
+		c.held = c.words
+		c.words += int((unsafe.Sizeof(leftPanels{}) + 7) / 8)
+	}
 }
 
 func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }
@@ -253,6 +272,9 @@ func (k *kernel) begin(f frame, a *target.Args) error {
 	}
 	for i, o := range a.Operands {
 		*word[uintptr](f, k.first+i) = uintptr(o.Base)
+	}
+	if k.held > 0 {
+		*word[leftPanels](f, k.held) = leftPanels{}
 	}
 	base := uintptr(f.words) + uintptr(k.fixed)
 	for _, l := range k.locals {

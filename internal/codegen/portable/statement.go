@@ -2,7 +2,7 @@ package portable
 
 import (
 	"math"
-	"unsafe"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -139,7 +139,7 @@ func (c *compiler) vectorLoop(s *loop.For) action {
 	*c = saved
 	c.vector = &vector{variable: s.Var, width: width}
 	do := c.body(s.Body)
-	c.fixed = max(c.fixed, peak*width)
+	c.fixed = max(c.fixed, c.panels+peak*width)
 	c.vector = nil
 	return func(f frame, _ int) {
 		count := extent.get(f)
@@ -165,7 +165,7 @@ func (c *compiler) newStrip(size int) int {
 	if v == nil {
 		return 0
 	}
-	at := v.used * v.width
+	at := c.panels + v.used*v.width
 	v.used += size
 	v.peak = max(v.peak, v.used)
 	return at
@@ -387,12 +387,24 @@ func (c *compiler) contract(s *loop.Contract) action {
 func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 	m, n, k := c.integer(s.M), c.integer(s.N), c.integer(s.K)
 	to, a, b := c.tile(s.C), c.tile(s.A), c.tile(s.B)
-	packA, packB := packer[T](c, c.memory(s.A.Buffer).dt), packer[T](c, c.memory(s.B.Buffer).dt)
-	c.fixed = max(c.fixed, panelElements*int(unsafe.Sizeof(*new(T))))
+	formA, formB := form[T](c, c.memory(s.A.Buffer).dt), form[T](c, c.memory(s.B.Buffer).dt)
+	// A tile of an operand that nothing writes is found packed where the contraction before had the same one.
+	constant, held := c.readOnly(s.A.Buffer), c.held
 	return func(f frame, _ int) {
 		panels := strip[T](f, 0, panelElements)
-		contract(panels, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), packA, packB)
+		before := word[leftPanels](f, held)
+		if !constant {
+			*before = leftPanels{}
+		}
+		contract(panels, before, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), formA, formB)
+		if !constant {
+			*before = leftPanels{}
+		}
 	}
+}
+
+func (c *compiler) readOnly(buffer string) bool {
+	return slices.ContainsFunc(c.kernel.Params, func(p *loop.Param) bool { return p.Name == buffer && p.Access == loop.Read })
 }
 
 func (c *compiler) tile(t loop.Tile) func(f frame) matrix {
