@@ -22,7 +22,7 @@ func init() {
 // Window is the geometry of a convolution or a pooling over the axes after the first two.
 type Window struct {
 	Kernel, Strides, Dilations []int64
-	Begin, End                 []int64 // padding before and after, per axis
+	Begin, End                 []sym.Expr // padding before and after, per axis
 }
 
 // Attrs are the window as a node's attributes.
@@ -50,10 +50,10 @@ func Convolution(b *ir.Builder, x, w, bias *ir.Value, window Window, groups int6
 
 // windowOf reads a node's window; it checks the lists' lengths against the number of spatial axes.
 func windowOf(n *ir.Node, axes int) (Window, error) {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Ints("begin"), n.Attrs.Ints("end")}
-	for _, list := range [][]int64{w.Kernel, w.Strides, w.Dilations, w.Begin, w.End} {
-		if len(list) != axes {
-			return w, fault(n, "a window over %d axes in a list for %d", len(list), axes)
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")}
+	for _, length := range []int{len(w.Kernel), len(w.Strides), len(w.Dilations), len(w.Begin), len(w.End)} {
+		if length != axes {
+			return w, fault(n, "a window over %d axes in a list for %d", length, axes)
 		}
 	}
 	for i := range w.Kernel {
@@ -64,18 +64,29 @@ func windowOf(n *ir.Node, axes int) (Window, error) {
 	return w, nil
 }
 
+// padding is the numbers of positions before and after, in a run.
+func (w Window) padding(e *ir.Evaluation) (begin, end []int64, err error) {
+	if begin, err = e.Ints(w.Begin); err == nil {
+		end, err = e.Ints(w.End)
+	}
+	return begin, end, err
+}
+
+// unpadded reports whether the input has no padding along an axis.
+func (w Window) unpadded(axis int) bool { return isZero(w.Begin[axis]) && isZero(w.End[axis]) }
+
 // span is the extent that a window of the kernel covers along an axis.
 func (w Window) span(axis int) int64 { return (w.Kernel[axis]-1)*w.Dilations[axis] + 1 }
 
 // positions is how many places the window has along an axis of the given extent; with ceil, a last one may hang over the end.
 func (w Window) positions(axis int, extent sym.Expr) sym.Expr {
-	room := extent.Add(sym.Const(w.Begin[axis] + w.End[axis] - w.span(axis)))
+	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
 	return room.FloorDiv(sym.Const(w.Strides[axis])).Add(one)
 }
 
 // source is the input position that kernel position k sees from output position o, before the edges are considered.
 func (w Window) source(axis int, o, k sym.Expr) sym.Expr {
-	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(sym.Const(w.Begin[axis]))
+	return o.Mul(sym.Const(w.Strides[axis])).Add(k.Mul(sym.Const(w.Dilations[axis]))).Sub(w.Begin[axis])
 }
 
 func convolutionShape(c *ir.Inference, n *ir.Node) error {
@@ -143,6 +154,10 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	if err != nil {
 		return nil, err
 	}
+	begin, _, err := window.padding(e)
+	if err != nil {
+		return nil, err
+	}
 	groups := n.Attrs.Int("groups", 1)
 	inner := w.Shape()[1]
 	perGroup := out.Shape()[1] / groups
@@ -163,7 +178,7 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 		tensor.Each(w.Shape()[1:], func(k []int64) {
 			at, ok := o[0]*sx[0]+(first+k[0])*sx[1], true
 			for i := range window.Kernel {
-				p := o[2+i]*window.Strides[i] + k[1+i]*window.Dilations[i] - window.Begin[i]
+				p := o[2+i]*window.Strides[i] + k[1+i]*window.Dilations[i] - begin[i]
 				ok = ok && p >= 0 && p < x.Shape()[2+i]
 				at += p * sx[2+i]
 			}
@@ -185,9 +200,9 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 }
 
 func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
-	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Ints("begin"), n.Attrs.Ints("end")}
+	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")}
 	for i := range w.Kernel {
-		if w.Kernel[i] != 1 || w.Strides[i] != 1 || w.Begin[i] != 0 || w.End[i] != 0 {
+		if w.Kernel[i] != 1 || w.Strides[i] != 1 || !w.unpadded(i) {
 			return false
 		}
 	}
@@ -255,7 +270,7 @@ func convolutionDepthwise(k *Nest, n *ir.Node) {
 
 // inside is the test that position p lies in [0, extent), or nil where the window never leaves the input along this axis.
 func inside(d *sym.Dims, p, extent, at sym.Expr, w Window, axis int) loop.Expr {
-	if w.Begin[axis] == 0 && w.End[axis] == 0 {
+	if w.unpadded(axis) {
 		return nil
 	}
 	return loop.Inside(p, sym.Const(0), extent)
@@ -321,10 +336,10 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
 					// The output positions whose source lies in [0, extent): from first on, count of them.
-					shift := sym.Const(window.Begin[axis]).Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
+					shift := window.Begin[axis].Sub(at[axis].Mul(sym.Const(window.Dilations[axis])))
 					first := shift.CeilDiv(stride).Max(sym.Const(0))
 					end := x.Shape[last].Add(shift).CeilDiv(stride).Min(width)
-					if window.Begin[axis] == 0 && window.End[axis] == 0 {
+					if window.unpadded(axis) {
 						first, end = sym.Const(0), width
 					}
 					from = append(from, window.source(axis, first, at[axis]))
@@ -372,10 +387,10 @@ func convolutionSamples(r *rand.Rand) []Sample {
 		sample(dt, sampleWindows[1], 3, 3, 6, false, 1, 5, 6)
 		sample(dt, sampleWindows[4], 1, 3, 2, true, 2, 3, 4)
 	}
-	line := Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{2}, Begin: []int64{2}, End: []int64{2}}
-	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{1, 0, 1}, End: []int64{0, 0, 1}}
-	dot := Window{Kernel: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{0, 0, 0}, End: []int64{0, 0, 0}}
-	same := Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []int64{1, 1}, End: []int64{1, 1}}
+	line := Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{2}, Begin: ir.Constants([]int64{2}), End: ir.Constants([]int64{2})}
+	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}
+	dot := Window{Kernel: []int64{1, 1, 1}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{0, 0, 0}), End: ir.Constants([]int64{0, 0, 0})}
+	same := Window{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})}
 	sample(dtype.F32, line, 1, 3, 2, true, 2, 8)
 	sample(dtype.F32, cube, 2, 2, 4, true, 1, 4, 3, 5)
 	sample(dtype.F32, dot, 1, 3, 5, true, 2, 2, 3, 4)

@@ -54,7 +54,7 @@ func convTransposeShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i) - window.Begin[i] - window.End[i]))
+		extent := x.Shape[2+i].Sub(one).Mul(sym.Const(window.Strides[i])).Add(sym.Const(window.span(i))).Sub(window.Begin[i]).Sub(window.End[i])
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the padding is no longer than the result"); err != nil {
 			return err
 		}
@@ -82,6 +82,10 @@ func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 	if err != nil {
 		return nil, err
 	}
+	begin, _, err := window.padding(e)
+	if err != nil {
+		return nil, err
+	}
 	groups := n.Attrs.Int("groups", 1)
 	inner, perGroup := x.Shape()[1]/groups, w.Shape()[1]
 	sx, sw := tensor.Strides(x.Shape()), tensor.Strides(w.Shape())
@@ -97,7 +101,7 @@ func convTransposeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 			channel := group*inner + k[0]
 			from, weight, ok := o[0]*sx[0]+channel*sx[1], channel*sw[0]+o[1]%perGroup*sw[1], true
 			for i := range window.Kernel {
-				p := o[2+i] + window.Begin[i] - k[1+i]*window.Dilations[i]
+				p := o[2+i] + begin[i] - k[1+i]*window.Dilations[i]
 				ok = ok && p >= 0 && p%window.Strides[i] == 0 && p/window.Strides[i] < x.Shape()[2+i]
 				from += p / window.Strides[i] * sx[2+i]
 				weight += k[1+i] * sw[2+i]
@@ -130,7 +134,7 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 					from := []sym.Expr{image, group.Mul(inner)}
 					for i := range row {
 						stride := sym.Const(window.Strides[i])
-						p := row[i].Add(sym.Const(window.Begin[i])).Sub(at[i].Mul(sym.Const(window.Dilations[i])))
+						p := row[i].Add(window.Begin[i]).Sub(at[i].Mul(sym.Const(window.Dilations[i])))
 						if window.Strides[i] > 1 {
 							reaches = bothTrue(reaches, loop.Apply2(loop.Eq, loop.At(p.Mod(stride)), loop.At(sym.Const(0))))
 						}
@@ -140,7 +144,7 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 					axis := last - 2
 					stride := sym.Const(window.Strides[axis])
 					// Input position i lands on output position i·stride + shift: from first on, up to end.
-					shift := at[axis].Mul(sym.Const(window.Dilations[axis])).Sub(sym.Const(window.Begin[axis]))
+					shift := at[axis].Mul(sym.Const(window.Dilations[axis])).Sub(window.Begin[axis])
 					first := shift.Neg().CeilDiv(stride).Max(sym.Const(0))
 					end := width.Sub(shift).CeilDiv(stride).Min(x.Shape[last])
 					from = append(from, first)
@@ -182,12 +186,12 @@ func convTransposeSamples(r *rand.Rand) []Sample {
 			sample(dtype.F32, w, groups, 4, 6, i%2 == 0, 2, 4, 5)
 		}
 	}
-	longer := Window{Kernel: []int64{3, 3}, Strides: []int64{3, 2}, Dilations: []int64{1, 1}, Begin: []int64{0, 1}, End: []int64{-1, -1}}
+	longer := Window{Kernel: []int64{3, 3}, Strides: []int64{3, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 1}), End: ir.Constants([]int64{-1, -1})}
 	for _, dt := range floatTypes {
 		sample(dt, longer, 1, 3, 2, true, 1, 3, 4)
 	}
-	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{2}, Begin: []int64{1}, End: []int64{0}}, 1, 3, 2, true, 2, 5)
-	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{1, 0, 1}, End: []int64{0, 0, 1}}, 2, 2, 4, true, 1, 3, 2, 4)
+	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{2}, Begin: ir.Constants([]int64{1}), End: ir.Constants([]int64{0})}, 1, 3, 2, true, 2, 5)
+	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}, 2, 2, 4, true, 1, 3, 2, 4)
 	sample(dtype.F32, longer, 1, 2, 2, false, 0, 3, 3)
 	return out
 }

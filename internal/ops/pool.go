@@ -80,15 +80,22 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 // overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the padding before it.
 func (w Window) overhanging(axis int, extent sym.Expr) sym.Expr {
 	stride := sym.Const(w.Strides[axis])
-	room := extent.Add(sym.Const(w.Begin[axis] + w.End[axis] - w.span(axis)))
-	begins := extent.Add(sym.Const(w.Begin[axis])).CeilDiv(stride)
+	room := extent.Add(w.Begin[axis]).Add(w.End[axis]).Sub(sym.Const(w.span(axis)))
+	begins := extent.Add(w.Begin[axis]).CeilDiv(stride)
 	return room.CeilDiv(stride).Add(one).Min(begins)
 }
 
 // window visits the input elements under each window: for each output element, begin, then visit for the elements inside, then end with the number of
 // positions that padding has as well.
-func poolEach(n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64), end func(to, positions int64)) {
-	w, _ := windowOf(n, x.Rank()-2)
+func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int64), end func(to, positions int64)) error {
+	w, err := windowOf(n, x.Rank()-2)
+	if err != nil {
+		return err
+	}
+	first, after, err := w.padding(e)
+	if err != nil {
+		return err
+	}
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(o []int64) {
 		begin()
@@ -96,9 +103,9 @@ func poolEach(n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int
 		tensor.Each(w.Kernel, func(k []int64) {
 			at, inside, padded := o[0]*strides[0]+o[1]*strides[1], true, true
 			for i := range k {
-				p := o[2+i]*w.Strides[i] + k[i]*w.Dilations[i] - w.Begin[i]
+				p := o[2+i]*w.Strides[i] + k[i]*w.Dilations[i] - first[i]
 				inside = inside && p >= 0 && p < x.Shape()[2+i]
-				padded = padded && p < x.Shape()[2+i]+w.End[i]
+				padded = padded && p < x.Shape()[2+i]+after[i]
 				at += p * strides[2+i]
 			}
 			if inside {
@@ -111,6 +118,7 @@ func poolEach(n *ir.Node, x, out *tensor.Tensor, begin func(), visit func(at int
 		end(flat, positions)
 		flat++
 	})
+	return nil
 }
 
 func maxPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -120,10 +128,10 @@ func maxPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	}
 	dt := out.DType()
 	var best uint64
-	poolEach(n, in[0], out, func() { best = loop.Lowest(dt).Bits },
+	err = poolEach(e, n, in[0], out, func() { best = loop.Lowest(dt).Bits },
 		func(at int64) { best = loop.EvalBinary(loop.Max, dt, best, bitsOf(in[0], at)) },
 		func(to, _ int64) { setBits(out, to, best) })
-	return []*tensor.Tensor{out}, nil
+	return []*tensor.Tensor{out}, err
 }
 
 func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -133,7 +141,7 @@ func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	}
 	var sum float64
 	var count int64
-	poolEach(n, in[0], out, func() { sum, count = 0, 0 },
+	err = poolEach(e, n, in[0], out, func() { sum, count = 0, 0 },
 		func(at int64) { sum += in[0].Float(at); count++ },
 		func(to, positions int64) {
 			if n.Attrs.Bool("padded") {
@@ -144,7 +152,7 @@ func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			}
 			out.SetFloat(to, sum/float64(count))
 		})
-	return []*tensor.Tensor{out}, nil
+	return []*tensor.Tensor{out}, err
 }
 
 // poolNest walks the windows: body gets a load of the element, which is otherwise where the position lies outside the input.
@@ -196,13 +204,13 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 			for i := range w.Kernel {
 				low, high := sym.Const(0), x.Shape[2+i]
 				if n.Attrs.Bool("padded") {
-					low, high = sym.Const(-w.Begin[i]), high.Add(sym.Const(w.End[i]))
+					low, high = w.Begin[i].Neg(), high.Add(w.End[i])
 				}
 				begin := w.source(i, o[2+i], sym.Const(0))
 				d := sym.Const(w.Dilations[i])
 				first := low.Sub(begin).CeilDiv(d).Max(sym.Const(0))
 				end := high.Sub(begin).CeilDiv(d).Min(sym.Const(w.Kernel[i]))
-				if w.Begin[i] == 0 && w.End[i] == 0 && !n.Attrs.Bool("ceil") {
+				if w.unpadded(i) && !n.Attrs.Bool("ceil") {
 					first, end = sym.Const(0), sym.Const(w.Kernel[i])
 				}
 				count = count.Mul(end.Sub(first))

@@ -51,7 +51,7 @@ func poolIndicesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	steps, _ := constants(poolStrides(ir.Constants(x.Shape()), n.Attrs.Bool("columns")))
 	best, where := math.NaN(), int64(-1)
 	at := make([]int64, x.Rank())
-	poolEach(n, x, out, func() { where = -1 },
+	err = poolEach(e, n, x, out, func() { where = -1 },
 		func(i int64) {
 			if v := x.Float(i); where < 0 || v > best || v != v && best == best {
 				best, where = v, i
@@ -67,7 +67,7 @@ func poolIndicesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			tensor.Unravel(where, x.Shape(), at)
 			indices.SetInt(to, tensor.Offset(steps, at))
 		})
-	return []*tensor.Tensor{out, indices}, nil
+	return []*tensor.Tensor{out, indices}, err
 }
 
 func poolIndicesWindow(k *Nest, n *ir.Node) {
@@ -105,10 +105,10 @@ func lpPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 		return nil, err
 	}
 	p, total := float64(n.Attrs.Int("p", 2)), 0.0
-	poolEach(n, in[0], out, func() { total = 0 },
+	err = poolEach(e, n, in[0], out, func() { total = 0 },
 		func(at int64) { total += math.Pow(math.Abs(in[0].Float(at)), p) },
 		func(to, _ int64) { out.SetFloat(to, math.Pow(total, 1/p)) })
-	return []*tensor.Tensor{out}, nil
+	return []*tensor.Tensor{out}, err
 }
 
 func lpPoolWindow(k *Nest, n *ir.Node) {
@@ -143,12 +143,12 @@ func rootOf(x loop.Expr, p int64) loop.Expr {
 
 // sampleWindows are windows over two axes: plain, padded, dilated, with strides, hanging over.
 var sampleWindows = []Window{
-	{Kernel: []int64{2, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []int64{0, 0}, End: []int64{0, 0}},
-	{Kernel: []int64{3, 3}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: []int64{1, 1}, End: []int64{1, 1}},
-	{Kernel: []int64{2, 2}, Strides: []int64{1, 3}, Dilations: []int64{2, 3}, Begin: []int64{0, 2}, End: []int64{1, 0}},
-	{Kernel: []int64{3, 2}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: []int64{1, 0}, End: []int64{2, 0}},
-	{Kernel: []int64{1, 1}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []int64{0, 0}, End: []int64{0, 0}},
-	{Kernel: []int64{1, 1}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: []int64{0, 0}, End: []int64{0, 0}},
+	{Kernel: []int64{2, 3}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{3, 3}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})},
+	{Kernel: []int64{2, 2}, Strides: []int64{1, 3}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{0, 2}), End: ir.Constants([]int64{1, 0})},
+	{Kernel: []int64{3, 2}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{2, 0})},
+	{Kernel: []int64{1, 1}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
+	{Kernel: []int64{1, 1}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
 }
 
 // windowSamples applies every sample window, with and without ceil, to inputs of some types.
@@ -169,8 +169,8 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 			}
 		}
 	}
-	line := Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{1}, Begin: []int64{1}, End: []int64{0}}.Attrs()
-	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: []int64{1, 0, 1}, End: []int64{0, 0, 1}}.Attrs()
+	line := Window{Kernel: []int64{3}, Strides: []int64{2}, Dilations: []int64{1}, Begin: ir.Constants([]int64{1}), End: ir.Constants([]int64{0})}.Attrs()
+	cube := Window{Kernel: []int64{2, 1, 3}, Strides: []int64{1, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}.Attrs()
 	for name, value := range more {
 		line[name], cube[name] = value, value
 	}

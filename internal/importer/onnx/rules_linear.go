@@ -94,16 +94,15 @@ func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
 			c.Fault("a padding of %d", p)
 		}
 	}
-	w.Begin, w.End = pads[:axes:axes], pads[axes:]
+	w.Begin, w.End = ir.Constants(pads[:axes]), ir.Constants(pads[axes:])
 	switch mode := c.Text("auto_pad", "NOTSET"); mode {
 	case "", "NOTSET":
 	case "VALID":
-		w.Begin, w.End = make([]int64, axes), make([]int64, axes)
+		w.Begin, w.End = make([]sym.Expr, axes), make([]sym.Expr, axes)
 	case "SAME_UPPER", "SAME_LOWER":
-		w.Begin, w.End = make([]int64, axes), make([]int64, axes)
+		w.Begin, w.End = make([]sym.Expr, axes), make([]sym.Expr, axes)
 		for i := range axes {
-			total := samePadding(c, x.Type.Shape[2+i], (kernel[i]-1)*w.Dilations[i]+1, w.Strides[i])
-			w.Begin[i], w.End[i] = total/2, total-total/2
+			w.Begin[i], w.End[i] = halved(samePadding(c, x.Type.Shape[2+i], (kernel[i]-1)*w.Dilations[i]+1, w.Strides[i]))
 			if mode == "SAME_LOWER" {
 				w.Begin[i], w.End[i] = w.End[i], w.Begin[i]
 			}
@@ -115,20 +114,19 @@ func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
 }
 
 // samePadding is how much an axis must grow for the window to have a place for every stride.
-func samePadding(c *call, extent sym.Expr, span, stride int64) int64 {
-	if size, ok := extent.Const(); ok {
-		places := (size + stride - 1) / stride
-		return max(0, (places-1)*stride+span-size)
+func samePadding(c *call, extent sym.Expr, span, stride int64) sym.Expr {
+	places := extent.CeilDiv(sym.Const(stride))
+	total := places.Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent)
+	if span < stride { // else it is never negative
+		total = total.Max(sym.Const(0))
 	}
-	if stride == 1 {
-		return span - 1
-	}
-	total := c.Dims().Simplify(extent.CeilDiv(sym.Const(stride)).Sub(sym.Const(1)).Mul(sym.Const(stride)).Add(sym.Const(span)).Sub(extent).Max(sym.Const(0)))
-	if size, ok := total.Const(); ok {
-		return size
-	}
-	c.Refuse("auto_pad along an axis of extent %s, which stride %d may or may not divide", extent, stride)
-	return 0
+	return c.Dims().Simplify(total)
+}
+
+// halved is a padding in two parts, the second one larger where it is odd.
+func halved(total sym.Expr) (less, more sym.Expr) {
+	less = total.FloorDiv(sym.Const(2))
+	return less, total.Sub(less)
 }
 
 // listOr is a list attribute of the given length; where it is absent, the same number throughout.
@@ -158,30 +156,24 @@ func convTranspose(c *call) []*ir.Value {
 		c.Fault("output_shape has %d numbers for %d axes", len(wanted), axes)
 	}
 	for i := range axes {
+		added := sym.Const(extra[i])
 		if wanted == nil && !same {
-			window.End[i] -= extra[i]
+			window.End[i] = window.End[i].Sub(added)
 			continue
 		}
 		span := (window.Kernel[i]-1)*window.Dilations[i] + 1
-		var total int64
+		var total sym.Expr
 		if wanted != nil {
-			size, ok := x.Type.Shape[2+i].Const()
-			if !ok {
-				c.Refuse("output_shape along an axis whose extent %s is not a number", x.Type.Shape[2+i])
-			}
-			total = (size-1)*window.Strides[i] + extra[i] + span - wanted[i]
+			total = x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(window.Strides[i])).Add(sym.Const(extra[i] + span - wanted[i]))
 		} else {
-			total = max(0, span-window.Strides[i]+extra[i]) // so that the result is stride times as long
+			total = sym.Const(max(0, span-window.Strides[i]+extra[i])) // so that the result is stride times as long
 		}
-		window.Begin[i] = total / 2
-		if mode != "SAME_UPPER" {
-			window.Begin[i] = total - total/2
+		less, more := halved(c.Dims().Simplify(total.Max(sym.Const(0)))) // a result longer than what is computed is filled at the end
+		window.Begin[i] = more
+		if mode == "SAME_UPPER" {
+			window.Begin[i] = less
 		}
-		if total < 0 {
-			// The result is longer than what is computed: all of it is filled at the end.
-			window.Begin[i] = 0
-		}
-		window.End[i] = total - window.Begin[i] - extra[i]
+		window.End[i] = c.Dims().Simplify(total.Sub(window.Begin[i]).Sub(added))
 	}
 	return one(ops.ConvolutionTranspose(c.Builder, x, w, c.Optional(2), window, c.Int("group", 1)))
 }
