@@ -25,7 +25,7 @@ func (c *Compiled) layout(a *assembly) error {
 		p := program.Plan{When: l.When}
 		for _, lets := range [][]memplan.Let{l.Lets, results.Layouts[0].Lets} {
 			for _, let := range lets {
-				p.Lets = append(p.Lets, program.Let(let))
+				p.Lets = append(p.Lets, program.Let{Name: let.Name, X: let.X})
 			}
 		}
 		a.to.Plans = append(a.to.Plans, p)
@@ -171,7 +171,7 @@ const validatorSamples = 4
 
 // claim is a problem and its solution in the validator's own words.
 func claim(p *memplan.Problem, s *memplan.Solution) *validator.Plan {
-	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound}
+	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound, Weak: !s.BoundComplete}
 	for _, b := range p.Buffers {
 		w := validator.Buffer{Name: b.Name, Size: b.Size, Align: b.Align, First: b.First, Last: b.Last, AliasOf: -1}
 		if b.Alias != nil {

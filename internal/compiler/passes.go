@@ -14,7 +14,9 @@ type passRow struct {
 
 // Passes are run in this order.
 var Passes = []passRow{
-	{"fold", pass.Fold, "first: what is constant need not be rewritten by anything else"},
+	{"absorb", pass.Absorb, "before fold, which would make a second copy of a weight that a product can read transposed"},
+	{"dead-absorbed", pass.Dead, "before fold, which would compute the transposes that nothing reads any more"},
+	{"fold", pass.Fold, "early: what is constant need not be rewritten by anything else"},
 	{"dead", pass.Dead, "after fold, which leaves the inputs of what it folded behind"},
 	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
 	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},

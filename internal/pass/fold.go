@@ -3,6 +3,7 @@ package pass
 import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -84,6 +85,11 @@ func folded(b *ir.Block, n *ir.Node) bool {
 	for i, v := range n.Outputs {
 		v.Const, v.Node = out[i], nil
 		b.Consts = append(b.Consts, v)
+	}
+	for _, t := range in {
+		if t != nil {
+			mem.Forget(t.Bytes()) // what was read of a mapped file need not stay in memory
+		}
 	}
 	return true
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -210,7 +209,7 @@ func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 	return t, nil
 }
 
-// tensor is a constant of the file: a view where its bytes lie in the file as they should, else decoded.
+// tensor is a constant of the file: a view of its bytes where they lie in the file packed, aligned for their type or not, else decoded.
 func (m *Model) tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	if t.External() {
 		if m.external == nil {
@@ -218,12 +217,13 @@ func (m *Model) tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 		}
 		return m.external.Tensor(t)
 	}
-	out, _, err := t.Tensor()
+	data, _, stored, err := t.Stored()
 	if err != nil {
 		return nil, err
 	}
-	if out.DType() == dtype.Bool && slices.ContainsFunc(out.Bytes(), func(b byte) bool { return b > 1 }) {
-		return nil, diag.Inputf("a bool constant holds other bytes than 0 and 1").AtTensor(t.Name)
+	if dt, err := t.ElementType(); err == nil && stored && dt != dtype.Bool {
+		return tensor.Over(dt, t.Dims, data)
 	}
-	return out, nil
+	out, _, err := t.Tensor()
+	return out, err
 }
