@@ -230,7 +230,7 @@ func (s *shadow) clear() {
 // touch records an access of the running role and reports it where a conflicting one is not ordered before it.
 func (m *memory) touch(f *frame, at int64, writing bool) {
 	a := f.agent
-	if m.shadow == nil || a == nil {
+	if a == nil {
 		return
 	}
 	c := m.shadow.cells[at]
@@ -357,7 +357,7 @@ func (c *resolver) roles(s *Roles) action {
 		}
 		for _, r := range list {
 			for i := range r.count(f) {
-				own := &frame{integers: slices.Clone(f.integers), scalars: slices.Clone(f.scalars), memories: slices.Clone(f.memories), tokens: slices.Clone(f.tokens), order: f.order}
+				own := &frame{integers: slices.Clone(f.integers), scalars: slices.Clone(f.scalars), memories: slices.Clone(f.memories), tokens: slices.Clone(f.tokens), order: f.order, reversed: f.reversed}
 				own.integers[r.slot] = i
 				for _, l := range r.locals {
 					own.memories[l.slot] = c.interpreter.own(l, f.integers[:len(c.kernel.Dims)])

@@ -23,7 +23,13 @@ type Data struct {
 // else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was written, or never
 // written) is a bug of the kernel's author and panics with the kernel's text.
 func Interpret(k *Kernel, operands []Data, dims map[string]int64) error {
-	return InterpretOrder(k, operands, dims, nil)
+	return interpret(k, operands, dims, nil, false)
+}
+
+// InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose loops keep
+// their promise gives the same results, but for the rounding of what a vector loop reduces.
+func InterpretReversed(k *Kernel, operands []Data, dims map[string]int64) error {
+	return interpret(k, operands, dims, nil, true)
 }
 
 // InterpretOrder is Interpret with a choice of which role goes on next wherever the roles of a block meet: order is given the
@@ -31,6 +37,10 @@ func Interpret(k *Kernel, operands []Data, dims map[string]int64) error {
 // asynchronous contractions under way. Nil always takes the first. Whatever the order, a *RaceError reports accesses that
 // nothing orders, phases that hardware would mistake, and roles that wait for ever.
 func InterpretOrder(k *Kernel, operands []Data, dims map[string]int64, order func(choices int) int) error {
+	return interpret(k, operands, dims, order, false)
+}
+
+func interpret(k *Kernel, operands []Data, dims map[string]int64, order func(choices int) int, reversed bool) error {
 	values := make([]int64, len(k.Dims))
 	for i, name := range k.Dims {
 		v, ok := dims[name]
@@ -47,7 +57,7 @@ func InterpretOrder(k *Kernel, operands []Data, dims map[string]int64, order fun
 	if int64(int(bytes)) != bytes {
 		return diag.Inputf("kernel @%s: %d bytes of locals do not fit the address space", k.Name, bytes)
 	}
-	return x.run(operands, values, make([]byte, bytes), order)
+	return x.run(operands, values, make([]byte, bytes), order, reversed)
 }
 
 // Interpreter is a kernel made ready to be interpreted many times. It is safe for concurrent use.
@@ -72,6 +82,7 @@ type frame struct {
 	tokens   [][]barrier
 	agent    *agent // of the role that runs; nil outside Roles
 	order    func(choices int) int
+	reversed bool
 }
 
 // memory is a parameter or a local while a kernel runs. written has an element per logical element of a Write parameter.
@@ -157,15 +168,15 @@ func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
 
 // Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch bytes.
 func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
-	return x.run(operands, dims, scratch, nil)
+	return x.run(operands, dims, scratch, nil, false)
 }
 
-func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, order func(int) int) (err error) {
+func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, order func(int) int, reversed bool) (err error) {
 	k := x.kernel
 	if len(operands) != len(k.Params) || len(dims) != len(k.Dims) {
 		panic(diag.Internalf("kernel @%s takes %d operands and %d dimensions, got %d and %d", k.Name, len(k.Params), len(k.Dims), len(operands), len(dims)))
 	}
-	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), tokens: make([][]barrier, x.tokens), order: order}
+	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), tokens: make([][]barrier, x.tokens), order: order, reversed: reversed}
 	copy(f.integers, dims)
 	defer func() {
 		switch r := recover().(type) {
@@ -270,17 +281,19 @@ func (m *memory) at(k *Kernel, index []integer, f *frame, writing bool) int64 {
 		offset += i * m.strides[d]
 		logical = logical*m.shape[d] + i
 	}
-	m.mark(k, logical, writing)
-	m.touch(f, offset, writing)
+	if m.written != nil {
+		m.mark(k, logical, writing)
+	}
+	if m.shadow != nil {
+		m.touch(f, offset, writing)
+	}
 	return offset
 }
 
 func (m *memory) mark(k *Kernel, logical int64, writing bool) {
-	switch {
-	case m.written == nil:
-	case writing:
+	if writing {
 		m.written[logical] = true
-	case !m.written[logical]:
+	} else if !m.written[logical] {
 		kernelBug(k, "element %d of %%%s (shape %v) is read before it was written", logical, m.name, m.shape)
 	}
 }
@@ -447,8 +460,11 @@ func (c *resolver) loop(s *For) action {
 	extent, slot, body := c.symbol(s.Extent), c.integer(s.Var), c.body(s.Body)
 	return func(f *frame) {
 		n := extent(f)
-		for i := int64(0); i < n; i++ {
+		for i := range n {
 			f.integers[slot] = i
+			if f.reversed && s.Kind != Serial {
+				f.integers[slot] = n - 1 - i
+			}
 			f.agent.yield()
 			run(body, f)
 		}
@@ -602,14 +618,20 @@ func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
 
 func (t *flat) load(k *Kernel, f *frame, r, c int64) uint64 {
 	at := t.place.of(r, c)
-	t.mark(k, t.logical.of(r, c), false)
-	t.touch(f, at, false)
+	if t.written != nil {
+		t.mark(k, t.logical.of(r, c), false)
+	}
+	if t.shadow != nil {
+		t.touch(f, at, false)
+	}
 	return loadBits(t.width, t.data, at)
 }
 
 func (t *flat) store(f *frame, r, c int64, x uint64) {
 	at := t.place.of(r, c)
-	t.touch(f, at, true)
+	if t.shadow != nil {
+		t.touch(f, at, true)
+	}
 	storeBits(t.width, t.data, at, x)
 }
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -243,6 +244,30 @@ func TestInterpretContract(t *testing.T) {
 					t.Errorf("%s element (%d, %d) is %d, want %d", dt, r, q, got, want)
 				}
 			}
+		}
+	}
+}
+
+// A loop that breaks its promise of independence shows when it runs backward.
+func TestInterpretReversed(t *testing.T) {
+	for source, same := range map[string]bool{
+		`kernel @k(%x: f32[n] update) dims(n) { each i < n { store %x[i] = mul(load %x[i], 2) } }`:                      true,
+		`kernel @k(%x: f32[n] update) dims(n) { for i < n - 1 { store %x[i + 1] = load %x[i] } }`:                       true,
+		`kernel @k(%x: f32[n] update) dims(n) { each i < n - 1 { store %x[i + 1] = load %x[i] } }`:                      false,
+		`kernel @k(%x: f32[n] update) dims(n) { parallel i < n { store %x[i//2] = cast(f32, index(i)) } }`:              false,
+		`kernel @k(%x: f32[n] update) dims(n) { var %s: f32 = 0 vector i < n { %s add= load %x[i] } store %x[0] = %s }`: true,
+	} {
+		k, err := ParseKernel(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forward, backward := floats(1, 2, 3, 4), floats(1, 2, 3, 4)
+		dims := map[string]int64{"n": 4}
+		if err := errors.Join(Interpret(k, []Data{forward}, dims), InterpretReversed(k, []Data{backward}, dims)); err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Equal(forward.Bytes, backward.Bytes); got != same {
+			t.Errorf("%s gives %v and reversed %v", source, forward.floats(), backward.floats())
 		}
 	}
 }

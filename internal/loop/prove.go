@@ -15,7 +15,15 @@ type knowledge struct {
 	facts  []sym.Expr
 	raised []raise // of dims, to be undone
 	mute   int     // how many conditions hold that may make the place unreachable
+	goal   int     // questions that the proof under way may still ask
+	all    int     // questions that all proofs may still ask
 }
+
+// Limits of the search, against texts made to keep it busy: questions for one proof, and for one kernel.
+const (
+	goalQuestions   = 400
+	kernelQuestions = 50_000
+)
 
 // raise is a range before it was narrowed.
 type raise struct {
@@ -31,7 +39,9 @@ type span struct {
 
 type mark struct{ spans, facts, raised, mute int }
 
-func newKnowledge(dims *sym.Dims) *knowledge { return &knowledge{dims: dims.Clone()} }
+func newKnowledge(dims *sym.Dims) *knowledge {
+	return &knowledge{dims: dims.Clone(), all: kernelQuestions}
+}
 
 func (k *knowledge) mark() mark {
 	return mark{len(k.spans), len(k.facts), len(k.raised), k.mute}
@@ -165,6 +175,9 @@ func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 // atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
 // there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
+	k.goal = min(goalQuestions, k.all)
+	k.all -= k.goal
+	defer func() { k.all += k.goal }()
 	if k.search(e, searchDepth) {
 		return sym.Yes
 	}
@@ -193,6 +206,10 @@ const searchDepth = 3
 // search proves e ≥ 0 from the ranges, by putting variables to the end of their span where e is least, and by taking known
 // non-negative expressions away from e.
 func (k *knowledge) search(e sym.Expr, depth int) bool {
+	if k.goal--; k.goal < 0 {
+		k.goal = 0
+		return false
+	}
 	if k.dims.LE(sym.Const(0), e) == sym.Yes {
 		return true
 	}

@@ -113,10 +113,18 @@ func (c *independence) declarations(s Stmt) bool {
 	return true
 }
 
+// spreadPasses bounds the work on a text made to be slow: a pass settles everything but chains of assignments against the
+// order of the text.
+const spreadPasses = 64
+
 // spread finds what varies, to a fixed point, since a Var may be set after it is used.
 func (c *independence) spread() {
+	passes := 0
 	for before := -1; before != len(c.varies); {
 		before = len(c.varies)
+		if passes++; passes > spreadPasses {
+			c.fail("the values in loop %s depend on one another through too many assignments", c.loop.Var)
+		}
 		Walk(c.loop.Body, func(s Stmt) bool {
 			name := ""
 			switch s := s.(type) {
