@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -15,17 +14,16 @@ type Builder struct {
 	*Inference
 	Block  *Block
 	Source string // given to the nodes it makes
-	names  map[string]int
 }
 
 // NewBuilder builds into block.
 func NewBuilder(c *Inference, block *Block) *Builder {
-	return &Builder{Inference: c, Block: block, names: map[string]int{}}
+	return &Builder{Inference: c, Block: block}
 }
 
-// In returns a builder for an inner block (a region's body), with names and source carried on.
+// In returns a builder for an inner block (a region's body), with the source carried on.
 func (b *Builder) In(block *Block) *Builder {
-	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, names: b.names}
+	return &Builder{Inference: b.Inference, Block: block, Source: b.Source}
 }
 
 type buildError struct{ err error }
@@ -49,7 +47,7 @@ func Catch(err *error) {
 	}
 }
 
-// Name returns hint, or hint with a number where it is taken already.
+// Name returns hint, or hint with a number where a value of the module has that name already.
 func (b *Builder) Name(hint string) string {
 	if hint == "" {
 		hint = "t"
@@ -79,12 +77,7 @@ func (b *Builder) Param(name string, t Type) *Value {
 // Constant adds a constant; the elements of a small integer one are known.
 func (b *Builder) Constant(name string, t *tensor.Tensor) *Value {
 	v := &Value{Name: b.Name(name), Type: Type{DType: t.DType(), Shape: Constants(t.Shape())}, Const: t}
-	if dt := t.DType(); (dt.IsInt() && dt != dtype.U64 || dt == dtype.Bool) && t.Len() <= MaxKnown {
-		v.Known = make([]sym.Expr, t.Len())
-		for i := range v.Known {
-			v.Known[i] = sym.Const(t.Int(int64(i)))
-		}
-	}
+	v.know()
 	b.Block.Consts = append(b.Block.Consts, v)
 	return v
 }

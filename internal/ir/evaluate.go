@@ -100,6 +100,9 @@ func (e *Evaluation) Run(b *Block, args []*tensor.Tensor) ([]*tensor.Tensor, err
 		}
 	}
 	for _, c := range b.Consts {
+		if c.Const == nil {
+			return nil, diag.Inputf("a constant without contents").AtTensor(c.Name)
+		}
 		e.values[c] = c.Const
 	}
 	for _, n := range b.Nodes {

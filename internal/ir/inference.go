@@ -16,6 +16,7 @@ const MaxKnown = 4096
 type Inference struct {
 	Module *Module
 	fresh  map[string]int
+	names  map[string]int // of the module's values, for builders: how often a name was asked for
 }
 
 // NewInference begins inference over a module; its Dims and Requires grow as nodes are inferred.
@@ -23,7 +24,13 @@ func NewInference(m *Module) *Inference {
 	if m.Dims == nil {
 		m.Dims = sym.NewDims()
 	}
-	return &Inference{Module: m, fresh: map[string]int{}}
+	c := &Inference{Module: m, fresh: map[string]int{}, names: map[string]int{}}
+	for _, f := range m.Funcs {
+		if f.Body != nil {
+			f.Body.walkAll(func(v *Value) { c.names[v.Name] = 1 })
+		}
+	}
+	return c
 }
 
 // Dims are the named dimensions and their ranges.

@@ -143,3 +143,27 @@ func (a Attrs) DType(name string) dtype.DType { v, _ := a[name].(dtype.DType); r
 
 // Exprs returns a list of symbolic integers, or nil.
 func (a Attrs) Exprs(name string) []sym.Expr { v, _ := a[name].([]sym.Expr); return v }
+
+// walk calls f with every value that the block itself defines.
+func (b *Block) walk(f func(v *Value)) {
+	for _, list := range [][]*Value{b.Params, b.Consts} {
+		for _, v := range list {
+			f(v)
+		}
+	}
+	for _, n := range b.Nodes {
+		for _, v := range n.Outputs {
+			f(v)
+		}
+	}
+}
+
+// walkAll is walk over the block and every block inside it.
+func (b *Block) walkAll(f func(v *Value)) {
+	b.walk(f)
+	for _, n := range b.Nodes {
+		for _, r := range n.Regions {
+			r.walkAll(f)
+		}
+	}
+}

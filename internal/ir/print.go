@@ -2,84 +2,191 @@ package ir
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor/literal"
+	"github.com/weirml/weir/internal/text"
 )
 
-// String is the type as the text has it: f32[n, 3].
+// String is the type as the text has it: f32[n, 3], then its layout and quantisation where it has them.
 func (t Type) String() string {
-	axes := make([]string, len(t.Shape))
-	for i, e := range t.Shape {
-		axes[i] = e.String()
+	out := literal.Type(t.DType, t.Shape)
+	if t.Layout != nil {
+		out += " " + t.Layout.String()
 	}
-	return fmt.Sprintf("%s[%s]", t.DType, strings.Join(axes, ", "))
+	if t.Quant != nil {
+		out += " " + t.Quant.String()
+	}
+	return out
 }
 
-// String is the module as text.
+// String is the layout as the text has it: layout [0, 1:16, 2, 1] walks axis 1 in steps of 16, and the 16 innermost.
+func (l *Layout) String() string {
+	words := make([]string, len(l.Axes))
+	for i, axis := range l.Axes {
+		words[i] = strconv.Itoa(axis)
+		if i < len(l.Block) && l.Block[i] != 1 {
+			words[i] += ":" + strconv.FormatInt(l.Block[i], 10)
+		}
+	}
+	return "layout [" + strings.Join(words, ", ") + "]"
+}
+
+// String is the quantisation as the text has it: quant f32 axis 1 scale [0.5, 0.25] zero [0, 3].
+func (q *Quant) String() string {
+	axis := ""
+	if q.Axis >= 0 {
+		axis = fmt.Sprintf(" axis %d", q.Axis)
+	}
+	return fmt.Sprintf("quant %s%s scale %s zero %s", q.Real, axis, literal.List(q.Scale, text.Float),
+		literal.List(q.Zero, func(v int64) string { return strconv.FormatInt(v, 10) }))
+}
+
+// String is the module as text. Of constants of more than literal.InlineElements elements it has the size only: whoever parses it brings
+// the contents.
 func (m *Module) String() string {
-	var b strings.Builder
-	for _, f := range m.Funcs {
-		fmt.Fprintf(&b, "func @%s ", f.Name)
-		printBlock(&b, f.Body, "")
-		b.WriteByte('\n')
-	}
-	return b.String()
+	p := &printer{}
+	p.Line("weir 1")
+	p.Block("ir "+text.GlobalName(m.Name), func() { p.module(m) })
+	return p.String()
 }
 
-func printBlock(b *strings.Builder, block *Block, indent string) {
-	b.WriteString("(")
-	for i, p := range block.Params {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(b, "%%%s: %s", p.Name, p.Type)
+type printer struct{ text.Printer }
+
+func (p *printer) module(m *Module) {
+	for _, key := range slices.Sorted(maps.Keys(m.Meta)) {
+		p.Line("meta %q = %q", key, m.Meta[key])
 	}
-	b.WriteString(") {\n")
-	for _, c := range block.Consts {
-		fmt.Fprintf(b, "%s  %%%s = const %s\n", indent, c.Name, c.Type)
-	}
-	for _, n := range block.Nodes {
-		names := make([]string, len(n.Outputs))
-		for i, v := range n.Outputs {
-			names[i] = "%" + v.Name
-		}
-		fmt.Fprintf(b, "%s  %s = %s(", indent, strings.Join(names, ", "), n.Op.Name())
-		for i, v := range n.Inputs {
-			if i > 0 {
-				b.WriteString(", ")
+	if m.Dims != nil {
+		for _, name := range m.Dims.Names() {
+			r, _ := m.Dims.Get(name)
+			limit := ""
+			if e, ok := m.Limits[name]; ok {
+				limit = " limit " + e.String()
 			}
-			if v == nil {
-				b.WriteString("_")
-			} else {
-				b.WriteString("%" + v.Name)
-			}
+			p.Line("dim %s in [%d, %s]%s", text.Name(name), r.Min, formatMax(r.Max), limit)
 		}
-		b.WriteString(")")
-		keys := make([]string, 0, len(n.Attrs))
-		for k := range n.Attrs {
-			keys = append(keys, k)
-		}
-		sort.Strings(keys)
-		for _, k := range keys {
-			fmt.Fprintf(b, " %s=%v", k, n.Attrs[k])
-		}
-		for _, r := range n.Regions {
-			b.WriteByte(' ')
-			printBlock(b, r, indent+"  ")
-		}
-		for i, v := range n.Outputs {
-			if i == 0 {
-				b.WriteString(" : ")
-			} else {
-				b.WriteString(", ")
-			}
-			b.WriteString(v.Type.String())
-		}
-		b.WriteByte('\n')
 	}
-	fmt.Fprintf(b, "%s  return", indent)
-	for _, v := range block.Results {
-		fmt.Fprintf(b, " %%%s", v.Name)
+	for _, list := range []struct {
+		word     string
+		requires []Require
+	}{{"require", m.Requires}, {"proved", m.Proved}} {
+		for _, r := range list.requires {
+			p.Line("%s %s from %q", list.word, r.Cond, r.From)
+		}
 	}
-	fmt.Fprintf(b, "\n%s}", indent)
+	for _, f := range m.Funcs {
+		word := "func"
+		if f == m.Main {
+			word = "main"
+		}
+		p.Line("%s %s%s {", word, text.GlobalName(f.Name), formatParams(f.Body))
+		p.Indent()
+		for _, s := range f.States {
+			p.Line("state %s -> %s", text.LocalName(s.In.Name), text.LocalName(s.Out.Name))
+		}
+		p.block(f.Body)
+		p.Dedent()
+		p.Line("}")
+	}
+}
+
+func formatMax(v int64) string {
+	if v == sym.NoMax {
+		return "inf"
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func formatParams(b *Block) string {
+	words := make([]string, len(b.Params))
+	for i, v := range b.Params {
+		words[i] = formatDefinition(v)
+	}
+	return "(" + strings.Join(words, ", ") + ")"
+}
+
+// formatDefinition is a value where it is defined: its name, its type, and what is known of its elements.
+func formatDefinition(v *Value) string {
+	out := text.LocalName(v.Name) + ": " + v.Type.String()
+	switch {
+	case v.Bound:
+		out += " bound " + literal.Index(v.Known)
+	case v.Known != nil && v.Const == nil:
+		out += " known " + literal.Index(v.Known)
+	}
+	return out
+}
+
+func (p *printer) block(b *Block) {
+	for _, v := range b.Consts {
+		if v.Const != nil && literal.Inline(v.Const) {
+			p.Line("const %s = %s", formatDefinition(v), literal.Elements(v.Const))
+		} else {
+			size, _ := v.bytes()
+			p.Line("const %s data %d", formatDefinition(v), size)
+		}
+	}
+	for _, n := range b.Nodes {
+		p.node(n)
+	}
+	p.Line("return%s", formatUses(b.Results))
+}
+
+// bytes is the size of a constant's contents; false where its type has none.
+func (v *Value) bytes() (int64, bool) {
+	count := int64(1)
+	for _, e := range v.Type.Shape {
+		size, ok := e.Const()
+		if !ok || size < 0 || size > 0 && count > (1<<62)/size {
+			return 0, false
+		}
+		count *= size
+	}
+	size, err := v.Type.DType.Bytes(count)
+	return size, err == nil
+}
+
+func formatUses(list []*Value) string {
+	words := make([]string, len(list))
+	for i, v := range list {
+		words[i] = "none"
+		if v != nil {
+			words[i] = text.LocalName(v.Name)
+		}
+	}
+	if len(words) > 0 {
+		words[0] = " " + words[0]
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *printer) node(n *Node) {
+	results := make([]string, len(n.Outputs))
+	for i, v := range n.Outputs {
+		results[i] = formatDefinition(v)
+	}
+	line := strings.Join(results, ", ")
+	if line == "" {
+		line = "none"
+	}
+	line += " = " + text.Name(n.Op.Name()) + "(" + strings.TrimPrefix(formatUses(n.Inputs), " ") + ")"
+	if len(n.Attrs) > 0 {
+		line += " " + literal.Attributes(n.Attrs)
+	}
+	if n.Source != "" {
+		line += " source " + strconv.Quote(n.Source)
+	}
+	for _, r := range n.Regions {
+		p.Line("%s region %s {", line, formatParams(r))
+		p.Indent()
+		p.block(r)
+		p.Dedent()
+		line = "}"
+	}
+	p.Line("%s", line)
 }

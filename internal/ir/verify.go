@@ -1,50 +1,406 @@
 package ir
 
-import "github.com/weirml/weir/internal/diag"
+import (
+	"fmt"
 
-// Verify checks that every value is produced once, and before it is used.
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/literal"
+	"github.com/weirml/weir/internal/text"
+)
+
+// Verify checks that a module means something: every value is produced once, in a block that is visible where it is used, and before it is
+// used; names are unique in their function; dimensions are declared; constants have contents of their type; each operator's shape rule
+// agrees with the types that its node has; what is known of elements does not contradict the type. The error is ErrInput and names the node.
 func Verify(m *Module) error {
+	v := &verifier{module: m, checked: map[string]bool{}}
+	if err := v.header(); err != nil {
+		return err
+	}
+	functions, main := map[string]bool{}, false
 	for _, f := range m.Funcs {
-		if err := verifyBlock(f.Body, map[*Value]bool{}); err != nil {
+		if functions[f.Name] {
+			return diag.Inputf("function %s is there twice", text.GlobalName(f.Name))
+		}
+		functions[f.Name] = true
+		main = main || f == m.Main
+		if err := v.function(f); err != nil {
 			return err
+		}
+	}
+	if !main {
+		return diag.Inputf("the main function is not among the module's")
+	}
+	return nil
+}
+
+type verifier struct {
+	module  *Module
+	scratch *Module         // for shape rules, which add to it
+	checked map[string]bool // names of dimensions that were found declared
+	names   map[string]bool // of the function's values
+}
+
+// header checks dimensions, limits and conditions.
+func (v *verifier) header() error {
+	m := v.module
+	if m.Dims == nil {
+		m.Dims = sym.NewDims()
+	}
+	for _, name := range m.Dims.Names() {
+		if r, _ := m.Dims.Get(name); r.Min > r.Max {
+			return diag.Inputf("the range %d to %d is empty", r.Min, r.Max).AtDim(name)
+		}
+	}
+	for name, limit := range m.Limits {
+		if _, ok := m.Dims.Get(name); !ok {
+			return diag.Inputf("a limit of a dimension that is not declared").AtDim(name)
+		}
+		for _, other := range limit.Vars() {
+			if _, decided := m.Limits[other]; decided {
+				return diag.Inputf("the limit %s depends on what data decide", limit).AtDim(name)
+			}
+		}
+		if err := v.declared("a limit", limit); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]Require{m.Requires, m.Proved} {
+		for _, r := range list {
+			if err := v.declared("a condition", r.Cond.A, r.Cond.B); err != nil {
+				return err
+			}
+		}
+	}
+	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[string]sym.Expr{}, Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
+	for name, limit := range m.Limits {
+		v.scratch.Limits[name] = limit
+	}
+	return nil
+}
+
+// declared checks that expressions name declared dimensions only.
+func (v *verifier) declared(what string, list ...sym.Expr) error {
+	for _, e := range list {
+		if _, constant := e.Const(); constant {
+			continue
+		}
+		for _, name := range e.Vars() {
+			if v.checked[name] {
+				continue
+			}
+			if _, ok := v.module.Dims.Get(name); !ok {
+				return diag.Inputf("%s names a dimension that is not declared", what).AtDim(name)
+			}
+			v.checked[name] = true
 		}
 	}
 	return nil
 }
 
-func verifyBlock(b *Block, outer map[*Value]bool) error {
-	seen := make(map[*Value]bool, len(outer))
-	for v := range outer {
-		seen[v] = true
+func (v *verifier) function(f *Func) error {
+	if f.Body == nil {
+		return diag.Inputf("function %s has no body", text.GlobalName(f.Name))
 	}
-	for _, v := range b.Params {
-		seen[v] = true
+	v.names = map[string]bool{}
+	if err := v.block(f.Body, map[*Value]bool{}); err != nil {
+		return err
 	}
-	for _, v := range b.Consts {
-		seen[v] = true
-	}
-	for _, n := range b.Nodes {
-		for _, v := range n.Inputs {
-			if v != nil && !seen[v] {
-				return diag.Inputf("%%%s is used before it is computed", v.Name).AtNode(n.Source, n.Op.Name())
-			}
+	ins, outs := contains(f.Body.Params), contains(f.Body.Results)
+	for _, s := range f.States {
+		if !ins[s.In] || !outs[s.Out] {
+			return diag.Inputf("a state of %s pairs an input, once, with a result", text.GlobalName(f.Name))
 		}
-		for _, r := range n.Regions {
-			if err := verifyBlock(r, seen); err != nil {
-				return err
-			}
-		}
-		for _, v := range n.Outputs {
-			if seen[v] {
-				return diag.Inputf("%%%s is computed twice", v.Name).AtNode(n.Source, n.Op.Name())
-			}
-			seen[v] = true
-		}
-	}
-	for _, v := range b.Results {
-		if !seen[v] {
-			return diag.Inputf("result %%%s is not computed", v.Name)
+		delete(ins, s.In)
+		if s.In.Type.String() != s.Out.Type.String() {
+			return diag.Inputf("state %s is %s and becomes %s", text.LocalName(s.In.Name), s.In.Type, s.Out.Type)
 		}
 	}
 	return nil
+}
+
+func contains(list []*Value) map[*Value]bool {
+	set := map[*Value]bool{}
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
+}
+
+// block checks a block whose outer values are seen, and leaves seen as it was.
+func (v *verifier) block(b *Block, seen map[*Value]bool) error {
+	if b == nil {
+		return diag.Inputf("a region without a block")
+	}
+	var own []*Value
+	defer func() {
+		for _, x := range own {
+			delete(seen, x)
+		}
+	}()
+	define := func(x *Value, from *Node, index int) error {
+		if x == nil {
+			return diag.Inputf("a definition of nothing")
+		}
+		if seen[x] || v.names[x.Name] {
+			return diag.Inputf("%s is defined twice", text.LocalName(x.Name)).AtTensor(x.Name)
+		}
+		if x.Node != from || x.Index != index && from != nil {
+			return diag.Inputf("%s does not know what produces it", text.LocalName(x.Name)).AtTensor(x.Name)
+		}
+		seen[x], v.names[x.Name] = true, true
+		own = append(own, x)
+		return v.value(x)
+	}
+	for _, x := range b.Params {
+		if err := define(x, nil, 0); err != nil {
+			return err
+		}
+		if x.Const != nil {
+			return diag.Inputf("parameter %s is a constant", text.LocalName(x.Name)).AtTensor(x.Name)
+		}
+	}
+	for _, x := range b.Consts {
+		if err := define(x, nil, 0); err != nil {
+			return err
+		}
+		if err := v.constant(x); err != nil {
+			return err
+		}
+	}
+	for _, n := range b.Nodes {
+		if err := v.node(n, seen); err != nil {
+			return at(err, n)
+		}
+		for i, x := range n.Outputs {
+			if err := define(x, n, i); err != nil {
+				return at(err, n)
+			}
+		}
+	}
+	for _, x := range b.Results {
+		if !seen[x] {
+			return diag.Inputf("a result, %s, that is not computed", nameOf(x))
+		}
+	}
+	return nil
+}
+
+func nameOf(x *Value) string {
+	if x == nil {
+		return "none"
+	}
+	return text.LocalName(x.Name)
+}
+
+// at says which node an error is of, unless it says so.
+func at(err error, n *Node) error {
+	if e, ok := err.(*diag.Error); ok && e.Node == "" && e.Op == "" && n.Op != nil {
+		return e.AtNode(n.Source, n.Op.Name())
+	}
+	return err
+}
+
+// value checks a definition's type, and what is known of its elements.
+func (v *verifier) value(x *Value) error {
+	fault := func(format string, args ...any) error {
+		return diag.Inputf("%s: %s: %s", text.LocalName(x.Name), x.Type, fmt.Sprintf(format, args...)).AtTensor(x.Name)
+	}
+	t := x.Type
+	if t.DType == dtype.Invalid || t.DType > dtype.String {
+		return fault("no element type")
+	}
+	if len(t.Shape) > tensor.MaxRank {
+		return fault("more than %d axes", tensor.MaxRank)
+	}
+	for _, e := range t.Shape {
+		if size, ok := e.Const(); ok && size < 0 {
+			return fault("an extent below 0")
+		}
+	}
+	if err := v.declared("the type of "+text.LocalName(x.Name), t.Shape...); err != nil {
+		return err
+	}
+	if err := t.annotations(); err != nil {
+		return fault("%v", err)
+	}
+	if x.Known == nil {
+		if x.Bound {
+			return fault("bound to dimensions that are not named")
+		}
+		return nil
+	}
+	if !t.DType.IsInt() && t.DType != dtype.Bool || len(x.Known) > MaxKnown {
+		return fault("%d elements are known", len(x.Known))
+	}
+	if count := sym.Product(t.Shape...); v.module.Dims.EQ(count, sym.Const(int64(len(x.Known)))) == sym.No {
+		return fault("%d elements are known of %s", len(x.Known), count)
+	}
+	return v.declared("what is known of "+text.LocalName(x.Name), x.Known...)
+}
+
+// annotations checks the layout and the quantisation.
+func (t Type) annotations() error {
+	if l := t.Layout; l != nil {
+		if len(l.Axes) != len(l.Block) {
+			return diag.Inputf("a layout of %d axes and %d blocks", len(l.Axes), len(l.Block))
+		}
+		walked := make([]int, len(t.Shape))
+		last := make([]int64, len(t.Shape)) // the step of the axis's innermost walk so far
+		for i, axis := range l.Axes {
+			switch {
+			case axis < 0 || axis >= len(t.Shape):
+				return diag.Inputf("a layout of axis %d of %d", axis, len(t.Shape))
+			case l.Block[i] < 1 || walked[axis] > 0 && last[axis]%l.Block[i] != 0 || walked[axis] > 0 && last[axis] == l.Block[i]:
+				return diag.Inputf("a layout that walks axis %d in steps of %d", axis, l.Block[i])
+			}
+			walked[axis]++
+			last[axis] = l.Block[i]
+		}
+		for axis, step := range last {
+			if step != 1 {
+				return diag.Inputf("a layout that leaves elements of axis %d out", axis)
+			}
+		}
+	}
+	if q := t.Quant; q != nil {
+		switch {
+		case !t.DType.IsInt() || !q.Real.IsFloat():
+			return diag.Inputf("quantised elements are integers that stand for floating-point numbers")
+		case q.Axis < -1 || q.Axis >= len(t.Shape):
+			return diag.Inputf("a scale along axis %d of %d", q.Axis, len(t.Shape))
+		case len(q.Scale) != len(q.Zero) || len(q.Scale) == 0 || q.Axis < 0 && len(q.Scale) != 1:
+			return diag.Inputf("%d scales and %d zeros", len(q.Scale), len(q.Zero))
+		}
+		if q.Axis >= 0 {
+			if size, ok := t.Shape[q.Axis].Const(); !ok || size != int64(len(q.Scale)) {
+				return diag.Inputf("%d scales for an axis of %s", len(q.Scale), t.Shape[q.Axis])
+			}
+		}
+	}
+	return nil
+}
+
+// constant checks that the contents are of the type.
+func (v *verifier) constant(x *Value) error {
+	if x.Const == nil {
+		return diag.Inputf("constant %s has no contents", text.LocalName(x.Name)).AtTensor(x.Name)
+	}
+	ok := x.Const.DType() == x.Type.DType && x.Const.Rank() == len(x.Type.Shape)
+	for axis, e := range x.Type.Shape {
+		size, fixed := e.Const()
+		ok = ok && fixed && size == x.Const.Shape()[axis]
+	}
+	if !ok || x.Bound || x.Known != nil && int64(len(x.Known)) != x.Const.Len() {
+		return diag.Inputf("constant %s is %s and holds %s", text.LocalName(x.Name), x.Type, x.Const).AtTensor(x.Name)
+	}
+	for i, e := range x.Known {
+		if k, fixed := e.Const(); !fixed || k != x.Const.Int(int64(i)) {
+			return diag.Inputf("element %d of constant %s is known as %s", i, text.LocalName(x.Name), e).AtTensor(x.Name)
+		}
+	}
+	return nil
+}
+
+// node checks a node's inputs, attributes and regions, and its outputs against the shape rule.
+func (v *verifier) node(n *Node, seen map[*Value]bool) error {
+	if n.Op == nil {
+		return diag.Inputf("a node without an operator")
+	}
+	for _, x := range n.Inputs {
+		if x != nil && !seen[x] {
+			return diag.Inputf("%s is used where it is not computed", text.LocalName(x.Name))
+		}
+	}
+	for name, a := range n.Attrs {
+		if !literal.Legal(a) {
+			return diag.Inputf("attribute %s is a %T", name, a)
+		}
+	}
+	for _, r := range n.Regions {
+		if err := v.block(r, seen); err != nil {
+			return err
+		}
+	}
+	for _, x := range n.Outputs {
+		if x == nil {
+			return diag.Inputf("an output that is nothing")
+		}
+	}
+	return v.infer(n)
+}
+
+// infer applies the shape rule to a copy of the node and compares what comes out with what the node has. Dimensions that the rule makes anew
+// have no counterpart to compare with.
+func (v *verifier) infer(n *Node) (err error) {
+	defer func() {
+		// Rules take the number of inputs and regions for granted that their constructors give.
+		if r := recover(); r != nil {
+			err = diag.Inputf("%d inputs, %d attributes and %d regions mean nothing to %s (%v)", len(n.Inputs), len(n.Attrs), len(n.Regions), n.Op.Name(), r)
+		}
+	}()
+	again := &Node{Op: n.Op, Attrs: Attrs{}, Regions: n.Regions, Source: n.Source}
+	for name, a := range n.Attrs {
+		again.Attrs[name] = a
+	}
+	for _, x := range n.Inputs {
+		if x != nil {
+			copied := *x // a rule may note on its inputs that dimensions are bound to their elements
+			x = &copied
+		}
+		again.Inputs = append(again.Inputs, x)
+	}
+	if err := n.Op.Infer(&Inference{Module: v.scratch, fresh: map[string]int{}, names: map[string]int{}}, again); err != nil {
+		return err
+	}
+	if len(again.Outputs) != len(n.Outputs) {
+		return diag.Inputf("%d outputs, the shape rule makes %d", len(n.Outputs), len(again.Outputs))
+	}
+	for i, x := range n.Outputs {
+		y := again.Outputs[i]
+		same := x.Type.DType == y.Type.DType && v.agree(x.Type.Shape, y.Type.Shape) && annotation(x.Type) == annotation(y.Type)
+		if !same {
+			return diag.Inputf("%s is %s, the shape rule makes it %s", text.LocalName(x.Name), x.Type, y.Type)
+		}
+		if x.Known != nil && y.Known != nil && !v.agree(x.Known, y.Known) {
+			return diag.Inputf("of %s the elements %s are known, the shape rule makes them %s", text.LocalName(x.Name), literal.Index(x.Known), literal.Index(y.Known))
+		}
+	}
+	return nil
+}
+
+// annotation is the layout and the quantisation as text.
+func annotation(t Type) string { return Type{Layout: t.Layout, Quant: t.Quant}.String() }
+
+// agree reports whether two lists are proved the same, but for dimensions that data decide: of those a rule makes new ones each time.
+func (v *verifier) agree(a, b []sym.Expr) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Equal(b[i]) {
+			continue
+		}
+		switch v.scratch.Dims.EQ(a[i], b[i]) {
+		case sym.No:
+			return false
+		case sym.Unknown:
+			if !v.decided(a[i]) && !v.decided(b[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// decided reports whether an expression names a dimension that data decide.
+func (v *verifier) decided(e sym.Expr) bool {
+	for _, name := range e.Vars() {
+		if _, ok := v.scratch.Limits[name]; ok {
+			return true
+		}
+	}
+	return false
 }

@@ -1,0 +1,320 @@
+package ir
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/literal"
+	"github.com/weirml/weir/internal/text"
+)
+
+// ParseOptions say what a text leaves out.
+type ParseOptions struct {
+	// Data gives a constant's contents, by its name, where the text has only their size in bytes; the size is the type's. Nil: such a constant is left
+	// without contents, which Verify refuses.
+	Data func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error)
+}
+
+// Parse reads a module's text, as Module.String writes it. Operators are looked up in the registry; one that is not there is an error. Errors
+// are of kind ErrInput, with line and column. The module is not verified.
+func Parse(source string, o ParseOptions) (*Module, error) {
+	p := &parser{Scanner: text.NewScanner(source), options: o}
+	p.Expect("weir")
+	if version := p.Int(); version != 1 {
+		p.Failf("version %d of the text is not known, want 1", version)
+	}
+	m := p.module()
+	p.Done()
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+type parser struct {
+	*text.Scanner
+	options ParseOptions
+	defined map[string]bool   // in the function, visible or not
+	visible map[string]*Value // here
+}
+
+func (p *parser) module() *Module {
+	p.Expect("ir")
+	m := &Module{Name: p.Must(text.Global), Dims: sym.NewDims()}
+	functions := map[string]bool{}
+	p.Expect("{")
+	for p.Err() == nil && !p.Accept("}") {
+		switch p.Choice("meta", "dim", "require", "proved", "func", "main") {
+		case 0:
+			p.meta(m)
+		case 1:
+			p.dim(m)
+		case 2:
+			m.Requires = append(m.Requires, p.require())
+		case 3:
+			m.Proved = append(m.Proved, p.require())
+		case 4:
+			m.Funcs = append(m.Funcs, p.function(functions))
+		case 5:
+			if m.Main != nil {
+				p.Failf("a second main function")
+			}
+			m.Main = p.function(functions)
+			m.Funcs = append(m.Funcs, m.Main)
+		}
+	}
+	if m.Main == nil {
+		p.Failf("no main function")
+	}
+	return m
+}
+
+func (p *parser) meta(m *Module) {
+	key := p.Must(text.Quoted)
+	p.Expect("=")
+	if _, twice := m.Meta[key]; twice {
+		p.Failf("meta %q is given twice", key)
+	}
+	if m.Meta == nil {
+		m.Meta = map[string]string{}
+	}
+	m.Meta[key] = p.Must(text.Quoted)
+}
+
+// dim reads n in [1, 512] limit 4*m.
+func (p *parser) dim(m *Module) {
+	name := p.Name()
+	if _, twice := m.Dims.Get(name); twice {
+		p.Failf("dimension %s is declared twice", text.Name(name))
+	}
+	p.Expect("in")
+	p.Expect("[")
+	r := sym.Range{Min: p.Int(), Max: sym.NoMax}
+	p.Expect(",")
+	if !p.Accept("inf") {
+		r.Max = p.Int()
+	}
+	p.Expect("]")
+	m.Dims.Set(name, r)
+	if p.Accept("limit") {
+		if m.Limits == nil {
+			m.Limits = map[string]sym.Expr{}
+		}
+		m.Limits[name] = p.Expr()
+	}
+}
+
+func (p *parser) require() Require {
+	r := Require{Cond: p.Cond()}
+	p.Expect("from")
+	r.From = p.Must(text.Quoted)
+	return r
+}
+
+func (p *parser) function(functions map[string]bool) *Func {
+	f := &Func{Name: p.Must(text.Global), Body: &Block{}}
+	if functions[f.Name] {
+		p.Failf("function %s is defined twice", text.GlobalName(f.Name))
+	}
+	functions[f.Name] = true
+	p.defined, p.visible = map[string]bool{}, map[string]*Value{}
+	p.params(f.Body)
+	p.Expect("{")
+	var states [][2]string
+	for p.Accept("state") {
+		in := p.Must(text.Local)
+		p.Expect("->")
+		states = append(states, [2]string{in, p.Must(text.Local)})
+	}
+	p.block(f.Body)
+	for _, s := range states {
+		f.States = append(f.States, State{p.use(s[0]), p.use(s[1])})
+	}
+	return f
+}
+
+func (p *parser) params(b *Block) {
+	p.List("(", ")", func() { b.Params = append(b.Params, p.definition()) })
+	for _, v := range b.Params {
+		p.define(v)
+	}
+}
+
+// definition reads a name with its type, and what is known of the elements. The value is not visible yet.
+func (p *parser) definition() *Value {
+	v := &Value{Name: p.Must(text.Local)}
+	p.Expect(":")
+	v.Type = p.typed()
+	switch {
+	case p.Accept("known"):
+		v.Known = literal.ReadIndex(p.Scanner)
+	case p.Accept("bound"):
+		v.Known, v.Bound = literal.ReadIndex(p.Scanner), true
+	}
+	return v
+}
+
+func (p *parser) define(v *Value) {
+	if p.defined[v.Name] {
+		p.Failf("%s is defined twice", text.LocalName(v.Name))
+	}
+	p.defined[v.Name], p.visible[v.Name] = true, v
+}
+
+// use finds a visible value.
+func (p *parser) use(name string) *Value {
+	v := p.visible[name]
+	if v == nil {
+		p.Failf("%s is not defined here", text.LocalName(name))
+	}
+	return v
+}
+
+func (p *parser) typed() Type {
+	var t Type
+	t.DType, t.Shape = literal.ReadType(p.Scanner)
+	if p.Accept("layout") {
+		t.Layout = &Layout{}
+		p.List("[", "]", func() {
+			axis, block := p.Int(), int64(1)
+			if axis < 0 || axis >= int64(len(t.Shape)) {
+				p.Failf("a layout of axis %d of %d", axis, len(t.Shape))
+			}
+			if p.Accept(":") {
+				block = p.Int()
+			}
+			t.Layout.Axes, t.Layout.Block = append(t.Layout.Axes, int(axis)), append(t.Layout.Block, block)
+		})
+	}
+	if p.Accept("quant") {
+		t.Quant = &Quant{Real: literal.ReadDType(p.Scanner), Axis: -1}
+		if p.Accept("axis") {
+			axis := p.Int()
+			if axis < 0 || axis >= int64(len(t.Shape)) {
+				p.Failf("a scale along axis %d of %d", axis, len(t.Shape))
+			}
+			t.Quant.Axis = int(axis)
+		}
+		p.Expect("scale")
+		t.Quant.Scale = literal.ReadList(p.Scanner, func() float64 { return p.Float(64) })
+		p.Expect("zero")
+		t.Quant.Zero = literal.ReadList(p.Scanner, p.Int)
+	}
+	return t
+}
+
+// block reads what follows the opening brace, and the closing one.
+func (p *parser) block(b *Block) {
+	if !p.Enter() {
+		return
+	}
+	defer p.Leave()
+	for p.Accept("const") {
+		b.Consts = append(b.Consts, p.constant())
+	}
+	for p.Err() == nil && !p.Accept("return") {
+		b.Nodes = append(b.Nodes, p.node())
+	}
+	for p.Err() == nil && !p.Is("}") {
+		b.Results = append(b.Results, p.use(p.Must(text.Local)))
+		if !p.Is("}") {
+			p.Expect(",")
+		}
+	}
+	p.Expect("}")
+}
+
+func (p *parser) constant() *Value {
+	v := p.definition()
+	if v.Known != nil {
+		p.Failf("what is known of a constant is its contents")
+	}
+	shape := literal.Fixed(p.Scanner, v.Type.Shape)
+	switch {
+	case p.Err() != nil:
+	case p.Accept("="):
+		v.Const = literal.ReadElements(p.Scanner, v.Type.DType, shape)
+	default:
+		p.Expect("data")
+		start := p.Peek().Start
+		size, ok := v.bytes()
+		if stated := p.Int(); !ok || stated != size {
+			p.FailAt(start, "%d bytes of data for %s", stated, v.Type)
+		}
+		if p.options.Data != nil && p.Err() == nil {
+			t, err := p.options.Data(v.Name, v.Type.DType, shape, size)
+			if err != nil {
+				p.FailAt(start, "the contents of %s: %v", text.LocalName(v.Name), err)
+			}
+			v.Const = t
+		}
+	}
+	v.know()
+	p.define(v)
+	return v
+}
+
+// know records a small integer constant's elements.
+func (v *Value) know() {
+	t := v.Const
+	if t == nil {
+		return
+	}
+	if dt := t.DType(); (dt.IsInt() && dt != dtype.U64 || dt == dtype.Bool) && t.Len() <= MaxKnown {
+		v.Known = make([]sym.Expr, t.Len())
+		for i := range v.Known {
+			v.Known[i] = sym.Const(t.Int(int64(i)))
+		}
+	}
+}
+
+func (p *parser) node() *Node {
+	n := &Node{Attrs: Attrs{}}
+	if !p.Accept("none") {
+		for p.Err() == nil {
+			v := p.definition()
+			v.Node, v.Index = n, len(n.Outputs)
+			n.Outputs = append(n.Outputs, v)
+			if !p.Accept(",") {
+				break
+			}
+		}
+	}
+	p.Expect("=")
+	start, name := p.Peek().Start, p.Name()
+	op, ok := Lookup(name)
+	if !ok {
+		p.FailAt(start, "no operator %s", text.Name(name))
+	}
+	n.Op = op
+	p.List("(", ")", func() {
+		if p.Accept("none") {
+			n.Inputs = append(n.Inputs, nil)
+		} else {
+			n.Inputs = append(n.Inputs, p.use(p.Must(text.Local)))
+		}
+	})
+	if p.Is("{") {
+		n.Attrs = literal.ReadAttributes(p.Scanner)
+	}
+	if p.Accept("source") {
+		n.Source = p.Must(text.Quoted)
+	}
+	for p.Accept("region") {
+		n.Regions = append(n.Regions, p.region())
+	}
+	for _, v := range n.Outputs {
+		p.define(v)
+	}
+	return n
+}
+
+// region reads an inner block. What it defines is not visible after it.
+func (p *parser) region() *Block {
+	b := &Block{}
+	p.params(b)
+	p.Expect("{")
+	p.block(b)
+	b.walk(func(v *Value) { delete(p.visible, v.Name) })
+	return b
+}
