@@ -1,0 +1,161 @@
+package ops
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// AttentionOperands are the tensors of scaled dot product attention: B sequences, H heads of queries, G heads of keys and values (H is a multiple of G), Q queries, K
+// keys.
+type AttentionOperands struct {
+	Query   *ir.Value // [B, H, Q, D]
+	Key     *ir.Value // [B, G, K, D]
+	Value   *ir.Value // [B, G, K, E]
+	Mask    *ir.Value // optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis stands for masked keys at the end
+	Lengths *ir.Value // optional, [B], integers: how many of the keys take part
+}
+
+// AttentionSettings are the numbers that attention depends on.
+type AttentionSettings struct {
+	Scale   float64     // of the scores; 0: 1/√D, which must be a number then
+	Softcap float64     // above 0: scores become Softcap · tanh(score / Softcap)
+	Causal  bool        // query i sees the keys up to i + Past
+	Past    sym.Expr    // the keys from earlier runs, which come first
+	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
+}
+
+// AttentionScores are what attention computes on its way to its result.
+type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
+
+// Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need, 2017; with fewer heads of keys than of queries,
+// Ainslie et al., GQA, 2023.
+func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
+	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
+	if s.Scale == 0 {
+		size, ok := q.Type.Shape[3].Const()
+		if !ok {
+			b.Failf("the size of a head, %s, is not a number", q.Type.Shape[3])
+		}
+		s.Scale = 1 / math.Sqrt(float64(size))
+	}
+	shape := q.Type.Shape
+	heads, groups, queries, keys := shape[1], k.Type.Shape[1], shape[2], k.Type.Shape[2]
+	narrow := dt.Bits() < 32
+	if narrow {
+		// Scores of narrow floats may overflow before they are scaled.
+		root := Scalar(b, dt, math.Sqrt(s.Scale))
+		q, k = Binary(b, loop.Mul, q, root), Binary(b, loop.Mul, k, root)
+	}
+	// The heads that share a head of keys are rows of one product.
+	shared := b.Dims().EQ(heads, groups) != sym.Yes
+	if shared {
+		q = Reshape(b, q, shape[0], groups, heads.FloorDiv(groups).Mul(queries), shape[3])
+	}
+	product := MatMul(b, q, k, false, true)
+	if shared {
+		product = Reshape(b, product, shape[0], heads, queries, keys)
+	}
+	var scores AttentionScores
+	if !narrow {
+		product = Binary(b, loop.Mul, product, Scalar(b, dt, s.Scale))
+	}
+	scores.Product = product
+	scores.Capped = scores.Product
+	if s.Softcap > 0 {
+		scores.Capped = ActivationWith(b, "scaled_tanh", scores.Product, s.Softcap, 1/s.Softcap)
+	}
+	scores.Masked = masked(b, scores.Capped, x, s, queries, keys)
+	weights := scores.Masked
+	if s.Softmax != dtype.Invalid {
+		weights = Cast(b, weights, s.Softmax)
+	}
+	weights = Cast(b, Softmax(b, weights, -1), dt)
+	scores.Weights = weights
+	if shared {
+		weights = Reshape(b, weights, shape[0], groups, heads.FloorDiv(groups).Mul(queries), keys)
+	}
+	y := MatMul(b, weights, v, false, false)
+	if shared {
+		y = Reshape(b, y, shape[0], heads, queries, v.Type.Shape[3])
+	}
+	return y, scores
+}
+
+// masked is the scores with −∞ where a query does not see a key.
+func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
+	dt := scores.Type.DType
+	none := Scalar(b, dt, math.Inf(-1))
+	if mask := x.Mask; mask != nil {
+		rank := len(mask.Type.Shape)
+		if rank > 0 && !isOne(mask.Type.Shape[rank-1]) && b.Dims().EQ(mask.Type.Shape[rank-1], keys) != sym.Yes {
+			end := zeros(rank)
+			end[rank-1] = keys.Sub(mask.Type.Shape[rank-1])
+			fill := Scalar(b, mask.Type.DType, 0)
+			if mask.Type.DType != dtype.Bool {
+				fill = none
+			}
+			mask = Pad(b, mask, fill, "constant", zeros(rank), end)
+		}
+		if mask.Type.DType == dtype.Bool {
+			scores = Where(b, mask, scores, none)
+		} else {
+			scores = Binary(b, loop.Add, scores, Cast(b, mask, dt))
+		}
+	}
+	if s.Causal {
+		row := Reshape(b, Counting(b, dtype.I64, queries), queries, one)
+		if !isZero(s.Past) {
+			row = Binary(b, loop.Add, row, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{s.Past}))
+		}
+		scores = Where(b, Binary(b, loop.Le, Counting(b, dtype.I64, keys), row), scores, none)
+	}
+	if x.Lengths != nil {
+		lengths := Reshape(b, Cast(b, x.Lengths, dtype.I64), x.Lengths.Type.Shape[0], one, one, one)
+		scores = Where(b, Binary(b, loop.Lt, Counting(b, dtype.I64, keys), lengths), scores, none)
+	}
+	return scores
+}
+
+// Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of x's last axis, its two halves or with interleaved its neighbours, are turned by the angles whose
+// cosines and sines are given, broadcast to x with a last axis half as long. The elements beyond twice that stay.
+func Rotate(b *ir.Builder, x, cos, sin *ir.Value, interleaved bool) *ir.Value {
+	shape := x.Type.Shape
+	last := len(shape) - 1
+	half := cos.Type.Shape[len(cos.Type.Shape)-1]
+	both := half.Mul(sym.Const(2))
+	turned, rest := x, (*ir.Value)(nil)
+	if b.Dims().EQ(both, shape[last]) != sym.Yes {
+		turned = SliceAxis(b, x, last, sym.Const(0), both)
+		rest = SliceAxis(b, x, last, both, shape[last].Sub(both))
+	}
+	var first, second *ir.Value
+	if interleaved {
+		pairs := Reshape(b, turned, append(append([]sym.Expr{}, shape[:last]...), half, sym.Const(2))...)
+		part := func(i int64) *ir.Value {
+			return Reshape(b, SliceAxis(b, pairs, last+1, sym.Const(i), one), append(append([]sym.Expr{}, shape[:last]...), half)...)
+		}
+		first, second = part(0), part(1)
+	} else {
+		first, second = SliceAxis(b, turned, last, sym.Const(0), half), SliceAxis(b, turned, last, half, half)
+	}
+	real := Binary(b, loop.Sub, Binary(b, loop.Mul, cos, first), Binary(b, loop.Mul, sin, second))
+	imaginary := Binary(b, loop.Add, Binary(b, loop.Mul, sin, first), Binary(b, loop.Mul, cos, second))
+	var y *ir.Value
+	if interleaved {
+		column := func(v *ir.Value) *ir.Value {
+			return Reshape(b, v, append(append([]sym.Expr{}, v.Type.Shape...), one)...)
+		}
+		y = Concat(b, int64(last+1), column(real), column(imaginary))
+		y = Reshape(b, y, append(append([]sym.Expr{}, shape[:last]...), both)...)
+	} else {
+		y = Concat(b, int64(last), real, imaginary)
+	}
+	if rest != nil {
+		y = Concat(b, int64(last), y, rest)
+	}
+	return y
+}
