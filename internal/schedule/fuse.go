@@ -12,6 +12,9 @@ import (
 // borders. Maps that are read element for element by other maps go first, so that chains become one map; that is joined to the
 // kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
+	for _, k := range s.module.Kernels {
+		dropSingle(k) // so that index 0 and the variable of such a loop are the same index
+	}
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		rounds := []struct {
 			off  bool
