@@ -194,14 +194,41 @@ func power(x, y int64) int64 {
 
 // EvalUnary applies a function to the representation of a value of type dt. The result's type is the Unary's. It panics
 // where the function does not accept dt.
-func EvalUnary(op UnaryOp, dt dtype.DType, x uint64) uint64 { return unaryFunc(op, dt)(x) }
+func EvalUnary(op UnaryOp, dt dtype.DType, x uint64) uint64 {
+	if f := unaryTable[op][dt]; f != nil {
+		return f(x)
+	}
+	return unaryFunc(op, dt)(x)
+}
 
 // EvalBinary applies a function to the representations of two values of type dt. The result's type is the Binary's. It
 // panics where the function does not accept dt.
-func EvalBinary(op BinaryOp, dt dtype.DType, x, y uint64) uint64 { return binaryFunc(op, dt)(x, y) }
+func EvalBinary(op BinaryOp, dt dtype.DType, x, y uint64) uint64 {
+	if f := binaryTable[op][dt]; f != nil {
+		return f(x, y)
+	}
+	return binaryFunc(op, dt)(x, y)
+}
 
 // EvalCast converts a value of type from to type to, as dtype.ConvertSlice does; wrap is Cast.Wrap.
 func EvalCast(to, from dtype.DType, wrap bool, x uint64) uint64 { return castFunc(to, from, wrap)(x) }
+
+// The functions of every type that they accept, made once.
+var unaryTable, binaryTable = func() (unary [unaryOps][dtype.String + 1]func(uint64) uint64, binary [binaryOps][dtype.String + 1]func(x, y uint64) uint64) {
+	for dt := range dtype.String {
+		for op := range unaryOps {
+			if op.Accepts(dt) {
+				unary[op][dt] = unaryFunc(op, dt)
+			}
+		}
+		for op := range binaryOps {
+			if op.Accepts(dt) {
+				binary[op][dt] = binaryFunc(op, dt)
+			}
+		}
+	}
+	return unary, binary
+}()
 
 // FromFloat is the representation of x rounded to dt, a float type.
 func FromFloat(dt dtype.DType, x float64) uint64 {

@@ -172,6 +172,19 @@ func (k *knowledge) compare(op BinaryOp, truth bool, x, y sym.Expr) {
 	}
 }
 
+// given says that a condition on dimensions holds wherever the kernel runs.
+func (k *knowledge) given(c sym.Cond) {
+	switch apart := c.B.Sub(c.A); c.Rel {
+	case sym.LE:
+		k.assume(apart)
+	case sym.LT:
+		k.assume(apart.Sub(sym.Const(1)))
+	case sym.EQ:
+		k.assume(apart)
+		k.assume(apart.Neg())
+	}
+}
+
 // atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
 // there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {

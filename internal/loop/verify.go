@@ -36,7 +36,15 @@ func (e *VerifyError) Error() string { return "@" + e.Name + ": " + e.Detail }
 // branches, count as known. The error is a *VerifyError; accesses for which the prover found neither proof nor
 // contradiction are returned.
 func Verify(k *Kernel, dims *sym.Dims) (unproved []Unproved, err error) {
+	return VerifyGiven(k, dims, nil)
+}
+
+// VerifyGiven is Verify where conditions on the dimensions are known to hold.
+func VerifyGiven(k *Kernel, dims *sym.Dims, given []sym.Cond) (unproved []Unproved, err error) {
 	v := newVerifier(k, dims)
+	for _, c := range given {
+		v.known.given(c)
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*VerifyError)
@@ -329,7 +337,7 @@ func (v *verifier) access(name string, d *declared, index []sym.Expr) {
 func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
 	below, above := v.known.atLeastZero(low), sym.Yes
 	for _, part := range extent.MinArgs() {
-		if verdict := v.known.atLeastZero(part.Sub(high).Sub(sym.Const(1))); verdict != sym.Yes && above != sym.No {
+		if verdict := v.below(high, part); verdict != sym.Yes && above != sym.No {
 			above = verdict
 		}
 	}
@@ -348,6 +356,18 @@ func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
 		}
 		v.unproved = append(v.unproved, u)
 	}
+}
+
+// below reports whether e < limit. A min of two is at most their mean.
+func (v *verifier) below(e, limit sym.Expr) sym.Truth {
+	one := sym.Const(1)
+	verdict := v.known.atLeastZero(limit.Sub(e).Sub(one))
+	if args := e.MinArgs(); verdict == sym.Unknown && len(args) == 2 {
+		if v.known.atLeastZero(limit.Add(limit).Sub(one).Sub(args[0]).Sub(args[1])) == sym.Yes {
+			return sym.Yes
+		}
+	}
+	return verdict
 }
 
 func (v *verifier) contract(s *Contract) {

@@ -61,8 +61,10 @@ func (v *moduleVerifier) all() {
 			}
 		}
 	}
+	var given []sym.Cond
 	for _, r := range m.Requires {
 		v.dims("a requirement", []sym.Expr{r.Cond.A, r.Cond.B})
+		given = append(given, r.Cond)
 	}
 	for _, b := range m.Buffers {
 		v.unique("%" + b.Name)
@@ -77,7 +79,7 @@ func (v *moduleVerifier) all() {
 		for _, name := range k.Dims {
 			v.dims("kernel @"+k.Name, []sym.Expr{sym.Var(name)})
 		}
-		unproved, err := Verify(k, m.Dims)
+		unproved, err := VerifyGiven(k, m.Dims, given)
 		if err != nil {
 			panic(err)
 		}
