@@ -53,7 +53,8 @@ type Buffer struct {
 	Source string
 }
 
-// View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of.
+// View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of. Strides nil
+// means row-major.
 type View struct {
 	Of      *Buffer
 	Offset  sym.Expr

@@ -196,9 +196,6 @@ func (p *parser) when() Stmt {
 	w.Then = p.body()
 	if p.accept("else") {
 		w.Else = p.body()
-		if w.Else == nil {
-			w.Else = []Stmt{}
-		}
 	}
 	return w
 }

@@ -114,8 +114,9 @@ func (p *parser) buffer() (b *Buffer, view func()) {
 		of := p.percent()
 		p.expect("offset")
 		b.View = &View{Offset: p.integer()}
-		p.expect("strides")
-		b.View.Strides = p.index()
+		if p.accept("strides") {
+			b.View.Strides = p.index()
+		}
 		view = func() { b.View.Of = p.bufferNamed(of) }
 	}
 	switch {

@@ -111,7 +111,7 @@ func (p *printer) statement(s Stmt) {
 		p.Indent()
 		p.body(s.Then)
 		p.Dedent()
-		if s.Else != nil {
+		if len(s.Else) > 0 {
 			p.Line("} else {")
 			p.Indent()
 			p.body(s.Else)

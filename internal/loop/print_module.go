@@ -62,7 +62,10 @@ func formatMax(v int64) string {
 func (p *printer) buffer(b *Buffer) {
 	line := "buffer " + text.LocalName(b.Name) + ": " + formatType(b.DType, b.Shape) + " " + b.Kind.String()
 	if v := b.View; v != nil {
-		line += fmt.Sprintf(" view %s offset %s strides %s", text.LocalName(v.Of.Name), v.Offset, formatIndex(v.Strides))
+		line += fmt.Sprintf(" view %s offset %s", text.LocalName(v.Of.Name), v.Offset)
+		if v.Strides != nil {
+			line += " strides " + formatIndex(v.Strides)
+		}
 	}
 	if t := b.Data; t != nil {
 		if inline(t) {
@@ -119,7 +122,7 @@ func (p *printer) step(s Step) {
 	case *If:
 		p.Line("if %s%s {", text.LocalName(s.Cond.Name), source(s.Source))
 		p.nested(s.Then)
-		if s.Else != nil {
+		if len(s.Else) > 0 {
 			p.Line("} else {")
 			p.nested(s.Else)
 		}

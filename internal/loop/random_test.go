@@ -301,7 +301,10 @@ func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 			b.Data = w.contents(b.DType, shape...)
 			data[b.Name] = b.Data
 		case w.pick(3) == 0 && len(m.Buffers) > 0:
-			b.View = &View{Of: m.Buffers[w.pick(len(m.Buffers))], Offset: w.integer(), Strides: w.integersOf(len(b.Shape))}
+			b.View = &View{Of: m.Buffers[w.pick(len(m.Buffers))], Offset: w.integer()}
+			if w.pick(2) == 0 {
+				b.View.Strides = w.integersOf(len(b.Shape))
+			}
 		}
 		m.Buffers = append(m.Buffers, b)
 	}

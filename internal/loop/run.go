@@ -230,7 +230,7 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		if root == b {
+		if root == b && v.Strides != nil {
 			if p.strides, err = s.shape(v.Strides); err != nil {
 				return nil, err
 			}

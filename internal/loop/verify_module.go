@@ -159,10 +159,10 @@ func (v *moduleVerifier) view(b *Buffer) {
 		}
 	}
 	of := b.View.Of
-	if of.DType != b.DType || len(b.View.Strides) != len(b.Shape) {
+	if of.DType != b.DType || len(stridesOf(b)) != len(b.Shape) {
 		v.fail("%s is %s with %d axes and %d strides, in %%%s of %s", where, b.DType, len(b.Shape), len(b.View.Strides), of.Name, of.DType)
 	}
-	low, high := reach(b.Shape, b.View.Strides)
+	low, high := reach(b.Shape, stridesOf(b))
 	_, room := reach(of.Shape, stridesOf(of))
 	v.atMost(where+" begins inside %"+of.Name, sym.Const(0), b.View.Offset.Add(low))
 	v.atMost(where+" ends inside %"+of.Name, b.View.Offset.Add(high), room)
@@ -170,7 +170,7 @@ func (v *moduleVerifier) view(b *Buffer) {
 
 // stridesOf is a buffer's strides, in elements.
 func stridesOf(b *Buffer) []sym.Expr {
-	if b.View != nil {
+	if b.View != nil && b.View.Strides != nil {
 		return b.View.Strides
 	}
 	return RowMajor(b.Shape)
