@@ -10,8 +10,21 @@ import (
 const (
 	tileRows = 64
 	tileCols = 128
-	tileRest = 1 // along axes that Contracts name by a loop variable
+	tileWide = 224 // columns of all the rows that stay together
 )
+
+// cutContractions gathers narrow rows where that fits, and cuts the locals that contractions add into.
+func cutContractions(s *scheduler, k *loop.Kernel) bool {
+	rows := k.Clone()
+	if gatherRows(s, rows) && tileContractions(s, rows) {
+		dropSingle(rows)
+		if s.fits(rows) {
+			k.Body = rows.Body
+			return true
+		}
+	}
+	return tileContractions(s, k)
+}
 
 // tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis becomes an
 // each-loop over tiles around everything that touches the local.
@@ -88,7 +101,7 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer) loop.Stmt
 		if !ok {
 			continue
 		}
-		size := tileSize(l.Shape[axis], use)
+		size := s.tileSize(l, axis, use)
 		extent := l.Shape[axis]
 		if n, ok := extent.Const(); ok && n <= size {
 			continue
@@ -115,16 +128,19 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer) loop.Stmt
 	return inner[0]
 }
 
-// tileSize is the tile along an axis: even where the extent is known.
-func tileSize(extent sym.Expr, use axisUse) int64 {
-	size, multiple := int64(tileRest), int64(1)
+// tileSize is the tile along an axis: even where the extent is known. Of an axis that Contracts name by a loop variable, it is as
+// many as make the columns of a tile together.
+func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
+	size, multiple := int64(1), int64(1)
 	switch {
 	case use.cols:
 		size, multiple = tileCols, 4
 	case use.rows:
 		size, multiple = tileRows, 2
+	default:
+		size = max(tileWide/max(int64(s.guess(l.Shape[len(l.Shape)-1])), 1), 1)
 	}
-	n, ok := extent.Const()
+	n, ok := l.Shape[axis].Const()
 	if !ok || n <= 0 {
 		return size
 	}
@@ -192,6 +208,15 @@ func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
 		return stmt.C.Buffer == l.Name
 	case *loop.Let, *loop.Check:
 		return true // computed once more per tile, to the same effect
+	case *loop.When:
+		for _, body := range loop.Bodies(stmt) {
+			for _, inner := range *body {
+				if !s.follows(inner, l, axis) {
+					return false
+				}
+			}
+		}
+		return true
 	case *loop.For:
 		for _, a := range loop.Accesses(stmt.Body) {
 			if a.Buffer == l.Name && a.Tile == nil && isVar(a.Index[axis], stmt.Var) {

@@ -214,26 +214,15 @@ func (s *scheduler) merge(k *loop.Kernel, f, g *loop.For) {
 		}
 		return append(append(append([]sym.Expr(nil), index[:axis]...), merged), index[axis+2:]...)
 	}
-	r := &loop.Rewrite{
-		Expr: func(e loop.Expr) loop.Expr {
-			if l, ok := e.(*loop.Load); ok {
-				l.Index = join(l.From, l.Index)
+	k.Body = joinAccesses(k.Body, join)
+	loop.Walk(k.Body, func(c loop.Stmt) bool {
+		if l, ok := c.(*loop.Local); ok {
+			if axis, ok := axes[l.Name]; ok {
+				l.Shape = joinAxes(l.Shape, axis, extents[l.Name])
 			}
-			return e
-		},
-		Stmt: func(c loop.Stmt) []loop.Stmt {
-			switch c := c.(type) {
-			case *loop.Store:
-				c.Index = join(c.To, c.Index)
-			case *loop.Local:
-				if axis, ok := axes[c.Name]; ok {
-					c.Shape = joinAxes(c.Shape, axis, extents[c.Name])
-				}
-			}
-			return []loop.Stmt{c}
-		},
-	}
-	k.Body = r.Body(k.Body)
+		}
+		return true
+	})
 	for _, p := range k.Params {
 		if axis, ok := axes[p.Name]; ok {
 			p.Shape = joinAxes(p.Shape, axis, extents[p.Name])

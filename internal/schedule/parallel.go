@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -86,6 +88,9 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 		inner, multiple = c.as(f).of(f.Body), 256
 	}
 	work, each := volume(f.Body), inner
+	if slices.ContainsFunc(work.Vars(), func(name string) bool { return !slices.Contains(c.kernel.Dims, name) }) {
+		work = one // it varies from tile to tile
+	}
 	if v := c.guess(work); v > 1 {
 		each = inner / v
 	}
@@ -135,11 +140,6 @@ func volume(body []loop.Stmt) sym.Expr {
 			if len(v.Vars()) >= len(result.Vars()) {
 				result = v
 			}
-		}
-	}
-	for _, name := range declared(body) {
-		if mentions(result, name) {
-			return one
 		}
 	}
 	return result

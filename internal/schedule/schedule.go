@@ -62,9 +62,10 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	o := &s.options
 	s.free = k.Dims
 	for _, step := range []step{
-		{o.NoContract, tileContractions}, // first: it recognises nests as lowering wrote them
-		{o.NoFlatten, flatten},           // before vectors: it makes loops long
-		{o.NoVector, chooseVectors},      // before tiles: which loops are left depends on it
+		{o.NoFlatten, rejoin},           // before variables are taken apart further
+		{o.NoContract, cutContractions}, // then: it recognises nests as lowering wrote them
+		{o.NoFlatten, flatten},          // before vectors: it makes loops long
+		{o.NoVector, chooseVectors},     // before tiles: which loops are left depends on it
 		{o.NoParallel, chooseTiles},
 	} {
 		if step.off {

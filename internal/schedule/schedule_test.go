@@ -137,6 +137,46 @@ var samples = []sample{
 			})
 		})
 	}},
+	{"padded", func(b *loop.Builder, n, m, k sym.Expr) {
+		// A convolution of 3 × 3 with a border of 1, a row at a time, as lowering writes it.
+		in, out := number(2), number(66)
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, in, m, k))
+		w := b.Param("w", loop.Read, dtype.F32, shape(out, in, number(3), number(3)))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, out, m, k))
+		b.Nest(loop.Each, "r", shape(n, m), func(r []sym.Expr) {
+			acc := b.Local("acc", dtype.F32, out, k)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			b.Serial("h", number(3), func(h sym.Expr) {
+				b.Serial("v", number(3), func(v sym.Expr) {
+					row := r[1].Add(h).Sub(one)
+					b.When(loop.Inside(row, zero, m), func() {
+						first := one.Sub(v).Max(zero)
+						count := k.Add(one).Sub(v).Min(k).Sub(first)
+						b.Contract(out, count, in, acc.Tile(shape(zero, first), unit(2, 0), unit(2, 1)),
+							w.Tile(shape(zero, zero, h, v), unit(4, 0), unit(4, 1)),
+							x.Tile(shape(r[0], zero, row, first.Add(v).Sub(one)), unit(4, 1), unit(4, 3)))
+					}, nil)
+				})
+			})
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+				b.Store(y, shape(r[0], i[0], r[1], i[1]), acc.Load(i...))
+			})
+		})
+	}},
+	{"pointwise", func(b *loop.Builder, n, m, k sym.Expr) {
+		// A convolution of 1 × 1 over all positions at once.
+		out := number(5)
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, m.Mul(k)))
+		w := b.Param("w", loop.Read, dtype.F32, shape(out, n))
+		y := b.Param("y", loop.Write, dtype.F32, shape(out, m, k))
+		acc := b.Local("acc", dtype.F32, out, m.Mul(k))
+		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+		b.Contract(out, m.Mul(k), n, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+			w.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+			b.Store(y, shape(i[0], i[1].FloorDiv(k), i[1].Mod(k)), acc.Load(i...))
+		})
+	}},
 	{"pool", func(b *loop.Builder, n, m, k sym.Expr) {
 		x := b.Param("x", loop.Read, dtype.F32, shape(n, m, k))
 		y := b.Param("y", loop.Write, dtype.F32, shape(n, m, k))

@@ -266,6 +266,11 @@ func (k *numeric[T]) load(c *compiler, e *loop.Load, into any) value {
 			return to
 		})}
 	}
+	if taken.within != nil && otherwise.uniform && a.index.regular() {
+		c.release(mark)
+		// The copy of a view is saved where the caller has not asked for a place.
+		return value{dt: e.Type, placed: placed, run: a.fetchWithin(*taken.within, otherwise.run.(scalar[T]), out, a.unit() && !placed)}
+	}
 	rest, _ := spread[T](c, otherwise, nil)
 	c.release(mark)
 	return value{dt: e.Type, placed: placed, run: lanes[T](func(f frame, n int) []T {
@@ -276,6 +281,29 @@ func (k *numeric[T]) load(c *compiler, e *loop.Load, into any) value {
 		taken.each(f, n, flags, func(first, end int) { a.fetch(f, to, places, first, end) })
 		return to
 	})}
+}
+
+// fetchWithin reads the lanes of an interval, and gives the others one value.
+func (a *access[T]) fetchWithin(within interval, otherwise scalar[T], out lanes[T], view bool) lanes[T] {
+	return func(f frame, n int) []T {
+		first, end := within(f, n)
+		if view && first == 0 && end == n {
+			return a.view(f, n)
+		}
+		to, v := out(f, n), otherwise(f)
+		if first >= end {
+			first, end = n, n
+		}
+		for i := range to[:first] {
+			to[i] = v
+		}
+		a.fetch(f, to, nil, first, end)
+		rest := to[end:]
+		for i := range rest {
+			rest[i] = v
+		}
+		return to
+	}
 }
 
 // guarded is a scalar read where a uniform mask holds.

@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// rejoin merges two neighbouring axes of a parameter where some access takes one integer apart into a quotient and a
+// remainder to index them, and every access is linear in its variables once they are put together again. Pointwise convolutions
+// over all positions at once need it.
+func rejoin(s *scheduler, k *loop.Kernel) bool {
+	changed := false
+	for _, p := range k.Params {
+		for axis := len(p.Shape) - 2; axis >= 0; axis-- {
+			if axis+1 < len(p.Shape) && s.apartInPairs(k, p, axis) {
+				s.joinIndices(k, p, axis)
+				changed = true
+			}
+		}
+	}
+	return changed
+}
+
+// apartInPairs reports whether an axis and the next should be merged.
+func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int) bool {
+	if p.Strides != nil && !s.equal(p.Strides[axis], p.Strides[axis+1].Mul(p.Shape[axis+1])) {
+		return false
+	}
+	found := false
+	for _, a := range loop.Accesses(k.Body) {
+		if a.Buffer != p.Name {
+			continue
+		}
+		if a.Tile != nil || !linear(s.joint2(p, a.Index, axis)) {
+			return false
+		}
+		found = found || !linear(a.Index[axis]) || !linear(a.Index[axis+1])
+	}
+	return found
+}
+
+// joint2 is the index of two axes that are merged.
+func (s *scheduler) joint2(p *loop.Param, index []sym.Expr, axis int) sym.Expr {
+	return s.dims.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
+}
+
+// linear reports whether an expression is linear in each of its variables.
+func linear(e sym.Expr) bool {
+	for _, name := range e.Vars() {
+		if _, _, ok := e.Linear(name); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int) {
+	join := func(buffer string, index []sym.Expr) []sym.Expr {
+		if buffer != p.Name {
+			return index
+		}
+		return append(append(append([]sym.Expr(nil), index[:axis]...), s.joint2(p, index, axis)), index[axis+2:]...)
+	}
+	k.Body = joinAccesses(k.Body, join)
+	inner := p.Shape[axis+1]
+	p.Shape = joinAxes(p.Shape, axis, inner)
+	if p.Strides != nil {
+		p.Strides = append(append([]sym.Expr(nil), p.Strides[:axis]...), p.Strides[axis+1:]...)
+	}
+}
+
+// joinAccesses is a body with the indices of loads and stores as join gives them.
+func joinAccesses(body []loop.Stmt, join func(buffer string, index []sym.Expr) []sym.Expr) []loop.Stmt {
+	r := &loop.Rewrite{
+		Expr: func(e loop.Expr) loop.Expr {
+			if l, ok := e.(*loop.Load); ok {
+				l.Index = join(l.From, l.Index)
+			}
+			return e
+		},
+		Stmt: func(c loop.Stmt) []loop.Stmt {
+			if c, ok := c.(*loop.Store); ok {
+				c.Index = join(c.To, c.Index)
+			}
+			return []loop.Stmt{c}
+		},
+	}
+	return r.Body(body)
+}

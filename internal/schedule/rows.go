@@ -1,0 +1,125 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// rowsTogether is the columns below which a contraction for each row is too narrow to pay for packing its left operand.
+const rowsTogether = 160
+
+// gatherRows turns an each-loop around a narrow contraction (one output row of a convolution, say) inside out, where the left operand
+// does not depend on the loop: the local gets an axis for the loop, and the loop goes inside each of the parts, so that consecutive
+// contractions have the same left operand. How many rows stay together is decided where locals are cut.
+//
+//	each r { local acc; each … acc = …; serial h { contract acc += w[h] * x[r + h] }; each … store }
+//
+// becomes
+//
+//	local acc of rows; each r { each … }; serial h { each r { contract … } }; each r { each … store }
+func gatherRows(s *scheduler, k *loop.Kernel) bool {
+	changed := false
+	names := newNamer(k)
+	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
+		if f, ok := c.(*loop.For); ok {
+			if parts := s.rows(f, names); parts != nil {
+				changed = true
+				// A loop of one iteration is a body of its own: the local must not meet what follows.
+				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.name("rows"), Extent: one, Body: parts}}
+			}
+		}
+		return []loop.Stmt{c}
+	}}
+	k.Body = r.Body(k.Body)
+	return changed
+}
+
+// rows is the loop inside out, or nil.
+func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
+	if f.Kind != loop.Each || len(f.Body) < 3 || isOne(f.Extent) {
+		return nil
+	}
+	l, ok := f.Body[0].(*loop.Local)
+	if !ok || len(l.Shape) != 2 || anyMentions(l.Shape, f.Var) || s.guess(l.Shape[1]) >= rowsTogether || !s.repeated(f, l) {
+		return nil
+	}
+	local := &loop.Local{Name: l.Name, DType: l.DType, Shape: append([]sym.Expr{f.Extent}, l.Shape...)}
+	result := []loop.Stmt{local}
+	for _, part := range f.Body[1:] {
+		inside := s.perRow(part, f, names)
+		if inside == nil {
+			return nil
+		}
+		result = append(result, inside)
+	}
+	for i, part := range result[1:] {
+		result[1+i] = widened(part, l.Name, f.Var, names)
+	}
+	return result
+}
+
+// repeated reports whether the loop's contractions into the local are inside serial loops, with left operands that do not depend on the
+// loop.
+func (s *scheduler) repeated(f *loop.For, l *loop.Local) bool {
+	found, good := false, true
+	for _, a := range loop.Accesses(f.Body) {
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok {
+			continue
+		}
+		found = true
+		for _, list := range [][]sym.Expr{c.A.Origin, c.A.Row, c.A.Col, {c.M, c.K}} {
+			good = good && !anyMentions(list, f.Var)
+		}
+		good = good && c.C.Buffer == l.Name && !anyMentions(c.C.Origin, f.Var)
+	}
+	return found && good
+}
+
+// perRow is one part of the loop's body with the loop inside it: around a Contract, a branch or a nest of each-loops, inside serial loops.
+func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt {
+	if inner, ok := part.(*loop.For); ok && inner.Kind == loop.Serial {
+		if mentions(inner.Extent, f.Var) || len(inner.Body) != 1 {
+			return nil
+		}
+		inside := s.perRow(inner.Body[0], f, names)
+		if inside == nil {
+			return nil
+		}
+		return &loop.For{Kind: loop.Serial, Var: inner.Var, Extent: inner.Extent, Body: []loop.Stmt{inside}}
+	}
+	switch part.(type) {
+	case *loop.For, *loop.Contract, *loop.When:
+	default:
+		return nil
+	}
+	return &loop.For{Kind: loop.Each, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{part}}
+}
+
+// widened is a part in which the local has an axis for the loop in front, and the loop a variable of its own.
+func widened(part loop.Stmt, local, variable string, names *namer) loop.Stmt {
+	own := names.name(variable)
+	row := sym.Var(variable)
+	r := &loop.Rewrite{
+		Expr: func(e loop.Expr) loop.Expr {
+			if l, ok := e.(*loop.Load); ok && l.From == local {
+				l.Index = append([]sym.Expr{row}, l.Index...)
+			}
+			return e
+		},
+		Stmt: func(c loop.Stmt) []loop.Stmt {
+			switch c := c.(type) {
+			case *loop.Store:
+				if c.To == local {
+					c.Index = append([]sym.Expr{row}, c.Index...)
+				}
+			case *loop.Contract:
+				c.C.Origin = append([]sym.Expr{row}, c.C.Origin...)
+				c.C.Row = append([]sym.Expr{zero}, c.C.Row...)
+				c.C.Col = append([]sym.Expr{zero}, c.C.Col...)
+			}
+			return []loop.Stmt{c}
+		},
+	}
+	return loop.Rename(r.Body([]loop.Stmt{part}), map[string]string{variable: own})[0]
+}
