@@ -203,7 +203,7 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
+		if r == nil { // a panic, too, gives the call back
 			p.release(b)
 		}
 	}()

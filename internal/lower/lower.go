@@ -41,6 +41,9 @@ func Module(m *ir.Module) (*loop.Module, error) {
 		outputs[i] = l.buffer(v.Name, loop.Output, v.Type, v.Name)
 	}
 	l.claim(m.Main.Body, outputs)
+	for _, p := range m.Main.Body.Params {
+		l.bind(p, p.Name, &l.to.Body)
+	}
 	if err := l.block(m.Main.Body, &l.to.Body); err != nil {
 		return nil, err
 	}
