@@ -271,3 +271,23 @@ func TestInterpretReversed(t *testing.T) {
 		}
 	}
 }
+
+// Names of dimensions are never given to anything else.
+func TestBuilderReserves(t *testing.T) {
+	b := NewBuilder("names")
+	b.Reserve("k")
+	y := b.Param("y", Write, dtype.F32, []sym.Expr{s("i"), s("y_1")})
+	var names []string
+	b.Nest(Each, "i", []sym.Expr{s("i"), s("y_1")}, func(index []sym.Expr) {
+		b.Serial("k", s("k"), func(k sym.Expr) { names = append(names, k.String()) })
+		names = append(names, b.Let("y", Number(dtype.F32, 0)).Name, b.Local("i", dtype.F32).Name)
+		b.Store(y, index, Number(dtype.F32, 1))
+	})
+	k := b.Finish()
+	if got := strings.Join(k.Dims, " "); got != "i k y_1" {
+		t.Errorf("dimensions %s", got)
+	}
+	if _, err := Verify(k, nil); err != nil {
+		t.Errorf("%v, names %v\n%s", err, names, k)
+	}
+}

@@ -188,11 +188,14 @@ func (k *knowledge) given(c sym.Cond) {
 // atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
 // there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
-	k.goal = min(goalQuestions, k.all)
-	k.all -= k.goal
-	defer func() { k.all += k.goal }()
-	if k.search(e, searchDepth) {
-		return sym.Yes
+	for depth := range searchDepth + 1 {
+		k.goal = min(goalQuestions, k.all)
+		k.all -= k.goal
+		proved := k.search(e, depth)
+		k.all += k.goal
+		if proved {
+			return sym.Yes
+		}
 	}
 	for _, f := range k.facts {
 		if _, high := k.dims.Bounds(f); high < 0 {

@@ -77,6 +77,41 @@ var commands = map[string]func(args map[string]string, source string) string{
 		}
 		return strings.Join(lines, "\n")
 	},
+	// substitute n=2*k puts an expression in the place of a dimension.
+	"substitute": func(args map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		values := map[string]sym.Expr{}
+		for name, text := range args {
+			e, err := sym.Parse(text)
+			if err != nil {
+				return err.Error()
+			}
+			values[name] = e
+		}
+		before := k.String()
+		c := (&Rewrite{Integer: substitution(values)}).Kernel(k)
+		c.Dims = FreeDims(c)
+		if Text(c.Body) != Text(Substitute(k.Body, values)) || k.String() != before {
+			return "Substitute differs, or changed its argument"
+		}
+		return c.String()
+	},
+	// rename a=b changes names of every kind.
+	"rename": func(args map[string]string, source string) string {
+		k, err := ParseKernel(source)
+		if err != nil {
+			return err.Error()
+		}
+		c := Renaming(args).Kernel(k)
+		c.Dims = FreeDims(c)
+		if Text(c.Body) != Text(Rename(k.Body, args)) {
+			return "Rename differs"
+		}
+		return c.String()
+	},
 	"module": func(_ map[string]string, source string) string {
 		m, err := Parse(source, ParseOptions{})
 		if err != nil {
