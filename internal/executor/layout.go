@@ -13,6 +13,7 @@ type layout struct {
 	plans    []plan
 	limits   []*sym.Code // by dimension; nil for those of the inputs
 	requires []require
+	after    [][]require // by dimension: what is checked when it is bound
 	sizes    []*sym.Code // by storage
 	tensors  []place
 	launches map[*program.Launch][]int
@@ -52,9 +53,7 @@ func newLayout(p *program.Program) (*layout, error) {
 		}
 		l.limits = append(l.limits, code)
 	}
-	for _, r := range p.Requires {
-		l.requires = append(l.requires, c.require(r))
-	}
+	l.sortRequires(c)
 	for _, from := range p.Plans {
 		var to plan
 		for _, cond := range from.When {

@@ -48,7 +48,10 @@ func (c *Call) step(step program.Step) error {
 		}
 		return c.steps(s.Else)
 	case *program.Loop:
-		return c.loop(s)
+		if err := c.loop(s); err != nil || s.Count < 0 {
+			return err
+		}
+		return c.decided(s.Count)
 	case *program.Copy:
 		return c.copy(s)
 	}
@@ -140,7 +143,7 @@ func (c *Call) bind(s *program.Bind) error {
 		return diag.Inputf("%s is %d, outside %d to %d", d.Name, v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name).AtNode(s.Source, "")
 	}
 	c.values[s.Dim] = v
-	return nil
+	return c.decided(s.Dim)
 }
 
 func bytesOf(o target.Operand) []byte { return unsafe.Slice((*byte)(o.Base), o.Bytes) }
@@ -350,6 +353,7 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 	if len(shape) != len(t.Shape) {
 		panic(diag.Internalf("%s gives rank %d for %s", s.Op, len(shape), t.Name))
 	}
+	var decided []int
 	for axis, extent := range t.Shape {
 		name, ok := extent.Name()
 		if !ok {
@@ -368,6 +372,12 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name)
 			}
 			c.values[d] = shape[axis]
+			decided = append(decided, d)
+		}
+	}
+	for _, d := range decided {
+		if err := c.decided(d); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.place(s.Out[i]); err != nil {

@@ -1,0 +1,81 @@
+package executor
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/program"
+)
+
+// A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is checked when the last
+// such dimension has been bound, before anything is computed with it.
+
+// sortRequires puts each of the program's conditions where it is checked.
+func (l *layout) sortRequires(c *compilation) {
+	order := map[int]int{}
+	l.bound(l.program.Steps, order)
+	index := map[string]int{}
+	for i, d := range l.program.Dims {
+		if d.Data {
+			index[d.Name] = i
+		}
+	}
+	l.after = make([][]require, len(l.program.Dims))
+	for _, r := range l.program.Requires {
+		last := -1
+		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
+			if d, ok := index[name]; ok && (last < 0 || order[d] > order[last]) {
+				last = d
+			}
+		}
+		if last < 0 {
+			l.requires = append(l.requires, c.require(r))
+		} else {
+			l.after[last] = append(l.after[last], c.require(r))
+		}
+	}
+}
+
+// bound numbers the dimensions that steps bind, in the order of the last step that binds each.
+func (l *layout) bound(steps []program.Step, order map[int]int) {
+	number := 0
+	mark := func(dim int) { number++; order[dim] = number }
+	var walk func(steps []program.Step)
+	walk = func(steps []program.Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *program.Bind:
+				mark(s.Dim)
+			case *program.Host:
+				for _, t := range s.Out {
+					for _, e := range l.program.Tensors[t].Shape {
+						for i, d := range l.program.Dims {
+							if name, ok := e.Name(); ok && d.Data && d.Name == name {
+								mark(i)
+							}
+						}
+					}
+				}
+			case *program.If:
+				walk(s.Then)
+				walk(s.Else)
+			case *program.Loop:
+				walk(s.Body)
+				if s.Count >= 0 {
+					mark(s.Count)
+				}
+			}
+		}
+	}
+	walk(steps)
+}
+
+// decided checks the conditions that waited for a dimension.
+func (c *Call) decided(dim int) error {
+	for i := range c.x.layout.after[dim] {
+		r := &c.x.layout.after[dim][i]
+		if ok, err := r.holds(c.values); err != nil || !ok {
+			return r.refused(c.values, err)
+		}
+	}
+	return nil
+}
