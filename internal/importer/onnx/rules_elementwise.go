@@ -33,12 +33,17 @@ func init() {
 		add(map[string]rule{name: func(c *call) []*ir.Value { return one(ops.Unary(c.Builder, f, c.Input(0))) }})
 	}
 	for name, f := range binaryRules {
-		add(map[string]rule{name: func(c *call) []*ir.Value { return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1))) }})
+		add(map[string]rule{name: func(c *call) []*ir.Value {
+			if c.Input(0).Type.DType == dtype.String {
+				c.Refuse("texts")
+			}
+			return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
+		}})
 	}
 	for name, f := range variadicRules {
 		add(map[string]rule{name: func(c *call) []*ir.Value { return one(c.combined(f)) }})
 	}
-	add(map[string]rule{"Mean": mean, "Mod": mod, "BitShift": bitShift, "Pow": power, "Clip": clip, "IsInf": isInf, "Where": where, "Cast": cast, "CastLike": castLike})
+	add(map[string]rule{"Mean": mean, "Mod": mod, "BitShift": bitShift, "Pow": power, "Clip": clip, "IsInf": isInf, "Where": where, "Cast": cast, "CastLike": castLike, "BitCast": bitCast})
 }
 
 // combined combines all inputs.
@@ -150,8 +155,19 @@ func (c *call) castTo(to dtype.DType) *ir.Value {
 	if x.Type.DType == to {
 		return x
 	}
+	if x.Type.DType == dtype.String || to == dtype.String {
+		c.Refuse("%s as %s", x.Type.DType, to)
+	}
 	if c.Int("saturate", 1) == 0 {
 		return c.Op("cast", ir.Attrs{"to": to, "wrap": true}, x)
 	}
 	return ops.Cast(c.Builder, x, to)
+}
+
+func bitCast(c *call) []*ir.Value {
+	to := c.Type("to")
+	if to == dtype.Invalid {
+		c.Fault("attribute to is missing")
+	}
+	return one(ops.BitCast(c.Builder, c.Input(0), to))
 }

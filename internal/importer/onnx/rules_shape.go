@@ -143,7 +143,11 @@ func (c *call) resolved(x *ir.Value, rank int, keepZero bool) []sym.Expr {
 	missing := ops.Binary(b, loop.Eq, to, c.number(-1))
 	others := b.Op("reduce_prod", ir.Attrs{"axes": []int64{0}}, ops.Where(b, missing, unit, to))
 	to = ops.Where(b, missing, ops.Binary(b, loop.Div, ops.Reshape(b, c.integers(count(x.Type.Shape))), others), to)
-	return c.decided(to, count(x.Type.Shape).Max(sym.Const(1)))
+	most := sym.Const(1) // an empty tensor's other extents count
+	for _, e := range x.Type.Shape {
+		most = most.Mul(e.Max(sym.Const(1)))
+	}
+	return c.decided(to, most)
 }
 
 func flatten(c *call) []*ir.Value {
