@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/program"
@@ -18,15 +19,18 @@ type assembly struct {
 	dims    map[string]int
 	storage map[*loop.Buffer]int // of root buffers that live in a storage
 	offset  map[*loop.Buffer]sym.Expr
-	begins  map[int][]*loop.Buffer // root buffers by the step before which they are carved
-	ends    map[int][]*loop.Buffer // and by the last step of their lives
+	begins  map[int][]*loop.Buffer        // root buffers by the step before which they are carved
+	ends    map[int][]*loop.Buffer        // and by the last step of their lives
+	over    map[*loop.Buffer]*loop.Buffer // what a buffer may be written over
+	live    map[*loop.Buffer]bool         // carved, not released
 	step    int
 }
 
 // assemble writes the program; layout fills in storages, plans, and where each root buffer lies.
 func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*program.Program, error) {
 	a := &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[string]int{},
-		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{}}
+		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{},
+		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
 	for _, name := range m.Dims.Names() {
 		r, _ := m.Dims.Get(name)
 		limit, data := m.Limits[name]
@@ -60,7 +64,9 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		if life := t.alive[b]; life != nil && b.View == nil {
 			if _, carved := a.storage[b]; carved {
 				a.begins[life.first] = append(a.begins[life.first], b)
-				a.ends[life.last] = append(a.ends[life.last], b)
+				if b.Kind != loop.Output { // those the caller has
+					a.ends[life.last] = append(a.ends[life.last], b)
+				}
 			}
 		}
 	}
@@ -121,22 +127,86 @@ func (a *assembly) steps(body []loop.Step) []program.Step {
 		first := a.step
 		a.step++
 		for _, b := range a.begins[first] {
-			out = append(out, &program.Carve{Tensor: a.tensors[b]})
+			out = append(out, a.carve(b))
 		}
 		out = append(out, a.one(step))
-		// A step with a body spans several numbers: what ends anywhere within it, having begun before it, ends after it.
-		var ended []int
+		// A step with a body spans several numbers: what ends within it and is alive still ends after it.
+		var ended []*loop.Buffer
 		for at := first; at < a.step; at++ {
 			for _, b := range a.ends[at] {
-				if a.time.alive[b].first <= first {
-					ended = append(ended, a.tensors[b])
+				if a.live[b] {
+					ended = append(ended, b)
 				}
 			}
 		}
-		if ended != nil {
-			out = append(out, &program.Release{Tensors: ended})
+		out = a.release(out, ended)
+	}
+	return out
+}
+
+func (a *assembly) carve(b *loop.Buffer) program.Step {
+	c := &program.Carve{Tensor: a.tensors[b]}
+	if x := a.over[b]; x != nil && a.live[x] {
+		c.Over = []int{a.tensors[x]}
+	}
+	a.live[b] = true
+	return c
+}
+
+// release appends the end of buffers' lives, if there are any.
+func (a *assembly) release(steps []program.Step, list []*loop.Buffer) []program.Step {
+	if list == nil {
+		return steps
+	}
+	for _, b := range list {
+		delete(a.live, b)
+	}
+	return append(steps, &program.Release{Tensors: a.list(list)})
+}
+
+// branch translates an If. Its bodies follow one another in the timeline, but one of them runs: each ends with the same tensors alive. What the first
+// carves and leaves alive, the second carves at its beginning; what one releases, so does the other.
+func (a *assembly) branch(s *loop.If) program.Step {
+	out := &program.If{Cond: a.tensors[s.Cond], Source: s.Source}
+	var head []*loop.Buffer // what ends with the condition: both bodies may use its space
+	for _, b := range a.ends[a.step-1] {
+		if a.live[b] {
+			head = append(head, b)
 		}
 	}
+	before := maps.Clone(a.live)
+	out.Then = append(a.release(nil, head), a.steps(s.Then)...)
+	then := a.live
+	a.live = maps.Clone(before)
+	var gone []*loop.Buffer
+	for _, b := range a.from.Buffers {
+		if before[b] && !then[b] {
+			gone = append(gone, b)
+		}
+	}
+	out.Else = a.release(nil, gone)
+	for _, b := range a.from.Buffers {
+		if then[b] && !before[b] {
+			out.Else = append(out.Else, a.carve(b))
+		}
+	}
+	out.Else = append(out.Else, a.steps(s.Else)...)
+	var left, late []*loop.Buffer
+	for _, b := range a.from.Buffers {
+		if then[b] && !a.live[b] {
+			left = append(left, b)
+		}
+		if a.live[b] && !then[b] {
+			late = append(late, b)
+		}
+	}
+	otherwise := a.live
+	a.live = then
+	for _, b := range late {
+		out.Then = append(out.Then, a.carve(b))
+	}
+	out.Then = a.release(out.Then, left)
+	a.live = otherwise
 	return out
 }
 
@@ -156,7 +226,7 @@ func (a *assembly) one(step loop.Step) program.Step {
 	case *loop.Bind:
 		return &program.Bind{Dim: a.dims[s.Dim], From: a.optional(s.From), At: s.At, Value: s.Value, Source: s.Source}
 	case *loop.If:
-		return &program.If{Cond: a.tensors[s.Cond], Then: a.steps(s.Then), Else: a.steps(s.Else), Source: s.Source}
+		return a.branch(s)
 	case *loop.Loop:
 		l := &program.Loop{Trip: a.optional(s.Trip), Cond: a.optional(s.Cond), Index: a.optional(s.Index), Count: -1, Source: s.Source}
 		if s.Count != "" {

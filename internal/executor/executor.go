@@ -229,6 +229,10 @@ func (c *Call) place(i int) error {
 			return err
 		}
 		of := c.operands[t.Of]
+		if bytes == 0 { // wherever it begins
+			o.Base = of.Base
+			return nil
+		}
 		if offset < 0 || bytes > of.Bytes-offset {
 			panic(diag.Internalf("%s at %d with %d bytes leaves %s of %d", t.Name, offset, bytes, c.x.program.Tensors[t.Of].Name, of.Bytes))
 		}

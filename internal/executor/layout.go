@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -21,8 +23,9 @@ type layout struct {
 }
 
 type plan struct {
-	when []require
-	lets []*sym.Code
+	when  []require
+	lets  []*sym.Code
+	slots []int // of the lets, in values: plans may define the names in different orders
 }
 
 type require struct {
@@ -45,6 +48,10 @@ func newLayout(p *program.Program) (*layout, error) {
 	for _, let := range p.Plans[0].Lets {
 		l.names = append(l.names, let.Name)
 	}
+	slots := map[string]int{}
+	for i, name := range l.names {
+		slots[name] = i
+	}
 	c := &compilation{names: l.names}
 	for _, d := range p.Dims {
 		var code *sym.Code
@@ -60,7 +67,7 @@ func newLayout(p *program.Program) (*layout, error) {
 			to.when = append(to.when, c.require(program.Require{Cond: cond}))
 		}
 		for _, let := range from.Lets {
-			to.lets = append(to.lets, c.compile(let.X))
+			to.lets, to.slots = append(to.lets, c.compile(let.X)), append(to.slots, slots[let.Name])
 		}
 		l.plans = append(l.plans, to)
 	}
@@ -176,7 +183,7 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 			if err != nil {
 				return nil, err
 			}
-			values[len(l.program.Dims)+i] = v
+			values[p.slots[i]] = v
 		}
 		return values, nil
 	}

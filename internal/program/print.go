@@ -2,81 +2,310 @@ package program
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/literal"
 	"github.com/weirml/weir/internal/text"
 )
 
-// String is the program as text.
+// dataAlign is the alignment of weights in the data section.
+const dataAlign = 64
+
+var (
+	ownershipNames = [...]string{Borrow: "borrow", Donate: "donate", Consume: "consume", Caller: "caller"}
+	storageNames   = [...]string{Arena: "arena", Results: "results"}
+)
+
+// String is the program as text. Of weights of more than literal.InlineElements elements it has the place in the data section only; see Data.
 func (p *Program) String() string {
-	var w text.Printer
-	w.Line("program @%s {", p.Name)
-	w.Indent()
-	for _, d := range p.Dims {
-		w.Line("dim %s %s", d.Name, d.Range)
-	}
-	for _, s := range p.Storages {
-		w.Line("storage %%%s: %s bytes align %d", s.Name, s.Size, s.Align)
-	}
-	for _, plan := range p.Plans {
-		w.Line("plan %v {", plan.When)
-		for _, l := range plan.Lets {
-			w.Line("  let %s = %s", l.Name, l.X)
-		}
-		w.Line("}")
-	}
-	p.print(&w, p.Steps)
-	w.Dedent()
-	w.Line("}")
+	w := &printer{}
+	w.Line("weir 1")
+	next := int64(0)
+	w.program("program", p, &next)
 	return w.String()
 }
 
-func (p *Program) names(tensors []int) string {
-	out := ""
-	for i, t := range tensors {
-		if i > 0 {
-			out += ", "
+// Data lists what the data section holds: the weights, subprograms' after the program's own, that the text has not got, each with its offset. The
+// section is the bytes up to the end of the last; between them there are zeros.
+func (p *Program) Data() (pieces []Piece, size int64) {
+	p.data(&pieces, &size)
+	return pieces, size
+}
+
+// Piece is a weight's bytes in the data section.
+type Piece struct {
+	Offset int64
+	Data   []byte
+}
+
+func (p *Program) data(pieces *[]Piece, size *int64) {
+	for i := range p.Weights {
+		if w := &p.Weights[i]; p.inline(w) == nil {
+			*pieces = append(*pieces, Piece{Offset: place(size, p.size(w)), Data: w.Data})
 		}
-		if t < 0 {
-			out += "_"
-		} else {
-			out += "%" + p.Tensors[t].Name
+	}
+	for _, sub := range p.Subs {
+		sub.data(pieces, size)
+	}
+}
+
+// place takes so many bytes of the data section.
+func place(next *int64, bytes int64) int64 {
+	at := (*next + dataAlign - 1) / dataAlign * dataAlign
+	*next = at + bytes
+	return at
+}
+
+// inline is a weight whose elements stand in the text; nil for others.
+func (p *Program) inline(w *Weight) *tensor.Tensor {
+	if w.Tensor < 0 || w.Tensor >= len(p.Tensors) {
+		return nil
+	}
+	t := &p.Tensors[w.Tensor]
+	if t.Strides != nil || t.DType == dtype.String || t.DType == dtype.Invalid {
+		return nil
+	}
+	shape := make([]int64, len(t.Shape))
+	for i, e := range t.Shape {
+		size, ok := e.Const()
+		if !ok {
+			return nil
 		}
+		shape[i] = size
+	}
+	out, err := tensor.Over(t.DType, shape, w.Data)
+	if err != nil || !literal.Inline(out) {
+		return nil
 	}
 	return out
 }
 
-func (p *Program) print(w *text.Printer, steps []Step) {
-	for _, step := range steps {
-		switch s := step.(type) {
-		case *Carve:
-			t := p.Tensors[s.Tensor]
-			w.Line("%%%s = carve %%%s at %s: %s%v", t.Name, p.Storages[t.Of].Name, t.Offset, t.DType, t.Shape)
-		case *Release:
-			w.Line("release %s", p.names(s.Tensors))
-		case *Launch:
-			w.Line("launch @%s(%s)", p.Kernels[s.Kernel], p.names(s.Args))
-		case *Host:
-			w.Line("%s = host %s(%s)", p.names(s.Out), s.Op, p.names(s.In))
-		case *Bind:
-			w.Line("bind %s = %s[%d] or %s", p.Dims[s.Dim].Name, p.names([]int{s.From}), s.At, s.Value)
-		case *If:
-			w.Line("if %s {", p.names([]int{s.Cond}))
-			w.Indent()
-			p.print(w, s.Then)
-			w.Dedent()
-			w.Line("} else {")
-			w.Indent()
-			p.print(w, s.Else)
-			w.Dedent()
-			w.Line("}")
-		case *Loop:
-			w.Line("%s", fmt.Sprintf("loop trip %s while %s index %s {", p.names([]int{s.Trip}), p.names([]int{s.Cond}), p.names([]int{s.Index})))
-			w.Indent()
-			p.print(w, s.Body)
-			w.Dedent()
-			w.Line("}")
-		case *Copy:
-			w.Line("copy %s to %s", p.names([]int{s.From}), p.names([]int{s.To}))
+// size is a weight's size in bytes, which its tensor tells where it has no contents.
+func (p *Program) size(w *Weight) int64 {
+	if w.Data == nil && w.Tensor >= 0 && w.Tensor < len(p.Tensors) {
+		if size, ok := p.Tensors[w.Tensor].Bytes().Const(); ok && size > 0 && size < 1<<48 {
+			return size
 		}
 	}
+	return int64(len(w.Data))
+}
+
+type printer struct{ text.Printer }
+
+// program writes a program after a word; next is the free place in the data section.
+func (w *printer) program(word string, p *Program, next *int64) {
+	w.Block(word+" "+text.GlobalName(p.Name), func() {
+		for _, d := range p.Dims {
+			limit := ""
+			if d.Data {
+				limit = " data limit " + d.Limit.String()
+			}
+			w.Line("dim %s in [%d, %s]%s", text.Name(d.Name), d.Range.Min, formatMax(d.Range.Max), limit)
+		}
+		for _, r := range p.Requires {
+			w.Line("require %s from %q", r.Cond, r.From)
+		}
+		for _, s := range p.Storages {
+			w.Line("storage %s: %s bytes %s align %d%s", text.LocalName(s.Name), storageNames[s.Kind], s.Size, s.Align, device(s.Device))
+		}
+		for _, plan := range p.Plans {
+			when := ""
+			if len(plan.When) > 0 {
+				when = " when " + strings.Trim(literal.List(plan.When, sym.Cond.String), "[]")
+			}
+			w.Block("plan"+when, func() {
+				for _, l := range plan.Lets {
+					w.Line("let %s = %s", text.Name(l.Name), l.X)
+				}
+			})
+		}
+		for i := range p.Tensors {
+			w.Line("%s", p.formatTensor(&p.Tensors[i]))
+		}
+		for i := range p.Weights {
+			weight := &p.Weights[i]
+			line := fmt.Sprintf("weight %q %s", weight.Name, p.name(weight.Tensor))
+			if t := p.inline(weight); t != nil {
+				w.Line("%s = %s", line, literal.Elements(t))
+			} else {
+				size := p.size(weight)
+				w.Line("%s data %d at %d", line, size, place(next, size))
+			}
+		}
+		for _, k := range p.Kernels {
+			w.Line("kernel %s", text.GlobalName(k))
+		}
+		for _, s := range p.Streams {
+			w.Line("stream %s%s", text.GlobalName(s.Name), device(s.Device))
+		}
+		for _, e := range p.Events {
+			w.Line("event %s", text.GlobalName(e))
+		}
+		for _, sub := range p.Subs {
+			w.program("sub", sub, next)
+		}
+		for _, port := range p.Inputs {
+			w.Line("input %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])
+		}
+		for _, port := range p.Outputs {
+			w.Line("output %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])
+		}
+		w.Block("body", func() { w.steps(p, p.Steps) })
+	})
+}
+
+func formatMax(v int64) string {
+	if v == sym.NoMax {
+		return "inf"
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func device(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " on " + strconv.Quote(name)
+}
+
+func source(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " source " + strconv.Quote(s)
+}
+
+func (p *Program) formatTensor(t *Tensor) string {
+	line := "tensor " + text.LocalName(t.Name) + ": " + literal.Type(t.DType, t.Shape)
+	if t.Strides != nil {
+		line += " strides " + literal.Index(t.Strides)
+	}
+	switch t.Place {
+	case Argument:
+		line += " argument"
+	case Constant:
+		line += " constant"
+	case Carved:
+		line += " in " + pick(t.Of, p.Storages, func(s Storage) string { return text.LocalName(s.Name) }) + " at " + t.Offset.String()
+	case Part:
+		line += " part of " + p.name(t.Of) + " at " + t.Offset.String()
+	}
+	return line + source(t.Source)
+}
+
+// pick is an element of a list as text; none where there is no such element.
+func pick[T any](i int, list []T, format func(T) string) string {
+	if i < 0 || i >= len(list) {
+		return "none"
+	}
+	return format(list[i])
+}
+
+// name is a tensor's name; none for −1.
+func (p *Program) name(i int) string {
+	return pick(i, p.Tensors, func(t Tensor) string { return text.LocalName(t.Name) })
+}
+
+func (p *Program) names(tensors []int) string {
+	words := make([]string, len(tensors))
+	for i, t := range tensors {
+		words[i] = p.name(t)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *Program) dim(i int) string {
+	return pick(i, p.Dims, func(d Dim) string { return text.Name(d.Name) })
+}
+
+func (p *Program) event(i int) string { return pick(i, p.Events, text.GlobalName) }
+
+func (p *Program) stream(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return " on " + pick(i-1, p.Streams, func(s Stream) string { return text.GlobalName(s.Name) })
+}
+
+func (w *printer) steps(p *Program, steps []Step) {
+	for _, step := range steps {
+		w.step(p, step)
+	}
+}
+
+func (w *printer) step(p *Program, step Step) {
+	switch s := step.(type) {
+	case *Carve:
+		over := ""
+		if len(s.Over) > 0 {
+			over = " over " + p.names(s.Over)
+		}
+		w.Line("carve %s%s", p.name(s.Tensor), over)
+	case *Release:
+		w.Line("release %s", p.names(s.Tensors))
+	case *Launch:
+		args := make([]string, len(s.Args))
+		for i, t := range s.Args {
+			args[i] = p.name(t)
+			if i < len(s.Writes) && s.Writes[i] {
+				args[i] = "write " + args[i]
+			}
+		}
+		dims := make([]string, len(s.Dims))
+		for i, d := range s.Dims {
+			dims[i] = p.dim(d)
+		}
+		w.Line("launch %s(%s) dims (%s)%s%s", pick(s.Kernel, p.Kernels, text.GlobalName), strings.Join(args, ", "), strings.Join(dims, ", "), p.stream(s.Stream), source(s.Source))
+	case *Host:
+		attrs := ""
+		if len(s.Attrs) > 0 {
+			attrs = " " + literal.Attributes(s.Attrs)
+		}
+		w.Line("host %q(%s) -> (%s)%s%s", s.Op, p.names(s.In), p.names(s.Out), attrs, source(s.Source))
+	case *Bind:
+		value := s.Value.String()
+		if s.From >= 0 {
+			value = fmt.Sprintf("%s[%d]", p.name(s.From), s.At)
+		}
+		w.Line("bind %s = %s%s", p.dim(s.Dim), value, source(s.Source))
+	case *If:
+		w.Line("if %s%s {", p.name(s.Cond), source(s.Source))
+		w.nested(p, s.Then)
+		w.Line("} else {")
+		w.nested(p, s.Else)
+		w.Line("}")
+	case *Loop:
+		line := "loop"
+		for _, part := range []struct {
+			word   string
+			tensor int
+		}{{"trip", s.Trip}, {"cond", s.Cond}, {"index", s.Index}} {
+			if part.tensor >= 0 {
+				line += " " + part.word + " " + p.name(part.tensor)
+			}
+		}
+		if s.Count >= 0 {
+			line += " count " + p.dim(s.Count)
+		}
+		w.Block(line+source(s.Source), func() { w.steps(p, s.Body) })
+	case *Copy:
+		w.Line("copy %s = %s%s", p.name(s.To), p.name(s.From), p.stream(s.Stream))
+	case *Call:
+		w.Line("call %s(%s) -> (%s) dims %s storage (%s)%s", pick(s.Sub, p.Subs, func(q *Program) string { return text.GlobalName(q.Name) }),
+			p.names(s.In), p.names(s.Out), literal.Index(s.Dims), p.names(s.Storage), source(s.Source))
+	case *Record:
+		w.Line("record %s%s", p.event(s.Event), p.stream(s.Stream))
+	case *Wait:
+		w.Line("wait %s%s", p.event(s.Event), p.stream(s.Stream))
+	}
+}
+
+func (w *printer) nested(p *Program, steps []Step) {
+	w.Indent()
+	w.steps(p, steps)
+	w.Dedent()
 }

@@ -22,8 +22,17 @@ type Program struct {
 	Plans    []Plan // at least one; the first whose conditions all hold is used
 	Tensors  []Tensor
 	Kernels  []string // names; the code comes beside the program, in this order
+	Streams  []Stream
+	Events   []string // names of what Record and Wait steps speak of
 	Subs     []*Program
 	Steps    []Step
+}
+
+// Stream is an order of work apart from the program's own. Stream 0 of a step is the program's own order, in which each step is done before the next
+// begins; stream i is Streams[i−1]. Work given to a stream begins after what the program's own order did before it, and after the stream's earlier work.
+type Stream struct {
+	Name   string
+	Device string // as a Storage's
 }
 
 // Dim is a named dimension. One that Bound steps give its value has a Limit, an expression over the dimensions of the
@@ -123,10 +132,14 @@ type Tensor struct {
 // Step is one thing that happens.
 type Step interface{ step() }
 
-// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone.
-type Carve struct{ Tensor int }
+// Carve begins the life of a Carved tensor; Release ends it. Between the two its range belongs to it alone, but for the live tensors Over: it may lie on
+// those, whose contents are lost with the step that first writes it. That step may still read them.
+type Carve struct {
+	Tensor int
+	Over   []int
+}
 
-// Release ends tensors' lives.
+// Release ends tensors' lives: those of carved ones, and of arguments that the program consumes.
 type Release struct{ Tensors []int }
 
 // Launch runs a kernel: its operands, and the dimensions of its argument block by index in Program.Dims.
@@ -135,6 +148,7 @@ type Launch struct {
 	Args   []int
 	Writes []bool // beside Args: the kernel writes it
 	Dims   []int
+	Stream int
 	Source string
 }
 
@@ -171,7 +185,22 @@ type Loop struct {
 }
 
 // Copy copies a whole tensor, across devices where they differ.
-type Copy struct{ To, From int }
+type Copy struct{ To, From, Stream int }
+
+// Call runs a program of Subs. Its inputs are the tensors In, its outputs, all of them in the caller's storage, the tensors Out; Storage holds, for each
+// of its storages, a tensor of bytes that it works in. Dims gives its dimensions, but those that data decide there, as they stand in Program.Dims.
+type Call struct {
+	Sub              int
+	In, Out, Storage []int
+	Dims             []sym.Expr
+	Source           string
+}
+
+// Record notes in Event how far Stream has come. Wait makes Stream go on only when what Event noted is done.
+type Record struct{ Event, Stream int }
+
+// Wait is Record's counterpart.
+type Wait struct{ Event, Stream int }
 
 func (*Carve) step()   {}
 func (*Release) step() {}
@@ -181,6 +210,9 @@ func (*Bind) step()    {}
 func (*If) step()      {}
 func (*Loop) step()    {}
 func (*Copy) step()    {}
+func (*Call) step()    {}
+func (*Record) step()  {}
+func (*Wait) step()    {}
 
 // Bytes is the tensor's size in memory: what its elements span from the first to the last, 0 when there are none.
 func (t *Tensor) Bytes() sym.Expr {

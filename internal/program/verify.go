@@ -1,101 +1,314 @@
 package program
 
 import (
+	"fmt"
+	"maps"
+
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
-// Verify checks that steps name what exists, that a carved tensor is used only between its carve and its release, and that none is carved
-// or released twice.
+// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved being false, found to hold at sample
+// bindings and left to the run to check.
+type Condition struct {
+	Cond   sym.Cond
+	From   string
+	Proved bool
+}
+
+// Verify is Check without the conditions.
 func (p *Program) Verify() error {
-	v := &verifier{p: p, live: map[int]bool{}}
-	for _, out := range p.Outputs {
-		if err := v.index(out.Tensor); err != nil {
-			return err
+	_, err := p.Check()
+	return err
+}
+
+// Check verifies a program: that steps name what exists; that a tensor is used only between its carve and its release, on every path through
+// branches and loops, and never when another tensor was written over it; that carves lie within their storage and apart from each other; that
+// extents are not negative; that a dimension that data decide has its value before it is used; that nothing writes to constants and borrowed
+// arguments; that a launch's operands are on its device. It returns the conditions on dimensions that this rests on. What is refuted for every binding, or
+// at a sample binding that the program admits, is an error.
+func (p *Program) Check() ([]Condition, error) {
+	v := &verifier{p: p, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
+		state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}}}
+	if err := v.header(); err != nil {
+		return nil, err
+	}
+	for _, sub := range p.Subs {
+		inner, err := sub.Check()
+		if err != nil {
+			return nil, fmt.Errorf("subprogram @%s: %w", sub.Name, err)
+		}
+		v.conditions = append(v.conditions, inner...)
+	}
+	for i := range p.Tensors {
+		if err := v.tensor(i); err != nil {
+			return nil, err
 		}
 	}
-	return v.steps(p.Steps)
+	if err := v.holders(); err != nil {
+		return nil, err
+	}
+	if err := v.steps(p.Steps); err != nil {
+		return nil, err
+	}
+	if err := v.ending(); err != nil {
+		return nil, err
+	}
+	return v.conditions, v.samples()
 }
 
 type verifier struct {
-	p    *Program
-	live map[int]bool
+	p          *Program
+	dims       *sym.Dims
+	lets       map[string]bool
+	data       map[string]int // indices of dimensions that data decide
+	ports      map[int]*Port  // by argument's tensor
+	conditions []Condition
+	state
 }
 
-func (v *verifier) index(t int) error {
-	if t < 0 || t >= len(v.p.Tensors) {
-		return diag.Inputf("there is no tensor %d", t)
-	}
-	return nil
+// state is what holds between two steps.
+type state struct {
+	live  map[int]bool // carved tensors, and consumed arguments, that were not released
+	lost  map[int]bool // live tensors that another was written over
+	bound map[string]bool
+	over  map[int][]int // what a live tensor may lie on
 }
 
-// use checks that a tensor may be read or written now.
-func (v *verifier) use(tensors ...int) error {
-	for _, t := range tensors {
-		if t == -1 {
-			continue
+func (s state) clone() state {
+	return state{maps.Clone(s.live), maps.Clone(s.lost), maps.Clone(s.bound), maps.Clone(s.over)}
+}
+
+// header checks dimensions, plans and storages.
+func (v *verifier) header() error {
+	v.over = map[int][]int{}
+	for i, d := range v.p.Dims {
+		if _, twice := v.dims.Get(d.Name); twice || d.Range.Min > d.Range.Max {
+			return diag.Inputf("it is declared twice, or as %s", d.Range).AtDim(d.Name)
 		}
-		for at := t; ; at = v.p.Tensors[at].Of {
-			if err := v.index(at); err != nil {
+		v.dims.Set(d.Name, d.Range)
+		if d.Data {
+			v.data[d.Name] = i
+		}
+	}
+	for _, d := range v.p.Dims {
+		if d.Data {
+			for _, name := range d.Limit.Vars() {
+				if _, decided := v.data[name]; decided {
+					return diag.Inputf("the limit %s depends on what data decide", d.Limit).AtDim(d.Name)
+				}
+			}
+			if err := v.named("a limit", false, d.Limit); err != nil {
 				return err
 			}
-			if v.p.Tensors[at].Place == Carved && !v.live[at] {
-				return diag.Inputf("%s is used while it is not carved", v.p.Tensors[at].Name).AtTensor(v.p.Tensors[at].Name)
+		}
+	}
+	for _, r := range v.p.Requires {
+		if err := v.named("a condition", false, r.Cond.A, r.Cond.B); err != nil {
+			return err
+		}
+		if v.dims.Prove(r.Cond) == sym.No {
+			return diag.Inputf("%s can never hold (from %s)", r.Cond, r.From)
+		}
+	}
+	if len(v.p.Plans) == 0 {
+		return diag.Inputf("a program has at least one plan")
+	}
+	for i, plan := range v.p.Plans {
+		if len(plan.Lets) != len(v.p.Plans[0].Lets) {
+			return diag.Inputf("plans define the same names; plan %d has %d, the first %d", i, len(plan.Lets), len(v.p.Plans[0].Lets))
+		}
+		for _, c := range plan.When {
+			if err := v.named("a plan's condition", false, c.A, c.B); err != nil {
+				return err
 			}
-			if v.p.Tensors[at].Place != Part {
-				break
+		}
+		first := v.lets
+		v.lets = map[string]bool{}
+		for _, l := range plan.Lets {
+			_, dim := v.dims.Get(l.Name)
+			if i > 0 && !first[l.Name] || v.lets[l.Name] || dim {
+				return diag.Inputf("plan %d defines %s, which another does not, or twice", i, l.Name)
+			}
+			if err := v.named("the value of "+l.Name, true, l.X); err != nil {
+				return err
+			}
+			v.lets[l.Name] = true
+		}
+	}
+	for _, s := range v.p.Storages {
+		if s.Align < 1 || s.Align&(s.Align-1) != 0 {
+			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
+		}
+		if err := v.named("the size of "+s.Name, true, s.Size); err != nil {
+			return err
+		}
+		if err := v.holds(sym.Cond{A: sym.Const(0), B: s.Size}, "storage "+s.Name+" has no negative size"); err != nil {
+			return err
+		}
+	}
+	for _, s := range v.p.Streams {
+		if s.Name == "" {
+			return diag.Inputf("a stream without a name")
+		}
+	}
+	return nil
+}
+
+// named checks that expressions name what is declared: dimensions, and with lets the plan's names too.
+func (v *verifier) named(what string, lets bool, list ...sym.Expr) error {
+	for _, e := range list {
+		for _, name := range e.Vars() {
+			if _, ok := v.dims.Get(name); !ok && !(lets && v.lets[name]) {
+				return diag.Inputf("%s names %s, which is not declared", what, name).AtDim(name)
 			}
 		}
 	}
 	return nil
 }
 
-func (v *verifier) steps(steps []Step) error {
-	for _, step := range steps {
-		if err := v.step(step); err != nil {
-			return err
+// holds notes a condition, or refuses one that never holds. The samples come back to those that are not proved.
+func (v *verifier) holds(c sym.Cond, from string) error {
+	truth := v.dims.Prove(c)
+	if truth == sym.No {
+		return diag.Inputf("%s: %s can never hold", from, c)
+	}
+	if _, constant := c.B.Sub(c.A).Const(); !constant {
+		v.conditions = append(v.conditions, Condition{c, from, truth == sym.Yes})
+	}
+	return nil
+}
+
+// tensor checks one tensor's declaration.
+func (v *verifier) tensor(i int) error {
+	t := &v.p.Tensors[i]
+	fault := func(format string, args ...any) error { return diag.Inputf(format, args...).AtTensor(t.Name) }
+	if t.DType == dtype.Invalid || t.DType >= dtype.String || len(t.Shape) > tensor.MaxRank {
+		return fault("%s of rank %d has no place in memory", t.DType, len(t.Shape))
+	}
+	if t.Strides != nil && len(t.Strides) != len(t.Shape) {
+		return fault("%d strides for %d axes", len(t.Strides), len(t.Shape))
+	}
+	if err := v.named("tensor "+t.Name, false, append(append([]sym.Expr{}, t.Shape...), t.Strides...)...); err != nil {
+		return err
+	}
+	for _, list := range [][]sym.Expr{t.Shape, t.Strides} {
+		for axis, e := range list {
+			if err := v.holds(sym.Cond{A: sym.Const(0), B: e}, fmt.Sprintf("axis %d of %s is not negative", axis, t.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	var room sym.Expr
+	switch t.Place {
+	case Carved:
+		if t.Of < 0 || t.Of >= len(v.p.Storages) {
+			return fault("it is carved from storage %d of %d", t.Of, len(v.p.Storages))
+		}
+		room = v.p.Storages[t.Of].Size
+	case Part:
+		if t.Of < 0 || t.Of >= i {
+			return fault("it is part of tensor %d, which does not come before it", t.Of)
+		}
+		room = v.p.Tensors[t.Of].Bytes()
+	default:
+		return nil
+	}
+	if err := v.named("the offset of "+t.Name, true, t.Offset); err != nil {
+		return err
+	}
+	if err := v.holds(sym.Cond{A: sym.Const(0), B: t.Offset}, t.Name+" begins within what it lies in"); err != nil {
+		return err
+	}
+	return v.holds(sym.Cond{A: t.Offset.Add(t.Bytes()), B: room}, t.Name+" ends within what it lies in")
+}
+
+// holders checks that arguments belong to ports, and constants to weights.
+func (v *verifier) holders() error {
+	for i := range v.p.Inputs {
+		port := &v.p.Inputs[i]
+		if err := v.argument(port); err != nil || port.Ownership > Consume {
+			return diag.Inputf("input %q is no argument that is lent, donated or consumed (%v)", port.Name, err)
+		}
+		if port.Ownership == Consume {
+			v.live[port.Tensor] = true
+		}
+	}
+	for i := range v.p.Outputs {
+		port := &v.p.Outputs[i]
+		if port.Ownership == Caller {
+			if err := v.argument(port); err != nil {
+				return err
+			}
+		} else if port.Ownership != Borrow || port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) {
+			return diag.Inputf("output %q is in the caller's storage, or it is not: nothing else", port.Name)
+		}
+	}
+	weights := map[int]bool{}
+	for _, w := range v.p.Weights {
+		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Place != Constant || weights[w.Tensor] {
+			return diag.Inputf("weight %q is no constant of its own", w.Name)
+		}
+		weights[w.Tensor] = true
+		if size, ok := v.p.Tensors[w.Tensor].Bytes().Const(); !ok || size != int64(len(w.Data)) {
+			return diag.Inputf("weight %q has %d bytes of %s", w.Name, len(w.Data), v.p.Tensors[w.Tensor].Bytes())
+		}
+	}
+	for i, t := range v.p.Tensors {
+		if t.Place == Argument && v.ports[i] == nil || t.Place == Constant && !weights[i] || t.Place > Part {
+			return diag.Inputf("nothing says where it is").AtTensor(t.Name)
 		}
 	}
 	return nil
 }
 
-func (v *verifier) step(step Step) error {
-	switch s := step.(type) {
-	case *Carve:
-		if err := v.index(s.Tensor); err != nil {
-			return err
+// argument checks that a port has an argument of its own.
+func (v *verifier) argument(port *Port) error {
+	if port.Tensor < 0 || port.Tensor >= len(v.p.Tensors) || v.p.Tensors[port.Tensor].Place != Argument || v.ports[port.Tensor] != nil {
+		return diag.Inputf("%q has no argument of its own", port.Name)
+	}
+	v.ports[port.Tensor] = port
+	return nil
+}
+
+// root is what a tensor lies in: an argument, a constant or a carve.
+func (p *Program) root(i int) int {
+	for p.Tensors[i].Place == Part {
+		i = p.Tensors[i].Of
+	}
+	return i
+}
+
+// deviceOf is where a tensor lies: arguments and constants are with the program.
+func (p *Program) deviceOf(i int) string {
+	if t := &p.Tensors[p.root(i)]; t.Place == Carved {
+		return p.Storages[t.Of].Device
+	}
+	return ""
+}
+
+// ending checks what must hold when the last step is done.
+func (v *verifier) ending() error {
+	for _, port := range v.p.Outputs {
+		if err := v.use(port.Tensor, false); err != nil {
+			return fmt.Errorf("output %q: %w", port.Name, err)
 		}
-		if v.live[s.Tensor] {
-			return diag.Inputf("%s is carved twice", v.p.Tensors[s.Tensor].Name)
+		root := v.p.root(port.Tensor)
+		t := &v.p.Tensors[root]
+		if from := v.ports[root]; from != nil && from.Ownership == Borrow || t.Place == Constant {
+			return diag.Inputf("output %q is %s, which the program does not own", port.Name, t.Name)
 		}
-		v.live[s.Tensor] = true
-	case *Release:
-		for _, t := range s.Tensors {
-			if !v.live[t] {
-				return diag.Inputf("tensor %d is released while it is not carved", t)
-			}
-			delete(v.live, t)
+		if t.Place == Carved && v.p.Storages[t.Of].Kind != Results {
+			return diag.Inputf("output %q is in %s, which does not outlive the run", port.Name, v.p.Storages[t.Of].Name)
 		}
-	case *Launch:
-		return v.use(s.Args...)
-	case *Host:
-		return v.use(append(append([]int{}, s.In...), s.Out...)...)
-	case *Bind:
-		return v.use(s.From)
-	case *If:
-		if err := v.use(s.Cond); err != nil {
-			return err
+		delete(v.live, root)
+	}
+	for i := range v.p.Tensors {
+		if v.live[i] {
+			return diag.Inputf("it is never released").AtTensor(v.p.Tensors[i].Name)
 		}
-		if err := v.steps(s.Then); err != nil {
-			return err
-		}
-		return v.steps(s.Else)
-	case *Loop:
-		if err := v.use(s.Trip, s.Cond, s.Index); err != nil {
-			return err
-		}
-		return v.steps(s.Body)
-	case *Copy:
-		return v.use(s.To, s.From)
 	}
 	return nil
 }

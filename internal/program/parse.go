@@ -1,0 +1,448 @@
+package program
+
+import (
+	"bytes"
+
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor/literal"
+	"github.com/weirml/weir/internal/text"
+)
+
+// ParseOptions say what a text leaves out.
+type ParseOptions struct {
+	// Data is the data section: the bytes of the weights that the text has not got, as Program.Data lists them. The weights borrow it. Nil: such
+	// weights are left without contents, which Verify refuses.
+	Data []byte
+}
+
+// Parse reads a program's text, as Program.String writes it. Errors are of kind ErrInput, with line and column. The program is not verified, but
+// every index in it is one of its lists', or −1 where that may be, and a Part lies in an earlier tensor.
+func Parse(source string, o ParseOptions) (*Program, error) {
+	s := text.NewScanner(source)
+	s.Expect("weir")
+	if version := s.Int(); version != 1 {
+		s.Failf("version %d of the text is not known, want 1", version)
+	}
+	s.Expect("program")
+	p := &parser{Scanner: s, options: o}
+	out := p.parse()
+	s.Done()
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// names finds indices by name; each of a program's lists has its own.
+type names struct {
+	what string
+	at   map[string]int
+}
+
+type parser struct {
+	*text.Scanner
+	options                                                          ParseOptions
+	out                                                              *Program
+	dims, storages, tensors, kernels, streams, events, subs, weights names
+}
+
+// add declares a name.
+func (p *parser) add(n *names, name string) {
+	if _, twice := n.at[name]; twice {
+		p.Failf("%s %s is declared twice", n.what, text.Name(name))
+	}
+	n.at[name] = len(n.at)
+}
+
+// find is a declared name's index.
+func (p *parser) find(n *names, name string) int {
+	i, ok := n.at[name]
+	if !ok {
+		p.Failf("no %s %s is declared", n.what, text.Name(name))
+		return -1
+	}
+	return i
+}
+
+// declarations are the lines before the body.
+var declarations = []struct {
+	word string
+	read func(p *parser)
+}{
+	{"dim", (*parser).dim}, {"require", (*parser).require}, {"storage", (*parser).storage}, {"plan", (*parser).plan}, {"tensor", (*parser).tensor},
+	{"weight", (*parser).weight}, {"kernel", (*parser).kernel}, {"stream", (*parser).stream}, {"event", (*parser).event}, {"sub", nil},
+	{"input", func(p *parser) { p.out.Inputs = append(p.out.Inputs, p.port()) }},
+	{"output", func(p *parser) { p.out.Outputs = append(p.out.Outputs, p.port()) }}, {"body", nil},
+}
+
+// parse reads what follows the word program or sub.
+func (p *parser) parse() *Program {
+	p.out = &Program{Name: p.Must(text.Global)}
+	for _, n := range []struct {
+		to   *names
+		what string
+	}{{&p.dims, "dimension"}, {&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"}, {&p.events, "event"},
+		{&p.subs, "subprogram"}, {&p.weights, "weight"}} {
+		*n.to = names{n.what, map[string]int{}}
+	}
+	words := make([]string, len(declarations))
+	for i, d := range declarations {
+		words[i] = d.word
+	}
+	p.Expect("{")
+	for p.Err() == nil {
+		i := p.Choice(words...)
+		if i < 0 {
+			break
+		}
+		if words[i] == "body" {
+			p.out.Steps = p.body()
+			p.Expect("}")
+			break
+		}
+		if read := declarations[i].read; read != nil {
+			read(p)
+		} else if p.Enter() {
+			inner := &parser{Scanner: p.Scanner, options: p.options}
+			sub := inner.parse()
+			p.add(&p.subs, sub.Name)
+			p.out.Subs = append(p.out.Subs, sub)
+			p.Leave()
+		}
+	}
+	return p.out
+}
+
+// dim reads n in [1, 512] data limit 4*m.
+func (p *parser) dim() {
+	d := Dim{Name: p.Name(), Range: sym.Range{Max: sym.NoMax}}
+	p.add(&p.dims, d.Name)
+	p.Expect("in")
+	p.Expect("[")
+	d.Range.Min = p.Int()
+	p.Expect(",")
+	if !p.Accept("inf") {
+		d.Range.Max = p.Int()
+	}
+	p.Expect("]")
+	if p.Accept("data") {
+		d.Data = true
+		p.Expect("limit")
+		d.Limit = p.Expr()
+	}
+	p.out.Dims = append(p.out.Dims, d)
+}
+
+func (p *parser) require() {
+	r := Require{Cond: p.Cond()}
+	p.Expect("from")
+	r.From = p.Must(text.Quoted)
+	p.out.Requires = append(p.out.Requires, r)
+}
+
+func (p *parser) storage() {
+	s := Storage{Name: p.Must(text.Local)}
+	p.add(&p.storages, s.Name)
+	p.Expect(":")
+	s.Kind = StorageKind(max(0, p.Choice(storageNames[:]...)))
+	p.Expect("bytes")
+	s.Size = p.Expr()
+	p.Expect("align")
+	s.Align = p.Int()
+	s.Device = p.device()
+	p.out.Storages = append(p.out.Storages, s)
+}
+
+func (p *parser) device() string {
+	if p.Accept("on") {
+		return p.Must(text.Quoted)
+	}
+	return ""
+}
+
+func (p *parser) plan() {
+	var plan Plan
+	if p.Accept("when") {
+		for p.Err() == nil {
+			plan.When = append(plan.When, p.Cond())
+			if !p.Accept(",") {
+				break
+			}
+		}
+	}
+	p.Expect("{")
+	for p.Accept("let") {
+		l := Let{Name: p.Name()}
+		p.Expect("=")
+		l.X = p.Expr()
+		plan.Lets = append(plan.Lets, l)
+	}
+	p.Expect("}")
+	p.out.Plans = append(p.out.Plans, plan)
+}
+
+func (p *parser) tensor() {
+	t := Tensor{Name: p.Must(text.Local)}
+	p.Expect(":")
+	t.DType, t.Shape = literal.ReadType(p.Scanner)
+	if p.Accept("strides") {
+		t.Strides = literal.ReadIndex(p.Scanner)
+	}
+	t.Place = []Place{Argument, Constant, Carved, Part}[max(0, p.Choice("argument", "constant", "in", "part"))]
+	switch t.Place {
+	case Carved:
+		t.Of = p.find(&p.storages, p.Must(text.Local))
+	case Part:
+		p.Expect("of")
+		t.Of = p.one()
+	}
+	if t.Place == Carved || t.Place == Part {
+		p.Expect("at")
+		t.Offset = p.Expr()
+	}
+	t.Source = p.source()
+	p.add(&p.tensors, t.Name)
+	p.out.Tensors = append(p.out.Tensors, t)
+}
+
+// weight reads "name" %w = [1, 2], or "name" %w data 400 at 64.
+func (p *parser) weight() {
+	w := Weight{Name: p.Must(text.Quoted), Tensor: p.one()}
+	p.add(&p.weights, w.Name)
+	if p.Accept("=") {
+		if p.Err() == nil {
+			t := &p.out.Tensors[w.Tensor]
+			fixed := literal.Fixed(p.Scanner, t.Shape)
+			if elements := literal.ReadElements(p.Scanner, t.DType, fixed); elements != nil {
+				w.Data = elements.Bytes()
+			}
+		}
+	} else {
+		p.Expect("data")
+		start, size := p.Peek().Start, p.Int()
+		p.Expect("at")
+		at, whole := p.Int(), int64(len(p.options.Data))
+		switch {
+		case size < 0 || at < 0:
+			p.FailAt(start, "%d bytes at %d", size, at)
+		case p.options.Data == nil:
+		case at > whole || size > whole-at:
+			p.FailAt(start, "%d bytes at %d of a data section of %d", size, at, whole)
+		default:
+			w.Data = p.options.Data[at : at+size : at+size]
+		}
+	}
+	p.out.Weights = append(p.out.Weights, w)
+}
+
+func (p *parser) kernel() {
+	name := p.Must(text.Global)
+	p.add(&p.kernels, name)
+	p.out.Kernels = append(p.out.Kernels, name)
+}
+
+func (p *parser) stream() {
+	s := Stream{Name: p.Must(text.Global)}
+	p.add(&p.streams, s.Name)
+	s.Device = p.device()
+	p.out.Streams = append(p.out.Streams, s)
+}
+
+func (p *parser) event() {
+	name := p.Must(text.Global)
+	p.add(&p.events, name)
+	p.out.Events = append(p.out.Events, name)
+}
+
+func (p *parser) port() Port {
+	port := Port{Name: p.Must(text.Quoted)}
+	p.Expect("=")
+	port.Tensor = p.one()
+	port.Ownership = Ownership(max(0, p.Choice(ownershipNames[:]...)))
+	return port
+}
+
+func (p *parser) source() string {
+	if p.Accept("source") {
+		return p.Must(text.Quoted)
+	}
+	return ""
+}
+
+// one reads a tensor's name.
+func (p *parser) one() int { return p.find(&p.tensors, p.Must(text.Local)) }
+
+// optional reads a tensor's name, or none.
+func (p *parser) optional() int {
+	if p.Accept("none") {
+		return -1
+	}
+	return p.one()
+}
+
+// several reads names of tensors, or none, between parentheses.
+func (p *parser) several() []int {
+	var list []int
+	p.List("(", ")", func() { list = append(list, p.optional()) })
+	return list
+}
+
+// listed reads one or more names of tensors.
+func (p *parser) listed() []int {
+	list := []int{p.one()}
+	for p.Accept(",") {
+		list = append(list, p.one())
+	}
+	return list
+}
+
+// on reads an optional stream.
+func (p *parser) on() int {
+	if p.Accept("on") {
+		return p.find(&p.streams, p.Must(text.Global)) + 1
+	}
+	return 0
+}
+
+var stepReaders []struct {
+	word string
+	read func(p *parser) Step
+}
+
+func init() {
+	stepReaders = []struct {
+		word string
+		read func(p *parser) Step
+	}{
+		{"carve", (*parser).carve}, {"launch", (*parser).launch}, {"host", (*parser).host}, {"bind", (*parser).bind},
+		{"if", (*parser).branch}, {"loop", (*parser).loop}, {"copy", (*parser).copy}, {"call", (*parser).call},
+		{"release", func(p *parser) Step { return &Release{p.listed()} }},
+		{"record", func(p *parser) Step { return &Record{p.find(&p.events, p.Must(text.Global)), p.on()} }},
+		{"wait", func(p *parser) Step { return &Wait{p.find(&p.events, p.Must(text.Global)), p.on()} }},
+	}
+}
+
+func (p *parser) body() []Step {
+	if !p.Enter() {
+		return nil
+	}
+	defer p.Leave()
+	words := make([]string, len(stepReaders))
+	for i, r := range stepReaders {
+		words[i] = r.word
+	}
+	var steps []Step
+	p.Expect("{")
+	for p.Err() == nil && !p.Accept("}") {
+		if i := p.Choice(words...); i >= 0 {
+			steps = append(steps, stepReaders[i].read(p))
+		}
+	}
+	return steps
+}
+
+func (p *parser) carve() Step {
+	c := &Carve{Tensor: p.one()}
+	if p.Accept("over") {
+		c.Over = p.listed()
+	}
+	return c
+}
+
+func (p *parser) launch() Step {
+	l := &Launch{Kernel: p.find(&p.kernels, p.Must(text.Global))}
+	p.List("(", ")", func() {
+		l.Writes = append(l.Writes, p.Accept("write"))
+		l.Args = append(l.Args, p.one())
+	})
+	p.Expect("dims")
+	p.List("(", ")", func() { l.Dims = append(l.Dims, p.find(&p.dims, p.Name())) })
+	l.Stream, l.Source = p.on(), p.source()
+	return l
+}
+
+func (p *parser) host() Step {
+	h := &Host{Op: p.Must(text.Quoted), In: p.several()}
+	p.Expect("->")
+	h.Out = p.several()
+	if p.Is("{") {
+		h.Attrs = literal.ReadAttributes(p.Scanner)
+	}
+	h.Source = p.source()
+	return h
+}
+
+func (p *parser) bind() Step {
+	b := &Bind{Dim: p.find(&p.dims, p.Name()), From: -1}
+	p.Expect("=")
+	if p.Peek().Kind == text.Local {
+		b.From = p.one()
+		p.Expect("[")
+		b.At = p.Int()
+		p.Expect("]")
+	} else {
+		b.Value = p.Expr()
+	}
+	b.Source = p.source()
+	return b
+}
+
+func (p *parser) branch() Step {
+	s := &If{Cond: p.one(), Source: p.source()}
+	s.Then = p.body()
+	p.Expect("else")
+	s.Else = p.body()
+	return s
+}
+
+func (p *parser) loop() Step {
+	l := &Loop{Trip: -1, Cond: -1, Index: -1, Count: -1}
+	for _, part := range []struct {
+		word string
+		to   *int
+	}{{"trip", &l.Trip}, {"cond", &l.Cond}, {"index", &l.Index}} {
+		if p.Accept(part.word) {
+			*part.to = p.one()
+		}
+	}
+	if p.Accept("count") {
+		l.Count = p.find(&p.dims, p.Name())
+	}
+	l.Source = p.source()
+	l.Body = p.body()
+	return l
+}
+
+func (p *parser) copy() Step {
+	c := &Copy{To: p.one()}
+	p.Expect("=")
+	c.From, c.Stream = p.one(), p.on()
+	return c
+}
+
+func (p *parser) call() Step {
+	c := &Call{Sub: p.find(&p.subs, p.Must(text.Global)), In: p.several()}
+	p.Expect("->")
+	c.Out = p.several()
+	p.Expect("dims")
+	c.Dims = literal.ReadIndex(p.Scanner)
+	p.Expect("storage")
+	c.Storage = p.several()
+	c.Source = p.source()
+	return c
+}
+
+// Equal reports whether two programs are the same: their texts, and what their data sections hold.
+func Equal(a, b *Program) bool {
+	if a.String() != b.String() {
+		return false
+	}
+	x, _ := a.Data()
+	y, _ := b.Data()
+	for i := range x {
+		if !bytes.Equal(x[i].Data, y[i].Data) {
+			return false
+		}
+	}
+	return len(x) == len(y)
+}

@@ -1,0 +1,281 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// sampleCount is the number of bindings, beside the corners, at which what the prover leaves open is evaluated.
+const sampleCount = 6
+
+// largest is how far above a dimension's lower end samples go.
+const largest = 1000
+
+// samples evaluates the program at bindings of the dimensions that it admits: extents, carves against their storage, and live carves against each
+// other. Data's dimensions are at their limits, as storage is planned, and once at their lower ends.
+func (v *verifier) samples() error {
+	seed := uint64(1)
+	for i := range 3 + sampleCount {
+		values := map[string]int64{}
+		for _, d := range v.p.Dims {
+			high := d.Range.Max
+			if high-largest > d.Range.Min {
+				high = d.Range.Min + largest
+			}
+			seed = seed*6364136223846793005 + 1442695040888963407
+			switch i {
+			case 0:
+				values[d.Name] = d.Range.Min
+			case 1:
+				values[d.Name] = high
+			case 2:
+				values[d.Name] = min(high, d.Range.Min+1)
+			default:
+				values[d.Name] = d.Range.Min + int64(seed>>33)%(high-d.Range.Min+1)
+			}
+		}
+		if err := v.sample(values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// binding says which values an error was found at.
+func (p *Program) binding(values map[string]int64) string {
+	var words []string
+	for _, d := range p.Dims {
+		words = append(words, fmt.Sprintf("%s = %d", d.Name, values[d.Name]))
+	}
+	if words == nil {
+		return "always"
+	}
+	return "at " + strings.Join(words, ", ")
+}
+
+func lookup(values map[string]int64) func(name string) (int64, bool) {
+	return func(name string) (int64, bool) { x, ok := values[name]; return x, ok }
+}
+
+// errNotAdmitted says that a binding breaks one of the program's conditions.
+var errNotAdmitted = errors.New("a binding that the program does not admit")
+
+// entry completes values, which has the inputs' dimensions: data's at their limits, and the names of the plan that applies. Values outside ranges and
+// conditions that do not hold are errNotAdmitted.
+func (p *Program) entry(values map[string]int64) error {
+	at := lookup(values)
+	for _, d := range p.Dims {
+		if x := values[d.Name]; !d.Data && (x < d.Range.Min || x > d.Range.Max) {
+			return fmt.Errorf("%w: %s is %d, outside %s", errNotAdmitted, d.Name, x, d.Range)
+		}
+	}
+	for _, r := range p.Requires {
+		if ok, err := r.Cond.Eval(at); err != nil || !ok {
+			return fmt.Errorf("%w: %s does not hold (from %s)", errNotAdmitted, r.Cond, r.From)
+		}
+	}
+	for _, d := range p.Dims {
+		if d.Data {
+			x, err := d.Limit.Eval(at)
+			if err != nil {
+				return err
+			}
+			values[d.Name] = min(x, d.Range.Max)
+		}
+	}
+	for _, plan := range p.Plans {
+		applies := true
+		for _, c := range plan.When {
+			ok, err := c.Eval(at)
+			if err != nil {
+				return err
+			}
+			applies = applies && ok
+		}
+		if !applies {
+			continue
+		}
+		for _, l := range plan.Lets {
+			x, err := l.X.Eval(at)
+			if err != nil {
+				return err
+			}
+			values[l.Name] = x
+		}
+		return nil
+	}
+	return diag.Inputf("no plan applies %s", p.binding(values))
+}
+
+// span is a carve's range of bytes at a binding.
+type span struct{ begin, end int64 }
+
+func (v *verifier) sample(values map[string]int64) error {
+	p := v.p
+	if err := p.entry(values); errors.Is(err, errNotAdmitted) || errors.Is(err, sym.ErrOverflow) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, low := range []bool{false, true} {
+		if low {
+			for _, d := range p.Dims {
+				if d.Data {
+					values[d.Name] = min(d.Range.Min, values[d.Name])
+				}
+			}
+		}
+		sizes, err := p.sizes(values)
+		if err == nil {
+			var spans []span
+			if spans, err = p.spans(values, sizes); err == nil {
+				live := map[int]bool{}
+				err = p.apart(p.Steps, spans, live, values)
+			}
+		}
+		if err != nil && !errors.Is(err, sym.ErrOverflow) {
+			return err
+		}
+		if len(v.data) == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// sizes are the storages' sizes at a binding.
+func (p *Program) sizes(values map[string]int64) ([]int64, error) {
+	sizes := make([]int64, len(p.Storages))
+	for i, s := range p.Storages {
+		size, err := s.Size.Eval(lookup(values))
+		if err != nil {
+			return nil, err
+		}
+		if size < 0 {
+			return nil, diag.Inputf("storage %s has %d bytes %s", s.Name, size, p.binding(values))
+		}
+		sizes[i] = size
+	}
+	return sizes, nil
+}
+
+// bytes is a tensor's size at a binding, its extents checked.
+func (t *Tensor) bytes(values map[string]int64) (int64, error) {
+	for axis, e := range t.Shape {
+		x, err := e.Eval(lookup(values))
+		if err != nil {
+			return 0, err
+		}
+		if x < 0 {
+			return 0, diag.Inputf("axis %d has extent %d", axis, x).AtTensor(t.Name)
+		}
+	}
+	return t.Bytes().Eval(lookup(values))
+}
+
+// spans are the carves' ranges at a binding, each within its storage.
+func (p *Program) spans(values map[string]int64, sizes []int64) ([]span, error) {
+	spans := make([]span, len(p.Tensors))
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		size, err := t.bytes(values)
+		if err != nil {
+			return nil, err
+		}
+		if t.Place != Carved && t.Place != Part {
+			continue
+		}
+		at, err := t.Offset.Eval(lookup(values))
+		if err != nil {
+			return nil, err
+		}
+		var room int64
+		if t.Place == Carved {
+			room = sizes[t.Of]
+		} else if p.reaches(i) {
+			continue // its offset moves with the data: the run looks at it
+		} else if room, err = p.Tensors[t.Of].bytes(values); err != nil {
+			return nil, err
+		}
+		if size > 0 && (at < 0 || size > room-at) {
+			return nil, diag.Inputf("%d bytes at %d leave the %d bytes that it lies in, %s", size, at, room, p.binding(values)).AtTensor(t.Name)
+		}
+		spans[i] = span{at, at + size}
+	}
+	return spans, nil
+}
+
+// reaches reports whether what data decide moves a part within what it lies in.
+func (p *Program) reaches(i int) bool {
+	t := &p.Tensors[i]
+	for _, name := range append(t.Offset.Vars(), t.Bytes().Vars()...) {
+		for _, d := range p.Dims {
+			if d.Data && d.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// apart checks at every carve that its range is its own, but for those that it may lie over.
+func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values map[string]int64) error {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case *Carve:
+			if err := p.alone(s, spans, live, values); err != nil {
+				return err
+			}
+			live[s.Tensor] = true
+		case *Release:
+			for _, t := range s.Tensors {
+				delete(live, t)
+			}
+		case *If:
+			other := map[int]bool{}
+			for t := range live {
+				other[t] = true
+			}
+			if err := p.apart(s.Then, spans, other, values); err != nil {
+				return err
+			}
+			if err := p.apart(s.Else, spans, live, values); err != nil {
+				return err
+			}
+		case *Loop:
+			if err := p.apart(s.Body, spans, live, values); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[string]int64) error {
+	own := spans[s.Tensor]
+	if own.begin == own.end {
+		return nil
+	}
+	var clash []int
+	for t := range live {
+		over := false
+		for _, x := range s.Over {
+			over = over || x == t
+		}
+		if !over && p.Tensors[t].Of == p.Tensors[s.Tensor].Of && spans[t].begin < own.end && own.begin < spans[t].end {
+			clash = append(clash, t)
+		}
+	}
+	if clash == nil {
+		return nil
+	}
+	sort.Ints(clash)
+	other := spans[clash[0]]
+	return diag.Inputf("bytes %d to %d are carved while %s has %d to %d, %s", own.begin, own.end, p.Tensors[clash[0]].Name, other.begin, other.end,
+		p.binding(values)).AtTensor(p.Tensors[s.Tensor].Name)
+}

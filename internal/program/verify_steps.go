@@ -1,0 +1,481 @@
+package program
+
+import (
+	"maps"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// use checks that a tensor may be read, or written, now.
+func (v *verifier) use(t int, write bool) error {
+	if t < 0 || t >= len(v.p.Tensors) {
+		return diag.Inputf("there is no tensor %d", t)
+	}
+	at := &v.p.Tensors[t]
+	for i := t; ; i = v.p.Tensors[i].Of {
+		x := &v.p.Tensors[i]
+		needed := append([]sym.Expr{x.Offset}, x.Strides...)
+		if !write || i != t {
+			needed = append(needed, x.Shape...) // what is written may have its shape bound afterwards: until then it is at its limit
+		}
+		for _, e := range needed {
+			if err := v.known(e); err != nil {
+				return err.(*diag.Error).AtTensor(x.Name)
+			}
+		}
+		if x.Place != Part {
+			break
+		}
+	}
+	root := v.p.root(t)
+	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
+	case (place == Carved || port != nil && port.Ownership == Consume) && !v.live[root]:
+		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(at.Name)
+	case !write && v.lost[root]:
+		return diag.Inputf("it is read after another tensor was written over it").AtTensor(at.Name)
+	case write && (place == Constant || port != nil && port.Ownership == Borrow):
+		return diag.Inputf("a constant or a borrowed argument is written").AtTensor(at.Name)
+	}
+	return nil
+}
+
+// known checks that the dimensions of an expression have their values.
+func (v *verifier) known(e sym.Expr) error {
+	for _, name := range e.Vars() {
+		if _, decided := v.data[name]; decided && !v.bound[name] {
+			return diag.Inputf("dimension %s has no value yet", name).AtDim(name)
+		}
+	}
+	return nil
+}
+
+// reads checks tensors that are read; −1 is none.
+func (v *verifier) reads(tensors ...int) error {
+	for _, t := range tensors {
+		if t != -1 {
+			if err := v.use(t, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writes checks tensors that are written, after what the same step reads. What they lie over is lost.
+func (v *verifier) writes(tensors ...int) error {
+	for _, t := range tensors {
+		if err := v.use(t, true); err != nil {
+			return err
+		}
+	}
+	for _, t := range tensors {
+		root := v.p.root(t)
+		delete(v.lost, root)
+		for _, x := range v.over[root] {
+			if v.live[x] {
+				v.lost[x] = true
+			}
+		}
+	}
+	return nil
+}
+
+// onDevice checks that tensors are where a step that names a stream runs.
+func (v *verifier) onDevice(stream int, tensors ...int) error {
+	if stream < 0 || stream > len(v.p.Streams) {
+		return diag.Inputf("there is no stream %d", stream)
+	}
+	where, first := "", true
+	if stream > 0 {
+		where, first = v.p.Streams[stream-1].Device, false
+	}
+	for _, t := range tensors {
+		d := v.p.deviceOf(t)
+		if first {
+			where, first = d, false
+		}
+		if d != where {
+			return diag.Inputf("it is on device %q, its reader or writer on %q", d, where).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
+		}
+	}
+	return nil
+}
+
+func (v *verifier) steps(steps []Step) error {
+	for _, step := range steps {
+		if err := v.step(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) step(step Step) error {
+	switch s := step.(type) {
+	case *Carve:
+		return v.carve(s)
+	case *Release:
+		return v.release(s)
+	case *Launch:
+		return at(v.launch(s), s.Source)
+	case *Host:
+		return at(v.host(s), s.Source)
+	case *Bind:
+		return at(v.bind(s), s.Source)
+	case *If:
+		return at(v.branch(s), s.Source)
+	case *Loop:
+		return at(v.loop(s), s.Source)
+	case *Copy:
+		return v.copy(s)
+	case *Call:
+		return at(v.call(s), s.Source)
+	case *Record:
+		return v.event(s.Event, s.Stream)
+	case *Wait:
+		return v.event(s.Event, s.Stream)
+	}
+	return diag.Inputf("a step of an unknown kind, %T", step)
+}
+
+// at places an error at the model's node.
+func at(err error, source string) error {
+	if e, ok := err.(*diag.Error); ok && e.Node == "" {
+		return e.AtNode(source, e.Op)
+	}
+	return err
+}
+
+func (v *verifier) carve(s *Carve) error {
+	if s.Tensor < 0 || s.Tensor >= len(v.p.Tensors) || v.p.Tensors[s.Tensor].Place != Carved {
+		return diag.Inputf("there is no carved tensor %d", s.Tensor)
+	}
+	t := &v.p.Tensors[s.Tensor]
+	if v.live[s.Tensor] {
+		return diag.Inputf("it is carved twice").AtTensor(t.Name)
+	}
+	for _, x := range s.Over {
+		if x < 0 || x >= len(v.p.Tensors) || v.p.Tensors[x].Place != Carved || v.p.Tensors[x].Of != t.Of || !v.live[x] {
+			return diag.Inputf("it is carved over tensor %d, which is not live in its storage", x).AtTensor(t.Name)
+		}
+	}
+	v.live[s.Tensor], v.over[s.Tensor] = true, s.Over
+	delete(v.lost, s.Tensor)
+	return nil
+}
+
+func (v *verifier) release(s *Release) error {
+	for _, t := range s.Tensors {
+		if t < 0 || t >= len(v.p.Tensors) {
+			return diag.Inputf("there is no tensor %d", t)
+		}
+		if !v.live[t] {
+			return diag.Inputf("it is released while it is not carved, or consumed").AtTensor(v.p.Tensors[t].Name)
+		}
+		delete(v.live, t)
+		delete(v.lost, t)
+		delete(v.over, t)
+	}
+	return nil
+}
+
+func (v *verifier) launch(s *Launch) error {
+	if s.Kernel < 0 || s.Kernel >= len(v.p.Kernels) {
+		return diag.Inputf("there is no kernel %d", s.Kernel)
+	}
+	if len(s.Args) != len(s.Writes) {
+		return diag.Inputf("kernel %s has %d operands, and it is said of %d whether it writes them", v.p.Kernels[s.Kernel], len(s.Args), len(s.Writes))
+	}
+	for _, d := range s.Dims {
+		if d < 0 || d >= len(v.p.Dims) {
+			return diag.Inputf("there is no dimension %d", d)
+		}
+		if err := v.known(sym.Var(v.p.Dims[d].Name)); err != nil {
+			return err
+		}
+	}
+	var read, written []int
+	for i, t := range s.Args {
+		if s.Writes[i] {
+			written = append(written, t)
+		} else {
+			read = append(read, t)
+		}
+	}
+	if err := v.reads(read...); err != nil {
+		return err
+	}
+	if err := v.writes(written...); err != nil {
+		return err
+	}
+	return v.onDevice(s.Stream, s.Args...)
+}
+
+func (v *verifier) host(s *Host) error {
+	if err := v.reads(s.In...); err != nil {
+		return err
+	}
+	for _, t := range s.Out {
+		if t < 0 || t >= len(v.p.Tensors) {
+			return diag.Inputf("there is no tensor %d", t)
+		}
+		for _, e := range v.p.Tensors[t].Shape {
+			if name, ok := e.Name(); ok {
+				v.bound[name] = true // as the operator asks for its result
+			}
+		}
+	}
+	if err := v.writes(s.Out...); err != nil {
+		return err
+	}
+	for _, list := range [][]int{s.In, s.Out} {
+		for _, t := range list {
+			if t >= 0 && v.p.deviceOf(t) != "" {
+				return diag.Inputf("a host operator reaches for a tensor on %q", v.p.deviceOf(t)).AtTensor(v.p.Tensors[t].Name)
+			}
+		}
+	}
+	return nil
+}
+
+// decided checks that a dimension is one that data decide.
+func (v *verifier) decided(dim int) error {
+	if dim < 0 || dim >= len(v.p.Dims) || !v.p.Dims[dim].Data {
+		return diag.Inputf("dimension %d is not one that data decide", dim)
+	}
+	return nil
+}
+
+func (v *verifier) bind(s *Bind) error {
+	if err := v.decided(s.Dim); err != nil {
+		return err
+	}
+	if s.From < 0 {
+		if err := v.named("a value", false, s.Value); err != nil {
+			return err
+		}
+		if err := v.known(s.Value); err != nil {
+			return err
+		}
+	} else {
+		if err := v.reads(s.From); err != nil {
+			return err
+		}
+		t := &v.p.Tensors[s.From]
+		if !t.DType.IsInt() && t.DType != dtype.Bool || t.Strides != nil || s.At < 0 || v.dims.LT(sym.Const(s.At), sym.Product(t.Shape...)) == sym.No {
+			return diag.Inputf("there is no integer at %d of it", s.At).AtTensor(t.Name)
+		}
+	}
+	v.bound[v.p.Dims[s.Dim].Name] = true
+	return nil
+}
+
+// scalar checks a tensor that must have one element of a type.
+func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
+	if t == -1 {
+		return nil
+	}
+	if err := v.reads(t); err != nil {
+		return err
+	}
+	x := &v.p.Tensors[t]
+	if count, fixed := sym.Product(x.Shape...).Const(); !fixed || count != 1 || !ok(x.DType) {
+		return diag.Inputf("%s%v does not say what to do next", x.DType, x.Shape).AtTensor(x.Name)
+	}
+	return nil
+}
+
+func isBool(dt dtype.DType) bool { return dt == dtype.Bool }
+
+func (v *verifier) branch(s *If) error {
+	if s.Cond < 0 {
+		return diag.Inputf("a branch without a condition")
+	}
+	if err := v.scalar(s.Cond, isBool); err != nil {
+		return err
+	}
+	before := v.state.clone()
+	if err := v.steps(s.Then); err != nil {
+		return err
+	}
+	then := v.state
+	v.state = before
+	if err := v.steps(s.Else); err != nil {
+		return err
+	}
+	if !maps.Equal(then.live, v.live) {
+		return diag.Inputf("the branches leave different tensors alive: %s", v.difference(then.live, v.live))
+	}
+	for t := range then.lost {
+		v.lost[t] = true
+	}
+	for name := range v.bound {
+		if !then.bound[name] {
+			delete(v.bound, name)
+		}
+	}
+	return nil
+}
+
+// difference names a tensor that is in one set only.
+func (v *verifier) difference(a, b map[int]bool) string {
+	for i := range v.p.Tensors {
+		if a[i] != b[i] {
+			return v.p.Tensors[i].Name
+		}
+	}
+	return ""
+}
+
+func (v *verifier) loop(s *Loop) error {
+	if err := v.scalar(s.Trip, dtype.DType.IsInt); err != nil {
+		return err
+	}
+	if s.Cond >= 0 {
+		// The condition is read at the head, so it has its place before and keeps it.
+		if err := v.scalar(s.Cond, isBool); err != nil {
+			return err
+		}
+	}
+	if s.Index >= 0 {
+		if err := v.use(s.Index, true); err != nil {
+			return err
+		}
+		if err := v.scalar(s.Index, func(dt dtype.DType) bool { return dt == dtype.I64 }); err != nil {
+			return err
+		}
+	}
+	if s.Count >= 0 {
+		if err := v.decided(s.Count); err != nil {
+			return err
+		}
+		v.bound[v.p.Dims[s.Count].Name] = true
+	}
+	before := v.state.clone()
+	// Twice, so that what an iteration leaves lost, the next one does not read.
+	for range 2 {
+		if err := v.steps(s.Body); err != nil {
+			return err
+		}
+		if !maps.Equal(before.live, v.live) {
+			return diag.Inputf("an iteration leaves other tensors alive than it found: %s", v.difference(before.live, v.live))
+		}
+		if err := v.scalar(s.Cond, isBool); err != nil {
+			return err
+		}
+		v.bound = maps.Clone(before.bound) // there may be no iteration
+	}
+	return nil
+}
+
+func (v *verifier) copy(s *Copy) error {
+	if err := v.reads(s.From); err != nil {
+		return err
+	}
+	if err := v.writes(s.To); err != nil {
+		return err
+	}
+	to, from := &v.p.Tensors[s.To], &v.p.Tensors[s.From]
+	if to.DType != from.DType || v.dims.EQ(sym.Product(to.Shape...), sym.Product(from.Shape...)) == sym.No {
+		return diag.Inputf("%s%v is copied from %s%v", to.DType, to.Shape, from.DType, from.Shape).AtTensor(to.Name)
+	}
+	if s.Stream < 0 || s.Stream > len(v.p.Streams) {
+		return diag.Inputf("there is no stream %d", s.Stream)
+	}
+	return nil
+}
+
+func (v *verifier) event(event, stream int) error {
+	if event < 0 || event >= len(v.p.Events) || stream < 0 || stream > len(v.p.Streams) {
+		return diag.Inputf("there is no event %d, or no stream %d", event, stream)
+	}
+	return nil
+}
+
+func (v *verifier) call(s *Call) error {
+	if s.Sub < 0 || s.Sub >= len(v.p.Subs) {
+		return diag.Inputf("there is no subprogram %d", s.Sub)
+	}
+	sub := v.p.Subs[s.Sub]
+	if len(s.In) != len(sub.Inputs) || len(s.Out) != len(sub.Outputs) || len(s.Storage) != len(sub.Storages) {
+		return diag.Inputf("@%s takes %d inputs, %d outputs and %d storages, not %d, %d and %d", sub.Name, len(sub.Inputs), len(sub.Outputs), len(sub.Storages),
+			len(s.In), len(s.Out), len(s.Storage))
+	}
+	values := map[string]sym.Expr{}
+	given := 0
+	for _, d := range sub.Dims {
+		if d.Data {
+			continue
+		}
+		if given < len(s.Dims) {
+			values[d.Name] = s.Dims[given]
+			if err := v.known(s.Dims[given]); err != nil {
+				return err
+			}
+		}
+		given++
+	}
+	if given != len(s.Dims) {
+		return diag.Inputf("@%s has %d dimensions, %d are given", sub.Name, given, len(s.Dims))
+	}
+	if err := v.named("a dimension of @"+sub.Name, false, s.Dims...); err != nil {
+		return err
+	}
+	var written []int
+	for i, port := range sub.Inputs {
+		if err := v.match(sub, port, s.In[i], values); err != nil {
+			return err
+		}
+		if port.Ownership == Donate {
+			written = append(written, s.In[i])
+		} else if port.Ownership == Consume {
+			return diag.Inputf("@%s consumes %q; a subprogram cannot", sub.Name, port.Name)
+		}
+	}
+	if err := v.reads(s.In...); err != nil {
+		return err
+	}
+	for i, port := range sub.Outputs {
+		if port.Ownership != Caller {
+			return diag.Inputf("output %q of @%s is not in the caller's storage", port.Name, sub.Name)
+		}
+		if err := v.match(sub, port, s.Out[i], values); err != nil {
+			return err
+		}
+	}
+	if err := v.writes(append(append(written, s.Out...), s.Storage...)...); err != nil {
+		return err
+	}
+	for i, t := range s.Storage {
+		size := sub.Storages[i].Size.Subst(func(name string) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
+		if v.named("", false, size) == nil { // where the size rests on a plan's names, the run finds out
+			if err := v.holds(sym.Cond{A: size, B: v.p.Tensors[t].Bytes()}, v.p.Tensors[t].Name+" is large enough for @"+sub.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// match checks that a tensor is what a subprogram's port asks for.
+func (v *verifier) match(sub *Program, port Port, t int, values map[string]sym.Expr) error {
+	if t < 0 || t >= len(v.p.Tensors) {
+		return diag.Inputf("there is no tensor %d", t)
+	}
+	have, want := &v.p.Tensors[t], &sub.Tensors[port.Tensor]
+	if have.DType != want.DType || len(have.Shape) != len(want.Shape) || (have.Strides == nil) != (want.Strides == nil) {
+		return diag.Inputf("%q of @%s is %s%v", port.Name, sub.Name, want.DType, want.Shape).AtTensor(have.Name)
+	}
+	for axis, e := range want.Shape {
+		e = e.Subst(func(name string) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
+		if v.named("", false, e) != nil {
+			continue // decided by data in there
+		}
+		if err := v.holds(sym.Cond{A: have.Shape[axis], Rel: sym.EQ, B: e}, have.Name+" has the shape that @"+sub.Name+" asks for"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
