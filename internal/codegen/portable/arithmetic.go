@@ -411,6 +411,23 @@ func reals[T real]() arithmetic[T] {
 	a.two[loop.Rem] = func(x, y T) T { return T(math.Mod(float64(x), float64(y))) }
 	a.two[loop.Pow] = func(x, y T) T { return T(math.Pow(float64(x), float64(y))) }
 	a.two[loop.Atan2] = func(x, y T) T { return T(math.Atan2(float64(x), float64(y))) }
+	a.sideLoop[loop.Pow] = func(to, x []T, y T) {
+		x = x[:len(to)]
+		switch y {
+		case 2:
+			for i, v := range x {
+				to[i] = v * v
+			}
+		case 3:
+			for i, v := range x {
+				to[i] = T(float64(v) * float64(v) * float64(v))
+			}
+		default:
+			for i, v := range x {
+				to[i] = T(math.Pow(float64(v), float64(y)))
+			}
+		}
+	}
 	a.twoLoop[loop.Div] = func(to, x, y []T) {
 		x, y = x[:len(to)], y[:len(to)]
 		for i := range to {

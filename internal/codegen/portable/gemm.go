@@ -278,28 +278,56 @@ func micro[T accumulator](k int, a, b unsafe.Pointer, tile *[panelRows * panelCo
 
 // packed is the pack for elements stored as S.
 func packed[T accumulator, S number](to []T, from matrix, width, count, padded, depth int64) {
-	var element S
-	size := int64(unsafe.Sizeof(element))
-	for j := int64(0); j < count; j += width {
-		panel := to[j*padded : (j+width)*padded]
-		if j+width > count || padded != depth {
-			clear(panel)
+	j := int64(0)
+	if from.col == 1 && width == panelCols {
+		for ; j+lineCols <= count; j += lineCols {
+			packLine[T, S](to[j*padded:(j+lineCols)*padded], from.at(0, j), padded, depth)
 		}
-		at := from.offset + j*from.col
-		if j+width <= count && from.col == 1 && width == panelCols {
-			for k := range depth {
-				line := (*[panelCols]S)(unsafe.Add(from.base, (at+k*from.row)*size))
-				*(*[panelCols]T)(panel[k*panelCols:]) = [panelCols]T{T(line[0]), T(line[1]), T(line[2]), T(line[3])}
+	}
+	size := int64(unsafe.Sizeof(*new(S)))
+	for ; j < count; j += width {
+		panel := to[j*padded : (j+width)*padded]
+		if j+width > count {
+			clear(panel)
+		} else {
+			clear(panel[depth*width:])
+		}
+		if from.row == 1 && width == panelRows && j+width <= count {
+			x := unsafe.Slice(element[S](from.base, from.offset+j*from.col), depth)
+			y := unsafe.Slice(element[S](from.base, from.offset+(j+1)*from.col), depth)
+			for k, v := range x {
+				*(*[panelRows]T)(panel[panelRows*k:]) = [panelRows]T{T(v), T(y[k])}
 			}
 			continue
 		}
 		for x := range min(width, count-j) {
-			o, step := (at+x*from.col)*size, from.row*size
+			o, step := (from.offset+(j+x)*from.col)*size, from.row*size
 			for k := x; k < depth*width; k += width {
 				panel[k] = T(*(*S)(unsafe.Add(from.base, o)))
 				o += step
 			}
 		}
+	}
+}
+
+// lineCols is the columns of four panels, which lie in one cache line of f32: reading them together reads each line once.
+const lineCols = 4 * panelCols
+
+// packLine packs lineCols contiguous columns.
+func packLine[T accumulator, S number](to []T, from matrix, padded, depth int64) {
+	size := int64(unsafe.Sizeof(*new(S)))
+	stride := padded * panelCols
+	for p := range int64(4) {
+		clear(to[p*stride+depth*panelCols : (p+1)*stride])
+	}
+	p0, p1, p2, p3 := to[:stride], to[stride:2*stride], to[2*stride:3*stride], to[3*stride:4*stride]
+	for k := range depth {
+		line := (*[lineCols]S)(unsafe.Add(from.base, (from.offset+k*from.row)*size))
+		at := k * panelCols
+		*(*[panelCols]T)(p0[at:]) = [panelCols]T{T(line[0]), T(line[1]), T(line[2]), T(line[3])}
+		*(*[panelCols]T)(p1[at:]) = [panelCols]T{T(line[4]), T(line[5]), T(line[6]), T(line[7])}
+		*(*[panelCols]T)(p2[at:]) = [panelCols]T{T(line[8]), T(line[9]), T(line[10]), T(line[11])}
+		*(*[panelCols]T)(p3[at:]) = [panelCols]T{T(line[12]), T(line[13]), T(line[14]), T(line[15])}
 	}
 }
 

@@ -246,6 +246,67 @@ func TestFunctions(t *testing.T) {
 	run("equal_c64", dtype.C64, dtype.Bool, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Eq, x, y) })
 }
 
+// TestPowers holds the exponents that have a way of their own.
+func TestPowers(t *testing.T) {
+	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16} {
+		for _, y := range []float64{0, 1, 2, 3, -1, 0.5} {
+			b := loop.NewBuilder("power")
+			n := dim("n")
+			x, z := b.Param("x", loop.Read, dt, []sym.Expr{n}), b.Param("z", loop.Write, dt, []sym.Expr{n})
+			b.For(loop.Vector, "i", n, func(i sym.Expr) {
+				b.Store(z, []sym.Expr{i}, loop.Apply2(loop.Pow, x.Load(i), loop.Number(dt, y)))
+			})
+			k := finish(b)
+			dims := map[string]int64{"n": 100}
+			operands := []*tensor.Tensor{operand(t, k.Params[0], dims), operand(t, k.Params[1], dims)}
+			fill(rand.New(rand.NewSource(3)), operands[0])
+			agree(t, k, dims, operands, tolerance(dt), 0)
+		}
+	}
+}
+
+// TestNoAllocation runs a kernel with lanes, scalars, checks, conversions and a contraction again and again.
+func TestNoAllocation(t *testing.T) {
+	b := loop.NewBuilder("steady")
+	n := sym.Const(70)
+	at, x := b.Param("at", loop.Read, dtype.I64, []sym.Expr{n}), b.Param("x", loop.Read, dtype.F16, []sym.Expr{n, n})
+	y, z := b.Param("y", loop.Update, dtype.I8, []sym.Expr{n, n}), b.Param("z", loop.Update, dtype.F32, []sym.Expr{n, n})
+	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
+	b.For(loop.Parallel, "i", n, func(i sym.Expr) {
+		r := b.Check("r", at.Load(i), n0, n.Sub(n1), "a row")
+		total := b.Var("total", loop.Number(dtype.F32, 0))
+		b.For(loop.Vector, "j", n, func(j sym.Expr) {
+			v := b.Let("v", loop.Convert(dtype.F32, x.LoadIf(loop.Inside(j, n1, n), loop.Number(dtype.F16, 1), r, j.Sub(n1))))
+			b.Reduce(total, loop.Add, loop.Apply(loop.Exp, v))
+			s := b.Check("s", at.Load(j), n0, n.Sub(n1), "a column")
+			b.Store(y, []sym.Expr{i, j}, loop.Convert(dtype.I8, loop.Choose(loop.Apply2(loop.Lt, v, x32(x, i, s)), v, loop.Number(dtype.F32, 3))))
+		})
+		b.Store(z, []sym.Expr{i, n0}, loop.Apply2(loop.Div, total, loop.Convert(dtype.F32, at.Load(i))))
+		b.Contract(sym.Const(8), n, n, z.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{n0, n0}, row, col), z.Tile([]sym.Expr{n0, n0}, row, col))
+	})
+	k := finish(b)
+	code, _ := Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, target.Machine{})
+	compiled := code.Kernels[0]
+	a := &target.Args{}
+	for _, p := range k.Params {
+		o := operand(t, p, nil)
+		a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&o.Bytes()[0]), Bytes: int64(len(o.Bytes()))})
+	}
+	bytes, _ := compiled.Scratch(nil)
+	scratch, _ := scratchOf(int(bytes))
+	if n := testing.AllocsPerRun(20, func() {
+		if err := compiled.Run(a, 0, 70, scratch); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a run, want none", n)
+	}
+}
+
+func x32(x *loop.Memory, index ...sym.Expr) loop.Expr {
+	return loop.Convert(dtype.F32, x.Load(index...))
+}
+
 // TestCheck shows the error of a value that fails its check, and that it is the interpreter's.
 func TestCheck(t *testing.T) {
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
