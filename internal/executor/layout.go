@@ -1,8 +1,6 @@
 package executor
 
 import (
-	"slices"
-
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"

@@ -190,11 +190,11 @@ func (c *Call) loop(s *program.Loop) error {
 				return diag.Inputf("the loop runs more often than the %d times it was planned for", d.Range.Max).AtDim(d.Name).AtNode(s.Source, "loop")
 			}
 		}
+		if s.Count >= 0 {
+			c.values[s.Count] = i + 1 // the iteration's own slices have a place
+		}
 		if err := c.steps(s.Body); err != nil {
 			return err
-		}
-		if s.Count >= 0 {
-			c.values[s.Count] = i + 1
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ package lower
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -80,7 +81,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 		inBlock[n] = true
 	}
 	for i, v := range b.Results {
-		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] {
+		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || !sameShape(v.Type.Shape, into[i].Shape) {
 			continue
 		}
 		for {
@@ -108,6 +109,10 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 		}
 	}
 }
+
+// sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its producer ran cannot be
+// written by it.
+func sameShape(a, b []sym.Expr) bool { return slices.EqualFunc(a, b, sym.Expr.Equal) }
 
 func isResult(b *ir.Block, v *ir.Value) bool {
 	for _, r := range b.Results {
