@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 
@@ -41,6 +42,14 @@ type Case struct {
 	Dir  string
 	// Rtol overrides Relative where not 0.
 	Rtol float64
+	// Measure has each data set run again, watched, with the memory it took beside what was predicted.
+	Measure bool
+}
+
+// Memory is what one run was predicted to take and what it took, in bytes.
+type Memory struct {
+	Predicted int64 `json:"predicted_bytes"`
+	Measured  int64 `json:"measured_bytes"`
 }
 
 // Result is what became of a case.
@@ -49,6 +58,9 @@ type Result struct {
 	Verdict Verdict  `json:"verdict"`
 	Why     string   `json:"why"`
 	Ops     []string `json:"ops,omitempty"`
+	Memory  []Memory `json:"memory,omitempty"` // one for each data set of a Case with Measure
+	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps they have run.
+	DataDecide bool `json:"data_decide,omitempty"`
 }
 
 // Find lists the cases at and below the folders, by name.
@@ -87,6 +99,7 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 		r.Ops = append(r.Ops, op)
 	}
 	r.Ops = Sorted(r.Ops)
+	o.Stage = watchData(o.Stage, &r.DataDecide)
 	p, err := weir.Compile(ctx, m, o)
 	if err != nil {
 		return r.end(err)
@@ -97,7 +110,7 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 		return r.end(diag.Inputf("it has no test data"))
 	}
 	for _, set := range sets {
-		if err := c.runSet(ctx, m, p, set); err != nil {
+		if err := c.runSet(ctx, p, set, &r); err != nil {
 			return r.end(err)
 		}
 	}
@@ -113,7 +126,7 @@ func (r Result) end(err error) Result {
 	return r
 }
 
-func (c Case) runSet(ctx context.Context, m *weir.Model, p *weir.Program, set string) error {
+func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *Result) error {
 	in := weir.Inputs{}
 	for i, info := range p.Inputs() {
 		t, err := read(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)))
@@ -126,6 +139,9 @@ func (c Case) runSet(ctx context.Context, m *weir.Model, p *weir.Program, set st
 		}
 		defer w.Close()
 		in[info.Name] = w
+	}
+	if _, err := os.Stat(filepath.Join(set, fmt.Sprintf("input_%d.pb", len(in)))); err == nil {
+		return diag.Unsupportedf("the data give another value than the default of an input, and an initializer's value is part of the program")
 	}
 	r, err := p.Run(ctx, in)
 	if err != nil {
@@ -152,8 +168,52 @@ func (c Case) runSet(ctx context.Context, m *weir.Model, p *weir.Program, set st
 			return fmt.Errorf("output %s: %w", info.Name, err)
 		}
 	}
-	return nil
+	if !c.Measure {
+		return nil
+	}
+	m, err := MemoryOf(ctx, p, in)
+	if err == nil {
+		result.Memory = append(result.Memory, m)
+	}
+	return err
 }
+
+// MemoryOf runs a program, watched, and returns what it took beside what was predicted for the inputs' shapes.
+func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, error) {
+	dims := weir.Dims{}
+	for _, info := range p.Inputs() {
+		t, ok := in[info.Name].(*weir.Tensor)
+		if !ok || len(t.Shape()) != len(info.Shape) {
+			return Memory{}, diag.Inputf("no tensor of that rank is given").AtTensor(info.Name)
+		}
+		for axis, extent := range info.Shape {
+			if extent.Dim != "" {
+				dims[extent.Dim] = int64(t.Shape()[axis])
+			}
+		}
+	}
+	predicted, err := p.Memory().Peak(1, dims)
+	if err != nil {
+		return Memory{}, err
+	}
+	seen, err := p.Measure(ctx, in)
+	return Memory{Predicted: predicted, Measured: seen.Peak(1)}, err
+}
+
+// watchData is a weir.Options.Stage that finds out whether data decide what a run takes, and calls next.
+func watchData(next func(name, text string), decide *bool) func(name, text string) {
+	return func(name, text string) {
+		if name == "program" {
+			*decide = dataDecides.MatchString(text)
+		}
+		if next != nil {
+			next(name, text)
+		}
+	}
+}
+
+// dataDecides finds a dimension with a limit, a branch or a loop in the text of a program.
+var dataDecides = regexp.MustCompile(`(?m)^ *(dim .* data limit |if |loop )`)
 
 // read is a tensor from a .pb file.
 func read(path string) (*tensor.Tensor, error) {

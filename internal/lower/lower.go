@@ -193,7 +193,14 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 			if err != nil {
 				return err
 			}
-			l.buffers[n.Outputs[0]] = l.view(n.Outputs[0], of, view)
+			part := l.view(n.Outputs[0], of, view)
+			if view.Strides != nil {
+				// Kernels and views of views expect row-major operands: what is not is gathered.
+				whole := l.buffer(part.Source, loop.Temp, n.Outputs[0].Type, part.Source)
+				*steps = append(*steps, &loop.Copy{To: whole, From: part})
+				part = whole
+			}
+			l.buffers[n.Outputs[0]] = part
 		}
 		return nil
 	}
