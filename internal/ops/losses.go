@@ -11,6 +11,9 @@ import (
 // reduction is none, sum, or mean: over the weights that count.
 func NegativeLogLikelihood(b *ir.Builder, logs, target, weight *ir.Value, ignore *int64, reduction string) *ir.Value {
 	dt, shape := logs.Type.DType, target.Type.Shape
+	if len(shape) == 0 || len(logs.Type.Shape) != len(shape)+1 || !dt.IsFloat() || !target.Type.DType.IsInt() {
+		b.Failf("targets %s for logarithms %s", target.Type, logs.Type)
+	}
 	target = Cast(b, target, dtype.I64)
 	var ignored *ir.Value
 	if ignore != nil {

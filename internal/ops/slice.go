@@ -23,6 +23,9 @@ func Slice(b *ir.Builder, x *ir.Value, begin, extent []sym.Expr, step []int64) *
 // SliceAxis takes extent elements along one axis, from begin on.
 func SliceAxis(b *ir.Builder, x *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
 	shape := append([]sym.Expr{}, x.Type.Shape...)
+	if axis >= len(shape) {
+		b.Failf("axis %d of %s, of rank %d", axis, x.Name, len(shape))
+	}
 	shape[axis] = extent
 	step := make([]int64, len(shape))
 	for i := range step {

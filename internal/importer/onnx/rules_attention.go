@@ -30,6 +30,9 @@ func attention(c *call) []*ir.Value {
 		Mask: c.Optional(3), Lengths: c.Optional(6)}
 	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision")}
 	if past := c.Optional(4); past != nil {
+		if len(past.Type.Shape) != 4 {
+			c.Fault("the earlier keys are %s; they need rank 4", past.Type)
+		}
 		s.Past = past.Type.Shape[2]
 		x.Key, x.Value = ops.Concat(b, 2, past, x.Key), ops.Concat(b, 2, c.Input(5), x.Value)
 	}
