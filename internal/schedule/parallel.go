@@ -113,6 +113,17 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 			size = sym.Const((even + multiple - 1) / multiple * multiple)
 		}
 	}
+	outer := c.cutInto(f, size, names)
+	outer.Kind = loop.Parallel
+	return outer
+}
+
+// split cuts a loop into blocks of so many iterations: an each-loop around one of f's kind.
+func (c *coster) split(f *loop.For, size int64, names *namer) *loop.For {
+	return c.cutInto(f, sym.Const(size), names)
+}
+
+func (c *coster) cutInto(f *loop.For, size sym.Expr, names *namer) *loop.For {
 	t := names.name("t")
 	begin := sym.Var(t).Mul(size)
 	i := names.name(f.Var)
@@ -121,7 +132,7 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 		length = size
 	}
 	body := loop.Substitute(f.Body, map[string]sym.Expr{f.Var: begin.Add(sym.Var(i))})
-	return &loop.For{Kind: loop.Parallel, Var: t, Extent: f.Extent.CeilDiv(size), Body: []loop.Stmt{
+	return &loop.For{Kind: loop.Each, Var: t, Extent: f.Extent.CeilDiv(size), Body: []loop.Stmt{
 		&loop.For{Kind: f.Kind, Var: i, Extent: length, Body: body}}}
 }
 

@@ -66,6 +66,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		{o.NoContract, cutContractions}, // then: it recognises nests as lowering wrote them
 		{o.NoFlatten, flatten},          // before vectors: it makes loops long
 		{o.NoVector, chooseVectors},     // before tiles: which loops are left depends on it
+		{o.NoVector, blockTranspositions},
 		{o.NoParallel, chooseTiles},
 	} {
 		if step.off {

@@ -174,3 +174,11 @@ func BenchmarkConvolution(b *testing.B) {
 		})
 	})
 }
+
+func BenchmarkTranspose(b *testing.B) {
+	const n = 2048
+	benchmark(b, "GB/s", 8*n*n, func(w *loop.Builder) {
+		x, z := w.Param("x", loop.Read, dtype.F32, fixed(n, n)), w.Param("z", loop.Write, dtype.F32, fixed(n, n))
+		w.Nest(loop.Each, "i", z.Shape, func(i []sym.Expr) { w.Store(z, i, x.Load(i[1], i[0])) })
+	})
+}
