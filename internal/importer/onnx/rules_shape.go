@@ -232,7 +232,7 @@ func transpose(c *call) []*ir.Value {
 }
 
 func expand(c *call) []*ir.Value {
-	x, rank := c.Input(0), c.length(1)
+	x, rank := c.single(c.Input(0)), c.length(1)
 	to := c.In[1].Known
 	if to == nil {
 		// An extent of 1 stands for x's own.
@@ -247,6 +247,21 @@ func expand(c *call) []*ir.Value {
 		to = c.decided(ops.Where(b, ops.Binary(b, loop.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Const(extentLimit))
 	}
 	return one(ops.Expand(c.Builder, x, to...))
+}
+
+// single gives the axes of x that have one element at most the extent 1, so that they can be repeated.
+func (c *call) single(x *ir.Value) *ir.Value {
+	shape := append([]sym.Expr{}, x.Type.Shape...)
+	changed := false
+	for i, e := range shape {
+		if _, isConst := e.Const(); !isConst && c.Dims().LE(e, sym.Const(1)) == sym.Yes {
+			shape[i], changed = sym.Const(1), true
+		}
+	}
+	if !changed {
+		return x
+	}
+	return ops.Reshape(c.Builder, x, shape...)
 }
 
 func tile(c *call) []*ir.Value {
