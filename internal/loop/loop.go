@@ -18,7 +18,7 @@ type Module struct {
 	Name     string
 	Dims     *sym.Dims           // the inputs' dimensions, and those that steps bind
 	Limits   map[string]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
-	Requires []Require           // conditions on the inputs' dimensions, checked at entry
+	Requires []Require           // conditions on dimensions: checked at entry, or where steps have bound the last of them
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
@@ -49,6 +49,8 @@ type Buffer struct {
 	Shape []sym.Expr
 	View  *View          // not nil: a part of another buffer, with no storage of its own
 	Data  *tensor.Tensor // a Weight's contents
+	// Elements names the dimensions that the elements of a small integer Input are; nil where they are none.
+	Elements []string
 	// Source is the model's own name for the tensor.
 	Source string
 }

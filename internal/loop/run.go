@@ -53,11 +53,11 @@ type running struct {
 	kernels map[*Kernel]*Interpreter
 }
 
-// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits.
+// storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if that can be had.
 type storage struct {
 	data     []byte
 	text     []string // of a String buffer
-	made     bool
+	full     bool     // as large as it can become
 	written  bool
 	borrowed bool // belongs to the caller, or is constant: never written
 }
@@ -110,6 +110,14 @@ func (s *running) bind(name string, v int64, from string) error {
 		}
 	}
 	s.dims[name] = v
+	for i := range s.module.Requires {
+		r := &s.module.Requires[i]
+		if slices.Contains(r.Cond.A.Vars(), name) || slices.Contains(r.Cond.B.Vars(), name) {
+			if err := s.require(r); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -181,14 +189,29 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 			}
 		}
 	}
-	for _, require := range s.module.Requires {
-		ok, err := require.Cond.Eval(s.lookup)
-		if err != nil {
-			return &diag.Error{Kind: diag.ErrInput, Node: require.From, Detail: "the condition " + require.Cond.String() + " cannot be computed", Err: err}
+	for i := range s.module.Requires {
+		if err := s.require(&s.module.Requires[i]); err != nil {
+			return err
 		}
-		if !ok {
-			return &diag.Error{Kind: diag.ErrInput, Node: require.From, Detail: "the inputs must meet " + require.Cond.String()}
+	}
+	return nil
+}
+
+// require checks a condition once all its dimensions have values.
+func (s *running) require(r *Require) error {
+	for _, e := range []sym.Expr{r.Cond.A, r.Cond.B} {
+		for _, name := range e.Vars() {
+			if _, bound := s.dims[name]; !bound {
+				return nil
+			}
 		}
+	}
+	ok, err := r.Cond.Eval(s.lookup)
+	if err != nil {
+		return &diag.Error{Kind: diag.ErrInput, Node: r.From, Detail: "the condition " + r.Cond.String() + " cannot be computed", Err: err}
+	}
+	if !ok {
+		return &diag.Error{Kind: diag.ErrInput, Node: r.From, Detail: "the inputs must meet " + r.Cond.String()}
 	}
 	return nil
 }
@@ -251,44 +274,63 @@ func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	return p, nil
 }
 
-// root is the storage of a buffer that is no view.
+// root is the storage of a buffer that is no view. Where the limits ask for too much, it is as large as the dimensions have asked
+// for so far.
 func (s *running) root(b *Buffer) (*storage, error) {
 	st := s.storage[b]
 	if st == nil {
 		st = &storage{}
 		s.storage[b] = st
 	}
-	if st.borrowed || st.made {
+	if st.borrowed || st.full {
 		return st, nil
 	}
-	st.made = true
-	shape := make([]int64, len(b.Shape))
-	for i, e := range b.Shape {
-		v, err := s.atMost(e)
-		if err != nil {
+	count, err := s.count(b, s.atMost)
+	st.full = err == nil
+	if err != nil {
+		if count, err = s.count(b, s.eval); err != nil {
 			return nil, err
 		}
-		shape[i] = v
-	}
-	count, err := tensor.Count(shape)
-	if err != nil {
-		return nil, err
 	}
 	bytes, err := b.DType.Bytes(count)
 	if err != nil {
 		return nil, err
 	}
-	if bytes > tensor.MaxBytes() || b.DType == dtype.String && count > tensor.MaxBytes()/16 {
-		return nil, diag.Inputf("buffer %s needs %d bytes", b.Name, bytes)
+	if more := count - int64(len(st.text)); b.DType == dtype.String && more > 0 {
+		st.text = append(st.text, make([]string, more)...)
 	}
-	if b.DType == dtype.String {
-		st.text = make([]string, count)
-	}
-	st.data = make([]byte, bytes)
-	for i := range st.data {
-		st.data[i] = 0xFF
+	if bytes > int64(len(st.data)) {
+		data := make([]byte, bytes)
+		for i := copy(data, st.data); i < len(data); i++ {
+			data[i] = 0xFF
+		}
+		st.data = data
 	}
 	return st, nil
+}
+
+// count is a buffer's elements, no more than there can be memory for.
+func (s *running) count(b *Buffer, eval func(sym.Expr) (int64, error)) (int64, error) {
+	shape := make([]int64, len(b.Shape))
+	for i, e := range b.Shape {
+		v, err := eval(e)
+		if err != nil {
+			return 0, err
+		}
+		shape[i] = v
+	}
+	count, err := tensor.Count(shape)
+	if err != nil {
+		return 0, err
+	}
+	width := int64(max(b.DType.Bits(), 1))
+	if b.DType == dtype.String {
+		width = 128
+	}
+	if most := min(tensor.MaxBytes(), 1<<32); count > most/width*8 {
+		return 0, diag.Inputf("buffer %s of shape %v is too large to be interpreted", b.Name, shape)
+	}
+	return count, nil
 }
 
 // read copies a buffer's contents.

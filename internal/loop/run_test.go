@@ -33,6 +33,7 @@ loop @main {
   dim n in [1, 64]
   dim k in [0, inf] limit n
   require n != 5 from "node 3"
+  require k + 1 <= n from "node 4"
   buffer %x: f32[n, 2] input
   buffer %two: f32[1] weight = [2]
   buffer %y: f32[n, 4] output
@@ -114,6 +115,11 @@ func TestRunRefusesInputs(t *testing.T) {
 		if err == nil || !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+	// A condition on what data decide is checked when it is known.
+	_, err := (&Runner{Host: positive}).Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{2, 2}, 1, 2, 3, 4)})
+	if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "k + 1 <= n") {
+		t.Errorf("every row is positive: %v", err)
 	}
 	// What data decide must stay below the limit.
 	all := func(*Host, []*tensor.Tensor, func(string) (int64, bool)) ([]*tensor.Tensor, error) {
