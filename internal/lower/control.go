@@ -128,7 +128,8 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 			}
 			slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
 			slot.View = &loop.View{Of: l.buffers[whole], Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
-			next = append(next, &loop.Copy{To: slot, From: from})
+			// Before the states change: the row may be what a state was.
+			step.Body = append(step.Body, &loop.Copy{To: slot, From: from})
 		}
 	}
 	step.Body = append(step.Body, next...)
