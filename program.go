@@ -48,6 +48,7 @@ type Program struct {
 	inputs     []Info
 	outputs    []Info
 	target     Target
+	proved     []Condition
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
@@ -96,33 +97,17 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 			m.release()
 		}
 	}()
-	module, names, err := m.model.Build(o.Outputs)
-	if err != nil {
-		return nil, inFile(err, m.file)
-	}
-	if err := narrow(module, o.Dims); err != nil {
-		return nil, err
-	}
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", name)
 	}
 	p = &Program{model: m, options: o, target: name, held: map[*Results]string{}, slots: make(chan struct{}, o.Calls)}
-	for _, v := range module.Main.Body.Params {
-		p.inputs = append(p.inputs, infoOf(v.Name, v.Type))
+	if m.artefact != nil {
+		err = m.artefact.compile(p, o)
+	} else {
+		err = p.compile(m, o)
 	}
-	for i, v := range module.Main.Body.Results {
-		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
-	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: name == Reference, After: o.Stage, Progress: func(stage string) {
-		if o.Logger != nil {
-			o.Logger.Debug("compiled", "stage", stage)
-		}
-	}})
 	if err != nil {
 		return nil, inFile(err, m.file)
-	}
-	for i := range names {
-		p.compiled.Program.Outputs[i].Name = names[i]
 	}
 	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads}); err != nil {
 		return nil, err
@@ -134,6 +119,38 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	}
 	kept = true
 	return p, nil
+}
+
+// compile builds the model and runs the compiler on it.
+func (p *Program) compile(m *Model, o Options) error {
+	module, names, err := m.model.Build(o.Outputs)
+	if err != nil {
+		return err
+	}
+	if err := narrow(module, o.Dims); err != nil {
+		return err
+	}
+	for _, v := range module.Main.Body.Params {
+		p.inputs = append(p.inputs, infoOf(v.Name, v.Type))
+	}
+	for i, v := range module.Main.Body.Results {
+		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
+	}
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: p.target == Reference, After: o.Stage, Progress: func(stage string) {
+		if o.Logger != nil {
+			o.Logger.Debug("compiled", "stage", stage)
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	for i := range names {
+		p.compiled.Program.Outputs[i].Name = names[i]
+	}
+	for _, r := range p.compiled.IR.Proved {
+		p.proved = append(p.proved, Condition{r.Cond.String(), r.From})
+	}
+	return nil
 }
 
 // checkBudget refuses a program that cannot keep within Options.Budget.
@@ -291,6 +308,11 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 				if d := index(name); d >= 0 && !known[d] {
 					dims[d], known[d] = a.t.Shape()[axis], true
 				}
+			}
+		}
+		for k, d := range prog.Inputs[i].Elements {
+			if int64(k) < a.t.Len() {
+				dims[d], known[d] = a.t.Int(int64(k)), true
 			}
 		}
 	}

@@ -53,7 +53,11 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 	for _, b := range m.Buffers {
 		switch b.Kind {
 		case loop.Input:
-			a.to.Inputs = append(a.to.Inputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
+			port := program.Port{Name: b.Source, Tensor: a.tensors[b]}
+			for _, name := range b.Elements {
+				port.Elements = append(port.Elements, a.dims[name])
+			}
+			a.to.Inputs = append(a.to.Inputs, port)
 		case loop.Output:
 			a.to.Outputs = append(a.to.Outputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
 		case loop.Weight:

@@ -4,6 +4,7 @@ package compiler
 
 import (
 	"runtime"
+	"sync"
 
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -38,7 +39,13 @@ type Compiled struct {
 	Proof   *validator.Proof
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
-	time *timeline
+	time    *timeline
+	problem memplan.Problem // of the arena
+	planned memplan.Options
+	certify sync.Once // where the arena's plan was read rather than found: finds it
+	found   *memplan.Solution
+	failed  error
+	open    bool // see Recheck
 }
 
 // Compile runs the pipeline. It takes the module over.
@@ -87,7 +94,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	stage = "plan"
 	c.time = lifetimes(c.Loop)
-	if c.Program, err = assemble(c.Loop, c.time, c.layout); err != nil {
+	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
 		return nil, err
 	}
 	if err := c.Program.Verify(); err != nil {
@@ -148,7 +155,10 @@ func (c *Compiled) Operations() sym.Expr {
 	return total.Subst(func(name string) (sym.Expr, bool) { x, ok := c.Loop.Limits[name]; return x, ok })
 }
 
+// portableMachine is its name.
+const portableMachine = "portable"
+
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine {
-	return target.Machine{Name: "portable", Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
+	return target.Machine{Name: portableMachine, Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
 }

@@ -11,13 +11,21 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// layout plans the arena and the outputs, has both plans validated, and writes them into the program.
-func (c *Compiled) layout(a *assembly) error {
-	arena, err := c.plan(a, loop.Temp, "arena", program.Arena)
+// A solver places the root buffers of a storage: buffer i of the problem is roots[i].
+type solver func(storage string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options) (*memplan.Solution, error)
+
+// search is the solver that looks for a plan.
+func search(_ string, p memplan.Problem, _ []*loop.Buffer, o memplan.Options) (*memplan.Solution, error) {
+	return memplan.Plan(p, o)
+}
+
+// layout has the arena and the outputs placed, has both plans validated, and writes them into the program.
+func (c *Compiled) layout(a *assembly, solve solver) error {
+	arena, err := c.plan(a, loop.Temp, "arena", program.Arena, solve)
 	if err != nil {
 		return err
 	}
-	results, err := c.plan(a, loop.Output, "outputs", program.Results)
+	results, err := c.plan(a, loop.Output, "outputs", program.Results, solve)
 	if err != nil {
 		return err
 	}
@@ -36,7 +44,7 @@ func (c *Compiled) layout(a *assembly) error {
 }
 
 // plan places the root buffers of one kind in a storage of their own.
-func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage program.StorageKind) (*memplan.Solution, error) {
+func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage program.StorageKind, solve solver) (*memplan.Solution, error) {
 	p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
 	var roots []*loop.Buffer
 	for _, b := range a.from.Buffers {
@@ -59,12 +67,14 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 		roots = append(roots, b)
 	}
 	c.alias(a, roots, &p)
-	plan := memplan.Plan
 	options := memplan.Options{Prefix: name + "."}
 	if kind == loop.Output {
 		options.Layouts = 1
 	}
-	s, err := plan(p, options)
+	if kind == loop.Temp {
+		c.problem, c.planned = p, options
+	}
+	s, err := solve(name, p, roots, options)
 	if err != nil {
 		return nil, err
 	}

@@ -219,6 +219,10 @@ func (c *Call) place(i int) error {
 			return err
 		}
 		block := c.storages[t.Of]
+		if bytes == 0 {
+			o.Base = block.Pointer()
+			return nil
+		}
 		if offset < 0 || bytes > block.Size()-offset {
 			panic(diag.Internalf("%s at %d with %d bytes leaves storage %s of %d", t.Name, offset, bytes, c.x.program.Storages[t.Of].Name, block.Size()))
 		}

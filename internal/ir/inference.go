@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -118,8 +119,13 @@ func (c *Inference) ElementsWithin(v *Value, lo int64, hi sym.Expr) ([]sym.Expr,
 		n *= size
 	}
 	v.Known, v.Bound = make([]sym.Expr, n), true
+	argument := slices.Contains(c.Module.Main.Body.Params, v)
 	for i := range v.Known {
 		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, hi)
+		if name, _ := v.Known[i].Name(); argument {
+			// An argument's elements are known when the run begins: the plan is made for them, not for their bound.
+			delete(c.Module.Limits, name)
+		}
 	}
 	return v.Known, nil
 }

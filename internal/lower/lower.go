@@ -34,7 +34,14 @@ func Module(m *ir.Module) (*loop.Module, error) {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
 	}
 	for _, p := range m.Main.Body.Params {
-		l.buffers[p] = l.buffer(p.Name, loop.Input, p.Type, p.Name)
+		b := l.buffer(p.Name, loop.Input, p.Type, p.Name)
+		l.buffers[p] = b
+		if p.Bound {
+			for _, x := range p.Known {
+				name, _ := x.Name()
+				b.Elements = append(b.Elements, name)
+			}
+		}
 	}
 	// Outputs come first, in order, so that their producers can write into them.
 	outputs := make([]*loop.Buffer, len(m.Main.Body.Results))
@@ -42,9 +49,6 @@ func Module(m *ir.Module) (*loop.Module, error) {
 		outputs[i] = l.buffer(v.Name, loop.Output, v.Type, v.Name)
 	}
 	l.claim(m.Main.Body, outputs)
-	for _, p := range m.Main.Body.Params {
-		l.bind(p, p.Name, &l.to.Body)
-	}
 	if err := l.block(m.Main.Body, &l.to.Body); err != nil {
 		return nil, err
 	}

@@ -259,6 +259,9 @@ func (p *parser) port() Port {
 	p.Expect("=")
 	port.Tensor = p.one()
 	port.Ownership = Ownership(max(0, p.Choice(ownershipNames[:]...)))
+	if p.Accept("elements") {
+		p.List("(", ")", func() { port.Elements = append(port.Elements, p.find(&p.dims, p.Name())) })
+	}
 	return port
 }
 

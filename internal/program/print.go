@@ -149,7 +149,15 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			w.program("sub", sub, next)
 		}
 		for _, port := range p.Inputs {
-			w.Line("input %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])
+			elements := ""
+			if port.Elements != nil {
+				names := make([]string, len(port.Elements))
+				for i, d := range port.Elements {
+					names[i] = p.dim(d)
+				}
+				elements = " elements (" + strings.Join(names, ", ") + ")"
+			}
+			w.Line("input %q = %s %s%s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership], elements)
 		}
 		for _, port := range p.Outputs {
 			w.Line("output %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])

@@ -61,11 +61,13 @@ const (
 	Caller // an output in storage that the caller gives
 )
 
-// Port is an input or an output: a name, the tensor that holds it, and who owns it.
+// Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by index in Program.Dims, that the
+// elements of a small integer input are; nil where they are none.
 type Port struct {
 	Name      string
 	Tensor    int
 	Ownership Ownership
+	Elements  []int
 }
 
 // Weight is constant data that lives with the program: the tensor that names it, and its bytes.

@@ -1,0 +1,388 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Operand is a tensor as a kernel receives it: Data begins with its first element, Strides are in elements.
+type Operand struct {
+	Name    string
+	DType   dtype.DType
+	Shape   []int64
+	Strides []int64
+	Data    []byte
+	Write   bool
+}
+
+// Interpreter runs programs slowly, over byte slices, and watches what they do to memory: it refuses reads of what nothing wrote, of what
+// was released or written over, writes to what is lent, carves that meet, and work of different streams that meets unordered. It is what the executor is
+// compared with, and shares no code with it.
+type Interpreter struct {
+	// Kernel runs a kernel by name, with its dimensions.
+	Kernel func(name string, operands []Operand, dims []int64) error
+	// Host runs a host operator; symbolic attributes are int64 and []int64 by then. result gives the memory of a result of the shape found.
+	Host func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error
+	// Dims are the dimensions that no input's shape gives.
+	Dims map[string]int64
+	// Steps is the most steps that a run may take; 0: a million.
+	Steps int64
+}
+
+// poison fills memory that holds nothing.
+const poison = 0xa5
+
+// block is memory that is the same for all who see it.
+type block struct {
+	name    string
+	data    []byte
+	written []bool // by byte: it holds something
+	log     []access
+}
+
+// access is what a step did to a block, by stream and the stream's own count of steps.
+type access struct {
+	stream     int
+	time       int64
+	begin, end int64
+	write      bool
+}
+
+func newBlock(name string, data []byte, written bool) *block {
+	b := &block{name: name, data: data, written: make([]bool, len(data))}
+	for i := range b.written {
+		b.written[i] = written
+	}
+	return b
+}
+
+// where is a range of a block.
+type where struct {
+	*block
+	begin, size int64
+}
+
+// run is the interpretation of one program; call steps make inner ones.
+type run struct {
+	*shared
+	p        *Program
+	values   map[string]int64
+	storages []where
+	given    map[int]where // arguments and constants
+	live     map[int]bool
+	lost     map[int]bool
+	over     map[int][]int
+	events   [][]int64
+	base     int // of the program's streams among all
+	own      int // the stream that stands for the program's own order
+}
+
+// shared is what a program and those that it calls have in common.
+type shared struct {
+	o      *Interpreter
+	left   int64
+	clocks [][]int64 // by stream: how much of each stream's work it knows done
+}
+
+// Run interprets a verified program. Inputs that the program donates or consumes are written to; results are new tensors.
+func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	if len(inputs) != len(p.Inputs) {
+		return nil, diag.Inputf("%d inputs for %d", len(inputs), len(p.Inputs))
+	}
+	values := map[string]int64{}
+	for name, v := range o.Dims {
+		values[name] = v
+	}
+	for i, port := range p.Inputs {
+		if err := bindShape(p, port, inputs[i], values); err != nil {
+			return nil, err
+		}
+	}
+	s := &shared{o: o, left: o.Steps}
+	if s.left <= 0 {
+		s.left = 1 << 20
+	}
+	r := s.enter(p, values, 0)
+	if err := p.entry(values); err != nil {
+		if errors.Is(err, errNotAdmitted) {
+			return nil, diag.Inputf("%v", err)
+		}
+		return nil, err
+	}
+	lent := make([][]byte, len(inputs))
+	for i, port := range p.Inputs {
+		data := inputs[i].Bytes()
+		if port.Ownership == Borrow {
+			lent[i] = bytes.Clone(data)
+		}
+		r.given[port.Tensor] = where{newBlock(port.Name, data, true), 0, int64(len(data))}
+		r.live[port.Tensor] = port.Ownership == Consume
+	}
+	for _, port := range p.Outputs {
+		if port.Ownership == Caller {
+			size, err := p.Tensors[port.Tensor].bytes(values)
+			if err != nil {
+				return nil, err
+			}
+			r.given[port.Tensor] = fresh(port.Name, size)
+		}
+	}
+	sizes, err := p.sizes(values)
+	if err != nil {
+		return nil, err
+	}
+	for i, size := range sizes {
+		r.storages = append(r.storages, fresh(p.Storages[i].Name, size))
+	}
+	if err := r.steps(p.Steps); err != nil {
+		return nil, err
+	}
+	for stream := range s.clocks {
+		r.join(0, s.clocks[stream])
+	}
+	for i, data := range lent {
+		if data != nil && !bytes.Equal(data, inputs[i].Bytes()) {
+			return nil, diag.Inputf("a borrowed argument was written").AtTensor(p.Inputs[i].Name)
+		}
+	}
+	return r.results()
+}
+
+// fresh is new memory that holds nothing.
+func fresh(name string, size int64) where {
+	return where{newBlock(name, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}
+}
+
+// bindShape gives the dimensions of an input's shape their values, and checks the rest of it.
+func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64) error {
+	want := &p.Tensors[port.Tensor]
+	if t.DType() != want.DType || t.Rank() != len(want.Shape) {
+		return diag.Inputf("%s%v is given for %s%v", t.DType(), t.Shape(), want.DType, want.Shape).AtTensor(port.Name)
+	}
+	for pass := range 2 {
+		for axis, e := range want.Shape {
+			if name, ok := e.Name(); ok && pass == 0 {
+				if _, bound := values[name]; !bound {
+					values[name] = t.Shape()[axis]
+				}
+			}
+			if x, err := e.Eval(lookup(values)); pass == 1 && (err != nil || x != t.Shape()[axis]) {
+				return diag.Inputf("it has %d along axis %d, where %s is %d", t.Shape()[axis], axis, e, x).AtTensor(port.Name)
+			}
+		}
+	}
+	for i, d := range port.Elements {
+		if int64(i) < t.Len() {
+			values[p.Dims[d].Name] = t.Int(int64(i))
+		}
+	}
+	return nil
+}
+
+// enter makes a run of a program whose own order is a given stream.
+func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
+	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, own: own,
+		events: make([][]int64, len(p.Events))}
+	if len(s.clocks) == 0 {
+		s.clocks = [][]int64{nil}
+	}
+	r.base = len(s.clocks) - 1
+	for range p.Streams {
+		s.clocks = append(s.clocks, nil)
+	}
+	for i := range p.Weights {
+		w := &p.Weights[i]
+		r.given[w.Tensor] = where{newBlock(w.Name, w.Data, true), 0, int64(len(w.Data))}
+	}
+	return r
+}
+
+func (r *run) results() ([]*tensor.Tensor, error) {
+	var out []*tensor.Tensor
+	for _, port := range r.p.Outputs {
+		t, err := r.whole(port.Tensor)
+		if err != nil {
+			return nil, fmt.Errorf("output %q: %w", port.Name, err)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// whole is a copy of a tensor's elements, row-major.
+func (r *run) whole(t int) (*tensor.Tensor, error) {
+	x, err := r.access(t, false, r.own)
+	if err != nil {
+		return nil, err
+	}
+	out, err := tensor.New(x.DType, x.Shape...)
+	if err != nil {
+		return nil, err
+	}
+	err = gather(out.Bytes(), nil, x.Data, x.Strides, x)
+	return out, err
+}
+
+// gather copies x's elements from one place to another; nil strides are row-major.
+func gather(to []byte, toStrides []int64, from []byte, fromStrides []int64, x Operand) error {
+	row := tensor.Strides(x.Shape)
+	if toStrides == nil {
+		toStrides = row
+	}
+	if slices.Equal(toStrides, row) && slices.Equal(fromStrides, row) {
+		copy(to, from)
+		return nil
+	}
+	width := int64(x.DType.Bits() / 8)
+	if x.DType.Bits()%8 != 0 {
+		return diag.Unsupportedf("strides of elements of %d bits", x.DType.Bits())
+	}
+	tensor.Each(x.Shape, func(at []int64) {
+		a, b := tensor.Offset(toStrides, at)*width, tensor.Offset(fromStrides, at)*width
+		copy(to[a:a+width], from[b:b+width])
+	})
+	return nil
+}
+
+func (r *run) eval(e sym.Expr) (int64, error) { return e.Eval(lookup(r.values)) }
+
+func (r *run) evals(list []sym.Expr) ([]int64, error) {
+	out := make([]int64, len(list))
+	for i, e := range list {
+		x, err := r.eval(e)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = x
+	}
+	return out, nil
+}
+
+// locate is where a tensor lies now.
+func (r *run) locate(t int) (where, error) {
+	x := &r.p.Tensors[t]
+	size, err := x.bytes(r.values)
+	if err != nil {
+		return where{}, err
+	}
+	var room where
+	switch x.Place {
+	case Carved:
+		room = r.storages[x.Of]
+	case Part:
+		if room, err = r.locate(x.Of); err != nil {
+			return where{}, err
+		}
+	default:
+		if size > r.given[t].size {
+			return where{}, diag.Inputf("it has %d bytes of %d", r.given[t].size, size).AtTensor(x.Name)
+		}
+		return where{r.given[t].block, r.given[t].begin, size}, nil
+	}
+	at, err := r.eval(x.Offset)
+	if err != nil {
+		return where{}, err
+	}
+	if size == 0 {
+		return where{room.block, room.begin, 0}, nil
+	}
+	if at < 0 || size > room.size-at {
+		return where{}, diag.Inputf("%d bytes at %d leave the %d that it lies in", size, at, room.size).AtTensor(x.Name)
+	}
+	return where{room.block, room.begin + at, size}, nil
+}
+
+// allowed checks that a tensor may be read, or written, now.
+func (r *run) allowed(t int, write bool) error {
+	x := &r.p.Tensors[t]
+	root := r.p.root(t)
+	mortal := r.p.Tensors[root].Place == Carved
+	for _, port := range r.p.Inputs {
+		if port.Tensor == root {
+			mortal = port.Ownership == Consume
+			if write && port.Ownership == Borrow {
+				return diag.Inputf("a borrowed argument is written").AtTensor(x.Name)
+			}
+		}
+	}
+	switch {
+	case mortal && !r.live[root]:
+		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(x.Name)
+	case write && r.p.Tensors[root].Place == Constant:
+		return diag.Inputf("a constant is written").AtTensor(x.Name)
+	case !write && r.lost[root]:
+		return diag.Inputf("it is read after another tensor was written over it").AtTensor(x.Name)
+	}
+	return nil
+}
+
+// access is a tensor as a step of a stream reads or writes it, with the checks.
+func (r *run) access(t int, write bool, stream int) (Operand, error) {
+	x := &r.p.Tensors[t]
+	fault := func(format string, args ...any) (Operand, error) {
+		return Operand{}, diag.Inputf(format, args...).AtTensor(x.Name)
+	}
+	if err := r.allowed(t, write); err != nil {
+		return Operand{}, err
+	}
+	at, err := r.locate(t)
+	if err != nil {
+		return Operand{}, err
+	}
+	o := Operand{Name: x.Name, DType: x.DType, Data: at.data[at.begin : at.begin+at.size : at.begin+at.size], Write: write}
+	if o.Shape, err = r.evals(x.Shape); err != nil {
+		return Operand{}, err
+	}
+	o.Strides = tensor.Strides(o.Shape)
+	if x.Strides != nil {
+		if o.Strides, err = r.evals(x.Strides); err != nil {
+			return Operand{}, err
+		}
+	}
+	if err := r.meet(at, write, stream); err != nil {
+		return fault("%v", err)
+	}
+	if x.DType.Bits()%8 != 0 || slices.Equal(o.Strides, tensor.Strides(o.Shape)) {
+		err = at.mark(0, at.size, write)
+	} else {
+		width := int64(x.DType.Bits() / 8)
+		tensor.Each(o.Shape, func(index []int64) {
+			if e := at.mark(tensor.Offset(o.Strides, index)*width, width, write); e != nil {
+				err = e
+			}
+		})
+	}
+	if err != nil {
+		return fault("%v", err)
+	}
+	return o, nil
+}
+
+// mark notes that bytes are written, or checks that they were.
+func (w where) mark(from, size int64, write bool) error {
+	for i := w.begin + from; i < w.begin+from+size; i++ {
+		if !write && !w.written[i] {
+			return fmt.Errorf("byte %d of %s is read, and nothing wrote it", i, w.name)
+		}
+		w.written[i] = w.written[i] || write
+	}
+	return nil
+}
+
+// wrote notes what is lost once a step has written tensors.
+func (r *run) wrote(tensors ...int) {
+	for _, t := range tensors {
+		root := r.p.root(t)
+		delete(r.lost, root)
+		for _, x := range r.over[root] {
+			r.lost[x] = r.live[x]
+		}
+	}
+}

@@ -1,0 +1,461 @@
+package program
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// begin starts a step of a stream: after the program's own order so far, unless it is of that order itself.
+func (r *run) begin(stream int) int {
+	at := r.own
+	if stream > 0 {
+		at = r.base + stream
+		r.join(at, r.clocks[r.own])
+	}
+	c := &r.clocks[at]
+	for len(*c) <= at {
+		*c = append(*c, 0)
+	}
+	(*c)[at]++
+	return at
+}
+
+// join makes a stream know what another clock knows.
+func (r *run) join(stream int, clock []int64) {
+	c := &r.clocks[stream]
+	for i, time := range clock {
+		for len(*c) <= i {
+			*c = append(*c, 0)
+		}
+		(*c)[i] = max((*c)[i], time)
+	}
+}
+
+// meet notes an access, and refuses one that meets another stream's that it does not know done, when one of the two writes.
+func (r *run) meet(at where, write bool, stream int) error {
+	clock := r.clocks[stream]
+	same := -1
+	for i, a := range at.log {
+		if a.stream == stream && a.begin == at.begin && a.end == at.begin+at.size && a.write == write {
+			same = i
+		}
+		if a.stream == stream || !(a.write || write) || a.begin >= at.begin+at.size || at.begin >= a.end {
+			continue
+		}
+		if a.stream >= len(clock) || clock[a.stream] < a.time {
+			return fmt.Errorf("two streams meet in bytes %d to %d of %s, and neither waited for the other", max(a.begin, at.begin), min(a.end, at.begin+at.size), at.name)
+		}
+	}
+	time := int64(0)
+	if stream < len(clock) {
+		time = clock[stream]
+	}
+	if same >= 0 {
+		at.log[same].time = time
+		return nil
+	}
+	at.log = append(at.log, access{stream, time, at.begin, at.begin + at.size, write})
+	return nil
+}
+
+func (r *run) steps(steps []Step) error {
+	for _, step := range steps {
+		if r.left--; r.left < 0 {
+			return diag.New(diag.ErrBudget, "the run takes too many steps")
+		}
+		if err := r.step(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) step(step Step) error {
+	switch s := step.(type) {
+	case *Carve:
+		return r.carve(s)
+	case *Release:
+		return r.release(s)
+	case *Launch:
+		return at(r.launch(s), s.Source)
+	case *Host:
+		return at(r.host(s), s.Source)
+	case *Bind:
+		return at(r.bind(s), s.Source)
+	case *If:
+		yes, err := r.integer(s.Cond, 0)
+		if err != nil {
+			return at(err, s.Source)
+		}
+		if yes != 0 {
+			return r.steps(s.Then)
+		}
+		return r.steps(s.Else)
+	case *Loop:
+		return at(r.loop(s), s.Source)
+	case *Copy:
+		return r.copy(s)
+	case *Call:
+		return at(r.call(s), s.Source)
+	case *Record:
+		r.events[s.Event] = append([]int64{}, r.clocks[r.begin(s.Stream)]...)
+		return nil
+	case *Wait:
+		if r.events[s.Event] == nil {
+			return diag.Inputf("event %s is waited for before it is recorded", r.p.Events[s.Event])
+		}
+		r.join(r.begin(s.Stream), r.events[s.Event])
+		return nil
+	}
+	return diag.Inputf("a step of an unknown kind, %T", step)
+}
+
+func (r *run) carve(s *Carve) error {
+	t := &r.p.Tensors[s.Tensor]
+	limit := r.values
+	if t.depends(r.p) { // its size is planned at the limits
+		limit = map[string]int64{}
+		for name, v := range r.values {
+			limit[name] = v
+		}
+		for _, d := range r.p.Dims {
+			if d.Data {
+				delete(limit, d.Name)
+			}
+		}
+		if err := r.p.entry(limit); err != nil {
+			return err
+		}
+	}
+	inner := &run{shared: r.shared, p: r.p, values: limit, storages: r.storages, given: r.given}
+	at, err := inner.locate(s.Tensor)
+	if err != nil {
+		return err
+	}
+	for x := range r.live {
+		over := false
+		for _, y := range s.Over {
+			over = over || x == y
+		}
+		if over || !r.live[x] || r.p.Tensors[x].Place != Carved {
+			continue
+		}
+		if other, err := r.locate(x); err != nil || other.block == at.block && other.begin < at.begin+at.size && at.begin < other.begin+other.size {
+			return diag.Inputf("it is carved from bytes that %s has (%v)", r.p.Tensors[x].Name, err).AtTensor(t.Name)
+		}
+	}
+	r.live[s.Tensor], r.over[s.Tensor] = true, s.Over
+	delete(r.lost, s.Tensor)
+	if len(s.Over) == 0 {
+		at.forget()
+	}
+	return nil
+}
+
+// depends reports whether data decide a tensor's size.
+func (t *Tensor) depends(p *Program) bool {
+	for _, name := range t.Bytes().Vars() {
+		for _, d := range p.Dims {
+			if d.Data && d.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// forget makes bytes hold nothing.
+func (w where) forget() {
+	for i := w.begin; i < w.begin+w.size; i++ {
+		w.data[i], w.written[i] = poison, false
+	}
+}
+
+func (r *run) release(s *Release) error {
+	for _, t := range s.Tensors {
+		if !r.live[t] {
+			return diag.Inputf("it is released while it is not alive").AtTensor(r.p.Tensors[t].Name)
+		}
+		if r.p.Tensors[t].Place == Argument { // its memory goes: nobody may still be at work on it
+			if _, err := r.access(t, true, r.begin(0)); err != nil {
+				return err
+			}
+			r.given[t].forget()
+		}
+		delete(r.live, t)
+		delete(r.lost, t)
+		delete(r.over, t)
+	}
+	return nil
+}
+
+func (r *run) launch(s *Launch) error {
+	stream := r.begin(s.Stream)
+	operands := make([]Operand, len(s.Args))
+	for _, write := range []bool{false, true} { // what is read is looked at before anything is written
+		for i, t := range s.Args {
+			if s.Writes[i] == write {
+				o, err := r.access(t, write, stream)
+				if err != nil {
+					return err
+				}
+				operands[i] = o
+			}
+		}
+	}
+	dims := make([]int64, len(s.Dims))
+	for i, d := range s.Dims {
+		dims[i] = r.values[r.p.Dims[d].Name]
+	}
+	if r.o.Kernel == nil {
+		return diag.Unsupportedf("no kernels")
+	}
+	if err := r.o.Kernel(r.p.Kernels[s.Kernel], operands, dims); err != nil {
+		return err
+	}
+	for i, t := range s.Args {
+		if s.Writes[i] {
+			r.wrote(t)
+		}
+	}
+	return nil
+}
+
+func (r *run) host(s *Host) error {
+	stream := r.begin(0)
+	attrs := map[string]any{}
+	for name, v := range s.Attrs {
+		var err error
+		switch v := v.(type) {
+		case sym.Expr:
+			attrs[name], err = r.eval(v)
+		case []sym.Expr:
+			attrs[name], err = r.evals(v)
+		default:
+			attrs[name] = v
+		}
+		if err != nil {
+			return err
+		}
+	}
+	in := make([]*tensor.Tensor, len(s.In))
+	for i, t := range s.In {
+		if t >= 0 {
+			var err error
+			if in[i], err = r.whole(t); err != nil {
+				return err
+			}
+		}
+	}
+	if r.o.Host == nil {
+		return diag.Unsupportedf("no host operators")
+	}
+	err := r.o.Host(s.Op, attrs, in, func(i int, shape ...int64) (*tensor.Tensor, error) {
+		t := &r.p.Tensors[s.Out[i]]
+		if len(shape) != len(t.Shape) {
+			return nil, diag.Inputf("%s gives rank %d", s.Op, len(shape)).AtTensor(t.Name)
+		}
+		for axis, e := range t.Shape {
+			if name, ok := e.Name(); ok {
+				for d := range r.p.Dims {
+					if dim := &r.p.Dims[d]; dim.Name == name && dim.Data {
+						if err := r.set(d, shape[axis]); err != nil {
+							return nil, err
+						}
+					}
+				}
+			}
+		}
+		o, err := r.access(s.Out[i], true, stream)
+		if err != nil {
+			return nil, err
+		}
+		return tensor.Over(o.DType, shape, o.Data)
+	})
+	r.wrote(s.Out...)
+	return err
+}
+
+// set gives a dimension that data decide its value.
+func (r *run) set(dim int, v int64) error {
+	d := &r.p.Dims[dim]
+	limit, err := r.eval(d.Limit)
+	if err != nil {
+		return err
+	}
+	if v < d.Range.Min || v > min(d.Range.Max, limit) {
+		return diag.Inputf("it is %d, outside %d to %d", v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name)
+	}
+	r.values[d.Name] = v
+	return nil
+}
+
+// integer reads one element on the host.
+func (r *run) integer(t int, i int64) (int64, error) {
+	x, err := r.whole(t)
+	if err != nil {
+		return 0, err
+	}
+	if i >= x.Len() {
+		return 0, diag.Inputf("element %d of %d is read", i, x.Len()).AtTensor(r.p.Tensors[t].Name)
+	}
+	return x.Int(i), nil
+}
+
+func (r *run) bind(s *Bind) error {
+	r.begin(0)
+	v, err := int64(0), error(nil)
+	if s.From >= 0 {
+		v, err = r.integer(s.From, s.At)
+	} else {
+		v, err = r.eval(s.Value)
+	}
+	if err != nil {
+		return err
+	}
+	return r.set(s.Dim, v)
+}
+
+func (r *run) loop(s *Loop) error {
+	trip := int64(-1)
+	if s.Trip >= 0 {
+		v, err := r.integer(s.Trip, 0)
+		if err != nil {
+			return err
+		}
+		trip = max(v, 0)
+	}
+	for i := int64(0); ; i++ {
+		if s.Count >= 0 {
+			if err := r.set(s.Count, i); err != nil {
+				return err
+			}
+		}
+		if trip >= 0 && i >= trip {
+			return nil
+		}
+		stream := r.begin(0)
+		if s.Cond >= 0 {
+			if yes, err := r.integer(s.Cond, 0); err != nil || yes == 0 {
+				return err
+			}
+		}
+		if s.Index >= 0 {
+			o, err := r.access(s.Index, true, stream)
+			if err != nil {
+				return err
+			}
+			dtype.StoreInt(o.DType, o.Data, 0, i)
+			r.wrote(s.Index)
+		}
+		if r.left--; r.left < 0 {
+			return diag.New(diag.ErrBudget, "the run takes too many steps")
+		}
+		if err := r.steps(s.Body); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) copy(s *Copy) error {
+	stream := r.begin(s.Stream)
+	from, err := r.access(s.From, false, stream)
+	if err != nil {
+		return err
+	}
+	piece, err := tensor.New(from.DType, from.Shape...) // so that source and target may meet
+	if err != nil {
+		return err
+	}
+	if err := gather(piece.Bytes(), nil, from.Data, from.Strides, from); err != nil {
+		return err
+	}
+	to, err := r.access(s.To, true, stream)
+	if err != nil {
+		return err
+	}
+	if have, want := count(to.Shape), count(from.Shape); have != want {
+		return diag.Inputf("%d elements are copied to %d", want, have).AtTensor(to.Name)
+	}
+	r.wrote(s.To)
+	return gather(to.Data, to.Strides, piece.Bytes(), tensor.Strides(to.Shape), to)
+}
+
+func count(shape []int64) int64 {
+	n := int64(1)
+	for _, x := range shape {
+		n *= x
+	}
+	return n
+}
+
+// call runs a subprogram on memory of the caller.
+func (r *run) call(s *Call) error {
+	stream := r.begin(0)
+	sub := r.p.Subs[s.Sub]
+	values, given := map[string]int64{}, 0
+	for _, d := range sub.Dims {
+		if !d.Data {
+			v, err := r.eval(s.Dims[given])
+			if err != nil {
+				return err
+			}
+			values[d.Name] = v
+			given++
+		}
+	}
+	if err := sub.entry(values); err != nil {
+		return diag.Inputf("calling @%s: %v", sub.Name, err)
+	}
+	inner := r.enter(sub, values, stream)
+	for i, port := range sub.Inputs {
+		if _, err := r.access(s.In[i], false, stream); err != nil {
+			return err
+		}
+		at, err := r.locate(s.In[i])
+		if err != nil {
+			return err
+		}
+		inner.given[port.Tensor] = at
+	}
+	lend := func(t int) (where, error) {
+		if err := r.allowed(t, true); err != nil {
+			return where{}, err
+		}
+		return r.locate(t)
+	}
+	for i, port := range sub.Outputs {
+		at, err := lend(s.Out[i])
+		if err != nil {
+			return err
+		}
+		inner.given[port.Tensor] = at
+	}
+	sizes, err := sub.sizes(values)
+	if err != nil {
+		return err
+	}
+	for i, t := range s.Storage {
+		at, err := lend(t)
+		if err != nil {
+			return err
+		}
+		if sizes[i] > at.size {
+			return diag.Inputf("@%s needs %d bytes of it, it has %d", sub.Name, sizes[i], at.size).AtTensor(r.p.Tensors[t].Name)
+		}
+		at.forget()
+		inner.storages = append(inner.storages, where{at.block, at.begin, sizes[i]})
+	}
+	if err := inner.steps(sub.Steps); err != nil {
+		return fmt.Errorf("in @%s: %w", sub.Name, err)
+	}
+	for i := range sub.Streams {
+		r.join(r.own, r.clocks[inner.base+1+i]) // the call is done when all its streams are
+	}
+	r.wrote(append(append([]int{}, s.Out...), s.Storage...)...)
+	return nil
+}

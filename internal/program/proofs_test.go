@@ -1,0 +1,178 @@
+package program
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// testKernels are what the hand-written programs launch.
+var testKernels = map[string]func(o []Operand, dims []int64){
+	"scale": func(o []Operand, _ []int64) {
+		each(o[2], func(i []int64) { put(o[2], i, get(o[0], i)*get(o[1], nil)) })
+	},
+	"add":    func(o []Operand, _ []int64) { each(o[2], func(i []int64) { put(o[2], i, get(o[0], i)+get(o[1], i)) }) },
+	"double": func(o []Operand, _ []int64) { each(o[1], func(i []int64) { put(o[1], i, 2*get(o[0], i)) }) },
+	"gather": func(o []Operand, _ []int64) {
+		each(o[2], func(i []int64) { put(o[2], i, get(o[0], []int64{int64(get(o[1], i))})) })
+	},
+	"below": func(o []Operand, _ []int64) { put(o[1], nil, truth(get(o[0], nil) < 100)) },
+	"odd":   func(o []Operand, _ []int64) { put(o[1], nil, float64(int64(get(o[0], nil))%2)) },
+	"wild":  func(o []Operand, _ []int64) { o[0].Data[0] ^= 0xff }, // writes what it is lent
+}
+
+func truth(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func each(o Operand, f func(i []int64)) { tensor.Each(o.Shape, f) }
+
+// get and put reach an element of an operand; nil is the first.
+func get(o Operand, i []int64) float64 {
+	return dtype.LoadFloat(o.DType, o.Data, tensor.Offset(o.Strides, i))
+}
+
+func put(o Operand, i []int64, x float64) {
+	dtype.StoreFloat(o.DType, o.Data, tensor.Offset(o.Strides, i), x)
+}
+
+var testInterpreter = Interpreter{
+	Steps: 1000,
+	Kernel: func(name string, o []Operand, dims []int64) error {
+		k := testKernels[name]
+		if k == nil {
+			return fmt.Errorf("no kernel %s", name)
+		}
+		k(o, dims)
+		return nil
+	},
+	Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
+		var places []int64
+		for i := int64(0); i < in[0].Len(); i++ {
+			if in[0].Float(i) > attrs["least"].(float64) {
+				places = append(places, i)
+			}
+		}
+		if attrs["limit"].(int64) != in[0].Len() || in[1] != nil {
+			return fmt.Errorf("%s with %v", op, attrs)
+		}
+		out, err := result(0, int64(len(places)))
+		for i, at := range places {
+			out.SetInt(int64(i), at)
+		}
+		return err
+	},
+}
+
+func row(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
+
+// pair has two rows.
+func pair(x ...float32) *tensor.Tensor {
+	return tensor.Must(tensor.FromSlice(x, 2, int64(len(x)/2)))
+}
+
+// proofs are the hand-written programs: inputs, and results computed another way.
+var proofs = map[string]func() (in, want []*tensor.Tensor){
+	"storage": func() (in, want []*tensor.Tensor) {
+		x, y := []float32{1, -2, 0.5}, make([]float32, 3)
+		for i := range x {
+			y[i] = 8 * x[i]
+		}
+		return []*tensor.Tensor{row(x...)}, []*tensor.Tensor{row(y...)}
+	},
+	"ownership": func() (in, want []*tensor.Tensor) {
+		return []*tensor.Tensor{pair(1, 2, 3, 4), row(10, 20), row(5)}, []*tensor.Tensor{pair(1, 2, 5*3+10, 5*4+20)}
+	},
+	"caller": func() (in, want []*tensor.Tensor) {
+		x := []float32{3, -1, 0, 7, 2}
+		var both, above []float32
+		for _, v := range x {
+			both = append(both, v, v+v)
+			if v > 0 {
+				above = append(above, v)
+			}
+		}
+		return []*tensor.Tensor{row(x...)}, []*tensor.Tensor{tensor.Must(tensor.FromSlice(both, 5, 2)), row(above...)}
+	},
+	"devices": func() (in, want []*tensor.Tensor) {
+		return []*tensor.Tensor{pair(1, 2, 3, 10, 20, 30)}, []*tensor.Tensor{row(2*1+10, 2*2+20, 2*3+30)}
+	},
+	"call": func() (in, want []*tensor.Tensor) {
+		x, y := []float32{1, 0.5}, []float32{1, 0.5}
+		for i := 0; i < 9 && y[0] < 100; i++ {
+			for j := range y {
+				y[j] *= float32(2 + 2*(i%2)) // scale 1 or 3, and itself
+			}
+		}
+		return []*tensor.Tensor{row(x...), tensor.Scalar(int64(9))}, []*tensor.Tensor{row(y...)}
+	},
+}
+
+// TestProofs runs every text of testdata/proofs: what the language is for, each with its result.
+func TestProofs(t *testing.T) {
+	files, _ := filepath.Glob("testdata/proofs/*.weir")
+	if len(files) != len(proofs) {
+		t.Fatalf("%d texts, %d proofs", len(files), len(proofs))
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		name = name[:len(name)-len(".weir")]
+		t.Run(name, func(t *testing.T) {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := Parse(string(source), ParseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse(p.String(), ParseOptions{})
+			if err != nil || !Equal(p, again) {
+				t.Fatalf("%v\n%s\nprints as\n%s", err, source, p)
+			}
+			if err := again.Verify(); err != nil {
+				t.Fatal(err)
+			}
+			in, want := proofs[name]()
+			got, err := testInterpreter.Run(again, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 0, 0); err != nil {
+					t.Errorf("result %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// TestOwnership: what is donated is updated where it lies, what is consumed holds nothing afterwards, what is lent stays as it is.
+func TestOwnership(t *testing.T) {
+	source, err := os.ReadFile("testdata/proofs/ownership.weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Parse(string(source), ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, want := proofs["ownership"]()
+	if _, err := testInterpreter.Run(p, in); err != nil {
+		t.Fatal(err)
+	}
+	if !in[0].Equal(want[0]) || in[1].Bytes()[0] != poison || in[2].Float(0) != 5 {
+		t.Errorf("afterwards %v", in)
+	}
+	p.Inputs[0].Ownership = Borrow
+	if _, err := testInterpreter.Run(p, in); err == nil {
+		t.Error("a lent argument was written, and nobody saw")
+	}
+}
