@@ -44,6 +44,9 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 		s.replace(producer.Kernel, kernel)
 		s.module.Kernels = slices.DeleteFunc(s.module.Kernels, func(k *loop.Kernel) bool { return k == launch.Kernel })
 		(*list)[to] = &loop.Launch{Kernel: kernel, Args: args, Source: joinSource(producer.Source, launch.Source)}
+		s.forget(producer)
+		s.forget(launch)
+		s.learn((*list)[to])
 		other := place + at - to
 		*list = slices.Delete(*list, other, other+1)
 		return true

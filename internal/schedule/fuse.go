@@ -15,6 +15,7 @@ func (s *scheduler) fuse() {
 	for _, k := range s.module.Kernels {
 		dropSingle(k) // so that index 0 and the variable of such a loop are the same index
 	}
+	s.findShared()
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		rounds := []struct {
 			off  bool
@@ -31,7 +32,6 @@ func (s *scheduler) fuse() {
 			s.countUses()
 			for at := 0; at < len(*list); {
 				if round.join(list, at) {
-					s.countUses()
 					at = max(at-1, 0)
 				} else {
 					at++
@@ -64,29 +64,48 @@ type usage struct {
 // countUses finds the uses of every buffer's storage, by the buffer that owns it.
 func (s *scheduler) countUses() {
 	s.uses = map[*loop.Buffer]*usage{}
-	of := func(b *loop.Buffer) *usage {
-		root := b.Root()
-		u := s.uses[root]
-		if u == nil {
-			u = &usage{}
-			s.uses[root] = u
-		}
-		u.viewed = u.viewed || b != root
-		return u
-	}
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		for _, step := range *list {
-			reads, writes := touched(step, false)
-			for _, b := range reads {
-				u := of(b)
-				u.readers = append(u.readers, step)
-			}
-			for _, b := range writes {
-				u := of(b)
-				u.writers = append(u.writers, step)
-			}
+			s.learn(step)
 		}
 	})
+}
+
+// learn counts a step's uses; forget takes them back.
+func (s *scheduler) learn(step loop.Step) {
+	reads, writes := touched(step, false)
+	for _, b := range reads {
+		u := s.usesOf(b)
+		u.readers = append(u.readers, step)
+	}
+	for _, b := range writes {
+		u := s.usesOf(b)
+		u.writers = append(u.writers, step)
+	}
+}
+
+func (s *scheduler) forget(step loop.Step) {
+	reads, writes := touched(step, false)
+	is := func(other loop.Step) bool { return other == step }
+	for _, b := range reads {
+		u := s.usesOf(b)
+		u.readers = slices.DeleteFunc(u.readers, is)
+	}
+	for _, b := range writes {
+		u := s.usesOf(b)
+		u.writers = slices.DeleteFunc(u.writers, is)
+	}
+}
+
+func (s *scheduler) usesOf(b *loop.Buffer) *usage {
+	root := b.Root()
+	u := s.uses[root]
+	if u == nil {
+		u = &usage{}
+		s.uses[root] = u
+	}
+	u.viewed = u.viewed || b != root
+	return u
 }
 
 // touched lists the buffers that a step reads and writes; with deep, those of its bodies too.
@@ -359,15 +378,21 @@ func joinSource(a, b string) string {
 
 // soleLaunch reports whether no other step launches the kernel.
 func (s *scheduler) soleLaunch(step *loop.Launch) bool {
-	count := 0
+	return len(step.Kernel.Params) > 0 && !s.shared[step.Kernel]
+}
+
+// findShared finds the kernels that several steps launch.
+func (s *scheduler) findShared() {
+	seen := map[*loop.Kernel]bool{}
+	s.shared = map[*loop.Kernel]bool{}
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
-		for _, other := range *list {
-			if l, ok := other.(*loop.Launch); ok && l.Kernel == step.Kernel {
-				count++
+		for _, step := range *list {
+			if l, ok := step.(*loop.Launch); ok {
+				s.shared[l.Kernel] = seen[l.Kernel]
+				seen[l.Kernel] = true
 			}
 		}
 	})
-	return count == 1
 }
 
 // replace puts a fused kernel in the place of another in the module.

@@ -28,7 +28,7 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	if !s.private(result) {
 		return false
 	}
-	readers := s.uses[result].readers
+	readers := slices.Clone(s.uses[result].readers)
 	if len(readers) == 0 || len(readers) > 1 && (chains || !m.cheap()) || slices.Contains(launch.Args[:m.out], result) || slices.Contains(launch.Args[m.out+1:], result) {
 		return false
 	}
@@ -62,8 +62,11 @@ func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
 	for _, c := range changes {
 		consumer := (*list)[c.at].(*loop.Launch)
 		s.replace(consumer.Kernel, c.kernel)
+		s.forget(consumer)
 		(*list)[c.at] = &loop.Launch{Kernel: c.kernel, Args: c.args, Source: joinSource(launch.Source, consumer.Source)}
+		s.learn((*list)[c.at])
 	}
+	s.forget(launch)
 	s.module.Kernels = slices.DeleteFunc(s.module.Kernels, func(k *loop.Kernel) bool { return k == launch.Kernel })
 	*list = slices.Delete(*list, at, at+1)
 	return true

@@ -48,6 +48,7 @@ type scheduler struct {
 	options Options
 	dims    *sym.Dims
 	uses    map[*loop.Buffer]*usage // by the buffers that own storage
+	shared  map[*loop.Kernel]bool   // by whether several steps launch it
 	free    []string                // the dimensions of the kernel at hand
 }
 
