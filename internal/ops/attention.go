@@ -21,7 +21,7 @@ type AttentionOperands struct {
 
 // AttentionSettings are the numbers that attention depends on.
 type AttentionSettings struct {
-	Scale   float64     // of the scores; 0: 1/√D, which must be a number then
+	Scale   float64     // of the scores; 0: 1/√D
 	Softcap float64     // above 0: scores become Softcap · tanh(score / Softcap)
 	Causal  bool        // query i sees the keys up to i + Past
 	Past    sym.Expr    // the keys from earlier runs, which come first
@@ -35,19 +35,13 @@ type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 // Ainslie et al., GQA, 2023.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
-	if s.Scale == 0 {
-		size, ok := q.Type.Shape[3].Const()
-		if !ok {
-			b.Failf("the size of a head, %s, is not a number", q.Type.Shape[3])
-		}
-		s.Scale = 1 / math.Sqrt(float64(size))
-	}
+	scale := scaleOf(b, s, dt, q.Type.Shape[3])
 	shape := q.Type.Shape
 	heads, groups, queries, keys := shape[1], k.Type.Shape[1], shape[2], k.Type.Shape[2]
 	narrow := dt.Bits() < 32
 	if narrow {
 		// Scores of narrow floats may overflow before they are scaled.
-		root := Scalar(b, dt, math.Sqrt(s.Scale))
+		root := Unary(b, loop.Sqrt, scale)
 		q, k = Binary(b, loop.Mul, q, root), Binary(b, loop.Mul, k, root)
 	}
 	// The heads that share a head of keys are rows of one product.
@@ -61,7 +55,7 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 	}
 	var scores AttentionScores
 	if !narrow {
-		product = Binary(b, loop.Mul, product, Scalar(b, dt, s.Scale))
+		product = Binary(b, loop.Mul, product, scale)
 	}
 	scores.Product = product
 	scores.Capped = scores.Product
@@ -83,6 +77,18 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 		y = Reshape(b, y, shape[0], heads, queries, v.Type.Shape[3])
 	}
 	return y, scores
+}
+
+// scaleOf is the scores' scale.
+func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) *ir.Value {
+	if s.Scale != 0 {
+		return Scalar(b, dt, s.Scale)
+	}
+	if n, ok := size.Const(); ok {
+		return Scalar(b, dt, 1/math.Sqrt(float64(n)))
+	}
+	elements := Cast(b, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{size}), dt)
+	return Unary(b, loop.Reciprocal, Unary(b, loop.Sqrt, elements))
 }
 
 // masked is the scores with −∞ where a query does not see a key.

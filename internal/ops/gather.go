@@ -205,7 +205,10 @@ func tuple(n *ir.Node, indices ir.Type, rank, batch int64) (int64, error) {
 		return 0, fault(n, "indices of rank 0")
 	}
 	depth, ok := indices.Shape[len(indices.Shape)-1].Const()
-	if !ok || depth < 0 || depth > rank-batch {
+	if !ok {
+		return 0, diag.Unsupportedf("tuples of %s indices, which is not a number", indices.Shape[len(indices.Shape)-1]).AtNode(n.Source, n.Op.Name())
+	}
+	if depth < 0 || depth > rank-batch {
 		return 0, fault(n, "tuples of %s indices for rank %d behind %d batch axes", indices.Shape[len(indices.Shape)-1], rank, batch)
 	}
 	return depth, nil

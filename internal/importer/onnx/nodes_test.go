@@ -12,12 +12,18 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // TestNodes runs ONNX's own test of each operator through the rules and the operators' meaning. WEIR_ONNX_DATA names the folder that
 // holds node/, WEIR_ONNX_NODES, where set, a pattern of the tests to run. A refusal is counted, and is no failure.
-func TestNodes(t *testing.T) {
+func TestNodes(t *testing.T) { testNodes(t, false) }
+
+// TestNodesSymbolic is TestNodes with every extent above 1 of the inputs a named dimension, one for each number.
+func TestNodesSymbolic(t *testing.T) { testNodes(t, true) }
+
+func testNodes(t *testing.T, symbolic bool) {
 	data := os.Getenv("WEIR_ONNX_DATA")
 	if data == "" {
 		t.Skip("WEIR_ONNX_DATA does not name ONNX's backend test data")
@@ -39,9 +45,9 @@ func TestNodes(t *testing.T) {
 	for _, folder := range folders {
 		name := filepath.Base(folder)
 		t.Run(name, func(t *testing.T) {
-			err := runNode(folder, false)
+			err := runNode(folder, false, symbolic)
 			if errors.Is(err, diag.ErrUnsupported) {
-				err = runNode(folder, true)
+				err = runNode(folder, true, symbolic)
 			}
 			switch {
 			case errors.Is(err, diag.ErrUnsupported):
@@ -64,7 +70,7 @@ func TestNodes(t *testing.T) {
 
 // runNode runs one test. With baked, all inputs but the first are constants: these models have parameters where a real model's shapes,
 // axes and sizes are constants.
-func runNode(folder string, baked bool) (err error) {
+func runNode(folder string, baked, symbolic bool) (err error) {
 	defer diag.Recover(&err, "running a node test")
 	m, err := Open(filepath.Join(folder, "model.onnx"))
 	if err != nil {
@@ -86,6 +92,15 @@ func runNode(folder string, baked bool) (err error) {
 			proto.Name = p.Name
 			m.Proto.Graph.Initializer = append(m.Proto.Graph.Initializer, proto)
 			continue
+		}
+		if symbolic {
+			shape := ir.Constants(given[p.Name].Shape())
+			for axis, size := range given[p.Name].Shape() {
+				if size > 1 {
+					shape[axis] = sym.Var(fmt.Sprintf("d%d", size))
+				}
+			}
+			p.Type.Shape = shape
 		}
 		kept = append(kept, p)
 	}

@@ -132,7 +132,9 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 		return list
 	}
 	b := r.Builder
-	if size, ok := count(computed.Type.Shape).Const(); !ok || size != int64(len(axes)) {
+	if size, ok := count(computed.Type.Shape).Const(); !ok {
+		r.Refuse("scales %s, whose number is not known", computed.Type)
+	} else if size != int64(len(axes)) {
 		r.Fault("scales %s for %d axes", computed.Type, len(axes))
 	}
 	from := make([]sym.Expr, len(axes))
