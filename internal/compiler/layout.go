@@ -99,15 +99,23 @@ func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	if size.Equal(limit) {
 		return size, nil
 	}
-	_, hi := m.Dims.Bounds(limit)
+	if lo, _ := m.Dims.Bounds(limit); lo > mostAtLimit {
+		return size, unbounded(b, size)
+	}
 	if m.Dims.LE(size, limit) == sym.Yes || monotone(m, size) {
 		return limit, nil
 	}
-	if _, hi = m.Dims.Bounds(size); hi < 1<<40 {
+	if _, hi := m.Dims.Bounds(size); hi <= mostAtLimit {
 		return sym.Const(hi), nil
 	}
-	return size, diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).AtTensor(b.Source).
-		WithFix("declare a range for the dimension")
+	return size, unbounded(b, size)
+}
+
+// mostAtLimit is the largest size, in bytes, that is planned for because data might decide it.
+const mostAtLimit = 1 << 38
+
+func unbounded(b *loop.Buffer, size sym.Expr) error {
+	return diag.Unsupportedf("the data decide the size of %s, %s bytes, and nothing bounds it", b.Name, size).AtTensor(b.Source).WithFix("declare a range for the dimension")
 }
 
 // monotone reports whether a size grows with each dimension that data decide.

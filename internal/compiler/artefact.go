@@ -1,0 +1,445 @@
+package compiler
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/codegen/reference"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/text"
+)
+
+// An artefact is a compiled model as a file. It holds no machine code: code is generated when it is compiled again, from the scheduled loops that it
+// holds as text. In order, little-endian:
+//
+//	8 bytes   artefactMagic
+//	4 bytes   format version
+//	4 bytes   CRC-32C of manifest, loops and program
+//	4 × 8     the sizes of manifest, loops, program and weights
+//	16 bytes  zero
+//	manifest  JSON: the machine that the loops are scheduled for, the certificate's formulas, the outputs' names, and what the writer says of the model
+//	loops     a loop.Module's text
+//	program   a program.Program's text
+//	zeros     to a multiple of 64
+//	weights   the program's data section: each weight at a multiple of 64, to be used where it lies
+//
+// Nothing in it is believed. The loops are verified like a text of the user's; the program is assembled anew from them, with the places that the artefact's
+// program gives, and must come out the same; the plan is validated like one that was just made.
+const (
+	artefactMagic   = "\x93WEIR\r\n\x1a"
+	artefactVersion = 1
+	artefactHeader  = 64
+	artefactAlign   = 64
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// manifest is the JSON part of an artefact.
+type manifest struct {
+	Machine target.Machine  `json:"machine"`
+	Arena   certified       `json:"arena"`
+	Results certified       `json:"outputs"`
+	Names   []string        `json:"names"` // of the outputs
+	About   json.RawMessage `json:"about"`
+}
+
+// certified is what a memplan.Solution holds and a program's text does not.
+type certified struct {
+	Lets     int      `json:"lets"` // how many of the plans' names are its own
+	Layouts  []string `json:"layouts"`
+	Bound    string   `json:"bound"`
+	Complete bool     `json:"complete"`
+}
+
+func certificateOf(s *memplan.Solution) certified {
+	c := certified{Bound: s.Bound.String(), Complete: s.BoundComplete}
+	for _, l := range s.Layouts {
+		c.Lets = len(l.Lets)
+		c.Layouts = append(c.Layouts, l.Arena.String())
+	}
+	return c
+}
+
+// WriteTo writes the artefact. about is JSON of the caller's own.
+func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
+	m := manifest{Machine: c.Code.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
+	for _, o := range c.Program.Outputs {
+		m.Names = append(m.Names, o.Name)
+	}
+	head, err := json.Marshal(m)
+	if err != nil {
+		return 0, err
+	}
+	pieces, size := c.Program.Data()
+	out := &counter{w: w}
+	texts := [][]byte{head, []byte(c.Loop.String()), []byte(c.Program.String())}
+	header := make([]byte, 0, artefactHeader)
+	header = append(header, artefactMagic...)
+	header = binary.LittleEndian.AppendUint32(header, artefactVersion)
+	sum := uint32(0)
+	for _, t := range texts {
+		sum = crc32.Update(sum, castagnoli, t)
+	}
+	header = binary.LittleEndian.AppendUint32(header, sum)
+	for _, t := range texts {
+		header = binary.LittleEndian.AppendUint64(header, uint64(len(t)))
+	}
+	header = binary.LittleEndian.AppendUint64(header, uint64(size))
+	out.write(header)
+	out.pad(artefactHeader)
+	for _, t := range texts {
+		out.write(t)
+	}
+	start := alignUp(out.n)
+	out.pad(start)
+	for _, p := range pieces {
+		out.pad(start + p.Offset)
+		out.write(p.Data)
+	}
+	out.pad(start + size)
+	return out.n, out.err
+}
+
+func alignUp(n int64) int64 { return (n + artefactAlign - 1) / artefactAlign * artefactAlign }
+
+// counter writes until the first error.
+type counter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *counter) write(data []byte) {
+	if c.err == nil {
+		n, err := c.w.Write(data)
+		c.n, c.err = c.n+int64(n), err
+	}
+}
+
+// pad writes zeros up to a place.
+func (c *counter) pad(to int64) {
+	var zeros [artefactAlign]byte
+	for c.err == nil && c.n < to {
+		c.write(zeros[:min(to-c.n, artefactAlign)])
+	}
+}
+
+// IsArtefact reports whether a file that begins so is meant to be an artefact.
+func IsArtefact(head []byte) bool {
+	return len(head) >= len(artefactMagic) && string(head[:len(artefactMagic)]) == artefactMagic
+}
+
+// Artefact is an artefact that was read, and not yet compiled.
+type Artefact struct {
+	About   []byte // as it was given to WriteTo
+	Machine target.Machine
+	Program *program.Program // verified by itself only
+
+	manifest    manifest
+	loops, text string
+	weights     []byte
+}
+
+// ReadArtefact reads an artefact from memory, which it borrows for as long as it, or what is compiled of it, is used. Errors are of kind ErrInput, or ErrUnsupported
+// for another version.
+func ReadArtefact(data []byte) (a *Artefact, err error) {
+	defer damaged(&err)
+	if len(data) < artefactHeader || !IsArtefact(data) {
+		return nil, diag.Inputf("it is no artefact, or ends before its header does")
+	}
+	if v := binary.LittleEndian.Uint32(data[8:]); v != artefactVersion {
+		return nil, diag.Unsupportedf("version %d of the artefact's format; version %d is supported", v, artefactVersion).WithFix("compile the model again with this weir")
+	}
+	var parts [4][]byte
+	at := int64(artefactHeader)
+	for i := range parts {
+		size := binary.LittleEndian.Uint64(data[16+8*i:])
+		if i == len(parts)-1 {
+			at = alignUp(at)
+		}
+		if left := int64(len(data)) - at; left < 0 || size > uint64(left) {
+			return nil, diag.Inputf("part %d of the artefact has %d bytes at %d of a file of %d: it is cut off, or damaged", i, size, at, len(data))
+		}
+		parts[i] = data[at : at+int64(size) : at+int64(size)]
+		at += int64(size)
+	}
+	if at != int64(len(data)) {
+		return nil, diag.Inputf("%d bytes follow the artefact's end", int64(len(data))-at)
+	}
+	sum := uint32(0)
+	for _, p := range parts[:3] {
+		sum = crc32.Update(sum, castagnoli, p)
+	}
+	if want := binary.LittleEndian.Uint32(data[12:]); sum != want {
+		return nil, diag.Inputf("the artefact's checksum is %08x, its header says %08x: it is damaged", sum, want)
+	}
+	a = &Artefact{loops: string(parts[1]), text: string(parts[2]), weights: parts[3]}
+	if err := json.Unmarshal(parts[0], &a.manifest); err != nil {
+		return nil, diag.Inputf("the artefact's manifest: %v", err)
+	}
+	a.About, a.Machine = a.manifest.About, a.manifest.Machine
+	if a.Program, err = a.read(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// damaged turns a panic into an error: what an artefact may make fail is its own fault.
+func damaged(err *error) {
+	if r := recover(); r != nil {
+		*err = diag.Inputf("the artefact is damaged: %v", r)
+	}
+}
+
+func (a *Artefact) read() (*program.Program, error) {
+	p, err := program.Parse(a.text, program.ParseOptions{Data: a.weights})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Verify(); err != nil {
+		return nil, err
+	}
+	if len(p.Outputs) != len(a.manifest.Names) {
+		return nil, diag.Inputf("the artefact names %d outputs and has %d", len(a.manifest.Names), len(p.Outputs))
+	}
+	return p, nil
+}
+
+// Compile verifies an artefact and generates its code. Of the options it heeds Reference and After. dims narrows dimensions' ranges.
+func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, err error) {
+	defer damaged(&err)
+	if name := a.Machine.Name; name != portableMachine && name != reference.Machine().Name {
+		return nil, diag.Unsupportedf("an artefact for %q; this weir has %s and %s", name, portableMachine, reference.Machine().Name).WithFix("compile the model again with this weir")
+	}
+	given, err := a.read()
+	if err != nil {
+		return nil, err
+	}
+	weights := map[string][]byte{}
+	for _, w := range given.Weights {
+		weights[w.Name] = w.Data
+	}
+	c = &Compiled{}
+	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
+		data, ok := weights[name]
+		if !ok || int64(len(data)) != bytes {
+			return nil, diag.Inputf("weight %q has %d bytes, not %d", name, len(data), bytes)
+		}
+		return tensor.Over(dt, shape, data)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if c.open, err = verified(c.Loop); err != nil {
+		return nil, err
+	}
+	c.time = lifetimes(c.Loop)
+	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
+	for i := range given.Tensors {
+		claimed.tensors[given.Tensors[i].Name] = &given.Tensors[i]
+	}
+	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, claimed.solve) }); err != nil {
+		return nil, err
+	}
+	if len(c.Program.Outputs) != len(a.manifest.Names) {
+		return nil, diag.Inputf("the artefact names %d outputs, its loops write %d", len(a.manifest.Names), len(c.Program.Outputs))
+	}
+	for i, name := range a.manifest.Names {
+		c.Program.Outputs[i].Name = name
+	}
+	if c.Program.String() != given.String() {
+		return nil, diag.Inputf("the artefact's program is not what its loops come to")
+	}
+	if err := c.narrow(dims); err != nil {
+		return nil, err
+	}
+	if o.After != nil {
+		o.After("schedule", a.loops)
+		o.After("program", a.text)
+	}
+	if o.Reference {
+		c.Code = reference.Compile(c.Loop.Kernels)
+	} else if c.Code, err = portable.Compile(c.Loop, a.Machine); err != nil {
+		return nil, err
+	}
+	c.Scratch = scratchOf(c.Loop, c.Code)
+	return c, nil
+}
+
+// narrow gives dimensions smaller ranges, in the program and in what its formulas are bounded by.
+func (c *Compiled) narrow(dims map[string]sym.Range) error {
+	for name, r := range dims {
+		old, ok := c.Loop.Dims.Get(name)
+		if !ok {
+			return diag.Inputf("the model has no dimension %q", name).AtDim(name)
+		}
+		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
+		if lo > hi {
+			return diag.Inputf("%s leaves nothing of the range %s that the artefact was compiled for", r, old).AtDim(name)
+		}
+		c.Loop.Dims.Set(name, sym.Range{Min: lo, Max: hi})
+		for i := range c.Program.Dims {
+			if c.Program.Dims[i].Name == name {
+				c.Program.Dims[i].Range = sym.Range{Min: lo, Max: hi}
+			}
+		}
+	}
+	return nil
+}
+
+// claims is a solver that takes the plan from an artefact.
+type claims struct {
+	program  *program.Program
+	tensors  map[string]*program.Tensor
+	manifest *manifest
+}
+
+func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, _ memplan.Options) (*memplan.Solution, error) {
+	at := slices.IndexFunc(c.program.Storages, func(s program.Storage) bool { return s.Name == storage })
+	if at < 0 {
+		return nil, diag.Inputf("the artefact has no storage %s", storage)
+	}
+	from, plans, first := c.manifest.Arena, c.program.Plans, 0
+	if c.program.Storages[at].Kind == program.Results {
+		first, from, plans = from.Lets, c.manifest.Results, plans[:1]
+	}
+	if len(from.Layouts) != len(plans) || from.Lets < 0 || first < 0 || first > len(plans[0].Lets) || from.Lets > len(plans[0].Lets)-first {
+		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans of %d", storage, len(from.Layouts), from.Lets, len(plans), len(plans[0].Lets))
+	}
+	s := &memplan.Solution{Height: c.program.Storages[at].Size, BoundComplete: from.Complete}
+	for _, b := range roots {
+		t := c.tensors[b.Name]
+		if t == nil || t.Place != program.Carved || t.Of != at {
+			return nil, diag.Inputf("the artefact gives %s no place in the %s", b.Name, storage)
+		}
+		s.Offsets = append(s.Offsets, t.Offset)
+	}
+	var arenas []sym.Expr
+	for i, plan := range plans {
+		l := memplan.Layout{}
+		if storage == c.program.Storages[0].Name {
+			l.When = plan.When
+		}
+		for _, let := range plan.Lets[first : first+from.Lets] {
+			l.Lets = append(l.Lets, memplan.Let{Name: let.Name, X: let.X})
+		}
+		var err error
+		if l.Arena, err = formula(from.Layouts[i], p.Dims); err != nil {
+			return nil, err
+		}
+		s.Layouts, arenas = append(s.Layouts, l), append(arenas, l.Arena)
+	}
+	var err error
+	s.Arena = sym.MinOf(arenas...)
+	if s.Bound, err = formula(from.Bound, p.Dims); err != nil {
+		return nil, err
+	}
+	s.Proven = p.Dims.LE(s.Arena, s.Bound) == sym.Yes
+	return s, nil
+}
+
+// formula reads an expression over the dimensions.
+func formula(source string, dims *sym.Dims) (sym.Expr, error) {
+	s := text.NewScanner(source)
+	x := s.Expr()
+	s.Done()
+	if err := s.Err(); err != nil {
+		return x, err
+	}
+	for _, name := range x.Vars() {
+		if _, ok := dims.Get(name); !ok {
+			return x, diag.Inputf("the formula %s names %s, which is no dimension", source, name)
+		}
+	}
+	return x, nil
+}
+
+// verified checks a module that is not of our making. open reports that some accesses were neither proved to be inside their buffers nor refuted: Recheck decides.
+func verified(m *loop.Module) (open bool, err error) {
+	unproved, err := unproven(m)
+	return len(unproved) > 0, err
+}
+
+// unproven lists what memory safety rests on and was not proved. That views lie inside their buffers does not belong to it: the executor sees to that.
+func unproven(m *loop.Module) ([]string, error) {
+	all, err := loop.VerifyModule(m)
+	if err != nil {
+		return nil, diag.Inputf("%v", err)
+	}
+	var list []string
+	for _, u := range all {
+		if len(u) < 7 || u[:7] != "buffer " {
+			list = append(list, u)
+		}
+	}
+	natural := func(what string, extents []sym.Expr) {
+		for _, e := range extents {
+			if m.Dims.LE(sym.Const(0), e) != sym.Yes {
+				list = append(list, fmt.Sprintf("%s: 0 <= %s", what, e))
+			}
+		}
+	}
+	for _, b := range m.Buffers {
+		natural("the shape of %"+b.Name, b.Shape)
+		if b.View != nil {
+			natural("the strides of %"+b.Name, b.View.Strides)
+		}
+	}
+	for _, k := range m.Kernels {
+		for _, p := range k.Params {
+			natural("the strides of %"+p.Name, p.Strides)
+		}
+		for _, l := range loop.Locals(k) {
+			natural("the shape of %"+l.Local.Name, l.Local.Shape)
+		}
+	}
+	return list, nil
+}
+
+// Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It does nothing for programs that were
+// compiled here, or are proved. dims is as executor.Bind takes it.
+func (c *Compiled) Recheck(dims []int64) (err error) {
+	if !c.open {
+		return nil
+	}
+	defer damaged(&err)
+	m := *c.Loop
+	m.Dims = c.Loop.Dims.Clone()
+	for i, d := range c.Program.Dims {
+		if !d.Data {
+			m.Dims.Set(d.Name, sym.Range{Min: dims[i], Max: dims[i]})
+		}
+	}
+	list, err := unproven(&m)
+	if err == nil && len(list) > 0 {
+		err = diag.Unsupportedf("for dimensions %v it is not proved that the artefact's kernels stay within their buffers: %s", dims, list[0]).
+			WithFix("run the model that it was compiled from")
+	}
+	return err
+}
+
+// Certify computes the arena's certificate for one binding of the dimensions.
+func (c *Compiled) Certify(value func(name string) (int64, bool)) (*memplan.Certificate, error) {
+	c.certify.Do(func() {
+		c.found = c.Arena
+		if c.IR == nil { // read from an artefact, which has not got what the search knows of the problem
+			c.found, c.failed = memplan.Plan(c.problem, c.planned)
+		}
+	})
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	return c.found.Certify(value)
+}
