@@ -104,6 +104,12 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		if err := bindShape(p, port, inputs[i], values); err != nil {
 			return nil, err
 		}
+		if int64(len(port.Elements)) > inputs[i].Len() {
+			return nil, diag.Inputf("it has %d elements, %d are dimensions", inputs[i].Len(), len(port.Elements)).AtTensor(port.Name)
+		}
+		for j, d := range port.Elements {
+			values[p.Dims[d].Name] = inputs[i].Int(int64(j))
+		}
 	}
 	s := &shared{o: o, left: o.Steps}
 	if s.left <= 0 {

@@ -131,14 +131,16 @@ func (v *verifier) sample(values map[string]int64) error {
 			}
 		}
 		sizes, err := p.sizes(values)
+		var spans []span
 		if err == nil {
-			var spans []span
-			if spans, err = p.spans(values, sizes); err == nil {
-				live := map[int]bool{}
-				err = p.apart(p.Steps, spans, live, values)
-			}
+			spans, err = p.spans(values, sizes)
 		}
-		if err != nil && !errors.Is(err, sym.ErrOverflow) {
+		switch {
+		case err == nil:
+			if err := p.apart(p.Steps, spans, map[int]bool{}, values); err != nil {
+				return err
+			}
+		case v.strict && !errors.Is(err, sym.ErrOverflow):
 			return err
 		}
 		if len(v.data) == 0 {
@@ -172,7 +174,7 @@ func (t *Tensor) bytes(values map[string]int64) (int64, error) {
 			return 0, err
 		}
 		if x < 0 {
-			return 0, diag.Inputf("axis %d has extent %d", axis, x).AtTensor(t.Name)
+			return 0, diag.Inputf("axis %d, %s, has extent %d", axis, e, x).AtTensor(t.Name)
 		}
 	}
 	return t.Bytes().Eval(lookup(values))

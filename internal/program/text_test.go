@@ -36,7 +36,11 @@ var commands = map[string]func(source string) string{
 		for _, c := range conditions {
 			lines = append(lines, fmt.Sprintf("%v %s: %s", map[bool]string{true: "proved ", false: "checked"}[c.Proved], c.From, c.Cond))
 		}
-		return strings.Join(append(lines, "well formed"), "\n")
+		lines = append(lines, "well formed")
+		if err := p.Verify(); err != nil {
+			lines = append(lines, "but "+err.Error())
+		}
+		return strings.Join(lines, "\n")
 	},
 	// run gives every input of type f32 the numbers 1, 2, …, others zeros, extents that are not fixed being 3.
 	"run": func(source string) string {

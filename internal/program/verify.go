@@ -10,33 +10,35 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved being false, found to hold at sample
-// bindings and left to the run to check.
+// Condition is something that memory needs, and how it is known: proved for every binding of the dimensions, or, Proved being false, left to the run to
+// check: at entry where it speaks of the inputs' dimensions, which is what a Require is for.
 type Condition struct {
 	Cond   sym.Cond
 	From   string
 	Proved bool
 }
 
-// Verify is Check without the conditions.
+// Verify is Check for a program that is to hold at every binding that it admits: a condition that fails at a sample binding is an error.
 func (p *Program) Verify() error {
-	_, err := p.Check()
+	_, err := p.check(true)
 	return err
 }
 
 // Check verifies a program: that steps name what exists; that a tensor is used only between its carve and its release, on every path through
 // branches and loops, and never when another tensor was written over it; that carves lie within their storage and apart from each other; that
 // extents are not negative; that a dimension that data decide has its value before it is used; that nothing writes to constants and borrowed
-// arguments; that a launch's operands are on its device. It returns the conditions on dimensions that this rests on. What is refuted for every binding, or
-// at a sample binding that the program admits, is an error.
-func (p *Program) Check() ([]Condition, error) {
-	v := &verifier{p: p, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
+// arguments; that a launch's operands are on its device. It returns the conditions on dimensions that this rests on. What is refuted for every binding is an
+// error, and so are carves that meet at a sample binding.
+func (p *Program) Check() ([]Condition, error) { return p.check(false) }
+
+func (p *Program) check(strict bool) ([]Condition, error) {
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
 		state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}}}
 	if err := v.header(); err != nil {
 		return nil, err
 	}
 	for _, sub := range p.Subs {
-		inner, err := sub.Check()
+		inner, err := sub.check(strict)
 		if err != nil {
 			return nil, fmt.Errorf("subprogram @%s: %w", sub.Name, err)
 		}
@@ -66,6 +68,8 @@ type verifier struct {
 	data       map[string]int // indices of dimensions that data decide
 	ports      map[int]*Port  // by argument's tensor
 	conditions []Condition
+	strict     bool // a condition that fails at a sample is an error
+	visits     int  // of steps
 	state
 }
 
@@ -231,6 +235,11 @@ func (v *verifier) holders() error {
 		port := &v.p.Inputs[i]
 		if err := v.argument(port); err != nil || port.Ownership > Consume {
 			return diag.Inputf("input %q is no argument that is lent, donated or consumed (%v)", port.Name, err)
+		}
+		for _, d := range port.Elements {
+			if d < 0 || d >= len(v.p.Dims) || v.p.Dims[d].Data || v.p.Tensors[port.Tensor].DType.IsFloat() {
+				return diag.Inputf("the elements of input %q give no dimension %d", port.Name, d)
+			}
 		}
 		if port.Ownership == Consume {
 			v.live[port.Tensor] = true

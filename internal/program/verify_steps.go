@@ -45,7 +45,7 @@ func (v *verifier) use(t int, write bool) error {
 func (v *verifier) known(e sym.Expr) error {
 	for _, name := range e.Vars() {
 		if _, decided := v.data[name]; decided && !v.bound[name] {
-			return diag.Inputf("dimension %s has no value yet", name).AtDim(name)
+			return diag.Inputf("it has no value yet").AtDim(name)
 		}
 	}
 	return nil
@@ -103,7 +103,13 @@ func (v *verifier) onDevice(stream int, tensors ...int) error {
 	return nil
 }
 
+// mostVisits bounds the work on loops in loops, whose bodies are gone through twice at every level.
+const mostVisits = 1 << 20
+
 func (v *verifier) steps(steps []Step) error {
+	if v.visits++; v.visits > mostVisits {
+		return diag.Inputf("loops are nested too deep")
+	}
 	for _, step := range steps {
 		if err := v.step(step); err != nil {
 			return err
@@ -354,8 +360,9 @@ func (v *verifier) loop(s *Loop) error {
 		v.bound[v.p.Dims[s.Count].Name] = true
 	}
 	before := v.state.clone()
-	// Twice, so that what an iteration leaves lost, the next one does not read.
+	// Again where an iteration leaves more lost than it found, so that the next one does not read it.
 	for range 2 {
+		lost := maps.Clone(v.lost)
 		if err := v.steps(s.Body); err != nil {
 			return err
 		}
@@ -366,6 +373,9 @@ func (v *verifier) loop(s *Loop) error {
 			return err
 		}
 		v.bound = maps.Clone(before.bound) // there may be no iteration
+		if maps.Equal(lost, v.lost) {
+			break
+		}
 	}
 	return nil
 }
