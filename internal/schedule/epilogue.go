@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads at its own index: there the map
-// is computed where the result is stored, and the store goes where nothing else reads the result.
+// epilogue joins a map, the launch at a place in the list, to the kernel whose result it reads, each element once: at its own
+// index, or with the axes in another order. There the map is computed where the result is stored, and the store goes where
+// nothing else reads the result.
 func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	launch, ok := (*list)[at].(*loop.Launch)
 	if !ok || !s.soleLaunch(launch) {
@@ -84,11 +85,12 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			continue
 		}
 		source := slices.Index(launch.Args, b)
-		if source < 0 || !sameForm(producer.Kernel.Params[i], launch.Kernel.Params[source]) || !sameShape(launch.Kernel.Params[source], launch.Kernel.Params[m.out]) {
+		if source < 0 || !sameForm(producer.Kernel.Params[i], launch.Kernel.Params[source]) {
 			continue
 		}
 		_, written := touched(producer, false)
-		if !m.readsOwn(launch.Kernel.Params[source].Name) || othersShare(launch, source, written) {
+		place := s.readsOnce(m, launch.Kernel.Params[source])
+		if place == nil || othersShare(launch, source, written) {
 			continue
 		}
 		k := producer.Kernel.Clone()
@@ -106,7 +108,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		names := newNamer(k)
 		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
 		keep := len(s.uses[b].readers) > 1
-		k.Body = m.append(k.Body, store, launch.Kernel.Params[source].Name, names, params, keep)
+		k.Body = m.append(k.Body, store, launch.Kernel.Params[source].Name, place, names, params, keep)
 		if !keep {
 			dropParam(k, &args, i)
 		}
@@ -119,8 +121,6 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 	return nil, nil
 }
 
-func sameShape(p, q *loop.Param) bool { return slices.EqualFunc(p.Shape, q.Shape, sym.Expr.Equal) }
-
 // othersShare reports whether an argument but one lies in the same storage as any of the buffers.
 func othersShare(launch *loop.Launch, but int, buffers []*loop.Buffer) bool {
 	for i, b := range launch.Args {
@@ -131,14 +131,34 @@ func othersShare(launch *loop.Launch, but int, buffers []*loop.Buffer) bool {
 	return false
 }
 
-// readsOwn reports whether a map reads a parameter only at the place where it stores, and unmasked.
-func (m *mapping) readsOwn(param string) bool {
+// readsOnce is the index at which a map reads a parameter, where it reads each of its elements exactly once: at one index,
+// unmasked, that names each of its loops on one axis, over the axis's whole extent. It is nil elsewhere.
+func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
+	var place []sym.Expr
 	for _, a := range loop.Accesses(m.kernel.Body) {
-		if a.Buffer == param && (a.Mask != nil || !slices.EqualFunc(a.Index, m.store.Index, sym.Expr.Equal)) {
-			return false
+		if a.Buffer != p.Name {
+			continue
 		}
+		if a.Mask != nil || place != nil && !slices.EqualFunc(a.Index, place, sym.Expr.Equal) {
+			return nil
+		}
+		place = a.Index
 	}
-	return true
+	used := map[string]bool{}
+	for axis, index := range place {
+		if isZero(index) && isOne(p.Shape[axis]) {
+			continue
+		}
+		f := s.loopOver(m.loops, index, p.Shape[axis], false)
+		if f == nil || used[f.Var] {
+			return nil
+		}
+		used[f.Var] = true
+	}
+	if len(used) != len(m.loops) || len(p.Shape) == 0 && place == nil {
+		return nil
+	}
+	return place
 }
 
 // onlyStore is a kernel's single store to a parameter, where it stores each element exactly once and the kernel does not touch the
@@ -171,12 +191,12 @@ func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
 	return store
 }
 
-// append computes the map after a store, which goes unless it is kept.
-func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, names *namer, params map[string]string, keep bool) []loop.Stmt {
+// append computes the map after a store, which goes unless it is kept; place is how the map indexes what is stored.
+func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
 		for _, inner := range loop.Bodies(stmt) {
-			*inner = m.append(*inner, store, param, names, params, keep)
+			*inner = m.append(*inner, store, param, place, names, params, keep)
 		}
 		if stmt != loop.Stmt(store) {
 			result = append(result, stmt)
@@ -187,7 +207,7 @@ func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, name
 		if keep {
 			result = append(result, &loop.Store{To: store.To, Index: store.Index, X: &loop.Ref{Name: value.Name, Type: value.Type}})
 		}
-		before, x, integers := m.at(store.Index, names, params)
+		before, x, integers := m.at(place, store.Index, names, params)
 		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 			if l, ok := e.(*loop.Load); ok && l.From == params[param] {
 				return &loop.Ref{Name: value.Name, Type: value.Type}

@@ -282,10 +282,11 @@ func (m *mapping) weight() (functions, loads int) {
 	return functions, loads
 }
 
-// at is the map's statements and value for the element at index of its result: declared names become new ones.
-func (m *mapping) at(index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt, value loop.Expr, integers map[string]sym.Expr) {
+// at is the map's statements and value where its indices in place have the values of index: place is how the map indexes its
+// result, or an operand by all of its loops. Declared names become new ones.
+func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt, value loop.Expr, integers map[string]sym.Expr) {
 	integers = map[string]sym.Expr{}
-	for axis, e := range m.store.Index {
+	for axis, e := range place {
 		if name, ok := e.Name(); ok {
 			integers[name] = index[axis]
 		}

@@ -197,7 +197,7 @@ func (m *mapping) replaceIn(stmt loop.Stmt, buffer string, names *namer, params 
 		if at.name != "" {
 			return &loop.Ref{Name: at.name, Type: l.Type}
 		}
-		lets, value, _ := m.at(l.Index, names, params)
+		lets, value, _ := m.at(m.store.Index, l.Index, names, params)
 		if l.Mask != nil {
 			lets, value = guard(lets, value, l)
 		}

@@ -311,6 +311,10 @@ func TestFusion(t *testing.T) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			w.unary(loop.Output, loop.Neg, w.matmul(loop.Output, x, y))
 		}},
+		{"a transposition joins the product", 1, func(w *writer) {
+			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
+			w.transpose(loop.Output, w.matmul(loop.Temp, x, y))
+		}},
 		{"a map goes into the reduction that reads it", 1, func(w *writer) {
 			x := w.buffer(loop.Input, dtype.F32, square)
 			w.sum(loop.Output, w.unary(loop.Temp, loop.Exp, x))
