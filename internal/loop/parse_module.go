@@ -132,6 +132,9 @@ func (p *parser) buffer() (b *Buffer, view func()) {
 			b.Data = t
 		}
 	}
+	if p.accept("elements") {
+		p.list("(", ")", func() { b.Elements = append(b.Elements, p.symbol()) })
+	}
 	b.Source = p.source()
 	return b, view
 }

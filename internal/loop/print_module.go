@@ -74,6 +74,9 @@ func (p *printer) buffer(b *Buffer) {
 			line += fmt.Sprintf(" data %d", len(t.Bytes()))
 		}
 	}
+	if len(b.Elements) > 0 {
+		line += " elements (" + strings.Trim(formatList(b.Elements, text.Name), "[]") + ")"
+	}
 	p.Line("%s%s", line, source(b.Source))
 }
 

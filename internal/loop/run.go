@@ -10,14 +10,15 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// HostFunc runs a host operator on whole tensors (nil where an optional one is absent) and returns its results. want holds
-// the step's result buffers; dims gives the values of dimensions bound so far. Attributes are the step's.
+// HostFunc runs a host operator on whole tensors (nil where an optional one is absent) and returns its results, one for each of
+// the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
 type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name string) (int64, bool)) ([]*tensor.Tensor, error)
 
-// Runner interprets modules: the oracle for executors.
+// Runner interprets modules: the oracle for executors. A module is taken to be well formed (see VerifyModule).
 type Runner struct {
-	Host  HostFunc                                                // nil: a Host step is an error
-	After func(s Step, get func(*Buffer) (*tensor.Tensor, error)) // not nil: called after every Launch, Host and Copy; get copies a buffer's contents
+	Reversed bool                                                    // independent loops run backward, as in InterpretReversed
+	Host     HostFunc                                                // nil: a Host step is an error
+	After    func(s Step, get func(*Buffer) (*tensor.Tensor, error)) // not nil: called after every Launch, Host and Copy; get copies a buffer's contents
 }
 
 // Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers by
@@ -465,7 +466,7 @@ func (s *running) launch(step *Launch) error {
 	if bytes > tensor.MaxBytes() {
 		return diag.Inputf("kernel @%s needs %d bytes of scratch", k.Name, bytes)
 	}
-	return x.Run(operands, dims, make([]byte, bytes))
+	return x.run(operands, dims, make([]byte, bytes), nil, s.runner.Reversed)
 }
 
 // byteOffset is where element at begins; it must begin a byte.

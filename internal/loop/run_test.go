@@ -93,6 +93,11 @@ func TestRunViewsAndData(t *testing.T) {
 	if want := array[float32]([]int64{2, 2}, 0, 0, 0, 0); !got["zeros"].Equal(want) || steps != 4 {
 		t.Errorf("zeros = %v after %d steps", got["zeros"], steps)
 	}
+	r.Reversed = true
+	again, err := r.Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{3, 2}, 1, 2, -3, 4, 5, 6)})
+	if err != nil || !again["y"].Equal(got["y"]) {
+		t.Errorf("with loops run backward, y = %v, %v", again["y"], err)
+	}
 	if m.Buffers[1].Data.Float(0) != 2 {
 		t.Error("a weight changed")
 	}

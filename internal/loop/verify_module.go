@@ -126,6 +126,13 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	default:
 		v.view(b)
 	}
+	if len(b.Elements) > 0 && (b.Kind != Input || b.View != nil || !b.DType.IsInt()) {
+		v.fail("%s has elements that are dimensions, and is no input of integers", where)
+	}
+	for _, name := range b.Elements {
+		v.dims(where, []sym.Expr{sym.Var(name)})
+		v.bound[name] = true
+	}
 	if b.Kind == Input && b.View == nil {
 		for _, extent := range b.Shape {
 			for _, name := range extent.Vars() {
