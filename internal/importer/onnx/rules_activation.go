@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 )
 
@@ -58,6 +57,6 @@ func gelu(c *call) []*ir.Value {
 // prelu converts PRelu: a slope for negative elements, broadcast.
 func prelu(c *call) []*ir.Value {
 	b, x, slope := c.Builder, c.Input(0), c.Input(1)
-	below := ops.Binary(b, loop.Mul, x, slope)
-	return one(ops.Where(b, ops.Binary(b, loop.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x))
+	below := ops.Binary(b, ops.Mul, x, slope)
+	return one(ops.Where(b, ops.Binary(b, ops.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x))
 }

@@ -5,28 +5,27 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 )
 
 // unaryRules are the operators that are one function of one element.
-var unaryRules = map[string]loop.UnaryOp{
-	"Neg": loop.Neg, "Abs": loop.Abs, "Sign": loop.Sign, "BitwiseNot": loop.BitNot, "Not": loop.Not,
-	"Floor": loop.Floor, "Ceil": loop.Ceil, "Round": loop.Round, "Sqrt": loop.Sqrt, "Reciprocal": loop.Reciprocal,
-	"Exp": loop.Exp, "Log": loop.Log, "Sin": loop.Sin, "Cos": loop.Cos, "Tan": loop.Tan, "Asin": loop.Asin, "Acos": loop.Acos, "Atan": loop.Atan,
-	"Sinh": loop.Sinh, "Cosh": loop.Cosh, "Tanh": loop.Tanh, "Asinh": loop.Asinh, "Acosh": loop.Acosh, "Atanh": loop.Atanh,
-	"Erf": loop.Erf, "Sigmoid": loop.Sigmoid, "IsNaN": loop.IsNaN,
+var unaryRules = map[string]ops.UnaryFunction{
+	"Neg": ops.Neg, "Abs": ops.Abs, "Sign": ops.Sign, "BitwiseNot": ops.BitNot, "Not": ops.Not,
+	"Floor": ops.Floor, "Ceil": ops.Ceil, "Round": ops.Round, "Sqrt": ops.Sqrt, "Reciprocal": ops.Reciprocal,
+	"Exp": ops.Exp, "Log": ops.Log, "Sin": ops.Sin, "Cos": ops.Cos, "Tan": ops.Tan, "Asin": ops.Asin, "Acos": ops.Acos, "Atan": ops.Atan,
+	"Sinh": ops.Sinh, "Cosh": ops.Cosh, "Tanh": ops.Tanh, "Asinh": ops.Asinh, "Acosh": ops.Acosh, "Atanh": ops.Atanh,
+	"Erf": ops.Erf, "Sigmoid": ops.Sigmoid, "IsNaN": ops.IsNaN,
 }
 
 // binaryRules are the operators that are one function of two elements.
-var binaryRules = map[string]loop.BinaryOp{
-	"Add": loop.Add, "Sub": loop.Sub, "Mul": loop.Mul, "Div": loop.Div,
-	"And": loop.And, "Or": loop.Or, "Xor": loop.Xor, "BitwiseAnd": loop.And, "BitwiseOr": loop.Or, "BitwiseXor": loop.Xor,
-	"Equal": loop.Eq, "Less": loop.Lt, "LessOrEqual": loop.Le, "Greater": loop.Gt, "GreaterOrEqual": loop.Ge,
+var binaryRules = map[string]ops.BinaryFunction{
+	"Add": ops.Add, "Sub": ops.Sub, "Mul": ops.Mul, "Div": ops.Div,
+	"And": ops.And, "Or": ops.Or, "Xor": ops.Xor, "BitwiseAnd": ops.And, "BitwiseOr": ops.Or, "BitwiseXor": ops.Xor,
+	"Equal": ops.Eq, "Less": ops.Lt, "LessOrEqual": ops.Le, "Greater": ops.Gt, "GreaterOrEqual": ops.Ge,
 }
 
 // variadicRules combine any number of tensors, from the first to the last.
-var variadicRules = map[string]loop.BinaryOp{"Sum": loop.Add, "Max": loop.Max, "Min": loop.Min}
+var variadicRules = map[string]ops.BinaryFunction{"Sum": ops.Add, "Max": ops.Max, "Min": ops.Min}
 
 func init() {
 	for name, f := range unaryRules {
@@ -47,7 +46,7 @@ func init() {
 }
 
 // combined combines all inputs.
-func (c *call) combined(f loop.BinaryOp) *ir.Value {
+func (c *call) combined(f ops.BinaryFunction) *ir.Value {
 	total := c.Input(0)
 	for i := 1; i < len(c.In); i++ {
 		total = ops.Binary(c.Builder, f, total, c.Input(i))
@@ -56,14 +55,14 @@ func (c *call) combined(f loop.BinaryOp) *ir.Value {
 }
 
 func mean(c *call) []*ir.Value {
-	total := c.combined(loop.Add)
-	return one(ops.Binary(c.Builder, loop.Div, total, ops.Scalar(c.Builder, total.Type.DType, float64(len(c.In)))))
+	total := c.combined(ops.Add)
+	return one(ops.Binary(c.Builder, ops.Div, total, ops.Scalar(c.Builder, total.Type.DType, float64(len(c.In)))))
 }
 
 func mod(c *call) []*ir.Value {
-	f := loop.FloorMod
+	f := ops.FloorMod
 	if c.Int("fmod", 0) != 0 {
-		f = loop.Rem
+		f = ops.Rem
 	} else if c.Input(0).Type.DType.IsFloat() {
 		c.Fault("floats need fmod=1")
 	}
@@ -71,7 +70,7 @@ func mod(c *call) []*ir.Value {
 }
 
 func bitShift(c *call) []*ir.Value {
-	shifts := map[string]loop.BinaryOp{"LEFT": loop.Shl, "RIGHT": loop.Shr}
+	shifts := map[string]ops.BinaryFunction{"LEFT": ops.Shl, "RIGHT": ops.Shr}
 	f, ok := shifts[c.Text("direction", "")]
 	if !ok {
 		c.Fault("direction %q, it must be LEFT or RIGHT", c.Text("direction", ""))
@@ -92,7 +91,7 @@ func power(c *call) []*ir.Value {
 	default:
 		y = ops.Cast(b, y, base)
 	}
-	return one(ops.Cast(b, ops.Binary(b, loop.Pow, x, y), base))
+	return one(ops.Cast(b, ops.Binary(b, ops.Pow, x, y), base))
 }
 
 // clip: where the bounds contradict each other, the upper one wins.
@@ -110,10 +109,10 @@ func clip(c *call) []*ir.Value {
 		low, high = scalarOf(c, c.Optional(1)), scalarOf(c, c.Optional(2))
 	}
 	if low != nil {
-		x = ops.Binary(b, loop.Max, x, low)
+		x = ops.Binary(b, ops.Max, x, low)
 	}
 	if high != nil {
-		x = ops.Binary(b, loop.Min, x, high)
+		x = ops.Binary(b, ops.Min, x, high)
 	}
 	return one(x)
 }
@@ -122,17 +121,17 @@ func isInf(c *call) []*ir.Value {
 	b, x := c.Builder, c.Input(0)
 	positive, negative := c.Int("detect_positive", 1) != 0, c.Int("detect_negative", 1) != 0
 	if positive && negative {
-		return one(ops.Unary(b, loop.IsInf, x))
+		return one(ops.Unary(b, ops.IsInf, x))
 	}
 	if !positive && !negative {
 		// Nothing is looked for: no element is less than itself.
-		return one(ops.Binary(b, loop.Lt, x, x))
+		return one(ops.Binary(b, ops.Lt, x, x))
 	}
 	way := 1
 	if negative {
 		way = -1
 	}
-	return one(ops.Binary(b, loop.Eq, x, ops.Scalar(b, x.Type.DType, math.Inf(way))))
+	return one(ops.Binary(b, ops.Eq, x, ops.Scalar(b, x.Type.DType, math.Inf(way))))
 }
 
 func where(c *call) []*ir.Value { return one(ops.Where(c.Builder, c.Input(0), c.Input(1), c.Input(2))) }

@@ -3,7 +3,6 @@ package onnx
 import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -65,11 +64,11 @@ func tensorScatter(c *call) []*ir.Value {
 	positions := ops.Reshape(b, ops.Counting(b, dtype.I64, news.Type.Shape[axis]), c.onAxis(news.Type.Shape[axis], axis, rank)...)
 	if first := c.Optional(2); first != nil {
 		batch := c.onAxis(cache.Type.Shape[0], 0, rank)
-		positions = ops.Binary(b, loop.Add, positions, ops.Reshape(b, ops.Cast(b, first, dtype.I64), batch...))
+		positions = ops.Binary(b, ops.Add, positions, ops.Reshape(b, ops.Cast(b, first, dtype.I64), batch...))
 	}
 	if c.Text("mode", "linear") == "circular" {
 		extent := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{cache.Type.Shape[axis]})
-		positions = ops.Binary(b, loop.FloorMod, positions, extent)
+		positions = ops.Binary(b, ops.FloorMod, positions, extent)
 	}
 	return one(ops.ScatterElements(b, cache, ops.Expand(b, positions, news.Type.Shape...), news, axis, "none"))
 }
@@ -96,10 +95,10 @@ func oneHot(c *call) []*ir.Value {
 	rank := len(indices.Type.Shape) + 1
 	axis := c.Axis(c.Int("axis", -1), rank)
 	extent := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{depth})
-	indices = ops.Where(b, ops.Binary(b, loop.Lt, indices, c.number(0)), ops.Binary(b, loop.Add, indices, extent), indices)
+	indices = ops.Where(b, ops.Binary(b, ops.Lt, indices, c.number(0)), ops.Binary(b, ops.Add, indices, extent), indices)
 	lead := append(append(append([]sym.Expr{}, indices.Type.Shape[:axis]...), sym.Const(1)), indices.Type.Shape[axis:]...)
 	classes := ops.Reshape(b, ops.Counting(b, dtype.I64, depth), c.onAxis(depth, axis, rank)...)
-	hot := ops.Binary(b, loop.Eq, ops.Reshape(b, indices, lead...), classes)
+	hot := ops.Binary(b, ops.Eq, ops.Reshape(b, indices, lead...), classes)
 	value := func(i int64) *ir.Value {
 		return ops.Reshape(b, ops.SliceAxis(b, values, 0, sym.Const(i), sym.Const(1)))
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -29,7 +28,7 @@ func gemm(c *call) []*ir.Value {
 		if beta := c.Float("beta", 1); beta != 1 {
 			bias = scaled(c, bias, beta)
 		}
-		y = ops.Binary(c.Builder, loop.Add, y, bias)
+		y = ops.Binary(c.Builder, ops.Add, y, bias)
 	}
 	return one(y)
 }
@@ -40,7 +39,7 @@ func scaled(c *call, v *ir.Value, by float64) *ir.Value {
 	if !dt.IsFloat() {
 		return ops.Cast(c.Builder, scaled(c, ops.Cast(c.Builder, v, dtype.F64), by), dt)
 	}
-	return ops.Binary(c.Builder, loop.Mul, v, ops.Scalar(c.Builder, dt, by))
+	return ops.Binary(c.Builder, ops.Mul, v, ops.Scalar(c.Builder, dt, by))
 }
 
 // conv converts Conv.

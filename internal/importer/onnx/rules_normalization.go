@@ -3,7 +3,6 @@ package onnx
 import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -73,13 +72,13 @@ func batchNormalization(c *call) []*ir.Value {
 	}
 	wide := ops.Cast(b, x, wider(x.Type.DType))
 	current := ops.ReduceMean(b, wide, true, axes...)
-	centred := ops.Binary(b, loop.Sub, wide, current)
-	spread := ops.ReduceMean(b, ops.Binary(b, loop.Mul, centred, centred), false, axes...)
+	centred := ops.Binary(b, ops.Sub, wide, current)
+	spread := ops.ReduceMean(b, ops.Binary(b, ops.Mul, centred, centred), false, axes...)
 	current = ops.Reshape(b, current, spread.Type.Shape...)
 	momentum := c.Float("momentum", 0.9)
 	blend := func(running, now *ir.Value) *ir.Value {
 		dt := running.Type.DType
-		return ops.Binary(b, loop.Add, scaled(c, running, momentum), scaled(c, ops.Cast(b, now, dt), 1-momentum))
+		return ops.Binary(b, ops.Add, scaled(c, running, momentum), scaled(c, ops.Cast(b, now, dt), 1-momentum))
 	}
 	return []*ir.Value{ops.BatchNorm(b, x, scale, shift, current, spread, epsilon), blend(mean, current), blend(variance, spread)}
 }
@@ -100,9 +99,9 @@ func layerNormalization(c *call) []*ir.Value {
 	axes := allAxes(rank)[axis:]
 	epsilon := c.Float("epsilon", 1e-5)
 	y := ops.Normalize(b, x, epsilon, true, axes...)
-	y = ops.Binary(b, loop.Mul, y, c.Input(1))
+	y = ops.Binary(b, ops.Mul, y, c.Input(1))
 	if shift := c.Optional(2); shift != nil {
-		y = ops.Binary(b, loop.Add, y, shift)
+		y = ops.Binary(b, ops.Add, y, shift)
 	}
 	out := []*ir.Value{y}
 	if c.Outputs > 1 {
@@ -112,10 +111,10 @@ func layerNormalization(c *call) []*ir.Value {
 		}
 		wide := ops.Cast(b, x, stash)
 		mean := ops.ReduceMean(b, wide, true, axes...)
-		centred := ops.Binary(b, loop.Sub, wide, mean)
-		variance := ops.ReduceMean(b, ops.Binary(b, loop.Mul, centred, centred), true, axes...)
-		deviation := ops.Unary(b, loop.Sqrt, ops.Binary(b, loop.Add, variance, ops.Scalar(b, stash, epsilon)))
-		out = append(out, mean, ops.Unary(b, loop.Reciprocal, deviation))
+		centred := ops.Binary(b, ops.Sub, wide, mean)
+		variance := ops.ReduceMean(b, ops.Binary(b, ops.Mul, centred, centred), true, axes...)
+		deviation := ops.Unary(b, ops.Sqrt, ops.Binary(b, ops.Add, variance, ops.Scalar(b, stash, epsilon)))
+		out = append(out, mean, ops.Unary(b, ops.Reciprocal, deviation))
 	}
 	return out
 }
@@ -150,7 +149,7 @@ func rmsNormalization(c *call) []*ir.Value {
 	rank := len(x.Type.Shape)
 	axis := c.Axis(c.Int("axis", -1), rank)
 	y := ops.Normalize(c.Builder, x, c.Float("epsilon", 1e-5), false, allAxes(rank)[axis:]...)
-	return one(ops.Binary(c.Builder, loop.Mul, ops.Cast(c.Builder, y, scale.Type.DType), scale))
+	return one(ops.Binary(c.Builder, ops.Mul, ops.Cast(c.Builder, y, scale.Type.DType), scale))
 }
 
 // meanVarianceNormalization converts MeanVarianceNormalization, which adds 1e-9 to the deviation.

@@ -3,7 +3,6 @@ package onnx
 import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -77,7 +76,7 @@ func wideScale(c *call, scale *ir.Value, after int) *ir.Value {
 
 func qLinearMatMul(c *call) []*ir.Value {
 	sums := ops.MatMulInteger(c.Builder, c.Input(0), c.Input(2), c.Input(3), c.Input(5))
-	scale := ops.Binary(c.Builder, loop.Mul, wideScale(c, c.Input(1), 1), wideScale(c, c.Input(4), 0))
+	scale := ops.Binary(c.Builder, ops.Mul, wideScale(c, c.Input(1), 1), wideScale(c, c.Input(4), 0))
 	q := ops.Quantization{Axis: int64(max(0, len(sums.Type.Shape)-2))}
 	return one(ops.Requantize(c.Builder, sums, scale, c.Input(6), c.Input(7), q))
 }
@@ -89,6 +88,6 @@ func qLinearConv(c *call) []*ir.Value {
 	if len(scale.Type.Shape) == 1 {
 		scale = ops.AlongAxis(c.Builder, scale, 1, len(sums.Type.Shape))
 	}
-	scale = ops.Binary(c.Builder, loop.Mul, wideScale(c, c.Input(1), 0), scale)
+	scale = ops.Binary(c.Builder, ops.Mul, wideScale(c, c.Input(1), 0), scale)
 	return one(ops.Requantize(c.Builder, sums, scale, c.Input(6), c.Input(7), ops.Quantization{Axis: 1}))
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -85,7 +84,7 @@ func recurrent(c *call) []*ir.Value {
 			halves = half(0)
 		}
 		sum := ops.ReduceSum(b, halves, false, 1)
-		projected = ops.Binary(b, loop.Add, projected, ops.Reshape(b, sum, directions.Mul(width)))
+		projected = ops.Binary(b, ops.Add, projected, ops.Reshape(b, sum, directions.Mul(width)))
 	}
 	operands.Projected = ops.Reshape(b, projected, x.Type.Shape[0], x.Type.Shape[1], directions, width)
 	out := slices.Clone(ops.Recurrent(b, cell, operands))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -110,7 +109,7 @@ func (r *resizing) extent(e sym.Expr) *ir.Value {
 	return ops.Cast(r.Builder, ops.Integers(r.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e}), dtype.F32)
 }
 
-func (r *resizing) binary(f loop.BinaryOp, x, y *ir.Value) *ir.Value {
+func (r *resizing) binary(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 	return ops.Binary(r.Builder, f, x, y)
 }
 
@@ -141,11 +140,11 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 	for i, a := range axes {
 		from[i] = x.Type.Shape[a]
 	}
-	sizes := r.binary(loop.Mul, ops.Cast(b, computed, dtype.F32), ops.Cast(b, r.integers(from...), dtype.F32))
-	to := r.decided(ops.Cast(b, ops.Unary(b, loop.Floor, sizes), dtype.I64), sym.Const(extentLimit))
+	sizes := r.binary(ops.Mul, ops.Cast(b, computed, dtype.F32), ops.Cast(b, r.integers(from...), dtype.F32))
+	to := r.decided(ops.Cast(b, ops.Unary(b, ops.Floor, sizes), dtype.I64), sym.Const(extentLimit))
 	for i, a := range axes {
 		scale := ops.Reshape(b, ops.SliceAxis(b, ops.Cast(b, computed, dtype.F32), 0, sym.Const(int64(i)), sym.Const(1)))
-		list = append(list, &resizedAxis{axis: a, from: from[i], to: to[i], scale: scale, length: r.binary(loop.Mul, scale, r.extent(from[i]))})
+		list = append(list, &resizedAxis{axis: a, from: from[i], to: to[i], scale: scale, length: r.binary(ops.Mul, scale, r.extent(from[i]))})
 	}
 	return list
 }
@@ -155,7 +154,7 @@ func (r *resizing) length(extent sym.Expr, scale float64) *ir.Value {
 	if n, ok := extent.Const(); ok {
 		return r.f32(float64(n) * scale)
 	}
-	return r.binary(loop.Mul, r.extent(extent), r.f32(scale))
+	return r.binary(ops.Mul, r.extent(extent), r.f32(scale))
 }
 
 // times is ⌊extent × scale⌋, rounded as floats of 32 bits are where the extent is a number, exactly where it has a name.
@@ -213,7 +212,7 @@ func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 			axis.to, axis.fixed = sym.Const(int64(math.Floor(common*float64(from)+0.5))), common
 			axis.length, axis.scale = r.length(axis.from, common), r.f32(common)
 		} else {
-			axis.length, axis.scale = r.extent(axis.to), r.binary(loop.Div, r.extent(axis.to), r.extent(axis.from))
+			axis.length, axis.scale = r.extent(axis.to), r.binary(ops.Div, r.extent(axis.to), r.extent(axis.from))
 			to, okTo := axis.to.Const()
 			from, okFrom := axis.from.Const()
 			if okTo && okFrom && from > 0 {
@@ -252,16 +251,16 @@ func (r *resizing) along(x *ir.Value, a *resizedAxis) *ir.Value {
 		return repeated
 	}
 	at := r.coordinates(a)
-	last := r.binary(loop.Sub, r.extent(a.from), r.f32(1))
+	last := r.binary(ops.Sub, r.extent(a.from), r.f32(1))
 	var y *ir.Value
 	if r.mode == "nearest" {
-		index := r.binary(loop.Min, r.binary(loop.Max, r.round(at, a), r.f32(0)), last)
+		index := r.binary(ops.Min, r.binary(ops.Max, r.round(at, a), r.f32(0)), last)
 		y = ops.Gather(b, x, ops.Cast(b, index, dtype.I64), a.axis)
 	} else {
 		y = r.interpolated(x, at, last, a)
 	}
 	if r.transform == "tf_crop_and_resize" {
-		outside := r.binary(loop.Or, r.binary(loop.Lt, at, r.f32(0)), r.binary(loop.Gt, at, last))
+		outside := r.binary(ops.Or, r.binary(ops.Lt, at, r.f32(0)), r.binary(ops.Gt, at, last))
 		outside = ops.Reshape(b, outside, r.onAxis(a.to, a.axis, len(x.Type.Shape))...)
 		y = ops.Where(b, outside, ops.Scalar(b, x.Type.DType, r.extrapolation), y)
 	}
@@ -288,26 +287,26 @@ func (r *resizing) repeated(x *ir.Value, a *resizedAxis) *ir.Value {
 // coordinateRules are where position o of the result lies in x, for each coordinate transformation: f32, as onnxruntime computes it, since
 // rounding decides which element is the nearest.
 var coordinateRules = map[string]func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value{
-	"asymmetric": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value { return r.binary(loop.Div, o, a.scale) },
+	"asymmetric": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value { return r.binary(ops.Div, o, a.scale) },
 	"half_pixel": (*resizing).halfPixel,
 	"tf_half_pixel_for_nn": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		return r.binary(loop.Div, r.binary(loop.Add, o, r.f32(0.5)), a.scale)
+		return r.binary(ops.Div, r.binary(ops.Add, o, r.f32(0.5)), a.scale)
 	},
 	"pytorch_half_pixel": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
 		return r.unlessSingle(a, r.halfPixel(o, a), r.f32(0))
 	},
 	"half_pixel_symmetric": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		adjustment := r.binary(loop.Div, r.extent(a.to), a.length)
-		offset := r.binary(loop.Mul, r.binary(loop.Mul, r.extent(a.from), r.f32(0.5)), r.binary(loop.Sub, r.f32(1), adjustment))
-		return r.binary(loop.Add, offset, r.halfPixel(o, a))
+		adjustment := r.binary(ops.Div, r.extent(a.to), a.length)
+		offset := r.binary(ops.Mul, r.binary(ops.Mul, r.extent(a.from), r.f32(0.5)), r.binary(ops.Sub, r.f32(1), adjustment))
+		return r.binary(ops.Add, offset, r.halfPixel(o, a))
 	},
 	"align_corners": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		return r.unlessSingle(a, r.binary(loop.Div, r.binary(loop.Mul, o, r.before(a.from)), r.binary(loop.Sub, a.length, r.f32(1))), r.f32(0))
+		return r.unlessSingle(a, r.binary(ops.Div, r.binary(ops.Mul, o, r.before(a.from)), r.binary(ops.Sub, a.length, r.f32(1))), r.f32(0))
 	},
 	"tf_crop_and_resize": func(r *resizing, o *ir.Value, a *resizedAxis) *ir.Value {
-		step := r.binary(loop.Div, r.binary(loop.Mul, r.binary(loop.Sub, a.end, a.start), r.before(a.from)), r.before(a.to))
-		many := r.binary(loop.Add, r.binary(loop.Mul, a.start, r.before(a.from)), r.binary(loop.Mul, o, step))
-		middle := r.binary(loop.Mul, r.binary(loop.Mul, r.f32(0.5), r.binary(loop.Add, a.start, a.end)), r.before(a.from))
+		step := r.binary(ops.Div, r.binary(ops.Mul, r.binary(ops.Sub, a.end, a.start), r.before(a.from)), r.before(a.to))
+		many := r.binary(ops.Add, r.binary(ops.Mul, a.start, r.before(a.from)), r.binary(ops.Mul, o, step))
+		middle := r.binary(ops.Mul, r.binary(ops.Mul, r.f32(0.5), r.binary(ops.Add, a.start, a.end)), r.before(a.from))
 		return r.unlessSingle(a, many, middle)
 	},
 }
@@ -321,7 +320,7 @@ func (r *resizing) coordinates(a *resizedAxis) *ir.Value {
 }
 
 func (r *resizing) halfPixel(o *ir.Value, a *resizedAxis) *ir.Value {
-	return r.binary(loop.Sub, r.binary(loop.Div, r.binary(loop.Add, o, r.f32(0.5)), a.scale), r.f32(0.5))
+	return r.binary(ops.Sub, r.binary(ops.Div, r.binary(ops.Add, o, r.f32(0.5)), a.scale), r.f32(0.5))
 }
 
 // before is an extent less 1, as a scalar.
@@ -337,7 +336,7 @@ func (r *resizing) unlessSingle(a *resizedAxis, many, single *ir.Value) *ir.Valu
 	case sym.No:
 		return many
 	}
-	return ops.Where(b, r.binary(loop.Gt, r.extent(a.to), r.f32(1)), many, single)
+	return ops.Where(b, r.binary(ops.Gt, r.extent(a.to), r.f32(1)), many, single)
 }
 
 // round is the nearest position.
@@ -345,15 +344,15 @@ func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
 	switch r.nearest {
 	case "round_prefer_floor":
-		return ops.Unary(b, loop.Ceil, r.binary(loop.Sub, at, r.f32(0.5)))
+		return ops.Unary(b, ops.Ceil, r.binary(ops.Sub, at, r.f32(0.5)))
 	case "round_prefer_ceil":
-		return ops.Unary(b, loop.Floor, r.binary(loop.Add, at, r.f32(0.5)))
+		return ops.Unary(b, ops.Floor, r.binary(ops.Add, at, r.f32(0.5)))
 	case "floor":
-		return ops.Unary(b, loop.Floor, at)
+		return ops.Unary(b, ops.Floor, at)
 	case "ceil":
-		return ops.Unary(b, loop.Ceil, at)
+		return ops.Unary(b, ops.Ceil, at)
 	case "simple":
-		return ops.Where(b, r.binary(loop.Lt, a.scale, r.f32(1)), ops.Unary(b, loop.Ceil, at), ops.Unary(b, loop.Floor, at))
+		return ops.Where(b, r.binary(ops.Lt, a.scale, r.f32(1)), ops.Unary(b, ops.Ceil, at), ops.Unary(b, ops.Floor, at))
 	}
 	r.Refuse("nearest_mode %q", r.nearest)
 	return nil
@@ -379,22 +378,22 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	}
 	column := []sym.Expr{a.to, sym.Const(1)}
 	at = ops.Reshape(b, at, column...)
-	base := ops.Unary(b, loop.Floor, at)
+	base := ops.Unary(b, ops.Floor, at)
 	if r.antialias {
 		// Of two elements equally far away, the left one counts.
-		base = r.binary(loop.Sub, ops.Unary(b, loop.Ceil, at), r.f32(1))
+		base = r.binary(ops.Sub, ops.Unary(b, ops.Ceil, at), r.f32(1))
 	}
 	offsets := ops.Range(b, r.f32(first), r.f32(1), sym.Const(taps))
-	position := r.binary(loop.Add, base, offsets)
-	weights := r.kernel(ops.Unary(b, loop.Abs, r.binary(loop.Mul, r.binary(loop.Sub, position, at), r.f32(shrink))))
+	position := r.binary(ops.Add, base, offsets)
+	weights := r.kernel(ops.Unary(b, ops.Abs, r.binary(ops.Mul, r.binary(ops.Sub, position, at), r.f32(shrink))))
 	if r.exclude {
-		inside := r.binary(loop.And, r.binary(loop.Ge, position, r.f32(0)), r.binary(loop.Le, position, last))
+		inside := r.binary(ops.And, r.binary(ops.Ge, position, r.f32(0)), r.binary(ops.Le, position, last))
 		weights = ops.Where(b, inside, weights, r.f32(0))
 	}
 	if r.exclude || r.antialias {
-		weights = r.binary(loop.Div, weights, ops.ReduceSum(b, weights, true, 1))
+		weights = r.binary(ops.Div, weights, ops.ReduceSum(b, weights, true, 1))
 	}
-	index := r.binary(loop.Min, r.binary(loop.Max, position, r.f32(0)), last)
+	index := r.binary(ops.Min, r.binary(ops.Max, position, r.f32(0)), last)
 	return ops.Resample(b, x, ops.Cast(b, index, dtype.I64), ops.Cast(b, weights, x.Type.DType), a.axis)
 }
 
@@ -403,16 +402,16 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 func (r *resizing) kernel(d *ir.Value) *ir.Value {
 	b := r.Builder
 	if r.mode != "cubic" {
-		return r.binary(loop.Max, r.binary(loop.Sub, r.f32(1), d), r.f32(0))
+		return r.binary(ops.Max, r.binary(ops.Sub, r.f32(1), d), r.f32(0))
 	}
 	polynomial := func(coefficients ...float64) *ir.Value {
 		y := r.f32(coefficients[0])
 		for _, c := range coefficients[1:] {
-			y = r.binary(loop.Add, r.binary(loop.Mul, y, d), r.f32(c))
+			y = r.binary(ops.Add, r.binary(ops.Mul, y, d), r.f32(c))
 		}
 		return y
 	}
 	k := r.cubic
 	near, far := polynomial(k+2, -(k+3), 0, 1), polynomial(k, -5*k, 8*k, -4*k)
-	return ops.Where(b, r.binary(loop.Le, d, r.f32(1)), near, ops.Where(b, r.binary(loop.Lt, d, r.f32(2)), far, r.f32(0)))
+	return ops.Where(b, r.binary(ops.Le, d, r.f32(1)), near, ops.Where(b, r.binary(ops.Lt, d, r.f32(2)), far, r.f32(0)))
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -138,11 +137,11 @@ func (c *call) resolved(x *ir.Value, rank int, keepZero bool) []sym.Expr {
 	if !keepZero {
 		source := make([]sym.Expr, rank)
 		copy(source, x.Type.Shape)
-		to = ops.Where(b, ops.Binary(b, loop.Eq, to, c.number(0)), c.integers(source...), to)
+		to = ops.Where(b, ops.Binary(b, ops.Eq, to, c.number(0)), c.integers(source...), to)
 	}
-	missing := ops.Binary(b, loop.Eq, to, c.number(-1))
+	missing := ops.Binary(b, ops.Eq, to, c.number(-1))
 	others := b.Op("reduce_prod", ir.Attrs{"axes": []int64{0}}, ops.Where(b, missing, unit, to))
-	to = ops.Where(b, missing, ops.Binary(b, loop.Div, ops.Reshape(b, c.integers(count(x.Type.Shape))), others), to)
+	to = ops.Where(b, missing, ops.Binary(b, ops.Div, ops.Reshape(b, c.integers(count(x.Type.Shape))), others), to)
 	most := sym.Const(1) // an empty tensor's other extents count
 	for _, e := range x.Type.Shape {
 		most = most.Mul(e.Max(sym.Const(1)))
@@ -244,9 +243,16 @@ func expand(c *call) []*ir.Value {
 			}
 		}
 		b, shape := c.Builder, c.wide(1)
-		to = c.decided(ops.Where(b, ops.Binary(b, loop.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Const(extentLimit))
+		to = c.decided(ops.Where(b, ops.Binary(b, ops.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Const(extentLimit))
 	}
-	return one(ops.Expand(c.Builder, x, to...))
+	shape := append([]sym.Expr{}, to...)
+	for i, e := range shape {
+		if _, isConst := e.Const(); !isConst && c.Dims().LE(e, sym.Const(1)) == sym.Yes {
+			c.require(sym.Cond{A: e, Rel: sym.EQ, B: sym.Const(1)}, "an extent that is combined with others")
+			shape[i] = sym.Const(1)
+		}
+	}
+	return one(ops.Expand(c.Builder, x, shape...))
 }
 
 // single gives the axes of x that have one element at most the extent 1, so that they can be repeated.
@@ -317,9 +323,9 @@ func (c *call) rangeExtent(start, limit, delta *ir.Value) sym.Expr {
 		}
 	}
 	wide := dtype.F64
-	way := ops.Binary(b, loop.Sub, ops.Cast(b, limit, wide), ops.Cast(b, start, wide))
-	steps := ops.Unary(b, loop.Ceil, ops.Binary(b, loop.Div, way, ops.Cast(b, delta, wide)))
-	steps = ops.Binary(b, loop.Max, steps, ops.Scalar(b, wide, 0))
+	way := ops.Binary(b, ops.Sub, ops.Cast(b, limit, wide), ops.Cast(b, start, wide))
+	steps := ops.Unary(b, ops.Ceil, ops.Binary(b, ops.Div, way, ops.Cast(b, delta, wide)))
+	steps = ops.Binary(b, ops.Max, steps, ops.Scalar(b, wide, 0))
 	if start.Const != nil && limit.Const != nil && delta.Const != nil && start.Type.DType.IsFloat() {
 		n := math.Max(0, math.Ceil((limit.Const.Float(0)-start.Const.Float(0))/delta.Const.Float(0)))
 		if !(n <= 1<<40) {
@@ -446,7 +452,7 @@ func eyeLike(c *call) []*ir.Value {
 	b := c.Builder
 	rows := ops.Range(b, c.number(c.Int("k", 0)), c.number(1), x.Type.Shape[0])
 	columns := ops.Counting(b, dtype.I64, x.Type.Shape[1])
-	return one(ops.Cast(b, ops.Binary(b, loop.Eq, ops.Reshape(b, rows, x.Type.Shape[0], sym.Const(1)), columns), dt))
+	return one(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, rows, x.Type.Shape[0], sym.Const(1)), columns), dt))
 }
 
 // blocks checks the operand of DepthToSpace and SpaceToDepth.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -122,14 +121,14 @@ func (c *call) cutAtRun(x *ir.Value, axes, steps []int64) func(i int, whole sym.
 		}
 	}
 	clamp := func(at *ir.Value) *ir.Value {
-		at = ops.Where(b, ops.Binary(b, loop.Lt, at, c.number(0)), ops.Binary(b, loop.Add, at, c.integers(whole...)), at)
-		return ops.Binary(b, loop.Min, ops.Binary(b, loop.Max, at, c.integers(low...)), c.integers(high...))
+		at = ops.Where(b, ops.Binary(b, ops.Lt, at, c.number(0)), ops.Binary(b, ops.Add, at, c.integers(whole...)), at)
+		return ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, at, c.integers(low...)), c.integers(high...))
 	}
 	first, stop := clamp(c.wide(1)), clamp(c.wide(2))
-	way := ops.Binary(b, loop.Add, ops.Binary(b, loop.Sub, stop, first), c.integers(round...))
-	length := ops.Binary(b, loop.Max, ops.Binary(b, loop.Div, way, c.integers(stride...)), c.number(0))
+	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.integers(round...))
+	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.integers(stride...)), c.number(0))
 	most := sym.MaxOf(append([]sym.Expr{sym.Const(1)}, whole...)...)
-	begins := c.decided(ops.Binary(b, loop.Max, first, c.number(0)), most)
+	begins := c.decided(ops.Binary(b, ops.Max, first, c.number(0)), most)
 	lengths := c.decided(length, most)
 	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
 }
