@@ -335,3 +335,54 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestTilesAtOnce runs a kernel's tiles on several goroutines, each with its own scratch.
+func TestTilesAtOnce(t *testing.T) {
+	b := loop.NewBuilder("tiles")
+	n := sym.Const(64)
+	x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{n, n}), b.Param("w", loop.Read, dtype.F32, []sym.Expr{n, n})
+	y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{n, n})
+	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
+	b.For(loop.Parallel, "t", sym.Const(8), func(at sym.Expr) {
+		acc := b.Local("acc", dtype.F32, sym.Const(8), n)
+		b.Nest(loop.Serial, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dtype.F32, 1)) })
+		first := at.Mul(sym.Const(8))
+		b.Contract(sym.Const(8), n, n, acc.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{first, n0}, row, col), w.Tile([]sym.Expr{n0, n0}, row, col))
+		b.Serial("i", sym.Const(8), func(i sym.Expr) {
+			b.For(loop.Vector, "j", n, func(j sym.Expr) {
+				b.Store(y, []sym.Expr{first.Add(i), j}, loop.Apply(loop.Tanh, acc.Load(i, j)))
+			})
+		})
+	})
+	k := finish(b)
+	var alone, together []*tensor.Tensor
+	for _, p := range k.Params {
+		o := operand(t, p, nil)
+		fill(rand.New(rand.NewSource(4)), o)
+		alone, together = append(alone, o), append(together, o.Clone())
+	}
+	if err := execute(t, k, alone, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	code, _ := Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, target.Machine{})
+	a := &target.Args{}
+	for _, o := range together {
+		a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&o.Bytes()[0]), Bytes: int64(len(o.Bytes()))})
+	}
+	bytes, _ := code.Kernels[0].Scratch(nil)
+	done := make(chan error)
+	for worker := range int64(4) {
+		go func() {
+			scratch, _ := scratchOf(int(bytes))
+			done <- code.Kernels[0].Run(a, 2*worker, 2*worker+2, scratch)
+		}()
+	}
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if !together[2].Equal(alone[2]) {
+		t.Error("tiles on four goroutines give other bits than on one")
+	}
+}
