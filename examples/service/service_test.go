@@ -141,7 +141,7 @@ func TestManyClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := watch()
-	failures := load(t, server.URL, 32, 12)
+	failures := load(t, server.URL, 32, 6)
 	highest := stop() - before
 	if err := errors.Join(failures...); err != nil {
 		t.Error(err)
@@ -165,7 +165,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	stop := watch()
 	ended := make(chan []error, 1)
-	go func() { ended <- load(t, server.URL, 32, 12) }()
+	go func() { ended <- load(t, server.URL, 32, 6) }()
 	reloads := 0
 	for running := true; running || reloads < 3; reloads++ {
 		replace(t, s.model, data.Model)
