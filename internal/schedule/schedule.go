@@ -62,6 +62,9 @@ type step struct {
 func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	o := &s.options
 	s.free = k.Dims
+	if forBlocks(k) {
+		return k
+	}
 	for _, step := range []step{
 		{o.NoFlatten, rejoin},           // before variables are taken apart further
 		{o.NoContract, cutContractions}, // then: it recognises nests as lowering wrote them
@@ -83,6 +86,21 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		}
 	}
 	return k
+}
+
+// forBlocks reports whether a kernel is written for blocks of threads, and so is scheduled already.
+func forBlocks(k *loop.Kernel) bool {
+	found := false
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			found = found || s.Kind == loop.Block || s.Kind == loop.Thread
+		case *loop.Roles, *loop.Token:
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // dimsOf keeps the order of the dimensions that a kernel had, and adds what is new.

@@ -21,13 +21,33 @@ import (
 )
 
 // Compile makes the kernels of a module ready, in their order. Kernels are taken to be well formed (see loop.Verify); what cannot
-// be compiled is our bug and panics with the kernel's text.
+// be compiled is our bug and panics with the kernel's text. Kernels for blocks of threads are refused with ErrUnsupported.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	code := &target.Code{Machine: machine}
 	for _, k := range m.Kernels {
+		if needsBlocks(k) {
+			return nil, diag.Unsupportedf("kernel @%s is written for blocks of threads, which this machine has not", k.Name)
+		}
 		code.Kernels = append(code.Kernels, compile(k))
 	}
 	return code, nil
+}
+
+// needsBlocks reports whether a kernel uses what only blocks of threads have: shared memory, roles, tokens, asynchronous steps.
+func needsBlocks(k *loop.Kernel) bool {
+	found := false
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Token, *loop.Roles, *loop.Arrive, *loop.Wait, *loop.BulkCopy, *loop.Drain:
+			found = true
+		case *loop.Local:
+			found = found || s.Space == loop.Shared
+		case *loop.Contract:
+			found = found || s.Async
+		}
+		return !found
+	})
+	return found
 }
 
 // kernel is a compiled kernel.

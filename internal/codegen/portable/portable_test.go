@@ -336,6 +336,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestBlocks refuses what only blocks of threads have.
+func TestBlocks(t *testing.T) {
+	b := loop.NewBuilder("block")
+	b.Kernel.Body = []loop.Stmt{&loop.Local{Name: "s", DType: dtype.F32, Shape: fixed(4), Space: loop.Shared}}
+	_, err := Compile(&loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, target.Machine{})
+	if !errors.Is(err, diag.ErrUnsupported) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestTilesAtOnce runs a kernel's tiles on several goroutines, each with its own scratch.
 func TestTilesAtOnce(t *testing.T) {
 	b := loop.NewBuilder("tiles")
