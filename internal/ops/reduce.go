@@ -112,21 +112,36 @@ func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value 
 	return reduce(b, "reduce_mean", x, keep, axes)
 }
 
-// ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no elements.
-func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
+// LogSumExp is log Σ exp(x), without overflow: the greatest element is taken out first. reduce combines x by the named reduction along axes that stay as extents of 1.
+// It is −∞ of no elements.
+func LogSumExp(b *ir.Builder, x *ir.Value, reduce func(name string, x *ir.Value) *ir.Value) *ir.Value {
 	dt := x.Type.DType
 	if !dt.IsFloat() {
 		b.Failf("the logarithm of a sum of exponentials of %s", dt)
 	}
-	top := ReduceMax(b, x, true, axes...)
+	top := reduce("reduce_max", x)
 	top = Where(b, Unary(b, loop.IsInf, top), Scalar(b, dt, 0), top)
-	total := ReduceSum(b, Unary(b, loop.Exp, Binary(b, loop.Sub, x, top)), true, axes...)
-	y := Binary(b, loop.Add, Unary(b, loop.Log, total), top)
+	total := reduce("reduce_sum", Unary(b, loop.Exp, Binary(b, loop.Sub, x, top)))
+	return Binary(b, loop.Add, Unary(b, loop.Log, total), top)
+}
+
+// ReduceLogSumExp is LogSumExp along axes.
+func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
+	y := LogSumExp(b, x, func(name string, x *ir.Value) *ir.Value { return Reduce(b, name, x, true, axes...) })
 	if keep {
 		return y
 	}
 	return ReduceSum(b, y, false, axes...) // of one element each: it drops the axes
 }
+
+// ReduceBy is Reduce along axes that only the run may know: kept has, for each axis, 1 where it stays and 0 where it is reduced to an extent of 1.
+func ReduceBy(b *ir.Builder, name string, x *ir.Value, kept []sym.Expr) *ir.Value {
+	return b.Op(name, ir.Attrs{"kept": kept}, x)
+}
+
+// keptExtent is what is left of an extent, and reducedExtent what is combined into each element: one of the two is 1.
+func keptExtent(extent, kept sym.Expr) sym.Expr    { return kept.Mul(extent.Sub(one)).Add(one) }
+func reducedExtent(extent, kept sym.Expr) sym.Expr { return extent.Sub(kept.Mul(extent.Sub(one))) }
 
 func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.Value {
 	if axes == nil {
@@ -187,6 +202,17 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 	if !r.accepts(x.DType) {
 		return fault(n, "elements of type %s", x.DType)
 	}
+	if kept := n.Attrs.Exprs("kept"); kept != nil {
+		if len(kept) != len(x.Shape) {
+			return fault(n, "%d axes kept or not, of %d", len(kept), len(x.Shape))
+		}
+		shape := make([]sym.Expr, len(kept))
+		for i, extent := range x.Shape {
+			shape[i] = c.Dims().Simplify(keptExtent(extent, kept[i]))
+		}
+		n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+		return nil
+	}
 	shape, axes, err := reducedShape(n, x.Shape)
 	if err != nil {
 		return err
@@ -211,10 +237,22 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	if err != nil {
 		return nil, err
 	}
-	x := in[0]
+	x, keep := in[0], n.Attrs.Bool("keep")
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), x.Rank())
 	if err != nil {
 		return nil, err
+	}
+	if n.Attrs.Exprs("kept") != nil {
+		kept, err := e.Ints(n.Attrs.Exprs("kept"))
+		if err != nil {
+			return nil, err
+		}
+		axes, keep = nil, true
+		for i, stays := range kept {
+			if stays == 0 {
+				axes = append(axes, i)
+			}
+		}
 	}
 	inner, count := make([]int64, len(axes)), int64(1)
 	for i, a := range axes {
@@ -226,7 +264,7 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 	tensor.Each(out.Shape(), func(at []int64) {
 		total := r.begin(wide).Bits
 		tensor.Each(inner, func(k []int64) {
-			from := reducedIndex(x.Rank(), axes, n.Attrs.Bool("keep"), at, k)
+			from := reducedIndex(x.Rank(), axes, keep, at, k)
 			element := loop.EvalCast(wide, x.DType(), false, bitsOf(x, tensor.Offset(strides, from)))
 			if r.map1 != nil {
 				element = r.map1(wide, element)
@@ -254,11 +292,28 @@ func (r reduction) nest(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
 	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
 	inner := extentsOf(x.Shape, axes)
+	index := func(at, inside []sym.Expr) []sym.Expr {
+		return reducedIndex(len(x.Shape), axes, n.Attrs.Bool("keep"), at, inside)
+	}
+	if kept := n.Attrs.Exprs("kept"); kept != nil {
+		inner = make([]sym.Expr, len(kept))
+		for i, extent := range x.Shape {
+			inner[i] = reducedExtent(extent, kept[i])
+		}
+		// Of an axis's two loops one has a single iteration.
+		index = func(at, inside []sym.Expr) []sym.Expr {
+			both := make([]sym.Expr, len(at))
+			for i := range at {
+				both[i] = at[i].Add(inside[i])
+			}
+			return both
+		}
+	}
 	dt := computing(x.DType)
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
 		total := k.Var("total", r.begin(dt))
-		k.Nest(loop.Serial, "k", inner, func(at2 []sym.Expr) {
-			element := loop.Convert(dt, x.Load(reducedIndex(len(x.Shape), axes, n.Attrs.Bool("keep"), at, at2)...))
+		k.Nest(loop.Serial, "k", inner, func(inside []sym.Expr) {
+			element := loop.Convert(dt, x.Load(index(at, inside)...))
 			if r.before != nil {
 				element = r.before(element)
 			}
@@ -290,6 +345,9 @@ func (r reduction) samples(rnd *rand.Rand) []Sample {
 	}
 	if r.accepts(dtype.Bool) {
 		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.Bool, 3, 2)}})
+	}
+	for _, kept := range [][]int64{{1, 0, 1}, {0, 0, 1}, {1, 1, 1}, {0, 0, 0}} {
+		out = append(out, Sample{Attrs: ir.Attrs{"kept": ir.Constants(kept)}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.F32, 2, 3, 4)}})
 	}
 	for _, shape := range [][]int64{{2, 0, 3}, {0, 2}, {5, 1}} {
 		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true}, Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})

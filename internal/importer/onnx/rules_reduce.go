@@ -5,12 +5,16 @@ import (
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 func init() {
 	for name, op := range map[string]string{"ReduceSum": "reduce_sum", "ReduceProd": "reduce_prod", "ReduceMin": "reduce_min", "ReduceMax": "reduce_max",
 		"ReduceMean": "reduce_mean", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2", "ReduceSumSquare": "reduce_sum_square", "ReduceLogSum": "reduce_log_sum"} {
 		add(map[string]rule{name: func(c *call) []*ir.Value {
+			if byData(c) {
+				return one(reducedByData(c, func(by reducer) *ir.Value { return by(op, c.Input(0)) }))
+			}
 			axes, keep := reducedAxes(c)
 			return one(ops.Reduce(c.Builder, op, c.Input(0), keep, axes...))
 		}})
@@ -22,9 +26,61 @@ func init() {
 		}})
 	}
 	add(map[string]rule{"ReduceLogSumExp": func(c *call) []*ir.Value {
+		if byData(c) {
+			return one(reducedByData(c, func(by reducer) *ir.Value { return ops.LogSumExp(c.Builder, c.Input(0), by) }))
+		}
 		axes, keep := reducedAxes(c)
 		return one(ops.ReduceLogSumExp(c.Builder, c.Input(0), keep, axes...))
 	}})
+}
+
+// byData reports whether the axes are an input whose elements only the run knows.
+func byData(c *call) bool { return c.Optional(1) != nil && !isKnown(c.Optional(1)) }
+
+func isKnown(v *ir.Value) bool {
+	return v.Known != nil && !slices.ContainsFunc(v.Known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
+}
+
+// reducer combines a tensor by a reduction of that name; the axes stay as extents of 1.
+type reducer func(name string, x *ir.Value) *ir.Value
+
+// reducedByData reduces along axes that only the run knows, of which there is a known number.
+func reducedByData(c *call, combine func(by reducer) *ir.Value) *ir.Value {
+	x := c.Input(0)
+	rank := int64(len(x.Type.Shape))
+	axes := c.Symbols(1, -rank, rank-1)
+	if rank == 0 || len(axes) == 0 {
+		if c.Int("noop_with_empty_axes", 0) != 0 {
+			axes = nil
+		} else {
+			axes = ir.Constants(allAxes(int(rank)))
+		}
+	}
+	// differ is 0 where two positions are the same, and 1 where not.
+	one := sym.Const(1)
+	differ := func(a, b sym.Expr) sym.Expr { return a.Sub(b).Max(b.Sub(a)).Min(one) }
+	kept := make([]sym.Expr, rank)
+	for i := range kept {
+		kept[i] = one
+		for _, a := range axes {
+			kept[i] = kept[i].Mul(differ(a.Mod(sym.Const(rank)), sym.Const(int64(i))))
+		}
+	}
+	y := combine(func(name string, x *ir.Value) *ir.Value { return ops.ReduceBy(c.Builder, name, x, kept) })
+	if c.Int("keepdims", 1) != 0 {
+		return y
+	}
+	// The m-th axis that stays has the extent of the axis before which m others stay.
+	shape := make([]sym.Expr, rank-int64(len(axes)))
+	for m := range shape {
+		before := sym.Const(0)
+		for i, extent := range x.Type.Shape {
+			here := kept[i].Mul(one.Sub(differ(before, sym.Const(int64(m)))))
+			shape[m] = shape[m].Add(here.Mul(extent))
+			before = before.Add(kept[i])
+		}
+	}
+	return ops.Reshape(c.Builder, y, shape...)
 }
 
 // reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means all, unless noop_with_empty_axes says that
