@@ -242,6 +242,22 @@ func (p *Program) run(ctx context.Context, c *executor.Call, args []*Tensor) err
 	return c.Run(ctx)
 }
 
+// Bind is the values that these arguments give the program's dimensions: what Memory's formulas want.
+func (p *Program) Bind(in Inputs) (d Dims, err error) {
+	defer diag.Recover(&err, "binding dimensions")
+	_, values, err := p.bindInputs(in)
+	if err != nil {
+		return nil, err
+	}
+	d = Dims{}
+	for i, dim := range p.compiled.Program.Dims {
+		if !dim.Data {
+			d[dim.Name] = values[i]
+		}
+	}
+	return d, nil
+}
+
 // bindInputs checks the arguments against the program's inputs and finds the dimensions' values.
 func (p *Program) bindInputs(in Inputs) ([]*Tensor, []int64, error) {
 	args := make([]*Tensor, len(p.inputs))

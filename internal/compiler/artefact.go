@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -72,8 +73,11 @@ func certificateOf(s *memplan.Solution) certified {
 	return c
 }
 
-// WriteTo writes the artefact. about is JSON of the caller's own.
+// WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is ErrUnsupported.
 func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
+	if _, err := unproven(c.Loop); err != nil {
+		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("compile for --target reference, whose kernels are not scheduled")
+	}
 	m := manifest{Machine: c.Code.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
 	for _, o := range c.Program.Outputs {
 		m.Names = append(m.Names, o.Name)
@@ -242,9 +246,11 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	if err != nil {
 		return nil, err
 	}
-	if c.open, err = verified(c.Loop); err != nil {
+	open, err := unproven(c.Loop)
+	if err != nil {
 		return nil, err
 	}
+	c.open = len(open) > 0
 	c.time = lifetimes(c.Loop)
 	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
 	for i := range given.Tensors {
@@ -366,13 +372,8 @@ func formula(source string, dims *sym.Dims) (sym.Expr, error) {
 	return x, nil
 }
 
-// verified checks a module that is not of our making. open reports that some accesses were neither proved to be inside their buffers nor refuted: Recheck decides.
-func verified(m *loop.Module) (open bool, err error) {
-	unproved, err := unproven(m)
-	return len(unproved) > 0, err
-}
-
-// unproven lists what memory safety rests on and was not proved. That views lie inside their buffers does not belong to it: the executor sees to that.
+// unproven verifies a module, and lists what memory safety rests on and was neither proved nor refuted: Recheck decides. That views lie inside their buffers, and that
+// copies are between equals, does not belong to it: the executor sees to that.
 func unproven(m *loop.Module) ([]string, error) {
 	all, err := loop.VerifyModule(m)
 	if err != nil {
@@ -380,7 +381,7 @@ func unproven(m *loop.Module) ([]string, error) {
 	}
 	var list []string
 	for _, u := range all {
-		if len(u) < 7 || u[:7] != "buffer " {
+		if !strings.HasPrefix(u, "buffer ") && !strings.HasPrefix(u, "a copy ") {
 			list = append(list, u)
 		}
 	}

@@ -84,12 +84,14 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if c.Loop, err = lower.Module(m); err != nil {
 		return nil, err
 	}
+	verifyLoop(c.Loop, "lower")
 	done("lower", c.Loop.String)
 	if !o.Reference {
 		stage = "schedule"
 		if err := schedule.Run(c.Loop, o.Machine); err != nil {
 			return nil, err
 		}
+		verifyLoop(c.Loop, "schedule")
 		done("schedule", c.Loop.String)
 	}
 	stage = "plan"
@@ -161,4 +163,11 @@ const portableMachine = "portable"
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine {
 	return target.Machine{Name: portableMachine, Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
+}
+
+// verifyLoop checks a module that the compiler itself has written: what is wrong with it is our bug.
+func verifyLoop(m *loop.Module, stage string) {
+	if _, err := loop.VerifyModule(m); err != nil {
+		panic(diag.Internalf("after %s: %v", stage, err))
+	}
 }

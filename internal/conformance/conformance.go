@@ -180,17 +180,9 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *R
 
 // MemoryOf runs a program, watched, and returns what it took beside what was predicted for the inputs' shapes.
 func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, error) {
-	dims := weir.Dims{}
-	for _, info := range p.Inputs() {
-		t, ok := in[info.Name].(*weir.Tensor)
-		if !ok || len(t.Shape()) != len(info.Shape) {
-			return Memory{}, diag.Inputf("no tensor of that rank is given").AtTensor(info.Name)
-		}
-		for axis, extent := range info.Shape {
-			if extent.Dim != "" {
-				dims[extent.Dim] = int64(t.Shape()[axis])
-			}
-		}
+	dims, err := p.Bind(in)
+	if err != nil {
+		return Memory{}, err
 	}
 	predicted, err := p.Memory().Peak(1, dims)
 	if err != nil {

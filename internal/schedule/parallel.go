@@ -113,6 +113,9 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 			size = sym.Const((even + multiple - 1) / multiple * multiple)
 		}
 	}
+	if c.dims.LE(f.Extent, size) == sym.Yes {
+		return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+	}
 	outer := c.cutInto(f, size, names)
 	outer.Kind = loop.Parallel
 	return outer

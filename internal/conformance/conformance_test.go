@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// refused are the cases of testdata/onnx that end in a refusal, and what it says.
+var refused = map[string]string{
+	"scan":              "operators Scan",
+	"sequences_refused": "operators ConcatFromSequence",
+	"sparse_weight":     "a sparse constant",
+	"strings_refused":   "operators StringConcat",
+	"loop_growing":      "its shape must stay the same",
+	"reductions":        "known only when the model runs",
+	"passthrough":       "an initializer's value is part of the program",
+}
+
+// faulty are the cases that go wrong, and why.
+var faulty = map[string]string{
+	"makers":    runSizes,
+	"zero_dims": "the scratch of a launch without tiles is planned, and not used",
+}
+
+// runAll runs the cases on two workers, each run on one thread, and hands their results over in the cases' order.
+func runAll(t *testing.T, cases []Case, o weir.Options) []Result {
+	t.Helper()
+	o.Threads = 1
+	results := make([]Result, len(cases))
+	next := make(chan int)
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			for i := range next {
+				results[i] = cases[i].guarded(t, o)
+			}
+		})
+	}
+	for i := range cases {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	return results
+}
+
+// guarded is Run, with a panic that crosses the API as a failure.
+func (c Case) guarded(t *testing.T, o weir.Options) (r Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = Result{Name: c.Name, Verdict: Fail, Why: fmt.Sprintf("a panic: %v", p)}
+		}
+	}()
+	return c.Run(t.Context(), o)
+}
+
+// memoryFault says what is wrong with the memory that a case took, or "".
+func memoryFault(r Result) string {
+	for i, m := range r.Memory {
+		if m.Measured > m.Predicted || m.Measured < m.Predicted && !r.DataDecide {
+			return fmt.Sprintf("data set %d: predicted %d bytes, measured %d", i, m.Predicted, m.Measured)
+		}
+	}
+	return ""
+}
+
+func TestRepositoryModels(t *testing.T) {
+	cases, err := Find([]string{filepath.Join("..", "..", "testdata", "onnx")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cases {
+		cases[i].Measure = true
+	}
+	wrong := map[string]bool{}
+	for _, target := range []weir.Target{weir.Portable, weir.Reference} {
+		t.Run(string(target), func(t *testing.T) {
+			seen := map[string]bool{}
+			exact := 0
+			for _, r := range runAll(t, cases, weir.Options{Target: target}) {
+				why, listed := refused[r.Name]
+				seen[r.Name] = true
+				fault := memoryFault(r)
+				if why := faulty[r.Name]; why != "" {
+					wrong[r.Name] = wrong[r.Name] || r.Verdict == Fail || fault != ""
+					continue
+				}
+				switch {
+				case r.Verdict == Fail:
+					t.Errorf("%s: %s", r.Name, r.Why)
+				case listed && r.Verdict == Pass:
+					t.Errorf("%s passes: take it off the list of refusals", r.Name)
+				case listed && !strings.Contains(r.Why, why):
+					t.Errorf("%s is refused for another reason than the list has: %s", r.Name, r.Why)
+				case !listed && r.Verdict == Refused:
+					t.Errorf("%s is refused: %s", r.Name, r.Why)
+				case fault != "":
+					t.Errorf("%s: %s", r.Name, fault)
+				case r.Verdict == Pass && len(r.Memory) == 0:
+					t.Errorf("%s was not measured", r.Name)
+				case r.Verdict == Pass && !r.DataDecide:
+					exact++
+				}
+			}
+			for name := range refused {
+				if !seen[name] {
+					t.Errorf("the list of refusals names %s, which is no case", name)
+				}
+			}
+			t.Logf("%d cases, %d refused; of %d the shapes decide the memory, predicted = measured", len(cases), len(refused), exact)
+		})
+	}
+	for name := range faulty {
+		if !wrong[name] {
+			t.Errorf("%s ends well: take it off the list of faulty cases", name)
+		}
+	}
+}
