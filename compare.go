@@ -32,6 +32,9 @@ func (d *Difference) String() string {
 // more than the tolerances; nil where none does.
 func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
+	if m.artefact != nil {
+		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).WithFix("compare the model that it was compiled from")
+	}
 	var wanted []string
 	origin := map[string]*wire.NodeProto{}
 	for _, n := range m.model.Proto.Graph.Node {

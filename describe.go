@@ -29,11 +29,7 @@ func (p *Program) Dims() []Dimension {
 
 // Proved lists the conditions that the compiler needed and proved for every value of the dimensions.
 func (p *Program) Proved() []Condition {
-	var out []Condition
-	for _, r := range p.compiled.IR.Proved {
-		out = append(out, Condition{r.Cond.String(), r.From})
-	}
-	return out
+	return slices.Clone(p.proved)
 }
 
 // Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions. The bodies of loops
@@ -73,6 +69,9 @@ type NodeInfo struct {
 
 // Describe tells what the file holds.
 func (m *Model) Describe() Description {
+	if m.artefact != nil {
+		return m.artefact.about.Description
+	}
 	proto := m.model.Proto
 	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Unsupported: m.model.Unsupported(), Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
 	if d.Unsupported == nil {

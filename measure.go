@@ -31,7 +31,7 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 	if err != nil {
 		return m, err
 	}
-	call, err := p.executable.Bind(dims)
+	call, err := p.bind(dims)
 	if err != nil {
 		return m, err
 	}

@@ -90,8 +90,7 @@ type Alive struct {
 
 // PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest first.
 func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
-	s := m.program.compiled.Arena
-	c, err := s.Certify(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	c, err := m.program.compiled.Certify(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
 	if err != nil {
 		return "", nil, err
 	}

@@ -84,11 +84,19 @@ func (p *Program) take(dims []int64) (*bound, error) {
 			return nil, err
 		}
 	}
-	call, err := p.executable.Bind(dims)
+	call, err := p.bind(dims)
 	if err != nil {
 		return nil, err
 	}
 	return &bound{call: call, key: key, dims: dims}, nil
+}
+
+// bind takes the memory of a call for the given dimensions.
+func (p *Program) bind(dims []int64) (*executor.Call, error) {
+	if err := p.compiled.Recheck(dims); err != nil {
+		return nil, err
+	}
+	return p.executable.Bind(dims)
 }
 
 // release makes a call idle again.

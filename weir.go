@@ -138,8 +138,9 @@ func extentOf(e sym.Expr) Extent {
 
 // Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are closed.
 type Model struct {
-	file  string
-	model *onnx.Model
+	file     string
+	model    *onnx.Model // nil where it is an artefact
+	artefact *artefact   // nil where it is not
 	weights
 }
 
@@ -150,9 +151,12 @@ type weights struct {
 	shut  bool
 }
 
-// Load reads the model at path. External data is read from the model's own folder only.
+// Load reads the model at path: ONNX, or an artefact that Program.WriteTo wrote; the contents tell which. External data is read from the model's own folder only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
+	if a, err := openArtefact(path); a != nil || err != nil {
+		return newArtefact(path, a, err)
+	}
 	model, err := onnx.Open(path)
 	if err != nil {
 		return nil, inFile(err, path)
@@ -163,6 +167,9 @@ func Load(path string) (m *Model, err error) {
 // LoadFS reads the model of that name from fsys, with external data beside it.
 func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+name)
+	if a, err := readFS(fsys, name); a != nil || err != nil {
+		return newArtefact(name, a, err)
+	}
 	model, err := onnx.OpenFS(fsys, name)
 	if err != nil {
 		return nil, inFile(err, name)
@@ -173,6 +180,10 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 // LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
+	if foreign(data) {
+		a, err := readArtefact(data)
+		return newArtefact("", a, err)
+	}
 	model, err := onnx.Parse(data)
 	if err != nil {
 		return nil, err
@@ -182,6 +193,13 @@ func LoadBytes(data []byte) (m *Model, err error) {
 
 func newModel(file string, model *onnx.Model) *Model {
 	return &Model{file: file, model: model, weights: weights{users: 1}}
+}
+
+func newArtefact(file string, a *artefact, err error) (*Model, error) {
+	if err != nil {
+		return nil, inFile(err, file)
+	}
+	return &Model{file: file, artefact: a, weights: weights{users: 1}}, nil
 }
 
 // inFile names the file in an error that does not name one.
@@ -194,10 +212,20 @@ func inFile(err error, path string) error {
 }
 
 // Inputs describes what a run is given, in the model's order.
-func (m *Model) Inputs() []Info { return infosOf(m.model.Inputs) }
+func (m *Model) Inputs() []Info {
+	if m.artefact != nil {
+		return m.artefact.inputs()
+	}
+	return infosOf(m.model.Inputs)
+}
 
 // Outputs describes what a run gives, in the model's order, as far as the model declares it.
-func (m *Model) Outputs() []Info { return infosOf(m.model.Outputs) }
+func (m *Model) Outputs() []Info {
+	if m.artefact != nil {
+		return m.artefact.outputs()
+	}
+	return infosOf(m.model.Outputs)
+}
 
 func infosOf(ports []onnx.Port) []Info {
 	out := make([]Info, len(ports))
@@ -208,7 +236,12 @@ func infosOf(ports []onnx.Port) []Info {
 }
 
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
-func (m *Model) Metadata() map[string]string { return maps.Clone(m.model.Meta) }
+func (m *Model) Metadata() map[string]string {
+	if m.artefact != nil {
+		return m.artefact.metadata()
+	}
+	return maps.Clone(m.model.Meta)
+}
 
 // Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on, and the last of them to be
 // closed gives the file's mapping back.
@@ -242,6 +275,12 @@ func (m *Model) release() error {
 func (m *Model) leave() error {
 	if m.users--; m.users > 0 {
 		return nil
+	}
+	if m.artefact != nil {
+		if m.artefact.block == nil {
+			return nil
+		}
+		return m.artefact.block.Close()
 	}
 	return m.model.Close()
 }

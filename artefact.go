@@ -1,0 +1,183 @@
+package weir
+
+import (
+	"encoding/json"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// artefact is a model that was compiled before.
+type artefact struct {
+	*compiler.Artefact
+	about about
+	block *mem.Block // the file's mapping, where it has one
+}
+
+// about is what an artefact says of the model that it was compiled from.
+type about struct {
+	Target      Target            `json:"target"`
+	Description Description       `json:"description"`
+	Metadata    map[string]string `json:"metadata"`
+	Proved      []Condition       `json:"proved"`
+}
+
+// WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
+// machine code. Loading one verifies it and generates the code in a moment; what it computes is the same to the bit.
+func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
+	defer diag.Recover(&err, "writing an artefact")
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return 0, diag.New(ErrClosed, "the program is closed")
+	}
+	p.wait.Add(1)
+	p.mu.Unlock()
+	defer p.wait.Done()
+	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved()}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return 0, err
+	}
+	return p.compiled.WriteTo(w, text)
+}
+
+// openArtefact reads the artefact at path; nil where the file is none.
+func openArtefact(path string) (*artefact, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil // the importer says why
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	head := make([]byte, 8)
+	if n, _ := io.ReadFull(f, head); !foreign(head[:n]) {
+		return nil, nil
+	}
+	block, err := mem.MapFile(f, filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	a, err := readArtefact(block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, err
+	}
+	a.block = block
+	return a, nil
+}
+
+// foreign reports whether a file that begins so is not for the importer: an artefact, or weir's own text.
+func foreign(head []byte) bool { return compiler.IsArtefact(head) || isText(head) }
+
+func isText(head []byte) bool {
+	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
+}
+
+// readArtefact reads an artefact from memory that it borrows.
+func readArtefact(data []byte) (a *artefact, err error) {
+	if isText(data) {
+		return nil, diag.Unsupportedf("a program written as text; artefacts and .onnx models are supported").WithFix("weir compile makes an artefact of a model")
+	}
+	err = mem.CatchFaults(func() error {
+		read, err := compiler.ReadArtefact(data)
+		if err != nil {
+			return err
+		}
+		a = &artefact{Artefact: read}
+		if err := json.Unmarshal(read.About, &a.about); err != nil {
+			return diag.Inputf("what the artefact says of its model: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// readFS is openArtefact for a file system.
+func readFS(fsys fs.FS, name string) (*artefact, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, nil // the importer says why
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	if n, _ := io.ReadFull(f, head); !foreign(head[:n]) {
+		return nil, nil
+	}
+	rest, err := io.ReadAll(f)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	return readArtefact(append(head, rest...))
+}
+
+// infos describes ports of the artefact's program.
+func (a *artefact) infos(ports []program.Port, names func(i int) string) []Info {
+	out := make([]Info, len(ports))
+	for i, port := range ports {
+		t := &a.Program.Tensors[port.Tensor]
+		out[i] = Info{Name: names(i), DType: t.DType}
+		for _, e := range t.Shape {
+			out[i].Shape = append(out[i].Shape, extentOf(e))
+		}
+	}
+	return out
+}
+
+func (a *artefact) inputs() []Info {
+	return a.infos(a.Program.Inputs, func(i int) string { return a.Program.Inputs[i].Name })
+}
+
+func (a *artefact) outputs() []Info {
+	return a.infos(a.Program.Outputs, func(i int) string { return a.Program.Outputs[i].Name })
+}
+
+func (a *artefact) metadata() map[string]string { return maps.Clone(a.about.Metadata) }
+
+// compile makes a program's parts of the artefact.
+func (a *artefact) compile(p *Program, o Options) error {
+	if o.Outputs != nil && !sameNames(o.Outputs, a.outputs()) {
+		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.outputs())).
+			WithFix("compile the model again with the outputs wanted")
+	}
+	if o.Target == Best {
+		p.target = a.about.Target
+		if p.target != Reference {
+			p.target = Portable
+		}
+	}
+	dims := map[string]sym.Range{}
+	for name, r := range o.Dims {
+		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
+	}
+	p.inputs, p.outputs, p.proved = a.inputs(), a.outputs(), a.about.Proved
+	return mem.CatchFaults(func() (err error) {
+		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, After: o.Stage}, dims)
+		return err
+	})
+}
+
+func sameNames(names []string, infos []Info) bool {
+	if len(names) != len(infos) {
+		return false
+	}
+	for i, info := range infos {
+		if names[i] != info.Name {
+			return false
+		}
+	}
+	return true
+}
