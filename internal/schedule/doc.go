@@ -1,9 +1,9 @@
 // Package schedule turns loop modules as lowering writes them into loop modules as machines run them.
 //
 // Lowering writes what is computed, one kernel per operator, in each-loops of full size; it chooses no tile, no vector, no
-// thread. This package joins kernels into one pass where that is legal and fits the machine (fuse*.go), gives contractions
-// their tiles (contract.go), merges loops that walk memory as one (flatten.go), picks the vector loop (vector.go) and the
-// parallel tiles (parallel.go). Every step asks Fit, the one accountant of a kernel's scratch, before it commits; every
+// thread. This package joins kernels into one pass where that is legal and fits the machine (fuse.go, inline.go, epilogue.go),
+// gives contractions their tiles (rows.go, contract.go), merges axes and loops that walk memory as one (rejoin.go, flatten.go),
+// picks the vector loop (vector.go, transpose.go) and the parallel tiles (parallel.go). Every step asks Fit, the one accountant of a kernel's scratch, before it commits; every
 // step has an off switch in Options; whatever a step does not recognise it leaves as it was, which is always right.
 // The result depends on shapes and the machine's description, never on the number of threads.
 //
@@ -61,6 +61,9 @@
 //	        serial w < kernelWidth
 //	          contract …  A = weight[h, w, g, …], B = x[n, g·…, r·stride + h·dilation − pad, first + w·dilation − pad] with Col [0, 0, 0, stride]
 //	      …store…
+//
+// Rows of such a convolution that are narrow stay together: the loop over them goes inside the window's, so that consecutive
+// contractions share their left operand; let that one, the weights, not depend on the row.
 //
 // Wide contractions are fast ones: put the longer of the two output axes in N, and let B's columns (Col) and A's columns
 // (K) be contiguous where a constant operand's layout is free.

@@ -55,7 +55,39 @@ func (s *scheduler) rows(f *loop.For, names *namer) []loop.Stmt {
 	for i, part := range result[1:] {
 		result[1+i] = widened(part, l.Name, f.Var, names)
 	}
-	return result
+	return (&loop.Rewrite{Stmt: columnsOfRows}).Body(result)
+}
+
+// columnsOfRows makes one contraction of a loop over contractions with a single column each, where the loop moves the column by a
+// fixed step: the loop's iterations become the columns. A convolution along one axis is written so.
+func columnsOfRows(stmt loop.Stmt) []loop.Stmt {
+	same := []loop.Stmt{stmt}
+	f, ok := stmt.(*loop.For)
+	if !ok || f.Kind != loop.Each || len(f.Body) != 1 {
+		return same
+	}
+	c, ok := f.Body[0].(*loop.Contract)
+	if !ok || !isOne(c.N) || !isVar(c.C.Origin[0], f.Var) {
+		return same
+	}
+	step := make([]sym.Expr, len(c.B.Origin))
+	origin := make([]sym.Expr, len(c.B.Origin))
+	for i, e := range c.B.Origin {
+		if step[i], origin[i], ok = e.Linear(f.Var); !ok || mentions(step[i], f.Var) {
+			return same
+		}
+	}
+	for _, list := range [][]sym.Expr{c.A.Origin, c.A.Row, c.A.Col, c.B.Row, c.C.Origin[1:], c.C.Row, {c.M, c.K}} {
+		if anyMentions(list, f.Var) {
+			return same
+		}
+	}
+	to := loop.Tile{Buffer: c.C.Buffer, Origin: append([]sym.Expr{zero}, c.C.Origin[1:]...), Row: c.C.Row, Col: make([]sym.Expr, len(c.C.Col))}
+	for i := range to.Col {
+		to.Col[i] = zero
+	}
+	to.Col[0] = one
+	return []loop.Stmt{&loop.Contract{M: c.M, N: f.Extent, K: c.K, C: to, A: c.A, B: loop.Tile{Buffer: c.B.Buffer, Origin: origin, Row: c.B.Row, Col: step}}}
 }
 
 // repeated reports whether the loop's contractions into the local are inside serial loops, with left operands that do not depend on the

@@ -137,6 +137,24 @@ var samples = []sample{
 			})
 		})
 	}},
+	{"convolution_1d", func(b *loop.Builder, n, m, k sym.Expr) {
+		// Along one axis, which is the rows: each has one column.
+		out := number(5)
+		x := b.Param("x", loop.Read, dtype.F32, shape(n, k, m.Mul(number(2)).Add(number(3)), one))
+		w := b.Param("w", loop.Read, dtype.F32, shape(out, k, number(3)))
+		y := b.Param("y", loop.Write, dtype.F32, shape(n, out, m, one))
+		b.Nest(loop.Each, "r", shape(n, m), func(r []sym.Expr) {
+			acc := b.Local("acc", dtype.F32, out, one)
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			b.Serial("h", number(3), func(h sym.Expr) {
+				b.Contract(out, one, k, acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(shape(zero, zero, h), unit(3, 0), unit(3, 1)),
+					x.Tile(shape(r[0], zero, r[1].Mul(number(2)).Add(h), zero), unit(4, 1), unit(4, 3)))
+			})
+			b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+				b.Store(y, shape(r[0], i[0], r[1], i[1]), acc.Load(i...))
+			})
+		})
+	}},
 	{"padded", func(b *loop.Builder, n, m, k sym.Expr) {
 		// A convolution of 3 × 3 with a border of 1, a row at a time, as lowering writes it.
 		in, out := number(1), number(66)
