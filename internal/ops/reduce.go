@@ -30,7 +30,7 @@ func unity(dt dtype.DType) *loop.Const { return loop.Number(dt, 1) }
 
 func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
 
-// reductions are the primitive ones; those that need two passes are expansions (see ReduceLogSumExp).
+// reductions are the primitive ones; those that need two passes are operators of their own (see reduce_log_sum_exp.go).
 var reductions = []reduction{
 	{name: "reduce_sum", combine: loop.Add, begin: zero, accepts: numbers},
 	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
@@ -110,28 +110,6 @@ func ReduceMax(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 // ReduceMean is the mean along axes.
 func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
 	return reduce(b, "reduce_mean", x, keep, axes)
-}
-
-// LogSumExp is log Σ exp(x), without overflow: the greatest element is taken out first. reduce combines x by the named reduction along axes that stay as extents of 1.
-// It is −∞ of no elements.
-func LogSumExp(b *ir.Builder, x *ir.Value, reduce func(name string, x *ir.Value) *ir.Value) *ir.Value {
-	dt := x.Type.DType
-	if !dt.IsFloat() {
-		b.Failf("the logarithm of a sum of exponentials of %s", dt)
-	}
-	top := reduce("reduce_max", x)
-	top = Where(b, Unary(b, loop.IsInf, top), Scalar(b, dt, 0), top)
-	total := reduce("reduce_sum", Unary(b, loop.Exp, Binary(b, loop.Sub, x, top)))
-	return Binary(b, loop.Add, Unary(b, loop.Log, total), top)
-}
-
-// ReduceLogSumExp is LogSumExp along axes.
-func ReduceLogSumExp(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value {
-	y := LogSumExp(b, x, func(name string, x *ir.Value) *ir.Value { return Reduce(b, name, x, true, axes...) })
-	if keep {
-		return y
-	}
-	return ReduceSum(b, y, false, axes...) // of one element each: it drops the axes
 }
 
 // ReduceBy is Reduce along axes that only the run may know: kept has, for each axis, 1 where it stays and 0 where it is reduced to an extent of 1.
@@ -232,27 +210,30 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// reducedAxes are the axes that a node reduces in a run, and whether they stay as extents of 1.
+func reducedAxes(e *ir.Evaluation, n *ir.Node, rank int) (axes []int, keep bool, err error) {
+	if n.Attrs.Exprs("kept") == nil {
+		axes, err = axesOf(n, n.Attrs.Ints("axes"), rank)
+		return axes, n.Attrs.Bool("keep"), err
+	}
+	kept, err := e.Ints(n.Attrs.Exprs("kept"))
+	for i, stays := range kept {
+		if stays == 0 {
+			axes = append(axes, i)
+		}
+	}
+	return axes, true, err
+}
+
 func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
 		return nil, err
 	}
-	x, keep := in[0], n.Attrs.Bool("keep")
-	axes, err := axesOf(n, n.Attrs.Ints("axes"), x.Rank())
+	x := in[0]
+	axes, keep, err := reducedAxes(e, n, x.Rank())
 	if err != nil {
 		return nil, err
-	}
-	if n.Attrs.Exprs("kept") != nil {
-		kept, err := e.Ints(n.Attrs.Exprs("kept"))
-		if err != nil {
-			return nil, err
-		}
-		axes, keep = nil, true
-		for i, stays := range kept {
-			if stays == 0 {
-				axes = append(axes, i)
-			}
-		}
 	}
 	inner, count := make([]int64, len(axes)), int64(1)
 	for i, a := range axes {
@@ -290,25 +271,7 @@ func wider(dt dtype.DType) dtype.DType {
 
 func (r reduction) nest(k *Nest, n *ir.Node) {
 	x, out := k.In[0], k.Out[0]
-	axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(x.Shape))
-	inner := extentsOf(x.Shape, axes)
-	index := func(at, inside []sym.Expr) []sym.Expr {
-		return reducedIndex(len(x.Shape), axes, n.Attrs.Bool("keep"), at, inside)
-	}
-	if kept := n.Attrs.Exprs("kept"); kept != nil {
-		inner = make([]sym.Expr, len(kept))
-		for i, extent := range x.Shape {
-			inner[i] = reducedExtent(extent, kept[i])
-		}
-		// Of an axis's two loops one has a single iteration.
-		index = func(at, inside []sym.Expr) []sym.Expr {
-			both := make([]sym.Expr, len(at))
-			for i := range at {
-				both[i] = at[i].Add(inside[i])
-			}
-			return both
-		}
-	}
+	inner, index := reducedLoops(n, x.Shape)
 	dt := computing(x.DType)
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
 		total := k.Var("total", r.begin(dt))
@@ -325,6 +288,29 @@ func (r reduction) nest(k *Nest, n *ir.Node) {
 		}
 		k.Store(out, at, loop.Convert(out.DType, y))
 	})
+}
+
+// reducedLoops are the extents to combine over, and the operand's index for the result's index and a place within them.
+func reducedLoops(n *ir.Node, shape []sym.Expr) (inner []sym.Expr, index func(at, inside []sym.Expr) []sym.Expr) {
+	kept := n.Attrs.Exprs("kept")
+	if kept == nil {
+		axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(shape))
+		return extentsOf(shape, axes), func(at, inside []sym.Expr) []sym.Expr {
+			return reducedIndex(len(shape), axes, n.Attrs.Bool("keep"), at, inside)
+		}
+	}
+	inner = make([]sym.Expr, len(kept))
+	for i, extent := range shape {
+		inner[i] = reducedExtent(extent, kept[i])
+	}
+	// Of an axis's two loops one has a single iteration.
+	return inner, func(at, inside []sym.Expr) []sym.Expr {
+		both := make([]sym.Expr, len(at))
+		for i := range at {
+			both[i] = at[i].Add(inside[i])
+		}
+		return both
+	}
 }
 
 // extentsOf are a shape's extents along some axes.

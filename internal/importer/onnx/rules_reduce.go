@@ -10,10 +10,10 @@ import (
 
 func init() {
 	for name, op := range map[string]string{"ReduceSum": "reduce_sum", "ReduceProd": "reduce_prod", "ReduceMin": "reduce_min", "ReduceMax": "reduce_max",
-		"ReduceMean": "reduce_mean", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2", "ReduceSumSquare": "reduce_sum_square", "ReduceLogSum": "reduce_log_sum"} {
+		"ReduceMean": "reduce_mean", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2", "ReduceSumSquare": "reduce_sum_square", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp"} {
 		add(map[string]rule{name: func(c *call) []*ir.Value {
 			if byData(c) {
-				return one(reducedByData(c, func(by reducer) *ir.Value { return by(op, c.Input(0)) }))
+				return one(reducedByData(c, op))
 			}
 			axes, keep := reducedAxes(c)
 			return one(ops.Reduce(c.Builder, op, c.Input(0), keep, axes...))
@@ -25,13 +25,6 @@ func init() {
 			return one(ops.ArgMax(c.Builder, c.Input(0), axis, smallest, c.Int("keepdims", 1) != 0, c.Int("select_last_index", 0) != 0))
 		}})
 	}
-	add(map[string]rule{"ReduceLogSumExp": func(c *call) []*ir.Value {
-		if byData(c) {
-			return one(reducedByData(c, func(by reducer) *ir.Value { return ops.LogSumExp(c.Builder, c.Input(0), by) }))
-		}
-		axes, keep := reducedAxes(c)
-		return one(ops.ReduceLogSumExp(c.Builder, c.Input(0), keep, axes...))
-	}})
 }
 
 // byData reports whether the axes are an input whose elements only the run knows.
@@ -41,11 +34,8 @@ func isKnown(v *ir.Value) bool {
 	return v.Known != nil && !slices.ContainsFunc(v.Known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
 }
 
-// reducer combines a tensor by a reduction of that name; the axes stay as extents of 1.
-type reducer func(name string, x *ir.Value) *ir.Value
-
 // reducedByData reduces along axes that only the run knows, of which there is a known number.
-func reducedByData(c *call, combine func(by reducer) *ir.Value) *ir.Value {
+func reducedByData(c *call, op string) *ir.Value {
 	x := c.Input(0)
 	rank := int64(len(x.Type.Shape))
 	axes := c.Symbols(1, -rank, rank-1)
@@ -66,7 +56,7 @@ func reducedByData(c *call, combine func(by reducer) *ir.Value) *ir.Value {
 			kept[i] = kept[i].Mul(differ(a.Mod(sym.Const(rank)), sym.Const(int64(i))))
 		}
 	}
-	y := combine(func(name string, x *ir.Value) *ir.Value { return ops.ReduceBy(c.Builder, name, x, kept) })
+	y := ops.ReduceBy(c.Builder, op, x, kept)
 	if c.Int("keepdims", 1) != 0 {
 		return y
 	}
