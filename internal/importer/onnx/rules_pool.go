@@ -3,6 +3,8 @@ package onnx
 import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() {
@@ -17,6 +19,7 @@ func init() {
 			return one(ops.ReduceMean(c.Builder, c.Input(0), true, spatialAxes(c)...))
 		},
 		"GlobalLpPool": globalLpPool,
+		"MaxUnpool":    maxUnpool,
 	})
 }
 
@@ -62,4 +65,35 @@ func spatialAxes(c *call) []int64 {
 		axes = append(axes, int64(axis))
 	}
 	return axes
+}
+
+// maxUnpool converts MaxUnpool: each element goes to where its index says, counted in the tensor that the window gives; the shape that is asked for
+// may be larger, and is filled at the ends.
+func maxUnpool(c *call) []*ir.Value {
+	b, x, indices := c.Builder, c.Input(0), c.Input(1)
+	w, _ := poolWindow(c)
+	shape := append([]sym.Expr{}, x.Type.Shape[:2]...)
+	for i, kernel := range w.Kernel {
+		extent := x.Type.Shape[2+i].Sub(sym.Const(1)).Mul(sym.Const(w.Strides[i])).Sub(w.Begin[i]).Sub(w.End[i]).Add(sym.Const(kernel))
+		shape = append(shape, c.Dims().Simplify(extent))
+	}
+	zero, err := tensor.New(x.Type.DType)
+	if err != nil {
+		c.Fail(err)
+	}
+	count := sym.Product(x.Type.Shape...)
+	flat := ops.ScatterElements(b, ops.Fill(b, zero, sym.Product(shape...)), ops.Reshape(b, indices, count), ops.Reshape(b, x, count), 0, "none")
+	y := ops.Reshape(b, flat, shape...)
+	if c.Optional(2) == nil {
+		return one(y)
+	}
+	wanted := c.Symbols(2, 0, 1<<31)
+	if len(wanted) != len(shape) {
+		c.Fault("output_shape has %d numbers for rank %d", len(wanted), len(shape))
+	}
+	begin, end := make([]sym.Expr, len(shape)), make([]sym.Expr, len(shape))
+	for i := range shape {
+		end[i] = c.Dims().Simplify(wanted[i].Sub(shape[i]))
+	}
+	return one(ops.Pad(b, y, nil, "constant", begin, end))
 }
