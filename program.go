@@ -53,7 +53,7 @@ type Program struct {
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
 	idle  []*bound // calls that nobody uses, latest last
-	held  map[*Results]string
+	held  []holder // open results, oldest first
 	gone  bool
 	wait  sync.WaitGroup
 }
@@ -100,7 +100,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", name)
 	}
-	p = &Program{model: m, options: o, target: name, held: map[*Results]string{}, slots: make(chan struct{}, o.Calls)}
+	p = &Program{model: m, options: o, target: name, slots: make(chan struct{}, o.Calls)}
 	if m.artefact != nil {
 		err = m.artefact.compile(p, o)
 	} else {

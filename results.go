@@ -20,6 +20,13 @@ type Results struct {
 	tensors []*Tensor
 	names   []string
 	closed  *atomic.Bool
+	report  runtime.Cleanup
+}
+
+// holder is an open result, and the line that has it. It does not keep the result from being collected.
+type holder struct {
+	closed *atomic.Bool
+	line   string
 }
 
 // acquire takes a call for the given dimensions, waiting for one to be free.
@@ -54,9 +61,8 @@ func (p *Program) busy(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	holder := "all of them are running"
-	for _, line := range p.held {
-		holder = "a result from " + line + " is not closed"
-		break
+	if len(p.held) > 0 {
+		holder = "the oldest result not closed is from " + p.held[0].line
 	}
 	return fmt.Errorf("%w: all %d calls are taken; %s", err, p.options.Calls, holder)
 }
@@ -101,9 +107,13 @@ func (p *Program) bind(dims []int64) (*executor.Call, error) {
 
 // release makes a call idle again.
 func (p *Program) release(b *bound) {
-	p.mu.Lock()
-	p.idle = append(p.idle, b)
-	p.mu.Unlock()
+	if poisoned {
+		b.call.Close()
+	} else {
+		p.mu.Lock()
+		p.idle = append(p.idle, b)
+		p.mu.Unlock()
+	}
 	<-p.slots
 	p.wait.Done()
 }
@@ -117,9 +127,22 @@ func (p *Program) results(b *bound) (*Results, error) {
 		}
 		r.names, r.tensors = append(r.names, info.Name), append(r.tensors, t)
 	}
+	line := caller()
 	p.mu.Lock()
-	p.held[r] = caller()
+	p.held = append(p.held, holder{r.closed, line})
 	p.mu.Unlock()
+	if log := p.options.Logger; log != nil {
+		bytes := 0
+		for _, t := range r.tensors {
+			bytes += len(t.t.Bytes())
+		}
+		closed := r.closed
+		r.report = runtime.AddCleanup(r, func(line string) {
+			if !closed.Load() {
+				log.Warn("results were never closed, and hold one of their program's calls", "line", line, "bytes", bytes)
+			}
+		}, line)
+	}
 	return r, nil
 }
 
@@ -168,9 +191,10 @@ func (r *Results) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
+	r.report.Stop()
 	p := r.program
 	p.mu.Lock()
-	delete(p.held, r)
+	p.held = slices.DeleteFunc(p.held, func(h holder) bool { return h.closed == r.closed })
 	p.mu.Unlock()
 	p.release(r.bound)
 	return nil
