@@ -11,14 +11,26 @@ import (
 // register tile is 2 × 4 because Go's compiler keeps exactly that many accumulators, with their operands, in the fifteen
 // float registers of amd64; wider tiles spill, and a spilled accumulator costs a store and a load in the chain of sums.
 const (
-	panelRows     = 2
-	panelCols     = 4
-	unrolled      = 4 // the micro-kernel's steps of K in one round: panels are padded with zeros to a multiple
-	blockDepth    = 256
-	blockRows     = 128
-	blockCols     = 128
-	panelElements = (blockRows + blockCols) * blockDepth // elements of both packing buffers
+	panelRows  = 2
+	panelCols  = 4
+	unrolled   = 4 // the micro-kernel's steps of K in one round: panels are padded with zeros to a multiple
+	blockDepth = 256
+	blockRows  = 128
+	blockCols  = 128
 )
+
+// panelRoom is the room for packed operands, in elements.
+type panelRoom struct{ left, right int64 }
+
+// roomFor is the room for the products of at most m rows, n columns and k steps.
+func roomFor(m, n, k int64) panelRoom {
+	m, n, k = max(m, 1), max(n, 1), max(k, 1)
+	room := panelRoom{left: blockRows * blockDepth, right: roundUp(min(n, blockCols), panelCols) * roundUp(min(k, blockDepth), unrolled)}
+	if m <= room.left && k <= room.left {
+		room.left = min(room.left, roundUp(m, panelRows)*roundUp(k, unrolled))
+	}
+	return room
+}
 
 // accumulator is an element type that a Contract adds in. Unsigned types share the signed ones' code: they wrap alike.
 type accumulator interface {
@@ -47,9 +59,9 @@ type operandForm[T accumulator] struct {
 const fewRows = 4
 
 // contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the product
-// alone: in blocks of blockDepth, or in fours where there are few rows or columns. panels has panelElements elements. held
+// alone: in blocks of blockDepth, or in fours where there are few rows or columns. room says how panels is divided. held
 // says what the panels of A hold from an earlier call, and is updated; it must be nothing where A may have changed since.
-func contract[T accumulator](panels []T, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
+func contract[T accumulator](panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		return
 	}
@@ -65,8 +77,8 @@ func contract[T accumulator](panels []T, held *leftPanels, m, n, k int64, c, a, 
 			return
 		}
 	}
-	left, right := panels[:blockRows*blockDepth], panels[blockRows*blockDepth:panelElements]
-	rowsAtOnce, whole := int64(blockRows), roundUp(m, panelRows)*roundUp(k, unrolled) <= blockRows*blockDepth
+	left, right := panels[:room.left], panels[room.left:]
+	rowsAtOnce, whole := int64(blockRows), roundUp(m, panelRows)*roundUp(k, unrolled) <= room.left
 	if whole {
 		rowsAtOnce = m
 		if want := (leftPanels{uintptr(a.base), a.offset, a.row, a.col, m, k}); *held != want {

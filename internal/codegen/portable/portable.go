@@ -11,6 +11,7 @@
 package portable
 
 import (
+	"math"
 	"runtime"
 	"unsafe"
 
@@ -149,7 +150,8 @@ func compile(k *loop.Kernel) *kernel {
 func (c *compiler) holdPanels() {
 	loop.Walk(c.kernel.Body, func(s loop.Stmt) bool {
 		if s, ok := s.(*loop.Contract); ok {
-			c.panels = max(c.panels, panelElements*max(c.memory(s.C.Buffer).dt.Bits()/8, 1))
+			room := c.room(s)
+			c.panels = max(c.panels, alignUp(int(room.left+room.right)*max(c.memory(s.C.Buffer).dt.Bits()/8, 1)))
 		}
 		return true
 	})
@@ -158,6 +160,26 @@ func (c *compiler) holdPanels() {
 		c.held = c.words
 		c.words += int((unsafe.Sizeof(leftPanels{}) + 7) / 8)
 	}
+}
+
+// room is what a contraction's panels need, by the bounds of its extents.
+func (c *compiler) room(s *loop.Contract) panelRoom {
+	ranges := sym.NewDims()
+	natural := sym.Range{Min: 0, Max: math.MaxInt64}
+	for _, name := range c.kernel.Dims {
+		ranges.Set(name, natural)
+	}
+	loop.Walk(c.kernel.Body, func(s loop.Stmt) bool {
+		if f, ok := s.(*loop.For); ok {
+			ranges.Set(f.Var, natural)
+		}
+		return true
+	})
+	most := func(e sym.Expr) int64 {
+		_, high := ranges.Bounds(e)
+		return high
+	}
+	return roomFor(most(s.M), most(s.N), most(s.K))
 }
 
 func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }

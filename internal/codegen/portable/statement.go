@@ -390,13 +390,15 @@ func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 	formA, formB := form[T](c, c.memory(s.A.Buffer).dt), form[T](c, c.memory(s.B.Buffer).dt)
 	// A tile of an operand that nothing writes is found packed where the contraction before had the same one.
 	constant, held := c.readOnly(s.A.Buffer), c.held
+	room := c.room(s)
+	elements := int(room.left + room.right)
 	return func(f frame, _ int) {
-		panels := strip[T](f, 0, panelElements)
+		panels := strip[T](f, 0, elements)
 		before := word[leftPanels](f, held)
 		if !constant {
 			*before = leftPanels{}
 		}
-		contract(panels, before, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), formA, formB)
+		contract(panels, room, before, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), formA, formB)
 		if !constant {
 			*before = leftPanels{}
 		}
