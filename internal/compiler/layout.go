@@ -140,6 +140,7 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 		index[b] = i
 	}
 	c.launches(a.from.Body, func(l *loop.Launch) {
+		taken := map[int]bool{} // an operand's storage goes to one result
 		for w, out := range l.Args {
 			if l.Kernel.Params[w].Access == loop.Read || out.View != nil {
 				continue
@@ -154,8 +155,9 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in) {
 					continue
 				}
-				if inPlace(l.Kernel, r, w) {
+				if !taken[i] && inPlace(l.Kernel, r, w) {
 					p.Buffers[o].Alias = &memplan.Alias{Of: i}
+					taken[i] = true
 					break
 				}
 			}
