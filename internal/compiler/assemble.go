@@ -26,11 +26,15 @@ type assembly struct {
 	step    int
 }
 
-// assemble writes the program; layout fills in storages, plans, and where each root buffer lies.
-func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*program.Program, error) {
-	a := &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[string]int{},
+func newAssembly(m *loop.Module, t *timeline) *assembly {
+	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[string]int{},
 		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{},
 		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
+}
+
+// assemble writes the program; layout fills in storages, plans, and where each root buffer lies.
+func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*program.Program, error) {
+	a := newAssembly(m, t)
 	for _, name := range m.Dims.Names() {
 		r, _ := m.Dims.Get(name)
 		limit, data := m.Limits[name]

@@ -94,6 +94,11 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		verifyLoop(c.Loop, "schedule")
 		done("schedule", c.Loop.String)
 	}
+	stage = "order"
+	if err := c.order(); err != nil {
+		return nil, err
+	}
+	done("order", c.Loop.String)
 	stage = "plan"
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {

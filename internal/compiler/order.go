@@ -1,0 +1,149 @@
+package compiler
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// order puts the module's steps into an order that needs a smaller arena, where it finds one; otherwise they stay in the model's own. Steps
+// that bind dimensions, branch or loop stay where they are.
+func (c *Compiled) order() error {
+	own := c.Loop.Body
+	found := fewerAlive(c.Loop)
+	if found == nil {
+		return nil
+	}
+	before, err := c.arenaOf(own)
+	if err != nil {
+		return err
+	}
+	after, err := c.arenaOf(found)
+	if err != nil {
+		return err
+	}
+	c.Loop.Body = own
+	if c.Loop.Dims.LE(after.Arena, before.Arena) == sym.Yes && c.Loop.Dims.EQ(after.Arena, before.Arena) != sym.Yes {
+		c.Loop.Body = found
+		return nil
+	}
+	// Fewer bytes alive may still lie less well, and formulas may cross: the new order must win at every sample.
+	wins := false
+	for _, size := range []int64{1, 7, 64, 500} {
+		at := func(name string) (int64, bool) {
+			r, ok := c.Loop.Dims.Get(name)
+			return min(max(size, r.Min), r.Max), ok
+		}
+		x, err1 := before.Arena.Eval(at)
+		y, err2 := after.Arena.Eval(at)
+		if err1 != nil || err2 != nil || y > x {
+			return nil
+		}
+		wins = wins || y < x
+	}
+	if wins {
+		c.Loop.Body = found
+	}
+	return nil
+}
+
+// arenaOf plans the arena for an order of the steps.
+func (c *Compiled) arenaOf(body []loop.Step) (*memplan.Solution, error) {
+	c.Loop.Body = body
+	return c.plan(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp, "arena", program.Arena, search)
+}
+
+// fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil where the model's own order is as good.
+func fewerAlive(m *loop.Module) []loop.Step {
+	g := memplan.Graph{Dims: m.Dims}
+	values := map[*loop.Buffer]int{}
+	value := func(b *loop.Buffer) (int, bool) {
+		root := b.Root()
+		if root.Kind == loop.Weight || root.Kind == loop.Input {
+			return 0, false
+		}
+		if v, ok := values[root]; ok {
+			return v, true
+		}
+		size := sym.Const(0) // the caller's results have storage of their own from the beginning
+		if root.Kind == loop.Temp {
+			var err error
+			if size, err = atLimits(m, root); err != nil {
+				return 0, false
+			}
+		}
+		values[root] = len(g.Values)
+		g.Values = append(g.Values, memplan.Value{Name: root.Name, Size: size, Keep: root.Kind == loop.Output})
+		return values[root], true
+	}
+	made := map[int]int{} // the last node that wrote a value, which a later writer must follow
+	readers := map[int][]int{}
+	for i, step := range m.Body {
+		n := memplan.Node{}
+		reads, writes, plain := operands(step)
+		n.Fixed = !plain
+		for _, b := range reads {
+			if v, ok := value(b); ok {
+				n.Uses = append(n.Uses, v)
+				readers[v] = append(readers[v], i)
+				if before, written := made[v]; written {
+					n.After = append(n.After, before)
+				}
+			}
+		}
+		for _, b := range writes {
+			v, ok := value(b)
+			if !ok {
+				continue
+			}
+			if before, again := made[v]; again {
+				n.Uses = append(n.Uses, v)
+				n.After = append(append(n.After, before), readers[v]...)
+			} else {
+				n.Makes = append(n.Makes, v)
+			}
+			made[v] = i
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	found, _, err := memplan.Order(g, 0)
+	if err != nil || slices.IsSorted(found) {
+		return nil // sizes that cannot be computed at a sample keep the model's own order
+	}
+	body := make([]loop.Step, len(found))
+	for i, at := range found {
+		body[i] = m.Body[at]
+	}
+	return body
+}
+
+// operands are the buffers that a step reads and writes; plain is whether it may move.
+func operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
+	switch s := step.(type) {
+	case *loop.Launch:
+		for i, b := range s.Args {
+			switch s.Kernel.Params[i].Access {
+			case loop.Read:
+				reads = append(reads, b)
+			case loop.Write:
+				writes = append(writes, b)
+			default:
+				reads, writes = append(reads, b), append(writes, b)
+			}
+		}
+		return reads, writes, true
+	case *loop.Copy:
+		return []*loop.Buffer{s.From}, []*loop.Buffer{s.To}, true
+	}
+	seen := map[*loop.Buffer]bool{}
+	loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
+		if !seen[b.Root()] {
+			seen[b.Root()] = true
+			reads, writes = append(reads, b), append(writes, b)
+		}
+	})
+	return reads, writes, false
+}
