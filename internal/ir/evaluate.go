@@ -11,9 +11,11 @@ import (
 // Evaluation is one interpretation of a module: the values of its dimensions, and of the tensors in scope.
 // It is the reference that everything faster is compared with.
 type Evaluation struct {
+	Module *Module // whose functions may be called; nil: none
 	Dims   map[string]int64
 	Keep   func(v *Value, t *tensor.Tensor) // called with each value as it is computed, where not nil
 	values map[*Value]*tensor.Tensor
+	depth  int // of calls
 }
 
 // NewEvaluation begins an interpretation with the given values of dimensions, which it adds to.
@@ -23,7 +25,7 @@ func NewEvaluation(dims map[string]int64) *Evaluation {
 
 // Evaluate interprets the module's main function on its inputs.
 func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tensor)) ([]*tensor.Tensor, error) {
-	e := &Evaluation{Dims: map[string]int64{}, Keep: keep, values: map[*Value]*tensor.Tensor{}}
+	e := &Evaluation{Module: m, Dims: map[string]int64{}, Keep: keep, values: map[*Value]*tensor.Tensor{}}
 	params := m.Main.Body.Params
 	if len(inputs) != len(params) {
 		return nil, diag.Inputf("%d inputs for %d parameters", len(inputs), len(params))
@@ -38,6 +40,12 @@ func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tens
 			if r, _ := m.Dims.Get(name); v < r.Min || v > r.Max {
 				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max)
 			}
+		}
+	}
+	for _, r := range m.Requires {
+		// One that names what is bound later cannot be decided yet.
+		if ok, err := r.Cond.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
+			return nil, diag.Inputf("%s does not hold (from %s)", r.Cond, r.From)
 		}
 	}
 	return e.Run(m.Main.Body, inputs)

@@ -74,12 +74,20 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 		if err != nil {
 			return limit, err
 		}
-		limit = known[0].Max(sym.Const(0))
+		limit = c.Dims().Simplify(known[0].Max(sym.Const(0)))
+		if isTrue(n.Regions[0].Results[0]) && (n.Inputs[1] == nil || isTrue(n.Inputs[1])) {
+			return limit, nil
+		}
 	}
 	count := c.Fresh(n.Op.Name()+".count", 0, limit)
 	name, _ := count.Name()
 	n.Attrs["count"] = name
 	return count, nil
+}
+
+// isTrue reports whether a condition is known to hold.
+func isTrue(v *ir.Value) bool {
+	return v.Const != nil && v.Const.DType() == dtype.Bool && v.Const.Len() == 1 && v.Const.Int(0) != 0
 }
 
 // sameType reports whether two types are the same for every binding.

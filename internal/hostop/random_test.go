@@ -1,0 +1,62 @@
+package hostop
+
+import (
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestPhilox compares with the known answers that its authors publish.
+func TestPhilox(t *testing.T) {
+	for _, c := range []struct {
+		counter [4]uint32
+		key     [2]uint32
+		want    [4]uint32
+	}{
+		{[4]uint32{}, [2]uint32{}, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+		{[4]uint32{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, [2]uint32{0xffffffff, 0xffffffff}, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+	} {
+		if got := philox(c.counter, c.key); got != c.want {
+			t.Errorf("%x %x: %x, want %x", c.counter, c.key, got, c.want)
+		}
+	}
+}
+
+// TestRandomUniform: numbers lie in the range, fill it evenly, and differ from draw to draw and from seed to seed.
+func TestRandomUniform(t *testing.T) {
+	draw := func(dt dtype.DType, seed, number uint64) (*tensor.Tensor, *tensor.Tensor) {
+		key := tensor.Must(tensor.FromSlice([]uint64{seed, number}, 2))
+		out, err := Apply("random_uniform", map[string]any{"shape": []int64{40, 50}, "low": -1.0, "high": 3.0}, []*tensor.Tensor{key}, []dtype.DType{dt, dtype.U64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0], out[1]
+	}
+	for dt := range precision {
+		x, next := draw(dt, 7, 1<<33)
+		var parts [8]int
+		for i := range x.Len() {
+			v := x.Float(i)
+			if v < -1 || v > 3 {
+				t.Fatalf("%s: %v", dt, v)
+			}
+			parts[min(7, int((v+1)*2))]++
+		}
+		for _, n := range parts {
+			if n < 190 || n > 310 { // 250 expected; more than 4 standard deviations
+				t.Errorf("%s: of 2000 in eight parts %v", dt, parts)
+			}
+		}
+		if next.Int(0) != 7 || next.Int(1) != 1<<33+1 {
+			t.Errorf("next key %v", next)
+		}
+		again, _ := draw(dt, 7, 1<<33)
+		later, _ := draw(dt, 7, 1<<33+1)
+		other, _ := draw(dt, 8, 1<<33)
+		if !x.Equal(again) || x.Equal(later) || x.Equal(other) {
+			t.Errorf("%s: draws that should differ do not, or the other way round", dt)
+		}
+	}
+}
