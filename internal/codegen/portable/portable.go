@@ -94,6 +94,7 @@ type compiler struct {
 	moving   bool           // values are bits on their way from memory to memory
 	panels   int            // bytes for panels
 	held     int            // the word of what the panels hold
+	ranges   *sym.Dims      // of dimensions and loop variables
 	fixed    int            // bytes for panels and strips
 }
 
@@ -114,14 +115,17 @@ func (c *compiler) name(name string) {
 }
 
 func compile(k *loop.Kernel) *kernel {
-	c := &compiler{kernel: k, integers: map[string]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[string]int{}}
+	c := &compiler{kernel: k, integers: map[string]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[string]int{}, ranges: sym.NewDims()}
+	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	for _, name := range k.Dims {
 		c.name(name)
+		c.ranges.Set(name, natural)
 	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.For:
 			c.name(s.Var)
+			c.ranges.Set(s.Var, natural)
 		case *loop.Check:
 			c.name(s.Name)
 		}
@@ -164,22 +168,16 @@ func (c *compiler) holdPanels() {
 
 // room is what a contraction's panels need, by the bounds of its extents.
 func (c *compiler) room(s *loop.Contract) panelRoom {
-	ranges := sym.NewDims()
-	natural := sym.Range{Min: 0, Max: math.MaxInt64}
-	for _, name := range c.kernel.Dims {
-		ranges.Set(name, natural)
+	return roomFor(c.most(s.M), c.most(s.N), c.most(s.K))
+}
+
+// most is an upper bound of an extent: dimensions and loop variables are 0 or more, and nothing else is known of them.
+func (c *compiler) most(e sym.Expr) int64 {
+	if n, ok := e.Const(); ok {
+		return n
 	}
-	loop.Walk(c.kernel.Body, func(s loop.Stmt) bool {
-		if f, ok := s.(*loop.For); ok {
-			ranges.Set(f.Var, natural)
-		}
-		return true
-	})
-	most := func(e sym.Expr) int64 {
-		_, high := ranges.Bounds(e)
-		return high
-	}
-	return roomFor(most(s.M), most(s.N), most(s.K))
+	_, high := c.ranges.Bounds(e)
+	return high
 }
 
 func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }

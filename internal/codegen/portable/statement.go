@@ -136,6 +136,7 @@ func (c *compiler) vectorLoop(s *loop.For) action {
 	c.body(s.Body)
 	peak := max(c.vector.peak, 1)
 	width := min(max(stripBytes/peak, leastLanes), mostLanes) &^ 15 // strips of any type begin at multiples of 16 bytes
+	width = int(min(int64(width), roundUp(max(min(c.most(s.Extent), int64(width)), 1), 16)))
 	*c = saved
 	c.vector = &vector{variable: s.Var, width: width}
 	do := c.body(s.Body)
