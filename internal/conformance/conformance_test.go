@@ -17,13 +17,12 @@ var refused = map[string]string{
 	"sparse_weight":     "a sparse constant",
 	"strings_refused":   "operators StringConcat",
 	"loop_growing":      "its shape must stay the same",
-	"reductions":        "known only when the model runs",
+	"reductions":        "the values of axes decide a shape",
 	"passthrough":       "an initializer's value is part of the program",
 }
 
 // faulty are the cases that go wrong, and why.
 var faulty = map[string]string{
-	"makers":    runSizes,
 	"zero_dims": "the scratch of a launch without tiles is planned, and not used",
 }
 

@@ -67,6 +67,8 @@ g (float[n] x, float s) => (float[n] final, float count, float[5,n] steps, float
 @case
 def loop_dynamic_trips(rng):
     """Loop whose trip count is an input (0 among them) and which stops early on its own condition"""
+    def rows(inputs, results):  # of no trips onnxruntime gives [0,0], though a step's shape is declared
+        return [results[0], results[1].reshape(-1, len(inputs["x"])), results[2]]
     return Case("""
 g (int64 trips, float limit, float[n] x) => (float[n] final, float[t,n] steps, int64[t] index) {
   go = Constant <value = bool {1}> ()
@@ -79,7 +81,7 @@ g (int64 trips, float limit, float[n] x) => (float[n] final, float[t,n] steps, i
       top = ReduceMax <keepdims = 0> (magnitude)
       more = Less (top, limit)
     }>
-}""", data=[{"trips": np.int64(t), "limit": np.float32(l), "x": normal(rng, n)} for t, l, n in ((4, 1e9, 3), (9, 10, 2), (0, 1, 2), (1, 0, 1))])
+}""", data=[{"trips": np.int64(t), "limit": np.float32(l), "x": normal(rng, n)} for t, l, n in ((4, 1e9, 3), (9, 10, 2), (0, 1, 2), (1, 0, 1))], amend=rows)
 
 
 @case
