@@ -85,7 +85,7 @@ func (c *call) onAxis(extent sym.Expr, axis int64, rank int) []sym.Expr {
 
 // oneHot compares each index, which may count from the end, with 0, 1, … depth − 1 along a new axis.
 func oneHot(c *call) []*ir.Value {
-	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64), c.Input(2)
+	b, indices, values := c.Builder, ops.Cast(c.Builder, c.Input(0), dtype.I64), ops.Reshape(c.Builder, c.Input(2), sym.Const(2))
 	var depth sym.Expr
 	if v := c.Input(1); v.Const != nil && v.Const.Len() == 1 && v.Type.DType.IsFloat() {
 		depth = sym.Const(int64(v.Const.Float(0)))
