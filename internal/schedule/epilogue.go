@@ -191,6 +191,17 @@ func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
 	return store
 }
 
+// reads counts the loads of a parameter in the map's text.
+func (m *mapping) reads(param string) int {
+	count := 0
+	for _, a := range loop.Accesses(m.kernel.Body) {
+		if a.Buffer == param {
+			count++
+		}
+	}
+	return count
+}
+
 // append computes the map after a store, which goes unless it is kept; place is how the map indexes what is stored.
 func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
@@ -202,15 +213,19 @@ func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, plac
 			result = append(result, stmt)
 			continue
 		}
-		value := &loop.Ref{Name: names.name("r"), Type: store.X.DType()}
-		result = append(result, &loop.Let{Name: value.Name, X: store.X})
+		value, named := store.X, keep || m.reads(param) > 1
+		if named {
+			ref := &loop.Ref{Name: names.name("r"), Type: store.X.DType()}
+			result = append(result, &loop.Let{Name: ref.Name, X: store.X})
+			value = ref
+		}
 		if keep {
-			result = append(result, &loop.Store{To: store.To, Index: store.Index, X: &loop.Ref{Name: value.Name, Type: value.Type}})
+			result = append(result, &loop.Store{To: store.To, Index: store.Index, X: copied(value)})
 		}
 		before, x, integers := m.at(place, store.Index, names, params)
 		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
 			if l, ok := e.(*loop.Load); ok && l.From == params[param] {
-				return &loop.Ref{Name: value.Name, Type: value.Type}
+				return copied(value)
 			}
 			return e
 		}}
