@@ -137,8 +137,9 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	if name := n.Attrs.String("count", ""); name != "" {
 		e.Dims[name] = count
 	}
+	carried := len(state)
 	for i, list := range slices {
-		t, err := result(e, n, len(state)+i)
+		t, err := result(e, n, carried+i)
 		if err != nil {
 			return nil, err
 		}

@@ -79,6 +79,7 @@ type run struct {
 	live     map[int]bool
 	lost     map[int]bool
 	over     map[int][]int
+	decided  map[string]bool // dimensions that data have decided
 	events   [][]int64
 	base     int // of the program's streams among all
 	own      int // the stream that stands for the program's own order
@@ -194,7 +195,7 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64)
 
 // enter makes a run of a program whose own order is a given stream.
 func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
-	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, own: own,
+	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, decided: map[string]bool{}, own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {
 		s.clocks = [][]int64{nil}

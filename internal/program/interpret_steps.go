@@ -280,8 +280,25 @@ func (r *run) host(s *Host) error {
 	return err
 }
 
-// set gives a dimension that data decide its value.
+// set gives a dimension that data decide its value, and checks what waited for it.
 func (r *run) set(dim int, v int64) error {
+	if err := r.count(dim, v); err != nil {
+		return err
+	}
+	name := r.p.Dims[dim].Name
+	r.decided[name] = true
+	for _, q := range r.p.Requires {
+		if !r.p.waits(q, r.decided) && r.p.waits(q, map[string]bool{}) {
+			if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
+				return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(name)
+			}
+		}
+	}
+	return nil
+}
+
+// count gives a dimension a value that may change still.
+func (r *run) count(dim int, v int64) error {
 	d := &r.p.Dims[dim]
 	limit, err := r.eval(d.Limit)
 	if err != nil {
@@ -330,17 +347,21 @@ func (r *run) loop(s *Loop) error {
 		trip = max(v, 0)
 	}
 	for i := int64(0); ; i++ {
-		if s.Count >= 0 {
-			if err := r.set(s.Count, i); err != nil {
+		stream, on := r.begin(0), trip < 0 || i < trip
+		if on && s.Cond >= 0 {
+			yes, err := r.integer(s.Cond, 0)
+			if err != nil {
 				return err
 			}
+			on = yes != 0
 		}
-		if trip >= 0 && i >= trip {
+		switch {
+		case !on && s.Count >= 0:
+			return r.set(s.Count, i)
+		case !on:
 			return nil
-		}
-		stream := r.begin(0)
-		if s.Cond >= 0 {
-			if yes, err := r.integer(s.Cond, 0); err != nil || yes == 0 {
+		case s.Count >= 0: // so that the iteration's own slice has its place
+			if err := r.count(s.Count, i+1); err != nil {
 				return err
 			}
 		}

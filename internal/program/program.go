@@ -179,7 +179,7 @@ type If struct {
 }
 
 // Loop runs Body while tensor Cond (−1: always) is true, at most as often as tensor Trip (−1: no limit) says. Index (−1: none) is
-// an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the iterations done.
+// an i64 tensor that holds the iteration's number; Count (−1: none) is the Data dimension that holds the iterations begun.
 type Loop struct {
 	Trip, Cond, Index, Count int
 	Body                     []Step

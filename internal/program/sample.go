@@ -75,6 +75,9 @@ func (p *Program) entry(values map[string]int64) error {
 		}
 	}
 	for _, r := range p.Requires {
+		if p.waits(r, nil) {
+			continue // for what the run decides
+		}
 		if ok, err := r.Cond.Eval(at); err != nil || !ok {
 			return fmt.Errorf("%w: %s does not hold (from %s)", errNotAdmitted, r.Cond, r.From)
 		}
@@ -110,6 +113,20 @@ func (p *Program) entry(values map[string]int64) error {
 		return nil
 	}
 	return diag.Inputf("no plan applies %s", p.binding(values))
+}
+
+// waits reports whether a condition names a dimension that data decide and that is not among the decided ones.
+func (p *Program) waits(r Require, decided map[string]bool) bool {
+	for _, e := range []sym.Expr{r.Cond.A, r.Cond.B} {
+		for _, name := range e.Vars() {
+			for _, d := range p.Dims {
+				if d.Data && d.Name == name && !decided[name] {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // span is a carve's range of bytes at a binding.
