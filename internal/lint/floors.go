@@ -64,6 +64,9 @@ var rooms = []Room{
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 
 	{Floor: 11, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data"}},
+	// A server is what this example is about. The library itself opens no connection.
+	{Floor: 11, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
+		Modules: []string{"net", "net/http"}},
 	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data"},
 		Modules: []string{"github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "syscall"}},
 

@@ -20,7 +20,8 @@ type Package struct {
 	Folder      string              // below the module's root, with slashes; "." is the root
 	Documented  bool                // a file that is no test has a package comment
 	Imports     map[string][]string // import path → the files that import it, tests not counted
-	TestImports map[string][]string
+	TestImports map[string][]string // of tests inside the package
+	UserImports map[string][]string // of tests in a package of their own, named with _test
 	Files       []Size
 	Functions   []Size
 }
@@ -46,7 +47,7 @@ func Read(root string) ([]*Package, error) {
 		folder := path.Dir(file)
 		p := packages[folder]
 		if p == nil {
-			p = &Package{Folder: folder, Imports: map[string][]string{}, TestImports: map[string][]string{}}
+			p = &Package{Folder: folder, Imports: map[string][]string{}, TestImports: map[string][]string{}, UserImports: map[string][]string{}}
 			packages[folder] = p
 		}
 		return p.add(file, source)
@@ -123,7 +124,9 @@ func (p *Package) add(file string, source []byte) error {
 	}
 	test := strings.HasSuffix(file, "_test.go")
 	imports := p.Imports
-	if test {
+	if test && strings.HasSuffix(syntax.Name.Name, "_test") {
+		imports = p.UserImports
+	} else if test {
 		imports = p.TestImports
 	} else if syntax.Doc.Text() != "" {
 		p.Documented = true
