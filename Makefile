@@ -123,6 +123,13 @@ $(STAMP): testdata/requirements.txt
 	@$(VENV)/bin/pip check --disable-pip-version-check
 	@touch $@
 
+# Not part of make test: PyTorch takes about 6 GB.
+.PHONY: compare
+compare: build ## models exported from PyTorch, compared with it (installs about 6 GB into .cache)
+	@test -d .cache/compare/venv || "$(PYTHON)" -m venv .cache/compare/venv
+	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@.cache/compare/venv/bin/python bench/compare.py ./weir .cache/compare/models
+
 .PHONY: lint
 lint: ## the house rules, with the longest files and functions
 	@$(GO) test -count=1 -v -run . ./internal/lint
