@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
@@ -28,6 +29,7 @@ type about struct {
 	Description Description       `json:"description"`
 	Metadata    map[string]string `json:"metadata"`
 	Proved      []Condition       `json:"proved"`
+	Extents     [][]Extent        `json:"extents"` // of the outputs, as the model declares them
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
@@ -43,6 +45,16 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	p.mu.Unlock()
 	defer p.wait.Done()
 	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved()}
+	declared := map[string][]Extent{}
+	for _, info := range p.model.Outputs() {
+		declared[info.Name] = info.Shape
+	}
+	for _, info := range p.outputs {
+		if shape, ok := declared[info.Name]; ok {
+			info.Shape = shape
+		}
+		a.Extents = append(a.Extents, info.Shape)
+	}
 	text, err := json.Marshal(a)
 	if err != nil {
 		return 0, err
@@ -143,6 +155,17 @@ func (a *artefact) inputs() []Info {
 
 func (a *artefact) outputs() []Info {
 	return a.infos(a.Program.Outputs, func(i int) string { return a.Program.Outputs[i].Name })
+}
+
+// declared is the outputs as the model declares them.
+func (a *artefact) declared() []Info {
+	out := a.outputs()
+	for i := range out {
+		if i < len(a.about.Extents) && len(a.about.Extents[i]) == len(out[i].Shape) {
+			out[i].Shape = slices.Clone(a.about.Extents[i])
+		}
+	}
+	return out
 }
 
 func (a *artefact) metadata() map[string]string { return maps.Clone(a.about.Metadata) }

@@ -132,7 +132,7 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if a, b := fmt.Sprint(p.Inputs(), p.Outputs(), p.Requires(), p.Proved(), p.Dims(), p.Target(), m.Metadata(), m.Describe()), fmt.Sprint(q.Inputs(), q.Outputs(), q.Requires(), q.Proved(), q.Dims(), q.Target(), again.Metadata(), again.Describe()); a != b {
+	if a, b := fmt.Sprint(p.Inputs(), p.Outputs(), m.Outputs(), p.Requires(), p.Proved(), p.Dims(), p.Target(), m.Metadata(), m.Describe()), fmt.Sprint(q.Inputs(), q.Outputs(), again.Outputs(), q.Requires(), q.Proved(), q.Dims(), q.Target(), again.Metadata(), again.Describe()); a != b {
 		t.Errorf("the model says\n%s\nits artefact\n%s", a, b)
 	}
 	if a, b := p.Memory().String()+p.Operations().String(), q.Memory().String()+q.Operations().String(); a != b || p.Memory().Proven != q.Memory().Proven {

@@ -114,3 +114,9 @@ func (m *Model) Describe() Description {
 	}
 	return d
 }
+
+// Legal is the range of values that the elements of an integer input may have, as far as the program checks them when they become indices: from 0 up, though an
+// index may also count from the end. ok is false where nothing is known of them.
+func (p *Program) Legal(input string, d Dims) (lo, hi int64, ok bool) {
+	return p.compiled.Legal(input, func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+}

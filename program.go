@@ -136,16 +136,13 @@ func (p *Program) compile(m *Model, o Options) error {
 	for i, v := range module.Main.Body.Results {
 		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: p.target == Reference, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
 	}})
 	if err != nil {
 		return err
-	}
-	for i := range names {
-		p.compiled.Program.Outputs[i].Name = names[i]
 	}
 	for _, r := range p.compiled.IR.Proved {
 		p.proved = append(p.proved, Condition{r.Cond.String(), r.From})

@@ -222,7 +222,7 @@ func (m *Model) Inputs() []Info {
 // Outputs describes what a run gives, in the model's order, as far as the model declares it.
 func (m *Model) Outputs() []Info {
 	if m.artefact != nil {
-		return m.artefact.outputs()
+		return m.artefact.declared()
 	}
 	return infosOf(m.model.Outputs)
 }

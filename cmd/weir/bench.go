@@ -71,14 +71,6 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 		return err
 	}
 	defer l.Close()
-	for _, d := range l.program.Dims() {
-		if _, bound := dims[d.Name]; !bound && len(f.inputs) == 0 {
-			dims[d.Name] = max(1, d.Min)
-			if !f.c.json {
-				fmt.Printf("%s is free: taken as %d\n", d.Name, dims[d.Name])
-			}
-		}
-	}
 	in, err := f.inputFlags.read(l.program, dims, true)
 	if err != nil {
 		return err

@@ -64,6 +64,9 @@ func (c *cli) demo(ctx context.Context) error {
 	const columns = 5
 	for row := 0; row < len(pictures); row += columns {
 		for y := range data.Side {
+			if c.json {
+				break
+			}
 			for i := row; i < min(row+columns, len(pictures)); i++ {
 				for x := range data.Side {
 					shade := shades[int(pictures[i].Pixels[y*data.Side+x]*float32(len(shades)-1))]
@@ -85,9 +88,14 @@ func (c *cli) demo(ctx context.Context) error {
 				right++
 				mark = "right"
 			}
+			if c.json {
+				continue
+			}
 			fmt.Printf("%-18s", fmt.Sprintf("%d  %.1f%% %s", best, 100*scores[i*data.Digits+best], mark))
 		}
-		fmt.Print("\n\n")
+		if !c.json {
+			fmt.Print("\n\n")
+		}
 	}
 	seen, err := p.Measure(ctx, in)
 	if err != nil {
@@ -97,9 +105,16 @@ func (c *cli) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready), ms(took), p.Memory().Workers)
-	fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
-	fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
+	if c.json {
+		if err := c.printJSON(map[string]any{"right": right, "pictures": len(pictures), "compile_ms": ms(ready), "run_ms": ms(took), "threads": p.Memory().Workers,
+			"peak_formula": p.Memory().Formula(1).String(), "predicted_bytes": peak, "measured_bytes": seen.Peak(1)}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Printf("%d of %d right; compiled in %.1f ms, run in %.2f ms on %d threads\n", right, len(pictures), ms(ready), ms(took), p.Memory().Workers)
+		fmt.Printf("memory: peak = %s bytes\n", p.Memory().Formula(1))
+		fmt.Printf("        predicted for %d pictures %d bytes, measured %d\n", len(pictures), peak, seen.Peak(1))
+	}
 	if right != len(pictures) || seen.Peak(1) != peak {
 		return errFailed
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sort"
 	"strings"
@@ -17,21 +18,42 @@ func (c *cli) infoCommand() *cobra.Command {
 		Use: "info MODEL", Short: "Say what a model file holds", Args: exactly(1, "one MODEL"),
 		Example: `  weir info model.onnx
   weir info model.onnx --nodes`,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.info(args[0], nodes) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.info(cmd.Context(), args[0], nodes) },
 	}
 	cmd.Flags().BoolVar(&nodes, "nodes", false, "list every node")
 	return cmd
 }
 
-func (c *cli) info(path string, nodes bool) error {
+// described is what info prints as JSON.
+type described struct {
+	weir.Description
+	Metadata map[string]string `json:"metadata"`
+}
+
+func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	m, err := load(path)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	d := m.Describe()
+	if len(d.Unsupported) == 0 {
+		bar := c.progress(-1, "counting operations")
+		if p, err := weir.Compile(ctx, m, weir.Options{}); err == nil {
+			d.Operations = p.Operations().String()
+			p.Close()
+		}
+		bar.finish()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	unsupported := &weir.Error{Kind: weir.ErrUnsupported, File: path, Detail: "operators " + strings.Join(d.Unsupported, ", ")}
 	if c.json {
-		if err := c.printJSON(d); err != nil {
+		if len(d.Unsupported) > 0 {
+			return unsupported
+		}
+		if err := c.printJSON(described{d, m.Metadata()}); err != nil {
 			return err
 		}
 	} else {
@@ -43,7 +65,7 @@ func (c *cli) info(path string, nodes bool) error {
 		}
 	}
 	if len(d.Unsupported) > 0 {
-		return &weir.Error{Kind: weir.ErrUnsupported, File: path, Detail: "operators " + strings.Join(d.Unsupported, ", ")}
+		return unsupported
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,12 +29,13 @@ const (
 // usageError is wrong usage of the command line.
 type usageError struct{ error }
 
-// failure ends the command with exit code 1 after its output has said why.
+// errFailed ends the command with exit code 1 after its output has said why.
 var errFailed = errors.New("failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
@@ -46,6 +48,7 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+	c.json = c.json || slices.Contains(args, "--json") // which a wrong flag before it leaves unread
 	return c.report(ctx, err)
 }
 
@@ -66,7 +69,7 @@ It tells, before a model runs, exactly how much memory it will take; then it tak
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.envCommand(), c.demoCommand())
+	root.AddCommand(c.runCommand(), c.planCommand(), c.checkCommand(), c.infoCommand(), c.dumpCommand(), c.benchCommand(), c.testCommand(), c.compileCommand(), c.envCommand(), c.demoCommand())
 	return root
 }
 
@@ -91,6 +94,9 @@ func (c *cli) report(ctx context.Context, err error) int {
 		var e *weir.Error
 		if !errors.As(err, &e) {
 			e = &weir.Error{Kind: weir.ErrInput, Detail: err.Error()}
+			if code == exitBug {
+				e.Kind = weir.ErrInternal
+			}
 		}
 		text, _ := json.Marshal(map[string]any{"error": e})
 		fmt.Println(string(text))

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -32,12 +29,13 @@ type modelFlags struct {
 	precision string
 	budget    string
 	stage     func(name, text string)
+	plans     bool // says itself what fits the budget
 }
 
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension: NAME=SIZE, or NAME=MIN..MAX (repeatable)")
+	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX (repeatable)")
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
@@ -61,7 +59,9 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 		if !ok || err1 != nil || err2 != nil || lo < 0 || hi < lo {
 			return o, nil, usageError{fmt.Errorf("--dim %s: write NAME=SIZE or NAME=MIN..MAX", d)}
 		}
-		o.Dims[name] = weir.Range{Min: lo, Max: hi}
+		if isRange {
+			o.Dims[name] = weir.Range{Min: lo, Max: hi}
+		}
 		if lo == hi {
 			bound[name] = lo
 		}
@@ -139,32 +139,28 @@ func (l *loaded) Close() {
 func load(path string) (*weir.Model, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".pt2", ".mlir":
-		return nil, diag.Unsupportedf("%s files; .onnx is supported", filepath.Ext(path)).AtFile(path)
-	}
-	if f, err := os.Open(path); err == nil {
-		head := make([]byte, 7)
-		_, err := io.ReadFull(f, head)
-		f.Close()
-		if err == nil && bytes.Equal(head, []byte("weir 1\n")) {
-			return nil, diag.Unsupportedf(".weir text; .onnx is supported").AtFile(path)
-		}
+		return nil, diag.Unsupportedf("%s files; .onnx and .weir are supported", filepath.Ext(path)).AtFile(path)
 	}
 	return weir.Load(path)
 }
 
 // compile loads and compiles, with a progress bar for what takes long.
-func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options)) (*loaded, weir.Dims, error) {
+func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *weir.Options, m *weir.Model)) (*loaded, weir.Dims, error) {
 	o, bound, err := f.options()
 	if err != nil {
 		return nil, nil, err
 	}
-	if adjust != nil {
-		adjust(&o)
+	budget := o.Budget
+	if len(bound) > 0 {
+		o.Budget = 0 // what is bound here is free to the compiler
 	}
 	begin := time.Now()
 	m, err := load(path)
 	if err != nil {
 		return nil, nil, err
+	}
+	if adjust != nil {
+		adjust(&o, m)
 	}
 	l := &loaded{model: m, load: time.Since(begin)}
 	begin = time.Now()
@@ -176,7 +172,41 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 		return nil, nil, err
 	}
 	l.compileTime = time.Since(begin)
+	if err := f.checkBound(l.program, bound, budget); err != nil {
+		l.Close()
+		return nil, nil, err
+	}
 	return l, bound, nil
+}
+
+// checkBound checks the dimensions that --dim binds, and the budget at them.
+func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) error {
+	known := map[string]weir.Dimension{}
+	var names []string
+	for _, d := range p.Dims() {
+		known[d.Name] = d
+		names = append(names, d.Name)
+	}
+	for name, size := range bound {
+		if d, ok := known[name]; !ok {
+			return diag.Inputf("the model has no dimension %q", name).AtDim(name).WithFix("its dimensions are %s", strings.Join(names, ", "))
+		} else if size < d.Min || size > d.Max {
+			return diag.Inputf("%d is outside %d to %d", size, d.Min, d.Max).AtDim(name)
+		}
+	}
+	if budget <= 0 || len(bound) == 0 || f.plans {
+		return nil
+	}
+	peak, err := p.Memory().Peak(f.calls, bound)
+	if err != nil {
+		if peak, err = p.Memory().Max(f.calls); err != nil {
+			return &weir.Error{Kind: weir.ErrBudget, Detail: "the peak has no bound", Fix: "bind all dimensions with --dim"}
+		}
+	}
+	if peak > budget {
+		return &weir.Error{Kind: weir.ErrBudget, Detail: fmt.Sprintf("the peak is %d bytes, %d are allowed", peak, budget), Fix: fmt.Sprintf("a budget of %d bytes works", peak)}
+	}
+	return nil
 }
 
 // bar is a progress bar on a terminal's standard error, and nothing elsewhere.
@@ -200,14 +230,4 @@ func (b bar) finish() {
 	if b.b != nil {
 		b.b.Finish()
 	}
-}
-
-// dimsOf lists the model's named dimensions with what they are bound to, in order.
-func dimNames(d weir.Dims) []string {
-	var out []string
-	for name := range d {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
 }

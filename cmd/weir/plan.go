@@ -2,12 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/text"
 	"github.com/weirml/weir/internal/values"
 )
 
@@ -40,6 +48,7 @@ type planned struct {
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
+	Fits        *int64     `json:"fits,omitempty"` // with --budget and one free dimension: the largest that fits
 }
 
 type aliveRow struct {
@@ -48,13 +57,15 @@ type aliveRow struct {
 }
 
 type dimRow struct {
-	Name string `json:"name"`
-	Min  int64  `json:"min"`
-	Max  *int64 `json:"max"`
+	Name   string `json:"name"`
+	Python string `json:"python"` // what peak_formula calls it
+	Min    int64  `json:"min"`
+	Max    *int64 `json:"max"`
 }
 
 func (f *modelFlags) plan(ctx context.Context, path string) error {
-	l, bound, err := f.compile(ctx, path, func(o *weir.Options) { o.Budget = 0 })
+	f.plans = true
+	l, bound, err := f.compile(ctx, path, func(o *weir.Options, _ *weir.Model) { o.Budget = 0 })
 	if err != nil {
 		return err
 	}
@@ -74,9 +85,17 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 		return &v
 	}
 	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch), Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
-		LowerBound: at(m.LowerBound), Proven: m.Proven, Peak: at(m.Formula(f.calls)), PeakFormula: m.Formula(f.calls).String(), Alive: []aliveRow{}, Dims: []dimRow{}}
+		LowerBound: at(m.LowerBound), Proven: m.Proven, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
+	names := pythonNames(l.program.Dims())
+	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
+		return err
+	}
+	var free []weir.Dimension
 	for _, d := range l.program.Dims() {
-		row := dimRow{Name: d.Name, Min: d.Min}
+		if _, given := bound[d.Name]; !given {
+			free = append(free, d)
+		}
+		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min}
 		if d.Max != weir.Unbounded {
 			row.Max = &d.Max
 		}
@@ -88,29 +107,110 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 			p.Alive = append(p.Alive, aliveRow{a.Tensor, a.Bytes})
 		}
 	}
-	if f.c.json {
-		if err := f.c.printJSON(p); err != nil {
-			return err
-		}
-	} else {
-		p.print(m)
+	if o.Budget > 0 && len(free) == 1 {
+		p.Fits = largest(m, f.calls, bound, free[0], o.Budget)
 	}
-	return overBudget(p.Peak, o.Budget, f.c.json)
+	over := p.overBudget(free, o.Budget)
+	if f.c.json {
+		if over != nil {
+			return over
+		}
+		return f.c.printJSON(p)
+	}
+	p.print(m)
+	if over == nil && o.Budget > 0 && p.Peak != nil {
+		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget), values.FormatBytes(o.Budget-*p.Peak))
+	}
+	return over
 }
 
-func overBudget(peak *int64, budget int64, silent bool) error {
+// largest is the greatest value of the one free dimension whose peak is within the budget; nil where none is.
+func largest(m *weir.Memory, calls int, bound weir.Dims, free weir.Dimension, budget int64) *int64 {
+	d := maps.Clone(bound)
+	fits := func(v int64) bool {
+		d[free.Name] = v
+		peak, err := m.Peak(calls, d)
+		return err == nil && peak <= budget
+	}
+	lo, hi := free.Min, min(free.Max, 1<<40)
+	if !fits(lo) {
+		return nil
+	}
+	for lo < hi {
+		middle := lo + (hi-lo+1)/2
+		if fits(middle) {
+			lo = middle
+		} else {
+			hi = middle - 1
+		}
+	}
+	return &lo
+}
+
+// pythonNames gives each dimension a name that is one in Python, no two the same.
+func pythonNames(dims []weir.Dimension) map[string]string {
+	names, taken := map[string]string{}, map[string]bool{"max": true, "min": true, "ceildiv": true}
+	for _, d := range dims {
+		name := strings.Map(func(r rune) rune {
+			if r < 0x80 && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)) {
+				return r
+			}
+			return '_'
+		}, d.Name)
+		if name == "" || unicode.IsDigit(rune(name[0])) || pythonWords[name] {
+			name = "_" + name
+		}
+		for taken[name] {
+			name += "_"
+		}
+		taken[name], names[d.Name] = true, name
+	}
+	return names
+}
+
+// pythonWords cannot be names in Python.
+var pythonWords = func() map[string]bool {
+	words := map[string]bool{}
+	for _, w := range strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield") {
+		words[w] = true
+	}
+	return words
+}()
+
+// inPython is a formula with other names.
+func inPython(formula string, names map[string]string) (string, error) {
+	s := text.NewScanner(formula)
+	x := s.Expr()
+	s.Done()
+	if err := s.Err(); err != nil {
+		return "", diag.Internalf("the formula %s: %v", formula, err)
+	}
+	return x.Subst(func(name string) (sym.Expr, bool) { other, ok := names[name]; return sym.Var(other), ok }).String(), nil
+}
+
+// overBudget says what would fit, where the peak does not.
+func (p *planned) overBudget(free []weir.Dimension, budget int64) error {
+	peak := p.Peak
 	switch {
 	case budget <= 0:
 		return nil
 	case peak != nil && *peak <= budget:
-		if !silent {
-			fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(budget), values.FormatBytes(budget-*peak))
-		}
 		return nil
-	case peak == nil:
-		return &weir.Error{Kind: weir.ErrBudget, Detail: "the peak has no bound", Fix: "bind the dimensions with --dim"}
 	}
-	return &weir.Error{Kind: weir.ErrBudget, Detail: fmt.Sprintf("the peak is %s, the budget %s", values.FormatBytes(*peak), values.FormatBytes(budget))}
+	e := &weir.Error{Kind: weir.ErrBudget, Detail: "the peak has no bound", Fix: "bind the dimensions with --dim"}
+	if peak != nil {
+		e.Detail = fmt.Sprintf("the peak is %s, the budget %s", values.FormatBytes(*peak), values.FormatBytes(budget))
+		e.Fix = fmt.Sprintf("--budget %d is the smallest that works", *peak)
+	}
+	if len(free) == 1 {
+		e.Dim = free[0].Name
+		if p.Fits != nil {
+			e.Fix = fmt.Sprintf("within %s fits --dim %s=%d..%d", values.FormatBytes(budget), e.Dim, free[0].Min, *p.Fits)
+		} else {
+			e.Detail += fmt.Sprintf(", and %s = %d does not fit", e.Dim, free[0].Min)
+		}
+	}
+	return e
 }
 
 func (p *planned) print(m *weir.Memory) {
@@ -172,12 +272,21 @@ type conditionRow struct {
 }
 
 func (f *modelFlags) check(ctx context.Context, path string) error {
+	rows := []conditionRow{}
 	l, _, err := f.compile(ctx, path, nil)
+	var e *weir.Error
+	if errors.As(err, &e) && errors.Is(e, weir.ErrInput) && e.Node != "" {
+		rows = append(rows, conditionRow{"refused", e.Detail, e.Node})
+		if f.c.json {
+			f.c.printJSON(map[string]any{"conditions": rows})
+		}
+		fmt.Fprintln(os.Stderr, "weir:", err)
+		return errFailed
+	}
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	rows := []conditionRow{}
 	for _, r := range l.program.Requires() {
 		rows = append(rows, conditionRow{"checked", r.Condition, r.From})
 	}
@@ -208,12 +317,15 @@ func (c *cli) dumpCommand() *cobra.Command {
 			stages := map[string]string{}
 			var order []string
 			f.stage = func(name, text string) { stages[name] = text; order = append(order, name) }
-			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options) { o.Stage = f.stage })
+			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) { o.Stage = f.stage })
 			if err != nil {
 				return err
 			}
 			defer l.Close()
 			name := after
+			if name == "" && !cmd.Flags().Changed("lang") && !slices.Contains(order, "import") {
+				name = "schedule" // an artefact has nothing before
+			}
 			if name == "" {
 				var ok bool
 				if name, ok = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program"}[lang]; !ok {
@@ -224,6 +336,9 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if !ok && name == "schedule" {
 				text, ok = stages["lower"]
 			}
+			if !ok && after == "" {
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir", Fix: "--lang loop and --lang program are there"}
+			}
 			if !ok {
 				return usageError{fmt.Errorf("--after %s: there is no such stage; there are %s", name, strings.Join(order, ", "))}
 			}
@@ -231,6 +346,9 @@ func (c *cli) dumpCommand() *cobra.Command {
 				if text = kernelText(text, kernel); text == "" {
 					return usageError{fmt.Errorf("--kernel %s: there is no such kernel", kernel)}
 				}
+			}
+			if c.json {
+				return c.printJSON(map[string]string{"stage": name, "text": text})
 			}
 			fmt.Print(text)
 			return nil

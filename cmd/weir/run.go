@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,10 +45,13 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 		}
 		texts[i], given[i] = value, true
 	}
-	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin}
+	r := &values.Reader{Dims: dims, Seed: f.seed, Stdin: os.Stdin, Range: func(input string) (lo, hi int64, ok bool) { return p.Legal(input, dims) }}
 	in := weir.Inputs{}
 	// Values that bring a shape come first: they bind dimensions for those that do not.
 	for pass := 0; pass < 2; pass++ {
+		if pass == 1 && len(in) < len(infos) {
+			takeFree(p, dims)
+		}
 		for i, info := range infos {
 			if !given[i] {
 				if !fill {
@@ -67,6 +71,16 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 		}
 	}
 	return in, nil
+}
+
+// takeFree binds the dimensions that nothing has bound to 1, or to the least that they may be, and says so.
+func takeFree(p *weir.Program, dims weir.Dims) {
+	for _, d := range p.Dims() {
+		if _, bound := dims[d.Name]; !bound {
+			dims[d.Name] = min(max(1, d.Min), d.Max)
+			fmt.Fprintf(os.Stderr, "weir: %s is free: taken as %d\n", d.Name, dims[d.Name])
+		}
+	}
 }
 
 // runFlags are run's own.
@@ -108,23 +122,11 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 	if f.compare != "" && f.compare != "reference" {
 		return usageError{fmt.Errorf("--compare %s: compare with reference", f.compare)}
 	}
-	l, dims, err := f.compile(ctx, path, func(o *weir.Options) {})
+	l, dims, err := f.compile(ctx, path, f.kept)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if f.keep != nil {
-		l.program.Close()
-		names := f.keep
-		for i := len(l.model.Outputs()) - 1; i >= 0; i-- {
-			names = append([]string{l.model.Outputs()[i].Name}, names...)
-		}
-		l.Close()
-		if l, dims, err = f.compile(ctx, path, func(o *weir.Options) { o.Outputs = names }); err != nil {
-			return err
-		}
-		defer l.Close()
-	}
 	in, err := f.inputFlags.read(l.program, dims, false)
 	if err != nil {
 		return err
@@ -155,6 +157,21 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 		return err
 	}
 	return f.check(names, outputs)
+}
+
+// kept makes the tensors of --keep outputs beside the model's own.
+func (f *runFlags) kept(o *weir.Options, m *weir.Model) {
+	if f.keep == nil {
+		return
+	}
+	for _, info := range m.Outputs() {
+		o.Outputs = append(o.Outputs, info.Name)
+	}
+	for _, name := range f.keep {
+		if !slices.Contains(o.Outputs, name) {
+			o.Outputs = append(o.Outputs, name)
+		}
+	}
 }
 
 // print summarises the results, or ranks them.

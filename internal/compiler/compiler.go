@@ -26,6 +26,7 @@ type Options struct {
 	Reference bool                            // no scheduling, and the slow interpreter as code
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
+	Names     []string // of the outputs; nil: as the module calls them
 }
 
 // Compiled is the result.
@@ -103,6 +104,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
 		return nil, err
+	}
+	for i, name := range o.Names {
+		c.Program.Outputs[i].Name = name
 	}
 	if err := c.Program.Verify(); err != nil {
 		panic(diag.Internalf("the program is wrong: %v", err))

@@ -40,17 +40,24 @@ func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 		}
 		return nil, err
 	}
-	r.learn(t.Shape(), info)
+	if err := r.learn(t.Shape(), info); err != nil {
+		return nil, err
+	}
 	return ToWeir(t)
 }
 
-// learn binds the dimensions that a value's shape decides.
-func (r *Reader) learn(shape []int64, info weir.Info) {
+// learn binds the dimensions that a value's shape decides, and refuses a shape that says otherwise of one that is bound.
+func (r *Reader) learn(shape []int64, info weir.Info) error {
 	for axis, e := range info.Shape {
-		if _, bound := r.Dims[e.Dim]; e.Dim != "" && !bound && axis < len(shape) && identifier(e.Dim) {
-			r.Dims[e.Dim] = shape[axis]
+		if e.Dim == "" || axis >= len(shape) || !identifier(e.Dim) {
+			continue
 		}
+		if v, bound := r.Dims[e.Dim]; bound && v != shape[axis] {
+			return diag.Inputf("axis %d of the value is %d, and %s is %d", axis, shape[axis], e.Dim, v).AtTensor(info.Name).AtDim(e.Dim)
+		}
+		r.Dims[e.Dim] = shape[axis]
 	}
+	return nil
 }
 
 // identifier reports whether an extent is a name alone rather than an expression.

@@ -3,6 +3,7 @@ package values
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,41 +23,49 @@ func FileName(output string) string {
 	}, output)
 }
 
+// fileNames gives each output a name of its own, case ignored: the first has its FileName, those that clash with it get .2, .3 and so on.
+func fileNames(outputs []string) []string {
+	names, taken := make([]string, len(outputs)), map[string]bool{}
+	for i, output := range outputs {
+		base := FileName(output)
+		for n := 2; taken[strings.ToLower(base)]; n++ {
+			base = fmt.Sprintf("%s.%d", FileName(output), n)
+		}
+		names[i], taken[strings.ToLower(base)] = base, true
+	}
+	return names
+}
+
 // Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. Types that .npy lacks are
 // written as .pb. Files appear whole or not at all.
 func Write(dir string, names []string, outputs []*tensor.Tensor) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	files, taken := map[string]string{}, map[string]int{"outputs": 1}
-	for i, name := range names {
-		base := FileName(name)
-		taken[strings.ToLower(base)]++
-		if n := taken[strings.ToLower(base)]; n > 1 {
-			base = fmt.Sprintf("%s.%d", base, n)
-		}
-		t := outputs[i]
-		ext, write := ".npy", func(f *os.File) error { return npy.Write(f, t) }
+	files := map[string]string{}
+	for i, base := range fileNames(names) {
+		name, t := names[i], outputs[i]
+		ext, write := ".npy", func(w io.Writer) error { return npy.Write(w, t) }
 		if !npy.Supports(t.DType()) {
-			ext, write = ".pb", func(f *os.File) error {
-				_, err := wire.FromTensor(name, t).WriteTo(f)
+			ext, write = ".pb", func(w io.Writer) error {
+				_, err := wire.FromTensor(name, t).WriteTo(w)
 				return err
 			}
 		}
-		if err := whole(filepath.Join(dir, base+ext), write); err != nil {
+		if err := WriteWhole(filepath.Join(dir, base+ext), write); err != nil {
 			return err
 		}
 		files[name] = base + ext
 	}
-	return whole(filepath.Join(dir, "outputs.json"), func(f *os.File) error {
+	return WriteWhole(filepath.Join(dir, "outputs.json"), func(f io.Writer) error {
 		e := json.NewEncoder(f)
 		e.SetIndent("", "  ")
 		return e.Encode(files)
 	})
 }
 
-// whole writes a file under another name and then gives it its own.
-func whole(path string, write func(f *os.File) error) error {
+// WriteWhole writes a file under another name, and gives it its own when it is complete.
+func WriteWhole(path string, write func(w io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
 	if err != nil {
 		return err

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/values"
+)
+
+// compileFlags are compile's own.
+type compileFlags struct {
+	modelFlags
+	output string
+	keep   []string
+}
+
+func (c *cli) compileCommand() *cobra.Command {
+	f := &compileFlags{}
+	cmd := &cobra.Command{
+		Use: "compile MODEL", Short: "Save a model compiled, as a file that every command takes for a model", Args: exactly(1, "one MODEL"),
+		Example: `  weir compile model.onnx -o model.weir
+  weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.compileTo(cmd.Context(), args[0]) },
+	}
+	f.register(cmd, c)
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the file to write (default the model's name with .weir)")
+	cmd.Flags().StringArrayVar(&f.keep, "keep", nil, "also make this tensor of the model's an output (repeatable)")
+	return cmd
+}
+
+func (f *compileFlags) compileTo(ctx context.Context, path string) error {
+	output := f.output
+	if output == "" {
+		output = strings.TrimSuffix(path, filepath.Ext(path)) + ".weir"
+	}
+	l, _, err := f.compile(ctx, path, (&runFlags{keep: f.keep}).kept)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	var size int64
+	err = values.WriteWhole(output, func(w io.Writer) (err error) {
+		if size, err = l.program.WriteTo(w); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		var e *weir.Error
+		if ctx.Err() != nil || errors.As(err, &e) {
+			return err
+		}
+		return diag.Inputf("cannot be written").AtFile(output).WithCause(err)
+	}
+	if f.c.json {
+		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "compile_ms": ms(l.compileTime)})
+	}
+	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), l.program.Target())
+	return nil
+}

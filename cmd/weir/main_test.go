@@ -1,0 +1,400 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/keys.txt")
+
+// binary is the command, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "weir-command-*")
+	if err == nil {
+		binary = filepath.Join(dir, "weir.exe")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	code := 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot build the command:", err)
+	} else {
+		code = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+const (
+	digits = "../../examples/digits/data/digits.onnx"
+	image  = "image=../../examples/digits/data/images/07.png"
+	models = "../../testdata/onnx/"
+)
+
+// result is what a run of the command printed, and its exit code.
+type result struct {
+	out, err string
+	code     int
+}
+
+func weirIn(t *testing.T, stdin []byte, env []string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+func weirRun(t *testing.T, args ...string) result {
+	t.Helper()
+	return weirIn(t, nil, nil, args...)
+}
+
+// artefact compiles a model into a .weir file.
+func artefact(t *testing.T, model string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "m.weir")
+	if r := weirRun(t, "compile", model, "-o", file); r.code != 0 {
+		t.Fatalf("compile: %d %s", r.code, r.err)
+	}
+	return file
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	m := artefact(t, digits)
+	for _, row := range []struct {
+		args string
+		code int
+		want string // in what is printed, wherever
+	}{
+		{"", 0, "Usage"},
+		{"help run", 0, "weir run model.onnx --input x=x.npy"},
+		{"completion bash", 0, "complete"},
+		{"sing", 2, "unknown command"},
+		{"run", 2, "one MODEL is needed"},
+		{"run " + digits + " --loud", 2, "unknown flag"},
+		{"run " + digits + " --trace x.json", 2, "unknown flag"},
+		{"plan " + digits + " --html x.html", 2, "unknown flag"},
+		{"bench " + digits + " --tune", 2, "unknown flag"},
+		{"run " + digits + " --calls 0", 2, "--calls 0"},
+		{"run " + digits + " --dim batch", 2, "NAME=SIZE"},
+		{"run " + digits + " --budget much", 2, "--budget much"},
+		{"run " + digits + " --compare peer", 2, "compare with reference"},
+		{"run " + digits + " --input zeros --expect scores", 2, "NAME=FILE"},
+		{"test", 2, "at least one DIR"},
+		{"dump " + digits + " --after lunch", 2, "there is no such stage"},
+		{"dump " + digits + " --kernel none --lang loop", 2, "there is no such kernel"},
+		{"run missing.onnx", 1, "missing.onnx"},
+		{"run " + write("bad.onnx", "nonsense"), 1, "bad.onnx"},
+		{"run " + write("short.weir", "\x93WEIR\r\n\x1a"), 1, "ends before its header"},
+		{"run " + digits, 1, "add --input image=VALUE"},
+		{"run " + digits + " --input [1]", 1, "image"},
+		{"run " + digits + " --input zeros --input ones=zeros", 1, "ones=zeros"},
+		{"run " + digits + " --input zeros --dim depth=3", 1, "no dimension"},
+		{"run " + digits + " --input zeros --dim batch=2 --budget 1KiB", 1, "a budget of"},
+		{"plan " + digits + " --dim batch=2 --budget 1KiB", 1, "is the smallest that works"},
+		{"plan " + digits + " --budget 1MiB", 1, "fits --dim batch=0.."},
+		{"plan " + digits + " --dim batch=2 --budget 1GiB", 0, "to spare"},
+		{"run " + digits + " --input zeros --keep nothing", 1, "nothing"},
+		{"run " + digits + " --input zeros --precision bf16", 3, "--precision bf16"},
+		{"run " + digits + " --input zeros --cpu avx512", 3, "--cpu avx512"},
+		{"run " + digits + " --input zeros --target cuda", 3, "target cuda"},
+		{"run model.pt2", 3, ".pt2"},
+		{"run model.mlir", 3, ".mlir"},
+		{"run " + write("m.weir", "weir 1\nprogram @f {}\n"), 3, "written as text"},
+		{"dump " + digits + " --lang ptx", 3, "--lang ptx"},
+		{"info " + models + "strings_refused/model.onnx", 3, "StringConcat"},
+		{"run " + models + "strings_refused/model.onnx --input zeros", 3, "StringConcat"},
+		{"test " + models + "strings_refused --strict", 1, "refused"},
+		{"test " + models + "strings_refused", 0, "1 refused"},
+		{"test " + models + "logic " + models + "views", 0, "2 passed, 0 failed, 0 refused"},
+		{"test " + dir, 1, "model.onnx"},
+		{"run " + digits + " --input zeros", 0, "scores: f32[1,10]"},
+		{"run " + digits + " --top 1 --input " + image, 0, "scores[0]:  3 ("},
+		{"run " + digits + " --input zeros --target reference --threads 1 -q", 0, "scores"},
+		{"run " + digits + " --input random:0..1 --seed 7 --compare reference", 0, "as the reference has it"},
+		{"check " + digits, 0, ""},
+		{"dump " + digits + " --after fold", 0, "weir 1"},
+		{"dump " + digits + " --lang loop", 0, "kernel @"},
+		{"dump " + digits + " --lang program", 0, "launch"},
+		{"run " + m + " --top 1 --input " + image, 0, "scores[0]:  3 ("},
+		{"run " + m + " --input zeros --target reference", 0, "scores"},
+		{"run " + m + " --input zeros --compare reference", 3, "artefact"},
+		{"run " + m + " --input zeros --keep other", 3, "other outputs"},
+		{"dump " + m + " --lang ir", 3, "an artefact holds no ir"},
+		{"dump " + m, 0, "kernel @"},
+		{"check " + m, 0, ""},
+		{"info " + m + " --nodes", 0, "Conv"},
+		{"bench " + m + " --seconds 0.01 --dim batch=2", 0, "predicted"},
+		{"compile " + digits + " -o " + filepath.Join(dir, "no", "such", "folder.weir"), 1, "folder.weir"},
+		{"env", 0, "WEIR_DEBUG"},
+		{"demo", 0, "20 of 20 right"},
+	} {
+		t.Run(strings.NewReplacer("/", "|", dir, "").Replace(row.args), func(t *testing.T) {
+			t.Parallel()
+			r := weirRun(t, strings.Fields(row.args)...)
+			if r.code != row.code || !strings.Contains(r.out+r.err, row.want) {
+				t.Errorf("exit code %d, want %d and %q; printed\n%s%s", r.code, row.code, row.want, r.out, r.err)
+			}
+			if row.code == 0 && row.want != "Usage" && strings.Contains(r.err, "weir: see weir help") {
+				t.Errorf("an error although all is well: %s", r.err)
+			}
+			if row.code != 0 && (r.err == "" && !strings.Contains(r.out, "refused") || strings.Contains(r.err, "goroutine ")) {
+				t.Errorf("standard error has\n%s", r.err)
+			}
+		})
+	}
+}
+
+// keys lists the paths of a JSON value's keys.
+func keys(prefix string, v any, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			if open[prefix] {
+				k = "*"
+			}
+			into[prefix+k] = true
+			keys(prefix+k+".", x, into)
+		}
+	case []any:
+		for _, x := range v {
+			keys(prefix+"[].", x, into)
+		}
+	}
+}
+
+// open are the objects whose keys are names of the model's or the machine's.
+var open = map[string]bool{"outputs.": true, "dims.": true, "ops.": true, "metadata.": true, "settings.": true}
+
+// TestKeys holds the keys of what --json prints; -rewrite writes them down again.
+func TestKeys(t *testing.T) {
+	m := artefact(t, digits)
+	var b strings.Builder
+	for _, row := range []string{
+		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3",
+		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01", "test " + models + "logic",
+		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
+	} {
+		args := strings.Fields(row)
+		r := weirRun(t, append(args, "--json")...)
+		var v any
+		d := json.NewDecoder(strings.NewReader(r.out))
+		if err := d.Decode(&v); err != nil || d.More() {
+			t.Errorf("%s: printed no JSON value, or more than one (%v): %s%s", row, err, r.out, r.err)
+			continue
+		}
+		found := map[string]bool{}
+		keys("", v, found)
+		var list []string
+		for k := range found {
+			list = append(list, k)
+		}
+		sort.Strings(list)
+		name := args[0]
+		for _, a := range args[1:] {
+			if a == args[1] && !strings.HasPrefix(a, "-") {
+				a = filepath.Base(a)
+			}
+			if a == filepath.Base(a) && (a == filepath.Base(args[1]) || strings.HasPrefix(a, "--")) {
+				name += " " + a
+			}
+		}
+		fmt.Fprintf(&b, "%s: exit %d\n", name, r.code)
+		for _, k := range list {
+			fmt.Fprintf(&b, "\t%s\n", k)
+		}
+	}
+	file := filepath.Join("testdata", "keys.txt")
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != b.String() {
+		t.Errorf("the keys are not those of %s (%v), but\n%s", file, err, b.String())
+	}
+}
+
+// TestArtefactPrintsTheSame compares what commands say of a model and of its artefact.
+func TestArtefactPrintsTheSame(t *testing.T) {
+	for _, model := range []string{digits, models + "two_dims/model.onnx", models + "loop_scan_outputs/model.onnx", models + "gather_family/model.onnx"} {
+		m := artefact(t, model)
+		for _, args := range [][]string{{"plan"}, {"plan", "--json", "--calls", "3"}, {"check"}, {"info", "--nodes"}, {"dump", "--lang", "program"}} {
+			x, y := weirRun(t, append(args, model)...), weirRun(t, append(args, m)...)
+			if x.out != y.out || x.code != y.code {
+				t.Errorf("%s %v prints\n%s\nits artefact\n%s%s", model, args, x.out, y.out, y.err)
+			}
+		}
+	}
+	m := artefact(t, digits)
+	x, y := t.TempDir(), t.TempDir()
+	for dir, model := range map[string]string{x: digits, y: m} {
+		if r := weirRun(t, "run", model, "--input", "random", "--dim", "batch=5", "--output", dir); r.code != 0 {
+			t.Fatal(r.err)
+		}
+	}
+	a, err1 := os.ReadFile(filepath.Join(x, "scores.npy"))
+	b, err2 := os.ReadFile(filepath.Join(y, "scores.npy"))
+	if err1 != nil || err2 != nil || !bytes.Equal(a, b) || len(a) < 200 {
+		t.Errorf("the results of the model and of its artefact differ: %d and %d bytes, %v, %v", len(a), len(b), err1, err2)
+	}
+}
+
+// TestFiles goes through the files that run writes and reads.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	if r := weirRun(t, "run", digits, "--input", image, "--output", dir); r.code != 0 || r.out != "" {
+		t.Fatalf("%d %s %s", r.code, r.out, r.err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+	var files map[string]string
+	text, err := os.ReadFile(filepath.Join(dir, "outputs.json"))
+	if err != nil || json.Unmarshal(text, &files) != nil || files["scores"] != "scores.npy" || len(files) != 1 {
+		t.Errorf("outputs.json is %s, %v", text, err)
+	}
+	scores := filepath.Join(dir, "scores.npy")
+	if r := weirRun(t, "run", digits, "--input", image, "--expect", "scores="+scores); r.code != 0 || !strings.Contains(r.out, "as expected") {
+		t.Errorf("what was written is not as expected: %d %s", r.code, r.err)
+	}
+	if r := weirRun(t, "run", digits, "--input", "zeros", "--expect", "scores="+scores); r.code != 1 || !strings.Contains(r.err, "not as expected") {
+		t.Errorf("other input, same expectation: %d %s", r.code, r.err)
+	}
+	npy, err := os.ReadFile(scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := weirIn(t, npy, nil, "run", digits, "--input", "-"); r.code != 1 || !strings.Contains(r.err, "image") {
+		t.Errorf("scores as an image on standard input: %d %s", r.code, r.err)
+	}
+	kept := filepath.Join(dir, "kept")
+	name := first(strings.Fields(strings.SplitN(weirRun(t, "info", digits, "--nodes").out, "(Conv): ", 2)[1])[2:]...)
+	if r := weirRun(t, "run", digits, "--input", image, "--keep", name, "--keep", "scores", "--output", kept); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	text, _ = os.ReadFile(filepath.Join(kept, "outputs.json"))
+	files = nil
+	if json.Unmarshal(text, &files) != nil || len(files) != 2 || files[name] == "" {
+		t.Errorf("with --keep %s, outputs.json is %s", name, text)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	for _, row := range []struct {
+		env  []string
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0, `"target":"reference"`},
+		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json", "--target", "cpu"}, 0, `"target":"portable"`},
+		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json"}, 0, `"workers":1`},
+		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json", "--threads", "3"}, 0, `"workers":3`},
+		{[]string{"WEIR_THREADS=many"}, []string{"plan", digits}, 2, "WEIR_THREADS=many"},
+		{[]string{"WEIR_CPU=avx9"}, []string{"plan", digits}, 3, "avx9"},
+		{[]string{"WEIR_MAP=off", "WEIR_DEBUG=poison,guard"}, []string{"run", digits, "--input", image, "--top", "1"}, 0, "3 ("},
+		{nil, []string{"run", digits, "--input", "zeros"}, 0, "batch is free: taken as 1"},
+		{nil, []string{"bench", digits, "--seconds", "0.01"}, 0, "batch is free: taken as 1"},
+		{nil, []string{"run", "-v", digits, "--input", "zeros"}, 0, "stage=schedule"},
+	} {
+		if r := weirIn(t, nil, row.env, row.args...); r.code != row.code || !strings.Contains(r.out+r.err, row.want) {
+			t.Errorf("%v weir %v: exit code %d, want %d and %q\n%s%s", row.env, row.args, r.code, row.code, row.want, r.out, r.err)
+		}
+	}
+}
+
+// TestErrorsAsJSON holds where an error is put.
+func TestErrorsAsJSON(t *testing.T) {
+	r := weirRun(t, "run", models+"strings_refused/model.onnx", "--json")
+	var v struct{ Error map[string]any }
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != 3 || v.Error["kind"] != "unsupported" || v.Error["file"] == "" {
+		t.Errorf("printed %s, exit code %d, %v", r.out, r.code, err)
+	}
+	for _, key := range []string{"kind", "file", "node", "op", "tensor", "dim", "detail", "fix"} {
+		if _, ok := v.Error[key]; !ok {
+			t.Errorf("the error has no key %s", key)
+		}
+	}
+}
+
+// TestFormulaInPython evaluates the formula with Python where there is one, against the bytes that the same command gives.
+func TestFormulaInPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 to ask")
+	}
+	for _, row := range []struct{ model, dims string }{{digits, "batch=7"}, {models + "two_dims/model.onnx", "m=5 n=9"}, {models + "attention_two_dims/model.onnx", ""}} {
+		args := []string{"plan", row.model, "--json", "--calls", "2"}
+		for _, d := range strings.Fields(row.dims) {
+			args = append(args, "--dim", d)
+		}
+		r := weirRun(t, args...)
+		var p planned
+		if err := json.Unmarshal([]byte(r.out), &p); err != nil {
+			t.Errorf("%s: %v %s", row.model, err, r.err)
+			continue
+		}
+		if row.dims == "" { // bound here, so that the names in the formula are seen
+			for _, d := range p.Dims {
+				args = append(args, "--dim", d.Name+"=3")
+				row.dims += d.Python + "=3 "
+			}
+			if err := json.Unmarshal([]byte(weirRun(t, args...).out), &p); err != nil {
+				t.Error(err)
+				continue
+			}
+		}
+		free := weirRun(t, "plan", row.model, "--json", "--calls", "2")
+		var q planned
+		if err := json.Unmarshal([]byte(free.out), &q); err != nil {
+			t.Fatal(err)
+		}
+		script := "ceildiv = lambda a, b: -(-a // b)\n" + strings.ReplaceAll(row.dims, " ", "\n") + "\nprint(" + q.PeakFormula + ")"
+		out, err := exec.Command(python, "-c", script).CombinedOutput()
+		if p.Peak == nil || err != nil || strings.TrimSpace(string(out)) != fmt.Sprint(*p.Peak) {
+			t.Errorf("%s: Python says %s (%v), plan says %v, of %s", row.model, out, err, r.out, q.PeakFormula)
+		}
+	}
+	names := pythonNames([]weir.Dimension{{Name: "x.0"}, {Name: "x_0"}, {Name: "for"}, {Name: "3d"}, {Name: "ä b"}, {Name: "max"}})
+	if got := []string{names["x.0"], names["x_0"], names["for"], names["3d"], names["ä b"], names["max"]}; !slices.Equal(got, []string{"x_0", "x_0_", "_for", "_3d", "__b", "max_"}) {
+		t.Errorf("the names are %v", got)
+	}
+}

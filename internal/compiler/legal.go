@@ -1,0 +1,44 @@
+package compiler
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/loop"
+)
+
+// Legal is the range of an integer input's elements that every check of them admits, not below 0, for the given dimensions; ok is false where nothing checks
+// them.
+func (c *Compiled) Legal(input string, value func(name string) (int64, bool)) (lo, hi int64, ok bool) {
+	hi = math.MaxInt64
+	c.launches(c.Loop.Body, func(l *loop.Launch) {
+		for i, arg := range l.Args {
+			if root := arg.Root(); root.Kind != loop.Input || root.Source != input {
+				continue
+			}
+			loop.Walk(l.Kernel.Body, func(s loop.Stmt) bool {
+				check, is := s.(*loop.Check)
+				if !is || !loads(check.X, l.Kernel.Params[i].Name) {
+					return true
+				}
+				low, err1 := check.Min.Eval(value)
+				high, err2 := check.Max.Eval(value)
+				if err1 == nil && err2 == nil {
+					lo, hi, ok = max(lo, low), min(hi, high), true
+				}
+				return true
+			})
+		}
+	})
+	return lo, hi, ok && lo <= hi
+}
+
+// loads reports whether a value is read from a parameter.
+func loads(x loop.Expr, param string) bool {
+	found := false
+	loop.WalkExpr(x, func(e loop.Expr) {
+		if l, is := e.(*loop.Load); is && l.From == param {
+			found = true
+		}
+	})
+	return found
+}
