@@ -3,7 +3,9 @@ package onnx
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -34,43 +36,57 @@ func isKnown(v *ir.Value) bool {
 	return v.Known != nil && !slices.ContainsFunc(v.Known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
 }
 
-// reducedByData reduces along axes that only the run knows, of which there is a known number.
+// reducedByData reduces along axes that only the run knows. Dimensions that it binds, 0 or 1, say which of the operand's axes are among them.
 func reducedByData(c *call, op string) *ir.Value {
-	x := c.Input(0)
-	rank := int64(len(x.Type.Shape))
-	axes := c.Symbols(1, -rank, rank-1)
-	if rank == 0 || len(axes) == 0 {
-		if c.Int("noop_with_empty_axes", 0) != 0 {
-			axes = nil
-		} else {
-			axes = ir.Constants(allAxes(int(rank)))
-		}
+	b, x, axes := c.Builder, c.Input(0), c.Input(1)
+	rank, one := int64(len(x.Type.Shape)), sym.Const(1)
+	if len(axes.Type.Shape) != 1 || !axes.Type.DType.IsInt() {
+		c.Fault("the axes are %s", axes.Type)
 	}
-	// differ is 0 where two positions are the same, and 1 where not.
-	one := sym.Const(1)
-	differ := func(a, b sym.Expr) sym.Expr { return a.Sub(b).Max(b.Sub(a)).Min(one) }
+	count := axes.Type.Shape[0]
+	column := ops.Reshape(b, ops.Cast(b, axes, dtype.I64), count, one)
+	first, end := ops.Counting(b, dtype.I64, sym.Const(rank)), c.number(rank)
+	same := ops.Binary(b, loop.Or, ops.Binary(b, loop.Eq, column, first), ops.Binary(b, loop.Eq, ops.Binary(b, loop.Add, column, end), first))
+	among := ops.ReduceMax(b, same, false, 0)
+	chosen, err := c.Elements(among, 0, 1)
+	if err != nil {
+		c.Fail(err)
+	}
+	if err := c.RequireEqual(among.Node, sym.Sum(chosen...), count, "axes are the operand's, and none is named twice"); err != nil {
+		c.Fail(err)
+	}
+	// No axes at all are every axis, unless they are to be none.
+	all := one.Sub(count.Min(one))
+	if c.Int("noop_with_empty_axes", 0) != 0 {
+		all = sym.Const(0)
+	}
 	kept := make([]sym.Expr, rank)
 	for i := range kept {
-		kept[i] = one
-		for _, a := range axes {
-			kept[i] = kept[i].Mul(differ(a.Mod(sym.Const(rank)), sym.Const(int64(i))))
-		}
+		kept[i] = one.Sub(c.Dims().Simplify(chosen[i].Max(all)))
 	}
-	y := ops.ReduceBy(c.Builder, op, x, kept)
+	y := ops.ReduceBy(b, op, x, kept)
 	if c.Int("keepdims", 1) != 0 {
 		return y
 	}
+	size, ok := count.Const()
+	if !ok {
+		c.Refuse("the rank of what is left by %s axes", count)
+	}
+	if size == 0 && c.Int("noop_with_empty_axes", 0) == 0 {
+		size = rank
+	}
 	// The m-th axis that stays has the extent of the axis before which m others stay.
-	shape := make([]sym.Expr, rank-int64(len(axes)))
+	shape := make([]sym.Expr, max(0, rank-size))
 	for m := range shape {
 		before := sym.Const(0)
 		for i, extent := range x.Type.Shape {
-			here := kept[i].Mul(one.Sub(differ(before, sym.Const(int64(m)))))
+			apart := before.Sub(sym.Const(int64(m)))
+			here := kept[i].Mul(one.Sub(apart.Max(apart.Neg()).Min(one)))
 			shape[m] = shape[m].Add(here.Mul(extent))
 			before = before.Add(kept[i])
 		}
 	}
-	return ops.Reshape(c.Builder, y, shape...)
+	return ops.Reshape(b, y, shape...)
 }
 
 // reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means all, unless noop_with_empty_axes says that
