@@ -1,0 +1,93 @@
+package weir_test
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/doc"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite api.txt")
+
+// TestAPI holds the package's exported names and signatures against api.txt, so that none changes unseen, and sees that each has a comment.
+func TestAPI(t *testing.T) {
+	set := token.NewFileSet()
+	packages, err := parser.ParseDir(set, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := doc.NewFromFiles(set, filesOf(packages["weir"]), "github.com/weirml/weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	write := func(name, comment string, node ast.Node) {
+		if strings.TrimSpace(comment) == "" {
+			t.Errorf("%s has no comment", name)
+		}
+		ast.Inspect(node, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				n.Body, n.Doc = nil, nil
+			case *ast.GenDecl:
+				n.Doc = nil
+			case *ast.Field:
+				n.Doc, n.Comment = nil, nil
+			case *ast.ValueSpec:
+				n.Doc, n.Comment = nil, nil
+			case *ast.TypeSpec:
+				n.Doc, n.Comment = nil, nil
+			}
+			return true
+		})
+		if err := format.Node(&b, token.NewFileSet(), node); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("\n")
+	}
+	values := func(list []*doc.Value) {
+		for _, v := range list {
+			write(strings.Join(v.Names, ", "), v.Doc, v.Decl)
+		}
+	}
+	functions := func(list []*doc.Func) {
+		for _, f := range list {
+			write(f.Name, f.Doc, f.Decl)
+		}
+	}
+	values(all.Consts)
+	values(all.Vars)
+	functions(all.Funcs)
+	for _, typ := range all.Types {
+		write(typ.Name, typ.Doc, typ.Decl)
+		values(typ.Consts)
+		values(typ.Vars)
+		functions(typ.Funcs)
+		functions(typ.Methods)
+	}
+	if *rewrite {
+		if err := os.WriteFile("api.txt", b.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile("api.txt")
+	if err != nil || !bytes.Equal(want, b.Bytes()) {
+		t.Errorf("the API is not what api.txt says (%v): go test . -run TestAPI -rewrite, and say so in CHANGELOG.md\n%s", err, b.String())
+	}
+}
+
+func filesOf(p *ast.Package) []*ast.File {
+	var files []*ast.File
+	for _, f := range p.Files {
+		files = append(files, f)
+	}
+	return files
+}

@@ -1,0 +1,231 @@
+package weir_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/weirml/weir"
+)
+
+// digitsModel stands for a variable with a line //go:embed digits.onnx above it.
+var digitsModel = func() []byte {
+	model, err := os.ReadFile("examples/digits/data/digits.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return model
+}()
+
+// open compiles the digits model, which takes pictures of 8 × 8 and gives ten scores for each.
+func open(o weir.Options) *weir.Program {
+	model, err := weir.LoadBytes(digitsModel)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close() // the program keeps what it needs
+	program, err := weir.Compile(context.Background(), model, o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return program
+}
+
+// Load a model, compile it, run it.
+func Example() {
+	ctx := context.Background()
+	model, err := weir.Load("examples/digits/data/digits.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	fmt.Println(model.Inputs()[0])
+
+	program, err := weir.Compile(ctx, model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+
+	image, err := weir.FromSlice(make([]float32, 64), 1, 1, 8, 8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	results, err := program.Run(ctx, weir.Inputs{"image": image})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer results.Close()
+	scores, err := weir.Copy[float32](results.Get("scores"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(scores), "scores")
+	// Output:
+	// image: f32[batch,1,8,8]
+	// 10 scores
+}
+
+// A model inside the binary: //go:embed fills a []byte, which LoadBytes borrows.
+func ExampleLoadBytes() {
+	model, err := weir.LoadBytes(digitsModel)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	fmt.Println(model.Outputs()[0])
+	// Output: scores: f32[batch,10]
+}
+
+// What a program takes is a formula over the model's dimensions.
+func ExampleProgram_Memory() {
+	program := open(weir.Options{Threads: 1})
+	defer program.Close()
+	memory := program.Memory()
+	fmt.Println("weights:", memory.Weights)
+	fmt.Println("outputs:", memory.Outputs)
+	one, err := memory.Peak(1, weir.Dims{"batch": 32})
+	if err != nil {
+		log.Fatal(err)
+	}
+	four, err := memory.Peak(4, weir.Dims{"batch": 32})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("four calls take more than one:", four > one)
+	fmt.Println("but not four times, since weights are shared:", four < 4*one)
+	// Output:
+	// weights: 62856
+	// outputs: 40*batch
+	// four calls take more than one: true
+	// but not four times, since weights are shared: true
+}
+
+// A budget is kept or refused before anything runs.
+func ExampleOptions_budget() {
+	model, err := weir.LoadBytes(digitsModel)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	_, err = weir.Compile(context.Background(), model, weir.Options{
+		Budget: 64 << 10,
+		Dims:   map[string]weir.Range{"batch": {Min: 1, Max: 16}},
+	})
+	fmt.Println(errors.Is(err, weir.ErrBudget))
+	// Output: true
+}
+
+// A call is bound once and runs without allocating.
+func ExampleProgram_NewCall() {
+	program := open(weir.Options{})
+	defer program.Close()
+	call, err := program.NewCall(weir.Dims{"batch": 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer call.Close()
+	pixels, err := weir.View[float32](call.Input("image"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i := range 3 {
+		for j := range pixels {
+			pixels[j] = float32(i) / 2
+		}
+		if err := call.Run(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(call.Output("scores"))
+	// Output: f32[2,10]
+}
+
+// What must hold of the inputs is known before a run; a run that breaks it returns an error before any kernel runs.
+func ExampleProgram_Requires() {
+	model, err := weir.Load("testdata/onnx/gemm_matmul/model.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	for _, c := range program.Requires() {
+		fmt.Printf("%s, because of %s\n", c.Condition, c.From)
+	}
+	// Output: k == 5, because of stack (matmul): the axis that a matrix product sums over
+}
+
+// An artefact is a compiled model as a file: Load reads it like any other.
+func ExampleProgram_WriteTo() {
+	program := open(weir.Options{})
+	defer program.Close()
+	var file bytes.Buffer
+	if _, err := program.WriteTo(&file); err != nil {
+		log.Fatal(err)
+	}
+	model, err := weir.LoadBytes(file.Bytes())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	fmt.Println(model.Inputs()[0])
+	// Output: image: f32[batch,1,8,8]
+}
+
+// A run waits for a call to be free as long as its context lets it.
+func ExampleProgram_Run() {
+	program := open(weir.Options{Calls: 1})
+	image, err := weir.FromSlice(make([]float32, 64), 1, 1, 8, 8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := program.Run(context.Background(), weir.Inputs{"image": image})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_, err = program.Run(ctx, weir.Inputs{"image": image})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	first.Close()
+	program.Close()
+	// Output: true
+}
+
+// Usage is the process's totals outside Go's heap, for metrics.
+func ExampleUsage() {
+	before := weir.Usage()
+	x, err := weir.New(weir.F32, 1024)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(weir.Usage().Tensors-before.Tensors, "bytes of tensors")
+	x.Close()
+	fmt.Println(weir.Usage().Tensors-before.Tensors, "once closed")
+	// Output:
+	// 4096 bytes of tensors
+	// 0 once closed
+}
+
+// A wrong element type is an error, never a reinterpretation.
+func ExampleCopy() {
+	x, err := weir.FromSlice([]int64{1, 2, 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	list, err := weir.Copy[int64](x)
+	fmt.Println(list, err)
+	_, err = weir.Copy[float32](x)
+	fmt.Println(errors.Is(err, weir.ErrInput))
+	// Output:
+	// [1 2 3] <nil>
+	// true
+}
