@@ -3,8 +3,9 @@ package pass
 
 import "github.com/weirml/weir/internal/ir"
 
-// Dead removes nodes whose results nothing needs, and constants that nothing reads.
+// Dead removes nodes whose results nothing needs, constants that nothing reads, and functions that nothing calls.
 func Dead(m *ir.Module) error {
+	dropFunctions(m)
 	for _, f := range m.Funcs {
 		sweep(f.Body, map[*ir.Value]bool{})
 	}

@@ -1,0 +1,95 @@
+package compiler
+
+import (
+	"os"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestInterpreted compiles the hand-written texts of ir and runs the programs in program's interpreter, which watches every byte that kernels read and
+// write: the results are those of ir's own interpreter, with the kernels as they were lowered and as they were scheduled.
+func TestInterpreted(t *testing.T) {
+	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
+	yes := tensor.Must(tensor.New(dtype.Bool))
+	yes.SetInt(0, 1)
+	for name, inputs := range map[string][]*tensor.Tensor{
+		"regions": {tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)), yes},
+		"state":   {row(1, 2, 3), row(4, 5, 6), tensor.Must(tensor.FromSlice([]uint64{9, 3}, 2))},
+		"call":    {row(1, 2), row(3, 4, 5, 6, 7)},
+	} {
+		for _, reference := range []bool{false, true} {
+			read := func() *ir.Module {
+				source, err := os.ReadFile("../ops/testdata/proofs/" + name + ".weir")
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := ir.Parse(string(source), ir.ParseOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+			want, err := ir.Evaluate(read(), inputs, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			c, err := Compile(read(), Options{Reference: reference})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			got, err := interpreter(c).Run(c.Program, inputs)
+			if err != nil {
+				t.Errorf("%s: %v\n%s", name, err, c.Program)
+				continue
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 1e-6, 1e-6); err != nil {
+					t.Errorf("%s, reference %v, result %d: %v", name, reference, i, err)
+				}
+			}
+		}
+	}
+}
+
+// interpreter runs a compiled program's kernels as loop's interpreter does.
+func interpreter(c *Compiled) *program.Interpreter {
+	kernels, results := map[string]*loop.Kernel{}, map[string][]dtype.DType{}
+	for _, k := range c.Loop.Kernels {
+		kernels[k.Name] = k
+	}
+	for _, s := range c.Loop.Body { // the texts have host operators outside branches and loops only
+		if h, ok := s.(*loop.Host); ok {
+			results[h.Op] = nil
+			for _, b := range h.Out {
+				results[h.Op] = append(results[h.Op], b.DType)
+			}
+		}
+	}
+	return &program.Interpreter{
+		Kernel: func(name string, operands []program.Operand, dims []int64) error {
+			k, values := kernels[name], map[string]int64{}
+			for i, n := range k.Dims {
+				values[n] = dims[i]
+			}
+			var data []loop.Data
+			for _, o := range operands {
+				data = append(data, loop.Data{DType: o.DType, Bytes: o.Data})
+			}
+			return loop.Interpret(k, data, values)
+		},
+		Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
+			f, err := hostop.Lookup(op)
+			if err != nil {
+				return err
+			}
+			return f(&hostop.Call{Attrs: attrs, In: in, Types: results[op], Result: result})
+		},
+	}
+}
