@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -338,6 +340,36 @@ func TestEnvironment(t *testing.T) {
 		if r := weirIn(t, nil, row.env, row.args...); r.code != row.code || !strings.Contains(r.out+r.err, row.want) {
 			t.Errorf("%v weir %v: exit code %d, want %d and %q\n%s%s", row.env, row.args, r.code, row.code, row.want, r.out, r.err)
 		}
+	}
+}
+
+// TestInterrupt interrupts a command at work: it ends soon, with 130, and says so.
+func TestInterrupt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no way here to send another process an interrupt")
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "bench", digits, "--seconds", "60", "--json", "-v")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 1)
+	if _, err := log.Read(first); err != nil { // its log has begun: signals are caught
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, log)
+	cmd.Wait()
+	var v struct{ Error map[string]any }
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || json.Unmarshal(out.Bytes(), &v) != nil || v.Error == nil {
+		t.Errorf("exit code %d, printed %s", code, out.String())
 	}
 }
 
