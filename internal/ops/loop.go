@@ -40,8 +40,18 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 	if carried < 0 || len(body.Params) != 2+carried || len(body.Results) < 1+carried {
 		return fault(n, "%d inputs, a body with %d parameters and %d results", len(n.Inputs), len(body.Params), len(body.Results))
 	}
-	if body.Results[0].Type.DType != dtype.Bool {
-		return fault(n, "the body's condition is %s", body.Results[0].Type)
+	for _, given := range []struct {
+		what  string
+		value *ir.Value
+		want  dtype.DType
+	}{{"the body's condition", body.Results[0], dtype.Bool}, {"the condition", n.Inputs[1], dtype.Bool}, {"the trip count", n.Inputs[0], dtype.I64}} {
+		if given.value == nil {
+			continue
+		}
+		size, ok := product(given.value.Type.Shape).Const()
+		if given.value.Type.DType != given.want || !ok || size != 1 {
+			return fault(n, "%s is %s, it must be one %s", given.what, given.value.Type, given.want)
+		}
 	}
 	for i, v := range n.Inputs[2:] {
 		p, r := body.Params[2+i].Type, body.Results[1+i].Type
