@@ -36,8 +36,15 @@ func castShape(c *ir.Inference, n *ir.Node) error {
 		return fault(n, "no type to cast to")
 	}
 	v := n.Result(0, ir.Type{DType: to, Shape: x.Type.Shape})
-	if to.IsInt() {
-		v.Known = x.Known
+	if to.IsInt() && x.Known != nil {
+		known := make([]sym.Expr, len(x.Known))
+		for i, e := range x.Known {
+			var ok bool
+			if known[i], ok = wrapped(c.Dims(), to, e); !ok {
+				return nil
+			}
+		}
+		v.Known = known
 	} else if to == dtype.Bool && x.Known != nil {
 		known := make([]sym.Expr, len(x.Known))
 		for i, e := range x.Known {

@@ -9,18 +9,24 @@ import (
 )
 
 // known applies an integer function to elements that are known, so that shape arithmetic stays known.
-func known(v *ir.Value, f loop.UnaryOp, x []sym.Expr) {
+func known(d *sym.Dims, v *ir.Value, f loop.UnaryOp, x []sym.Expr) {
 	if x == nil || f != loop.Neg && f != loop.Not {
 		return
 	}
-	v.Known = make([]sym.Expr, len(x))
+	known := make([]sym.Expr, len(x))
 	for i, e := range x {
+		ok := true
 		if f == loop.Neg {
-			v.Known[i] = e.Neg()
+			e, ok = wrapped(d, v.Type.DType, e.Neg())
 		} else {
-			v.Known[i] = one.Sub(e)
+			e = one.Sub(e)
 		}
+		if !ok {
+			return
+		}
+		known[i] = e
 	}
+	v.Known = known
 }
 
 // knownBinary is the integer functions that have a symbolic counterpart.
@@ -31,9 +37,12 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 	loop.Min: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Min(y), true },
 	loop.Max: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
 	loop.Div: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
-		// Truncation and floor agree where the dividend is not negative and the divisor is positive.
-		ok := d.LE(sym.Const(0), x) == sym.Yes && d.LE(one, y) == sym.Yes
-		return x.FloorDiv(y), ok
+		if d.LE(sym.Const(0), x) == sym.Yes {
+			return x.FloorDiv(y), d.LE(one, y) == sym.Yes
+		}
+		// Toward zero, on either side of it.
+		above, below := x.Max(sym.Const(0)), x.Neg().Max(sym.Const(0))
+		return d.Simplify(above.FloorDiv(y).Sub(below.FloorDiv(y))), d.LE(one, y) == sym.Yes
 	},
 	loop.FloorMod: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mod(y), d.LE(one, y) == sym.Yes },
 	loop.Eq:       truth((*sym.Dims).EQ),
@@ -73,7 +82,8 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	var out []sym.Expr
 	tensor.Each(shape, func(at []int64) {
 		e, fine := apply(c.Dims(), a.Known[stretchedFlat(at, sa)], b.Known[stretchedFlat(at, sb)])
-		ok = ok && fine
+		e, fits := wrapped(c.Dims(), v.Type.DType, e)
+		ok = ok && fine && fits
 		out = append(out, e)
 	})
 	if ok && len(out) <= ir.MaxKnown {
@@ -82,6 +92,19 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 		}
 		v.Known = out
 	}
+}
+
+// wrapped is an integer as an element of type dt, where it can be told. Names are of sizes, which are taken to fit 32 bits where they stand in
+// tensors of so many.
+func wrapped(d *sym.Dims, dt dtype.DType, e sym.Expr) (sym.Expr, bool) {
+	if v, ok := e.Const(); ok {
+		v = loop.ToInt(dt, loop.FromInt(dt, v))
+		return sym.Const(v), dt != dtype.U64 || v >= 0
+	}
+	if dt == dtype.I64 || dt == dtype.I32 {
+		return e, true
+	}
+	return e, dt != dtype.U64 && d.LE(sym.Const(dt.MinInt()), e) == sym.Yes && d.LE(e, sym.Const(int64(dt.MaxInt()))) == sym.Yes
 }
 
 // constants are the sizes of a shape whose every extent is a number.

@@ -43,7 +43,11 @@ func rangeShape(c *ir.Inference, n *ir.Node) error {
 	if ok && count <= ir.MaxKnown && start.Known != nil && delta.Known != nil {
 		v.Known = make([]sym.Expr, count)
 		for i := range v.Known {
-			v.Known[i] = start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))
+			var fits bool
+			if v.Known[i], fits = wrapped(c.Dims(), v.Type.DType, start.Known[0].Add(delta.Known[0].Mul(sym.Const(int64(i))))); !fits {
+				v.Known = nil
+				return nil
+			}
 		}
 	}
 	return nil

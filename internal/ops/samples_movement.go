@@ -51,6 +51,7 @@ func unarySamples(takes accepts) func(r *rand.Rand) []Sample {
 			for _, shape := range [][]int64{{}, {5}, {3, 0}, {2, 3, 4}} {
 				out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, shape...)}})
 			}
+			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, 7)}, Constant: []int{0}})
 		}
 		return out
 	}
@@ -65,6 +66,8 @@ func binarySamples(takes accepts) func(r *rand.Rand) []Sample {
 			for _, shapes := range [][2][]int64{{{}, {}}, {{5}, {5}}, {{2, 3, 4}, {3, 1}}, {{4}, {3, 1}}, {{0, 3}, {3}}, {{2, 1, 4}, {1, 5, 1}}} {
 				out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, shapes[0]...), sampleAny(r, dt, shapes[1]...)}})
 			}
+			// Of constants, what is known of the result is checked too.
+			out = append(out, Sample{Inputs: []*tensor.Tensor{sampleAny(r, dt, 4, 6), sampleAny(r, dt, 6)}, Constant: []int{0, 1}})
 		}
 		return out
 	}
@@ -88,6 +91,9 @@ func castSamples(r *rand.Rand) (out []Sample) {
 				x = sampleAny(r, from, 3, 4)
 			}
 			out = append(out, Sample{Attrs: ir.Attrs{"to": to}, Inputs: []*tensor.Tensor{x}})
+			if from.IsInt() {
+				out = append(out, Sample{Attrs: ir.Attrs{"to": to}, Inputs: []*tensor.Tensor{x}, Constant: []int{0}})
+			}
 			if to == dtype.F8E4M3FN || to == dtype.F8E5M2 {
 				out = append(out, Sample{Attrs: ir.Attrs{"to": to, "wrap": true}, Inputs: []*tensor.Tensor{x}})
 			}

@@ -50,7 +50,7 @@ func unary(f loop.UnaryOp, takes accepts) *Def {
 			if f.Test() {
 				out = dtype.Bool
 			}
-			known(n.Result(0, ir.Type{DType: out, Shape: t.Shape}), f, n.Inputs[0].Known)
+			known(c.Dims(), n.Result(0, ir.Type{DType: out, Shape: t.Shape}), f, n.Inputs[0].Known)
 			return nil
 		},
 		Mean: func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
