@@ -65,6 +65,9 @@ func (c *call) Optional(i int) *ir.Value {
 	if i >= len(c.In) {
 		return nil
 	}
+	if _, is := c.graph.sequences[c.In[i]]; is {
+		c.Refuse("input %d is a sequence", i)
+	}
 	return c.In[i]
 }
 

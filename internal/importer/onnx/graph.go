@@ -23,7 +23,9 @@ type graph struct {
 	weights map[string]*wire.TensorProto // not yet asked for
 	opsets  map[string]int64
 	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
-	depth   int
+	// sequences are those whose tensors are known one by one, by the value that stands for them.
+	sequences map[*ir.Value][]*ir.Value
+	depth     int
 }
 
 // Build converts the model: its own outputs, or the named tensors. The names are the results', in order.
@@ -39,7 +41,7 @@ func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err 
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
-	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets}
+	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets, sequences: map[*ir.Value][]*ir.Value{}}
 	for _, p := range m.Inputs {
 		for _, e := range p.Type.Shape {
 			for _, name := range e.Vars() {
@@ -62,6 +64,9 @@ func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err 
 		v := g.find(name)
 		if v == nil {
 			return nil, nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
+		}
+		if _, is := g.sequences[v]; is {
+			return nil, nil, diag.Unsupportedf("output %q is a sequence", name).AtTensor(name)
 		}
 		body.Results = append(body.Results, v)
 	}
@@ -281,7 +286,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
 	}
-	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: map[string]int64{}, attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1}
+	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: map[string]int64{}, attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences}
 	for domain, version := range g.opsets {
 		inner.opsets[domain] = version
 	}
@@ -330,7 +335,7 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	if g.depth >= maxFunctions {
 		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
 	}
-	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1}
+	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, sequences: g.sequences}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}
@@ -346,6 +351,9 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 		v := inner.find(name)
 		if v == nil {
 			g.build.Fail(diag.Inputf("nothing computes the subgraph's output %q", name).AtNode(g.build.Source, ""))
+		}
+		if _, is := g.sequences[v]; is {
+			g.build.Fail(diag.Unsupportedf("the subgraph's output %q is a sequence", name).AtNode(g.build.Source, ""))
 		}
 		results = append(results, v)
 	}
