@@ -135,8 +135,10 @@ lint: ## the house rules, with the longest files and functions
 	@$(GO) test -count=1 -v -run . ./internal/lint
 
 .PHONY: rewrite
-rewrite: ## write the generated part of ARCHITECTURE.md
+rewrite: ## write the generated parts of ARCHITECTURE.md and docs
 	@$(GO) test -count=1 -run TestDrawing ./internal/lint -rewrite
+	@$(GO) test -count=1 -run TestList ./internal/importer/onnx -rewrite
+	@$(GO) test -count=1 -run TestDocument ./cmd/weir -rewrite
 
 .PHONY: clean
 clean: ## remove what the other targets made

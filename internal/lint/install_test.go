@@ -58,7 +58,8 @@ func TestInstall(t *testing.T) {
 	}
 	downloads := filepath.Join(strings.TrimSpace(string(cache)), "cache", "download")
 	bin, modules := t.TempDir(), t.TempDir()
-	install := exec.Command("go", "install", "-modcacherw", "-ldflags=-s -w", Module+"/cmd/weir@"+version)
+	// Without the folder in them, packages are built once and then found in the cache: the folder is another one each time.
+	install := exec.Command("go", "install", "-modcacherw", "-trimpath", "-ldflags=-s -w", Module+"/cmd/weir@"+version)
 	install.Dir = bin
 	install.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+modules, "GOPROXY="+fileURL(proxy)+","+fileURL(downloads),
 		"GOSUMDB=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOTOOLCHAIN=local")
