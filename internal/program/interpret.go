@@ -138,7 +138,9 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			if err != nil {
 				return nil, err
 			}
-			r.given[port.Tensor] = fresh(port.Name, size)
+			if r.given[port.Tensor], err = fresh(port.Name, size); err != nil {
+				return nil, err
+			}
 		}
 	}
 	sizes, err := p.sizes(values)
@@ -146,7 +148,11 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		return nil, err
 	}
 	for i, size := range sizes {
-		r.storages = append(r.storages, fresh(p.Storages[i].Name, size))
+		at, err := fresh(p.Storages[i].Name, size)
+		if err != nil {
+			return nil, err
+		}
+		r.storages = append(r.storages, at)
 	}
 	if err := r.steps(p.Steps); err != nil {
 		return nil, err
@@ -163,8 +169,11 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 }
 
 // fresh is new memory that holds nothing.
-func fresh(name string, size int64) where {
-	return where{newBlock(name, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}
+func fresh(name string, size int64) (where, error) {
+	if size > tensor.MaxBytes() {
+		return where{}, diag.New(diag.ErrMemory, "%s of %d bytes is more than an interpreter takes", name, size)
+	}
+	return where{newBlock(name, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}, nil
 }
 
 // bindShape gives the dimensions of an input's shape their values, and checks the rest of it.
