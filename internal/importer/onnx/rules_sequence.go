@@ -25,6 +25,9 @@ func (c *call) sequence(elements []*ir.Value) []*ir.Value {
 	if len(elements) > maxSequence {
 		c.Refuse("a sequence of %d tensors", len(elements))
 	}
+	if c.graph.sequences == nil {
+		c.graph.sequences = map[*ir.Value][]*ir.Value{}
+	}
 	v := &ir.Value{Name: c.Source}
 	c.graph.sequences[v] = elements
 	return one(v)
