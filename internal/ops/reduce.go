@@ -112,14 +112,11 @@ func ReduceMean(b *ir.Builder, x *ir.Value, keep bool, axes ...int64) *ir.Value 
 	return reduce(b, "reduce_mean", x, keep, axes)
 }
 
-// ReduceBy is Reduce along axes that only the run may know: kept has, for each axis, 1 where it stays and 0 where it is reduced to an extent of 1.
-func ReduceBy(b *ir.Builder, name string, x *ir.Value, kept []sym.Expr) *ir.Value {
-	return b.Op(name, ir.Attrs{"kept": kept}, x)
+// ReduceBy is Reduce along axes that only the run may know: of each axis of x, one of the extents in outer (of the result) and in inner (of what is combined into
+// each element) is x's, and the other one 1.
+func ReduceBy(b *ir.Builder, name string, x *ir.Value, outer, inner []sym.Expr) *ir.Value {
+	return b.Op(name, ir.Attrs{"outer": outer, "inner": inner}, x)
 }
-
-// keptExtent is what is left of an extent, and reducedExtent what is combined into each element: one of the two is 1.
-func keptExtent(extent, kept sym.Expr) sym.Expr    { return kept.Mul(extent.Sub(one)).Add(one) }
-func reducedExtent(extent, kept sym.Expr) sym.Expr { return extent.Sub(kept.Mul(extent.Sub(one))) }
 
 func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.Value {
 	if axes == nil {
@@ -180,15 +177,16 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 	if !r.accepts(x.DType) {
 		return fault(n, "elements of type %s", x.DType)
 	}
-	if kept := n.Attrs.Exprs("kept"); kept != nil {
-		if len(kept) != len(x.Shape) {
-			return fault(n, "%d axes kept or not, of %d", len(kept), len(x.Shape))
+	if outer, inner := n.Attrs.Exprs("outer"), n.Attrs.Exprs("inner"); outer != nil {
+		if len(outer) != len(x.Shape) || len(inner) != len(x.Shape) {
+			return fault(n, "%d and %d extents for rank %d", len(outer), len(inner), len(x.Shape))
 		}
-		shape := make([]sym.Expr, len(kept))
 		for i, extent := range x.Shape {
-			shape[i] = c.Dims().Simplify(keptExtent(extent, kept[i]))
+			if err := c.RequireEqual(n, outer[i].Add(inner[i]), extent.Add(one), "of an axis's two extents one is 1"); err != nil {
+				return err
+			}
 		}
-		n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+		n.Result(0, ir.Type{DType: x.DType, Shape: outer})
 		return nil
 	}
 	shape, axes, err := reducedShape(n, x.Shape)
@@ -211,14 +209,14 @@ func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
 }
 
 // reducedAxes are the axes that a node reduces in a run, and whether they stay as extents of 1.
-func reducedAxes(e *ir.Evaluation, n *ir.Node, rank int) (axes []int, keep bool, err error) {
-	if n.Attrs.Exprs("kept") == nil {
-		axes, err = axesOf(n, n.Attrs.Ints("axes"), rank)
+func reducedAxes(e *ir.Evaluation, n *ir.Node, shape []int64) (axes []int, keep bool, err error) {
+	if n.Attrs.Exprs("inner") == nil {
+		axes, err = axesOf(n, n.Attrs.Ints("axes"), len(shape))
 		return axes, n.Attrs.Bool("keep"), err
 	}
-	kept, err := e.Ints(n.Attrs.Exprs("kept"))
-	for i, stays := range kept {
-		if stays == 0 {
+	inner, err := e.Ints(n.Attrs.Exprs("inner"))
+	for i, extent := range inner {
+		if extent == shape[i] {
 			axes = append(axes, i)
 		}
 	}
@@ -231,7 +229,7 @@ func (r reduction) mean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		return nil, err
 	}
 	x := in[0]
-	axes, keep, err := reducedAxes(e, n, x.Rank())
+	axes, keep, err := reducedAxes(e, n, x.Shape())
 	if err != nil {
 		return nil, err
 	}
@@ -292,16 +290,12 @@ func (r reduction) nest(k *Nest, n *ir.Node) {
 
 // reducedLoops are the extents to combine over, and the operand's index for the result's index and a place within them.
 func reducedLoops(n *ir.Node, shape []sym.Expr) (inner []sym.Expr, index func(at, inside []sym.Expr) []sym.Expr) {
-	kept := n.Attrs.Exprs("kept")
-	if kept == nil {
+	inner = n.Attrs.Exprs("inner")
+	if inner == nil {
 		axes, _ := axesOf(n, n.Attrs.Ints("axes"), len(shape))
 		return extentsOf(shape, axes), func(at, inside []sym.Expr) []sym.Expr {
 			return reducedIndex(len(shape), axes, n.Attrs.Bool("keep"), at, inside)
 		}
-	}
-	inner = make([]sym.Expr, len(kept))
-	for i, extent := range shape {
-		inner[i] = reducedExtent(extent, kept[i])
 	}
 	// Of an axis's two loops one has a single iteration.
 	return inner, func(at, inside []sym.Expr) []sym.Expr {
@@ -332,8 +326,9 @@ func (r reduction) samples(rnd *rand.Rand) []Sample {
 	if r.accepts(dtype.Bool) {
 		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.Bool, 3, 2)}})
 	}
-	for _, kept := range [][]int64{{1, 0, 1}, {0, 0, 1}, {1, 1, 1}, {0, 0, 0}} {
-		out = append(out, Sample{Attrs: ir.Attrs{"kept": ir.Constants(kept)}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.F32, 2, 3, 4)}})
+	for _, outer := range [][]int64{{2, 1, 4}, {1, 1, 4}, {2, 3, 4}, {1, 1, 1}} {
+		inner := []int64{2 / outer[0], 3 / outer[1], 4 / outer[2]}
+		out = append(out, Sample{Attrs: ir.Attrs{"outer": ir.Constants(outer), "inner": ir.Constants(inner)}, Inputs: []*tensor.Tensor{sampleOf(rnd, dtype.F32, 2, 3, 4)}})
 	}
 	for _, shape := range [][]int64{{2, 0, 3}, {0, 2}, {5, 1}} {
 		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true}, Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})

@@ -26,7 +26,7 @@ func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		return nil, err
 	}
 	x := in[0]
-	axes, keep, err := reducedAxes(e, n, x.Rank())
+	axes, keep, err := reducedAxes(e, n, x.Shape())
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func isKnown(v *ir.Value) bool {
 	return v.Known != nil && !slices.ContainsFunc(v.Known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
 }
 
-// reducedByData reduces along axes that only the run knows. Dimensions that it binds, 0 or 1, say which of the operand's axes are among them.
+// reducedByData reduces along axes that only the run knows: it binds, for each of the operand's axes, the extent that the result has of it and the one that is reduced.
 func reducedByData(c *call, op string) *ir.Value {
 	b, x, axes := c.Builder, c.Input(0), c.Input(1)
 	rank, one := int64(len(x.Type.Shape)), sym.Const(1)
@@ -48,45 +48,60 @@ func reducedByData(c *call, op string) *ir.Value {
 	first, end := ops.Counting(b, dtype.I64, sym.Const(rank)), c.number(rank)
 	same := ops.Binary(b, loop.Or, ops.Binary(b, loop.Eq, column, first), ops.Binary(b, loop.Eq, ops.Binary(b, loop.Add, column, end), first))
 	among := ops.ReduceMax(b, same, false, 0)
-	chosen, err := c.Elements(among, 0, 1)
-	if err != nil {
-		c.Fail(err)
+	if c.Int("noop_with_empty_axes", 0) == 0 {
+		// No axes at all are every axis.
+		all := ops.Integers(b, ir.Type{DType: dtype.Bool}, []sym.Expr{one.Sub(count.Min(one))})
+		among = ops.Binary(b, loop.Or, among, all)
 	}
-	if err := c.RequireEqual(among.Node, sym.Sum(chosen...), count, "axes are the operand's, and none is named twice"); err != nil {
-		c.Fail(err)
+	extents := ops.Integers(b, ir.Type{DType: dtype.I64, Shape: ir.Constants([]int64{rank})}, x.Type.Shape)
+	kept, gone := ops.Where(b, among, c.number(1), extents), ops.Where(b, among, extents, c.number(1))
+	limits := make([]sym.Expr, rank)
+	for i, extent := range x.Type.Shape {
+		limits[i] = extent.Max(one)
 	}
-	// No axes at all are every axis, unless they are to be none.
-	all := one.Sub(count.Min(one))
-	if c.Int("noop_with_empty_axes", 0) != 0 {
-		all = sym.Const(0)
-	}
-	kept := make([]sym.Expr, rank)
-	for i := range kept {
-		kept[i] = one.Sub(c.Dims().Simplify(chosen[i].Max(all)))
-	}
-	y := ops.ReduceBy(b, op, x, kept)
+	y := ops.ReduceBy(b, op, x, bound(c, kept, limits), bound(c, gone, limits))
 	if c.Int("keepdims", 1) != 0 {
 		return y
 	}
-	size, ok := count.Const()
-	if !ok {
-		c.Refuse("the rank of what is left by %s axes", count)
+	left := keptRank(c, count, rank)
+	if left == 0 {
+		return ops.Reshape(b, y)
 	}
-	if size == 0 && c.Int("noop_with_empty_axes", 0) == 0 {
-		size = rank
+	// The axes that stay, in order: theirs are the largest keys.
+	keys := ops.Where(b, among, c.number(0), ops.Binary(b, loop.Sub, end, first))
+	_, order := ops.TopK(b, keys, sym.Const(left), 0, true)
+	for m := range left {
+		limits[m] = sym.MaxOf(limits[m : m+rank-left+1]...)
 	}
-	// The m-th axis that stays has the extent of the axis before which m others stay.
-	shape := make([]sym.Expr, max(0, rank-size))
-	for m := range shape {
-		before := sym.Const(0)
-		for i, extent := range x.Type.Shape {
-			apart := before.Sub(sym.Const(int64(m)))
-			here := kept[i].Mul(one.Sub(apart.Max(apart.Neg()).Min(one)))
-			shape[m] = shape[m].Add(here.Mul(extent))
-			before = before.Add(kept[i])
+	return ops.Reshape(b, y, bound(c, ops.Gather(b, kept, order, 0), limits[:left])...)
+}
+
+// bound makes the elements of a vector dimensions that the run binds, none above its limit.
+func bound(c *call, v *ir.Value, limits []sym.Expr) []sym.Expr {
+	if v.Known == nil {
+		v.Known, v.Bound = make([]sym.Expr, len(limits)), true
+		for i, limit := range limits {
+			v.Known[i] = c.Fresh(v.Name, 0, limit)
 		}
 	}
-	return ops.Reshape(b, y, shape...)
+	return v.Known
+}
+
+// keptRank is how many axes stay: as many as the number of axes says, or the type that is declared for the result.
+func keptRank(c *call, count sym.Expr, rank int64) int64 {
+	if size, ok := count.Const(); ok {
+		if size == 0 && c.Int("noop_with_empty_axes", 0) == 0 {
+			return 0
+		}
+		return max(0, rank-size)
+	}
+	for _, p := range c.graph.model.Outputs {
+		if p.Name == c.Node.Output[0] && p.Type.Shape != nil && int64(len(p.Type.Shape)) <= rank {
+			return int64(len(p.Type.Shape))
+		}
+	}
+	c.Refuse("the rank of what is left by %s axes", count)
+	return 0
 }
 
 // reducedAxes are the axes of a reduction: an attribute in older versions, an input in newer ones. None given means all, unless noop_with_empty_axes says that
