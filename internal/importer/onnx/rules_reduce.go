@@ -5,7 +5,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -46,12 +45,12 @@ func reducedByData(c *call, op string) *ir.Value {
 	count := axes.Type.Shape[0]
 	column := ops.Reshape(b, ops.Cast(b, axes, dtype.I64), count, one)
 	first, end := ops.Counting(b, dtype.I64, sym.Const(rank)), c.number(rank)
-	same := ops.Binary(b, loop.Or, ops.Binary(b, loop.Eq, column, first), ops.Binary(b, loop.Eq, ops.Binary(b, loop.Add, column, end), first))
+	same := ops.Binary(b, ops.Or, ops.Binary(b, ops.Eq, column, first), ops.Binary(b, ops.Eq, ops.Binary(b, ops.Add, column, end), first))
 	among := ops.ReduceMax(b, same, false, 0)
 	if c.Int("noop_with_empty_axes", 0) == 0 {
 		// No axes at all are every axis.
 		all := ops.Integers(b, ir.Type{DType: dtype.Bool}, []sym.Expr{one.Sub(count.Min(one))})
-		among = ops.Binary(b, loop.Or, among, all)
+		among = ops.Binary(b, ops.Or, among, all)
 	}
 	extents := ops.Integers(b, ir.Type{DType: dtype.I64, Shape: ir.Constants([]int64{rank})}, x.Type.Shape)
 	kept, gone := ops.Where(b, among, c.number(1), extents), ops.Where(b, among, extents, c.number(1))
@@ -68,7 +67,7 @@ func reducedByData(c *call, op string) *ir.Value {
 		return ops.Reshape(b, y)
 	}
 	// The axes that stay, in order: theirs are the largest keys.
-	keys := ops.Where(b, among, c.number(0), ops.Binary(b, loop.Sub, end, first))
+	keys := ops.Where(b, among, c.number(0), ops.Binary(b, ops.Sub, end, first))
 	_, order := ops.TopK(b, keys, sym.Const(left), 0, true)
 	for m := range left {
 		limits[m] = sym.MaxOf(limits[m : m+rank-left+1]...)
