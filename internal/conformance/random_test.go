@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
+)
+
+// check runs the model on the portable target and by the reference interpreter, and compares what they give and what it took.
+func (m *RandomModel) check(t *testing.T) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a panic: %v", p)
+		}
+	}()
+	data := m.Model.Marshal()
+	loaded, err := weir.LoadBytes(data)
+	if err != nil {
+		return err
+	}
+	defer loaded.Close()
+	decide := false
+	p, err := weir.Compile(t.Context(), loaded, weir.Options{Target: weir.Portable, Threads: 2, Stage: watchData(nil, &decide)})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	want, largest, empty, err := reference(data, m.Inputs)
+	if err != nil {
+		return fmt.Errorf("the reference: %w", err)
+	}
+	in := weir.Inputs{}
+	for i, x := range m.Inputs {
+		w, err := values.ToWeir(x)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		in[m.Model.Graph.Input[i].Name] = w
+	}
+	r, err := p.Run(t.Context(), in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for i := range want {
+		got, err := values.FromWeir(r.At(i))
+		if err != nil {
+			return err
+		}
+		tolerance := 64 * m.Error[i]
+		if err := tensor.Compare(got, want[i], tolerance, tolerance*(1+largest)*(1+largest)); err != nil {
+			return fmt.Errorf("output %s: %w", m.Model.Graph.Output[i].Name, err)
+		}
+	}
+	memory, err := MemoryOf(t.Context(), p, in)
+	if err != nil {
+		return err
+	}
+	if fault := memoryFault(Result{Memory: []Memory{memory}, DataDecide: decide || empty}); fault != "" {
+		return errors.New(fault)
+	}
+	return nil
+}
+
+// reference interprets the model, and gives the largest finite magnitude that it met, and whether some tensor has no elements: launches
+// may then be left out, with the memory that they would take.
+func reference(data []byte, inputs []*tensor.Tensor) (out []*tensor.Tensor, largest float64, empty bool, err error) {
+	m, err := onnx.Parse(data)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer m.Close()
+	module, _, err := m.Build(nil)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	out, err = ir.Evaluate(module, inputs, func(_ *ir.Value, x *tensor.Tensor) {
+		empty = empty || x.Len() == 0
+		if x.DType().IsFloat() {
+			for i := range x.Len() {
+				if a := math.Abs(x.Float(i)); a <= math.MaxFloat64 {
+					largest = max(largest, a)
+				}
+			}
+		}
+	})
+	return out, largest, empty, err
+}
+
+// shrunk is the model with the first value that is wrong by itself as its only output, and only the nodes before it.
+func (m *RandomModel) shrunk(t *testing.T) (*RandomModel, error) {
+	for i, n := range m.Model.Graph.Node {
+		for _, name := range n.Output {
+			g := *m.Model.Graph
+			g.Node, g.Output = g.Node[:i+1], []*wire.ValueInfoProto{{Name: name}}
+			proto := *m.Model
+			proto.Graph = &g
+			small := &RandomModel{Seed: m.Seed, Model: &proto, Inputs: m.Inputs, Error: []float64{2.0 / 1024}}
+			if err := small.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+				return small, err
+			}
+		}
+	}
+	return m, nil
+}
+
+// knownBugs are errors that valid models still end in, by a part of their text, and why. None gives a wrong result.
+var knownBugs = map[string]string{
+	".slot ends within what it lies":   "the slot of a loop's row is checked although the loop, of no trips, has none",
+	"leave the 0 bytes":                "the same, for sizes that depend on a dimension",
+	"whose iterations are independent": "the scheduler writes the pieces of a concatenation without elements anywhere",
+	"is not declared":                  "fusing slices of slices into a softmax loses a loop's variable",
+	"which has no range":               "fusing a turned view into Where loses a loop's variable",
+}
+
+func knownBug(err error) bool {
+	for part := range knownBugs {
+		if strings.Contains(err.Error(), part) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRandomModels compares the portable target with the reference on random models. WEIR_FUZZ_GRAPHS says how many, WEIR_FUZZ_SEED where to begin.
+func TestRandomModels(t *testing.T) {
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	count, first := number("WEIR_FUZZ_GRAPHS", 300), number("WEIR_FUZZ_SEED", 0)
+	var refusals, wrong, known atomic.Int64
+	seeds := make(chan uint64)
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			for seed := range seeds {
+				m := Random(seed)
+				err := m.check(t)
+				switch {
+				case err == nil:
+				case errors.Is(err, weir.ErrUnsupported):
+					refusals.Add(1)
+					t.Logf("seed %d is refused: %v", seed, err)
+				case knownBug(err):
+					known.Add(1)
+				case wrong.Add(1) <= 20:
+					small, why := m.shrunk(t)
+					t.Errorf("%v; shrunk: %v\n%s", err, why, small.Text())
+				}
+			}
+		})
+	}
+	for i := range count {
+		seeds <- uint64(first + i)
+	}
+	close(seeds)
+	wait.Wait()
+	t.Logf("%d models: %d differ, %d end in a known bug, %d refused", count, wrong.Load(), known.Load(), refusals.Load())
+	if wrong.Load() > 0 || refusals.Load() > int64(count/100) {
+		t.Fail()
+	}
+}
