@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
@@ -33,7 +34,10 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 	}
 	for i, x := range then.Results {
 		y := otherwise.Results[i]
-		if x.Type.DType != y.Type.DType || len(x.Type.Shape) != len(y.Type.Shape) {
+		if x.Type.DType == y.Type.DType && len(x.Type.Shape) != len(y.Type.Shape) {
+			return diag.Unsupportedf("result %d is %s in one branch and %s in the other; their ranks must be the same", i, x.Type, y.Type).AtNode(n.Source, "if")
+		}
+		if x.Type.DType != y.Type.DType {
 			return fault(n, "result %d is %s in one branch and %s in the other", i, x.Type, y.Type)
 		}
 		shape := make([]sym.Expr, len(x.Type.Shape))
