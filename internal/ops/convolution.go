@@ -14,6 +14,7 @@ func init() {
 	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean, Samples: convolutionSamples,
 		Lowerings: []Lowering{
 			{Name: "pointwise", When: convolutionIsPointwise, Build: convolutionPointwise},
+			{Name: "planes", When: convolutionIsPlanes, Build: convolutionPlanes},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", Build: convolutionDirect},
 		}})
@@ -397,5 +398,12 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, same, 1, 3, 5, true, 1, 9, 8)
 	sample(dtype.F32, same, 2, 4, 6, true, 2, 7, 7)
 	sample(dtype.F32, same, 1, 2, 2, false, 0, 5, 5)
+	wide := Window{Kernel: []int64{3, 2}, Strides: []int64{1, 1}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{2, 1}), End: ir.Constants([]int64{2, 2})}
+	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.I32} {
+		sample(dt, same, 4, 4, 8, true, 2, 6, 5)
+		sample(dt, wide, 3, 3, 3, false, 1, 7, 6)
+	}
+	sample(dtype.F32, line, 3, 3, 6, true, 2, 8)
+	sample(dtype.F32, same, 2, 2, 2, true, 1, 6, 1500)
 	return out
 }

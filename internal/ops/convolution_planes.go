@@ -1,0 +1,105 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// planeElements is about how many positions of a channel convolutionPlanes takes at once.
+const planeElements = 4096
+
+// convolutionIsPlanes: one input channel a group, windows side by side, and extents that are numbers.
+func convolutionIsPlanes(n *ir.Node, d *sym.Dims) bool {
+	if !convolutionIsDepthwise(n, d) {
+		return false
+	}
+	for _, stride := range n.Attrs.Ints("strides") {
+		if stride != 1 {
+			return false
+		}
+	}
+	for _, shape := range [][]sym.Expr{n.Inputs[0].Type.Shape[2:], n.Outputs[0].Type.Shape[2:]} {
+		for _, extent := range shape {
+			if v, ok := extent.Const(); !ok || v < 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// rowsAtOnce is the largest part of rows, without a rest, that keeps a block of rows of the given width small.
+func rowsAtOnce(rows, width int64) int64 {
+	for parts := int64(1); parts < rows; parts++ {
+		if rows%parts == 0 && rows/parts*width <= planeElements {
+			return rows / parts
+		}
+	}
+	return 1
+}
+
+// convolutionPlanes copies a block of rows of one channel, padding included, and walks it as one long line: at each kernel position, what the outputs of all its rows see
+// lies one behind the other. The results at the ends of rows, where a window would wrap, are computed and not used. The last axis of the window is what a
+// product of the weights with the line, shifted step by step, sums over.
+func convolutionPlanes(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	window, _ := windowOf(n, rank-2)
+	perGroup := groupOf(out.Shape[1], n.Attrs.Int("groups", 1))
+	places, _ := constants(out.Shape[2:])
+	padded, steps, last := make([]int64, rank-2), make([]int64, rank-2), rank-3
+	step := int64(1)
+	for i := last; i >= 0; i-- {
+		padded[i], steps[i] = places[i]+window.span(i)-1, step
+		step *= padded[i]
+	}
+	rows := rowsAtOnce(places[0], steps[0])
+	padded[0] = rows + window.span(0) - 1
+	length := int64(1)
+	block := append([]int64{rows}, places[1:]...)
+	for i, extent := range block {
+		length += (extent - 1) * steps[i]
+	}
+	along := func(at []sym.Expr) sym.Expr {
+		flat := sym.Expr{}
+		for i, e := range at {
+			flat = flat.Add(e.Mul(sym.Const(steps[i])))
+		}
+		return flat
+	}
+	k.Nest(loop.Each, "b", []sym.Expr{out.Shape[0], x.Shape[1], sym.Const(places[0] / rows)}, func(b []sym.Expr) {
+		first := b[2].Mul(sym.Const(rows))
+		line := k.Local("line", x.DType, sym.Const(padded[0]*steps[0]))
+		k.Nest(loop.Each, "p", ir.Constants(padded), func(at []sym.Expr) {
+			from, position := []sym.Expr{b[0], b[1]}, append([]sym.Expr{first.Add(at[0])}, at[1:]...)
+			var mask loop.Expr
+			for i, p := range position {
+				p = p.Sub(window.Begin[i])
+				from = append(from, p)
+				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], sym.Expr{}, window, i))
+			}
+			if mask == nil {
+				k.Store(line, []sym.Expr{along(at)}, x.Load(from...))
+			} else {
+				k.Store(line, []sym.Expr{along(at)}, x.LoadIf(mask, loop.Number(x.DType, 0), from...))
+			}
+		})
+		channel := b[1].Mul(perGroup)
+		acc := k.biased(present(k.In, 2), accumulator(out.DType), channel, perGroup, sym.Const(length))
+		k.Nest(loop.Serial, "k", w.Shape[2:2+last], func(at []sym.Expr) {
+			shift := sym.Expr{}
+			for i, e := range at {
+				shift = shift.Add(e.Mul(sym.Const(window.Dilations[i] * steps[i])))
+			}
+			k.Contract(perGroup, sym.Const(length), w.Shape[2+last],
+				acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				w.Tile(append(append([]sym.Expr{channel, {}}, at...), sym.Expr{}), unit(rank, 0, one), unit(rank, rank-1, one)),
+				line.Tile([]sym.Expr{shift}, []sym.Expr{sym.Const(window.Dilations[last])}, []sym.Expr{one}))
+		})
+		k.Nest(loop.Each, "o", append([]sym.Expr{perGroup}, ir.Constants(block)...), func(at []sym.Expr) {
+			to := append([]sym.Expr{b[0], channel.Add(at[0]), first.Add(at[1])}, at[2:]...)
+			k.Store(out, to, loop.Convert(out.DType, acc.Load(at[0], along(at[1:]))))
+		})
+	})
+}
