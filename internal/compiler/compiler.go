@@ -38,6 +38,7 @@ type Compiled struct {
 	Arena   *memplan.Solution
 	Outputs *memplan.Solution
 	Proof   *validator.Proof
+	Faults  []error  // of scheduling, that a simpler way was found around: bugs
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
@@ -89,10 +90,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	done("lower", c.Loop.String)
 	if !o.Reference {
 		stage = "schedule"
-		if err := schedule.Run(c.Loop, o.Machine); err != nil {
+		if err := c.schedule(m, o); err != nil {
 			return nil, err
 		}
-		verifyLoop(c.Loop, "schedule")
 		done("schedule", c.Loop.String)
 	}
 	stage = "order"
@@ -172,6 +172,38 @@ const portableMachine = "portable"
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine {
 	return target.Machine{Name: portableMachine, Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
+}
+
+// schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was lowered.
+var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
+
+// schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss. It is reported as
+// progress, and the module is lowered again and scheduled more simply.
+func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
+	for _, how := range schedules {
+		fault := scheduled(c.Loop, o.Machine, how)
+		if fault == nil {
+			return nil
+		}
+		c.Faults = append(c.Faults, fault)
+		if o.Progress != nil {
+			o.Progress("schedule, which failed and is done more simply: " + fault.Error())
+		}
+		if c.Loop, err = lower.Module(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scheduled schedules a module in place; an error, or a panic, leaves it in no defined state.
+func scheduled(m *loop.Module, machine target.Machine, how schedule.Options) (err error) {
+	defer diag.Recover(&err, "scheduling")
+	if err := schedule.RunWith(m, machine, how); err != nil {
+		return err
+	}
+	_, err = loop.VerifyModule(m)
+	return err
 }
 
 // verifyLoop checks a module that the compiler itself has written: what is wrong with it is our bug.

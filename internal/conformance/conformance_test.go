@@ -12,13 +12,11 @@ import (
 
 // refused are the cases of testdata/onnx that end in a refusal, and what it says.
 var refused = map[string]string{
-	"scan":              "operators Scan",
-	"sequences_refused": "operators ConcatFromSequence",
-	"sparse_weight":     "a sparse constant",
-	"strings_refused":   "operators StringConcat",
-	"loop_growing":      "its shape must stay the same",
-	"reductions":        "the values of axes decide a shape",
-	"passthrough":       "an initializer's value is part of the program",
+	"scan":            "operators Scan",
+	"sparse_weight":   "a sparse constant",
+	"strings_refused": "operators StringConcat",
+	"loop_growing":    "its shape must stay the same",
+	"passthrough":     "an initializer's value is part of the program",
 }
 
 // faulty are the cases that go wrong, and why.
