@@ -90,6 +90,9 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 			return nil, refusal(b, err)
 		}
 		b.adopt(system)
+		if kind == Weights {
+			system.large() // they are copied in whole
+		}
 	}
 	enter(b)
 	return b, nil
@@ -175,9 +178,19 @@ func (b *Block) DontNeed(off, n int64) {
 	if n == 0 || !b.system.file || b.closed.Load() {
 		return
 	}
-	first := off / pageSize * pageSize
-	last := min(roundUp(off+n), b.mapped)
-	b.system.drop(int(first), int(last))
+	b.system.drop(b.pagesOf(off, n))
+}
+
+// fetch is DontNeed's opposite.
+func (b *Block) fetch(off, n int64) {
+	if n > 0 && b.system.file && !b.closed.Load() {
+		b.system.fetch(b.pagesOf(off, n))
+	}
+}
+
+// pagesOf is where the pages that hold bytes [off, off+n) begin and end.
+func (b *Block) pagesOf(off, n int64) (first, last int) {
+	return int(off / pageSize * pageSize), int(min(roundUp(off+n), b.mapped))
 }
 
 // pageSize is the system's page size in bytes.

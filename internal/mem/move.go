@@ -11,6 +11,9 @@ func Move(to, from []byte) {
 	file, at := fileOf(from)
 	for done := 0; done < len(from); {
 		n := min(movePiece, len(from)-done)
+		if file != nil {
+			file.fetch(at+int64(done), int64(n))
+		}
 		copy(to[done:done+n], from[done:done+n])
 		if file != nil {
 			file.DontNeed(at+int64(done), int64(n))

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package mem
+
+func (m mapping) fetch(first, last int) {}
+
+func (m mapping) large() {}
