@@ -145,12 +145,10 @@ func topK(c *call) []*ir.Value {
 // cumulate is the rule of a running sum or product.
 func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
-		axis := c.Numbers(1)
-		if len(axis) != 1 {
-			c.Fault("%d axes, there must be 1", len(axis))
-		}
 		x := c.Input(0)
-		return one(build(c.Builder, x, c.Axis(axis[0], len(x.Type.Shape)), c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0))
+		return c.anyAxis(1, len(x.Type.Shape), func(b *ir.Builder, axis int64) []*ir.Value {
+			return one(build(b, x, axis, c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0))
+		})
 	}
 }
 
