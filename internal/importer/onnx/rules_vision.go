@@ -11,6 +11,7 @@ import (
 func init() {
 	add(map[string]rule{
 		"NonMaxSuppression": nonMaxSuppression,
+		"GridSample":        gridSample,
 	})
 }
 
@@ -25,4 +26,16 @@ func nonMaxSuppression(c *call) []*ir.Value {
 		most = numbers[0]
 	}
 	return one(ops.NonMaxSuppression(c.Builder, c.Input(0), c.Input(1), c.Optional(3), c.Optional(4), most, c.Int("center_point_box", 0) != 0))
+}
+
+// gridSampleModes are the names of the modes: those of version 16, and the later ones.
+var gridSampleModes = map[string]string{"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic"}
+
+func gridSample(c *call) []*ir.Value {
+	name := c.Text("mode", "linear")
+	mode := gridSampleModes[name]
+	if mode == "" {
+		c.Fault("mode %q", name)
+	}
+	return one(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.Text("padding_mode", "zeros"), c.Int("align_corners", 0) != 0))
 }
