@@ -88,8 +88,8 @@ func scanShape(c *ir.Inference, n *ir.Node) error {
 				return err
 			}
 			want = ir.Type{DType: v.Type.DType, Shape: append(append([]sym.Expr{}, v.Type.Shape[:w.axis]...), v.Type.Shape[w.axis+1:]...)}
-		} else if !sameType(c, want, body.Results[i].Type) {
-			return diag.Unsupportedf("state %d begins as %s and goes on as %s; its shape must stay the same", i, want, body.Results[i].Type).AtNode(n.Source, "scan")
+		} else if err := keeps(c, n, want, body.Results[i].Type); err != nil {
+			return err
 		}
 		if !sameType(c, want, body.Params[i].Type) {
 			return diag.Unsupportedf("the body takes %s, and is given %s", body.Params[i].Type, want).AtNode(n.Source, "scan")
@@ -105,6 +105,19 @@ func scanShape(c *ir.Inference, n *ir.Node) error {
 			t = ir.Type{DType: t.DType, Shape: append(append(append([]sym.Expr{}, t.Shape[:w.axis]...), extent), t.Shape[w.axis:]...)}
 		}
 		n.Result(i, t)
+	}
+	return nil
+}
+
+// keeps asks that what a state becomes has the type that it begins with.
+func keeps(c *ir.Inference, n *ir.Node, begins, becomes ir.Type) error {
+	if begins.DType != becomes.DType || len(begins.Shape) != len(becomes.Shape) {
+		return fault(n, "a state begins as %s and goes on as %s; its type stays the same", begins, becomes)
+	}
+	for axis, extent := range begins.Shape {
+		if err := c.RequireEqual(n, extent, becomes.Shape[axis], "a state keeps its shape"); err != nil {
+			return err
+		}
 	}
 	return nil
 }
