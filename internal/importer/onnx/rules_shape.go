@@ -14,7 +14,7 @@ func init() {
 	add(map[string]rule{
 		"Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Transpose": transpose, "Expand": expand, "Tile": tile,
 		"Shape": shapeOf, "Size": sizeOf, "Range": rangeOf, "ConstantOfShape": constantOfShape, "Constant": constant, "Identity": identity,
-		"Dropout": dropout, "EyeLike": eyeLike, "DepthToSpace": depthToSpace, "SpaceToDepth": spaceToDepth,
+		"EyeLike": eyeLike, "DepthToSpace": depthToSpace, "SpaceToDepth": spaceToDepth,
 	})
 }
 
@@ -402,44 +402,6 @@ func constant(c *call) []*ir.Value {
 }
 
 func identity(c *call) []*ir.Value { return one(c.Input(0)) }
-
-// dropout passes its input on: nothing is dropped outside of training. The mask is all true.
-func dropout(c *call) []*ir.Value {
-	x := c.Input(0)
-	if training := c.Optional(2); training != nil {
-		mode, known := int64(1), len(training.Known) == 1
-		if known {
-			mode, known = training.Known[0].Const()
-		}
-		if (!known || mode != 0) && !c.zeroRatio() {
-			c.Refuse("dropout in training mode")
-		}
-	}
-	out := one(x)
-	if c.Outputs > 1 {
-		dt := dtype.Bool
-		if c.Version < 10 {
-			dt = x.Type.DType
-		}
-		t, err := tensor.New(dt)
-		if err != nil {
-			c.Fail(err)
-		}
-		if dt == dtype.Bool {
-			t.SetInt(0, 1)
-		} else {
-			t.SetFloat(0, 1)
-		}
-		out = append(out, ops.Fill(c.Builder, t, x.Type.Shape...))
-	}
-	return out
-}
-
-// zeroRatio reports whether a ratio is given and is 0.
-func (c *call) zeroRatio() bool {
-	ratio := c.Optional(1)
-	return ratio != nil && ratio.Const != nil && ratio.Const.Len() == 1 && ratio.Const.Float(0) == 0
-}
 
 func eyeLike(c *call) []*ir.Value {
 	x, dt := c.Input(0), c.Type("dtype")
