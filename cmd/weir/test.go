@@ -12,14 +12,15 @@ import (
 func (c *cli) testCommand() *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
-		Use: "test DIR...", Short: "Run folders in ONNX's test-data layout", Args: func(_ *cobra.Command, args []string) error {
+		Use: "test DIR...", Short: "Run cases in ONNX's test-data layout, from folders, wheels and zip files", Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("at least one DIR is needed")}
+				return usageError{fmt.Errorf("at least one DIR is needed, or a zip file such as a wheel")}
 			}
 			return nil
 		},
 		Example: `  weir test testdata/onnx/*
-  weir test --strict onnx/backend/test/data/node`,
+  weir test --strict onnx/backend/test/data/node
+  weir test onnx-1.22.0-py3-none-any.whl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cases, err := conformance.Find(args)
 			if err != nil {
@@ -35,6 +36,9 @@ func (c *cli) testCommand() *cobra.Command {
 				bar.add(1)
 			}
 			bar.finish()
+			if err := cmd.Context().Err(); err != nil {
+				return err // the last case's result is the interruption
+			}
 			return c.printResults(results, strict)
 		},
 	}

@@ -1,21 +1,18 @@
 // Package conformance runs test cases in ONNX's layout through the whole of Weir: a folder with model.onnx and
-// test_data_set_*/{input,output}_N.pb.
+// test_data_set_*/{input,output}_N.pb, on disk or in an archive.
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
 )
@@ -36,14 +33,20 @@ const (
 	Refused Verdict = "refused" // not supported, and said so
 )
 
-// Case is a folder.
+// Case is a folder, of a file system or of an archive; Find makes it.
 type Case struct {
 	Name string
-	Dir  string
-	// Rtol overrides Relative where not 0.
-	Rtol float64
+	Dir  string // where it is, to be shown
+	// Rtol and Atol override Relative and Absolute, and what the case's own data.json says, where not 0.
+	Rtol, Atol float64
 	// Measure has each data set run again, watched, with the memory it took beside what was predicted.
 	Measure bool
+
+	files  fs.FS
+	folder string // in files
+	model  string // its file, in files; see configure
+	load   func(model string) (*weir.Model, error)
+	ramps  bool // its inputs are computed, and its outputs lie beside its model
 }
 
 // Memory is what one run was predicted to take and what it took, in bytes.
@@ -63,34 +66,13 @@ type Result struct {
 	DataDecide bool `json:"data_decide,omitempty"`
 }
 
-// Find lists the cases at and below the folders, by name.
-func Find(dirs []string) ([]Case, error) {
-	var cases []Case
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if !d.IsDir() && d.Name() == "model.onnx" {
-				cases = append(cases, Case{Name: filepath.Base(filepath.Dir(path)), Dir: filepath.Dir(path)})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, diag.Inputf("%v", err).AtFile(dir).WithCause(err)
-		}
-	}
-	if len(cases) == 0 {
-		return nil, diag.Inputf("no folder below %v holds a model.onnx", dirs)
-	}
-	sort.Slice(cases, func(i, j int) bool { return cases[i].Dir < cases[j].Dir })
-	return cases, nil
-}
-
 // Run loads, compiles and runs a case, and compares every output of every data set.
 func (c Case) Run(ctx context.Context, o weir.Options) Result {
 	r := Result{Name: c.Name}
-	m, err := weir.Load(filepath.Join(c.Dir, "model.onnx"))
+	if err := c.configure(); err != nil {
+		return r.end(err)
+	}
+	m, err := c.load(c.model)
 	if err != nil {
 		return r.end(err)
 	}
@@ -105,9 +87,9 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 		return r.end(err)
 	}
 	defer p.Close()
-	sets, _ := filepath.Glob(filepath.Join(c.Dir, "test_data_set_*"))
-	if len(sets) == 0 {
-		return r.end(diag.Inputf("it has no test data"))
+	sets, err := c.sets(p)
+	if err != nil {
+		return r.end(err)
 	}
 	for _, set := range sets {
 		if err := c.runSet(ctx, p, set, &r); err != nil {
@@ -126,10 +108,10 @@ func (r Result) end(err error) Result {
 	return r
 }
 
-func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *Result) error {
+func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *Result) error {
 	in := weir.Inputs{}
 	for i, info := range p.Inputs() {
-		t, err := read(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)))
+		t, err := set.input(i, info)
 		if err != nil {
 			return err
 		}
@@ -140,7 +122,7 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *R
 		defer w.Close()
 		in[info.Name] = w
 	}
-	if _, err := os.Stat(filepath.Join(set, fmt.Sprintf("input_%d.pb", len(in)))); err == nil {
+	if set.more(len(in)) {
 		return diag.Unsupportedf("the data give another value than the default of an input, and an initializer's value is part of the program")
 	}
 	r, err := p.Run(ctx, in)
@@ -149,7 +131,7 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *R
 	}
 	defer r.Close()
 	for i, info := range p.Outputs() {
-		want, err := read(filepath.Join(set, fmt.Sprintf("output_%d.pb", i)))
+		want, err := set.output(i, info)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -160,11 +142,7 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set string, result *R
 		if err != nil {
 			return err
 		}
-		rtol := Relative
-		if c.Rtol != 0 {
-			rtol = c.Rtol
-		}
-		if err := tensor.Compare(got, want, rtol, Absolute); err != nil {
+		if err := tensor.Compare(got, want, cmp.Or(c.Rtol, Relative), cmp.Or(c.Atol, Absolute)); err != nil {
 			return fmt.Errorf("output %s: %w", info.Name, err)
 		}
 	}
@@ -206,20 +184,6 @@ func watchData(next func(name, text string), decide *bool) func(name, text strin
 
 // dataDecides finds a dimension with a limit, a branch or a loop in the text of a program.
 var dataDecides = regexp.MustCompile(`(?m)^ *(dim .* data limit |if |loop )`)
-
-// read is a tensor from a .pb file.
-func read(path string) (*tensor.Tensor, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	p, err := wire.ParseTensor(data)
-	if err != nil {
-		return nil, diag.Unsupportedf("%s does not hold a tensor: %v", filepath.Base(path), err)
-	}
-	t, _, err := p.Tensor()
-	return t, err
-}
 
 // Sorted is a list's members in order, each once.
 func Sorted(list []string) []string {

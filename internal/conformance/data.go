@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"strings"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/tensor/npy"
+)
+
+// dataSet is where a run's arguments and the results to expect come from. What is not there is fs.ErrNotExist.
+type dataSet interface {
+	input(i int, info weir.Info) (*tensor.Tensor, error)
+	output(i int, info weir.Info) (*tensor.Tensor, error)
+	more(inputs int) bool // whether there is an input after so many
+}
+
+// sets lists the case's data sets: folders test_data_set_*, and older archives test_data_*.npz; at least one.
+func (c Case) sets(p *weir.Program) ([]dataSet, error) {
+	if c.ramps {
+		return []dataSet{rampSet{c.files, strings.TrimSuffix(c.model, path.Ext(c.model))}}, nil
+	}
+	var sets []dataSet
+	names, err := fs.Glob(c.files, path.Join(escaped(c.folder), "test_data_*"))
+	if err != nil {
+		return nil, diag.Inputf("%v", err)
+	}
+	for _, name := range names {
+		if path.Ext(name) == ".npz" {
+			set, err := openArrays(c.files, name)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, set)
+		} else if strings.HasPrefix(path.Base(name), "test_data_set") {
+			sets = append(sets, fileSet{c.files, name})
+		}
+	}
+	if len(sets) == 0 {
+		return nil, diag.Inputf("it has no test data")
+	}
+	return sets, nil
+}
+
+// escaped is a path as a pattern that matches it alone.
+func escaped(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "*", `\*`, "?", `\?`).Replace(name)
+}
+
+// fileSet is a data set of files: input_0.pb, and where there is no such file input_0.npy or, with one array, input_0.npz.
+type fileSet struct {
+	files fs.FS
+	name  string
+}
+
+func (s fileSet) input(i int, _ weir.Info) (*tensor.Tensor, error)  { return s.read("input", i) }
+func (s fileSet) output(i int, _ weir.Info) (*tensor.Tensor, error) { return s.read("output", i) }
+
+func (s fileSet) more(inputs int) bool {
+	_, err := s.find("input", inputs)
+	return err == nil
+}
+
+func (s fileSet) find(kind string, i int) (string, error) {
+	for _, ext := range []string{".pb", ".npy", ".npz"} {
+		name := path.Join(s.name, fmt.Sprintf("%s_%d%s", kind, i, ext))
+		if _, err := fs.Stat(s.files, name); err == nil {
+			return name, nil
+		}
+	}
+	return "", missing(fmt.Sprintf("%s_%d.pb", kind, i))
+}
+
+// missing is the error of data that a case has not got.
+func missing(name string) error {
+	return diag.Inputf("the data have no %s", name).WithCause(fs.ErrNotExist)
+}
+
+func (s fileSet) read(kind string, i int) (*tensor.Tensor, error) {
+	name, err := s.find(kind, i)
+	if err != nil {
+		return nil, err
+	}
+	switch path.Ext(name) {
+	case ".pb":
+		return read(s.files, name)
+	case ".npz":
+		a, err := openArrays(s.files, name)
+		if err != nil {
+			return nil, err
+		}
+		if names := a.Names(); len(names) == 1 {
+			return a.Read(names[0])
+		}
+		return nil, diag.Inputf("%s holds %d arrays, not one", path.Base(name), len(a.Names()))
+	}
+	f, err := s.files.Open(name)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	defer f.Close()
+	return npy.Read(f)
+}
+
+// arraySet is a data set in one .npz: its arrays are called input_0 and output_0, or as the model calls them.
+type arraySet struct{ *npy.Archive }
+
+func openArrays(files fs.FS, name string) (arraySet, error) {
+	data, err := fs.ReadFile(files, name)
+	if err != nil {
+		return arraySet{}, diag.Inputf("%v", err).WithCause(err)
+	}
+	a, err := npy.Open(bytes.NewReader(data), int64(len(data)))
+	return arraySet{a}, err
+}
+
+func (s arraySet) input(i int, info weir.Info) (*tensor.Tensor, error) {
+	return s.read("input", i, info)
+}
+func (s arraySet) output(i int, info weir.Info) (*tensor.Tensor, error) {
+	return s.read("output", i, info)
+}
+
+func (s arraySet) more(inputs int) bool {
+	for _, name := range s.Names() {
+		if name == fmt.Sprintf("input_%d", inputs) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s arraySet) read(kind string, i int, info weir.Info) (*tensor.Tensor, error) {
+	for _, want := range []string{fmt.Sprintf("%s_%d", kind, i), info.Name} {
+		for _, name := range s.Names() {
+			if name == want {
+				return s.Read(name)
+			}
+		}
+	}
+	return nil, missing(fmt.Sprintf("array %s_%d or %s", kind, i, info.Name))
+}
+
+// rampSet is the data of ONNX's whole networks: each input is a ramp from 0 to 1, and the outputs lie beside the model, as MODEL_output_0.pb.
+type rampSet struct {
+	files fs.FS
+	model string // without its extension
+}
+
+func (s rampSet) more(int) bool { return false }
+
+func (s rampSet) output(i int, _ weir.Info) (*tensor.Tensor, error) {
+	return read(s.files, fmt.Sprintf("%s_output_%d.pb", s.model, i))
+}
+
+// input is the element's index over the number of elements, as ONNX's own runner fills it; a dimension that is free is 1.
+func (s rampSet) input(_ int, info weir.Info) (*tensor.Tensor, error) {
+	shape := make([]int64, len(info.Shape))
+	for axis, e := range info.Shape {
+		if shape[axis] = e.Size; e.Dim != "" {
+			shape[axis] = 1
+		}
+	}
+	if info.DType != weir.F32 {
+		return nil, diag.Unsupportedf("computed data for an input of type %s", info.DType).AtTensor(info.Name)
+	}
+	t, err := tensor.New(info.DType, shape...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range t.Len() {
+		t.SetFloat(i, float64(i)/math.Max(float64(t.Len()), 1))
+	}
+	return t, nil
+}
+
+// read is a tensor from a .pb file.
+func read(files fs.FS, name string) (*tensor.Tensor, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	p, err := wire.ParseTensor(data)
+	if err != nil {
+		return nil, diag.Unsupportedf("%s does not hold a tensor: %v", path.Base(name), err)
+	}
+	t, _, err := p.Tensor()
+	return t, err
+}

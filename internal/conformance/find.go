@@ -1,0 +1,203 @@
+package conformance
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Sizes of what lies in an archive: a megabyte of it must not unpack to a gigabyte.
+const (
+	unpackedFloor = 16 << 20 // whatever its packed size is, an entry may have this many bytes,
+	unpackedRatio = 32       // and this many more for each packed one
+)
+
+// maxSettings is the longest data.json that is read.
+const maxSettings = 1 << 16
+
+// localPrefix begins the url of a model that lies in the same tree as its case.
+const localPrefix = "onnx/backend/test/data/"
+
+// settings is a case's data.json.
+type settings struct {
+	URL  string   `json:"url"`
+	Rtol *float64 `json:"rtol"`
+	Atol *float64 `json:"atol"`
+}
+
+// Find lists the cases at and below the places, by path. A place is a folder, or a zip file such as a wheel, whose entries are read where they lie:
+// nothing is unpacked to disk. A case is a folder with a model.onnx, or with a data.json that says where in the same tree its model lies.
+func Find(places []string) ([]Case, error) {
+	var cases []Case
+	for _, place := range places {
+		found, err := findIn(place)
+		if err != nil {
+			if e := diag.As(err, diag.ErrInput); e != nil && e.File == "" {
+				return nil, e.AtFile(place)
+			}
+			return nil, err
+		}
+		cases = append(cases, found...)
+	}
+	if len(cases) == 0 {
+		return nil, diag.Inputf("nothing at or below %v is a case: a folder with a model.onnx", places)
+	}
+	sort.SliceStable(cases, func(i, j int) bool { return cases[i].Dir < cases[j].Dir })
+	return cases, nil
+}
+
+func findIn(place string) ([]Case, error) {
+	info, err := os.Stat(place)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	if info.Mode().IsRegular() {
+		files, err := openArchive(place, info.Size())
+		if err != nil {
+			return nil, err
+		}
+		return walk(files, func(dir string) Case {
+			c := Case{Name: path.Base(dir), Dir: place + ":" + dir, files: files, folder: dir}
+			if dir == "." {
+				c.Name = filepath.Base(place)
+			}
+			c.load = func(model string) (*weir.Model, error) { return weir.LoadFS(files, model) }
+			return c
+		})
+	}
+	if !info.IsDir() {
+		return nil, diag.Inputf("it is neither a folder nor a zip file")
+	}
+	place, err = filepath.Abs(place)
+	if err != nil {
+		return nil, diag.Inputf("%v", err)
+	}
+	return walk(os.DirFS(place), func(dir string) Case {
+		full := filepath.Join(place, filepath.FromSlash(dir))
+		// A case of a whole network refers to a folder beside its parent, so a case's file system begins there.
+		root := filepath.Dir(filepath.Dir(full))
+		c := Case{Name: filepath.Base(full), Dir: full, files: os.DirFS(root), folder: "."}
+		if below, err := filepath.Rel(root, full); err == nil {
+			c.folder = filepath.ToSlash(below)
+		}
+		c.load = func(model string) (*weir.Model, error) {
+			return weir.Load(filepath.Join(root, filepath.FromSlash(model)))
+		}
+		return c
+	})
+}
+
+// walk finds the folders that are cases, and makes each by at.
+func walk(files fs.FS, at func(dir string) Case) ([]Case, error) {
+	var cases []Case
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(name)
+		if !d.IsDir() && (d.Name() == "model.onnx" || d.Name() == "data.json" && elsewhere(files, dir)) {
+			cases = append(cases, at(dir))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	return cases, nil
+}
+
+// elsewhere reports whether a folder with a data.json has its model in another place.
+func elsewhere(files fs.FS, dir string) bool {
+	if _, err := fs.Stat(files, path.Join(dir, "model.onnx")); err == nil {
+		return false
+	}
+	text, err := fs.ReadFile(files, path.Join(dir, "data.json"))
+	var s settings
+	return err == nil && json.Unmarshal(text, &s) == nil && s.URL != ""
+}
+
+// configure reads the case's data.json, where it has one: its tolerances, and where its model lies.
+func (c *Case) configure() error {
+	c.model = path.Join(c.folder, "model.onnx")
+	f, err := c.files.Open(path.Join(c.folder, "data.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return diag.Inputf("%v", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings))
+	if err != nil {
+		return diag.Inputf("data.json: %v", err)
+	}
+	var s settings
+	if err := json.Unmarshal(text, &s); err != nil {
+		return diag.Inputf("data.json: %v", err)
+	}
+	for _, given := range []struct{ from, to *float64 }{{s.Rtol, &c.Rtol}, {s.Atol, &c.Atol}} {
+		if given.from != nil && *given.to == 0 {
+			*given.to = *given.from
+		}
+	}
+	if _, err := fs.Stat(c.files, c.model); err == nil {
+		return nil
+	}
+	below, local := strings.CutPrefix(s.URL, localPrefix)
+	// The folder of a case of this kind lies two below that of the data: data/real/test_name.
+	c.model = path.Join(c.folder, "..", "..", below)
+	if !local || !fs.ValidPath(below) || !fs.ValidPath(c.model) {
+		return diag.Unsupportedf("its model is at %.200q; nothing is downloaded", s.URL)
+	}
+	if _, err := fs.Stat(c.files, c.model); err != nil {
+		return diag.Inputf("its model is at %.200q, and there is no %.200q", s.URL, c.model)
+	}
+	c.ramps = true
+	return nil
+}
+
+// archive is a zip file's entries, none of which may unpack to much more than it takes packed. A path that leaves the archive names no entry.
+type archive struct{ entries *zip.Reader }
+
+func openArchive(name string, size int64) (fs.FS, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	entries, err := zip.NewReader(f, size) // it stays open as long as the cases are in use
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
+		f.Close()
+		return nil, diag.Inputf("it is neither a folder nor a zip file: %v", err)
+	}
+	return archive{entries}, nil
+}
+
+// Open opens an entry; one that would unpack to more than is believed is refused before anything is read of it.
+func (a archive) Open(name string) (fs.File, error) {
+	f, err := a.entries.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if h, ok := info.Sys().(*zip.FileHeader); ok && h.UncompressedSize64 > unpackedFloor && (h.UncompressedSize64-unpackedFloor)/unpackedRatio > h.CompressedSize64 {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errUnpacks}
+	}
+	return f, nil
+}
+
+var errUnpacks = errors.New("its bytes would unpack to far more than they are")
