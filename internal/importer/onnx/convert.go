@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -16,9 +17,19 @@ import (
 // stops by the builder's Fail, Failf or Refuse.
 type rule func(c *call) []*ir.Value
 
-// rules is the importer's table: an operator's spelling ("Add", or "domain:Name" outside ai.onnx) and what it becomes. The versions
-// that an operator has had are told apart by call.Version.
-var rules = map[string]rule{}
+// rules is the importer's table: an operator's spelling ("Add", or "domain:Name" outside ai.onnx) and what it becomes. Where a newer version only
+// adds to an older one, the rule serves both, and call.Version tells them apart where it must. earlier has the rows of older versions
+// that mean something else.
+var (
+	rules   = map[string]rule{}
+	earlier = map[string][]meaning{}
+)
+
+// meaning is what an operator was in models that import a version of its domain below until.
+type meaning struct {
+	until int64
+	rule  rule
+}
 
 // add puts rows into the table; each file of rules calls it from init.
 func add(rows map[string]rule) {
@@ -28,6 +39,27 @@ func add(rows map[string]rule) {
 		}
 		rules[name] = r
 	}
+}
+
+// before puts rows into the table that hold in versions below `until`, down to the version of another such row.
+func before(until int64, rows map[string]rule) {
+	for name, r := range rows {
+		at, found := slices.BinarySearchFunc(earlier[name], until, func(m meaning, until int64) int { return cmp.Compare(m.until, until) })
+		if found {
+			panic(fmt.Sprintf("onnx: two rules for %s before version %d", name, until))
+		}
+		earlier[name] = slices.Insert(earlier[name], at, meaning{until, r})
+	}
+}
+
+// ruleFor is the rule of an operator in models that import the given version of its domain; nil where there is none.
+func ruleFor(name string, version int64) rule {
+	for _, m := range earlier[name] {
+		if version < m.until {
+			return m.rule
+		}
+	}
+	return rules[name]
 }
 
 // call is one node under conversion.

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +32,9 @@ type graph struct {
 // Build converts the model: its own outputs, or the named tensors. The names are the results', in order.
 func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err error) {
 	defer ir.Catch(&err)
+	if v := m.Proto.IRVersion; v > NewestFormat {
+		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
+	}
 	if v, ok := m.Opsets[""]; ok && (v < Oldest || v > Newest) {
 		return nil, nil, diag.Unsupportedf("operator set %d of ai.onnx; %d to %d are supported", v, Oldest, Newest).WithFix("convert the model with onnx.version_converter")
 	}
@@ -76,10 +80,11 @@ func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err 
 // Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
 func (m *Model) Unsupported() []string {
 	found := map[string]string{}
+	opsets := m.Opsets
 	var look func(nodes []*wire.NodeProto)
 	look = func(nodes []*wire.NodeProto) {
 		for _, n := range nodes {
-			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && ruleOf(n) == nil {
+			if m.functions[functionKey(n.Domain, n.OpType, n.Overload)] == nil && ruleFor(ruleName(n), opsets[domainOf(n.Domain)]) == nil {
 				name := ruleName(n)
 				if _, ok := found[name]; !ok {
 					found[name] = fmt.Sprintf("%s (node %q)", name, sourceOf(n))
@@ -97,6 +102,7 @@ func (m *Model) Unsupported() []string {
 	}
 	look(m.Proto.Graph.Node)
 	for _, f := range m.functions {
+		opsets = m.within(f, m.Opsets)
 		look(f.Node)
 	}
 	var out []string
@@ -114,7 +120,14 @@ func ruleName(n *wire.NodeProto) string {
 	return n.OpType
 }
 
-func ruleOf(n *wire.NodeProto) rule { return rules[ruleName(n)] }
+// within is the versions that hold in a function's body: its own imports before those around it.
+func (m *Model) within(f *wire.FunctionProto, around map[string]int64) map[string]int64 {
+	opsets := maps.Clone(around)
+	for _, o := range f.OpsetImport {
+		opsets[domainOf(o.Domain)] = o.Version
+	}
+	return opsets
+}
 
 func sourceOf(n *wire.NodeProto) string {
 	if n.Name != "" {
@@ -225,11 +238,15 @@ func (g *graph) node(n *wire.NodeProto) error {
 			return err
 		}
 	} else {
-		convert := ruleOf(n)
+		version := g.opsets[domainOf(n.Domain)]
+		convert := ruleFor(ruleName(n), version)
 		if convert == nil {
-			return diag.Unsupportedf("operator %s", ruleName(n)).AtNode(source, n.OpType)
+			return diag.Unsupportedf("operator %s (version %d)", ruleName(n), version).AtNode(source, n.OpType)
 		}
-		c := &call{Builder: g.build, graph: g, Node: n, Version: g.opsets[domainOf(n.Domain)], In: in, attrs: attrs}
+		if err := check(n, version); err != nil {
+			return err
+		}
+		c := &call{Builder: g.build, graph: g, Node: n, Version: version, In: in, attrs: attrs}
 		for i, name := range n.Output {
 			if name != "" {
 				c.Outputs = i + 1
@@ -286,13 +303,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
 	}
-	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: map[string]int64{}, attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences}
-	for domain, version := range g.opsets {
-		inner.opsets[domain] = version
-	}
-	for _, o := range f.OpsetImport {
-		inner.opsets[domainOf(o.Domain)] = o.Version
-	}
+	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}

@@ -20,10 +20,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Oldest and Newest are the operator sets of ai.onnx that are supported.
+// Oldest and Newest are the operator sets of ai.onnx that are supported, NewestFormat the newest version of the file format (ir_version).
 const (
-	Oldest = 7
-	Newest = 27
+	Oldest       = 1
+	Newest       = 28
+	NewestFormat = 14
 )
 
 // Model is a parsed model file.
@@ -121,6 +122,9 @@ func parseModel(data []byte) (*Model, error) {
 	m := &Model{Proto: proto, Meta: map[string]string{}, Opsets: map[string]int64{}, functions: map[string]*wire.FunctionProto{}}
 	for _, o := range proto.OpsetImport {
 		m.Opsets[domainOf(o.Domain)] = o.Version
+	}
+	if len(proto.OpsetImport) == 0 && proto.IRVersion < 3 {
+		m.Opsets[""] = 1 // there was only one
 	}
 	for _, p := range proto.MetadataProps {
 		m.Meta[p.Key] = p.Value

@@ -55,8 +55,10 @@ func gelu(c *call) []*ir.Value {
 }
 
 // prelu converts PRelu: a slope for negative elements, broadcast.
-func prelu(c *call) []*ir.Value {
-	b, x, slope := c.Builder, c.Input(0), c.Input(1)
+func prelu(c *call) []*ir.Value { return one(sloped(c, c.Input(0), c.Input(1))) }
+
+func sloped(c *call, x, slope *ir.Value) *ir.Value {
+	b := c.Builder
 	below := ops.Binary(b, ops.Mul, x, slope)
-	return one(ops.Where(b, ops.Binary(b, ops.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x))
+	return ops.Where(b, ops.Binary(b, ops.Lt, x, ops.Scalar(b, x.Type.DType, 0)), below, x)
 }

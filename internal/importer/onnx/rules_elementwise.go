@@ -79,8 +79,10 @@ func bitShift(c *call) []*ir.Value {
 }
 
 // power: the result has the base's type. An integer to the power of a float is computed in f64.
-func power(c *call) []*ir.Value {
-	b, x, y := c.Builder, c.Input(0), c.Input(1)
+func power(c *call) []*ir.Value { return one(raised(c, c.Input(0), c.Input(1))) }
+
+func raised(c *call, x, y *ir.Value) *ir.Value {
+	b := c.Builder
 	base, exponent := x.Type.DType, y.Type.DType
 	switch {
 	case base.IsInt() && exponent.IsFloat():
@@ -91,30 +93,24 @@ func power(c *call) []*ir.Value {
 	default:
 		y = ops.Cast(b, y, base)
 	}
-	return one(ops.Cast(b, ops.Binary(b, ops.Pow, x, y), base))
+	return ops.Cast(b, ops.Binary(b, ops.Pow, x, y), base)
 }
 
 // clip: where the bounds contradict each other, the upper one wins.
 func clip(c *call) []*ir.Value {
-	b, x := c.Builder, c.Input(0)
-	var low, high *ir.Value
-	if c.Version < 11 {
-		if c.Has("min") {
-			low = ops.Scalar(b, x.Type.DType, c.Float("min", 0))
-		}
-		if c.Has("max") {
-			high = ops.Scalar(b, x.Type.DType, c.Float("max", 0))
-		}
-	} else {
-		low, high = scalarOf(c, c.Optional(1)), scalarOf(c, c.Optional(2))
-	}
+	return one(clipped(c, c.Input(0), scalarOf(c, c.Optional(1)), scalarOf(c, c.Optional(2))))
+}
+
+// clipped is x between two bounds, each of which may be nil.
+func clipped(c *call, x, low, high *ir.Value) *ir.Value {
+	b := c.Builder
 	if low != nil {
 		x = ops.Binary(b, ops.Max, x, low)
 	}
 	if high != nil {
 		x = ops.Binary(b, ops.Min, x, high)
 	}
-	return one(x)
+	return x
 }
 
 func isInf(c *call) []*ir.Value {
