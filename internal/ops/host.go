@@ -36,13 +36,18 @@ func hostMean(name string) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*
 
 // found is an extent that a host function finds, at most limit: a dimension that the node keeps the name of.
 func found(c *ir.Inference, n *ir.Node, hint string, limit sym.Expr) sym.Expr {
-	if name := n.Attrs.String("found", ""); name != "" {
+	return foundAs(c, n, "found", hint, limit)
+}
+
+// foundAs is found for a node that finds several: key is the attribute that keeps the name.
+func foundAs(c *ir.Inference, n *ir.Node, key, hint string, limit sym.Expr) sym.Expr {
+	if name := n.Attrs.String(key, ""); name != "" {
 		return sym.Var(name)
 	}
 	if n.Source != "" {
 		hint = n.Source + "." + hint
 	}
 	extent := c.Fresh(hint, 0, limit)
-	n.Attrs["found"], _ = extent.Name()
+	n.Attrs[key], _ = extent.Name()
 	return extent
 }

@@ -1,0 +1,101 @@
+package ops
+
+import (
+	"math/rand"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// sampleWords are texts of every kind: empty, blank, with letters whose case changes their length, and bytes that are no UTF-8.
+var sampleWords = []string{"", "a", "Monday", "monday", "MONDAY", "a b  c", " lead, trail ", "x,,y", "ÀÉß", "Ⱥ", "\xff\xfeA", "日本", "a@b.org", "\t \n"}
+
+// sampleTexts are texts drawn from sampleWords.
+func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
+	count, err := tensor.Count(shape)
+	if err != nil {
+		panic(err)
+	}
+	list := make([]string, count)
+	for i := range list {
+		list[i] = sampleWords[r.Intn(len(sampleWords))]
+	}
+	return packSample(shape, list)
+}
+
+func packSample(shape []int64, list []string) []*tensor.Tensor {
+	spans, pool, err := hostop.Pack(tensor.Must(tensor.OverStrings(shape, list)))
+	if err != nil {
+		panic(err)
+	}
+	return []*tensor.Tensor{spans, pool}
+}
+
+var sampleTextShapes = [][]int64{{}, {3}, {0}, {2, 3}, {1, 7}, {2, 0, 2}}
+
+func textPairSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		x, y := sampleTexts(r, shape...), sampleTexts(r, shape...)
+		out = append(out, Sample{Inputs: slices.Concat(x, y)}, Sample{Inputs: slices.Concat(x, x)})
+		// The same text many times over: more than its pool holds.
+		spans := tensor.Must(tensor.New(dtype.I64, shape...))
+		for i := range spans.Len() {
+			spans.SetInt(i, hostop.Span(0, x[1].Len()))
+		}
+		out = append(out, Sample{Inputs: []*tensor.Tensor{spans, x[1], y[0], y[1]}})
+	}
+	return out
+}
+
+func textSplitSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		for _, delimiter := range []string{"", ",", ", "} {
+			for _, most := range []int64{-1, 0, 1, 2} {
+				out = append(out, Sample{Inputs: sampleTexts(r, shape...), Attrs: ir.Attrs{"delimiter": delimiter, "most": most}})
+			}
+		}
+	}
+	return out
+}
+
+func textNormalizeSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range [][]int64{{4}, {1, 6}, {0}, {1, 0}} {
+		for _, to := range []string{"lower", "upper", "none"} {
+			for _, stops := range [][]string{{}, {"", "a", "monday"}} {
+				for _, exact := range []bool{false, true} {
+					x := sampleTexts(r, shape...)
+					out = append(out, Sample{Inputs: slices.Concat(x, packSample([]int64{int64(len(stops))}, stops)), Attrs: ir.Attrs{"case": to, "exact": exact}})
+				}
+			}
+		}
+	}
+	return append(out, Sample{Inputs: slices.Concat(packSample([]int64{2}, []string{"Monday", "MONDAY"}), packSample([]int64{1}, []string{"monday"})), Attrs: ir.Attrs{"case": "none", "exact": false}})
+}
+
+func textMatchSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		for _, pattern := range []string{"", "[a-z]+", `(\W|^)[\w.]+@\w+\.org(\W|$)`, "a|.*day"} {
+			out = append(out, Sample{Inputs: sampleTexts(r, shape...), Attrs: ir.Attrs{"pattern": pattern}})
+		}
+	}
+	return out
+}
+
+func textIndexSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		for _, keys := range [][]string{{}, {"a"}, slices.Sorted(slices.Values(sampleWords[:9]))} {
+			out = append(out, Sample{Inputs: slices.Concat(sampleTexts(r, shape...), packSample([]int64{int64(len(keys))}, keys))})
+		}
+	}
+	return out
+}
+
+func textRankSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		out = append(out, Sample{Inputs: sampleTexts(r, shape...)})
+	}
+	return out
+}
