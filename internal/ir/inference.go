@@ -68,7 +68,8 @@ func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
 }
 
-// Fresh makes a dimension that data decide during the run, at most max (which must be bounded for the model to plan).
+// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, or speaks of such a dimension, nothing but the data bounds it:
+// what is that large gets its memory when the run has bound it.
 func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
 		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -86,6 +87,9 @@ func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 		}
 		c.fresh[hint]++
 		name = fmt.Sprintf("%s.%d", hint, c.fresh[hint])
+	}
+	if slices.ContainsFunc(max.Vars(), func(name string) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
+		max = sym.Unlimited
 	}
 	_, hi := c.Dims().Bounds(max)
 	c.Dims().Set(name, sym.Range{Min: lo, Max: hi})

@@ -100,7 +100,9 @@ func (p *parser) dim(m *Module) {
 		if m.Limits == nil {
 			m.Limits = map[string]sym.Expr{}
 		}
-		m.Limits[name] = p.Expr()
+		if m.Limits[name] = sym.Unlimited; !p.Accept("inf") {
+			m.Limits[name] = p.Expr()
+		}
 	}
 }
 

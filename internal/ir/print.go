@@ -66,7 +66,7 @@ func (p *printer) module(m *Module) {
 			r, _ := m.Dims.Get(name)
 			limit := ""
 			if e, ok := m.Limits[name]; ok {
-				limit = " limit " + e.String()
+				limit = " limit " + sym.FormatLimit(e)
 			}
 			p.Line("dim %s in [%d, %s]%s", text.Name(name), r.Min, formatMax(r.Max), limit)
 		}

@@ -93,7 +93,9 @@ func (p *parser) dim(m *Module) {
 		if m.Limits == nil {
 			m.Limits = map[string]sym.Expr{}
 		}
-		m.Limits[name] = p.integer()
+		if m.Limits[name] = sym.Unlimited; !p.accept("inf") {
+			m.Limits[name] = p.integer()
+		}
 	}
 }
 

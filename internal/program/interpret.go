@@ -80,6 +80,8 @@ type run struct {
 	lost     map[int]bool
 	over     map[int][]int
 	decided  map[string]bool // dimensions that data have decided
+	taken    map[int]bool    // late storages
+	late     lateness
 	events   [][]int64
 	base     int // of the program's streams among all
 	own      int // the stream that stands for the program's own order
@@ -143,7 +145,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			}
 		}
 	}
-	sizes, err := p.sizes(values)
+	sizes, err := p.sizes(values, false)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64)
 
 // enter makes a run of a program whose own order is a given stream.
 func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
-	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, decided: map[string]bool{}, own: own,
+	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, decided: map[string]bool{}, taken: map[int]bool{}, late: p.lateness(), own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {
 		s.clocks = [][]int64{nil}
@@ -291,7 +293,9 @@ func (r *run) locate(t int) (where, error) {
 	var room where
 	switch x.Place {
 	case Carved:
-		room = r.storages[x.Of]
+		if room = r.storages[x.Of]; r.p.Storages[x.Of].Late && !r.taken[x.Of] {
+			return where{}, diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", r.p.Storages[x.Of].Name).AtTensor(x.Name)
+		}
 	case Part:
 		if room, err = r.locate(x.Of); err != nil {
 			return where{}, err

@@ -80,6 +80,8 @@ func (r *run) step(step Step) error {
 		return r.carve(s)
 	case *Release:
 		return r.release(s)
+	case *Take:
+		return r.take(s)
 	case *Launch:
 		return at(r.launch(s), s.Source)
 	case *Host:
@@ -116,8 +118,13 @@ func (r *run) step(step Step) error {
 
 func (r *run) carve(s *Carve) error {
 	t := &r.p.Tensors[s.Tensor]
-	limit := r.values
-	if t.depends(r.p) { // its size is planned at the limits
+	limit, late := r.values, r.p.Storages[t.Of].Late
+	if late && r.late.alone[t.Of] >= 0 { // its place is found when it is taken
+		r.live[s.Tensor], r.over[s.Tensor] = true, s.Over
+		delete(r.lost, s.Tensor)
+		return nil
+	}
+	if !late && t.depends(r.p) { // its size is planned at the limits
 		limit = map[string]int64{}
 		for name, v := range r.values {
 			limit[name] = v
@@ -131,7 +138,7 @@ func (r *run) carve(s *Carve) error {
 			return err
 		}
 	}
-	inner := &run{shared: r.shared, p: r.p, values: limit, storages: r.storages, given: r.given}
+	inner := &run{shared: r.shared, p: r.p, values: limit, storages: r.storages, given: r.given, taken: r.taken}
 	at, err := inner.locate(s.Tensor)
 	if err != nil {
 		return err
@@ -141,7 +148,7 @@ func (r *run) carve(s *Carve) error {
 		for _, y := range s.Over {
 			over = over || x == y
 		}
-		if over || !r.live[x] || r.p.Tensors[x].Place != Carved {
+		if over || !r.live[x] || r.p.Tensors[x].Place != Carved || r.p.Tensors[x].Of != t.Of {
 			continue
 		}
 		if other, err := r.locate(x); err != nil || other.block == at.block && other.begin < at.begin+at.size && at.begin < other.begin+other.size {
@@ -270,6 +277,9 @@ func (r *run) host(s *Host) error {
 				}
 			}
 		}
+		if err := r.takesResult(s.Out[i]); err != nil {
+			return nil, err
+		}
 		o, err := r.access(s.Out[i], true, stream)
 		if err != nil {
 			return nil, err
@@ -308,6 +318,7 @@ func (r *run) count(dim int, v int64) error {
 		return diag.Inputf("it is %d, outside %d to %d", v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name)
 	}
 	r.values[d.Name] = v
+	r.late.changed(dim, r.taken)
 	return nil
 }
 
@@ -456,7 +467,7 @@ func (r *run) call(s *Call) error {
 		}
 		inner.given[port.Tensor] = at
 	}
-	sizes, err := sub.sizes(values)
+	sizes, err := sub.sizes(values, false)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,9 @@ func (p *parser) dim() {
 	if p.Accept("data") {
 		d.Data = true
 		p.Expect("limit")
-		d.Limit = p.Expr()
+		if d.Limit = sym.Unlimited; !p.Accept("inf") {
+			d.Limit = p.Expr()
+		}
 	}
 	p.out.Dims = append(p.out.Dims, d)
 }
@@ -144,12 +146,16 @@ func (p *parser) storage() {
 	s := Storage{Name: p.Must(text.Local)}
 	p.add(&p.storages, s.Name)
 	p.Expect(":")
+	s.Late = p.Accept("late")
 	s.Kind = StorageKind(max(0, p.Choice(storageNames[:]...)))
 	p.Expect("bytes")
 	s.Size = p.Expr()
 	p.Expect("align")
 	s.Align = p.Int()
 	s.Device = p.device()
+	if s.Late && p.Is("{") {
+		s.Lets = p.lets()
+	}
 	p.out.Storages = append(p.out.Storages, s)
 }
 
@@ -170,15 +176,22 @@ func (p *parser) plan() {
 			}
 		}
 	}
+	plan.Lets = p.lets()
+	p.out.Plans = append(p.out.Plans, plan)
+}
+
+// lets reads { let arena.1 = 4*n }.
+func (p *parser) lets() []Let {
+	var lets []Let
 	p.Expect("{")
 	for p.Accept("let") {
 		l := Let{Name: p.Name()}
 		p.Expect("=")
 		l.X = p.Expr()
-		plan.Lets = append(plan.Lets, l)
+		lets = append(lets, l)
 	}
 	p.Expect("}")
-	p.out.Plans = append(p.out.Plans, plan)
+	return lets
 }
 
 func (p *parser) tensor() {
@@ -320,6 +333,7 @@ func init() {
 		{"carve", (*parser).carve}, {"launch", (*parser).launch}, {"host", (*parser).host}, {"bind", (*parser).bind},
 		{"if", (*parser).branch}, {"loop", (*parser).loop}, {"copy", (*parser).copy}, {"call", (*parser).call},
 		{"release", func(p *parser) Step { return &Release{p.listed()} }},
+		{"take", func(p *parser) Step { return &Take{p.find(&p.storages, p.Must(text.Local))} }},
 		{"record", func(p *parser) Step { return &Record{p.find(&p.events, p.Must(text.Global)), p.on()} }},
 		{"wait", func(p *parser) Step { return &Wait{p.find(&p.events, p.Must(text.Global)), p.on()} }},
 	}

@@ -102,7 +102,7 @@ func (w *printer) program(word string, p *Program, next *int64) {
 		for _, d := range p.Dims {
 			limit := ""
 			if d.Data {
-				limit = " data limit " + d.Limit.String()
+				limit = " data limit " + sym.FormatLimit(d.Limit)
 			}
 			w.Line("dim %s in [%d, %s]%s", text.Name(d.Name), d.Range.Min, formatMax(d.Range.Max), limit)
 		}
@@ -110,18 +110,14 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			w.Line("require %s from %q", r.Cond, r.From)
 		}
 		for _, s := range p.Storages {
-			w.Line("storage %s: %s bytes %s align %d%s", text.LocalName(s.Name), storageNames[s.Kind], s.Size, s.Align, device(s.Device))
+			w.storage(s)
 		}
 		for _, plan := range p.Plans {
 			when := ""
 			if len(plan.When) > 0 {
 				when = " when " + strings.Trim(literal.List(plan.When, sym.Cond.String), "[]")
 			}
-			w.Block("plan"+when, func() {
-				for _, l := range plan.Lets {
-					w.Line("let %s = %s", text.Name(l.Name), l.X)
-				}
-			})
+			w.Block("plan"+when, func() { w.lets(plan.Lets) })
 		}
 		for i := range p.Tensors {
 			w.Line("%s", p.formatTensor(&p.Tensors[i]))
@@ -166,6 +162,25 @@ func (w *printer) program(word string, p *Program, next *int64) {
 	})
 }
 
+func (w *printer) storage(s Storage) {
+	late := ""
+	if s.Late {
+		late = "late "
+	}
+	line := fmt.Sprintf("storage %s: %s%s bytes %s align %d%s", text.LocalName(s.Name), late, storageNames[s.Kind], s.Size, s.Align, device(s.Device))
+	if len(s.Lets) == 0 {
+		w.Line("%s", line)
+		return
+	}
+	w.Block(line, func() { w.lets(s.Lets) })
+}
+
+func (w *printer) lets(lets []Let) {
+	for _, l := range lets {
+		w.Line("let %s = %s", text.Name(l.Name), l.X)
+	}
+}
+
 func formatMax(v int64) string {
 	if v == sym.NoMax {
 		return "inf"
@@ -198,7 +213,7 @@ func (p *Program) formatTensor(t *Tensor) string {
 	case Constant:
 		line += " constant"
 	case Carved:
-		line += " in " + pick(t.Of, p.Storages, func(s Storage) string { return text.LocalName(s.Name) }) + " at " + t.Offset.String()
+		line += " in " + p.storageName(t.Of) + " at " + t.Offset.String()
 	case Part:
 		line += " part of " + p.name(t.Of) + " at " + t.Offset.String()
 	}
@@ -216,6 +231,10 @@ func pick[T any](i int, list []T, format func(T) string) string {
 // name is a tensor's name; none for −1.
 func (p *Program) name(i int) string {
 	return pick(i, p.Tensors, func(t Tensor) string { return text.LocalName(t.Name) })
+}
+
+func (p *Program) storageName(i int) string {
+	return pick(i, p.Storages, func(s Storage) string { return text.LocalName(s.Name) })
 }
 
 func (p *Program) names(tensors []int) string {
@@ -255,6 +274,8 @@ func (w *printer) step(p *Program, step Step) {
 		w.Line("carve %s%s", p.name(s.Tensor), over)
 	case *Release:
 		w.Line("release %s", p.names(s.Tensors))
+	case *Take:
+		w.Line("take %s", p.storageName(s.Storage))
 	case *Launch:
 		args := make([]string, len(s.Args))
 		for i, t := range s.Args {

@@ -36,7 +36,8 @@ type Stream struct {
 }
 
 // Dim is a named dimension. One that Bound steps give its value has a Limit, an expression over the dimensions of the
-// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide.
+// inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide. Of one whose Limit is sym.Unlimited nothing is known before
+// it has its value: what depends on it lies in late storage.
 type Dim struct {
 	Name  string
 	Range sym.Range
@@ -86,13 +87,17 @@ const (
 	Results                    // the outputs of one call
 )
 
-// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's Lets.
+// Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's Lets: it is there when the run begins. Late
+// storage is there from a Take on, as large as the dimensions then say: it may depend on all of them, and on Lets of its own, but on no plan's. A call keeps it for its
+// next run, and gives it more where that asks for more.
 type Storage struct {
 	Name   string
 	Kind   StorageKind
 	Device string // "" is the device that the program runs on
 	Align  int64
 	Size   sym.Expr
+	Late   bool
+	Lets   []Let // of late storage, for its size and the offsets in it: each over dimensions and earlier ones
 }
 
 // Plan gives the offsets for the bindings that meet its conditions. Every plan defines the same names, in an order in which each
@@ -143,6 +148,10 @@ type Carve struct {
 
 // Release ends tensors' lives: those of carved ones, and of arguments that the program consumes.
 type Release struct{ Tensors []int }
+
+// Take makes late storage as large as the dimensions say now. All in it is lost, and none of the dimensions that it depends on may change while it is in use. A Host
+// step takes by itself the late storage of a result that is alone there, when it has found the result's shape.
+type Take struct{ Storage int }
 
 // Launch runs a kernel: its operands, and the dimensions of its argument block by index in Program.Dims.
 type Launch struct {
@@ -206,6 +215,7 @@ type Wait struct{ Event, Stream int }
 
 func (*Carve) step()   {}
 func (*Release) step() {}
+func (*Take) step()    {}
 func (*Launch) step()  {}
 func (*Host) step()    {}
 func (*Bind) step()    {}

@@ -33,7 +33,7 @@ func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
 	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
-		state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}}}
+		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}, taken: map[int]bool{}}}
 	if err := v.header(); err != nil {
 		return nil, err
 	}
@@ -70,6 +70,7 @@ type verifier struct {
 	conditions []Condition
 	strict     bool // a condition that fails at a sample is an error
 	visits     int  // of steps
+	late       lateness
 	state
 }
 
@@ -79,10 +80,11 @@ type state struct {
 	lost  map[int]bool // live tensors that another was written over
 	bound map[string]bool
 	over  map[int][]int // what a live tensor may lie on
+	taken map[int]bool  // late storages that are as large as the dimensions say
 }
 
 func (s state) clone() state {
-	return state{maps.Clone(s.live), maps.Clone(s.lost), maps.Clone(s.bound), maps.Clone(s.over)}
+	return state{maps.Clone(s.live), maps.Clone(s.lost), maps.Clone(s.bound), maps.Clone(s.over), maps.Clone(s.taken)}
 }
 
 // header checks dimensions, plans and storages.
@@ -139,19 +141,14 @@ func (v *verifier) header() error {
 			if err := v.named("the value of "+l.Name, true, l.X); err != nil {
 				return err
 			}
+			if err := v.early("the value of "+l.Name, l.X); err != nil {
+				return err
+			}
 			v.lets[l.Name] = true
 		}
 	}
-	for _, s := range v.p.Storages {
-		if s.Align < 1 || s.Align&(s.Align-1) != 0 {
-			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
-		}
-		if err := v.named("the size of "+s.Name, true, s.Size); err != nil {
-			return err
-		}
-		if err := v.holds(sym.Cond{A: sym.Const(0), B: s.Size}, "storage "+s.Name+" has no negative size"); err != nil {
-			return err
-		}
+	if err := v.storages(); err != nil {
+		return err
 	}
 	for _, s := range v.p.Streams {
 		if s.Name == "" {

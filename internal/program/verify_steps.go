@@ -2,6 +2,7 @@ package program
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -30,6 +31,9 @@ func (v *verifier) use(t int, write bool) error {
 		}
 	}
 	root := v.p.root(t)
+	if x := &v.p.Tensors[root]; x.Place == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
+		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).AtTensor(at.Name)
+	}
 	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
 	case (place == Carved || port != nil && port.Ownership == Consume) && !v.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(at.Name)
@@ -124,6 +128,8 @@ func (v *verifier) step(step Step) error {
 		return v.carve(s)
 	case *Release:
 		return v.release(s)
+	case *Take:
+		return v.take(s)
 	case *Launch:
 		return at(v.launch(s), s.Source)
 	case *Host:
@@ -161,6 +167,9 @@ func (v *verifier) carve(s *Carve) error {
 	t := &v.p.Tensors[s.Tensor]
 	if v.live[s.Tensor] {
 		return diag.Inputf("it is carved twice").AtTensor(t.Name)
+	}
+	if v.p.Storages[t.Of].Late && v.late.alone[t.Of] < 0 && !v.taken[t.Of] {
+		return diag.Inputf("it is carved from %s, which is not taken", v.p.Storages[t.Of].Name).AtTensor(t.Name)
 	}
 	for _, x := range s.Over {
 		if x < 0 || x >= len(v.p.Tensors) || v.p.Tensors[x].Place != Carved || v.p.Tensors[x].Of != t.Of || !v.live[x] {
@@ -229,8 +238,15 @@ func (v *verifier) host(s *Host) error {
 		}
 		for _, e := range v.p.Tensors[t].Shape {
 			if name, ok := e.Name(); ok {
-				v.bound[name] = true // as the operator asks for its result
+				if d, data := v.data[name]; data { // as the operator asks for its result
+					v.binds(d)
+				}
 			}
+		}
+	}
+	for _, t := range s.Out {
+		if err := v.takesResult(t); err != nil {
+			return err
 		}
 	}
 	if err := v.writes(s.Out...); err != nil {
@@ -274,7 +290,7 @@ func (v *verifier) bind(s *Bind) error {
 			return diag.Inputf("there is no integer at %d of it", s.At).AtTensor(t.Name)
 		}
 	}
-	v.bound[v.p.Dims[s.Dim].Name] = true
+	v.binds(s.Dim)
 	return nil
 }
 
@@ -317,6 +333,7 @@ func (v *verifier) branch(s *If) error {
 	for t := range then.lost {
 		v.lost[t] = true
 	}
+	maps.DeleteFunc(v.taken, func(s int, _ bool) bool { return !then.taken[s] })
 	for name := range v.bound {
 		if !then.bound[name] {
 			delete(v.bound, name)
@@ -357,12 +374,12 @@ func (v *verifier) loop(s *Loop) error {
 		if err := v.decided(s.Count); err != nil {
 			return err
 		}
-		v.bound[v.p.Dims[s.Count].Name] = true
+		v.binds(s.Count)
 	}
 	before := v.state.clone()
-	// Again where an iteration leaves more lost than it found, so that the next one does not read it.
+	// Again where an iteration leaves more lost than it found, or less taken, so that the next one does not read it.
 	for range 2 {
-		lost := maps.Clone(v.lost)
+		lost, taken := maps.Clone(v.lost), maps.Clone(v.taken)
 		if err := v.steps(s.Body); err != nil {
 			return err
 		}
@@ -373,7 +390,11 @@ func (v *verifier) loop(s *Loop) error {
 			return err
 		}
 		v.bound = maps.Clone(before.bound) // there may be no iteration
-		if maps.Equal(lost, v.lost) {
+		if s.Count >= 0 {
+			v.binds(s.Count)
+		}
+		maps.DeleteFunc(v.taken, func(s int, _ bool) bool { return !taken[s] })
+		if maps.Equal(lost, v.lost) && maps.Equal(taken, v.taken) {
 			break
 		}
 	}
@@ -409,6 +430,9 @@ func (v *verifier) call(s *Call) error {
 		return diag.Inputf("there is no subprogram %d", s.Sub)
 	}
 	sub := v.p.Subs[s.Sub]
+	if slices.ContainsFunc(sub.Storages, func(s Storage) bool { return s.Late }) {
+		return diag.Inputf("@%s has late storage, which a caller cannot give it", sub.Name)
+	}
 	if len(s.In) != len(sub.Inputs) || len(s.Out) != len(sub.Outputs) || len(s.Storage) != len(sub.Storages) {
 		return diag.Inputf("@%s takes %d inputs, %d outputs and %d storages, not %d, %d and %d", sub.Name, len(sub.Inputs), len(sub.Outputs), len(sub.Storages),
 			len(s.In), len(s.Out), len(s.Storage))

@@ -1,0 +1,208 @@
+package program
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Late reports whether a dimension is one that data decide and nothing else bounds.
+func (d *Dim) Late() bool { return d.Data && sym.IsUnlimited(d.Limit) }
+
+// Evaluated gives the lets of late storage and then its size, by the dimensions' values; it adds the lets to them.
+func (s *Storage) evaluated(values map[string]int64) (int64, error) {
+	for _, l := range s.Lets {
+		x, err := l.X.Eval(lookup(values))
+		if err != nil {
+			return 0, err
+		}
+		values[l.Name] = x
+	}
+	return s.Size.Eval(lookup(values))
+}
+
+// LateDims are, for each storage, the indices of the dimensions decided by data that it, its lets and the tensors in it depend on; nil for storage that is not late.
+func (p *Program) LateDims() [][]int {
+	index := map[string]int{}
+	for i, d := range p.Dims {
+		if d.Data {
+			index[d.Name] = i
+		}
+	}
+	out := make([][]int, len(p.Storages))
+	for i, s := range p.Storages {
+		if !s.Late {
+			continue
+		}
+		names := map[int]bool{}
+		add := func(list ...sym.Expr) {
+			for _, e := range list {
+				for _, name := range e.Vars() {
+					if d, ok := index[name]; ok {
+						names[d] = true
+					}
+				}
+			}
+		}
+		add(s.Size)
+		for _, l := range s.Lets {
+			add(l.X)
+		}
+		for _, t := range p.Tensors {
+			if t.Place == Carved && t.Of == i {
+				add(t.Offset)
+				add(t.Shape...)
+				add(t.Strides...)
+			}
+		}
+		out[i] = slices.Sorted(maps.Keys(names))
+	}
+	return out
+}
+
+// Alone is, for each storage that is late and has one tensor in it, that tensor; −1 for every other.
+func (p *Program) Alone() []int {
+	out, count := make([]int, len(p.Storages)), make([]int, len(p.Storages))
+	for i := range out {
+		out[i] = -1
+	}
+	for t := range p.Tensors {
+		if x := &p.Tensors[t]; x.Place == Carved && x.Of >= 0 && x.Of < len(out) && p.Storages[x.Of].Late {
+			out[x.Of] = t
+			count[x.Of]++
+		}
+	}
+	for i := range out {
+		if count[i] != 1 {
+			out[i] = -1
+		}
+	}
+	return out
+}
+
+// lateness is what the verifier and the interpreter know of late storage: the dimensions it depends on, and which has one tensor only.
+type lateness struct {
+	dims  [][]int
+	alone []int
+}
+
+func (p *Program) lateness() lateness { return lateness{p.LateDims(), p.Alone()} }
+
+// changed strikes out the storage that depends on a dimension which has a new value.
+func (l *lateness) changed(dim int, taken map[int]bool) {
+	for s, dims := range l.dims {
+		if slices.Contains(dims, dim) {
+			delete(taken, s)
+		}
+	}
+}
+
+// storages checks the declarations of storages.
+func (v *verifier) storages() error {
+	for i := range v.p.Storages {
+		s := &v.p.Storages[i]
+		if s.Align < 1 || s.Align&(s.Align-1) != 0 {
+			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
+		}
+		if s.Lets != nil && !s.Late {
+			return diag.Inputf("storage %s has names of its own and is not late", s.Name)
+		}
+		for _, l := range s.Lets {
+			if _, dim := v.dims.Get(l.Name); dim || v.lets[l.Name] {
+				return diag.Inputf("storage %s defines %s, which is defined already", s.Name, l.Name)
+			}
+			if err := v.named("the value of "+l.Name, true, l.X); err != nil {
+				return err
+			}
+			v.lets[l.Name] = true
+		}
+		if err := v.named("the size of "+s.Name, true, s.Size); err != nil {
+			return err
+		}
+		if !s.Late {
+			if err := v.early("the size of "+s.Name, s.Size); err != nil {
+				return err
+			}
+		}
+		if err := v.holds(sym.Cond{A: sym.Const(0), B: s.Size}, "storage "+s.Name+" has no negative size"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// early checks that an expression speaks of nothing that is known only once data have decided it.
+func (v *verifier) early(what string, list ...sym.Expr) error {
+	for _, e := range list {
+		for _, name := range e.Vars() {
+			if i, data := v.data[name]; data && v.p.Dims[i].Late() {
+				return diag.Inputf("%s names %s, which has no limit", what, name).AtDim(name)
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) take(s *Take) error {
+	if s.Storage < 0 || s.Storage >= len(v.p.Storages) || !v.p.Storages[s.Storage].Late {
+		return diag.Inputf("there is no late storage %d", s.Storage)
+	}
+	for _, d := range v.late.dims[s.Storage] {
+		if err := v.known(sym.Var(v.p.Dims[d].Name)); err != nil {
+			return err
+		}
+	}
+	v.taken[s.Storage] = true
+	for t := range v.live {
+		if x := &v.p.Tensors[t]; x.Place == Carved && x.Of == s.Storage {
+			v.lost[t] = true
+		}
+	}
+	return nil
+}
+
+// binds notes that a dimension has a new value.
+func (v *verifier) binds(dim int) {
+	v.bound[v.p.Dims[dim].Name] = true
+	v.late.changed(dim, v.taken)
+}
+
+// takesResult takes the late storage of a host operator's result, where that is alone in it.
+func (v *verifier) takesResult(t int) error {
+	x := &v.p.Tensors[v.p.root(t)]
+	if x.Place == Carved && v.p.Storages[x.Of].Late && v.late.alone[x.Of] >= 0 && !v.taken[x.Of] {
+		return v.take(&Take{x.Of})
+	}
+	return nil
+}
+
+func (r *run) take(s *Take) error {
+	storage := &r.p.Storages[s.Storage]
+	size, err := storage.evaluated(r.values)
+	if err != nil {
+		return err
+	}
+	if size < 0 {
+		return diag.Inputf("late storage %s has %d bytes", storage.Name, size)
+	}
+	if at := r.storages[s.Storage]; size > at.size {
+		if r.storages[s.Storage], err = fresh(storage.Name, size); err != nil {
+			return err
+		}
+	} else {
+		at.forget()
+	}
+	r.taken[s.Storage] = true
+	return nil
+}
+
+// takesResult is what a host operator does before it writes a result.
+func (r *run) takesResult(t int) error {
+	x := &r.p.Tensors[r.p.root(t)]
+	if x.Place == Carved && r.p.Storages[x.Of].Late && r.late.alone[x.Of] >= 0 && !r.taken[x.Of] {
+		return r.take(&Take{x.Of})
+	}
+	return nil
+}
