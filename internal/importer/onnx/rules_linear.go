@@ -69,12 +69,9 @@ func convWindow(c *call, x, w *ir.Value) ops.Window {
 	return slidingWindow(c, x, kernel)
 }
 
-// slidingWindow reads the attributes that convolutions and poolings share.
-func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
-	axes := len(x.Type.Shape) - 2
-	if axes < 1 || len(kernel) != axes {
-		c.Fault("a kernel over %d axes for an input of rank %d", len(kernel), len(x.Type.Shape))
-	}
+// padded is the window that the attributes strides, dilations and pads describe.
+func padded(c *call, kernel []int64) ops.Window {
+	axes := len(kernel)
 	w := ops.Window{Kernel: kernel, Strides: listOr(c, "strides", axes, 1), Dilations: listOr(c, "dilations", axes, 1)}
 	const most = 1 << 31
 	for i := range axes {
@@ -94,6 +91,16 @@ func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
 		}
 	}
 	w.Begin, w.End = ir.Constants(pads[:axes]), ir.Constants(pads[axes:])
+	return w
+}
+
+// slidingWindow reads the attributes that convolutions and poolings share.
+func slidingWindow(c *call, x *ir.Value, kernel []int64) ops.Window {
+	axes := len(x.Type.Shape) - 2
+	if axes < 1 || len(kernel) != axes {
+		c.Fault("a kernel over %d axes for an input of rank %d", len(kernel), len(x.Type.Shape))
+	}
+	w := padded(c, kernel)
 	switch mode := c.Text("auto_pad", "NOTSET"); mode {
 	case "", "NOTSET":
 	case "VALID":

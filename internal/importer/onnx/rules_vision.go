@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
@@ -12,6 +13,12 @@ func init() {
 	add(map[string]rule{
 		"NonMaxSuppression": nonMaxSuppression,
 		"GridSample":        gridSample,
+		"AffineGrid":        affineGrid,
+		"Col2Im":            col2im,
+		"DeformConv":        deformConv,
+		"Det": func(c *call) []*ir.Value {
+			return one(ops.Determinant(c.Builder, c.Input(0)))
+		},
 	})
 }
 
@@ -38,4 +45,29 @@ func gridSample(c *call) []*ir.Value {
 		c.Fault("mode %q", name)
 	}
 	return one(ops.GridSample(c.Builder, c.Input(0), c.Input(1), mode, c.Text("padding_mode", "zeros"), c.Int("align_corners", 0) != 0))
+}
+
+// affineGrid converts AffineGrid, whose input size is the shape of the images: batch, channels and extents.
+func affineGrid(c *call) []*ir.Value {
+	theta, size := c.Input(0), c.Symbols(1, 0, extentLimit)
+	if len(size) < 3 || len(theta.Type.Shape) != 3 {
+		c.Fault("maps %s for images of %d extents", theta.Type, len(size))
+	}
+	c.require(sym.Cond{A: size[0], Rel: sym.EQ, B: theta.Type.Shape[0]}, "a map for each image")
+	return one(ops.AffineGrid(c.Builder, theta, size[2:], c.Int("align_corners", 0) != 0))
+}
+
+// col2im converts Col2Im.
+func col2im(c *call) []*ir.Value {
+	shape, block := c.Symbols(1, 0, extentLimit), c.Symbols(2, 1, extentLimit)
+	if len(shape) != len(block) {
+		c.Fault("a block of %d extents for an image of %d", len(block), len(shape))
+	}
+	window := padded(c, slices.Repeat([]int64{1}, len(block)))
+	return one(ops.Col2Im(c.Builder, c.Input(0), shape, block, window))
+}
+
+func deformConv(c *call) []*ir.Value {
+	x, w := c.Input(0), c.Input(1)
+	return one(ops.DeformConvolution(c.Builder, x, w, c.Input(2), c.Optional(3), c.Optional(4), convWindow(c, x, w), c.Int("group", 1), c.Int("offset_group", 1)))
 }
