@@ -17,8 +17,12 @@ var Passes = []passRow{
 	{"absorb", pass.Absorb, "before fold, which would make a second copy of a weight that a product can read transposed"},
 	{"dead-absorbed", pass.Dead, "before fold, which would compute the transposes that nothing reads any more"},
 	{"fold", pass.Fold, "early: what is constant need not be rewritten by anything else"},
+	{"branches", pass.Branches, "after fold, which computes conditions; what a branch brings along is folded below, with what expand brings"},
 	{"dead", pass.Dead, "after fold, which leaves the inputs of what it folded behind"},
+	{"common", pass.Common, "before what looks for patterns, in which a value that occurs twice is computed once"},
+	{"identities", pass.Identities, "after common, before what looks for patterns, which need not know of operations that do nothing"},
 	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
 	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
+	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }

@@ -1,0 +1,179 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to, for every value of the dimensions. Dimensions
+// that the If itself would have decided, where its branches differ in shape, become the branch's own.
+func Branches(m *ir.Module) error {
+	t := &taking{dims: m.Dims, replaced: map[*ir.Value]*ir.Value{}, decided: map[string]sym.Expr{}}
+	for _, f := range m.Funcs {
+		t.block(f.Body)
+		for i := range f.States {
+			f.States[i].Out = t.current(f.States[i].Out)
+		}
+	}
+	if len(t.decided) > 0 {
+		t.substitute(m)
+	}
+	return nil
+}
+
+type taking struct {
+	dims     *sym.Dims
+	replaced map[*ir.Value]*ir.Value
+	decided  map[string]sym.Expr // dimensions that have become others
+}
+
+func (t *taking) current(v *ir.Value) *ir.Value {
+	for t.replaced[v] != nil {
+		v = t.replaced[v]
+	}
+	return v
+}
+
+func (t *taking) block(b *ir.Block) {
+	old := b.Nodes
+	b.Nodes = make([]*ir.Node, 0, len(old))
+	for _, n := range old {
+		for i, v := range n.Inputs {
+			n.Inputs[i] = t.current(v)
+		}
+		for _, region := range n.Regions {
+			t.block(region)
+		}
+		if n.Op.Name() == "if" {
+			if holds := t.holds(n.Inputs[0]); holds != sym.Unknown {
+				taken := n.Regions[0]
+				if holds == sym.No {
+					taken = n.Regions[1]
+				}
+				t.take(b, n, taken)
+				continue
+			}
+		}
+		b.Nodes = append(b.Nodes, n)
+	}
+	for i, v := range b.Results {
+		b.Results[i] = t.current(v)
+	}
+}
+
+// holds reports what is known of a bool of one element.
+func (t *taking) holds(v *ir.Value) sym.Truth {
+	switch {
+	case v.Const != nil && v.Const.Len() == 1:
+		if v.Const.Int(0) != 0 {
+			return sym.Yes
+		}
+		return sym.No
+	case v.Bound || len(v.Known) != 1:
+		return sym.Unknown
+	case t.dims.EQ(v.Known[0], sym.Const(0)) == sym.Yes:
+		return sym.No
+	case t.dims.EQ(v.Known[0], sym.Const(0)) == sym.No:
+		return sym.Yes
+	}
+	return sym.Unknown
+}
+
+// take puts a branch in the place of its If.
+func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
+	b.Consts = append(b.Consts, taken.Consts...)
+	b.Nodes = append(b.Nodes, taken.Nodes...)
+	for i, out := range n.Outputs {
+		v := taken.Results[i]
+		t.replaced[out] = v
+		if v.Node != nil && slices.Contains(taken.Nodes, v.Node) && !slices.Contains(taken.Results[:i], v) {
+			v.Name = out.Name
+		}
+		for axis, extent := range out.Type.Shape {
+			name, ok := extent.Name()
+			if ok && !extent.Equal(n.Regions[0].Results[i].Type.Shape[axis]) && !extent.Equal(n.Regions[1].Results[i].Type.Shape[axis]) {
+				t.decided[name] = v.Type.Shape[axis] // the shape rule had made it
+			}
+		}
+	}
+}
+
+// substitute puts what the decided dimensions have become for them, everywhere.
+func (t *taking) substitute(m *ir.Module) {
+	with := func(name string) (sym.Expr, bool) { x, ok := t.decided[name]; return x, ok }
+	for changed := true; changed; { // one may have become an expression of others
+		changed = false
+		for name, x := range t.decided {
+			if y := x.Subst(with); !y.Equal(x) {
+				t.decided[name], changed = y, true
+			}
+		}
+	}
+	one := func(e sym.Expr) sym.Expr {
+		if y := e.Subst(with); !y.Equal(e) {
+			return m.Dims.Simplify(y)
+		}
+		return e
+	}
+	all := func(list []sym.Expr) []sym.Expr {
+		if list == nil {
+			return nil
+		}
+		out := make([]sym.Expr, len(list))
+		for i, e := range list {
+			out[i] = one(e)
+		}
+		return out
+	}
+	value := func(v *ir.Value) { v.Type.Shape, v.Known = all(v.Type.Shape), all(v.Known) }
+	var block func(b *ir.Block)
+	block = func(b *ir.Block) {
+		for _, v := range b.Params {
+			value(v)
+		}
+		for _, n := range b.Nodes {
+			attrs := ir.Attrs{}
+			for name, a := range n.Attrs {
+				switch x := a.(type) {
+				case sym.Expr:
+					a = one(x)
+				case []sym.Expr:
+					a = all(x)
+				}
+				attrs[name] = a
+			}
+			n.Attrs = attrs
+			for _, v := range n.Outputs {
+				value(v)
+			}
+			for _, region := range n.Regions {
+				block(region)
+			}
+		}
+	}
+	for _, f := range m.Funcs {
+		block(f.Body)
+	}
+	for name := range t.decided {
+		delete(m.Limits, name)
+	}
+	dims := sym.NewDims()
+	for _, name := range m.Dims.Names() {
+		if r, _ := m.Dims.Get(name); !t.has(name) {
+			dims.Set(name, r)
+		}
+	}
+	m.Dims = dims
+	for name, limit := range m.Limits {
+		m.Limits[name] = one(limit)
+	}
+	for _, list := range []*[]ir.Require{&m.Requires, &m.Proved} {
+		for i, r := range *list {
+			(*list)[i].Cond.A, (*list)[i].Cond.B = one(r.Cond.A), one(r.Cond.B)
+		}
+	}
+}
+
+func (t *taking) has(name string) bool { _, ok := t.decided[name]; return ok }

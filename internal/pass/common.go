@@ -1,0 +1,154 @@
+package pass
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor/literal"
+)
+
+// commonBytes is the size up to which constants are compared by their contents.
+const commonBytes = 4 << 10
+
+// Common computes once what is computed twice: of nodes that apply one operator with the same settings to the same values only the first is left, in its block
+// and those inside it; of small constants with the same contents likewise. Nodes with regions stay, and those that decide dimensions.
+func Common(m *ir.Module) error {
+	for _, f := range m.Funcs {
+		c := &common{replaced: map[*ir.Value]*ir.Value{}, numbers: map[*ir.Value]int{}}
+		c.block(f.Body, nil)
+		for i := range f.States {
+			f.States[i].Out = c.current(f.States[i].Out)
+		}
+	}
+	return nil
+}
+
+type common struct {
+	replaced map[*ir.Value]*ir.Value
+	numbers  map[*ir.Value]int // of the values met, for keys
+}
+
+// scope is what has been computed in a block, and in those around it.
+type scope struct {
+	outer  *scope
+	nodes  map[string]*ir.Node
+	consts map[string][]*ir.Value
+}
+
+func (c *common) current(v *ir.Value) *ir.Value {
+	if first := c.replaced[v]; first != nil {
+		return first
+	}
+	return v
+}
+
+func (c *common) block(b *ir.Block, outer *scope) {
+	s := &scope{outer: outer, nodes: map[string]*ir.Node{}, consts: map[string][]*ir.Value{}}
+	kept := b.Consts[:0]
+	for _, v := range b.Consts {
+		if first := s.constant(v); first != nil {
+			c.replaced[v] = first
+			continue
+		}
+		kept = append(kept, v)
+	}
+	b.Consts = kept
+	nodes := b.Nodes[:0]
+	for _, n := range b.Nodes {
+		for i, v := range n.Inputs {
+			n.Inputs[i] = c.current(v)
+		}
+		for _, region := range n.Regions {
+			c.block(region, s)
+		}
+		if len(n.Regions) == 0 {
+			key := c.key(n)
+			if first := s.node(key); first != nil && sameOutputs(first, n) {
+				for i, v := range n.Outputs {
+					c.replaced[v] = first.Outputs[i]
+				}
+				continue
+			}
+			s.nodes[key] = n
+		}
+		nodes = append(nodes, n)
+	}
+	b.Nodes = nodes
+	for i, v := range b.Results {
+		b.Results[i] = c.current(v)
+	}
+}
+
+// commutative are the operators whose two operands may stand in either order, to the bit.
+var commutative = []string{"add", "mul", "and", "or", "xor", "eq", "ne"}
+
+// key is the same for nodes that compute the same.
+func (c *common) key(n *ir.Node) string {
+	var s strings.Builder
+	s.WriteString(n.Op.Name())
+	operands := make([]int, len(n.Inputs))
+	for i, v := range n.Inputs {
+		if v != nil {
+			if c.numbers[v] == 0 {
+				c.numbers[v] = len(c.numbers) + 1
+			}
+			operands[i] = c.numbers[v]
+		}
+	}
+	if slices.Contains(commutative, n.Op.Name()) {
+		slices.Sort(operands)
+	}
+	fmt.Fprint(&s, operands)
+	s.WriteString(literal.Attributes(n.Attrs))
+	return s.String()
+}
+
+func (s *scope) node(key string) *ir.Node {
+	for ; s != nil; s = s.outer {
+		if n := s.nodes[key]; n != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// constant finds a constant with the contents of v, and notes v where there is none.
+func (s *scope) constant(v *ir.Value) *ir.Value {
+	if v.Const == nil || v.Const.DType().String() == "string" || len(v.Const.Bytes()) > commonBytes {
+		return nil
+	}
+	key := literal.Type(v.Type.DType, v.Type.Shape)
+	for at := s; at != nil; at = at.outer {
+		for _, first := range at.consts[key] {
+			if bytes.Equal(first.Const.Bytes(), v.Const.Bytes()) {
+				return first
+			}
+		}
+	}
+	if known := s.consts[key]; len(known) < 64 { // more are compared with these only: the work stays linear
+		s.consts[key] = append(known, v)
+	}
+	return nil
+}
+
+// sameOutputs reports whether two nodes that compute the same have the same types as they are written, which those that decide dimensions have not.
+func sameOutputs(a, b *ir.Node) bool {
+	if len(a.Outputs) != len(b.Outputs) {
+		return false
+	}
+	for i, x := range a.Outputs {
+		y := b.Outputs[i]
+		if x.Bound || y.Bound || x.Type.DType != y.Type.DType || len(x.Type.Shape) != len(y.Type.Shape) {
+			return false
+		}
+		for axis, e := range x.Type.Shape {
+			if !e.Equal(y.Type.Shape[axis]) {
+				return false
+			}
+		}
+	}
+	return true
+}

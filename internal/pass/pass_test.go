@@ -1,0 +1,187 @@
+package pass
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
+
+// commands are the passes that testdata runs, by the name that a case begins with.
+var commands = map[string]func(*ir.Module) error{
+	"absorb": Absorb, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities,
+}
+
+// TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
+// Dead. What a case computes before and after is the same for random arguments of random shapes.
+func TestText(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
+	}
+}
+
+func runFile(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	preamble, rest, _ := strings.Cut("\n"+string(data), "\n== ")
+	var out bytes.Buffer
+	if preamble = strings.TrimPrefix(preamble, "\n"); preamble != "" {
+		out.WriteString(preamble + "\n")
+	}
+	for _, one := range strings.Split(rest, "\n== ") {
+		head, body, _ := strings.Cut(one, "\n")
+		source, want, _ := strings.Cut(body, "\n--\n")
+		source = strings.TrimRight(strings.TrimSuffix(source, "\n--"), "\n")
+		got := strings.TrimRight(runCase(t, head, source), "\n")
+		if want = strings.TrimRight(want, "\n"); got != want && !*rewrite {
+			t.Errorf("%s\n%s\ngives\n%s\nwant\n%s", head, source, got, want)
+		}
+		fmt.Fprintf(&out, "== %s\n%s\n--\n%s\n\n", head, source, got)
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// parsed reads a case's declarations as a module.
+func parsed(t *testing.T, head, source string) *ir.Module {
+	t.Helper()
+	m, err := ir.Parse("weir 1\nir @m {\n"+source+"\n}", ir.ParseOptions{})
+	if err == nil {
+		err = ir.Verify(m)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", head, err)
+	}
+	return m
+}
+
+func runCase(t *testing.T, head, source string) string {
+	run := commands[strings.Fields(head)[0]]
+	if run == nil {
+		t.Fatalf("%s: no such pass", head)
+	}
+	before, after := parsed(t, head, source), parsed(t, head, source)
+	var names []string
+	fired = func(rule string) { names = append(names, rule) }
+	defer func() { fired = nil }()
+	for _, pass := range []func(*ir.Module) error{run, Dead} {
+		if err := pass(after); err != nil {
+			t.Fatalf("%s: %v", head, err)
+		}
+		if err := ir.Verify(after); err != nil {
+			t.Fatalf("%s: the result: %v\n%s", head, err, after)
+		}
+	}
+	for seed := range uint64(6) {
+		if err := sameResults(before, after, seed); err != nil {
+			t.Errorf("%s: seed %d: %v\n%s", head, seed, err, after)
+		}
+	}
+	text := strings.TrimSuffix(strings.TrimPrefix(after.String(), "weir 1\nir @m {\n"), "}\n")
+	if len(names) > 0 {
+		text = "fires " + strings.Join(names, ", ") + "\n" + text
+	}
+	return text
+}
+
+// sameResults evaluates two modules with the same parameters on random arguments of random shapes.
+func sameResults(before, after *ir.Module, seed uint64) error {
+	args := arguments(before, rand.New(rand.NewPCG(seed, 1)))
+	want, err := ir.Evaluate(before, args, nil)
+	if err != nil {
+		return fmt.Errorf("before: %w", err)
+	}
+	got, err := ir.Evaluate(after, args, nil)
+	if err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	for i := range want {
+		tolerance := map[dtype.DType]float64{dtype.F16: 4e-3, dtype.BF16: 3e-2, dtype.F64: 1e-6}[want[i].DType()]
+		tolerance = max(tolerance, 1e-5)
+		if !want[i].DType().IsFloat() {
+			tolerance = 0
+		}
+		if err := tensor.Compare(got[i], want[i], tolerance, tolerance); err != nil {
+			return fmt.Errorf("result %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// arguments draws values for the parameters of main: of every dimension a small extent that its range has.
+func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
+	dims := map[string]int64{}
+	for _, name := range m.Dims.Names() {
+		d, _ := m.Dims.Get(name)
+		dims[name] = d.Min + r.Int64N(min(d.Max-d.Min, 5)+1)
+	}
+	var args []*tensor.Tensor
+	for _, p := range m.Main.Body.Params {
+		var shape []int64
+		for _, e := range p.Type.Shape {
+			size, _ := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			shape = append(shape, size)
+		}
+		x := tensor.Must(tensor.New(p.Type.DType, shape...))
+		for i := range x.Len() {
+			switch {
+			case p.Type.DType.IsFloat():
+				x.SetFloat(i, math.Round(r.NormFloat64()*64)/64)
+			case p.Type.DType == dtype.Bool:
+				x.SetInt(i, r.Int64N(2))
+			default:
+				x.SetInt(i, r.Int64N(3))
+			}
+		}
+		args = append(args, x)
+	}
+	return args
+}
+
+// TestRules holds every rule to a case in which it fires.
+func TestRules(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.txt")
+	var names []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if list, ok := strings.CutPrefix(strings.TrimSpace(line), "fires "); ok {
+				names = append(names, strings.Split(list, ", ")...)
+			}
+		}
+	}
+	for _, table := range tables {
+		for _, rule := range table {
+			if !slices.Contains(names, rule.name) {
+				t.Errorf("no case in testdata has rule %q fire", rule.name)
+			}
+		}
+	}
+}
+
+// tables are all rules.
+var tables = [][]rule{identities}

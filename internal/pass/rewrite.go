@@ -1,0 +1,206 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// rule is one row of a table of rewrites: a node of one of the operators in roots may be replaced by what apply builds.
+type rule struct {
+	name  string
+	roots []string
+	// apply builds the value that takes the place of the node's only output, of the same type, or gives one that is there; nil: the rule does not apply.
+	apply func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value
+}
+
+// rewritesDeepest is how often what a rule has built may be rewritten in turn.
+const rewritesDeepest = 16
+
+// rewriting is the application of a table of rules to the functions of a module: every node is looked at once, after what it is computed from. It keeps the model's
+// names for values, adds no condition to the module, and leaves what nothing reads any more out.
+type rewriting struct {
+	*ir.Inference
+	rules    map[string][]*rule
+	uses     map[*ir.Value]int // by nodes and as results of blocks
+	owner    map[*ir.Node]*ir.Block
+	replaced map[*ir.Value]*ir.Value
+	gone     map[*ir.Node]bool
+	block    *ir.Block
+	depth    int
+}
+
+// fired, where not nil, is told of each rule that has rewritten a node: tests count.
+var fired func(rule string)
+
+// apply rewrites a module by a table of rules.
+func apply(m *ir.Module, table []rule) error {
+	rules := map[string][]*rule{}
+	for i := range table {
+		for _, root := range table[i].roots {
+			rules[root] = append(rules[root], &table[i])
+		}
+	}
+	c := ir.NewInference(m)
+	for _, f := range m.Funcs {
+		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{}, replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{}}
+		r.count(f.Body)
+		r.rewrite(f.Body)
+		for i := range f.States {
+			f.States[i].Out = r.current(f.States[i].Out)
+		}
+		r.sweep(f.Body)
+	}
+	return nil
+}
+
+// count counts the uses of values in a block.
+func (r *rewriting) count(b *ir.Block) {
+	for _, v := range b.Results {
+		r.uses[v]++
+	}
+	for _, n := range b.Nodes {
+		r.owner[n] = b
+		r.use(n, 1)
+		for _, region := range n.Regions {
+			r.count(region)
+		}
+	}
+}
+
+// use adds to the uses of the node's inputs.
+func (r *rewriting) use(n *ir.Node, by int) {
+	for _, v := range n.Inputs {
+		if v != nil {
+			r.uses[v] += by
+		}
+	}
+}
+
+// current is what stands in the place of v now.
+func (r *rewriting) current(v *ir.Value) *ir.Value {
+	for r.replaced[v] != nil {
+		v = r.replaced[v]
+	}
+	return v
+}
+
+func (r *rewriting) rewrite(b *ir.Block) {
+	outer := r.block
+	r.block = b
+	old := b.Nodes
+	b.Nodes = make([]*ir.Node, 0, len(old))
+	for _, n := range old {
+		r.visit(n)
+	}
+	for i, v := range b.Results {
+		b.Results[i] = r.current(v)
+	}
+	r.block = outer
+}
+
+// visit rewrites a node, or appends it to the block as it is.
+func (r *rewriting) visit(n *ir.Node) {
+	for i, v := range n.Inputs {
+		n.Inputs[i] = r.current(v)
+	}
+	for _, region := range n.Regions {
+		r.rewrite(region)
+	}
+	r.owner[n] = r.block
+	if len(n.Outputs) == 1 && !n.Outputs[0].Bound && r.depth < rewritesDeepest {
+		for _, rule := range r.rules[n.Op.Name()] {
+			if r.try(rule, n) {
+				return
+			}
+		}
+	}
+	r.block.Nodes = append(r.block.Nodes, n)
+}
+
+// try applies a rule to a node.
+func (r *rewriting) try(rule *rule, n *ir.Node) bool {
+	inner := &ir.Block{}
+	out, result := n.Outputs[0], r.build(rule, n, inner)
+	if result == nil {
+		return false
+	}
+	if fired != nil {
+		fired(rule.name)
+	}
+	fresh := result.Node != nil && result.Const == nil && slices.Contains(inner.Nodes, result.Node)
+	if fresh {
+		// The model's name for the value stays with it.
+		result.Name = out.Name
+		if result.Known == nil {
+			result.Known = out.Known
+		}
+	}
+	r.block.Consts = append(r.block.Consts, inner.Consts...)
+	for _, made := range inner.Nodes {
+		r.use(made, 1)
+	}
+	r.uses[result] += r.uses[out]
+	r.replaced[out] = result
+	r.release(n)
+	r.depth++
+	for _, made := range inner.Nodes {
+		r.visit(made)
+	}
+	r.depth--
+	return true
+}
+
+// build is what a rule makes of a node; nil where it does not apply, or where what it makes is not of the same type or would need a condition that the node did not.
+func (r *rewriting) build(rule *rule, n *ir.Node, into *ir.Block) (result *ir.Value) {
+	m := r.Module
+	requires, proved := len(m.Requires), len(m.Proved)
+	b := ir.NewBuilder(r.Inference, into)
+	b.Source = n.Source
+	var err error
+	func() {
+		defer ir.Catch(&err)
+		result = rule.apply(r, b, n)
+	}()
+	more := len(m.Requires) > requires
+	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+	if err != nil || more || result == nil || result == n.Outputs[0] || !sameType(m.Dims, result.Type, n.Outputs[0].Type) {
+		return nil
+	}
+	return result
+}
+
+// sameType reports whether two types are proved to be the same.
+func sameType(d *sym.Dims, a, b ir.Type) bool {
+	return a.DType == b.DType && sameShape(d, a.Shape, b.Shape)
+}
+
+// sameShape reports whether two shapes are proved to be the same.
+func sameShape(d *sym.Dims, a, b []sym.Expr) bool {
+	return slices.EqualFunc(a, b, func(x, y sym.Expr) bool { return x.Equal(y) || d.EQ(x, y) == sym.Yes })
+}
+
+// release takes back the uses that a node made which is no longer needed, and with them what only it needed.
+func (r *rewriting) release(n *ir.Node) {
+	r.gone[n] = true
+	r.use(n, -1)
+	for _, v := range n.Inputs {
+		if v == nil || v.Node == nil || r.gone[v.Node] || len(v.Node.Regions) > 0 {
+			continue
+		}
+		if !slices.ContainsFunc(v.Node.Outputs, func(o *ir.Value) bool { return r.uses[o] > 0 || o.Bound }) {
+			r.release(v.Node)
+		}
+	}
+}
+
+// sweep drops the nodes that were released after they had been appended.
+func (r *rewriting) sweep(b *ir.Block) {
+	b.Nodes = slices.DeleteFunc(b.Nodes, func(n *ir.Node) bool { return r.gone[n] })
+	for _, n := range b.Nodes {
+		for _, region := range n.Regions {
+			r.sweep(region)
+		}
+	}
+}
