@@ -17,14 +17,17 @@ type AttentionOperands struct {
 	Value   *ir.Value // [B, G, K, E]
 	Mask    *ir.Value // optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis stands for masked keys at the end
 	Lengths *ir.Value // optional, [B], integers: how many of the keys take part
+	First   *ir.Value // optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
 }
 
 // AttentionSettings are the numbers that attention depends on.
 type AttentionSettings struct {
 	Scale   float64     // of the scores; 0: 1/√D
 	Softcap float64     // above 0: scores become Softcap · tanh(score / Softcap)
-	Causal  bool        // query i sees the keys up to i + Past
+	Causal  bool        // query i, at position i + Past, sees the keys up to its own position
 	Past    sym.Expr    // the keys from earlier runs, which come first
+	Left    int64       // above 0: so many keys before a query's position are seen, and itself, counted too
+	Right   int64       // above 0: so many keys behind a query's position are seen, and itself, counted too
 	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
 }
 
@@ -32,7 +35,7 @@ type AttentionSettings struct {
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 
 // Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need, 2017; with fewer heads of keys than of queries,
-// Ainslie et al., GQA, 2023.
+// Ainslie et al., GQA, 2023. A query that sees no key at all has the result 0.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
 	scale := scaleOf(b, s, dt, q.Type.Shape[3])
@@ -76,6 +79,10 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 	if shared {
 		y = Reshape(b, y, shape[0], heads, queries, v.Type.Shape[3])
 	}
+	if blind := blind(b, x, s, queries, keys); blind != nil {
+		y = Where(b, blind, Scalar(b, dt, 0), y)
+		scores.Weights = Where(b, blind, Scalar(b, dt, 0), scores.Weights)
+	}
 	return y, scores
 }
 
@@ -96,34 +103,87 @@ func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSet
 	dt := scores.Type.DType
 	none := Scalar(b, dt, math.Inf(-1))
 	if mask := x.Mask; mask != nil {
-		rank := len(mask.Type.Shape)
-		if rank > 0 && !isOne(mask.Type.Shape[rank-1]) && b.Dims().EQ(mask.Type.Shape[rank-1], keys) != sym.Yes {
-			end := zeros(rank)
-			end[rank-1] = keys.Sub(mask.Type.Shape[rank-1])
-			fill := Scalar(b, mask.Type.DType, 0)
-			if mask.Type.DType != dtype.Bool {
-				fill = none
-			}
-			mask = Pad(b, mask, fill, "constant", zeros(rank), end)
-		}
-		if mask.Type.DType == dtype.Bool {
+		if mask = toKeys(b, mask, keys); mask.Type.DType == dtype.Bool {
 			scores = Where(b, mask, scores, none)
 		} else {
 			scores = Binary(b, loop.Add, scores, Cast(b, mask, dt))
 		}
 	}
-	if s.Causal {
-		row := Reshape(b, Counting(b, dtype.I64, queries), queries, one)
-		if !isZero(s.Past) {
-			row = Binary(b, loop.Add, row, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{s.Past}))
-		}
-		scores = Where(b, Binary(b, loop.Le, Counting(b, dtype.I64, keys), row), scores, none)
-	}
-	if x.Lengths != nil {
-		lengths := Reshape(b, Cast(b, x.Lengths, dtype.I64), x.Lengths.Type.Shape[0], one, one, one)
-		scores = Where(b, Binary(b, loop.Lt, Counting(b, dtype.I64, keys), lengths), scores, none)
+	for _, seen := range visible(b, x, s, queries, keys) {
+		scores = Where(b, seen, scores, none)
 	}
 	return scores
+}
+
+// toKeys gives a mask an element for every key.
+func toKeys(b *ir.Builder, mask *ir.Value, keys sym.Expr) *ir.Value {
+	rank := len(mask.Type.Shape)
+	if rank == 0 || isOne(mask.Type.Shape[rank-1]) || b.Dims().EQ(mask.Type.Shape[rank-1], keys) == sym.Yes {
+		return mask
+	}
+	end := zeros(rank)
+	end[rank-1] = keys.Sub(mask.Type.Shape[rank-1])
+	fill := Scalar(b, mask.Type.DType, 0)
+	if mask.Type.DType != dtype.Bool {
+		fill = Scalar(b, mask.Type.DType, math.Inf(-1))
+	}
+	return Pad(b, mask, fill, "constant", zeros(rank), end)
+}
+
+// visible is the conditions, all but the mask, that a key must fulfil for a query to see it: each broadcast to [B, H, Q, K].
+func visible(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) []*ir.Value {
+	var all []*ir.Value
+	key := Counting(b, dtype.I64, keys)
+	if s.Causal || s.Left > 0 || s.Right > 0 {
+		at := Reshape(b, Counting(b, dtype.I64, queries), queries, one)
+		if x.First != nil {
+			at = Binary(b, loop.Add, at, perSequence(b, x.First))
+		} else if !isZero(s.Past) {
+			at = Binary(b, loop.Add, at, Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{s.Past}))
+		}
+		if s.Causal {
+			all = append(all, Binary(b, loop.Le, key, at))
+		}
+		if s.Left > 0 {
+			all = append(all, Binary(b, loop.Gt, Binary(b, loop.Add, key, Scalar(b, dtype.I64, float64(s.Left))), at))
+		}
+		if s.Right > 0 {
+			all = append(all, Binary(b, loop.Lt, Binary(b, loop.Sub, key, Scalar(b, dtype.I64, float64(s.Right))), at))
+		}
+	}
+	if x.Lengths != nil {
+		all = append(all, Binary(b, loop.Lt, key, perSequence(b, x.Lengths)))
+	}
+	return all
+}
+
+// perSequence is a number for each sequence, [B], as [B, 1, 1, 1].
+func perSequence(b *ir.Builder, v *ir.Value) *ir.Value {
+	return Reshape(b, Cast(b, v, dtype.I64), v.Type.Shape[0], one, one, one)
+}
+
+// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil where there is none for certain.
+func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
+	if x.Mask == nil && x.Lengths == nil && x.First == nil {
+		return nil // each sees itself
+	}
+	var seen *ir.Value
+	if x.Mask != nil {
+		if seen = toKeys(b, x.Mask, keys); seen.Type.DType != dtype.Bool {
+			seen = Binary(b, loop.Gt, seen, Scalar(b, seen.Type.DType, math.Inf(-1)))
+		}
+	}
+	for _, more := range visible(b, x, s, queries, keys) {
+		if seen == nil {
+			seen = more
+		} else {
+			seen = Binary(b, loop.And, seen, more)
+		}
+	}
+	if len(seen.Type.Shape) == 0 {
+		return Unary(b, loop.Not, seen)
+	}
+	return Unary(b, loop.Not, ReduceMax(b, seen, true, -1))
 }
 
 // Rotate is rotary position embedding (Su et al., RoFormer, 2021): pairs of x's last axis, its two halves or with interleaved its neighbours, are turned by the angles whose

@@ -82,7 +82,7 @@ func TestFirstVersions(t *testing.T) {
 		{op: "Selu", version: 1, in: []*tensor.Tensor{tensor.Of[float32](2)}, want: tensor.Of[float32](2.1014)},
 		// Operators on trial: alpha·x + beta, the hyperbolic tangent's limits, ln(1 + eˣ) far from 0, and so on.
 		{op: "Affine", version: 1, in: []*tensor.Tensor{tensor.Of[float32](1, 2)}, attrs: []*wire.AttributeProto{number("alpha", 3), number("beta", 1)}, want: tensor.Of[float32](4, 7)},
-		{op: "Affine", version: 1, in: []*tensor.Tensor{x}, attrs: []*wire.AttributeProto{number("alpha", 3)}, refused: "attribute beta is missing"},
+		{op: "ScaledTanh", version: 1, in: []*tensor.Tensor{x}, attrs: []*wire.AttributeProto{number("alpha", 3)}, refused: "attribute beta is missing"},
 		{op: "Affine", version: 10, in: []*tensor.Tensor{x}, refused: "operators Affine"},
 		{op: "Scale", version: 1, in: []*tensor.Tensor{tensor.Of[float32](1, 2)}, attrs: []*wire.AttributeProto{number("scale", 3)}, want: tensor.Of[float32](3, 6)},
 		{op: "ScaledTanh", version: 1, in: []*tensor.Tensor{tensor.Of[float32](0, 100)}, attrs: []*wire.AttributeProto{number("alpha", 3), number("beta", 2)}, want: tensor.Of[float32](0, 3)},

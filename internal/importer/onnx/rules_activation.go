@@ -39,7 +39,7 @@ func init() {
 			return one(ops.ActivationWith(c.Builder, row.op, c.Input(0), a, b))
 		}})
 	}
-	add(map[string]rule{"Gelu": gelu, "PRelu": prelu})
+	add(map[string]rule{"Gelu": gelu, "PRelu": prelu, "SwiGLU": swiGLU})
 }
 
 func gelu(c *call) []*ir.Value {
@@ -52,6 +52,12 @@ func gelu(c *call) []*ir.Value {
 		c.Fault("approximate is %q", kind)
 		return nil
 	}
+}
+
+// swiGLU converts SwiGLU, a gate and what it lets through: Shazeer, GLU variants improve transformer, 2020.
+func swiGLU(c *call) []*ir.Value {
+	gate := ops.ActivationWith(c.Builder, "swish", c.Input(0), c.Float("alpha", 1), 0)
+	return one(ops.Binary(c.Builder, ops.Mul, gate, c.Input(1)))
 }
 
 // prelu converts PRelu: a slope for negative elements, broadcast.

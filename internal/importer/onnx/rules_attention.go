@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -28,13 +29,18 @@ func attention(c *call) []*ir.Value {
 	flat := len(c.Input(0).Type.Shape) == 3
 	x := ops.AttentionOperands{Query: heads(c, c.Input(0), "q_num_heads"), Key: heads(c, c.Input(1), "kv_num_heads"), Value: heads(c, c.Input(2), "kv_num_heads"),
 		Mask: c.Optional(3), Lengths: c.Optional(6)}
-	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision")}
+	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision"),
+		Left: c.window("left_window_size"), Right: c.window("right_window_size")}
 	if past := c.Optional(4); past != nil {
 		if len(past.Type.Shape) != 4 {
 			c.Fault("the earlier keys are %s; they need rank 4", past.Type)
 		}
 		s.Past = past.Type.Shape[2]
 		x.Key, x.Value = ops.Concat(b, 2, past, x.Key), ops.Concat(b, 2, c.Input(5), x.Value)
+	}
+	if x.Lengths != nil && c.Optional(4) == nil {
+		// The cache is kept elsewhere: the last of its entries are the queries' own.
+		x.First = ops.Binary(b, ops.Sub, ops.Cast(b, x.Lengths, dtype.I64), c.integers(x.Query.Type.Shape[2]))
 	}
 	y, scores := ops.Attention(b, x, s)
 	if flat {
@@ -51,6 +57,15 @@ func attention(c *call) []*ir.Value {
 		out = append(out, ops.Cast(b, modes[mode], c.Input(0).Type.DType))
 	}
 	return out
+}
+
+// window is how many keys to one side a query sees, itself counted; 0 is all of them.
+func (c *call) window(name string) int64 {
+	size := c.Int(name, -1)
+	if size < -1 || size > 1<<40 {
+		c.Fault("%s is %d", name, size)
+	}
+	return size + 1
 }
 
 func rotaryEmbedding(c *call) []*ir.Value {

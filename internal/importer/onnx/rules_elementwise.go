@@ -63,8 +63,6 @@ func mod(c *call) []*ir.Value {
 	f := ops.FloorMod
 	if c.Int("fmod", 0) != 0 {
 		f = ops.Rem
-	} else if c.Input(0).Type.DType.IsFloat() {
-		c.Fault("floats need fmod=1")
 	}
 	return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
 }

@@ -40,6 +40,7 @@ func init() {
 		"BatchNormalization": batchNormalizationByOutputs,
 	})
 	before(11, map[string]rule{"Clip": clipByAttributes})
+	before(28, map[string]rule{"Mod": modOfIntegers})
 }
 
 // all is every input, none of which may be absent.
@@ -189,11 +190,19 @@ func clipByAttributes(c *call) []*ir.Value {
 	return one(clipped(c, c.Input(0), bound("min"), bound("max")))
 }
 
+// modOfIntegers converts the Mod whose floats need fmod.
+func modOfIntegers(c *call) []*ir.Value {
+	if c.Input(0).Type.DType.IsFloat() && c.Int("fmod", 0) == 0 {
+		c.Fault("floats need fmod=1")
+	}
+	return mod(c)
+}
+
 // Operators that ai.onnx had on trial, and took back.
 func init() {
 	before(10, map[string]rule{
 		"Affine": func(c *call) []*ir.Value {
-			return one(c.shifted(scaled(c, c.Input(0), c.needed("alpha")), c.needed("beta")))
+			return one(c.shifted(scaled(c, c.Input(0), c.Float("alpha", 1)), c.Float("beta", 0)))
 		},
 		"Scale":              func(c *call) []*ir.Value { return one(scaled(c, c.Input(0), c.Float("scale", 1))) },
 		"ScaledTanh":         scaledTanh,

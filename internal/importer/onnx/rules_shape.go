@@ -446,6 +446,11 @@ func spaceToDepth(c *call) []*ir.Value {
 	x, block := c.blocks()
 	s, b := x.Type.Shape, c.Builder
 	rows, columns := s[2].FloorDiv(block), s[3].FloorDiv(block)
-	x = ops.Transpose(b, ops.Reshape(b, x, s[0], s[1], rows, block, columns, block), 0, 3, 5, 1, 2, 4)
+	x = ops.Reshape(b, x, s[0], s[1], rows, block, columns, block)
+	if c.Text("mode", "DCR") == "DCR" {
+		x = ops.Transpose(b, x, 0, 3, 5, 1, 2, 4)
+	} else {
+		x = ops.Transpose(b, x, 0, 1, 3, 5, 2, 4)
+	}
 	return one(ops.Reshape(b, x, s[0], s[1].Mul(block).Mul(block), rows, columns))
 }

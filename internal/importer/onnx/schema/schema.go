@@ -1,17 +1,18 @@
 // Package schema is ONNX's operators, version by version: their inputs and outputs, their attributes with types and
-// defaults, the element types they accept, as ONNX 1.22 defines them up to version 27 of ai.onnx and in the domains
-// ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training. It says what a node may look like, and nothing of what it means.
+// defaults, the element types they accept, as ONNX 1.23 defines them up to version 28 of ai.onnx and in the domains
+// ai.onnx.ml, ai.onnx.preview and ai.onnx.preview.training, and as ONNX Runtime 1.31 defines com.microsoft and what ai.onnx had
+// on trial. It says what a node may look like, and nothing of what it means.
 //
 // operators.txt is that table. A line is an operator's version, with tabs between its fields:
 //
 //	domain name version flags inputs outputs attributes types
 //
-//	flags       deprecated: nodes of this version are refused; function, builder: see the fields of Operator
+//	flags       deprecated: nodes of this version are refused; function, builder, trial: see the fields of Operator
 //	inputs      NAME:TYPE, then ? for an optional one, and for the last, a variadic one, * or ~ (types may differ) and the least count
 //	attributes  NAME:TYPE, then ! for a required one, =DEFAULT, or ? for a default that depends on other attributes
 //	types       VARIABLE=N: the variable stands for one of the types on the N-th of the lines that begin with "types"
 //
-// A type is written as in Weir's texts: f32, seq(f32), optional(seq(f32)), map(i64,f32).
+// A type is written as in Weir's texts: f32, seq(f32), optional(seq(f32)), map(i64,f32). Types that Weir has not, of 6 bits, are there too.
 package schema
 
 //go:generate sh -c "python3 generate.py > operators.txt"
@@ -33,7 +34,7 @@ import (
 var operatorsText string
 
 // Newest is the newest version of ai.onnx in the table.
-const Newest = 27
+const Newest = 28
 
 // Operator is one version of an operator.
 type Operator struct {
@@ -43,6 +44,7 @@ type Operator struct {
 	Deprecated bool
 	Function   bool // ONNX defines it by other operators, through a fixed body or one that depends on attributes and types
 	Builder    bool // that body depends on attributes and types
+	Trial      bool // ai.onnx had it on trial only, or exporters wrote it there before ai.onnx had it
 	Inputs     []Parameter
 	Outputs    []Parameter
 	Attributes []Attribute         // by name
@@ -69,7 +71,7 @@ type Attribute struct {
 
 type key struct{ domain, name string }
 
-// table parses the text once: about 640 operators, versions ascending.
+// table parses the text once: about 800 operators, versions ascending.
 var table = sync.OnceValue(func() map[key][]*Operator {
 	out := map[key][]*Operator{}
 	var sets [][]string
@@ -85,6 +87,7 @@ var table = sync.OnceValue(func() map[key][]*Operator {
 			Deprecated: strings.Contains(fields[3], "deprecated"),
 			Builder:    strings.Contains(fields[3], "builder"),
 			Function:   strings.Contains(fields[3], "builder") || strings.Contains(fields[3], "function"),
+			Trial:      strings.Contains(fields[3], "trial"),
 			Inputs:     parameters(fields[4]),
 			Outputs:    parameters(fields[5]),
 			Attributes: attributes(fields[6]),
@@ -192,11 +195,11 @@ func Versions(domain, name string) []int64 {
 	return out
 }
 
-// Names returns the names of a domain's operators, sorted.
+// Names returns the names of a domain's operators, sorted, without those that were never more than on trial.
 func Names(domain string) []string {
 	var out []string
-	for k := range table() {
-		if k.domain == plain(domain) {
+	for k, versions := range table() {
+		if k.domain == plain(domain) && slices.ContainsFunc(versions, func(o *Operator) bool { return !o.Trial }) {
 			out = append(out, k.name)
 		}
 	}
@@ -258,9 +261,10 @@ func Arity(list []Parameter) (least, most int) {
 	return least, len(list)
 }
 
-// Check holds a node to the operator's form: that it is not deprecated, the number of inputs and outputs, that no required
-// input is left out, and that attributes are known, given once, of their type, and there if required. A mistake is an
-// ErrInput that names node and operator. Attributes that refer to a function's are checked by name and type only.
+// Check holds a node to the operator's form: that it is not deprecated, the number of inputs and outputs, and that attributes
+// are known, given once, of their type, and there if required. A mistake is an ErrInput that names node and operator. Attributes
+// that refer to a function's are checked by name and type only. An input left out by an empty name counts: exporters leave out
+// required ones where they make no difference, as Resize's region does.
 func (o *Operator) Check(n *wire.NodeProto) error {
 	fail := func(format string, args ...any) error {
 		return diag.Inputf("%s (version %d)", fmt.Sprintf(format, args...), o.Since).AtNode(n.Name, n.OpType)
@@ -276,12 +280,6 @@ func (o *Operator) Check(n *wire.NodeProto) error {
 		least, most := Arity(side.parameters)
 		if got := len(side.names); got < least || most >= 0 && got > most {
 			return fail("%d %ss where the operator has %s", got, side.what, span(least, most))
-		}
-		for i, name := range side.names {
-			// An output that nobody wants may be left out, whatever it is.
-			if p := at(side.parameters, i); name == "" && side.what == "input" && !p.Optional && !p.Variadic {
-				return fail("%s %d (%s) is left out, and is required", side.what, i, p.Name)
-			}
 		}
 	}
 	given := map[string]bool{}
