@@ -19,8 +19,8 @@ func init() {
 
 // GridSample reads x[N, C, d…] at the places that grid[N, o…, axes] names, giving [N, C, o…]. A place has a coordinate for each spatial axis, the last
 // axis first, from -1 to 1: with align at the first and the last element's middle, else at their outer edges. Between elements it is interpolated: mode
-// "nearest" (half to even), "linear" or "cubic". Beyond the edges, padding is "zeros", "border" (the edge repeated) or "reflection". Integers are
-// interpolated as floats, and truncated.
+// "nearest" (half to even), "linear" or "cubic". Beyond the edges, padding is "zeros", "border" (the edge repeated: under the cubic
+// kernel a place keeps its distance from the elements, as in PyTorch and onnxruntime) or "reflection". Integers are interpolated as floats, and truncated.
 func GridSample(b *ir.Builder, x, grid *ir.Value, mode, padding string, align bool) *ir.Value {
 	return b.Op("grid_sample", ir.Attrs{"mode": mode, "padding": padding, "align": align}, x, grid)
 }
@@ -128,10 +128,10 @@ func (g gridAxis) taps(place float64, extent int64) []tapOf {
 		at = math.RoundToEven(at)
 	}
 	if at < low || at > high {
-		switch g.padding {
-		case "border":
+		switch {
+		case g.padding == "border" && g.mode != "cubic":
 			at = min(max(at, 0), d-1)
-		case "reflection":
+		case g.padding == "reflection":
 			at = g.reflect(at, low, high)
 		}
 	}
@@ -259,10 +259,10 @@ func (k *Nest) gridTaps(n *ir.Node, place loop.Expr, extent sym.Expr) []tap {
 	}
 	at = k.Let("at", at)
 	outside := loop.Apply2(loop.Or, less(at, low), less(high, at))
-	switch padding {
-	case "border":
+	switch {
+	case padding == "border" && mode != "cubic":
 		at = k.Let("at", loop.Choose(outside, loop.Apply2(loop.Min, loop.Apply2(loop.Max, at, number(0)), last), at))
-	case "reflection":
+	case padding == "reflection":
 		at = k.Let("at", loop.Choose(outside, k.reflected(at, low, high), at))
 	}
 	padded := func(at loop.Expr, weight loop.Expr) tap {

@@ -3,6 +3,7 @@ package onnx
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
@@ -16,6 +17,8 @@ func init() {
 		"AffineGrid":        affineGrid,
 		"Col2Im":            col2im,
 		"DeformConv":        deformConv,
+		"RoiAlign":          roiAlign,
+		"MaxRoiPool":        maxRoiPool,
 		"Det": func(c *call) []*ir.Value {
 			return one(ops.Determinant(c.Builder, c.Input(0)))
 		},
@@ -49,7 +52,7 @@ func gridSample(c *call) []*ir.Value {
 
 // affineGrid converts AffineGrid, whose input size is the shape of the images: batch, channels and extents.
 func affineGrid(c *call) []*ir.Value {
-	theta, size := c.Input(0), c.Symbols(1, 0, extentLimit)
+	theta, size := c.Input(0), c.Symbols(1, 0, unlimited)
 	if len(size) < 3 || len(theta.Type.Shape) != 3 {
 		c.Fault("maps %s for images of %d extents", theta.Type, len(size))
 	}
@@ -59,7 +62,7 @@ func affineGrid(c *call) []*ir.Value {
 
 // col2im converts Col2Im.
 func col2im(c *call) []*ir.Value {
-	shape, block := c.Symbols(1, 0, extentLimit), c.Symbols(2, 1, extentLimit)
+	shape, block := c.Symbols(1, 0, unlimited), c.Symbols(2, 1, unlimited)
 	if len(shape) != len(block) {
 		c.Fault("a block of %d extents for an image of %d", len(block), len(shape))
 	}
@@ -70,4 +73,32 @@ func col2im(c *call) []*ir.Value {
 func deformConv(c *call) []*ir.Value {
 	x, w := c.Input(0), c.Input(1)
 	return one(ops.DeformConvolution(c.Builder, x, w, c.Input(2), c.Optional(3), c.Optional(4), convWindow(c, x, w), c.Int("group", 1), c.Int("offset_group", 1)))
+}
+
+func roiAlign(c *call) []*ir.Value {
+	a := ops.RoiAlignment{Height: c.Int("output_height", 1), Width: c.Int("output_width", 1), Ratio: c.Int("sampling_ratio", 0), Scale: c.Float("spatial_scale", 1)}
+	switch mode := strings.ToLower(c.Text("mode", "avg")); mode {
+	case "avg":
+	case "max":
+		a.Max = true
+	default:
+		c.Fault("mode %q", mode)
+	}
+	// Coordinates were of elements' corners before the attribute came.
+	switch mode := strings.ToLower(c.Text("coordinate_transformation_mode", "half_pixel")); {
+	case c.Version < 16:
+	case mode == "half_pixel":
+		a.Half = true
+	case mode != "output_half_pixel":
+		c.Fault("coordinate_transformation_mode %q", mode)
+	}
+	return one(ops.RoiAlign(c.Builder, c.Input(0), c.Input(1), c.Input(2), a))
+}
+
+func maxRoiPool(c *call) []*ir.Value {
+	shape := c.Ints("pooled_shape")
+	if len(shape) != 2 {
+		c.Fault("pooled_shape %v; it is a height and a width", shape)
+	}
+	return one(ops.MaxRoiPool(c.Builder, c.Input(0), c.Input(1), shape[0], shape[1], c.Float("spatial_scale", 1)))
 }

@@ -1,0 +1,395 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "roi_align", Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
+	define(&Def{Op: "max_roi_pool", Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
+}
+
+// RoiAlignment is how RoiAlign reads its regions.
+type RoiAlignment struct {
+	Height, Width int64   // of a region's result, in bins
+	Ratio         int64   // samples along each axis of a bin; 0: one for each element that the bin covers
+	Scale         float64 // of the regions' coordinates to x's elements
+	Max           bool    // the largest weighed element of a bin's samples, not their mean
+	Half          bool    // coordinates are of elements' middles; otherwise regions are at least one element large
+}
+
+// mostSamples is how many samples along an axis of one bin a region may ask for.
+const mostSamples = 1 << 12
+
+// RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W], interpolated linearly, in bins: [R, C, Height, Width]. A row of regions[R, 4] is
+// x, y, x, y; images[R] says which image it is of.
+func RoiAlign(b *ir.Builder, x, regions, images *ir.Value, a RoiAlignment) *ir.Value {
+	return b.Op("roi_align", ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max, "half": a.Half}, x, regions, images)
+}
+
+// MaxRoiPool (Girshick, Fast R-CNN, 2015) is the largest element in each of height × width bins of regions of x[N, C, H, W], 0 for an empty bin: [R, C, height,
+// width]. A row of regions[R, 5] is the image's number, then x, y, x, y, which are scaled and rounded to whole elements.
+func MaxRoiPool(b *ir.Builder, x, regions *ir.Value, height, width int64, scale float64) *ir.Value {
+	return b.Op("max_roi_pool", ir.Attrs{"height": height, "width": width, "scale": scale}, x, regions)
+}
+
+// roiShape checks what the operators on regions share; columns is the length of a region's row.
+func roiShape(c *ir.Inference, n *ir.Node, columns int64) error {
+	x, regions := n.Inputs[0].Type, n.Inputs[1].Type
+	height, width := n.Attrs.Int("height", 0), n.Attrs.Int("width", 0)
+	if !floats(x.DType) || regions.DType != x.DType || len(x.Shape) != 4 || len(regions.Shape) != 2 {
+		return fault(n, "regions %s of %s", regions, x)
+	}
+	if height < 1 || width < 1 || height > 1<<20 || width > 1<<20 || !(math.Abs(n.Attrs.Float("scale", 1)) < math.MaxFloat32) {
+		return fault(n, "%d × %d bins of regions scaled by %v", height, width, n.Attrs.Float("scale", 1))
+	}
+	if err := c.RequireEqual(n, regions.Shape[1], sym.Const(columns), "the numbers of a region"); err != nil {
+		return err
+	}
+	for i := 2; i < 4; i++ {
+		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: x.Shape[i]}, "there is something to sample"); err != nil {
+			return err
+		}
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{regions.Shape[0], x.Shape[1], sym.Const(height), sym.Const(width)}})
+	return nil
+}
+
+func roiAlignShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 3, 3); err != nil {
+		return err
+	}
+	images := n.Inputs[2].Type
+	if !integers(images.DType) || len(images.Shape) != 1 {
+		return fault(n, "images' numbers %s", images)
+	}
+	if ratio := n.Attrs.Int("ratio", 0); ratio < 0 || ratio > mostSamples {
+		return fault(n, "%d samples along an axis of a bin", ratio)
+	}
+	if regions := n.Inputs[1].Type; len(regions.Shape) == 2 {
+		if err := c.RequireEqual(n, images.Shape[0], regions.Shape[0], "an image for each region"); err != nil {
+			return err
+		}
+	}
+	return roiShape(c, n, 4)
+}
+
+// roiAxis is one axis of a region under the reference: where its bins begin, how large they are, how many samples each has.
+type roiAxis struct {
+	begin, bin float64
+	samples    int64
+}
+
+// roiSteps are the steps of finding a region's bins that mean and lowering share, each rounded as the regions' elements are, since rounding decides how many
+// samples there are.
+func roiAxisOf(n *ir.Node, low, high float64, bins int64, round func(float64) float64) (roiAxis, error) {
+	scale, offset := round(n.Attrs.Float("scale", 1)), 0.0
+	if n.Attrs.Bool("half") {
+		offset = 0.5
+	}
+	begin, end := round(round(low*scale)-offset), round(round(high*scale)-offset)
+	size := round(end - begin)
+	if !n.Attrs.Bool("half") && !(size > 1) {
+		size = 1
+	}
+	a := roiAxis{begin: begin, bin: round(size / float64(bins)), samples: n.Attrs.Int("ratio", 0)}
+	if a.samples == 0 {
+		count := math.Ceil(a.bin)
+		if !(count <= mostSamples) {
+			return a, diag.Inputf("%s: %v", tooManySamples, count).AtNode(n.Source, n.Op.Name())
+		}
+		a.samples = int64(max(count, 0))
+	}
+	return a, nil
+}
+
+const tooManySamples = "the samples along an axis of a region's bin"
+
+// taps are the elements around sample i of a bin, none where it lies more than one element outside.
+func (a roiAxis) taps(bin, i, extent int64, round func(float64) float64) []tapOf {
+	at := round(round(a.begin+round(float64(bin)*a.bin)) + round(round((float64(i)+0.5)*a.bin)/float64(a.samples)))
+	inside := at >= -1 && at <= float64(extent)
+	at = min(max(at, 0), float64(extent-1))
+	low := wholeOf(math.Floor(at), extent, 1)
+	upper := round(at - float64(low))
+	return []tapOf{{min(max(low, 0), extent-1), round(1 - upper), inside}, {min(max(low+1, 0), extent-1), upper, inside}}
+}
+
+func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, regions, images, round := in[0], in[1], in[2], rounding(in[1].DType())
+	strides, flat := tensor.Strides(x.Shape()), int64(0)
+	tensor.Each(out.Shape(), func(o []int64) {
+		image := images.Int(o[0])
+		if image < 0 || image >= x.Shape()[0] {
+			err = diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
+		}
+		var axes [2]roiAxis
+		for i := range axes {
+			var wrong error
+			low, high := regions.Float(4*o[0]+int64(1-i)), regions.Float(4*o[0]+int64(3-i))
+			if axes[i], wrong = roiAxisOf(n, low, high, out.Shape()[2+i], round); wrong != nil {
+				err = wrong
+			}
+		}
+		if err != nil {
+			return
+		}
+		from, sum, most := image*strides[0]+o[1]*strides[1], 0.0, math.Inf(-1)
+		for i := range axes[0].samples {
+			rows := axes[0].taps(o[2], i, x.Shape()[2], round)
+			for j := range axes[1].samples {
+				columns := axes[1].taps(o[3], j, x.Shape()[3], round)
+				sum += weighedOf(x, strides[2:], from, [][]tapOf{rows, columns}, true)
+				for _, t := range rows {
+					for _, u := range columns {
+						most = math.Max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}, true))
+					}
+				}
+			}
+		}
+		if count := axes[0].samples * axes[1].samples; count == 0 {
+			sum, most = 0, 0
+		} else {
+			sum /= float64(count)
+		}
+		if n.Attrs.Bool("max") {
+			sum = most
+		}
+		out.SetFloat(flat, sum)
+		flat++
+	})
+	return []*tensor.Tensor{out}, err
+}
+
+func roiAlignNest(k *Nest, n *ir.Node) {
+	x, regions, images, out := k.In[0], k.In[1], k.In[2], k.Out[0]
+	dt, largest := computing(x.DType), n.Attrs.Bool("max")
+	channels := x.Shape[1]
+	begin := func() loop.Expr {
+		if largest {
+			return loop.Lowest(dt)
+		}
+		return loop.Number(dt, 0)
+	}
+	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[2], out.Shape[3]}, func(o []sym.Expr) {
+		image := k.Check("image", loop.Convert(dtype.I64, images.Load(o[0])), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
+		total := k.Local("total", dt, channels)
+		k.Each("z", channels, func(c sym.Expr) { k.Store(total, []sym.Expr{c}, begin()) })
+		var axes [2]roiLoop
+		for i := range axes {
+			number := func(column int) loop.Expr {
+				return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(column))))
+			}
+			axes[i] = k.roiLoop(n, number(1-i), number(3-i), o[1+i], out.Shape[2+i])
+		}
+		k.Serial("i", axes[0].samples, func(i sym.Expr) {
+			rows := axes[0].taps(k, i, x.Shape[2])
+			k.Serial("j", axes[1].samples, func(j sym.Expr) {
+				columns := axes[1].taps(k, j, x.Shape[3])
+				k.Each("c", channels, func(c sym.Expr) {
+					at := []sym.Expr{c}
+					if !largest {
+						k.Store(total, at, plus(total.Load(c), weighed(x, dt, []sym.Expr{image, c}, [][]tap{rows, columns}, nil)))
+						return
+					}
+					most := total.Load(c)
+					for _, t := range rows {
+						for _, u := range columns {
+							most = loop.Apply2(loop.Max, most, weighed(x, dt, []sym.Expr{image, c}, [][]tap{{t}, {u}}, nil))
+						}
+					}
+					k.Store(total, at, most)
+				})
+			})
+		})
+		count := axes[0].samples.Mul(axes[1].samples)
+		k.Each("s", channels, func(c sym.Expr) {
+			v := total.Load(c)
+			if !largest {
+				v = loop.Apply2(loop.Div, v, extentAs(dt, count.Max(one)))
+			} else {
+				v = loop.Choose(loop.Apply2(loop.Eq, loop.At(count), loop.Integer(dtype.I64, 0)), like(v, 0), v)
+			}
+			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Convert(out.DType, v))
+		})
+	})
+}
+
+// roiLoop is roiAxis in a kernel, for one bin.
+type roiLoop struct {
+	begin, bin loop.Expr // of this bin
+	samples    sym.Expr
+}
+
+func (k *Nest) roiLoop(n *ir.Node, low, high loop.Expr, bin, bins sym.Expr) roiLoop {
+	number := func(x float64) loop.Expr { return like(low, x) }
+	half, scale := n.Attrs.Bool("half"), number(n.Attrs.Float("scale", 1))
+	begin, end := times(low, scale), times(high, scale)
+	if half {
+		begin, end = minus(begin, number(0.5)), minus(end, number(0.5))
+	}
+	begin = k.Let("begin", begin)
+	size := k.Let("size", minus(end, begin))
+	if !half {
+		size = k.Let("size", loop.Choose(less(number(1), size), size, number(1)))
+	}
+	width := k.Let("bin", loop.Apply2(loop.Div, size, extentAs(low.DType(), bins)))
+	a := roiLoop{begin: k.Let("begin", plus(begin, times(extentAs(low.DType(), bin), width))), bin: width, samples: sym.Const(n.Attrs.Int("ratio", 0))}
+	if n.Attrs.Int("ratio", 0) == 0 {
+		count := k.Let("count", loop.Apply(loop.Ceil, width))
+		wrong := number(mostSamples + 1)
+		count = k.Let("count", loop.Choose(loop.Apply2(loop.Le, count, number(mostSamples)), loop.Apply2(loop.Max, count, number(0)), wrong))
+		a.samples = k.Check("samples", loop.Convert(dtype.I64, count), sym.Const(0), sym.Const(mostSamples), tooManySamples)
+	}
+	return a
+}
+
+func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
+	dt := a.begin.DType()
+	number := func(x float64) loop.Expr { return loop.Number(dt, x) }
+	step := loop.Apply2(loop.Div, times(plus(extentAs(dt, i), number(0.5)), a.bin), extentAs(dt, a.samples))
+	at := k.Let("at", plus(a.begin, step))
+	inside := k.Let("inside", loop.Apply2(loop.And, loop.Apply2(loop.Ge, at, number(-1)), loop.Apply2(loop.Le, at, extentAs(dt, extent))))
+	at = k.Let("at", loop.Apply2(loop.Min, loop.Apply2(loop.Max, at, number(0)), extentAs(dt, extent.Sub(one))))
+	floor := k.Let("floor", loop.Apply(loop.Floor, at))
+	low := k.whole(floor, extent, 1)
+	upper := k.Let("w", minus(at, floor))
+	return []tap{{at: k.clamped(low, extent), weight: k.Let("w", minus(number(1), upper)), inside: inside},
+		{at: k.clamped(plus(low, loop.Integer(dtype.I64, 1)), extent), weight: upper, inside: inside}}
+}
+
+func roiAlignSamples(r *rand.Rand) (out []Sample) {
+	for kind := range 16 {
+		for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}} {
+			attrs := ir.Attrs{"height": int64(1 + i), "width": int64(3 - i), "ratio": int64(kind / 8 * 2), "scale": []float64{1, 0.75}[kind/4%2], "max": kind%2 == 1, "half": kind/2%2 == 1}
+			dt := floatTypes[i%2]
+			regions := sampleNormal(r, dt, 4, 4)
+			for j := range regions.Len() {
+				regions.SetFloat(j, regions.Float(j)*2+float64(j%4/2)*4)
+			}
+			images := tensor.Must(tensor.New(dtype.I64, 4))
+			for j := range images.Len() {
+				images.SetInt(j, r.Int63n(shape[0]))
+			}
+			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), regions, images}})
+		}
+	}
+	return out
+}
+
+func maxRoiPoolShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 2); err != nil {
+		return err
+	}
+	return roiShape(c, n, 5)
+}
+
+// roundAway is the nearest whole number, of two the one farther from 0.
+func roundAway(x float64) float64 { return math.Trunc(x + math.Copysign(0.5, x)) }
+
+// maxRoiBin is the elements [begin, end) of one bin along an axis.
+func maxRoiBin(low, high, scale float64, bin, bins, extent int64, round func(float64) float64) (begin, end int64) {
+	first, last := roundAway(round(low*scale)), roundAway(round(high*scale))
+	width := round(max(round(round(last-first)+1), 1) / float64(bins))
+	clamp := func(x float64) int64 { return min(max(wholeOf(round(x+first), extent, 1), 0), extent) }
+	return clamp(math.Floor(round(float64(bin) * width))), clamp(math.Ceil(round(float64(bin+1) * width)))
+}
+
+func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, regions, round := in[0], in[1], rounding(in[1].DType())
+	scale, strides, flat := round(n.Attrs.Float("scale", 1)), tensor.Strides(x.Shape()), int64(0)
+	tensor.Each(out.Shape(), func(o []int64) {
+		row := func(i int) float64 { return regions.Float(5*o[0] + int64(i)) }
+		image := wholeOf(row(0), x.Shape()[0], 1)
+		if image < 0 || image >= x.Shape()[0] {
+			err = diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
+			return
+		}
+		top, bottom := maxRoiBin(row(2), row(4), scale, o[2], out.Shape()[2], x.Shape()[2], round)
+		left, right := maxRoiBin(row(1), row(3), scale, o[3], out.Shape()[3], x.Shape()[3], round)
+		most, found := 0.0, false
+		for i := top; i < bottom; i++ {
+			for j := left; j < right; j++ {
+				v := x.Float(image*strides[0] + o[1]*strides[1] + i*strides[2] + j*strides[3])
+				if !found {
+					most = v
+				}
+				most, found = math.Max(most, v), true
+			}
+		}
+		out.SetFloat(flat, most)
+		flat++
+	})
+	return []*tensor.Tensor{out}, err
+}
+
+func maxRoiPoolNest(k *Nest, n *ir.Node) {
+	x, regions, out := k.In[0], k.In[1], k.Out[0]
+	dt := computing(x.DType)
+	number := func(v float64) loop.Expr { return loop.Number(dt, v) }
+	scale := number(n.Attrs.Float("scale", 1))
+	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[2], out.Shape[3]}, func(o []sym.Expr) {
+		row := func(i int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(i)))) }
+		image := k.Check("image", k.whole(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
+		rounded := func(v loop.Expr) loop.Expr {
+			v = k.Let("r", times(v, scale))
+			return k.Let("r", loop.Apply(loop.Trunc, plus(v, loop.Choose(less(v, number(0)), number(-0.5), number(0.5)))))
+		}
+		var from [2]sym.Expr
+		var extents []sym.Expr
+		for i := range from {
+			bin, bins, extent := o[1+i], out.Shape[2+i], x.Shape[2+i]
+			first, last := rounded(row(2-i)), rounded(row(4-i))
+			size := plus(minus(last, first), number(1))
+			width := k.Let("width", loop.Apply2(loop.Div, loop.Choose(less(number(1), size), size, number(1)), extentAs(dt, bins)))
+			bound := func(v loop.Expr) sym.Expr {
+				at := k.whole(plus(v, first), extent, 1)
+				at = loop.Apply2(loop.Max, loop.Apply2(loop.Min, at, loop.At(extent)), loop.Integer(dtype.I64, 0))
+				return k.Check("p", at, sym.Const(0), extent, within)
+			}
+			begin := bound(loop.Apply(loop.Floor, times(extentAs(dt, bin), width)))
+			end := bound(loop.Apply(loop.Ceil, times(extentAs(dt, bin.Add(one)), width)))
+			from[i], extents = begin, append(extents, end.Sub(begin))
+		}
+		k.Each("c", x.Shape[1], func(c sym.Expr) {
+			most := k.Var("most", loop.Lowest(x.DType))
+			k.Nest(loop.Serial, "i", extents, func(at []sym.Expr) {
+				k.Reduce(most, loop.Max, x.Load(image, c, from[0].Add(at[0]), from[1].Add(at[1])))
+			})
+			empty := loop.Apply2(loop.Or, loop.Apply2(loop.Le, loop.At(extents[0]), loop.Integer(dtype.I64, 0)), loop.Apply2(loop.Le, loop.At(extents[1]), loop.Integer(dtype.I64, 0)))
+			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Choose(empty, loop.Number(x.DType, 0), most))
+		})
+	})
+}
+
+func maxRoiPoolSamples(r *rand.Rand) (out []Sample) {
+	for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}, {2, 2, 9, 9}} {
+		for _, dt := range []dtype.DType{dtype.F32, dtype.F64} {
+			regions := sampleNormal(r, dt, 4, 5)
+			for j := range regions.Len() {
+				regions.SetFloat(j, regions.Float(j)*3+float64(j%5/3)*4)
+				if j%5 == 0 {
+					regions.SetFloat(j, float64(r.Int63n(shape[0])))
+				}
+			}
+			out = append(out, Sample{Attrs: ir.Attrs{"height": int64(1 + i), "width": int64(2), "scale": []float64{1, 0.5}[i%2]}, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), regions}})
+		}
+	}
+	return out
+}
