@@ -1,0 +1,60 @@
+package hostop
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() { register("mel_weights", melWeights) }
+
+// melWeights fills result 0, [length/2 + 1, bands], with triangles: band i rises from edge i to edge i+1 and falls to edge i+2, where the edges stand in equal steps on the mel scale
+// from the frequency in input 1 towards that in input 2, at the rate in input 0, each on the bin of the spectrum below it.
+func melWeights(c *Call) error {
+	bands, _ := c.Attrs["bands"].(int64)
+	length, _ := c.Attrs["length"].(int64)
+	rate, low, high := float64(c.In[0].Int(0)), mel(c.In[1].Float(0)), mel(c.In[2].Float(0))
+	bins := length/2 + 1
+	edge := func(i int64) float64 {
+		hertz := 700 * (math.Pow(10, (low+float64(i)*(high-low)/float64(bands+2))/2595) - 1)
+		return math.Floor(float64(length+1) * hertz / rate)
+	}
+	for _, i := range []int64{0, bands + 1} {
+		if at := edge(i); !(at >= 0 && at < float64(bins)) || high < low {
+			return diag.Inputf("the bands reach bin %v of a spectrum of %d: the frequencies lie outside 0 to half of the rate %v", at, bins, rate)
+		}
+	}
+	out, err := c.Result(0, bins, bands)
+	if err != nil {
+		return err
+	}
+	for i := range out.Len() {
+		setFraction(out, i, 0)
+	}
+	for band := range bands {
+		first, peak, end := int64(edge(band)), int64(edge(band+1)), int64(edge(band+2))
+		if first == peak {
+			setFraction(out, peak*bands+band, 1)
+		}
+		for j := first; j <= peak && first < peak; j++ {
+			setFraction(out, j*bands+band, float64(j-first)/float64(peak-first))
+		}
+		for j := peak; j < end; j++ {
+			setFraction(out, j*bands+band, float64(end-j)/float64(end-peak))
+		}
+	}
+	return nil
+}
+
+// mel is a frequency in hertz on the mel scale.
+func mel(hertz float64) float64 { return 2595 * math.Log10(1+hertz/700) }
+
+// setFraction stores a number that is not negative; an integer type cuts it.
+func setFraction(t *tensor.Tensor, i int64, x float64) {
+	if t.DType().IsFloat() {
+		t.SetFloat(i, x)
+		return
+	}
+	t.SetInt(i, int64(x))
+}
