@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -36,26 +38,43 @@ var knownBinary = map[loop.BinaryOp]func(d *sym.Dims, x, y sym.Expr) (sym.Expr, 
 	loop.Mul: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mul(y), true },
 	loop.Min: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Min(y), true },
 	loop.Max: func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
-	loop.Div: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+	loop.Div: byDivisor(func(d *sym.Dims, x, y sym.Expr) sym.Expr {
 		if d.LE(sym.Const(0), x) == sym.Yes {
-			return x.FloorDiv(y), d.LE(one, y) == sym.Yes
+			return x.FloorDiv(y)
 		}
 		// Toward zero, on either side of it.
-		above, below := x.Max(sym.Const(0)), x.Neg().Max(sym.Const(0))
-		return d.Simplify(above.FloorDiv(y).Sub(below.FloorDiv(y))), d.LE(one, y) == sym.Yes
-	},
-	loop.FloorMod: func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mod(y), d.LE(one, y) == sym.Yes },
-	loop.Eq:       truth((*sym.Dims).EQ),
-	loop.Lt:       truth((*sym.Dims).LT),
-	loop.Le:       truth((*sym.Dims).LE),
-	loop.Gt:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LT(y, x) }),
-	loop.Ge:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LE(y, x) }),
+		over, under := x.Max(sym.Const(0)), x.Neg().Max(sym.Const(0))
+		return d.Simplify(over.FloorDiv(y).Sub(under.FloorDiv(y)))
+	}),
+	loop.FloorMod: byDivisor(func(_ *sym.Dims, x, y sym.Expr) sym.Expr { return x.Mod(y) }),
+	loop.Eq:       truth((*sym.Dims).EQ, func(x, y sym.Expr) sym.Expr { return one.Sub(x.Sub(y).Max(y.Sub(x)).Min(one)) }),
+	loop.Lt:       truth((*sym.Dims).LT, below),
+	loop.Le:       truth((*sym.Dims).LE, func(x, y sym.Expr) sym.Expr { return one.Sub(below(y, x)) }),
+	loop.Gt:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LT(y, x) }, func(x, y sym.Expr) sym.Expr { return below(y, x) }),
+	loop.Ge:       truth(func(d *sym.Dims, x, y sym.Expr) sym.Truth { return d.LE(y, x) }, func(x, y sym.Expr) sym.Expr { return one.Sub(below(x, y)) }),
 	loop.And:      func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Mul(y), true }, // of bools
 	loop.Or:       func(_ *sym.Dims, x, y sym.Expr) (sym.Expr, bool) { return x.Max(y), true },
 }
 
-// truth is a comparison that is known when the prover decides it for every value.
-func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+// byDivisor is a division by what is never negative. By 0 it yields 0, as Div and FloorMod do.
+func byDivisor(divide func(d *sym.Dims, x, y sym.Expr) sym.Expr) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
+		if d.LE(one, y) == sym.Yes {
+			return divide(d, x, y), true
+		}
+		quotient := divide(d, x, y.Max(one))
+		if x.Equal(y) {
+			quotient = divide(d, one, one)
+		}
+		return quotient.Mul(y.Min(one)), d.LE(sym.Const(0), y) == sym.Yes
+	}
+}
+
+// below is 1 where x < y and 0 elsewhere.
+func below(x, y sym.Expr) sym.Expr { return y.Sub(x).Max(sym.Const(0)).Min(one) }
+
+// truth is a comparison: a number where the prover decides it for every value, else the integer that is 1 where it holds and 0 where it does not.
+func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth, decide func(x, y sym.Expr) sym.Expr) func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 	return func(d *sym.Dims, x, y sym.Expr) (sym.Expr, bool) {
 		switch prove(d, x, y) {
 		case sym.Yes:
@@ -63,14 +82,26 @@ func truth(prove func(d *sym.Dims, x, y sym.Expr) sym.Truth) func(d *sym.Dims, x
 		case sym.No:
 			return sym.Const(0), true
 		}
-		return sym.Expr{}, false
+		return decide(x, y), true
 	}
 }
 
 // known2 applies an integer function to two operands whose elements are known.
 func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 	apply, ok := knownBinary[f]
-	if !ok || a.Known == nil || b.Known == nil || (f == loop.And || f == loop.Or) && a.Type.DType != dtype.Bool {
+	if !ok || (f == loop.And || f == loop.Or) && a.Type.DType != dtype.Bool {
+		return
+	}
+	if f == loop.And && (allAre(a.Known, 0) || allAre(b.Known, 0)) || f == loop.Or && (allAre(a.Known, 1) || allAre(b.Known, 1)) {
+		// One operand alone decides.
+		if f == loop.Or {
+			knownAs(v, one)
+		} else {
+			knownAs(v, sym.Const(0))
+		}
+		return
+	}
+	if a.Known == nil || b.Known == nil {
 		return
 	}
 	shape, okShape := constants(v.Type.Shape)
@@ -86,11 +117,36 @@ func known2(c *ir.Inference, v *ir.Value, f loop.BinaryOp, a, b *ir.Value) {
 		ok = ok && fine && fits
 		out = append(out, e)
 	})
-	if ok && len(out) <= ir.MaxKnown {
+	if ok && len(out) <= ir.MaxKnown && (!f.Test() || fewChoices(out)) {
 		if out == nil {
 			out = []sym.Expr{}
 		}
 		v.Known = out
+	}
+}
+
+// mostChoices is the most elements that are kept where dimensions decide a comparison: what is chosen by them grows.
+const mostChoices = 16
+
+// fewChoices reports whether the elements of a comparison are few, or all of them numbers.
+func fewChoices(known []sym.Expr) bool {
+	return len(known) <= mostChoices || !slices.ContainsFunc(known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
+}
+
+// allAre reports whether elements are known and every one of them is x.
+func allAre(known []sym.Expr, x int64) bool {
+	for _, e := range known {
+		if v, ok := e.Const(); !ok || v != x {
+			return false
+		}
+	}
+	return len(known) > 0
+}
+
+// knownAs makes e every element of a small value.
+func knownAs(v *ir.Value, e sym.Expr) {
+	if n, ok := product(v.Type.Shape).Const(); ok && n <= ir.MaxKnown {
+		v.Known = slices.Repeat([]sym.Expr{e}, int(n))
 	}
 }
 

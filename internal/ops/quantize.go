@@ -30,12 +30,12 @@ func Dequantize(b *ir.Builder, x, scale, zero *ir.Value, to dtype.DType, q Quant
 	return b.Op("dequantize", ir.Attrs{"to": to, "axis": q.Axis, "block": q.Block}, quantized(b, x, scale, zero)...)
 }
 
-// quantized is the operands; a zero point of one element takes the shape of a scale of one element.
+// quantized is the operands; the zero point of a scale of one element has one element too, and takes the scale's shape.
 func quantized(b *ir.Builder, x, scale, zero *ir.Value) []*ir.Value {
 	if zero == nil {
 		return []*ir.Value{x, scale}
 	}
-	if len(zero.Type.Shape) != len(scale.Type.Shape) && isOne(product(zero.Type.Shape)) && isOne(product(scale.Type.Shape)) {
+	if len(zero.Type.Shape) != len(scale.Type.Shape) && isOne(product(scale.Type.Shape)) {
 		zero = Reshape(b, zero, scale.Type.Shape...)
 	}
 	return []*ir.Value{x, scale, zero}

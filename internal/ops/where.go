@@ -42,19 +42,14 @@ func whereShape(c *ir.Inference, n *ir.Node) error {
 		s, _ := constants(v.Type.Shape)
 		return v.Known[stretchedFlat(at, s)]
 	}
-	known, decided := []sym.Expr{}, true
-	tensor.Each(sizes, func(at []int64) {
-		choice, ok := operand(cond, at).Const()
-		decided = decided && ok
-		if choice != 0 {
-			known = append(known, operand(x, at))
-		} else {
-			known = append(known, operand(y, at))
-		}
-	})
-	if decided {
-		v.Known = known
+	if !fewChoices(cond.Known) {
+		return nil
 	}
+	v.Known = []sym.Expr{}
+	tensor.Each(sizes, func(at []int64) {
+		choice, yes, no := operand(cond, at), operand(x, at), operand(y, at)
+		v.Known = append(v.Known, no.Add(choice.Mul(yes.Sub(no))))
+	})
 	return nil
 }
 

@@ -129,6 +129,16 @@ func (p *Program) likely(values map[string]int64) bool {
 	return true
 }
 
+// admits reports whether all of the program's conditions hold.
+func (p *Program) admits(values map[string]int64) bool {
+	for _, r := range p.Requires {
+		if ok, err := r.Cond.Eval(lookup(values)); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // waits reports whether a condition names a dimension that data decide and that is not among the decided ones.
 func (p *Program) waits(r Require, decided map[string]bool) bool {
 	for _, e := range []sym.Expr{r.Cond.A, r.Cond.B} {
@@ -162,6 +172,9 @@ func (v *verifier) sample(values map[string]int64) error {
 				if d.Data {
 					values[d.Name] = min(d.Range.Min, values[d.Name])
 				}
+			}
+			if !p.admits(values) {
+				break
 			}
 		}
 		sizes, err := p.sizes(values, true)
