@@ -14,7 +14,6 @@ import (
 var refused = map[string]string{
 	"sparse_weight":   "a sparse constant",
 	"strings_refused": "operators StringConcat",
-	"loop_growing":    "its shape must stay the same",
 	"passthrough":     "an initializer's value is part of the program",
 }
 

@@ -18,7 +18,7 @@ type Module struct {
 	Name     string
 	Dims     *sym.Dims           // the inputs' dimensions, and those that steps bind
 	Limits   map[string]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
-	Requires []Require           // conditions on dimensions: checked at entry, or where steps have bound the last of them
+	Requires []Require           // conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
@@ -101,8 +101,8 @@ type If struct {
 }
 
 // Loop runs Body while Cond (nil: always) holds, at most Trip (nil: no limit but the dimension's range) times. Index, an i64
-// scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that the number of
-// iterations done is bound to: after each iteration, so that views and later sizes may depend on it.
+// scalar, holds the iteration's number while the body runs. Count, where not empty, names the dimension that is bound to the number of
+// iterations begun while the body runs, so that the iteration's own row has a place, and to that of all of them behind the loop.
 type Loop struct {
 	Trip, Cond, Index *Buffer
 	Count             string

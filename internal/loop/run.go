@@ -24,7 +24,8 @@ type Runner struct {
 // Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers by
 // their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at fault.
 func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	s := &running{runner: r, module: m, dims: map[string]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}}
+	s := &running{runner: r, module: m, dims: map[string]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}, waiting: map[string][]*Require{}}
+	s.sortRequires()
 	if err := s.enter(inputs); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,7 @@ type running struct {
 	dims    map[string]int64
 	storage map[*Buffer]*storage // of buffers that are no views
 	kernels map[*Kernel]*Interpreter
+	waiting map[string][]*Require // by the dimension whose binding they wait for; "" for those that wait for none
 }
 
 // storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if that can be had.
@@ -98,6 +100,60 @@ func (s *running) shape(list []sym.Expr) ([]int64, error) {
 
 // bind gives a dimension its value.
 func (s *running) bind(name string, v int64, from string) error {
+	if err := s.within(name, v, from); err != nil {
+		return err
+	}
+	s.dims[name] = v
+	for _, r := range s.waiting[name] {
+		if err := s.require(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sortRequires says, for each dimension that steps bind, which conditions are checked when it is bound: those of which it is the last to be.
+func (s *running) sortRequires() {
+	order, number := map[string]int{}, 0
+	mark := func(name string) { number++; order[name] = number }
+	var walk func(body []Step)
+	walk = func(body []Step) {
+		for _, step := range body {
+			switch step := step.(type) {
+			case *Bind:
+				mark(step.Dim)
+			case *Host:
+				for _, b := range step.Out {
+					for axis := 0; b != nil && axis < len(b.Shape); axis++ {
+						if name, ok := b.Shape[axis].Name(); ok && s.decided(name) {
+							mark(name)
+						}
+					}
+				}
+			case *If:
+				walk(step.Then)
+				walk(step.Else)
+			case *Loop:
+				if walk(step.Body); step.Count != "" {
+					mark(step.Count)
+				}
+			}
+		}
+	}
+	walk(s.module.Body)
+	for i := range s.module.Requires {
+		r, last := &s.module.Requires[i], ""
+		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
+			if order[name] > order[last] {
+				last = name
+			}
+		}
+		s.waiting[last] = append(s.waiting[last], r)
+	}
+}
+
+// within checks a value against a dimension's range and limit.
+func (s *running) within(name string, v int64, from string) error {
 	if r, ok := s.module.Dims.Get(name); ok && (v < r.Min || v > r.Max) {
 		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
 	}
@@ -108,15 +164,6 @@ func (s *running) bind(name string, v int64, from string) error {
 		}
 		if v > most {
 			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
-		}
-	}
-	s.dims[name] = v
-	for i := range s.module.Requires {
-		r := &s.module.Requires[i]
-		if slices.Contains(r.Cond.A.Vars(), name) || slices.Contains(r.Cond.B.Vars(), name) {
-			if err := s.require(r); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -190,8 +237,8 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 			}
 		}
 	}
-	for i := range s.module.Requires {
-		if err := s.require(&s.module.Requires[i]); err != nil {
+	for _, r := range s.waiting[""] {
+		if err := s.require(r); err != nil {
 			return err
 		}
 	}
@@ -553,19 +600,24 @@ func (s *running) loop(step *Loop) error {
 		trip = max(v, 0)
 	}
 	for i := int64(0); ; i++ {
-		if step.Count != "" {
-			if err := s.bind(step.Count, i, step.Source); err != nil {
-				return err
-			}
-		}
-		if i == trip {
-			return nil
-		}
-		if step.Cond != nil {
+		on := i != trip
+		if on && step.Cond != nil {
 			v, err := s.scalar(step.Cond)
-			if err != nil || v == 0 {
+			if err != nil {
 				return err
 			}
+			on = v != 0
+		}
+		switch {
+		case !on && step.Count != "":
+			return s.bind(step.Count, i, step.Source)
+		case !on:
+			return nil
+		case step.Count != "": // so that the iteration's own row has its place
+			if err := s.within(step.Count, i+1, step.Source); err != nil {
+				return err
+			}
+			s.dims[step.Count] = i + 1
 		}
 		if step.Index != nil {
 			if err := s.write(step.Index, tensor.Must(tensor.FromSlice([]int64{i}))); err != nil {

@@ -148,7 +148,7 @@ loop @main {
   buffer %go: bool[] temp
   buffer %x: f32[1] temp
   buffer %all: f32[done, 1] output
-  buffer %row: f32[1] temp view %all offset done strides [1]
+  buffer %row: f32[1] temp view %all offset done - 1 strides [1]
   buffer %last: f32[1] output
   kernel @twice(%x: f32[1] update, %i: i64[] read, %go: bool[] write, %row: f32[1] write) dims() {
     store %row[0] = add(load %x[0], cast(f32, load %i[]))

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -57,7 +59,7 @@ func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.
 
 // loop lowers Loop. Inputs: trip (may be absent), condition (may be absent), then the carried values; the body takes the iteration's number,
 // the condition, the carried values, and yields the condition, the carried values, and one slice for each scan output. A carried value has one buffer,
-// which the body's new value is copied to when the body has ended; a slice is copied to its place in the whole.
+// which the body's new value is copied to when the body has ended; a slice is copied to its place in the whole. Where a carried value's extents vary, see varying.
 func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
@@ -82,58 +84,156 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 		return err
 	}
 	*steps = append(*steps, &loop.Copy{To: step.Cond, From: first})
-	states := make([]*loop.Buffer, carried)
-	for i := range states {
-		v := n.Outputs[i]
-		if l.buffers[v] == nil {
-			l.buffers[v] = l.buffer(v.Name, loop.Temp, v.Type, v.Name)
-		}
-		states[i] = l.buffers[v]
-		l.buffers[body.Params[2+i]] = states[i]
-		init, err := l.value(n.Inputs[2+i])
-		if err != nil {
-			return err
-		}
-		*steps = append(*steps, &loop.Copy{To: states[i], From: init})
-	}
+	l.rows(n, steps, &step.Body)
 	iteration, _ := body.Params[0].Known[0].Name()
 	step.Body = append(step.Body, &loop.Bind{Dim: iteration, From: step.Index, Source: n.Source})
+	states := make([]*loop.Buffer, carried)
+	for i := range states {
+		if states[i], err = l.state(n, i, steps, &step.Body); err != nil {
+			return err
+		}
+		l.bind(body.Params[2+i], n.Source, &step.Body)
+	}
 	if err := l.block(body, &step.Body); err != nil {
 		return err
 	}
-	var next []loop.Step
-	for i, v := range body.Results {
-		from, err := l.value(v)
-		if err != nil {
+	for i, v := range body.Results[min(1+carried, len(body.Results)):] {
+		if err := l.row(n.Outputs[carried+i], v, iteration, n.Source, &step.Body); err != nil {
 			return err
 		}
-		switch {
-		case i == 0:
-			next = append(next, &loop.Copy{To: step.Cond, From: from})
-		case i <= carried:
-			if from == states[i-1] {
-				continue
+	}
+	if err := l.next(n, states, step); err != nil {
+		return err
+	}
+	*steps = append(*steps, step)
+	for i, v := range n.Outputs[:carried] {
+		if l.varies(n, i) {
+			l.bindAll(v.Type.Shape, states[i].Shape, n.Source, steps)
+			if l.buffers[v] == nil {
+				l.buffers[v] = l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 			}
-			if l.isState(from, states) {
-				// It reads a state that another copy may overwrite first: it gets a place of its own.
-				own := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
-				step.Body = append(step.Body, &loop.Copy{To: own, From: from})
-				from = own
-			}
-			next = append(next, &loop.Copy{To: states[i-1], From: from})
-		default:
-			whole := n.Outputs[i-1]
-			if l.buffers[whole] == nil {
-				l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
-			}
-			slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
-			slot.View = &loop.View{Of: l.buffers[whole], Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
-			// Before the states change: the row may be what a state was.
-			step.Body = append(step.Body, &loop.Copy{To: slot, From: from})
+			*steps = append(*steps, &loop.Copy{To: l.buffers[v], From: states[i]})
 		}
 	}
+	return nil
+}
+
+// varies reports whether the i-th carried value's extents change from one iteration to the next. Such an extent is three dimensions: in the body, behind the
+// loop, and, for what lies between two iterations, a third one. Each is bound before anything of its size is touched, and stays as it is while that is in use.
+func (l *lowering) varies(n *ir.Node, i int) bool {
+	return !sameShape(n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape)
+}
+
+// state makes the buffer of a carried value, with what it begins as, and what the body sees of it.
+func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buffer, error) {
+	v, param := n.Outputs[i], n.Regions[0].Params[2+i]
+	init, err := l.value(n.Inputs[2+i])
+	if err != nil {
+		return nil, err
+	}
+	if !l.varies(n, i) {
+		if l.buffers[v] == nil {
+			l.buffers[v] = l.buffer(v.Name, loop.Temp, v.Type, v.Name)
+		}
+		l.buffers[param] = l.buffers[v]
+		*steps = append(*steps, &loop.Copy{To: l.buffers[v], From: init})
+		return l.buffers[v], nil
+	}
+	between := ir.Type{DType: v.Type.DType, Shape: slices.Clone(param.Type.Shape)}
+	for axis, end := range v.Type.Shape {
+		if name, ok := param.Type.Shape[axis].Name(); ok && !end.Equal(param.Type.Shape[axis]) {
+			between.Shape[axis] = l.like(name, name+".next")
+		}
+	}
+	state := l.buffer(v.Name+".next", loop.Temp, between, v.Name)
+	l.bindAll(between.Shape, n.Inputs[2+i].Type.Shape, n.Source, steps)
+	*steps = append(*steps, &loop.Copy{To: state, From: init})
+	l.buffers[param] = l.buffer(param.Name, loop.Temp, param.Type, v.Name)
+	l.bindAll(param.Type.Shape, between.Shape, n.Source, body)
+	*body = append(*body, &loop.Copy{To: l.buffers[param], From: state})
+	return state, nil
+}
+
+// like is a dimension with the range and the limit of another.
+func (l *lowering) like(name, made string) sym.Expr {
+	r, _ := l.to.Dims.Get(name)
+	l.to.Dims.Set(made, r)
+	l.to.Limits[made] = l.to.Limits[name]
+	return sym.Var(made)
+}
+
+// bindAll is bindShape for every extent that is written otherwise.
+func (l *lowering) bindAll(shape, is []sym.Expr, source string, steps *[]loop.Step) {
+	for axis, extent := range shape {
+		if name, ok := extent.Name(); ok && !extent.Equal(is[axis]) {
+			*steps = append(*steps, &loop.Bind{Dim: name, Value: is[axis], Source: source})
+		}
+	}
+}
+
+// rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all rows agree.
+func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
+	names, _ := n.Attrs["rows"].([]string)
+	iteration := n.Regions[0].Params[0].Known[0]
+	for _, name := range names {
+		before, row := l.like(name, name+".before"), sym.Var(name)
+		*steps = append(*steps, &loop.Bind{Dim: name + ".before", Value: sym.Const(0), Source: n.Source}, &loop.Bind{Dim: name, Value: sym.Const(0), Source: n.Source})
+		*body = append(*body, &loop.Bind{Dim: name + ".before", Value: row, Source: n.Source})
+		same := sym.Cond{A: row.Sub(before).Mul(iteration.Min(sym.Const(1))), Rel: sym.EQ, B: sym.Const(0)}
+		l.to.Requires = append(l.to.Requires, loop.Require{Cond: same, From: n.Source + " (loop): the slices of a scan output have the same shape"})
+	}
+}
+
+// row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A whole without rows has no place.
+func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]loop.Step) error {
+	from, err := l.value(v)
+	if err != nil {
+		return err
+	}
+	if l.buffers[whole] == nil {
+		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
+	}
+	count := whole.Type.Shape[0]
+	if l.from.Dims.EQ(count, sym.Const(0)) == sym.Yes {
+		return nil
+	}
+	l.bindAll(whole.Type.Shape[1:], v.Type.Shape, source, steps)
+	slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
+	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
+		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)
+	}
+	slot.View = &loop.View{Of: l.buffers[whole], Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
+	*steps = append(*steps, &loop.Copy{To: slot, From: from})
+	return nil
+}
+
+// next ends a body: the condition and the states become what it yields.
+func (l *lowering) next(n *ir.Node, states []*loop.Buffer, step *loop.Loop) error {
+	results := n.Regions[0].Results
+	from, err := l.value(results[0])
+	if err != nil {
+		return err
+	}
+	next := []loop.Step{&loop.Copy{To: step.Cond, From: from}}
+	for i, v := range results[1:][:len(states)] {
+		if from, err = l.value(v); err != nil {
+			return err
+		}
+		if from == states[i] {
+			continue
+		}
+		if l.varies(n, i) {
+			l.bindAll(states[i].Shape, v.Type.Shape, n.Source, &next)
+		}
+		if l.isState(from, states) {
+			// It reads a state that another copy may overwrite first: it gets a place of its own.
+			own := l.buffer(v.Name, loop.Temp, v.Type, v.Name)
+			step.Body = append(step.Body, &loop.Copy{To: own, From: from})
+			from = own
+		}
+		next = append(next, &loop.Copy{To: states[i], From: from})
+	}
 	step.Body = append(step.Body, next...)
-	*steps = append(*steps, step)
 	return nil
 }
 

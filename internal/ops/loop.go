@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -15,24 +17,58 @@ func init() {
 // LoopLimit is the most iterations that a loop may make whose trip count nothing bounds.
 const LoopLimit = 1 << 20
 
+// LoopExtent is an axis of a carried value along which its extent may change from one iteration to the next.
+type LoopExtent struct{ Value, Axis int }
+
 // LoopBody makes a loop's region with its parameters: the iteration's number (i64, known as a dimension that the run binds), the condition
-// (bool), and the carried values.
-func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value) (*ir.Block, *ir.Builder) {
+// (bool), and the carried values. An extent that varies is a dimension that the run binds when an iteration begins; LimitLoop says how large it becomes.
+func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, varies ...LoopExtent) (*ir.Block, *ir.Builder) {
 	body := &ir.Block{}
 	in := b.In(body)
 	i := in.Param(hint+".iteration", ir.Type{DType: dtype.I64})
 	i.Known = []sym.Expr{b.Fresh(hint+".iteration", 0, trip.Sub(one).Max(sym.Const(0)))}
 	in.Param(hint+".condition", ir.Type{DType: dtype.Bool})
-	for _, v := range carried {
-		in.Param(v.Name, v.Type)
+	for k, v := range carried {
+		t := v.Type
+		t.Shape = slices.Clone(t.Shape)
+		for _, x := range varies {
+			if x.Value == k {
+				t.Shape[x.Axis] = b.Fresh(v.Name, 0, sym.Const(sym.NoMax))
+				name, _ := t.Shape[x.Axis].Name()
+				b.Module.Limits[name] = sym.Var(sought + name)
+			}
+		}
+		in.Param(v.Name, t)
 	}
 	return body, in
 }
 
 // Loop runs body while the condition (nil: true) holds, at most trip (nil: LoopLimit) times. The body yields the condition, the carried values, and
-// slices that are stacked into scan outputs. The results are the carried values as they end, then the scan outputs.
+// slices that are stacked into scan outputs. The results are the carried values as they end, then the scan outputs. A carried value whose extents
+// vary has dimensions of their own for the end.
 func Loop(b *ir.Builder, body *ir.Block, trip, cond *ir.Value, carried ...*ir.Value) []*ir.Value {
 	return b.NodeWith("loop", nil, []*ir.Block{body}, append([]*ir.Value{trip, cond}, carried...)...).Outputs
+}
+
+// LoopVaries are the extents along which the body's results are not proved to be what its parameters are.
+func LoopVaries(c *ir.Inference, body *ir.Block, carried []*ir.Value) []LoopExtent {
+	var out []LoopExtent
+	for i, v := range carried {
+		p, r := body.Params[2+i].Type.Shape, body.Results[1+i].Type.Shape
+		for axis := range p {
+			if axis < len(r) && !varies(c, v.Type.Shape[axis], p[axis]) && c.Dims().EQ(p[axis], r[axis]) != sym.Yes {
+				out = append(out, LoopExtent{i, axis})
+			}
+		}
+	}
+	return out
+}
+
+// varies reports whether the extent of a body's parameter is a dimension of its own, which every iteration binds anew.
+func varies(c *ir.Inference, begins, param sym.Expr) bool {
+	name, ok := param.Name()
+	_, decided := c.Module.Limits[name]
+	return ok && decided && !begins.Equal(param)
 }
 
 func loopShape(c *ir.Inference, n *ir.Node) error {
@@ -53,12 +89,13 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 			return fault(n, "%s is %s, it must be one %s", given.what, given.value.Type, given.want)
 		}
 	}
+	place := 0
 	for i, v := range n.Inputs[2:] {
-		p, r := body.Params[2+i].Type, body.Results[1+i].Type
-		if !sameType(c, v.Type, p) || !sameType(c, p, r) {
-			return diag.Unsupportedf("carried value %d begins as %s and goes on as %s; its shape must stay the same", i, v.Type, r).AtNode(n.Source, "loop")
+		t, err := carriedType(c, n, i, v.Type, &place)
+		if err != nil {
+			return err
 		}
-		n.Result(i, v.Type)
+		n.Result(i, t)
 	}
 	if len(body.Results) == 1+carried {
 		return nil
@@ -67,10 +104,137 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 	if err != nil {
 		return err
 	}
+	inside := boundIn(c, n)
+	place = 0
 	for i, v := range body.Results[1+carried:] {
-		n.Result(carried+i, ir.Type{DType: v.Type.DType, Shape: append([]sym.Expr{count}, v.Type.Shape...)})
+		shape := []sym.Expr{count}
+		for _, extent := range v.Type.Shape {
+			if slices.ContainsFunc(extent.Vars(), func(name string) bool { return inside[name] }) {
+				extent = rowExtent(c, n, &place, extent)
+			}
+			shape = append(shape, extent)
+		}
+		n.Result(carried+i, ir.Type{DType: v.Type.DType, Shape: shape})
 	}
 	return nil
+}
+
+// rows are the names of the dimensions, in order, of scan outputs whose slices' extents are found in the body: in every iteration the same.
+const rows = "rows"
+
+// rowExtent is the next of them.
+func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Expr {
+	names, _ := n.Attrs[rows].([]string)
+	if *place == len(names) {
+		l := limiting{c: c, dims: c.Dims().Clone()}
+		l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
+		most, ok := l.atMost(extent)
+		if _, hi := c.Dims().Bounds(extent); !ok {
+			most = sym.Const(hi)
+		}
+		made, _ := c.Fresh(n.Op.Name()+".row", 0, most).Name()
+		names = append(slices.Clone(names), made)
+		n.Attrs[rows] = names
+	}
+	*place++
+	return sym.Var(names[*place-1])
+}
+
+// boundIn are the dimensions that the body of a loop binds.
+func boundIn(c *ir.Inference, n *ir.Node) map[string]bool {
+	out := map[string]bool{}
+	add := func(list ...sym.Expr) {
+		for _, e := range list {
+			name, ok := e.Name()
+			if _, decided := c.Module.Limits[name]; ok && decided {
+				out[name] = true
+			}
+		}
+	}
+	var region func(n *ir.Node, r *ir.Block)
+	node := func(n *ir.Node) {
+		given := map[string]bool{}
+		give := func(list []*ir.Value) {
+			for _, v := range list {
+				for axis := 0; v != nil && axis < len(v.Type.Shape); axis++ {
+					for _, name := range v.Type.Shape[axis].Vars() {
+						given[name] = true
+					}
+				}
+			}
+		}
+		give(n.Inputs)
+		for _, r := range n.Regions {
+			region(n, r)
+			give(r.Results)
+		}
+		for _, v := range n.Outputs {
+			if v.Bound {
+				add(v.Known...)
+			}
+			for _, e := range v.Type.Shape {
+				if name, ok := e.Name(); ok && !given[name] {
+					add(e)
+				}
+			}
+		}
+	}
+	region = func(n *ir.Node, r *ir.Block) {
+		for i, p := range r.Params {
+			if p.Bound || i == 0 && n.Op.Name() == "loop" {
+				add(p.Known...)
+			}
+			for axis, e := range p.Type.Shape {
+				if n.Op.Name() == "loop" && i > 1 && varies(c, n.Inputs[i].Type.Shape[axis], e) {
+					add(e)
+				}
+			}
+		}
+		for _, inner := range r.Nodes {
+			node(inner)
+		}
+	}
+	region(n, n.Regions[0])
+	return out
+}
+
+// ends are the names of the dimensions that a loop binds when it ends: the extents of its results, in order, that vary.
+const ends = "ends"
+
+// carriedType is the type of a carried value when the loop has ended.
+func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int) (ir.Type, error) {
+	body := n.Regions[0]
+	p, r := body.Params[2+i].Type, body.Results[1+i].Type
+	if begins.DType != p.DType || p.DType != r.DType || len(begins.Shape) != len(p.Shape) || len(p.Shape) != len(r.Shape) {
+		return p, diag.Unsupportedf("carried value %d begins as %s and goes on as %s; its rank must stay the same", i, begins, r).AtNode(n.Source, "loop")
+	}
+	shape := slices.Clone(begins.Shape)
+	for axis, extent := range p.Shape {
+		if varies(c, begins.Shape[axis], extent) {
+			shape[axis] = endOf(c, n, place, extent)
+			continue
+		}
+		if c.Dims().EQ(begins.Shape[axis], extent) != sym.Yes || c.Dims().EQ(extent, r.Shape[axis]) != sym.Yes {
+			return p, diag.Unsupportedf("carried value %d begins as %s, comes as %s and goes on as %s", i, begins, p, r).AtNode(n.Source, "loop")
+		}
+	}
+	return ir.Type{DType: begins.DType, Shape: shape}, nil
+}
+
+// endOf is the dimension that the next extent which varies has when the loop has ended: made when the shape rule first asks for it.
+func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
+	names, _ := n.Attrs[ends].([]string)
+	if *place == len(names) {
+		name, _ := param.Name()
+		made, _ := c.Fresh(name+".end", 0, sym.Const(0)).Name()
+		r, _ := c.Dims().Get(name)
+		c.Dims().Set(made, r)
+		c.Module.Limits[made] = c.Module.Limits[name]
+		names = append(slices.Clone(names), made)
+		n.Attrs[ends] = names
+	}
+	*place++
+	return sym.Var(names[*place-1])
 }
 
 // loopCount is the number of iterations: the trip count where the condition is true for ever, else a dimension that the run decides.
@@ -123,7 +287,7 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		cond = in[1].Int(0) != 0
 	}
 	state := append([]*tensor.Tensor{}, in[2:]...)
-	slices := make([][]*tensor.Tensor, len(body.Results)-1-len(state))
+	stacks := make([][]*tensor.Tensor, len(body.Results)-1-len(state))
 	count := int64(0)
 	for ; count < trip && cond; count++ {
 		if name, ok := body.Params[0].Known[0].Name(); ok {
@@ -140,15 +304,35 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		}
 		cond = results[0].Int(0) != 0
 		copy(state, results[1:])
-		for i := range slices {
-			slices[i] = append(slices[i], results[1+len(state)+i].Clone())
+		for i := range stacks {
+			stacks[i] = append(stacks[i], results[1+len(state)+i].Clone())
 		}
 	}
 	if name := n.Attrs.String("count", ""); name != "" {
 		e.Dims[name] = count
 	}
 	carried := len(state)
-	for i, list := range slices {
+	names, _ := n.Attrs[rows].([]string)
+	for i, t := range state {
+		for axis, extent := range n.Outputs[i].Type.Shape {
+			if name, ok := extent.Name(); ok {
+				e.Dims[name] = t.Shape()[axis]
+			}
+		}
+	}
+	for i, list := range stacks {
+		for _, slice := range list {
+			if !slices.Equal(slice.Shape(), list[0].Shape()) {
+				return nil, fault(n, "the slices of scan output %d have shapes %v and %v", i, list[0].Shape(), slice.Shape())
+			}
+		}
+		for axis, extent := range n.Outputs[carried+i].Type.Shape[1:] {
+			if name, ok := extent.Name(); ok && slices.Contains(names, name) {
+				if e.Dims[name] = 0; len(list) > 0 {
+					e.Dims[name] = list[0].Shape()[axis]
+				}
+			}
+		}
 		t, err := result(e, n, carried+i)
 		if err != nil {
 			return nil, err

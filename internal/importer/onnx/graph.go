@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // maxFunctions is how deep model-local functions may call one another.
@@ -21,17 +23,20 @@ type graph struct {
 	outer   *graph
 	build   *ir.Builder
 	names   map[string]*ir.Value
-	weights map[string]*wire.TensorProto // not yet asked for
+	weights map[string]*wire.TensorProto       // not yet asked for
+	sparse  map[string]*wire.SparseTensorProto // likewise
 	opsets  map[string]int64
 	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
 	// sequences are those whose tensors are known one by one, by the value that stands for them.
 	sequences map[*ir.Value][]*ir.Value
 	depth     int
+	attempt   *attempt
+	path      string // of the graph in the model, the same in every attempt
+	at        int    // the node under conversion
 }
 
 // Build converts the model: its own outputs, or the named tensors. The names are the results', in order.
 func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err error) {
-	defer ir.Catch(&err)
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
@@ -41,11 +46,24 @@ func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err 
 	if missing := m.Unsupported(); missing != nil {
 		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
 	}
+	for a := newAttempt(); ; a.count++ {
+		if a.count == mostAttempts {
+			return nil, nil, diag.Unsupportedf("after %d attempts, not all shapes are found that loops carry on", mostAttempts).AtNode(a.last, "")
+		}
+		if module, names, err = m.try(outputs, a); !errors.Is(err, errAgain) {
+			return module, names, err
+		}
+	}
+}
+
+// try is Build with what earlier attempts have found out.
+func (m *Model) try(outputs []string, a *attempt) (module *ir.Module, names []string, err error) {
+	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
-	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets, sequences: map[*ir.Value][]*ir.Value{}}
+	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets, sequences: map[*ir.Value][]*ir.Value{}, attempt: a}
 	for _, p := range m.Inputs {
 		for _, e := range p.Type.Shape {
 			for _, name := range e.Vars() {
@@ -153,14 +171,23 @@ func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
 		}
 		g.weights[t.Name] = t
 	}
-	if len(proto.SparseInitializer) > 0 {
-		return diag.Unsupportedf("sparse initializers")
+	g.sparse = make(map[string]*wire.SparseTensorProto, len(proto.SparseInitializer))
+	for _, t := range proto.SparseInitializer {
+		if t.Values == nil || t.Values.Name == "" {
+			return diag.Inputf("a sparse initializer without a name")
+		}
+		name := t.Values.Name
+		if _, isInput := g.names[name]; isInput || g.weights[name] != nil || g.sparse[name] != nil {
+			return diag.Inputf("two inputs or initializers are named %q", name).AtTensor(name)
+		}
+		g.sparse[name] = t
 	}
 	nodes, err := g.order(proto.Node)
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
+	for i, n := range nodes {
+		g.at = i
 		if err := g.node(n); err != nil {
 			return err
 		}
@@ -179,7 +206,7 @@ func (g *graph) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 			if first, twice := made[o]; twice {
 				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, first, sourceOf(n)).AtTensor(o).AtNode(sourceOf(n), n.OpType)
 			}
-			if g.names[o] != nil || g.weights[o] != nil {
+			if g.names[o] != nil || g.weights[o] != nil || g.sparse[o] != nil {
 				return nil, diag.Inputf("%q is computed by a node and is an input or initializer as well", o).AtTensor(o).AtNode(sourceOf(n), n.OpType)
 			}
 			made[o] = sourceOf(n)
@@ -194,20 +221,31 @@ func (g *graph) find(name string) *ir.Value {
 		if v := s.names[name]; v != nil {
 			return v
 		}
-		if t := s.weights[name]; t != nil {
-			data, err := s.model.tensor(t)
-			if err != nil {
-				if e := diag.As(err, diag.ErrInput); e != nil {
-					err = e.AtTensor(name)
-				}
-				g.build.Fail(err)
+		data, err := s.initial(name)
+		if err != nil {
+			if e := diag.As(err, diag.ErrInput); e != nil {
+				err = e.AtTensor(name)
 			}
+			g.build.Fail(err)
+		}
+		if data != nil {
 			v := s.build.Constant(name, data)
 			s.names[name] = v
 			return v
 		}
 	}
 	return nil
+}
+
+// initial is the value of an initializer of this graph; nil where there is none of that name.
+func (g *graph) initial(name string) (*tensor.Tensor, error) {
+	if t := g.weights[name]; t != nil {
+		return g.model.tensor(t)
+	}
+	if t := g.sparse[name]; t != nil {
+		return g.model.dense(t)
+	}
+	return nil, nil
 }
 
 // node converts one node and names its outputs.
@@ -303,7 +341,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
 	}
-	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences}
+	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences, attempt: g.attempt, path: g.place()}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}
@@ -318,7 +356,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 			inner.names[f.Input[i]] = v
 		}
 	}
-	for _, node := range f.Node {
+	for at, node := range f.Node {
 		// An input that the caller left out is absent in the body too.
 		copied := *node
 		copied.Input = slices.Clone(node.Input)
@@ -327,6 +365,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 				copied.Input[i] = ""
 			}
 		}
+		inner.at = at
 		if err := inner.node(&copied); err != nil {
 			return nil, err
 		}
@@ -346,7 +385,7 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	if g.depth >= maxFunctions {
 		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
 	}
-	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, sequences: g.sequences}
+	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, sequences: g.sequences, attempt: g.attempt, path: g.inside(proto)}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}

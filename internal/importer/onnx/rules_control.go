@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -31,27 +33,43 @@ func branch(c *call) []*ir.Value {
 
 // iterate converts Loop.
 func iterate(c *call) []*ir.Value {
-	proto := c.Graph("body")
+	limit := c.trips()
 	trip, cond := scalarOf(c, c.Optional(0)), scalarOf(c, c.Optional(1))
 	var carried []*ir.Value
 	for i := 2; i < len(c.In); i++ {
 		carried = append(carried, c.Input(i))
 	}
-	limit := sym.Const(ops.LoopLimit)
-	if trip != nil {
-		known, err := c.Elements(trip, 0, ops.LoopLimit)
-		if err != nil {
-			c.Fail(err)
-		}
-		limit = known[0]
-	}
-	body, in := ops.LoopBody(c.Builder, c.Source, limit, carried)
-	body.Results = c.graph.body(proto, in, body.Params)
+	body, in := ops.LoopBody(c.Builder, c.Source, limit, carried, c.graph.attempt.varies[c.graph.place()]...)
+	body.Results = c.graph.body(c.Graph("body"), in, body.Params)
 	if len(body.Results) < 1+len(carried) {
 		c.Fault("the body has %d outputs for %d carried values", len(body.Results), len(carried))
 	}
 	body.Results[0] = scalarIn(in, body.Results[0])
+	if more := ops.LoopVaries(c.Inference, body, carried); more != nil {
+		c.again(more)
+	}
+	ops.LimitLoop(c.Inference, body, limit, carried)
 	return ops.Loop(c.Builder, body, trip, cond, carried...)
+}
+
+// trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0 stands for none.
+func (c *call) trips() sym.Expr {
+	trip := c.Optional(0)
+	if trip == nil {
+		return sym.Const(ops.LoopLimit)
+	}
+	most := int64(ops.LoopLimit)
+	if slices.Contains(c.Module.Main.Body.Params, trip) {
+		most = sym.NoMax
+	}
+	known, err := c.Elements(trip, -ops.LoopLimit, most)
+	if err != nil {
+		c.Fail(err)
+	}
+	if len(known) != 1 {
+		c.Fault("the trip count is %s, it must be one number", trip.Type)
+	}
+	return known[0]
 }
 
 // scalarOf is a value of one element under rank 0; nil stays nil.

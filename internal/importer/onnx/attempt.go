@@ -1,0 +1,55 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only: whether what a loop's body yields has
+// the shape that it was given. So a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is rolled back.
+
+// mostAttempts is how often a model is converted at most.
+const mostAttempts = 256
+
+// errAgain ends a conversion that found out something which should have been known before.
+var errAgain = errors.New("the conversion begins again")
+
+// attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every conversion.
+type attempt struct {
+	count  int
+	last   string // the node that asked for another attempt
+	bodies map[*wire.GraphProto]int
+	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
+}
+
+func newAttempt() *attempt {
+	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}}
+}
+
+// place is the path of the node under conversion.
+func (g *graph) place() string { return fmt.Sprintf("%s/%d", g.path, g.at) }
+
+// inside is the path of a graph inside the node under conversion.
+func (g *graph) inside(proto *wire.GraphProto) string {
+	known := g.attempt.bodies
+	if _, ok := known[proto]; !ok {
+		known[proto] = len(known)
+	}
+	return fmt.Sprintf("%s:%d", g.place(), known[proto])
+}
+
+// again begins the conversion anew, with extents of the loop under conversion that vary.
+func (c *call) again(varies []ops.LoopExtent) {
+	a, place := c.graph.attempt, c.graph.place()
+	for _, x := range varies {
+		if !slices.Contains(a.varies[place], x) {
+			a.varies[place] = append(a.varies[place], x)
+		}
+	}
+	a.last = c.Source
+	c.Fail(errAgain)
+}
