@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -31,9 +32,11 @@ const (
 type Model struct {
 	Inputs  []Port
 	Outputs []Port
-	Meta    map[string]string
-	Opsets  map[string]int64 // by domain; ai.onnx is ""
-	Proto   *wire.ModelProto
+	// Defaults are the inputs whose values are initializers: old exporters list every weight so, newer ones what a run may replace. Weir compiles the values in.
+	Defaults []string
+	Meta     map[string]string
+	Opsets   map[string]int64 // by domain; ai.onnx is ""
+	Proto    *wire.ModelProto
 
 	functions map[string]*wire.FunctionProto
 	file      *mem.Block
@@ -136,6 +139,11 @@ func parseModel(data []byte) (*Model, error) {
 	for _, t := range proto.Graph.Initializer {
 		initial[t.Name] = true
 	}
+	for _, t := range proto.Graph.SparseInitializer {
+		if t.Values != nil {
+			initial[t.Values.Name] = true
+		}
+	}
 	seen := map[string]bool{}
 	for _, v := range proto.Graph.Input {
 		if seen[v.Name] {
@@ -143,6 +151,7 @@ func parseModel(data []byte) (*Model, error) {
 		}
 		seen[v.Name] = true
 		if initial[v.Name] {
+			m.Defaults = append(m.Defaults, v.Name)
 			continue
 		}
 		t, err := typeOf(v, true)
@@ -175,6 +184,9 @@ func functionKey(domain, name, overload string) string {
 	return domainOf(domain) + ":" + name + ":" + overload
 }
 
+// nameless are the names that exporters write for an extent they do not know: each is a dimension of its own.
+var nameless = map[string]bool{"": true, "?": true, "-1": true, "None": true, "none": true, "null": true}
+
 // typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS. strict demands a known type.
 func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 	if v.Type == nil {
@@ -204,7 +216,7 @@ func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 			t.Shape = append(t.Shape, sym.Const(d.Value))
 		case d.Known() && d.Value < -1:
 			return t, diag.Inputf("axis %d of %s is declared as %d", axis, v.Name, d.Value).AtTensor(v.Name)
-		case d.Named() && d.Param != "" && d.Param != "?":
+		case d.Named() && !nameless[strings.TrimSpace(d.Param)]:
 			t.Shape = append(t.Shape, sym.Var(d.Param))
 		default:
 			t.Shape = append(t.Shape, sym.Var(fmt.Sprintf("%s.%d", v.Name, axis)))

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -352,6 +353,7 @@ func constantOfShape(c *call) []*ir.Value {
 // constants are the attributes that a Constant may hold its value in.
 var constants = map[string]func(c *call) *tensor.Tensor{
 	"value":        func(c *call) *tensor.Tensor { return c.Tensor("value") },
+	"sparse_value": sparseValue,
 	"value_int":    func(c *call) *tensor.Tensor { return tensor.Scalar(c.Int("value_int", 0)) },
 	"value_float":  func(c *call) *tensor.Tensor { return tensor.Scalar(float32(c.Float("value_float", 0))) },
 	"value_ints":   func(c *call) *tensor.Tensor { return tensor.Of(c.Ints("value_ints")...) },
@@ -361,6 +363,18 @@ var constants = map[string]func(c *call) *tensor.Tensor{
 		s := c.Texts("value_strings")
 		return c.texts([]int64{int64(len(s))}, s...)
 	},
+}
+
+func sparseValue(c *call) *tensor.Tensor {
+	a := c.attr("sparse_value", wire.AttributeSparseTensor)
+	if a == nil || a.SparseTensor == nil {
+		return nil
+	}
+	t, err := c.graph.model.dense(a.SparseTensor)
+	if err != nil {
+		c.Fail(err)
+	}
+	return t
 }
 
 func narrow(xs []float64) []float32 {
@@ -380,9 +394,6 @@ func (c *call) texts(shape []int64, elements ...string) *tensor.Tensor {
 }
 
 func constant(c *call) []*ir.Value {
-	if c.Has("sparse_value") {
-		c.Refuse("a sparse constant")
-	}
 	var found *tensor.Tensor
 	for name, read := range constants {
 		if !c.Has(name) {

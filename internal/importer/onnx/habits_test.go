@@ -1,0 +1,201 @@
+package onnx
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// parsed is a model of version 17 as it is read back from its bytes.
+func parsed(t *testing.T, format int64, g *wire.GraphProto) *Model {
+	t.Helper()
+	proto := &wire.ModelProto{IRVersion: format, Graph: g}
+	if format >= 3 {
+		proto.OpsetImport = []*wire.OperatorSetIDProto{{Version: 17}}
+	}
+	var b bytes.Buffer
+	if _, err := proto.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Parse(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func node(op string, in, out string, attrs ...*wire.AttributeProto) *wire.NodeProto {
+	names := func(s string) []string { return strings.Split(s, ",") }
+	n := &wire.NodeProto{OpType: op, Output: names(out), Attribute: attrs}
+	if in != "" {
+		n.Input = names(in)
+	}
+	return n
+}
+
+func results(names ...string) []*wire.ValueInfoProto {
+	var out []*wire.ValueInfoProto
+	for _, name := range names {
+		out = append(out, &wire.ValueInfoProto{Name: name})
+	}
+	return out
+}
+
+// TestNamelessDimensions: what stands for an extent that is not known makes a dimension of its own, and no two the same.
+func TestNamelessDimensions(t *testing.T) {
+	x := wire.TensorValue("x", wire.FloatType, wire.Size(-1), wire.Dim("?"), wire.Dim(""), &wire.Dimension{}, wire.Dim("-1"), wire.Dim("None"), wire.Dim("past + 1"), wire.Size(3))
+	m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Relu", "x", "y")}})
+	if got, want := m.Inputs[0].Type.String(), `f32[x.0, x.1, x.2, x.3, x.4, x.5, "past + 1", 3]`; got != want {
+		t.Errorf("the input is %s, want %s", got, want)
+	}
+	module, _, err := m.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ir.Verify(module); err != nil {
+		t.Error(err)
+	}
+	if again, err := ir.Parse(module.String(), ir.ParseOptions{}); err != nil || again.String() != module.String() {
+		t.Errorf("the text of the model reads back as %v", err)
+	}
+}
+
+// TestFormatVersions: a file of the first two versions imports nothing, and means version 1; one newer than any that is known is refused.
+func TestFormatVersions(t *testing.T) {
+	x := wire.TensorValue("x", wire.FloatType, wire.Size(2))
+	g := &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Relu", "x", "y", wire.IntsAttribute("consumed_inputs", 0))}}
+	if _, _, err := parsed(t, 2, g).Build(nil); err != nil {
+		t.Errorf("version 2: %v", err)
+	}
+	if _, _, err := parsed(t, 8, g).Build(nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "consumed_inputs") {
+		t.Errorf("consumed_inputs in version 17: %v", err)
+	}
+	if _, _, err := parsed(t, NewestFormat+1, g).Build(nil); !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "ir_version") {
+		t.Errorf("version %d: %v", NewestFormat+1, err)
+	}
+}
+
+// TestInitializersAsInputs: an input that has an initializer is no input of the model, whatever the version of the format says of it; nothing declares the type of what
+// lies between.
+func TestInitializersAsInputs(t *testing.T) {
+	for _, format := range []int64{3, 8} {
+		m := parsed(t, format, &wire.GraphProto{
+			Input:       []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(2)), wire.TensorValue("w", wire.FloatType, wire.Size(2))},
+			Initializer: []*wire.TensorProto{wire.FromTensor("w", tensor.Of[float32](10, 20))},
+			Output:      results("y"),
+			Node:        []*wire.NodeProto{node("Add", "x,w", "sum"), node("Clip", "sum,,", "between"), node("Neg", "between", "y")},
+		})
+		if len(m.Inputs) != 1 || m.Inputs[0].Name != "x" || !slices.Equal(m.Defaults, []string{"w"}) {
+			t.Fatalf("inputs %v, defaults %v", m.Inputs, m.Defaults)
+		}
+		module, _, err := m.Build(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := ir.Evaluate(module, []*tensor.Tensor{tensor.Of[float32](1, 2)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tensor.Compare(out[0], tensor.Of[float32](-11, -22), 0, 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestConstants: every attribute that a Constant may hold its value in.
+func TestConstants(t *testing.T) {
+	sparse := func(values, indices *tensor.Tensor, dims ...int64) *wire.AttributeProto {
+		return &wire.AttributeProto{Name: "sparse_value", Type: wire.AttributeSparseTensor, SparseTensor: sparseTensor("", values, indices, dims...)}
+	}
+	for _, c := range []struct {
+		a    *wire.AttributeProto
+		want *tensor.Tensor
+	}{
+		{wire.TensorAttribute("value", wire.FromTensor("", tensor.Of[int32](1, 2))), tensor.Of[int32](1, 2)},
+		{wire.FloatAttribute("value_float", 2.5), tensor.Scalar[float32](2.5)},
+		{wire.FloatsAttribute("value_floats", 2.5, 3), tensor.Of[float32](2.5, 3)},
+		{wire.IntAttribute("value_int", 7), tensor.Scalar[int64](7)},
+		{wire.IntsAttribute("value_ints", 7, 8), tensor.Of[int64](7, 8)},
+		{wire.StringAttribute("value_string", "a"), tensor.Must(tensor.OverStrings(nil, []string{"a"}))},
+		{wire.StringsAttribute("value_strings", "a", "b"), tensor.Must(tensor.OverStrings([]int64{2}, []string{"a", "b"}))},
+		{sparse(tensor.Of[float32](5, 6), tensor.Of[int64](1, 3), 2, 2), floats([]int64{2, 2}, 0, 5, 0, 6)},
+	} {
+		m := parsed(t, 8, &wire.GraphProto{Output: results("y"), Node: []*wire.NodeProto{node("Constant", "", "y", c.a)}})
+		module, _, err := m.Build(nil)
+		if err != nil {
+			t.Errorf("%s: %v", c.a.Name, err)
+			continue
+		}
+		got := module.Main.Body.Results[0].Const
+		if got == nil || got.DType() != c.want.DType() || !slices.Equal(got.Shape(), c.want.Shape()) {
+			t.Errorf("%s is %v", c.a.Name, got)
+		} else if got.DType() == dtype.String && !slices.Equal(got.Strings(), c.want.Strings()) || got.DType() != dtype.String && !bytes.Equal(got.Bytes(), c.want.Bytes()) {
+			t.Errorf("%s is %v", c.a.Name, got)
+		}
+	}
+}
+
+func sparseTensor(name string, values, indices *tensor.Tensor, dims ...int64) *wire.SparseTensorProto {
+	s := &wire.SparseTensorProto{Values: wire.FromTensor(name, values), Dims: dims}
+	if indices != nil {
+		s.Indices = wire.FromTensor("", indices)
+	}
+	return s
+}
+
+// TestSparseInitializers: positions as coordinates and in the flat tensor, and what is wrong with others.
+func TestSparseInitializers(t *testing.T) {
+	matrix := func(rows int64, x ...int64) *tensor.Tensor { return tensor.Must(tensor.Of(x...).Reshape(rows, int64(len(x))/rows)) }
+	three := tensor.Of[float32](1, 2, 3)
+	for _, c := range []struct {
+		name    string
+		s       *wire.SparseTensorProto
+		want    *tensor.Tensor
+		refused string
+		kind    error
+	}{
+		{name: "flat", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 2, 3), want: floats([]int64{2, 3}, 1, 0, 2, 0, 0, 3)},
+		{name: "coordinates", s: sparseTensor("w", three, matrix(3, 0, 1, 1, 0, 1, 2), 2, 3), want: floats([]int64{2, 3}, 0, 1, 0, 2, 0, 3)},
+		{name: "empty", s: sparseTensor("w", tensor.Of[float32](), nil, 2), want: tensor.Of[float32](0, 0)},
+		{name: "outside", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 6), 2, 3), refused: "element 2", kind: diag.ErrInput},
+		{name: "below 0", s: sparseTensor("w", three, matrix(3, 0, -1, 1, 0, 1, 2), 2, 3), refused: "element 0", kind: diag.ErrInput},
+		{name: "twice", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 2), 2, 3), refused: "element 2", kind: diag.ErrInput},
+		{name: "too few positions", s: sparseTensor("w", three, tensor.Of[int64](0, 2), 2, 3), refused: "positions", kind: diag.ErrInput},
+		{name: "another rank", s: sparseTensor("w", three, matrix(3, 0, 1, 2), 2, 3), refused: "positions", kind: diag.ErrInput},
+		{name: "no positions", s: sparseTensor("w", three, nil, 2, 3), refused: "without positions", kind: diag.ErrInput},
+		{name: "no values", s: &wire.SparseTensorProto{Dims: []int64{2}}, refused: "without a name", kind: diag.ErrInput},
+		{name: "floats for positions", s: sparseTensor("w", three, three, 2, 3), refused: "positions", kind: diag.ErrInput},
+		{name: "a huge one", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<20, 1<<20), refused: "of which the file holds 3", kind: diag.ErrUnsupported},
+		{name: "overflow", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), 1<<40, 1<<40), refused: "w", kind: diag.ErrInput},
+		{name: "a negative extent", s: sparseTensor("w", three, tensor.Of[int64](0, 2, 5), -1, 3), refused: "w", kind: diag.ErrInput},
+	} {
+		m := parsed(t, 8, &wire.GraphProto{
+			Input: []*wire.ValueInfoProto{wire.TensorValue("w", wire.FloatType)}, SparseInitializer: []*wire.SparseTensorProto{c.s},
+			Output: results("y"), Node: []*wire.NodeProto{node("Identity", "w", "y")},
+		})
+		if c.s.Values == nil {
+			m.Inputs = nil
+		}
+		out, err := evaluate(m)
+		switch {
+		case c.refused != "":
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v, want an error that says %q", c.name, err, c.refused)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		default:
+			if err := tensor.Compare(out[0], c.want, 0, 0); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	}
+}
