@@ -63,7 +63,8 @@ func TestOfficial(t *testing.T) {
 	if len(cases) < leastCases || len(nets) < leastNets {
 		t.Errorf("%d cases of operators and %d of whole networks, at least %d and %d are expected", len(cases), len(nets), leastCases, leastNets)
 	}
-	results := runAll(t, cases, weir.Options{Target: weir.Portable})
+	var faults schedulingFaults
+	results := runAll(t, cases, weir.Options{Target: weir.Portable, Logger: faults.log()})
 	for _, c := range nets {
 		results = append(results, c.guarded(t, weir.Options{Target: weir.Portable}))
 	}
@@ -95,6 +96,9 @@ func TestOfficial(t *testing.T) {
 		case r.Verdict == Pass:
 			exact++
 		}
+	}
+	for _, fault := range faults.list {
+		t.Error(fault)
 	}
 	for prefix := range knownFaults {
 		if !met[prefix] {

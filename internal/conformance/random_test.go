@@ -33,11 +33,15 @@ func (m *RandomModel) check(t *testing.T) (err error) {
 	}
 	defer loaded.Close()
 	decide := false
-	p, err := weir.Compile(t.Context(), loaded, weir.Options{Target: weir.Portable, Threads: 2, Stage: watchData(nil, &decide)})
+	var faults schedulingFaults
+	p, err := weir.Compile(t.Context(), loaded, weir.Options{Target: weir.Portable, Threads: 2, Stage: watchData(nil, &decide), Logger: faults.log()})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
+	if faults.list != nil {
+		return errors.New(faults.list[0])
+	}
 	want, largest, empty, err := reference(data, m.Inputs)
 	if err != nil {
 		return fmt.Errorf("the reference: %w", err)

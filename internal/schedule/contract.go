@@ -29,7 +29,7 @@ func cutContractions(s *scheduler, k *loop.Kernel) bool {
 // tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis becomes an
 // each-loop over tiles around everything that touches the local.
 func tileContractions(s *scheduler, k *loop.Kernel) bool {
-	names := newNamer(k)
+	names := s.newNamer(k)
 	changed := false
 	var visit func(body []loop.Stmt)
 	visit = func(body []loop.Stmt) {

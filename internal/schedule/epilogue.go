@@ -105,7 +105,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			continue
 		}
 		args := slices.Clone(producer.Args)
-		names := newNamer(k)
+		names := s.newNamer(k)
 		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
 		keep := len(s.uses[b].readers) > 1
 		k.Body = m.append(k.Body, store, launch.Kernel.Params[source].Name, place, names, params, keep)

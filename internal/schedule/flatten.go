@@ -123,6 +123,7 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 			good = false
 		}
 	})
+	axes := map[string]int{}
 	for _, a := range loop.Accesses(g.Body) {
 		if !good {
 			return false
@@ -130,6 +131,12 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 		axis, ok := sideBySide(a.Index, f.Var, g.Var)
 		if !ok {
 			return false
+		}
+		if other, met := axes[a.Buffer]; met && axis >= 0 && other != axis {
+			return false // the axes of a buffer are merged in one way
+		}
+		if axis >= 0 {
+			axes[a.Buffer] = axis
 		}
 		if axis >= 0 && (a.Tile != nil || !s.joint(k, a.Buffer, axis, g.Extent)) {
 			return false

@@ -13,6 +13,7 @@ import (
 // kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
 	for _, k := range s.module.Kernels {
+		s.standApart(k)
 		dropSingle(k) // so that index 0 and the variable of such a loop are the same index
 	}
 	s.findShared()
@@ -193,6 +194,9 @@ type mapping struct {
 // asMap takes a kernel apart that is one nest of each-loops around Lets, Checks and one store at the loops' variables, over all
 // elements of its only result.
 func (s *scheduler) asMap(k *loop.Kernel) *mapping {
+	if neverRuns(k) {
+		return nil
+	}
 	m := &mapping{kernel: k, out: -1}
 	for i, p := range k.Params {
 		if p.Access == loop.Read {

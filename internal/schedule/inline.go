@@ -113,7 +113,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	if m.checks() && (masked || s.asMap(k) == nil || !s.readsAll(k, p)) {
 		return nil, nil
 	}
-	names := newNamer(k)
+	names := s.newNamer(k)
 	args := slices.Clone(consumer.Args)
 	params := adopt(k, &args, launch.Kernel, launch.Args, m.out, names)
 	k.Body = m.replaceLoads(k.Body, p.Name, names, params)

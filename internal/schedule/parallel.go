@@ -25,7 +25,7 @@ func chooseTiles(s *scheduler, k *loop.Kernel) bool {
 	if c.of(k.Body) < wholeTime && known(k) {
 		return false
 	}
-	names := newNamer(k)
+	names := s.newNamer(k)
 	for i, stmt := range k.Body {
 		k.Body[i] = c.tiles(stmt.(*loop.For), names)
 	}

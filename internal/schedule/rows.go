@@ -19,7 +19,7 @@ const rowsTogether = 160
 //	local acc of rows; each r { each … }; serial h { each r { contract … } }; each r { each … store }
 func gatherRows(s *scheduler, k *loop.Kernel) bool {
 	changed := false
-	names := newNamer(k)
+	names := s.newNamer(k)
 	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
 		if f, ok := c.(*loop.For); ok {
 			if parts := s.rows(f, names); parts != nil {

@@ -62,7 +62,7 @@ type step struct {
 func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	o := &s.options
 	s.free = k.Dims
-	if forBlocks(k) {
+	if forBlocks(k) || neverRuns(k) {
 		return k
 	}
 	for _, step := range []step{
@@ -122,14 +122,14 @@ func dimsOf(k, before *loop.Kernel) []string {
 
 func (s *scheduler) fits(k *loop.Kernel) bool { return Fit(k, s.machine, s.dims) == nil }
 
-// fresh returns a name that the kernel does not use, like hint.
-func fresh(k *loop.Kernel, hint string) string { return newNamer(k).name(hint) }
-
 // namer makes names that a kernel does not use.
 type namer struct{ taken map[string]bool }
 
-func newNamer(k *loop.Kernel) *namer {
+func (s *scheduler) newNamer(k *loop.Kernel) *namer {
 	n := &namer{map[string]bool{}}
+	for _, name := range s.dims.Names() {
+		n.taken[name] = true // a kernel that is joined to this one may speak of any of them
+	}
 	for _, p := range k.Params {
 		n.taken[p.Name] = true
 	}
@@ -156,6 +156,32 @@ func decimal(i int) string {
 		return string(rune('0' + i))
 	}
 	return decimal(i/10) + string(rune('0'+i%10))
+}
+
+// standApart renames what a kernel declares under the name of a dimension: kernels that are joined to it may use the dimension.
+func (s *scheduler) standApart(k *loop.Kernel) {
+	renamed := map[string]string{}
+	for _, name := range declared(k.Body) {
+		if _, taken := s.dims.Get(name); taken && renamed[name] == "" {
+			renamed[name] = s.newNamer(k).name(name)
+		}
+	}
+	if len(renamed) > 0 {
+		k.Body = loop.Rename(k.Body, renamed)
+	}
+}
+
+// neverRuns reports whether some loop of a kernel has no iterations for any binding: such a kernel is left as it is.
+func neverRuns(k *loop.Kernel) bool {
+	found := false
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		if f, ok := s.(*loop.For); ok {
+			extent, constant := f.Extent.Const()
+			found = found || constant && extent <= 0
+		}
+		return !found
+	})
+	return found
 }
 
 // declared lists the names that a body declares, at any depth.

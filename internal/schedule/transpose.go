@@ -10,7 +10,7 @@ const transposedLanes = 64
 // around walks the other element after element: that loop goes inside the blocks.
 func blockTranspositions(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
-	names := newNamer(k)
+	names := s.newNamer(k)
 	changed := false
 	var visit func(body []loop.Stmt)
 	visit = func(body []loop.Stmt) {
