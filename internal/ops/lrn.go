@@ -20,6 +20,9 @@ func LRN(b *ir.Builder, x *ir.Value, size int64, alpha, beta, bias float64) *ir.
 	return b.Op("lrn", ir.Attrs{"size": size, "alpha": alpha, "beta": beta, "bias": bias}, x)
 }
 
+// widestWindow is the widest window that is walked, rather than all channels with the question which of them it covers.
+const widestWindow = 64
+
 func lrnShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 1, 1); err != nil {
 		return err
@@ -61,12 +64,17 @@ func lrnWindow(k *Nest, n *ir.Node) {
 	dt, size, beta := computing(x.DType), n.Attrs.Int("size", 1), n.Attrs.Float("beta", 0.75)
 	k.Nest(loop.Each, "i", x.Shape, func(at []sym.Expr) {
 		total := k.Var("total", loop.Number(dt, 0))
-		k.Serial("k", sym.Const(size), func(j sym.Expr) {
+		add := func(channel sym.Expr, when loop.Expr) {
 			from := append([]sym.Expr{}, at...)
-			from[1] = at[1].Add(j).Sub(sym.Const((size - 1) / 2))
-			v := loop.Convert(dt, x.LoadIf(loop.Inside(from[1], sym.Const(0), x.Shape[1]), loop.Number(x.DType, 0), from...))
-			k.Reduce(total, loop.Add, square(v))
-		})
+			from[1] = channel
+			k.Reduce(total, loop.Add, square(loop.Convert(dt, x.LoadIf(when, loop.Number(x.DType, 0), from...))))
+		}
+		first := at[1].Sub(sym.Const((size - 1) / 2))
+		if size <= widestWindow {
+			k.Serial("k", sym.Const(size), func(j sym.Expr) { add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1])) })
+		} else { // a window is as wide as a file says, and channels are there
+			k.Serial("k", x.Shape[1], func(c sym.Expr) { add(c, loop.Inside(c, first, first.Add(sym.Const(size)))) })
+		}
 		base := plus(loop.Number(dt, n.Attrs.Float("bias", 1)), times(loop.Number(dt, n.Attrs.Float("alpha", 1e-4)/float64(size)), total))
 		var power loop.Expr
 		if beta == 0.75 {
@@ -85,6 +93,8 @@ func lrnSamples(r *rand.Rand) []Sample {
 		out = append(out, Sample{Attrs: ir.Attrs{"size": int64(3 + i), "alpha": 0.5, "beta": []float64{0.75, 0.6}[i%2], "bias": 1.5},
 			Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 5, 2, 3)}})
 	}
+	out = append(out, Sample{Attrs: ir.Attrs{"size": int64(math.MaxInt64), "alpha": 0.5, "beta": 0.75, "bias": 1.5}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 5, 2)}},
+		Sample{Attrs: ir.Attrs{"size": int64(70), "alpha": 0.5, "beta": 0.75, "bias": 1.5}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 80, 2)}})
 	return append(out, Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 2, 0, 3)}},
 		Sample{Attrs: ir.Attrs{"size": int64(9), "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, Inputs: []*tensor.Tensor{sampleNormal(r, floatTypes[0], 1, 4)}})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -102,6 +103,9 @@ func asIntegers(n *ir.Node) bool {
 	v := n.Outputs[0]
 	if v.Known == nil || v.Bound || len(v.Known) > integersMost || n.Op.Name() == "integers" {
 		return false
+	}
+	if count, ok := sym.Product(v.Type.Shape...).Const(); !ok || count != int64(len(v.Known)) {
+		return false // the run decides its form
 	}
 	n.Op, _ = ir.Lookup("integers")
 	n.Inputs, n.Attrs = nil, ir.Attrs{"dtype": v.Type.DType, "shape": v.Type.Shape, "elements": v.Known}
