@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -158,7 +159,7 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 	}
 	x, err1 := p.Measure(t.Context(), in)
 	y, err2 := q.Measure(t.Context(), in)
-	if err1 != nil || err2 != nil || x != y {
+	if err1 != nil || err2 != nil || !reflect.DeepEqual(x, y) {
 		t.Errorf("the model measures %+v (%v), its artefact %+v (%v)", x, err1, y, err2)
 	}
 	var twice bytes.Buffer

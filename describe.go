@@ -27,6 +27,33 @@ func (p *Program) Dims() []Dimension {
 	return out
 }
 
+// Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name. Measurement.Decided has what a run found for them.
+func (p *Program) Decided() []Dimension {
+	names := p.decidedDims()
+	var out []Dimension
+	for _, d := range p.compiled.Program.Dims {
+		if names[d.Name] {
+			out = append(out, Dimension{d.Name, d.Range.Min, d.Range.Max})
+		}
+	}
+	return out
+}
+
+// decidedDims are the names of the dimensions that the data decide and that stand in the certificate's formulas.
+func (p *Program) decidedDims() map[string]bool {
+	named := map[string]bool{}
+	for _, name := range p.memory.Formula(1).Dims() {
+		named[name] = true
+	}
+	out := map[string]bool{}
+	for _, d := range p.compiled.Program.Dims {
+		if d.Data && named[d.Name] {
+			out[d.Name] = true
+		}
+	}
+	return out
+}
+
 // Proved lists the conditions that the compiler needed and proved for every value of the dimensions.
 func (p *Program) Proved() []Condition {
 	return slices.Clone(p.proved)

@@ -16,6 +16,8 @@ type Measurement struct {
 	ArenaWritten, OutputsWritten int64
 	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in whole pages; 0 where it does not tell.
 	Kernel, Mapped int64
+	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
+	Decided Dims
 }
 
 // Peak is the whole of so many such runs at once.
@@ -43,6 +45,12 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 		}
 		seen := call.Measured(pattern)
 		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights, seen.Arena, seen.Outputs, seen.Scratch
+		m.Decided = Dims{}
+		for i, d := range p.compiled.Program.Dims {
+			if d.Data {
+				m.Decided[d.Name] = seen.Decided[i]
+			}
+		}
 		m.ArenaWritten, m.OutputsWritten = max(m.ArenaWritten, seen.ArenaWritten), max(m.OutputsWritten, seen.OutputsWritten)
 	}
 	m.Code = p.compiled.Code.Bytes

@@ -7,11 +7,13 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 )
 
 // Memory is a program's certificate: peak = weights + code + calls × (arena + outputs + workers × scratch), each a size in bytes
-// over the model's named dimensions. It is what the program takes, neither more nor less.
+// over the model's named dimensions. It is what the program takes, neither more nor less. Where data decide a size that nothing bounds, the dimensions that they
+// decide stand in the formulas too (see Program.Decided), and a run takes that part when it knows them.
 type Memory struct {
 	Weights    Size // constants
 	Code       Size // executable pages
@@ -20,6 +22,7 @@ type Memory struct {
 	Scratch    Size // workspace of one worker
 	LowerBound Size // no plan of this program's arena is smaller
 	Workers    int  // workers that one run may use
+	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
 	Proven     bool // the arena equals the lower bound for every binding
 
 	program *Program
@@ -63,9 +66,18 @@ func newMemory(p *Program) *Memory {
 	for _, w := range c.Program.Weights {
 		weights += int64(len(w.Data))
 	}
+	arena, outputs, bound, late, proven := c.Arena.Arena, c.Outputs.Arena, c.Arena.Bound, sym.Const(0), c.Arena.Proven
+	for _, l := range c.Late {
+		late = late.Add(l.Plan.Arena)
+		if l.Kind == program.Results {
+			outputs = outputs.Add(l.Plan.Arena)
+			continue
+		}
+		arena, bound, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), proven && l.Plan.Proven
+	}
 	m := &Memory{
-		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(c.Arena.Arena), Outputs: size(c.Outputs.Arena),
-		Scratch: size(c.Scratch), LowerBound: size(c.Arena.Bound), Workers: p.options.Threads, Proven: c.Arena.Proven, program: p,
+		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
+		Scratch: size(c.Scratch), LowerBound: size(bound), Late: size(late), Workers: p.options.Threads, Proven: proven, program: p,
 	}
 	return m
 }
@@ -81,6 +93,13 @@ func (m *Memory) Peak(calls int, d Dims) (int64, error) { return m.Formula(calls
 
 // Max is the whole at the dimensions' upper bounds.
 func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
+
+// before is the formula without what only data bound: what calls take whatever the data decide.
+func (m *Memory) before(calls int) Size {
+	none := m.program.decidedDims()
+	f := m.Formula(calls)
+	return Size{f.dims.Simplify(f.x.Subst(func(name string) (sym.Expr, bool) { return sym.Const(0), none[name] })), f.dims}
+}
 
 // Alive is a tensor alive at the peak.
 type Alive struct {

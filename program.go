@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
@@ -56,6 +57,9 @@ type Program struct {
 	held  []holder // open results, oldest first
 	gone  bool
 	wait  sync.WaitGroup
+
+	room  int64        // with a budget: what it leaves for what data decide
+	taken atomic.Int64 // of it
 }
 
 // bound is a call for certain dimensions.
@@ -109,7 +113,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if err != nil {
 		return nil, inFile(err, m.file)
 	}
-	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads}); err != nil {
+	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve}); err != nil {
 		return nil, err
 	}
 	p.memory = newMemory(p)
@@ -155,12 +159,23 @@ func (p *Program) checkBudget() error {
 	if p.options.Budget <= 0 {
 		return nil
 	}
-	peak, err := p.memory.Max(p.options.Calls)
+	// What data decide and nothing bounds is checked when a run asks for it.
+	peak, err := p.memory.before(p.options.Calls).Max()
 	if err != nil {
 		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
 	if peak > p.options.Budget {
 		return diag.New(ErrBudget, "the peak is %d bytes, %d are allowed", peak, p.options.Budget).WithFix("a budget of %d bytes works", peak)
+	}
+	p.room = p.options.Budget - peak
+	return nil
+}
+
+// reserve takes bytes out of what the budget leaves for what data decide, or gives them back.
+func (p *Program) reserve(bytes int64) error {
+	if taken := p.taken.Add(bytes); p.options.Budget > 0 && bytes > 0 && taken > p.room {
+		p.taken.Add(-bytes)
+		return diag.New(ErrBudget, "%d more bytes, and the budget of %d leaves %d", bytes, p.options.Budget, max(0, p.room-(taken-bytes)))
 	}
 	return nil
 }
@@ -177,6 +192,9 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 			return diag.Inputf("%d to %d leaves nothing of the dimension's own range %s", r.Min, r.Max, old).AtDim(name)
 		}
 		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
+		if sym.IsUnlimited(m.Limits[name]) && hi != Unbounded {
+			m.Limits[name] = sym.Const(hi)
+		}
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type manifest struct {
 	Machine target.Machine  `json:"machine"`
 	Arena   certified       `json:"arena"`
 	Results certified       `json:"outputs"`
+	Late    []certified     `json:"late,omitempty"`
 	Names   []string        `json:"names"` // of the outputs
 	About   json.RawMessage `json:"about"`
 }
@@ -79,6 +80,9 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("compile for --target reference, whose kernels are not scheduled")
 	}
 	m := manifest{Machine: c.Code.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
+	for _, l := range c.Late {
+		m.Late = append(m.Late, certificateOf(l.Plan))
+	}
 	for _, o := range c.Program.Outputs {
 		m.Names = append(m.Names, o.Name)
 	}
@@ -318,7 +322,15 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 		return nil, diag.Inputf("the artefact has no storage %s", storage)
 	}
 	from, plans, first := c.manifest.Arena, c.program.Plans, 0
-	if c.program.Storages[at].Kind == program.Results {
+	switch stored := &c.program.Storages[at]; {
+	case stored.Late:
+		// The entry storages come before the late ones.
+		i := at - slices.IndexFunc(c.program.Storages, func(s program.Storage) bool { return s.Late })
+		if i >= len(c.manifest.Late) {
+			return nil, diag.Inputf("the artefact has no certificate of the storage %s", storage)
+		}
+		from, plans = c.manifest.Late[i], []program.Plan{{Lets: stored.Lets}}
+	case stored.Kind == program.Results:
 		first, from, plans = from.Lets, c.manifest.Results, plans[:1]
 	}
 	if len(from.Layouts) != len(plans) || from.Lets < 0 || first < 0 || first > len(plans[0].Lets) || from.Lets > len(plans[0].Lets)-first {
@@ -435,12 +447,31 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 func (c *Compiled) Certify(value func(name string) (int64, bool)) (*memplan.Certificate, error) {
 	c.certify.Do(func() {
 		c.found = c.Arena
-		if c.IR == nil { // read from an artefact, which has not got what the search knows of the problem
-			c.found, c.failed = memplan.Plan(c.problem, c.planned)
+		if c.IR == nil || c.late != nil { // read from an artefact, which has not got what the search knows of the problem; or there is more than the arena
+			whole := c.problem
+			whole.Buffers = slices.Clone(whole.Buffers)
+			for i, p := range c.late {
+				if c.Late[i].Kind == program.Arena {
+					whole.Buffers = appendProblem(whole.Buffers, p.Buffers)
+				}
+			}
+			c.found, c.failed = memplan.Plan(whole, c.planned)
 		}
 	})
 	if c.failed != nil {
 		return nil, c.failed
 	}
 	return c.found.Certify(value)
+}
+
+// appendProblem appends another problem's buffers, whose aliases count from its own first.
+func appendProblem(to, from []memplan.Buffer) []memplan.Buffer {
+	first := len(to)
+	for _, b := range from {
+		if b.Alias != nil {
+			b.Alias = &memplan.Alias{Of: first + b.Alias.Of, Offset: b.Alias.Offset}
+		}
+		to = append(to, b)
+	}
+	return to
 }

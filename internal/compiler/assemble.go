@@ -79,6 +79,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		}
 	}
 	a.to.Steps = a.steps(m.Body)
+	placeTakes(a.to)
 	return a.to, nil
 }
 

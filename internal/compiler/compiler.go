@@ -37,12 +37,14 @@ type Compiled struct {
 	Code    *target.Code
 	Arena   *memplan.Solution
 	Outputs *memplan.Solution
+	Late    []Late // beside them, what the run takes when data have decided its size
 	Proof   *validator.Proof
 	Faults  []error  // of scheduling, that a simpler way was found around: bugs
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
 	problem memplan.Problem // of the arena
+	late    []memplan.Problem
 	planned memplan.Options
 	certify sync.Once // where the arena's plan was read rather than found: finds it
 	found   *memplan.Solution
@@ -122,11 +124,19 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	return c, nil
 }
 
+// limited puts the limits of what data decide into a formula. What has none keeps its name.
+func limited(m *loop.Module, e sym.Expr) sym.Expr {
+	return e.Subst(func(name string) (sym.Expr, bool) {
+		limit, ok := m.Limits[name]
+		return limit, ok && !sym.IsUnlimited(limit)
+	})
+}
+
 // scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide.
 func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
 	var all []sym.Expr
 	for _, k := range code.Kernels {
-		all = append(all, k.ScratchFormula().Subst(func(name string) (sym.Expr, bool) { x, ok := m.Limits[name]; return x, ok }))
+		all = append(all, limited(m, k.ScratchFormula()))
 	}
 	return m.Dims.Simplify(sym.MaxOf(append(all, sym.Const(0))...))
 }
@@ -163,7 +173,7 @@ func (c *Compiled) Operations() sym.Expr {
 		}
 	}
 	add(c.Loop.Body)
-	return total.Subst(func(name string) (sym.Expr, bool) { x, ok := c.Loop.Limits[name]; return x, ok })
+	return limited(c.Loop, total)
 }
 
 // portableMachine is its name.

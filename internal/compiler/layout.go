@@ -30,6 +30,9 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 		return err
 	}
 	c.Arena, c.Outputs = arena, results
+	if err := c.planLate(a, solve); err != nil {
+		return err
+	}
 	// One plan chooses the arena's layout; the outputs' one layout joins it.
 	for _, l := range arena.Layouts {
 		p := program.Plan{When: l.When}
@@ -48,7 +51,7 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 	p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
 	var roots []*loop.Buffer
 	for _, b := range a.from.Buffers {
-		if b.Kind != kind || b.View != nil {
+		if b.Kind != kind || b.View != nil || late(a.from, b) {
 			continue
 		}
 		life := a.time.alive[b]
@@ -74,20 +77,32 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 	if kind == loop.Temp {
 		c.problem, c.planned = p, options
 	}
-	s, err := solve(name, p, roots, options)
+	s, err := c.solve(a, name, p, roots, options, solve)
+	if err != nil {
+		return nil, err
+	}
+	at := len(a.to.Storages)
+	a.to.Storages = append(a.to.Storages, program.Storage{Name: name, Kind: storage, Align: 64, Size: s.Height})
+	for _, b := range roots {
+		a.storage[b] = at
+	}
+	return s, nil
+}
+
+// solve has a problem solved and the solution validated, and notes where the buffers lie.
+func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*loop.Buffer, o memplan.Options, solve solver) (*memplan.Solution, error) {
+	s, err := solve(name, p, roots, o)
 	if err != nil {
 		return nil, err
 	}
 	if c.Proof, err = validator.Verify(claim(&p, s), validatorSamples); err != nil && !uncomputable(err) {
-		panic(diag.Internalf("the plan of the %s is wrong: %v", name, err))
+		panic(diag.Internalf("the plan of %s is wrong: %v", name, err))
 	}
-	at := len(a.to.Storages)
-	a.to.Storages = append(a.to.Storages, program.Storage{Name: name, Kind: storage, Align: 64, Size: s.Height})
 	for i, b := range roots {
 		if alias := p.Buffers[i].Alias; alias != nil {
 			a.over[b] = roots[alias.Of]
 		}
-		a.storage[b], a.offset[b] = at, s.Offsets[i]
+		a.offset[b] = s.Offsets[i]
 	}
 	return s, nil
 }
@@ -95,6 +110,11 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 // atLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
 func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	size := bytesOf(b, sym.Product(b.Shape...))
+	for _, name := range size.Vars() {
+		if sym.IsUnlimited(m.Limits[name]) {
+			return size, unbounded(b, size)
+		}
+	}
 	limit := size.Subst(func(name string) (sym.Expr, bool) { x, ok := m.Limits[name]; return x, ok })
 	if size.Equal(limit) {
 		return size, nil

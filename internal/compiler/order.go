@@ -70,9 +70,9 @@ func fewerAlive(m *loop.Module) []loop.Step {
 		}
 		size := sym.Const(0) // the caller's results have storage of their own from the beginning
 		if root.Kind == loop.Temp {
-			var err error
-			if size, err = atLimits(m, root); err != nil {
-				return 0, false
+			// What gets its memory when data have decided its size takes no part in the arena.
+			if limit, err := atLimits(m, root); err == nil {
+				size = limit
 			}
 		}
 		values[root] = len(g.Values)

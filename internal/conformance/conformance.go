@@ -162,11 +162,14 @@ func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, err
 	if err != nil {
 		return Memory{}, err
 	}
-	predicted, err := p.Memory().Peak(1, dims)
+	seen, err := p.Measure(ctx, in)
 	if err != nil {
 		return Memory{}, err
 	}
-	seen, err := p.Measure(ctx, in)
+	for _, d := range p.Decided() {
+		dims[d.Name] = seen.Decided[d.Name]
+	}
+	predicted, err := p.Memory().Peak(1, dims)
 	return Memory{Predicted: predicted, Measured: seen.Peak(1)}, err
 }
 

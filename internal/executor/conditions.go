@@ -71,6 +71,9 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 
 // decided checks the conditions that waited for a dimension.
 func (c *Call) decided(dim int) error {
+	if c.watch != nil {
+		c.watch.decided[dim] = max(c.watch.decided[dim], c.values[dim])
+	}
 	for i := range c.x.layout.after[dim] {
 		r := &c.x.layout.after[dim][i]
 		if ok, err := r.holds(c.values); err != nil || !ok {

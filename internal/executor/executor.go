@@ -22,6 +22,7 @@ type Executable struct {
 	weights []target.Operand // by tensor; zero where the tensor is no weight
 	blocks  []*mem.Block     // what the executable owns
 	threads int
+	reserve func(bytes int64) error
 
 	sync.Mutex
 }
@@ -29,6 +30,9 @@ type Executable struct {
 // Options for making an executable.
 type Options struct {
 	Threads int // workers that one run may use; at least 1
+	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
+	// error of kind ErrBudget.
+	Reserve func(bytes int64) error
 }
 
 // New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
@@ -38,7 +42,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), weights: make([]target.Operand, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, weights: make([]target.Operand, len(p.Tensors))}
 	if err := x.place(); err != nil {
 		x.Close()
 		return nil, err
@@ -121,6 +125,7 @@ type Call struct {
 	shapes   [][]int64
 	watch    *Watch
 	ctx      context.Context
+	reserved int64 // bytes of late storage and scratch
 }
 
 // bound is a launch with its operands and dimensions in place.
@@ -147,15 +152,15 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	c.shapes = make([][]int64, len(x.program.Tensors))
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
+		if s.Late {
+			c.storages = append(c.storages, nil)
+			continue
+		}
 		size, err := x.layout.sizes[i].Eval(c.values)
 		if err != nil {
 			return c, err
 		}
-		kind := mem.Arena
-		if s.Kind == program.Results {
-			kind = mem.Outputs
-		}
-		block, err := mem.Map(kind, s.Name, size)
+		block, err := mapStorage(s, size)
 		if err != nil {
 			return c, err
 		}
@@ -219,6 +224,10 @@ func (c *Call) place(i int) error {
 			return err
 		}
 		block := c.storages[t.Of]
+		if block == nil {
+			o.Base, o.Bytes = nil, 0
+			return diag.Internalf("%s lies in %s, which is not taken", t.Name, c.x.program.Storages[t.Of].Name)
+		}
 		if bytes == 0 {
 			o.Base = block.Pointer()
 			return nil
@@ -290,10 +299,13 @@ func (c *Call) takeScratch() error {
 	return nil
 }
 
-// ScratchBytes is one worker's scratch for the given values of the dimensions.
+// ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
 func (x *Executable) ScratchBytes(values []int64) (int64, error) {
 	var most int64
 	for s, dims := range x.layout.launches {
+		if x.layout.unknown[s] {
+			continue
+		}
 		vector := make([]int64, len(dims))
 		for i, d := range dims {
 			vector[i] = values[d]
@@ -333,11 +345,18 @@ func (c *Call) Close() error {
 	var first error
 	for _, blocks := range [][]*mem.Block{c.storages, c.scratch} {
 		for _, b := range blocks {
+			if b == nil {
+				continue
+			}
 			if err := b.Close(); err != nil && first == nil {
 				first = err
 			}
 		}
 	}
 	c.storages, c.scratch, c.workers = nil, nil, nil
+	if c.x.reserve != nil && c.reserved > 0 {
+		c.x.reserve(-c.reserved)
+		c.reserved = 0
+	}
 	return first
 }

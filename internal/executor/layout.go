@@ -15,9 +15,18 @@ type layout struct {
 	requires []require
 	after    [][]require // by dimension: what is checked when it is bound
 	sizes    []*sym.Code // by storage
+	late     []lateLets  // by storage
+	alone    []int       // by storage: the one tensor of a late one
 	tensors  []place
 	launches map[*program.Launch][]int
+	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	binds    map[*program.Bind]*sym.Code
+}
+
+// lateLets are the names that late storage has of its own.
+type lateLets struct {
+	lets []*sym.Code
+	slot int // of the first, in values
 }
 
 type plan struct {
@@ -39,12 +48,18 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, binds: map[*program.Bind]*sym.Code{}}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone()}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
 	for _, let := range p.Plans[0].Lets {
 		l.names = append(l.names, let.Name)
+	}
+	for i := range p.Storages {
+		l.late = append(l.late, lateLets{slot: len(l.names)})
+		for _, let := range p.Storages[i].Lets {
+			l.names = append(l.names, let.Name)
+		}
 	}
 	slots := map[string]int{}
 	for i, name := range l.names {
@@ -69,8 +84,11 @@ func newLayout(p *program.Program) (*layout, error) {
 		}
 		l.plans = append(l.plans, to)
 	}
-	for _, s := range p.Storages {
+	for i, s := range p.Storages {
 		l.sizes = append(l.sizes, c.compile(s.Size))
+		for _, let := range s.Lets {
+			l.late[i].lets = append(l.late[i].lets, c.compile(let.X))
+		}
 	}
 	data := map[string]bool{}
 	for _, d := range p.Dims {
@@ -116,6 +134,7 @@ func (c *compilation) place(l *layout, t program.Tensor, data map[string]bool) p
 	switch t.Place {
 	case program.Carved:
 		p.offset = c.compile(t.Offset)
+		p.dynamic = p.dynamic || l.program.Storages[t.Of].Late
 	case program.Part:
 		p.offset = c.compile(t.Offset)
 		depends(t.Offset)
@@ -131,6 +150,9 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 		switch s := step.(type) {
 		case *program.Launch:
 			l.launches[s] = s.Dims
+			for _, d := range s.Dims {
+				l.unknown[s] = l.unknown[s] || l.program.Dims[d].Late()
+			}
 		case *program.Bind:
 			if s.From < 0 {
 				l.binds[s] = c.compile(s.Value)
@@ -160,7 +182,7 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 		}
 	}
 	for i, code := range l.limits {
-		if code != nil {
+		if code != nil && !l.program.Dims[i].Late() {
 			v, err := code.Eval(values)
 			if err != nil {
 				return nil, err

@@ -54,6 +54,8 @@ func (c *Call) step(step program.Step) error {
 		return c.decided(s.Count)
 	case *program.Copy:
 		return c.copy(s)
+	case *program.Take:
+		return c.take(s.Storage)
 	}
 	return nil // Carve and Release only say who owns which range
 }
@@ -102,6 +104,11 @@ func (c *Call) launch(s *program.Launch) error {
 			return err
 		}
 		b.tiles, b.ready = tiles, true
+		if c.x.layout.unknown[s] && tiles > 0 {
+			if err := c.moreScratch(k, b, s.Source); err != nil {
+				return err
+			}
+		}
 	}
 	if b.tiles == 0 {
 		return nil
@@ -380,7 +387,12 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 			return nil, err
 		}
 	}
-	if err := c.place(s.Out[i]); err != nil {
+	if at := c.lateAlone(s.Out[i]); at >= 0 {
+		if err := c.take(at); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := c.operand(s.Out[i]); err != nil {
 		return nil, err
 	}
 	for axis, size := range c.shapes[s.Out[i]] {

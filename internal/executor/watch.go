@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/mem"
@@ -14,13 +15,18 @@ type Watch struct {
 	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
 	scratch int64             // the most scratch that a kernel asked for
 	workers int
+	pattern byte
+	past    map[int]int64 // by storage: how far operands reached in memory that it had before it grew
+	decided []int64       // by dimension: the largest value that data decided
 }
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers)}
+	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, decided: make([]int64, len(c.x.program.Dims))}
 	for _, b := range c.storages {
-		mem.Fill(b, pattern)
+		if b != nil {
+			mem.Fill(b, pattern)
+		}
 	}
 	return c.watch
 }
@@ -59,22 +65,18 @@ func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) er
 // Measured is what a watched run used, in bytes.
 type Measured struct {
 	Arena, Outputs, Scratch, Weights int64
-	ArenaWritten, OutputsWritten     int64 // the end of the highest byte found changed
+	ArenaWritten, OutputsWritten     int64   // the end of the highest byte found changed
+	Decided                          []int64 // by dimension: the largest value that data decided
 }
 
 // Measured adds up what was seen, with the pattern that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
-	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers)}
-	seen := int64(0)
+	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided}
 	for i, b := range c.storages {
-		base := uintptr(b.Pointer())
-		high := int64(0)
-		for at, bytes := range c.watch.ranges {
-			if at >= base && at < base+uintptr(b.Size()) && bytes > 0 {
-				high = max(high, int64(at-base)+bytes)
-				seen++
-			}
+		if b == nil {
+			continue
 		}
+		high := max(c.watch.past[i], c.watch.reach(b))
 		written := mem.Written(b.Bytes(), pattern)
 		if c.x.program.Storages[i].Kind == program.Results {
 			m.Outputs, m.OutputsWritten = m.Outputs+high, m.OutputsWritten+written
@@ -87,6 +89,28 @@ func (c *Call) Measured(pattern byte) Measured {
 		m.Weights += c.watch.covered(uintptr(unsafe.Pointer(o.Base)), o.Bytes)
 	}
 	return m
+}
+
+// reach is how far into a block operands reached.
+func (w *Watch) reach(b *mem.Block) int64 {
+	base, high := uintptr(b.Pointer()), int64(0)
+	for at, bytes := range w.ranges {
+		if at >= base && at < base+uintptr(b.Size()) && bytes > 0 {
+			high = max(high, int64(at-base)+bytes)
+		}
+	}
+	return high
+}
+
+// leave forgets memory that a storage had before it grew: other memory may get its addresses.
+func (w *Watch) leave(storage int, b *mem.Block) {
+	w.past[storage] = max(w.past[storage], w.reach(b))
+	base := uintptr(b.Pointer())
+	for at := range w.ranges {
+		if at >= base && at < base+uintptr(b.Size()) {
+			delete(w.ranges, at)
+		}
+	}
 }
 
 // covered is how many bytes of a weight operands reached: from its beginning to the end of the farthest operand.
@@ -102,5 +126,11 @@ func (w *Watch) covered(base uintptr, bytes int64) int64 {
 
 // Blocks are the call's mappings: storages first, then the workers' scratch.
 func (c *Call) Blocks() []*mem.Block {
-	return append(append([]*mem.Block{}, c.storages...), c.scratch...)
+	var list []*mem.Block
+	for _, b := range slices.Concat(c.storages, c.scratch) {
+		if b != nil {
+			list = append(list, b)
+		}
+	}
+	return list
 }

@@ -96,7 +96,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				break
 			}
 			of := v.Node.Inputs[view.Of]
-			if view.Strides != nil || l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
+			if view.Strides != nil || !view.Whole && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a part of what is viewed
 			}
 			if of.Node == nil || !inBlock[of.Node] || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {

@@ -39,6 +39,7 @@ type View struct {
 	Of      int
 	Offset  sym.Expr
 	Strides []sym.Expr
+	Whole   bool // it is all that is viewed, in order, whether or not that can be proved of the shapes
 }
 
 // Lowering is one way to compute an operator by a loop nest.

@@ -8,7 +8,7 @@ import (
 
 func init() {
 	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples,
-		View: func(n *ir.Node, d *sym.Dims) *View { return &View{} }})
+		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
 // Reshape gives x's elements, in order, another shape of as many elements.

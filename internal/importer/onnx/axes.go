@@ -1,7 +1,9 @@
 package onnx
 
 import (
-	"github.com/weirml/weir/internal/dtype"
+	"math"
+	"slices"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -9,47 +11,201 @@ import (
 
 // Axes that only the run knows. Each has one of finitely many values, so that what it decides is a formula, or a choice.
 
-// anyAxis builds once for each axis that input i, one integer that may count from the end, can name, and has the run choose: one If within another. The axis is
-// checked where it becomes known, before anything is computed with it.
-func (c *call) anyAxis(i, rank int, build func(b *ir.Builder, axis int64) []*ir.Value) []*ir.Value {
-	v := c.Input(i)
+// folded applies an operator along the axis that input i, one integer that may count from the end, names: build is given x and the axis. Where only the run knows it,
+// x is folded into three axes, what lies before it, itself and what lies behind it, and the result unfolded; the operator keeps the shape.
+func (c *call) folded(x *ir.Value, i int, build func(x *ir.Value, axis int64) *ir.Value) *ir.Value {
+	v, shape := c.Input(i), x.Type.Shape
+	rank := len(shape)
 	if size, ok := count(v.Type.Shape).Const(); !ok || size != 1 {
 		c.Fault("the axis is %s, it must be one integer", v.Type)
 	}
 	if isKnown(v) {
-		return build(c.Builder, c.Axis(c.Numbers(i)[0], rank))
+		return build(x, c.Axis(c.Numbers(i)[0], rank))
 	}
 	if rank == 0 {
 		c.Fault("an axis of a scalar")
 	}
-	c.within(c.Symbols(i, -int64(rank), int64(rank)-1)[0], -int64(rank), int64(rank)-1, "an axis is one of the tensor's")
-	b := c.Builder
-	at := ops.Binary(b, ops.FloorMod, ops.Cast(b, scalarIn(b, v), dtype.I64), c.number(int64(rank)))
-	// All are computed at once, so that every run computes the same.
-	is := make([]*ir.Value, rank-1)
-	for axis := range is {
-		is[axis] = ops.Binary(b, ops.Eq, at, c.number(int64(axis)))
+	axis := c.axes(i, rank)[0]
+	three := make([]sym.Expr, 3)
+	for d, extent := range shape {
+		here := is(axis, d)
+		three[0] = three[0].Add(here.Mul(count(shape[:d])))
+		three[1] = three[1].Add(here.Mul(extent))
+		three[2] = three[2].Add(here.Mul(count(shape[d+1:])))
 	}
-	return choose(b, is, build)
+	y := build(ops.Reshape(c.Builder, x, natural(three)...), 1)
+	return ops.Reshape(c.Builder, y, shape...)
 }
 
-// choose is build for the first axis that is, or else for the one behind the last.
-func choose(b *ir.Builder, is []*ir.Value, build func(b *ir.Builder, axis int64) []*ir.Value) []*ir.Value {
-	var from func(b *ir.Builder, axis int) []*ir.Value
-	from = func(b *ir.Builder, axis int) []*ir.Value {
-		if axis == len(is) {
-			return build(b, int64(axis))
-		}
-		then, otherwise := &ir.Block{}, &ir.Block{}
-		then.Results = build(b.In(then), int64(axis))
-		otherwise.Results = from(b.In(otherwise), axis+1)
-		return ops.If(b, is[axis], then, otherwise)
+// natural are extents of which the prover cannot see that they are not negative, as extents that it can; and each stays a whole when they are multiplied.
+func natural(extents []sym.Expr) []sym.Expr {
+	out := make([]sym.Expr, len(extents))
+	for i, e := range extents {
+		out[i] = e.Max(sym.Const(0))
 	}
-	return from(b, 0)
+	return out
 }
 
 // within states that a symbolic integer lies between two numbers.
 func (c *call) within(e sym.Expr, lo, hi int64, why string) {
 	c.require(sym.Cond{A: sym.Const(lo), B: e}, why)
 	c.require(sym.Cond{A: e, B: sym.Const(hi)}, why)
+}
+
+// axes are the elements of input i, each an axis of a tensor of the given rank that may count from the end, no two the same: numbers, or symbolic integers.
+func (c *call) axes(i, rank int) []sym.Expr {
+	v := c.Input(i)
+	if len(v.Type.Shape) > 1 {
+		c.Fault("the axes are %s, they must be a vector", v.Type)
+	}
+	if isKnown(v) {
+		given := c.Numbers(i)
+		c.marked(given, rank)
+		out := make([]sym.Expr, len(given))
+		for k, a := range given {
+			out[k] = sym.Const(c.Axis(a, rank))
+		}
+		return out
+	}
+	if size, ok := count(v.Type.Shape).Const(); !ok {
+		c.Refuse("%s, whose number is known only when the model runs, decides the rank of a result", v.Name)
+	} else if size > int64(rank) {
+		c.Fault("%d axes of a tensor of rank %d", size, rank)
+	}
+	list := append([]sym.Expr{}, c.Symbols(i, -int64(rank), int64(rank)-1)...)
+	for k, a := range list {
+		c.within(a, -int64(rank), int64(rank)-1, "an axis is one of the tensor's")
+		list[k] = c.fromEnd(a, sym.Const(int64(rank)))
+		for _, other := range list[:k] {
+			c.require(sym.Cond{A: list[k], Rel: sym.NE, B: other}, "no axis is named twice")
+		}
+	}
+	return list
+}
+
+// is is 1 where a symbolic integer has a value, else 0.
+func is(a sym.Expr, value int) sym.Expr {
+	above := a.Sub(sym.Const(int64(value)))
+	return sym.Const(1).Sub(above).Min(sym.Const(1).Add(above)).Max(sym.Const(0))
+}
+
+// along is what a list has beside the axis in another list, and otherwise where that axis is not there.
+func along(axes, list []sym.Expr, axis int, otherwise sym.Expr) sym.Expr {
+	out := otherwise
+	for k, a := range axes {
+		out = out.Add(is(a, axis).Mul(list[k].Sub(otherwise)))
+	}
+	return out
+}
+
+// among is 1 where an axis is in a list, else 0.
+func among(axes []sym.Expr, axis int) sym.Expr {
+	var out sym.Expr
+	for _, a := range axes {
+		out = out.Add(is(a, axis))
+	}
+	return out
+}
+
+// compacted are the members of a list that are kept, in order, of which there are so many.
+func (c *call) compacted(list, kept []sym.Expr, count int) []sym.Expr {
+	out := make([]sym.Expr, count)
+	var before sym.Expr
+	for d, x := range list {
+		for m := range out {
+			out[m] = out[m].Add(kept[d].Mul(is(before, m)).Mul(x))
+		}
+		before = before.Add(kept[d])
+	}
+	return natural(out)
+}
+
+// squeezeAt removes axes that only the run knows.
+func (c *call) squeezeAt(x *ir.Value) *ir.Value {
+	shape := x.Type.Shape
+	axes := c.axes(1, len(shape))
+	kept := make([]sym.Expr, len(shape))
+	for d := range shape {
+		kept[d] = sym.Const(1).Sub(among(axes, d))
+	}
+	for _, a := range axes {
+		var extent sym.Expr
+		for d := range shape {
+			extent = extent.Add(is(a, d).Mul(shape[d]))
+		}
+		c.require(sym.Cond{A: extent, Rel: sym.EQ, B: sym.Const(1)}, "an axis that is removed has one element")
+	}
+	return ops.Reshape(c.Builder, x, c.compacted(shape, kept, len(shape)-len(axes))...)
+}
+
+// unsqueezeAt inserts axes that only the run knows.
+func (c *call) unsqueezeAt(x *ir.Value, rank int) *ir.Value {
+	axes := c.axes(1, rank)
+	shape := make([]sym.Expr, rank)
+	var before sym.Expr // how many of the axes so far are x's own
+	for i := range shape {
+		inserted := among(axes, i)
+		shape[i] = inserted
+		for d, extent := range x.Type.Shape {
+			shape[i] = shape[i].Add(sym.Const(1).Sub(inserted).Mul(is(before, d)).Mul(extent))
+		}
+		before = before.Add(sym.Const(1)).Sub(inserted)
+	}
+	return ops.Reshape(c.Builder, x, natural(shape)...)
+}
+
+// slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it computes.
+func (c *call) slicedAt() bool {
+	for i := 1; i <= 4; i++ {
+		if v := c.Optional(i); v != nil && !isKnown(v) && (i > 2 || slices.Contains(c.Module.Main.Body.Params, v)) {
+			return true
+		}
+	}
+	return false
+}
+
+// sliceAt slices along axes, or in steps, that only the run knows.
+func (c *call) sliceAt(x *ir.Value) *ir.Value {
+	rank, size := len(x.Type.Shape), c.length(1)
+	axes, steps := make([]sym.Expr, size), make([]sym.Expr, size)
+	for k := range axes {
+		axes[k], steps[k] = sym.Const(int64(k)), sym.Const(1)
+	}
+	if c.Optional(3) != nil {
+		axes = c.axes(3, rank)
+	}
+	if c.Optional(4) != nil {
+		steps = c.Symbols(4, math.MinInt64, unlimited)
+	}
+	starts, ends := c.Symbols(1, math.MinInt64, unlimited), c.Symbols(2, math.MinInt64, unlimited)
+	if len(starts) != len(axes) || len(ends) != len(axes) || len(steps) != len(axes) || len(axes) > rank {
+		c.Fault("%d starts, %d ends, %d steps for %d axes", len(starts), len(ends), len(steps), len(axes))
+	}
+	unit := sym.Const(1)
+	steps = slices.Clone(steps)
+	for k, step := range steps {
+		// One so long takes one element at most.
+		steps[k] = step.Max(sym.Const(-extentLimit * extentLimit)).Min(sym.Const(extentLimit * extentLimit))
+		c.require(sym.Cond{A: steps[k], Rel: sym.NE, B: sym.Const(0)}, "a step is not 0")
+	}
+	begin, length, stride := make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank)
+	for d, extent := range x.Type.Shape {
+		near := func(list []sym.Expr) []sym.Expr {
+			out := make([]sym.Expr, len(list))
+			for k, at := range list {
+				// Beyond the ends all are the same; and no number is too large to count with.
+				out[k] = c.fromEnd(at.Max(extent.Neg().Sub(unit)).Min(extent), extent)
+			}
+			return out
+		}
+		step := along(axes, steps, d, unit)
+		up := positive(step)
+		low, high := up.Sub(unit), extent.Sub(unit).Add(up)
+		first := along(axes, near(starts), d, sym.Const(0)).Max(low).Min(high)
+		stop := along(axes, near(ends), d, extent).Max(low).Min(high)
+		way := stop.Sub(first).Mul(up.Add(up).Sub(unit))
+		begin[d], stride[d] = c.Dims().Simplify(first), c.Dims().Simplify(step)
+		length[d] = c.Dims().Simplify(way.CeilDiv(step.Max(step.Neg())).Max(sym.Const(0)))
+	}
+	return ops.SliceBy(c.Builder, x, begin, length, stride)
 }

@@ -90,7 +90,7 @@ func oneHot(c *call) []*ir.Value {
 	if v := c.Input(1); v.Const != nil && v.Const.Len() == 1 && v.Type.DType.IsFloat() {
 		depth = sym.Const(int64(v.Const.Float(0)))
 	} else {
-		depth = c.decided(scalarIn(b, ops.Cast(b, v, dtype.I64)), sym.Const(extentLimit))[0]
+		depth = c.decided(scalarIn(b, ops.Cast(b, v, dtype.I64)), sym.Unlimited)[0]
 	}
 	rank := len(indices.Type.Shape) + 1
 	axis := c.Axis(c.Int("axis", -1), rank)
@@ -145,10 +145,9 @@ func topK(c *call) []*ir.Value {
 // cumulate is the rule of a running sum or product.
 func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reverse bool) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
-		x := c.Input(0)
-		return c.anyAxis(1, len(x.Type.Shape), func(b *ir.Builder, axis int64) []*ir.Value {
-			return one(build(b, x, axis, c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0))
-		})
+		return one(c.folded(c.Input(0), 1, func(x *ir.Value, axis int64) *ir.Value {
+			return build(c.Builder, x, axis, c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0)
+		}))
 	}
 }
 

@@ -141,7 +141,7 @@ func (r *resizing) scaled(x *ir.Value, axes []int64, scales *tensor.Tensor, comp
 		from[i] = x.Type.Shape[a]
 	}
 	sizes := r.binary(ops.Mul, ops.Cast(b, computed, dtype.F32), ops.Cast(b, r.integers(from...), dtype.F32))
-	to := r.decided(ops.Cast(b, ops.Unary(b, ops.Floor, sizes), dtype.I64), sym.Const(extentLimit))
+	to := r.decided(ops.Cast(b, ops.Unary(b, ops.Floor, sizes), dtype.I64), sym.Unlimited)
 	for i, a := range axes {
 		scale := ops.Reshape(b, ops.SliceAxis(b, ops.Cast(b, computed, dtype.F32), 0, sym.Const(int64(i)), sym.Const(1)))
 		list = append(list, &resizedAxis{axis: a, from: from[i], to: to[i], scale: scale, length: r.binary(ops.Mul, scale, r.extent(from[i]))})
@@ -183,7 +183,7 @@ func (r *resizing) times(extent sym.Expr, scale float64) sym.Expr {
 // sized are the axes of a resize by sizes.
 func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 	policy := r.Text("keep_aspect_ratio_policy", "stretch")
-	sizes := r.decided(r.wide(3), sym.Const(extentLimit))
+	sizes := r.decided(r.wide(3), sym.Unlimited)
 	if len(sizes) != len(axes) {
 		r.Fault("%d sizes for %d axes", len(sizes), len(axes))
 	}

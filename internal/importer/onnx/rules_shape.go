@@ -19,8 +19,11 @@ func init() {
 	})
 }
 
-// extentLimit is the largest extent that a model may compute while it runs, where nothing else bounds it.
+// extentLimit is the largest count of what a model may repeat while it is converted.
 const extentLimit = 1 << 20
+
+// unlimited is the upper end of an extent that a model computes while it runs, where nothing else bounds it.
+const unlimited = sym.NoMax
 
 // integers is a vector of i64 made of symbolic integers.
 func (c *call) integers(elements ...sym.Expr) *ir.Value {
@@ -177,6 +180,9 @@ func (c *call) marked(axes []int64, rank int) []bool {
 
 func squeeze(c *call) []*ir.Value {
 	x := c.Input(0)
+	if v := c.Optional(1); v != nil && !isKnown(v) {
+		return one(c.squeezeAt(x))
+	}
 	axes := c.IntsOrInput("axes", 1)
 	gone := c.marked(axes, len(x.Type.Shape))
 	shape := []sym.Expr{}
@@ -198,6 +204,16 @@ func squeeze(c *call) []*ir.Value {
 
 func unsqueeze(c *call) []*ir.Value {
 	x := c.Input(0)
+	if v := c.Optional(1); v != nil && !isKnown(v) {
+		inserted, ok := count(v.Type.Shape).Const()
+		if !ok {
+			c.Refuse("%s, whose number is known only when the model runs, decides the rank of a result", v.Name)
+		}
+		if inserted > tensor.MaxRank-int64(len(x.Type.Shape)) {
+			c.Fault("a result of rank %d and %d more", len(x.Type.Shape), inserted)
+		}
+		return one(c.unsqueezeAt(x, len(x.Type.Shape)+int(inserted)))
+	}
 	axes := c.IntsOrInput("axes", 1)
 	if axes == nil {
 		c.Fault("the axes to insert are missing")
@@ -244,7 +260,7 @@ func expand(c *call) []*ir.Value {
 			}
 		}
 		b, shape := c.Builder, c.wide(1)
-		to = c.decided(ops.Where(b, ops.Binary(b, ops.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Const(extentLimit))
+		to = c.decided(ops.Where(b, ops.Binary(b, ops.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Unlimited)
 	}
 	shape := append([]sym.Expr{}, to...)
 	for i, e := range shape {
@@ -273,7 +289,7 @@ func (c *call) single(x *ir.Value) *ir.Value {
 
 func tile(c *call) []*ir.Value {
 	x := c.Input(0)
-	repeats := c.Symbols(1, 0, extentLimit)
+	repeats := c.Symbols(1, 0, unlimited)
 	if len(repeats) != len(x.Type.Shape) {
 		c.Fault("%d repeats for a tensor of rank %d", len(repeats), len(x.Type.Shape))
 	}
@@ -334,7 +350,7 @@ func (c *call) rangeExtent(start, limit, delta *ir.Value) sym.Expr {
 		}
 		return sym.Const(int64(n))
 	}
-	return c.decided(ops.Cast(b, steps, dtype.I64), sym.Const(ops.RangeLimit))[0]
+	return c.decided(ops.Cast(b, steps, dtype.I64), sym.Unlimited)[0]
 }
 
 func constantOfShape(c *call) []*ir.Value {
@@ -346,7 +362,7 @@ func constantOfShape(c *call) []*ir.Value {
 		c.Fault("the value has %d elements, it must have 1", value.Len())
 	}
 	c.length(0)
-	shape := c.Symbols(0, 0, extentLimit)
+	shape := c.Symbols(0, 0, unlimited)
 	return one(ops.Fill(c.Builder, value, shape...))
 }
 

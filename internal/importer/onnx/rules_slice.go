@@ -57,6 +57,9 @@ func slice(c *call) []*ir.Value {
 	var starts, ends []sym.Expr
 	var axes, steps []int64
 	known := true
+	if c.Version >= 10 && c.slicedAt() {
+		return one(c.sliceAt(x))
+	}
 	if c.Version < 10 {
 		starts, ends, axes = ir.Constants(c.Ints("starts")), ir.Constants(c.Ints("ends")), c.Ints("axes")
 	} else {
@@ -127,9 +130,8 @@ func (c *call) cutAtRun(x *ir.Value, axes, steps []int64) func(i int, whole sym.
 	first, stop := clamp(c.wide(1)), clamp(c.wide(2))
 	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.integers(round...))
 	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.integers(stride...)), c.number(0))
-	most := sym.MaxOf(append([]sym.Expr{sym.Const(1)}, whole...)...)
-	begins := c.decided(ops.Binary(b, ops.Max, first, c.number(0)), most)
-	lengths := c.decided(length, most)
+	begins := bound(c, ops.Binary(b, ops.Max, first, c.number(0)), whole)
+	lengths := bound(c, length, whole)
 	return func(i int, _ sym.Expr) (sym.Expr, sym.Expr) { return begins[i], lengths[i] }
 }
 
@@ -195,28 +197,27 @@ func pad(c *call) []*ir.Value {
 	rank := len(x.Type.Shape)
 	var pads []sym.Expr
 	var value *ir.Value
-	axes := make([]int64, rank)
+	axes := make([]sym.Expr, rank)
 	for i := range axes {
-		axes[i] = int64(i)
+		axes[i] = sym.Const(int64(i))
 	}
 	if c.Version < 11 {
 		pads, value = ir.Constants(c.Ints("pads")), ops.Scalar(c.Builder, x.Type.DType, c.Float("value", 0))
 	} else {
 		c.vector(1)
-		pads = c.Symbols(1, -extentLimit, extentLimit)
+		pads = c.Symbols(1, math.MinInt64, unlimited)
 		value = c.Optional(2)
 		if c.Optional(3) != nil {
-			axes = c.Numbers(3)
+			axes = c.axes(3, rank)
 		}
 	}
 	if len(pads) != 2*len(axes) {
 		c.Fault("%d paddings for %d axes, two for each are needed", len(pads), len(axes))
 	}
-	c.marked(axes, rank)
 	begin, end := make([]sym.Expr, rank), make([]sym.Expr, rank)
-	for i, a := range axes {
-		axis := c.Axis(a, rank)
-		begin[axis], end[axis] = pads[i], pads[len(axes)+i]
+	for i := range begin {
+		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
+		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
 	}
 	return one(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), begin, end))
 }
@@ -238,7 +239,7 @@ func centerCropPad(c *call) []*ir.Value {
 			axes = append(axes, int64(i))
 		}
 	}
-	to := c.Symbols(1, 0, extentLimit)
+	to := c.Symbols(1, 0, unlimited)
 	if len(to) != len(axes) {
 		c.Fault("%d extents for %d axes", len(to), len(axes))
 	}

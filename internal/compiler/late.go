@@ -1,0 +1,256 @@
+package compiler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Late is a storage for what the data decide the size of and nothing bounds: a plan of its own, over the dimensions that the data decide too.
+type Late struct {
+	Name  string
+	Kind  program.StorageKind
+	Plan  *memplan.Solution
+	roots []*loop.Buffer
+}
+
+// late reports whether nothing bounds a root buffer's size before the run has decided it.
+func late(m *loop.Module, b *loop.Buffer) bool {
+	if b.View != nil || b.Kind == loop.Input || b.Kind == loop.Weight {
+		return false
+	}
+	_, err := atLimits(m, b)
+	return err != nil
+}
+
+// groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step binds, and whose dimensions keep their values while they
+// are alive, are planned together; every other, and every output, has storage of its own.
+func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
+	binds := binders(a.from, a.time)
+	var order []int
+	together := map[int][]*loop.Buffer{}
+	var apart [][]*loop.Buffer
+	for _, b := range a.from.Buffers {
+		life := a.time.alive[b]
+		if !late(a.from, b) || life == nil && b.Kind != loop.Output {
+			continue
+		}
+		step, settled := -1, b.Kind != loop.Output
+		for _, e := range b.Shape {
+			for _, name := range e.Vars() {
+				for _, at := range binds[name] {
+					if settled = settled && !at.meets(*life); at.last < life.first {
+						step = max(step, at.last)
+					}
+				}
+			}
+		}
+		if !settled || step < 0 {
+			apart = append(apart, []*loop.Buffer{b})
+			continue
+		}
+		if together[step] == nil {
+			order = append(order, step)
+		}
+		together[step] = append(together[step], b)
+	}
+	var all [][]*loop.Buffer
+	for _, step := range order {
+		all = append(all, together[step])
+	}
+	return append(all, apart...)
+}
+
+// binders are the steps, by their numbers, that give a dimension its value.
+func binders(m *loop.Module, t *timeline) map[string][]span {
+	binds := map[string][]span{}
+	var walk func(steps []loop.Step)
+	walk = func(steps []loop.Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *loop.Bind:
+				binds[s.Dim] = append(binds[s.Dim], t.at[step])
+			case *loop.Host:
+				for _, b := range s.Out {
+					if b == nil {
+						continue
+					}
+					for _, e := range b.Shape {
+						if name, ok := e.Name(); ok {
+							binds[name] = append(binds[name], t.at[step])
+						}
+					}
+				}
+			case *loop.If:
+				walk(s.Then)
+				walk(s.Else)
+			case *loop.Loop:
+				if s.Count != "" {
+					binds[s.Count] = append(binds[s.Count], t.at[step])
+				}
+				walk(s.Body)
+			}
+		}
+	}
+	walk(m.Body)
+	return binds
+}
+
+// planLate gives every buffer that needs it late storage.
+func (c *Compiled) planLate(a *assembly, solve solver) error {
+	for i, roots := range c.groups(a) {
+		l := Late{Name: fmt.Sprintf("late.%d", i), Kind: program.Arena, roots: roots}
+		p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
+		for _, b := range roots {
+			life := a.time.alive[b]
+			if b.Kind == loop.Output {
+				l.Kind = program.Results
+				life = &span{0, p.Steps - 1}
+				a.time.alive[b] = life
+			}
+			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: bytesOf(b, sym.Product(b.Shape...)), First: life.first, Last: life.last})
+		}
+		c.alias(a, roots, &p)
+		var err error
+		if l.Plan, err = c.solve(a, l.Name, p, roots, memplan.Options{Prefix: l.Name + ".", Layouts: 1}, solve); err != nil {
+			return err
+		}
+		at := len(a.to.Storages)
+		s := program.Storage{Name: l.Name, Kind: l.Kind, Align: 64, Size: l.Plan.Height, Late: true}
+		for _, let := range l.Plan.Layouts[0].Lets {
+			s.Lets = append(s.Lets, program.Let{Name: let.Name, X: let.X})
+		}
+		a.to.Storages = append(a.to.Storages, s)
+		for _, b := range roots {
+			a.storage[b] = at
+		}
+		c.Late = append(c.Late, l)
+		c.late = append(c.late, p)
+	}
+	return nil
+}
+
+// placeTakes puts a Take wherever late storage must be there and is not, or not since a dimension of it changed.
+func placeTakes(p *program.Program) {
+	w := &taker{p: p, dims: p.LateDims(), alone: p.Alone()}
+	if slices.ContainsFunc(p.Storages, func(s program.Storage) bool { return s.Late }) {
+		p.Steps = w.steps(p.Steps, map[int]bool{})
+	}
+}
+
+type taker struct {
+	p     *program.Program
+	dims  [][]int
+	alone []int
+}
+
+// steps is a body with its takes; taken are the storages that are there, which it brings up to date.
+func (w *taker) steps(list []program.Step, taken map[int]bool) []program.Step {
+	var out []program.Step
+	for _, step := range list {
+		need := func(tensors ...int) {
+			for _, t := range tensors {
+				if s := w.storage(t); s >= 0 && !taken[s] {
+					taken[s] = true
+					out = append(out, &program.Take{Storage: s})
+				}
+			}
+		}
+		switch s := step.(type) {
+		case *program.Carve:
+			if at := w.storage(s.Tensor); at >= 0 && w.alone[at] < 0 {
+				need(s.Tensor)
+			}
+		case *program.Launch:
+			need(s.Args...)
+		case *program.Copy:
+			need(s.From, s.To)
+		case *program.Bind:
+			need(s.From)
+			w.changed(s.Dim, taken)
+		case *program.Host:
+			need(s.In...)
+			for _, t := range s.Out {
+				w.shaped(t, taken)
+			}
+			for _, t := range s.Out {
+				if at := w.storage(t); at >= 0 && w.alone[at] >= 0 {
+					taken[at] = true // it takes this itself
+				}
+			}
+			need(s.Out...)
+		case *program.If:
+			need(s.Cond)
+			other := maps.Clone(taken)
+			step = &program.If{Cond: s.Cond, Then: w.steps(s.Then, taken), Else: w.steps(s.Else, other), Source: s.Source}
+			keep(taken, other)
+		case *program.Loop:
+			need(s.Trip, s.Cond, s.Index)
+			if s.Count >= 0 {
+				w.changed(s.Count, taken)
+			}
+			step = w.loop(s, taken)
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+// loop finds what is there at the beginning of every iteration, not of the first alone.
+func (w *taker) loop(s *program.Loop, taken map[int]bool) program.Step {
+	start := maps.Clone(taken)
+	for {
+		end := maps.Clone(start)
+		body := w.steps(s.Body, end)
+		if s.Count >= 0 {
+			w.changed(s.Count, end)
+		}
+		again := maps.Clone(start)
+		if keep(again, end); len(again) == len(start) {
+			keep(taken, end) // there may be no iteration
+			return &program.Loop{Trip: s.Trip, Cond: s.Cond, Index: s.Index, Count: s.Count, Body: body, Source: s.Source}
+		}
+		start = again
+	}
+}
+
+// keep leaves in a what is in b too.
+func keep(a, b map[int]bool) { maps.DeleteFunc(a, func(s int, _ bool) bool { return !b[s] }) }
+
+// storage is the late storage that a tensor lies in; −1 where it lies in none.
+func (w *taker) storage(t int) int {
+	if t < 0 {
+		return -1
+	}
+	for w.p.Tensors[t].Place == program.Part {
+		t = w.p.Tensors[t].Of
+	}
+	if x := &w.p.Tensors[t]; x.Place == program.Carved && w.p.Storages[x.Of].Late {
+		return x.Of
+	}
+	return -1
+}
+
+// shaped notes the dimensions that a host operator's result binds.
+func (w *taker) shaped(t int, taken map[int]bool) {
+	for _, e := range w.p.Tensors[t].Shape {
+		for i := range w.p.Dims {
+			if name, ok := e.Name(); ok && w.p.Dims[i].Data && w.p.Dims[i].Name == name {
+				w.changed(i, taken)
+			}
+		}
+	}
+}
+
+func (w *taker) changed(dim int, taken map[int]bool) {
+	for s, dims := range w.dims {
+		if slices.Contains(dims, dim) {
+			delete(taken, s)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/target"
+)
+
+// What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the call's next run, given back with the call.
+
+// mapStorage takes the memory of a storage. More than the machine has is refused before it is asked for: the system would promise it.
+func mapStorage(s *program.Storage, size int64) (*mem.Block, error) {
+	kind := mem.Arena
+	if s.Kind == program.Results {
+		kind = mem.Outputs
+	}
+	if most := mem.Machine(); size > most {
+		return nil, diag.New(diag.ErrMemory, "%s of %d bytes, and the machine has %d", s.Name, size, most)
+	}
+	return mem.Map(kind, s.Name, size)
+}
+
+// grow asks for more memory for something that data decide.
+func (c *Call) grow(bytes int64) error {
+	if c.x.reserve != nil {
+		if err := c.x.reserve(bytes); err != nil {
+			return err
+		}
+		c.reserved += bytes
+	}
+	return nil
+}
+
+// take makes late storage as large as the dimensions say. What it has is kept where that is enough.
+func (c *Call) take(storage int) error {
+	l := &c.x.layout.late[storage]
+	for i, code := range l.lets {
+		v, err := code.Eval(c.values)
+		if err != nil {
+			return c.tooLarge(storage, err)
+		}
+		c.values[l.slot+i] = v
+	}
+	size, err := c.x.layout.sizes[storage].Eval(c.values)
+	if err != nil {
+		return c.tooLarge(storage, err)
+	}
+	old := c.storages[storage]
+	if old != nil && old.Size() >= size {
+		return nil
+	}
+	had := int64(0)
+	if old != nil {
+		had = old.Size()
+		if c.watch != nil {
+			c.watch.leave(storage, old)
+		}
+		if err := old.Close(); err != nil {
+			return err
+		}
+		c.storages[storage] = nil
+	}
+	if err := c.grow(size - had); err != nil {
+		return c.tooLarge(storage, err)
+	}
+	block, err := mapStorage(&c.x.program.Storages[storage], size)
+	if err != nil {
+		return c.tooLarge(storage, err)
+	}
+	c.storages[storage] = block
+	if c.watch != nil {
+		mem.Fill(block, c.watch.pattern)
+	}
+	return nil
+}
+
+// tooLarge says which tensor is refused its memory, and what decided its size.
+func (c *Call) tooLarge(storage int, err error) error {
+	p := c.x.program
+	e := diag.New(diag.ErrMemory, "%v", err)
+	if known, ok := err.(*diag.Error); ok {
+		copied := *known
+		e = &copied
+	}
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Place == program.Carved && t.Of == storage {
+			e.Tensor = t.Source
+			break
+		}
+	}
+	var values []string
+	for _, d := range p.LateDims()[storage] {
+		if e.Dim == "" {
+			e.Dim = p.Dims[d].Name
+		}
+		values = append(values, fmt.Sprintf("%s = %d", p.Dims[d].Name, c.values[d]))
+	}
+	e.Detail += ", by " + strings.Join(values, ", ")
+	return e
+}
+
+// lateAlone is the late storage in which a tensor is alone; −1 where it is not in one.
+func (c *Call) lateAlone(t int) int {
+	p := c.x.program
+	for p.Tensors[t].Place == program.Part {
+		t = p.Tensors[t].Of
+	}
+	if x := &p.Tensors[t]; x.Place == program.Carved && c.x.layout.alone[x.Of] >= 0 {
+		return x.Of
+	}
+	return -1
+}
+
+// moreScratch gives the workers the scratch that a launch wants whose dimensions have no limit.
+func (c *Call) moreScratch(k target.Kernel, b *bound, source string) error {
+	need, err := k.Scratch(b.args.Dims)
+	if err != nil {
+		return at(err, source)
+	}
+	if len(c.scratch) == 0 || need <= c.scratch[0].Size() {
+		return nil
+	}
+	if most := mem.Machine(); need > most {
+		return diag.New(diag.ErrMemory, "scratch of %d bytes, and the machine has %d", need, most).AtNode(source, "")
+	}
+	if err := c.grow((need - c.scratch[0].Size()) * int64(len(c.scratch))); err != nil {
+		return at(err, source)
+	}
+	for i, old := range c.scratch {
+		if err := old.Close(); err != nil {
+			return err
+		}
+		c.scratch[i] = nil
+		block, err := mem.Map(mem.Scratch, "scratch", need)
+		if err != nil {
+			return at(err, source)
+		}
+		c.scratch[i], c.workers[i] = block, block.Bytes()
+	}
+	return nil
+}
