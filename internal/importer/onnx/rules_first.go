@@ -141,7 +141,7 @@ func castByName(c *call) []*ir.Value {
 // tileOneAxis converts Tile 1: one axis is repeated.
 func tileOneAxis(c *call) []*ir.Value {
 	x := c.Input(0)
-	tiles, axes := c.Symbols(1, 0, extentLimit), c.Numbers(2)
+	tiles, axes := c.Symbols(1, 0, unlimited), c.Numbers(2)
 	if len(tiles) != 1 || len(axes) != 1 {
 		c.Fault("%d repeats along %d axes, there must be one of each", len(tiles), len(axes))
 	}
@@ -301,7 +301,7 @@ func constantFill(c *call) []*ir.Value {
 		shape = ir.Constants(c.Ints("shape"))
 	case c.Int("input_as_shape", 0) != 0:
 		c.length(0)
-		shape = append(shape, c.Symbols(0, 0, extentLimit)...)
+		shape = append(shape, c.Symbols(0, 0, unlimited)...)
 	default:
 		shape = append(shape, x.Type.Shape...)
 	}
