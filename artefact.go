@@ -30,6 +30,8 @@ type about struct {
 	Metadata    map[string]string `json:"metadata"`
 	Proved      []Condition       `json:"proved"`
 	Extents     [][]Extent        `json:"extents"` // of the outputs, as the model declares them
+	Inputs      []edge            `json:"inputs"`  // what the program's ports are to the user
+	Outputs     []edge            `json:"outputs"`
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
@@ -44,7 +46,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	p.wait.Add(1)
 	p.mu.Unlock()
 	defer p.wait.Done()
-	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved()}
+	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives}
 	declared := map[string][]Extent{}
 	for _, info := range p.model.Outputs() {
 		declared[info.Name] = info.Shape
@@ -110,7 +112,10 @@ func readArtefact(data []byte) (a *artefact, err error) {
 		if err := json.Unmarshal(read.About, &a.about); err != nil {
 			return diag.Inputf("what the artefact says of its model: %v", err)
 		}
-		return nil
+		if err := checkEdges(a.about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
+			return err
+		}
+		return checkEdges(a.about.Outputs, read.Program.Outputs, read.Program.Tensors)
 	})
 	if err != nil {
 		return nil, err
@@ -136,26 +141,24 @@ func readFS(fsys fs.FS, name string) (*artefact, error) {
 	return readArtefact(append(head, rest...))
 }
 
-// infos describes ports of the artefact's program.
-func (a *artefact) infos(ports []program.Port, names func(i int) string) []Info {
-	out := make([]Info, len(ports))
-	for i, port := range ports {
-		t := &a.Program.Tensors[port.Tensor]
-		out[i] = Info{Name: names(i), DType: t.DType}
-		for _, e := range t.Shape {
-			out[i].Shape = append(out[i].Shape, extentOf(e))
+// edges describes the artefact's inputs or outputs: tensors of numbers as the program has them.
+func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
+	edges = slices.Clone(edges)
+	for i, e := range edges {
+		if !e.Info.simple() {
+			continue
+		}
+		t := &a.Program.Tensors[ports[e.Parts[0]].Tensor]
+		edges[i].Info.Shape = []Extent{}
+		for _, extent := range t.Shape {
+			edges[i].Info.Shape = append(edges[i].Info.Shape, extentOf(extent))
 		}
 	}
-	return out
+	return edges
 }
 
-func (a *artefact) inputs() []Info {
-	return a.infos(a.Program.Inputs, func(i int) string { return a.Program.Inputs[i].Name })
-}
-
-func (a *artefact) outputs() []Info {
-	return a.infos(a.Program.Outputs, func(i int) string { return a.Program.Outputs[i].Name })
-}
+func (a *artefact) inputs() []Info  { return edgeInfos(a.edges(a.about.Inputs, a.Program.Inputs)) }
+func (a *artefact) outputs() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
 
 // declared is the outputs as the model declares them.
 func (a *artefact) declared() []Info {
@@ -186,7 +189,8 @@ func (a *artefact) compile(p *Program, o Options) error {
 	for name, r := range o.Dims {
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
-	p.inputs, p.outputs, p.proved = a.inputs(), a.outputs(), a.about.Proved
+	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
+	p.proved = a.about.Proved
 	return mem.CatchFaults(func() (err error) {
 		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, After: o.Stage}, dims)
 		return err

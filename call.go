@@ -23,6 +23,11 @@ type Call struct {
 // returns an error rather than wait for ever.
 func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	defer diag.Recover(&err, "binding a call")
+	for _, info := range slices.Concat(p.inputs, p.outputs) {
+		if !info.simple() {
+			return nil, diag.Unsupportedf("a call bound to its memory; %s is no tensor of numbers", info).AtTensor(info.Name).WithFix("use Program.Run")
+		}
+	}
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, dim := range p.compiled.Program.Dims {
 		v, ok := d[dim.Name]
@@ -80,7 +85,11 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	if !ok {
 		return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(c.program.inputs))
 	}
-	t := a.argument()
+	g := a.given()
+	if g.kind != TensorKind {
+		return diag.Inputf("%s is given, %s is expected", g, c.program.inputs[i]).AtTensor(name)
+	}
+	t := g.tensors[0]
 	want := &c.program.compiled.Program.Tensors[c.program.compiled.Program.Inputs[i].Tensor]
 	if t.t.DType() != want.DType || t.t.Rank() != len(want.Shape) {
 		return diag.Inputf("%s is given, %s is expected", t, c.program.inputs[i]).AtTensor(name)

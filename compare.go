@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
@@ -17,10 +18,10 @@ type Difference struct {
 	Tensor, Node, Op, Detail string
 
 	model  *Model
-	inputs []*tensor.Tensor
-	names  []string
-	got    *tensor.Tensor
-	want   *tensor.Tensor
+	inputs []wire.Value
+	types  []DType // of the inputs
+	want   wire.Value
+	gives  DType
 }
 
 // String is one line.
@@ -45,19 +46,7 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 			}
 		}
 	}
-	module, names, err := m.model.Build(wanted)
-	if err != nil {
-		return nil, inFile(err, m.file)
-	}
-	inputs := make([]*tensor.Tensor, len(m.model.Inputs))
-	for i, p := range m.model.Inputs {
-		a, ok := in[p.Name]
-		if !ok {
-			return nil, diag.Inputf("no value is given for it").AtTensor(p.Name)
-		}
-		inputs[i] = a.argument().t
-	}
-	want, err := ir.Evaluate(module, inputs, nil)
+	module, _, err := m.model.Build(wanted)
 	if err != nil {
 		return nil, inFile(err, m.file)
 	}
@@ -66,31 +55,67 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 		return nil, err
 	}
 	defer p.Close()
+	args, _, err := p.bindInputs(in)
+	defer args.release()
+	if err != nil {
+		return nil, err
+	}
+	inputs := make([]*tensor.Tensor, len(args.parts))
+	for i, t := range args.parts {
+		inputs[i] = t.t
+	}
+	want, err := ir.Evaluate(module, inputs, nil)
+	if err != nil {
+		return nil, inFile(err, m.file)
+	}
 	r, err := p.Run(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	for i, name := range names {
-		if e := tensor.Compare(r.At(i).t, want[i], rtol, atol); e != nil {
-			n := origin[name]
-			d := &Difference{Tensor: name, Node: n.Name, Op: n.OpType, Detail: e.Error(), model: m, want: want[i], got: r.At(i).t.Clone()}
-			for _, input := range n.Input {
-				for j, other := range names {
-					if other == input {
-						d.names, d.inputs = append(d.names, input), append(d.inputs, want[j])
-					}
-				}
-				for j, port := range m.model.Inputs {
-					if port.Name == input {
-						d.names, d.inputs = append(d.names, input), append(d.inputs, inputs[j])
-					}
-				}
+	for _, e := range p.gives {
+		for _, part := range e.Parts {
+			if err := tensor.Compare(r.ports[part].t, want[part], rtol, atol); err != nil {
+				return p.difference(e, origin[e.Info.Name], err, inputs, want)
 			}
-			return d, nil
 		}
 	}
 	return nil, nil
+}
+
+// difference describes an output that differs, computed by n, with the values of what n reads.
+func (p *Program) difference(e edge, n *wire.NodeProto, why error, inputs, want []*tensor.Tensor) (*Difference, error) {
+	value := func(e edge, ports []*tensor.Tensor) (v wire.Value, err error) {
+		parts := make([]*tensor.Tensor, len(e.Parts))
+		for i, part := range e.Parts {
+			parts[i] = ports[part]
+		}
+		v.Name, v.Sequence, v.Optional = e.Info.Name, e.Info.Kind.sequence(), e.Info.Kind.optional()
+		v.Tensors, v.Absent, err = unpack(e.Info, parts)
+		for i := range v.Tensors { // they may be views of memory that is given back
+			v.Tensors[i] = v.Tensors[i].Clone()
+		}
+		return v, err
+	}
+	d := &Difference{Tensor: e.Info.Name, Node: n.Name, Op: n.OpType, Detail: why.Error(), model: p.model, gives: e.Info.DType}
+	var err error
+	if d.want, err = value(e, want); err != nil {
+		return nil, err
+	}
+	for _, input := range n.Input {
+		for k, edges := range [][]edge{p.gives, p.takes} {
+			at := slices.IndexFunc(edges, func(e edge) bool { return e.Info.Name == input })
+			if at < 0 {
+				continue
+			}
+			v, err := value(edges[at], [][]*tensor.Tensor{want, inputs}[k])
+			if err != nil {
+				return nil, err
+			}
+			d.inputs, d.types = append(d.inputs, v), append(d.types, edges[at].Info.DType)
+		}
+	}
+	return d, nil
 }
 
 // Save writes the differing node with its inputs as a folder in ONNX's test layout, and what the reference gives as its expected output; dir "" makes a
@@ -125,28 +150,16 @@ func (d *Difference) Save(dir string) (string, error) {
 			}
 		}
 	}
-	for i, name := range d.names {
-		g.Input = append(g.Input, valueInfo(name, d.inputs[i]))
-		if err := writeTensor(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)), name, d.inputs[i]); err != nil {
+	for i, v := range d.inputs {
+		g.Input = append(g.Input, v.Declaration(d.types[i]))
+		if err := os.WriteFile(filepath.Join(set, fmt.Sprintf("input_%d.pb", i)), v.Marshal(), 0o666); err != nil {
 			return "", err
 		}
 	}
-	g.Output = []*wire.ValueInfoProto{valueInfo(d.Tensor, d.want)}
-	if err := writeTensor(filepath.Join(set, "output_0.pb"), d.Tensor, d.want); err != nil {
+	g.Output = []*wire.ValueInfoProto{d.want.Declaration(d.gives)}
+	if err := os.WriteFile(filepath.Join(set, "output_0.pb"), d.want.Marshal(), 0o666); err != nil {
 		return "", err
 	}
 	proto.Graph = g
 	return dir, os.WriteFile(filepath.Join(dir, "model.onnx"), proto.Marshal(), 0o666)
-}
-
-func valueInfo(name string, t *tensor.Tensor) *wire.ValueInfoProto {
-	var dims []*wire.Dimension
-	for _, s := range t.Shape() {
-		dims = append(dims, wire.Size(s))
-	}
-	return wire.TensorValue(name, wire.DataTypeOf(t.DType()), dims...)
-}
-
-func writeTensor(path, name string, t *tensor.Tensor) error {
-	return os.WriteFile(path, wire.FromTensor(name, t).Marshal(), 0o666)
 }

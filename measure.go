@@ -30,6 +30,7 @@ func (m Measurement) Peak(calls int) int64 {
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
 	defer diag.Recover(&err, "measuring")
 	args, dims, err := p.bindInputs(in)
+	defer args.release()
 	if err != nil {
 		return m, err
 	}
@@ -40,7 +41,7 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 	defer call.Close()
 	for _, pattern := range []byte{0x5a, 0xc3} {
 		call.Watch(pattern)
-		if err := p.run(ctx, call, args); err != nil {
+		if err := p.run(ctx, call, args.parts); err != nil {
 			return m, err
 		}
 		seen := call.Measured(pattern)

@@ -2,8 +2,10 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +50,8 @@ type Program struct {
 	memory     *Memory
 	inputs     []Info
 	outputs    []Info
+	takes      []edge // what the inputs are made of
+	gives      []edge // and the outputs
 	target     Target
 	proved     []Condition
 
@@ -127,19 +131,15 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 
 // compile builds the model and runs the compiler on it.
 func (p *Program) compile(m *Model, o Options) error {
-	module, names, err := m.model.Build(o.Outputs)
+	module, signature, err := m.model.Build(o.Outputs)
 	if err != nil {
 		return err
 	}
 	if err := narrow(module, o.Dims); err != nil {
 		return err
 	}
-	for _, v := range module.Main.Body.Params {
-		p.inputs = append(p.inputs, infoOf(v.Name, v.Type))
-	}
-	for i, v := range module.Main.Body.Results {
-		p.outputs = append(p.outputs, infoOf(names[i], v.Type))
-	}
+	p.setEdges(edgesOf(signature.Inputs), edgesOf(signature.Outputs))
+	names := signature.Results
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
@@ -227,6 +227,7 @@ type Inputs map[string]Arg
 func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	defer diag.Recover(&err, "running")
 	args, dims, err := p.bindInputs(in)
+	defer args.release()
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +240,7 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 			p.release(b)
 		}
 	}()
-	if err := p.run(ctx, b.call, args); err != nil {
+	if err := p.run(ctx, b.call, args.parts); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
@@ -260,7 +261,8 @@ func (p *Program) run(ctx context.Context, c *executor.Call, args []*Tensor) err
 // Bind is the values that these arguments give the program's dimensions: what Memory's formulas want.
 func (p *Program) Bind(in Inputs) (d Dims, err error) {
 	defer diag.Recover(&err, "binding dimensions")
-	_, values, err := p.bindInputs(in)
+	args, values, err := p.bindInputs(in)
+	defer args.release()
 	if err != nil {
 		return nil, err
 	}
@@ -273,30 +275,70 @@ func (p *Program) Bind(in Inputs) (d Dims, err error) {
 	return d, nil
 }
 
-// bindInputs checks the arguments against the program's inputs and finds the dimensions' values.
-func (p *Program) bindInputs(in Inputs) ([]*Tensor, []int64, error) {
-	args := make([]*Tensor, len(p.inputs))
+// setEdges says what the program's ports are to the user.
+func (p *Program) setEdges(takes, gives []edge) {
+	p.takes, p.gives = takes, gives
+	p.inputs, p.outputs = edgeInfos(takes), edgeInfos(gives)
+}
+
+// bindInputs checks the arguments against the program's inputs, makes their parts, which the caller releases, error or not, and finds the dimensions' values.
+func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
+	args := &packing{parts: make([]*Tensor, len(p.compiled.Program.Inputs))}
+	list := make([]given, len(p.inputs))
 	used := 0
 	for i, info := range p.inputs {
 		a, ok := in[info.Name]
-		if !ok || a == nil || a.argument() == nil {
-			return nil, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).WithFix("add Inputs{%q: …}", info.Name)
+		if t, tensor := a.(*Tensor); !ok || a == nil || tensor && t == nil {
+			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).WithFix("add Inputs{%q: …}", info.Name)
 		}
 		used++
-		args[i] = a.argument()
-		if args[i].closed.Load() {
-			return nil, nil, diag.New(ErrClosed, "the tensor given for it is closed").AtTensor(info.Name)
+		list[i] = a.given()
+		for _, t := range list[i].tensors {
+			if t == nil {
+				return args, nil, diag.Inputf("a tensor of the sequence given for it is nil").AtTensor(info.Name)
+			}
+			if t.closed.Load() {
+				return args, nil, diag.New(ErrClosed, "the tensor given for it is closed").AtTensor(info.Name)
+			}
 		}
 	}
 	if used != len(in) {
 		for name := range in {
 			if _, ok := p.input(name); !ok {
-				return nil, nil, diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
+				return args, nil, diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
 			}
 		}
 	}
-	dims, err := p.dimsOf(args)
+	for i, e := range p.takes {
+		if err := args.pack(e, list[i], p.nothing(e.Info, list)); err != nil {
+			var known *Error
+			if errors.As(err, &known) {
+				return args, nil, known.AtTensor(e.Info.Name)
+			}
+			return args, nil, err
+		}
+	}
+	dims, err := p.dimsOf(args.parts)
 	return args, dims, err
+}
+
+// nothing is the shape of what stands for an optional tensor that is not there: its named dimensions are what other arguments make them, or 0.
+func (p *Program) nothing(info Info, list []given) []int64 {
+	shape := make([]int64, len(info.Shape))
+	for axis, e := range info.Shape {
+		if shape[axis] = e.Size; e.Dim == "" {
+			continue
+		}
+		shape[axis] = 0
+		for i, other := range p.inputs {
+			for k, size := range other.Shape {
+				if size.Dim == e.Dim && !other.Kind.sequence() && len(list[i].tensors) == 1 && k < list[i].tensors[0].t.Rank() {
+					shape[axis] = list[i].tensors[0].t.Shape()[k]
+				}
+			}
+		}
+	}
+	return shape
 }
 
 func (p *Program) input(name string) (int, bool) {
@@ -332,7 +374,7 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 	for i, a := range args {
 		t := &prog.Tensors[prog.Inputs[i].Tensor]
 		if a.t.DType() != t.DType || a.t.Rank() != len(t.Shape) {
-			return nil, diag.Inputf("%s is given, %s is expected", a, p.inputs[i]).AtTensor(p.inputs[i].Name)
+			return nil, diag.Inputf("%s is given, %s is expected", a, p.owner(i)).AtTensor(p.owner(i).Name)
 		}
 		for axis, extent := range t.Shape {
 			if name, ok := extent.Name(); ok {
@@ -361,7 +403,7 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 				return nil, err
 			}
 			if got := a.t.Shape()[axis]; got != want {
-				e := diag.Inputf("axis %d of %s is %d, %s is %d", axis, a, got, extent, want).AtTensor(p.inputs[i].Name)
+				e := diag.Inputf("axis %d of %s is %d, %s is %d", axis, a, got, extent, want).AtTensor(p.owner(i).Name)
 				if name, ok := extent.Name(); ok {
 					return nil, e.AtDim(name)
 				}
@@ -370,4 +412,14 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 		}
 	}
 	return dims, nil
+}
+
+// owner is the input that a port is a part of.
+func (p *Program) owner(port int) Info {
+	for _, e := range p.takes {
+		if slices.Contains(e.Parts, port) {
+			return e.Info
+		}
+	}
+	return Info{}
 }

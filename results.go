@@ -17,7 +17,9 @@ import (
 type Results struct {
 	program *Program
 	bound   *bound
-	tensors []*Tensor
+	tensors []*Tensor   // nil for what is no tensor, or nothing
+	lists   [][]*Tensor // of sequences
+	ports   []*Tensor   // what they are made of
 	names   []string
 	closed  *atomic.Bool
 	report  runtime.Cleanup
@@ -120,12 +122,17 @@ func (p *Program) release(b *bound) {
 
 func (p *Program) results(b *bound) (*Results, error) {
 	r := &Results{program: p, bound: b, closed: new(atomic.Bool)}
-	for i, info := range p.outputs {
-		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[p.compiled.Program.Outputs[i].Tensor].DType, r.closed)
+	for i, port := range p.compiled.Program.Outputs {
+		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[port.Tensor].DType, r.closed)
 		if err != nil {
 			return nil, err
 		}
-		r.names, r.tensors = append(r.names, info.Name), append(r.tensors, t)
+		r.ports = append(r.ports, t)
+	}
+	for _, e := range p.gives {
+		if err := r.add(e); err != nil {
+			return nil, err
+		}
 	}
 	line := caller()
 	p.mu.Lock()
@@ -133,7 +140,7 @@ func (p *Program) results(b *bound) (*Results, error) {
 	p.mu.Unlock()
 	if log := p.options.Logger; log != nil {
 		bytes := 0
-		for _, t := range r.tensors {
+		for _, t := range r.ports {
 			bytes += len(t.t.Bytes())
 		}
 		closed := r.closed
@@ -158,6 +165,36 @@ func outputOf(c *executor.Call, i int, dt DType, closed *atomic.Bool) (*Tensor, 
 	return &Tensor{t: t, closed: closed}, nil
 }
 
+// add unpacks an output.
+func (r *Results) add(e edge) error {
+	var one *Tensor
+	var list []*Tensor
+	if e.Info.simple() {
+		one = r.ports[e.Parts[0]]
+	} else {
+		parts := make([]*tensor.Tensor, len(e.Parts))
+		for i, part := range e.Parts {
+			parts[i] = r.ports[part].t
+		}
+		tensors, absent, err := unpack(e.Info, parts)
+		if err != nil {
+			return err
+		}
+		for _, t := range tensors {
+			list = append(list, &Tensor{t: t, closed: r.closed})
+		}
+		switch {
+		case absent:
+		case !e.Info.Kind.sequence():
+			one, list = list[0], nil
+		case list == nil:
+			list = []*Tensor{}
+		}
+	}
+	r.names, r.tensors, r.lists = append(r.names, e.Info.Name), append(r.tensors, one), append(r.lists, list)
+	return nil
+}
+
 // caller is the line outside this package that called into it.
 func caller() string {
 	pcs := make([]uintptr, 16)
@@ -173,18 +210,25 @@ func caller() string {
 	}
 }
 
-// Get is the output of that name, or nil. It is dead after Close.
+// Get is the output of that name, or nil: where there is none, where it is an optional that has nothing, and where it is a sequence. It is dead after Close.
 func (r *Results) Get(name string) *Tensor {
-	for i, n := range r.names {
-		if n == name {
-			return r.tensors[i]
-		}
+	if i := slices.Index(r.names, name); i >= 0 {
+		return r.tensors[i]
 	}
 	return nil
 }
 
-// At is the i-th output. It is dead after Close.
+// At is the i-th output, nil where Get gives nil. It is dead after Close.
 func (r *Results) At(i int) *Tensor { return r.tensors[i] }
+
+// Sequence is the tensors of the sequence of that name. It is nil where there is none, and where it is an optional that has nothing; an empty sequence is not nil. The tensors are dead
+// after Close.
+func (r *Results) Sequence(name string) []*Tensor {
+	if i := slices.Index(r.names, name); i >= 0 {
+		return slices.Clone(r.lists[i])
+	}
+	return nil
+}
 
 // Close gives the run's memory back to the program, for the next run. Closing twice is fine.
 func (r *Results) Close() error {

@@ -20,11 +20,6 @@ type Tensor struct {
 	closed *atomic.Bool // shared with what it is a part of
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run.
-type Arg interface{ argument() *Tensor }
-
-func (t *Tensor) argument() *Tensor { return t }
-
 // New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")

@@ -31,7 +31,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"strings"
 	"sync"
 
 	"github.com/weirml/weir/internal/diag"
@@ -105,24 +104,20 @@ func (e Extent) String() string {
 	return fmt.Sprint(e.Size)
 }
 
-// Info describes an input or output.
+// Info describes an input or output. Of a sequence, DType and Shape are its tensors': Shape is nil where not even their rank is declared, and a named extent may
+// differ among them.
 type Info struct {
 	Name  string
 	DType DType
 	Shape []Extent
-}
-
-// String is like "image: f32[batch,1,8,8]".
-func (i Info) String() string {
-	axes := make([]string, len(i.Shape))
-	for k, e := range i.Shape {
-		axes[k] = e.String()
-	}
-	return fmt.Sprintf("%s: %s[%s]", i.Name, i.DType, strings.Join(axes, ","))
+	Kind  Kind
 }
 
 func infoOf(name string, t ir.Type) Info {
 	info := Info{Name: name, DType: t.DType}
+	if t.Shape != nil {
+		info.Shape = []Extent{}
+	}
 	for _, e := range t.Shape {
 		info.Shape = append(info.Shape, extentOf(e))
 	}
@@ -231,6 +226,7 @@ func infosOf(ports []onnx.Port) []Info {
 	out := make([]Info, len(ports))
 	for i, p := range ports {
 		out[i] = infoOf(p.Name, p.Type)
+		out[i].Kind = Kind(p.Kind)
 	}
 	return out
 }

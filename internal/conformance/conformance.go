@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
 )
 
@@ -111,16 +110,18 @@ func (r Result) end(err error) Result {
 func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *Result) error {
 	in := weir.Inputs{}
 	for i, info := range p.Inputs() {
-		t, err := set.input(i, info)
+		v, err := set.input(i, info)
 		if err != nil {
 			return err
 		}
-		w, err := values.ToWeir(t)
+		arg, tensors, err := values.ToArg(v)
+		for _, t := range tensors {
+			defer t.Close()
+		}
 		if err != nil {
 			return err
 		}
-		defer w.Close()
-		in[info.Name] = w
+		in[info.Name] = arg
 	}
 	if set.more(len(in)) {
 		return diag.Unsupportedf("the data give another value than the default of an input, and an initializer's value is part of the program")
@@ -138,11 +139,11 @@ func (c Case) runSet(ctx context.Context, p *weir.Program, set dataSet, result *
 		if err != nil {
 			return err
 		}
-		got, err := values.FromWeir(r.At(i))
+		got, err := values.FromResults(r, i, info)
 		if err != nil {
 			return err
 		}
-		if err := tensor.Compare(got, want, cmp.Or(c.Rtol, Relative), cmp.Or(c.Atol, Absolute)); err != nil {
+		if err := values.CompareValues(got, want, cmp.Or(c.Rtol, Relative), cmp.Or(c.Atol, Absolute)); err != nil {
 			return fmt.Errorf("output %s: %w", info.Name, err)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
+	"github.com/weirml/weir/internal/values"
 )
 
 // dataSet is where a run's arguments and the results to expect come from. What is not there is fs.ErrNotExist.
 type dataSet interface {
-	input(i int, info weir.Info) (*tensor.Tensor, error)
-	output(i int, info weir.Info) (*tensor.Tensor, error)
+	input(i int, info weir.Info) (values.Value, error)
+	output(i int, info weir.Info) (values.Value, error)
 	more(inputs int) bool // whether there is an input after so many
 }
 
@@ -61,8 +61,12 @@ type fileSet struct {
 	name  string
 }
 
-func (s fileSet) input(i int, _ weir.Info) (*tensor.Tensor, error)  { return s.read("input", i) }
-func (s fileSet) output(i int, _ weir.Info) (*tensor.Tensor, error) { return s.read("output", i) }
+func (s fileSet) input(i int, info weir.Info) (values.Value, error) {
+	return s.read("input", i, info)
+}
+func (s fileSet) output(i int, info weir.Info) (values.Value, error) {
+	return s.read("output", i, info)
+}
 
 func (s fileSet) more(inputs int) bool {
 	_, err := s.find("input", inputs)
@@ -84,15 +88,21 @@ func missing(name string) error {
 	return diag.Inputf("the data have no %s", name).WithCause(fs.ErrNotExist)
 }
 
-func (s fileSet) read(kind string, i int) (*tensor.Tensor, error) {
+func (s fileSet) read(kind string, i int, info weir.Info) (values.Value, error) {
 	name, err := s.find(kind, i)
 	if err != nil {
-		return nil, err
+		return values.Value{}, err
 	}
-	switch path.Ext(name) {
-	case ".pb":
-		return read(s.files, name)
-	case ".npz":
+	if path.Ext(name) == ".pb" {
+		return read(s.files, name, info)
+	}
+	t, err := s.array(name)
+	return values.Of(info.Name, t), err
+}
+
+// array is the only array of a .npy or .npz file.
+func (s fileSet) array(name string) (*tensor.Tensor, error) {
+	if path.Ext(name) == ".npz" {
 		a, err := openArrays(s.files, name)
 		if err != nil {
 			return nil, err
@@ -122,10 +132,10 @@ func openArrays(files fs.FS, name string) (arraySet, error) {
 	return arraySet{a}, err
 }
 
-func (s arraySet) input(i int, info weir.Info) (*tensor.Tensor, error) {
+func (s arraySet) input(i int, info weir.Info) (values.Value, error) {
 	return s.read("input", i, info)
 }
-func (s arraySet) output(i int, info weir.Info) (*tensor.Tensor, error) {
+func (s arraySet) output(i int, info weir.Info) (values.Value, error) {
 	return s.read("output", i, info)
 }
 
@@ -138,15 +148,16 @@ func (s arraySet) more(inputs int) bool {
 	return false
 }
 
-func (s arraySet) read(kind string, i int, info weir.Info) (*tensor.Tensor, error) {
+func (s arraySet) read(kind string, i int, info weir.Info) (values.Value, error) {
 	for _, want := range []string{fmt.Sprintf("%s_%d", kind, i), info.Name} {
 		for _, name := range s.Names() {
 			if name == want {
-				return s.Read(name)
+				t, err := s.Read(name)
+				return values.Of(info.Name, t), err
 			}
 		}
 	}
-	return nil, missing(fmt.Sprintf("array %s_%d or %s", kind, i, info.Name))
+	return values.Value{}, missing(fmt.Sprintf("array %s_%d or %s", kind, i, info.Name))
 }
 
 // rampSet is the data of ONNX's whole networks: each input is a ramp from 0 to 1, and the outputs lie beside the model, as MODEL_output_0.pb.
@@ -157,46 +168,41 @@ type rampSet struct {
 
 func (s rampSet) more(int) bool { return false }
 
-func (s rampSet) output(i int, _ weir.Info) (*tensor.Tensor, error) {
-	return read(s.files, fmt.Sprintf("%s_output_%d.pb", s.model, i))
+func (s rampSet) output(i int, info weir.Info) (values.Value, error) {
+	return read(s.files, fmt.Sprintf("%s_output_%d.pb", s.model, i), info)
 }
 
 // input is the element's index over the number of elements, as ONNX's own runner fills it; a dimension that is free is 1.
-func (s rampSet) input(_ int, info weir.Info) (*tensor.Tensor, error) {
+func (s rampSet) input(_ int, info weir.Info) (values.Value, error) {
 	shape := make([]int64, len(info.Shape))
 	for axis, e := range info.Shape {
 		if shape[axis] = e.Size; e.Dim != "" {
 			shape[axis] = 1
 		}
 	}
-	if info.DType != weir.F32 {
-		return nil, diag.Unsupportedf("computed data for an input of type %s", info.DType).AtTensor(info.Name)
+	if info.DType != weir.F32 || info.Kind != weir.TensorKind {
+		return values.Value{}, diag.Unsupportedf("computed data for an input of type %s", info.DType).AtTensor(info.Name)
 	}
 	t, err := tensor.New(info.DType, shape...)
 	if err != nil {
-		return nil, err
+		return values.Value{}, err
 	}
 	for i := range t.Len() {
 		t.SetFloat(i, float64(i)/math.Max(float64(t.Len()), 1))
 	}
-	return t, nil
+	return values.Of(info.Name, t), nil
 }
 
-// read is a tensor from a .pb file.
-func read(files fs.FS, name string) (*tensor.Tensor, error) {
+// read is the value of an input or output from a .pb file.
+func read(files fs.FS, name string, info weir.Info) (values.Value, error) {
 	f, err := files.Open(name)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
+		return values.Value{}, diag.Inputf("%v", err).WithCause(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(f)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
+		return values.Value{}, diag.Inputf("%v", err).WithCause(err)
 	}
-	p, err := wire.ParseTensor(data)
-	if err != nil {
-		return nil, diag.Unsupportedf("%s does not hold a tensor: %v", path.Base(name), err)
-	}
-	t, _, err := p.Tensor()
-	return t, err
+	return values.Parse(data, info)
 }

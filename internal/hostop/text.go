@@ -11,8 +11,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Texts are two tensors: spans, an i64 for each element, its offset in bytes << 32 | its length, and the pool of bytes that the spans lie in. They may
-// overlap, and nothing says what a byte means: operators that look at characters take them for UTF-8, and leave bytes that are none as they are.
+// Texts are two tensors, spans and a pool, as package tensor has them. Operators that look at characters take bytes for UTF-8, and leave those that are none as they are.
 
 func init() {
 	for name, f := range map[string]Func{"text_equal": textEqual, "text_concat": textConcat, "text_split": textSplit, "text_normalize": textNormalize,
@@ -20,12 +19,6 @@ func init() {
 		register(name, f)
 	}
 }
-
-// MaxPool is the most bytes that a pool may hold: an offset stays positive in its span.
-const MaxPool = 1<<31 - 1
-
-// Span is where a text lies in its pool.
-func Span(offset, length int64) int64 { return offset<<32 | length }
 
 // texts are texts to read.
 type texts struct {
@@ -37,17 +30,7 @@ type texts struct {
 func (c *Call) texts(i int) texts { return texts{c.In[i], c.In[i+1].Bytes()} }
 
 // at is element i.
-func (t texts) at(i int64) ([]byte, error) { return TextAt(t.spans, t.pool, i) }
-
-// TextAt is element i of texts, a part of their pool. A span that leaves the pool is an error.
-func TextAt(spans *tensor.Tensor, pool []byte, i int64) ([]byte, error) {
-	span := uint64(spans.Int(i))
-	from, size, total := span>>32, span&(1<<32-1), uint64(len(pool))
-	if from > total || size > total-from {
-		return nil, diag.Inputf("text %d lies at byte %d with %d bytes, and there are %d bytes of text", i, from, size, total)
-	}
-	return pool[from : from+size], nil
-}
+func (t texts) at(i int64) ([]byte, error) { return tensor.TextAt(t.spans, t.pool, i) }
 
 // each calls f with every element.
 func (t texts) each(f func(i int64, text []byte)) error {
@@ -63,8 +46,8 @@ func (t texts) each(f func(i int64, text []byte)) error {
 
 // written asks for a pool of the given size.
 func (c *Call) written(i int, size int64) ([]byte, error) {
-	if size > MaxPool {
-		return nil, diag.Inputf("%d bytes of text, more than %d", size, int64(MaxPool))
+	if size > tensor.MaxPool {
+		return nil, diag.Inputf("%d bytes of text, more than %d", size, int64(tensor.MaxPool))
 	}
 	pool, err := c.Result(i, size)
 	if err != nil {
@@ -114,7 +97,7 @@ func textConcat(c *Call) error {
 	for i := range spans.Len() {
 		x, _ := a.at(i)
 		y, _ := b.at(i)
-		spans.SetInt(i, Span(int64(at), int64(len(x)+len(y))))
+		spans.SetInt(i, tensor.Span(int64(at), int64(len(x)+len(y))))
 		at += copy(pool[at:], x)
 		at += copy(pool[at:], y)
 	}
@@ -176,7 +159,7 @@ func textSplit(c *Call) error {
 	return x.each(func(i int64, text []byte) {
 		offset, at := x.spans.Int(i)>>32, int64(0)
 		pieces(text, delimiter, most, func(begin, end int) {
-			spans.SetInt(i*widest+at, Span(offset+int64(begin), int64(end-begin)))
+			spans.SetInt(i*widest+at, tensor.Span(offset+int64(begin), int64(end-begin)))
 			at++
 		})
 		counts.SetInt(i, at)
@@ -261,7 +244,7 @@ func textNormalize(c *Call) error {
 	for k, i := range kept {
 		text, _ := x.at(i)
 		buffer = changed(buffer[:0], text, change)
-		spans.SetInt(int64(k), Span(at, int64(len(buffer))))
+		spans.SetInt(int64(k), tensor.Span(at, int64(len(buffer))))
 		at += int64(copy(pool[at:], buffer))
 	}
 	return nil
@@ -362,42 +345,4 @@ func textRank(c *Call) error {
 		out.SetInt(i, rank)
 	}
 	return nil
-}
-
-// Pack makes spans and a pool of texts, on Go's heap.
-func Pack(t *tensor.Tensor) (spans, pool *tensor.Tensor, err error) {
-	total := int64(0)
-	for _, s := range t.Strings() {
-		total += int64(len(s))
-	}
-	if total > MaxPool {
-		return nil, nil, diag.Inputf("%d bytes of text, more than %d", total, int64(MaxPool))
-	}
-	if spans, err = tensor.FromSlice(make([]int64, t.Len()), t.Shape()...); err != nil {
-		return nil, nil, err
-	}
-	if pool, err = tensor.FromSlice(make([]byte, total), total); err != nil {
-		return nil, nil, err
-	}
-	PackInto(spans, pool.Bytes(), t.Strings(), 0)
-	return spans, pool, nil
-}
-
-// PackInto writes texts into a pool from byte `at` on, and their spans; it returns where the next may begin.
-func PackInto(spans *tensor.Tensor, pool []byte, from []string, at int64) int64 {
-	for i, s := range from {
-		spans.SetInt(int64(i), Span(at, int64(len(s))))
-		at += int64(copy(pool[at:], s))
-	}
-	return at
-}
-
-// Unpack makes Go's own strings of texts.
-func Unpack(spans *tensor.Tensor, pool []byte) (*tensor.Tensor, error) {
-	out := make([]string, spans.Len())
-	err := texts{spans, pool}.each(func(i int64, text []byte) { out[i] = string(text) })
-	if err != nil {
-		return nil, err
-	}
-	return tensor.OverStrings(spans.Shape(), out)
 }

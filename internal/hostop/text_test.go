@@ -2,7 +2,6 @@ package hostop
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -13,16 +12,16 @@ import (
 
 func packed(t *testing.T, shape []int64, list ...string) []*tensor.Tensor {
 	t.Helper()
-	spans, pool, err := Pack(tensor.Must(tensor.OverStrings(shape, list)))
+	spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []*tensor.Tensor{spans, pool}
+	return []*tensor.Tensor{spans[0], pool}
 }
 
 func unpacked(t *testing.T, spans, pool *tensor.Tensor) []string {
 	t.Helper()
-	out, err := Unpack(spans, pool.Bytes())
+	out, err := tensor.UnpackTexts(spans, pool.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +82,7 @@ func TestTextNormalize(t *testing.T) {
 // TestTextOutside gives every function spans that leave their pool.
 func TestTextOutside(t *testing.T) {
 	attrs := map[string]any{"delimiter": ",", "most": int64(-1), "case": "lower", "exact": true, "pattern": "a"}
-	for _, span := range []int64{Span(1, 3), Span(4, 0), -1, Span(0, 1<<32-1)} {
+	for _, span := range []int64{tensor.Span(1, 3), tensor.Span(4, 0), -1, tensor.Span(0, 1<<32-1)} {
 		bad := []*tensor.Tensor{tensor.Of(span), tensor.Of[uint8](1, 2, 3)}
 		for _, name := range []string{"text_equal", "text_concat", "text_split", "text_normalize", "text_match", "text_index", "text_rank"} {
 			in := append(slices.Clone(bad), bad...)
@@ -99,11 +98,4 @@ func TestTextOutside(t *testing.T) {
 			}
 		}
 	}
-}
-
-func ExamplePack() {
-	texts, _ := tensor.OverStrings([]int64{2}, []string{"weir", "rün"})
-	spans, pool, _ := Pack(texts)
-	fmt.Println(spans, pool)
-	// Output: i64[2]{4, 17179869188} u8[8]{119, 101, 105, 114, 114, 195, 188, 110}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -27,11 +26,11 @@ func sampleTexts(r *rand.Rand, shape ...int64) []*tensor.Tensor {
 }
 
 func packSample(shape []int64, list []string) []*tensor.Tensor {
-	spans, pool, err := hostop.Pack(tensor.Must(tensor.OverStrings(shape, list)))
+	spans, pool, err := tensor.PackTexts(tensor.New, tensor.Must(tensor.OverStrings(shape, list)))
 	if err != nil {
 		panic(err)
 	}
-	return []*tensor.Tensor{spans, pool}
+	return []*tensor.Tensor{spans[0], pool}
 }
 
 var sampleTextShapes = [][]int64{{}, {3}, {0}, {2, 3}, {1, 7}, {2, 0, 2}}
@@ -43,7 +42,7 @@ func textPairSamples(r *rand.Rand) (out []Sample) {
 		// The same text many times over: more than its pool holds.
 		spans := tensor.Must(tensor.New(dtype.I64, shape...))
 		for i := range spans.Len() {
-			spans.SetInt(i, hostop.Span(0, x[1].Len()))
+			spans.SetInt(i, tensor.Span(0, x[1].Len()))
 		}
 		out = append(out, Sample{Inputs: []*tensor.Tensor{spans, x[1], y[0], y[1]}})
 	}

@@ -2,12 +2,12 @@ package ops
 
 import (
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
-// Texts are two tensors: spans (i64) into a pool (u8), as package hostop has them. Operators that move elements are the same on spans as on numbers; those
+// Texts are two tensors: spans (i64) into a pool (u8), as package tensor has them. Operators that move elements are the same on spans as on numbers; those
 // here look at what the texts say.
 
 func init() {
@@ -146,4 +146,4 @@ func textNormalizeShape(c *ir.Inference, n *ir.Node) error {
 }
 
 // TextLimit is the most bytes that a pool of texts may hold.
-const TextLimit = hostop.MaxPool
+const TextLimit = tensor.MaxPool

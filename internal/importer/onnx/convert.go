@@ -97,9 +97,7 @@ func (c *call) Optional(i int) *ir.Value {
 	if i >= len(c.In) {
 		return nil
 	}
-	if _, is := c.graph.sequences[c.In[i]]; is {
-		c.Refuse("input %d is a sequence", i)
-	}
+	c.needsTensor(i)
 	return c.In[i]
 }
 

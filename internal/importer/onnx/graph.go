@@ -27,16 +27,16 @@ type graph struct {
 	sparse  map[string]*wire.SparseTensorProto // likewise
 	opsets  map[string]int64
 	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
-	// sequences are those whose tensors are known one by one, by the value that stands for them.
-	sequences map[*ir.Value][]*ir.Value
-	depth     int
-	attempt   *attempt
-	path      string // of the graph in the model, the same in every attempt
-	at        int    // the node under conversion
+	// composites are what the stand-ins of the model stand for.
+	composites map[*ir.Value]*composite
+	depth      int
+	attempt    *attempt
+	path       string // of the graph in the model, the same in every attempt
+	at         int    // the node under conversion
 }
 
-// Build converts the model: its own outputs, or the named tensors. The names are the results', in order.
-func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err error) {
+// Build converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are.
+func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
@@ -50,34 +50,27 @@ func (m *Model) Build(outputs []string) (module *ir.Module, names []string, err 
 		if a.count == mostAttempts {
 			return nil, nil, diag.Unsupportedf("after %d attempts, not all shapes are found that loops carry on", mostAttempts).AtNode(a.last, "")
 		}
-		if module, names, err = m.try(outputs, a); !errors.Is(err, errAgain) {
-			return module, names, err
+		if module, signature, err = m.try(outputs, a); !errors.Is(err, errAgain) {
+			return module, signature, err
 		}
 	}
 }
 
 // try is Build with what earlier attempts have found out.
-func (m *Model) try(outputs []string, a *attempt) (module *ir.Module, names []string, err error) {
+func (m *Model) try(outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
-	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets, sequences: map[*ir.Value][]*ir.Value{}, attempt: a}
-	for _, p := range m.Inputs {
-		for _, e := range p.Type.Shape {
-			for _, name := range e.Vars() {
-				module.Dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
-			}
-		}
-		g.names[p.Name] = g.build.Param(p.Name, p.Type)
-	}
+	g := &graph{model: m, build: ir.NewBuilder(ir.NewInference(module), body), names: map[string]*ir.Value{}, opsets: m.Opsets, composites: map[*ir.Value]*composite{}, attempt: a}
+	signature = &Signature{}
+	g.inputs(signature)
+	names := slices.Clone(outputs)
 	if outputs == nil {
 		for _, o := range m.Outputs {
 			names = append(names, o.Name)
 		}
-	} else {
-		names = slices.Clone(outputs)
 	}
 	if err := g.convert(m.Proto.Graph, names); err != nil {
 		return nil, nil, err
@@ -87,12 +80,9 @@ func (m *Model) try(outputs []string, a *attempt) (module *ir.Module, names []st
 		if v == nil {
 			return nil, nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
 		}
-		if _, is := g.sequences[v]; is {
-			return nil, nil, diag.Unsupportedf("output %q is a sequence", name).AtTensor(name)
-		}
-		body.Results = append(body.Results, v)
+		g.output(signature, name, v)
 	}
-	return module, names, nil
+	return module, signature, nil
 }
 
 // Unsupported lists every operator of the model that no rule converts, sorted, each with the first node that has it.
@@ -229,7 +219,7 @@ func (g *graph) find(name string) *ir.Value {
 			g.build.Fail(err)
 		}
 		if data != nil {
-			v := s.build.Constant(name, data)
+			v := s.constant(name, data)
 			s.names[name] = v
 			return v
 		}
@@ -290,7 +280,7 @@ func (g *graph) node(n *wire.NodeProto) error {
 				c.Outputs = i + 1
 			}
 		}
-		out = convert(c)
+		out = g.apply(c, convert)
 	}
 	for i, name := range n.Output {
 		if name == "" {
@@ -341,7 +331,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
 	}
-	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, sequences: g.sequences, attempt: g.attempt, path: g.place()}
+	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.place()}
 	for _, a := range f.AttributeProto {
 		inner.attrs[a.Name] = a
 	}
@@ -385,7 +375,7 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 	if g.depth >= maxFunctions {
 		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
 	}
-	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, sequences: g.sequences, attempt: g.attempt, path: g.inside(proto)}
+	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.inside(proto)}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}
@@ -401,9 +391,6 @@ func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value)
 		v := inner.find(name)
 		if v == nil {
 			g.build.Fail(diag.Inputf("nothing computes the subgraph's output %q", name).AtNode(g.build.Source, ""))
-		}
-		if _, is := g.sequences[v]; is {
-			g.build.Fail(diag.Unsupportedf("the subgraph's output %q is a sequence", name).AtNode(g.build.Source, ""))
 		}
 		results = append(results, v)
 	}

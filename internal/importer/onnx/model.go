@@ -43,12 +43,6 @@ type Model struct {
 	external  *external // where external data lies; nil where there can be none
 }
 
-// Port is an input or output as the file declares it. An output may be declared without a type.
-type Port struct {
-	Name string
-	Type ir.Type
-}
-
 // Open reads the model at path.
 func Open(path string) (*Model, error) {
 	f, err := os.Open(path)
@@ -154,18 +148,18 @@ func parseModel(data []byte) (*Model, error) {
 			m.Defaults = append(m.Defaults, v.Name)
 			continue
 		}
-		t, err := typeOf(v, true)
+		p, err := portOf(v, true)
 		if err != nil {
 			return nil, err
 		}
-		m.Inputs = append(m.Inputs, Port{v.Name, t})
+		m.Inputs = append(m.Inputs, p)
 	}
 	for _, v := range proto.Graph.Output {
-		t, err := typeOf(v, false)
+		p, err := portOf(v, false)
 		if err != nil {
-			t = ir.Type{}
+			p = Port{Name: v.Name}
 		}
-		m.Outputs = append(m.Outputs, Port{v.Name, t})
+		m.Outputs = append(m.Outputs, p)
 	}
 	if len(m.Outputs) == 0 {
 		return nil, diag.Inputf("the model has no outputs")
@@ -193,7 +187,7 @@ func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 		return ir.Type{}, diag.Inputf("no type is declared for %s", v.Name).AtTensor(v.Name)
 	}
 	if v.Type.TensorType == nil {
-		return ir.Type{}, diag.Unsupportedf("%s is not a tensor; sequences, optionals and maps are not supported", v.Name).AtTensor(v.Name)
+		return ir.Type{}, diag.Unsupportedf("%s is no tensor, and no sequence or optional of tensors; maps and sparse tensors are not supported", v.Name).AtTensor(v.Name)
 	}
 	dt, ok := v.Type.TensorType.ElemType.DType()
 	if !ok {

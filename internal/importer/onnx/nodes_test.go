@@ -105,7 +105,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 		kept = append(kept, p)
 	}
 	m.Inputs = kept
-	module, names, err := m.Build(nil)
+	module, signature, err := m.Build(nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 	if err != nil {
 		return err
 	}
-	for i := range names {
+	for i := range signature.Results {
 		proto, err := readTensor(filepath.Join(set, fmt.Sprintf("output_%d.pb", i)))
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 		defer ir.Catch(&err)
 		out := ruleFor(name, c.Version)(c)
 		for _, v := range out {
-			if _, sequence := c.graph.sequences[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
+			if _, sequence := c.graph.composites[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
 				return fmt.Errorf("a result without a type")
 			}
 		}

@@ -3,6 +3,7 @@ package onnx
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -25,10 +26,24 @@ func branch(c *call) []*ir.Value {
 		}
 	}
 	var blocks [2]*ir.Block
-	blocks[0], blocks[1] = &ir.Block{}, &ir.Block{}
-	blocks[0].Results = c.graph.body(then, c.Builder.In(blocks[0]), nil)
-	blocks[1].Results = c.graph.body(otherwise, c.Builder.In(blocks[1]), nil)
-	return ops.If(c.Builder, cond, blocks[0], blocks[1])
+	var inside [2]*graph
+	var results [2][]*ir.Value
+	for i, proto := range []*wire.GraphProto{then, otherwise} {
+		blocks[i] = &ir.Block{}
+		inside[i] = c.graph.within(c.Builder.In(blocks[i]))
+		results[i] = c.graph.body(proto, inside[i].build, nil)
+	}
+	if len(results[0]) != len(results[1]) {
+		c.Fault("branches with %d and %d results", len(results[0]), len(results[1]))
+	}
+	var forms []form
+	for k := range results[0] {
+		forms = append(forms, c.graph.common(c.graph.formOf(results[0][k]), c.graph.formOf(results[1][k])))
+	}
+	for i, g := range inside {
+		blocks[i].Results = g.flat(results[i], forms)
+	}
+	return c.graph.whole(forms, ops.If(c.Builder, cond, blocks[0], blocks[1]))
 }
 
 // iterate converts Loop.

@@ -33,9 +33,6 @@ func init() {
 	}
 	for name, f := range binaryRules {
 		add(map[string]rule{name: func(c *call) []*ir.Value {
-			if c.Input(0).Type.DType == dtype.String {
-				c.Refuse("texts")
-			}
 			return one(ops.Binary(c.Builder, f, c.Input(0), c.Input(1)))
 		}})
 	}

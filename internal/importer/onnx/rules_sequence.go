@@ -25,12 +25,7 @@ func (c *call) sequence(elements []*ir.Value) []*ir.Value {
 	if len(elements) > maxSequence {
 		c.Refuse("a sequence of %d tensors", len(elements))
 	}
-	if c.graph.sequences == nil {
-		c.graph.sequences = map[*ir.Value][]*ir.Value{}
-	}
-	v := &ir.Value{Name: c.Source}
-	c.graph.sequences[v] = elements
-	return one(v)
+	return one(c.graph.stand(&composite{form: form{kind: Sequence}, list: elements, listed: true}))
 }
 
 // elements are the tensors of the i-th input, a sequence.
@@ -38,11 +33,11 @@ func (c *call) elements(i int) []*ir.Value {
 	if i >= len(c.In) || c.In[i] == nil {
 		c.Fault("input %d is missing", i)
 	}
-	list, ok := c.graph.sequences[c.In[i]]
-	if !ok {
+	seq := c.graph.composites[c.In[i]]
+	if seq == nil || seq.kind != Sequence {
 		c.Fault("input %d must be a sequence", i)
 	}
-	return list
+	return seq.list
 }
 
 // place is the position in a sequence of the given length that an input names, which may count from the end.

@@ -59,12 +59,7 @@ func (c *call) decided(v *ir.Value, most sym.Expr) []sym.Expr {
 }
 
 // require states a condition of the node: what ir.Inference.Require does, for an operator that the rule takes apart.
-func (c *call) require(cond sym.Cond, why string) {
-	op, _ := ir.Lookup("reshape")
-	if err := c.Require(&ir.Node{Op: op, Source: c.String()}, cond, why); err != nil {
-		c.Fail(err)
-	}
-}
+func (c *call) require(cond sym.Cond, why string) { c.graph.require(c.String(), cond, why) }
 
 // count is the number of elements of a shape.
 func count(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }
@@ -363,6 +358,10 @@ func constantOfShape(c *call) []*ir.Value {
 	}
 	c.length(0)
 	shape := c.Symbols(0, 0, unlimited)
+	if value.DType() == dtype.String {
+		text := c.graph.text(c.graph.constant(c.Source, value))
+		return one(c.graph.texts(ops.Text{Spans: ops.Expand(c.Builder, ops.Reshape(c.Builder, text.Spans), shape...), Pool: text.Pool}))
+	}
 	return one(ops.Fill(c.Builder, value, shape...))
 }
 
@@ -425,10 +424,15 @@ func constant(c *call) []*ir.Value {
 	if found == nil {
 		c.Fault("there is no value")
 	}
-	return one(c.Builder.Constant(c.Source, found))
+	return one(c.graph.constant(c.Source, found))
 }
 
-func identity(c *call) []*ir.Value { return one(c.Input(0)) }
+func identity(c *call) []*ir.Value {
+	if len(c.In) == 0 || c.In[0] == nil {
+		c.Input(0)
+	}
+	return one(c.In[0])
+}
 
 func eyeLike(c *call) []*ir.Value {
 	x, dt := c.Input(0), c.Type("dtype")

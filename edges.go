@@ -1,0 +1,296 @@
+package weir
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Kind is what an input or output is.
+type Kind uint8
+
+// The kinds. A TensorKind is of numbers, or, where its DType is StringType, of texts.
+const (
+	TensorKind           Kind = iota
+	SequenceKind              // any number of tensors of one element type
+	OptionalKind              // a tensor or nothing
+	OptionalSequenceKind      // a sequence or nothing
+)
+
+// optional reports whether it may have nothing, and sequence whether what it has are several tensors.
+func (k Kind) optional() bool { return k >= OptionalKind }
+func (k Kind) sequence() bool { return k == SequenceKind || k == OptionalSequenceKind }
+
+// edge is an input or output as the user has it, and the ports of the program that are its parts: has, where it is optional; spans and pool of texts, elements and
+// extents of a sequence, with a pool of one of texts; else the tensor itself.
+type edge struct {
+	Info  Info  `json:"info"`
+	Parts []int `json:"parts"`
+}
+
+// simple reports whether an input or output is one tensor of numbers: its own port.
+func (i Info) simple() bool { return i.Kind == TensorKind && i.DType != StringType }
+
+// partTypes are the element types of the parts, in order.
+func (i Info) partTypes() []DType {
+	var out []DType
+	if i.Kind.optional() {
+		out = append(out, Bool)
+	}
+	value := i.DType
+	if value == StringType {
+		value = I64
+	}
+	out = append(out, value)
+	if i.Kind.sequence() {
+		out = append(out, I64)
+	}
+	if i.DType == StringType {
+		out = append(out, U8)
+	}
+	return out
+}
+
+func edgesOf(from []onnx.Edge) (edges []edge) {
+	for _, e := range from {
+		info := infoOf(e.Name, e.Type)
+		if info.Kind = Kind(e.Kind); info.Shape == nil && !info.Kind.sequence() {
+			info.Shape = []Extent{}
+		}
+		edges = append(edges, edge{info, e.Parts})
+	}
+	return edges
+}
+
+// plainEdges are the edges of a program whose ports are all tensors of numbers.
+func plainEdges(infos []Info) (edges []edge) {
+	for i, info := range infos {
+		edges = append(edges, edge{info, []int{i}})
+	}
+	return edges
+}
+
+func edgeInfos(edges []edge) (infos []Info) {
+	for _, e := range edges {
+		infos = append(infos, e.Info)
+	}
+	return infos
+}
+
+// checkEdges checks that edges which a file names are made of the program's ports, each of them once.
+func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) error {
+	seen := make([]bool, len(ports))
+	for _, e := range edges {
+		types := e.Info.partTypes()
+		if e.Info.Kind > OptionalSequenceKind {
+			return diag.Inputf("there is no kind %d", e.Info.Kind).AtTensor(e.Info.Name)
+		}
+		if len(types) != len(e.Parts) {
+			return diag.Inputf("%s of %d parts", e.Info, len(e.Parts)).AtTensor(e.Info.Name)
+		}
+		for i, part := range e.Parts {
+			if part < 0 || part >= len(ports) || seen[part] || tensors[ports[part].Tensor].DType != types[i] {
+				return diag.Inputf("part %d of %s is no %s of the program's own", i, e.Info, types[i]).AtTensor(e.Info.Name)
+			}
+			seen[part] = true
+			if rank := e.Info.partRank(i); len(tensors[ports[part].Tensor].Shape) != rank {
+				return diag.Inputf("part %d of %s has not rank %d", i, e.Info, rank).AtTensor(e.Info.Name)
+			}
+		}
+	}
+	if at := slices.Index(seen, false); at >= 0 {
+		return diag.Inputf("nothing is said of port %s", ports[at].Name).AtTensor(ports[at].Name)
+	}
+	return nil
+}
+
+// partRank is the rank of a part: has 0, elements and pools 1, extents 2, a tensor or its spans the tensor's own.
+func (i Info) partRank(part int) int {
+	if i.Kind.optional() {
+		if part--; part < 0 {
+			return 0
+		}
+	}
+	switch {
+	case i.Kind.sequence():
+		return []int{1, 2, 1}[part]
+	case part == 1:
+		return 1
+	}
+	return len(i.Shape)
+}
+
+// Arg is what a run may be given: a *Tensor, borrowed for the run; what Sequence makes; or Absent.
+type Arg interface{ given() given }
+
+// given is an argument: one tensor, or several, or nothing.
+type given struct {
+	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
+	tensors []*Tensor
+}
+
+func (t *Tensor) given() given { return given{TensorKind, []*Tensor{t}} }
+
+func (g given) given() given { return g }
+
+// Sequence is the argument for an input that is a sequence: the tensors, borrowed for the run.
+func Sequence(tensors ...*Tensor) Arg { return given{SequenceKind, slices.Clone(tensors)} }
+
+// Absent is the argument for an optional input that is to have nothing.
+var Absent Arg = given{kind: OptionalKind}
+
+// String is like "a sequence of 2 tensors".
+func (g given) String() string {
+	switch g.kind {
+	case SequenceKind:
+		return fmt.Sprintf("a sequence of %d tensors", len(g.tensors))
+	case OptionalKind:
+		return "nothing"
+	}
+	return g.tensors[0].String()
+}
+
+// packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the ledger goes, which release gives back.
+type packing struct {
+	parts  []*Tensor // by port
+	blocks []*mem.Block
+}
+
+func (p *packing) release() {
+	for _, b := range p.blocks {
+		b.Close()
+	}
+	p.blocks = nil
+}
+
+// allocate makes a part's memory.
+func (p *packing) allocate(name string) tensor.Allocate {
+	return func(dt dtype.DType, shape ...int64) (*tensor.Tensor, error) {
+		count, err := tensor.Count(shape)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := dt.Bytes(count)
+		if err != nil {
+			return nil, err
+		}
+		block, err := mem.Map(mem.Tensors, name, bytes)
+		if err != nil {
+			return nil, err
+		}
+		p.blocks = append(p.blocks, block)
+		return tensor.Over(dt, shape, block.Bytes())
+	}
+}
+
+// pack adds the parts of an argument.
+func (p *packing) pack(e edge, g given, nothing []int64) error {
+	if e.Info.simple() && g.kind == TensorKind {
+		p.parts[e.Parts[0]] = g.tensors[0]
+		return nil
+	}
+	allocate := p.allocate(e.Info.Name)
+	var parts []*tensor.Tensor
+	add := func(t *tensor.Tensor, err error) error { parts = append(parts, t); return err }
+	if e.Info.Kind.optional() {
+		if err := add(allocate(Bool)); err != nil {
+			return err
+		}
+		if g.kind != OptionalKind {
+			parts[0].SetInt(0, 1)
+		}
+	}
+	list := make([]*tensor.Tensor, len(g.tensors))
+	for i, t := range g.tensors {
+		if list[i] = t.t; t.t.DType() != e.Info.DType {
+			return diag.Inputf("tensor %d of it is %s, it must be %s", i, t, e.Info.DType)
+		}
+	}
+	switch {
+	case g.kind == OptionalKind && !e.Info.Kind.optional():
+		return diag.Inputf("nothing is given, %s is expected", e.Info)
+	case g.kind != OptionalKind && e.Info.Kind.sequence() != (g.kind == SequenceKind):
+		return diag.Inputf("%s is given, %s is expected", g, e.Info)
+	case g.kind == OptionalKind && !e.Info.Kind.sequence():
+		t, err := tensor.New(e.Info.DType, nothing...)
+		if err != nil {
+			return err
+		}
+		list = append(list, t)
+	}
+	dt := e.Info.DType
+	var pool *tensor.Tensor
+	if dt == StringType {
+		var err error
+		if list, pool, err = tensor.PackTexts(allocate, list...); err != nil {
+			return err
+		}
+		dt = I64
+	}
+	if e.Info.Kind.sequence() {
+		elements, extents, err := tensor.PackSequence(allocate, dt, list...)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, elements, extents)
+	} else {
+		parts = append(parts, list[0])
+	}
+	if pool != nil {
+		parts = append(parts, pool)
+	}
+	for i, part := range parts {
+		p.parts[e.Parts[i]] = &Tensor{t: part}
+	}
+	return nil
+}
+
+// unpack is the tensors that the parts of an output hold, in storage that outlives closing for texts and as views for numbers; absent where it is an optional that has nothing.
+func unpack(info Info, parts []*tensor.Tensor) (list []*tensor.Tensor, absent bool, err error) {
+	if info.Kind.optional() {
+		if parts[0].Int(0) == 0 {
+			return nil, true, nil
+		}
+		parts = parts[1:]
+	}
+	list = slices.Clone(parts[:1])
+	if info.Kind.sequence() {
+		if list, err = tensor.UnpackSequence(parts[0], parts[1]); err != nil {
+			return nil, false, err
+		}
+	}
+	if info.DType == StringType {
+		for i := range list {
+			if list[i], err = tensor.UnpackTexts(list[i], parts[len(parts)-1].Bytes()); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	return list, false, nil
+}
+
+// String is like "image: f32[batch,1,8,8]", "words: seq(string[n])" or "state: optional(f32[2,128])". A sequence whose tensors' rank is not known has [...] for a shape.
+func (i Info) String() string {
+	axes := make([]string, len(i.Shape))
+	for k, e := range i.Shape {
+		axes[k] = e.String()
+	}
+	text := fmt.Sprintf("%s[%s]", i.DType, strings.Join(axes, ","))
+	if i.Kind.sequence() {
+		if i.Shape == nil {
+			text = i.DType.String() + "[...]"
+		}
+		text = "seq(" + text + ")"
+	}
+	if i.Kind.optional() {
+		text = "optional(" + text + ")"
+	}
+	return i.Name + ": " + text
+}

@@ -1,0 +1,89 @@
+package values
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Value is what an input is given or an output gives: a tensor, a sequence of tensors, or an optional of either.
+type Value = wire.Value
+
+// Of is the value of an input or output that is one tensor.
+func Of(name string, t *Array) Value { return Value{Name: name, Tensors: []*Array{t}} }
+
+// sequence and optional tell a kind's two halves.
+func sequence(k weir.Kind) bool { return k == weir.SequenceKind || k == weir.OptionalSequenceKind }
+func optional(k weir.Kind) bool { return k == weir.OptionalKind || k == weir.OptionalSequenceKind }
+
+// Parse reads a value for an input or output from the contents of a .pb file: a TensorProto, SequenceProto or OptionalProto as it is declared.
+func Parse(data []byte, info weir.Info) (Value, error) {
+	return wire.ParseValue(data, sequence(info.Kind), optional(info.Kind))
+}
+
+// ToArg copies a value into an argument. The tensors are what is to be closed after the run.
+func ToArg(v Value) (a weir.Arg, tensors []*weir.Tensor, err error) {
+	if v.Absent {
+		return weir.Absent, nil, nil
+	}
+	for _, t := range v.Tensors {
+		w, err := ToWeir(t)
+		if err != nil {
+			return nil, tensors, err
+		}
+		tensors = append(tensors, w)
+	}
+	if v.Sequence {
+		return weir.Sequence(tensors...), tensors, nil
+	}
+	return tensors[0], tensors, nil
+}
+
+// FromResults is output i of a run, over the results' own memory, which must stay open.
+func FromResults(r *weir.Results, i int, info weir.Info) (Value, error) {
+	v := Value{Name: info.Name, Sequence: sequence(info.Kind), Optional: optional(info.Kind)}
+	list := []*weir.Tensor{r.At(i)}
+	if v.Sequence {
+		list = r.Sequence(info.Name)
+		v.Absent = list == nil
+	} else if list[0] == nil {
+		v.Absent, list = true, nil
+	}
+	for _, w := range list {
+		t, err := FromWeir(w)
+		if err != nil {
+			return v, err
+		}
+		v.Tensors = append(v.Tensors, t)
+	}
+	return v, nil
+}
+
+// CompareValues is Compare for values of any kind: sequences tensor by tensor.
+func CompareValues(got, want Value, rtol, atol float64) error {
+	switch {
+	case got.Absent != want.Absent:
+		return diag.Inputf("it has %s, where %s is expected", had(got), had(want))
+	case got.Sequence && len(got.Tensors) != len(want.Tensors):
+		return diag.Inputf("a sequence of %d tensors, where %d are expected", len(got.Tensors), len(want.Tensors))
+	}
+	for i, t := range got.Tensors {
+		if err := tensor.Compare(t, want.Tensors[i], rtol, atol); err != nil {
+			if got.Sequence {
+				return fmt.Errorf("tensor %d: %w", i, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func had(v Value) string {
+	if v.Absent {
+		return "nothing"
+	}
+	return "something"
+}
