@@ -318,10 +318,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 			var order []string
 			f.stage = func(name, text string) { stages[name] = text; order = append(order, name) }
 			l, _, err := f.compile(cmd.Context(), args[0], func(o *weir.Options, _ *weir.Model) { o.Stage = f.stage })
-			if err != nil {
+			if err == nil {
+				defer l.Close()
+			} else if stages[after] == "" {
 				return err
-			}
-			defer l.Close()
+			} // a stage that was reached can be seen, whatever went wrong after it
 			name := after
 			if name == "" && !cmd.Flags().Changed("lang") && !slices.Contains(order, "import") {
 				name = "schedule" // an artefact has nothing before
@@ -348,10 +349,10 @@ func (c *cli) dumpCommand() *cobra.Command {
 				}
 			}
 			if c.json {
-				return c.printJSON(map[string]string{"stage": name, "text": text})
+				return errors.Join(err, c.printJSON(map[string]string{"stage": name, "text": text}))
 			}
 			fmt.Print(text)
-			return nil
+			return err
 		},
 	}
 	f.register(cmd, c)
