@@ -36,7 +36,9 @@ var rooms = []Room{
 	{Floor: 2, Name: "loop", Purpose: "the language of how: kernels of loops, vectors and tiles", May: []string{"target", "tensor"}},
 	{Floor: 2, Name: "program", Purpose: "the language of what happens to memory; the saved artefact", May: []string{"tensor"}},
 
-	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"}},
+	// Pictures of these kinds have no decoder in the standard library.
+	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"},
+		Modules: []string{"golang.org/x/image/bmp", "golang.org/x/image/tiff", "golang.org/x/image/webp"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
 		May: []string{"ir", "loop", "tensor", "hostop"}},
 

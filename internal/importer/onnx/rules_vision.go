@@ -18,7 +18,10 @@ func init() {
 		"Col2Im":            col2im,
 		"DeformConv":        deformConv,
 		"RoiAlign":          roiAlign,
-		"MaxRoiPool":        maxRoiPool,
+		"ImageDecoder": func(c *call) []*ir.Value {
+			return one(ops.DecodeImage(c.Builder, c.Input(0), c.Text("pixel_format", "RGB")))
+		},
+		"MaxRoiPool": maxRoiPool,
 		"Det": func(c *call) []*ir.Value {
 			return one(ops.Determinant(c.Builder, c.Input(0)))
 		},

@@ -1,0 +1,405 @@
+package picture
+
+// mostScans is how many scans a file may have: each goes over the whole picture, however few bytes it has.
+const mostScans = 256
+
+// huffman is a code: for each length the first code of it, and where its symbols are.
+type huffman struct {
+	fast    [256]uint16 // by the next 8 bits: the length and the symbol; 0: a longer code
+	last    [17]int32   // the largest code of each length, −1: none
+	offset  [17]int32   // from a code to its symbol's index
+	symbols []byte
+}
+
+// defineHuffman reads tables of codes.
+func (d *jpeg) defineHuffman(body []byte) error {
+	for len(body) > 0 {
+		if len(body) < 17 || body[0]>>4 > 1 || body[0]&15 > 3 {
+			return corrupt("a table of codes of %d bytes", len(body))
+		}
+		class, number := body[0]>>4, body[0]&15
+		counts, total := body[1:17], 0
+		for _, n := range counts {
+			total += int(n)
+		}
+		body = body[17:]
+		if total > 256 || total > len(body) {
+			return corrupt("a table of %d codes", total)
+		}
+		h := &huffman{symbols: body[:total]}
+		code, index := int32(0), int32(0)
+		for length := 1; length <= 16; length++ {
+			n := int32(counts[length-1])
+			if code+n > 1<<length {
+				return corrupt("codes of length %d run over", length)
+			}
+			h.offset[length], h.last[length] = index-code, code+n-1
+			if n == 0 {
+				h.last[length] = -1
+			}
+			for range n {
+				if length <= 8 {
+					entry := uint16(length)<<8 | uint16(h.symbols[index])
+					for i := code << (8 - length); i < (code+1)<<(8-length); i++ {
+						h.fast[i] = entry
+					}
+				}
+				code, index = code+1, index+1
+			}
+			code <<= 1
+		}
+		if class == 0 {
+			for _, s := range h.symbols {
+				if s > 15 {
+					return corrupt("a mean of %d bits", s)
+				}
+			}
+		}
+		d.huffman[class][number], body = h, body[total:]
+	}
+	return nil
+}
+
+// bitReader reads the bits of a scan, without the zeros that are stuffed behind 0xff. At a marker it gives zeros from then on.
+type bitReader struct {
+	data  []byte
+	at    int
+	bits  uint64
+	count int // of bits
+	zeros int // how many of them are made up
+	ended bool
+}
+
+func (r *bitReader) fill() {
+	for r.count <= 48 {
+		b := byte(0)
+		switch {
+		case r.zeros > 0 || r.at >= len(r.data):
+			r.ended = r.ended || r.at >= len(r.data)
+			r.zeros += 8
+		case r.data[r.at] != 0xff:
+			b = r.data[r.at]
+			r.at++
+		case r.at+1 < len(r.data) && r.data[r.at+1] == 0:
+			b = 0xff
+			r.at += 2
+		case r.at+1 < len(r.data) && r.data[r.at+1] == 0xff:
+			r.at++
+			continue
+		default:
+			r.zeros += 8
+		}
+		r.bits = r.bits<<8 | uint64(b)
+		r.count += 8
+	}
+}
+
+// spent reports whether bits have been used that are not there.
+func (r *bitReader) spent() bool { return r.zeros > r.count }
+
+// take gives the next n bits, at most 16.
+func (r *bitReader) take(n int) int32 {
+	if r.count < n {
+		r.fill()
+	}
+	r.count -= n
+	return int32(r.bits>>r.count) & (1<<n - 1)
+}
+
+// signed gives a number of n bits of magnitude; its first bit is 0 where it is negative.
+func (r *bitReader) signed(n int) int32 {
+	if n == 0 {
+		return 0
+	}
+	v := r.take(n)
+	if v < 1<<(n-1) {
+		v += -1<<n + 1
+	}
+	return v
+}
+
+// symbol gives the next symbol.
+func (r *bitReader) symbol(h *huffman) (byte, error) {
+	if r.count < 16 {
+		r.fill()
+	}
+	if entry := h.fast[byte(r.bits>>(r.count-8))]; entry != 0 {
+		r.count -= int(entry >> 8)
+		return byte(entry), nil
+	}
+	for length := 9; length <= 16; length++ {
+		code := int32(r.bits>>(r.count-length)) & (1<<length - 1)
+		if code <= h.last[length] {
+			r.count -= length
+			return h.symbols[code+h.offset[length]], nil
+		}
+	}
+	return 0, corrupt("a code that no symbol has")
+}
+
+// scan is the header of one pass over the picture, with what its blocks are decoded by.
+type scan struct {
+	parts       []scanPart
+	first, last int  // of the coefficients, in their order in the file
+	refining    bool // bits of lower weight for what an earlier scan gave
+	low         uint // the weight of its last bit
+}
+
+type scanPart struct {
+	c        *component
+	mean, ac *huffman
+}
+
+// scan reads one pass over the picture.
+func (d *jpeg) scan(body []byte) error {
+	if d.components == nil || len(body) < 1 || len(body) < 4+2*int(body[0]) || body[0] < 1 || body[0] > 4 {
+		return corrupt("a scan's header of %d bytes", len(body))
+	}
+	count := int(body[0])
+	tail := body[1+2*count:]
+	s := scan{first: int(tail[0]), last: int(tail[1]), refining: tail[2]>>4 > 0, low: uint(tail[2] & 15)}
+	if !d.progressive {
+		s.first, s.last, s.refining, s.low = 0, 63, false, 0
+	}
+	if s.first > s.last || s.last > 63 || s.low > 13 || d.progressive && s.first == 0 && s.last > 0 || s.first > 0 && count > 1 || s.refining && uint(tail[2]>>4) != s.low+1 {
+		return corrupt("a scan of coefficients %d to %d, %d, of %d components", s.first, s.last, tail[2], count)
+	}
+	for i := range count {
+		part := scanPart{}
+		for j := range d.components {
+			if d.components[j].id == body[1+2*i] {
+				part.c = &d.components[j]
+			}
+		}
+		if part.c == nil || body[2+2*i]>>4 > 3 || body[2+2*i]&15 > 3 {
+			return corrupt("a scan of a component %d that is not there", body[1+2*i])
+		}
+		for _, other := range s.parts {
+			if other.c == part.c {
+				return corrupt("a scan of one component twice")
+			}
+		}
+		part.mean, part.ac = d.huffman[0][body[2+2*i]>>4], d.huffman[1][body[2+2*i]&15]
+		if part.mean == nil && s.first == 0 && !s.refining || part.ac == nil && s.last > 0 {
+			return corrupt("a scan without its codes")
+		}
+		if part.c.table == nil {
+			if part.c.table = d.quantizers[part.c.quantizer]; part.c.table == nil {
+				return corrupt("a scan without its quantization table")
+			}
+		}
+		s.parts = append(s.parts, part)
+	}
+	if d.scans++; d.scans > mostScans {
+		return corrupt("more than %d scans", mostScans)
+	}
+	d.restart()
+	d.bits = bitReader{data: d.data, at: d.at}
+	err := d.units(&s)
+	d.at = d.bits.at
+	if err == nil && d.bits.ended && d.bits.spent() {
+		return corrupt("the file ends before its picture does")
+	}
+	return err
+}
+
+// units goes over the units of a scan: blocks of one component, or of all that are interleaved.
+func (d *jpeg) units(s *scan) error {
+	across, down := ceil(d.width, 8*d.hMost), ceil(d.height, 8*d.vMost)
+	single := len(s.parts) == 1
+	if single {
+		across, down = s.parts[0].c.across, s.parts[0].c.down
+	}
+	for unit := range across * down {
+		if d.interval > 0 && unit > 0 && unit%d.interval == 0 {
+			d.resume()
+		}
+		if d.bits.spent() {
+			if d.interval == 0 || d.bits.ended {
+				return nil // the rest stays as it is
+			}
+			continue
+		}
+		x, y := unit%across, unit/across
+		for i := range s.parts {
+			part := &s.parts[i]
+			c := part.c
+			if single {
+				if err := d.block(s, part, x, y); err != nil {
+					return err
+				}
+				continue
+			}
+			for j := range c.h * c.v {
+				if err := d.block(s, part, x*c.h+j%c.h, y*c.v+j/c.h); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// restart forgets what blocks are predicted from.
+func (d *jpeg) restart() {
+	d.run = 0
+	for i := range d.components {
+		d.components[i].predicted = 0
+	}
+}
+
+// resume goes on behind a restart marker; where another marker stands, no bits are left.
+func (d *jpeg) resume() {
+	d.restart()
+	at := d.bits.at
+	for at+1 < len(d.data) && (d.data[at] != 0xff || d.data[at+1] == 0 || d.data[at+1] == 0xff) {
+		at++
+	}
+	if at+1 < len(d.data) && d.data[at+1] >= markRST0 && d.data[at+1] <= markRST7 {
+		d.bits = bitReader{data: d.data, at: at + 2}
+		return
+	}
+	d.bits = bitReader{data: d.data, at: at, zeros: 1, ended: at+1 >= len(d.data)}
+}
+
+// block decodes what a scan has of one block.
+func (d *jpeg) block(s *scan, part *scanPart, x, y int) error {
+	c := part.c
+	if !d.progressive {
+		var block [64]int32
+		if err := d.sequential(part, &block); err != nil {
+			return err
+		}
+		idct(&block, c.plane[8*y*c.stride+8*x:], c.stride)
+		return nil
+	}
+	block := (*[64]int16)(c.coefficients[64*(y*c.rowBlocks+x):])
+	switch {
+	case s.first > 0 && s.refining:
+		return d.refine(s, part.ac, block)
+	case s.first > 0:
+		return d.spectrum(s, part.ac, block)
+	case s.refining:
+		block[0] |= int16(d.bits.take(1) << s.low)
+		return nil
+	}
+	size, err := d.bits.symbol(part.mean)
+	c.predicted += d.bits.signed(int(size))
+	block[0] = int16(c.predicted << s.low)
+	return err
+}
+
+// sequential decodes a whole block, dequantized.
+func (d *jpeg) sequential(part *scanPart, block *[64]int32) error {
+	c := part.c
+	size, err := d.bits.symbol(part.mean)
+	if err != nil {
+		return err
+	}
+	c.predicted += d.bits.signed(int(size))
+	block[0] = c.predicted * c.table[0]
+	for k := 1; k < 64; k++ {
+		rs, err := d.bits.symbol(part.ac)
+		if err != nil {
+			return err
+		}
+		zeros, size := int(rs>>4), int(rs&15)
+		if size == 0 {
+			if zeros < 15 {
+				break
+			}
+			k += 15
+			continue
+		}
+		k += zeros
+		v := d.bits.signed(size)
+		if k < 64 {
+			place := zigzag[k]
+			block[place] = v * c.table[place]
+		}
+	}
+	return nil
+}
+
+// spectrum decodes the first scan of some coefficients of a block.
+func (d *jpeg) spectrum(s *scan, codes *huffman, block *[64]int16) error {
+	if d.run > 0 {
+		d.run--
+		return nil
+	}
+	for k := s.first; k <= s.last; k++ {
+		rs, err := d.bits.symbol(codes)
+		if err != nil {
+			return err
+		}
+		zeros, size := int(rs>>4), int(rs&15)
+		if size == 0 {
+			if zeros < 15 {
+				d.run = 1<<zeros + int(d.bits.take(zeros)) - 1
+				return nil
+			}
+			k += 15
+			continue
+		}
+		k += zeros
+		v := d.bits.signed(size)
+		if k <= s.last {
+			block[zigzag[k]] = int16(v << s.low)
+		}
+	}
+	return nil
+}
+
+// refine decodes one more bit of some coefficients of a block: of those that are not zero, and those that become ±1.
+func (d *jpeg) refine(s *scan, codes *huffman, block *[64]int16) error {
+	one := int16(1) << s.low
+	k := s.first
+	// correct goes on over coefficients until it has passed so many zeros, and is at the next.
+	correct := func(zeros int) {
+		for ; k <= s.last; k++ {
+			v := &block[zigzag[k]]
+			if *v == 0 {
+				if zeros == 0 {
+					return
+				}
+				zeros--
+				continue
+			}
+			if d.bits.take(1) == 0 || *v&one != 0 {
+				continue
+			}
+			if *v > 0 {
+				*v += one
+			} else {
+				*v -= one
+			}
+		}
+	}
+	for d.run == 0 && k <= s.last {
+		rs, err := d.bits.symbol(codes)
+		if err != nil {
+			return err
+		}
+		zeros, size := int(rs>>4), int(rs&15)
+		var v int16
+		if size > 0 {
+			v = one
+			if d.bits.take(1) == 0 {
+				v = -one
+			}
+		} else if zeros < 15 {
+			d.run = 1<<zeros + int(d.bits.take(zeros))
+			break
+		}
+		correct(zeros)
+		if v != 0 && k <= s.last {
+			block[zigzag[k]] = v
+		}
+		k++
+	}
+	if d.run > 0 {
+		correct(64)
+		d.run--
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Package picture decodes images: JPEG, JPEG 2000, PNG, BMP, TIFF, WebP and the portable formats, to the pixels that Pillow gives (which are those of
+// libjpeg-turbo, OpenJPEG and libwebp).
+//
+// Files are hostile: what a header declares is compared with MaxPixels, and where the format allows it with the bytes that follow, before memory is taken
+// for it. A picture lies in Go's heap while it is read, in up to twelve bytes a pixel.
+package picture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// MaxPixels is how many pixels a picture may have. Larger ones are not supported.
+const MaxPixels = 1 << 26
+
+// mostPixels is MaxPixels, but where a test wants less.
+var mostPixels int64 = MaxPixels
+
+// ErrCorrupt is what every error wraps that says that the bytes are no picture, or a broken one.
+var ErrCorrupt = errors.New("not a picture that can be read")
+
+// corrupt is an error of the file.
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// Picture is a decoded picture.
+type Picture struct {
+	Width, Height int
+	// Row writes the pixels of row y: red, green and blue, a byte each.
+	Row func(y int, rgb []byte)
+}
+
+// format is one kind of file.
+type format struct {
+	name   string
+	begins func(data []byte) bool
+	decode func(data []byte) (*Picture, error)
+}
+
+// magic is a file that begins with certain bytes.
+func magic(texts ...string) func([]byte) bool {
+	return func(data []byte) bool {
+		for _, text := range texts {
+			if bytes.HasPrefix(data, []byte(text)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+var formats = []format{
+	{"JPEG", magic("\xff\xd8"), decodeJPEG},
+	{"PNG", magic("\x89PNG\r\n\x1a\n"), decodePNG},
+	{"BMP", magic("BM"), decodeBMP},
+	{"TIFF", magic("II*\x00", "MM\x00*"), decodeTIFF},
+	{"WebP", func(data []byte) bool { return magic("RIFF")(data) && len(data) >= 12 && string(data[8:12]) == "WEBP" }, decodeWebP},
+	{"JPEG 2000", magic("\xff\x4f\xff\x51", "\x00\x00\x00\x0cjP  \r\n\x87\n"), func([]byte) (*Picture, error) { return nil, diag.Unsupportedf("JPEG 2000") }},
+	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
+}
+
+// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt where the bytes are none, a *diag.Error where
+// they are one of a kind that is not supported.
+func Decode(data []byte) (*Picture, error) {
+	for _, f := range formats {
+		if f.begins(data) {
+			p, err := f.decode(data)
+			if err == nil {
+				return p, nil
+			}
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil, corrupt("the first bytes are of no known format")
+}
+
+// sized checks the extents that a header declares, before memory is taken for them.
+func sized(width, height int64) error {
+	if width < 1 || height < 1 {
+		return corrupt("%d × %d pixels", width, height)
+	}
+	if width > mostPixels || height > mostPixels/width {
+		return diag.Unsupportedf("a picture of %d × %d pixels; at most %d are read", width, height, mostPixels)
+	}
+	return nil
+}
+
+// plausible checks that a picture that takes so many bits can come out of so many bytes, of which each gives at most so many bits.
+func plausible(bits int64, bytes int, most int64) error {
+	if bits/most > int64(bytes) {
+		return corrupt("%d bytes are too few for %d bits of picture", bytes, bits)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package picture
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// pixels are all the pixels of a picture.
+func pixels(p *Picture) []byte {
+	out := make([]byte, 3*p.Width*p.Height)
+	for y := range p.Height {
+		p.Row(y, out[3*p.Width*y:3*p.Width*(y+1)])
+	}
+	return out
+}
+
+// TestPictures decodes the files of testdata/pictures to exactly the pixels that Pillow gives, of which sums.txt has the extents and SHA-256, both made by
+// make.py.
+func TestPictures(t *testing.T) {
+	list, err := os.ReadFile("testdata/pictures/sums.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(list)), "\n") {
+		name, want, _ := strings.Cut(line, " ")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata/pictures", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(pixels(p))
+			if got := fmt.Sprintf("%d %d %s", p.Width, p.Height, hex.EncodeToString(sum[:16])); got != want {
+				t.Errorf("got %s, not %s", got, want)
+			}
+		})
+	}
+}
+
+// jpegHeader is a file that declares a picture and holds nothing of it.
+func jpegHeader(width, height uint16, process byte, more ...byte) []byte {
+	frame := []byte{0xff, 0xd8, 0xff, process, 0, 17, 8, byte(height >> 8), byte(height), byte(width >> 8), byte(width), 3, 1, 0x22, 0, 2, 0x11, 0, 3, 0x11, 0}
+	return append(frame, more...)
+}
+
+// TestHostile gives files that mean harm: what they declare is not believed, and the error says what is wrong.
+func TestHostile(t *testing.T) {
+	png := func(width, height uint32) []byte {
+		data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), make([]byte, 17)...)
+		binary.BigEndian.PutUint32(data[16:], width)
+		binary.BigEndian.PutUint32(data[20:], height)
+		copy(data[24:], "\x08\x02\x00\x00\x00")
+		binary.BigEndian.PutUint32(data[29:], crc32.ChecksumIEEE(data[12:29]))
+		return data
+	}
+	bmp := func(width, height uint32) []byte {
+		data := make([]byte, 60)
+		copy(data, "BM")
+		data[10], data[14], data[26], data[28] = 54, 40, 1, 24
+		binary.LittleEndian.PutUint32(data[18:], width)
+		binary.LittleEndian.PutUint32(data[22:], height)
+		return data
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		kind error
+		want string
+	}{
+		{"nothing", nil, ErrCorrupt, "no known format"},
+		{"one byte", []byte{0xff}, ErrCorrupt, "no known format"},
+		{"JPEG of nothing", []byte{0xff, 0xd8}, ErrCorrupt, "the file ends before"},
+		{"JPEG, huge", jpegHeader(65500, 65500, 0xc0), diag.ErrUnsupported, "65500 × 65500 pixels"},
+		{"JPEG, large without data", jpegHeader(8000, 8000, 0xc0), ErrCorrupt, "too few for 1500000 bits"},
+		{"JPEG, progressive, large without data", jpegHeader(8000, 8000, 0xc2), ErrCorrupt, "too few for 1500000 bits"},
+		{"JPEG without lines", jpegHeader(8, 0, 0xc0), ErrCorrupt, "8 × 0 pixels"},
+		{"JPEG, lossless", jpegHeader(8, 8, 0xc3), diag.ErrUnsupported, "process 3"},
+		{"JPEG, arithmetic", jpegHeader(8, 8, 0xc9), diag.ErrUnsupported, "process 9"},
+		{"JPEG, a segment past the end", []byte{0xff, 0xd8, 0xff, 0xdb, 0xff, 0xff}, ErrCorrupt, "a segment of 65535 bytes of 2"},
+		{"JPEG, too many codes", append([]byte{0xff, 0xd8, 0xff, 0xc4, 0, 19, 0}, bytes.Repeat([]byte{255}, 16)...), ErrCorrupt, "codes"},
+		{"JPEG, a scan before the frame", []byte{0xff, 0xd8, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0}, ErrCorrupt, "a scan's header"},
+		{"JPEG, a scan without tables", jpegHeader(8, 8, 0xc0, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0), ErrCorrupt, "without its codes"},
+		{"PNG, huge", png(1<<31-1, 1<<31-1), diag.ErrUnsupported, "dimension overflow"},
+		{"PNG, large without data", png(8000, 8000), ErrCorrupt, "too few"},
+		{"BMP, huge", bmp(1<<30, 1<<30), diag.ErrUnsupported, "pixels"},
+		{"BMP, large without data", bmp(8000, 8000), ErrCorrupt, "too few"},
+		{"PNM, huge", []byte("P6 999999999 999999999 255\n"), diag.ErrUnsupported, "999999999 × 999999999"},
+		{"PNM, a number that runs over", []byte("P6 99999999999999999999999 1 255\n"), ErrCorrupt, "a number is wrong"},
+		{"PNM, large without data", []byte("P6 8000 8000 255\n"), ErrCorrupt, "bytes of 192000000"},
+		{"PNM, as text, large without data", []byte("P3 8000 8000 255\n"), ErrCorrupt, "too few"},
+		{"PNM, nothing to scale by", []byte("P5 1 1 0\n0"), ErrCorrupt, "largest sample is 0"},
+		{"TIFF of nothing", []byte("II*\x00"), ErrCorrupt, ""},
+		{"TIFF, a directory past the end", []byte("II*\x00\xff\xff\xff\xff"), ErrCorrupt, ""},
+		{"WebP of nothing", []byte("RIFF\x04\x00\x00\x00WEBP"), ErrCorrupt, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Decode(c.data)
+			if err == nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v; it should be of kind %v and say %q", err, c.kind, c.want)
+			}
+		})
+	}
+}
+
+// TestCut cuts each file short, and changes a byte of it: what comes is a picture or an error, never a panic.
+func TestCut(t *testing.T) {
+	files, err := filepath.Glob("testdata/pictures/*.*")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := max(len(data)/60, 1)
+		for at := 0; at < len(data); at += step {
+			if p, err := Decode(data[:at]); err == nil {
+				pixels(p)
+			}
+			changed := bytes.Clone(data)
+			changed[at] ^= byte(1 << (at % 8))
+			if p, err := Decode(changed); err == nil {
+				pixels(p)
+			}
+		}
+	}
+}
+
+// FuzzDecode looks for files that make a decoder panic, or give rows that it has not.
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob("testdata/pictures/*.*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	mostPixels = 1 << 14
+	f.Cleanup(func() { mostPixels = MaxPixels })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Decode(data)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && diag.As(err, diag.ErrUnsupported) == nil {
+				t.Errorf("an error of no kind: %v", err)
+			}
+			return
+		}
+		pixels(p)
+	})
+}
