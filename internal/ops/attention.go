@@ -29,6 +29,15 @@ type AttentionSettings struct {
 	Left    int64       // above 0: so many keys before a query's position are seen, and itself, counted too
 	Right   int64       // above 0: so many keys behind a query's position are seen, and itself, counted too
 	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
+	Fill    float64     // the score of a key that a mask of bools, or the order, hides; 0: −∞
+}
+
+// fill is the score of what is hidden.
+func (s AttentionSettings) fill() float64 {
+	if s.Fill == 0 {
+		return math.Inf(-1)
+	}
+	return s.Fill
 }
 
 // AttentionScores are what attention computes on its way to its result.
@@ -101,7 +110,7 @@ func scaleOf(b *ir.Builder, s AttentionSettings, dt dtype.DType, size sym.Expr) 
 // masked is the scores with −∞ where a query does not see a key.
 func masked(b *ir.Builder, scores *ir.Value, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
 	dt := scores.Type.DType
-	none := Scalar(b, dt, math.Inf(-1))
+	none := Scalar(b, dt, s.fill())
 	if mask := x.Mask; mask != nil {
 		if mask = toKeys(b, mask, keys); mask.Type.DType == dtype.Bool {
 			scores = Where(b, mask, scores, none)

@@ -13,7 +13,7 @@ import (
 // pattern is a description of how a value is computed. It calls then for each way in which v can be read so, with what it binds bound, until one is taken:
 // then reports whether it is. A match is complete only where nothing but the match itself reads what lies inside it.
 //
-//	product(is(1), any("x"), op("sigmoid", any("x")))  // x · sigmoid(x), in either order
+//	product(is(1), the("x"), op("sigmoid", the("x")))  // x · sigmoid(x), in either order
 type pattern func(m *match, v *ir.Value, then func() bool) bool
 
 // match is a pattern's reading of a node so far.
@@ -108,8 +108,8 @@ func (m *match) some(values []*ir.Value, patterns []pattern, then func() bool) b
 	return false
 }
 
-// any is every value; twice the same name is the same value.
-func any(name string) pattern { return as(name, nil) }
+// the is a value with a name; twice the same name is the same value.
+func the(name string) pattern { return as(name, nil) }
 
 // as binds a name to what p describes.
 func as(name string, p pattern) pattern {

@@ -1,0 +1,152 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "attention", Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples})
+}
+
+// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask.
+func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.Value {
+	inputs := []*ir.Value{x.Query, x.Key, x.Value}
+	if x.Mask != nil {
+		inputs = append(inputs, x.Mask)
+	}
+	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "fill": s.Fill}, inputs...)
+}
+
+// attentionOf is a node's operands and settings.
+func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
+	past, _ := n.Attrs["past"].(sym.Expr)
+	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3)},
+		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0), Causal: n.Attrs.Bool("causal"), Past: past,
+			Softmax: n.Attrs.DType("softmax"), Fill: n.Attrs.Float("fill", 0)}
+}
+
+func attentionShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 3, 4); err != nil {
+		return err
+	}
+	q, k, v := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type
+	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() || k.DType != q.DType || v.DType != q.DType {
+		return fault(n, "queries %s, keys %s and values %s", q, k, v)
+	}
+	for _, same := range []struct {
+		a, b sym.Expr
+		why  string
+	}{{q.Shape[0], k.Shape[0], "as many sequences of queries as of keys"}, {k.Shape[0], v.Shape[0], "as many sequences of keys as of values"},
+		{q.Shape[3], k.Shape[3], "queries and keys of one size"}, {k.Shape[1], v.Shape[1], "as many heads of keys as of values"}, {k.Shape[2], v.Shape[2], "as many keys as values"},
+		{q.Shape[1].Mod(k.Shape[1].Max(one)), sym.Const(0), "heads of queries share heads of keys evenly"}} {
+		if err := c.RequireEqual(n, same.a, same.b, same.why); err != nil {
+			return err
+		}
+	}
+	if mask := input(n, 3); mask != nil {
+		scores := []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], k.Shape[2]}
+		if mask.Type.DType != dtype.Bool && !mask.Type.DType.IsFloat() || len(mask.Type.Shape) > 4 {
+			return fault(n, "a mask %s", mask.Type)
+		}
+		if _, err := broadcast(c, n, scores, mask.Type.Shape); err != nil {
+			return err
+		}
+	}
+	n.Result(0, ir.Type{DType: q.DType, Shape: []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], v.Shape[3]}})
+	return nil
+}
+
+func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
+	x, s := attentionOf(n)
+	y, _ := Attention(b, x, s)
+	return []*ir.Value{y}
+}
+
+func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	_, s := attentionOf(n)
+	past, err := e.Int(s.Past)
+	if err != nil {
+		return nil, err
+	}
+	q, k, v, mask := in[0], in[1], in[2], present(in, 3)
+	heads, groups, size, keys, width := q.Shape()[1], k.Shape()[1], q.Shape()[3], k.Shape()[2], v.Shape()[3]
+	scale, fill := s.Scale, s.fill()
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(size))
+	}
+	at := func(t *tensor.Tensor, index ...int64) float64 {
+		return t.Float(tensor.Offset(tensor.Strides(t.Shape()), index))
+	}
+	tensor.Each(q.Shape()[:3], func(index []int64) {
+		sequence, head, query := index[0], index[1], index[2]
+		group := head / (heads / groups)
+		scores, top := make([]float64, keys), math.Inf(-1)
+		for j := range scores {
+			sum := 0.0
+			for d := range size {
+				sum += at(q, sequence, head, query, d) * at(k, sequence, group, int64(j), d)
+			}
+			sum *= scale
+			if s.Softcap > 0 {
+				sum = s.Softcap * math.Tanh(sum/s.Softcap)
+			}
+			if mask != nil {
+				flat := stretchedFlat([]int64{sequence, head, query, int64(j)}, mask.Shape())
+				if mask.DType() != dtype.Bool {
+					sum += mask.Float(flat)
+				} else if mask.Int(flat) == 0 {
+					sum = fill
+				}
+			}
+			if s.Causal && int64(j) > query+past {
+				sum = fill
+			}
+			scores[j], top = sum, max(top, sum)
+		}
+		total := 0.0
+		for j := range scores {
+			scores[j] = math.Exp(scores[j] - top)
+			total += scores[j]
+		}
+		for d := range width {
+			sum := 0.0
+			for j, weight := range scores {
+				sum += weight / total * at(v, sequence, group, int64(j), d)
+			}
+			out.SetFloat(tensor.Offset(tensor.Strides(out.Shape()), []int64{sequence, head, query, d}), sum)
+		}
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+func attentionSamples(r *rand.Rand) []Sample {
+	float := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.F32, shape...) }
+	attrs := func(more ir.Attrs) ir.Attrs {
+		a := ir.Attrs{"scale": 0.5, "past": sym.Const(0)}
+		for name, value := range more {
+			a[name] = value
+		}
+		return a
+	}
+	keep := sampleOf(r, dtype.Bool, 3, 1, 2, 5)
+	for row := range int64(6) {
+		keep.SetInt(row*5, 1) // a query that sees no key has no weights
+	}
+	return []Sample{
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
+		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
+		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(3, 6)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6), float(3, 4, 5, 7), keep}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
+	}
+}

@@ -1,0 +1,249 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Transposes cancels what turns axes and turns them back: of transposes that follow one another one is left, or none, also where functions of single elements stand between
+// them. One that moves only axes of 1 is a reshape; axes of 1 are put in before the others are moved, so that heads are split in one way.
+func Transposes(m *ir.Module) error { return apply(m, transposes) }
+
+var transposes = []rule{
+	{"transpose of transpose", []string{"transpose"}, transposeOfTranspose},
+	{"transpose of axes of one", []string{"transpose"}, transposeOfOnes},
+	{"transpose around functions", []string{"transpose"}, transposeAround},
+	{"axes of one after transpose", []string{"reshape"}, onesAfterTranspose},
+	{"rows last", []string{"matmul"}, rowsLast},
+}
+
+func permutation(n *ir.Node) []int64 { return n.Attrs.Ints("perm") }
+
+// identityPermutation reports whether a permutation moves nothing.
+func identityPermutation(perm []int64) bool {
+	for i, p := range perm {
+		if int64(i) != p {
+			return false
+		}
+	}
+	return true
+}
+
+// composed is the permutation that first turns axes by inner and then by outer.
+func composed(outer, inner []int64) []int64 {
+	perm := make([]int64, len(outer))
+	for i, p := range outer {
+		perm[i] = inner[p]
+	}
+	return perm
+}
+
+func inverted(perm []int64) []int64 {
+	back := make([]int64, len(perm))
+	for i, p := range perm {
+		back[p] = int64(i)
+	}
+	return back
+}
+
+// turned is x with its axes permuted: x itself where nothing moves.
+func turned(b *ir.Builder, x *ir.Value, perm []int64) *ir.Value {
+	if identityPermutation(perm) {
+		return x
+	}
+	return ops.Transpose(b, x, perm...)
+}
+
+func transposeOfTranspose(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	perm := permutation(n)
+	if inner := producer(n.Inputs[0], "transpose"); inner != nil {
+		return turned(b, inner.Inputs[0], composed(perm, permutation(inner)))
+	}
+	if identityPermutation(perm) {
+		return n.Inputs[0]
+	}
+	return nil
+}
+
+// transposeOfOnes is a reshape in the place of a transpose that leaves the axes which are not 1 in order.
+func transposeOfOnes(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	last := int64(-1)
+	for _, p := range permutation(n) {
+		if isOne(n.Inputs[0].Type.Shape[p]) {
+			continue
+		}
+		if p < last {
+			return nil
+		}
+		last = p
+	}
+	return ops.Reshape(b, n.Inputs[0], n.Outputs[0].Type.Shape...)
+}
+
+// aroundDeepest is how many functions may follow one another between two transposes.
+const aroundDeepest = 8
+
+// transposeAround takes a transpose out of a chain of functions of single elements, where each operand that varies was transposed itself: one is left, or none.
+func transposeAround(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	a := &around{r: r, perm: permutation(n)}
+	if n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() == "transpose" || !a.follow(n.Inputs[0], 0) || a.inner == nil {
+		return nil
+	}
+	return a.rebuild(b, n.Inputs[0], n)
+}
+
+// around is a chain of functions below a transpose.
+type around struct {
+	r     *rewriting
+	perm  []int64 // of the transpose
+	inner []int64 // of the transposes above the chain
+}
+
+// follow checks that v can be computed with its axes turned.
+func (a *around) follow(v *ir.Value, depth int) bool {
+	if v.Const != nil {
+		return v.Const.Len() <= uniformMost
+	}
+	n := v.Node
+	if n == nil || depth > aroundDeepest || len(v.Type.Shape) != len(a.perm) {
+		return false
+	}
+	if n.Op.Name() == "transpose" {
+		if a.inner != nil && !slices.Equal(a.inner, permutation(n)) {
+			return false
+		}
+		a.inner = permutation(n)
+		return true
+	}
+	if a.r.owner[n] != a.r.block || a.r.uses[v] != 1 || len(n.Outputs) != 1 || v.Bound || !single(n) {
+		return false
+	}
+	for _, in := range n.Inputs {
+		if in == nil || !a.follow(in, depth+1) {
+			return false
+		}
+	}
+	return len(n.Inputs) > 0
+}
+
+// single reports whether an operator is a function of single elements of its operands, with broadcasting.
+func single(n *ir.Node) bool {
+	return ops.Elementwise(n.Op.Name())
+}
+
+// rebuild computes v turned by the outer permutation, from what the inner transposes were of.
+func (a *around) rebuild(b *ir.Builder, v *ir.Value, n *ir.Node) *ir.Value {
+	if v.Const != nil {
+		rank := len(a.perm)
+		if v.Const.Len() == 1 {
+			return v
+		}
+		shape := slices.Clone(v.Type.Shape)
+		for len(shape) < rank {
+			shape = slices.Insert(shape, 0, sym.Const(1))
+		}
+		if len(shape) != len(v.Type.Shape) {
+			v = ops.Reshape(b, v, shape...)
+		}
+		return turned(b, v, a.perm)
+	}
+	if v.Node.Op.Name() == "transpose" {
+		return turned(b, v.Node.Inputs[0], composed(a.perm, a.inner))
+	}
+	in := make([]*ir.Value, len(v.Node.Inputs))
+	for i, x := range v.Node.Inputs {
+		in[i] = a.rebuild(b, x, n)
+	}
+	source := b.Source
+	b.Source = v.Node.Source
+	defer func() { b.Source = source }()
+	return b.Op(v.Node.Op.Name(), v.Node.Attrs, in...)
+}
+
+// onesAfterTranspose puts axes of 1 in, or takes them out, before the axes are moved rather than after.
+func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	inner := producer(n.Inputs[0], "transpose")
+	if inner == nil || r.uses[n.Inputs[0]] != 1 {
+		return nil
+	}
+	x, out := inner.Inputs[0], n.Outputs[0].Type.Shape
+	// The axes that are not 1, as positions of x, in the order of the result.
+	var moved []int64
+	for _, p := range permutation(inner) {
+		if !isOne(x.Type.Shape[p]) {
+			moved = append(moved, p)
+		}
+	}
+	sorted := slices.Sorted(slices.Values(moved))
+	// An axis of 1 goes where as many of the others stand before it, if they are the same; else as far in front as that.
+	slots := make([][]int, len(sorted)+1) // positions of the result
+	at, slot := 0, 0
+	for i, extent := range out {
+		if isOne(extent) {
+			slots[slot] = append(slots[slot], i)
+			continue
+		}
+		if at == len(moved) || r.Dims().EQ(extent, x.Type.Shape[moved[at]]) != sym.Yes {
+			return nil // more than axes of 1 change
+		}
+		at++
+		if slices.Max(moved[:at]) == sorted[at-1] {
+			slot = at
+		}
+	}
+	if at != len(moved) {
+		return nil
+	}
+	perm := make([]int64, len(out))
+	var shape []sym.Expr
+	places := map[int64]int64{} // of x's axes
+	for s := range slots {
+		for _, i := range slots[s] {
+			perm[i] = int64(len(shape))
+			shape = append(shape, sym.Const(1))
+		}
+		if s < len(sorted) {
+			places[sorted[s]] = int64(len(shape))
+			shape = append(shape, x.Type.Shape[sorted[s]])
+		}
+	}
+	at = 0
+	for i, extent := range out {
+		if !isOne(extent) {
+			perm[i] = places[moved[at]]
+			at++
+		}
+	}
+	return turned(b, ops.Reshape(b, x, shape...), perm)
+}
+
+// rowsLast has a product read an operand whose last axis a transpose moves to the one before with that axis last, turned by the product: rows stay together when they are copied.
+func rowsLast(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	inputs := slices.Clone(n.Inputs)
+	attrs := ir.Attrs{}
+	for name, a := range n.Attrs {
+		attrs[name] = a
+	}
+	changed := false
+	for i, flag := range []string{"transpose_a", "transpose_b"} {
+		t := producer(n.Inputs[i], "transpose")
+		if t == nil || r.uses[n.Inputs[i]] != 1 {
+			continue
+		}
+		perm := slices.Clone(permutation(t))
+		rank := len(perm)
+		if perm[rank-2] != int64(rank-1) {
+			continue
+		}
+		perm[rank-2], perm[rank-1] = perm[rank-1], perm[rank-2]
+		inputs[i], changed = turned(b, t.Inputs[0], perm), true
+		attrs[flag] = !n.Attrs.Bool(flag)
+	}
+	if !changed {
+		return nil
+	}
+	return b.Op("matmul", attrs, inputs...)
+}
