@@ -189,6 +189,9 @@ func changed(to, text []byte, change func(rune) rune) []byte {
 	return to
 }
 
+// Lower is a text with its characters in lower case.
+func Lower(text string) string { return string(changed(nil, []byte(text), unicode.ToLower)) }
+
 // textNormalize takes stop words (inputs 2 and 3, ascending, in lower case where the comparison is not to mind it) out of the last axis's texts and changes the
 // case of what is left; where nothing is left, there is one empty text.
 func textNormalize(c *Call) error {

@@ -98,3 +98,34 @@ func textRankSamples(r *rand.Rand) (out []Sample) {
 	}
 	return out
 }
+
+func textFormatSamples(r *rand.Rand) (out []Sample) {
+	for _, shape := range sampleTextShapes {
+		for _, dt := range slices.Concat(floatTypes, integerTypes, []dtype.DType{dtype.Bool}) {
+			x := sampleOf(r, dt, shape...)
+			if dt.IsFloat() {
+				x = sampleFloats(r, dt, shape...)
+			}
+			out = append(out, Sample{Inputs: []*tensor.Tensor{x}})
+		}
+	}
+	return out
+}
+
+func textParseSamples(r *rand.Rand) (out []Sample) {
+	numbers := []string{"0", "1", "-0", "+1", "1e0", "100.5", "12E-1", "0.5"}
+	for _, shape := range sampleTextShapes {
+		count, err := tensor.Count(shape)
+		if err != nil {
+			panic(err)
+		}
+		for _, to := range slices.Concat(floatTypes, integerTypes, []dtype.DType{dtype.Bool}) {
+			list := make([]string, count)
+			for i := range list {
+				list[i] = numbers[r.Intn(len(numbers))]
+			}
+			out = append(out, Sample{Inputs: packSample(shape, list), Attrs: ir.Attrs{"to": to}})
+		}
+	}
+	return append(out, Sample{Inputs: packSample([]int64{4}, []string{"INF", "-INF", "NaN", "+INF"}), Attrs: ir.Attrs{"to": dtype.F32}})
+}

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -18,6 +19,8 @@ func init() {
 		{Op: "text_normalize", Shape: textNormalizeShape, Samples: textNormalizeSamples},
 		{Op: "text_match", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.Bool}} }), Samples: textMatchSamples},
 		{Op: "text_index", Shape: textShape(1, 1, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.I64}} }), Samples: textIndexSamples},
+		{Op: "text_format", Shape: textFormatShape, Samples: textFormatSamples},
+		{Op: "text_parse", Shape: textParseShape, Samples: textParseSamples},
 		{Op: "text_rank", Shape: textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: dtype.I64}} }), Samples: textRankSamples},
 	} {
 		d.Mean, d.Host = hostMean(d.Op), d.Op
@@ -66,6 +69,42 @@ func TextIndex(b *ir.Builder, x, keys Text) *ir.Value {
 // TextRank is each text's place among all the different ones, in the order of their bytes.
 func TextRank(b *ir.Builder, x Text) *ir.Value { return b.Op("text_rank", nil, x.Spans, x.Pool) }
 
+// TextFormat writes numbers as texts: the shortest decimal that says the number, with an exponent where that is shorter; NaN, INF and -INF; True and False.
+func TextFormat(b *ir.Builder, x *ir.Value) Text {
+	n := b.Node("text_format", nil, x)
+	return Text{n.Outputs[0], n.Outputs[1]}
+}
+
+// TextParse reads numbers of a type from texts: what TextFormat writes, with or without a sign, and fractions for integers, which lose them. Another text ends the run.
+func TextParse(b *ir.Builder, x Text, to dtype.DType) *ir.Value {
+	return b.Op("text_parse", ir.Attrs{"to": to}, x.Spans, x.Pool)
+}
+
+// longestNumber is the most bytes that a number's text has.
+const longestNumber = 24
+
+func textFormatShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	if !anything(x.DType) || x.DType.IsComplex() {
+		return fault(n, "elements of type %s", x.DType)
+	}
+	n.Result(0, ir.Type{DType: dtype.I64, Shape: x.Shape})
+	bytes := foundAs(c, n, "bytes", "bytes", product(x.Shape).Mul(sym.Const(longestNumber)))
+	n.Result(1, ir.Type{DType: dtype.U8, Shape: []sym.Expr{bytes}})
+	return nil
+}
+
+func textParseShape(c *ir.Inference, n *ir.Node) error {
+	to := n.Attrs.DType("to")
+	if !anything(to) || to.IsComplex() {
+		return fault(n, "elements of type %s", to)
+	}
+	return textShape(1, 0, func(*ir.Inference, *ir.Node) []ir.Type { return []ir.Type{{DType: to}} })(c, n)
+}
+
 // isText checks that inputs i and i+1 are texts.
 func isText(n *ir.Node, i int) error {
 	if spans, pool := n.Inputs[i].Type, n.Inputs[i+1].Type; spans.DType != dtype.I64 || pool.DType != dtype.U8 || len(pool.Shape) != 1 {
@@ -108,22 +147,19 @@ func textShape(same, others int, results func(c *ir.Inference, n *ir.Node) []ir.
 	}
 }
 
-// pool is the type of a pool of data's own size, at most limit.
-func pool(c *ir.Inference, n *ir.Node, limit sym.Expr) ir.Type {
-	return ir.Type{DType: dtype.U8, Shape: []sym.Expr{foundAs(c, n, "bytes", "bytes", limit)}}
+// pool is the type of a pool of data's own size. Any number of texts may be the whole of the pool that they come from, so that a limit of it would say nothing.
+func pool(c *ir.Inference, n *ir.Node) ir.Type {
+	return ir.Type{DType: dtype.U8, Shape: []sym.Expr{foundAs(c, n, "bytes", "bytes", sym.Unlimited)}}
 }
 
 var textConcatShape = textShape(2, 0, func(c *ir.Inference, n *ir.Node) []ir.Type {
-	// Any number of texts may be the whole of its pool.
-	limit := product(n.Inputs[0].Type.Shape).Mul(n.Inputs[1].Type.Shape[0].Add(n.Inputs[3].Type.Shape[0]))
-	return []ir.Type{{DType: dtype.I64}, pool(c, n, limit)}
+	return []ir.Type{{DType: dtype.I64}, pool(c, n)}
 })
 
 var textSplitShape = textShape(1, 0, func(c *ir.Inference, n *ir.Node) []ir.Type {
-	shape := append([]sym.Expr{}, n.Inputs[0].Type.Shape...)
-	most := n.Inputs[1].Type.Shape[0].Add(one)
-	if cuts := n.Attrs.Int("most", -1); cuts >= 0 && cuts < 1<<31 {
-		most = most.Min(sym.Const(cuts + 1))
+	shape, most := append([]sym.Expr{}, n.Inputs[0].Type.Shape...), sym.Unlimited
+	if cuts := n.Attrs.Int("most", -1); cuts >= 0 && cuts < 64 {
+		most = sym.Const(cuts + 1)
 	}
 	return []ir.Type{{DType: dtype.I64, Shape: append(shape, found(c, n, "pieces", most))}, {DType: dtype.I64}}
 })
@@ -136,14 +172,18 @@ func textNormalizeShape(c *ir.Inference, n *ir.Node) error {
 			shape = append(shape, one)
 		}
 		shape[len(shape)-1] = foundAs(c, n, "found", "words", count.Max(one))
-		// No character's other case is more than half as long again.
-		limit := count.Mul(n.Inputs[1].Type.Shape[0])
-		if n.Attrs.String("case", "") != "none" {
-			limit = limit.Mul(sym.Const(3)).CeilDiv(sym.Const(2))
-		}
-		return []ir.Type{{DType: dtype.I64, Shape: shape}, pool(c, n, limit)}
+		return []ir.Type{{DType: dtype.I64, Shape: shape}, pool(c, n)}
 	})(c, n)
 }
 
 // TextLimit is the most bytes that a pool of texts may hold.
 const TextLimit = tensor.MaxPool
+
+// TextLower is a text as TextNormalize compares it where case does not matter.
+func TextLower(text string) string { return hostop.Lower(text) }
+
+// CheckPattern reports what is wrong with a pattern for TextMatch.
+func CheckPattern(pattern string) error {
+	_, err := hostop.Pattern(pattern)
+	return err
+}

@@ -145,8 +145,8 @@ func (c *call) castTo(to dtype.DType) *ir.Value {
 	if x.Type.DType == to {
 		return x
 	}
-	if x.Type.DType == dtype.String || to == dtype.String {
-		c.Refuse("%s as %s", x.Type.DType, to)
+	if to == dtype.String {
+		return c.graph.texts(ops.TextFormat(c.Builder, x))
 	}
 	if c.Int("saturate", 1) == 0 {
 		return c.Op("cast", ir.Attrs{"to": to, "wrap": true}, x)

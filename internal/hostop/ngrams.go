@@ -1,0 +1,89 @@
+package hostop
+
+import "github.com/weirml/weir/internal/diag"
+
+func init() { register("ngrams", ngrams) }
+
+// ngrams counts, in each row of x (i64), the n-grams of `least` to `most` elements that are listed, with gaps of up to `skip` elements between two. Input 1 is the listed n-grams' elements, those of one element
+// first, each length in ascending order; input 2 (i64) is the column of the result that each counts in, input 3 (f32) what each counts for. starts has, for each length from 1, the first of its n-grams; one more is the
+// end. once has an n-gram count no more than once in a row. N-grams of one element have no gaps, and are counted once.
+func ngrams(c *Call) error {
+	x, pool, columns, weights := c.In[0], c.In[1], c.In[2], c.In[3]
+	starts := c.Attrs["starts"].([]int64)
+	least, most, skip, width := c.Attrs["least"].(int64), c.Attrs["most"].(int64), c.Attrs["skip"].(int64), c.Attrs["width"].(int64)
+	once, _ := c.Attrs["once"].(bool)
+	shape := append([]int64{}, x.Shape()...)
+	length := shape[len(shape)-1]
+	shape[len(shape)-1] = width
+	out, err := c.Result(0, shape...)
+	if err != nil {
+		return err
+	}
+	for i := range out.Len() {
+		out.SetFloat(i, 0)
+	}
+	var begins []int64 // of each length's n-grams, among their elements
+	at := int64(0)
+	for n := 1; n < len(starts); n++ {
+		begins = append(begins, at)
+		if starts[n] < starts[n-1] {
+			return diag.Inputf("the n-grams of %d elements begin at %d, and end at %d", n, starts[n-1], starts[n])
+		}
+		at += int64(n) * (starts[n] - starts[n-1])
+	}
+	if at != pool.Len() || starts[len(starts)-1] != columns.Len() || columns.Len() != weights.Len() {
+		return diag.Inputf("%d elements in %d n-grams, with %d columns and %d weights", pool.Len(), starts[len(starts)-1], columns.Len(), weights.Len())
+	}
+	compare := func(gram, n, from, gap int64) int {
+		for k := range n {
+			a, b := pool.Int(begins[n-1]+(gram-starts[n-1])*n+k), x.Int(from+k*gap)
+			if a != b {
+				if a < b {
+					return -1
+				}
+				return 1
+			}
+		}
+		return 0
+	}
+	count := func(row, n, from, gap int64) error {
+		lo, hi := starts[n-1], starts[n]
+		for lo < hi {
+			mid := lo + (hi-lo)/2
+			if compare(mid, n, from, gap) < 0 {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		if lo == starts[n] || compare(lo, n, from, gap) != 0 {
+			return nil
+		}
+		column := columns.Int(lo)
+		if column < 0 || column >= width {
+			return diag.Inputf("n-gram %d counts in column %d of %d", lo, column, width)
+		}
+		if to := row*width + column; once {
+			out.SetFloat(to, weights.Float(lo))
+		} else {
+			out.SetFloat(to, out.Float(to)+weights.Float(lo))
+		}
+		return nil
+	}
+	for row := int64(0); length > 0 && row < x.Len()/length; row++ {
+		for n := least; n <= min(most, int64(len(starts)-1)); n++ {
+			gaps := skip + 1
+			if n == 1 {
+				gaps = 1
+			}
+			for gap := int64(1); gap <= gaps && (n-1)*gap < length; gap++ {
+				for from := int64(0); from+(n-1)*gap < length; from++ {
+					if err := count(row, n, row*length+from, gap); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
