@@ -124,19 +124,11 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	return c, nil
 }
 
-// limited puts the limits of what data decide into a formula. What has none keeps its name.
-func limited(m *loop.Module, e sym.Expr) sym.Expr {
-	return e.Subst(func(name string) (sym.Expr, bool) {
-		limit, ok := m.Limits[name]
-		return limit, ok && !sym.IsUnlimited(limit)
-	})
-}
-
 // scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide.
 func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
 	var all []sym.Expr
 	for _, k := range code.Kernels {
-		all = append(all, limited(m, k.ScratchFormula()))
+		all = append(all, sym.AtLimits(k.ScratchFormula(), m.Limits))
 	}
 	return m.Dims.Simplify(sym.MaxOf(append(all, sym.Const(0))...))
 }
@@ -173,7 +165,7 @@ func (c *Compiled) Operations() sym.Expr {
 		}
 	}
 	add(c.Loop.Body)
-	return limited(c.Loop, total)
+	return sym.AtLimits(total, c.Loop.Limits)
 }
 
 // portableMachine is its name.

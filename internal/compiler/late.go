@@ -28,6 +28,15 @@ func late(m *loop.Module, b *loop.Buffer) bool {
 	return err != nil
 }
 
+// lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken at its limit, where that is no less.
+func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
+	size := bytesOf(b, sym.Product(b.Shape...))
+	if limit := sym.AtLimits(size, m.Limits); m.Dims.LE(size, limit) == sym.Yes || monotone(m, size) {
+		return limit
+	}
+	return size
+}
+
 // groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step binds, and whose dimensions keep their values while they
 // are alive, are planned together; every other, and every output, has storage of its own.
 func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
@@ -41,12 +50,10 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 			continue
 		}
 		step, settled := -1, b.Kind != loop.Output
-		for _, e := range b.Shape {
-			for _, name := range e.Vars() {
-				for _, at := range binds[name] {
-					if settled = settled && !at.meets(*life); at.last < life.first {
-						step = max(step, at.last)
-					}
+		for _, name := range lateSize(a.from, b).Vars() {
+			for _, at := range binds[name] {
+				if settled = settled && !at.meets(*life); at.last < life.first {
+					step = max(step, at.last)
 				}
 			}
 		}
@@ -113,7 +120,7 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 				life = &span{0, p.Steps - 1}
 				a.time.alive[b] = life
 			}
-			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: bytesOf(b, sym.Product(b.Shape...)), First: life.first, Last: life.last})
+			p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: lateSize(a.from, b), First: life.first, Last: life.last})
 		}
 		c.alias(a, roots, &p)
 		var err error

@@ -110,12 +110,12 @@ func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*l
 // atLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
 func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	size := bytesOf(b, sym.Product(b.Shape...))
-	for _, name := range size.Vars() {
-		if sym.IsUnlimited(m.Limits[name]) {
+	limit := sym.AtLimits(size, m.Limits)
+	for _, name := range limit.Vars() {
+		if _, data := m.Limits[name]; data {
 			return size, unbounded(b, size)
 		}
 	}
-	limit := size.Subst(func(name string) (sym.Expr, bool) { x, ok := m.Limits[name]; return x, ok })
 	if size.Equal(limit) {
 		return size, nil
 	}
@@ -141,7 +141,7 @@ func unbounded(b *loop.Buffer, size sym.Expr) error {
 // monotone reports whether a size grows with each dimension that data decide.
 func monotone(m *loop.Module, size sym.Expr) bool {
 	for _, name := range size.Vars() {
-		if _, data := m.Limits[name]; !data {
+		if limit, data := m.Limits[name]; !data || sym.IsUnlimited(limit) {
 			continue
 		}
 		coef, _, linear := size.Linear(name)

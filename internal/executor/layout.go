@@ -151,7 +151,7 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 		case *program.Launch:
 			l.launches[s] = s.Dims
 			for _, d := range s.Dims {
-				l.unknown[s] = l.unknown[s] || l.program.Dims[d].Late()
+				l.unknown[s] = l.unknown[s] || l.program.AwaitsData(d)
 			}
 		case *program.Bind:
 			if s.From < 0 {
@@ -182,7 +182,7 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 		}
 	}
 	for i, code := range l.limits {
-		if code != nil && !l.program.Dims[i].Late() {
+		if code != nil && !l.program.AwaitsData(i) {
 			v, err := code.Eval(values)
 			if err != nil {
 				return nil, err

@@ -68,8 +68,8 @@ func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 	return c.Require(n, sym.Cond{A: a, Rel: sym.EQ, B: b}, why)
 }
 
-// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, or speaks of such a dimension, nothing but the data bounds it:
-// what is that large gets its memory when the run has bound it.
+// Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, nothing but the data bounds it: what is that large gets its memory
+// when the run has bound it. max may speak of such dimensions too, which the run binds before.
 func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
 		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -88,15 +88,12 @@ func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 		c.fresh[hint]++
 		name = fmt.Sprintf("%s.%d", hint, c.fresh[hint])
 	}
-	if slices.ContainsFunc(max.Vars(), func(name string) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
-		max = sym.Unlimited
-	}
 	_, hi := c.Dims().Bounds(max)
 	c.Dims().Set(name, sym.Range{Min: lo, Max: hi})
 	if c.Module.Limits == nil {
 		c.Module.Limits = map[string]sym.Expr{}
 	}
-	c.Module.Limits[name] = max.Subst(func(name string) (sym.Expr, bool) { x, ok := c.Module.Limits[name]; return x, ok })
+	c.Module.Limits[name] = sym.AtLimits(max, c.Module.Limits)
 	return sym.Var(name)
 }
 

@@ -59,7 +59,7 @@ func (v *verifier) header() error {
 			return diag.Inputf("a limit of a dimension that is not declared").AtDim(name)
 		}
 		for _, other := range limit.Vars() {
-			if _, decided := m.Limits[other]; decided {
+			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
 				return diag.Inputf("the limit %s depends on what data decide", limit).AtDim(name)
 			}
 		}

@@ -80,10 +80,7 @@ func (s *running) eval(e sym.Expr) (int64, error) {
 
 // atMost is the value of e where the dimensions that data decide stand at their limits.
 func (s *running) atMost(e sym.Expr) (int64, error) {
-	return s.eval(e.Subst(func(name string) (sym.Expr, bool) {
-		limit, ok := s.module.Limits[name]
-		return limit, ok
-	}))
+	return s.eval(sym.AtLimits(e, s.module.Limits))
 }
 
 func (s *running) shape(list []sym.Expr) ([]int64, error) {

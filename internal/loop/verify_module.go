@@ -56,7 +56,7 @@ func (v *moduleVerifier) all() {
 	for name, limit := range m.Limits {
 		v.dims("the limit of "+name, []sym.Expr{sym.Var(name), limit})
 		for _, other := range limit.Vars() {
-			if _, decided := m.Limits[other]; decided {
+			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
 				v.fail("the limit of %s uses %s, which data decide too", name, other)
 			}
 		}

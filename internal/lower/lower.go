@@ -96,7 +96,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				break
 			}
 			of := v.Node.Inputs[view.Of]
-			if view.Strides != nil || !view.Whole && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
+			if view.Strides != nil || !(view.Whole && l.settled(into[i])) && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a part of what is viewed
 			}
 			if of.Node == nil || !inBlock[of.Node] || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
@@ -112,6 +112,18 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 			break
 		}
 	}
+}
+
+// settled reports whether the run knows a buffer's shape when it begins.
+func (l *lowering) settled(b *loop.Buffer) bool {
+	for _, e := range b.Shape {
+		for _, name := range e.Vars() {
+			if _, data := l.from.Limits[name]; data {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its producer ran cannot be

@@ -11,7 +11,15 @@ import (
 // Late reports whether a dimension is one that data decide and nothing else bounds.
 func (d *Dim) Late() bool { return d.Data && sym.IsUnlimited(d.Limit) }
 
-// Evaluated gives the lets of late storage and then its size, by the dimensions' values; it adds the lets to them.
+// AwaitsData reports whether nothing bounds a dimension before the run has decided it, or another that its limit speaks of.
+func (p *Program) AwaitsData(dim int) bool {
+	d := &p.Dims[dim]
+	return d.Data && (d.Late() || slices.ContainsFunc(d.Limit.Vars(), func(name string) bool {
+		return slices.ContainsFunc(p.Dims, func(other Dim) bool { return other.Name == name && other.Late() })
+	}))
+}
+
+// evaluated gives the lets of late storage and then its size, by the dimensions' values; it adds the lets to them.
 func (s *Storage) evaluated(values map[string]int64) (int64, error) {
 	for _, l := range s.Lets {
 		x, err := l.X.Eval(lookup(values))
@@ -53,8 +61,6 @@ func (p *Program) LateDims() [][]int {
 		for _, t := range p.Tensors {
 			if t.Place == Carved && t.Of == i {
 				add(t.Offset)
-				add(t.Shape...)
-				add(t.Strides...)
 			}
 		}
 		out[i] = slices.Sorted(maps.Keys(names))
@@ -137,7 +143,7 @@ func (v *verifier) storages() error {
 func (v *verifier) early(what string, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
-			if i, data := v.data[name]; data && v.p.Dims[i].Late() {
+			if i, data := v.data[name]; data && v.p.AwaitsData(i) {
 				return diag.Inputf("%s names %s, which has no limit", what, name).AtDim(name)
 			}
 		}

@@ -3,6 +3,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -82,8 +83,11 @@ func (p *Program) entry(values map[string]int64) error {
 			return fmt.Errorf("%w: %s does not hold (from %s)", errNotAdmitted, r.Cond, r.From)
 		}
 	}
-	for _, d := range p.Dims {
+	for i, d := range p.Dims {
 		if d.Data && !d.Late() {
+			if p.AwaitsData(i) && slices.ContainsFunc(d.Limit.Vars(), func(name string) bool { _, known := values[name]; return !known }) {
+				continue
+			}
 			x, err := d.Limit.Eval(at)
 			if err != nil {
 				return err

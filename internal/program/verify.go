@@ -102,7 +102,7 @@ func (v *verifier) header() error {
 	for _, d := range v.p.Dims {
 		if d.Data {
 			for _, name := range d.Limit.Vars() {
-				if _, decided := v.data[name]; decided {
+				if i, decided := v.data[name]; decided && !v.p.Dims[i].Late() {
 					return diag.Inputf("the limit %s depends on what data decide", d.Limit).AtDim(d.Name)
 				}
 			}

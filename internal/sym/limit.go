@@ -13,3 +13,11 @@ func FormatLimit(limit Expr) string {
 	}
 	return limit.String()
 }
+
+// AtLimits puts the limits of dimensions in their places. Those without one keep their names.
+func AtLimits(e Expr, limits map[string]Expr) Expr {
+	return e.Subst(func(name string) (Expr, bool) {
+		limit, ok := limits[name]
+		return limit, ok && !IsUnlimited(limit)
+	})
+}
