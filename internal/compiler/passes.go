@@ -24,10 +24,12 @@ var Passes = []passRow{
 	{"transposes", pass.Transposes, "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
 	{"activations", pass.Activations, "after identities"},
 	{"reductions", pass.Reductions, "after identities, which keeps the axes of reductions, before attention, which begins at a softmax"},
+	{"rotary", pass.Rotary, "after identities, which leaves one way to write a part of an axis"},
 	{"attention", pass.Attention, "after transposes and reductions"},
 	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
 	{"absorb-expanded", pass.Absorb, "after expand, which makes products of transposed operands"},
 	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
 	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
+	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }

@@ -370,6 +370,9 @@ func (s *scores) operand(v *ir.Value, swap bool) *ir.Value {
 	}
 	last := len(perm) - 1
 	perm[last-1], perm[last] = int64(last), int64(last-1)
+	if t := producer(v, "transpose"); t != nil {
+		return turned(s.b, t.Inputs[0], composed(perm, permutation(t)))
+	}
 	return ops.Transpose(s.b, v, perm...)
 }
 

@@ -134,7 +134,7 @@ func wholeSlice(r *rewriting, _ *ir.Builder, n *ir.Node) *ir.Value {
 
 func sliceOfSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	inner := producer(n.Inputs[0], "slice")
-	if inner == nil {
+	if inner == nil || r.uses[n.Inputs[0]] != 1 { // parts of a part that is there anyway are left as they are
 		return nil
 	}
 	begin, step := slices.Clone(inner.Attrs.Exprs("begin")), slices.Clone(inner.Attrs.Ints("step"))
