@@ -147,6 +147,77 @@ g (int64 trips, float[1,k] x) => (float[m,k] y) {
 
 
 @case
+def if_ranks(rng):
+    """If whose branches give results of other ranks: what follows is converted in each until the ranks agree, by a size and by data"""
+    return Case("""
+g (float[n,3,t] x, bool flip) => (float[n,k] y, float[n] z) {
+  shape = Shape (x)
+  last = Constant <value_int = 2> ()
+  extent = Gather (shape, last)
+  one = Constant <value_int = 1> ()
+  single = Equal (extent, one)
+  a = If (single) <
+    then_branch = t () => (ta) { axes = Constant <value_ints = [2]> ()  ta = Squeeze (x, axes) },
+    else_branch = e () => (ea) { ea = Identity (x) }>
+  b = Mul (a, a)
+  rank = Shape (b)
+  size = Shape (rank)
+  rows = Constant <value_ints = [0, -1]> ()
+  y = Reshape (b, rows)
+  c = If (flip) <
+    then_branch = t2 () => (tc) { tc = Identity (b) },
+    else_branch = e2 () => (ec) { axes2 = Constant <value_ints = [1]> ()  ec = ReduceMax <keepdims = 0> (b, axes2) }>
+  flat = Constant <value_ints = [0, -1]> ()
+  d = Reshape (c, flat)
+  axes3 = Constant <value_ints = [1]> ()
+  z = ReduceSum <keepdims = 0> (d, axes3)
+}""", data=[{"x": normal(rng, n, 3, t), "flip": np.bool_(f)} for n, t, f in ((2, 1, True), (4, 5, True), (3, 2, False), (1, 1, True))])
+
+
+@case
+def if_ranks_inner(rng):
+    """If of other ranks inside the branch of an If, whose own results differ therefore; and one that only one branch of can be valid"""
+    return Case("""
+g (float[n,t] x, float[n] up, bool a, bool b) => (float[m] y, float[n] z) {
+  v = If (a) <
+    then_branch = ta () => (tv) {
+      tv = If (b) <
+        then_branch = tb () => (bv) { bv = Neg (x) },
+        else_branch = eb () => (cv) { axes = Constant <value_ints = [1]> ()  cv = ReduceSum <keepdims = 0> (x, axes) }>
+    },
+    else_branch = ea () => (ev) { ev = Abs (x) }>
+  w = Exp (v)
+  flat = Constant <value_ints = [-1]> ()
+  y = Reshape (w, flat)
+  shape = Shape (x)
+  at = Constant <value_int = 1> ()
+  extent = Gather (shape, at)
+  one = Constant <value_int = 1> ()
+  single = Equal (extent, one)
+  s = If (single) <
+    then_branch = ts () => (sv) { axes2 = Constant <value_ints = [1]> ()  sv = Squeeze (x, axes2) },
+    else_branch = es () => (iv) { iv = Identity (x) }>
+  r = Add (s, up)
+  begin = Constant <value_ints = [0]> ()
+  z = Slice (r, begin, hundred)
+}""", {"hundred": np.array([100], np.int64)}, [{"x": normal(rng, n, t), "up": normal(rng, n), "a": np.bool_(p), "b": np.bool_(q)} for n, t, p, q in ((2, 1, True, True), (4, 1, True, False), (3, 1, False, False))])
+
+
+@case
+def scan_batch(rng):
+    """Scan of opset 8: a batch of sequences of unlike lengths, one input backwards"""
+    return Case("""
+g (int64[b] lengths, float[b,k] start, float[b,t,k] x, float[b,t,k] w) => (float[b,k] last, float[b,t,k] sums) {
+  last, sums = Scan (lengths, start, x, w) <num_scan_inputs = 2, directions = [0, 1],
+    body = s (float[k] state, float[k] xi, float[k] wi) => (float[k] next, float[k] sum) {
+      p = Mul (xi, wi)
+      next = Add (state, p)
+      sum = Identity (next)
+    }>
+}""", data=[{"lengths": np.array(l, np.int64), "start": normal(rng, len(l), 2), "x": normal(rng, len(l), 4, 2), "w": normal(rng, len(l), 4, 2)} for l in ([4, 4], [4, 2, 1])], opset=8, ir=3)
+
+
+@case
 def scan(rng):
     """Scan over two inputs, one of them backwards, its outputs stacked along another axis"""
     return Case("""

@@ -3,17 +3,19 @@ package onnx
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ops"
 )
 
 // A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only: whether what a loop's body yields has
-// the shape that it was given. So a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is rolled back.
+// the shape that it was given, or whether what follows a branch can be valid. So a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is rolled back.
 
-// mostAttempts is how often a model is converted at most.
-const mostAttempts = 256
+// mostAttempts is how often a model is converted at most, mostWork how many nodes are converted again, or inside branches that they do not stand in.
+const (
+	mostAttempts = 256
+	mostWork     = 1 << 17
+)
 
 // errAgain ends a conversion that found out something which should have been known before.
 var errAgain = errors.New("the conversion begins again")
@@ -24,14 +26,16 @@ type attempt struct {
 	last   string // the node that asked for another attempt
 	bodies map[*wire.GraphProto]int
 	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
+	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
+	work   int                         // nodes converted again, in all attempts
 }
 
 func newAttempt() *attempt {
-	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}}
+	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forks: map[string]fork{}}
 }
 
 // place is the path of the node under conversion.
-func (g *graph) place() string { return fmt.Sprintf("%s/%d", g.path, g.at) }
+func (g *graph) place() string { return g.path + "/" + g.at }
 
 // inside is the path of a graph inside the node under conversion.
 func (g *graph) inside(proto *wire.GraphProto) string {
@@ -42,14 +46,8 @@ func (g *graph) inside(proto *wire.GraphProto) string {
 	return fmt.Sprintf("%s:%d", g.place(), known[proto])
 }
 
-// again begins the conversion anew, with extents of the loop under conversion that vary.
-func (c *call) again(varies []ops.LoopExtent) {
-	a, place := c.graph.attempt, c.graph.place()
-	for _, x := range varies {
-		if !slices.Contains(a.varies[place], x) {
-			a.varies[place] = append(a.varies[place], x)
-		}
-	}
-	a.last = c.Source
+// again begins the conversion anew.
+func (c *call) again() {
+	c.graph.attempt.last = c.Source
 	c.Fail(errAgain)
 }

@@ -71,6 +71,7 @@ type call struct {
 	In      []*ir.Value
 	Outputs int // how many outputs the node names, trailing unnamed ones left out
 	attrs   map[string]*wire.AttributeProto
+	copied  *ir.Value // of a condition that is an argument
 }
 
 // Refuse stops with what is not supported.

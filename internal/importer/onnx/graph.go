@@ -32,7 +32,8 @@ type graph struct {
 	depth      int
 	attempt    *attempt
 	path       string // of the graph in the model, the same in every attempt
-	at         int    // the node under conversion
+	at         string // the node under conversion
+	owner      string // the place of the If whose branch this is
 }
 
 // Build converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are.
@@ -47,8 +48,8 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
 	}
 	for a := newAttempt(); ; a.count++ {
-		if a.count == mostAttempts {
-			return nil, nil, diag.Unsupportedf("after %d attempts, not all shapes are found that loops carry on", mostAttempts).AtNode(a.last, "")
+		if a.count == mostAttempts || a.work > mostWork {
+			return nil, nil, diag.Unsupportedf("loops and branches whose shapes are not found in %d attempts", a.count).AtNode(a.last, "")
 		}
 		if module, signature, err = m.try(outputs, a); !errors.Is(err, errAgain) {
 			return module, signature, err
@@ -151,7 +152,21 @@ func sourceOf(n *wire.NodeProto) string {
 
 // convert adds a graph's nodes. Nodes may stand in any order in which each value is computed before it is used.
 func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
-	g.weights = make(map[string]*wire.TensorProto, len(proto.Initializer))
+	if err := g.initializers(proto); err != nil {
+		return err
+	}
+	nodes, err := g.order(proto.Node)
+	if err != nil {
+		return err
+	}
+	return g.run(nodes, declaredOutputs(proto, outputs))
+}
+
+// initializers enters a graph's initializers into scope.
+func (g *graph) initializers(proto *wire.GraphProto) error {
+	if g.weights == nil {
+		g.weights, g.sparse = make(map[string]*wire.TensorProto, len(proto.Initializer)), make(map[string]*wire.SparseTensorProto, len(proto.SparseInitializer))
+	}
 	for _, t := range proto.Initializer {
 		if g.weights[t.Name] != nil {
 			return diag.Inputf("two initializers are named %q", t.Name).AtTensor(t.Name)
@@ -161,7 +176,6 @@ func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
 		}
 		g.weights[t.Name] = t
 	}
-	g.sparse = make(map[string]*wire.SparseTensorProto, len(proto.SparseInitializer))
 	for _, t := range proto.SparseInitializer {
 		if t.Values == nil || t.Values.Name == "" {
 			return diag.Inputf("a sparse initializer without a name")
@@ -171,16 +185,6 @@ func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
 			return diag.Inputf("two inputs or initializers are named %q", name).AtTensor(name)
 		}
 		g.sparse[name] = t
-	}
-	nodes, err := g.order(proto.Node)
-	if err != nil {
-		return err
-	}
-	for i, n := range nodes {
-		g.at = i
-		if err := g.node(n); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -240,46 +244,17 @@ func (g *graph) initial(name string) (*tensor.Tensor, error) {
 
 // node converts one node and names its outputs.
 func (g *graph) node(n *wire.NodeProto) error {
-	source := sourceOf(n)
-	var in []*ir.Value
-	for i, name := range n.Input {
-		if name == "" {
-			in = append(in, nil)
-			continue
-		}
-		v := g.find(name)
-		if v == nil {
-			return diag.Inputf("input %d, %q, is computed by nothing before it", i, name).AtNode(source, n.OpType).AtTensor(name)
-		}
-		in = append(in, v)
-	}
-	attrs, err := g.attributes(n)
+	c, convert, err := g.call(n)
 	if err != nil {
 		return err
 	}
-	outer := g.build.Source
-	g.build.Source = source
-	defer func() { g.build.Source = outer }()
+	defer g.beginning(n)()
 	var out []*ir.Value
 	if f := g.model.functions[functionKey(n.Domain, n.OpType, n.Overload)]; f != nil {
-		if out, err = g.inline(f, n, in, attrs); err != nil {
+		if out, err = g.inline(f, n, c.In, c.attrs); err != nil {
 			return err
 		}
 	} else {
-		version := g.opsets[domainOf(n.Domain)]
-		convert := ruleFor(ruleName(n), version)
-		if convert == nil {
-			return diag.Unsupportedf("operator %s (version %d)", ruleName(n), version).AtNode(source, n.OpType)
-		}
-		if err := check(n, version); err != nil {
-			return err
-		}
-		c := &call{Builder: g.build, graph: g, Node: n, Version: version, In: in, attrs: attrs}
-		for i, name := range n.Output {
-			if name != "" {
-				c.Outputs = i + 1
-			}
-		}
 		out = g.apply(c, convert)
 	}
 	for i, name := range n.Output {
@@ -287,11 +262,53 @@ func (g *graph) node(n *wire.NodeProto) error {
 			continue
 		}
 		if i >= len(out) || out[i] == nil {
-			return diag.Unsupportedf("output %d, %q", i, name).AtNode(source, n.OpType)
+			return diag.Unsupportedf("output %d, %q", i, name).AtNode(sourceOf(n), n.OpType)
 		}
 		g.name(out[i], name)
 	}
 	return nil
+}
+
+// beginning makes a node the source of what is built, until what it returns is called.
+func (g *graph) beginning(n *wire.NodeProto) func() {
+	outer := g.build.Source
+	g.build.Source = sourceOf(n)
+	return func() { g.build.Source = outer }
+}
+
+// call finds a node's inputs and attributes, and the rule that converts it; a call of a function has none.
+func (g *graph) call(n *wire.NodeProto) (*call, rule, error) {
+	source := sourceOf(n)
+	c := &call{Builder: g.build, graph: g, Node: n}
+	for i, name := range n.Input {
+		if name == "" {
+			c.In = append(c.In, nil)
+			continue
+		}
+		v := g.find(name)
+		if v == nil {
+			return nil, nil, diag.Inputf("input %d, %q, is computed by nothing before it", i, name).AtNode(source, n.OpType).AtTensor(name)
+		}
+		c.In = append(c.In, v)
+	}
+	var err error
+	if c.attrs, err = g.attributes(n); err != nil {
+		return nil, nil, err
+	}
+	for i, name := range n.Output {
+		if name != "" {
+			c.Outputs = i + 1
+		}
+	}
+	if g.model.functions[functionKey(n.Domain, n.OpType, n.Overload)] != nil {
+		return c, nil, nil
+	}
+	c.Version = g.opsets[domainOf(n.Domain)]
+	convert := ruleFor(ruleName(n), c.Version)
+	if convert == nil {
+		return nil, nil, diag.Unsupportedf("operator %s (version %d)", ruleName(n), c.Version).AtNode(source, n.OpType)
+	}
+	return c, convert, check(n, c.Version)
 }
 
 // name enters a value into scope; one that a node has just made takes the model's name for it.
@@ -346,6 +363,7 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 			inner.names[f.Input[i]] = v
 		}
 	}
+	nodes := make([]*wire.NodeProto, len(f.Node))
 	for at, node := range f.Node {
 		// An input that the caller left out is absent in the body too.
 		copied := *node
@@ -355,10 +373,14 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 				copied.Input[i] = ""
 			}
 		}
-		inner.at = at
-		if err := inner.node(&copied); err != nil {
-			return nil, err
-		}
+		nodes[at] = &copied
+	}
+	var outputs []declared
+	for _, name := range f.Output {
+		outputs = append(outputs, declared{name, -1})
+	}
+	if err := inner.run(nodes, outputs); err != nil {
+		return nil, err
 	}
 	var out []*ir.Value
 	for _, name := range f.Output {
@@ -369,13 +391,22 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 
 // body converts a subgraph into a block: params are its inputs, already made in in's block.
 func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
+	return g.bodyOf(proto, in, params, "")
+}
+
+// branch is body for a branch of the If at a place.
+func (g *graph) branch(proto *wire.GraphProto, in *ir.Builder, place string) []*ir.Value {
+	return g.bodyOf(proto, in, nil, place)
+}
+
+func (g *graph) bodyOf(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value, owner string) []*ir.Value {
 	if len(proto.Input) != len(params) {
 		g.build.Fail(diag.Inputf("the subgraph has %d inputs, %d are given", len(proto.Input), len(params)).AtNode(g.build.Source, ""))
 	}
 	if g.depth >= maxFunctions {
 		g.build.Fail(diag.Inputf("subgraphs nest more than %d deep", maxFunctions).AtNode(g.build.Source, ""))
 	}
-	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.inside(proto)}
+	inner := &graph{model: g.model, outer: g, build: in, names: map[string]*ir.Value{}, opsets: g.opsets, attrs: g.attrs, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.inside(proto), owner: owner}
 	for i, p := range params {
 		inner.names[proto.Input[i].Name] = p
 	}

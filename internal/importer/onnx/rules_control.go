@@ -3,7 +3,6 @@ package onnx
 import (
 	"slices"
 
-	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -16,34 +15,31 @@ func init() {
 // branch converts If. A condition that is known takes its branch at once.
 func branch(c *call) []*ir.Value {
 	cond := c.Input(0)
-	then, otherwise := c.Graph("then_branch"), c.Graph("else_branch")
-	if cond.Known != nil && len(cond.Known) == 1 {
-		if v, ok := cond.Known[0].Const(); ok {
-			if v == 0 {
-				then = otherwise
-			}
-			return c.graph.body(then, c.Builder, nil)
+	place := c.graph.place()
+	if truth, ok := decided(cond); ok {
+		return c.graph.branch(branchOf(c, int(min(truth, 1))), c.Builder, place)
+	}
+	if d, ok := c.graph.attempt.forks[place]; ok {
+		c.takes(cond, d)
+		return c.graph.branch(branchOf(c, d.only), c.Builder, place)
+	}
+	sides := c.graph.sides(place)
+	for i, s := range sides {
+		if err := s.do(func() error { s.block.Results = c.graph.branch(branchOf(c, i), s.build, place); return nil }); err != nil {
+			c.Fail(err)
 		}
 	}
-	var blocks [2]*ir.Block
-	var inside [2]*graph
-	var results [2][]*ir.Value
-	for i, proto := range []*wire.GraphProto{then, otherwise} {
-		blocks[i] = &ir.Block{}
-		inside[i] = c.graph.within(c.Builder.In(blocks[i]))
-		results[i] = c.graph.body(proto, inside[i].build, nil)
-	}
+	results := [2][]*ir.Value{sides[0].block.Results, sides[1].block.Results}
 	if len(results[0]) != len(results[1]) {
-		c.Fault("branches with %d and %d results", len(results[0]), len(results[1]))
+		c.Fault("branches with %d and %d results", len(results[1]), len(results[0]))
 	}
-	var forms []form
-	for k := range results[0] {
-		forms = append(forms, c.graph.common(c.graph.formOf(results[0][k]), c.graph.formOf(results[1][k])))
+	for i, v := range results[0] {
+		if !c.graph.alike(v, results[1][i]) && c.graph.formOf(v).of.DType == c.graph.formOf(results[1][i]).of.DType {
+			c.graph.attempt.forks[place] = fork{only: -1}
+			c.again()
+		}
 	}
-	for i, g := range inside {
-		blocks[i].Results = g.flat(results[i], forms)
-	}
-	return c.graph.whole(forms, ops.If(c.Builder, cond, blocks[0], blocks[1]))
+	return c.join(cond, sides, results)
 }
 
 // iterate converts Loop.
@@ -61,7 +57,9 @@ func iterate(c *call) []*ir.Value {
 	}
 	body.Results[0] = scalarIn(in, body.Results[0])
 	if more := ops.LoopVaries(c.Inference, body, carried); more != nil {
-		c.again(more)
+		known := c.graph.attempt.varies
+		known[c.graph.place()] = append(known[c.graph.place()], more...)
+		c.again()
 	}
 	ops.LimitLoop(c.Inference, body, limit, carried)
 	return ops.Loop(c.Builder, body, trip, cond, carried...)
