@@ -33,7 +33,7 @@ func (c *call) folded(x *ir.Value, i int, build func(x *ir.Value, axis int64) *i
 		three[1] = three[1].Add(here.Mul(extent))
 		three[2] = three[2].Add(here.Mul(count(shape[d+1:])))
 	}
-	y := build(ops.Reshape(c.Builder, x, natural(three)...), 1)
+	y := build(ops.Reshape(c.Builder, x, c.settled(0, natural(three)...)...), 1)
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
@@ -42,6 +42,38 @@ func natural(extents []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(extents))
 	for i, e := range extents {
 		out[i] = e.Max(sym.Const(0))
+	}
+	return out
+}
+
+// settled makes formulas dimensions of their own, which the run binds: what is computed with them is as simple as if they were the model's. None is below lo. One that the
+// run knows when it begins is its own limit, so that sizes stay exact.
+func (c *call) settled(lo int64, list ...sym.Expr) []sym.Expr {
+	out := slices.Clone(list)
+	var intricate []sym.Expr
+	var at []int
+	for i, e := range list {
+		if e = c.Dims().Simplify(e); len(e.Vars()) < 2 {
+			if _, plain := e.Name(); plain || len(e.Vars()) == 0 {
+				out[i] = e
+				continue
+			}
+		}
+		intricate, at = append(intricate, e), append(at, i)
+	}
+	if intricate == nil {
+		return out
+	}
+	v := c.integers(intricate...)
+	v.Known, v.Bound = make([]sym.Expr, len(intricate)), true
+	for k, e := range intricate {
+		limit := e
+		if slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := c.Module.Limits[name]; return data }) {
+			_, hi := c.Dims().Bounds(e)
+			limit = sym.Const(hi)
+		}
+		v.Known[k] = c.Fresh(c.Source, lo, limit)
+		out[at[k]] = v.Known[k]
 	}
 	return out
 }
@@ -135,7 +167,7 @@ func (c *call) squeezeAt(x *ir.Value) *ir.Value {
 		}
 		c.require(sym.Cond{A: extent, Rel: sym.EQ, B: sym.Const(1)}, "an axis that is removed has one element")
 	}
-	return ops.Reshape(c.Builder, x, c.compacted(shape, kept, len(shape)-len(axes))...)
+	return ops.Reshape(c.Builder, x, c.settled(0, c.compacted(shape, kept, len(shape)-len(axes))...)...)
 }
 
 // unsqueezeAt inserts axes that only the run knows.
@@ -151,7 +183,7 @@ func (c *call) unsqueezeAt(x *ir.Value, rank int) *ir.Value {
 		}
 		before = before.Add(sym.Const(1)).Sub(inserted)
 	}
-	return ops.Reshape(c.Builder, x, natural(shape)...)
+	return ops.Reshape(c.Builder, x, c.settled(0, natural(shape)...)...)
 }
 
 // slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it computes.
@@ -207,5 +239,5 @@ func (c *call) sliceAt(x *ir.Value) *ir.Value {
 		begin[d], stride[d] = c.Dims().Simplify(first), c.Dims().Simplify(step)
 		length[d] = c.Dims().Simplify(way.CeilDiv(step.Max(step.Neg())).Max(sym.Const(0)))
 	}
-	return ops.SliceBy(c.Builder, x, begin, length, stride)
+	return ops.SliceBy(c.Builder, x, c.settled(-1, begin...), c.settled(0, length...), c.settled(math.MinInt64, stride...))
 }
