@@ -33,7 +33,7 @@ func (c *call) folded(x *ir.Value, i int, build func(x *ir.Value, axis int64) *i
 		three[1] = three[1].Add(here.Mul(extent))
 		three[2] = three[2].Add(here.Mul(count(shape[d+1:])))
 	}
-	y := build(ops.Reshape(c.Builder, x, c.settled(0, natural(three)...)...), 1)
+	y := build(ops.Reshape(c.Builder, x, c.asDims(0, natural(three)...)...), 1)
 	return ops.Reshape(c.Builder, y, shape...)
 }
 
@@ -46,9 +46,9 @@ func natural(extents []sym.Expr) []sym.Expr {
 	return out
 }
 
-// settled makes formulas dimensions of their own, which the run binds: what is computed with them is as simple as if they were the model's. None is below lo. One that the
+// asDims makes formulas dimensions of their own, which the run binds: what is computed with them is as simple as if they were the model's. None is below lo. One that the
 // run knows when it begins is its own limit, so that sizes stay exact.
-func (c *call) settled(lo int64, list ...sym.Expr) []sym.Expr {
+func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 	out := slices.Clone(list)
 	var intricate []sym.Expr
 	var at []int
@@ -167,7 +167,7 @@ func (c *call) squeezeAt(x *ir.Value) *ir.Value {
 		}
 		c.require(sym.Cond{A: extent, Rel: sym.EQ, B: sym.Const(1)}, "an axis that is removed has one element")
 	}
-	return ops.Reshape(c.Builder, x, c.settled(0, c.compacted(shape, kept, len(shape)-len(axes))...)...)
+	return ops.Reshape(c.Builder, x, c.asDims(0, c.compacted(shape, kept, len(shape)-len(axes))...)...)
 }
 
 // unsqueezeAt inserts axes that only the run knows.
@@ -183,7 +183,7 @@ func (c *call) unsqueezeAt(x *ir.Value, rank int) *ir.Value {
 		}
 		before = before.Add(sym.Const(1)).Sub(inserted)
 	}
-	return ops.Reshape(c.Builder, x, c.settled(0, natural(shape)...)...)
+	return ops.Reshape(c.Builder, x, c.asDims(0, natural(shape)...)...)
 }
 
 // slicedAt reports whether a slice is a formula over what the run knows when it begins, or over axes and steps that it computes.
@@ -239,5 +239,5 @@ func (c *call) sliceAt(x *ir.Value) *ir.Value {
 		begin[d], stride[d] = c.Dims().Simplify(first), c.Dims().Simplify(step)
 		length[d] = c.Dims().Simplify(way.CeilDiv(step.Max(step.Neg())).Max(sym.Const(0)))
 	}
-	return ops.SliceBy(c.Builder, x, c.settled(-1, begin...), c.settled(0, length...), c.settled(math.MinInt64, stride...))
+	return ops.SliceBy(c.Builder, x, c.asDims(-1, begin...), c.asDims(0, length...), c.asDims(math.MinInt64, stride...))
 }

@@ -219,7 +219,7 @@ func pad(c *call) []*ir.Value {
 		begin[i] = along(axes, pads[:len(axes)], i, sym.Const(0))
 		end[i] = along(axes, pads[len(axes):], i, sym.Const(0))
 	}
-	return one(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.settled(math.MinInt64, begin...), c.settled(math.MinInt64, end...)))
+	return one(ops.Pad(c.Builder, x, value, c.Text("mode", "constant"), c.asDims(math.MinInt64, begin...), c.asDims(math.MinInt64, end...)))
 }
 
 // vector checks that an input is a vector of two numbers for each axis at most.
