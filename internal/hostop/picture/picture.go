@@ -1,8 +1,8 @@
 // Package picture decodes images: JPEG, JPEG 2000, PNG, BMP, TIFF, WebP and the portable formats, to the pixels that Pillow gives (which are those of
-// libjpeg-turbo, OpenJPEG and libwebp).
+// libjpeg-turbo, OpenJPEG and libwebp; the sYCC colors of JPEG 2000 alone may differ by one).
 //
 // Files are hostile: what a header declares is compared with MaxPixels, and where the format allows it with the bytes that follow, before memory is taken
-// for it. A picture lies in Go's heap while it is read, in up to twelve bytes a pixel.
+// for it. A picture lies in Go's heap while it is read, in up to twelve bytes a pixel (JPEG 2000: twenty).
 package picture
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// MaxPixels is how many pixels a picture may have. Larger ones are not supported.
+// MaxPixels is how many pixels a picture may have, and how many samples one of JPEG 2000. Larger ones are not supported.
 const MaxPixels = 1 << 26
 
 // mostPixels is MaxPixels, but where a test wants less.
@@ -59,7 +59,7 @@ var formats = []format{
 	{"BMP", magic("BM"), decodeBMP},
 	{"TIFF", magic("II*\x00", "MM\x00*"), decodeTIFF},
 	{"WebP", func(data []byte) bool { return magic("RIFF")(data) && len(data) >= 12 && string(data[8:12]) == "WEBP" }, decodeWebP},
-	{"JPEG 2000", magic("\xff\x4f\xff\x51", "\x00\x00\x00\x0cjP  \r\n\x87\n"), func([]byte) (*Picture, error) { return nil, diag.Unsupportedf("JPEG 2000") }},
+	{"JPEG 2000", magic("\xff\x4f\xff\x51", "\x00\x00\x00\x0cjP  \r\n\x87\n"), decodeJPEG2000},
 	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
 }
 

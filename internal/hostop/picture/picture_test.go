@@ -57,6 +57,25 @@ func jpegHeader(width, height uint16, process byte, more ...byte) []byte {
 	return append(frame, more...)
 }
 
+// jpeg2000Header is the header of a JPEG 2000 picture in square tiles, and with levels one tile that is empty, whose precincts are as small as can be.
+func jpeg2000Header(width, height, tile uint32, components uint16, levels byte) []byte {
+	b := []byte{0xff, 0x4f, 0xff, 0x51, 0, 0, 0, 0}
+	for _, v := range []uint32{width, height, 0, 0, tile, tile, 0, 0} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	b = binary.BigEndian.AppendUint16(b, components)
+	for range components {
+		b = append(b, 7, 1, 1)
+	}
+	binary.BigEndian.PutUint16(b[4:], uint16(len(b)-4))
+	if levels > 0 {
+		b = append(b, 0xff, 0x52, 0, 13+levels, 1, 0, 0, 1, 0, levels, 0, 0, 0, 1, 0)
+		b = append(b, bytes.Repeat([]byte{0x11}, int(levels))...)
+		b = append(b, 0xff, 0x5c, 0, 4, 0x40, 0x40, 0xff, 0x90, 0, 10, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0x93)
+	}
+	return append(b, 0xff, 0xd9)
+}
+
 // TestHostile gives files that mean harm: what they declare is not believed, and the error says what is wrong.
 func TestHostile(t *testing.T) {
 	png := func(width, height uint32) []byte {
@@ -103,6 +122,14 @@ func TestHostile(t *testing.T) {
 		{"PNM, large without data", []byte("P6 8000 8000 255\n"), ErrCorrupt, "bytes of 192000000"},
 		{"PNM, as text, large without data", []byte("P3 8000 8000 255\n"), ErrCorrupt, "too few"},
 		{"PNM, nothing to scale by", []byte("P5 1 1 0\n0"), ErrCorrupt, "largest sample is 0"},
+		{"JPEG 2000 of nothing", []byte{0xff, 0x4f, 0xff, 0x51}, ErrCorrupt, "inside a segment"},
+		{"JPEG 2000, huge", jpeg2000Header(1<<31, 1<<31, 1<<31, 3, 0), diag.ErrUnsupported, "2147483648 × 2147483648 pixels"},
+		{"JPEG 2000, many components", jpeg2000Header(1<<12, 1<<12, 1<<12, 100, 0), diag.ErrUnsupported, "more than 67108864 samples"},
+		{"JPEG 2000, tiles of a pixel", jpeg2000Header(1<<12, 1<<12, 1, 3, 0), ErrCorrupt, "0 tiles of 16777216"},
+		{"JPEG 2000, precincts of a coefficient", jpeg2000Header(1<<12, 1<<12, 1<<12, 3, 5), ErrCorrupt, "more precincts than that"},
+		{"JPEG 2000, a box past the end", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\xff\xff\xff\xffjp2c"), ErrCorrupt, "a box of 4294967295 bytes of 8"},
+		{"JPEG 2000, a box of a size that runs over", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n\x00\x00\x00\x01jp2c\xff\xff\xff\xff\xff\xff\xff\xff"), ErrCorrupt, "a box of"},
+		{"JPEG 2000, no codestream", []byte("\x00\x00\x00\x0cjP  \r\n\x87\n"), ErrCorrupt, "no codestream"},
 		{"TIFF of nothing", []byte("II*\x00"), ErrCorrupt, ""},
 		{"TIFF, a directory past the end", []byte("II*\x00\xff\xff\xff\xff"), ErrCorrupt, ""},
 		{"WebP of nothing", []byte("RIFF\x04\x00\x00\x00WEBP"), ErrCorrupt, ""},

@@ -1,6 +1,7 @@
 # Makes the pictures of this folder, and sums.txt: name, width, height and the first half of the SHA-256 of the pixels that Pillow decodes them to.
 # Run here with Pillow 13 and NumPy: python make.py
 import hashlib
+import glob
 import io
 
 import numpy
@@ -20,8 +21,9 @@ def picture(channels=3):
 
 def put(name, data):
     image = Image.open(io.BytesIO(data))
-    if name.endswith("jp2-16.jp2"):
-        rgb = numpy.repeat((numpy.array(image) >> 8).astype("u1")[..., None], 3, -1)
+    if image.mode == "I;16":
+        # Pillow cuts these off at 255; the pixels of colors it rounds to 8 bits, and so do we.
+        rgb = numpy.repeat(numpy.minimum((numpy.array(image).astype(int) + 128) >> 8, 255).astype("u1")[..., None], 3, -1)
     else:
         rgb = numpy.array(image.convert("RGB"))
     open(name, "wb").write(data)
@@ -66,4 +68,18 @@ put("pnm-p3.ppm", (f"P3 # text\n{WIDTH} {HEIGHT}\n255\n" + " ".join(map(str, a.r
 put("pnm-p2.pgm", (f"P2\n{WIDTH} {HEIGHT}\n99\n" + " ".join(map(str, a[..., 0].ravel() % 100))).encode())
 put("pnm-p1.pbm", (f"P1\n{WIDTH} {HEIGHT}\n" + "".join(map(str, a[..., 0].ravel() % 2))).encode())
 put("pnm-p6-16.ppm", f"P6\n{WIDTH} {HEIGHT}\n1000\n".encode() + (a.astype("u2") * 3 % 1001).astype(">u2").tobytes())
+for irreversible in False, True:
+    for mixed in 0, 1:
+        save(f"jp2-{'97' if irreversible else '53'}-{'mixed' if mixed else 'plain'}.jp2", rgb, format="JPEG2000", irreversible=irreversible, mct=mixed, num_resolutions=3)
+for order in "LRCP", "RLCP", "RPCL", "PCRL", "CPRL":
+    save(f"jp2-{order.lower()}.jp2", rgb, format="JPEG2000", progression=order, num_resolutions=3, precinct_size=(16, 16), codeblock_size=(8, 8), tile_size=(17, 11))
+save("jp2-gray.jp2", gray, format="JPEG2000", num_resolutions=2)
+save("jp2-rgba.jp2", rgba, format="JPEG2000", num_resolutions=1)
+save("jp2-offset.jp2", rgb, format="JPEG2000", num_resolutions=2, tile_size=(10, 9), offset=(7, 5), tile_offset=(3, 2))
+save("jp2-layers.jp2", rgb, format="JPEG2000", quality_mode="rates", quality_layers=[20, 10, 5], irreversible=True, num_resolutions=2)
+save("jp2-bare.j2k", rgb, format="JPEG2000", quality_mode="dB", quality_layers=[30, 40], num_resolutions=2, no_jp2=True)
+save("jp2-16.jp2", Image.fromarray(picture(1)[..., 0].astype("u2") * 257), format="JPEG2000", num_resolutions=2)
+# Pillow does not offer what these use; OpenJPEG's own encoder made them.
+for name in sorted(glob.glob("openjpeg-*.jp2")):
+    put(name, open(name, "rb").read())
 open("sums.txt", "w").writelines(lines)

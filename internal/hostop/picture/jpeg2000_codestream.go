@@ -1,0 +1,419 @@
+package picture
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// The markers of a codestream (ISO/IEC 15444-1, table A.2).
+const (
+	markSOC, markSOT, markSOD, markEOC          = 0xff4f, 0xff90, 0xff93, 0xffd9
+	markSIZ, markCOD, markCOC, markQCD, markQCC = 0xff51, 0xff52, 0xff53, 0xff5c, 0xff5d
+	markRGN, markPOC, markPPM, markPPT          = 0xff5e, 0xff5f, 0xff60, 0xff61
+)
+
+// mostResolutions is how many resolutions a component may have.
+const mostResolutions = 33
+
+// plane is the samples of one component, with an offset that makes them 0 or more.
+type plane struct {
+	bits          int
+	signed        bool
+	dx, dy        int64 // distance of samples on the reference grid
+	x0, y0        int64 // of the first sample
+	width, height int64
+	samples       []uint16
+}
+
+// coding is how a component of a tile is coded.
+type coding struct {
+	levels                int // of the wavelet transform
+	widthBits, heightBits int // of a code-block
+	style                 byte
+	reversible            bool
+	precincts             [mostResolutions][2]uint // log₂ of width and height
+	own                   bool                     // said of this component alone
+}
+
+// quantization is how the coefficients of a component are scaled.
+type quantization struct {
+	kind, guard int
+	steps       [3*mostResolutions - 2]struct{ exponent, mantissa int }
+	own         bool
+}
+
+// componentCoding is all that is said about a component's coding.
+type componentCoding struct {
+	coding
+	quantization
+	region int // by how many bits a region of interest is shifted
+}
+
+// progression is an order of packets, up to some layer, of some resolutions and components.
+type progression struct {
+	order, layers           int
+	resolution, resolutions int // from, to
+	component, components   int // from, to
+}
+
+// general is what is said about the coding of a tile as a whole.
+type general struct {
+	order, layers   int
+	mixed           bool // the first three components are transformed together
+	changes         []progression
+	components      []componentCoding
+	startMarks, end bool
+}
+
+// tile is one rectangle of a picture under decoding.
+type tile struct {
+	general
+	x0, y0, x1, y1 int64
+	body           []byte
+}
+
+// codestream is a picture under decoding.
+type codestream struct {
+	x0, y0, x1, y1 int64 // of the picture on the reference grid
+	tx, ty, tw, th int64 // of the tiles
+	across, down   int64 // how many tiles
+	planes         []plane
+	general        general
+	coded          bool // there has been a COD and a QCD
+	quantized      bool
+	tiles          map[int64]*tile
+	order          []int64 // of the tiles
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// decodeCodestream reads a whole codestream.
+func decodeCodestream(data []byte) (*codestream, error) {
+	s := &codestream{tiles: map[int64]*tile{}}
+	if len(data) < 2 || binary.BigEndian.Uint16(data) != markSOC {
+		return nil, corrupt("no codestream begins here")
+	}
+	rest := data[2:]
+	for {
+		if len(rest) < 2 {
+			if len(s.tiles) > 0 {
+				break // the end marker is missing
+			}
+			return nil, corrupt("the file ends before its picture does")
+		}
+		mark := int(binary.BigEndian.Uint16(rest))
+		if mark == markEOC {
+			break
+		}
+		var err error
+		if mark == markSOT {
+			rest, err = s.tilePart(rest)
+		} else {
+			var body []byte
+			if body, rest, err = parameters(rest); err == nil {
+				err = s.mainHeader(mark, body)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if int64(len(s.order)) < s.across*s.down || len(s.order) == 0 {
+		return nil, corrupt("%d tiles of %d", len(s.order), s.across*s.down)
+	}
+	for i := range s.planes {
+		p := &s.planes[i]
+		p.samples = make([]uint16, p.width*p.height)
+	}
+	for _, number := range s.order {
+		t := s.tiles[number]
+		if err := s.decodeTile(t); err != nil {
+			return nil, err
+		}
+		t.body = nil
+	}
+	return s, nil
+}
+
+// parameters cuts a marker with its segment off.
+func parameters(data []byte) (body, rest []byte, err error) {
+	if len(data) < 4 {
+		return nil, nil, corrupt("the file ends inside a segment")
+	}
+	length := int(binary.BigEndian.Uint16(data[2:])) + 2
+	if length < 4 || length > len(data) {
+		return nil, nil, corrupt("a segment of %d bytes of %d", length, len(data))
+	}
+	return data[4:length], data[length:], nil
+}
+
+func (s *codestream) mainHeader(mark int, body []byte) error {
+	if mark == markSIZ {
+		return s.size(body)
+	}
+	if s.planes == nil {
+		return corrupt("marker %x before the picture's size", mark)
+	}
+	return s.segment(&s.general, mark, body)
+}
+
+// size reads the extents of the picture, its tiles and components.
+func (s *codestream) size(body []byte) error {
+	if s.planes != nil {
+		return corrupt("the picture's size is given twice")
+	}
+	r := &bytesReader{data: body}
+	r.u16()
+	s.x1, s.y1, s.x0, s.y0 = r.u32(), r.u32(), r.u32(), r.u32()
+	s.tw, s.th, s.tx, s.ty = r.u32(), r.u32(), r.u32(), r.u32()
+	count := r.u16()
+	if r.over || len(r.data) < 3*count || count < 1 {
+		return corrupt("a size of %d bytes", len(body))
+	}
+	if s.x0 >= s.x1 || s.y0 >= s.y1 || s.tw < 1 || s.th < 1 || s.tx > s.x0 || s.ty > s.y0 || s.tx+s.tw <= s.x0 || s.ty+s.th <= s.y0 {
+		return corrupt("a picture from %d, %d to %d, %d in tiles of %d × %d", s.x0, s.y0, s.x1, s.y1, s.tw, s.th)
+	}
+	if err := sized(s.x1-s.x0, s.y1-s.y0); err != nil {
+		return err
+	}
+	s.across, s.down = ceilDiv(s.x1-s.tx, s.tw), ceilDiv(s.y1-s.ty, s.th)
+	total := int64(0)
+	for range count {
+		depth := r.u8()
+		p := plane{bits: depth&127 + 1, signed: depth > 127, dx: int64(r.u8()), dy: int64(r.u8())}
+		if p.dx < 1 || p.dy < 1 {
+			return corrupt("samples %d × %d apart", p.dx, p.dy)
+		}
+		if p.bits > 16 {
+			return diag.Unsupportedf("JPEG 2000 with samples of %d bits", p.bits)
+		}
+		p.x0, p.y0 = ceilDiv(s.x0, p.dx), ceilDiv(s.y0, p.dy)
+		p.width, p.height = ceilDiv(s.x1, p.dx)-p.x0, ceilDiv(s.y1, p.dy)-p.y0
+		if p.width < 1 || p.height < 1 {
+			return corrupt("a component without samples")
+		}
+		if total += p.width * p.height; total > mostPixels {
+			return diag.Unsupportedf("JPEG 2000 with more than %d samples", mostPixels)
+		}
+		s.planes = append(s.planes, p)
+	}
+	s.general.components = make([]componentCoding, count)
+	return nil
+}
+
+// segment reads a segment of the main header, or of a tile's.
+func (s *codestream) segment(g *general, mark int, body []byte) error {
+	r := &bytesReader{data: body}
+	all := g.components
+	switch mark {
+	case markCOD:
+		style := r.u8()
+		g.startMarks, g.end = style&2 != 0, style&4 != 0
+		g.order, g.layers, g.mixed = r.u8(), r.u16(), r.u8() == 1
+		c := readCoding(r, style&1 != 0)
+		for i := range all {
+			if !all[i].coding.own {
+				all[i].coding = c
+			}
+		}
+		s.coded = true
+		if g.order > 4 || g.layers < 1 {
+			return corrupt("order %d of %d layers", g.order, g.layers)
+		}
+		return checkCoding(r, c)
+	case markQCD:
+		q := readQuantization(r)
+		for i := range all {
+			if !all[i].quantization.own {
+				all[i].quantization = q
+			}
+		}
+		s.quantized = true
+	case markCOC, markQCC, markRGN:
+		c := s.component(r)
+		if c >= len(all) {
+			return corrupt("a segment of component %d", c)
+		}
+		switch mark {
+		case markCOC:
+			all[c].coding = readCoding(r, r.u8()&1 != 0)
+			all[c].coding.own = true
+			return checkCoding(r, all[c].coding)
+		case markQCC:
+			all[c].quantization = readQuantization(r)
+			all[c].quantization.own = true
+		default:
+			r.u8()
+			if all[c].region = r.u8(); all[c].region > 30 {
+				return corrupt("a region shifted by %d bits", all[c].region)
+			}
+		}
+	case markPOC:
+		for len(r.data) > 0 && !r.over {
+			p := progression{resolution: r.u8(), component: s.component(r), layers: r.u16(), resolutions: r.u8(), components: s.component(r), order: r.u8()}
+			if p.components == 0 {
+				p.components = len(all)
+			}
+			if p.order > 4 || len(g.changes) > 64 {
+				return corrupt("a change to order %d", p.order)
+			}
+			g.changes = append(g.changes, p)
+		}
+	case markPPM, markPPT:
+		return diag.Unsupportedf("JPEG 2000 with packed headers of packets")
+	}
+	if r.over {
+		return corrupt("marker %x: a segment of %d bytes", mark, len(body))
+	}
+	return nil
+}
+
+// component reads the number of a component.
+func (s *codestream) component(r *bytesReader) int {
+	if len(s.planes) < 257 {
+		return r.u8()
+	}
+	return r.u16()
+}
+
+func readCoding(r *bytesReader, precincts bool) coding {
+	c := coding{levels: r.u8(), widthBits: r.u8()&15 + 2, heightBits: r.u8()&15 + 2, style: byte(r.u8()), reversible: r.u8() == 1}
+	for i := range c.precincts {
+		c.precincts[i] = [2]uint{15, 15}
+		if precincts && i <= c.levels {
+			b := r.u8()
+			c.precincts[i] = [2]uint{uint(b & 15), uint(b >> 4)}
+		}
+	}
+	return c
+}
+
+func checkCoding(r *bytesReader, c coding) error {
+	if r.over || c.levels >= mostResolutions || c.widthBits > 10 || c.heightBits > 10 || c.widthBits+c.heightBits > 12 {
+		return corrupt("%d levels of code-blocks of 2^%d × 2^%d", c.levels, c.widthBits, c.heightBits)
+	}
+	for _, p := range c.precincts[1 : c.levels+1] {
+		if p[0] == 0 || p[1] == 0 {
+			return corrupt("precincts of less than a coefficient")
+		}
+	}
+	return nil
+}
+
+func readQuantization(r *bytesReader) quantization {
+	style := r.u8()
+	q := quantization{kind: style & 31, guard: style >> 5}
+	for i := range q.steps {
+		step := &q.steps[i]
+		switch {
+		case q.kind == 0 && len(r.data) > 0:
+			step.exponent = r.u8() >> 3
+		case q.kind == 1 && i > 0:
+			// One step is given: that of the others follows from their level.
+			step.exponent, step.mantissa = max(q.steps[0].exponent-(i-1)/3, 0), q.steps[0].mantissa
+		case q.kind > 0 && len(r.data) > 0:
+			v := r.u16()
+			step.exponent, step.mantissa = v>>11, v&2047
+		}
+	}
+	return q
+}
+
+// tilePart reads one part of a tile: its header, and its packets, which are decoded when all parts are there.
+func (s *codestream) tilePart(data []byte) (rest []byte, err error) {
+	body, after, err := parameters(data)
+	if err != nil {
+		return nil, err
+	}
+	if !s.coded || !s.quantized {
+		return nil, corrupt("a tile before its coding is known")
+	}
+	r := &bytesReader{data: body}
+	number, length := int64(r.u16()), r.u32()
+	if number >= s.across*s.down || r.over {
+		return nil, corrupt("tile %d of %d", number, s.across*s.down)
+	}
+	if length == 0 {
+		length = int64(len(data))
+	}
+	if length > int64(len(data)) || length < int64(len(data)-len(after)) {
+		return nil, corrupt("a tile's part of %d bytes of %d", length, len(data))
+	}
+	rest, part := data[length:], data[len(data)-len(after):length]
+	t := s.tiles[number]
+	if t == nil {
+		t = &tile{general: s.general}
+		t.components = append([]componentCoding{}, s.general.components...)
+		for i := range t.components {
+			t.components[i].coding.own, t.components[i].quantization.own = false, false
+		}
+		x, y := number%s.across, number/s.across
+		t.x0, t.y0 = max(s.tx+x*s.tw, s.x0), max(s.ty+y*s.th, s.y0)
+		t.x1, t.y1 = min(s.tx+(x+1)*s.tw, s.x1), min(s.ty+(y+1)*s.th, s.y1)
+		s.tiles[number], s.order = t, append(s.order, number)
+	}
+	changed := false
+	for {
+		if len(part) < 2 {
+			return nil, corrupt("a tile's part without packets")
+		}
+		mark := int(binary.BigEndian.Uint16(part))
+		if mark == markSOD {
+			t.body = append(t.body, part[2:]...)
+			return rest, nil
+		}
+		var body []byte
+		if body, part, err = parameters(part); err != nil {
+			return nil, err
+		}
+		if mark == markPOC && !changed {
+			// Those of the tile take the place of the main header's.
+			if len(t.body) == 0 {
+				t.changes = nil
+			}
+			changed = true
+		}
+		if err := s.segment(&t.general, mark, body); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// store writes a tile's samples into the planes: they are mixed back, shifted and cut to their range.
+func (s *codestream) store(t *tile, parts []*tileComponent) {
+	if t.mixed && len(parts) >= 3 && parts[0].same(parts[1]) && parts[0].same(parts[2]) {
+		if a, b, c := parts[0].whole, parts[1].whole, parts[2].whole; parts[0].reversible {
+			for i := range a {
+				g := a[i] - (b[i]+c[i])>>2
+				a[i], b[i], c[i] = c[i]+g, g, b[i]+g
+			}
+		} else {
+			a, b, c := parts[0].real, parts[1].real, parts[2].real
+			for i := range a {
+				y, u, v := a[i], b[i], c[i]
+				a[i] = y + float32(v*1.402)
+				b[i] = float32(y-float32(u*0.34413)) - float32(v*0.71414)
+				c[i] = y + float32(u*1.772)
+			}
+		}
+	}
+	for i, part := range parts {
+		p := &s.planes[i]
+		most, middle := int64(1)<<p.bits-1, int64(1)<<(p.bits-1)
+		width := part.x1 - part.x0
+		for y := range part.y1 - part.y0 {
+			to := p.samples[(part.y0-p.y0+y)*p.width+part.x0-p.x0:]
+			for x := range width {
+				v := int64(0)
+				if part.reversible {
+					v = int64(part.whole[y*width+x])
+				} else {
+					v = int64(math.RoundToEven(min(max(float64(part.real[y*width+x]), math.MinInt32), math.MaxInt32)))
+				}
+				to[x] = uint16(min(max(v+middle, 0), most))
+			}
+		}
+	}
+}
