@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -44,6 +45,88 @@ func natural(extents []sym.Expr) []sym.Expr {
 		out[i] = e.Max(sym.Const(0))
 	}
 	return out
+}
+
+// argument is the graph's input whose elements a value has, in order: itself, or what it is another form of. nil where there is none.
+func (c *call) argument(v *ir.Value) *ir.Value {
+	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
+		v = v.Node.Inputs[0]
+	}
+	if v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params, v) {
+		return v
+	}
+	return nil
+}
+
+// symbols is the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that the caller's argument gives, or such that the run binds.
+func (c *call) symbols(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
+	from, argument := v, c.argument(v)
+	if v.Known == nil && argument != nil {
+		from = argument
+	}
+	out, err := c.ElementsWithin(from, lo, hi)
+	if err != nil {
+		if e := diag.As(err, diag.ErrUnsupported); e != nil {
+			c.Fail(e.AtNode(c.Source, c.Node.OpType))
+		}
+		c.Fail(err)
+	}
+	v.Known = out
+	if argument != nil {
+		// It may have a wider range, from another use or because the bound is no number.
+		for _, e := range out {
+			if lo > math.MinInt64 {
+				c.require(sym.Cond{A: sym.Const(lo), B: e}, "an element of "+argument.Name+" is in range")
+			}
+			if !sym.IsUnlimited(hi) {
+				c.require(sym.Cond{A: e, B: hi}, "an element of "+argument.Name+" is in range")
+			}
+		}
+	}
+	return out
+}
+
+// reshapedTo is a new shape that is an argument of the run, with 0 and −1 resolved.
+func (c *call) reshapedTo(x *ir.Value, rank int, keepZero bool) []sym.Expr {
+	to := slices.Clone(c.symbols(c.In[1], -1, sym.Unlimited))
+	missing, others, open := make([]sym.Expr, rank), sym.Const(1), sym.Const(0)
+	for i, e := range to {
+		switch {
+		case keepZero:
+		case i < len(x.Type.Shape):
+			to[i] = e.Add(is(e, 0).Mul(x.Type.Shape[i]))
+		default:
+			c.require(sym.Cond{A: e, Rel: sym.NE, B: sym.Const(0)}, "0 stands for an axis that there is")
+		}
+		missing[i] = is(e, -1)
+		others = others.Mul(to[i].Add(missing[i]).Add(missing[i]).Max(sym.Const(0)))
+		open = open.Add(missing[i])
+	}
+	c.require(sym.Cond{A: open, B: sym.Const(1)}, "one axis at most is -1")
+	rest := count(x.Type.Shape).FloorDiv(others.Max(sym.Const(1)))
+	for i := range to {
+		to[i] = to[i].Add(missing[i].Mul(rest.Add(sym.Const(1))))
+	}
+	return c.asDims(0, natural(to)...)
+}
+
+// reducedAt reduces along axes that are an argument of the run.
+func (c *call) reducedAt(op string) *ir.Value {
+	x, keep := c.Input(0), c.Int("keepdims", 1) != 0
+	shape := x.Type.Shape
+	axes := c.axes(1, len(shape))
+	left, gone, kept := make([]sym.Expr, len(shape)), make([]sym.Expr, len(shape)), make([]sym.Expr, len(shape))
+	for d, extent := range shape {
+		reduced := among(axes, d)
+		left[d] = extent.Add(reduced.Mul(sym.Const(1).Sub(extent)))
+		gone[d] = sym.Const(1).Add(reduced.Mul(extent.Sub(sym.Const(1))))
+		kept[d] = sym.Const(1).Sub(reduced)
+	}
+	y := ops.ReduceBy(c.Builder, op, x, c.asDims(0, natural(left)...), c.asDims(0, natural(gone)...))
+	if keep {
+		return y
+	}
+	return ops.Reshape(c.Builder, y, c.asDims(0, c.compacted(shape, kept, len(shape)-len(axes))...)...)
 }
 
 // asDims makes formulas dimensions of their own, which the run binds: what is computed with them is as simple as if they were the model's. None is below lo. One that the

@@ -211,14 +211,7 @@ func (c *call) Type(name string) dtype.DType {
 
 // Symbols is the elements of an integer input as symbolic integers: known ones, or dimensions that the run binds within [lo, hi].
 func (c *call) Symbols(i int, lo, hi int64) []sym.Expr {
-	out, err := c.Elements(c.Input(i), lo, hi)
-	if err != nil {
-		if e := diag.As(err, diag.ErrUnsupported); e != nil {
-			c.Fail(e.AtNode(c.Source, c.Node.OpType))
-		}
-		c.Fail(err)
-	}
-	return out
+	return c.symbols(c.Input(i), lo, sym.Const(hi))
 }
 
 // Numbers is the elements of an integer input that must be known when the model is compiled.

@@ -14,6 +14,9 @@ func init() {
 		"ReduceMean": "reduce_mean", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2", "ReduceSumSquare": "reduce_sum_square", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp"} {
 		add(map[string]rule{name: func(c *call) []*ir.Value {
 			if byData(c) {
+				if size, ok := count(c.In[1].Type.Shape).Const(); ok && size > 0 && c.argument(c.In[1]) != nil {
+					return one(c.reducedAt(op))
+				}
 				return one(reducedByData(c, op))
 			}
 			axes, keep := reducedAxes(c)

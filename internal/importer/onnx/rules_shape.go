@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
@@ -51,11 +52,7 @@ func (c *call) length(i int) int {
 
 // decided is a vector that the run computes, as dimensions in [0, most].
 func (c *call) decided(v *ir.Value, most sym.Expr) []sym.Expr {
-	out, err := c.ElementsWithin(v, 0, most)
-	if err != nil {
-		c.Fail(err)
-	}
-	return out
+	return c.symbols(v, 0, most)
 }
 
 // require states a condition of the node: what ir.Inference.Require does, for an operator that the rule takes apart.
@@ -68,6 +65,9 @@ func reshape(c *call) []*ir.Value {
 	x := c.Input(0)
 	keepZero := c.Int("allowzero", 0) != 0
 	rank := c.length(1)
+	if c.argument(c.In[1]) != nil {
+		return one(ops.Reshape(c.Builder, x, c.reshapedTo(x, rank, keepZero)...))
+	}
 	to := c.In[1].Known
 	if to == nil {
 		return one(ops.Reshape(c.Builder, x, c.resolved(x, rank, keepZero)...))
@@ -246,16 +246,17 @@ func expand(c *call) []*ir.Value {
 	x, rank := c.single(c.Input(0)), c.length(1)
 	to := c.In[1].Known
 	if to == nil {
-		// An extent of 1 stands for x's own.
-		own := make([]sym.Expr, rank)
-		for i := range own {
-			own[i] = sym.Const(1)
-			if at := i - rank + len(x.Type.Shape); at >= 0 {
-				own[i] = x.Type.Shape[at]
+		to = slices.Clone(c.symbols(c.In[1], 0, sym.Unlimited))
+		for i, e := range to {
+			// An extent of 1 stands for x's own; an axis of x that is not 1 keeps its extent.
+			at := i - rank + len(x.Type.Shape)
+			if at < 0 || x.Type.Shape[at].Equal(sym.Const(1)) {
+				continue
 			}
+			own := x.Type.Shape[at]
+			c.require(sym.Cond{A: e.Sub(sym.Const(1)).Mul(e.Sub(own)), Rel: sym.EQ, B: sym.Const(0)}, "an axis is kept, or repeated where it has one element")
+			to[i] = own
 		}
-		b, shape := c.Builder, c.wide(1)
-		to = c.decided(ops.Where(b, ops.Binary(b, ops.Eq, shape, c.number(1)), c.integers(own...), shape), sym.Unlimited)
 	}
 	shape := append([]sym.Expr{}, to...)
 	for i, e := range shape {
