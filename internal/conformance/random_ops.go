@@ -14,7 +14,7 @@ var growth = []struct {
 }{
 	{6, func(d *drawing) { d.same(d.any()) }}, {4, (*drawing).transpose}, {4, (*drawing).slice}, {3, (*drawing).reshape}, {2, (*drawing).unsqueeze},
 	{3, (*drawing).reduce}, {2, (*drawing).softmax}, {2, (*drawing).product}, {2, (*drawing).convolve}, {2, (*drawing).pool}, {2, (*drawing).gather},
-	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer}, {2, (*drawing).branch}, {2, (*drawing).loop},
+	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer}, {2, (*drawing).branch}, {2, (*drawing).loop}, {2, (*drawing).spelled},
 }
 
 func (d *drawing) grow() {

@@ -284,3 +284,30 @@ func TestSpelledOut(t *testing.T) {
 		})
 	}
 }
+
+// arguments draws values for the model's inputs, with the named extents as given.
+func (s *spelling) arguments(m *ir.Module, size int64) []*tensor.Tensor {
+	var args []*tensor.Tensor
+	for _, p := range m.Main.Body.Params {
+		var shape []int64
+		for _, e := range p.Type.Shape {
+			extent, _ := e.Eval(func(string) (int64, bool) { return size, true })
+			shape = append(shape, extent)
+		}
+		x := tensor.Must(tensor.New(p.Type.DType, shape...))
+		for i := range x.Len() {
+			x.SetFloat(i, s.rand.NormFloat64())
+		}
+		args = append(args, x)
+	}
+	return args
+}
+
+func closeTo(got, want []*tensor.Tensor) error {
+	for i := range want {
+		if err := tensor.Compare(got[i], want[i], 1e-4, 1e-5); err != nil {
+			return err
+		}
+	}
+	return nil
+}

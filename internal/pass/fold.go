@@ -101,7 +101,7 @@ func asIntegers(n *ir.Node) bool {
 		return false
 	}
 	v := n.Outputs[0]
-	if v.Known == nil || v.Bound || len(v.Known) > integersMost || n.Op.Name() == "integers" {
+	if len(v.Known) == 0 || v.Bound || len(v.Known) > integersMost || n.Op.Name() == "integers" {
 		return false
 	}
 	if count, ok := sym.Product(v.Type.Shape...).Const(); !ok || count != int64(len(v.Known)) {

@@ -1,0 +1,87 @@
+package conformance
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// with runs f with the passes that keep says, and with those without which nothing can be lowered.
+func with(keep func(name string) bool, f func()) {
+	all := compiler.Passes
+	defer func() { compiler.Passes = all }()
+	compiler.Passes = all[:0:0]
+	for _, p := range all {
+		if p.Name == "expand" || keep(p.Name) {
+			compiler.Passes = append(compiler.Passes, p)
+		}
+	}
+	f()
+}
+
+func passNames() []string {
+	var names []string
+	for _, p := range compiler.Passes {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// TestPassesOnAndOff compiles random models without one pass, and with one pass alone, each in its turn: they compute what the reference does.
+func TestPassesOnAndOff(t *testing.T) {
+	count := 6 * len(passNames())
+	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_GRAPHS")); err == nil {
+		count = n
+	}
+	names := passNames()
+	for seed := range uint64(count) {
+		name := names[seed%uint64(len(names))]
+		m := Random(1000 + seed)
+		for form, keep := range map[string]func(string) bool{"without": func(p string) bool { return p != name }, "with only": func(p string) bool { return p == name }} {
+			with(keep, func() {
+				if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) && !knownBug(err) {
+					t.Errorf("%s %s: %v\n%s", form, name, err, m.Text())
+				}
+			})
+		}
+	}
+}
+
+// TestSpelledOutOnAndOff evaluates what the passes leave of models that are spelled out, without each of them in its turn, and compares it with the models as they were
+// written, for extents of several sizes.
+func TestSpelledOutOnAndOff(t *testing.T) {
+	for name, write := range spelled {
+		s := newSpelling(false)
+		write(s)
+		before := s.module(t)
+		var args, want [][]*tensor.Tensor
+		for _, size := range []int64{1, 3} {
+			in := s.arguments(before, size)
+			out, err := ir.Evaluate(before, in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, want = append(args, in), append(want, out)
+		}
+		for _, without := range append([]string{""}, passNames()...) {
+			with(func(p string) bool { return p != without }, func() {
+				after := s.compiled(t).IR
+				for i := range args {
+					got, err := ir.Evaluate(after, args[i], nil)
+					if err == nil {
+						err = closeTo(got, want[i])
+					}
+					if err != nil {
+						t.Errorf("%s without %q: %v", name, without, err)
+					}
+				}
+			})
+		}
+	}
+}
