@@ -30,6 +30,7 @@ type AttentionSettings struct {
 	Right   int64       // above 0: so many keys behind a query's position are seen, and itself, counted too
 	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
 	Fill    float64     // the score of a key that a mask of bools, or the order, hides; 0: −∞
+	Zero    bool        // a query that sees no key has the result 0; else NaN
 }
 
 // fill is the score of what is hidden.
@@ -44,7 +45,7 @@ func (s AttentionSettings) fill() float64 {
 type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 
 // Attention is softmax(scale · Query · Keyᵀ, masked) · Value, [B, H, Q, E]: Vaswani et al., Attention is all you need, 2017; with fewer heads of keys than of queries,
-// Ainslie et al., GQA, 2023. A query that sees no key at all has the result 0.
+// Ainslie et al., GQA, 2023.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
 	scale := scaleOf(b, s, dt, q.Type.Shape[3])
@@ -171,10 +172,10 @@ func perSequence(b *ir.Builder, v *ir.Value) *ir.Value {
 	return Reshape(b, Cast(b, v, dtype.I64), v.Type.Shape[0], one, one, one)
 }
 
-// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil where there is none for certain.
+// blind is true for each query that sees no key, broadcast to [B, H, Q, 1]; nil where that does not matter, or there is none for certain.
 func blind(b *ir.Builder, x AttentionOperands, s AttentionSettings, queries, keys sym.Expr) *ir.Value {
-	if x.Mask == nil && x.Lengths == nil && x.First == nil {
-		return nil // each sees itself
+	if !s.Zero || x.Mask == nil && x.Lengths == nil && x.First == nil {
+		return nil // without those, each sees itself
 	}
 	var seen *ir.Value
 	if x.Mask != nil {

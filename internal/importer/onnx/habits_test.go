@@ -159,7 +159,9 @@ func sparseTensor(name string, values, indices *tensor.Tensor, dims ...int64) *w
 
 // TestSparseInitializers: positions as coordinates and in the flat tensor, and what is wrong with others.
 func TestSparseInitializers(t *testing.T) {
-	matrix := func(rows int64, x ...int64) *tensor.Tensor { return tensor.Must(tensor.Of(x...).Reshape(rows, int64(len(x))/rows)) }
+	matrix := func(rows int64, x ...int64) *tensor.Tensor {
+		return tensor.Must(tensor.Of(x...).Reshape(rows, int64(len(x))/rows))
+	}
 	three := tensor.Of[float32](1, 2, 3)
 	for _, c := range []struct {
 		name    string

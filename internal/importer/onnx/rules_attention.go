@@ -29,7 +29,7 @@ func attention(c *call) []*ir.Value {
 	flat := len(c.Input(0).Type.Shape) == 3
 	x := ops.AttentionOperands{Query: heads(c, c.Input(0), "q_num_heads"), Key: heads(c, c.Input(1), "kv_num_heads"), Value: heads(c, c.Input(2), "kv_num_heads"),
 		Mask: c.Optional(3), Lengths: c.Optional(6)}
-	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision"),
+	s := ops.AttentionSettings{Scale: c.Float("scale", 0), Softcap: c.Float("softcap", 0), Causal: c.Int("is_causal", 0) != 0, Softmax: c.Type("softmax_precision"), Zero: true,
 		Left: c.window("left_window_size"), Right: c.window("right_window_size")}
 	if past := c.Optional(4); past != nil {
 		if len(past.Type.Shape) != 4 {
