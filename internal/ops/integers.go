@@ -44,8 +44,11 @@ func integersMean(e *ir.Evaluation, n *ir.Node, _ []*tensor.Tensor) ([]*tensor.T
 
 func integersStores(k *Nest, n *ir.Node) {
 	out := k.Out[0]
-	shape, _ := constants(out.Shape)
 	elements := n.Attrs.Exprs("elements")
+	if len(elements) == 0 {
+		return // of a shape that may have dimensions
+	}
+	shape, _ := constants(out.Shape)
 	flat := 0
 	tensor.Each(shape, func(at []int64) {
 		k.Store(out, ir.Constants(at), loop.Convert(out.DType, loop.At(elements[flat])))
