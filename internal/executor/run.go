@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"math"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
@@ -172,8 +173,13 @@ func (c *Call) loop(s *program.Loop) error {
 		}
 		limit = max(0, dtype.LoadInt(c.x.program.Tensors[s.Trip].DType, bytesOf(o), 0))
 	}
+	planned := int64(math.MaxInt64)
 	if s.Count >= 0 {
-		c.values[s.Count] = 0
+		most, err := c.x.layout.limits[s.Count].Eval(c.values)
+		if err != nil {
+			return err
+		}
+		planned, c.values[s.Count] = min(most, c.x.program.Dims[s.Count].Range.Max), 0
 	}
 	for i := int64(0); limit < 0 || i < limit; i++ {
 		if err := c.ctx.Err(); err != nil {
@@ -192,10 +198,8 @@ func (c *Call) loop(s *program.Loop) error {
 			dtype.StoreInt(c.x.program.Tensors[s.Index].DType, bytesOf(o), 0, i)
 			c.watch.touch(c, s.Index)
 		}
-		if s.Count >= 0 {
-			if d := &c.x.program.Dims[s.Count]; i >= d.Range.Max {
-				return diag.Inputf("the loop runs more often than the %d times it was planned for", d.Range.Max).AtDim(d.Name).AtNode(s.Source, "loop")
-			}
+		if i >= planned {
+			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Dims[s.Count].Name).AtNode(s.Source, "loop")
 		}
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place

@@ -253,6 +253,13 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 			return limit, nil
 		}
 	}
+	if most, ok := countedTrips(c, n); ok {
+		if fixed, number := limit.Const(); number && fixed >= LoopLimit {
+			limit = most
+		} else {
+			limit = limit.Min(most)
+		}
+	}
 	count := c.Fresh(n.Op.Name()+".count", 0, limit)
 	name, _ := count.Name()
 	n.Attrs["count"] = name

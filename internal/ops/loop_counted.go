@@ -1,0 +1,159 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// counting reads a loop's condition as a race of two counters, as exporters write "while i < n": each is begin + step × the iteration's number.
+type counting struct {
+	c     *ir.Inference
+	n     *ir.Node
+	body  *ir.Block
+	made  map[*ir.Value]*ir.Node
+	bound map[string]bool // the dimensions that the body binds
+}
+
+// counter is an integer that begins as begin and grows by step with every iteration.
+type counter struct {
+	begin sym.Expr
+	step  int64
+}
+
+// countedTrips is the most iterations that a loop makes before its own condition ends it; not ok where the condition is no comparison of counters.
+func countedTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, ok bool) {
+	t := counting{c, n, n.Regions[0], map[*ir.Value]*ir.Node{}, boundIn(c, n)}
+	for _, inner := range t.body.Nodes {
+		for _, v := range inner.Outputs {
+			t.made[v] = inner
+		}
+	}
+	return t.most(t.body.Results[0])
+}
+
+// most is how many iterations there are at most while cond, computed in each, holds: the one in which it first does not is the last.
+func (t *counting) most(cond *ir.Value) (sym.Expr, bool) {
+	n := t.made[cond]
+	if n == nil {
+		return sym.Expr{}, false
+	}
+	switch n.Op.Name() {
+	case "reshape":
+		return t.most(n.Inputs[0])
+	case "and":
+		a, okA := t.most(n.Inputs[0])
+		b, okB := t.most(n.Inputs[1])
+		switch {
+		case okA && okB:
+			return a.Min(b), true
+		case okA:
+			return a, true
+		}
+		return b, okB
+	}
+	compared, known := comparisons[n.Op.Name()]
+	if !known {
+		return sym.Expr{}, false
+	}
+	x, y := t.of(n.Inputs[compared.less]), t.of(n.Inputs[1-compared.less])
+	if x == nil || y == nil || x.step <= y.step {
+		return sym.Expr{}, false
+	}
+	// x.begin + x.step·k < y.begin + y.step·k holds for the first ⌈distance / speed⌉ numbers k.
+	distance := y.begin.Sub(x.begin)
+	if compared.orEqual {
+		distance = distance.Add(one)
+	}
+	held := distance.CeilDiv(sym.Const(x.step - y.step)).Max(sym.Const(0))
+	return t.c.Dims().Simplify(held.Add(one)), true
+}
+
+// comparisons are the operators that order two numbers: which of their operands is the lesser where they hold.
+var comparisons = map[string]struct {
+	less    int
+	orEqual bool
+}{"lt": {0, false}, "le": {0, true}, "gt": {1, false}, "ge": {1, true}}
+
+// of reads a value of the body as a counter; nil where it is none. A conversion to floats is passed over: it keeps the order, so that what it compares as
+// less is less.
+func (t *counting) of(v *ir.Value) *counter {
+	if v == t.body.Params[0] {
+		return &counter{sym.Const(0), 1}
+	}
+	for i, p := range t.body.Params[2:] {
+		if v == p {
+			return t.carried(i)
+		}
+	}
+	if n := t.made[v]; n != nil {
+		switch n.Op.Name() {
+		case "reshape", "cast":
+			return t.of(n.Inputs[0])
+		case "add":
+			for k := range 2 {
+				if by, ok := number(n.Inputs[1-k]); ok {
+					if x := t.of(n.Inputs[k]); x != nil {
+						return &counter{x.begin.Add(sym.Const(by)), x.step}
+					}
+				}
+			}
+			return nil
+		}
+	}
+	return t.constant(v)
+}
+
+// carried is the counter that the i-th carried value is.
+func (t *counting) carried(i int) *counter {
+	begin := t.constant(t.n.Inputs[2+i])
+	if begin == nil {
+		return nil
+	}
+	step, v := int64(0), t.body.Results[1+i]
+	for v != t.body.Params[2+i] {
+		n := t.made[v]
+		if n == nil {
+			return nil
+		}
+		switch n.Op.Name() {
+		case "reshape":
+			v = n.Inputs[0]
+		case "add":
+			by, ok := number(n.Inputs[1])
+			v = n.Inputs[0]
+			if !ok {
+				by, ok = number(n.Inputs[0])
+				v = n.Inputs[1]
+			}
+			if !ok {
+				return nil
+			}
+			step += by
+		default:
+			return nil
+		}
+	}
+	return &counter{begin.begin, step}
+}
+
+// constant is a value that is the same in every iteration.
+func (t *counting) constant(v *ir.Value) *counter {
+	if len(v.Known) != 1 {
+		return nil
+	}
+	for _, name := range v.Known[0].Vars() {
+		if t.bound[name] {
+			return nil
+		}
+	}
+	return &counter{v.Known[0], 0}
+}
+
+// number is a small constant of one element.
+func number(v *ir.Value) (int64, bool) {
+	if len(v.Known) != 1 {
+		return 0, false
+	}
+	x, ok := v.Known[0].Const()
+	return x, ok && x > -1<<31 && x < 1<<31
+}

@@ -1,0 +1,72 @@
+package ops
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestCountedTrips runs loops whose condition compares a counter with the extent of an input, and compares how often they run with what was
+// planned: exactly so often, or once where the condition never holds.
+func TestCountedTrips(t *testing.T) {
+	for _, test := range []struct {
+		compare     loop.BinaryOp
+		begin, step int64
+		after       bool // the condition is on the counter as it goes on
+		swapped     bool // the extent stands first
+		float       bool // as floats
+	}{
+		{loop.Lt, 0, 1, true, false, false}, {loop.Lt, 0, 1, false, false, false}, {loop.Le, 0, 1, true, false, false},
+		{loop.Gt, 0, 1, true, true, false}, {loop.Ge, 0, 2, true, true, false}, {loop.Lt, -3, 3, true, false, true}, {loop.Lt, 5, 7, false, false, true},
+	} {
+		for extent := range int64(12) {
+			t.Run(fmt.Sprint(test, extent), func(t *testing.T) { counted(t, extent, test.compare, test.begin, test.step, test.after, test.swapped, test.float) })
+		}
+	}
+}
+
+func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int64, after, swapped, float bool) {
+	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}}
+	m.Funcs = []*ir.Func{m.Main}
+	m.Dims.Set("n", sym.Range{Min: 0, Max: sym.NoMax})
+	err := func() (err error) {
+		defer ir.Catch(&err)
+		b := ir.NewBuilder(ir.NewInference(m), m.Main.Body)
+		b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Var("n")}})
+		whole := func(e sym.Expr) *ir.Value { return Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e}) }
+		n, first, by := whole(sym.Var("n")), whole(sym.Const(begin)), whole(sym.Const(step))
+		body, in := LoopBody(b, "loop", sym.Const(LoopLimit), []*ir.Value{first})
+		counter := body.Params[2]
+		next := Binary(in, loop.Add, counter, by)
+		compared, with := counter, n
+		if after {
+			compared = next
+		}
+		if float {
+			compared, with = Cast(in, compared, dtype.F32), Cast(in, with, dtype.F32)
+		}
+		if swapped {
+			compared, with = with, compared
+		}
+		body.Results = []*ir.Value{Binary(in, compare, compared, with), next, counter}
+		m.Main.Body.Results = Loop(b, body, nil, nil, first)[1:]
+		return ir.Verify(m)
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := ir.Evaluate(m, []*tensor.Tensor{tensor.Must(tensor.New(dtype.F32, extent))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _ := m.Main.Body.Results[0].Type.Shape[0].Name()
+	limit, err := m.Limits[name].Eval(func(string) (int64, bool) { return extent, true })
+	if err != nil || limit != out[0].Shape()[0] {
+		t.Errorf("%d iterations are planned (%s, %v), %d were made", limit, m.Limits[name], err, out[0].Shape()[0])
+	}
+}
