@@ -1,0 +1,232 @@
+package pass
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Scales puts factors and summands of channels, as batch normalisation leaves them behind a convolution or a product with constant weights, into the weights and the bias: f32 and
+// f64, where nothing else reads the weights. The results differ by the rounding of the weights.
+func Scales(m *ir.Module) error { return apply(m, scales) }
+
+var scales = []rule{
+	{"factor into weights", []string{"mul", "div"}, factorIntoWeights},
+	{"summand into bias", []string{"add", "sub"}, summandIntoBias},
+	{"factor before summand", []string{"mul", "div"}, factorBeforeSummand},
+	{"summands joined", []string{"add", "sub"}, summandsJoined},
+}
+
+// weighted is a convolution or a product whose weights are a constant of its own.
+type weighted struct {
+	node     *ir.Node
+	channels int64
+	axis     int // of the result: the channels
+	along    int // of the weights: the channels
+}
+
+// weightedBy is what computes v, where that is a convolution or a product as Scales changes it.
+func (r *rewriting) weightedBy(v *ir.Value) (w weighted, ok bool) {
+	if !r.inside(v) || v.Type.DType != dtype.F32 && v.Type.DType != dtype.F64 {
+		return w, false
+	}
+	n := v.Node
+	rank := len(v.Type.Shape)
+	switch n.Op.Name() {
+	case "convolution":
+		w = weighted{node: n, axis: 1, along: 0}
+		if len(n.Inputs) > 2 && n.Inputs[2] != nil && n.Inputs[2].Const == nil {
+			return w, false
+		}
+	case "matmul":
+		w = weighted{node: n, axis: rank - 1, along: len(n.Inputs[1].Type.Shape) - 1}
+		if n.Attrs.Bool("transpose_b") {
+			w.along--
+		}
+	default:
+		return w, false
+	}
+	weights := n.Inputs[1]
+	if weights.Const == nil || r.uses[weights] != 1 || weights.Type.DType != v.Type.DType || n.Attrs.DType("dtype") != dtype.Invalid {
+		return w, false
+	}
+	w.channels, ok = weights.Type.Shape[w.along].Const()
+	return w, ok && w.channels > 1
+}
+
+// perChannel is a constant's elements, one for each channel of a result of the given rank; nil where they are no such, or all the same.
+func (w weighted) perChannel(v *ir.Value, rank int) []float64 {
+	if v.Const == nil || v.Const.Len() != w.channels || len(v.Type.Shape) > rank {
+		return nil
+	}
+	at := w.axis - rank + len(v.Type.Shape)
+	if at < 0 || !v.Type.Shape[at].Equal(sym.Const(w.channels)) {
+		return nil
+	}
+	out := make([]float64, w.channels)
+	for i := range out {
+		out[i] = v.Const.Float(int64(i))
+		if math.IsNaN(out[i]) || math.IsInf(out[i], 0) {
+			return nil
+		}
+	}
+	return out
+}
+
+// operands are the value that varies and the constant of an operation; ok is false where they stand in an order that it does not allow, or where both vary.
+func operands(n *ir.Node) (x, c *ir.Value, ok bool) {
+	x, c = n.Inputs[0], n.Inputs[1]
+	if x.Const != nil && (n.Op.Name() == "add" || n.Op.Name() == "mul") {
+		x, c = c, x
+	}
+	return x, c, x.Const == nil && c.Const != nil
+}
+
+// factorsOf are the factors by which a product or quotient scales channels.
+func (w weighted) factorsOf(n *ir.Node, c *ir.Value) []float64 {
+	factors := w.perChannel(c, len(n.Outputs[0].Type.Shape))
+	if n.Op.Name() == "div" {
+		for i, f := range factors {
+			if f == 0 {
+				return nil
+			}
+			factors[i] = 1 / f
+		}
+	}
+	return factors
+}
+
+func factorIntoWeights(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	x, c, ok := operands(n)
+	if !ok {
+		return nil
+	}
+	w, ok := r.weightedBy(x)
+	if !ok {
+		return nil
+	}
+	factors := w.factorsOf(n, c)
+	if factors == nil {
+		return nil
+	}
+	inputs := slices.Clone(w.node.Inputs)
+	inputs[1] = scaled(b, inputs[1], w.along, factors)
+	if len(inputs) > 2 && inputs[2] != nil {
+		inputs[2] = scaled(b, inputs[2], 0, factors)
+	}
+	return b.Op(w.node.Op.Name(), w.node.Attrs, inputs...)
+}
+
+// scaled is a constant times one factor for each index of an axis.
+func scaled(b *ir.Builder, v *ir.Value, axis int, factors []float64) *ir.Value {
+	from := v.Const
+	t, err := tensor.New(from.DType(), from.Shape()...)
+	if err != nil {
+		b.Fail(err)
+	}
+	inner := int64(1)
+	for _, size := range from.Shape()[axis+1:] {
+		inner *= size
+	}
+	if x, err := tensor.Data[float32](from); err == nil {
+		y, _ := tensor.Data[float32](t)
+		for i := range y {
+			y[i] = float32(float64(x[i]) * factors[int64(i)/inner%int64(len(factors))])
+		}
+	} else {
+		for i := range t.Len() {
+			t.SetFloat(i, from.Float(i)*factors[i/inner%int64(len(factors))])
+		}
+	}
+	mem.Forget(from.Bytes()) // what was read of a mapped file need not stay in memory
+	return b.Constant(v.Name, t)
+}
+
+func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	x, c, ok := operands(n)
+	if !ok {
+		return nil
+	}
+	w, ok := r.weightedBy(x)
+	if !ok || w.node.Op.Name() != "convolution" {
+		return nil
+	}
+	summands := w.perChannel(c, len(n.Outputs[0].Type.Shape))
+	if summands == nil {
+		return nil
+	}
+	bias := tensor.Must(tensor.New(x.Type.DType, w.channels))
+	for i, s := range summands {
+		if n.Op.Name() == "sub" {
+			s = -s
+		}
+		if len(w.node.Inputs) > 2 && w.node.Inputs[2] != nil {
+			s += w.node.Inputs[2].Const.Float(int64(i))
+		}
+		bias.SetFloat(int64(i), s)
+	}
+	return b.Op("convolution", w.node.Attrs, w.node.Inputs[0], w.node.Inputs[1], b.Constant(c.Name, bias))
+}
+
+// sums is what computes v, where that is a sum of channels of a convolution or product and a constant.
+func (r *rewriting) sums(v *ir.Value) (n *ir.Node, x, c *ir.Value) {
+	if !r.inside(v) || v.Node.Op.Name() != "add" && v.Node.Op.Name() != "sub" {
+		return nil, nil, nil
+	}
+	x, c, ok := operands(v.Node)
+	if !ok {
+		return nil, nil, nil
+	}
+	return v.Node, x, c
+}
+
+// factorBeforeSummand is (x + c) · f as x · f + c · f, whose factor goes into x's weights.
+func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	y, f, ok := operands(n)
+	if !ok {
+		return nil
+	}
+	inner, x, c := r.sums(y)
+	if inner == nil {
+		return nil
+	}
+	w, ok := r.weightedBy(x)
+	rank := len(n.Outputs[0].Type.Shape)
+	if !ok || w.factorsOf(n, f) == nil || w.perChannel(c, rank) == nil {
+		return nil
+	}
+	return b.Op(inner.Op.Name(), nil, b.Op(n.Op.Name(), nil, x, f), w.channelwise(b, c, rank, w.factorsOf(n, f), func(c, f float64) float64 { return c * f }))
+}
+
+// summandsJoined is (x + c) + d as x + (c + d).
+func summandsJoined(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	y, d, ok := operands(n)
+	if !ok {
+		return nil
+	}
+	inner, x, c := r.sums(y)
+	if inner == nil {
+		return nil
+	}
+	w, ok := r.weightedBy(x)
+	rank := len(n.Outputs[0].Type.Shape)
+	if !ok || w.perChannel(c, rank) == nil || w.perChannel(d, rank) == nil {
+		return nil
+	}
+	sign := map[bool]float64{true: 1, false: -1}[inner.Op.Name() == n.Op.Name()]
+	return b.Op(inner.Op.Name(), nil, x, w.channelwise(b, c, rank, w.perChannel(d, rank), func(c, d float64) float64 { return c + sign*d }))
+}
+
+// channelwise is a constant whose elements, one for each channel, are combined with others.
+func (w weighted) channelwise(b *ir.Builder, c *ir.Value, rank int, others []float64, f func(c, d float64) float64) *ir.Value {
+	t := tensor.Must(tensor.New(c.Type.DType, c.Const.Shape()...))
+	for i, x := range w.perChannel(c, rank) {
+		t.SetFloat(int64(i), f(x, others[i]))
+	}
+	return b.Constant(c.Name, t)
+}
