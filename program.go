@@ -73,7 +73,7 @@ type bound struct {
 	dims []int64
 }
 
-// Compile prepares a model to run, and plans its memory.
+// Compile prepares a model to run, and plans its memory. When ctx ends it stops soon after, with the context's error.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	defer diag.Recover(&err, "compiling")
 	if err := ctx.Err(); err != nil {
@@ -112,7 +112,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if m.artefact != nil {
 		err = m.artefact.compile(p, o)
 	} else {
-		err = p.compile(m, o)
+		err = p.compile(ctx, m, o)
 	}
 	if err != nil {
 		return nil, inFile(err, m.file)
@@ -130,8 +130,8 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 }
 
 // compile builds the model and runs the compiler on it.
-func (p *Program) compile(m *Model, o Options) error {
-	module, signature, err := m.model.Build(o.Outputs)
+func (p *Program) compile(ctx context.Context, m *Model, o Options) error {
+	module, signature, err := m.model.BuildWithin(ctx, o.Outputs)
 	if err != nil {
 		return err
 	}

@@ -52,13 +52,17 @@ type Compiled struct {
 	open    bool // see Recheck
 }
 
-// Compile runs the pipeline. It takes the module over.
+// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	stage := "verify"
 	defer func() {
 		if r := recover(); r != nil {
 			err = diag.Recovered(r, "compiling, in "+stage)
+			if refusal := m.Ask(); refusal != nil {
+				err = refusal // who may not go on has not proved what the next stage relies on
+			}
 		}
+		m.Check = nil
 	}()
 	c = &Compiled{IR: m}
 	done := func(name string, text func() string) {
@@ -79,6 +83,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		if err := p.Run(m); err != nil {
 			return nil, err
 		}
+		if err := m.Ask(); err != nil {
+			return nil, err
+		}
 		if err := ir.Verify(m); err != nil {
 			panic(diag.Internalf("after %s: %v", p.Name, err))
 		}
@@ -86,6 +93,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	stage = "lower"
 	if c.Loop, err = lower.Module(m); err != nil {
+		return nil, err
+	}
+	if err := m.Ask(); err != nil {
 		return nil, err
 	}
 	verifyLoop(c.Loop, "lower")
@@ -98,6 +108,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		done("schedule", c.Loop.String)
 	}
 	stage = "order"
+	if err := m.Ask(); err != nil {
+		return nil, err
+	}
 	if err := c.order(); err != nil {
 		return nil, err
 	}
@@ -105,6 +118,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	stage = "plan"
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
+		return nil, err
+	}
+	if err := m.Ask(); err != nil {
 		return nil, err
 	}
 	for i, name := range o.Names {
@@ -183,9 +199,10 @@ var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
 // progress, and the module is lowered again and scheduled more simply.
 func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	for _, how := range schedules {
+		how.Check = m.Check
 		fault := scheduled(c.Loop, o.Machine, how)
-		if fault == nil {
-			return nil
+		if err := m.Ask(); err != nil || fault == nil {
+			return err
 		}
 		c.Faults = append(c.Faults, fault)
 		if o.Progress != nil {

@@ -96,6 +96,10 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 	if attrs == nil {
 		attrs = Attrs{}
 	}
+	if err := b.Module.Ask(); err != nil {
+		b.Fail(err)
+	}
+	b.Dims().Grant(1)
 	n := &Node{Op: def, Inputs: inputs, Attrs: attrs, Regions: regions, Source: b.Source}
 	if err := def.Infer(b.Inference, n); err != nil {
 		b.Fail(err)

@@ -23,6 +23,17 @@ type Module struct {
 	Main     *Func               // also in Funcs
 	Funcs    []*Func             // in the order they were added
 	Meta     map[string]string   // the model's own metadata
+
+	// Check, where not nil, is asked now and then while the module is built and rewritten; its error ends the work.
+	Check func() error
+}
+
+// Ask is Check, where there is one.
+func (m *Module) Ask() error {
+	if m.Check == nil {
+		return nil
+	}
+	return m.Check()
 }
 
 // Func is a function: its body's Params are its inputs, its body's Results its outputs.

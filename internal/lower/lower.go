@@ -177,6 +177,9 @@ func viewOf(n *ir.Node, d *sym.Dims) *ops.View {
 // block lowers the nodes of a block in order.
 func (l *lowering) block(b *ir.Block, steps *[]loop.Step) error {
 	for _, n := range b.Nodes {
+		if err := l.from.Ask(); err != nil {
+			return err
+		}
 		if err := l.node(n, steps); err != nil {
 			return err
 		}

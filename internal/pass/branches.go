@@ -159,7 +159,7 @@ func (t *taking) substitute(m *ir.Module) {
 	for name := range t.decided {
 		delete(m.Limits, name)
 	}
-	dims := sym.NewDims()
+	dims := m.Dims.Empty()
 	for _, name := range m.Dims.Names() {
 		if r, _ := m.Dims.Get(name); !t.has(name) {
 			dims.Set(name, r)

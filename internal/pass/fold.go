@@ -18,18 +18,21 @@ const integersMost = 256
 // inputs it is made of, beyond a small size: a file of a kilobyte must not unfold into a gigabyte.
 func Fold(m *ir.Module) error {
 	for _, f := range m.Funcs {
-		if err := fold(f.Body); err != nil {
+		if err := fold(m, f.Body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fold(b *ir.Block) error {
+func fold(m *ir.Module, b *ir.Block) error {
 	kept := b.Nodes[:0]
 	for _, n := range b.Nodes {
+		if err := m.Ask(); err != nil {
+			return err
+		}
 		for _, region := range n.Regions {
-			if err := fold(region); err != nil {
+			if err := fold(m, region); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/sym"
 )
 
 // dropFunctions removes the functions that main calls no more, with the dimensions that were theirs alone: a run does not bind those. Conditions on them go
@@ -51,7 +50,7 @@ func dropFunctions(m *ir.Module) {
 		}
 	}
 	m.Funcs = slices.DeleteFunc(m.Funcs, func(f *ir.Func) bool { return !kept[f] })
-	dims := sym.NewDims()
+	dims := m.Dims.Empty()
 	for _, name := range m.Dims.Names() {
 		if r, _ := m.Dims.Get(name); !gone[name] {
 			dims.Set(name, r)

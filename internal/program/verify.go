@@ -34,6 +34,7 @@ func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 func (p *Program) check(strict bool) ([]Condition, error) {
 	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
 		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}, taken: map[int]bool{}}}
+	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
 		return nil, err
 	}

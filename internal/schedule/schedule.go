@@ -17,6 +17,8 @@ type Options struct {
 	NoFlatten  bool // loops are not merged
 	NoVector   bool // no loop becomes a vector loop
 	NoParallel bool // no loop becomes parallel
+
+	Check func() error // where not nil, asked before each kernel; its error ends the work
 }
 
 // Run schedules a module in place, with every step.
@@ -33,6 +35,11 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 		s.fuse()
 	}
 	for i, k := range m.Kernels {
+		if o.Check != nil {
+			if err := o.Check(); err != nil {
+				return err
+			}
+		}
 		better := s.kernel(k)
 		if better != k {
 			*m.Kernels[i] = *better

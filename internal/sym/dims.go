@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // NoMax is the upper end of a range that has none.
@@ -50,6 +51,7 @@ func (t Truth) not() Truth { return [...]Truth{Unknown, No, Yes}[t] }
 //
 // It is safe for concurrent use. Answers are remembered until Set changes a range.
 type Dims struct {
+	credit    *atomic.Int64 // what proofs may still cost; shared with clones
 	mu        sync.Mutex
 	ranges    map[string]Range
 	signs     map[hash]sign
@@ -57,7 +59,33 @@ type Dims struct {
 }
 
 // NewDims returns an empty set.
-func NewDims() *Dims { return &Dims{ranges: map[string]Range{}} }
+func NewDims() *Dims {
+	d := &Dims{ranges: map[string]Range{}, credit: new(atomic.Int64)}
+	d.credit.Store(firstCredit)
+	return d
+}
+
+// Credit is what proofs may cost, in names, numbers and operations looked at: about a microsecond each. Each query has its own limits; credit bounds
+// all of them together, so that no small file keeps the prover busy for minutes. Whoever adds an operation to a model grants opCredit for it.
+const (
+	firstCredit = 1 << 20
+	opCredit    = 20_000
+	mostCredit  = 64 << 20
+)
+
+// Grant lets proofs cost more: what operations that were added to a model may need.
+func (d *Dims) Grant(operations int) {
+	if left := d.credit.Load(); left >= 0 && left < mostCredit {
+		d.credit.Add(min(int64(operations), mostCredit/opCredit) * opCredit)
+	}
+}
+
+// Empty returns a set without dimensions whose proofs use the same credit.
+func (d *Dims) Empty() *Dims { return &Dims{ranges: map[string]Range{}, credit: d.credit} }
+
+// Exhausted reports whether proofs have used up their credit. From then on nothing is proved that cannot be seen at once, so what the set answers is still
+// true, and less than it could be.
+func (d *Dims) Exhausted() bool { return d.credit.Load() < 0 }
 
 // Set gives a dimension its range.
 func (d *Dims) Set(name string, r Range) {
@@ -89,7 +117,7 @@ func (d *Dims) Names() []string {
 func (d *Dims) Clone() *Dims {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &Dims{ranges: maps.Clone(d.ranges)}
+	return &Dims{ranges: maps.Clone(d.ranges), credit: d.credit}
 }
 
 // Bounds returns integers between which e lies at every binding. math.MinInt64 and math.MaxInt64 stand for no bound.

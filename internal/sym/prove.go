@@ -44,7 +44,7 @@ func (d *Dims) decide(e Expr) sign {
 	case v.hi < 0:
 		return negative
 	}
-	if e.size() > largestProof {
+	if e.size() > largestProof || d.credit.Add(-int64(e.size())) < 0 {
 		return unknown
 	}
 	low, high := q.sample(e)
@@ -128,7 +128,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 		}
 	}
 	v := q.interval(e)
-	if e.huge() || e.size() > largestProof {
+	if e.huge() || e.size() > largestProof || q.dims.Exhausted() {
 		return v.lo, v.hi
 	}
 	least, greatest := q.sample(e)
@@ -146,7 +146,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)
 	q.steps -= 1 + len(e.terms())/8
-	if v.lo >= goal || q.steps < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil || len(e.n.terms) > longestProof {
+	if v.lo >= goal || q.steps < 0 || q.dims.credit.Add(-int64(e.size())) < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil || len(e.n.terms) > longestProof {
 		return v.lo
 	}
 	if e.c != 0 {

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,8 +37,14 @@ type graph struct {
 	owner      string // the place of the If whose branch this is
 }
 
-// Build converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are.
+// Build is BuildWithin without an end.
 func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
+	return m.BuildWithin(context.Background(), outputs)
+}
+
+// BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are. The module's
+// Check is set: it gives the context's error once that has ended, and a refusal once the shapes have turned out too intricate to be reasoned about.
+func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.Module, signature *Signature, err error) {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
@@ -51,16 +58,22 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 		if a.count == mostAttempts || a.work > mostWork {
 			return nil, nil, diag.Unsupportedf("loops and branches whose shapes are not found in %d attempts", a.count).AtNode(a.last, "")
 		}
-		if module, signature, err = m.try(outputs, a); !errors.Is(err, errAgain) {
+		if module, signature, err = m.try(ctx, outputs, a); !errors.Is(err, errAgain) {
 			return module, signature, err
 		}
 	}
 }
 
 // try is Build with what earlier attempts have found out.
-func (m *Model) try(outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
+func (m *Model) try(ctx context.Context, outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
+	module.Check = func() error {
+		if module.Dims.Exhausted() {
+			return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
+		}
+		return ctx.Err()
+	}
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
