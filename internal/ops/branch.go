@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -44,12 +46,21 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 		for axis, extent := range x.Type.Shape {
 			shape[axis] = extent
 			if other := y.Type.Shape[axis]; c.Dims().EQ(extent, other) != sym.Yes {
-				shape[axis] = c.Fresh(x.Name, 0, extent.Max(other))
+				shape[axis] = c.Fresh(x.Name, 0, exported(c, extent.Max(other)))
 			}
 		}
 		n.Result(i, ir.Type{DType: x.Type.DType, Shape: shape})
 	}
 	return nil
+}
+
+// exported is a limit of what a region gives. One that speaks of dimensions without a limit, which the region alone may bind, is none.
+func exported(c *ir.Inference, limit sym.Expr) sym.Expr {
+	limit = sym.AtLimits(limit, c.Module.Limits)
+	if slices.ContainsFunc(limit.Vars(), func(name string) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
+		return sym.Unlimited
+	}
+	return limit
 }
 
 func ifMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {

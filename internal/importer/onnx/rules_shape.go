@@ -141,11 +141,8 @@ func (c *call) resolved(x *ir.Value, rank int, keepZero bool) []sym.Expr {
 	missing := ops.Binary(b, ops.Eq, to, c.number(-1))
 	others := b.Op("reduce_prod", ir.Attrs{"axes": []int64{0}}, ops.Where(b, missing, unit, to))
 	to = ops.Where(b, missing, ops.Binary(b, ops.Div, ops.Reshape(b, c.integers(count(x.Type.Shape))), others), to)
-	most := sym.Const(1) // an empty tensor's other extents count
-	for _, e := range x.Type.Shape {
-		most = most.Mul(e.Max(sym.Const(1)))
-	}
-	return c.decided(to, most)
+	// That their product is the number of elements bounds each, and no product of such bounds would be near it.
+	return c.decided(to, sym.Unlimited)
 }
 
 func flatten(c *call) []*ir.Value {
@@ -185,7 +182,9 @@ func squeeze(c *call) []*ir.Value {
 		size, static := extent.Const()
 		switch {
 		case axes == nil && !static:
-			c.Refuse("axis %d, of extent %s, may or may not be 1: the axes to remove must be named", i, extent)
+			// Whether it is removed would decide the result's rank: a run in which it would be is refused.
+			c.require(sym.Cond{A: extent, Rel: sym.NE, B: sym.Const(1)}, "no axis is removed that is not named and need not have one element")
+			shape = append(shape, extent)
 		case axes == nil && size == 1:
 		case gone[i] && static && size != 1:
 			c.Fault("axis %d has extent %d, it must be 1 to be removed", i, size)
