@@ -1,9 +1,13 @@
 package pass
 
 import (
+	"math"
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -14,29 +18,60 @@ const foldable = 64 << 10
 // integersMost is the number of elements up to which a tensor known symbolically is written element by element.
 const integersMost = 256
 
+// foldWork is how much one application of Fold computes, in elements that are read, written or multiplied: a fraction of a second. What is more is left to the run.
+const foldWork = 1 << 25
+
+// foldBytes is the size of all results together up to which they are folded, beyond the size of the constants that were there.
+const foldBytes = 32 << 20
+
 // Fold computes what depends on constants alone, and what is known from shapes alone. A constant never becomes larger than the
-// inputs it is made of, beyond a small size: a file of a kilobyte must not unfold into a gigabyte.
+// inputs it is made of, beyond a small size, and all of them together not larger than the module's: a file of a kilobyte must not unfold into a gigabyte, nor keep the
+// compiler busy.
 func Fold(m *ir.Module) error {
-	for _, f := range m.Funcs {
-		if err := fold(m, f.Body); err != nil {
+	f := &folding{module: m, work: foldWork, bytes: foldBytes}
+	for _, each := range m.Funcs {
+		f.count(each.Body)
+	}
+	for _, each := range m.Funcs {
+		if err := f.block(each.Body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fold(m *ir.Module, b *ir.Block) error {
+// folding is one application of Fold, and what it may still spend.
+type folding struct {
+	module      *ir.Module
+	work, bytes int64
+}
+
+// count adds the sizes of a block's constants to what results may take.
+func (f *folding) count(b *ir.Block) {
+	for _, c := range b.Consts {
+		if c.Const != nil {
+			f.bytes += int64(len(c.Const.Bytes()))
+		}
+	}
+	for _, n := range b.Nodes {
+		for _, region := range n.Regions {
+			f.count(region)
+		}
+	}
+}
+
+func (f *folding) block(b *ir.Block) error {
 	kept := b.Nodes[:0]
 	for _, n := range b.Nodes {
-		if err := m.Ask(); err != nil {
+		if err := f.module.Ask(); err != nil {
 			return err
 		}
 		for _, region := range n.Regions {
-			if err := fold(m, region); err != nil {
+			if err := f.block(region); err != nil {
 				return err
 			}
 		}
-		if folded(b, n) {
+		if f.folded(b, n) {
 			continue
 		}
 		kept = append(kept, n)
@@ -45,8 +80,50 @@ func fold(m *ir.Module, b *ir.Block) error {
 	return nil
 }
 
+// spend takes the cost of a node, whose operands and results have so many elements, from what is left; false where that is not enough.
+func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
+	work := read + written
+	switch name := n.Op.Name(); {
+	case name == "matmul" || name == "convolution": // each result is a sum over a part of the weights
+		shape := n.Inputs[1].Const.Shape()
+		each := int64(1)
+		for i, size := range shape {
+			if name == "convolution" && i > 0 || name == "matmul" && i >= len(shape)-2 {
+				each *= size
+			}
+		}
+		work += times(written, each)
+	case !linear[name] && !ops.Elementwise(name):
+		work = times(read+1, written+1)
+	}
+	if work > f.work || bytes > f.bytes {
+		return false
+	}
+	f.work, f.bytes = f.work-work, f.bytes-bytes
+	return true
+}
+
+// times is a product, or the greatest number where it is larger.
+func times(x, y int64) int64 {
+	if y > 0 && x > math.MaxInt64/2/y {
+		return math.MaxInt64 / 2
+	}
+	return x * y
+}
+
+// linear are the operators, beside functions of single elements, that take time in proportion to their operands and results.
+var linear = func() map[string]bool {
+	all := map[string]bool{}
+	for _, name := range []string{"reshape", "transpose", "slice", "concat", "expand", "pad", "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "range", "triangle",
+		"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_l1", "reduce_l2", "reduce_sum_square", "reduce_log_sum", "reduce_log_sum_exp", "softmax",
+		"log_softmax", "normalize", "argmax", "cumsum", "quantize", "dequantize", "bitcast", "nonzero", "integers", "diagonal"} {
+		all[name] = true
+	}
+	return all
+}()
+
 // folded makes the node's results constants, where that can be done.
-func folded(b *ir.Block, n *ir.Node) bool {
+func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	if len(n.Regions) > 0 || len(n.Outputs) == 0 {
 		return false
 	}
@@ -58,7 +135,7 @@ func folded(b *ir.Block, n *ir.Node) bool {
 		return false
 	}
 	in := make([]*tensor.Tensor, len(n.Inputs))
-	bytes := int64(foldable)
+	bytes, read, written, size := int64(foldable), int64(0), int64(0), int64(0)
 	for i, v := range n.Inputs {
 		if v == nil {
 			continue
@@ -67,20 +144,28 @@ func folded(b *ir.Block, n *ir.Node) bool {
 			return false
 		}
 		in[i] = v.Const
-		bytes += int64(len(v.Const.Bytes()))
+		read += v.Const.Len()
+		if !slices.Contains(n.Inputs[:i], v) {
+			bytes += int64(len(v.Const.Bytes()))
+		}
 	}
 	for _, v := range n.Outputs {
 		count := int64(1)
 		for _, e := range v.Type.Shape {
-			size, ok := e.Const()
-			if !ok || size < 0 || size > 0 && count > bytes/size {
+			extent, ok := e.Const()
+			if !ok || extent < 0 || extent > 0 && count > 8*bytes/extent {
 				return false
 			}
-			count *= size
+			count *= extent
 		}
-		if size, err := v.Type.DType.Bytes(count); v.Bound || err != nil || size > bytes || v.Type.DType == dtype.String {
+		each, err := v.Type.DType.Bytes(count)
+		if v.Bound || err != nil || each > bytes || v.Type.DType == dtype.String {
 			return false
 		}
+		written, size = written+count, size+each
+	}
+	if !f.spend(n, read, written, size) {
+		return false
 	}
 	out, err := n.Op.Eval(&ir.Evaluation{Dims: map[string]int64{}}, n, in)
 	if err != nil {
