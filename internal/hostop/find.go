@@ -1,0 +1,24 @@
+package hostop
+
+import "sort"
+
+func init() { register("find", find) }
+
+// find gives each element of input 0 its place among input 1, keys that ascend with NaN at the end, and their number where it is none of them.
+func find(c *Call) error {
+	x, keys := c.In[0], c.In[1]
+	out, err := c.Result(0, x.Shape()...)
+	if err != nil {
+		return err
+	}
+	order := comparingWith(keys, x)
+	count := int(keys.Len())
+	for i := range x.Len() {
+		at := sort.Search(count, func(k int) bool { return order(int64(k), i) >= 0 })
+		if at < count && order(int64(at), i) != 0 {
+			at = count
+		}
+		out.SetInt(i, int64(at))
+	}
+	return nil
+}

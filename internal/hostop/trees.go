@@ -1,0 +1,183 @@
+package hostop
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	register("trees", func(c *Call) error {
+		if c.In[0].DType() == dtype.F64 {
+			return trees[float64](c)
+		}
+		return trees[float32](c)
+	})
+}
+
+// The comparisons of a node, each of the sample's feature with the node's split. One that is not met leads to the node's second child.
+const (
+	TreeLE = iota
+	TreeLT
+	TreeGE
+	TreeGT
+	TreeEQ
+	TreeNE
+	// TreeMissing, added to a comparison, has NaN meet it.
+	TreeMissing = 8
+)
+
+// treeTest compares, by the number of the comparison.
+func treeTest[T real](mode uint8, x, split T) bool {
+	switch mode &^ TreeMissing {
+	case TreeLE:
+		return x <= split || mode&TreeMissing != 0 && x != x
+	case TreeLT:
+		return x < split || mode&TreeMissing != 0 && x != x
+	case TreeGE:
+		return x >= split || mode&TreeMissing != 0 && x != x
+	case TreeGT:
+		return x > split || mode&TreeMissing != 0 && x != x
+	case TreeEQ:
+		return x == split || mode&TreeMissing != 0 && x != x
+	}
+	return x != split || mode&TreeMissing != 0 && x != x
+}
+
+// aggregates combine what the trees give a target.
+var aggregates = map[string]struct{ least, most, mean bool }{"sum": {}, "average": {mean: true}, "min": {least: true}, "max": {most: true}}
+
+// trees sends each row of input 0, x[N, F], down every tree. The trees are flat: input 1 is the roots, i32; inputs 2 to 5 are the nodes' features i32, comparisons u8, splits of x's
+// type, and children i32[nodes, 2]. A child or root of at least 0 is a node, which comes after its parent; another is the complement of a leaf. Inputs 6 to 8 are the leaves, i32: where
+// each one's targets begin, with the end; the targets, i32; and their weights, of x's type. Result 0 is what attribute aggregate makes of each of the attribute targets, plus input 9,
+// where present.
+func trees[T real](c *Call) error {
+	count, _ := c.Attrs["targets"].(int64)
+	name, _ := c.Attrs["aggregate"].(string)
+	how, known := aggregates[name]
+	if !known {
+		return diag.Inputf("trees are not combined by %q", name)
+	}
+	f, err := newForest[T](c.In)
+	if err != nil {
+		return err
+	}
+	rows, width := c.In[0].Shape()[0], c.In[0].Shape()[1]
+	out, err := c.Result(0, rows, count)
+	if err != nil {
+		return err
+	}
+	sums, err := tensor.Data[T](out)
+	if err != nil {
+		return err
+	}
+	var base []T
+	if len(c.In) > 9 && c.In[9] != nil {
+		if base, err = tensor.Data[T](c.In[9]); err != nil || int64(len(base)) != count {
+			return diag.Inputf("%d values to begin with for %d targets", len(base), count)
+		}
+	}
+	given := make([]bool, count)
+	for row := range rows {
+		x, y := f.x[row*width:(row+1)*width], sums[row*count:(row+1)*count]
+		clear(y)
+		clear(given)
+		for _, root := range f.roots {
+			leaf, err := f.leaf(x, root)
+			if err != nil {
+				return err
+			}
+			for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
+				to, w := f.targets[i], f.weights[i]
+				switch {
+				case to < 0 || int64(to) >= count:
+					return diag.Inputf("a leaf gives to target %d of %d", to, count)
+				case !given[to]:
+					y[to], given[to] = w, true
+				case how.least:
+					y[to] = min(y[to], w)
+				case how.most:
+					y[to] = max(y[to], w)
+				default:
+					y[to] += w
+				}
+			}
+		}
+		for i := range y {
+			if how.mean {
+				y[i] /= T(len(f.roots))
+			}
+			if base != nil {
+				y[i] += base[i]
+			}
+		}
+	}
+	return nil
+}
+
+// forest is the operands of trees.
+type forest[T real] struct {
+	x               []T
+	roots, features []int32
+	modes           []uint8
+	splits          []T
+	children        []int32
+	begins, targets []int32
+	weights         []T
+}
+
+func newForest[T real](in []*tensor.Tensor) (*forest[T], error) {
+	f := &forest[T]{}
+	var first error
+	whole := func(i int, to *[]int32) {
+		data, err := tensor.Data[int32](in[i])
+		if *to = data; err != nil && first == nil {
+			first = err
+		}
+	}
+	real := func(i int, to *[]T) {
+		data, err := tensor.Data[T](in[i])
+		if *to = data; err != nil && first == nil {
+			first = err
+		}
+	}
+	real(0, &f.x)
+	whole(1, &f.roots)
+	whole(2, &f.features)
+	f.modes = in[3].Bytes()
+	real(4, &f.splits)
+	whole(5, &f.children)
+	whole(6, &f.begins)
+	whole(7, &f.targets)
+	real(8, &f.weights)
+	if first != nil {
+		return nil, first
+	}
+	if n := len(f.features); len(f.modes) != n || len(f.splits) != n || len(f.children) != 2*n || len(f.begins) == 0 || len(f.targets) != len(f.weights) {
+		return nil, diag.Inputf("tables of trees whose lengths disagree")
+	}
+	return f, nil
+}
+
+// leaf is where a row ends: each step leads to a later node, so that it ends.
+func (f *forest[T]) leaf(x []T, at int32) (int32, error) {
+	for at >= 0 {
+		if int(at) >= len(f.features) || int(f.features[at]) >= len(x) || f.features[at] < 0 {
+			return 0, diag.Inputf("a tree looks for node %d of %d, or for a feature beyond the %d that there are", at, len(f.features), len(x))
+		}
+		child := 2 * at
+		if !treeTest(f.modes[at], x[f.features[at]], f.splits[at]) {
+			child++
+		}
+		next := f.children[child]
+		if next >= 0 && next <= at {
+			return 0, diag.Inputf("node %d of a tree leads back to %d", at, next)
+		}
+		at = next
+	}
+	leaf := ^at
+	if int(leaf)+1 >= len(f.begins) || f.begins[leaf] < 0 || f.begins[leaf+1] > int32(len(f.targets)) {
+		return 0, diag.Inputf("a tree ends at leaf %d of %d", leaf, len(f.begins)-1)
+	}
+	return leaf, nil
+}

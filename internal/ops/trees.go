@@ -1,0 +1,152 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "trees", Shape: treesShape, Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
+}
+
+// A Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another is the complement (^) of a leaf.
+type Forest struct {
+	Roots    []int32
+	Features []int32   // of each node: what it looks at
+	Modes    []uint8   // of each node: how it compares that, see TreeMode
+	Splits   []float64 // of each node: with what
+	Children []int32   // of each node, two: where to go if so, and where else
+	Begins   []int32   // of each leaf: its first target; and the end of the last
+	Targets  []int32
+	Weights  []float64 // of each target: what the leaf gives it
+}
+
+// TreeModes are the comparisons of a node.
+var TreeModes = map[string]uint8{"<=": hostop.TreeLE, "<": hostop.TreeLT, ">=": hostop.TreeGE, ">": hostop.TreeGT, "==": hostop.TreeEQ, "!=": hostop.TreeNE}
+
+// TreeMissing, added to a comparison, has NaN meet it.
+const TreeMissing = hostop.TreeMissing
+
+// Trees sends each row of x[N, F], f32 or f64, down every tree: [N, targets], the sum, average, min or max (the aggregate) of what the leaves give, plus base where it is not nil.
+// A target that no leaf gives anything is 0. Comparisons and sums are of x's type, the trees in their order:
+// whether a vote is a tie depends on it.
+func Trees(b *ir.Builder, x *ir.Value, f *Forest, targets int64, aggregate string, base []float64) *ir.Value {
+	dt := x.Type.DType
+	node := int64(len(f.Features))
+	in := []*ir.Value{
+		x, wholeConstant(b, "roots", f.Roots), wholeConstant(b, "features", f.Features), b.Constant("modes", tensor.Must(tensor.FromSlice(f.Modes, node))), realConstant(b, "splits", dt, f.Splits),
+		b.Constant("children", tensor.Must(tensor.FromSlice(f.Children, node, 2))), wholeConstant(b, "leaves", f.Begins), wholeConstant(b, "targets", f.Targets), realConstant(b, "weights", dt, f.Weights),
+	}
+	if base != nil {
+		in = append(in, realConstant(b, "base", dt, base))
+	}
+	return b.Op("trees", ir.Attrs{"targets": targets, "aggregate": aggregate}, in...)
+}
+
+func wholeConstant(b *ir.Builder, name string, x []int32) *ir.Value {
+	return b.Constant(name, tensor.Must(tensor.FromSlice(x, int64(len(x)))))
+}
+
+func realConstant(b *ir.Builder, name string, dt dtype.DType, x []float64) *ir.Value {
+	return b.Constant(name, realTensor(dt, x))
+}
+
+func realTensor(dt dtype.DType, x []float64, shape ...int64) *tensor.Tensor {
+	if shape == nil {
+		shape = []int64{int64(len(x))}
+	}
+	t := tensor.Must(tensor.New(dt, shape...))
+	for i, v := range x {
+		t.SetFloat(int64(i), v)
+	}
+	return t
+}
+
+func treesShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 9, 10); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	types := []dtype.DType{x.DType, dtype.I32, dtype.I32, dtype.U8, x.DType, dtype.I32, dtype.I32, dtype.I32, x.DType, x.DType}
+	for i, v := range n.Inputs {
+		rank := 1
+		if i == 0 || i == 5 {
+			rank = 2
+		}
+		if v != nil && (v.Type.DType != types[i] || len(v.Type.Shape) != rank) {
+			return fault(n, "input %d of trees is %s", i, v.Type)
+		}
+	}
+	targets := n.Attrs.Int("targets", 0)
+	if x.DType != dtype.F32 && x.DType != dtype.F64 || targets < 0 {
+		return fault(n, "trees for %s with %d targets", x, targets)
+	}
+	nodes := n.Inputs[2].Type.Shape[0]
+	for _, pair := range [][2]sym.Expr{{n.Inputs[3].Type.Shape[0], nodes}, {n.Inputs[4].Type.Shape[0], nodes}, {n.Inputs[5].Type.Shape[0], nodes}, {n.Inputs[5].Type.Shape[1], sym.Const(2)},
+		{n.Inputs[7].Type.Shape[0], n.Inputs[8].Type.Shape[0]}} {
+		if err := c.RequireEqual(n, pair[0], pair[1], "the tables of a forest"); err != nil {
+			return err
+		}
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{x.Shape[0], sym.Const(targets)}})
+	return nil
+}
+
+// sampleForest grows trees of a few nodes at random over the features, with leaves that give to one or two targets.
+func sampleForest(r *rand.Rand, roots, features, targets int) *Forest {
+	f := &Forest{Begins: []int32{0}}
+	leaf := func() int32 {
+		for range 1 + r.Intn(2) {
+			f.Targets, f.Weights = append(f.Targets, int32(r.Intn(targets))), append(f.Weights, r.NormFloat64())
+		}
+		f.Begins = append(f.Begins, int32(len(f.Targets)))
+		return ^int32(len(f.Begins) - 2)
+	}
+	var grow func(depth int) int32
+	grow = func(depth int) int32 {
+		if depth == 0 || r.Intn(5) == 0 {
+			return leaf()
+		}
+		at := int32(len(f.Features))
+		f.Features = append(f.Features, int32(r.Intn(features)))
+		f.Modes = append(f.Modes, uint8(r.Intn(6))+uint8(r.Intn(2))*TreeMissing)
+		f.Splits = append(f.Splits, math.Round(2*r.NormFloat64())/2)
+		f.Children = append(f.Children, 0, 0)
+		yes, no := grow(depth-1), grow(depth-1)
+		f.Children[2*at], f.Children[2*at+1] = yes, no
+		return at
+	}
+	for range roots {
+		f.Roots = append(f.Roots, grow(4))
+	}
+	return f
+}
+
+func treesSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for i, aggregate := range []string{"sum", "average", "min", "max"} {
+		for j, dt := range []dtype.DType{dtype.F32, dtype.F64} {
+			f := sampleForest(r, 1+4*i, 3, 4)
+			n := int64(len(f.Features))
+			x := sampleFloats(r, dt, int64(4*(i+j)), 3)
+			for k := range x.Len() {
+				x.SetFloat(k, math.Round(2*x.Float(k))/2) // some are equal to a split
+			}
+			in := []*tensor.Tensor{
+				x, tensor.Of(f.Roots...), tensor.Of(f.Features...), tensor.Of(f.Modes...), realTensor(dt, f.Splits), tensor.Must(tensor.FromSlice(f.Children, n, 2)),
+				tensor.Of(f.Begins...), tensor.Of(f.Targets...), realTensor(dt, f.Weights),
+			}
+			if i%2 == 0 {
+				in = append(in, sampleNormal(r, dt, 4))
+			}
+			out = append(out, Sample{Attrs: ir.Attrs{"targets": int64(4), "aggregate": aggregate}, Inputs: in, Constant: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}})
+		}
+	}
+	return out
+}
