@@ -22,6 +22,7 @@ var Passes = []passRow{
 	{"common", pass.Common, "before what looks for patterns, in which a value that occurs twice is computed once"},
 	{"identities", pass.Identities, "after common, before what looks for patterns, which need not know of operations that do nothing"},
 	{"scales", pass.Scales, "after fold, which makes one factor and one summand of a channel's statistics"},
+	{"quantised", pass.Quantised, "after identities, before transposes, which would move axes of floats"},
 	{"transposes", pass.Transposes, "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
 	{"activations", pass.Activations, "after identities"},
 	{"reductions", pass.Reductions, "after identities, which keeps the axes of reductions, before attention, which begins at a softmax"},

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities,
+	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "quantised": Quantised, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities,
 }
 
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
@@ -150,6 +150,8 @@ func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
 				x.SetFloat(i, math.Round(r.NormFloat64()*64)/64)
 			case p.Type.DType == dtype.Bool:
 				x.SetInt(i, r.Int64N(2))
+			case p.Type.DType == dtype.U8:
+				x.SetInt(i, r.Int64N(256))
 			default:
 				x.SetInt(i, r.Int64N(3))
 			}
@@ -184,4 +186,4 @@ func TestRules(t *testing.T) {
 }
 
 // tables are all rules.
-var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales}
+var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised}
