@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
@@ -14,12 +15,17 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Run follows the program once on the inputs that were lent. A context that ends stops it between kernels.
+// Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
 func (c *Call) Run(ctx context.Context) error {
 	c.ctx = ctx
 	c.team.Enter(c.x.threads)
 	defer c.team.Leave()
-	return c.steps(c.x.program.Steps)
+	c.team.Stop = ctx.Done()
+	err := c.steps(c.x.program.Steps)
+	if err == cpu.ErrStopped {
+		return ctx.Err()
+	}
+	return err
 }
 
 func (c *Call) steps(steps []program.Step) error {

@@ -6,6 +6,7 @@
 package cpu
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -32,8 +33,17 @@ type helper struct {
 	idle  atomic.Bool // parked, or about to
 }
 
+// slice is about how long a kernel runs before it is asked again whether to stop.
+const slice = time.Millisecond
+
+// ErrStopped is Launch's error when Stop was closed before the last tile was begun.
+var ErrStopped = errors.New("the launch was stopped")
+
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
+	// Stop, where not nil, ends a launch between two tiles once it is closed. It is set between Enter and Leave, before a launch.
+	Stop <-chan struct{}
+
 	helpers []*helper
 	inside  atomic.Int32  // helpers that may be looking at the job
 	epoch   atomic.Uint64 // odd while a job is open
@@ -98,10 +108,13 @@ func (t *Team) Leave() {
 func (t *Team) Width() int { return 1 + len(t.helpers) }
 
 // Launch runs a kernel's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
-// that of the first tile, in order, that failed.
+// that of the first tile, in order, that failed, or ErrStopped.
 func (t *Team) Launch(k target.Kernel, a *target.Args, tiles int64, scratch [][]byte) error {
-	if tiles <= 1 || len(t.helpers) == 0 {
+	if tiles <= 1 || len(t.helpers) == 0 && t.Stop == nil {
 		return k.Run(a, 0, tiles, scratch[0])
+	}
+	if len(t.helpers) == 0 {
+		return t.alone(k, a, tiles, scratch[0])
 	}
 	t.kernel, t.args, t.tiles, t.scratch, t.err = k, a, tiles, scratch, nil
 	t.next.Store(0)
@@ -117,6 +130,48 @@ func (t *Team) Launch(k target.Kernel, a *target.Args, tiles int64, scratch [][]
 	return t.err
 }
 
+// alone runs all tiles on one worker, in pieces that take about a slice.
+func (t *Team) alone(k target.Kernel, a *target.Args, tiles int64, scratch []byte) error {
+	count := int64(1)
+	for from := int64(0); from < tiles; {
+		if t.stopped() {
+			return ErrStopped
+		}
+		begin := time.Now()
+		to := from + min(count, tiles-from)
+		if err := k.Run(a, from, to, scratch); err != nil {
+			return err
+		}
+		from = to
+		switch took := time.Since(begin); {
+		case took < slice/8 && count < tiles:
+			count *= 4
+		case took > slice:
+			count = max(1, count/2)
+		}
+	}
+	return nil
+}
+
+func (t *Team) stopped() bool {
+	select {
+	case <-t.Stop: // never, where it is nil
+		return true
+	default:
+		return false
+	}
+}
+
+// fail ends the job; of several errors that of the first tile counts.
+func (t *Team) fail(at int64, err error) {
+	t.failed.Lock()
+	if t.err == nil || at < t.errAt {
+		t.err, t.errAt = err, at
+	}
+	t.failed.Unlock()
+	t.next.Store(t.tiles)
+}
+
 // work takes tiles until none is left.
 func (t *Team) work(worker int) {
 	for {
@@ -124,13 +179,10 @@ func (t *Team) work(worker int) {
 		if at >= t.tiles {
 			return
 		}
-		if err := t.kernel.Run(t.args, at, at+1, t.scratch[worker]); err != nil {
-			t.failed.Lock()
-			if t.err == nil || at < t.errAt {
-				t.err, t.errAt = err, at
-			}
-			t.failed.Unlock()
-			t.next.Store(t.tiles)
+		if t.Stop != nil && t.stopped() {
+			t.fail(at, ErrStopped)
+		} else if err := t.kernel.Run(t.args, at, at+1, t.scratch[worker]); err != nil {
+			t.fail(at, err)
 		}
 	}
 }
