@@ -33,9 +33,6 @@ func resampleShape(c *ir.Inference, n *ir.Node) error {
 	if !floats(x.DType) || weights.DType != x.DType || len(indices.Shape) != 2 || len(weights.Shape) != 2 {
 		return fault(n, "%s by indices %s and weights %s", x, indices, weights)
 	}
-	if _, ok := indices.Shape[1].Const(); !ok {
-		return fault(n, "indices %s, the number of taps must be fixed", indices)
-	}
 	for i := range indices.Shape {
 		if err := c.RequireEqual(n, indices.Shape[i], weights.Shape[i], "a weight for each index"); err != nil {
 			return err
@@ -82,7 +79,10 @@ const unrolled = 4
 func resampleTaps(k *Nest, n *ir.Node) {
 	x, indices, weights, out := k.In[0], k.In[1], k.In[2], k.Out[0]
 	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))
-	taps, _ := indices.Shape[1].Const()
+	taps, fixed := indices.Shape[1].Const()
+	if !fixed {
+		taps = unrolled + 1 // not written out
+	}
 	dt := computing(x.DType)
 	tap := func(o, t sym.Expr) (sym.Expr, loop.Expr) {
 		return k.position(indices.Load(o, t), x.Shape[axis]), loop.Convert(dt, weights.Load(o, t))

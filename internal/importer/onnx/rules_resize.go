@@ -29,6 +29,7 @@ type resizedAxis struct {
 	scale    *ir.Value // how much larger the result is
 	length   *ir.Value // of the result before it is rounded to whole elements
 	fixed    float64   // the scale where it is a number, else 0
+	sized    bool      // the scale is to / from, or nearly so
 	start    *ir.Value // the region of interest; nil: the whole axis
 	end      *ir.Value
 }
@@ -187,41 +188,69 @@ func (r *resizing) sized(x *ir.Value, axes []int64) []*resizedAxis {
 	if len(sizes) != len(axes) {
 		r.Fault("%d sizes for %d axes", len(sizes), len(axes))
 	}
-	common := 0.0 // the scale of every axis, where the aspect ratio is kept
+	var list []*resizedAxis
+	for i, a := range axes {
+		list = append(list, &resizedAxis{axis: a, from: x.Type.Shape[a], to: sizes[i], sized: true})
+	}
 	if policy != "stretch" {
 		if policy != "not_larger" && policy != "not_smaller" {
 			r.Fault("keep_aspect_ratio_policy %q", policy)
 		}
-		for i, a := range axes {
-			to, okTo := sizes[i].Const()
-			from, okFrom := x.Type.Shape[a].Const()
-			if !okTo || !okFrom {
-				r.Refuse("keeping the aspect ratio of extents that are not numbers")
-			}
-			scale := float64(float32(to) / float32(from))
-			if i == 0 || (policy == "not_larger") == (scale < common) {
-				common = scale
-			}
-		}
+		r.keepAspect(list, policy == "not_larger")
+		return list
 	}
-	var list []*resizedAxis
-	for i, a := range axes {
-		axis := &resizedAxis{axis: a, from: x.Type.Shape[a], to: sizes[i]}
-		if common > 0 {
-			from, _ := axis.from.Const()
-			axis.to, axis.fixed = sym.Const(int64(math.Floor(common*float64(from)+0.5))), common
-			axis.length, axis.scale = r.length(axis.from, common), r.f32(common)
-		} else {
-			axis.length, axis.scale = r.extent(axis.to), r.binary(ops.Div, r.extent(axis.to), r.extent(axis.from))
-			to, okTo := axis.to.Const()
-			from, okFrom := axis.from.Const()
-			if okTo && okFrom && from > 0 {
-				axis.fixed = float64(float32(to) / float32(from))
-			}
+	for _, axis := range list {
+		axis.length, axis.scale = r.extent(axis.to), r.binary(ops.Div, r.extent(axis.to), r.extent(axis.from))
+		to, okTo := axis.to.Const()
+		from, okFrom := axis.from.Const()
+		if okTo && okFrom && from > 0 {
+			axis.fixed = float64(float32(to) / float32(from))
 		}
-		list = append(list, axis)
 	}
 	return list
+}
+
+// keepAspect gives all axes one scale: the least that a size asks for, or the greatest. An extent is rounded to the nearest, halves up, which commutes with the choice.
+func (r *resizing) keepAspect(list []*resizedAxis, least bool) {
+	common, fixed := (*ir.Value)(nil), 0.0
+	choose, pick := ops.Max, sym.MaxOf
+	if least {
+		choose, pick = ops.Min, sym.MinOf
+	}
+	known := true
+	var wanted []sym.Expr
+	for i, a := range list {
+		scale := r.binary(ops.Div, r.extent(a.to), r.extent(a.from))
+		if i == 0 {
+			common = scale
+		} else {
+			common = r.binary(choose, common, scale)
+		}
+		to, okTo := a.to.Const()
+		from, okFrom := a.from.Const()
+		known = known && okTo && okFrom && from > 0
+		if exact := float64(float32(to) / float32(max(from, 1))); i == 0 || least == (exact < fixed) {
+			fixed = exact
+		}
+	}
+	two := sym.Const(2)
+	for _, a := range list {
+		var candidates []sym.Expr
+		for _, b := range list {
+			candidates = append(candidates, two.Mul(a.from).Mul(b.to).Add(b.from).FloorDiv(two.Mul(b.from).Max(sym.Const(1))))
+		}
+		wanted = append(wanted, pick(candidates...))
+	}
+	wanted = r.asDims(0, wanted...)
+	for i, a := range list {
+		if known {
+			from, _ := a.from.Const()
+			a.to, a.fixed, a.scale = sym.Const(int64(math.Floor(fixed*float64(from)+0.5))), fixed, r.f32(fixed)
+			a.length = r.length(a.from, fixed)
+			continue
+		}
+		a.to, a.scale, a.length = wanted[i], common, r.binary(ops.Mul, common, r.extent(a.from))
+	}
 }
 
 // resize goes through the axes.
@@ -361,20 +390,13 @@ func (r *resizing) round(at *ir.Value, a *resizedAxis) *ir.Value {
 // interpolated weighs the elements around each coordinate. Beyond the edges, the edge is repeated, or left out.
 func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value {
 	b := r.Builder
-	reach, shrink := 1.0, 1.0 // the kernel reaches so far to each side, in elements of x after shrinking
+	reach := int64(1) // the kernel reaches so far to each side, in elements of x after shrinking
 	if r.mode == "cubic" {
 		reach = 2
 	}
+	shrink, first, taps := r.f32(1), r.f32(float64(1-reach)), sym.Const(2*reach)
 	if r.antialias {
-		if a.fixed == 0 {
-			r.Refuse("antialiasing by a scale that is no number")
-		}
-		shrink = min(a.fixed, 1)
-	}
-	first := math.Floor(-reach/shrink) + 1
-	taps := int64(2 - 2*first)
-	if taps > 1<<12 {
-		r.Refuse("antialiasing over %d elements", taps)
+		shrink, first, taps = r.reaching(a, reach)
 	}
 	column := []sym.Expr{a.to, sym.Const(1)}
 	at = ops.Reshape(b, at, column...)
@@ -383,9 +405,9 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 		// Of two elements equally far away, the left one counts.
 		base = r.binary(ops.Sub, ops.Unary(b, ops.Ceil, at), r.f32(1))
 	}
-	offsets := ops.Range(b, r.f32(first), r.f32(1), sym.Const(taps))
+	offsets := ops.Range(b, first, r.f32(1), taps)
 	position := r.binary(ops.Add, base, offsets)
-	weights := r.kernel(ops.Unary(b, ops.Abs, r.binary(ops.Mul, r.binary(ops.Sub, position, at), r.f32(shrink))))
+	weights := r.kernel(ops.Unary(b, ops.Abs, r.binary(ops.Mul, r.binary(ops.Sub, position, at), shrink)))
 	if r.exclude {
 		inside := r.binary(ops.And, r.binary(ops.Ge, position, r.f32(0)), r.binary(ops.Le, position, last))
 		weights = ops.Where(b, inside, weights, r.f32(0))
@@ -395,6 +417,28 @@ func (r *resizing) interpolated(x, at, last *ir.Value, a *resizedAxis) *ir.Value
 	}
 	index := r.binary(ops.Min, r.binary(ops.Max, position, r.f32(0)), last)
 	return ops.Resample(b, x, ops.Cast(b, index, dtype.I64), ops.Cast(b, weights, x.Type.DType), a.axis)
+}
+
+// reaching is how antialiasing widens the kernel: by how much distances shrink, the first element's offset, and how many elements count. Where a result is smaller, as many
+// more as it is smaller by; those beyond the kernel weigh nothing.
+func (r *resizing) reaching(a *resizedAxis, reach int64) (shrink, first *ir.Value, taps sym.Expr) {
+	b := r.Builder
+	switch {
+	case a.fixed != 0:
+		scale := min(a.fixed, 1)
+		start := math.Floor(-float64(reach)/scale) + 1
+		if start < -(1 << 20) {
+			r.Refuse("antialiasing over %v elements", 2-2*start)
+		}
+		return r.f32(scale), r.f32(start), sym.Const(2 - 2*int64(start))
+	case a.sized:
+		each := r.asDims(0, sym.Const(reach).Mul(a.from).CeilDiv(a.to.Min(a.from).Max(sym.Const(1))).Add(sym.Const(1)))[0]
+		return r.binary(ops.Min, a.scale, r.f32(1)), r.extent(sym.Const(1).Sub(each)), each.Add(each)
+	}
+	shrink = r.binary(ops.Min, a.scale, r.f32(1))
+	each := r.binary(ops.Sub, r.f32(0), ops.Unary(b, ops.Floor, r.binary(ops.Div, r.f32(-float64(reach)), shrink)))
+	side := r.decided(ops.Reshape(b, ops.Cast(b, each, dtype.I64), sym.Const(1)), sym.Unlimited)[0]
+	return shrink, r.binary(ops.Sub, r.f32(1), each), side.Add(side)
 }
 
 // kernel is the weight at a distance: a triangle, or the cubic convolution of Keys (Cubic Convolution Interpolation for Digital Image
