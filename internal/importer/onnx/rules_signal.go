@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
@@ -70,6 +72,9 @@ func dft(c *call) []*ir.Value {
 // stft transforms the frames of a signal [batch, length, parts] that begin at every frame_step-th element and lie wholly inside, each times a window.
 func stft(c *call) []*ir.Value {
 	b, x, step, window := c.Builder, c.Input(0), c.extent(1, 1), c.Optional(2)
+	if len(x.Type.Shape) == 2 { // a real signal, as exporters write it
+		x = ops.Reshape(b, x, append(slices.Clone(x.Type.Shape), sym.Const(1))...)
+	}
 	if len(x.Type.Shape) != 3 || window != nil && len(window.Type.Shape) != 1 {
 		c.Fault("a signal %s, it must have rank 3, and a window rank 1", x.Type)
 	}
