@@ -127,7 +127,7 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 		}
 		v := 0.0
 		if x.Len() > 0 {
-			v = weighedOf(x, strides[2:], o[0]*strides[0]+o[1]*strides[1], taps, true)
+			v = weighedOf(x, strides[2:], o[0]*strides[0]+o[1]*strides[1], taps)
 		}
 		if mask != nil {
 			v *= place(mask, element)
@@ -163,9 +163,10 @@ func deformTaps(k *Nest, n *ir.Node) {
 				if mask != nil {
 					weight = k.Let("m", loop.Convert(dt, mask.Load(append([]sym.Expr{image, element}, o...)...)))
 				}
+				corners := k.corners(dt, taps)
 				k.Each("c", perGroup, func(c sym.Expr) {
 					channel := group.Mul(perGroup).Add(c)
-					value := weighed(x, dt, []sym.Expr{image, channel}, taps, nil)
+					value := weighed(x, dt, []sym.Expr{image, channel}, corners)
 					if weight != nil {
 						value = times(value, weight)
 					}

@@ -98,7 +98,7 @@ func gridSampleMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 			if inside {
 				moveElement(out, flat, x, from)
 			}
-		} else if v := weighedOf(x, strides[2:], from, taps, true); x.DType().IsFloat() {
+		} else if v := weighedOf(x, strides[2:], from, taps); x.DType().IsFloat() {
 			out.SetFloat(flat, v)
 		} else {
 			setBits(out, flat, loop.EvalCast(out.DType(), dtype.F64, false, math.Float64bits(v)))
@@ -230,12 +230,13 @@ func gridSampleTaps(k *Nest, n *ir.Node) {
 			place := loop.Convert(computing(grid.DType), grid.Load(append(append([]sym.Expr{}, o...), sym.Const(int64(axes-1-i)))...))
 			taps[i] = k.gridTaps(n, place, x.Shape[2+i])
 		}
+		dt := x.DType
+		if mode != "nearest" {
+			dt = interpolating(x.DType)
+		}
+		corners := k.corners(dt, taps)
 		k.Each("c", out.Shape[1], func(channel sym.Expr) {
-			dt := x.DType
-			if mode != "nearest" {
-				dt = interpolating(x.DType)
-			}
-			value := weighed(x, dt, []sym.Expr{o[0], channel}, taps, nil)
+			value := weighed(x, dt, []sym.Expr{o[0], channel}, corners)
 			k.Store(out, append([]sym.Expr{o[0], channel}, o[1:]...), loop.Convert(x.DType, value))
 		})
 	})

@@ -151,10 +151,10 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 			rows := axes[0].taps(o[2], i, x.Shape()[2], round)
 			for j := range axes[1].samples {
 				columns := axes[1].taps(o[3], j, x.Shape()[3], round)
-				sum += weighedOf(x, strides[2:], from, [][]tapOf{rows, columns}, true)
+				sum += weighedOf(x, strides[2:], from, [][]tapOf{rows, columns})
 				for _, t := range rows {
 					for _, u := range columns {
-						most = math.Max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}, true))
+						most = math.Max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}))
 					}
 				}
 			}
@@ -198,17 +198,16 @@ func roiAlignNest(k *Nest, n *ir.Node) {
 			rows := axes[0].taps(k, i, x.Shape[2])
 			k.Serial("j", axes[1].samples, func(j sym.Expr) {
 				columns := axes[1].taps(k, j, x.Shape[3])
+				corners := k.corners(dt, [][]tap{rows, columns})
 				k.Each("c", channels, func(c sym.Expr) {
 					at := []sym.Expr{c}
 					if !largest {
-						k.Store(total, at, plus(total.Load(c), weighed(x, dt, []sym.Expr{image, c}, [][]tap{rows, columns}, nil)))
+						k.Store(total, at, plus(total.Load(c), weighed(x, dt, []sym.Expr{image, c}, corners)))
 						return
 					}
 					most := total.Load(c)
-					for _, t := range rows {
-						for _, u := range columns {
-							most = loop.Apply2(loop.Max, most, weighed(x, dt, []sym.Expr{image, c}, [][]tap{{t}, {u}}, nil))
-						}
+					for i := range corners {
+						most = loop.Apply2(loop.Max, most, weighed(x, dt, []sym.Expr{image, c}, corners[i:i+1]))
 					}
 					k.Store(total, at, most)
 				})

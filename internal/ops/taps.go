@@ -64,20 +64,49 @@ func insideOf(at loop.Expr, extent sym.Expr) loop.Expr {
 	return loop.Apply2(loop.And, loop.Apply2(loop.Le, loop.Integer(dtype.I64, 0), at), less(at, loop.At(extent)))
 }
 
-// weighed is the sum over all combinations of one tap from each axis: the product of their weights and x's element there, in type dt. Taps outside count
-// as zero.
-func weighed(x *loop.Memory, dt dtype.DType, at []sym.Expr, axes [][]tap, inside loop.Expr) loop.Expr {
-	if len(axes) == 0 {
-		if inside != nil {
-			return loop.Convert(dt, x.LoadIf(inside, loop.Number(x.DType, 0), at...))
+// corner is one element of a sample over several axes: a tap from each.
+type corner struct {
+	at     []sym.Expr
+	weight loop.Expr // nil: 1
+	inside loop.Expr // nil: always
+}
+
+// corners are all combinations of one tap from each axis, with the product of their weights in type dt.
+func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
+	list := []corner{{}}
+	for i, taps := range axes {
+		var next []corner
+		for _, c := range list {
+			for _, t := range taps {
+				n := corner{at: append(append([]sym.Expr{}, c.at...), t.at), weight: c.weight, inside: bothTrue(c.inside, t.inside)}
+				if t.weight != nil {
+					n.weight = loop.Convert(dt, t.weight)
+				}
+				if c.weight != nil && t.weight != nil {
+					n.weight = k.Let("w", times(c.weight, n.weight))
+				}
+				if i > 0 && n.inside != nil {
+					n.inside = k.Let("inside", n.inside)
+				}
+				next = append(next, n)
+			}
 		}
-		return loop.Convert(dt, x.Load(at...))
+		list = next
 	}
+	return list
+}
+
+// weighed is the sum of the corners' elements of x behind the index at, in type dt, each by its weight. Corners outside count as zero.
+func weighed(x *loop.Memory, dt dtype.DType, at []sym.Expr, corners []corner) loop.Expr {
 	var sum loop.Expr
-	for _, t := range axes[0] {
-		part := weighed(x, dt, append(append([]sym.Expr{}, at...), t.at), axes[1:], bothTrue(inside, t.inside))
-		if t.weight != nil {
-			part = times(loop.Convert(dt, t.weight), part)
+	for _, c := range corners {
+		index := append(append([]sym.Expr{}, at...), c.at...)
+		part := loop.Convert(dt, x.Load(index...))
+		if c.inside != nil {
+			part = loop.Convert(dt, x.LoadIf(c.inside, loop.Number(x.DType, 0), index...))
+		}
+		if c.weight != nil {
+			part = times(c.weight, part)
 		}
 		if sum == nil {
 			sum = part
@@ -88,18 +117,25 @@ func weighed(x *loop.Memory, dt dtype.DType, at []sym.Expr, axes [][]tap, inside
 	return sum
 }
 
-// weighedOf is weighed for the reference: from is where the first axis of axes begins in x.
-func weighedOf(x *tensor.Tensor, strides []int64, from int64, axes [][]tapOf, inside bool) float64 {
-	if len(axes) == 0 {
-		if !inside {
-			return 0
-		}
-		return x.Float(from)
-	}
+// weighedOf is weighed for the reference: from is where the first axis of axes begins in x. The order of the steps is the same, since integers are cut off
+// at the end.
+func weighedOf(x *tensor.Tensor, strides []int64, from int64, axes [][]tapOf) float64 {
 	sum := 0.0
-	for _, t := range axes[0] {
-		sum += t.weight * weighedOf(x, strides[1:], from+t.at*strides[0], axes[1:], inside && t.inside)
+	var visit func(axis int, from int64, weight float64, inside bool)
+	visit = func(axis int, from int64, weight float64, inside bool) {
+		if axis < len(axes) {
+			for _, t := range axes[axis] {
+				visit(axis+1, from+t.at*strides[axis], weight*t.weight, inside && t.inside)
+			}
+			return
+		}
+		v := 0.0
+		if inside {
+			v = x.Float(from)
+		}
+		sum += weight * v
 	}
+	visit(0, from, 1, true)
 	return sum
 }
 
