@@ -147,6 +147,111 @@ g (int64 trips, float[1,k] x) => (float[m,k] y) {
 
 
 @case
+def loop_growing_data(rng):
+    """Loop without a trip count whose carried value becomes twice as long each trip, as long as its sum is small: nothing bounds its size"""
+    return Case("""
+g (float[k] x, float most) => (float[m] y, int64 trips) {
+  go = Constant <value = bool {1}> ()
+  zero = Constant <value_int = 0> ()
+  y, trips = Loop ( , go, x, zero) <
+    body = b (int64 i, bool keep, float[a] v, int64 n) => (bool more, float[c] v1, int64 n1) {
+      half = Constant <value_float = 0.75> ()
+      w = Mul (v, half)
+      v1 = Concat <axis = 0> (v, w)
+      sum = ReduceSum <keepdims = 0> (v1)
+      more = Less (sum, most)
+      one = Constant <value_int = 1> ()
+      n1 = Add (n, one)
+    }>
+}""", data=[{"x": np.abs(normal(rng, k)), "most": np.float32(m)} for k, m in ((3, 200), (1, 0.1), (2, 5000))])
+
+
+@case
+def loop_shapes(rng):
+    """Loop whose carried values shrink, are exchanged, and grow by what the trip's number says; trip counts below 0, of 0, and computed"""
+    return Case("""
+g (int64 trips, float[n,2] x, float[k] a, float[l] b) => (float[m,2] y, float[c] p, float[d] q, float[e] r) {
+  one = Constant <value_int = 1> ()
+  count = Mul (trips, one)
+  go = Constant <value = bool {1}> ()
+  start = Constant <value_floats = [1.0]> ()
+  y, p, q, r = Loop (count, go, x, a, b, start) <
+    body = s (int64 i, bool keep, float[n1,2] xi, float[k1] ai, float[l1] bi, float[e1] ri) => (bool more, float[n2,2] xo, float[k2] ao, float[l2] bo, float[e2] ro) {
+      more = Identity (keep)
+      from = Constant <value_ints = [1]> ()
+      to = Constant <value_ints = [1000]> ()
+      xo = Slice (xi, from, to)
+      ao = Neg (bi)
+      bo = Identity (ai)
+      axis = Constant <value_ints = [0]> ()
+      size = Unsqueeze (i, axis)
+      ones = ConstantOfShape <value = float[1] {2.0}> (size)
+      ro = Concat <axis = 0> (ri, ones)
+    }>
+}""", data=[{"trips": np.int64(t), "x": normal(rng, n, 2), "a": normal(rng, k), "b": normal(rng, l)} for t, n, k, l in ((3, 5, 1, 4), (4, 2, 3, 2), (0, 2, 1, 2), (-7, 1, 2, 1), (1, 3, 2, 5))])
+
+
+@case
+def loop_nested(rng):
+    """Loop in If in Loop in Loop: every level grows, by what the level around it has, stacks rows, and one stops early"""
+    return Case("""
+g (int64 trips, float[n] x, float limit) => (float[m] y, float[t,2] tops, float total) {
+  go = Constant <value = bool {1}> ()
+  nought = Constant <value_float = 0.0> ()
+  y, total, tops = Loop (trips, go, x, nought) <
+    body = b1 (int64 i, bool keep, float[a] v, float sum) => (bool more, float[b] v1, float sum1, float[2] top) {
+      three = Constant <value_int = 3> ()
+      w, inner, sizes = Loop (three, keep, v, sum) <
+        body = b2 (int64 j, bool keep2, float[c] u, float s) => (bool more2, float[d] u1, float s1, float row) {
+          two = Constant <value_int = 2> ()
+          odd0 = Mod (j, two)
+          odd = Cast <to = 9> (odd0)
+          u1 = If (odd) <
+            then_branch = tb () => (float[e] tv) {
+              tv = Loop (two, keep2, u) <
+                body = b3 (int64 k, bool keep3, float[f] z) => (bool more3, float[h] z1) {
+                  more3 = Identity (keep3)
+                  last = Constant <value_ints = [-1]> ()
+                  end = Constant <value_ints = [1000]> ()
+                  tail = Slice (z, last, end)
+                  z1 = Concat <axis = 0> (z, tail)
+                }>
+            },
+            else_branch = eb () => (float[g] ev) { ev = Identity (u) }>
+          row = ReduceSum <keepdims = 0> (u1)
+          s1 = Add (s, row)
+          more2 = Less (s1, limit)
+        }>
+      v1 = Identity (w)
+      sum1 = Identity (inner)
+      axes = Constant <value_ints = [0]> ()
+      hi = ReduceMax (sizes, axes)
+      lo = ReduceMin (v1, axes)
+      top = Concat <axis = 0> (hi, lo)
+      more = Less (sum1, limit)
+    }>
+}""", data=[{"trips": np.int64(t), "x": np.abs(normal(rng, n)), "limit": np.float32(l)} for t, n, l in ((3, 2, 1e9), (5, 3, 40), (1, 1, 1e9))])
+
+
+@case
+def loop_rows(rng):
+    """Loop whose rows have a size that the body finds: the same in every trip"""
+    return Case("""
+g (int64 trips, float[n] x) => (int64[t,k] rows, float[n] last) {
+  go = Constant <value = bool {1}> ()
+  last, rows = Loop (trips, go, x) <
+    body = b (int64 i, bool keep, float[n] v) => (bool more, float[n] v1, int64[k] row) {
+      more = Identity (keep)
+      found = NonZero (v)
+      flat = Constant <value_ints = [-1]> ()
+      where = Reshape (found, flat)
+      row = Add (where, i)
+      v1 = Mul (v, v)
+    }>
+}""", data=[{"trips": np.int64(t), "x": np.array(v, np.float32)} for t, v in ((3, [1, 0, 2]), (1, [0, 0, 5, 1]))])
+
+
+@case
 def if_ranks(rng):
     """If whose branches give results of other ranks: what follows is converted in each until the ranks agree, by a size and by data"""
     return Case("""
