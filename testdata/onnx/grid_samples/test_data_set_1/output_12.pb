@@ -1,0 +1,1 @@
+Bbicubic_zeros_0Jk‚?k/–¼l}?^Aº»

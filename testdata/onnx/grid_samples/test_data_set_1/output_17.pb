@@ -1,0 +1,1 @@
+Bbicubic_reflection_1JºÙ8?·i–>µî>wA >

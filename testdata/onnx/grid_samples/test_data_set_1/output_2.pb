@@ -1,0 +1,1 @@
+Bbilinear_border_0JÈ'U??°!>V?“>„Z®=

@@ -1,0 +1,1 @@
+Bbilinear_border_1Jà·?Jf>æià>¦™=

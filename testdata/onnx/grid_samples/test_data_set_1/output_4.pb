@@ -1,0 +1,1 @@
+Bbilinear_reflection_0Jé'U?ßÐH>V?Ò>„šý=

@@ -1,0 +1,1 @@
+Bbilinear_reflection_1Jà·?(*—>æià>Qµ[>
