@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -99,6 +100,13 @@ func stored(t testing.TB, path string) *weir.Tensor {
 	for i, s := range from.Shape() {
 		shape[i] = int(s)
 	}
+	if from.DType() == weir.StringType {
+		to, err := weir.FromSlice(from.Strings(), shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
 	to, err := weir.New(from.DType(), shape...)
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +163,12 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 	for i, info := range p.Outputs() {
 		if x, y := want.At(i), got.At(i); x.String() != y.String() || !bytes.Equal(x.Bytes(), y.Bytes()) {
 			t.Errorf("%s is %s, and %s from the artefact", info.Name, x, y)
+		} else if info.DType == weir.StringType {
+			a, err1 := weir.Copy[string](x)
+			b, err2 := weir.Copy[string](y)
+			if err1 != nil || err2 != nil || !slices.Equal(a, b) {
+				t.Errorf("%s is %q, and %q from the artefact", info.Name, a, b)
+			}
 		}
 	}
 	x, err1 := p.Measure(t.Context(), in)

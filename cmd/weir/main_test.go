@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite testdata/keys.txt")
@@ -93,7 +94,7 @@ func TestExitCodes(t *testing.T) {
 		}
 		return path
 	}
-	m := artefact(t, digits)
+	m, foreign := artefact(t, digits), foreignModel(t)
 	for _, row := range []struct {
 		args string
 		code int
@@ -135,10 +136,10 @@ func TestExitCodes(t *testing.T) {
 		{"run model.mlir", 3, ".mlir"},
 		{"run " + write("m.weir", "weir 1\nprogram @f {}\n"), 3, "written as text"},
 		{"dump " + digits + " --lang ptx", 3, "--lang ptx"},
-		{"info " + models + "strings_refused/model.onnx", 3, "StringConcat"},
-		{"run " + models + "strings_refused/model.onnx --input zeros", 3, "StringConcat"},
-		{"test " + models + "strings_refused --strict", 1, "refused"},
-		{"test " + models + "strings_refused", 0, "1 refused"},
+		{"info " + foreign, 3, "com.example:Foreign"},
+		{"run " + foreign + " --input zeros", 3, "com.example:Foreign"},
+		{"test " + filepath.Dir(foreign) + " --strict", 1, "refused"},
+		{"test " + filepath.Dir(foreign), 0, "1 refused"},
 		{"test " + models + "logic " + models + "views", 0, "2 passed, 0 failed, 0 refused"},
 		{"test " + dir, 1, "model.onnx"},
 		{"run " + digits + " --input zeros", 0, "scores: f32[1,10]"},
@@ -373,9 +374,24 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// foreignModel writes a model with an operator that Weir has never heard of.
+func foreignModel(t *testing.T) string {
+	t.Helper()
+	m := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 18}, {Domain: "com.example", Version: 1}}, Graph: &wire.GraphProto{
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", wire.FloatType, wire.Size(2))},
+		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.FloatType, wire.Size(2))},
+		Node:   []*wire.NodeProto{{OpType: "Foreign", Domain: "com.example", Input: []string{"x"}, Output: []string{"y"}}},
+	}}
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(path, m.Marshal(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestErrorsAsJSON holds where an error is put.
 func TestErrorsAsJSON(t *testing.T) {
-	r := weirRun(t, "run", models+"strings_refused/model.onnx", "--json")
+	r := weirRun(t, "run", foreignModel(t), "--json")
 	var v struct{ Error map[string]any }
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != 3 || v.Error["kind"] != "unsupported" || v.Error["file"] == "" {
 		t.Errorf("printed %s, exit code %d, %v", r.out, r.code, err)

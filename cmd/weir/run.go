@@ -63,7 +63,7 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 			if shapeless != (pass == 1) {
 				continue
 			}
-			t, err := r.Tensor(texts[i], info)
+			t, err := r.Arg(texts[i], info)
 			if err != nil {
 				return nil, err
 			}
@@ -139,24 +139,24 @@ func (f *runFlags) run(ctx context.Context, path string) error {
 		return err
 	}
 	defer r.Close()
-	var names []string
-	var outputs []*values.Array
-	for i, info := range l.program.Outputs() {
-		t, err := values.FromWeir(r.At(i))
+	infos := l.program.Outputs()
+	var outputs []values.Value
+	for i, info := range infos {
+		v, err := values.FromResults(r, i, info)
 		if err != nil {
 			return err
 		}
-		names, outputs = append(names, info.Name), append(outputs, t)
+		outputs = append(outputs, v)
 	}
 	if f.output != "" {
-		if err := values.Write(f.output, names, outputs); err != nil {
+		if err := values.Write(f.output, outputs); err != nil {
 			return diag.Inputf("%v", err).AtFile(f.output).WithCause(err)
 		}
 	}
-	if err := f.print(names, outputs); err != nil {
+	if err := f.print(outputs); err != nil {
 		return err
 	}
-	return f.check(names, outputs)
+	return f.check(infos, outputs)
 }
 
 // kept makes the tensors of --keep outputs beside the model's own.
@@ -175,62 +175,65 @@ func (f *runFlags) kept(o *weir.Options, m *weir.Model) {
 }
 
 // print summarises the results, or ranks them.
-func (f *runFlags) print(names []string, outputs []*values.Array) error {
+func (f *runFlags) print(outputs []values.Value) error {
 	if f.c.json {
 		all := map[string]any{}
-		for i, t := range outputs {
-			all[names[i]] = values.Summarise(t)
+		for _, v := range outputs {
+			all[v.Name] = values.SummariseValue(v)
 		}
 		return f.c.printJSON(map[string]any{"outputs": all})
 	}
 	if f.output != "" && f.top == 0 {
 		return nil
 	}
-	for i, t := range outputs {
-		if f.top > 0 && t.Rank() > 0 {
-			fmt.Print(values.Rank(names[i], t, f.top))
-			continue
+	for _, v := range outputs {
+		if v.Absent {
+			fmt.Printf("%s: nothing\n", v.Name)
+		} else if v.Sequence {
+			fmt.Printf("%s: a sequence of %d\n", v.Name, len(v.Tensors))
 		}
-		s := values.Summarise(t)
-		line := fmt.Sprintf("%s: %s%s", names[i], t.DType(), values.ShapeString(t))
-		if s.Min != nil {
-			line += fmt.Sprintf("  min %.6g  max %.6g  mean %.6g", *s.Min, *s.Max, *s.Mean)
+		for i, t := range v.Tensors {
+			name := v.Name
+			if v.Sequence {
+				name = fmt.Sprintf("%s[%d]", v.Name, i)
+			}
+			f.printTensor(name, t)
 		}
-		fmt.Printf("%s  %s\n", line, strings.Join(s.First, " "))
 	}
 	return nil
 }
 
+// printTensor is a tensor's line, or its rows' with --top.
+func (f *runFlags) printTensor(name string, t *values.Array) {
+	if f.top > 0 && t.Rank() > 0 && t.DType() != weir.StringType {
+		fmt.Print(values.Rank(name, t, f.top))
+		return
+	}
+	s := values.Summarise(t)
+	line := fmt.Sprintf("%s: %s%s", name, t.DType(), values.ShapeString(t))
+	if s.Min != nil {
+		line += fmt.Sprintf("  min %.6g  max %.6g  mean %.6g", *s.Min, *s.Max, *s.Mean)
+	}
+	fmt.Printf("%s  %s\n", line, strings.Join(s.First, " "))
+}
+
 // check compares outputs with what --expect names.
-func (f *runFlags) check(names []string, outputs []*values.Array) error {
+func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 	failed := false
 	for _, e := range f.expect {
 		name, file, ok := strings.Cut(e, "=")
 		if !ok {
 			return usageError{fmt.Errorf("--expect %s: write NAME=FILE", e)}
 		}
-		at := -1
-		for i, n := range names {
-			if n == name {
-				at = i
-			}
-		}
+		at := slices.IndexFunc(outputs, func(v values.Value) bool { return v.Name == name })
 		if at < 0 {
 			return diag.Inputf("the model has no output %q", name).AtTensor(name)
 		}
-		info := weir.Info{Name: name, DType: outputs[at].DType()}
-		for _, s := range outputs[at].Shape() {
-			info.Shape = append(info.Shape, weir.Extent{Size: s})
-		}
-		want, err := (&values.Reader{Dims: weir.Dims{}}).Tensor(file, info)
+		want, err := values.Expected(file, infos[at], outputs[at])
 		if err != nil {
 			return err
 		}
-		host, err := values.FromWeir(want)
-		if err != nil {
-			return err
-		}
-		if err := values.Compare(outputs[at], host, f.rtol, f.atol); err != nil {
+		if err := values.CompareValues(outputs[at], want, f.rtol, f.atol); err != nil {
 			failed = true
 			fmt.Fprintf(os.Stderr, "weir: %s is not as expected: %v\n", name, err)
 		} else if !f.c.json {

@@ -12,7 +12,6 @@ import (
 
 // refused are the cases of testdata/onnx that end in a refusal, and what it says.
 var refused = map[string]string{
-	"strings_refused": "operators StringConcat",
 	"passthrough":     "an initializer's value is part of the program",
 }
 

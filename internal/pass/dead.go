@@ -1,21 +1,84 @@
 // Package pass rewrites ir: each pass is one file and one function, and one row in the compiler's table.
 package pass
 
-import "github.com/weirml/weir/internal/ir"
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
 
 // Dead removes nodes whose results nothing needs, constants that nothing reads, and functions that nothing calls.
 func Dead(m *ir.Module) error {
 	dropFunctions(m)
 	for _, f := range m.Funcs {
-		sweep(f.Body, map[*ir.Value]bool{})
+		n := &needs{values: map[*ir.Value]bool{}, dims: map[string]bool{}, limits: m.Limits}
+		n.sweep(f.Body)
 	}
 	return nil
 }
 
-// sweep removes what is dead in b, given what is needed of outer values, and adds to needed what b needs of them.
-func sweep(b *ir.Block, needed map[*ir.Value]bool) {
+// needs is what the nodes behind need: values, and dimensions.
+type needs struct {
+	values map[*ir.Value]bool
+	dims   map[string]bool
+	limits map[string]sym.Expr // of the dimensions that data decide
+}
+
+// mention notes the dimensions of expressions.
+func (n *needs) mention(exprs ...sym.Expr) {
+	for _, e := range exprs {
+		for _, name := range e.Vars() {
+			n.dims[name] = true
+		}
+	}
+}
+
+// keep notes what a node needs.
+func (n *needs) keep(node *ir.Node) {
+	for _, in := range node.Inputs {
+		if in != nil {
+			n.values[in] = true
+			n.mention(in.Type.Shape...)
+		}
+	}
+	for _, out := range node.Outputs {
+		n.mention(out.Type.Shape...)
+	}
+	for _, v := range node.Attrs {
+		switch v := v.(type) {
+		case sym.Expr:
+			n.mention(v)
+		case []sym.Expr:
+			n.mention(v...)
+		}
+	}
+}
+
+// decides reports whether computing a value binds a dimension that is needed: one of its shape that data decide and that none of its node's inputs has.
+func (n *needs) decides(node *ir.Node, v *ir.Value) bool {
+	for _, e := range v.Type.Shape {
+		name, ok := e.Name()
+		if _, decided := n.limits[name]; !ok || !decided || !n.dims[name] {
+			continue
+		}
+		given := false
+		for _, in := range node.Inputs {
+			for i := 0; in != nil && i < len(in.Type.Shape); i++ {
+				other, _ := in.Type.Shape[i].Name()
+				given = given || other == name
+			}
+		}
+		if !given {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep removes what is dead in b, and adds to the needs what b needs of outer blocks.
+func (needed *needs) sweep(b *ir.Block) {
 	for _, v := range b.Results {
-		needed[v] = true
+		needed.values[v] = true
+		needed.mention(v.Type.Shape...)
 	}
 	kept := make([]*ir.Node, 0, len(b.Nodes))
 	for i := len(b.Nodes) - 1; i >= 0; i-- {
@@ -23,19 +86,15 @@ func sweep(b *ir.Block, needed map[*ir.Value]bool) {
 		live := false
 		for _, out := range n.Outputs {
 			// A value whose elements decide dimensions is needed where the dimensions are: always, as far as this pass knows.
-			live = live || needed[out] || out.Bound
+			live = live || needed.values[out] || out.Bound || needed.decides(n, out)
 		}
 		if !live {
 			continue
 		}
 		kept = append(kept, n)
-		for _, in := range n.Inputs {
-			if in != nil {
-				needed[in] = true
-			}
-		}
+		needed.keep(n)
 		for _, region := range n.Regions {
-			sweep(region, needed)
+			needed.sweep(region)
 		}
 	}
 	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
@@ -44,7 +103,7 @@ func sweep(b *ir.Block, needed map[*ir.Value]bool) {
 	b.Nodes = kept
 	consts := b.Consts[:0]
 	for _, c := range b.Consts {
-		if needed[c] {
+		if needed.values[c] {
 			consts = append(consts, c)
 		}
 	}

@@ -87,3 +87,33 @@ func had(v Value) string {
 	}
 	return "something"
 }
+
+// Expected reads what an output is expected to be; got is what it is, whose shape a tensor from a file without one takes.
+func Expected(file string, info weir.Info, got Value) (Value, error) {
+	r := &Reader{Dims: weir.Dims{}}
+	if info.Kind != weir.TensorKind {
+		return r.value(file, info)
+	}
+	t := got.Tensors[0]
+	info.Shape = nil
+	for _, s := range t.Shape() {
+		info.Shape = append(info.Shape, weir.Extent{Size: s})
+	}
+	want, err := r.read(file, info)
+	return Of(info.Name, want), err
+}
+
+// SummariseValue is Summarise for any kind: a list of a sequence's, nil for nothing.
+func SummariseValue(v Value) any {
+	switch {
+	case v.Absent:
+		return nil
+	case !v.Sequence:
+		return Summarise(v.Tensors[0])
+	}
+	list := make([]Summary, len(v.Tensors))
+	for i, t := range v.Tensors {
+		list[i] = Summarise(t)
+	}
+	return list
+}

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,85 @@ func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 		return nil, err
 	}
 	return ToWeir(t)
+}
+
+// Arg turns one VALUE into an argument for an input of any kind. A .pb file holds what the input is declared as; a JSON literal of a sequence is a list of its tensors, and null is
+// nothing; zeros and random make a sequence of one tensor.
+func (r *Reader) Arg(value string, info weir.Info) (weir.Arg, error) {
+	if info.Kind == weir.TensorKind {
+		return r.Tensor(value, info)
+	}
+	v, err := r.value(value, info)
+	if err == nil {
+		for _, t := range v.Tensors {
+			if t.DType() != info.DType {
+				err = diag.Inputf("the value is %s, the input is %s", t.DType(), info)
+			}
+		}
+	}
+	if err != nil {
+		if e := diag.As(err, diag.ErrInput); e != nil {
+			return nil, e.AtTensor(info.Name)
+		}
+		return nil, err
+	}
+	if len(v.Tensors) == 1 && !v.Sequence {
+		if err := r.learn(v.Tensors[0].Shape(), info); err != nil {
+			return nil, err
+		}
+	}
+	a, _, err := ToArg(v)
+	return a, err
+}
+
+// value reads a sequence or an optional.
+func (r *Reader) value(value string, info weir.Info) (Value, error) {
+	v := Value{Name: info.Name, Sequence: sequence(info.Kind), Optional: optional(info.Kind)}
+	text := strings.TrimSpace(value)
+	if strings.ToLower(filepath.Ext(value)) == ".json" {
+		data, err := os.ReadFile(value)
+		if err != nil {
+			return v, diag.Inputf("%v", err).WithCause(err)
+		}
+		text = strings.TrimSpace(string(data))
+	}
+	one := info
+	one.Kind = weir.TensorKind
+	switch {
+	case strings.ToLower(filepath.Ext(value)) == ".pb":
+		data, err := os.ReadFile(value)
+		if err != nil {
+			return v, diag.Inputf("%v", err).WithCause(err)
+		}
+		return Parse(data, info)
+	case text == "null" && v.Optional:
+		v.Absent = true
+		return v, nil
+	case v.Sequence && literal(text):
+		var list []json.RawMessage
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return v, diag.Inputf("%s is no list of tensors: %v", text, err)
+		}
+		for _, item := range list {
+			t, err := r.literal(string(item), one)
+			if err != nil {
+				return v, err
+			}
+			v.Tensors = append(v.Tensors, t)
+		}
+		return v, nil
+	}
+	if v.Sequence { // an extent that differs is no dimension
+		one.Shape = slices.Clone(one.Shape)
+		for i, e := range one.Shape {
+			if e.Dim != "" {
+				one.Shape[i] = weir.Extent{Size: 1}
+			}
+		}
+	}
+	t, err := r.read(text, one)
+	v.Tensors = append(v.Tensors, t)
+	return v, err
 }
 
 // learn binds the dimensions that a value's shape decides, and refuses a shape that says otherwise of one that is bound.
@@ -139,6 +219,12 @@ func (r *Reader) random(limits string, info weir.Info) (*tensor.Tensor, error) {
 	g := rand.New(rand.NewPCG(r.Seed, 0x9e3779b97f4a7c15))
 	for i := int64(0); i < t.Len(); i++ {
 		switch {
+		case info.DType == dtype.String:
+			word := make([]byte, 1+g.IntN(8))
+			for k := range word {
+				word[k] = 'a' + byte(g.IntN(26))
+			}
+			t.Strings()[i] = string(word)
 		case info.DType == dtype.Bool:
 			t.SetInt(i, int64(g.IntN(2)))
 		case info.DType.IsInt():

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/weirml/weir/internal/importer/onnx/wire"
-	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
@@ -36,21 +35,25 @@ func fileNames(outputs []string) []string {
 	return names
 }
 
-// Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. Types that .npy lacks are
-// written as .pb. Files appear whole or not at all.
-func Write(dir string, names []string, outputs []*tensor.Tensor) error {
+// Write puts each output into a file of dir, which it makes, and the map of names to files into outputs.json. What .npy lacks, and texts, which it would pad and
+// decode, are written as .pb. Files appear whole or not at all.
+func Write(dir string, outputs []Value) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
 	files := map[string]string{}
+	names := make([]string, len(outputs))
+	for i, v := range outputs {
+		names[i] = v.Name
+	}
 	for i, base := range fileNames(names) {
-		name, t := names[i], outputs[i]
-		ext, write := ".npy", func(w io.Writer) error { return npy.Write(w, t) }
-		if !npy.Supports(t.DType()) {
-			ext, write = ".pb", func(w io.Writer) error {
-				_, err := wire.FromTensor(name, t).WriteTo(w)
-				return err
-			}
+		name, v := names[i], outputs[i]
+		ext, write := ".pb", func(w io.Writer) error {
+			_, err := v.WriteTo(w)
+			return err
+		}
+		if !v.Sequence && !v.Optional && npy.Supports(v.Tensors[0].DType()) && v.Tensors[0].DType() != dtype.String {
+			ext, write = ".npy", func(w io.Writer) error { return npy.Write(w, v.Tensors[0]) }
 		}
 		if err := WriteWhole(filepath.Join(dir, base+ext), write); err != nil {
 			return err

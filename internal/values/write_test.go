@@ -38,7 +38,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(dir, []string{"x:0", "outputs"}, []*tensor.Tensor{half, whole}); err != nil {
+	if err := Write(dir, []Value{Of("x:0", half), Of("outputs", whole)}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "outputs.json"))

@@ -26,12 +26,13 @@ type attempt struct {
 	last   string // the node that asked for another attempt
 	bodies map[*wire.GraphProto]int
 	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
+	forms  map[string][]form           // by the place of a loop: what its carried values are
 	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
 	work   int                         // nodes converted again, in all attempts
 }
 
 func newAttempt() *attempt {
-	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forks: map[string]fork{}}
+	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]form{}, forks: map[string]fork{}}
 }
 
 // place is the path of the node under conversion.

@@ -40,6 +40,8 @@ type form struct {
 	// of is the type of the tensor, or of the tensors of a sequence: String for texts. Of a sequence's tensors the rank may not be known (Shape is nil), and extents that
 	// may differ are the differing one; an optional that never has anything may not know what it might have (Invalid).
 	of ir.Type
+	// vacant says of a sequence that it has no tensors: its type's shape says nothing.
+	vacant bool
 }
 
 // differing is an extent that differs among a sequence's tensors.
@@ -158,10 +160,33 @@ func (g *graph) common(a, b form) form {
 		f.kind = Optional | a.kind
 	case a.of.DType != b.of.DType || a.kind.plain() != b.kind.plain():
 		g.build.Failf("%s of %s here and %s of %s there", a, a.of.DType, b, b.of.DType)
-	case f.kind.plain() == Sequence:
+	case a.of.Shape == nil && f.kind.plain() == Tensor:
+		f.of.Shape = b.of.Shape
+	}
+	if f.kind.plain() == Sequence && !a.vacant && !b.vacant && a.of.DType != dtype.Invalid && b.of.DType != dtype.Invalid {
 		f.of.Shape = alike(a.of.Shape, b.of.Shape)
+	} else if a.vacant || a.of.DType == dtype.Invalid {
+		f.of.Shape = b.of.Shape
+	}
+	f.vacant = a.vacant && b.vacant
+	return g.lasting(f)
+}
+
+// lasting is a form without extents of a sequence's tensors that data decide: they may not be the same, or not known, where the form is.
+func (g *graph) lasting(f form) form {
+	f.of.Shape = slices.Clone(f.of.Shape)
+	for i, e := range f.of.Shape {
+		if f.kind.plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name string) bool { _, decided := g.build.Module.Limits[name]; return decided }) {
+			f.of.Shape[i] = differing
+		}
 	}
 	return f
+}
+
+// same reports whether two forms are one.
+func (f form) same(o form) bool {
+	return f.kind == o.kind && f.of.DType == o.of.DType && f.vacant == o.vacant && (f.kind.plain() == Tensor ||
+		(f.of.Shape == nil) == (o.of.Shape == nil) && slices.EqualFunc(f.of.Shape, o.of.Shape, sym.Expr.Equal))
 }
 
 // alike is what is known of tensors of one shape or the other.
@@ -353,7 +378,7 @@ func (g *graph) apply(c *call, convert rule) []*ir.Value {
 			places, list = append(places, i), append(list, g.text(v))
 		}
 	}
-	spans, pool := c.pooled(list)
+	spans, pool := g.pooled(list)
 	c.In = slices.Clone(c.In)
 	for k, i := range places {
 		c.In[i] = spans[k]
@@ -368,7 +393,7 @@ func (g *graph) apply(c *call, convert rule) []*ir.Value {
 }
 
 // pooled puts texts over one pool: their own, one behind the other, with the spans moved on accordingly.
-func (c *call) pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
+func (g *graph) pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 	var pools []*ir.Value
 	var begins []sym.Expr
 	total := sym.Const(0)
@@ -379,22 +404,25 @@ func (c *call) pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 			pools, begins = append(pools, t.Pool), append(begins, total)
 			total = total.Add(t.Pool.Type.Shape[0])
 		}
-		spans = append(spans, c.movedOn(t.Spans, begins[at]))
+		spans = append(spans, g.movedOn(t.Spans, begins[at]))
 	}
-	if len(pools) == 1 {
+	switch len(pools) {
+	case 0:
+		return nil, g.build.Constant("pool", tensor.Must(tensor.New(dtype.U8, 0)))
+	case 1:
 		return spans, pools[0]
 	}
-	c.require(sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
-	return spans, ops.Concat(c.Builder, 0, pools...)
+	g.require(g.build.Source, sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
+	return spans, ops.Concat(g.build, 0, pools...)
 }
 
 // movedOn moves spans on by so many bytes.
-func (c *call) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
+func (g *graph) movedOn(spans *ir.Value, by sym.Expr) *ir.Value {
 	if v, ok := by.Const(); ok && v == 0 {
 		return spans
 	}
-	bytes := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{by})
-	return ops.Binary(c.Builder, ops.Add, spans, ops.Binary(c.Builder, ops.Mul, bytes, c.number(1<<32)))
+	bytes := ops.Integers(g.build, ir.Type{DType: dtype.I64}, []sym.Expr{by})
+	return ops.Binary(g.build, ops.Add, spans, ops.Binary(g.build, ops.Mul, bytes, g.build.Constant("c", tensor.Scalar[int64](1<<32))))
 }
 
 // needsTensor refuses a value that is not one tensor of numbers as the i-th input.
@@ -402,10 +430,4 @@ func (c *call) needsTensor(i int) {
 	if f := c.graph.composites[c.In[i]]; f != nil {
 		c.Fail(diag.Unsupportedf("input %d is %s", i, f.form).AtNode(c.Source, c.Node.OpType))
 	}
-}
-
-// packed is the parts of a sequence that is a list.
-func (g *graph) packed(c *composite) []*ir.Value {
-	g.build.Fail(diag.Unsupportedf("a sequence that is not known as a list").AtNode(g.build.Source, ""))
-	return nil
 }

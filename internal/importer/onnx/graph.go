@@ -30,6 +30,7 @@ type graph struct {
 	attrs   map[string]*wire.AttributeProto // a function's, for what refers to them
 	// composites are what the stand-ins of the model stand for.
 	composites map[*ir.Value]*composite
+	proto      *wire.GraphProto // nil of a function
 	depth      int
 	attempt    *attempt
 	path       string // of the graph in the model, the same in every attempt
@@ -165,6 +166,7 @@ func sourceOf(n *wire.NodeProto) string {
 
 // convert adds a graph's nodes. Nodes may stand in any order in which each value is computed before it is used.
 func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
+	g.proto = proto
 	if err := g.initializers(proto); err != nil {
 		return err
 	}
@@ -402,9 +404,20 @@ func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value,
 	return out, nil
 }
 
-// body converts a subgraph into a block: params are its inputs, already made in in's block.
-func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
+// values converts a subgraph into a block: params are its inputs, already made in in's block.
+func (g *graph) values(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
 	return g.bodyOf(proto, in, params, "")
+}
+
+// body is values for a subgraph whose results are tensors of numbers.
+func (g *graph) body(proto *wire.GraphProto, in *ir.Builder, params []*ir.Value) []*ir.Value {
+	results := g.values(proto, in, params)
+	for i, v := range results {
+		if f := g.formOf(v); !f.simple() {
+			g.build.Fail(diag.Unsupportedf("the subgraph's output %q is %s", proto.Output[i].Name, f).AtNode(g.build.Source, ""))
+		}
+	}
+	return results
 }
 
 // branch is body for a branch of the If at a place.

@@ -46,23 +46,55 @@ func branch(c *call) []*ir.Value {
 func iterate(c *call) []*ir.Value {
 	limit := c.trips()
 	trip, cond := scalarOf(c, c.Optional(0)), scalarOf(c, c.Optional(1))
-	var carried []*ir.Value
-	for i := 2; i < len(c.In); i++ {
-		carried = append(carried, c.Input(i))
+	if len(c.In) > 2 && slices.Contains(c.In[2:], nil) {
+		c.Fault("a carried value is missing")
 	}
-	body, in := ops.LoopBody(c.Builder, c.Source, limit, carried, c.graph.attempt.varies[c.graph.place()]...)
-	body.Results = c.graph.body(c.Graph("body"), in, body.Params)
-	if len(body.Results) < 1+len(carried) {
-		c.Fault("the body has %d outputs for %d carried values", len(body.Results), len(carried))
+	proto := c.Graph("body")
+	carried, stacked := c.loop(limit, trip, cond, c.In[min(2, len(c.In)):], func(g *graph, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value {
+		return g.values(proto, g.build, append([]*ir.Value{iteration, condition}, carried...))
+	})
+	return append(carried, stacked...)
+}
+
+// loop makes a loop whose body yields a condition, what is carried on, and slices to be stacked. What is carried need not be tensors: it takes a form in which it can begin and go on.
+func (c *call) loop(limit sym.Expr, trip, cond *ir.Value, begin []*ir.Value, build func(g *graph, iteration, condition *ir.Value, carried []*ir.Value) []*ir.Value) (carried, stacked []*ir.Value) {
+	known, place := c.graph.attempt, c.graph.place()
+	forms := known.forms[place]
+	for i := len(forms); i < len(begin); i++ {
+		forms = append(forms, c.graph.lasting(c.graph.formOf(begin[i])))
 	}
-	body.Results[0] = scalarIn(in, body.Results[0])
-	if more := ops.LoopVaries(c.Inference, body, carried); more != nil {
-		known := c.graph.attempt.varies
-		known[c.graph.place()] = append(known[c.graph.place()], more...)
+	parts := c.graph.flat(begin, forms)
+	body, in := ops.LoopBody(c.Builder, c.Source, limit, parts, known.varies[place]...)
+	inside := c.graph.within(in)
+	results := build(inside, body.Params[0], body.Params[1], inside.whole(forms, body.Params[2:]))
+	if len(results) < 1+len(begin) {
+		c.Fault("the body has %d outputs for %d carried values", len(results), len(begin))
+	}
+	wider := make([]form, len(forms))
+	changed := false
+	for i, f := range forms {
+		wider[i] = c.graph.common(f, c.graph.lasting(c.graph.formOf(results[1+i])))
+		changed = changed || !f.simple() && !f.same(wider[i])
+	}
+	if changed {
+		known.forms[place] = wider
+		delete(known.varies, place)
 		c.again()
 	}
-	ops.LimitLoop(c.Inference, body, limit, carried)
-	return ops.Loop(c.Builder, body, trip, cond, carried...)
+	body.Results = append([]*ir.Value{scalarIn(in, results[0])}, inside.flat(results[1:1+len(begin)], forms)...)
+	for i, v := range results[1+len(begin):] {
+		if f := c.graph.formOf(v); !f.simple() {
+			c.Refuse("scan output %d is %s", i, f)
+		}
+		body.Results = append(body.Results, v)
+	}
+	if more := ops.LoopVaries(c.Inference, body, parts); more != nil {
+		known.varies[place] = append(known.varies[place], more...)
+		c.again()
+	}
+	ops.LimitLoop(c.Inference, body, limit, parts)
+	out := c.graph.whole(forms, ops.Loop(c.Builder, body, trip, cond, parts...))
+	return out[:len(begin)], out[len(begin):]
 }
 
 // trips is a limit of the number of a loop's iterations. A count that the caller gives is a dimension; one below 0 stands for none.
