@@ -77,10 +77,14 @@ func TestTreeRules(t *testing.T) {
 	}
 }
 
+func words(list ...string) *tensor.Tensor {
+	return tensor.Must(tensor.OverStrings([]int64{int64(len(list))}, list))
+}
+
 // TestLearned holds operators to numbers worked out by hand.
 func TestLearned(t *testing.T) {
 	ints, number, list, text := wire.IntsAttribute, wire.FloatAttribute, wire.FloatsAttribute, wire.StringAttribute
-	nan := float32(math.NaN())
+	texts, nan := wire.StringsAttribute, float32(math.NaN())
 	x := floats([]int64{2, 3}, 1, -2, 0, nan, 4, 3)
 	for _, c := range []struct {
 		op    string
@@ -100,6 +104,9 @@ func TestLearned(t *testing.T) {
 		{"OneHotEncoder", []*tensor.Tensor{tensor.Of[int64](5, 2, 7)}, []*wire.AttributeProto{ints("cats_int64s", 7, 5)}, floats([]int64{3, 2}, 0, 1, 0, 0, 1, 0)},
 		{"LabelEncoder", []*tensor.Tensor{tensor.Of[float32](2, nan, 3)}, []*wire.AttributeProto{list("keys_floats", nan, 2, 2), ints("values_int64s", 10, 20, 30)}, tensor.Of[int64](20, 10, -1)},
 		{"LabelEncoder", []*tensor.Tensor{tensor.Of[int64](9, -9)}, []*wire.AttributeProto{ints("keys_int64s", 4, -9), list("values_floats", 1, 2), number("default_float", 0.5)}, tensor.Of[float32](0.5, 2)},
+		{"CategoryMapper", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{texts("cats_strings", "a", "b"), ints("cats_int64s", 5, 6), wire.IntAttribute("default_int64", 9)}, tensor.Of[int64](6, 9, 5)},
+		{"OneHotEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{texts("cats_strings", "a", "b")}, floats([]int64{3, 2}, 0, 1, 0, 0, 1, 0)},
+		{"LabelEncoder", []*tensor.Tensor{words("b", "c", "a")}, []*wire.AttributeProto{texts("keys_strings", "a", "b"), list("values_floats", 5, 6)}, tensor.Of[float32](6, 0, 5)},
 		{"LinearRegressor", []*tensor.Tensor{floats([]int64{1, 2}, 3, 4)}, []*wire.AttributeProto{list("coefficients", 1, 2, 0, -1), list("intercepts", 0.5, 1), wire.IntAttribute("targets", 2)}, floats([]int64{1, 2}, 11.5, -3)},
 		{"LinearRegressor", []*tensor.Tensor{floats([]int64{1, 2}, 3, 4)}, []*wire.AttributeProto{list("coefficients", 0, 0, 1, 0), wire.IntAttribute("targets", 2), text("post_transform", "SOFTMAX_ZERO")}, floats([]int64{1, 2}, 0, 1)},
 		{"LinearClassifier", []*tensor.Tensor{floats([]int64{2, 1}, 3, -4)}, []*wire.AttributeProto{list("coefficients", 1), list("intercepts", 0), ints("classlabels_ints", 8, 9)}, tensor.Of[int64](9, 8)},

@@ -15,9 +15,13 @@ import (
 func init() {
 	add(map[string]rule{
 		"ai.onnx.ml:ArrayFeatureExtractor": arrayFeatures, "ai.onnx.ml:Binarizer": binarizer, "ai.onnx.ml:FeatureVectorizer": featureVectorizer, "ai.onnx.ml:Imputer": imputer,
-		"ai.onnx.ml:LabelEncoder": labelEncoder, "ai.onnx.ml:LinearClassifier": linearClassifier, "ai.onnx.ml:LinearRegressor": linearRegressor,
+		"ai.onnx.ml:CategoryMapper": categoryMapper, "ai.onnx.ml:LabelEncoder": labelEncoder, "ai.onnx.ml:LinearClassifier": linearClassifier, "ai.onnx.ml:LinearRegressor": linearRegressor,
 		"ai.onnx.ml:Normalizer": normalizer, "ai.onnx.ml:OneHotEncoder": oneHotEncoder, "ai.onnx.ml:Scaler": scaler, "ai.onnx.ml:ZipMap": zipMap,
 	})
+	for name, r := range map[string]rule{"LabelEncoder": labelEncoder, "OneHotEncoder": oneHotEncoder, "CategoryMapper": categoryMapper} {
+		textRules["ai.onnx.ml:"+name] = r
+	}
+	moves["ai.onnx.ml:ArrayFeatureExtractor"] = moved{[]int{0}, []int{0}}
 }
 
 // zipMap passes its input on: a sequence of maps is given as the tensor under it, a row a map, a column a key, in the order of the labels.
@@ -177,21 +181,41 @@ func scaler(c *call) []*ir.Value {
 
 // oneHotEncoder marks each element's category along a new last axis. Without zeros, an element of no category is an error of the run: its place is looked up outside of a list.
 func oneHotEncoder(c *call) []*ir.Value {
-	if c.Has("cats_strings") && c.Ints("cats_int64s") == nil {
-		c.Refuse("categories that are texts")
+	b, texts := c.Builder, c.isTexts(0)
+	count := len(c.Ints("cats_int64s"))
+	if texts {
+		count = len(c.Texts("cats_strings"))
 	}
-	b, x, categories := c.Builder, c.Input(0), c.Ints("cats_int64s")
-	if len(categories) == 0 {
-		c.Fault("there are no categories")
+	if count == 0 {
+		c.Fault("there are no categories of the input's type")
 	}
-	place := c.placeAmong(ops.Cast(b, x, dtype.I64), categories)
-	count := int64(len(categories))
-	counting := ops.Counting(b, dtype.I64, sym.Const(count))
+	var place *ir.Value
+	if texts {
+		place = c.placeOf(0, c.Texts("cats_strings"))
+	} else {
+		place = c.placeAmong(ops.Cast(b, c.Input(0), dtype.I64), c.Ints("cats_int64s"))
+	}
+	counting := ops.Counting(b, dtype.I64, sym.Const(int64(count)))
 	if c.Int("zeros", 1) == 0 {
 		place = ops.Gather(b, counting, place, 0)
 	}
-	lead := append(slices.Clone(x.Type.Shape), sym.Const(1))
+	lead := append(slices.Clone(place.Type.Shape), sym.Const(1))
 	return one(ops.Cast(b, ops.Binary(b, ops.Eq, ops.Reshape(b, place, lead...), counting), dtype.F32))
+}
+
+// categoryMapper takes the i-th text to the i-th integer, or the other way about.
+func categoryMapper(c *call) []*ir.Value {
+	texts, ints := c.Texts("cats_strings"), c.Ints("cats_int64s")
+	if len(texts) == 0 || len(texts) != len(ints) {
+		c.Fault("%d cats_strings and %d cats_int64s", len(texts), len(ints))
+	}
+	if c.isTexts(0) {
+		return one(ops.Gather(c.Builder, c.Builder.Constant("values", tensor.Of(append(ints, c.Int("default_int64", -1))...)), c.placeOf(0, texts), 0))
+	}
+	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
+		c.Fault("elements of type %s, they must be i64 or texts", dt)
+	}
+	return one(c.picked(c.table(append(texts, c.Text("default_string", "_Unused"))...), c.placeAmong(c.Input(0), ints)))
 }
 
 // placeAmong is each element's place in a list, the first of equal ones, and the list's length where it is not there.
@@ -223,31 +247,60 @@ func (c *call) placeIn(x *ir.Value, list *tensor.Tensor, less func(i, j int64) b
 	return ops.Gather(b, b.Constant("places", tensor.Of(append(order, list.Len())...)), ops.Find(b, x, b.Constant("keys", keys)), 0)
 }
 
-// labelEncoder takes each element to the value beside the key that it is, or to the default.
+// labelEncoder takes each element to the value beside the key that it is, or to the default. In version 1, a text to its place in a list, or a place to its text.
 func labelEncoder(c *call) []*ir.Value {
 	if c.Version < 2 {
-		c.Refuse("labels that are texts")
+		return c.labelClasses(c.Texts("classes_strings"))
 	}
-	b, x := c.Builder, c.Input(0)
 	keys, values := c.list("keys"), c.list("values")
 	if keys == nil || values == nil || keys.Len() != values.Len() {
 		c.Fault("the keys and values are missing, or not as many")
 	}
-	if keys.DType() == dtype.String || values.DType() == dtype.String {
-		c.Refuse("labels that are texts")
+	var place *ir.Value
+	switch texts := c.isTexts(0); {
+	case texts != (keys.DType() == dtype.String):
+		c.Fault("keys of type %s for other elements", keys.DType())
+	case texts:
+		place = c.placeOf(0, keys.Strings())
+	case keys.DType() != c.Input(0).Type.DType:
+		c.Fault("keys of type %s for elements of type %s", keys.DType(), c.Input(0).Type.DType)
+	default:
+		place = c.placeIn(c.Input(0), keys, ascending(keys))
 	}
-	if keys.DType() != x.Type.DType {
-		c.Fault("keys of type %s for elements of type %s", keys.DType(), x.Type.DType)
-	}
-	less := func(i, j int64) bool { return keys.Int(i) < keys.Int(j) }
-	if keys.DType().IsFloat() {
-		less = func(i, j int64) bool {
-			a, b := keys.Float(i), keys.Float(j)
-			return a < b || !math.IsNaN(a) && math.IsNaN(b)
+	if values.DType() == dtype.String {
+		otherwise := c.Text("default_string", "_Unused")
+		if t := c.Tensor("default_tensor"); c.Has("values_tensor") && t != nil && t.DType() == dtype.String && t.Len() == 1 {
+			otherwise = t.Strings()[0]
 		}
+		return one(c.picked(c.table(append(slices.Clone(values.Strings()), otherwise)...), place))
 	}
-	all := c.withDefault(values)
-	return one(ops.Gather(b, b.Constant("values", all), c.placeIn(x, keys, less), 0))
+	return one(ops.Gather(c.Builder, c.Builder.Constant("values", c.withDefault(values)), place, 0))
+}
+
+// ascending is the order of a tensor's numbers, NaN behind all others.
+func ascending(t *tensor.Tensor) func(i, j int64) bool {
+	if !t.DType().IsFloat() {
+		return func(i, j int64) bool { return t.Int(i) < t.Int(j) }
+	}
+	return func(i, j int64) bool {
+		a, b := t.Float(i), t.Float(j)
+		return a < b || !math.IsNaN(a) && math.IsNaN(b)
+	}
+}
+
+func (c *call) labelClasses(classes []string) []*ir.Value {
+	b := c.Builder
+	places := make([]int64, len(classes))
+	for i := range places {
+		places[i] = int64(i)
+	}
+	if c.isTexts(0) {
+		return one(ops.Gather(b, b.Constant("values", tensor.Of(append(places, c.Int("default_int64", -1))...)), c.placeOf(0, classes), 0))
+	}
+	if dt := c.Input(0).Type.DType; dt != dtype.I64 {
+		c.Fault("elements of type %s, they must be i64 or texts", dt)
+	}
+	return one(c.picked(c.table(append(slices.Clone(classes), c.Text("default_string", "_Unused"))...), c.placeAmong(c.Input(0), places)))
 }
 
 // list is the elements that one of the attributes whose names begin with prefix holds; nil where none does.
@@ -355,7 +408,7 @@ func (c *call) classLabels(ints string) classLabels {
 // labelled is the label at each place.
 func (c *call) labelled(place *ir.Value, l classLabels) *ir.Value {
 	if len(l.texts) > 0 {
-		c.Refuse("labels that are texts")
+		return c.picked(c.table(l.texts...), place)
 	}
 	if len(l.ints) == 0 {
 		return place
@@ -363,19 +416,22 @@ func (c *call) labelled(place *ir.Value, l classLabels) *ir.Value {
 	return ops.Gather(c.Builder, c.Builder.Constant("labels", tensor.Of(l.ints...)), place, 0)
 }
 
-// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform, as f32. Of a single score it is the one label, or 0 where that
-// is not above 0.
+// classified is the label of each row's greatest score, the first of equal ones, and the scores after their transform, as f32. Of a single score it is the one label, or 0 or an
+// empty text where that is not above 0.
 func (c *call) classified(scores *ir.Value, l classLabels, post string) []*ir.Value {
 	b := c.Builder
 	width, _ := scores.Type.Shape[1].Const()
 	out := ops.Cast(b, c.transformed(scores, post), dtype.F32)
 	if width == 1 && l.count <= 1 {
-		label := int64(1)
-		if len(l.ints) == 1 {
-			label = l.ints[0]
+		above := ops.Cast(b, ops.Reshape(b, ops.Binary(b, ops.Gt, scores, c.scalar(scores.Type.DType, 0)), scores.Type.Shape[0]), dtype.I64)
+		two := classLabels{ints: []int64{0, 1}}
+		switch {
+		case len(l.ints) == 1:
+			two.ints[1] = l.ints[0]
+		case len(l.texts) == 1:
+			two = classLabels{texts: []string{"", l.texts[0]}}
 		}
-		above := ops.Reshape(b, ops.Binary(b, ops.Gt, scores, c.scalar(scores.Type.DType, 0)), scores.Type.Shape[0])
-		return []*ir.Value{c.labelled(ops.Binary(b, ops.Mul, ops.Cast(b, above, dtype.I64), c.number(label)), classLabels{texts: l.texts}), out}
+		return []*ir.Value{c.labelled(above, two), out}
 	}
 	if l.count > 0 && l.count < width {
 		c.Fault("%d labels for %d scores", l.count, width)
