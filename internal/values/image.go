@@ -6,7 +6,6 @@ import (
 	_ "image/png"
 	"math"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -17,8 +16,13 @@ import (
 
 var images = map[string]bool{".png": true, ".jpg": true, ".jpeg": true}
 
-// maxPixels is the largest image that is decoded: its header says its size before its pixels take memory.
-const maxPixels = 1 << 26
+// The largest image that is decoded. Its header says its size before its pixels take memory, and so many pixels must fit the file's bytes: a plain area
+// takes about one for some hundred pixels.
+const (
+	maxPixels     = 1 << 26
+	maxPixelsFree = 1 << 22 // whatever the file's size is
+	maxPixelsByte = 1 << 10
+)
 
 // image reads a picture as an input: scaled to the input's height and width, each channel as (value × scale − mean) / std, where value is
 // 0 to 255. The query sets scale (1/255 or a number), mean, std (one number, or one for each channel) and layout (nchw, nhwc).
@@ -109,17 +113,20 @@ func (r *Reader) image(path, query string, info weir.Info) (*tensor.Tensor, erro
 }
 
 func decode(path string) (image.Image, error) {
-	f, err := os.Open(path)
+	f, size, err := open(path)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
+		return nil, err
 	}
 	defer f.Close()
 	config, _, err := image.DecodeConfig(f)
 	if err != nil {
 		return nil, diag.Inputf("%s: %v", path, err)
 	}
-	if config.Width <= 0 || config.Height <= 0 || int64(config.Width)*int64(config.Height) > maxPixels {
+	if config.Width <= 0 || config.Height <= 0 || int64(config.Width) > maxPixels/int64(config.Height) {
 		return nil, diag.Inputf("%s has %d × %d pixels, more than are read", path, config.Width, config.Height)
+	}
+	if pixels := int64(config.Width) * int64(config.Height); (pixels-maxPixelsFree)/maxPixelsByte > size {
+		return nil, diag.Inputf("%s says that it has %d × %d pixels, and has %d bytes", path, config.Width, config.Height, size)
 	}
 	if _, err := f.Seek(0, 0); err != nil {
 		return nil, diag.Inputf("%s: %v", path, err)

@@ -255,6 +255,9 @@ func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 		}
 		at = list[0]
 	}
+	if err := even(v, shape); err != nil {
+		return nil, err
+	}
 	t, err := tensor.New(info.DType, shape...)
 	if err != nil {
 		return nil, err
@@ -266,13 +269,27 @@ func (r *Reader) literal(value string, info weir.Info) (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// even checks, before anything is allocated, that lists have a shape; what is no list where a number should be is fill's to refuse.
+func even(v any, shape []int64) error {
+	if len(shape) == 0 {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok || int64(len(list)) != shape[0] {
+		return diag.Inputf("the lists are not all of the same length")
+	}
+	for _, x := range list {
+		if err := even(x, shape[1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill writes the elements of lists that are even.
 func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 	if len(shape) > 0 {
-		list, ok := v.([]any)
-		if !ok || int64(len(list)) != shape[0] {
-			return diag.Inputf("the lists are not all of the same length")
-		}
-		for _, x := range list {
+		for _, x := range v.([]any) {
 			if err := fill(t, x, shape[1:], flat); err != nil {
 				return err
 			}
@@ -304,6 +321,21 @@ func fill(t *tensor.Tensor, v any, shape []int64, flat *int64) error {
 	return nil
 }
 
+// open opens a regular file; anything else is refused before it is opened, since opening a pipe waits for its writer.
+func open(path string) (f *os.File, size int64, err error) {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, diag.Inputf("%v", err).WithCause(err).WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or random")
+	}
+	if !stat.Mode().IsRegular() {
+		return nil, 0, diag.Inputf("%s is no regular file", path)
+	}
+	if f, err = os.Open(path); err != nil {
+		return nil, 0, diag.Inputf("%v", err).WithCause(err)
+	}
+	return f, stat.Size(), nil
+}
+
 // file reads a value from a file, by its extension.
 func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 	path, query, _ := strings.Cut(value, "?")
@@ -311,21 +343,17 @@ func (r *Reader) file(value string, info weir.Info) (*tensor.Tensor, error) {
 	if read := images[ext]; read {
 		return r.image(path, query, info)
 	}
-	f, err := os.Open(path)
+	f, size, err := open(path)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err).WithFix("a value is a .npy, .npz, .pb, .safetensors, .json, .png, .jpg, .bin or .txt file, -, JSON, zeros, or random")
+		return nil, err
 	}
 	defer f.Close()
-	stat, err := f.Stat()
-	if err != nil || !stat.Mode().IsRegular() {
-		return nil, diag.Inputf("%s is no regular file", path)
-	}
 	switch ext {
 	case ".npy":
-		t, err := npy.ReadAt(f, stat.Size())
+		t, err := npy.ReadAt(f, size)
 		return converted(t, info, err)
 	case ".npz":
-		a, err := npy.Open(f, stat.Size())
+		a, err := npy.Open(f, size)
 		if err != nil {
 			return nil, err
 		}
