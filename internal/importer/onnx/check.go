@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/schema"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
@@ -16,11 +15,7 @@ func check(n *wire.NodeProto, version int64) error {
 	if !ok {
 		return nil
 	}
-	if err := op.Check(n); err != nil {
-		if e := diag.As(err, diag.ErrInput); e != nil {
-			return e.AtNode(sourceOf(n), n.OpType)
-		}
-		return err
-	}
-	return nil
+	named := *n
+	named.Name = sourceOf(n)
+	return op.Check(&named)
 }

@@ -61,6 +61,18 @@ func (c *call) times(x, y *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, ops.Mul, x, y)
 }
 
+// taken is a piece of an axis, which must lie within it.
+func (c *call) taken(v *ir.Value, axis int, begin, extent sym.Expr) *ir.Value {
+	if axis >= len(v.Type.Shape) {
+		c.Fault("%s has rank %d", v.Name, len(v.Type.Shape))
+	}
+	end := c.Dims().Simplify(begin.Add(extent))
+	for _, cond := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: begin}, {A: sym.Const(0), Rel: sym.LE, B: extent}, {A: end, Rel: sym.LE, B: v.Type.Shape[axis]}} {
+		c.require(cond, "a piece lies within "+v.Name)
+	}
+	return ops.SliceAxis(c.Builder, v, axis, c.Dims().Simplify(begin), c.Dims().Simplify(extent))
+}
+
 // lastNormalized is x normalized along its last axis, scaled, and shifted if shift is there.
 func (c *call) lastNormalized(x *ir.Value, epsilon float64, centred bool, scale, shift *ir.Value) *ir.Value {
 	if len(x.Type.Shape) < 1 {
@@ -102,7 +114,9 @@ func embedNormalization(c *call) []*ir.Value {
 	if positions := c.Optional(8); positions != nil {
 		sum = ops.Binary(b, ops.Add, sum, ops.Gather(b, c.Input(3), positions, 0))
 	} else {
-		sum = ops.Binary(b, ops.Add, sum, ops.SliceAxis(b, c.Input(3), 0, sym.Const(0), words.Type.Shape[1]))
+		length := words.Type.Shape[1]
+		c.require(sym.Cond{A: length, Rel: sym.LE, B: count(c.Input(3).Type.Shape[:min(1, len(c.Input(3).Type.Shape))])}, "every position has an embedding")
+		sum = ops.Binary(b, ops.Add, sum, ops.Gather(b, c.Input(3), ops.Counting(b, dtype.I64, length), 0))
 	}
 	if segments := c.Optional(1); segments != nil && c.Optional(4) != nil {
 		sum = ops.Binary(b, ops.Add, sum, ops.Gather(b, c.Input(4), segments, 0))

@@ -70,7 +70,7 @@ func (c *call) keyMask(mask *ir.Value, dt dtype.DType, batch, queries, keys sym.
 	case 1:
 		position := ops.Counting(b, dtype.I64, keys)
 		bounds := func(from sym.Expr) *ir.Value {
-			return ops.Reshape(b, ops.SliceAxis(b, ops.Cast(b, mask, dtype.I64), 0, from, batch), batch, unit, unit, unit)
+			return ops.Reshape(b, c.taken(ops.Cast(b, mask, dtype.I64), 0, from, batch), batch, unit, unit, unit)
 		}
 		switch {
 		case c.Dims().EQ(shape[0], batch) == sym.Yes:
@@ -85,7 +85,7 @@ func (c *call) keyMask(mask *ir.Value, dt dtype.DType, batch, queries, keys sym.
 	case 3:
 		mask = ops.Reshape(b, mask, shape[0], unit, shape[1], shape[2])
 	case 4:
-		mask = ops.SliceAxis(b, ops.SliceAxis(b, mask, 2, keys.Sub(queries), queries), 3, sym.Const(0), keys)
+		mask = c.taken(c.taken(mask, 2, keys.Sub(queries), queries), 3, sym.Const(0), keys)
 	default:
 		c.Fault("a mask %s", mask.Type)
 	}
@@ -124,9 +124,9 @@ func selfAttention(c *call, weights, bias, mask, past, added *ir.Value, project 
 	for i, width := range widths {
 		var shift *ir.Value
 		if bias != nil {
-			shift = ops.SliceAxis(b, bias, 0, from, width)
+			shift = c.taken(bias, 0, from, width)
 		}
-		parts[i] = c.byHead(project(ops.SliceAxis(b, weights, 1, from, width), shift), count)
+		parts[i] = c.byHead(project(c.taken(weights, 1, from, width), shift), count)
 		from = from.Add(width)
 	}
 	q, k, v := parts[0], parts[1], parts[2]
@@ -137,7 +137,7 @@ func selfAttention(c *call, weights, bias, mask, past, added *ir.Value, project 
 		}
 		s := past.Type.Shape
 		half := func(i int64) *ir.Value {
-			return ops.Reshape(b, ops.SliceAxis(b, past, 0, sym.Const(i), sym.Const(1)), s[1:]...)
+			return ops.Reshape(b, c.taken(past, 0, sym.Const(i), sym.Const(1)), s[1:]...)
 		}
 		before = s[3]
 		k, v = ops.Concat(b, 2, half(0), k), ops.Concat(b, 2, half(1), v)
@@ -158,7 +158,6 @@ func selfAttention(c *call, weights, bias, mask, past, added *ir.Value, project 
 
 // quantizedAttention is Attention whose projection is a product of integers of 8 bits.
 func quantizedAttention(c *call) []*ir.Value {
-	b := c.Builder
 	columnwise := func(v *ir.Value, columns func(*ir.Value) *ir.Value) *ir.Value {
 		if v == nil || len(v.Type.Shape) == 0 || c.Dims().EQ(count(v.Type.Shape), sym.Const(1)) == sym.Yes {
 			return v
@@ -168,7 +167,7 @@ func quantizedAttention(c *call) []*ir.Value {
 	from := sym.Const(0)
 	project := func(w, shift *ir.Value) *ir.Value {
 		width := w.Type.Shape[1]
-		columns := func(v *ir.Value) *ir.Value { return ops.SliceAxis(b, v, 0, from, width) }
+		columns := func(v *ir.Value) *ir.Value { return c.taken(v, 0, from, width) }
 		y := c.integerProduct(c.Input(0), w, c.Input(3), columnwise(c.Input(4), columns), c.Optional(6), columnwise(c.Optional(7), columns))
 		from = from.Add(width)
 		return c.plus(y, shift)
@@ -184,7 +183,7 @@ func multiHeadAttention(c *call) []*ir.Value {
 	// packed takes the i-th of the tensors that [B, S, N, n, D] holds.
 	packed := func(x *ir.Value, i int64) *ir.Value {
 		s := x.Type.Shape
-		return ops.Reshape(b, ops.SliceAxis(b, x, 3, sym.Const(i), sym.Const(1)), s[0], s[1], s[2].Mul(s[4]))
+		return ops.Reshape(b, c.taken(x, 3, sym.Const(i), sym.Const(1)), s[0], s[1], s[2].Mul(s[4]))
 	}
 	switch {
 	case k == nil && len(q.Type.Shape) == 5:
@@ -204,7 +203,7 @@ func multiHeadAttention(c *call) []*ir.Value {
 		from := sym.Const(0)
 		for _, x := range []**ir.Value{&q, &k, &v} {
 			width := (*x).Type.Shape[2]
-			*x = ops.Binary(b, ops.Add, *x, ops.SliceAxis(b, bias, 0, from, width))
+			*x = ops.Binary(b, ops.Add, *x, c.taken(bias, 0, from, width))
 			from = from.Add(width)
 		}
 	}
@@ -244,7 +243,7 @@ func groupQueryAttention(c *call) []*ir.Value {
 		size := q.Type.Shape[2].FloorDiv(sym.Const(count + 2*groups))
 		wide, narrow := size.Mul(sym.Const(count)), size.Mul(sym.Const(groups))
 		packed := q
-		q, k, v = ops.SliceAxis(b, packed, 2, sym.Const(0), wide), ops.SliceAxis(b, packed, 2, wide, narrow), ops.SliceAxis(b, packed, 2, wide.Add(narrow), narrow)
+		q, k, v = c.taken(packed, 2, sym.Const(0), wide), c.taken(packed, 2, wide, narrow), c.taken(packed, 2, wide.Add(narrow), narrow)
 	} else if v == nil {
 		c.Fault("values are missing")
 	}
@@ -274,7 +273,7 @@ func groupQueryAttention(c *call) []*ir.Value {
 			c.Fault("earlier keys %s and values %s", past.Type, c.Input(4).Type)
 		}
 		before := past.Type.Shape[2]
-		all := before.Max(c.decided(total, before.Add(queries))[0])
+		all := c.decided(ops.Binary(b, ops.Max, total, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{before})), before.Add(queries))[0]
 		k, v = c.cached(past, k, first, all), c.cached(c.Input(4), v, first, all)
 	}
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: c.Optional(10), First: first}

@@ -246,7 +246,7 @@ func packedProduct(c *call) []*ir.Value {
 	case given.Type.DType == dtype.U8:
 		zero = c.unpacked(3, bits)
 		zero = ops.Reshape(b, zero, sym.Const(rows), count(zero.Type.Shape).FloorDiv(sym.Const(rows)))
-		zero = ops.SliceAxis(b, zero, 1, sym.Const(0), sym.Const(blocks))
+		zero = c.taken(zero, 1, sym.Const(0), sym.Const(blocks))
 	default:
 		zero = ops.Reshape(b, given, sym.Const(rows), sym.Const(blocks))
 	}
@@ -257,14 +257,14 @@ func packedProduct(c *call) []*ir.Value {
 				return ops.Gather(b, v, group, 1)
 			}
 			each := ops.Expand(b, ops.Reshape(b, v, sym.Const(rows), sym.Const(blocks), sym.Const(1)), sym.Const(rows), sym.Const(blocks), sym.Const(size))
-			return ops.SliceAxis(b, ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
+			return c.taken(ops.Reshape(b, each, sym.Const(rows), sym.Const(blocks*size)), 1, sym.Const(0), sym.Const(columns))
 		}
-		weights = ops.SliceAxis(b, weights, 1, sym.Const(0), sym.Const(columns))
+		weights = c.taken(weights, 1, sym.Const(0), sym.Const(columns))
 		dt := scale.Type.DType
 		real = ops.Binary(b, ops.Mul, ops.Binary(b, ops.Sub, ops.Cast(b, weights, dt), spread(ops.Cast(b, zero, dt))), spread(scale))
 	} else {
 		real = ops.Dequantize(b, weights, scale, zero, scale.Type.DType, ops.Quantization{Axis: 1, Block: size})
-		real = ops.SliceAxis(b, real, 1, sym.Const(0), sym.Const(columns))
+		real = c.taken(real, 1, sym.Const(0), sym.Const(columns))
 	}
 	return one(c.plus(ops.MatMul(b, c.Input(0), real, false, true), c.Optional(5)))
 }
@@ -283,7 +283,7 @@ func gatherPacked(c *call) []*ir.Value {
 		if data = c.unpacked(0, bits); zero != nil {
 			zero = c.unpacked(3, bits)
 			extent := c.Input(2).Type.Shape[rank-1]
-			zero = ops.SliceAxis(b, zero, rank-1, sym.Const(0), extent)
+			zero = c.taken(zero, rank-1, sym.Const(0), extent)
 		} else {
 			zero = ops.Expand(b, ops.Cast(b, c.number(1<<(bits-1)), data.Type.DType), c.Input(2).Type.Shape...)
 		}

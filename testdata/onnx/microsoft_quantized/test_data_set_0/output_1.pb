@@ -1,0 +1,1 @@
+BproductJÇP.>A›œb

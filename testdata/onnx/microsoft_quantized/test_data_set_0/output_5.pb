@@ -1,0 +1,1 @@
+BjoinedJ ¦H¯–trrj’\¬sˆ
