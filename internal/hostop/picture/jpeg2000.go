@@ -171,9 +171,6 @@ func (s *codestream) picture(space int, p *palette) (*Picture, error) {
 		}
 		channels = mapped
 	}
-	if len(channels) > 4 {
-		return nil, diag.Unsupportedf("JPEG 2000 with %d components", len(channels))
-	}
 	return &Picture{Width: int(s.x1 - s.x0), Height: int(s.y1 - s.y0), Row: func(y int, rgb []byte) {
 		for x := range len(rgb) / 3 {
 			pixel := rgb[3*x : 3*x+3]

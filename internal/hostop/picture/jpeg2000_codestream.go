@@ -179,6 +179,9 @@ func (s *codestream) size(body []byte) error {
 		return err
 	}
 	s.across, s.down = ceilDiv(s.x1-s.tx, s.tw), ceilDiv(s.y1-s.ty, s.th)
+	if count > 4 {
+		return diag.Unsupportedf("JPEG 2000 with %d components", count)
+	}
 	total := int64(0)
 	for range count {
 		depth := r.u8()

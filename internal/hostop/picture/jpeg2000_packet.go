@@ -254,10 +254,10 @@ func (s *codestream) decodeTile(t *tile) error {
 	return nil
 }
 
-// packetOrders are the orders of precincts in each progression; layer says that a layer is gone through before the next precinct of another resolution
-// (−1: a precinct's layers follow one another).
+// packetOrders are the orders of packets in each progression: LRCP, RLCP, RPCL, PCRL, CPRL. Precincts are sorted; what is the same in before stays in the
+// order of their numbers.
 var packetOrders = [5]struct {
-	layers int // 0: outermost; 1: inside resolutions; 2: innermost
+	layers int // which precincts go through a layer before the next one begins: 0: all; 1: those of a resolution; 2: each alone
 	before func(a, b *precinct) int
 }{
 	{0, func(a, b *precinct) int {
