@@ -22,6 +22,7 @@ func TestInterpreted(t *testing.T) {
 		"regions": {tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)), yes},
 		"state":   {row(1, 2, 3), row(4, 5, 6), tensor.Must(tensor.FromSlice([]uint64{9, 3}, 2))},
 		"call":    {row(1, 2), row(3, 4, 5, 6, 7)},
+		"growing": {tensor.Must(tensor.FromSlice([]int64{3})), row(1, 2), row(3, 4), row(5)},
 	} {
 		for _, reference := range []bool{false, true} {
 			read := func() *ir.Module {

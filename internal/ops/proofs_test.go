@@ -57,6 +57,29 @@ func TestProofRegions(t *testing.T) {
 	same(t, out[2], elements(make([]float32, 30), 10, 3)) // the limit ends it
 }
 
+func TestProofGrowing(t *testing.T) {
+	m := proof(t, "growing")
+	count := tensor.Must(tensor.FromSlice([]int64{2}))
+	x, y, z := elements([]float32{1, 2}, 2), elements([]float32{10, 20}, 2), elements([]float32{7}, 1)
+	out, err := ir.Evaluate(m, []*tensor.Tensor{count, x, y, z}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 1 2 + 10 20, then 11 22 1 2 3 4 + 1 2 3 4 10 20.
+	same(t, out[0], elements([]float32{12, 24, 4, 6, 13, 24, 1, 2, 3, 4}, 10))
+	same(t, out[1], elements([]float32{1, 2, 3, 4, 1, 2, 3, 4, 10, 20}, 10))
+	same(t, out[2], elements([]float32{1, 2}, 2))
+	same(t, out[3], elements([]float32{7}, 1))
+	same(t, out[4], elements([]float32{10, 10}, 2))
+	same(t, out[5], elements([]float32{1, 2, 7, 7, 1, 2}, 2, 3))
+	out, err = ir.Evaluate(m, []*tensor.Tensor{tensor.Must(tensor.FromSlice([]int64{0})), x, y, z}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, out[0], x)
+	same(t, out[5], elements(nil, 0, 0))
+}
+
 func TestProofState(t *testing.T) {
 	m := proof(t, "state")
 	x := elements([]float32{10, 20}, 2)

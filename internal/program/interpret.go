@@ -79,8 +79,8 @@ type run struct {
 	live     map[int]bool
 	lost     map[int]bool
 	over     map[int][]int
-	decided  map[string]bool // dimensions that data have decided
-	taken    map[int]bool    // late storages
+	waiting  map[int][]Require // by the dimension that decides whether they hold: of those in them, the last to be bound
+	taken    map[int]bool      // late storages
 	late     lateness
 	events   [][]int64
 	base     int // of the program's streams among all
@@ -204,9 +204,60 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64)
 	return nil
 }
 
+// waiting sorts the conditions on what data decide, by the dimension whose binding step comes last in the program's text.
+func (p *Program) waiting() map[int][]Require {
+	index, order, number := map[string]int{}, map[int]int{}, 0
+	for i, d := range p.Dims {
+		if d.Data {
+			index[d.Name] = i
+		}
+	}
+	mark := func(dim int) { number++; order[dim] = number }
+	var walk func(steps []Step)
+	walk = func(steps []Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *Bind:
+				mark(s.Dim)
+			case *Host:
+				for _, t := range s.Out {
+					for _, e := range p.Tensors[t].Shape {
+						if name, ok := e.Name(); ok {
+							if d, data := index[name]; data {
+								mark(d)
+							}
+						}
+					}
+				}
+			case *If:
+				walk(s.Then)
+				walk(s.Else)
+			case *Loop:
+				if walk(s.Body); s.Count >= 0 {
+					mark(s.Count)
+				}
+			}
+		}
+	}
+	walk(p.Steps)
+	out := map[int][]Require{}
+	for _, q := range p.Requires {
+		last := -1
+		for _, name := range slices.Concat(q.Cond.A.Vars(), q.Cond.B.Vars()) {
+			if d, data := index[name]; data && (last < 0 || order[d] > order[last]) {
+				last = d
+			}
+		}
+		if last >= 0 {
+			out[last] = append(out[last], q)
+		}
+	}
+	return out
+}
+
 // enter makes a run of a program whose own order is a given stream.
 func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
-	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, decided: map[string]bool{}, taken: map[int]bool{}, late: p.lateness(), own: own,
+	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {
 		s.clocks = [][]int64{nil}

@@ -295,13 +295,9 @@ func (r *run) set(dim int, v int64) error {
 	if err := r.count(dim, v); err != nil {
 		return err
 	}
-	name := r.p.Dims[dim].Name
-	r.decided[name] = true
-	for _, q := range r.p.Requires {
-		if !r.p.waits(q, r.decided) && r.p.waits(q, map[string]bool{}) {
-			if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
-				return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(name)
-			}
+	for _, q := range r.waiting[dim] {
+		if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
+			return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(r.p.Dims[dim].Name)
 		}
 	}
 	return nil

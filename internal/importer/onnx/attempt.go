@@ -11,10 +11,12 @@ import (
 // A graph is converted from its beginning to its end, and some of what a node needs to know is known at the end only: whether what a loop's body yields has
 // the shape that it was given, or whether what follows a branch can be valid. So a conversion takes the simple for granted; where that turns out wrong, it notes so and begins again. Nothing is rolled back.
 
-// mostAttempts is how often a model is converted at most, mostWork how many nodes are converted again, or inside branches that they do not stand in.
+// mostAttempts is how often a model is converted at most. What is converted again, or inside branches that it does not stand in, is at most mostWork nodes, and
+// moreWork for each node of the model.
 const (
 	mostAttempts = 256
-	mostWork     = 1 << 17
+	mostWork     = 1 << 14
+	moreWork     = 32
 )
 
 // errAgain ends a conversion that found out something which should have been known before.
@@ -28,11 +30,24 @@ type attempt struct {
 	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
 	forms  map[string][]form           // by the place of a loop: what its carried values are
 	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
-	work   int                         // nodes converted again, in all attempts
+	work   int                         // how many more nodes may be converted again, in all attempts
 }
 
-func newAttempt() *attempt {
-	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]form{}, forks: map[string]fork{}}
+func newAttempt(m *Model) *attempt {
+	return &attempt{bodies: map[*wire.GraphProto]int{}, varies: map[string][]ops.LoopExtent{}, forms: map[string][]form{}, forks: map[string]fork{}, work: mostWork + moreWork*nodesOf(m.Proto.Graph)}
+}
+
+// nodesOf is the number of nodes of a graph and of those in it.
+func nodesOf(proto *wire.GraphProto) int {
+	count := len(proto.Node)
+	for _, n := range proto.Node {
+		for _, a := range n.Attribute {
+			if a.G != nil {
+				count += nodesOf(a.G)
+			}
+		}
+	}
+	return count
 }
 
 // place is the path of the node under conversion.

@@ -62,7 +62,7 @@ func (g *graph) run(nodes []*wire.NodeProto, outputs []declared) error {
 	}
 	for at := 0; at < len(f.nodes); {
 		if g.attempt.count > 0 {
-			g.attempt.work++
+			g.attempt.work--
 		}
 		next, err := g.step(f, at)
 		if err != nil {
@@ -166,7 +166,7 @@ func (c *call) join(cond *ir.Value, sides [2]*side, results [2][]*ir.Value) []*i
 	m.Requires = sides[0].requires[:sides[0].before]
 	for i, s := range sides {
 		for _, r := range s.requires[s.before:] {
-			if own := relation(cond, i == 1, c.truth(cond)); own.String() != r.Cond.String() { // that is what the branch is taken for
+			if own := c.relation(cond, i == 1); own.String() != r.Cond.String() { // that is what the branch is taken for
 				m.Requires = append(m.Requires, ir.Require{Cond: under(c.truth(cond), i, r.Cond), From: r.From})
 			}
 		}
@@ -201,7 +201,7 @@ func (g *graph) fork(c *call, f *flow, at int) (next int, err error) {
 	var flows [2]*flow
 	for i, s := range sides {
 		proto := branchOf(c, i)
-		flows[i], s.left = &flow{nodes: f.nodes, ids: f.ids, outputs: f.outputs}, len(f.nodes)-at-1
+		flows[i], s.left = &flow{nodes: f.nodes, ids: f.ids, outputs: f.outputs, last: f.last}, len(f.nodes)-at-1
 		if within {
 			flows[i] = f.into(at, proto)
 			s.left = len(flows[i].nodes) - at
@@ -226,7 +226,7 @@ func (g *graph) fork(c *call, f *flow, at int) (next int, err error) {
 		if s.left == 0 {
 			return at, g.differ(f, place, sides)
 		}
-		if g.attempt.work++; g.attempt.work > mostWork {
+		if g.attempt.work--; g.attempt.work < 0 {
 			return at, diag.Unsupportedf("branches whose results' ranks differ, with too much behind them").AtNode(sourceOf(n), n.OpType)
 		}
 		err := s.do(func() error {
@@ -408,7 +408,7 @@ func (c *call) takes(cond *ir.Value, d fork) {
 	name := [2]string{"then", "else"}[d.only]
 	def, _ := ir.Lookup("if")
 	node := &ir.Node{Op: def, Source: c.Source}
-	if err := c.Require(node, relation(cond, d.only == 1, c.truth(cond)), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
+	if err := c.Require(node, c.relation(cond, d.only == 1), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
 		c.Fail(err)
 	}
 }
@@ -437,26 +437,22 @@ func init() {
 }
 
 // relation says that a condition holds, or does not: as the comparison of sizes that it is, or of what it is as an integer.
-func relation(v *ir.Value, holds bool, truth sym.Expr) sym.Cond {
-	for v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil {
+func (c *call) relation(cond *ir.Value, holds bool) sym.Cond {
+	truth := holds
+	for v := cond; v.Node != nil && len(v.Node.Inputs) > 0 && v.Node.Inputs[0] != nil; v = v.Node.Inputs[0] {
 		in, name := v.Node.Inputs, v.Node.Op.Name()
 		if compare := relations[name]; compare != nil && len(in) == 2 && len(in[0].Known) == 1 && len(in[1].Known) == 1 {
-			return compare(in[0].Known[0], in[1].Known[0], holds)
+			return compare(in[0].Known[0], in[1].Known[0], truth)
 		}
-		switch {
-		case name == "not":
-			holds = !holds
-		case name != "reshape" && (name != "cast" || in[0].Type.DType != v.Type.DType):
-			return truthOf(truth, holds)
+		if name == "not" {
+			truth = !truth
+		} else if name != "reshape" && (name != "cast" || in[0].Type.DType != v.Type.DType) {
+			break
 		}
-		v = in[0]
 	}
-	return truthOf(truth, holds)
-}
-
-func truthOf(truth sym.Expr, holds bool) sym.Cond {
+	want := sym.Const(0)
 	if holds {
-		return sym.Cond{A: truth, Rel: sym.EQ, B: sym.Const(1)}
+		want = sym.Const(1)
 	}
-	return sym.Cond{A: truth, Rel: sym.EQ, B: sym.Const(0)}
+	return sym.Cond{A: c.truth(cond), Rel: sym.EQ, B: want}
 }

@@ -55,8 +55,11 @@ func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.M
 	if missing := m.Unsupported(); missing != nil {
 		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
 	}
-	for a := newAttempt(); ; a.count++ {
-		if a.count == mostAttempts || a.work > mostWork {
+	for a := newAttempt(m); ; a.count++ {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if a.count == mostAttempts || a.work < 0 {
 			return nil, nil, diag.Unsupportedf("loops and branches whose shapes are not found in %d attempts", a.count).AtNode(a.last, "")
 		}
 		if module, signature, err = m.try(ctx, outputs, a); !errors.Is(err, errAgain) {
