@@ -59,6 +59,9 @@ func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) er
 	for i := range exact {
 		exact[i] = c.workers[i][:need:need]
 	}
+	if idle(s, b) {
+		return nil
+	}
 	return at(c.team.Launch(k, &b.args, b.tiles, exact), s.Source)
 }
 
