@@ -44,29 +44,66 @@ func melWeightMatrix(c *call) []*ir.Value {
 	return one(ops.MelWeights(c.Builder, c.output(), c.extent(0, 0), c.extent(1, 0), scalar(2), scalar(3), scalar(4)))
 }
 
-// dft: from version 20 on the axis is an input. An inverse of a half is taken to be of an even length.
+// dft: from version 20 on the axis is an input, which the run may know first. It is never the last, which holds the parts of a number.
 func dft(c *call) []*ir.Value {
-	x, inverse, onesided := c.Input(0), c.Int("inverse", 0) != 0, c.Int("onesided", 0) != 0
-	axis := c.Int("axis", 1)
-	if c.Version >= 20 {
-		axis = -2
-		if c.Optional(2) != nil {
-			list := c.Numbers(2)
-			if len(list) != 1 {
-				c.Fault("%d axes, there must be 1", len(list))
-			}
-			axis = list[0]
-		}
+	x := c.Input(0)
+	rank := len(x.Type.Shape)
+	if rank < 2 {
+		c.Fault("a signal %s, it must have at least two axes", x.Type)
 	}
-	axis = c.Axis(axis, len(x.Type.Shape))
-	length := x.Type.Shape[axis]
-	if inverse && onesided {
-		length = length.Sub(sym.Const(1)).Mul(sym.Const(2))
+	switch {
+	case c.Version < 20:
+		return one(c.transform(x, c.Axis(c.Int("axis", 1), rank)))
+	case c.Optional(2) == nil:
+		return one(c.transform(x, int64(rank-2)))
+	case isKnown(c.In[2]):
+		return one(c.transform(x, c.Axis(c.scalarNumber(2), rank)))
 	}
-	if c.Optional(1) != nil {
-		length = c.extent(1, 1)
+	return one(c.transformAt(x))
+}
+
+// scalarNumber is input i, one known integer.
+func (c *call) scalarNumber(i int) int64 {
+	list := c.Numbers(i)
+	if len(list) != 1 {
+		c.Fault("input %d has %d elements, it must have 1", i, len(list))
 	}
-	return one(ops.Fourier(c.Builder, x, axis, length, inverse, onesided))
+	return list[0]
+}
+
+// transform is the transform of x along an axis, of the length given or that of the axis. An inverse of a half is taken to be of an even length.
+func (c *call) transform(x *ir.Value, axis int64) *ir.Value {
+	inverse, onesided := c.Int("inverse", 0) != 0, c.Int("onesided", 0) != 0
+	n := x.Type.Shape[axis]
+	switch {
+	case c.Optional(1) != nil:
+		n = c.extent(1, 1)
+	case inverse && onesided:
+		n = n.Sub(sym.Const(1)).Mul(sym.Const(2))
+	}
+	return ops.Fourier(c.Builder, x, axis, n, inverse, onesided)
+}
+
+// transformAt is transform along an axis that only the run knows: x is folded into what lies before it, itself, what lies behind it and the parts, and the result unfolded.
+func (c *call) transformAt(x *ir.Value) *ir.Value {
+	shape := x.Type.Shape
+	last := len(shape) - 1
+	axis := c.axes(2, len(shape))[0]
+	c.require(sym.Cond{A: axis, Rel: sym.NE, B: sym.Const(int64(last))}, "the axis is not the last")
+	folds := make([]sym.Expr, 3)
+	for d, extent := range shape[:last] {
+		here := is(axis, d)
+		folds[0] = folds[0].Add(here.Mul(count(shape[:d])))
+		folds[1] = folds[1].Add(here.Mul(extent))
+		folds[2] = folds[2].Add(here.Mul(count(shape[d+1 : last])))
+	}
+	folds = c.asDims(0, natural(folds)...)
+	y := c.transform(ops.Reshape(c.Builder, x, append(folds, shape[last])...), 1)
+	to := make([]sym.Expr, last)
+	for d, extent := range shape[:last] {
+		to[d] = extent.Add(is(axis, d).Mul(y.Type.Shape[1].Sub(extent)))
+	}
+	return ops.Reshape(c.Builder, y, append(c.asDims(0, natural(to)...), y.Type.Shape[3])...)
 }
 
 // stft transforms the frames of a signal [batch, length, parts] that begin at every frame_step-th element and lie wholly inside, each times a window.
