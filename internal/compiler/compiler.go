@@ -140,13 +140,44 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	return c, nil
 }
 
-// scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide.
+// scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel without tiles is not run, and wants none.
 func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
-	var all []sym.Expr
+	var order []string
+	groups := map[string][]sym.Expr{}
+	factors := map[string]sym.Expr{}
 	for _, k := range code.Kernels {
-		all = append(all, sym.AtLimits(k.ScratchFormula(), m.Limits))
+		factor := runs(m.Dims, k.TilesFormula())
+		key := factor.String()
+		if factors[key] = factor; groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], k.ScratchFormula())
 	}
-	return m.Dims.Simplify(sym.MaxOf(append(all, sym.Const(0))...))
+	all := []sym.Expr{sym.Const(0)}
+	for _, key := range order {
+		all = append(all, sym.AtLimits(sym.MaxOf(groups[key]...).Mul(factors[key]), m.Limits))
+	}
+	return m.Dims.Simplify(sym.MaxOf(all...))
+}
+
+// runs is 1 where a kernel with so many tiles has some, and 0 where one of the dimensions is 0 that make it have none.
+func runs(d *sym.Dims, tiles sym.Expr) sym.Expr {
+	lo, hi := d.Bounds(tiles)
+	switch {
+	case hi <= 0:
+		return sym.Const(0)
+	case lo >= 1:
+		return sym.Const(1)
+	}
+	factor := sym.Const(1)
+	for _, name := range tiles.Vars() {
+		r, _ := d.Get(name)
+		none := tiles.Subst(func(other string) (sym.Expr, bool) { return sym.Const(0), other == name })
+		if _, most := d.Bounds(none); r.Min <= 0 && most <= 0 {
+			factor = factor.Mul(sym.Var(name).Max(sym.Const(0)).Min(sym.Const(1)))
+		}
+	}
+	return d.Simplify(factor)
 }
 
 // SourceAt names the model's node that runs at a step of the plan.

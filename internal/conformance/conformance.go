@@ -51,6 +51,7 @@ type Case struct {
 // Memory is what one run was predicted to take and what it took, in bytes.
 type Memory struct {
 	Predicted int64 `json:"predicted_bytes"`
+	Observed  int64 `json:"observed_bytes"` // predicted with the values put in that the data decided
 	Measured  int64 `json:"measured_bytes"`
 }
 
@@ -171,7 +172,14 @@ func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, err
 		dims[d.Name] = seen.Decided[d.Name]
 	}
 	predicted, err := p.Memory().Peak(1, dims)
-	return Memory{Predicted: predicted, Measured: seen.Peak(1)}, err
+	if err != nil {
+		return Memory{}, err
+	}
+	for name, v := range seen.Decided {
+		dims[name] = v
+	}
+	observed, err := p.Memory().PeakWith(1, dims)
+	return Memory{Predicted: predicted, Observed: observed, Measured: seen.Peak(1)}, err
 }
 
 // watchData is a weir.Options.Stage that finds out whether data decide what a run takes, and calls next.

@@ -300,17 +300,28 @@ func (c *Call) takeScratch() error {
 }
 
 // ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
-func (x *Executable) ScratchBytes(values []int64) (int64, error) {
+func (x *Executable) ScratchBytes(values []int64) (int64, error) { return x.scratchOf(values, true) }
+
+// ScratchWith is the same for values that are all known.
+func (x *Executable) ScratchWith(values []int64) (int64, error) { return x.scratchOf(values, false) }
+
+func (x *Executable) scratchOf(values []int64, early bool) (int64, error) {
 	var most int64
 	for s, dims := range x.layout.launches {
-		if x.layout.unknown[s] {
+		if early && x.layout.unknown[s] {
 			continue
 		}
 		vector := make([]int64, len(dims))
 		for i, d := range dims {
 			vector[i] = values[d]
 		}
-		size, err := x.code.Kernels[s.Kernel].Scratch(vector)
+		k := x.code.Kernels[s.Kernel]
+		if tiles, err := k.Tiles(vector); err != nil {
+			return 0, err
+		} else if tiles == 0 {
+			continue // it is not run
+		}
+		size, err := k.Scratch(vector)
 		if err != nil {
 			return 0, err
 		}

@@ -118,6 +118,11 @@ func (c *Call) launch(s *program.Launch) error {
 		}
 	}
 	if b.tiles == 0 {
+		if c.watch != nil { // it has its operands, and nothing to do
+			for _, o := range b.args.Operands {
+				c.watch.see(o)
+			}
+		}
 		return nil
 	}
 	if c.watch != nil {

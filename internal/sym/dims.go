@@ -68,7 +68,7 @@ func NewDims() *Dims {
 // Credit is what proofs may cost, in names, numbers and operations looked at: about a microsecond each. Each query has its own limits; credit bounds
 // all of them together, so that no small file keeps the prover busy for minutes. Whoever adds an operation to a model grants opCredit for it.
 const (
-	firstCredit = 1 << 20
+	firstCredit = 1 << 24
 	opCredit    = 20_000
 	mostCredit  = 64 << 20
 )

@@ -37,6 +37,8 @@ type Kernel interface {
 	Name() string
 	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do.
 	Tiles(dims []int64) (int64, error)
+	// TilesFormula is that number, over the kernel's dimensions.
+	TilesFormula() sym.Expr
 	// ScratchFormula is the number of bytes one worker needs while it runs this kernel, over the kernel's dimensions.
 	ScratchFormula() sym.Expr
 	// Scratch is ScratchFormula's value for these dimensions.

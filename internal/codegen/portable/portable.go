@@ -77,6 +77,7 @@ type nest struct {
 type parallel struct {
 	slot   int
 	extent *sym.Code
+	size   sym.Expr // of which extent is the code
 }
 
 // compiler makes one kernel ready.
@@ -192,7 +193,7 @@ func (c *compiler) nests() []nest {
 		}
 		var n nest
 		for {
-			n.loops = append(n.loops, parallel{c.integers[f.Var], c.code(f.Extent, c.kernel.Dims)})
+			n.loops = append(n.loops, parallel{c.integers[f.Var], c.code(f.Extent, c.kernel.Dims), f.Extent})
 			inner, ok := only(f.Body)
 			if !ok || inner.Kind != loop.Parallel || !c.overDims(inner.Extent) {
 				break
@@ -237,6 +238,19 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 		total += n
 	}
 	return total, nil
+}
+
+// TilesFormula is the number of tiles as a formula.
+func (k *kernel) TilesFormula() sym.Expr {
+	var total sym.Expr
+	for i := range k.nests {
+		count := sym.Const(1)
+		for _, l := range k.nests[i].loops {
+			count = count.Mul(l.size.Max(sym.Const(0)))
+		}
+		total = total.Add(count)
+	}
+	return total
 }
 
 func (n *nest) tiles(k *kernel, dims []int64) (int64, error) {

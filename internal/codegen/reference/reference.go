@@ -36,6 +36,9 @@ func (k *kernel) Name() string { return k.loop.Name }
 // Tiles is 1: the interpreter does everything in order.
 func (k *kernel) Tiles([]int64) (int64, error) { return 1, nil }
 
+// TilesFormula is 1.
+func (k *kernel) TilesFormula() sym.Expr { return sym.Const(1) }
+
 // ScratchFormula is the bytes of the kernel's locals.
 func (k *kernel) ScratchFormula() sym.Expr { return loop.Scratch(k.loop) }
 
