@@ -233,7 +233,7 @@ func (s *scores) choose(mask *ir.Value, drop bool, fill float64) bool {
 // add notes a mask that is added to the scores.
 func (s *scores) add(mask *ir.Value) bool {
 	if !s.causal && mask.Const != nil && len(s.keep) == 0 && len(s.bias) == 0 && !s.filled {
-		if past, ok := constantOrder(mask, false); ok {
+		if past, ok := s.constantOrder(mask, false); ok {
 			s.causal, s.past, s.fill, s.filled = true, past, math.Inf(-1), true
 			return true
 		}
@@ -245,7 +245,7 @@ func (s *scores) add(mask *ir.Value) bool {
 // order reports whether a mask keeps, or with drop hides all but, for each query the keys up to its own position and past ones.
 func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	if mask.Const != nil {
-		return constantOrder(mask, drop)
+		return s.constantOrder(mask, drop)
 	}
 	if mask.Node == nil || drop {
 		return past, false
@@ -320,6 +320,11 @@ func (s *scores) counts(v *ir.Value, extent sym.Expr) bool {
 	start, okStart := uniform(n.Inputs[0])
 	delta, okDelta := uniform(n.Inputs[1])
 	return okStart && okDelta && start == 0 && delta == 1
+}
+
+func (s *scores) constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
+	what := map[bool]string{false: "keeps", true: "hides"}[drop]
+	return s.r.about(what, mask, func() (sym.Expr, bool) { return constantOrder(mask, drop) })
 }
 
 // constantOrder is order for a constant: bools, or numbers to add that are 0 or −∞.

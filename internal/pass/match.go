@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"bytes"
 	"math"
 	"slices"
 
@@ -215,17 +216,18 @@ func constant(x numeral) pattern {
 // uniformMost is the number of elements up to which a constant is looked through for whether they are all the same.
 const uniformMost = 1 << 16
 
-// uniform is the number that all elements of a constant are; false where v is no such.
+// uniform is the number that all elements of a constant are, to the bit; false where v is no such.
 func uniform(v *ir.Value) (float64, bool) {
 	if v == nil || v.Const == nil || v.Const.Len() == 0 || v.Const.Len() > uniformMost || !v.Type.DType.IsFloat() && !v.Type.DType.IsInt() {
 		return 0, false
 	}
-	first := element(v.Const, 0)
-	for i := int64(1); i < v.Const.Len(); i++ {
-		if element(v.Const, i) != first {
+	if v.Const.Len() > 1 {
+		data, size := v.Const.Bytes(), v.Type.DType.Bits()/8
+		if size == 0 || !bytes.Equal(data[size:], data[:len(data)-size]) {
 			return 0, false
 		}
 	}
+	first := element(v.Const, 0)
 	return first, first == first
 }
 

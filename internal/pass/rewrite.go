@@ -27,8 +27,29 @@ type rewriting struct {
 	owner    map[*ir.Node]*ir.Block
 	replaced map[*ir.Value]*ir.Value
 	gone     map[*ir.Node]bool
+	known    map[fact]sym.Expr // what was found out about constants
 	block    *ir.Block
 	depth    int
+}
+
+// fact is something that may be known of a constant: which is looked through for it once.
+type fact struct {
+	what string
+	of   *ir.Value
+}
+
+// about finds something out about a constant, unless it is known: find returns whether it is so, and a number.
+func (r *rewriting) about(what string, v *ir.Value, find func() (sym.Expr, bool)) (sym.Expr, bool) {
+	f := fact{what, v}
+	x, seen := r.known[f]
+	if !seen {
+		var ok bool
+		if x, ok = find(); !ok {
+			x = sym.Const(-1)
+		}
+		r.known[f] = x
+	}
+	return x, !x.Equal(sym.Const(-1))
 }
 
 // fired, where not nil, is told of each rule that has rewritten a node: tests count.
@@ -44,7 +65,8 @@ func apply(m *ir.Module, table []rule) error {
 	}
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{}, replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{}}
+		r := &rewriting{Inference: c, rules: rules, uses: map[*ir.Value]int{}, owner: map[*ir.Node]*ir.Block{}, replaced: map[*ir.Value]*ir.Value{}, gone: map[*ir.Node]bool{},
+			known: map[fact]sym.Expr{}}
 		r.count(f.Body)
 		r.rewrite(f.Body)
 		for i := range f.States {

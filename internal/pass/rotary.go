@@ -111,11 +111,11 @@ func turnedBy(interleaved bool) func(*ir.Builder, *match) *ir.Value {
 		if !joins(m, interleaved) {
 			return nil
 		}
-		once := onceHalves
+		h := &halving{Builder: b, r: m.r, once: (*halving).halves, found: map[*ir.Value]*ir.Value{}}
 		if interleaved {
-			once = onceNeighbours
+			h.once = (*halving).neighbours
 		}
-		cos, sin := halved(b, m.value("cos"), once, 0), halved(b, m.value("sin"), once, 0)
+		cos, sin := h.of(m.value("cos"), 0), h.of(m.value("sin"), 0)
 		if cos == nil || sin == nil {
 			return nil
 		}
@@ -126,12 +126,30 @@ func turnedBy(interleaved bool) func(*ir.Builder, *match) *ir.Value {
 // halvedDeepest is how many operations are followed to where something was doubled.
 const halvedDeepest = 12
 
-// halved is v with one of each two elements of its last axis that are the same for certain; nil where they are not. It computes again, of half as many elements, what came after
-// they were doubled.
-func halved(b *ir.Builder, v *ir.Value, once func(b *ir.Builder, v *ir.Value) *ir.Value, depth int) *ir.Value {
-	if h := once(b, v); h != nil {
-		return h
+// halving computes again, of half as many elements, what comes after elements were doubled.
+type halving struct {
+	*ir.Builder
+	r     *rewriting
+	once  func(h *halving, v *ir.Value) *ir.Value // what v has twice; nil where that is not seen
+	found map[*ir.Value]*ir.Value
+}
+
+// of is v with one of each two elements of its last axis that are the same for certain; nil where they are not.
+func (h *halving) of(v *ir.Value, depth int) *ir.Value {
+	if x, seen := h.found[v]; seen {
+		return x
 	}
+	x := h.once(h, v)
+	if x == nil {
+		x = h.follow(v, depth)
+	}
+	h.found[v] = x
+	return x
+}
+
+// follow is of for what is computed from values that were doubled.
+func (h *halving) follow(v *ir.Value, depth int) *ir.Value {
+	b := h.Builder
 	rank := len(v.Type.Shape)
 	if v.Const != nil || v.Node == nil || depth > halvedDeepest || rank == 0 || len(v.Node.Outputs) != 1 {
 		return nil
@@ -139,7 +157,7 @@ func halved(b *ir.Builder, v *ir.Value, once func(b *ir.Builder, v *ir.Value) *i
 	n := v.Node
 	last := v.Type.Shape[rank-1]
 	smaller := last.FloorDiv(sym.Const(2))
-	follow := func(x *ir.Value) *ir.Value { return halved(b, x, once, depth+1) }
+	follow := func(x *ir.Value) *ir.Value { return h.of(x, depth+1) }
 	switch name := n.Op.Name(); {
 	case ops.Elementwise(name):
 		in := make([]*ir.Value, len(n.Inputs))
@@ -156,42 +174,42 @@ func halved(b *ir.Builder, v *ir.Value, once func(b *ir.Builder, v *ir.Value) *i
 		if k := len(x.Type.Shape); k == 0 || b.Dims().EQ(x.Type.Shape[k-1], last) != sym.Yes {
 			return nil
 		}
-		if h := follow(x); h != nil {
-			return ops.Reshape(b, h, append(slices.Clone(v.Type.Shape[:rank-1]), smaller)...)
+		if x = follow(x); x != nil {
+			return ops.Reshape(b, x, append(slices.Clone(v.Type.Shape[:rank-1]), smaller)...)
 		}
 	case name == "transpose" && permutation(n)[rank-1] == int64(rank-1):
-		if h := follow(n.Inputs[0]); h != nil {
-			return ops.Transpose(b, h, permutation(n)...)
+		if x := follow(n.Inputs[0]); x != nil {
+			return ops.Transpose(b, x, permutation(n)...)
 		}
 	case name == "gather" && n.Attrs.Int("axis", 0) == 0 && len(n.Inputs[0].Type.Shape) > 1:
-		if h := follow(n.Inputs[0]); h != nil {
-			return b.Op(name, n.Attrs, h, n.Inputs[1])
+		if x := follow(n.Inputs[0]); x != nil {
+			return b.Op(name, n.Attrs, x, n.Inputs[1])
 		}
 	case name == "slice" && steps(n) && n.Attrs.Exprs("begin")[rank-1].Equal(sym.Const(0)) && b.Dims().EQ(n.Inputs[0].Type.Shape[rank-1], last) == sym.Yes:
-		if h := follow(n.Inputs[0]); h != nil {
-			return ops.Slice(b, h, n.Attrs.Exprs("begin"), append(slices.Clone(v.Type.Shape[:rank-1]), smaller), n.Attrs.Ints("step"))
+		if x := follow(n.Inputs[0]); x != nil {
+			return ops.Slice(b, x, n.Attrs.Exprs("begin"), append(slices.Clone(v.Type.Shape[:rank-1]), smaller), n.Attrs.Ints("step"))
 		}
 	}
 	return nil
 }
 
-// onceHalves is what v has twice, as the halves of its last axis.
-func onceHalves(b *ir.Builder, v *ir.Value) *ir.Value {
-	rank := len(v.Type.Shape)
+// halves is what v has twice, as the halves of its last axis.
+func (h *halving) halves(v *ir.Value) *ir.Value {
+	b, rank := h.Builder, len(v.Type.Shape)
 	if n := producer(v, "concat"); n != nil && len(n.Inputs) == 2 && n.Inputs[0] == n.Inputs[1] {
 		if axis := n.Attrs.Int("axis", 0); axis == int64(rank-1) || axis == -1 {
 			return n.Inputs[0]
 		}
 	}
-	if size := doubled(v); size > 0 && twins(v, size, func(i, h int64) int64 { return i%h + i/h*2*h }, func(i, h int64) int64 { return i%h + i/h*2*h + h }) {
+	if size := doubled(v); size > 0 && h.twins("twin halves", v, size, func(i, h int64) int64 { return i%h + i/h*2*h }, func(i, h int64) int64 { return i%h + i/h*2*h + h }) {
 		return ops.SliceAxis(b, v, rank-1, sym.Const(0), sym.Const(size/2))
 	}
 	return nil
 }
 
-// onceNeighbours is what v has twice, each element beside itself.
-func onceNeighbours(b *ir.Builder, v *ir.Value) *ir.Value {
-	rank := len(v.Type.Shape)
+// neighbours is what v has twice, each element beside itself.
+func (h *halving) neighbours(v *ir.Value) *ir.Value {
+	b, rank := h.Builder, len(v.Type.Shape)
 	if n := producer(v, "reshape"); n != nil {
 		e := producer(n.Inputs[0], "expand")
 		if e == nil || len(e.Outputs[0].Type.Shape) != rank+1 || len(e.Inputs[0].Type.Shape) != rank+1 || !isOne(e.Inputs[0].Type.Shape[rank]) {
@@ -203,7 +221,7 @@ func onceNeighbours(b *ir.Builder, v *ir.Value) *ir.Value {
 		}
 		return ops.Reshape(b, e.Inputs[0], from[:rank]...)
 	}
-	if size := doubled(v); size > 0 && twins(v, size, func(i, _ int64) int64 { return 2 * i }, func(i, _ int64) int64 { return 2*i + 1 }) {
+	if size := doubled(v); size > 0 && h.twins("twin neighbours", v, size, func(i, _ int64) int64 { return 2 * i }, func(i, _ int64) int64 { return 2*i + 1 }) {
 		step := slices.Repeat([]int64{1}, rank)
 		step[rank-1] = 2
 		return ops.Slice(b, v, make([]sym.Expr, rank), append(slices.Clone(v.Type.Shape[:rank-1]), sym.Const(size/2)), step)
@@ -224,11 +242,14 @@ func doubled(v *ir.Value) int64 {
 }
 
 // twins reports whether all pairs of a constant's elements are the same; first and second say where the i-th pair lies, with h pairs in a row.
-func twins(v *ir.Value, size int64, first, second func(i, h int64) int64) bool {
-	for i := range v.Const.Len() / 2 {
-		if v.Const.Float(first(i, size/2)) != v.Const.Float(second(i, size/2)) {
-			return false
+func (h *halving) twins(what string, v *ir.Value, size int64, first, second func(i, h int64) int64) bool {
+	_, same := h.r.about(what, v, func() (sym.Expr, bool) {
+		for i := range v.Const.Len() / 2 {
+			if v.Const.Float(first(i, size/2)) != v.Const.Float(second(i, size/2)) {
+				return sym.Expr{}, false
+			}
 		}
-	}
-	return true
+		return sym.Expr{}, true
+	})
+	return same
 }
