@@ -160,6 +160,7 @@ func (c *Call) bind(s *program.Bind) error {
 		if err != nil {
 			return err
 		}
+		c.watch.touch(c, s.From)
 		v = dtype.LoadInt(c.x.program.Tensors[s.From].DType, bytesOf(o), s.At)
 	} else {
 		var err error
@@ -185,6 +186,7 @@ func (c *Call) truth(t int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	c.watch.touch(c, t)
 	return bytesOf(o)[0] != 0, nil
 }
 
@@ -195,6 +197,7 @@ func (c *Call) loop(s *program.Loop) error {
 		if err != nil {
 			return err
 		}
+		c.watch.touch(c, s.Trip)
 		limit = max(0, dtype.LoadInt(c.x.program.Tensors[s.Trip].DType, bytesOf(o), 0))
 	}
 	planned := int64(math.MaxInt64)
