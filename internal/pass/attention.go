@@ -247,19 +247,26 @@ func (s *scores) order(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	if mask.Const != nil {
 		return s.constantOrder(mask, drop)
 	}
-	if mask.Node == nil || drop {
+	if mask.Node == nil {
 		return past, false
 	}
-	switch in := mask.Node.Inputs; mask.Node.Op.Name() {
-	case "le":
+	shape := mask.Type.Shape
+	in := mask.Node.Inputs
+	name := mask.Node.Op.Name()
+	switch {
+	case name == "not":
+		return s.order(in[0], !drop)
+	case name == "le" && !drop || name == "gt" && drop:
 		return s.ordered(in[0], in[1])
-	case "ge":
+	case name == "ge" && !drop || name == "lt" && drop:
 		return s.ordered(in[1], in[0])
-	case "triangle":
+	case name == "triangle" && mask.Node.Attrs.Bool("upper") == drop && len(shape) >= 2:
 		past, _ = mask.Node.Attrs["k"].(sym.Expr)
-		shape := mask.Type.Shape
+		if drop {
+			past = past.Sub(sym.Const(1)) // the first diagonal that is hidden
+		}
 		full := sameShape(s.r.Dims(), shape[len(shape)-2:], []sym.Expr{s.queries, s.keys}) && s.r.Dims().EQ(sym.Product(shape...), s.queries.Mul(s.keys)) == sym.Yes
-		return past, full && !mask.Node.Attrs.Bool("upper") && always(in[0]) && s.r.Dims().LE(sym.Const(0), past) == sym.Yes
+		return past, full && always(in[0]) && s.r.Dims().LE(sym.Const(0), past) == sym.Yes
 	}
 	return past, false
 }
