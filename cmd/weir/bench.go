@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -87,11 +88,15 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	if err := f.measure(ctx, l, in, &m); err != nil {
 		return err
 	}
-	if m.Predicted, err = l.program.Memory().Peak(f.calls, dims); err != nil {
-		return err
-	}
 	seen, err := l.program.Measure(ctx, in)
 	if err != nil {
+		return err
+	}
+	m.Dims = maps.Clone(dims)
+	for _, d := range l.program.Decided() {
+		m.Dims[d.Name] = seen.Decided[d.Name]
+	}
+	if m.Predicted, err = l.program.Memory().Peak(f.calls, m.Dims); err != nil {
 		return err
 	}
 	m.Measured = seen.Peak(f.calls)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,7 +184,7 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) error {
 	known := map[string]weir.Dimension{}
 	var names []string
-	for _, d := range p.Dims() {
+	for _, d := range slices.Concat(p.Dims(), p.Decided()) {
 		known[d.Name] = d
 		names = append(names, d.Name)
 	}

@@ -61,6 +61,8 @@ type dimRow struct {
 	Python string `json:"python"` // what peak_formula calls it
 	Min    int64  `json:"min"`
 	Max    *int64 `json:"max"`
+	// Decided: the run's data decide it. --dim puts in a value that was observed.
+	Decided bool `json:"decided,omitempty"`
 }
 
 func (f *modelFlags) plan(ctx context.Context, path string) error {
@@ -86,16 +88,17 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 	}
 	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch), Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
 		LowerBound: at(m.LowerBound), Proven: m.Proven, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
-	names := pythonNames(l.program.Dims())
+	dims := slices.Concat(l.program.Dims(), l.program.Decided())
+	names := pythonNames(dims)
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
 		return err
 	}
 	var free []weir.Dimension
-	for _, d := range l.program.Dims() {
+	for i, d := range dims {
 		if _, given := bound[d.Name]; !given {
 			free = append(free, d)
 		}
-		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min}
+		row := dimRow{Name: d.Name, Python: names[d.Name], Min: d.Min, Decided: i >= len(l.program.Dims())}
 		if d.Max != weir.Unbounded {
 			row.Max = &d.Max
 		}
@@ -249,7 +252,11 @@ func (p *planned) print(m *weir.Memory) {
 		if d.Max != nil {
 			limit = fmt.Sprint(*d.Max)
 		}
-		fmt.Printf("%-14s %s from %d to %s\n", "dimension", d.Name, d.Min, limit)
+		by := ""
+		if d.Decided {
+			by = ", decided by the data"
+		}
+		fmt.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
 	}
 }
 
