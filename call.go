@@ -83,7 +83,7 @@ func (c *Call) dim(name string) (int64, bool) {
 func (c *Call) Bind(name string, a Arg) (err error) {
 	i, ok := c.program.input(name)
 	if !ok {
-		return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(c.program.inputs))
+		return c.program.noInput(name)
 	}
 	g := a.given()
 	if g.kind != TensorKind {

@@ -305,7 +305,7 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	if used != len(in) {
 		for name := range in {
 			if _, ok := p.input(name); !ok {
-				return args, nil, diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
+				return args, nil, p.noInput(name)
 			}
 		}
 	}
@@ -348,6 +348,14 @@ func (p *Program) input(name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other weight is.
+func (p *Program) noInput(name string) error {
+	if m := p.model.model; m != nil && slices.Contains(m.Defaults, name) {
+		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give another", name).AtTensor(name).WithFix("take it out of the file's initializers")
+	}
+	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))
 }
 
 func infoList(infos []Info) string {
