@@ -30,6 +30,8 @@ func (l *lowering) branch(n *ir.Node, steps *[]loop.Step) error {
 		}
 		out[i] = l.buffers[v]
 	}
+	l.branches++
+	defer func() { l.branches-- }()
 	for i, body := range []*[]loop.Step{&step.Then, &step.Else} {
 		region := n.Regions[i]
 		l.claim(region, out)

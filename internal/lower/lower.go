@@ -24,6 +24,8 @@ type lowering struct {
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
+	// branches is how many branches are around the nodes. What they need of the dimensions holds only where they are taken; memory is planned for every run.
+	branches int
 }
 
 // Module lowers main. Values named in the results become Output buffers, parameters Input buffers, both in order.
@@ -96,7 +98,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 				break
 			}
 			of := v.Node.Inputs[view.Of]
-			if view.Strides != nil || !(view.Whole && l.settled(into[i])) && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
+			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a part of what is viewed
 			}
 			if of.Node == nil || !inBlock[of.Node] || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
@@ -129,6 +131,11 @@ func (l *lowering) settled(b *loop.Buffer) bool {
 // sameShape reports whether two shapes are the same as they are written: a buffer whose extents are bound after its producer ran cannot be
 // written by it.
 func sameShape(a, b []sym.Expr) bool { return slices.EqualFunc(a, b, sym.Expr.Equal) }
+
+// sameCount reports whether two values always have as many elements.
+func (l *lowering) sameCount(a, b *ir.Value) bool {
+	return l.from.Dims.EQ(sym.Product(a.Type.Shape...), sym.Product(b.Type.Shape...)) == sym.Yes
+}
 
 func isResult(b *ir.Block, v *ir.Value) bool {
 	for _, r := range b.Results {
@@ -211,6 +218,13 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 			of, err := l.value(n.Inputs[view.Of])
 			if err != nil {
 				return err
+			}
+			if l.branches > 0 && view.Whole && !l.sameCount(n.Inputs[view.Of], n.Outputs[0]) {
+				// In a run that does not take the branch it may be larger than what it would lie in.
+				own := l.buffer(n.Outputs[0].Name, loop.Temp, n.Outputs[0].Type, n.Outputs[0].Name)
+				*steps = append(*steps, &loop.Copy{To: own, From: of})
+				l.buffers[n.Outputs[0]] = own
+				return nil
 			}
 			part := l.view(n.Outputs[0], of, view)
 			if view.Strides != nil {

@@ -252,6 +252,37 @@ g (int64 trips, float[n] x) => (int64[t,k] rows, float[n] last) {
 
 
 @case
+def if_needs(rng):
+    """If whose branches need something of the sizes, each where it is taken: a reshape, a sum, a pad by what is left"""
+    return Case("""
+g (float[n] x, float[k] z) => (float[m] y, float[p] w) {
+  sx = Shape (x)
+  sz = Shape (z)
+  axis = Constant <value_ints = [0]> ()
+  n0 = Squeeze (sx, axis)
+  k0 = Squeeze (sz, axis)
+  same = Equal (n0, k0)
+  v = Neg (x)
+  y = If (same) <
+    then_branch = t () => (float[a] ty) {
+      r = Reshape (v, sz)
+      ty = Add (r, z)
+    },
+    else_branch = e () => (float[b] ey) { ey = Concat <axis = 0> (v, z) }>
+  fewer = Less (n0, k0)
+  w = If (fewer) <
+    then_branch = t2 () => (float[c] tw) {
+      left = Sub (sz, sx)
+      nought = Constant <value_ints = [0]> ()
+      pads = Concat <axis = 0> (nought, left)
+      padded = Pad (v, pads)
+      tw = Mul (padded, z)
+    },
+    else_branch = e2 () => (float[d] ew) { begin = Constant <value_ints = [0]> ()  cut = Slice (v, begin, sz)  ew = Mul (cut, z) }>
+}""", data=[{"x": normal(rng, n), "z": normal(rng, k)} for n, k in ((3, 3), (2, 5), (6, 1), (0, 2))])
+
+
+@case
 def if_ranks(rng):
     """If whose branches give results of other ranks: what follows is converted in each until the ranks agree, by a size and by data"""
     return Case("""

@@ -1,0 +1,129 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// operation is a node, its inputs and outputs separated by commas.
+func operation(op, in, out string, attrs ...*wire.AttributeProto) *wire.NodeProto {
+	names := func(s string) []string { return strings.Split(s, ",") }
+	return &wire.NodeProto{OpType: op, Input: names(in), Output: names(out), Attribute: attrs}
+}
+
+// looping is a model of one Loop: x, f32[n], is carried on by what step adds to the body; with trips, an input says how often.
+func looping(t *testing.T, trips bool, step ...*wire.NodeProto) *weir.Program {
+	t.Helper()
+	value := func(name string, dt wire.DataType, shape ...*wire.Dimension) *wire.ValueInfoProto {
+		return wire.TensorValue(name, dt, shape...)
+	}
+	body := &wire.GraphProto{Name: "body", Node: append(step, operation("Identity", "on", "still")),
+		Input:  []*wire.ValueInfoProto{value("i", wire.Int64Type), value("on", wire.BoolType), value("v", wire.FloatType, wire.Dim("a"))},
+		Output: []*wire.ValueInfoProto{value("still", wire.BoolType), value("w", wire.FloatType, wire.Dim("b"))}}
+	truth := tensor.Must(tensor.New(weir.Bool))
+	truth.SetInt(0, 1)
+	initial := func(name string, x *tensor.Tensor) *wire.TensorProto { return wire.FromTensor(name, x) }
+	g := &wire.GraphProto{Name: "looping", Input: []*wire.ValueInfoProto{value("x", wire.FloatType, wire.Dim("n"))}, Output: []*wire.ValueInfoProto{value("y", wire.FloatType, wire.Dim("m"))},
+		Initializer: []*wire.TensorProto{initial("true", truth), initial("half", tensor.Must(tensor.FromSlice([]float32{0.5}, 1))),
+			initial("zero", tensor.Must(tensor.FromSlice([]int64{0}, 1))), initial("one", tensor.Must(tensor.FromSlice([]int64{1}, 1))), initial("ten", tensor.Must(tensor.FromSlice([]int64{10}, 1)))}}
+	count := ""
+	if trips {
+		g.Input, count = append(g.Input, value("trips", wire.Int64Type)), "trips"
+	}
+	g.Node = []*wire.NodeProto{operation("Loop", count+",true,x", "y", wire.GraphAttribute("body", body))}
+	proto := &wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}
+	m, err := weir.LoadBytes(proto.Marshal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := weir.Compile(t.Context(), m, weir.Options{Target: weir.Portable, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// steps are bodies: one that keeps the shape, and one that changes it in every iteration, up to ten elements.
+var steps = map[string][]*wire.NodeProto{
+	"kept":    {operation("Mul", "v,half", "w")},
+	"changed": {operation("Concat", "v,half", "u", wire.IntAttribute("axis", 0)), operation("Slice", "u,zero,ten", "s"), operation("Mul", "s,half", "w")},
+}
+
+// TestLongLoops: a hundred thousand iterations allocate as little as none, neither in Go's heap nor from the system.
+func TestLongLoops(t *testing.T) {
+	for name, step := range steps {
+		p := looping(t, true, step...)
+		allocations := map[int64]float64{}
+		for _, trips := range []int64{0, 100_000} {
+			call, err := p.NewCall(weir.Dims{"n": 3, "trips.0": trips})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			x, err := weir.View[float32](call.Input("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(x, []float32{1, 2, 3})
+			n, err := weir.View[int64](call.Input("trips"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n[0] = trips
+			run := func() {
+				if err := call.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run()
+			before := mem.Usage()
+			allocations[trips] = testing.AllocsPerRun(1, run)
+			if after := mem.Usage(); after != before {
+				t.Errorf("%s, %d iterations: %v mapped before, %v behind", name, trips, before, after)
+			}
+			want := 3
+			if name == "changed" && trips > 0 {
+				want = 10
+			}
+			if got, err := weir.View[float32](call.Output("y")); err != nil || len(got) != want {
+				t.Errorf("%s, %d iterations: %v, %v", name, trips, got, err)
+			}
+			call.Close()
+		}
+		if allocations[0] != 0 || allocations[100_000] != 0 {
+			t.Errorf("%s: allocations by iterations: %v", name, allocations)
+		}
+	}
+}
+
+// TestEndlessLoop: a context stops a loop whose condition always holds.
+func TestEndlessLoop(t *testing.T) {
+	for name, step := range steps {
+		p := looping(t, false, step...)
+		x, err := weir.FromSlice([]float32{1, 2, 3}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		start := time.Now()
+		r, err := p.Run(ctx, weir.Inputs{"x": x})
+		took := time.Since(start)
+		if !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+			t.Errorf("%s: %v after %v", name, err, took)
+		}
+		if r != nil {
+			r.Close()
+		}
+		cancel()
+		x.Close()
+	}
+}
