@@ -14,7 +14,8 @@ var growth = []struct {
 }{
 	{6, func(d *drawing) { d.same(d.any()) }}, {4, (*drawing).transpose}, {4, (*drawing).slice}, {3, (*drawing).reshape}, {2, (*drawing).unsqueeze},
 	{3, (*drawing).reduce}, {2, (*drawing).softmax}, {2, (*drawing).product}, {2, (*drawing).convolve}, {2, (*drawing).pool}, {2, (*drawing).gather},
-	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer}, {2, (*drawing).branch}, {2, (*drawing).loop}, {2, (*drawing).spelled},
+	{3, (*drawing).concat}, {2, (*drawing).split}, {2, (*drawing).where}, {2, (*drawing).cast}, {2, (*drawing).outer}, {2, (*drawing).branch}, {2, (*drawing).loop},
+	{1, (*drawing).ranks}, {1, (*drawing).growing}, {2, (*drawing).spelled},
 }
 
 func (d *drawing) grow() {
@@ -411,5 +412,72 @@ func (d *drawing) loop() {
 		d.values = append(d.values, rows)
 	}
 	d.graph.Node = append(d.graph.Node, n)
+	d.values = append(d.values, result)
+}
+
+// ranks adds an If whose branches give results of other ranks, and what gives them the same one again.
+func (d *drawing) ranks() {
+	v, ok := d.pick(func(v drawn) bool { return len(v.shape) != 1 && v.dt != dtype.Bool })
+	if !ok {
+		return
+	}
+	cond := d.add("Greater", dtype.Bool, nil, 0, []drawn{d.number(), d.constant(d.filled(dtype.I64, nil, false))})
+	row := d.ints(-1)
+	var bodies [2]*wire.GraphProto
+	for i, of := range d.Perm(2) {
+		b := d.inner()
+		if of == 0 {
+			b.output(b.add("Reshape", v.dt, nil, v.eps, []drawn{v, row}))
+		} else {
+			b.output(b.add("Identity", v.dt, v.shape, v.eps, []drawn{v}))
+		}
+		bodies[i] = b.graph
+	}
+	choice := drawn{d.fresh("v"), v.dt, nil, v.eps}
+	changed := drawn{d.fresh("v"), v.dt, nil, v.eps}
+	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "If", Name: choice.name, Input: []string{cond.name}, Output: []string{choice.name},
+		Attribute: []*wire.AttributeProto{wire.GraphAttribute("then_branch", bodies[0]), wire.GraphAttribute("else_branch", bodies[1])}},
+		&wire.NodeProto{OpType: "Abs", Name: changed.name, Input: []string{choice.name}, Output: []string{changed.name}})
+	count := extent{size: elements(v.shape)}
+	for _, e := range v.shape {
+		if e.name != "" {
+			count.name = d.fresh("?")
+		}
+	}
+	d.add("Reshape", v.dt, []extent{count}, v.eps, []drawn{changed, row})
+}
+
+// growing adds a Loop whose carried value becomes longer with every trip; how often it runs is a constant, or seems to be up to the data.
+func (d *drawing) growing() {
+	v, axis, ok := d.ranked()
+	if !ok || v.dt == dtype.F16 || elements(v.shape) > 2000 {
+		return
+	}
+	more := min(1+d.Int64N(2), v.shape[axis].size)
+	piece := drawn{d.fresh("v"), v.dt, d.resized(v, axis, more), v.eps}
+	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "Slice", Name: piece.name, Output: []string{piece.name},
+		Input: []string{v.name, d.ints(0).name, d.ints(more).name, d.ints(int64(axis)).name}})
+	trips := d.Int64N(4)
+	count := d.ints(trips).scalar(d)
+	if d.IntN(2) == 0 {
+		nothing := d.add("Mul", dtype.I64, nil, 0, []drawn{d.number(), d.ints(0).scalar(d)})
+		count = d.add("Add", dtype.I64, nil, 0, []drawn{nothing, count})
+	}
+	b := d.inner()
+	index, keep, state := drawn{name: b.fresh("i"), dt: dtype.I64}, drawn{name: b.fresh("keep"), dt: dtype.Bool}, drawn{b.fresh("s"), v.dt, v.shape, v.eps}
+	for _, p := range []drawn{index, keep, state} {
+		b.output(p)
+	}
+	b.graph.Input, b.graph.Output = b.graph.Output, nil
+	parts := []drawn{state, piece}
+	if d.IntN(2) == 0 {
+		parts[0], parts[1] = parts[1], parts[0]
+	}
+	out := b.add("Concat", v.dt, v.shape, v.eps, parts, wire.IntAttribute("axis", int64(axis)))
+	b.output(b.add("Identity", dtype.Bool, nil, 0, []drawn{keep}))
+	b.output(out)
+	result := drawn{d.fresh("v"), v.dt, d.resized(v, axis, v.shape[axis].size+trips*more), v.eps}
+	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "Loop", Name: result.name, Input: []string{count.name, "", v.name}, Output: []string{result.name},
+		Attribute: []*wire.AttributeProto{wire.GraphAttribute("body", b.graph)}})
 	d.values = append(d.values, result)
 }
