@@ -73,15 +73,18 @@ func (c *call) scalarNumber(i int) int64 {
 
 // transform is the transform of x along an axis, of the length given or that of the axis. An inverse of a half is taken to be of an even length.
 func (c *call) transform(x *ir.Value, axis int64) *ir.Value {
-	inverse, onesided := c.Int("inverse", 0) != 0, c.Int("onesided", 0) != 0
-	n := x.Type.Shape[axis]
+	return ops.Fourier(c.Builder, x, axis, c.transformLength(x.Type.Shape[axis]), c.Int("inverse", 0) != 0, c.Int("onesided", 0) != 0)
+}
+
+// transformLength is the length of the transform of an axis of the extent.
+func (c *call) transformLength(extent sym.Expr) sym.Expr {
 	switch {
 	case c.Optional(1) != nil:
-		n = c.extent(1, 1)
-	case inverse && onesided:
-		n = n.Sub(sym.Const(1)).Mul(sym.Const(2))
+		return c.extent(1, 1)
+	case c.Int("inverse", 0) != 0 && c.Int("onesided", 0) != 0:
+		return extent.Sub(sym.Const(1)).Mul(sym.Const(2))
 	}
-	return ops.Fourier(c.Builder, x, axis, n, inverse, onesided)
+	return extent
 }
 
 // transformAt is transform along an axis that only the run knows: x is folded into what lies before it, itself, what lies behind it and the parts, and the result unfolded.
@@ -101,7 +104,11 @@ func (c *call) transformAt(x *ir.Value) *ir.Value {
 	y := c.transform(ops.Reshape(c.Builder, x, append(folds, shape[last])...), 1)
 	to := make([]sym.Expr, last)
 	for d, extent := range shape[:last] {
-		to[d] = extent.Add(is(axis, d).Mul(y.Type.Shape[1].Sub(extent)))
+		m := c.transformLength(extent)
+		if c.Int("inverse", 0) == 0 && c.Int("onesided", 0) != 0 {
+			m = m.FloorDiv(sym.Const(2)).Add(sym.Const(1))
+		}
+		to[d] = extent.Add(is(axis, d).Mul(m.Sub(extent)))
 	}
 	return ops.Reshape(c.Builder, y, append(c.asDims(0, natural(to)...), y.Type.Shape[3])...)
 }
