@@ -48,28 +48,10 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 
 // plan places the root buffers of one kind in a storage of their own.
 func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage program.StorageKind, solve solver) (*memplan.Solution, error) {
-	p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
-	var roots []*loop.Buffer
-	for _, b := range a.from.Buffers {
-		if b.Kind != kind || b.View != nil || late(a.from, b) {
-			continue
-		}
-		life := a.time.alive[b]
-		if kind == loop.Output {
-			life = &span{0, p.Steps - 1} // the caller's from the beginning to the end
-			a.time.alive[b] = life
-		}
-		if life == nil {
-			continue
-		}
-		size, err := atLimits(a.from, b)
-		if err != nil {
-			return nil, err
-		}
-		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.first, Last: life.last})
-		roots = append(roots, b)
+	p, roots, err := c.problemOf(a, kind)
+	if err != nil {
+		return nil, err
 	}
-	c.alias(a, roots, &p)
 	options := memplan.Options{Prefix: name + "."}
 	if kind == loop.Output {
 		options.Layouts = 1
@@ -87,6 +69,32 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 		a.storage[b] = at
 	}
 	return s, nil
+}
+
+// problemOf is what there is to place of one kind: buffer i of the problem is roots[i].
+func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind) (p memplan.Problem, roots []*loop.Buffer, err error) {
+	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
+	for _, b := range a.from.Buffers {
+		if b.Kind != kind || b.View != nil || late(a.from, b) {
+			continue
+		}
+		life := a.time.alive[b]
+		if kind == loop.Output {
+			life = &span{0, p.Steps - 1} // the caller's from the beginning to the end
+			a.time.alive[b] = life
+		}
+		if life == nil {
+			continue
+		}
+		size, err := atLimits(a.from, b)
+		if err != nil {
+			return p, nil, err
+		}
+		p.Buffers = append(p.Buffers, memplan.Buffer{Name: b.Name, Size: size, First: life.first, Last: life.last})
+		roots = append(roots, b)
+	}
+	c.alias(a, roots, &p)
+	return p, roots, nil
 }
 
 // solve has a problem solved and the solution validated, and notes where the buffers lie.

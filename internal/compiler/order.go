@@ -5,12 +5,15 @@ import (
 
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/memplan"
-	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 )
 
+// orderSamples are the sizes of every dimension at which two orders are compared.
+var orderSamples = []int64{1, 7, 64, 500}
+
 // order puts the module's steps into an order that needs a smaller arena, where it finds one; otherwise they stay in the model's own. Steps
-// that bind dimensions, branch or loop stay where they are.
+// that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less well: the new order must need no more at
+// any sample, and less at one.
 func (c *Compiled) order() error {
 	own := c.Loop.Body
 	found := fewerAlive(c.Loop)
@@ -22,27 +25,16 @@ func (c *Compiled) order() error {
 		return err
 	}
 	after, err := c.arenaOf(found)
+	c.Loop.Body = own
 	if err != nil {
 		return err
 	}
-	c.Loop.Body = own
-	if c.Loop.Dims.LE(after.Arena, before.Arena) == sym.Yes && c.Loop.Dims.EQ(after.Arena, before.Arena) != sym.Yes {
-		c.Loop.Body = found
-		return nil
-	}
-	// Fewer bytes alive may still lie less well, and formulas may cross: the new order must win at every sample.
 	wins := false
-	for _, size := range []int64{1, 7, 64, 500} {
-		at := func(name string) (int64, bool) {
-			r, ok := c.Loop.Dims.Get(name)
-			return min(max(size, r.Min), r.Max), ok
-		}
-		x, err1 := before.Arena.Eval(at)
-		y, err2 := after.Arena.Eval(at)
-		if err1 != nil || err2 != nil || y > x {
+	for i := range before {
+		if after[i] > before[i] {
 			return nil
 		}
-		wins = wins || y < x
+		wins = wins || after[i] < before[i]
 	}
 	if wins {
 		c.Loop.Body = found
@@ -50,10 +42,30 @@ func (c *Compiled) order() error {
 	return nil
 }
 
-// arenaOf plans the arena for an order of the steps.
-func (c *Compiled) arenaOf(body []loop.Step) (*memplan.Solution, error) {
+// arenaOf is the arena's size for an order of the steps, at each sample that has one.
+func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	c.Loop.Body = body
-	return c.plan(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp, "arena", program.Arena, search)
+	p, _, err := c.problemOf(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp)
+	if err != nil {
+		return nil, err
+	}
+	for _, size := range orderSamples {
+		at, err := p.At(func(name string) (int64, bool) {
+			r, ok := c.Loop.Dims.Get(name)
+			return min(max(size, r.Min), r.Max), ok
+		})
+		if err != nil {
+			sizes = append(sizes, 0) // beyond any memory: this sample says nothing
+			continue
+		}
+		s, err := memplan.Plan(at, memplan.Options{Layouts: 1})
+		if err != nil {
+			return nil, err
+		}
+		height, _ := s.Arena.Const()
+		sizes = append(sizes, height)
+	}
+	return sizes, nil
 }
 
 // fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil where the model's own order is as good.

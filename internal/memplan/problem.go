@@ -3,6 +3,7 @@ package memplan
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -36,6 +37,28 @@ type Buffer struct {
 type Alias struct {
 	Of     int      // index of the other buffer, which may be an alias too
 	Offset sym.Expr // bytes from the other's first byte, provably not negative
+}
+
+// At is the problem at one binding of the dimensions: every size a number. The error is of sizes that have no value there.
+func (p Problem) At(lookup func(name string) (int64, bool)) (Problem, error) {
+	at := Problem{Buffers: slices.Clone(p.Buffers), Steps: p.Steps}
+	for i := range at.Buffers {
+		b := &at.Buffers[i]
+		size, err := b.Size.Eval(lookup)
+		if err != nil || size < 0 {
+			return at, diag.Inputf("the size of %s, %s, has no value: %v", b.Name, b.Size, err)
+		}
+		b.Size = sym.Const(size)
+		if b.Alias == nil {
+			continue
+		}
+		offset, err := b.Alias.Offset.Eval(lookup)
+		if err != nil {
+			return at, err
+		}
+		b.Alias = &Alias{b.Alias.Of, sym.Const(offset)}
+	}
+	return at, nil
 }
 
 // group is a set of buffers placed as one.

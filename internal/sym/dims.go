@@ -69,8 +69,8 @@ func NewDims() *Dims {
 // all of them together, so that no small file keeps the prover busy for minutes. Whoever adds an operation to a model grants opCredit for it.
 const (
 	firstCredit = 1 << 24
-	opCredit    = 20_000
-	mostCredit  = 64 << 20
+	opCredit    = 400_000
+	mostCredit  = 512 << 20
 )
 
 // Grant lets proofs cost more: what operations that were added to a model may need.
