@@ -204,7 +204,7 @@ func (c *call) Type(name string) dtype.DType {
 	}
 	dt, ok := wire.DataType(n).DType()
 	if !ok {
-		c.Fault("attribute %s: there is no element type %d", name, n)
+		c.Fail(wire.DataType(n).NoType("attribute "+name).AtNode(c.Source, c.Node.OpType))
 	}
 	return dt
 }

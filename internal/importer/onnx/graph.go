@@ -167,7 +167,7 @@ func sourceOf(n *wire.NodeProto) string {
 	return n.OpType
 }
 
-// convert adds a graph's nodes. Nodes may stand in any order in which each value is computed before it is used.
+// convert adds a graph's nodes, which may stand in any order.
 func (g *graph) convert(proto *wire.GraphProto, outputs []string) error {
 	g.proto = proto
 	if err := g.initializers(proto); err != nil {
@@ -207,24 +207,24 @@ func (g *graph) initializers(proto *wire.GraphProto) error {
 	return nil
 }
 
-// order checks that nodes stand in an order in which they can run; exporters promise it, files may lie.
+// order checks that each name is computed once, and gives the nodes an order in which they can run.
 func (g *graph) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
-	made := map[string]string{}
-	for _, n := range nodes {
+	made := map[string]int{}
+	for i, n := range nodes {
 		for _, o := range n.Output {
 			if o == "" {
 				continue
 			}
 			if first, twice := made[o]; twice {
-				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, first, sourceOf(n)).AtTensor(o).AtNode(sourceOf(n), n.OpType)
+				return nil, diag.Inputf("%q is computed by two nodes, %s and %s", o, sourceOf(nodes[first]), sourceOf(n)).AtTensor(o).AtNode(sourceOf(n), n.OpType)
 			}
 			if g.names[o] != nil || g.weights[o] != nil || g.sparse[o] != nil {
 				return nil, diag.Inputf("%q is computed by a node and is an input or initializer as well", o).AtTensor(o).AtNode(sourceOf(n), n.OpType)
 			}
-			made[o] = sourceOf(n)
+			made[o] = i
 		}
 	}
-	return nodes, nil
+	return sorted(nodes, made), nil
 }
 
 // find is the value of a name in scope, nil where there is none. An initializer becomes a constant when it is first asked for.

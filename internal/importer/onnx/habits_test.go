@@ -207,3 +207,30 @@ func TestSparseInitializers(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyOrder: nodes may stand in any order, subgraphs may read what comes later in the file, and a circle is an error.
+func TestAnyOrder(t *testing.T) {
+	branch := func(read string) *wire.GraphProto {
+		return &wire.GraphProto{Node: []*wire.NodeProto{node("Add", read+",z", "sum")}, Output: results("sum")}
+	}
+	x := wire.TensorValue("x", wire.FloatType, wire.Size(2))
+	choose := node("If", "flag", "chosen", wire.GraphAttribute("then_branch", branch("x")), wire.GraphAttribute("else_branch", branch("x")))
+	m := parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{
+		node("Neg", "chosen", "y"), choose, node("Mul", "x,x", "z"), node("Constant", "", "flag", wire.TensorAttribute("value", wire.FromTensor("", tensor.Scalar(true)))),
+	}})
+	module, _, err := m.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := ir.Evaluate(module, []*tensor.Tensor{tensor.Of[float32](2, 3)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tensor.Compare(out[0], tensor.Of[float32](-6, -12), 0, 0); err != nil {
+		t.Error(err)
+	}
+	m = parsed(t, 8, &wire.GraphProto{Input: []*wire.ValueInfoProto{x}, Output: results("y"), Node: []*wire.NodeProto{node("Add", "x,b", "a"), node("Add", "x,a", "b"), node("Neg", "a", "y")}})
+	if _, _, err := m.Build(nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), `"b", is computed by nothing before it`) {
+		t.Errorf("a circle: %v", err)
+	}
+}

@@ -190,6 +190,9 @@ func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 		return ir.Type{}, diag.Unsupportedf("%s is no tensor, and no sequence or optional of tensors; maps and sparse tensors are not supported", v.Name).AtTensor(v.Name)
 	}
 	dt, ok := v.Type.TensorType.ElemType.DType()
+	if !ok && v.Type.TensorType.ElemType != wire.UndefinedType {
+		return ir.Type{}, v.Type.TensorType.ElemType.NoType("the element type of " + v.Name).AtTensor(v.Name)
+	}
 	if !ok {
 		return ir.Type{}, diag.Inputf("no element type is declared for %s", v.Name).AtTensor(v.Name)
 	}

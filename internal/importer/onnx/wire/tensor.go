@@ -102,6 +102,17 @@ func (n DataType) DType() (dt dtype.DType, ok bool) {
 	return dataTypes[n].dtype, true
 }
 
+// lacking are the element types of ONNX that Weir has not, by their names there.
+var lacking = map[DataType]string{27: "float6e2m3", 28: "float6e3m2"}
+
+// NoType is the error for a number that DType knows no type of: ErrUnsupported where ONNX has one, else ErrInput. what says what has the type.
+func (n DataType) NoType(what string) *diag.Error {
+	if name := lacking[n]; name != "" {
+		return diag.Unsupportedf("%s: elements of type %s", what, name)
+	}
+	return diag.Inputf("%s is %d, which is no type of ONNX", what, n)
+}
+
 // DataTypeOf returns ONNX's number of an element type, UndefinedType for dtype.Invalid.
 func DataTypeOf(dt dtype.DType) DataType {
 	for n := range dataTypes {
@@ -121,7 +132,7 @@ func (t *TensorProto) fail(format string, args ...any) error {
 func (t *TensorProto) ElementType() (dtype.DType, error) {
 	dt, ok := t.DataType.DType()
 	if !ok {
-		return dtype.Invalid, t.fail("data_type is %d, which is no type of ONNX", t.DataType)
+		return dtype.Invalid, t.DataType.NoType("data_type").AtTensor(t.Name)
 	}
 	return dt, nil
 }

@@ -131,7 +131,8 @@ func TestHostileTensors(t *testing.T) {
 		want string
 	}{
 		{"no type", wire.TensorProto{}, "data_type is 0, which is no type of ONNX"},
-		{"unknown type", wire.TensorProto{DataType: 27}, "data_type is 27, which is no type of ONNX"},
+		{"unknown type", wire.TensorProto{DataType: 99}, "data_type is 99, which is no type of ONNX"},
+		{"a type of 6 bits", wire.TensorProto{DataType: 28}, "data_type: elements of type float6e3m2"},
 		{"negative type", wire.TensorProto{DataType: -1}, "data_type is -1, which is no type of ONNX"},
 		{"negative dimension", wire.TensorProto{DataType: 1, Dims: []int64{2, -3}}, "-3"},
 		{"product overflows", wire.TensorProto{DataType: 1, Dims: huge}, "more than 2⁶³ elements"},
