@@ -29,6 +29,7 @@ type AttentionSettings struct {
 	Left    int64       // above 0: so many keys before a query's position are seen, and itself, counted too
 	Right   int64       // above 0: so many keys behind a query's position are seen, and itself, counted too
 	Softmax dtype.DType // the type in which the softmax is computed; Invalid: the query's
+	Blank   bool        // weights that are NaN become 0: those of a query that sees no key
 	Fill    float64     // the score of a key that a mask of bools, or the order, hides; 0: −∞
 	Zero    bool        // a query that sees no key has the result 0; else NaN
 }
@@ -80,7 +81,11 @@ func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Val
 	if s.Softmax != dtype.Invalid {
 		weights = Cast(b, weights, s.Softmax)
 	}
-	weights = Cast(b, Softmax(b, weights, -1), dt)
+	weights = Softmax(b, weights, -1)
+	if s.Blank {
+		weights = Where(b, Unary(b, loop.IsNaN, weights), Scalar(b, weights.Type.DType, 0), weights)
+	}
+	weights = Cast(b, weights, dt)
 	scores.Weights = weights
 	if shared {
 		weights = Reshape(b, weights, shape[0], groups, heads.FloorDiv(groups).Mul(queries), keys)

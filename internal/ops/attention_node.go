@@ -20,7 +20,7 @@ func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.
 	if x.Mask != nil {
 		inputs = append(inputs, x.Mask)
 	}
-	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "fill": s.Fill}, inputs...)
+	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
 
 // attentionOf is a node's operands and settings.
@@ -28,7 +28,7 @@ func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 	past, _ := n.Attrs["past"].(sym.Expr)
 	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3)},
 		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0), Causal: n.Attrs.Bool("causal"), Past: past,
-			Softmax: n.Attrs.DType("softmax"), Fill: n.Attrs.Float("fill", 0)}
+			Softmax: n.Attrs.DType("softmax"), Blank: n.Attrs.Bool("blank"), Fill: n.Attrs.Float("fill", 0)}
 }
 
 func attentionShape(c *ir.Inference, n *ir.Node) error {
@@ -118,10 +118,15 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 			scores[j] = math.Exp(scores[j] - top)
 			total += scores[j]
 		}
+		for j := range scores {
+			if scores[j] /= total; s.Blank && math.IsNaN(scores[j]) {
+				scores[j] = 0
+			}
+		}
 		for d := range width {
 			sum := 0.0
 			for j, weight := range scores {
-				sum += weight / total * at(v, sequence, group, int64(j), d)
+				sum += weight * at(v, sequence, group, int64(j), d)
 			}
 			out.SetFloat(tensor.Offset(tensor.Strides(out.Shape()), []int64{sequence, head, query, d}), sum)
 		}
@@ -138,6 +143,10 @@ func attentionSamples(r *rand.Rand) []Sample {
 		}
 		return a
 	}
+	hidden := sampleOf(r, dtype.Bool, 2, 1, 4, 6)
+	for j := range int64(6) {
+		hidden.SetInt(j, 0)
+	}
 	keep := sampleOf(r, dtype.Bool, 3, 1, 2, 5)
 	for row := range int64(6) {
 		keep.SetInt(row*5, 1) // a query that sees no key has no weights
@@ -147,6 +156,7 @@ func attentionSamples(r *rand.Rand) []Sample {
 		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(3, 6)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6), float(3, 4, 5, 7), keep}},
+		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7), hidden}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 	}
 }

@@ -34,6 +34,7 @@ type scores struct {
 	past            sym.Expr
 	fill            float64
 	filled          bool
+	blank           bool // weights that are NaN become 0
 	queries, keys   sym.Expr
 	product         *ir.Node
 	joined          *ir.Node // the reshape of the product, where heads were joined for it
@@ -100,9 +101,13 @@ func (s *scores) weights(v *ir.Value) bool {
 	if c := producer(v, "cast"); c != nil && s.r.inside(v) {
 		v = c.Inputs[0]
 	}
+	uses := 1
+	if w := s.blanked(v); w != nil {
+		v, s.blank, uses = w, true, 2
+	}
 	n := producer(v, "softmax")
 	rank := int64(len(v.Type.Shape))
-	if n == nil || !s.r.inside(v) || rank < 3 {
+	if n == nil || s.r.uses[v] != uses || s.r.owner[n] != s.r.block || rank < 3 {
 		return false
 	}
 	if axis := n.Attrs.Int("axis", -1); axis != -1 && axis != rank-1 {
@@ -118,6 +123,19 @@ func (s *scores) weights(v *ir.Value) bool {
 		s.softmax, x = v.Type.DType, c.Inputs[0]
 	}
 	return s.follow(x, 0)
+}
+
+// blanked is the weights of which v has 0 in the place of each that is NaN; nil where v is no such.
+func (s *scores) blanked(v *ir.Value) *ir.Value {
+	n := producer(v, "where")
+	if n == nil || !s.r.inside(v) {
+		return nil
+	}
+	test := producer(n.Inputs[0], "isnan")
+	if zero, ok := uniform(n.Inputs[1]); test == nil || !s.r.inside(n.Inputs[0]) || !ok || zero != 0 || test.Inputs[0] != n.Inputs[2] {
+		return nil
+	}
+	return n.Inputs[2]
 }
 
 // masksMost is how many masks may follow one another.
@@ -437,7 +455,7 @@ func (s *scores) build(query, key, value *ir.Value, out []sym.Expr) *ir.Value {
 	if k, v := s.shared(query, key), s.shared(query, value); k != nil && v != nil && sameShape(s.r.Dims(), k.Type.Shape[:3], v.Type.Shape[:3]) {
 		key, value = k, v
 	}
-	settings := ops.AttentionSettings{Scale: s.scale, Softcap: s.cap, Causal: s.causal, Past: s.past, Softmax: s.softmax}
+	settings := ops.AttentionSettings{Scale: s.scale, Softcap: s.cap, Causal: s.causal, Past: s.past, Softmax: s.softmax, Blank: s.blank}
 	if (s.causal || len(s.keep) > 0) && !math.IsInf(s.fill, -1) {
 		settings.Fill = s.fill
 	}

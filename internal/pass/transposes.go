@@ -17,6 +17,7 @@ var transposes = []rule{
 	{"transpose of axes of one", []string{"transpose"}, transposeOfOnes},
 	{"transpose around functions", []string{"transpose"}, transposeAround},
 	{"axes of one after transpose", []string{"reshape"}, onesAfterTranspose},
+	{"leading axes split after transpose", []string{"reshape"}, splitAfterTranspose},
 	{"rows last", []string{"matmul"}, rowsLast},
 }
 
@@ -218,6 +219,35 @@ func onesAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		}
 	}
 	return turned(b, ops.Reshape(b, x, shape...), perm)
+}
+
+// splitAfterTranspose splits the first axis, which a transpose leaves in its place, before the others are moved rather than after: often it was joined only for that.
+func splitAfterTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	t := producer(n.Inputs[0], "transpose")
+	if t == nil || r.uses[n.Inputs[0]] != 1 || permutation(t)[0] != 0 {
+		return nil
+	}
+	perm, from, out := permutation(t), t.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	kept := len(perm) - 1
+	lead := len(out) - kept
+	if kept < 2 || lead < 2 || !sameShape(r.Dims(), out[lead:], t.Outputs[0].Type.Shape[1:]) {
+		return nil
+	}
+	shape := append(slices.Clone(out[:lead]), from[1:]...)
+	x := t.Inputs[0]
+	if joined := producer(x, "reshape"); joined != nil && sameShape(r.Dims(), joined.Inputs[0].Type.Shape, shape) {
+		x = joined.Inputs[0]
+	} else {
+		x = ops.Reshape(b, x, shape...)
+	}
+	wide := make([]int64, len(out))
+	for i := range wide {
+		wide[i] = int64(i)
+		if i >= lead {
+			wide[i] = perm[i-lead+1] + int64(lead) - 1
+		}
+	}
+	return turned(b, x, wide)
 }
 
 // rowsLast has a product read an operand whose last axis a transpose moves to the one before with that axis last, turned by the product: rows stay together when they are copied.
