@@ -53,7 +53,12 @@ func (n naming) sweep(t *testing.T, data string) {
 			t.Fatal(err)
 		}
 		if changed {
-			cases = append(cases, Case{Name: c.Name, Dir: filepath.Join(root, c.Name), Rtol: c.Rtol})
+			rewritten, err := Find([]string{filepath.Join(root, c.Name)})
+			if err != nil || len(rewritten) != 1 {
+				t.Fatal(c.Name, len(rewritten), err)
+			}
+			rewritten[0].Rtol = c.Rtol
+			cases = append(cases, rewritten[0])
 		}
 	}
 	passed, unequal, reasons := 0, 0, map[string]int{}

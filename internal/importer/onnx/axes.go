@@ -47,15 +47,22 @@ func natural(extents []sym.Expr) []sym.Expr {
 	return out
 }
 
-// argument is the graph's input whose elements a value has, in order: itself, or what it is another form of. nil where there is none.
+// argument is the graph's input whose elements, as many as are known, a value has in order: itself, or what it is another form of. nil where there is none.
 func (c *call) argument(v *ir.Value) *ir.Value {
 	for v.Node != nil && (v.Node.Op.Name() == "reshape" || v.Node.Op.Name() == "cast") && v.Type.DType.IsInt() {
 		v = v.Node.Inputs[0]
 	}
-	if v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params, v) {
+	if _, known := count(v.Type.Shape).Const(); known && v.Type.DType.IsInt() && slices.Contains(c.Module.Main.Body.Params, v) {
 		return v
 	}
 	return nil
+}
+
+// counted gives input i, whose number of elements the operator prescribes, that shape where its own extents have only names.
+func (c *call) counted(i int, shape ...int64) {
+	if _, known := count(c.Input(i).Type.Shape).Const(); !known {
+		c.In[i] = ops.Reshape(c.Builder, c.In[i], ir.Constants(shape)...)
+	}
 }
 
 // symbols is the elements of an integer value as symbolic integers within [lo, hi]: known ones, dimensions that the caller's argument gives, or such that the run binds.

@@ -87,7 +87,8 @@ func maxUnpool(c *call) []*ir.Value {
 	if c.Optional(2) == nil {
 		return one(y)
 	}
-	wanted := c.Symbols(2, 0, 1<<31)
+	c.counted(2, int64(len(shape)))
+	wanted := c.Symbols(2, 0, unlimited)
 	if len(wanted) != len(shape) {
 		c.Fault("output_shape has %d numbers for rank %d", len(wanted), len(shape))
 	}

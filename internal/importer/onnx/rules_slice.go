@@ -239,6 +239,7 @@ func centerCropPad(c *call) []*ir.Value {
 			axes = append(axes, int64(i))
 		}
 	}
+	c.counted(1, int64(len(axes)))
 	to := c.Symbols(1, 0, unlimited)
 	if len(to) != len(axes) {
 		c.Fault("%d extents for %d axes", len(to), len(axes))

@@ -32,6 +32,7 @@ func init() {
 func nonMaxSuppression(c *call) []*ir.Value {
 	most := sym.Const(0)
 	if c.Optional(2) != nil {
+		c.counted(2)
 		numbers := c.Symbols(2, math.MinInt64, math.MaxInt64)
 		if len(numbers) != 1 {
 			c.Fault("max_output_boxes_per_class has %d elements", len(numbers))
