@@ -9,6 +9,7 @@ import (
 func init() {
 	add(map[string]rule{
 		"ai.onnx.preview.training:Adagrad": adagrad, "ai.onnx.preview.training:Adam": adam, "ai.onnx.preview.training:Momentum": momentum,
+		"ai.onnx.preview.training:Gradient": gradient,
 	})
 }
 
@@ -117,4 +118,25 @@ func momentum(c *call) []*ir.Value {
 		}
 		return []*ir.Value{s.sub(x[0], s.mul(s.as(s.rate), way)), sum}
 	})
+}
+
+// gradient differentiates y, a value of the graph, by the first of its inputs, at the values that the graph has: each input is the value of its name in xs, followed by zs.
+func gradient(c *call) []*ir.Value {
+	xs, zs := c.Texts("xs"), c.Texts("zs")
+	if len(xs) == 0 || len(c.In) != len(xs)+len(zs) {
+		c.Fault("%d inputs for %d names in xs and %d in zs", len(c.In), len(xs), len(zs))
+	}
+	if c.graph.outer != nil {
+		c.Refuse("a derivative inside of a body or branch")
+	}
+	for i, name := range append(xs, zs...) {
+		if v := c.graph.find(name); v == nil || v != c.Input(i) {
+			c.Refuse("a derivative at another value of %q than the graph's own", name)
+		}
+	}
+	y := c.graph.find(c.Text("y", ""))
+	if y == nil {
+		c.Fault("nothing computes %q before it", c.Text("y", ""))
+	}
+	return ops.Gradient(c.Builder, y, c.In[:len(xs)])
 }
