@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
 )
 
 // Measurement is what one watched run really used, in bytes. It never reads the plan: it is the extent of the operands, scratch and outputs that launches received,
@@ -18,6 +19,8 @@ type Measurement struct {
 	Kernel, Mapped int64
 	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
 	Decided Dims
+
+	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
 }
 
 // Peak is the whole of so many such runs at once.
@@ -52,6 +55,11 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 				m.Decided[d.Name] = seen.Decided[i]
 			}
 		}
+		m.bodies = nil
+		walkBodies(p.compiled.Program.Steps, func(s program.Step) uint8 {
+			m.bodies = append(m.bodies, seen.Bodies[s])
+			return 3
+		}, nil)
 		m.ArenaWritten, m.OutputsWritten = max(m.ArenaWritten, seen.ArenaWritten), max(m.OutputsWritten, seen.OutputsWritten)
 	}
 	m.Code = p.compiled.Code.Bytes

@@ -1,34 +1,56 @@
 package weir
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 )
 
-// PeakWith is what so many calls come to that all find the given values for the dimensions which data decide, as Measurement.Decided has them: the certificate with
-// observed values put in. It is at most Peak, which takes what has a bound at its bound. Of a branch it takes what either side uses.
-func (m *Memory) PeakWith(calls int, d Dims) (int64, error) {
+// PeakWith is what so many calls come to that all do what a measured run did: the certificate with the observed values put in. d has the values of the inputs' dimensions.
+// What has a bound is where it was planned, at its bound, and as large as it was; a branch that was not taken uses nothing, no weights either. It is at most Peak.
+func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	p := m.program.compiled.Program
-	at := Dims{}
-	for _, dim := range p.Dims {
+	at, values := Dims{}, make([]int64, len(p.Dims))
+	for i, dim := range p.Dims {
 		v, ok := d[dim.Name]
+		if dim.Data {
+			v, ok = seen.Decided[dim.Name]
+		}
 		if !ok {
 			return 0, diag.Inputf("dimension %s has no value", dim.Name).AtDim(dim.Name)
 		}
-		at[dim.Name] = v
+		at[dim.Name], values[i] = v, v
 	}
 	places, err := placesOf(p, at)
 	if err != nil {
 		return 0, err
 	}
+	used, launched := map[int]bool{}, map[*program.Launch]bool{}
+	bodies := seen.bodies
+	walkBodies(p.Steps, func(program.Step) (ran uint8) {
+		if len(bodies) > 0 {
+			ran, bodies = bodies[0], bodies[1:]
+		}
+		return ran
+	}, func(s program.Step, did uint8) {
+		if l, ok := s.(*program.Launch); ok {
+			launched[l] = true
+		}
+		for _, t := range operands(s, did) {
+			for t >= 0 && p.Tensors[t].Place == program.Part {
+				t = p.Tensors[t].Of
+			}
+			used[t] = true
+		}
+	})
 	reach := make([]int64, len(p.Storages))
-	value := lookup(at)
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if t.Place != program.Carved {
+		if t.Place != program.Carved || !used[i] {
 			continue
 		}
-		bytes, err := t.Bytes().Eval(value)
+		bytes, err := t.Bytes().Eval(lookup(at))
 		if err != nil {
 			return 0, err
 		}
@@ -40,7 +62,7 @@ func (m *Memory) PeakWith(calls int, d Dims) (int64, error) {
 			reach[t.Of] = max(reach[t.Of], offset+bytes)
 		}
 	}
-	scratch, err := m.program.executable.ScratchWith(valuesOf(p, at))
+	scratch, err := m.program.executable.ScratchOf(values, func(l *program.Launch) bool { return launched[l] })
 	if err != nil {
 		return 0, err
 	}
@@ -48,20 +70,73 @@ func (m *Memory) PeakWith(calls int, d Dims) (int64, error) {
 	for _, bytes := range reach {
 		call += bytes
 	}
-	fixed, err := Size{m.Weights.x.Add(m.Code.x), m.Weights.dims}.At(nil)
+	fixed, err := m.Code.At(nil)
+	for _, w := range p.Weights {
+		if used[w.Tensor] {
+			fixed += int64(len(w.Data))
+		}
+	}
 	return fixed + int64(calls)*call, err
+}
+
+// walkBodies visits a program's steps, and asks of each branch and loop what was done of it: its first body 1, a branch's second body or a loop's condition 2. It asks about
+// all of them, also about those within a body that was not run; visit, where not nil, is called with the steps that were.
+func walkBodies(steps []program.Step, ask func(s program.Step) uint8, visit func(s program.Step, did uint8)) {
+	into := func(body []program.Step, ran bool) {
+		if ran {
+			walkBodies(body, ask, visit)
+		} else {
+			walkBodies(body, ask, nil)
+		}
+	}
+	for _, step := range steps {
+		var did uint8
+		branch, isBranch := step.(*program.If)
+		loop, isLoop := step.(*program.Loop)
+		if isBranch || isLoop {
+			did = ask(step)
+		}
+		if visit != nil {
+			visit(step, did)
+		}
+		switch {
+		case isBranch:
+			into(branch.Then, did&1 != 0)
+			into(branch.Else, did&2 != 0)
+		case isLoop:
+			into(loop.Body, did&1 != 0)
+		}
+	}
+}
+
+// operands are the tensors that a step itself reads or writes; −1 is none.
+func operands(step program.Step, did uint8) []int {
+	switch s := step.(type) {
+	case *program.Launch:
+		return s.Args
+	case *program.Host:
+		return slices.Concat(s.In, s.Out)
+	case *program.Copy:
+		return []int{s.To, s.From}
+	case *program.Bind:
+		return []int{s.From}
+	case *program.If:
+		return []int{s.Cond}
+	case *program.Loop:
+		list := []int{s.Trip}
+		if did&2 != 0 {
+			list = append(list, s.Cond)
+		}
+		if did&1 != 0 {
+			list = append(list, s.Index)
+		}
+		return list
+	}
+	return nil
 }
 
 func lookup(d Dims) func(name string) (int64, bool) {
 	return func(name string) (int64, bool) { v, ok := d[name]; return v, ok }
-}
-
-func valuesOf(p *program.Program, d Dims) []int64 {
-	values := make([]int64, len(p.Dims))
-	for i, dim := range p.Dims {
-		values[i] = d[dim.Name]
-	}
-	return values
 }
 
 // placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its limit, or late storage's own.

@@ -175,10 +175,7 @@ func MemoryOf(ctx context.Context, p *weir.Program, in weir.Inputs) (Memory, err
 	if err != nil {
 		return Memory{}, err
 	}
-	for name, v := range seen.Decided {
-		dims[name] = v
-	}
-	observed, err := p.Memory().PeakWith(1, dims)
+	observed, err := p.Memory().PeakWith(1, dims, seen)
 	return Memory{Predicted: predicted, Observed: observed, Measured: seen.Peak(1)}, err
 }
 

@@ -58,6 +58,9 @@ func memoryFault(r Result) string {
 		if m.Measured > m.Predicted || m.Measured < m.Predicted && !r.DataDecide {
 			return fmt.Sprintf("data set %d: predicted %d bytes, measured %d", i, m.Predicted, m.Measured)
 		}
+		if m.Measured != m.Observed {
+			return fmt.Sprintf("data set %d: predicted %d bytes with what the data decided put in, measured %d", i, m.Observed, m.Measured)
+		}
 	}
 	return ""
 }

@@ -300,15 +300,15 @@ func (c *Call) takeScratch() error {
 }
 
 // ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
-func (x *Executable) ScratchBytes(values []int64) (int64, error) { return x.scratchOf(values, true) }
+func (x *Executable) ScratchBytes(values []int64) (int64, error) {
+	return x.ScratchOf(values, func(s *program.Launch) bool { return !x.layout.unknown[s] })
+}
 
-// ScratchWith is the same for values that are all known.
-func (x *Executable) ScratchWith(values []int64) (int64, error) { return x.scratchOf(values, false) }
-
-func (x *Executable) scratchOf(values []int64, early bool) (int64, error) {
+// ScratchOf is one worker's scratch for some of the launches, for the given values of the dimensions.
+func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
 	var most int64
 	for s, dims := range x.layout.launches {
-		if early && x.layout.unknown[s] {
+		if !some(s) {
 			continue
 		}
 		vector := make([]int64, len(dims))

@@ -51,8 +51,10 @@ func (c *Call) step(step program.Step) error {
 			return err
 		}
 		if yes {
+			c.watch.entered(s, 1)
 			return c.steps(s.Then)
 		}
+		c.watch.entered(s, 2)
 		return c.steps(s.Else)
 	case *program.Loop:
 		if err := c.loop(s); err != nil || s.Count < 0 {
@@ -213,6 +215,7 @@ func (c *Call) loop(s *program.Loop) error {
 			return err
 		}
 		if s.Cond >= 0 {
+			c.watch.entered(s, 2)
 			if yes, err := c.truth(s.Cond); err != nil || !yes {
 				return err
 			}
@@ -231,6 +234,7 @@ func (c *Call) loop(s *program.Loop) error {
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place
 		}
+		c.watch.entered(s, 1)
 		if err := c.steps(s.Body); err != nil {
 			return err
 		}

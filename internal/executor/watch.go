@@ -18,17 +18,25 @@ type Watch struct {
 	pattern byte
 	past    map[int]int64 // by storage: how far operands reached in memory that it had before it grew
 	decided []int64       // by dimension: the largest value that data decided
+	bodies  map[program.Step]uint8
 }
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, decided: make([]int64, len(c.x.program.Dims))}
+	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims))}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
 		}
 	}
 	return c.watch
+}
+
+// entered notes that a body was run, of a loop or of a branch the first, 1; of a branch the second, 2; or that a loop's condition was asked, 2.
+func (w *Watch) entered(s program.Step, body uint8) {
+	if w != nil {
+		w.bodies[s] |= body
+	}
 }
 
 func (w *Watch) touch(c *Call, t int) {
@@ -68,13 +76,14 @@ func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) er
 // Measured is what a watched run used, in bytes.
 type Measured struct {
 	Arena, Outputs, Scratch, Weights int64
-	ArenaWritten, OutputsWritten     int64   // the end of the highest byte found changed
-	Decided                          []int64 // by dimension: the largest value that data decided
+	ArenaWritten, OutputsWritten     int64                  // the end of the highest byte found changed
+	Decided                          []int64                // by dimension: the largest value that data decided
+	Bodies                           map[program.Step]uint8 // of branches and loops: what entered says of them, added up
 }
 
 // Measured adds up what was seen, with the pattern that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
-	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided}
+	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies}
 	for i, b := range c.storages {
 		if b == nil {
 			continue
