@@ -54,8 +54,21 @@ var reductions = []rule{
 	})},
 	{"normalize", []string{"div", "mul"}, found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("d"))))), normalized(true))},
 	{"normalize by variance", []string{"div", "mul"}, found(byRoot(centred("d"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("other"))))), normalized(true))},
+	{"normalize by factors", []string{"add"}, found(both("add", both("mul", the("x"), factor), op("sub", the("shift"), both("mul", the("d mean"), factor))), func(b *ir.Builder, m *match) *ir.Value {
+		y := normalized(true)(b, m)
+		if y == nil {
+			return nil
+		}
+		return ops.Binary(b, ops.Add, ops.Binary(b, ops.Mul, y, m.value("scale")), m.value("shift"))
+	})},
 	{"normalize without centre", []string{"div", "mul"}, found(byRoot(the("x"), sum(let("epsilon"), reduction("variance", "reduce_mean", square(the("x"))))), normalized(false))},
 }
+
+// factor is a scale over the deviation of x, by which TensorFlow's exporter multiplies x and its mean apart.
+var factor = as("factor", both("mul", either(inverse(root(deviation)), op("pow", deviation, constant(is(-0.5)))), the("scale")))
+
+// deviation is the variance of x, and a small number.
+var deviation = sum(let("epsilon"), reduction("variance", "reduce_mean", square(centred("d"))))
 
 // shifted is x, or x less its greatest element along axes.
 var shifted = either(op("sub", the("x"), reduction("top", "reduce_max", the("x"))), the("x"))
