@@ -458,6 +458,9 @@ func (d *drawing) growing() {
 	d.graph.Node = append(d.graph.Node, &wire.NodeProto{OpType: "Slice", Name: piece.name, Output: []string{piece.name},
 		Input: []string{v.name, d.ints(0).name, d.ints(more).name, d.ints(int64(axis)).name}})
 	trips := d.Int64N(4)
+	if v.shape[axis].size+trips*more == 1 {
+		trips++ // where a run finds out that an extent is 1, nothing is stretched along it
+	}
 	count := d.ints(trips).scalar(d)
 	if d.IntN(2) == 0 {
 		nothing := d.add("Mul", dtype.I64, nil, 0, []drawn{d.number(), d.ints(0).scalar(d)})

@@ -108,9 +108,14 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 		return err
 	}
 	*steps = append(*steps, step)
+	ends, _ := n.Attrs["ends"].([]string)
 	for i, v := range n.Outputs[:carried] {
 		if l.varies(n, i) {
-			l.bindAll(v.Type.Shape, states[i].Shape, n.Source, steps)
+			for axis, extent := range v.Type.Shape {
+				if name, ok := extent.Name(); ok && slices.Contains(ends, name) {
+					*steps = append(*steps, &loop.Bind{Dim: name, Value: states[i].Shape[axis], Source: n.Source})
+				}
+			}
 			if l.buffers[v] == nil {
 				l.buffers[v] = l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 			}

@@ -202,7 +202,7 @@ func boundIn(c *ir.Inference, n *ir.Node) map[string]bool {
 const ends = "ends"
 
 // carriedType is the type of a carried value when the loop has ended.
-func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int) (ir.Type, error) {
+func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int) (t ir.Type, err error) {
 	body := n.Regions[0]
 	p, r := body.Params[2+i].Type, body.Results[1+i].Type
 	if begins.DType != p.DType || p.DType != r.DType || len(begins.Shape) != len(p.Shape) || len(p.Shape) != len(r.Shape) {
@@ -211,7 +211,12 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 	shape := slices.Clone(begins.Shape)
 	for axis, extent := range p.Shape {
 		if varies(c, begins.Shape[axis], extent) {
-			shape[axis] = endOf(c, n, place, extent)
+			if shape[axis], err = grown(c, n, begins.Shape[axis], extent, r.Shape[axis]); err != nil {
+				return p, err
+			}
+			if shape[axis].Equal(extent) {
+				shape[axis] = endOf(c, n, place, extent)
+			}
 			continue
 		}
 		if c.Dims().EQ(begins.Shape[axis], extent) != sym.Yes || c.Dims().EQ(extent, r.Shape[axis]) != sym.Yes {
@@ -242,16 +247,9 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	if name := n.Attrs.String("count", ""); name != "" {
 		return sym.Var(name), nil
 	}
-	limit := sym.Const(LoopLimit)
-	if trip := n.Inputs[0]; trip != nil {
-		known, err := c.Elements(trip, 0, LoopLimit)
-		if err != nil {
-			return limit, err
-		}
-		limit = c.Dims().Simplify(known[0].Max(sym.Const(0)))
-		if isTrue(n.Regions[0].Results[0]) && (n.Inputs[1] == nil || isTrue(n.Inputs[1])) {
-			return limit, nil
-		}
+	limit, exact, err := loopTrips(c, n)
+	if err != nil || exact {
+		return limit, err
 	}
 	if most, ok := countedTrips(c, n); ok {
 		if fixed, number := limit.Const(); number && fixed >= LoopLimit {
@@ -264,6 +262,34 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	name, _ := count.Name()
 	n.Attrs["count"] = name
 	return count, nil
+}
+
+// loopTrips is the most iterations that a loop makes; exact says that it makes so many, since its condition holds for ever.
+func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err error) {
+	trip, body := n.Inputs[0], n.Regions[0]
+	if trip == nil {
+		return sym.Const(LoopLimit), false, nil
+	}
+	known, err := c.Elements(trip, 0, LoopLimit)
+	if err != nil {
+		return most, false, err
+	}
+	goes := isTrue(body.Results[0]) || body.Results[0] == body.Params[1]
+	return c.Dims().Simplify(known[0].Max(sym.Const(0))), goes && (n.Inputs[1] == nil || isTrue(n.Inputs[1])), nil
+}
+
+// grown is what an extent that varies is in the end, where it grows by as much in each of a known number of iterations; else it is the parameter's.
+func grown(c *ir.Inference, n *ir.Node, begins, param, becomes sym.Expr) (sym.Expr, error) {
+	by := becomes.Sub(param)
+	inside := boundIn(c, n)
+	if slices.ContainsFunc(by.Vars(), func(name string) bool { return inside[name] }) {
+		return param, nil
+	}
+	count, exact, err := loopTrips(c, n)
+	if err != nil || !exact {
+		return param, err
+	}
+	return c.Dims().Simplify(begins.Add(count.Mul(by))), nil
 }
 
 // isTrue reports whether a condition is known to hold.
