@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -68,9 +67,7 @@ func TestArtefactEqualsModel(t *testing.T) {
 			}
 			in := weir.Inputs{}
 			for i, info := range p.Inputs() {
-				x := stored(t, filepath.Join(sets[0], fmt.Sprintf("input_%d.pb", i)))
-				defer x.Close()
-				in[info.Name] = x
+				in[info.Name] = stored(t, filepath.Join(sets[0], fmt.Sprintf("input_%d.pb", i)), info)
 			}
 			sameAsModel(t, m, p, file, in)
 			same++
@@ -81,38 +78,58 @@ func TestArtefactEqualsModel(t *testing.T) {
 	}
 }
 
-// stored reads a tensor of ONNX's test data.
-func stored(t testing.TB, path string) *weir.Tensor {
+// stored reads a value of ONNX's test data.
+func stored(t testing.TB, path string, info weir.Info) weir.Arg {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proto, err := wire.ParseTensor(text)
+	sequence := info.Kind == weir.SequenceKind || info.Kind == weir.OptionalSequenceKind
+	v, err := wire.ParseValue(text, sequence, info.Kind >= weir.OptionalKind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, _, err := proto.Tensor()
-	if err != nil {
-		t.Fatal(err)
-	}
-	shape := make([]int, from.Rank())
-	for i, s := range from.Shape() {
-		shape[i] = int(s)
-	}
-	if from.DType() == weir.StringType {
-		to, err := weir.FromSlice(from.Strings(), shape...)
-		if err != nil {
-			t.Fatal(err)
+	var list []*weir.Tensor
+	for _, from := range v.Tensors {
+		shape := make([]int, from.Rank())
+		for i, s := range from.Shape() {
+			shape[i] = int(s)
 		}
-		return to
+		if from.DType() == weir.StringType {
+			list = append(list, must[*weir.Tensor](t)(weir.FromSlice(from.Strings(), shape...)))
+			continue
+		}
+		to := must[*weir.Tensor](t)(weir.New(from.DType(), shape...))
+		t.Cleanup(func() { to.Close() })
+		copy(to.Bytes(), from.Bytes())
+		list = append(list, to)
 	}
-	to, err := weir.New(from.DType(), shape...)
-	if err != nil {
-		t.Fatal(err)
+	switch {
+	case v.Absent:
+		return weir.Absent
+	case sequence:
+		return weir.Sequence(list...)
 	}
-	copy(to.Bytes(), from.Bytes())
-	return to
+	return list[0]
+}
+
+// contents is an output as text: everything of it.
+func contents(t testing.TB, r *weir.Results, i int, info weir.Info) string {
+	t.Helper()
+	list := append(r.Sequence(info.Name), r.At(i))
+	text := fmt.Sprint(r.Sequence(info.Name) == nil, len(list))
+	for _, x := range list {
+		switch {
+		case x == nil:
+			text += " nothing"
+		case x.DType() == weir.StringType:
+			text += fmt.Sprintf(" %s %q", x, must[[]string](t)(weir.Copy[string](x)))
+		default:
+			text += fmt.Sprintf(" %s %x", x, x.Bytes())
+		}
+	}
+	return text
 }
 
 // digits is the model of examples/digits, which takes pictures of 8 × 8.
@@ -161,14 +178,8 @@ func sameAsModel(t *testing.T, m *weir.Model, p *weir.Program, file []byte, in w
 	}
 	defer got.Close()
 	for i, info := range p.Outputs() {
-		if x, y := want.At(i), got.At(i); x.String() != y.String() || !bytes.Equal(x.Bytes(), y.Bytes()) {
-			t.Errorf("%s is %s, and %s from the artefact", info.Name, x, y)
-		} else if info.DType == weir.StringType {
-			a, err1 := weir.Copy[string](x)
-			b, err2 := weir.Copy[string](y)
-			if err1 != nil || err2 != nil || !slices.Equal(a, b) {
-				t.Errorf("%s is %q, and %q from the artefact", info.Name, a, b)
-			}
+		if x, y := contents(t, want, i, info), contents(t, got, i, info); x != y {
+			t.Errorf("%s is %.200s, and %.200s from the artefact", info.Name, x, y)
 		}
 	}
 	x, err1 := p.Measure(t.Context(), in)

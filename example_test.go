@@ -229,3 +229,104 @@ func ExampleCopy() {
 	// [1 2 3] <nil>
 	// true
 }
+
+// Texts are strings in a tensor.
+func ExampleFromSlice_texts() {
+	model, err := weir.Load("testdata/onnx/texts/model.onnx") // compares s with t, and joins them
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	s, err := weir.FromSlice([]string{"a", "bé"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := weir.FromSlice([]string{"a", "!"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	results, err := program.Run(context.Background(), weir.Inputs{"s": s, "t": t})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer results.Close()
+	joined, err := weir.Copy[string](results.Get("joined"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%q\n", joined)
+	// Output: ["aa" "bé!"]
+}
+
+// A sequence is several tensors, whose shapes may differ.
+func ExampleSequence() {
+	model, err := weir.Load("testdata/onnx/sequences/model.onnx") // inserts x into s at a place
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	fmt.Println(program.Inputs()[0])
+	row := func(numbers ...float32) *weir.Tensor {
+		t, err := weir.FromSlice(numbers, len(numbers)/2, 2)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return t
+	}
+	at, err := weir.FromSlice([]int64{1}, []int{}...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	results, err := program.Run(context.Background(), weir.Inputs{"s": weir.Sequence(row(1, 2), row(5, 6, 7, 8)), "x": row(3, 4), "at": at})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer results.Close()
+	for _, t := range results.Sequence("longer") {
+		numbers, err := weir.Copy[float32](t)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(t, numbers)
+	}
+	// Output:
+	// s: seq(f32[k,2])
+	// f32[1,2] [1 2]
+	// f32[1,2] [3 4]
+	// f32[2,2] [5 6 7 8]
+}
+
+// An optional input may have nothing, and an optional output may give nothing.
+func Example_absent() {
+	model, err := weir.Load("testdata/onnx/optionals/model.onnx") // hands o on, and y is what it has, or a default
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer program.Close()
+	results, err := program.Run(context.Background(), weir.Inputs{"o": weir.Absent})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer results.Close()
+	y, err := weir.Copy[float32](results.Get("y"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(results.Get("same") == nil, y)
+	// Output: true [7 8]
+}

@@ -20,6 +20,11 @@
 // have results that are not closed. The formula is exact for every binding of the model's named dimensions (Program.Memory). The memory lies
 // outside Go's heap: Usage gives the process's totals, and GOMEMLIMIT should be set to the container's limit less the peaks.
 //
+// # Texts, sequences, optionals
+//
+// A tensor of texts has the DType StringType, and its elements are Go's strings (FromSlice, Copy). Inputs and outputs of other kinds than a tensor say so in Info.Kind: Sequence makes the
+// argument for a sequence, Absent stands for an optional that has nothing, and Results.Sequence gives the tensors of a sequence.
+//
 // # Ownership
 //
 // Arguments are borrowed for the run. Results belong to whoever called Run, until closed. What View returns is dead after Close;

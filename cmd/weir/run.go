@@ -22,7 +22,7 @@ type inputFlags struct {
 }
 
 func (f *inputFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.inputs, "input", nil, "[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON literal, zeros, random, random:LO..HI (repeatable)")
+	cmd.Flags().StringArrayVar(&f.inputs, "input", nil, "[NAME=]VALUE: a .npy .npz .pb .safetensors .json .png .jpg .bin .txt file, - (npy on standard input), a JSON literal (a sequence is a list of its tensors, null an optional without a value), zeros, random, random:LO..HI (repeatable)")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "of random values")
 }
 

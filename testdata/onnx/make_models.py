@@ -38,7 +38,7 @@ class Case:
             self.model.graph.initializer.append(numpy_helper.from_array(value, name))
         if edit:
             edit(self.model)
-        self.data = [{name: np.asarray(value) for name, value in inputs.items()} for inputs in data]
+        self.data = [{name: value if value is None or isinstance(value, list) else np.asarray(value) for name, value in inputs.items()} for inputs in data]
         self.save, self.outputs, self.amend = save, outputs, amend
 
 
@@ -71,6 +71,15 @@ def reference(model):
     return lambda inputs: onnx.reference.ReferenceEvaluator(model).run(None, inputs)
 
 
+def saved(value, declared):
+    """A value in the message of its declared type."""
+    if declared.type.HasField("optional_type"):
+        return numpy_helper.from_optional(value, declared.name)
+    if declared.type.HasField("sequence_type"):
+        return numpy_helper.from_list(value, declared.name)
+    return numpy_helper.from_array(np.asarray(value), declared.name)
+
+
 def write(name, built):
     folder = os.path.join(HERE, name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -85,18 +94,18 @@ def write(name, built):
             results = built.amend(inputs, results)
         directory = os.path.join(folder, f"test_data_set_{n}")
         os.makedirs(directory)
-        declared = [i.name for i in built.model.graph.input if i.name not in initial or i.name in inputs]
-        for kind, values in (("input", [(i, inputs[i]) for i in declared]),
-                             ("output", list(zip([o.name for o in built.model.graph.output], results)))):
-            for i, (label, value) in enumerate(values):
+        declared = [i for i in built.model.graph.input if i.name not in initial or i.name in inputs]
+        for kind, values in (("input", [(i, inputs[i.name]) for i in declared]),
+                             ("output", list(zip(built.model.graph.output, results)))):
+            for i, (port, value) in enumerate(values):
                 with open(os.path.join(directory, f"{kind}_{i}.pb"), "wb") as f:
-                    f.write(numpy_helper.from_array(np.asarray(value), label).SerializeToString())
+                    f.write(saved(value, port).SerializeToString())
     size = sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files)
     print(f"{name:24} {len(built.model.graph.node):3} nodes {len(built.data)} sets {size:6} bytes")
 
 
 def main():
-    import models_control, models_layers, models_microsoft, models_sizes, models_types, models_vision  # noqa: F401  each registers its cases
+    import models_control, models_layers, models_microsoft, models_sizes, models_types, models_values, models_vision  # noqa: F401  each registers its cases
     names = sys.argv[1:] or sorted(CASES)
     for name in names:
         write(name, CASES[name](np.random.default_rng(zlib.crc32(name.encode()))))

@@ -1,0 +1,1 @@
+2one2zeroBunique

@@ -1,0 +1,1 @@
+2the2A B2x2a b c dBs

@@ -1,0 +1,1 @@
+2A B2X2A B C DBkept
