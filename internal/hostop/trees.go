@@ -44,8 +44,10 @@ func treeTest[T real](mode uint8, x, split T) bool {
 	return x != split || mode&TreeMissing != 0 && x != x
 }
 
-// aggregates combine what the trees give a target.
-var aggregates = map[string]struct{ least, most, mean bool }{"sum": {}, "average": {mean: true}, "min": {least: true}, "max": {most: true}}
+// aggregate says how what the trees give a target is combined: as a sum where nothing else is said.
+type aggregate struct{ least, most, mean bool }
+
+var aggregates = map[string]aggregate{"sum": {}, "average": {mean: true}, "min": {least: true}, "max": {most: true}}
 
 // trees sends each row of input 0, x[N, F], down every tree. The trees are flat: input 1 is the roots, i32; inputs 2 to 5 are the nodes' features i32, comparisons u8, splits of x's
 // type, and children i32[nodes, 2]. A child or root of at least 0 is a node, which comes after its parent; another is the complement of a leaf. Inputs 6 to 8 are the leaves, i32: where
@@ -77,29 +79,21 @@ func trees[T real](c *Call) error {
 			return diag.Inputf("%d values to begin with for %d targets", len(base), count)
 		}
 	}
-	given := make([]bool, count)
-	for row := range rows {
-		x, y := f.x[row*width:(row+1)*width], sums[row*count:(row+1)*count]
+	given := make([]bool, min(rows, treeBlock)*count)
+	for first := int64(0); first < rows; first += treeBlock {
+		end := min(first+treeBlock, rows)
+		y := sums[first*count : end*count]
 		clear(y)
 		clear(given)
 		for _, root := range f.roots {
-			leaf, err := f.leaf(x, root)
-			if err != nil {
-				return err
-			}
-			for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
-				to, w := f.targets[i], f.weights[i]
-				switch {
-				case to < 0 || int64(to) >= count:
-					return diag.Inputf("a leaf gives to target %d of %d", to, count)
-				case !given[to]:
-					y[to], given[to] = w, true
-				case how.least:
-					y[to] = min(y[to], w)
-				case how.most:
-					y[to] = max(y[to], w)
-				default:
-					y[to] += w
+			for row := first; row < end; row++ {
+				leaf, err := f.leaf(f.x[row*width:(row+1)*width], root)
+				if err != nil {
+					return err
+				}
+				at := (row - first) * count
+				if err := f.give(leaf, y[at:at+count], given[at:at+count], how); err != nil {
+					return err
 				}
 			}
 		}
@@ -108,8 +102,31 @@ func trees[T real](c *Call) error {
 				y[i] /= T(len(f.roots))
 			}
 			if base != nil {
-				y[i] += base[i]
+				y[i] += base[int64(i)%count]
 			}
+		}
+	}
+	return nil
+}
+
+// treeBlock is the rows that go down a tree one after the other, while its nodes are at hand.
+const treeBlock = 128
+
+// give combines what a leaf gives with what a row's targets have been given.
+func (f *forest[T]) give(leaf int32, y []T, given []bool, how aggregate) error {
+	for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
+		to, w := f.targets[i], f.weights[i]
+		switch {
+		case to < 0 || int(to) >= len(y):
+			return diag.Inputf("a leaf gives to target %d of %d", to, len(y))
+		case !given[to]:
+			y[to], given[to] = w, true
+		case how.least:
+			y[to] = min(y[to], w)
+		case how.most:
+			y[to] = max(y[to], w)
+		default:
+			y[to] += w
 		}
 	}
 	return nil
