@@ -85,3 +85,36 @@ func TestSpelledOutOnAndOff(t *testing.T) {
 		}
 	}
 }
+
+// TestSpelledOutKept asks for every tensor of the models that are spelled out: nothing is rewritten away, and all are what they are in the model as it was written.
+func TestSpelledOutKept(t *testing.T) {
+	for name, write := range spelled {
+		s := newSpelling(false)
+		write(s)
+		var names []string
+		for _, n := range s.graph.Node {
+			names = append(names, n.Output...)
+		}
+		in := s.arguments(s.module(t), 3)
+		want, err := ir.Evaluate(s.module(t, names...), in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := compiler.Compile(s.module(t, names...), compiler.Options{Machine: compiler.Portable(2), Names: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ir.Evaluate(c.IR, in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range names {
+			if err := closeTo(got[i:i+1], want[i:i+1]); err != nil {
+				t.Errorf("%s: %s: %v", name, n, err)
+			}
+			if c.Program.Outputs[i].Name != n {
+				t.Errorf("%s: result %d is called %s, not %s", name, i, c.Program.Outputs[i].Name, n)
+			}
+		}
+	}
+}

@@ -222,14 +222,15 @@ func (s *spelling) compiled(t *testing.T) *compiler.Compiled {
 	return c
 }
 
-func (s *spelling) module(t *testing.T) *ir.Module {
+// module imports the model, with the tensors of the given names as its results; nil: the model's own.
+func (s *spelling) module(t *testing.T, names ...string) *ir.Module {
 	t.Helper()
 	proto := &wire.ModelProto{IRVersion: 12, OpsetImport: []*wire.OperatorSetIDProto{{Version: 24}}, Graph: s.graph}
 	m, err := onnx.Parse(proto.Marshal())
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, _, err := m.Build(nil)
+	module, _, err := m.Build(names)
 	if err != nil {
 		t.Fatal(err)
 	}
