@@ -154,7 +154,7 @@ g (uint8[n,4] x, uint8[n,4] y, bool[n,4] which, uint8[n,2,h,w2] image, uint8[n,h
 
 @case
 def microsoft_packed(rng):
-    """MatMulNBits with 2, 4 and 8 bits, zero points packed or floats, rows that do not fill their last block, a bias; GatherBlockQuantized"""
+    """MatMulNBits with 2, 4 and 8 bits, zero points packed or floats, rows that do not fill their last block, a bias; codes of 4 bits (MatMulBnb4); GatherBlockQuantized; Unique"""
     def packed(rows, columns, size, bits):
         blocks = -(-columns // size)
         return ints(rng, 0, 256, rows, blocks, size * bits // 8, dtype=np.uint8), rng.uniform(0.01, 0.1, rows * blocks).astype(np.float32)
@@ -163,9 +163,10 @@ def microsoft_packed(rng):
     weights["w8"], weights["s8"] = packed(5, 40, 32, 8)
     weights["w2"], weights["s2"] = packed(5, 40, 16, 2)
     weights.update(z4=ints(rng, 0, 256, 5 * 2, dtype=np.uint8), z8=ints(rng, 0, 256, 5 * 2, dtype=np.uint8), real=rng.uniform(0, 15, 15).astype(np.float32), bias=normal(rng, 5),
-                   rows=ints(rng, 0, 256, 9, 16, dtype=np.uint8), scales=rng.uniform(0.01, 0.1, (9, 2)).astype(np.float32), zeros=ints(rng, 0, 256, 9, 1, dtype=np.uint8))
+                   rows=ints(rng, 0, 256, 9, 16, dtype=np.uint8), scales=rng.uniform(0.01, 0.1, (9, 2)).astype(np.float32), zeros=ints(rng, 0, 256, 9, 1, dtype=np.uint8), codes=ints(rng, 0, 256, 100, dtype=np.uint8),
+                   largest=rng.uniform(0.1, 2, 13).astype(np.float32), minus=np.array([-1], np.int64))
     return Case("""
-g (float[n,m,40] x, int64[n,m] at) => (float[n,m,5] four, float[n,m,5] zeroed, float[n,m,5] floats, float[n,m,5] eight, float[n,m,5] two, float[n,m,32] gathered, float[n,m,32] plain) {
+g (float[n,m,40] x, int64[n,m] at) => (float[n,m,5] four, float[n,m,5] zeroed, float[n,m,5] floats, float[n,m,5] eight, float[n,m,5] two, float[n,m,32] gathered, float[n,m,32] plain, float[n,m,5] fp4, float[n,m,5] nf4, float[u] once, int64[k] where, int64[u] often) {
   four = com.microsoft.MatMulNBits <K = 40, N = 5, bits = 4, block_size = 16> (x, w4, s4, , , bias)
   zeroed = com.microsoft.MatMulNBits <K = 40, N = 5, bits = 4, block_size = 16> (x, w4, s4, z4)
   floats = com.microsoft.MatMulNBits <K = 40, N = 5, bits = 4, block_size = 16> (x, w4, s4, real)
@@ -173,4 +174,9 @@ g (float[n,m,40] x, int64[n,m] at) => (float[n,m,5] four, float[n,m,5] zeroed, f
   two = com.microsoft.MatMulNBits <K = 40, N = 5, bits = 2, block_size = 16> (x, w2, s2)
   gathered = com.microsoft.GatherBlockQuantized <bits = 4, block_size = 16, quantize_axis = 1> (rows, at, scales, zeros)
   plain = com.microsoft.GatherBlockQuantized <bits = 4, block_size = 16, quantize_axis = 1> (rows, at, scales)
+  fp4 = com.microsoft.MatMulBnb4 <K = 40, N = 5, block_size = 16, quant_type = 0> (x, codes, largest)
+  nf4 = com.microsoft.MatMulBnb4 <K = 40, N = 5, block_size = 16, quant_type = 1> (x, codes, largest)
+  flat = Reshape (at, minus)
+  real_flat = Cast <to = 1> (flat)
+  once, where, often = com.microsoft.Unique (real_flat)
 }""", weights, [{"x": normal(rng, n, m, 40), "at": ints(rng, 0, 9, n, m)} for n, m in ((2, 3), (1, 1))], domains=DOMAINS)

@@ -66,6 +66,13 @@ func TestMicrosoftSpellings(t *testing.T) {
 	})
 	row := tensor.Must(tensor.Of[int32](0, 1, 1, 1, 1, 0).Reshape(batch, steps))
 	scale := random(r, 5)
+	image, gamma, beta, residual := random(r, 2, 4, 3, 5), random(r, 4), random(r, 4), random(r, 2, 4)
+	last := permuted(image, []int64{2, 3, 5, 4}, func(i []int64) int64 { return ((i[0]*4+i[3])*3+i[1])*5 + i[2] })
+	lifted := permuted(image, []int64{2, 3, 5, 4}, func(i []int64) int64 { return ((i[0]*4+i[3])*3+i[1])*5 + i[2] })
+	for i := range lifted.Len() {
+		lifted.SetFloat(i, lifted.Float(i)+residual.Float(i/60*4+i%4)+beta.Float(i%4))
+	}
+	groups, silu := wire.IntAttribute("groups", 2), wire.IntAttribute("activation", 1)
 	for _, c := range []struct {
 		name       string
 		one, other func() ([]*tensor.Tensor, error)
@@ -103,6 +110,37 @@ func TestMicrosoftSpellings(t *testing.T) {
 				return nil, err
 			}
 			return microsoftNode(":Relu", y)
+		}},
+		{"groups of channels that come first", func() ([]*tensor.Tensor, error) {
+			return microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups, wire.IntAttribute("activation", 0), wire.IntAttribute("channels_last", 0))
+		}, func() ([]*tensor.Tensor, error) {
+			return microsoftNode(":GroupNormalization", []*tensor.Tensor{image, gamma, beta}, wire.IntAttribute("num_groups", 2))
+		}},
+		{"groups of channels that come last", func() ([]*tensor.Tensor, error) {
+			return microsoftNode("GroupNorm", []*tensor.Tensor{last, gamma, beta}, groups, silu)
+		}, func() ([]*tensor.Tensor, error) {
+			y, err := microsoftNode("GroupNorm", []*tensor.Tensor{image, gamma, beta}, groups, wire.IntAttribute("activation", 0), wire.IntAttribute("channels_last", 0))
+			if err != nil {
+				return nil, err
+			}
+			if y, err = microsoftNode(":Transpose", y, wire.IntsAttribute("perm", 0, 2, 3, 1)); err != nil {
+				return nil, err
+			}
+			return microsoftNode("QuickGelu", y, wire.FloatAttribute("alpha", 1))
+		}},
+		{"groups of a sum", func() ([]*tensor.Tensor, error) {
+			return microsoftNode("SkipGroupNorm", []*tensor.Tensor{last, gamma, beta, residual, beta}, groups, silu)
+		}, func() ([]*tensor.Tensor, error) {
+			return microsoftNode("GroupNorm", []*tensor.Tensor{lifted, gamma, beta}, groups, silu)
+		}},
+		{"a gate", func() ([]*tensor.Tensor, error) {
+			return microsoftNode("BiasSplitGelu", []*tensor.Tensor{tensor.Of[float32](2, 3, 1, -1), tensor.Of[float32](1, 0, 0, 0)})
+		}, func() ([]*tensor.Tensor, error) {
+			y, err := microsoftNode("Gelu", []*tensor.Tensor{tensor.Of[float32](1, -1)})
+			if err != nil {
+				return nil, err
+			}
+			return microsoftNode("BiasAdd", []*tensor.Tensor{y[0], y[0], y[0]}) // three times, since the first half is 3 and 3
 		}},
 	} {
 		got, err := c.one()
