@@ -138,6 +138,7 @@ type bound struct {
 // Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
+	defer func() { err = x.typed(err, dims) }()
 	c = &Call{x: x, args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
 	defer func() {
 		if err != nil {

@@ -25,7 +25,7 @@ func (c *Call) Run(ctx context.Context) error {
 	if err == cpu.ErrStopped {
 		return ctx.Err()
 	}
-	return err
+	return c.x.typed(err, c.values)
 }
 
 func (c *Call) steps(steps []program.Step) error {

@@ -31,6 +31,23 @@ type attempt struct {
 	forms  map[string][]form           // by the place of a loop: what its carried values are
 	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
 	work   int                         // how many more nodes may be converted again, in all attempts
+	inline int                         // how many more nodes of functions this attempt may convert
+}
+
+// Functions that call others many times each, and those others again, make a model of any size from a small file. A model may have so many nodes from its
+// functions, and so many more for each node that it writes down.
+const (
+	leastInlined = 20_000
+	moreInlined  = 50
+)
+
+// mostInlined is how many nodes of functions may be converted.
+func mostInlined(m *wire.ModelProto) int {
+	count := nodesOf(m.Graph)
+	for _, f := range m.Functions {
+		count += len(f.Node)
+	}
+	return leastInlined + moreInlined*count
 }
 
 func newAttempt(m *Model) *attempt {

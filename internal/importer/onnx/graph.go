@@ -72,6 +72,7 @@ func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.M
 func (m *Model) try(ctx context.Context, outputs []string, a *attempt) (module *ir.Module, signature *Signature, err error) {
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
+	a.inline = mostInlined(m.Proto)
 	module.Check = func() error {
 		if module.Dims.Exhausted() {
 			return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
@@ -365,6 +366,9 @@ func (g *graph) attributes(n *wire.NodeProto) (map[string]*wire.AttributeProto, 
 func (g *graph) inline(f *wire.FunctionProto, n *wire.NodeProto, in []*ir.Value, attrs map[string]*wire.AttributeProto) ([]*ir.Value, error) {
 	if g.depth >= maxFunctions {
 		return nil, diag.Inputf("functions call one another more than %d deep", maxFunctions).AtNode(sourceOf(n), n.OpType)
+	}
+	if g.attempt.inline -= len(f.Node); g.attempt.inline < 0 {
+		return nil, diag.Unsupportedf("functions that come to more than %d nodes where they are called", mostInlined(g.model.Proto)).AtNode(sourceOf(n), n.OpType)
 	}
 	inner := &graph{model: g.model, build: g.build, names: map[string]*ir.Value{}, opsets: g.model.within(f, g.opsets), attrs: map[string]*wire.AttributeProto{}, depth: g.depth + 1, composites: g.composites, attempt: g.attempt, path: g.place()}
 	for _, a := range f.AttributeProto {
