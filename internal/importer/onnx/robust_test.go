@@ -70,11 +70,20 @@ func refusal(r *rand.Rand, name, domain, plain string, since int64, op *schema.O
 	}()
 	err := func() (err error) {
 		defer ir.Catch(&err)
-		out := ruleFor(name, c.Version)(c)
+		composed := slices.ContainsFunc(c.In, func(v *ir.Value) bool { return c.graph.composites[v] != nil })
+		out := c.graph.apply(c, ruleFor(name, c.Version))
 		for _, v := range out {
 			if _, sequence := c.graph.composites[v]; !sequence && v != nil && v.Type.DType == dtype.Invalid {
 				return fmt.Errorf("a result without a type")
 			}
+		}
+		if composed { // no stand-in is left in what was built
+			for _, v := range out {
+				if v != nil && c.graph.formOf(v).of.DType != dtype.Invalid {
+					c.Block.Results = append(c.Block.Results, c.graph.as(v, c.graph.formOf(v))...)
+				}
+			}
+			return ir.Verify(c.Module)
 		}
 		return nil
 	}()
@@ -114,6 +123,27 @@ func (c *call) describe() string {
 
 var oddNumbers = []int64{0, 1, 1, 2, 2, 3, -1, -2, 4, 7, 1 << 40, -1 << 63, 1<<63 - 1}
 
+// randomComposite is texts, a sequence, a list or an optional.
+func randomComposite(r *rand.Rand, g *graph) *ir.Value {
+	kind := Kind(r.Intn(4))
+	p := Port{Name: "c", Kind: kind, Type: ir.Type{DType: []dtype.DType{dtype.String, dtype.String, dtype.F32, dtype.I64}[r.Intn(4)]}}
+	if kind == Tensor {
+		p.Type.DType = dtype.String
+	}
+	if kind.plain() == Tensor || r.Intn(2) == 0 {
+		p.Type.Shape = []sym.Expr{}
+		for range r.Intn(4) {
+			p.Type.Shape = append(p.Type.Shape, []sym.Expr{sym.Const(2), sym.Const(1), sym.Var("n")}[r.Intn(3)])
+		}
+	}
+	f := p.form()
+	var parts []*ir.Value
+	for _, part := range f.partNames() {
+		parts = append(parts, g.build.Param(p.Name+part, g.partType(p, f, part)))
+	}
+	return g.from(f, parts)
+}
+
 func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Operator) *call {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
@@ -142,6 +172,10 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	for i := range count {
 		if r.Intn(12) == 0 {
 			c.In = append(c.In, nil)
+			continue
+		}
+		if r.Intn(10) == 0 {
+			c.In = append(c.In, randomComposite(r, g))
 			continue
 		}
 		dt := real
