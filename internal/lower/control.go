@@ -3,6 +3,7 @@ package lower
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -99,7 +100,13 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	if err := l.block(body, &step.Body); err != nil {
 		return err
 	}
+	var behind []loop.Step
 	for i, v := range body.Results[min(1+carried, len(body.Results)):] {
+		copied, err := l.room(n, n.Outputs[carried+i])
+		if err != nil {
+			return err
+		}
+		behind = append(behind, copied...)
 		if err := l.row(n.Outputs[carried+i], v, iteration, n.Source, &step.Body); err != nil {
 			return err
 		}
@@ -107,7 +114,7 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	if err := l.next(n, states, step); err != nil {
 		return err
 	}
-	*steps = append(*steps, step)
+	*steps = append(append(*steps, step), behind...)
 	ends, _ := n.Attrs["ends"].([]string)
 	for i, v := range n.Outputs[:carried] {
 		if l.varies(n, i) {
@@ -191,6 +198,34 @@ func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 	}
 }
 
+// room prepares a scan output that has no memory before the run has found the rows' size, in a loop that finds out how many rows there are: since memory may not change
+// its size while it is in use, there is room for as many as the loop may make at most, and the rows that there are are copied behind it.
+func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
+	name := n.Attrs.String("count", "")
+	unlimited := func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name string) bool { return sym.IsUnlimited(l.from.Limits[name]) })
+	}
+	if name == "" || !slices.ContainsFunc(whole.Type.Shape, unlimited) {
+		return nil, nil
+	}
+	rows, _ := n.Attrs["rows"].([]string)
+	trip := n.Inputs[0]
+	if trip == nil || len(trip.Known) != 1 || slices.ContainsFunc(whole.Type.Shape[1:], func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name string) bool { return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name]) })
+	}) {
+		return nil, diag.Unsupportedf("a scan output of %s: nothing bounds the size of its rows, nor how many there are", whole.Type).AtNode(n.Source, "Loop").AtTensor(whole.Name)
+	}
+	if l.buffers[whole] == nil {
+		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
+	}
+	most := slices.Clone(whole.Type.Shape)
+	most[0] = trip.Known[0].Max(sym.Const(0))
+	l.rooms[whole] = l.buffer(whole.Name+".rows", loop.Temp, ir.Type{DType: whole.Type.DType, Shape: most}, whole.Name)
+	made := l.buffer(whole.Name+".made", loop.Temp, whole.Type, whole.Name)
+	made.View = &loop.View{Of: l.rooms[whole]}
+	return []loop.Step{&loop.Copy{To: l.buffers[whole], From: made}}, nil
+}
+
 // row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A whole without rows has no place.
 func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]loop.Step) error {
 	from, err := l.value(v)
@@ -199,6 +234,10 @@ func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]lo
 	}
 	if l.buffers[whole] == nil {
 		l.buffers[whole] = l.buffer(whole.Name, loop.Temp, whole.Type, whole.Name)
+	}
+	room := l.buffers[whole]
+	if own := l.rooms[whole]; own != nil {
+		room = own
 	}
 	count := whole.Type.Shape[0]
 	if l.from.Dims.EQ(count, sym.Const(0)) == sym.Yes {
@@ -209,7 +248,7 @@ func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]lo
 	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
 		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)
 	}
-	slot.View = &loop.View{Of: l.buffers[whole], Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
+	slot.View = &loop.View{Of: room, Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
 	*steps = append(*steps, &loop.Copy{To: slot, From: from})
 	return nil
 }

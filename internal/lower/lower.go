@@ -24,13 +24,14 @@ type lowering struct {
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
+	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
 	// branches is how many branches are around the nodes. What they need of the dimensions holds only where they are taken; memory is planned for every run.
 	branches int
 }
 
 // Module lowers main. Values named in the results become Output buffers, parameters Input buffers, both in order.
 func Module(m *ir.Module) (*loop.Module, error) {
-	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{},
+	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{},
 		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
