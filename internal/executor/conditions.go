@@ -72,7 +72,9 @@ func (l *layout) bound(steps []program.Step, order map[int]int) {
 // decided checks the conditions that waited for a dimension.
 func (c *Call) decided(dim int) error {
 	if c.watch != nil {
-		c.watch.decided[dim] = max(c.watch.decided[dim], c.values[dim])
+		if v := c.values[dim]; !c.watch.has[dim] || v > c.watch.decided[dim] {
+			c.watch.decided[dim], c.watch.has[dim] = v, true
+		}
 	}
 	for i := range c.x.layout.after[dim] {
 		r := &c.x.layout.after[dim][i]

@@ -11,8 +11,11 @@ import (
 
 // typed makes an error of evaluating a formula, such as a size past 64 bits, the fault of the values that the dimensions have.
 func (x *Executable) typed(err error, values []int64) error {
+	if err == nil { // before anything is allocated: a run that ends well asks too
+		return nil
+	}
 	var known *diag.Error
-	if err == nil || errors.As(err, &known) || !errors.Is(err, sym.ErrOverflow) {
+	if errors.As(err, &known) || !errors.Is(err, sym.ErrOverflow) {
 		return err
 	}
 	var dims []string

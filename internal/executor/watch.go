@@ -17,13 +17,14 @@ type Watch struct {
 	workers int
 	pattern byte
 	past    map[int]int64 // by storage: how far operands reached in memory that it had before it grew
-	decided []int64       // by dimension: the largest value that data decided
+	decided []int64       // by dimension: the largest value that data decided, once there is one
+	has     []bool        // by dimension: there is one
 	bodies  map[program.Step]uint8
 }
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims))}
+	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
