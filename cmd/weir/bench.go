@@ -92,6 +92,9 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	if dims, err = l.program.Bind(in); err != nil { // with those that elements of inputs are
+		return err
+	}
 	m.Dims = maps.Clone(dims)
 	for _, d := range l.program.Decided() {
 		m.Dims[d.Name] = seen.Decided[d.Name]
