@@ -60,7 +60,7 @@ func (b *Builder) Name(hint string) string {
 	for {
 		name := fmt.Sprintf("%s.%d", hint, count)
 		if _, taken := b.names[name]; !taken {
-			b.names[name] = 1
+			b.names[name], b.names[hint] = 1, count+1 // the next search begins here
 			return name
 		}
 		count++

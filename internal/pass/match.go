@@ -279,9 +279,12 @@ func (t *terms) leaf(v *ir.Value) bool {
 	return len(t.list) <= t.most
 }
 
+// termsMost is how many nodes one product or sum is taken apart into; what lies behind stays together.
+const termsMost = 16
+
 // opened reports whether v is the result of a node that may be taken apart: one that is read once, or the one that the pattern begins at.
 func (t *terms) opened(v *ir.Value, top bool) bool {
-	return t.m.local(v) && len(v.Node.Outputs) == 1 && (top || t.m.r.uses[v] == 1)
+	return len(t.nodes) < termsMost && t.m.local(v) && len(v.Node.Outputs) == 1 && (top || t.m.r.uses[v] == 1)
 }
 
 func (t *terms) multiply(v *ir.Value, top bool) bool {

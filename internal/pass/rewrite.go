@@ -206,13 +206,17 @@ func sameShape(d *sym.Dims, a, b []sym.Expr) bool {
 // release takes back the uses that a node made which is no longer needed, and with them what only it needed.
 func (r *rewriting) release(n *ir.Node) {
 	r.gone[n] = true
-	r.use(n, -1)
-	for _, v := range n.Inputs {
-		if v == nil || v.Node == nil || r.gone[v.Node] || len(v.Node.Regions) > 0 {
-			continue
-		}
-		if !slices.ContainsFunc(v.Node.Outputs, func(o *ir.Value) bool { return r.uses[o] > 0 || o.Bound }) {
-			r.release(v.Node)
+	for list := []*ir.Node{n}; len(list) > 0; {
+		n, list = list[len(list)-1], list[:len(list)-1]
+		r.use(n, -1)
+		for _, v := range n.Inputs {
+			if v == nil || v.Node == nil || r.gone[v.Node] || len(v.Node.Regions) > 0 {
+				continue
+			}
+			if !slices.ContainsFunc(v.Node.Outputs, func(o *ir.Value) bool { return r.uses[o] > 0 || o.Bound }) {
+				r.gone[v.Node] = true
+				list = append(list, v.Node)
+			}
 		}
 	}
 }
