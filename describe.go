@@ -1,9 +1,11 @@
 package weir
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -86,7 +88,7 @@ type ParameterInfo struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// NodeInfo is one node of the main graph.
+// NodeInfo is one node: of the main graph, or, with the path to it in its name, of a graph within a node or of a function.
 type NodeInfo struct {
 	Name    string   `json:"name"`
 	Op      string   `json:"op"`
@@ -120,26 +122,55 @@ func (m *Model) Describe() Description {
 	for _, o := range m.Outputs() {
 		d.Outputs = append(d.Outputs, o.String())
 	}
-	for _, t := range proto.Graph.Initializer {
-		dt, err := t.ElementType()
-		count, err2 := t.Count()
-		if err != nil || err2 != nil {
-			continue
-		}
-		bytes, _ := dt.Bytes(count)
-		at := slices.IndexFunc(d.Parameters, func(p ParameterInfo) bool { return p.DType == dt.String() })
-		if at < 0 {
-			at = len(d.Parameters)
-			d.Parameters = append(d.Parameters, ParameterInfo{DType: dt.String()})
-		}
-		d.Parameters[at].Count += count
-		d.Parameters[at].Bytes += bytes
-	}
-	for _, n := range proto.Graph.Node {
-		d.Ops[n.OpType]++
-		d.Nodes = append(d.Nodes, NodeInfo{n.Name, n.OpType, n.Input, n.Output})
+	d.graph(proto.Graph, "")
+	for _, f := range proto.Functions {
+		d.nodes(f.Node, f.Name+"/")
 	}
 	return d
+}
+
+// graph adds what a graph and those within it hold; the names of inner nodes begin with the path to them.
+func (d *Description) graph(g *wire.GraphProto, path string) {
+	for _, t := range g.Initializer {
+		d.parameter(t)
+	}
+	d.nodes(g.Node, path)
+}
+
+func (d *Description) nodes(nodes []*wire.NodeProto, path string) {
+	for _, n := range nodes {
+		d.Ops[n.OpType]++
+		d.Nodes = append(d.Nodes, NodeInfo{path + n.Name, n.OpType, n.Input, n.Output})
+		inner := path + cmp.Or(n.Name, n.OpType) + "/"
+		for _, a := range n.Attribute {
+			if a.T != nil && n.OpType == "Constant" {
+				d.parameter(a.T)
+			}
+			if a.G != nil {
+				d.graph(a.G, inner)
+			}
+			for _, g := range a.Graphs {
+				d.graph(g, inner)
+			}
+		}
+	}
+}
+
+// parameter counts a constant of the file.
+func (d *Description) parameter(t *wire.TensorProto) {
+	dt, err := t.ElementType()
+	count, err2 := t.Count()
+	if err != nil || err2 != nil {
+		return
+	}
+	bytes, _ := dt.Bytes(count)
+	at := slices.IndexFunc(d.Parameters, func(p ParameterInfo) bool { return p.DType == dt.String() })
+	if at < 0 {
+		at = len(d.Parameters)
+		d.Parameters = append(d.Parameters, ParameterInfo{DType: dt.String()})
+	}
+	d.Parameters[at].Count += count
+	d.Parameters[at].Bytes += bytes
 }
 
 // Legal is the range of values that the elements of an integer input may have, as far as the program checks them when they become indices: from 0 up, though an
