@@ -45,6 +45,9 @@ const (
 	artefactAlign   = 64
 )
 
+// proofsOfKernel is how many operations' credit the proofs of one scheduled kernel have.
+const proofsOfKernel = 20
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // manifest is the JSON part of an artefact.
@@ -250,6 +253,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	if err != nil {
 		return nil, err
 	}
+	c.Loop.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
 	open, err := unproven(c.Loop)
 	if err != nil {
 		return nil, err
@@ -429,7 +433,8 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 	}
 	defer damaged(&err)
 	m := *c.Loop
-	m.Dims = c.Loop.Dims.Clone()
+	m.Dims = c.Loop.Dims.Fresh() // each binding has proofs of its own
+	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
 	for i, d := range c.Program.Dims {
 		if !d.Data {
 			m.Dims.Set(d.Name, sym.Range{Min: dims[i], Max: dims[i]})

@@ -83,6 +83,14 @@ func (d *Dims) Grant(operations int) {
 // Empty returns a set without dimensions whose proofs use the same credit.
 func (d *Dims) Empty() *Dims { return &Dims{ranges: map[string]Range{}, credit: d.credit} }
 
+// Fresh is Clone with credit of its own.
+func (d *Dims) Fresh() *Dims {
+	c := d.Clone()
+	c.credit = new(atomic.Int64)
+	c.credit.Store(firstCredit)
+	return c
+}
+
 // Exhausted reports whether proofs have used up their credit. From then on nothing is proved that cannot be seen at once, so what the set answers is still
 // true, and less than it could be.
 func (d *Dims) Exhausted() bool { return d.credit.Load() < 0 }
