@@ -25,7 +25,9 @@ func TestCountedTrips(t *testing.T) {
 		{loop.Gt, 0, 1, true, true, false}, {loop.Ge, 0, 2, true, true, false}, {loop.Lt, -3, 3, true, false, true}, {loop.Lt, 5, 7, false, false, true},
 	} {
 		for extent := range int64(12) {
-			t.Run(fmt.Sprint(test, extent), func(t *testing.T) { counted(t, extent, test.compare, test.begin, test.step, test.after, test.swapped, test.float) })
+			t.Run(fmt.Sprint(test, extent), func(t *testing.T) {
+				counted(t, extent, test.compare, test.begin, test.step, test.after, test.swapped, test.float)
+			})
 		}
 	}
 }
