@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,6 +106,27 @@ func TestOfficial(t *testing.T) {
 	}
 	t.Logf("%d cases: %d pass, %d fail, %d refused; predicted = measured for %d, and with what was observed put in for %d whose data decide", len(results), count[Pass], count[Fail], count[Refused], exact, bounded)
 	t.Log("\n" + operatorTable(byOp))
+	checkCases(t, byOp)
+}
+
+// casesFile counts the cases by operator, for docs/onnx.md: the operator, and how many pass and are refused.
+const casesFile = "../importer/onnx/testdata/cases.txt"
+
+// checkCases compares the counts with the file's.
+func checkCases(t *testing.T, byOp map[string]map[Verdict]int) {
+	var b strings.Builder
+	for _, op := range slices.Sorted(maps.Keys(byOp)) {
+		fmt.Fprintf(&b, "%s %d %d\n", op, byOp[op][Pass], byOp[op][Refused])
+	}
+	if *rewrite {
+		if err := os.WriteFile(casesFile, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if data, err := os.ReadFile(casesFile); err != nil || string(data) != b.String() {
+		t.Errorf("%s is not what the cases say (%v): go test ./internal/conformance -run TestOfficial -rewrite, then ./internal/importer/onnx -run TestList -rewrite", casesFile, err)
+	}
 }
 
 // operatorTable lists the operators that some case of is refused or fails.
