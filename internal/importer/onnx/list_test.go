@@ -74,9 +74,13 @@ func list(t *testing.T) string {
 			} else if note = "refused: " + note; notes[key] == "" {
 				note = "refused"
 			}
+			count := passed[name]
+			if domain == "com.microsoft" {
+				count = "" // ONNX has no cases of it, though of operators with such names
+			}
 			versions := schema.Versions(domain, name)
 			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name, strings.Trim(strings.ReplaceAll(fmt.Sprint(versions), " ", ", "), "[]"),
-				typesOf(domain, name, versions[len(versions)-1]), passed[key], note))
+				typesOf(domain, name, versions[len(versions)-1]), count, note))
 		}
 		title := domain
 		if domain == "" {
