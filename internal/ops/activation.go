@@ -64,8 +64,9 @@ var activationTable = []activation{
 		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	},
 		body: func(x, _, _ loop.Expr) loop.Expr {
-			cubic := plus(like(x, 1), times(like(x, 0.044715), times(x, x)))
-			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Tanh, times(times(like(x, math.Sqrt(2/math.Pi)), x), cubic))))
+			// Rounded where exporters that spell it out round it: what follows may be ill-conditioned.
+			cubic := plus(x, times(like(x, 0.044715), times(x, times(x, x))))
+			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Tanh, times(like(x, math.Sqrt(2/math.Pi)), cubic))))
 		}},
 	{name: "swish", alpha: 1, mean: func(x, a, _ float64) float64 { return x / (1 + math.Exp(-a*x)) },
 		body: func(x, a, _ loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Sigmoid, times(a, x))) }},
