@@ -1,9 +1,7 @@
 package ir
 
 import (
-	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/text/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -110,43 +109,13 @@ var commands = map[string]func(source string) string{
 
 // TestText runs the cases of testdata/*.txt. A case is a line "== command", a text, a line "--", and the result.
 func TestText(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
-	}
-}
-
-func runFile(t *testing.T, file string) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	preamble, rest, _ := strings.Cut("\n"+string(data), "\n== ")
-	var out bytes.Buffer
-	if preamble = strings.TrimPrefix(preamble, "\n"); preamble != "" {
-		out.WriteString(preamble + "\n")
-	}
-	for i, one := range strings.Split(rest, "\n== ") {
-		head, body, _ := strings.Cut(one, "\n")
-		source, want, ok := strings.Cut(body, "\n--\n")
+	golden.Run(t, *rewrite, func(t *testing.T, head, source string) string {
 		run := commands[strings.Fields(head)[0]]
-		if !ok || run == nil {
-			t.Fatalf("case %d has no line --, or no command", i)
+		if run == nil {
+			t.Fatalf("%s: no such command", head)
 		}
-		got := strings.TrimRight(run(source), "\n")
-		if want = strings.TrimRight(want, "\n"); got != want && !*rewrite {
-			t.Errorf("%s\n%s\ngives\n%s\nwant\n%s", head, source, got, want)
-		}
-		fmt.Fprintf(&out, "== %s\n%s\n--\n%s\n\n", head, source, got)
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return run(source)
+	})
 }
 
 // sources are the texts of testdata's cases.

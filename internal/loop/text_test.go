@@ -1,16 +1,15 @@
 package loop
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/weirml/weir/internal/sym"
+
+	"github.com/weirml/weir/internal/text/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -150,51 +149,17 @@ func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 
 // TestText runs the cases of testdata/*.txt. A case is a line "== command arguments", a text, a line "--", and the result.
 func TestText(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
-	}
-}
-
-func runFile(t *testing.T, file string) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	preamble, rest, _ := strings.Cut("\n"+string(data), "\n== ")
-	var out bytes.Buffer
-	out.WriteString(strings.TrimPrefix(preamble, "\n"))
-	if preamble != "" {
-		out.WriteString("\n")
-	}
-	for i, one := range strings.Split(rest, "\n== ") {
-		head, body, _ := strings.Cut(one, "\n")
-		source, want, ok := strings.Cut(body, "\n--\n")
-		if !ok {
-			t.Fatalf("case %d has no line --", i)
-		}
+	golden.Run(t, *rewrite, func(t *testing.T, head, source string) string {
 		words := strings.Fields(head)
 		args := map[string]string{}
 		for _, w := range words[1:] {
 			name, v, _ := strings.Cut(w, "=")
 			args[name] = v
 		}
-		run, ok := commands[words[0]]
-		if !ok {
-			t.Fatalf("case %d: no command %s", i, words[0])
+		run := commands[words[0]]
+		if run == nil {
+			t.Fatalf("%s: no such command", head)
 		}
-		got := strings.TrimRight(run(args, source), "\n")
-		if want = strings.TrimRight(want, "\n"); got != want && !*rewrite {
-			t.Errorf("%s\n%s\ngives\n%s\nwant\n%s", head, source, got, want)
-		}
-		fmt.Fprintf(&out, "== %s\n%s\n--\n%s\n\n", head, source, got)
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return run(args, source)
+	})
 }

@@ -1,7 +1,6 @@
 package pass
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math"
@@ -15,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/text/golden"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testdata")
@@ -27,40 +27,7 @@ var commands = map[string]func(*ir.Module) error{
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
 // Dead. What a case computes before and after is the same for random arguments of random shapes.
 func TestText(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
-	}
-}
-
-func runFile(t *testing.T, file string) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	preamble, rest, _ := strings.Cut("\n"+string(data), "\n== ")
-	var out bytes.Buffer
-	if preamble = strings.TrimPrefix(preamble, "\n"); preamble != "" {
-		out.WriteString(preamble + "\n")
-	}
-	for _, one := range strings.Split(rest, "\n== ") {
-		head, body, _ := strings.Cut(one, "\n")
-		source, want, _ := strings.Cut(body, "\n--\n")
-		source = strings.TrimRight(strings.TrimSuffix(source, "\n--"), "\n")
-		got := strings.TrimRight(runCase(t, head, source), "\n")
-		if want = strings.TrimRight(want, "\n"); got != want && !*rewrite {
-			t.Errorf("%s\n%s\ngives\n%s\nwant\n%s", head, source, got, want)
-		}
-		fmt.Fprintf(&out, "== %s\n%s\n--\n%s\n\n", head, source, got)
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, bytes.TrimSuffix(out.Bytes(), []byte("\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	golden.Run(t, *rewrite, runCase)
 }
 
 // parsed reads a case's declarations as a module.
