@@ -233,27 +233,7 @@ func TestMalformed(t *testing.T) {
 		rows.print(&golden)
 	}
 	t.Logf("%d broken files, %d of which run all the same", total, ran)
-	path := filepath.Join("testdata", "malformed.txt")
-	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(golden.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, old := strings.Split(golden.String(), "\n"), strings.Split(string(want), "\n"); !slices.Equal(got, old) {
-		for i := range got {
-			if i >= len(old) || got[i] != old[i] {
-				t.Fatalf("line %d of %s is\n%s\nrun with -rewrite and read the difference", i+1, path, got[i])
-			}
-		}
-		t.Fatalf("%s has lines of cases that are gone", path)
-	}
+	compareGolden(t, filepath.Join("testdata", "malformed.txt"), golden.String())
 }
 
 // checked is a case's outcome, once its cost and form are found to be right.

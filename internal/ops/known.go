@@ -130,17 +130,14 @@ const mostChoices = 16
 
 // fewChoices reports whether the elements of a comparison are few, or all of them numbers.
 func fewChoices(known []sym.Expr) bool {
-	return len(known) <= mostChoices || !slices.ContainsFunc(known, func(e sym.Expr) bool { _, ok := e.Const(); return !ok })
+	_, numbers := constants(known)
+	return numbers || len(known) <= mostChoices
 }
 
 // allAre reports whether elements are known and every one of them is x.
 func allAre(known []sym.Expr, x int64) bool {
-	for _, e := range known {
-		if v, ok := e.Const(); !ok || v != x {
-			return false
-		}
-	}
-	return len(known) > 0
+	values, ok := constants(known)
+	return ok && len(values) > 0 && !slices.ContainsFunc(values, func(v int64) bool { return v != x })
 }
 
 // knownAs makes e every element of a small value.

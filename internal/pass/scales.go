@@ -173,31 +173,27 @@ func summandIntoBias(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("convolution", w.node.Attrs, w.node.Inputs[0], w.node.Inputs[1], b.Constant(c.Name, bias))
 }
 
-// sums is what computes v, where that is a sum of channels of a convolution or product and a constant.
-func (r *rewriting) sums(v *ir.Value) (n *ir.Node, x, c *ir.Value) {
-	if !r.inside(v) || v.Node.Op.Name() != "add" && v.Node.Op.Name() != "sub" {
-		return nil, nil, nil
+// onSum takes a node apart that combines a constant, outer, with a sum: inner is the sum's node, of a constant c and of channels x that the weights of w give. inner is nil
+// where the node is of another form.
+func (r *rewriting) onSum(n *ir.Node) (inner *ir.Node, w weighted, x, c, outer *ir.Value) {
+	v, outer, ok := operands(n)
+	if !ok || !r.inside(v) || v.Node.Op.Name() != "add" && v.Node.Op.Name() != "sub" {
+		return nil, w, nil, nil, nil
 	}
-	x, c, ok := operands(v.Node)
-	if !ok {
-		return nil, nil, nil
+	if x, c, ok = operands(v.Node); !ok {
+		return nil, w, nil, nil, nil
 	}
-	return v.Node, x, c
+	if w, ok = r.weightedBy(x); !ok {
+		return nil, w, nil, nil, nil
+	}
+	return v.Node, w, x, c, outer
 }
 
 // factorBeforeSummand is (x + c) · f as x · f + c · f, whose factor goes into x's weights.
 func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-	y, f, ok := operands(n)
-	if !ok {
-		return nil
-	}
-	inner, x, c := r.sums(y)
-	if inner == nil {
-		return nil
-	}
-	w, ok := r.weightedBy(x)
+	inner, w, x, c, f := r.onSum(n)
 	rank := len(n.Outputs[0].Type.Shape)
-	if !ok || w.factorsOf(n, f) == nil || w.perChannel(c, rank) == nil {
+	if inner == nil || w.factorsOf(n, f) == nil || w.perChannel(c, rank) == nil {
 		return nil
 	}
 	return b.Op(inner.Op.Name(), nil, b.Op(n.Op.Name(), nil, x, f), w.channelwise(b, c, rank, w.factorsOf(n, f), func(c, f float64) float64 { return c * f }))
@@ -205,17 +201,9 @@ func factorBeforeSummand(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 
 // summandsJoined is (x + c) + d as x + (c + d).
 func summandsJoined(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-	y, d, ok := operands(n)
-	if !ok {
-		return nil
-	}
-	inner, x, c := r.sums(y)
-	if inner == nil {
-		return nil
-	}
-	w, ok := r.weightedBy(x)
+	inner, w, x, c, d := r.onSum(n)
 	rank := len(n.Outputs[0].Type.Shape)
-	if !ok || w.perChannel(c, rank) == nil || w.perChannel(d, rank) == nil {
+	if inner == nil || w.perChannel(c, rank) == nil || w.perChannel(d, rank) == nil {
 		return nil
 	}
 	sign := map[bool]float64{true: 1, false: -1}[inner.Op.Name() == n.Op.Name()]

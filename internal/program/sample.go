@@ -125,17 +125,15 @@ func (p *Program) likely(values map[string]int64) bool {
 	for _, d := range p.Dims {
 		limited[d.Name] = !d.Late()
 	}
-	for _, r := range p.Requires {
-		if ok, err := r.Cond.Eval(lookup(values)); p.waits(r, limited) && (err != nil || !ok) {
-			return false
-		}
-	}
-	return true
+	return p.admits(values, func(r Require) bool { return p.waits(r, limited) })
 }
 
-// admits reports whether all of the program's conditions hold.
-func (p *Program) admits(values map[string]int64) bool {
+// admits reports whether the program's conditions hold, those that are asked about (nil: all).
+func (p *Program) admits(values map[string]int64, asked func(Require) bool) bool {
 	for _, r := range p.Requires {
+		if asked != nil && !asked(r) {
+			continue
+		}
 		if ok, err := r.Cond.Eval(lookup(values)); err != nil || !ok {
 			return false
 		}
@@ -177,7 +175,7 @@ func (v *verifier) sample(values map[string]int64) error {
 					values[d.Name] = min(d.Range.Min, values[d.Name])
 				}
 			}
-			if !p.admits(values) {
+			if !p.admits(values, nil) {
 				break
 			}
 		}
