@@ -49,7 +49,11 @@ func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, size := range orderSamples {
+	samples := orderSamples
+	if !slices.ContainsFunc(p.Buffers, func(b memplan.Buffer) bool { _, number := b.Size.Const(); return !number }) {
+		samples = samples[:1] // they are all the same
+	}
+	for _, size := range samples {
 		at, err := p.At(func(name string) (int64, bool) {
 			r, ok := c.Loop.Dims.Get(name)
 			return min(max(size, r.Min), r.Max), ok
