@@ -117,16 +117,21 @@ func sliceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 	if err != nil {
 		return nil, err
 	}
-	step, strides, flat := n.Attrs.Ints("step"), tensor.Strides(in[0].Shape()), int64(0)
+	cut(out, in[0], begin, n.Attrs.Ints("step"))
+	return []*tensor.Tensor{out}, nil
+}
+
+// cut fills out with the elements of x from begin on, step by step along each axis.
+func cut(out, x *tensor.Tensor, begin, step []int64) {
+	strides, flat := tensor.Strides(x.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
 		from := int64(0)
 		for i := range at {
 			from += (begin[i] + at[i]*step[i]) * strides[i]
 		}
-		moveElement(out, flat, in[0], from)
+		moveElement(out, flat, x, from)
 		flat++
 	})
-	return []*tensor.Tensor{out}, nil
 }
 
 // sliceView: the elements lie together, in order, where every axis before the one that is cut has one element left, and

@@ -69,15 +69,7 @@ func sliceByMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	if err != nil {
 		return nil, err
 	}
-	strides, flat := tensor.Strides(in[0].Shape()), int64(0)
-	tensor.Each(out.Shape(), func(at []int64) {
-		from := int64(0)
-		for i := range at {
-			from += (begin[i] + at[i]*step[i]) * strides[i]
-		}
-		moveElement(out, flat, in[0], from)
-		flat++
-	})
+	cut(out, in[0], begin, step)
 	return []*tensor.Tensor{out}, nil
 }
 
