@@ -19,3 +19,78 @@ func (e Expr) extremumArgs(k kind) []Expr {
 	}
 	return list
 }
+
+// Term is a product: Coef times its factors.
+type Term struct {
+	Coef    int64
+	Factors []Factor
+}
+
+// FactorKind says what a factor is.
+type FactorKind uint8
+
+// The kinds of factor. All but Variable are functions of Args: the quotients and the remainder of two, the least and the greatest of two or
+// more, a product and a sum that are not expanded.
+const (
+	Variable FactorKind = iota
+	FloorQuotient
+	CeilQuotient
+	Remainder
+	Least
+	Greatest
+	FactorProduct
+	FactorSum
+	Impossible // of an expression that outgrew its limits
+)
+
+// Factor is what an expression is a polynomial over: a name, or a function that is not linear.
+type Factor struct {
+	Kind FactorKind
+	Name string
+	Args []Expr
+}
+
+// Terms takes an expression apart: the constant, and the products that are added to it.
+func (e Expr) Terms() (constant int64, terms []Term) {
+	for _, t := range e.terms() {
+		term := Term{Coef: t.coef, Factors: make([]Factor, len(t.atoms))}
+		for i, a := range t.atoms {
+			term.Factors[i] = Factor{Kind: factorKinds[a.kind], Name: a.name, Args: a.args}
+		}
+		terms = append(terms, term)
+	}
+	return e.c, terms
+}
+
+var factorKinds = map[kind]FactorKind{variable: Variable, floorDiv: FloorQuotient, ceilDiv: CeilQuotient, modulo: Remainder, minimum: Least, maximum: Greatest,
+	product: FactorProduct, sum: FactorSum, huge: Impossible, slack: Impossible}
+
+// Expr is the factor alone.
+func (f Factor) Expr() Expr {
+	switch f.Kind {
+	case Variable:
+		return Var(f.Name)
+	case FloorQuotient:
+		return f.Args[0].FloorDiv(f.Args[1])
+	case CeilQuotient:
+		return f.Args[0].CeilDiv(f.Args[1])
+	case Remainder:
+		return f.Args[0].Mod(f.Args[1])
+	case Least:
+		return MinOf(f.Args...)
+	case Greatest:
+		return MaxOf(f.Args...)
+	case FactorProduct:
+		return f.Args[0].Mul(f.Args[1])
+	}
+	return Sum(f.Args...)
+}
+
+// Expr is the product as an expression.
+func (t Term) Expr() Expr {
+	e := Const(t.Coef)
+	for _, f := range t.Factors {
+		e = e.Mul(f.Expr())
+	}
+	return e
+}
