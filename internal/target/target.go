@@ -10,14 +10,20 @@ import (
 
 // Machine is what scheduling and code generation may ask about where the code will run.
 type Machine struct {
-	Name        string   // "portable", "reference", "amd64", …
-	Arch        string   // GOARCH
-	Features    []string // detected instruction-set features, sorted
-	VectorBytes int      // width of a vector register, or of what stands for one
-	Cache       [3]int64 // bytes of L1d, L2, L3 (0: not known)
-	ScratchMax  int64    // most scratch bytes that one worker may be given
-	Threads     int      // workers that a run may use
+	Name            string   // "portable", "reference", "amd64", …
+	Arch            string   // GOARCH
+	CPU             string   // the level of features that its code needs: see Select
+	Features        []string // the instruction-set features that its code may use, sorted
+	VectorBytes     int      // width of a vector register, or of what stands for one
+	VectorRegisters int      // how many there are; 0 where code has none
+	Tile            Tile     // the best register tile for products of f32; zero where code has no registers
+	Cache           [3]int64 // bytes of L1d, L2, L3 (0: not known)
+	ScratchMax      int64    // most scratch bytes that one worker may be given
+	Threads         int      // workers that a run may use
 }
+
+// Tile is a register tile of a product: the rows and columns of sums that are held in registers while their products are added up.
+type Tile struct{ Rows, Columns int64 }
 
 // Operand is a kernel's buffer argument: where it begins and the bytes that it covers. A kernel touches nothing else.
 type Operand struct {

@@ -1,0 +1,171 @@
+package target
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// The names of machines whose code runs on processors.
+const (
+	PortableName = "portable" // code in Go, for any processor
+	AMD64Name    = "amd64"    // machine code
+)
+
+// Native is the choice of the highest level that the processor has.
+const Native = "native"
+
+// level is a set of processors for which code is written: those that have its features.
+type level struct {
+	name      string // as the user chooses it
+	needs     []string
+	bytes     int // of a vector register
+	registers int // for vectors
+	tile      Tile
+	amd       Tile // where the maker is AMD
+}
+
+// levels are those of amd64, each with all that the ones before it have. Their tiles are the fastest measured ones on processors that have two
+// units for products: all but a few of the registers hold sums.
+var levels = []level{
+	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Tile{6, 16}, Tile{6, 16}},
+	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Tile{14, 32}, Tile{8, 48}},
+}
+
+// Levels are the names that Select takes, the least first.
+func Levels() []string {
+	names := []string{PortableName}
+	for _, l := range levels {
+		names = append(names, l.name)
+	}
+	return append(names, Native)
+}
+
+// Portable is the machine that portable code is scheduled for: any.
+func Portable(threads int) Machine {
+	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Cache: anyCache, ScratchMax: scratchMax, Threads: threads}
+}
+
+// anyCache stands for caches that are not known.
+var anyCache = [3]int64{32 << 10, 1 << 20, 8 << 20}
+
+// scratchMax is the most scratch bytes that one worker is given on a processor.
+const scratchMax = 8 << 20
+
+// Host is the machine that the process runs on, at the highest level that it has.
+func Host(threads int) Machine {
+	for i := len(levels) - 1; i >= 0; i-- {
+		if len(lacks(levels[i].name, host.Features)) == 0 {
+			m := levels[i].machine(threads)
+			m.Features = slices.Clone(host.Features)
+			return m
+		}
+	}
+	return Portable(threads)
+}
+
+// Select is the machine of a level, as the user named it: native, or "", is the host as it is. A level that the host has not is ErrUnsupported, and the
+// error lists what the host lacks.
+func Select(cpu string, threads int) (Machine, error) {
+	if cpu == "" || cpu == Native {
+		return Host(threads), nil
+	}
+	m, err := For(cpu, threads)
+	if err != nil {
+		return Machine{}, err
+	}
+	if missing := m.Lacks(); len(missing) > 0 {
+		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(), strings.Join(missing, ", ")).
+			WithFix("--cpu native takes the best that it has: %s", Host(threads).CPU)
+	}
+	return m, nil
+}
+
+// For is a machine of a level whether or not the host has it: what is not known of it, such as its caches, is taken to be as the host's.
+func For(cpu string, threads int) (Machine, error) {
+	if cpu == "" || cpu == Native {
+		return Host(threads), nil
+	}
+	if cpu == PortableName {
+		return Portable(threads), nil
+	}
+	for _, l := range levels {
+		if l.name == cpu {
+			return l.machine(threads), nil
+		}
+	}
+	return Machine{}, diag.Inputf("no processor is called %q", cpu).WithFix("there are %s", strings.Join(Levels(), ", "))
+}
+
+// machine is a machine of the level with no feature beyond it.
+func (l *level) machine(threads int) Machine {
+	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, VectorRegisters: l.registers, Tile: l.tile,
+		Cache: host.Cache, ScratchMax: scratchMax, Threads: threads}
+	if host.Vendor == amd {
+		m.Tile = l.amd
+	}
+	return m
+}
+
+// needs are the features that a level has, those of the levels before it included, sorted; none for a name that is no level's.
+func needs(cpu string) []string {
+	var all []string
+	for _, l := range levels {
+		all = append(all, l.needs...)
+		if l.name == cpu {
+			slices.Sort(all)
+			return all
+		}
+	}
+	return nil
+}
+
+// lacks are the features of a level that are not among those given.
+func lacks(cpu string, features []string) []string {
+	return slices.DeleteFunc(needs(cpu), func(f string) bool { return slices.Contains(features, f) })
+}
+
+// Lacks lists what the host has not and code for the machine needs, sorted: features, or the architecture.
+func (m Machine) Lacks() []string {
+	if m.Name == AMD64Name && host.Arch != "amd64" {
+		return []string{m.Arch}
+	}
+	return lacks(m.CPU, host.Features)
+}
+
+// Has reports whether code for the machine may use a feature.
+func (m Machine) Has(feature string) bool { return slices.Contains(m.Features, feature) }
+
+// processor is what was found out about the host.
+type processor struct {
+	Arch     string
+	Vendor   string // as the processor spells it; "" where it does not tell
+	Name     string
+	Features []string // sorted; those whose registers the system does not save are left out
+	Cache    [3]int64 // of one core; what is not known is anyCache's
+}
+
+// amd is AMD's spelling of its name.
+const amd = "AuthenticAMD"
+
+var host = detect()
+
+// Features lists the features of the host that code could use, sorted.
+func Features() []string { return slices.Clone(host.Features) }
+
+// Description is the host's processor in words.
+func Description() string {
+	switch {
+	case host.Name != "":
+		return host.Name
+	case host.Vendor != "":
+		return fmt.Sprintf("%s, %s", host.Arch, host.Vendor)
+	}
+	return host.Arch
+}
+
+// HostCache is the sizes of the host's caches in bytes: L1 for data, L2, L3; assumed where it does not tell.
+func HostCache() [3]int64 { return host.Cache }

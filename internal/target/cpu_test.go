@@ -1,0 +1,69 @@
+package target
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+func TestHost(t *testing.T) {
+	m := Host(3)
+	t.Logf("%s: %+v", Description(), m)
+	if m.Threads != 3 || m.Arch != runtime.GOARCH || m.ScratchMax <= 0 || len(m.Lacks()) > 0 || !slices.IsSorted(m.Features) {
+		t.Errorf("the host is %+v", m)
+	}
+	for i, size := range m.Cache {
+		if size < 4<<10 {
+			t.Errorf("cache %d has %d bytes", i+1, size)
+		}
+	}
+	if runtime.GOARCH == "amd64" && host.Vendor == "" {
+		t.Error("the processor has no vendor")
+	}
+}
+
+// TestSelect: on a processor that has the features given, each name is the machine it should be, or an error of the kind.
+func TestSelect(t *testing.T) {
+	before := host
+	defer func() { host = before }()
+	both := needs("avx512")
+	for _, c := range []struct {
+		arch, vendor string
+		features     []string
+		cpu          string
+		want         string // the level, or what the error lists
+		kind         error
+		tile         Tile
+		bytes        int
+	}{
+		{"amd64", "GenuineIntel", both, "", "avx512", nil, Tile{14, 32}, 64},
+		{"amd64", amd, both, "native", "avx512", nil, Tile{8, 48}, 64},
+		{"amd64", amd, both, "avx2", "avx2", nil, Tile{6, 16}, 32},
+		{"amd64", amd, both, "portable", "portable", nil, Tile{}, 16},
+		{"amd64", amd, needs("avx2"), "native", "avx2", nil, Tile{6, 16}, 32},
+		{"amd64", amd, needs("avx2"), "avx512", "no avx512bw, avx512dq, avx512f, avx512vl", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", amd, []string{"avx"}, "native", "portable", nil, Tile{}, 16},
+		{"amd64", amd, []string{"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "popcnt"}, "avx2", "no lzcnt", diag.ErrUnsupported, Tile{}, 0},
+		{"arm64", "", nil, "native", "portable", nil, Tile{}, 16},
+		{"arm64", "", nil, "avx2", "no amd64", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", amd, both, "avx3", "avx3", diag.ErrInput, Tile{}, 0},
+	} {
+		host = processor{Arch: c.arch, Vendor: c.vendor, Features: c.features, Cache: anyCache}
+		m, err := Select(c.cpu, 1)
+		switch {
+		case c.kind != nil:
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s on %s %v: %v", c.cpu, c.arch, c.features, err)
+			}
+		case err != nil || m.CPU != c.want || m.Tile != c.tile || m.VectorBytes != c.bytes:
+			t.Errorf("%s on %s %v is %+v, %v", c.cpu, c.arch, c.features, m, err)
+		}
+		if other, err := For("avx512", 1); err != nil || other.CPU != "avx512" || other.Has("avx512f") == (len(other.Features) == 0) {
+			t.Errorf("another machine is %+v, %v", other, err)
+		}
+	}
+}
