@@ -231,8 +231,8 @@ func (a *Artefact) read() (*program.Program, error) {
 // Compile verifies an artefact and generates its code. Of the options it heeds Reference and After. dims narrows dimensions' ranges.
 func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, err error) {
 	defer damaged(&err)
-	if name := a.Machine.Name; name != portableMachine && name != reference.Machine().Name {
-		return nil, diag.Unsupportedf("an artefact for %q; this weir has %s and %s", name, portableMachine, reference.Machine().Name).WithFix("compile the model again with this weir")
+	if name := a.Machine.Name; name != target.PortableName && name != reference.Machine().Name {
+		return nil, diag.Unsupportedf("an artefact for %q; this weir has %s and %s", name, target.PortableName, reference.Machine().Name).WithFix("compile the model again with this weir")
 	}
 	given, err := a.read()
 	if err != nil {

@@ -3,7 +3,6 @@
 package compiler
 
 import (
-	"runtime"
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/portable"
@@ -215,13 +214,8 @@ func (c *Compiled) Operations() sym.Expr {
 	return sym.AtLimits(total, c.Loop.Limits)
 }
 
-// portableMachine is its name.
-const portableMachine = "portable"
-
 // Portable is the machine that portable code is scheduled for: any.
-func Portable(threads int) target.Machine {
-	return target.Machine{Name: portableMachine, Arch: runtime.GOARCH, VectorBytes: 16, Cache: [3]int64{32 << 10, 1 << 20, 8 << 20}, ScratchMax: 8 << 20, Threads: threads}
-}
+func Portable(threads int) target.Machine { return target.Portable(threads) }
 
 // schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was lowered.
 var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}

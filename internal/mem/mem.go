@@ -39,7 +39,7 @@ const (
 	Arena               // intermediate results of one call
 	Outputs             // results handed to the caller
 	Scratch             // one worker's workspace
-	Code                // machine code
+	Code                // machine code (see MapCode)
 	Tensors             // arrays of the user
 	File                // a file's contents, mapped or read
 	Kinds   = iota
@@ -149,15 +149,18 @@ func (b *Block) Close() error {
 	return nil
 }
 
-// Protect makes the block read-only, or writable again. It has no effect on Go's heap; a file is always read-only.
+// Protect makes the block read-only, or writable again. It has no effect on Go's heap; a file and
+// machine code are always read-only.
 func (b *Block) Protect(readonly bool) error {
 	switch {
 	case b.closed.Load():
 		return diag.New(diag.ErrClosed, "the memory of %s %s was given back", b.kind, b.label)
-	case b.size == 0 || b.system.file && readonly:
+	case b.size == 0 || readonly && (b.system.file || b.kind == Code):
 		return nil
 	case b.system.file:
 		return diag.Inputf("a mapped file is read-only").AtFile(b.label)
+	case b.kind == Code:
+		panic(diag.Internalf("mem: machine code %s is not to be written", b.label))
 	}
 	access := readWrite
 	if readonly {
@@ -212,6 +215,7 @@ const (
 	noAccess access = iota
 	readOnly
 	readWrite
+	readExecute
 )
 
 // mapping is what the system gave. pages is the payload, rounded up to whole pages where there are pages; reserved also

@@ -10,7 +10,7 @@ import (
 
 const outsideHeap = true
 
-var protections = [...]uint32{noAccess: windows.PAGE_NOACCESS, readOnly: windows.PAGE_READONLY, readWrite: windows.PAGE_READWRITE}
+var protections = [...]uint32{noAccess: windows.PAGE_NOACCESS, readOnly: windows.PAGE_READONLY, readWrite: windows.PAGE_READWRITE, readExecute: windows.PAGE_EXECUTE_READ}
 
 // view makes the slice of memory that the system handed out at an address.
 func view(address uintptr, bytes int) []byte {
