@@ -182,6 +182,9 @@ func TestStress(t *testing.T) {
 				if !ok {
 					wrong.Add(1)
 				}
+				if n%512 == 0 {
+					runtime.GC()
+				}
 			}
 		})
 	}
