@@ -35,7 +35,7 @@ func tileContractions(s *scheduler, k *loop.Kernel) bool {
 	visit = func(body []loop.Stmt) {
 		for i := 0; i < len(body); i++ {
 			if l, ok := body[i].(*loop.Local); ok && hasContract(body[i+1:], l.Name) {
-				if cut := s.cut(l, body[i+1:], names); cut != nil {
+				if cut := s.cut(l, body[i+1:], names, s.tileSize); cut != nil {
 					body[i] = cut
 					// What follows the local is now inside the loops.
 					for j := i + 1; j < len(body); j++ {
@@ -84,8 +84,8 @@ func hasContract(body []loop.Stmt, local string) bool {
 // axisUse says how an axis of a local is used: by Contracts as rows, columns, or a loop variable's place.
 type axisUse struct{ rows, cols, named bool }
 
-// cut returns the statements after a local, and the local, inside loops over tiles; nil where no axis can be cut.
-func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer) loop.Stmt {
+// cut returns the statements after a local, and the local, inside loops over tiles of the given sizes; nil where no axis can be cut.
+func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes func(l *loop.Local, axis int, use axisUse) int64) loop.Stmt {
 	for _, stmt := range body {
 		switch stmt.(type) {
 		case *loop.For, *loop.Contract:
@@ -101,7 +101,7 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer) loop.Stmt
 		if !ok {
 			continue
 		}
-		size := s.tileSize(l, axis, use)
+		size := sizes(l, axis, use)
 		extent := l.Shape[axis]
 		if n, ok := extent.Const(); ok && n <= size {
 			continue

@@ -17,6 +17,10 @@ type Options struct {
 	NoFlatten  bool // loops are not merged
 	NoVector   bool // no loop becomes a vector loop
 	NoParallel bool // no loop becomes parallel
+	NoPack     bool // weights keep their layout
+
+	// Pack is given the weights that are laid out anew, once; it replaces their Data. Nil: they are packed on Go's heap.
+	Pack func(list []*Pack) error
 
 	Check func() error // where not nil, asked before each kernel; its error ends the work
 }
@@ -33,6 +37,11 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	}
 	if !o.NoInline || !o.NoEpilogue {
 		s.fuse()
+	}
+	if s.registerTiles() && !o.NoContract {
+		if err := s.contractions(); err != nil {
+			return err
+		}
 	}
 	for i, k := range m.Kernels {
 		if o.Check != nil {
@@ -73,10 +82,10 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		return k
 	}
 	for _, step := range []step{
-		{o.NoFlatten, rejoin},           // before variables are taken apart further
-		{o.NoContract, cutContractions}, // then: it recognises nests as lowering wrote them
-		{o.NoFlatten, flatten},          // before vectors: it makes loops long
-		{o.NoVector, chooseVectors},     // before tiles: which loops are left depends on it
+		{o.NoFlatten, rejoin},                                // before variables are taken apart further
+		{o.NoContract || s.registerTiles(), cutContractions}, // then: it recognises nests as lowering wrote them
+		{o.NoFlatten, flatten},                               // before vectors: it makes loops long
+		{o.NoVector, chooseVectors},                          // before tiles: which loops are left depends on it
 		{o.NoVector, blockTranspositions},
 		{o.NoParallel, chooseTiles},
 	} {

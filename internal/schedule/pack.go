@@ -1,0 +1,326 @@
+package schedule
+
+import (
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
+// the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
+// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. All readers are rewritten, so it is held once.
+type Pack struct {
+	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
+	Width  int64
+
+	from           *tensor.Tensor
+	columns, depth int // axes before packing
+	shape          []int64
+	order          []int // the axes before packing, without the columns, in their new order
+	readers        []reader
+	work           float64
+}
+
+// reader is a parameter of a kernel that a weight is passed to.
+type reader struct {
+	kernel *loop.Kernel
+	param  *loop.Param
+}
+
+// widthFor is the panels' width where the kernel's parameter of that name is the weight; 0 where it is not.
+func (p *Pack) widthFor(k *loop.Kernel, param string) int64 {
+	for _, r := range p.readers {
+		if r.kernel.Name == k.Name && r.param.Name == param {
+			return p.Width
+		}
+	}
+	return 0
+}
+
+// planPacks finds the weights to pack: constants of f32 that contractions read as their right operand.
+func (s *scheduler) planPacks() []*Pack {
+	if s.options.NoPack {
+		return nil
+	}
+	s.findShared()
+	refused := s.read(func(l *loop.Launch) bool { return s.shared[l.Kernel] })
+	packs := map[*loop.Buffer]*Pack{}
+	var list []*Pack
+	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
+		for _, step := range *steps {
+			l, ok := step.(*loop.Launch)
+			if !ok {
+				continue
+			}
+			for i, b := range l.Args {
+				if refused[b] || b.Kind != loop.Weight || b.View != nil || b.Data == nil || b.DType != dtype.F32 {
+					continue
+				}
+				p := packs[b]
+				if p == nil {
+					p = &Pack{Buffer: b, from: b.Data, columns: -1}
+					packs[b] = p
+					list = append(list, p)
+				}
+				p.readers = append(p.readers, reader{l.Kernel, l.Kernel.Params[i]})
+				s.wish(p, l.Kernel, l.Kernel.Params[i])
+			}
+		}
+	})
+	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.lay() })
+}
+
+// read is the set of buffers that something else than a launch reads, that are views or lie under one, or that a launch reads which is unfit.
+func (s *scheduler) read(unfit func(*loop.Launch) bool) map[*loop.Buffer]bool {
+	set := map[*loop.Buffer]bool{}
+	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
+		for _, step := range *steps {
+			if l, ok := step.(*loop.Launch); ok && !unfit(l) {
+				continue
+			}
+			reads, writes := touched(step, false)
+			for _, b := range append(reads, writes...) {
+				set[b] = true
+			}
+		}
+	})
+	loop.EachBuffer(s.module.Body, func(b *loop.Buffer) {
+		for ; b.View != nil; b = b.View.Of {
+			set[b.View.Of] = true
+		}
+	})
+	return set
+}
+
+// wish notes how a kernel's contractions would have a weight; the one with most work decides.
+func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
+	s.free = k.Dims
+	for _, a := range loop.Accesses(k.Body) {
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok || a.Tile != &c.B || a.Buffer != param.Name {
+			continue
+		}
+		columns, depth := stepOf(c.B.Col), stepOf(c.B.Row)
+		if columns < 0 || depth < 0 || columns == depth {
+			continue
+		}
+		work := s.guess(c.M) * s.guess(c.N) * s.guess(c.K)
+		if p.columns < 0 || work > p.work {
+			p.columns, p.depth, p.work, p.Width = columns, depth, work, s.panelWidth(c, param.DType)
+		}
+	}
+}
+
+// stepOf is the axis along which steps has a single step of 1; −1 where it steps otherwise.
+func stepOf(steps []sym.Expr) int {
+	axis := -1
+	for i, e := range steps {
+		switch {
+		case isZero(e):
+		case isOne(e) && axis < 0:
+			axis = i
+		default:
+			return -1
+		}
+	}
+	return axis
+}
+
+// lay works out the new shape; it fails where some reader has the weight under another one.
+func (p *Pack) lay() bool {
+	shape := p.from.Shape()
+	for _, r := range p.readers {
+		if r.param.Access != loop.Read || r.param.Strides != nil || len(r.param.Shape) != len(shape) {
+			return false
+		}
+		for i, e := range r.param.Shape {
+			if n, ok := e.Const(); !ok || n != shape[i] {
+				return false
+			}
+		}
+	}
+	p.shape = []int64{(shape[p.columns] + p.Width - 1) / p.Width}
+	for axis := range shape {
+		if axis != p.columns && axis != p.depth {
+			p.order = append(p.order, axis)
+		}
+	}
+	p.order = append(p.order, p.depth)
+	for _, axis := range p.order {
+		p.shape = append(p.shape, shape[axis])
+	}
+	p.shape = append(p.shape, p.Width)
+	return p.from.Len() > 0
+}
+
+// pack rewrites the readers of the weights that can be packed now that contractions are cut, and has them filled.
+func (s *scheduler) pack(packs []*Pack) error {
+	packs = slices.DeleteFunc(packs, func(p *Pack) bool {
+		return slices.ContainsFunc(p.readers, func(r reader) bool { return !s.readable(p, r) })
+	})
+	for _, p := range packs {
+		for _, r := range p.readers {
+			p.rewrite(r)
+		}
+		p.Buffer.Shape = constants(p.shape)
+	}
+	if s.options.Pack != nil || len(packs) == 0 {
+		if len(packs) == 0 {
+			return nil
+		}
+		return s.options.Pack(packs)
+	}
+	for _, p := range packs {
+		t, err := tensor.New(p.Buffer.DType, p.shape...)
+		if err != nil {
+			return err
+		}
+		p.Fill(t.Bytes())
+		p.Buffer.Data = t
+	}
+	return nil
+}
+
+func constants(list []int64) []sym.Expr {
+	out := make([]sym.Expr, len(list))
+	for i, n := range list {
+		out[i] = sym.Const(n)
+	}
+	return out
+}
+
+// readable reports whether a reader can be rewritten: each tile of its contractions lies within one panel and keeps to its axes.
+func (s *scheduler) readable(p *Pack, r reader) bool {
+	if q := bufferOf(r.kernel, r.param.Name); q == nil || len(q.Shape) != len(r.param.Shape) {
+		return false
+	}
+	for _, a := range loop.Accesses(r.kernel.Body) {
+		if a.Buffer != r.param.Name || a.Tile == nil {
+			continue
+		}
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok || a.Tile != &c.B || stepOf(c.B.Col) != p.columns || !isZero(c.B.Row[p.columns]) ||
+			!isZero(s.dims.Simplify(c.B.Origin[p.columns].Mod(sym.Const(p.Width)))) || s.dims.LE(c.N, sym.Const(p.Width)) != sym.Yes {
+			return false
+		}
+	}
+	return true
+}
+
+// rewrite has a kernel read the packed weight.
+func (p *Pack) rewrite(r reader) {
+	width := sym.Const(p.Width)
+	place := func(index []sym.Expr, whole, part sym.Expr) []sym.Expr {
+		out := []sym.Expr{whole}
+		for _, axis := range p.order {
+			out = append(out, index[axis])
+		}
+		return append(out, part)
+	}
+	change := &loop.Rewrite{
+		Expr: func(e loop.Expr) loop.Expr {
+			if l, ok := e.(*loop.Load); ok && l.From == r.param.Name {
+				at := l.Index[p.columns]
+				l.Index = place(l.Index, at.FloorDiv(width), at.Mod(width))
+			}
+			return e
+		},
+		Stmt: func(stmt loop.Stmt) []loop.Stmt {
+			if c, ok := stmt.(*loop.Contract); ok && c.B.Buffer == r.param.Name {
+				c.B.Origin = place(c.B.Origin, c.B.Origin[p.columns].FloorDiv(width), zero)
+				c.B.Row = place(c.B.Row, zero, zero)
+				c.B.Col = place(c.B.Col, zero, one)
+			}
+			return []loop.Stmt{stmt}
+		},
+	}
+	r.kernel.Body = change.Body(r.kernel.Body)
+	for _, q := range r.kernel.Params {
+		if q.Name == r.param.Name {
+			q.Shape = constants(p.shape)
+		}
+	}
+}
+
+// From is the weight's contents before packing.
+func (p *Pack) From() *tensor.Tensor { return p.from }
+
+// Shape is the weight's shape when packed.
+func (p *Pack) Shape() []int64 { return p.shape }
+
+// Bytes is the packed weight's size.
+func (p *Pack) Bytes() int64 {
+	n := int64(4)
+	for _, extent := range p.shape {
+		n *= extent
+	}
+	return n
+}
+
+// packPiece is how many steps of a sum are packed at a time: so many cache lines of each of a panel's columns stay in the cache.
+const packPiece = 16
+
+// Fill writes the packed weight into to, of Bytes bytes, which are zeros and aligned for f32. It uses all processors that Go may use.
+func (p *Pack) Fill(to []byte) {
+	source := p.from.Bytes() // a file's, perhaps, at any address
+	target := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), int64(len(to))/4)
+	shape, strides := p.from.Shape(), tensor.Strides(p.from.Shape())
+	depth, stepK, stepN := shape[p.depth], strides[p.depth], strides[p.columns]
+	others := p.order[:len(p.order)-1]
+	matrices := int64(1) // per panel
+	for _, axis := range others {
+		matrices *= shape[axis]
+	}
+	panel := func(unit int64) {
+		first := unit / matrices * p.Width
+		count := min(p.Width, shape[p.columns]-first)
+		from := first * stepN
+		for i, rest := len(others)-1, unit%matrices; i >= 0; i-- {
+			axis := others[i]
+			from += rest % shape[axis] * strides[axis]
+			rest /= shape[axis]
+		}
+		out := target[unit*depth*p.Width:][:depth*p.Width]
+		if stepN == 1 {
+			for k := range depth {
+				row := out[k*p.Width:][:count]
+				copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*count), source[4*(from+k*stepK):])
+			}
+			return
+		}
+		for begin := int64(0); begin < depth; begin += packPiece {
+			for j := range count {
+				at, end := from+j*stepN, min(depth, begin+packPiece)
+				for k := begin; k < end; k++ {
+					out[k*p.Width+j] = binary.LittleEndian.Uint32(source[4*(at+k*stepK):])
+				}
+			}
+		}
+	}
+	spread(p.shape[0]*matrices, panel)
+}
+
+// spread calls do for 0 … n−1, on all processors that Go may use.
+func spread(n int64, do func(i int64)) {
+	const batch = 8
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(int64(runtime.GOMAXPROCS(0)), (n+batch-1)/batch) {
+		wait.Go(func() {
+			for begin := next.Add(batch) - batch; begin < n; begin = next.Add(batch) - batch {
+				for i := begin; i < min(begin+batch, n); i++ {
+					do(i)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}

@@ -1,0 +1,264 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// A machine with a register tile runs a contraction panel by panel: so many columns of B, a panel, that their sums for a few rows
+// of A fill the registers. The local that sums go into is cut to one panel of some rows; what is left of the kernel is a group
+//
+//	local acc [rows, panel]
+//	each i { vector j { acc[i, j] = … } }
+//	serial … { contract }
+//	each i { vector j { … acc[i, j] … } }
+//
+// whose sums the code generator keeps in registers from the first nest to the last. The columns of a tile's rows of A stay in the
+// second-level cache while the panels of B pass by.
+const (
+	mostRows   = 384 // of one tile
+	widestTile = 8   // vectors of sums for a single row: as many as hide the latency of adding
+	spareRegs  = 4   // vector registers that hold no sums
+)
+
+// registerTiles reports whether contractions run in the machine's registers.
+func (s *scheduler) registerTiles() bool {
+	return s.machine.Tile.Columns > 0 && s.machine.VectorBytes > 0
+}
+
+// contractions cuts all contractions of the module into tiles of registers, and packs the weights among their right operands.
+func (s *scheduler) contractions() error {
+	packs := s.planPacks()
+	for _, k := range s.module.Kernels {
+		s.free = k.Dims
+		if forBlocks(k) || neverRuns(k) || !contracts(k) {
+			continue
+		}
+		next := k.Clone()
+		if !s.options.NoFlatten {
+			rejoin(s, next)
+		}
+		if s.panels(next, packs) {
+			next.Dims = dimsOf(next, k)
+			if s.fits(next) || !s.fits(k) {
+				*k = *next
+			}
+		}
+	}
+	return s.pack(packs)
+}
+
+func contracts(k *loop.Kernel) bool {
+	found := false
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		_, is := s.(*loop.Contract)
+		found = found || is
+		return !found
+	})
+	return found
+}
+
+// panels cuts the locals that a kernel's contractions add into, and makes the loops over a panel's columns vector loops.
+func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) bool {
+	names := s.newNamer(k)
+	changed := false
+	var visit func(body []loop.Stmt)
+	visit = func(body []loop.Stmt) {
+		for i, stmt := range body {
+			if l, ok := stmt.(*loop.Local); ok && hasContract(body[i+1:], l.Name) {
+				after := body[i+1:]
+				sizes := func(l *loop.Local, axis int, use axisUse) int64 { return s.panelSize(k, l, axis, use, after, packs) }
+				if cut := s.cut(l, after, names, sizes); cut != nil {
+					body[i] = cut
+					for j := range after {
+						after[j] = nil
+					}
+				}
+				changed = true
+				return
+			}
+			for _, inner := range loop.Bodies(stmt) {
+				visit(*inner)
+			}
+		}
+	}
+	visit(k.Body)
+	if !changed {
+		return false
+	}
+	k.Body = compact(k.Body)
+	dropSingle(k)
+	s.columnsInLanes(k)
+	s.gatherPanels(k, names)
+	return true
+}
+
+// gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a local before the
+// sums that need it are begun.
+func (s *scheduler) gatherPanels(k *loop.Kernel, names *namer) {
+	next := k.Clone()
+	var visit func(body []loop.Stmt) []loop.Stmt
+	visit = func(body []loop.Stmt) []loop.Stmt {
+		var result []loop.Stmt
+		for i, stmt := range body {
+			for _, inner := range loop.Bodies(stmt) {
+				*inner = visit(*inner)
+			}
+			if l, ok := stmt.(*loop.Local); ok {
+				for _, later := range body[i+1:] {
+					if c, ok := later.(*loop.Contract); ok && c.C.Buffer == l.Name {
+						result = append(result, s.gathered(k, c, names)...)
+					}
+				}
+			}
+			result = append(result, stmt)
+		}
+		return result
+	}
+	next.Body = visit(next.Body)
+	if s.fits(next) {
+		k.Body = next.Body
+	}
+}
+
+// gathered is a local with a contraction's right operand, and what fills it; the contraction reads it from then on. Nil where the operand's
+// columns lie side by side or its size is not known before the kernel runs.
+func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []loop.Stmt {
+	b := bufferOf(k, c.B.Buffer)
+	if isOne(c.N) || isOne(c.M) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
+		return nil
+	}
+	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(c, b.DType))}}
+	n, d := names.name("n"), names.name("d")
+	at := make([]sym.Expr, len(c.B.Origin))
+	for i, e := range c.B.Origin {
+		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
+	}
+	fill := &loop.For{Kind: loop.Each, Var: n, Extent: c.N, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{
+		&loop.Store{To: panel.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: &loop.Load{From: c.B.Buffer, Index: at, Type: b.DType}}}}}}
+	c.B = loop.Tile{Buffer: panel.Name, Origin: []sym.Expr{zero, zero}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, one}}
+	return []loop.Stmt{panel, fill}
+}
+
+// overDims reports whether an expression mentions no loop's variable.
+func (s *scheduler) overDims(k *loop.Kernel, e sym.Expr) bool {
+	bound := declared(k.Body)
+	return !slices.ContainsFunc(e.Vars(), func(name string) bool { return slices.Contains(bound, name) })
+}
+
+// panelSize is the tile along an axis of a local.
+func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisUse, body []loop.Stmt, packs []*Pack) int64 {
+	var sum *loop.Contract // the one with the longest sums
+	depth := 0.0
+	for _, a := range loop.Accesses(body) {
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok || a.Buffer != l.Name {
+			continue
+		}
+		d := max(s.guess(c.K), 1)
+		for _, f := range a.Loops {
+			if f.Kind == loop.Serial {
+				d *= max(s.guess(f.Extent), 1)
+			}
+		}
+		if sum == nil || d > depth {
+			sum, depth = c, d
+		}
+	}
+	switch {
+	case use.cols:
+		for _, p := range packs {
+			if width := p.widthFor(k, sum.B.Buffer); width > 0 {
+				return width
+			}
+		}
+		return s.panelWidth(sum, l.DType)
+	case !use.rows:
+		return 1
+	}
+	rows := s.machine.Tile.Rows
+	size := int64(float64(s.secondCache()/2) / (depth * float64(l.DType.Bits()/8)))
+	size = min(max(size/rows, 1)*rows, mostRows/rows*rows)
+	n, ok := l.Shape[axis].Const()
+	if !ok || n <= 0 {
+		return size
+	}
+	pieces := (n + size - 1) / size
+	even := (n + pieces - 1) / pieces
+	return (even + rows - 1) / rows * rows
+}
+
+// panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows, so that there
+// are always enough sums under way at once.
+func (s *scheduler) panelWidth(c *loop.Contract, dt dtype.DType) int64 {
+	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
+	vectors := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
+	if m, ok := c.M.Const(); ok && m < s.machine.Tile.Rows {
+		vectors = max(vectors, min(widestTile, int64(s.machine.VectorRegisters-spareRegs)/max(m, 1)))
+	}
+	if n, ok := c.N.Const(); ok && n > 0 {
+		vectors = min(vectors, (n+lanes-1)/lanes)
+	}
+	return vectors * lanes
+}
+
+func (s *scheduler) secondCache() int64 {
+	if s.machine.Cache[1] > 0 {
+		return s.machine.Cache[1]
+	}
+	return 512 << 10
+}
+
+// columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their nests.
+func (s *scheduler) columnsInLanes(k *loop.Kernel) {
+	columns := map[string]int{} // the axis of each local that contractions call columns
+	for _, a := range loop.Accesses(k.Body) {
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok || a.Tile != &c.C {
+			continue
+		}
+		for axis, step := range c.C.Col {
+			if isOne(step) {
+				columns[c.C.Buffer] = axis
+			}
+		}
+	}
+	c := s.coster(k)
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		f, ok := stmt.(*loop.For)
+		if !ok || f.Kind != loop.Each {
+			return []loop.Stmt{stmt}
+		}
+		for _, a := range loop.Accesses([]loop.Stmt{f}) {
+			axis, sums := columns[a.Buffer]
+			if !sums || a.Tile != nil {
+				continue
+			}
+			v := chained(f, a.Index[axis])
+			if v == nil || !c.canBeVector(v) {
+				return []loop.Stmt{stmt}
+			}
+			return []loop.Stmt{moveInside(f, v)}
+		}
+		return []loop.Stmt{stmt}
+	}}
+	k.Body = r.Body(k.Body)
+}
+
+// chained is the loop whose variable is index among the each-loops from f inward, each directly inside another; nil where there is none.
+func chained(f *loop.For, index sym.Expr) *loop.For {
+	for f.Kind == loop.Each {
+		if isVar(index, f.Var) {
+			return f
+		}
+		inner, ok := only(f.Body)
+		if !ok {
+			break
+		}
+		f = inner
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// registers is a machine with registers; its caches are small, so that small products have several tiles.
+var registers = target.Machine{Name: "registers", VectorBytes: 32, VectorRegisters: 16, Tile: target.Tile{Rows: 6, Columns: 16}, Cache: [3]int64{1 << 10, 4 << 10, 1 << 20}, ScratchMax: 4 << 20}
+
+// TestPanels cuts each sample's contractions into panels, and interprets the results.
+func TestPanels(t *testing.T) {
+	for _, sample := range samples {
+		for _, static := range []bool{false, true} {
+			for _, dims := range []map[string]int64{{"n": 1, "m": 130, "k": 5}, {"n": 66, "m": 1, "k": 5}, {"n": 2, "m": 3, "k": 0}, {"n": 2, "m": 20, "k": 18}} {
+				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
+					ranges := sym.NewDims()
+					extent := func(name string) sym.Expr {
+						if static {
+							return number(dims[name])
+						}
+						ranges.Set(name, sym.Range{Min: 0, Max: 1 << 20})
+						return dim(name)
+					}
+					b := loop.NewBuilder(sample.name)
+					sample.build(b, extent("n"), extent("m"), extent("k"))
+					k := b.Kernel
+					k.Dims = loop.FreeDims(k)
+					want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
+					if err := interpret(k, want, dims); err != nil {
+						t.Fatal(err)
+					}
+					scheduled := k.Clone()
+					s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{scheduled}}, machine: registers, dims: ranges}
+					if err := s.contractions(); err != nil {
+						t.Fatal(err)
+					}
+					scheduled = s.kernel(scheduled)
+					if _, err := loop.Verify(scheduled, ranges); err != nil {
+						t.Fatalf("%v\n%s", err, scheduled)
+					}
+					if err := interpret(scheduled, got, dims); err != nil {
+						t.Fatalf("%v\n%s", err, scheduled)
+					}
+					for i := range want {
+						if err := tensor.Compare(got[i], want[i], 1e-5, 1e-5); err != nil {
+							t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, scheduled)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// weight adds a constant of f32.
+func (w *writer) weight(r *rand.Rand, extents ...int64) *loop.Buffer {
+	b := w.buffer(loop.Weight, dtype.F32, constants(extents))
+	b.Data = tensor.Must(tensor.New(dtype.F32, extents...))
+	for i := range b.Data.Len() {
+		b.Data.SetFloat(i, r.NormFloat64())
+	}
+	return b
+}
+
+// product multiplies x[m, K] by a weight whose axes for the sum and the columns are given; others are summed over too, by serial loops.
+func (w *writer) product(kind loop.BufferKind, x, weight *loop.Buffer, depth, columns int) *loop.Buffer {
+	m, n := x.Shape[0], weight.Shape[columns]
+	return w.launch("product", kind, dtype.F32, shape(m, n), []*loop.Buffer{x, weight}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
+		acc := b.Local("acc", dtype.F32, m, n)
+		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+		rank := len(weight.Shape)
+		origin, first := zeros(rank), zero
+		var descend func(axis int)
+		descend = func(axis int) {
+			switch {
+			case axis == rank:
+				b.Contract(m, n, weight.Shape[depth], acc.Tile(zeros(2), unit(2, 0), unit(2, 1)),
+					in[0].Tile(shape(zero, first.Mul(weight.Shape[depth])), unit(2, 0), unit(2, 1)), in[1].Tile(append([]sym.Expr(nil), origin...), unit(rank, depth), unit(rank, columns)))
+			case axis == depth || axis == columns:
+				descend(axis + 1)
+			default:
+				b.Serial("h", weight.Shape[axis], func(h sym.Expr) {
+					before := first
+					origin[axis], first = h, first.Mul(weight.Shape[axis]).Add(h)
+					descend(axis + 1)
+					origin[axis], first = zero, before
+				})
+			}
+		}
+		descend(0)
+		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(out, i, acc.Load(i...)) })
+	})
+}
+
+// detach gives a clone weights of its own.
+func detach(m *loop.Module) *loop.Module {
+	c := clone(m)
+	own := map[*loop.Buffer]*loop.Buffer{}
+	for i, b := range c.Buffers {
+		copied := *b
+		own[b] = &copied
+		c.Buffers[i] = &copied
+	}
+	for _, step := range c.Body {
+		for i, b := range step.(*loop.Launch).Args {
+			step.(*loop.Launch).Args[i] = own[b]
+		}
+	}
+	return c
+}
+
+// TestPack packs weights of all layouts, with readers beside the product, and runs what came of it.
+func TestPack(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		packed string // the shape that the weight must have at the end
+		build  func(r *rand.Rand, w *writer)
+	}{
+		{"rows by columns", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 40, 35), 0, 1)
+		}},
+		{"transposed", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(20), number(40))), w.weight(r, 35, 40), 1, 0)
+		}},
+		{"window", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 2, 3, 5, 32), 2, 3)
+		}},
+		{"window last", "[2, 2, 3, 5, 16]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(7), number(30))), w.weight(r, 32, 5, 2, 3), 1, 0)
+		}},
+		{"one row", "[2, 9, 64]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.weight(r, 9, 100), 0, 1)
+		}},
+		{"few columns", "[1, 9, 8]", func(r *rand.Rand, w *writer) {
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(3), number(9))), w.weight(r, 9, 5), 0, 1)
+		}},
+		{"dynamic rows", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
+			w.module.Dims.Set("n", sym.Range{Min: 0, Max: 4096})
+			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(dim("n"), number(40))), w.weight(r, 40, 35), 0, 1)
+		}},
+		{"embedding and logits", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
+			table := w.weight(r, 40, 9)
+			at := w.buffer(loop.Input, dtype.I64, shape(number(20)))
+			w.product(loop.Output, w.unary(loop.Temp, loop.Tanh, w.rows(loop.Temp, table, at)), table, 1, 0)
+		}},
+		{"two products", "[3, 9, 16]", func(r *rand.Rand, w *writer) {
+			weight := w.weight(r, 9, 35)
+			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(one, number(9)))
+			w.product(loop.Output, y, weight, 0, 1)
+			w.product(loop.Output, x, weight, 0, 1)
+		}},
+		{"both ways", "[3, 9, 16]", func(r *rand.Rand, w *writer) { // the product with more work has it as it likes, the other gathers
+			weight := w.weight(r, 9, 35)
+			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+			w.product(loop.Output, x, weight, 0, 1)
+			w.product(loop.Output, y, weight, 1, 0)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rand.New(rand.NewSource(5))
+			w := newWriter()
+			c.build(r, w)
+			in := inputs(r, w.module, 20)
+			want, err := (&loop.Runner{}).Run(w.module, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scheduled := detach(w.module)
+			if err := RunWith(scheduled, registers, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := loop.VerifyModule(scheduled); err != nil {
+				t.Fatalf("%v\n%s", err, scheduled)
+			}
+			for _, b := range scheduled.Buffers {
+				if b.Kind == loop.Weight && fmt.Sprint(b.Shape) != strings.ReplaceAll(c.packed, ",", "") {
+					t.Errorf("the weight's shape is %v, want %s", b.Shape, c.packed)
+				}
+			}
+			got, err := (&loop.Runner{}).Run(scheduled, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, x := range want {
+				if err := tensor.Compare(got[name], x, 1e-4, 1e-4); err != nil {
+					t.Fatalf("%s: %v\n%s", name, err, scheduled)
+				}
+			}
+		})
+	}
+}
