@@ -181,9 +181,11 @@ func (a *artefact) compile(p *Program, o Options) error {
 	}
 	if o.Target == Best {
 		p.target = a.about.Target
-		if p.target != Reference {
-			p.target = Portable
-		}
+	}
+	switch made := a.Machine.CPU; o.CPU {
+	case "", "native", string(Portable), made:
+	default:
+		return diag.Unsupportedf("an artefact for %s as one for %s", made, o.CPU).WithFix("weir compile MODEL --cpu %s", o.CPU)
 	}
 	dims := map[string]sym.Range{}
 	for name, r := range o.Dims {
@@ -192,7 +194,7 @@ func (a *artefact) compile(p *Program, o Options) error {
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
 	p.proved = a.about.Proved
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, After: o.Stage}, dims)
+		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, After: o.Stage}, dims)
 		return err
 	})
 }

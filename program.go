@@ -27,6 +27,11 @@ type Options struct {
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
+	// CPU is the level of processor to make code for: "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
+	// has (also when empty). A level that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
+	// portably here, and WriteTo's artefact is for that level.
+	CPU   string
+	Cross bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
 	Logger  *slog.Logger // nil: silent
@@ -88,11 +93,10 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Precision != InvalidDType && o.Precision != F32 {
 		return nil, diag.Unsupportedf("precision %s; f32 is supported", o.Precision)
 	}
-	name := Portable
 	switch o.Target {
-	case Best, CPU, Portable:
-	case Reference:
-		name = Reference
+	case Best, CPU, Reference:
+	case Portable:
+		o.CPU = string(Portable)
 	default:
 		return nil, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
 	}
@@ -106,9 +110,9 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 		}
 	}()
 	if o.Logger != nil {
-		o.Logger.Debug("compiling", "model", m.file, "target", name)
+		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: name, slots: make(chan struct{}, o.Calls)}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls)}
 	if m.artefact != nil {
 		err = m.artefact.compile(p, o)
 	} else {
@@ -116,6 +120,14 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	}
 	if err != nil {
 		return nil, inFile(err, m.file)
+	}
+	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference {
+		p.target = CPU
+	}
+	for _, note := range p.compiled.Notes {
+		if o.Logger != nil {
+			o.Logger.Warn(note, "model", m.file)
+		}
 	}
 	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve}); err != nil {
 		return nil, err
@@ -139,8 +151,12 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options) error {
 		return err
 	}
 	p.setEdges(edgesOf(signature.Inputs), edgesOf(signature.Outputs))
+	machine, err := compiler.Machine(o.CPU, o.Threads, o.Cross)
+	if err != nil {
+		return err
+	}
 	names := signature.Results
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: compiler.Portable(o.Threads), Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirml/weir/internal/codegen/portable"
-	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -82,7 +80,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if _, err := unproven(c.Loop); err != nil {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("compile for --target reference, whose kernels are not scheduled")
 	}
-	m := manifest{Machine: c.Code.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
+	m := manifest{Machine: c.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
 	for _, l := range c.Late {
 		m.Late = append(m.Late, certificateOf(l.Plan))
 	}
@@ -228,11 +226,12 @@ func (a *Artefact) read() (*program.Program, error) {
 	return p, nil
 }
 
-// Compile verifies an artefact and generates its code. Of the options it heeds Reference and After. dims narrows dimensions' ranges.
+// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable and After. dims narrows dimensions' ranges.
 func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, err error) {
 	defer damaged(&err)
-	if name := a.Machine.Name; name != target.PortableName && name != reference.Machine().Name {
-		return nil, diag.Unsupportedf("an artefact for %q; this weir has %s and %s", name, target.PortableName, reference.Machine().Name).WithFix("compile the model again with this weir")
+	machine, err := trusted(a.Machine, o)
+	if err != nil {
+		return nil, err
 	}
 	given, err := a.read()
 	if err != nil {
@@ -242,7 +241,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	for _, w := range given.Weights {
 		weights[w.Name] = w.Data
 	}
-	c = &Compiled{}
+	c = &Compiled{Machine: machine}
 	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
 		data, ok := weights[name]
 		if !ok || int64(len(data)) != bytes {
@@ -283,9 +282,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 		o.After("schedule", a.loops)
 		o.After("program", a.text)
 	}
-	if o.Reference {
-		c.Code = reference.Compile(c.Loop.Kernels)
-	} else if c.Code, err = portable.Compile(c.Loop, a.Machine); err != nil {
+	if err := c.generate(o); err != nil {
 		return nil, err
 	}
 	c.Scratch = scratchOf(c.Loop, c.Code)

@@ -5,7 +5,6 @@ package compiler
 import (
 	"sync"
 
-	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
@@ -19,9 +18,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Options choose how to compile. The zero value schedules for Machine and generates portable code.
+// Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
 	Machine   target.Machine
+	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Reference bool                            // no scheduling, and the slow interpreter as code
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
@@ -33,12 +33,14 @@ type Compiled struct {
 	IR      *ir.Module
 	Loop    *loop.Module
 	Program *program.Program
+	Machine target.Machine // that the kernels are scheduled for; Code's own may be less
 	Code    *target.Code
 	Arena   *memplan.Solution
 	Outputs *memplan.Solution
 	Late    []Late // beside them, what the run takes when data have decided its size
 	Proof   *validator.Proof
 	Faults  []error  // of scheduling, that a simpler way was found around: bugs
+	Notes   []string // why the code is less than the machine could do
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
@@ -63,7 +65,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		}
 		m.Check = nil
 	}()
-	c = &Compiled{IR: m}
+	c = &Compiled{IR: m, Machine: o.Machine}
+	if o.Reference {
+		c.Machine = reference.Machine()
+	}
 	done := func(name string, text func() string) {
 		if o.After != nil {
 			o.After(name, text())
@@ -130,9 +135,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	done("program", c.Program.String)
 	stage = "codegen"
-	if o.Reference {
-		c.Code = reference.Compile(c.Loop.Kernels)
-	} else if c.Code, err = portable.Compile(c.Loop, o.Machine); err != nil {
+	if err := c.generate(o); err != nil {
 		return nil, err
 	}
 	c.Scratch = scratchOf(c.Loop, c.Code)
@@ -213,9 +216,6 @@ func (c *Compiled) Operations() sym.Expr {
 	add(c.Loop.Body)
 	return sym.AtLimits(total, c.Loop.Limits)
 }
-
-// Portable is the machine that portable code is scheduled for: any.
-func Portable(threads int) target.Machine { return target.Portable(threads) }
 
 // schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was lowered.
 var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}

@@ -100,6 +100,19 @@ func For(cpu string, threads int) (Machine, error) {
 	return Machine{}, diag.Inputf("no processor is called %q", cpu).WithFix("there are %s", strings.Join(Levels(), ", "))
 }
 
+// Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has and no more, which of the
+// level's tiles it was made for, and its threads. It is false for what no machine here is like.
+func (m Machine) Known() (known Machine, ok bool) {
+	for _, l := range levels {
+		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
+			known = l.machine(m.Threads)
+			known.Tile = m.Tile
+			return known, true
+		}
+	}
+	return m, false
+}
+
 // machine is a machine of the level with no feature beyond it.
 func (l *level) machine(threads int) Machine {
 	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, VectorRegisters: l.registers, Tile: l.tile,

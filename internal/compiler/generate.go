@@ -1,0 +1,74 @@
+package compiler
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/codegen/reference"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// generators make code of scheduled kernels, by the name of the machine.
+var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
+	target.PortableName: portable.Compile,
+}
+
+// Portable is the machine that portable code is scheduled for: any.
+func Portable(threads int) target.Machine { return target.Portable(threads) }
+
+// Machine is the machine of a level that the user named (see target.Select), or the best one here where cpu is empty. With cross it need not
+// be this machine. Levels that there is no code generator for are ErrUnsupported.
+func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
+	choose := target.Select
+	if cross {
+		choose = target.For
+	}
+	m, err := choose(cpu, threads)
+	if err != nil || generators[m.Name] != nil {
+		return m, err
+	}
+	if cpu == "" || cpu == target.Native {
+		return target.Portable(threads), nil
+	}
+	return m, diag.Unsupportedf("machine code for %s", cpu).WithFix("--cpu portable works everywhere")
+}
+
+// generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system refuses machine code: then
+// a note says so.
+func (c *Compiled) generate(o Options) (err error) {
+	if o.Reference {
+		c.Code = reference.Compile(c.Loop.Kernels)
+		return nil
+	}
+	generator, missing := generators[c.Machine.Name], c.Machine.Lacks()
+	if generator != nil && !o.Portable && len(missing) == 0 {
+		c.Code, err = generator(c.Loop, c.Machine)
+		if !errors.Is(err, diag.ErrUnsupported) || c.Machine.Name == target.PortableName {
+			return err
+		}
+		c.Notes = append(c.Notes, "portable code, for machine code was refused: "+err.Error())
+	} else if len(missing) > 0 {
+		c.Notes = append(c.Notes, "portable code here, where "+strings.Join(missing, ", ")+" is missing")
+	}
+	c.Code, err = portable.Compile(c.Loop, Portable(c.Machine.Threads))
+	return err
+}
+
+// trusted is an artefact's machine as far as it may be believed, checked to be one that code can be generated for and run here.
+func trusted(m target.Machine, o Options) (target.Machine, error) {
+	if m.Name == target.PortableName || m.Name == reference.Machine().Name {
+		return m, nil
+	}
+	known, ok := m.Known()
+	if !ok || generators[known.Name] == nil {
+		return m, diag.Unsupportedf("an artefact for %q, %q", m.Name, m.CPU).WithFix("compile the model again with this weir")
+	}
+	if missing := known.Lacks(); len(missing) > 0 && !o.Portable {
+		return m, diag.Unsupportedf("an artefact for %s: this processor (%s) has no %s", m.CPU, target.Description(), strings.Join(missing, ", ")).
+			WithFix("weir compile MODEL --cpu %s makes one for this processor; --cpu portable runs this one, more slowly", target.Host(1).CPU)
+	}
+	return known, nil
+}
