@@ -67,6 +67,9 @@ func (p *Program) Operations() Size {
 	return Size{p.compiled.Operations(), p.compiled.Loop.Dims}
 }
 
+// CPU is the level of instructions that the program's code was made for, as Options.CPU and Probe name them.
+func (p *Program) CPU() string { return cmp.Or(p.compiled.Code.Machine.CPU, "portable") }
+
 // Description is what a model file says of itself.
 type Description struct {
 	Format      string          `json:"format"`

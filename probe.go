@@ -1,32 +1,63 @@
 package weir
 
-import "time"
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/probe"
+)
 
-// Probe is the most multiply-add arithmetic, in GFLOP/s, that one core does in this target's instructions at this moment: the best of a few runs of
-// independent additions and multiplications of f32 held in registers.
-func Probe() float64 {
-	best := 0.0
-	for range 5 {
-		begin := time.Now()
-		const rounds = 1 << 19
-		probeSink = probe(rounds)
-		if took := time.Since(begin).Seconds(); took > 0 {
-			best = max(best, rounds*24/took/1e9)
-		}
-	}
-	return best
+// Peak is what this machine reached in a probe: the figures that a program's speed is to be compared with.
+type Peak struct {
+	CPU     string     `json:"cpu"` // in whose instructions: "avx512", "avx2", or "portable", which is plain Go
+	Threads int        `json:"threads"`
+	Core    float64    `json:"core_gflops"` // f32 multiply-adds in registers, GFLOP/s, on one core
+	All     float64    `json:"all_gflops"`  // and on so many threads
+	Memory  []ReadRate `json:"memory"`      // of the caches of levels 1 to 3, and of what none of them holds
 }
 
-var probeSink float32
+// ReadRate is how fast a level of the memory is read, over and over, each thread a range of its own.
+type ReadRate struct {
+	Holds int64   `json:"holds_bytes"` // what the level holds, where there are smaller ones; the last holds everything
+	Range int64   `json:"range_bytes"` // what each thread read
+	Core  float64 `json:"core_gb_per_s"`
+	All   float64 `json:"all_gb_per_s"` // by all threads together
+}
 
-// probe does 24 operations a round on 12 independent values.
-func probe(rounds int) float32 {
-	a0, a1, a2, a3, a4, a5 := float32(0), float32(1), float32(2), float32(3), float32(4), float32(5)
-	b0, b1, b2, b3, b4, b5 := float32(6), float32(7), float32(8), float32(9), float32(10), float32(11)
-	x, y := float32(0.5), float32(0.25)
-	for range rounds {
-		a0, a1, a2, a3, a4, a5 = a0*x+y, a1*x+y, a2*x+y, a3*x+y, a4*x+y, a5*x+y
-		b0, b1, b2, b3, b4, b5 = b0*x+y, b1*x+y, b2*x+y, b3*x+y, b4*x+y, b5*x+y
+// Probe measures the machine at this moment, which takes about half a second. cpu is "avx512", "avx2" or "portable"; "" is the best that there is.
+func Probe(cpu string, threads int) (Peak, error) {
+	kind := probe.Best()
+	if cpu != "" {
+		var ok bool
+		if kind, ok = probe.Named(cpu); !ok {
+			return Peak{}, diag.Unsupportedf("a probe in the instructions of %q on this machine", cpu)
+		}
 	}
-	return a0 + a1 + a2 + a3 + a4 + a5 + b0 + b1 + b2 + b3 + b4 + b5
+	threads = max(1, threads)
+	peak := Peak{CPU: kind.Name, Threads: threads, Core: kind.Arithmetic(1)}
+	if peak.All = peak.Core; threads > 1 {
+		peak.All = kind.Arithmetic(threads)
+	}
+	for _, level := range probe.Levels() {
+		var err error
+		r := ReadRate{Holds: level.Holds, Range: level.Range}
+		if r.Core, err = kind.Read(level.Range, 1); err != nil {
+			return peak, err
+		}
+		if r.All = r.Core; threads > 1 {
+			if r.All, err = kind.Read(level.Range, threads); err != nil {
+				return peak, err
+			}
+		}
+		peak.Memory = append(peak.Memory, r)
+	}
+	return peak, nil
+}
+
+// ReadAll is the rate in 10⁹ bytes a second at which all threads together read what lies in so many bytes: that of the smallest level that holds them.
+func (p Peak) ReadAll(bytes int64) float64 {
+	for _, r := range p.Memory {
+		if bytes <= r.Holds {
+			return r.All
+		}
+	}
+	return 0
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -20,19 +19,27 @@ type benchFlags struct {
 	modelFlags
 	inputFlags
 	seconds float64
+	profile bool
 }
 
 func (c *cli) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	cmd := &cobra.Command{
 		Use: "bench MODEL", Short: "Measure how fast a model runs, and what memory it takes", Args: exactly(1, "one MODEL"),
+		Long: `Measure how fast a model runs, and what memory it takes.
+
+Latency is of one run at a time; throughput of as many as --calls. Speeds stand beside those of a probe, made in the same process: f32 multiply-adds in registers, and
+reading from each level of the memory. --profile tells where the time goes: a row a kernel, each with the share of what the probe reached that it has, of arithmetic or of
+reading, whichever is more.`,
 		Example: `  weir bench model.onnx
+  weir bench model.onnx --profile --threads 1
   weir bench model.onnx --dim batch=32 --calls 4 --seconds 5 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.bench(cmd.Context(), args[0]) },
 	}
 	f.modelFlags.register(cmd, c)
 	f.inputFlags.register(cmd)
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 2, "how long to measure")
+	cmd.Flags().BoolVar(&f.profile, "profile", false, "add a row for each launch of a kernel")
 	return cmd
 }
 
@@ -47,8 +54,11 @@ type latency struct {
 type measured struct {
 	Latency    latency          `json:"latency_ms"`
 	Throughput float64          `json:"throughput_per_s"`
+	Operations int64            `json:"operations"`
 	GFLOPs     float64          `json:"gflops"`
 	PeakShare  float64          `json:"peak_share"`
+	Moved      int64            `json:"moved_bytes"`
+	MovedRate  float64          `json:"moved_gb_per_s"`
 	Predicted  int64            `json:"predicted_bytes"`
 	Measured   int64            `json:"measured_bytes"`
 	Process    int64            `json:"process_bytes"`
@@ -62,7 +72,8 @@ type measured struct {
 	Target     string           `json:"target"`
 	Dims       map[string]int64 `json:"dims"`
 	Runs       int              `json:"runs"`
-	Probe      float64          `json:"probe_gflops"`
+	Probe      weir.Peak        `json:"probe"`
+	Profile    []row            `json:"profile,omitempty"`
 }
 
 func (f *benchFlags) bench(ctx context.Context, path string) error {
@@ -72,41 +83,43 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 		return err
 	}
 	defer l.Close()
-	in, err := f.inputFlags.read(l.program, dims, true)
+	p := l.program
+	in, err := f.inputFlags.read(p, dims, true)
 	if err != nil {
 		return err
 	}
-	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: "f32", CPU: runtime.GOARCH, Target: string(l.program.Target()), Dims: dims, Threads: l.program.Memory().Workers}
+	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: "f32", CPU: p.CPU(), Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
 	begin := time.Now()
-	r, err := l.program.Run(ctx, in)
+	r, err := p.Run(ctx, in)
 	if err != nil {
 		return err
 	}
 	r.Close()
 	m.First = ms(time.Since(begin))
 	m.Process = peak()
-	if err := f.measure(ctx, l, in, &m); err != nil {
+	if dims, err = p.Bind(in); err != nil { // with those that elements of inputs are
 		return err
 	}
-	seen, err := l.program.Measure(ctx, in)
+	if err := f.time(ctx, p, in, dims, &m); err != nil {
+		return err
+	}
+	seen, err := p.Measure(ctx, in)
 	if err != nil {
 		return err
 	}
-	if dims, err = l.program.Bind(in); err != nil { // with those that elements of inputs are
-		return err
-	}
 	m.Dims = maps.Clone(dims)
-	for _, d := range l.program.Decided() {
+	for _, d := range p.Decided() {
 		m.Dims[d.Name] = seen.Decided[d.Name]
 	}
-	if m.Predicted, err = l.program.Memory().Peak(f.calls, m.Dims); err != nil {
+	if m.Predicted, err = p.Memory().Peak(f.calls, m.Dims); err != nil {
 		return err
 	}
 	m.Measured = seen.Peak(f.calls)
-	m.Probe = weir.Probe() * float64(min(m.Threads, runtime.GOMAXPROCS(0)))
-	if ops, err := l.program.Operations().At(dims); err == nil && m.Latency.P50 > 0 {
-		m.GFLOPs = float64(ops) / m.Latency.P50 / 1e6
-		m.PeakShare = m.GFLOPs / m.Probe
+	if m.Probe, err = weir.Probe(m.CPU, m.Threads); err != nil {
+		return err
+	}
+	if err := f.speed(ctx, p, in, &m); err != nil {
+		return err
 	}
 	if f.c.json {
 		return f.c.printJSON(m)
@@ -117,52 +130,124 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// measure runs the model for the given time on so many goroutines as there are calls.
-func (f *benchFlags) measure(ctx context.Context, l *loaded, in weir.Inputs, m *measured) error {
-	var mu sync.Mutex
-	var all []float64
-	var failed error
-	var wait sync.WaitGroup
-	begin := time.Now()
-	end := begin.Add(time.Duration(f.seconds * float64(time.Second)))
-	for range f.calls {
-		wait.Go(func() {
-			for runs := 0; runs < 3 || time.Now().Before(end); runs++ {
-				start := time.Now()
-				r, err := l.program.Run(ctx, in)
-				took := ms(time.Since(start))
-				if err == nil {
-					err = r.Close()
-				}
-				mu.Lock()
-				all = append(all, took)
-				if err != nil {
-					failed = err
-				}
-				mu.Unlock()
-				if err != nil {
-					return
-				}
-			}
-		})
+// time measures latency with one run at a time, and throughput with so many as there are calls.
+func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims, m *measured) error {
+	length := time.Duration(f.seconds * float64(time.Second))
+	run, end := runner(ctx, p, in, dims)
+	for range 2 { // the first run was of memory that nothing had touched
+		if err := run(); err != nil {
+			return err
+		}
 	}
-	wait.Wait()
-	if failed != nil {
-		return failed
+	begin := time.Now()
+	all, err := repeat(run, begin.Add(length))
+	if err != nil {
+		return err
 	}
 	m.Throughput = float64(len(all)) / time.Since(begin).Seconds()
 	slices.Sort(all)
 	at := func(q float64) float64 { return all[min(len(all)-1, int(q*float64(len(all))))] }
 	m.Latency, m.Runs = latency{all[0], at(0.5), at(0.9), at(0.99)}, len(all)
+	end()
+	if f.calls == 1 {
+		return nil
+	}
+	var wait sync.WaitGroup
+	counts, errs := make([]int, f.calls), make([]error, f.calls)
+	begin = time.Now()
+	for i := range f.calls {
+		wait.Go(func() {
+			run, end := runner(ctx, p, in, dims)
+			defer end()
+			all, err := repeat(run, begin.Add(length))
+			counts[i], errs[i] = len(all), err
+		})
+	}
+	wait.Wait()
+	total := 0
+	for i, n := range counts {
+		if total += n; errs[i] != nil {
+			return errs[i]
+		}
+	}
+	m.Throughput = float64(total) / time.Since(begin).Seconds()
+	return nil
+}
+
+// runner is a way to run a program on the same inputs again and again, through a call bound to them where the program has such calls, and what ends it.
+func runner(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims) (run func() error, end func()) {
+	if call, err := p.NewCall(dims); err == nil {
+		for name, a := range in {
+			if err = call.Bind(name, a); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			return func() error { return call.Run(ctx) }, func() { call.Close() }
+		}
+		call.Close()
+	}
+	return func() error {
+		r, err := p.Run(ctx, in)
+		if err != nil {
+			return err
+		}
+		return r.Close()
+	}, func() {}
+}
+
+// repeat runs until then, three times at least, and returns the times in milliseconds.
+func repeat(run func() error, then time.Time) (all []float64, err error) {
+	for begin := time.Now(); len(all) < 3 || begin.Before(then); {
+		if err := run(); err != nil {
+			return nil, err
+		}
+		now := time.Now()
+		all = append(all, ms(now.Sub(begin)))
+		begin = now
+	}
+	return all, nil
+}
+
+// speed puts what a run does beside its time and the probe.
+func (f *benchFlags) speed(ctx context.Context, p *weir.Program, in weir.Inputs, m *measured) error {
+	runs := 1
+	if f.profile {
+		runs = max(3, min(50, int(f.seconds*1000/m.Latency.P50)))
+	}
+	list, err := p.Profile(ctx, in, runs)
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		m.Operations += k.Operations * int64(k.Count)
+		m.Moved += k.Bytes * int64(k.Count)
+	}
+	if m.Latency.P50 > 0 {
+		m.GFLOPs = float64(m.Operations) / m.Latency.P50 / 1e6
+		m.MovedRate = float64(m.Moved) / m.Latency.P50 / 1e6
+		m.PeakShare = m.GFLOPs / m.Probe.All
+	}
+	if f.profile {
+		m.Profile = rows(list, m.Probe)
+	}
 	return nil
 }
 
 func (m *measured) print() {
 	fmt.Printf("latency        min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms over %d runs\n", m.Latency.Min, m.Latency.P50, m.Latency.P90, m.Latency.P99, m.Runs)
 	fmt.Printf("throughput     %.1f runs/s with %d calls, %d threads\n", m.Throughput, m.Calls, m.Threads)
-	fmt.Printf("speed          %.2f GFLOP/s, %.0f %% of the %.2f that this target's own probe reached\n", m.GFLOPs, 100*m.PeakShare, m.Probe)
+	fmt.Printf("speed          %.2f GFLOP/s, %.0f %% of the probe's %.2f; %s moved, %.2f GB/s\n", m.GFLOPs, 100*m.PeakShare, m.Probe.All, values.FormatBytes(m.Moved), m.MovedRate)
+	fmt.Printf("probe          %.1f GFLOP/s on one core, %.1f on %d threads (%s); reads", m.Probe.Core, m.Probe.All, m.Probe.Threads, m.Probe.CPU)
+	for _, r := range m.Probe.Memory {
+		fmt.Printf("  %s %.0f", values.FormatBytes(r.Range), r.All)
+	}
+	fmt.Println(" GB/s")
 	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured, values.FormatBytes(m.Measured))
 	fmt.Printf("process        %s above what it had before loading\n", values.FormatBytes(m.Process))
 	fmt.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
-	fmt.Printf("target         %s on %s\n", m.Target, m.CPU)
+	fmt.Printf("target         %s for %s\n", m.Target, m.CPU)
+	if m.Profile != nil {
+		printRows(m.Profile)
+	}
 }

@@ -140,7 +140,7 @@ func (c *cli) env() error {
 	}
 	rows := [][2]string{{"version", version}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
 		{"target", "portable: plain Go on every architecture; machine code is not generated yet"}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
-		{"probe", fmt.Sprintf("%.2f GFLOP/s a core in this target's instructions", weir.Probe())}}
+		{"probe", probed()}}
 	settings := map[string]map[string]string{}
 	for _, v := range variables {
 		value, from := os.Getenv(v.name), "environment"
@@ -163,4 +163,13 @@ func (c *cli) env() error {
 		fmt.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
 	}
 	return nil
+}
+
+// probed is what the machine's best instructions reach.
+func probed() string {
+	peak, err := weir.Probe("", runtime.GOMAXPROCS(0))
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%.2f GFLOP/s on one core, %.2f on %d threads (%s)", peak.Core, peak.All, peak.Threads, peak.CPU)
 }

@@ -159,6 +159,7 @@ func TestExitCodes(t *testing.T) {
 		{"check " + m, 0, ""},
 		{"info " + m + " --nodes", 0, "Conv"},
 		{"bench " + m + " --seconds 0.01 --dim batch=2", 0, "predicted"},
+		{"bench " + m + " --seconds 0.01 --dim batch=2 --calls 2 --profile", 0, "launches, "},
 		{"compile " + digits + " -o " + filepath.Join(dir, "no", "such", "folder.weir"), 1, "folder.weir"},
 		{"env", 0, "WEIR_DEBUG"},
 		{"demo", 0, "20 of 20 right"},
@@ -206,7 +207,7 @@ func TestKeys(t *testing.T) {
 	var b strings.Builder
 	for _, row := range []string{
 		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3",
-		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01", "test " + models + "logic",
+		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "test " + models + "logic",
 		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
 	} {
 		args := strings.Fields(row)

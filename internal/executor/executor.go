@@ -124,6 +124,7 @@ type Call struct {
 	host     map[*program.Host]*hostCall
 	shapes   [][]int64
 	watch    *Watch
+	timing   Timing
 	ctx      context.Context
 	reserved int64 // bytes of late storage and scratch
 }

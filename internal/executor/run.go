@@ -30,7 +30,11 @@ func (c *Call) Run(ctx context.Context) error {
 
 func (c *Call) steps(steps []program.Step) error {
 	for _, step := range steps {
-		if err := c.step(step); err != nil {
+		do := (*Call).step
+		if c.timing != nil {
+			do = (*Call).timed
+		}
+		if err := do(c, step); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,8 @@ var rooms = []Room{
 		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",
 		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
+	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured", May: []string{"mem", "target"},
+		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "tensor", Purpose: "host arrays, and the npy format", May: []string{"mem"}},
 	{Floor: 1, Name: "memplan", Purpose: "from lifetimes to offsets and a certificate, and a validator apart"},
 
@@ -59,7 +61,7 @@ var rooms = []Room{
 		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "memplan", "target", "tensor", "mem"}},
 
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem"}},
+		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem", "probe"}},
 
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},

@@ -227,6 +227,9 @@ func (c *compiler) packs() bool {
 // Name is the loop kernel's.
 func (k *kernel) Name() string { return k.name }
 
+// Backend names this generator: a program may have kernels of several.
+func (k *kernel) Backend() string { return target.PortableName }
+
 // Tiles is the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
 	total := int64(0)

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/values"
+)
+
+// row is a launch in a profile: its time in all of a run, and its speed beside the probe's.
+type row struct {
+	Kernel     string  `json:"kernel"`
+	Nodes      string  `json:"nodes"`
+	Backend    string  `json:"backend"`
+	Count      int     `json:"count"`
+	Ms         float64 `json:"ms"`
+	Share      float64 `json:"share"`
+	Operations int64   `json:"operations"` // of one launch, as Bytes
+	Bytes      int64   `json:"bytes"`
+	GFLOPs     float64 `json:"gflops"`
+	Rate       float64 `json:"gb_per_s"`
+	Bound      string  `json:"bound"`      // "arithmetic" or "memory": what the launch is nearer to the probe's limit of
+	PeakShare  float64 `json:"peak_share"` // of that limit
+}
+
+// rows puts launches beside the probe, the longest first. Memory's limit is that of the level which holds what the launch moves.
+func rows(list []weir.KernelTime, probe weir.Peak) []row {
+	total := 0.0
+	for _, k := range list {
+		total += ms(k.Time)
+	}
+	out := []row{}
+	for _, k := range list {
+		if k.Count == 0 {
+			continue
+		}
+		r := row{Kernel: k.Kernel, Nodes: k.Nodes, Backend: k.Backend, Count: k.Count, Ms: ms(k.Time), Operations: k.Operations, Bytes: k.Bytes, Bound: "arithmetic"}
+		if k.Time > 0 {
+			per := r.Ms * 1e6 / float64(k.Count)
+			r.Share, r.GFLOPs, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Bytes)/per
+			r.PeakShare = r.GFLOPs / probe.All
+			if share := r.Rate / probe.ReadAll(k.Bytes); share > r.PeakShare {
+				r.Bound, r.PeakShare = "memory", share
+			}
+		}
+		out = append(out, r)
+	}
+	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Ms, a.Ms) })
+	return out
+}
+
+// printRows prints a profile: what each code generator's kernels take, and the rows.
+func printRows(list []row) {
+	times, counts, total := map[string]float64{}, map[string]int{}, 0.0
+	for _, r := range list {
+		times[r.Backend] += r.Ms
+		counts[r.Backend]++
+		total += r.Ms
+	}
+	fmt.Println()
+	for _, b := range slices.Sorted(maps.Keys(times)) {
+		fmt.Printf("%-14s %d launches, %.3f ms, %.1f %%\n", b, counts[b], times[b], 100*times[b]/max(total, 1e-9))
+	}
+	fmt.Printf("\n%9s %6s %9s %8s %6s %10s  %-9s %-24s %s\n", "ms", "share", "GFLOP/s", "GB/s", "probe", "bytes", "backend", "kernel", "nodes")
+	for _, r := range list {
+		name := r.Kernel
+		if r.Count > 1 {
+			name = fmt.Sprintf("%s ×%d", name, r.Count)
+		}
+		fmt.Printf("%9.4f %5.1f%% %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs, r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
+	}
+	fmt.Println("\nprobe: the share of its arithmetic (a), or of its reading (m) at the level of memory that holds the bytes, whichever is more")
+}
+
+// shortened is a text of at most so many characters.
+func shortened(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}

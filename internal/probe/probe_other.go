@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package probe
+
+// kinds are the kinds that this machine has, the widest first.
+func kinds() []Kind { return []Kind{plain} }

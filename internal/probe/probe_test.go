@@ -1,0 +1,54 @@
+package probe
+
+import (
+	"runtime"
+	"testing"
+)
+
+// A probe that measured nothing, or work that the compiler took out, shows as a figure that no machine has.
+func TestProbe(t *testing.T) {
+	for _, k := range kinds() {
+		one := k.Arithmetic(1)
+		if one < 0.01 || one > 2000 {
+			t.Errorf("%s: %g GFLOP/s", k.Name, one)
+		}
+		for _, bytes := range []int64{1, 16 << 10, 4 << 20} {
+			rate, err := k.Read(bytes, 1)
+			if err != nil || rate < 0.01 || rate > 5000 {
+				t.Errorf("%s: %g GB/s of %d bytes, %v", k.Name, rate, bytes, err)
+			}
+		}
+		t.Logf("%s: %.1f GFLOP/s", k.Name, one)
+	}
+	if _, ok := Named("portable"); !ok {
+		t.Error("no plain Go")
+	}
+	if k, ok := Named("another"); ok {
+		t.Error("there is", k.Name)
+	}
+}
+
+func TestVectorsAreFaster(t *testing.T) {
+	k, ok := Named("avx2")
+	if !ok {
+		t.Skip("no AVX2 on this machine")
+	}
+	if vector, scalar := k.Arithmetic(1), plain.Arithmetic(1); vector < 2*scalar {
+		t.Errorf("%g GFLOP/s in AVX2, %g in plain Go", vector, scalar)
+	}
+}
+
+func BenchmarkProbe(b *testing.B) {
+	n := runtime.GOMAXPROCS(0)
+	for _, k := range kinds() {
+		b.ReportMetric(k.Arithmetic(1), k.Name+"/1/GFLOP/s")
+		b.ReportMetric(k.Arithmetic(n), k.Name+"/all/GFLOP/s")
+		for name, bytes := range map[string]int64{"16K": 16 << 10, "256K": 256 << 10, "4M": 4 << 20, "128M": 128 << 20} {
+			rate, err := k.Read(bytes, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(rate, k.Name+"/"+name+"/GB/s")
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package weir
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/program"
+)
+
+// KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the program.
+type KernelTime struct {
+	Nodes   string        `json:"nodes"`   // the model's nodes that it stands for
+	Kernel  string        `json:"kernel"`  // the kernel's name, or the host operator's, or "copy"
+	Backend string        `json:"backend"` // what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
+	Count   int           `json:"count"`   // how often a run gets there: more than once in a loop, 0 in a branch not taken
+	Time    time.Duration `json:"nanoseconds"`
+	// Operations and Bytes are estimates from the kernel's loops: arithmetic, and what must at least be moved. They are 0 for host operators.
+	Operations int64 `json:"operations"`
+	Bytes      int64 `json:"bytes"`
+}
+
+// Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in those runs. Of a loop's iterations the sum counts.
+func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []KernelTime, err error) {
+	defer diag.Recover(&err, "profiling")
+	args, dims, err := p.bindInputs(in)
+	defer args.release()
+	if err != nil {
+		return nil, err
+	}
+	b, err := p.acquire(ctx, dims)
+	if err != nil {
+		return nil, err
+	}
+	defer p.release(b)
+	at := p.launches(&list, dims)
+	defer b.call.Time(nil)
+	for run := range runs {
+		now := make([]KernelTime, len(list))
+		b.call.Time(func(s program.Step, took time.Duration) {
+			if i, ok := at[s]; ok {
+				now[i].Count++
+				now[i].Time += took
+			}
+		})
+		if err := p.run(ctx, b.call, args.parts); err != nil {
+			return nil, err
+		}
+		for i, n := range now {
+			if list[i].Count = n.Count; run == 0 || n.Time < list[i].Time {
+				list[i].Time = n.Time
+			}
+		}
+	}
+	return list, nil
+}
+
+// launches lists the program's steps that take time, without their times, and where each is in the list.
+func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]int {
+	known := func(name string) (int64, bool) {
+		for i, d := range p.compiled.Program.Dims {
+			if d.Name == name {
+				return dims[i], true
+			}
+		}
+		return 0, false
+	}
+	at := map[program.Step]int{}
+	walkBodies(p.compiled.Program.Steps, func(program.Step) uint8 { return 3 }, func(s program.Step, _ uint8) {
+		var l KernelTime
+		switch s := s.(type) {
+		case *program.Launch:
+			l = KernelTime{Nodes: once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel)}
+			cost := p.compiled.Cost(s.Kernel)
+			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
+			l.Bytes, _ = cost.Bytes.Eval(known)
+		case *program.Host:
+			l = KernelTime{Nodes: s.Source, Kernel: s.Op, Backend: "host"}
+		case *program.Copy:
+			l = KernelTime{Kernel: "copy", Backend: "host"}
+		default:
+			return
+		}
+		at[s] = len(*list)
+		*list = append(*list, l)
+	})
+	return at
+}
+
+// once is a list of nodes with each of them once.
+func once(nodes string) string {
+	var list []string
+	for _, n := range strings.Split(nodes, ", ") {
+		if !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,55 @@
+package weir_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir"
+)
+
+// TestProfile sees each launch once, with a time, and no time after the profile.
+func TestProfile(t *testing.T) {
+	p := compileDigits(t, weir.Options{Threads: 1})
+	defer p.Close()
+	in := weir.Inputs{"image": picture(t, 3)}
+	list, err := p.Profile(t.Context(), in, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, operations := time.Duration(0), int64(0)
+	for _, k := range list {
+		if k.Count != 1 || k.Time <= 0 || k.Kernel == "" || k.Backend == "" || k.Bytes <= 0 {
+			t.Errorf("%+v", k)
+		}
+		if nodes := strings.Split(k.Nodes, ", "); len(nodes) > 1 && nodes[0] == nodes[1] {
+			t.Errorf("%s names a node twice", k.Nodes)
+		}
+		total += k.Time
+		operations += k.Operations
+	}
+	dims, err := p.Bind(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := p.Operations().At(dims); err != nil || operations != want {
+		t.Errorf("%d operations in the launches, %d in the program, %v", operations, want, err)
+	}
+	begin := time.Now()
+	if _, err := p.Profile(t.Context(), in, 1); err != nil || total > 3*time.Since(begin)+time.Second {
+		t.Errorf("launches of %v in all, %v", total, err)
+	}
+	if _, err := p.Profile(t.Context(), nil, 1); err == nil {
+		t.Error("a profile without inputs")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	peak, err := weir.Probe("portable", 2)
+	if err != nil || peak.Core <= 0 || peak.All <= 0 || len(peak.Memory) != 4 || peak.ReadAll(1) != peak.Memory[0].All || peak.ReadAll(1<<50) != peak.Memory[3].All {
+		t.Errorf("%+v, %v", peak, err)
+	}
+	if _, err := weir.Probe("abacus", 1); err == nil {
+		t.Error("an abacus was measured")
+	}
+}
