@@ -1,0 +1,236 @@
+package asm
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// gas assembles a text per instruction with GNU as and returns the bytes of each. It skips the test where there is no as.
+func gas(t testing.TB, texts []string) [][]byte {
+	t.Helper()
+	program, err := exec.LookPath("as")
+	if err != nil {
+		t.Skip("GNU as, which encodings are compared with, is not installed")
+	}
+	var source strings.Builder
+	source.WriteString(".intel_syntax noprefix\n.text\n")
+	for n, text := range texts {
+		fmt.Fprintf(&source, "i%d: %s\n", n, text)
+	}
+	fmt.Fprintf(&source, "i%d:\n", len(texts))
+	object := filepath.Join(t.TempDir(), "out.o")
+	command := exec.Command(program, "--64", "-msyntax=intel", "-mnaked-reg", "-O0", "-o", object, "-")
+	command.Stdin = strings.NewReader(source.String())
+	if out, err := command.CombinedOutput(); err != nil {
+		lines := strings.SplitN(string(out), "\n", 30)
+		for n, l := range lines {
+			var at int
+			if _, err := fmt.Sscanf(l, "{standard input}:%d:", &at); err == nil && at >= 3 && at-3 < len(texts) {
+				lines[n] += "   in: " + texts[at-3]
+			}
+		}
+		t.Fatalf("as: %v\n%s", err, strings.Join(lines[:min(len(lines), 29)], "\n"))
+	}
+	file, err := elf.Open(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	code, err := file.Section(".text").Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols, err := file.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := make([]int, len(texts)+1)
+	for _, s := range symbols {
+		var n int
+		if _, err := fmt.Sscanf(s.Name, "i%d", &n); err == nil {
+			at[n] = int(s.Value)
+		}
+	}
+	all := make([][]byte, len(texts))
+	for n := range all {
+		all[n] = code[at[n]:at[n+1]]
+	}
+	return all
+}
+
+// encoding is what Code makes of one instruction.
+func encoding(t testing.TB, i Inst) []byte {
+	t.Helper()
+	var c Code
+	c.Emit(i)
+	b, err := c.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// gasText is the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we take the one
+// that loads, and so would it where that is not a byte longer.
+func gasText(i Inst) string {
+	if find(&i).prefix == legacy {
+		return i.String()
+	}
+	return "{load} " + i.String()
+}
+
+// TestGas compares every form with GNU as, on random operands.
+func TestGas(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var insts []Inst
+	var texts []string
+	count := 12
+	if testing.Short() {
+		count = 3
+	}
+	for n := range forms().rows {
+		f := &forms().rows[n]
+		if f.op.Jumps() {
+			continue
+		}
+		for range count {
+			i := randomInst(random, f)
+			if find(&i) == nil {
+				t.Fatalf("no form: %s", i.unknown())
+			}
+			insts = append(insts, i)
+			texts = append(texts, gasText(i))
+		}
+	}
+	compare(t, insts, texts)
+}
+
+func compare(t testing.TB, insts []Inst, texts []string) {
+	wants := gas(t, texts)
+	wrong := 0
+	for n, want := range wants {
+		if have := encoding(t, insts[n]); !bytes.Equal(have, want) {
+			if wrong++; wrong < 40 {
+				t.Errorf("%s: %x, GNU as: %x", texts[n], have, want)
+			}
+		}
+	}
+	t.Logf("%d instructions compared, %d wrong", len(insts), wrong)
+}
+
+// randomInst draws operands that a form takes.
+func randomInst(random *rand.Rand, f *form) Inst {
+	i := Inst{Op: f.op}
+	var widths []uint16
+	for b := uint16(8); b <= 512; b *= 2 {
+		if f.bits&b != 0 {
+			widths = append(widths, b)
+		}
+	}
+	if len(widths) > 0 {
+		i.Bits = widths[random.IntN(len(widths))]
+	}
+	inMemory := f.signatures[0] != f.signatures[1] && random.IntN(2) == 0
+	vectors := 16
+	if f.prefix == evex {
+		vectors = 32
+	}
+	for n := range int(f.count - f.implicit) {
+		o := &f.operands[n]
+		switch class := Class(f.signatures[b2i(inMemory)] >> (4 * n) & 15); {
+		case o.place == 'I':
+			i.Imm = randomImmediate(random, o.kind, int(i.Bits))
+		case class == classes:
+			i.Args[n] = Memory
+			i.Mem = randomMem(random, o.index, vectors, int(i.Bits))
+		case o.place == 'A':
+			i.Args[n] = RAX
+		case class == General:
+			i.Args[n] = G(random.IntN(16))
+		case class == Opmask:
+			i.Args[n] = K(random.IntN(8))
+		default:
+			i.Args[n] = V(random.IntN(vectors))
+		}
+	}
+	if f.prefix != evex {
+		return i.apart(f, 16)
+	}
+	if slices.Contains(i.Args[:], Memory) && f.broadcast != 0 && random.IntN(2) == 0 {
+		i.Mem.Broadcast = true
+	}
+	if f.flags&noMask == 0 && (f.flags&gathers != 0 || random.IntN(2) == 0) {
+		i.Mask = K(1 + random.IntN(7))
+		i.Zero = true
+		i.Zero = f.takes(&i) && random.IntN(2) == 0
+	}
+	return i.apart(f, 32)
+}
+
+// apart makes the vector registers of a gather distinct, which the machine demands.
+func (i Inst) apart(f *form, vectors int) Inst {
+	if f.flags&gathers != 0 {
+		n := i.Mem.Index.Number()
+		for k, r := range i.Args {
+			if r.Class() == Vector {
+				n = (n + 1) % vectors
+				i.Args[k] = V(n)
+			}
+		}
+	}
+	return i
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// randomMem draws an address, its index a vector where the form wants one.
+func randomMem(random *rand.Rand, index byte, vectors, bits int) Mem {
+	m := Mem{Base: G(random.IntN(16)), Scale: 1 << random.IntN(4)}
+	switch random.IntN(4) {
+	case 0:
+		m.Disp = int32(random.IntN(256)-128) * int32(1<<random.IntN(7))
+	case 1:
+		m.Disp = int32(random.Uint32())
+	case 2:
+		m.Disp = int32(random.IntN(300) - 150)
+	}
+	switch {
+	case index != 0:
+		m.Index = V(random.IntN(vectors))
+	case random.IntN(2) == 0:
+		for m.Index = RSP; m.Index == RSP; {
+			m.Index = G(random.IntN(16))
+		}
+	}
+	if m.Index != NoReg && random.IntN(6) == 0 {
+		m.Base = NoReg
+		m.Scale = 1 << (1 + random.IntN(3))
+	}
+	return m
+}
+
+func randomImmediate(random *rand.Rand, kind byte, bits int) int64 {
+	switch kind {
+	case '1':
+		return 1
+	case '8':
+		return int64(random.IntN(256))
+	case 's':
+		return int64(int8(random.Uint32()))
+	case 'z':
+		return int64(int32(random.Uint32())) >> max(0, 32-bits)
+	}
+	return int64(random.Uint64())
+}
