@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/lower"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/memplan/validator"
 	"github.com/weirml/weir/internal/program"
@@ -50,12 +51,14 @@ type Compiled struct {
 	certify sync.Once // where the arena's plan was read rather than found: finds it
 	found   *memplan.Solution
 	failed  error
-	open    bool // see Recheck
+	open    bool       // see Recheck
+	packed  *mem.Block // the weights that were laid out anew, until the code owns them
 }
 
 // Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	stage := "verify"
+	made := Compiled{IR: m, Machine: o.Machine}
 	defer func() {
 		if r := recover(); r != nil {
 			err = diag.Recovered(r, "compiling, in "+stage)
@@ -64,8 +67,11 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 			}
 		}
 		m.Check = nil
+		if err != nil {
+			made.dropPacked()
+		}
 	}()
-	c = &Compiled{IR: m, Machine: o.Machine}
+	c = &made
 	if o.Reference {
 		c.Machine = reference.Machine()
 	}
@@ -138,6 +144,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if err := c.generate(o); err != nil {
 		return nil, err
 	}
+	c.own()
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
 }
@@ -224,12 +231,13 @@ var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
 // progress, and the module is lowered again and scheduled more simply.
 func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	for _, how := range schedules {
-		how.Check = m.Check
+		how.Check, how.Pack = m.Check, c.pack
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {
 			return err
 		}
 		c.Faults = append(c.Faults, fault)
+		c.dropPacked()
 		if o.Progress != nil {
 			o.Progress("schedule, which failed and is done more simply: " + fault.Error())
 		}

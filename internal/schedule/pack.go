@@ -2,10 +2,7 @@ package schedule
 
 import (
 	"encoding/binary"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -172,10 +169,7 @@ func (s *scheduler) pack(packs []*Pack) error {
 		}
 		p.Buffer.Shape = constants(p.shape)
 	}
-	if s.options.Pack != nil || len(packs) == 0 {
-		if len(packs) == 0 {
-			return nil
-		}
+	if s.options.Pack != nil && len(packs) > 0 {
 		return s.options.Pack(packs)
 	}
 	for _, p := range packs {
@@ -183,7 +177,7 @@ func (s *scheduler) pack(packs []*Pack) error {
 		if err != nil {
 			return err
 		}
-		p.Fill(t.Bytes())
+		p.Fill(t.Bytes(), 0, p.Pieces())
 		p.Buffer.Data = t
 	}
 	return nil
@@ -265,62 +259,51 @@ func (p *Pack) Bytes() int64 {
 	return n
 }
 
-// packPiece is how many steps of a sum are packed at a time: so many cache lines of each of a panel's columns stay in the cache.
-const packPiece = 16
+// packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its columns are read.
+const packSteps = 16
 
-// Fill writes the packed weight into to, of Bytes bytes, which are zeros and aligned for f32. It uses all processors that Go may use.
-func (p *Pack) Fill(to []byte) {
+// Pieces is the number of parts that Fill can be called for: a panel's columns of one matrix each.
+func (p *Pack) Pieces() int64 {
+	n := p.shape[0]
+	for _, extent := range p.shape[1 : len(p.shape)-2] {
+		n *= extent
+	}
+	return n
+}
+
+// Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros and aligned for f32. Calls for other
+// pieces may run at the same time.
+func (p *Pack) Fill(to []byte, begin, end int64) {
 	source := p.from.Bytes() // a file's, perhaps, at any address
 	target := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), int64(len(to))/4)
 	shape, strides := p.from.Shape(), tensor.Strides(p.from.Shape())
 	depth, stepK, stepN := shape[p.depth], strides[p.depth], strides[p.columns]
 	others := p.order[:len(p.order)-1]
-	matrices := int64(1) // per panel
-	for _, axis := range others {
-		matrices *= shape[axis]
-	}
-	panel := func(unit int64) {
-		first := unit / matrices * p.Width
+	matrices := p.Pieces() / p.shape[0] // of each panel
+	for piece := begin; piece < end; piece++ {
+		first := piece / matrices * p.Width
 		count := min(p.Width, shape[p.columns]-first)
 		from := first * stepN
-		for i, rest := len(others)-1, unit%matrices; i >= 0; i-- {
+		for i, rest := len(others)-1, piece%matrices; i >= 0; i-- {
 			axis := others[i]
 			from += rest % shape[axis] * strides[axis]
 			rest /= shape[axis]
 		}
-		out := target[unit*depth*p.Width:][:depth*p.Width]
+		out := target[piece*depth*p.Width:][:depth*p.Width]
 		if stepN == 1 {
 			for k := range depth {
 				row := out[k*p.Width:][:count]
 				copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*count), source[4*(from+k*stepK):])
 			}
-			return
+			continue
 		}
-		for begin := int64(0); begin < depth; begin += packPiece {
+		for k0 := int64(0); k0 < depth; k0 += packSteps {
 			for j := range count {
-				at, end := from+j*stepN, min(depth, begin+packPiece)
-				for k := begin; k < end; k++ {
+				at, last := from+j*stepN, min(depth, k0+packSteps)
+				for k := k0; k < last; k++ {
 					out[k*p.Width+j] = binary.LittleEndian.Uint32(source[4*(at+k*stepK):])
 				}
 			}
 		}
 	}
-	spread(p.shape[0]*matrices, panel)
-}
-
-// spread calls do for 0 … n−1, on all processors that Go may use.
-func spread(n int64, do func(i int64)) {
-	const batch = 8
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(int64(runtime.GOMAXPROCS(0)), (n+batch-1)/batch) {
-		wait.Go(func() {
-			for begin := next.Add(batch) - batch; begin < n; begin = next.Add(batch) - batch {
-				for i := begin; i < min(begin+batch, n); i++ {
-					do(i)
-				}
-			}
-		})
-	}
-	wait.Wait()
 }
