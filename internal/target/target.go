@@ -60,4 +60,8 @@ type Code struct {
 	Kernels []Kernel
 	Bytes   int64
 	Release func() error // frees executable memory; nil where there is none
+	Left    []Left       // kernels that the machine's generator had no code for, and a more general one made
 }
+
+// Left is a kernel that a generator has no code for, and the reason.
+type Left struct{ Kernel, Reason string }

@@ -1,0 +1,438 @@
+package amd64
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// The general registers: the frame's address stays in one, RSP and RBP are Go's, and three hold what divisions and spilled
+// values need for the length of an instruction.
+const frameRegister = asm.RDI
+
+var (
+	generalFree  = []asm.Reg{asm.RSI, asm.RBX, asm.R8, asm.R9, asm.R10, asm.R11, asm.R12, asm.R13, asm.R14, asm.R15}
+	generalTemps = []asm.Reg{asm.RCX, asm.RDX, asm.RAX}
+)
+
+// vectorTemps is how many vector registers (and opmasks) are kept for spilled values, where there are any.
+const vectorTemps = 3
+
+// interval is where a virtual register is live: positions 2·i (instruction i reads) to 2·i+1 (it writes).
+type interval struct {
+	reg        asm.Reg // virtual
+	start, end int
+	weight     float64
+	hint       asm.Reg // a virtual register that should have the same machine register
+	machine    asm.Reg // chosen; NoReg: in memory
+	constant   *asm.Mem
+	slot       int32 // in the frame, where it is in memory and no constant
+}
+
+// allocator chooses machine registers for a routine: liveness over basic blocks, then one pass over the intervals by their starts (Poletto and
+// Sarkar, "Linear Scan Register Allocation", 1999), in which the value that matters least goes to memory. Values that are constants of the pool are read
+// from there instead of the frame.
+type allocator struct {
+	b         *builder
+	insts     []asm.Inst
+	depth     []int8
+	index     [4]int // of each class's first register
+	intervals []*interval
+}
+
+// allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled values; it returns
+// the end of what is used of them.
+func (b *builder) allocate(spill int32) ([]asm.Inst, int32) {
+	a := &allocator{b: b, insts: b.insts}
+	a.index[asm.General], a.index[asm.Vector], a.index[asm.Opmask] = 0, b.count[asm.General], b.count[asm.General]+b.count[asm.Vector]
+	a.findDepths()
+	a.findIntervals()
+	var temps [4]bool
+	for {
+		end, more := a.scan(temps, spill), false
+		for c, need := range a.needTemps() {
+			more = more || need && !temps[c]
+			temps[c] = temps[c] || need
+		}
+		if !more {
+			return a.rewrite(), end
+		}
+	}
+}
+
+func (a *allocator) at(r asm.Reg) int { return a.index[r.Class()] + r.Number() }
+
+// findDepths counts the loops around each instruction: the ranges between a label and a later jump back to it.
+func (a *allocator) findDepths() {
+	a.depth = make([]int8, len(a.insts)+1)
+	places := a.labels()
+	change := make([]int, len(a.insts)+2)
+	for i := range a.insts {
+		if in := &a.insts[i]; in.Op.Jumps() && places[in.To] <= i {
+			change[places[in.To]]++
+			change[i+1]--
+		}
+	}
+	depth := 0
+	for i := range a.insts {
+		depth += change[i]
+		a.depth[i] = int8(min(depth, 6))
+	}
+}
+
+func (a *allocator) labels() map[asm.Label]int {
+	places := map[asm.Label]int{}
+	for i := range a.insts {
+		if a.insts[i].Op == asm.LABEL {
+			places[a.insts[i].To] = i
+		}
+	}
+	return places
+}
+
+// set is a set of virtual registers.
+type set []uint64
+
+func (s set) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
+func (s set) add(i int)      { s[i/64] |= 1 << (i % 64) }
+
+// findIntervals computes, for every virtual register, the stretch of code in which its value is needed.
+func (a *allocator) findIntervals() {
+	total := a.b.count[asm.General] + a.b.count[asm.Vector] + a.b.count[asm.Opmask]
+	words := (total + 63) / 64
+	type block struct {
+		first, end         int
+		next               []int
+		gen, kill, in, out set
+	}
+	var blocks []*block
+	blockAt := make([]int, len(a.insts)+1)
+	for i := range a.insts {
+		if i == 0 || a.insts[i].Op == asm.LABEL || a.insts[i-1].Op.Jumps() || a.insts[i-1].Op.Ends() {
+			blocks = append(blocks, &block{first: i, gen: make(set, words), kill: make(set, words), in: make(set, words), out: make(set, words)})
+		}
+		blockAt[i] = len(blocks) - 1
+		blocks[len(blocks)-1].end = i + 1
+	}
+	a.intervals = make([]*interval, total)
+	touch := func(r asm.Reg, at int, weight float64) {
+		n := a.at(r)
+		v := a.intervals[n]
+		if v == nil {
+			v = &interval{reg: r, start: at, end: at}
+			a.intervals[n] = v
+		}
+		v.start, v.end = min(v.start, at), max(v.end, at)
+		v.weight += weight
+	}
+	places := a.labels()
+	weights := [8]float64{1, 8, 64, 512, 4096, 32768, 262144}
+	for n, bl := range blocks {
+		for i := bl.first; i < bl.end; i++ {
+			in := &a.insts[i]
+			weight := weights[a.depth[i]]
+			early := 0
+			if overlaps(in) {
+				early = 2
+			}
+			in.Visit(func(r *asm.Reg, role asm.Role) {
+				if !r.Virtual() {
+					return
+				}
+				if role&asm.Read != 0 {
+					touch(*r, 2*i+early, weight)
+					if !bl.kill.has(a.at(*r)) {
+						bl.gen.add(a.at(*r))
+					}
+				}
+			})
+			in.Visit(func(r *asm.Reg, role asm.Role) {
+				if r.Virtual() && role&asm.Write != 0 {
+					touch(*r, 2*i+1, weight)
+					bl.kill.add(a.at(*r))
+				}
+			})
+			if isMove(in) && in.Args[0].Virtual() && in.Args[1].Virtual() {
+				a.intervals[a.at(in.Args[0])].hint, a.intervals[a.at(in.Args[1])].hint = in.Args[1], in.Args[0]
+			}
+		}
+		last := a.insts[bl.end-1]
+		if last.Op.Jumps() {
+			bl.next = append(bl.next, blockAt[places[last.To]])
+		}
+		if !last.Op.Ends() && n+1 < len(blocks) {
+			bl.next = append(bl.next, n+1)
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for n := len(blocks) - 1; n >= 0; n-- {
+			bl := blocks[n]
+			for _, next := range bl.next {
+				for w := range bl.out {
+					bl.out[w] |= blocks[next].in[w]
+				}
+			}
+			for w := range bl.in {
+				if in := bl.gen[w] | bl.out[w]&^bl.kill[w]; in != bl.in[w] {
+					bl.in[w], changed = in, true
+				}
+			}
+		}
+	}
+	for _, bl := range blocks {
+		for w := range bl.in {
+			for m := bl.in[w]; m != 0; m &= m - 1 {
+				v := a.intervals[w*64+bits.TrailingZeros64(m)]
+				v.start = min(v.start, 2*bl.first)
+			}
+			for m := bl.out[w]; m != 0; m &= m - 1 {
+				v := a.intervals[w*64+bits.TrailingZeros64(m)]
+				v.end = max(v.end, 2*bl.end)
+			}
+		}
+	}
+	for r, mem := range a.b.constants {
+		if v := a.intervals[a.at(r)]; v != nil {
+			v.constant, v.start = &mem, -1
+		}
+	}
+	for n, v := range a.intervals {
+		if v != nil && v.constant == nil && len(blocks) > 0 && blocks[0].in.has(n) {
+			panic(diag.Internalf("amd64: register %v is read before it is written", v.reg))
+		}
+	}
+}
+
+// scan gives intervals machine registers, in the order of their starts. With temps of a class, some of its registers are left out.
+func (a *allocator) scan(temps [4]bool, spill int32) int32 {
+	var free [4][]asm.Reg
+	free[asm.General] = slices.Clone(generalFree)
+	for n := a.b.isa.registers - 1; n >= 0; n-- {
+		if !temps[asm.Vector] || n < a.b.isa.registers-vectorTemps {
+			free[asm.Vector] = append(free[asm.Vector], asm.V(n))
+		}
+	}
+	for n := 7; n >= 1; n-- {
+		if !temps[asm.Opmask] || n <= 7-vectorTemps {
+			free[asm.Opmask] = append(free[asm.Opmask], asm.K(n))
+		}
+	}
+	order := make([]*interval, 0, len(a.intervals))
+	for _, v := range a.intervals {
+		if v != nil {
+			v.machine = asm.NoReg
+			order = append(order, v)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y *interval) int { return x.start - y.start })
+	var active [4][]*interval
+	for _, v := range order {
+		c := v.reg.Class()
+		kept := active[c][:0]
+		for _, other := range active[c] {
+			if other.end < v.start {
+				free[c] = append(free[c], other.machine)
+			} else {
+				kept = append(kept, other)
+			}
+		}
+		active[c] = kept
+		if len(free[c]) == 0 {
+			least := v
+			for _, other := range active[c] {
+				if other.density() < least.density() {
+					least = other
+				}
+			}
+			if least == v {
+				continue
+			}
+			free[c] = append(free[c], least.machine)
+			least.machine = asm.NoReg
+			active[c] = slices.DeleteFunc(active[c], func(other *interval) bool { return other == least })
+		}
+		at := len(free[c]) - 1
+		if v.hint != asm.NoReg {
+			if other := a.intervals[a.at(v.hint)]; other != nil && other.machine != asm.NoReg {
+				if i := slices.Index(free[c], other.machine); i >= 0 {
+					at = i
+				}
+			}
+		}
+		v.machine = free[c][at]
+		free[c] = slices.Delete(free[c], at, at+1)
+		active[c] = append(active[c], v)
+	}
+	for _, v := range order {
+		if v.machine == asm.NoReg && v.constant == nil {
+			size := int32(8)
+			if v.reg.Class() == asm.Vector {
+				size = int32(a.b.isa.bits / 8)
+			}
+			spill = (spill + size - 1) / size * size
+			v.slot = spill
+			spill += size
+		}
+	}
+	return spill
+}
+
+// density is how much it would cost to keep a value in memory, for the room that it takes.
+func (v *interval) density() float64 { return v.weight / float64(v.end-v.start+4) }
+
+// place is a spilled value's address.
+func (v *interval) place() asm.Mem {
+	if v.constant != nil {
+		return *v.constant
+	}
+	return asm.Mem{Base: frameRegister, Disp: v.slot}
+}
+
+// needTemps reports the classes of which some spilled value must be in a register for an instruction.
+func (a *allocator) needTemps() (need [4]bool) {
+	for i := range a.insts {
+		in := a.insts[i]
+		a.fold(&in)
+		in.Visit(func(r *asm.Reg, role asm.Role) {
+			if r.Virtual() && a.intervals[a.at(*r)].machine == asm.NoReg {
+				need[r.Class()] = true
+			}
+		})
+	}
+	need[asm.General] = false // it has its own
+	return need
+}
+
+// fold makes one spilled operand of an instruction an operand in memory, where its form allows that.
+func (a *allocator) fold(in *asm.Inst) {
+	if in.Op == asm.LABEL || in.Mem != (asm.Mem{}) || slices.Contains(in.Args[:], asm.Memory) {
+		return
+	}
+	for at := len(in.Args) - 1; at >= 0; at-- {
+		r := in.Args[at]
+		if !r.Virtual() {
+			continue
+		}
+		v := a.intervals[a.at(r)]
+		if v.machine != asm.NoReg || count(in, r) > 1 || !foldable(in, at) {
+			continue
+		}
+		in.Args[at], in.Mem = asm.Memory, v.place()
+		return
+	}
+}
+
+// foldable reports whether an operand may lie in memory instead, in a place as wide as its register. What is written must fill that place.
+func foldable(in *asm.Inst, at int) bool {
+	role := asm.Role(0)
+	in.Visit(func(r *asm.Reg, ro asm.Role) {
+		if *r == in.Args[at] {
+			role |= ro
+		}
+	})
+	if role&asm.Write != 0 && !(in.Args[at].Class() == asm.General && in.Bits == 64 || isMove(in)) {
+		return false
+	}
+	other := *in
+	other.Args[at], other.Mem = asm.Memory, asm.Mem{Base: frameRegister}
+	return other.Encodes()
+}
+
+func count(in *asm.Inst, r asm.Reg) int {
+	n := 0
+	in.Visit(func(other *asm.Reg, _ asm.Role) {
+		if *other == r {
+			n++
+		}
+	})
+	return n
+}
+
+// rewrite is the instructions with machine registers: spilled values are operands in memory, or move through the temporary ones.
+func (a *allocator) rewrite() []asm.Inst {
+	out := make([]asm.Inst, 0, len(a.insts)+len(a.insts)/8)
+	for r := range a.b.constants {
+		if v := a.intervals[a.at(r)]; v != nil && v.machine != asm.NoReg {
+			out = append(out, a.b.move(v.machine, v.constant, true))
+		}
+	}
+	slices.SortFunc(out, func(x, y asm.Inst) int { return int(x.Args[0]) - int(y.Args[0]) })
+	for i := range a.insts {
+		in := a.insts[i]
+		a.fold(&in)
+		var temps []asm.Reg // pairs: the virtual register, its temporary
+		var before, after []asm.Inst
+		in.Visit(func(r *asm.Reg, role asm.Role) {
+			if !r.Virtual() {
+				return
+			}
+			v := a.intervals[a.at(*r)]
+			if v.machine != asm.NoReg {
+				*r = v.machine
+				return
+			}
+			temp := asm.NoReg
+			for t := 0; t < len(temps); t += 2 {
+				if temps[t] == *r {
+					temp = temps[t+1]
+				}
+			}
+			place := v.place()
+			if temp == asm.NoReg {
+				temp = a.temp(&a.insts[i], r.Class(), temps)
+				temps = append(temps, *r, temp)
+				if role&asm.Read != 0 {
+					before = append(before, a.b.move(temp, &place, true))
+				}
+			} else if role&asm.Read != 0 && !slices.ContainsFunc(before, func(b asm.Inst) bool { return b.Args[0] == temp }) {
+				before = append(before, a.b.move(temp, &place, true))
+			}
+			if role&asm.Write != 0 {
+				after = append(after, a.b.move(temp, &place, false))
+			}
+			*r = temp
+		})
+		out = append(out, before...)
+		if !(isMove(&in) && in.Args[0] == in.Args[1]) {
+			out = append(out, in)
+		}
+		out = append(out, after...)
+	}
+	return out
+}
+
+// temp is a temporary register for a spilled operand of an instruction, other than those it has already.
+func (a *allocator) temp(in *asm.Inst, c asm.Class, taken []asm.Reg) asm.Reg {
+	usable := func(t asm.Reg) bool {
+		if slices.Contains(taken, t) {
+			return false
+		}
+		mentioned := false
+		in.Visit(func(r *asm.Reg, _ asm.Role) { mentioned = mentioned || *r == t })
+		return !mentioned
+	}
+	switch c {
+	case asm.General:
+		for _, t := range generalTemps {
+			if usable(t) {
+				return t
+			}
+		}
+	case asm.Vector:
+		for n := 1; n <= vectorTemps; n++ {
+			if t := asm.V(a.b.isa.registers - n); usable(t) {
+				return t
+			}
+		}
+	case asm.Opmask:
+		for n := 7; n > 7-vectorTemps; n-- {
+			if usable(asm.K(n)) {
+				return asm.K(n)
+			}
+		}
+	}
+	panic(diag.Internalf("amd64: no temporary register for %s", in))
+}

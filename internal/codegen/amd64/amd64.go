@@ -1,0 +1,250 @@
+// Package amd64 generates machine code for processors with AVX2 and FMA, or with AVX-512.
+//
+// A kernel's nests become routines (see call): a loop over tiles, inside it the kernel's loops. A vector loop runs in strips of as many lanes as 32-bit
+// numbers fit a vector; what is left over is done with masks, or one iteration after the other. Code outside vector loops computes with
+// the same instructions, on vectors whose lanes are all equal. Integers of indices live in general registers, and are computed as far
+// outside as what they depend on allows. Kernels, or types of elements, that this package has no code for are left to package portable.
+package amd64
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Compile makes the kernels of a module ready, in their order, for a processor with the machine's features. Kernels that it has no code for
+// are compiled by package portable: Left says which, and why. The error is a *diag.Error of kind ErrUnsupported: for kernels of blocks of threads, and where the system gives no
+// executable pages.
+func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	code, err := portable.Compile(m, machine)
+	if err != nil {
+		return nil, err
+	}
+	routines := &routines{}
+	for i, k := range m.Kernels {
+		compiled, reason := compile(k, isaOf(machine))
+		if compiled == nil {
+			code.Left = append(code.Left, target.Left{Kernel: k.Name, Reason: reason})
+			continue
+		}
+		routines.add(compiled)
+		code.Kernels[i] = compiled
+	}
+	block, err := routines.place(m.Name)
+	if err != nil {
+		return nil, err
+	}
+	if block != nil {
+		code.Bytes, code.Release = block.Size(), block.Close
+	}
+	return code, nil
+}
+
+func isaOf(machine target.Machine) *isa {
+	if machine.VectorBytes == 64 {
+		return avx512
+	}
+	return avx2
+}
+
+// routines is the code of a program's kernels on its way to executable pages.
+type routines struct {
+	bytes []byte
+	nests []*nest
+	at    []int
+}
+
+// routineAlign is where routines begin: constants behind them are aligned relative to that.
+const routineAlign = 64
+
+func (r *routines) add(k *kernel) {
+	for i := range k.nests {
+		n := &k.nests[i]
+		r.bytes = append(r.bytes, make([]byte, -len(r.bytes)&(routineAlign-1))...)
+		r.at = append(r.at, len(r.bytes))
+		r.nests = append(r.nests, n)
+		r.bytes = append(r.bytes, n.code...)
+		n.code = nil
+	}
+}
+
+func (r *routines) place(label string) (*mem.Block, error) {
+	if len(r.bytes) == 0 {
+		return nil, nil
+	}
+	block, err := mem.MapCode(label, r.bytes)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range r.nests {
+		n.entry = uintptr(block.Pointer()) + uintptr(r.at[i])
+	}
+	return block, nil
+}
+
+// compile makes one kernel ready but for its code's place; where it cannot, it says why.
+func compile(k *loop.Kernel, i *isa) (result *kernel, reason string) {
+	reason = attempt(func() { result = newKernel(k, i) })
+	if reason != "" {
+		return nil, reason
+	}
+	return result, ""
+}
+
+func newKernel(k *loop.Kernel, i *isa) *kernel {
+	for _, p := range k.Params {
+		if p.Access != loop.Read && p.DType.Bits() < 8 {
+			refuse("elements of %s share bytes", p.DType)
+		}
+	}
+	ke := &kernelEmitter{kernel: k, isa: i, memories: map[string]*memory{}, dims: map[string]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
+	natural := sym.Range{Min: 0, Max: math.MaxInt64}
+	for _, name := range k.Dims {
+		ke.dims[name] = ke.newWord()
+		ke.ranges.Set(name, natural)
+	}
+	out := &kernel{name: k.Name, source: k.Source, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
+	for _, p := range k.Params {
+		ke.memories[p.Name] = &memory{word: ke.newWord(), dtype: p.DType, shape: p.Shape, strides: p.Strides, param: p}
+	}
+	for _, l := range loop.Locals(k) {
+		word := ke.newWord()
+		ke.memories[l.Local.Name] = &memory{word: word, dtype: l.Local.DType, shape: l.Local.Shape}
+		out.locals = append(out.locals, derived{word, ke.code(l.Offset)})
+	}
+	loop.Walk(k.Body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			ke.ranges.Set(s.Var, natural)
+		case *loop.Check:
+			if lo, ok := s.Min.Const(); ok && lo >= 0 {
+				ke.ranges.Set(s.Name, natural)
+			}
+		}
+		return true
+	})
+	ke.failed = ke.words
+	ke.words += 3
+	var builders []*builder
+	for _, n := range nestsOf(k) {
+		compiled := nest{formula: sym.Const(1)}
+		for _, l := range n.loops {
+			compiled.tiles = append(compiled.tiles, ke.code(l.Extent))
+			compiled.formula = compiled.formula.Mul(l.Extent.Max(sym.Const(0)))
+		}
+		builders = append(builders, ke.routine(n))
+		out.nests = append(out.nests, compiled)
+	}
+	// Only now are all words of the frame known, behind which spilled values lie.
+	end := int32(ke.words * 8)
+	spill := (end + int32(i.bits/8) - 1) / int32(i.bits/8) * int32(i.bits/8)
+	for at, b := range builders {
+		code, used := b.finish(spill)
+		out.nests[at].code = code
+		end = max(end, used)
+	}
+	out.launch, out.checks, out.failed = ke.launch, ke.checks, ke.failed
+	out.fixed = (int(end) + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1)
+	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.fixed)))
+	out.scratch = ke.code(out.formula)
+	return out
+}
+
+// parallelNest is the parallel loops around a body; without loops it is one tile.
+type parallelNest struct {
+	loops []*loop.For
+	body  []loop.Stmt
+}
+
+// nestsOf takes a kernel apart: into its parallel nests where it consists of nothing else, otherwise it is one tile.
+func nestsOf(k *loop.Kernel) []parallelNest {
+	var nests []parallelNest
+	for _, s := range k.Body {
+		f, ok := s.(*loop.For)
+		if !ok || f.Kind != loop.Parallel {
+			return []parallelNest{{body: k.Body}}
+		}
+		n := parallelNest{}
+		for {
+			n.loops = append(n.loops, f)
+			n.body = f.Body
+			inner, ok := only(f.Body)
+			if !ok || inner.Kind != loop.Parallel || slices.ContainsFunc(inner.Extent.Vars(), func(name string) bool { return !slices.Contains(k.Dims, name) }) {
+				break
+			}
+			f = inner
+		}
+		nests = append(nests, n)
+	}
+	return nests
+}
+
+func only(body []loop.Stmt) (*loop.For, bool) {
+	if len(body) != 1 {
+		return nil, false
+	}
+	f, ok := body[0].(*loop.For)
+	return f, ok
+}
+
+// routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
+// variable changes fastest.
+func (k *kernelEmitter) routine(n parallelNest) *builder {
+	e := &emitter{builder: newBuilder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
+	for name, word := range k.dims {
+		e.names[name] = nameOfWord(word)
+	}
+	e.open()
+	tile, end := e.general(), e.general()
+	e.assign(tile, asm.RSI)
+	e.assign(end, asm.RDX)
+	scope := e.open()
+	rest := tile
+	for i := len(n.loops) - 1; i >= 0; i-- {
+		f := n.loops[i]
+		if i == 0 {
+			e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(rest)}
+			break
+		}
+		e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, rest}})
+		divisor := e.integer(f.Extent)
+		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+		rest = e.copyOf(asm.RAX)
+		e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(asm.RDX)}
+	}
+	e.body(n.body)
+	body := e.close()
+	again, over := e.label(), e.label()
+	e.compareNumbers(tile, end)
+	e.jump(asm.JGE, over)
+	e.append(scope.head)
+	e.bind(again)
+	e.append(body)
+	e.integerImm(asm.ADD, tile, 1)
+	e.compareNumbers(tile, end)
+	e.jump(asm.JL, again)
+	e.bind(over)
+	e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
+	e.emit(asm.Inst{Op: asm.RET})
+	return e.builder
+}
+
+func nameOfWord(word int) name { return name{word: word} }
+
+// note records what is done in a slower way, for those who ask.
+func (k *kernelEmitter) note(format string, args ...any) {
+	if notes != nil {
+		notes(k.kernel.Name, fmt.Sprintf(format, args...))
+	}
+}
+
+// notes, where not nil, is told what is done in a slower way than the schedule meant; tests set it.
+var notes func(kernel, note string)

@@ -1,0 +1,602 @@
+package amd64
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// longs is a constant of 64-bit lanes.
+func (b *builder) longs(list []int64) asm.Reg {
+	var bytes []byte
+	for _, v := range list {
+		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(v))
+	}
+	return b.poolVector(bytes)
+}
+
+func (e *emitter) unary(x *loop.Unary) value {
+	v := e.value(x.X)
+	dt := v.dtype
+	switch v.kind() {
+	case flags:
+		if x.Op == loop.Not {
+			return value{dtype: dt, uniform: v.uniform, lo: e.maskNot(v.lo)}
+		}
+	case floats:
+		return e.unaryFloat(x.Op, v)
+	case doubles:
+		return e.unaryDouble(x.Op, v)
+	case integers, longs:
+		return e.unaryInteger(x.Op, v)
+	}
+	refuse("%s of %s", x.Op, dt)
+	return value{}
+}
+
+func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
+	r := value{dtype: v.dtype, uniform: v.uniform}
+	x := v.lo
+	switch op {
+	case loop.Neg:
+		r.lo = e.xor(x, e.repeated32(1<<31))
+		return r
+	case loop.Abs:
+		r.lo = e.and(x, e.repeated32(1<<31-1))
+		return r
+	case loop.Sign:
+		one := e.or(e.and(x, e.repeated32(1<<31)), e.float(1))
+		r.lo = e.selectLanes(e.compare(equal, x, e.float(0)), e.float(0), one)
+		r.lo = e.selectLanes(e.compare(unordered, x, x), x, r.lo)
+		return r
+	case loop.Floor:
+		r.lo = e.round(x, downward)
+	case loop.Ceil:
+		r.lo = e.round(x, upward)
+	case loop.Round:
+		r.lo = e.round(x, toNearest)
+	case loop.Trunc:
+		r.lo = e.round(x, towardZero)
+	case loop.Sqrt:
+		r.lo = e.sqrt(x)
+	case loop.Reciprocal:
+		r.lo = e.div(e.float(1), x)
+	case loop.IsNaN:
+		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(unordered, x, x)}
+	case loop.IsInf:
+		return value{dtype: dtype.Bool, uniform: v.uniform, lo: e.compare(equal, e.and(x, e.repeated32(1<<31-1)), e.float(float32(math.Inf(1))))}
+	default:
+		f, ok := functions[op]
+		if !ok {
+			refuse("%s of %s", op, v.dtype)
+		}
+		r.lo = f(e.builder, x)
+	}
+	return e.settle(r)
+}
+
+func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
+	r := value{dtype: v.dtype, uniform: v.uniform}
+	sign := uint64(1 << 63)
+	rounding := func(mode int64) value {
+		op := asm.VROUNDPD
+		if e.isa.masks {
+			op = asm.VRNDSCALEPD
+		}
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, mode) })
+	}
+	switch op {
+	case loop.Neg:
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated64(sign)) })
+	case loop.Abs:
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
+	case loop.Floor:
+		return rounding(downward)
+	case loop.Ceil:
+		return rounding(upward)
+	case loop.Round:
+		return rounding(toNearest)
+	case loop.Trunc:
+		return rounding(towardZero)
+	case loop.Sqrt:
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.two(asm.VSQRTPD, x) })
+	case loop.Reciprocal:
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.three(asm.VDIVPD, e.double(1), x) })
+	case loop.IsNaN:
+		return e.tests(v, v, func(x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(unordered), x, y) })
+	case loop.IsInf:
+		size := e.each(v, func(x asm.Reg) asm.Reg { return e.and(x, e.repeated64(sign-1)) })
+		limit := value{dtype: dtype.F64, uniform: true, lo: e.double(math.Inf(1))}
+		limit.hi = limit.lo
+		return e.tests(size, limit, func(x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(equal), x, y) })
+	}
+	refuse("%s of %s", op, v.dtype)
+	return r
+}
+
+func (e *emitter) unaryInteger(op loop.UnaryOp, v value) value {
+	zero := e.integer32(0)
+	sub, signed := asm.VPSUBD, v.dtype.IsSigned()
+	if v.kind() == longs {
+		sub = asm.VPSUBQ
+	}
+	negated := func() value {
+		return e.settle(e.each(v, func(x asm.Reg) asm.Reg { return e.three(sub, zero, x) }))
+	}
+	switch op {
+	case loop.Neg:
+		return negated()
+	case loop.BitNot:
+		return e.settle(e.each(v, func(x asm.Reg) asm.Reg { return e.xor(x, e.repeated32(0xffffffff)) }))
+	case loop.Abs:
+		if !signed {
+			return v
+		}
+		n := negated()
+		return e.choose(e.order(loop.Lt, v, e.same(v.dtype, 0)), n, v)
+	case loop.Sign:
+		one := e.same(v.dtype, 1)
+		if !signed {
+			return e.choose(e.order(loop.Eq, v, e.same(v.dtype, 0)), v, one)
+		}
+		r := e.choose(e.order(loop.Lt, v, e.same(v.dtype, 0)), e.same(v.dtype, -1), one)
+		return e.choose(e.order(loop.Eq, v, e.same(v.dtype, 0)), v, r)
+	}
+	refuse("%s of %s", op, v.dtype)
+	return value{}
+}
+
+// same is an integer in all lanes.
+func (e *emitter) same(dt dtype.DType, v int64) value {
+	return e.constant(&loop.Const{Type: dt, Bits: loop.FromInt(dt, v)})
+}
+
+func (e *emitter) binary(x *loop.Binary) value {
+	if x.Op.Test() {
+		if v, ok := e.between(x); ok {
+			return v
+		}
+	}
+	a, b := e.value(x.X), e.value(x.Y)
+	if x.Op.Test() {
+		return e.order(x.Op, a, b)
+	}
+	return e.combine(x.Op, a, b)
+}
+
+// combine applies an operation to two values of one type.
+func (e *emitter) combine(op loop.BinaryOp, a, b value) value {
+	switch a.kind() {
+	case floats:
+		return e.settle(e.combineFloats(op, a, b))
+	case doubles:
+		return e.combineDoubles(op, a, b)
+	case integers, longs:
+		return e.combineIntegers(op, a, b)
+	case flags:
+		r := value{dtype: dtype.Bool, uniform: a.uniform && b.uniform}
+		switch op {
+		case loop.And, loop.Min:
+			r.lo = e.maskAnd(a.lo, b.lo)
+		case loop.Or, loop.Max:
+			r.lo = e.maskOr(a.lo, b.lo)
+		case loop.Xor:
+			r.lo = e.maskXor(a.lo, b.lo)
+		default:
+			refuse("%s of %s", op, a.dtype)
+		}
+		return r
+	}
+	refuse("%s of %s", op, a.dtype)
+	return value{}
+}
+
+var floatOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPS, loop.Sub: asm.VSUBPS, loop.Mul: asm.VMULPS, loop.Div: asm.VDIVPS}
+var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSUBPD, loop.Mul: asm.VMULPD, loop.Div: asm.VDIVPD}
+
+func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
+	r := value{dtype: a.dtype, uniform: a.uniform && b.uniform}
+	switch op {
+	case loop.Min:
+		r.lo = e.extreme(asm.VMINPS, a.lo, b.lo)
+	case loop.Max:
+		r.lo = e.extreme(asm.VMAXPS, a.lo, b.lo)
+	case loop.Pow, loop.Atan2:
+		f, ok := functions2[op]
+		if !ok {
+			refuse("%s of %s", op, a.dtype)
+		}
+		r.lo = f(e.builder, a.lo, b.lo)
+	default:
+		in, ok := floatOps[op]
+		if !ok {
+			refuse("%s of %s", op, a.dtype)
+		}
+		r.lo = e.three(in, a.lo, b.lo)
+	}
+	return r
+}
+
+// extreme is the least or greatest of two, NaN where one is NaN. The machine's instruction gives its second operand then: that is enough
+// where the first is a constant and no NaN.
+func (e *emitter) extreme(op asm.Op, x, y asm.Reg) asm.Reg {
+	if _, constant := e.constants[y]; constant {
+		x, y = y, x
+	}
+	r := e.three(op, x, y)
+	if _, constant := e.constants[x]; constant {
+		return r
+	}
+	return e.selectLanes(e.compare(unordered, x, x), x, r)
+}
+
+func (e *emitter) combineDoubles(op loop.BinaryOp, a, b value) value {
+	if in, ok := doubleOps[op]; ok {
+		return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in, x, y) })
+	}
+	in := asm.VMINPD
+	switch op {
+	case loop.Min:
+	case loop.Max:
+		in = asm.VMAXPD
+	default:
+		refuse("%s of %s", op, a.dtype)
+	}
+	return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg {
+		nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
+		return e.selectWide(nan, x, e.three(in, x, y))
+	})
+}
+
+// integerOps are the operations that are one instruction, of 32 and of 64 bits.
+var integerOps = map[loop.BinaryOp][2]asm.Op{
+	loop.Add: {asm.VPADDD, asm.VPADDQ}, loop.Sub: {asm.VPSUBD, asm.VPSUBQ}, loop.And: {asm.VANDPS, asm.VANDPS}, loop.Or: {asm.VORPS, asm.VORPS}, loop.Xor: {asm.VXORPS, asm.VXORPS},
+}
+
+func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
+	wide := 0
+	if a.kind() == longs {
+		wide = 1
+	}
+	if in, ok := integerOps[op]; ok {
+		return e.settle(e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
+	}
+	switch op {
+	case loop.Min:
+		return e.choose(e.order(loop.Lt, a, b), a, b)
+	case loop.Max:
+		return e.choose(e.order(loop.Lt, a, b), b, a)
+	case loop.Mul:
+		if wide == 0 {
+			return e.settle(e.pairs(a.dtype, a, b, e.mulInt))
+		}
+		return e.pairs(a.dtype, a, b, e.mulWide)
+	case loop.Shl, loop.Shr:
+		return e.shift(op, a, b, wide)
+	case loop.Div, loop.Rem, loop.FloorMod:
+		if a.uniform && b.uniform {
+			return e.divide(op, a, b)
+		}
+	}
+	refuse("%s of %s", op, a.dtype)
+	return value{}
+}
+
+// mulWide is the low 64 bits of products of 64-bit lanes.
+func (e *emitter) mulWide(x, y asm.Reg) asm.Reg {
+	if e.isa.masks {
+		return e.three(asm.VPMULLQ, x, y)
+	}
+	high := func(x asm.Reg) asm.Reg { return e.twoImm(asm.VPSRLQ, x, 32) }
+	cross := e.three(asm.VPADDQ, e.three(asm.VPMULUDQ, high(x), y), e.three(asm.VPMULUDQ, x, high(y)))
+	return e.three(asm.VPADDQ, e.three(asm.VPMULUDQ, x, y), e.twoImm(asm.VPSLLQ, cross, 32))
+}
+
+// shift moves bits by counts that are at least 0 as unsigned numbers; by the width or more nothing is left but copies of the sign.
+func (e *emitter) shift(op loop.BinaryOp, a, b value, wide int) value {
+	in := [2]asm.Op{asm.VPSLLVD, asm.VPSLLVQ}
+	if op == loop.Shr {
+		in = [2]asm.Op{asm.VPSRLVD, asm.VPSRLVQ}
+		if a.dtype.IsSigned() {
+			if in = [2]asm.Op{asm.VPSRAVD, asm.VPSRAVQ}; wide == 1 && !e.isa.masks {
+				refuse("%s of %s", op, a.dtype)
+			}
+		}
+	}
+	if b.dtype.IsSigned() && b.dtype.Bits() < 32 {
+		b.lo = e.and(b.lo, e.integer32(int32(1)<<b.dtype.Bits()-1)) // a count is a representation: −1 is a large one
+	}
+	return e.settle(e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in[wide], x, y) }))
+}
+
+// divide divides uniform integers in general registers. By 0 the result is 0.
+func (e *emitter) divide(op loop.BinaryOp, a, b value) value {
+	x, y := e.wholeNumber(a), e.wholeNumber(b)
+	r := e.number(0)
+	done, minusOne := e.label(), e.label()
+	e.integerOp(asm.TEST, y, y)
+	e.jump(asm.JE, done)
+	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, x}})
+	if a.dtype.IsSigned() {
+		e.integerImm(asm.CMP, y, -1) // the least integer divided by −1 would trap
+		e.jump(asm.JE, minusOne)
+		e.emit(asm.Inst{Op: asm.CQO, Bits: 64})
+		e.emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{y}})
+	} else {
+		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{y}})
+	}
+	result := asm.RAX
+	if op != loop.Div {
+		result = asm.RDX
+	}
+	e.assign(r, result)
+	if op == loop.FloorMod && a.dtype.IsSigned() {
+		// A remainder that is not 0 and has not the divisor's sign is one divisor off.
+		e.integerOp(asm.TEST, r, r)
+		e.jump(asm.JE, done)
+		sign := e.copyOf(r)
+		e.integerOp(asm.XOR, sign, y)
+		e.integerOp(asm.TEST, sign, sign)
+		e.jump(asm.JNS, done)
+		e.integerOp(asm.ADD, r, y)
+	}
+	if a.dtype.IsSigned() {
+		e.jump(asm.JMP, done)
+		e.bind(minusOne)
+		if op == loop.Div {
+			e.assign(r, x)
+			e.emit(asm.Inst{Op: asm.NEG, Bits: 64, Args: [4]asm.Reg{r}})
+		}
+	}
+	e.bind(done)
+	return e.fromNumber(a.dtype, r)
+}
+
+// predicates are the comparisons of floats.
+var predicates = map[loop.BinaryOp]predicate{loop.Eq: equal, loop.Ne: notEqual, loop.Lt: less, loop.Le: lessOrEqual, loop.Gt: greater, loop.Ge: greaterOrEqual}
+
+// order compares two values of one type.
+func (e *emitter) order(op loop.BinaryOp, a, b value) value {
+	switch a.kind() {
+	case floats, doubles:
+		in := asm.VCMPPS
+		if a.kind() == doubles {
+			in = asm.VCMPPD
+		}
+		return e.tests(a, b, func(x, y asm.Reg) asm.Reg { return e.compareWith(in, int64(predicates[op]), x, y) })
+	case flags:
+		r := value{dtype: dtype.Bool, uniform: a.uniform && b.uniform, lo: e.maskXor(a.lo, b.lo)}
+		switch op {
+		case loop.Ne:
+		case loop.Eq:
+			r.lo = e.maskNot(r.lo)
+		case loop.Lt:
+			r.lo = e.maskAnd(r.lo, b.lo)
+		case loop.Gt:
+			r.lo = e.maskAnd(r.lo, a.lo)
+		case loop.Le:
+			r.lo = e.maskOr(e.maskNot(a.lo), b.lo)
+		case loop.Ge:
+			r.lo = e.maskOr(e.maskNot(b.lo), a.lo)
+		}
+		return r
+	}
+	same, above := e.equalInt, e.greaterInt
+	flip := e.repeated32(1 << 31)
+	if a.kind() == longs {
+		same, above, flip = e.equalWide, e.greaterWide, e.repeated64(1<<63)
+	}
+	if (a.dtype == dtype.U32 || a.dtype == dtype.U64) && op != loop.Eq && op != loop.Ne {
+		turn := func(x asm.Reg) asm.Reg { return e.xor(x, flip) }
+		a, b = e.each(a, turn), e.each(b, turn)
+	}
+	negate := false
+	var r value
+	switch op {
+	case loop.Eq, loop.Ne:
+		r, negate = e.tests(a, b, same), op == loop.Ne
+	case loop.Gt, loop.Le:
+		r, negate = e.tests(a, b, above), op == loop.Le
+	default:
+		r, negate = e.tests(b, a, above), op == loop.Ge
+	}
+	if negate {
+		r.lo = e.maskNot(r.lo)
+	}
+	return r
+}
+
+// condition is a bool.
+func (e *emitter) condition(x loop.Expr) value { return e.value(x) }
+
+// far is beyond what the lanes of a strip differ by: indices are compared as 32-bit lanes, what is farther away as this far.
+const far = 1 << 30
+
+// between compares two symbolic integers, whose difference changes by a constant from lane to lane.
+func (e *emitter) between(x *loop.Binary) (value, bool) {
+	left, ok := x.X.(*loop.Index)
+	right, also := x.Y.(*loop.Index)
+	if !ok || !also {
+		return value{}, false
+	}
+	slack := e.resolve(right.X.Sub(left.X)) // compared with 0 by the mirrored operation
+	step := e.step(slack)
+	if step*int64(e.isa.lanes) >= far || step*int64(e.isa.lanes) <= -far {
+		return value{}, false
+	}
+	r := value{dtype: dtype.Bool, uniform: step == 0}
+	if v, ok := slack.Const(); ok {
+		r.lo = e.maskConst(holds(x.Op, v))
+		return r, true
+	}
+	difference := e.copyOf(e.integer(slack))
+	limit := e.number(far)
+	e.compareNumbers(difference, limit)
+	e.integerOp(asm.CMOVG, difference, limit)
+	limit = e.number(-far)
+	e.compareNumbers(difference, limit)
+	e.integerOp(asm.CMOVL, difference, limit)
+	d := e.broadcastInt(difference)
+	if step != 0 {
+		var steps []byte
+		for i := range e.isa.lanes {
+			steps = binary.LittleEndian.AppendUint32(steps, uint32(int32(int64(i)*step)))
+		}
+		d = e.addInt(d, e.poolVector(steps))
+	}
+	zero := e.integer32(0)
+	switch x.Op { // left op right, d = right − left
+	case loop.Eq:
+		r.lo = e.equalInt(d, zero)
+	case loop.Ne:
+		r.lo = e.maskNot(e.equalInt(d, zero))
+	case loop.Lt:
+		r.lo = e.greaterInt(d, zero)
+	case loop.Le:
+		r.lo = e.greaterInt(d, e.integer32(-1))
+	case loop.Gt:
+		r.lo = e.greaterInt(zero, d)
+	case loop.Ge:
+		r.lo = e.greaterInt(e.integer32(1), d)
+	}
+	return r, true
+}
+
+// holds reports whether a comparison of x and y holds whose difference y − x is known.
+func holds(op loop.BinaryOp, difference int64) bool {
+	switch op {
+	case loop.Eq:
+		return difference == 0
+	case loop.Ne:
+		return difference != 0
+	case loop.Lt:
+		return difference > 0
+	case loop.Le:
+		return difference >= 0
+	case loop.Gt:
+		return difference < 0
+	}
+	return difference <= 0
+}
+
+// cast converts a value.
+func (e *emitter) cast(v value, to dtype.DType) value {
+	from := v.kind()
+	target := kindOf(to)
+	if v.dtype == to {
+		return v
+	}
+	r := value{dtype: to, uniform: v.uniform}
+	switch {
+	case from == flags && target == floats:
+		r.lo = e.selectLanes(v.lo, e.float(1), e.float(0))
+	case from == flags && target == integers:
+		r.lo = e.selectLanes(v.lo, e.integer32(1), e.integer32(0))
+	case from == flags:
+		one := value{dtype: to, uniform: true, lo: e.repeated64(1)}
+		if target == doubles {
+			one.lo = e.double(1)
+		}
+		zero := value{dtype: to, uniform: true, lo: e.repeated64(0)}
+		one.hi, zero.hi = one.lo, zero.lo
+		return e.choose(v, one, zero)
+	case target == flags && (from == floats || from == doubles):
+		zero := value{dtype: v.dtype, uniform: true, lo: e.float(0)}
+		zero.hi = zero.lo
+		return e.order(loop.Ne, v, zero)
+	case target == flags:
+		return e.order(loop.Ne, v, e.same(v.dtype, 0))
+	case from == floats && target == floats:
+		r.lo = v.lo
+		return e.settle(r)
+	case from == integers && target == integers:
+		r.lo = v.lo
+		return e.settle(r)
+	case from == longs && target == longs:
+		r.lo, r.hi = v.lo, v.hi
+	case from == longs && target == integers:
+		r.lo = v.lo
+		if !v.uniform {
+			r.lo = e.narrow(v.lo, v.hi)
+		} else {
+			r.lo = e.broadcastInt(e.lane64(v.lo))
+		}
+		return e.settle(r)
+	case from == integers && target == longs:
+		return e.widen(v, to)
+	case from == integers && v.dtype != dtype.U32 && target == floats:
+		r.lo = e.toFloat(v.lo)
+		return e.settle(r)
+	case from == integers && v.dtype != dtype.U32 && to == dtype.F64:
+		return e.halved(v, to, asm.VCVTDQ2PD)
+	case from == floats && target == doubles:
+		return e.halved(v, to, asm.VCVTPS2PD)
+	case from == doubles && to == dtype.F32:
+		r.lo = e.fromDoubles(v, asm.VCVTPD2PS)
+	case from == longs && v.dtype == dtype.I64 && to == dtype.F32 && v.uniform:
+		r.lo = e.scalarFrom(asm.VCVTSI2SS, asm.VBROADCASTSS, e.lane64(v.lo))
+	case from == longs && v.dtype == dtype.I64 && to == dtype.F64 && v.uniform:
+		r.lo = e.scalarFrom(asm.VCVTSI2SD, asm.VBROADCASTSD, e.lane64(v.lo))
+		r.hi = r.lo
+	default:
+		refuse("a conversion of %s to %s", v.dtype, to)
+	}
+	return r
+}
+
+func (e *emitter) scalarFrom(op, spread asm.Op, x asm.Reg) asm.Reg {
+	r := e.builder.vector()
+	zero := e.integer32(0)
+	e.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{r, zero, x}})
+	return e.two(spread, r)
+}
+
+// narrow takes the low 32 bits of 64-bit lanes.
+func (e *emitter) narrow(lo, hi asm.Reg) asm.Reg {
+	if e.isa.masks {
+		lo, hi = e.two(asm.VPMOVQD, lo), e.two(asm.VPMOVQD, hi)
+		return e.joined(lo, hi)
+	}
+	return e.twoImm(asm.VPERMQ, e.vectorOf(asm.VSHUFPS, 0x88, lo, hi), 0xd8)
+}
+
+// joined is a vector of two halves.
+func (e *emitter) joined(lo, hi asm.Reg) asm.Reg {
+	op := asm.VINSERTF128
+	if e.isa.bits == 512 {
+		op = asm.VINSERTF64X4
+	}
+	return e.vectorOf(op, 1, lo, hi)
+}
+
+// widen extends integers of up to 32 bits to 64.
+func (e *emitter) widen(v value, to dtype.DType) value {
+	op := asm.VPMOVSXDQ
+	if v.dtype == dtype.U32 {
+		op = asm.VPMOVZXDQ
+	}
+	return e.halved(v, to, op)
+}
+
+// halved applies an operation that doubles the width of lanes to the lower and the upper half of a vector.
+func (e *emitter) halved(v value, to dtype.DType, op asm.Op) value {
+	r := value{dtype: to, uniform: v.uniform, lo: e.two(op, v.lo)}
+	if r.hi = r.lo; !v.uniform {
+		r.hi = e.two(op, e.upper(v.lo))
+	}
+	return r
+}
+
+// fromDoubles applies an operation that halves the width of lanes.
+func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
+	lo := e.two(op, v.lo)
+	if v.uniform {
+		return e.joined(lo, lo)
+	}
+	return e.joined(lo, e.two(op, v.hi))
+}
+

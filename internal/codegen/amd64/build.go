@@ -1,0 +1,255 @@
+package amd64
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// isa is an instruction set as emission sees it.
+type isa struct {
+	bits      int  // of a vector register
+	lanes     int  // of 32 bits in one
+	registers int  // vector registers
+	masks     bool // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
+}
+
+var (
+	avx2   = &isa{bits: 256, lanes: 8, registers: 16}
+	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true}
+)
+
+// builder collects the instructions of a routine over virtual registers, and the constants that they read.
+type builder struct {
+	isa       *isa
+	code      *asm.Code // of the routine: its labels and its pool
+	insts     []asm.Inst
+	count     [4]int // virtual registers, by class
+	constants map[asm.Reg]asm.Mem
+	pooled    map[string]asm.Reg // the registers of constants, by their bytes
+}
+
+func newBuilder(i *isa) *builder {
+	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}}
+}
+
+func (b *builder) register(c asm.Class) asm.Reg {
+	b.count[c]++
+	return asm.Virtual(c, b.count[c]-1)
+}
+
+func (b *builder) general() asm.Reg { return b.register(asm.General) }
+func (b *builder) vector() asm.Reg  { return b.register(asm.Vector) }
+
+// maskRegister is a register for which lanes take part: an opmask, or a vector.
+func (b *builder) maskRegister() asm.Reg {
+	if b.isa.masks {
+		return b.register(asm.Opmask)
+	}
+	return b.vector()
+}
+
+func (b *builder) emit(in asm.Inst) { b.insts = append(b.insts, in) }
+
+// label is a new label without a place.
+func (b *builder) label() asm.Label { return b.code.NewLabel() }
+
+// bind gives a label its place: here.
+func (b *builder) bind(l asm.Label) { b.emit(asm.Inst{Op: asm.LABEL, To: l}) }
+
+// jump goes to a label, always (asm.JMP) or on a condition of the flags.
+func (b *builder) jump(op asm.Op, to asm.Label) { b.emit(asm.Inst{Op: op, To: to}) }
+
+// isMove reports whether an instruction copies a register to another of its class.
+func isMove(in *asm.Inst) bool {
+	switch in.Op {
+	case asm.MOV:
+		return in.Bits == 64 && in.Args[1] != asm.NoReg && in.Args[0] != asm.Memory && in.Args[1] != asm.Memory
+	case asm.VMOVUPS:
+		return in.Bits >= 256 && in.Mask == asm.NoReg && in.Args[0] != asm.Memory && in.Args[1] != asm.Memory
+	}
+	return false
+}
+
+// overlaps reports whether an instruction writes its destination before it has read everything: it needs registers of its own.
+func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
+
+// move is the instruction that loads a whole register from memory, or stores it.
+func (b *builder) move(r asm.Reg, place *asm.Mem, load bool) asm.Inst {
+	in := asm.Inst{Mem: *place}
+	switch r.Class() {
+	case asm.General:
+		in.Op, in.Bits = asm.MOV, 64
+	case asm.Vector:
+		in.Op, in.Bits = asm.VMOVUPS, uint16(b.isa.bits)
+	default:
+		in.Op, in.Bits = asm.KMOVQ, 64
+	}
+	if load {
+		in.Args = [4]asm.Reg{r, asm.Memory}
+	} else {
+		in.Args = [4]asm.Reg{asm.Memory, r}
+	}
+	return in
+}
+
+// General registers.
+
+// integerOp emits a two-operand instruction of 64 bits: x op= y.
+func (b *builder) integerOp(op asm.Op, x, y asm.Reg) {
+	b.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x, y}})
+}
+
+// integerImm is integerOp with a number of 32 bits.
+func (b *builder) integerImm(op asm.Op, x asm.Reg, v int64) {
+	if v != int64(int32(v)) {
+		b.integerOp(op, x, b.number(v))
+		return
+	}
+	b.emit(asm.Inst{Op: op, Bits: 64, Args: [4]asm.Reg{x}, Imm: v})
+}
+
+// number is a register with a value.
+func (b *builder) number(v int64) asm.Reg {
+	r := b.general()
+	b.setNumber(r, v)
+	return r
+}
+
+func (b *builder) setNumber(r asm.Reg, v int64) {
+	if v == 0 {
+		b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{r}, Imm: 0})
+		return
+	}
+	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r}, Imm: v})
+}
+
+// copyOf is a new register with another's value.
+func (b *builder) copyOf(x asm.Reg) asm.Reg {
+	r := b.register(x.Class())
+	b.assign(r, x)
+	return r
+}
+
+// assign makes x the value of a register of the same class.
+func (b *builder) assign(to, x asm.Reg) {
+	in := asm.Inst{Args: [4]asm.Reg{to, x}}
+	switch x.Class() {
+	case asm.General:
+		in.Op, in.Bits = asm.MOV, 64
+	case asm.Vector:
+		in.Op, in.Bits = asm.VMOVUPS, uint16(b.isa.bits)
+	default:
+		in.Op, in.Bits = asm.KMOVQ, 64
+	}
+	b.emit(in)
+}
+
+// loadWord is the integer of 64 bits at an address.
+func (b *builder) loadWord(m asm.Mem) asm.Reg {
+	r := b.general()
+	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: m})
+	return r
+}
+
+func (b *builder) storeWord(m asm.Mem, x asm.Reg) {
+	b.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.Memory, x}, Mem: m})
+}
+
+// compareNumbers sets the flags to the comparison of x and y, as signed integers.
+func (b *builder) compareNumbers(x, y asm.Reg) { b.integerOp(asm.CMP, x, y) }
+
+// times is x·v.
+func (b *builder) times(x asm.Reg, v int64) asm.Reg {
+	r := b.general()
+	switch {
+	case v == 1:
+		return x
+	case v == 2 || v == 4 || v == 8:
+		b.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{r, asm.Memory}, Mem: asm.Mem{Index: x, Scale: uint8(v)}})
+	case v > 0 && v&(v-1) == 0:
+		b.assign(r, x)
+		b.emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
+	case v == int64(int32(v)):
+		b.emit(asm.Inst{Op: asm.IMUL, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
+	default:
+		b.setNumber(r, v)
+		b.integerOp(asm.IMUL, r, x)
+	}
+	return r
+}
+
+func log2(v int64) int {
+	n := 0
+	for v > 1 {
+		v >>= 1
+		n++
+	}
+	return n
+}
+
+// Constants.
+
+// pool is a register for a constant that fills a vector; the allocator decides whether it is kept in one or read from memory where it is used.
+func (b *builder) poolVector(bytes []byte) asm.Reg {
+	key := string(bytes)
+	if r, ok := b.pooled[key]; ok {
+		return r
+	}
+	r := b.vector()
+	b.pooled[key] = r
+	b.constants[r] = asm.Mem{Pool: b.code.Constant(bytes)}
+	return r
+}
+
+// repeated is a vector of one number of 32 or 64 bits in all lanes.
+func (b *builder) repeated32(v uint32) asm.Reg {
+	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint32(nil, v), b.isa.lanes))
+}
+
+func (b *builder) repeated64(v uint64) asm.Reg {
+	return b.poolVector(slices.Repeat(binary.LittleEndian.AppendUint64(nil, v), b.isa.lanes/2))
+}
+
+// float is an f32 in all lanes.
+func (b *builder) float(v float32) asm.Reg { return b.repeated32(math.Float32bits(v)) }
+
+// integer is an i32 in all lanes.
+func (b *builder) integer(v int32) asm.Reg { return b.repeated32(uint32(v)) }
+
+// double is an f64 in all lanes of 64 bits.
+func (b *builder) double(v float64) asm.Reg { return b.repeated64(math.Float64bits(v)) }
+
+// iota32 is 0, 1, 2, … in the lanes.
+func (b *builder) iota32() asm.Reg {
+	var bytes []byte
+	for i := range b.isa.lanes {
+		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(i))
+	}
+	return b.poolVector(bytes)
+}
+
+// iota64 is first, first+1, … in the lanes of 64 bits.
+func (b *builder) iota64(first int) asm.Reg {
+	var bytes []byte
+	for i := range b.isa.lanes / 2 {
+		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(first+i))
+	}
+	return b.poolVector(bytes)
+}
+
+// finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the bytes of the frame in use come with the code.
+func (b *builder) finish(spill int32) (code []byte, frame int32) {
+	insts, frame := b.allocate(spill)
+	for i := range insts {
+		b.code.Emit(insts[i])
+	}
+	code, err := b.code.Finish()
+	if err != nil {
+		panic(diag.Internalf("amd64: %v", err))
+	}
+	return code, frame
+}

@@ -1,0 +1,515 @@
+package amd64
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// emitter writes one nest of a kernel. Code goes to the innermost scope that is open; what does not change in a loop is computed in front
+// of it, in the scope's head.
+type emitter struct {
+	*builder
+	k        *kernelEmitter
+	scopes   []*scope
+	here     *scope // the one whose cache and list are written: the innermost, or one further out while something is computed in a head
+	inHead   bool   // of here
+	names    map[string]name
+	bound    map[string]binding
+	vector   *vectorLoop
+	override func(l *loop.Load) (value, bool) // where not nil, asked first for what a load yields
+}
+
+// kernelEmitter is what a kernel's nests share.
+type kernelEmitter struct {
+	kernel   *loop.Kernel
+	isa      *isa
+	words    int // of the frame
+	memories map[string]*memory
+	dims     map[string]int // words
+	derived  map[string]int // words of expressions over the dimensions, by their keys
+	launch   []derived
+	checks   []check
+	failed   int
+	ranges   *sym.Dims
+	spill    int32 // bytes of the frame that the nests use, words included
+}
+
+// memory is a buffer that a kernel reaches: the word with its address, and how its elements lie.
+type memory struct {
+	word           int
+	dtype          dtype.DType
+	shape, strides []sym.Expr
+	param          *loop.Param // nil: a local
+}
+
+func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.strides) }
+
+// name is what a symbolic integer's name stands for: a dimension (word), a loop variable or a checked value (register), or, while copies of a
+// loop's body are written one after the other, an expression.
+type name struct {
+	depth    int // of the scope that binds it; 0 for dimensions
+	word     int
+	register asm.Reg
+	replaced bool
+	value    sym.Expr // where replaced: what stands for it
+}
+
+// scope is a body whose code may run never, once or many times.
+type scope struct {
+	depth int
+	head  []asm.Inst // runs before the body, once, wherever the body runs at all
+	insts []asm.Inst // what was written so far, while an inner scope is open
+	// ready holds what the head computes, and what the body has computed so far, by keys.
+	headReady, bodyReady map[string]ready
+}
+
+type ready struct {
+	register asm.Reg
+	value    value
+}
+
+// unsupported is how emission gives up on a statement that has a simpler way, or on a kernel.
+type unsupported struct{ reason string }
+
+func refuse(format string, args ...any) { panic(unsupported{fmt.Sprintf(format, args...)}) }
+
+// attempt runs do, and reports the reason where it refuses.
+func attempt(do func()) (reason string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case unsupported:
+			reason = r.reason
+		default:
+			panic(r)
+		}
+	}()
+	do()
+	return ""
+}
+
+func (k *kernelEmitter) bug(format string, args ...any) {
+	panic(diag.Internalf("amd64: kernel @%s: "+format+"\n%s", append(append([]any{k.kernel.Name}, args...), k.kernel)...))
+}
+
+func (k *kernelEmitter) newWord() int {
+	k.words++
+	return k.words - 1
+}
+
+func (k *kernelEmitter) memory(name string) *memory {
+	m, ok := k.memories[name]
+	if !ok {
+		k.bug("%%%s is no buffer", name)
+	}
+	return m
+}
+
+func frameWord(word int) asm.Mem { return asm.Mem{Base: frameRegister, Disp: int32(word * 8)} }
+
+// Scopes.
+
+// open begins a scope; what is emitted from here on belongs to it.
+func (e *emitter) open() *scope {
+	if e.inHead {
+		e.k.bug("a scope inside a head")
+	}
+	if len(e.scopes) > 0 {
+		e.here.insts = e.insts
+	}
+	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}}
+	e.scopes = append(e.scopes, s)
+	e.here, e.insts = s, nil
+	return s
+}
+
+// close ends the innermost scope and returns its body; its head is in the scope. Code is emitted to the scope around it again.
+func (e *emitter) close() (body []asm.Inst) {
+	body = e.insts
+	e.scopes = e.scopes[:len(e.scopes)-1]
+	e.here, e.insts = nil, nil
+	if len(e.scopes) > 0 {
+		e.here = e.scopes[len(e.scopes)-1]
+		e.insts = e.here.insts
+	}
+	return body
+}
+
+// rebody begins the innermost scope's body again, and returns what it was: for a second version of it.
+func (e *emitter) rebody() (body []asm.Inst) {
+	body, e.insts = e.insts, nil
+	e.here.bodyReady = map[string]ready{}
+	return body
+}
+
+func (e *emitter) append(list []asm.Inst) { e.insts = append(e.insts, list...) }
+
+// depthHere is the depth of the scope in which the code that is emitted now runs.
+func (e *emitter) depthHere() int {
+	if e.inHead {
+		return e.here.depth - 1
+	}
+	return e.here.depth
+}
+
+// once computes something that depends on names of scopes up to depth as far out as that allows, unless it has been computed there before.
+func (e *emitter) once(depth int, key string, make func() ready) ready {
+	at := e.depthHere()
+	if r, ok := e.here.headReady[key]; ok {
+		return r
+	}
+	for _, s := range e.scopes[:at+1] {
+		if r, ok := s.headReady[key]; ok {
+			return r
+		}
+		if r, ok := s.bodyReady[key]; ok {
+			return r
+		}
+	}
+	if depth >= at {
+		r := make()
+		if e.inHead {
+			e.here.headReady[key] = r
+		} else {
+			e.here.bodyReady[key] = r
+		}
+		return r
+	}
+	here, inHead, insts := e.here, e.inHead, e.insts
+	e.here, e.inHead = e.scopes[depth+1], true
+	if inHead {
+		here.head = insts
+	} else {
+		here.insts = insts
+	}
+	e.insts = e.here.head
+	r := make()
+	e.here.head = e.insts
+	e.here.headReady[key] = r
+	e.here, e.inHead = here, inHead
+	if inHead {
+		e.insts = here.head
+	} else {
+		e.insts = here.insts
+	}
+	return r
+}
+
+// Integers.
+
+// resolve puts in what stands for the variables of unrolled loops.
+func (e *emitter) resolve(x sym.Expr) sym.Expr {
+	for _, n := range x.Vars() {
+		if e.names[n].replaced {
+			return x.Subst(func(n string) (sym.Expr, bool) {
+				b := e.names[n]
+				return b.value, b.replaced
+			})
+		}
+	}
+	return x
+}
+
+// depthOf is the depth of the innermost scope whose names x mentions.
+func (e *emitter) depthOf(x sym.Expr) int {
+	depth := 0
+	for _, n := range x.Vars() {
+		b, ok := e.names[n]
+		if !ok {
+			e.k.bug("%s has no value in %s", n, x)
+		}
+		depth = max(depth, b.depth)
+	}
+	return depth
+}
+
+func (e *emitter) overDims(x sym.Expr) bool {
+	return !slices.ContainsFunc(x.Vars(), func(n string) bool {
+		_, ok := e.k.dims[n]
+		return !ok
+	})
+}
+
+// derive is the word of the frame that holds an expression over the dimensions.
+func (k *kernelEmitter) derive(x sym.Expr) int {
+	if n, ok := x.Name(); ok {
+		return k.dims[n]
+	}
+	key := x.Key()
+	if word, ok := k.derived[key]; ok {
+		return word
+	}
+	word := k.newWord()
+	k.derived[key] = word
+	k.launch = append(k.launch, derived{word, k.code(x)})
+	return word
+}
+
+func (k *kernelEmitter) code(x sym.Expr) *sym.Code {
+	code, err := x.Compile(k.kernel.Dims)
+	if err != nil {
+		k.bug("%s: %v", x, err)
+	}
+	return code
+}
+
+// integer is a general register with the value of a symbolic integer. It must not be changed.
+func (e *emitter) integer(x sym.Expr) asm.Reg {
+	x = e.resolve(x)
+	if v, ok := x.Const(); ok {
+		return e.number(v)
+	}
+	if n, ok := x.Name(); ok {
+		if b := e.names[n]; b.depth > 0 {
+			return b.register
+		}
+	}
+	if e.overDims(x) {
+		return e.once(0, "d"+x.Key(), func() ready { return ready{register: e.loadWord(frameWord(e.k.derive(x)))} }).register
+	}
+	return e.once(e.depthOf(x), "i"+x.Key(), func() ready { return ready{register: e.sum(x)} }).register
+}
+
+// sum adds up an expression: first, further out, what does not change here.
+func (e *emitter) sum(x sym.Expr) asm.Reg {
+	constant, terms := x.Terms()
+	depth := e.depthOf(x)
+	outer := sym.Const(0)
+	var inner []sym.Term
+	for _, t := range terms {
+		if e.depthOf(t.Expr()) < depth {
+			outer = outer.Add(t.Expr())
+		} else {
+			inner = append(inner, t)
+		}
+	}
+	var total asm.Reg
+	add := func(r asm.Reg) {
+		if total == asm.NoReg {
+			total = e.copyOf(r)
+		} else {
+			e.integerOp(asm.ADD, total, r)
+		}
+	}
+	if !isZero(outer) {
+		add(e.integer(outer))
+	}
+	for _, t := range inner {
+		add(e.product(t))
+	}
+	if constant != 0 {
+		e.integerImm(asm.ADD, total, constant)
+	}
+	return total
+}
+
+func isZero(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 0 }
+
+// product is a register with a term's value. It must not be changed.
+func (e *emitter) product(t sym.Term) asm.Reg {
+	result, changeable := asm.NoReg, false
+	for _, f := range t.Factors {
+		r := e.factor(f)
+		switch {
+		case result == asm.NoReg:
+			result = r
+		default:
+			if !changeable {
+				result, changeable = e.copyOf(result), true
+			}
+			e.integerOp(asm.IMUL, result, r)
+		}
+	}
+	return e.times(result, t.Coef)
+}
+
+// factor is a register with the value of what is not a sum of products.
+func (e *emitter) factor(f sym.Factor) asm.Reg {
+	if f.Kind == sym.Variable {
+		return e.integer(sym.Var(f.Name))
+	}
+	x := f.Expr()
+	if e.overDims(x) {
+		return e.integer(x)
+	}
+	return e.once(e.depthOf(x), "f"+x.Key(), func() ready { return ready{register: e.function(f)} }).register
+}
+
+func (e *emitter) function(f sym.Factor) asm.Reg {
+	switch f.Kind {
+	case sym.Least, sym.Greatest:
+		op := asm.CMOVG // keep the lesser: where so far > x, x
+		if f.Kind == sym.Greatest {
+			op = asm.CMOVL
+		}
+		r := e.copyOf(e.integer(f.Args[0]))
+		for _, x := range f.Args[1:] {
+			v := e.integer(x)
+			e.compareNumbers(r, v)
+			e.integerOp(op, r, v)
+		}
+		return r
+	case sym.FloorQuotient, sym.Remainder, sym.CeilQuotient:
+		return e.quotient(f)
+	case sym.FactorProduct, sym.FactorSum:
+		op := asm.IMUL
+		if f.Kind == sym.FactorSum {
+			op = asm.ADD
+		}
+		r := e.copyOf(e.integer(f.Args[0]))
+		for _, x := range f.Args[1:] {
+			e.integerOp(op, r, e.integer(x))
+		}
+		return r
+	}
+	refuse("an integer that is too large")
+	return asm.NoReg
+}
+
+// quotient divides, rounding down (or up), and takes remainders with the divisor's sign. A divisor that is 0 is no expression's value: such
+// expressions are an error of the launch where they are over dimensions, and refused here unless the divisor is a constant or at least 1.
+func (e *emitter) quotient(f sym.Factor) asm.Reg {
+	x, y := f.Args[0], e.resolve(f.Args[1])
+	if v, ok := y.Const(); ok && v > 0 && v&(v-1) == 0 && f.Kind != sym.CeilQuotient {
+		r := e.copyOf(e.integer(x))
+		if f.Kind == sym.Remainder {
+			e.integerImm(asm.AND, r, v-1)
+		} else if v > 1 {
+			e.emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
+		}
+		return r
+	}
+	if lo, _ := e.bounds(y); lo < 1 {
+		refuse("a division by %s", y)
+	}
+	kind := f.Kind
+	if kind == sym.CeilQuotient { // ⌈x/y⌉ = ⌊(x+y−1)/y⌋
+		x, kind = x.Add(y).Sub(sym.Const(1)), sym.FloorQuotient
+	}
+	x = e.resolve(x)
+	dividend, divisor := e.integer(x), e.integer(y)
+	r := e.general()
+	if lo, _ := e.bounds(x); lo >= 0 {
+		e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
+		e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RDX}, Imm: 0})
+		e.emit(asm.Inst{Op: asm.DIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+		if kind == sym.Remainder {
+			e.assign(r, asm.RDX)
+		} else {
+			e.assign(r, asm.RAX)
+		}
+		return r
+	}
+	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX, dividend}})
+	e.emit(asm.Inst{Op: asm.CQO, Bits: 64})
+	e.emit(asm.Inst{Op: asm.IDIV, Bits: 64, Args: [4]asm.Reg{divisor}})
+	// A negative remainder is one divisor too low, the quotient one too high.
+	done := e.label()
+	quotient, remainder := e.copyOf(asm.RAX), e.copyOf(asm.RDX)
+	e.integerOp(asm.TEST, remainder, remainder)
+	e.jump(asm.JNS, done)
+	e.integerImm(asm.SUB, quotient, 1)
+	e.integerOp(asm.ADD, remainder, divisor)
+	e.bind(done)
+	if kind == sym.Remainder {
+		return remainder
+	}
+	return quotient
+}
+
+// bounds is the range of an expression, by what is known of dimensions, variables and checked values: they are 0 or more.
+func (e *emitter) bounds(x sym.Expr) (lo, hi int64) {
+	return e.k.ranges.Bounds(x)
+}
+
+// most is an upper bound of an extent.
+func (e *emitter) most(x sym.Expr) int64 {
+	if n, ok := x.Const(); ok {
+		return n
+	}
+	_, hi := e.bounds(x)
+	return hi
+}
+
+// Addresses.
+
+// pointer is a register with the address of a buffer's element at an offset in elements; bytes are added to it.
+func (e *emitter) pointer(buffer string, offset sym.Expr) asm.Reg {
+	m := e.k.memory(buffer)
+	base := e.once(0, "m"+buffer, func() ready { return ready{register: e.loadWord(frameWord(m.word))} }).register
+	if isZero(offset) {
+		return base
+	}
+	size := bytesOf(m.dtype)
+	return e.once(e.depthOf(offset), "p"+buffer+" "+offset.Key(), func() ready {
+		r := e.copyOf(base)
+		constant, _ := offset.Terms()
+		rest := offset.Sub(sym.Const(constant))
+		if !isZero(rest) {
+			e.integerOp(asm.ADD, r, e.times(e.integer(rest), size))
+		}
+		if constant != 0 {
+			e.integerImm(asm.ADD, r, constant*size)
+		}
+		return ready{register: r}
+	}).register
+}
+
+// address is the operand for a buffer's element at an offset in elements. What changes in the innermost scope is the operand's index, the rest its base.
+func (e *emitter) address(buffer string, offset sym.Expr) asm.Mem {
+	m := e.k.memory(buffer)
+	size := bytesOf(m.dtype)
+	offset = e.resolve(offset)
+	constant, terms := offset.Terms()
+	depth := e.depthOf(offset)
+	outer, inner := sym.Const(0), sym.Const(0)
+	var last sym.Term
+	count := 0
+	for _, t := range terms {
+		x := t.Expr()
+		if e.depthOf(x) < depth || depth == 0 {
+			outer = outer.Add(x)
+		} else {
+			inner, last = inner.Add(x), t
+			count++
+		}
+	}
+	at := asm.Mem{Base: e.pointer(buffer, outer)}
+	switch {
+	case isZero(inner):
+	case count == 1 && len(last.Factors) == 1 && last.Factors[0].Kind == sym.Variable && addressable(last.Coef*size):
+		at.Index, at.Scale = e.names[last.Factors[0].Name].register, uint8(last.Coef*size)
+	default:
+		at.Scale = 1
+		at.Index = e.once(depth, fmt.Sprintf("x%d %s", size, inner.Key()), func() ready {
+			return ready{register: e.times(e.integer(inner), size)}
+		}).register
+	}
+	disp := constant * size
+	if disp != int64(int32(disp)) || disp > math.MaxInt32-4096 {
+		r := e.copyOf(at.Base)
+		e.integerImm(asm.ADD, r, disp)
+		at.Base, disp = r, 0
+	}
+	at.Disp = int32(disp)
+	return at
+}
+
+func addressable(v int64) bool { return v == 1 || v == 2 || v == 4 || v == 8 }
+
+// listing is the instructions as text, for dumps.
+func listing(insts []asm.Inst) string {
+	var s strings.Builder
+	for i := range insts {
+		fmt.Fprintf(&s, "\t%s\n", insts[i].String())
+	}
+	return s.String()
+}

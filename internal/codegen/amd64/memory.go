@@ -1,0 +1,397 @@
+package amd64
+
+import (
+	"encoding/binary"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// load emits a read. Lanes that a mask leaves out are not touched in memory.
+func (e *emitter) load(l *loop.Load) value {
+	if e.override != nil {
+		if v, ok := e.override(l); ok {
+			return v
+		}
+	}
+	m := e.k.memory(l.From)
+	if m.dtype != l.Type {
+		e.k.bug("%%%s of %s is loaded as %s", l.From, m.dtype, l.Type)
+	}
+	kindOf(l.Type)
+	offset := e.resolve(m.offset(l.Index))
+	step := e.step(offset)
+	if l.Mask == nil {
+		return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
+	}
+	mask, otherwise := e.condition(l.Mask), e.value(l.Else)
+	if !mask.uniform {
+		v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.withTail(mask.lo))
+		return e.choose(mask, v, otherwise)
+	}
+	// A branch around the read.
+	result := value{dtype: l.Type, uniform: step == 0 && otherwise.uniform}
+	fresh := func(x asm.Reg) asm.Reg { return e.copyOf(x) }
+	result.lo = fresh(otherwise.lo)
+	if result.kind().wide() {
+		if result.hi = result.lo; !result.uniform {
+			result.hi = fresh(otherwise.hi)
+		}
+	}
+	done := e.label()
+	e.branchUnless(mask, done)
+	s := e.open()
+	v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
+	e.assign(result.lo, v.lo)
+	if result.hi != asm.NoReg && result.hi != result.lo {
+		e.assign(result.hi, v.hi)
+	}
+	body := e.close()
+	e.append(s.head)
+	e.append(body)
+	e.bind(done)
+	return result
+}
+
+// tailMask is the lanes that there are, where the strip is not whole.
+func (e *emitter) tailMask() asm.Reg {
+	if e.vector == nil {
+		return asm.NoReg
+	}
+	return e.vector.tail
+}
+
+// withTail is the lanes of a mask that there are.
+func (e *emitter) withTail(mask asm.Reg) asm.Reg {
+	if tail := e.tailMask(); tail != asm.NoReg {
+		return e.maskAnd(mask, tail)
+	}
+	return mask
+}
+
+// branchUnless goes to a label where a uniform condition does not hold.
+func (e *emitter) branchUnless(cond value, to asm.Label) {
+	r := e.bitsOf(cond.lo)
+	e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{r}, Imm: 1})
+	e.jump(asm.JE, to)
+}
+
+// lanes reads elements a step apart; step 0 reads one for all lanes. mask is the lanes that may be touched (NoReg: all).
+func (e *emitter) lanes(buffer string, dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+	switch {
+	case step == 0:
+		return e.loadOne(dt, at)
+	case step == 1:
+		return e.loadRun(dt, at, mask)
+	}
+	return e.gather(dt, at, step, mask)
+}
+
+// loadOne reads one element into all lanes.
+func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
+	v := value{dtype: dt, uniform: true}
+	read := func(op asm.Op) asm.Reg {
+		r := e.general()
+		e.emit(asm.Inst{Op: op, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+		return r
+	}
+	switch dt {
+	case dtype.F32, dtype.I32, dtype.U32:
+		v.lo = e.broadcast(at)
+	case dtype.F64, dtype.I64, dtype.U64:
+		v.lo = e.builder.vector()
+		e.emit(asm.Inst{Op: asm.VBROADCASTSD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{v.lo, asm.Memory}, Mem: at})
+		v.hi = v.lo
+	case dtype.U8:
+		v.lo = e.broadcastInt(read(asm.MOVZXB))
+	case dtype.I8:
+		v.lo = e.broadcastInt(read(asm.MOVSXB))
+	case dtype.U16:
+		v.lo = e.broadcastInt(read(asm.MOVZXW))
+	case dtype.I16:
+		v.lo = e.broadcastInt(read(asm.MOVSXW))
+	case dtype.Bool:
+		v.lo = e.greaterInt(e.broadcastInt(read(asm.MOVZXB)), e.integer32(0))
+	case dtype.F16:
+		v.lo = e.fromHalf(e.two(asm.VPBROADCASTW, e.low128(read(asm.MOVZXW))))
+	case dtype.BF16:
+		v.lo = e.shiftLeft(e.broadcastInt(read(asm.MOVZXW)), 16)
+	default:
+		refuse("elements of %s", dt)
+	}
+	return v
+}
+
+// low128 is a general register in the low 32 bits of a vector.
+func (e *emitter) low128(x asm.Reg) asm.Reg {
+	r := e.builder.vector()
+	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	return r
+}
+
+// half is the address half a vector of 64-bit lanes further on.
+func (e *emitter) beyond(at asm.Mem) asm.Mem {
+	at.Disp += int32(e.isa.bits / 8)
+	return at
+}
+
+// loadRun reads a run of elements.
+func (e *emitter) loadRun(dt dtype.DType, at asm.Mem, mask asm.Reg) value {
+	v := value{dtype: dt}
+	k := kinds[dt]
+	if k.wide() {
+		if mask == asm.NoReg {
+			v.lo, v.hi = e.builder.load(at), e.builder.load(e.beyond(at))
+		} else {
+			lo, hi := e.halves(mask, false)
+			v.lo, v.hi = e.loadWideMasked(lo, at), e.loadWideMasked(hi, e.beyond(at))
+		}
+		return v
+	}
+	if dt.Bits() == 32 {
+		if mask == asm.NoReg {
+			v.lo = e.builder.load(at)
+		} else {
+			v.lo = e.loadMasked(mask, at)
+		}
+		return v
+	}
+	op, ok := extensions[dt]
+	if !ok {
+		refuse("elements of %s", dt)
+	}
+	r := e.builder.vector()
+	in := asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at}
+	if mask != asm.NoReg {
+		if !e.isa.masks {
+			refuse("a part of a vector of %s", dt)
+		}
+		in.Mask, in.Zero = mask, true
+	}
+	e.emit(in)
+	switch dt {
+	case dtype.Bool:
+		r = e.greaterInt(r, e.integer32(0))
+	case dtype.BF16:
+		r = e.shiftLeft(r, 16)
+	}
+	v.lo = r
+	return v
+}
+
+// extensions are the instructions that read narrow elements into lanes of 32 bits.
+var extensions = map[dtype.DType]asm.Op{
+	dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.Bool: asm.VPMOVZXBD, dtype.U16: asm.VPMOVZXWD, dtype.I16: asm.VPMOVSXWD,
+	dtype.BF16: asm.VPMOVZXWD, dtype.F16: asm.VCVTPH2PS,
+}
+
+// gather reads elements of 32 bits a step apart.
+func (e *emitter) gather(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+	if dt.Bits() != 32 {
+		refuse("%s a step of %d apart", dt, step)
+	}
+	if last := step * int64(e.isa.lanes); last != int64(int32(last)) {
+		refuse("a step of %d", step)
+	}
+	var steps []byte
+	for i := range e.isa.lanes {
+		steps = binary.LittleEndian.AppendUint32(steps, uint32(int32(int64(i)*step)))
+	}
+	index := e.poolVector(steps)
+	base := at.Base
+	if at.Index != asm.NoReg || at.Disp != 0 {
+		base = e.general()
+		e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{base, asm.Memory}, Mem: at})
+	}
+	return value{dtype: dt, lo: e.gatherAt(asm.Mem{Base: base, Index: index, Scale: 4}, mask)}
+}
+
+// gatherAt reads elements of 32 bits at a vector of indices; lanes that the mask leaves out are 0.
+func (e *emitter) gatherAt(at asm.Mem, mask asm.Reg) asm.Reg {
+	r := e.builder.vector()
+	e.assign(r, e.integer32(0))
+	m := mask
+	if m == asm.NoReg {
+		m = e.maskConst(true)
+	}
+	m = e.copyOf(m) // a gather clears its mask
+	in := asm.Inst{Op: asm.VGATHERDPS, Bits: uint16(e.isa.bits), Mem: at}
+	if e.isa.masks {
+		in.Args, in.Mask = [4]asm.Reg{r, asm.Memory}, m
+	} else {
+		in.Args = [4]asm.Reg{r, asm.Memory, m}
+	}
+	e.emit(in)
+	return r
+}
+
+// store emits a write.
+func (e *emitter) store(s *loop.Store) {
+	m := e.k.memory(s.To)
+	offset := e.resolve(m.offset(s.Index))
+	step := e.step(offset)
+	var mask value
+	if s.Mask != nil {
+		mask = e.condition(s.Mask)
+	}
+	write := func() {
+		x := e.value(s.X)
+		if x.dtype != m.dtype {
+			e.k.bug("%s is stored to %%%s of %s", x.dtype, s.To, m.dtype)
+		}
+		taken := e.tailMask()
+		if s.Mask != nil && !mask.uniform {
+			taken = e.withTail(mask.lo)
+		}
+		at := e.address(s.To, offset)
+		switch {
+		case e.vector == nil:
+			e.storeOne(m.dtype, at, x)
+		case step == 1:
+			e.storeRun(m.dtype, at, x, taken)
+		case step == 0:
+			refuse("all lanes write one element")
+		default:
+			e.scatter(m.dtype, at, step, x, taken)
+		}
+	}
+	if s.Mask == nil || !mask.uniform {
+		write()
+		return
+	}
+	done := e.label()
+	e.branchUnless(mask, done)
+	scope := e.open()
+	write()
+	body := e.close()
+	e.append(scope.head)
+	e.append(body)
+	e.bind(done)
+}
+
+// storeOne writes lane 0.
+func (e *emitter) storeOne(dt dtype.DType, at asm.Mem, x value) {
+	to := func(op asm.Op, bits uint16, r asm.Reg) {
+		e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+	}
+	switch dt {
+	case dtype.F32, dtype.I32, dtype.U32:
+		to(asm.VMOVSS, 0, x.lo)
+	case dtype.F64, dtype.I64, dtype.U64:
+		to(asm.VMOVSD, 0, x.lo)
+	case dtype.U8, dtype.I8:
+		to(asm.MOV, 8, e.lane32(x.lo, false))
+	case dtype.U16, dtype.I16:
+		to(asm.MOV, 16, e.lane32(x.lo, false))
+	case dtype.Bool:
+		r := e.bitsOf(x.lo)
+		e.integerImm(asm.AND, r, 1)
+		to(asm.MOV, 8, r)
+	case dtype.F16:
+		to(asm.MOV, 16, e.lane32(e.toHalf(x.lo), false))
+	case dtype.BF16:
+		to(asm.MOV, 16, e.lane32(e.toBrain(x.lo), false))
+	default:
+		refuse("elements of %s", dt)
+	}
+}
+
+// storeRun writes a run of elements.
+func (e *emitter) storeRun(dt dtype.DType, at asm.Mem, x value, mask asm.Reg) {
+	if x.kind().wide() {
+		if mask == asm.NoReg {
+			e.builder.store(at, x.lo)
+			e.builder.store(e.beyond(at), x.hi)
+			return
+		}
+		lo, hi := e.halves(mask, false)
+		e.storeWideMasked(lo, at, x.lo)
+		e.storeWideMasked(hi, e.beyond(at), x.hi)
+		return
+	}
+	if dt.Bits() == 32 {
+		if mask == asm.NoReg {
+			e.builder.store(at, x.lo)
+		} else {
+			e.storeMasked(mask, at, x.lo)
+		}
+		return
+	}
+	r := x.lo
+	switch dt {
+	case dtype.Bool:
+		r = e.selectLanes(r, e.integer32(1), e.integer32(0))
+	case dtype.BF16:
+		r = e.toBrain(r)
+	case dtype.F16:
+		if !e.isa.masks && mask != asm.NoReg {
+			refuse("a part of a vector of %s", dt)
+		}
+		e.emit(asm.Inst{Op: asm.VCVTPS2PH, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask})
+		return
+	}
+	if e.isa.masks {
+		op := asm.VPMOVDB
+		if dt.Bits() == 16 {
+			op = asm.VPMOVDW
+		}
+		e.emit(asm.Inst{Op: op, Bits: 512, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask})
+		return
+	}
+	if mask != asm.NoReg {
+		refuse("a part of a vector of %s", dt)
+	}
+	if dt.Bits() == 16 {
+		r = e.three(asm.VPSHUFB, r, e.poolVector(lowWords))
+		r = e.twoImm(asm.VPERMQ, r, 0x08)
+		e.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+		return
+	}
+	r = e.three(asm.VPSHUFB, r, e.poolVector(lowBytes))
+	r = e.three(asm.VPERMD, e.poolVector(firstAndFifth), r)
+	e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+}
+
+// How bytes and words of 32-bit lanes come together: within each half of a vector, then across.
+var (
+	lowBytes      = twice(0, 4, 8, 12)
+	lowWords      = twice(0, 1, 4, 5, 8, 9, 12, 13)
+	firstAndFifth = []byte{0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+)
+
+// twice is a shuffle of both halves; bytes that it does not name become 0.
+func twice(places ...byte) []byte {
+	half := make([]byte, 16)
+	for i := range half {
+		if half[i] = 0x80; i < len(places) {
+			half[i] = places[i]
+		}
+	}
+	return append(half[:16:16], half...)
+}
+
+// scatter writes elements of 32 bits a step apart, lane by lane.
+func (e *emitter) scatter(dt dtype.DType, at asm.Mem, step int64, x value, mask asm.Reg) {
+	if dt.Bits() != 32 || mask != asm.NoReg {
+		refuse("%s a step of %d apart, or some lanes of them, to memory", dt, step)
+	}
+	bytes := step * 4
+	if last := bytes*int64(e.isa.lanes) + int64(at.Disp); last != int64(int32(last)) {
+		refuse("a step of %d", step)
+	}
+	for quarter := range e.isa.lanes / 4 {
+		part := x.lo
+		if quarter > 0 {
+			op := asm.VEXTRACTF128
+			if e.isa.bits == 512 {
+				op = asm.VEXTRACTF32X4
+			}
+			part = e.twoImm(op, x.lo, int64(quarter))
+		}
+		for i := range 4 {
+			e.emit(asm.Inst{Op: asm.VEXTRACTPS, Args: [4]asm.Reg{asm.Memory, part}, Mem: at, Imm: int64(i)})
+			at.Disp += int32(bytes)
+		}
+	}
+}

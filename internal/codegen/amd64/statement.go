@@ -1,0 +1,630 @@
+package amd64
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// body emits statements. What they declare ends with them.
+func (e *emitter) body(list []loop.Stmt) {
+	bound, names := e.bound, e.names
+	e.bound, e.names = maps.Clone(bound), maps.Clone(names)
+	for i := 0; i < len(list); i++ {
+		if n := e.group(list[i:]); n > 0 {
+			i += n - 1
+			continue
+		}
+		e.statement(list[i])
+	}
+	e.bound, e.names = bound, names
+}
+
+func (e *emitter) statement(s loop.Stmt) {
+	switch s := s.(type) {
+	case *loop.For:
+		e.loop(s)
+	case *loop.Let:
+		e.bound[s.Name] = binding{value: e.fixed(s.X), depth: e.here.depth}
+	case *loop.Var:
+		e.bound[s.Name] = binding{value: e.variable(e.value(s.X)), depth: e.here.depth, mutable: true}
+	case *loop.Set:
+		e.set(e.bound[s.Name], e.value(s.X))
+	case *loop.Reduce:
+		e.reduce(e.bound[s.Name], s)
+	case *loop.Check:
+		e.check(s)
+	case *loop.Store:
+		e.store(s)
+	case *loop.When:
+		e.when(s)
+	case *loop.Local:
+	case *loop.Contract:
+		e.contract(s)
+	default:
+		refuse("a statement of type %T", s)
+	}
+}
+
+// fixed is a value that later assignments to the variables in it do not change.
+func (e *emitter) fixed(x loop.Expr) value {
+	v := e.value(x)
+	if r, ok := x.(*loop.Ref); ok && e.bound[r.Name].mutable {
+		return e.fresh(v)
+	}
+	return v
+}
+
+// fresh is a value in registers of its own.
+func (e *emitter) fresh(v value) value {
+	return e.each(v, func(x asm.Reg) asm.Reg { return e.copyOf(x) })
+}
+
+// variable is a value in registers of its own that may be given other values: in a vector loop, one in each lane.
+func (e *emitter) variable(v value) value {
+	if e.vector != nil {
+		v.uniform = false
+	}
+	return e.fresh(v)
+}
+
+func (e *emitter) set(b binding, x value) {
+	if b.uniform && !x.uniform {
+		e.k.bug("a value that differs by lane is given to a name that does not")
+	}
+	// Masks as vectors and masks as opmasks are of one class in one routine, so that registers can always be assigned.
+	e.assign(b.lo, x.lo)
+	if b.hi != asm.NoReg && b.hi != b.lo {
+		e.assign(b.hi, x.hi)
+	}
+}
+
+// reduce combines a variable with a value. In a part of a strip only the lanes that there are change.
+func (e *emitter) reduce(b binding, s *loop.Reduce) {
+	tail := e.tailMask()
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Mul && (b.dtype == dtype.F32 || b.dtype == dtype.F64) && (tail == asm.NoReg || b.depth > e.vector.depth) {
+		op := asm.VFMADD231PS
+		if b.dtype == dtype.F64 {
+			op = asm.VFMADD231PD
+		}
+		x, y := e.value(m.X), e.value(m.Y)
+		e.accumulate(op, b.lo, x.lo, y.lo)
+		if b.hi != asm.NoReg && b.hi != b.lo {
+			e.accumulate(op, b.hi, x.hi, y.hi)
+		}
+		return
+	}
+	x := e.value(s.X)
+	r := e.combine(s.Op, b.value, x)
+	if tail != asm.NoReg && b.depth <= e.vector.depth {
+		r = e.choose(value{dtype: dtype.Bool, lo: tail}, r, b.value)
+	}
+	e.set(b, r)
+}
+
+func (e *emitter) when(s *loop.When) {
+	cond := e.condition(s.Cond)
+	if !cond.uniform {
+		refuse("a branch that differs by lane")
+	}
+	otherwise, done := e.label(), e.label()
+	e.branchUnless(cond, otherwise)
+	arm := func(list []loop.Stmt) {
+		scope := e.open()
+		e.body(list)
+		body := e.close()
+		e.append(scope.head)
+		e.append(body)
+	}
+	arm(s.Then)
+	if len(s.Else) > 0 {
+		e.jump(asm.JMP, done)
+		e.bind(otherwise)
+		arm(s.Else)
+	} else {
+		e.bind(otherwise)
+	}
+	e.bind(done)
+}
+
+// check makes a value usable in indices, or ends the call with what was wrong about it.
+func (e *emitter) check(s *loop.Check) {
+	v := e.value(s.X)
+	if !v.uniform {
+		refuse("an index that differs by lane")
+	}
+	r, low, high := e.wholeNumber(v), e.integer(s.Min), e.integer(s.Max)
+	wrong, right := e.label(), e.label()
+	e.compareNumbers(r, low)
+	e.jump(asm.JL, wrong)
+	e.compareNumbers(r, high)
+	e.jump(asm.JLE, right)
+	e.bind(wrong)
+	for i, x := range []asm.Reg{r, low, high} {
+		e.storeWord(frameWord(e.k.failed+i), x)
+	}
+	e.k.checks = append(e.k.checks, check{s.What, s.X.DType()})
+	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
+	e.emit(asm.Inst{Op: asm.RET})
+	e.bind(right)
+	e.names[s.Name] = name{depth: e.here.depth, register: r}
+}
+
+// loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the other.
+func (e *emitter) loop(s *loop.For) {
+	if s.Kind == loop.Vector && e.vector == nil {
+		saved := e.snapshot()
+		if reason := attempt(func() { e.vectorLoop(s) }); reason == "" {
+			return
+		} else {
+			e.restore(saved)
+			e.k.note("loop %s is not done in lanes: %s", s.Var, reason)
+		}
+	}
+	e.serial(s)
+}
+
+// snapshot is the state of emission, to which a failed attempt goes back.
+type snapshot struct {
+	scopes []*scope
+	copies []scope
+	insts  []asm.Inst
+	names  map[string]name
+	bound  map[string]binding
+	checks int
+}
+
+func (e *emitter) snapshot() snapshot {
+	s := snapshot{scopes: slices.Clone(e.scopes), insts: slices.Clone(e.insts), names: maps.Clone(e.names), bound: maps.Clone(e.bound), checks: len(e.k.checks)}
+	for _, scope := range e.scopes {
+		c := *scope
+		c.head, c.insts = slices.Clone(c.head), slices.Clone(c.insts)
+		c.headReady, c.bodyReady = maps.Clone(c.headReady), maps.Clone(c.bodyReady)
+		s.copies = append(s.copies, c)
+	}
+	return s
+}
+
+func (e *emitter) restore(s snapshot) {
+	e.scopes, e.insts, e.names, e.bound = s.scopes, s.insts, s.names, s.bound
+	for i, scope := range e.scopes {
+		*scope = s.copies[i]
+	}
+	e.here, e.inHead, e.vector = e.scopes[len(e.scopes)-1], false, nil
+	e.k.checks = e.k.checks[:s.checks]
+}
+
+// mostUnrolled is how many statements the copies of an unrolled loop may have together.
+const mostUnrolled = 64
+
+// serial emits a loop of one iteration after the other; short ones are written out.
+func (e *emitter) serial(s *loop.For) {
+	extent := e.resolve(s.Extent)
+	if n, ok := extent.Const(); ok {
+		if n <= 0 {
+			return
+		}
+		if n == 1 || n*weight(s.Body) <= mostUnrolled {
+			outer := e.names
+			e.names = maps.Clone(outer)
+			for i := range n {
+				e.names[s.Var] = name{depth: e.here.depth, replaced: true, value: sym.Const(i)}
+				e.body(s.Body)
+			}
+			e.names = outer
+			return
+		}
+	}
+	e.counted(extent, s.Var, func() { e.body(s.Body) })
+}
+
+// weight is how many statements a body runs, if its loops are written out.
+func weight(list []loop.Stmt) int64 {
+	total := int64(0)
+	for _, s := range list {
+		switch s := s.(type) {
+		case *loop.For:
+			n, ok := s.Extent.Const()
+			if !ok || s.Kind == loop.Vector {
+				n = mostUnrolled
+			}
+			total += n * weight(s.Body)
+		case *loop.Contract:
+			total += mostUnrolled
+		default:
+			total++
+			for _, inner := range loop.Bodies(s) {
+				total += weight(*inner)
+			}
+		}
+		if total > mostUnrolled {
+			return total
+		}
+	}
+	return total
+}
+
+// counted emits a loop whose variable counts from 0 to extent.
+func (e *emitter) counted(extent sym.Expr, variable string, body func()) {
+	count := e.integer(extent)
+	scope := e.open()
+	outer := e.names
+	e.names = maps.Clone(outer)
+	i := e.general()
+	e.names[variable] = name{depth: scope.depth, register: i}
+	body()
+	e.names = outer
+	list := e.close()
+	end, again := e.label(), e.label()
+	if lo, _ := e.bounds(extent); lo < 1 {
+		e.integerOp(asm.TEST, count, count)
+		e.jump(asm.JLE, end)
+	}
+	e.append(scope.head)
+	e.setNumber(i, 0)
+	e.bind(again)
+	e.append(list)
+	e.integerImm(asm.ADD, i, 1)
+	e.compareNumbers(i, count)
+	e.jump(asm.JL, again)
+	e.bind(end)
+}
+
+// reduction is a variable from outside a vector loop that the loop reduces: each copy of the body has lanes of its own.
+type reduction struct {
+	name   string
+	op     loop.BinaryOp
+	target binding
+	lanes  []value
+}
+
+// copies is how many strips of a loop that reduces are done at once, so that their sums need not wait for one another.
+const copies = 4
+
+// vectorLoop emits a loop in strips of lanes: copies of whole strips, whole strips, and a part of one, whose lanes are masked; where that is not possible, the
+// last few iterations run one after the other.
+func (e *emitter) vectorLoop(s *loop.For) {
+	extent := e.resolve(s.Extent)
+	constant, fixed := extent.Const()
+	if fixed && constant <= 0 {
+		return
+	}
+	count := asm.NoReg
+	if !fixed {
+		count = e.integer(extent)
+	}
+	width := int64(e.isa.lanes)
+	reductions := e.reductions(s)
+	strips := int64(1)
+	if len(reductions) > 0 && weight(s.Body) <= 8 {
+		strips = copies
+	}
+	for i := range reductions {
+		r := &reductions[i]
+		for range strips {
+			r.lanes = append(r.lanes, e.fresh(e.varying(e.identity(r.op, r.target.dtype))))
+		}
+	}
+
+	scope := e.open()
+	outerNames, outerBound := e.names, e.bound
+	e.names, e.bound = maps.Clone(outerNames), maps.Clone(outerBound)
+	first := s.Var + "#"
+	e.k.ranges.Set(first, sym.Range{Min: 0, Max: math.MaxInt64})
+	i := e.general()
+	e.names[first] = name{depth: scope.depth, register: i}
+	e.vector = &vectorLoop{depth: scope.depth, variable: first, stored: storedIn(s.Body), assigned: assignedIn(s.Body), declared: declaredIn(s.Body)}
+	strip := func(n int64, tail asm.Reg) []asm.Inst {
+		e.vector.tail = tail
+		for c := range n {
+			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(c * width))}
+			for _, r := range reductions {
+				e.bound[r.name] = binding{value: r.lanes[c], depth: scope.depth, mutable: true}
+			}
+			e.body(s.Body)
+		}
+		return e.rebody()
+	}
+	var many, tail []asm.Inst
+	if strips > 1 && !(fixed && constant < strips*width) {
+		many = strip(strips, asm.NoReg)
+	}
+	one := strip(1, asm.NoReg)
+	lanesAtEnd := true
+	if !fixed || constant%width != 0 {
+		saved := e.snapshot()
+		vector := *e.vector
+		if reason := attempt(func() {
+			rest := e.general()
+			if fixed {
+				e.setNumber(rest, constant%width)
+			} else {
+				e.assign(rest, count)
+				e.integerOp(asm.SUB, rest, i)
+			}
+			mask := e.firstLanes(rest)
+			setup := e.rebodyKeep()
+			tail = append(setup, strip(1, mask)...)
+		}); reason != "" {
+			e.restore(saved)
+			e.vector = nil
+			lanesAtEnd = false
+			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first)}
+			for _, r := range reductions {
+				e.bound[r.name] = r.target
+			}
+			e.body(s.Body)
+			tail = e.rebody()
+		}
+		_ = vector
+	}
+	e.vector = nil
+	e.names, e.bound = outerNames, outerBound
+	e.close()
+
+	// The loop around them.
+	end := e.label()
+	if !fixed {
+		if lo, _ := e.bounds(extent); lo < 1 {
+			e.integerOp(asm.TEST, count, count)
+			e.jump(asm.JLE, end)
+		}
+	}
+	e.append(scope.head)
+	e.setNumber(i, 0)
+	done := int64(0) // where fixed
+	while := func(body []asm.Inst, width int64) {
+		if body == nil {
+			return
+		}
+		again, over := e.label(), e.label()
+		if fixed {
+			last := constant / width * width
+			if last <= done {
+				return
+			}
+			e.bind(again)
+			e.append(body)
+			if done+width < last || last < constant || width != int64(e.isa.lanes) {
+				e.integerImm(asm.ADD, i, width)
+			}
+			if done+width < last {
+				e.integerImm(asm.CMP, i, last)
+				e.jump(asm.JL, again)
+			}
+			done = last
+			return
+		}
+		limit := e.copyOf(count)
+		e.integerImm(asm.SUB, limit, width)
+		e.compareNumbers(i, limit)
+		e.jump(asm.JG, over)
+		e.bind(again)
+		e.append(body)
+		e.integerImm(asm.ADD, i, width)
+		e.compareNumbers(i, limit)
+		e.jump(asm.JLE, again)
+		e.bind(over)
+	}
+	while(many, strips*width)
+	while(one, width)
+	if lanesAtEnd {
+		if tail != nil {
+			over := e.label()
+			if !fixed {
+				e.compareNumbers(i, count)
+				e.jump(asm.JGE, over)
+			}
+			e.append(tail)
+			e.bind(over)
+		}
+		e.bind(end)
+		e.combineLanes(reductions)
+		return
+	}
+	e.combineLanes(reductions)
+	over, again := e.label(), e.label()
+	if fixed {
+		count = e.number(constant)
+	}
+	e.compareNumbers(i, count)
+	e.jump(asm.JGE, over)
+	e.bind(again)
+	e.append(tail)
+	e.integerImm(asm.ADD, i, 1)
+	e.compareNumbers(i, count)
+	e.jump(asm.JL, again)
+	e.bind(over)
+	e.bind(end)
+}
+
+// rebodyKeep is rebody for code that what follows in the same body may rely on.
+func (e *emitter) rebodyKeep() (body []asm.Inst) {
+	body, e.insts = e.insts, nil
+	return body
+}
+
+// reductions are the variables from outside a loop that its body reduces.
+func (e *emitter) reductions(s *loop.For) []reduction {
+	var list []reduction
+	declared := declaredIn(s.Body)
+	loop.Walk(s.Body, func(s loop.Stmt) bool {
+		r, ok := s.(*loop.Reduce)
+		if !ok || slices.Contains(declared, r.Name) {
+			return true
+		}
+		if at := slices.IndexFunc(list, func(other reduction) bool { return other.name == r.Name }); at >= 0 {
+			if list[at].op != r.Op {
+				refuse("%s is reduced in two ways", r.Name)
+			}
+			return true
+		}
+		list = append(list, reduction{name: r.Name, op: r.Op, target: e.bound[r.Name]})
+		return true
+	})
+	return list
+}
+
+// combineLanes adds what the lanes have collected to the variables.
+func (e *emitter) combineLanes(list []reduction) {
+	for _, r := range list {
+		lanes := r.lanes
+		for len(lanes) > 1 {
+			half := len(lanes) / 2
+			next := make([]value, half)
+			for i := range next {
+				next[i] = e.combine(r.op, lanes[i], lanes[i+half])
+			}
+			lanes = next
+		}
+		e.set(r.target, e.combine(r.op, r.target.value, e.across(r.op, lanes[0])))
+	}
+}
+
+// across combines the lanes of a value into all of them.
+func (e *emitter) across(op loop.BinaryOp, v value) value {
+	if v.kind() == flags {
+		return e.acrossFlags(op, v)
+	}
+	if v.kind().wide() {
+		lo, hi := value{dtype: v.dtype, lo: v.lo, uniform: true}, value{dtype: v.dtype, lo: v.hi, uniform: true}
+		lo.hi, hi.hi = lo.lo, hi.lo // as if they were uniform: each register is combined on its own
+		v = e.combine(op, lo, hi)
+	}
+	turned := func(do func(x asm.Reg) asm.Reg) {
+		other := value{dtype: v.dtype, uniform: true, lo: do(v.lo)}
+		other.hi = other.lo
+		mine := v
+		mine.uniform, mine.hi = true, v.lo
+		v = e.combine(op, mine, other)
+	}
+	if e.isa.bits == 512 {
+		turned(func(x asm.Reg) asm.Reg { return e.vectorOf(asm.VSHUFF64X2, 0x4e, x, x) })
+		turned(func(x asm.Reg) asm.Reg { return e.vectorOf(asm.VSHUFF64X2, 0xb1, x, x) })
+	} else {
+		turned(func(x asm.Reg) asm.Reg { return e.vectorOf(asm.VPERM2F128, 0x01, x, x) })
+	}
+	turned(func(x asm.Reg) asm.Reg { return e.twoImm(asm.VPSHUFD, x, 0x4e) })
+	if !v.kind().wide() {
+		turned(func(x asm.Reg) asm.Reg { return e.twoImm(asm.VPSHUFD, x, 0xb1) })
+	}
+	v.uniform = true
+	if v.kind().wide() {
+		v.hi = v.lo
+	} else {
+		v.hi = asm.NoReg
+	}
+	return v
+}
+
+func (e *emitter) acrossFlags(op loop.BinaryOp, v value) value {
+	bits := e.bitsOf(v.lo)
+	r := e.number(0)
+	one := e.number(-1)
+	switch op {
+	case loop.Or, loop.Max:
+		e.integerOp(asm.TEST, bits, bits)
+		e.integerOp(asm.CMOVNE, r, one)
+	case loop.And, loop.Min:
+		e.integerImm(asm.CMP, bits, 1<<e.isa.lanes-1)
+		e.integerOp(asm.CMOVE, r, one)
+	default:
+		refuse("%s over lanes of bool", op)
+	}
+	return value{dtype: dtype.Bool, uniform: true, lo: e.equalInt(e.broadcastInt(r), e.integer32(-1))}
+}
+
+// varying is a uniform value as one that may differ by lane.
+func (e *emitter) varying(v value) value {
+	v.uniform = false
+	return v
+}
+
+// identity is what combining with changes nothing.
+func (e *emitter) identity(op loop.BinaryOp, dt dtype.DType) value {
+	c := &loop.Const{Type: dt}
+	float := dt.IsFloat()
+	switch op {
+	case loop.Add, loop.Or, loop.Xor:
+	case loop.Mul:
+		if c.Bits = 1; float {
+			c.Bits = loop.FromFloat(dt, 1)
+		}
+	case loop.And:
+		c.Bits = loop.FromInt(dt, -1)
+	case loop.Max, loop.Min:
+		switch {
+		case float && op == loop.Max:
+			c.Bits = loop.FromFloat(dt, math.Inf(-1))
+		case float:
+			c.Bits = loop.FromFloat(dt, math.Inf(1))
+		case dt == dtype.Bool:
+			c.Bits = loop.FromInt(dt, int64(1-(op-loop.Min)))
+		default:
+			c.Bits = extremeOf(dt, op == loop.Min)
+		}
+	default:
+		refuse("%s over lanes", op)
+	}
+	return e.constant(c)
+}
+
+// extremeOf is the least or greatest integer of a type.
+func extremeOf(dt dtype.DType, greatest bool) uint64 {
+	bits := dt.Bits()
+	switch {
+	case dt.IsSigned() && greatest:
+		return 1<<(bits-1) - 1
+	case dt.IsSigned():
+		return 1 << (bits - 1)
+	case greatest:
+		return math.MaxUint64 >> (64 - bits)
+	}
+	return 0
+}
+
+// What a body writes, assigns and declares, at any depth.
+
+func storedIn(body []loop.Stmt) (names []string) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Store:
+			names = append(names, s.To)
+		case *loop.Contract:
+			names = append(names, s.C.Buffer)
+		}
+		return true
+	})
+	return names
+}
+
+func assignedIn(body []loop.Stmt) (names []string) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Set:
+			names = append(names, s.Name)
+		case *loop.Reduce:
+			names = append(names, s.Name)
+		}
+		return true
+	})
+	return names
+}
+
+func declaredIn(body []loop.Stmt) (names []string) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Let:
+			names = append(names, s.Name)
+		case *loop.Var:
+			names = append(names, s.Name)
+		}
+		return true
+	})
+	return names
+}

@@ -1,0 +1,382 @@
+package amd64
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// kind is how values of an element type lie in registers while they are computed with.
+type kind uint8
+
+const (
+	noKind   kind = iota
+	floats        // f32 lanes: f32, and f16 and bf16 as f32 that hold only values of their type
+	integers      // i32 lanes: integers of up to 32 bits, extended by their type's sign
+	flags         // a mask
+	doubles       // two registers of f64 lanes
+	longs         // two registers of i64 lanes
+)
+
+var kinds = map[dtype.DType]kind{
+	dtype.F32: floats, dtype.F16: floats, dtype.BF16: floats, dtype.F64: doubles, dtype.Bool: flags,
+	dtype.I8: integers, dtype.U8: integers, dtype.I16: integers, dtype.U16: integers, dtype.I32: integers, dtype.U32: integers,
+	dtype.I64: longs, dtype.U64: longs,
+}
+
+// kindOf is an element type's kind; types that have none are refused.
+func kindOf(dt dtype.DType) kind {
+	k, ok := kinds[dt]
+	if !ok {
+		refuse("elements of %s", dt)
+	}
+	return k
+}
+
+func (k kind) wide() bool { return k == doubles || k == longs }
+
+// bytesOf is an element's size.
+func bytesOf(dt dtype.DType) int64 {
+	if dt.Bits() < 8 {
+		refuse("elements of %s", dt)
+	}
+	return int64(dt.Bits() / 8)
+}
+
+// value is what an expression yields: a number in each lane. Of kinds of 64 bits lo holds the lower half of the lanes and hi the higher one. A
+// uniform value is the same in all lanes. The registers must not be changed.
+type value struct {
+	dtype   dtype.DType
+	lo, hi  asm.Reg
+	uniform bool
+}
+
+func (v value) kind() kind { return kinds[v.dtype] }
+
+// binding is what a name of a scalar stands for.
+type binding struct {
+	value
+	depth   int // of the scope that declares it
+	mutable bool
+}
+
+// vectorLoop is the vector loop whose body is being written.
+type vectorLoop struct {
+	depth    int      // of its scope
+	variable string   // stands for lane 0's iteration
+	tail     asm.Reg  // the lanes that there are; NoReg: all
+	stored   []string // buffers that the body writes
+	assigned []string // names that the body gives new values
+	declared []string // names that the body declares
+}
+
+// value emits an expression. In a vector loop, what is the same for all lanes of all strips is computed in front of it.
+func (e *emitter) value(x loop.Expr) value {
+	if v := e.vector; v != nil && e.hoistable(x) {
+		return e.once(v.depth-1, fmt.Sprintf("v%p", x), func() ready {
+			e.vector = nil
+			r := e.expression(x)
+			e.vector = v
+			return ready{value: r}
+		}).value
+	}
+	return e.expression(x)
+}
+
+// hoistable reports whether an expression costs something, is the same in all iterations of the vector loop, and can be computed wherever the loop runs at all.
+func (e *emitter) hoistable(x loop.Expr) bool {
+	switch x.(type) {
+	case *loop.Const, *loop.Ref:
+		return false
+	}
+	if e.override != nil || e.here.depth > e.vector.depth && e.inConditional() {
+		return false
+	}
+	return e.invariant(x)
+}
+
+// inConditional reports whether one of the scopes inside the vector loop may not run where the loop does. Any may.
+func (e *emitter) inConditional() bool { return true }
+
+func (e *emitter) invariant(x loop.Expr) bool {
+	v := e.vector
+	index := func(s sym.Expr) bool {
+		return e.depthOf(e.resolve(s)) < v.depth
+	}
+	switch x := x.(type) {
+	case *loop.Const:
+		return true
+	case *loop.Ref:
+		b := e.bound[x.Name]
+		return b.uniform && b.depth < v.depth && !slices.Contains(v.assigned, x.Name) && !slices.Contains(v.declared, x.Name)
+	case *loop.Index:
+		return index(x.X)
+	case *loop.Load:
+		if x.Mask != nil || slices.Contains(v.stored, x.From) {
+			return false
+		}
+		return !slices.ContainsFunc(x.Index, func(s sym.Expr) bool { return !index(s) })
+	}
+	for _, y := range loop.Operands(x) {
+		if !e.invariant(y) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *emitter) expression(x loop.Expr) value {
+	switch x := x.(type) {
+	case *loop.Const:
+		return e.constant(x)
+	case *loop.Ref:
+		b, ok := e.bound[x.Name]
+		if !ok {
+			e.k.bug("%s is not declared", x.Name)
+		}
+		return b.value
+	case *loop.Index:
+		return e.index(x.X)
+	case *loop.Load:
+		return e.load(x)
+	case *loop.Unary:
+		return e.unary(x)
+	case *loop.Binary:
+		return e.binary(x)
+	case *loop.Select:
+		cond, a, b := e.value(x.Cond), e.value(x.X), e.value(x.Y)
+		return e.choose(cond, a, b)
+	case *loop.Cast:
+		return e.cast(e.value(x.X), x.Type)
+	}
+	e.k.bug("an expression of type %T", x)
+	panic("not reached")
+}
+
+// constant is a number in all lanes.
+func (e *emitter) constant(x *loop.Const) value {
+	v := value{dtype: x.Type, uniform: true}
+	switch kindOf(x.Type) {
+	case floats:
+		v.lo = e.float(float32(loop.ToFloat(x.Type, x.Bits)))
+	case integers:
+		v.lo = e.integer32(int32(loop.ToInt(x.Type, x.Bits)))
+	case flags:
+		v.lo = e.maskConst(x.Bits != 0)
+	default:
+		v.lo = e.repeated64(x.Bits)
+		v.hi = v.lo
+	}
+	return v
+}
+
+func (e *emitter) integer32(v int32) asm.Reg { return e.builder.integer(v) }
+
+// lane takes an integer expression apart in a vector loop: how far one lane's value is from the one before. Uniform ones are 0 apart. What is not linear in
+// the loop's variable is refused.
+func (e *emitter) step(x sym.Expr) int64 {
+	if e.vector == nil || !slices.Contains(x.Vars(), e.vector.variable) {
+		return 0
+	}
+	factor, rest, ok := x.Linear(e.vector.variable)
+	step, constant := factor.Const()
+	if !ok || !constant || slices.Contains(rest.Vars(), e.vector.variable) {
+		refuse("%s is not linear in the lanes", x)
+	}
+	return step
+}
+
+// index is a symbolic integer as an i64.
+func (e *emitter) index(x sym.Expr) value {
+	x = e.resolve(x)
+	step := e.step(x)
+	if v, ok := x.Const(); ok {
+		r := e.repeated64(uint64(v))
+		return value{dtype: dtype.I64, lo: r, hi: r, uniform: true}
+	}
+	base := e.broadcastWide(e.integer(x))
+	if step == 0 {
+		return value{dtype: dtype.I64, lo: base, hi: base, uniform: true}
+	}
+	half := e.isa.lanes / 2
+	lo, hi := make([]int64, half), make([]int64, half)
+	for i := range half {
+		lo[i], hi[i] = int64(i)*step, int64(i+half)*step
+	}
+	return value{dtype: dtype.I64, lo: e.three(asm.VPADDQ, base, e.longs(lo)), hi: e.three(asm.VPADDQ, base, e.longs(hi))}
+}
+
+// each applies an operation to the register of a value, or to both.
+func (e *emitter) each(v value, do func(x asm.Reg) asm.Reg) value {
+	r := value{dtype: v.dtype, uniform: v.uniform, lo: do(v.lo)}
+	if v.kind().wide() {
+		if r.hi = r.lo; !v.uniform {
+			r.hi = do(v.hi)
+		}
+	}
+	return r
+}
+
+// pairs applies an operation to two values of one kind.
+func (e *emitter) pairs(dt dtype.DType, x, y value, do func(x, y asm.Reg) asm.Reg) value {
+	r := value{dtype: dt, uniform: x.uniform && y.uniform, lo: do(x.lo, y.lo)}
+	if x.kind().wide() {
+		if r.hi = r.lo; !r.uniform {
+			r.hi = do(x.hi, y.hi)
+		}
+	}
+	return r
+}
+
+// tests applies a comparison to two values; the masks of 64-bit lanes become one.
+func (e *emitter) tests(x, y value, do func(x, y asm.Reg) asm.Reg) value {
+	r := value{dtype: dtype.Bool, uniform: x.uniform && y.uniform}
+	if !x.kind().wide() {
+		r.lo = do(x.lo, y.lo)
+		return r
+	}
+	lo := do(x.lo, y.lo)
+	hi := lo
+	if !r.uniform {
+		hi = do(x.hi, y.hi)
+	}
+	r.lo = e.join(lo, hi)
+	return r
+}
+
+// join makes a mask of 32-bit lanes of those of the two halves of 64-bit ones.
+func (e *emitter) join(lo, hi asm.Reg) asm.Reg {
+	if e.isa.masks {
+		r := e.maskRegister()
+		e.emit(asm.Inst{Op: asm.KUNPCKBW, Args: [4]asm.Reg{r, hi, lo}})
+		return r
+	}
+	r := e.vectorOf(asm.VSHUFPS, 0x88, lo, hi)
+	return e.twoImm(asm.VPERMQ, r, 0xd8)
+}
+
+// halves is the reverse of join.
+func (e *emitter) halves(mask asm.Reg, uniform bool) (lo, hi asm.Reg) {
+	if uniform {
+		return mask, mask
+	}
+	if e.isa.masks {
+		hi = e.maskRegister()
+		e.emit(asm.Inst{Op: asm.KSHIFTRW, Args: [4]asm.Reg{hi, mask}, Imm: 8})
+		return mask, hi
+	}
+	return e.two(asm.VPMOVSXDQ, mask), e.two(asm.VPMOVSXDQ, e.upper(mask))
+}
+
+// upper is the upper half of a vector.
+func (e *emitter) upper(x asm.Reg) asm.Reg {
+	op := asm.VEXTRACTF128
+	if e.isa.bits == 512 {
+		op = asm.VEXTRACTF64X4
+	}
+	return e.twoImm(op, x, 1)
+}
+
+// vectorOf is an operation on two vectors and a number.
+func (e *emitter) vectorOf(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
+	r := e.builder.vector()
+	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, x, y}, Imm: imm})
+	return r
+}
+
+// choose is x where cond holds and y elsewhere.
+func (e *emitter) choose(cond, x, y value) value {
+	r := value{dtype: x.dtype, uniform: cond.uniform && x.uniform && y.uniform}
+	switch {
+	case x.kind() == flags:
+		r.lo = e.maskOr(e.maskAnd(cond.lo, x.lo), e.maskAnd(e.maskNot(cond.lo), y.lo))
+	case x.kind().wide():
+		lo, hi := e.halves(cond.lo, cond.uniform)
+		r.lo = e.selectWide(lo, x.lo, y.lo)
+		if r.hi = r.lo; !r.uniform {
+			r.hi = e.selectWide(hi, x.hi, y.hi)
+		}
+	default:
+		r.lo = e.selectLanes(cond.lo, x.lo, y.lo)
+	}
+	return r
+}
+
+// settle rounds or wraps what was computed in f32 or i32 lanes to a narrower type.
+func (e *emitter) settle(v value) value {
+	switch v.dtype {
+	case dtype.F16:
+		v.lo = e.fromHalf(e.toHalf(v.lo))
+	case dtype.BF16:
+		v.lo = e.shiftLeft(e.toBrain(v.lo), 16)
+	case dtype.I8:
+		v.lo = e.shiftRightSigned(e.shiftLeft(v.lo, 24), 24)
+	case dtype.I16:
+		v.lo = e.shiftRightSigned(e.shiftLeft(v.lo, 16), 16)
+	case dtype.U8:
+		v.lo = e.and(v.lo, e.integer32(0xff))
+	case dtype.U16:
+		v.lo = e.and(v.lo, e.integer32(0xffff))
+	}
+	return v
+}
+
+// toHalf is f32 lanes as f16 in half a vector; fromHalf is the reverse.
+func (e *emitter) toHalf(x asm.Reg) asm.Reg   { return e.twoImm(asm.VCVTPS2PH, x, 0) }
+func (e *emitter) fromHalf(x asm.Reg) asm.Reg { return e.two(asm.VCVTPH2PS, x) }
+
+// toBrain is f32 lanes as bf16 in the low 16 bits of each: rounded to nearest, half to even; NaN stays NaN.
+func (e *emitter) toBrain(x asm.Reg) asm.Reg {
+	odd := e.and(e.shiftRight(x, 16), e.integer32(1))
+	rounded := e.shiftRight(e.addInt(e.addInt(x, e.integer32(0x7fff)), odd), 16)
+	quiet := e.or(e.shiftRight(x, 16), e.integer32(0x40))
+	return e.selectLanes(e.compare(unordered, x, x), quiet, rounded)
+}
+
+// number32 is a general register with lane 0 of a vector of 32-bit lanes, extended by its sign or by zeros.
+func (e *emitter) lane32(x asm.Reg, signed bool) asm.Reg {
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, x}})
+	if signed {
+		e.emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
+	}
+	return r
+}
+
+func (e *emitter) lane64(x asm.Reg) asm.Reg {
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{r, x}})
+	return r
+}
+
+// wholeNumber is a general register with a uniform integer.
+func (e *emitter) wholeNumber(v value) asm.Reg {
+	switch v.kind() {
+	case longs:
+		return e.lane64(v.lo)
+	case integers:
+		return e.lane32(v.lo, v.dtype.IsSigned())
+	case flags:
+		r := e.bitsOf(v.lo)
+		e.integerImm(asm.AND, r, 1)
+		return r
+	}
+	refuse("an index of %s", v.dtype)
+	return asm.NoReg
+}
+
+// fromNumber is a uniform value of a whole number in a general register.
+func (e *emitter) fromNumber(dt dtype.DType, r asm.Reg) value {
+	v := value{dtype: dt, uniform: true}
+	if kindOf(dt) == longs {
+		v.lo = e.broadcastWide(r)
+		v.hi = v.lo
+		return v
+	}
+	v.lo = e.broadcastInt(r)
+	return e.settle(v)
+}
