@@ -130,6 +130,10 @@ compare: build ## models exported from PyTorch, compared with it (installs about
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	@.cache/compare/venv/bin/python bench/compare.py ./weir .cache/compare/models
 
+.PHONY: bench
+bench: ## weir beside other engines, into docs/benchmarks.md (installs about 8 GB into .cache; bench/bench.py --help)
+	@"$(PYTHON)" bench/bench.py
+
 .PHONY: lint
 lint: ## the house rules, with the longest files and functions
 	@$(GO) test -count=1 -v -run . ./internal/lint
