@@ -1,0 +1,200 @@
+// Package kernelcheck compares what code generators make of kernels with the interpreter: every function on every type, checks, contractions,
+// tiles at once, and random kernels. A generator's tests say how to compile.
+package kernelcheck
+
+import (
+	"math"
+	"math/rand"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Harness is a code generator under test.
+type Harness struct {
+	Compile func(m *loop.Module, machine target.Machine) (*target.Code, error)
+	Machine target.Machine
+}
+
+// Fixed is a shape or an index of numbers.
+func Fixed(extents ...int64) []sym.Expr {
+	list := make([]sym.Expr, len(extents))
+	for i, n := range extents {
+		list[i] = sym.Const(n)
+	}
+	return list
+}
+
+// Operand is the memory of one parameter.
+func Operand(t testing.TB, p *loop.Param, dims map[string]int64) *tensor.Tensor {
+	t.Helper()
+	shape := make([]int64, len(p.Shape))
+	for i, e := range p.Shape {
+		n, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape[i] = n
+	}
+	if p.Strides != nil {
+		last := int64(1)
+		for i, e := range p.Strides {
+			n, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			if err != nil {
+				t.Fatal(err)
+			}
+			last += max(shape[i]-1, 0) * n
+		}
+		shape = []int64{last}
+	}
+	x, err := tensor.New(p.DType, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// Fill writes values of every kind, more small ones than others.
+func Fill(r *rand.Rand, x *tensor.Tensor) {
+	odd := []float64{0, math.Copysign(0, -1), 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e-40, 3e38, 65504, 0.5, -2.5}
+	for i := range x.Len() {
+		switch dt := x.DType(); {
+		case dt == dtype.Bool:
+			x.SetInt(i, r.Int63n(2))
+		case dt.IsInt() && r.Intn(4) > 0:
+			x.SetInt(i, r.Int63n(9)-2)
+		case dt.IsInt():
+			x.SetInt(i, int64(r.Uint64()))
+		case dt.IsComplex():
+			x.SetComplex(i, complex(r.NormFloat64(), r.NormFloat64()))
+		case r.Intn(12) == 0:
+			x.SetFloat(i, odd[r.Intn(len(odd))])
+		default:
+			x.SetFloat(i, r.NormFloat64()*2)
+		}
+	}
+}
+
+// Execute runs a compiled kernel, its tiles split between calls, in scratch of exactly the size that it asks for.
+func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) error {
+	t.Helper()
+	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Launch(t, code.Kernels[0], k, operands, dims, split)
+}
+
+// Launch runs a compiled kernel as Execute does.
+func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) error {
+	t.Helper()
+	a := &target.Args{}
+	for _, name := range k.Dims {
+		a.Dims = append(a.Dims, dims[name])
+	}
+	for _, x := range operands {
+		o := target.Operand{Bytes: int64(len(x.Bytes()))}
+		if o.Bytes > 0 {
+			o.Base = unsafe.Pointer(&x.Bytes()[0])
+		}
+		a.Operands = append(a.Operands, o)
+	}
+	bytes, err := compiled.Scratch(a.Dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiles, err := compiled.Tiles(a.Dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch, guard := ScratchOf(int(bytes))
+	for i := range scratch {
+		scratch[i] = 0xA5
+	}
+	if split < 1 {
+		split = max(tiles, 1)
+	}
+	for begin := int64(0); begin < tiles; begin += split {
+		if err := compiled.Run(a, begin, min(begin+split, tiles), scratch); err != nil {
+			return err
+		}
+	}
+	for _, b := range guard {
+		if b != 0xC3 {
+			t.Fatalf("kernel wrote beyond its scratch of %d bytes", bytes)
+		}
+	}
+	return nil
+}
+
+// ScratchOf is n aligned bytes, and the guard behind them.
+func ScratchOf(n int) (scratch, guard []byte) {
+	block := make([]byte, n+64+256)
+	at := int(-uintptr(unsafe.Pointer(&block[0])) & 63)
+	guard = block[at+n:]
+	for i := range guard {
+		guard[i] = 0xC3
+	}
+	return block[at : at+n : at+n], guard
+}
+
+// Agree runs a kernel compiled and in the interpreter, on the same operands, and compares every parameter.
+func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[string]int64, operands []*tensor.Tensor, tolerance float64, split int64) {
+	t.Helper()
+	want := make([]*tensor.Tensor, len(operands))
+	data := make([]loop.Data, len(operands))
+	for i, x := range operands {
+		want[i] = x.Clone()
+		data[i] = loop.Data{DType: x.DType(), Bytes: want[i].Bytes()}
+	}
+	wantErr := loop.Interpret(k, data, dims)
+	gotErr := h.Execute(t, k, operands, dims, split)
+	if (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
+		t.Fatalf("error %v, want %v\n%s", gotErr, wantErr, k)
+	}
+	if wantErr != nil {
+		return
+	}
+	for i, x := range operands {
+		if err := tensor.Compare(x, want[i], tolerance, tolerance); err != nil {
+			t.Fatalf("parameter %s, dims %v: %v\n%s", k.Params[i].Name, dims, err, k)
+		}
+	}
+}
+
+// Finish is the builder's kernel, with its dimensions.
+func Finish(b *loop.Builder) *loop.Kernel {
+	b.Kernel.Dims = loop.FreeDims(b.Kernel)
+	return b.Kernel
+}
+
+var (
+	n0 = sym.Const(0)
+	n1 = sym.Const(1)
+)
+
+func dim(name string) sym.Expr { return sym.Var(name) }
+
+// ElementTypes are those that kernels compute with.
+var ElementTypes = []dtype.DType{dtype.Bool, dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64,
+	dtype.F4E2M1, dtype.F8E4M3FN, dtype.F8E4M3FNUZ, dtype.F8E5M2, dtype.F8E5M2FNUZ, dtype.F8E8M0, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
+
+// Tolerance is for results of functions and sums that round differently here and there.
+func Tolerance(dt dtype.DType) float64 {
+	switch {
+	case dt == dtype.F64:
+		return 1e-12
+	case dt == dtype.F32:
+		return 3e-6
+	case dt == dtype.F16:
+		return 2e-3
+	case dt == dtype.BF16:
+		return 2e-2
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package kernelcheck
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Functions runs every function on every type, in lanes and one by one.
+func (h Harness) Functions(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	run := func(name string, dt, result dtype.DType, apply func(x, y loop.Expr) loop.Expr) {
+		for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
+			for form := range 3 {
+				b := loop.NewBuilder(name)
+				n := dim("n")
+				x := b.Param("x", loop.Read, dt, []sym.Expr{n})
+				y := b.Param("y", loop.Read, dt, []sym.Expr{n})
+				z := b.Param("z", loop.Write, result, []sym.Expr{n})
+				b.For(kind, "i", n, func(i sym.Expr) {
+					left, right := x.Load(i), y.Load(i)
+					switch form {
+					case 1:
+						right = y.Load(n0)
+					case 2:
+						left = x.Load(n0)
+					}
+					b.Store(z, []sym.Expr{i}, apply(left, right))
+				})
+				k := Finish(b)
+				dims := map[string]int64{"n": 75}
+				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
+				Fill(r, operands[0])
+				Fill(r, operands[1])
+				h.Agree(t, k, dims, operands, Tolerance(result), 0)
+			}
+		}
+	}
+	for _, dt := range ElementTypes {
+		for op := loop.Neg; op <= loop.IsInf; op++ {
+			if op.Accepts(dt) {
+				result := dt
+				if op.Test() {
+					result = dtype.Bool
+				}
+				run(fmt.Sprintf("%s_%s", op, dt), dt, result, func(x, y loop.Expr) loop.Expr { return loop.Apply(op, x) })
+			}
+		}
+		for op := loop.Add; op <= loop.Ge; op++ {
+			if op.Accepts(dt) {
+				result := dt
+				if op.Test() {
+					result = dtype.Bool
+				}
+				run(fmt.Sprintf("%s_%s", op, dt), dt, result, func(x, y loop.Expr) loop.Expr { return loop.Apply2(op, x, y) })
+			}
+		}
+		for _, to := range ElementTypes {
+			for _, wrap := range []bool{false, true} {
+				run(fmt.Sprintf("cast_%s_%s", dt, to), dt, to, func(x, y loop.Expr) loop.Expr { return &loop.Cast{Type: to, X: x, Wrap: wrap} })
+			}
+		}
+		run("select_"+dt.String(), dt, dt, func(x, y loop.Expr) loop.Expr {
+			return loop.Choose(loop.Apply2(loop.Ne, x, y), y, x)
+		})
+	}
+	run("move_c64", dtype.C64, dtype.C64, func(x, y loop.Expr) loop.Expr { return x })
+	run("equal_c64", dtype.C64, dtype.Bool, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Eq, x, y) })
+}
+
+// Powers holds the exponents that have a way of their own.
+func (h Harness) Powers(t *testing.T) {
+	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16} {
+		for _, y := range []float64{0, 1, 2, 3, -1, 0.5} {
+			b := loop.NewBuilder("power")
+			n := dim("n")
+			x, z := b.Param("x", loop.Read, dt, []sym.Expr{n}), b.Param("z", loop.Write, dt, []sym.Expr{n})
+			b.For(loop.Vector, "i", n, func(i sym.Expr) {
+				b.Store(z, []sym.Expr{i}, loop.Apply2(loop.Pow, x.Load(i), loop.Number(dt, y)))
+			})
+			k := Finish(b)
+			dims := map[string]int64{"n": 100}
+			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims)}
+			Fill(rand.New(rand.NewSource(3)), operands[0])
+			h.Agree(t, k, dims, operands, Tolerance(dt), 0)
+		}
+	}
+}
+
+// Checks shows the error of a value that fails its check, and that it is the interpreter's.
+func (h Harness) Checks(t *testing.T) {
+	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
+		b := loop.NewBuilder("gather")
+		n, rows := dim("n"), dim("rows")
+		at := b.Param("at", loop.Read, dtype.I64, []sym.Expr{n})
+		x := b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows})
+		y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{n})
+		b.For(kind, "i", n, func(i sym.Expr) {
+			j := b.Check("j", at.Load(i), rows.Neg(), rows.Sub(n1), "an index")
+			b.Store(y, []sym.Expr{i}, x.Load(j.Mod(rows)))
+		})
+		k := Finish(b)
+		dims := map[string]int64{"n": 40, "rows": 7}
+		operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
+		for i := range int64(40) {
+			operands[0].SetInt(i, i%14-7)
+		}
+		Fill(rand.New(rand.NewSource(2)), operands[1])
+		h.Agree(t, k, dims, operands, 0, 0)
+		operands[0].SetInt(33, 7)
+		h.Agree(t, k, dims, operands, 0, 0)
+		err := h.Execute(t, k, operands, dims, 0)
+		if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "an index is 7, outside [-7, 6]") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// TilesAtOnce runs a kernel's tiles on several goroutines, each with its own scratch.
+func (h Harness) TilesAtOnce(t *testing.T) {
+	b := loop.NewBuilder("tiles")
+	n := sym.Const(64)
+	x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{n, n}), b.Param("w", loop.Read, dtype.F32, []sym.Expr{n, n})
+	y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{n, n})
+	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
+	b.For(loop.Parallel, "t", sym.Const(8), func(at sym.Expr) {
+		acc := b.Local("acc", dtype.F32, sym.Const(8), n)
+		b.Nest(loop.Serial, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dtype.F32, 1)) })
+		first := at.Mul(sym.Const(8))
+		b.Contract(sym.Const(8), n, n, acc.Tile([]sym.Expr{n0, n0}, row, col), x.Tile([]sym.Expr{first, n0}, row, col), w.Tile([]sym.Expr{n0, n0}, row, col))
+		b.Serial("i", sym.Const(8), func(i sym.Expr) {
+			b.For(loop.Vector, "j", n, func(j sym.Expr) {
+				b.Store(y, []sym.Expr{first.Add(i), j}, loop.Apply(loop.Tanh, acc.Load(i, j)))
+			})
+		})
+	})
+	k := Finish(b)
+	var alone, together []*tensor.Tensor
+	for _, p := range k.Params {
+		o := Operand(t, p, nil)
+		Fill(rand.New(rand.NewSource(4)), o)
+		alone, together = append(alone, o), append(together, o.Clone())
+	}
+	if err := h.Execute(t, k, alone, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	code, _ := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
+	a := &target.Args{}
+	for _, o := range together {
+		a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&o.Bytes()[0]), Bytes: int64(len(o.Bytes()))})
+	}
+	bytes, _ := code.Kernels[0].Scratch(nil)
+	done := make(chan error)
+	for worker := range int64(4) {
+		go func() {
+			scratch, _ := ScratchOf(int(bytes))
+			done <- code.Kernels[0].Run(a, 2*worker, 2*worker+2, scratch)
+		}()
+	}
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if !together[2].Equal(alone[2]) {
+		t.Error("tiles on four goroutines give other bits than on one")
+	}
+}
+
+// Contractions multiplies tiles of every shape near the blocks' borders, with operands as they lie, transposed, and with
+// steps, and compares with the interpreter. Values are small integers, so that sums are exact in any order.
+func (h Harness) Contractions(t *testing.T) {
+	r := rand.New(rand.NewSource(5))
+	types := []struct{ c, a, b dtype.DType }{
+		{dtype.F32, dtype.F32, dtype.F32}, {dtype.F64, dtype.F64, dtype.F64}, {dtype.I32, dtype.I8, dtype.U8}, {dtype.I32, dtype.U8, dtype.I4}, {dtype.U32, dtype.U8, dtype.U8},
+		{dtype.I64, dtype.I64, dtype.I64}, {dtype.U64, dtype.U32, dtype.U64}, {dtype.F32, dtype.F16, dtype.BF16}, {dtype.F32, dtype.F8E4M3FN, dtype.F32}, {dtype.I32, dtype.I32, dtype.I32},
+	}
+	sizes := []int64{0, 1, 2, 3, 4, 5, 7, 16, 33, 127, 128, 130}
+	for round := range 250 {
+		dt := types[round%len(types)]
+		m, n, k := sizes[r.Intn(len(sizes))], sizes[r.Intn(len(sizes))], sizes[r.Intn(len(sizes))]
+		if r.Intn(12) == 0 {
+			m, n, k = 3+r.Int63n(8), 5+r.Int63n(8), 250+r.Int63n(300)
+		}
+		b := loop.NewBuilder("contract")
+		// operand makes a tile of rows × cols inside a larger parameter, in one of its layouts.
+		operand := func(name string, access loop.Access, dt dtype.DType, rows, cols int64) loop.Tile {
+			step := 1 + r.Int63n(2)
+			if r.Intn(2) == 0 {
+				p := b.Param(name, access, dt, Fixed(2, rows+1, cols*step+2))
+				return p.Tile(Fixed(1, 1, 2), Fixed(0, 1, 0), Fixed(0, 0, step))
+			}
+			p := b.Param(name, access, dt, Fixed(cols*step+1, rows+2))
+			return p.Tile(Fixed(1, 0), Fixed(0, 1), Fixed(step, 0))
+		}
+		to, x, y := operand("c", loop.Update, dt.c, m, n), operand("a", loop.Read, dt.a, m, k), operand("b", loop.Read, dt.b, k, n)
+		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y)
+		b.Contract(sym.Const(m), sym.Const(n), sym.Const(k), to, x, y) // what was packed is used again
+		kernel := Finish(b)
+		operands := []*tensor.Tensor{}
+		for _, p := range kernel.Params {
+			o := Operand(t, p, nil)
+			for i := range o.Len() {
+				o.SetFloat(i, float64(r.Intn(4)))
+				if p.DType.IsInt() {
+					o.SetInt(i, r.Int63n(4))
+				}
+			}
+			operands = append(operands, o)
+		}
+		h.Agree(t, kernel, nil, operands, 0, 0)
+	}
+}
