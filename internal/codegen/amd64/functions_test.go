@@ -1,0 +1,167 @@
+package amd64
+
+import (
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/amd64/call"
+	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/target"
+)
+
+// program is the code of a routine that applies a function of two arguments to arrays, a vector a tile. Its frame begins with the addresses
+// of x, y and the result.
+func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, frame int) {
+	b := newBuilder(i)
+	tile, end := b.general(), b.general()
+	b.assign(tile, asm.RSI)
+	b.assign(end, asm.RDX)
+	word := func(n int) asm.Reg { return b.loadWord(asm.Mem{Base: frameRegister, Disp: int32(8 * n)}) }
+	x, y, result := word(0), word(1), word(2)
+	again, over := b.label(), b.label()
+	b.bind(again)
+	b.compareNumbers(tile, end)
+	b.jump(asm.JGE, over)
+	at := b.times(tile, int64(i.bits/8))
+	place := func(r asm.Reg) asm.Mem { return asm.Mem{Base: r, Index: at, Scale: 1} }
+	b.store(place(result), f(emitted{b}, b.load(place(x)), b.load(place(y))))
+	b.integerImm(asm.ADD, tile, 1)
+	b.jump(asm.JMP, again)
+	b.bind(over)
+	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
+	b.emit(asm.Inst{Op: asm.RET})
+	code, used := b.finish(64)
+	return code, int(used)
+}
+
+// arrays are x, y and the result outside Go's heap, with the frame that names them.
+type arrays struct {
+	x, y, result []uint32
+	frame        unsafe.Pointer
+}
+
+func newArrays(t testing.TB, n, frame int) *arrays {
+	t.Helper()
+	block, err := mem.Map(mem.Scratch, "test", int64(frame+64+12*n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { block.Close() })
+	frame = (frame + 63) &^ 63
+	all := unsafe.Slice((*uint32)(unsafe.Add(block.Pointer(), frame)), 3*n)
+	a := &arrays{all[:n], all[n : 2*n], all[2*n:], block.Pointer()}
+	words := unsafe.Slice((*uintptr)(a.frame), 3)
+	for i, s := range [][]uint32{a.x, a.y, a.result} {
+		words[i] = uintptr(unsafe.Pointer(&s[0]))
+	}
+	return a
+}
+
+// native makes a routine callable on this processor, or skips the test.
+func native(t testing.TB, code []byte) uintptr {
+	t.Helper()
+	if host := target.Host(1); runtime.GOARCH != "amd64" || !host.Has("avx2") || !host.Has("fma") {
+		t.Skip("the processor has no AVX2 and FMA")
+	}
+	block, err := mem.MapCode("test", code)
+	if err != nil {
+		t.Skip("the system gives no executable pages: ", err)
+	}
+	t.Cleanup(func() { block.Close() })
+	return uintptr(block.Pointer())
+}
+
+// functionCase is a function as model and as instructions.
+type functionCase struct {
+	name   string
+	model  func(m model, x, y uint32) uint32
+	instrs func(m emitted, x, y asm.Reg) asm.Reg
+}
+
+func one[V, M any](f func(m mathematics[V, M], x V) V) func(m mathematics[V, M], x, y V) V {
+	return func(m mathematics[V, M], x, _ V) V { return f(m, x) }
+}
+
+var functionCases = []functionCase{
+	{"exp", one(model.exp), one(emitted.exp)},
+	{"expm1", one(model.expm1), one(emitted.expm1)},
+	{"sigmoid", one(model.sigmoid), one(emitted.sigmoid)},
+	{"tanh", one(model.tanh), one(emitted.tanh)},
+	{"erf", one(model.erf), one(emitted.erf)},
+	{"log", one(model.log), one(emitted.log)},
+	{"log1p", one(model.log1p), one(emitted.log1p)},
+}
+
+// agree fails where a function's results are not the model's, bit for bit; NaN is NaN.
+func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
+	t.Helper()
+	for i := range result {
+		want := c.model(model{lane{}}, x[i], y[i])
+		if result[i] != want && !(single(want) != single(want) && single(result[i]) != single(result[i])) {
+			t.Fatalf("%s(%g, %g) = %g (%#x), the model has %g (%#x)", c.name, single(x[i]), single(y[i]), single(result[i]), result[i], single(want), want)
+		}
+	}
+}
+
+// seconds are second arguments, as many as xs, that make each first one meet many.
+func seconds(xs []uint32) []uint32 {
+	ys := make([]uint32, len(xs))
+	for i := range ys {
+		ys[i] = xs[(i*7919+i/7)%len(xs)]
+	}
+	return ys
+}
+
+func TestFunctionsEmitted(t *testing.T) {
+	var xs []uint32
+	arguments(t, func(x uint32) { xs = append(xs, x) })
+	xs = xs[:len(xs)&^15]
+	ys := seconds(xs)
+	for _, c := range functionCases {
+		t.Run(c.name, func(t *testing.T) {
+			code, frame := program(avx2, c.instrs)
+			entry := native(t, code)
+			a := newArrays(t, len(xs), frame)
+			copy(a.x, xs)
+			copy(a.y, ys)
+			if status := call.Call(entry, a.frame, 0, int64(len(xs)/avx2.lanes)); status != 0 {
+				t.Fatal("status", status)
+			}
+			agree(t, &c, a.x, a.y, a.result)
+		})
+	}
+}
+
+func TestFunctionsEmulated(t *testing.T) {
+	machine := emulate.New(t)
+	var xs []uint32
+	arguments(t, func(x uint32) { xs = append(xs, x) })
+	step := len(xs)/4096 | 1
+	var few []uint32
+	for i := 0; i < len(xs) && len(few) < 4096; i += step {
+		few = append(few, xs[i])
+	}
+	few = few[:len(few)&^15]
+	ys := seconds(few)
+	for _, c := range functionCases {
+		t.Run(c.name, func(t *testing.T) {
+			code, frame := program(avx512, c.instrs)
+			bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
+			result := make([]uint32, len(few))
+			words := make([]uint32, max(frame, 64)/4)
+			regions := []*emulate.Region{{Bytes: bytes(words)}, {Bytes: bytes(few), ReadOnly: true}, {Bytes: bytes(ys), ReadOnly: true}, {Bytes: bytes(result)}}
+			emulate.Place(64, regions...)
+			for i, r := range regions[1:] {
+				words[2*i], words[2*i+1] = uint32(r.Address), uint32(r.Address>>32)
+			}
+			status, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: regions[0].Address, asm.RSI: 0, asm.RDX: uint64(len(few) / avx512.lanes)}, regions...)
+			if err != nil || status != 0 {
+				t.Fatal(status, err)
+			}
+			agree(t, &c, few, ys, result)
+		})
+	}
+}

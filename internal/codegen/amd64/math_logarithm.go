@@ -1,0 +1,43 @@
+package amd64
+
+import "math"
+
+// The bits of 4/3, and of a float's sign and exponent.
+const (
+	fourThirds   = 0x3faaaaab
+	exponentBits = -1 << 23
+	infinity     = 0x7f800000
+)
+
+// logOf is log(1 + f) + k·ln 2 for −1/3 ≤ f ≤ 1/3 and k in the exponent field, negative: −k·2²³ as an integer.
+func (m mathematics[V, M]) logOf(f, k V) V {
+	q := m.horner(f, -0.5, 3.3333215e-01, -2.4999797e-01, 2.0010462e-01, -1.6680503e-01, 1.4004855e-01, -1.2184066e-01, 1.3989776e-01, -1.2892275e-01)
+	return m.fma(m.toFloat(k), m.float(-math.Ln2/(1<<23)), m.fma(m.mul(f, f), q, f))
+}
+
+// positive is y where x is positive and finite, and otherwise what log gives: ∞ for ∞, −∞ for 0, NaN for less and for NaN.
+func (m mathematics[V, M]) positive(x, y V) V {
+	y = m.selectLanes(m.compare(less, x, m.integer(infinity)), y, x)
+	zero := m.float(0)
+	least := m.selectLanes(m.compare(equal, x, zero), m.float(float32(math.Inf(-1))), m.float(float32(math.NaN())))
+	return m.selectLanes(m.compare(greater, x, zero), y, least)
+}
+
+// log has an error below 1.0 ulp.
+func (m mathematics[V, M]) log(x V) V {
+	small := m.compare(less, x, m.float(0x1p-126))
+	y := m.selectLanes(small, m.mul(x, m.float(1<<23)), x)
+	k := m.and(m.subInt(m.integer(fourThirds), y), m.integer(exponentBits))
+	f := m.sub(m.addInt(y, k), m.float(1))
+	k = m.addInt(k, m.selectLanes(small, m.integer(23<<23), m.integer(0)))
+	return m.positive(x, m.logOf(f, k))
+}
+
+// log1p has an error below 1.5 ulp.
+func (m mathematics[V, M]) log1p(x V) V {
+	u := m.add(x, m.float(1))
+	k := m.and(m.subInt(m.integer(fourThirds), u), m.integer(exponentBits))
+	four := m.addInt(m.float(4), k) // 4·2⁻ᵏ: its logarithm is within the range of normal numbers
+	f := m.mul(m.float(0.25), m.fms(x, four, m.sub(m.float(4), four)))
+	return m.positive(u, m.logOf(f, k))
+}

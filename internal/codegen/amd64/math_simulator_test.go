@@ -1,0 +1,111 @@
+package amd64
+
+import "math"
+
+// lane is the model of the algebra: one lane of 32 bits.
+type lane struct{}
+
+func single(x uint32) float32 { return math.Float32frombits(x) }
+func word(x float32) uint32   { return math.Float32bits(x) }
+
+func (lane) float(c float32) uint32    { return word(c) }
+func (lane) integer(c int32) uint32    { return uint32(c) }
+func (lane) add(x, y uint32) uint32    { return word(single(x) + single(y)) }
+func (lane) sub(x, y uint32) uint32    { return word(single(x) - single(y)) }
+func (lane) mul(x, y uint32) uint32    { return word(single(x) * single(y)) }
+func (lane) div(x, y uint32) uint32    { return word(single(x) / single(y)) }
+func (lane) sqrt(x uint32) uint32      { return word(float32(math.Sqrt(float64(single(x))))) }
+func (lane) and(x, y uint32) uint32    { return x & y }
+func (lane) or(x, y uint32) uint32     { return x | y }
+func (lane) xor(x, y uint32) uint32    { return x ^ y }
+func (lane) andNot(x, y uint32) uint32 { return y &^ x }
+func (lane) addInt(x, y uint32) uint32 { return x + y }
+func (lane) subInt(x, y uint32) uint32 { return x - y }
+func (lane) mulInt(x, y uint32) uint32 { return x * y }
+
+func (lane) shiftLeft(x uint32, n int64) uint32  { return x << n }
+func (lane) shiftRight(x uint32, n int64) uint32 { return x >> n }
+
+func (lane) min(x, y uint32) uint32 {
+	if single(x) < single(y) {
+		return x
+	}
+	return y
+}
+
+func (lane) max(x, y uint32) uint32 {
+	if single(x) > single(y) {
+		return x
+	}
+	return y
+}
+
+func (lane) fma(x, y, z uint32) uint32  { return word(fusedSingle(single(x), single(y), single(z))) }
+func (lane) fnma(x, y, z uint32) uint32 { return word(fusedSingle(-single(x), single(y), single(z))) }
+func (lane) fms(x, y, z uint32) uint32  { return word(fusedSingle(single(x), single(y), -single(z))) }
+
+// fusedSingle is x·y + z rounded once. The product is exact in f64; the sum is rounded to odd there, with which rounding it again is as
+// rounding the exact sum (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+func fusedSingle(x, y, z float32) float32 {
+	p, c := float64(x)*float64(y), float64(z)
+	s := p + c
+	t := s - p
+	rest := (p - (s - t)) + (c - t)
+	if bits := math.Float64bits(s); bits&1 == 0 && rest != 0 && rest == rest {
+		if rest > 0 == (s > 0) {
+			bits++
+		} else {
+			bits--
+		}
+		s = math.Float64frombits(bits)
+	}
+	return float32(s)
+}
+
+func (lane) round(x uint32, mode int64) uint32 {
+	f := map[int64]func(float64) float64{toNearest: math.RoundToEven, downward: math.Floor, upward: math.Ceil, towardZero: math.Trunc}[mode]
+	return word(float32(f(float64(single(x)))))
+}
+
+func (lane) toInt(x uint32) uint32 {
+	v := math.RoundToEven(float64(single(x)))
+	if !(v >= math.MinInt32 && v <= math.MaxInt32) {
+		return 1 << 31
+	}
+	return uint32(int32(v))
+}
+
+func (lane) toFloat(x uint32) uint32 { return word(float32(int32(x))) }
+
+func (lane) compare(p predicate, x, y uint32) bool {
+	a, b := single(x), single(y)
+	switch p {
+	case equal:
+		return a == b
+	case less:
+		return a < b
+	case lessOrEqual:
+		return a <= b
+	case unordered:
+		return a != a || b != b
+	case notEqual:
+		return a != b
+	case greaterOrEqual:
+		return a >= b
+	case greater:
+		return a > b
+	}
+	panic("no such predicate")
+}
+
+func (lane) maskAnd(x, y bool) bool { return x && y }
+func (lane) maskOr(x, y bool) bool  { return x || y }
+
+func (lane) selectLanes(m bool, x, y uint32) uint32 {
+	if m {
+		return x
+	}
+	return y
+}
+
+func (lane) lookup(table [8]float32, index uint32) uint32 { return word(table[index&7]) }

@@ -1,0 +1,132 @@
+package amd64
+
+import (
+	"flag"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+)
+
+var exhaustive = flag.Bool("exhaustive", false, "try the functions of one argument on every f32")
+
+type (
+	model  = mathematics[uint32, bool]
+	sample struct {
+		name      string
+		function  func(m model, x uint32) uint32
+		reference func(float64) float64
+		ulp       float64 // the greatest error that its comment promises
+	}
+)
+
+var samples = []sample{
+	{"exp", model.exp, math.Exp, 1.6},
+	{"expm1", model.expm1, math.Expm1, 1.6},
+	{"sigmoid", model.sigmoid, func(x float64) float64 {
+		if x < 0 {
+			return math.Exp(x) / (1 + math.Exp(x))
+		}
+		return 1 / (1 + math.Exp(-x))
+	}, 1.7},
+	{"tanh", model.tanh, math.Tanh, 1.9},
+	{"erf", model.erf, math.Erf, 1.1},
+	{"log", model.log, math.Log, 1.0},
+	{"log1p", model.log1p, math.Log1p, 1.5},
+}
+
+// ulps is the distance of a result from the exact value, in units of f32's last place there; infinite where one is NaN or infinite, or
+// zero with another sign, and the other is not.
+func ulps(got float32, want float64) float64 {
+	rounded := float32(want)
+	switch g := float64(got); {
+	case got != got || rounded != rounded:
+		if got != got && rounded != rounded {
+			return 0
+		}
+	case got == rounded:
+		if got == 0 && math.Signbit(g) != math.Signbit(want) {
+			return math.Inf(1)
+		}
+		if math.IsInf(g, 0) {
+			return 0
+		}
+		return math.Abs(g-want) / unit(want)
+	case math.IsInf(want, 0):
+	case math.IsInf(g, 0): // as if f32 had one more exponent
+		return math.Abs(math.Copysign(0x1p128, g)-want) / 0x1p104
+	default:
+		return math.Abs(g-want) / unit(want)
+	}
+	return math.Inf(1)
+}
+
+// unit is the weight of f32's last place at x.
+func unit(x float64) float64 {
+	_, e := math.Frexp(x)
+	return math.Ldexp(1, max(e-24, -149))
+}
+
+// arguments calls f with many floats: special ones, all exponents, and random ones.
+func arguments(t *testing.T, f func(x uint32)) {
+	if *exhaustive {
+		for x := uint64(0); x < 1<<32; x++ {
+			f(uint32(x))
+		}
+		return
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for e := uint32(0); e < 512; e++ {
+		for _, low := range []uint32{0, 1, 2, 1<<22 - 1, 1 << 22, 0x2aaaaa, 0x2aaaab, 1<<23 - 2, 1<<23 - 1} {
+			f(e<<23 | low)
+		}
+		for range 400 {
+			f(e<<23 | r.Uint32()>>9)
+		}
+	}
+	for range 200000 { // where most functions have their shape
+		f(word(float32(r.NormFloat64() * 8)))
+	}
+	for range 100000 { // near 1
+		f(0x3f800000 + r.Uint32()>>12 - 1<<19)
+	}
+	for range 50000 { // the ends of exp
+		f(word(-104 + float32(r.Float64())*17))
+		f(word(88 + float32(r.Float64())*2))
+	}
+}
+
+func TestMathematics(t *testing.T) {
+	for _, s := range samples {
+		t.Run(s.name, func(t *testing.T) {
+			worst, at := 0.0, float32(0)
+			arguments(t, func(x uint32) {
+				want := s.reference(float64(single(x)))
+				if e := ulps(single(s.function(model{lane{}}, x)), want); e > worst {
+					worst, at = e, single(x)
+				}
+			})
+			if worst > s.ulp {
+				t.Errorf("%s(%g) = %g, want %g", s.name, at, single(s.function(model{lane{}}, word(at))), s.reference(float64(at)))
+			}
+			t.Logf("%.3f ulp at %g", worst, at)
+		})
+	}
+}
+
+// The model's fused multiplication rounds as big.Float does.
+func TestFusedModel(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	random := func(near int) float32 { return single(r.Uint32()&0x807fffff | uint32(near+r.IntN(30))<<23) }
+	for range 200000 {
+		x, y, z := random(100), random(100), random(80)
+		if r.IntN(4) == 0 {
+			x, y, z = random(50), random(40), random(0)
+		}
+		exact := new(big.Float).SetPrec(2000).Mul(big.NewFloat(float64(x)), big.NewFloat(float64(y)))
+		exact.Add(exact, big.NewFloat(float64(z)))
+		if want, _ := exact.Float32(); word(want) != word(fusedSingle(x, y, z)) && want != 0 {
+			t.Fatalf("%g·%g + %g = %g, want %g", x, y, z, fusedSingle(x, y, z), want)
+		}
+	}
+}
