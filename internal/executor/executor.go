@@ -131,9 +131,8 @@ type Call struct {
 
 // bound is a launch with its operands and dimensions in place.
 type bound struct {
-	args  target.Args
-	tiles int64
-	ready bool // nothing of it depends on data
+	cpu.Job
+	ready bool // its tiles are those of its dimensions
 }
 
 // Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
@@ -261,7 +260,10 @@ func (c *Call) prepare(steps []program.Step) error {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case *program.Launch:
-			c.args[s] = &bound{args: target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}}
+			b := &bound{}
+			b.Kernel = c.x.code.Kernels[s.Kernel]
+			b.Args = target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}
+			c.args[s] = b
 		case *program.Host:
 			call, err := newHostCall(c, s)
 			if err != nil {

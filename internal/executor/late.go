@@ -7,7 +7,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/target"
 )
 
 // What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the call's next run, given back with the call.
@@ -116,8 +115,8 @@ func (c *Call) lateAlone(t int) int {
 }
 
 // moreScratch gives the workers the scratch that a launch wants whose dimensions have no limit.
-func (c *Call) moreScratch(k target.Kernel, b *bound, source string) error {
-	need, err := k.Scratch(b.args.Dims)
+func (c *Call) moreScratch(b *bound, source string) error {
+	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
 		return at(err, source)
 	}

@@ -18,10 +18,12 @@ import (
 // Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
 func (c *Call) Run(ctx context.Context) error {
 	c.ctx = ctx
-	c.team.Enter(c.x.threads)
-	defer c.team.Leave()
 	c.team.Stop = ctx.Done()
-	err := c.steps(c.x.program.Steps)
+	err := c.team.Enter(c.x.threads)
+	defer c.team.Leave()
+	if err == nil {
+		err = c.steps(c.x.program.Steps)
+	}
 	if err == cpu.ErrStopped {
 		return ctx.Err()
 	}
@@ -102,48 +104,47 @@ func (c *Call) launch(s *program.Launch) error {
 		if err != nil {
 			return err
 		}
-		b.args.Operands[i] = o
+		b.Args.Operands[i] = o
 	}
-	k := c.x.code.Kernels[s.Kernel]
 	for i, d := range s.Dims {
 		v := c.values[d]
-		if b.args.Dims[i] != v {
-			b.args.Dims[i], b.ready = v, false
+		if b.Args.Dims[i] != v {
+			b.Args.Dims[i], b.ready = v, false
 		}
 	}
 	if !b.ready {
-		tiles, err := k.Tiles(b.args.Dims)
+		tiles, err := b.Kernel.Tiles(b.Args.Dims)
 		if err != nil {
 			return err
 		}
-		b.tiles, b.ready = tiles, true
+		b.Tiles, b.ready = tiles, true
 		if c.x.layout.unknown[s] && tiles > 0 {
-			if err := c.moreScratch(k, b, s.Source); err != nil {
+			if err := c.moreScratch(b, s.Source); err != nil {
 				return err
 			}
 		}
 	}
-	if b.tiles == 0 {
+	if b.Tiles == 0 {
 		if c.watch != nil { // it has its operands, and nothing to do
-			for _, o := range b.args.Operands {
+			for _, o := range b.Args.Operands {
 				c.watch.see(o)
 			}
 		}
 		return nil
 	}
 	if c.watch != nil {
-		return c.watch.launch(c, s, k, b)
+		return c.watch.launch(c, s, b)
 	}
 	if idle(s, b) {
 		return nil
 	}
-	return at(c.team.Launch(k, &b.args, b.tiles, c.workers), s.Source)
+	return at(c.team.Launch(&b.Job, c.workers), s.Source)
 }
 
 // idle reports whether all that a launch writes is empty. Its loops may be long all the same: around one of no iterations.
 func idle(s *program.Launch, b *bound) bool {
 	for i, writes := range s.Writes {
-		if writes && b.args.Operands[i].Bytes > 0 {
+		if writes && b.Args.Operands[i].Bytes > 0 {
 			return false
 		}
 	}

@@ -55,11 +55,11 @@ func (w *Watch) see(o target.Operand) {
 }
 
 // launch runs a kernel with its operands recorded, and exactly the scratch that it asks for.
-func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) error {
-	for _, o := range b.args.Operands {
+func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
+	for _, o := range b.Args.Operands {
 		w.see(o)
 	}
-	need, err := k.Scratch(b.args.Dims)
+	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (w *Watch) launch(c *Call, s *program.Launch, k target.Kernel, b *bound) er
 	if idle(s, b) {
 		return nil
 	}
-	return at(c.team.Launch(k, &b.args, b.tiles, exact), s.Source)
+	return at(c.team.Launch(&b.Job, exact), s.Source)
 }
 
 // Measured is what a watched run used, in bytes.

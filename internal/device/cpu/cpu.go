@@ -1,13 +1,17 @@
-// Package cpu runs kernels on the machine's processors: one pool of workers a process, as wide as GOMAXPROCS.
+// Package cpu runs kernels on the machine's processors.
 //
-// A run enters the pool and gets a Team: its own goroutine and the helpers that are free at that moment, at most as many as
-// it asks for. Within a run helpers wait for the next launch by spinning, for a bounded time, in Go code that the collector can stop;
-// then they park. Nothing spins between runs.
+// All runs of the process share one pool. It has as many places as GOMAXPROCS, and whoever computes holds one: a run holds a place for
+// its own goroutine, and one for each helper that it has besides. When all are taken, the next run waits, the one that has waited longest gets the
+// first place that is given up, runs that have helpers give these up, and a run that has had its turn goes to the end of the queue. So the process never has
+// more goroutines that compute than processors, and other goroutines find theirs free before long.
+//
+// A helper waits for work by spinning, for a bounded time, in Go code that the collector can stop; then it parks. Work is handed over to one that
+// spins in less than a microsecond. A launch goes to helpers only where that is expected to pay, by what it took before.
 package cpu
 
 import (
 	"errors"
-	"runtime"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,150 +19,167 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// spin is how long a helper waits for work before it parks.
-const spin = 50 * time.Microsecond
+// What the pool goes by.
+const (
+	spin  = 50 * time.Microsecond  // how long a helper waits for work before it parks
+	slice = time.Millisecond       // about how long a run computes before it lets others do something
+	turn  = 10 * time.Millisecond  // how long it keeps its place while others wait for one
+	worth = 8 * time.Microsecond   // a launch that takes less is not handed over
+	waken = 60 * time.Microsecond  // and no helper is woken for one that takes less than this
+	small = 10 * time.Microsecond  // pieces of work are no smaller than this
+	large = 500 * time.Microsecond // and no larger, unless a single tile is
+)
 
-// pool is the process's helpers that no run has.
-var pool struct {
-	sync.Mutex
-	free  []*helper
-	total int
-}
-
-// helper is a goroutine that works for one team at a time.
-type helper struct {
-	team  chan *Team // a run that takes it on; buffered, so that entering never waits
-	index int        // its number in the team
-	wake  chan struct{}
-	idle  atomic.Bool // parked, or about to
-}
-
-// slice is about how long a kernel runs before it is asked again whether to stop.
-const slice = time.Millisecond
-
-// ErrStopped is Launch's error when Stop was closed before the last tile was begun.
+// ErrStopped is the error of a launch, or of a wait, during which Stop was closed.
 var ErrStopped = errors.New("the launch was stopped")
+
+// Job is a launch: a kernel, its arguments and the number of its tiles. It remembers from run to run how long they take.
+type Job struct {
+	Kernel target.Kernel
+	Args   target.Args
+	Tiles  int64
+
+	pace atomic.Uint64 // nanoseconds that a tile takes, the bits of a float64; 0 is not known
+}
+
+// learn takes note of how long some tiles took. What took longer than before may have been disturbed, and counts less.
+func (j *Job) learn(tiles int64, took time.Duration) {
+	now, before := max(float64(took)/float64(tiles), 1e-3), j.tile()
+	if before > 0 && now > before {
+		now = before + (now-before)/4
+	}
+	if math.Abs(now-before) > before/16 { // others read it
+		j.pace.Store(math.Float64bits(now))
+	}
+}
+
+// tile is the nanoseconds that a tile takes; 0 where it is not known.
+func (j *Job) tile() float64 { return math.Float64frombits(j.pace.Load()) }
+
+// piece is how many of the tiles that are left one of so many workers should take at once.
+func (j *Job) piece(left int64, workers int) int64 {
+	tile := j.tile()
+	if tile == 0 {
+		return 1
+	}
+	share := float64(left)
+	if workers > 1 {
+		share = max(share/float64(2*workers), float64(small)/tile)
+	}
+	share = min(share, float64(large)/tile)
+	if share >= float64(left) {
+		return left
+	}
+	return max(1, int64(share))
+}
 
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
-	// Stop, where not nil, ends a launch between two tiles once it is closed. It is set between Enter and Leave, before a launch.
+	// Stop, where not nil, ends a wait for a place, and a launch between two pieces of work, once it is closed. It is set before Enter.
 	Stop <-chan struct{}
 
-	helpers []*helper
-	inside  atomic.Int32  // helpers that may be looking at the job
-	epoch   atomic.Uint64 // odd while a job is open
-	leaving atomic.Bool
-	left    sync.WaitGroup
-
-	kernel  target.Kernel
-	args    *target.Args
-	tiles   int64
-	next    atomic.Int64
-	scratch [][]byte
+	width   int       // the most workers
+	wide    bool      // the run, or else the one before it, had launches for helpers
+	helpers []*helper // each with a place
+	inside  bool      // it has a place
+	since   time.Time // when the turn began; zero where no slice of it is over
+	ran     time.Duration
+	queue                // what waiting for a place needs
+	job     *Job         // being done
+	scratch [][]byte     // of the workers
+	next    atomic.Int64 // the first tile that nobody took
 
 	failed sync.Mutex
 	err    error
 	errAt  int64
 }
 
-// Enter takes on helpers for a run of at most width workers; it never waits for one.
-func (t *Team) Enter(width int) {
-	t.leaving.Store(false)
-	t.helpers = t.helpers[:0]
-	if width <= 1 {
-		return
+// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken. Helpers join, as far as there are places, when there
+// is work for them.
+func (t *Team) Enter(width int) error {
+	wide := t.wide
+	t.width, t.wide, t.ran = width, false, 0
+	if err := t.enter(); err != nil {
+		return err
 	}
-	pool.Lock()
-	for limit := runtime.GOMAXPROCS(0) - 1; len(pool.free) == 0 && pool.total < limit || pool.total < min(limit, width-1) && len(pool.free) < width-1; {
-		h := &helper{team: make(chan *Team, 1), wake: make(chan struct{}, 1)}
-		pool.total++
-		pool.free = append(pool.free, h)
-		go h.serve()
-	}
-	for len(t.helpers) < width-1 && len(pool.free) > 0 {
-		h := pool.free[len(pool.free)-1]
-		pool.free = pool.free[:len(pool.free)-1]
-		t.helpers = append(t.helpers, h)
-	}
-	pool.Unlock()
-	t.left.Add(len(t.helpers))
-	for i, h := range t.helpers {
-		h.index = i + 1
-		h.team <- t
-	}
-}
-
-// Leave gives the helpers back. The team may enter again.
-func (t *Team) Leave() {
-	if len(t.helpers) == 0 {
-		return
-	}
-	t.leaving.Store(true)
-	for _, h := range t.helpers {
-		h.rouse()
-	}
-	t.left.Wait()
-	pool.Lock()
-	pool.free = append(pool.free, t.helpers...)
-	pool.Unlock()
-	t.helpers = t.helpers[:0]
-}
-
-// Width is the number of workers that the team has now.
-func (t *Team) Width() int { return 1 + len(t.helpers) }
-
-// Launch runs a kernel's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
-// that of the first tile, in order, that failed, or ErrStopped.
-func (t *Team) Launch(k target.Kernel, a *target.Args, tiles int64, scratch [][]byte) error {
-	if tiles <= 1 || len(t.helpers) == 0 && t.Stop == nil {
-		return k.Run(a, 0, tiles, scratch[0])
-	}
-	if len(t.helpers) == 0 {
-		return t.alone(k, a, tiles, scratch[0])
-	}
-	t.kernel, t.args, t.tiles, t.scratch, t.err = k, a, tiles, scratch, nil
-	t.next.Store(0)
-	t.epoch.Add(1)
-	for _, h := range t.helpers {
-		h.rouse()
-	}
-	t.work(0)
-	t.epoch.Add(1)
-	for t.inside.Load() != 0 {
-		runtime.Gosched()
-	}
-	return t.err
-}
-
-// alone runs all tiles on one worker, in pieces that take about a slice.
-func (t *Team) alone(k target.Kernel, a *target.Args, tiles int64, scratch []byte) error {
-	count := int64(1)
-	for from := int64(0); from < tiles; {
-		if t.stopped() {
-			return ErrStopped
-		}
-		begin := time.Now()
-		to := from + min(count, tiles-from)
-		if err := k.Run(a, from, to, scratch); err != nil {
-			return err
-		}
-		from = to
-		switch took := time.Since(begin); {
-		case took < slice/8 && count < tiles:
-			count *= 4
-		case took > slice:
-			count = max(1, count/2)
-		}
+	if wide {
+		t.gather() // they wake up while the first launches run here
 	}
 	return nil
 }
 
-func (t *Team) stopped() bool {
-	select {
-	case <-t.Stop: // never, where it is nil
-		return true
-	default:
-		return false
+// Leave gives up the team's places. The team may enter again.
+func (t *Team) Leave() {
+	t.wide = t.wide || len(t.helpers) > 0
+	t.leave()
+}
+
+// Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
+// that of the first tile, in order, that failed, or ErrStopped.
+func (t *Team) Launch(j *Job, scratch [][]byte) error {
+	if t.ran > slice {
+		if err := t.pause(); err != nil {
+			return err
+		}
+	}
+	whole := time.Duration(min(j.tile()*float64(j.Tiles), 1e18))
+	if whole > 0 && whole < worth {
+		t.ran += whole
+		return j.Kernel.Run(&j.Args, 0, j.Tiles, scratch[0])
+	}
+	t.job, t.scratch, t.err = j, scratch, nil
+	t.next.Store(0)
+	if whole >= worth && t.width > 1 && j.Tiles > 1 {
+		t.gather()
+		for _, h := range t.helpers {
+			h.offer(t, whole >= waken)
+		}
+	}
+	t.work(0)
+	for _, h := range t.helpers {
+		h.finish()
+	}
+	return t.err
+}
+
+// work takes pieces until no tile is left. The first piece of a job that was never run is one tile.
+func (t *Team) work(worker int) {
+	j, workers := t.job, 1+len(t.helpers)
+	ran := time.Duration(0)
+	for begin := time.Now(); ; {
+		at := t.next.Load()
+		if at >= j.Tiles {
+			return
+		}
+		to := at + j.piece(j.Tiles-at, workers)
+		if !t.next.CompareAndSwap(at, to) {
+			continue
+		}
+		if err := j.Kernel.Run(&j.Args, at, to, t.scratch[worker]); err != nil {
+			t.fail(at, err)
+			return
+		}
+		now := time.Now()
+		took := now.Sub(begin)
+		j.learn(to-at, took)
+		begin = now
+		if ran += took; worker > 0 {
+			if pool.waiting.Load() > 0 {
+				return // others want the place
+			}
+			if ran > slice {
+				ran = 0
+				yield()
+			}
+			continue
+		}
+		t.ran += took
+		if to < j.Tiles {
+			if err := t.pause(); err != nil {
+				t.fail(to, err)
+				return
+			}
+		}
 	}
 }
 
@@ -169,78 +190,14 @@ func (t *Team) fail(at int64, err error) {
 		t.err, t.errAt = err, at
 	}
 	t.failed.Unlock()
-	t.next.Store(t.tiles)
+	t.next.Store(t.job.Tiles)
 }
 
-// work takes tiles until none is left.
-func (t *Team) work(worker int) {
-	for {
-		at := t.next.Add(1) - 1
-		if at >= t.tiles {
-			return
-		}
-		if t.Stop != nil && t.stopped() {
-			t.fail(at, ErrStopped)
-		} else if err := t.kernel.Run(t.args, at, at+1, t.scratch[worker]); err != nil {
-			t.fail(at, err)
-		}
+func (t *Team) stopped() bool {
+	select {
+	case <-t.Stop: // never, where it is nil
+		return true
+	default:
+		return false
 	}
-}
-
-// rouse wakes a parked helper.
-func (h *helper) rouse() {
-	if h.idle.Load() {
-		select {
-		case h.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (h *helper) serve() {
-	for t := range h.team {
-		h.assist(t)
-		t.left.Done()
-	}
-}
-
-// assist works on a team's jobs until the run leaves.
-func (h *helper) assist(t *Team) {
-	seen := uint64(0)
-	begin := time.Now()
-	for turn := 0; !t.leaving.Load(); turn++ {
-		epoch := t.epoch.Load()
-		if epoch&1 == 1 && epoch != seen {
-			t.inside.Add(1)
-			if t.epoch.Load() == epoch {
-				t.work(h.index)
-			}
-			t.inside.Add(-1)
-			seen = epoch
-			begin = time.Now()
-			continue
-		}
-		if turn&15 == 15 {
-			runtime.Gosched()
-			if time.Since(begin) > spin {
-				h.park(t, seen)
-				begin = time.Now()
-			}
-		}
-	}
-}
-
-// park sleeps until there is something to look at.
-func (h *helper) park(t *Team, seen uint64) {
-	h.idle.Store(true)
-	// What was announced before idle was seen must not be missed.
-	if epoch := t.epoch.Load(); !t.leaving.Load() && (epoch&1 == 0 || epoch == seen) {
-		<-h.wake
-	} else {
-		select {
-		case <-h.wake:
-		default:
-		}
-	}
-	h.idle.Store(false)
 }

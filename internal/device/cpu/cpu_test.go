@@ -34,13 +34,15 @@ func (k *slow) Run(_ *target.Args, begin, end int64, _ []byte) error {
 func TestStop(t *testing.T) {
 	for _, width := range []int{1, 2} {
 		var team Team
-		team.Enter(width)
+		if err := team.Enter(width); err != nil {
+			t.Fatal(err)
+		}
 		scratch := make([][]byte, 2)
 		for _, tiles := range []int64{1, 2, 1000} {
 			k := &slow{fail: -1}
 			stop := make(chan struct{})
 			team.Stop = stop
-			if err := team.Launch(k, nil, tiles, scratch); err != nil || k.runs.Load() != tiles {
+			if err := team.Launch(&Job{Kernel: k, Tiles: tiles}, scratch); err != nil || k.runs.Load() != tiles {
 				t.Errorf("%d workers ran %d of %d tiles: %v", width, k.runs.Load(), tiles, err)
 			}
 		}
@@ -49,14 +51,14 @@ func TestStop(t *testing.T) {
 		team.Stop = stop
 		time.AfterFunc(5*time.Millisecond, func() { close(stop) })
 		begin := time.Now()
-		if err := team.Launch(k, nil, 1<<40, scratch); err != ErrStopped {
+		if err := team.Launch(&Job{Kernel: k, Tiles: 1 << 40}, scratch); err != ErrStopped {
 			t.Errorf("%d workers: %v", width, err)
 		}
 		if took := time.Since(begin); took > 500*time.Millisecond {
 			t.Errorf("%d workers stopped after %v", width, took)
 		}
 		team.Stop = make(chan struct{})
-		if err := team.Launch(&slow{fail: 7}, nil, 100, scratch); err != errTile {
+		if err := team.Launch(&Job{Kernel: &slow{fail: 7}, Tiles: 100}, scratch); err != errTile {
 			t.Errorf("%d workers: %v", width, err)
 		}
 		team.Leave()

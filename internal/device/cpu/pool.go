@@ -1,0 +1,272 @@
+package cpu
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pool is what the runs of the process share.
+var pool struct {
+	sync.Mutex
+	taken       int          // places
+	free        []*helper    // those without a team; the last one was busy most recently
+	first, last *Team        // runs that wait for a place, in their order
+	waiting     atomic.Int32 // how many
+	rested      atomic.Int64 // when the system was last asked for events, in nanoseconds since start
+}
+
+var start = time.Now()
+
+// places is how many workers may compute at once.
+func places() int { return runtime.GOMAXPROCS(0) }
+
+// queue is a team's place in the line of those that wait for a place.
+type queue struct {
+	turn   chan struct{} // has an entry once there is a place
+	behind *Team
+}
+
+// enter takes a place.
+func (t *Team) enter() error {
+	t.since = time.Time{}
+	pool.Lock()
+	admit()
+	if pool.taken < places() {
+		pool.taken++
+		t.inside = true
+		pool.Unlock()
+		return nil
+	}
+	return t.line()
+}
+
+// line waits at the end of the line for a place. The pool is locked; it is not on return.
+func (t *Team) line() error {
+	if t.turn == nil {
+		t.turn = make(chan struct{}, 1)
+	}
+	if pool.last == nil {
+		pool.first = t
+	} else {
+		pool.last.behind = t
+	}
+	pool.last = t
+	pool.waiting.Add(1)
+	pool.Unlock()
+	select {
+	case <-t.turn:
+	case <-t.Stop:
+		pool.Lock()
+		if !t.unline() { // it was given a place at the same time
+			<-t.turn
+			pool.taken--
+			admit()
+		}
+		pool.Unlock()
+		return ErrStopped
+	}
+	t.inside = true
+	return nil
+}
+
+// unline takes the team out of the line; false where it is in it no more. The pool is locked.
+func (t *Team) unline() bool {
+	var before *Team
+	for at := pool.first; at != nil; before, at = at, at.behind {
+		if at != t {
+			continue
+		}
+		if before == nil {
+			pool.first = t.behind
+		} else {
+			before.behind = t.behind
+		}
+		if pool.last == t {
+			pool.last = before
+		}
+		t.behind = nil
+		pool.waiting.Add(-1)
+		return true
+	}
+	return false
+}
+
+// admit gives free places to those that wait. The pool is locked.
+func admit() {
+	for pool.first != nil && pool.taken < places() {
+		t := pool.first
+		t.unline()
+		pool.taken++
+		t.turn <- struct{}{}
+	}
+}
+
+// leave gives up the team's places, if it has any.
+func (t *Team) leave() {
+	if !t.inside {
+		return
+	}
+	t.inside = false
+	pool.Lock()
+	t.dismiss()
+	pool.taken--
+	admit()
+	pool.Unlock()
+}
+
+// dismiss gives up the helpers, none of which has work, and their places. The pool is locked.
+func (t *Team) dismiss() {
+	for _, h := range t.helpers {
+		h.team = nil
+	}
+	pool.taken -= len(t.helpers)
+	pool.free = append(pool.free, t.helpers...)
+	t.helpers = t.helpers[:0]
+}
+
+// gather gets the team as many helpers as there are places for.
+func (t *Team) gather() {
+	if len(t.helpers) >= t.width-1 {
+		return
+	}
+	pool.Lock()
+	for len(t.helpers) < t.width-1 && pool.taken < places() && pool.first == nil {
+		var h *helper
+		if last := len(pool.free) - 1; last >= 0 {
+			h, pool.free = pool.free[last], pool.free[:last]
+			h.rouse()
+		} else {
+			h = &helper{wake: make(chan struct{}, 1)}
+			go h.serve()
+		}
+		t.helpers = append(t.helpers, h)
+		h.worker = len(t.helpers)
+		pool.taken++
+	}
+	pool.Unlock()
+}
+
+// pause is where a run, between two pieces of work, ends if it must and lets others compute.
+func (t *Team) pause() error {
+	if t.stopped() {
+		return ErrStopped
+	}
+	if pool.waiting.Load() > 0 && len(t.helpers) > 0 {
+		for _, h := range t.helpers {
+			h.finish()
+		}
+		pool.Lock()
+		t.dismiss()
+		admit()
+		pool.Unlock()
+	}
+	if t.ran < slice {
+		return nil
+	}
+	t.ran = 0
+	now := time.Now()
+	if t.since.IsZero() {
+		t.since = now
+	}
+	if pool.waiting.Load() > 0 && now.Sub(t.since) > turn {
+		t.since = time.Time{}
+		pool.Lock()
+		if pool.first != nil {
+			t.inside = false
+			pool.taken--
+			admit()
+			return t.line()
+		}
+		pool.Unlock()
+	}
+	yield()
+	return nil
+}
+
+// breath is how often one of the workers sleeps for a moment while all processors compute: Go's scheduler looks for events of the network when a
+// processor has nothing to do, and otherwise every ten milliseconds only.
+const breath = 2 * time.Millisecond
+
+// yield lets goroutines run that wait for a processor.
+func yield() {
+	if pool.waiting.Load() > 0 {
+		now, last := int64(time.Since(start)), pool.rested.Load()
+		if now-last > int64(breath) && pool.rested.CompareAndSwap(last, now) {
+			time.Sleep(time.Microsecond)
+			return
+		}
+	}
+	runtime.Gosched()
+}
+
+// helper is a goroutine that works for one team at a time.
+type helper struct {
+	state  atomic.Int32
+	parked atomic.Bool
+	team   *Team // whose job is offered
+	worker int   // its number there
+	wake   chan struct{}
+}
+
+// The states of a helper. The team offers work; the helper takes it and is idle again when it has done it; the team takes an offer back that was not taken.
+const (
+	idle int32 = iota
+	offered
+	working
+)
+
+// offer offers the team's job. A parked helper is woken for it or left alone.
+func (h *helper) offer(t *Team, wake bool) {
+	if !wake && h.parked.Load() {
+		return
+	}
+	h.team = t
+	h.state.Store(offered)
+	h.rouse()
+}
+
+// finish takes back what was offered, or waits until it is done.
+func (h *helper) finish() {
+	if h.state.CompareAndSwap(offered, idle) {
+		return
+	}
+	for i := 0; h.state.Load() != idle; i++ {
+		if relax(); i > 500 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// rouse wakes a parked helper.
+func (h *helper) rouse() {
+	if h.parked.Load() && h.parked.CompareAndSwap(true, false) {
+		h.wake <- struct{}{}
+	}
+}
+
+// serve takes what is offered, for ever.
+func (h *helper) serve() {
+	begin := time.Now()
+	for i := 1; ; i++ {
+		if h.state.Load() == offered && h.state.CompareAndSwap(offered, working) {
+			h.team.work(h.worker)
+			h.state.Store(idle)
+			begin = time.Now()
+		}
+		if relax(); i%16 == 0 && time.Since(begin) > spin {
+			h.park()
+			begin = time.Now()
+		}
+	}
+}
+
+// park sleeps until somebody rouses the helper.
+func (h *helper) park() {
+	h.parked.Store(true)
+	if h.state.Load() == offered && h.parked.CompareAndSwap(true, false) {
+		return // it was offered before it was seen to be parked
+	}
+	<-h.wake
+}

@@ -1,0 +1,221 @@
+package cpu
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir/internal/target"
+)
+
+// busy is a kernel whose tiles compute for a while, and which counts how often each was done and how many workers were at it at once.
+type busy struct {
+	target.Kernel
+	tile  time.Duration
+	done  []atomic.Int32
+	now   *atomic.Int32
+	most  *atomic.Int32
+	stamp func(scratch []byte) // at the beginning of each piece
+}
+
+func (k *busy) Run(_ *target.Args, begin, end int64, scratch []byte) error {
+	if k.stamp != nil {
+		k.stamp(scratch)
+	}
+	if k.now != nil {
+		n := k.now.Add(1)
+		for most := k.most.Load(); n > most && !k.most.CompareAndSwap(most, n); most = k.most.Load() {
+		}
+		defer k.now.Add(-1)
+	}
+	for i := begin; i < end; i++ {
+		compute(k.tile)
+		if k.done != nil {
+			k.done[i].Add(1)
+		}
+	}
+	return nil
+}
+
+// compute keeps a processor busy.
+func compute(d time.Duration) {
+	if d > 0 {
+		for begin := time.Now(); time.Since(begin) < d; {
+		}
+	}
+}
+
+// scratches are a worker's each, told apart by their lengths.
+func scratches(n int) [][]byte {
+	list := make([][]byte, n)
+	for i := range list {
+		list[i] = make([]byte, i)
+	}
+	return list
+}
+
+// TestEachTileOnce: whatever their number, their time, the width and how many runs there are at once, each tile is done once, and no more workers compute
+// at once than there are places.
+func TestEachTileOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	var now, most atomic.Int32
+	var runs sync.WaitGroup
+	for g := range 12 {
+		random := rand.New(rand.NewPCG(uint64(g), 1))
+		runs.Go(func() {
+			var team Team
+			jobs := make([]Job, 5)
+			for i := range jobs {
+				jobs[i].Tiles = 1 + random.Int64N(300)
+				jobs[i].Kernel = &busy{tile: time.Duration(random.IntN(3)) * time.Microsecond, done: make([]atomic.Int32, jobs[i].Tiles), now: &now, most: &most}
+			}
+			for range 20 {
+				if err := team.Enter(1 + random.IntN(4)); err != nil {
+					t.Error(err)
+					return
+				}
+				for i := range jobs {
+					if err := team.Launch(&jobs[i], scratches(4)); err != nil {
+						t.Error(err)
+					}
+				}
+				team.Leave()
+			}
+			for i := range jobs {
+				k := jobs[i].Kernel.(*busy)
+				for tile := range k.done {
+					if n := k.done[tile].Load(); n != 20 {
+						t.Errorf("tile %d of %d was done %d times in 20 runs", tile, jobs[i].Tiles, n)
+						return
+					}
+				}
+			}
+		})
+	}
+	runs.Wait()
+	if most.Load() > 4 {
+		t.Errorf("%d workers computed at once in 4 places", most.Load())
+	}
+	if pool.taken != 0 || pool.first != nil || pool.last != nil || pool.waiting.Load() != 0 {
+		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+	}
+}
+
+// TestTurns: a short run does not wait for the end of long ones that came before it, though these take all places.
+func TestTurns(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	stop := make(chan struct{})
+	var long sync.WaitGroup
+	for range 4 {
+		long.Go(func() {
+			team := Team{Stop: stop}
+			if err := team.Enter(2); err != nil {
+				t.Error(err)
+				return
+			}
+			defer team.Leave()
+			if err := team.Launch(&Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 1 << 40}, scratches(2)); err != ErrStopped {
+				t.Error(err)
+			}
+		})
+	}
+	for pool.waiting.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	var waited []time.Duration
+	for range 5 {
+		var team Team
+		begin := time.Now()
+		if err := team.Enter(2); err != nil {
+			t.Fatal(err)
+		}
+		waited = append(waited, time.Since(begin))
+		team.Leave()
+	}
+	// Two places change hands every turn, for three that wait; anything below a second is a turn and not an end.
+	if slices.Max(waited) > time.Second {
+		t.Errorf("short runs waited %v", waited)
+	}
+	t.Logf("short runs waited %v", waited)
+
+	cancelled := make(chan struct{})
+	close(cancelled)
+	for range 3 { // who is stopped while it waits leaves the line
+		team := Team{Stop: cancelled}
+		if err := team.Enter(1); err != nil && err != ErrStopped {
+			t.Error(err)
+		}
+		team.Leave()
+	}
+	close(stop)
+	long.Wait()
+	if pool.taken != 0 || pool.first != nil || pool.waiting.Load() != 0 {
+		t.Errorf("left behind: %d places taken, %d wait", pool.taken, pool.waiting.Load())
+	}
+}
+
+// TestIdleHelpersPark: soon after a run no helper uses a processor.
+func TestIdleHelpersPark(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	var team Team
+	job := Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 64}
+	for range 3 {
+		if err := team.Enter(4); err != nil {
+			t.Fatal(err)
+		}
+		if err := team.Launch(&job, scratches(4)); err != nil {
+			t.Fatal(err)
+		}
+		team.Leave()
+	}
+	parked := func() bool {
+		pool.Lock()
+		defer pool.Unlock()
+		for _, h := range pool.free {
+			if !h.parked.Load() {
+				return false
+			}
+		}
+		return len(pool.free) > 0
+	}
+	for end := time.Now().Add(5 * time.Second); !parked(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("helpers are still awake")
+		}
+	}
+}
+
+// BenchmarkHandOver is how long it takes from a launch to a helper's first tile, where the helper spins.
+func BenchmarkHandOver(b *testing.B) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		b.Skip("one processor")
+	}
+	var begin time.Time
+	var took []time.Duration
+	job := Job{Kernel: &busy{tile: 15 * time.Microsecond, stamp: func(scratch []byte) {
+		if len(scratch) == 1 {
+			took = append(took, time.Since(begin))
+		}
+	}}, Tiles: 2}
+	var team Team
+	if err := team.Enter(2); err != nil {
+		b.Fatal(err)
+	}
+	defer team.Leave()
+	for b.Loop() {
+		begin = time.Now()
+		if err := team.Launch(&job, scratches(2)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[0]), "min-ns")
+		b.ReportMetric(float64(took[len(took)/2]), "p50-ns")
+		b.ReportMetric(float64(len(took))/float64(b.N), "share")
+	}
+}

@@ -1,0 +1,4 @@
+package cpu
+
+// relax tells the processor that the code around it waits in a loop.
+func relax()
