@@ -34,5 +34,7 @@ var Passes = []passRow{
 	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
 	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
 	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
+	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }

@@ -13,10 +13,12 @@ import (
 func init() {
 	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean, Samples: convolutionSamples,
 		Lowerings: []Lowering{
-			{Name: "pointwise", When: convolutionIsPointwise, Build: convolutionPointwise},
-			{Name: "planes", When: convolutionIsPlanes, Build: convolutionPlanes},
+			{Name: "pointwise", When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
+			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
-			{Name: "direct", Build: convolutionDirect},
+			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
+			{Name: "pixels", When: both(channelsLast, convolutionIsPointwise), Build: convolutionPixels},
+			{Name: "rows", When: channelsLast, Build: convolutionRows},
 		}})
 }
 
@@ -116,18 +118,19 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	if groups < 1 {
 		return fault(n, "%d groups", groups)
 	}
-	if err := c.RequireEqual(n, x.Shape[1], w.Shape[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
+	xs, ws := planar(n, x.Shape), filter(n, w.Shape)
+	if err := c.RequireEqual(n, xs[1], ws[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
 		return err
 	}
-	if err := c.RequireEqual(n, w.Shape[0].Mod(sym.Const(groups)), sym.Const(0), "output channels are a multiple of the groups"); err != nil {
+	if err := c.RequireEqual(n, ws[0].Mod(sym.Const(groups)), sym.Const(0), "output channels are a multiple of the groups"); err != nil {
 		return err
 	}
-	shape := []sym.Expr{x.Shape[0], w.Shape[0]}
+	shape := []sym.Expr{xs[0], ws[0]}
 	for i := range window.Kernel {
-		if err := c.RequireEqual(n, w.Shape[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
+		if err := c.RequireEqual(n, ws[2+i], sym.Const(window.Kernel[i]), "the kernel's extent"); err != nil {
 			return err
 		}
-		extent := window.positions(i, x.Shape[2+i])
+		extent := window.positions(i, xs[2+i])
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the kernel fits the padded input"); err != nil {
 			return err
 		}
@@ -137,11 +140,11 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 		if len(bias.Type.Shape) != 1 {
 			return fault(n, "a bias of rank %d", len(bias.Type.Shape))
 		}
-		if err := c.RequireEqual(n, bias.Type.Shape[0], w.Shape[0], "one bias for each output channel"); err != nil {
+		if err := c.RequireEqual(n, bias.Type.Shape[0], ws[0], "one bias for each output channel"); err != nil {
 			return err
 		}
 	}
-	n.Result(0, ir.Type{DType: dt, Shape: shape})
+	n.Result(0, ir.Type{DType: dt, Shape: unplanar(n, shape)})
 	return nil
 }
 
@@ -160,12 +163,13 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 		return nil, err
 	}
 	groups := n.Attrs.Int("groups", 1)
-	inner := w.Shape()[1]
-	perGroup := out.Shape()[1] / groups
-	sx := tensor.Strides(x.Shape())
+	shape, kernel := planar(n, x.Shape()), filter(n, w.Shape())
+	sx, sw := planar(n, tensor.Strides(x.Shape())), filter(n, tensor.Strides(w.Shape()))
+	inner, perGroup := kernel[1], kernel[0]/groups
 	flat := int64(0)
 	integer := out.DType().IsInt()
 	tensor.Each(out.Shape(), func(o []int64) {
+		o = planar(n, o)
 		sum, whole := 0.0, int64(0)
 		if bias != nil {
 			if integer {
@@ -175,12 +179,11 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			}
 		}
 		first := o[1] / perGroup * inner
-		weight := o[1] * tensor.Strides(w.Shape())[0]
-		tensor.Each(w.Shape()[1:], func(k []int64) {
-			at, ok := o[0]*sx[0]+(first+k[0])*sx[1], true
+		tensor.Each(kernel[1:], func(k []int64) {
+			at, weight, ok := o[0]*sx[0]+(first+k[0])*sx[1], o[1]*sw[0]+tensor.Offset(sw[1:], k), true
 			for i := range window.Kernel {
 				p := o[2+i]*window.Strides[i] + k[1+i]*window.Dilations[i] - begin[i]
-				ok = ok && p >= 0 && p < x.Shape()[2+i]
+				ok = ok && p >= 0 && p < shape[2+i]
 				at += p * sx[2+i]
 			}
 			if ok && integer {
@@ -188,7 +191,6 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 			} else if ok {
 				sum += x.Float(at) * w.Float(weight)
 			}
-			weight++
 		})
 		if integer {
 			out.SetInt(flat, whole)
@@ -236,36 +238,43 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 }
 
 func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
-	return isOne(n.Inputs[1].Type.Shape[1]) && n.Attrs.Int("groups", 1) > 1
+	return isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
 // convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix product of.
 func convolutionDepthwise(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	window, _ := windowOf(n, len(x.Shape)-2)
-	multiplier := groupOf(out.Shape[1], n.Attrs.Int("groups", 1))
+	shape, kernel := planar(n, x.Shape), filter(n, w.Shape)[2:]
+	multiplier := groupOf(planar(n, out.Shape)[1], n.Attrs.Int("groups", 1))
 	dt := accumulator(out.DType)
-	k.Nest(loop.Each, "o", out.Shape, func(o []sym.Expr) {
+	k.Nest(loop.Each, "o", out.Shape, func(to []sym.Expr) {
+		o := planar(n, to)
 		start := loop.Expr(loop.Number(dt, 0))
 		if bias != nil {
 			start = loop.Convert(dt, bias.Load(o[1]))
 		}
 		sum := k.Var("sum", start)
-		k.Nest(loop.Serial, "k", w.Shape[2:], func(at []sym.Expr) {
+		k.Nest(loop.Serial, "k", kernel, func(at []sym.Expr) {
 			from := []sym.Expr{o[0], o[1].FloorDiv(multiplier)}
 			var mask loop.Expr
 			for i := range at {
 				p := window.source(i, o[2+i], at[i])
 				from = append(from, p)
-				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], at[i], window, i))
+				mask = bothTrue(mask, inside(k.D, p, shape[2+i], at[i], window, i))
 			}
+			from = unplanar(n, from)
 			value := x.Load(from...)
 			if mask != nil {
 				value = x.LoadIf(mask, loop.Number(x.DType, 0), from...)
 			}
-			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, w.Load(append([]sym.Expr{o[1], {}}, at...)...))))
+			weight := append([]sym.Expr{o[1], {}}, at...)
+			if Last(n) {
+				weight = permuted(weight, weightsLast(len(weight), false))
+			}
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, w.Load(weight...))))
 		})
-		k.Store(out, o, loop.Convert(out.DType, sum))
+		k.Store(out, to, loop.Convert(out.DType, sum))
 	})
 }
 
@@ -405,5 +414,5 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	}
 	sample(dtype.F32, line, 3, 3, 6, true, 2, 8)
 	sample(dtype.F32, same, 2, 2, 2, true, 1, 6, 1500)
-	return out
+	return withLast(out, false)
 }

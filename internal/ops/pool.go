@@ -62,18 +62,19 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 	if err != nil {
 		return err
 	}
-	shape := append([]sym.Expr{}, x.Shape[:2]...)
+	sizes := planar(n, x.Shape)
+	shape := append([]sym.Expr{}, sizes[:2]...)
 	for i := range w.Kernel {
-		extent := w.positions(i, x.Shape[2+i])
+		extent := w.positions(i, sizes[2+i])
 		if n.Attrs.Bool("ceil") {
-			extent = w.overhanging(i, x.Shape[2+i])
+			extent = w.overhanging(i, sizes[2+i])
 		}
 		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))
 	}
-	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	n.Result(0, ir.Type{DType: x.DType, Shape: unplanar(n, shape)})
 	return nil
 }
 
@@ -96,16 +97,17 @@ func poolEach(e *ir.Evaluation, n *ir.Node, x, out *tensor.Tensor, begin func(),
 	if err != nil {
 		return err
 	}
-	strides, flat := tensor.Strides(x.Shape()), int64(0)
+	shape, strides, flat := planar(n, x.Shape()), planar(n, tensor.Strides(x.Shape())), int64(0)
 	tensor.Each(out.Shape(), func(o []int64) {
+		o = planar(n, o)
 		begin()
 		positions := int64(0)
 		tensor.Each(w.Kernel, func(k []int64) {
 			at, inside, padded := o[0]*strides[0]+o[1]*strides[1], true, true
 			for i := range k {
 				p := o[2+i]*w.Strides[i] + k[i]*w.Dilations[i] - first[i]
-				inside = inside && p >= 0 && p < x.Shape()[2+i]
-				padded = padded && p < x.Shape()[2+i]+after[i]
+				inside = inside && p >= 0 && p < shape[2+i]
+				padded = padded && p < shape[2+i]+after[i]
 				at += p * strides[2+i]
 			}
 			if inside {
@@ -159,8 +161,9 @@ func averagePoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Expr), body func(value loop.Expr), end func(o []sym.Expr)) {
 	x, out := k.In[0], k.Out[0]
 	w, _ := windowOf(n, len(x.Shape)-2)
-	ceil := n.Attrs.Bool("ceil")
-	k.Nest(loop.Each, "o", out.Shape, func(o []sym.Expr) {
+	ceil, shape := n.Attrs.Bool("ceil"), planar(n, x.Shape)
+	k.Nest(loop.Each, "o", out.Shape, func(to []sym.Expr) {
+		o := planar(n, to)
 		begin(o)
 		k.Nest(loop.Serial, "k", ir.Constants(w.Kernel), func(at []sym.Expr) {
 			from := append([]sym.Expr{}, o[:2]...)
@@ -169,18 +172,19 @@ func poolNest(k *Nest, n *ir.Node, otherwise *loop.Const, begin func(o []sym.Exp
 				p := w.source(i, o[2+i], at[i])
 				from = append(from, p)
 				if ceil {
-					mask = bothTrue(mask, loop.Inside(p, sym.Const(0), x.Shape[2+i]))
+					mask = bothTrue(mask, loop.Inside(p, sym.Const(0), shape[2+i]))
 				} else {
-					mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], at[i], w, i))
+					mask = bothTrue(mask, inside(k.D, p, shape[2+i], at[i], w, i))
 				}
 			}
+			from = unplanar(n, from)
 			if mask == nil {
 				body(x.Load(from...))
 			} else {
 				body(x.LoadIf(mask, otherwise, from...))
 			}
 		})
-		end(o)
+		end(to)
 	})
 }
 
@@ -198,11 +202,12 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 	w, _ := windowOf(n, len(x.Shape)-2)
 	poolNest(k, n, loop.Number(x.DType, 0), func([]sym.Expr) { sum = k.Var("sum", loop.Number(dt, 0)) },
 		func(value loop.Expr) { k.Reduce(sum, loop.Add, loop.Convert(dt, value)) },
-		func(o []sym.Expr) {
+		func(to []sym.Expr) {
+			o, shape := planar(n, to), planar(n, x.Shape)
 			// The number of positions that count is a product over the axes.
 			count := one
 			for i := range w.Kernel {
-				low, high := sym.Const(0), x.Shape[2+i]
+				low, high := sym.Const(0), shape[2+i]
 				if n.Attrs.Bool("padded") {
 					low, high = w.Begin[i].Neg(), high.Add(w.End[i])
 				}
@@ -216,6 +221,6 @@ func averagePoolWindow(k *Nest, n *ir.Node) {
 				count = count.Mul(end.Sub(first))
 			}
 			mean := loop.Apply2(loop.Div, sum, loop.Convert(dt, loop.At(count)))
-			k.Store(k.Out[0], o, loop.Convert(x.DType, mean))
+			k.Store(k.Out[0], to, loop.Convert(x.DType, mean))
 		})
 }

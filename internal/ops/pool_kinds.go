@@ -180,8 +180,8 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 }
 
 func poolSamples(r *rand.Rand) []Sample {
-	return append(windowSamples(append([]dtype.DType{dtype.U8, dtype.I8}, floatTypes...), func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleOf(r, dt, shape...) }, nil),
-		windowSamples(floatTypes[:1], func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleFloats(r, dt, shape...) }, nil)...)
+	return withLast(append(windowSamples(append([]dtype.DType{dtype.U8, dtype.I8}, floatTypes...), func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleOf(r, dt, shape...) }, nil),
+		windowSamples(floatTypes[:1], func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleFloats(r, dt, shape...) }, nil)...), false)
 }
 
 func poolIndicesSamples(r *rand.Rand) []Sample {
@@ -202,7 +202,7 @@ func averagePoolSamples(r *rand.Rand) []Sample {
 	for _, padded := range []bool{false, true} {
 		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleNormal(r, dt, shape...) }, ir.Attrs{"padded": padded})...)
 	}
-	return out
+	return withLast(out, false)
 }
 
 func lpPoolSamples(r *rand.Rand) []Sample {
@@ -210,5 +210,5 @@ func lpPoolSamples(r *rand.Rand) []Sample {
 	for p := int64(1); p < 4; p++ {
 		out = append(out, windowSamples(floatTypes, func(dt dtype.DType, shape ...int64) *tensor.Tensor { return sampleNormal(r, dt, shape...) }, ir.Attrs{"p": p})...)
 	}
-	return out
+	return withLast(out, false)
 }

@@ -1,0 +1,332 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// A convolution with its channels last is a product whose rows are output positions, whose columns are output channels, and which sums over the window and the input channels.
+
+func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
+func channelsLast(n *ir.Node, _ *sym.Dims) bool  { return Last(n) }
+
+// both is the condition that two conditions hold.
+func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims) bool {
+	return func(n *ir.Node, d *sym.Dims) bool { return x(n, d) && y(n, d) }
+}
+
+// convolutionPixels is one matrix product for each group, of all positions of all images.
+func convolutionPixels(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	groups, last := n.Attrs.Int("groups", 1), len(out.Shape)-1
+	places := out.Shape[:last]
+	inner, perGroup := w.Shape[last-1], groupOf(out.Shape[last], groups)
+	k.Reshape(x, product(places), x.Shape[last])
+	k.Reshape(w, inner, w.Shape[last])
+	k.grouped(groups, func(group sym.Expr) {
+		first := group.Mul(perGroup)
+		acc := k.begun(present(k.In, 2), out, product(places), first, perGroup)
+		k.Contract(acc.Shape[0], perGroup, inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
+			w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)))
+		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+			k.Store(out, append(unraveled(at[0], places), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
+		})
+	})
+}
+
+// begun declares an accumulator of positions × channels for out, each channel begun with its bias (0 where bias is nil) from element first on.
+func (k *Nest) begun(bias, out *loop.Memory, positions, first, channels sym.Expr) *loop.Memory {
+	dt := accumulator(out.DType)
+	acc := k.Local("acc", dt, positions, channels)
+	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias != nil {
+			start = loop.Convert(dt, bias.Load(first.Add(at[1])))
+		}
+		k.Store(acc, at, start)
+	})
+	return acc
+}
+
+// rowsForm is a convolution along the last two spatial axes, rows and columns, of which there may be no rows. Those before them, of a convolution over three, are called lead.
+type rowsForm struct {
+	*Nest
+	window       Window
+	x, w, out    *loop.Memory
+	bias         *loop.Memory
+	inner, outer sym.Expr   // input and output channels of a group
+	lead         int        // axes before rows
+	size         []sym.Expr // input extents: lead, rows, columns
+	places       []sym.Expr // output extents: lead, rows, columns
+	groups       int64
+	block        rowsBlock
+}
+
+// rowsBlock is how much of a convolution is done at once.
+type rowsBlock struct {
+	rows     int64    // output rows, a divisor of all
+	columns  sym.Expr // output columns, a divisor of all; all of them where rows > 1
+	parts    int64    // into so many blocks the output channels are divided
+	gathered bool     // what a row of the kernel sees from each position is copied together
+}
+
+const (
+	fewestPositions = 48        // of a product, below which rows are taken together
+	mostPositions   = 256       // of a product, above which a row is divided
+	fewestBlocks    = 16        // so that threads find something to do
+	gatheredBytes   = 256 << 10 // about how much a block copies together
+)
+
+// divisor is the smallest divisor of n that is at least least, as long as it is at most most; else the largest below.
+func divisor(n, least, most int64) int64 {
+	best := int64(1)
+	for d := int64(1); d <= min(n, most); d++ {
+		if n%d == 0 {
+			if best = d; d >= least {
+				break
+			}
+		}
+	}
+	return best
+}
+
+// constant is an extent's value, or otherwise where it has none.
+func constant(e sym.Expr, otherwise int64) int64 {
+	if v, ok := e.Const(); ok {
+		return v
+	}
+	return otherwise
+}
+
+// block chooses a block, from the shapes alone.
+func (f *rowsForm) choose() rowsBlock {
+	last := len(f.places) - 1
+	b := rowsBlock{rows: 1, columns: f.places[last], parts: 1}
+	width, fixed := f.places[last].Const()
+	height := constant(f.places[last-1], 1)
+	if !fixed || width < 1 || height < 1 {
+		return b
+	}
+	kernelRow := max(f.window.Kernel[last]*constant(f.inner, 64), 1)
+	b.gathered = width < fewestPositions
+	switch {
+	case b.gathered:
+		least := (fewestPositions + width - 1) / width
+		most := gatheredBytes/(4*kernelRow*width) + 1
+		b.rows = divisor(height, least, max(most, least))
+	case width > mostPositions:
+		if c := divisor(width, mostPositions/2, mostPositions); c >= fewestPositions {
+			b.columns = sym.Const(c)
+		}
+	default:
+		b.rows = divisor(height, 2, max(2, height/fewestBlocks))
+	}
+	blocks := f.groups * (height / b.rows) * (width / constant(b.columns, width))
+	for _, extent := range append([]sym.Expr{f.x.Shape[0]}, f.places[:last-1]...) {
+		blocks *= max(constant(extent, 1), 1)
+	}
+	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
+		b.parts = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+	}
+	return b
+}
+
+// at is an index of x, out or w: their own axes are lead, rows and columns, where rows may be missing.
+func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...sym.Expr) []sym.Expr {
+	index := append(append([]sym.Expr{}, before...), lead...)
+	if len(f.x.Shape) > 3 {
+		index = append(index, row)
+	}
+	return append(index, rest...)
+}
+
+func convolutionRows(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	window, _ := windowOf(n, rank-2)
+	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2), groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0)}
+	*f.x = *x
+	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
+	f.size, f.places = x.Shape[1:rank-1], out.Shape[1:rank-1]
+	if rank == 3 {
+		f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
+		f.window = Window{append([]int64{1}, window.Kernel...), append([]int64{1}, window.Strides...), append([]int64{1}, window.Dilations...),
+			append([]sym.Expr{{}}, window.Begin...), append([]sym.Expr{{}}, window.End...)}
+	}
+	f.block = f.choose()
+	// Along a row, columns and channels are one axis, of x as of the kernel.
+	k.Reshape(x, append(append([]sym.Expr{}, x.Shape[:rank-2]...), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
+	k.Reshape(w, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner), w.Shape[rank-1])...)
+	last := len(f.places) - 1
+	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
+	blocks = append(blocks, f.places[last-1].FloorDiv(sym.Const(f.block.rows)), k.D.Simplify(f.places[last].FloorDiv(f.block.columns)))
+	if f.block.columns.Equal(f.places[last]) {
+		blocks[len(blocks)-1] = one
+	}
+	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
+		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead], row: b[3+f.lead].Mul(sym.Const(f.block.rows)), column: b[4+f.lead].Mul(f.block.columns)}
+		p.channels = f.outer.FloorDiv(sym.Const(f.block.parts))
+		p.first = p.group.Mul(f.outer).Add(b[0].Mul(p.channels))
+		if f.block.gathered {
+			p.gathered()
+		} else {
+			p.padded()
+		}
+	})
+}
+
+// rowsPlace is one block: where it begins, and the output channels that it computes.
+type rowsPlace struct {
+	*rowsForm
+	image, group, row, column sym.Expr
+	lead                      []sym.Expr
+	first, channels           sym.Expr
+}
+
+// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes, some rows, the places of each, and of each some
+// columns with their channels. row and column say where in the input, padding before counted, these lie.
+func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
+	f, last := p.rowsForm, len(p.places)-1
+	kernel := ir.Constants(f.window.Kernel[:f.lead])
+	local := f.Local(name, f.x.DType, append(append([]sym.Expr{}, kernel...), rows.Mul(places), columns.Mul(f.inner))...)
+	extents := append(append([]sym.Expr{}, kernel...), rows, places)
+	if merged {
+		extents = append(extents, columns.Mul(f.inner))
+	} else {
+		extents = append(extents, columns, f.inner)
+	}
+	f.Nest.Nest(loop.Each, "c", extents, func(at []sym.Expr) {
+		var mask loop.Expr
+		see := func(axis int, position, extent sym.Expr) {
+			if !f.window.unpadded(axis) {
+				mask = bothTrue(mask, loop.Inside(position, sym.Const(0), extent))
+			}
+		}
+		lead := make([]sym.Expr, f.lead)
+		for i := range lead {
+			lead[i] = f.window.source(i, p.lead[i], at[i])
+			see(i, lead[i], f.size[i])
+		}
+		j, place := at[f.lead], at[f.lead+1]
+		y := row(j).Sub(f.window.Begin[last-1])
+		see(last-1, y, f.size[last-1])
+		to := append(append([]sym.Expr{}, at[:f.lead]...), j.Mul(places).Add(place))
+		var flat sym.Expr
+		channels := f.inner.Mul(sym.Const(f.groups))
+		if merged {
+			flat = column(place, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels).Add(at[f.lead+2])
+			see(last, flat, f.size[last].Mul(channels))
+			to = append(to, at[f.lead+2])
+		} else {
+			x := column(place, at[f.lead+2]).Sub(f.window.Begin[last])
+			see(last, x, f.size[last])
+			flat = x.Mul(channels).Add(p.group.Mul(f.inner)).Add(at[f.lead+3])
+			to = append(to, at[f.lead+2].Mul(f.inner).Add(at[f.lead+3]))
+		}
+		from := f.at([]sym.Expr{p.image}, lead, y, flat)
+		if mask == nil {
+			f.Store(local, to, f.x.Load(from...))
+		} else {
+			f.Store(local, to, f.x.LoadIf(mask, loop.Number(f.x.DType, 0), from...))
+		}
+	})
+	return local
+}
+
+// phase is some rows of a kernel whose source rows, for output rows one after the other, lie one after the other in what is copied for them: rows first, first + step, … of the
+// kernel, taps of them. The first sees, from the first output row, input row offset; each one after it, what is copied shift rows later.
+type phase struct{ first, step, taps, offset, shift int64 }
+
+// phases divides the rows of a kernel.
+func phases(kernel, stride, dilation int64) []phase {
+	if stride == 1 {
+		return []phase{{step: 1, taps: kernel, shift: dilation}}
+	}
+	var list []phase
+	for i := range kernel {
+		switch {
+		case dilation > 1:
+			list = append(list, phase{first: i, taps: 1, offset: i * dilation})
+		case i < stride:
+			list = append(list, phase{first: i, step: stride, taps: (kernel - i + stride - 1) / stride, offset: i, shift: 1})
+		}
+	}
+	return list
+}
+
+// gathered copies, for each output position, what it sees of a row at each row of the kernel: positions of several output rows are then rows of one product.
+func (p *rowsPlace) gathered() {
+	f, last := p.rowsForm, len(p.places)-1
+	width, stride := f.block.columns, f.window.Strides
+	list := phases(f.window.Kernel[last-1], stride[last-1], f.window.Dilations[last-1])
+	parts := make([]*loop.Memory, len(list))
+	for i, ph := range list {
+		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
+			func(j sym.Expr) sym.Expr {
+				return p.row.Add(j).Mul(sym.Const(stride[last-1])).Add(sym.Const(ph.offset))
+			},
+			func(place, k sym.Expr) sym.Expr {
+				return p.column.Add(place).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
+			}, f.groups == 1 && f.window.Dilations[last] == 1)
+	}
+	acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), p.first, p.channels)
+	for i, ph := range list {
+		f.Nest.Nest(loop.Serial, "k", ir.Constants(append(append([]int64{}, f.window.Kernel[:f.lead]...), ph.taps)), func(at []sym.Expr) {
+			lead, tap := at[:f.lead], at[f.lead]
+			columns := parts[i]
+			f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}), unit(f.lead+2, f.lead, one), unit(f.lead+2, f.lead+1, one)),
+				p.weights(lead, tap.Mul(sym.Const(ph.step)).Add(sym.Const(ph.first)), sym.Expr{}))
+		})
+	}
+	p.store(acc, p.row)
+}
+
+// weights is the tile of the weights from a position of the kernel on.
+func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
+	rank := len(p.w.Shape)
+	return p.w.Tile(p.at(nil, lead, row, inRow, p.first), unit(rank, rank-2, one), unit(rank, rank-1, one))
+}
+
+// store stores the positions of an accumulator, from an output row on.
+func (p *rowsPlace) store(acc *loop.Memory, row sym.Expr) {
+	p.Nest.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+		y, x := row, p.column.Add(at[0])
+		if p.block.rows > 1 && p.block.gathered {
+			y, x = row.Add(at[0].FloorDiv(p.block.columns)), at[0].Mod(p.block.columns)
+		}
+		p.Store(p.out, p.rowsForm.at([]sym.Expr{p.image}, p.lead, y, x, p.first.Add(at[1])), loop.Convert(p.out.DType, acc.Load(at...)))
+	})
+}
+
+// padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts of the copied row that lie a stride apart.
+func (p *rowsPlace) padded() {
+	f, last := p.rowsForm, len(p.places)-1
+	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
+	rows := (f.block.rows-1)*stride[last-1] + f.window.span(last-1)
+	width := f.block.columns.Sub(one).Mul(sym.Const(stride[last])).Add(sym.Const(f.window.span(last)))
+	begin := p.column.Mul(sym.Const(stride[last]))
+	from := p.copied("rows", sym.Const(rows), one, width,
+		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
+		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1)
+	window, depth := append([]int64{}, kernel[:last]...), sym.Const(kernel[last]).Mul(f.inner)
+	if dilation[last] > 1 {
+		window, depth = append([]int64{}, kernel...), f.inner
+	}
+	f.Each("r", sym.Const(f.block.rows), func(r sym.Expr) {
+		acc := f.begun(f.bias, f.out, f.block.columns, p.first, p.channels)
+		f.Nest.Nest(loop.Serial, "k", ir.Constants(window), func(at []sym.Expr) {
+			lead, row, x := at[:f.lead], at[f.lead], sym.Expr{}
+			if dilation[last] > 1 {
+				x = at[last]
+			}
+			origin := append(append([]sym.Expr{}, lead...), r.Mul(sym.Const(stride[last-1])).Add(row.Mul(sym.Const(dilation[last-1]))), x.Mul(sym.Const(dilation[last])).Mul(f.inner))
+			f.Contract(acc.Shape[0], p.channels, depth, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				from.Tile(origin, unit(f.lead+2, f.lead+1, sym.Const(stride[last]).Mul(f.inner)), unit(f.lead+2, f.lead+1, one)),
+				p.weights(lead, row, x.Mul(f.inner)))
+		})
+		p.store(acc, p.row.Add(r))
+	})
+}

@@ -1,0 +1,441 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and with them what stands between: which of the other operators
+// do the same is chosen so that as few bytes as possible are transposed, by a cheapest cut through the graph of a block. Constants are transposed here.
+func Layout(m *ir.Module) error {
+	c := ir.NewInference(m)
+	for _, f := range m.Funcs {
+		l := &layout{Inference: c, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
+		l.blocks(f.Body)
+		for i := range f.States {
+			f.States[i].Out = l.current(f.States[i].Out)
+		}
+	}
+	return nil
+}
+
+// form is how a node works on tensors whose channels are last.
+type form struct {
+	images []bool // by input: it has channels; a constant is transposed for nothing
+	plain  bool   // the result has no channels that could be last
+	gain   int64  // how many bytes' transposition it is worth
+	// build makes the node from operands whose channels are last where they are images.
+	build func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value
+}
+
+// layout is the work on one function.
+type layout struct {
+	*ir.Inference
+	plain  map[*ir.Value]*ir.Value // what stands in the place of a value
+	turned map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
+	gone   map[*ir.Value]bool      // values that are computed with their channels last
+	needed map[*ir.Value]bool      // values that some node takes as they were
+	consts map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
+	forms  map[*ir.Node]*form      // of the block at hand
+	build  *ir.Builder
+}
+
+// current is what stands in the place of a value, which is there.
+func (l *layout) current(v *ir.Value) *ir.Value {
+	if p := l.plain[v]; p != nil {
+		return p
+	}
+	return v
+}
+
+// turnedBytes is about how many bytes a transposition of v to channels last moves: hardly any where axes of 1 only are moved.
+func (l *layout) turnedBytes(v *ir.Value) int64 {
+	if v.Const != nil {
+		return 0
+	}
+	spatial := false
+	for _, e := range v.Type.Shape[2:] {
+		spatial = spatial || !isOne(e)
+	}
+	if !spatial || isOne(v.Type.Shape[1]) {
+		return 1
+	}
+	return max(l.bytes(v), 1)
+}
+
+// bytes is about how many bytes a value has.
+func (l *layout) bytes(v *ir.Value) int64 {
+	count, err := sym.Product(v.Type.Shape...).Eval(func(name string) (int64, bool) {
+		r, ok := l.Dims().Get(name)
+		return min(max(r.Min, 16), r.Max), ok
+	})
+	if err != nil {
+		return 1 << 20
+	}
+	size, err := v.Type.DType.Bytes(min(max(count, 0), 1<<40))
+	if err != nil {
+		return 1 << 20
+	}
+	return size
+}
+
+// cutWork is how many steps the search for a cut may take for each node.
+const cutWork = 4096
+
+// blocks works on a block, after the blocks inside it.
+func (l *layout) blocks(b *ir.Block) {
+	for _, n := range b.Nodes {
+		for _, region := range n.Regions {
+			l.blocks(region)
+		}
+	}
+	forms := map[*ir.Node]*form{}
+	l.forms = forms
+	worth := false
+	for _, n := range b.Nodes {
+		if f := l.form(n); f != nil {
+			forms[n] = f
+			worth = worth || n.Op.Name() == "convolution"
+		}
+	}
+	if !worth {
+		return
+	}
+	chosen := l.choose(b, forms)
+	if len(chosen) == 0 {
+		return
+	}
+	l.rewrite(b, forms, chosen)
+}
+
+// form is the node's, nil where it has none.
+func (l *layout) form(n *ir.Node) *form {
+	if len(n.Outputs) != 1 || n.Outputs[0].Bound || len(n.Regions) > 0 || n.Outputs[0].Type.DType == dtype.String || ops.Last(n) {
+		return nil
+	}
+	make := forms[n.Op.Name()]
+	if make == nil && ops.Elementwise(n.Op.Name()) {
+		make = formOfFunction
+	}
+	if make == nil {
+		return nil
+	}
+	f := make(l, n)
+	if f == nil || !f.plain && len(n.Outputs[0].Type.Shape) < 3 {
+		return nil
+	}
+	for i, image := range f.images {
+		if image && (n.Inputs[i] == nil || len(n.Inputs[i].Type.Shape) < 3) {
+			return nil
+		}
+	}
+	return f
+}
+
+// choose finds the nodes that are to have their channels last: those on the near side of the cheapest cut, where cutting a value costs its bytes.
+func (l *layout) choose(b *ir.Block, forms map[*ir.Node]*form) map[*ir.Node]bool {
+	g := &network{}
+	g.node()        // near: channels last
+	far := g.node() // and not
+	nodes := map[*ir.Node]int32{}
+	// Of a value: joins its producer to those who want it with its channels first, and those who want them last to its producer.
+	type sides struct{ first, last int32 }
+	of := map[*ir.Value]sides{}
+	side := func(v *ir.Value) (sides, bool) {
+		if v == nil || v.Const != nil || len(v.Type.Shape) < 3 {
+			return sides{}, false
+		}
+		if s, ok := of[v]; ok {
+			return s, true
+		}
+		producer := far
+		if at, ok := nodes[v.Node]; ok && !forms[v.Node].plain {
+			producer = at
+		}
+		s := sides{g.node(), g.node()}
+		price := l.turnedBytes(v)
+		g.join(producer, s.first, price)
+		g.join(s.last, producer, price)
+		of[v] = s
+		return s, true
+	}
+	asItIs := func(v *ir.Value) {
+		if s, ok := side(v); ok {
+			g.join(s.first, far, unbreakable)
+		}
+	}
+	for _, n := range b.Nodes {
+		f := forms[n]
+		if f == nil {
+			for _, v := range n.Inputs {
+				asItIs(v)
+			}
+			for _, v := range outside(n) {
+				asItIs(v)
+			}
+			continue
+		}
+		at := g.node()
+		nodes[n] = at
+		g.join(0, at, f.gain)
+		for i, v := range n.Inputs {
+			if !f.images[i] {
+				asItIs(v)
+			} else if s, ok := side(v); ok {
+				g.join(s.first, at, unbreakable)
+				g.join(at, s.last, unbreakable)
+			}
+		}
+	}
+	for _, v := range b.Results {
+		asItIs(v)
+	}
+	near := g.cut(cutWork * int64(len(g.head)))
+	chosen := map[*ir.Node]bool{}
+	for n, at := range nodes {
+		if near != nil && near[at] {
+			chosen[n] = true
+		}
+	}
+	return chosen
+}
+
+// outside lists the values that the blocks inside a node take from around it.
+func outside(n *ir.Node) []*ir.Value {
+	var list []*ir.Value
+	for _, region := range n.Regions {
+		list = append(list, region.Results...)
+		for _, inner := range region.Nodes {
+			list = append(append(list, inner.Inputs...), outside(inner)...)
+		}
+	}
+	return list
+}
+
+// rewrite builds the chosen nodes with their channels last.
+func (l *layout) rewrite(b *ir.Block, forms map[*ir.Node]*form, chosen map[*ir.Node]bool) {
+	for _, n := range b.Nodes {
+		for i, v := range n.Inputs {
+			if v != nil && !(chosen[n] && forms[n].images[i]) {
+				l.needed[v] = true
+			}
+		}
+		for _, v := range outside(n) {
+			if v != nil {
+				l.needed[v] = true
+			}
+		}
+	}
+	for _, v := range b.Results {
+		l.needed[v] = true
+	}
+	old := b.Nodes
+	b.Nodes = make([]*ir.Node, 0, len(old))
+	l.build, l.turned, l.consts = ir.NewBuilder(l.Inference, b), map[*ir.Value]*ir.Value{}, map[string]*ir.Value{}
+	for _, n := range old {
+		if chosen[n] && l.last(n, forms[n]) {
+			continue
+		}
+		for i, v := range n.Inputs {
+			n.Inputs[i] = l.asItWas(v)
+		}
+		for _, v := range outside(n) {
+			l.asItWas(v) // ahead of the node
+		}
+		for _, region := range n.Regions {
+			l.replace(region)
+		}
+		b.Nodes = append(b.Nodes, n)
+	}
+	for i, v := range b.Results {
+		b.Results[i] = l.asItWas(v)
+	}
+}
+
+// replace has a block inside read what stands in the place of values around it.
+func (l *layout) replace(b *ir.Block) {
+	for _, n := range b.Nodes {
+		for i, v := range n.Inputs {
+			if v != nil {
+				n.Inputs[i] = l.current(v)
+			}
+		}
+		for _, region := range n.Regions {
+			l.replace(region)
+		}
+	}
+	for i, v := range b.Results {
+		b.Results[i] = l.current(v)
+	}
+}
+
+// asItWas is a value with its channels where they were.
+func (l *layout) asItWas(v *ir.Value) *ir.Value {
+	if l.gone[v] && l.plain[v] == nil {
+		p := l.transposed(l.turned[v], ops.ChannelsFirst(len(v.Type.Shape)), v)
+		p.Name, p.Known = v.Name, v.Known
+		l.plain[v] = p
+	}
+	return l.current(v)
+}
+
+// transposed is a value turned, at the place of the node that computed like.
+func (l *layout) transposed(v *ir.Value, perm []int64, like *ir.Value) *ir.Value {
+	source := l.build.Source
+	if like.Node != nil {
+		l.build.Source = like.Node.Source
+	}
+	defer func() { l.build.Source = source }()
+	return ops.Transpose(l.build, v, perm...)
+}
+
+// withLast is a value with its channels last.
+func (l *layout) withLast(v *ir.Value) *ir.Value {
+	if t := l.turned[v]; t != nil {
+		return t
+	}
+	t := l.constant(v, v.Type.Shape, ops.ChannelsLast(len(v.Type.Shape)))
+	if t == nil {
+		t = l.transposed(l.current(v), ops.ChannelsLast(len(v.Type.Shape)), v)
+	}
+	l.turned[v] = t
+	return t
+}
+
+// last builds a node with its channels last; false where it cannot be.
+func (l *layout) last(n *ir.Node, f *form) bool {
+	in := make([]*ir.Value, len(n.Inputs))
+	for i, v := range n.Inputs {
+		if v != nil && f.images[i] {
+			in[i] = l.withLast(v)
+		} else {
+			in[i] = l.asItWas(v)
+		}
+	}
+	m, out := l.Module, n.Outputs[0]
+	requires, proved, nodes := len(m.Requires), len(m.Proved), len(l.build.Block.Nodes)
+	l.build.Source = n.Source
+	var result *ir.Value
+	var err error
+	func() {
+		defer ir.Catch(&err)
+		result = f.build(l.build, n, in)
+	}()
+	more := len(m.Requires) > requires
+	m.Requires, m.Proved = m.Requires[:requires], m.Proved[:proved]
+	want := out.Type
+	if !f.plain {
+		want.Shape = permutedShape(want.Shape, ops.ChannelsLast(len(want.Shape)))
+	}
+	if err != nil || more || !sameType(m.Dims, result.Type, want) {
+		l.build.Block.Nodes = l.build.Block.Nodes[:nodes]
+		return false
+	}
+	fresh := len(l.build.Block.Nodes) > nodes && l.build.Block.Nodes[len(l.build.Block.Nodes)-1] == result.Node
+	if f.plain {
+		l.plain[out] = result
+	} else {
+		l.turned[out], l.gone[out] = result, true
+	}
+	if fresh && (f.plain || !l.needed[out]) {
+		result.Name = out.Name // the model's name for the value stays with it
+	}
+	return true
+}
+
+func permutedShape(shape []sym.Expr, perm []int64) []sym.Expr {
+	out := make([]sym.Expr, len(shape))
+	for i, p := range perm {
+		out[i] = shape[p]
+	}
+	return out
+}
+
+// constant is a constant under another shape, with its axes permuted; nil where v is none that can be.
+func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value {
+	code := map[int]dtype.DType{8: dtype.U8, 16: dtype.U16, 32: dtype.U32, 64: dtype.U64}[int(v.Type.DType.Bits())]
+	if v.Const == nil || code == dtype.Invalid || v.Type.DType == dtype.String {
+		return nil
+	}
+	sizes := make([]int64, len(shape))
+	for i, e := range shape {
+		sizes[i], _ = e.Const()
+	}
+	key := fmt.Sprintf("%s %v %v", v.Name, sizes, perm)
+	if c := l.consts[key]; c != nil {
+		return c
+	}
+	strides, steps := tensor.Strides(sizes), make([]int64, len(perm))
+	to := make([]int64, len(perm))
+	for i, p := range perm {
+		to[i], steps[i] = sizes[p], strides[p]
+	}
+	t, err := tensor.New(v.Type.DType, to...)
+	if err != nil {
+		l.build.Fail(err)
+	}
+	x, err1 := v.Const.BitCast(code, sizes...)
+	y, err2 := t.BitCast(code, to...)
+	if err1 != nil || err2 != nil {
+		return nil
+	}
+	switch code {
+	case dtype.U8:
+		turn[uint8](y, x, steps)
+	case dtype.U16:
+		turn[uint16](y, x, steps)
+	case dtype.U32:
+		turn[uint32](y, x, steps)
+	case dtype.U64:
+		turn[uint64](y, x, steps)
+	}
+	mem.Forget(x.Bytes()) // what was read of a mapped file need not stay in memory
+	l.consts[key] = l.build.Constant(v.Name, t)
+	return l.consts[key]
+}
+
+// turn fills y with the elements of x, of which one further along an axis of y lies steps further. Some positions of the last axis are taken together, so that whole lines
+// of the cache are written, and x is read in order by as many streams.
+func turn[T tensor.Element](y, x *tensor.Tensor, steps []int64) {
+	to, err1 := tensor.Data[T](y)
+	from, err2 := tensor.Data[T](x)
+	if err1 != nil || err2 != nil || len(to) == 0 {
+		for i := range y.Len() { // of data that do not lie as their type wants
+			at := make([]int64, y.Rank())
+			tensor.Unravel(i, y.Shape(), at)
+			y.SetInt(i, x.Int(tensor.Offset(steps, at)))
+		}
+		return
+	}
+	const together = 16
+	shape, strides, last := y.Shape(), tensor.Strides(y.Shape()), y.Rank()-1
+	order := make([]int, last)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(min(max(steps[b]-steps[a], -1), 1)) })
+	for first := int64(0); first < shape[last]; first += together {
+		count := min(together, shape[last]-first)
+		var walk func(depth int, source, target int64)
+		walk = func(depth int, source, target int64) {
+			if depth == last {
+				for j := range count {
+					to[target+j] = from[source+j*steps[last]]
+				}
+				return
+			}
+			axis := order[depth]
+			for i := range shape[axis] {
+				walk(depth+1, source+i*steps[axis], target+i*strides[axis])
+			}
+		}
+		walk(0, first*steps[last], first)
+	}
+}

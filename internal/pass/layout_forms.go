@@ -1,0 +1,209 @@
+package pass
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// forms says by operator how its nodes work on tensors whose channels are last; functions of single elements are beside the table.
+var forms = map[string]func(l *layout, n *ir.Node) *form{
+	"convolution":  formOfConvolution,
+	"max_pool":     formOfPool,
+	"average_pool": formOfPool,
+	"lp_pool":      formOfPool,
+	"concat":       formOfAxis, "softmax": formOfAxis, "log_softmax": formOfAxis, "resample": formOfAxis, "cumsum": formOfAxis, "quantize": formOfAxis, "dequantize": formOfAxis,
+	"pad":        formOfLists("begin", "end"),
+	"slice":      formOfLists("begin", "extent", "step"),
+	"normalize":  formOfAxes,
+	"reduce_sum": formOfReduction, "reduce_prod": formOfReduction, "reduce_min": formOfReduction, "reduce_max": formOfReduction, "reduce_mean": formOfReduction, "reduce_l1": formOfReduction,
+	"reduce_l2": formOfReduction, "reduce_sum_square": formOfReduction, "reduce_log_sum": formOfReduction, "reduce_log_sum_exp": formOfReduction,
+	"reshape":   formOfReshape,
+	"transpose": formOfTranspose,
+}
+
+// first says that a node's first input has channels, and the others none.
+func first(n *ir.Node) []bool {
+	images := make([]bool, len(n.Inputs))
+	images[0] = true
+	return images
+}
+
+// with is a node's attributes with some changed.
+func with(n *ir.Node, changed ir.Attrs) ir.Attrs {
+	attrs := maps.Clone(n.Attrs)
+	maps.Copy(attrs, changed)
+	return attrs
+}
+
+// whereLast is where an axis of a tensor goes when its channels become last.
+func whereLast(axis int64, rank int) int64 {
+	if axis < 0 {
+		axis += int64(rank)
+	}
+	if axis < 0 || axis >= int64(rank) {
+		return axis // one scale for all needs no axis
+	}
+	return inverted(ops.ChannelsLast(rank))[axis]
+}
+
+func formOfConvolution(l *layout, n *ir.Node) *form {
+	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		in = slices.Clone(in)
+		perm := ops.WeightsLast(n)
+		if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
+			in[1] = w
+		} else {
+			in[1] = turned(b, in[1], perm)
+		}
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true}), in...)
+	}}
+}
+
+// formOfPool: with its channels first, a window's elements lie apart from its neighbours'.
+func formOfPool(l *layout, n *ir.Node) *form {
+	return &form{images: first(n), gain: (l.bytes(n.Inputs[0]) + l.bytes(n.Outputs[0])) / 2, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true}), in...)
+	}}
+}
+
+// formOfAxis is of operators along one axis.
+func formOfAxis(l *layout, n *ir.Node) *form {
+	images := first(n)
+	if n.Op.Name() == "concat" {
+		for i := range images {
+			images[i] = true
+		}
+	}
+	axis, named := n.Attrs["axis"].(int64)
+	if !named || n.Attrs.Int("block", 0) != 0 {
+		return nil
+	}
+	return &form{images: images, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"axis": whereLast(axis, len(n.Inputs[0].Type.Shape))}), in...)
+	}}
+}
+
+// formOfLists is of operators with lists over the axes.
+func formOfLists(names ...string) func(l *layout, n *ir.Node) *form {
+	return func(l *layout, n *ir.Node) *form {
+		return &form{images: first(n), build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+			changed, perm := ir.Attrs{}, ops.ChannelsLast(len(n.Inputs[0].Type.Shape))
+			for _, name := range names {
+				switch list := n.Attrs[name].(type) {
+				case []sym.Expr:
+					changed[name] = permutedShape(list, perm)
+				case []int64:
+					changed[name] = composed(perm, list)
+				}
+			}
+			return b.Op(n.Op.Name(), with(n, changed), in...)
+		}}
+	}
+}
+
+// axesLast are a node's axes when its channels become last, in order.
+func axesLast(n *ir.Node) []int64 {
+	axes := []int64{}
+	for _, a := range n.Attrs.Ints("axes") {
+		axes = append(axes, whereLast(a, len(n.Inputs[0].Type.Shape)))
+	}
+	slices.Sort(axes)
+	return axes
+}
+
+func formOfAxes(l *layout, n *ir.Node) *form {
+	return &form{images: first(n), build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"axes": axesLast(n)}), in...)
+	}}
+}
+
+// formOfReduction is of reductions that keep their axes, or that leave images and channels alone.
+func formOfReduction(l *layout, n *ir.Node) *form {
+	rank := len(n.Inputs[0].Type.Shape)
+	if _, named := n.Attrs["axes"].([]int64); !named || n.Attrs["outer"] != nil || rank < 3 {
+		return nil
+	}
+	f := formOfAxes(l, n)
+	if !n.Attrs.Bool("keep") {
+		f.plain = true
+		axes := axesLast(n)
+		for i := 1; i < rank-1; i++ {
+			if !slices.Contains(axes, int64(i)) {
+				return nil
+			}
+		}
+	}
+	return f
+}
+
+// formOfReshape is of reshapes that leave images and channels alone, and change the spatial axes.
+func formOfReshape(l *layout, n *ir.Node) *form {
+	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	if len(from) < 3 || len(to) < 2 || !sameShape(l.Dims(), from[:2], to[:2]) {
+		return nil
+	}
+	return &form{images: first(n), plain: len(to) == 2, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		if len(to) == 2 {
+			return ops.Reshape(b, in[0], to...)
+		}
+		return ops.Reshape(b, in[0], permutedShape(to, ops.ChannelsLast(len(to)))...)
+	}}
+}
+
+// formOfTranspose is of transposes that bring channels to one of the two places. Of three axes it is the same transpose to both: what is computed with channels has them brought last.
+func formOfTranspose(l *layout, n *ir.Node) *form {
+	rank := len(n.Attrs.Ints("perm"))
+	if rank < 3 {
+		return nil
+	}
+	gain := l.bytes(n.Outputs[0]) + 1 // rather the one that is there than another
+	same := func(_ *ir.Builder, _ *ir.Node, in []*ir.Value) *ir.Value { return in[0] }
+	from := l.forms[n.Inputs[0].Node]
+	switch perm := permutation(n); {
+	case slices.Equal(perm, ops.ChannelsFirst(rank)) && !(rank == 3 && from != nil && !from.plain):
+		return &form{images: []bool{false}, gain: gain, build: same}
+	case slices.Equal(perm, ops.ChannelsLast(rank)):
+		return &form{images: []bool{true}, plain: true, gain: gain, build: same}
+	}
+	return nil
+}
+
+// formOfFunction is of functions of single elements: operands of fewer axes get the others in front.
+func formOfFunction(l *layout, n *ir.Node) *form {
+	rank := len(n.Outputs[0].Type.Shape)
+	f := &form{images: make([]bool, len(n.Inputs))}
+	for i, v := range n.Inputs {
+		if v == nil {
+			return nil
+		}
+		f.images[i] = len(v.Type.Shape) == rank && rank >= 3
+	}
+	f.build = func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		in = slices.Clone(in)
+		for i, v := range in {
+			if f.images[i] || len(v.Type.Shape) < 2 && isOne(sym.Product(v.Type.Shape...)) {
+				continue
+			}
+			shape := slices.Clone(v.Type.Shape)
+			for len(shape) < rank {
+				shape = slices.Insert(shape, 0, sym.Const(1))
+			}
+			in[i] = l.reshapedLast(b, v, shape)
+		}
+		return b.Op(n.Op.Name(), n.Attrs, in...)
+	}
+	return f
+}
+
+// reshapedLast is an operand in the given shape, with its channels last.
+func (l *layout) reshapedLast(b *ir.Builder, v *ir.Value, shape []sym.Expr) *ir.Value {
+	perm := ops.ChannelsLast(len(shape))
+	if c := l.constant(v, shape, perm); c != nil {
+		return c
+	}
+	return turned(b, ops.Reshape(b, v, shape...), perm)
+}
