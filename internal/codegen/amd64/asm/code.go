@@ -120,7 +120,7 @@ func (c *Code) Emit(i Inst) {
 		c.jump(f, i.To)
 		return
 	}
-	p := f.places(&i)
+	p := f.sort(&i)
 	uses, unit := len(c.uses), 1
 	switch f.prefix {
 	case legacy:
@@ -136,7 +136,7 @@ func (c *Code) Emit(i Inst) {
 			}
 		}
 	}
-	if p.modrm {
+	if f.modRM {
 		c.modRM(&i, &p, unit)
 	}
 	if f.flags&immediate != 0 {

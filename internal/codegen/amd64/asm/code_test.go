@@ -197,3 +197,12 @@ func BenchmarkVisit(b *testing.B) {
 		i.Visit(func(*Reg, Role) { count++ })
 	}
 }
+
+// BenchmarkFirst reports the time that the first use of an operation takes more.
+func BenchmarkFirst(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		read[VADDPS].Store(nil)
+		formsOf(VADDPS)
+	}
+}

@@ -4,37 +4,16 @@ import "encoding/binary"
 
 // fields are the operands of one instruction by their places.
 type fields struct {
-	reg, rm, vvvv, top int // numbers of registers; vvvv also of a vector of indices
-	memory             bool
-	modrm              bool
-	opcodeLow          int
+	reg, rm, vvvv, top, low int // numbers of registers
+	memory                  bool
 }
 
-// places sorts an instruction's operands by where they are encoded.
-func (f *form) places(i *Inst) fields {
-	var p fields
+// sort puts an instruction's operands where they are encoded.
+func (f *form) sort(i *Inst) fields {
+	n := [5]int{i.Args[0].Number(), i.Args[1].Number(), i.Args[2].Number(), i.Args[3].Number()}
+	p := fields{n[f.at.reg], n[f.at.rm], n[f.at.vvvv], n[f.at.top], n[f.at.low], i.Args[f.at.rm&3] == Memory}
 	if f.digit >= 0 {
-		p.reg, p.modrm = int(f.digit), true
-	}
-	for n := range f.count - f.implicit {
-		r := i.Args[n&3]
-		switch f.operands[n].place {
-		case 'R':
-			p.reg, p.modrm = r.Number(), true
-		case 'M':
-			p.modrm = true
-			if r == Memory {
-				p.memory = true
-			} else {
-				p.rm = r.Number()
-			}
-		case 'V':
-			p.vvvv = r.Number()
-		case 'S':
-			p.top = r.Number()
-		case 'O':
-			p.opcodeLow = r.Number()
-		}
+		p.reg = int(f.digit)
 	}
 	return p
 }
@@ -62,10 +41,10 @@ func (c *Code) legacy(f *form, i *Inst, p *fields) {
 		c.bytes = append(c.bytes, [...]byte{0, 0x66, 0xF3, 0xF2}[f.pp])
 	}
 	x, b := p.extension(i)
-	if high := p.reg>>3<<2 | x<<1 | b | p.opcodeLow>>3; high != 0 {
+	if high := p.reg>>3<<2 | x<<1 | b | p.low>>3; high != 0 {
 		rex |= 0x40 | high
 	}
-	if rex == 0 {
+	if rex == 0 && f.flags&narrow != 0 {
 		for n := range f.count - f.implicit { // the registers SPL, BPL, SIL and DIL are AH … BH without the prefix
 			r, kind := i.Args[n&3], f.operands[n].kind
 			if (kind == 'b' || kind == 'g' && i.Bits == 8) && r.Class() == General && r.Number() >= 4 {
@@ -84,7 +63,7 @@ func (c *Code) legacy(f *form, i *Inst, p *fields) {
 	case 3:
 		c.bytes = append(c.bytes, 0x0F, 0x3A)
 	}
-	opcode := f.opcode | byte(p.opcodeLow&7)
+	opcode := f.opcode | byte(p.low&7)
 	if f.flags&byWidth != 0 && i.Bits > 8 {
 		opcode |= 1
 	}

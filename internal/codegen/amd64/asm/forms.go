@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 // Op is an operation: a mnemonic of Intel's, or one of the two that stand for no instruction, LABEL and ALIGN.
@@ -61,6 +61,7 @@ const (
 	fixedL                      // Bits says nothing; L1 where length is 256
 	immediate                   // the last operand is Inst.Imm
 	ternary                     // as same, where the immediate makes the result constant
+	narrow                      // a general operand may have 8 bits
 )
 
 var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary}
@@ -73,6 +74,9 @@ type operand struct {
 	fixed Reg  // of an implicit one
 	index byte // of memory with vector indices: their kind
 }
+
+// places are which of Inst.Args goes where; 4, the default, is none.
+type places struct{ reg, rm, vvvv, top, low uint8 }
 
 // form is one way of encoding an operation.
 type form struct {
@@ -87,59 +91,60 @@ type form struct {
 	count      uint8
 	implicit   uint8      // operands of that count that come last and are not among Inst.Args
 	operands   [5]operand // the immediate included
-	signatures [2]uint32  // classes of Args, with /m as a register and as memory
-	bits       uint16     // sum of the widths allowed, which are powers of two; 0: any
-	length     uint16     // of fixedL: 128 or 256
-	memory     uint8      // bytes of the memory operand: a divisor of the vector where vl says so, 0 of the general operand, else a number
+	at         places     // which of Args goes where
+	modRM      bool
+	signatures [2]uint32 // classes of Args, with /m as a register and as memory
+	bits       uint16    // sum of the widths allowed, which are powers of two; 0: any
+	length     uint16    // of fixedL: 128 or 256
+	memory     uint8     // bytes of the memory operand: a divisor of the vector where vl says so, 0 of the general operand, else a number
 	vl         bool
 	broadcast  uint8 // element's bytes, 0: none
 	unit       uint8 // of EVEX's short displacement, 0: the operand's bytes
 	features   Features
-	name       string // what assemblers call it
+	name       string // what assemblers call it, in capitals
 }
 
 //go:embed forms.txt
 var table string
 
-// forms are the table's rows, in its order, and of each Op where its rows begin.
-type formTable struct {
-	rows  []form
-	first []uint16 // by Op; one entry more ends the last
-}
+// read are the forms of each operation that has been asked for.
+var read [len(offsets)]atomic.Pointer[[]form]
 
-var forms = sync.OnceValue(func() *formTable { return parse(table) })
-
-// of returns the forms of an operation.
-func (t *formTable) of(o Op) []form {
-	if int(o)+1 >= len(t.first) {
+// formsOf returns the forms of an operation, which are read from the table at the first use of it.
+func formsOf(o Op) []form {
+	if int(o) >= len(read) {
 		return nil
 	}
-	return t.rows[t.first[o]:t.first[o+1]]
-}
-
-// parse reads the table. Its names come in groups, in the order of the constants.
-func parse(text string) *formTable {
-	t := &formTable{first: make([]uint16, ALIGN+2)}
-	name := ""
-	for line := range strings.Lines(text) {
+	if rows := read[o].Load(); rows != nil {
+		return *rows
+	}
+	var rows []form
+	for line := range strings.Lines(lines(o)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
 			continue
 		}
-		if fields[0] != name {
-			name = fields[0]
-			t.first = append(t.first, 0)
-		}
-		op := Op(len(t.first) - 2)
-		for _, p := range []prefix{legacy, vex, evex} {
+		for _, p := range [...]prefix{legacy, vex, evex} {
 			if f, ok := row(fields, p); ok {
-				f.op = op
-				t.rows = append(t.rows, f)
+				f.op = o
+				rows = append(rows, f)
 			}
 		}
-		t.first[op+1] = uint16(len(t.rows))
 	}
-	return t
+	read[o].Store(&rows)
+	return rows
+}
+
+// lines are the rows of an operation as text; none of those that the table does not have.
+func lines(o Op) string {
+	if o <= ALIGN {
+		return ""
+	}
+	end := len(table)
+	if int(o)+1 < len(offsets) {
+		end = int(offsets[o+1])
+	}
+	return table[offsets[o]:end]
 }
 
 // row reads one line as a form of the prefix, if it is one.
@@ -152,7 +157,7 @@ func row(fields []string, p prefix) (form, bool) {
 	if p == evex && kinds == "VE" {
 		second = 1
 	}
-	f := form{prefix: p, name: strings.ToLower(fields[0]), digit: -1}
+	f := form{prefix: p, name: fields[0], digit: -1, at: places{4, 4, 4, 4, 4}}
 	encoding := append(strings.Split(rest, "."), "0")
 	f.pp = byte(position(encoding[0], "np", "66", "F3", "F2"))
 	f.opcodes = byte(position(encoding[1], "1", "0F", "0F38", "0F3A"))
@@ -171,6 +176,7 @@ func row(fields []string, p prefix) (form, bool) {
 		f.digit = int8(number(digit, 8))
 	}
 	f.readOperands(fields[3], fields[4])
+	f.modRM = extended || f.at.rm != 4
 	f.readBits(fields[5])
 	f.readMemory(fields[6])
 	features := strings.Split(fields[7], "/")
@@ -179,7 +185,7 @@ func row(fields []string, p prefix) (form, bool) {
 		if key, value, found := strings.Cut(word, "="); !found {
 			f.flags |= flagNames[word]
 		} else if key == "as" || p == evex {
-			f.name = strings.ToLower(value)
+			f.name = value
 		}
 	}
 	return f, true
@@ -212,10 +218,10 @@ func (f *form) readOperands(places, operands string) {
 			f.flags |= immediate
 		default:
 			o.kind = kind[0]
-			class := map[byte]Class{'m': classes, 'k': Opmask, 'g': General, 'b': General, 'w': General, 'd': General, 'l': General}[o.kind]
-			if class == NoClass {
-				class = Vector
+			if o.kind == 'b' {
+				f.flags |= narrow
 			}
+			class := kindClass(o.kind)
 			if len(kind) == 2 {
 				o.index = kind[1]
 			}
@@ -227,7 +233,32 @@ func (f *form) readOperands(places, operands string) {
 			f.signatures[1] |= uint32(other) << (4 * n)
 		}
 		f.operands[n] = o
+		switch o.place {
+		case 'R':
+			f.at.reg = uint8(n)
+		case 'M':
+			f.at.rm = uint8(n)
+		case 'V':
+			f.at.vvvv = uint8(n)
+		case 'S':
+			f.at.top = uint8(n)
+		case 'O':
+			f.at.low = uint8(n)
+		}
 	}
+}
+
+// kindClass is the class of register that a letter of the table stands for, or of memory.
+func kindClass(kind byte) Class {
+	switch kind {
+	case 'm':
+		return classes
+	case 'k':
+		return Opmask
+	case 'g', 'b', 'w', 'd', 'l':
+		return General
+	}
+	return Vector
 }
 
 // readBits reads the column of widths.
@@ -248,6 +279,9 @@ func (f *form) readBits(text string) {
 	low, high, ok := strings.Cut(text, "-")
 	if !ok {
 		high = low
+	}
+	if low == "8" {
+		f.flags |= narrow
 	}
 	for b := number(low, 10); b <= number(high, 10); b *= 2 {
 		if b < 512 || f.prefix == evex {
@@ -299,7 +333,7 @@ func number(text string, base int) uint64 {
 // find returns the first form that the instruction has, nil if none. Virtual registers fit any form of their class.
 func find(i *Inst) *form {
 	signature := uint32(i.Args[0]>>classShift) | uint32(i.Args[1]>>classShift)<<4 | uint32(i.Args[2]>>classShift)<<8 | uint32(i.Args[3]>>classShift)<<12
-	rows := forms().of(i.Op)
+	rows := formsOf(i.Op)
 	needEVEX := i.Bits == 512 || i.Mask != NoReg || i.Mem.Broadcast || high(i.Args[0]) || high(i.Args[1]) || high(i.Args[2]) || high(i.Mem.Index)
 	for n := range rows {
 		f := &rows[n]
@@ -384,14 +418,3 @@ func (f *form) size(i *Inst) int {
 	}
 	return int(f.memory)
 }
-
-// names are the operations' names by Op.
-var names = sync.OnceValue(func() []string {
-	all := []string{"NoOp", "LABEL", "ALIGN"}
-	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); len(fields) > 0 && fields[0] != "#" && fields[0] != all[len(all)-1] {
-			all = append(all, fields[0])
-		}
-	}
-	return all
-})

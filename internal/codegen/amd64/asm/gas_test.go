@@ -95,8 +95,8 @@ func TestGas(t *testing.T) {
 	if testing.Short() {
 		count = 3
 	}
-	for n := range forms().rows {
-		f := &forms().rows[n]
+	used := map[*form]bool{}
+	for _, f := range allForms() {
 		if f.op.Jumps() {
 			continue
 		}
@@ -105,11 +105,49 @@ func TestGas(t *testing.T) {
 			if find(&i) == nil {
 				t.Fatalf("no form: %s", i.unknown())
 			}
+			used[find(&i)] = true
 			insts = append(insts, i)
 			texts = append(texts, gasText(i))
 		}
 	}
+	for _, f := range allForms() {
+		if !used[f] && !f.op.Jumps() {
+			t.Errorf("a form of %s is never chosen: %+v", f.op, *f)
+		}
+	}
 	compare(t, insts, texts)
+}
+
+// FuzzGas compares instructions that the seed draws with GNU as.
+func FuzzGas(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		all := allForms()
+		var insts []Inst
+		var texts []string
+		for range 2000 {
+			f := all[random.IntN(len(all))]
+			if f.op.Jumps() {
+				continue
+			}
+			insts = append(insts, randomInst(random, f))
+			texts = append(texts, gasText(insts[len(insts)-1]))
+		}
+		compare(t, insts, texts)
+	})
+}
+
+// allForms are the table's, in its order.
+func allForms() []*form {
+	var all []*form
+	for o := range Op(len(offsets)) {
+		rows := formsOf(o)
+		for n := range rows {
+			all = append(all, &rows[n])
+		}
+	}
+	return all
 }
 
 func compare(t testing.TB, insts []Inst, texts []string) {

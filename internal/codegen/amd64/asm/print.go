@@ -97,7 +97,7 @@ func (i Inst) String() string {
 	if f == nil {
 		return i.unknown()
 	}
-	b := append(make([]byte, 0, 64), f.name...)
+	b := append(make([]byte, 0, 64), strings.ToLower(f.name)...)
 	if i.Op.Jumps() {
 		return string(b) + " L" + strconv.Itoa(int(i.To))
 	}
@@ -189,8 +189,16 @@ func (i *Inst) unknown() string {
 
 // String is the operation's name in the table, which is the constant's.
 func (o Op) String() string {
-	if int(o) < len(names()) {
-		return names()[o]
+	switch {
+	case o == NoOp:
+		return "NoOp"
+	case o == LABEL:
+		return "LABEL"
+	case o == ALIGN:
+		return "ALIGN"
+	case int(o) >= len(offsets):
+		return "Op(" + strconv.Itoa(int(o)) + ")"
 	}
-	return "Op(" + strconv.Itoa(int(o)) + ")"
+	name, _, _ := strings.Cut(lines(o), " ")
+	return name
 }
