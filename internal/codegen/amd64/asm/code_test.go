@@ -99,6 +99,7 @@ func TestVisit(t *testing.T) {
 		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: Virtual(Opmask, 7)}, "vaddps v3{p7}, v1, v2", "v3=rw v1=r v2=r p7=r"},
 		{Inst{Op: VADDPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7), Zero: true}, "vaddps v3{k7}{z}, v1, v2", "v3=w v1=r v2=r k7=r"},
 		{Inst{Op: VCMPPS, Bits: 512, Args: [4]Reg{Virtual(Opmask, 1), v(1), v(2)}, Mask: K(7), Imm: 1}, "vcmpps p1{k7}, v1, v2, 1", "p1=w v1=r v2=r k7=r"},
+		{Inst{Op: VBLENDMPS, Bits: 512, Args: [4]Reg{v(3), v(1), v(2)}, Mask: K(7)}, "vblendmps v3{k7}, v1, v2", "v3=w v1=r v2=r k7=r"},
 		{Inst{Op: VFMADD231PS, Bits: 512, Args: [4]Reg{v(3), v(1), Memory}, Mem: Mem{Base: RAX, Broadcast: true}},
 			"vfmadd231ps v3, v1, dword ptr [rax]{1to16}", "v3=rw v1=r rax=r"},
 		{Inst{Op: VXORPS, Bits: 256, Args: [4]Reg{v(3), v(3), v(3)}}, "vxorps v3, v3, v3", "v3=w v3=w v3=w"},

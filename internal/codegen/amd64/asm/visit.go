@@ -30,7 +30,7 @@ func (i *Inst) Visit(do func(r *Reg, role Role)) {
 		switch {
 		case independent:
 			role = Write
-		case n == 0 && role == Write && i.Mask != NoReg && !i.Zero && o.kind != 'k':
+		case n == 0 && role == Write && i.Mask != NoReg && !i.Zero && o.kind != 'k' && !i.Op.blends():
 			role = ReadWrite
 		}
 		do(r, role)
@@ -84,6 +84,9 @@ func (o Op) Jumps() bool { return o == JMP || o.Conditional() }
 
 // Conditional reports whether the operation is a jump by a condition.
 func (o Op) Conditional() bool { return o >= JO && o <= JG }
+
+// blends reports whether the operation takes the lanes that its mask leaves out from its first source.
+func (o Op) blends() bool { return o >= VBLENDMPS && o <= VPBLENDMQ }
 
 // Ends reports whether what follows the operation is reached only by a jump.
 func (o Op) Ends() bool { return o == JMP || o == RET || o == UD2 }
