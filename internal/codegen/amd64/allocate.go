@@ -201,7 +201,7 @@ func (a *allocator) findIntervals() {
 	}
 	for n, v := range a.intervals {
 		if v != nil && v.constant == nil && len(blocks) > 0 && blocks[0].in.has(n) {
-			panic(diag.Internalf("amd64: register %v is read before it is written", v.reg))
+			panic(diag.Internalf("amd64: register %v is read before it is written\n%s", v.reg, listing(a.insts)))
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (a *allocator) fold(in *asm.Inst) {
 			continue
 		}
 		v := a.intervals[a.at(r)]
-		if v.machine != asm.NoReg || count(in, r) > 1 || !foldable(in, at) {
+		if v.machine != asm.NoReg || count(in, r) > 1 || !a.foldable(in, at) {
 			continue
 		}
 		in.Args[at], in.Mem = asm.Memory, v.place()
@@ -326,7 +326,7 @@ func (a *allocator) fold(in *asm.Inst) {
 }
 
 // foldable reports whether an operand may lie in memory instead, in a place as wide as its register. What is written must fill that place.
-func foldable(in *asm.Inst, at int) bool {
+func (a *allocator) foldable(in *asm.Inst, at int) bool {
 	role := asm.Role(0)
 	in.Visit(func(r *asm.Reg, ro asm.Role) {
 		if *r == in.Args[at] {
@@ -338,7 +338,7 @@ func foldable(in *asm.Inst, at int) bool {
 	}
 	other := *in
 	other.Args[at], other.Mem = asm.Memory, asm.Mem{Base: frameRegister}
-	return other.Encodes()
+	return other.Encodes() && (a.b.isa.masks || other.Features() < asm.AVX512F)
 }
 
 func count(in *asm.Inst, r asm.Reg) int {

@@ -35,3 +35,12 @@ func TestRandomKernels(t *testing.T) {
 		harness(t).Random(t, seed, seed%2 == 1)
 	}
 }
+
+// TestFewRegisters runs random kernels with so few vector registers that most values are spilled.
+func TestFewRegisters(t *testing.T) {
+	defer func(n int) { avx2.registers = n }(avx2.registers)
+	avx2.registers = 6
+	for seed := range int64(300) {
+		harness(t).Random(t, 1000+seed, seed%2 == 1)
+	}
+}

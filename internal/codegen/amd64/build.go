@@ -174,7 +174,7 @@ func (b *builder) times(x asm.Reg, v int64) asm.Reg {
 		b.assign(r, x)
 		b.emit(asm.Inst{Op: asm.SHL, Bits: 64, Args: [4]asm.Reg{r}, Imm: int64(log2(v))})
 	case v == int64(int32(v)):
-		b.emit(asm.Inst{Op: asm.IMUL, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
+		b.emit(asm.Inst{Op: asm.IMULI, Bits: 64, Args: [4]asm.Reg{r, x}, Imm: v})
 	default:
 		b.setNumber(r, v)
 		b.integerOp(asm.IMUL, r, x)
@@ -246,6 +246,9 @@ func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	insts, frame := b.allocate(spill)
 	for i := range insts {
 		b.code.Emit(insts[i])
+	}
+	if !b.isa.masks && b.code.Features() >= asm.AVX512F {
+		panic(diag.Internalf("amd64: code for AVX2 has instructions of AVX-512"))
 	}
 	code, err := b.code.Finish()
 	if err != nil {
