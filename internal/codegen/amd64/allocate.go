@@ -31,6 +31,13 @@ type interval struct {
 	slot       int32 // in the frame, where it is in memory and no constant
 }
 
+// spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that are live across this place are
+// kept in memory.
+func (b *builder) spoil() { b.emit(spoils) }
+
+// spoils is no instruction.
+var spoils = asm.Inst{Op: asm.ALIGN, Imm: 1}
+
 // allocator chooses machine registers for a routine: liveness over basic blocks, then one pass over the intervals by their starts (Poletto and
 // Sarkar, "Linear Scan Register Allocation", 1999), in which the value that matters least goes to memory. Values that are constants of the pool are read
 // from there instead of the frame.
@@ -228,9 +235,18 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 		}
 	}
 	slices.SortStableFunc(order, func(x, y *interval) int { return x.start - y.start })
+	var spoiled []int // places
+	for i := range a.insts {
+		if a.insts[i] == spoils {
+			spoiled = append(spoiled, 2*i)
+		}
+	}
 	var active [4][]*interval
 	for _, v := range order {
 		c := v.reg.Class()
+		if at, _ := slices.BinarySearch(spoiled, v.start+1); c == asm.Vector && at < len(spoiled) && spoiled[at] < v.end {
+			continue
+		}
 		kept := active[c][:0]
 		for _, other := range active[c] {
 			if other.end < v.start {

@@ -122,7 +122,11 @@ func newKernel(k *loop.Kernel, i *isa) *kernel {
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.For:
-			ke.ranges.Set(s.Var, natural)
+			r := natural
+			if n, ok := s.Extent.Const(); ok {
+				r.Max = max(n-1, 0)
+			}
+			ke.ranges.Set(s.Var, r)
 		case *loop.Check:
 			if lo, ok := s.Min.Const(); ok && lo >= 0 {
 				ke.ranges.Set(s.Name, natural)

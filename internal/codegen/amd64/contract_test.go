@@ -1,0 +1,243 @@
+package amd64
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/codegen/amd64/call"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// productCase is a product as scheduling leaves it: panels of columns, each a contraction group.
+type productCase struct {
+	m, n, k int64
+	windows []int64 // serial loops around the product
+	width   int64   // of a panel
+	rows    int64   // of a tile; 0: all
+	dt      dtype.DType
+	dynamic bool
+	packed  bool   // the right operand lies in panels
+	turned  bool   // the left operand lies by columns
+	first   string // what the sums begin with: zero, bias
+	last    string // what becomes of them
+}
+
+func (c productCase) String() string {
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s %s %s dynamic=%v packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.first, c.last, c.dynamic, c.packed, c.turned)
+}
+
+func constants(list ...int64) []sym.Expr {
+	out := make([]sym.Expr, len(list))
+	for i, n := range list {
+		out[i] = sym.Const(n)
+	}
+	return out
+}
+
+// kernel builds the case, and the dimensions' values.
+func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
+	dims := map[string]int64{}
+	size := func(name string, n int64) sym.Expr {
+		if !c.dynamic {
+			return sym.Const(n)
+		}
+		dims[name] = n
+		return sym.Var(name)
+	}
+	zero, one := sym.Const(0), sym.Const(1)
+	m, n, k := size("m", c.m), size("n", c.n), size("k", c.k)
+	width := sym.Const(c.width)
+	panels := n.CeilDiv(width)
+	b := loop.NewBuilder("product")
+	window := constants(c.windows...)
+	depth := append(append([]sym.Expr{}, window...), k)
+	shapeA, shapeB := append([]sym.Expr{m}, depth...), append(append([]sym.Expr{}, depth...), n)
+	if c.turned {
+		shapeA = append(append([]sym.Expr{}, depth...), m)
+	}
+	if c.packed {
+		shapeB = append(append([]sym.Expr{panels}, depth...), width)
+	}
+	x, w := b.Param("x", loop.Read, c.dt, shapeA), b.Param("w", loop.Read, c.dt, shapeB)
+	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}), b.Param("residual", loop.Read, c.dt, []sym.Expr{m, n})
+	y := b.Param("y", loop.Write, c.dt, []sym.Expr{m, n})
+	tile := m
+	tiles := one
+	if c.rows > 0 {
+		tile, tiles = sym.Const(c.rows), m.CeilDiv(sym.Const(c.rows))
+	}
+	unit := func(rank, axis int) []sym.Expr { return unitIndex(rank, axis) }
+	b.For(loop.Parallel, "t", tiles, func(t sym.Expr) {
+		b.Each("p", panels, func(p sym.Expr) {
+			row, column := t.Mul(tile), p.Mul(width)
+			height, cols := tile.Min(m.Sub(row)), width.Min(n.Sub(column))
+			acc := b.Local("acc", c.dt, tile, width)
+			nest := func(body func(i, j sym.Expr)) {
+				b.Each("i", height, func(i sym.Expr) { b.For(loop.Vector, "j", cols, func(j sym.Expr) { body(i, j) }) })
+			}
+			nest(func(i, j sym.Expr) {
+				var first loop.Expr = loop.Number(c.dt, 0)
+				if c.first == "bias" {
+					first = bias.Load(column.Add(j))
+				}
+				b.Store(acc, []sym.Expr{i, j}, first)
+			})
+			var index []sym.Expr
+			var descend func(axis int)
+			descend = func(axis int) {
+				if axis < len(window) {
+					b.Serial("h", window[axis], func(h sym.Expr) {
+						index = append(index, h)
+						descend(axis + 1)
+						index = index[:len(index)-1]
+					})
+					return
+				}
+				rank := len(depth) + 1
+				a := x.Tile(append(append([]sym.Expr{row}, index...), zero), unit(rank, 0), unit(rank, rank-1))
+				if c.turned {
+					a = x.Tile(append(append([]sym.Expr{}, index...), zero, row), unit(rank, rank-1), unit(rank, rank-2))
+				}
+				right := w.Tile(append(append([]sym.Expr{}, index...), zero, column), unit(rank, rank-2), unit(rank, rank-1))
+				if c.packed {
+					right = w.Tile(append(append([]sym.Expr{p}, index...), zero, zero), unit(rank+1, rank-1), unit(rank+1, rank))
+				}
+				b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unit(2, 0), unit(2, 1)), a, right)
+			}
+			descend(0)
+			nest(func(i, j sym.Expr) {
+				var v loop.Expr = acc.Load(i, j)
+				at := []sym.Expr{row.Add(i), column.Add(j)}
+				switch c.last {
+				case "relu":
+					v = loop.Apply2(loop.Max, loop.Number(c.dt, 0), loop.Apply2(loop.Add, v, bias.Load(column.Add(j))))
+				case "residual":
+					r := b.Let("r", loop.Apply2(loop.Add, v, residual.Load(at...)))
+					v = loop.Apply2(loop.Mul, loop.Apply2(loop.Min, r, loop.Number(c.dt, 6)), loop.Apply(loop.Neg, r))
+				case "tanh":
+					v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1), loop.Apply(loop.Abs, loop.Apply(loop.Floor, v))))
+				}
+				b.Store(y, at, v)
+			})
+		})
+	})
+	b.Finish()
+	return b.Kernel, dims
+}
+
+// compiled makes a kernel's code executable until the test ends.
+func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
+	t.Helper()
+	if !call.Supported || !target.Host(1).Has("avx2") {
+		t.Skip("the processor has no AVX2")
+	}
+	c, reason := compile(k, i)
+	if c == nil {
+		t.Fatalf("%s\n%s", reason, k)
+	}
+	r := &routines{}
+	r.add(c)
+	block, err := r.place("test")
+	if err != nil {
+		t.Skip("the system gives no executable pages: ", err)
+	}
+	t.Cleanup(func() { block.Close() })
+	return c
+}
+
+// operandsOf makes a kernel's memory, with small numbers.
+func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) (list []*tensor.Tensor) {
+	t.Helper()
+	r := rand.New(rand.NewSource(seed))
+	for _, p := range k.Params {
+		shape := make([]int64, len(p.Shape))
+		for i, e := range p.Shape {
+			v, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			if err != nil {
+				t.Fatal(err)
+			}
+			shape[i] = v
+		}
+		x := tensor.Must(tensor.New(p.DType, shape...))
+		for i := range x.Len() {
+			x.SetFloat(i, float64(r.Intn(17)-8)/4)
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+func runKernel(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) {
+	t.Helper()
+	args := &target.Args{}
+	for _, x := range list {
+		args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(x.Bytes())), Bytes: int64(len(x.Bytes()))})
+	}
+	for _, name := range k.Dims {
+		args.Dims = append(args.Dims, dims[name])
+	}
+	tiles, err := c.Tiles(args.Dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch, err := c.Scratch(args.Dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := make([]uint64, (scratch+63)/8+8)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(bytes))) & 63
+	if err := c.Run(args, 0, tiles, bytes[skip:][:scratch]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProducts compares products of all forms with the interpreter. The numbers are such that every sum is exact.
+func TestProducts(t *testing.T) {
+	var cases []productCase
+	r := rand.New(rand.NewSource(1))
+	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
+	for range 160 {
+		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64), k: pick(1, 3, 4, 9, 32), width: pick(16, 16, 24, 8, 64),
+			dt: []dtype.DType{dtype.F32, dtype.F32, dtype.F64}[r.Intn(3)], dynamic: r.Intn(2) == 0, packed: r.Intn(2) == 0, turned: r.Intn(4) == 0,
+			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh"}[r.Intn(4)], rows: pick(0, 0, 6, 13)}
+		if r.Intn(3) == 0 {
+			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
+		}
+		if c.dt == dtype.F64 && c.width > 32 {
+			c.width = 32
+		}
+		cases = append(cases, c)
+	}
+	for _, c := range cases {
+		t.Run(c.String(), func(t *testing.T) {
+			k, dims := c.kernel()
+			want, got := operandsOf(t, k, dims, 2), operandsOf(t, k, dims, 2)
+			data := make([]loop.Data, len(want))
+			for i, x := range want {
+				data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
+			}
+			if err := loop.Interpret(k, data, dims); err != nil {
+				t.Fatal(err)
+			}
+			var slow []string
+			notes = func(_, note string) { slow = append(slow, note) }
+			defer func() { notes = nil }()
+			runKernel(t, compiled(t, k, avx2), k, got, dims)
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 1e-6, 1e-6); err != nil {
+					t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, k)
+				}
+			}
+			if len(slow) > 0 && c.last != "tanh" {
+				t.Error(slow)
+			}
+		})
+	}
+}

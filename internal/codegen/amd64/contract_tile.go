@@ -1,0 +1,451 @@
+package amd64
+
+import (
+	"encoding/binary"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// A register tile is rows × vectors of sums that stay in the machine's vector registers for a whole sum: the first of them are the sums, row by row;
+// those that are left hold operands. Its code names machine registers, which the allocator knows nothing of: it begins by spoil.
+
+// unrolled is how many steps of a sum one round of its loop does.
+const unrolled = 4
+
+// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes.
+const prefetchAhead = 1024
+
+// elementOps are the instructions for an element type.
+type elementOps struct {
+	size                                            int64
+	multiplyAdd, broadcast, move, maskMove, compare asm.Op
+	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
+}
+
+var elements = map[dtype.DType]*elementOps{
+	dtype.F32: {4, asm.VFMADD231PS, asm.VBROADCASTSS, asm.VMOVUPS, asm.VMASKMOVPS, asm.VPCMPGTD,
+		asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VDIVPS, asm.VMINPS, asm.VMAXPS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS},
+	dtype.F64: {8, asm.VFMADD231PD, asm.VBROADCASTSD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ,
+		asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VDIVPD, asm.VMINPD, asm.VMAXPD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD},
+}
+
+// distance is a number, or a register with one.
+type distance struct {
+	fixed    int64
+	register asm.Reg // NoReg: fixed
+}
+
+func known(v int64) distance { return distance{fixed: v} }
+
+func (d distance) known() bool { return d.register == asm.NoReg }
+
+// is reports whether a distance is known to be v.
+func (d distance) is(v int64) bool { return d.known() && d.fixed == v }
+
+// moveOn adds a distance to a register.
+func (b *builder) moveOn(r asm.Reg, d distance) {
+	switch {
+	case !d.known():
+		b.integerOp(asm.ADD, r, d.register)
+	case d.fixed != 0:
+		b.integerImm(asm.ADD, r, d.fixed)
+	}
+}
+
+// timesDistance is a distance n times.
+func (b *builder) timesDistance(d distance, n int64) distance {
+	if d.known() {
+		return known(d.fixed * n)
+	}
+	return distance{register: b.times(d.register, n)}
+}
+
+// repeat emits body n times, in a loop where n is more than 1. It may be 0 or less where it is in a register.
+func (b *builder) repeat(n distance, body func()) {
+	if n.known() && n.fixed <= 1 {
+		if n.fixed == 1 {
+			body()
+		}
+		return
+	}
+	count, again, end := b.general(), b.label(), b.label()
+	if n.known() {
+		b.setNumber(count, n.fixed)
+	} else {
+		b.assign(count, n.register)
+		b.integerOp(asm.TEST, count, count)
+		b.jump(asm.JLE, end)
+	}
+	b.bind(again)
+	body()
+	b.integerImm(asm.SUB, count, 1)
+	b.jump(asm.JNE, again)
+	b.bind(end)
+}
+
+// stream is memory of which a tile reads or writes a row for each row of its own.
+type stream struct {
+	from, at asm.Reg // where it begins, and where the tile's first row is
+	row      distance
+}
+
+// term is a sum of products: K of them, for every iteration of the serial loops around.
+type term struct {
+	a            *stream
+	b            asm.Reg  // where the right operand begins
+	deepA, deepB distance // from a step of the sum to the next
+	depth        distance // steps
+	serial       []serial // outermost first
+	packed       bool     // the right operand's steps follow one another in memory, in whole cache lines
+	room         int64    // columns that may be read at every step, whether they count or not
+}
+
+// serial is a loop around a contraction.
+type serial struct {
+	extent, stepA, stepB distance
+}
+
+// merge takes serial loops into the sum that walk on where it ends.
+func (t *term) merge() {
+	for n := len(t.serial); n > 0; n = len(t.serial) {
+		s := t.serial[n-1]
+		if !t.depth.known() || !s.extent.known() || !t.deepA.known() || !t.deepB.known() ||
+			!s.stepA.is(t.depth.fixed*t.deepA.fixed) || !s.stepB.is(t.depth.fixed*t.deepB.fixed) {
+			return
+		}
+		t.depth.fixed *= s.extent.fixed
+		t.serial = t.serial[:n-1]
+	}
+}
+
+// registerTile is a tile under emission.
+type registerTile struct {
+	*emitter
+	ops           *elementOps
+	rows, vectors int
+	part          distance // lanes that the last vector has; 0: all
+	whole         bool     // all lanes may be written
+	spare         []asm.Reg
+	mask          asm.Reg // of the last vector's lanes, once there is one
+}
+
+func (t *registerTile) lanes() int64 { return int64(t.isa.bits/8) / t.ops.size }
+
+func (t *registerTile) sum(row, vector int) asm.Reg { return asm.V(row*t.vectors + vector) }
+
+// wide emits an instruction on whole vectors.
+func (t *registerTile) wide(op asm.Op, args ...asm.Reg) {
+	in := asm.Inst{Op: op, Bits: uint16(t.isa.bits)}
+	copy(in.Args[:], args)
+	t.emit(in)
+}
+
+// wideFrom emits an instruction whose last operand is in memory.
+func (t *registerTile) wideFrom(op asm.Op, at asm.Mem, args ...asm.Reg) {
+	in := asm.Inst{Op: op, Bits: uint16(t.isa.bits), Mem: at}
+	copy(in.Args[:], append(args, asm.Memory))
+	t.emit(in)
+}
+
+// begin says that the tile's registers are taken; what is not needed for sums is spare.
+func (t *registerTile) begin() {
+	t.spoil()
+	t.spare = t.spare[:0]
+	for n := t.isa.registers - 1; n >= t.rows*t.vectors; n-- {
+		t.spare = append(t.spare, asm.V(n))
+	}
+	t.mask = asm.NoReg
+	if t.isa.masks && t.partial(t.vectors-1) {
+		t.opmask()
+	}
+}
+
+// take is a spare register; give makes it spare again.
+func (t *registerTile) take() asm.Reg {
+	if len(t.spare) == 0 {
+		refuse("an expression of sums that needs many registers")
+	}
+	r := t.spare[len(t.spare)-1]
+	t.spare = t.spare[:len(t.spare)-1]
+	return r
+}
+
+func (t *registerTile) give(r asm.Reg) { t.spare = append(t.spare, r) }
+
+// clear makes all sums 0.
+func (t *registerTile) clear() {
+	for n := range t.rows * t.vectors {
+		t.wide(t.ops.xor, asm.V(n), asm.V(n), asm.V(n))
+	}
+}
+
+// partial reports whether a vector is the last one and has not all lanes.
+func (t *registerTile) partial(vector int) bool {
+	return vector == t.vectors-1 && (!t.part.known() || t.part.fixed != 0)
+}
+
+// loadMask puts the mask of the last vector's lanes into a vector register. Only machines without opmasks have it there.
+func (t *registerTile) loadMask(r asm.Reg) {
+	if t.part.known() {
+		bytes := make([]byte, t.isa.bits/8)
+		for i := range t.part.fixed * t.ops.size {
+			bytes[i] = 0xff
+		}
+		t.wideFrom(asm.VMOVUPS, asm.Mem{Pool: t.code.Constant(bytes)}, r)
+		return
+	}
+	var counts []byte
+	for i := range t.lanes() {
+		if t.ops.size == 4 {
+			counts = binary.LittleEndian.AppendUint32(counts, uint32(i))
+		} else {
+			counts = binary.LittleEndian.AppendUint64(counts, uint64(i))
+		}
+	}
+	broadcast, from := asm.VPBROADCASTD, asm.VMOVD
+	if t.ops.size == 8 {
+		broadcast, from = asm.VPBROADCASTQ, asm.VMOVQ
+	}
+	t.emit(asm.Inst{Op: from, Args: [4]asm.Reg{r, t.part.register}})
+	t.wide(broadcast, r, r)
+	t.wideFrom(t.ops.compare, asm.Mem{Pool: t.code.Constant(counts)}, r, r)
+}
+
+// opmask makes the mask of the last vector's lanes on machines that have opmasks.
+func (t *registerTile) opmask() {
+	bits := t.general()
+	if t.part.known() {
+		t.setNumber(bits, 1<<t.part.fixed-1)
+	} else {
+		t.setNumber(bits, -1)
+		t.emit(asm.Inst{Op: asm.BZHI, Bits: 64, Args: [4]asm.Reg{bits, bits, t.part.register}})
+	}
+	t.mask = t.maskRegister()
+	t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{t.mask, bits}})
+}
+
+// loadLanes reads a vector of a row: its last one without touching what is beyond the lanes that there are. r may be the mask's register.
+func (t *registerTile) loadLanes(r asm.Reg, vector int, at asm.Mem) {
+	switch {
+	case !t.partial(vector):
+		t.wideFrom(t.ops.move, at, r)
+	case t.isa.masks:
+		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+	case t.mask != asm.NoReg:
+		t.wideFrom(t.ops.maskMove, at, r, t.mask)
+	default:
+		t.loadMask(r)
+		t.wideFrom(t.ops.maskMove, at, r, r)
+	}
+}
+
+// storeLanes writes a vector of a row.
+func (t *registerTile) storeLanes(at asm.Mem, vector int, r asm.Reg) {
+	switch {
+	case t.whole || !t.partial(vector):
+		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+	case t.isa.masks:
+		t.emit(asm.Inst{Op: t.ops.move, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: t.mask})
+	default:
+		if t.mask == asm.NoReg {
+			t.mask = t.take()
+			t.loadMask(t.mask)
+		}
+		t.emit(asm.Inst{Op: t.ops.maskMove, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{asm.Memory, t.mask, r}, Mem: at})
+	}
+}
+
+// products adds a term's products to the sums.
+func (t *registerTile) products(m *term) {
+	t.walk(m, 0, t.copyOf(m.a.at), t.copyOf(m.b))
+}
+
+// walk does a term's serial loops from a level inward. It changes the pointers.
+func (t *registerTile) walk(m *term, level int, a, b asm.Reg) {
+	if level == len(m.serial) {
+		t.innermost(m, a, b)
+		return
+	}
+	s := m.serial[level]
+	insideA, insideB := m.advance(level + 1)
+	onA, onB := s.stepA.known() && insideA.is(s.stepA.fixed), s.stepB.known() && insideB.is(s.stepB.fixed)
+	t.repeat(s.extent, func() {
+		innerA, innerB := a, b
+		if !onA {
+			innerA = t.copyOf(a)
+		}
+		if !onB {
+			innerB = t.copyOf(b)
+		}
+		t.walk(m, level+1, innerA, innerB)
+		if !onA {
+			t.moveOn(a, s.stepA)
+		}
+		if !onB {
+			t.moveOn(b, s.stepB)
+		}
+	})
+}
+
+// advance is how far the loops from a level inward move the pointers; a register where that is not known.
+func (m *term) advance(level int) (a, b distance) {
+	n, a, b := m.depth, m.deepA, m.deepB
+	if level < len(m.serial) {
+		n, a, b = m.serial[level].extent, m.serial[level].stepA, m.serial[level].stepB
+	}
+	times := func(d distance) distance {
+		if n.known() && d.known() {
+			return known(n.fixed * d.fixed)
+		}
+		return distance{register: asm.RAX}
+	}
+	return times(a), times(b)
+}
+
+// innermost adds the products of one iteration of the serial loops.
+func (t *registerTile) innermost(m *term, a, b asm.Reg) {
+	even := m.deepA.known() && m.deepB.known()
+	rows := t.rowBases(m, a)
+	round := func(steps int64) func() {
+		return func() {
+			for k := range steps {
+				t.step(m, rows, b, k, even)
+				if !even {
+					t.advanceRows(rows, m.deepA)
+					t.moveOn(b, m.deepB)
+				}
+			}
+			if even {
+				t.advanceRows(rows, known(m.deepA.fixed*steps))
+				t.moveOn(b, known(m.deepB.fixed*steps))
+			}
+		}
+	}
+	if m.depth.known() {
+		t.repeat(known(m.depth.fixed/unrolled), round(unrolled))
+		if rest := m.depth.fixed % unrolled; rest > 0 {
+			round(rest)()
+		}
+		return
+	}
+	n := t.copyOf(m.depth.register)
+	t.emit(asm.Inst{Op: asm.SAR, Bits: 64, Args: [4]asm.Reg{n}, Imm: 2})
+	t.repeat(distance{register: n}, round(unrolled))
+	t.assign(n, m.depth.register)
+	t.integerImm(asm.AND, n, unrolled-1)
+	t.repeat(distance{register: n}, round(1))
+}
+
+// rowBases is where the rows of A are: at one register, where the rows' distance is known, or else at one for each three rows.
+type rowBases struct {
+	bases []asm.Reg
+	row   distance
+}
+
+func (t *registerTile) rowBases(m *term, a asm.Reg) rowBases {
+	r := rowBases{bases: []asm.Reg{a}, row: m.a.row}
+	if m.a.row.known() {
+		return r
+	}
+	for i := 3; i < t.rows; i += 3 {
+		next := t.copyOf(r.bases[len(r.bases)-1])
+		for range 3 {
+			t.integerOp(asm.ADD, next, m.a.row.register)
+		}
+		r.bases = append(r.bases, next)
+	}
+	return r
+}
+
+func (t *registerTile) advanceRows(r rowBases, d distance) {
+	for _, base := range r.bases {
+		t.moveOn(base, d)
+	}
+}
+
+func (r rowBases) at(row int, disp int64) asm.Mem {
+	if r.row.known() {
+		return asm.Mem{Base: r.bases[0], Disp: int32(int64(row)*r.row.fixed + disp)}
+	}
+	m := asm.Mem{Base: r.bases[row/3], Disp: int32(disp)}
+	if row%3 > 0 {
+		m.Index, m.Scale = r.row.register, uint8(row%3)
+	}
+	return m
+}
+
+// step adds the products of one step of a sum, the k-th of a round.
+func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even bool) {
+	dispA, dispB := int64(0), int64(0)
+	if even {
+		dispA, dispB = k*m.deepA.fixed, k*m.deepB.fixed
+	}
+	column := func(vector int) asm.Mem {
+		return asm.Mem{Base: b, Disp: int32(dispB + int64(vector*t.isa.bits/8))}
+	}
+	masked := func(vector int) bool { return t.partial(vector) && m.room < int64(t.vectors)*t.lanes() }
+	if m.packed && even {
+		for line := int64(0); line < int64(t.vectors*t.isa.bits/8); line += 64 {
+			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + line + prefetchAhead)}})
+		}
+	}
+	free := t.isa.registers - t.rows*t.vectors
+	first := t.isa.registers - 1
+	switch {
+	case t.rows == 1: // the columns are used once
+		a := asm.V(first)
+		t.wideFrom(t.ops.broadcast, rows.at(0, dispA), a)
+		for v := range t.vectors {
+			if masked(v) {
+				t.loadLanes(asm.V(first-1), v, column(v))
+				t.wide(t.ops.multiplyAdd, t.sum(0, v), a, asm.V(first-1))
+			} else {
+				t.wideFrom(t.ops.multiplyAdd, column(v), t.sum(0, v), a)
+			}
+		}
+	case free > t.vectors: // the columns stay in registers, the rows pass by
+		for v := range t.vectors {
+			if masked(v) {
+				t.loadLanes(asm.V(first-v), v, column(v))
+			} else {
+				t.wideFrom(t.ops.move, column(v), asm.V(first-v))
+			}
+		}
+		others := free - t.vectors
+		for i := range t.rows {
+			a := asm.V(first - t.vectors - i%others)
+			t.wideFrom(t.ops.broadcast, rows.at(i, dispA), a)
+			for v := range t.vectors {
+				t.wide(t.ops.multiplyAdd, t.sum(i, v), a, asm.V(first-v))
+			}
+		}
+	default: // the rows stay in registers, the columns pass by
+		for i := range t.rows {
+			t.wideFrom(t.ops.broadcast, rows.at(i, dispA), asm.V(first-i))
+		}
+		others := free - t.rows
+		for v := range t.vectors {
+			x := asm.V(first - t.rows - v%others)
+			if masked(v) {
+				t.loadLanes(x, v, column(v))
+			} else {
+				t.wideFrom(t.ops.move, column(v), x)
+			}
+			for i := range t.rows {
+				t.wide(t.ops.multiplyAdd, t.sum(i, v), asm.V(first-i), x)
+			}
+		}
+	}
+}
+
+// mostTileRows is the most rows of a tile with so many vectors: sums, and what one step needs beside them, fit the registers.
+func mostTileRows(i *isa, vectors, most int) int {
+	rows := 1
+	for next := 2; next <= most; next++ {
+		if free := i.registers - next*vectors; free > min(vectors, next) {
+			rows = next
+		}
+	}
+	return rows
+}
