@@ -56,7 +56,7 @@ def cores():
     return chosen
 
 
-def pinned(command, threads, timeout=900, environ=None):
+def pinned(command, threads, timeout=600, environ=None):
     """Runs a command on so many cores; returns what it printed and its peak resident MiB. It raises RuntimeError with the last line of what went wrong."""
     allowed = cores()[:threads]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
