@@ -74,7 +74,6 @@ type Program struct {
 // bound is a call for certain dimensions.
 type bound struct {
 	call *executor.Call
-	key  string
 	dims []int64
 }
 
@@ -326,7 +325,11 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		}
 	}
 	for i, e := range p.takes {
-		if err := args.pack(e, list[i], p.nothing(e.Info, list)); err != nil {
+		var nothing []int64
+		if list[i].kind == OptionalKind {
+			nothing = p.nothing(e.Info, list)
+		}
+		if err := args.pack(e, list[i], nothing); err != nil {
 			var known *Error
 			if errors.As(err, &known) {
 				return args, nil, known.AtTensor(e.Info.Name)

@@ -25,10 +25,10 @@ type Results struct {
 	report  runtime.Cleanup
 }
 
-// holder is an open result, and the line that has it. It does not keep the result from being collected.
+// holder is an open result, and where it was made. It does not keep the result from being collected.
 type holder struct {
 	closed *atomic.Bool
-	line   string
+	made   origin
 }
 
 // acquire takes a call for the given dimensions, waiting for one to be free.
@@ -64,7 +64,7 @@ func (p *Program) busy(err error) error {
 	defer p.mu.Unlock()
 	holder := "all of them are running"
 	if len(p.held) > 0 {
-		holder = "the oldest result not closed is from " + p.held[0].line
+		holder = "the oldest result not closed is from " + p.held[0].made.line()
 	}
 	return fmt.Errorf("%w: all %d calls are taken; %s", err, p.options.Calls, holder)
 }
@@ -72,10 +72,9 @@ func (p *Program) busy(err error) error {
 // take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold more than
 // was certified.
 func (p *Program) take(dims []int64) (*bound, error) {
-	key := fmt.Sprint(dims)
 	p.mu.Lock()
 	for i := len(p.idle) - 1; i >= 0; i-- {
-		if b := p.idle[i]; b.key == key {
+		if b := p.idle[i]; slices.Equal(b.dims, dims) {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			p.mu.Unlock()
 			return b, nil
@@ -96,7 +95,7 @@ func (p *Program) take(dims []int64) (*bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bound{call: call, key: key, dims: dims}, nil
+	return &bound{call: call, dims: dims}, nil
 }
 
 // bind takes the memory of a call for the given dimensions.
@@ -121,7 +120,9 @@ func (p *Program) release(b *bound) {
 }
 
 func (p *Program) results(b *bound) (*Results, error) {
-	r := &Results{program: p, bound: b, closed: new(atomic.Bool)}
+	count := len(p.gives)
+	r := &Results{program: p, bound: b, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
+		names: make([]string, 0, count), tensors: make([]*Tensor, 0, count), lists: make([][]*Tensor, 0, count)}
 	for i, port := range p.compiled.Program.Outputs {
 		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[port.Tensor].DType, r.closed)
 		if err != nil {
@@ -134,9 +135,9 @@ func (p *Program) results(b *bound) (*Results, error) {
 			return nil, err
 		}
 	}
-	line := caller()
+	made := here()
 	p.mu.Lock()
-	p.held = append(p.held, holder{r.closed, line})
+	p.held = append(p.held, holder{r.closed, made})
 	p.mu.Unlock()
 	if log := p.options.Logger; log != nil {
 		bytes := 0
@@ -144,11 +145,11 @@ func (p *Program) results(b *bound) (*Results, error) {
 			bytes += len(t.t.Bytes())
 		}
 		closed := r.closed
-		r.report = runtime.AddCleanup(r, func(line string) {
+		r.report = runtime.AddCleanup(r, func(made origin) {
 			if !closed.Load() {
-				log.Warn("results were never closed, and hold one of their program's calls", "line", line, "bytes", bytes)
+				log.Warn("results were never closed, and hold one of their program's calls", "line", made.line(), "bytes", bytes)
 			}
-		}, line)
+		}, made)
 	}
 	return r, nil
 }
@@ -195,10 +196,18 @@ func (r *Results) add(e edge) error {
 	return nil
 }
 
-// caller is the line outside this package that called into it.
-func caller() string {
-	pcs := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+// origin is a stack, as addresses: it is made into text only where somebody reads it.
+type origin [12]uintptr
+
+// here is the stack above its caller.
+func here() (at origin) {
+	runtime.Callers(3, at[:])
+	return at
+}
+
+// line is the line outside this package that called into it.
+func (o origin) line() string {
+	frames := runtime.CallersFrames(o[:])
 	for {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, "github.com/weirml/weir.") || strings.HasSuffix(f.File, "_test.go") {

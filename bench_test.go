@@ -1,0 +1,51 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+)
+
+// BenchmarkSmall is a run of four small products one after another, by the call that is bound to its memory and by a run of its own; what the kernels
+// themselves take stands beside it.
+func BenchmarkSmall(b *testing.B) {
+	square := tensorType(wire.FloatType, wire.Size(4), wire.Size(4))
+	inputs := []*wire.ValueInfoProto{typed("x", square), typed("w", square)}
+	nodes := []*wire.NodeProto{nodeOf("MatMul x,w a"), nodeOf("MatMul a,w b"), nodeOf("MatMul b,w c"), nodeOf("MatMul c,w y")}
+	p := programOf(b, weir.Options{}, inputs, []*wire.ValueInfoProto{typed("y", square)}, nodes...)
+	x := must[*weir.Tensor](b)(weir.New(weir.F32, 4, 4))
+	in := weir.Inputs{"x": x, "w": x}
+	list := must[[]weir.KernelTime](b)(p.Profile(b.Context(), in, 1000))
+	kernels := 0.0
+	for _, k := range list {
+		kernels += float64(k.Time)
+	}
+	b.Run("run", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r, err := p.Run(b.Context(), in)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Close()
+		}
+		b.ReportMetric(kernels, "kernels-ns")
+	})
+	b.Run("call", func(b *testing.B) {
+		c := must[*weir.Call](b)(p.NewCall(nil))
+		defer c.Close()
+		for _, name := range []string{"x", "w"} {
+			if err := c.Bind(name, x); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := c.Run(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(kernels, "kernels-ns")
+	})
+}
