@@ -52,6 +52,8 @@ var rooms = []Room{
 	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors", May: []string{"loop", "target"}},
 
 	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem"}},
+	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/*"},
+		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor"}},
 	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"target", "mem"}},
 
