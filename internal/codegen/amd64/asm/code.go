@@ -158,7 +158,7 @@ func (f *form) addresses(m *Mem) bool {
 	if f.flags&gathers != 0 {
 		index = Vector
 	} else if m.Index == NoReg {
-		return true
+		return f.flags&strides == 0
 	}
 	return m.Index.Class() == index && m.Index != RSP && (m.Scale == 1 || m.Scale == 2 || m.Scale == 4 || m.Scale == 8)
 }

@@ -32,11 +32,15 @@ const (
 	AVX512VL
 	AVX512VNNI
 	AVX512BF16
+	AMXTile
+	AMXBF16
+	AMXInt8
 )
 
 var featureNames = map[string]Features{
 	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2, "popcnt": POPCNTFeature, "lzcnt": LZCNTFeature,
 	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "cd": AVX512CD, "vnni": AVX512VNNI, "bf16": AVX512BF16,
+	"amxtile": AMXTile, "amxbf16": AMXBF16 | AMXTile, "amxint8": AMXInt8 | AMXTile,
 }
 
 // prefix is a way of encoding.
@@ -61,10 +65,11 @@ const (
 	fixedL                      // Bits says nothing; L1 where length is 256
 	immediate                   // the last operand is Inst.Imm
 	ternary                     // as same, where the immediate makes the result constant
+	strides                     // memory must have an index register
 	narrow                      // a general operand may have 8 bits
 )
 
-var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary}
+var flagNames = map[string]flags{"w": byWidth, "same": same, "nomask": noMask, "gather": gathers, "ternary": ternary, "strides": strides}
 
 // operand is one of a form's: where it is encoded, what it is, what happens to it.
 type operand struct {
@@ -176,7 +181,7 @@ func row(fields []string, p prefix) (form, bool) {
 		f.digit = int8(number(digit, 8))
 	}
 	f.readOperands(fields[3], fields[4])
-	f.modRM = extended || f.at.rm != 4
+	f.modRM = extended || f.at.rm != 4 || f.at.reg != 4
 	f.readBits(fields[5])
 	f.readMemory(fields[6])
 	features := strings.Split(fields[7], "/")
@@ -255,6 +260,8 @@ func kindClass(kind byte) Class {
 		return classes
 	case 'k':
 		return Opmask
+	case 't':
+		return Tile
 	case 'g', 'b', 'w', 'd', 'l':
 		return General
 	}

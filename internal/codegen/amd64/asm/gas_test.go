@@ -192,6 +192,8 @@ func randomInst(random *rand.Rand, f *form) Inst {
 			i.Args[n] = RAX
 		case class == General:
 			i.Args[n] = G(random.IntN(16))
+		case class == Tile: // those of one instruction must differ
+			i.Args[n] = T(3*n + random.IntN(2+n%2))
 		case class == Opmask:
 			i.Args[n] = K(random.IntN(8))
 		default:
@@ -245,9 +247,9 @@ func randomMem(random *rand.Rand, index byte, vectors, bits int) Mem {
 		m.Disp = int32(random.IntN(300) - 150)
 	}
 	switch {
-	case index != 0:
+	case index == 'v' || index == 'h':
 		m.Index = V(random.IntN(vectors))
-	case random.IntN(2) == 0:
+	case index == 'l' || random.IntN(2) == 0:
 		for m.Index = RSP; m.Index == RSP; {
 			m.Index = G(random.IntN(16))
 		}

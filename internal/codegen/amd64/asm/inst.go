@@ -1,5 +1,5 @@
 // Package asm is an assembler for the part of amd64 that Weir emits: general instructions, VEX (AVX, AVX2, FMA, F16C) and
-// EVEX (AVX-512 F, BW, DQ, VL).
+// EVEX (AVX-512 F, BW, DQ, VL, VNNI, BF16), and the tiles of AMX.
 //
 // An instruction is a value, Inst, whose registers may be virtual: what allocates registers works on the same values, by
 // the roles of their operands (see Inst.Visit). Code turns instructions with machine registers into bytes. Which forms an
@@ -15,6 +15,7 @@ const (
 	General       // 16 of 64 bits
 	Vector        // 16 of 256 bits, or 32 of 512 with AVX-512
 	Opmask        // k0 … k7; as an instruction's mask k0 means none
+	Tile          // 8 of at most 16 rows of 64 bytes, with AMX
 	classes
 )
 
@@ -58,6 +59,9 @@ func V(n int) Reg { return Reg(Vector)<<classShift + Reg(n) }
 
 // K is the machine's opmask register n.
 func K(n int) Reg { return Reg(Opmask)<<classShift + Reg(n) }
+
+// T is the machine's tile register n.
+func T(n int) Reg { return Reg(Tile)<<classShift + Reg(n) }
 
 // G is the machine's general register n, in the order of its encoding.
 func G(n int) Reg { return RAX + Reg(n) }

@@ -28,9 +28,11 @@ func appendReg(b []byte, r Reg, kind byte, bits int) []byte {
 	number := func(prefix string) []byte { return strconv.AppendInt(append(b, prefix...), int64(n), 10) }
 	switch {
 	case r.Virtual():
-		return number([...]string{NoClass: "?", General: "g", Vector: "v", Opmask: "p"}[r.Class()])
+		return number([...]string{NoClass: "?", General: "g", Vector: "v", Opmask: "p", Tile: "t"}[r.Class()])
 	case r.Class() == Opmask:
 		return number("k")
+	case r.Class() == Tile:
+		return number("tmm")
 	case r.Class() == Vector:
 		return number(vectorName(kindBits(kind, bits)))
 	}
