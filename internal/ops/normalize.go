@@ -3,6 +3,7 @@ package ops
 import (
 	"math"
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -19,6 +20,27 @@ func init() {
 // taken to be 0: x / √(mean of x² + epsilon). Layer, group, instance and root-mean-square normalisation are this and a scale and shift.
 func Normalize(b *ir.Builder, x *ir.Value, epsilon float64, centered bool, axes ...int64) *ir.Value {
 	return b.Op("normalize", ir.Attrs{"axes": axes, "epsilon": epsilon, "centered": centered}, x)
+}
+
+// NormalizeGroups is Normalize of x, [N, d…, C], along positions and channels: of groups of so many channels each, together. Sums are taken for each channel first.
+func NormalizeGroups(b *ir.Builder, x *ir.Value, groups, each int64, epsilon float64, centered bool) *ir.Value {
+	rank := len(x.Type.Shape)
+	var spatial []int64
+	for i := 1; i < rank-1; i++ {
+		spatial = append(spatial, int64(i))
+	}
+	split := []sym.Expr{x.Type.Shape[0], sym.Const(groups), sym.Const(each)}
+	wide := slices.Repeat([]sym.Expr{one}, rank)
+	wide[0], wide[rank-1] = x.Type.Shape[0], x.Type.Shape[rank-1]
+	mean := func(v *ir.Value) *ir.Value {
+		return ReduceMean(b, Reshape(b, ReduceMean(b, v, true, spatial...), split...), true, 2)
+	}
+	channelwise := func(v *ir.Value) *ir.Value { return Reshape(b, Expand(b, v, split...), wide...) }
+	if centered {
+		x = Binary(b, loop.Sub, x, channelwise(mean(x)))
+	}
+	variance := Binary(b, loop.Add, mean(Binary(b, loop.Mul, x, x)), Scalar(b, x.Type.DType, epsilon))
+	return Binary(b, loop.Mul, x, channelwise(Unary(b, loop.Reciprocal, Unary(b, loop.Sqrt, variance))))
 }
 
 func normalizeShape(c *ir.Inference, n *ir.Node) error {

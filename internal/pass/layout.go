@@ -18,6 +18,7 @@ func Layout(m *ir.Module) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
 		l := &layout{Inference: c, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
+		l.uses = uses(f.Body, map[*ir.Value]int{})
 		l.blocks(f.Body)
 		for i := range f.States {
 			f.States[i].Out = l.current(f.States[i].Out)
@@ -26,11 +27,29 @@ func Layout(m *ir.Module) error {
 	return nil
 }
 
+// uses counts the uses of values in a block and the blocks inside it.
+func uses(b *ir.Block, count map[*ir.Value]int) map[*ir.Value]int {
+	for _, v := range b.Results {
+		count[v]++
+	}
+	for _, n := range b.Nodes {
+		for _, v := range n.Inputs {
+			count[v]++
+		}
+		for _, region := range n.Regions {
+			uses(region, count)
+		}
+	}
+	return count
+}
+
 // form is how a node works on tensors whose channels are last.
 type form struct {
-	images []bool // by input: it has channels; a constant is transposed for nothing
-	plain  bool   // the result has no channels that could be last
-	gain   int64  // how many bytes' transposition it is worth
+	images []bool      // by operand: it has channels; a constant is transposed for nothing
+	from   []*ir.Value // the operands; nil: the node's inputs
+	inner  []*ir.Node  // nodes between the operands and this one, which nothing else reads
+	plain  bool        // the result has no channels that could be last
+	gain   int64       // how many bytes' transposition it is worth
 	// build makes the node from operands whose channels are last where they are images.
 	build func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value
 }
@@ -44,6 +63,8 @@ type layout struct {
 	needed map[*ir.Value]bool      // values that some node takes as they were
 	consts map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
 	forms  map[*ir.Node]*form      // of the block at hand
+	inner  map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
+	uses   map[*ir.Value]int       // in the whole function
 	build  *ir.Builder
 }
 
@@ -96,23 +117,23 @@ func (l *layout) blocks(b *ir.Block) {
 			l.blocks(region)
 		}
 	}
-	forms := map[*ir.Node]*form{}
-	l.forms = forms
+	l.forms, l.inner = map[*ir.Node]*form{}, map[*ir.Node]*ir.Node{}
 	worth := false
 	for _, n := range b.Nodes {
 		if f := l.form(n); f != nil {
-			forms[n] = f
-			worth = worth || n.Op.Name() == "convolution"
+			l.forms[n] = f
+			for _, inner := range f.inner {
+				l.inner[inner] = n
+			}
+			worth = worth || f.gain == unbreakable
 		}
 	}
 	if !worth {
 		return
 	}
-	chosen := l.choose(b, forms)
-	if len(chosen) == 0 {
-		return
+	if chosen := l.choose(b); len(chosen) > 0 {
+		l.rewrite(b, chosen)
 	}
-	l.rewrite(b, forms, chosen)
 }
 
 // form is the node's, nil where it has none.
@@ -131,8 +152,11 @@ func (l *layout) form(n *ir.Node) *form {
 	if f == nil || !f.plain && len(n.Outputs[0].Type.Shape) < 3 {
 		return nil
 	}
+	if f.from == nil {
+		f.from = n.Inputs
+	}
 	for i, image := range f.images {
-		if image && (n.Inputs[i] == nil || len(n.Inputs[i].Type.Shape) < 3) {
+		if image && (f.from[i] == nil || len(f.from[i].Type.Shape) < 3) {
 			return nil
 		}
 	}
@@ -140,7 +164,7 @@ func (l *layout) form(n *ir.Node) *form {
 }
 
 // choose finds the nodes that are to have their channels last: those on the near side of the cheapest cut, where cutting a value costs its bytes.
-func (l *layout) choose(b *ir.Block, forms map[*ir.Node]*form) map[*ir.Node]bool {
+func (l *layout) choose(b *ir.Block) map[*ir.Node]bool {
 	g := &network{}
 	g.node()        // near: channels last
 	far := g.node() // and not
@@ -156,7 +180,7 @@ func (l *layout) choose(b *ir.Block, forms map[*ir.Node]*form) map[*ir.Node]bool
 			return s, true
 		}
 		producer := far
-		if at, ok := nodes[v.Node]; ok && !forms[v.Node].plain {
+		if at, ok := nodes[v.Node]; ok && !l.forms[v.Node].plain {
 			producer = at
 		}
 		s := sides{g.node(), g.node()}
@@ -172,7 +196,10 @@ func (l *layout) choose(b *ir.Block, forms map[*ir.Node]*form) map[*ir.Node]bool
 		}
 	}
 	for _, n := range b.Nodes {
-		f := forms[n]
+		if l.inner[n] != nil {
+			continue
+		}
+		f := l.forms[n]
 		if f == nil {
 			for _, v := range n.Inputs {
 				asItIs(v)
@@ -185,7 +212,7 @@ func (l *layout) choose(b *ir.Block, forms map[*ir.Node]*form) map[*ir.Node]bool
 		at := g.node()
 		nodes[n] = at
 		g.join(0, at, f.gain)
-		for i, v := range n.Inputs {
+		for i, v := range f.from {
 			if !f.images[i] {
 				asItIs(v)
 			} else if s, ok := side(v); ok {
@@ -220,10 +247,17 @@ func outside(n *ir.Node) []*ir.Value {
 }
 
 // rewrite builds the chosen nodes with their channels last.
-func (l *layout) rewrite(b *ir.Block, forms map[*ir.Node]*form, chosen map[*ir.Node]bool) {
+func (l *layout) rewrite(b *ir.Block, chosen map[*ir.Node]bool) {
 	for _, n := range b.Nodes {
-		for i, v := range n.Inputs {
-			if v != nil && !(chosen[n] && forms[n].images[i]) {
+		if chosen[l.inner[n]] {
+			continue
+		}
+		from := n.Inputs
+		if chosen[n] {
+			from = l.forms[n].from
+		}
+		for i, v := range from {
+			if v != nil && !(chosen[n] && l.forms[n].images[i]) {
 				l.needed[v] = true
 			}
 		}
@@ -240,7 +274,7 @@ func (l *layout) rewrite(b *ir.Block, forms map[*ir.Node]*form, chosen map[*ir.N
 	b.Nodes = make([]*ir.Node, 0, len(old))
 	l.build, l.turned, l.consts = ir.NewBuilder(l.Inference, b), map[*ir.Value]*ir.Value{}, map[string]*ir.Value{}
 	for _, n := range old {
-		if chosen[n] && l.last(n, forms[n]) {
+		if chosen[l.inner[n]] || chosen[n] && l.last(n, l.forms[n]) {
 			continue
 		}
 		for i, v := range n.Inputs {
@@ -311,8 +345,8 @@ func (l *layout) withLast(v *ir.Value) *ir.Value {
 
 // last builds a node with its channels last; false where it cannot be.
 func (l *layout) last(n *ir.Node, f *form) bool {
-	in := make([]*ir.Value, len(n.Inputs))
-	for i, v := range n.Inputs {
+	in := make([]*ir.Value, len(f.from))
+	for i, v := range f.from {
 		if v != nil && f.images[i] {
 			in[i] = l.withLast(v)
 		} else {
@@ -336,6 +370,12 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 	}
 	if err != nil || more || !sameType(m.Dims, result.Type, want) {
 		l.build.Block.Nodes = l.build.Block.Nodes[:nodes]
+		for _, inner := range f.inner {
+			for i, v := range inner.Inputs {
+				inner.Inputs[i] = l.asItWas(v)
+			}
+			l.build.Block.Nodes = append(l.build.Block.Nodes, inner)
+		}
 		return false
 	}
 	fresh := len(l.build.Block.Nodes) > nodes && l.build.Block.Nodes[len(l.build.Block.Nodes)-1] == result.Node

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -18,6 +19,7 @@ var forms = map[string]func(l *layout, n *ir.Node) *form{
 	"concat":       formOfAxis, "softmax": formOfAxis, "log_softmax": formOfAxis, "resample": formOfAxis, "cumsum": formOfAxis, "quantize": formOfAxis, "dequantize": formOfAxis,
 	"pad":        formOfLists("begin", "end"),
 	"slice":      formOfLists("begin", "extent", "step"),
+	"expand":     formOfExpand,
 	"normalize":  formOfAxes,
 	"reduce_sum": formOfReduction, "reduce_prod": formOfReduction, "reduce_min": formOfReduction, "reduce_max": formOfReduction, "reduce_mean": formOfReduction, "reduce_l1": formOfReduction,
 	"reduce_l2": formOfReduction, "reduce_sum_square": formOfReduction, "reduce_log_sum": formOfReduction, "reduce_log_sum_exp": formOfReduction,
@@ -105,6 +107,14 @@ func formOfLists(names ...string) func(l *layout, n *ir.Node) *form {
 	}
 }
 
+// formOfExpand is of repetitions along axes that are there.
+func formOfExpand(l *layout, n *ir.Node) *form {
+	if len(n.Attrs.Exprs("shape")) != len(n.Inputs[0].Type.Shape) {
+		return nil
+	}
+	return formOfLists("shape")(l, n)
+}
+
 // axesLast are a node's axes when its channels become last, in order.
 func axesLast(n *ir.Node) []int64 {
 	axes := []int64{}
@@ -140,17 +150,51 @@ func formOfReduction(l *layout, n *ir.Node) *form {
 	return f
 }
 
-// formOfReshape is of reshapes that leave images and channels alone, and change the spatial axes.
+// formOfReshape is of reshapes that leave images and channels alone and change the spatial axes, and of the last step of a normalisation of groups of channels.
 func formOfReshape(l *layout, n *ir.Node) *form {
 	from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-	if len(from) < 3 || len(to) < 2 || !sameShape(l.Dims(), from[:2], to[:2]) {
+	if len(from) < 3 || len(to) < 2 {
 		return nil
+	}
+	if !sameShape(l.Dims(), from[:2], to[:2]) {
+		return formOfGroups(l, n)
 	}
 	return &form{images: first(n), plain: len(to) == 2, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		if len(to) == 2 {
 			return ops.Reshape(b, in[0], to...)
 		}
 		return ops.Reshape(b, in[0], permutedShape(to, ops.ChannelsLast(len(to)))...)
+	}}
+}
+
+// formOfGroups is of [N, C, d…] taken as [N, groups, …], normalised along all axes behind these two, and taken as [N, C, d…] again. With channels last, sums over positions are taken for each
+// channel, and then those of a group's channels put together.
+func formOfGroups(l *layout, n *ir.Node) *form {
+	norm := producer(n.Inputs[0], "normalize")
+	if norm == nil || l.uses[n.Inputs[0]] != 1 || len(n.Outputs[0].Type.Shape) < 3 {
+		return nil
+	}
+	split := producer(norm.Inputs[0], "reshape")
+	if split == nil || l.uses[norm.Inputs[0]] != 1 {
+		return nil
+	}
+	x, shape := split.Inputs[0], n.Outputs[0].Type.Shape
+	middle := norm.Outputs[0].Type.Shape
+	groups, fixed := middle[1].Const()
+	channels, known := shape[1].Const()
+	axes := axesLast(norm) // of the last axes, in order: all but the first and the one that is last now
+	for i, a := range axes {
+		if a != int64(i+1) {
+			return nil
+		}
+	}
+	dt := x.Type.DType
+	if !fixed || !known || groups < 1 || channels%groups != 0 || len(axes) != len(middle)-2 || !sameShape(l.Dims(), x.Type.Shape, shape) || !sameShape(l.Dims(), shape[:1], middle[:1]) ||
+		dt != dtype.F32 && dt != dtype.F64 {
+		return nil
+	}
+	return &form{images: []bool{true}, from: []*ir.Value{x}, inner: []*ir.Node{split, norm}, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+		return ops.NormalizeGroups(b, in[0], groups, channels/groups, norm.Attrs.Float("epsilon", 0), norm.Attrs.Bool("centered"))
 	}}
 }
 
