@@ -26,6 +26,8 @@ type productCase struct {
 	turned  bool   // the left operand lies by columns
 	first   string // what the sums begin with: zero, bias
 	last    string // what becomes of them
+	block   int64  // steps of a sum at a time, where sums stay in memory meanwhile; 0: all
+	panels  int64  // whose sums are in memory together
 }
 
 func (c productCase) String() string {
@@ -73,6 +75,11 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 		tile, tiles = sym.Const(c.rows), m.CeilDiv(sym.Const(c.rows))
 	}
 	unit := func(rank, axis int) []sym.Expr { return unitIndex(rank, axis) }
+	if c.block > 0 {
+		c.blocked(b, x, w, y)
+		b.Finish()
+		return b.Kernel, dims
+	}
 	b.For(loop.Parallel, "t", tiles, func(t sym.Expr) {
 		b.Each("p", panels, func(p sym.Expr) {
 			row, column := t.Mul(tile), p.Mul(width)
@@ -131,6 +138,36 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 	return b.Kernel, dims
 }
 
+// blocked is the product of a packed right operand, block by block of the sums' steps.
+func (c productCase) blocked(b *loop.Builder, x, w, y *loop.Memory) {
+	zero := sym.Const(0)
+	height, count := c.rows, c.panels*c.width
+	b.For(loop.Parallel, "t", sym.Const((c.m+height-1)/height), func(t sym.Expr) {
+		b.Each("p", sym.Const((c.n+count-1)/count), func(p sym.Expr) {
+			row, column := t.Mul(sym.Const(height)), p.Mul(sym.Const(count))
+			rows := sym.Const(height)
+			if c.m%height != 0 {
+				rows = rows.Min(sym.Const(c.m).Sub(row))
+			}
+			acc := b.Local("acc", c.dt, sym.Const(height), sym.Const(count))
+			nest := func(body func(i, j sym.Expr)) {
+				b.Each("i", rows, func(i sym.Expr) {
+					b.For(loop.Vector, "j", sym.Const(count), func(j sym.Expr) { body(i, j) })
+				})
+			}
+			nest(func(i, j sym.Expr) { b.Store(acc, []sym.Expr{i, j}, loop.Number(c.dt, 0)) })
+			b.Serial("d", sym.Const((c.k+c.block-1)/c.block), func(d sym.Expr) {
+				b.Each("q", sym.Const(c.panels), func(q sym.Expr) {
+					first := d.Mul(sym.Const(c.block))
+					b.Contract(rows, sym.Const(c.width), sym.Const(c.block).Min(sym.Const(c.k).Sub(first)), acc.Tile([]sym.Expr{zero, q.Mul(sym.Const(c.width))}, unitIndex(2, 0), unitIndex(2, 1)),
+						x.Tile([]sym.Expr{row, first}, unitIndex(2, 0), unitIndex(2, 1)), w.Tile([]sym.Expr{p.Mul(sym.Const(c.panels)).Add(q), first, zero}, unitIndex(3, 1), unitIndex(3, 2)))
+				})
+			})
+			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{row.Add(i), column.Add(j)}, acc.Load(i, j)) })
+		})
+	})
+}
+
 // compiled makes a kernel's code executable until the test ends.
 func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 	t.Helper()
@@ -175,6 +212,12 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64)
 
 func runKernel(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) {
 	t.Helper()
+	bound(t, c, k, list, dims)()
+}
+
+// bound is a call of a kernel on certain memory.
+func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) func() {
+	t.Helper()
 	args := &target.Args{}
 	for _, x := range list {
 		args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(x.Bytes())), Bytes: int64(len(x.Bytes()))})
@@ -190,11 +233,13 @@ func runKernel(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, d
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := make([]uint64, (scratch+63)/8+8)
+	words := make([]uint64, scratch/8+16)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(bytes))) & 63
-	if err := c.Run(args, 0, tiles, bytes[skip:][:scratch]); err != nil {
-		t.Fatal(err)
+	return func() {
+		if err := c.Run(args, 0, tiles, bytes[skip:][:scratch]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
