@@ -131,9 +131,12 @@ func stepOf(steps []sym.Expr) int {
 	return axis
 }
 
-// lay works out the new shape; it fails where some reader has the weight under another one.
+// lay works out the new shape; it fails where readers have the weight under several ones. The one that they have may join axes of the weight's own.
 func (p *Pack) lay() bool {
-	shape := p.from.Shape()
+	shape := make([]int64, len(p.readers[0].param.Shape))
+	for i, e := range p.readers[0].param.Shape {
+		shape[i], _ = e.Const()
+	}
 	for _, r := range p.readers {
 		if r.param.Access != loop.Read || r.param.Strides != nil || len(r.param.Shape) != len(shape) {
 			return false
@@ -144,6 +147,11 @@ func (p *Pack) lay() bool {
 			}
 		}
 	}
+	from, err := p.from.Reshape(shape...)
+	if err != nil {
+		return false
+	}
+	p.from = from
 	p.shape = []int64{(shape[p.columns] + p.Width - 1) / p.Width}
 	for axis := range shape {
 		if axis != p.columns && axis != p.depth {
