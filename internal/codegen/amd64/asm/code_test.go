@@ -24,6 +24,7 @@ func TestCode(t *testing.T) {
 		{Op: LABEL, To: again},
 		{Op: VBLENDPS, Bits: 256, Args: [4]Reg{V(0), V(1), Memory}, Mem: Mem{Pool: pool8}, Imm: 5},
 		{Op: VADDPS, Bits: 256, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool8}},
+		{Op: VADDPS, Bits: 512, Args: [4]Reg{V(10), V(1), Memory}, Mem: Mem{Pool: pool1, Broadcast: true}, Mask: K(0), Zero: true},
 		{Op: DEC, Bits: 64, Args: [4]Reg{RCX}},
 		{Op: JNE, To: again},
 		{Op: LABEL, To: done},
@@ -35,9 +36,9 @@ func TestCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := gas(t, []string{"test rcx, rcx", "{disp32} je i8", "vbroadcastss ymm1, dword ptr [rip+pool1]", "again:", "vblendps ymm0, ymm1, [rip+pool8], 5",
-		"vaddps ymm10, ymm1, [rip+pool8]", "dec rcx", "jne again", "ret", ".p2align 5", "pool8: .rept 8\n.float 1\n.endr\npool1: .float 1"})
-	copy(parts[9], have[len(bytes.Join(parts[:9], nil)):]) // as fills with other instructions that do nothing
+	parts := gas(t, []string{"test rcx, rcx", "{disp32} je i9", "vbroadcastss ymm1, dword ptr [rip+pool1]", "again:", "vblendps ymm0, ymm1, [rip+pool8], 5",
+		"vaddps ymm10, ymm1, [rip+pool8]", "vaddps zmm10, zmm1, dword ptr [rip+pool1]{1to16}", "dec rcx", "jne again", "ret", ".p2align 5", "pool8: .rept 8\n.float 1\n.endr\npool1: .float 1"})
+	copy(parts[10], have[len(bytes.Join(parts[:10], nil)):]) // as fills with other instructions that do nothing
 	if want := bytes.Join(parts, nil); !bytes.Equal(have, want) {
 		t.Errorf("%x, GNU as: %x", have, want)
 	}

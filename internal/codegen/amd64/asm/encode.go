@@ -110,7 +110,7 @@ func (c *Code) evex(f *form, i *Inst, p *fields) {
 	first := byte(^p.reg>>3&1)<<7 | byte((1-x)<<6|(1-b)<<5) | byte(^p.reg>>4&1)<<4 | f.opcodes
 	second := byte(f.wide(i)<<7 | (^p.vvvv&15)<<3 | 4 | int(f.pp))
 	third := byte(f.lengthBits(i)<<5 | (^high >> 4 & 1 << 3) | i.Mask.Number())
-	if i.Zero {
+	if i.Zero && i.Mask.Number() != 0 { // without a mask it means nothing, and would be no instruction
 		third |= 0x80
 	}
 	if i.Mem.Broadcast {
