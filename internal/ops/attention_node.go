@@ -11,7 +11,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "attention", Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples})
+	define(&Def{Op: "attention", Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
+		Lowerings: []Lowering{{Name: "fused", When: attentionFusable, Build: attentionFused}}})
 }
 
 // AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask.
@@ -151,12 +152,22 @@ func attentionSamples(r *rand.Rand) []Sample {
 	for row := range int64(6) {
 		keep.SetInt(row*5, 1) // a query that sees no key has no weights
 	}
+	late := sampleOf(r, dtype.Bool, 7, 200) // whose first block of keys is hidden
+	for i := range late.Len() {
+		if i%200 < 170 {
+			late.SetInt(i, 0)
+		}
+	}
 	return []Sample{
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(3, 6)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6), float(3, 4, 5, 7), keep}},
 		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7), hidden}},
+		// Several blocks of queries and of keys; with few queries, each by itself.
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}), Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 1, 180)}},
+		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 	}
 }

@@ -102,7 +102,7 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes fun
 			continue
 		}
 		size := sizes(l, axis, use)
-		extent := l.Shape[axis]
+		extent := s.extent(l, axis, body)
 		if n, ok := extent.Const(); ok && n <= size {
 			continue
 		}
@@ -114,7 +114,7 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes fun
 			length = tile.Min(extent.Sub(origin))
 		}
 		loops = append(loops, &loop.For{Kind: loop.Each, Var: t, Extent: extent.CeilDiv(tile)})
-		local.Shape[axis] = s.dims.Simplify(tile.Min(extent.Max(zero)))
+		local.Shape[axis] = s.dims.Simplify(tile.Min(l.Shape[axis].Max(zero)))
 		result = tiled(l, axis, result, origin, length)
 	}
 	if len(loops) == 0 {
@@ -149,14 +149,32 @@ func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	return (even + multiple - 1) / multiple * multiple
 }
 
+// extent is how much of an axis of a local is used: that of the loop which writes it first. It may be less than there is room for, in the last block of what is
+// done block by block.
+func (s *scheduler) extent(l *loop.Local, axis int, body []loop.Stmt) sym.Expr {
+	for _, a := range loop.Accesses(body) {
+		if a.Buffer != l.Name || a.Tile != nil {
+			continue
+		}
+		for _, f := range a.Loops {
+			if isVar(a.Index[axis], f.Var) {
+				return f.Extent
+			}
+		}
+		break
+	}
+	return l.Shape[axis]
+}
+
 // axis reports whether an axis of a local can be cut in body.
 func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse, ok bool) {
+	extent := s.extent(l, axis, body)
 	for _, a := range loop.Accesses(body) {
 		if a.Buffer != l.Name {
 			continue
 		}
 		if a.Tile == nil {
-			if s.loopOver(a.Loops, a.Index[axis], l.Shape[axis], false) == nil {
+			if s.loopOver(a.Loops, a.Index[axis], extent, false) == nil {
 				return use, false
 			}
 			continue
@@ -167,11 +185,11 @@ func (s *scheduler) axis(l *loop.Local, axis int, body []loop.Stmt) (use axisUse
 		}
 		t := a.Tile
 		switch {
-		case isZero(t.Origin[axis]) && isOne(t.Row[axis]) && isZero(t.Col[axis]) && s.equal(c.M, l.Shape[axis]):
+		case isZero(t.Origin[axis]) && isOne(t.Row[axis]) && isZero(t.Col[axis]) && s.equal(c.M, extent):
 			use.rows = true
-		case isZero(t.Origin[axis]) && isZero(t.Row[axis]) && isOne(t.Col[axis]) && s.equal(c.N, l.Shape[axis]):
+		case isZero(t.Origin[axis]) && isZero(t.Row[axis]) && isOne(t.Col[axis]) && s.equal(c.N, extent):
 			use.cols = true
-		case isZero(t.Row[axis]) && isZero(t.Col[axis]) && s.loopOver(a.Loops, t.Origin[axis], l.Shape[axis], true) != nil:
+		case isZero(t.Row[axis]) && isZero(t.Col[axis]) && s.loopOver(a.Loops, t.Origin[axis], extent, true) != nil:
 			use.named = true
 		default:
 			return use, false

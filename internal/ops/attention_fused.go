@@ -1,0 +1,326 @@
+package ops
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Attention in one kernel, which never holds the scores of all queries and keys: for a block of queries and a block of keys at a time their scores, the greatest
+// score and the sum of weights of each query so far, and the weighted sum of values, which is scaled down where a greater score comes along (Milakov and Gimelshein,
+// Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022).
+//
+// Scores are kept with the queries side by side: then neither keys nor values need be turned, and what is done for each query is done in lanes. The sizes of blocks
+// are multiples of what the registers of machines hold; a block of scores, of keys and of values fits the second-level cache.
+const (
+	attentionQueries = 96  // in a block
+	attentionKeys    = 168 // in a block
+	attentionFew     = 4   // queries up to which each goes its own way, with the keys side by side
+)
+
+// attentionHidden is the score from which on down a key has the weight 0 beside any that is not hidden.
+const attentionHidden = -1e30
+
+// fusable: sums and weights are of f32.
+func attentionFusable(n *ir.Node, _ *sym.Dims) bool {
+	_, s := attentionOf(n)
+	return n.Inputs[0].Type.DType == dtype.F32 && (s.Softmax == dtype.Invalid || s.Softmax == dtype.F32)
+}
+
+// attentionKernel writes the kernel of one node.
+type attentionKernel struct {
+	*Nest
+	AttentionSettings
+	query, mask, out *loop.Memory
+	segments         []attentionSegment
+	scale            loop.Expr
+	queries, keys    sym.Expr
+	size, width      sym.Expr // of a query, and of a value
+	skips            bool     // keys behind a query's position are left out
+}
+
+// attentionSegment is keys and values that lie together; first is the number of keys before them.
+type attentionSegment struct {
+	key, value  *loop.Memory
+	first, keys sym.Expr
+}
+
+// attentionRow says which queries are at work: of a sequence and a head, which shares the keys of a group.
+type attentionRow struct{ sequence, head, group sym.Expr }
+
+func attentionFused(k *Nest, n *ir.Node) {
+	_, s := attentionOf(n)
+	a := &attentionKernel{Nest: k, AttentionSettings: s, query: k.In[0], mask: present(k.In, 3), out: k.Out[0]}
+	a.queries, a.size, a.width = a.query.Shape[2], a.query.Shape[3], a.out.Shape[3]
+	for i := 1; i < len(k.In); i += 3 {
+		segment := attentionSegment{key: k.In[i], value: k.In[i+1], first: a.keys, keys: k.In[i].Shape[2]}
+		a.segments = append(a.segments, segment)
+		a.keys = a.keys.Add(segment.keys)
+	}
+	a.skips = s.Causal && (math.IsInf(s.fill(), -1) || s.fill() <= attentionHidden && a.mask == nil)
+	heads, groups := a.query.Shape[1], a.segments[0].key.Shape[1]
+	shared := k.D.Simplify(heads.FloorDiv(groups.Max(one)))
+	k.Each("b", a.query.Shape[0], func(b sym.Expr) {
+		k.Each("g", groups, func(g sym.Expr) {
+			k.Each("h", shared, func(h sym.Expr) {
+				row := attentionRow{sequence: b, head: g.Mul(shared).Add(h), group: g}
+				few := sym.Const(attentionFew)
+				switch {
+				case k.D.LE(a.queries, few) == sym.Yes:
+					a.single(row)
+				case k.D.LT(few, a.queries) == sym.Yes:
+					a.blocks(row)
+				default:
+					k.When(loop.Apply2(loop.Le, loop.At(a.queries), loop.At(few)), func() { a.single(row) }, func() { a.blocks(row) })
+				}
+			})
+		})
+	})
+}
+
+func (a *attentionKernel) number(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
+
+// scaled is x times the scores' scale.
+func (a *attentionKernel) scaled(x loop.Expr) loop.Expr {
+	if a.Scale != 0 {
+		return times(x, a.number(a.Scale))
+	}
+	if size, ok := a.size.Const(); ok {
+		return times(x, a.number(1/math.Sqrt(float64(size))))
+	}
+	return loop.Apply2(loop.Div, x, loop.Apply(loop.Sqrt, loop.Convert(dtype.F32, loop.At(a.size))))
+}
+
+// score is the masked score of a query and a key, by the scaled product of the two; what the order of queries and keys hides is left to hide.
+func (a *attentionKernel) score(x loop.Expr, row attentionRow, query, key sym.Expr) loop.Expr {
+	if a.Softcap > 0 {
+		x = times(loop.Apply(loop.Tanh, times(x, a.number(1/a.Softcap))), a.number(a.Softcap))
+	}
+	if a.mask == nil {
+		return x
+	}
+	m := a.mask.Load(stretched([]sym.Expr{row.sequence, row.head, query, key}, a.mask.Shape)...)
+	if a.mask.DType == dtype.Bool {
+		return loop.Choose(m, x, a.number(a.fill()))
+	}
+	return plus(x, loop.Convert(dtype.F32, m))
+}
+
+// seen is how many keys of a segment the queries up to last see, for certain all others are hidden.
+func (a *attentionKernel) seen(s attentionSegment, last sym.Expr) sym.Expr {
+	if !a.skips {
+		return s.keys
+	}
+	return a.D.Simplify(s.keys.Min(last.Add(a.Past).Add(one).Sub(s.first).Max(sym.Const(0))))
+}
+
+// finite is a greatest score from which others can be subtracted: 0 where all are hidden.
+func (a *attentionKernel) finite(top loop.Expr) loop.Expr {
+	return loop.Choose(loop.Apply2(loop.Eq, top, a.number(math.Inf(-1))), a.number(0), top)
+}
+
+// result is a weighted sum of values, divided by the sum of the weights, of which the reciprocal is given. It is infinite where all keys are hidden.
+func (a *attentionKernel) result(x, reciprocal loop.Expr) loop.Expr {
+	if !a.Blank {
+		return times(x, reciprocal)
+	}
+	blank := loop.Apply2(loop.Or, loop.Apply(loop.IsNaN, reciprocal), loop.Apply(loop.IsInf, reciprocal))
+	return loop.Choose(blank, a.number(0), times(x, reciprocal))
+}
+
+// alone gives what write declares a body of its own.
+func (a *attentionKernel) alone(write func()) { a.Each("once", one, func(sym.Expr) { write() }) }
+
+// single computes each query by itself: the scores of all its keys, their softmax, and the sum of values. All of it reads keys and values as they lie, once.
+func (a *attentionKernel) single(row attentionRow) {
+	k, zero := a.Nest, sym.Const(0)
+	k.Each("q", a.queries, func(q sym.Expr) {
+		scores := k.Local("s", dtype.F32, a.keys.Max(one))
+		top := k.Local("m", dtype.F32, one)
+		total := k.Local("l", dtype.F32, one)
+		for _, s := range a.segments {
+			seen := a.seen(s, q)
+			k.Each("j", seen, func(j sym.Expr) {
+				sum := k.Var("sum", a.number(0))
+				k.Serial("d", a.size, func(d sym.Expr) {
+					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), s.key.Load(row.sequence, row.group, j, d)))
+				})
+				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(a.scaled(sum), row, q, j.Add(s.first)))
+			})
+			if a.Causal && !a.skips {
+				k.Each("j", s.keys, func(j sym.Expr) {
+					at := j.Add(s.first)
+					k.Store(scores, []sym.Expr{at}, loop.Choose(loop.Apply2(loop.Le, loop.At(at), loop.At(q.Add(a.Past))), scores.Load(at), a.number(a.fill())))
+				})
+			}
+		}
+		all := a.keys
+		if a.skips {
+			all = a.D.Simplify(a.keys.Min(q.Add(a.Past).Add(one)))
+		}
+		greatest := k.Var("greatest", a.number(math.Inf(-1)))
+		k.Serial("j", all, func(j sym.Expr) { k.Reduce(greatest, loop.Max, scores.Load(j)) })
+		k.Store(top, []sym.Expr{zero}, a.finite(greatest))
+		k.Each("j", all, func(j sym.Expr) {
+			k.Store(scores, []sym.Expr{j}, loop.Apply(loop.Exp, minus(scores.Load(j), top.Load(zero))))
+		})
+		weights := k.Var("weights", a.number(0))
+		k.Serial("j", all, func(j sym.Expr) { k.Reduce(weights, loop.Add, scores.Load(j)) })
+		k.Store(total, []sym.Expr{zero}, loop.Apply(loop.Reciprocal, weights))
+		a.alone(func() {
+			acc := k.Local("acc", dtype.F32, one, a.width)
+			k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) { k.Store(acc, at, a.number(0)) })
+			for _, s := range a.segments {
+				k.Contract(one, a.width, a.seen(s, q), acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+					scores.Tile([]sym.Expr{s.first}, zeros(1), unit(1, 0, one)), a.values(s, row, zero))
+			}
+			k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+				k.Store(a.out, []sym.Expr{row.sequence, row.head, q, at[1]}, a.result(acc.Load(at...), total.Load(zero)))
+			})
+		})
+	})
+}
+
+// values is a segment's values from one on, as the right operand of a product.
+func (a *attentionKernel) values(s attentionSegment, row attentionRow, from sym.Expr) loop.Tile {
+	return s.value.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one))
+}
+
+// attentionBlock is what is kept for a block of queries.
+type attentionBlock struct {
+	row                     attentionRow
+	first, count, size      sym.Expr     // of its queries: the first, how many there are, and how many there is room for
+	query                   *loop.Memory // [D, size], scaled
+	top, total, shrink, sum *loop.Memory // [size], and sum [size, E]; all but total, then the reciprocal of that, nil where one block of keys is all
+}
+
+// blocks computes the queries block by block.
+func (a *attentionKernel) blocks(row attentionRow) {
+	k := a.Nest
+	room := sym.Const(attentionQueries)
+	if n, ok := a.queries.Const(); ok && n < attentionQueries {
+		room = sym.Const((n + 15) / 16 * 16)
+	}
+	k.Each("t", a.queries.CeilDiv(room), func(t sym.Expr) {
+		b := &attentionBlock{row: row, first: t.Mul(room), size: room}
+		b.count = a.length(a.queries, room, b.first)
+		b.query = k.Local("q", dtype.F32, a.size, room)
+		b.total = k.Local("l", dtype.F32, room)
+		k.Nest(loop.Each, "q", []sym.Expr{b.count, a.size}, func(at []sym.Expr) {
+			k.Store(b.query, []sym.Expr{at[1], at[0]}, a.scaled(a.query.Load(row.sequence, row.head, b.first.Add(at[0]), at[1])))
+		})
+		if len(a.segments) == 1 && a.D.LE(a.keys, sym.Const(attentionKeys)) == sym.Yes {
+			a.block(b, a.segments[0], sym.Const(0), a.keys)
+			return
+		}
+		b.top, b.shrink, b.sum = k.Local("m", dtype.F32, room), k.Local("c", dtype.F32, room), k.Local("o", dtype.F32, room, a.width)
+		k.Each("i", b.count, func(i sym.Expr) {
+			k.Store(b.top, []sym.Expr{i}, a.number(math.Inf(-1)))
+			k.Store(b.total, []sym.Expr{i}, a.number(0))
+		})
+		k.Nest(loop.Each, "o", []sym.Expr{b.count, a.width}, func(at []sym.Expr) { k.Store(b.sum, at, a.number(0)) })
+		for _, s := range a.segments {
+			room := sym.Const(attentionKeys)
+			seen := a.seen(s, b.first.Add(b.count).Sub(one))
+			k.Serial("u", seen.CeilDiv(room), func(u sym.Expr) { a.block(b, s, u.Mul(room), a.length(seen, room, u.Mul(room))) })
+		}
+		k.Each("y", b.count, func(i sym.Expr) {
+			reciprocal := k.Let("reciprocal", loop.Apply(loop.Reciprocal, b.total.Load(i)))
+			k.Each("e", a.width, func(e sym.Expr) {
+				k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(i), e}, a.result(b.sum.Load(i, e), reciprocal))
+			})
+		})
+	})
+}
+
+// length is how many of extent there are in a block of so many that begins at first.
+func (a *attentionKernel) length(extent, room, first sym.Expr) sym.Expr {
+	if a.D.EQ(extent.Mod(room), sym.Const(0)) == sym.Yes {
+		return room
+	}
+	return a.D.Simplify(room.Min(extent.Sub(first)))
+}
+
+// block adds the values of a block of keys of a segment, from one on, to a block of queries; or computes the result at once where these are all keys.
+func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, count sym.Expr) {
+	k, row := a.Nest, b.row
+	room := sym.Const(attentionKeys)
+	if n, ok := count.Const(); ok {
+		room = sym.Const(n)
+	}
+	first := s.first.Add(from) // of the keys
+	scores := k.Local("s", dtype.F32, room, b.size)
+	a.alone(func() {
+		acc := k.Local("acc", dtype.F32, room, b.size)
+		extents := []sym.Expr{count, b.count}
+		k.Nest(loop.Each, "z", extents, func(at []sym.Expr) { k.Store(acc, at, a.number(0)) })
+		k.Contract(count, b.count, a.size, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			s.key.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one)),
+			b.query.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)))
+		k.Nest(loop.Each, "s", extents, func(at []sym.Expr) {
+			k.Store(scores, at, a.score(acc.Load(at...), row, b.first.Add(at[1]), first.Add(at[0])))
+		})
+	})
+	if a.Causal {
+		// The queries before a key do not see it.
+		k.Each("j", count, func(j sym.Expr) {
+			k.Each("i", b.count.Min(first.Add(j).Sub(b.first).Sub(a.Past)), func(i sym.Expr) { k.Store(scores, []sym.Expr{j, i}, a.number(a.fill())) })
+		})
+	}
+	a.weigh(b, scores, count)
+	a.alone(func() {
+		acc := k.Local("acc", dtype.F32, b.size, a.width)
+		extents := []sym.Expr{b.count, a.width}
+		k.Nest(loop.Each, "z", extents, func(at []sym.Expr) {
+			begin := a.number(0)
+			if b.sum != nil {
+				begin = times(b.sum.Load(at...), b.shrink.Load(at[0]))
+			}
+			k.Store(acc, at, begin)
+		})
+		k.Contract(b.count, a.width, count, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			scores.Tile(zeros(2), unit(2, 1, one), unit(2, 0, one)), a.values(s, row, from))
+		k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
+			if b.sum != nil {
+				k.Store(b.sum, at, acc.Load(at...))
+				return
+			}
+			k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(at[0]), at[1]}, a.result(acc.Load(at...), b.total.Load(at[0])))
+		})
+	})
+}
+
+// weigh makes weights of scores, and keeps the greatest score and the sum of weights of each query.
+func (a *attentionKernel) weigh(b *attentionBlock, scores *loop.Memory, count sym.Expr) {
+	k := a.Nest
+	k.Each("i", b.count, func(i sym.Expr) {
+		before := a.number(math.Inf(-1))
+		if b.top != nil {
+			before = b.top.Load(i)
+		}
+		top := k.Var("top", before)
+		k.Serial("j", count, func(j sym.Expr) { k.Reduce(top, loop.Max, scores.Load(j, i)) })
+		least := k.Let("least", a.finite(top))
+		begin := a.number(0)
+		if b.top != nil {
+			shrink := k.Let("shrink", loop.Apply(loop.Exp, minus(b.top.Load(i), least)))
+			k.Store(b.shrink, []sym.Expr{i}, shrink)
+			k.Store(b.top, []sym.Expr{i}, top)
+			begin = times(b.total.Load(i), shrink)
+		}
+		total := k.Var("total", begin)
+		k.Serial("j", count, func(j sym.Expr) {
+			weight := k.Let("weight", loop.Apply(loop.Exp, minus(scores.Load(j, i), least)))
+			k.Store(scores, []sym.Expr{j, i}, weight)
+			k.Reduce(total, loop.Add, weight)
+		})
+		if b.sum == nil {
+			k.Store(b.total, []sym.Expr{i}, loop.Apply(loop.Reciprocal, total))
+		} else {
+			k.Store(b.total, []sym.Expr{i}, total)
+		}
+	})
+}
