@@ -1,7 +1,9 @@
 package amd64
 
 import (
+	"flag"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -88,11 +90,24 @@ func one[V, M any](f func(m mathematics[V, M], x V) V) func(m mathematics[V, M],
 var functionCases = []functionCase{
 	{"exp", one(model.exp), one(emitted.exp)},
 	{"expm1", one(model.expm1), one(emitted.expm1)},
-	{"sigmoid", one(model.sigmoid), one(emitted.sigmoid)},
-	{"tanh", one(model.tanh), one(emitted.tanh)},
-	{"erf", one(model.erf), one(emitted.erf)},
 	{"log", one(model.log), one(emitted.log)},
 	{"log1p", one(model.log1p), one(emitted.log1p)},
+	{"sin", one(model.sin), one(emitted.sin)},
+	{"cos", one(model.cos), one(emitted.cos)},
+	{"tan", one(model.tan), one(emitted.tan)},
+	{"asin", one(model.asin), one(emitted.asin)},
+	{"acos", one(model.acos), one(emitted.acos)},
+	{"atan", one(model.atan), one(emitted.atan)},
+	{"sinh", one(model.sinh), one(emitted.sinh)},
+	{"cosh", one(model.cosh), one(emitted.cosh)},
+	{"tanh", one(model.tanh), one(emitted.tanh)},
+	{"asinh", one(model.asinh), one(emitted.asinh)},
+	{"acosh", one(model.acosh), one(emitted.acosh)},
+	{"atanh", one(model.atanh), one(emitted.atanh)},
+	{"erf", one(model.erf), one(emitted.erf)},
+	{"sigmoid", one(model.sigmoid), one(emitted.sigmoid)},
+	{"atan2", model.atan2, emitted.atan2},
+	{"pow", model.pow, emitted.pow},
 }
 
 // agree fails where a function's results are not the model's, bit for bit; NaN is NaN.
@@ -162,6 +177,43 @@ func TestFunctionsEmulated(t *testing.T) {
 				t.Fatal(status, err)
 			}
 			agree(t, &c, few, ys, result)
+		})
+	}
+}
+
+var exhaustive = flag.Bool("exhaustive", false, "measure the functions of one argument on every f32: a minute or two each")
+
+// TestExhaustive measures the errors that the functions' comments state.
+func TestExhaustive(t *testing.T) {
+	if !*exhaustive {
+		t.Skip("without -exhaustive, TestMathematics measures samples")
+	}
+	const chunk = 1 << 20
+	for _, s := range samples {
+		t.Run(s.name, func(t *testing.T) {
+			i := slices.IndexFunc(functionCases, func(c functionCase) bool { return c.name == s.name })
+			code, frame := program(avx2, functionCases[i].instrs)
+			entry := native(t, code)
+			a := newArrays(t, chunk, frame)
+			worst, at := 0.0, float32(0)
+			for first := uint64(0); first < 1<<32; first += chunk {
+				for i := range a.x {
+					a.x[i] = uint32(first) + uint32(i)
+				}
+				call.Call(entry, a.frame, 0, chunk/int64(avx2.lanes))
+				for i, got := range a.result {
+					want := s.reference(float64(single(a.x[i])))
+					if word(float32(want)) == got && worst > 0.5 {
+						continue
+					}
+					if e := ulps(single(got), want); e > worst {
+						worst, at = e, single(a.x[i])
+					}
+				}
+			}
+			if t.Logf("%.4f ulp at %g", worst, at); worst > s.ulp {
+				t.Errorf("want at most %g", s.ulp)
+			}
 		})
 	}
 }

@@ -1,5 +1,7 @@
 package amd64
 
+import "math"
+
 // algebra is what the mathematical functions are written in: vectors V of 32-bit lanes, and masks M that choose lanes. The builder
 // emits each operation as instructions, with AVX2 or AVX-512; the tests have a model of one lane that computes the same bits.
 // Every operation rounds once, to nearest even, and keeps subnormal numbers.
@@ -29,15 +31,23 @@ type algebra[V, M any] interface {
 	mulInt(x, y V) V // the low half
 	shiftLeft(x V, n int64) V
 	shiftRight(x V, n int64) V
+	shiftRightSigned(x V, n int64) V
+	shiftLeftBy(x, n V) V // each lane by its own number of bits; 32 or more gives 0
+	shiftRightBy(x, n V) V
 	toInt(x V) V
 	toFloat(x V) V
 
 	compare(p predicate, x, y V) M
+	equalInt(x, y V) M
+	greaterInt(x, y V) M
 	maskAnd(x, y M) M
 	maskOr(x, y M) M
 	selectLanes(m M, x, y V) V // x in the mask's lanes, y elsewhere
 
-	lookup(table [8]float32, index V) V // the table's entry that the low three bits of each lane name
+	lookup(table *[8]uint32, index V) V // the table's entry that the low three bits of each lane name
+
+	// rarely is usual, but otherwise's values in the lanes of the mask. These are computed only where a lane of the vector needs them.
+	rarely(m M, usual []V, otherwise func() []V) []V
 }
 
 // mathematics has the functions of f32. A function's comment says its greatest error in units in the last place (ulp) of the exact
@@ -61,4 +71,13 @@ func (m mathematics[V, M]) horner(x V, c ...float32) V {
 		p = m.fma(p, x, m.float(c[i]))
 	}
 	return p
+}
+
+// lookupFloat is lookup in a table of floats.
+func (m mathematics[V, M]) lookupFloat(table *[8]float32, index V) V {
+	var bits [8]uint32
+	for i, c := range table {
+		bits[i] = math.Float32bits(c)
+	}
+	return m.lookup(&bits, index)
 }

@@ -21,9 +21,9 @@ func (m mathematics[V, M]) erf(x V) V {
 	shifted := m.fma(a, m.float(1/erfStep), m.float(3<<22))
 	t := m.fnma(m.sub(shifted, m.float(3<<22)), m.float(erfStep), a)
 	last := len(erfTable) - 1
-	p := m.lookup(erfTable[last], shifted)
+	p := m.lookupFloat(&erfTable[last], shifted)
 	for i := last - 1; i > 0; i-- {
-		p = m.fma(p, t, m.lookup(erfTable[i], shifted))
+		p = m.fma(p, t, m.lookupFloat(&erfTable[i], shifted))
 	}
-	return m.withSign(m.fma(p, t, m.max(m.lookup(erfTable[0], shifted), t)), x)
+	return m.withSign(m.fma(p, t, m.max(m.lookupFloat(&erfTable[0], shifted), t)), x)
 }

@@ -73,3 +73,27 @@ func (m mathematics[V, M]) tanh(x V) V {
 	y = m.sub(y, m.selectLanes(far, m.float(1), m.float(0)))
 	return m.withSign(m.abs(y), x)
 }
+
+// quarter is exp(a)/4 for a ≥ 0, which does not overflow where half of exp(a) does not.
+func (m mathematics[V, M]) quarter(a V) V {
+	p, scale := m.expm1Parts(m.min(m.float(89.5), a), -2)
+	return m.fma(scale, p, scale)
+}
+
+// sinh has an error below 2 ulp.
+func (m mathematics[V, M]) sinh(x V) V {
+	a := m.abs(x)
+	e := m.quarter(a)
+	e = m.sub(e, m.div(m.float(1./16), e))
+	s := m.mul(x, x)
+	near := m.horner(s, 1.6666667e-01, 8.333311e-03, 1.9842602e-04, 2.7843687e-06)
+	near = m.fma(m.mul(s, a), near, a)
+	return m.withSign(m.selectLanes(m.compare(less, a, m.float(1)), near, m.add(e, e)), x)
+}
+
+// cosh has an error below 2 ulp.
+func (m mathematics[V, M]) cosh(x V) V {
+	e := m.quarter(m.abs(x))
+	e = m.add(e, m.div(m.float(1./16), e))
+	return m.add(e, e)
+}

@@ -36,8 +36,47 @@ func (m mathematics[V, M]) log(x V) V {
 // log1p has an error below 1.5 ulp.
 func (m mathematics[V, M]) log1p(x V) V {
 	u := m.add(x, m.float(1))
-	k := m.and(m.subInt(m.integer(fourThirds), u), m.integer(exponentBits))
-	four := m.addInt(m.float(4), k) // 4·2⁻ᵏ: its logarithm is within the range of normal numbers
+	return m.positive(u, m.log1pOf(x, u, m.integer(0)))
+}
+
+// log1pOf is log(1 + x) + k·ln 2 for finite x > −1, with u = 1 + x rounded, and k as logOf has it.
+func (m mathematics[V, M]) log1pOf(x, u, k V) V {
+	scale := m.and(m.subInt(m.integer(fourThirds), u), m.integer(exponentBits))
+	four := m.addInt(m.float(4), scale) // 4 / 2ⁿ for u near 2ⁿ: unlike 1 / 2ⁿ it is always a normal number
 	f := m.mul(m.float(0.25), m.fms(x, four, m.sub(m.float(4), four)))
-	return m.positive(u, m.logOf(f, k))
+	return m.logOf(f, m.addInt(scale, k))
+}
+
+// vast is the numbers whose squares are so great that 1 does not count beside them.
+const vast = 1 << 40
+
+// asinh is log1p(a + a² / (1 + √(1 + a²))) for a = |x|, with an error below 2 ulp.
+func (m mathematics[V, M]) asinh(x V) V {
+	a, one := m.abs(x), m.float(1)
+	square := m.mul(a, a)
+	y := m.add(a, m.div(square, m.add(one, m.sqrt(m.add(one, square)))))
+	return m.withSign(m.logFar(a, y), x)
+}
+
+// logFar is log1p(y), and where a is vast log1p(a) + ln 2; a where it is infinite or NaN.
+func (m mathematics[V, M]) logFar(a, y V) V {
+	isFar := m.compare(greater, a, m.float(vast))
+	y = m.selectLanes(isFar, a, y)
+	k := m.selectLanes(isFar, m.integer(exponentBits), m.integer(0))
+	y = m.log1pOf(y, m.add(y, m.float(1)), k)
+	return m.selectLanes(m.compare(less, a, m.integer(infinity)), y, a)
+}
+
+// acosh is log1p(t + √(t² + 2t)) for t = x − 1, with an error below 2 ulp.
+func (m mathematics[V, M]) acosh(x V) V {
+	t := m.sub(x, m.float(1))
+	y := m.logFar(x, m.add(t, m.sqrt(m.fma(t, t, m.add(t, t)))))
+	return m.selectLanes(m.compare(less, t, m.float(0)), m.float(float32(math.NaN())), y)
+}
+
+// atanh is log1p(2a / (1 − a)) / 2 for a = |x|, with an error below 2 ulp.
+func (m mathematics[V, M]) atanh(x V) V {
+	a := m.abs(x)
+	y := m.log1p(m.div(m.add(a, a), m.sub(m.float(1), a)))
+	return m.withSign(m.mul(m.float(0.5), y), x)
 }

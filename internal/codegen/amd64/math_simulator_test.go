@@ -25,6 +25,10 @@ func (lane) mulInt(x, y uint32) uint32 { return x * y }
 
 func (lane) shiftLeft(x uint32, n int64) uint32  { return x << n }
 func (lane) shiftRight(x uint32, n int64) uint32 { return x >> n }
+func (lane) shiftLeftBy(x, n uint32) uint32      { return x << n }
+func (lane) shiftRightBy(x, n uint32) uint32     { return x >> n }
+
+func (lane) shiftRightSigned(x uint32, n int64) uint32 { return uint32(int32(x) >> n) }
 
 func (lane) min(x, y uint32) uint32 {
 	if single(x) < single(y) {
@@ -98,6 +102,9 @@ func (lane) compare(p predicate, x, y uint32) bool {
 	panic("no such predicate")
 }
 
+func (lane) equalInt(x, y uint32) bool   { return x == y }
+func (lane) greaterInt(x, y uint32) bool { return int32(x) > int32(y) }
+
 func (lane) maskAnd(x, y bool) bool { return x && y }
 func (lane) maskOr(x, y bool) bool  { return x || y }
 
@@ -108,4 +115,11 @@ func (lane) selectLanes(m bool, x, y uint32) uint32 {
 	return y
 }
 
-func (lane) lookup(table [8]float32, index uint32) uint32 { return word(table[index&7]) }
+func (lane) lookup(table *[8]uint32, index uint32) uint32 { return table[index&7] }
+
+func (lane) rarely(m bool, usual []uint32, otherwise func() []uint32) []uint32 {
+	if m {
+		return otherwise()
+	}
+	return usual
+}
