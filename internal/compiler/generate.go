@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/weirml/weir/internal/codegen/amd64"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
@@ -14,6 +15,7 @@ import (
 // generators make code of scheduled kernels, by the name of the machine.
 var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
 	target.PortableName: portable.Compile,
+	target.AMD64Name:    amd64.Compile,
 }
 
 // Portable is the machine that portable code is scheduled for: any.

@@ -12,7 +12,9 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
@@ -23,19 +25,29 @@ import (
 // are compiled by package portable: Left says which, and why. The error is a *diag.Error of kind ErrUnsupported: for kernels of blocks of threads, and where the system gives no
 // executable pages.
 func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
-	code, err := portable.Compile(m, machine)
-	if err != nil {
-		return nil, err
+	if !call.Supported {
+		return nil, diag.Unsupportedf("machine code for amd64 on another processor")
 	}
+	code := &target.Code{Machine: machine, Kernels: make([]target.Kernel, len(m.Kernels))}
 	routines := &routines{}
+	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
+	var places []int
 	for i, k := range m.Kernels {
 		compiled, reason := compile(k, isaOf(machine))
 		if compiled == nil {
 			code.Left = append(code.Left, target.Left{Kernel: k.Name, Reason: reason})
+			rest.Kernels, places = append(rest.Kernels, k), append(places, i)
 			continue
 		}
 		routines.add(compiled)
 		code.Kernels[i] = compiled
+	}
+	others, err := portable.Compile(rest, machine)
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range others.Kernels {
+		code.Kernels[places[i]] = k
 	}
 	block, err := routines.place(m.Name)
 	if err != nil {
