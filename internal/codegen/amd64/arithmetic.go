@@ -599,4 +599,3 @@ func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
 	}
 	return e.joined(lo, e.two(op, v.hi))
 }
-

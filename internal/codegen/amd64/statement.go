@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -152,7 +153,13 @@ func (e *emitter) check(s *loop.Check) {
 	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
 	e.emit(asm.Inst{Op: asm.RET})
 	e.bind(right)
-	e.names[s.Name] = name{depth: e.here.depth, register: r}
+	// A name of its own for each copy of the statement, since what is computed with it is remembered by its name.
+	unique := fmt.Sprintf("%s#%d", s.Name, e.count[asm.General])
+	if known, ok := e.k.ranges.Get(s.Name); ok {
+		e.k.ranges.Set(unique, known)
+	}
+	e.names[unique] = name{depth: e.here.depth, register: r}
+	e.names[s.Name] = name{depth: e.here.depth, replaced: true, value: sym.Var(unique)}
 }
 
 // loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the other.
@@ -338,7 +345,6 @@ func (e *emitter) vectorLoop(s *loop.For) {
 	lanesAtEnd := true
 	if !fixed || constant%width != 0 {
 		saved := e.snapshot()
-		vector := *e.vector
 		if reason := attempt(func() {
 			rest := e.general()
 			if fixed {
@@ -361,83 +367,100 @@ func (e *emitter) vectorLoop(s *loop.For) {
 			e.body(s.Body)
 			tail = e.rebody()
 		}
-		_ = vector
 	}
 	e.vector = nil
 	e.names, e.bound = outerNames, outerBound
 	e.close()
 
-	// The loop around them.
+	e.assemble(&stripLoop{scope: scope, i: i, count: count, constant: constant, fixed: fixed, extent: extent, many: many, one: one, tail: tail, lanesAtEnd: lanesAtEnd,
+		width: strips * width, reductions: reductions})
+}
+
+// stripLoop is the parts of a vector loop: bodies of several whole strips and of one, and of what is left over, in lanes or (not lanesAtEnd) one iteration after the other.
+type stripLoop struct {
+	scope           *scope
+	i, count        asm.Reg // the counter, and the number of iterations where it is not fixed
+	constant        int64   // where fixed
+	fixed           bool
+	extent          sym.Expr
+	many, one, tail []asm.Inst
+	width           int64 // iterations that many does
+	lanesAtEnd      bool
+	reductions      []reduction
+}
+
+// assemble writes the loops around the bodies of a vector loop.
+func (e *emitter) assemble(l *stripLoop) {
 	end := e.label()
-	if !fixed {
-		if lo, _ := e.bounds(extent); lo < 1 {
-			e.integerOp(asm.TEST, count, count)
+	if !l.fixed {
+		if lo, _ := e.bounds(l.extent); lo < 1 {
+			e.integerOp(asm.TEST, l.count, l.count)
 			e.jump(asm.JLE, end)
 		}
 	}
-	e.append(scope.head)
-	e.setNumber(i, 0)
-	done := int64(0) // where fixed
+	e.append(l.scope.head)
+	e.setNumber(l.i, 0)
+	done := int64(0) // where l.fixed
 	while := func(body []asm.Inst, width int64) {
 		if body == nil {
 			return
 		}
 		again, over := e.label(), e.label()
-		if fixed {
-			last := constant / width * width
+		if l.fixed {
+			last := l.constant / width * width
 			if last <= done {
 				return
 			}
 			e.bind(again)
 			e.append(body)
-			if done+width < last || last < constant || width != int64(e.isa.lanes) {
-				e.integerImm(asm.ADD, i, width)
+			if done+width < last || last < l.constant || width != int64(e.isa.lanes) {
+				e.integerImm(asm.ADD, l.i, width)
 			}
 			if done+width < last {
-				e.integerImm(asm.CMP, i, last)
+				e.integerImm(asm.CMP, l.i, last)
 				e.jump(asm.JL, again)
 			}
 			done = last
 			return
 		}
-		limit := e.copyOf(count)
+		limit := e.copyOf(l.count)
 		e.integerImm(asm.SUB, limit, width)
-		e.compareNumbers(i, limit)
+		e.compareNumbers(l.i, limit)
 		e.jump(asm.JG, over)
 		e.bind(again)
 		e.append(body)
-		e.integerImm(asm.ADD, i, width)
-		e.compareNumbers(i, limit)
+		e.integerImm(asm.ADD, l.i, width)
+		e.compareNumbers(l.i, limit)
 		e.jump(asm.JLE, again)
 		e.bind(over)
 	}
-	while(many, strips*width)
-	while(one, width)
-	if lanesAtEnd {
-		if tail != nil {
+	while(l.many, l.width)
+	while(l.one, int64(e.isa.lanes))
+	if l.lanesAtEnd {
+		if l.tail != nil {
 			over := e.label()
-			if !fixed {
-				e.compareNumbers(i, count)
+			if !l.fixed {
+				e.compareNumbers(l.i, l.count)
 				e.jump(asm.JGE, over)
 			}
-			e.append(tail)
+			e.append(l.tail)
 			e.bind(over)
 		}
 		e.bind(end)
-		e.combineLanes(reductions)
+		e.combineLanes(l.reductions)
 		return
 	}
-	e.combineLanes(reductions)
+	e.combineLanes(l.reductions)
 	over, again := e.label(), e.label()
-	if fixed {
-		count = e.number(constant)
+	if l.fixed {
+		l.count = e.number(l.constant)
 	}
-	e.compareNumbers(i, count)
+	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JGE, over)
 	e.bind(again)
-	e.append(tail)
-	e.integerImm(asm.ADD, i, 1)
-	e.compareNumbers(i, count)
+	e.append(l.tail)
+	e.integerImm(asm.ADD, l.i, 1)
+	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JL, again)
 	e.bind(over)
 	e.bind(end)

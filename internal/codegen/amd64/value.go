@@ -77,7 +77,7 @@ type vectorLoop struct {
 // value emits an expression. In a vector loop, what is the same for all lanes of all strips is computed in front of it.
 func (e *emitter) value(x loop.Expr) value {
 	if v := e.vector; v != nil && e.hoistable(x) {
-		return e.once(v.depth-1, fmt.Sprintf("v%p", x), func() ready {
+		return e.once(v.depth-1, fmt.Sprintf("v%p", x)+e.replacements(x), func() ready {
 			e.vector = nil
 			r := e.expression(x)
 			e.vector = v
@@ -93,14 +93,9 @@ func (e *emitter) hoistable(x loop.Expr) bool {
 	case *loop.Const, *loop.Ref:
 		return false
 	}
-	if e.override != nil || e.here.depth > e.vector.depth && e.inConditional() {
-		return false
-	}
-	return e.invariant(x)
+	// Further inside there may be no iterations, where the vector loop has some.
+	return e.override == nil && e.here.depth == e.vector.depth && e.invariant(x)
 }
-
-// inConditional reports whether one of the scopes inside the vector loop may not run where the loop does. Any may.
-func (e *emitter) inConditional() bool { return true }
 
 func (e *emitter) invariant(x loop.Expr) bool {
 	v := e.vector
@@ -127,6 +122,29 @@ func (e *emitter) invariant(x loop.Expr) bool {
 		}
 	}
 	return true
+}
+
+// replacements are what stands for the variables of unrolled loops in an expression: one expression has a value for each.
+func (e *emitter) replacements(x loop.Expr) (list string) {
+	add := func(s sym.Expr) {
+		for _, n := range s.Vars() {
+			if b := e.names[n]; b.replaced {
+				list += " " + n + "=" + b.value.Key()
+			}
+		}
+	}
+	switch x := x.(type) {
+	case *loop.Index:
+		add(x.X)
+	case *loop.Load:
+		for _, s := range x.Index {
+			add(s)
+		}
+	}
+	for _, y := range loop.Operands(x) {
+		list += e.replacements(y)
+	}
+	return list
 }
 
 func (e *emitter) expression(x loop.Expr) value {
