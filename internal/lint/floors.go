@@ -49,9 +49,11 @@ var rooms = []Room{
 
 	// ir's constants are tensors, so what reads them names the type.
 	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator", May: []string{"ir", "ops", "loop", "target", "tensor"}},
-	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors", May: []string{"loop", "target"}},
+	// Weights are tensors, and packed as the tiles read them.
+	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors, packing", May: []string{"loop", "target", "tensor"}},
 
-	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem"}},
+	// What machine code is not there for, portable code does.
+	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem", "codegen/*"}},
 	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/*"},
 		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor"}},
