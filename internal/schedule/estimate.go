@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -28,18 +29,26 @@ func (s *scheduler) guess(e sym.Expr) float64 {
 	return float64(v)
 }
 
-// Costs in nanoseconds, of the portable generator, roughly. They choose between forms of one kernel, so ratios matter.
-const (
-	scalarCost  = 5    // an operation outside vector loops
-	stripCost   = 12   // of starting an operation on a strip
-	laneCost    = 0.4  // an operation in one lane
-	unitCost    = 0.2  // a load or store of one lane, element after element
-	stridedCost = 1.2  // the same, elements apart
-	oddCost     = 25   // the same, at an index that is not linear
-	functionTax = 6    // a transcendental function, in addition
-	contractTax = 0.11 // a product's multiplication or addition
-	stripLanes  = 512
+// costs are times in nanoseconds, roughly. They choose between forms of one kernel, so ratios matter.
+type costs struct {
+	scalar   float64 // an operation outside vector loops
+	strip    float64 // of starting an operation on a strip
+	each     float64 // an operation in one lane
+	unit     float64 // a load or store of one lane, element after element
+	strided  float64 // the same, elements apart
+	odd      float64 // the same, at an index that is not linear
+	function float64 // a transcendental function, in addition
+	lanes    float64 // of a strip, at most
+}
+
+// portableCosts are of the portable generator, whose strips are long since each operation on one is a call. registerCosts are of machine code, whose strips are
+// registers: an operation on one takes the time of one on a single number, and only elements that lie apart are dear.
+var (
+	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512}
+	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 1.2, function: 0.5}
 )
+
+const contractTax = 0.11 // a product's multiplication or addition
 
 var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true, loop.Cos: true, loop.Tan: true,
 	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true, loop.Acosh: true, loop.Atanh: true,
@@ -48,15 +57,20 @@ var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: tru
 // coster estimates the time of statements, with one loop of them as the vector loop (or none).
 type coster struct {
 	*scheduler
+	costs
 	kernel  *loop.Kernel
 	lane    string  // the vector loop's variable
-	lanes   float64 // of a strip
+	filled  float64 // the lanes of a strip that are used, on the average
 	varying map[string]bool
 	shapes  map[string]*loop.Param // of parameters and locals
 }
 
 func (s *scheduler) coster(k *loop.Kernel) *coster {
-	c := &coster{scheduler: s, kernel: k, shapes: map[string]*loop.Param{}}
+	c := &coster{scheduler: s, costs: portableCosts, kernel: k, shapes: map[string]*loop.Param{}}
+	if s.registerTiles() {
+		c.costs = registerCosts
+		c.lanes = float64(s.machine.VectorBytes / 4)
+	}
 	for _, p := range k.Params {
 		c.shapes[p.Name] = p
 	}
@@ -72,7 +86,8 @@ func (s *scheduler) coster(k *loop.Kernel) *coster {
 // as is the coster with a vector loop.
 func (c *coster) as(f *loop.For) *coster {
 	v := *c
-	v.lane, v.lanes, v.varying = f.Var, max(min(c.guess(f.Extent), stripLanes), 1), map[string]bool{f.Var: true}
+	extent := max(c.guess(f.Extent), 1)
+	v.lane, v.filled, v.varying = f.Var, extent/math.Ceil(extent/c.lanes), map[string]bool{f.Var: true}
 	return &v
 }
 
@@ -115,9 +130,9 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		if s.Kind == loop.Vector && c.lane == "" {
 			return total + n*c.as(s).of(s.Body)
 		}
-		each := scalarCost / 2.0
+		each := c.scalar / 2.0
 		if c.lane != "" {
-			each = stripCost / 2 / c.lanes
+			each = c.strip / 2 / c.filled
 		}
 		total += n * (each + c.of(s.Body))
 	case *loop.When:
@@ -133,11 +148,11 @@ func (c *coster) statement(s loop.Stmt) float64 {
 func (c *coster) operation(varies bool) float64 {
 	switch {
 	case c.lane == "":
-		return scalarCost
+		return c.scalar
 	case varies:
-		return laneCost + stripCost/c.lanes
+		return c.each + c.strip/c.filled
 	}
-	return scalarCost / c.lanes
+	return c.scalar / c.filled
 }
 
 func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
@@ -160,9 +175,9 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 		cost += c.operation(varies)
 		if dear[e.Op] {
 			if varies || c.lane == "" {
-				cost += functionTax
+				cost += c.function
 			} else {
-				cost += functionTax / c.lanes
+				cost += c.function / c.filled
 			}
 		}
 	case *loop.Binary:
@@ -186,11 +201,11 @@ func (c *coster) interval(e *loop.Binary, varies bool) (float64, bool) {
 	_, right := e.Y.(*loop.Index)
 	switch {
 	case left && right && e.Op != loop.Eq && e.Op != loop.Ne:
-		return stripCost / c.lanes, true
+		return c.strip / c.filled, true
 	case e.Op == loop.And && e.DType() == dtype.Bool:
 		x, _ := c.value(e.X)
 		y, _ := c.value(e.Y)
-		return x + y + stripCost/4/c.lanes, true
+		return x + y + c.strip/4/c.filled, true
 	}
 	return 0, false
 }
@@ -211,7 +226,7 @@ func (c *coster) differs(e sym.Expr) bool {
 // access is the time of a load or a store, and whether it differs by lane.
 func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 	if c.lane == "" {
-		return scalarCost, false
+		return c.scalar, false
 	}
 	p := c.shapes[buffer]
 	if p == nil {
@@ -219,7 +234,7 @@ func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 	}
 	offset := p.Offset(index)
 	if !c.differs(offset) {
-		return scalarCost / c.lanes, false
+		return c.scalar / c.filled, false
 	}
 	step, rest, ok := offset.Linear(c.lane)
 	converted := 0.0
@@ -230,11 +245,11 @@ func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 	}
 	switch {
 	case !ok || c.differs(step):
-		return oddCost, true
+		return c.odd, true
 	case c.differs(rest):
-		return stridedCost*2 + stripCost/c.lanes, true
+		return c.strided*2 + c.strip/c.filled, true
 	case isOne(step):
-		return unitCost + converted + stripCost/2/c.lanes, true
+		return c.unit + converted + c.strip/2/c.filled, true
 	}
-	return stridedCost + converted + stripCost/c.lanes, true
+	return c.strided + converted + c.strip/c.filled, true
 }
