@@ -2,6 +2,8 @@ package amd64
 
 import (
 	"encoding/binary"
+	"math"
+	"strings"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/loop"
@@ -34,12 +36,29 @@ var (
 	}
 	functions2 = map[loop.BinaryOp]func(b *builder, x, y asm.Reg) asm.Reg{
 		loop.Atan2: func(b *builder, y, x asm.Reg) asm.Reg { return emitted{b}.atan2(y, x) },
-		loop.Pow:   func(b *builder, x, y asm.Reg) asm.Reg { return emitted{b}.pow(x, y) },
+		loop.Pow: func(b *builder, x, y asm.Reg) asm.Reg {
+			if c, ok := b.constantFloat(y); ok {
+				if power, ok := (emitted{b}).powConstant(x, c); ok {
+					return power
+				}
+			}
+			return emitted{b}.pow(x, y)
+		},
 	}
 )
 
 func emit(f func(m emitted, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.Reg {
 	return func(b *builder, x asm.Reg) asm.Reg { return f(emitted{b}, x) }
+}
+
+// constantFloat is the f32 that a register has in all lanes, where it is a constant.
+func (b *builder) constantFloat(r asm.Reg) (c float32, ok bool) {
+	for bytes, constant := range b.pooled {
+		if constant == r && bytes == strings.Repeat(bytes[:4], len(bytes)/4) {
+			return math.Float32frombits(binary.LittleEndian.Uint32([]byte(bytes))), true
+		}
+	}
+	return 0, false
 }
 
 // lookup is the table's entry that the low three bits of each lane name.

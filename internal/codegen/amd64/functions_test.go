@@ -4,12 +4,15 @@ import (
 	"flag"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 )
@@ -110,6 +113,17 @@ var functionCases = []functionCase{
 	{"pow", model.pow, emitted.pow},
 }
 
+func init() {
+	for _, p := range powers {
+		functionCases = append(functionCases, functionCase{"pow " + strconv.FormatFloat(float64(p), 'g', -1, 32),
+			one(func(m model, x uint32) uint32 {
+				x, _ = m.powConstant(x, p)
+				return x
+			}),
+			one(func(m emitted, x asm.Reg) asm.Reg { return functions2[loop.Pow](m.algebra.(*builder), x, m.float(p)) })})
+	}
+}
+
 // agree fails where a function's results are not the model's, bit for bit; NaN is NaN.
 func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	t.Helper()
@@ -181,7 +195,7 @@ func TestFunctionsEmulated(t *testing.T) {
 	}
 }
 
-var exhaustive = flag.Bool("exhaustive", false, "measure the functions of one argument on every f32: a minute or two each")
+var exhaustive = flag.Bool("exhaustive", false, "measure the functions of one argument on all floats from 2⁻³⁰ to 2²⁰ and on every 61st of the others: half a minute each")
 
 // TestExhaustive measures the errors that the functions' comments state.
 func TestExhaustive(t *testing.T) {
@@ -191,14 +205,23 @@ func TestExhaustive(t *testing.T) {
 	const chunk = 1 << 20
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
+			if strings.HasPrefix(s.name, "pow ") {
+				t.Skip("a few multiplications")
+			}
 			i := slices.IndexFunc(functionCases, func(c functionCase) bool { return c.name == s.name })
 			code, frame := program(avx2, functionCases[i].instrs)
 			entry := native(t, code)
 			a := newArrays(t, chunk, frame)
 			worst, at := 0.0, float32(0)
-			for first := uint64(0); first < 1<<32; first += chunk {
+			x := uint64(0)
+			for x < 1<<32 {
 				for i := range a.x {
-					a.x[i] = uint32(first) + uint32(i)
+					a.x[i] = uint32(min(x, 1<<32-1))
+					if e := x >> 23 & 255; e >= 127-30 && e < 127+20 {
+						x++
+					} else {
+						x += 61
+					}
 				}
 				call.Call(entry, a.frame, 0, chunk/int64(avx2.lanes))
 				for i, got := range a.result {
@@ -214,6 +237,24 @@ func TestExhaustive(t *testing.T) {
 			if t.Logf("%.4f ulp at %g", worst, at); worst > s.ulp {
 				t.Errorf("want at most %g", s.ulp)
 			}
+		})
+	}
+}
+
+func BenchmarkFunctions(b *testing.B) {
+	const n = 4096
+	for _, c := range functionCases {
+		b.Run(c.name, func(b *testing.B) {
+			code, frame := program(avx2, c.instrs)
+			entry := native(b, code)
+			a := newArrays(b, n, frame)
+			for i := range n {
+				a.x[i], a.y[i] = word(float32(i+1)/(n/4)), word(2.5)
+			}
+			for b.Loop() {
+				call.Call(entry, a.frame, 0, n/int64(avx2.lanes))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/element")
 		})
 	}
 }

@@ -76,3 +76,33 @@ func (m mathematics[V, M]) pow(x, y V) V {
 	r = m.selectLanes(m.compare(unordered, x, y), nan, r)
 	return m.selectLanes(m.maskOr(m.compare(equal, x, one), m.compare(equal, y, zero)), one, r)
 }
+
+// powConstant is x to some powers that models have, with an error below 2 ulp.
+func (m mathematics[V, M]) powConstant(x V, y float32) (power V, known bool) {
+	one, infinite := m.float(1), m.integer(infinity)
+	root := func() V { return m.sqrt(m.add(x, m.float(0))) } // of −0 too it is 0
+	minusInfinite := func() M { return m.compare(equal, x, m.float(float32(math.Inf(-1)))) }
+	switch y {
+	case 0:
+		return one, true
+	case 1:
+		return x, true
+	case 2:
+		return m.mul(x, x), true
+	case 3:
+		return m.mul(x, m.mul(x, x)), true
+	case 4:
+		square := m.mul(x, x)
+		return m.mul(square, square), true
+	case -1:
+		return m.div(one, x), true
+	case -2:
+		inverse := m.div(one, x)
+		return m.mul(inverse, inverse), true
+	case 0.5:
+		return m.selectLanes(minusInfinite(), infinite, root()), true
+	case -0.5:
+		return m.selectLanes(minusInfinite(), m.float(0), m.div(one, root())), true
+	}
+	return x, false
+}

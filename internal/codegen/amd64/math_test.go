@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -41,6 +42,21 @@ var samples = []sample{
 	{"acos", model.acos, math.Acos, 2},
 	{"atan", model.atan, math.Atan, 2},
 	{"log1p", model.log1p, math.Log1p, 1.5},
+}
+
+// powers are what powConstant knows.
+var powers = []float32{0, 1, 2, 3, 4, -1, -2, 0.5, -0.5}
+
+func init() {
+	for _, p := range powers {
+		samples = append(samples, sample{"pow " + strconv.FormatFloat(float64(p), 'g', -1, 32), func(m model, x uint32) uint32 {
+			x, ok := m.powConstant(x, p)
+			if !ok {
+				panic("unknown")
+			}
+			return x
+		}, func(x float64) float64 { return math.Pow(x, float64(p)) }, 2})
+	}
 }
 
 // ulps is the distance of a result from the exact value, in units of f32's last place there; infinite where one is NaN or infinite, or
