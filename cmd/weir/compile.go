@@ -26,8 +26,13 @@ func (c *cli) compileCommand() *cobra.Command {
 	f := &compileFlags{}
 	cmd := &cobra.Command{
 		Use: "compile MODEL", Short: "Save a model compiled, as a file that every command takes for a model", Args: exactly(1, "one MODEL"),
+		Long: `Save a model compiled, as a file that every command takes for a model.
+
+The file holds the model's loops as they are scheduled for a level of processor, the one that --cpu names whether or not this machine has it, and no machine code:
+that is made when the file is loaded. A processor that has less refuses the file, unless --cpu portable says that it may be slower.`,
 		Example: `  weir compile model.onnx -o model.weir
-  weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden`,
+  weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden
+  weir compile model.onnx -o model.weir --cpu avx512`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.compileTo(cmd.Context(), args[0]) },
 	}
 	f.register(cmd, c)
@@ -41,11 +46,21 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 	if output == "" {
 		output = strings.TrimSuffix(path, filepath.Ext(path)) + ".weir"
 	}
-	l, _, err := f.compile(ctx, path, (&runFlags{keep: f.keep}).kept)
+	cpu := ""
+	l, _, err := f.compile(ctx, path, func(o *weir.Options, m *weir.Model) {
+		(&runFlags{keep: f.keep}).kept(o, m)
+		o.Cross, cpu = o.CPU != "", o.CPU
+	})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	switch {
+	case l.program.Target() == weir.Reference:
+		cpu = string(weir.Reference)
+	case cpu == "" || cpu == "native":
+		cpu = l.program.CPU()
+	}
 	var size int64
 	err = values.WriteWhole(output, func(w io.Writer) (err error) {
 		if size, err = l.program.WriteTo(w); err != nil {
@@ -61,8 +76,8 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 		return diag.Inputf("cannot be written").AtFile(output).WithCause(err)
 	}
 	if f.c.json {
-		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "compile_ms": ms(l.compileTime)})
+		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu, "compile_ms": ms(l.compileTime)})
 	}
-	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), l.program.Target())
+	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), cpu)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,8 +139,9 @@ func (c *cli) env() error {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version
 	}
+	here := weir.Here()
 	rows := [][2]string{{"version", version}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
-		{"target", "portable: plain Go on every architecture; machine code is not generated yet"}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
+		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)}, {"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
 		{"probe", probed()}}
 	settings := map[string]map[string]string{}
 	for _, v := range variables {
@@ -163,6 +165,11 @@ func (c *cli) env() error {
 		fmt.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
 	}
 	return nil
+}
+
+// caches are the sizes of the processor's caches.
+func caches(sizes [3]int64) string {
+	return fmt.Sprintf("L1 %s, L2 %s, L3 %s", values.FormatBytes(sizes[0]), values.FormatBytes(sizes[1]), values.FormatBytes(sizes[2]))
 }
 
 // probed is what the machine's best instructions reach.

@@ -130,7 +130,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan " + digits + " --dim batch=2 --budget 1GiB", 0, "to spare"},
 		{"run " + digits + " --input zeros --keep nothing", 1, "nothing"},
 		{"run " + digits + " --input zeros --precision bf16", 3, "--precision bf16"},
-		{"run " + digits + " --input zeros --cpu avx512", 3, "--cpu avx512"},
+		{"run " + digits + " --input zeros --cpu avx9", 3, "avx9"},
 		{"run " + digits + " --input zeros --target cuda", 3, "target cuda"},
 		{"run model.pt2", 3, ".pt2"},
 		{"run model.mlir", 3, ".mlir"},
@@ -329,7 +329,8 @@ func TestEnvironment(t *testing.T) {
 		want string
 	}{
 		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0, `"target":"reference"`},
-		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json", "--target", "cpu"}, 0, `"target":"portable"`},
+		{[]string{"WEIR_TARGET=reference"}, []string{"bench", digits, "--seconds", "0.01", "--json", "--target", "cpu", "--cpu", "portable"}, 0, `"target":"portable"`},
+		{[]string{"WEIR_CPU=portable"}, []string{"bench", digits, "--seconds", "0.01", "--json"}, 0, `"cpu":"portable","target":"portable"`},
 		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json"}, 0, `"workers":1`},
 		{[]string{"WEIR_THREADS=1"}, []string{"plan", digits, "--json", "--threads", "3"}, 0, `"workers":3`},
 		{[]string{"WEIR_THREADS=many"}, []string{"plan", digits}, 2, "WEIR_THREADS=many"},

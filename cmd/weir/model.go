@@ -40,7 +40,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
-	flags.StringVar(&f.cpu, "cpu", "", "native or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.cpu, "cpu", "", "native, avx512, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
 }
@@ -75,14 +75,11 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	}
 	o.Calls = f.calls
 	name := first(f.target, os.Getenv("WEIR_TARGET"))
-	switch cpu := first(f.cpu, os.Getenv("WEIR_CPU"), "native"); {
-	case name == "reference":
+	switch name {
+	case "reference":
 		o.Target = weir.Reference
-	case name == "" || name == "cpu":
-		if cpu != "native" && cpu != "portable" {
-			return o, nil, diag.Unsupportedf("--cpu %s; native and portable are supported", cpu)
-		}
-		o.Target = weir.CPU
+	case "", "cpu":
+		o.Target, o.CPU = weir.CPU, first(f.cpu, os.Getenv("WEIR_CPU"))
 	default:
 		return o, nil, diag.Unsupportedf("target %s; cpu and reference are supported", name)
 	}

@@ -80,7 +80,11 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if _, err := unproven(c.Loop); err != nil {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("compile for --target reference, whose kernels are not scheduled")
 	}
-	m := manifest{Machine: c.Machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
+	machine, ok := c.Machine.Known() // without what the reader does not believe
+	if !ok {
+		machine = c.Machine
+	}
+	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
 	for _, l := range c.Late {
 		m.Late = append(m.Late, certificateOf(l.Plan))
 	}

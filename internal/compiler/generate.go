@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/weirml/weir/internal/codegen/amd64"
@@ -9,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -36,6 +38,40 @@ func Machine(cpu string, threads int, cross bool) (target.Machine, error) {
 		return target.Portable(threads), nil
 	}
 	return m, diag.Unsupportedf("machine code for %s", cpu).WithFix("--cpu portable works everywhere")
+}
+
+// Processor is what is known of this machine, and what is made of it.
+type Processor struct {
+	Name     string
+	Features []string // that code could use, sorted
+	Cache    [3]int64 // bytes of L1 for data, L2, L3
+	CPU      string   // the level that programs are compiled for
+	Why      string   // not for a higher one
+}
+
+// Here describes this machine. It asks the system whether it lets machine code run.
+func Here() Processor {
+	m, _ := Machine("", 1, false) // fails for a level named only
+	p := Processor{Name: target.Description(), Features: target.Features(), Cache: target.HostCache(), CPU: m.CPU}
+	if m.Name == target.AMD64Name {
+		p.Why = "the highest level that this processor has"
+		block, err := mem.MapCode("try", []byte{0xC3})
+		if err == nil {
+			err = block.Close()
+		}
+		if err != nil {
+			p.CPU, p.Why = target.PortableName, err.Error()
+		}
+	} else if best := target.Host(1); best.Name != m.Name {
+		p.Why = "there is no generator of code for " + best.CPU
+	}
+	missing := target.Missing()
+	for _, level := range target.Levels() {
+		if lacks := missing[level]; lacks != nil {
+			p.Why = strings.TrimPrefix(fmt.Sprintf("%s; %s needs %s besides", p.Why, level, strings.Join(lacks, ", ")), "; ")
+		}
+	}
+	return p
 }
 
 // generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system refuses machine code: then

@@ -97,7 +97,7 @@ func For(cpu string, threads int) (Machine, error) {
 			return l.machine(threads), nil
 		}
 	}
-	return Machine{}, diag.Inputf("no processor is called %q", cpu).WithFix("there are %s", strings.Join(Levels(), ", "))
+	return Machine{}, diag.Unsupportedf("code for a processor called %q", cpu).WithFix("there are %s", strings.Join(Levels(), ", "))
 }
 
 // Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has and no more, which of the
@@ -168,6 +168,17 @@ var host = detect()
 
 // Features lists the features of the host that code could use, sorted.
 func Features() []string { return slices.Clone(host.Features) }
+
+// Missing is what the host lacks for each level that it has not.
+func Missing() map[string][]string {
+	all := map[string][]string{}
+	for _, l := range levels {
+		if missing := l.machine(1).Lacks(); len(missing) > 0 {
+			all[l.name] = missing
+		}
+	}
+	return all
+}
 
 // Description is the host's processor in words.
 func Description() string {

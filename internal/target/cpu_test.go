@@ -50,7 +50,7 @@ func TestSelect(t *testing.T) {
 		{"amd64", amd, []string{"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "popcnt"}, "avx2", "no lzcnt", diag.ErrUnsupported, Tile{}, 0},
 		{"arm64", "", nil, "native", "portable", nil, Tile{}, 16},
 		{"arm64", "", nil, "avx2", "no amd64", diag.ErrUnsupported, Tile{}, 0},
-		{"amd64", amd, both, "avx3", "avx3", diag.ErrInput, Tile{}, 0},
+		{"amd64", amd, both, "avx3", "avx3", diag.ErrUnsupported, Tile{}, 0},
 	} {
 		host = processor{Arch: c.arch, Vendor: c.vendor, Features: c.features, Cache: anyCache}
 		m, err := Select(c.cpu, 1)

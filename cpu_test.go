@@ -1,0 +1,106 @@
+package weir_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/mem"
+)
+
+// scored runs the digits program on something and gives its scores.
+func scored(t *testing.T, p *weir.Program) []float32 {
+	t.Helper()
+	pixels := make([]float32, 8*8)
+	for i := range pixels {
+		pixels[i] = float32(i%5) / 5
+	}
+	x := must[*weir.Tensor](t)(weir.FromSlice(pixels, 1, 1, 8, 8))
+	r := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{p.Inputs()[0].Name: x}))
+	defer r.Close()
+	return must[[]float32](t)(weir.Copy[float32](r.At(0)))
+}
+
+// alike reports whether scores are the same but for rounding.
+func alike(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return max(x-y, y-x) < 1e-4 })
+}
+
+// TestCPU: what this machine lacks is refused, unless it is only compiled for; an artefact for a level is refused where that is missing, with the command that
+// makes another, and runs all the same where portable code is asked for.
+func TestCPU(t *testing.T) {
+	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
+	defer m.Close()
+	portable := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{CPU: "portable"}))
+	defer portable.Close()
+	want := scored(t, portable)
+	if portable.CPU() != "portable" || portable.Target() != weir.Portable {
+		t.Errorf("portable code is for %s on %s", portable.CPU(), portable.Target())
+	}
+	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx9"}); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "avx9") {
+		t.Errorf("a processor that nobody knows: %v", err)
+	}
+	here := weir.Here()
+	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err, weir.ErrUnsupported) {
+		t.Skip(err)
+	}
+	for _, level := range []string{"avx2", "avx512"} {
+		has := here.CPU == level || here.CPU == "avx512"
+		p, err := weir.Compile(t.Context(), m, weir.Options{CPU: level})
+		if has {
+			if err != nil || p.CPU() != level || p.Target() != weir.CPU || !alike(scored(t, p), want) {
+				t.Errorf("%s here: %v", level, err)
+			}
+			p.Close()
+		} else if !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), level) {
+			t.Errorf("%s, which is not here: %v", level, err)
+		}
+		other := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{CPU: level, Cross: true}))
+		if got := scored(t, other); !alike(got, want) {
+			t.Errorf("compiled for %s: %v, want %v", level, got, want)
+		}
+		var file bytes.Buffer
+		must[int64](t)(other.WriteTo(&file))
+		other.Close()
+		a := must[*weir.Model](t)(weir.LoadBytes(file.Bytes()))
+		for _, cpu := range []string{"", "portable", "avx2", "avx512"} {
+			p, err := weir.Compile(t.Context(), a, weir.Options{CPU: cpu})
+			switch {
+			case cpu == "portable" || (cpu == "" || cpu == level) && has:
+				if err != nil || (cpu == "portable") != (p.Target() == weir.Portable) || !alike(scored(t, p), want) {
+					t.Errorf("an artefact for %s as one for %q: %v", level, cpu, err)
+				}
+				p.Close()
+			case !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "weir compile"):
+				t.Errorf("an artefact for %s as one for %q: %v", level, cpu, err)
+			}
+		}
+		a.Close()
+	}
+}
+
+// TestNoExecutablePages: where the system lets no machine code run, programs run portably, and the log says why.
+func TestNoExecutablePages(t *testing.T) {
+	if weir.Here().CPU == "portable" {
+		t.Skip("there is no machine code here")
+	}
+	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
+	defer m.Close()
+	defer mem.RefuseCode()()
+	var log bytes.Buffer
+	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	defer p.Close()
+	if p.Target() != weir.Portable || !strings.Contains(log.String(), "executable memory") {
+		t.Errorf("the target is %s, the log %q", p.Target(), log.String())
+	}
+	if here := weir.Here(); here.CPU != "portable" || !strings.Contains(here.Why, "executable memory") {
+		t.Errorf("this machine is %+v", here)
+	}
+	if len(scored(t, p)) == 0 {
+		t.Error("no scores")
+	}
+}
