@@ -19,7 +19,8 @@ type Pack struct {
 	Width  int64
 
 	from           *tensor.Tensor
-	columns, depth int // axes before packing
+	old            []int64 // the shape before packing, as the contraction with most work has it
+	columns, depth int     // axes of it
 	shape          []int64
 	order          []int // the axes before packing, without the columns, in their new order
 	readers        []reader
@@ -110,8 +111,8 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 			continue
 		}
 		work := s.guess(c.M) * s.guess(c.N) * s.guess(c.K)
-		if p.columns < 0 || work > p.work {
-			p.columns, p.depth, p.work, p.Width = columns, depth, work, s.panelWidth(c, param.DType)
+		if shape, ok := numbers(param.Shape); ok && (p.columns < 0 || work > p.work) {
+			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(c, param.DType)
 		}
 	}
 }
@@ -131,36 +132,34 @@ func stepOf(steps []sym.Expr) int {
 	return axis
 }
 
-// lay works out the new shape; it fails where readers have the weight under several ones. The one that they have may join axes of the weight's own.
-func (p *Pack) lay() bool {
-	shape := make([]int64, len(p.readers[0].param.Shape))
-	for i, e := range p.readers[0].param.Shape {
-		shape[i], _ = e.Const()
+// numbers is a shape of constants.
+func numbers(shape []sym.Expr) (list []int64, ok bool) {
+	for _, e := range shape {
+		n, ok := e.Const()
+		if !ok {
+			return nil, false
+		}
+		list = append(list, n)
 	}
+	return list, true
+}
+
+// lay works out the new shape; it fails where some reader has the weight under strides of its own.
+func (p *Pack) lay() bool {
 	for _, r := range p.readers {
-		if r.param.Access != loop.Read || r.param.Strides != nil || len(r.param.Shape) != len(shape) {
+		if _, ok := numbers(r.param.Shape); !ok || r.param.Access != loop.Read || r.param.Strides != nil {
 			return false
 		}
-		for i, e := range r.param.Shape {
-			if n, ok := e.Const(); !ok || n != shape[i] {
-				return false
-			}
-		}
 	}
-	from, err := p.from.Reshape(shape...)
-	if err != nil {
-		return false
-	}
-	p.from = from
-	p.shape = []int64{(shape[p.columns] + p.Width - 1) / p.Width}
-	for axis := range shape {
+	p.shape = []int64{(p.old[p.columns] + p.Width - 1) / p.Width}
+	for axis := range p.old {
 		if axis != p.columns && axis != p.depth {
 			p.order = append(p.order, axis)
 		}
 	}
 	p.order = append(p.order, p.depth)
 	for _, axis := range p.order {
-		p.shape = append(p.shape, shape[axis])
+		p.shape = append(p.shape, p.old[axis])
 	}
 	p.shape = append(p.shape, p.Width)
 	return p.from.Len() > 0
@@ -201,7 +200,13 @@ func constants(list []int64) []sym.Expr {
 
 // readable reports whether a reader can be rewritten: each tile of its contractions lies within one panel and keeps to its axes.
 func (s *scheduler) readable(p *Pack, r reader) bool {
-	if q := bufferOf(r.kernel, r.param.Name); q == nil || len(q.Shape) != len(r.param.Shape) {
+	q := bufferOf(r.kernel, r.param.Name)
+	if q == nil {
+		return false
+	}
+	shape, ok := numbers(q.Shape)
+	same := slices.Equal(shape, p.old)
+	if !ok {
 		return false
 	}
 	for _, a := range loop.Accesses(r.kernel.Body) {
@@ -209,7 +214,7 @@ func (s *scheduler) readable(p *Pack, r reader) bool {
 			continue
 		}
 		c, ok := a.Stmt.(*loop.Contract)
-		if !ok || a.Tile != &c.B || stepOf(c.B.Col) != p.columns || !isZero(c.B.Row[p.columns]) ||
+		if !ok || !same || a.Tile != &c.B || stepOf(c.B.Col) != p.columns || !isZero(c.B.Row[p.columns]) ||
 			!isZero(s.dims.Simplify(c.B.Origin[p.columns].Mod(sym.Const(p.Width)))) || s.dims.LE(c.N, sym.Const(p.Width)) != sym.Yes {
 			return false
 		}
@@ -227,11 +232,17 @@ func (p *Pack) rewrite(r reader) {
 		}
 		return append(out, part)
 	}
+	param := bufferOf(r.kernel, r.param.Name)
+	given, _ := numbers(param.Shape)
 	change := &loop.Rewrite{
 		Expr: func(e loop.Expr) loop.Expr {
 			if l, ok := e.(*loop.Load); ok && l.From == r.param.Name {
-				at := l.Index[p.columns]
-				l.Index = place(l.Index, at.FloorDiv(width), at.Mod(width))
+				index := l.Index
+				if !slices.Equal(given, p.old) {
+					index = unraveled(param.Offset(index), p.old)
+				}
+				at := index[p.columns]
+				l.Index = place(index, at.FloorDiv(width), at.Mod(width))
 			}
 			return e
 		},
@@ -245,11 +256,20 @@ func (p *Pack) rewrite(r reader) {
 		},
 	}
 	r.kernel.Body = change.Body(r.kernel.Body)
-	for _, q := range r.kernel.Params {
-		if q.Name == r.param.Name {
-			q.Shape = constants(p.shape)
+	param.Shape = constants(p.shape)
+}
+
+// unraveled is the index of the flat-th element of a shape.
+func unraveled(flat sym.Expr, shape []int64) []sym.Expr {
+	index := make([]sym.Expr, len(shape))
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		n := sym.Const(shape[axis])
+		index[axis] = flat
+		if axis > 0 {
+			index[axis], flat = flat.Mod(n), flat.FloorDiv(n)
 		}
 	}
+	return index
 }
 
 // From is the weight's contents before packing.
@@ -284,7 +304,7 @@ func (p *Pack) Pieces() int64 {
 func (p *Pack) Fill(to []byte, begin, end int64) {
 	source := p.from.Bytes() // a file's, perhaps, at any address
 	target := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), int64(len(to))/4)
-	shape, strides := p.from.Shape(), tensor.Strides(p.from.Shape())
+	shape, strides := p.old, tensor.Strides(p.old)
 	depth, stepK, stepN := shape[p.depth], strides[p.depth], strides[p.columns]
 	others := p.order[:len(p.order)-1]
 	matrices := p.Pieces() / p.shape[0] // of each panel

@@ -16,10 +16,11 @@ import (
 //	serial … { contract }
 //	each i { vector j { … acc[i, j] … } }
 //
-// whose sums the code generator keeps in registers from the first nest to the last. The columns of a tile's rows of A stay in the
-// second-level cache while the panels of B pass by.
+// whose sums the code generator keeps in registers from the first nest to the last. The rows of A of a tile stay in the second-level cache
+// while the panels of B pass by, as far as that leaves enough of them: each panel is read once a tile, from further away.
 const (
-	mostRows   = 384 // of one tile
+	leastRows  = 120 // of one tile
+	mostRows   = 384
 	widestTile = 8   // vectors of sums for a single row: as many as hide the latency of adding
 	spareRegs  = 4   // vector registers that hold no sums
 )
@@ -181,10 +182,16 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 	}
 	rows := s.machine.Tile.Rows
 	size := int64(float64(s.secondCache()/2) / (depth * float64(l.DType.Bits()/8)))
-	size = min(max(size/rows, 1)*rows, mostRows/rows*rows)
+	size = min(max(size, leastRows), mostRows)
 	n, ok := l.Shape[axis].Const()
 	if !ok || n <= 0 {
 		return size
+	}
+	// Even tiles, if they need not be much smaller; else all but the last are whole register tiles.
+	for even := size; even > size*2/3; even-- {
+		if n%even == 0 {
+			return even
+		}
 	}
 	pieces := (n + size - 1) / size
 	even := (n + pieces - 1) / pieces

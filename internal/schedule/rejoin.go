@@ -10,10 +10,11 @@ import (
 // over all positions at once need it.
 func rejoin(s *scheduler, k *loop.Kernel) bool {
 	changed := false
+	known := s.within(k)
 	for _, p := range k.Params {
 		for axis := len(p.Shape) - 2; axis >= 0; axis-- {
-			if axis+1 < len(p.Shape) && s.apartInPairs(k, p, axis) {
-				s.joinIndices(k, p, axis)
+			if axis+1 < len(p.Shape) && s.apartInPairs(k, p, axis, known) {
+				s.joinIndices(k, p, axis, known)
 				changed = true
 			}
 		}
@@ -22,7 +23,7 @@ func rejoin(s *scheduler, k *loop.Kernel) bool {
 }
 
 // apartInPairs reports whether an axis and the next should be merged.
-func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int) bool {
+func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int, known *sym.Dims) bool {
 	if p.Strides != nil && !s.equal(p.Strides[axis], p.Strides[axis+1].Mul(p.Shape[axis+1])) {
 		return false
 	}
@@ -31,7 +32,7 @@ func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int) bool {
 		if a.Buffer != p.Name {
 			continue
 		}
-		if a.Tile != nil || !linear(s.joint2(p, a.Index, axis)) {
+		if a.Tile != nil || !linear(joint2(p, a.Index, axis, known)) {
 			return false
 		}
 		found = found || !linear(a.Index[axis]) || !linear(a.Index[axis+1])
@@ -40,8 +41,22 @@ func (s *scheduler) apartInPairs(k *loop.Kernel, p *loop.Param, axis int) bool {
 }
 
 // joint2 is the index of two axes that are merged.
-func (s *scheduler) joint2(p *loop.Param, index []sym.Expr, axis int) sym.Expr {
-	return s.dims.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
+func joint2(p *loop.Param, index []sym.Expr, axis int, known *sym.Dims) sym.Expr {
+	return known.Simplify(index[axis].Mul(p.Shape[axis+1]).Add(index[axis+1]))
+}
+
+// within is what is known inside a kernel: of the dimensions, and of the variables of loops that run a fixed number of times.
+func (s *scheduler) within(k *loop.Kernel) *sym.Dims {
+	known := s.dims.Clone()
+	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
+		if f, ok := stmt.(*loop.For); ok {
+			if n, ok := f.Extent.Const(); ok && n > 0 {
+				known.Set(f.Var, sym.Range{Min: 0, Max: n - 1})
+			}
+		}
+		return true
+	})
+	return known
 }
 
 // linear reports whether an expression is linear in each of its variables.
@@ -54,12 +69,12 @@ func linear(e sym.Expr) bool {
 	return true
 }
 
-func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int) {
+func (s *scheduler) joinIndices(k *loop.Kernel, p *loop.Param, axis int, known *sym.Dims) {
 	join := func(buffer string, index []sym.Expr) []sym.Expr {
 		if buffer != p.Name {
 			return index
 		}
-		return append(append(append([]sym.Expr(nil), index[:axis]...), s.joint2(p, index, axis)), index[axis+2:]...)
+		return append(append(append([]sym.Expr(nil), index[:axis]...), joint2(p, index, axis, known)), index[axis+2:]...)
 	}
 	k.Body = joinAccesses(k.Body, join)
 	inner := p.Shape[axis+1]
