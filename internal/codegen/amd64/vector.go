@@ -46,6 +46,14 @@ func (b *builder) fnma(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFNMADD231P
 func (b *builder) fms(x, y, z asm.Reg) asm.Reg { return b.fused(asm.VFMSUB231PS, x, y, z) }
 
 func (b *builder) fused(op asm.Op, x, y, z asm.Reg) asm.Reg {
+	if _, constant := b.constants[z]; constant { // it may stay in memory, where x·y takes x's place
+		if _, constant := b.constants[x]; constant {
+			x, y = y, x
+		}
+		r := b.copyOf(x)
+		b.accumulate(op-asm.VFMADD231PS+asm.VFMADD213PS, r, y, z)
+		return r
+	}
 	r := b.copyOf(z)
 	b.accumulate(op, r, x, y)
 	return r
