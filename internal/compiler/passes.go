@@ -28,6 +28,7 @@ var Passes = []passRow{
 	{"reductions", pass.Reductions, "after identities, which keeps the axes of reductions, before attention, which begins at a softmax"},
 	{"rotary", pass.Rotary, "after identities, which leaves one way to write a part of an axis"},
 	{"attention", pass.Attention, "after transposes and reductions"},
+	{"joined", pass.Joined, "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out of joined axes"},
 	{"narrow", pass.Narrow, "after attention, of which only some queries may be read, and before expand"},
 	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
 	{"absorb-expanded", pass.Absorb, "after expand, which makes products of transposed operands"},

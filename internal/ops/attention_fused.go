@@ -213,7 +213,7 @@ func (a *attentionKernel) blocks(row attentionRow) {
 			k.Store(b.query, []sym.Expr{at[1], at[0]}, a.scaled(a.query.Load(row.sequence, row.head, b.first.Add(at[0]), at[1])))
 		})
 		if len(a.segments) == 1 && a.D.LE(a.keys, sym.Const(attentionKeys)) == sym.Yes {
-			a.block(b, a.segments[0], sym.Const(0), a.keys)
+			a.block(b, a.segments[0], sym.Const(0), a.seen(a.segments[0], b.first.Add(b.count).Sub(one)))
 			return
 		}
 		b.top, b.shrink, b.sum = k.Local("m", dtype.F32, room), k.Local("c", dtype.F32, room), k.Local("o", dtype.F32, room, a.width)
@@ -248,7 +248,7 @@ func (a *attentionKernel) length(extent, room, first sym.Expr) sym.Expr {
 func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, count sym.Expr) {
 	k, row := a.Nest, b.row
 	room := sym.Const(attentionKeys)
-	if n, ok := count.Const(); ok {
+	if n, ok := s.keys.Const(); ok && n < attentionKeys {
 		room = sym.Const(n)
 	}
 	first := s.first.Add(from) // of the keys

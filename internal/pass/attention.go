@@ -352,7 +352,10 @@ func (s *scores) constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok boo
 	return s.r.about(what, mask, func() (sym.Expr, bool) { return constantOrder(mask, drop) })
 }
 
-// constantOrder is order for a constant: bools, or numbers to add that are 0 or −∞.
+// hidesAll is what hides a key for certain when it is added to its score, beside a key that is not hidden: the weight is 0, as it is of −∞.
+const hidesAll = -1e30
+
+// constantOrder is order for a constant: bools, or numbers to add that are 0 or as good as −∞.
 func constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 	shape := mask.Const.Shape()
 	rank := len(shape)
@@ -365,7 +368,7 @@ func constantOrder(mask *ir.Value, drop bool) (past sym.Expr, ok bool) {
 			return mask.Const.Int(i) != 0 != drop, true
 		}
 		x := mask.Const.Float(i)
-		return x == 0, x == 0 || math.IsInf(x, -1)
+		return x == 0, x == 0 || x <= hidesAll
 	}
 	first := int64(0)
 	for first < columns {

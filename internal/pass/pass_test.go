@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "quantised": Quantised, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "layout": Layout, "narrow": Narrow,
+	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "quantised": Quantised, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "layout": Layout, "narrow": Narrow,
 }
 
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
@@ -158,4 +158,4 @@ func TestRules(t *testing.T) {
 }
 
 // tables are all rules.
-var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised}
+var tables = [][]rule{identities, activations, reductions, transposes, rotary, attentions, scales, quantised, joined}

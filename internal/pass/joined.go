@@ -1,0 +1,101 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Joined moves reshapes that join or split leading axes down through products, normalisation and functions of single elements, until they meet one that undoes them: models
+// join the axes of rows for a product and split them again behind it, which keeps what stands on the two sides from being computed in one loop.
+func Joined(m *ir.Module) error { return apply(m, joined) }
+
+var joined = []rule{
+	{"reshape of reshape", []string{"reshape"}, reshaped},
+	{"same shape", []string{"reshape"}, sameShaped},
+	{"rows of a product", []string{"matmul"}, rowsOfProduct},
+	{"rows split behind a product", []string{"reshape"}, rowsSplitBehind},
+	{"rows of normalisation", []string{"normalize"}, rowsOfNormalisation},
+	{"rows of a function", ops.ElementwiseNames(), rowsOfFunction},
+}
+
+// rowsOf is what v is a reshape of that keeps the last axis; nil where it is none, or what it is of is read in that shape too.
+func (r *rewriting) rowsOf(v *ir.Value) *ir.Value {
+	n := producer(v, "reshape")
+	if n == nil || v.Const != nil || r.owner[n] != r.block || r.uses[v] != 1 {
+		return nil
+	}
+	from, to := n.Inputs[0].Type.Shape, v.Type.Shape
+	if len(from) < 2 || len(to) < 2 || n.Inputs[0].Known != nil || r.Dims().EQ(from[len(from)-1], to[len(to)-1]) != sym.Yes {
+		return nil
+	}
+	return n.Inputs[0]
+}
+
+// rowsOfProduct: the right operand is one matrix, so the rows of the left one may have any shape.
+func rowsOfProduct(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	x := r.rowsOf(n.Inputs[0])
+	if x == nil || n.Attrs.Bool("transpose_a") || len(n.Inputs[1].Type.Shape) != 2 {
+		return nil
+	}
+	return ops.Reshape(b, b.Op("matmul", n.Attrs, x, n.Inputs[1]), n.Outputs[0].Type.Shape...)
+}
+
+// rowsSplitBehind has a product's rows in the shape that they get behind it, where its operand is a reshape anyway.
+func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	product := producer(n.Inputs[0], "matmul")
+	if product == nil || r.owner[product] != r.block || r.uses[n.Inputs[0]] != 1 || product.Attrs.Bool("transpose_a") || len(product.Inputs[1].Type.Shape) != 2 {
+		return nil
+	}
+	x, out := producer(product.Inputs[0], "reshape"), n.Outputs[0].Type.Shape
+	from, last := product.Outputs[0].Type.Shape, len(out)-1
+	if x == nil || r.uses[product.Inputs[0]] != 1 || len(out) < 3 || len(out) <= len(from) || r.Dims().EQ(out[last], from[len(from)-1]) != sym.Yes {
+		return nil
+	}
+	shape := product.Inputs[0].Type.Shape
+	rows := ops.Reshape(b, x.Inputs[0], append(slices.Clone(out[:last]), shape[len(shape)-1])...)
+	return b.Op("matmul", product.Attrs, rows, product.Inputs[1])
+}
+
+// rowsOfNormalisation: along the last axis alone.
+func rowsOfNormalisation(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	x, axes := r.rowsOf(n.Inputs[0]), n.Attrs.Ints("axes")
+	if x == nil || len(axes) != 1 || axes[0] != -1 && axes[0] != int64(len(n.Outputs[0].Type.Shape)-1) {
+		return nil
+	}
+	y := b.Op("normalize", ir.Attrs{"axes": []int64{int64(len(x.Type.Shape) - 1)}, "epsilon": n.Attrs["epsilon"], "centered": n.Attrs["centered"]}, x)
+	return ops.Reshape(b, y, n.Outputs[0].Type.Shape...)
+}
+
+// rowsOfFunction: the operands are rows of one shape, all joined in one way, or go with the last axis alone.
+func rowsOfFunction(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	var shape []sym.Expr
+	inputs := slices.Clone(n.Inputs)
+	for i, v := range inputs {
+		if x := r.rowsOf(v); x != nil && sameShape(r.Dims(), v.Type.Shape, n.Outputs[0].Type.Shape) {
+			if shape != nil && !sameShape(r.Dims(), shape, x.Type.Shape) {
+				return nil
+			}
+			shape, inputs[i] = x.Type.Shape, x
+		}
+	}
+	if shape == nil {
+		return nil
+	}
+	for i, v := range inputs {
+		if v != n.Inputs[i] {
+			continue
+		}
+		for axis := range len(v.Type.Shape) - 1 {
+			if !isOne(v.Type.Shape[axis]) {
+				return nil
+			}
+		}
+		if len(v.Type.Shape) > 1 {
+			inputs[i] = ops.Reshape(b, v, v.Type.Shape[len(v.Type.Shape)-1])
+		}
+	}
+	return ops.Reshape(b, b.Op(n.Op.Name(), n.Attrs, inputs...), n.Outputs[0].Type.Shape...)
+}
