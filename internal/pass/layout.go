@@ -1,9 +1,11 @@
 package pass
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
@@ -446,12 +448,13 @@ func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value
 func turn[T tensor.Element](y, x *tensor.Tensor, steps []int64) {
 	to, err1 := tensor.Data[T](y)
 	from, err2 := tensor.Data[T](x)
-	if err1 != nil || err2 != nil || len(to) == 0 {
-		for i := range y.Len() { // of data that do not lie as their type wants
-			at := make([]int64, y.Rank())
-			tensor.Unravel(i, y.Shape(), at)
-			y.SetInt(i, x.Int(tensor.Offset(steps, at)))
-		}
+	if err2 != nil { // a file's data may lie at any address
+		from, err2 = tensor.Data[T](x.Clone())
+	}
+	if err := errors.Join(err1, err2); err != nil {
+		panic(diag.Internalf("transposing a constant: %v", err))
+	}
+	if len(to) == 0 {
 		return
 	}
 	const together = 16
