@@ -7,14 +7,15 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// poisoned is whether closed results lose their pages.
-var poisoned bool
+// poisoned is whether closed results lose their pages, guarded whether operands end at pages that fault.
+var poisoned, guarded bool
 
 // The words of the environment variable WEIR_DEBUG, separated by commas. poison takes the pages of closed tensors, results and calls away, so that what still
-// points at them faults at once; guard is what memory always has: pages around each block that fault.
+// points at them faults at once. guard gives every operand of a kernel, and its scratch, memory of its own that ends at a page which faults, so that code which reads or writes beyond them ends
+// the process there; what a program then takes is not what its certificate says.
 var debugWords = map[string]func(){
 	"poison": func() { poisoned = true; mem.SetPoison(true) },
-	"guard":  func() {},
+	"guard":  func() { guarded = true },
 }
 
 func init() {

@@ -128,7 +128,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve}); err != nil {
+	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded}); err != nil {
 		return nil, err
 	}
 	p.memory = newMemory(p)

@@ -26,7 +26,7 @@ func (k *nothing) Scratch([]int64) (int64, error)               { return 64, nil
 func (k *nothing) Run(*target.Args, int64, int64, []byte) error { return nil }
 
 // chain is a call of a program of so many launches, each of what the one before it wrote and of a weight.
-func chain(t testing.TB, launches int, tiles int64, threads int) *Call {
+func chain(t testing.TB, launches int, o Options, kernel func(name string) target.Kernel) *Call {
 	t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, "weir 1\nprogram @p {\n dim n in [1, 9]\n storage %%s: arena bytes 64*%d*n align 64\n plan { }\n tensor %%t0: f32[n] argument\n tensor %%w: f32[2] constant\n weight \"w\" %%w = [1, 2]\n", launches)
@@ -43,9 +43,9 @@ func chain(t testing.TB, launches int, tiles int64, threads int) *Call {
 	}
 	code := &target.Code{}
 	for _, name := range p.Kernels {
-		code.Kernels = append(code.Kernels, &nothing{name, tiles})
+		code.Kernels = append(code.Kernels, kernel(name))
 	}
-	x, err := New(p, code, Options{Threads: threads})
+	x, err := New(p, code, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func chain(t testing.TB, launches int, tiles int64, threads int) *Call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	input := make([]float32, 4)
+	input := []float32{1, 2, 3, 4}
 	if err := c.Input(0, unsafe.Pointer(&input[0]), 16); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func BenchmarkRun(b *testing.B) {
 	defer cancel()
 	for _, c := range []struct{ launches, tiles, threads int }{{1, 1, 1}, {4, 1, 1}, {4, 1, 2}, {4, 8, 2}, {100, 1, 1}} {
 		b.Run(fmt.Sprintf("launches=%d/tiles=%d/threads=%d", c.launches, c.tiles, c.threads), func(b *testing.B) {
-			call := chain(b, c.launches, int64(c.tiles), c.threads)
+			call := chain(b, c.launches, Options{Threads: c.threads}, func(name string) target.Kernel { return &nothing{name, int64(c.tiles)} })
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := call.Run(ctx); err != nil {

@@ -23,6 +23,7 @@ type Executable struct {
 	blocks  []*mem.Block     // what the executable owns
 	threads int
 	reserve func(bytes int64) error
+	guard   bool
 
 	sync.Mutex
 }
@@ -33,6 +34,9 @@ type Options struct {
 	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
 	// error of kind ErrBudget.
 	Reserve func(bytes int64) error
+	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for finding what kernels touch beyond them. What
+	// a call then takes is not what was planned.
+	Guard bool
 }
 
 // New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
@@ -42,7 +46,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, weights: make([]target.Operand, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, weights: make([]target.Operand, len(p.Tensors))}
 	if err := x.place(); err != nil {
 		x.Close()
 		return nil, err
@@ -55,6 +59,9 @@ const weightAlign = 64
 
 // place gives every weight its address.
 func (x *Executable) place() error {
+	if x.guard {
+		return x.guardWeights()
+	}
 	var total int64
 	offsets := make([]int64, len(x.program.Weights))
 	for i, w := range x.program.Weights {
@@ -126,7 +133,8 @@ type Call struct {
 	watch    *Watch
 	timing   Timing
 	ctx      context.Context
-	reserved int64 // bytes of late storage and scratch
+	reserved int64              // bytes of late storage and scratch
+	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 }
 
 // bound is a launch with its operands and dimensions in place.
@@ -139,7 +147,7 @@ type bound struct {
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = &Call{x: x, args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
+	c = &Call{x: x, guards: x.newGuards(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
 	defer func() {
 		if err != nil {
 			c.Close()
@@ -215,6 +223,9 @@ func (c *Call) place(i int) error {
 	}
 	o := &c.operands[i]
 	o.Bytes = bytes
+	if t.Place == program.Carved && c.guards != nil && bytes > 0 {
+		return c.guardOperand(i, mem.Arena)
+	}
 	switch t.Place {
 	case program.Argument:
 	case program.Constant:
@@ -342,6 +353,12 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 		return diag.Inputf("%d bytes given, %d expected", bytes, o.Bytes).AtTensor(port.Name)
 	}
 	o.Base = base
+	if c.guards != nil && bytes > 0 {
+		if err := c.guardOperand(port.Tensor, mem.Tensors); err != nil {
+			return err
+		}
+		copy(bytesOf(*o), unsafe.Slice((*byte)(base), bytes))
+	}
 	return nil
 }
 
@@ -369,6 +386,9 @@ func (c *Call) Close() error {
 		}
 	}
 	c.storages, c.scratch, c.workers = nil, nil, nil
+	if err := c.closeGuards(); err != nil && first == nil {
+		first = err
+	}
 	if c.x.reserve != nil && c.reserved > 0 {
 		c.x.reserve(-c.reserved)
 		c.reserved = 0

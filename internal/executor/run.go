@@ -138,6 +138,9 @@ func (c *Call) launch(s *program.Launch) error {
 	if idle(s, b) {
 		return nil
 	}
+	if c.guards != nil {
+		return c.guarded(s, b)
+	}
 	return at(c.team.Launch(&b.Job, c.workers), s.Source)
 }
 

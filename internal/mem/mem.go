@@ -9,7 +9,7 @@
 // # Guard pages
 //
 // On systems with mapping calls an inaccessible page stands before and after every block but a file's. It costs address
-// space, no memory, and is in no count. It makes an overrun past the last page fault at once, and it keeps the kernel from
+// space, no memory, and is in no count. It makes an overrun past the last page fault at once (past the last byte: see MapGuarded), and it keeps the kernel from
 // merging neighbouring blocks into one mapping, so that a block is a whole number of lines in /proc/self/smaps.
 //
 // # Files that change while they are mapped
@@ -96,6 +96,16 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 	}
 	enter(b)
 	return b, nil
+}
+
+// MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that what reads or writes one byte further faults at once. Its address is
+// aligned to what its size is a multiple of. It is Map where there are no guard pages.
+func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
+	b, err := Map(kind, label, bytes)
+	if err == nil && outsideHeap && bytes > 0 {
+		b.data.Store(&b.system.pages[b.mapped-bytes])
+	}
+	return b, err
 }
 
 // adopt makes the system's mapping the block's memory.
