@@ -12,12 +12,14 @@ import (
 // AttentionOperands are the tensors of scaled dot product attention: B sequences, H heads of queries, G heads of keys and values (H is a multiple of G), Q queries, K
 // keys.
 type AttentionOperands struct {
-	Query   *ir.Value // [B, H, Q, D]
-	Key     *ir.Value // [B, G, K, D]
-	Value   *ir.Value // [B, G, K, E]
-	Mask    *ir.Value // optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis stands for masked keys at the end
-	Lengths *ir.Value // optional, [B], integers: how many of the keys take part
-	First   *ir.Value // optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
+	Query *ir.Value // [B, H, Q, D]
+	Key   *ir.Value // [B, G, K, D]
+	Value *ir.Value // [B, G, K, E]
+	// Keys and values that come behind those, [B, G, L, D] and [B, G, L, E]: of K there are as many as of both then. Optional.
+	NextKey, NextValue *ir.Value
+	Mask               *ir.Value // optional, broadcast to [B, H, Q, K]; bool: true takes part; else it is added to the scores. A shorter last axis stands for masked keys at the end
+	Lengths            *ir.Value // optional, [B], integers: how many of the keys take part
+	First              *ir.Value // optional, [B], integers: the position of the first query among the keys, where Settings.Past is not it
 }
 
 // AttentionSettings are the numbers that attention depends on.
@@ -49,6 +51,9 @@ type AttentionScores struct{ Product, Capped, Masked, Weights *ir.Value }
 // Ainslie et al., GQA, 2023.
 func Attention(b *ir.Builder, x AttentionOperands, s AttentionSettings) (*ir.Value, AttentionScores) {
 	dt, q, k, v := x.Query.Type.DType, x.Query, x.Key, x.Value
+	if x.NextKey != nil {
+		k, v = Concat(b, 2, k, x.NextKey), Concat(b, 2, v, x.NextValue)
+	}
 	scale := scaleOf(b, s, dt, q.Type.Shape[3])
 	shape := q.Type.Shape
 	heads, groups, queries, keys := shape[1], k.Type.Shape[1], shape[2], k.Type.Shape[2]

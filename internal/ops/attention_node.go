@@ -17,9 +17,9 @@ func init() {
 
 // AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask.
 func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.Value {
-	inputs := []*ir.Value{x.Query, x.Key, x.Value}
-	if x.Mask != nil {
-		inputs = append(inputs, x.Mask)
+	inputs := []*ir.Value{x.Query, x.Key, x.Value, x.Mask, x.NextKey, x.NextValue}
+	for inputs[len(inputs)-1] == nil {
+		inputs = inputs[:len(inputs)-1]
 	}
 	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
@@ -27,16 +27,23 @@ func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.
 // attentionOf is a node's operands and settings.
 func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 	past, _ := n.Attrs["past"].(sym.Expr)
-	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3)},
+	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3), NextKey: input(n, 4), NextValue: input(n, 5)},
 		AttentionSettings{Scale: n.Attrs.Float("scale", 0), Softcap: n.Attrs.Float("softcap", 0), Causal: n.Attrs.Bool("causal"), Past: past,
 			Softmax: n.Attrs.DType("softmax"), Blank: n.Attrs.Bool("blank"), Fill: n.Attrs.Float("fill", 0)}
 }
 
 func attentionShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 3, 4); err != nil {
+	if err := arity(n, 3, 6); err != nil {
 		return err
 	}
 	q, k, v := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type
+	keys := sym.Const(0)
+	if len(n.Inputs) > 4 {
+		if err := attentionNext(c, n); err != nil {
+			return err
+		}
+		keys = n.Inputs[4].Type.Shape[2]
+	}
 	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() || k.DType != q.DType || v.DType != q.DType {
 		return fault(n, "queries %s, keys %s and values %s", q, k, v)
 	}
@@ -51,7 +58,7 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 		}
 	}
 	if mask := input(n, 3); mask != nil {
-		scores := []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], k.Shape[2]}
+		scores := []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], k.Shape[2].Add(keys)}
 		if mask.Type.DType != dtype.Bool && !mask.Type.DType.IsFloat() || len(mask.Type.Shape) > 4 {
 			return fault(n, "a mask %s", mask.Type)
 		}
@@ -60,6 +67,29 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 		}
 	}
 	n.Result(0, ir.Type{DType: q.DType, Shape: []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], v.Shape[3]}})
+	return nil
+}
+
+// attentionNext checks the keys and values that come behind the others.
+func attentionNext(c *ir.Inference, n *ir.Node) error {
+	for i := range 2 {
+		next := input(n, 4+i)
+		if next == nil || len(next.Type.Shape) != 4 || next.Type.DType != n.Inputs[1].Type.DType {
+			return fault(n, "keys or values that come behind others: %v", next)
+		}
+		for axis, extent := range next.Type.Shape {
+			same := n.Inputs[1+i].Type.Shape
+			if axis == 2 {
+				same = n.Inputs[4].Type.Shape
+			}
+			if len(same) != 4 {
+				return fault(n, "keys or values of rank %d", len(same))
+			}
+			if err := c.RequireEqual(n, extent, same[axis], "keys and values that come behind others are of their size"); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -80,13 +110,23 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		return nil, err
 	}
 	q, k, v, mask := in[0], in[1], in[2], present(in, 3)
-	heads, groups, size, keys, width := q.Shape()[1], k.Shape()[1], q.Shape()[3], k.Shape()[2], v.Shape()[3]
+	heads, groups, size, cached, width := q.Shape()[1], k.Shape()[1], q.Shape()[3], k.Shape()[2], v.Shape()[3]
+	nextK, nextV, keys := present(in, 4), present(in, 5), cached
+	if nextK != nil {
+		keys += nextK.Shape()[2]
+	}
 	scale, fill := s.Scale, s.fill()
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(size))
 	}
 	at := func(t *tensor.Tensor, index ...int64) float64 {
 		return t.Float(tensor.Offset(tensor.Strides(t.Shape()), index))
+	}
+	row := func(t, next *tensor.Tensor, sequence, group, j, d int64) float64 {
+		if j >= cached {
+			return at(next, sequence, group, j-cached, d)
+		}
+		return at(t, sequence, group, j, d)
 	}
 	tensor.Each(q.Shape()[:3], func(index []int64) {
 		sequence, head, query := index[0], index[1], index[2]
@@ -95,7 +135,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		for j := range scores {
 			sum := 0.0
 			for d := range size {
-				sum += at(q, sequence, head, query, d) * at(k, sequence, group, int64(j), d)
+				sum += at(q, sequence, head, query, d) * row(k, nextK, sequence, group, int64(j), d)
 			}
 			sum *= scale
 			if s.Softcap > 0 {
@@ -127,7 +167,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		for d := range width {
 			sum := 0.0
 			for j, weight := range scores {
-				sum += weight * at(v, sequence, group, int64(j), d)
+				sum += weight * row(v, nextV, sequence, group, int64(j), d)
 			}
 			out.SetFloat(tensor.Offset(tensor.Strides(out.Shape()), []int64{sequence, head, query, d}), sum)
 		}
@@ -167,6 +207,9 @@ func attentionSamples(r *rand.Rand) []Sample {
 		// Several blocks of queries and of keys; with few queries, each by itself.
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}), Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 1, 180)}},
 		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
+		// With keys and values behind others.
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(2, 4, 2, 5), float(2, 2, 3, 5), float(2, 2, 3, 7), nil, float(2, 2, 2, 5), float(2, 2, 2, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(7, 173), float(1, 2, 170, 5), float(1, 2, 170, 7)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 	}

@@ -18,6 +18,7 @@ func Attention(m *ir.Module) error { return apply(m, slices.Concat(attentions, t
 var attentions = []rule{
 	{"attention", []string{"matmul"}, attention},
 	{"attention of joined heads", []string{"reshape"}, joinedAttention},
+	{"attention of a cache", []string{"attention"}, cachedAttention},
 }
 
 // scores is the way from a softmax back to the product of queries and keys, and what was met on it.
@@ -93,6 +94,57 @@ func joinedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	key := s.operand(s.product.Inputs[1], !s.product.Attrs.Bool("transpose_b"))
 	return s.build(s.peel(query), key, s.operand(product.Inputs[1], product.Attrs.Bool("transpose_b")), out)
+}
+
+// cachedAttention reads keys and values that were put behind others, those of a cache, and the others from where they lie.
+func cachedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	if len(n.Inputs) > 4 {
+		return nil
+	}
+	keys, values := r.pieces(b, n.Inputs[1]), r.pieces(b, n.Inputs[2])
+	if keys == nil || values == nil || r.Dims().EQ(keys[0].Type.Shape[2], values[0].Type.Shape[2]) != sym.Yes {
+		return nil
+	}
+	mask := (*ir.Value)(nil)
+	if len(n.Inputs) > 3 {
+		mask = n.Inputs[3]
+	}
+	return b.Op("attention", n.Attrs, n.Inputs[0], keys[0], values[0], mask, keys[1], values[1])
+}
+
+// pieces are the two tensors of which v, [B, G, K, D], is put together along its third axis, whatever moves axes behind that; nil where nothing of the kind is.
+func (r *rewriting) pieces(b *ir.Builder, v *ir.Value) []*ir.Value {
+	if !r.inside(v) {
+		return nil
+	}
+	n, axis := v.Node, int64(2)
+	move := func(x *ir.Value) *ir.Value { return x }
+	switch n.Op.Name() {
+	case "transpose":
+		perm := permutation(n)
+		axis = perm[2]
+		move = func(x *ir.Value) *ir.Value { return turned(b, x, perm) }
+	case "reshape":
+		from, to := n.Inputs[0].Type.Shape, v.Type.Shape
+		if len(from) != 3 || !isOne(to[1]) || !sameShape(r.Dims(), from, []sym.Expr{to[0], to[2], to[3]}) {
+			return nil
+		}
+		axis = 1
+		move = func(x *ir.Value) *ir.Value {
+			return ops.Reshape(b, x, x.Type.Shape[0], sym.Const(1), x.Type.Shape[1], x.Type.Shape[2])
+		}
+	}
+	if n.Op.Name() != "concat" {
+		v = n.Inputs[0]
+	}
+	joint := producer(v, "concat")
+	if joint == nil || !r.inside(v) || len(joint.Inputs) != 2 {
+		return nil
+	}
+	if at := joint.Attrs.Int("axis", 0); at != axis && at+int64(len(v.Type.Shape)) != axis {
+		return nil
+	}
+	return []*ir.Value{move(joint.Inputs[0]), move(joint.Inputs[1])}
 }
 
 // weights follows the weights, a softmax along the last axis, back to the scores.

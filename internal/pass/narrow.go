@@ -374,6 +374,9 @@ func (n *narrowing) free(v *ir.Value) bool { return v.Const == nil || n.uses[v] 
 // ofAttention: queries are apart from one another, and so are sequences, and heads that have keys of their own.
 func (n *narrowing) ofAttention(node *ir.Node, want part) (reading, bool) {
 	q, k := node.Inputs[0], node.Inputs[1]
+	if len(node.Inputs) > 4 {
+		want[0], want[1], want[3] = cut{}, cut{}, cut{}
+	}
 	if n.Dims().EQ(q.Type.Shape[1], k.Type.Shape[1]) != sym.Yes {
 		want[1] = cut{}
 	}
@@ -383,6 +386,9 @@ func (n *narrowing) ofAttention(node *ir.Node, want part) (reading, bool) {
 	r := reading{made: want, in: []part{{want[0], want[1], want[2], {}}, {want[0], want[1], {}, {}}, {want[0], want[1], {}, want[3]}}}
 	if len(node.Inputs) > 3 {
 		r.in = append(r.in, stretched(node.Inputs[3], part{want[0], want[1], want[2], {}}))
+	}
+	for range node.Inputs[min(len(node.Inputs), 4):] {
+		r.in = append(r.in, nil)
 	}
 	if past, ok := node.Attrs["past"].(sym.Expr); ok && !want[2].whole() {
 		r.attrs = maps.Clone(node.Attrs)
