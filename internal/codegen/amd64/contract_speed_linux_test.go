@@ -9,7 +9,9 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,14 +42,34 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 	}
 	b.integerImm(asm.SUB, count, 1)
 	b.jump(asm.JG, again)
+	return probe(t, b)
+}
+
+// readKernel is code that does nothing but read: 256 bytes a tile, from the address in the frame's first word on.
+func readKernel(t testing.TB, i *isa) *kernel {
+	b := newBuilder(i)
+	count, at, again := b.general(), b.loadWord(frameWord(0)), b.label()
+	b.assign(count, asm.RDX)
+	b.spoil()
+	b.bind(again)
+	for n := range 2048 / i.bits {
+		b.emit(asm.Inst{Op: asm.VMOVUPS, Bits: uint16(i.bits), Args: [4]asm.Reg{asm.V(n), asm.Memory}, Mem: asm.Mem{Base: at, Disp: int32(n * i.bits / 8)}})
+	}
+	b.integerImm(asm.ADD, at, 256)
+	b.integerImm(asm.SUB, count, 1)
+	b.jump(asm.JG, again)
+	return probe(t, b)
+}
+
+func probe(t testing.TB, b *builder) *kernel {
+	t.Helper()
 	b.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	b.emit(asm.Inst{Op: asm.RET})
-	code, _ := b.finish(0)
+	code, _ := b.finish(64)
 	r := &routines{}
-	n := nest{code: code}
-	k := &kernel{nests: []nest{n}}
+	k := &kernel{nests: []nest{{code: code}}}
 	r.add(k)
-	block, err := r.place("peak")
+	block, err := r.place("probe")
 	if err != nil {
 		t.Skip(err)
 	}
@@ -58,24 +80,35 @@ func peakKernel(t testing.TB, i *isa) *kernel {
 // BenchmarkProducts reports the speed of products as a share of the fastest that registers allow, the probe and the product timed in turn.
 func BenchmarkProducts(b *testing.B) {
 	for _, c := range []productCase{
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128, block: 512, panels: 8},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128, block: 384, panels: 8},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128, block: 256, panels: 8},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128, block: 256, panels: 48},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 64, block: 512, panels: 8},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 64, block: 384, panels: 16},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128, block: 384, panels: 4},
-		{m: 128, n: 768, k: 3072, width: 16, rows: 128},
+		{m: 96, n: 64, k: 64, width: 16},
+		{m: 126, n: 64, k: 256, width: 16},
+		{m: 128, n: 768, k: 768, width: 16},
+		{m: 128, n: 3072, k: 768, width: 16},
+		{m: 128, n: 768, k: 3072, width: 16},
+		{m: 12544, n: 64, k: 64, width: 16, rows: 392},
+		{m: 3136, n: 64, k: 64, windows: []int64{9}, width: 16, rows: 112},
+		{m: 49, n: 512, k: 512, windows: []int64{9}, width: 16},
+		{m: 1, n: 768, k: 3072, width: 64},
+		{m: 1, n: 32768, k: 768, width: 64},
+		{m: 2, n: 768, k: 768, width: 48},
+		{m: 4, n: 768, k: 768, width: 24},
 	} {
 		c.dt, c.packed, c.first, c.last = dtype.F32, true, "zero", "relu"
-		b.Run(fmt.Sprintf("%dx%dx%d%v", c.m, c.n, c.k, c.windows)+fmt.Sprint(c.rows, c.block, c.panels), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%dx%dx%d%v", c.m, c.n, c.k, c.windows), func(b *testing.B) {
 			i := isaOf(target.Host(1))
 			peak := peakKernel(b, i)
 			k, dims := c.kernel()
 			list := operandsOf(b, k, dims, 1)
-			code := compiled(b, k, i)
+			weights, err := mem.Map(mem.Weights, "test", int64(len(list[1].Bytes()))) // large pages, as weights have
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { weights.Close() })
+			copy(weights.Bytes(), list[1].Bytes())
+			list[1] = tensor.Must(tensor.Over(c.dt, list[1].Shape(), weights.Bytes()))
+			code, read := compiled(b, k, i), readKernel(b, i)
 			rounds := int64(100_000)
-			best, fastest := 0.0, 0.0
+			best, fastest, reading := 0.0, 0.0, 0.0
 			work := 2 * float64(c.m) * float64(c.n) * float64(c.k)
 			for _, w := range c.windows {
 				work *= float64(w)
@@ -89,6 +122,10 @@ func BenchmarkProducts(b *testing.B) {
 				begin := threadTime(b)
 				call.Call(peak.nests[0].entry, unsafe.Pointer(&frame[0]), 0, rounds)
 				best = max(best, float64(rounds)*48*2*float64(i.lanes)/(threadTime(b)-begin))
+				frame[0] = uint64(uintptr(weights.Pointer()))
+				begin = threadTime(b)
+				call.Call(read.nests[0].entry, unsafe.Pointer(&frame[0]), 0, int64(bytes)/256)
+				reading = max(reading, bytes/(threadTime(b)-begin))
 				begin = threadTime(b)
 				run()
 				fastest = max(fastest, work/(threadTime(b)-begin))
@@ -96,6 +133,7 @@ func BenchmarkProducts(b *testing.B) {
 			b.ReportMetric(best/1e9, "peak-GFLOP/s")
 			b.ReportMetric(100*fastest/best, "%peak")
 			b.ReportMetric(fastest/work*bytes/1e9, "weights-GB/s")
+			b.ReportMetric(reading/1e9, "read-GB/s")
 		})
 	}
 }

@@ -13,8 +13,12 @@ import (
 // unrolled is how many steps of a sum one round of its loop does.
 const unrolled = 4
 
-// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes.
-const prefetchAhead = 1024
+// prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most fewestRows wait for memory as it is, which
+// the processor's own prefetching reads fastest.
+const (
+	prefetchAhead = 1024
+	fewestRows    = 3
+)
 
 // elementOps are the instructions for an element type.
 type elementOps struct {
@@ -385,7 +389,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		return asm.Mem{Base: b, Disp: int32(dispB + int64(vector*t.isa.bits/8))}
 	}
 	masked := func(vector int) bool { return t.partial(vector) && m.room < int64(t.vectors)*t.lanes() }
-	if m.packed && even {
+	if m.packed && even && t.rows > fewestRows {
 		for line := int64(0); line < int64(t.vectors*t.isa.bits/8); line += 64 {
 			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + line + prefetchAhead)}})
 		}
