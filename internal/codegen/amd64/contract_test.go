@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/amd64/call"
+	"github.com/weirml/weir/internal/codegen/kernelcheck"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -210,11 +211,6 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64)
 	return list
 }
 
-func runKernel(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) {
-	t.Helper()
-	bound(t, c, k, list, dims)()
-}
-
 // bound is a call of a kernel on certain memory.
 func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) func() {
 	t.Helper()
@@ -243,15 +239,14 @@ func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims 
 	}
 }
 
-// TestProducts compares products of all forms with the interpreter. The numbers are such that every sum is exact.
-func TestProducts(t *testing.T) {
-	var cases []productCase
+// productCases is random products, in panels of the given widths and tiles of the given rows (0: all).
+func productCases(count int, rows, widths []int64) (cases []productCase) {
 	r := rand.New(rand.NewSource(1))
 	pick := func(list ...int64) int64 { return list[r.Intn(len(list))] }
-	for range 160 {
-		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64), k: pick(1, 3, 4, 9, 32), width: pick(16, 16, 24, 8, 64),
+	for range count {
+		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64), k: pick(1, 3, 4, 9, 32), width: pick(widths...),
 			dt: []dtype.DType{dtype.F32, dtype.F32, dtype.F64}[r.Intn(3)], dynamic: r.Intn(2) == 0, packed: r.Intn(2) == 0, turned: r.Intn(4) == 0,
-			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh"}[r.Intn(4)], rows: pick(0, 0, 6, 13)}
+			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh"}[r.Intn(4)], rows: pick(rows...)}
 		if r.Intn(3) == 0 {
 			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
@@ -260,29 +255,42 @@ func TestProducts(t *testing.T) {
 		}
 		cases = append(cases, c)
 	}
-	for _, c := range cases {
+	return cases
+}
+
+// agree compares a product with the interpreter. The numbers are such that every sum is exact.
+func (c productCase) agree(t *testing.T, compiled func(k *loop.Kernel) target.Kernel) {
+	t.Helper()
+	k, dims := c.kernel()
+	want, got := operandsOf(t, k, dims, 2), operandsOf(t, k, dims, 2)
+	data := make([]loop.Data, len(want))
+	for i, x := range want {
+		data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
+	}
+	if err := loop.Interpret(k, data, dims); err != nil {
+		t.Fatal(err)
+	}
+	var slow []string
+	notes = func(_, note string) { slow = append(slow, note) }
+	defer func() { notes = nil }()
+	if err := kernelcheck.Launch(t, compiled(k), k, got, dims, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if err := tensor.Compare(got[i], want[i], 1e-6, 1e-6); err != nil {
+			t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, k)
+		}
+	}
+	if len(slow) > 0 && c.last != "tanh" {
+		t.Error(slow)
+	}
+}
+
+// TestProducts compares products of all forms with the interpreter.
+func TestProducts(t *testing.T) {
+	for _, c := range productCases(160, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
 		t.Run(c.String(), func(t *testing.T) {
-			k, dims := c.kernel()
-			want, got := operandsOf(t, k, dims, 2), operandsOf(t, k, dims, 2)
-			data := make([]loop.Data, len(want))
-			for i, x := range want {
-				data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
-			}
-			if err := loop.Interpret(k, data, dims); err != nil {
-				t.Fatal(err)
-			}
-			var slow []string
-			notes = func(_, note string) { slow = append(slow, note) }
-			defer func() { notes = nil }()
-			runKernel(t, compiled(t, k, avx2), k, got, dims)
-			for i := range want {
-				if err := tensor.Compare(got[i], want[i], 1e-6, 1e-6); err != nil {
-					t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, k)
-				}
-			}
-			if len(slow) > 0 && c.last != "tanh" {
-				t.Error(slow)
-			}
+			c.agree(t, func(k *loop.Kernel) target.Kernel { return compiled(t, k, avx2) })
 		})
 	}
 }

@@ -112,19 +112,28 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	}
 	frame := unsafe.Pointer(unsafe.SliceData(scratch))
 	words := unsafe.Slice((*int64)(frame), k.fixed/8)
-	copy(words, a.Dims)
 	for i, o := range a.Operands {
 		*(*uintptr)(unsafe.Pointer(&words[k.first+i])) = uintptr(o.Base)
 	}
+	err := k.run(words, int64(uintptr(frame)), a.Dims, begin, end, func(n *nest, begin, end int64) int64 { return call.Call(n.entry, frame, begin, end) })
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(scratch)
+	return err
+}
+
+// run writes the frame's words but for the operands' addresses, and calls do for tiles of each nest that has some of those asked for; its result is the routine's.
+// frame is the address at which the routines find the words.
+func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64, do func(n *nest, begin, end int64) (status int64)) error {
+	copy(words, dims)
 	for _, l := range k.locals {
-		offset, err := k.eval(l.code, a.Dims)
+		offset, err := k.eval(l.code, dims)
 		if err != nil {
 			return err
 		}
-		words[l.word] = int64(uintptr(frame)) + int64(k.fixed) + offset
+		words[l.word] = frame + int64(k.fixed) + offset
 	}
 	for _, d := range k.launch {
-		v, err := k.eval(d.code, a.Dims)
+		v, err := k.eval(d.code, dims)
 		if err != nil {
 			return err
 		}
@@ -132,13 +141,12 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	}
 	for i := range k.nests {
 		n := &k.nests[i]
-		count, err := n.count(k, a.Dims)
+		count, err := n.count(k, dims)
 		if err != nil {
 			return err
 		}
 		if begin < count && end > 0 {
-			if status := call.Call(n.entry, frame, max(begin, 0), min(end, count)); status != 0 {
-				runtime.KeepAlive(a)
+			if status := do(n, max(begin, 0), min(end, count)); status != 0 {
 				return k.failure(int(status)-1, words[k.failed:k.failed+3])
 			}
 		}
@@ -147,8 +155,6 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 			break
 		}
 	}
-	runtime.KeepAlive(a)
-	runtime.KeepAlive(scratch)
 	return nil
 }
 

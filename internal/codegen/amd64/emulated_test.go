@@ -1,0 +1,146 @@
+package amd64
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// emulator makes kernels of AVX-512 that run in an emulated processor.
+type emulator struct {
+	machine *emulate.Machine
+	sync.Mutex
+	runs int
+}
+
+// emulated is a kernel whose routines run there.
+type emulated struct {
+	*kernel
+	on     *emulator
+	params []*loop.Param
+}
+
+// compile compiles a kernel; where there is no machine code for it, the reason is returned.
+func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
+	c, reason := compile(k, avx512)
+	return &emulated{c, e, k.Params}, reason
+}
+
+// harness compiles for the emulated processor what package amd64 has code for.
+func (e *emulator) harness(t testing.TB) kernelcheck.Harness {
+	machine, err := target.For("avx512", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kernelcheck.Harness{Machine: machine, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+		code, err := portable.Compile(m, machine)
+		if err != nil {
+			return nil, err
+		}
+		for i, k := range m.Kernels {
+			if c, reason := e.compile(k); reason == "" {
+				code.Kernels[i] = c
+			}
+		}
+		return code, nil
+	}}
+}
+
+// Run copies operands and scratch to pages of the emulated memory and back. Half of the operands end at the end of a page, half of them begin at the beginning
+// of one, and the next time it is the others; no page beside theirs is there. Those that are only read cannot be written.
+func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
+	k.on.Lock()
+	defer k.on.Unlock()
+	k.on.runs++
+	frame := &emulate.Region{Bytes: scratch}
+	regions := []*emulate.Region{frame}
+	for i, o := range a.Operands {
+		regions = append(regions, &emulate.Region{Bytes: unsafe.Slice((*byte)(o.Base), o.Bytes), ReadOnly: k.params[i].Access == loop.Read})
+	}
+	emulate.Place(1, regions...)
+	frame.Address &^= loop.ScratchAlign - 1
+	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch))), k.fixed/8)
+	for i, r := range regions[1:] {
+		if (i+k.on.runs)%2 == 0 {
+			r.Address &^= 4095
+		}
+		words[k.first+i] = int64(r.Address)
+	}
+	var fault error
+	err := k.run(words, int64(frame.Address), a.Dims, begin, end, func(n *nest, begin, end int64) (status int64) {
+		rax, err := k.on.machine.Run(n.code, map[asm.Reg]uint64{asm.RDI: frame.Address, asm.RSI: uint64(begin), asm.RDX: uint64(end)}, regions...)
+		if err != nil {
+			fault = err
+		}
+		return int64(rax)
+	})
+	if fault != nil {
+		return fmt.Errorf("kernel @%s: %w", k.name, fault)
+	}
+	return err
+}
+
+var all = flag.Bool("all", false, "emulate all kernels, not only some: half a minute")
+
+// some takes one case of so many, or with -all every one.
+func (e *emulator) some(t testing.TB, one int) kernelcheck.Harness {
+	h, cases := e.harness(t), 0
+	h.Take = func() bool {
+		cases++
+		return *all || cases%one == 0
+	}
+	return h
+}
+
+// TestEmulated runs the kernels that package kernelcheck has, compiled for AVX-512, in an emulated processor.
+func TestEmulated(t *testing.T) {
+	e := &emulator{machine: emulate.New(t)}
+	t.Cleanup(func() { t.Logf("%d runs", e.runs) })
+	seeds := int64(40)
+	if *all {
+		seeds = 500
+	}
+	t.Run("functions", func(t *testing.T) { e.some(t, 101).Functions(t) })
+	t.Run("powers", func(t *testing.T) { e.some(t, 5).Powers(t) })
+	t.Run("checks", func(t *testing.T) { e.some(t, 1).Checks(t) })
+	t.Run("contractions", func(t *testing.T) { e.some(t, 11).Contractions(t) })
+	t.Run("tiles", func(t *testing.T) { e.some(t, 1).TilesAtOnce(t) })
+	t.Run("random", func(t *testing.T) {
+		for seed := range seeds {
+			e.harness(t).Random(t, seed, seed%2 == 1)
+		}
+	})
+	t.Run("few registers", func(t *testing.T) {
+		defer func(n int) { avx512.registers = n }(avx512.registers)
+		avx512.registers = 6
+		for seed := range seeds {
+			e.harness(t).Random(t, 1000+seed, seed%2 == 1)
+		}
+	})
+	// The tiles that machines with AVX-512 have are 14×32 and 8×48.
+	t.Run("products", func(t *testing.T) {
+		for i, c := range productCases(500, []int64{0, 0, 8, 14, 28}, []int64{32, 48, 32, 48, 16, 40, 64, 128}) {
+			if !*all && i%10 != 0 {
+				continue
+			}
+			t.Run(c.String(), func(t *testing.T) {
+				c.agree(t, func(k *loop.Kernel) target.Kernel {
+					c, reason := e.compile(k)
+					if reason != "" {
+						t.Fatal(reason)
+					}
+					return c
+				})
+			})
+		}
+	})
+}
