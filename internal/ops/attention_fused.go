@@ -61,24 +61,55 @@ func attentionFused(k *Nest, n *ir.Node) {
 		a.keys = a.keys.Add(segment.keys)
 	}
 	a.skips = s.Causal && (math.IsInf(s.fill(), -1) || s.fill() <= attentionHidden && a.mask == nil)
-	heads, groups := a.query.Shape[1], a.segments[0].key.Shape[1]
-	shared := k.D.Simplify(heads.FloorDiv(groups.Max(one)))
-	k.Each("b", a.query.Shape[0], func(b sym.Expr) {
-		k.Each("g", groups, func(g sym.Expr) {
-			k.Each("h", shared, func(h sym.Expr) {
-				row := attentionRow{sequence: b, head: g.Mul(shared).Add(h), group: g}
-				few := sym.Const(attentionFew)
-				switch {
-				case k.D.LE(a.queries, few) == sym.Yes:
-					a.single(row)
-				case k.D.LT(few, a.queries) == sym.Yes:
-					a.blocks(row)
-				default:
-					k.When(loop.Apply2(loop.Le, loop.At(a.queries), loop.At(few)), func() { a.single(row) }, func() { a.blocks(row) })
+	few := sym.Const(attentionFew)
+	switch {
+	case k.D.LE(a.queries, few) == sym.Yes:
+		a.each(a.single)
+	case k.D.LT(few, a.queries) == sym.Yes:
+		for _, s := range a.spans() {
+			a.each(func(row attentionRow) { a.blocks(row, s) })
+		}
+	default:
+		a.each(func(row attentionRow) {
+			k.When(loop.Apply2(loop.Le, loop.At(a.queries), loop.At(few)), func() { a.single(row) }, func() {
+				for _, s := range a.spans() {
+					a.blocks(row, s)
 				}
 			})
 		})
+	}
+}
+
+// each visits all sequences and heads.
+func (a *attentionKernel) each(visit func(row attentionRow)) {
+	heads, groups := a.query.Shape[1], a.segments[0].key.Shape[1]
+	shared := a.D.Simplify(heads.FloorDiv(groups.Max(one)))
+	a.Each("b", a.query.Shape[0], func(b sym.Expr) {
+		a.Each("g", groups, func(g sym.Expr) {
+			a.Each("h", shared, func(h sym.Expr) { visit(attentionRow{sequence: b, head: g.Mul(shared).Add(h), group: g}) })
+		})
 	})
+}
+
+// attentionSpan is blocks of queries of one size: so many, from one on, with so many queries in each, and room for so many.
+type attentionSpan struct{ blocks, first, count, room sym.Expr }
+
+// spans cuts the queries into blocks: those that are full, and what is left, so that sizes are numbers where the number of queries is one.
+func (a *attentionKernel) spans() []attentionSpan {
+	room := sym.Const(attentionQueries)
+	n, ok := a.queries.Const()
+	if !ok {
+		return []attentionSpan{{a.queries.CeilDiv(room), sym.Const(0), sym.Expr{}, room}}
+	}
+	var spans []attentionSpan
+	full := n / attentionQueries
+	if full > 0 {
+		spans = append(spans, attentionSpan{sym.Const(full), sym.Const(0), room, room})
+	}
+	if rest := n % attentionQueries; rest > 0 {
+		spans = append(spans, attentionSpan{one, sym.Const(full * attentionQueries), sym.Const(rest), sym.Const((rest + 15) / 16 * 16)})
+	}
+	return spans
 }
 
 func (a *attentionKernel) number(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
@@ -197,51 +228,53 @@ type attentionBlock struct {
 	top, total, shrink, sum *loop.Memory // [size], and sum [size, E]; all but total, then the reciprocal of that, nil where one block of keys is all
 }
 
-// blocks computes the queries block by block.
-func (a *attentionKernel) blocks(row attentionRow) {
-	k := a.Nest
-	room := sym.Const(attentionQueries)
-	if n, ok := a.queries.Const(); ok && n < attentionQueries {
-		room = sym.Const((n + 15) / 16 * 16)
+// blocks computes the queries of a span block by block.
+func (a *attentionKernel) blocks(row attentionRow, span attentionSpan) {
+	if isOne(span.blocks) {
+		a.queriesBlock(&attentionBlock{row: row, first: span.first, count: span.count, size: span.room})
+		return
 	}
-	k.Each("t", a.queries.CeilDiv(room), func(t sym.Expr) {
-		b := &attentionBlock{row: row, first: t.Mul(room), size: room}
-		b.count = a.length(a.queries, room, b.first)
-		b.query = k.Local("q", dtype.F32, a.size, room)
-		b.total = k.Local("l", dtype.F32, room)
-		k.Nest(loop.Each, "q", []sym.Expr{b.count, a.size}, func(at []sym.Expr) {
-			k.Store(b.query, []sym.Expr{at[1], at[0]}, a.scaled(a.query.Load(row.sequence, row.head, b.first.Add(at[0]), at[1])))
-		})
-		if len(a.segments) == 1 && a.D.LE(a.keys, sym.Const(attentionKeys)) == sym.Yes {
-			a.block(b, a.segments[0], sym.Const(0), a.seen(a.segments[0], b.first.Add(b.count).Sub(one)))
-			return
+	a.Each("t", span.blocks, func(t sym.Expr) {
+		b := &attentionBlock{row: row, first: span.first.Add(t.Mul(span.room)), count: span.count, size: span.room}
+		if span.count.Equal(sym.Expr{}) {
+			b.count = span.room.Min(a.queries.Sub(b.first))
 		}
-		b.top, b.shrink, b.sum = k.Local("m", dtype.F32, room), k.Local("c", dtype.F32, room), k.Local("o", dtype.F32, room, a.width)
-		k.Each("i", b.count, func(i sym.Expr) {
-			k.Store(b.top, []sym.Expr{i}, a.number(math.Inf(-1)))
-			k.Store(b.total, []sym.Expr{i}, a.number(0))
-		})
-		k.Nest(loop.Each, "o", []sym.Expr{b.count, a.width}, func(at []sym.Expr) { k.Store(b.sum, at, a.number(0)) })
-		for _, s := range a.segments {
-			room := sym.Const(attentionKeys)
-			seen := a.seen(s, b.first.Add(b.count).Sub(one))
-			k.Serial("u", seen.CeilDiv(room), func(u sym.Expr) { a.block(b, s, u.Mul(room), a.length(seen, room, u.Mul(room))) })
-		}
-		k.Each("y", b.count, func(i sym.Expr) {
-			reciprocal := k.Let("reciprocal", loop.Apply(loop.Reciprocal, b.total.Load(i)))
-			k.Each("e", a.width, func(e sym.Expr) {
-				k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(i), e}, a.result(b.sum.Load(i, e), reciprocal))
-			})
-		})
+		a.queriesBlock(b)
 	})
 }
 
-// length is how many of extent there are in a block of so many that begins at first.
-func (a *attentionKernel) length(extent, room, first sym.Expr) sym.Expr {
-	if a.D.EQ(extent.Mod(room), sym.Const(0)) == sym.Yes {
-		return room
+func (a *attentionKernel) queriesBlock(b *attentionBlock) {
+	k, row := a.Nest, b.row
+	b.query = k.Local("q", dtype.F32, a.size, b.size)
+	b.total = k.Local("l", dtype.F32, b.size)
+	k.Nest(loop.Each, "q", []sym.Expr{b.count, a.size}, func(at []sym.Expr) {
+		k.Store(b.query, []sym.Expr{at[1], at[0]}, a.scaled(a.query.Load(row.sequence, row.head, b.first.Add(at[0]), at[1])))
+	})
+	last := b.first.Add(b.count).Sub(one)
+	if len(a.segments) == 1 && a.D.LE(a.keys, sym.Const(attentionKeys)) == sym.Yes {
+		a.block(b, a.segments[0], sym.Const(0), a.seen(a.segments[0], last))
+		return
 	}
-	return a.D.Simplify(room.Min(extent.Sub(first)))
+	b.top, b.shrink, b.sum = k.Local("m", dtype.F32, b.size), k.Local("c", dtype.F32, b.size), k.Local("o", dtype.F32, b.size, a.width)
+	k.Each("i", b.count, func(i sym.Expr) {
+		k.Store(b.top, []sym.Expr{i}, a.number(math.Inf(-1)))
+		k.Store(b.total, []sym.Expr{i}, a.number(0))
+	})
+	k.Nest(loop.Each, "o", []sym.Expr{b.count, a.width}, func(at []sym.Expr) { k.Store(b.sum, at, a.number(0)) })
+	for _, s := range a.segments {
+		room, seen := sym.Const(attentionKeys), a.seen(s, last)
+		full := a.D.Simplify(seen.FloorDiv(room))
+		k.Serial("u", full, func(u sym.Expr) { a.block(b, s, u.Mul(room), room) })
+		if rest := a.D.Simplify(seen.Sub(full.Mul(room))); a.D.EQ(rest, sym.Const(0)) != sym.Yes {
+			a.alone(func() { a.block(b, s, full.Mul(room), rest) })
+		}
+	}
+	k.Each("y", b.count, func(i sym.Expr) {
+		reciprocal := k.Let("reciprocal", loop.Apply(loop.Reciprocal, b.total.Load(i)))
+		k.Each("e", a.width, func(e sym.Expr) {
+			k.Store(a.out, []sym.Expr{row.sequence, row.head, b.first.Add(i), e}, a.result(b.sum.Load(i, e), reciprocal))
+		})
+	})
 }
 
 // block adds the values of a block of keys of a segment, from one on, to a block of queries; or computes the result at once where these are all keys.
@@ -266,7 +299,8 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 	})
 	if a.Causal {
 		// The queries before a key do not see it.
-		k.Each("j", count, func(j sym.Expr) {
+		k.Each("j", count, func(back sym.Expr) {
+			j := count.Sub(one).Sub(back)
 			k.Each("i", b.count.Min(first.Add(j).Sub(b.first).Sub(a.Past)), func(i sym.Expr) { k.Store(scores, []sym.Expr{j, i}, a.number(a.fill())) })
 		})
 	}
