@@ -59,9 +59,6 @@ func (j *Job) tile() float64 { return math.Float64frombits(j.pace.Load()) }
 // piece is how many of the tiles that are left one of so many workers should take at once.
 func (j *Job) piece(left int64, workers int) int64 {
 	tile := j.tile()
-	if tile == 0 {
-		return 1
-	}
 	share := float64(left)
 	if workers > 1 {
 		share = max(share/float64(2*workers), float64(small)/tile)
@@ -122,14 +119,28 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 			return err
 		}
 	}
-	whole := time.Duration(min(j.tile()*float64(j.Tiles), 1e18))
-	if whole > 0 && whole < worth {
+	first := int64(0)
+	if j.tile() == 0 { // one tile tells whether there is work for helpers
+		begin := time.Now()
+		if err := j.Kernel.Run(&j.Args, 0, 1, scratch[0]); err != nil {
+			return err
+		}
+		took := time.Since(begin)
+		j.learn(1, took)
+		t.ran += took
+		if first = 1; j.Tiles == 1 {
+			return nil
+		}
+	}
+	left := j.Tiles - first
+	whole := time.Duration(min(j.tile()*float64(left), 1e18))
+	if whole < worth {
 		t.ran += whole
-		return j.Kernel.Run(&j.Args, 0, j.Tiles, scratch[0])
+		return j.Kernel.Run(&j.Args, first, j.Tiles, scratch[0])
 	}
 	t.job, t.scratch, t.err = j, scratch, nil
-	t.next.Store(0)
-	if whole >= worth && t.width > 1 && j.Tiles > 1 {
+	t.next.Store(first)
+	if t.width > 1 && left > 1 {
 		t.gather()
 		for _, h := range t.helpers {
 			h.offer(t, whole >= waken)
@@ -142,7 +153,7 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 	return t.err
 }
 
-// work takes pieces until no tile is left. The first piece of a job that was never run is one tile.
+// work takes pieces until no tile is left.
 func (t *Team) work(worker int) {
 	j, workers := t.job, 1+len(t.helpers)
 	ran := time.Duration(0)

@@ -14,7 +14,7 @@ var pool struct {
 	free        []*helper    // those without a team; the last one was busy most recently
 	first, last *Team        // runs that wait for a place, in their order
 	waiting     atomic.Int32 // how many
-	rested      atomic.Int64 // when the system was last asked for events, in nanoseconds since start
+	rested      atomic.Int64 // when a worker last slept, in nanoseconds since start
 }
 
 var start = time.Now()
@@ -185,16 +185,19 @@ func (t *Team) pause() error {
 	return nil
 }
 
-// breath is how often one of the workers sleeps for a moment while all processors compute: Go's scheduler looks for events of the network when a
-// processor has nothing to do, and otherwise every ten milliseconds only.
-const breath = 2 * time.Millisecond
+// While runs wait for places, so that all processors compute all the time, one of the workers sleeps for a moment now and then: Go's scheduler looks for events of the
+// network only when a processor has nothing to do, or else every ten milliseconds. A shorter sleep would be over before it looks.
+const (
+	breath = time.Millisecond
+	nap    = 20 * time.Microsecond
+)
 
 // yield lets goroutines run that wait for a processor.
 func yield() {
 	if pool.waiting.Load() > 0 {
 		now, last := int64(time.Since(start)), pool.rested.Load()
 		if now-last > int64(breath) && pool.rested.CompareAndSwap(last, now) {
-			time.Sleep(time.Microsecond)
+			time.Sleep(nap)
 			return
 		}
 	}
