@@ -17,9 +17,11 @@ type KernelTime struct {
 	Backend string        `json:"backend"` // what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
 	Count   int           `json:"count"`   // how often a run gets there: more than once in a loop, 0 in a branch not taken
 	Time    time.Duration `json:"nanoseconds"`
-	// Operations and Bytes are estimates from the kernel's loops: arithmetic, and what must at least be moved. They are 0 for host operators.
+	// Operations and Bytes are estimates from the kernel's loops: arithmetic, and what must at least be moved, of which Weights are of the program's constants. They are
+	// 0 for host operators.
 	Operations int64 `json:"operations"`
 	Bytes      int64 `json:"bytes"`
+	Weights    int64 `json:"weights"`
 }
 
 // Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in those runs. Of a loop's iterations the sum counts.
@@ -76,6 +78,7 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 			cost := p.compiled.Cost(s.Kernel)
 			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
 			l.Bytes, _ = cost.Bytes.Eval(known)
+			l.Weights = min(l.Bytes, p.weights(s))
 		case *program.Host:
 			l = KernelTime{Nodes: s.Source, Kernel: s.Op, Backend: "host"}
 		case *program.Copy:
@@ -98,4 +101,19 @@ func once(nodes string) string {
 		}
 	}
 	return strings.Join(list, ", ")
+}
+
+// weights are the bytes of a launch's operands that are constants.
+func (p *Program) weights(s *program.Launch) (total int64) {
+	for _, i := range s.Args {
+		t := &p.compiled.Program.Tensors[i]
+		bytes, ok := t.Bytes().Const()
+		for t.Place == program.Part {
+			t = &p.compiled.Program.Tensors[t.Of]
+		}
+		if t.Place == program.Constant && ok {
+			total += bytes
+		}
+	}
+	return total
 }

@@ -26,11 +26,13 @@ type row struct {
 	PeakShare  float64 `json:"peak_share"` // of that limit
 }
 
-// rows puts launches beside the probe, the longest first. Memory's limit is that of the level which holds what the launch moves.
+// rows puts launches beside the probe, the longest first. Memory's limit is, for weights, that of the level which holds all those of a run, and for the rest that of the
+// level which holds what the launch moves.
 func rows(list []weir.KernelTime, probe weir.Peak) []row {
-	total := 0.0
+	total, weights := 0.0, int64(0)
 	for _, k := range list {
 		total += ms(k.Time)
+		weights += k.Weights * int64(min(1, k.Count))
 	}
 	out := []row{}
 	for _, k := range list {
@@ -42,7 +44,8 @@ func rows(list []weir.KernelTime, probe weir.Peak) []row {
 			per := r.Ms * 1e6 / float64(k.Count)
 			r.Share, r.GFLOPs, r.Rate = r.Ms/total, float64(k.Operations)/per, float64(k.Bytes)/per
 			r.PeakShare = r.GFLOPs / probe.All
-			if share := r.Rate / probe.ReadAll(k.Bytes); share > r.PeakShare {
+			rest := k.Bytes - k.Weights
+			if share := (float64(k.Weights)/probe.ReadAll(weights) + float64(rest)/probe.ReadAll(rest)) / per; share > r.PeakShare {
 				r.Bound, r.PeakShare = "memory", share
 			}
 		}
@@ -72,7 +75,7 @@ func printRows(list []row) {
 		}
 		fmt.Printf("%9.4f %5.1f%% %9.2f %8.2f %4.0f%%%s %10s  %-9s %-24s %s\n", r.Ms, 100*r.Share, r.GFLOPs, r.Rate, 100*r.PeakShare, r.Bound[:1], values.FormatBytes(r.Bytes), r.Backend, name, shortened(r.Nodes, 60))
 	}
-	fmt.Println("\nprobe: the share of its arithmetic (a), or of its reading (m) at the level of memory that holds the bytes, whichever is more")
+	fmt.Println("\nprobe: the share of its arithmetic (a), or of its reading (m) at the levels of memory that hold the bytes, whichever is more")
 }
 
 // shortened is a text of at most so many characters.

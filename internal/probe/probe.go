@@ -51,8 +51,8 @@ func Levels() [4]Level {
 
 // window is how long one measurement runs, and windows how many there are.
 const (
-	window  = 5 * time.Millisecond
-	windows = 8
+	window  = 3 * time.Millisecond
+	windows = 12
 )
 
 // Arithmetic is the most f32 multiply-add arithmetic that so many threads do together, in GFLOP/s: a multiplication and an addition count one each.
