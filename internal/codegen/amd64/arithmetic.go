@@ -113,6 +113,9 @@ func (e *emitter) unaryDouble(op loop.UnaryOp, v value) value {
 		limit.hi = limit.lo
 		return e.tests(size, limit, func(x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(equal), x, y) })
 	}
+	if f, ok := wideFunctions[op]; ok {
+		return e.each(v, func(x asm.Reg) asm.Reg { return f(e.builder, x) })
+	}
 	refuse("%s of %s", op, v.dtype)
 	return r
 }

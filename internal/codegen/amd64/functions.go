@@ -61,6 +61,45 @@ func (b *builder) constantFloat(r asm.Reg) (c float32, ok bool) {
 	return 0, false
 }
 
+// wideFunctions are the functions of f64 that take more than an instruction; the others are left to package portable.
+var wideFunctions = map[loop.UnaryOp]func(b *builder, x asm.Reg) asm.Reg{
+	loop.Exp:     emitWide(emittedWide.exp),
+	loop.Expm1:   emitWide(emittedWide.expm1),
+	loop.Log:     emitWide(emittedWide.log),
+	loop.Log1p:   emitWide(emittedWide.log1p),
+	loop.Tanh:    emitWide(emittedWide.tanh),
+	loop.Sigmoid: emitWide(emittedWide.sigmoid),
+}
+
+type emittedWide = wideMathematics[asm.Reg, asm.Reg]
+
+func emitWide(f func(m emittedWide, x asm.Reg) asm.Reg) func(b *builder, x asm.Reg) asm.Reg {
+	return func(b *builder, x asm.Reg) asm.Reg { return f(emittedWide{wideBuilder{b}}, x) }
+}
+
+// wideBuilder is a builder's arithmetic in lanes of 64 bits.
+type wideBuilder struct{ *builder }
+
+func (b wideBuilder) float(c float64) asm.Reg               { return b.double(c) }
+func (b wideBuilder) integer(c int64) asm.Reg               { return b.repeated64(uint64(c)) }
+func (b wideBuilder) add(x, y asm.Reg) asm.Reg              { return b.three(asm.VADDPD, x, y) }
+func (b wideBuilder) sub(x, y asm.Reg) asm.Reg              { return b.three(asm.VSUBPD, x, y) }
+func (b wideBuilder) mul(x, y asm.Reg) asm.Reg              { return b.three(asm.VMULPD, x, y) }
+func (b wideBuilder) div(x, y asm.Reg) asm.Reg              { return b.three(asm.VDIVPD, x, y) }
+func (b wideBuilder) min(x, y asm.Reg) asm.Reg              { return b.three(asm.VMINPD, x, y) }
+func (b wideBuilder) max(x, y asm.Reg) asm.Reg              { return b.three(asm.VMAXPD, x, y) }
+func (b wideBuilder) fma(x, y, z asm.Reg) asm.Reg           { return b.fused(asm.VFMADD231PD, x, y, z) }
+func (b wideBuilder) fnma(x, y, z asm.Reg) asm.Reg          { return b.fused(asm.VFNMADD231PD, x, y, z) }
+func (b wideBuilder) fms(x, y, z asm.Reg) asm.Reg           { return b.fused(asm.VFMSUB231PD, x, y, z) }
+func (b wideBuilder) addInt(x, y asm.Reg) asm.Reg           { return b.three(asm.VPADDQ, x, y) }
+func (b wideBuilder) subInt(x, y asm.Reg) asm.Reg           { return b.three(asm.VPSUBQ, x, y) }
+func (b wideBuilder) shiftLeft(x asm.Reg, n int64) asm.Reg  { return b.twoImm(asm.VPSLLQ, x, n) }
+func (b wideBuilder) shiftRight(x asm.Reg, n int64) asm.Reg { return b.twoImm(asm.VPSRLQ, x, n) }
+func (b wideBuilder) selectLanes(m, x, y asm.Reg) asm.Reg   { return b.selectWide(m, x, y) }
+func (b wideBuilder) compare(p predicate, x, y asm.Reg) asm.Reg {
+	return b.compareWith(asm.VCMPPD, int64(p), x, y)
+}
+
 // lookup is the table's entry that the low three bits of each lane name.
 func (b *builder) lookup(table *[8]uint32, index asm.Reg) asm.Reg {
 	var bytes []byte

@@ -164,6 +164,24 @@ func TestFunctionsEmitted(t *testing.T) {
 	}
 }
 
+// emulated is what a program for AVX-512 makes of arrays.
+func emulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
+	code, frame := program(avx512, f)
+	bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
+	result := make([]uint32, len(x))
+	words := make([]uint32, max(frame, 64)/4)
+	regions := []*emulate.Region{{Bytes: bytes(words)}, {Bytes: bytes(x), ReadOnly: true}, {Bytes: bytes(y), ReadOnly: true}, {Bytes: bytes(result)}}
+	emulate.Place(64, regions...)
+	for i, r := range regions[1:] {
+		words[2*i], words[2*i+1] = uint32(r.Address), uint32(r.Address>>32)
+	}
+	status, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: regions[0].Address, asm.RSI: 0, asm.RDX: uint64(len(x) / avx512.lanes)}, regions...)
+	if err != nil || status != 0 {
+		t.Fatal(status, err)
+	}
+	return result
+}
+
 func TestFunctionsEmulated(t *testing.T) {
 	machine := emulate.New(t)
 	var xs []uint32
@@ -177,19 +195,7 @@ func TestFunctionsEmulated(t *testing.T) {
 	ys := seconds(few)
 	for _, c := range functionCases {
 		t.Run(c.name, func(t *testing.T) {
-			code, frame := program(avx512, c.instrs)
-			bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
-			result := make([]uint32, len(few))
-			words := make([]uint32, max(frame, 64)/4)
-			regions := []*emulate.Region{{Bytes: bytes(words)}, {Bytes: bytes(few), ReadOnly: true}, {Bytes: bytes(ys), ReadOnly: true}, {Bytes: bytes(result)}}
-			emulate.Place(64, regions...)
-			for i, r := range regions[1:] {
-				words[2*i], words[2*i+1] = uint32(r.Address), uint32(r.Address>>32)
-			}
-			status, err := machine.Run(code, map[asm.Reg]uint64{asm.RDI: regions[0].Address, asm.RSI: 0, asm.RDX: uint64(len(few) / avx512.lanes)}, regions...)
-			if err != nil || status != 0 {
-				t.Fatal(status, err)
-			}
+			result := emulated(t, machine, c.instrs, few, ys)
 			agree(t, &c, few, ys, result)
 		})
 	}

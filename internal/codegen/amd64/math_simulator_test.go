@@ -82,7 +82,10 @@ func (lane) toInt(x uint32) uint32 {
 func (lane) toFloat(x uint32) uint32 { return word(float32(int32(x))) }
 
 func (lane) compare(p predicate, x, y uint32) bool {
-	a, b := single(x), single(y)
+	return satisfies(p, float64(single(x)), float64(single(y)))
+}
+
+func satisfies(p predicate, a, b float64) bool {
 	switch p {
 	case equal:
 		return a == b
@@ -122,4 +125,55 @@ func (lane) rarely(m bool, usual []uint32, otherwise func() []uint32) []uint32 {
 		return otherwise()
 	}
 	return usual
+}
+
+// wideLane is the model of wideAlgebra: one lane of 64 bits.
+type wideLane struct{}
+
+func double(x uint64) float64   { return math.Float64frombits(x) }
+func wideWord(x float64) uint64 { return math.Float64bits(x) }
+
+func (wideLane) float(c float64) uint64 { return wideWord(c) }
+func (wideLane) integer(c int64) uint64 { return uint64(c) }
+func (wideLane) add(x, y uint64) uint64 { return wideWord(double(x) + double(y)) }
+func (wideLane) sub(x, y uint64) uint64 { return wideWord(double(x) - double(y)) }
+func (wideLane) mul(x, y uint64) uint64 { return wideWord(double(x) * double(y)) }
+func (wideLane) div(x, y uint64) uint64 { return wideWord(double(x) / double(y)) }
+func (wideLane) fma(x, y, z uint64) uint64 {
+	return wideWord(math.FMA(double(x), double(y), double(z)))
+}
+func (wideLane) fnma(x, y, z uint64) uint64 {
+	return wideWord(math.FMA(-double(x), double(y), double(z)))
+}
+func (wideLane) fms(x, y, z uint64) uint64 {
+	return wideWord(math.FMA(double(x), double(y), -double(z)))
+}
+func (wideLane) and(x, y uint64) uint64                { return x & y }
+func (wideLane) or(x, y uint64) uint64                 { return x | y }
+func (wideLane) andNot(x, y uint64) uint64             { return y &^ x }
+func (wideLane) addInt(x, y uint64) uint64             { return x + y }
+func (wideLane) subInt(x, y uint64) uint64             { return x - y }
+func (wideLane) shiftLeft(x uint64, n int64) uint64    { return x << n }
+func (wideLane) shiftRight(x uint64, n int64) uint64   { return x >> n }
+func (wideLane) compare(p predicate, x, y uint64) bool { return satisfies(p, double(x), double(y)) }
+
+func (wideLane) min(x, y uint64) uint64 {
+	if double(x) < double(y) {
+		return x
+	}
+	return y
+}
+
+func (wideLane) max(x, y uint64) uint64 {
+	if double(x) > double(y) {
+		return x
+	}
+	return y
+}
+
+func (wideLane) selectLanes(m bool, x, y uint64) uint64 {
+	if m {
+		return x
+	}
+	return y
 }
