@@ -164,8 +164,8 @@ func TestFunctionsEmitted(t *testing.T) {
 	}
 }
 
-// emulated is what a program for AVX-512 makes of arrays.
-func emulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
+// runEmulated is what a program for AVX-512 makes of arrays.
+func runEmulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y asm.Reg) asm.Reg, x, y []uint32) []uint32 {
 	code, frame := program(avx512, f)
 	bytes := func(s []uint32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), 4*len(s)) }
 	result := make([]uint32, len(x))
@@ -195,7 +195,7 @@ func TestFunctionsEmulated(t *testing.T) {
 	ys := seconds(few)
 	for _, c := range functionCases {
 		t.Run(c.name, func(t *testing.T) {
-			result := emulated(t, machine, c.instrs, few, ys)
+			result := runEmulated(t, machine, c.instrs, few, ys)
 			agree(t, &c, few, ys, result)
 		})
 	}

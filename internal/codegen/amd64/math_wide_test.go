@@ -164,6 +164,6 @@ func TestWideEmitted(t *testing.T) {
 func TestWideEmulated(t *testing.T) {
 	machine := emulate.New(t)
 	wideAgrees(t, func(t *testing.T, f func(m emitted, x, y asm.Reg) asm.Reg, x []uint32) []uint32 {
-		return emulated(t, machine, f, x, x)
+		return runEmulated(t, machine, f, x, x)
 	})
 }
