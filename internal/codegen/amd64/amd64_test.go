@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/weirml/weir/internal/codegen/kernelcheck"
@@ -8,10 +9,10 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// harness compiles with this package for this machine; levels says with which instruction sets.
-func harness(t testing.TB) kernelcheck.Harness {
+// harness compiles with this package for a level of processors that this one is of.
+func harness(t testing.TB, cpu string) kernelcheck.Harness {
 	t.Helper()
-	machine, err := target.Select("native", 1)
+	machine, err := target.Select(cpu, 1)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -24,23 +25,61 @@ func harness(t testing.TB) kernelcheck.Harness {
 	}}
 }
 
-func TestFunctions(t *testing.T)    { harness(t).Functions(t) }
-func TestPowers(t *testing.T)       { harness(t).Powers(t) }
-func TestCheck(t *testing.T)        { harness(t).Checks(t) }
-func TestContractions(t *testing.T) { harness(t).Contractions(t) }
-func TestTilesAtOnce(t *testing.T)  { harness(t).TilesAtOnce(t) }
+// levels runs a test with the code for each level of processors; those that this one is not of are skipped.
+func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
+	for _, cpu := range []string{"avx2", "avx512"} {
+		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
+	}
+}
+
+func TestFunctions(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Functions(t) })
+}
+func TestPowers(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Powers(t) })
+}
+func TestCheck(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Checks(t) })
+}
+func TestContractions(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Contractions(t); h.EmptyContractions(t) })
+}
+func TestTilesAtOnce(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.TilesAtOnce(t) })
+}
 
 func TestRandomKernels(t *testing.T) {
-	for seed := range int64(500) {
-		harness(t).Random(t, seed, seed%2 == 1)
-	}
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		for seed := range int64(500) {
+			h.Random(t, seed, seed%2 == 1)
+		}
+	})
 }
 
 // TestFewRegisters runs random kernels with so few vector registers that most values are spilled.
 func TestFewRegisters(t *testing.T) {
-	defer func(n int) { avx2.registers = n }(avx2.registers)
-	avx2.registers = 6
-	for seed := range int64(300) {
-		harness(t).Random(t, 1000+seed, seed%2 == 1)
-	}
+	defer func(n, m int) { avx2.registers, avx512.registers = n, m }(avx2.registers, avx512.registers)
+	avx2.registers, avx512.registers = 6, 6
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		for seed := range int64(300) {
+			h.Random(t, 1000+seed, seed%2 == 1)
+		}
+	})
+}
+
+// TestGuarded runs kernels whose operands lie beside pages that fault.
+func TestGuarded(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		h.Guarded = true
+		t.Run("functions", func(t *testing.T) { h.One(3).Functions(t) })
+		t.Run("checks", h.Checks)
+		t.Run("contractions", h.Contractions)
+		t.Run("empty contractions", h.EmptyContractions)
+		for seed := range int64(300) {
+			t.Run(fmt.Sprint("random", seed), func(t *testing.T) { h.Random(t, 2000+seed, seed%2 == 1) })
+		}
+		for _, c := range productCases(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64}) {
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		}
+	})
 }

@@ -344,7 +344,11 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 		refuse("a product with columns that lie apart")
 	}
 	originA, originB := p.resolve(a.offset(s.A.Origin)), p.resolve(b.offset(s.B.Origin))
-	t := &term{depth: p.distance(s.K, 1), deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), p.ops.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), p.ops.size)}
+	depth := p.resolve(s.K)
+	if lo, _ := p.bounds(depth); lo < 0 {
+		depth = depth.Max(sym.Const(0))
+	}
+	t := &term{depth: p.distance(depth, 1), deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), p.ops.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), p.ops.size)}
 	for _, f := range c.serial {
 		coefA, restA, okA := originA.Linear(f.Var)
 		coefB, restB, okB := originB.Linear(f.Var)
@@ -408,6 +412,10 @@ func (p *product) all() {
 	}
 	if most <= 0 || most > 8*lanes {
 		refuse("%s columns", p.cols)
+	}
+	if lo, _ := p.bounds(p.cols); lo < 1 {
+		p.integerOp(asm.TEST, count, count)
+		p.jump(asm.JLE, end)
 	}
 	for n := lanes; ; n += lanes {
 		next := p.label()

@@ -259,28 +259,13 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 }
 
 // agree compares a product with the interpreter. The numbers are such that every sum is exact.
-func (c productCase) agree(t *testing.T, compiled func(k *loop.Kernel) target.Kernel) {
+func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
 	t.Helper()
 	k, dims := c.kernel()
-	want, got := operandsOf(t, k, dims, 2), operandsOf(t, k, dims, 2)
-	data := make([]loop.Data, len(want))
-	for i, x := range want {
-		data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
-	}
-	if err := loop.Interpret(k, data, dims); err != nil {
-		t.Fatal(err)
-	}
 	var slow []string
 	notes = func(_, note string) { slow = append(slow, note) }
 	defer func() { notes = nil }()
-	if err := kernelcheck.Launch(t, compiled(k), k, got, dims, 0); err != nil {
-		t.Fatal(err)
-	}
-	for i := range want {
-		if err := tensor.Compare(got[i], want[i], 1e-6, 1e-6); err != nil {
-			t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, k)
-		}
-	}
+	h.Agree(t, k, dims, operandsOf(t, k, dims, 2), 1e-6, 0)
 	if len(slow) > 0 && c.last != "tanh" {
 		t.Error(slow)
 	}
@@ -288,9 +273,9 @@ func (c productCase) agree(t *testing.T, compiled func(k *loop.Kernel) target.Ke
 
 // TestProducts compares products of all forms with the interpreter.
 func TestProducts(t *testing.T) {
-	for _, c := range productCases(160, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
-		t.Run(c.String(), func(t *testing.T) {
-			c.agree(t, func(k *loop.Kernel) target.Kernel { return compiled(t, k, avx2) })
-		})
-	}
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		for _, c := range productCases(160, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		}
+	})
 }

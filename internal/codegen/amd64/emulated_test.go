@@ -93,12 +93,10 @@ var all = flag.Bool("all", false, "emulate all kernels, not only some: half a mi
 
 // some takes one case of so many, or with -all every one.
 func (e *emulator) some(t testing.TB, one int) kernelcheck.Harness {
-	h, cases := e.harness(t), 0
-	h.Take = func() bool {
-		cases++
-		return *all || cases%one == 0
+	if *all {
+		one = 1
 	}
-	return h
+	return e.harness(t).One(one)
 }
 
 // TestEmulated runs the kernels that package kernelcheck has, compiled for AVX-512, in an emulated processor.
@@ -113,6 +111,7 @@ func TestEmulated(t *testing.T) {
 	t.Run("powers", func(t *testing.T) { e.some(t, 5).Powers(t) })
 	t.Run("checks", func(t *testing.T) { e.some(t, 1).Checks(t) })
 	t.Run("contractions", func(t *testing.T) { e.some(t, 11).Contractions(t) })
+	t.Run("empty contractions", func(t *testing.T) { e.some(t, 3).EmptyContractions(t) })
 	t.Run("tiles", func(t *testing.T) { e.some(t, 1).TilesAtOnce(t) })
 	t.Run("random", func(t *testing.T) {
 		for seed := range seeds {
@@ -132,15 +131,7 @@ func TestEmulated(t *testing.T) {
 			if !*all && i%10 != 0 {
 				continue
 			}
-			t.Run(c.String(), func(t *testing.T) {
-				c.agree(t, func(k *loop.Kernel) target.Kernel {
-					c, reason := e.compile(k)
-					if reason != "" {
-						t.Fatal(reason)
-					}
-					return c
-				})
-			})
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, e.harness(t)) })
 		}
 	})
 }

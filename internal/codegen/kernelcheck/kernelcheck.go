@@ -3,13 +3,16 @@
 package kernelcheck
 
 import (
+	"bytes"
 	"math"
 	"math/rand"
+	"runtime/debug"
 	"testing"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
@@ -20,6 +23,17 @@ type Harness struct {
 	Compile func(m *loop.Module, machine target.Machine) (*target.Code, error)
 	Machine target.Machine
 	Take    func() bool // where not nil: asked before each case whether it is run
+	Guarded bool        // operands lie at the end of a page, then at the beginning of one, beside pages that fault
+}
+
+// One is the harness with which one case of so many is run.
+func (h Harness) One(of int) Harness {
+	cases := 0
+	h.Take = func() bool {
+		cases++
+		return cases%of == 0
+	}
+	return h
 }
 
 // Fixed is a shape or an index of numbers.
@@ -88,7 +102,64 @@ func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor
 	if err != nil {
 		t.Fatal(err)
 	}
+	if h.Guarded {
+		return guarded(t, code.Kernels[0], k, operands, dims, split)
+	}
 	return Launch(t, code.Kernels[0], k, operands, dims, split)
+}
+
+// guarded runs a compiled kernel twice: with operands that end where a page does, and with operands that begin where one does. Those that are only
+// read cannot be written. Both must give the same bits.
+func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) (err error) {
+	t.Helper()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch fault := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			t.Fatalf("the kernel touches %#x, which is not its own, dims %v\n%s", fault.Addr(), dims, k)
+		default:
+			panic(fault)
+		}
+	}()
+	before := make([][]byte, len(operands))
+	for i, x := range operands {
+		before[i] = bytes.Clone(x.Bytes())
+	}
+	for _, atEnd := range []bool{true, false} {
+		placed := make([]*tensor.Tensor, len(operands))
+		var blocks []*mem.Block
+		for i, x := range operands {
+			size := int64(len(before[i]))
+			block, err := mem.Map(mem.Tensors, "guarded", (size+mem.PageSize()-1)/mem.PageSize()*mem.PageSize())
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := block.Bytes()
+			if atEnd {
+				data = data[block.Size()-size:]
+			}
+			copy(data, before[i])
+			placed[i] = tensor.Must(tensor.Over(x.DType(), x.Shape(), data[:size:size]))
+			if k.Params[i].Access == loop.Read {
+				if err := block.Protect(true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			blocks = append(blocks, block)
+		}
+		err = Launch(t, compiled, k, placed, dims, split)
+		for i, x := range operands {
+			if !atEnd && !bytes.Equal(x.Bytes(), placed[i].Bytes()) {
+				t.Fatalf("parameter %s, dims %v: other bits at the beginning of a page\n%s", k.Params[i].Name, dims, k)
+			}
+			copy(x.Bytes(), placed[i].Bytes())
+			if err := blocks[i].Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return err
 }
 
 // Launch runs a compiled kernel as Execute does.

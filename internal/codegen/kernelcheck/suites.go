@@ -97,31 +97,43 @@ func (h Harness) Powers(t *testing.T) {
 	}
 }
 
-// Checks shows the error of a value that fails its check, and that it is the interpreter's.
+// Checks shows the error of a value that fails its check, and that it is the interpreter's. Values are checked against a dimension, from its negative on or from 0.
 func (h Harness) Checks(t *testing.T) {
 	for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
-		b := loop.NewBuilder("gather")
-		n, rows := dim("n"), dim("rows")
-		at := b.Param("at", loop.Read, dtype.I64, []sym.Expr{n})
-		x := b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows})
-		y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{n})
-		b.For(kind, "i", n, func(i sym.Expr) {
-			j := b.Check("j", at.Load(i), rows.Neg(), rows.Sub(n1), "an index")
-			b.Store(y, []sym.Expr{i}, x.Load(j.Mod(rows)))
-		})
-		k := Finish(b)
-		dims := map[string]int64{"n": 40, "rows": 7}
-		operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
-		for i := range int64(40) {
-			operands[0].SetInt(i, i%14-7)
-		}
-		Fill(rand.New(rand.NewSource(2)), operands[1])
-		h.Agree(t, k, dims, operands, 0, 0)
-		operands[0].SetInt(33, 7)
-		h.Agree(t, k, dims, operands, 0, 0)
-		err := h.Execute(t, k, operands, dims, 0)
-		if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "an index is 7, outside [-7, 6]") {
-			t.Errorf("error %v", err)
+		for _, negative := range []bool{false, true} {
+			b := loop.NewBuilder("gather")
+			n, rows := dim("n"), dim("rows")
+			at := b.Param("at", loop.Read, dtype.I64, []sym.Expr{n})
+			x := b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows})
+			y := b.Param("y", loop.Write, dtype.F32, []sym.Expr{n})
+			least, want := n0, "an index is 7, outside [0, 6]"
+			if negative {
+				least, want = rows.Neg(), "an index is 7, outside [-7, 6]"
+			}
+			b.For(kind, "i", n, func(i sym.Expr) {
+				j := b.Check("j", at.Load(i), least, rows.Sub(n1), "an index")
+				if negative {
+					j = j.Mod(rows)
+				}
+				b.Store(y, []sym.Expr{i}, x.Load(j))
+			})
+			k := Finish(b)
+			dims := map[string]int64{"n": 40, "rows": 7}
+			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
+			for i := range int64(40) {
+				operands[0].SetInt(i, i%7)
+				if negative {
+					operands[0].SetInt(i, i%14-7)
+				}
+			}
+			Fill(rand.New(rand.NewSource(2)), operands[1])
+			h.Agree(t, k, dims, operands, 0, 0)
+			operands[0].SetInt(33, 7)
+			h.Agree(t, k, dims, operands, 0, 0)
+			err := h.Execute(t, k, operands, dims, 0)
+			if !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v", err)
+			}
 		}
 	}
 }
@@ -219,5 +231,31 @@ func (h Harness) Contractions(t *testing.T) {
 			operands = append(operands, o)
 		}
 		h.Agree(t, kernel, nil, operands, 0, 0)
+	}
+}
+
+// EmptyContractions multiplies tiles whose extents depend on dimensions that are 0, or so small that the extents are negative.
+func (h Harness) EmptyContractions(t *testing.T) {
+	row, col := []sym.Expr{n1, n0}, []sym.Expr{n0, n1}
+	for _, n := range []int64{0, 3, 40} {
+		for _, m := range []int64{0, 5} {
+			for depth := range int64(8) {
+				b := loop.NewBuilder("contract")
+				rows, cols, k := dim("m"), dim("n"), dim("k")
+				c, x, y := b.Param("c", loop.Update, dtype.F32, []sym.Expr{rows, cols}), b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows, k}), b.Param("y", loop.Read, dtype.F32, []sym.Expr{k, cols})
+				origin := []sym.Expr{n0, n0}
+				b.Contract(rows, cols.Min(sym.Const(16)), k.Sub(sym.Const(3)), c.Tile(origin, row, col), x.Tile(origin, row, col), y.Tile(origin, row, col))
+				kernel, dims := Finish(b), map[string]int64{"m": m, "n": n, "k": depth}
+				operands := []*tensor.Tensor{}
+				for _, p := range kernel.Params {
+					o := Operand(t, p, dims)
+					for i := range o.Len() {
+						o.SetFloat(i, float64(i%5))
+					}
+					operands = append(operands, o)
+				}
+				h.Agree(t, kernel, dims, operands, 0, 0)
+			}
+		}
 	}
 }

@@ -27,6 +27,8 @@ func TestCheck(t *testing.T)        { harness.Checks(t) }
 func TestContractions(t *testing.T) { harness.Contractions(t) }
 func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
 
+func TestEmptyContractions(t *testing.T) { harness.EmptyContractions(t) }
+
 // TestNoAllocation runs a kernel with lanes, scalars, checks, conversions and a contraction again and again.
 func TestNoAllocation(t *testing.T) {
 	b := loop.NewBuilder("steady")
