@@ -32,6 +32,9 @@ type Options struct {
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
 	Cross bool
+	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose results differ by up to 1e-5 of the sum of the
+	// products' magnitudes, and where an infinity spreads to its neighbours.
+	Exact bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
 	Logger  *slog.Logger // nil: silent
@@ -155,7 +158,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options) error {
 		return err
 	}
 	names := signature.Results
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Exact: o.Exact, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

@@ -29,6 +29,7 @@ type modelFlags struct {
 	cpu       string
 	precision string
 	budget    string
+	exact     bool
 	stage     func(name, text string)
 	plans     bool // says itself what fits the budget
 }
@@ -42,6 +43,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32")
+	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
 }
 
@@ -91,7 +93,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
 		}
 	}
-	o.Stage = f.stage
+	o.Stage, o.Exact = f.stage, f.exact
 	if f.c.verbose {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -32,7 +32,7 @@ func (c *cli) testCommand() *cobra.Command {
 				if err := cmd.Context().Err(); err != nil {
 					return err
 				}
-				results = append(results, k.Run(cmd.Context(), weir.Options{}))
+				results = append(results, k.Run(cmd.Context(), weir.Options{Exact: true}))
 				bar.add(1)
 			}
 			bar.finish()

@@ -23,6 +23,7 @@ import (
 type Options struct {
 	Machine   target.Machine
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
+	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Reference bool                            // no scheduling, and the slow interpreter as code
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
@@ -89,6 +90,9 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	done("import", m.String)
 	for _, p := range Passes {
+		if inexact[p.Name] && (o.Exact || o.Reference) {
+			continue
+		}
 		stage = p.Name
 		if err := p.Run(m); err != nil {
 			return nil, err

@@ -36,6 +36,10 @@ var Passes = []passRow{
 	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
 	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
+
+// inexact are the passes that change results by more than the order of sums does: Options.Exact leaves them out.
+var inexact = map[string]bool{"winograd": true}

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -21,7 +22,12 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "quantised": Quantised, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "layout": Layout, "narrow": Narrow,
+	"absorb": Absorb, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "quantised": Quantised, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "layout": Layout, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "narrow": Narrow,
+}
+
+// inTilesOf is Layout, and then Winograd with tiles of one size.
+func inTilesOf(tile int64) func(*ir.Module) error {
+	return func(m *ir.Module) error { return errors.Join(Layout(m), WinogradAs(m, tile)) }
 }
 
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and

@@ -1,0 +1,383 @@
+package ops
+
+import (
+	"math"
+	"math/rand"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: "winograd", Shape: winogradShape, Mean: winogradMean, Samples: winogradSamples,
+		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
+}
+
+// minimal is an algorithm for a convolution of three taps that takes as many multiplications as it reads elements (Winograd, 1980; Lavin and Gray, 2016). Nested with itself it computes a
+// tile of outputs from a tile of inputs: outputᵀ [(weights g weightsᵀ) ⊙ (input d inputᵀ)] output.
+type minimal struct{ input, weights, output [][]float64 }
+
+// minimals are the algorithms by the outputs that they compute at once. Their points are 0, ±1, ∞, and 0, ±1, ±2, ∞.
+var minimals = map[int64]minimal{
+	2: {
+		input:   [][]float64{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, -1, 0, 1}},
+		weights: [][]float64{{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}},
+		output:  [][]float64{{1, 1, 1, 0}, {0, 1, -1, 1}},
+	},
+	4: {
+		input: [][]float64{{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}},
+		weights: [][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6}, {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6},
+			{0, 0, 1}},
+		output: [][]float64{{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
+	},
+}
+
+// Winograd is the convolution of x, [N, H, W, C], with a kernel of 3 × 3 side by side, without dilation or groups, whose weights were transformed by WinogradWeights for tiles of
+// so many outputs each way: [(tile + 2)², C, O]. An infinity in x spreads over the tiles that see it, where it may become NaN.
+func Winograd(b *ir.Builder, x, weights, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
+	inputs := []*ir.Value{x, weights}
+	if bias != nil {
+		inputs = append(inputs, bias)
+	}
+	return b.Op("winograd", ir.Attrs{"tile": tile, "begin": begin, "end": end}, inputs...)
+}
+
+// WinogradWeights transforms weights [3, 3, C, O] of f32; they are computed in f64 and rounded once.
+func WinogradWeights(w []float32, channels, filters, tile int64) []float32 {
+	g := minimals[tile].weights
+	side := tile + 2
+	out := make([]float32, side*side*channels*filters)
+	half := make([]float64, 3*side*filters) // the kernel's columns transformed, [side, 3, O]
+	for c := range channels {
+		clear(half)
+		for i := range side {
+			for kx := range int64(3) {
+				to := half[(i*3+kx)*filters:][:filters]
+				for ky := range int64(3) {
+					if f := g[i][ky]; f != 0 {
+						for o, v := range w[((ky*3+kx)*channels+c)*filters:][:filters] {
+							to[o] += f * float64(v)
+						}
+					}
+				}
+			}
+		}
+		for i := range side {
+			for j := range side {
+				to := out[((i*side+j)*channels+c)*filters:][:filters]
+				a, b, d := half[i*3*filters:][:filters], half[(i*3+1)*filters:][:filters], half[(i*3+2)*filters:][:filters]
+				for o := range to {
+					to[o] = float32(g[j][0]*a[o] + g[j][1]*b[o] + g[j][2]*d[o])
+				}
+			}
+		}
+	}
+	return out
+}
+
+func winogradShape(c *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 2, 3); err != nil {
+		return err
+	}
+	x, w, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Attrs.Int("tile", 0)
+	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
+	if minimals[tile].input == nil || len(x.Shape) != 4 || len(w.Shape) != 3 || x.DType != dtype.F32 || w.DType != dtype.F32 || len(begin) != 2 || len(end) != 2 {
+		return fault(n, "input %s and weights %s, in tiles of %d", x, w, tile)
+	}
+	for _, pair := range [][2]sym.Expr{{w.Shape[0], sym.Const((tile + 2) * (tile + 2))}, {w.Shape[1], x.Shape[3]}} {
+		if err := c.RequireEqual(n, pair[0], pair[1], "transformed weights"); err != nil {
+			return err
+		}
+	}
+	shape := []sym.Expr{x.Shape[0], {}, {}, w.Shape[2]}
+	for i := range begin {
+		shape[1+i] = c.Dims().Simplify(sym.Sum(x.Shape[1+i], begin[i], end[i], sym.Const(-2)))
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[1+i]}, "the kernel fits the padded input"); err != nil {
+			return err
+		}
+	}
+	if bias := input(n, 2); bias != nil {
+		if len(bias.Type.Shape) != 1 || bias.Type.DType != dtype.F32 {
+			return fault(n, "a bias %s", bias.Type)
+		}
+		if err := c.RequireEqual(n, bias.Type.Shape[0], shape[3], "one bias for each output channel"); err != nil {
+			return err
+		}
+	}
+	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
+	return nil
+}
+
+// applied is m d mᵀ for a square d.
+func applied(m [][]float64, d func(i, j int) float64) [][]float64 {
+	out := make([][]float64, len(m))
+	for p := range m {
+		out[p] = make([]float64, len(m))
+		for q := range m {
+			for i, f := range m[p] {
+				for j, g := range m[q] {
+					if f != 0 && g != 0 {
+						out[p][q] += f * g * d(i, j)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	out, err := result(e, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	begin, err := e.Ints(n.Attrs.Exprs("begin"))
+	if err != nil {
+		return nil, err
+	}
+	x, u, bias, tile := in[0], in[1], present(in, 2), n.Attrs.Int("tile", 0)
+	algorithm, side := minimals[tile], tile+2
+	size, places := x.Shape(), out.Shape()
+	channels, filters := size[3], places[3]
+	tensor.Each([]int64{size[0], (places[1] + tile - 1) / tile, (places[2] + tile - 1) / tile}, func(at []int64) {
+		sums := make([]float64, side*side*filters)
+		for c := range channels {
+			seen := applied(algorithm.input, func(i, j int) float64 {
+				y, z := at[1]*tile+int64(i)-begin[0], at[2]*tile+int64(j)-begin[1]
+				if y < 0 || y >= size[1] || z < 0 || z >= size[2] {
+					return 0
+				}
+				return x.Float(((at[0]*size[1]+y)*size[2]+z)*channels + c)
+			})
+			for k := range side * side {
+				for o := range filters {
+					sums[k*filters+o] += seen[k/side][k%side] * u.Float((k*channels+c)*filters+o)
+				}
+			}
+		}
+		for o := range filters {
+			start := 0.0
+			if bias != nil {
+				start = bias.Float(o)
+			}
+			y := applied(algorithm.output, func(i, j int) float64 { return sums[(int64(i)*side+int64(j))*filters+o] })
+			for p := range tile {
+				for q := range tile {
+					if r, s := at[1]*tile+p, at[2]*tile+q; r < places[1] && s < places[2] {
+						out.SetFloat(((at[0]*places[1]+r)*places[2]+s)*filters+o, start+y[p][q])
+					}
+				}
+			}
+		}
+	})
+	return []*tensor.Tensor{out}, nil
+}
+
+// combined are the sums that the rows of a matrix make of some values. Two rows that differ in the signs of some columns share their sums of those and of the others.
+func (k *Nest) combined(rows [][]float64, values []loop.Expr) []loop.Expr {
+	sum := func(row []float64, wanted func(i int) bool) loop.Expr {
+		var total loop.Expr
+		for _, negative := range []bool{false, true} {
+			for i, f := range row {
+				if f == 0 || f < 0 != negative || !wanted(i) {
+					continue
+				}
+				term := values[i]
+				if math.Abs(f) != 1 {
+					term = times(like(term, math.Abs(f)), term)
+				}
+				switch {
+				case total == nil && negative:
+					total = loop.Apply(loop.Neg, term)
+				case total == nil:
+					total = term
+				case negative:
+					total = minus(total, term)
+				default:
+					total = plus(total, term)
+				}
+			}
+		}
+		return total
+	}
+	out := make([]loop.Expr, 0, len(rows))
+	for len(out) < len(rows) {
+		row := rows[len(out)]
+		if len(out)+1 < len(rows) {
+			other := rows[len(out)+1]
+			mirrored, same, opposite := true, 0, 0
+			for i, f := range row {
+				mirrored = mirrored && math.Abs(f) == math.Abs(other[i])
+				if f != 0 && f == other[i] {
+					same++
+				} else if f != 0 {
+					opposite++
+				}
+			}
+			if mirrored && same > 0 && opposite > 0 {
+				even := k.Let("even", sum(row, func(i int) bool { return row[i] == other[i] }))
+				odd := k.Let("odd", sum(row, func(i int) bool { return row[i] != other[i] }))
+				out = append(out, k.Let("w", plus(even, odd)), k.Let("w", minus(even, odd)))
+				continue
+			}
+		}
+		out = append(out, k.Let("w", sum(row, func(int) bool { return true })))
+	}
+	return out
+}
+
+// winogradBlock is how much is done at once: rows and columns of tiles, parts of the output channels, each a loop over chunks of them.
+type winogradBlock struct{ rows, columns, parts, chunk int64 }
+
+const (
+	fewestTiles   = 24      // rows of a product: below, weights pass by for too little
+	mostTiles     = 64      // of a block
+	winogradBytes = 4 << 20 // of a block's transformed inputs, at most
+)
+
+// winogradBlockOf chooses a block for so many output rows and columns; false where there is none. A block covers whole tiles, or the image.
+func winogradBlockOf(height, width, channels, filters, tile int64) (b winogradBlock, ok bool) {
+	rows, columns := (height+tile-1)/tile, (width+tile-1)/tile
+	if height < 1 || width < 1 || channels < 1 || filters < 1 {
+		return b, false
+	}
+	b.rows, b.columns = rows, columns
+	if width%tile == 0 && columns > mostTiles {
+		b.columns = divisor(columns, fewestTiles, mostTiles)
+	}
+	if height%tile == 0 {
+		b.rows = divisor(rows, (fewestTiles+b.columns-1)/b.columns, rows)
+	}
+	b.chunk = filters
+	if filters%64 == 0 {
+		b.chunk = 64
+	}
+	b.parts = divisor(filters/b.chunk, (8*b.rows*b.columns+rows*columns-1)/(rows*columns), filters/b.chunk)
+	return b, b.rows*b.columns*(tile+2)*(tile+2)*channels*4 <= winogradBytes
+}
+
+// winogradFixed are the extents that winogradBlocks needs as numbers: output rows and columns, channels and filters.
+func winogradFixed(x, out []sym.Expr) (sizes []int64, ok bool) {
+	return constants([]sym.Expr{out[1], out[2], x[3], out[3]})
+}
+
+func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
+	s, ok := winogradFixed(n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+	if ok {
+		_, ok = winogradBlockOf(s[0], s[1], s[2], s[3], n.Attrs.Int("tile", 0))
+	}
+	return ok
+}
+
+// WinogradCost is about what a convolution of 3 × 3 costs for each image by tiles of so many outputs each way, or directly where tile is 0, in multiplications; ok is false where it cannot be.
+func WinogradCost(height, width, channels, filters, tile int64) (cost int64, ok bool) {
+	if tile == 0 {
+		return times64(height*width*9, channels*filters), true
+	}
+	b, ok := winogradBlockOf(height, width, channels, filters, tile)
+	if !ok {
+		return 0, false
+	}
+	side := (tile + 2) * (tile + 2)
+	blocks := ((height + tile - 1) / tile / b.rows) * ((width + tile - 1) / tile / b.columns)
+	tiles := b.rows * b.columns
+	// Transforming an element of a tile costs as much as about eight multiplications of a product.
+	return times64(blocks*side, max(tiles, fewestTiles)*channels*filters+8*tiles*(channels*b.parts+filters)), true
+}
+
+func times64(x, y int64) int64 { return x * y }
+
+// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and transforms what comes out.
+func winogradBlocks(k *Nest, n *ir.Node) {
+	x, u, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	sizes, _ := winogradFixed(x.Shape, out.Shape)
+	tile, begin := n.Attrs.Int("tile", 0), n.Attrs.Exprs("begin")
+	block, _ := winogradBlockOf(sizes[0], sizes[1], sizes[2], sizes[3], tile)
+	side := tile + 2
+	channels, chunk, tiles := sym.Const(sizes[2]), sym.Const(block.chunk), sym.Const(block.rows*block.columns)
+	rows, columns := (sizes[0]+tile-1)/tile/block.rows, (sizes[1]+tile-1)/tile/block.columns
+	height, width := min(block.rows*tile, sizes[0]), min(block.columns*tile, sizes[1])
+	k.Nest(loop.Each, "b", []sym.Expr{sym.Const(block.parts), x.Shape[0], sym.Const(rows), sym.Const(columns)}, func(b []sym.Expr) {
+		firstRow, firstColumn := b[2].Mul(sym.Const(block.rows*tile)), b[3].Mul(sym.Const(block.columns*tile))
+		seen := k.Local("seen", x.DType, sym.Const(side*side), tiles, channels)
+		k.Each("r", sym.Const(block.rows), func(r sym.Expr) {
+			half := k.Local("half", x.DType, sym.Const(side), sym.Const(block.columns*tile+2), channels)
+			k.Nest(loop.Each, "h", half.Shape[1:], func(at []sym.Expr) {
+				values := make([]loop.Expr, side)
+				for i := range values {
+					y := firstRow.Add(r.Mul(sym.Const(tile))).Add(sym.Const(int64(i))).Sub(begin[0])
+					z := firstColumn.Add(at[0]).Sub(begin[1])
+					inside := loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), x.Shape[1]), loop.Inside(z, sym.Const(0), x.Shape[2]))
+					values[i] = k.Let("d", x.LoadIf(inside, loop.Number(x.DType, 0), b[1], y, z, at[1]))
+				}
+				for i, v := range k.combined(minimals[tile].input, values) {
+					k.Store(half, []sym.Expr{sym.Const(int64(i)), at[0], at[1]}, v)
+				}
+			})
+			k.Nest(loop.Each, "v", []sym.Expr{sym.Const(block.columns), sym.Const(side), channels}, func(at []sym.Expr) {
+				values := make([]loop.Expr, side)
+				for j := range values {
+					values[j] = k.Let("d", half.Load(at[1], at[0].Mul(sym.Const(tile)).Add(sym.Const(int64(j))), at[2]))
+				}
+				for j, v := range k.combined(minimals[tile].input, values) {
+					k.Store(seen, []sym.Expr{at[1].Mul(sym.Const(side)).Add(sym.Const(int64(j))), r.Mul(sym.Const(block.columns)).Add(at[0]), at[2]}, v)
+				}
+			})
+		})
+		k.Each("o", sym.Const(sizes[3]/block.parts/block.chunk), func(o sym.Expr) {
+			first := b[0].Mul(sym.Const(sizes[3] / block.parts)).Add(o.Mul(chunk))
+			sums := k.Local("sums", x.DType, sym.Const(side*side), tiles, chunk)
+			k.Each("p", sym.Const(side*side), func(p sym.Expr) {
+				acc := k.begun(nil, out, tiles, first, chunk)
+				k.Contract(tiles, chunk, channels, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+					seen.Tile([]sym.Expr{p, {}, {}}, unit(3, 1, one), unit(3, 2, one)), u.Tile([]sym.Expr{p, {}, first}, unit(3, 1, one), unit(3, 2, one)))
+				k.Nest(loop.Each, "m", acc.Shape, func(at []sym.Expr) { k.Store(sums, []sym.Expr{p, at[0], at[1]}, acc.Load(at...)) })
+			})
+			made := k.Local("made", x.DType, sym.Const(block.rows*tile), sym.Const(block.columns*tile), chunk)
+			k.Nest(loop.Each, "t", []sym.Expr{sym.Const(block.rows), sym.Const(block.columns), chunk}, func(at []sym.Expr) {
+				half := make([][]loop.Expr, side)
+				for j := range half {
+					values := make([]loop.Expr, side)
+					for i := range values {
+						values[i] = k.Let("s", sums.Load(sym.Const(int64(i)*side+int64(j)), at[0].Mul(sym.Const(block.columns)).Add(at[1]), at[2]))
+					}
+					half[j] = k.combined(minimals[tile].output, values)
+				}
+				for p := range tile {
+					values := make([]loop.Expr, side)
+					for j := range values {
+						values[j] = half[j][p]
+					}
+					for q, v := range k.combined(minimals[tile].output, values) {
+						k.Store(made, []sym.Expr{at[0].Mul(sym.Const(tile)).Add(sym.Const(p)), at[1].Mul(sym.Const(tile)).Add(sym.Const(int64(q))), at[2]}, v)
+					}
+				}
+			})
+			k.Nest(loop.Each, "y", []sym.Expr{sym.Const(height), sym.Const(width), chunk}, func(at []sym.Expr) {
+				v := made.Load(at...)
+				if bias != nil {
+					v = plus(v, bias.Load(first.Add(at[2])))
+				}
+				k.Store(out, []sym.Expr{b[1], firstRow.Add(at[0]), firstColumn.Add(at[1]), first.Add(at[2])}, v)
+			})
+		})
+	})
+}
+
+func winogradSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	for _, tile := range []int64{2, 4} {
+		for i, shape := range [][]int64{{1, 8, 8, 3}, {2, 7, 6, 2}, {1, 5, 3, 1}, {0, 4, 4, 2}} {
+			pad := ir.Constants([]int64{int64(i % 2), 1})
+			in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, (tile+2)*(tile+2), shape[3], 4)}
+			if i%2 == 0 {
+				in = append(in, sampleNormal(r, dtype.F32, 4))
+			}
+			out = append(out, Sample{Attrs: ir.Attrs{"tile": tile, "begin": pad, "end": pad}, Inputs: in, Constant: []int{1, 2}})
+		}
+	}
+	return out
+}
