@@ -67,6 +67,11 @@ def costs(results, engines, key, unit=1):
     return table(["model", *(TITLES[e] for e in engines)], rows)
 
 
+def starts(start):
+    rows = [[name, number(s["compile"]), number(s["artefact"]), number(s["load"]), number(s["start"]), number(s["first"]), number(s["steady"])] for name, s in start.items()]
+    return table(["model", "compile", "artefact, MiB", "load", "start to first result", "first run", "fastest run"], rows)
+
+
 def probes(results):
     """The best of the probes made beside Weir's measurements, for each number of threads."""
     found = {}
@@ -138,6 +143,9 @@ def write(data, document):
         text.append(speeds(results, t, engines))
         if average:
             text.append(f"Geometric mean of \"Weir ahead\" over {count} models: **{average:.2f}**.\n")
+    if data.get("start"):
+        text += ["## Starting, ms\n", "Of Weir with one thread: `weir compile`; from its artefact, what `weir bench` tells of loading (code is generated then) and of the first run; and a whole `weir run` of "
+                 "the artefact, from the start of the process to its end.\n", starts(data["start"])]
     text += ["## First run, ms\n", "Of one thread, after loading.\n", costs(results, engines, "first"), "## Loading, ms\n",
              "From the model's file to an engine that can run; Weir's includes compiling, inductor compiles in its first run, ncnn and IREE load what was compiled before.\n",
              costs(results, engines, "load"), "## Peak resident memory, MiB\n",
