@@ -307,6 +307,11 @@ func TestFusion(t *testing.T) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			w.binary(loop.Output, loop.Add, w.matmul(loop.Temp, x, y), w.matmul(loop.Temp, y, x))
 		}},
+		{"a bound that is a constant joins as a number", 1, func(w *writer) {
+			x, most := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Weight, dtype.F32, shape(one, one))
+			most.Data = tensor.Must(tensor.FromSlice([]float32{0.5}, 1, 1))
+			w.binary(loop.Output, loop.Min, w.matmul(loop.Temp, x, x), most)
+		}},
 		{"an output stays", 1, func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
 			w.unary(loop.Output, loop.Neg, w.matmul(loop.Output, x, y))
@@ -335,6 +340,9 @@ func TestFusion(t *testing.T) {
 			scheduled := same(t, w.module, Options{}, in)
 			if c.name == "an output stays" {
 				c.kernels++ // an Output is no temporary: it is read back
+			}
+			if c.name == "a bound that is a constant joins as a number" && len(scheduled.Kernels[0].Params) != 3 {
+				t.Errorf("the constant is still read from memory:\n%s", scheduled.Kernels[0])
 			}
 			if len(scheduled.Kernels) != c.kernels {
 				t.Errorf("%d kernels, want %d", len(scheduled.Kernels), c.kernels)

@@ -21,8 +21,8 @@ import (
 const (
 	leastRows  = 120 // of one tile
 	mostRows   = 384
-	widestTile = 8   // vectors of sums for a single row: as many as hide the latency of adding
-	spareRegs  = 4   // vector registers that hold no sums
+	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
+	spareRegs  = 4 // vector registers that hold no sums
 )
 
 // registerTiles reports whether contractions run in the machine's registers.

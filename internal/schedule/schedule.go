@@ -35,6 +35,9 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	if s.dims == nil {
 		s.dims = sym.NewDims()
 	}
+	if !o.NoInline {
+		s.constants()
+	}
 	if !o.NoInline || !o.NoEpilogue {
 		s.fuse()
 	}
