@@ -236,7 +236,8 @@ func (k *kernelEmitter) routine(n parallelNest) *builder {
 		rest = e.copyOf(asm.RAX)
 		e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(asm.RDX)}
 	}
-	e.body(n.body)
+	scope.certain, scope.stored, scope.assigned = true, storedIn(n.body), assignedIn(n.body)
+	e.tile(n)
 	body := e.close()
 	again, over := e.label(), e.label()
 	e.compareNumbers(tile, end)
@@ -251,6 +252,49 @@ func (k *kernelEmitter) routine(n parallelNest) *builder {
 	e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	e.emit(asm.Inst{Op: asm.RET})
 	return e.builder
+}
+
+// tile emits a tile's body: where that saves it comparisons, a second time for tiles of the interior.
+func (e *emitter) tile(n parallelNest) {
+	edge, done := e.label(), e.label()
+	inside := map[string]sym.Range{}
+	for _, f := range n.loops {
+		extent, ok := f.Extent.Const()
+		if !ok {
+			continue
+		}
+		if first, end, ok := e.interior(f.Var, extent, n.body); ok {
+			inside[f.Var] = sym.Range{Min: first, Max: end - 1}
+			e.integerImm(asm.CMP, e.integer(sym.Var(f.Var)), first)
+			e.jump(asm.JL, edge)
+			e.integerImm(asm.CMP, e.integer(sym.Var(f.Var)), end)
+			e.jump(asm.JGE, edge)
+		}
+	}
+	version := func() {
+		s := e.open()
+		e.body(n.body)
+		body := e.close()
+		e.append(s.head)
+		e.append(body)
+	}
+	if len(inside) > 0 {
+		before := map[string]sym.Range{}
+		for name, r := range inside {
+			before[name], _ = e.k.ranges.Get(name)
+			e.k.ranges.Set(name, r)
+		}
+		version()
+		for name, r := range before {
+			e.k.ranges.Set(name, r)
+		}
+		e.jump(asm.JMP, done)
+		e.bind(edge)
+		version()
+		e.bind(done)
+		return
+	}
+	e.body(n.body)
 }
 
 func nameOfWord(word int) name { return name{word: word} }

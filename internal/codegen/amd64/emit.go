@@ -69,6 +69,9 @@ type scope struct {
 	insts []asm.Inst // what was written so far, while an inner scope is open
 	// ready holds what the head computes, and what the body has computed so far, by keys.
 	headReady, bodyReady map[string]ready
+	// certain says that the body runs wherever the code in front of it does, stored and assigned name what a loop's body changes.
+	certain          bool
+	stored, assigned []string
 }
 
 type ready struct {

@@ -25,8 +25,14 @@ func (e *emitter) load(l *loop.Load) value {
 	if l.Mask == nil {
 		return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
 	}
-	mask, otherwise := e.condition(l.Mask), e.value(l.Else)
-	if !mask.uniform {
+	if holds, known := e.decided(l.Mask); known && holds {
+		return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
+	} else if known {
+		return e.value(l.Else)
+	}
+	otherwise := e.value(l.Else)
+	if !e.uniform(l.Mask) {
+		mask := e.condition(l.Mask)
 		v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.withTail(mask.lo))
 		return e.choose(mask, v, otherwise)
 	}
@@ -40,7 +46,7 @@ func (e *emitter) load(l *loop.Load) value {
 		}
 	}
 	done := e.label()
-	e.branchUnless(mask, done)
+	e.branch(l.Mask, false, done)
 	s := e.open()
 	v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
 	e.assign(result.lo, v.lo)
@@ -68,13 +74,6 @@ func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 		return e.maskAnd(mask, tail)
 	}
 	return mask
-}
-
-// branchUnless goes to a label where a uniform condition does not hold.
-func (e *emitter) branchUnless(cond value, to asm.Label) {
-	r := e.bitsOf(cond.lo)
-	e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{r}, Imm: 1})
-	e.jump(asm.JE, to)
 }
 
 // lanes reads elements a step apart; step 0 reads one for all lanes. mask is the lanes that may be touched (NoReg: all).
@@ -231,9 +230,18 @@ func (e *emitter) store(s *loop.Store) {
 	m := e.k.memory(s.To)
 	offset := e.resolve(m.offset(s.Index))
 	step := e.step(offset)
+	condition := s.Mask
+	if condition != nil {
+		if holds, known := e.decided(condition); known && !holds {
+			return
+		} else if known {
+			condition = nil
+		}
+	}
+	uniform := condition == nil || e.uniform(condition)
 	var mask value
-	if s.Mask != nil {
-		mask = e.condition(s.Mask)
+	if !uniform {
+		mask = e.condition(condition)
 	}
 	write := func() {
 		x := e.value(s.X)
@@ -241,7 +249,7 @@ func (e *emitter) store(s *loop.Store) {
 			e.k.bug("%s is stored to %%%s of %s", x.dtype, s.To, m.dtype)
 		}
 		taken := e.tailMask()
-		if s.Mask != nil && !mask.uniform {
+		if !uniform {
 			taken = e.withTail(mask.lo)
 		}
 		at := e.address(s.To, offset)
@@ -256,12 +264,12 @@ func (e *emitter) store(s *loop.Store) {
 			e.scatter(m.dtype, at, step, x, taken)
 		}
 	}
-	if s.Mask == nil || !mask.uniform {
+	if condition == nil || !uniform {
 		write()
 		return
 	}
 	done := e.label()
-	e.branchUnless(mask, done)
+	e.branch(condition, false, done)
 	scope := e.open()
 	write()
 	body := e.close()

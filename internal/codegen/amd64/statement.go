@@ -109,12 +109,19 @@ func (e *emitter) reduce(b binding, s *loop.Reduce) {
 }
 
 func (e *emitter) when(s *loop.When) {
-	cond := e.condition(s.Cond)
-	if !cond.uniform {
+	if !e.uniform(s.Cond) {
 		refuse("a branch that differs by lane")
 	}
+	if holds, known := e.decided(s.Cond); known {
+		if holds {
+			e.body(s.Then)
+		} else {
+			e.body(s.Else)
+		}
+		return
+	}
 	otherwise, done := e.label(), e.label()
-	e.branchUnless(cond, otherwise)
+	e.branch(s.Cond, false, otherwise)
 	arm := func(list []loop.Stmt) {
 		scope := e.open()
 		e.body(list)
@@ -217,17 +224,48 @@ func (e *emitter) serial(s *loop.For) {
 			return
 		}
 		if n == 1 || n*weight(s.Body) <= mostUnrolled {
-			outer := e.names
-			e.names = maps.Clone(outer)
-			for i := range n {
-				e.names[s.Var] = name{depth: e.here.depth, replaced: true, value: sym.Const(i)}
-				e.body(s.Body)
-			}
-			e.names = outer
+			e.written(s, 0, n)
 			return
 		}
 	}
-	e.counted(extent, s.Var, func() { e.body(s.Body) })
+	if n, ok := extent.Const(); ok {
+		if first, end, ok := e.interior(s.Var, n, s.Body); ok {
+			e.part(s, sym.Const(0), sym.Const(first))
+			e.part(s, sym.Const(first), sym.Const(end))
+			e.part(s, sym.Const(end), sym.Const(n))
+			return
+		}
+	}
+	e.part(s, sym.Const(0), extent)
+}
+
+// part emits the iterations of a loop from first on and below end.
+func (e *emitter) part(s *loop.For, first, end sym.Expr) {
+	from, ok1 := first.Const()
+	to, ok2 := end.Const()
+	if ok1 && ok2 {
+		if to-from == 1 {
+			e.written(s, from, to)
+			return
+		} else if to <= from {
+			return
+		}
+		known, _ := e.k.ranges.Get(s.Var)
+		e.k.ranges.Set(s.Var, sym.Range{Min: from, Max: to - 1})
+		defer e.k.ranges.Set(s.Var, known)
+	}
+	e.counted(first, end, s.Var, s.Body, func() { e.body(s.Body) })
+}
+
+// written writes out iterations of a loop.
+func (e *emitter) written(s *loop.For, first, end int64) {
+	outer := e.names
+	e.names = maps.Clone(outer)
+	for i := first; i < end; i++ {
+		e.names[s.Var] = name{depth: e.here.depth, replaced: true, value: sym.Const(i)}
+		e.body(s.Body)
+	}
+	e.names = outer
 }
 
 // weight is how many statements a body runs, if its loops are written out.
@@ -256,10 +294,16 @@ func weight(list []loop.Stmt) int64 {
 	return total
 }
 
-// counted emits a loop whose variable counts from 0 to extent.
-func (e *emitter) counted(extent sym.Expr, variable string, body func()) {
-	count := e.integer(extent)
+// counted emits a loop whose variable counts from first up to end. around is the statements that body emits.
+func (e *emitter) counted(first, end sym.Expr, variable string, around []loop.Stmt, body func()) {
+	to, fixed := end.Const()
+	limit := asm.NoReg
+	if !fixed {
+		limit = e.integer(end)
+	}
 	scope := e.open()
+	lo, _ := e.bounds(end.Sub(first))
+	scope.certain, scope.stored, scope.assigned = lo > 0, storedIn(around), assignedIn(around)
 	outer := e.names
 	e.names = maps.Clone(outer)
 	i := e.general()
@@ -267,19 +311,30 @@ func (e *emitter) counted(extent sym.Expr, variable string, body func()) {
 	body()
 	e.names = outer
 	list := e.close()
-	end, again := e.label(), e.label()
-	if lo, _ := e.bounds(extent); lo < 1 {
-		e.integerOp(asm.TEST, count, count)
-		e.jump(asm.JLE, end)
+	over, again := e.label(), e.label()
+	if !scope.certain {
+		if fixed {
+			limit = e.number(to)
+		}
+		e.compareNumbers(limit, e.integer(first))
+		e.jump(asm.JLE, over)
 	}
 	e.append(scope.head)
-	e.setNumber(i, 0)
+	if from, ok := first.Const(); ok {
+		e.setNumber(i, from)
+	} else {
+		e.assign(i, e.integer(first))
+	}
 	e.bind(again)
 	e.append(list)
 	e.integerImm(asm.ADD, i, 1)
-	e.compareNumbers(i, count)
+	if fixed {
+		e.integerImm(asm.CMP, i, to)
+	} else {
+		e.compareNumbers(i, limit)
+	}
 	e.jump(asm.JL, again)
-	e.bind(end)
+	e.bind(over)
 }
 
 // reduction is a variable from outside a vector loop that the loop reduces: each copy of the body has lanes of its own.
@@ -322,10 +377,12 @@ func (e *emitter) vectorLoop(s *loop.For) {
 	outerNames, outerBound := e.names, e.bound
 	e.names, e.bound = maps.Clone(outerNames), maps.Clone(outerBound)
 	first := s.Var + "#"
-	e.k.ranges.Set(first, sym.Range{Min: 0, Max: math.MaxInt64})
+	e.k.ranges.Set(first, sym.Range{Min: 0, Max: max(e.most(extent)-1, 0)})
 	i := e.general()
 	e.names[first] = name{depth: scope.depth, register: i}
-	e.vector = &vectorLoop{depth: scope.depth, variable: first, stored: storedIn(s.Body), assigned: assignedIn(s.Body), declared: declaredIn(s.Body)}
+	lo, _ := e.bounds(extent)
+	scope.certain, scope.stored, scope.assigned = lo > 0, storedIn(s.Body), assignedIn(s.Body)
+	e.vector = &vectorLoop{depth: scope.depth, original: s.Var, variable: first}
 	strip := func(n int64, tail asm.Reg) []asm.Inst {
 		e.vector.tail = tail
 		for c := range n {

@@ -66,62 +66,93 @@ type binding struct {
 
 // vectorLoop is the vector loop whose body is being written.
 type vectorLoop struct {
-	depth    int      // of its scope
-	variable string   // stands for lane 0's iteration
-	tail     asm.Reg  // the lanes that there are; NoReg: all
-	stored   []string // buffers that the body writes
-	assigned []string // names that the body gives new values
-	declared []string // names that the body declares
+	depth    int     // of its scope
+	original string  // its variable
+	variable string  // stands for lane 0's iteration
+	tail     asm.Reg // the lanes that there are; NoReg: all
 }
 
-// value emits an expression. In a vector loop, what is the same for all lanes of all strips is computed in front of it.
+// value emits an expression: as far outside the loops around it as it is the same.
 func (e *emitter) value(x loop.Expr) value {
-	if v := e.vector; v != nil && e.hoistable(x) {
-		return e.once(v.depth-1, fmt.Sprintf("v%p", x)+e.replacements(x), func() ready {
+	depth, ok := e.outside(x)
+	if !ok {
+		return e.expression(x)
+	}
+	return e.once(depth, fmt.Sprintf("v%p", x)+e.replacements(x), func() ready {
+		v := e.vector
+		if v != nil && depth < v.depth {
 			e.vector = nil
-			r := e.expression(x)
-			e.vector = v
-			return ready{value: r}
-		}).value
-	}
-	return e.expression(x)
+		}
+		r := e.expression(x)
+		e.vector = v
+		return ready{value: r}
+	}).value
 }
 
-// hoistable reports whether an expression costs something, is the same in all iterations of the vector loop, and can be computed wherever the loop runs at all.
-func (e *emitter) hoistable(x loop.Expr) bool {
+// outside is the depth of the outermost scope in which an expression can be computed just before the scope inside it; false where that is the scope at hand, or the
+// expression costs nothing.
+func (e *emitter) outside(x loop.Expr) (depth int, ok bool) {
 	switch x.(type) {
-	case *loop.Const, *loop.Ref:
-		return false
+	case *loop.Const, *loop.Ref, *loop.Index:
+		return 0, false
 	}
-	// Further inside there may be no iterations, where the vector loop has some.
-	return e.override == nil && e.here.depth == e.vector.depth && e.invariant(x)
+	here := e.depthHere()
+	if e.override != nil || here == 0 {
+		return 0, false
+	}
+	depth, ok = e.needs(x)
+	if !ok || depth >= here {
+		return 0, false
+	}
+	// What lies in memory may be read only where the loops would read it.
+	for d := here; d > depth+1; d-- {
+		if !e.scopes[d].certain {
+			depth = d - 1
+			break
+		}
+	}
+	return depth, depth < here
 }
 
-func (e *emitter) invariant(x loop.Expr) bool {
-	v := e.vector
-	index := func(s sym.Expr) bool {
-		return e.depthOf(e.resolve(s)) < v.depth
+// needs is the depth of the innermost scope that an expression's value depends on; false where it must stay where it is.
+func (e *emitter) needs(x loop.Expr) (depth int, ok bool) {
+	index := func(s sym.Expr) { depth = max(depth, e.depthOf(e.resolve(s))) }
+	changed := func(name string, of func(s *scope) []string) {
+		for _, s := range e.scopes {
+			if s.depth > depth && slices.Contains(of(s), name) {
+				depth = s.depth
+			}
+		}
 	}
 	switch x := x.(type) {
 	case *loop.Const:
-		return true
+		return 0, true
 	case *loop.Ref:
 		b := e.bound[x.Name]
-		return b.uniform && b.depth < v.depth && !slices.Contains(v.assigned, x.Name) && !slices.Contains(v.declared, x.Name)
+		depth = b.depth
+		changed(x.Name, func(s *scope) []string { return s.assigned })
+		return depth, true
 	case *loop.Index:
-		return index(x.X)
+		index(x.X)
+		return depth, true
 	case *loop.Load:
-		if x.Mask != nil || slices.Contains(v.stored, x.From) {
-			return false
+		if x.Mask != nil {
+			return 0, false
 		}
-		return !slices.ContainsFunc(x.Index, func(s sym.Expr) bool { return !index(s) })
+		for _, s := range x.Index {
+			index(s)
+		}
+		changed(x.From, func(s *scope) []string { return s.stored })
+		return depth, true
 	}
 	for _, y := range loop.Operands(x) {
-		if !e.invariant(y) {
-			return false
+		d, ok := e.needs(y)
+		if !ok {
+			return 0, false
 		}
+		depth = max(depth, d)
 	}
-	return true
+	return depth, true
 }
 
 // replacements are what stands for the variables of unrolled loops in an expression: one expression has a value for each.
