@@ -83,7 +83,8 @@ func ExampleLoadBytes() {
 
 // What a program takes is a formula over the model's dimensions.
 func ExampleProgram_Memory() {
-	program := open(weir.Options{Threads: 1})
+	// Weights are laid out for the processor that they are for; portable code has them as the model does.
+	program := open(weir.Options{Threads: 1, Target: weir.Portable})
 	defer program.Close()
 	memory := program.Memory()
 	fmt.Println("weights:", memory.Weights)
