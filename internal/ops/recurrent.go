@@ -237,16 +237,19 @@ const recurrentRows = 32
 // recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over the gates; directions, and blocks of sequences, are
 // independent of one another.
 func recurrentSteps(k *Nest, n *ir.Node) {
-	batch := k.In[0].Shape[1]
-	for d, back := range n.Attrs.Ints("reverse") {
-		block := sym.Const(recurrentRows)
-		k.Each("b", batch.CeilDiv(block), func(at sym.Expr) {
-			first := at.Mul(block)
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: block.Min(batch.Sub(first)), units: k.In[1].Shape[2], dt: computing(k.In[0].DType)}
+	batch, block := k.In[0].Shape[1], sym.Const(recurrentRows)
+	write := func(first, rows sym.Expr) {
+		for d, back := range n.Attrs.Ints("reverse") {
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2], dt: computing(k.In[0].DType)}
 			m.most = k.D.Simplify(block.Min(batch))
-			m.build()
-		})
+			k.Each("d", one, func(sym.Expr) { m.build() })
+		}
 	}
+	if k.D.LE(batch, block) == sym.Yes {
+		write(sym.Const(0), batch)
+		return
+	}
+	k.Each("b", batch.CeilDiv(block), func(at sym.Expr) { write(at.Mul(block), block.Min(batch.Sub(at.Mul(block)))) })
 }
 
 // recurrentKernel writes the kernel of one direction and one block of sequences.
@@ -308,8 +311,7 @@ func (m *recurrentKernel) build() {
 		case cell == "gru":
 			m.gruBefore(t, input, held)
 		default:
-			m.over("x", gates, func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, i}, input(b, i)) })
-			m.multiply(m.h, sym.Const(0), gates)
+			m.multiply(m.h, sym.Const(0), gates, input)
 			if cell == "lstm" {
 				m.lstm(t)
 			} else {
@@ -326,13 +328,18 @@ func (m *recurrentKernel) build() {
 	})
 }
 
-// multiply adds the product of a state and the weights of the gates from one on to the gates.
-func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr) {
+// multiply makes gates from one on of what each begins with and the product of a state and its weights.
+func (m *recurrentKernel) multiply(state *loop.Memory, from, count sym.Expr, begin func(b, i sym.Expr) loop.Expr) {
 	w := m.In[1]
-	m.Contract(m.rows, count, m.units,
-		m.gates.Tile([]sym.Expr{{}, from}, unit(2, 0, one), unit(2, 1, one)),
-		state.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-		w.Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 2, one), unit(3, 1, one)))
+	m.Each("once", one, func(sym.Expr) {
+		sums := m.Local("sums", m.dt, m.most, count)
+		m.over("x", count, func(b, i sym.Expr) { m.Store(sums, []sym.Expr{b, i}, begin(b, from.Add(i))) })
+		m.Contract(m.rows, count, m.units,
+			sums.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			state.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			w.Tile([]sym.Expr{m.direction(), from, {}}, unit(3, 2, one), unit(3, 1, one)))
+		m.over("g", count, func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, from.Add(i)}, sums.Load(b, i)) })
+	})
 }
 
 // apply is the i-th function of a gate.
@@ -390,12 +397,11 @@ func (m *recurrentKernel) lstm(t sym.Expr) {
 // gruBefore has the reset gate multiply the state before its product with the candidate's weights.
 func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.Expr, held *loop.Memory) {
 	two := m.units.Mul(sym.Const(2))
-	m.over("x", m.units.Mul(sym.Const(3)), func(b, i sym.Expr) { m.Store(m.gates, []sym.Expr{b, i}, input(b, i)) })
-	m.multiply(m.h, sym.Const(0), two)
+	m.multiply(m.h, sym.Const(0), two, input)
 	m.over("r", m.units, func(b, j sym.Expr) {
 		m.Store(held, []sym.Expr{b, j}, times(m.apply(0, m.gates.Load(b, m.units.Add(j))), m.h.Load(b, j)))
 	})
-	m.multiply(held, two, m.units)
+	m.multiply(held, two, m.units, input)
 	m.over("u", m.units, func(b, j sym.Expr) {
 		update := m.Let("update", m.apply(0, m.gates.Load(b, j)))
 		m.blend(t, b, j, update, m.apply(1, m.gates.Load(b, two.Add(j))))
@@ -405,14 +411,12 @@ func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.E
 // gruAfter has the reset gate multiply the state's product, bias included; the input's part is added after.
 func (m *recurrentKernel) gruAfter(t sym.Expr, input func(b, i sym.Expr) loop.Expr) {
 	two, three := m.units.Mul(sym.Const(2)), m.units.Mul(sym.Const(3))
-	m.over("x", three, func(b, i sym.Expr) {
-		v := loop.Expr(loop.Number(m.dt, 0))
+	m.multiply(m.h, sym.Const(0), three, func(_, i sym.Expr) loop.Expr {
 		if bias := present(m.In, 6); bias != nil {
-			v = loop.Convert(m.dt, bias.Load(m.direction(), i))
+			return loop.Convert(m.dt, bias.Load(m.direction(), i))
 		}
-		m.Store(m.gates, []sym.Expr{b, i}, v)
+		return loop.Number(m.dt, 0)
 	})
-	m.multiply(m.h, sym.Const(0), three)
 	m.over("u", m.units, func(b, j sym.Expr) {
 		update := m.Let("update", m.apply(0, plus(input(b, j), m.gates.Load(b, j))))
 		reset := m.apply(0, plus(input(b, m.units.Add(j)), m.gates.Load(b, m.units.Add(j))))

@@ -93,13 +93,13 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) bool {
 	k.Body = compact(k.Body)
 	dropSingle(k)
 	s.columnsInLanes(k)
-	s.gatherPanels(k, names)
+	s.gatherPanels(k, packs, names)
 	return true
 }
 
 // gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a local before the
 // sums that need it are begun.
-func (s *scheduler) gatherPanels(k *loop.Kernel, names *namer) {
+func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	next := k.Clone()
 	var visit func(body []loop.Stmt) []loop.Stmt
 	visit = func(body []loop.Stmt) []loop.Stmt {
@@ -110,7 +110,11 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, names *namer) {
 			}
 			if l, ok := stmt.(*loop.Local); ok {
 				for _, later := range body[i+1:] {
-					if c, ok := later.(*loop.Contract); ok && c.C.Buffer == l.Name {
+					c, ok := later.(*loop.Contract)
+					packed := func(p *Pack) bool { // its columns will lie side by side
+						return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape, p.old)
+					}
+					if ok && c.C.Buffer == l.Name && !slices.ContainsFunc(packs, packed) {
 						result = append(result, s.gathered(k, c, names)...)
 					}
 				}
@@ -123,6 +127,11 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, names *namer) {
 	if s.fits(next) {
 		k.Body = next.Body
 	}
+}
+
+func sameNumbers(shape []sym.Expr, list []int64) bool {
+	n, ok := numbers(shape)
+	return ok && slices.Equal(n, list)
 }
 
 // gathered is a local with a contraction's right operand, and what fills it; the contraction reads it from then on. Nil where the operand's
