@@ -40,6 +40,7 @@ type Job struct {
 	Tiles  int64
 
 	pace atomic.Uint64 // nanoseconds that a tile takes, the bits of a float64; 0 is not known
+	soon time.Duration // from the end of this launch to one that is worth waking helpers for, last time; 0 is never
 }
 
 // learn takes note of how long some tiles took. What took longer than before may have been disturbed, and counts less.
@@ -56,12 +57,12 @@ func (j *Job) learn(tiles int64, took time.Duration) {
 // tile is the nanoseconds that a tile takes; 0 where it is not known.
 func (j *Job) tile() float64 { return math.Float64frombits(j.pace.Load()) }
 
-// piece is how many of the tiles that are left one of so many workers should take at once.
-func (j *Job) piece(left int64, workers int) int64 {
-	tile := j.tile()
-	share := float64(left)
-	if workers > 1 {
-		share = max(share/float64(2*workers), float64(small)/tile)
+// piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want some, but neither too small a piece nor too large
+// a one.
+func (j *Job) piece(left int64, shared bool) int64 {
+	tile, share := j.tile(), float64(left)
+	if shared {
+		share = max(share/2, float64(small)/tile)
 	}
 	share = min(share, float64(large)/tile)
 	if share >= float64(left) {
@@ -70,21 +71,29 @@ func (j *Job) piece(left int64, workers int) int64 {
 	return max(1, int64(share))
 }
 
+// span is the tiles that a worker does unless others are done before it: with as many spans as workers, in the order of both, a worker finds in its processor's caches what
+// it made in the launch before.
+type span struct {
+	next atomic.Int64 // the first tile that nobody took
+	end  int64
+	_    [48]byte // the next one lies in another line of the cache
+}
+
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
 	// Stop, where not nil, ends a wait for a place, and a launch between two pieces of work, once it is closed. It is set before Enter.
 	Stop <-chan struct{}
 
 	width   int       // the most workers
-	wide    bool      // the run, or else the one before it, had launches for helpers
 	helpers []*helper // each with a place
 	inside  bool      // it has a place
 	since   time.Time // when the turn began; zero where no slice of it is over
 	ran     time.Duration
-	queue                // what waiting for a place needs
-	job     *Job         // being done
-	scratch [][]byte     // of the workers
-	next    atomic.Int64 // the first tile that nobody took
+	queue             // what waiting for a place needs
+	job     *Job      // being done, or else the last one
+	shared  time.Time // when helpers last had work
+	scratch [][]byte  // of the workers
+	spans   []span    // of the workers
 
 	failed sync.Mutex
 	err    error
@@ -94,22 +103,12 @@ type Team struct {
 // Enter takes a place in the pool for a run of at most width workers; it waits where all are taken. Helpers join, as far as there are places, when there
 // is work for them.
 func (t *Team) Enter(width int) error {
-	wide := t.wide
-	t.width, t.wide, t.ran = width, false, 0
-	if err := t.enter(); err != nil {
-		return err
-	}
-	if wide {
-		t.gather() // they wake up while the first launches run here
-	}
-	return nil
+	t.width, t.job, t.ran = width, nil, 0
+	return t.enter()
 }
 
 // Leave gives up the team's places. The team may enter again.
-func (t *Team) Leave() {
-	t.wide = t.wide || len(t.helpers) > 0
-	t.leave()
-}
+func (t *Team) Leave() { t.leave() }
 
 // Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
 // that of the first tile, in order, that failed, or ErrStopped.
@@ -119,6 +118,8 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 			return err
 		}
 	}
+	before := t.job
+	t.job = j
 	first := int64(0)
 	if j.tile() == 0 { // one tile tells whether there is work for helpers
 		begin := time.Now()
@@ -134,62 +135,120 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 	}
 	left := j.Tiles - first
 	whole := time.Duration(min(j.tile()*float64(left), 1e18))
+	if t.width > 1 {
+		t.foresee(before, whole)
+	}
 	if whole < worth {
 		t.ran += whole
 		return j.Kernel.Run(&j.Args, first, j.Tiles, scratch[0])
 	}
-	t.job, t.scratch, t.err = j, scratch, nil
-	t.next.Store(first)
+	t.scratch, t.err = scratch, nil
 	if t.width > 1 && left > 1 {
 		t.gather()
+	}
+	t.divide(first, left)
+	if workers := len(t.spans); workers > 1 {
+		wake := whole >= waken || time.Since(t.shared) < spin
 		for _, h := range t.helpers {
-			h.offer(t, whole >= waken)
+			h.offer(t, wake)
 		}
 	}
 	t.work(0)
-	for _, h := range t.helpers {
-		h.finish()
+	if len(t.spans) > 1 {
+		for _, h := range t.helpers {
+			h.finish()
+		}
+		t.shared = time.Now()
 	}
 	return t.err
 }
 
+// foresee remembers, with the launch before this one, how long it is until helpers are worth waking, and wakes them where that is soon, so that they are awake by then.
+func (t *Team) foresee(before *Job, whole time.Duration) {
+	j := t.job
+	wide := whole >= waken && j.Tiles > 1
+	if before != nil {
+		switch {
+		case wide:
+			before.soon = 1
+		case j.soon > 0:
+			before.soon = j.soon + whole
+		default:
+			before.soon = 0
+		}
+	}
+	if !wide && j.soon > 0 && j.soon+whole < waken+spin {
+		t.gather()
+		for _, h := range t.helpers {
+			h.rouse()
+		}
+	}
+}
+
+// divide makes spans of the tiles, one for each worker.
+func (t *Team) divide(first, left int64) {
+	workers := 1
+	if left > 1 {
+		workers += len(t.helpers)
+	}
+	if cap(t.spans) < workers {
+		t.spans = make([]span, workers, max(workers, t.width))
+	}
+	t.spans = t.spans[:workers]
+	each, more := left/int64(workers), left%int64(workers)
+	for i := range t.spans {
+		t.spans[i].next.Store(first)
+		if first += each; int64(i) < more {
+			first++
+		}
+		t.spans[i].end = first
+	}
+}
+
+// take takes tiles: of the worker's own span, and else of another's.
+func (t *Team) take(worker int) (from, to int64, ok bool) {
+	for i := range t.spans {
+		s := &t.spans[(worker+i)%len(t.spans)]
+		for at := s.next.Load(); at < s.end; at = s.next.Load() {
+			to := at + t.job.piece(s.end-at, len(t.spans) > 1)
+			if s.next.CompareAndSwap(at, to) {
+				return at, to, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
 // work takes pieces until no tile is left.
 func (t *Team) work(worker int) {
-	j, workers := t.job, 1+len(t.helpers)
-	ran := time.Duration(0)
+	j, ran := t.job, time.Duration(0)
 	for begin := time.Now(); ; {
-		at := t.next.Load()
-		if at >= j.Tiles {
+		from, to, ok := t.take(worker)
+		if !ok {
 			return
 		}
-		to := at + j.piece(j.Tiles-at, workers)
-		if !t.next.CompareAndSwap(at, to) {
-			continue
-		}
-		if err := j.Kernel.Run(&j.Args, at, to, t.scratch[worker]); err != nil {
-			t.fail(at, err)
+		if err := j.Kernel.Run(&j.Args, from, to, t.scratch[worker]); err != nil {
+			t.fail(from, err)
 			return
 		}
 		now := time.Now()
 		took := now.Sub(begin)
-		j.learn(to-at, took)
+		j.learn(to-from, took)
 		begin = now
-		if ran += took; worker > 0 {
-			if pool.waiting.Load() > 0 {
-				return // others want the place
-			}
-			if ran > slice {
-				ran = 0
-				yield()
-			}
-			continue
-		}
-		t.ran += took
-		if to < j.Tiles {
+		if worker == 0 {
+			t.ran += took
 			if err := t.pause(); err != nil {
 				t.fail(to, err)
 				return
 			}
+			continue
+		}
+		if pool.waiting.Load() > 0 {
+			return // others want the place
+		}
+		if ran += took; ran > slice {
+			ran = 0
+			yield()
 		}
 	}
 }
@@ -201,7 +260,9 @@ func (t *Team) fail(at int64, err error) {
 		t.err, t.errAt = err, at
 	}
 	t.failed.Unlock()
-	t.next.Store(t.job.Tiles)
+	for i := range t.spans {
+		t.spans[i].next.Store(t.spans[i].end)
+	}
 }
 
 func (t *Team) stopped() bool {
