@@ -89,6 +89,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		{o.NoContract || s.registerTiles(), cutContractions}, // then: it recognises nests as lowering wrote them
 		{o.NoFlatten, flatten},                               // before vectors: it makes loops long
 		{o.NoVector, chooseVectors},                          // before tiles: which loops are left depends on it
+		{o.NoVector, keepInLanes},                            // after vectors: it changes where they are
 		{o.NoVector, blockTranspositions},
 		{o.NoParallel, chooseTiles},
 	} {

@@ -1,0 +1,78 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// keepInLanes brings a vector loop outside the each-loop around it where its body sums up products with something that each lane reads
+// again in every iteration of that loop, such as a depthwise convolution's weights along a row of pixels: inside, it is read once, and stays in registers. The other
+// factor is then walked in steps, which does only where the second-level cache holds it: from further away, whole lines in order come faster.
+func keepInLanes(s *scheduler, k *loop.Kernel) bool {
+	if s.machine.Name != target.AMD64Name {
+		return false
+	}
+	changed := false
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		f, ok := stmt.(*loop.For)
+		if !ok || f.Kind != loop.Each {
+			return []loop.Stmt{stmt}
+		}
+		v, ok := only(f.Body)
+		if !ok || v.Kind != loop.Vector || mentions(v.Extent, f.Var) || !readsAgain(v, f.Var) || !s.near(k, v, f.Var) {
+			return []loop.Stmt{stmt}
+		}
+		if inner, ok := only(v.Body); ok && inner.Kind == loop.Each {
+			return []loop.Stmt{stmt} // one loop is enough, and those further out are for tiles
+		}
+		if n, ok := f.Extent.Const(); !ok || n < 4 {
+			return []loop.Stmt{stmt}
+		}
+		changed = true
+		inner := &loop.For{Kind: loop.Each, Var: f.Var, Extent: f.Extent, Body: v.Body}
+		return []loop.Stmt{&loop.For{Kind: loop.Vector, Var: v.Var, Extent: v.Extent, Body: []loop.Stmt{inner}}}
+	}}
+	k.Body = r.Body(k.Body)
+	return changed
+}
+
+// readsAgain reports whether the sums in a vector loop's body have a factor that is read in each lane, without a mask, and not changed by the variable.
+func readsAgain(v *loop.For, variable string) bool {
+	found := false
+	loop.Walk(v.Body, func(stmt loop.Stmt) bool {
+		sum, ok := stmt.(*loop.Reduce)
+		if !ok || sum.Op != loop.Add {
+			return true
+		}
+		product, ok := sum.X.(*loop.Binary)
+		if !ok || product.Op != loop.Mul {
+			return true
+		}
+		for _, x := range []loop.Expr{product.X, product.Y} {
+			load, ok := x.(*loop.Load)
+			if ok && load.Mask == nil && anyMentions(load.Index, v.Var) && !anyMentions(load.Index, variable) {
+				found = true
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// near reports whether the second-level cache holds the parameters that the loop's variable walks.
+func (s *scheduler) near(k *loop.Kernel, v *loop.For, variable string) bool {
+	total := int64(0)
+	for _, p := range k.Params {
+		walked := false
+		for _, a := range loop.Accesses(v.Body) {
+			walked = walked || a.Buffer == p.Name && anyMentions(a.Index, variable)
+		}
+		if bytes, ok := loop.Bytes(p.DType, p.Shape).Const(); walked && p.Access == loop.Read {
+			if !ok {
+				return false
+			}
+			total += bytes
+		}
+	}
+	return total <= s.machine.Cache[1]*3/4
+}
