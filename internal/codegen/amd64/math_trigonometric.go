@@ -115,6 +115,7 @@ func (m mathematics[V, M]) tan(x V) V {
 	n, r, low := m.reduce(m.abs(x), true)
 	s := m.mul(r, r)
 	t := m.horner(s, 3.3333355e-01, 1.3332462e-01, 5.40837e-02, 2.1155648e-02, 1.1171185e-02, -3.4298256e-04, 4.5925425e-03)
+	low = m.fma(low, m.mul(s, m.float(1.5)), low) // times 1 + tan² r, nearly
 	t = m.add(r, m.fma(m.mul(s, r), t, low))
 	odd, one := m.odd(n), m.float(1)
 	y := m.div(m.selectLanes(odd, one, t), m.selectLanes(odd, m.xor(t, m.integer(signBit)), one))
