@@ -15,16 +15,37 @@ func init() {
 		Lowerings: []Lowering{{Name: "fused", When: attentionFusable, Build: attentionFused}}})
 }
 
-// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask.
+// AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask. The node's own mask is
+// turned, broadcast to [B, H, K, Q]: as its scores are computed.
 func AttentionNode(b *ir.Builder, x AttentionOperands, s AttentionSettings) *ir.Value {
-	inputs := []*ir.Value{x.Query, x.Key, x.Value, x.Mask, x.NextKey, x.NextValue}
+	inputs := []*ir.Value{x.Query, x.Key, x.Value, turnedMask(b, x.Mask), x.NextKey, x.NextValue}
 	for inputs[len(inputs)-1] == nil {
 		inputs = inputs[:len(inputs)-1]
 	}
 	return b.Op("attention", ir.Attrs{"scale": s.Scale, "softcap": s.Softcap, "causal": s.Causal, "past": s.Past, "softmax": s.Softmax, "blank": s.Blank, "fill": s.Fill}, inputs...)
 }
 
-// attentionOf is a node's operands and settings.
+// turnedMask is a mask with its last two axes, in the place of which there may be fewer, exchanged.
+func turnedMask(b *ir.Builder, mask *ir.Value) *ir.Value {
+	if mask == nil || len(mask.Type.Shape) == 0 {
+		return mask
+	}
+	if len(mask.Type.Shape) == 1 {
+		return Reshape(b, mask, mask.Type.Shape[0], one)
+	}
+	perm := make([]int64, len(mask.Type.Shape))
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	last := len(perm) - 1
+	perm[last-1], perm[last] = perm[last], perm[last-1]
+	if isOne(mask.Type.Shape[last-1]) || isOne(mask.Type.Shape[last]) {
+		return Reshape(b, mask, unpermuted(mask.Type.Shape, perm)...)
+	}
+	return Transpose(b, mask, perm...)
+}
+
+// attentionOf is a node's operands, with its mask as it is, and settings.
 func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 	past, _ := n.Attrs["past"].(sym.Expr)
 	return AttentionOperands{Query: n.Inputs[0], Key: n.Inputs[1], Value: n.Inputs[2], Mask: input(n, 3), NextKey: input(n, 4), NextValue: input(n, 5)},
@@ -58,7 +79,7 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 		}
 	}
 	if mask := input(n, 3); mask != nil {
-		scores := []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], k.Shape[2].Add(keys)}
+		scores := []sym.Expr{q.Shape[0], q.Shape[1], k.Shape[2].Add(keys), q.Shape[2]}
 		if mask.Type.DType != dtype.Bool && !mask.Type.DType.IsFloat() || len(mask.Type.Shape) > 4 {
 			return fault(n, "a mask %s", mask.Type)
 		}
@@ -95,6 +116,7 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 
 func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	x, s := attentionOf(n)
+	x.Mask = turnedMask(b, x.Mask)
 	y, _ := Attention(b, x, s)
 	return []*ir.Value{y}
 }
@@ -142,7 +164,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 				sum = s.Softcap * math.Tanh(sum/s.Softcap)
 			}
 			if mask != nil {
-				flat := stretchedFlat([]int64{sequence, head, query, int64(j)}, mask.Shape())
+				flat := stretchedFlat([]int64{sequence, head, int64(j), query}, mask.Shape())
 				if mask.DType() != dtype.Bool {
 					sum += mask.Float(flat)
 				} else if mask.Int(flat) == 0 {
@@ -184,32 +206,32 @@ func attentionSamples(r *rand.Rand) []Sample {
 		}
 		return a
 	}
-	hidden := sampleOf(r, dtype.Bool, 2, 1, 4, 6)
+	hidden := sampleOf(r, dtype.Bool, 2, 1, 6, 4)
 	for j := range int64(6) {
-		hidden.SetInt(j, 0)
+		hidden.SetInt(j*4, 0)
 	}
-	keep := sampleOf(r, dtype.Bool, 3, 1, 2, 5)
+	keep := sampleOf(r, dtype.Bool, 3, 1, 5, 2)
 	for row := range int64(6) {
-		keep.SetInt(row*5, 1) // a query that sees no key has no weights
+		keep.SetInt(row/2*10+row%2, 1) // a query that sees no key has no weights
 	}
-	late := sampleOf(r, dtype.Bool, 7, 200) // whose first block of keys is hidden
+	late := sampleOf(r, dtype.Bool, 200, 7) // whose first block of keys is hidden
 	for i := range late.Len() {
-		if i%200 < 170 {
+		if i/7 < 170 {
 			late.SetInt(i, 0)
 		}
 	}
 	return []Sample{
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
-		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(3, 6)}},
+		{Attrs: attrs(ir.Attrs{"softcap": 2.0}), Inputs: []*tensor.Tensor{float(2, 4, 3, 5), float(2, 2, 6, 5), float(2, 2, 6, 7), float(6, 3)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(3, 4, 2, 6), float(3, 4, 5, 6), float(3, 4, 5, 7), keep}},
 		{Attrs: attrs(ir.Attrs{"blank": true}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7), hidden}},
 		// Several blocks of queries and of keys; with few queries, each by itself.
-		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}), Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 1, 180)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(80)}), Inputs: []*tensor.Tensor{float(1, 2, 100, 3), float(1, 1, 180, 3), float(1, 1, 180, 2), float(1, 2, 180, 1)}},
 		{Attrs: attrs(ir.Attrs{"blank": true, "causal": true, "fill": -1e4}), Inputs: []*tensor.Tensor{float(1, 1, 7, 3), float(1, 1, 200, 3), float(1, 1, 200, 2), late}},
 		// With keys and values behind others.
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(2, 4, 2, 5), float(2, 2, 3, 5), float(2, 2, 3, 7), nil, float(2, 2, 2, 5), float(2, 2, 2, 7)}},
-		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(7, 173), float(1, 2, 170, 5), float(1, 2, 170, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(173, 7), float(1, 2, 170, 5), float(1, 2, 170, 7)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
 	}

@@ -385,7 +385,7 @@ func (n *narrowing) ofAttention(node *ir.Node, want part) (reading, bool) {
 	}
 	r := reading{made: want, in: []part{{want[0], want[1], want[2], {}}, {want[0], want[1], {}, {}}, {want[0], want[1], {}, want[3]}}}
 	if len(node.Inputs) > 3 {
-		r.in = append(r.in, stretched(node.Inputs[3], part{want[0], want[1], want[2], {}}))
+		r.in = append(r.in, stretched(node.Inputs[3], part{want[0], want[1], {}, want[2]}))
 	}
 	for range node.Inputs[min(len(node.Inputs), 4):] {
 		r.in = append(r.in, nil)
