@@ -12,3 +12,8 @@ func (m mapping) fetch(first, last int) {
 func (m mapping) large() {
 	_ = unix.Madvise(m.pages, unix.MADV_HUGEPAGE)
 }
+
+// populate makes all pages present and writable at once. It is advice, as fetch is.
+func (m mapping) populate() {
+	_ = unix.Madvise(m.pages, unix.MADV_POPULATE_WRITE)
+}

@@ -68,7 +68,7 @@ type Block struct {
 	closed  atomic.Bool
 }
 
-// Map returns a zeroed block of the given logical size for which the kernel hands out pages as they are touched. Zero bytes
+// Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for arenas and scratch, which have them from the start. Zero bytes
 // are legal and take nothing. A refusal is an ErrMemory whose text lists what the process already holds.
 func Map(kind Kind, label string, bytes int64) (*Block, error) {
 	if kind >= Kinds {
@@ -90,8 +90,12 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 			return nil, refusal(b, err)
 		}
 		b.adopt(system)
-		if kind == Weights {
-			system.large() // they are copied in whole
+		switch kind {
+		case Weights, Arena, Scratch: // they are written from end to end
+			system.large()
+		}
+		if bytes <= ready && (kind == Arena || kind == Scratch) {
+			system.populate()
 		}
 	}
 	enter(b)
@@ -107,6 +111,10 @@ func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	}
 	return b, err
 }
+
+// ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run half as long again. What is larger may be
+// planned at a bound that few runs reach.
+const ready = 64 << 20
 
 // adopt makes the system's mapping the block's memory.
 func (b *Block) adopt(m mapping) {
