@@ -76,7 +76,7 @@ const (
 	fewestPositions = 48        // of a product, below which rows are taken together
 	mostPositions   = 256       // of a product, above which a row is divided
 	fewestBlocks    = 16        // so that threads find something to do
-	gatheredBytes   = 256 << 10 // about how much a block copies together
+	gatheredBytes   = 400 << 10 // about how much a block copies together
 )
 
 // divisor is the smallest divisor of n that is at least least, as long as it is at most most; else the largest below.
@@ -113,9 +113,26 @@ func (f *rowsForm) choose() rowsBlock {
 	b.gathered = width < fewestPositions
 	switch {
 	case b.gathered:
-		least := (fewestPositions + width - 1) / width
-		most := gatheredBytes/(4*kernelRow*width) + 1
-		b.rows = divisor(height, least, max(most, least))
+		// What is copied for the rows between them, and before the first and after the last, is copied once more for each block.
+		bytes := func(rows int64) (total int64) {
+			for _, ph := range phases(f.window.Kernel[last-1], f.window.Strides[last-1], f.window.Dilations[last-1]) {
+				total += (rows + (ph.taps-1)*ph.shift) * width * kernelRow * 4
+			}
+			return total
+		}
+		b.rows = divisor(height, (fewestPositions+width-1)/width, height)
+		for b.rows > 1 && bytes(b.rows) > gatheredBytes {
+			smaller := divisor(height, 1, b.rows-1)
+			for d := smaller; d < b.rows; d++ {
+				if height%d == 0 {
+					smaller = d
+				}
+			}
+			if smaller*width < fewestPositions/2 {
+				break
+			}
+			b.rows = smaller
+		}
 	case width > mostPositions:
 		if c := divisor(width, mostPositions/2, mostPositions); c >= fewestPositions {
 			b.columns = sym.Const(c)
@@ -161,12 +178,16 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	k.Reshape(w, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner), w.Shape[rank-1])...)
 	last := len(f.places) - 1
 	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
-	blocks = append(blocks, f.places[last-1].FloorDiv(sym.Const(f.block.rows)), k.D.Simplify(f.places[last].FloorDiv(f.block.columns)))
-	if f.block.columns.Equal(f.places[last]) {
-		blocks[len(blocks)-1] = one
+	blocks = append(blocks, f.places[last-1].FloorDiv(sym.Const(f.block.rows)))
+	whole := f.block.columns.Equal(f.places[last])
+	if !whole {
+		blocks = append(blocks, k.D.Simplify(f.places[last].FloorDiv(f.block.columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
-		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead], row: b[3+f.lead].Mul(sym.Const(f.block.rows)), column: b[4+f.lead].Mul(f.block.columns)}
+		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead], row: b[3+f.lead].Mul(sym.Const(f.block.rows))}
+		if !whole {
+			p.column = b[4+f.lead].Mul(f.block.columns)
+		}
 		p.channels = f.outer.FloorDiv(sym.Const(f.block.parts))
 		p.first = p.group.Mul(f.outer).Add(b[0].Mul(p.channels))
 		if f.block.gathered {
@@ -191,17 +212,12 @@ func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func
 	f, last := p.rowsForm, len(p.places)-1
 	kernel := ir.Constants(f.window.Kernel[:f.lead])
 	local := f.Local(name, f.x.DType, append(append([]sym.Expr{}, kernel...), rows.Mul(places), columns.Mul(f.inner))...)
-	extents := append(append([]sym.Expr{}, kernel...), rows, places)
-	if merged {
-		extents = append(extents, columns.Mul(f.inner))
-	} else {
-		extents = append(extents, columns, f.inner)
-	}
-	f.Nest.Nest(loop.Each, "c", extents, func(at []sym.Expr) {
-		var mask loop.Expr
+	channels := f.inner.Mul(sym.Const(f.groups))
+	f.Nest.Nest(loop.Each, "c", append(append([]sym.Expr{}, kernel...), rows, places), func(at []sym.Expr) {
+		var inside loop.Expr // the row lies in the input
 		see := func(axis int, position, extent sym.Expr) {
 			if !f.window.unpadded(axis) {
-				mask = bothTrue(mask, loop.Inside(position, sym.Const(0), extent))
+				inside = bothTrue(inside, loop.Inside(position, sym.Const(0), extent))
 			}
 		}
 		lead := make([]sym.Expr, f.lead)
@@ -212,24 +228,44 @@ func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func
 		j, place := at[f.lead], at[f.lead+1]
 		y := row(j).Sub(f.window.Begin[last-1])
 		see(last-1, y, f.size[last-1])
-		to := append(append([]sym.Expr{}, at[:f.lead]...), j.Mul(places).Add(place))
-		var flat sym.Expr
-		channels := f.inner.Mul(sym.Const(f.groups))
-		if merged {
-			flat = column(place, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels).Add(at[f.lead+2])
-			see(last, flat, f.size[last].Mul(channels))
-			to = append(to, at[f.lead+2])
-		} else {
-			x := column(place, at[f.lead+2]).Sub(f.window.Begin[last])
-			see(last, x, f.size[last])
-			flat = x.Mul(channels).Add(p.group.Mul(f.inner)).Add(at[f.lead+3])
-			to = append(to, at[f.lead+2].Mul(f.inner).Add(at[f.lead+3]))
+		to := func(e sym.Expr) []sym.Expr {
+			return append(append([]sym.Expr{}, at[:f.lead]...), j.Mul(places).Add(place), e)
 		}
-		from := f.at([]sym.Expr{p.image}, lead, y, flat)
-		if mask == nil {
-			f.Store(local, to, f.x.Load(from...))
+		from := func(flat sym.Expr) []sym.Expr { return f.at([]sym.Expr{p.image}, lead, y, flat) }
+		zeros := func(begin, end sym.Expr) {
+			f.Each("z", end.Sub(begin), func(e sym.Expr) { f.Store(local, to(begin.Add(e)), loop.Number(f.x.DType, 0)) })
+		}
+		length := columns.Mul(f.inner)
+		copy := func() {
+			if !merged {
+				f.Nest.Nest(loop.Each, "e", []sym.Expr{columns, f.inner}, func(e []sym.Expr) {
+					x := column(place, e[0]).Sub(f.window.Begin[last])
+					index := from(x.Mul(channels).Add(p.group.Mul(f.inner)).Add(e[1]))
+					value := f.x.Load(index...)
+					if !f.window.unpadded(last) {
+						value = f.x.LoadIf(loop.Inside(x, sym.Const(0), f.size[last]), loop.Number(f.x.DType, 0), index...)
+					}
+					f.Store(local, to(e[0].Mul(f.inner).Add(e[1])), value)
+				})
+				return
+			}
+			// Of the elements, those from left to right lie in the input.
+			start := column(place, sym.Expr{}).Sub(f.window.Begin[last]).Mul(channels)
+			left, right := sym.Expr{}, length
+			if !f.window.unpadded(last) {
+				left = f.D.Simplify(start.Neg().Max(sym.Const(0)).Min(length))
+				right = f.D.Simplify(f.size[last].Mul(channels).Sub(start).Max(left).Min(length))
+				zeros(sym.Expr{}, left)
+			}
+			f.Each("e", right.Sub(left), func(e sym.Expr) { f.Store(local, to(left.Add(e)), f.x.Load(from(start.Add(left).Add(e))...)) })
+			if !f.window.unpadded(last) {
+				zeros(right, length)
+			}
+		}
+		if inside == nil {
+			copy()
 		} else {
-			f.Store(local, to, f.x.LoadIf(mask, loop.Number(f.x.DType, 0), from...))
+			f.When(inside, copy, func() { zeros(sym.Expr{}, length) })
 		}
 	})
 	return local

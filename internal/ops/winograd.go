@@ -305,17 +305,28 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 		seen := k.Local("seen", x.DType, sym.Const(side*side), tiles, channels)
 		k.Each("r", sym.Const(block.rows), func(r sym.Expr) {
 			half := k.Local("half", x.DType, sym.Const(side), sym.Const(block.columns*tile+2), channels)
-			k.Nest(loop.Each, "h", half.Shape[1:], func(at []sym.Expr) {
-				values := make([]loop.Expr, side)
-				for i := range values {
-					y := firstRow.Add(r.Mul(sym.Const(tile))).Add(sym.Const(int64(i))).Sub(begin[0])
-					z := firstColumn.Add(at[0]).Sub(begin[1])
-					inside := loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), x.Shape[1]), loop.Inside(z, sym.Const(0), x.Shape[2]))
-					values[i] = k.Let("d", x.LoadIf(inside, loop.Number(x.DType, 0), b[1], y, z, at[1]))
+			top := firstRow.Add(r.Mul(sym.Const(tile))).Sub(begin[0])
+			k.Each("h", half.Shape[1], func(h sym.Expr) {
+				z := firstColumn.Add(h).Sub(begin[1])
+				column := func(value func(y, c sym.Expr) loop.Expr) func() {
+					return func() {
+						k.Each("c", channels, func(c sym.Expr) {
+							values := make([]loop.Expr, side)
+							for i := range values {
+								values[i] = k.Let("d", value(top.Add(sym.Const(int64(i))), c))
+							}
+							for i, v := range k.combined(minimals[tile].input, values) {
+								k.Store(half, []sym.Expr{sym.Const(int64(i)), h, c}, v)
+							}
+						})
+					}
 				}
-				for i, v := range k.combined(minimals[tile].input, values) {
-					k.Store(half, []sym.Expr{sym.Const(int64(i)), at[0], at[1]}, v)
-				}
+				within := loop.Inside(z, sym.Const(0), x.Shape[2])
+				k.When(loop.Apply2(loop.And, within, loop.Inside(top, sym.Const(0), x.Shape[1].Sub(sym.Const(side-1)))),
+					column(func(y, c sym.Expr) loop.Expr { return x.Load(b[1], y, z, c) }),
+					column(func(y, c sym.Expr) loop.Expr {
+						return x.LoadIf(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), x.Shape[1]), within), loop.Number(x.DType, 0), b[1], y, z, c)
+					}))
 			})
 			k.Nest(loop.Each, "v", []sym.Expr{sym.Const(block.columns), sym.Const(side), channels}, func(at []sym.Expr) {
 				values := make([]loop.Expr, side)
