@@ -12,11 +12,12 @@ import (
 
 // forms says by operator how its nodes work on tensors whose channels are last; functions of single elements are beside the table.
 var forms = map[string]func(l *layout, n *ir.Node) *form{
-	"convolution":  formOfConvolution,
-	"max_pool":     formOfPool,
-	"average_pool": formOfPool,
-	"lp_pool":      formOfPool,
-	"concat":       formOfAxis, "softmax": formOfAxis, "log_softmax": formOfAxis, "resample": formOfAxis, "cumsum": formOfAxis, "quantize": formOfAxis, "dequantize": formOfAxis,
+	"convolution":           formOfConvolution,
+	"convolution_transpose": formOfTransposed,
+	"max_pool":              formOfPool,
+	"average_pool":          formOfPool,
+	"lp_pool":               formOfPool,
+	"concat":                formOfAxis, "softmax": formOfAxis, "log_softmax": formOfAxis, "resample": formOfAxis, "cumsum": formOfAxis, "quantize": formOfAxis, "dequantize": formOfAxis,
 	"pad":        formOfLists("begin", "end"),
 	"slice":      formOfLists("begin", "extent", "step"),
 	"expand":     formOfExpand,
