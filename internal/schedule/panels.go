@@ -19,7 +19,7 @@ import (
 // whose sums the code generator keeps in registers from the first nest to the last. The rows of A of a tile stay in the second-level cache
 // while the panels of B pass by, as far as that leaves enough of them: each panel is read once a tile, from further away.
 const (
-	leastRows  = 120 // of one tile
+	leastRows  = 128 // of one tile
 	mostRows   = 384
 	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
 	spareRegs  = 4 // vector registers that hold no sums
@@ -42,11 +42,10 @@ func (s *scheduler) contractions() error {
 		if !s.options.NoFlatten {
 			rejoin(s, next)
 		}
-		if s.panels(next, packs) {
-			next.Dims = dimsOf(next, k)
-			if s.fits(next) || !s.fits(k) {
-				*k = *next
-			}
+		s.panels(next, packs)
+		next.Dims = dimsOf(next, k)
+		if s.fits(next) || !s.fits(k) {
+			*k = *next
 		}
 	}
 	return s.pack(packs)
@@ -63,9 +62,8 @@ func contracts(k *loop.Kernel) bool {
 }
 
 // panels cuts the locals that a kernel's contractions add into, and makes the loops over a panel's columns vector loops.
-func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) bool {
+func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	names := s.newNamer(k)
-	changed := false
 	var visit func(body []loop.Stmt)
 	visit = func(body []loop.Stmt) {
 		for i, stmt := range body {
@@ -77,9 +75,8 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) bool {
 					for j := range after {
 						after[j] = nil
 					}
+					return
 				}
-				changed = true
-				return
 			}
 			for _, inner := range loop.Bodies(stmt) {
 				visit(*inner)
@@ -87,14 +84,46 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) bool {
 		}
 	}
 	visit(k.Body)
-	if !changed {
-		return false
-	}
 	k.Body = compact(k.Body)
 	dropSingle(k)
+	s.wholePanels(k, packs, names)
 	s.columnsInLanes(k)
 	s.gatherPanels(k, packs, names)
-	return true
+}
+
+// wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their sums go to memory panel by panel.
+func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		c, ok := stmt.(*loop.Contract)
+		if !ok {
+			return []loop.Stmt{stmt}
+		}
+		width := int64(0)
+		for _, p := range packs {
+			width = max(width, p.widthFor(k, c.B.Buffer))
+		}
+		if b := bufferOf(k, c.B.Buffer); width == 0 && b != nil {
+			width = s.panelWidth(c, b.DType)
+		}
+		panel := sym.Const(width)
+		if width == 0 || s.dims.LE(c.N, panel) == sym.Yes {
+			return []loop.Stmt{stmt}
+		}
+		t := names.name("t")
+		first, count := sym.Var(t).Mul(panel), c.N.CeilDiv(panel)
+		if s.dims.EQ(c.N.Mod(panel), zero) == sym.Yes {
+			c.N = panel
+		} else {
+			c.N = panel.Min(c.N.Sub(first))
+		}
+		for _, tile := range []*loop.Tile{&c.B, &c.C} {
+			for i := range tile.Origin {
+				tile.Origin[i] = tile.Origin[i].Add(tile.Col[i].Mul(first))
+			}
+		}
+		return []loop.Stmt{&loop.For{Kind: loop.Each, Var: t, Extent: count, Body: []loop.Stmt{c}}}
+	}}
+	k.Body = r.Body(k.Body)
 }
 
 // gatherPanels copies each panel of a right operand whose columns do not lie side by side, a transposed one, into a local before the
@@ -138,7 +167,7 @@ func sameNumbers(shape []sym.Expr, list []int64) bool {
 // columns lie side by side or its size is not known before the kernel runs.
 func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
-	if isOne(c.N) || isOne(c.M) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
+	if isOne(c.N) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
 		return nil
 	}
 	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(c, b.DType))}}
@@ -212,7 +241,7 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 func (s *scheduler) panelWidth(c *loop.Contract, dt dtype.DType) int64 {
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	vectors := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
-	if m, ok := c.M.Const(); ok && m < s.machine.Tile.Rows {
+	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
 		vectors = max(vectors, min(widestTile, int64(s.machine.VectorRegisters-spareRegs)/max(m, 1)))
 	}
 	if n, ok := c.N.Const(); ok && n > 0 {
