@@ -9,7 +9,10 @@ package amd64
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
@@ -32,15 +35,23 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	routines := &routines{}
 	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
 	var places []int
+	unlike, which := distinct(m.Kernels)
+	compiled, reasons := compileAll(unlike, isaOf(machine))
+	for _, k := range compiled {
+		if k != nil {
+			routines.add(k)
+		}
+	}
 	for i, k := range m.Kernels {
-		compiled, reason := compile(k, isaOf(machine))
-		if compiled == nil {
-			code.Left = append(code.Left, target.Left{Kernel: k.Name, Reason: reason})
+		same := compiled[which[i]]
+		if same == nil {
+			code.Left = append(code.Left, target.Left{Kernel: k.Name, Reason: reasons[which[i]]})
 			rest.Kernels, places = append(rest.Kernels, k), append(places, i)
 			continue
 		}
-		routines.add(compiled)
-		code.Kernels[i] = compiled
+		named := *same
+		named.name, named.source = k.Name, k.Source
+		code.Kernels[i] = &named
 	}
 	others, err := portable.Compile(rest, machine)
 	if err != nil {
@@ -57,6 +68,48 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		code.Bytes, code.Release = block.Size(), block.Close
 	}
 	return code, nil
+}
+
+// distinct are the kernels that differ in more than name and source, such as those of a model's equal layers, and for each kernel which of them it is.
+func distinct(kernels []*loop.Kernel) (unlike []*loop.Kernel, which []int) {
+	seen := map[string]int{}
+	for _, k := range kernels {
+		bare := *k
+		bare.Name, bare.Source = "", ""
+		text := bare.String()
+		at, ok := seen[text]
+		if !ok {
+			at = len(unlike)
+			seen[text], unlike = at, append(unlike, k)
+		}
+		which = append(which, at)
+	}
+	return unlike, which
+}
+
+// compileAll compiles kernels, several at a time. A panic in one of them goes on in the caller.
+func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, reasons []string) {
+	compiled, reasons = make([]*kernel, len(kernels)), make([]string, len(kernels))
+	var next atomic.Int64
+	var failed atomic.Pointer[diag.Error]
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
+		workers.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					failed.CompareAndSwap(nil, diag.Recovered(r, ""))
+				}
+			}()
+			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
+				compiled[at], reasons[at] = compile(kernels[at], i)
+			}
+		})
+	}
+	workers.Wait()
+	if err := failed.Load(); err != nil {
+		panic(err)
+	}
+	return compiled, reasons
 }
 
 func isaOf(machine target.Machine) *isa {
