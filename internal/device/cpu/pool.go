@@ -186,10 +186,10 @@ func (t *Team) pause() error {
 }
 
 // While runs wait for places, so that all processors compute all the time, one of the workers sleeps for a moment now and then: Go's scheduler looks for events of the
-// network only when a processor has nothing to do, or else every ten milliseconds. A shorter sleep would be over before it looks.
+// network only when a processor has nothing to do, or else every ten milliseconds. The sleep is long enough for what it finds to be done.
 const (
-	breath = time.Millisecond
-	nap    = 20 * time.Microsecond
+	breath = 2 * time.Millisecond
+	nap    = 100 * time.Microsecond
 )
 
 // yield lets goroutines run that wait for a processor.
