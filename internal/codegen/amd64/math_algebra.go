@@ -51,7 +51,7 @@ type algebra[V, M any] interface {
 }
 
 // mathematics has the functions of f32. A function's comment says its greatest error in units in the last place (ulp) of the exact
-// result, over all arguments; NaN, infinities, zeros and results beyond the range of f32 are as package math has them.
+// result, found by TestExhaustive, for two arguments on samples; NaN, infinities, zeros and results beyond the range of f32 are as package math has them.
 //
 // Polynomials are minimax approximations, found by the exchange algorithm of Remez, whose coefficients were then rounded to f32 one
 // after another, the remaining ones fitted again each time.

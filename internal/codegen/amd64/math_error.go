@@ -15,7 +15,7 @@ var erfTable = [...][8]float32{
 	{-2.0135136e-02, -4.7428638e-02, 9.148187e-03, 1.651617e-02, -2.8923696e-03, -8.116367e-04, 2.1998209e-04, -2.352568e-03},
 }
 
-// erf is a polynomial around the nearest of eight points, with an error below 1.1 ulp.
+// erf is a polynomial around the nearest of eight points, with an error of at most 1.02 ulp.
 func (m mathematics[V, M]) erf(x V) V {
 	a := m.min(m.float(3.95), m.abs(x))
 	shifted := m.fma(a, m.float(1/erfStep), m.float(3<<22))

@@ -30,7 +30,7 @@ func (m mathematics[V, M]) positive(x, y V) V {
 	return m.selectLanes(m.compare(greater, x, zero), y, least)
 }
 
-// log has an error below 1.0 ulp.
+// log has an error of at most 0.94 ulp.
 func (m mathematics[V, M]) log(x V) V {
 	small := m.compare(less, x, m.float(0x1p-126))
 	y := m.selectLanes(small, m.mul(x, m.float(1<<23)), x)
@@ -40,7 +40,7 @@ func (m mathematics[V, M]) log(x V) V {
 	return m.positive(x, m.logOf(f, k))
 }
 
-// log1p has an error below 1.6 ulp.
+// log1p has an error of at most 1.60 ulp.
 func (m mathematics[V, M]) log1p(x V) V {
 	u := m.add(x, m.float(1))
 	f, _, k := m.split1p(x, u)
@@ -57,7 +57,7 @@ func (m mathematics[V, M]) split1p(x, u V) (f, scale, n V) {
 // vast is the numbers whose squares are so great that 1 does not count beside them.
 const vast = 1 << 40
 
-// asinh is log1p(a + w), w = a² / (1 + √(1 + a²)), for a = |x|, with an error TODO.
+// asinh is log1p(a + w), w = a² / (1 + √(1 + a²)), for a = |x|, with an error of at most 1.36 ulp.
 func (m mathematics[V, M]) asinh(x V) V {
 	a, one := m.abs(x), m.float(1)
 	square := m.mul(a, a)
@@ -65,7 +65,7 @@ func (m mathematics[V, M]) asinh(x V) V {
 	return m.withSign(m.logFar(a, a, w), x)
 }
 
-// acosh is log1p(√(t² + 2t) + t) for t = x − 1, with an error TODO.
+// acosh is log1p(√(t² + 2t) + t) for t = x − 1, with an error of at most 1.82 ulp.
 func (m mathematics[V, M]) acosh(x V) V {
 	t := m.sub(x, m.float(1))
 	y := m.logFar(x, m.sqrt(m.fma(t, t, m.add(t, t))), t)
@@ -89,7 +89,7 @@ func (m mathematics[V, M]) log1pOf(x, lost, u, k V) V {
 	return m.addExponent(m.addInt(n, k), m.add(f, m.curve(f, lost)))
 }
 
-// atanh is log1p(2a / (1 − a)) / 2 for a = |x|, with an error TODO.
+// atanh is log1p(2a / (1 − a)) / 2 for a = |x|, with an error of at most 1.30 ulp.
 func (m mathematics[V, M]) atanh(x V) V {
 	a, one := m.abs(x), m.float(1)
 	twice, rest := m.add(a, a), m.sub(one, a)

