@@ -3,6 +3,7 @@ package amd64
 import (
 	"fmt"
 	"runtime"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
-	"golang.org/x/sys/unix"
 )
 
 // threadTime is the seconds that this thread has run: what other processes do meanwhile does not count.
 func threadTime(t testing.TB) float64 {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+	const clockThreadTime = 3 // CLOCK_THREAD_CPUTIME_ID
+	var now syscall.Timespec
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&now)), 0); err != 0 {
 		t.Fatal(err)
 	}
 	return float64(now.Sec) + float64(now.Nsec)*1e-9
