@@ -90,11 +90,10 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 			return nil, refusal(b, err)
 		}
 		b.adopt(system)
-		switch kind {
-		case Weights, Arena, Scratch: // they are written from end to end
+		switch {
+		case kind == Weights: // they are copied in whole
 			system.large()
-		}
-		if bytes <= ready && (kind == Arena || kind == Scratch) {
+		case bytes <= ready && (kind == Arena || kind == Scratch): // not in large pages, which the kernel may have to clear space for first
 			system.populate()
 		}
 	}
