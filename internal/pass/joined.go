@@ -17,6 +17,7 @@ var joined = []rule{
 	{"same shape", []string{"reshape"}, sameShaped},
 	{"rows of a product", []string{"matmul"}, rowsOfProduct},
 	{"rows split behind a product", []string{"reshape"}, rowsSplitBehind},
+	{"axis split behind a slice", []string{"reshape"}, splitBehindSlice},
 	{"rows of normalisation", []string{"normalize"}, rowsOfNormalisation},
 	{"rows of a function", ops.ElementwiseNames(), rowsOfFunction},
 }
@@ -57,6 +58,40 @@ func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	shape := product.Inputs[0].Type.Shape
 	rows := ops.Reshape(b, x.Inputs[0], append(slices.Clone(out[:last]), shape[len(shape)-1])...)
 	return b.Op("matmul", product.Attrs, rows, product.Inputs[1])
+}
+
+// splitBehindSlice splits the axis that a slice cuts before it is cut, whole pieces of it, rather than behind: heads are split so.
+func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	cut := producer(n.Inputs[0], "slice")
+	if cut == nil || r.owner[cut] != r.block || r.uses[n.Inputs[0]] != 1 || !steps(cut) {
+		return nil
+	}
+	x, part, out := cut.Inputs[0].Type.Shape, cut.Outputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	axis := -1
+	for i := range x {
+		if r.Dims().EQ(x[i], part[i]) == sym.Yes {
+			continue
+		}
+		if axis >= 0 {
+			return nil
+		}
+		axis = i
+	}
+	if axis < 0 || len(out) != len(part)+1 || !sameShape(r.Dims(), out[:axis], part[:axis]) || !sameShape(r.Dims(), out[axis+2:], part[axis+1:]) {
+		return nil
+	}
+	piece := out[axis+1]
+	size, ok := piece.Const()
+	begin := cut.Attrs.Exprs("begin")
+	if !ok || size < 1 || r.Dims().EQ(out[axis].Mul(piece), part[axis]) != sym.Yes || r.Dims().EQ(x[axis].Mod(piece), sym.Const(0)) != sym.Yes ||
+		r.Dims().EQ(begin[axis].Mod(piece), sym.Const(0)) != sym.Yes {
+		return nil
+	}
+	split := func(list []sym.Expr, first, second sym.Expr) []sym.Expr {
+		return slices.Concat(list[:axis:axis], []sym.Expr{first, second}, list[axis+1:])
+	}
+	whole := ops.Reshape(b, cut.Inputs[0], split(x, r.Dims().Simplify(x[axis].FloorDiv(piece)), piece)...)
+	return ops.Slice(b, whole, split(begin, r.Dims().Simplify(begin[axis].FloorDiv(piece)), sym.Const(0)), out, slices.Repeat([]int64{1}, len(out)))
 }
 
 // rowsOfNormalisation: along the last axis alone.

@@ -95,8 +95,8 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		}
 		k := producer.Kernel.Clone()
 		p := k.Params[i]
-		store := s.onlyStore(k, p)
-		if store == nil {
+		stores := s.stores(k, p, m)
+		if stores == nil {
 			continue
 		}
 		// What the producer reads must not be what the map writes.
@@ -108,7 +108,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		names := s.newNamer(k)
 		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
 		keep := len(s.uses[b].readers) > 1
-		k.Body = m.append(k.Body, store, launch.Kernel.Params[source].Name, place, names, params, keep)
+		k.Body = m.append(k.Body, stores, launch.Kernel.Params[source].Name, place, names, params, keep)
 		if !keep {
 			dropParam(k, &args, i)
 		}
@@ -161,6 +161,29 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	return place
 }
 
+// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, or all of them where the map only moves what is stored. Nil where
+// there are none such.
+func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.Store {
+	if store := s.onlyStore(k, p); store != nil {
+		return []*loop.Store{store}
+	}
+	if m.move() == nil {
+		return nil
+	}
+	var list []*loop.Store
+	for _, a := range loop.Accesses(k.Body) {
+		if a.Buffer != p.Name {
+			continue
+		}
+		store, ok := a.Stmt.(*loop.Store)
+		if !ok || !a.Write || a.Mask != nil {
+			return nil
+		}
+		list = append(list, store)
+	}
+	return list
+}
+
 // onlyStore is a kernel's single store to a parameter, where it stores each element exactly once and the kernel does not touch the
 // parameter otherwise: independent loops around it, as many iterations as the parameter has elements.
 func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
@@ -202,14 +225,15 @@ func (m *mapping) reads(param string) int {
 	return count
 }
 
-// append computes the map after a store, which goes unless it is kept; place is how the map indexes what is stored.
-func (m *mapping) append(body []loop.Stmt, store *loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, keep bool) []loop.Stmt {
+// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is stored.
+func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
 		for _, inner := range loop.Bodies(stmt) {
-			*inner = m.append(*inner, store, param, place, names, params, keep)
+			*inner = m.append(*inner, stores, param, place, names, params, keep)
 		}
-		if stmt != loop.Stmt(store) {
+		store, ok := stmt.(*loop.Store)
+		if !ok || !slices.Contains(stores, store) {
 			result = append(result, stmt)
 			continue
 		}

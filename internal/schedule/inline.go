@@ -92,7 +92,10 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 			continue
 		}
 		if a.Tile != nil {
-			return nil, nil
+			if _, ok := s.retiled(m, a.Tile, p); !ok || chains {
+				return nil, nil
+			}
+			continue
 		}
 		times := 1.0
 		for _, f := range a.Loops {
@@ -117,6 +120,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	args := slices.Clone(consumer.Args)
 	params := adopt(k, &args, launch.Kernel, launch.Args, m.out, names)
 	k.Body = m.replaceLoads(k.Body, p.Name, names, params)
+	s.replaceTiles(m, k, p, params)
 	dropParam(k, &args, param)
 	k.Name, k.Source = s.nameAfter(launch.Kernel, consumer.Kernel), joinSource(launch.Kernel.Source, consumer.Kernel.Source)
 	k.Dims = dimsOf(k, consumer.Kernel)
