@@ -72,6 +72,19 @@
 // spread over tiles together where they are seen to be independent: none reads what another writes, and two that store to one
 // buffer store to index ranges that are provably apart along some axis (concatenation).
 //
+// # What register machines get
+//
+// Where target.Machine has a register tile, contractions are cut otherwise (panels.go): to one panel of columns, as wide as the
+// tile, and at least 128 rows, inside loops over tiles of rows and, in those, over panels. What the local is then part of is a group
+// that the code generator recognises: the local, the nest that begins the sums (rows outside, columns as the vector loop), the contractions in their serial
+// loops, and the nest that reads it. Sums stay in registers through all of that where the group's nests are simple: sums,
+// products, differences, quotients, square roots, absolute values, and bounds that are constants, of operands that lie row by row with
+// columns side by side, or one element for all columns. Other nests read the sums from memory, a tile at a time.
+//
+// Constant right operands of f32 are packed (pack.go): their contractions' columns must be one axis from 0 on, whole; other axes may be
+// indexed in any way. Their K need not be contiguous, and may run through several axes by serial loops. Right operands that are no constants
+// are used where they lie if their columns lie side by side, and gathered into a local otherwise.
+//
 // # Advice
 //
 // Indices linear in the loop variables are fast: one loop per axis rather than one loop with quotients and remainders.
