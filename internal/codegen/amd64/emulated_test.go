@@ -32,7 +32,25 @@ type emulated struct {
 // compile compiles a kernel; where there is no machine code for it, the reason is returned.
 func (e *emulator) compile(k *loop.Kernel) (*emulated, string) {
 	c, reason := compile(k, avx512)
+	if c != nil && gathersByHigh(c) {
+		low := *avx512
+		low.registers = 16
+		c, reason = compile(k, &low)
+	}
 	return &emulated{c, e, k.Params}, reason
+}
+
+// gathersByHigh reports whether a kernel's code may have a gather whose indices are in vector register 16 or above, which the emulator takes for no instruction.
+func gathersByHigh(k *kernel) bool {
+	for _, n := range k.nests {
+		for at := 0; at+5 < len(n.code); at++ {
+			c := n.code[at:]
+			if c[0] == 0x62 && c[1]&7 == 2 && c[2]&3 == 1 && c[3]&8 == 0 && c[4]&0xfc == 0x90 && c[5]&7 == 4 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // harness compiles for the emulated processor what package amd64 has code for.
