@@ -393,7 +393,6 @@ func (p *product) all() {
 	}
 	end := p.label()
 	count := p.width
-	most := int64(0)
 	if full, rest, ok := p.few(p.cols); ok {
 		ragged := p.label()
 		p.integerImm(asm.CMP, count, full)
@@ -405,12 +404,8 @@ func (p *product) all() {
 		p.bind(end)
 		return
 	}
-	for _, x := range p.cols.MinArgs() {
-		if n, ok := x.Const(); ok {
-			most = n
-		}
-	}
-	if most <= 0 || most > 8*lanes {
+	_, most := p.k.ranges.Bounds(p.cols)
+	if most > 8*lanes {
 		refuse("%s columns", p.cols)
 	}
 	if lo, _ := p.bounds(p.cols); lo < 1 {
