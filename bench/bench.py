@@ -11,6 +11,7 @@ further from them than TOLERANCE, or fails, has no time.
   bench.py --report RESULTS.json                    only writes the document from results that there are
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -98,7 +99,7 @@ class Bench:
         if set(options.engines) - {"weir", "gomlx"} or not options.weir:
             self.python = environment(options.rivals, "rivals.txt")
         self.weir = options.weir or self.build()
-        self.errors = {}
+        self.errors, self.refused = {}, set()
 
     def build(self):
         binary = CACHE / "weir"
@@ -113,6 +114,10 @@ class Bench:
         folder = self.options.folder / name
         if not (folder / "model.onnx").exists():
             subprocess.run([self.pytorch(), BENCH / "models.py", self.options.folder, name], check=True)
+        if "iree" in self.options.engines and not (folder / "m.vmfb").exists() and name not in self.refused:
+            self.refused.add(name)
+            with contextlib.suppress(subprocess.SubprocessError):  # the engine says then that there is nothing to run
+                subprocess.run([self.python, BENCH / "engine.py", "compile-iree", folder], check=True, capture_output=True, timeout=self.options.compile_seconds)
         return folder
 
     def measure(self, engine, name, threads):
@@ -148,7 +153,7 @@ class Bench:
         inputs, threads = inputs_of(folder), ["--threads", 1]
         with tempfile.TemporaryDirectory() as work:
             artefact = pathlib.Path(work) / "m.weir"
-            compiled = json.loads(pinned([self.weir, "compile", folder / "model.onnx", "-o", artefact, "--json", *threads], 1)[0])
+            compiled = json.loads(pinned([self.weir, "compile", folder / "model.onnx", "-o", artefact, "--json", *threads], 1, self.options.realtime)[0])
             found = {"compile": compiled["compile_ms"], "artefact": artefact.stat().st_size / 2**20}
             for _ in range(REPEATS):
                 b = json.loads(pinned([self.weir, "bench", artefact, "--json", "--seconds", 0.1, *threads, *inputs], 1, self.options.realtime)[0])
@@ -238,6 +243,7 @@ def arguments():
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=1, help="of each measurement")
+    p.add_argument("--compile-seconds", type=float, default=900, help="how long IREE may compile a model")
     p.add_argument("--realtime", action="store_true", help="measure at real-time priority, which needs the right to: for a machine that does other work as well")
     p.add_argument("--flags", default="", help="more flags for weir, such as '--cpu avx2'")
     p.add_argument("--weir", type=pathlib.Path, help="the command to time, instead of one built here")

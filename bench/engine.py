@@ -1,6 +1,7 @@
 """One engine on one model, in this process alone: prints one JSON line.
 
 Usage: engine.py ENGINE FOLDER THREADS SECONDS    FOLDER is one that models.py made
+       engine.py compile-iree FOLDER              makes what IREE runs
 ENGINE is ort, openvino, openvino_bf16, ncnn, iree, torch, inductor. The line has min, median and first run in ms, load in ms, the largest error relative to the
 largest output, and the process's peak resident MiB. Whoever calls pins the process; each engine is told the number of threads, and has its own best settings otherwise.
 """
@@ -74,12 +75,7 @@ def iree(folder, threads, inputs):
 
     compiled = folder / "m.vmfb"
     if not compiled.exists():
-        tools, partial = pathlib.Path(sys.executable).parent, folder / "m.partial"
-        subprocess.run([tools / "iree-import-onnx", folder / "model.onnx", "-o", folder / "m.mlir"], check=True, capture_output=True)
-        subprocess.run([tools / "iree-compile", folder / "m.mlir", "--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
-                        "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-opt-data-tiling", "-o", partial], check=True, capture_output=True)
-        (folder / "m.mlir").unlink()
-        partial.rename(compiled)
+        raise RuntimeError("the model was not compiled")
     if threads > 1:
         iree.runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
     config = rt.Config("local-task" if threads > 1 else "local-sync")
@@ -95,6 +91,15 @@ def iree(folder, threads, inputs):
         return [np.asarray(y) for y in (out if isinstance(out, (tuple, list)) else [out])]
 
     return run
+
+
+def compile_iree(folder):
+    tools, partial = pathlib.Path(sys.executable).parent, folder / "m.partial"
+    subprocess.run([tools / "iree-import-onnx", folder / "model.onnx", "-o", folder / "m.mlir"], check=True)
+    subprocess.run([tools / "iree-compile", folder / "m.mlir", "--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
+                    "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-opt-data-tiling", "-o", partial], check=True)
+    (folder / "m.mlir").unlink()
+    partial.rename(folder / "m.vmfb")
 
 
 def pytorch(folder, threads, inputs, compiled=False):
@@ -141,6 +146,8 @@ def error(got, want):
 
 
 def main():
+    if sys.argv[1] == "compile-iree":
+        return compile_iree(pathlib.Path(sys.argv[2]))
     name, folder, threads, seconds = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     inputs, want = arrays(folder, "x"), arrays(folder, "y")
