@@ -38,6 +38,9 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	if !o.NoInline {
 		s.constants()
 	}
+	for _, k := range m.Kernels {
+		dropIdle(k)
+	}
 	if !o.NoInline || !o.NoEpilogue {
 		s.fuse()
 	}
@@ -188,6 +191,24 @@ func (s *scheduler) standApart(k *loop.Kernel) {
 	}
 	if len(renamed) > 0 {
 		k.Body = loop.Rename(k.Body, renamed)
+	}
+}
+
+// dropIdle removes the loops that have no iterations for any binding, unless nothing else is in the kernel.
+func dropIdle(k *loop.Kernel) {
+	if !neverRuns(k) {
+		return
+	}
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		if f, ok := stmt.(*loop.For); ok {
+			if n, constant := f.Extent.Const(); constant && n <= 0 || len(f.Body) == 0 {
+				return nil
+			}
+		}
+		return []loop.Stmt{stmt}
+	}}
+	if body := r.Body(k.Clone().Body); len(body) > 0 {
+		k.Body = body
 	}
 }
 

@@ -163,11 +163,34 @@ func (e *emitter) binary(x *loop.Binary) value {
 			return v
 		}
 	}
+	if x.Op == loop.Mul && x.DType() == dtype.F32 {
+		if v, ok := e.product32(x); ok {
+			return v
+		}
+	}
 	a, b := e.value(x.X), e.value(x.Y)
 	if x.Op.Test() {
 		return e.order(x.Op, a, b)
 	}
 	return e.combine(x.Op, a, b)
+}
+
+// product32 is a product that costs less than its factors: with 1, or with a sigmoid.
+func (e *emitter) product32(x *loop.Binary) (value, bool) {
+	for _, f := range [][2]loop.Expr{{x.X, x.Y}, {x.Y, x.X}} {
+		switch factor := f[0].(type) {
+		case *loop.Const:
+			if factor.Bits == uint64(math.Float32bits(1)) {
+				return e.value(f[1]), true
+			}
+		case *loop.Unary:
+			if factor.Op == loop.Sigmoid {
+				a, b := e.value(f[1]), e.value(factor.X)
+				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform, lo: emitted{e.builder}.gated(a.lo, b.lo)}, true
+			}
+		}
+	}
+	return value{}, false
 }
 
 // combine applies an operation to two values of one type.

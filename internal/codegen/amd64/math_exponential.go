@@ -62,6 +62,11 @@ func (m mathematics[V, M]) sigmoid(x V) V {
 	return m.fma(rest, m.float(0.75), q)
 }
 
+// gated is x·sigmoid(y) with one division, with an error of at most 3 ulp where e⁻ʸ does not overflow (y ≥ −88.7), and 0 below.
+func (m mathematics[V, M]) gated(x, y V) V {
+	return m.div(x, m.add(m.float(1), m.exp(m.xor(m.integer(signBit), y))))
+}
+
 // tanh has an error of at most 1.95 ulp. With e = exp(−2|x|), it is (1 − e) / (1 + e) near 0 and 1 − 2e / (1 + e) elsewhere.
 func (m mathematics[V, M]) tanh(x V) V {
 	a := m.max(m.float(-9.5), m.or(m.integer(signBit), x))

@@ -210,3 +210,22 @@ func TestFusedModel(t *testing.T) {
 		}
 	}
 }
+
+// TestGated compares x·sigmoid(y) with the exact product, where e⁻ʸ is a number of f32.
+func TestGated(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	m := model{lane{}}
+	for range 200_000 {
+		x, y := float32(r.NormFloat64()*10), float32(r.Float64()*176-88)
+		got := math.Float32frombits(m.gated(math.Float32bits(x), math.Float32bits(y)))
+		want := float64(x) / (1 + math.Exp(-float64(y)))
+		if e := ulps(got, want); e > 3 && math.Abs(want) > 1e-37 {
+			t.Fatalf("%v gated by %v is %v, %.2f ulp from %v", x, y, got, e, want)
+		}
+	}
+	for _, y := range []float32{-100, float32(math.Inf(-1))} {
+		if got := math.Float32frombits(m.gated(math.Float32bits(3), math.Float32bits(y))); got != 0 {
+			t.Errorf("3 gated by %v is %v", y, got)
+		}
+	}
+}
