@@ -15,6 +15,7 @@ func init() {
 		Lowerings: []Lowering{
 			{Name: "pointwise", When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
+			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
 			{Name: "pixels", When: both(channelsLast, convolutionIsPointwise), Build: convolutionPixels},

@@ -233,6 +233,9 @@ func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func
 		}
 		from := func(flat sym.Expr) []sym.Expr { return f.at([]sym.Expr{p.image}, lead, y, flat) }
 		zeros := func(begin, end sym.Expr) {
+			if count, fixed := end.Sub(begin).Const(); fixed && count <= 0 {
+				return
+			}
 			f.Each("z", end.Sub(begin), func(e sym.Expr) { f.Store(local, to(begin.Add(e)), loop.Number(f.x.DType, 0)) })
 		}
 		length := columns.Mul(f.inner)

@@ -1,0 +1,127 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// strip is some neighbouring output positions of a row that are computed together: they share the kernel's elements, and what they see of the input.
+type strip struct {
+	first, count int64
+	again        int64 // how many strips like it follow one another; 0 stands for one
+}
+
+// mostEdges is up to how many strips at the ends of rows there is code for each.
+const mostEdges = 6
+
+// stripsOf divides a row into strips: those in the middle, which see nothing of the padding, are alike; ok is false where too many are not.
+func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok bool) {
+	most := int64(4)
+	if places%7 == 0 && places <= 14 {
+		most = 7
+	}
+	edges := 0
+	for first := int64(0); first < places; first += most {
+		s := strip{first: first, count: min(most, places-first)}
+		left := first*w.Strides[axis] - begin
+		right := left + (s.count-1)*w.Strides[axis] + w.span(axis)
+		if last := len(list) - 1; left >= 0 && right <= extent && s.count == most {
+			if last >= 0 && list[last].again > 0 {
+				list[last].again++
+				continue
+			}
+			s.again = 1
+		} else {
+			edges++
+		}
+		list = append(list, s)
+	}
+	return list, edges <= mostEdges
+}
+
+// convolutionIsStrips: channels last, one input and one output channel a group, along two axes whose extents are numbers.
+func convolutionIsStrips(n *ir.Node, d *sym.Dims) bool {
+	x := n.Inputs[0].Type.Shape
+	if !Last(n) || len(x) != 4 || !convolutionIsDepthwise(n, d) || d.EQ(x[3], n.Outputs[0].Type.Shape[3]) != sym.Yes {
+		return false
+	}
+	w, _ := windowOf(n, 2)
+	sizes, fixed := constants([]sym.Expr{x[2], n.Outputs[0].Type.Shape[2], w.Begin[1]})
+	if !fixed || sizes[0] < 1 || sizes[1] < 1 || w.Kernel[1] > 7 {
+		return false
+	}
+	_, ok := stripsOf(w, 1, sizes[2], sizes[0], sizes[1])
+	return ok
+}
+
+// convolutionStrips computes a row in strips of positions, for all channels side by side. Rows of the kernel outside the input are left out, and of strips at the ends of rows the
+// columns that are.
+func convolutionStrips(k *Nest, n *ir.Node) {
+	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	window, _ := windowOf(n, 2)
+	sizes, _ := constants([]sym.Expr{x.Shape[2], out.Shape[2], window.Begin[1]})
+	strips, _ := stripsOf(window, 1, sizes[2], sizes[0], sizes[1])
+	dt := accumulator(out.DType)
+	k.Nest(loop.Each, "b", out.Shape[:2], func(b []sym.Expr) {
+		made := k.Local("made", dt, out.Shape[2], out.Shape[3])
+		// The kernel's rows from first to end see rows of the input.
+		top, dilation := window.source(0, b[1], sym.Expr{}), sym.Const(window.Dilations[0])
+		first, end := sym.Expr{}, sym.Const(window.Kernel[0])
+		if !window.unpadded(0) {
+			first = k.D.Simplify(top.Neg().CeilDiv(dilation).Max(sym.Const(0)))
+			end = k.D.Simplify(x.Shape[1].Sub(top).CeilDiv(dilation).Min(end))
+		}
+		for _, s := range strips {
+			compute := func(begin sym.Expr, sees func(column int64) bool) {
+				k.Each("c", out.Shape[3], func(c sym.Expr) {
+					sums := make([]*loop.Ref, s.count)
+					for p := range sums {
+						start := loop.Expr(loop.Number(dt, 0))
+						if bias != nil {
+							start = loop.Convert(dt, bias.Load(c))
+						}
+						sums[p] = k.Var("sum", start)
+					}
+					k.Serial("k", end.Sub(first), func(t sym.Expr) {
+						row := first.Add(t)
+						y := top.Add(row.Mul(dilation))
+						weights, seen := make([]loop.Expr, window.Kernel[1]), map[int64]loop.Expr{}
+						for i := range weights {
+							weights[i] = k.Let("w", loop.Convert(dt, w.Load(row, sym.Const(int64(i)), sym.Expr{}, c)))
+						}
+						for p, sum := range sums {
+							for i, weight := range weights {
+								column := int64(p)*window.Strides[1] + int64(i)*window.Dilations[1]
+								if !sees(column) {
+									continue
+								}
+								if seen[column] == nil {
+									at := begin.Mul(sym.Const(window.Strides[1])).Add(sym.Const(column - sizes[2]))
+									seen[column] = k.Let("x", loop.Convert(dt, x.Load(b[0], y, at, c)))
+								}
+								k.Reduce(sum, loop.Add, times(seen[column], weight))
+							}
+						}
+					})
+					for p, sum := range sums {
+						k.Store(made, []sym.Expr{begin.Add(sym.Const(int64(p))), c}, sum)
+					}
+				})
+			}
+			if s.again > 0 {
+				k.Each("s", sym.Const(s.again), func(i sym.Expr) {
+					compute(sym.Const(s.first).Add(i.Mul(sym.Const(s.count))), func(int64) bool { return true })
+				})
+				continue
+			}
+			compute(sym.Const(s.first), func(column int64) bool {
+				at := s.first*window.Strides[1] + column - sizes[2]
+				return at >= 0 && at < sizes[0]
+			})
+		}
+		k.Nest(loop.Each, "o", made.Shape, func(at []sym.Expr) {
+			k.Store(out, append(b[:2:2], at...), loop.Convert(out.DType, made.Load(at...)))
+		})
+	})
+}
