@@ -47,6 +47,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	p.mu.Unlock()
 	defer p.wait.Done()
 	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives}
+	a.Description.Tuned = p.tuned
 	declared := map[string][]Extent{}
 	for _, info := range p.model.Outputs() {
 		declared[info.Name] = info.Shape
@@ -192,7 +193,7 @@ func (a *artefact) compile(p *Program, o Options) error {
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
-	p.proved = a.about.Proved
+	p.proved, p.tuned = a.about.Proved, a.about.Description.Tuned
 	return mem.CatchFaults(func() (err error) {
 		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, After: o.Stage}, dims)
 		return err

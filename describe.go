@@ -82,6 +82,7 @@ type Description struct {
 	Ops         map[string]int  `json:"ops"`
 	Nodes       []NodeInfo      `json:"nodes"`
 	Unsupported []string        `json:"unsupported"`
+	Tuned       []Tuning        `json:"tuned,omitempty"` // of an artefact: see Program.Tuned
 }
 
 // ParameterInfo is the parameters of one element type.

@@ -35,6 +35,9 @@ type Options struct {
 	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose results differ by up to 1e-5 of the sum of the
 	// products' magnitudes, and where an infinity spreads to its neighbours.
 	Exact bool
+	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes about ten seconds, and needs the processor
+	// to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.
+	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
 	Logger  *slog.Logger // nil: silent
@@ -62,6 +65,7 @@ type Program struct {
 	gives      []edge // and the outputs
 	target     Target
 	proved     []Condition
+	tuned      []Tuning
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
@@ -82,6 +86,14 @@ type bound struct {
 
 // Compile prepares a model to run, and plans its memory. When ctx ends it stops soon after, with the context's error.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
+	if o.Tune {
+		return tune(ctx, m, o)
+	}
+	return compileWith(ctx, m, o, compiler.Choices{})
+}
+
+// compileWith compiles with choices that were made.
+func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (p *Program, err error) {
 	defer diag.Recover(&err, "compiling")
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -118,7 +130,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if m.artefact != nil {
 		err = m.artefact.compile(p, o)
 	} else {
-		err = p.compile(ctx, m, o)
+		err = p.compile(ctx, m, o, choices)
 	}
 	if err != nil {
 		return nil, inFile(err, m.file)
@@ -144,7 +156,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 }
 
 // compile builds the model and runs the compiler on it.
-func (p *Program) compile(ctx context.Context, m *Model, o Options) error {
+func (p *Program) compile(ctx context.Context, m *Model, o Options, choices compiler.Choices) error {
 	module, signature, err := m.model.BuildWithin(ctx, o.Outputs)
 	if err != nil {
 		return err
@@ -158,7 +170,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options) error {
 		return err
 	}
 	names := signature.Results
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Exact: o.Exact, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

@@ -32,7 +32,8 @@ The file holds the model's loops as they are scheduled for a level of processor,
 that is made when the file is loaded. A processor that has less refuses the file, unless --cpu portable says that it may be slower.`,
 		Example: `  weir compile model.onnx -o model.weir
   weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden
-  weir compile model.onnx -o model.weir --cpu avx512`,
+  weir compile model.onnx -o model.weir --cpu avx512
+  weir compile model.onnx -o model.weir --tune --dim n=8..8`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.compileTo(cmd.Context(), args[0]) },
 	}
 	f.register(cmd, c)
@@ -76,8 +77,11 @@ func (f *compileFlags) compileTo(ctx context.Context, path string) error {
 		return diag.Inputf("cannot be written").AtFile(output).WithCause(err)
 	}
 	if f.c.json {
-		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu, "compile_ms": ms(l.compileTime)})
+		return f.c.printJSON(map[string]any{"file": output, "bytes": size, "target": l.program.Target(), "cpu": cpu, "compile_ms": ms(l.compileTime), "tuned": l.program.Tuned()})
 	}
 	fmt.Printf("%s: %s for %s\n", output, values.FormatBytes(size), cpu)
+	if f.tune {
+		printTuned(l.program.Tuned())
+	}
 	return nil
 }

@@ -91,6 +91,9 @@ func printInfo(m *weir.Model, d weir.Description) {
 	if d.Operations != "" {
 		fmt.Printf("operations   %s\n", d.Operations)
 	}
+	if d.Tuned != nil {
+		printTuned(d.Tuned)
+	}
 	type count struct {
 		op string
 		n  int
@@ -110,5 +113,15 @@ func printInfo(m *weir.Model, d weir.Description) {
 	sort.Strings(keys)
 	for _, k := range keys {
 		fmt.Printf("metadata     %s = %s\n", k, m.Metadata()[k])
+	}
+}
+
+// printTuned lists what tuning chose.
+func printTuned(list []weir.Tuning) {
+	if len(list) == 0 {
+		fmt.Println("tuned        nothing is faster than what the tables choose")
+	}
+	for _, t := range list {
+		fmt.Printf("tuned        %s: %s, %.4f instead of %.4f ms\n", shortened(t.Nodes, 60), t.Choice, ms(t.After), ms(t.Before))
 	}
 }

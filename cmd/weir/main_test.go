@@ -108,7 +108,7 @@ func TestExitCodes(t *testing.T) {
 		{"run " + digits + " --loud", 2, "unknown flag"},
 		{"run " + digits + " --trace x.json", 2, "unknown flag"},
 		{"plan " + digits + " --html x.html", 2, "unknown flag"},
-		{"bench " + digits + " --tune", 2, "unknown flag"},
+		{"bench " + digits + " --fast", 2, "unknown flag"},
 		{"run " + digits + " --calls 0", 2, "--calls 0"},
 		{"run " + digits + " --dim batch", 2, "NAME=SIZE"},
 		{"run " + digits + " --budget much", 2, "--budget much"},

@@ -30,6 +30,7 @@ type modelFlags struct {
 	precision string
 	budget    string
 	exact     bool
+	tune      bool
 	stage     func(name, text string)
 	plans     bool // says itself what fits the budget
 }
@@ -44,6 +45,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
+	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, about ten seconds long, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
 }
 
@@ -93,7 +95,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
 		}
 	}
-	o.Stage, o.Exact = f.stage, f.exact
+	o.Stage, o.Exact, o.Tune = f.stage, f.exact, f.tune
 	if f.c.verbose {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -25,6 +25,7 @@ type Options struct {
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Reference bool                            // no scheduling, and the slow interpreter as code
+	Choices   Choices                         // otherwise than the table says
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
 	Names     []string // of the outputs; nil: as the module calls them
@@ -52,7 +53,8 @@ type Compiled struct {
 	certify sync.Once // where the arena's plan was read rather than found: finds it
 	found   *memplan.Solution
 	failed  error
-	open    bool       // see Recheck
+	open    bool // see Recheck
+	asked   asked
 	packed  *mem.Block // the weights that were laid out anew, until the code owns them
 }
 
@@ -94,7 +96,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 			continue
 		}
 		stage = p.Name
-		if err := p.Run(m); err != nil {
+		if err := c.run(&p, m, &o); err != nil {
 			return nil, err
 		}
 		if err := m.Ask(); err != nil {
@@ -235,7 +237,7 @@ var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
 // progress, and the module is lowered again and scheduled more simply.
 func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	for _, how := range schedules {
-		how.Check, how.Pack = m.Check, c.pack
+		how.Check, how.Pack, how.Choice = m.Check, c.pack, c.chosen(&o)
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {
 			return err

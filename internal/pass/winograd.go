@@ -17,9 +17,19 @@ func Winograd(m *ir.Module) error {
 
 // WinogradAs is Winograd with tiles of the given size wherever they can be: for tests.
 func WinogradAs(m *ir.Module, tile int64) error {
+	return WinogradBy(m, func(string) int64 { return tile })
+}
+
+// WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for none, 0 for the size that Winograd would choose. It is asked
+// only for convolutions that can be computed so.
+func WinogradBy(m *ir.Module, choose func(node string) int64) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return inTiles(b, n, func(height, width, channels, filters int64) int64 {
-			if _, ok := ops.WinogradCost(height, width, channels, filters, tile); !ok {
+			tile := choose(n.Source)
+			if tile == 0 {
+				return chosenTile(height, width, channels, filters)
+			}
+			if _, ok := ops.WinogradCost(height, width, channels, filters, tile); !ok || tile == 1 {
 				return 0
 			}
 			return tile

@@ -112,7 +112,7 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 		}
 		work := s.guess(c.M) * s.guess(c.N) * s.guess(c.K)
 		if shape, ok := numbers(param.Shape); ok && (p.columns < 0 || work > p.work) {
-			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(c, param.DType)
+			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(k, c, param.DType)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 			width = max(width, p.widthFor(k, c.B.Buffer))
 		}
 		if b := bufferOf(k, c.B.Buffer); width == 0 && b != nil {
-			width = s.panelWidth(c, b.DType)
+			width = s.panelWidth(k, c, b.DType)
 		}
 		panel := sym.Const(width)
 		if width == 0 || s.dims.LE(c.N, panel) == sym.Yes {
@@ -170,7 +170,7 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 	if isOne(c.N) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
 		return nil
 	}
-	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(c, b.DType))}}
+	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, b.DType))}}
 	n, d := names.name("n"), names.name("d")
 	at := make([]sym.Expr, len(c.B.Origin))
 	for i, e := range c.B.Origin {
@@ -214,13 +214,13 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 				return width
 			}
 		}
-		return s.panelWidth(sum, l.DType)
+		return s.panelWidth(k, sum, l.DType)
 	case !use.rows:
 		return 1
 	}
 	rows := s.machine.Tile.Rows
 	size := int64(float64(s.secondCache()/2) / (depth * float64(l.DType.Bits()/8)))
-	size = min(max(size, leastRows), mostRows)
+	size = s.choice(k).rows(min(max(size, leastRows), mostRows))
 	n, ok := l.Shape[axis].Const()
 	if !ok || n <= 0 {
 		return size
@@ -238,11 +238,14 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 
 // panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows, so that there
 // are always enough sums under way at once.
-func (s *scheduler) panelWidth(c *loop.Contract, dt dtype.DType) int64 {
+func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType) int64 {
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	vectors := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
 	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
 		vectors = max(vectors, min(widestTile, int64(s.machine.VectorRegisters-spareRegs)/max(m, 1)))
+	}
+	if chosen := s.choice(k).Vectors; chosen > 0 {
+		vectors = chosen
 	}
 	if n, ok := c.N.Const(); ok && n > 0 {
 		vectors = min(vectors, (n+lanes-1)/lanes)

@@ -22,6 +22,9 @@ type Options struct {
 	// Pack is given the weights that are laid out anew, once; it replaces their Data. Nil: they are packed on Go's heap.
 	Pack func(list []*Pack) error
 
+	// Choice is asked for each kernel of products in registers, by the model's nodes that it computes. Nil: all is as the table says.
+	Choice func(nodes string) Choice
+
 	Check func() error // where not nil, asked before each kernel; its error ends the work
 }
 
