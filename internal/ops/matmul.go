@@ -143,8 +143,11 @@ func matmulContract(k *Nest, n *ir.Node) {
 	// The last leading axes that the left operand has and the right one has not join the rows, where the left one's rows follow one another.
 	joined := 0
 	if !n.Attrs.Bool("transpose_a") {
-		for joined < len(leadA) && (joined >= len(leadB) || isOne(leadB[len(leadB)-1-joined])) && !isOne(leadA[len(leadA)-1-joined]) {
+		for joined < len(leadA) && (joined >= len(leadB) || isOne(leadB[len(leadB)-1-joined])) {
 			joined++
+		}
+		for joined > 0 && isOne(leadA[len(leadA)-joined]) {
+			joined--
 		}
 	}
 	lead, inner := out.Shape[:rank-2-joined], out.Shape[rank-2-joined:rank-1]
@@ -196,7 +199,7 @@ func accumulator(dt dtype.DType) dtype.DType {
 func matmulSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	shapes := [][2][]int64{{{3, 5}, {5, 4}}, {{2, 3, 5}, {5, 4}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4}, {2, 4, 5}}, {{2, 1, 3, 4}, {3, 4, 2}}, {{4, 3, 2}, {1, 2, 5}},
-		{{2, 3, 2, 4}, {2, 1, 4, 3}}, {{1, 7}, {3, 7, 2}}, {{0, 3}, {3, 2}}, {{2, 0}, {0, 3}}, {{3, 2}, {2, 0}}, {{2, 0, 3}, {3, 2}}}
+		{{2, 3, 2, 4}, {2, 1, 4, 3}}, {{1, 7}, {3, 7, 2}}, {{3, 1, 2, 4}, {4, 5}}, {{3, 1, 1, 4}, {1, 4, 5}}, {{0, 3}, {3, 2}}, {{2, 0}, {0, 3}}, {{3, 2}, {2, 0}}, {{2, 0, 3}, {3, 2}}}
 	for i, s := range shapes {
 		for j, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I32, dtype.I64, dtype.U32} {
 			if j > 0 && i > 3 {
