@@ -319,6 +319,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 		Use: "dump MODEL", Short: "Print the model as the compiler sees it", Args: exactly(1, "one MODEL"),
 		Example: `  weir dump model.onnx --lang loop
   weir dump model.onnx --after fold
+  weir dump model.onnx --after copies  # what is only moved, and why
   weir dump model.onnx --lang loop --kernel convolution`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stages := map[string]string{}

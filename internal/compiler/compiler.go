@@ -131,6 +131,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		return nil, err
 	}
 	done("order", c.Loop.String)
+	done("copies", func() string { return schedule.Copies(c.Loop) })
 	stage = "plan"
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {

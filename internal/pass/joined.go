@@ -52,7 +52,7 @@ func rowsSplitBehind(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	x, out := producer(product.Inputs[0], "reshape"), n.Outputs[0].Type.Shape
 	from, last := product.Outputs[0].Type.Shape, len(out)-1
-	if x == nil || r.uses[product.Inputs[0]] != 1 || len(out) < 3 || len(out) <= len(from) || r.Dims().EQ(out[last], from[len(from)-1]) != sym.Yes {
+	if x == nil || r.uses[product.Inputs[0]] != 1 || len(out) < 3 || len(out) < len(from) || r.Dims().EQ(out[last], from[len(from)-1]) != sym.Yes {
 		return nil
 	}
 	shape := product.Inputs[0].Type.Shape

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"math/rand"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -20,25 +21,26 @@ func TestMoves(t *testing.T) {
 	for _, c := range []struct {
 		title    string
 		launches int
+		copies   string
 		build    func(w *writer)
 	}{
-		{"parts of rows, and of columns", 1, func(w *writer) {
+		{"parts of rows, and of columns", 1, "0 copies, 0 bytes", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(3), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(9), number(50)))
 			a := moved(w, x, shape(number(20), number(9)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0], one, i[1]} })
 			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0], i[1].Add(number(7))} })
 			w.product(loop.Output, a, b, 0, 1)
 		}},
-		{"rows that are every second one", 1, func(w *writer) {
+		{"rows that are every second one", 1, "0 copies, 0 bytes", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(18), number(40)))
 			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0].Mul(number(2)), i[1]} })
 			w.product(loop.Output, x, b, 0, 1)
 		}},
-		{"not: columns that lie apart", 2, func(w *writer) {
+		{"not: columns that lie apart", 2, "1440 bytes  %b2 to %b3  @move_3 (move_3): a product reads elements side by side that lie apart where they are moved from\n1 copies, 1440 bytes\n", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(40), number(9)))
 			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[1], i[0]} })
 			w.product(loop.Output, x, b, 0, 1)
 		}},
-		{"not: an index that is not linear", 2, func(w *writer) {
+		{"not: an index that is not linear", 2, "what reads it wants elements as often as they are repeated", func(w *writer) {
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(3), number(40)))
 			b := moved(w, y, shape(number(9), number(40)), func(i []sym.Expr) []sym.Expr { return []sym.Expr{i[0].FloorDiv(number(3)), i[1]} })
 			w.product(loop.Output, x, b, 0, 1)
@@ -62,6 +64,9 @@ func TestMoves(t *testing.T) {
 			}
 			if len(scheduled.Body) != c.launches {
 				t.Errorf("%d launches, want %d\n%s", len(scheduled.Body), c.launches, scheduled)
+			}
+			if copies := Copies(scheduled); !strings.Contains(copies, c.copies) {
+				t.Errorf("the copies are\n%swant %q", copies, c.copies)
 			}
 			got, err := (&loop.Runner{}).Run(scheduled, in)
 			if err != nil {
