@@ -40,7 +40,7 @@ func (m mathematics[V, M]) log(x V) V {
 	return m.positive(x, m.logOf(f, k))
 }
 
-// log1p has an error of at most 1.60 ulp.
+// log1p has an error of at most 1.55 ulp.
 func (m mathematics[V, M]) log1p(x V) V {
 	u := m.add(x, m.float(1))
 	f, _, k := m.split1p(x, u)
