@@ -244,11 +244,15 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
 		vectors = max(vectors, min(widestTile, int64(s.machine.VectorRegisters-spareRegs)/max(m, 1)))
 	}
+	n, fixed := c.N.Const()
+	all := (n + lanes - 1) / lanes
 	if chosen := s.choice(k).Vectors; chosen > 0 {
 		vectors = chosen
+	} else if fixed && vectors == 3 && all%3 != 0 && all%4 == 0 {
+		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3
 	}
-	if n, ok := c.N.Const(); ok && n > 0 {
-		vectors = min(vectors, (n+lanes-1)/lanes)
+	if fixed && n > 0 {
+		vectors = min(vectors, all)
 	}
 	return vectors * lanes
 }
