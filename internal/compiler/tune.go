@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,18 +61,23 @@ func (c *Choices) tileOf(node string) int64 {
 	}
 	tile := int64(0)
 	for nodes, choice := range c.Kernels {
-		if choice.Tile > tile && strings.Contains(", "+nodes+", ", ", "+node+", ") {
+		if choice.Tile > tile && hasNode(nodes, node) {
 			tile = choice.Tile
 		}
 	}
 	return tile
 }
 
+func hasNode(nodes, node string) bool { return strings.Contains(", "+nodes+", ", ", "+node+", ") }
+
 // choosing are the passes that choose algorithms.
 var choosing = map[string]func(m *ir.Module, choose func(node string) int64) error{"winograd": pass.WinogradBy}
 
-// asked is what a compilation could choose.
-type asked struct{ tile, panel bool }
+// asked are the kernels and nodes that a compilation asked choices for.
+type asked struct {
+	tiles  []string        // nodes
+	panels map[string]bool // what kernels compute
+}
 
 // run is a row's pass, with what was chosen.
 func (c *Compiled) run(p *passRow, m *ir.Module, o *Options) error {
@@ -80,32 +86,42 @@ func (c *Compiled) run(p *passRow, m *ir.Module, o *Options) error {
 		return p.Run(m)
 	}
 	return chosen(m, func(node string) int64 {
-		c.asked.tile = true
+		c.asked.tiles = append(c.asked.tiles, node)
 		return o.Choices.tileOf(node)
 	})
 }
 
 // chosen answers what schedule asks.
 func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
+	c.asked.panels = map[string]bool{}
 	return func(nodes string) schedule.Choice {
-		c.asked.panel = true
+		c.asked.panels[nodes] = nodes != ""
 		return o.Choices.of(nodes).Choice
 	}
 }
 
-// Candidates are the choices to try for the program's kernels: each list is of choices between which only one can be taken. They are independent enough to be tried list by list.
-func (c *Compiled) Candidates() (lists [][]Choice) {
-	if c.asked.tile {
-		lists = append(lists, []Choice{{Tile: 1}, {Tile: 2}, {Tile: 4}})
+// Candidates are choices between which only one can be taken, and the kernels that they are for.
+type Candidates struct {
+	List []Choice
+	For  func(nodes string) bool
+}
+
+// Candidates are the choices to try for the program's kernels. They are independent enough to be tried list by list.
+func (c *Compiled) Candidates() (lists []Candidates) {
+	if len(c.asked.tiles) > 0 {
+		lists = append(lists, Candidates{[]Choice{{Tile: 1}, {Tile: 2}, {Tile: 4}}, func(nodes string) bool {
+			return slices.ContainsFunc(c.asked.tiles, func(node string) bool { return hasNode(nodes, node) })
+		}})
 	}
-	if c.asked.panel {
+	if panels := c.asked.panels; len(panels) > 0 {
+		of := func(nodes string) bool { return panels[nodes] }
 		var list []Choice
 		for vectors := int64(1); vectors <= mostVectors; vectors++ {
 			if usual := c.Machine.Tile.Columns * 4 / int64(c.Machine.VectorBytes); vectors != usual && vectors >= usual-1 {
 				list = append(list, Choice{Choice: schedule.Choice{Vectors: vectors}})
 			}
 		}
-		lists = append(lists, list, []Choice{{Choice: schedule.Choice{Rows: -1}}, {Choice: schedule.Choice{Rows: 1}}})
+		lists = append(lists, Candidates{list, of}, Candidates{[]Choice{{Choice: schedule.Choice{Rows: -1}}, {Choice: schedule.Choice{Rows: 1}}}, of})
 	}
 	return lists
 }
@@ -119,7 +135,7 @@ func (c *Compiled) Nodes(kernel int) string { return c.Loop.Kernels[kernel].Sour
 // Trial is what a program compiled with some choices came to.
 type Trial struct {
 	Times      map[string]time.Duration // in a run, of the kernels that compute these nodes
-	Candidates [][]Choice
+	Candidates []Candidates
 }
 
 // worthwhile is the part of a kernel's time that a choice must save: less is noise.
@@ -135,9 +151,9 @@ func Tune(try func(Choices) (*Trial, error), more func() bool) (Choices, error) 
 		return best, err
 	}
 	times := maps.Clone(first.Times)
-	for _, list := range first.Candidates {
+	for _, candidates := range first.Candidates {
 		winners := map[string]Choice{}
-		for _, candidate := range list {
+		for _, candidate := range candidates.List {
 			if !more() {
 				break
 			}
@@ -146,7 +162,7 @@ func Tune(try func(Choices) (*Trial, error), more func() bool) (Choices, error) 
 				continue
 			}
 			for nodes, took := range t.Times {
-				if before, ok := times[nodes]; ok && float64(took) < float64(before)*(1-worthwhile) {
+				if before, ok := times[nodes]; ok && candidates.For(nodes) && float64(took) < float64(before)*(1-worthwhile) {
 					times[nodes], winners[nodes] = took, candidate
 				}
 			}
