@@ -35,6 +35,9 @@ func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
 func TestFunctions(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Functions(t) })
 }
+func TestConversions(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Conversions(t) })
+}
 func TestPowers(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Powers(t) })
 }

@@ -126,6 +126,7 @@ func TestEmulated(t *testing.T) {
 		seeds = 500
 	}
 	t.Run("functions", func(t *testing.T) { e.some(t, 101).Functions(t) })
+	t.Run("conversions", func(t *testing.T) { e.some(t, 23).Conversions(t) })
 	t.Run("powers", func(t *testing.T) { e.some(t, 5).Powers(t) })
 	t.Run("checks", func(t *testing.T) { e.some(t, 1).Checks(t) })
 	t.Run("contractions", func(t *testing.T) { e.some(t, 11).Contractions(t) })

@@ -3,6 +3,7 @@ package kernelcheck
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand"
 	"strings"
 	"testing"
@@ -76,6 +77,56 @@ func (h Harness) Functions(t *testing.T) {
 	}
 	run("move_c64", dtype.C64, dtype.C64, func(x, y loop.Expr) loop.Expr { return x })
 	run("equal_c64", dtype.C64, dtype.Bool, func(x, y loop.Expr) loop.Expr { return loop.Apply2(loop.Eq, x, y) })
+}
+
+// Conversions converts numbers of all sizes, and those beside the ends of types and beside what lies between two numbers of a type. Results must be the interpreter's, bit for bit.
+func (h Harness) Conversions(t *testing.T) {
+	r := rand.New(rand.NewSource(6))
+	number := func(dt dtype.DType, x *tensor.Tensor, i int64) {
+		power := r.Intn(67)
+		whole := uint64(1)<<(power%64) | r.Uint64()&(1<<(power%64)-1)
+		if r.Intn(2) == 0 { // few bits, and one far below them
+			whole = uint64(1+r.Intn(512)) << (power % 55)
+			if r.Intn(3) > 0 {
+				whole += uint64(r.Intn(3) - 1)
+			}
+		}
+		v := math.Ldexp(1+r.Float64(), power-1)
+		switch r.Intn(8) {
+		case 0:
+			v = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0.5, 1e-40, 3e38, 65520, 1e-8}[r.Intn(8)]
+		case 1, 2:
+			v = math.Nextafter(math.Ldexp(1, power), []float64{0, math.Ldexp(1, power), math.Inf(1)}[r.Intn(3)])
+		case 3, 4:
+			v = float64(whole)
+		}
+		if sign := r.Intn(2); sign == 0 {
+			whole, v = -whole, -v
+		}
+		if dt.IsFloat() {
+			x.SetFloat(i, v)
+		} else if dt == dtype.Bool {
+			x.SetInt(i, int64(whole&1))
+		} else {
+			x.SetInt(i, int64(whole))
+		}
+	}
+	for _, from := range ElementTypes {
+		for _, to := range ElementTypes {
+			for _, kind := range []loop.LoopKind{loop.Vector, loop.Serial} {
+				b := loop.NewBuilder("convert")
+				n := dim("n")
+				x, y := b.Param("x", loop.Read, from, []sym.Expr{n}), b.Param("y", loop.Write, to, []sym.Expr{n})
+				b.For(kind, "i", n, func(i sym.Expr) { b.Store(y, []sym.Expr{i}, loop.Convert(to, x.Load(i))) })
+				k, dims := Finish(b), map[string]int64{"n": 333}
+				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims)}
+				for i := range operands[0].Len() {
+					number(from, operands[0], i)
+				}
+				h.Agree(t, k, dims, operands, 0, 0)
+			}
+		}
+	}
 }
 
 // Powers holds the exponents that have a way of their own.

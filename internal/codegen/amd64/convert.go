@@ -1,0 +1,223 @@
+package amd64
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// This file is conversions. What they mean package dtype says.
+
+// cast converts a value.
+func (e *emitter) cast(v value, to dtype.DType) value {
+	from := v.kind()
+	target := kindOf(to)
+	if v.dtype == to {
+		return v
+	}
+	r := value{dtype: to, uniform: v.uniform}
+	switch {
+	case from == flags && target == floats:
+		r.lo = e.selectLanes(v.lo, e.float(1), e.float(0))
+	case from == flags && target == integers:
+		r.lo = e.selectLanes(v.lo, e.integer32(1), e.integer32(0))
+	case from == flags:
+		one := value{dtype: to, uniform: true, lo: e.repeated64(1)}
+		if target == doubles {
+			one.lo = e.double(1)
+		}
+		zero := value{dtype: to, uniform: true, lo: e.repeated64(0)}
+		one.hi, zero.hi = one.lo, zero.lo
+		return e.choose(v, one, zero)
+	case target == flags && (from == floats || from == doubles):
+		zero := value{dtype: v.dtype, uniform: true, lo: e.float(0)}
+		zero.hi = zero.lo
+		return e.order(loop.Ne, v, zero)
+	case target == flags:
+		return e.order(loop.Ne, v, e.same(v.dtype, 0))
+	case from == floats && target == floats:
+		r.lo = v.lo
+		return e.settle(r)
+	case from == integers && target == integers:
+		r.lo = v.lo
+		return e.settle(r)
+	case from == longs && target == longs:
+		r.lo, r.hi = v.lo, v.hi
+	case from == longs && target == integers:
+		r.lo = v.lo
+		if !v.uniform {
+			r.lo = e.narrow(v.lo, v.hi)
+		} else {
+			r.lo = e.broadcastInt(e.lane64(v.lo))
+		}
+		return e.settle(r)
+	case from == integers && target == longs:
+		return e.widen(v, to)
+	case (from == integers && v.dtype == dtype.U32 || from == longs) && to != dtype.BF16 && (target == floats || target == doubles):
+		return e.fromLongs(v, to)
+	case from == integers && v.dtype != dtype.U32 && target == floats:
+		if to == dtype.BF16 {
+			v.lo = e.toOdd(v.lo)
+		}
+		r.lo = e.toFloat(v.lo)
+		return e.settle(r)
+	case from == integers && v.dtype != dtype.U32 && target == doubles:
+		return e.halved(v, to, asm.VCVTDQ2PD)
+	case from == floats && target == doubles:
+		return e.halved(v, to, asm.VCVTPS2PD)
+	case from == doubles && to == dtype.F32:
+		r.lo = e.fromDoubles(v, asm.VCVTPD2PS)
+	case target == integers && to != dtype.U32 && from == floats:
+		r.lo = e.truncated(v.lo)
+		return e.settle(r)
+	case target == integers && to != dtype.U32 && from == doubles:
+		r.lo = e.fromDoubles(e.each(v, e.limited), asm.VCVTTPD2DQ)
+		return e.settle(r)
+	case from == floats && (target == longs || to == dtype.U32):
+		return e.cast(e.halved(v, dtype.F64, asm.VCVTPS2PD), to)
+	case from == doubles && target == longs:
+		r = e.each(v, func(x asm.Reg) asm.Reg { return e.truncatedWide(x, to == dtype.U64) })
+		r.dtype = to
+	case from == doubles && to == dtype.U32:
+		return e.cast(e.cast(v, dtype.I64), to)
+	default:
+		refuse("a conversion of %s to %s", v.dtype, to)
+	}
+	return r
+}
+
+// narrow takes the low 32 bits of 64-bit lanes.
+func (e *emitter) narrow(lo, hi asm.Reg) asm.Reg {
+	if e.isa.masks {
+		lo, hi = e.two(asm.VPMOVQD, lo), e.two(asm.VPMOVQD, hi)
+		return e.joined(lo, hi)
+	}
+	return e.twoImm(asm.VPERMQ, e.vectorOf(asm.VSHUFPS, 0x88, lo, hi), 0xd8)
+}
+
+// joined is a vector of two halves.
+func (e *emitter) joined(lo, hi asm.Reg) asm.Reg {
+	op := asm.VINSERTF128
+	if e.isa.bits == 512 {
+		op = asm.VINSERTF64X4
+	}
+	return e.vectorOf(op, 1, lo, hi)
+}
+
+// widen extends integers of up to 32 bits to 64.
+func (e *emitter) widen(v value, to dtype.DType) value {
+	op := asm.VPMOVSXDQ
+	if v.dtype == dtype.U32 {
+		op = asm.VPMOVZXDQ
+	}
+	return e.halved(v, to, op)
+}
+
+// halved applies an operation that doubles the width of lanes to the lower and the upper half of a vector.
+func (e *emitter) halved(v value, to dtype.DType, op asm.Op) value {
+	r := value{dtype: to, uniform: v.uniform, lo: e.two(op, v.lo)}
+	if r.hi = r.lo; !v.uniform {
+		r.hi = e.two(op, e.upper(v.lo))
+	}
+	return r
+}
+
+// fromDoubles applies an operation that halves the width of lanes.
+func (e *emitter) fromDoubles(v value, op asm.Op) asm.Reg {
+	lo := e.two(op, v.lo)
+	if v.uniform {
+		return e.joined(lo, lo)
+	}
+	return e.joined(lo, e.two(op, v.hi))
+}
+
+// truncated is f32 lanes as i32 ones: without their fractions, 0 for NaN, and the nearest that there is for what does not fit.
+func (e *emitter) truncated(x asm.Reg) asm.Reg {
+	r := e.truncateToInt(x) // −2³¹ for what does not fit
+	r = e.selectLanes(e.compare(greaterOrEqual, x, e.float(1<<31)), e.integer32(math.MaxInt32), r)
+	return e.selectLanes(e.compare(unordered, x, x), e.integer32(0), r)
+}
+
+// limited is f64 lanes, with 0 for NaN and no more than the greatest i32.
+func (e *emitter) limited(x asm.Reg) asm.Reg {
+	nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
+	return e.three(asm.VMINPD, e.selectWide(nan, e.repeated64(0), x), e.double(math.MaxInt32))
+}
+
+// truncatedWide is truncated for f64 lanes and i64 ones; what is not negative may be u64. A float of 2⁵² or more, and less than twice that, has an integer in its low bits: by adding
+// such numbers the high and the low half of the result are found.
+func (e *emitter) truncatedWide(x asm.Reg, unsigned bool) asm.Reg {
+	compare := func(p predicate, limit float64) asm.Reg {
+		return e.compareWith(asm.VCMPPD, int64(p), x, e.double(limit))
+	}
+	whole := e.roundDouble(x, towardZero)
+	high := e.roundDouble(e.three(asm.VMULPD, whole, e.double(0x1p-32)), downward)
+	low := e.three(asm.VSUBPD, whole, e.three(asm.VMULPD, high, e.double(0x1p32)))
+	high = e.twoImm(asm.VPSLLQ, e.three(asm.VADDPD, high, e.double(3<<51)), 32)
+	r := e.or(high, e.xor(e.three(asm.VADDPD, low, e.double(1<<52)), e.double(1<<52)))
+	limit, greatest := 0x1p63, uint64(math.MaxInt64)
+	if unsigned {
+		limit, greatest = 0x1p64, math.MaxUint64
+	}
+	r = e.selectWide(compare(greaterOrEqual, limit), e.repeated64(greatest), r)
+	r = e.selectWide(compare(less, -0x1p63), e.repeated64(1<<63), r)
+	return e.selectWide(compare(unordered, 0), e.repeated64(0), r)
+}
+
+// roundDouble is round for lanes of f64.
+func (b *builder) roundDouble(x asm.Reg, mode int64) asm.Reg {
+	if b.isa.masks {
+		return b.twoImm(asm.VRNDSCALEPD, x, mode)
+	}
+	return b.twoImm(asm.VROUNDPD, x, mode)
+}
+
+// fromLongs is u32, i64 or u64 as floats other than bf16, rounded once.
+func (e *emitter) fromLongs(v value, to dtype.DType) value {
+	if v.dtype == dtype.U32 {
+		v = e.widen(v, dtype.I64)
+	}
+	if to != dtype.F64 {
+		v = e.each(v, func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
+	}
+	// The halves become floats by being put into the low bits of 2⁵² and 2⁸⁴; all but the last operation are exact.
+	bits, bias := uint64(0x4530000080000000), 0x1p84+0x1p63+0x1p52
+	if v.dtype == dtype.U64 {
+		bits, bias = 0x4530000000000000, 0x1p84+0x1p52
+	}
+	r := e.each(v, func(x asm.Reg) asm.Reg {
+		low := e.or(e.and(x, e.repeated64(math.MaxUint32)), e.double(1<<52))
+		high := e.xor(e.twoImm(asm.VPSRLQ, x, 32), e.repeated64(bits))
+		return e.three(asm.VADDPD, e.three(asm.VSUBPD, high, e.double(bias)), low)
+	})
+	r.dtype = dtype.F64
+	if to == dtype.F64 {
+		return r
+	}
+	r = value{dtype: to, uniform: v.uniform, lo: e.fromDoubles(r, asm.VCVTPD2PS)}
+	return e.settle(r)
+}
+
+// toOddWide is i64 or u64 lanes such that f64 has them: where they are far from 0 their last 11 bits become 0, and if one of them was not, the bit before
+// them becomes 1. Rounded to a shorter type that gives what the whole number would, for it never looks like a tie (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded
+// sums, 2008).
+func (e *emitter) toOddWide(x asm.Reg, unsigned bool) asm.Reg {
+	rest := e.and(x, e.repeated64(1<<11-1))
+	sticky := e.and(e.three(asm.VPADDQ, rest, e.repeated64(1<<11-1)), e.repeated64(1<<11))
+	odd := e.or(e.xor(x, rest), sticky)
+	size := e.twoImm(asm.VPSRLQ, x, 53)
+	if !unsigned {
+		size = e.twoImm(asm.VPSRLQ, e.three(asm.VPADDQ, x, e.repeated64(1<<53)), 54)
+	}
+	return e.selectWide(e.equalWide(size, e.repeated64(0)), x, odd)
+}
+
+// toOdd is toOddWide for i32 lanes and f32: the last 8 bits.
+func (e *emitter) toOdd(x asm.Reg) asm.Reg {
+	rest := e.and(x, e.integer32(1<<8-1))
+	odd := e.or(e.xor(x, rest), e.and(e.addInt(rest, e.integer32(1<<8-1)), e.integer32(1<<8)))
+	size := e.shiftRight(e.addInt(x, e.integer32(1<<24)), 25)
+	return e.selectLanes(e.equalInt(size, e.integer32(0)), x, odd)
+}
