@@ -92,8 +92,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	done("import", m.String)
 	for _, p := range Passes {
-		if inexact[p.Name] && (o.Exact || o.Reference) {
-			continue
+		if other, differs := exact[p.Name]; differs && (o.Exact || o.Reference) {
+			if p.Run = other; other == nil {
+				continue
+			}
 		}
 		stage = p.Name
 		if err := c.run(&p, m, &o); err != nil {

@@ -41,5 +41,5 @@ var Passes = []passRow{
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 
-// inexact are the passes that change results by more than the order of sums does: Options.Exact leaves them out.
-var inexact = map[string]bool{"winograd": true}
+// exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
+var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil}

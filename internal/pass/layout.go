@@ -16,10 +16,17 @@ import (
 
 // Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and with them what stands between: which of the other operators
 // do the same is chosen so that as few bytes as possible are transposed, by a cheapest cut through the graph of a block. Constants are transposed here.
-func Layout(m *ir.Module) error {
+//
+// Some convolutions are given weights of zero for inputs that they do not see: which makes NaN of an infinity there.
+func Layout(m *ir.Module) error { return layoutOf(m, false) }
+
+// LayoutExact is Layout where no weights of zero are added.
+func LayoutExact(m *ir.Module) error { return layoutOf(m, true) }
+
+func layoutOf(m *ir.Module, exact bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
+		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
 		l.blocks(f.Body)
 		for i := range f.States {
@@ -59,6 +66,7 @@ type form struct {
 // layout is the work on one function.
 type layout struct {
 	*ir.Inference
+	exact  bool
 	plain  map[*ir.Value]*ir.Value // what stands in the place of a value
 	turned map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
 	gone   map[*ir.Value]bool      // values that are computed with their channels last

@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // forms says by operator how its nodes work on tensors whose channels are last; functions of single elements are beside the table.
@@ -55,15 +56,51 @@ func whereLast(axis int64, rank int) int64 {
 
 func formOfConvolution(l *layout, n *ir.Node) *form {
 	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		in = slices.Clone(in)
+		in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
 		perm := ops.WeightsLast(n)
 		if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
-			in[1] = w
+			if in[1] = w; !l.exact {
+				in[1], groups = joinedGroups(b, w, groups)
+			}
 		} else {
 			in[1] = turned(b, in[1], perm)
 		}
-		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true}), in...)
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true, "groups": groups}), in...)
 	}}
+}
+
+// fewestFilters is how many output channels of a group fill a product's columns.
+const fewestFilters = 16
+
+// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get zeros for the inputs of the other groups: as many lanes work, on fewer and longer sums.
+func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
+	shape := slices.Clone(w.Const.Shape())
+	rank := len(shape)
+	inner, each := shape[rank-2], shape[rank-1]/max(groups, 1)
+	from, err := tensor.Data[float32](w.Const)
+	if err != nil || groups < 2 || inner < 2 || each < 1 || each >= fewestFilters {
+		return w, groups
+	}
+	join := int64(1)
+	for d := int64(2); d <= groups && join*each < fewestFilters; d++ {
+		if groups%d == 0 {
+			join = d
+		}
+	}
+	if join*inner > 4*fewestFilters {
+		return w, groups
+	}
+	shape[rank-2] = join * inner
+	joined := tensor.Must(tensor.New(w.Const.DType(), shape...))
+	to, _ := tensor.Data[float32](joined)
+	filters := shape[rank-1]
+	for row := int64(0); row*filters < int64(len(from)); row++ { // of one kernel element and input channel
+		element, i := row/inner, row%inner
+		for o := range filters {
+			to[(element*join*inner+o/each%join*inner+i)*filters+o] = from[row*filters+o]
+		}
+	}
+	return b.Constant(w.Name, joined), groups / join
 }
 
 // formOfPool: with its channels first, a window's elements lie apart from its neighbours'.

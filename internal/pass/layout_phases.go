@@ -46,8 +46,20 @@ func (a phasesAxis) element(t, tap int64) (int64, bool) {
 	return k, tap <= a.last[t] && k < a.kernel
 }
 
+// full reports whether every output sees an element of the kernel by every tap.
+func (a phasesAxis) full() bool {
+	for t := range a.stride {
+		for tap := range a.taps {
+			if _, some := a.element(t, tap); !some {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // formOfTransposed is of transposed convolutions: convolutions whose channels are those of strides × strides neighbouring outputs, which are then put side by side.
-func formOfTransposed(_ *layout, n *ir.Node) *form {
+func formOfTransposed(l *layout, n *ir.Node) *form {
 	w, groups := n.Inputs[1], n.Attrs.Int("groups", 1)
 	plain := !slices.ContainsFunc(n.Attrs.Ints("dilations"), func(d int64) bool { return d != 1 })
 	if w.Const == nil || groups != 1 || !plain || n.Outputs[0].Type.DType != dtype.F32 || len(n.Inputs) > 2 && n.Inputs[2] != nil && n.Inputs[2].Const == nil {
@@ -59,7 +71,11 @@ func formOfTransposed(_ *layout, n *ir.Node) *form {
 		if !fixed || b < 0 {
 			return nil
 		}
-		axes = append(axes, phasesOf(n.Attrs.Ints("strides")[i], n.Attrs.Ints("kernel")[i], b, n.Outputs[0].Type.Shape[2+i]))
+		a := phasesOf(n.Attrs.Ints("strides")[i], n.Attrs.Ints("kernel")[i], b, n.Outputs[0].Type.Shape[2+i])
+		if l.exact && !a.full() {
+			return nil
+		}
+		axes = append(axes, a)
 	}
 	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		return inPhases(b, n, in[0], axes)
