@@ -212,7 +212,7 @@ def merge(cell, now):
 
 def machine():
     """The processor, its caches and the system, as this system tells them."""
-    about = {"system": f"{platform.system()} {platform.release()}", "cores": len(cores())}
+    about = {"system": platform.system(), "cores": len(cores())}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "cpu family", "model") and key.strip() not in about:
@@ -225,7 +225,7 @@ def machine():
 
 
 def versions(bench, options):
-    found = {"weir": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "this tree"}
+    found = {"weir": subprocess.run(["git", "describe", "--tags", "--always"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "this tree"}
     pythons = [bench.python] if bench.python else []
     if set(options.engines) & set(PYTORCH):
         pythons.append(bench.pytorch())
@@ -264,6 +264,8 @@ def command(options):
     words = ["bench/bench.py", "--engines", ",".join(options.engines), "--threads", ",".join(map(str, options.threads)), "--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
     if options.models != CORE:
         words += ["--models", *options.models]
+    if options.compile_seconds != 900:
+        words += ["--compile-seconds", f"{options.compile_seconds:g}"]
     return " ".join(words + ["--realtime"] * options.realtime + (["--flags", repr(options.flags)] if options.flags else []))
 
 
@@ -277,7 +279,7 @@ def main():
         if options.models == ["all"]:
             options.models = subprocess.run([bench.pytorch(), "-c", "import models; print(*models.ALL)"], cwd=BENCH, check=True, capture_output=True, text=True).stdout.split()
         about = {"machine": machine(), "versions": versions(bench, options), "command": command(options),
-                 "date": time.strftime("%Y-%m-%d", time.gmtime()), "rounds": options.rounds, "seconds": options.seconds}
+                 "date": time.strftime("%Y-%m-%d", time.gmtime()), "rounds": options.rounds, "realtime": options.realtime, "seconds": options.seconds}
 
         def save(results):
             options.results.write_text(json.dumps({**about, "results": results}, indent=1))

@@ -3,6 +3,7 @@ import math
 
 TITLES = {"weir": "Weir", "ort": "ONNX Runtime", "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "ncnn": "ncnn", "iree": "IREE", "inductor": "PyTorch inductor",
           "torch": "PyTorch eager", "gomlx": "GoMLX (Go)"}
+BUSY = "The machine did other work meanwhile; all that was measured had real-time priority. "
 NO_RIVAL = {"weir", "openvino_bf16"}  # bf16 is another precision: it is shown, and no rival to f32
 
 
@@ -133,8 +134,8 @@ def write(data, document):
     text = ["# Benchmarks\n\n<!-- written by bench/bench.py -->\n",
             f"Weir beside other engines on the same models, all f32, in one run: `{data['command']}`. The machine: {about}. Engines: "
             + ", ".join(f"{TITLES[e]} {data['versions'].get(e, '')}".strip() for e in engines) + ".\n",
-            f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} rounds of "
-            f"{data['seconds']:g} s, and the fastest run counts. Every output was compared with PyTorch's; an engine that fails or is off has no time. "
+            f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
+            f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's; an engine that fails or is off has no time. "
             "\"Weir ahead\" is the fastest rival's time (bold) over Weir's: above 1, Weir is faster.\n",
             "![how many times as fast as the fastest rival](benchmarks.svg)\n", "The probe of `weir bench`, in the same run:\n", probes(results)]
     for t in threads:
