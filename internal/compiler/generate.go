@@ -85,6 +85,7 @@ func (c *Compiled) generate(o Options) (err error) {
 	if generator != nil && !o.Portable && len(missing) == 0 {
 		c.Code, err = generator(c.Loop, c.Machine)
 		if !errors.Is(err, diag.ErrUnsupported) || c.Machine.Name == target.PortableName {
+			c.report(o)
 			return err
 		}
 		c.Notes = append(c.Notes, "portable code, for machine code was refused: "+err.Error())
@@ -93,6 +94,21 @@ func (c *Compiled) generate(o Options) (err error) {
 	}
 	c.Code, err = portable.Compile(c.Loop, Portable(c.Machine.Threads))
 	return err
+}
+
+// report tells of kernels that a bug of ours kept from being machine code.
+func (c *Compiled) report(o Options) {
+	if c.Code == nil {
+		return
+	}
+	for _, left := range c.Code.Left {
+		if left.Fault != nil {
+			c.Faults = append(c.Faults, left.Fault)
+			if o.Progress != nil {
+				o.Progress("codegen, which failed for @" + left.Kernel + " and is done more simply: " + left.Fault.Error())
+			}
+		}
+	}
 }
 
 // trusted is an artefact's machine as far as it may be believed, checked to be one that code can be generated for and run here.

@@ -64,4 +64,7 @@ type Code struct {
 }
 
 // Left is a kernel that a generator has no code for, and the reason.
-type Left struct{ Kernel, Reason string }
+type Left struct {
+	Kernel, Reason string
+	Fault          error // where a bug of ours is the reason
+}

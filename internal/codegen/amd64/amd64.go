@@ -36,7 +36,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
 	var places []int
 	unlike, which := distinct(m.Kernels)
-	compiled, reasons := compileAll(unlike, isaOf(machine))
+	compiled, why := compileAll(unlike, isaOf(machine))
 	for _, k := range compiled {
 		if k != nil {
 			routines.add(k)
@@ -45,7 +45,9 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	for i, k := range m.Kernels {
 		same := compiled[which[i]]
 		if same == nil {
-			code.Left = append(code.Left, target.Left{Kernel: k.Name, Reason: reasons[which[i]]})
+			left := why[which[i]]
+			left.Kernel = k.Name
+			code.Left = append(code.Left, left)
 			rest.Kernels, places = append(rest.Kernels, k), append(places, i)
 			continue
 		}
@@ -87,29 +89,39 @@ func distinct(kernels []*loop.Kernel) (unlike []*loop.Kernel, which []int) {
 	return unlike, which
 }
 
-// compileAll compiles kernels, several at a time. A panic in one of them goes on in the caller.
-func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, reasons []string) {
-	compiled, reasons = make([]*kernel, len(kernels)), make([]string, len(kernels))
+// compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of ours, is such a reason, with a fault.
+func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, why []target.Left) {
+	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
-	var failed atomic.Pointer[diag.Error]
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					failed.CompareAndSwap(nil, diag.Recovered(r, ""))
-				}
-			}()
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
-				compiled[at], reasons[at] = compile(kernels[at], i)
+				compiled[at], why[at] = compileOne(kernels[at], i)
 			}
 		})
 	}
 	workers.Wait()
-	if err := failed.Load(); err != nil {
-		panic(err)
+	for _, w := range why {
+		if w.Fault != nil && strict {
+			panic(w.Fault)
+		}
 	}
-	return compiled, reasons
+	return compiled, why
+}
+
+// strict is whether a bug in compiling a kernel ends the compilation; tests set it.
+var strict bool
+
+func compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why target.Left) {
+	defer func() {
+		if r := recover(); r != nil {
+			fault := diag.Recovered(r, "generating machine code")
+			compiled, why = nil, target.Left{Reason: "a bug in weir", Fault: fault}
+		}
+	}()
+	compiled, why.Reason = compile(k, i)
+	return compiled, why
 }
 
 func isaOf(machine target.Machine) *isa {

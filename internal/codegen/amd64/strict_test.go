@@ -1,0 +1,3 @@
+package amd64
+
+func init() { strict = true }
