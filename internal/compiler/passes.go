@@ -38,6 +38,7 @@ var Passes = []passRow{
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
+	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 

@@ -1,0 +1,67 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Repeats sees elements that are repeated side by side, for which models put in axes of one, expand them and join them to the axes before: in one loop that the kernel
+// which reads them can do without.
+func Repeats(m *ir.Module) error { return apply(m, repeats) }
+
+var repeats = []rule{
+	{"reshape of reshape", []string{"reshape"}, reshaped},
+	{"same shape", []string{"reshape"}, sameShaped},
+	{"repeat", []string{"reshape"}, repeat},
+	{"repeat of repeat", []string{"repeat"}, repeatOfRepeat},
+}
+
+// repeat: axes of one, each behind another axis, are expanded and joined to that.
+func repeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	e := producer(n.Inputs[0], "expand")
+	if e == nil || !r.inside(n.Inputs[0]) {
+		return nil
+	}
+	from, to, out := e.Inputs[0].Type.Shape, e.Outputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	if len(from) != len(to) {
+		return nil
+	}
+	var shape []sym.Expr
+	var times []int64
+	behind := false // an axis that is not expanded
+	for i, extent := range from {
+		t, fixed := to[i].Const()
+		switch {
+		case sameShape(r.Dims(), from[i:i+1], to[i:i+1]):
+			shape, times, behind = append(shape, extent), append(times, 1), true
+		case !isOne(extent) || !fixed || t < 1 || !behind:
+			return nil
+		default:
+			times[len(times)-1], behind = t, false
+		}
+	}
+	if len(shape) == len(from) || len(shape) != len(out) {
+		return nil
+	}
+	for i, extent := range shape {
+		if !sameShape(r.Dims(), out[i:i+1], []sym.Expr{extent.Mul(sym.Const(times[i]))}) {
+			return nil
+		}
+	}
+	return ops.Repeat(b, ops.Reshape(b, e.Inputs[0], shape...), times)
+}
+
+func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	inner := producer(n.Inputs[0], "repeat")
+	if inner == nil || r.uses[n.Inputs[0]] != 1 {
+		return nil
+	}
+	times := slices.Clone(n.Attrs.Ints("times"))
+	for i, t := range inner.Attrs.Ints("times") {
+		times[i] *= t
+	}
+	return ops.Repeat(b, inner.Inputs[0], times)
+}
