@@ -144,6 +144,7 @@ def write(data, document):
         text.append(speeds(results, t, engines))
         if average:
             text.append(f"Geometric mean of \"Weir ahead\" over {count} models: **{average:.2f}**.\n")
+    text += [note + "\n" for note in data.get("notes", [])]
     if data.get("start"):
         text += ["## Starting, ms\n", "Of Weir with one thread: `weir compile`; from its artefact, what `weir bench` tells of loading (code is generated then) and of the first run; and a whole `weir run` of "
                  "the artefact, from the start of the process to its end.\n", starts(data["start"])]
