@@ -35,8 +35,8 @@ type Options struct {
 	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose results differ by up to 1e-5 of the sum of the
 	// products' magnitudes, and where an infinity spreads to its neighbours.
 	Exact bool
-	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes about ten seconds, and needs the processor
-	// to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.
+	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes ten to twenty seconds, meanwhile the memory of two
+	// programs, and wants the processor to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.
 	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string

@@ -3,6 +3,8 @@ package weir
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -15,7 +17,7 @@ import (
 type Tuning struct {
 	Nodes  string        `json:"nodes"`  // the model's nodes that the kernel computes
 	Choice string        `json:"choice"` // in words
-	Before time.Duration `json:"before"` // that the kernel took in a run as the tables say, in nanoseconds
+	Before time.Duration `json:"before"` // that the kernel took in a run as the tables say, in nanoseconds; After was measured beside it
 	After  time.Duration `json:"after"`
 }
 
@@ -24,72 +26,100 @@ type Tuning struct {
 func (p *Program) Tuned() []Tuning { return slices.Clone(p.tuned) }
 
 const (
-	tuneTime    = 10 * time.Second // after which no candidate is compiled
-	tuneRunTime = 300 * time.Millisecond
-	tuneRuns    = 3 // of a candidate, at least
-	usualExtent = 64
+	tuneTime      = 10 * time.Second // after which no candidate is compiled
+	tuneTrialTime = 600 * time.Millisecond
+	tuneRounds    = 3 // of a trial, at least
+	tuneRuns      = 2 // of a program in a round
+	tuneProofs    = 3 // tries to find all choices together faster, each without those that the one before did not confirm
+	usualExtent   = 64
 )
 
-// tune compiles a model as the tables say and with other choices, and returns the fastest program.
+// tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the tables make is held meanwhile, and another beside it.
 func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	o.Tune = false
 	if m.artefact != nil {
 		return nil, diag.Unsupportedf("tuning an artefact, whose choices are made").AtFile(m.file).WithFix("weir compile MODEL --tune")
 	}
-	quiet := o
-	quiet.Logger, quiet.Stage = nil, nil
+	usual, err := compileWith(ctx, m, o, compiler.Choices{})
+	if err != nil {
+		return nil, err
+	}
 	log := func(text string, args ...any) {
 		if o.Logger != nil {
 			o.Logger.Info(text, append(args, "model", m.file)...)
 		}
 	}
-	var first, last map[string]time.Duration
-	var fault error // not to be passed over
-	end := time.Now().Add(tuneTime)
-	choices, err := compiler.Tune(func(c compiler.Choices) (*compiler.Trial, error) {
+	defer func() {
+		if p != usual {
+			usual.Close()
+		}
+	}()
+	if !usual.compiled.Here() {
+		return nil, diag.Unsupportedf("tuning for %s, whose code does not run here", usual.compiled.Machine.CPU).WithFix("tune on a machine that has it")
+	}
+	in, err := usual.anyInputs()
+	if err == nil {
+		defer in.close()
+		_, err = usual.Profile(ctx, in.args, 1)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		if o.Logger != nil {
+			o.Logger.Warn("not tuned: "+err.Error(), "model", m.file)
+		}
+		return usual, nil
+	}
+	o.Stage = nil
+	quiet, end := o, time.Now().Add(tuneTime)
+	quiet.Logger = nil
+	choices := compiler.Tune(usual.compiled.Candidates(), func(c compiler.Choices) (*compiler.Trial, error) {
 		p, err := compileWith(ctx, m, quiet, c)
 		if err != nil {
-			if first == nil {
-				fault = err
-			}
 			return nil, err
 		}
 		defer p.Close()
-		if !p.compiled.Here() {
-			fault = diag.Unsupportedf("tuning for %s, whose code does not run here", p.compiled.Machine.CPU).WithFix("tune on a machine that has it")
-			return nil, fault
+		t, err := p.trial(ctx, usual, in.args)
+		if err == nil {
+			log("tried", "choice", c.All.String(), "took", total(t.Times), "usual", total(t.Usual))
 		}
-		times, err := p.times(ctx)
-		if first == nil {
-			first = times
-		}
-		log("tried", "choice", c.All.String(), "took", total(times), "error", err)
-		return &compiler.Trial{Times: times, Candidates: p.compiled.Candidates()}, err
+		return t, err
 	}, func() bool { return ctx.Err() == nil && time.Now().Before(end) })
-	if fault = cmp.Or(ctx.Err(), fault); fault != nil {
-		return nil, fault
-	}
-	if err != nil && o.Logger != nil {
-		o.Logger.Warn("not tuned: "+err.Error(), "model", m.file)
-	}
-	if len(choices.Kernels) > 0 {
-		if p, err = compileWith(ctx, m, o, choices); err == nil {
-			if last, err = p.times(ctx); err == nil && total(last) < total(first) {
-				p.tuned = tunings(choices, first, last)
-				log("tuned", "kernels", len(p.tuned), "before", total(first), "after", total(last))
-				return p, nil
-			}
-			p.Close()
+	for proof := range tuneProofs {
+		if len(choices.Kernels) == 0 {
+			break
 		}
+		tuned, err := compileWith(ctx, m, quiet, choices)
+		if err != nil {
+			break
+		}
+		t, err := tuned.trial(ctx, usual, in.args)
+		if err != nil {
+			tuned.Close()
+			break
+		}
+		log("tuned", "kernels", len(choices.Kernels), "took", total(t.Times), "usual", total(t.Usual))
+		confirmed := maps.Clone(choices.Kernels)
+		maps.DeleteFunc(confirmed, func(nodes string, _ compiler.Choice) bool { return t.Ratio(nodes) >= 1 })
+		if total(t.Times) < total(t.Usual) && (proof > 0 || len(confirmed) == len(choices.Kernels)) {
+			tuned.options, tuned.tuned = o, tunings(choices, t)
+			return tuned, nil
+		}
+		tuned.Close()
+		choices.Kernels = confirmed
 	}
-	log("nothing is faster than what the tables say", "took", total(first))
-	return compileWith(ctx, m, o, compiler.Choices{})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	log("nothing is faster than what the tables say")
+	return usual, nil
 }
 
 // tunings describes choices.
-func tunings(c compiler.Choices, before, after map[string]time.Duration) (list []Tuning) {
+func tunings(c compiler.Choices, t *compiler.Trial) (list []Tuning) {
 	for nodes, choice := range c.Kernels {
-		list = append(list, Tuning{once(nodes), choice.String(), before[nodes], after[nodes]})
+		list = append(list, Tuning{once(nodes), choice.String(), t.Usual[nodes], t.Times[nodes]})
 	}
 	slices.SortFunc(list, func(a, b Tuning) int {
 		return cmp.Or(cmp.Compare(a.After-a.Before, b.After-b.Before), cmp.Compare(a.Nodes, b.Nodes))
@@ -104,25 +134,27 @@ func total(times map[string]time.Duration) (sum time.Duration) {
 	return sum
 }
 
-// times runs the program on values of its own and tells how long its kernels took, by the nodes that they compute.
-func (p *Program) times(ctx context.Context) (map[string]time.Duration, error) {
-	in, err := p.anyInputs()
-	if err != nil {
-		return nil, err
+// trial runs the program in alternation with the usual one.
+func (p *Program) trial(ctx context.Context, usual *Program, in Inputs) (*compiler.Trial, error) {
+	t := &compiler.Trial{Times: map[string]time.Duration{}, Usual: map[string]time.Duration{}, Changed: p.compiled.Changed(usual.compiled)}
+	begin := time.Now()
+	for round := 0; round < tuneRounds || time.Since(begin) < tuneTrialTime; round++ {
+		if err := errors.Join(p.times(ctx, in, t.Times), usual.times(ctx, in, t.Usual)); err != nil {
+			return nil, err
+		}
 	}
-	defer in.close()
+	return t, nil
+}
+
+// times runs the program a few times and notes, by the nodes that its kernels compute, the shortest times so far. Of each round the first run is of caches that another program used.
+func (p *Program) times(ctx context.Context, in Inputs, shortest map[string]time.Duration) error {
+	list, err := p.Profile(ctx, in, tuneRuns)
+	if err != nil {
+		return err
+	}
 	nodes := map[string]string{}
 	for i, name := range p.compiled.Program.Kernels {
 		nodes[name] = p.compiled.Nodes(i)
-	}
-	begin := time.Now()
-	if _, err := p.Profile(ctx, in.args, 1); err != nil { // the first run is of memory that nothing had touched
-		return nil, err
-	}
-	runs := max(tuneRuns, min(100, int(tuneRunTime/max(time.Since(begin), 1))))
-	list, err := p.Profile(ctx, in.args, runs)
-	if err != nil {
-		return nil, err
 	}
 	times := map[string]time.Duration{}
 	for _, k := range list {
@@ -132,7 +164,12 @@ func (p *Program) times(ctx context.Context) (map[string]time.Duration, error) {
 		}
 		times[key] += k.Time
 	}
-	return times, nil
+	for key, took := range times {
+		if before, ok := shortest[key]; !ok || took < before {
+			shortest[key] = took
+		}
+	}
+	return nil
 }
 
 // sample is inputs that were made for a program.

@@ -45,7 +45,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
-	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, about ten seconds long, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
+	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
 }
 

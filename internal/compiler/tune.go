@@ -3,8 +3,6 @@ package compiler
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,23 +59,18 @@ func (c *Choices) tileOf(node string) int64 {
 	}
 	tile := int64(0)
 	for nodes, choice := range c.Kernels {
-		if choice.Tile > tile && hasNode(nodes, node) {
+		if choice.Tile > tile && strings.Contains(", "+nodes+", ", ", "+node+", ") {
 			tile = choice.Tile
 		}
 	}
 	return tile
 }
 
-func hasNode(nodes, node string) bool { return strings.Contains(", "+nodes+", ", ", "+node+", ") }
-
 // choosing are the passes that choose algorithms.
 var choosing = map[string]func(m *ir.Module, choose func(node string) int64) error{"winograd": pass.WinogradBy}
 
-// asked are the kernels and nodes that a compilation asked choices for.
-type asked struct {
-	tiles  []string        // nodes
-	panels map[string]bool // what kernels compute
-}
+// asked is what a compilation asked choices of.
+type asked struct{ tile, panel bool }
 
 // run is a row's pass, with what was chosen.
 func (c *Compiled) run(p *passRow, m *ir.Module, o *Options) error {
@@ -86,42 +79,32 @@ func (c *Compiled) run(p *passRow, m *ir.Module, o *Options) error {
 		return p.Run(m)
 	}
 	return chosen(m, func(node string) int64 {
-		c.asked.tiles = append(c.asked.tiles, node)
+		c.asked.tile = true
 		return o.Choices.tileOf(node)
 	})
 }
 
 // chosen answers what schedule asks.
 func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
-	c.asked.panels = map[string]bool{}
 	return func(nodes string) schedule.Choice {
-		c.asked.panels[nodes] = nodes != ""
+		c.asked.panel = true
 		return o.Choices.of(nodes).Choice
 	}
 }
 
-// Candidates are choices between which only one can be taken, and the kernels that they are for.
-type Candidates struct {
-	List []Choice
-	For  func(nodes string) bool
-}
-
-// Candidates are the choices to try for the program's kernels. They are independent enough to be tried list by list.
-func (c *Compiled) Candidates() (lists []Candidates) {
-	if len(c.asked.tiles) > 0 {
-		lists = append(lists, Candidates{[]Choice{{Tile: 1}, {Tile: 2}, {Tile: 4}}, func(nodes string) bool {
-			return slices.ContainsFunc(c.asked.tiles, func(node string) bool { return hasNode(nodes, node) })
-		}})
+// Candidates are the choices to try for the program's kernels: lists of those between which only one can be taken. They are independent enough to be tried list by list.
+func (c *Compiled) Candidates() (lists [][]Choice) {
+	if c.asked.tile {
+		lists = append(lists, []Choice{{Tile: 2}, {Tile: 4}, {Tile: 1}})
 	}
-	if panels := c.asked.panels; len(panels) > 0 {
-		of := func(nodes string) bool { return panels[nodes] }
+	if c.asked.panel {
 		var list []Choice
-		for vectors := int64(1); vectors <= mostVectors; vectors++ {
-			if usual := c.Machine.Tile.Columns * 4 / int64(c.Machine.VectorBytes); vectors != usual && vectors >= usual-1 {
+		for vectors := int64(2); vectors <= mostVectors; vectors++ {
+			if usual := c.Machine.Tile.Columns * 4 / int64(c.Machine.VectorBytes); vectors != usual {
 				list = append(list, Choice{Choice: schedule.Choice{Vectors: vectors}})
 			}
 		}
-		lists = append(lists, Candidates{list, of}, Candidates{[]Choice{{Choice: schedule.Choice{Rows: -1}}, {Choice: schedule.Choice{Rows: 1}}}, of})
+		lists = append(lists, list, []Choice{{Choice: schedule.Choice{Rows: -1}}, {Choice: schedule.Choice{Rows: 1}}})
 	}
 	return lists
 }
@@ -132,28 +115,53 @@ const mostVectors = 4
 // Nodes are the model's nodes that a kernel computes: the key of its choice.
 func (c *Compiled) Nodes(kernel int) string { return c.Loop.Kernels[kernel].Source }
 
-// Trial is what a program compiled with some choices came to.
+// Trial is what a program compiled with some choices came to, beside one without that ran in alternation with it: what a machine does besides changes all times from one moment to the next. Times are of
+// a run, of the kernels that compute these nodes.
 type Trial struct {
-	Times      map[string]time.Duration // in a run, of the kernels that compute these nodes
-	Candidates []Candidates
+	Times, Usual map[string]time.Duration
+	Changed      map[string]bool // whose loops the choices changed
 }
 
-// worthwhile is the part of a kernel's time that a choice must save: less is noise.
-const worthwhile = 0.03
+// Ratio is a kernel's time beside the usual one; 1 where it is the same kernel, or the two programs do not have it both.
+func (t *Trial) Ratio(nodes string) float64 {
+	usual, time := t.Usual[nodes], t.Times[nodes]
+	if usual <= 0 || time <= 0 || !t.Changed[nodes] {
+		return 1
+	}
+	return float64(time) / float64(usual)
+}
+
+// Changed are the nodes whose kernels are other loops than another program's.
+func (c *Compiled) Changed(from *Compiled) map[string]bool {
+	changed, were := map[string]bool{}, from.texts()
+	for nodes, text := range c.texts() {
+		changed[nodes] = nodes != "" && text != were[nodes]
+	}
+	return changed
+}
+
+// texts are the kernels' loops, without the kernels' names, by the nodes that they compute.
+func (c *Compiled) texts() map[string]string {
+	texts := map[string]string{}
+	for _, k := range c.Loop.Kernels {
+		unnamed := *k
+		unnamed.Name = ""
+		texts[k.Source] += unnamed.String()
+	}
+	return texts
+}
+
+// worthwhile is the part of a kernel's usual time that a choice must save: less is noise.
+const worthwhile = 0.04
 
 // Tune finds choices that take less time than the table's, kernel by kernel: it tries each candidate for all kernels at once, and takes for each the one with the shortest time. A candidate that
-// fails is passed over; an error is of the first trial, which is of no choices. Kernels that a candidate joins otherwise than the first trial did stay as they were. No trial is begun
-// once more is false.
-func Tune(try func(Choices) (*Trial, error), more func() bool) (Choices, error) {
+// fails is passed over. Kernels that a candidate joins otherwise than the table does stay as they were. No trial is begun once more is false.
+func Tune(lists [][]Choice, try func(Choices) (*Trial, error), more func() bool) Choices {
 	best := Choices{Kernels: map[string]Choice{}}
-	first, err := try(Choices{})
-	if err != nil {
-		return best, err
-	}
-	times := maps.Clone(first.Times)
-	for _, candidates := range first.Candidates {
+	ratios := map[string]float64{}
+	for _, list := range lists {
 		winners := map[string]Choice{}
-		for _, candidate := range candidates.List {
+		for _, candidate := range list {
 			if !more() {
 				break
 			}
@@ -161,9 +169,9 @@ func Tune(try func(Choices) (*Trial, error), more func() bool) (Choices, error) 
 			if err != nil {
 				continue
 			}
-			for nodes, took := range t.Times {
-				if before, ok := times[nodes]; ok && candidates.For(nodes) && float64(took) < float64(before)*(1-worthwhile) {
-					times[nodes], winners[nodes] = took, candidate
+			for nodes := range t.Times {
+				if r := t.Ratio(nodes); r < cmp.Or(ratios[nodes], 1)-worthwhile {
+					ratios[nodes], winners[nodes] = r, candidate
 				}
 			}
 		}
@@ -171,7 +179,7 @@ func Tune(try func(Choices) (*Trial, error), more func() bool) (Choices, error) 
 			best.Kernels[nodes] = winner.over(best.Kernels[nodes])
 		}
 	}
-	return best, nil
+	return best
 }
 
 // Here reports whether the program runs as its choices are for: its code is for the machine that its kernels are scheduled for.
