@@ -102,7 +102,11 @@ func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 		log("tuned", "kernels", len(choices.Kernels), "took", total(t.Times), "usual", total(t.Usual))
 		confirmed := maps.Clone(choices.Kernels)
 		maps.DeleteFunc(confirmed, func(nodes string, _ compiler.Choice) bool { return t.Ratio(nodes) >= 1 })
-		if total(t.Times) < total(t.Usual) && (proof > 0 || len(confirmed) == len(choices.Kernels)) {
+		var took, before time.Duration // of the kernels that choices are for
+		for nodes := range choices.Kernels {
+			took, before = took+t.Times[nodes], before+t.Usual[nodes]
+		}
+		if total(t.Times) < total(t.Usual) && took < before && (proof > 0 || len(confirmed) == len(choices.Kernels)) {
 			tuned.options, tuned.tuned = o, tunings(choices, t)
 			return tuned, nil
 		}
