@@ -72,7 +72,7 @@ func TestRepositoryModels(t *testing.T) {
 		cases[i].Measure = true
 	}
 	wrong := map[string]bool{}
-	for _, target := range []weir.Target{weir.Portable, weir.Reference} {
+	for _, target := range []weir.Target{weir.Best, weir.Portable, weir.Reference} {
 		t.Run(string(target), func(t *testing.T) {
 			seen := map[string]bool{}
 			exact := 0

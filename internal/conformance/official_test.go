@@ -62,10 +62,23 @@ func TestOfficial(t *testing.T) {
 	if len(cases) < leastCases || len(nets) < leastNets {
 		t.Errorf("%d cases of operators and %d of whole networks, at least %d and %d are expected", len(cases), len(nets), leastCases, leastNets)
 	}
+	for _, cpu := range levels() {
+		t.Run(cpu, func(t *testing.T) { officialOn(t, cpu, cases, nets) })
+	}
+}
+
+// levels are the levels of processor that this one has, each of which is code of its own.
+func levels() []string {
+	all := []string{"portable", "avx2", "avx512"}
+	return all[:1+slices.Index(all, weir.Here().CPU)]
+}
+
+// officialOn runs the cases with code for a level of processor.
+func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 	var faults schedulingFaults
-	results := runAll(t, cases, weir.Options{Target: weir.Portable, Logger: faults.log()})
+	results := runAll(t, cases, weir.Options{CPU: cpu, Logger: faults.log()})
 	for _, c := range nets {
-		results = append(results, c.guarded(t, weir.Options{Target: weir.Portable}))
+		results = append(results, c.guarded(t, weir.Options{CPU: cpu}))
 	}
 	count, exact, bounded := map[Verdict]int{}, 0, 0
 	met := map[string]bool{}

@@ -33,7 +33,7 @@ func (m *RandomModel) check(t *testing.T) (err error) {
 	defer loaded.Close()
 	decide := false
 	var faults schedulingFaults
-	p, err := weir.Compile(t.Context(), loaded, weir.Options{Target: weir.Portable, Threads: 2, Stage: watchData(nil, &decide), Logger: faults.log()})
+	p, err := weir.Compile(t.Context(), loaded, weir.Options{Threads: 2, Stage: watchData(nil, &decide), Logger: faults.log()})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (n naming) sweep(t *testing.T, data string) {
 		}
 	}
 	passed, unequal, reasons := 0, 0, map[string]int{}
-	for _, r := range runAll(t, cases, weir.Options{Target: weir.Portable}) {
+	for _, r := range runAll(t, cases, weir.Options{}) {
 		switch {
 		case r.Verdict == Pass:
 			passed++

@@ -7,6 +7,7 @@ Each case becomes NAME/model.onnx and NAME/test_data_set_N/{input,output}_I.pb: 
 (models_*.py) are written in ONNX's text syntax; weights and inputs are drawn from a generator seeded by the case's name, so a
 second run writes the same bytes. README.md lists what each case is for: it is the first line of the case's function.
 """
+import json
 import os
 import shutil
 import sys
@@ -27,10 +28,10 @@ class Case:
 
     functions: model-local functions as text, domains: their opset imports as text, edit: changes the finished ModelProto,
     save: writes it in a way of its own, outputs: computes the expected outputs where onnxruntime cannot, amend: corrects those
-    of onnxruntime's that are not the standard's.
+    of onnxruntime's that are not the standard's, settings: the case's data.json: tolerances of its own, and why.
     """
 
-    def __init__(self, graph, weights=None, data=(), opset=21, ir=10, functions="", domains="", edit=None, save=None, outputs=None, amend=None):
+    def __init__(self, graph, weights=None, data=(), opset=21, ir=10, functions="", domains="", edit=None, save=None, outputs=None, amend=None, settings=None):
         text = f'<ir_version: {ir}, opset_import: ["" : {opset}{domains}]>\n{graph.strip()}\n{functions}'
         self.model = parser.parse_model(text)
         self.model.producer_name = "make_models.py"
@@ -39,7 +40,7 @@ class Case:
         if edit:
             edit(self.model)
         self.data = [{name: value if value is None or isinstance(value, list) else np.asarray(value) for name, value in inputs.items()} for inputs in data]
-        self.save, self.outputs, self.amend = save, outputs, amend
+        self.save, self.outputs, self.amend, self.settings = save, outputs, amend, settings
 
 
 def case(build):
@@ -87,6 +88,9 @@ def write(name, built):
     path = os.path.join(folder, "model.onnx")
     (built.save or onnx.save)(built.model, path)
     onnx.checker.check_model(path, full_check=True)
+    if built.settings:
+        with open(os.path.join(folder, "data.json"), "w") as f:
+            f.write(json.dumps(built.settings) + "\n")
     initial = {t.name for t in built.model.graph.initializer}
     for n, inputs in enumerate(built.data):
         results = built.outputs(inputs) if built.outputs else run(path, inputs)

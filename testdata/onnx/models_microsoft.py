@@ -36,7 +36,8 @@ g (float[n,s,8] x, float[n,s,8] y, float[s,8] row, int32[n,s] words, int32[n,s] 
   plain, none = com.microsoft.EmbedLayerNormalization (words, , we, pe, , a, b)
 }""", {**weights("abc"), "we": normal(rng, 9, 8), "pe": normal(rng, 6, 8), "se": normal(rng, 2, 8)},
         [{"x": normal(rng, n, s, 8), "y": normal(rng, n, s, 8), "row": normal(rng, s, 8), "words": ints(rng, 0, 9, n, s, dtype=np.int32), "kinds": ints(rng, 0, 2, n, s, dtype=np.int32),
-          "mask": np.tile(np.arange(s) < s - 1, (n, 1)).astype(np.int32)} for n, s in ((2, 4), (1, 3))], domains=DOMAINS)
+          "mask": np.tile(np.arange(s) < s - 1, (n, 1)).astype(np.int32)} for n, s in ((2, 4), (1, 3))], domains=DOMAINS,
+        settings={"atol": 1e-6, "why": "1 + erf(x) loses all but a few bits where erf(x) is near -1"})
 
 
 @case

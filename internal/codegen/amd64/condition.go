@@ -91,6 +91,28 @@ func (e *emitter) resolveLanes(x sym.Expr) sym.Expr {
 
 // branch goes to a label where a uniform condition is as said.
 func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
+	e.compareEarly(x)
+	e.branchOn(x, when, to)
+}
+
+// compareEarly computes what the comparisons of a condition need before any of its branches: behind one, it would not be there on every way.
+func (e *emitter) compareEarly(x loop.Expr) {
+	if _, known := e.decided(x); known {
+		return
+	}
+	if _, slack, ok := comparison(x); ok {
+		if rest, _, _ := compared(e.resolve(slack)); !isZero(rest) {
+			e.integer(rest)
+		}
+		return
+	}
+	if b, ok := x.(*loop.Binary); ok && (b.Op == loop.And || b.Op == loop.Or) {
+		e.compareEarly(b.X)
+		e.compareEarly(b.Y)
+	}
+}
+
+func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	if holds, known := e.decided(x); known {
 		if holds == when {
 			e.jump(asm.JMP, to)
@@ -98,13 +120,21 @@ func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
 		return
 	}
 	if op, slack, ok := comparison(x); ok {
-		e.branchOn(op, e.resolve(slack), when, to)
+		e.branchOnComparison(op, e.resolve(slack), when, to)
 		return
+	}
+	// What comes behind a branch is not computed on every way: it is forgotten.
+	second := func(x loop.Expr, when bool, to asm.Label) {
+		s := e.open()
+		e.branchOn(x, when, to)
+		body := e.close()
+		e.append(s.head)
+		e.append(body)
 	}
 	switch x := x.(type) {
 	case *loop.Unary:
 		if x.Op == loop.Not {
-			e.branch(x.X, !when, to)
+			e.branchOn(x.X, !when, to)
 			return
 		}
 	case *loop.Binary:
@@ -112,13 +142,13 @@ func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
 			break
 		}
 		if (x.Op == loop.And) != when { // either side is enough to go
-			e.branch(x.X, when, to)
-			e.branch(x.Y, when, to)
+			e.branchOn(x.X, when, to)
+			second(x.Y, when, to)
 			return
 		}
 		stay := e.label()
-		e.branch(x.X, !when, stay)
-		e.branch(x.Y, when, to)
+		e.branchOn(x.X, !when, stay)
+		second(x.Y, when, to)
 		e.bind(stay)
 		return
 	}
@@ -131,13 +161,22 @@ func (e *emitter) branch(x loop.Expr, when bool, to asm.Label) {
 	}
 }
 
-// branchOn compares slack with 0. Its constant part is the number compared with, so that the rest is shared with other comparisons.
-func (e *emitter) branchOn(op loop.BinaryOp, slack sym.Expr, when bool, to asm.Label) {
+// compared is what is compared with a number to compare slack with 0: its constant part is that number, so that the rest is shared with other
+// comparisons. mirrored says that the comparison is turned around.
+func compared(slack sym.Expr) (rest sym.Expr, limit int64, mirrored bool) {
 	constant, terms := slack.Terms()
-	rest := slack.Sub(sym.Const(constant))
-	limit, taken, other := -constant, asm.JGE, asm.JL
+	rest = slack.Sub(sym.Const(constant))
 	if len(terms) > 0 && terms[0].Coef < 0 { // −t + c ≥ 0 where t ≤ c
-		rest, limit, taken, other = rest.Neg(), constant, asm.JLE, asm.JG
+		return rest.Neg(), constant, true
+	}
+	return rest, -constant, false
+}
+
+func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool, to asm.Label) {
+	rest, limit, mirrored := compared(slack)
+	taken, other := asm.JGE, asm.JL
+	if mirrored {
+		taken, other = asm.JLE, asm.JG
 	}
 	switch op {
 	case loop.Eq:
@@ -145,7 +184,7 @@ func (e *emitter) branchOn(op loop.BinaryOp, slack sym.Expr, when bool, to asm.L
 	case loop.Ne:
 		taken, other = asm.JNE, asm.JE
 	}
-	if len(terms) == 0 { // not decided by bounds, but now it is
+	if constant, ok := slack.Const(); ok { // not decided by bounds, but now it is
 		if (op == loop.Ge && constant >= 0 || op == loop.Eq && constant == 0 || op == loop.Ne && constant != 0) == when {
 			e.jump(asm.JMP, to)
 		}

@@ -572,15 +572,13 @@ func (e *emitter) across(op loop.BinaryOp, v value) value {
 		return e.acrossFlags(op, v)
 	}
 	if v.kind().wide() {
-		lo, hi := value{dtype: v.dtype, lo: v.lo, uniform: true}, value{dtype: v.dtype, lo: v.hi, uniform: true}
-		lo.hi, hi.hi = lo.lo, hi.lo // as if they were uniform: each register is combined on its own
-		v = e.combine(op, lo, hi)
+		v = e.combine(op, value{dtype: v.dtype, lo: v.lo, hi: v.lo}, value{dtype: v.dtype, lo: v.hi, hi: v.hi})
 	}
 	turned := func(do func(x asm.Reg) asm.Reg) {
-		other := value{dtype: v.dtype, uniform: true, lo: do(v.lo)}
-		other.hi = other.lo
-		mine := v
-		mine.uniform, mine.hi = true, v.lo
+		mine, other := value{dtype: v.dtype, lo: v.lo}, value{dtype: v.dtype, lo: do(v.lo)}
+		if v.kind().wide() {
+			mine.hi, other.hi = mine.lo, other.lo
+		}
 		v = e.combine(op, mine, other)
 	}
 	if e.isa.bits == 512 {

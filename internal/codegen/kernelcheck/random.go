@@ -230,9 +230,10 @@ func (a *author) write() *loop.Kernel {
 			}
 			if a.Intn(4) == 0 {
 				// Lanes combined with a value from outside; integers, so that the order does not show.
-				total := a.Var("total", loop.Number(dtype.I32, 0))
+				dt := []dtype.DType{dtype.I32, dtype.I64}[a.Intn(2)]
+				total := a.Var("total", loop.Number(dt, 0))
 				a.loop(loop.Vector, n, func(sym.Expr) {
-					a.Reduce(total, []loop.BinaryOp{loop.Add, loop.Max, loop.Xor}[a.Intn(3)], a.expr(dtype.I32, 2))
+					a.Reduce(total, []loop.BinaryOp{loop.Add, loop.Max, loop.Min, loop.Xor}[a.Intn(4)], a.expr(dt, 2))
 				})
 				a.values = append(a.values, total)
 			}
