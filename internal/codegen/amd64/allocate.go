@@ -309,8 +309,9 @@ func (v *interval) place() asm.Mem {
 
 // needTemps reports the classes of which some spilled value must be in a register for an instruction.
 func (a *allocator) needTemps() (need [4]bool) {
+	var in asm.Inst
 	for i := range a.insts {
-		in := a.insts[i]
+		in = a.insts[i]
 		a.fold(&in)
 		in.Visit(func(r *asm.Reg, role asm.Role) {
 			if r.Virtual() && a.intervals[a.at(*r)].machine == asm.NoReg {
@@ -376,8 +377,9 @@ func (a *allocator) rewrite() []asm.Inst {
 		}
 	}
 	slices.SortFunc(out, func(x, y asm.Inst) int { return int(x.Args[0]) - int(y.Args[0]) })
+	var in asm.Inst
 	for i := range a.insts {
-		in := a.insts[i]
+		in = a.insts[i]
 		a.fold(&in)
 		var temps []asm.Reg // pairs: the virtual register, its temporary
 		var before, after []asm.Inst

@@ -183,7 +183,7 @@ func (e *emitter) loop(s *loop.For) {
 	e.serial(s)
 }
 
-// snapshot is the state of emission, to which a failed attempt goes back.
+// snapshot is the state of emission, to which a failed attempt goes back. Lists of instructions only grow, so their lengths are enough.
 type snapshot struct {
 	scopes []*scope
 	copies []scope
@@ -194,10 +194,9 @@ type snapshot struct {
 }
 
 func (e *emitter) snapshot() snapshot {
-	s := snapshot{scopes: slices.Clone(e.scopes), insts: slices.Clone(e.insts), names: maps.Clone(e.names), bound: maps.Clone(e.bound), checks: len(e.k.checks)}
+	s := snapshot{scopes: slices.Clone(e.scopes), insts: e.insts, names: maps.Clone(e.names), bound: maps.Clone(e.bound), checks: len(e.k.checks)}
 	for _, scope := range e.scopes {
 		c := *scope
-		c.head, c.insts = slices.Clone(c.head), slices.Clone(c.insts)
 		c.headReady, c.bodyReady = maps.Clone(c.headReady), maps.Clone(c.bodyReady)
 		s.copies = append(s.copies, c)
 	}
