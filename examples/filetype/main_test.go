@@ -143,10 +143,12 @@ func TestSameAsMagika(t *testing.T) {
 	if err != nil || unread != nil {
 		t.Fatal(err, unread)
 	}
+	// The model takes variances as E[x²] − E[x]², of values whose mean is far larger than what they vary by: another order of rounding shows in the scores' fourth digit.
+	const tolerance = 5e-4
 	worst := 0.0
 	for i, want := range rows {
 		got, asked := answers[paths[i]], want.Input != ""
-		if off := math.Abs(got.Score - want.Score); got.Label != want.Label || !(off <= 1e-4) {
+		if off := math.Abs(got.Score - want.Score); got.Label != want.Label || !(off <= tolerance) {
 			t.Errorf("%s: %+v, want %s %v", want.File, got, want.Label, want.Score)
 		} else {
 			worst = max(worst, off)
