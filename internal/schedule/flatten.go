@@ -56,21 +56,13 @@ func (s *scheduler) mergeable(k *loop.Kernel) (outer, inner *loop.For) {
 		if !ok || outer != nil {
 			return outer == nil
 		}
-		g, ok := only(f.Body)
+		g, ok := loop.Only(f.Body)
 		if ok && f.Kind == g.Kind && (f.Kind == loop.Each || f.Kind == loop.Serial && onlyReduces(g)) && s.walkAsOne(k, f, g) {
 			outer, inner = f, g
 		}
 		return outer == nil
 	})
 	return outer, inner
-}
-
-func only(body []loop.Stmt) (*loop.For, bool) {
-	if len(body) != 1 {
-		return nil, false
-	}
-	f, ok := body[0].(*loop.For)
-	return f, ok
 }
 
 // onlyReduces reports whether a serial loop does nothing but Reduces into what is outside it, so that its order is free.

@@ -209,7 +209,7 @@ func (s *scheduler) asMap(k *loop.Kernel) *mapping {
 	}
 	body := k.Body
 	for {
-		f, ok := only(body)
+		f, ok := loop.Only(body)
 		if !ok {
 			break
 		}

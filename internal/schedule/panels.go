@@ -306,7 +306,7 @@ func chained(f *loop.For, index sym.Expr) *loop.For {
 		if isVar(index, f.Var) {
 			return f
 		}
-		inner, ok := only(f.Body)
+		inner, ok := loop.Only(f.Body)
 		if !ok {
 			break
 		}

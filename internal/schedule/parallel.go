@@ -62,7 +62,7 @@ func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 	if f.Kind == loop.Vector {
 		return c.block(f, names)
 	}
-	inner, ok := only(f.Body)
+	inner, ok := loop.Only(f.Body)
 	cost := c.of(f.Body)
 	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) && !mentions(inner.Extent, f.Var)
 	switch {

@@ -18,11 +18,11 @@ func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 		if !ok || f.Kind != loop.Each {
 			return []loop.Stmt{stmt}
 		}
-		v, ok := only(f.Body)
+		v, ok := loop.Only(f.Body)
 		if !ok || v.Kind != loop.Vector || mentions(v.Extent, f.Var) || !readsAgain(v, f.Var) || !s.near(k, v, f.Var) {
 			return []loop.Stmt{stmt}
 		}
-		if inner, ok := only(v.Body); ok && inner.Kind == loop.Each {
+		if inner, ok := loop.Only(v.Body); ok && inner.Kind == loop.Each {
 			return []loop.Stmt{stmt} // one loop is enough, and those further out are for tiles
 		}
 		if n, ok := f.Extent.Const(); !ok || n < 4 {

@@ -37,7 +37,7 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	v := f
 	for v.Kind == loop.Each {
 		chain = append(chain, v)
-		inner, ok := only(v.Body)
+		inner, ok := loop.Only(v.Body)
 		if !ok {
 			return nil
 		}

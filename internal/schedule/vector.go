@@ -44,7 +44,7 @@ func (c *coster) vectorized(f *loop.For) (loop.Stmt, float64) {
 		if c.canBeVector(v) {
 			consider(moveInside(f, v))
 		}
-		inner, ok := only(v.Body)
+		inner, ok := loop.Only(v.Body)
 		if !ok || v.Kind != loop.Each || inner.Kind != loop.Each && inner.Kind != loop.Serial {
 			break
 		}
@@ -94,7 +94,7 @@ func moveInside(f, v *loop.For) loop.Stmt {
 		at = at.Body[0].(*loop.For)
 	}
 	for v.Kind == loop.Each {
-		inner, ok := only(at.Body)
+		inner, ok := loop.Only(at.Body)
 		if !ok || inner.Kind != loop.Each || mentions(inner.Extent, v.Var) {
 			break
 		}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -214,11 +213,10 @@ func newKernel(k *loop.Kernel, i *isa) *kernel {
 	ke.failed = ke.words
 	ke.words += 3
 	var builders []*builder
-	for _, n := range nestsOf(k) {
-		compiled := nest{formula: sym.Const(1)}
-		for _, l := range n.loops {
+	for _, n := range loop.Nests(k) {
+		compiled := nest{formula: n.Tiles()}
+		for _, l := range n.Loops {
 			compiled.tiles = append(compiled.tiles, ke.code(l.Extent))
-			compiled.formula = compiled.formula.Mul(l.Extent.Max(sym.Const(0)))
 		}
 		builders = append(builders, ke.routine(n))
 		out.nests = append(out.nests, compiled)
@@ -238,46 +236,9 @@ func newKernel(k *loop.Kernel, i *isa) *kernel {
 	return out
 }
 
-// parallelNest is the parallel loops around a body; without loops it is one tile.
-type parallelNest struct {
-	loops []*loop.For
-	body  []loop.Stmt
-}
-
-// nestsOf takes a kernel apart: into its parallel nests where it consists of nothing else, otherwise it is one tile.
-func nestsOf(k *loop.Kernel) []parallelNest {
-	var nests []parallelNest
-	for _, s := range k.Body {
-		f, ok := s.(*loop.For)
-		if !ok || f.Kind != loop.Parallel {
-			return []parallelNest{{body: k.Body}}
-		}
-		n := parallelNest{}
-		for {
-			n.loops = append(n.loops, f)
-			n.body = f.Body
-			inner, ok := only(f.Body)
-			if !ok || inner.Kind != loop.Parallel || slices.ContainsFunc(inner.Extent.Vars(), func(name string) bool { return !slices.Contains(k.Dims, name) }) {
-				break
-			}
-			f = inner
-		}
-		nests = append(nests, n)
-	}
-	return nests
-}
-
-func only(body []loop.Stmt) (*loop.For, bool) {
-	if len(body) != 1 {
-		return nil, false
-	}
-	f, ok := body[0].(*loop.For)
-	return f, ok
-}
-
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
 // variable changes fastest.
-func (k *kernelEmitter) routine(n parallelNest) *builder {
+func (k *kernelEmitter) routine(n loop.Nest) *builder {
 	e := &emitter{builder: newBuilder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
 	for name, word := range k.dims {
 		e.names[name] = nameOfWord(word)
@@ -288,8 +249,8 @@ func (k *kernelEmitter) routine(n parallelNest) *builder {
 	e.assign(end, asm.RDX)
 	scope := e.open()
 	rest := tile
-	for i := len(n.loops) - 1; i >= 0; i-- {
-		f := n.loops[i]
+	for i := len(n.Loops) - 1; i >= 0; i-- {
+		f := n.Loops[i]
 		if i == 0 {
 			e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(rest)}
 			break
@@ -301,7 +262,7 @@ func (k *kernelEmitter) routine(n parallelNest) *builder {
 		rest = e.copyOf(asm.RAX)
 		e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(asm.RDX)}
 	}
-	scope.certain, scope.stored, scope.assigned = true, storedIn(n.body), assignedIn(n.body)
+	scope.certain, scope.stored, scope.assigned = true, storedIn(n.Body), assignedIn(n.Body)
 	e.tile(n)
 	body := e.close()
 	again, over := e.label(), e.label()
@@ -320,15 +281,15 @@ func (k *kernelEmitter) routine(n parallelNest) *builder {
 }
 
 // tile emits a tile's body: where that saves it comparisons, a second time for tiles of the interior.
-func (e *emitter) tile(n parallelNest) {
+func (e *emitter) tile(n loop.Nest) {
 	edge, done := e.label(), e.label()
 	inside := map[string]sym.Range{}
-	for _, f := range n.loops {
+	for _, f := range n.Loops {
 		extent, ok := f.Extent.Const()
 		if !ok {
 			continue
 		}
-		if first, end, ok := e.interior(f.Var, extent, n.body); ok {
+		if first, end, ok := e.interior(f.Var, extent, n.Body); ok {
 			inside[f.Var] = sym.Range{Min: first, Max: end - 1}
 			e.integerImm(asm.CMP, e.integer(sym.Var(f.Var)), first)
 			e.jump(asm.JL, edge)
@@ -338,7 +299,7 @@ func (e *emitter) tile(n parallelNest) {
 	}
 	version := func() {
 		s := e.open()
-		e.body(n.body)
+		e.body(n.Body)
 		body := e.close()
 		e.append(s.head)
 		e.append(body)
@@ -359,7 +320,7 @@ func (e *emitter) tile(n parallelNest) {
 		e.bind(done)
 		return
 	}
-	e.body(n.body)
+	e.body(n.Body)
 }
 
 func nameOfWord(word int) name { return name{word: word} }

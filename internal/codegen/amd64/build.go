@@ -77,17 +77,21 @@ func isMove(in *asm.Inst) bool {
 // overlaps reports whether an instruction writes its destination before it has read everything: it needs registers of its own.
 func overlaps(in *asm.Inst) bool { return in.Mem.Index.Class() == asm.Vector }
 
+// whole is the instruction, without operands, that moves whole registers of a class.
+func (b *builder) whole(c asm.Class) asm.Inst {
+	switch c {
+	case asm.General:
+		return asm.Inst{Op: asm.MOV, Bits: 64}
+	case asm.Vector:
+		return asm.Inst{Op: asm.VMOVUPS, Bits: uint16(b.isa.bits)}
+	}
+	return asm.Inst{Op: asm.KMOVQ, Bits: 64}
+}
+
 // move is the instruction that loads a whole register from memory, or stores it.
 func (b *builder) move(r asm.Reg, place *asm.Mem, load bool) asm.Inst {
-	in := asm.Inst{Mem: *place}
-	switch r.Class() {
-	case asm.General:
-		in.Op, in.Bits = asm.MOV, 64
-	case asm.Vector:
-		in.Op, in.Bits = asm.VMOVUPS, uint16(b.isa.bits)
-	default:
-		in.Op, in.Bits = asm.KMOVQ, 64
-	}
+	in := b.whole(r.Class())
+	in.Mem = *place
 	if load {
 		in.Args = [4]asm.Reg{r, asm.Memory}
 	} else {
@@ -136,15 +140,8 @@ func (b *builder) copyOf(x asm.Reg) asm.Reg {
 
 // assign makes x the value of a register of the same class.
 func (b *builder) assign(to, x asm.Reg) {
-	in := asm.Inst{Args: [4]asm.Reg{to, x}}
-	switch x.Class() {
-	case asm.General:
-		in.Op, in.Bits = asm.MOV, 64
-	case asm.Vector:
-		in.Op, in.Bits = asm.VMOVUPS, uint16(b.isa.bits)
-	default:
-		in.Op, in.Bits = asm.KMOVQ, 64
-	}
+	in := b.whole(x.Class())
+	in.Args = [4]asm.Reg{to, x}
 	b.emit(in)
 }
 
@@ -228,15 +225,6 @@ func (b *builder) iota32() asm.Reg {
 	var bytes []byte
 	for i := range b.isa.lanes {
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(i))
-	}
-	return b.poolVector(bytes)
-}
-
-// iota64 is first, first+1, … in the lanes of 64 bits.
-func (b *builder) iota64(first int) asm.Reg {
-	var bytes []byte
-	for i := range b.isa.lanes / 2 {
-		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(first+i))
 	}
 	return b.poolVector(bytes)
 }

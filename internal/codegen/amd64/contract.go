@@ -134,7 +134,7 @@ func unitAxis(steps []sym.Expr) int {
 func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
 	n.body = []loop.Stmt{s}
 	for {
-		f, ok := only(n.body)
+		f, ok := loop.Only(n.body)
 		if !ok {
 			break
 		}

@@ -130,32 +130,26 @@ func (b *builder) compareWith(op asm.Op, imm int64, x, y asm.Reg) asm.Reg {
 
 // equalInt and greaterInt compare lanes of 32 bits, as signed integers.
 func (b *builder) equalInt(x, y asm.Reg) asm.Reg {
-	if b.isa.masks {
-		return b.compareWith(asm.VPCMPD, 0, x, y)
-	}
-	return b.three(asm.VPCMPEQD, x, y)
+	return b.compareIntegers(asm.VPCMPD, 0, asm.VPCMPEQD, x, y)
 }
-
 func (b *builder) greaterInt(x, y asm.Reg) asm.Reg {
-	if b.isa.masks {
-		return b.compareWith(asm.VPCMPD, 6, x, y)
-	}
-	return b.three(asm.VPCMPGTD, x, y)
+	return b.compareIntegers(asm.VPCMPD, 6, asm.VPCMPGTD, x, y)
 }
 
 // equalWide and greaterWide compare lanes of 64 bits; their masks are of such lanes.
 func (b *builder) equalWide(x, y asm.Reg) asm.Reg {
-	if b.isa.masks {
-		return b.compareWith(asm.VPCMPQ, 0, x, y)
-	}
-	return b.three(asm.VPCMPEQQ, x, y)
+	return b.compareIntegers(asm.VPCMPQ, 0, asm.VPCMPEQQ, x, y)
+}
+func (b *builder) greaterWide(x, y asm.Reg) asm.Reg {
+	return b.compareIntegers(asm.VPCMPQ, 6, asm.VPCMPGTQ, x, y)
 }
 
-func (b *builder) greaterWide(x, y asm.Reg) asm.Reg {
+// compareIntegers is a comparison into an opmask by its number, or the instruction that makes a vector of it.
+func (b *builder) compareIntegers(masked asm.Op, number int64, plain asm.Op, x, y asm.Reg) asm.Reg {
 	if b.isa.masks {
-		return b.compareWith(asm.VPCMPQ, 6, x, y)
+		return b.compareWith(masked, number, x, y)
 	}
-	return b.three(asm.VPCMPGTQ, x, y)
+	return b.three(plain, x, y)
 }
 
 // selectLanes is x in the lanes of the mask, y in the others.

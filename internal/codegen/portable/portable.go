@@ -70,6 +70,7 @@ type kernel struct {
 // nest is a stretch of the kernel that is one tile, or a parallel nest of many.
 type nest struct {
 	loops []parallel
+	count sym.Expr // of tiles
 	do    action
 }
 
@@ -77,7 +78,6 @@ type nest struct {
 type parallel struct {
 	slot   int
 	extent *sym.Code
-	size   sym.Expr // of which extent is the code
 }
 
 // compiler makes one kernel ready.
@@ -183,35 +183,21 @@ func (c *compiler) most(e sym.Expr) int64 {
 
 func alignUp(n int) int { return (n + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1) }
 
-// nests are the kernel's parallel nests where it consists of nothing else; otherwise the whole kernel is one tile.
+// nests are the kernel's nests made ready; a kernel that packs is one tile.
 func (c *compiler) nests() []nest {
+	if c.packs() {
+		return []nest{{do: c.body(c.kernel.Body), count: sym.Const(1)}}
+	}
 	var nests []nest
-	for _, s := range c.kernel.Body {
-		f, ok := s.(*loop.For)
-		if !ok || f.Kind != loop.Parallel || c.packs() {
-			return []nest{{do: c.body(c.kernel.Body)}}
+	for _, n := range loop.Nests(c.kernel) {
+		ready := nest{count: n.Tiles()}
+		for _, l := range n.Loops {
+			ready.loops = append(ready.loops, parallel{c.integers[l.Var], c.code(l.Extent, c.kernel.Dims)})
 		}
-		var n nest
-		for {
-			n.loops = append(n.loops, parallel{c.integers[f.Var], c.code(f.Extent, c.kernel.Dims), f.Extent})
-			inner, ok := only(f.Body)
-			if !ok || inner.Kind != loop.Parallel || !c.overDims(inner.Extent) {
-				break
-			}
-			f = inner
-		}
-		n.do = c.body(f.Body)
-		nests = append(nests, n)
+		ready.do = c.body(n.Body)
+		nests = append(nests, ready)
 	}
 	return nests
-}
-
-func only(body []loop.Stmt) (*loop.For, bool) {
-	if len(body) != 1 {
-		return nil, false
-	}
-	f, ok := body[0].(*loop.For)
-	return f, ok
 }
 
 // packs reports whether the kernel writes elements that share bytes, which tiles at once must not.
@@ -247,11 +233,7 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 func (k *kernel) TilesFormula() sym.Expr {
 	var total sym.Expr
 	for i := range k.nests {
-		count := sym.Const(1)
-		for _, l := range k.nests[i].loops {
-			count = count.Mul(l.size.Max(sym.Const(0)))
-		}
-		total = total.Add(count)
+		total = total.Add(k.nests[i].count)
 	}
 	return total
 }
