@@ -477,6 +477,13 @@ func (p *product) tiles(vectors int, part distance) {
 	for _, s := range p.streams {
 		s.at = p.copyOf(s.from)
 	}
+	height, ok := p.rows.Const()
+	if !ok {
+		height, _, _ = p.few(p.rows)
+	}
+	for _, m := range p.terms {
+		m.lookAhead(p.builder, (height+int64(most)-1)/int64(most))
+	}
 	one := func(rows int) {
 		t := &registerTile{emitter: p.emitter, ops: p.ops, rows: rows, vectors: vectors, part: part, whole: p.whole}
 		t.begin()

@@ -103,11 +103,33 @@ type term struct {
 	serial       []serial // outermost first
 	packed       bool     // the right operand's steps follow one another in memory, in whole cache lines
 	room         int64    // columns that may be read at every step, whether they count or not
+	ahead        asm.Reg  // walks through the panel after this one while the tiles of this one are computed; NoReg: none does
+	pace         int64    // how far in a round, in bytes
 }
 
 // serial is a loop around a contraction.
 type serial struct {
 	extent, stepA, stepB distance
+}
+
+// lookAhead has the next panel of packed columns brought into the second-level cache while this one's tiles are computed, evenly: otherwise the first tile of each
+// panel would wait for memory, which is slower than it needs columns. Nothing is known of the panel but that it follows this one, if there is one.
+func (t *term) lookAhead(b *builder, tiles int64) {
+	t.ahead = asm.NoReg
+	if !t.packed || !t.depth.known() || !t.deepB.known() || t.depth.fixed < unrolled || tiles < 2 {
+		return
+	}
+	panel, inside := t.depth.fixed*t.deepB.fixed, int64(1)
+	for _, s := range t.serial {
+		if !s.extent.known() {
+			return
+		}
+		inside *= s.extent.fixed
+	}
+	rounds := tiles * (t.depth.fixed / unrolled)
+	t.ahead = b.copyOf(t.b)
+	b.moveOn(t.ahead, known(panel*inside))
+	t.pace = (panel + rounds - 1) / rounds
 }
 
 // merge takes serial loops into the sum that walk on where it ends.
@@ -313,6 +335,12 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 	rows := t.rowBases(m, a)
 	round := func(steps int64) func() {
 		return func() {
+			if m.ahead != asm.NoReg && steps == unrolled && t.rows > fewestRows {
+				for line := int64(0); line < m.pace; line += 64 {
+					t.emit(asm.Inst{Op: asm.PREFETCHT1, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: m.ahead, Disp: int32(line)}})
+				}
+				t.moveOn(m.ahead, known(m.pace))
+			}
 			for k := range steps {
 				t.step(m, rows, b, k, even)
 				if !even {
