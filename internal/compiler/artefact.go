@@ -246,7 +246,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 		weights[w.Name] = w.Data
 	}
 	c = &Compiled{Machine: machine}
-	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
+	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Share: true, Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
 		data, ok := weights[name]
 		if !ok || int64(len(data)) != bytes {
 			return nil, diag.Inputf("weight %q has %d bytes, not %d", name, len(data), bytes)

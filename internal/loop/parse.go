@@ -2,6 +2,7 @@ package loop
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
@@ -32,7 +33,40 @@ type operand struct {
 
 func (p *parser) kernel() *Kernel {
 	k := &Kernel{Name: p.global()}
+	head := p.head()
+	like := p.patterns[head]
+	if like != nil {
+		k.Params, k.Dims = like[0].kernel.Params, like[0].kernel.Dims
+		p.Skip(len(head))
+	} else {
+		rest := p.Rest()
+		p.parameters(k)
+		if rest[:len(rest)-len(p.Rest())] != head {
+			head = ""
+		}
+	}
+	k.Source = p.source()
+	rest := p.Rest()
+	for _, o := range like {
+		if strings.HasPrefix(rest, o.body) {
+			p.Skip(len(o.body))
+			k.Body = o.kernel.Body
+			return k
+		}
+	}
 	p.types = map[string]dtype.DType{}
+	for _, q := range k.Params {
+		p.types[q.Name] = q.DType
+	}
+	k.Body = p.body()
+	if head != "" && len(like) < mostPatterns {
+		p.patterns[head] = append(like, pattern{rest[:len(rest)-len(p.Rest())], k})
+	}
+	return k
+}
+
+// parameters reads a kernel's parameters and dimensions.
+func (p *parser) parameters(k *Kernel) {
 	p.list("(", ")", func() {
 		q := &Param{Name: p.percent()}
 		p.expect(":")
@@ -41,14 +75,39 @@ func (p *parser) kernel() *Kernel {
 			q.Strides = p.index()
 		}
 		q.Access = Access(p.choice(accessNames[:]))
-		p.types[q.Name] = q.DType
 		k.Params = append(k.Params, q)
 	})
 	p.expect("dims")
 	p.list("(", ")", func() { k.Dims = append(k.Dims, p.symbol()) })
-	k.Source = p.source()
-	k.Body = p.body()
-	return k
+}
+
+// pattern is a kernel that was read, and the text of its body.
+type pattern struct {
+	body   string
+	kernel *Kernel
+}
+
+// Limits of the search for texts that were read before, against texts made to keep it busy.
+const (
+	mostPatterns = 8    // with one head
+	longestHead  = 4096 // bytes
+)
+
+// head is the text of a kernel's parameters and dimensions as they are printed, which follows; empty where it may be another, or texts are not to be shared.
+func (p *parser) head() string {
+	if p.patterns == nil {
+		return ""
+	}
+	line := p.Rest()
+	line = line[:min(len(line), longestHead)]
+	if end := strings.IndexByte(line, '\n'); end >= 0 {
+		line = line[:end]
+	}
+	end := strings.Index(line, " source \"")
+	if end < 0 {
+		end = strings.LastIndex(line, " {")
+	}
+	return line[:max(end, 0)]
 }
 
 // source reads an optional source "…".

@@ -9,11 +9,12 @@ import (
 // parser reads the language's text. The scanner's first error ends it by a panic, which catch returns.
 type parser struct {
 	*text.Scanner
-	types   map[string]dtype.DType // of the kernel's buffers and scalars
-	keyword string                 // of the statement
-	options *ParseOptions
-	buffers map[string]*Buffer
-	kernels map[string]*Kernel
+	types    map[string]dtype.DType // of the kernel's buffers and scalars
+	keyword  string                 // of the statement
+	options  *ParseOptions
+	buffers  map[string]*Buffer
+	kernels  map[string]*Kernel
+	patterns map[string][]pattern // by their heads; nil: texts are not to be shared
 }
 
 func newParser(source string) *parser { return &parser{Scanner: text.NewScanner(source)} }

@@ -3,7 +3,10 @@ package loop
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir/internal/sym"
 )
@@ -79,18 +82,58 @@ func (v *moduleVerifier) all() {
 		for _, name := range k.Dims {
 			v.dims("kernel @"+k.Name, []sym.Expr{sym.Var(name)})
 		}
-		unproved, err := VerifyGiven(k, m.Dims, m.about(k, given))
-		if err != nil {
-			panic(err)
-		}
-		for _, u := range unproved {
-			v.unproved = append(v.unproved, "@"+k.Name+": "+u.String())
-		}
 	}
+	v.verifyKernels(given)
 	v.steps(m.Body)
 	for _, b := range m.Buffers {
 		if b.Kind == Output && !v.written[root(b)] && !v.empty(b) {
 			v.fail("output %%%s is never written", b.Name)
+		}
+	}
+}
+
+// verifyKernels verifies the kernels, each of those that are alike once, several at a time.
+func (v *moduleVerifier) verifyKernels(given []sym.Cond) {
+	m := v.module
+	unlike, which := Distinct(m.Kernels)
+	unproved, errs := make([][]Unproved, len(unlike)), make([]error, len(unlike))
+	concurrently(len(unlike), func(i int) {
+		unproved[i], errs[i] = VerifyGiven(unlike[i], m.Dims, m.about(unlike[i], given))
+	})
+	for i, k := range m.Kernels {
+		if err := errs[which[i]]; err != nil {
+			panic(err)
+		}
+		for _, u := range unproved[which[i]] {
+			v.unproved = append(v.unproved, "@"+k.Name+": "+u.String())
+		}
+	}
+}
+
+// concurrently calls do for each number below n, on as many processors as there are. A panic of do's is the caller's.
+func concurrently(n int, do func(i int)) {
+	workers := min(runtime.GOMAXPROCS(0), n)
+	if workers < 2 {
+		for i := range n {
+			do(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	panics := make([]any, workers)
+	for w := range workers {
+		wait.Go(func() {
+			defer func() { panics[w] = recover() }()
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				do(int(i))
+			}
+		})
+	}
+	wait.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
 		}
 	}
 }

@@ -108,6 +108,17 @@ func (s *Scanner) Next() Token {
 	return t
 }
 
+// Rest returns the text behind the token that was used last.
+func (s *Scanner) Rest() string { return s.source[s.last:] }
+
+// Skip goes past so many bytes behind the token that was used last, which must be whole tokens.
+func (s *Scanner) Skip(n int) {
+	if s.err == nil {
+		s.last += n
+		s.at, s.ready = s.last, false
+	}
+}
+
 // NewLine reports whether the current token is the first in its line.
 func (s *Scanner) NewLine() bool {
 	return strings.IndexByte(s.source[s.last:max(s.last, s.Peek().Start)], '\n') >= 0 || s.last == 0

@@ -34,7 +34,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	routines := &routines{}
 	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
 	var places []int
-	unlike, which := distinct(m.Kernels)
+	unlike, which := loop.Distinct(m.Kernels)
 	compiled, why := compileAll(unlike, isaOf(machine))
 	for _, k := range compiled {
 		if k != nil {
@@ -69,23 +69,6 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		code.Bytes, code.Release = block.Size(), block.Close
 	}
 	return code, nil
-}
-
-// distinct are the kernels that differ in more than name and source, such as those of a model's equal layers, and for each kernel which of them it is.
-func distinct(kernels []*loop.Kernel) (unlike []*loop.Kernel, which []int) {
-	seen := map[string]int{}
-	for _, k := range kernels {
-		bare := *k
-		bare.Name, bare.Source = "", ""
-		text := bare.String()
-		at, ok := seen[text]
-		if !ok {
-			at = len(unlike)
-			seen[text], unlike = at, append(unlike, k)
-		}
-		which = append(which, at)
-	}
-	return unlike, which
 }
 
 // compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of ours, is such a reason, with a fault.
