@@ -166,7 +166,8 @@ func Accesses(body []Stmt) []Touches {
 
 func collect(body []Stmt, loops []*For, list *[]Touches) {
 	for _, s := range body {
-		for _, e := range Values(s) {
+		values, n := values(s)
+		for _, e := range values[:n] {
 			WalkExpr(e, func(e Expr) {
 				if l, ok := e.(*Load); ok {
 					*list = append(*list, Touches{Buffer: l.From, Index: l.Index, Mask: l.Mask, Loops: loops, Stmt: s})

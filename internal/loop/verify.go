@@ -90,6 +90,7 @@ type verifier struct {
 	known    *knowledge
 	scope    map[string]*declared
 	taken    map[string]bool // every name ever declared
+	order    []string        // the names in scope, as they were declared
 	loops    []*For
 	role     *Role // around the statement; nil outside roles
 	unproved []Unproved
@@ -119,6 +120,15 @@ func (v *verifier) declare(name string, d *declared) {
 	v.taken[name] = true
 	d.role = v.role
 	v.scope[name] = d
+	v.order = append(v.order, name)
+}
+
+// leave ends the scope of the names that were declared since there were so many.
+func (v *verifier) leave(count int) {
+	for _, name := range v.order[count:] {
+		delete(v.scope, name)
+	}
+	v.order = v.order[:count]
 }
 
 func (v *verifier) lookup(name string, kinds ...nameKind) *declared {
@@ -179,17 +189,12 @@ func (v *verifier) integers(list []sym.Expr, kinds ...nameKind) {
 }
 
 func (v *verifier) body(body []Stmt) {
-	outer := v.scope
-	v.scope = make(map[string]*declared, len(outer))
-	for name, d := range outer {
-		v.scope[name] = d
-	}
-	mark := v.known.mark()
+	outer, mark := len(v.order), v.known.mark()
 	for _, s := range body {
 		v.statement(s)
 	}
 	v.known.reset(mark)
-	v.scope = outer
+	v.leave(outer)
 }
 
 func (v *verifier) statement(s Stmt) {
@@ -252,11 +257,7 @@ func (v *verifier) loop(s *For) {
 		v.fail("loop %s: kind %d does not exist", s.Var, s.Kind)
 	}
 	v.integers([]sym.Expr{s.Extent})
-	outer := v.scope
-	v.scope = make(map[string]*declared, len(outer)+1)
-	for name, d := range outer {
-		v.scope[name] = d
-	}
+	outer := len(v.order)
 	v.loops = append(v.loops, s)
 	v.declare(s.Var, &declared{kind: loopName})
 	mark := v.known.mark()
@@ -267,7 +268,7 @@ func (v *verifier) loop(s *For) {
 	v.body(s.Body)
 	v.known.reset(mark)
 	v.loops = v.loops[:len(v.loops)-1]
-	v.scope = outer
+	v.leave(outer)
 }
 
 func (v *verifier) assign(name string, x Expr) {

@@ -28,11 +28,7 @@ func (v *verifier) roles(s *Roles) {
 		if r.Threads < 1 || r.Registers < 0 {
 			v.fail("role %s has %d threads of %d registers", r.Name, r.Threads, r.Registers)
 		}
-		outer := v.scope
-		v.scope = make(map[string]*declared, len(outer)+1)
-		for name, d := range outer {
-			v.scope[name] = d
-		}
+		outer := len(v.order)
 		v.declare(r.Var, &declared{kind: loopName})
 		mark := v.known.mark()
 		v.known.loop(r.Var, r.Count)
@@ -40,7 +36,7 @@ func (v *verifier) roles(s *Roles) {
 		v.body(r.Body)
 		v.role = nil
 		v.known.reset(mark)
-		v.scope = outer
+		v.leave(outer)
 	}
 }
 

@@ -81,11 +81,6 @@ func (v *verifier) independent(s *For) {
 	}
 	c := independence{verifier: v, loop: s, varies: map[string]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
 	Walk(s.Body, c.declarations)
-	for _, t := range Accesses(s.Body) {
-		if t.Write {
-			c.stored[t.Buffer] = true
-		}
-	}
 	c.spread()
 	Walk(s.Body, c.statement)
 }
@@ -109,6 +104,12 @@ func (c *independence) declarations(s Stmt) bool {
 		c.inside[s.Name] = true
 	case *Reduce:
 		c.reduced[s.Name] = true
+	case *Store:
+		c.stored[s.To] = true
+	case *Contract:
+		c.stored[s.C.Buffer] = true
+	case *BulkCopy:
+		c.stored[s.To] = true
 	}
 	return true
 }
@@ -139,15 +140,16 @@ func (c *independence) spread() {
 			case *Check:
 				name = s.Name
 			case *For:
-				if c.anyVaries(Integers(s)) {
-					name = s.Var
-				}
-				if name != "" {
-					c.varies[name] = true
+				if c.integerVaries(s.Extent) {
+					c.varies[s.Var] = true
 				}
 				return true
 			}
-			if name != "" && slices.ContainsFunc(Values(s), c.valueVaries) {
+			if name == "" || c.varies[name] {
+				return true
+			}
+			values, n := values(s)
+			if slices.ContainsFunc(values[:n], c.valueVaries) {
 				c.varies[name] = true
 			}
 			return true
@@ -155,24 +157,27 @@ func (c *independence) spread() {
 	}
 }
 
-func (c *independence) anyVaries(list []sym.Expr) bool {
-	return slices.ContainsFunc(list, func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { return c.varies[name] })
-	})
+func (c *independence) integerVaries(e sym.Expr) bool {
+	return slices.ContainsFunc(e.Vars(), func(name string) bool { return c.varies[name] })
 }
 
 func (c *independence) valueVaries(e Expr) bool {
-	varies := false
-	WalkExpr(e, func(e Expr) {
-		switch e := e.(type) {
-		case *Ref:
-			varies = varies || c.varies[e.Name]
-		case *Load:
-			varies = varies || c.inside[e.From] || c.stored[e.From]
+	switch e := e.(type) {
+	case *Ref:
+		if c.varies[e.Name] {
+			return true
 		}
-		varies = varies || c.anyVaries(IntegersOf(e))
-	})
-	return varies
+	case *Index:
+		if c.integerVaries(e.X) {
+			return true
+		}
+	case *Load:
+		if c.inside[e.From] || c.stored[e.From] || slices.ContainsFunc(e.Index, c.integerVaries) {
+			return true
+		}
+	}
+	inside, n := operands(e)
+	return slices.ContainsFunc(inside[:n], c.valueVaries)
 }
 
 func (c *independence) statement(s Stmt) bool {
@@ -187,7 +192,7 @@ func (c *independence) statement(s Stmt) bool {
 			c.fail("%%%s is reduced in loop %s, whose iterations are independent", s.Name, c.loop.Var)
 		}
 	case *For:
-		if vector && c.anyVaries([]sym.Expr{s.Extent}) {
+		if vector && c.integerVaries(s.Extent) {
 			c.fail("the extent of loop %s depends on the lane of vector loop %s", s.Var, c.loop.Var)
 		}
 	case *When:
@@ -201,7 +206,8 @@ func (c *independence) statement(s Stmt) bool {
 		c.place(s.A.Buffer, s.A.Origin, nil, false)
 		c.place(s.B.Buffer, s.B.Origin, nil, false)
 	}
-	for _, e := range Values(s) {
+	values, n := values(s)
+	for _, e := range values[:n] {
 		WalkExpr(e, c.read)
 	}
 	return true

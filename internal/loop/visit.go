@@ -27,9 +27,18 @@ func Bodies(s Stmt) []*[]Stmt {
 // inside the statement is skipped.
 func Walk(body []Stmt, visit func(Stmt) bool) {
 	for _, s := range body {
-		if visit(s) {
-			for _, inner := range Bodies(s) {
-				Walk(*inner, visit)
+		if !visit(s) {
+			continue
+		}
+		switch s := s.(type) {
+		case *For:
+			Walk(s.Body, visit)
+		case *When:
+			Walk(s.Then, visit)
+			Walk(s.Else, visit)
+		case *Roles:
+			for _, r := range s.List {
+				Walk(r.Body, visit)
 			}
 		}
 	}
@@ -37,58 +46,70 @@ func Walk(body []Stmt, visit func(Stmt) bool) {
 
 // Operands returns the expressions directly inside e, in the order of the text; none is nil.
 func Operands(e Expr) []Expr {
-	var list []Expr
+	list, n := operands(e)
+	return list[:n:n]
+}
+
+// operands is Operands without the list, and their number.
+func operands(e Expr) (list [3]Expr, n int) {
 	switch e := e.(type) {
 	case *Load:
-		list = []Expr{e.Mask, e.Else}
+		list[0], list[1] = e.Mask, e.Else
 	case *Unary:
-		list = []Expr{e.X}
+		list[0] = e.X
 	case *Binary:
-		list = []Expr{e.X, e.Y}
+		list[0], list[1] = e.X, e.Y
 	case *Select:
-		list = []Expr{e.Cond, e.X, e.Y}
+		list[0], list[1], list[2] = e.Cond, e.X, e.Y
 	case *Cast:
-		list = []Expr{e.X}
+		list[0] = e.X
 	}
 	return present(list)
 }
 
 // Values returns the expressions directly inside a statement, those of inner statements not included; none is nil.
 func Values(s Stmt) []Expr {
-	var list []Expr
+	list, n := values(s)
+	return list[:n:n]
+}
+
+// values is Values without the list, and their number.
+func values(s Stmt) (list [3]Expr, n int) {
 	switch s := s.(type) {
 	case *Let:
-		list = []Expr{s.X}
+		list[0] = s.X
 	case *Var:
-		list = []Expr{s.X}
+		list[0] = s.X
 	case *Set:
-		list = []Expr{s.X}
+		list[0] = s.X
 	case *Reduce:
-		list = []Expr{s.X}
+		list[0] = s.X
 	case *Check:
-		list = []Expr{s.X}
+		list[0] = s.X
 	case *Store:
-		list = []Expr{s.X, s.Mask}
+		list[0], list[1] = s.X, s.Mask
 	case *When:
-		list = []Expr{s.Cond}
+		list[0] = s.Cond
 	}
 	return present(list)
 }
 
-func present(list []Expr) []Expr {
-	kept := list[:0]
+// present moves those that are not nil to the front, and counts them.
+func present(list [3]Expr) (kept [3]Expr, n int) {
 	for _, e := range list {
 		if e != nil {
-			kept = append(kept, e)
+			kept[n] = e
+			n++
 		}
 	}
-	return kept
+	return kept, n
 }
 
 // WalkExpr calls visit for e and everything inside it, outermost first.
 func WalkExpr(e Expr, visit func(Expr)) {
 	visit(e)
-	for _, x := range Operands(e) {
+	inside, n := operands(e)
+	for _, x := range inside[:n] {
 		WalkExpr(x, visit)
 	}
 }
@@ -96,7 +117,8 @@ func WalkExpr(e Expr, visit func(Expr)) {
 // WalkValues calls visit for every expression in body, at any depth.
 func WalkValues(body []Stmt, visit func(Expr)) {
 	Walk(body, func(s Stmt) bool {
-		for _, e := range Values(s) {
+		list, n := values(s)
+		for _, e := range list[:n] {
 			WalkExpr(e, visit)
 		}
 		return true
