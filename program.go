@@ -170,7 +170,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 		return err
 	}
 	names := signature.Results
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

@@ -22,6 +22,7 @@ import (
 // Options choose how to compile. The kernels are scheduled for Machine, and code for it is generated.
 type Options struct {
 	Machine   target.Machine
+	Tight     bool                            // within limits that are next to nothing: see target.Tight
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Reference bool                            // no scheduling, and the slow interpreter as code
@@ -61,6 +62,9 @@ type Compiled struct {
 // Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	stage := "verify"
+	if o.Tight {
+		o.Machine.Limits = target.Tight(o.Machine.Limits)
+	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	defer func() {
 		if r := recover(); r != nil {
@@ -257,14 +261,16 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	return nil
 }
 
-// scheduled schedules a module in place; an error, or a panic, leaves it in no defined state.
+// scheduled schedules a module in place, and checks that it is still right and fits the machine; an error, or a panic, leaves it in no defined state.
 func scheduled(m *loop.Module, machine target.Machine, how schedule.Options) (err error) {
 	defer diag.Recover(&err, "scheduling")
 	if err := schedule.RunWith(m, machine, how); err != nil {
 		return err
 	}
-	_, err = loop.VerifyModule(m)
-	return err
+	if _, err = loop.VerifyModule(m); err != nil {
+		return err
+	}
+	return schedule.Verify(m, machine)
 }
 
 // verifyLoop checks a module that the compiler itself has written: what is wrong with it is our bug.

@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -113,5 +116,19 @@ func TestRepositoryModels(t *testing.T) {
 		if !wrong[name] {
 			t.Errorf("%s ends well: take it off the list of faulty cases", name)
 		}
+	}
+}
+
+// TestTight runs the repository's models, and the official cases where they are, again with kernels for a machine that has next to no room: nothing fails for
+// that, no limit is exceeded, and predicted is still measured.
+func TestTight(t *testing.T) {
+	const tight = "WEIR_DEBUG=tight"
+	if slices.Contains(os.Environ(), tight) {
+		t.Skip("this is the process within")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestRepositoryModels|TestOfficial)$/^(#00|avx2|avx512)$")
+	cmd.Env = append(os.Environ(), tight)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

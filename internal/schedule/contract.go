@@ -15,15 +15,21 @@ const (
 
 // cutContractions gathers narrow rows where that fits, and cuts the locals that contractions add into.
 func cutContractions(s *scheduler, k *loop.Kernel) bool {
-	rows := k.Clone()
-	if gatherRows(s, rows) && tileContractions(s, rows) {
-		dropSingle(rows)
-		if s.fits(rows) {
-			k.Body = rows.Body
-			return true
+	rows := s.smaller(k, func(next *loop.Kernel) bool {
+		if !gatherRows(s, next) || !tileContractions(s, next) {
+			return false
 		}
+		dropSingle(next)
+		return true
+	})
+	if rows == nil || !s.fits(rows) {
+		rows = s.smaller(k, func(next *loop.Kernel) bool { return tileContractions(s, next) })
 	}
-	return tileContractions(s, k)
+	if rows == nil {
+		return false
+	}
+	k.Body = rows.Body
+	return true
 }
 
 // tileContractions cuts the locals that contractions add into: see the package comment for the form. Each cut axis becomes an
@@ -140,6 +146,8 @@ func (s *scheduler) tileSize(l *loop.Local, axis int, use axisUse) int64 {
 	default:
 		size = max(tileWide/max(int64(s.guess(l.Shape[len(l.Shape)-1])), 1), 1)
 	}
+	size = s.halved(size)
+	multiple = min(multiple, size)
 	n, ok := l.Shape[axis].Const()
 	if !ok || n <= 0 {
 		return size

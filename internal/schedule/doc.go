@@ -3,8 +3,9 @@
 // Lowering writes what is computed, one kernel per operator, in each-loops of full size; it chooses no tile, no vector, no
 // thread. This package joins kernels into one pass where that is legal and fits the machine (fuse.go, inline.go, epilogue.go),
 // gives contractions their tiles (rows.go, contract.go), merges axes and loops that walk memory as one (rejoin.go, flatten.go),
-// picks the vector loop (vector.go, transpose.go) and the parallel tiles (parallel.go). Every step asks Fit, the one accountant of a kernel's scratch, before it commits; every
-// step has an off switch in Options; whatever a step does not recognise it leaves as it was, which is always right.
+// picks the vector loop (vector.go, transpose.go) and the parallel tiles (parallel.go). Every step asks Fit, the one accountant of what a kernel takes of the
+// machine (fit.go), before it commits: kernels are joined only where the result exceeds no limit by more than they did, tiles are halved until they fit, and what still does not has its
+// largest locals planned as buffers (outside.go), which always can be done. Every step has an off switch in Options; whatever a step does not recognise it leaves as it was, which is always right.
 // The result depends on shapes and the machine's description, never on the number of threads.
 //
 // # What lowering writes

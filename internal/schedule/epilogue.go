@@ -114,7 +114,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		}
 		k.Name, k.Source = s.nameAfter(producer.Kernel, launch.Kernel), joinSource(producer.Kernel.Source, launch.Kernel.Source)
 		k.Dims = dimsOf(k, producer.Kernel)
-		if s.fits(k) || !s.fits(producer.Kernel) {
+		if s.commits(k, producer.Kernel) {
 			return k, args
 		}
 	}

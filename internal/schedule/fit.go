@@ -3,57 +3,138 @@ package schedule
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
-// What a kernel may need, beside its locals. The portable generator packs a contraction's operands into panels of this size
-// for elements of eight bytes, and keeps the strips of a vector loop within the first-level cache as long as they are few.
-const (
-	panelBytes   = 512 << 10
-	stripBytes   = 64 << 10
-	mostStrips   = 96
-	mostParams   = 48
-	usualScratch = 8 << 20 // where the machine names no limit
-)
+// Need is what a kernel takes of a machine. Dimensions count at their upper bounds, and those that have none at 1024.
+type Need struct {
+	Scratch   int64 // bytes of its locals that one worker holds at once
+	Shared    int64 // bytes of the locals that the threads of a block share
+	Registers int64 // of vectors, for one row of its widest product's sums and what a step of that needs beside them; 0 for a machine that has none
+	Operands  int64 // buffers that it is given
+	Values    int64 // that a vector loop keeps at once: named ones, and the deepest expression's
+}
 
-// Fit is the accountant of what a kernel needs of a machine: nil where it fits, otherwise what is too much. Locals count at the upper
-// bounds of the dimensions, and where they have none, at 1024.
-func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) error {
-	if len(k.Params) > mostParams {
-		return fmt.Errorf("%d operands, at most %d", len(k.Params), mostParams)
-	}
-	bytes := int64(0)
-	contracts, strips := false, 0
+// NeedOf is what a kernel takes of a machine.
+func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
+	n := Need{Operands: int64(len(k.Params))}
+	var shared sym.Expr
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
+		case *loop.Local:
+			if s.Space == loop.Shared {
+				shared = shared.Add(loop.Bytes(s.DType, s.Shape))
+			}
 		case *loop.Contract:
-			contracts = true
+			n.Registers = max(n.Registers, sumRegisters(k, s, machine, dims))
 		case *loop.For:
 			if s.Kind == loop.Vector {
-				strips = max(strips, stripsOf(s.Body))
+				n.Values = max(n.Values, valuesOf(s.Body))
 			}
 		}
 		return true
 	})
-	if strips > mostStrips {
-		return fmt.Errorf("%d strips, at most %d", strips, mostStrips)
+	n.Shared = upper(shared, dims)
+	n.Scratch = max(0, upper(loop.Scratch(k), dims)-n.Shared)
+	return n
+}
+
+// Excess is a limit that a kernel exceeds.
+type Excess struct {
+	What       string
+	Need, Most int64
+	Hard       bool // the machine has no more; otherwise it would only be slow
+}
+
+func (e Excess) String() string { return fmt.Sprintf("%d of %s, at most %d", e.Need, e.What, e.Most) }
+
+// Fit is the accountant: what a kernel needs that is more than the machine has, empty where it fits. Every step of the schedule asks it before it
+// commits, and who checks a schedule asks the same.
+func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess) {
+	need, most := NeedOf(k, machine, dims), &machine.Limits
+	for _, row := range []Excess{
+		{"scratch bytes", need.Scratch, most.Scratch, true},
+		{"shared bytes", need.Shared, most.Shared, true},
+		{"vector registers", need.Registers, most.Registers, true},
+		{"operands", need.Operands, most.Operands, false},
+		{"values", need.Values, most.Values, false},
+	} {
+		if row.Most > 0 && row.Need > row.Most {
+			over = append(over, row)
+		}
 	}
-	bytes += stripBytes
-	if contracts {
-		bytes += panelBytes
-	}
-	locals := upper(loop.Scratch(k), dims)
-	limit := machine.ScratchMax
-	if limit <= 0 {
-		limit = usualScratch
-	}
-	if locals > limit || bytes+locals > limit {
-		return fmt.Errorf("%d bytes of scratch, at most %d", bytes+locals, limit)
+	return over
+}
+
+// Verify is the error of a scheduled module with a kernel that needs what the machine has not; that is a bug of this package. Kernels that run no iteration
+// are as they were lowered.
+func Verify(m *loop.Module, machine target.Machine) error {
+	for _, k := range m.Kernels {
+		for _, e := range Fit(k, machine, m.Dims) {
+			if e.Hard && !neverRuns(k) {
+				return fmt.Errorf("kernel @%s takes %s", k.Name, e)
+			}
+		}
 	}
 	return nil
+}
+
+// fits reports whether a kernel keeps within all limits.
+func (s *scheduler) fits(k *loop.Kernel) bool { return len(Fit(k, s.machine, s.dims)) == 0 }
+
+// commits reports whether a kernel may take another's place: it exceeds no limit by more than that one did.
+func (s *scheduler) commits(next, before *loop.Kernel) bool {
+	over := Fit(next, s.machine, s.dims)
+	if len(over) == 0 {
+		return true
+	}
+	were := Fit(before, s.machine, s.dims)
+	return !slices.ContainsFunc(over, func(e Excess) bool {
+		return !slices.ContainsFunc(were, func(was Excess) bool { return was.What == e.What && was.Need >= e.Need })
+	})
+}
+
+// mostHalvings is how often a tile is halved, at most, until its kernel fits.
+const mostHalvings = 12
+
+// smaller has a step cut tiles, and again with tiles of half the size as long as the kernel exceeds a limit and gets smaller by it. It is the
+// kernel with the last of them, nil where the step did nothing.
+func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *loop.Kernel {
+	defer func() { s.halvings = 0 }()
+	var best *loop.Kernel
+	least := int64(math.MaxInt64)
+	for s.halvings = 0; s.halvings <= mostHalvings; s.halvings++ {
+		next := k.Clone()
+		if !cut(next) {
+			return best
+		}
+		next.Dims = dimsOf(next, k)
+		need := NeedOf(next, s.machine, s.dims).Scratch
+		if need < least {
+			best, least = next, need
+		}
+		if s.fits(next) {
+			return next
+		}
+	}
+	return best
+}
+
+// halved is the size of a tile after what halvings there were.
+func (s *scheduler) halved(size int64) int64 { return max(1, size>>s.halvings) }
+
+// sumRegisters is the vector registers that one row of a product's sums takes, with the row's own element and a vector of columns.
+func sumRegisters(k *loop.Kernel, c *loop.Contract, machine target.Machine, dims *sym.Dims) int64 {
+	sums := bufferOf(k, c.C.Buffer)
+	if machine.Tile.Columns == 0 || machine.VectorBytes == 0 || sums == nil {
+		return 0
+	}
+	lanes := int64(machine.VectorBytes) * 8 / int64(sums.DType.Bits())
+	return (upper(c.N, dims)+lanes-1)/lanes + 2
 }
 
 // upper is an expression's value with every dimension at its upper bound; without one, at 1024 or the lower bound.
@@ -74,8 +155,8 @@ func upper(e sym.Expr, dims *sym.Dims) int64 {
 	return v
 }
 
-// stripsOf counts the values that a vector loop's body may keep at once: named ones, and the deepest expression's.
-func stripsOf(body []loop.Stmt) int {
+// valuesOf counts the values that a vector loop's body may keep at once.
+func valuesOf(body []loop.Stmt) int64 {
 	named, deepest := 0, 0
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s.(type) {
@@ -87,7 +168,7 @@ func stripsOf(body []loop.Stmt) int {
 		}
 		return true
 	})
-	return named + deepest
+	return int64(named + deepest)
 }
 
 func depth(e loop.Expr) int {

@@ -124,7 +124,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	dropParam(k, &args, param)
 	k.Name, k.Source = s.nameAfter(launch.Kernel, consumer.Kernel), joinSource(launch.Kernel.Source, consumer.Kernel.Source)
 	k.Dims = dimsOf(k, consumer.Kernel)
-	if !s.fits(k) {
+	if !s.commits(k, consumer.Kernel) {
 		return nil, nil
 	}
 	return k, args

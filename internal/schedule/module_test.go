@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -236,6 +237,12 @@ func inputs(r *rand.Rand, m *loop.Module, n int64) map[string]*tensor.Tensor {
 
 // same runs a module and its schedule, and compares the outputs. It returns the schedule.
 func same(t *testing.T, m *loop.Module, o Options, in map[string]*tensor.Tensor) *loop.Module {
+	t.Helper()
+	return sameOn(t, m, machine, o, in)
+}
+
+// sameOn is same for another machine.
+func sameOn(t *testing.T, m *loop.Module, machine target.Machine, o Options, in map[string]*tensor.Tensor) *loop.Module {
 	t.Helper()
 	want, wantErr := (&loop.Runner{}).Run(m, in)
 	scheduled := clone(m)

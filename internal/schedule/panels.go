@@ -38,13 +38,14 @@ func (s *scheduler) contractions() error {
 		if forBlocks(k) || neverRuns(k) || !contracts(k) {
 			continue
 		}
-		next := k.Clone()
-		if !s.options.NoFlatten {
-			rejoin(s, next)
-		}
-		s.panels(next, packs)
-		next.Dims = dimsOf(next, k)
-		if s.fits(next) || !s.fits(k) {
+		next := s.smaller(k, func(next *loop.Kernel) bool {
+			if !s.options.NoFlatten {
+				rejoin(s, next)
+			}
+			s.panels(next, packs)
+			return true
+		})
+		if s.commits(next, k) {
 			*k = *next
 		}
 	}
@@ -153,7 +154,7 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 		return result
 	}
 	next.Body = visit(next.Body)
-	if s.fits(next) {
+	if s.commits(next, k) {
 		k.Body = next.Body
 	}
 }
@@ -219,8 +220,8 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 		return 1
 	}
 	rows := s.machine.Tile.Rows
-	size := int64(float64(s.secondCache()/2) / (depth * float64(l.DType.Bits()/8)))
-	size = s.choice(k).rows(min(max(size, leastRows), mostRows))
+	size := int64(float64(s.machine.Limits.L2/2) / (depth * float64(l.DType.Bits()/8)))
+	size = s.halved(s.choice(k).rows(min(max(size, leastRows), mostRows)))
 	n, ok := l.Shape[axis].Const()
 	if !ok || n <= 0 {
 		return size
@@ -242,7 +243,7 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	vectors := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
 	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
-		vectors = max(vectors, min(widestTile, int64(s.machine.VectorRegisters-spareRegs)/max(m, 1)))
+		vectors = max(vectors, min(widestTile, (s.machine.Limits.Registers-spareRegs)/max(m, 1)))
 	}
 	n, fixed := c.N.Const()
 	all := (n + lanes - 1) / lanes
@@ -255,13 +256,6 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors = min(vectors, all)
 	}
 	return vectors * lanes
-}
-
-func (s *scheduler) secondCache() int64 {
-	if s.machine.Cache[1] > 0 {
-		return s.machine.Cache[1]
-	}
-	return 512 << 10
 }
 
 // columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their nests.

@@ -14,7 +14,7 @@ import (
 )
 
 // registers is a machine with registers; its caches are small, so that small products have several tiles.
-var registers = target.Machine{Name: "registers", VectorBytes: 32, VectorRegisters: 16, Tile: target.Tile{Rows: 6, Columns: 16}, Cache: [3]int64{1 << 10, 4 << 10, 1 << 20}, ScratchMax: 4 << 20}
+var registers = target.Machine{Name: "registers", VectorBytes: 32, Tile: target.Tile{Rows: 6, Columns: 16}, Limits: target.Limits{Scratch: 4 << 20, Registers: 16, L1: 1 << 10, L2: 4 << 10}}
 
 // TestPanels cuts each sample's contractions into panels, and interprets the results.
 func TestPanels(t *testing.T) {

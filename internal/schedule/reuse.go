@@ -74,5 +74,5 @@ func (s *scheduler) near(k *loop.Kernel, v *loop.For, variable string) bool {
 			total += bytes
 		}
 	}
-	return total <= s.machine.Cache[1]*3/4
+	return total <= s.machine.Limits.L2*3/4
 }

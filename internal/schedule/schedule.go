@@ -63,6 +63,7 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 			*m.Kernels[i] = *better
 		}
 	}
+	s.moveOut()
 	return nil
 }
 
@@ -75,6 +76,8 @@ type scheduler struct {
 	uses    map[*loop.Buffer]*usage // by the buffers that own storage
 	shared  map[*loop.Kernel]bool   // by whether several steps launch it
 	free    []string                // the dimensions of the kernel at hand
+
+	halvings int // of tiles that did not fit: see smaller
 }
 
 // step is one transformation of a kernel: it changes k, its own copy, and reports whether it did.
@@ -107,7 +110,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 			continue
 		}
 		next.Dims = dimsOf(next, k)
-		if s.fits(next) || !s.fits(k) {
+		if s.commits(next, k) {
 			k = next
 		}
 	}
@@ -145,8 +148,6 @@ func dimsOf(k, before *loop.Kernel) []string {
 	}
 	return dims
 }
-
-func (s *scheduler) fits(k *loop.Kernel) bool { return Fit(k, s.machine, s.dims) == nil }
 
 // namer makes names that a kernel does not use.
 type namer struct{ taken map[string]bool }

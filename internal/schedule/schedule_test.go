@@ -234,7 +234,7 @@ var samples = []sample{
 	}},
 }
 
-var machine = target.Machine{Name: "portable", ScratchMax: 4 << 20}
+var machine = target.Machine{Name: "portable", Limits: target.Limits{Scratch: 4 << 20, Operands: 48, Values: 96, L1: 32 << 10, L2: 512 << 10}}
 
 // variants are the step combinations that tests go through.
 func variants(steps int) []Options {

@@ -46,14 +46,16 @@ func Levels() []string {
 
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) Machine {
-	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Cache: anyCache, ScratchMax: scratchMax, Threads: threads}
+	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Threads: threads, Limits: limits(anyCache, 0)}
 }
 
 // anyCache stands for caches that are not known.
 var anyCache = [3]int64{32 << 10, 1 << 20, 8 << 20}
 
-// scratchMax is the most scratch bytes that one worker is given on a processor.
-const scratchMax = 8 << 20
+// limits are those of code for processors.
+func limits(cache [3]int64, registers int) Limits {
+	return Limits{Scratch: 7 << 20, Registers: int64(registers), Operands: 48, Values: 96, L1: cache[0], L2: cache[1]}
+}
 
 // Host is the machine that the process runs on, at the highest level that it has.
 func Host(threads int) Machine {
@@ -115,8 +117,7 @@ func (m Machine) Known() (known Machine, ok bool) {
 
 // machine is a machine of the level with no feature beyond it.
 func (l *level) machine(threads int) Machine {
-	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, VectorRegisters: l.registers, Tile: l.tile,
-		Cache: host.Cache, ScratchMax: scratchMax, Threads: threads}
+	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
 	if host.Vendor == amd {
 		m.Tile = l.amd
 	}

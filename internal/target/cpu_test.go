@@ -13,10 +13,10 @@ import (
 func TestHost(t *testing.T) {
 	m := Host(3)
 	t.Logf("%s: %+v", Description(), m)
-	if m.Threads != 3 || m.Arch != runtime.GOARCH || m.ScratchMax <= 0 || len(m.Lacks()) > 0 || !slices.IsSorted(m.Features) {
+	if m.Threads != 3 || m.Arch != runtime.GOARCH || m.Limits.Scratch <= 0 || len(m.Lacks()) > 0 || !slices.IsSorted(m.Features) {
 		t.Errorf("the host is %+v", m)
 	}
-	for i, size := range m.Cache {
+	for i, size := range []int64{m.Limits.L1, m.Limits.L2} {
 		if size < 4<<10 {
 			t.Errorf("cache %d has %d bytes", i+1, size)
 		}

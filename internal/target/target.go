@@ -10,16 +10,31 @@ import (
 
 // Machine is what scheduling and code generation may ask about where the code will run.
 type Machine struct {
-	Name            string   // "portable", "reference", "amd64", …
-	Arch            string   // GOARCH
-	CPU             string   // the level of features that its code needs: see Select
-	Features        []string // the instruction-set features that its code may use, sorted
-	VectorBytes     int      // width of a vector register, or of what stands for one
-	VectorRegisters int      // how many there are; 0 where code has none
-	Tile            Tile     // the best register tile for products of f32; zero where code has no registers
-	Cache           [3]int64 // bytes of L1d, L2, L3 (0: not known)
-	ScratchMax      int64    // most scratch bytes that one worker may be given
-	Threads         int      // workers that a run may use
+	Name        string   // "portable", "reference", "amd64", …
+	Arch        string   // GOARCH
+	CPU         string   // the level of features that its code needs: see Select
+	Features    []string // the instruction-set features that its code may use, sorted
+	VectorBytes int      // width of a vector register, or of what stands for one
+	Tile        Tile     // the best register tile for products of f32; zero where code has no registers
+	Threads     int      // workers that a run may use
+	Limits      Limits
+}
+
+// Limits are how much one kernel may take of a machine; 0: as much as it likes, or nobody knows. What is beyond scratch, shared memory or registers is never tried; what is beyond
+// the others takes more time.
+type Limits struct {
+	Scratch   int64 // bytes of a worker's locals
+	Shared    int64 // bytes that the threads of a block share
+	Registers int64 // of vectors; 0 also where code has none
+	Operands  int64 // whose addresses are at hand
+	Values    int64 // that a vector loop keeps at once
+	L1, L2    int64 // bytes of the caches that a worker has to itself
+}
+
+// Tight are limits that few kernels keep within as they were written: for tests of what is done then.
+func Tight(l Limits) Limits {
+	l.Scratch, l.L1, l.L2, l.Operands, l.Values = 4<<10, 1<<10, 4<<10, 8, 12
+	return l
 }
 
 // Tile is a register tile of a product: the rows and columns of sums that are held in registers while their products are added up.
