@@ -14,6 +14,14 @@
 // them; the arena is then the least of the layouts' formulas. A term of a formula is left out only when sym proves that it can
 // never be the maximum.
 //
+// # The search that proves
+//
+// Where no heuristic reaches the lower bound at a sample, an exact search takes the bound as a ceiling: it finds a placement under it, refutes it or runs out of the
+// work that it is allowed, which is counted in steps and never by a clock. It branches at one point of time at a time: one of the groups that fit there
+// comes next, or none does and some bytes are wasted. Groups alive throughout a part are put on top of it, points that nothing joins are solved apart, every
+// point's remaining sizes must fit under the ceiling in any order, and what has been refuted is kept. Several orders of branching take turns. What is refuted
+// for good raises the least height that there can be, Solution.Least; what is left undecided stays a gap.
+//
 // # What the lower bound says
 //
 // Buffers alive at one step lie apart. Those of them that are aligned to at least A lie at multiples of A, so their sizes rounded up to A
@@ -25,7 +33,8 @@
 //
 // Greedy orders and fits: Y. Pisarchyk, J. Lee, "Efficient Memory Management for Deep Neural Net Inference", arXiv 2001.03288.
 // The lowest gap filled first: E. Burke, G. Kendall, G. Whitwell, "A New Placement Heuristic for the Orthogonal
-// Stock-Cutting Problem", 2004, as T. Sekiyama et al. use it for buffers, arXiv 1804.10001. Canonical orders and sections:
-// M. Moffitt, "MiniMalloc", ASPLOS 2023. Operator order: B. Ahn et al., "Ordering Chaos: Memory-Aware Scheduling of Irregularly
+// Stock-Cutting Problem", 2004, as T. Sekiyama et al. use it for buffers, arXiv 1804.10001. The ceiling, sections, dominance
+// and separate parts: M. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
+// Branching where failures were: F. Boussemart et al., "Boosting Systematic Search by Weighting Constraints", ECAI 2004. Operator order: B. Ahn et al., "Ordering Chaos: Memory-Aware Scheduling of Irregularly
 // Wired Neural Networks for Edge Devices", MLSys 2020.
 package memplan

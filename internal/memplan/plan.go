@@ -1,6 +1,7 @@
 package memplan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,7 +14,8 @@ import (
 // Options chooses among a plan's parts. The zero value is what to use.
 type Options struct {
 	Layouts int      // the most layouts that a solution may have; 0 means 4
-	Without []string // stages of the search to leave out: greedy, fill, local
+	Without []string // stages of the search to leave out: greedy, fill, exact, local
+	Work    int64    // the most steps, of a nanosecond or two, that the exact search takes; 0 means some 20 million
 	Prefix  string   // of the names that Lets define; "" means "at."
 }
 
@@ -35,6 +37,7 @@ type planner struct {
 	instances []*instance // by sample
 	list      []*candidate
 	last      *candidate // the one whose formula is sure
+	least     int64      // without dimensions: no plan is lower
 	options   Options
 }
 
@@ -147,6 +150,7 @@ func (pl *planner) byStart() []int {
 const (
 	greedyWork = 6 << 20
 	localWork  = 3 << 20
+	exactWork  = 16 << 20
 )
 
 // search fills the list of candidates: the order of the starts, shelves and the order that they settle into and, for each sample, an order found
@@ -159,7 +163,7 @@ func (pl *planner) search() {
 		pl.consider(c)
 		pl.last = c
 	}
-	left := effort{greedyWork, localWork}
+	left := effort{greedyWork, localWork, cmp.Or(pl.options.Work, exactWork)}
 	for at, in := range pl.instances {
 		near := in.bound // what is good enough
 		if at > 0 {
@@ -171,10 +175,11 @@ func (pl *planner) search() {
 		}
 		share := left
 		if len(pl.instances) > 1 {
-			share = effort{left.greedy / 3, left.local / 3}
+			share = effort{left.greedy / 3, left.local / 3, left.exact / 3}
 		}
-		left = effort{left.greedy - share.greedy, left.local - share.local}
+		left = effort{left.greedy - share.greedy, left.local - share.local, left.exact - share.exact}
 		f := solve(in, share, pl.options.Without)
+		pl.least = f.least
 		pl.consider(&candidate{stack: newStack(pl.lifetimes, f.order), found: f.by})
 	}
 }
@@ -319,6 +324,9 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	s.Height = s.Arena
 	if !fixed {
 		s.Height = sym.Var(prefix + "arena")
+	}
+	if len(pl.names) == 0 {
+		s.Least = max(pl.least, pl.instances[0].bound)
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Bound) == sym.Yes // the other direction holds for every plan
 	// What only the search needed is let go.

@@ -10,6 +10,7 @@ type finding struct {
 	order  []int
 	height int64
 	by     string // what found it
+	least  int64  // none is lower
 }
 
 // offer keeps a placement that is lower than what is known. Offsets are read as an order and settled downward first, since an order is all that a
@@ -30,31 +31,34 @@ type stage struct {
 	run  func(in *instance, f *finding, m *meter)
 }
 
-// stages run in this order, until the bound is reached. An exact search belongs after local: it is the only one that could also
-// raise the bound.
+// stages run in this order, until the best placement is proved to be one.
 var stages = []stage{
 	{"greedy", greedy},
 	{"fill", fills},
+	{"exact", search},
 	{"local", local},
 }
 
 // effort is the work that one instance may take, in elementary steps of about a nanosecond or two.
-type effort struct{ greedy, local int64 }
+type effort struct{ greedy, local, exact int64 }
 
 // solve finds an order for one instance. The same instance gets the same order on every machine and every run.
 func solve(in *instance, work effort, without []string) *finding {
-	f := &finding{}
+	f := &finding{least: in.bound}
 	f.offer(in, bump(in), "start")
 	for _, s := range stages {
 		if slices.Contains(without, s.name) {
 			continue
 		}
 		m := &meter{left: work.greedy}
-		if s.name == "local" {
+		switch s.name {
+		case "local":
 			m.left = work.local
+		case "exact":
+			m.left = work.exact
 		}
 		s.run(in, f, m)
-		if f.height == in.bound {
+		if f.height == f.least {
 			break
 		}
 	}
@@ -118,7 +122,7 @@ func local(in *instance, f *finding, m *meter) {
 	lowest := height
 	var chain []int
 	list := make([]int, 0, len(current))
-	for !m.empty() && f.height > in.bound {
+	for !m.empty() && f.height > f.least {
 		chain = peakChain(in, p.offset, current, height, chain[:0])
 		m.spend(4 * len(chain) * len(current))
 		list = append(list[:0], current...)
