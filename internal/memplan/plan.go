@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Layouts int      // the most layouts that a solution may have; 0 means 4
 	Without []string // stages of the search to leave out: greedy, fill, exact, local
-	Work    int64    // the most steps, of a nanosecond or two, that the exact search takes; 0 means some 20 million
+	Work    int64    // the most steps, of a nanosecond or two, that the exact search takes; 0 means some 8 million
 	Prefix  string   // of the names that Lets define; "" means "at."
 }
 
@@ -150,7 +150,7 @@ func (pl *planner) byStart() []int {
 const (
 	greedyWork = 6 << 20
 	localWork  = 3 << 20
-	exactWork  = 16 << 20
+	exactWork  = 8 << 20
 )
 
 // search fills the list of candidates: the order of the starts, shelves and the order that they settle into and, for each sample, an order found

@@ -132,7 +132,7 @@ func (x *exact) firstTurn() int64 {
 }
 
 // paddingWork is what is spent on the last few bytes.
-const paddingWork = 2 << 20
+const paddingWork = 1 << 20
 
 // race lets the strategies take turns under one ceiling, in bytes, until one of them decides it or the work is done. They share what is refuted, and nothing else.
 func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
