@@ -56,7 +56,7 @@ type Compiled struct {
 	failed  error
 	open    bool // see Recheck
 	asked   asked
-	packed  *mem.Block // the weights that were laid out anew, until the code owns them
+	blocks  []*mem.Block // the weights that were laid out anew, until the code owns them
 }
 
 // Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns.
@@ -128,6 +128,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 			return nil, err
 		}
 		done("schedule", c.Loop.String)
+	}
+	stage = "weights"
+	if err := c.settle(); err != nil {
+		return nil, err
 	}
 	stage = "order"
 	if err := m.Ask(); err != nil {

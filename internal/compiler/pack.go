@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/tensor"
@@ -28,7 +29,7 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 	if err != nil {
 		return err
 	}
-	c.packed = block
+	c.blocks = append(c.blocks, block)
 	for i, p := range list {
 		to := block.Bytes()[offsets[i] : offsets[i]+p.Bytes()]
 		if err := fill(p, to); err != nil {
@@ -37,7 +38,46 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 		if p.Buffer.Data, err = tensor.Over(p.Buffer.DType, p.Shape(), to); err != nil {
 			return err
 		}
-		mem.Forget(p.From().Bytes())
+	}
+	return nil
+}
+
+// settle computes the weights that nobody has computed or packed, in memory of the program's own.
+func (c *Compiled) settle() error {
+	total := int64(0)
+	offsets := map[*tensor.Tensor]int64{}
+	for _, b := range c.Loop.Buffers {
+		if b.Kind != loop.Weight || b.Data == nil || !b.Data.Pending() {
+			continue
+		}
+		if _, ok := offsets[b.Data]; !ok {
+			offsets[b.Data] = total
+			total += (b.Data.Size() + packAlign - 1) / packAlign * packAlign
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	block, err := mem.Map(mem.Weights, "weights laid out anew", total)
+	if err != nil {
+		return err
+	}
+	c.blocks = append(c.blocks, block)
+	made := map[*tensor.Tensor]*tensor.Tensor{}
+	for _, b := range c.Loop.Buffers {
+		at, ok := offsets[b.Data]
+		if !ok {
+			continue
+		}
+		if made[b.Data] == nil {
+			to := tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
+			if err := mem.CatchFaults(func() error { b.Data.Fill(to, 0, 0, to.Shape()[0]); return nil }); err != nil {
+				return err
+			}
+			mem.Forget(b.Data.Origin().Bytes())
+			made[b.Data] = to
+		}
+		b.Data = made[b.Data]
 	}
 	return nil
 }
@@ -57,7 +97,9 @@ func fill(p *schedule.Pack, to []byte) error {
 		wait.Go(func() {
 			faults[w] = mem.CatchFaults(func() error {
 				for begin := next.Add(batch) - batch; begin < pieces; begin = next.Add(batch) - batch {
-					p.Fill(to, begin, min(begin+batch, pieces))
+					end := min(begin+batch, pieces)
+					p.Fill(to, begin, end)
+					mem.Forget(p.Stretch(begin, end))
 				}
 				return nil
 			})
@@ -72,24 +114,27 @@ func fill(p *schedule.Pack, to []byte) error {
 	return nil
 }
 
-// dropPacked frees the packed weights of an attempt that came to nothing.
+// dropPacked frees the weights of an attempt that came to nothing.
 func (c *Compiled) dropPacked() {
-	if c.packed != nil {
-		c.packed.Close()
-		c.packed = nil
+	for _, block := range c.blocks {
+		block.Close()
 	}
+	c.blocks = nil
 }
 
-// own has the packed weights freed together with the code. What they were before packing is let go.
+// own has the weights that were laid out anew freed together with the code. What they were before is let go.
 func (c *Compiled) own() {
-	if c.packed == nil {
+	if c.blocks == nil {
 		return
 	}
-	block, release := c.packed, c.Code.Release
-	c.packed = nil
+	blocks, release := c.blocks, c.Code.Release
+	c.blocks = nil
 	c.IR = &ir.Module{Name: c.IR.Name, Dims: c.IR.Dims, Proved: c.IR.Proved}
 	c.Code.Release = func() error {
-		err := block.Close()
+		var err error
+		for _, block := range blocks {
+			err = errors.Join(err, block.Close())
+		}
 		if release != nil {
 			err = errors.Join(err, release())
 		}

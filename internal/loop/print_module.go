@@ -71,7 +71,7 @@ func (p *printer) buffer(b *Buffer) {
 		if inline(t) {
 			line += " = " + formatElements(t)
 		} else {
-			line += fmt.Sprintf(" data %d", len(t.Bytes()))
+			line += fmt.Sprintf(" data %d", t.Size())
 		}
 	}
 	if len(b.Elements) > 0 {

@@ -45,11 +45,10 @@ func Winograd(b *ir.Builder, x, weights, bias *ir.Value, tile int64, begin, end 
 	return b.Op("winograd", ir.Attrs{"tile": tile, "begin": begin, "end": end}, inputs...)
 }
 
-// WinogradWeights transforms weights [3, 3, C, O] of f32; they are computed in f64 and rounded once.
-func WinogradWeights(w []float32, channels, filters, tile int64) []float32 {
+// WinogradWeights transforms weights [3, 3, C, O] of f32 into out, [(tile + 2)², C, O]; they are computed in f64 and rounded once.
+func WinogradWeights(out, w []float32, channels, filters, tile int64) {
 	g := minimals[tile].weights
 	side := tile + 2
-	out := make([]float32, side*side*channels*filters)
 	half := make([]float64, 3*side*filters) // the kernel's columns transformed, [side, 3, O]
 	for c := range channels {
 		clear(half)
@@ -75,7 +74,6 @@ func WinogradWeights(w []float32, channels, filters, tile int64) []float32 {
 			}
 		}
 	}
-	return out
 }
 
 func winogradShape(c *ir.Inference, n *ir.Node) error {

@@ -18,7 +18,9 @@ func TestWinogradError(t *testing.T) {
 	for tile, bound := range map[int64]float64{2: 1e-6, 4: 1e-5} {
 		x, w := sampleNormal(r, dtype.F32, 1, size, size, channels), sampleNormal(r, dtype.F32, 3, 3, channels, filters)
 		weights, _ := tensor.Data[float32](w)
-		u, err := tensor.FromSlice(WinogradWeights(weights, channels, filters, tile), (tile+2)*(tile+2), channels, filters)
+		transformed := make([]float32, (tile+2)*(tile+2)*channels*filters)
+		WinogradWeights(transformed, weights, channels, filters, tile)
+		u, err := tensor.FromSlice(transformed, (tile+2)*(tile+2), channels, filters)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func (s *scope) node(key string) *ir.Node {
 
 // constant finds a constant with the contents of v, and notes v where there is none.
 func (s *scope) constant(v *ir.Value) *ir.Value {
-	if v.Const == nil || v.Const.DType().String() == "string" || len(v.Const.Bytes()) > commonBytes {
+	if v.Const == nil || v.Const.DType().String() == "string" || v.Const.Size() > commonBytes {
 		return nil
 	}
 	key := literal.Type(v.Type.DType, v.Type.Shape)

@@ -50,7 +50,7 @@ type folding struct {
 func (f *folding) count(b *ir.Block) {
 	for _, c := range b.Consts {
 		if c.Const != nil {
-			f.bytes += int64(len(c.Const.Bytes()))
+			f.bytes += c.Const.Size()
 		}
 	}
 	for _, n := range b.Nodes {
@@ -146,7 +146,7 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 		in[i] = v.Const
 		read += v.Const.Len()
 		if !slices.Contains(n.Inputs[:i], v) {
-			bytes += int64(len(v.Const.Bytes()))
+			bytes += v.Const.Size()
 		}
 	}
 	for _, v := range n.Outputs {
@@ -177,7 +177,7 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	}
 	for _, t := range in {
 		if t != nil {
-			mem.Forget(t.Bytes()) // what was read of a mapped file need not stay in memory
+			mem.Forget(t.Origin().Bytes()) // what was read of a mapped file need not stay in memory
 		}
 	}
 	return true

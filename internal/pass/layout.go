@@ -1,21 +1,18 @@
 package pass
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Layout has convolutions take and give tensors with their channels last, [N, d…, C] in the place of [N, C, d…], and with them what stands between: which of the other operators
-// do the same is chosen so that as few bytes as possible are transposed, by a cheapest cut through the graph of a block. Constants are transposed here.
+// do the same is chosen so that as few bytes as possible are transposed, by a cheapest cut through the graph of a block. Constants are
+// seen transposed: whoever lays them out for the code reads them so.
 //
 // Some convolutions are given weights of zero for inputs that they do not see: which makes NaN of an infinity there.
 func Layout(m *ir.Module) error { return layoutOf(m, false) }
@@ -410,8 +407,7 @@ func permutedShape(shape []sym.Expr, perm []int64) []sym.Expr {
 
 // constant is a constant under another shape, with its axes permuted; nil where v is none that can be.
 func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value {
-	code := map[int]dtype.DType{8: dtype.U8, 16: dtype.U16, 32: dtype.U32, 64: dtype.U64}[int(v.Type.DType.Bits())]
-	if v.Const == nil || code == dtype.Invalid || v.Type.DType == dtype.String {
+	if v.Const == nil {
 		return nil
 	}
 	sizes := make([]int64, len(shape))
@@ -422,71 +418,11 @@ func (l *layout) constant(v *ir.Value, shape []sym.Expr, perm []int64) *ir.Value
 	if c := l.consts[key]; c != nil {
 		return c
 	}
-	strides, steps := tensor.Strides(sizes), make([]int64, len(perm))
-	to := make([]int64, len(perm))
-	for i, p := range perm {
-		to[i], steps[i] = sizes[p], strides[p]
-	}
-	t, err := tensor.New(v.Type.DType, to...)
+	t, err := tensor.Permuted(v.Const, sizes, perm)
 	if err != nil {
-		l.build.Fail(err)
-	}
-	x, err1 := v.Const.BitCast(code, sizes...)
-	y, err2 := t.BitCast(code, to...)
-	if err1 != nil || err2 != nil {
 		return nil
 	}
-	switch code {
-	case dtype.U8:
-		turn[uint8](y, x, steps)
-	case dtype.U16:
-		turn[uint16](y, x, steps)
-	case dtype.U32:
-		turn[uint32](y, x, steps)
-	case dtype.U64:
-		turn[uint64](y, x, steps)
-	}
-	mem.Forget(x.Bytes()) // what was read of a mapped file need not stay in memory
+	settled(t)
 	l.consts[key] = l.build.Constant(v.Name, t)
 	return l.consts[key]
-}
-
-// turn fills y with the elements of x, of which one further along an axis of y lies steps further. Some positions of the last axis are taken together, so that whole lines
-// of the cache are written, and x is read in order by as many streams.
-func turn[T tensor.Element](y, x *tensor.Tensor, steps []int64) {
-	to, err1 := tensor.Data[T](y)
-	from, err2 := tensor.Data[T](x)
-	if err2 != nil { // a file's data may lie at any address
-		from, err2 = tensor.Data[T](x.Clone())
-	}
-	if err := errors.Join(err1, err2); err != nil {
-		panic(diag.Internalf("transposing a constant: %v", err))
-	}
-	if len(to) == 0 {
-		return
-	}
-	const together = 16
-	shape, strides, last := y.Shape(), tensor.Strides(y.Shape()), y.Rank()-1
-	order := make([]int, last)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return int(min(max(steps[b]-steps[a], -1), 1)) })
-	for first := int64(0); first < shape[last]; first += together {
-		count := min(together, shape[last]-first)
-		var walk func(depth int, source, target int64)
-		walk = func(depth int, source, target int64) {
-			if depth == last {
-				for j := range count {
-					to[target+j] = from[source+j*steps[last]]
-				}
-				return
-			}
-			axis := order[depth]
-			for i := range shape[axis] {
-				walk(depth+1, source+i*steps[axis], target+i*strides[axis])
-			}
-		}
-		walk(0, first*steps[last], first)
-	}
 }

@@ -77,8 +77,7 @@ func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	shape := slices.Clone(w.Const.Shape())
 	rank := len(shape)
 	inner, each := shape[rank-2], shape[rank-1]/max(groups, 1)
-	from, err := tensor.Data[float32](w.Const)
-	if err != nil || groups < 2 || inner < 2 || each < 1 || each >= fewestFilters {
+	if w.Const.DType() != dtype.F32 || groups < 2 || inner < 2 || each < 1 || each >= fewestFilters {
 		return w, groups
 	}
 	join := int64(1)
@@ -92,7 +91,7 @@ func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	}
 	shape[rank-2] = join * inner
 	joined := tensor.Must(tensor.New(w.Const.DType(), shape...))
-	to, _ := tensor.Data[float32](joined)
+	from, to := floats(w.Const), floats(joined)
 	filters := shape[rank-1]
 	for row := int64(0); row*filters < int64(len(from)); row++ { // of one kernel element and input channel
 		element, i := row/inner, row%inner

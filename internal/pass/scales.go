@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -125,25 +124,31 @@ func factorIntoWeights(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 // scaled is a constant times one factor for each index of an axis.
 func scaled(b *ir.Builder, v *ir.Value, axis int, factors []float64) *ir.Value {
 	from := v.Const
-	t, err := tensor.New(from.DType(), from.Shape()...)
+	t, err := tensor.Deferred(from.DType(), from.Shape(), from, from.Major(), func(to *tensor.Tensor, part int, begin, end int64) {
+		from.Fill(to, part, begin, end)
+		inner, factors := int64(1), factors
+		for _, extent := range from.Shape()[axis+1:] {
+			inner *= extent
+		}
+		if part == axis {
+			factors = factors[begin:end]
+		} else if part > axis {
+			inner = inner / from.Shape()[part] * (end - begin)
+		}
+		if y, err := tensor.Data[float32](to); err == nil {
+			for i := range y {
+				y[i] = float32(float64(y[i]) * factors[int64(i)/inner%int64(len(factors))])
+			}
+			return
+		}
+		for i := range to.Len() {
+			to.SetFloat(i, to.Float(i)*factors[i/inner%int64(len(factors))])
+		}
+	})
 	if err != nil {
 		b.Fail(err)
 	}
-	inner := int64(1)
-	for _, size := range from.Shape()[axis+1:] {
-		inner *= size
-	}
-	if x, err := tensor.Data[float32](from); err == nil {
-		y, _ := tensor.Data[float32](t)
-		for i := range y {
-			y[i] = float32(float64(x[i]) * factors[int64(i)/inner%int64(len(factors))])
-		}
-	} else {
-		for i := range t.Len() {
-			t.SetFloat(i, from.Float(i)*factors[i/inner%int64(len(factors))])
-		}
-	}
-	mem.Forget(from.Bytes()) // what was read of a mapped file need not stay in memory
+	settled(t)
 	return b.Constant(v.Name, t)
 }
 

@@ -81,11 +81,7 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 	if tile == 0 {
 		return nil
 	}
-	from, err := tensor.Data[float32](w.Const)
-	if err != nil {
-		return nil
-	}
-	weights, err := tensor.FromSlice(ops.WinogradWeights(from, channels, filters, tile), (tile+2)*(tile+2), channels, filters)
+	weights, err := tiledWeights(w.Const, tile)
 	if err != nil {
 		b.Fail(err)
 	}
@@ -94,4 +90,36 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 		bias = n.Inputs[2]
 	}
 	return ops.Winograd(b, x, b.Constant(w.Name, weights), bias, tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+}
+
+// tiledWeights are weights [3, 3, C, O], transformed.
+func tiledWeights(from *tensor.Tensor, tile int64) (*tensor.Tensor, error) {
+	side, channels, filters := tile+2, from.Shape()[2], from.Shape()[3]
+	major := 2
+	if from.Major() == 2 {
+		major = 1
+	}
+	return tensor.Deferred(dtype.F32, []int64{side * side, channels, filters}, from, major, func(to *tensor.Tensor, axis int, begin, end int64) {
+		if axis == 0 && end-begin < side*side { // elements of a tile need all of a kernel
+			all, release := tensor.Temporary(dtype.F32, side*side, channels, filters)
+			defer release()
+			transformed(all, from, 2, 0, channels, tile)
+			all.Fill(to, 0, begin, end)
+			return
+		}
+		if axis == 0 {
+			axis, begin, end = 1, 0, channels
+		}
+		transformed(to, from, axis+1, begin, end, tile)
+	})
+}
+
+// transformed transforms the weights of some channels or filters, which are the indices from begin to end along an axis.
+func transformed(to, from *tensor.Tensor, axis int, begin, end, tile int64) {
+	shape := slices.Clone(from.Shape())
+	shape[axis] = end - begin
+	part, release := tensor.Temporary(dtype.F32, shape...)
+	defer release()
+	from.Fill(part, axis, begin, end)
+	ops.WinogradWeights(floats(to), floats(part), shape[2], shape[3], tile)
 }

@@ -18,13 +18,14 @@ type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
 	Width  int64
 
-	from           *tensor.Tensor
-	old            []int64 // the shape before packing, as the contraction with most work has it
-	columns, depth int     // axes of it
+	from           *tensor.Tensor // the contents before packing, in the shape old
+	old            []int64        // the shape before packing, as the contraction with most work has it
+	columns, depth int            // axes of it
 	shape          []int64
 	order          []int // the axes before packing, without the columns, in their new order
 	readers        []reader
 	work           float64
+	piece          int64 // bytes of a piece, about
 }
 
 // reader is a parameter of a kernel that a weight is passed to.
@@ -162,7 +163,12 @@ func (p *Pack) lay() bool {
 		p.shape = append(p.shape, p.old[axis])
 	}
 	p.shape = append(p.shape, p.Width)
-	return p.from.Len() > 0
+	from, err := p.from.Reshape(p.old...)
+	if err != nil || from.Len() == 0 {
+		return false
+	}
+	p.from, p.piece = from, pieceBytes
+	return true
 }
 
 // pack rewrites the readers of the weights that can be packed now that contractions are cut, and has them filled.
@@ -272,9 +278,6 @@ func unraveled(flat sym.Expr, shape []int64) []sym.Expr {
 	return index
 }
 
-// From is the weight's contents before packing.
-func (p *Pack) From() *tensor.Tensor { return p.from }
-
 // Shape is the weight's shape when packed.
 func (p *Pack) Shape() []int64 { return p.shape }
 
@@ -290,47 +293,114 @@ func (p *Pack) Bytes() int64 {
 // packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its columns are read.
 const packSteps = 16
 
-// Pieces is the number of parts that Fill can be called for: a panel's columns of one matrix each.
-func (p *Pack) Pieces() int64 {
-	n := p.shape[0]
-	for _, extent := range p.shape[1 : len(p.shape)-2] {
-		n *= extent
+// pieceBytes is about how much of a weight a piece is: of what the weight is made of, so much is in memory at a time for each goroutine.
+const pieceBytes = 256 << 10
+
+// along is the axis that the weight is cut along into pieces, each of which reads a stretch of its own of what the weight is made of, and the extent of a piece: whole panels, where it
+// is the columns' axis.
+func (p *Pack) along() (axis int, extent int64) {
+	axis = p.from.Major()
+	extent = max(1, p.piece/max(1, p.from.Size()/p.old[axis]))
+	if axis == p.columns {
+		extent = (extent + p.Width - 1) / p.Width * p.Width
 	}
-	return n
+	return axis, extent
+}
+
+// Pieces is the number of parts that Fill can be called for.
+func (p *Pack) Pieces() int64 {
+	axis, extent := p.along()
+	return (p.old[axis] + extent - 1) / extent
+}
+
+// Stretch is the part of what the weight is made of that pieces [begin, end) read, about, and that no other piece does.
+func (p *Pack) Stretch(begin, end int64) []byte {
+	axis, extent := p.along()
+	data, all := p.from.Origin().Bytes(), p.old[axis]
+	each := int64(len(data)) / all
+	return data[begin*extent*each : min(end*extent, all)*each]
 }
 
 // Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros and aligned for f32. Calls for other
 // pieces may run at the same time.
 func (p *Pack) Fill(to []byte, begin, end int64) {
-	source := p.from.Bytes() // a file's, perhaps, at any address
+	axis, extent := p.along()
 	target := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), int64(len(to))/4)
-	shape, strides := p.old, tensor.Strides(p.old)
-	depth, stepK, stepN := shape[p.depth], strides[p.depth], strides[p.columns]
-	others := p.order[:len(p.order)-1]
-	matrices := p.Pieces() / p.shape[0] // of each panel
+	data, steps, there := p.from.Strided()
 	for piece := begin; piece < end; piece++ {
-		first := piece / matrices * p.Width
-		count := min(p.Width, shape[p.columns]-first)
-		from := first * stepN
-		for i, rest := len(others)-1, piece%matrices; i >= 0; i-- {
-			axis := others[i]
-			from += rest % shape[axis] * strides[axis]
-			rest /= shape[axis]
-		}
-		out := target[piece*depth*p.Width:][:depth*p.Width]
-		if stepN == 1 {
-			for k := range depth {
-				row := out[k*p.Width:][:count]
-				copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*count), source[4*(from+k*stepK):])
-			}
+		first, last := piece*extent, min((piece+1)*extent, p.old[axis])
+		if there {
+			p.fill(target, data[4*first*steps[axis]:], steps, axis, first, last)
 			continue
 		}
-		for k0 := int64(0); k0 < depth; k0 += packSteps {
-			for j := range count {
-				at, last := from+j*stepN, min(depth, k0+packSteps)
-				for k := k0; k < last; k++ {
-					out[k*p.Width+j] = binary.LittleEndian.Uint32(source[4*(at+k*stepK):])
+		shape := slices.Clone(p.old)
+		shape[axis] = last - first
+		part, release := tensor.Temporary(p.from.DType(), shape...)
+		p.from.Fill(part, axis, first, last)
+		p.fill(target, part.Bytes(), tensor.Strides(shape), axis, first, last)
+		release()
+	}
+}
+
+// fill packs the elements whose indices along an axis are from begin to end; data begin with the first of them, and have neighbours so many steps apart.
+func (p *Pack) fill(target []uint32, data []byte, steps []int64, axis int, begin, end int64) {
+	shape := slices.Clone(p.old)
+	shape[axis] = end - begin
+	others := p.order[:len(p.order)-1]
+	panel, row, column := int64(0), int64(0), int64(0) // the first
+	matrices := int64(1)
+	for _, other := range others {
+		matrices *= p.old[other]
+	}
+	switch axis {
+	case p.columns:
+		panel = begin / p.Width
+	case p.depth:
+		row = begin
+	}
+	size := p.old[p.depth] * p.Width // of a panel of one matrix
+	for ; column < shape[p.columns]; column, panel = column+p.Width, panel+1 {
+		count := min(p.Width, shape[p.columns]-column)
+		tensor.Each(picked(shape, others), func(index []int64) {
+			matrix, from := int64(0), column*steps[p.columns]
+			for i, other := range others {
+				at := index[i]
+				from += at * steps[other]
+				if other == axis {
+					at += begin
 				}
+				matrix = matrix*p.old[other] + at
+			}
+			out := target[(panel*matrices+matrix)*size+row*p.Width:][:shape[p.depth]*p.Width]
+			p.matrix(out, data[4*from:], count, steps[p.depth], steps[p.columns])
+		})
+	}
+}
+
+// picked are the extents of some axes.
+func picked(shape []int64, axes []int) []int64 {
+	out := make([]int64, len(axes))
+	for i, axis := range axes {
+		out[i] = shape[axis]
+	}
+	return out
+}
+
+// matrix packs count columns of the rows that out has lines of Width for.
+func (p *Pack) matrix(out []uint32, data []byte, count, stepK, stepN int64) {
+	rows := int64(len(out)) / p.Width
+	if stepN == 1 {
+		for k := range rows {
+			line := out[k*p.Width:][:count]
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(line))), 4*count), data[4*k*stepK:])
+		}
+		return
+	}
+	for first := int64(0); first < rows; first += packSteps {
+		for j := range count {
+			last := min(rows, first+packSteps)
+			for k := first; k < last; k++ {
+				out[k*p.Width+j] = binary.NativeEndian.Uint32(data[4*(k*stepK+j*stepN):])
 			}
 		}
 	}

@@ -118,6 +118,33 @@ func detach(m *loop.Module) *loop.Module {
 	return c
 }
 
+// laterWeights puts in the place of weights the same elements, deferred: permuted, at odd addresses, in another shape, or computed.
+func laterWeights(r *rand.Rand, m *loop.Module) {
+	for _, b := range m.Buffers {
+		if b.Kind != loop.Weight {
+			continue
+		}
+		shape := b.Data.Shape()
+		perm, back := make([]int64, len(shape)), make([]int64, len(shape))
+		turned := make([]int64, len(shape))
+		for i, p := range r.Perm(len(shape)) {
+			perm[i], back[p], turned[i] = int64(p), int64(i), shape[p]
+		}
+		data := make([]byte, b.Data.Size()+1)
+		copy(data[1:], tensor.Must(tensor.Permuted(b.Data, shape, perm)).Bytes())
+		t := tensor.Must(tensor.Over(dtype.F32, turned, data[1:]))
+		if r.Intn(2) == 0 {
+			from := t
+			t = tensor.Must(tensor.Deferred(dtype.F32, turned, from, from.Major(), from.Fill))
+		}
+		if t = tensor.Must(tensor.Permuted(t, turned, back)); r.Intn(2) == 0 {
+			from := t
+			t = tensor.Must(tensor.Deferred(dtype.F32, shape, from, from.Major(), from.Fill))
+		}
+		b.Data = t
+	}
+}
+
 // TestPack packs weights of all layouts, with readers beside the product, and runs what came of it.
 func TestPack(t *testing.T) {
 	for _, c := range []struct {
@@ -181,6 +208,18 @@ func TestPack(t *testing.T) {
 			if _, err := loop.VerifyModule(scheduled); err != nil {
 				t.Fatalf("%v\n%s", err, scheduled)
 			}
+			for seed := range int64(8) {
+				later := detach(w.module)
+				laterWeights(rand.New(rand.NewSource(seed)), later)
+				if err := RunWith(later, registers, Options{}); err != nil {
+					t.Fatal(err)
+				}
+				for i, b := range later.Buffers {
+					if b.Kind == loop.Weight && !b.Data.Equal(scheduled.Buffers[i].Data) {
+						t.Errorf("seed %d: weight %s is packed otherwise where its contents are deferred", seed, b.Name)
+					}
+				}
+			}
 			for _, b := range scheduled.Buffers {
 				if b.Kind == loop.Weight && fmt.Sprint(b.Shape) != strings.ReplaceAll(c.packed, ",", "") {
 					t.Errorf("the weight's shape is %v, want %s", b.Shape, c.packed)
@@ -196,5 +235,49 @@ func TestPack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPieces packs weights piece by piece, in any order, and compares every element with its place.
+func TestPieces(t *testing.T) {
+	r := rand.New(rand.NewSource(9))
+	for range 100 {
+		rank := 2 + r.Intn(3)
+		old := make([]int64, rank)
+		for i := range old {
+			old[i] = 1 + r.Int63n(20)
+		}
+		axes := r.Perm(rank)
+		w := newWriter()
+		b := w.weight(r, old...)
+		plain := b.Data
+		laterWeights(r, w.module)
+		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], from: b.Data, old: old, columns: axes[0], depth: axes[1]}
+		if !p.lay() {
+			t.Fatal("a weight cannot be packed")
+		}
+		p.piece = 1 + r.Int63n(p.from.Size())
+		packed := tensor.Must(tensor.New(dtype.F32, p.Shape()...))
+		read := 0
+		for _, piece := range r.Perm(int(p.Pieces())) {
+			p.Fill(packed.Bytes(), int64(piece), int64(piece)+1)
+			read += len(p.Stretch(int64(piece), int64(piece)+1))
+		}
+		if origin := p.from.Origin(); read != int(origin.Size()) {
+			t.Errorf("pieces read %d bytes of %d", read, origin.Size())
+		}
+		want := tensor.Must(tensor.New(dtype.F32, p.Shape()...))
+		flat := int64(0)
+		tensor.Each(old, func(at []int64) {
+			place := []int64{at[p.columns] / p.Width}
+			for _, axis := range p.order {
+				place = append(place, at[axis])
+			}
+			want.SetFloat(tensor.Offset(tensor.Strides(p.Shape()), append(place, at[p.columns]%p.Width)), plain.Float(flat))
+			flat++
+		})
+		if !packed.Equal(want) {
+			t.Fatalf("%v with columns along %d and sums along %d, in panels of %d and pieces of %d bytes, is not packed as it should be", old, p.columns, p.depth, p.Width, p.piece)
+		}
 	}
 }

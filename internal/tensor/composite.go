@@ -97,7 +97,7 @@ func PackSequence(allocate Allocate, dt dtype.DType, list ...*Tensor) (elements,
 	}
 	at := 0
 	for i, t := range list {
-		at += copy(elements.data[at:], t.data)
+		at += copy(elements.data[at:], t.contents())
 		SetSequenceShape(extents, int64(i), t.shape)
 	}
 	return elements, extents, nil
@@ -161,7 +161,7 @@ func UnpackSequence(elements, extents *Tensor) ([]*Tensor, error) {
 			return nil, err
 		}
 		size, _ := Count(shape)
-		if list[i], err = Over(elements.dt, shape, elements.data[at*width:(at+size)*width]); err != nil {
+		if list[i], err = Over(elements.dt, shape, elements.contents()[at*width:(at+size)*width]); err != nil {
 			return nil, err
 		}
 		at += size

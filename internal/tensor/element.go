@@ -51,7 +51,7 @@ func Data[T Element](t *Tensor) ([]T, error) {
 		first := unsafe.SliceData(t.text)
 		return unsafe.Slice((*T)(unsafe.Pointer(first)), len(t.text)), nil
 	}
-	return view[T](t.data)
+	return view[T](t.contents())
 }
 
 // view returns data as a slice of T.

@@ -2,7 +2,8 @@
 // as package dtype says. A tensor of strings holds Go strings instead.
 //
 // A Tensor's type and shape never change, its elements may. It owns nothing that needs closing: New takes memory from Go's
-// heap, which suits tests, interpreters and small values; Over borrows memory that somebody else accounts for. Nothing here
+// heap, which suits tests, interpreters and small values; Over borrows memory that somebody else accounts for; Deferred and Permuted
+// hold none until elements are wanted. Nothing here
 // locks: elements that one goroutine writes, another must not touch, and neighbours in one byte count as one element.
 package tensor
 
@@ -37,8 +38,9 @@ type Tensor struct {
 	dt    dtype.DType
 	shape []int64
 	count int64
-	data  []byte   // of every type but String
+	data  []byte   // of every type but String, unless later
 	text  []string // of String
+	later *deferred
 }
 
 // Count returns the number of elements of a shape; a scalar's shape is empty and counts 1. The errors are a negative
@@ -164,30 +166,33 @@ func (t *Tensor) Rank() int { return len(t.shape) }
 func (t *Tensor) Len() int64 { return t.count }
 
 // Bytes returns the packed elements themselves, no copy; nil for String.
-func (t *Tensor) Bytes() []byte { return t.data }
+func (t *Tensor) Bytes() []byte { return t.contents() }
 
 // Strings returns the elements of a String tensor themselves, no copy; nil for every other type.
 func (t *Tensor) Strings() []string { return t.text }
 
 // Float returns the element at flat index i as a float64; see dtype.LoadFloat. Of a String it panics.
-func (t *Tensor) Float(i int64) float64 { t.check(i); return dtype.LoadFloat(t.dt, t.data, i) }
+func (t *Tensor) Float(i int64) float64 { t.check(i); return dtype.LoadFloat(t.dt, t.contents(), i) }
 
 // SetFloat stores x at flat index i, converted as Cast does; see dtype.StoreFloat. Of a String it panics.
-func (t *Tensor) SetFloat(i int64, x float64) { t.check(i); dtype.StoreFloat(t.dt, t.data, i, x) }
+func (t *Tensor) SetFloat(i int64, x float64) { t.check(i); dtype.StoreFloat(t.dt, t.contents(), i, x) }
 
 // Int returns the element at flat index i as an int64; see dtype.LoadInt. Of a String it panics.
-func (t *Tensor) Int(i int64) int64 { t.check(i); return dtype.LoadInt(t.dt, t.data, i) }
+func (t *Tensor) Int(i int64) int64 { t.check(i); return dtype.LoadInt(t.dt, t.contents(), i) }
 
 // SetInt stores x at flat index i, converted as Cast does; see dtype.StoreInt. Of a String it panics.
-func (t *Tensor) SetInt(i int64, x int64) { t.check(i); dtype.StoreInt(t.dt, t.data, i, x) }
+func (t *Tensor) SetInt(i int64, x int64) { t.check(i); dtype.StoreInt(t.dt, t.contents(), i, x) }
 
 // Complex returns the element at flat index i as a complex128. Of a String it panics.
-func (t *Tensor) Complex(i int64) complex128 { t.check(i); return dtype.LoadComplex(t.dt, t.data, i) }
+func (t *Tensor) Complex(i int64) complex128 {
+	t.check(i)
+	return dtype.LoadComplex(t.dt, t.contents(), i)
+}
 
 // SetComplex stores x at flat index i; a real type drops the imaginary part. Of a String it panics.
 func (t *Tensor) SetComplex(i int64, x complex128) {
 	t.check(i)
-	dtype.StoreComplex(t.dt, t.data, i, x)
+	dtype.StoreComplex(t.dt, t.contents(), i, x)
 }
 
 // check panics where i is no element: packed types end inside a byte, where the slice's own bounds are not enough.
@@ -204,12 +209,12 @@ func (t *Tensor) Clone() *Tensor {
 		c.text = slices.Clone(t.text)
 		return c
 	}
-	c.data = alignedBytes(int64(len(t.data)))
-	copy(c.data, t.data)
+	c.data = alignedBytes(t.Size())
+	copy(c.data, t.contents())
 	return c
 }
 
-// Reshape returns a view with another shape of the same count.
+// Reshape returns a view with another shape of the same count. What is deferred may stay so, and is then no view: what is written to one is not seen in the other.
 func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 	count, err := Count(shape)
 	if err != nil {
@@ -219,7 +224,12 @@ func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 		return nil, diag.Inputf("shape %s has %d elements, which cannot be seen as shape %s with %d",
 			ShapeString(t.shape), t.count, ShapeString(shape), count)
 	}
-	return &Tensor{dt: t.dt, shape: slices.Clone(shape), count: count, data: t.data, text: t.text}, nil
+	if t.pending() != nil && count > 0 {
+		if r := t.reshaped(shape); r != nil {
+			return r, nil
+		}
+	}
+	return &Tensor{dt: t.dt, shape: slices.Clone(shape), count: count, data: t.contents(), text: t.text}, nil
 }
 
 // Part returns a view of the indices begin ≤ i < end of the outermost dimension. Packed elements must begin at a byte.
@@ -230,7 +240,7 @@ func (t *Tensor) Part(begin, end int64) (*Tensor, error) {
 	shape := slices.Clone(t.shape)
 	shape[0] = end - begin
 	if t.count == 0 {
-		return &Tensor{dt: t.dt, shape: shape, data: t.data, text: t.text}, nil
+		return &Tensor{dt: t.dt, shape: shape, data: t.contents(), text: t.text}, nil
 	}
 	row := t.count / t.shape[0]
 	v := &Tensor{dt: t.dt, shape: shape, count: row * (end - begin)}
@@ -246,7 +256,7 @@ func (t *Tensor) Part(begin, end int64) (*Tensor, error) {
 	if err != nil {
 		return nil, diag.Inputf("%v", err)
 	}
-	v.data = t.data[first/8 : first/8+n]
+	v.data = t.contents()[first/8 : first/8+n]
 	return v, nil
 }
 
@@ -256,7 +266,7 @@ func (t *Tensor) BitCast(dt dtype.DType, shape ...int64) (*Tensor, error) {
 	if t.dt == dtype.String {
 		return nil, diag.Inputf("strings have no packed form")
 	}
-	return Over(dt, shape, t.data)
+	return Over(dt, shape, t.contents())
 }
 
 // Convert returns a new tensor of type dt on Go's heap; the meaning is dtype.ConvertSlice's. Strings convert to strings only.
@@ -271,7 +281,7 @@ func (t *Tensor) Convert(dt dtype.DType, saturate bool) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	dtype.ConvertSlice(dt, c.data, t.dt, t.data, t.count, saturate)
+	dtype.ConvertSlice(dt, c.data, t.dt, t.contents(), t.count, saturate)
 	return c, nil
 }
 
@@ -284,15 +294,16 @@ func (t *Tensor) Equal(other *Tensor) bool {
 	if t.dt == dtype.String {
 		return slices.Equal(t.text, other.text)
 	}
-	whole := len(t.data)
+	x, y := t.contents(), other.contents()
+	whole := len(x)
 	used := t.count * int64(t.dt.Bits()) % 8
 	if used != 0 {
 		whole--
 	}
-	if !bytes.Equal(t.data[:whole], other.data[:whole]) {
+	if !bytes.Equal(x[:whole], y[:whole]) {
 		return false
 	}
-	return used == 0 || (t.data[whole]^other.data[whole])<<(8-used) == 0
+	return used == 0 || (x[whole]^y[whole])<<(8-used) == 0
 }
 
 // shown is how many elements String prints.

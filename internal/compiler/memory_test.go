@@ -1,0 +1,125 @@
+package compiler
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// image builds a model of convolutions, some of which are scaled, and a product, on weights at odd addresses in a mapped file, and returns how many bytes of weights it has.
+func image(t *testing.T) (m *ir.Module, weights int64) {
+	const bytes = 96 << 20
+	path := filepath.Join(t.TempDir(), "weights")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, bytes); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	block, err := mem.MapFile(file, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { block.Close() })
+
+	m = &ir.Module{Name: "image", Dims: sym.NewDims()}
+	body := &ir.Block{}
+	m.Main = &ir.Func{Name: "main", Body: body}
+	m.Funcs = []*ir.Func{m.Main}
+	b := ir.NewBuilder(ir.NewInference(m), body)
+	at := int64(1)
+	weight := func(shape ...int64) *ir.Value {
+		n, _ := tensor.Count(shape)
+		w := tensor.Must(tensor.Over(dtype.F32, shape, block.Bytes()[at:at+4*n]))
+		at, weights = at+4*n+1, weights+4*n
+		return b.Constant(fmt.Sprintf("w%d", at), w)
+	}
+	convolution := func(x *ir.Value, from, to, side, pad int64) *ir.Value {
+		w := ops.Window{Kernel: []int64{side, side}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: []sym.Expr{sym.Const(pad), sym.Const(pad)}, End: []sym.Expr{sym.Const(pad), sym.Const(pad)}}
+		return ops.Unary(b, ops.Tanh, ops.Convolution(b, x, weight(to, from, side, side), nil, w, 1))
+	}
+	factors := func(channels int64) *ir.Value {
+		f := tensor.Must(tensor.New(dtype.F32, channels, 1, 1))
+		for i := range channels {
+			f.SetFloat(i, float64(i)+2)
+		}
+		return b.Constant("factors", f)
+	}
+	x := b.Param("x", ir.Type{DType: dtype.F32, Shape: ir.Constants([]int64{1, 64, 28, 28})})
+	x = convolution(x, 64, 256, 1, 0)
+	x = ops.Binary(b, ops.Mul, convolution(x, 256, 512, 3, 1), factors(512)) // in tiles, after a scale
+	x = convolution(x, 512, 256, 3, 1)
+	x = convolution(x, 256, 1024, 5, 0) // directly: 24 × 24
+	x = convolution(x, 1024, 512, 1, 0)
+	x = convolution(x, 512, 16, 3, 1)
+	x = ops.MatMul(b, ops.Reshape(b, x, sym.Const(1), sym.Const(16*24*24)), weight(16*24*24, 800), false, false)
+	body.Results = []*ir.Value{x}
+	if weights > bytes || at > bytes {
+		t.Fatalf("%d bytes of weights", weights)
+	}
+	return m, weights
+}
+
+// TestMemoryOfCompiling: a weight is held once. What a model of 64 MB of weights takes while it is compiled is its weights as they are laid out, and little besides.
+func TestMemoryOfCompiling(t *testing.T) {
+	if !mem.OutsideHeap() {
+		t.Skip("there is no memory outside Go's heap to put weights into")
+	}
+	for _, reference := range []bool{false, true} {
+		m, given := image(t)
+		if given < 64<<20 {
+			t.Fatalf("the model has %d bytes of weights", given)
+		}
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		mem.ResetPeaks()
+		held := mem.Usage().Peak[mem.Weights]
+		peaked := mem.ResetProcessPeak()
+		resident, _ := mem.ProcessBytes()
+		c, err := Compile(m, Options{Machine: target.Host(2), Reference: reference})
+		if err != nil {
+			t.Fatal(err)
+		}
+		process, _ := mem.ProcessBytes()
+		runtime.ReadMemStats(&after)
+		mapped := mem.Usage().Peak[mem.Weights] - held
+		total := int64(0)
+		for _, w := range c.Program.Weights {
+			total += int64(len(w.Data))
+		}
+		const aligning = 64 << 10 // of all weights together
+		if mapped > total+aligning {
+			t.Errorf("reference %v: compiling took %d bytes of weights, which are %d", reference, mapped, total)
+		}
+		const garbage = 48 << 20 // in all, of what lives at any time there is less
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > garbage {
+			t.Errorf("reference %v: compiling allocated %d bytes on Go's heap, where %d are allowed", reference, allocated, garbage)
+		}
+		const beside = 40 << 20 // Go's heap, and the file's pages that are read at a time
+		if peaked && process.Peak-resident.Resident > total+beside {
+			t.Errorf("reference %v: the process grew by %d bytes, for %d of weights", reference, process.Peak-resident.Resident, total)
+		}
+		t.Logf("reference %v: weights %d as given, %d as laid out; mapped %d, allocated %d, the process grew by %d", reference, given, total, mapped, after.TotalAlloc-before.TotalAlloc, process.Peak-resident.Resident)
+		if c.Code.Release != nil {
+			if err := c.Code.Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

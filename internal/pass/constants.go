@@ -1,0 +1,29 @@
+package pass
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// deferredLeast is the size in bytes from which constants that a pass makes stay deferred until they are laid out for the code: so that they are never held twice.
+const deferredLeast = 16 << 10
+
+// settled has the elements of a small constant computed.
+func settled(t *tensor.Tensor) {
+	if t.Size() >= deferredLeast {
+		return
+	}
+	from := t.Origin()
+	t.Bytes()
+	mem.Forget(from.Bytes()) // what was read of a mapped file need not stay in memory
+}
+
+// floats are the elements of a constant of f32, which a pass has made.
+func floats(t *tensor.Tensor) []float32 {
+	list, err := tensor.Data[float32](t)
+	if err != nil {
+		panic(diag.Internalf("the elements of a constant: %v", err))
+	}
+	return list
+}

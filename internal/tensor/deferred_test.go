@@ -1,0 +1,210 @@
+package tensor
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// randomTensor has elements of random bits, at an address that is as odd as asked for.
+func randomTensor(r *rand.Rand, dt dtype.DType, odd int, shape ...int64) *Tensor {
+	count, _ := Count(shape)
+	size := int(count) * dt.Bits() / 8
+	data := make([]byte, size+16)
+	start := int(-uintptr(unsafe.Pointer(unsafe.SliceData(data)))&7) + odd
+	data = data[start:][:size]
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return Must(Over(dt, shape, data))
+}
+
+// permutedSlowly is what Permuted means, byte by byte.
+func permutedSlowly(t *Tensor, shape, perm []int64) *Tensor {
+	to := make([]int64, len(perm))
+	for i, p := range perm {
+		to[i] = shape[p]
+	}
+	out, strides, width, flat := Must(New(t.dt, to...)), Strides(shape), int64(t.dt.Bits()/8), int64(0)
+	Each(to, func(at []int64) {
+		from := int64(0)
+		for i, p := range perm {
+			from += at[i] * strides[p]
+		}
+		copy(out.data[flat*width:][:width], t.Bytes()[from*width:])
+		flat++
+	})
+	return out
+}
+
+// shuffled is a random permutation of so many axes.
+func shuffled(r *rand.Rand, rank int) []int64 {
+	perm := make([]int64, rank)
+	for i, p := range r.Perm(rank) {
+		perm[i] = int64(p)
+	}
+	return perm
+}
+
+// checkParts fills parts along every axis, compares them with the elements as they should be, and has them computed for good last.
+func checkParts(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
+	t.Helper()
+	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() || got.Len() != want.Len() || got.Size() != int64(len(want.Bytes())) {
+		t.Fatalf("%s: %v%v, want %v%v", name, got.DType(), got.Shape(), want.DType(), want.Shape())
+	}
+	pending := got.Pending()
+	if data, steps, ok := got.Strided(); ok {
+		width, flat := int64(want.dt.Bits()/8), int64(0)
+		Each(want.Shape(), func(at []int64) {
+			from := Offset(steps, at) * width
+			if string(data[from:from+width]) != string(want.Bytes()[flat*width:][:width]) {
+				t.Fatalf("%s: element %v does not lie at %d", name, at, from)
+			}
+			flat++
+		})
+	}
+	for axis, extent := range want.Shape() {
+		begin := r.Int64N(extent + 1)
+		end := begin + r.Int64N(extent-begin+1)
+		shape := slices.Clone(want.Shape())
+		shape[axis] = end - begin
+		a, release := Temporary(want.DType(), shape...)
+		b := Must(New(want.DType(), shape...))
+		got.Fill(a, axis, begin, end)
+		want.Fill(b, axis, begin, end)
+		if !a.Equal(b) {
+			t.Fatalf("%s: indices %d to %d along axis %d differ", name, begin, end, axis)
+		}
+		release()
+	}
+	if got.Pending() != pending {
+		t.Fatalf("%s: filling parts has computed all elements for good", name)
+	}
+	if !got.Equal(want) || got.Pending() {
+		t.Fatalf("%s: all elements: %v, want %v", name, got, want)
+	}
+}
+
+func TestPermuted(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	types := []dtype.DType{dtype.U8, dtype.F16, dtype.F32, dtype.I64, dtype.F64, dtype.Bool, dtype.C64}
+	for range 400 {
+		shape := make([]int64, 1+r.IntN(5))
+		for i := range shape {
+			shape[i] = []int64{1, 1, 2, 3, 5, 17, 20}[r.IntN(7)]
+			if r.IntN(40) == 0 {
+				shape[i] = 0
+			}
+		}
+		dt := types[r.IntN(len(types))]
+		x := randomTensor(r, dt, r.IntN(2)*r.IntN(8), shape...)
+		if dt == dtype.Bool {
+			x = Must(New(dt, shape...))
+		}
+		perm := shuffled(r, len(shape))
+		once, want := Must(Permuted(x, shape, perm)), permutedSlowly(x, shape, perm)
+		if x.Len() > 0 && once.Origin() != x {
+			t.Fatal("a permuted tensor has another origin than what was permuted")
+		}
+		perm2 := shuffled(r, len(shape))
+		twice := Must(Permuted(once, once.Shape(), perm2))
+		again := permutedSlowly(want, want.Shape(), perm2)
+		flat := []int64{want.Len()} // all axes in one
+		if len(shape) > 2 {
+			flat = []int64{want.Shape()[0], want.Len() / max(1, want.Shape()[0])}
+		}
+		if want.Len() > 0 {
+			checkParts(t, r, "reshaped", Must(Must(Permuted(x, shape, perm)).Reshape(flat...)), Must(want.Reshape(flat...)))
+			ones := append(slices.Insert(slices.Clone(want.Shape()), len(shape)/2, 1), 1)
+			checkParts(t, r, "with axes of one", Must(Must(Permuted(x, shape, perm)).Reshape(ones...)), Must(want.Reshape(ones...)))
+		}
+		checkParts(t, r, "permuted twice", twice, again)
+		checkParts(t, r, "permuted", once, want)
+		checkParts(t, r, "permuted of what is there", Must(Permuted(once, once.Shape(), perm2)), again)
+	}
+	for _, c := range []struct {
+		t           *Tensor
+		shape, perm []int64
+	}{
+		{Must(New(dtype.I4, 4, 4)), []int64{4, 4}, []int64{1, 0}}, {Must(New(dtype.String, 4, 4)), []int64{4, 4}, []int64{1, 0}}, {Must(New(dtype.F32)), nil, nil},
+		{Must(New(dtype.F32, 4, 4)), []int64{4, 5}, []int64{1, 0}}, {Must(New(dtype.F32, 4, 4)), []int64{4, 4}, []int64{0}}, {Must(New(dtype.C128, 2, 2)), []int64{2, 2}, []int64{1, 0}},
+	} {
+		if p, err := Permuted(c.t, c.shape, c.perm); err == nil {
+			t.Errorf("%v as %v in the order %v is %v", c.t, c.shape, c.perm, p)
+		}
+	}
+}
+
+// negated is a tensor of the elements of another, negated.
+func negated(x *Tensor, calls func(axis int, begin, end int64)) *Tensor {
+	return Must(Deferred(x.DType(), x.Shape(), x, x.Major(), func(to *Tensor, axis int, begin, end int64) {
+		calls(axis, begin, end)
+		x.Fill(to, axis, begin, end)
+		for i := range to.Len() {
+			to.SetFloat(i, -to.Float(i))
+		}
+	}))
+}
+
+// TestDeferred permutes and reshapes what a function computes: nothing but what is asked for may be computed, however often it is seen otherwise.
+func TestDeferred(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		shape := []int64{1 + r.Int64N(9), 1 + r.Int64N(6), 1 + r.Int64N(4), 1 + r.Int64N(20)}
+		x := Must(New(dtype.F32, shape...))
+		for i := range x.Len() {
+			x.SetFloat(i, r.NormFloat64())
+		}
+		minus := x.Clone()
+		for i := range minus.Len() {
+			minus.SetFloat(i, -minus.Float(i))
+		}
+		perm := shuffled(r, 4)
+		none := func(int, int64, int64) {}
+		checkParts(t, r, "negated", negated(x, none), minus)
+		checkParts(t, r, "negated, permuted", Must(Permuted(negated(x, none), shape, perm)), permutedSlowly(minus, shape, perm))
+		inner := Must(Permuted(x, shape, perm))
+		turned := permutedSlowly(minus, shape, perm)
+		checkParts(t, r, "permuted, negated", negated(inner, none), turned)
+		merged := []int64{turned.Shape()[0] * turned.Shape()[1], turned.Shape()[2], 1, turned.Shape()[3]}
+		checkParts(t, r, "permuted, negated, reshaped", Must(negated(Must(Permuted(x, shape, perm)), none).Reshape(merged...)), Must(turned.Reshape(merged...)))
+
+		y := Must(Permuted(negated(x, func(axis int, begin, end int64) {
+			if x.Shape()[axis] > 1 && end-begin != 1 {
+				t.Errorf("indices %d to %d along axis %d are computed where one is asked for", begin, end, axis)
+			}
+		}), shape, perm))
+		if len := y.Shape()[y.Major()]; len > 1 {
+			part := slices.Clone(y.Shape())
+			part[y.Major()] = 1
+			to, release := Temporary(dtype.F32, part...)
+			y.Fill(to, y.Major(), len-1, len)
+			release()
+		}
+	}
+}
+
+// TestPendingWrites has many read and one write: what was written stays.
+func TestPendingWrites(t *testing.T) {
+	x := Must(FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3))
+	y := Must(Permuted(x, []int64{2, 3}, []int64{1, 0}))
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			if y.Float(1) != 4 {
+				t.Error("the second element is not 4")
+			}
+		})
+	}
+	wait.Wait()
+	y.SetFloat(1, 7)
+	to := Must(New(dtype.F32, 3, 2))
+	y.Fill(to, 0, 0, 3)
+	if to.Float(1) != 7 || x.Float(3) != 4 || y.Pending() {
+		t.Errorf("%v after writing, of %v", to, x)
+	}
+}
