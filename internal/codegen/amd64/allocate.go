@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -22,13 +23,13 @@ const vectorTemps = 3
 
 // interval is where a virtual register is live: positions 2·i (instruction i reads) to 2·i+1 (it writes).
 type interval struct {
-	reg        asm.Reg // virtual
-	start, end int
+	reg        asm.Reg // virtual; NoReg: one that no instruction names
+	start, end int32
 	weight     float64
 	hint       asm.Reg // a virtual register that should have the same machine register
 	machine    asm.Reg // chosen; NoReg: in memory
-	constant   *asm.Mem
-	slot       int32 // in the frame, where it is in memory and no constant
+	constant   int32   // of a constant of the pool: its asm.Mem.Pool
+	slot       int32   // in the frame, where it is in memory and no constant
 }
 
 // spoil says that code which names vector registers of the machine, and no virtual ones, begins here: virtual ones that are live across this place are
@@ -46,7 +47,15 @@ type allocator struct {
 	insts     []asm.Inst
 	depth     []int8
 	index     [4]int // of each class's first register
-	intervals []*interval
+	intervals []interval
+}
+
+// block is a stretch of instructions that is entered at its first one and left at its last.
+type block struct {
+	first, end         int
+	next               [2]int32 // blocks that may follow
+	follow             int      // how many
+	gen, kill, in, out set
 }
 
 // allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled values; it returns
@@ -71,29 +80,36 @@ func (b *builder) allocate(spill int32) ([]asm.Inst, int32) {
 
 func (a *allocator) at(r asm.Reg) int { return a.index[r.Class()] + r.Number() }
 
+func (a *allocator) of(r asm.Reg) *interval { return &a.intervals[a.at(r)] }
+
 // findDepths counts the loops around each instruction: the ranges between a label and a later jump back to it.
 func (a *allocator) findDepths() {
-	a.depth = make([]int8, len(a.insts)+1)
+	a.depth = reuse(&a.b.work.depth, len(a.insts)+1)
 	places := a.labels()
-	change := make([]int, len(a.insts)+2)
+	change := reuse(&a.b.work.change, len(a.insts)+2)
 	for i := range a.insts {
-		if in := &a.insts[i]; in.Op.Jumps() && places[in.To] <= i {
+		if in := &a.insts[i]; in.Op.Jumps() && int(places[in.To]) <= i {
 			change[places[in.To]]++
 			change[i+1]--
 		}
 	}
-	depth := 0
+	depth := int32(0)
 	for i := range a.insts {
 		depth += change[i]
 		a.depth[i] = int8(min(depth, 6))
 	}
 }
 
-func (a *allocator) labels() map[asm.Label]int {
-	places := map[asm.Label]int{}
+// labels is where labels are bound; a label that is nowhere is at the beginning.
+func (a *allocator) labels() []int32 {
+	last := asm.Label(0)
+	for i := range a.insts {
+		last = max(last, a.insts[i].To)
+	}
+	places := reuse(&a.b.work.places, int(last)+1)
 	for i := range a.insts {
 		if a.insts[i].Op == asm.LABEL {
-			places[a.insts[i].To] = i
+			places[a.insts[i].To] = int32(i)
 		}
 	}
 	return places
@@ -105,38 +121,49 @@ type set []uint64
 func (s set) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
 func (s set) add(i int)      { s[i/64] |= 1 << (i % 64) }
 
+// blocks cuts the instructions into blocks, with empty sets of so many words.
+func (a *allocator) blocks(blockAt []int32, words int) []block {
+	count := 0
+	for i := range a.insts {
+		if i == 0 || a.insts[i].Op == asm.LABEL || a.insts[i-1].Op.Jumps() || a.insts[i-1].Op.Ends() {
+			count++
+		}
+		blockAt[i] = int32(count - 1)
+	}
+	blocks, sets := reuse(&a.b.work.blocks, count), reuse(&a.b.work.sets, 4*count*words)
+	next := func() set {
+		s := sets[:words:words]
+		sets = sets[words:]
+		return set(s)
+	}
+	for i := range a.insts {
+		bl := &blocks[blockAt[i]]
+		if bl.end == 0 {
+			*bl = block{first: i, gen: next(), kill: next(), in: next(), out: next()}
+		}
+		bl.end = i + 1
+	}
+	return blocks
+}
+
 // findIntervals computes, for every virtual register, the stretch of code in which its value is needed.
 func (a *allocator) findIntervals() {
 	total := a.b.count[asm.General] + a.b.count[asm.Vector] + a.b.count[asm.Opmask]
-	words := (total + 63) / 64
-	type block struct {
-		first, end         int
-		next               []int
-		gen, kill, in, out set
-	}
-	var blocks []*block
-	blockAt := make([]int, len(a.insts)+1)
-	for i := range a.insts {
-		if i == 0 || a.insts[i].Op == asm.LABEL || a.insts[i-1].Op.Jumps() || a.insts[i-1].Op.Ends() {
-			blocks = append(blocks, &block{first: i, gen: make(set, words), kill: make(set, words), in: make(set, words), out: make(set, words)})
+	blockAt := reuse(&a.b.work.blockAt, len(a.insts)+1)
+	blocks := a.blocks(blockAt, (total+63)/64)
+	a.intervals = reuse(&a.b.work.intervals, total)
+	touch := func(n int, r asm.Reg, at int, weight float64) {
+		v := &a.intervals[n]
+		if v.reg == asm.NoReg {
+			*v = interval{reg: r, start: int32(at), end: int32(at)}
 		}
-		blockAt[i] = len(blocks) - 1
-		blocks[len(blocks)-1].end = i + 1
-	}
-	a.intervals = make([]*interval, total)
-	touch := func(r asm.Reg, at int, weight float64) {
-		n := a.at(r)
-		v := a.intervals[n]
-		if v == nil {
-			v = &interval{reg: r, start: at, end: at}
-			a.intervals[n] = v
-		}
-		v.start, v.end = min(v.start, at), max(v.end, at)
+		v.start, v.end = min(v.start, int32(at)), max(v.end, int32(at))
 		v.weight += weight
 	}
 	places := a.labels()
 	weights := [8]float64{1, 8, 64, 512, 4096, 32768, 262144}
-	for n, bl := range blocks {
+	for n := range blocks {
+		bl := &blocks[n]
 		for i := bl.first; i < bl.end; i++ {
 			in := &a.insts[i]
 			weight := weights[a.depth[i]]
@@ -149,37 +176,41 @@ func (a *allocator) findIntervals() {
 					return
 				}
 				if role&asm.Read != 0 {
-					touch(*r, 2*i+early, weight)
-					if !bl.kill.has(a.at(*r)) {
-						bl.gen.add(a.at(*r))
+					n := a.at(*r)
+					touch(n, *r, 2*i+early, weight)
+					if !bl.kill.has(n) {
+						bl.gen.add(n)
 					}
 				}
 			})
 			in.Visit(func(r *asm.Reg, role asm.Role) {
 				if r.Virtual() && role&asm.Write != 0 {
-					touch(*r, 2*i+1, weight)
-					bl.kill.add(a.at(*r))
+					n := a.at(*r)
+					touch(n, *r, 2*i+1, weight)
+					bl.kill.add(n)
 				}
 			})
 			if isMove(in) && in.Args[0].Virtual() && in.Args[1].Virtual() {
-				a.intervals[a.at(in.Args[0])].hint, a.intervals[a.at(in.Args[1])].hint = in.Args[1], in.Args[0]
+				a.of(in.Args[0]).hint, a.of(in.Args[1]).hint = in.Args[1], in.Args[0]
 			}
 		}
-		last := a.insts[bl.end-1]
+		last := &a.insts[bl.end-1]
 		if last.Op.Jumps() {
-			bl.next = append(bl.next, blockAt[places[last.To]])
+			bl.next[bl.follow] = blockAt[places[last.To]]
+			bl.follow++
 		}
 		if !last.Op.Ends() && n+1 < len(blocks) {
-			bl.next = append(bl.next, n+1)
+			bl.next[bl.follow] = int32(n + 1)
+			bl.follow++
 		}
 	}
 	for changed := true; changed; {
 		changed = false
 		for n := len(blocks) - 1; n >= 0; n-- {
-			bl := blocks[n]
-			for _, next := range bl.next {
-				for w := range bl.out {
-					bl.out[w] |= blocks[next].in[w]
+			bl := &blocks[n]
+			for _, next := range bl.next[:bl.follow] {
+				for w, in := range blocks[next].in {
+					bl.out[w] |= in
 				}
 			}
 			for w := range bl.in {
@@ -189,25 +220,26 @@ func (a *allocator) findIntervals() {
 			}
 		}
 	}
-	for _, bl := range blocks {
+	for n := range blocks {
+		bl := &blocks[n]
 		for w := range bl.in {
 			for m := bl.in[w]; m != 0; m &= m - 1 {
-				v := a.intervals[w*64+bits.TrailingZeros64(m)]
-				v.start = min(v.start, 2*bl.first)
+				v := &a.intervals[w*64+bits.TrailingZeros64(m)]
+				v.start = min(v.start, int32(2*bl.first))
 			}
 			for m := bl.out[w]; m != 0; m &= m - 1 {
-				v := a.intervals[w*64+bits.TrailingZeros64(m)]
-				v.end = max(v.end, 2*bl.end)
+				v := &a.intervals[w*64+bits.TrailingZeros64(m)]
+				v.end = max(v.end, int32(2*bl.end))
 			}
 		}
 	}
 	for r, mem := range a.b.constants {
-		if v := a.intervals[a.at(r)]; v != nil {
-			v.constant, v.start = &mem, -1
+		if v := a.of(r); v.reg != asm.NoReg {
+			v.constant, v.start = mem.Pool, -1
 		}
 	}
-	for n, v := range a.intervals {
-		if v != nil && v.constant == nil && len(blocks) > 0 && blocks[0].in.has(n) {
+	for n := range a.intervals {
+		if v := &a.intervals[n]; v.reg != asm.NoReg && v.constant == 0 && len(blocks) > 0 && blocks[0].in.has(n) {
 			panic(diag.Internalf("amd64: register %v is read before it is written\n%s", v.reg, listing(a.insts)))
 		}
 	}
@@ -227,22 +259,26 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 			free[asm.Opmask] = append(free[asm.Opmask], asm.K(n))
 		}
 	}
-	order := make([]*interval, 0, len(a.intervals))
-	for _, v := range a.intervals {
-		if v != nil {
+	order := a.b.work.order[:0]
+	for n := range a.intervals {
+		if v := &a.intervals[n]; v.reg != asm.NoReg {
 			v.machine = asm.NoReg
-			order = append(order, v)
+			order = append(order, int32(n))
 		}
 	}
-	slices.SortStableFunc(order, func(x, y *interval) int { return x.start - y.start })
-	var spoiled []int // places
+	a.b.work.order = order
+	slices.SortFunc(order, func(x, y int32) int {
+		return cmp.Or(cmp.Compare(a.intervals[x].start, a.intervals[y].start), cmp.Compare(x, y))
+	})
+	var spoiled []int32 // places
 	for i := range a.insts {
-		if a.insts[i] == spoils {
-			spoiled = append(spoiled, 2*i)
+		if a.insts[i].Op == asm.ALIGN && a.insts[i] == spoils {
+			spoiled = append(spoiled, int32(2*i))
 		}
 	}
 	var active [4][]*interval
-	for _, v := range order {
+	for _, n := range order {
+		v := &a.intervals[n]
 		c := v.reg.Class()
 		if at, _ := slices.BinarySearch(spoiled, v.start+1); c == asm.Vector && at < len(spoiled) && spoiled[at] < v.end {
 			continue
@@ -272,7 +308,7 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 		}
 		at := len(free[c]) - 1
 		if v.hint != asm.NoReg {
-			if other := a.intervals[a.at(v.hint)]; other != nil && other.machine != asm.NoReg {
+			if other := a.of(v.hint); other.machine != asm.NoReg {
 				if i := slices.Index(free[c], other.machine); i >= 0 {
 					at = i
 				}
@@ -282,8 +318,8 @@ func (a *allocator) scan(temps [4]bool, spill int32) int32 {
 		free[c] = slices.Delete(free[c], at, at+1)
 		active[c] = append(active[c], v)
 	}
-	for _, v := range order {
-		if v.machine == asm.NoReg && v.constant == nil {
+	for _, n := range order {
+		if v := &a.intervals[n]; v.machine == asm.NoReg && v.constant == 0 {
 			size := int32(8)
 			if v.reg.Class() == asm.Vector {
 				size = int32(a.b.isa.bits / 8)
@@ -301,20 +337,23 @@ func (v *interval) density() float64 { return v.weight / float64(v.end-v.start+4
 
 // place is a spilled value's address.
 func (v *interval) place() asm.Mem {
-	if v.constant != nil {
-		return *v.constant
+	if v.constant != 0 {
+		return asm.Mem{Pool: v.constant}
 	}
 	return asm.Mem{Base: frameRegister, Disp: v.slot}
 }
 
 // needTemps reports the classes of which some spilled value must be in a register for an instruction.
 func (a *allocator) needTemps() (need [4]bool) {
+	if !slices.ContainsFunc(a.intervals, func(v interval) bool { return v.reg != asm.NoReg && v.machine == asm.NoReg }) {
+		return need
+	}
 	var in asm.Inst
 	for i := range a.insts {
 		in = a.insts[i]
 		a.fold(&in)
 		in.Visit(func(r *asm.Reg, role asm.Role) {
-			if r.Virtual() && a.intervals[a.at(*r)].machine == asm.NoReg {
+			if r.Virtual() && a.of(*r).machine == asm.NoReg {
 				need[r.Class()] = true
 			}
 		})
@@ -333,7 +372,7 @@ func (a *allocator) fold(in *asm.Inst) {
 		if !r.Virtual() {
 			continue
 		}
-		v := a.intervals[a.at(r)]
+		v := a.of(r)
 		if v.machine != asm.NoReg || count(in, r) > 1 || !a.foldable(in, at) {
 			continue
 		}
@@ -370,10 +409,10 @@ func count(in *asm.Inst, r asm.Reg) int {
 
 // rewrite is the instructions with machine registers: spilled values are operands in memory, or move through the temporary ones.
 func (a *allocator) rewrite() []asm.Inst {
-	out := make([]asm.Inst, 0, len(a.insts)+len(a.insts)/8)
-	for r := range a.b.constants {
-		if v := a.intervals[a.at(r)]; v != nil && v.machine != asm.NoReg {
-			out = append(out, a.b.move(v.machine, v.constant, true))
+	out := slices.Grow(a.b.work.out[:0], len(a.insts)+len(a.insts)/8)
+	for r, place := range a.b.constants {
+		if v := a.of(r); v.reg != asm.NoReg && v.machine != asm.NoReg {
+			out = append(out, a.b.move(v.machine, &place, true))
 		}
 	}
 	slices.SortFunc(out, func(x, y asm.Inst) int { return int(x.Args[0]) - int(y.Args[0]) })
@@ -387,7 +426,7 @@ func (a *allocator) rewrite() []asm.Inst {
 			if !r.Virtual() {
 				return
 			}
-			v := a.intervals[a.at(*r)]
+			v := a.of(*r)
 			if v.machine != asm.NoReg {
 				*r = v.machine
 				return
@@ -419,6 +458,7 @@ func (a *allocator) rewrite() []asm.Inst {
 		}
 		out = append(out, after...)
 	}
+	a.b.work.out = out
 	return out
 }
 

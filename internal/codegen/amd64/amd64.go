@@ -78,8 +78,9 @@ func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, why []targe
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go(func() {
+			work := new(workspace)
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
-				compiled[at], why[at] = compileOne(kernels[at], i)
+				compiled[at], why[at] = work.compileOne(kernels[at], i)
 			}
 		})
 	}
@@ -95,14 +96,15 @@ func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, why []targe
 // strict is whether a bug in compiling a kernel ends the compilation; tests set it.
 var strict bool
 
-func compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why target.Left) {
+func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why target.Left) {
 	defer func() {
 		if r := recover(); r != nil {
 			fault := diag.Recovered(r, "generating machine code")
 			compiled, why = nil, target.Left{Reason: "a bug in weir", Fault: fault}
+			*w = workspace{}
 		}
 	}()
-	compiled, why.Reason = compile(k, i)
+	compiled, why.Reason = w.compile(k, i)
 	return compiled, why
 }
 
@@ -150,20 +152,24 @@ func (r *routines) place(label string) (*mem.Block, error) {
 
 // compile makes one kernel ready but for its code's place; where it cannot, it says why.
 func compile(k *loop.Kernel, i *isa) (result *kernel, reason string) {
-	reason = attempt(func() { result = newKernel(k, i) })
+	return new(workspace).compile(k, i)
+}
+
+func (w *workspace) compile(k *loop.Kernel, i *isa) (result *kernel, reason string) {
+	reason = attempt(func() { result = w.newKernel(k, i) })
 	if reason != "" {
 		return nil, reason
 	}
 	return result, ""
 }
 
-func newKernel(k *loop.Kernel, i *isa) *kernel {
+func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	for _, p := range k.Params {
 		if p.Access != loop.Read && p.DType.Bits() < 8 {
 			refuse("elements of %s share bytes", p.DType)
 		}
 	}
-	ke := &kernelEmitter{kernel: k, isa: i, memories: map[string]*memory{}, dims: map[string]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
+	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[string]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	for _, name := range k.Dims {
 		ke.dims[name] = ke.newWord()
@@ -222,7 +228,7 @@ func newKernel(k *loop.Kernel, i *isa) *kernel {
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
 // variable changes fastest.
 func (k *kernelEmitter) routine(n loop.Nest) *builder {
-	e := &emitter{builder: newBuilder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
+	e := &emitter{builder: k.work.builder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
 	for name, word := range k.dims {
 		e.names[name] = nameOfWord(word)
 	}

@@ -30,10 +30,37 @@ type builder struct {
 	count     [4]int // virtual registers, by class
 	constants map[asm.Reg]asm.Mem
 	pooled    map[string]asm.Reg // the registers of constants, by their bytes
+	work      *workspace
 }
 
-func newBuilder(i *isa) *builder {
-	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}}
+func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
+
+// workspace is memory that what is compiled first leaves to what is compiled next, by the same goroutine. Its zero value is ready.
+type workspace struct {
+	lists     [][]asm.Inst // without contents
+	out       []asm.Inst
+	intervals []interval
+	order     []int32
+	blocks    []block
+	sets      []uint64
+	blockAt   []int32
+	places    []int32
+	change    []int32
+	depth     []int8
+}
+
+func (w *workspace) builder(i *isa) *builder {
+	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}, work: w}
+}
+
+// reuse is a list of n zeros in a workspace.
+func reuse[T any](room *[]T, n int) []T {
+	if cap(*room) < n {
+		*room = make([]T, n+n/2)
+	}
+	list := (*room)[:n]
+	clear(list)
+	return list
 }
 
 func (b *builder) register(c asm.Class) asm.Reg {
@@ -52,7 +79,41 @@ func (b *builder) maskRegister() asm.Reg {
 	return b.vector()
 }
 
-func (b *builder) emit(in asm.Inst) { b.insts = append(b.insts, in) }
+func (b *builder) emit(in asm.Inst) {
+	if b.insts == nil {
+		b.insts = b.list()
+	}
+	b.insts = append(b.insts, in)
+}
+
+// list is an empty list of instructions, with room.
+func (b *builder) list() []asm.Inst {
+	if n := len(b.work.lists); n > 0 {
+		l := b.work.lists[n-1]
+		b.work.lists = b.work.lists[:n-1]
+		return l
+	}
+	return make([]asm.Inst, 0, firstRoom)
+}
+
+const firstRoom = 32 // instructions
+
+// free gives back the memory of a list that is not used any more.
+func (b *builder) free(list []asm.Inst) {
+	if cap(list) > 0 {
+		b.work.lists = append(b.work.lists, list[:0])
+	}
+}
+
+// append emits a list of instructions, which is not used any more.
+func (b *builder) append(list []asm.Inst) {
+	if len(b.insts) == 0 && cap(b.insts) == 0 {
+		b.insts = list
+		return
+	}
+	b.insts = append(b.insts, list...)
+	b.free(list)
+}
 
 // label is a new label without a place.
 func (b *builder) label() asm.Label { return b.code.NewLabel() }
@@ -229,9 +290,15 @@ func (b *builder) iota32() asm.Reg {
 	return b.poolVector(bytes)
 }
 
+// bytesOfInst is how long instructions are, on average and rounded up.
+const bytesOfInst = 8
+
 // finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the bytes of the frame in use come with the code.
 func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	insts, frame := b.allocate(spill)
+	b.free(b.insts)
+	b.insts = nil
+	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.constants))
 	for i := range insts {
 		b.code.Emit(insts[i])
 	}

@@ -31,6 +31,7 @@ type emitter struct {
 type kernelEmitter struct {
 	kernel   *loop.Kernel
 	isa      *isa
+	work     *workspace
 	words    int // of the frame
 	memories map[string]*memory
 	dims     map[string]int // words
@@ -152,8 +153,6 @@ func (e *emitter) rebody() (body []asm.Inst) {
 	e.here.bodyReady = map[string]ready{}
 	return body
 }
-
-func (e *emitter) append(list []asm.Inst) { e.insts = append(e.insts, list...) }
 
 // depthHere is the depth of the scope in which the code that is emitted now runs.
 func (e *emitter) depthHere() int {

@@ -39,6 +39,9 @@ func (c *Code) Reset() {
 	*c = Code{bytes: c.bytes[:0], labels: c.labels[:0], jumps: c.jumps[:0], constants: c.constants[:0], indices: c.indices, uses: c.uses[:0]}
 }
 
+// Grow makes room for so many bytes more.
+func (c *Code) Grow(bytes int) { c.bytes = slices.Grow(c.bytes, bytes) }
+
 // Len is how many bytes of instructions there are by now.
 func (c *Code) Len() int { return len(c.bytes) }
 

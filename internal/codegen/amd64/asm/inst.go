@@ -82,9 +82,9 @@ func (r Reg) Number() int { return int(r & numberMask) }
 type Mem struct {
 	Base  Reg // general, or none
 	Index Reg // general, or a vector of indices (gathers), or none
-	Scale uint8
 	Disp  int32
 	Pool  int32
+	Scale uint8
 	// Broadcast reads one element for all lanes (EVEX).
 	Broadcast bool
 }
@@ -95,16 +95,16 @@ type Label int32
 // Inst is one instruction. Args are its operands in Intel's order, the destination first; at most one of them is Memory. Bits is
 // the width of vector operands (128, 256, 512), or of general ones (8, 16, 32, 64).
 type Inst struct {
-	Op   Op
-	Bits uint16
+	Imm  int64 // where the operation has an immediate operand, it comes last
 	Args [4]Reg
 	Mem  Mem
-	Imm  int64 // where the operation has an immediate operand, it comes last
 	// Mask is the opmask register that chooses lanes; NoReg: all. With Zero the other lanes of the destination become 0, without
 	// it they keep their values.
 	Mask Reg
-	Zero bool
 	To   Label // of jumps
+	Op   Op
+	Bits uint16
+	Zero bool
 }
 
 // Role says what an instruction does to an operand.
