@@ -64,7 +64,9 @@ func newMemory(p *Program) *Memory {
 	size := func(x sym.Expr) Size { return Size{dims.Simplify(x), dims} }
 	var weights int64
 	for _, w := range c.Program.Weights {
-		weights += int64(len(w.Data))
+		if !w.Paged {
+			weights += int64(len(w.Data))
+		}
 	}
 	arena, outputs, bound, late, proven := c.Arena.Arena, c.Outputs.Arena, c.Arena.Bound, sym.Const(0), c.Arena.Proven
 	for _, l := range c.Late {

@@ -67,12 +67,14 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 		return 0, err
 	}
 	call := scratch * int64(m.Workers)
-	for _, bytes := range reach {
-		call += bytes
+	for i, bytes := range reach {
+		if p.Storages[i].Kind != program.Spill {
+			call += bytes
+		}
 	}
 	fixed, err := m.Code.At(nil)
 	for _, w := range p.Weights {
-		if used[w.Tensor] {
+		if used[w.Tensor] && !w.Paged {
 			fixed += int64(len(w.Data))
 		}
 	}

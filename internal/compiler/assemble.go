@@ -66,7 +66,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 			a.to.Outputs = append(a.to.Outputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
 		case loop.Weight:
 			if b.View == nil {
-				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes()})
+				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(), Paged: b.Paged})
 			}
 		}
 		if life := t.alive[b]; life != nil && b.View == nil {

@@ -27,6 +27,7 @@ type Options struct {
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Reference bool                            // no scheduling, and the slow interpreter as code
 	Choices   Choices                         // otherwise than the table says
+	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
 	Names     []string // of the outputs; nil: as the module calls them
@@ -45,6 +46,8 @@ type Compiled struct {
 	Proof   *validator.Proof
 	Faults  []error  // of scheduling, that a simpler way was found around: bugs
 	Notes   []string // why the code is less than the machine could do
+	Savings []Saving // what a budget asked for
+	Spilled sym.Expr // bytes of the file that one call spills to
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
@@ -75,7 +78,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		}
 		m.Check = nil
 		if err != nil {
-			made.dropPacked()
+			made.drop()
 		}
 	}()
 	c = &made
@@ -142,6 +145,17 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	done("order", c.Loop.String)
 	done("copies", func() string { return schedule.Copies(c.Loop) })
+	stage = "codegen"
+	if err := c.generate(o); err != nil {
+		return nil, err
+	}
+	if o.Budget != nil {
+		stage = "budget"
+		if err := c.squeeze(*o.Budget, m.Ask); err != nil {
+			return nil, err
+		}
+		done("budget", c.Loop.String)
+	}
 	stage = "plan"
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
@@ -157,10 +171,6 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		panic(diag.Internalf("the program is wrong: %v", err))
 	}
 	done("program", c.Program.String)
-	stage = "codegen"
-	if err := c.generate(o); err != nil {
-		return nil, err
-	}
 	c.own()
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil

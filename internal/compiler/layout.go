@@ -33,6 +33,9 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	if err := c.planLate(a, solve); err != nil {
 		return err
 	}
+	if err := c.planSpill(a); err != nil {
+		return err
+	}
 	// One plan chooses the arena's layout; the outputs' one layout joins it.
 	for _, l := range arena.Layouts {
 		p := program.Plan{When: l.When}
@@ -69,6 +72,27 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 		a.storage[b] = at
 	}
 	return s, nil
+}
+
+// planSpill lays out the file of a call: one buffer behind the other, each at a place of its own.
+func (c *Compiled) planSpill(a *assembly) error {
+	c.Spilled = sym.Const(0)
+	align := sym.Const(memplan.DefaultAlign)
+	for _, b := range a.from.Buffers {
+		if b.Kind != loop.Spill || b.View != nil || a.time.alive[b] == nil {
+			continue
+		}
+		size, err := atLimits(a.from, b)
+		if err != nil {
+			return err
+		}
+		a.storage[b], a.offset[b] = len(a.to.Storages), c.Spilled
+		c.Spilled = a.from.Dims.Simplify(c.Spilled.Add(size.CeilDiv(align).Mul(align)))
+	}
+	if n, ok := c.Spilled.Const(); !ok || n > 0 {
+		a.to.Storages = append(a.to.Storages, program.Storage{Name: "spill", Kind: program.Spill, Align: memplan.DefaultAlign, Size: c.Spilled})
+	}
+	return nil
 }
 
 // problemOf is what there is to place of one kind: buffer i of the problem is roots[i].

@@ -122,6 +122,15 @@ func (c *Compiled) dropPacked() {
 	c.blocks = nil
 }
 
+// drop frees what an attempt that came to nothing had taken.
+func (c *Compiled) drop() {
+	c.dropPacked()
+	if c.Code != nil && c.Code.Release != nil {
+		c.Code.Release()
+		c.Code = nil
+	}
+}
+
 // own has the weights that were laid out anew freed together with the code. What they were before is let go.
 func (c *Compiled) own() {
 	if c.blocks == nil {

@@ -20,6 +20,7 @@ type Executable struct {
 	code    *target.Code
 	layout  *layout
 	weights []target.Operand // by tensor; zero where the tensor is no weight
+	paged   []bool           // by tensor: a weight that is left in its file
 	blocks  []*mem.Block     // what the executable owns
 	threads int
 	reserve func(bytes int64) error
@@ -46,7 +47,10 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, weights: make([]target.Operand, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	for _, w := range p.Weights {
+		x.paged[w.Tensor] = w.Paged
+	}
 	if err := x.place(); err != nil {
 		x.Close()
 		return nil, err
@@ -66,7 +70,7 @@ func (x *Executable) place() error {
 	offsets := make([]int64, len(x.program.Weights))
 	for i, w := range x.program.Weights {
 		offsets[i] = -1
-		if !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8) {
+		if !w.Paged && !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8) {
 			total = (total + weightAlign - 1) &^ (weightAlign - 1)
 			offsets[i] = total
 			total += int64(len(w.Data))
@@ -124,6 +128,7 @@ type Call struct {
 	values   []int64 // of the dimensions, then the plan's lets
 	operands []target.Operand
 	storages []*mem.Block
+	files    []*mem.SpillFile // by storage; nil but for a spill
 	scratch  []*mem.Block
 	workers  [][]byte
 	team     cpu.Team
@@ -161,6 +166,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	c.shapes = make([][]int64, len(x.program.Tensors))
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
+		c.files = append(c.files, nil)
 		if s.Late {
 			c.storages = append(c.storages, nil)
 			continue
@@ -168,6 +174,13 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		size, err := x.layout.sizes[i].Eval(c.values)
 		if err != nil {
 			return c, err
+		}
+		if s.Kind == program.Spill {
+			c.storages = append(c.storages, nil)
+			if c.files[i], err = mem.NewSpill(s.Name, size); err != nil {
+				return c, err
+			}
+			continue
 		}
 		block, err := mapStorage(s, size)
 		if err != nil {
@@ -223,6 +236,9 @@ func (c *Call) place(i int) error {
 	}
 	o := &c.operands[i]
 	o.Bytes = bytes
+	if c.file(i) != nil {
+		return nil
+	}
 	if t.Place == program.Carved && c.guards != nil && bytes > 0 {
 		return c.guardOperand(i, mem.Arena)
 	}
@@ -385,7 +401,15 @@ func (c *Call) Close() error {
 			}
 		}
 	}
-	c.storages, c.scratch, c.workers = nil, nil, nil
+	for _, f := range c.files {
+		if f == nil {
+			continue
+		}
+		if err := f.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.storages, c.scratch, c.workers, c.files = nil, nil, nil, nil
 	if err := c.closeGuards(); err != nil && first == nil {
 		first = err
 	}

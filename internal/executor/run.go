@@ -251,6 +251,9 @@ func (c *Call) loop(s *program.Loop) error {
 }
 
 func (c *Call) copy(s *program.Copy) error {
+	if c.away(s.To) || c.away(s.From) {
+		return c.page(s)
+	}
 	from, err := c.operand(s.From)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ const (
 	Input                    // lent by the caller
 	Output                   // handed to the caller
 	Weight                   // constant, lives with the program
+	Spill                    // in a file of the run's own: copies write and read it, nothing else
 )
 
 // Buffer is a tensor in memory, row-major unless it is a view.
@@ -49,6 +50,7 @@ type Buffer struct {
 	Shape []sym.Expr
 	View  *View          // not nil: a part of another buffer, with no storage of its own
 	Data  *tensor.Tensor // a Weight's contents
+	Paged bool           // of a Weight: it stays in a file, and copies bring it into memory where it is used
 	// Elements names the dimensions that the elements of a small integer Input are; nil where they are none.
 	Elements []string
 	// Source is the model's own name for the tensor.

@@ -116,6 +116,7 @@ func (p *parser) buffer() (b *Buffer, view func()) {
 	p.expect(":")
 	b.DType, b.Shape = p.bufferType()
 	b.Kind = BufferKind(p.choice(kindNames[:]))
+	b.Paged = p.accept("paged")
 	if p.accept("view") {
 		of := p.percent()
 		p.expect("offset")

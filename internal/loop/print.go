@@ -20,7 +20,7 @@ type printer struct {
 var (
 	accessNames = [...]string{Read: "read", Write: "write", Update: "update"}
 	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector", Block: "block", Thread: "thread"}
-	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight"}
+	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight", Spill: "spill"}
 )
 
 // String is the name of the access in the text.

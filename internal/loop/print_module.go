@@ -61,6 +61,9 @@ func formatMax(v int64) string {
 
 func (p *printer) buffer(b *Buffer) {
 	line := "buffer " + text.LocalName(b.Name) + ": " + formatType(b.DType, b.Shape) + " " + b.Kind.String()
+	if b.Paged {
+		line += " paged"
+	}
 	if v := b.View; v != nil {
 		line += fmt.Sprintf(" view %s offset %s", text.LocalName(v.Of.Name), v.Offset)
 		if v.Strides != nil {

@@ -170,8 +170,10 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	where := "buffer %" + b.Name
 	v.dims(where, b.Shape)
 	switch {
-	case b.Kind > Weight:
+	case b.Kind > Spill:
 		v.fail("%s: kind %d does not exist", where, b.Kind)
+	case b.Paged && b.Kind != Weight:
+		v.fail("%s is paged, and is no weight", where)
 	case b.View == nil:
 		if b.Kind == Input || b.Kind == Weight {
 			v.written[b] = true
@@ -291,8 +293,11 @@ func (v *moduleVerifier) step(s Step) {
 		}
 		v.bound[s.Dim] = true
 	case *Copy:
-		v.read(s.From, "a copy")
-		v.write(s.To, "a copy")
+		v.readAway(s.From, "a copy")
+		v.writeAway(s.To, "a copy")
+		if s.From.Away() && s.To.Away() {
+			v.fail("a copy from %%%s to %%%s, both in files", s.From.Name, s.To.Name)
+		}
 		if s.From.DType != s.To.DType {
 			v.fail("a copy from %%%s of %s to %%%s of %s", s.From.Name, s.From.DType, s.To.Name, s.To.DType)
 		}
@@ -351,7 +356,23 @@ func (v *moduleVerifier) uses(where string, list []sym.Expr) {
 	}
 }
 
+// Away reports whether a buffer lies in a file, where only copies reach it.
+func (b *Buffer) Away() bool { return b.Root().Kind == Spill || b.Root().Paged }
+
+// here refuses what lies in a file.
+func (v *moduleVerifier) here(b *Buffer, where string) {
+	if b.Away() {
+		v.fail("%s reaches for %%%s, which lies in a file: only copies do", where, b.Name)
+	}
+}
+
 func (v *moduleVerifier) read(b *Buffer, where string) {
+	v.here(b, where)
+	v.readAway(b, where)
+}
+
+// readAway is read for a copy.
+func (v *moduleVerifier) readAway(b *Buffer, where string) {
 	v.in(b, where)
 	if !v.written[root(b)] && !v.empty(b) {
 		v.fail("%s reads %%%s before it is written", where, b.Name)
@@ -364,6 +385,12 @@ func (v *moduleVerifier) empty(b *Buffer) bool {
 }
 
 func (v *moduleVerifier) write(b *Buffer, where string) {
+	v.here(b, where)
+	v.writeAway(b, where)
+}
+
+// writeAway is write for a copy.
+func (v *moduleVerifier) writeAway(b *Buffer, where string) {
 	v.in(b, where)
 	if kind := root(b).Kind; kind == Input || kind == Weight {
 		v.fail("%s writes %%%s, which is in an %s", where, b.Name, kind)

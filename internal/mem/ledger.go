@@ -27,7 +27,8 @@ type Totals struct {
 	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages
 	All, AllPeak              int64        // logical sizes, every kind
 	MappedAll, MappedAllPeak  int64
-	Blocks                    int // live blocks
+	Blocks                    int   // live blocks
+	Spilled, SpilledPeak      int64 // in files of the process's own: no memory, and in no other count
 }
 
 // Usage returns the totals.
@@ -42,7 +43,7 @@ func ResetPeaks() {
 	ledger.Lock()
 	defer ledger.Unlock()
 	t := &ledger.totals
-	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll
+	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll, t.Spilled
 }
 
 // enter writes a block into the ledger.

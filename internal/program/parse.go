@@ -222,6 +222,7 @@ func (p *parser) tensor() {
 func (p *parser) weight() {
 	w := Weight{Name: p.Must(text.Quoted), Tensor: p.one()}
 	p.add(&p.weights, w.Name)
+	w.Paged = p.Accept("paged")
 	if p.Accept("=") {
 		if p.Err() == nil {
 			t := &p.out.Tensors[w.Tensor]

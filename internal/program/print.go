@@ -17,7 +17,7 @@ const dataAlign = 64
 
 var (
 	ownershipNames = [...]string{Borrow: "borrow", Donate: "donate", Consume: "consume", Caller: "caller"}
-	storageNames   = [...]string{Arena: "arena", Results: "results"}
+	storageNames   = [...]string{Arena: "arena", Results: "results", Spill: "spill"}
 )
 
 // String is the program as text. Of weights of more than literal.InlineElements elements it has the place in the data section only; see Data.
@@ -125,6 +125,9 @@ func (w *printer) program(word string, p *Program, next *int64) {
 		for i := range p.Weights {
 			weight := &p.Weights[i]
 			line := fmt.Sprintf("weight %q %s", weight.Name, p.name(weight.Tensor))
+			if weight.Paged {
+				line += " paged"
+			}
 			if t := p.inline(weight); t != nil {
 				w.Line("%s = %s", line, literal.Elements(t))
 			} else {

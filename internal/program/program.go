@@ -71,11 +71,13 @@ type Port struct {
 	Elements  []int
 }
 
-// Weight is constant data that lives with the program: the tensor that names it, and its bytes.
+// Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is left in a file: only copies reach it, and
+// it is no part of the memory that weights take.
 type Weight struct {
 	Name   string
 	Tensor int
 	Data   []byte
+	Paged  bool
 }
 
 // StorageKind says which term of the peak a storage belongs to.
@@ -85,6 +87,7 @@ type StorageKind uint8
 const (
 	Arena   StorageKind = iota // working memory of one call
 	Results                    // the outputs of one call
+	Spill                      // a file of one call's own, no memory: only copies reach it
 )
 
 // Storage is a block of memory that a call owns. Size is in bytes, exact, over the dimensions and the chosen plan's Lets: it is there when the run begins. Late

@@ -32,7 +32,7 @@ func (p *Program) Verify() error {
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
-	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{},
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{}, paged: map[int]bool{},
 		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}, taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
@@ -69,8 +69,9 @@ type verifier struct {
 	data       map[string]int // indices of dimensions that data decide
 	ports      map[int]*Port  // by argument's tensor
 	conditions []Condition
-	strict     bool // a condition that fails at a sample is an error
-	visits     int  // of steps
+	strict     bool         // a condition that fails at a sample is an error
+	visits     int          // of steps
+	paged      map[int]bool // constants that are left in a file
 	late       lateness
 	state
 }
@@ -261,7 +262,7 @@ func (v *verifier) holders() error {
 		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Place != Constant || weights[w.Tensor] {
 			return diag.Inputf("weight %q is no constant of its own", w.Name)
 		}
-		weights[w.Tensor] = true
+		weights[w.Tensor], v.paged[w.Tensor] = true, w.Paged
 		if size, ok := v.p.Tensors[w.Tensor].Bytes().Const(); !ok || size != int64(len(w.Data)) {
 			return diag.Inputf("weight %q has %d bytes of %s", w.Name, len(w.Data), v.p.Tensors[w.Tensor].Bytes())
 		}
@@ -291,10 +292,17 @@ func (p *Program) root(i int) int {
 	return i
 }
 
-// deviceOf is where a tensor lies: arguments and constants are with the program.
-func (p *Program) deviceOf(i int) string {
-	if t := &p.Tensors[p.root(i)]; t.Place == Carved {
-		return p.Storages[t.Of].Device
+// inFile is the device of what lies in a file.
+const inFile = "file"
+
+// deviceOf is where a tensor lies: arguments and constants are with the program, but for what is left in a file.
+func (v *verifier) deviceOf(i int) string {
+	root := v.p.root(i)
+	switch t := &v.p.Tensors[root]; {
+	case t.Place == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
+		return inFile
+	case t.Place == Carved:
+		return v.p.Storages[t.Of].Device
 	}
 	return ""
 }

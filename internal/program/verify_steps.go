@@ -96,15 +96,23 @@ func (v *verifier) onDevice(stream int, tensors ...int) error {
 		where, first = v.p.Streams[stream-1].Device, false
 	}
 	for _, t := range tensors {
-		d := v.p.deviceOf(t)
+		d := v.deviceOf(t)
 		if first {
 			where, first = d, false
+		}
+		if d == inFile {
+			return v.elsewhere(t)
 		}
 		if d != where {
 			return diag.Inputf("it is on device %q, its reader or writer on %q", d, where).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
 		}
 	}
 	return nil
+}
+
+// elsewhere is the error of a step that wants in memory what lies in a file.
+func (v *verifier) elsewhere(t int) error {
+	return diag.Inputf("it lies in a file").AtTensor(v.p.Tensors[t].Name).WithFix("copy it into memory first")
 }
 
 // mostVisits bounds the work on loops in loops, whose bodies are gone through twice at every level.
@@ -254,8 +262,8 @@ func (v *verifier) host(s *Host) error {
 	}
 	for _, list := range [][]int{s.In, s.Out} {
 		for _, t := range list {
-			if t >= 0 && v.p.deviceOf(t) != "" {
-				return diag.Inputf("a host operator reaches for a tensor on %q", v.p.deviceOf(t)).AtTensor(v.p.Tensors[t].Name)
+			if t >= 0 && v.deviceOf(t) != "" {
+				return diag.Inputf("a host operator reaches for a tensor on %q", v.deviceOf(t)).AtTensor(v.p.Tensors[t].Name)
 			}
 		}
 	}
@@ -285,6 +293,9 @@ func (v *verifier) bind(s *Bind) error {
 		if err := v.reads(s.From); err != nil {
 			return err
 		}
+		if v.deviceOf(s.From) == inFile {
+			return v.elsewhere(s.From)
+		}
 		t := &v.p.Tensors[s.From]
 		if !t.DType.IsInt() && t.DType != dtype.Bool || t.Strides != nil || s.At < 0 || v.dims.LT(sym.Const(s.At), sym.Product(t.Shape...)) == sym.No {
 			return diag.Inputf("there is no integer at %d of it", s.At).AtTensor(t.Name)
@@ -301,6 +312,9 @@ func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
 	}
 	if err := v.reads(t); err != nil {
 		return err
+	}
+	if v.deviceOf(t) == inFile {
+		return v.elsewhere(t)
 	}
 	x := &v.p.Tensors[t]
 	if count, fixed := sym.Product(x.Shape...).Const(); !fixed || count != 1 || !ok(x.DType) {
@@ -409,6 +423,9 @@ func (v *verifier) copy(s *Copy) error {
 		return err
 	}
 	to, from := &v.p.Tensors[s.To], &v.p.Tensors[s.From]
+	if v.deviceOf(s.To) == inFile && v.deviceOf(s.From) == inFile {
+		return v.elsewhere(s.From)
+	}
 	if to.DType != from.DType || v.dims.EQ(sym.Product(to.Shape...), sym.Product(from.Shape...)) == sym.No {
 		return diag.Inputf("%s%v is copied from %s%v", to.DType, to.Shape, from.DType, from.Shape).AtTensor(to.Name)
 	}

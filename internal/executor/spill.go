@@ -1,0 +1,53 @@
+package executor
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+)
+
+// What a budget left no memory for lies in a file: results that are needed again later in a file of the call's own, weights in the model's.
+
+// file is the file that a tensor lies in; nil where it lies in memory.
+func (c *Call) file(t int) *mem.SpillFile {
+	if x := &c.x.program.Tensors[t]; x.Place == program.Carved {
+		return c.files[x.Of]
+	}
+	return nil
+}
+
+// away reports whether a tensor lies in a file, its call's own or the model's.
+func (c *Call) away(t int) bool { return c.file(t) != nil || c.x.paged[t] }
+
+// page copies between memory and a file.
+func (c *Call) page(s *program.Copy) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	here, away := s.To, s.From
+	if c.away(s.To) {
+		here, away = s.From, s.To
+	}
+	o, err := c.operand(here)
+	if err != nil {
+		return err
+	}
+	c.watch.touch(c, here)
+	data := bytesOf(o)
+	if o.Bytes != c.operands[away].Bytes {
+		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, c.operands[away].Bytes, c.x.program.Tensors[away].Name))
+	}
+	f := c.file(away)
+	if f == nil {
+		mem.Move(data, bytesOf(c.operands[away]))
+		return nil
+	}
+	at, err := c.x.layout.tensors[away].offset.Eval(c.values)
+	if err != nil {
+		return err
+	}
+	if away == s.To {
+		return f.Write(data, at)
+	}
+	return f.Read(data, at)
+}
