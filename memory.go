@@ -22,6 +22,7 @@ type Memory struct {
 	Scratch    Size // workspace of one worker
 	LowerBound Size // no plan of this program's arena is smaller
 	Workers    int  // workers that one run may use
+	Spill      Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
 	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
 	Proven     bool // the arena equals the lower bound for every binding
 
@@ -79,7 +80,7 @@ func newMemory(p *Program) *Memory {
 	}
 	m := &Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
-		Scratch: size(c.Scratch), LowerBound: size(bound), Late: size(late), Workers: p.options.Threads, Proven: proven, program: p,
+		Scratch: size(c.Scratch), LowerBound: size(bound), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
 	}
 	return m
 }

@@ -153,8 +153,11 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 		return nil, nil, err
 	}
 	budget := o.Budget
-	if len(bound) > 0 {
-		o.Budget = 0 // what is bound here is free to the compiler
+	if budget > 0 {
+		// What is bound here is free to the compiler otherwise.
+		for name, size := range bound {
+			o.Dims[name] = weir.Range{Min: size, Max: size}
+		}
 	}
 	begin := time.Now()
 	m, err := load(path)

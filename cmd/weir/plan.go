@@ -48,7 +48,19 @@ type planned struct {
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
-	Fits        *int64     `json:"fits,omitempty"` // with --budget and one free dimension: the largest that fits
+	Fits        *int64     `json:"fits,omitempty"`   // with --budget and one free dimension: the largest that fits
+	Region      []fitRow   `json:"region,omitempty"` // with --budget and two: the largest of the first for sizes of the second
+	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
+	Savings []weir.Saving `json:"savings,omitempty"`
+	Spill   *int64        `json:"spill_bytes,omitempty"`
+}
+
+// fitRow says that with dimension At of size Size, Dim may be as large as Max.
+type fitRow struct {
+	Dim  string `json:"dim"`
+	Max  int64  `json:"max"`
+	At   string `json:"at"`
+	Size int64  `json:"size"`
 }
 
 type aliveRow struct {
@@ -71,10 +83,21 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer func() { l.Close() }()
 	o, _, err := f.options()
 	if err != nil {
 		return err
+	}
+	// Where the dimensions have bounds and the plan does not fit, it is changed until it does.
+	refused := error(nil)
+	if peak, err := peakOf(l.program.Memory(), f.calls, bound); o.Budget > 0 && err == nil && peak > o.Budget {
+		tight, _, err := f.compile(ctx, path, nil)
+		if refused = err; err == nil {
+			l.Close()
+			l = tight
+		} else if !errors.Is(err, weir.ErrBudget) {
+			return err
+		}
 	}
 	m := l.program.Memory()
 	at := func(s weir.Size) *int64 {
@@ -113,7 +136,14 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 	if o.Budget > 0 && len(free) == 1 {
 		p.Fits = largest(m, f.calls, bound, free[0], o.Budget)
 	}
-	over := p.overBudget(free, o.Budget)
+	if o.Budget > 0 && len(free) == 2 {
+		p.Region = region(m, f.calls, bound, free, o.Budget)
+	}
+	p.Savings = l.program.Savings()
+	if p.Spill = at(m.Spill); p.Spill != nil && *p.Spill == 0 {
+		p.Spill = nil
+	}
+	over := p.overBudget(free, o.Budget, refused)
 	if f.c.json {
 		if over != nil {
 			return over
@@ -125,6 +155,28 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget), values.FormatBytes(o.Budget-*p.Peak))
 	}
 	return over
+}
+
+// peakOf is the peak at the given sizes, where they are all that it depends on, else at the dimensions' bounds.
+func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
+	if peak, err := m.Peak(calls, bound); err == nil {
+		return peak, nil
+	}
+	return m.Max(calls)
+}
+
+// region is how large the first of two free dimensions may be for sizes of the second, which double.
+func region(m *weir.Memory, calls int, bound weir.Dims, free []weir.Dimension, budget int64) (rows []fitRow) {
+	d := maps.Clone(bound)
+	for size := max(1, free[1].Min); size <= min(free[1].Max, 1<<40); size *= 2 {
+		d[free[1].Name] = size
+		most := largest(m, calls, d, free[0], budget)
+		if most == nil || *most == 0 {
+			break
+		}
+		rows = append(rows, fitRow{free[0].Name, *most, free[1].Name, size})
+	}
+	return rows
 }
 
 // largest is the greatest value of the one free dimension whose peak is within the budget; nil where none is.
@@ -192,18 +244,26 @@ func inPython(formula string, names map[string]string) (string, error) {
 }
 
 // overBudget says what would fit, where the peak does not.
-func (p *planned) overBudget(free []weir.Dimension, budget int64) error {
+func (p *planned) overBudget(free []weir.Dimension, budget int64, refused error) error {
 	peak := p.Peak
 	switch {
 	case budget <= 0:
 		return nil
 	case peak != nil && *peak <= budget:
 		return nil
+	case refused != nil && len(free) == 0:
+		return refused
 	}
 	e := &weir.Error{Kind: weir.ErrBudget, Detail: "the peak has no bound", Fix: "bind the dimensions with --dim"}
 	if peak != nil {
 		e.Detail = fmt.Sprintf("the peak is %s, the budget %s", values.FormatBytes(*peak), values.FormatBytes(budget))
 		e.Fix = fmt.Sprintf("--budget %d is the smallest that works", *peak)
+	}
+	if len(p.Region) > 0 {
+		e.Fix = "within " + values.FormatBytes(budget) + " fit"
+		for i, r := range p.Region {
+			e.Fix += fmt.Sprintf("%s %s ≤ %d at %s %d", map[bool]string{true: ","}[i > 0], r.Dim, r.Max, r.At, r.Size)
+		}
 	}
 	if len(free) == 1 {
 		e.Dim = free[0].Name
@@ -246,6 +306,12 @@ func (p *planned) print(m *weir.Memory) {
 		for _, a := range p.Alive {
 			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
+	}
+	for _, s := range p.Savings {
+		fmt.Printf("%-14s %s\n", "saving", s)
+	}
+	if p.Spill != nil {
+		row("spilled", m.Spill, p.Spill)
 	}
 	for _, d := range p.Dims {
 		limit := "no limit"

@@ -60,21 +60,16 @@ type squeezer struct {
 	bytes  map[*loop.Buffer]int64
 	names  map[string]bool
 	done   []Saving
+	exact  int // see mostExact
 }
 
 // squeeze has the module keep within a budget. It does nothing where that holds already, and where the dimensions have no bounds. The order of the steps has been chosen, and kernels
 // compute in place, before it is asked: what is left is to compute again, to spill, and to page.
 func (c *Compiled) squeeze(b Budget, ask func() error) error {
-	s := &squeezer{c: c, m: c.Loop, budget: b, ask: ask, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}}
-	s.value = func(name string) (int64, bool) {
-		r, ok := c.Loop.Dims.Get(name)
-		return r.Max, ok && r.Max != sym.NoMax
-	}
+	s := newSqueezer(c, b)
+	s.ask = ask
 	if !s.bounded() {
 		return nil
-	}
-	for _, buffer := range c.Loop.Buffers {
-		s.names[buffer.Name] = true
 	}
 	whole, err := s.whole(c.Loop.Body)
 	if err != nil || whole <= b.Bytes {
@@ -101,6 +96,18 @@ func (c *Compiled) squeeze(b Budget, ask func() error) error {
 	c.Savings = s.done
 	verifyLoop(c.Loop, "saving memory")
 	return c.pageOut()
+}
+
+func newSqueezer(c *Compiled, b Budget) *squeezer {
+	s := &squeezer{c: c, m: c.Loop, budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact}
+	s.value = func(name string) (int64, bool) {
+		r, ok := c.Loop.Dims.Get(name)
+		return r.Max, ok && r.Max != sym.NoMax
+	}
+	for _, buffer := range c.Loop.Buffers {
+		s.names[buffer.Name] = true
+	}
+	return s
 }
 
 // bounded notes what no saving changes, and the sizes of all buffers; it reports whether all of them are bounded.
@@ -237,17 +244,23 @@ func (s *squeezer) profile(body []loop.Step) *profile {
 // live is the most that is alive at once.
 func (s *squeezer) live(body []loop.Step) int64 { return slices.Max(s.profile(body).live) }
 
-// excess is by how much, added up over the steps, more is alive than may be.
-func (p *profile) excess(target int64) (sum float64) {
-	for _, bytes := range p.live {
-		sum += float64(max(0, bytes-target))
+// peak is the most that is alive at once, and at how many steps.
+func (p *profile) peak() (bytes int64, steps int) {
+	bytes = slices.Max(p.live)
+	for _, live := range p.live {
+		if live == bytes {
+			steps++
+		}
 	}
-	return sum
+	return bytes, steps
 }
 
 // fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any more.
 func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
 	body := s.m.Body
+	if cheapest := s.exactly(body, s.target()-margin); cheapest != nil {
+		return cheapest, nil
+	}
 	for _, kind := range []SavingKind{Recompute, SpillOut} {
 		for {
 			next := s.improve(kind, body, s.target()-margin)
@@ -270,14 +283,15 @@ type change struct {
 	made   []*loop.Buffer
 }
 
-// improve makes the change of a kind that costs least for what it saves at the fullest step; nil where none saves anything, or enough is saved.
+// improve makes the change of a kind that costs least for each byte that it saves at the fullest step; nil where none saves anything there, or enough is saved. What it
+// chooses does not depend on the target: a smaller one leads further the same way.
 func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []loop.Step {
 	p := s.profile(body)
-	peak := slices.Max(p.live)
+	peak, times := p.peak()
 	if peak <= target {
 		return nil
 	}
-	before, buffers := p.excess(target), s.m.Buffers
+	buffers := s.m.Buffers
 	at := slices.Index(p.live, peak)
 	var best *change
 	least := math.Inf(1)
@@ -286,25 +300,97 @@ func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []lo
 			continue
 		}
 		change := s.without(kind, body, p, b, at)
-		if change == nil {
+		if change == nil || change.saving.seconds()/float64(change.saving.Bytes) >= least {
 			continue
 		}
 		s.m.Buffers = append(slices.Clone(buffers), change.made...)
-		after := s.profile(change.body).excess(target)
+		after, still := s.profile(change.body).peak()
 		s.m.Buffers = buffers
-		if gain := before - after; gain > 0 && change.saving.seconds()/gain < least {
-			best, least = change, change.saving.seconds()/gain
+		if after < peak || after == peak && still < times {
+			best, least = change, change.saving.seconds()/float64(change.saving.Bytes)
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	s.m.Buffers = append(buffers, best.made...)
-	for _, b := range best.made {
-		s.names[b.Name] = true
-	}
-	s.done = append(s.done, best.saving)
+	s.keep(best.made, best.saving)
 	return best.body
+}
+
+// mostExact is the number of results that may be computed again up to which every choice among them is tried.
+const mostExact = 10
+
+// exactly is the steps with those results computed again that cost least of all choices that are enough; nil where the graph is not small, or no choice is enough.
+func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
+	p := s.profile(body)
+	if peak, _ := p.peak(); peak <= target {
+		return nil
+	}
+	type option struct {
+		b *loop.Buffer
+		g gap
+	}
+	var options []option
+	for _, b := range p.roots {
+		for at := range p.live {
+			g, ok := idle(body, p.time, b, at)
+			if !ok || slices.Contains(options, option{b, g}) || s.again(body, p, b, g) == nil {
+				continue
+			}
+			if options = append(options, option{b, g}); len(options) > s.exact {
+				return nil
+			}
+		}
+	}
+	// From the last gap to the first, so that a change leaves the places of those to come as they are.
+	slices.SortStableFunc(options, func(a, b option) int { return b.g.next - a.g.next })
+	type choice struct {
+		body  []loop.Step
+		saved []Saving
+		made  []*loop.Buffer
+		cost  float64
+	}
+	best := choice{cost: math.Inf(1)}
+	buffers := s.m.Buffers
+	var try func(c choice, rest []option)
+	try = func(c choice, rest []option) {
+		s.m.Buffers = slices.Concat(buffers, c.made)
+		p := s.profile(c.body)
+		if peak, _ := p.peak(); peak <= target {
+			best = c
+			return
+		}
+		for i, o := range rest {
+			next := s.again(c.body, p, o.b, o.g)
+			if next == nil || c.cost+next.saving.seconds() >= best.cost {
+				continue
+			}
+			s.name(next.made, true)
+			try(choice{next.body, slices.Concat(c.saved, []Saving{next.saving}), slices.Concat(c.made, next.made), c.cost + next.saving.seconds()}, rest[i+1:])
+			s.name(next.made, false)
+		}
+	}
+	try(choice{body: body}, options)
+	s.m.Buffers = buffers
+	if best.body == nil {
+		return nil
+	}
+	s.keep(best.made, best.saved...)
+	return best.body
+}
+
+// name takes the names of new buffers, or gives them back.
+func (s *squeezer) name(made []*loop.Buffer, taken bool) {
+	for _, b := range made {
+		s.names[b.Name] = taken
+	}
+}
+
+// keep makes a change's buffers the module's.
+func (s *squeezer) keep(made []*loop.Buffer, saved ...Saving) {
+	s.m.Buffers = append(slices.Clip(s.m.Buffers), made...)
+	s.name(made, true)
+	s.done = append(s.done, saved...)
 }
 
 // gap is where a buffer is alive and idle: after step last, before step next.
@@ -518,7 +604,7 @@ func maker(body []loop.Step, b *loop.Buffer) int {
 }
 
 // leastPaged is the size of the smallest weight that is worth leaving in a file, in bytes.
-const leastPaged = 4096
+const leastPaged = 1024
 
 // pages leaves weights in their file, the largest first, until the budget holds.
 func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
@@ -541,22 +627,14 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		}
 		buffers := s.m.Buffers
 		s.m.Buffers = append(slices.Clone(buffers), c.made...)
-		for _, b := range c.made {
-			if b.View == nil {
-				s.sizes[b], s.bytes[b] = sym.Const(bytes), bytes
-			}
-		}
 		grown := s.live(c.body)
+		s.m.Buffers = buffers
 		if int64(s.budget.Calls)*(grown-peak) >= bytes {
-			s.m.Buffers = buffers
 			continue
 		}
-		for _, b := range c.made {
-			s.names[b.Name] = true
-		}
+		s.keep(c.made, c.saving)
 		w.Paged = true
 		body, peak = c.body, grown
-		s.done = append(s.done, c.saving)
 	}
 	return body
 }

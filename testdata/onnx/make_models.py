@@ -109,7 +109,7 @@ def write(name, built):
 
 
 def main():
-    import models_control, models_layers, models_microsoft, models_sizes, models_types, models_values, models_vision  # noqa: F401  each registers its cases
+    import models_control, models_layers, models_memory, models_microsoft, models_sizes, models_types, models_values, models_vision  # noqa: F401  each registers its cases
     names = sys.argv[1:] or sorted(CASES)
     for name in names:
         write(name, CASES[name](np.random.default_rng(zlib.crc32(name.encode()))))

@@ -1,0 +1,37 @@
+package weir
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/mem"
+)
+
+// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "recompute": the tensor is computed again where it is needed again; "spill": it is
+// put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used.
+type Saving struct {
+	Kind   string `json:"kind"`
+	Tensor string `json:"tensor"`
+	At     string `json:"at"`    // the node that it is back for, the first of them
+	Bytes  int64  `json:"bytes"` // that do not lie in memory in between
+	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
+	Operations int64 `json:"operations"`
+	Moved      int64 `json:"moved"`
+}
+
+// String says it in one line.
+func (s Saving) String() string {
+	cost := fmt.Sprintf("%s to and from a file", mem.FormatBytes(s.Moved))
+	if s.Kind == "recompute" {
+		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
+	}
+	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
+}
+
+// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by itself.
+func (p *Program) Savings() []Saving {
+	var out []Saving
+	for _, s := range p.compiled.Savings {
+		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved})
+	}
+	return out
+}

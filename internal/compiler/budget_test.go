@@ -1,0 +1,113 @@
+package compiler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// chains is a random net as a text of ir: each layer multiplies one of the results so far by a matrix, and adds another.
+func chains(r *rand.Rand, layers int) string {
+	var b strings.Builder
+	b.WriteString("weir 1\nir @net {\n  main @main(%v0: f32[64, 8], %w: f32[8, 8]) {\n")
+	for i := range layers {
+		fmt.Fprintf(&b, "    %%m%d: f32[64, 8] = matmul(%%v%d, %%w)\n    %%v%d: f32[64, 8] = add(%%m%d, %%v%d)\n", i, max(0, i-r.IntN(3)), i+1, i, r.IntN(i+1))
+	}
+	fmt.Fprintf(&b, "    return %%v%d\n  }\n}\n", layers)
+	return b.String()
+}
+
+// TestBudgetExact: of a small graph no choice of what is computed again costs less than the one that is made; one step after the other never costs less, and sometimes more.
+func TestBudgetExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 9))
+	cost := func(saved []Saving) (sum float64) {
+		for _, s := range saved {
+			sum += s.seconds()
+		}
+		return sum
+	}
+	fits, better := 0, 0
+	for range 40 {
+		text := chains(r, 3+r.IntN(6))
+		read := func() *ir.Module {
+			m, err := ir.Parse(text, ir.ParseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		c, err := Compile(read(), Options{Machine: Portable(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		arena, _ := c.Arena.Arena.Const()
+		body, buffers := c.Loop.Body, c.Loop.Buffers
+		for target := arena - 1; target > arena/3; target -= 1024 {
+			found := map[int]float64{}
+			for _, exact := range []int{0, mostExact} {
+				c.Loop.Body, c.Loop.Buffers = body, buffers
+				s := newSqueezer(c, Budget{Bytes: target, Calls: 1, Workers: 1})
+				s.exact = exact
+				s.bounded()
+				s.budget.Bytes += s.fixed + s.weights()
+				if exact > 0 {
+					if s.exactly(body, target) != nil {
+						found[1] = cost(s.done)
+					}
+					continue
+				}
+				at := body
+				for next := at; next != nil; next = s.improve(Recompute, at, target) {
+					at = next
+				}
+				if s.live(at) <= target {
+					found[0] = cost(s.done)
+				}
+			}
+			c.Loop.Body, c.Loop.Buffers = body, buffers
+			greedy, one := found[0]
+			exact, other := found[1]
+			if one && !other {
+				t.Fatalf("one after the other keeps within %d, no choice does:\n%s", target, text)
+			}
+			if one && exact > greedy*(1+1e-9) {
+				t.Fatalf("within %d one after the other costs %g, the best choice %g:\n%s", target, greedy, exact, text)
+			}
+			if other {
+				fits++
+			}
+			if other && (!one || exact < greedy*(1-1e-9)) {
+				better++
+			}
+		}
+		// And the program with the least arena computes the same.
+		inputs := []*tensor.Tensor{tensor.Must(tensor.New(c.IR.Main.Body.Params[0].Type.DType, 64, 8)), tensor.Must(tensor.New(c.IR.Main.Body.Params[1].Type.DType, 8, 8))}
+		for _, x := range inputs {
+			for i := range x.Len() {
+				x.SetFloat(i, r.NormFloat64()/3)
+			}
+		}
+		want, err := ir.Evaluate(read(), inputs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tight, err := Compile(read(), Options{Machine: Portable(1), Budget: &Budget{Bytes: c.Code.Bytes + 64*8*4 + arena*2/3, Calls: 1, Workers: 0}})
+		if err != nil {
+			continue // it cannot be had
+		}
+		got, err := interpreter(tight).Run(tight.Program, inputs)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, tight.Program)
+		}
+		if err := tensor.Compare(got[0], want[0], 1e-5, 1e-5); err != nil {
+			t.Error(err)
+		}
+	}
+	if fits == 0 || better == 0 {
+		t.Errorf("%d fit, the best choice is better at %d: the nets show nothing", fits, better)
+	}
+}

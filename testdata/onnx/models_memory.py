@@ -1,0 +1,40 @@
+"""Cases about memory: what is kept for long."""
+import numpy as np
+from make_models import Case, case, normal
+
+
+@case
+def training_step(rng):
+    """one step of training eight layers, written out: forward, backward and update; every layer's result is kept until its gradient is computed"""
+    layers, width = 8, 16
+    weights = ", ".join(f"float[{width},{width}] w{i}" for i in range(layers))
+    updated = ", ".join(f"float[{width},{width}] u{i}" for i in range(layers))
+    lines = ["h0 = Identity (x)"]
+    for i in range(layers):
+        lines += [f"s{i} = MatMul (h{i}, w{i})", f"h{i + 1} = Tanh (s{i})"]
+    lines += [f"e = Sub (h{layers}, y)", "l2 = Mul (e, e)", "loss = ReduceMean <keepdims = 0> (l2)", f"g{layers} = Mul (e, scale)"]
+    for i in reversed(range(layers)):
+        # tanh' = 1 - tanh²
+        lines += [f"q{i} = Mul (h{i + 1}, h{i + 1})", f"p{i} = Sub (one, q{i})", f"d{i} = Mul (g{i + 1}, p{i})", f"t{i} = Transpose <perm = [1, 0]> (h{i})",
+                  f"dw{i} = MatMul (t{i}, d{i})", f"r{i} = Mul (dw{i}, rate)", f"u{i} = Sub (w{i}, r{i})"]
+        if i > 0:
+            lines += [f"v{i} = Transpose <perm = [1, 0]> (w{i})", f"g{i} = MatMul (d{i}, v{i})"]
+    return Case("g (float[n,16] x, float[n,16] y, " + weights + ") => (float loss, " + updated + ") {\n" + "\n".join(lines) + "\n}",
+        {"scale": np.float32(0.1), "one": np.float32(1), "rate": np.float32(0.5)},
+        [{"x": normal(rng, n, 16), "y": normal(rng, n, 16), **{f"w{i}": normal(rng, width, width, scale=0.3) for i in range(layers)}} for n in (3, 256)])
+
+
+@case
+def long_skips(rng):
+    """six results that are each read again much later, in reverse order, between convolutions: a net in the form of a U, without the sampling"""
+    depth = 6
+    lines = ["a0 = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, first)"]
+    for i in range(depth):
+        lines += [f"b{i} = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a{i}, down{i})", f"a{i + 1} = Sigmoid (b{i})"]
+    lines.append(f"z{depth} = Identity (a{depth})")
+    for i in reversed(range(depth)):
+        lines += [f"y{i} = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (z{i + 1}, up{i})", f"z{i} = Add (y{i}, a{i})"]
+    lines.append("y = Relu (z0)")
+    return Case("g (float[n,4,20,24] x) => (float[n,8,20,24] y) {\n" + "\n".join(lines) + "\n}",
+        {"first": normal(rng, 8, 4, 3, 3, scale=0.2), **{f"{way}{i}": normal(rng, 8, 8, 3, 3, scale=0.1) for way in ("down", "up") for i in range(depth)}},
+        [{"x": normal(rng, n, 4, 20, 24)} for n in (1, 2)])
