@@ -125,7 +125,7 @@ func TestExitCodes(t *testing.T) {
 		{"run " + digits + " --input zeros --input ones=zeros", 1, "ones=zeros"},
 		{"run " + digits + " --input zeros --dim depth=3", 1, "no dimension"},
 		{"run " + digits + " --input zeros --dim batch=2 --budget 1KiB", 1, "a budget of"},
-		{"plan " + digits + " --dim batch=2 --budget 1KiB", 1, "is the smallest that works"},
+		{"plan " + digits + " --dim batch=2 --budget 1KiB", 1, "a budget of"},
 		{"plan " + digits + " --budget 1MiB", 1, "fits --dim batch=0.."},
 		{"plan " + digits + " --dim batch=2 --budget 1GiB", 0, "to spare"},
 		{"run " + digits + " --input zeros --keep nothing", 1, "nothing"},
