@@ -194,7 +194,7 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 	c.launches(a.from.Body, func(l *loop.Launch) {
 		taken := map[int]bool{} // an operand's storage goes to one result
 		for w, out := range l.Args {
-			if l.Kernel.Params[w].Access == loop.Read || out.View != nil {
+			if access := l.Kernel.Params[w].Access; access == loop.Read || access == loop.Work || out.View != nil {
 				continue
 			}
 			o, planned := index[out]

@@ -144,7 +144,7 @@ func operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
 			switch s.Kernel.Params[i].Access {
 			case loop.Read:
 				reads = append(reads, b)
-			case loop.Write:
+			case loop.Write, loop.Work:
 				writes = append(writes, b)
 			default:
 				reads, writes = append(reads, b), append(writes, b)

@@ -118,6 +118,11 @@ func (c *Call) launch(s *program.Launch) error {
 			return err
 		}
 		b.Tiles, b.ready = tiles, true
+		if k, ok := b.Kernel.(target.Stepped); ok {
+			if b.Course, err = k.Course(b.Args.Dims); err != nil {
+				return err
+			}
+		}
 		if c.x.layout.unknown[s] && tiles > 0 {
 			if err := c.moreScratch(b, s.Source); err != nil {
 				return err

@@ -125,11 +125,13 @@ func (*Copy) step()   {}
 // Access says what a kernel does to a parameter.
 type Access uint8
 
-// The kinds of access. Write means that every element is written, and none read before it was.
+// The kinds of access. Write means that every element is written, and none read before it was. Work is the kernel's own while it runs, as a Local is, and all workers share it:
+// no element is read before it was written, and what is in it afterwards is undefined.
 const (
 	Read Access = iota
 	Write
 	Update
+	Work
 )
 
 // Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the order
@@ -161,7 +163,7 @@ type LoopKind uint8
 const (
 	Each     LoopKind = iota // independent of one another, any order: what lowering writes, and scheduling refines
 	Serial                   // in order
-	Parallel                 // independent; outermost parallel loops form the kernel's tiles
+	Parallel                 // independent; outermost parallel loops form the kernel's tiles, as do those directly inside the serial loop of a Course
 	Vector                   // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
 	Block                    // independent; each iteration is a block of threads with shared memory (see block.go)
 	Thread                   // independent; spread over the threads of the block or role around the loop

@@ -18,7 +18,7 @@ type printer struct {
 }
 
 var (
-	accessNames = [...]string{Read: "read", Write: "write", Update: "update"}
+	accessNames = [...]string{Read: "read", Write: "write", Update: "update", Work: "work"}
 	loopNames   = [...]string{Each: "each", Serial: "for", Parallel: "parallel", Vector: "vector", Block: "block", Thread: "thread"}
 	kindNames   = [...]string{Temp: "temp", Input: "input", Output: "output", Weight: "weight", Spill: "spill"}
 )

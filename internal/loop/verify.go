@@ -168,7 +168,7 @@ func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, d decla
 	if !Scalar(dt) {
 		v.fail("%%%s: a kernel has no values of type %s", name, dt)
 	}
-	if d.mode > Update {
+	if d.mode > Work {
 		v.fail("%%%s: access %d does not exist", name, d.mode)
 	}
 	v.integers(shape, dimName)

@@ -411,7 +411,7 @@ func (v *moduleVerifier) launch(s *Launch) {
 		v.uses(where, []sym.Expr{sym.Var(name)})
 	}
 	for i, p := range k.Params {
-		if p.Access != Write {
+		if p.Access == Read || p.Access == Update {
 			v.read(s.Args[i], where)
 		}
 	}

@@ -39,16 +39,16 @@ type costs struct {
 	odd      float64 // the same, at an index that is not linear
 	function float64 // a transcendental function, in addition
 	lanes    float64 // of a strip, at most
+	product  float64 // a product's multiplication or addition
+	operand  float64 // and an element of its operands
 }
 
 // portableCosts are of the portable generator, whose strips are long since each operation on one is a call. registerCosts are of machine code, whose strips are
 // registers: an operation on one takes the time of one on a single number, and only elements that lie apart are dear.
 var (
-	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512}
-	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 1.2, function: 0.5}
+	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512, product: 0.11, operand: 0.7}
+	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 1.2, function: 0.5, product: 0.11, operand: 0.7}
 )
-
-const contractTax = 0.11 // a product's multiplication or addition
 
 var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true, loop.Cos: true, loop.Tan: true,
 	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true, loop.Acosh: true, loop.Atanh: true,
@@ -59,6 +59,8 @@ type coster struct {
 	*scheduler
 	costs
 	kernel  *loop.Kernel
+	tile    float64 // what a tile should take
+	large   float64 // and a loop's iteration that is cut further inside
 	lane    string  // the vector loop's variable
 	filled  float64 // the lanes of a strip that are used, on the average
 	varying map[string]bool
@@ -66,7 +68,7 @@ type coster struct {
 }
 
 func (s *scheduler) coster(k *loop.Kernel) *coster {
-	c := &coster{scheduler: s, costs: portableCosts, kernel: k, shapes: map[string]*loop.Param{}}
+	c := &coster{scheduler: s, costs: portableCosts, kernel: k, tile: tileTime, large: largeTile, shapes: map[string]*loop.Param{}}
 	if s.registerTiles() {
 		c.costs = registerCosts
 		c.lanes = float64(s.machine.VectorBytes / 4)
@@ -139,7 +141,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		total += max(c.of(s.Then), c.of(s.Else))
 	case *loop.Contract:
 		m, n, k := c.guess(s.M), c.guess(s.N), c.guess(s.K)
-		total += 200 + 2*m*n*k*contractTax + (m*k+n*k)*0.7 + m*n*0.5
+		total += 200 + 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*0.5
 	}
 	return total
 }

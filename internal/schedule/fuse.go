@@ -130,7 +130,7 @@ func touched(step loop.Step, deep bool) (reads, writes []*loop.Buffer) {
 	switch step := step.(type) {
 	case *loop.Launch:
 		for i, p := range step.Kernel.Params {
-			if p.Access != loop.Write {
+			if p.Access == loop.Read || p.Access == loop.Update {
 				add(&reads, step.Args[i])
 			}
 			if p.Access != loop.Read {

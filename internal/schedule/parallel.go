@@ -66,9 +66,9 @@ func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 	cost := c.of(f.Body)
 	deeper := ok && (inner.Kind == loop.Each || inner.Kind == loop.Vector && c.lengthy(inner)) && !mentions(inner.Extent, f.Var)
 	switch {
-	case cost > largeTile && deeper, deeper && isOne(f.Extent):
+	case cost > c.large && deeper, deeper && isOne(f.Extent):
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{c.tiles(inner, names)}}
-	case cost*2 > tileTime:
+	case cost*2 > c.tile:
 		return &loop.For{Kind: loop.Parallel, Var: f.Var, Extent: f.Extent, Body: f.Body}
 	}
 	return c.block(f, names)
@@ -76,7 +76,7 @@ func (c *coster) tiles(f *loop.For, names *namer) loop.Stmt {
 
 // lengthy reports whether a vector loop is worth cutting.
 func (c *coster) lengthy(f *loop.For) bool {
-	return c.guess(f.Extent)*c.as(f).of(f.Body) > largeTile
+	return c.guess(f.Extent)*c.as(f).of(f.Body) > c.large
 }
 
 // block cuts a loop into parallel blocks of iterations: as many as make a tile's time, which is a constant where the
@@ -94,10 +94,10 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	if v := c.guess(work); v > 1 {
 		each = inner / v
 	}
-	count := max(int64(tileTime/max(each, 0.01)), 1)
+	count := max(int64(c.tile/max(each, 0.01)), 1)
 	size := sym.Const((count + multiple - 1) / multiple * multiple)
 	if _, ok := work.Const(); ok {
-		count = max(int64(tileTime/max(inner, 0.01)), 1)
+		count = max(int64(c.tile/max(inner, 0.01)), 1)
 		size = sym.Const((count + multiple - 1) / multiple * multiple)
 	} else {
 		size = size.FloorDiv(work.Max(one)).Max(one)

@@ -63,6 +63,7 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 			*m.Kernels[i] = *better
 		}
 	}
+	s.inSteps()
 	s.moveOut()
 	return nil
 }

@@ -69,6 +69,21 @@ type Kernel interface {
 	Run(a *Args, begin, end int64, scratch []byte) error
 }
 
+// Course says in which order the tiles of a kernel must be done where not all of them are independent. They belong to stages, and are numbered as
+// these follow one another: a stage's tiles are independent, and begin when all those before them have ended.
+type Course struct {
+	Stages []int64 // the number of tiles of each
+	// Stages First up to and without End follow one another Steps times over.
+	First, End int
+	Steps      int64
+}
+
+// Stepped is a kernel that may have a course. A run of all its tiles, or of some after all those before them, does them in the order of their numbers.
+type Stepped interface {
+	// Course is the kernel's for these dimensions; nil where all tiles are independent.
+	Course(dims []int64) (*Course, error)
+}
+
 // Code is the kernels of one program, in the order in which the program numbers them, and the bytes of executable memory they hold.
 type Code struct {
 	Machine Machine

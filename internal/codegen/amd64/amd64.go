@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -171,7 +172,12 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[string]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
-	for _, name := range k.Dims {
+	course, stepped := loop.CourseOf(k)
+	ke.inputs = k.Dims
+	if stepped {
+		ke.inputs = append(slices.Clone(k.Dims), course.Steps.Var)
+	}
+	for _, name := range ke.inputs {
 		ke.dims[name] = ke.newWord()
 		ke.ranges.Set(name, natural)
 	}
@@ -201,8 +207,13 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	})
 	ke.failed = ke.words
 	ke.words += 3
+	nests := loop.Nests(k)
+	if stepped {
+		nests = slices.Concat(course.Before, course.Each, course.After)
+		out.steps = &steps{extent: ke.code(course.Steps.Extent), formula: course.Steps.Extent.Max(sym.Const(0)), first: len(course.Before), end: len(course.Before) + len(course.Each)}
+	}
 	var builders []*builder
-	for _, n := range loop.Nests(k) {
+	for _, n := range nests {
 		compiled := nest{formula: n.Tiles()}
 		for _, l := range n.Loops {
 			compiled.tiles = append(compiled.tiles, ke.code(l.Extent))

@@ -47,6 +47,10 @@ func TestCheck(t *testing.T) {
 func TestContractions(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Contractions(t); h.EmptyContractions(t) })
 }
+func TestCourses(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Courses(t) })
+}
+
 func TestTilesAtOnce(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.TilesAtOnce(t) })
 }

@@ -34,7 +34,8 @@ type kernelEmitter struct {
 	work     *workspace
 	words    int // of the frame
 	memories map[string]*memory
-	dims     map[string]int // words
+	inputs   []string       // the names of the dimensions, then that of a course's step
+	dims     map[string]int // words of the inputs
 	derived  map[string]int // words of expressions over the dimensions, by their keys
 	launch   []derived
 	checks   []check
@@ -251,12 +252,15 @@ func (k *kernelEmitter) derive(x sym.Expr) int {
 	}
 	word := k.newWord()
 	k.derived[key] = word
-	k.launch = append(k.launch, derived{word, k.code(x)})
+	k.launch = append(k.launch, derived{word, k.codeOver(x, k.inputs)})
 	return word
 }
 
-func (k *kernelEmitter) code(x sym.Expr) *sym.Code {
-	code, err := x.Compile(k.kernel.Dims)
+// code computes an expression over the dimensions.
+func (k *kernelEmitter) code(x sym.Expr) *sym.Code { return k.codeOver(x, k.kernel.Dims) }
+
+func (k *kernelEmitter) codeOver(x sym.Expr, inputs []string) *sym.Code {
+	code, err := x.Compile(inputs)
 	if err != nil {
 		k.bug("%s: %v", x, err)
 	}

@@ -132,6 +132,7 @@ func TestEmulated(t *testing.T) {
 	t.Run("contractions", func(t *testing.T) { e.some(t, 11).Contractions(t) })
 	t.Run("empty contractions", func(t *testing.T) { e.some(t, 3).EmptyContractions(t) })
 	t.Run("tiles", func(t *testing.T) { e.some(t, 1).TilesAtOnce(t) })
+	t.Run("courses", func(t *testing.T) { e.some(t, 9).Courses(t) })
 	t.Run("random", func(t *testing.T) {
 		for seed := range seeds {
 			e.harness(t).Random(t, seed, seed%2 == 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// kernel is a compiled kernel. While it runs, a worker's scratch begins with the frame: words of eight bytes (dimensions, addresses of
-// operands and locals, integers over the dimensions, and what a failed check saw), then spilled values. Locals follow.
+// kernel is a compiled kernel. While it runs, a worker's scratch begins with the frame: words of eight bytes (dimensions, the number of a course's step, addresses of
+// operands and locals, integers over the dimensions and the step, and what a failed check saw), then spilled values. Locals follow.
 type kernel struct {
 	name     string
 	source   string
@@ -26,8 +26,16 @@ type kernel struct {
 	failed   int // the first of three words: value, least, most
 	fixed    int // bytes of the frame
 	nests    []nest
+	steps    *steps // nil where the kernel is no course
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
+}
+
+// steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has the number of the step.
+type steps struct {
+	extent     *sym.Code
+	formula    sym.Expr
+	first, end int
 }
 
 // derived is a word that is computed from the dimensions.
@@ -56,22 +64,65 @@ func (k *kernel) Name() string { return k.name }
 
 // Tiles is the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
-	total := int64(0)
+	total, each := int64(0), int64(0)
 	for i := range k.nests {
 		n, err := k.nests[i].count(k, dims)
 		if err != nil {
 			return 0, err
 		}
-		total += n
+		if k.steps != nil && i >= k.steps.first && i < k.steps.end {
+			each += n
+		} else {
+			total += n
+		}
 	}
-	return total, nil
+	if each == 0 {
+		return total, nil
+	}
+	steps, err := k.eval(k.steps.extent, dims)
+	if err != nil {
+		return 0, err
+	}
+	if steps > (1<<62)/each {
+		return 0, k.tooMany(dims)
+	}
+	return total + max(steps, 0)*each, nil
+}
+
+// Course is the order of the tiles; see target.Stepped.
+func (k *kernel) Course(dims []int64) (*target.Course, error) {
+	if k.steps == nil {
+		return nil, nil
+	}
+	c := &target.Course{First: k.steps.first, End: k.steps.end}
+	for i := range k.nests {
+		n, err := k.nests[i].count(k, dims)
+		if err != nil {
+			return nil, err
+		}
+		c.Stages = append(c.Stages, n)
+	}
+	steps, err := k.eval(k.steps.extent, dims)
+	c.Steps = max(steps, 0)
+	return c, err
+}
+
+func (k *kernel) tooMany(dims []int64) error {
+	return diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
 }
 
 // TilesFormula is the number of tiles as a formula.
 func (k *kernel) TilesFormula() sym.Expr {
-	var total sym.Expr
+	var total, each sym.Expr
 	for i := range k.nests {
-		total = total.Add(k.nests[i].formula)
+		if k.steps != nil && i >= k.steps.first && i < k.steps.end {
+			each = each.Add(k.nests[i].formula)
+		} else {
+			total = total.Add(k.nests[i].formula)
+		}
+	}
+	if k.steps != nil {
+		total = total.Add(k.steps.formula.Mul(each))
 	}
 	return total
 }
@@ -84,7 +135,7 @@ func (n *nest) count(k *kernel, dims []int64) (int64, error) {
 			return 0, err
 		}
 		if count > (1<<62)/extent {
-			return 0, diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
+			return 0, k.tooMany(dims)
 		}
 		count *= extent
 	}
@@ -132,30 +183,96 @@ func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64,
 		}
 		words[l.word] = frame + int64(k.fixed) + offset
 	}
-	for _, d := range k.launch {
-		v, err := k.eval(d.code, dims)
-		if err != nil {
-			return err
-		}
-		words[d.word] = v
+	r := running{k, words, dims, begin, end, do}
+	if k.steps != nil {
+		return r.course()
 	}
-	for i := range k.nests {
-		n := &k.nests[i]
-		count, err := n.count(k, dims)
+	if err := r.derive(dims); err != nil {
+		return err
+	}
+	_, err := r.stretch(0, len(k.nests))
+	return err
+}
+
+// running is what is left of a range of tiles, counted from the nest that comes next.
+type running struct {
+	*kernel
+	words, dims []int64
+	begin, end  int64
+	do          func(n *nest, begin, end int64) (status int64)
+}
+
+// derive computes what a launch, or a step of it, computes once.
+func (r *running) derive(inputs []int64) error {
+	for _, d := range r.launch {
+		v, err := r.eval(d.code, inputs)
 		if err != nil {
 			return err
 		}
-		if begin < count && end > 0 {
-			if status := do(n, max(begin, 0), min(end, count)); status != 0 {
-				return k.failure(int(status)-1, words[k.failed:k.failed+3])
-			}
-		}
-		begin, end = begin-count, end-count
-		if end <= 0 {
-			break
-		}
+		r.words[d.word] = v
 	}
 	return nil
+}
+
+// stretch does the tiles of some nests, one nest after the other, and counts how many they have.
+func (r *running) stretch(first, end int) (tiles int64, err error) {
+	for i := first; i < end && r.end > 0; i++ {
+		n := &r.nests[i]
+		count, err := n.count(r.kernel, r.dims)
+		if err != nil {
+			return tiles, err
+		}
+		if r.begin < count {
+			if status := r.do(n, max(r.begin, 0), min(r.end, count)); status != 0 {
+				return tiles, r.failure(int(status)-1, r.words[r.failed:r.failed+3])
+			}
+		}
+		r.begin, r.end, tiles = r.begin-count, r.end-count, tiles+count
+	}
+	return tiles, nil
+}
+
+// course does the tiles of a kernel with steps.
+func (r *running) course() error {
+	s, inputs := r.steps, r.words[:r.kernel.dims+1]
+	at := func(step int64) error {
+		inputs[r.kernel.dims] = step
+		return r.derive(inputs)
+	}
+	count, err := r.eval(s.extent, r.dims)
+	if err != nil {
+		return err
+	}
+	if err := at(0); err != nil {
+		return err
+	}
+	if _, err := r.stretch(0, s.first); err != nil {
+		return err
+	}
+	each := int64(0)
+	for i := s.first; i < s.end; i++ {
+		n, err := r.nests[i].count(r.kernel, r.dims)
+		if err != nil {
+			return err
+		}
+		each += n
+	}
+	for step := int64(0); step < count && each > 0 && r.end > 0; step++ {
+		if past := min(max(r.begin, 0)/each, count-step); past > 0 {
+			r.begin, r.end, step = r.begin-past*each, r.end-past*each, step+past-1
+			continue
+		}
+		if step > 0 {
+			if err := at(step); err != nil {
+				return err
+			}
+		}
+		if _, err := r.stretch(s.first, s.end); err != nil {
+			return err
+		}
+	}
+	_, err = r.stretch(s.end, len(r.nests))
+	return err
 }
 
 // failure is the error of a value that failed its check.

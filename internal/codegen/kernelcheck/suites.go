@@ -310,3 +310,88 @@ func (h Harness) EmptyContractions(t *testing.T) {
 		}
 	}
 }
+
+// courses are kernels that go through steps: see loop.Course.
+var courses = []string{`kernel @running(%x: i64[s, 3, n] read, %h: i64[3, n] work, %p: i64[3, n] work, %y: i64[s, 3, n] write, %z: i64[n] write) dims(n, s) {
+  parallel a < 3 {
+    parallel b < n {
+      store %h[a, b] = 1
+    }
+  }
+  for t < s {
+    parallel c < 3 {
+      local %q: i64[n]
+      each d < n {
+        store %q[d] = add(load %h[2 - c, d], load %x[t, c, n - 1 - d])
+      }
+      each e < n {
+        store %p[c, e] = load %q[e]
+      }
+    }
+    parallel f < n {
+      each g < 3 {
+        store %h[g, f] = add(load %p[g, n - 1 - f], index(t))
+        store %y[s - 1 - t, g, f] = load %p[g, f]
+      }
+    }
+  }
+  parallel i < n {
+    store %z[i] = sub(load %h[0, i], load %h[2, i])
+  }
+}`, `kernel @products(%x: f32[4, 8] read, %w: f32[2, 16, 8] read, %h: f32[4, 16] update, %g: f32[4, 16] work, %y: f32[s, 4, 16] write) dims(s) {
+  for t < s {
+    parallel u < 2 {
+      local %sums: f32[4, 8]
+      each z0 < 4 {
+        vector z1 < 8 {
+          store %sums[z0, z1] = load %x[z0, z1]
+        }
+      }
+      contract %sums[r, c] += %h[r, k] * %w[u, k, c] for r < 4, c < 8, k < 16
+      each o0 < 4 {
+        vector o1 < 8 {
+          store %g[o0, 8*u + o1] = load %sums[o0, o1]
+        }
+      }
+    }
+    parallel v < 4 {
+      vector j < 16 {
+        store %h[v, j] = min(max(load %g[v, j], -3), 3)
+        store %y[t, v, j] = load %g[v, j]
+      }
+    }
+  }
+}`}
+
+// Courses runs kernels of steps, in one call and in several, and compares with the interpreter.
+func (h Harness) Courses(t *testing.T) {
+	for _, text := range courses {
+		k, err := loop.ParseKernel(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loop.Verify(k, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := loop.CourseOf(k); !ok {
+			t.Fatalf("no course:\n%s", k)
+		}
+		for _, n := range []int64{0, 1, 5} {
+			for _, s := range []int64{0, 1, 4} {
+				for _, split := range []int64{0, 1, 2, 5, 7} {
+					dims := map[string]int64{"n": n, "s": s}
+					r := rand.New(rand.NewSource(s + n))
+					var operands []*tensor.Tensor
+					for _, p := range k.Params {
+						o := Operand(t, p, dims)
+						for i := range o.Len() {
+							o.SetFloat(i, float64(r.Intn(7)-3))
+						}
+						operands = append(operands, o)
+					}
+					h.Agree(t, k, dims, operands, 0, split)
+				}
+			}
+		}
+	}
+}

@@ -27,6 +27,7 @@ func TestPowers(t *testing.T)       { harness.Powers(t) }
 func TestCheck(t *testing.T)        { harness.Checks(t) }
 func TestContractions(t *testing.T) { harness.Contractions(t) }
 func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
+func TestCourses(t *testing.T)      { harness.Courses(t) }
 
 func TestEmptyContractions(t *testing.T) { harness.EmptyContractions(t) }
 

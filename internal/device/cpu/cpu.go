@@ -33,29 +33,34 @@ const (
 // ErrStopped is the error of a launch, or of a wait, during which Stop was closed.
 var ErrStopped = errors.New("the launch was stopped")
 
-// Job is a launch: a kernel, its arguments and the number of its tiles. It remembers from run to run how long they take.
+// Job is a launch: a kernel, its arguments, the number of its tiles and, where they are not all independent, their order. It remembers from run to run how long they take.
 type Job struct {
 	Kernel target.Kernel
 	Args   target.Args
 	Tiles  int64
+	Course *target.Course
 
-	pace atomic.Uint64 // nanoseconds that a tile takes, the bits of a float64; 0 is not known
-	soon time.Duration // from the end of this launch to one that is worth waking helpers for, last time; 0 is never
+	pace
+	stages []pace        // of a course
+	soon   time.Duration // from the end of this launch to one that is worth waking helpers for, last time; 0 is never
 }
 
+// pace is the nanoseconds that a tile takes, the bits of a float64; 0 is not known.
+type pace struct{ atomic.Uint64 }
+
 // learn takes note of how long some tiles took. What took longer than before may have been disturbed, and counts less.
-func (j *Job) learn(tiles int64, took time.Duration) {
-	now, before := max(float64(took)/float64(tiles), 1e-3), j.tile()
+func (p *pace) learn(tiles int64, took time.Duration) {
+	now, before := max(float64(took)/float64(tiles), 1e-3), p.tile()
 	if before > 0 && now > before {
 		now = before + (now-before)/4
 	}
 	if math.Abs(now-before) > before/16 { // others read it
-		j.pace.Store(math.Float64bits(now))
+		p.Store(math.Float64bits(now))
 	}
 }
 
 // tile is the nanoseconds that a tile takes; 0 where it is not known.
-func (j *Job) tile() float64 { return math.Float64frombits(j.pace.Load()) }
+func (p *pace) tile() float64 { return math.Float64frombits(p.Load()) }
 
 // piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want some, but neither too small a piece nor too large
 // a one.
@@ -94,6 +99,9 @@ type Team struct {
 	shared  time.Time // when helpers last had work
 	scratch [][]byte  // of the workers
 	spans   []span    // of the workers
+	parts   []part    // of the workers, of a stage
+	staged  bool      // what helpers are offered is a part
+	wake    bool      // and is worth waking them for
 
 	failed sync.Mutex
 	err    error
@@ -120,6 +128,9 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 	}
 	before := t.job
 	t.job = j
+	if j.Course != nil {
+		return t.follow(before, scratch)
+	}
 	first := int64(0)
 	if j.tile() == 0 { // one tile tells whether there is work for helpers
 		begin := time.Now()
@@ -221,6 +232,10 @@ func (t *Team) take(worker int) (from, to int64, ok bool) {
 
 // work takes pieces until no tile is left.
 func (t *Team) work(worker int) {
+	if t.staged {
+		t.part(worker, &t.parts[worker])
+		return
+	}
 	j, ran := t.job, time.Duration(0)
 	for begin := time.Now(); ; {
 		from, to, ok := t.take(worker)

@@ -230,12 +230,17 @@ func (h *helper) offer(t *Team, wake bool) {
 	h.rouse()
 }
 
-// finish takes back what was offered, or waits until it is done.
-func (h *helper) finish() {
-	if h.state.CompareAndSwap(offered, idle) {
-		return
-	}
-	for i := 0; h.state.Load() != idle; i++ {
+// finish waits until what was offered is done; or it takes it back, where the helper has not begun, and returns false.
+func (h *helper) finish() (done bool) {
+	for i := 0; ; i++ {
+		switch h.state.Load() {
+		case idle:
+			return true
+		case offered:
+			if h.state.CompareAndSwap(offered, idle) {
+				return false
+			}
+		}
 		if relax(); i > 500 {
 			runtime.Gosched()
 		}

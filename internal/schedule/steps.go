@@ -1,0 +1,259 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// What a step of a kernel should take, in estimated nanoseconds, for its nests to become tiles, and a tile of it: handing tiles over takes about a microsecond each time.
+const (
+	stepTime     = 8_000
+	stepTile     = 1_000
+	stepLarge    = 3_000
+	stepsEnough  = 0.8 // of the workers busy: then the kernel's own tiles do
+	productNanos = 1.0 / 40
+	operandNanos = 1.0 / 15
+)
+
+// inSteps makes courses (see loop.Course) of the kernels that go through steps one after another, as recurrent layers do, and whose tiles keep too few of the workers busy.
+// What such a tile keeps in locals from nest to nest then lies in memory that all workers share, and the nests around the steps and in each step have tiles of their own.
+func (s *scheduler) inSteps() {
+	if !s.registerTiles() || s.options.NoParallel || s.machine.Threads < 2 {
+		return
+	}
+	var launches map[*loop.Kernel][]*loop.Launch
+	for _, k := range s.module.Kernels {
+		course := s.course(k)
+		if course == nil {
+			continue
+		}
+		if launches == nil {
+			launches = s.launches()
+		}
+		for _, l := range launches[k] {
+			for _, p := range course.Params[len(k.Params):] {
+				b := &loop.Buffer{Name: s.bufferName(k.Name + "_" + p.Name), DType: p.DType, Shape: slices.Clone(p.Shape)}
+				s.module.Buffers = append(s.module.Buffers, b)
+				l.Args = append(l.Args, b)
+			}
+		}
+		*k = *course
+	}
+}
+
+// chain is a part of a kernel whose tiles each go through steps.
+type chain struct {
+	loops  []*loop.For // around each: their iterations are the tiles
+	before []loop.Stmt // nests
+	steps  *loop.For   // of nests
+	after  []loop.Stmt
+	locals []*loop.Local
+}
+
+// chains takes a kernel apart that is chains of as many steps each: parts which are independent of one another, as parallel loops are that stand side by side.
+func (s *scheduler) chains(k *loop.Kernel) (list []*chain) {
+	parts := [][]loop.Stmt{k.Body}
+	if len(k.Body) > 1 {
+		parts = parts[:0]
+		for _, stmt := range k.Body {
+			if f, ok := stmt.(*loop.For); !ok || f.Kind != loop.Parallel {
+				return nil
+			}
+			parts = append(parts, []loop.Stmt{stmt})
+		}
+	}
+	for _, part := range parts {
+		c := chainOf(k, part)
+		if c == nil || len(list) > 0 && !s.equal(c.steps.Extent, list[0].steps.Extent) {
+			return nil
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// chainOf takes loops around locals, nests, a serial loop of nests, and nests apart; nil for anything else.
+func chainOf(k *loop.Kernel, body []loop.Stmt) *chain {
+	c := &chain{}
+	for {
+		f, only := loop.Only(body)
+		if !only || f.Kind != loop.Parallel && f.Kind != loop.Each {
+			break
+		}
+		if !onlyDims(k, f.Extent) {
+			return nil
+		}
+		c.loops, body = append(c.loops, f), f.Body
+	}
+	nest := func(stmt loop.Stmt) bool {
+		switch stmt := stmt.(type) {
+		case *loop.Local:
+			c.locals = append(c.locals, stmt)
+			return stmt.Space == loop.Own && stmt.DType.Bits() >= 8
+		case *loop.For:
+			return stmt.Kind == loop.Each || stmt.Kind == loop.Vector
+		}
+		return false
+	}
+	list := &c.before
+	for _, stmt := range body {
+		if f, is := stmt.(*loop.For); is && f.Kind == loop.Serial {
+			if c.steps != nil || !onlyDims(k, f.Extent) {
+				return nil
+			}
+			c.steps, list = f, &c.after
+			continue
+		}
+		if !nest(stmt) {
+			return nil
+		}
+		*list = append(*list, stmt)
+	}
+	if c.steps == nil {
+		return nil
+	}
+	for _, stmt := range c.steps.Body {
+		if !nest(stmt) {
+			return nil
+		}
+	}
+	return c
+}
+
+func onlyDims(k *loop.Kernel, e sym.Expr) bool {
+	for _, name := range e.Vars() {
+		if !slices.Contains(k.Dims, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// course is the kernel as a course; nil where it stays as it is.
+func (s *scheduler) course(k *loop.Kernel) *loop.Kernel {
+	s.free = k.Dims
+	if neverRuns(k) || forBlocks(k) || s.chains(k) == nil {
+		return nil
+	}
+	k = k.Clone()
+	list := s.chains(k)
+	coster := s.coster(k)
+	coster.product, coster.operand = productNanos, operandNanos
+	coster.tile, coster.large = stepTile, stepLarge
+	tiles, step := 0.0, 0.0
+	for _, c := range list {
+		n := 1.0
+		for _, f := range c.loops {
+			n *= max(s.guess(f.Extent), 1)
+		}
+		tiles += n
+		step += n * coster.of(c.steps.Body)
+	}
+	threads := float64(s.machine.Threads)
+	if tiles/(math.Ceil(tiles/threads)*threads) >= stepsEnough || step < stepTime {
+		return nil
+	}
+	names := s.newNamer(k)
+	steps := list[0].steps
+	var before, each, after []loop.Stmt
+	for _, c := range list {
+		for _, p := range s.share(k, c) {
+			coster.shapes[p.Name] = p
+		}
+		spread := func(to *[]loop.Stmt, list []loop.Stmt) {
+			for _, stmt := range list {
+				if f, ok := stmt.(*loop.For); ok {
+					*to = append(*to, c.around(coster.inStep(f, k, names), steps.Var, names))
+				}
+			}
+		}
+		spread(&before, c.before)
+		spread(&each, c.steps.Body)
+		spread(&after, c.after)
+	}
+	k.Body = append(append(before, &loop.For{Kind: loop.Serial, Var: steps.Var, Extent: steps.Extent, Body: each}), after...)
+	k.Dims = dimsOf(k, &loop.Kernel{Dims: k.Dims})
+	if _, ok := loop.CourseOf(k); !ok || !s.fits(k) {
+		return nil
+	}
+	return k
+}
+
+// share makes parameters of the locals, which have a part for each chain, and returns them.
+func (s *scheduler) share(k *loop.Kernel, c *chain) []*loop.Param {
+	var extents, place []sym.Expr
+	for _, f := range c.loops {
+		if !isOne(f.Extent) {
+			extents, place = append(extents, f.Extent), append(place, sym.Var(f.Var))
+		}
+	}
+	shared := map[string]bool{}
+	for _, l := range c.locals {
+		shared[l.Name] = true
+		k.Params = append(k.Params, &loop.Param{Name: l.Name, Access: loop.Work, DType: l.DType, Shape: join(extents, l.Shape)})
+	}
+	none := make([]sym.Expr, len(place))
+	tile := func(t *loop.Tile) {
+		if shared[t.Buffer] {
+			t.Origin, t.Row, t.Col = join(place, t.Origin), join(none, t.Row), join(none, t.Col)
+		}
+	}
+	r := &loop.Rewrite{
+		Expr: func(e loop.Expr) loop.Expr {
+			if load, ok := e.(*loop.Load); ok && shared[load.From] {
+				load.Index = join(place, load.Index)
+			}
+			return e
+		},
+		Stmt: func(stmt loop.Stmt) []loop.Stmt {
+			switch stmt := stmt.(type) {
+			case *loop.Local:
+				if shared[stmt.Name] {
+					return nil
+				}
+			case *loop.Store:
+				if shared[stmt.To] {
+					stmt.Index = join(place, stmt.Index)
+				}
+			case *loop.Contract:
+				tile(&stmt.A)
+				tile(&stmt.B)
+				tile(&stmt.C)
+			}
+			return []loop.Stmt{stmt}
+		},
+	}
+	c.before, c.after, c.steps.Body = r.Body(c.before), r.Body(c.after), r.Body(c.steps.Body)
+	return k.Params[len(k.Params)-len(c.locals):]
+}
+
+func join(first, second []sym.Expr) []sym.Expr {
+	return append(first[:len(first):len(first)], second...)
+}
+
+// around puts the chain's loops around a nest, with variables of its own but for the step's.
+func (c *chain) around(stmt loop.Stmt, step string, names *namer) loop.Stmt {
+	values := map[string]sym.Expr{c.steps.Var: sym.Var(step)}
+	loops := make([]*loop.For, len(c.loops))
+	for i, f := range c.loops {
+		loops[i] = &loop.For{Kind: loop.Parallel, Var: names.name(f.Var), Extent: f.Extent}
+		values[f.Var] = sym.Var(loops[i].Var)
+	}
+	body := loop.Substitute([]loop.Stmt{stmt}, values)
+	for i := len(loops) - 1; i >= 0; i-- {
+		loops[i].Body = body
+		body = []loop.Stmt{loops[i]}
+	}
+	return body[0]
+}
+
+// inStep is a nest of a step with its outermost loop parallel, if that has tiles that are worth it.
+func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) loop.Stmt {
+	if !onlyDims(k, f.Extent) || f.Kind == loop.Vector && reducesOut(f) {
+		return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+	}
+	return c.tiles(f, names)
+}
