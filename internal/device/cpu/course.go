@@ -11,7 +11,8 @@ const apart = 3 * time.Microsecond
 type part struct {
 	from, to int64
 	tile     float64 // nanoseconds that one takes
-	_        [40]byte
+	given    bool    // to the worker
+	_        [39]byte
 }
 
 // follow does the tiles of a job that has a course, stage by stage: each by the whole team where that is expected to pay.
@@ -111,11 +112,11 @@ func (t *Team) stage(p *pace, first, n int64) error {
 	}
 	for w := int64(1); w < workers; w++ {
 		t.parts[w] = part{from: first + n*w/workers, to: first + n*(w+1)/workers, tile: tile}
-		t.helpers[w-1].offer(t, t.wake)
+		t.parts[w].given = t.helpers[w-1].offer(t, t.wake)
 	}
 	t.alone(p, first, n/workers)
 	for w := int64(1); w < workers; w++ {
-		if !t.helpers[w-1].finish() { // it has not begun
+		if !t.parts[w].given || !t.helpers[w-1].finish() { // it sleeps, or has not begun
 			t.part(0, &t.parts[w])
 		}
 	}

@@ -113,6 +113,36 @@ func TestCourse(t *testing.T) {
 	}
 }
 
+// TestCourseAsleep: what is not worth waking helpers for is done without them.
+func TestCourseAsleep(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	c := &target.Course{Stages: []int64{2}, End: 1, Steps: 3}
+	var team Team
+	if err := team.Enter(2); err != nil {
+		t.Fatal(err)
+	}
+	defer team.Leave()
+	job := Job{Course: c, Tiles: 6}
+	for range 5 {
+		for range 2 {
+			if err := team.Launch(&Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 20}, scratches(2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Millisecond)
+		k := newOrdered(c, 4*time.Microsecond)
+		job.Kernel = k
+		if err := team.Launch(&job, scratches(2)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range k.done {
+			if n := k.done[i].Load(); n != 1 {
+				t.Fatalf("tile %d was done %d times", i, n)
+			}
+		}
+	}
+}
+
 // TestCourseEnds: an error of a tile, and Stop, end a course.
 func TestCourseEnds(t *testing.T) {
 	c := &target.Course{Stages: []int64{1, 8, 2, 1}, First: 1, End: 3, Steps: 1000}

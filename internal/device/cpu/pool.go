@@ -220,14 +220,15 @@ const (
 	working
 )
 
-// offer offers the team's job. A parked helper is woken for it or left alone.
-func (h *helper) offer(t *Team, wake bool) {
+// offer offers the team's job. A parked helper is woken for it or left alone: then nothing is offered.
+func (h *helper) offer(t *Team, wake bool) bool {
 	if !wake && h.parked.Load() {
-		return
+		return false
 	}
 	h.team = t
 	h.state.Store(offered)
 	h.rouse()
+	return true
 }
 
 // finish waits until what was offered is done; or it takes it back, where the helper has not begun, and returns false.
