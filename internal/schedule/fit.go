@@ -14,7 +14,7 @@ import (
 type Need struct {
 	Scratch   int64 // bytes of its locals that one worker holds at once
 	Shared    int64 // bytes of the locals that the threads of a block share
-	Registers int64 // of vectors, for one row of its widest product's sums and what a step of that needs beside them; 0 for a machine that has none
+	Registers int64 // of vectors, for one row of its widest product's sums: see target.SumRegisters
 	Operands  int64 // buffers that it is given
 	Values    int64 // that a vector loop keeps at once: named ones, and the deepest expression's
 }
@@ -127,14 +127,14 @@ func (s *scheduler) smaller(k *loop.Kernel, cut func(next *loop.Kernel) bool) *l
 // halved is the size of a tile after what halvings there were.
 func (s *scheduler) halved(size int64) int64 { return max(1, size>>s.halvings) }
 
-// sumRegisters is the vector registers that one row of a product's sums takes, with the row's own element and a vector of columns.
+// sumRegisters is the vector registers that one row of a product's sums takes; 0 for a machine without.
 func sumRegisters(k *loop.Kernel, c *loop.Contract, machine target.Machine, dims *sym.Dims) int64 {
 	sums := bufferOf(k, c.C.Buffer)
 	if machine.Tile.Columns == 0 || machine.VectorBytes == 0 || sums == nil {
 		return 0
 	}
 	lanes := int64(machine.VectorBytes) * 8 / int64(sums.DType.Bits())
-	return (upper(c.N, dims)+lanes-1)/lanes + 2
+	return target.SumRegisters(1, max(1, (upper(c.N, dims)+lanes-1)/lanes))
 }
 
 // upper is an expression's value with every dimension at its upper bound; without one, at 1024 or the lower bound.

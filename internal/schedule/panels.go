@@ -22,7 +22,6 @@ const (
 	leastRows  = 128 // of one tile
 	mostRows   = 384
 	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
-	spareRegs  = 4 // vector registers that hold no sums
 )
 
 // registerTiles reports whether contractions run in the machine's registers.
@@ -104,7 +103,7 @@ func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 			width = max(width, p.widthFor(k, c.B.Buffer))
 		}
 		if b := bufferOf(k, c.B.Buffer); width == 0 && b != nil {
-			width = s.panelWidth(k, c, b.DType)
+			width = s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType)
 		}
 		panel := sym.Const(width)
 		if width == 0 || s.dims.LE(c.N, panel) == sym.Yes {
@@ -241,9 +240,11 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 // are always enough sums under way at once.
 func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType) int64 {
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
-	vectors := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
+	usual := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
+	vectors := usual
 	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
-		vectors = max(vectors, min(widestTile, (s.machine.Limits.Registers-spareRegs)/max(m, 1)))
+		for vectors = widestTile; vectors > usual && !s.machine.Limits.HoldSums(max(m, 1), vectors); vectors-- {
+		}
 	}
 	n, fixed := c.N.Const()
 	all := (n + lanes - 1) / lanes
@@ -254,6 +255,9 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	}
 	if fixed && n > 0 {
 		vectors = min(vectors, all)
+	}
+	for vectors > 1 && !s.machine.Limits.HoldSums(1, vectors) {
+		vectors--
 	}
 	return vectors * lanes
 }

@@ -2,9 +2,15 @@ package schedule
 
 import "github.com/weirml/weir/internal/loop"
 
-// transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes
-// of one block touch stay in the first-level cache until all of each has been used.
-const transposedLanes = 64
+// transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes of one block touch stay in the
+// first-level cache, of which they take an eighth, until all of each has been used.
+func (s *scheduler) transposedLanes() int64 {
+	const line, usual = 64, 64
+	if s.machine.Limits.L1 == 0 {
+		return usual
+	}
+	return max(16, s.machine.Limits.L1/8/line)
+}
 
 // blockTranspositions cuts vector loops that walk one buffer element after element and another in large steps, where an each-loop
 // around walks the other element after element: that loop goes inside the blocks.
@@ -43,7 +49,7 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 		}
 		v = inner
 	}
-	if v.Kind != loop.Vector || len(chain) == 0 || c.guess(v.Extent) <= transposedLanes || containsLoop(v.Body) {
+	if v.Kind != loop.Vector || len(chain) == 0 || c.guess(v.Extent) <= float64(c.transposedLanes()) || containsLoop(v.Body) {
 		return nil
 	}
 	across := -1
@@ -60,7 +66,7 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 			return nil
 		}
 	}
-	block := c.split(v, transposedLanes, names)
+	block := c.split(v, c.transposedLanes(), names)
 	lanes := block.Body[0].(*loop.For)
 	u := chain[across]
 	block.Body = []loop.Stmt{&loop.For{Kind: u.Kind, Var: u.Var, Extent: u.Extent, Body: []loop.Stmt{lanes}}}

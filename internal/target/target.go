@@ -40,6 +40,15 @@ func Tight(l Limits) Limits {
 // Tile is a register tile of a product: the rows and columns of sums that are held in registers while their products are added up.
 type Tile struct{ Rows, Columns int64 }
 
+// SumRegisters is the vector registers that a product takes for a tile of sums: the sums, what one step multiplies, of the rows' elements and the
+// columns' vectors the fewer, and one that the others pass through.
+func SumRegisters(rows, vectors int64) int64 { return rows*vectors + min(rows, vectors) + 1 }
+
+// HoldSums reports whether the registers are enough for a tile of sums.
+func (l *Limits) HoldSums(rows, vectors int64) bool {
+	return l.Registers == 0 || SumRegisters(rows, vectors) <= l.Registers
+}
+
 // Operand is a kernel's buffer argument: where it begins and the bytes that it covers. A kernel touches nothing else.
 type Operand struct {
 	Base  unsafe.Pointer

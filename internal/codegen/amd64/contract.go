@@ -471,7 +471,7 @@ func (p *product) columns(n int64) {
 // tiles writes the tiles of all rows.
 func (p *product) tiles(vectors int, part distance) {
 	most := mostTileRows(p.isa, vectors, mostRows(vectors))
-	if most*vectors+2 > p.isa.registers {
+	if most == 0 {
 		refuse("%d vectors of sums", vectors)
 	}
 	for _, s := range p.streams {

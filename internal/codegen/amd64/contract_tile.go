@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/target"
 )
 
 // A register tile is rows × vectors of sums that stay in the machine's vector registers for a whole sum: the first of them are the sums, row by row;
@@ -471,13 +472,11 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	}
 }
 
-// mostTileRows is the most rows of a tile with so many vectors: sums, and what one step needs beside them, fit the registers.
+// mostTileRows is the most rows of a tile with so many vectors whose sums fit the registers; 0 where not even one row's do.
 func mostTileRows(i *isa, vectors, most int) int {
-	rows := 1
-	for next := 2; next <= most; next++ {
-		if free := i.registers - next*vectors; free > min(vectors, next) {
-			rows = next
-		}
+	rows := most
+	for rows > 0 && target.SumRegisters(int64(rows), int64(vectors)) > int64(i.registers) {
+		rows--
 	}
 	return rows
 }
