@@ -117,6 +117,11 @@ func TestExitCodes(t *testing.T) {
 		{"test", 2, "at least one DIR"},
 		{"dump " + digits + " --after lunch", 2, "there is no such stage"},
 		{"dump " + digits + " --kernel none --lang loop", 2, "there is no such kernel"},
+		{"plan " + table, 0, "no plan of these buffers is smaller"},
+		{"plan " + table + " --budget 11B", 1, "--budget 12 is the smallest that works"},
+		{"plan " + table + " --dim n=3", 2, "a table of buffers has no dimensions"},
+		{"plan missing.csv", 1, "missing.csv"},
+		{"plan " + write("bad.CSV", "id,lower,upper,size\na,2,1,4"), 1, "line 2: buffer"},
 		{"run missing.onnx", 1, "missing.onnx"},
 		{"run " + write("bad.onnx", "nonsense"), 1, "bad.onnx"},
 		{"run " + write("short.weir", "\x93WEIR\r\n\x1a"), 1, "ends before its header"},
@@ -198,6 +203,9 @@ func keys(prefix string, v any, into map[string]bool) {
 	}
 }
 
+// table is a small table of buffers.
+const table = "../../internal/memplan/testdata/minimalloc/input.12.csv"
+
 // open are the objects whose keys are names of the model's or the machine's.
 var open = map[string]bool{"outputs.": true, "dims.": true, "ops.": true, "metadata.": true, "settings.": true}
 
@@ -206,7 +214,7 @@ func TestKeys(t *testing.T) {
 	m := artefact(t, digits)
 	var b strings.Builder
 	for _, row := range []string{
-		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3",
+		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "test " + models + "logic",
 		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
 	} {

@@ -23,10 +23,20 @@ func (c *cli) planCommand() *cobra.Command {
 	f := &modelFlags{}
 	cmd := &cobra.Command{
 		Use: "plan MODEL", Short: "Say exactly how much memory a model will take", Args: exactly(1, "one MODEL"),
+		Long: `Say exactly how much memory a model will take.
+
+In place of a model, a .csv file is a table of buffers to be placed: a line id,lower,upper,size, then a buffer a line, which is alive
+in the steps from lower to upper-1. A column alignment may follow. Its plan is the smallest, or says by how much it may not be.`,
 		Example: `  weir plan digits.onnx
   weir plan digits.onnx --dim batch=64 --calls 4
-  weir plan digits.onnx --json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.plan(cmd.Context(), args[0]) },
+  weir plan digits.onnx --json
+  weir plan buffers.csv`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if isTable(args[0]) {
+				return f.planTable(cmd.Context(), args[0])
+			}
+			return f.plan(cmd.Context(), args[0])
+		},
 	}
 	f.register(cmd, c)
 	return cmd

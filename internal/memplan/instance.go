@@ -45,7 +45,15 @@ func newLifetimes(first, last []int, align []int64) *lifetimes {
 	for g, p := range l.first {
 		l.begin[p] = append(l.begin[p], g)
 	}
-	l.sweep(func(_ int, live []int) { l.count = append(l.count, len(live)) })
+	l.count = make([]int, len(l.step)+1)
+	for g := range first {
+		l.count[l.first[g]]++
+		l.count[l.last[g]+1]--
+	}
+	for p := range l.step {
+		l.count[p+1] += l.count[p]
+	}
+	l.count = l.count[:len(l.step)]
 	return l
 }
 
@@ -71,6 +79,18 @@ func (l *lifetimes) grains(groups []int) []int64 {
 }
 
 func (l *lifetimes) overlap(a, b int) bool { return l.first[a] <= l.last[b] && l.first[b] <= l.last[a] }
+
+// mostAlive is the most groups alive, added over all points, that planning takes on: what it does is in proportion.
+const mostAlive = 1 << 27
+
+// alive is the number of groups alive, added over all points.
+func (l *lifetimes) alive() int64 {
+	n := int64(0)
+	for _, c := range l.count {
+		n += int64(c)
+	}
+	return n
+}
 
 // limit is the greatest sum of rounded sizes that concrete planning works with, so that no sum of its own can overflow.
 const limit = math.MaxInt64 / 4

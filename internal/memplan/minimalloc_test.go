@@ -1,12 +1,10 @@
 package memplan_test
 
 import (
-	"encoding/csv"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// readMinimalloc reads a benchmark instance: id,lower,upper,size, alive in the half-open interval [lower, upper).
+// readMinimalloc reads a benchmark instance.
 func readMinimalloc(t testing.TB, name string) memplan.Problem {
 	t.Helper()
 	f, err := os.Open(name)
@@ -23,20 +21,9 @@ func readMinimalloc(t testing.TB, name string) memplan.Problem {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	p, err := memplan.ReadCSV(f)
 	if err != nil {
 		t.Fatal(err)
-	}
-	p := memplan.Problem{}
-	for _, row := range rows[1:] {
-		var v [3]int64
-		for i := range v {
-			if v[i], err = strconv.ParseInt(row[i+1], 10, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p.Buffers = append(p.Buffers, memplan.Buffer{Name: row[0], Size: sym.Const(v[2]), Align: 1, First: int(v[0]), Last: int(v[1]) - 1})
-		p.Steps = max(p.Steps, int(v[1]))
 	}
 	return p
 }

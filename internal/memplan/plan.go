@@ -55,6 +55,9 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 		return nil, err
 	}
 	pl := &planner{problem: &p, lifetimes: g.lifetimes(), options: o}
+	if n := pl.lifetimes.alive(); n > mostAlive {
+		return nil, diag.Inputf("%d buffers are alive at so many of %d steps that they are more than can be planned", len(p.Buffers), p.Steps)
+	}
 	at := func(binding []int64) *instance {
 		if size := z.at(binding); size != nil {
 			return newInstance(pl.lifetimes, size)
