@@ -52,7 +52,7 @@ func (f *modelFlags) planTable(ctx context.Context, path string) error {
 	if err != nil {
 		return diag.As(err, diag.ErrInput).AtFile(path)
 	}
-	over := p.overBudget(nil, o.Budget)
+	over := p.overBudget(nil, o.Budget, nil)
 	if f.c.json {
 		if over != nil {
 			return over
