@@ -3,6 +3,7 @@ package memplan_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/weirml/weir/internal/memplan"
@@ -105,5 +106,96 @@ func TestExactIsExact(t *testing.T) {
 			}
 			t.Logf("%d of %d have an optimum above the bound", above, rounds)
 		})
+	}
+}
+
+// cut makes a problem that fits a height exactly: a rectangle of steps and bytes cut into pieces again and again.
+func cut(random *rand.Rand, steps int, height int64, pieces int) memplan.Problem {
+	type piece struct {
+		first, last int
+		size        int64
+	}
+	list := []piece{{0, steps - 1, height}}
+	for len(list) < pieces {
+		at := random.IntN(len(list))
+		one, other := list[at], list[at]
+		switch {
+		case one.first < one.last && (random.IntN(2) == 0 || one.size == 1):
+			one.last = one.first + random.IntN(one.last-one.first)
+			other.first = one.last + 1
+		case one.size > 1:
+			one.size = 1 + random.Int64N(one.size-1)
+			other.size -= one.size
+		}
+		if one != other {
+			list[at] = one
+			list = append(list, other)
+		}
+	}
+	p := memplan.Problem{Steps: steps}
+	for i, at := range random.Perm(len(list)) {
+		c := list[at]
+		p.Buffers = append(p.Buffers, memplan.Buffer{Name: fmt.Sprint("b", i), Size: sym.Const(c.size), Align: 1, First: c.first, Last: c.last})
+	}
+	return p
+}
+
+// TestExactFindsCuts solves problems that have a placement without any gap. A height that can be reached must never be refuted, and most of them must be found.
+func TestExactFindsCuts(t *testing.T) {
+	solved, rounds := 0, 40
+	for seed := range uint64(rounds) {
+		random := rand.New(rand.NewPCG(seed, 13))
+		height := 8 + random.Int64N(200)
+		p := cut(random, 4+random.IntN(20), height, 10+random.IntN(40))
+		s, err := memplan.Plan(p, memplan.Options{Work: 4 << 20, Without: []string{"greedy", "fill", "local"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Least != height {
+			t.Errorf("seed %d: at least %d, and %d is the height", seed, s.Least, height)
+		}
+		if _, err := validator.Verify(claim(p, s), 0); err != nil {
+			t.Fatal(err)
+		}
+		if s.Proven {
+			solved++
+		}
+	}
+	if t.Logf("%d of %d solved", solved, rounds); solved < rounds*3/4 {
+		t.Errorf("only %d of %d solved", solved, rounds)
+	}
+}
+
+// TestExactIsSymmetric plans problems and the same ones with time running backward: two proofs must agree.
+func TestExactIsSymmetric(t *testing.T) {
+	both := 0
+	for seed := range uint64(60) {
+		p := randomProblem(rand.New(rand.NewPCG(seed, 17)), recipe{buffers: 14, steps: 12})
+		back := memplan.Problem{Steps: p.Steps, Buffers: slices.Clone(p.Buffers)}
+		for i := range back.Buffers {
+			b := &back.Buffers[i]
+			b.First, b.Last = p.Steps-1-b.Last, p.Steps-1-b.First
+			p.Buffers[i].Align, b.Align = 4, 4
+		}
+		slices.Reverse(back.Buffers)
+		s, err := memplan.Plan(p, memplan.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := memplan.Plan(back, memplan.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, _ := s.Arena.Const()
+		again, _ := r.Arena.Const()
+		if s.Least > again || r.Least > there {
+			t.Fatalf("seed %d: forward %d, at least %d; backward %d, at least %d", seed, there, s.Least, again, r.Least)
+		}
+		if s.Least == there && r.Least == again {
+			both++
+		}
+	}
+	if both < 50 {
+		t.Errorf("only %d of 60 proved both ways", both)
 	}
 }

@@ -157,9 +157,11 @@ func allPlans(t *testing.T, p memplan.Problem) map[string]*memplan.Solution {
 	}
 	s, err := memplan.Plan(p, memplan.Options{})
 	keep("plan", s, err)
-	s, err = memplan.Plan(p, memplan.Options{Layouts: 1, Without: []string{"greedy", "local"}})
+	s, err = memplan.Plan(p, memplan.Options{Layouts: 1, Without: []string{"greedy", "exact", "local"}})
 	keep("fill only", s, err)
-	s, err = memplan.Plan(p, memplan.Options{Without: []string{"greedy", "fill", "local"}, Prefix: "n"})
+	s, err = memplan.Plan(p, memplan.Options{Work: 1 << 20, Without: []string{"greedy", "fill", "local"}})
+	keep("exact only", s, err)
+	s, err = memplan.Plan(p, memplan.Options{Without: []string{"greedy", "fill", "exact", "local"}, Prefix: "n"})
 	keep("nothing", s, err)
 	s, err = memplan.Naive(p)
 	keep("naive", s, err)
