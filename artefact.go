@@ -76,7 +76,7 @@ func openArtefact(path string) (*artefact, error) {
 		return nil, nil
 	}
 	head := make([]byte, 8)
-	if n, _ := io.ReadFull(f, head); !foreign(head[:n]) {
+	if n, _ := io.ReadFull(f, head); !compiler.IsArtefact(head[:n]) {
 		return nil, nil
 	}
 	block, err := mem.MapFile(f, filepath.Base(path))
@@ -92,18 +92,8 @@ func openArtefact(path string) (*artefact, error) {
 	return a, nil
 }
 
-// foreign reports whether a file that begins so is not for the importer: an artefact, or weir's own text.
-func foreign(head []byte) bool { return compiler.IsArtefact(head) || isText(head) }
-
-func isText(head []byte) bool {
-	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
-}
-
 // readArtefact reads an artefact from memory that it borrows.
 func readArtefact(data []byte) (a *artefact, err error) {
-	if isText(data) {
-		return nil, diag.Unsupportedf("a program written as text; artefacts and .onnx models are supported").WithFix("weir compile makes an artefact of a model")
-	}
 	err = mem.CatchFaults(func() error {
 		read, err := compiler.ReadArtefact(data)
 		if err != nil {
@@ -132,7 +122,7 @@ func readFS(fsys fs.FS, name string) (*artefact, error) {
 	}
 	defer f.Close()
 	head := make([]byte, 8)
-	if n, _ := io.ReadFull(f, head); !foreign(head[:n]) {
+	if n, _ := io.ReadFull(f, head); !compiler.IsArtefact(head[:n]) {
 		return nil, nil
 	}
 	rest, err := io.ReadAll(f)

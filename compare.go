@@ -36,6 +36,9 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 	if m.artefact != nil {
 		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).WithFix("compare the model that it was compiled from")
 	}
+	if m.text != nil {
+		return nil, diag.Unsupportedf("comparing a text with the reference; ONNX models are supported").AtFile(m.file).WithFix("run it with --target reference, and compare the outputs")
+	}
 	var wanted []string
 	origin := map[string]*wire.NodeProto{}
 	for _, n := range m.model.Proto.Graph.Node {

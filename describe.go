@@ -105,6 +105,9 @@ func (m *Model) Describe() Description {
 	if m.artefact != nil {
 		return m.artefact.about.Description
 	}
+	if m.text != nil {
+		return m.text.describe()
+	}
 	proto := m.model.Proto
 	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Unsupported: m.model.Unsupported(), Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
 	if d.Unsupported == nil {
@@ -167,6 +170,11 @@ func (d *Description) parameter(t *wire.TensorProto) {
 	if err != nil || err2 != nil {
 		return
 	}
+	d.count(dt, count)
+}
+
+// count adds so many elements of a type to the parameters.
+func (d *Description) count(dt DType, count int64) {
 	bytes, _ := dt.Bytes(count)
 	at := slices.IndexFunc(d.Parameters, func(p ParameterInfo) bool { return p.DType == dt.String() })
 	if at < 0 {

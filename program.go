@@ -157,14 +157,13 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 
 // compile builds the model and runs the compiler on it.
 func (p *Program) compile(ctx context.Context, m *Model, o Options, choices compiler.Choices) error {
-	module, signature, err := m.model.BuildWithin(ctx, o.Outputs)
+	module, names, err := m.build(ctx, p, o.Outputs)
 	if err != nil {
 		return err
 	}
 	if err := narrow(module, o.Dims); err != nil {
 		return err
 	}
-	p.setEdges(edgesOf(signature.Inputs), edgesOf(signature.Outputs))
 	machine, err := compiler.Machine(o.CPU, o.Threads, o.Cross)
 	if err != nil {
 		return err
@@ -173,7 +172,6 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if o.Budget > 0 {
 		budget = &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
 	}
-	names := signature.Results
 	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
@@ -186,6 +184,28 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 		p.proved = append(p.proved, Condition{r.Cond.String(), r.From})
 	}
 	return nil
+}
+
+// build makes a module of the model, whose results have the names, and says what a program's ports are to the user.
+func (m *Model) build(ctx context.Context, p *Program, outputs []string) (module *ir.Module, names []string, err error) {
+	if m.text != nil {
+		module, err = m.text.build(ctx, outputs)
+		if err != nil {
+			return nil, nil, err
+		}
+		gives := infosOfValues(module.Main.Body.Results)
+		for _, info := range gives {
+			names = append(names, info.Name)
+		}
+		p.setEdges(plainEdges(m.text.inputs()), plainEdges(gives))
+		return module, names, nil
+	}
+	module, signature, err := m.model.BuildWithin(ctx, outputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.setEdges(edgesOf(signature.Inputs), edgesOf(signature.Outputs))
+	return module, signature.Results, nil
 }
 
 // checkBudget refuses a program that cannot keep within Options.Budget.

@@ -38,6 +38,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx"
@@ -139,8 +140,9 @@ func extentOf(e sym.Expr) Extent {
 // Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are closed.
 type Model struct {
 	file     string
-	model    *onnx.Model // nil where it is an artefact
-	artefact *artefact   // nil where it is not
+	model    *onnx.Model // nil where it is another
+	artefact *artefact   // nil where it is not one
+	text     *textModel  // nil where it is not one
 	weights
 }
 
@@ -151,9 +153,13 @@ type weights struct {
 	shut  bool
 }
 
-// Load reads the model at path: ONNX, or an artefact that Program.WriteTo wrote; the contents tell which. External data is read from the model's own folder only.
+// Load reads the model at path: ONNX, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
+// folder only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
+	if t, err := openText(path); t != nil || err != nil {
+		return newText(path, t, err)
+	}
 	if a, err := openArtefact(path); a != nil || err != nil {
 		return newArtefact(path, a, err)
 	}
@@ -167,6 +173,9 @@ func Load(path string) (m *Model, err error) {
 // LoadFS reads the model of that name from fsys, with external data beside it.
 func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+name)
+	if t, err := readTextFS(fsys, name); t != nil || err != nil {
+		return newText(name, t, err)
+	}
 	if a, err := readFS(fsys, name); a != nil || err != nil {
 		return newArtefact(name, a, err)
 	}
@@ -180,7 +189,11 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 // LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
-	if foreign(data) {
+	if isText(data) {
+		t, err := readText(string(data))
+		return newText("", t, err)
+	}
+	if compiler.IsArtefact(data) {
 		a, err := readArtefact(data)
 		return newArtefact("", a, err)
 	}
@@ -213,16 +226,22 @@ func inFile(err error, path string) error {
 
 // Inputs describes what a run is given, in the model's order.
 func (m *Model) Inputs() []Info {
-	if m.artefact != nil {
+	switch {
+	case m.artefact != nil:
 		return m.artefact.inputs()
+	case m.text != nil:
+		return m.text.inputs()
 	}
 	return infosOf(m.model.Inputs)
 }
 
 // Outputs describes what a run gives, in the model's order, as far as the model declares it.
 func (m *Model) Outputs() []Info {
-	if m.artefact != nil {
+	switch {
+	case m.artefact != nil:
 		return m.artefact.declared()
+	case m.text != nil:
+		return m.text.outputs()
 	}
 	return infosOf(m.model.Outputs)
 }
@@ -238,8 +257,11 @@ func infosOf(ports []onnx.Port) []Info {
 
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
 func (m *Model) Metadata() map[string]string {
-	if m.artefact != nil {
+	switch {
+	case m.artefact != nil:
 		return m.artefact.metadata()
+	case m.text != nil:
+		return maps.Clone(m.text.module.Meta)
 	}
 	return maps.Clone(m.model.Meta)
 }
@@ -277,10 +299,10 @@ func (m *Model) leave() error {
 	if m.users--; m.users > 0 {
 		return nil
 	}
-	if m.artefact != nil {
-		if m.artefact.block == nil {
-			return nil
-		}
+	switch {
+	case m.text != nil || m.artefact != nil && m.artefact.block == nil:
+		return nil
+	case m.artefact != nil:
 		return m.artefact.block.Close()
 	}
 	return m.model.Close()

@@ -88,7 +88,7 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	if i, ok := a.tensors[b]; ok {
 		return i
 	}
-	t := program.Tensor{Name: b.Name, DType: b.DType, Shape: b.Shape, Source: b.Source}
+	t := program.Tensor{Name: b.Name, DType: b.DType, Shape: b.Shape, Source: b.Source, Reserved: b.Reserved}
 	switch {
 	case b.View != nil:
 		t.Place, t.Of, t.Strides = program.Part, a.tensor(b.View.Of), b.View.Strides

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/memplan/validator"
+	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
@@ -60,15 +61,33 @@ type Compiled struct {
 	open    bool // see Recheck
 	asked   asked
 	blocks  []*mem.Block // the weights that were laid out anew, until the code owns them
+
+	plain   bool     // nothing is fused, moved or left out
+	written *written // the module before the first pass, where it lays out memory
 }
 
-// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns.
+// Compile runs the pipeline. It takes the module over. Between steps it asks the module's Check, whose error it returns. A module that lays out memory itself is
+// compiled again, as it stands, where what is best without that would use bytes for two values at once.
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
-	stage := "verify"
 	if o.Tight {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
+	c, err = made.compile(o)
+	if _, shared := err.(*sharedBytes); !shared {
+		return c, err
+	}
+	plain := Compiled{Machine: o.Machine, plain: true, Faults: made.Faults}
+	if plain.IR, err = made.written.parse(); err != nil {
+		return nil, err
+	}
+	return plain.compile(o)
+}
+
+// compile is Compile, once.
+func (made *Compiled) compile(o Options) (c *Compiled, err error) {
+	stage := "verify"
+	m := made.IR
 	defer func() {
 		if r := recover(); r != nil {
 			err = diag.Recovered(r, "compiling, in "+stage)
@@ -81,7 +100,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 			made.drop()
 		}
 	}()
-	c = &made
+	c = made
 	if o.Reference {
 		c.Machine = reference.Machine()
 	}
@@ -97,8 +116,19 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if err := ir.Verify(m); err != nil {
 		return nil, err
 	}
-	done("import", m.String)
+	if !c.plain {
+		if err := ir.CheckMemory(m); err != nil {
+			return nil, err
+		}
+		done("import", m.String)
+		if pass.Places(m) {
+			c.written = write(m)
+		}
+	}
 	for _, p := range Passes {
+		if c.plain && !needed[p.Name] {
+			continue
+		}
 		if other, differs := exact[p.Name]; differs && (o.Exact || o.Reference) {
 			if p.Run = other; other == nil {
 				continue
@@ -140,10 +170,15 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if err := m.Ask(); err != nil {
 		return nil, err
 	}
-	if err := c.order(); err != nil {
-		return nil, err
+	if !c.plain {
+		if err := c.order(); err != nil {
+			return nil, err
+		}
 	}
 	done("order", c.Loop.String)
+	if err := c.checkPlaces(); err != nil {
+		return nil, err
+	}
 	done("copies", func() string { return schedule.Copies(c.Loop) })
 	stage = "codegen"
 	if err := c.generate(o); err != nil {
@@ -257,7 +292,11 @@ var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
 // schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss. It is reported as
 // progress, and the module is lowered again and scheduled more simply.
 func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
-	for _, how := range schedules {
+	ways := schedules
+	if c.plain {
+		ways = schedules[len(schedules)-1:]
+	}
+	for _, how := range ways {
 		how.Check, how.Pack, how.Choice = m.Check, c.pack, c.chosen(&o)
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {

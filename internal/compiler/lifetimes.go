@@ -22,10 +22,14 @@ type timeline struct {
 	loops []span // outer ones before inner ones
 	forks []fork
 	at    map[loop.Step]span
+	owner func(*loop.Buffer) *loop.Buffer
 }
 
-func lifetimes(m *loop.Module) *timeline {
-	t := &timeline{alive: map[*loop.Buffer]*span{}, at: map[loop.Step]span{}}
+func lifetimes(m *loop.Module) *timeline { return lifetimesBy(m, (*loop.Buffer).Root) }
+
+// lifetimesBy is lifetimes of what owner says that a buffer belongs to.
+func lifetimesBy(m *loop.Module, owner func(*loop.Buffer) *loop.Buffer) *timeline {
+	t := &timeline{alive: map[*loop.Buffer]*span{}, at: map[loop.Step]span{}, owner: owner}
 	t.walk(m.Body)
 	for _, life := range t.alive {
 		for grown := true; grown; {
@@ -49,7 +53,7 @@ func lifetimes(m *loop.Module) *timeline {
 }
 
 func (t *timeline) touch(b *loop.Buffer, step int) {
-	b = b.Root()
+	b = t.owner(b)
 	if s := t.alive[b]; s != nil {
 		s.first, s.last = min(s.first, step), max(s.last, step)
 		return

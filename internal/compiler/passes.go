@@ -42,5 +42,8 @@ var Passes = []passRow{
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 
+// needed are the passes without which nothing can be lowered. They leave every node where it is, but those that nothing reads.
+var needed = map[string]bool{"expand": true, "dead-expanded": true}
+
 // exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
 var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil}

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -232,10 +234,17 @@ func (r *require) holds(values []int64) (bool, error) {
 }
 
 func (r *require) refused(values []int64, err error) error {
+	var e *diag.Error
 	if err != nil {
-		return diag.Inputf("%s cannot be evaluated: %v (from %s)", r.cond.Cond, err, r.cond.From)
+		e = diag.Inputf("%s cannot be evaluated: %v (from %s)", r.cond.Cond, err, r.cond.From)
+	} else {
+		a, _ := r.a.Eval(values)
+		b, _ := r.b.Eval(values)
+		e = diag.Inputf("%s does not hold: %d against %d (from %s)", r.cond.Cond, a, b, r.cond.From)
 	}
-	a, _ := r.a.Eval(values)
-	b, _ := r.b.Eval(values)
-	return diag.Inputf("%s does not hold: %d against %d (from %s)", r.cond.Cond, a, b, r.cond.From)
+	e.Tensor = r.cond.Tensor
+	if names := slices.Concat(r.cond.Cond.A.Vars(), r.cond.Cond.B.Vars()); len(names) == 1 {
+		e.Dim = names[0]
+	}
+	return e
 }

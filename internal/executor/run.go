@@ -71,6 +71,10 @@ func (c *Call) step(step program.Step) error {
 		return c.copy(s)
 	case *program.Take:
 		return c.take(s.Storage)
+	case *program.Carve:
+		if c.x.program.Tensors[s.Tensor].Reserved {
+			c.watch.touch(c, s.Tensor)
+		}
 	}
 	return nil // Carve and Release only say who owns which range
 }

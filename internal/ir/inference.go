@@ -44,6 +44,9 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 	if n.Source != "" {
 		from = fmt.Sprintf("%s (%s)", n.Source, from)
 	}
+	if n.Line > 0 {
+		from += fmt.Sprintf(", line %d", n.Line)
+	}
 	from += ": " + why
 	switch c.Dims().Prove(cond) {
 	case sym.Yes:

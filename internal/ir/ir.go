@@ -53,6 +53,8 @@ type Block struct {
 	Consts  []*Value
 	Nodes   []*Node
 	Results []*Value
+	// Statements are what a text says of memory between the nodes, in order. A module that is compiled has none: see CheckMemory.
+	Statements []Statement
 }
 
 // Type is a value's element type, shape, and, where they are not the plain ones, its layout and quantisation.
@@ -87,6 +89,7 @@ type Value struct {
 	Bound bool           // Known are fresh dimensions: their values are read from the tensor when it has been computed
 	Node  *Node          // the producer; nil for parameters and constants
 	Index int            // which of the producer's outputs
+	Carve *Carve         // where a text lays it; nil: wherever the compiler does
 }
 
 // Node applies an operator. An absent optional input is nil. Source is the model's own name for the node.
@@ -97,16 +100,18 @@ type Node struct {
 	Attrs   Attrs
 	Regions []*Block
 	Source  string
+	Line    int // of the text that it was read from; 0: none
 }
 
 // Attrs are a node's settings by name. A value is one of: int64, float64, bool, string, dtype.DType, *tensor.Tensor, sym.Expr,
 // []int64, []float64, []string, []sym.Expr. Attributes that depend on dimensions are []sym.Expr or sym.Expr.
 type Attrs map[string]any
 
-// Require is a condition on dimensions that a run must meet, and where it comes from.
+// Require is a condition on dimensions that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name.
 type Require struct {
-	Cond sym.Cond
-	From string
+	Cond   sym.Cond
+	From   string
+	Tensor string
 }
 
 // Op is an operator's definition, as far as this package needs it.

@@ -18,7 +18,7 @@ type ParseOptions struct {
 // Parse reads a module's text, as Module.String writes it. Operators are looked up in the registry; one that is not there is an error. Errors
 // are of kind ErrInput, with line and column. The module is not verified.
 func Parse(source string, o ParseOptions) (*Module, error) {
-	p := &parser{Scanner: text.NewScanner(source), options: o}
+	p := &parser{Scanner: text.NewScanner(source), source: source, options: o}
 	p.Expect("weir")
 	if version := p.Int(); version != 1 {
 		p.Failf("version %d of the text is not known, want 1", version)
@@ -33,9 +33,12 @@ func Parse(source string, o ParseOptions) (*Module, error) {
 
 type parser struct {
 	*text.Scanner
-	options ParseOptions
-	defined map[string]bool   // in the function, visible or not
-	visible map[string]*Value // here
+	source         string
+	counted, lines int // up to the byte counted, so many lines have ended
+	options        ParseOptions
+	defined        map[string]bool     // in the function, visible or not
+	visible        map[string]*Value   // here
+	storages       map[string]*Storage // in the function: whether one can be seen from where it is used is CheckMemory's to say
 }
 
 func (p *parser) module() *Module {
@@ -110,6 +113,9 @@ func (p *parser) require() Require {
 	r := Require{Cond: p.Cond()}
 	p.Expect("from")
 	r.From = p.Must(text.Quoted)
+	if p.Accept("about") {
+		r.Tensor = p.Must(text.Local)
+	}
 	return r
 }
 
@@ -119,7 +125,7 @@ func (p *parser) function(functions map[string]bool) *Func {
 		p.Failf("function %s is defined twice", text.GlobalName(f.Name))
 	}
 	functions[f.Name] = true
-	p.defined, p.visible = map[string]bool{}, map[string]*Value{}
+	p.defined, p.visible, p.storages = map[string]bool{}, map[string]*Value{}, map[string]*Storage{}
 	p.params(f.Body)
 	p.Expect("{")
 	var states [][2]string
@@ -215,6 +221,11 @@ func (p *parser) block(b *Block) {
 		b.Consts = append(b.Consts, p.constant())
 	}
 	for p.Err() == nil && !p.Accept("return") {
+		if parse := statements[p.Peek().Text]; parse != nil && p.Peek().Kind == text.Word {
+			line := p.line(p.Next().Start)
+			parse(p, b, line)
+			continue
+		}
 		b.Nodes = append(b.Nodes, p.node())
 	}
 	for p.Err() == nil && !p.Is("}") {
@@ -284,6 +295,7 @@ func (p *parser) node() *Node {
 	}
 	p.Expect("=")
 	start, name := p.Peek().Start, p.Name()
+	n.Line = p.line(start)
 	op, ok := Lookup(name)
 	if !ok {
 		p.FailAt(start, "no operator %s", text.Name(name))
@@ -301,6 +313,9 @@ func (p *parser) node() *Node {
 	}
 	if p.Accept("source") {
 		n.Source = p.Must(text.Quoted)
+	}
+	if p.Accept("carve") {
+		p.carves(n)
 	}
 	for p.Accept("region") {
 		n.Regions = append(n.Regions, p.region())

@@ -76,7 +76,11 @@ func (p *printer) module(m *Module) {
 		requires []Require
 	}{{"require", m.Requires}, {"proved", m.Proved}} {
 		for _, r := range list.requires {
-			p.Line("%s %s from %q", list.word, r.Cond, r.From)
+			about := ""
+			if r.Tensor != "" {
+				about = " about " + text.LocalName(r.Tensor)
+			}
+			p.Line("%s %s from %q%s", list.word, r.Cond, r.From, about)
 		}
 	}
 	for _, f := range m.Funcs {
@@ -131,8 +135,16 @@ func (p *printer) block(b *Block) {
 			p.Line("const %s data %d", formatDefinition(v), size)
 		}
 	}
-	for _, n := range b.Nodes {
+	said := b.Statements
+	for i, n := range b.Nodes {
+		for len(said) > 0 && said[0].At <= i {
+			p.statement(said[0])
+			said = said[1:]
+		}
 		p.node(n)
+	}
+	for _, s := range said {
+		p.statement(s)
 	}
 	p.Line("return%s", formatUses(b.Results))
 }
@@ -181,6 +193,7 @@ func (p *printer) node(n *Node) {
 	if n.Source != "" {
 		line += " source " + strconv.Quote(n.Source)
 	}
+	line += formatCarves(n.Outputs)
 	for _, r := range n.Regions {
 		p.Line("%s region %s {", line, formatParams(r))
 		p.Indent()

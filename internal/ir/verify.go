@@ -15,7 +15,38 @@ import (
 // used; names are unique in their function; dimensions are declared; constants have contents of their type; each operator's shape rule
 // agrees with the types that its node has; what is known of elements does not contradict the type. The error is ErrInput and names the node.
 func Verify(m *Module) error {
+	_, err := verify(m)
+	return err
+}
+
+// Complete verifies a module that was written by hand, and adds the conditions that its shape rules ask for and that it does not state.
+func Complete(m *Module) error {
+	v, err := verify(m)
+	if err != nil {
+		return err
+	}
+	for i, list := range [][]Require{v.scratch.Requires[len(m.Requires):], v.scratch.Proved} {
+		for _, r := range list {
+			if v.declared("", r.Cond.A, r.Cond.B) != nil {
+				continue // it is of dimensions that a rule made anew
+			}
+			if i == 0 {
+				m.Requires = append(m.Requires, r)
+			} else {
+				m.Proved = append(m.Proved, r)
+			}
+		}
+	}
+	return nil
+}
+
+func verify(m *Module) (*verifier, error) {
 	v := &verifier{module: m, checked: map[string]bool{}}
+	return v, v.all()
+}
+
+func (v *verifier) all() error {
+	m := v.module
 	if err := v.header(); err != nil {
 		return err
 	}
@@ -195,12 +226,24 @@ func nameOf(x *Value) string {
 	return text.LocalName(x.Name)
 }
 
-// at says which node an error is of, unless it says so.
+// at says which node an error is of, unless it says so, and in which line of the text that is.
 func at(err error, n *Node) error {
-	if e, ok := err.(*diag.Error); ok && e.Node == "" && e.Op == "" && n.Op != nil {
-		return e.AtNode(n.Source, n.Op.Name())
+	e, ok := err.(*diag.Error)
+	if !ok || e.Node != "" || e.Op != "" || n.Op == nil {
+		return err
 	}
-	return err
+	return inLine(e.AtNode(n.Source, n.Op.Name()), n.Line)
+}
+
+// inLine says in which line of the text an error is; 0 is none.
+func inLine(err error, line int) error {
+	e, ok := err.(*diag.Error)
+	if !ok || line == 0 {
+		return err
+	}
+	copied := *e
+	copied.Detail = fmt.Sprintf("line %d: %s", line, e.Detail)
+	return &copied
 }
 
 // value checks a definition's type, and what is known of its elements.
@@ -341,7 +384,7 @@ func (v *verifier) infer(n *Node) (err error) {
 			err = diag.Inputf("%d inputs, %d attributes and %d regions mean nothing to %s (%v)", len(n.Inputs), len(n.Attrs), len(n.Regions), n.Op.Name(), r)
 		}
 	}()
-	again := &Node{Op: n.Op, Attrs: Attrs{}, Regions: n.Regions, Source: n.Source}
+	again := &Node{Op: n.Op, Attrs: Attrs{}, Regions: n.Regions, Source: n.Source, Line: n.Line}
 	for name, a := range n.Attrs {
 		again.Attrs[name] = a
 	}

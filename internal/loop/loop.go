@@ -24,10 +24,11 @@ type Module struct {
 	Body     []Step
 }
 
-// Require is a condition that a run must meet, and where it comes from.
+// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name.
 type Require struct {
-	Cond sym.Cond
-	From string
+	Cond   sym.Cond
+	From   string
+	Tensor string
 }
 
 // BufferKind says who owns a buffer's storage.
@@ -55,10 +56,12 @@ type Buffer struct {
 	Elements []string
 	// Source is the model's own name for the tensor.
 	Source string
+	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an operand.
+	Reserved bool
 }
 
 // View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of. Strides nil
-// means row-major.
+// means row-major. In a Reserved buffer lie buffers of any type: Offset counts elements of theirs.
 type View struct {
 	Of      *Buffer
 	Offset  sym.Expr

@@ -49,6 +49,9 @@ func (p *parser) module() *Module {
 			if p.accept("from") {
 				r.From = p.quoted()
 			}
+			if p.accept("about") {
+				r.Tensor = p.percent()
+			}
 			m.Requires = append(m.Requires, r)
 		case p.accept("buffer"):
 			b, view := p.buffer()
@@ -117,6 +120,7 @@ func (p *parser) buffer() (b *Buffer, view func()) {
 	b.DType, b.Shape = p.bufferType()
 	b.Kind = BufferKind(p.choice(kindNames[:]))
 	b.Paged = p.accept("paged")
+	b.Reserved = p.accept("reserved")
 	if p.accept("view") {
 		of := p.percent()
 		p.expect("offset")

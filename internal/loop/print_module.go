@@ -41,6 +41,9 @@ func (p *printer) module(m *Module) {
 		if r.From != "" {
 			from = " from " + strconv.Quote(r.From)
 		}
+		if r.Tensor != "" {
+			from += " about " + text.LocalName(r.Tensor)
+		}
 		p.Line("require %s%s", r.Cond, from)
 	}
 	for _, b := range m.Buffers {
@@ -63,6 +66,9 @@ func (p *printer) buffer(b *Buffer) {
 	line := "buffer " + text.LocalName(b.Name) + ": " + formatType(b.DType, b.Shape) + " " + b.Kind.String()
 	if b.Paged {
 		line += " paged"
+	}
+	if b.Reserved {
+		line += " reserved"
 	}
 	if v := b.View; v != nil {
 		line += fmt.Sprintf(" view %s offset %s", text.LocalName(v.Of.Name), v.Offset)

@@ -41,6 +41,9 @@ func (b *Buffer) Root() *Buffer {
 	return b
 }
 
+// Carved reports whether a buffer is a view that lies in reserved bytes.
+func (b *Buffer) Carved() bool { return b.View != nil && b.View.Of.Reserved }
+
 // sorted is the members of a set, in order.
 func sorted(set map[string]bool) []string {
 	out := make([]string, 0, len(set))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -181,6 +182,9 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	default:
 		v.view(b)
 	}
+	if b.Reserved && (b.Kind != Temp || b.DType != dtype.U8 || len(b.Shape) != 1 || b.View != nil) {
+		v.fail("%s is reserved, and is no temp of bytes", where)
+	}
 	if len(b.Elements) > 0 && (b.Kind != Input || b.View != nil || !b.DType.IsInt()) {
 		v.fail("%s has elements that are dimensions, and is no input of integers", where)
 	}
@@ -221,11 +225,15 @@ func (v *moduleVerifier) view(b *Buffer) {
 		}
 	}
 	of := b.View.Of
-	if of.DType != b.DType || len(stridesOf(b)) != len(b.Shape) {
+	bytes := of.Reserved && b.DType.Bits() > 0
+	if of.DType != b.DType && !bytes || len(stridesOf(b)) != len(b.Shape) {
 		v.fail("%s is %s with %d axes and %d strides, in %%%s of %s", where, b.DType, len(b.Shape), len(b.View.Strides), of.Name, of.DType)
 	}
 	low, high := reach(b.Shape, stridesOf(b))
 	_, room := reach(of.Shape, stridesOf(of))
+	if bits := int64(b.DType.Bits()); bytes && bits != 8 {
+		room = of.Shape[0].Mul(sym.Const(8)).FloorDiv(sym.Const(bits)).Sub(sym.Const(1)) // the last element that fits
+	}
 	v.atMost(where+" begins inside %"+of.Name, sym.Const(0), b.View.Offset.Add(low))
 	v.atMost(where+" ends inside %"+of.Name, b.View.Offset.Add(high), room)
 }

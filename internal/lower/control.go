@@ -14,7 +14,8 @@ import (
 var structures map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error
 
 func init() {
-	structures = map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error{"if": (*lowering).branch, "loop": (*lowering).loop}
+	structures = map[string]func(l *lowering, n *ir.Node, steps *[]loop.Step) error{"if": (*lowering).branch, "loop": (*lowering).loop,
+		ir.PlaceOp: (*lowering).place}
 }
 
 // branch lowers If: both bodies write the same result buffers. A dimension that the branches decide is bound by each.

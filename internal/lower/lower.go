@@ -27,11 +27,12 @@ type lowering struct {
 	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
 	// branches is how many branches are around the nodes. What they need of the dimensions holds only where they are taken; memory is planned for every run.
 	branches int
+	storages map[string]*loop.Buffer // that the model's text lays out, by name
 }
 
 // Module lowers main. Values named in the results become Output buffers, parameters Input buffers, both in order.
 func Module(m *ir.Module) (*loop.Module, error) {
-	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{},
+	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
 		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
@@ -88,7 +89,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 		inBlock[n] = true
 	}
 	for i, v := range b.Results {
-		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || !sameShape(v.Type.Shape, into[i].Shape) {
+		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || placed(v.Node) || !sameShape(v.Type.Shape, into[i].Shape) {
 			continue
 		}
 		for {
@@ -102,7 +103,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 			if view.Strides != nil || !(view.Whole && l.branches == 0 && l.settled(into[i])) && l.from.Dims.EQ(sym.Product(of.Type.Shape...), sym.Product(v.Type.Shape...)) != sym.Yes {
 				break // a part of what is viewed
 			}
-			if of.Node == nil || !inBlock[of.Node] || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
+			if of.Node == nil || !inBlock[of.Node] || placed(of.Node) || of.Const != nil || l.buffers[of] != nil || isResult(b, of) || into[i].Shape == nil {
 				break
 			}
 			if viewOf(of.Node, l.from.Dims) == nil && len(of.Node.Regions) == 0 {
@@ -184,6 +185,7 @@ func viewOf(n *ir.Node, d *sym.Dims) *ops.View {
 
 // block lowers the nodes of a block in order.
 func (l *lowering) block(b *ir.Block, steps *[]loop.Step) error {
+	l.reserve(b)
 	for _, n := range b.Nodes {
 		if err := l.from.Ask(); err != nil {
 			return err

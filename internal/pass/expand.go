@@ -3,7 +3,6 @@ package pass
 import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
-	"github.com/weirml/weir/internal/sym"
 )
 
 // Expand replaces each node that has neither a view nor a lowering that applies by its expansion, until only primitives are left.
@@ -42,7 +41,7 @@ func expand(c *ir.Inference, b *ir.Block, replaced map[*ir.Value]*ir.Value) {
 // expandNode appends n's expansion, itself expanded, and records what replaces its results; false where n stays as it is.
 func expandNode(c *ir.Inference, build *ir.Builder, n *ir.Node, replaced map[*ir.Value]*ir.Value) bool {
 	def := ops.Of(n)
-	if def.Expand == nil || !needsExpansion(def, n, c.Dims()) {
+	if def.Expand == nil || !def.NeedsExpansion(n, c.Dims()) {
 		return false
 	}
 	inner := &ir.Block{}
@@ -72,19 +71,6 @@ func expandNode(c *ir.Inference, build *ir.Builder, n *ir.Node, replaced map[*ir
 	for i, out := range n.Outputs {
 		if r := replaced[results[min(i, len(results)-1)]]; i < len(results) && r != nil {
 			replaced[out] = r
-		}
-	}
-	return true
-}
-
-// needsExpansion reports whether a node cannot be computed as it is.
-func needsExpansion(def *ops.Def, n *ir.Node, d *sym.Dims) bool {
-	if def.View != nil && def.View(n, d) != nil {
-		return false
-	}
-	for _, low := range def.Lowerings {
-		if low.When == nil || low.When(n, d) {
-			return false
 		}
 	}
 	return true

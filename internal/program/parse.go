@@ -139,6 +139,9 @@ func (p *parser) require() {
 	r := Require{Cond: p.Cond()}
 	p.Expect("from")
 	r.From = p.Must(text.Quoted)
+	if p.Accept("about") {
+		r.Tensor = p.Must(text.Local)
+	}
 	p.out.Requires = append(p.out.Requires, r)
 }
 
@@ -201,6 +204,7 @@ func (p *parser) tensor() {
 	if p.Accept("strides") {
 		t.Strides = literal.ReadIndex(p.Scanner)
 	}
+	t.Reserved = p.Accept("reserved")
 	t.Place = []Place{Argument, Constant, Carved, Part}[max(0, p.Choice("argument", "constant", "in", "part"))]
 	switch t.Place {
 	case Carved:

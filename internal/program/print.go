@@ -107,7 +107,11 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			w.Line("dim %s in [%d, %s]%s", text.Name(d.Name), d.Range.Min, formatMax(d.Range.Max), limit)
 		}
 		for _, r := range p.Requires {
-			w.Line("require %s from %q", r.Cond, r.From)
+			about := ""
+			if r.Tensor != "" {
+				about = " about " + text.LocalName(r.Tensor)
+			}
+			w.Line("require %s from %q%s", r.Cond, r.From, about)
 		}
 		for _, s := range p.Storages {
 			w.storage(s)
@@ -209,6 +213,9 @@ func (p *Program) formatTensor(t *Tensor) string {
 	line := "tensor " + text.LocalName(t.Name) + ": " + literal.Type(t.DType, t.Shape)
 	if t.Strides != nil {
 		line += " strides " + literal.Index(t.Strides)
+	}
+	if t.Reserved {
+		line += " reserved"
 	}
 	switch t.Place {
 	case Argument:

@@ -45,10 +45,12 @@ type Dim struct {
 	Limit sym.Expr // for a Data dimension
 }
 
-// Require is a condition on the inputs' dimensions, checked at entry, and where it comes from.
+// Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name. One on the inputs'
+// dimensions is checked at entry.
 type Require struct {
-	Cond sym.Cond
-	From string
+	Cond   sym.Cond
+	From   string
+	Tensor string
 }
 
 // Ownership says what becomes of an argument's storage.
@@ -137,6 +139,8 @@ type Tensor struct {
 	Of      int
 	Offset  sym.Expr
 	Source  string // the model's own name for it
+	// Reserved: bytes that the model's own text lays out. They are used whole while they are carved, whatever lies in them.
+	Reserved bool
 }
 
 // Step is one thing that happens.

@@ -204,6 +204,9 @@ func (v *verifier) tensor(i int) error {
 			}
 		}
 	}
+	if t.Reserved && (t.Place != Carved || t.DType != dtype.U8 || len(t.Shape) != 1) {
+		return fault("it is reserved, and is no carve of bytes")
+	}
 	var room sym.Expr
 	switch t.Place {
 	case Carved:

@@ -1,0 +1,367 @@
+package ir
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/text"
+)
+
+// PlaceOp is the operator that stands for a carve while a module is rewritten.
+const PlaceOp = "place"
+
+// need is something that must hold: where it comes from, and what mends it where it never does.
+type need struct {
+	cond   sym.Cond
+	from   string
+	line   int
+	tensor string
+	fix    string
+	plain  bool // not worth a line where it is plain
+}
+
+// conditions are what a module needs of its dimensions: what the model asks for itself, and what was inferred.
+type conditions struct {
+	module   *Module
+	given    assumptions // ranges, and what the text requires and asserts
+	all      assumptions // and what was inferred
+	inferred []Require
+}
+
+// assumptions are ranges of dimensions, and quantities that are not negative.
+type assumptions struct {
+	dims   *sym.Dims
+	slacks []sym.Expr
+}
+
+func newConditions(m *Module) *conditions {
+	c := &conditions{module: m, given: assumptions{dims: m.Dims.Clone()}, all: assumptions{dims: m.Dims.Clone()}}
+	for _, r := range m.Requires {
+		c.given.assume(r.Cond)
+		c.all.assume(r.Cond)
+	}
+	return c
+}
+
+// slacksOf are quantities that are not negative exactly where the condition holds; nil for an inequality, which is none.
+func slacksOf(c sym.Cond) []sym.Expr {
+	switch c.Rel {
+	case sym.LE:
+		return c.B.Sub(c.A).MinArgs()
+	case sym.LT:
+		return c.B.Sub(c.A).Sub(sym.Const(1)).MinArgs()
+	case sym.EQ:
+		return []sym.Expr{c.B.Sub(c.A), c.A.Sub(c.B)}
+	}
+	return nil
+}
+
+// assume adds a condition. A range that it leaves empty stays as it is.
+func (a *assumptions) assume(c sym.Cond) {
+	for _, slack := range slacksOf(c) {
+		a.slacks = append(a.slacks, slack)
+		names := slack.Vars()
+		if len(names) != 1 {
+			continue
+		}
+		coef, rest, ok := slack.Linear(names[0])
+		k, fixed := coef.Const()
+		e, constant := rest.Const()
+		if !ok || !fixed || !constant || k == 0 || k == math.MinInt64 || e == math.MinInt64 {
+			continue
+		}
+		r, known := a.dims.Get(names[0])
+		if !known {
+			continue
+		}
+		if k < 0 {
+			r.Max = min(r.Max, floorDiv(e, -k))
+		} else {
+			r.Min = max(r.Min, -floorDiv(e, k))
+		}
+		if r.Min <= r.Max {
+			a.dims.Set(names[0], r)
+		}
+	}
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b != 0 && (a < 0) != (b < 0) {
+		q--
+	}
+	return q
+}
+
+// decide reports whether a condition follows from the assumptions, or contradicts them.
+func (a *assumptions) decide(c sym.Cond) sym.Truth {
+	truth := a.dims.Prove(c)
+	slacks := slacksOf(c)
+	if truth != sym.Unknown || slacks == nil {
+		return truth
+	}
+	all := true
+	for _, s := range slacks {
+		yes := false
+		args := s.MaxArgs()
+		never := 0
+		for _, arg := range args {
+			switch a.sign(arg) {
+			case sym.Yes:
+				yes = true
+			case sym.No:
+				never++
+			}
+		}
+		if never == len(args) {
+			return sym.No
+		}
+		all = all && yes
+	}
+	if all {
+		return sym.Yes
+	}
+	return sym.Unknown
+}
+
+// sign reports whether a quantity is never negative, or always.
+func (a *assumptions) sign(e sym.Expr) sym.Truth {
+	zero := sym.Const(0)
+	if truth := a.dims.LE(zero, e); truth != sym.Unknown {
+		return truth
+	}
+	for _, s := range a.slacks {
+		if a.dims.LE(zero, e.Sub(s)) == sym.Yes {
+			return sym.Yes
+		}
+		if a.dims.LE(zero, sym.Const(-1).Sub(e).Sub(s)) == sym.Yes {
+			return sym.No
+		}
+	}
+	return sym.Unknown
+}
+
+// assert takes over what the text asserts.
+func (c *conditions) assert(cond sym.Cond, from string, line int) error {
+	return c.settle(need{cond: cond, from: from, line: line}, true)
+}
+
+// need takes over what was inferred.
+func (c *conditions) need(n need) error {
+	return c.settle(n, false)
+}
+
+func (c *conditions) settle(n need, given bool) error {
+	r := Require{Cond: n.cond, From: fmt.Sprintf("%s, line %d", n.from, n.line), Tensor: n.tensor}
+	for _, e := range []sym.Expr{n.cond.A, n.cond.B} {
+		if _, err := e.Eval(func(string) (int64, bool) { return 1, true }); errors.Is(err, sym.ErrTooLarge) {
+			return c.refused(n, "is a formula too intricate to be compared")
+		}
+	}
+	switch c.given.decide(n.cond) {
+	case sym.Yes:
+		if _, name := n.cond.B.Name(); n.plain && (name || len(n.cond.A.Vars())+len(n.cond.B.Vars()) == 0) {
+			return nil
+		}
+		r.Cond = c.simplest(n.cond)
+		c.module.Proved = append(c.module.Proved, r)
+		return nil
+	case sym.No:
+		return c.never(n, c.given.dims)
+	}
+	if len(n.cond.A.Vars())+len(n.cond.B.Vars()) == 0 {
+		return c.refused(n, "does not fit 64 bits")
+	}
+	switch c.all.decide(n.cond) {
+	case sym.Yes:
+		return nil // what was inferred before implies it
+	case sym.No:
+		return c.never(n, c.all.dims)
+	}
+	for _, cond := range c.split(n.cond) {
+		r.Cond = cond
+		if c.all.decide(cond) == sym.Yes {
+			continue
+		}
+		if given {
+			c.module.Requires = append(c.module.Requires, r)
+			c.given.assume(cond)
+		} else {
+			c.inferred = append(c.inferred, r)
+		}
+		c.all.assume(cond)
+		if c.all.empty(cond) {
+			return c.never(n, c.all.dims)
+		}
+	}
+	return nil
+}
+
+// empty reports whether the assumptions leave no value for a dimension that a condition bounds.
+func (a *assumptions) empty(c sym.Cond) bool { return a.decide(c) == sym.No }
+
+// finish gives the module the inferred conditions that no others imply.
+func (c *conditions) finish() {
+	kept := slices.Clone(c.inferred)
+	for i := 0; i < len(kept); {
+		others := assumptions{dims: c.given.dims.Clone(), slacks: slices.Clone(c.given.slacks)}
+		for j, r := range kept {
+			if j != i {
+				others.assume(r.Cond)
+			}
+		}
+		if others.decide(kept[i].Cond) == sym.Yes {
+			kept = slices.Delete(kept, i, i+1)
+		} else {
+			i++
+		}
+	}
+	c.module.Requires = append(c.module.Requires, kept...)
+}
+
+// split is a condition as several simpler ones that together are the same.
+func (c *conditions) split(cond sym.Cond) []sym.Cond {
+	slacks := slacksOf(cond)
+	if cond.Rel == sym.EQ || slacks == nil {
+		return []sym.Cond{c.simplest(cond)}
+	}
+	var out []sym.Cond
+	for _, s := range slacks {
+		out = append(out, c.simplest(sym.Cond{B: s}))
+	}
+	return out
+}
+
+// simplest is a condition with its terms sorted by sign, without common factors, and without what the ranges leave out of a choice.
+func (c *conditions) simplest(cond sym.Cond) sym.Cond {
+	if cond.Rel == sym.LT {
+		cond = sym.Cond{A: cond.A.Add(sym.Const(1)), B: cond.B}
+	}
+	if cond.Rel != sym.LE && cond.Rel != sym.EQ {
+		return cond
+	}
+	slack := c.module.Dims.Simplify(cond.B.Sub(cond.A))
+	if cond.Rel == sym.LE {
+		slack = c.choices(slack)
+	}
+	constant, terms := slack.Terms()
+	divisor := int64(0)
+	for _, t := range terms {
+		divisor = gcd(divisor, t.Coef)
+	}
+	if divisor < 1 || cond.Rel == sym.EQ && constant%divisor != 0 {
+		divisor = 1
+	}
+	var a, b sym.Expr
+	for _, t := range terms {
+		t.Coef /= divisor
+		if t.Coef < 0 && t.Coef != math.MinInt64 {
+			t.Coef = -t.Coef
+			a = a.Add(t.Expr())
+		} else {
+			b = b.Add(t.Expr())
+		}
+	}
+	if constant = floorDiv(constant, divisor); constant < 0 && constant != math.MinInt64 {
+		a = a.Add(sym.Const(-constant))
+	} else {
+		b = b.Add(sym.Const(constant))
+	}
+	return sym.Cond{A: a, Rel: cond.Rel, B: b}
+}
+
+// choices leaves out of a maximum what is never the reason that it is not negative.
+func (c *conditions) choices(slack sym.Expr) sym.Expr {
+	args := slack.MaxArgs()
+	if len(args) == 1 {
+		return slack
+	}
+	for i := 0; i < len(args); {
+		drop := c.given.sign(args[i]) == sym.No
+		for j := 0; j < len(args) && !drop; j++ {
+			drop = j != i && c.given.dims.LE(args[i], args[j]) == sym.Yes
+		}
+		if drop && len(args) > 1 {
+			args = slices.Delete(args, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return sym.MaxOf(args...)
+}
+
+func gcd(a, b int64) int64 {
+	if b < 0 {
+		b = -b
+	}
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// never is the error of a condition that no binding meets.
+func (c *conditions) never(n need, dims *sym.Dims) error {
+	names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars())
+	slices.Sort(names)
+	names = slices.Compact(names)
+	at := map[string]int64{}
+	for _, name := range names {
+		r, _ := dims.Get(name)
+		at[name] = max(r.Min, min(r.Max, 0))
+		if r.Min > 0 {
+			at[name] = r.Min
+		}
+	}
+	value := func(name string) (int64, bool) { v, ok := at[name]; return v, ok }
+	words := make([]string, len(names))
+	for i, name := range names {
+		words[i] = fmt.Sprintf("%s = %d", text.Name(name), at[name])
+	}
+	a, err1 := n.cond.A.Eval(value)
+	b, err2 := n.cond.B.Eval(value)
+	said := fmt.Sprintf("%s never holds", n.cond)
+	if err1 == nil && err2 == nil && len(names) > 0 {
+		said += fmt.Sprintf(": at %s it is %d against %d", strings.Join(words, ", "), a, b)
+	}
+	var others []string
+	for _, r := range slices.Concat(c.module.Requires, c.inferred) {
+		if slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name string) bool { return slices.Contains(names, name) }) {
+			others = append(others, fmt.Sprintf("%s (from %s)", r.Cond, r.From))
+		}
+	}
+	if len(others) > 0 && c.module.Dims.Prove(n.cond) != sym.No {
+		said += ", where " + strings.Join(others, " and ") + " holds"
+	}
+	return c.refused(n, said)
+}
+
+func (c *conditions) refused(n need, said string) error {
+	e := diag.Inputf("%s: %s", n.from, said).AtTensor(n.tensor)
+	if names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars()); len(names) == 1 {
+		e = e.AtDim(names[0])
+	}
+	if n.fix != "" {
+		e = e.WithFix("%s", n.fix)
+	}
+	return e
+}
+
+// Bytes is a range of bytes in a storage.
+type Bytes struct{ Begin, Size sym.Expr }
+
+// Assuming is what a module requires of its dimensions, to prove by.
+func Assuming(m *Module) *Assumptions { return &Assumptions{newConditions(m).given} }
+
+// Assumptions are what is known of dimensions.
+type Assumptions struct{ known assumptions }
+
+// Apart reports whether two ranges are proved to share no byte.
+func (a *Assumptions) Apart(x, y Bytes) bool {
+	return a.known.decide(apart(x.Begin, x.Size, y.Begin, y.Size)) == sym.Yes
+}

@@ -1,0 +1,88 @@
+package ops
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+func init() {
+	define(&Def{Op: ir.PlaceOp, Shape: placeShape, Mean: placeMean})
+}
+
+// Place gives x a name of its own in a storage that the model's text lays out. Its attributes are the storage's name and bytes, the offset in it, and the value
+// that it is, so that no two are taken for the same. Package lower lets x be written there.
+func Place(v *ir.Value) ir.Attrs {
+	s := v.Carve.Storage
+	return ir.Attrs{"storage": s.Name, "bytes": s.Bytes, "offset": v.Carve.Offset, "value": v.Name}
+}
+
+func placeShape(_ *ir.Inference, n *ir.Node) error {
+	if err := arity(n, 1, 1); err != nil {
+		return err
+	}
+	n.Result(0, n.Inputs[0].Type).Known = n.Inputs[0].Known
+	return nil
+}
+
+func placeMean(_ *ir.Evaluation, _ *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	return in, nil
+}
+
+// LiesIn reports in which of the node's inputs a result may lie: where the operator, or what it expands to, computes nothing. It implements ir.Viewer.
+func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool) {
+	if d.View != nil && output == 0 {
+		if v := d.View(n, dims); v != nil {
+			return v.Of, true
+		}
+	}
+	if d.Expand == nil || !d.NeedsExpansion(n, dims) {
+		return 0, false
+	}
+	root := expansionOf(d, n, dims, output)
+	for i, x := range n.Inputs {
+		if x != nil && x == root {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// expansionOf is the value that a result lies in when the node is expanded; nil where there is no expansion.
+func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value) {
+	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[string]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
+	var err error
+	defer ir.Catch(&err)
+	results := d.Expand(ir.NewBuilder(ir.NewInference(scratch), &ir.Block{}), n)
+	if output >= len(results) || results[output] == nil {
+		return nil
+	}
+	root = results[output]
+	for root.Node != nil && root.Node != n && root.Const == nil && !slices.Contains(n.Inputs, root) {
+		inner, ok := root.Node.Op.(*Def)
+		if !ok {
+			return nil
+		}
+		at, ok := inner.LiesIn(root.Node, root.Index, scratch.Dims)
+		if !ok {
+			return nil
+		}
+		root = root.Node.Inputs[at]
+	}
+	return root
+}
+
+// NeedsExpansion reports whether a node cannot be computed as it is.
+func (d *Def) NeedsExpansion(n *ir.Node, dims *sym.Dims) bool {
+	if d.View != nil && d.View(n, dims) != nil {
+		return false
+	}
+	for _, low := range d.Lowerings {
+		if low.When == nil || low.When(n, dims) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,199 @@
+package weir
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/text"
+)
+
+// textModel is a model in Weir's own text, an ir module: see docs/memory.md.
+type textModel struct {
+	source string
+	module *ir.Module // as it is written; each Compile reads its own
+}
+
+// mostText is the largest text that is read, in bytes.
+const mostText = 64 << 20
+
+// isText reports whether a file that begins so is text.
+func isText(head []byte) bool {
+	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
+}
+
+// openText reads the text at path; nil where the file is none.
+func openText(path string) (*textModel, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil // the importer says why
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	return readTextFrom(f)
+}
+
+// readTextFS is openText for a file system.
+func readTextFS(fsys fs.FS, name string) (*textModel, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, nil // the importer says why
+	}
+	defer f.Close()
+	return readTextFrom(f)
+}
+
+func readTextFrom(r io.Reader) (*textModel, error) {
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(r, head)
+	if !isText(head[:n]) {
+		return nil, nil
+	}
+	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
+	if err != nil {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	if len(rest) > mostText {
+		return nil, diag.Unsupportedf("a text of more than %d bytes", mostText)
+	}
+	return readText(string(bytes.Join([][]byte{head[:n], rest}, nil)))
+}
+
+// readText reads a text. What it says of shapes and memory is checked when it is compiled, with the ranges that its dimensions have then; that it is well formed, now.
+func readText(source string) (*textModel, error) {
+	if words := strings.Fields(source[:min(len(source), 200)]); len(words) > 2 && (words[2] == "program" || words[2] == "loop") {
+		return nil, diag.Unsupportedf("a %s written as text; ir, which says what a model computes, can be read", words[2]).
+			WithFix("weir dump MODEL --after import writes it, weir compile makes an artefact")
+	}
+	m, err := parseText(source)
+	if err != nil {
+		return nil, err
+	}
+	return &textModel{source, m}, nil
+}
+
+func parseText(source string) (*ir.Module, error) {
+	m, err := ir.Parse(source, ir.ParseOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range [][]*ir.Value{m.Main.Body.Params, m.Main.Body.Results} {
+		for _, v := range list {
+			if v.Type.DType == dtype.String {
+				return nil, diag.Unsupportedf("a text whose inputs or outputs are texts").AtTensor(v.Name)
+			}
+		}
+	}
+	return m, ir.Complete(m)
+}
+
+func newText(file string, t *textModel, err error) (*Model, error) {
+	if err != nil {
+		return nil, inFile(err, file)
+	}
+	return &Model{file: file, text: t, weights: weights{users: 1}}, nil
+}
+
+// build reads the module again, with the named values as results where names is not nil.
+func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, error) {
+	m, err := parseText(t.source)
+	if err != nil {
+		return nil, err
+	}
+	m.Check = func() error {
+		if m.Dims.Exhausted() {
+			return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
+		}
+		return ctx.Err()
+	}
+	body := m.Main.Body
+	if names != nil {
+		values := map[string]*ir.Value{}
+		for _, list := range [][]*ir.Value{body.Params, body.Consts} {
+			for _, v := range list {
+				values[v.Name] = v
+			}
+		}
+		for _, n := range body.Nodes {
+			for _, v := range n.Outputs {
+				values[v.Name] = v
+			}
+		}
+		body.Results = nil
+		for _, name := range names {
+			if values[name] == nil {
+				return nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
+			}
+			body.Results = append(body.Results, values[name])
+		}
+	}
+	seen := map[string]bool{}
+	for _, v := range body.Results {
+		if seen[v.Name] {
+			return nil, diag.Inputf("%s is returned twice", text.LocalName(v.Name)).AtTensor(v.Name)
+		}
+		seen[v.Name] = true
+	}
+	return m, nil
+}
+
+func (t *textModel) inputs() []Info  { return infosOfValues(t.module.Main.Body.Params) }
+func (t *textModel) outputs() []Info { return infosOfValues(t.module.Main.Body.Results) }
+
+// infosOfValues describes tensors.
+func infosOfValues(values []*ir.Value) []Info {
+	out := make([]Info, len(values))
+	for i, v := range values {
+		if out[i] = infoOf(v.Name, v.Type); out[i].Shape == nil {
+			out[i].Shape = []Extent{}
+		}
+	}
+	return out
+}
+
+// describe tells what the text holds.
+func (t *textModel) describe() Description {
+	d := Description{Format: "weir text, version 1", Producer: t.module.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
+	for _, i := range t.inputs() {
+		d.Inputs = append(d.Inputs, i.String())
+	}
+	for _, o := range t.outputs() {
+		d.Outputs = append(d.Outputs, o.String())
+	}
+	names := func(list []*ir.Value) []string {
+		out := make([]string, len(list))
+		for i, v := range list {
+			if v != nil {
+				out[i] = v.Name
+			}
+		}
+		return out
+	}
+	var block func(b *ir.Block, path string)
+	block = func(b *ir.Block, path string) {
+		for _, v := range b.Consts {
+			d.count(v.Type.DType, v.Const.Len())
+		}
+		for _, n := range b.Nodes {
+			name := n.Source
+			if name == "" && len(n.Outputs) > 0 {
+				name = n.Outputs[0].Name
+			}
+			d.Ops[n.Op.Name()]++
+			d.Nodes = append(d.Nodes, NodeInfo{path + name, n.Op.Name(), names(n.Inputs), names(n.Outputs)})
+			for _, r := range n.Regions {
+				block(r, path+name+"/")
+			}
+		}
+	}
+	block(t.module.Main.Body, "")
+	return d
+}

@@ -1,0 +1,102 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// compileText compiles a text for every target that this machine has.
+func compileText(t *testing.T, source string, o weir.Options) (*weir.Program, error) {
+	t.Helper()
+	m, err := weir.LoadBytes([]byte(source))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { m.Close() })
+	p, err := weir.Compile(context.Background(), m, o)
+	if err == nil {
+		t.Cleanup(func() { p.Close() })
+	}
+	return p, err
+}
+
+// story is a tensor of m floats in a storage of a size.
+func story(dim, bytes string) string {
+	return "weir 1\nir @story {\n  dim m in " + dim + "\n  main @main(%x: f32[m]) {\n    storage %s: " + bytes + " bytes\n" +
+		"    %t: f32[m] = exp(%x) carve %s at 0\n    %y: f32[m] = neg(%t)\n    release %t\n    return %y\n  }\n}\n"
+}
+
+// TestStory: 64 bytes hold 16 floats. Of a tensor of m floats it is proved, refused or checked that they hold it, and never found out later.
+func TestStory(t *testing.T) {
+	p, err := compileText(t, story("[0, inf]", "64"), weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Requires(); len(r) != 1 || r[0] != (weir.Condition{Condition: "m <= 16", From: "carve %t of %s, line 6"}) {
+		t.Fatalf("%v", r)
+	}
+	for _, m := range []int{0, 1, 16, 17, 1025} {
+		data := make([]float32, m)
+		for i := range data {
+			data[i] = float32(i) / 8
+		}
+		x, err := weir.FromSlice(data, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := weir.Usage().Current
+		r, err := p.Run(context.Background(), weir.Inputs{"x": x})
+		if m > 16 {
+			var e *weir.Error
+			if !errors.As(err, &e) || !errors.Is(err, weir.ErrInput) || e.Tensor != "t" || e.Dim != "m" || !strings.Contains(e.Error(), "16") || !strings.Contains(e.Error(), "line 6") {
+				t.Errorf("%d: %v", m, err)
+			}
+			if now := weir.Usage().Current; now > before {
+				t.Errorf("%d: %d bytes, then %d", m, before, now)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%d: %v", m, err)
+		}
+		got, _ := weir.Copy[float32](r.Get("y"))
+		for i, v := range got {
+			if want := -math.Exp(float64(i) / 8); math.Abs(float64(v)-want) > 1e-5*math.Abs(want) {
+				t.Errorf("%d: y[%d] is %v, not %v", m, i, v, want)
+			}
+		}
+		r.Close()
+		seen, err := p.Measure(context.Background(), weir.Inputs{"x": x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := p.Memory().Peak(1, weir.Dims{"m": int64(m)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m > 0 && seen.Peak(1) != want || seen.Arena != 64 {
+			t.Errorf("%d: %d bytes predicted, %d measured, %d of them arena", m, want, seen.Peak(1), seen.Arena)
+		}
+	}
+	_, err = compileText(t, story("[17, inf]", "64"), weir.Options{})
+	if !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "m = 17") || !strings.Contains(err.Error(), "68 against 64") {
+		t.Errorf("17 and more: %v", err)
+	}
+	if _, err = compileText(t, story("[0, inf]", "64"), weir.Options{Dims: map[string]weir.Range{"m": {Min: 20, Max: 30}}}); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "m = 20") {
+		t.Errorf("20 to 30: %v", err)
+	}
+	for _, free := range []struct{ dim, bytes string }{{"[0, inf]", "4*m"}, {"[0, 16]", "64"}} {
+		p, err := compileText(t, story(free.dim, free.bytes), weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Requires()) != 0 || len(p.Proved()) == 0 {
+			t.Errorf("%v: %v %v", free, p.Requires(), p.Proved())
+		}
+	}
+}
