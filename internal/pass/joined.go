@@ -77,21 +77,34 @@ func splitBehindSlice(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		}
 		axis = i
 	}
-	if axis < 0 || len(out) != len(part)+1 || !sameShape(r.Dims(), out[:axis], part[:axis]) || !sameShape(r.Dims(), out[axis+2:], part[axis+1:]) {
+	if axis < 0 {
 		return nil
 	}
-	piece := out[axis+1]
-	size, ok := piece.Const()
-	begin := cut.Attrs.Exprs("begin")
-	if !ok || size < 1 || r.Dims().EQ(out[axis].Mul(piece), part[axis]) != sym.Yes || r.Dims().EQ(x[axis].Mod(piece), sym.Const(0)) != sym.Yes ||
-		r.Dims().EQ(begin[axis].Mod(piece), sym.Const(0)) != sym.Yes {
-		return nil
+	before, inside := elementsOf(x[:axis]), elementsOf(x[axis+1:])
+	for at := range len(out) - 1 { // the axis of whole pieces, of which the slice takes some
+		piece := elementsOf(out[at+1:])
+		if size, ok := piece.Const(); !ok || size < 2 || isOne(out[at]) || r.Dims().EQ(elementsOf(out[:at]), before) != sym.Yes {
+			continue
+		}
+		all, first := x[axis].Mul(inside), cut.Attrs.Exprs("begin")[axis].Mul(inside)
+		if r.Dims().EQ(out[at].Mul(piece), part[axis].Mul(inside)) != sym.Yes || r.Dims().EQ(all.Mod(piece), sym.Const(0)) != sym.Yes ||
+			r.Dims().EQ(first.Mod(piece), sym.Const(0)) != sym.Yes {
+			continue
+		}
+		shape, begin := slices.Clone(out), slices.Repeat([]sym.Expr{sym.Const(0)}, len(out))
+		shape[at], begin[at] = r.Dims().Simplify(all.FloorDiv(piece)), r.Dims().Simplify(first.FloorDiv(piece))
+		return ops.Slice(b, ops.Reshape(b, cut.Inputs[0], shape...), begin, out, slices.Repeat([]int64{1}, len(out)))
 	}
-	split := func(list []sym.Expr, first, second sym.Expr) []sym.Expr {
-		return slices.Concat(list[:axis:axis], []sym.Expr{first, second}, list[axis+1:])
+	return nil
+}
+
+// elementsOf is how many elements a shape has.
+func elementsOf(shape []sym.Expr) sym.Expr {
+	n := sym.Const(1)
+	for _, x := range shape {
+		n = n.Mul(x)
 	}
-	whole := ops.Reshape(b, cut.Inputs[0], split(x, r.Dims().Simplify(x[axis].FloorDiv(piece)), piece)...)
-	return ops.Slice(b, whole, split(begin, r.Dims().Simplify(begin[axis].FloorDiv(piece)), sym.Const(0)), out, slices.Repeat([]int64{1}, len(out)))
+	return n
 }
 
 // rowsOfNormalisation: along the last axis alone.

@@ -29,6 +29,7 @@ type rewriting struct {
 	gone     map[*ir.Node]bool
 	known    map[fact]sym.Expr // what was found out about constants
 	block    *ir.Block
+	after    []*ir.Node // of the block, what is not yet visited
 	depth    int
 }
 
@@ -109,17 +110,18 @@ func (r *rewriting) current(v *ir.Value) *ir.Value {
 }
 
 func (r *rewriting) rewrite(b *ir.Block) {
-	outer := r.block
+	outer, after := r.block, r.after
 	r.block = b
 	old := b.Nodes
 	b.Nodes = make([]*ir.Node, 0, len(old))
-	for _, n := range old {
+	for i, n := range old {
+		r.after = old[i+1:]
 		r.visit(n)
 	}
 	for i, v := range b.Results {
 		b.Results[i] = r.current(v)
 	}
-	r.block = outer
+	r.block, r.after = outer, after
 }
 
 // visit rewrites a node, or appends it to the block as it is.

@@ -18,6 +18,8 @@ var transposes = []rule{
 	{"transpose around functions", []string{"transpose"}, transposeAround},
 	{"axes of one after transpose", []string{"reshape"}, onesAfterTranspose},
 	{"leading axes split after transpose", []string{"reshape"}, splitAfterTranspose},
+	{"slice of transpose", []string{"slice"}, sliceOfTranspose},
+	{"slice of slice", []string{"slice"}, sliceOfSlice},
 	{"rows last", []string{"matmul"}, rowsLast},
 }
 
@@ -82,6 +84,30 @@ func transposeOfOnes(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		last = p
 	}
 	return ops.Reshape(b, n.Inputs[0], n.Outputs[0].Type.Shape...)
+}
+
+// sliceOfTranspose cuts before it turns, where nobody reads the whole: what reads a part finds it in place, as queries, keys and values in their product.
+func sliceOfTranspose(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	v := n.Inputs[0]
+	turn := producer(v, "transpose")
+	if turn == nil || r.owner[turn] != r.block {
+		return nil
+	}
+	readers := 1
+	for _, other := range r.after {
+		if other.Op.Name() == "slice" && r.current(other.Inputs[0]) == v {
+			readers++
+		}
+	}
+	if readers != r.uses[v] { // slices before this one would have been replaced
+		return nil
+	}
+	perm := permutation(turn)
+	begin, extent, step := make([]sym.Expr, len(perm)), make([]sym.Expr, len(perm)), make([]int64, len(perm))
+	for i, p := range perm {
+		begin[p], extent[p], step[p] = n.Attrs.Exprs("begin")[i], n.Attrs.Exprs("extent")[i], n.Attrs.Ints("step")[i]
+	}
+	return ops.Transpose(b, ops.Slice(b, turn.Inputs[0], begin, extent, step), perm...)
 }
 
 // aroundDeepest is how many functions may follow one another between two transposes.
