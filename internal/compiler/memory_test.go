@@ -68,6 +68,11 @@ func image(t *testing.T) (m *ir.Module, weights int64) {
 	x = convolution(x, 1024, 512, 1, 0)
 	x = convolution(x, 512, 16, 3, 1)
 	x = ops.MatMul(b, ops.Reshape(b, x, sym.Const(1), sym.Const(16*24*24)), weight(16*24*24, 800), false, false)
+	gates := weight(800, 4, 512) // which another order is wanted of
+	half := func(begin int64) *ir.Value {
+		return ops.Slice(b, gates, ir.Constants([]int64{0, begin, 0}), ir.Constants([]int64{800, 2, 512}), []int64{1, 1, 1})
+	}
+	x = ops.MatMul(b, x, ops.Reshape(b, ops.Concat(b, 1, half(2), half(0)), sym.Const(800), sym.Const(2048)), false, false)
 	body.Results = []*ir.Value{x}
 	if weights > bytes || at > bytes {
 		t.Fatalf("%d bytes of weights", weights)

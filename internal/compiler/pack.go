@@ -35,11 +35,19 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 		if err := fill(p, to); err != nil {
 			return err
 		}
+		forget(p.Origins())
 		if p.Buffer.Data, err = tensor.Over(p.Buffer.DType, p.Shape(), to); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// forget lets go of what was read of mapped files.
+func forget(list []*tensor.Tensor) {
+	for _, t := range list {
+		mem.Forget(t.Bytes())
+	}
 }
 
 // settle computes the weights that nobody has computed or packed, in memory of the program's own.
@@ -74,7 +82,7 @@ func (c *Compiled) settle() error {
 			if err := mem.CatchFaults(func() error { b.Data.Fill(to, 0, 0, to.Shape()[0]); return nil }); err != nil {
 				return err
 			}
-			mem.Forget(b.Data.Origin().Bytes())
+			forget(b.Data.Origins())
 			made[b.Data] = to
 		}
 		b.Data = made[b.Data]

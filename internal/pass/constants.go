@@ -9,14 +9,19 @@ import (
 // deferredLeast is the size in bytes from which constants that a pass makes stay deferred until they are laid out for the code: so that they are never held twice.
 const deferredLeast = 16 << 10
 
-// settled has the elements of a small constant computed.
+// deferredDeepest is how deep what is deferred may rest on what is deferred: a model may name every step between, and each would be computed from the first.
+const deferredDeepest = 8
+
+// settled has the elements of a constant computed that is small, or rests on too much.
 func settled(t *tensor.Tensor) {
-	if t.Size() >= deferredLeast {
+	if t.Size() >= deferredLeast && t.Depth() <= deferredDeepest {
 		return
 	}
-	from := t.Origin()
+	from := t.Origins()
 	t.Bytes()
-	mem.Forget(from.Bytes()) // what was read of a mapped file need not stay in memory
+	for _, origin := range from {
+		mem.Forget(origin.Bytes()) // what was read of a mapped file need not stay in memory
+	}
 }
 
 // floats are the elements of a constant of f32, which a pass has made.

@@ -167,6 +167,12 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	if !f.spend(n, read, written, size) {
 		return false
 	}
+	if moved := movedLater(n, in); moved != nil {
+		v := n.Outputs[0]
+		v.Const, v.Node = moved, nil
+		b.Consts = append(b.Consts, v)
+		return true
+	}
 	out, err := n.Op.Eval(&ir.Evaluation{Dims: map[string]int64{}}, n, in)
 	if err != nil {
 		return false // it is left to the run to say so
@@ -177,10 +183,51 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 	}
 	for _, t := range in {
 		if t != nil {
-			mem.Forget(t.Origin().Bytes()) // what was read of a mapped file need not stay in memory
+			for _, origin := range t.Origins() {
+				mem.Forget(origin.Bytes()) // what was read of a mapped file need not stay in memory
+			}
 		}
 	}
 	return true
+}
+
+// movedLater is the result of a node that only moves elements of large constants, deferred; nil of other nodes.
+func movedLater(n *ir.Node, in []*tensor.Tensor) *tensor.Tensor {
+	var t *tensor.Tensor
+	switch n.Op.Name() {
+	case "transpose":
+		perm := n.Attrs.Ints("perm")
+		t, _ = tensor.Permuted(in[0], in[0].Shape(), perm)
+	case "slice":
+		begin, ok1 := fixed(n.Attrs.Exprs("begin"))
+		extent, ok2 := fixed(n.Outputs[0].Type.Shape)
+		if ok1 && ok2 {
+			t, _ = tensor.Sliced(in[0], begin, extent, n.Attrs.Ints("step"))
+		}
+	case "concat":
+		if axis := n.Attrs.Int("axis", 0); axis < 0 {
+			t, _ = tensor.Joined(int(axis)+in[0].Rank(), in...)
+		} else {
+			t, _ = tensor.Joined(int(axis), in...)
+		}
+	}
+	if t == nil || t.Size() < deferredLeast {
+		return nil
+	}
+	settled(t)
+	return t
+}
+
+// fixed are sizes that are numbers.
+func fixed(list []sym.Expr) (out []int64, ok bool) {
+	for _, e := range list {
+		size, ok := e.Const()
+		if !ok {
+			return nil, false
+		}
+		out = append(out, size)
+	}
+	return out, true
 }
 
 // asIntegers makes a node whose result is known symbolically depend on nothing: what it computed it from may then be dead.

@@ -313,13 +313,14 @@ func (p *Pack) Pieces() int64 {
 	return (p.old[axis] + extent - 1) / extent
 }
 
-// Stretch is the part of what the weight is made of that pieces [begin, end) read, about, and that no other piece does.
+// Stretch is the memory that pieces [begin, end) read, about, where no other piece does: nil where that is not known.
 func (p *Pack) Stretch(begin, end int64) []byte {
 	axis, extent := p.along()
-	data, all := p.from.Origin().Bytes(), p.old[axis]
-	each := int64(len(data)) / all
-	return data[begin*extent*each : min(end*extent, all)*each]
+	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))
 }
+
+// Origins are what all pieces together read.
+func (p *Pack) Origins() []*tensor.Tensor { return p.from.Origins() }
 
 // Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros and aligned for f32. Calls for other
 // pieces may run at the same time.

@@ -263,8 +263,8 @@ func TestPieces(t *testing.T) {
 			p.Fill(packed.Bytes(), int64(piece), int64(piece)+1)
 			read += len(p.Stretch(int64(piece), int64(piece)+1))
 		}
-		if origin := p.from.Origin(); read != int(origin.Size()) {
-			t.Errorf("pieces read %d bytes of %d", read, origin.Size())
+		if origins := p.Origins(); len(origins) != 1 || read != int(origins[0].Size()) {
+			t.Errorf("pieces read %d bytes of %v", read, origins)
 		}
 		want := tensor.Must(tensor.New(dtype.F32, p.Shape()...))
 		flat := int64(0)

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,14 @@ import (
 
 // deferred is how the elements of a tensor are computed, from those of another, whenever they are wanted.
 type deferred struct {
-	from  *Tensor
-	steps []int64 // where not nil: they are from's, so many elements apart along each axis
-	major int     // the axis along which parts are computed from separate stretches of from, one after another
-	fill  func(to *Tensor, axis int, begin, end int64)
+	from    []*Tensor
+	origins []*Tensor // see Origins
+	depth   int       // see Depth
+	steps   []int64   // where not nil: they are from[0]'s, from offset on, so many elements apart along each axis
+	offset  int64
+	major   int  // the axis along which parts are computed from separate stretches of from, one after another
+	part    bool // of what they are computed from, some is not used, or not in order
+	fill    func(to *Tensor, axis int, begin, end int64)
 
 	lock sync.Mutex
 	made atomic.Pointer[[]byte] // the elements, once somebody wanted all of them in one place
@@ -37,7 +42,7 @@ func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int, fill func(
 	if size > MaxBytes() {
 		return nil, tooLarge(dt, shape)
 	}
-	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count, later: &deferred{from: from, major: major, fill: fill}}, nil
+	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count, later: (&deferred{major: major, fill: fill}).after(from)}, nil
 }
 
 // Permuted returns t, seen as a tensor of another shape of the same count, with its axes permuted: axis i is axis perm[i] of that shape. The elements stay where they are: they
@@ -47,12 +52,12 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	if count, err := Count(shape); err != nil || count != t.count || len(perm) != len(shape) || len(shape) == 0 || t.dt == dtype.String || t.dt.Bits()%8 != 0 || width > 8 || width&(width-1) != 0 {
 		return nil, diag.Inputf("%v%s cannot be seen as %s with its axes in the order %v", t.dt, ShapeString(t.shape), ShapeString(shape), perm)
 	}
-	strides, from := Strides(shape), t
+	strides, from, offset := Strides(shape), t, int64(0)
 	if t.pending() != nil {
 		if !slices.Equal(shape, t.shape) {
 			t.contents()
 		} else if t.later.steps != nil {
-			strides, from = t.later.steps, t.later.from
+			strides, from, offset = t.later.steps, t.later.from[0], t.later.offset
 		}
 	}
 	to, steps := make([]int64, len(perm)), make([]int64, len(perm))
@@ -60,7 +65,7 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 		to[i], steps[i] = shape[axis], strides[axis]
 	}
 	if from.pending() == nil {
-		return strided(from, to, steps), nil
+		return strided(from, to, steps, offset), nil
 	}
 	return Deferred(t.dt, to, from, slices.Index(perm, int64(from.later.major)), func(to *Tensor, axis int, begin, end int64) {
 		part := slices.Clone(from.shape)
@@ -76,24 +81,106 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	})
 }
 
-// strided returns a tensor of from's elements, which are there, steps apart along the axes of a shape.
-func strided(from *Tensor, shape, steps []int64) *Tensor {
+// strided returns a tensor of from's elements, which are there, from offset on and steps apart along the axes of a shape.
+func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 	major := 0
 	for axis := range shape {
 		if shape[axis] > 1 && (shape[major] <= 1 || steps[axis] > steps[major]) {
 			major = axis
 		}
 	}
-	return &Tensor{dt: from.dt, shape: shape, count: from.count, later: &deferred{from: from, steps: steps, major: major, fill: func(to *Tensor, axis int, begin, _ int64) {
-		turn(to, from.contents()[int64(to.dt.Bits()/8)*begin*steps[axis]:], steps)
-	}}}
+	count, err := Count(shape)
+	if err != nil {
+		panic(diag.Internalf("tensor: %v", err))
+	}
+	return &Tensor{dt: from.dt, shape: shape, count: count, later: (&deferred{steps: steps, offset: offset, major: major, part: count != from.count, fill: func(to *Tensor, axis int, begin, _ int64) {
+		turn(to, from.contents()[int64(to.dt.Bits()/8)*(offset+begin*steps[axis]):], steps)
+	}}).after(from)}
+}
+
+// Sliced returns the elements of t at indices begin + i × step along each axis, i < extent: deferred. The indices must be t's, and its elements lie in memory, or ok is false.
+func Sliced(t *Tensor, begin, extent, step []int64) (s *Tensor, ok bool) {
+	if t.dt == dtype.String || t.dt.Bits()%8 != 0 || t.dt.Bits() > 64 || t.count == 0 || len(begin) != len(t.shape) || len(extent) != len(t.shape) || len(step) != len(t.shape) || len(t.shape) == 0 {
+		return nil, false
+	}
+	steps, offset, from := Strides(t.shape), int64(0), t
+	if d := t.pending(); d != nil {
+		if d.steps == nil {
+			return nil, false
+		}
+		steps, offset, from = d.steps, d.offset, d.from[0]
+	}
+	apart := make([]int64, len(step))
+	for axis, size := range t.shape {
+		last := begin[axis] + (extent[axis]-1)*step[axis]
+		if extent[axis] < 1 || step[axis] < 1 || begin[axis] < 0 || step[axis] > size || extent[axis] > size || last >= size {
+			return nil, false
+		}
+		offset += begin[axis] * steps[axis]
+		apart[axis] = steps[axis] * step[axis]
+	}
+	return strided(from, slices.Clone(extent), apart, offset), true
+}
+
+// Joined returns tensors of one type one after another along an axis: deferred. They must have the same shape but for that axis, or ok is false.
+func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
+	if len(list) == 0 || axis < 0 || axis >= len(list[0].shape) {
+		return nil, false
+	}
+	shape := slices.Clone(list[0].shape)
+	ends := make([]int64, len(list))
+	total := int64(0)
+	for i, t := range list {
+		if len(t.shape) != len(shape) {
+			return nil, false
+		}
+		shape[axis] = t.shape[axis]
+		if t.dt != list[0].dt || !slices.Equal(t.shape, shape) || t.shape[axis] > math.MaxInt64-total {
+			return nil, false
+		}
+		total += t.shape[axis]
+		ends[i] = total
+	}
+	shape[axis] = total
+	j, err := Deferred(list[0].dt, shape, list[0], axis, func(to *Tensor, along int, begin, end int64) {
+		inner := int64(to.dt.Bits() / 8)
+		for _, extent := range to.shape[axis+1:] {
+			inner *= extent
+		}
+		row, at := to.shape[axis]*inner, int64(0)
+		for i, t := range list {
+			first, last := begin, end
+			if along == axis {
+				start := ends[i] - t.shape[axis]
+				first, last = max(begin, start)-start, min(end, ends[i])-start
+			}
+			if first >= last {
+				continue
+			}
+			part := slices.Clone(t.shape)
+			part[along] = last - first
+			x, release := temporary(t.dt, part)
+			t.Fill(x, along, first, last)
+			run := part[axis] * inner
+			for from, into := int64(0), at; from < int64(len(x.data)); from, into = from+run, into+row {
+				copy(to.contents()[into:], x.data[from:from+run])
+			}
+			at += run
+			release()
+		}
+	})
+	if err != nil {
+		return nil, false
+	}
+	j.later = (&deferred{major: axis, part: true, fill: j.later.fill}).after(list...)
+	return j, true
 }
 
 // reshaped is t, whose elements are deferred and some, in another shape of the same count; nil where they cannot stay deferred.
 func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if steps := t.later.steps; steps != nil {
 		if steps, ok := restepped(t.shape, steps, shape); ok {
-			return strided(t.later.from, slices.Clone(shape), steps)
+			return strided(t.later.from[0], slices.Clone(shape), steps, t.later.offset)
 		}
 	}
 	// An axis of the new shape is one of the old where as many elements lie along it, and behind it.
@@ -214,12 +301,57 @@ func (t *Tensor) Size() int64 {
 // Pending reports whether the elements are deferred, and nobody has had them computed for good.
 func (t *Tensor) Pending() bool { return t.pending() != nil }
 
-// Origin returns the tensor that deferred elements are computed from in the end; t itself where they are there.
-func (t *Tensor) Origin() *Tensor {
-	for t.pending() != nil {
-		t = t.later.from
+// Origins returns the tensors that deferred elements are computed from in the end, or some of them where they are many; t itself where its elements are there.
+func (t *Tensor) Origins() []*Tensor {
+	if d := t.pending(); d != nil {
+		return d.origins
 	}
-	return t
+	return []*Tensor{t}
+}
+
+// originsMost is how many tensors Origins returns at most.
+const originsMost = 16
+
+// after makes d deferred after the tensors that it is computed from.
+func (d *deferred) after(list ...*Tensor) *deferred {
+	d.from, d.depth = list, 1
+	for _, from := range list {
+		if before := from.pending(); before != nil {
+			d.depth, d.part = max(d.depth, before.depth+1), d.part || before.part
+		}
+		for _, origin := range from.Origins() {
+			if len(d.origins) < originsMost && !slices.Contains(d.origins, origin) {
+				d.origins = append(d.origins, origin)
+			}
+		}
+	}
+	return d
+}
+
+// Depth returns how often deferred elements are computed from deferred elements, plus 1; 0 where they are there.
+func (t *Tensor) Depth() int {
+	if d := t.pending(); d != nil {
+		return d.depth
+	}
+	return 0
+}
+
+// partial reports whether something of what deferred elements are computed from is not used, or has not one place among them.
+func (t *Tensor) partial() bool {
+	d := t.pending()
+	return d != nil && d.part
+}
+
+// Stretch returns about the bytes that the elements with indices begin ≤ i < end along the axis Major are computed from, where no others are computed from them; nil where that is
+// not known.
+func (t *Tensor) Stretch(begin, end int64) []byte {
+	origins := t.Origins()
+	if len(origins) != 1 || t.partial() || t.count == 0 {
+		return nil
+	}
+	data, extent := origins[0].contents(), t.shape[t.Major()]
+	each := int64(len(data)) / extent
+	return data[begin*each : end*each]
 }
 
 // Major returns the axis along which parts of t lie in separate stretches of its origin, one after another, if any axis is such; 0 for a scalar.
@@ -245,7 +377,7 @@ func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 	case d.steps == nil:
 		return nil, nil, false
 	}
-	return d.from.contents(), d.steps, true
+	return d.from[0].contents()[int64(t.dt.Bits()/8)*d.offset:], d.steps, true
 }
 
 // Fill writes the elements with indices begin ≤ i < end along an axis into to, which must have t's type, and t's shape but for that axis. Types of whole bytes can be filled so.

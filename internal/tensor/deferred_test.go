@@ -107,7 +107,7 @@ func TestPermuted(t *testing.T) {
 		}
 		perm := shuffled(r, len(shape))
 		once, want := Must(Permuted(x, shape, perm)), permutedSlowly(x, shape, perm)
-		if x.Len() > 0 && once.Origin() != x {
+		if x.Len() > 0 && once.Origins()[0] != x {
 			t.Fatal("a permuted tensor has another origin than what was permuted")
 		}
 		perm2 := shuffled(r, len(shape))
@@ -206,5 +206,91 @@ func TestPendingWrites(t *testing.T) {
 	y.Fill(to, 0, 0, 3)
 	if to.Float(1) != 7 || x.Float(3) != 4 || y.Pending() {
 		t.Errorf("%v after writing, of %v", to, x)
+	}
+}
+
+// slicedSlowly is what Sliced means.
+func slicedSlowly(t *Tensor, begin, extent, step []int64) *Tensor {
+	out, strides, flat := Must(New(t.dt, extent...)), Strides(t.shape), int64(0)
+	Each(extent, func(at []int64) {
+		from := int64(0)
+		for i := range at {
+			from += (begin[i] + at[i]*step[i]) * strides[i]
+		}
+		out.SetInt(flat, t.Int(from))
+		flat++
+	})
+	return out
+}
+
+// TestSlicedAndJoined cuts permuted tensors to pieces and joins them in any order, as recurrent weights are whose gates an exporter has in another order.
+func TestSlicedAndJoined(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 200 {
+		shape := make([]int64, 1+r.IntN(4))
+		for i := range shape {
+			shape[i] = 1 + r.Int64N(9)
+		}
+		x := randomTensor(r, dtype.I32, r.IntN(4), shape...)
+		perm := shuffled(r, len(shape))
+		later, there := Must(Permuted(x, shape, perm)), permutedSlowly(x, shape, perm)
+		axis := r.IntN(len(shape))
+		var parts, want []*Tensor
+		for range 1 + r.IntN(4) {
+			begin, extent, step := make([]int64, len(shape)), slices.Clone(there.shape), make([]int64, len(shape))
+			for i, size := range there.shape {
+				if step[i] = 1; i == axis {
+					begin[i] = r.Int64N(size)
+					step[i] = 1 + r.Int64N(size)
+					extent[i] = 1 + (size-1-begin[i])/step[i]
+				}
+			}
+			part, ok := Sliced(later, begin, extent, step)
+			if !ok || part.Depth() != 1 {
+				t.Fatalf("%v from %v by %v cannot be sliced, or is computed in %d steps", later.shape, begin, step, part.Depth())
+			}
+			slow := slicedSlowly(there, begin, extent, step)
+			parts, want = append(parts, part), append(want, slow)
+			checkParts(t, r, "sliced", Must(Permuted(part, extent, perm)), permutedSlowly(slow, extent, perm))
+			beyond := slices.Clone(extent)
+			if beyond[axis]++; true {
+				if _, ok := Sliced(later, begin, beyond, step); ok && begin[axis]+(beyond[axis]-1)*step[axis] >= there.shape[axis] {
+					t.Fatalf("%v of %v from %v by %v is more than there is", beyond, there.shape, begin, step)
+				}
+			}
+		}
+		total, at := slices.Clone(there.shape), int64(0)
+		total[axis] = 0
+		for _, p := range want {
+			total[axis] += p.shape[axis]
+		}
+		joined := Must(New(dtype.I32, total...))
+		for _, p := range want {
+			for i := range p.shape[axis] {
+				index := make([]int64, len(total))
+				line := slices.Clone(p.shape)
+				line[axis] = 1
+				Each(line, func(idx []int64) {
+					copy(index, idx)
+					index[axis] = i
+					from := Offset(Strides(p.shape), index)
+					index[axis] += at
+					joined.SetInt(Offset(Strides(total), index), p.Int(from))
+				})
+			}
+			at += p.shape[axis]
+		}
+		got, ok := Joined(axis, parts...)
+		if !ok || got.Stretch(0, 1) != nil || len(got.Origins()) != 1 {
+			t.Fatalf("%d parts cannot be joined, or have %d origins", len(parts), len(got.Origins()))
+		}
+		checkParts(t, r, "joined", Must(Permuted(got, total, perm)), permutedSlowly(joined, total, perm))
+		checkParts(t, r, "joined", got, joined)
+	}
+	x := Must(New(dtype.F32, 2, 3))
+	for _, list := range [][]*Tensor{nil, {x, Must(New(dtype.F32, 3))}, {x, Must(New(dtype.F64, 2, 3))}, {x, Must(New(dtype.F32, 2, 4))}} {
+		if _, ok := Joined(0, list...); ok {
+			t.Errorf("%v are joined", list)
+		}
 	}
 }
