@@ -50,10 +50,11 @@ func (n *nogoods) known(s *residue) bool {
 	return false
 }
 
-// keep adds a state while there is memory for it.
+// keep adds a state. Where there is no memory left for it, all that is older is forgotten.
 func (n *nogoods) keep(s *residue) {
 	if len(n.words)+len(s.words)+8*len(n.list) > mostNogoods {
-		return
+		n.list, n.words = n.list[:0], n.words[:0]
+		clear(n.last)
 	}
 	if n.last == nil {
 		n.last = map[uint64]int32{}

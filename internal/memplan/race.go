@@ -180,7 +180,9 @@ func search(in *instance, f *finding, m *meter) {
 			f.least = u.next(middle, f.height)
 			low = max(low, f.least)
 		case stopped:
-			low = middle + 1
+			if low = middle + 1; f.height-low < u.unit {
+				return // less than a unit lies between
+			}
 		}
 		middle, work = low+(f.height-low)/2, m.left/4+leastTurn
 	}
