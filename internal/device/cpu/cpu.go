@@ -69,7 +69,11 @@ func (j *Job) piece(left int64, shared bool) int64 {
 	if shared {
 		share = max(share/2, float64(small)/tile)
 	}
-	share = min(share, float64(large)/tile)
+	most := large
+	if pool.waiting.Load() > 0 {
+		most /= 2
+	}
+	share = min(share, float64(most)/tile)
 	if share >= float64(left) {
 		return left
 	}

@@ -14,7 +14,10 @@ var pool struct {
 	free        []*helper    // those without a team; the last one was busy most recently
 	first, last *Team        // runs that wait for a place, in their order
 	waiting     atomic.Int32 // how many
-	rested      atomic.Int64 // when a worker last slept, in nanoseconds since start
+	rested      atomic.Int64 // when a worker last rested, in nanoseconds since start
+	resting     atomic.Int64 // since when one rests; 0 where none does, −1 where it is about to go on
+	rest        chan struct{}
+	alarm       *time.Timer // of the one that rests
 }
 
 var start = time.Now()
@@ -153,6 +156,7 @@ func (t *Team) pause() error {
 	if t.stopped() {
 		return ErrStopped
 	}
+	arouse()
 	if pool.waiting.Load() > 0 && len(t.helpers) > 0 {
 		for _, h := range t.helpers {
 			h.finish()
@@ -185,23 +189,46 @@ func (t *Team) pause() error {
 	return nil
 }
 
-// While runs wait for places, so that all processors compute all the time, one of the workers sleeps for a moment now and then: Go's scheduler looks for events of the
-// network only when a processor has nothing to do, or else every ten milliseconds. The sleep is long enough for what it finds to be done.
+// While runs wait for places, so that all processors compute all the time, one of the workers rests for a moment now and then: Go's scheduler looks for events of the
+// network only when a processor has nothing to do, or else every ten milliseconds. The rest is long enough for what it finds to be done. Another worker
+// ends it, since a sleep of Go's takes a millisecond on a processor that has nothing else to do; the alarm is for when there is none.
 const (
-	breath = 2 * time.Millisecond
-	nap    = 100 * time.Microsecond
+	breath = time.Millisecond
+	nap    = 150 * time.Microsecond
 )
+
+func init() {
+	pool.rest, pool.alarm = make(chan struct{}, 1), time.NewTimer(0)
+	<-pool.alarm.C
+}
 
 // yield lets goroutines run that wait for a processor.
 func yield() {
 	if pool.waiting.Load() > 0 {
 		now, last := int64(time.Since(start)), pool.rested.Load()
-		if now-last > int64(breath) && pool.rested.CompareAndSwap(last, now) {
-			time.Sleep(nap)
+		if now-last > int64(breath) && pool.resting.CompareAndSwap(0, now) {
+			pool.rested.Store(now)
+			pool.alarm.Reset(nap)
+			select {
+			case <-pool.rest:
+				pool.alarm.Stop()
+			case <-pool.alarm.C:
+				if !pool.resting.CompareAndSwap(now, -1) {
+					<-pool.rest // somebody was about to end it
+				}
+			}
+			pool.resting.Store(0)
 			return
 		}
 	}
 	runtime.Gosched()
+}
+
+// arouse ends the rest of another worker when it has been long enough.
+func arouse() {
+	if at := pool.resting.Load(); at > 0 && int64(time.Since(start))-at > int64(nap) && pool.resting.CompareAndSwap(at, -1) {
+		pool.rest <- struct{}{}
+	}
 }
 
 // helper is a goroutine that works for one team at a time.
