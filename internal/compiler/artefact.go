@@ -158,7 +158,7 @@ func IsArtefact(head []byte) bool {
 type Artefact struct {
 	About   []byte // as it was given to WriteTo
 	Machine target.Machine
-	Program *program.Program // verified by itself only
+	Program *program.Program // verified by itself only; not to be changed
 
 	manifest    manifest
 	loops, text string
@@ -237,12 +237,8 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	if err != nil {
 		return nil, err
 	}
-	given, err := a.read()
-	if err != nil {
-		return nil, err
-	}
 	weights := map[string][]byte{}
-	for _, w := range given.Weights {
+	for _, w := range a.Program.Weights {
 		weights[w.Name] = w.Data
 	}
 	c = &Compiled{Machine: machine}
@@ -263,34 +259,69 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	}
 	c.open = len(open) > 0
 	c.time = lifetimes(c.Loop)
+	if len(dims) > 0 { // generating code may look at their ranges
+		if err := a.assemble(c, o, dims); err != nil {
+			return nil, err
+		}
+		if err := c.generate(o); err != nil {
+			return nil, err
+		}
+	} else if err := a.assembleAndGenerate(c, o); err != nil {
+		return nil, err
+	}
+	c.Scratch = scratchOf(c.Loop, c.Code)
+	return c, nil
+}
+
+// assembleAndGenerate makes the program and the code side by side: neither needs the other.
+func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
+	generated := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { generated <- err }()
+		defer damaged(&err)
+		err = c.generate(o)
+	}()
+	err := func() (err error) {
+		defer damaged(&err)
+		return a.assemble(c, o, nil)
+	}()
+	if failed := <-generated; err == nil {
+		err = failed
+	}
+	if err != nil && c.Code != nil && c.Code.Release != nil {
+		c.Code.Release()
+	}
+	return err
+}
+
+// assemble makes the program of the loops, with the places that the artefact gives, and checks that it is the artefact's.
+func (a *Artefact) assemble(c *Compiled, o Options, dims map[string]sym.Range) (err error) {
+	given := a.Program
 	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
 	for i := range given.Tensors {
 		claimed.tensors[given.Tensors[i].Name] = &given.Tensors[i]
 	}
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, claimed.solve) }); err != nil {
-		return nil, err
+		return err
 	}
 	if len(c.Program.Outputs) != len(a.manifest.Names) {
-		return nil, diag.Inputf("the artefact names %d outputs, its loops write %d", len(a.manifest.Names), len(c.Program.Outputs))
+		return diag.Inputf("the artefact names %d outputs, its loops write %d", len(a.manifest.Names), len(c.Program.Outputs))
 	}
 	for i, name := range a.manifest.Names {
 		c.Program.Outputs[i].Name = name
 	}
-	if c.Program.String() != given.String() {
-		return nil, diag.Inputf("the artefact's program is not what its loops come to")
+	if made := c.Program.String(); made != a.text && made != given.String() {
+		return diag.Inputf("the artefact's program is not what its loops come to")
 	}
 	if err := c.narrow(dims); err != nil {
-		return nil, err
+		return err
 	}
 	if o.After != nil {
 		o.After("schedule", a.loops)
 		o.After("program", a.text)
 	}
-	if err := c.generate(o); err != nil {
-		return nil, err
-	}
-	c.Scratch = scratchOf(c.Loop, c.Code)
-	return c, nil
+	return nil
 }
 
 // narrow gives dimensions smaller ranges, in the program and in what its formulas are bounded by.

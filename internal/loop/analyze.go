@@ -32,10 +32,8 @@ func Offset(index, shape, strides []sym.Expr) sym.Expr {
 		terms[i] = index[i].Mul(strides[i])
 	}
 	total := sym.Sum(terms...)
-	for _, name := range total.Vars() {
-		if _, _, linear := total.Linear(name); !linear {
-			return sym.NewDims().Simplify(total)
-		}
+	if !total.Multilinear() {
+		return sym.NewDims().Simplify(total)
 	}
 	return total
 }

@@ -352,6 +352,18 @@ func (e Expr) mentions(name string) bool {
 	return found
 }
 
+// Multilinear reports whether e is linear in each of its names.
+func (e Expr) Multilinear() bool {
+	for _, t := range e.terms() {
+		for i, a := range t.atoms {
+			if a.kind != variable && len(a.args) > 0 && len(e.Vars()) > 0 || i > 0 && a.hash == t.atoms[i-1].hash {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Linear writes e as coef×name + rest, where neither mentions the name; ok says whether that can be done. A name that e does not
 // mention has the coefficient 0.
 func (e Expr) Linear(name string) (coef, rest Expr, ok bool) {

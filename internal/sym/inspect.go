@@ -24,6 +24,7 @@ func (e Expr) extremumArgs(k kind) []Expr {
 type Term struct {
 	Coef    int64
 	Factors []Factor
+	of      term // what it was taken from, where it was
 }
 
 // FactorKind says what a factor is.
@@ -48,25 +49,39 @@ type Factor struct {
 	Kind FactorKind
 	Name string
 	Args []Expr
+	of   *atom // what it was taken from, where it was
 }
 
 // Terms takes an expression apart: the constant, and the products that are added to it.
 func (e Expr) Terms() (constant int64, terms []Term) {
-	for _, t := range e.terms() {
-		term := Term{Coef: t.coef, Factors: make([]Factor, len(t.atoms))}
+	if e.n == nil {
+		return e.c, nil
+	}
+	count := 0
+	for _, t := range e.n.terms {
+		count += len(t.atoms)
+	}
+	terms = make([]Term, len(e.n.terms))
+	factors := make([]Factor, count)
+	for n, t := range e.n.terms {
+		own := factors[:len(t.atoms):len(t.atoms)]
+		factors = factors[len(t.atoms):]
 		for i, a := range t.atoms {
-			term.Factors[i] = Factor{Kind: factorKinds[a.kind], Name: a.name, Args: a.args}
+			own[i] = Factor{Kind: factorKinds[a.kind], Name: a.name, Args: a.args, of: a}
 		}
-		terms = append(terms, term)
+		terms[n] = Term{Coef: t.coef, Factors: own, of: t}
 	}
 	return e.c, terms
 }
 
-var factorKinds = map[kind]FactorKind{variable: Variable, floorDiv: FloorQuotient, ceilDiv: CeilQuotient, modulo: Remainder, minimum: Least, maximum: Greatest,
+var factorKinds = [...]FactorKind{variable: Variable, floorDiv: FloorQuotient, ceilDiv: CeilQuotient, modulo: Remainder, minimum: Least, maximum: Greatest,
 	product: FactorProduct, sum: FactorSum, huge: Impossible, slack: Impossible}
 
 // Expr is the factor alone.
 func (f Factor) Expr() Expr {
+	if f.of != nil {
+		return f.of.expr()
+	}
 	switch f.Kind {
 	case Variable:
 		return Var(f.Name)
@@ -88,6 +103,9 @@ func (f Factor) Expr() Expr {
 
 // Expr is the product as an expression.
 func (t Term) Expr() Expr {
+	if t.of.atoms != nil && t.of.coef == t.Coef && len(t.of.atoms) == len(t.Factors) {
+		return polynomial([]term{t.of}, 0)
+	}
 	e := Const(t.Coef)
 	for _, f := range t.Factors {
 		e = e.Mul(f.Expr())

@@ -183,11 +183,15 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	out := &kernel{name: k.Name, source: k.Source, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
 	for _, p := range k.Params {
-		ke.memories[p.Name] = &memory{word: ke.newWord(), dtype: p.DType, shape: p.Shape, strides: p.Strides, param: p}
+		m := &memory{word: ke.newWord(), dtype: p.DType, shape: p.Shape, strides: p.Strides, steps: p.Strides, param: p}
+		if m.strides == nil {
+			m.steps = loop.RowMajor(p.Shape)
+		}
+		ke.memories[p.Name] = m
 	}
 	for _, l := range loop.Locals(k) {
 		word := ke.newWord()
-		ke.memories[l.Local.Name] = &memory{word: word, dtype: l.Local.DType, shape: l.Local.Shape}
+		ke.memories[l.Local.Name] = &memory{word: word, dtype: l.Local.DType, shape: l.Local.Shape, steps: loop.RowMajor(l.Local.Shape)}
 		out.locals = append(out.locals, derived{word, ke.code(l.Offset)})
 	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {

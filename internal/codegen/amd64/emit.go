@@ -49,10 +49,11 @@ type memory struct {
 	word           int
 	dtype          dtype.DType
 	shape, strides []sym.Expr
+	steps          []sym.Expr  // the strides where they are not nil, else those of a row-major buffer
 	param          *loop.Param // nil: a local
 }
 
-func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.strides) }
+func (m *memory) offset(index []sym.Expr) sym.Expr { return loop.Offset(index, m.shape, m.steps) }
 
 // name is what a symbolic integer's name stands for: a dimension (word), a loop variable or a checked value (register), or, while copies of a
 // loop's body are written one after the other, an expression.
@@ -340,7 +341,7 @@ func (e *emitter) product(t sym.Term) asm.Reg {
 // factor is a register with the value of what is not a sum of products.
 func (e *emitter) factor(f sym.Factor) asm.Reg {
 	if f.Kind == sym.Variable {
-		return e.integer(sym.Var(f.Name))
+		return e.integer(f.Expr())
 	}
 	x := f.Expr()
 	if e.overDims(x) {
