@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite api.txt")
+var rewrite = flag.Bool("rewrite", false, "rewrite what tests compare with")
 
 // TestAPI holds the package's exported names and signatures against api.txt, so that none changes unseen, and sees that each has a comment.
 func TestAPI(t *testing.T) {

@@ -62,7 +62,7 @@ type Compiled struct {
 	asked   asked
 	blocks  []*mem.Block // the weights that were laid out anew, until the code owns them
 
-	plain   bool     // nothing is fused, moved or left out
+	plain   manner
 	written *written // the module before the first pass, where it lays out memory
 }
 
@@ -74,14 +74,17 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	c, err = made.compile(o)
-	if _, shared := err.(*sharedBytes); !shared {
-		return c, err
+	for _, how := range []manner{plain, bare} {
+		if _, shared := err.(*sharedBytes); !shared {
+			break
+		}
+		again := Compiled{Machine: o.Machine, plain: how}
+		if again.IR, err = made.written.parse(); err != nil {
+			return nil, err
+		}
+		c, err = again.compile(o)
 	}
-	plain := Compiled{Machine: o.Machine, plain: true, Faults: made.Faults}
-	if plain.IR, err = made.written.parse(); err != nil {
-		return nil, err
-	}
-	return plain.compile(o)
+	return c, err
 }
 
 // compile is Compile, once.
@@ -116,7 +119,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	if err := ir.Verify(m); err != nil {
 		return nil, err
 	}
-	if !c.plain {
+	if c.plain == whole {
 		if err := ir.CheckMemory(m); err != nil {
 			return nil, err
 		}
@@ -126,7 +129,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 	}
 	for _, p := range Passes {
-		if c.plain && !needed[p.Name] {
+		if c.plain != whole && !needed[p.Name] {
 			continue
 		}
 		if other, differs := exact[p.Name]; differs && (o.Exact || o.Reference) {
@@ -155,7 +158,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	}
 	verifyLoop(c.Loop, "lower")
 	done("lower", c.Loop.String)
-	if !o.Reference {
+	if !o.Reference && c.plain != bare {
 		stage = "schedule"
 		if err := c.schedule(m, o); err != nil {
 			return nil, err
@@ -170,7 +173,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	if err := m.Ask(); err != nil {
 		return nil, err
 	}
-	if !c.plain {
+	if c.plain == whole {
 		if err := c.order(); err != nil {
 			return nil, err
 		}
@@ -293,7 +296,7 @@ var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
 // progress, and the module is lowered again and scheduled more simply.
 func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	ways := schedules
-	if c.plain {
+	if c.plain == plain {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {

@@ -22,14 +22,10 @@ type timeline struct {
 	loops []span // outer ones before inner ones
 	forks []fork
 	at    map[loop.Step]span
-	owner func(*loop.Buffer) *loop.Buffer
 }
 
-func lifetimes(m *loop.Module) *timeline { return lifetimesBy(m, (*loop.Buffer).Root) }
-
-// lifetimesBy is lifetimes of what owner says that a buffer belongs to.
-func lifetimesBy(m *loop.Module, owner func(*loop.Buffer) *loop.Buffer) *timeline {
-	t := &timeline{alive: map[*loop.Buffer]*span{}, at: map[loop.Step]span{}, owner: owner}
+func lifetimes(m *loop.Module) *timeline {
+	t := &timeline{alive: map[*loop.Buffer]*span{}, at: map[loop.Step]span{}}
 	t.walk(m.Body)
 	for _, life := range t.alive {
 		for grown := true; grown; {
@@ -53,7 +49,7 @@ func lifetimesBy(m *loop.Module, owner func(*loop.Buffer) *loop.Buffer) *timelin
 }
 
 func (t *timeline) touch(b *loop.Buffer, step int) {
-	b = t.owner(b)
+	b = b.Root()
 	if s := t.alive[b]; s != nil {
 		s.first, s.last = min(s.first, step), max(s.last, step)
 		return

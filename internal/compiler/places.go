@@ -2,6 +2,8 @@ package compiler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -9,6 +11,15 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
+)
+
+// manner is how much the compiler does to a module: all that it can; nothing fused, moved or left out; or not even scheduled.
+type manner uint8
+
+const (
+	whole manner = iota
+	plain
+	bare
 )
 
 // sharedBytes is the error of a module in which the compiler's own rewriting has made a carve live on when its bytes are carved again.
@@ -21,37 +32,108 @@ func (e *sharedBytes) Error() string {
 // checkPlaces checks, in the order in which the steps run, that no two carves of one storage share bytes at once: not as operand and result of one kernel
 // either. ir.CheckMemory has shown that of the module as it was written; since then it was rewritten.
 func (c *Compiled) checkPlaces() error {
-	of := map[*loop.Buffer][]*loop.Buffer{} // the carves of a storage
-	for _, b := range c.Loop.Buffers {
-		if b.View != nil && b.Carved() {
-			of[b.View.Of] = append(of[b.View.Of], b)
-		}
-	}
-	if len(of) == 0 {
+	if !slices.ContainsFunc(c.Loop.Buffers, (*loop.Buffer).Carved) {
 		return nil
 	}
-	time := lifetimesBy(c.Loop, func(b *loop.Buffer) *loop.Buffer {
-		for b.View != nil && !b.Carved() {
-			b = b.View.Of
-		}
-		return b
-	})
+	f := &flow{meets: map[[2]*loop.Buffer]bool{}}
+	f.before(c.Loop.Body, places{})
 	given := ir.Assuming(c.IR)
-	for _, carves := range of {
-		for i, x := range carves {
-			for _, y := range carves[:i] {
-				a, b := time.alive[x], time.alive[y]
-				if a == nil || b == nil || !a.meets(*b) || given.Apart(rangeOf(x), rangeOf(y)) {
-					continue
-				}
-				if c.plain {
-					panic(diag.Internalf("%v, with nothing rewritten", &sharedBytes{x.Name, y.Name}))
-				}
-				return &sharedBytes{x.Name, y.Name}
+	for _, x := range c.Loop.Buffers { // in their order, so that the error is always the same
+		for _, y := range c.Loop.Buffers {
+			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Apart(rangeOf(x), rangeOf(y)) {
+				continue
 			}
+			if c.plain == bare {
+				panic(diag.Internalf("%v, with nothing rewritten", &sharedBytes{x.Name, y.Name}))
+			}
+			return &sharedBytes{x.Name, y.Name}
 		}
 	}
 	return nil
+}
+
+// places are carves that may still be read.
+type places map[*loop.Buffer]bool
+
+// with is the places and those in which buffers lie.
+func (p places) with(buffers ...*loop.Buffer) places {
+	out := maps.Clone(p)
+	for _, b := range buffers {
+		if at := placeOf(b); at != nil {
+			out[at] = true
+		}
+	}
+	return out
+}
+
+// placeOf is the carve that a buffer lies in; nil where it lies in none.
+func placeOf(b *loop.Buffer) *loop.Buffer {
+	for b != nil && !b.Carved() {
+		if b.View == nil {
+			return nil
+		}
+		b = b.View.Of
+	}
+	return b
+}
+
+// flow finds which carves are alive when another is written.
+type flow struct{ meets map[[2]*loop.Buffer]bool }
+
+// before is what is alive before steps, behind which after is.
+func (f *flow) before(steps []loop.Step, after places) places {
+	for i := len(steps) - 1; i >= 0; i-- {
+		switch s := steps[i].(type) {
+		case *loop.If:
+			then, otherwise := f.before(s.Then, after), f.before(s.Else, after)
+			maps.Copy(then, otherwise)
+			after = then.with(s.Cond)
+		case *loop.Loop:
+			for again := after.with(s.Trip, s.Cond, s.Index); ; {
+				first := f.before(s.Body, again)
+				grown := maps.Clone(again)
+				maps.Copy(grown, first)
+				if len(grown) == len(again) {
+					after = again
+					break
+				}
+				again = grown
+			}
+		default:
+			after = f.step(s, after)
+		}
+	}
+	return maps.Clone(after)
+}
+
+// step is before, for a step without bodies.
+func (f *flow) step(s loop.Step, after places) places {
+	var reads, writes []*loop.Buffer
+	switch s := s.(type) {
+	case *loop.Host:
+		reads, writes = s.In, s.Out
+	case *loop.Bind:
+		reads = []*loop.Buffer{s.From}
+	default:
+		reads, writes, _ = operands(s)
+	}
+	alive := after.with(reads...).with(writes...)
+	before := maps.Clone(after)
+	for _, b := range writes {
+		at := placeOf(b)
+		if at == nil {
+			continue
+		}
+		for other := range alive {
+			if other != at {
+				f.meets[[2]*loop.Buffer{at, other}] = true
+			}
+		}
+		if b == at { // all of it
+			delete(before, at)
+		}
+	}
+	return before.with(reads...)
 }
 
 // rangeOf is where a carve begins in its storage, and how long it is, in bytes.

@@ -22,7 +22,8 @@ type need struct {
 	line   int
 	tensor string
 	fix    string
-	plain  bool // not worth a line where it is plain
+	plain  bool       // not worth a line where it is plain
+	shown  []sym.Cond // each implies it: the first that is proved is what is said
 }
 
 // conditions are what a module needs of its dimensions: what the model asks for itself, and what was inferred.
@@ -36,7 +37,7 @@ type conditions struct {
 // assumptions are ranges of dimensions, and quantities that are not negative.
 type assumptions struct {
 	dims   *sym.Dims
-	slacks []sym.Expr
+	slacks [][]sym.Expr // of each list one is not negative
 }
 
 func newConditions(m *Module) *conditions {
@@ -64,7 +65,11 @@ func slacksOf(c sym.Cond) []sym.Expr {
 // assume adds a condition. A range that it leaves empty stays as it is.
 func (a *assumptions) assume(c sym.Cond) {
 	for _, slack := range slacksOf(c) {
-		a.slacks = append(a.slacks, slack)
+		args := slices.Clone(slack.MaxArgs())
+		for i := range args {
+			args[i] = reduced(args[i])
+		}
+		a.slacks = append(a.slacks, args)
 		names := slack.Vars()
 		if len(names) != 1 {
 			continue
@@ -107,21 +112,16 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 	}
 	all := true
 	for _, s := range slacks {
-		yes := false
-		args := s.MaxArgs()
-		never := 0
-		for _, arg := range args {
-			switch a.sign(arg) {
-			case sym.Yes:
-				yes = true
-			case sym.No:
-				never++
-			}
+		args := slices.Clone(s.MaxArgs())
+		never := true
+		for i := range args {
+			never = never && a.negative(args[i])
+			args[i] = reduced(args[i])
 		}
-		if never == len(args) {
+		if never {
 			return sym.No
 		}
-		all = all && yes
+		all = all && (a.dims.LE(sym.Const(0), s) == sym.Yes || slices.ContainsFunc(a.slacks, func(known []sym.Expr) bool { return a.implies(known, args) }))
 	}
 	if all {
 		return sym.Yes
@@ -129,21 +129,41 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 	return sym.Unknown
 }
 
-// sign reports whether a quantity is never negative, or always.
-func (a *assumptions) sign(e sym.Expr) sym.Truth {
-	zero := sym.Const(0)
-	if truth := a.dims.LE(zero, e); truth != sym.Unknown {
-		return truth
-	}
-	for _, s := range a.slacks {
-		if a.dims.LE(zero, e.Sub(s)) == sym.Yes {
-			return sym.Yes
-		}
-		if a.dims.LE(zero, sym.Const(-1).Sub(e).Sub(s)) == sym.Yes {
-			return sym.No
+// implies reports whether one of known not being negative makes one of list so.
+func (a *assumptions) implies(known, list []sym.Expr) bool {
+	for _, k := range known {
+		if !slices.ContainsFunc(list, func(e sym.Expr) bool { return a.dims.LE(k, e) == sym.Yes || a.dims.LE(sym.Const(0), e) == sym.Yes }) {
+			return false
 		}
 	}
-	return sym.Unknown
+	return true
+}
+
+// negative reports whether a quantity is below 0 always.
+func (a *assumptions) negative(e sym.Expr) bool {
+	if a.dims.LT(e, sym.Const(0)) == sym.Yes {
+		return true
+	}
+	opposite := []sym.Expr{reduced(sym.Const(-1).Sub(e))}
+	return slices.ContainsFunc(a.slacks, func(known []sym.Expr) bool { return a.implies(known, opposite) })
+}
+
+// reduced is a quantity without the common factor of its terms: it is negative where the other is.
+func reduced(e sym.Expr) sym.Expr {
+	constant, terms := e.Terms()
+	divisor := int64(0)
+	for _, t := range terms {
+		divisor = gcd(divisor, t.Coef)
+	}
+	if divisor <= 1 {
+		return e
+	}
+	out := sym.Const(floorDiv(constant, divisor))
+	for _, t := range terms {
+		t.Coef /= divisor
+		out = out.Add(t.Expr())
+	}
+	return out
 }
 
 // assert takes over what the text asserts.
@@ -169,6 +189,12 @@ func (c *conditions) settle(n need, given bool) error {
 			return nil
 		}
 		r.Cond = c.simplest(n.cond)
+		for _, shown := range n.shown {
+			if c.given.decide(shown) == sym.Yes {
+				r.Cond = shown
+				break
+			}
+		}
 		c.module.Proved = append(c.module.Proved, r)
 		return nil
 	case sym.No:
@@ -282,7 +308,7 @@ func (c *conditions) choices(slack sym.Expr) sym.Expr {
 		return slack
 	}
 	for i := 0; i < len(args); {
-		drop := c.given.sign(args[i]) == sym.No
+		drop := c.given.negative(args[i])
 		for j := 0; j < len(args) && !drop; j++ {
 			drop = j != i && c.given.dims.LE(args[i], args[j]) == sym.Yes
 		}
@@ -326,7 +352,12 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 	a, err1 := n.cond.A.Eval(value)
 	b, err2 := n.cond.B.Eval(value)
 	said := fmt.Sprintf("%s never holds", n.cond)
-	if err1 == nil && err2 == nil && len(names) > 0 {
+	if len(n.shown) > 1 {
+		said = fmt.Sprintf("neither %s nor %s", n.shown[0], n.shown[1])
+		if len(names) > 0 {
+			said += ", as at " + strings.Join(words, ", ")
+		}
+	} else if err1 == nil && err2 == nil && len(names) > 0 {
 		said += fmt.Sprintf(": at %s it is %d against %d", strings.Join(words, ", "), a, b)
 	}
 	var others []string

@@ -338,6 +338,7 @@ func (c *memoryChecker) carve(v *Value) error {
 	}
 	end := begin.Add(size)
 	about.plain = false
+	about.shown = []sym.Cond{{A: c.module.Dims.Simplify(end), B: c.module.Dims.Simplify(s.Bytes)}}
 	if err := with(end, sym.LE, s.Bytes, fmt.Sprintf("storage %s: %s bytes", text.LocalName(s.Name), end)); err != nil {
 		return err
 	}
@@ -353,6 +354,7 @@ func (c *memoryChecker) carve(v *Value) error {
 		about.from += " beside " + text.LocalName(other.Name)
 		about.fix = fmt.Sprintf("release %s before, or carve %s elsewhere", text.LocalName(other.Name), name)
 		about.cond = apart(begin, size, other.Carve.Offset, sizeOf(other))
+		about.shown = []sym.Cond{{A: end, B: other.Carve.Offset}, {A: other.Carve.Offset.Add(sizeOf(other)), B: begin}}
 		if err := c.conditions.need(about); err != nil {
 			return err
 		}

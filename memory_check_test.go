@@ -1,0 +1,99 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// classes is what `weir check` says of a text: its conditions with their classes, or why it is refused.
+func classes(p *weir.Program, err error) string {
+	var b strings.Builder
+	var e *weir.Error
+	if errors.As(err, &e) {
+		fmt.Fprintf(&b, "refused  %v\n", e)
+		return b.String()
+	}
+	for _, r := range p.Requires() {
+		fmt.Fprintf(&b, "checked  %s (from %s)\n", r.Condition, r.From)
+	}
+	for _, r := range p.Proved() {
+		fmt.Fprintf(&b, "proved   %s (from %s)\n", r.Condition, r.From)
+	}
+	return b.String()
+}
+
+// judge compares a text's class with what the oracle finds for every value of its dimensions up to 64.
+func judge(source string, p *weir.Program, err error) error {
+	o := newOracle(source)
+	if err != nil && !errors.Is(err, weir.ErrInput) {
+		return err
+	}
+	var wrong error
+	o.each(func() {
+		if wrong != nil {
+			return
+		}
+		want, got := o.legal(), err == nil
+		if got {
+			for _, r := range p.Requires() {
+				got = got && o.holds(r.Condition)
+			}
+		}
+		if want != got {
+			wrong = fmt.Errorf("at %v it is legal: %v, and taken to be: %v", o.dims, want, got)
+		}
+	})
+	return wrong
+}
+
+// TestMemoryTexts: ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite writes what check says of them.
+func TestMemoryTexts(t *testing.T) {
+	var said strings.Builder
+	said.WriteString("What weir check says of the texts in this folder.\n")
+	for _, class := range []string{"proved", "checked", "refused"} {
+		files, _ := filepath.Glob("testdata/memory/" + class + "/*.weir")
+		if len(files) != 10 {
+			t.Errorf("%d texts that are %s, want 10", len(files), class)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := string(data)
+			p, err := compileText(t, source, weir.Options{})
+			if wrong := judge(source, p, err); wrong != nil {
+				t.Errorf("%s: %v\n%s", file, wrong, classes(p, err))
+				continue
+			}
+			fmt.Fprintf(&said, "\n%s/%s\n%s", class, filepath.Base(file), classes(p, err))
+			is := "refused"
+			if err == nil {
+				is = "proved"
+				own := len(newOracle(source).requires)
+				if len(p.Requires()) > own {
+					is = "checked"
+				}
+			}
+			if is != class {
+				t.Errorf("%s is %s\n%s", file, is, classes(p, err))
+			}
+		}
+	}
+	golden := "testdata/memory/check.txt"
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(said.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || string(want) != said.String() {
+		t.Errorf("%v: it is not what %s has:\n%s", err, golden, said.String())
+	}
+}
