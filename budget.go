@@ -6,7 +6,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "recompute": the tensor is computed again where it is needed again; "spill": it is
+// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from Tensor to At is computed in so many Pieces; "recompute": the tensor is computed again where it is needed again; "spill": it is
 // put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used.
 type Saving struct {
 	Kind   string `json:"kind"`
@@ -16,12 +16,16 @@ type Saving struct {
 	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
+	Pieces     int64 `json:"pieces,omitempty"`
 }
 
 // String says it in one line.
 func (s Saving) String() string {
 	cost := fmt.Sprintf("%s to and from a file", mem.FormatBytes(s.Moved))
-	if s.Kind == "recompute" {
+	switch s.Kind {
+	case "chunk":
+		return fmt.Sprintf("chunk %s to %s (%s): %d pieces", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Pieces)
+	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
 	}
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
@@ -31,7 +35,7 @@ func (s Saving) String() string {
 func (p *Program) Savings() []Saving {
 	var out []Saving
 	for _, s := range p.compiled.Savings {
-		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved})
+		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces})
 	}
 	return out
 }

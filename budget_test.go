@@ -49,7 +49,7 @@ func TestBudgets(t *testing.T) {
 				}
 				for _, s := range tight.savings {
 					kinds[s.Kind] = true
-					if s.Tensor == "" || s.At == "" || s.Bytes <= 0 || s.Operations+s.Moved <= 0 {
+					if s.Tensor == "" || s.At == "" || s.Bytes <= 0 || s.Operations+s.Moved+s.Pieces <= 0 {
 						t.Errorf("budget %d: %s", o.Budget, s)
 					}
 				}

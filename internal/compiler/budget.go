@@ -25,6 +25,7 @@ type Saving struct {
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
 	Operations, Moved int64
+	Pieces            int64 // that a stretch is computed in
 }
 
 // SavingKind is how memory is saved.
@@ -32,6 +33,7 @@ type SavingKind string
 
 // The kinds of saving, in the order in which they are tried.
 const (
+	ChunkUp   SavingKind = "chunk"     // computed in pieces, with what lies between there a piece at a time
 	Recompute SavingKind = "recompute" // computed again where it is needed again
 	SpillOut  SavingKind = "spill"     // put into a file and fetched back
 	PageIn    SavingKind = "page"      // a weight left in the file, brought in where it is used
@@ -93,7 +95,7 @@ func (c *Compiled) squeeze(b Budget, ask func() error) error {
 		}
 		margin += max(whole-b.Bytes, 64)
 	}
-	c.Savings = s.done
+	c.Savings = append(c.Savings, s.done...)
 	verifyLoop(c.Loop, "saving memory")
 	return c.pageOut()
 }

@@ -149,46 +149,15 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 		done(p.Name, m.String)
 	}
-	stage = "lower"
-	if c.Loop, err = lower.Module(m); err != nil {
+	stage = "kernels"
+	if err := c.kernels(m, o, done); err != nil {
 		return nil, err
 	}
-	if err := m.Ask(); err != nil {
-		return nil, err
-	}
-	verifyLoop(c.Loop, "lower")
-	done("lower", c.Loop.String)
-	if !o.Reference && c.plain != bare {
-		stage = "schedule"
-		if err := c.schedule(m, o); err != nil {
-			return nil, err
-		}
-		done("schedule", c.Loop.String)
-	}
-	stage = "weights"
-	if err := c.settle(); err != nil {
-		return nil, err
-	}
-	stage = "order"
-	if err := m.Ask(); err != nil {
-		return nil, err
-	}
-	if c.plain == whole {
-		if err := c.order(); err != nil {
-			return nil, err
-		}
-	}
-	done("order", c.Loop.String)
-	if err := c.checkPlaces(); err != nil {
-		return nil, err
-	}
-	done("copies", func() string { return schedule.Copies(c.Loop) })
-	stage = "codegen"
-	if err := c.generate(o); err != nil {
-		return nil, err
-	}
-	if o.Budget != nil {
+	if o.Budget != nil && c.written == nil && c.plain == whole { // who lays out memory by hand keeps it as it is
 		stage = "budget"
+		if err := c.chunk(m, o); err != nil {
+			return nil, err
+		}
 		if err := c.squeeze(*o.Budget, m.Ask); err != nil {
 			return nil, err
 		}
@@ -212,6 +181,41 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	c.own()
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
+}
+
+// kernels makes the scheduled module of ir, with its steps in order and its code.
+func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text func() string)) (err error) {
+	if c.Loop, err = lower.Module(m); err != nil {
+		return err
+	}
+	if err := m.Ask(); err != nil {
+		return err
+	}
+	verifyLoop(c.Loop, "lower")
+	done("lower", c.Loop.String)
+	if !o.Reference && c.plain != bare {
+		if err := c.schedule(m, o); err != nil {
+			return err
+		}
+		done("schedule", c.Loop.String)
+	}
+	if err := c.settle(); err != nil {
+		return err
+	}
+	if err := m.Ask(); err != nil {
+		return err
+	}
+	if c.plain == whole {
+		if err := c.order(); err != nil {
+			return err
+		}
+	}
+	done("order", c.Loop.String)
+	if err := c.checkPlaces(); err != nil {
+		return err
+	}
+	done("copies", func() string { return schedule.Copies(c.Loop) })
+	return c.generate(o)
 }
 
 // scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel without tiles is not run, and wants none.

@@ -349,6 +349,9 @@ func TestNoMachinePaths(t *testing.T) {
 			return err
 		}
 		scanned++
+		if file == ".git" { // a worktree's, which git wrote
+			return nil
+		}
 		if at := private.FindIndex(data); at != nil {
 			t.Errorf("%s holds a machine's path: %q", file, data[at[0]:min(at[1]+40, len(data))])
 		}
