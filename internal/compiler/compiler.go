@@ -60,7 +60,8 @@ type Compiled struct {
 	failed  error
 	open    bool // see Recheck
 	asked   asked
-	blocks  []*mem.Block // the weights that were laid out anew, until the code owns them
+	kept    map[string]string // see schedule.Options
+	blocks  []*mem.Block      // the weights that were laid out anew, until the code owns them
 
 	plain   manner
 	written *written // the module before the first pass, where it lays out memory
@@ -214,7 +215,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	if err := c.checkPlaces(); err != nil {
 		return err
 	}
-	done("copies", func() string { return schedule.Copies(c.Loop) })
+	done("copies", func() string { return schedule.Copies(c.Loop, c.kept) })
 	return c.generate(o)
 }
 
@@ -304,7 +305,9 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {
-		how.Check, how.Pack, how.Choice = m.Check, c.pack, c.chosen(&o)
+		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, c.pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
+		c.kept = map[string]string{}
+		how.Kept = c.kept
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {
 			return err

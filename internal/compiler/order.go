@@ -15,31 +15,52 @@ var orderSamples = []int64{1, 7, 64, 500}
 // that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less well: the new order must need no more at
 // any sample, and less at one.
 func (c *Compiled) order() error {
+	body, _, err := c.ordered()
+	c.Loop.Body = body
+	return err
+}
+
+// predicted is the arena's size for the module as it is, in the order that it will have, at each of orderSamples.
+func (c *Compiled) predicted() ([]int64, error) {
+	own := c.Loop.Body
+	_, sizes, err := c.ordered()
+	if err == nil && sizes == nil {
+		sizes, err = c.arenaOf(own)
+	}
+	c.Loop.Body = own
+	for err == nil && len(sizes) < len(orderSamples) {
+		sizes = append(sizes, sizes[0]) // they are all the same
+	}
+	return sizes, err
+}
+
+// ordered is the better order of the steps, and the arena's sizes for it; no sizes where only one was looked at.
+func (c *Compiled) ordered() (body []loop.Step, sizes []int64, err error) {
 	own := c.Loop.Body
 	found := fewerAlive(c.Loop)
 	if found == nil {
-		return nil
+		return own, nil, nil
 	}
 	before, err := c.arenaOf(own)
 	if err != nil {
-		return err
+		return own, nil, err
 	}
 	after, err := c.arenaOf(found)
 	c.Loop.Body = own
 	if err != nil {
-		return err
+		return own, nil, err
 	}
 	wins := false
 	for i := range before {
 		if after[i] > before[i] {
-			return nil
+			return own, before, nil
 		}
 		wins = wins || after[i] < before[i]
 	}
 	if wins {
-		c.Loop.Body = found
+		return found, after, nil
 	}
-	return nil
+	return own, before, nil
 }
 
 // arenaOf is the arena's size for an order of the steps, at each sample that has one.

@@ -72,7 +72,7 @@ type View struct {
 type Step interface{ step() }
 
 // Launch runs a kernel over buffers, one for each of its parameters. A buffer may be passed under another shape of the same
-// number of elements where both are row-major.
+// number of elements where both are row-major, or where the parameter's strides find the same elements in the same order.
 type Launch struct {
 	Kernel *Kernel
 	Args   []*Buffer

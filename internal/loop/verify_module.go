@@ -13,11 +13,11 @@ import (
 )
 
 // VerifyModule checks a module: names, every kernel (see Verify), that views lie inside their buffers, that launches pass
-// buffers of the right type, shape and strides, that nothing is read before it is written, that inputs and weights are never
+// buffers of the right type, shape and strides, that nothing is read before it is written, all of it or what is read, that inputs and weights are never
 // written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
 // *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
 func VerifyModule(m *Module) (unproved []string, err error) {
-	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, counts: map[string]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*VerifyError)
@@ -37,7 +37,9 @@ type moduleVerifier struct {
 	known    map[*Buffer]bool
 	kernels  map[*Kernel]bool
 	written  map[*Buffer]bool // buffers that are no views
-	bound    map[string]bool  // dimensions
+	partly   map[*Buffer]parts
+	counts   map[string]bool // dimensions that loops count in
+	bound    map[string]bool // dimensions
 	unproved []string
 }
 
@@ -87,8 +89,8 @@ func (v *moduleVerifier) all() {
 	v.verifyKernels(given)
 	v.steps(m.Body)
 	for _, b := range m.Buffers {
-		if b.Kind == Output && !v.written[root(b)] && !v.empty(b) {
-			v.fail("output %%%s is never written", b.Name)
+		if b.Kind == Output {
+			v.complete(b, func() { v.fail("output %%%s is never written", b.Name) })
 		}
 	}
 }
@@ -312,11 +314,12 @@ func (v *moduleVerifier) step(s Step) {
 		v.sameCount("a copy of %"+s.From.Name, s.From.Shape, s.To.Shape)
 	case *If:
 		v.read(s.Cond, "an if")
-		before, bound := maps.Clone(v.written), maps.Clone(v.bound)
+		before, bound, partly := maps.Clone(v.written), maps.Clone(v.bound), maps.Clone(v.partly)
 		v.steps(s.Then)
 		then, thenBound := v.written, v.bound
-		v.written, v.bound = before, bound
+		v.written, v.bound, v.partly = before, bound, maps.Clone(partly)
 		v.steps(s.Else)
+		v.partly = partly
 		maps.DeleteFunc(v.written, func(b *Buffer, _ bool) bool { return !then[b] })
 		maps.DeleteFunc(v.bound, func(name string, _ bool) bool { return !thenBound[name] })
 	case *Loop:
@@ -334,6 +337,7 @@ func (v *moduleVerifier) loop(s *Loop) {
 	if s.Count != "" {
 		v.dims("a loop", []sym.Expr{sym.Var(s.Count)})
 		v.bound[s.Count] = true
+		v.counts[s.Count] = true
 	}
 	if s.Cond != nil {
 		v.read(s.Cond, "a loop")
@@ -382,9 +386,40 @@ func (v *moduleVerifier) read(b *Buffer, where string) {
 // readAway is read for a copy.
 func (v *moduleVerifier) readAway(b *Buffer, where string) {
 	v.in(b, where)
-	if !v.written[root(b)] && !v.empty(b) {
-		v.fail("%s reads %%%s before it is written", where, b.Name)
+	v.complete(b, func() { v.fail("%s reads %%%s before it is written", where, b.Name) })
+}
+
+// complete checks that all of a buffer is written. Where none of its storage is, missing is called.
+func (v *moduleVerifier) complete(b *Buffer, missing func()) {
+	r := root(b)
+	switch {
+	case v.written[r] || v.empty(b):
+		return
+	case len(v.partly[r]) == 0:
+		missing()
 	}
+	have := regionOf(v.module.Dims, b)
+	if !slices.ContainsFunc(v.partly[r], func(p region) bool { return have.within(v.module.Dims, p) }) {
+		v.unproved = append(v.unproved, fmt.Sprintf("%%%s is written: as a part of %%%s, whose parts are written one by one", b.Name, r.Name))
+	}
+}
+
+// wrote notes that a buffer is written: its whole storage, or a part. What a loop writes in each iteration at another place is a whole.
+func (v *moduleVerifier) wrote(b *Buffer) {
+	r, dims := root(b), v.module.Dims
+	if v.written[r] {
+		return
+	}
+	have := regionOf(dims, b)
+	turns := slices.ContainsFunc(have.offset.Vars(), func(name string) bool { return v.counts[name] })
+	plain := dims.EQ(have.offset, sym.Const(0)) == sym.Yes && (b.View == nil || b.View.Strides == nil)
+	if turns || plain && dims.EQ(sym.Product(b.Shape...), sym.Product(r.Shape...)) != sym.No {
+		v.written[r] = true
+		return
+	}
+	v.partly[r] = v.partly[r].with(dims, have)
+	whole := regionOf(dims, r)
+	v.written[r] = slices.ContainsFunc(v.partly[r], func(p region) bool { return whole.within(dims, p) })
 }
 
 // empty reports whether a buffer never has an element: there is nothing to write.
@@ -403,7 +438,7 @@ func (v *moduleVerifier) writeAway(b *Buffer, where string) {
 	if kind := root(b).Kind; kind == Input || kind == Weight {
 		v.fail("%s writes %%%s, which is in an %s", where, b.Name, kind)
 	}
-	v.written[root(b)] = true
+	v.wrote(b)
 }
 
 func (v *moduleVerifier) launch(s *Launch) {
@@ -436,7 +471,7 @@ func (v *moduleVerifier) launch(s *Launch) {
 	}
 }
 
-// layout checks that a buffer has its parameter's shape and strides, or is row-major with as many elements.
+// layout checks that a buffer has its parameter's shape and strides, or as many elements that lie at the same places in order.
 func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 	have, want := stridesOf(b), p.Strides
 	if want == nil {
@@ -451,6 +486,9 @@ func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 		}
 		return
 	}
+	if same := Regrouped(v.module.Dims, b.Shape, have, p.Shape); same != nil && v.stepsAlike(p.Shape, same, want) {
+		return
+	}
 	if !v.equal(have, RowMajor(b.Shape)) || !v.equal(want, RowMajor(p.Shape)) {
 		v.differ(what, "shape", sym.Unknown, b.Shape, p.Shape)
 		return
@@ -460,6 +498,16 @@ func (v *moduleVerifier) layout(what string, b *Buffer, p *Param) {
 
 func (v *moduleVerifier) equal(a, b []sym.Expr) bool {
 	return slices.EqualFunc(a, b, func(x, y sym.Expr) bool { return v.module.Dims.EQ(x, y) == sym.Yes })
+}
+
+// stepsAlike reports whether strides are the same along every axis of more than one element.
+func (v *moduleVerifier) stepsAlike(shape, a, b []sym.Expr) bool {
+	for i := range shape {
+		if v.module.Dims.LE(shape[i], sym.Const(1)) != sym.Yes && v.module.Dims.EQ(a[i], b[i]) != sym.Yes {
+			return false
+		}
+	}
+	return true
 }
 
 func (v *moduleVerifier) sameCount(what string, a, b []sym.Expr) {

@@ -10,25 +10,33 @@ import (
 )
 
 // Copies lists what a module only moves or repeats, computing nothing: a line for each such kernel or step with the bytes that it writes, from where to where, and why
-// it is left.
-func Copies(m *loop.Module) string {
-	s := &scheduler{module: m, dims: m.Dims}
+// it is left. Kept is what Options.Kept was given.
+func Copies(m *loop.Module, kept map[string]string) string {
+	s := &scheduler{module: m, dims: m.Dims, kept: kept}
+	if s.dims == nil {
+		s.dims = sym.NewDims()
+	}
 	s.countUses()
 	var lines strings.Builder
 	count, total := 0, zero
 	s.eachList(&m.Body, func(list *[]loop.Step) {
 		for _, step := range *list {
-			from, to, why := s.copies(step)
-			if why == "" {
-				continue
+			for _, c := range s.copies(step) {
+				bytes := sym.Product(c.to.Shape...).Mul(sym.Const(int64(c.to.DType.Bits()))).FloorDiv(sym.Const(8))
+				count, total = count+1, total.Add(bytes)
+				fmt.Fprintf(&lines, "%s bytes  %s to %%%s  %s: %s\n", bytes, c.from, c.to.Name, stepName(step), c.why)
 			}
-			bytes := sym.Product(to.Shape...).Mul(sym.Const(int64(to.DType.Bits()))).FloorDiv(sym.Const(8))
-			count, total = count+1, total.Add(bytes)
-			fmt.Fprintf(&lines, "%s bytes  %s to %%%s  %s: %s\n", bytes, from, to.Name, stepName(step), why)
 		}
 	})
 	fmt.Fprintf(&lines, "%d copies, %s bytes\n", count, total)
 	return lines.String()
+}
+
+// moving is what one step moves, and why.
+type moving struct {
+	from string
+	to   *loop.Buffer
+	why  string
 }
 
 // stepName is what a step is called in the list, with the model's nodes.
@@ -43,53 +51,70 @@ func stepName(step loop.Step) string {
 	return fmt.Sprintf("@%s (%s)", l.Kernel.Name, l.Source)
 }
 
-// copies says what a step copies and why; why is empty where it computes something.
-func (s *scheduler) copies(step loop.Step) (from string, to *loop.Buffer, why string) {
+// copies says what a step copies and why, a line for each buffer that it writes; none where it computes something.
+func (s *scheduler) copies(step loop.Step) (list []moving) {
 	if c, ok := step.(*loop.Copy); ok {
-		why = "kernels that read it want its elements in order"
+		why := "kernels that read it want its elements in order"
 		if c.To.Root().Kind == loop.Output {
 			why = "the result has storage of its own, and what it is of is not made for it alone"
 		}
-		return "%" + c.From.Name, c.To, why
+		return []moving{{"%" + c.From.Name, c.To, why}}
 	}
 	l, ok := step.(*loop.Launch)
 	if !ok {
-		return "", nil, ""
+		return nil
 	}
-	moves := movesOf(l.Kernel)
-	if moves == nil {
-		return "", nil, ""
+	stores := movesOf(l.Kernel)
+	args := map[string]*loop.Buffer{}
+	for i, p := range l.Kernel.Params {
+		args[p.Name] = l.Args[i]
 	}
-	var names []string
-	repeated := false
 	for i, p := range l.Kernel.Params {
 		if p.Access == loop.Read {
-			names = append(names, "%"+l.Args[i].Name)
-		} else {
-			to = l.Args[i]
+			continue
 		}
-	}
-	if to == nil || len(names) == 0 {
-		return "", nil, ""
-	}
-	if len(names) == 1 {
+		to := l.Args[i]
+		var moves []*loop.Load
+		var sources []*loop.Buffer
+		var names, reasons []string
+		for _, store := range stores {
+			move := store.X.(*loop.Load)
+			from := args[move.From]
+			if store.To != p.Name || from == nil {
+				continue
+			}
+			if moves = append(moves, move); slices.Contains(sources, from) {
+				continue
+			}
+			sources, names = append(sources, from), append(names, "%"+from.Name)
+			if why := s.kept[keptKey(from, to)]; why != "" && !slices.Contains(reasons, why) {
+				reasons = append(reasons, why)
+			}
+		}
+		if len(sources) == 0 {
+			continue
+		}
 		elements := func(b *loop.Buffer) sym.Expr { return sym.Product(b.Shape...) }
-		source := l.Args[slices.IndexFunc(l.Kernel.Params, func(p *loop.Param) bool { return p.Access == loop.Read })]
-		repeated = s.dims.LT(elements(source), elements(to)) == sym.Yes
+		repeated := len(sources) == 1 && s.dims.LT(elements(sources[0]), elements(to)) == sym.Yes
+		why := strings.Join(reasons, "; ")
+		if why == "" || repeated {
+			why = s.whyCopied(to, moves, len(sources), repeated)
+		}
+		list = append(list, moving{strings.Join(names, ", "), to, why})
 	}
-	return strings.Join(names, ", "), to, s.whyCopied(to, moves, len(names), repeated)
+	return list
 }
 
-// movesOf is the loads that a kernel stores as they are; nil where it does anything else.
-func movesOf(k *loop.Kernel) []*loop.Load {
-	var loads []*loop.Load
+// movesOf is a kernel's stores of what it loads; nil where it does anything else.
+func movesOf(k *loop.Kernel) []*loop.Store {
+	var stores []*loop.Store
 	only := true
 	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
 		switch stmt := stmt.(type) {
 		case *loop.Store:
-			l, ok := stmt.X.(*loop.Load)
+			_, ok := stmt.X.(*loop.Load)
 			only = only && ok
-			loads = append(loads, l)
+			stores = append(stores, stmt)
 		case *loop.For, *loop.Local:
 		default:
 			only = false
@@ -99,7 +124,7 @@ func movesOf(k *loop.Kernel) []*loop.Load {
 	if !only {
 		return nil
 	}
-	return loads
+	return stores
 }
 
 // whyCopied is the reason for a kernel that only moves elements.

@@ -2,6 +2,7 @@
 //
 // Lowering writes what is computed, one kernel per operator, in each-loops of full size; it chooses no tile, no vector, no
 // thread. This package joins kernels into one pass where that is legal and fits the machine (fuse.go, inline.go, epilogue.go),
+// has them write their results where later ones would move them to (parts.go),
 // gives contractions their tiles (rows.go, contract.go), merges axes and loops that walk memory as one (rejoin.go, flatten.go),
 // picks the vector loop (vector.go, transpose.go) and the parallel tiles (parallel.go). Every step asks Fit, the one accountant of what a kernel takes of the
 // machine (fit.go), before it commits: kernels are joined only where the result exceeds no limit by more than they did, tiles are halved until they fit, and what still does not has its

@@ -65,7 +65,7 @@ func TestMoves(t *testing.T) {
 			if len(scheduled.Body) != c.launches {
 				t.Errorf("%d launches, want %d\n%s", len(scheduled.Body), c.launches, scheduled)
 			}
-			if copies := Copies(scheduled); !strings.Contains(copies, c.copies) {
+			if copies := Copies(scheduled, nil); !strings.Contains(copies, c.copies) {
 				t.Errorf("the copies are\n%swant %q", copies, c.copies)
 			}
 			got, err := (&loop.Runner{}).Run(scheduled, in)

@@ -18,6 +18,12 @@ type Options struct {
 	NoVector   bool // no loop becomes a vector loop
 	NoParallel bool // no loop becomes parallel
 	NoPack     bool // weights keep their layout
+	NoParts    bool // what is put together is moved there
+
+	// Arena is how many bytes of arena the module needs, as it is now, at some bindings of the dimensions. Nil: nobody counts them.
+	Arena func() ([]int64, error)
+	// Kept, where not nil, is given why parts are moved to where they are put together, for Copies.
+	Kept map[string]string
 
 	// Pack is given the weights that are laid out anew, once; it replaces their Data. Nil: they are packed on Go's heap.
 	Pack func(list []*Pack) error
@@ -46,6 +52,11 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	}
 	if !o.NoInline || !o.NoEpilogue {
 		s.fuse()
+	}
+	if !o.NoParts {
+		if err := s.putParts(); err != nil {
+			return err
+		}
 	}
 	if s.registerTiles() && !o.NoContract {
 		if err := s.contractions(); err != nil {
@@ -79,6 +90,10 @@ type scheduler struct {
 	free    []string                // the dimensions of the kernel at hand
 
 	halvings int // of tiles that did not fit: see smaller
+
+	kept     map[string]string     // why parts are moved, by keptKey
+	laid     map[*loop.Buffer]bool // buffers that became parts, and those that hold parts
+	tooLarge map[string]bool       // kernels of whose parts the arena would grow
 }
 
 // step is one transformation of a kernel: it changes k, its own copy, and reports whether it did.

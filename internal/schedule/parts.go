@@ -1,0 +1,737 @@
+package schedule
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// piece is one nest of a kernel whose nests write disjoint boxes of its only result: where the box begins and how large it is, along the result's axes.
+type piece struct {
+	nest           loop.Stmt
+	begin, extents []sym.Expr
+	source         int   // the parameter that is moved into the box, each element once; −1 where the nest does anything else
+	axes           []int // of the source: the result's axis that each goes along; −1 of one element
+}
+
+// pieces takes a kernel apart that does nothing but write boxes of one result; nil where it does more, or moves nothing.
+func (s *scheduler) pieces(k *loop.Kernel) (out int, list []*piece) {
+	out = -1
+	for i, p := range k.Params {
+		if p.Access == loop.Read {
+			continue
+		}
+		if out >= 0 || p.Access != loop.Write {
+			return -1, nil
+		}
+		out = i
+	}
+	if out < 0 || k.Params[out].DType.Bits()%8 != 0 || neverRuns(k) {
+		return -1, nil
+	}
+	moves := false
+	for _, stmt := range k.Body {
+		p := s.piece(k, out, stmt)
+		if p == nil {
+			return -1, nil
+		}
+		moves = moves || p.source >= 0
+		list = append(list, p)
+	}
+	if !moves || !s.oneBehindAnother(list) {
+		return -1, nil
+	}
+	return out, list
+}
+
+// piece is a nest as a box of the result; nil where it is none.
+func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
+	to := k.Params[out]
+	p := &piece{nest: nest, source: -1}
+	var store *loop.Store
+	loops := map[string]*loop.For{}
+	for _, a := range loop.Accesses([]loop.Stmt{nest}) {
+		if a.Buffer != to.Name {
+			continue
+		}
+		found, ok := a.Stmt.(*loop.Store)
+		if !ok || !a.Write || a.Mask != nil || store != nil {
+			return nil
+		}
+		store = found
+		for _, f := range a.Loops {
+			if f.Kind != loop.Each {
+				return nil
+			}
+			loops[f.Var] = f
+		}
+	}
+	if store == nil {
+		return nil
+	}
+	axisOf := map[string]int{}
+	for axis, e := range store.Index {
+		begin, extent := e, one
+		for _, name := range e.Vars() {
+			if f := loops[name]; f != nil {
+				factor, rest, linear := e.Linear(name)
+				if _, again := axisOf[name]; again || !linear || !isOne(factor) || !s.overDimensions(f.Extent) {
+					return nil
+				}
+				axisOf[name] = axis
+				begin, extent = rest, f.Extent
+			}
+		}
+		if !s.overDimensions(begin) {
+			return nil
+		}
+		p.begin, p.extents = append(p.begin, begin), append(p.extents, extent)
+	}
+	if len(axisOf) != len(loops) {
+		return nil
+	}
+	p.source, p.axes = s.movedWhole(k, nest, store, loops, axisOf)
+	return p
+}
+
+// overDimensions reports whether an expression mentions nothing but the module's dimensions.
+func (s *scheduler) overDimensions(e sym.Expr) bool {
+	return !slices.ContainsFunc(e.Vars(), func(name string) bool { _, ok := s.dims.Get(name); return !ok })
+}
+
+// movedWhole is the parameter of which a nest stores every element, once and as it is, and the result's axis for each of its own.
+func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[string]*loop.For, axisOf map[string]int) (int, []int) {
+	load, ok := store.X.(*loop.Load)
+	if !ok || load.Mask != nil {
+		return -1, nil
+	}
+	for body := []loop.Stmt{nest}; ; {
+		if len(body) != 1 {
+			return -1, nil
+		}
+		f, ok := body[0].(*loop.For)
+		if !ok {
+			break // it is the store
+		}
+		body = f.Body
+	}
+	source := slices.IndexFunc(k.Params, func(p *loop.Param) bool { return p.Name == load.From })
+	if source < 0 {
+		return -1, nil
+	}
+	from, used := k.Params[source], map[string]bool{}
+	var axes []int
+	for axis, e := range load.Index {
+		if isZero(e) && isOne(from.Shape[axis]) {
+			axes = append(axes, -1)
+			continue
+		}
+		name, ok := e.Name()
+		if !ok || loops[name] == nil || used[name] || !s.equal(loops[name].Extent, from.Shape[axis]) {
+			return -1, nil
+		}
+		used[name] = true
+		axes = append(axes, axisOf[name])
+	}
+	if len(used) != len(loops) {
+		return -1, nil
+	}
+	return source, axes
+}
+
+// oneBehindAnother reports whether boxes lie one behind the other along one axis.
+func (s *scheduler) oneBehindAnother(list []*piece) bool {
+	for axis := range list[0].begin {
+		apart := true
+		for i, p := range list[:len(list)-1] {
+			apart = apart && s.dims.LE(p.begin[axis].Add(p.extents[axis]), list[i+1].begin[axis]) == sym.Yes
+		}
+		if apart {
+			return true
+		}
+	}
+	return len(list) == 1
+}
+
+// spot is where a buffer's elements lie in the storage of a root.
+type spot struct {
+	root    *loop.Buffer
+	offset  sym.Expr
+	strides []sym.Expr
+}
+
+func spotOf(b *loop.Buffer) spot {
+	at := spot{root: b.Root(), strides: loop.RowMajor(b.Shape)}
+	if b.View != nil && b.View.Strides != nil {
+		at.strides = b.View.Strides
+	}
+	for ; b.View != nil; b = b.View.Of {
+		at.offset = at.offset.Add(b.View.Offset)
+	}
+	return at
+}
+
+// box is where a piece of a result lies, along the result's axes.
+func (at spot) box(p *piece) spot {
+	for axis, begin := range p.begin {
+		at.offset = at.offset.Add(begin.Mul(at.strides[axis]))
+	}
+	return at
+}
+
+// under is where the elements of a spot lie under another shape; false where no strides say that.
+func (s *scheduler) under(at spot, shape, to []sym.Expr) (spot, bool) {
+	at.strides = loop.Regrouped(s.dims, shape, at.strides, to)
+	return at, at.strides != nil
+}
+
+// along is a spot along the axes of what is moved there.
+func (at spot) along(p *piece, shape []sym.Expr) spot {
+	strides, next := make([]sym.Expr, len(p.axes)), one
+	for axis := len(p.axes) - 1; axis >= 0; axis-- {
+		if p.axes[axis] >= 0 {
+			next = at.strides[p.axes[axis]]
+		}
+		strides[axis], next = next, next.Mul(shape[axis])
+	}
+	at.strides = strides
+	return at
+}
+
+// sameSpot reports whether two places of a shape are one.
+func (s *scheduler) sameSpot(a, b spot, shape []sym.Expr) bool {
+	if a.root != b.root || !s.equal(a.offset, b.offset) {
+		return false
+	}
+	for i := range shape {
+		if !isOne(shape[i]) && !s.equal(a.strides[i], b.strides[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Why a part is not written where it is wanted.
+const (
+	whyGiven   = "it is given, not made by a kernel of the model"
+	whyResult  = "it is a result of its own, with storage of its own"
+	whyMade    = "what makes it cannot write it there"
+	whyRead    = "something reads it that cannot where it would lie"
+	whyElse    = "it lies in another place already"
+	whyApart   = "elements that lie side by side would lie apart there, or few of them together"
+	whyDecided = "data decide how large it is"
+	whyArena   = "written there it would make the arena larger"
+)
+
+// parting is the work on one list of steps.
+type parting struct {
+	*scheduler
+	list *[]loop.Step
+	top  bool
+	at   map[loop.Step]int // where a step of the list is, or the one that it is inside
+}
+
+// putParts has kernels write what they make where another would only move it to: into their slice of what is put together. The whole then is alive from the first
+// part on. That may need a larger arena: then what makes it larger stays as it was.
+func (s *scheduler) putParts() error {
+	if s.kept = s.options.Kept; s.kept == nil {
+		s.kept = map[string]string{}
+	}
+	s.laid = map[*loop.Buffer]bool{}
+	s.findShared()
+	var before []int64
+	arena := func() ([]int64, error) {
+		if s.options.Arena == nil {
+			return nil, nil
+		}
+		return s.options.Arena()
+	}
+	saved := s.save()
+	done := s.putAll(nil)
+	if len(done) == 0 {
+		return nil
+	}
+	after, err := arena()
+	if err != nil {
+		return err
+	}
+	now := s.save()
+	s.restore(saved)
+	if before, err = arena(); err != nil {
+		return err
+	}
+	if !more(before, after) {
+		s.restore(now)
+		return nil
+	}
+	// Halves, until what makes the arena larger is left out.
+	var try func(names []string) error
+	try = func(names []string) error {
+		saved := s.save()
+		allowed := map[string]bool{}
+		for _, name := range names {
+			allowed[name] = true
+		}
+		if len(s.putAll(allowed)) == 0 {
+			return nil
+		}
+		after, err := arena()
+		if err != nil {
+			return err
+		}
+		if !more(before, after) {
+			before = after
+			return nil
+		}
+		s.restore(saved)
+		if len(names) == 1 {
+			s.tooLarge[names[0]] = true
+			return nil
+		}
+		if err := try(names[:len(names)/2]); err != nil {
+			return err
+		}
+		return try(names[len(names)/2:])
+	}
+	s.tooLarge = map[string]bool{}
+	if len(done) == 1 {
+		s.tooLarge[done[0]] = true
+	} else if err := try(done[:len(done)/2]); err != nil {
+		return err
+	} else if err := try(done[len(done)/2:]); err != nil {
+		return err
+	}
+	s.putAll(map[string]bool{}) // the reasons
+	return nil
+}
+
+// more reports whether any size grew.
+func more(before, after []int64) bool {
+	for i := range before {
+		if after[i] > before[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// saved is what putParts changes.
+type saved struct {
+	kernels []*loop.Kernel
+	buffers []*loop.Buffer
+	views   []*loop.View
+	laid    map[*loop.Buffer]bool
+	lists   map[*[]loop.Step][]loop.Step
+}
+
+func (s *scheduler) save() *saved {
+	m := s.module
+	v := &saved{laid: maps.Clone(s.laid), kernels: slices.Clone(m.Kernels), buffers: slices.Clone(m.Buffers), lists: map[*[]loop.Step][]loop.Step{}}
+	for _, b := range m.Buffers {
+		v.views = append(v.views, b.View)
+	}
+	s.eachList(&m.Body, func(list *[]loop.Step) { v.lists[list] = slices.Clone(*list) })
+	return v
+}
+
+func (s *scheduler) restore(v *saved) {
+	s.module.Kernels, s.module.Buffers = slices.Clone(v.kernels), slices.Clone(v.buffers)
+	s.laid = maps.Clone(v.laid)
+	for i, b := range v.buffers {
+		b.View = v.views[i]
+	}
+	for list, steps := range v.lists {
+		*list = slices.Clone(steps)
+	}
+	s.findShared()
+}
+
+// putAll goes through all lists, from the last step to the first, so that what is put together of what is put together finds its place. It returns the names of the
+// kernels of which a part, or the whole, is now written where it belongs; allowed, where not nil, are those that may be.
+func (s *scheduler) putAll(allowed map[string]bool) (done []string) {
+	s.eachList(&s.module.Body, func(list *[]loop.Step) {
+		p := &parting{scheduler: s, list: list, top: list == &s.module.Body}
+		p.index()
+		for i := len(*list) - 1; i >= 0; i-- {
+			l, ok := (*list)[i].(*loop.Launch)
+			if !ok || !s.soleLaunch(l) {
+				continue
+			}
+			if p.put(i, l, allowed) {
+				done = append(done, l.Kernel.Name)
+				p.index()
+			}
+		}
+	})
+	return done
+}
+
+// index finds out what is where.
+func (p *parting) index() {
+	p.countUses()
+	p.at = map[loop.Step]int{}
+	for i, step := range *p.list {
+		inner := []loop.Step{step}
+		p.eachList(&inner, func(list *[]loop.Step) {
+			for _, step := range *list {
+				p.at[step] = i
+			}
+		})
+	}
+}
+
+// put handles the kernel at one place of the list.
+func (p *parting) put(i int, l *loop.Launch, allowed map[string]bool) bool {
+	out, list := p.pieces(l.Kernel)
+	if list == nil {
+		return false
+	}
+	whole := l.Args[out]
+	reason := func(piece *piece, why string) {
+		if piece.source >= 0 && why != "" {
+			p.kept[keptKey(l.Args[piece.source], whole)] = why
+		}
+	}
+	if allowed != nil && !allowed[l.Kernel.Name] {
+		for _, piece := range list {
+			if p.tooLarge[l.Kernel.Name] {
+				reason(piece, whyArena)
+			}
+		}
+		return false
+	}
+	if p.isThere(i, l, out, list) {
+		p.drop(i, l)
+		return true
+	}
+	if why := p.mayBegin(i, whole); why != "" {
+		for _, piece := range list {
+			reason(piece, why)
+		}
+		return false
+	}
+	at, ok := p.under(spotOf(whole), whole.Shape, l.Kernel.Params[out].Shape)
+	if !ok {
+		return false
+	}
+	var rest []*piece
+	for _, piece := range list {
+		if piece.source < 0 {
+			rest = append(rest, piece)
+			continue
+		}
+		l := (*p.list)[i].(*loop.Launch) // placing what it reads changes how it reads it
+		from := l.Args[piece.source]
+		shape := l.Kernel.Params[piece.source].Shape
+		to := at.box(piece).along(piece, shape)
+		if here, ok := p.under(spotOf(from), from.Shape, shape); ok && p.sameSpot(here, to, shape) {
+			continue
+		}
+		if why := p.place(i, from, to, shape); why != "" {
+			reason(piece, why)
+			rest = append(rest, piece)
+		}
+	}
+	if len(rest) == len(list) {
+		return false
+	}
+	p.laid[at.root] = true
+	p.keep(i, out, at, rest)
+	return true
+}
+
+func keptKey(from, whole *loop.Buffer) string { return from.Name + " " + whole.Root().Name }
+
+// isThere reports whether all pieces of a result lie in another whole already, as they do in this one. The result then becomes a part of that.
+func (p *parting) isThere(i int, l *loop.Launch, out int, list []*piece) bool {
+	whole, shape := l.Args[out], l.Kernel.Params[out].Shape
+	to := spot{}
+	for n, piece := range list {
+		if piece.source < 0 {
+			return false
+		}
+		from := l.Args[piece.source]
+		fromShape := l.Kernel.Params[piece.source].Shape
+		here, ok := p.under(spotOf(from), from.Shape, fromShape)
+		if !ok || !p.laid[here.root] || here.root == whole.Root() {
+			return false
+		}
+		if n == 0 {
+			to = spot{root: here.root, offset: here.offset, strides: make([]sym.Expr, len(shape))}
+			next := one
+			for axis := len(shape) - 1; axis >= 0; axis-- {
+				if j := slices.Index(piece.axes, axis); j >= 0 {
+					next = here.strides[j]
+				} else if !isOne(shape[axis]) {
+					return false
+				}
+				to.strides[axis], next = next, next.Mul(shape[axis])
+			}
+			for axis, begin := range piece.begin {
+				to.offset = to.offset.Sub(begin.Mul(to.strides[axis]))
+			}
+		}
+		if !p.sameSpot(here, to.box(piece).along(piece, fromShape), fromShape) {
+			return false
+		}
+	}
+	return p.place(i, whole, to, shape) == ""
+}
+
+// mayBegin is empty where the result of the step at a place may be written earlier, part by part: nothing else writes it, and nothing reads it before.
+func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
+	root := whole.Root()
+	if p.laid[whole] {
+		return "" // its place was found to be its own
+	}
+	u := p.usesOf(whole)
+	switch {
+	case root.Kind != loop.Temp && root.Kind != loop.Output || len(u.writers) != 1:
+		return whyElse
+	case p.decided(root.Shape):
+		return whyDecided
+	}
+	for _, reader := range u.readers {
+		if at, here := p.at[reader]; here && at <= i || !here && !p.top {
+			return whyElse
+		}
+	}
+	if root.Kind == loop.Output && !p.top {
+		return whyElse
+	}
+	return ""
+}
+
+// decided reports whether data decide extents.
+func (p *parting) decided(shape []sym.Expr) bool {
+	return slices.ContainsFunc(shape, func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := p.module.Limits[name]; return data })
+	})
+}
+
+// place puts a buffer, all of its storage, where a later step at i of the list would move it: elements of shape go to a spot. It says why where that cannot be.
+func (p *parting) place(i int, b *loop.Buffer, to spot, shape []sym.Expr) (why string) {
+	root := b.Root()
+	switch {
+	case root.Kind == loop.Output:
+		return whyResult
+	case root.Kind != loop.Temp:
+		return whyGiven
+	case p.laid[root] || root == to.root:
+		return whyElse
+	case p.decided(root.Shape) || p.decided(to.root.Shape):
+		return whyDecided
+	case !p.closeTogether(to, shape):
+		return whyApart
+	}
+	// Every buffer in the storage is all of it, under some shape.
+	spots := map[*loop.Buffer]spot{}
+	for _, other := range p.module.Buffers {
+		if other.Root() != root {
+			continue
+		}
+		own := spotOf(other)
+		if !isZero(own.offset) || other.View != nil && other.View.Strides != nil || !p.equal(sym.Product(other.Shape...), sym.Product(shape...)) {
+			return whyRead
+		}
+		at, ok := p.under(to, shape, other.Shape)
+		if !ok {
+			return whyRead
+		}
+		spots[other] = at
+	}
+	u := p.usesOf(root)
+	if len(u.writers) != 1 {
+		return whyMade
+	}
+	first, here := p.at[u.writers[0]]
+	if !here || first > i || (*p.list)[first] != u.writers[0] {
+		return whyMade
+	}
+	changed := map[int]*loop.Launch{}
+	for _, step := range slices.Concat(u.writers, u.readers) {
+		at, here := p.at[step]
+		if !here || (*p.list)[at] != step || at < first || at == first && step != u.writers[0] {
+			return whyRead
+		}
+		l, launch := p.moved(step, spots)
+		switch {
+		case l == nil && at == first:
+			return whyMade
+		case l == nil:
+			return whyRead
+		case launch:
+			changed[at] = l
+		}
+	}
+	for at, l := range changed {
+		old := (*p.list)[at].(*loop.Launch)
+		p.replace(old.Kernel, l.Kernel)
+		p.shared[l.Kernel] = p.shared[old.Kernel]
+		(*p.list)[at] = l
+		p.at[l] = at
+	}
+	for other, at := range spots {
+		other.View = &loop.View{Of: at.root, Offset: at.offset, Strides: at.strides}
+		if p.rowMajor(at.strides, other.Shape) {
+			other.View.Strides = nil
+		}
+		p.laid[other] = true
+	}
+	// What lies in a buffer comes after it.
+	p.module.Buffers = slices.DeleteFunc(p.module.Buffers, func(other *loop.Buffer) bool { _, is := spots[other]; return is })
+	var order []*loop.Buffer
+	for other := range spots {
+		order = append(order, other)
+	}
+	slices.SortFunc(order, func(a, b *loop.Buffer) int { return strings.Compare(a.Name, b.Name) })
+	p.module.Buffers = append(p.module.Buffers, order...)
+	p.index()
+	return ""
+}
+
+func (p *parting) rowMajor(strides, shape []sym.Expr) bool {
+	for i, step := range loop.RowMajor(shape) {
+		if !isOne(shape[i]) && !p.equal(strides[i], step) {
+			return false
+		}
+	}
+	return true
+}
+
+// closeTogether reports whether the elements that lie side by side still do, as many of them as fill a vector, or all.
+func (p *parting) closeTogether(to spot, shape []sym.Expr) bool {
+	length := one
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		if isOne(shape[axis]) {
+			continue
+		}
+		if !p.equal(to.strides[axis], length) {
+			return p.guess(length) >= leastTogether
+		}
+		length = length.Mul(shape[axis])
+	}
+	return true
+}
+
+// leastTogether is how many elements must lie side by side for kernels to write a part of each row as fast as all rows.
+const leastTogether = 8
+
+// moved is a step whose buffers have new spots; nil where it cannot be. Launch is false where it stays the same.
+func (p *parting) moved(step loop.Step, spots map[*loop.Buffer]spot) (changed *loop.Launch, launch bool) {
+	plain := func(b *loop.Buffer) bool {
+		at, is := spots[b]
+		return !is || p.rowMajor(at.strides, b.Shape)
+	}
+	l, ok := step.(*loop.Launch)
+	if !ok {
+		reads, writes := touched(step, true)
+		for _, b := range append(reads, writes...) {
+			if !plain(b) {
+				return nil, false
+			}
+		}
+		return &loop.Launch{}, false
+	}
+	k := *l.Kernel
+	k.Params = slices.Clone(k.Params)
+	for i, b := range l.Args {
+		if plain(b) {
+			continue
+		}
+		param := *k.Params[i]
+		at, ok := p.under(spots[b], b.Shape, param.Shape)
+		if !ok || param.Strides != nil || param.Access == loop.Update || forBlocks(&k) || p.shared[l.Kernel] {
+			return nil, false
+		}
+		if !p.rowMajor(at.strides, param.Shape) {
+			param.Strides = at.strides
+		}
+		k.Params[i] = &param
+	}
+	k.Dims = dimsOf(&k, l.Kernel)
+	return &loop.Launch{Kernel: &k, Args: l.Args, Source: l.Source}, true
+}
+
+// drop removes a launch and its kernel.
+func (p *parting) drop(i int, l *loop.Launch) {
+	l = (*p.list)[i].(*loop.Launch)
+	p.module.Kernels = slices.DeleteFunc(p.module.Kernels, func(k *loop.Kernel) bool { return k == l.Kernel })
+	*p.list = slices.Delete(*p.list, i, i+1)
+}
+
+// keep leaves the pieces in a kernel that are not where they belong: each writes a part of the whole. It is several kernels where one would need too many operands.
+func (p *parting) keep(i, out int, whole spot, rest []*piece) {
+	l := (*p.list)[i].(*loop.Launch)
+	if len(rest) == 0 {
+		p.drop(i, l)
+		return
+	}
+	var steps []loop.Step
+	for len(rest) > 0 {
+		count := len(rest)
+		next := p.moving(l, out, whole, rest)
+		for ; count > 1 && !p.commits(next.Kernel, l.Kernel); next = p.moving(l, out, whole, rest[:count]) {
+			count = (count + 1) / 2
+		}
+		rest = rest[count:]
+		if len(steps) == 0 {
+			p.replace(l.Kernel, next.Kernel)
+		} else {
+			next.Kernel.Name = p.nameAfter(next.Kernel, &loop.Kernel{Name: "rest"})
+			p.module.Kernels = append(p.module.Kernels, next.Kernel)
+		}
+		for j, b := range next.Args {
+			if next.Kernel.Params[j].Access == loop.Write {
+				b.Name = p.bufferName(b.Name)
+				p.module.Buffers = append(p.module.Buffers, b)
+			}
+		}
+		p.shared[next.Kernel] = false
+		steps = append(steps, next)
+	}
+	*p.list = slices.Replace(*p.list, i, i+1, steps...)
+}
+
+// moving is a launch that writes pieces of a whole, each into a buffer of its own that is a part of it.
+func (p *parting) moving(l *loop.Launch, out int, whole spot, pieces []*piece) *loop.Launch {
+	k := &loop.Kernel{Name: l.Kernel.Name, Source: l.Kernel.Source}
+	var args []*loop.Buffer
+	to := l.Kernel.Params[out]
+	names := p.newNamer(l.Kernel)
+	for _, piece := range pieces {
+		at := whole.box(piece)
+		part := &loop.Buffer{Name: l.Args[out].Name + ".part", Kind: loop.Temp, DType: to.DType, Shape: piece.extents,
+			View: &loop.View{Of: whole.root, Offset: at.offset, Strides: at.strides}, Source: l.Args[out].Source}
+		param := &loop.Param{Name: names.name(to.Name), Access: loop.Write, DType: to.DType, Shape: piece.extents, Strides: at.strides}
+		if p.rowMajor(at.strides, piece.extents) {
+			part.View.Strides, param.Strides = nil, nil
+		}
+		r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+			if store, ok := stmt.(*loop.Store); ok && store.To == to.Name {
+				index := make([]sym.Expr, len(store.Index))
+				for axis, e := range store.Index {
+					index[axis] = e.Sub(piece.begin[axis])
+				}
+				store.To, store.Index = param.Name, index
+			}
+			return []loop.Stmt{stmt}
+		}}
+		k.Body = append(k.Body, r.Body([]loop.Stmt{piece.nest})...)
+		k.Params, args = append(k.Params, param), append(args, part)
+	}
+	read := map[string]bool{}
+	for _, a := range loop.Accesses(k.Body) {
+		read[a.Buffer] = true
+	}
+	for j, q := range l.Kernel.Params {
+		if j != out && read[q.Name] {
+			k.Params, args = append(k.Params, q), append(args, l.Args[j])
+		}
+	}
+	k.Dims = dimsOf(k, l.Kernel)
+	return &loop.Launch{Kernel: k, Args: args, Source: l.Source}
+}
