@@ -61,7 +61,19 @@ type region struct {
 
 // regionOf is where a buffer's elements lie in its root's storage.
 func regionOf(dims *sym.Dims, b *Buffer) region {
-	r := region{runs: runsOf(dims, b.Shape, stridesOf(b))}
+	// In which order elements are counted does not matter: the widest steps come first, as far as they can be told apart.
+	var shape, strides []sym.Expr
+	for i, step := range stridesOf(b) {
+		if n, ok := b.Shape[i].Const(); ok && n == 1 {
+			continue
+		}
+		at := len(strides)
+		for at > 0 && !strides[at-1].Equal(step) && dims.LE(strides[at-1], step) == sym.Yes {
+			at--
+		}
+		shape, strides = slices.Insert(shape, at, b.Shape[i]), slices.Insert(strides, at, step)
+	}
+	r := region{runs: runsOf(dims, shape, strides)}
 	for ; b.View != nil; b = b.View.Of {
 		r.offset = r.offset.Add(b.View.Offset)
 	}
@@ -103,7 +115,12 @@ func united(dims *sym.Dims, a, b region) (region, bool) {
 		}
 	}
 	if axis < 0 {
-		return region{}, false
+		// Columns of one element, side by side.
+		if step, ok := b.offset.Sub(a.offset).Const(); !ok || step != 1 {
+			return region{}, false
+		}
+		axis = len(x)
+		x, y = append(x, stretch{sym.Const(1), sym.Const(1)}), append(y, stretch{sym.Const(1), sym.Const(1)})
 	}
 	x[axis].extent = dims.Simplify(x[axis].extent.Add(y[axis].extent))
 	var shape, strides []sym.Expr

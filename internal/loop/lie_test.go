@@ -21,12 +21,21 @@ loop @main {
   buffer %p: f32[1, n, 2, 8] temp view %w offset 0 strides [7, 48, 8, 1]
   buffer %y1: f32[16*n] temp view %y offset 0
   buffer %y2: f32[2*n, 16] temp view %y offset 16*n
+  buffer %u: f32[n, 3] temp
+  buffer %u0: f32[n, 1] temp view %u offset 0 strides [3, 1]
+  buffer %u1: f32[n] temp view %u offset 1 strides [3]
+  buffer %u2: f32[n] temp view %u offset 2 strides [3]
+  buffer %v: f32[n] input
+  buffer %turned: f32[48, n] temp view %w offset 0 strides [1, 48]
   body {
 `
 	for _, c := range []struct{ title, body, unproved, fault string }{
 		{title: "all parts, in any order", body: "copy %c = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y = %w\ncopy %z = %w"},
 		{title: "a prefix", body: "copy %b = %x\ncopy %a = %x\ncopy %y2 = %ab\ncopy %y1 = %x\ncopy %z = %y"},
 		{title: "under another shape", body: "copy %a = %x\ncopy %y1 = %p\ncopy %b = %x\ncopy %y2 = %ab\ncopy %z = %y"},
+		{title: "columns of one element", body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u1 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy %z = %w"},
+		{title: "a column that is not there", body: "copy %u2 = %v\ncopy %u0 = %v\ncopy %u = %u\ncopy %a = %x\ncopy %b = %x\ncopy %c = %x\ncopy %y = %w\ncopy %z = %w", unproved: "%u is written"},
+		{title: "with the axes in another order", body: "copy %y1 = %x\ncopy %a = %x\ncopy %b = %x\ncopy %y2 = %ab\ncopy %turned = %y\ncopy %z = %w"},
 		{title: "a gap", body: "copy %c = %x\ncopy %a = %x\ncopy %y = %w\ncopy %z = %y", unproved: "%w is written"},
 		{title: "a part that is not there", body: "copy %a = %x\ncopy %y1 = %b\ncopy %y2 = %y2\ncopy %z = %y", unproved: "%b is written"},
 		{title: "nothing", body: "copy %y = %w", fault: "reads %w before it is written"},

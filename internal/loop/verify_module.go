@@ -17,7 +17,7 @@ import (
 // written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
 // *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
 func VerifyModule(m *Module) (unproved []string, err error) {
-	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, counts: map[string]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, turns: map[string]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*VerifyError)
@@ -38,7 +38,8 @@ type moduleVerifier struct {
 	kernels  map[*Kernel]bool
 	written  map[*Buffer]bool // buffers that are no views
 	partly   map[*Buffer]parts
-	counts   map[string]bool // dimensions that loops count in
+	turns    map[string]bool // dimensions that loops bind anew in each iteration
+	depth    int             // of loops
 	bound    map[string]bool // dimensions
 	unproved []string
 }
@@ -302,6 +303,7 @@ func (v *moduleVerifier) step(s Step) {
 			v.uses("the bind of "+s.Dim, []sym.Expr{s.Value})
 		}
 		v.bound[s.Dim] = true
+		v.turns[s.Dim] = v.turns[s.Dim] || v.depth > 0
 	case *Copy:
 		v.readAway(s.From, "a copy")
 		v.writeAway(s.To, "a copy")
@@ -337,7 +339,7 @@ func (v *moduleVerifier) loop(s *Loop) {
 	if s.Count != "" {
 		v.dims("a loop", []sym.Expr{sym.Var(s.Count)})
 		v.bound[s.Count] = true
-		v.counts[s.Count] = true
+		v.turns[s.Count] = true
 	}
 	if s.Cond != nil {
 		v.read(s.Cond, "a loop")
@@ -345,7 +347,9 @@ func (v *moduleVerifier) loop(s *Loop) {
 	if s.Index != nil {
 		v.write(s.Index, "a loop")
 	}
+	v.depth++
 	v.steps(s.Body)
+	v.depth--
 }
 
 func (v *moduleVerifier) in(b *Buffer, where string) {
@@ -411,7 +415,7 @@ func (v *moduleVerifier) wrote(b *Buffer) {
 		return
 	}
 	have := regionOf(dims, b)
-	turns := slices.ContainsFunc(have.offset.Vars(), func(name string) bool { return v.counts[name] })
+	turns := slices.ContainsFunc(have.offset.Vars(), func(name string) bool { return v.turns[name] })
 	plain := dims.EQ(have.offset, sym.Const(0)) == sym.Yes && (b.View == nil || b.View.Strides == nil)
 	if turns || plain && dims.EQ(sym.Product(b.Shape...), sym.Product(r.Shape...)) != sym.No {
 		v.written[r] = true
