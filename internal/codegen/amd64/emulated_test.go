@@ -94,7 +94,7 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		words[k.first+i] = int64(r.Address)
 	}
 	var fault error
-	err := k.run(words, int64(frame.Address), a.Dims, begin, end, func(n *nest, begin, end int64) (status int64) {
+	err := k.run(words, int64(frame.Address), a.Dims, begin, end, nil, func(_ unsafe.Pointer, n *nest, begin, end int64) (status int64) {
 		rax, err := k.on.machine.Run(n.code, map[asm.Reg]uint64{asm.RDI: frame.Address, asm.RSI: uint64(begin), asm.RDX: uint64(end)}, regions...)
 		if err != nil {
 			fault = err

@@ -166,15 +166,20 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	for i, o := range a.Operands {
 		*(*uintptr)(unsafe.Pointer(&words[k.first+i])) = uintptr(o.Base)
 	}
-	err := k.run(words, int64(uintptr(frame)), a.Dims, begin, end, func(n *nest, begin, end int64) int64 { return call.Call(n.entry, frame, begin, end) })
+	err := k.run(words, int64(uintptr(frame)), a.Dims, begin, end, frame, enter)
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(scratch)
 	return err
 }
 
-// run writes the frame's words but for the operands' addresses, and calls do for tiles of each nest that has some of those asked for; its result is the routine's.
+// enter calls a nest's routine.
+func enter(frame unsafe.Pointer, n *nest, begin, end int64) (status int64) {
+	return call.Call(n.entry, frame, begin, end)
+}
+
+// run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest that has some of those asked for; its result is the routine's. (A func without variables of its own, so that a run allocates nothing.)
 // frame is the address at which the routines find the words.
-func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64, do func(n *nest, begin, end int64) (status int64)) error {
+func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64, with unsafe.Pointer, do func(with unsafe.Pointer, n *nest, begin, end int64) (status int64)) error {
 	copy(words, dims)
 	for _, l := range k.locals {
 		offset, err := k.eval(l.code, dims)
@@ -183,7 +188,7 @@ func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64,
 		}
 		words[l.word] = frame + int64(k.fixed) + offset
 	}
-	r := running{k, words, dims, begin, end, do}
+	r := running{k, words, dims, begin, end, with, do}
 	if k.steps != nil {
 		return r.course()
 	}
@@ -199,7 +204,8 @@ type running struct {
 	*kernel
 	words, dims []int64
 	begin, end  int64
-	do          func(n *nest, begin, end int64) (status int64)
+	with        unsafe.Pointer
+	do          func(with unsafe.Pointer, n *nest, begin, end int64) (status int64)
 }
 
 // derive computes what a launch, or a step of it, computes once.
@@ -223,7 +229,7 @@ func (r *running) stretch(first, end int) (tiles int64, err error) {
 			return tiles, err
 		}
 		if r.begin < count {
-			if status := r.do(n, max(r.begin, 0), min(r.end, count)); status != 0 {
+			if status := r.do(r.with, n, max(r.begin, 0), min(r.end, count)); status != 0 {
 				return tiles, r.failure(int(status)-1, r.words[r.failed:r.failed+3])
 			}
 		}
