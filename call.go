@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/program"
 )
 
 // Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time. It holds
@@ -86,6 +87,9 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		return c.program.noInput(name)
 	}
 	g := a.given()
+	if g.owner != program.Borrow {
+		return diag.Unsupportedf("a call bound to its memory that consumes an argument").AtTensor(name).WithFix("use Program.Run")
+	}
 	if g.kind != TensorKind {
 		return diag.Inputf("%s is given, %s is expected", g, c.program.inputs[i]).AtTensor(name)
 	}

@@ -127,21 +127,24 @@ func (i Info) partRank(part int) int {
 	return len(i.Shape)
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run; what Sequence makes; or Absent.
+// Arg is what a run may be given: a *Tensor, borrowed for the run; what Consume makes of one; what Sequence makes; or Absent.
 type Arg interface{ given() given }
 
 // given is an argument: one tensor, or several, or nothing.
 type given struct {
 	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
 	tensors []*Tensor
+	owner   program.Ownership
 }
 
-func (t *Tensor) given() given { return given{TensorKind, []*Tensor{t}} }
+func (t *Tensor) given() given { return given{kind: TensorKind, tensors: []*Tensor{t}} }
 
 func (g given) given() given { return g }
 
 // Sequence is the argument for an input that is a sequence: the tensors, borrowed for the run.
-func Sequence(tensors ...*Tensor) Arg { return given{SequenceKind, slices.Clone(tensors)} }
+func Sequence(tensors ...*Tensor) Arg {
+	return given{kind: SequenceKind, tensors: slices.Clone(tensors)}
+}
 
 // Absent is the argument for an optional input that is to have nothing.
 var Absent Arg = given{kind: OptionalKind}
@@ -161,6 +164,7 @@ func (g given) String() string {
 type packing struct {
 	parts  []*Tensor // by port
 	blocks []*mem.Block
+	parted []*parted // what the caller parts with
 }
 
 func (p *packing) release() {
@@ -168,6 +172,10 @@ func (p *packing) release() {
 		b.Close()
 	}
 	p.blocks = nil
+	for _, a := range p.parted {
+		a.done()
+	}
+	p.parted = nil
 }
 
 // allocate makes a part's memory.

@@ -285,6 +285,9 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := args.part(); err != nil {
+		return nil, err
+	}
 	b, err := p.acquire(ctx, dims)
 	if err != nil {
 		return nil, err
@@ -294,6 +297,9 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 			p.release(b)
 		}
 	}()
+	for _, a := range args.parted {
+		b.call.Consume(a.port, a.done)
+	}
 	if err := p.run(ctx, b.call, args.parts); err != nil {
 		return nil, err
 	}
@@ -349,10 +355,10 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		list[i] = a.given()
 		for _, t := range list[i].tensors {
 			if t == nil {
-				return args, nil, diag.Inputf("a tensor of the sequence given for it is nil").AtTensor(info.Name)
+				return args, nil, diag.Inputf("a tensor given for it is nil").AtTensor(info.Name)
 			}
-			if t.closed.Load() {
-				return args, nil, diag.New(ErrClosed, "the tensor given for it is closed").AtTensor(info.Name)
+			if t.dead() {
+				return args, nil, diag.New(ErrClosed, "the tensor given for it is closed, or was given away").AtTensor(info.Name)
 			}
 		}
 	}
@@ -377,6 +383,9 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		}
 	}
 	dims, err := p.dimsOf(args.parts)
+	if err == nil {
+		err = p.mayPart(args, list)
+	}
 	return args, dims, err
 }
 

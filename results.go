@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weirml/weir/internal/diag"
@@ -23,6 +24,11 @@ type Results struct {
 	names   []string
 	closed  *atomic.Bool
 	report  runtime.Cleanup
+
+	mu     sync.Mutex
+	left   int  // tensors that were neither closed nor consumed
+	busy   int  // tensors that runs are consuming
+	parted bool // the call was given back
 }
 
 // holder is an open result, and where it was made. It does not keep the result from being collected.
@@ -192,6 +198,12 @@ func (r *Results) add(e edge) error {
 			list = []*Tensor{}
 		}
 	}
+	for _, t := range append(list, one) {
+		if t != nil {
+			t.of = r
+			r.left++
+		}
+	}
 	r.names, r.tensors, r.lists = append(r.names, e.Info.Name), append(r.tensors, one), append(r.lists, list)
 	return nil
 }
@@ -239,9 +251,48 @@ func (r *Results) Sequence(name string) []*Tensor {
 	return nil
 }
 
-// Close gives the run's memory back to the program, for the next run. Closing twice is fine.
+// Close gives the run's memory back to the program, for the next run; what a run is consuming follows when it has read it. Closing twice is fine.
 func (r *Results) Close() error {
-	if r.closed.Swap(true) {
+	r.mu.Lock()
+	r.closed.Store(true)
+	return r.part()
+}
+
+// take parts a tensor from its results, for as long as it is in use; it reports false where it is dead already.
+func (r *Results) take(t *Tensor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.dead() {
+		return false
+	}
+	t.gone.Store(true)
+	r.left, r.busy = r.left-1, r.busy+1
+	return true
+}
+
+// back undoes take.
+func (r *Results) back(t *Tensor) {
+	r.mu.Lock()
+	t.gone.Store(false)
+	r.left, r.busy = r.left+1, r.busy-1
+	r.part()
+}
+
+// give ends the use of a tensor that was taken. With the last one, the results are closed.
+func (r *Results) give() error {
+	r.mu.Lock()
+	if r.busy--; r.left == 0 {
+		r.closed.Store(true)
+	}
+	return r.part()
+}
+
+// part gives the call back once the results are closed and nobody uses them, and unlocks.
+func (r *Results) part() error {
+	part := r.closed.Load() && r.busy == 0 && !r.parted
+	r.parted = r.parted || part
+	r.mu.Unlock()
+	if !part {
 		return nil
 	}
 	r.report.Stop()

@@ -17,8 +17,13 @@ type Element = tensor.Element
 type Tensor struct {
 	t      *tensor.Tensor
 	block  *mem.Block   // its own memory, where it has some
+	of     *Results     // what it is an output of
 	closed *atomic.Bool // shared with what it is a part of
+	gone   atomic.Bool  // closed by itself, or given away
 }
+
+// dead reports whether there is nothing of it any more.
+func (t *Tensor) dead() bool { return t.gone.Load() || t.closed.Load() }
 
 // New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
@@ -79,8 +84,8 @@ func View[T Element](t *Tensor) ([]T, error) {
 	if t == nil {
 		return nil, diag.Inputf("there is no such tensor")
 	}
-	if t.closed.Load() {
-		return nil, diag.New(ErrClosed, "the tensor is closed")
+	if t.dead() {
+		return nil, diag.New(ErrClosed, "the tensor is closed, or was given away")
 	}
 	return tensor.Data[T](t.t)
 }
@@ -100,9 +105,9 @@ func (t *Tensor) Shape() []int {
 // Len is the number of elements; 0 after overflow of int on small systems cannot happen, since such a tensor cannot be made.
 func (t *Tensor) Len() int { return int(min(t.t.Len(), math.MaxInt)) }
 
-// Bytes is the elements' memory itself, packed as ONNX packs small types; nil once closed.
+// Bytes is the elements' memory itself, packed as ONNX packs small types; nil once closed or given away.
 func (t *Tensor) Bytes() []byte {
-	if t.closed.Load() {
+	if t.dead() {
 		return nil
 	}
 	return t.t.Bytes()
@@ -113,11 +118,16 @@ func (t *Tensor) String() string {
 	return fmt.Sprintf("%s%s", t.t.DType(), tensor.ShapeString(t.t.Shape()))
 }
 
-// Close gives the memory of a tensor made by New back. Closing twice is fine; a borrowed or a result's tensor has nothing to give back.
+// Close gives the memory of a tensor made by New back. Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
+// borrowed tensor has nothing to give back.
 func (t *Tensor) Close() error {
-	if t.block == nil {
-		return nil
+	switch {
+	case t.of != nil:
+		if t.of.take(t) {
+			return t.of.give()
+		}
+	case t.block != nil && !t.gone.Swap(true):
+		return t.block.Close()
 	}
-	t.closed.Store(true)
-	return t.block.Close()
+	return nil
 }

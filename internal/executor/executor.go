@@ -139,6 +139,7 @@ type Call struct {
 	timing   Timing
 	ctx      context.Context
 	reserved int64              // bytes of late storage and scratch
+	endings  []ending           // what the next run consumes
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 }
 

@@ -23,6 +23,7 @@ type layout struct {
 	launches map[*program.Launch][]int
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	binds    map[*program.Bind]*sym.Code
+	last     []int // by input: the last step that reads it
 }
 
 // lateLets are the names that late storage has of its own.
@@ -50,7 +51,7 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone()}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}

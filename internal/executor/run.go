@@ -21,8 +21,9 @@ func (c *Call) Run(ctx context.Context) error {
 	c.team.Stop = ctx.Done()
 	err := c.team.Enter(c.x.threads)
 	defer c.team.Leave()
+	defer c.forget()
 	if err == nil {
-		err = c.steps(c.x.program.Steps)
+		err = c.consuming()
 	}
 	if err == cpu.ErrStopped {
 		return ctx.Err()

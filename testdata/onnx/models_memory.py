@@ -38,3 +38,29 @@ def long_skips(rng):
     return Case("g (float[n,4,20,24] x) => (float[n,8,20,24] y) {\n" + "\n".join(lines) + "\n}",
         {"first": normal(rng, 8, 4, 3, 3, scale=0.2), **{f"{way}{i}": normal(rng, 8, 8, 3, 3, scale=0.1) for way in ("down", "up") for i in range(depth)}},
         [{"x": normal(rng, n, 4, 20, 24)} for n in (1, 2)])
+
+
+@case
+def training_forward(rng):
+    """the forward half of training: three layers, each of whose results is an output, kept for the backward half"""
+    lines = ["h0 = Identity (x)"]
+    for i in range(3):
+        lines += [f"s{i} = MatMul (h{i}, w{i})", f"h{i + 1} = Tanh (s{i})"]
+    return Case("g (float[n,16] x, float[16,16] w0, float[16,16] w1, float[16,16] w2) => (float[n,16] h1, float[n,16] h2, float[n,16] h3) {\n" + "\n".join(lines) + "\n}", {},
+        [{"x": normal(rng, n, 16), **{f"w{i}": normal(rng, 16, 16, scale=0.3) for i in range(3)}} for n in (3, 8)])
+
+
+@case
+def training_backward(rng):
+    """the backward half of training: it reads what the forward half kept, each for the last time where its layer's gradient is computed"""
+    lines = ["e = Sub (h3, y)", "g3 = Mul (e, scale)"]
+    for i in reversed(range(3)):
+        before = "x" if i == 0 else f"h{i}"
+        lines += [f"q{i} = Mul (h{i + 1}, h{i + 1})", f"p{i} = Sub (one, q{i})", f"d{i} = Mul (g{i + 1}, p{i})", f"t{i} = Transpose <perm = [1, 0]> ({before})",
+                  f"r{i} = MatMul (t{i}, d{i})", f"u{i} = Sub (w{i}, r{i})"]
+        if i > 0:
+            lines += [f"v{i} = Transpose <perm = [1, 0]> (w{i})", f"g{i} = MatMul (d{i}, v{i})"]
+    return Case("g (float[n,16] x, float[n,16] y, float[n,16] h1, float[n,16] h2, float[n,16] h3, float[16,16] w0, float[16,16] w1, float[16,16] w2)"
+        " => (float[16,16] u0, float[16,16] u1, float[16,16] u2) {\n" + "\n".join(lines) + "\n}", {"scale": np.float32(0.1), "one": np.float32(1)},
+        [{"x": normal(rng, n, 16), "y": normal(rng, n, 16), **{f"h{i}": np.tanh(normal(rng, n, 16)).astype(np.float32) for i in (1, 2, 3)},
+          **{f"w{i}": normal(rng, 16, 16, scale=0.3) for i in range(3)}} for n in (3, 8)])

@@ -1,0 +1,66 @@
+package executor
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/program"
+)
+
+// An argument that is consumed is given back after the last step that reads it. A branch or a loop is one step: it may read it to its end.
+
+// ending is an argument that the next run consumes.
+type ending struct {
+	input int
+	last  int // the step after which it is given back; −1: none reads it
+	done  func() error
+}
+
+// Consume makes the next run call done when it has read input i, which was lent, for the last time. A run that fails before calls it no more.
+func (c *Call) Consume(i int, done func() error) {
+	c.endings = append(c.endings, ending{i, c.x.layout.last[i], done})
+}
+
+// consuming follows the program's steps, and gives back what is consumed on the way.
+func (c *Call) consuming() error {
+	slices.SortStableFunc(c.endings, func(a, b ending) int { return a.last - b.last })
+	steps, from := c.x.program.Steps, 0
+	for _, e := range c.endings {
+		if err := c.steps(steps[from : e.last+1]); err != nil {
+			return err
+		}
+		from = e.last + 1
+		if err := e.done(); err != nil {
+			return err
+		}
+	}
+	return c.steps(steps[from:])
+}
+
+// forget leaves nothing of what a run consumed.
+func (c *Call) forget() {
+	for _, e := range c.endings {
+		c.operands[c.x.program.Inputs[e.input].Tensor].Base = nil
+	}
+	clear(c.endings)
+	c.endings = c.endings[:0]
+}
+
+// lastReads is, for each input, the last of the program's own steps that mentions it or a part of it; −1 where none does.
+func lastReads(p *program.Program) []int {
+	inputs := map[int]int{} // by tensor
+	out := make([]int, len(p.Inputs))
+	for i, port := range p.Inputs {
+		inputs[port.Tensor], out[i] = i, -1
+	}
+	for at, step := range p.Steps {
+		program.Mentions([]program.Step{step}, func(t int) {
+			for p.Tensors[t].Place == program.Part {
+				t = p.Tensors[t].Of
+			}
+			if i, is := inputs[t]; is {
+				out[i] = at
+			}
+		})
+	}
+	return out
+}
