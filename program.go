@@ -172,7 +172,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if o.Budget > 0 {
 		budget = &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

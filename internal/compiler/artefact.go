@@ -458,7 +458,7 @@ func unproven(m *loop.Module) ([]string, error) {
 }
 
 // Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It does nothing for programs that were
-// compiled here, or are proved. dims is as executor.Bind takes it.
+// compiled here of what an importer made, or are proved. dims is as executor.Bind takes it.
 func (c *Compiled) Recheck(dims []int64) (err error) {
 	if !c.open {
 		return nil
@@ -474,8 +474,8 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 	}
 	list, err := unproven(&m)
 	if err == nil && len(list) > 0 {
-		err = diag.Unsupportedf("for dimensions %v it is not proved that the artefact's kernels stay within their buffers: %s", dims, list[0]).
-			WithFix("run the model that it was compiled from")
+		err = diag.Unsupportedf("for dimensions %v it is not proved that the kernels stay within their buffers: %s", dims, list[0]).
+			WithFix("run an artefact's model itself; in a text, require what keeps indices in range")
 	}
 	return err
 }

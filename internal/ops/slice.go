@@ -74,6 +74,26 @@ func sliceShape(c *ir.Inference, n *ir.Node) error {
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: shape[i]}, "an extent is not negative"); err != nil {
 			return err
 		}
+		if n.Line == 0 {
+			continue // importers have moved its ends to where there are elements
+		}
+		first := n.Attrs.Exprs("begin")[i]
+		last := first.Add(shape[i].Max(sym.Const(1)).Sub(sym.Const(1)).Mul(sym.Const(step[i])))
+		if step[i] == 1 {
+			last = first.Add(shape[i]).Sub(sym.Const(1)) // one before the first of none
+		}
+		for _, in := range []sym.Cond{{A: sym.Const(0), B: first}, {A: last, Rel: sym.LT, B: x.Type.Shape[i]}} {
+			if err := c.Require(n, in, "a slice begins and ends within its operand"); err != nil {
+				return err
+			}
+		}
+		if step[i] < 0 {
+			for _, in := range []sym.Cond{{A: sym.Const(0), B: last}, {A: first, Rel: sym.LT, B: x.Type.Shape[i]}} {
+				if err := c.Require(n, in, "a slice begins and ends within its operand"); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	v := n.Result(0, ir.Type{DType: x.Type.DType, Shape: shape})
 	knownPick(c, v, x, func(at []int64) []sym.Expr { return sliced(n, ir.Constants(at)) })
