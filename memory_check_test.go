@@ -97,3 +97,22 @@ func TestMemoryTexts(t *testing.T) {
 		t.Errorf("%v: it is not what %s has:\n%s", err, golden, said.String())
 	}
 }
+
+// TestMemoryDocument: the text in docs/memory.md is judged as the document says.
+func TestMemoryDocument(t *testing.T) {
+	data, err := os.ReadFile("docs/memory.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "```weir\n")
+	source, rest, ok2 := strings.Cut(rest, "```\n")
+	_, want, ok3 := strings.Cut(rest, "```text\n")
+	want, _, ok4 := strings.Cut(want, "```\n")
+	if !ok || !ok2 || !ok3 || !ok4 {
+		t.Fatal("there is no text in docs/memory.md, or not what check says of it")
+	}
+	p, err := compileText(t, source, weir.Options{})
+	if got := classes(p, err); got != want {
+		t.Errorf("%s\nthe document has\n%s", got, want)
+	}
+}

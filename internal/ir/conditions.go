@@ -22,7 +22,7 @@ type need struct {
 	line   int
 	tensor string
 	fix    string
-	plain  bool       // not worth a line where it is plain
+	plain  bool       // not worth a line where it is proved
 	shown  []sym.Cond // each implies it: the first that is proved is what is said
 }
 
@@ -185,7 +185,7 @@ func (c *conditions) settle(n need, given bool) error {
 	}
 	switch c.given.decide(n.cond) {
 	case sym.Yes:
-		if _, name := n.cond.B.Name(); n.plain && (name || len(n.cond.A.Vars())+len(n.cond.B.Vars()) == 0) {
+		if n.plain {
 			return nil
 		}
 		r.Cond = c.simplest(n.cond)
