@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -18,15 +19,32 @@ type Dimension struct {
 	Min, Max int64 // Max is Unbounded where there is no upper end
 }
 
-// Dims lists the dimensions that the inputs' shapes decide, by name.
+// Dims lists the dimensions that the inputs' shapes decide, by name, in the ranges that Requires leaves them.
 func (p *Program) Dims() []Dimension {
 	var out []Dimension
+	ranges := p.ranges()
 	for _, d := range p.compiled.Program.Dims {
 		if !d.Data {
-			out = append(out, Dimension{d.Name, d.Range.Min, d.Range.Max})
+			r, _ := ranges.Get(d.Name)
+			out = append(out, Dimension{d.Name, r.Min, r.Max})
 		}
 	}
 	return out
+}
+
+// ranges are the dimensions' ranges, narrowed by the conditions that are checked when a run begins.
+func (p *Program) ranges() *sym.Dims {
+	data := map[string]bool{}
+	for _, d := range p.compiled.Program.Dims {
+		data[d.Name] = d.Data
+	}
+	var entry []sym.Cond
+	for _, r := range p.compiled.Program.Requires {
+		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name string) bool { return data[name] }) {
+			entry = append(entry, r.Cond)
+		}
+	}
+	return ir.Narrowed(p.compiled.Loop.Dims, entry...)
 }
 
 // Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name. Measurement.Decided has what a run found for them.

@@ -61,7 +61,7 @@ func (s Size) Dims() []string { return s.x.Vars() }
 
 func newMemory(p *Program) *Memory {
 	c := p.compiled
-	dims := c.Loop.Dims
+	dims := p.ranges()
 	size := func(x sym.Expr) Size { return Size{dims.Simplify(x), dims} }
 	var weights int64
 	for _, w := range c.Program.Weights {

@@ -11,6 +11,9 @@ import (
 	"github.com/weirml/weir"
 )
 
+// people writes conditions as weir check does.
+var people = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
+
 // classes is what `weir check` says of a text: its conditions with their classes, or why it is refused.
 func classes(p *weir.Program, err error) string {
 	var b strings.Builder
@@ -20,10 +23,10 @@ func classes(p *weir.Program, err error) string {
 		return b.String()
 	}
 	for _, r := range p.Requires() {
-		fmt.Fprintf(&b, "checked  %s (from %s)\n", r.Condition, r.From)
+		fmt.Fprintf(&b, "checked  %s (from %s)\n", people.Replace(r.Condition), r.From)
 	}
 	for _, r := range p.Proved() {
-		fmt.Fprintf(&b, "proved   %s (from %s)\n", r.Condition, r.From)
+		fmt.Fprintf(&b, "proved   %s (from %s)\n", people.Replace(r.Condition), r.From)
 	}
 	return b.String()
 }

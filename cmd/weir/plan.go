@@ -354,14 +354,19 @@ type conditionRow struct {
 	From      string `json:"from"`
 }
 
+// relations are conditions as people write them; as JSON they are as Python does.
+var relations = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
+
 func (f *modelFlags) check(ctx context.Context, path string) error {
 	rows := []conditionRow{}
 	l, _, err := f.compile(ctx, path, nil)
 	var e *weir.Error
-	if errors.As(err, &e) && errors.Is(e, weir.ErrInput) && e.Node != "" {
-		rows = append(rows, conditionRow{"refused", e.Detail, e.Node})
+	if errors.As(err, &e) && errors.Is(e, weir.ErrInput) && (e.Node != "" || e.Tensor != "") {
+		rows = append(rows, conditionRow{"refused", e.Detail, first(e.Node, e.Tensor)})
 		if f.c.json {
 			f.c.printJSON(map[string]any{"conditions": rows})
+		} else {
+			fmt.Printf("%-8s %s (from %s)\n", rows[0].Class, rows[0].Condition, rows[0].From)
 		}
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		return errFailed
@@ -380,7 +385,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 		return f.c.printJSON(map[string]any{"conditions": rows})
 	}
 	for _, r := range rows {
-		fmt.Printf("%-8s %s (from %s)\n", r.Class, r.Condition, r.From)
+		fmt.Printf("%-8s %s (from %s)\n", r.Class, relations.Replace(r.Condition), r.From)
 	}
 	if len(rows) == 0 {
 		fmt.Println("nothing needs to hold beyond the inputs' types")

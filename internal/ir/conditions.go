@@ -383,6 +383,15 @@ func (c *conditions) refused(n need, said string) error {
 	return e
 }
 
+// Narrowed are the ranges that conditions leave: those on one dimension bound it.
+func Narrowed(dims *sym.Dims, conds ...sym.Cond) *sym.Dims {
+	a := assumptions{dims: dims.Clone()}
+	for _, c := range conds {
+		a.assume(c)
+	}
+	return a.dims
+}
+
 // Bytes is a range of bytes in a storage.
 type Bytes struct{ Begin, Size sym.Expr }
 
