@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 )
@@ -20,7 +21,8 @@ type Measurement struct {
 	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
 	Decided Dims
 
-	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
+	bodies   []uint8           // what was run of the branches and loops, as walkBodies asks for it
+	accesses []executor.Access // that steps received
 }
 
 // Peak is the whole of so many such runs at once.
@@ -49,7 +51,7 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 		}
 		seen := call.Measured(pattern)
 		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights, seen.Arena, seen.Outputs, seen.Scratch
-		m.Decided = Dims{}
+		m.Decided, m.accesses = Dims{}, seen.Accesses
 		for i, d := range p.compiled.Program.Dims {
 			if d.Data {
 				m.Decided[d.Name] = seen.Decided[i]

@@ -107,7 +107,10 @@ func TestExitCodes(t *testing.T) {
 		{"run", 2, "one MODEL is needed"},
 		{"run " + digits + " --loud", 2, "unknown flag"},
 		{"run " + digits + " --trace x.json", 2, "unknown flag"},
-		{"plan " + digits + " --html x.html", 2, "unknown flag"},
+		{"plan " + digits + " --html " + dir + "/none/x.html", 1, "cannot be written"},
+		{"plan " + digits + " --diff " + dir + "/none.onnx", 1, "none.onnx"},
+		{"plan " + digits + " --diff " + table, 2, "--diff compares models"},
+		{"plan " + table + " --html x.html", 2, "are of models"},
 		{"bench " + digits + " --fast", 2, "unknown flag"},
 		{"run " + digits + " --calls 0", 2, "--calls 0"},
 		{"run " + digits + " --dim batch", 2, "NAME=SIZE"},
@@ -215,6 +218,7 @@ func TestKeys(t *testing.T) {
 	var b strings.Builder
 	for _, row := range []string{
 		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
+		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
 		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "test " + models + "logic",
 		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
 	} {

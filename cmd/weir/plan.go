@@ -19,17 +19,32 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
+// planFlags are plan's own.
+type planFlags struct {
+	modelFlags
+	inputFlags
+	html   string
+	diff   string
+	actual bool
+}
+
 func (c *cli) planCommand() *cobra.Command {
-	f := &modelFlags{}
+	f := &planFlags{}
 	cmd := &cobra.Command{
 		Use: "plan MODEL", Short: "Say exactly how much memory a model will take", Args: exactly(1, "one MODEL"),
 		Long: `Say exactly how much memory a model will take.
 
 In place of a model, a .csv file is a table of buffers to be placed: a line id,lower,upper,size, then a buffer a line, which is alive
-in the steps from lower to upper-1. A column alignment may follow. Its plan is the smallest, or says by how much it may not be.`,
+in the steps from lower to upper-1. A column alignment may follow. Its plan is the smallest, or says by how much it may not be.
+
+--html writes one page that needs nothing else, for any browser: every buffer as a rectangle of addresses by steps, the lower bound, what is alive at the peak or at any
+other step. Dimensions that are free are drawn at their upper bounds, or at 1. --diff compares two models, in text or on the page; a --dim that only one of them has
+is that one's. --actual runs the model once, on --input or on random values, and compares what its kernels really received with the plan.`,
 		Example: `  weir plan digits.onnx
   weir plan digits.onnx --dim batch=64 --calls 4
   weir plan digits.onnx --json
+  weir plan digits.onnx --dim batch=64 --html plan.html --actual
+  weir plan new.onnx --diff old.onnx
   weir plan buffers.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if isTable(args[0]) {
@@ -38,7 +53,12 @@ in the steps from lower to upper-1. A column alignment may follow. Its plan is t
 			return f.plan(cmd.Context(), args[0])
 		},
 	}
-	f.register(cmd, c)
+	f.modelFlags.register(cmd, c)
+	f.inputFlags.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.html, "html", "", "also write this file: a page with the plan drawn, address by step")
+	flags.StringVar(&f.diff, "diff", "", "compare with the plan of this model")
+	flags.BoolVar(&f.actual, "actual", false, "run once and compare the ranges that kernels received with the plan")
 	return cmd
 }
 
@@ -63,6 +83,8 @@ type planned struct {
 	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
 	Savings []weir.Saving `json:"savings,omitempty"`
 	Spill   *int64        `json:"spill_bytes,omitempty"`
+	// With --actual.
+	Actual *weir.PlanActual `json:"actual,omitempty"`
 }
 
 // fitRow says that with dimension At of size Size, Dim may be as large as Max.
@@ -87,28 +109,42 @@ type dimRow struct {
 	Decided bool `json:"decided,omitempty"`
 }
 
-func (f *modelFlags) plan(ctx context.Context, path string) error {
+// within compiles a model for its plan. Where the dimensions have bounds and the plan does not fit the budget, it is changed until it does; refused says that it cannot be.
+func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *loaded, bound weir.Dims, refused, err error) {
 	f.plans = true
-	l, bound, err := f.compile(ctx, path, func(o *weir.Options, _ *weir.Model) { o.Budget = 0 })
+	l, bound, err = f.compile(ctx, path, func(o *weir.Options, _ *weir.Model) { o.Budget = 0 })
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
-	defer func() { l.Close() }()
+	peak, err := peakOf(l.program.Memory(), f.calls, bound)
+	if budget <= 0 || err != nil || peak <= budget {
+		return l, bound, nil, nil
+	}
+	tight, _, err := f.compile(ctx, path, nil)
+	switch {
+	case err == nil:
+		l.Close()
+		return tight, bound, nil, nil
+	case !errors.Is(err, weir.ErrBudget):
+		l.Close()
+		return nil, nil, nil, err
+	}
+	return l, bound, err, nil
+}
+
+func (f *planFlags) plan(ctx context.Context, path string) error {
 	o, _, err := f.options()
 	if err != nil {
 		return err
 	}
-	// Where the dimensions have bounds and the plan does not fit, it is changed until it does.
-	refused := error(nil)
-	if peak, err := peakOf(l.program.Memory(), f.calls, bound); o.Budget > 0 && err == nil && peak > o.Budget {
-		tight, _, err := f.compile(ctx, path, nil)
-		if refused = err; err == nil {
-			l.Close()
-			l = tight
-		} else if !errors.Is(err, weir.ErrBudget) {
-			return err
-		}
+	if f.diff != "" {
+		return f.compare(ctx, path, o.Budget)
 	}
+	l, bound, refused, err := f.within(ctx, path, o.Budget)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
 	m := l.program.Memory()
 	at := func(s weir.Size) *int64 {
 		v, err := s.At(bound)
@@ -154,6 +190,18 @@ func (f *modelFlags) plan(ctx context.Context, path string) error {
 		p.Spill = nil
 	}
 	over := p.overBudget(free, o.Budget, refused)
+	if f.html != "" || f.actual {
+		page, err := f.draw(ctx, path, l, bound)
+		if err != nil {
+			return err
+		}
+		if f.html != "" {
+			if err := writePageTo(f.html, page.Name, pageData{Plans: []pagePlan{page}}); err != nil {
+				return err
+			}
+		}
+		p.Actual = page.Plan.Actual
+	}
 	if f.c.json {
 		if over != nil {
 			return over
@@ -322,6 +370,9 @@ func (p *planned) print(m *weir.Memory) {
 	}
 	if p.Spill != nil {
 		row("spilled", m.Spill, p.Spill)
+	}
+	if p.Actual != nil {
+		fmt.Printf("%-14s %s\n", "actual", actualText(p.Actual))
 	}
 	for _, d := range p.Dims {
 		limit := "no limit"

@@ -31,13 +31,16 @@ type offsetRow struct {
 func isTable(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
 
 // planTable plans the buffers of a table: id, lower, upper, size.
-func (f *modelFlags) planTable(ctx context.Context, path string) error {
+func (f *planFlags) planTable(ctx context.Context, path string) error {
 	o, _, err := f.options()
 	if err != nil {
 		return err
 	}
 	if len(f.dims) > 0 {
 		return usageError{fmt.Errorf("--dim: a table of buffers has no dimensions")}
+	}
+	if f.html != "" || f.diff != "" || f.actual {
+		return usageError{fmt.Errorf("--html, --diff and --actual are of models; %s is a table of buffers", path)}
 	}
 	file, err := os.Open(path)
 	if err != nil {

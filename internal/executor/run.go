@@ -45,6 +45,7 @@ func (c *Call) steps(steps []program.Step) error {
 }
 
 func (c *Call) step(step program.Step) error {
+	c.watch.begin(step)
 	switch s := step.(type) {
 	case *program.Launch:
 		return c.launch(s)
@@ -137,7 +138,7 @@ func (c *Call) launch(s *program.Launch) error {
 	if b.Tiles == 0 {
 		if c.watch != nil { // it has its operands, and nothing to do
 			for _, o := range b.Args.Operands {
-				c.watch.see(o)
+				c.watch.see(c, o)
 			}
 		}
 		return nil
@@ -232,6 +233,7 @@ func (c *Call) loop(s *program.Loop) error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
+		c.watch.begin(s)
 		if s.Cond >= 0 {
 			c.watch.entered(s, 2)
 			if yes, err := c.truth(s.Cond); err != nil || !yes {

@@ -20,17 +20,37 @@ type Watch struct {
 	decided []int64       // by dimension: the largest value that data decided, once there is one
 	has     []bool        // by dimension: there is one
 	bodies  map[program.Step]uint8
+	step    program.Step // that runs now
+	list    []Access
+	known   map[Access]bool
 }
+
+// Access is a range of a storage that a step received as an operand.
+type Access struct {
+	Step       program.Step
+	Storage    int
+	Begin, End int64 // bytes
+}
+
+// accesses is how many a watch keeps: a loop whose every iteration has ranges of its own would have no end of them.
+const accesses = 1 << 20
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
+	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
 		}
 	}
 	return c.watch
+}
+
+// begin notes which step runs.
+func (w *Watch) begin(s program.Step) {
+	if w != nil {
+		w.step = s
+	}
 }
 
 // entered notes that a body was run, of a loop or of a branch the first, 1; of a branch the second, 2; or that a loop's condition was asked, 2.
@@ -45,19 +65,33 @@ func (w *Watch) touch(c *Call, t int) {
 		return
 	}
 	if o, err := c.operand(t); err == nil {
-		w.see(o)
+		w.see(c, o)
 	}
 }
 
-func (w *Watch) see(o target.Operand) {
+func (w *Watch) see(c *Call, o target.Operand) {
 	at := uintptr(o.Base)
 	w.ranges[at] = max(w.ranges[at], o.Bytes)
+	if o.Bytes <= 0 || len(w.list) == accesses {
+		return
+	}
+	for i, b := range c.storages {
+		if b == nil || b.Size() == 0 {
+			continue
+		}
+		if base := uintptr(b.Pointer()); at >= base && at-base < uintptr(b.Size()) {
+			if a := (Access{w.step, i, int64(at - base), int64(at-base) + o.Bytes}); !w.known[a] {
+				w.known[a] = true
+				w.list = append(w.list, a)
+			}
+		}
+	}
 }
 
 // launch runs a kernel with its operands recorded, and exactly the scratch that it asks for.
 func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	for _, o := range b.Args.Operands {
-		w.see(o)
+		w.see(c, o)
 	}
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
@@ -80,11 +114,12 @@ type Measured struct {
 	ArenaWritten, OutputsWritten     int64                  // the end of the highest byte found changed
 	Decided                          []int64                // by dimension: the largest value that data decided
 	Bodies                           map[program.Step]uint8 // of branches and loops: what entered says of them, added up
+	Accesses                         []Access               // the ranges of storage that steps received, in the order in which they first did
 }
 
 // Measured adds up what was seen, with the pattern that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
-	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies}
+	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies, Accesses: c.watch.list}
 	for i, b := range c.storages {
 		if b == nil {
 			continue

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// attacks are names for a page that trusts names.
+var attacks = []string{"</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "\"'><svg onload=alert(3)>", "\u2028{{alert(4)}}", "javascript:alert(5)", "-->", "]]>"}
+
+// hostilePage is a page of the digits' plan with attacks for names.
+func hostilePage(t *testing.T) []byte {
+	t.Helper()
+	m, err := weir.Load(digits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 2, Calls: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	plan, err := p.Plan(weir.Dims{"batch": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range plan.Buffers {
+		b := &plan.Buffers[i]
+		b.Tensor, b.Name, b.DType, b.Parts = attacks[i%len(attacks)], attacks[(i+1)%len(attacks)], attacks[(i+2)%len(attacks)], attacks
+	}
+	for i := range plan.Steps {
+		plan.Steps[i].Nodes, plan.Steps[i].Name = attacks[i%len(attacks)], attacks[(i+3)%len(attacks)]
+	}
+	for i := range plan.Storages {
+		plan.Storages[i].Name = attacks[i]
+	}
+	plan.Dims = weir.Dims{attacks[0]: 4}
+	page := newPagePlan(attacks[1], p, plan, attacks)
+	page.Savings = []pageSaving{{attacks[0], attacks[0], attacks[1]}}
+	var b bytes.Buffer
+	if err := writePage(&b, "</title>"+attacks[0], pageData{Plans: []pagePlan{page, page}, Diff: diffPlans(plan, plan)}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// dataOf is what a page's script reads.
+func dataOf(t *testing.T, page []byte) (data pageData) {
+	t.Helper()
+	_, rest, ok := bytes.Cut(page, []byte(`id="data">`))
+	text, _, ok2 := bytes.Cut(rest, []byte("</script>"))
+	if !ok || !ok2 {
+		t.Fatal("the page has no data")
+	}
+	if err := json.Unmarshal(text, &data); err != nil {
+		t.Fatalf("%v in %.200s", err, text)
+	}
+	return data
+}
+
+// TestPageFiles writes pages with the command: whole, by themselves, with the numbers of the certificate.
+func TestPageFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.html")
+	r := weirRun(t, "plan", digits, "--dim", "batch=64", "--calls", "2", "--html", file, "--actual", "--json")
+	if r.code != 0 {
+		t.Fatalf("%d %s", r.code, r.err)
+	}
+	var certificate struct {
+		Arena  int64            `json:"arena_bytes"`
+		Peak   int64            `json:"peak_bytes"`
+		Bound  int64            `json:"lower_bound_bytes"`
+		Actual *weir.PlanActual `json:"actual"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &certificate); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := dataOf(t, page).Plans[0]
+	if p.Name != "digits" || p.Plan.Arena != certificate.Arena || p.Plan.Peak != certificate.Peak || p.Plan.LowerBound != certificate.Bound || len(p.Plan.Buffers) < 3 {
+		t.Errorf("the page draws %+v, the certificate says %+v", p.Plan, certificate)
+	}
+	if !certificate.Actual.Equal || !p.Plan.Actual.Equal || p.Plan.Actual.Ranges == 0 {
+		t.Errorf("actual: %+v", certificate.Actual)
+	}
+	if found := regexp.MustCompile(`(?i)(src|href|url|import|fetch|xmlhttp)\s*[=(]`).Find(page); found != nil || bytes.Contains(page, []byte("://")) {
+		t.Errorf("the page reaches outside itself: %s", found)
+	}
+}
+
+// TestDiff compares two models in text, as JSON and on a page.
+func TestDiff(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "diff.html")
+	other := models + "two_dims/model.onnx"
+	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "batch=8"); r.code != 0 || !strings.Contains(r.out, "only in first") || !strings.Contains(r.out, "lower bound") {
+		t.Errorf("%d\n%s%s", r.code, r.out, r.err)
+	}
+	if r := weirRun(t, "plan", digits, "--diff", other, "--dim", "nothing=8"); r.code != 1 || !strings.Contains(r.err, "nothing") {
+		t.Errorf("%d\n%s%s", r.code, r.out, r.err)
+	}
+	r := weirRun(t, "plan", digits, "--diff", artefact(t, digits), "--dim", "batch=8", "--html", file, "--json")
+	var d struct {
+		Terms   []termDiff   `json:"terms"`
+		Tensors []tensorDiff `json:"tensors"`
+		Same    int          `json:"same"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &d); err != nil || len(d.Tensors) != 0 || d.Same < 3 || len(d.Terms) != 7 {
+		t.Errorf("a model against its artefact: %v %s", err, r.out)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data := dataOf(t, page); len(data.Plans) != 2 || data.Diff == nil || data.Plans[0].Name == data.Plans[1].Name {
+		t.Errorf("the page has %d plans", len(data.Plans))
+	}
+}
+
+// TestDiffPlans compares two plans made by hand.
+func TestDiffPlans(t *testing.T) {
+	storages := []weir.PlanStorage{{Name: "arena", Kind: "arena"}}
+	a := &weir.Plan{Peak: 100, Storages: storages, Buffers: []weir.PlanBuffer{
+		{Name: "same", Bytes: 4, Last: 3}, {Tensor: "wide", Name: "x1", Bytes: 8, Last: 1}, {Name: "twice", Bytes: 1}, {Name: "twice", Bytes: 2}, {Name: "old", Bytes: 1}}}
+	b := &weir.Plan{Peak: 90, Storages: storages, Buffers: []weir.PlanBuffer{
+		{Name: "same", Bytes: 4, First: 5, Last: 8}, {Tensor: "wide", Name: "y7", Bytes: 16, Offset: 64, Last: 4}, {Name: "twice", Bytes: 1}, {Name: "new", Bytes: 1}}}
+	d := diffPlans(a, b)
+	got := map[string]string{}
+	for _, row := range d.Tensors {
+		got[row.Tensor] = strings.Join(row.What, ", ")
+	}
+	want := map[string]string{"wide": "grown, moved, longer alive", "twice (2)": "only in first", "old": "only in first", "new": "only in second"}
+	if d.Same != 2 || len(got) != len(want) || d.Tensors[0].Tensor != "wide" {
+		t.Errorf("%d the same, %v", d.Same, got)
+	}
+	for name, what := range want {
+		if got[name] != what {
+			t.Errorf("%s: %q, want %q", name, got[name], what)
+		}
+	}
+}
+
+// TestHostileNames: a model's names are data on the page, wherever they stand.
+func TestHostileNames(t *testing.T) {
+	page := hostilePage(t)
+	if n := bytes.Count(page, []byte("<script")); n != 2 {
+		t.Errorf("the page has %d scripts, two are its own", n)
+	}
+	if bytes.Contains(page, []byte("<img")) || bytes.Contains(page, []byte("<svg")) {
+		t.Error("a name became an element")
+	}
+	if p := dataOf(t, page).Plans[0].Plan; p.Buffers[0].Tensor != attacks[0] {
+		t.Errorf("the name is %q", p.Buffers[0].Tensor)
+	}
+}
