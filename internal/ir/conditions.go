@@ -40,6 +40,9 @@ type assumptions struct {
 	slacks [][]sym.Expr // of each list one is not negative
 }
 
+// mostAssumed bounds the conditions that others are compared with: each with each.
+const mostAssumed = 256
+
 func newConditions(m *Module) *conditions {
 	c := &conditions{module: m, given: assumptions{dims: m.Dims.Clone()}, all: assumptions{dims: m.Dims.Clone()}}
 	for _, r := range m.Requires {
@@ -69,7 +72,9 @@ func (a *assumptions) assume(c sym.Cond) {
 		for i := range args {
 			args[i] = reduced(args[i])
 		}
-		a.slacks = append(a.slacks, args)
+		if len(a.slacks) < mostAssumed {
+			a.slacks = append(a.slacks, args)
+		}
 		names := slack.Vars()
 		if len(names) != 1 {
 			continue
@@ -234,7 +239,7 @@ func (a *assumptions) empty(c sym.Cond) bool { return a.decide(c) == sym.No }
 // finish gives the module the inferred conditions that no others imply.
 func (c *conditions) finish() {
 	kept := slices.Clone(c.inferred)
-	for i := 0; i < len(kept); {
+	for i := 0; i < len(kept) && len(kept) <= mostAssumed; {
 		others := assumptions{dims: c.given.dims.Clone(), slacks: slices.Clone(c.given.slacks)}
 		for j, r := range kept {
 			if j != i {
