@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -67,17 +66,17 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 
 // openArtefact reads the artefact at path; nil where the file is none.
 func openArtefact(path string) (*artefact, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
-		return nil, nil // the importer says why
+		return nil, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, nil
 	}
-	head := make([]byte, 8)
-	if n, _ := io.ReadFull(f, head); !compiler.IsArtefact(head[:n]) {
-		return nil, nil
+	head, err := headOf(f)
+	if err != nil || !compiler.IsArtefact(head) {
+		return nil, err
 	}
 	block, err := mem.MapFile(f, filepath.Base(path))
 	if err != nil {
@@ -116,14 +115,14 @@ func readArtefact(data []byte) (a *artefact, err error) {
 
 // readFS is openArtefact for a file system.
 func readFS(fsys fs.FS, name string) (*artefact, error) {
-	f, err := fsys.Open(name)
+	f, err := mem.OpenFS(fsys, name)
 	if err != nil {
-		return nil, nil // the importer says why
+		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, 8)
-	if n, _ := io.ReadFull(f, head); !compiler.IsArtefact(head[:n]) {
-		return nil, nil
+	head, err := headOf(f)
+	if err != nil || !compiler.IsArtefact(head) {
+		return nil, err
 	}
 	rest, err := io.ReadAll(f)
 	if err != nil {

@@ -17,6 +17,7 @@ type Call struct {
 	bound   *bound
 	inputs  []*Tensor // lent; nil until bound or asked for
 	outputs []*Tensor
+	refused error // the memory that Input was asked for last
 	closed  *atomic.Bool
 }
 
@@ -46,7 +47,8 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	return &Call{program: p, bound: b, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), closed: new(atomic.Bool)}, nil
 }
 
-// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil where there is no such input, or no memory.
+// Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil where there is no such input, or no memory: then Run
+// says so.
 func (c *Call) Input(name string) *Tensor {
 	i, ok := c.program.input(name)
 	if !ok || c.closed.Load() {
@@ -64,6 +66,7 @@ func (c *Call) Input(name string) *Tensor {
 		}
 		made, err := New(t.DType, shape...)
 		if err != nil {
+			c.refused = err
 			return nil
 		}
 		c.inputs[i] = made
@@ -114,6 +117,9 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return diag.New(ErrClosed, "the call is closed")
 	}
 	for i, t := range c.inputs {
+		if t == nil && c.refused != nil {
+			return c.refused
+		}
 		if t == nil {
 			return diag.Inputf("no value is bound to it").AtTensor(c.program.inputs[i].Name)
 		}

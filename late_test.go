@@ -185,6 +185,51 @@ func TestLateRefused(t *testing.T) {
 	}
 }
 
+// TestLateAccounts refuses a call, at each taking in its turn, what a larger run needs: what it says it has taken of the budget is what it holds, and the next run works.
+func TestLateAccounts(t *testing.T) {
+	m := counting(t, true)
+	defer m.Close()
+	p, err := Compile(t.Context(), m, Options{Threads: 2, Budget: 1 << 26})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for k, refused := int64(1), true; refused; k++ {
+		c, err := p.NewCall(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := mem.Usage().All
+		for i, limit := range []float32{100, 5000, 8, 6000} {
+			if err := c.Bind("limit", countTo(t, limit)["limit"]); err != nil {
+				t.Fatal(err)
+			}
+			if i == 1 {
+				faults := mem.Fail(k, k)
+				err = c.Run(t.Context())
+				faults.Restore()
+				if refused = faults.Refused(mem.Pages) > 0; refused != errors.Is(err, ErrMemory) {
+					t.Errorf("taking %d: %v", k, err)
+				}
+			} else if err := c.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if holds := mem.Usage().All - base; p.taken.Load() != holds {
+				t.Errorf("taking %d, then up to %v: the call holds %d bytes and says %d", k, limit, holds, p.taken.Load())
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range p.idle {
+			b.call.Close()
+		}
+		if p.idle = nil; p.taken.Load() != 0 {
+			t.Errorf("%d bytes are taken by no call", p.taken.Load())
+		}
+	}
+}
+
 // TestLateSteady runs a call again and again: what it has taken is there for the next run.
 func TestLateSteady(t *testing.T) {
 	m := counting(t, false)

@@ -1,16 +1,15 @@
 package weir
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/text"
 )
 
@@ -30,9 +29,9 @@ func isText(head []byte) bool {
 
 // openText reads the text at path; nil where the file is none.
 func openText(path string) (*textModel, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
-		return nil, nil // the importer says why
+		return nil, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
@@ -43,19 +42,28 @@ func openText(path string) (*textModel, error) {
 
 // readTextFS is openText for a file system.
 func readTextFS(fsys fs.FS, name string) (*textModel, error) {
-	f, err := fsys.Open(name)
+	f, err := mem.OpenFS(fsys, name)
 	if err != nil {
-		return nil, nil // the importer says why
+		return nil, err
 	}
 	defer f.Close()
 	return readTextFrom(f)
 }
 
-func readTextFrom(r io.Reader) (*textModel, error) {
+// headOf reads the bytes by which files are told apart, as far as there are any.
+func headOf(r io.Reader) ([]byte, error) {
 	head := make([]byte, 8)
-	n, _ := io.ReadFull(r, head)
-	if !isText(head[:n]) {
-		return nil, nil
+	n, err := io.ReadFull(r, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, diag.Inputf("%v", err).WithCause(err)
+	}
+	return head[:n], nil
+}
+
+func readTextFrom(r io.Reader) (*textModel, error) {
+	head, err := headOf(r)
+	if err != nil || !isText(head) {
+		return nil, err
 	}
 	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
 	if err != nil {
@@ -64,7 +72,7 @@ func readTextFrom(r io.Reader) (*textModel, error) {
 	if len(rest) > mostText {
 		return nil, diag.Unsupportedf("a text of more than %d bytes", mostText)
 	}
-	return readText(string(bytes.Join([][]byte{head[:n], rest}, nil)))
+	return readText(string(append(head, rest...)))
 }
 
 // readText reads a text. What it says of shapes and memory is checked when it is compiled, with the ranges that its dimensions have then; that it is well formed, now.

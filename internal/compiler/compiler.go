@@ -316,12 +316,17 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		ways = schedules[len(schedules)-1:]
 	}
 	for _, how := range ways {
-		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, c.pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
+		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
+		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
+		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
 		c.kept = map[string]string{}
 		how.Kept = c.kept
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {
 			return err
+		}
+		if refusal != nil {
+			return refusal
 		}
 		c.Faults = append(c.Faults, fault)
 		c.dropPacked()

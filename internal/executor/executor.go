@@ -138,7 +138,8 @@ type Call struct {
 	watch    *Watch
 	timing   Timing
 	ctx      context.Context
-	reserved int64              // bytes of late storage and scratch
+	reserved int64              // bytes of late storage, and of the scratch that late sizes asked for
+	grown    int64              // of them, that scratch
 	endings  []ending           // what the next run consumes
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 }
@@ -320,15 +321,7 @@ func (c *Call) takeScratch() error {
 	if err != nil {
 		return err
 	}
-	for i := 0; i < c.x.threads; i++ {
-		block, err := mem.Map(mem.Scratch, "scratch", most)
-		if err != nil {
-			return err
-		}
-		c.scratch = append(c.scratch, block)
-		c.workers = append(c.workers, block.Bytes())
-	}
-	return nil
+	return c.mapScratch(most)
 }
 
 // ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,14 @@ func (c *Call) grow(bytes int64) error {
 	return nil
 }
 
+// shrink says that memory which grow was asked for is not held any more, or could not be had.
+func (c *Call) shrink(bytes int64) {
+	if c.x.reserve != nil {
+		c.x.reserve(-bytes)
+		c.reserved -= bytes
+	}
+}
+
 // take makes late storage as large as the dimensions say. What it has is kept where that is enough.
 func (c *Call) take(storage int) error {
 	l := &c.x.layout.late[storage]
@@ -64,10 +73,12 @@ func (c *Call) take(storage int) error {
 		c.storages[storage] = nil
 	}
 	if err := c.grow(size - had); err != nil {
+		c.shrink(had)
 		return c.tooLarge(storage, err)
 	}
 	block, err := mapStorage(&c.x.program.Storages[storage], size)
 	if err != nil {
+		c.shrink(size)
 		return c.tooLarge(storage, err)
 	}
 	c.storages[storage] = block
@@ -126,19 +137,55 @@ func (c *Call) moreScratch(b *bound, source string) error {
 	if most := mem.Machine(); need > most {
 		return diag.New(diag.ErrMemory, "scratch of %d bytes, and the machine has %d", need, most).AtNode(source, "")
 	}
-	if err := c.grow((need - c.scratch[0].Size()) * int64(len(c.scratch))); err != nil {
+	more := (need - c.scratch[0].Size()) * int64(len(c.scratch))
+	if err := c.grow(more); err != nil {
 		return at(err, source)
 	}
-	for i, old := range c.scratch {
-		if err := old.Close(); err != nil {
-			return err
-		}
-		c.scratch[i] = nil
-		block, err := mem.Map(mem.Scratch, "scratch", need)
-		if err != nil {
-			return at(err, source)
-		}
-		c.scratch[i], c.workers[i] = block, block.Bytes()
+	c.grown += more
+	if err := c.dropScratch(); err != nil {
+		return at(err, source)
+	}
+	if err := c.mapScratch(need); err != nil {
+		c.dropScratch() // the next run begins with what every run has
+		return at(err, source)
 	}
 	return nil
+}
+
+// beginAgain gives the call the scratch that it had before its first run, after a run was refused more.
+func (c *Call) beginAgain() error {
+	c.shrink(c.grown)
+	c.grown = 0
+	for s, b := range c.args {
+		if c.x.layout.unknown[s] {
+			b.ready = false // it asks for its scratch anew
+		}
+	}
+	if err := c.takeScratch(); err != nil {
+		c.dropScratch()
+		return err
+	}
+	return nil
+}
+
+// mapScratch maps the workers' scratch, of so many bytes each.
+func (c *Call) mapScratch(bytes int64) error {
+	for range c.x.threads {
+		block, err := mem.Map(mem.Scratch, "scratch", bytes)
+		if err != nil {
+			return err
+		}
+		c.scratch = append(c.scratch, block)
+		c.workers = append(c.workers, block.Bytes())
+	}
+	return nil
+}
+
+// dropScratch gives the workers' scratch back.
+func (c *Call) dropScratch() (err error) {
+	for _, b := range c.scratch {
+		err = errors.Join(err, b.Close())
+	}
+	c.scratch, c.workers = c.scratch[:0], c.workers[:0]
+	return err
 }

@@ -17,6 +17,11 @@ import (
 
 // Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
 func (c *Call) Run(ctx context.Context) error {
+	if len(c.scratch) == 0 {
+		if err := c.beginAgain(); err != nil {
+			return c.x.typed(err, c.values)
+		}
+	}
 	c.ctx = ctx
 	c.team.Stop = ctx.Done()
 	err := c.team.Enter(c.x.threads)
@@ -123,7 +128,7 @@ func (c *Call) launch(s *program.Launch) error {
 		if err != nil {
 			return err
 		}
-		b.Tiles, b.ready = tiles, true
+		b.Tiles = tiles
 		if k, ok := b.Kernel.(target.Stepped); ok {
 			if b.Course, err = k.Course(b.Args.Dims); err != nil {
 				return err
@@ -134,6 +139,7 @@ func (c *Call) launch(s *program.Launch) error {
 				return err
 			}
 		}
+		b.ready = true
 	}
 	if b.Tiles == 0 {
 		if c.watch != nil { // it has its operands, and nothing to do

@@ -24,7 +24,7 @@ func MapCode(label string, code []byte) (*Block, error) {
 		return nil, notExecutable(b, errInjected)
 	case !outsideHeap || runtime.GOARCH != "amd64": // others must also be told to forget what they fetched from there before
 		return nil, notExecutable(b, errors.ErrUnsupported)
-	case failing():
+	case Failing(Pages):
 		return nil, refusal(b, errInjected)
 	case len(code) > math.MaxInt-int(4*pageSize):
 		return nil, refusal(b, errAddressSpace)
@@ -34,7 +34,7 @@ func MapCode(label string, code []byte) (*Block, error) {
 		return nil, refusal(b, err)
 	}
 	copy(system.pages, code)
-	if err := system.protect(readExecute); err != nil {
+	if err := refusedOr(Access, func() error { return system.protect(readExecute) }); err != nil {
 		return nil, notExecutable(b, errors.Join(err, system.release()))
 	}
 	b.adopt(system)

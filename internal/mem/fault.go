@@ -2,6 +2,7 @@ package mem
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"runtime"
 	"runtime/debug"
@@ -12,34 +13,79 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// allowance is how many more allocations succeed: below zero there is no limit.
-var allowance = func() *atomic.Int64 {
-	n := new(atomic.Int64)
-	n.Store(-1)
-	return n
-}()
+// Taking is a way in which the process takes something that the system may refuse.
+type Taking uint8
 
-// FailAfter makes n further allocations of the process succeed and every later one fail as if the system had refused it,
-// until restore is called. It is for tests, which must not run in parallel with others that allocate.
-func FailAfter(n int64) (restore func()) {
-	if n < 0 {
-		panic(diag.Internalf("mem: FailAfter(%d)", n))
-	}
-	before := allowance.Swap(n)
-	return func() { allowance.Store(before) }
+// The ways. Takings is their number.
+const (
+	Pages   Taking = iota // memory: Map, MapCode, and what is read instead of being mapped
+	Access                // pages that are made executable, read-only or writable
+	Opening               // a file: Open, OpenIn, NewSpill
+	Mapping               // a file's contents: MapFile
+	Room                  // bytes written to a file of the process's own, or read from it
+	Worker                // a thread besides the caller's; without it a run is narrower, and no error
+	Takings = iota
+)
+
+var takingNames = [Takings]string{"pages", "access", "opening", "mapping", "room", "worker"}
+
+// String is the way's name, in lower case.
+func (t Taking) String() string { return takingNames[t] }
+
+// Faults are refusals as if the system's, of what is taken from a certain one on up to another. They are for tests, which must not run in parallel with others that take
+// something.
+type Faults struct {
+	first, last int64
+	count       atomic.Int64
+	refused     [Takings]atomic.Int64
+	before      *Faults
 }
 
-// failing counts one allocation and reports whether it must fail.
-func failing() bool {
-	for {
-		left := allowance.Load()
-		if left <= 0 {
-			return left == 0
-		}
-		if allowance.CompareAndSwap(left, left-1) {
-			return false
-		}
+// inForce are the faults of now; nil outside tests.
+var inForce atomic.Pointer[Faults]
+
+// Fail has the process's takings from the first-th on, counted from 1 and from now, refused, and those after the last-th granted again, until Restore is called.
+func Fail(first, last int64) *Faults {
+	if first < 1 || last < first {
+		panic(diag.Internalf("mem: Fail(%d, %d)", first, last))
 	}
+	f := &Faults{first: first, last: last, before: inForce.Load()}
+	inForce.Store(f)
+	return f
+}
+
+// Restore ends the refusals.
+func (f *Faults) Restore() { inForce.Store(f.before) }
+
+// Refused is how many takings of a kind were refused.
+func (f *Faults) Refused(t Taking) int64 { return f.refused[t].Load() }
+
+// Count is how many takings there were, of all kinds.
+func (f *Faults) Count() int64 { return f.count.Load() }
+
+// FailAfter makes n further takings of the process succeed and every later one fail as if the system had refused it,
+// until restore is called. It is for tests, as Fail is.
+func FailAfter(n int64) (restore func()) { return Fail(n+1, math.MaxInt64).Restore }
+
+// Failing counts one taking and reports whether it must fail. It is for rooms that take something of the system's besides what this one takes for them.
+func Failing(t Taking) bool {
+	f := inForce.Load()
+	if f == nil {
+		return false
+	}
+	if n := f.count.Add(1); n < f.first || n > f.last {
+		return false
+	}
+	f.refused[t].Add(1)
+	return true
+}
+
+// refusedOr does what takes something, unless it must fail.
+func refusedOr(t Taking, do func() error) error {
+	if Failing(t) {
+		return errInjected
+	}
+	return do()
 }
 
 // Fill sets every byte of the block to the pattern.

@@ -4,11 +4,44 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 
 	"github.com/weirml/weir/internal/diag"
 )
+
+// Open opens a file for reading. Where the process may open no more of them the error is an ErrMemory, else an ErrInput; both name the file.
+func Open(path string) (*os.File, error) {
+	return opened(path, func() (*os.File, error) { return os.Open(path) })
+}
+
+// OpenIn is Open in a folder that paths do not lead out of.
+func OpenIn(folder *os.Root, path string) (*os.File, error) {
+	return opened(path, func() (*os.File, error) { return folder.Open(path) })
+}
+
+// OpenRoot opens a folder, as Open opens a file.
+func OpenRoot(folder string) (*os.Root, error) {
+	return opened(folder, func() (*os.Root, error) { return os.OpenRoot(folder) })
+}
+
+// OpenFS is Open in a file system.
+func OpenFS(files fs.FS, path string) (fs.File, error) {
+	return opened(path, func() (fs.File, error) { return files.Open(path) })
+}
+
+func opened[T any](path string, open func() (T, error)) (t T, err error) {
+	if Failing(Opening) {
+		err = errInjected
+	} else if t, err = open(); err == nil {
+		return t, nil
+	}
+	if err == errInjected || tooMany(err) {
+		return t, diag.New(diag.ErrMemory, "cannot be opened: %v", err).AtFile(path).WithCause(err).WithFix("close models and programs that are not needed, or let the process open more files")
+	}
+	return t, diag.Inputf("%v", err).AtFile(path).WithCause(err)
+}
 
 // MapFile returns the whole of a regular file as a read-only block of kind File, shared with every other process that maps
 // it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; what happens when it changes is
@@ -23,7 +56,7 @@ func MapFile(f *os.File, label string) (*Block, error) {
 		return readFile(f, label, bytes)
 	}
 	b := &Block{kind: File, label: label, size: bytes, callers: callers()}
-	if failing() {
+	if Failing(Mapping) {
 		return nil, refusal(b, errInjected)
 	}
 	if bytes > math.MaxInt-4*pageSize {

@@ -78,7 +78,7 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 		return nil, diag.Inputf("a size of %d bytes is negative", bytes).AtTensor(label)
 	}
 	b := &Block{kind: kind, label: label, size: bytes, callers: callers()}
-	if failing() {
+	if Failing(Pages) {
 		return nil, refusal(b, errInjected)
 	}
 	if bytes > 0 {
@@ -183,8 +183,8 @@ func (b *Block) Protect(readonly bool) error {
 	if readonly {
 		access = readOnly
 	}
-	if err := b.system.protect(access); err != nil {
-		return fmt.Errorf("mem: protecting %s %s: %w", b.kind, b.label, err)
+	if err := refusedOr(Access, func() error { return b.system.protect(access) }); err != nil {
+		return diag.New(diag.ErrMemory, "the system did not protect %s %s: %v", b.kind, b.label, err).WithCause(err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type SpillFile struct {
 // NewSpill makes a file of the given size, whose contents are zeros. A refusal is an ErrMemory.
 func NewSpill(label string, bytes int64) (*SpillFile, error) {
 	s := &SpillFile{label: label, size: bytes}
-	if failing() {
+	if Failing(Opening) {
 		return nil, s.refused(errInjected)
 	}
 	f, err := os.CreateTemp("", "weir-*.spill")
@@ -31,7 +31,7 @@ func NewSpill(label string, bytes int64) (*SpillFile, error) {
 		s.path = ""
 	}
 	spilled(bytes)
-	if err := f.Truncate(bytes); err != nil {
+	if err := refusedOr(Room, func() error { return f.Truncate(bytes) }); err != nil {
 		s.Close()
 		return nil, s.refused(err)
 	}
@@ -51,10 +51,7 @@ func (s *SpillFile) Write(data []byte, at int64) error {
 	if err := s.within(data, at); err != nil {
 		return err
 	}
-	if _, err := s.file.WriteAt(data, at); err != nil {
-		return s.refused(err)
-	}
-	return nil
+	return s.move(s.file.WriteAt, data, at)
 }
 
 // Read fills data from a place in the file.
@@ -62,7 +59,12 @@ func (s *SpillFile) Read(data []byte, at int64) error {
 	if err := s.within(data, at); err != nil {
 		return err
 	}
-	if _, err := s.file.ReadAt(data, at); err != nil {
+	return s.move(s.file.ReadAt, data, at)
+}
+
+func (s *SpillFile) move(do func(data []byte, at int64) (int, error), data []byte, at int64) error {
+	err := refusedOr(Room, func() error { _, err := do(data, at); return err })
+	if err != nil {
 		return s.refused(err)
 	}
 	return nil

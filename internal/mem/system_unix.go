@@ -3,6 +3,7 @@
 package mem
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,11 @@ func mapPages(bytes int, name string) (mapping, error) {
 	}
 	nameMapping(m.pages, name)
 	return m, nil
+}
+
+// tooMany reports whether the system has no room for another open file.
+func tooMany(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // mapFile maps a regular file's bytes, shared and read-only.

@@ -34,6 +34,11 @@ func mapPages(bytes int, name string) (mapping, error) {
 	return m, nil
 }
 
+// tooMany reports whether the system has no room for another open file.
+func tooMany(err error) bool {
+	return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) || errors.Is(err, windows.ERROR_NOT_ENOUGH_MEMORY)
+}
+
 // mapFile maps a regular file's bytes, read-only. The view keeps the mapping alive after its handle is closed; Windows
 // refuses to cut a file short while it is mapped.
 func mapFile(f *os.File, bytes int) (mapping, error) {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirml/weir/internal/mem"
 )
 
 // pool is what the runs of the process share.
@@ -129,13 +131,13 @@ func (t *Team) dismiss() {
 	t.helpers = t.helpers[:0]
 }
 
-// gather gets the team as many helpers as there are places for.
+// gather gets the team as many helpers as there are places for. With fewer, even none, it does all work itself.
 func (t *Team) gather() {
 	if len(t.helpers) >= t.width-1 {
 		return
 	}
 	pool.Lock()
-	for len(t.helpers) < t.width-1 && pool.taken < places() && pool.first == nil {
+	for len(t.helpers) < t.width-1 && pool.taken < places() && pool.first == nil && !mem.Failing(mem.Worker) {
 		var h *helper
 		if last := len(pool.free) - 1; last >= 0 {
 			h, pool.free = pool.free[last], pool.free[:last]

@@ -39,7 +39,7 @@ func externalIn(folder string) *external {
 		open: func(location string) (*mem.Block, error) {
 			if root == nil {
 				var err error
-				if root, err = os.OpenRoot(folder); err != nil {
+				if root, err = mem.OpenRoot(folder); err != nil {
 					return nil, err
 				}
 			}
@@ -51,7 +51,7 @@ func externalIn(folder string) *external {
 			if !info.Mode().IsRegular() {
 				return nil, errNotRegular
 			}
-			f, err := root.Open(location)
+			f, err := mem.OpenIn(root, location)
 			if err != nil {
 				return nil, err
 			}
@@ -80,7 +80,7 @@ func externalFS(fsys fs.FS, name string) *external {
 			if !info.Mode().IsRegular() {
 				return nil, errNotRegular
 			}
-			f, err := fsys.Open(location)
+			f, err := mem.OpenFS(fsys, location)
 			if err != nil {
 				return nil, err
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -45,9 +44,9 @@ type Model struct {
 
 // Open reads the model at path.
 func Open(path string) (*Model, error) {
-	f, err := os.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).AtFile(path).WithCause(err)
+		return nil, err
 	}
 	defer f.Close()
 	block, err := mem.MapFile(f, filepath.Base(path))
@@ -65,9 +64,9 @@ func Open(path string) (*Model, error) {
 
 // OpenFS reads a model, and the external data beside it, from a file system.
 func OpenFS(fsys fs.FS, name string) (*Model, error) {
-	f, err := fsys.Open(name)
+	f, err := mem.OpenFS(fsys, name)
 	if err != nil {
-		return nil, diag.Inputf("%v", err).AtFile(name).WithCause(err)
+		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(f)
