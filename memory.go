@@ -122,6 +122,13 @@ func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 	return m.program.compiled.SourceAt(c.Step), alive, nil
 }
 
+// LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes and its bytes. A kernel that computes in the place of
+// an operand takes less. No budget makes the arena smaller than this but by computing the step in pieces.
+func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
+	bytes, node, err = m.program.compiled.LargestStep(lookup(d))
+	return node, bytes, err
+}
+
 // String is the certificate in words.
 func (m *Memory) String() string {
 	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()}, {"outputs", m.Outputs.text()},

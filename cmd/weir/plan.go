@@ -78,6 +78,7 @@ type planned struct {
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
+	Largest     *int64     `json:"largest_step_bytes"`
 	Fits        *int64     `json:"fits,omitempty"`   // with --budget and one free dimension: the largest that fits
 	Region      []fitRow   `json:"region,omitempty"` // with --budget and two: the largest of the first for sizes of the second
 	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
@@ -178,6 +179,9 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		for _, a := range alive {
 			p.Alive = append(p.Alive, aliveRow{a.Tensor, a.Bytes})
 		}
+	}
+	if _, bytes, err := m.LargestStep(bound); err == nil {
+		p.Largest = &bytes
 	}
 	if o.Budget > 0 && len(free) == 1 {
 		p.Fits = largest(m, f.calls, bound, free[0], o.Budget)

@@ -681,3 +681,32 @@ func sourceOf(step loop.Step) string {
 	}
 	return ""
 }
+
+// LargestStep is the step whose operands and results together take most of the arena, for one binding of the dimensions: as long as no step is computed in pieces, no plan's arena is
+// smaller. It gives the bytes, and the model's nodes that the step computes.
+func (c *Compiled) LargestStep(value func(name string) (int64, bool)) (bytes int64, source string, err error) {
+	for _, step := range c.Loop.Body {
+		sum := int64(0)
+		seen := map[*loop.Buffer]bool{}
+		loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
+			root := b.Root()
+			if seen[root] || root.Kind != loop.Temp || late(c.Loop, root) {
+				return
+			}
+			seen[root] = true
+			size, fault := atLimits(c.Loop, root)
+			if fault == nil {
+				var v int64
+				v, fault = size.Eval(value)
+				sum += roundUp(v)
+			}
+			if err == nil {
+				err = fault
+			}
+		})
+		if sum > bytes {
+			bytes, source = sum, sourceOf(step)
+		}
+	}
+	return bytes, source, err
+}
