@@ -63,41 +63,41 @@ type squeezer struct {
 	names  map[string]bool
 	done   []Saving
 	exact  int // see mostExact
+
+	pageFirst bool
 }
 
-// squeeze has the module keep within a budget. It does nothing where that holds already, and where the dimensions have no bounds. The order of the steps has been chosen, and kernels
-// compute in place, before it is asked: what is left is to compute again, to spill, and to page.
-func (c *Compiled) squeeze(b Budget, ask func() error) error {
+// squeeze has the module keep within a budget, and gives what it then takes: more than the budget where nothing helps any more. The order of the steps has been chosen, and kernels
+// compute in place, before it is asked: what is left is to compute again, to spill, and to page, which comes first where that is asked for.
+func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole int64, err error) {
 	s := newSqueezer(c, b)
-	s.ask = ask
+	s.ask, s.pageFirst = ask, pageFirst
 	if !s.bounded() {
-		return nil
+		return 0, nil
 	}
-	whole, err := s.whole(c.Loop.Body)
-	if err != nil || whole <= b.Bytes {
-		return err
+	if whole, err = s.whole(c.Loop.Body); err != nil || whole <= b.Bytes {
+		return whole, err
 	}
 	for margin := int64(0); ; {
 		body, err := s.fit(margin)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if whole, err = s.whole(body); err != nil {
-			return err
+			return 0, err
 		}
 		if c.Loop.Body = body; whole <= b.Bytes {
 			break
 		}
 		// Fewer bytes alive may still lie less well.
 		if s.live(body) > s.target()-margin {
-			return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d", b.Bytes, whole).
-				WithFix("a budget of %d bytes works", whole)
+			return whole, nil
 		}
 		margin += max(whole-b.Bytes, 64)
 	}
 	c.Savings = append(c.Savings, s.done...)
 	verifyLoop(c.Loop, "saving memory")
-	return c.pageOut()
+	return whole, c.pageOut()
 }
 
 func newSqueezer(c *Compiled, b Budget) *squeezer {
@@ -260,6 +260,9 @@ func (p *profile) peak() (bytes int64, steps int) {
 // fit changes the steps until no more is alive at once than the budget leaves, less a margin, or nothing helps any more.
 func (s *squeezer) fit(margin int64) ([]loop.Step, error) {
 	body := s.m.Body
+	if s.pageFirst {
+		body = s.pages(body, margin)
+	}
 	if cheapest := s.exactly(body, s.target()-margin); cheapest != nil {
 		return cheapest, nil
 	}
@@ -478,6 +481,12 @@ func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loo
 		return &loop.Host{Op: step.Op, Attrs: step.Attrs, In: all(step.In), Out: all(step.Out), Source: step.Source}
 	case *loop.Copy:
 		return &loop.Copy{To: swap(step.To), From: swap(step.From)}
+	case *loop.If:
+		return &loop.If{Cond: swap(step.Cond), Then: s.after(c, step.Then, b, with), Else: s.after(c, step.Else, b, with), Source: step.Source}
+	case *loop.Loop:
+		return &loop.Loop{Trip: swap(step.Trip), Cond: swap(step.Cond), Index: swap(step.Index), Count: step.Count, Body: s.after(c, step.Body, b, with), Source: step.Source}
+	case *loop.Bind:
+		return &loop.Bind{Dim: step.Dim, From: swap(step.From), At: step.At, Value: step.Value, Source: step.Source}
 	}
 	panic(diag.Internalf("a %T cannot be given another buffer", step))
 }
@@ -641,16 +650,14 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 	return body
 }
 
-// paged is the steps with a weight brought into memory before each that uses it; nil where one of them holds others.
+// paged is the steps with a weight brought into memory before each that uses it, itself or in its bodies; nil where one copies it.
 func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer) (out []loop.Step) {
 	for _, step := range body {
 		if !mentions(step, w) {
 			out = append(out, step)
 			continue
 		}
-		switch step.(type) {
-		case *loop.Launch, *loop.Host:
-		default:
+		if _, copies := step.(*loop.Copy); copies {
 			return nil
 		}
 		in := s.fresh(c, w, loop.Temp, "page")

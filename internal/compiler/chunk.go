@@ -1,58 +1,108 @@
 package compiler
 
 import (
+	"math"
+	"slices"
 	"strings"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/pass"
 )
 
+// way is one way to keep within a budget.
+type way struct {
+	chunk bool // stretches are computed in pieces, before all else
+	page  bool // weights are paged before results are computed again or spilled, not after
+}
+
+// keepWithin has the program keep within its budget, in the first way that does. Where not even an empty arena would be small enough, so that weights must be paged in any case, that
+// comes first. The error names the least that any way takes.
+func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
+	s := newSqueezer(c, *o.Budget)
+	if !s.bounded() {
+		return nil
+	}
+	ways := []way{{chunk: true}, {}, {page: true}, {chunk: true, page: true}}
+	if s.target() <= 0 {
+		ways = []way{{page: true}, {chunk: true, page: true}, {}, {chunk: true}}
+	}
+	least := int64(math.MaxInt64)
+	for i, w := range ways {
+		if i > 0 {
+			if _, err := c.remade(m, o, 0); err != nil {
+				return err
+			}
+		}
+		c.Savings = nil
+		undo := func() {}
+		if w.chunk {
+			var err error
+			if undo, err = c.chunk(m, o); err != nil {
+				return err
+			}
+		}
+		whole, err := c.squeeze(*o.Budget, w.page, m.Ask)
+		if err != nil || whole <= o.Budget.Bytes {
+			return err
+		}
+		undo()
+		least = min(least, whole)
+	}
+	return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", o.Budget.Bytes, least).
+		WithFix("a budget of %d bytes works", least)
+}
+
 // mostChunkings is how often stretches are looked for that are better computed in pieces: each time all of the model's kernels are made anew.
 const mostChunkings = 3
 
-// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then.
-func (c *Compiled) chunk(m *ir.Module, o Options) error {
+// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then. undo makes ir what it was.
+func (c *Compiled) chunk(m *ir.Module, o Options) (undo func(), err error) {
+	undo = func() {}
 	for range mostChunkings {
 		s := newSqueezer(c, *o.Budget)
 		if !s.bounded() {
-			return nil
+			return undo, nil
 		}
 		before, err := s.whole(c.Loop.Body)
 		if err != nil || before <= o.Budget.Bytes {
-			return err
+			return undo, err
 		}
 		full := s.fullest()
-		done, undo := pass.Chunk(m, func(n *ir.Node) bool { return full[n.Source] })
+		done, back := pass.Chunk(m, func(n *ir.Node) bool { return full[n.Source] })
 		if done == nil {
-			return nil
+			return undo, nil
 		}
 		less, err := c.remade(m, o, before)
 		if err != nil {
-			return err
+			return undo, err
 		}
 		if !less {
-			undo()
+			back()
 			_, err := c.remade(m, o, before)
-			return err
+			return undo, err
 		}
+		earlier := undo
+		undo = func() { back(); earlier() }
 		for _, d := range done {
 			c.Savings = append(c.Savings, savingOf(d))
 		}
 	}
-	return nil
+	return undo, nil
 }
 
-// fullest are the sources of the steps at which more is alive than the budget leaves.
+// fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at the fullest.
 func (s *squeezer) fullest() map[string]bool {
 	out := map[string]bool{}
 	p := s.profile(s.m.Body)
+	few := max(s.target(), slices.Max(p.live)/2)
 	for _, step := range s.m.Body {
 		most := int64(0)
 		for at := p.time.at[step].first; at <= p.time.at[step].last; at++ {
 			most = max(most, p.live[at])
 		}
-		if _, plain := step.(*loop.Launch); plain && most > s.target() {
+		if _, plain := step.(*loop.Launch); plain && most > few {
 			for _, name := range strings.Split(sourceOf(step), ",") {
 				out[strings.TrimSpace(name)] = true
 			}

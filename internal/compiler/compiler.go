@@ -158,10 +158,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	}
 	if o.Budget != nil && c.written == nil && c.plain == whole { // who lays out memory by hand keeps it as it is
 		stage = "budget"
-		if err := c.chunk(m, o); err != nil {
-			return nil, err
-		}
-		if err := c.squeeze(*o.Budget, m.Ask); err != nil {
+		if err := c.keepWithin(m, o); err != nil {
 			return nil, err
 		}
 		done("budget", c.Loop.String)
