@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
@@ -112,6 +113,7 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 
 // Run runs the call on its inputs. The outputs of the run before are overwritten.
 func (c *Call) Run(ctx context.Context) (err error) {
+	defer c.program.counts.ended(&err)
 	defer diag.Recover(&err, "running")
 	if c.closed.Load() {
 		return diag.New(ErrClosed, "the call is closed")
@@ -128,6 +130,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	defer c.program.counts.busy(time.Now())
 	return c.bound.call.Run(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
 	"os"
@@ -330,4 +331,67 @@ func Example_absent() {
 	}
 	fmt.Println(results.Get("same") == nil, y)
 	// Output: true [7 8]
+}
+
+// A program's counters, and the process's totals, for whatever collects metrics: here for /debug/vars.
+func ExampleProgram_Stats() {
+	program := open(weir.Options{Threads: 1})
+	defer program.Close()
+	expvar.Publish("digits", expvar.Func(func() any { return program.Stats() }))
+	expvar.Publish("weir", expvar.Func(func() any { return weir.Usage() }))
+
+	image, err := weir.New(weir.F32, 1, 1, 8, 8)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer image.Close()
+	for range 3 {
+		results, err := program.Run(context.Background(), weir.Inputs{"image": image})
+		if err != nil {
+			log.Fatal(err)
+		}
+		results.Close()
+	}
+	peak, err := program.Memory().Peak(1, weir.Dims{"batch": 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := program.Stats()
+	fmt.Println(s.Runs, "runs,", s.Errors, "errors,", s.Active, "active")
+	fmt.Println("it holds what was certified:", s.Bytes == peak)
+	// Output:
+	// 3 runs, 0 errors, 0 active
+	// it holds what was certified: true
+}
+
+// Who holds memory outside Go's heap: go tool pprof -top memory.pb.gz
+func ExampleProgram_WriteHeapProfile() {
+	program := open(weir.Options{})
+	defer program.Close()
+	var profile bytes.Buffer // or a file, or an HTTP response
+	if err := program.WriteHeapProfile(&profile); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(profile.Len() > 0)
+	// Output: true
+}
+
+// Where every buffer of a run lies, and when: what weir plan --html draws.
+func ExampleProgram_Plan() {
+	program := open(weir.Options{Target: weir.Portable})
+	defer program.Close()
+	plan, err := program.Plan(weir.Dims{"batch": 8})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, b := range plan.Buffers {
+		if b.First <= plan.PeakStep && plan.PeakStep <= b.Last && plan.Storages[b.Storage].Kind == "arena" {
+			fmt.Printf("%s: %d bytes at %d\n", b.Tensor, b.Bytes, b.Offset)
+		}
+	}
+	fmt.Println("arena:", plan.Arena, "lower bound:", plan.LowerBound)
+	// Output:
+	// relu: 32768 bytes at 49152
+	// relu_1: 49152 bytes at 0
+	// arena: 81920 lower bound: 81920
 }

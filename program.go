@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
@@ -74,6 +75,9 @@ type Program struct {
 	gone  bool
 	wait  sync.WaitGroup
 
+	counts counts
+	made   origin // where it was compiled
+
 	room  int64        // with a budget: what it leaves for what data decide
 	taken atomic.Int64 // of it
 }
@@ -126,7 +130,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls)}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here()}
 	if m.artefact != nil {
 		err = m.artefact.compile(p, o)
 	} else {
@@ -279,6 +283,7 @@ type Inputs map[string]Arg
 
 // Run runs the program once. When Options.Calls runs are active or have results that are not closed, it waits until one ends, or until ctx does.
 func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
+	defer p.counts.ended(&err)
 	defer diag.Recover(&err, "running")
 	args, dims, err := p.bindInputs(in)
 	defer args.release()
@@ -309,6 +314,7 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 
 // run lends the arguments to a call and runs it.
 func (p *Program) run(ctx context.Context, c *executor.Call, args []*Tensor) error {
+	defer p.counts.busy(time.Now())
 	for i, a := range args {
 		data := a.t.Bytes()
 		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {

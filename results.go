@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
@@ -49,9 +50,12 @@ func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
+		begin := time.Now()
 		select {
 		case p.slots <- struct{}{}:
+			p.counts.waited(begin)
 		case <-ctx.Done():
+			p.counts.waited(begin)
 			p.wait.Done()
 			return nil, p.busy(ctx.Err())
 		}

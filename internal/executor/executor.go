@@ -184,7 +184,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			}
 			continue
 		}
-		block, err := mapStorage(s, size)
+		block, err := x.mapStorage(s, size)
 		if err != nil {
 			return c, err
 		}
@@ -202,6 +202,14 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		return c, err
 	}
 	return c, c.takeScratch()
+}
+
+// owned notes that a block of a call is this executable's: mem.Holdings lists them.
+func (x *Executable) owned(b *mem.Block, err error) (*mem.Block, error) {
+	if err == nil {
+		b.Own(x)
+	}
+	return b, err
 }
 
 // locate gives the tensors whose place and shape no data decide their operands and shapes.

@@ -13,7 +13,7 @@ import (
 // What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the call's next run, given back with the call.
 
 // mapStorage takes the memory of a storage. More than the machine has is refused before it is asked for: the system would promise it.
-func mapStorage(s *program.Storage, size int64) (*mem.Block, error) {
+func (x *Executable) mapStorage(s *program.Storage, size int64) (*mem.Block, error) {
 	kind := mem.Arena
 	if s.Kind == program.Results {
 		kind = mem.Outputs
@@ -21,7 +21,7 @@ func mapStorage(s *program.Storage, size int64) (*mem.Block, error) {
 	if most := mem.Machine(); size > most {
 		return nil, diag.New(diag.ErrMemory, "%s of %d bytes, and the machine has %d", s.Name, size, most)
 	}
-	return mem.Map(kind, s.Name, size)
+	return x.owned(mem.Map(kind, s.Name, size))
 }
 
 // grow asks for more memory for something that data decide.
@@ -76,7 +76,7 @@ func (c *Call) take(storage int) error {
 		c.shrink(had)
 		return c.tooLarge(storage, err)
 	}
-	block, err := mapStorage(&c.x.program.Storages[storage], size)
+	block, err := c.x.mapStorage(&c.x.program.Storages[storage], size)
 	if err != nil {
 		c.shrink(size)
 		return c.tooLarge(storage, err)
@@ -171,7 +171,7 @@ func (c *Call) beginAgain() error {
 // mapScratch maps the workers' scratch, of so many bytes each.
 func (c *Call) mapScratch(bytes int64) error {
 	for range c.x.threads {
-		block, err := mem.Map(mem.Scratch, "scratch", bytes)
+		block, err := c.x.owned(mem.Map(mem.Scratch, "scratch", bytes))
 		if err != nil {
 			return err
 		}

@@ -25,6 +25,8 @@ var rooms = []Room{
 	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
 	{Floor: 0, Name: "text", Purpose: "scanner and printer that the three languages share", May: []string{"sym", "diag"}},
 
+	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
+
 	{Floor: 1, Name: "target", Purpose: "machine facts and limits, the kernel ABI, the handle of compiled code",
 		Modules: []string{"golang.org/x/sys/cpu"}},
 	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",

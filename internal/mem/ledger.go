@@ -155,7 +155,7 @@ func inLibrary(function string) bool {
 
 // callers returns the stack above Map or MapFile; it is turned into lines only when somebody reads the ledger.
 func callers() []uintptr {
-	var pcs [32]uintptr
+	var pcs [64]uintptr
 	return slices.Clone(pcs[:runtime.Callers(2, pcs[:])])
 }
 

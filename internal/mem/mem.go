@@ -63,6 +63,7 @@ type Block struct {
 	size    int64
 	mapped  int64
 	callers []uintptr
+	owner   any // the ledger's lock guards it
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool

@@ -1,0 +1,70 @@
+package mem
+
+import (
+	"runtime"
+	"strings"
+)
+
+// Holding is a live block for a memory profile.
+type Holding struct {
+	Kind  Kind
+	Label string
+	Bytes int64 // logical size
+	Owner any   // as Own said; nil where nobody did
+	// Stack is the code that asked for it, the innermost call first. It begins with the user's line, or, where there is none, with the first outside this package.
+	Stack []runtime.Frame
+}
+
+// Own says on whose behalf a block is held.
+func (b *Block) Own(owner any) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	b.owner = owner
+}
+
+// Holdings returns the live blocks in the order they came; those of one owner where owner is not nil.
+func Holdings(owner any) []Holding {
+	var list []Holding
+	for _, b := range live() {
+		ledger.Lock()
+		h := Holding{Kind: b.kind, Label: b.label, Bytes: b.size, Owner: b.owner}
+		ledger.Unlock()
+		if owner == nil || h.Owner == owner {
+			h.Stack = Users(b.callers)
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// Users turns a stack's addresses into frames from the user's line on: the innermost outside the library, tests among them. Where all of it is the library's, it begins with the first
+// frame outside this package.
+func Users(callers []uintptr) []runtime.Frame {
+	var all []runtime.Frame
+	user, outside := -1, 0
+	frames := runtime.CallersFrames(callers)
+	for {
+		f, more := frames.Next()
+		if f.Function == "" || f.Function == "runtime.goexit" {
+			if more {
+				continue
+			}
+			break
+		}
+		test := strings.HasSuffix(f.File, "_test.go")
+		if outside == len(all) && !test && strings.HasPrefix(f.Function, roomPrefix) {
+			outside++
+		}
+		if user < 0 && (test || !inLibrary(f.Function)) && !strings.HasPrefix(f.Function, "runtime.") {
+			user = len(all)
+		}
+		all = append(all, f)
+		if !more {
+			break
+		}
+	}
+	if user >= 0 {
+		return all[user:]
+	}
+	return all[min(outside, max(0, len(all)-1)):]
+}
