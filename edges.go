@@ -127,7 +127,7 @@ func (i Info) partRank(part int) int {
 	return len(i.Shape)
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run; what Consume makes of one; what Sequence makes; or Absent.
+// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate and Consume make of one; what Sequence makes; or Absent.
 type Arg interface{ given() given }
 
 // given is an argument: one tensor, or several, or nothing.

@@ -395,3 +395,89 @@ func ExampleProgram_Plan() {
 	// relu_1: 49152 bytes at 0
 	// arena: 81920 lower bound: 81920
 }
+
+// What the forward half of training keeps for the backward half is consumed there: its memory, and the forward program's call, are free again when it has been read.
+func ExampleConsume() {
+	forward, backward := compiled("training_forward"), compiled("training_backward")
+	defer forward.Close()
+	defer backward.Close()
+	x, y, w0, w1, w2 := ones(4, 16), ones(4, 16), ones(16, 16), ones(16, 16), ones(16, 16)
+	for range 3 { // each program has one call
+		kept, err := forward.Run(context.Background(), weir.Inputs{"x": x, "w0": w0, "w1": w1, "w2": w2})
+		if err != nil {
+			log.Fatal(err)
+		}
+		h1, h2, h3 := kept.Get("h1"), kept.Get("h2"), kept.Get("h3")
+		updated, err := backward.Run(context.Background(), weir.Inputs{"x": x, "y": y, "h1": weir.Consume(h1), "h2": weir.Consume(h2), "h3": weir.Consume(h3), "w0": w0, "w1": w1, "w2": w2})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(updated.Get("u0"), h1.Bytes() == nil)
+		updated.Close()
+	}
+	// Output:
+	// f32[16,16] true
+	// f32[16,16] true
+	// f32[16,16] true
+}
+
+// Weights that are donated to a training step are updated where they lie, step after step.
+func ExampleDonate() {
+	step := compiled("training_step")
+	defer step.Close()
+	in := weir.Inputs{"x": ones(4, 16), "y": ones(4, 16)}
+	for i := range 8 {
+		in[fmt.Sprintf("w%d", i)] = weir.Donate(ones(16, 16))
+	}
+	for i := range 3 {
+		r, err := step.Run(context.Background(), in)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if i == 2 {
+			r.Close()
+			break
+		}
+		for i := range 8 {
+			in[fmt.Sprintf("w%d", i)] = weir.Donate(r.Get(fmt.Sprintf("u%d", i)))
+		}
+		r.Get("loss").Close() // with its last tensor, donated or closed, a result gives its call back
+	}
+	lent := step.Memory()
+	donated, err := lent.Donating("w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("outputs:", lent.Outputs, "bytes, with donated weights", donated.Outputs)
+	// Output: outputs: 8196 bytes, with donated weights 4
+}
+
+// compiled is a model of testdata, ready to run.
+func compiled(name string) *weir.Program {
+	model, err := weir.Load("testdata/onnx/" + name + "/model.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	program, err := weir.Compile(context.Background(), model, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return program
+}
+
+// ones is a tensor of its own memory.
+func ones(shape ...int) *weir.Tensor {
+	t, err := weir.New(weir.F32, shape...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	data, err := weir.View[float32](t)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i := range data {
+		data[i] = 1
+	}
+	return t
+}

@@ -31,7 +31,7 @@ func (m Measurement) Peak(calls int) int64 {
 }
 
 // Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It takes memory beside
-// the program's calls.
+// the program's calls. It takes no arguments: what is consumed is lent, of what is donated a copy is.
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
 	defer diag.Recover(&err, "measuring")
 	args, dims, err := p.bindInputs(in)
@@ -44,9 +44,14 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 		return m, err
 	}
 	defer call.Close()
+	parts, lend, err := args.lend(call)
+	if err != nil {
+		return m, err
+	}
 	for _, pattern := range []byte{0x5a, 0xc3} {
 		call.Watch(pattern)
-		if err := p.run(ctx, call, args.parts); err != nil {
+		lend()
+		if err := p.run(ctx, call, parts); err != nil {
 			return m, err
 		}
 		seen := call.Measured(pattern)

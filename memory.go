@@ -26,7 +26,8 @@ type Memory struct {
 	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
 	Proven     bool // the arena equals the lower bound for every binding
 
-	program *Program
+	program   *Program
+	elsewhere map[int]bool // storages of outputs that are no part of it
 }
 
 // Size is a number of bytes: a formula over the dimensions.
@@ -69,7 +70,7 @@ func newMemory(p *Program) *Memory {
 			weights += int64(len(w.Data))
 		}
 	}
-	arena, outputs, bound, late, proven := c.Arena.Arena, c.Outputs.Arena, c.Arena.Bound, sym.Const(0), c.Arena.Proven
+	arena, outputs, bound, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, sym.Const(0), c.Arena.Proven
 	for _, l := range c.Late {
 		late = late.Add(l.Plan.Arena)
 		if l.Kind == program.Results {

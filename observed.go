@@ -68,7 +68,7 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	}
 	call := scratch * int64(m.Workers)
 	for i, bytes := range reach {
-		if p.Storages[i].Kind != program.Spill {
+		if p.Storages[i].Kind != program.Spill && !m.elsewhere[i] {
 			call += bytes
 		}
 	}

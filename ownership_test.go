@@ -1,8 +1,11 @@
 package weir_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -146,11 +149,7 @@ func TestConsumed(t *testing.T) {
 	if now := mem.Usage().Current[mem.Tensors]; now != held {
 		t.Errorf("%d bytes of tensors before, %d after it was stopped", held, now)
 	}
-	borrowed, err := weir.FromSlice(make([]float32, 48), 3, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Run(t.Context(), in(weir.Consume(borrowed))); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || !strings.Contains(e.Fix, "weir.New") {
+	if _, err := p.Run(t.Context(), in(weir.Consume(borrowed(t, 3, 16)))); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || !strings.Contains(e.Fix, "weir.New") {
 		t.Errorf("memory of Go's: %v", err)
 	}
 	for _, x := range w {
@@ -159,4 +158,175 @@ func TestConsumed(t *testing.T) {
 	if now := mem.Usage().Current[mem.Tensors]; now != before.Current[mem.Tensors] {
 		t.Errorf("%d bytes of tensors are left", now-before.Current[mem.Tensors])
 	}
+}
+
+// eight are the training step's weights.
+func eight(t *testing.T) (weights []*weir.Tensor) {
+	for range 8 {
+		weights = append(weights, filled(t, 16, 16))
+	}
+	return weights
+}
+
+// TestDonate: weights that are donated to each training step are updated where they lie, with the same results as otherwise, and nothing grows.
+func TestDonate(t *testing.T) {
+	before := mem.Usage()
+	p := compileFile(t, "training_step", weir.Options{Threads: 1})
+	x, y := filled(t, 3, 16), filled(t, 3, 16)
+	in, w := weir.Inputs{"x": x, "y": y}, eight(t)
+	address := map[*byte]bool{}
+	for i := range w {
+		address[&w[i].Bytes()[0]] = true
+	}
+	check := flat(t)
+	for step := range steps() {
+		for i := range w {
+			in[fmt.Sprintf("w%d", i)] = weir.Donate(w[i])
+		}
+		r, err := p.Run(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w {
+			if w[i].Bytes() != nil {
+				t.Fatal("a donated tensor lives on")
+			}
+			w[i] = r.Get(fmt.Sprintf("u%d", i))
+			if !address[&w[i].Bytes()[0]] {
+				t.Fatalf("step %d: u%d lies elsewhere", step, i)
+			}
+		}
+		if err := r.Get("loss").Close(); err != nil {
+			t.Fatal(err)
+		}
+		check(step)
+		if step == 20 {
+			compareSteps(t, x, y, w, step+1)
+		}
+	}
+	for _, x := range append(w, x, y) { // the last results are closed with their last tensor
+		x.Close()
+	}
+	if u := mem.Usage(); u.Current[mem.Tensors] != before.Current[mem.Tensors] {
+		t.Errorf("%d bytes of tensors are left", u.Current[mem.Tensors]-before.Current[mem.Tensors])
+	}
+}
+
+// compareSteps takes as many steps with weights that are lent, and compares.
+func compareSteps(t *testing.T, x, y *weir.Tensor, want []*weir.Tensor, count int) {
+	t.Helper()
+	p, w := compileFile(t, "training_step", weir.Options{Threads: 1}), eight(t)
+	in := weir.Inputs{"x": x, "y": y}
+	for range count {
+		for i := range w {
+			in[fmt.Sprintf("w%d", i)] = w[i]
+		}
+		r, err := p.Run(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range w {
+			copy(w[i].Bytes(), r.Get(fmt.Sprintf("u%d", i)).Bytes())
+		}
+		r.Close()
+	}
+	for i := range w {
+		if !bytes.Equal(w[i].Bytes(), want[i].Bytes()) {
+			t.Errorf("after %d steps weight %d is another than by steps that lend", count, i)
+		}
+		w[i].Close()
+	}
+}
+
+// TestDonated: the certificate of runs that donate, what they measure, and donations that are refused.
+func TestDonated(t *testing.T) {
+	p := compileFile(t, "training_step", weir.Options{Threads: 2})
+	in, w := weir.Inputs{"x": filled(t, 5, 16), "y": filled(t, 5, 16)}, eight(t)
+	defer func() {
+		for _, x := range append(w, in["x"].(*weir.Tensor), in["y"].(*weir.Tensor)) {
+			x.Close()
+		}
+	}()
+	var names []string
+	for i := range w {
+		names = append(names, fmt.Sprintf("w%d", i))
+		in[names[i]] = w[i]
+	}
+	for count := range 9 {
+		if count > 0 {
+			in[names[count-1]] = weir.Donate(w[count-1])
+		}
+		certificate, err := p.Memory().Donating(names[:count]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs, err := certificate.Outputs.At(nil)
+		if want := int64(4 + (8-count)*1024); err != nil || outputs != want {
+			t.Errorf("%d donated: outputs of %d, %v; %d are left", count, outputs, err, want)
+		}
+		dims := weir.Dims{"n": 5}
+		seen, err := p.Measure(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peak, err := certificate.Peak(1, dims); err != nil || peak != seen.Peak(1) {
+			t.Errorf("%d donated: %d bytes are predicted, %d measured, %v", count, peak, seen.Peak(1), err)
+		}
+		if peak, err := certificate.PeakWith(1, dims, seen); err != nil || peak != seen.Peak(1) {
+			t.Errorf("%d donated: %d bytes are observed, %d measured, %v", count, peak, seen.Peak(1), err)
+		}
+	}
+	for i, x := range w {
+		if x.Bytes() == nil {
+			t.Errorf("measuring took w%d", i)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		x     weir.Arg
+		kind  error
+		words string
+	}{
+		{"no use", weir.Donate(in["x"].(*weir.Tensor)), weir.ErrInput, "none has its 64*n bytes"},
+		{"borrowed", weir.Donate(borrowed(t, 5, 16)), weir.ErrInput, "weir.New"},
+	} {
+		wrong := maps.Clone(in)
+		wrong["x"] = c.x
+		if _, err := p.Run(t.Context(), wrong); !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	wrong := maps.Clone(in)
+	wrong["w1"] = w[0]
+	if _, err := p.Run(t.Context(), wrong); !errors.Is(err, weir.ErrInput) || w[0].Bytes() == nil {
+		t.Errorf("donated and lent: %v", err)
+	}
+	if _, err := p.Memory().Donating("x"); !errors.Is(err, weir.ErrInput) {
+		t.Errorf("the certificate of a donation of no use: %v", err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	held := mem.Usage().Current[mem.Tensors]
+	if _, err := p.Run(stopped, in); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	if now := mem.Usage().Current[mem.Tensors]; now != held-8*1024 {
+		t.Errorf("%d bytes of tensors before, %d after it was stopped", held, now)
+	}
+	if _, err := p.Run(t.Context(), in); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("donated again: %v", err)
+	}
+}
+
+// borrowed is a tensor over memory of Go's.
+func borrowed(t *testing.T, shape ...int) *weir.Tensor {
+	count := 1
+	for _, s := range shape {
+		count *= s
+	}
+	x, err := weir.FromSlice(make([]float32, count), shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }

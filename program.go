@@ -290,7 +290,7 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := args.part(); err != nil {
+	if err := args.part(p); err != nil {
 		return nil, err
 	}
 	b, err := p.acquire(ctx, dims)
@@ -302,14 +302,14 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 			p.release(b)
 		}
 	}()
-	for _, a := range args.parted {
-		b.call.Consume(a.port, a.done)
+	if err := args.place(b.call); err != nil {
+		return nil, err
 	}
 	if err := p.run(ctx, b.call, args.parts); err != nil {
 		return nil, err
 	}
 	runtime.KeepAlive(in)
-	return p.results(b)
+	return p.results(b, args.parted)
 }
 
 // run lends the arguments to a call and runs it.

@@ -118,6 +118,7 @@ func (p *Program) bind(dims []int64) (*executor.Call, error) {
 
 // release makes a call idle again.
 func (p *Program) release(b *bound) {
+	b.call.Inside()
 	if poisoned {
 		b.call.Close()
 	} else {
@@ -129,7 +130,8 @@ func (p *Program) release(b *bound) {
 	p.wait.Done()
 }
 
-func (p *Program) results(b *bound) (*Results, error) {
+// results are the outputs that a call has. What lies in donated memory owns it from now on.
+func (p *Program) results(b *bound, donated []*parted) (*Results, error) {
 	count := len(p.gives)
 	r := &Results{program: p, bound: b, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
 		names: make([]string, 0, count), tensors: make([]*Tensor, 0, count), lists: make([][]*Tensor, 0, count)}
@@ -138,11 +140,17 @@ func (p *Program) results(b *bound) (*Results, error) {
 		if err != nil {
 			return nil, err
 		}
+		t.port = i
 		r.ports = append(r.ports, t)
 	}
 	for _, e := range p.gives {
 		if err := r.add(e); err != nil {
 			return nil, err
+		}
+	}
+	for _, a := range donated {
+		if a.output >= 0 {
+			r.ports[a.output].block, a.taken = a.block, false
 		}
 	}
 	made := here()
@@ -192,7 +200,7 @@ func (r *Results) add(e edge) error {
 			return err
 		}
 		for _, t := range tensors {
-			list = append(list, &Tensor{t: t, closed: r.closed})
+			list = append(list, &Tensor{t: t, port: -1, closed: r.closed})
 		}
 		switch {
 		case absent:
@@ -298,6 +306,11 @@ func (r *Results) part() error {
 	r.mu.Unlock()
 	if !part {
 		return nil
+	}
+	for _, t := range r.ports {
+		if t.block != nil && !t.gone.Load() {
+			t.block.Close()
+		}
 	}
 	r.report.Stop()
 	p := r.program

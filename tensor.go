@@ -18,6 +18,7 @@ type Tensor struct {
 	t      *tensor.Tensor
 	block  *mem.Block   // its own memory, where it has some
 	of     *Results     // what it is an output of
+	port   int          // of its program, which it is alone; −1 where it is not
 	closed *atomic.Bool // shared with what it is a part of
 	gone   atomic.Bool  // closed by itself, or given away
 }
@@ -124,6 +125,9 @@ func (t *Tensor) Close() error {
 	switch {
 	case t.of != nil:
 		if t.of.take(t) {
+			if t.block != nil {
+				t.block.Close()
+			}
 			return t.of.give()
 		}
 	case t.block != nil && !t.gone.Swap(true):

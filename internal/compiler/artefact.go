@@ -38,7 +38,7 @@ import (
 // program gives, and must come out the same; the plan is validated like one that was just made.
 const (
 	artefactMagic   = "\x93WEIR\r\n\x1a"
-	artefactVersion = 1
+	artefactVersion = 2
 	artefactHeader  = 64
 	artefactAlign   = 64
 )
@@ -52,7 +52,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type manifest struct {
 	Machine target.Machine  `json:"machine"`
 	Arena   certified       `json:"arena"`
-	Results certified       `json:"outputs"`
 	Late    []certified     `json:"late,omitempty"`
 	Names   []string        `json:"names"` // of the outputs
 	About   json.RawMessage `json:"about"`
@@ -84,7 +83,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if !ok {
 		machine = c.Machine
 	}
-	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), Results: certificateOf(c.Outputs), About: about}
+	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), About: about}
 	for _, l := range c.Late {
 		m.Late = append(m.Late, certificateOf(l.Plan))
 	}
@@ -357,7 +356,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	if at < 0 {
 		return nil, diag.Inputf("the artefact has no storage %s", storage)
 	}
-	from, plans, first := c.manifest.Arena, c.program.Plans, 0
+	from, plans := c.manifest.Arena, c.program.Plans
 	switch stored := &c.program.Storages[at]; {
 	case stored.Late:
 		// The entry storages come before the late ones.
@@ -366,10 +365,8 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 			return nil, diag.Inputf("the artefact has no certificate of the storage %s", storage)
 		}
 		from, plans = c.manifest.Late[i], []program.Plan{{Lets: stored.Lets}}
-	case stored.Kind == program.Results:
-		first, from, plans = from.Lets, c.manifest.Results, plans[:1]
 	}
-	if len(from.Layouts) != len(plans) || from.Lets < 0 || first < 0 || first > len(plans[0].Lets) || from.Lets > len(plans[0].Lets)-first {
+	if len(from.Layouts) != len(plans) || from.Lets < 0 || from.Lets > len(plans[0].Lets) {
 		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans of %d", storage, len(from.Layouts), from.Lets, len(plans), len(plans[0].Lets))
 	}
 	s := &memplan.Solution{Height: c.program.Storages[at].Size, BoundComplete: from.Complete}
@@ -386,7 +383,7 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 		if storage == c.program.Storages[0].Name {
 			l.When = plan.When
 		}
-		for _, let := range plan.Lets[first : first+from.Lets] {
+		for _, let := range plan.Lets[:from.Lets] {
 			l.Lets = append(l.Lets, memplan.Let{Name: let.Name, X: let.X})
 		}
 		var err error

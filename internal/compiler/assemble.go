@@ -48,6 +48,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		a.kernels[k] = i
 		a.to.Kernels = append(a.to.Kernels, k.Name)
 	}
+	gives := donations(m, t)
 	if err := layout(a); err != nil {
 		return nil, err
 	}
@@ -60,6 +61,9 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 			port := program.Port{Name: b.Source, Tensor: a.tensors[b]}
 			for _, name := range b.Elements {
 				port.Elements = append(port.Elements, a.dims[name])
+			}
+			for _, to := range gives[b] {
+				port.Gives = append(port.Gives, a.tensors[to])
 			}
 			a.to.Inputs = append(a.to.Inputs, port)
 		case loop.Output:

@@ -124,7 +124,7 @@ func (s *squeezer) bounded() bool {
 			return false
 		}
 		if b.Kind == loop.Output {
-			outputs += roundUp(bytes)
+			outputs += bytes
 		}
 	}
 	scratch, err := scratchOf(s.m, s.c.Code).Eval(s.value)

@@ -44,8 +44,8 @@ type Compiled struct {
 	Machine target.Machine // that the kernels are scheduled for; Code's own may be less
 	Code    *target.Code
 	Arena   *memplan.Solution
-	Outputs *memplan.Solution
-	Late    []Late // beside them, what the run takes when data have decided its size
+	Outputs sym.Expr // bytes of the outputs, but for the late ones
+	Late    []Late   // beside them, what the run takes when data have decided its size
 	Proof   *validator.Proof
 	Faults  []error  // of scheduling, that a simpler way was found around: bugs
 	Notes   []string // why the code is less than the machine could do
@@ -216,6 +216,9 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	}
 	if c.plain == whole {
 		if err := c.order(); err != nil {
+			return err
+		}
+		if err := c.updateLast(); err != nil {
 			return err
 		}
 	}

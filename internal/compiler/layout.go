@@ -25,24 +25,20 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	if err != nil {
 		return err
 	}
-	results, err := c.plan(a, loop.Output, "outputs", program.Results, solve)
-	if err != nil {
+	c.Arena = arena
+	if err := c.planOutputs(a); err != nil {
 		return err
 	}
-	c.Arena, c.Outputs = arena, results
 	if err := c.planLate(a, solve); err != nil {
 		return err
 	}
 	if err := c.planSpill(a); err != nil {
 		return err
 	}
-	// One plan chooses the arena's layout; the outputs' one layout joins it.
 	for _, l := range arena.Layouts {
 		p := program.Plan{When: l.When}
-		for _, lets := range [][]memplan.Let{l.Lets, results.Layouts[0].Lets} {
-			for _, let := range lets {
-				p.Lets = append(p.Lets, program.Let{Name: let.Name, X: let.X})
-			}
+		for _, let := range l.Lets {
+			p.Lets = append(p.Lets, program.Let{Name: let.Name, X: let.X})
 		}
 		a.to.Plans = append(a.to.Plans, p)
 	}
@@ -56,9 +52,6 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 		return nil, err
 	}
 	options := memplan.Options{Prefix: name + "."}
-	if kind == loop.Output {
-		options.Layouts = 1
-	}
 	if kind == loop.Temp {
 		c.problem, c.planned = p, options
 	}
@@ -72,6 +65,22 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 		a.storage[b] = at
 	}
 	return s, nil
+}
+
+// planOutputs gives each output storage of its own: one may be elsewhere, in an argument's storage or the caller's, and outlive the others.
+func (c *Compiled) planOutputs(a *assembly) error {
+	p, roots, err := c.problemOf(a, loop.Output)
+	if err != nil {
+		return err
+	}
+	c.Outputs = sym.Const(0)
+	for i, b := range roots {
+		size := a.from.Dims.Simplify(p.Buffers[i].Size)
+		a.storage[b], a.offset[b] = len(a.to.Storages), sym.Const(0)
+		a.to.Storages = append(a.to.Storages, program.Storage{Name: "output." + b.Name, Kind: program.Results, Align: memplan.DefaultAlign, Size: size})
+		c.Outputs = c.Outputs.Add(size)
+	}
+	return nil
 }
 
 // planSpill lays out the file of a call: one buffer behind the other, each at a place of its own.

@@ -141,6 +141,8 @@ type Call struct {
 	reserved int64              // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64              // of them, that scratch
 	endings  []ending           // what the next run consumes
+	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
+	unplaced bool               // storages of outputs are missing, or have moved
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 }
 
@@ -169,7 +171,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
 		c.files = append(c.files, nil)
-		if s.Late {
+		if s.Late || s.Kind == program.Results {
 			c.storages = append(c.storages, nil)
 			continue
 		}
@@ -214,8 +216,9 @@ func (x *Executable) owned(b *mem.Block, err error) (*mem.Block, error) {
 
 // locate gives the tensors whose place and shape no data decide their operands and shapes.
 func (c *Call) locate() error {
+	c.unplaced = true
 	for i := range c.x.program.Tensors {
-		if !c.x.layout.tensors[i].dynamic {
+		if l := c.x.layout; !l.tensors[i].dynamic && !l.inResults[i] {
 			if err := c.place(i); err != nil {
 				return err
 			}
@@ -249,7 +252,8 @@ func (c *Call) place(i int) error {
 	if c.file(i) != nil {
 		return nil
 	}
-	if t.Place == program.Carved && c.guards != nil && bytes > 0 {
+	outside := t.Place == program.Carved && c.elsewhere(t.Of)
+	if t.Place == program.Carved && c.guards != nil && bytes > 0 && !outside {
 		return c.guardOperand(i, mem.Arena)
 	}
 	switch t.Place {
@@ -262,6 +266,13 @@ func (c *Call) place(i int) error {
 			return err
 		}
 		block := c.storages[t.Of]
+		if outside {
+			if offset < 0 || bytes > c.outside[t.Of].Bytes-offset {
+				panic(diag.Internalf("%s at %d with %d bytes leaves the %d given for it", t.Name, offset, bytes, c.outside[t.Of].Bytes))
+			}
+			o.Base = unsafe.Add(c.outside[t.Of].Base, offset)
+			return nil
+		}
 		if block == nil {
 			o.Base, o.Bytes = nil, 0
 			return diag.Internalf("%s lies in %s, which is not taken", t.Name, c.x.program.Storages[t.Of].Name)
@@ -383,6 +394,9 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 // Output is where output i lies once the call has run: its shape, and its bytes.
 func (c *Call) Output(i int) ([]int64, []byte, error) {
 	at := c.x.program.Outputs[i].Tensor
+	if err := c.ready(); err != nil {
+		return nil, nil, err
+	}
 	if err := c.place(at); err != nil {
 		return nil, nil, err
 	}

@@ -24,6 +24,11 @@ type layout struct {
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	binds    map[*program.Bind]*sym.Code
 	last     []int // by input: the last step that reads it
+
+	results   []int  // the outputs' storages
+	inResults []bool // by tensor: it lies in one of those
+	moving    []int  // the tensors that do, and whose place no data decide
+	own       []int  // by output: the storage that is its own
 }
 
 // lateLets are the names that late storage has of its own.
@@ -101,6 +106,7 @@ func newLayout(p *program.Program) (*layout, error) {
 		l.tensors = append(l.tensors, c.place(l, t, data))
 	}
 	l.steps(c, p.Steps)
+	l.outputs()
 	return l, c.err
 }
 

@@ -17,16 +17,19 @@ import (
 
 // Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
 func (c *Call) Run(ctx context.Context) error {
+	defer c.forget()
 	if len(c.scratch) == 0 {
 		if err := c.beginAgain(); err != nil {
 			return c.x.typed(err, c.values)
 		}
 	}
+	if err := c.ready(); err != nil {
+		return err
+	}
 	c.ctx = ctx
 	c.team.Stop = ctx.Done()
 	err := c.team.Enter(c.x.threads)
 	defer c.team.Leave()
-	defer c.forget()
 	if err == nil {
 		err = c.consuming()
 	}

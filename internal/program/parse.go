@@ -280,6 +280,9 @@ func (p *parser) port() Port {
 	if p.Accept("elements") {
 		p.List("(", ")", func() { port.Elements = append(port.Elements, p.find(&p.dims, p.Name())) })
 	}
+	if p.Accept("gives") {
+		p.List("(", ")", func() { port.Gives = append(port.Gives, p.one()) })
+	}
 	return port
 }
 

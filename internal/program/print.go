@@ -160,7 +160,15 @@ func (w *printer) program(word string, p *Program, next *int64) {
 				}
 				elements = " elements (" + strings.Join(names, ", ") + ")"
 			}
-			w.Line("input %q = %s %s%s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership], elements)
+			gives := ""
+			if port.Gives != nil {
+				names := make([]string, len(port.Gives))
+				for i, t := range port.Gives {
+					names[i] = p.name(t)
+				}
+				gives = " gives (" + strings.Join(names, ", ") + ")"
+			}
+			w.Line("input %q = %s %s%s%s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership], elements, gives)
 		}
 		for _, port := range p.Outputs {
 			w.Line("output %q = %s %s", port.Name, p.name(port.Tensor), ownershipNames[port.Ownership])

@@ -65,12 +65,14 @@ const (
 )
 
 // Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by index in Program.Dims, that the
-// elements of a small integer input are; nil where they are none.
+// elements of a small integer input are; nil where they are none. Gives are the tensors of outputs that may lie in an input's storage, where a run donates it, rather than in
+// their own: they are first written when the input has been read, or by a step that may write them over it. The best are first.
 type Port struct {
 	Name      string
 	Tensor    int
 	Ownership Ownership
 	Elements  []int
+	Gives     []int
 }
 
 // Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is left in a file: only copies reach it, and

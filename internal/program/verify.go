@@ -56,6 +56,9 @@ func (p *Program) check(strict bool) ([]Condition, error) {
 	if err := v.steps(p.Steps); err != nil {
 		return nil, err
 	}
+	if err := v.gives(); err != nil {
+		return nil, err
+	}
 	if err := v.ending(); err != nil {
 		return nil, err
 	}

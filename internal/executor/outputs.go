@@ -1,0 +1,133 @@
+package executor
+
+import (
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Every output has storage of its own, which is taken when a run first needs it: an output may lie elsewhere, and what its storage holds may be handed on.
+
+// PutOutput makes output i lie in memory of the caller's own, aligned to 64 bytes, for the runs that follow; with nil it lies in the call's again.
+func (c *Call) PutOutput(i int, base unsafe.Pointer, bytes int64) error {
+	p := c.x.program
+	s := c.x.layout.own[i]
+	if s < 0 {
+		return diag.Unsupportedf("a place of the caller's: data decide its size, or it is a part of another").AtTensor(p.Outputs[i].Name)
+	}
+	if c.outside == nil {
+		c.outside = make([]target.Operand, len(p.Storages))
+	}
+	if c.outside[s].Base == base {
+		return nil
+	}
+	if base != nil {
+		if size, err := c.x.layout.sizes[s].Eval(c.values); err != nil || size != bytes {
+			return diag.Inputf("%d bytes given, %d expected (%v)", bytes, size, err).AtTensor(p.Outputs[i].Name)
+		}
+	}
+	c.outside[s] = target.Operand{Base: base, Bytes: bytes}
+	if old := c.storages[s]; old != nil && base != nil {
+		c.storages[s] = nil
+		if err := old.Close(); err != nil {
+			return err
+		}
+	}
+	c.unplaced = true
+	return nil
+}
+
+// Inside makes all outputs lie in the call's own storage again.
+func (c *Call) Inside() {
+	for s := range c.outside {
+		if c.outside[s].Base != nil {
+			c.outside[s], c.unplaced = target.Operand{}, true
+		}
+	}
+}
+
+// TakeOutput hands on the storage of output i with what the last run left there; nil where that lies elsewhere. The next run takes another.
+func (c *Call) TakeOutput(i int) *mem.Block {
+	s := c.x.layout.own[i]
+	if s < 0 {
+		return nil
+	}
+	b := c.storages[s]
+	if g := c.guards[c.x.program.Outputs[i].Tensor]; g != nil && b != nil {
+		copy(b.Bytes(), g.Bytes())
+	}
+	c.storages[s], c.unplaced = nil, true
+	if b != nil {
+		b.Own(nil)
+	}
+	return b
+}
+
+// Owns reports whether output i has storage that can be elsewhere, or be handed on.
+func (x *Executable) Owns(i int) bool { return x.layout.own[i] >= 0 }
+
+// ready takes the storages of outputs that are missing, and places what has moved.
+func (c *Call) ready() error {
+	if !c.unplaced {
+		return nil
+	}
+	for _, s := range c.x.layout.results {
+		if c.storages[s] != nil || c.elsewhere(s) {
+			continue
+		}
+		size, err := c.x.layout.sizes[s].Eval(c.values)
+		if err != nil {
+			return err
+		}
+		if c.storages[s], err = c.x.mapStorage(&c.x.program.Storages[s], size); err != nil {
+			return err
+		}
+		if c.watch != nil {
+			mem.Fill(c.storages[s], c.watch.pattern)
+		}
+	}
+	for _, t := range c.x.layout.moving {
+		if err := c.place(t); err != nil {
+			return err
+		}
+	}
+	c.unplaced = false
+	return nil
+}
+
+// elsewhere reports whether what belongs to a storage lies in memory of the caller's.
+func (c *Call) elsewhere(s int) bool { return c.outside != nil && c.outside[s].Base != nil }
+
+// outputs notes the storages of outputs that are there when the run begins, what lies in them, and by output the one that is its own alone; −1 where there is none.
+func (l *layout) outputs() {
+	p := l.program
+	l.inResults = make([]bool, len(p.Tensors))
+	of := make([]int, len(p.Storages)) // carves in it
+	for s := range p.Storages {
+		if p.Storages[s].Kind == program.Results && !p.Storages[s].Late {
+			l.results = append(l.results, s)
+		}
+	}
+	for i := range p.Tensors {
+		switch t := &p.Tensors[i]; t.Place {
+		case program.Carved:
+			l.inResults[i] = p.Storages[t.Of].Kind == program.Results && !p.Storages[t.Of].Late
+			of[t.Of]++
+		case program.Part:
+			l.inResults[i] = l.inResults[t.Of]
+		}
+		if l.inResults[i] && !l.tensors[i].dynamic {
+			l.moving = append(l.moving, i)
+		}
+	}
+	for _, port := range p.Outputs {
+		own := -1
+		if t := &p.Tensors[port.Tensor]; t.Place == program.Carved && l.inResults[port.Tensor] && !l.tensors[port.Tensor].dynamic && of[t.Of] == 1 {
+			own = t.Of
+		}
+		l.own = append(l.own, own)
+	}
+}
