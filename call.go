@@ -18,7 +18,8 @@ type Call struct {
 	bound   *bound
 	inputs  []*Tensor // lent; nil until bound or asked for
 	outputs []*Tensor
-	refused error // the memory that Input was asked for last
+	places  []*Tensor // of the caller's, that outputs are written to
+	refused error     // the memory that Input was asked for last
 	closed  *atomic.Bool
 }
 
@@ -84,30 +85,88 @@ func (c *Call) dim(name string) (int64, bool) {
 	return 0, false
 }
 
-// Bind lends a tensor of the caller's to an input, for the runs that follow.
+// Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Giving). A tensor that is
+// bound to an output begins at a multiple of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too, it
+// is updated in place, where the output may be written over that input (see Donate).
 func (c *Call) Bind(name string, a Arg) (err error) {
-	i, ok := c.program.input(name)
-	if !ok {
-		return c.program.noInput(name)
+	defer diag.Recover(&err, "binding an argument")
+	if c.closed.Load() {
+		return diag.New(ErrClosed, "the call is closed")
+	}
+	p := c.program
+	ports, infos := p.compiled.Program.Inputs, p.inputs
+	i, input := p.input(name)
+	if !input {
+		if i = slices.IndexFunc(p.outputs, func(o Info) bool { return o.Name == name }); i < 0 {
+			return p.noInput(name)
+		}
+		ports, infos = p.compiled.Program.Outputs, p.outputs
 	}
 	g := a.given()
 	if g.owner != program.Borrow {
-		return diag.Unsupportedf("a call bound to its memory that consumes an argument").AtTensor(name).WithFix("use Program.Run")
+		return diag.Unsupportedf("a call bound to its memory that parts with an argument").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
 	}
 	if g.kind != TensorKind {
-		return diag.Inputf("%s is given, %s is expected", g, c.program.inputs[i]).AtTensor(name)
+		return diag.Inputf("%s is given, %s is expected", g, infos[i]).AtTensor(name)
 	}
 	t := g.tensors[0]
-	want := &c.program.compiled.Program.Tensors[c.program.compiled.Program.Inputs[i].Tensor]
+	if t == nil || t.dead() {
+		return diag.New(ErrClosed, "there is no tensor, or it is closed, or was given away").AtTensor(name)
+	}
+	want := &p.compiled.Program.Tensors[ports[i].Tensor]
 	if t.t.DType() != want.DType || t.t.Rank() != len(want.Shape) {
-		return diag.Inputf("%s is given, %s is expected", t, c.program.inputs[i]).AtTensor(name)
+		return diag.Inputf("%s is given, %s is expected", t, infos[i]).AtTensor(name)
 	}
 	for axis, e := range want.Shape {
 		if v, err := e.Eval(c.dim); err != nil || v != t.t.Shape()[axis] {
 			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(name)
 		}
 	}
-	c.inputs[i] = t
+	if input {
+		c.inputs[i] = t
+		return nil
+	}
+	return c.bindOutput(i, t)
+}
+
+// bindOutput gives an output its place.
+func (c *Call) bindOutput(i int, t *Tensor) error {
+	name := c.program.outputs[i].Name
+	data := t.t.Bytes()
+	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%placeAlign != 0 {
+		return diag.Inputf("its memory does not begin at a multiple of %d bytes", placeAlign).AtTensor(name).WithFix("make it by weir.New")
+	}
+	for k, other := range c.places {
+		if other != nil && k != i && overlap(t, other) {
+			return diag.Inputf("it shares memory with what is bound to %s", c.program.outputs[k].Name).AtTensor(name)
+		}
+	}
+	if err := c.bound.call.PutOutput(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+		return err
+	}
+	if c.places == nil {
+		c.places = make([]*Tensor, len(c.program.outputs))
+	}
+	c.places[i] = t
+	return nil
+}
+
+// placeAlign is the alignment of outputs, in bytes.
+const placeAlign = 64
+
+// apart checks that an input shares no memory with what outputs are written to, but where one may be written over it.
+func (c *Call) apart(i int) error {
+	p := c.program.compiled.Program
+	for k, place := range c.places {
+		if place == nil || !overlap(place, c.inputs[i]) {
+			continue
+		}
+		a, b := place.t.Bytes(), c.inputs[i].t.Bytes()
+		if unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) && slices.Contains(p.Inputs[i].Gives, p.Outputs[k].Tensor) {
+			continue
+		}
+		return diag.Inputf("it shares memory with output %s, which is written before it is read for the last time", p.Outputs[k].Name).AtTensor(c.program.inputs[i].Name)
+	}
 	return nil
 }
 
@@ -125,6 +184,12 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		if t == nil {
 			return diag.Inputf("no value is bound to it").AtTensor(c.program.inputs[i].Name)
 		}
+		if t.dead() {
+			return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.program.inputs[i].Name)
+		}
+		if err := c.apart(i); err != nil {
+			return err
+		}
 		data := t.t.Bytes()
 		if err := c.bound.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err
@@ -139,6 +204,9 @@ func (c *Call) Output(name string) *Tensor {
 	i := slices.IndexFunc(c.program.outputs, func(o Info) bool { return o.Name == name })
 	if i < 0 || c.closed.Load() {
 		return nil
+	}
+	if c.places != nil && c.places[i] != nil {
+		return c.places[i]
 	}
 	t := c.outputs[i]
 	shape, data, err := c.bound.call.Output(i)

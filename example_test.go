@@ -452,6 +452,36 @@ func ExampleDonate() {
 	// Output: outputs: 8196 bytes, with donated weights 4
 }
 
+// A call whose outputs have places of the caller's takes no memory for them. A weight that is bound to an input and to an output is updated where it lies.
+func ExampleCall_Bind() {
+	program := compiled("training_step")
+	defer program.Close()
+	call, err := program.NewCall(weir.Dims{"n": 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer call.Close()
+	bind := func(name string, t *weir.Tensor) {
+		if err := call.Bind(name, t); err != nil {
+			log.Fatal(err)
+		}
+	}
+	bind("x", ones(4, 16))
+	bind("y", ones(4, 16))
+	for i := range 8 {
+		w := ones(16, 16)
+		bind(fmt.Sprintf("w%d", i), w)
+		bind(fmt.Sprintf("u%d", i), w)
+	}
+	for range 3 {
+		if err := call.Run(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(call.Output("u0") == call.Input("w0"))
+	// Output: true
+}
+
 // compiled is a model of testdata, ready to run.
 func compiled(name string) *weir.Program {
 	model, err := weir.Load("testdata/onnx/" + name + "/model.onnx")

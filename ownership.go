@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unsafe"
@@ -243,12 +244,43 @@ func (m *Memory) Donating(inputs ...string) (*Memory, error) {
 	if err := p.match(list); err != nil {
 		return nil, err
 	}
-	without := *m
-	without.elsewhere = map[int]bool{}
+	var outputs []int
 	for _, a := range list {
-		t := &p.compiled.Program.Tensors[p.compiled.Program.Outputs[a.output].Tensor]
-		without.elsewhere[t.Of] = true
-		without.Outputs = Size{m.Outputs.dims.Simplify(without.Outputs.x.Sub(p.compiled.Program.Storages[t.Of].Size)), m.Outputs.dims}
+		outputs = append(outputs, a.output)
 	}
-	return &without, nil
+	return m.without(outputs), nil
+}
+
+// Giving is the certificate of calls to which the caller binds these outputs' places: they are no part of Outputs.
+func (m *Memory) Giving(outputs ...string) (*Memory, error) {
+	var list []int
+	for _, name := range outputs {
+		i := slices.IndexFunc(m.program.outputs, func(o Info) bool { return o.Name == name })
+		switch {
+		case i < 0:
+			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s", infoList(m.program.outputs))
+		case !m.program.outputs[i].simple() || !m.program.executable.Owns(m.program.gives[i].Parts[0]):
+			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it is a part of another").AtTensor(name)
+		}
+		list = append(list, m.program.gives[i].Parts[0])
+	}
+	return m.without(list), nil
+}
+
+// without is the certificate without some outputs.
+func (m *Memory) without(outputs []int) *Memory {
+	p := m.program.compiled.Program
+	less := *m
+	less.elsewhere = maps.Clone(m.elsewhere)
+	if less.elsewhere == nil {
+		less.elsewhere = map[int]bool{}
+	}
+	for _, o := range outputs {
+		s := p.Tensors[p.Outputs[o].Tensor].Of
+		if !less.elsewhere[s] {
+			less.Outputs = Size{m.Outputs.dims.Simplify(less.Outputs.x.Sub(p.Storages[s].Size)), m.Outputs.dims}
+		}
+		less.elsewhere[s] = true
+	}
+	return &less
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/mem"
@@ -329,4 +330,97 @@ func borrowed(t *testing.T, shape ...int) *weir.Tensor {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// TestBindOutput: outputs are written where the caller says, weights over themselves, and a run so bound allocates nothing.
+func TestBindOutput(t *testing.T) {
+	p := compileFile(t, "training_step", weir.Options{Threads: 1})
+	before := mem.Usage().Current[mem.Outputs]
+	x, y, w := filled(t, 3, 16), filled(t, 3, 16), eight(t)
+	c, err := p.NewCall(weir.Dims{"n": 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := func(name string, a weir.Arg) {
+		t.Helper()
+		if err := c.Bind(name, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind("x", x)
+	bind("y", y)
+	for i := range w {
+		bind(fmt.Sprintf("w%d", i), w[i])
+		bind(fmt.Sprintf("u%d", i), w[i])
+	}
+	count := 0
+	step := func() {
+		count++
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	if allocations := testing.AllocsPerRun(50, step); allocations != 0 {
+		t.Errorf("a run allocates %v times", allocations)
+	}
+	held := mem.Usage().Current[mem.Outputs] - before
+	compareSteps(t, x, y, w, count)
+	if c.Output("u3") != w[3] {
+		t.Error("an output is not what is bound to it")
+	}
+	certificate, err := p.Memory().Giving("u0", "u1", "u2", "u3", "u4", "u5", "u6", "u7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outputs, err := certificate.Outputs.At(nil); err != nil || outputs != 4 || held < outputs || held > outputs {
+		t.Errorf("outputs of %d bytes, %v; %d are held", outputs, err, held)
+	}
+	check := flat(t)
+	for i := range steps() {
+		step()
+		check(i)
+	}
+	// What is refused.
+	small, odd := filled(t, 4, 16), borrowed(t, 16, 17)
+	data, err := weir.View[float32](odd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shifted := 1
+	if uintptr(unsafe.Pointer(&data[1]))%64 == 0 {
+		shifted = 2
+	}
+	unaligned, err := weir.FromSlice(data[shifted:shifted+256], 16, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name  string
+		x     weir.Arg
+		words string
+	}{{"u0", small, "axis 0"}, {"u0", unaligned, "multiple of 64"}, {"u0", w[1], "bound to u1"}, {"u9", w[1], "no input"}, {"u0", weir.Donate(w[0]), "parts with"}} {
+		if err := c.Bind(row.name, row.x); err == nil || !strings.Contains(err.Error(), row.words) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	own := filled(t, 16, 16)
+	bind("u0", own)
+	bind("w1", w[1])
+	bind("w7", own) // u0 may be written over w7, but not u7 over w0
+	if err := c.Run(t.Context()); err != nil {
+		t.Errorf("u0 over w7: %v", err)
+	}
+	bind("u0", w[0])
+	bind("u7", own)
+	bind("w0", own)
+	bind("w7", w[7])
+	var e *weir.Error
+	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !errors.As(err, &e) || e.Tensor != "w0" || !strings.Contains(e.Detail, "u7") {
+		t.Errorf("u7 over w0: %v", err)
+	}
+	c.Close()
+	for _, x := range append(w, x, y, small, own) {
+		x.Close()
+	}
 }
