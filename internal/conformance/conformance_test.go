@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,16 +118,19 @@ func TestRepositoryModels(t *testing.T) {
 	}
 }
 
-// TestTight runs the repository's models again with kernels for a machine that has next to no room: nothing fails for
-// that, no limit is exceeded, and predicted is still measured.
-func TestTight(t *testing.T) {
-	const tight = "WEIR_DEBUG=tight"
-	if slices.Contains(os.Environ(), tight) {
-		t.Skip("this is the process within")
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRepositoryModels$/^#00$")
-	cmd.Env = append(os.Environ(), tight)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+// TestDebug runs the repository's models again, in a process of its own: with kernels for a machine that has next to no room, and with the pages of what is closed taken away.
+// Nothing fails for that, no limit is exceeded, and predicted is still measured.
+func TestDebug(t *testing.T) {
+	for _, word := range []string{"tight", "poison"} {
+		t.Run(word, func(t *testing.T) {
+			if os.Getenv("WEIR_DEBUG") != "" {
+				t.Skip("this is the process within")
+			}
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRepositoryModels$/^#00$")
+			cmd.Env = append(os.Environ(), "WEIR_DEBUG="+word)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
