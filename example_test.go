@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weirml/weir"
@@ -199,6 +200,36 @@ func ExampleProgram_Run() {
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 	first.Close()
 	program.Close()
+	// Output: true
+}
+
+// A limit on what the process holds outside Go's heap: what would exceed it is refused, and the error says who holds what.
+func ExampleSetLimit() {
+	weights, err := weir.New(weir.F32, 1<<20)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer weights.Close()
+	weir.Trim()
+	defer weir.SetLimit(weir.SetLimit(weir.Usage().Current + 1<<20))
+	_, err = weir.New(weir.F32, 1<<20)
+	fmt.Println(errors.Is(err, weir.ErrMemory))
+	holder := weir.Holders(err)[0]
+	fmt.Println(holder.Kind, holder.Bytes, strings.Contains(holder.Line, "example_test.go:"))
+	// Output:
+	// true
+	// tensors 4194304 true
+}
+
+// Small tensors come out of a pool, which keeps what is closed for the next ones.
+func ExampleTrim() {
+	x, err := weir.New(weir.F32, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	x.Close()
+	kept := weir.Usage().Cached
+	fmt.Println(weir.Trim() == kept-weir.Usage().Cached)
 	// Output: true
 }
 

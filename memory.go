@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -152,11 +153,41 @@ func (s Size) text() string {
 type Totals struct {
 	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
 	Current, Peak                                           int64 // all together
+	Cached                                                  int64 // free in the pool that small tensors come from; in none of the others
 }
 
 // Usage returns the process's totals.
 func Usage() Totals {
 	u := mem.Usage()
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
-		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak}
+		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached}
+}
+
+// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more than so many bytes of whole pages, and returns the limit before. 0 is none. What would exceed it
+// is refused, once what is cached has been given back: an ErrMemory, as where the system refuses. What is held already stays.
+func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
+
+// Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without being asked for where memory is refused.
+func Trim() (bytes int64) { return mem.Trim() }
+
+// Holder is who holds memory outside Go's heap.
+type Holder struct {
+	Kind, Name string // as the fields of Totals, and what it is for
+	Bytes      int64
+	Line       string // "file:line" of the code that asked for it, outside this module where it can be
+}
+
+// Holders are those that held most when memory was refused, at most twenty, the largest first; nil where the error is no such refusal.
+func Holders(err error) (list []Holder) {
+	var r *mem.Refusal
+	if errors.As(err, &r) {
+		for _, h := range r.Largest {
+			line := h.User
+			if line == "" {
+				line = h.Caller
+			}
+			list = append(list, Holder{h.Kind.String(), h.Label, h.Bytes, line})
+		}
+	}
+	return list
 }

@@ -38,7 +38,7 @@ func New(dt DType, shape ...int) (t *Tensor, err error) {
 	if err != nil {
 		return nil, err
 	}
-	block, err := mem.Map(mem.Tensors, "tensor", bytes)
+	block, err := mem.UserPool().Take(mem.Tensors, "tensor", bytes)
 	if err != nil {
 		return nil, err
 	}

@@ -29,10 +29,11 @@ func MapCode(label string, code []byte) (*Block, error) {
 	case len(code) > math.MaxInt-int(4*pageSize):
 		return nil, refusal(b, errAddressSpace)
 	}
-	system, err := mapPages(len(code), name(Code, label))
+	system, err := claimed(int64(len(code)), func() (mapping, error) { return mapPages(len(code), name(Code, label)) })
 	if err != nil {
 		return nil, refusal(b, err)
 	}
+	defer unclaim(roundUp(int64(len(code))))
 	copy(system.pages, code)
 	if err := refusedOr(Access, func() error { return system.protect(readExecute) }); err != nil {
 		return nil, notExecutable(b, errors.Join(err, system.release()))

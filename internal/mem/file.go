@@ -62,13 +62,14 @@ func MapFile(f *os.File, label string) (*Block, error) {
 	if bytes > math.MaxInt-4*pageSize {
 		return nil, refusal(b, errAddressSpace)
 	}
-	system, err := mapFile(f, int(bytes))
+	system, err := claimed(bytes, func() (mapping, error) { return mapFile(f, int(bytes)) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return readFile(f, label, bytes)
 	}
 	if err != nil {
 		return nil, refusal(b, err)
 	}
+	defer unclaim(roundUp(bytes))
 	b.adopt(system)
 	enter(b)
 	return b, nil

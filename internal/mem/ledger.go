@@ -15,20 +15,23 @@ import (
 // ledger holds every live block. Nothing else in the process knows them all.
 var ledger = struct {
 	sync.Mutex
-	live   map[*Block]uint64 // the value is the order of arrival
-	count  uint64
-	totals Totals
+	live    map[*Block]uint64 // the value is the order of arrival
+	count   uint64
+	totals  Totals
+	pending int64 // bytes of pages that are being asked for
+	limit   int64 // of pages; 0: none
 }{live: map[*Block]uint64{}}
 
 // Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of the
 // kinds' peaks, since those need not fall together.
 type Totals struct {
 	Current, Peak             [Kinds]int64 // logical sizes
-	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages
+	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages, or in a pool to its pieces
 	All, AllPeak              int64        // logical sizes, every kind
 	MappedAll, MappedAllPeak  int64
 	Blocks                    int   // live blocks
 	Spilled, SpilledPeak      int64 // in files of the process's own: no memory, and in no other count
+	Cached                    int64 // free in pools: memory, and in no other count
 }
 
 // Usage returns the totals.
@@ -164,6 +167,75 @@ var (
 	errAddressSpace = errors.New("more than this system can address")
 )
 
+// errLimit is the cause of a refusal by SetLimit.
+var errLimit = errors.New("more than the process's limit allows")
+
+// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would exceed them is refused as if by the system. 0 is no limit. It returns
+// the limit before. What is held already is left alone.
+func SetLimit(bytes int64) (before int64) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	before, ledger.limit = ledger.limit, max(0, bytes)
+	return before
+}
+
+// claim asks the limit for bytes of pages, which unclaim takes back once they are in the ledger, or were refused.
+func claim(bytes int64) error {
+	ledger.Lock()
+	defer ledger.Unlock()
+	t := &ledger.totals
+	if ledger.limit > 0 && bytes > ledger.limit-t.MappedAll-t.Cached-ledger.pending {
+		return errLimit
+	}
+	ledger.pending += bytes
+	return nil
+}
+
+func unclaim(bytes int64) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	ledger.pending -= bytes
+}
+
+// claimed takes pages for so many bytes. What is refused is asked for once more when pools have given back what they keep. The caller writes the pages into the ledger, then calls unclaim for their
+// whole number.
+func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
+	for again := false; ; again = true {
+		if err = claim(roundUp(bytes)); err == nil {
+			if m, err = get(); err == nil {
+				return m, nil
+			}
+			unclaim(roundUp(bytes))
+		}
+		if again || Trim() == 0 {
+			return m, err
+		}
+	}
+}
+
+// Trim gives back what pools keep and nobody uses, and tells how many bytes that were.
+func Trim() int64 {
+	bytes, _ := userPool.Trim() // what the system would not take back is no less trimmed
+	return bytes
+}
+
+// cached notes a change of what is free in pools.
+func cached(bytes int64) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	ledger.totals.Cached += bytes
+}
+
+// mostHeld is how many blocks a refusal names.
+const mostHeld = 20
+
+// largest are the records of the live blocks, the largest first, at most mostHeld of them.
+func largest() []Record {
+	blocks := live()
+	slices.SortStableFunc(blocks, func(a, b *Block) int { return cmp.Compare(b.size, a.size) })
+	return records(blocks[:min(len(blocks), mostHeld)])
+}
+
 // refusal is the ErrMemory for a block that could not be had; it carries the ledger.
 func refusal(b *Block, cause error) error {
 	t := Usage()
@@ -176,19 +248,27 @@ func refusal(b *Block, cause error) error {
 	if held == nil {
 		held = []string{"nothing"}
 	}
+	if t.Cached > 0 {
+		held = append(held, "cached "+FormatBytes(t.Cached))
+	}
 	e := diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s",
 		FormatBytes(b.size), b.size, b.kind, strings.Join(held, ", "))
 	if b.label != "" {
 		e = e.AtTensor(b.label)
 	}
-	return e.WithCause(&Refusal{Wanted: b.Record(), Held: t, Err: cause})
+	most := largest()
+	if len(most) > 0 {
+		e.Detail += "; most by " + most[0].String()
+	}
+	return e.WithCause(&Refusal{Wanted: b.Record(), Held: t, Largest: most, Err: cause})
 }
 
 // Refusal is the cause inside an ErrMemory of this package: what was wanted, and what was held at that moment.
 type Refusal struct {
-	Wanted Record
-	Held   Totals
-	Err    error // the system's own error
+	Wanted  Record
+	Held    Totals
+	Largest []Record // who held most: at most twenty, the largest first
+	Err     error    // the system's own error
 }
 
 // Error returns the system's words.

@@ -67,6 +67,8 @@ type Block struct {
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool
+	pool    *Pool // that it is a piece of; nil where it has a mapping of its own
+	piece   *piece
 }
 
 // Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for arenas and scratch, which have them from the start. Zero bytes
@@ -86,10 +88,11 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 		if bytes > math.MaxInt-4*pageSize {
 			return nil, refusal(b, errAddressSpace)
 		}
-		system, err := mapPages(int(bytes), name(kind, label))
+		system, err := claimed(bytes, func() (mapping, error) { return mapPages(int(bytes), name(kind, label)) })
 		if err != nil {
 			return nil, refusal(b, err)
 		}
+		defer unclaim(roundUp(bytes))
 		b.adopt(system)
 		switch {
 		case kind == Weights: // they are copied in whole
@@ -154,6 +157,10 @@ func (b *Block) Close() error {
 		return nil
 	}
 	had := b.data.Swap(nil) != nil
+	if b.pool != nil { // its bytes count as kept before they count no more as the block's, so that no limit is passed meanwhile
+		defer leave(b)
+		return b.pool.put(b.piece)
+	}
 	leave(b)
 	if !had {
 		return nil
@@ -177,6 +184,8 @@ func (b *Block) Protect(readonly bool) error {
 		return nil
 	case b.system.file:
 		return diag.Inputf("a mapped file is read-only").AtFile(b.label)
+	case b.pool != nil:
+		panic(diag.Internalf("mem: %s shares its pages with others", b.label))
 	case b.kind == Code:
 		panic(diag.Internalf("mem: machine code %s is not to be written", b.label))
 	}

@@ -1,0 +1,302 @@
+package mem
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Pool hands out pieces of blocks: for memory that comes and goes in small pieces, for each of which a mapping of its own would cost more than what is done with it. A piece is
+// a Block like any other, with its own line in the ledger; what a pool holds besides is Totals.Cached.
+//
+// The pieces of a block lie in the order of their addresses, and a free one has no free neighbour: what is given back is joined with what is free beside it. Free pieces
+// stand in lists by class of size, sixteen to each power of two; a request takes the smallest that it finds in its own class, or else one of the next class that has any, and gives back what
+// it does not need. So both ways take the same time whatever there is. A block that is wholly free is kept, up to a limit, until somebody else is refused memory.
+type Pool struct {
+	mu      sync.Mutex
+	free    [classes]*piece
+	some    [(classes + 63) / 64]uint64 // by class: whether there is a free piece
+	slabs   map[*slab]bool
+	idle    int64 // bytes of slabs that are wholly free
+	held    int64 // bytes of slabs
+	current int64 // bytes of pieces
+	peak    int64
+	byClass [classes]Class
+}
+
+// slab is a mapping that a pool cuts up.
+type slab struct {
+	system mapping
+	bytes  int64
+	used   int64 // bytes of its pieces that are handed out
+}
+
+// piece is part of a slab.
+type piece struct {
+	slab          *slab
+	at, bytes     int64
+	taken         bool
+	clean         bool // all zeros
+	before, after *piece
+	prev, next    *piece // in its list, while it is free
+}
+
+const (
+	pieceAlign = 64      // of addresses and sizes, in bytes
+	slabBytes  = 1 << 20 // of a slab
+	mostPooled = 1 << 17 // bytes of a piece; what is larger has a mapping of its own
+	mostIdle   = 4 << 20 // bytes of wholly free slabs that are kept
+	classes    = 16 * 12 // enough for a piece as large as a slab
+	searched   = 8       // pieces of a request's own class that are looked at
+)
+
+// classOf is the class of a size in bytes, a multiple of pieceAlign: of two sizes the larger is in no lower class.
+func classOf(bytes int64) int {
+	n := uint64(bytes / pieceAlign)
+	top := bits.Len64(n) - 1
+	if top < 4 {
+		return int(n)
+	}
+	return (top-3)*16 + int(n>>(top-4))&15
+}
+
+// Tensors of the user come out of one pool.
+var userPool = &Pool{slabs: map[*slab]bool{}}
+
+// UserPool is the pool of the user's tensors.
+func UserPool() *Pool { return userPool }
+
+// Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger. Close gives it back to the pool. What is large has a mapping of its own, and
+// under SetPoison everything has.
+func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
+	if bytes <= 0 || bytes > mostPooled || poisoning.Load() || !outsideHeap {
+		return Map(kind, label, bytes)
+	}
+	b := &Block{kind: kind, label: label, size: bytes, callers: callers()}
+	if Failing(Pages) {
+		return nil, refusal(b, errInjected)
+	}
+	at, err := p.take((bytes + pieceAlign - 1) / pieceAlign * pieceAlign)
+	if err != nil { // there is no room for another slab; there may be for this
+		return Map(kind, label, bytes)
+	}
+	pages := at.slab.system.pages[at.at : at.at+at.bytes : at.at+at.bytes]
+	if !at.clean {
+		clear(pages[:bytes])
+	}
+	b.pool, b.piece = p, at
+	b.adopt(mapping{pages: pages})
+	enter(b)
+	cached(-at.bytes)
+	return b, nil
+}
+
+// take finds a piece, or makes a slab to cut it from.
+func (p *Pool) take(bytes int64) (*piece, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.find(bytes)
+	if at == nil {
+		s, err := p.grow()
+		if err != nil {
+			return nil, err
+		}
+		at = s
+	}
+	p.remove(at)
+	if at.slab.used == 0 {
+		p.idle -= at.slab.bytes
+	}
+	if at.bytes > bytes {
+		rest := &piece{slab: at.slab, at: at.at + bytes, bytes: at.bytes - bytes, clean: at.clean, before: at, after: at.after}
+		if rest.after != nil {
+			rest.after.before = rest
+		}
+		at.after, at.bytes = rest, bytes
+		p.insert(rest)
+	}
+	at.taken = true
+	at.slab.used += bytes
+	p.current += bytes
+	p.peak = max(p.peak, p.current)
+	c := &p.byClass[classOf(bytes)]
+	c.Current += bytes
+	c.Peak = max(c.Peak, c.Current)
+	return at, nil
+}
+
+// find is a free piece of at least so many bytes; nil where there is none.
+func (p *Pool) find(bytes int64) (best *piece) {
+	own := classOf(bytes)
+	for at, n := p.free[own], 0; at != nil && n < searched; at, n = at.next, n+1 {
+		if at.bytes >= bytes && (best == nil || at.bytes < best.bytes) {
+			best = at
+		}
+	}
+	for i, c := (own+1)/64, own+1; best == nil && i < len(p.some); i, c = i+1, (i+1)*64 {
+		if word := p.some[i] &^ (1<<(c%64) - 1); word != 0 {
+			return p.free[i*64+bits.TrailingZeros64(word)]
+		}
+	}
+	return best
+}
+
+// grow takes another slab.
+func (p *Pool) grow() (*piece, error) {
+	if err := claim(roundUp(slabBytes)); err != nil {
+		return nil, err
+	}
+	defer unclaim(roundUp(slabBytes))
+	system, err := mapPages(slabBytes, name(Tensors, "pool"))
+	if err != nil {
+		return nil, err
+	}
+	s := &slab{system: system, bytes: int64(len(system.pages))}
+	cached(s.bytes)
+	p.slabs[s] = true
+	p.held += s.bytes
+	p.idle += s.bytes
+	at := &piece{slab: s, bytes: s.bytes, clean: true}
+	p.insert(at)
+	return at, nil
+}
+
+// put gives a piece back, joined with its free neighbours.
+func (p *Pool) put(at *piece) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !at.taken {
+		panic(diag.Internalf("mem: a piece of a pool is given back twice"))
+	}
+	p.byClass[classOf(at.bytes)].Current -= at.bytes
+	p.current -= at.bytes
+	at.slab.used -= at.bytes
+	cached(at.bytes)
+	at.taken, at.clean = false, false
+	if b := at.before; b != nil && !b.taken {
+		p.remove(b)
+		b.join(at)
+		at = b
+	}
+	if a := at.after; a != nil && !a.taken {
+		p.remove(a)
+		at.join(a)
+	}
+	p.insert(at)
+	if at.slab.used > 0 {
+		return nil
+	}
+	p.idle += at.slab.bytes
+	if p.idle > mostIdle {
+		return p.drop(at)
+	}
+	return nil
+}
+
+// join makes one piece of two that lie side by side.
+func (p *piece) join(after *piece) {
+	p.bytes += after.bytes
+	p.clean = p.clean && after.clean
+	if p.after = after.after; p.after != nil {
+		p.after.before = p
+	}
+}
+
+// drop gives a slab back, of which at is the whole.
+func (p *Pool) drop(at *piece) error {
+	p.remove(at)
+	s := at.slab
+	delete(p.slabs, s)
+	p.held -= s.bytes
+	p.idle -= s.bytes
+	cached(-s.bytes)
+	if err := s.system.release(); err != nil {
+		return fmt.Errorf("mem: giving back a pool's block: %w", err)
+	}
+	return nil
+}
+
+// insert puts a free piece into its class's list, and remove takes it out.
+func (p *Pool) insert(at *piece) {
+	c := classOf(at.bytes)
+	at.prev, at.next = nil, p.free[c]
+	if at.next != nil {
+		at.next.prev = at
+	}
+	p.free[c] = at
+	p.some[c/64] |= 1 << (c % 64)
+	p.byClass[c].Cached += at.bytes
+}
+
+func (p *Pool) remove(at *piece) {
+	c := classOf(at.bytes)
+	if at.next != nil {
+		at.next.prev = at.prev
+	}
+	if at.prev != nil {
+		at.prev.next = at.next
+	} else if p.free[c] = at.next; at.next == nil {
+		p.some[c/64] &^= 1 << (c % 64)
+	}
+	at.prev, at.next = nil, nil
+	p.byClass[c].Cached -= at.bytes
+}
+
+// Trim gives back every slab that is wholly free, and tells how many bytes that were.
+func (p *Pool) Trim() (bytes int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.free {
+		for at := p.free[c]; at != nil; {
+			next := at.next
+			if at.slab.used == 0 {
+				bytes += at.slab.bytes
+				if e := p.drop(at); err == nil {
+					err = e
+				}
+			}
+			at = next
+		}
+	}
+	return bytes, err
+}
+
+// Class is what a pool knows of pieces of about one size, in bytes.
+type Class struct {
+	Least         int64 // the smallest piece of the class
+	Current, Peak int64 // handed out
+	Cached        int64 // free
+}
+
+// PoolStats is what a pool holds, in bytes.
+type PoolStats struct {
+	Held          int64 // of the system's
+	Current, Peak int64 // handed out
+	Cached        int64 // Held less Current
+	Fragmented    int64 // of Cached, what Trim cannot give back: it lies beside pieces that are handed out
+	Classes       []Class
+}
+
+// Stats counts.
+func (p *Pool) Stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := PoolStats{Held: p.held, Current: p.current, Peak: p.peak, Cached: p.held - p.current, Fragmented: p.held - p.current - p.idle}
+	for i, c := range p.byClass {
+		if c != (Class{}) {
+			c.Least = leastOf(i)
+			s.Classes = append(s.Classes, c)
+		}
+	}
+	return s
+}
+
+// leastOf is the smallest size of a class.
+func leastOf(class int) int64 {
+	if class < 16 {
+		return int64(class) * pieceAlign
+	}
+	return int64(16+class%16) << (class/16 - 1) * pieceAlign
+}
