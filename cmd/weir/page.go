@@ -116,5 +116,9 @@ func freeDims(p *weir.Program, bound weir.Dims) (d weir.Dims, notes []string) {
 
 // shortName is how the page calls a model.
 func shortName(path string) string {
-	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	if folder := filepath.Base(filepath.Dir(path)); name == "model" && len(folder) > 2 {
+		return folder // where every model has a folder
+	}
+	return name
 }

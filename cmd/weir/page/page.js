@@ -21,6 +21,7 @@ function bytes(n) {
   while (Math.abs(v) >= 1024 && unit < 4) { v /= 1024; unit++; }
   return v.toFixed(Math.abs(v) < 10 ? 2 : 1) + " " + ["KiB", "MiB", "GiB", "TiB", "PiB"][unit];
 }
+const many = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 const exactly = n => n.toLocaleString("en") + " B";
 const percent = (n, of) => of > 0 ? (100 * n / of).toFixed(1) + " %" : "–";
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -242,7 +243,8 @@ class Chart {
       const top = this.base[i] + p.storages[i].bytes;
       g.strokeStyle = c.soft; g.setLineDash([]); g.lineWidth = 1; g.globalAlpha = 0.8;
       line(g, this.plot.x, this.Y(top), this.plot.x + this.plot.w, this.Y(top));
-      label(g, p.storages[i].name + " " + bytes(p.storages[i].bytes) + (p.storages[i].kind === "spill" ? ", a file" : ""), this.plot.x + 5, this.Y(top) + 9, c.soft, c.card);
+      const thin = this.Y(this.base[i]) - this.Y(top) < 18;
+      label(g, p.storages[i].name + " " + bytes(p.storages[i].bytes) + (p.storages[i].kind === "spill" ? ", a file" : ""), this.plot.x + 5, thin ? Math.max(this.plot.y + 7, this.Y(top) - 9) : this.Y(top) + 10, c.soft, c.card);
     }
     g.globalAlpha = 1;
     if (p.arena_bytes > 0) {
@@ -350,6 +352,11 @@ function showTip(lines, x, y) {
   tip.style.top = clamp(y + r.height + 28 > innerHeight ? y - r.height - 12 : y + 18, 4, Math.max(4, innerHeight - r.height - 8)) + "px";
 }
 
+// folded is a formula, a long one behind its beginning.
+function folded(text) {
+  return text.length < 140 ? make("span", {className: "mono"}, text) : make("details", {className: "mono"}, make("summary", null, text.slice(0, 60) + "…"), text);
+}
+
 // certificate is the card with the whole sum.
 function certificate(entry) {
   const p = entry.plan, scratch = p.workers * p.scratch_bytes;
@@ -358,14 +365,14 @@ function certificate(entry) {
   const bar = make("div", {className: "sum", role: "img", "aria-label": terms.map(t => t[0] + " " + bytes(t[1])).join(", ")}), body = make("tbody");
   for (const [name, n, formula, c] of terms) {
     if (n > 0) bar.append(make("span", {title: name + " " + bytes(n), style: {flexGrow: String(n), background: "var(--c" + c + ")"}}));
-    const how = times[name] > 1 ? bytes(each[name]) + " × " + (name === "scratch" ? p.calls + " calls × " + p.workers + " workers" : p.calls + " calls") : "";
+    const how = times[name] > 1 ? bytes(each[name]) + " × " + (name === "scratch" ? many(p.calls, "call") + " × " + many(p.workers, "worker") : many(p.calls, "call")) : "";
     body.append(make("tr", null, make("td", null, make("span", {className: "dot", style: {background: "var(--c" + c + ")"}}), name), make("td", {className: "number", title: exactly(n)}, bytes(n)), make("td", {className: "number"}, percent(n, p.peak_bytes)),
-      make("td", {className: "soft mono"}, how + (formula && /[a-z]/i.test(formula) ? (how ? "; " : "") + formula : ""))));
+      make("td", {className: "soft mono"}, how, how ? make("br") : null, formula && /[a-z]/i.test(formula) ? folded(formula) : null)));
   }
   const gap = p.arena_bytes - p.lower_bound_bytes, dims = Object.entries(p.dims).map(([k, v]) => k + " = " + v).join(", ");
   const card = make("section", {className: "card certificate"}, make("div", {className: "row"}, make("span", {className: "big", title: exactly(p.peak_bytes)}, bytes(p.peak_bytes)), make("span", null, "peak" + (data.plans.length > 1 ? " of " + entry.name : "") + ", " + exactly(p.peak_bytes) + (dims ? ", at " + dims : ""))), bar,
     make("table", null, body),
-    make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? make("span", {className: "mono"}, " = " + entry.formulas.peak) : null),
+    make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? folded(" = " + entry.formulas.peak) : null),
     make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + ". ", gap === 0 ? make("span", {className: "good"}, p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.lower_bound_bytes) + " (" + bytes(gap) + ") above it."));
   for (const n of entry.notes || []) card.append(make("p", {className: "soft"}, n));
   return card;
@@ -443,7 +450,7 @@ for (const c of charts) {
   scale.bytes = Math.max(scale.bytes, c.stacked);
   scale.live = Math.max(scale.live, c.plan.lower_bound_bytes, ...[0].concat(c.plan.steps.map(s => s.live)));
 }
-scale.bytes *= 1.02;
+scale.bytes *= 1.05;
 
 const legend = make("div", {className: "legend"});
 function classify() {
@@ -465,16 +472,16 @@ const button = (text, name, f) => { const b = make("button", {type: "button", ti
 const tools = make("div", {className: "row tools"}, search, way, button("+", "zoom in", () => charts.forEach(c => c.zoom(0.7, 0.7))), button("−", "zoom out", () => charts.forEach(c => c.zoom(1 / 0.7, 1 / 0.7))), button("all", "show all", () => charts.forEach(c => c.reset())), legend);
 
 const cards = data.plans.map(certificate);
-page.append(cards.length > 1 ? make("div", {className: "two"}, ...cards) : cards[0]);
-const pictures = charts.map((c, i) => make("section", {className: "card picture"}, charts.length > 1 ? make("h2", null, c.entry.name) : null, i === 0 ? null : null, c.body));
+for (const c of charts) c.panel = make("section", {className: "card why"});
+const beside = charts.map(c => [actual(c.entry), savings(c.entry)].filter(Boolean));
+page.append(cards.length > 1 ? make("div", {className: "two"}, ...cards) : make("div", {className: "columns"}, make("div", null, cards[0], ...beside[0]), charts[0].panel));
+const pictures = charts.map((c, i) => make("section", {className: "card picture"}, charts.length > 1 ? make("h2", null, c.entry.name) : null, c.body));
 page.append(make("section", {className: "card"}, tools, make("p", {className: "soft"}, "Address in bytes, upwards, by step. Wheel or ", make("kbd", null, "+"), " ", make("kbd", null, "−"), " zoom (shift: steps only, alt: bytes only), drag or shift and arrows move, click chooses, double click fits, ", make("kbd", null, "0"), " shows all; arrows go from buffer to buffer, ", make("kbd", null, "p"), " to the peak, ", make("kbd", null, "/"), " finds.")));
 page.append(charts.length > 1 ? make("div", {className: "two"}, ...pictures) : pictures[0]);
 if (data.diff) page.append(difference(data.diff));
 for (const [i, c] of charts.entries()) {
-  c.panel = make("section", {className: "card why"});
-  const others = [actual(c.entry), savings(c.entry)].filter(Boolean);
-  if (charts.length > 1) page.append(make("h2", null, c.entry.name));
-  page.append(others.length ? make("div", {className: "columns"}, c.panel, make("div", null, ...others)) : c.panel, tables[i][0]);
+  if (charts.length > 1) page.append(make("h2", null, c.entry.name), beside[i].length ? make("div", {className: "columns"}, c.panel, make("div", null, ...beside[i])) : c.panel);
+  page.append(tables[i][0]);
   c.why();
 }
 classify();

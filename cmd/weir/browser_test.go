@@ -1,0 +1,339 @@
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is a headless Chromium, spoken to over a pipe in its debugging protocol.
+type browser struct {
+	t       *testing.T
+	in      io.Writer
+	answers chan message
+	session string
+	id      int
+	faults  []string // what the pages' console had of errors
+	loaded  bool
+}
+
+// message is one of the protocol's, either way.
+type message struct {
+	ID      int             `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Params  any             `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+// newBrowser starts WEIR_CHROMIUM, or a Chromium that is in the path; where there is none the test is skipped.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path := os.Getenv("WEIR_CHROMIUM")
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil && path == "" {
+			path = found
+		}
+	}
+	if path == "" {
+		t.Skip("there is no Chromium: set WEIR_CHROMIUM to one, or install chromium-headless-shell")
+	}
+	toBrowser, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, fromBrowser, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := os.MkdirTemp("", "weir-browser-*") // its processes may still write there when a test's own folder must be empty
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd.ExtraFiles = []*os.File{toBrowser, fromBrowser}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("%s does not start: %v", path, err)
+	}
+	toBrowser.Close()
+	fromBrowser.Close()
+	b := &browser{t: t, in: in, answers: make(chan message, 1000)}
+	go func() {
+		defer close(b.answers)
+		for r := bufio.NewReaderSize(out, 1<<20); ; {
+			text, err := r.ReadBytes(0)
+			if err != nil {
+				return
+			}
+			var m message
+			if json.Unmarshal(text[:len(text)-1], &m) == nil {
+				b.answers <- m
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		os.RemoveAll(profile)
+		in.Close()
+		out.Close()
+	})
+	var target struct {
+		ID string `json:"targetId"`
+	}
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var session struct {
+		ID string `json:"sessionId"`
+	}
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.ID, "flatten": true}, &session)
+	b.session = session.ID
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1300, "height": 1000, "deviceScaleFactor": 1, "mobile": false}, nil)
+	return b
+}
+
+// next is the next message; events are noted.
+func (b *browser) next() message {
+	b.t.Helper()
+	select {
+	case m, ok := <-b.answers:
+		if !ok {
+			b.t.Fatal("the browser ended")
+		}
+		text, _ := json.Marshal(m.Params)
+		switch {
+		case m.Method == "Page.loadEventFired":
+			b.loaded = true
+		case m.Method == "Runtime.exceptionThrown", m.Method == "Log.entryAdded" && strings.Contains(string(text), `"level":"error"`), m.Method == "Runtime.consoleAPICalled" && strings.Contains(string(text), `"type":"error"`), m.Method == "Page.javascriptDialogOpening":
+			b.faults = append(b.faults, m.Method+" "+string(text))
+		}
+		return m
+	case <-time.After(30 * time.Second):
+		b.t.Fatal("the browser does not answer")
+	}
+	return message{}
+}
+
+func (b *browser) call(method string, params any, result any) {
+	b.t.Helper()
+	b.id++
+	id := b.id
+	text, err := json.Marshal(message{ID: id, Method: method, Session: b.session, Params: params})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.in.Write(append(text, 0)); err != nil {
+		b.t.Fatal(err)
+	}
+	for {
+		m := b.next()
+		if m.ID != id {
+			continue
+		}
+		if m.Error != nil {
+			b.t.Fatalf("%s: %s", method, m.Error)
+		}
+		if result != nil {
+			if err := json.Unmarshal(m.Result, result); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		return
+	}
+}
+
+// open loads a page and waits until it has drawn itself.
+func (b *browser) open(file string) {
+	b.t.Helper()
+	path, err := filepath.Abs(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.loaded = false
+	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	for !b.loaded {
+		b.next()
+	}
+	b.settle()
+}
+
+// settle waits until what was asked for is drawn.
+func (b *browser) settle() {
+	b.eval(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))`)
+}
+
+// eval is an expression's value, as text.
+func (b *browser) eval(expression string) string {
+	b.t.Helper()
+	var r struct {
+		Result struct {
+			Value any `json:"value"`
+		} `json:"result"`
+		Exception json.RawMessage `json:"exceptionDetails"`
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
+	if r.Exception != nil {
+		b.t.Fatalf("%s: %s", expression, r.Exception)
+	}
+	return fmt.Sprint(r.Result.Value)
+}
+
+func (b *browser) mouse(kind string, x, y float64, more map[string]any) {
+	params := map[string]any{"type": kind, "x": x, "y": y}
+	for k, v := range more {
+		params[k] = v
+	}
+	b.call("Input.dispatchMouseEvent", params, nil)
+	b.settle()
+}
+
+func (b *browser) key(key string) {
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": map[bool]string{true: key}[len(key) == 1]}, nil)
+	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
+	b.settle()
+}
+
+// shot saves what the page looks like into the folder WEIR_SHOTS, where that is set.
+func (b *browser) shot(name string) {
+	dir := os.Getenv("WEIR_SHOTS")
+	if dir == "" {
+		return
+	}
+	var r struct {
+		Data string `json:"data"`
+	}
+	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
+	data, err := base64.StdEncoding.DecodeString(r.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), data, 0o666)
+	}
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// TestPageInBrowser opens pages in Chromium: nothing goes wrong, what the plan has is drawn, and mouse and keys do what they should.
+func TestPageInBrowser(t *testing.T) {
+	b := newBrowser(t)
+	dir := t.TempDir()
+	page := func(name string, args ...string) string {
+		file := filepath.Join(dir, name+".html")
+		if r := weirRun(t, append(append([]string{"plan"}, args...), "--html", file)...); r.code != 0 {
+			t.Fatalf("%v: %d %s", args, r.code, r.err)
+		}
+		return file
+	}
+	const canvas = `document.querySelector("canvas.map")`
+	for name, args := range map[string][]string{
+		"digits": {digits, "--dim", "batch=64", "--actual"},
+		"loop":   {models + "loop_nested/model.onnx"},
+		"cache":  {models + "kv_cache/model.onnx", "--calls", "3"},
+		"diff":   {digits, "--diff", models + "two_dims/model.onnx", "--dim", "batch=64"},
+	} {
+		file := page(name, args...)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.open(file)
+		b.shot(name)
+		want := 0
+		for _, u := range dataOf(t, text).Plans[0].Plan.Buffers {
+			if u.Bytes > 0 {
+				want++
+			}
+		}
+		if got := b.eval(canvas + ".dataset.drawn"); got != fmt.Sprint(want) {
+			t.Errorf("%s: %s rectangles are drawn, the plan has %d buffers", name, got, want)
+		}
+		colors := b.eval(`(() => { const c = ` + canvas + `, d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i+1] << 8 | d[i+2]); return s.size > 4; })()`)
+		if colors != "true" {
+			t.Errorf("%s: the canvas is nearly empty", name)
+		}
+	}
+	b.open(filepath.Join(dir, "digits.html"))
+	b.touch(canvas)
+	b.shot("touched")
+	b.open(func() string {
+		file := filepath.Join(dir, "hostile.html")
+		if err := os.WriteFile(file, hostilePage(t), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}())
+	if n := b.eval(`document.querySelectorAll("img, svg, script:not([type]), iframe").length`); n != "1" {
+		t.Errorf("%s elements came out of names, or none is the page's own script", n)
+	}
+	if len(b.faults) > 0 {
+		t.Errorf("the console has errors:\n%s", strings.Join(b.faults, "\n"))
+	}
+}
+
+// touch uses a page as somebody would.
+func (b *browser) touch(canvas string) {
+	t := b.t
+	t.Helper()
+	b.eval(canvas + `.scrollIntoView({block: "center"})`)
+	b.settle()
+	var box [4]float64
+	if err := json.Unmarshal([]byte(b.eval(`(r => JSON.stringify([r.left, r.top, r.width, r.height]))(`+canvas+`.getBoundingClientRect())`)), &box); err != nil {
+		t.Fatal(err)
+	}
+	hidden := func() string { return b.eval(`document.getElementById("tip").hidden`) }
+	span := func() string { return b.eval(`(d => (d.x1 - d.x0) + " " + (d.y1 - d.y0))(` + canvas + `.dataset)`) }
+	if hidden() != "true" {
+		t.Error("there is a tooltip before there is a mouse")
+	}
+	found := ""
+	for i := 0; i < 40 && found == ""; i++ { // somewhere along the bottom is a buffer
+		b.mouse("mouseMoved", box[0]+80+(box[2]-100)*float64(i)/40, box[1]+box[3]-30, nil)
+		if hidden() == "false" {
+			found = b.eval(`document.getElementById("tip").textContent`)
+		}
+	}
+	if !strings.Contains(found, "relu") || !strings.Contains(found, "at byte") || !strings.Contains(found, "from step") || !strings.Contains(found, "reached to byte") {
+		t.Errorf("the tooltip says %q", found)
+	}
+	whole := span()
+	b.mouse("mouseWheel", box[0]+box[2]/2, box[1]+box[3]/2, map[string]any{"deltaX": 0, "deltaY": -300})
+	zoomed := span()
+	if zoomed == whole {
+		t.Errorf("the wheel does not zoom: %s", whole)
+	}
+	b.eval(canvas + ".focus()")
+	b.key("0")
+	if span() != whole {
+		t.Errorf("0 shows %s, all is %s", span(), whole)
+	}
+	b.key("+")
+	if span() == whole {
+		t.Error("+ does not zoom")
+	}
+	b.key("ArrowRight")
+	if b.eval(canvas+".dataset.chosen") == "-1" || b.eval(`document.querySelector("[aria-live]").textContent`) == "" {
+		t.Error("an arrow chooses no buffer")
+	}
+	if n := b.eval(`document.querySelectorAll("table.alive tbody tr").length`); n != "2" {
+		t.Errorf("%s tensors are said to be alive at the peak, there are 2", n)
+	}
+	b.eval(`(s => { s.value = "relu_1"; s.oninput(); document.querySelector("details.buffers").open = true; })(document.querySelector("input"))`)
+	if n := b.eval(`document.querySelectorAll("details.buffers tbody tr").length`); n != "1" {
+		t.Errorf("a search lists %s buffers, one has the name", n)
+	}
+	light := b.eval(`getComputedStyle(document.body).backgroundColor`)
+	b.eval(`document.getElementById("theme").onclick()`)
+	if b.eval(`getComputedStyle(document.body).backgroundColor`) == light {
+		t.Error("the theme does not change")
+	}
+}
