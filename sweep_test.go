@@ -178,6 +178,22 @@ var apiCalls = []apiCall{
 		s.results, err = s.program.Run(ctx, s.in)
 		return err
 	}},
+	{name: "Run, consuming", after: "Compile", ends: true, keeps: true, cannot: composite, do: func(s *stand, ctx context.Context) error {
+		in := weir.Inputs{}
+		for name, a := range s.in {
+			from := a.(*weir.Tensor)
+			x, err := weir.New(from.DType(), from.Shape()...)
+			if err != nil {
+				return err
+			}
+			s.tensors = append(s.tensors, x)
+			copy(x.Bytes(), from.Bytes())
+			in[name] = weir.Consume(x)
+		}
+		r, err := s.program.Run(ctx, in)
+		s.results = r
+		return err
+	}},
 	{name: "Results.Close", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error {
 		defer func() { s.results = nil }()
 		return s.results.Close()
