@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirml/weir"
 )
 
 // browser is a headless Chromium, spoken to over a pipe in its debugging protocol.
@@ -275,9 +277,41 @@ func TestPageInBrowser(t *testing.T) {
 	if n := b.eval(`document.querySelectorAll("img, svg, script:not([type]), iframe").length`); n != "1" {
 		t.Errorf("%s elements came out of names, or none is the page's own script", n)
 	}
+	b.open(manyBuffers(t, dir))
+	if got := b.eval(canvas + ".dataset.drawn"); got != "5000" {
+		t.Errorf("%s of 5000 rectangles are drawn", got)
+	}
+	b.shot("many")
+	begin := time.Now()
+	for range 10 {
+		b.eval(canvas + `.dispatchEvent(new KeyboardEvent("keydown", {key: "+"}))`)
+		b.settle()
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("ten steps of zoom over 5000 buffers take %v", took)
+	} else {
+		t.Logf("ten steps of zoom over 5000 buffers: %v", took)
+	}
 	if len(b.faults) > 0 {
 		t.Errorf("the console has errors:\n%s", strings.Join(b.faults, "\n"))
 	}
+}
+
+// manyBuffers is a page of a plan with 5,000 buffers, made up.
+func manyBuffers(t *testing.T, dir string) string {
+	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
+	for i := range 1500 {
+		p.Steps = append(p.Steps, weir.PlanStep{Kind: "launch", Nodes: fmt.Sprintf("node_%d", i), Live: int64(30<<20 + i*7919%(30<<20))})
+	}
+	for i := range 5000 {
+		first := i * 1490 / 5000
+		p.Buffers = append(p.Buffers, weir.PlanBuffer{Name: fmt.Sprintf("b%d", i), DType: "f32", Shape: []int64{4}, Offset: int64(i%40) << 20, Bytes: int64(1+i%16) << 16, First: first, Last: first + i%9, Reached: -1})
+	}
+	file := filepath.Join(dir, "many.html")
+	if err := writePageTo(file, "many", pageData{Plans: []pagePlan{{Name: "many", Plan: p, Formulas: map[string]string{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // touch uses a page as somebody would.

@@ -260,6 +260,12 @@ class Chart {
     g.setLineDash([]);
     for (const s of this.entry.savings || []) { // a saved tensor is away between two of its rectangles
       const list = p.buffers.filter(b => b.tensor && b.tensor === s.tensor).sort((a, b) => a.first - b.first);
+      if (list.length === 1) { // a weight that is brought for one use
+        const b = list[0];
+        g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1.5;
+        g.strokeRect(this.X(b.first), this.Y(b.at + b.bytes), Math.max(2, this.X(b.last + 1) - this.X(b.first)), Math.max(2, this.Y(b.at) - this.Y(b.at + b.bytes)));
+        label(g, s.kind, this.X(b.last + 1) + 5, this.Y(b.at + b.bytes / 2), c.ink, c.card);
+      }
       for (let i = 1; i < list.length; i++) {
         g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1;
         line(g, this.X(list[i - 1].last + 1), this.Y(list[i - 1].at + list[i - 1].bytes / 2), this.X(list[i].first), this.Y(list[i].at + list[i].bytes / 2));
