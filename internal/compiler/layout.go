@@ -73,6 +73,11 @@ func (c *Compiled) planOutputs(a *assembly) error {
 	if err != nil {
 		return err
 	}
+	if len(roots) > 0 { // refuses what cannot be added up, as the arena's plan does
+		if _, err := memplan.Naive(p); err != nil {
+			return err
+		}
+	}
 	c.Outputs = sym.Const(0)
 	for i, b := range roots {
 		size := a.from.Dims.Simplify(p.Buffers[i].Size)

@@ -171,13 +171,17 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
 		c.files = append(c.files, nil)
-		if s.Late || s.Kind == program.Results {
+		if s.Late {
 			c.storages = append(c.storages, nil)
 			continue
 		}
 		size, err := x.layout.sizes[i].Eval(c.values)
 		if err != nil {
 			return c, err
+		}
+		if s.Kind == program.Results { // it may lie elsewhere: see ready
+			c.storages = append(c.storages, nil)
+			continue
 		}
 		if s.Kind == program.Spill {
 			c.storages = append(c.storages, nil)

@@ -80,7 +80,7 @@ func (c *Call) ready() error {
 		}
 		size, err := c.x.layout.sizes[s].Eval(c.values)
 		if err != nil {
-			return err
+			return c.x.typed(err, c.values)
 		}
 		if c.storages[s], err = c.x.mapStorage(&c.x.program.Storages[s], size); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (c *Call) ready() error {
 	}
 	for _, t := range c.x.layout.moving {
 		if err := c.place(t); err != nil {
-			return err
+			return c.x.typed(err, c.values)
 		}
 	}
 	c.unplaced = false
