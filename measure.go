@@ -21,8 +21,7 @@ type Measurement struct {
 	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
 	Decided Dims
 
-	bodies   []uint8           // what was run of the branches and loops, as walkBodies asks for it
-	accesses []executor.Access // that steps received
+	bodies []uint8 // what was run of the branches and loops, as walkBodies asks for it
 }
 
 // Peak is the whole of so many such runs at once.
@@ -33,30 +32,36 @@ func (m Measurement) Peak(calls int) int64 {
 // Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It takes memory beside
 // the program's calls. It takes no arguments: what is consumed is lent, of what is donated a copy is.
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
+	m, _, err = p.measure(ctx, in)
+	return m, err
+}
+
+// measure is Measure, and the ranges that steps received.
+func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges []executor.Access, err error) {
 	defer diag.Recover(&err, "measuring")
 	args, dims, err := p.bindInputs(in)
 	defer args.release()
 	if err != nil {
-		return m, err
+		return m, nil, err
 	}
 	call, err := p.bind(dims)
 	if err != nil {
-		return m, err
+		return m, nil, err
 	}
 	defer call.Close()
 	parts, lend, err := args.lend(call)
 	if err != nil {
-		return m, err
+		return m, nil, err
 	}
 	for _, pattern := range []byte{0x5a, 0xc3} {
 		call.Watch(pattern)
 		lend()
 		if err := p.run(ctx, call, parts); err != nil {
-			return m, err
+			return m, nil, err
 		}
 		seen := call.Measured(pattern)
 		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights, seen.Arena, seen.Outputs, seen.Scratch
-		m.Decided, m.accesses = Dims{}, seen.Accesses
+		m.Decided, ranges = Dims{}, seen.Accesses
 		for i, d := range p.compiled.Program.Dims {
 			if d.Data {
 				m.Decided[d.Name] = seen.Decided[i]
@@ -76,11 +81,11 @@ func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err er
 			m.Mapped += b.Mapped()
 		}
 		if m.Kernel != m.Mapped {
-			return m, fmt.Errorf("the kernel counts %d bytes for mappings of %d", m.Kernel, m.Mapped)
+			return m, nil, fmt.Errorf("the kernel counts %d bytes for mappings of %d", m.Kernel, m.Mapped)
 		}
 	}
 	if m.ArenaWritten > m.Arena || m.OutputsWritten > m.Outputs {
-		return m, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten, m.Arena, m.OutputsWritten, m.Outputs)
+		return m, nil, diag.Internalf("a kernel wrote beyond its operands: arena %d of %d, outputs %d of %d", m.ArenaWritten, m.Arena, m.OutputsWritten, m.Outputs)
 	}
-	return m, nil
+	return m, ranges, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/program"
 )
 
@@ -316,7 +317,7 @@ func (p *Program) Observe(ctx context.Context, in Inputs) (plan *Plan, err error
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.Measure(ctx, in)
+	m, ranges, err := p.measure(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -328,15 +329,15 @@ func (p *Program) Observe(ctx context.Context, in Inputs) (plan *Plan, err error
 	if err != nil {
 		return nil, err
 	}
-	plan.observe(m, steps)
+	plan.observe(m, ranges, steps)
 	return plan, nil
 }
 
 // observe compares the plan with what a run received.
-func (p *Plan) observe(m Measurement, steps map[program.Step]int) {
-	a := &PlanActual{Ranges: len(m.accesses), Arena: m.Arena, Outputs: m.Outputs, Scratch: m.Scratch / int64(max(1, p.Workers)), Weights: m.Weights}
+func (p *Plan) observe(m Measurement, ranges []executor.Access, steps map[program.Step]int) {
+	a := &PlanActual{Ranges: len(ranges), Arena: m.Arena, Outputs: m.Outputs, Scratch: m.Scratch / int64(max(1, p.Workers)), Weights: m.Weights}
 	p.Actual = a
-	for _, r := range m.accesses {
+	for _, r := range ranges {
 		step, ok := steps[r.Step]
 		inside := false
 		for i := range p.Buffers {
