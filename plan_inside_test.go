@@ -1,0 +1,55 @@
+package weir
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestObserveWrong: a plan that says of one buffer anything else than what launches received is not called equal.
+func TestObserveWrong(t *testing.T) {
+	m, err := Load("examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := Compile(t.Context(), m, Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	x, err := New(F32, 3, 1, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	in := Inputs{"image": x}
+	d, err := p.Bind(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, ranges, err := p.measure(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal := func(change func(b *PlanBuffer)) bool {
+		plan, steps, err := p.plan(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(plan.Buffers, func(b PlanBuffer) bool { return b.Storage == 0 && b.Last > b.First })
+		change(&plan.Buffers[at])
+		plan.observe(measured, ranges, steps)
+		return plan.Actual.Equal
+	}
+	if !equal(func(*PlanBuffer) {}) {
+		t.Error("the plan as it is")
+	}
+	for name, change := range map[string]func(b *PlanBuffer){
+		"elsewhere": func(b *PlanBuffer) { b.Offset += 64 }, "shorter": func(b *PlanBuffer) { b.Bytes-- }, "longer": func(b *PlanBuffer) { b.Bytes++ },
+		"in another storage": func(b *PlanBuffer) { b.Storage++ }, "gone too early": func(b *PlanBuffer) { b.Last = b.First }, "there too late": func(b *PlanBuffer) { b.First = b.Last },
+	} {
+		if equal(change) {
+			t.Errorf("a buffer that is %s is not found out", name)
+		}
+	}
+}
