@@ -128,7 +128,7 @@ func TestPoolAgainstModel(t *testing.T) {
 		}
 		p.check(t, nil)
 		s := p.Stats()
-		if s.Current != 0 || s.Fragmented != 0 || s.Cached > mostIdle || s.Peak == 0 {
+		if s.Current != 0 || s.Fragmented != 0 || s.Cached > mostIdle || (s.Peak == 0) == outsideHeap { // within Go's heap there is no pool
 			t.Errorf("all is given back, and %+v", s)
 		}
 		if released, err := p.Trim(); err != nil || released != s.Cached || p.Stats().Held != 0 {
