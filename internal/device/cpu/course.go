@@ -94,8 +94,8 @@ func (t *Team) breathe() error {
 // stage does n tiles from the one numbered first on.
 func (t *Team) stage(p *pace, first, n int64) error {
 	if p.tile() == 0 { // one tile tells whether there is work for helpers
-		if err := t.alone(p, first, 1); err != nil || n == 1 {
-			return err
+		if t.alone(p, first, 1); t.err != nil || n == 1 {
+			return t.err
 		}
 		first, n = first+1, n-1
 	}
@@ -105,7 +105,8 @@ func (t *Team) stage(p *pace, first, n int64) error {
 		workers = min(n, int64(1+len(t.helpers)))
 	}
 	if workers == 1 {
-		return t.alone(p, first, n)
+		t.alone(p, first, n)
+		return t.err
 	}
 	if int64(len(t.parts)) < workers {
 		t.parts = make([]part, max(workers, int64(t.width)))
@@ -125,13 +126,12 @@ func (t *Team) stage(p *pace, first, n int64) error {
 }
 
 // alone does tiles of a stage on worker 0, and takes note of how long they took.
-func (t *Team) alone(p *pace, first, n int64) error {
+func (t *Team) alone(p *pace, first, n int64) {
 	begin := time.Now()
 	t.part(0, &part{from: first, to: first + n, tile: p.tile()})
 	took := time.Since(begin)
 	p.learn(n, took)
 	t.ran += took
-	return t.err
 }
 
 // part does a worker's part, in pieces that are not too long.
