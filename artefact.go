@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -64,16 +65,26 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	return p.compiled.WriteTo(w, text)
 }
 
-// openArtefact reads the artefact at path; nil where the file is none.
-func openArtefact(path string) (*artefact, error) {
+// openRegular opens the file at path; nil, without an error, where it is a folder or a device, which whoever reads it as a model refuses by name.
+func openRegular(path string) (*os.File, error) {
 	f, err := mem.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
 		return nil, nil
 	}
+	return f, nil
+}
+
+// openArtefact reads the artefact at path; nil where the file is none.
+func openArtefact(path string) (*artefact, error) {
+	f, err := openRegular(path)
+	if f == nil {
+		return nil, err
+	}
+	defer f.Close()
 	head, err := headOf(f)
 	if err != nil || !compiler.IsArtefact(head) {
 		return nil, err

@@ -29,14 +29,11 @@ func isText(head []byte) bool {
 
 // openText reads the text at path; nil where the file is none.
 func openText(path string) (*textModel, error) {
-	f, err := mem.Open(path)
-	if err != nil {
+	f, err := openRegular(path)
+	if f == nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, nil
-	}
 	return readTextFrom(f)
 }
 

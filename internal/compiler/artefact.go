@@ -124,6 +124,7 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	return out.n, out.err
 }
 
+// alignUp rounds a number of bytes up to a cache line: the alignment of an artefact's parts, which its format fixes, of packed weights, and of buffers in the arena.
 func alignUp(n int64) int64 { return (n + artefactAlign - 1) / artefactAlign * artefactAlign }
 
 // counter writes until the first error.

@@ -135,11 +135,6 @@ func (s *squeezer) bounded() bool {
 	return true
 }
 
-// roundUp is a size rounded up to the alignment of buffers.
-func roundUp(bytes int64) int64 {
-	return (bytes + memplan.DefaultAlign - 1) / memplan.DefaultAlign * memplan.DefaultAlign
-}
-
 // size is a root buffer's size at the dimensions' bounds.
 func (s *squeezer) size(b *loop.Buffer) (int64, bool) {
 	if bytes, known := s.bytes[b]; known {
@@ -231,7 +226,7 @@ func (s *squeezer) profile(body []loop.Step) *profile {
 	for i, b := range p.roots {
 		g, life := p.group[i], &p.problem.Buffers[i]
 		p.first[g], p.last[g] = min(p.first[g], life.First), max(p.last[g], life.Last)
-		p.bytes[g] = max(p.bytes[g], roundUp(s.bytes[b]))
+		p.bytes[g] = max(p.bytes[g], alignUp(s.bytes[b]))
 	}
 	for i := range p.roots {
 		if p.group[i] == i {
@@ -705,7 +700,7 @@ func (c *Compiled) LargestStep(value func(name string) (int64, bool)) (bytes int
 			if fault == nil {
 				var v int64
 				v, fault = size.Eval(value)
-				sum += roundUp(v)
+				sum += alignUp(v)
 			}
 			if err == nil {
 				err = fault

@@ -134,9 +134,7 @@ func (c *Compiled) updatesAny(step loop.Step, in *loop.Buffer) bool {
 // lastMention is the place of the last step that mentions a buffer; −1 where none does.
 func lastMention(body []loop.Step, b *loop.Buffer) int {
 	for i, step := range slices.Backward(body) {
-		found := false
-		loop.EachBuffer([]loop.Step{step}, func(x *loop.Buffer) { found = found || x.Root() == b })
-		if found {
+		if mentions(step, b) {
 			return i
 		}
 	}

@@ -13,16 +13,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// packAlign is the alignment of packed weights: a cache line's.
-const packAlign = 64
-
 // pack lays weights out anew in memory of the program's own, on all processors that Go may use. What they were in a mapped file leaves memory
 // as they go.
 func (c *Compiled) pack(list []*schedule.Pack) error {
 	total := int64(0)
 	offsets := make([]int64, len(list))
 	for i, p := range list {
-		offsets[i] = (total + packAlign - 1) / packAlign * packAlign
+		offsets[i] = alignUp(total)
 		total = offsets[i] + p.Bytes()
 	}
 	block, err := mem.Map(mem.Weights, "packed weights", total)
@@ -60,7 +57,7 @@ func (c *Compiled) settle() error {
 		}
 		if _, ok := offsets[b.Data]; !ok {
 			offsets[b.Data] = total
-			total += (b.Data.Size() + packAlign - 1) / packAlign * packAlign
+			total += alignUp(b.Data.Size())
 		}
 	}
 	if total == 0 {

@@ -68,7 +68,7 @@ func together(list []*loop.Buffer) (*mem.Block, [][]byte, error) {
 	for _, d := range data {
 		if _, known := at[unsafe.SliceData(d)]; !known {
 			at[unsafe.SliceData(d)] = total
-			total += (int64(len(d)) + packAlign - 1) / packAlign * packAlign
+			total += alignUp(int64(len(d)))
 		}
 	}
 	block, err := mem.Map(mem.Weights, "packed weights", total)
