@@ -63,7 +63,7 @@ func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
 		if len(s.classes) > 0 {
 			paddings := make([]sym.Expr, len(s.classes))
 			for j, class := range s.classes {
-				paddings[j] = a.rounding(class, s.align).Sub(a.exprs[class])
+				paddings[j] = a.pad(class, s.align).x.Sub(a.exprs[class])
 			}
 			terms[i] = terms[i].Sub(sym.MaxOf(paddings...))
 		}
@@ -91,40 +91,45 @@ func includes(x, y []tally) bool {
 	return true
 }
 
+// section is the bound of the groups of live that are aligned to align or more.
 func (a *algebra) section(live []int, align int64) *section {
-	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))}}
+	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))}, value: make([]int64, len(a.bindings))}
+	classes := a.scratch[:0]
 	for _, g := range live {
 		if a.groups[g].align >= align {
-			s.tally = append(s.tally, tally{a.class[g], 1})
+			classes = append(classes, a.class[g])
 		}
 	}
-	slices.SortFunc(s.tally, func(x, y tally) int { return x.class - y.class })
-	distinct := s.tally[:0]
-	for _, t := range s.tally {
-		if n := len(distinct); n > 0 && distinct[n-1].class == t.class {
-			distinct[n-1].n++
+	slices.Sort(classes)
+	a.scratch = classes
+	s.tally = make([]tally, 0, len(classes))
+	for _, class := range classes {
+		if n := len(s.tally); n > 0 && s.tally[n-1].class == class {
+			s.tally[n-1].n++
 		} else {
-			distinct = append(distinct, t)
+			s.tally = append(s.tally, tally{class, 1})
 		}
 	}
-	s.tally = distinct
 	padding := make([]int64, len(a.bindings))
+	parts := make([]part, 0, 2*len(s.tally))
 	for _, t := range s.tally {
-		class := t.class
-		rounded := a.height(class, align)
-		for _, p := range rounded.parts {
-			s.rounded.parts = append(s.rounded.parts, part{p.atom, t.n * p.count})
+		rounded := a.pad(t.class, align)
+		for _, p := range rounded.term.parts {
+			parts = append(parts, part{p.atom, t.n * p.count})
 		}
-		if exact := a.height(class, 1); !a.exact(class, align) {
-			s.classes = append(s.classes, class)
-			for i := range padding {
-				padding[i] = max(padding[i], rounded.value[i]-exact.value[i])
-			}
+		if rounded.exact {
+			continue
+		}
+		s.classes = append(s.classes, t.class)
+		exact := a.pad(t.class, 1)
+		for i := range padding {
+			padding[i] = max(padding[i], rounded.term.value[i]-exact.term.value[i])
 		}
 	}
+	s.rounded.parts = parts
 	s.rounded = a.tidy(s.rounded)
 	for i, v := range s.rounded.value {
-		s.value = append(s.value, v-padding[i])
+		s.value[i] = v - padding[i]
 	}
 	return s
 }

@@ -76,15 +76,18 @@ func newExact(u *units, n *nogoods) *exact {
 	x := &exact{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1), over: make([]int64, count), low: make([]int64, count), offset: make([]int64, count),
 		list: make([][]int32, u.points), end: make([]int64, u.points), cross: make([]int32, u.points),
 		changed: make([]bool, count), bounds: make([]int32, u.points+1), rank: make([]int32, count), weight: make([]int64, u.points)}
+	alive := make([]int32, u.points+1) // by point
 	for g := range x.hash {
 		x.hash[g] = scramble(uint64(g))
 		x.begin[x.first[g]+1] = int32(g + 1)
-		for p := x.first[g]; p <= x.last[g]; p++ {
-			x.list[p] = append(x.list[p], int32(g))
-		}
+		alive[x.first[g]]++
+		alive[x.last[g]+1]--
 	}
+	store := make([]int32, u.spans)
 	for p := range u.points {
 		x.begin[p+1] = max(x.begin[p], x.begin[p+1])
+		x.list[p], store = store[:0:alive[p]], store[alive[p]:]
+		alive[p+1] += alive[p]
 	}
 	return x
 }
@@ -369,12 +372,12 @@ func (x *exact) try(g int32, floor int64, a, b int32, top int64) verdict {
 	start := x.mark()
 	x.place(g, floor)
 	end := floor + x.size[g]
-	for _, other := range x.near[g] {
+	for _, other := range x.near(g) {
 		if at := x.low[other]; at < end {
 			x.raise(other, x.alignUp(end, other))
 		}
 	}
-	x.meter.spend(2 * len(x.near[g]))
+	x.meter.spend(2 * len(x.near(g)))
 	v := refuted
 	if x.settle(start, a, b, top) {
 		v = x.split(a, b, top)
@@ -394,12 +397,12 @@ func (x *exact) skip(p int32, floor int64) bool {
 			break
 		}
 		// It rests on one that is not alive here, or it could be moved down.
-		for _, other := range x.near[g] {
+		for _, other := range x.near(g) {
 			if x.low[other] != gone && (x.first[other] > p || x.last[other] < p) {
 				next = min(next, x.alignUp(x.low[other]+x.size[other], g))
 			}
 		}
-		x.meter.spend(2 * len(x.near[g]))
+		x.meter.spend(2 * len(x.near(g)))
 	}
 	if next == gone {
 		return false

@@ -23,18 +23,25 @@ const (
 type algebra struct {
 	*grouping
 	*sizes
-	bindings  [][]int64
-	atoms     []atom
-	index     map[string]int32
-	proofs    map[string]bool
-	full      []bool // by class, see filled
-	left      int    // questions
-	work      meter  // of comparing terms
-	key       []byte // scratch, as the two that follow
-	more      []part
-	less      []part
-	rounded   map[[2]int64]term     // by class and alignment
-	roundings map[[2]int64]sym.Expr // likewise
+	bindings [][]int64
+	atoms    []atom
+	index    map[string]int32
+	proofs   map[string]bool
+	full     []bool // by class, see filled
+	left     int    // questions
+	work     meter  // of comparing terms
+	key      []byte // scratch, as the three that follow
+	more     []part
+	less     []part
+	scratch  []int
+	padded   map[int64][]*padded // by alignment and class, each once it is asked for
+}
+
+// padded is a size rounded up to an alignment.
+type padded struct {
+	x     sym.Expr
+	exact bool // the size is proved a multiple of it
+	term  term // of x
 }
 
 type atom struct {
@@ -57,7 +64,7 @@ type part struct {
 
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
-		left: questions, work: meter{formulaWork}, rounded: map[[2]int64]term{}, roundings: map[[2]int64]sym.Expr{}}
+		left: questions, work: meter{formulaWork}, padded: map[int64][]*padded{}}
 	a.atom(sym.Const(1))
 	return a
 }
@@ -164,20 +171,18 @@ func (a *algebra) expr(parts []part) sym.Expr {
 	return sym.Sum(list...)
 }
 
-// rounding is a size, given by its class, rounded up to align.
-func (a *algebra) rounding(class int, align int64) sym.Expr {
-	key := [2]int64{int64(class), align}
-	x, known := a.roundings[key]
-	if !known {
-		x = a.round(a.exprs[class], align)
-		a.roundings[key] = x
+// pad is a size, given by its class, rounded up to align; 1 leaves it as it is.
+func (a *algebra) pad(class int, align int64) *padded {
+	list := a.padded[align]
+	if list == nil {
+		list = make([]*padded, len(a.exprs))
+		a.padded[align] = list
 	}
-	return x
-}
-
-// exact reports whether a size, given by its class, is proved a multiple of align.
-func (a *algebra) exact(class int, align int64) bool {
-	return a.rounding(class, align).Equal(a.exprs[class])
+	if list[class] == nil {
+		x := a.round(a.exprs[class], align)
+		list[class] = &padded{x, x.Equal(a.exprs[class]), a.term(x)}
+	}
+	return list[class]
 }
 
 // filled reports whether a size, given by its class, is proved at least 1.
@@ -189,17 +194,6 @@ func (a *algebra) filled(class int) bool {
 		}
 	}
 	return a.full[class]
-}
-
-// height is a size, given by its class, as a term, rounded up to align; 1 leaves it as it is.
-func (a *algebra) height(class int, align int64) term {
-	key := [2]int64{int64(class), align}
-	t, known := a.rounded[key]
-	if !known {
-		t = a.term(a.rounding(class, align))
-		a.rounded[key] = t
-	}
-	return t
 }
 
 // below reports whether x ≤ y is proved for every binding.
@@ -290,9 +284,9 @@ func (a *algebra) offsets(s *stack) [][]term {
 		for _, under := range s.below[g] {
 			for _, t := range out[under] {
 				if s.align[under] >= align {
-					t = a.add(t, a.height(a.class[under], align))
+					t = a.add(t, a.pad(a.class[under], align).term)
 				} else {
-					t = a.term(a.round(a.expr(a.add(t, a.height(a.class[under], 1)).parts), align))
+					t = a.term(a.round(a.expr(a.add(t, a.pad(a.class[under], 1).term).parts), align))
 				}
 				list = append(list, t)
 			}
@@ -320,7 +314,7 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	a.tops(s, func(g int32, counts bool) {
 		if counts {
 			for _, t := range offsets[g] {
-				end := a.add(t, a.height(a.class[g], 1))
+				end := a.add(t, a.pad(a.class[g], 1).term)
 				end.top = g
 				list = append(list, end)
 			}
@@ -360,7 +354,7 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 			loose[g] = loose[s.beside[g]]
 		}
 		for _, under := range s.below[g] {
-			padded := s.align[under] < s.align[g] || !a.exact(a.class[under], s.align[g])
+			padded := s.align[under] < s.align[g] || !a.pad(a.class[under], s.align[g]).exact
 			loose[g] = loose[g] || padded || maybe[under] && loose[under]
 		}
 	}
@@ -387,7 +381,7 @@ func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	for _, shelf := range shelves {
 		var ends, rounded []sym.Expr
 		for _, g := range shelf {
-			rounded = append(rounded, a.rounding(a.class[g], aligns[g]))
+			rounded = append(rounded, a.pad(a.class[g], aligns[g]).x)
 			if a.filled(a.class[g]) {
 				ends = append(ends, a.groups[g].size)
 			}

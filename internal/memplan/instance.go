@@ -92,6 +92,16 @@ func (l *lifetimes) alive() int64 {
 	return n
 }
 
+// pairs is the number of pairs of groups alive together.
+func (l *lifetimes) pairs() int64 {
+	n := int64(0)
+	for p, list := range l.begin {
+		b := int64(len(list))
+		n += b*(int64(l.count[p])-b) + b*(b-1)/2
+	}
+	return n
+}
+
 // limit is the greatest sum of rounded sizes that concrete planning works with, so that no sum of its own can overflow.
 const limit = math.MaxInt64 / 4
 
@@ -104,19 +114,27 @@ type instance struct {
 	peak    int     // the first point at which the bound is reached
 }
 
-// newInstance returns nil where a size is negative or the sum of all sizes is over limit.
-func newInstance(l *lifetimes, size []int64) *instance {
-	in := &instance{lifetimes: l, size: size}
+// summable reports whether no size is negative and the sum of all sizes is at most limit.
+func (l *lifetimes) summable(size []int64) bool {
 	total := int64(0)
 	for g, s := range size {
 		if s < 0 || s > limit || l.align[g] > limit {
-			return nil
+			return false
 		}
 		total += s + l.align[g]
 		if total > limit {
-			return nil
+			return false
 		}
 	}
+	return true
+}
+
+// newInstance returns nil where the sizes are not summable.
+func newInstance(l *lifetimes, size []int64) *instance {
+	if !l.summable(size) {
+		return nil
+	}
+	in := &instance{lifetimes: l, size: size, section: make([]int64, 0, len(l.step))}
 	l.sweep(func(p int, live []int) {
 		in.section = append(in.section, in.need(live))
 		if in.section[p] > in.bound {

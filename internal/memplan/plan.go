@@ -58,18 +58,15 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 	if n := pl.lifetimes.alive(); n > mostAlive {
 		return nil, diag.Inputf("%d buffers are alive at so many of %d steps that they are more than can be planned", len(p.Buffers), p.Steps)
 	}
-	at := func(binding []int64) *instance {
-		if size := z.at(binding); size != nil {
-			return newInstance(pl.lifetimes, size)
-		}
-		return nil
-	}
-	bindings := z.samples(g.dims, func(binding []int64) bool { return at(binding) != nil })
+	bindings := z.samples(g.dims, func(binding []int64) bool {
+		size := z.at(binding)
+		return size != nil && pl.lifetimes.summable(size)
+	})
 	if bindings == nil {
 		return nil, diag.Inputf("the sizes of %d buffers are negative, cannot be computed or add up to over %d bytes", len(p.Buffers), int64(limit))
 	}
 	for _, binding := range bindings {
-		pl.instances = append(pl.instances, at(binding))
+		pl.instances = append(pl.instances, newInstance(pl.lifetimes, z.at(binding)))
 	}
 	pl.algebra = newAlgebra(g, z, bindings)
 	return pl, nil
@@ -333,7 +330,7 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Bound) == sym.Yes // the other direction holds for every plan
 	// What only the search needed is let go.
-	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.lifetimes.near = nil, nil, nil, nil, nil, nil, nil
+	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil, nil, nil, nil
 	return s
 }
 
@@ -365,7 +362,7 @@ func (pl *planner) lets(c *candidate, at []sym.Expr, prefix string) []Let {
 		for _, under := range s.below[g] {
 			size := pl.groups[under].size
 			if s.align[under] >= s.align[g] {
-				rests = append(rests, at[under].Add(pl.rounding(pl.class[under], s.align[g])))
+				rests = append(rests, at[under].Add(pl.pad(pl.class[under], s.align[g]).x))
 			} else {
 				align := sym.Const(s.align[g])
 				rests = append(rests, at[under].Add(size).CeilDiv(align).Mul(align))

@@ -153,6 +153,9 @@ func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
 // search is the stage of exact search: under the bound first, with half of the work, and then under heights between the greatest that was refuted or given up
 // and the lowest that is known.
 func search(in *instance, f *finding, m *meter) {
+	if m.left -= in.alive() + 2*in.pairs(); m.empty() {
+		return // making ready takes more than is left
+	}
 	u := newUnits(in)
 	if u == nil {
 		return

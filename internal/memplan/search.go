@@ -84,6 +84,7 @@ func greedy(in *instance, f *finding, m *meter) {
 			}
 			p.fit(list, best)
 			f.offer(in, p.offset, order.name)
+			m.left -= in.alive() + 64*int64(len(list)) // for sorting
 			if f.height == in.bound {
 				return
 			}

@@ -20,14 +20,15 @@ type units struct {
 	spans       int   // points of all groups
 	group       []int // of the instance
 	first, last []int32
-	size        []int64   // rounded up to a unit
-	align       []int64   // 1, or a power of two
-	spare       []int64   // bytes that the rounding added, less than a unit
-	near        [][]int32 // those alive together with it
-	total       []int64   // by point: the sizes of what is alive there
-	unit        int64     // bytes
-	coarsest    int64     // the greatest alignment
-	padded      bool      // a spare is not zero
+	size        []int64 // rounded up to a unit
+	align       []int64 // 1, or a power of two
+	spare       []int64 // bytes that the rounding added, less than a unit
+	pairs       []int32 // those alive together with each group, one group's after the other's
+	from        []int32 // by group, and one more: where in pairs its own begin
+	total       []int64 // by point: the sizes of what is alive there
+	unit        int64   // bytes
+	coarsest    int64   // the greatest alignment
+	padded      bool    // a spare is not zero
 }
 
 // newUnits returns nil where there is nothing to search, or too much.
@@ -55,9 +56,11 @@ func newUnits(in *instance) *units {
 	slices.SortStableFunc(u.group, func(a, b int) int {
 		return cmp.Or(in.first[a]-in.first[b], in.last[a]-in.last[b], compare(in.size[b], in.size[a]))
 	})
-	pairs := 0
+	if !u.room(in) {
+		return nil
+	}
+	end := slices.Clone(u.from) // of what has been written of each group's pairs
 	u.total = make([]int64, u.points)
-	u.near = make([][]int32, len(u.group))
 	for i, g := range u.group {
 		rounded := alignUp(in.size[g], u.unit)
 		if step%greatest == 0 {
@@ -76,13 +79,38 @@ func newUnits(in *instance) *units {
 			u.total[p] += u.size[i]
 		}
 		for j := i + 1; j < len(u.group) && in.first[u.group[j]] <= in.last[g]; j++ {
-			u.near[i], u.near[j] = append(u.near[i], int32(j)), append(u.near[j], int32(i))
-			if pairs++; pairs > mostPairs {
-				return nil
-			}
+			u.pairs[end[i]], u.pairs[end[j]] = int32(j), int32(i)
+			end[i]++
+			end[j]++
 		}
 	}
 	return u
+}
+
+// near lists the groups alive together with g.
+func (u *units) near(g int32) []int32 { return u.pairs[u.from[g]:u.from[g+1]] }
+
+// room makes room for the pairs of groups alive together. It returns false where they are too many.
+func (u *units) room(in *instance) bool {
+	began, ended := make([]int, u.points+1), make([]int, u.points+1) // by point: the groups that began before it, and that ended before it
+	for _, g := range u.group {
+		began[in.first[g]+1]++
+		ended[in.last[g]+1]++
+	}
+	for p := range u.points {
+		began[p+1] += began[p]
+		ended[p+1] += ended[p]
+	}
+	u.from = make([]int32, 1, len(u.group)+1)
+	all := 0
+	for _, g := range u.group {
+		if all += began[in.last[g]+1] - ended[in.first[g]] - 1; all > 2*mostPairs {
+			return false
+		}
+		u.from = append(u.from, int32(all))
+	}
+	u.pairs = make([]int32, all)
+	return true
 }
 
 func divisor(a, b int64) int64 {
