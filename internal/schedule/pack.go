@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"encoding/binary"
 	"slices"
 	"unsafe"
 
@@ -44,7 +43,12 @@ func (p *Pack) widthFor(k *loop.Kernel, param string) int64 {
 	return 0
 }
 
-// planPacks finds the weights to pack: constants of f32 that contractions read as their right operand.
+// packed reports whether weights of a type are packed: those that contractions read in registers.
+func packed(dt dtype.DType) bool {
+	return dt == dtype.F32 || dt == dtype.F16 || dt == dtype.BF16 || dt.IsInt() && dt.Bits() >= 8 && dt.Bits() <= 32
+}
+
+// planPacks finds the weights to pack: constants that contractions read as their right operand.
 func (s *scheduler) planPacks() []*Pack {
 	if s.options.NoPack {
 		return nil
@@ -60,7 +64,7 @@ func (s *scheduler) planPacks() []*Pack {
 				continue
 			}
 			for i, b := range l.Args {
-				if refused[b] || b.Kind != loop.Weight || b.View != nil || b.Data == nil || b.DType != dtype.F32 {
+				if refused[b] || b.Kind != loop.Weight || b.View != nil || b.Data == nil || !packed(b.DType) {
 					continue
 				}
 				p := packs[b]
@@ -113,7 +117,7 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 		}
 		work := s.guess(c.M) * s.guess(c.N) * s.guess(c.K)
 		if shape, ok := numbers(param.Shape); ok && (p.columns < 0 || work > p.work) {
-			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(k, c, param.DType)
+			p.old, p.columns, p.depth, p.work, p.Width = shape, columns, depth, work, s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType)
 		}
 	}
 }
@@ -283,12 +287,15 @@ func (p *Pack) Shape() []int64 { return p.shape }
 
 // Bytes is the packed weight's size.
 func (p *Pack) Bytes() int64 {
-	n := int64(4)
+	n := p.element()
 	for _, extent := range p.shape {
 		n *= extent
 	}
 	return n
 }
+
+// element is the bytes of an element.
+func (p *Pack) element() int64 { return int64(p.from.DType().Bits() / 8) }
 
 // packSteps is how many steps of a sum are packed at a time: so many lines of the panel stay in the cache while its columns are read.
 const packSteps = 16
@@ -322,29 +329,28 @@ func (p *Pack) Stretch(begin, end int64) []byte {
 // Origins are what all pieces together read.
 func (p *Pack) Origins() []*tensor.Tensor { return p.from.Origins() }
 
-// Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros and aligned for f32. Calls for other
+// Fill writes pieces [begin, end) of the packed weight into to, all Bytes bytes of it, which are zeros. Calls for other
 // pieces may run at the same time.
 func (p *Pack) Fill(to []byte, begin, end int64) {
 	axis, extent := p.along()
-	target := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), int64(len(to))/4)
 	data, steps, there := p.from.Strided()
 	for piece := begin; piece < end; piece++ {
 		first, last := piece*extent, min((piece+1)*extent, p.old[axis])
 		if there {
-			p.fill(target, data[4*first*steps[axis]:], steps, axis, first, last)
+			p.fill(to, data[p.element()*first*steps[axis]:], steps, axis, first, last)
 			continue
 		}
 		shape := slices.Clone(p.old)
 		shape[axis] = last - first
 		part, release := tensor.Temporary(p.from.DType(), shape...)
 		p.from.Fill(part, axis, first, last)
-		p.fill(target, part.Bytes(), tensor.Strides(shape), axis, first, last)
+		p.fill(to, part.Bytes(), tensor.Strides(shape), axis, first, last)
 		release()
 	}
 }
 
 // fill packs the elements whose indices along an axis are from begin to end; data begin with the first of them, and have neighbours so many steps apart.
-func (p *Pack) fill(target []uint32, data []byte, steps []int64, axis int, begin, end int64) {
+func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, end int64) {
 	shape := slices.Clone(p.old)
 	shape[axis] = end - begin
 	others := p.order[:len(p.order)-1]
@@ -359,7 +365,8 @@ func (p *Pack) fill(target []uint32, data []byte, steps []int64, axis int, begin
 	case p.depth:
 		row = begin
 	}
-	size := p.old[p.depth] * p.Width // of a panel of one matrix
+	line := p.Width * p.element()
+	size := p.old[p.depth] * line // of a panel of one matrix
 	for ; column < shape[p.columns]; column, panel = column+p.Width, panel+1 {
 		count := min(p.Width, shape[p.columns]-column)
 		tensor.Each(picked(shape, others), func(index []int64) {
@@ -372,8 +379,8 @@ func (p *Pack) fill(target []uint32, data []byte, steps []int64, axis int, begin
 				}
 				matrix = matrix*p.old[other] + at
 			}
-			out := target[(panel*matrices+matrix)*size+row*p.Width:][:shape[p.depth]*p.Width]
-			p.matrix(out, data[4*from:], count, steps[p.depth], steps[p.columns])
+			out := target[(panel*matrices+matrix)*size+row*line:][:shape[p.depth]*line]
+			p.matrix(out, data[p.element()*from:], count, steps[p.depth], steps[p.columns])
 		})
 	}
 }
@@ -388,20 +395,36 @@ func picked(shape []int64, axes []int) []int64 {
 }
 
 // matrix packs count columns of the rows that out has lines of Width for.
-func (p *Pack) matrix(out []uint32, data []byte, count, stepK, stepN int64) {
-	rows := int64(len(out)) / p.Width
+func (p *Pack) matrix(out, data []byte, count, stepK, stepN int64) {
+	element := p.element()
+	line := p.Width * element
+	rows := int64(len(out)) / line
 	if stepN == 1 {
 		for k := range rows {
-			line := out[k*p.Width:][:count]
-			copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(line))), 4*count), data[4*k*stepK:])
+			copy(out[k*line:][:count*element], data[element*k*stepK:])
 		}
 		return
 	}
+	switch element {
+	case 1:
+		transpose[[1]byte](out, data, rows, count, p.Width, stepK, stepN)
+	case 2:
+		transpose[[2]byte](out, data, rows, count, p.Width, stepK, stepN)
+	default:
+		transpose[[4]byte](out, data, rows, count, p.Width, stepK, stepN)
+	}
+}
+
+// transpose is matrix where the columns of a row do not lie side by side. Elements are bytes to it: they may lie at any address.
+func transpose[T [1]byte | [2]byte | [4]byte](out, data []byte, rows, count, width, stepK, stepN int64) {
+	var one T
+	size := int64(unsafe.Sizeof(one))
+	to := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(out))), int64(len(out))/size)
 	for first := int64(0); first < rows; first += packSteps {
 		for j := range count {
 			last := min(rows, first+packSteps)
 			for k := first; k < last; k++ {
-				out[k*p.Width+j] = binary.NativeEndian.Uint32(data[4*(k*stepK+j*stepN):])
+				to[k*width+j] = *(*T)(unsafe.Pointer(&data[size*(k*stepK+j*stepN):][:size][0]))
 			}
 		}
 	}

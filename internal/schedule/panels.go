@@ -170,7 +170,7 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 	if isOne(c.N) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
 		return nil
 	}
-	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, b.DType))}}
+	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType))}}
 	n, d := names.name("n"), names.name("d")
 	at := make([]sym.Expr, len(c.B.Origin))
 	for i, e := range c.B.Origin {

@@ -63,9 +63,17 @@ func TestPanels(t *testing.T) {
 
 // weight adds a constant of f32.
 func (w *writer) weight(r *rand.Rand, extents ...int64) *loop.Buffer {
-	b := w.buffer(loop.Weight, dtype.F32, constants(extents))
-	b.Data = tensor.Must(tensor.New(dtype.F32, extents...))
+	return w.weightOf(dtype.F32, r, extents...)
+}
+
+func (w *writer) weightOf(dt dtype.DType, r *rand.Rand, extents ...int64) *loop.Buffer {
+	b := w.buffer(loop.Weight, dt, constants(extents))
+	b.Data = tensor.Must(tensor.New(dt, extents...))
 	for i := range b.Data.Len() {
+		if dt.IsInt() {
+			b.Data.SetInt(i, r.Int63())
+			continue
+		}
 		b.Data.SetFloat(i, r.NormFloat64())
 	}
 	return b
@@ -132,14 +140,14 @@ func laterWeights(r *rand.Rand, m *loop.Module) {
 		}
 		data := make([]byte, b.Data.Size()+1)
 		copy(data[1:], tensor.Must(tensor.Permuted(b.Data, shape, perm)).Bytes())
-		t := tensor.Must(tensor.Over(dtype.F32, turned, data[1:]))
+		t := tensor.Must(tensor.Over(b.DType, turned, data[1:]))
 		if r.Intn(2) == 0 {
 			from := t
-			t = tensor.Must(tensor.Deferred(dtype.F32, turned, from, from.Major(), from.Fill))
+			t = tensor.Must(tensor.Deferred(b.DType, turned, from, from.Major(), from.Fill))
 		}
 		if t = tensor.Must(tensor.Permuted(t, turned, back)); r.Intn(2) == 0 {
 			from := t
-			t = tensor.Must(tensor.Deferred(dtype.F32, shape, from, from.Major(), from.Fill))
+			t = tensor.Must(tensor.Deferred(b.DType, shape, from, from.Major(), from.Fill))
 		}
 		b.Data = t
 	}
@@ -249,7 +257,8 @@ func TestPieces(t *testing.T) {
 		}
 		axes := r.Perm(rank)
 		w := newWriter()
-		b := w.weight(r, old...)
+		dt := []dtype.DType{dtype.F32, dtype.BF16, dtype.I8}[r.Intn(3)]
+		b := w.weightOf(dt, r, old...)
 		plain := b.Data
 		laterWeights(r, w.module)
 		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], from: b.Data, old: old, columns: axes[0], depth: axes[1]}
@@ -257,7 +266,7 @@ func TestPieces(t *testing.T) {
 			t.Fatal("a weight cannot be packed")
 		}
 		p.piece = 1 + r.Int63n(p.from.Size())
-		packed := tensor.Must(tensor.New(dtype.F32, p.Shape()...))
+		packed := tensor.Must(tensor.New(dt, p.Shape()...))
 		read := 0
 		for _, piece := range r.Perm(int(p.Pieces())) {
 			p.Fill(packed.Bytes(), int64(piece), int64(piece)+1)
@@ -266,7 +275,7 @@ func TestPieces(t *testing.T) {
 		if origins := p.Origins(); len(origins) != 1 || read != int(origins[0].Size()) {
 			t.Errorf("pieces read %d bytes of %v", read, origins)
 		}
-		want := tensor.Must(tensor.New(dtype.F32, p.Shape()...))
+		want := tensor.Must(tensor.New(dt, p.Shape()...))
 		flat := int64(0)
 		tensor.Each(old, func(at []int64) {
 			place := []int64{at[p.columns] / p.Width}

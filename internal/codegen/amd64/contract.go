@@ -336,7 +336,8 @@ func (e *emitter) newProduct(dt dtype.DType, rows, cols sym.Expr, list []contrac
 func (p *product) term(dt dtype.DType, c contraction) *term {
 	s := c.product
 	a, b := p.k.memory(s.A.Buffer), p.k.memory(s.B.Buffer)
-	if a.dtype != dt || b.dtype != dt {
+	formA, formB := formOf(a.dtype, dt), formOf(b.dtype, dt)
+	if formA == nil || formB == nil {
 		refuse("a product of %s and %s added up in %s", a.dtype, b.dtype, dt)
 	}
 	step, ok := p.offset(s.B.Buffer, s.B.Col).Const()
@@ -348,23 +349,24 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if lo, _ := p.bounds(depth); lo < 0 {
 		depth = depth.Max(sym.Const(0))
 	}
-	t := &term{depth: p.distance(depth, 1), deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), p.ops.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), p.ops.size)}
+	t := &term{formA: formA, formB: formB, depth: p.distance(depth, 1),
+		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
 	for _, f := range c.serial {
 		coefA, restA, okA := originA.Linear(f.Var)
 		coefB, restB, okB := originB.Linear(f.Var)
 		if !okA || !okB {
 			refuse("an operand that does not move evenly with %s", f.Var)
 		}
-		t.serial = append(t.serial, serial{p.distance(f.Extent, 1), p.distance(coefA, p.ops.size), p.distance(coefB, p.ops.size)})
+		t.serial = append(t.serial, serial{p.distance(f.Extent, 1), p.distance(coefA, formA.size), p.distance(coefB, formB.size)})
 		originA, originB = restA, restB
 	}
-	t.a = p.stream(s.A.Buffer, originA, p.distance(p.offset(s.A.Buffer, s.A.Row), p.ops.size))
+	t.a = p.stream(s.A.Buffer, originA, p.distance(p.offset(s.A.Buffer, s.A.Row), formA.size))
 	t.b = p.pointer(s.B.Buffer, originB)
 	t.room = 1
 	if axis := len(b.shape) - 1; b.strides == nil && isZero(s.B.Origin[axis]) && unitAxis(s.B.Col) == axis {
 		if n, ok := b.shape[axis].Const(); ok {
 			t.room = n
-			t.packed = axis > 0 && unitAxis(s.B.Row) == axis-1 && n*p.ops.size%64 == 0
+			t.packed = axis > 0 && unitAxis(s.B.Row) == axis-1 && n*formB.size*unrolled%64 == 0
 		}
 	}
 	t.merge()
@@ -470,7 +472,7 @@ func (p *product) columns(n int64) {
 
 // tiles writes the tiles of all rows.
 func (p *product) tiles(vectors int, part distance) {
-	most := mostTileRows(p.isa, vectors, mostRows(vectors))
+	most := mostTileRows(p.ops.registers(p.isa), vectors, mostRows(vectors))
 	if most == 0 {
 		refuse("%d vectors of sums", vectors)
 	}

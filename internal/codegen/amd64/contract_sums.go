@@ -215,6 +215,9 @@ func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 }
 
 func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+	if x.dtype.IsInt() {
+		refuse("%s of sums of %s", v.Op, x.dtype)
+	}
 	from, own := x.value(t, v.X, row, vector, at)
 	to := t.result(from, own)
 	sign := uint64(1) << (t.ops.size*8 - 1)
@@ -251,8 +254,9 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		if left, right = right, left; !numberOf(left) {
 			refuse("the greater or lesser of sums")
 		}
-	default:
-		refuse("%s of sums", v.Op)
+	}
+	if op == asm.NoOp {
+		refuse("%s of sums of %s", v.Op, x.dtype)
 	}
 	a, own := x.value(t, left, row, vector, at)
 	if mem, ok := x.operand(t, right, vector, at); ok {

@@ -18,10 +18,11 @@ import (
 // productCase is a product as scheduling leaves it: panels of columns, each a contraction group.
 type productCase struct {
 	m, n, k int64
-	windows []int64 // serial loops around the product
-	width   int64   // of a panel
-	rows    int64   // of a tile; 0: all
-	dt      dtype.DType
+	windows []int64        // serial loops around the product
+	width   int64          // of a panel
+	rows    int64          // of a tile; 0: all
+	dt      dtype.DType    // of the sums
+	from    [2]dtype.DType // of the operands; Invalid: dt
 	dynamic bool
 	packed  bool   // the right operand lies in panels
 	turned  bool   // the left operand lies by columns
@@ -32,7 +33,7 @@ type productCase struct {
 }
 
 func (c productCase) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s %s %s dynamic=%v packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.first, c.last, c.dynamic, c.packed, c.turned)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.packed, c.turned)
 }
 
 func constants(list ...int64) []sym.Expr {
@@ -67,7 +68,12 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 	if c.packed {
 		shapeB = append(append([]sym.Expr{panels}, depth...), width)
 	}
-	x, w := b.Param("x", loop.Read, c.dt, shapeA), b.Param("w", loop.Read, c.dt, shapeB)
+	for i := range c.from {
+		if c.from[i] == dtype.Invalid {
+			c.from[i] = c.dt
+		}
+	}
+	x, w := b.Param("x", loop.Read, c.from[0], shapeA), b.Param("w", loop.Read, c.from[1], shapeB)
 	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}), b.Param("residual", loop.Read, c.dt, []sym.Expr{m, n})
 	y := b.Param("y", loop.Write, c.dt, []sym.Expr{m, n})
 	tile := m
@@ -204,6 +210,10 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64)
 		}
 		x := tensor.Must(tensor.New(p.DType, shape...))
 		for i := range x.Len() {
+			if p.DType.IsInt() {
+				x.SetInt(i, r.Int63()) // whole ranges, and sums that wrap
+				continue
+			}
 			x.SetFloat(i, float64(r.Intn(17)-8)/4)
 		}
 		list = append(list, x)
@@ -269,6 +279,38 @@ func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
 	if len(slow) > 0 && c.last != "tanh" {
 		t.Error(slow)
 	}
+}
+
+// narrowCases is random products of narrow operands, of the types that can be.
+func narrowCases(count int, rows, widths []int64) []productCase {
+	r := rand.New(rand.NewSource(3))
+	floats, whole := []dtype.DType{dtype.F16, dtype.BF16, dtype.F32}, []dtype.DType{dtype.I8, dtype.U8, dtype.I16, dtype.U16, dtype.I32}
+	cases := productCases(count, rows, widths)
+	for i := range cases {
+		c := &cases[i]
+		switch r.Intn(3) {
+		case 0:
+			c.dt, c.from = dtype.F32, [2]dtype.DType{floats[r.Intn(2)], floats[r.Intn(3)]}
+			continue
+		case 1:
+			c.dt, c.from = dtype.U32, [2]dtype.DType{dtype.U32, dtype.U8}
+		default:
+			c.dt, c.from = dtype.I32, [2]dtype.DType{whole[r.Intn(len(whole))], whole[r.Intn(len(whole))]}
+		}
+		if c.last != "" {
+			c.last = "relu"
+		}
+	}
+	return cases
+}
+
+// TestNarrowProducts compares products of operands narrower than their sums, and of integers, with the interpreter.
+func TestNarrowProducts(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		for _, c := range narrowCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		}
+	})
 }
 
 // TestProducts compares products of all forms with the interpreter.

@@ -21,11 +21,19 @@ const (
 	fewestRows    = 3
 )
 
-// elementOps are the instructions for an element type.
+// elementOps are the instructions for a type of sums; NoOp where there is none.
 type elementOps struct {
 	size                                            int64
 	multiplyAdd, broadcast, move, maskMove, compare asm.Op
 	add, sub, mul, div, min, max, sqrt, and, xor    asm.Op
+}
+
+// registers is the machine's vector registers less the one through which products pass that no instruction adds to a sum.
+func (o *elementOps) registers(i *isa) int {
+	if o.multiplyAdd == asm.NoOp {
+		return i.registers - 1
+	}
+	return i.registers
 }
 
 var elements = map[dtype.DType]*elementOps{
@@ -33,6 +41,13 @@ var elements = map[dtype.DType]*elementOps{
 		asm.VADDPS, asm.VSUBPS, asm.VMULPS, asm.VDIVPS, asm.VMINPS, asm.VMAXPS, asm.VSQRTPS, asm.VANDPS, asm.VXORPS},
 	dtype.F64: {8, asm.VFMADD231PD, asm.VBROADCASTSD, asm.VMOVUPD, asm.VMASKMOVPD, asm.VPCMPGTQ,
 		asm.VADDPD, asm.VSUBPD, asm.VMULPD, asm.VDIVPD, asm.VMINPD, asm.VMAXPD, asm.VSQRTPD, asm.VANDPD, asm.VXORPD},
+	dtype.I32: wholeNumbers(asm.VPMINSD, asm.VPMAXSD),
+	dtype.U32: wholeNumbers(asm.VPMINUD, asm.VPMAXUD),
+}
+
+func wholeNumbers(least, greatest asm.Op) *elementOps {
+	return &elementOps{size: 4, broadcast: asm.VBROADCASTSS, move: asm.VMOVUPS, maskMove: asm.VMASKMOVPS, compare: asm.VPCMPGTD,
+		add: asm.VPADDD, sub: asm.VPSUBD, mul: asm.VPMULLD, min: least, max: greatest, xor: asm.VXORPS}
 }
 
 // distance is a number, or a register with one.
@@ -98,6 +113,7 @@ type stream struct {
 // term is a sum of products: K of them, for every iteration of the serial loops around.
 type term struct {
 	a            *stream
+	formA, formB *operandForm
 	b            asm.Reg  // where the right operand begins
 	deepA, deepB distance // from a step of the sum to the next
 	depth        distance // steps
@@ -414,68 +430,63 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	if even {
 		dispA, dispB = k*m.deepA.fixed, k*m.deepB.fixed
 	}
+	line := m.formB.size * t.lanes() // of a vector
 	column := func(vector int) asm.Mem {
-		return asm.Mem{Base: b, Disp: int32(dispB + int64(vector*t.isa.bits/8))}
+		return asm.Mem{Base: b, Disp: int32(dispB + int64(vector)*line)}
 	}
 	masked := func(vector int) bool { return t.partial(vector) && m.room < int64(t.vectors)*t.lanes() }
 	if m.packed && even && t.rows > fewestRows {
-		for line := int64(0); line < int64(t.vectors*t.isa.bits/8); line += 64 {
-			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + line + prefetchAhead)}})
+		step := line * int64(t.vectors)
+		for next := (k*step + 63) &^ 63; next < (k+1)*step; next += 64 {
+			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + prefetchAhead)}})
 		}
 	}
-	free := t.isa.registers - t.rows*t.vectors
-	first := t.isa.registers - 1
+	registers := t.ops.registers(t.isa)
+	free := registers - t.rows*t.vectors
+	first := registers - 1
 	switch {
 	case t.rows == 1: // the columns are used once
 		a := asm.V(first)
-		t.wideFrom(t.ops.broadcast, rows.at(0, dispA), a)
+		t.readOne(m.formA, a, rows.at(0, dispA))
 		for v := range t.vectors {
-			if masked(v) {
-				t.loadLanes(asm.V(first-1), v, column(v))
-				t.wide(t.ops.multiplyAdd, t.sum(0, v), a, asm.V(first-1))
+			if masked(v) || m.formB.extend != asm.NoOp || t.ops.multiplyAdd == asm.NoOp {
+				t.readRun(m.formB, asm.V(first-1), v, column(v), masked(v))
+				t.addProduct(t.sum(0, v), a, asm.V(first-1))
 			} else {
 				t.wideFrom(t.ops.multiplyAdd, column(v), t.sum(0, v), a)
 			}
 		}
 	case free > t.vectors: // the columns stay in registers, the rows pass by
 		for v := range t.vectors {
-			if masked(v) {
-				t.loadLanes(asm.V(first-v), v, column(v))
-			} else {
-				t.wideFrom(t.ops.move, column(v), asm.V(first-v))
-			}
+			t.readRun(m.formB, asm.V(first-v), v, column(v), masked(v))
 		}
 		others := free - t.vectors
 		for i := range t.rows {
 			a := asm.V(first - t.vectors - i%others)
-			t.wideFrom(t.ops.broadcast, rows.at(i, dispA), a)
+			t.readOne(m.formA, a, rows.at(i, dispA))
 			for v := range t.vectors {
-				t.wide(t.ops.multiplyAdd, t.sum(i, v), a, asm.V(first-v))
+				t.addProduct(t.sum(i, v), a, asm.V(first-v))
 			}
 		}
 	default: // the rows stay in registers, the columns pass by
 		for i := range t.rows {
-			t.wideFrom(t.ops.broadcast, rows.at(i, dispA), asm.V(first-i))
+			t.readOne(m.formA, asm.V(first-i), rows.at(i, dispA))
 		}
 		others := free - t.rows
 		for v := range t.vectors {
 			x := asm.V(first - t.rows - v%others)
-			if masked(v) {
-				t.loadLanes(x, v, column(v))
-			} else {
-				t.wideFrom(t.ops.move, column(v), x)
-			}
+			t.readRun(m.formB, x, v, column(v), masked(v))
 			for i := range t.rows {
-				t.wide(t.ops.multiplyAdd, t.sum(i, v), asm.V(first-i), x)
+				t.addProduct(t.sum(i, v), asm.V(first-i), x)
 			}
 		}
 	}
 }
 
-// mostTileRows is the most rows of a tile with so many vectors whose sums fit the registers; 0 where not even one row's do.
-func mostTileRows(i *isa, vectors, most int) int {
+// mostTileRows is the most rows of a tile with so many vectors whose sums fit so many registers; 0 where not even one row's do.
+func mostTileRows(registers, vectors, most int) int {
 	rows := most
-	for rows > 0 && target.SumRegisters(int64(rows), int64(vectors)) > int64(i.registers) {
+	for rows > 0 && target.SumRegisters(int64(rows), int64(vectors)) > int64(registers) {
 		rows--
 	}
 	return rows

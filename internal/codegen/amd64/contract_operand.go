@@ -1,0 +1,119 @@
+package amd64
+
+import (
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// operandForm is how a tile reads elements of a type as lanes of its sums' type. Narrower ones are widened as they are read, to the numbers that they are: nothing is kept wide but in registers.
+type operandForm struct {
+	size   int64
+	extend asm.Op // widens a part of a register, or of memory, to all of one; NoOp: elements are of the sums' type
+	repeat asm.Op // reads one narrow element into each place of a register
+	high   bool   // what was widened is the upper half of its lane
+}
+
+var floatForms = map[dtype.DType]*operandForm{
+	dtype.F32:  {size: 4},
+	dtype.F16:  {size: 2, extend: asm.VCVTPH2PS, repeat: asm.VPBROADCASTW},
+	dtype.BF16: {size: 2, extend: asm.VPMOVZXWD, repeat: asm.VPBROADCASTW, high: true},
+}
+
+var integerForms = map[dtype.DType]*operandForm{
+	dtype.I32: {size: 4},
+	dtype.U32: {size: 4},
+	dtype.I16: {size: 2, extend: asm.VPMOVSXWD, repeat: asm.VPBROADCASTW},
+	dtype.U16: {size: 2, extend: asm.VPMOVZXWD, repeat: asm.VPBROADCASTW},
+	dtype.I8:  {size: 1, extend: asm.VPMOVSXBD, repeat: asm.VPBROADCASTB},
+	dtype.U8:  {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB},
+}
+
+// operandForms are the types whose products can be added up in a type of sums.
+var operandForms = map[dtype.DType]map[dtype.DType]*operandForm{
+	dtype.F32: floatForms,
+	dtype.F64: {dtype.F64: {size: 8}},
+	dtype.I32: integerForms,
+	dtype.U32: integerForms,
+}
+
+// formOf is the form of elements whose products are added up in sums; nil where there is none.
+func formOf(from, sums dtype.DType) *operandForm { return operandForms[sums][from] }
+
+// readOne reads an element into all lanes.
+func (t *registerTile) readOne(f *operandForm, r asm.Reg, at asm.Mem) {
+	if f.extend == asm.NoOp {
+		t.wideFrom(t.ops.broadcast, at, r)
+		return
+	}
+	bits := uint16(t.isa.bits)
+	if !f.high { // as much as is widened
+		bits = max(128, uint16(int64(bits)*f.size/t.ops.size))
+	}
+	t.emit(asm.Inst{Op: f.repeat, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	if f.high {
+		t.toHigh(r)
+		return
+	}
+	t.wide(f.extend, r, r)
+}
+
+// toHigh moves the lower half of each lane to the upper one.
+func (t *registerTile) toHigh(r asm.Reg) {
+	t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 16})
+}
+
+// readRun reads a vector of a row: where it is masked, without touching what is beyond the lanes that there are.
+func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem, masked bool) {
+	switch {
+	case f.extend == asm.NoOp && masked:
+		t.loadLanes(r, vector, at)
+		return
+	case f.extend == asm.NoOp:
+		t.wideFrom(t.ops.move, at, r)
+		return
+	case masked && t.isa.masks:
+		t.emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+	case masked:
+		t.insertLanes(f, r, at)
+		t.wide(f.extend, r, r)
+	default:
+		t.wideFrom(f.extend, at, r)
+	}
+	if f.high {
+		t.toHigh(r)
+	}
+}
+
+// insertLanes reads the narrow elements of the last vector's lanes one by one, where there are no opmasks; the others become 0.
+func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
+	op := asm.VPINSRW
+	if f.size == 1 {
+		op = asm.VPINSRB
+	}
+	t.emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
+	count := t.lanes()
+	if t.part.known() {
+		count = t.part.fixed
+	}
+	end := t.label()
+	for i := range count {
+		if !t.part.known() {
+			t.integerImm(asm.CMP, t.part.register, i)
+			t.jump(asm.JLE, end)
+		}
+		t.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
+		at.Disp += int32(f.size)
+	}
+	t.bind(end)
+}
+
+// addProduct adds the products of two registers' lanes to a sum.
+func (t *registerTile) addProduct(sum, a, b asm.Reg) {
+	if t.ops.multiplyAdd != asm.NoOp {
+		t.wide(t.ops.multiplyAdd, sum, a, b)
+		return
+	}
+	through := asm.V(t.isa.registers - 1)
+	t.wide(t.ops.mul, through, a, b)
+	t.wide(t.ops.add, sum, sum, through)
+}
