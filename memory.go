@@ -21,11 +21,12 @@ type Memory struct {
 	Arena      Size // working memory of one run
 	Outputs    Size // results of one run
 	Scratch    Size // workspace of one worker
-	LowerBound Size // no plan of this program's arena is smaller
+	LowerBound Size // no plan of this program's arena is smaller: what is alive together
+	Least      Size // nor smaller than this: LowerBound, or more where a search refuted what lies between, which an artefact does not claim
 	Workers    int  // workers that one run may use
 	Spill      Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
 	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
-	Proven     bool // the arena equals the lower bound for every binding
+	Proven     bool // Arena equals Least for every binding: no plan is smaller
 
 	program   *Program
 	elsewhere map[int]bool // storages of outputs that are no part of it
@@ -71,18 +72,18 @@ func newMemory(p *Program) *Memory {
 			weights += int64(len(w.Data))
 		}
 	}
-	arena, outputs, bound, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, sym.Const(0), c.Arena.Proven
+	arena, outputs, bound, least, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, c.Arena.Least, sym.Const(0), c.Arena.Proven
 	for _, l := range c.Late {
 		late = late.Add(l.Plan.Arena)
 		if l.Kind == program.Results {
 			outputs = outputs.Add(l.Plan.Arena)
 			continue
 		}
-		arena, bound, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), proven && l.Plan.Proven
+		arena, bound, least, proven = arena.Add(l.Plan.Arena), bound.Add(l.Plan.Bound), least.Add(l.Plan.Least), proven && l.Plan.Proven
 	}
 	m := &Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
-		Scratch: size(c.Scratch), LowerBound: size(bound), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
+		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
 	}
 	return m
 }
@@ -134,7 +135,11 @@ func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
 // String is the certificate in words.
 func (m *Memory) String() string {
 	rows := [][2]string{{"weights", m.Weights.text()}, {"code", m.Code.text()}, {"arena", m.Arena.text()}, {"outputs", m.Outputs.text()},
-		{"scratch", fmt.Sprintf("%d × %s", m.Workers, m.Scratch.text())}, {"lower bound of the arena", m.LowerBound.text()}, {"peak of one call", m.Formula(1).text()}}
+		{"scratch", fmt.Sprintf("%d × %s", m.Workers, m.Scratch.text())}, {"lower bound of the arena", m.LowerBound.text()}}
+	if m.Least.String() != m.LowerBound.String() {
+		rows = append(rows, [2]string{"proven least of the arena", m.Least.text()})
+	}
+	rows = append(rows, [2]string{"peak of one call", m.Formula(1).text()})
 	var b strings.Builder
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%-25s %s\n", r[0], r[1])

@@ -26,7 +26,8 @@ type Plan struct {
 	Peak    int64 `json:"peak_bytes"`
 
 	LowerBound int64 `json:"lower_bound_bytes"` // no plan of this arena is smaller
-	Proven     bool  `json:"proven"`            // the arena equals it for every binding
+	Least      int64 `json:"least_bytes"`       // nor smaller than this, see Memory.Least
+	Proven     bool  `json:"proven"`            // the arena equals Least for every binding
 	PeakStep   int   `json:"peak_step"`         // the first step at which it is reached; −1 where there are no steps
 
 	Steps    []PlanStep    `json:"steps"`
@@ -112,7 +113,7 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 	for _, term := range []struct {
 		to *int64
 		x  Size
-	}{{&plan.Weights, m.Weights}, {&plan.Code, m.Code}, {&plan.Arena, m.Arena}, {&plan.Outputs, m.Outputs}, {&plan.Scratch, m.Scratch}, {&plan.LowerBound, m.LowerBound}, {&plan.Peak, m.Formula(plan.Calls)}} {
+	}{{&plan.Weights, m.Weights}, {&plan.Code, m.Code}, {&plan.Arena, m.Arena}, {&plan.Outputs, m.Outputs}, {&plan.Scratch, m.Scratch}, {&plan.LowerBound, m.LowerBound}, {&plan.Least, m.Least}, {&plan.Peak, m.Formula(plan.Calls)}} {
 		if *term.to, err = term.x.At(at); err != nil {
 			return nil, nil, err
 		}

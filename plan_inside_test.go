@@ -2,7 +2,10 @@ package weir
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/weirml/weir/internal/sym"
 )
 
 // TestObserveWrong: a plan that says of one buffer anything else than what launches received is not called equal.
@@ -51,5 +54,31 @@ func TestObserveWrong(t *testing.T) {
 		if equal(change) {
 			t.Errorf("a buffer that is %s is not found out", name)
 		}
+	}
+}
+
+// TestLeast: what a search proved beyond the lower bound is in the certificate, and nowhere where it proved nothing.
+func TestLeast(t *testing.T) {
+	m, err := Load("examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := Compile(t.Context(), m, Options{Threads: 1, Dims: map[string]Range{"batch": {Min: 2, Max: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const row = "proven least of the arena"
+	if text := p.memory.String(); strings.Contains(text, row) || p.memory.Least.String() != p.memory.LowerBound.String() {
+		t.Errorf("nothing was refuted:\n%s", text)
+	}
+	p.compiled.Arena.Least = p.compiled.Arena.Arena.Sub(sym.Const(64))
+	if p.memory = newMemory(p); !strings.Contains(p.memory.String(), row) {
+		t.Errorf("no word of what was refuted:\n%s", p.memory)
+	}
+	plan, err := p.Plan(Dims{"batch": 2})
+	if err != nil || plan.Least != plan.Arena-64 {
+		t.Errorf("the plan's least is %d of %d, %v", plan.Least, plan.Arena, err)
 	}
 }

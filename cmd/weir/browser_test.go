@@ -299,7 +299,7 @@ func TestPageInBrowser(t *testing.T) {
 
 // manyBuffers is a page of a plan with 5,000 buffers, made up.
 func manyBuffers(t *testing.T, dir string) string {
-	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
+	p := &weir.Plan{Dims: weir.Dims{}, Calls: 1, Workers: 1, Arena: 64 << 20, Peak: 64 << 20, LowerBound: 60 << 20, Least: 60 << 20, PeakStep: 700, Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: 64 << 20}}}
 	for i := range 1500 {
 		p.Steps = append(p.Steps, weir.PlanStep{Kind: "launch", Nodes: fmt.Sprintf("node_%d", i), Live: int64(30<<20 + i*7919%(30<<20))})
 	}

@@ -72,6 +72,7 @@ type planned struct {
 	Calls       int        `json:"calls"`
 	Workers     int        `json:"workers"`
 	LowerBound  *int64     `json:"lower_bound_bytes"`
+	Least       *int64     `json:"least_bytes"` // the best that is proved: at least lower_bound_bytes
 	Proven      bool       `json:"proven"`
 	Peak        *int64     `json:"peak_bytes"`
 	PeakFormula string     `json:"peak_formula"`
@@ -157,7 +158,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		return &v
 	}
 	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch), Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
-		LowerBound: at(m.LowerBound), Proven: m.Proven, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
+		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
 	dims := slices.Concat(l.program.Dims(), l.program.Decided())
 	names := pythonNames(dims)
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
@@ -357,12 +358,7 @@ func (p *planned) print(m *weir.Memory) {
 	row("peak", m.Formula(p.Calls), p.Peak)
 	fmt.Printf("%-14s weights + code + %d calls × (arena + outputs + %d workers × scratch)\n", "", p.Calls, p.Workers)
 	row("lower bound", m.LowerBound, p.LowerBound)
-	switch {
-	case p.Proven:
-		fmt.Printf("%-14s none: no plan of this arena is smaller\n", "gap")
-	case p.Arena != nil && p.LowerBound != nil && *p.LowerBound > 0:
-		fmt.Printf("%-14s %.2f %%\n", "gap", 100*float64(*p.Arena-*p.LowerBound)/float64(*p.LowerBound))
-	}
+	p.printGap()
 	if p.PeakAt != "" {
 		fmt.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
 		for _, a := range p.Alive {
@@ -388,6 +384,19 @@ func (p *planned) print(m *weir.Memory) {
 			by = ", decided by the data"
 		}
 		fmt.Printf("%-14s %s from %d to %s%s\n", "dimension", d.Name, d.Min, limit, by)
+	}
+}
+
+// printGap says how far the arena is from what is proved of it.
+func (p *planned) printGap() {
+	if p.Least != nil && *p.Least > *p.LowerBound {
+		fmt.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least, values.FormatBytes(*p.Least))
+	}
+	switch {
+	case p.Proven:
+		fmt.Printf("%-14s none: no plan of this arena is smaller\n", "gap")
+	case p.Arena != nil && p.Least != nil && *p.Least > 0:
+		fmt.Printf("%-14s %.2f %%\n", "gap", 100*float64(*p.Arena-*p.Least)/float64(*p.Least))
 	}
 }
 

@@ -97,9 +97,10 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 	if overflows {
 		return nil, diag.Inputf("%d calls of %d bytes overflow 64 bits", calls, c.Arena)
 	}
+	least, _ := s.Least.Const()
 	zero := int64(0)
 	p := &plannedTable{planned: planned{Weights: &zero, Arena: &c.Arena, Outputs: &zero, Scratch: &zero, Code: &zero, Calls: int(calls),
-		LowerBound: &s.Least, Proven: c.Arena == s.Least, Peak: &peak, PeakFormula: fmt.Sprint(peak), Alive: []aliveRow{}, Dims: []dimRow{}}, Offsets: []offsetRow{}}
+		LowerBound: &c.Bound, Least: &least, Proven: s.Proven, Peak: &peak, PeakFormula: fmt.Sprint(peak), Alive: []aliveRow{}, Dims: []dimRow{}}, Offsets: []offsetRow{}}
 	if len(c.Alive) > 0 {
 		p.PeakAt = fmt.Sprintf("step %d", c.Step)
 	}
@@ -120,11 +121,7 @@ func (p *plannedTable) print(buffers int) {
 		fmt.Printf("%-14s %d (%s) = %d calls × arena\n", "peak", *p.Peak, values.FormatBytes(*p.Peak), p.Calls)
 	}
 	fmt.Printf("%-14s %d (%s)\n", "lower bound", *p.LowerBound, values.FormatBytes(*p.LowerBound))
-	if p.Proven {
-		fmt.Printf("%-14s none: no plan of these buffers is smaller\n", "gap")
-	} else {
-		fmt.Printf("%-14s %.2f %%: no smaller plan was found, and none below the lower bound exists\n", "gap", 100*float64(*p.Arena-*p.LowerBound)/float64(max(*p.LowerBound, 1)))
-	}
+	p.printGap()
 	if p.PeakAt != "" {
 		fmt.Printf("%-14s %s, with alive:\n", "peak at", p.PeakAt)
 		for _, a := range p.Alive {

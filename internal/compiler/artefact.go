@@ -398,7 +398,8 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	if s.Bound, err = formula(from.Bound, p.Dims); err != nil {
 		return nil, err
 	}
-	s.Proven = p.Dims.LE(s.Arena, s.Bound) == sym.Yes
+	s.Least = s.Bound // what a search refuted is not taken on trust
+	s.Proven = p.Dims.LE(s.Arena, s.Least) == sym.Yes
 	return s, nil
 }
 

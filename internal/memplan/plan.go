@@ -325,10 +325,11 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	if !fixed {
 		s.Height = sym.Var(prefix + "arena")
 	}
+	s.Least = s.Bound
 	if len(pl.names) == 0 {
-		s.Least = max(pl.least, pl.instances[0].bound)
+		s.Least = sym.Const(max(pl.least, pl.instances[0].bound))
 	}
-	s.Proven = pl.dims.LE(s.Arena, s.Bound) == sym.Yes // the other direction holds for every plan
+	s.Proven = pl.dims.LE(s.Arena, s.Least) == sym.Yes // the other direction holds for every plan
 	// What only the search needed is let go.
 	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil, nil, nil, nil
 	return s

@@ -15,8 +15,8 @@ type Solution struct {
 	Height  sym.Expr   // the arena in bytes, over the same names: the short form of Arena
 	Arena   sym.Expr   // the arena in bytes, over the dimensions alone: the end of the highest byte used, not rounded
 	Bound   sym.Expr   // no solution of the problem has a smaller arena
-	Proven  bool       // Arena equals Bound for every binding
-	Least   int64      // where no size mentions a dimension, no solution has a smaller arena: at least Bound, and more where the search has refuted what is below
+	Least   sym.Expr   // likewise: Bound, or more where no size mentions a dimension and the search has refuted what is below
+	Proven  bool       // Arena equals Least for every binding
 
 	// BoundComplete is false where the full formula of the lower bound has too many terms: Bound is then weaker at some bindings than the certificate's.
 	BoundComplete bool

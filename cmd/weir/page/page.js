@@ -375,11 +375,11 @@ function certificate(entry) {
     body.append(make("tr", null, make("td", null, make("span", {className: "dot", style: {background: "var(--c" + c + ")"}}), name), make("td", {className: "number", title: exactly(n)}, bytes(n)), make("td", {className: "number"}, percent(n, p.peak_bytes)),
       make("td", {className: "soft mono"}, how, how ? make("br") : null, formula && /[a-z]/i.test(formula) ? folded(formula) : null)));
   }
-  const gap = p.arena_bytes - p.lower_bound_bytes, dims = Object.entries(p.dims).map(([k, v]) => k + " = " + v).join(", ");
+  const gap = p.arena_bytes - p.least_bytes, refuted = p.least_bytes > p.lower_bound_bytes, dims = Object.entries(p.dims).map(([k, v]) => k + " = " + v).join(", ");
   const card = make("section", {className: "card certificate"}, make("div", {className: "row"}, make("span", {className: "big", title: exactly(p.peak_bytes)}, bytes(p.peak_bytes)), make("span", null, "peak" + (data.plans.length > 1 ? " of " + entry.name : "") + ", " + exactly(p.peak_bytes) + (dims ? ", at " + dims : ""))), bar,
     make("table", null, body),
     make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? folded(" = " + entry.formulas.peak) : null),
-    make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + ". ", gap === 0 ? make("span", {className: "good"}, p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.lower_bound_bytes) + " (" + bytes(gap) + ") above it."));
+    make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + (refuted ? ", and a search refuted all below " + bytes(p.least_bytes) : "") + ". ", gap === 0 ? make("span", {className: "good"}, p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.least_bytes) + " (" + bytes(gap) + ") above it."));
   for (const n of entry.notes || []) card.append(make("p", {className: "soft"}, n));
   return card;
 }
