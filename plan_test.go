@@ -157,3 +157,21 @@ func TestObserve(t *testing.T) {
 		t.Error("a plan of a negative batch")
 	}
 }
+
+// TestObserveSpill: what goes to a file and comes back is of the plan as well.
+func TestObserveSpill(t *testing.T) {
+	s := sweptModels[slices.IndexFunc(sweptModels, func(w swept) bool { return w.name == "long_skips" })].prepare(t)
+	plan, err := s.shared.Observe(t.Context(), s.in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spilled := 0
+	for _, b := range plan.Buffers {
+		if plan.Storages[b.Storage].Kind == "spill" && b.Reached == b.Bytes {
+			spilled++
+		}
+	}
+	if a := plan.Actual; !a.Equal || spilled == 0 {
+		t.Errorf("%d buffers in a file, %+v", spilled, a)
+	}
+}

@@ -25,13 +25,17 @@ type Tuning struct {
 // rounds otherwise.
 func (p *Program) Tuned() []Tuning { return slices.Clone(p.tuned) }
 
-const (
+// Tests that tune many times over give it less.
+var (
 	tuneTime      = 10 * time.Second // after which no candidate is compiled
 	tuneTrialTime = 600 * time.Millisecond
-	tuneRounds    = 3 // of a trial, at least
-	tuneRuns      = 2 // of a program in a round
-	tuneProofs    = 3 // tries to find all choices together faster, each without those that the one before did not confirm
-	usualExtent   = 64
+)
+
+const (
+	tuneRounds  = 3 // of a trial, at least
+	tuneRuns    = 2 // of a program in a round
+	tuneProofs  = 3 // tries to find all choices together faster, each without those that the one before did not confirm
+	usualExtent = 64
 )
 
 // tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the tables make is held meanwhile, and another beside it.
@@ -54,8 +58,12 @@ func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 			usual.Close()
 		}
 	}()
-	if !usual.compiled.Here() {
+	if !usual.compiled.Here() && o.Cross {
 		return nil, diag.Unsupportedf("tuning for %s, whose code does not run here", usual.compiled.Machine.CPU).WithFix("tune on a machine that has it")
+	}
+	if !usual.compiled.Here() { // the system refused memory for machine code
+		log("not tuned: the program runs as portable code")
+		return usual, nil
 	}
 	in, err := usual.anyInputs()
 	if err == nil {

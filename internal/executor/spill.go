@@ -46,6 +46,7 @@ func (c *Call) page(s *program.Copy) error {
 	if err != nil {
 		return err
 	}
+	c.watch.note(c.x.program.Tensors[away].Of, at, o.Bytes)
 	if away == s.To {
 		return f.Write(data, at)
 	}

@@ -72,7 +72,7 @@ func (w *Watch) touch(c *Call, t int) {
 func (w *Watch) see(c *Call, o target.Operand) {
 	at := uintptr(o.Base)
 	w.ranges[at] = max(w.ranges[at], o.Bytes)
-	if o.Bytes <= 0 || len(w.list) == accesses {
+	if o.Bytes <= 0 {
 		return
 	}
 	for i, b := range c.storages {
@@ -80,11 +80,19 @@ func (w *Watch) see(c *Call, o target.Operand) {
 			continue
 		}
 		if base := uintptr(b.Pointer()); at >= base && at-base < uintptr(b.Size()) {
-			if a := (Access{w.step, i, int64(at - base), int64(at-base) + o.Bytes}); !w.known[a] {
-				w.known[a] = true
-				w.list = append(w.list, a)
-			}
+			w.note(i, int64(at-base), o.Bytes)
 		}
+	}
+}
+
+// note records that the step which runs now received bytes of a storage, which may be a file.
+func (w *Watch) note(storage int, begin, bytes int64) {
+	if w == nil || bytes <= 0 || len(w.list) == accesses {
+		return
+	}
+	if a := (Access{w.step, storage, begin, begin + bytes}); !w.known[a] {
+		w.known[a] = true
+		w.list = append(w.list, a)
 	}
 }
 

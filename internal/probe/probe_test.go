@@ -1,8 +1,12 @@
 package probe
 
 import (
+	"errors"
 	"runtime"
 	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
 )
 
 // A probe that measured nothing, or work that the compiler took out, shows as a figure that no machine has.
@@ -25,6 +29,24 @@ func TestProbe(t *testing.T) {
 	}
 	if k, ok := Named("another"); ok {
 		t.Error("there is", k.Name)
+	}
+}
+
+// TestRefused: a probe that is refused its memory says so, and keeps nothing.
+func TestRefused(t *testing.T) {
+	k := Best()
+	before := mem.Usage()
+	faults := mem.Fail(1, 1)
+	_, err := k.Read(1<<16, 2)
+	faults.Restore()
+	if !errors.Is(err, diag.ErrMemory) {
+		t.Errorf("a refused probe: %v", err)
+	}
+	if _, err := k.Read(1<<16, 2); err != nil {
+		t.Error(err)
+	}
+	if now := mem.Usage(); now.Current != before.Current || now.Blocks != before.Blocks {
+		t.Errorf("there is %+v, there was %+v", now, before)
 	}
 }
 
