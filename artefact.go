@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"io/fs"
@@ -32,6 +33,7 @@ type about struct {
 	Extents     [][]Extent        `json:"extents"` // of the outputs, as the model declares them
 	Inputs      []edge            `json:"inputs"`  // what the program's ports are to the user
 	Outputs     []edge            `json:"outputs"`
+	Savings     []Saving          `json:"savings,omitempty"`
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
@@ -46,7 +48,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	p.wait.Add(1)
 	p.mu.Unlock()
 	defer p.wait.Done()
-	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives}
+	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives, Savings: p.Savings()}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]Extent{}
 	for _, info := range p.model.Outputs() {
@@ -175,7 +177,7 @@ func (a *artefact) declared() []Info {
 func (a *artefact) metadata() map[string]string { return maps.Clone(a.about.Metadata) }
 
 // compile makes a program's parts of the artefact.
-func (a *artefact) compile(p *Program, o Options) error {
+func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 	if o.Outputs != nil && !sameNames(o.Outputs, a.outputs()) {
 		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.outputs())).
 			WithFix("compile the model again with the outputs wanted")
@@ -193,9 +195,9 @@ func (a *artefact) compile(p *Program, o Options) error {
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
-	p.proved, p.tuned = a.about.Proved, a.about.Description.Tuned
+	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, After: o.Stage}, dims)
+		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: o.budget(), After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

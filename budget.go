@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirml/weir/internal/mem"
 )
@@ -31,9 +32,10 @@ func (s Saving) String() string {
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }
 
-// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by itself.
+// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by itself. What an artefact's own budget changed
+// comes first.
 func (p *Program) Savings() []Saving {
-	var out []Saving
+	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {
 		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces})
 	}

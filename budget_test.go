@@ -1,10 +1,12 @@
 package weir_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -75,6 +77,131 @@ func TestBudgets(t *testing.T) {
 				t.Errorf("%d bytes of memory and %d of files are left", after.All-before.All, after.Spilled-before.Spilled)
 			}
 		})
+	}
+}
+
+// TestArtefactBudgets: an artefact keeps within budgets as its model does, but for what is cut into pieces, and one that was made within a budget takes what that says.
+func TestArtefactBudgets(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		n     int64
+		kinds []string
+	}{{"training_step", 256, []string{"recompute"}}, {"long_skips", 2, []string{"page", "spill"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			before := mem.Usage()
+			m, err := weir.Load("testdata/onnx/" + c.name + "/model.onnx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := weir.Options{Threads: 2, Calls: 2}
+			in, drop := random(t, m, c.n)
+			saved := func(o weir.Options) (*weir.Model, []weir.Saving) {
+				p, err := weir.Compile(t.Context(), m, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Close()
+				var b bytes.Buffer
+				if _, err := p.WriteTo(&b); err != nil {
+					t.Fatal(err)
+				}
+				a, err := weir.LoadBytes(b.Bytes())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a, p.Savings()
+			}
+			a, _ := saved(o) // for any size
+			o.Dims = map[string]weir.Range{}
+			for _, d := range a.Inputs() {
+				for _, e := range d.Shape {
+					if e.Dim != "" {
+						o.Dims[e.Dim] = weir.Range{Min: c.n, Max: c.n}
+					}
+				}
+			}
+			free := budgeted(t, a, o, in, nil)
+			if len(free.savings) > 0 {
+				t.Errorf("without a budget: %v", free.savings)
+			}
+			least := smallest(t, a, o)
+			kinds := map[string]bool{}
+			for i := range int64(4) {
+				o.Budget = free.peak - (free.peak-least)*i/3
+				tight := budgeted(t, a, o, in, free.results)
+				if tight.peak > o.Budget {
+					t.Errorf("budget %d: the peak is %d", o.Budget, tight.peak)
+				}
+				for _, s := range tight.savings {
+					kinds[s.Kind] = true
+				}
+			}
+			for _, k := range c.kinds {
+				if !kinds[k] {
+					t.Errorf("no budget made the plan %s", k)
+				}
+			}
+			o.Budget = least - 1
+			var e *weir.Error
+			if _, err := weir.Compile(t.Context(), a, o); !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) || !strings.Contains(e.Fix, "weir compile MODEL --budget") {
+				t.Errorf("a byte less than the smallest budget: %v", err)
+			}
+			a.Close()
+			o.Budget = least
+			made, want := saved(o)
+			o.Budget = 0
+			again := budgeted(t, made, o, in, free.results)
+			if again.peak > least || !slices.Equal(again.savings, want) {
+				t.Errorf("made within %d it takes %d, with %v, not %v", least, again.peak, again.savings, want)
+			}
+			made.Close()
+			drop()
+			m.Close()
+			if after := mem.Usage(); after.All != before.All || after.Spilled != before.Spilled {
+				t.Errorf("%d bytes of memory and %d of files are left", after.All-before.All, after.Spilled-before.Spilled)
+			}
+		})
+	}
+}
+
+// TestBudgetOfWrittenMemory: what a text does not lay out itself is computed again, spilled or paged, and its storages stay.
+func TestBudgetOfWrittenMemory(t *testing.T) {
+	weights := strings.TrimSuffix(strings.Repeat("0.25, -0.125, ", 512), ", ")
+	m, err := weir.LoadBytes([]byte(strings.NewReplacer("[0.5, WEIGHTS]", "["+strings.Replace(weights, "0.25", "0.5", 1)+"]", "WEIGHTS", weights).Replace(`weir 1
+ir @memory {
+  main @main(%x: f32[256, 32]) {
+    const %w1: f32[32, 32] = [WEIGHTS]
+    const %w2: f32[32, 32] = [0.5, WEIGHTS]
+    storage %s: 65536 bytes
+    %a: f32[256, 32] = matmul(%x, %w1)
+    %b: f32[256, 32] = softmax(%a) {axis = int 1}
+    %t: f32[256, 32] = matmul(%b, %w2) carve %s at 0
+    %u: f32[256, 32] = softmax(%t) {axis = int 1} carve %s at 32768
+    release %t
+    %v: f32[256, 32] = matmul(%u, %w1) carve %s at 0
+    %c: f32[256, 32] = softmax(%v) {axis = int 1}
+    %d: f32[256, 32] = matmul(%c, %w2)
+    %e: f32[256, 32] = add(%d, %b)
+    %f: f32[256, 32] = mul(%e, %a)
+    return %f
+  }
+}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := weir.Options{Threads: 1, Calls: 2}
+	in, drop := random(t, m, 1)
+	defer drop()
+	free := budgeted(t, m, o, in, nil)
+	o.Budget = smallest(t, m, o)
+	tight := budgeted(t, m, o, in, free.results)
+	if tight.peak > o.Budget || tight.arena >= free.arena || tight.arena < 65536 || len(tight.savings) == 0 {
+		t.Errorf("a budget of %d: the peak is %d of %d, the arena %d of %d, with %v", o.Budget, tight.peak, free.peak, tight.arena, free.arena, tight.savings)
+	}
+	o.Budget--
+	if _, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrBudget) || !strings.Contains(err.Error(), "the storages that its text lays out stay as they are") {
+		t.Errorf("a byte less: %v", err)
 	}
 }
 

@@ -67,6 +67,7 @@ type Program struct {
 	target     Target
 	proved     []Condition
 	tuned      []Tuning
+	saved      []Saving // of an artefact, when it was made
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
@@ -132,7 +133,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	}
 	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here()}
 	if m.artefact != nil {
-		err = m.artefact.compile(p, o)
+		err = m.artefact.compile(ctx, p, o)
 	} else {
 		err = p.compile(ctx, m, o, choices)
 	}
@@ -172,11 +173,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	var budget *compiler.Budget
-	if o.Budget > 0 {
-		budget = &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
-	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -188,6 +185,14 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 		p.proved = append(p.proved, Condition{r.Cond.String(), r.From})
 	}
 	return nil
+}
+
+// budget is what the compiler is told to keep within; nil where there is no limit.
+func (o *Options) budget() *compiler.Budget {
+	if o.Budget <= 0 {
+		return nil
+	}
+	return &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
 }
 
 // build makes a module of the model, whose results have the names, and says what a program's ports are to the user.

@@ -230,8 +230,9 @@ func (a *Artefact) read() (*program.Program, error) {
 	return p, nil
 }
 
-// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable and After. dims narrows dimensions' ranges.
-func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, err error) {
+// Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable, Budget and After. dims narrows dimensions' ranges. ask says whether to go on with
+// what a budget takes.
+func (a *Artefact) Compile(o Options, dims map[string]sym.Range, ask func() error) (c *Compiled, err error) {
 	defer damaged(&err)
 	machine, err := trusted(a.Machine, o)
 	if err != nil {
@@ -269,8 +270,44 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range) (c *Compiled, e
 	} else if err := a.assembleAndGenerate(c, o); err != nil {
 		return nil, err
 	}
+	if o.Budget != nil {
+		if err := a.keepWithin(c, o, ask); err != nil {
+			c.drop()
+			return nil, err
+		}
+	}
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
+}
+
+// keepWithin has the scheduled loops keep within a budget, and makes the program anew where that changed them.
+func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) error {
+	least, err := c.keepLoops(*o.Budget, ask)
+	if err != nil {
+		return err
+	}
+	if least > o.Budget.Bytes {
+		return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least).
+			WithFix("a budget of %d bytes works; weir compile MODEL --budget %d may cut the model itself", least, o.Budget.Bytes)
+	}
+	if c.Savings == nil {
+		return nil
+	}
+	c.time = lifetimes(c.Loop)
+	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {
+		return err
+	}
+	for i, name := range a.manifest.Names {
+		c.Program.Outputs[i].Name = name
+	}
+	if err := c.Program.Verify(); err != nil {
+		return err
+	}
+	if o.After != nil {
+		o.After("budget", c.Loop.String())
+		o.After("program", c.Program.String())
+	}
+	return nil
 }
 
 // assembleAndGenerate makes the program and the code side by side: neither needs the other.

@@ -100,6 +100,35 @@ func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole in
 	return whole, c.pageOut()
 }
 
+// keepLoops is squeeze, in the better of its two ways, for a module whose kernels cannot be made anew, so that nothing of it is computed in pieces. Where it comes to
+// more than the budget the module is as it was.
+func (c *Compiled) keepLoops(b Budget, ask func() error) (whole int64, err error) {
+	body, buffers := c.Loop.Body, c.Loop.Buffers
+	var weights []*loop.Buffer
+	for _, w := range buffers {
+		if w.Kind == loop.Weight && !w.Paged {
+			weights = append(weights, w)
+		}
+	}
+	first := false
+	if s := newSqueezer(c, b); s.bounded() {
+		first = s.target() <= 0
+	}
+	least := int64(math.MaxInt64)
+	for _, pageFirst := range []bool{first, !first} {
+		whole, err := c.squeeze(b, pageFirst, ask)
+		if err != nil || whole <= b.Bytes {
+			return whole, err
+		}
+		least = min(least, whole)
+		c.Loop.Body, c.Loop.Buffers = body, buffers
+		for _, w := range weights {
+			w.Paged = false
+		}
+	}
+	return least, nil
+}
+
 func newSqueezer(c *Compiled, b Budget) *squeezer {
 	s := &squeezer{c: c, m: c.Loop, budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact}
 	s.value = func(name string) (int64, bool) {
@@ -296,7 +325,7 @@ func (s *squeezer) improve(kind SavingKind, body []loop.Step, target int64) []lo
 	var best *change
 	least := math.Inf(1)
 	for i, b := range p.roots {
-		if g := p.group[i]; p.first[g] > at || p.last[g] < at {
+		if g := p.group[i]; p.first[g] > at || p.last[g] < at || b.Reserved {
 			continue
 		}
 		change := s.without(kind, body, p, b, at)
@@ -333,6 +362,9 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 	var options []option
 	for _, b := range p.roots {
 		for at := range p.live {
+			if b.Reserved {
+				break
+			}
 			g, ok := idle(body, p.time, b, at)
 			if !ok || slices.Contains(options, option{b, g}) || s.again(body, p, b, g) == nil {
 				continue

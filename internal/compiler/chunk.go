@@ -54,6 +54,19 @@ func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
 		WithFix("a budget of %d bytes works", least)
 }
 
+// keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels are not made anew.
+func (c *Compiled) keepWritten(m *ir.Module, o Options) error {
+	least, err := c.keepLoops(*o.Budget, m.Ask)
+	if err != nil {
+		return err
+	}
+	if least > o.Budget.Bytes {
+		return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: the storages that its text lays out stay as they are, and such a text is not computed in pieces", o.Budget.Bytes, least).
+			WithFix("a budget of %d bytes works", least)
+	}
+	return c.checkPlaces()
+}
+
 // mostChunkings is how often stretches are looked for that are better computed in pieces: each time all of the model's kernels are made anew.
 const mostChunkings = 3
 

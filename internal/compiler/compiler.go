@@ -156,9 +156,13 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	if err := c.kernels(m, o, done); err != nil {
 		return nil, err
 	}
-	if o.Budget != nil && c.written == nil && c.plain == whole { // who lays out memory by hand keeps it as it is
+	if o.Budget != nil {
 		stage = "budget"
-		if err := c.keepWithin(m, o); err != nil {
+		keep := c.keepWithin
+		if c.written != nil || c.plain != whole {
+			keep = c.keepWritten
+		}
+		if err := keep(m, o); err != nil {
 			return nil, err
 		}
 		done("budget", c.Loop.String)
