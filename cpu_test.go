@@ -48,8 +48,9 @@ func TestCPU(t *testing.T) {
 	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err, weir.ErrUnsupported) {
 		t.Skip(err)
 	}
-	for _, level := range []string{"avx2", "avx512"} {
-		has := here.CPU == level || here.CPU == "avx512"
+	levels := []string{"avx2", "avx512", "avx512vnni"}
+	for i, level := range levels {
+		has := slices.Index(levels, here.CPU) >= i
 		p, err := weir.Compile(t.Context(), m, weir.Options{CPU: level})
 		if has {
 			if err != nil || p.CPU() != level || p.Target() != weir.CPU || !alike(scored(t, p), want) {
@@ -67,7 +68,7 @@ func TestCPU(t *testing.T) {
 		must[int64](t)(other.WriteTo(&file))
 		other.Close()
 		a := must[*weir.Model](t)(weir.LoadBytes(file.Bytes()))
-		for _, cpu := range []string{"", "portable", "avx2", "avx512"} {
+		for _, cpu := range append([]string{"", "portable"}, levels...) {
 			p, err := weir.Compile(t.Context(), a, weir.Options{CPU: cpu})
 			switch {
 			case cpu == "portable" || (cpu == "" || cpu == level) && has:

@@ -22,7 +22,7 @@ type ReadRate struct {
 	All   float64 `json:"all_gb_per_s"` // by all threads together
 }
 
-// Probe measures the machine at this moment, which takes about half a second. cpu is "avx512", "avx2" or "portable"; "" is the best that there is.
+// Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as Options.CPU names it; "" is the best that there is.
 func Probe(cpu string, threads int) (Peak, error) {
 	kind := probe.Best()
 	if cpu != "" {

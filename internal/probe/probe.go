@@ -8,6 +8,7 @@ package probe
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 
 // Kind says in which instructions a probe measures.
 type Kind struct {
-	Name string // "avx512", "avx2", "portable": as target names what code needs
+	Name string   // "avx512", "avx2", "portable": as target names what code needs
+	more []string // what target calls levels whose floats are computed in the same instructions
 
 	arithmetic func(rounds int64)
 	operations int64 // of f32 in a round
@@ -30,10 +32,10 @@ var plain = Kind{Name: target.PortableName, arithmetic: arithmetic, operations: 
 // Best is the kind of the widest instructions here.
 func Best() Kind { return kinds()[0] }
 
-// Named is the kind of that name; ok is false where the machine has no such instructions.
+// Named is the kind in whose instructions code for a level computes floats; ok is false where the machine has no such instructions.
 func Named(name string) (k Kind, ok bool) {
 	for _, k := range kinds() {
-		if k.Name == name {
+		if k.Name == name || slices.Contains(k.more, name) {
 			return k, true
 		}
 	}

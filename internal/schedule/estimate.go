@@ -41,18 +41,22 @@ type costs struct {
 	lanes    float64 // of a strip, at most
 	product  float64 // a product's multiplication or addition
 	operand  float64 // and an element of its operands
+	half     float64 // a load or store of f16 or bf16, element after element, in addition
 }
 
 // portableCosts are of the portable generator, whose strips are long since each operation on one is a call. registerCosts are of machine code, whose strips are
 // registers: an operation on one takes the time of one on a single number, and only elements that lie apart are dear.
 var (
-	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512, product: 0.11, operand: 0.7}
+	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512, product: 0.11, operand: 0.7, half: 1}
 	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 1.2, function: 0.5, product: 0.11, operand: 0.7}
 )
 
 var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true, loop.Cos: true, loop.Tan: true,
 	loop.Asin: true, loop.Acos: true, loop.Atan: true, loop.Sinh: true, loop.Cosh: true, loop.Tanh: true, loop.Asinh: true, loop.Acosh: true, loop.Atanh: true,
 	loop.Erf: true, loop.Sigmoid: true}
+
+// fewSteps is the most steps of a product that is but a part of one: a group of bytes.
+const fewSteps = 4
 
 // coster estimates the time of statements, with one loop of them as the vector loop (or none).
 type coster struct {
@@ -141,7 +145,10 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		total += max(c.of(s.Then), c.of(s.Else))
 	case *loop.Contract:
 		m, n, k := c.guess(s.M), c.guess(s.N), c.guess(s.K)
-		total += 200 + 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*0.5
+		if k > fewSteps {
+			total += 200
+		}
+		total += 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*0.5
 	}
 	return total
 }
@@ -243,7 +250,7 @@ func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 	if p.DType.Bits() < 8 || p.DType.Bits() == 8 && p.DType.IsFloat() {
 		converted = 5
 	} else if p.DType == dtype.F16 || p.DType == dtype.BF16 {
-		converted = 1
+		converted = c.half + c.strip/c.filled
 	}
 	switch {
 	case !ok || c.differs(step):

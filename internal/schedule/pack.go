@@ -12,10 +12,12 @@ import (
 
 // Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
 // the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
-// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. All readers are rewritten, so it is held once.
+// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
+// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All readers are rewritten, so it is held once.
 type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
 	Width  int64
+	Group  int64 // 1: steps lie apart
 
 	from           *tensor.Tensor // the contents before packing, in the shape old
 	old            []int64        // the shape before packing, as the contraction with most work has it
@@ -69,11 +71,12 @@ func (s *scheduler) planPacks() []*Pack {
 				}
 				p := packs[b]
 				if p == nil {
-					p = &Pack{Buffer: b, from: b.Data, columns: -1}
+					p = &Pack{Buffer: b, Group: max(s.machine.Dot, 1), from: b.Data, columns: -1}
 					packs[b] = p
 					list = append(list, p)
 				}
 				p.readers = append(p.readers, reader{l.Kernel, l.Kernel.Params[i]})
+				p.Group = min(p.Group, s.groupOf(l.Kernel, l.Kernel.Params[i]))
 				s.wish(p, l.Kernel, l.Kernel.Params[i])
 			}
 		}
@@ -122,6 +125,24 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 	}
 }
 
+// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where both operands are bytes, summed in 32 bits, and the other's steps
+// follow one another.
+func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
+	group := max(s.machine.Dot, 1)
+	for _, a := range loop.Accesses(k.Body) {
+		c, ok := a.Stmt.(*loop.Contract)
+		if !ok || a.Tile != &c.B || a.Buffer != param.Name {
+			continue
+		}
+		left := bufferOf(k, c.A.Buffer)
+		bytes := left.DType.IsInt() && left.DType.Bits() == 8 && param.DType.IsInt() && param.DType.Bits() == 8
+		if _, fixed := c.K.Const(); !bytes || bufferOf(k, c.C.Buffer).DType.Bits() != 32 || !fixed || !isOne(loop.Offset(c.A.Col, left.Shape, left.Strides)) {
+			group = 1
+		}
+	}
+	return group
+}
+
 // stepOf is the axis along which steps has a single step of 1; −1 where it steps otherwise.
 func stepOf(steps []sym.Expr) int {
 	axis := -1
@@ -156,7 +177,7 @@ func (p *Pack) lay() bool {
 			return false
 		}
 	}
-	p.shape = []int64{(p.old[p.columns] + p.Width - 1) / p.Width}
+	p.shape, p.order = []int64{(p.old[p.columns] + p.Width - 1) / p.Width}, nil
 	for axis := range p.old {
 		if axis != p.columns && axis != p.depth {
 			p.order = append(p.order, axis)
@@ -167,6 +188,11 @@ func (p *Pack) lay() bool {
 		p.shape = append(p.shape, p.old[axis])
 	}
 	p.shape = append(p.shape, p.Width)
+	if p.Group > 1 {
+		last := len(p.shape) - 2
+		p.shape[last] = (p.shape[last] + p.Group - 1) / p.Group
+		p.shape = append(p.shape, p.Group)
+	}
 	from, err := p.from.Reshape(p.old...)
 	if err != nil || from.Len() == 0 {
 		return false
@@ -178,11 +204,16 @@ func (p *Pack) lay() bool {
 // pack rewrites the readers of the weights that can be packed now that contractions are cut, and has them filled.
 func (s *scheduler) pack(packs []*Pack) error {
 	packs = slices.DeleteFunc(packs, func(p *Pack) bool {
-		return slices.ContainsFunc(p.readers, func(r reader) bool { return !s.readable(p, r) })
+		unfit := func(r reader) bool { return !s.readable(p, r) }
+		if p.Group > 1 && slices.ContainsFunc(p.readers, unfit) {
+			p.Group = 1
+			p.lay()
+		}
+		return slices.ContainsFunc(p.readers, unfit)
 	})
 	for _, p := range packs {
 		for _, r := range p.readers {
-			p.rewrite(r)
+			p.rewrite(r, s.newNamer(r.kernel))
 		}
 		p.Buffer.Shape = constants(p.shape)
 	}
@@ -228,19 +259,26 @@ func (s *scheduler) readable(p *Pack, r reader) bool {
 			!isZero(s.dims.Simplify(c.B.Origin[p.columns].Mod(sym.Const(p.Width)))) || s.dims.LE(c.N, sym.Const(p.Width)) != sym.Yes {
 			return false
 		}
+		if _, fixed := c.K.Const(); p.Group > 1 && (!fixed || stepOf(c.B.Row) != p.depth || !isZero(s.dims.Simplify(c.B.Origin[p.depth].Mod(sym.Const(p.Group))))) {
+			return false
+		}
 	}
 	return true
 }
 
 // rewrite has a kernel read the packed weight.
-func (p *Pack) rewrite(r reader) {
-	width := sym.Const(p.Width)
-	place := func(index []sym.Expr, whole, part sym.Expr) []sym.Expr {
-		out := []sym.Expr{whole}
-		for _, axis := range p.order {
+func (p *Pack) rewrite(r reader, names *namer) {
+	width, group := sym.Const(p.Width), sym.Const(p.Group)
+	place := func(index []sym.Expr, panel, column, depth, step sym.Expr) []sym.Expr {
+		out := []sym.Expr{panel}
+		for _, axis := range p.order[:len(p.order)-1] {
 			out = append(out, index[axis])
 		}
-		return append(out, part)
+		out = append(out, depth, column)
+		if p.Group > 1 {
+			out = append(out, step)
+		}
+		return out
 	}
 	param := bufferOf(r.kernel, r.param.Name)
 	given, _ := numbers(param.Shape)
@@ -251,22 +289,89 @@ func (p *Pack) rewrite(r reader) {
 				if !slices.Equal(given, p.old) {
 					index = unraveled(param.Offset(index), p.old)
 				}
-				at := index[p.columns]
-				l.Index = place(index, at.FloorDiv(width), at.Mod(width))
+				at, depth := index[p.columns], index[p.depth]
+				l.Index = place(index, at.FloorDiv(width), at.Mod(width), depth.FloorDiv(group), depth.Mod(group))
 			}
 			return e
 		},
 		Stmt: func(stmt loop.Stmt) []loop.Stmt {
-			if c, ok := stmt.(*loop.Contract); ok && c.B.Buffer == r.param.Name {
-				c.B.Origin = place(c.B.Origin, c.B.Origin[p.columns].FloorDiv(width), zero)
-				c.B.Row = place(c.B.Row, zero, zero)
-				c.B.Col = place(c.B.Col, zero, one)
+			switch stmt := stmt.(type) {
+			case *loop.Contract:
+				if stmt.B.Buffer != r.param.Name {
+					break
+				}
+				b, panel := &stmt.B, stmt.B.Origin[p.columns].FloorDiv(width)
+				if p.Group > 1 {
+					return p.byGroups(stmt, names, func(first sym.Expr) loop.Tile {
+						return loop.Tile{Buffer: b.Buffer, Origin: place(b.Origin, panel, zero, b.Origin[p.depth].FloorDiv(group).Add(first), zero),
+							Row: place(make([]sym.Expr, len(p.old)), zero, zero, zero, one), Col: place(make([]sym.Expr, len(p.old)), zero, one, zero, zero)}
+					})
+				}
+				b.Origin = place(b.Origin, panel, zero, b.Origin[p.depth], zero)
+				b.Row = place(b.Row, zero, zero, b.Row[p.depth], zero)
+				b.Col = place(b.Col, zero, one, zero, zero)
+			case *loop.For:
+				if p.Group > 1 && slices.ContainsFunc(loop.Accesses(stmt.Body), func(a loop.Touches) bool { return a.Buffer == r.param.Name && a.Tile != nil }) {
+					return apart(stmt, names)
+				}
 			}
 			return []loop.Stmt{stmt}
 		},
 	}
 	r.kernel.Body = change.Body(r.kernel.Body)
 	param.Shape = constants(p.shape)
+}
+
+// byGroups is a contraction as one over each group of steps, and one over what is left; right is the right operand from a group on.
+func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Expr) loop.Tile) []loop.Stmt {
+	depth, _ := c.K.Const()
+	part := func(first sym.Expr, count int64) loop.Stmt {
+		a := loop.Tile{Buffer: c.A.Buffer, Origin: make([]sym.Expr, len(c.A.Origin)), Row: c.A.Row, Col: c.A.Col}
+		for i := range a.Origin {
+			a.Origin[i] = c.A.Origin[i].Add(c.A.Col[i].Mul(first).Mul(sym.Const(p.Group)))
+		}
+		return &loop.Contract{M: c.M, N: c.N, K: sym.Const(count), C: c.C, A: a, B: right(first)}
+	}
+	var list []loop.Stmt
+	if whole := depth / p.Group; whole > 0 {
+		name := names.name("g")
+		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(whole), Body: []loop.Stmt{part(sym.Var(name), p.Group)}})
+	}
+	if rest := depth % p.Group; rest > 0 {
+		list = append(list, part(sym.Const(depth/p.Group), rest))
+	}
+	return list
+}
+
+// apart is a serial loop over several sums of products as a loop over each, since sums that stay in registers are of loops around a single product. The order of integers' sums is of no matter.
+func apart(f *loop.For, names *namer) []loop.Stmt {
+	sums := func(stmt loop.Stmt) bool {
+		for {
+			inner, ok := stmt.(*loop.For)
+			if !ok || inner.Kind != loop.Serial || len(inner.Body) != 1 {
+				break
+			}
+			stmt = inner.Body[0]
+		}
+		_, is := stmt.(*loop.Contract)
+		return is
+	}
+	if f.Kind != loop.Serial || len(f.Body) < 2 || slices.ContainsFunc(f.Body, func(s loop.Stmt) bool { return !sums(s) }) {
+		return []loop.Stmt{f}
+	}
+	var list []loop.Stmt
+	for i, stmt := range f.Body {
+		name, body := f.Var, []loop.Stmt{stmt}
+		if i > 0 {
+			name = names.name(f.Var)
+			other := &loop.Rewrite{Integer: func(e sym.Expr) sym.Expr {
+				return e.Subst(func(v string) (sym.Expr, bool) { return sym.Var(name), v == f.Var })
+			}}
+			body = other.Body(body)
+		}
+		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: f.Extent, Body: body})
+	}
+	return list
 }
 
 // unraveled is the index of the flat-th element of a shape.
@@ -367,6 +472,9 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 	}
 	line := p.Width * p.element()
 	size := p.old[p.depth] * line // of a panel of one matrix
+	if p.Group > 1 {
+		size = (p.old[p.depth] + p.Group - 1) / p.Group * p.Group * line
+	}
 	for ; column < shape[p.columns]; column, panel = column+p.Width, panel+1 {
 		count := min(p.Width, shape[p.columns]-column)
 		tensor.Each(picked(shape, others), func(index []int64) {
@@ -378,6 +486,10 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 					at += begin
 				}
 				matrix = matrix*p.old[other] + at
+			}
+			if p.Group > 1 {
+				p.groups(target[(panel*matrices+matrix)*size:][:size], data[from:], row, shape[p.depth], count, steps[p.depth], steps[p.columns])
+				return
 			}
 			out := target[(panel*matrices+matrix)*size+row*line:][:shape[p.depth]*line]
 			p.matrix(out, data[p.element()*from:], count, steps[p.depth], steps[p.columns])
@@ -412,6 +524,20 @@ func (p *Pack) matrix(out, data []byte, count, stepK, stepN int64) {
 		transpose[[2]byte](out, data, rows, count, p.Width, stepK, stepN)
 	default:
 		transpose[[4]byte](out, data, rows, count, p.Width, stepK, stepN)
+	}
+}
+
+// groups packs count columns of so many rows, of bytes, into a panel of one matrix, from one of its rows on.
+func (p *Pack) groups(out, data []byte, row, rows, count, stepK, stepN int64) {
+	line := p.Width * p.Group
+	for first := int64(0); first < rows; first += packSteps {
+		last := min(rows, first+packSteps)
+		for j := range count {
+			for k := first; k < last; k++ {
+				at := row + k
+				out[at/p.Group*line+j*p.Group+at%p.Group] = data[k*stepK+j*stepN]
+			}
+		}
 	}
 }
 

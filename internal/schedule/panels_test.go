@@ -261,7 +261,11 @@ func TestPieces(t *testing.T) {
 		b := w.weightOf(dt, r, old...)
 		plain := b.Data
 		laterWeights(r, w.module)
-		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], from: b.Data, old: old, columns: axes[0], depth: axes[1]}
+		group := int64(1)
+		if dt == dtype.I8 {
+			group = []int64{1, 2, 4}[r.Intn(3)]
+		}
+		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], Group: group, from: b.Data, old: old, columns: axes[0], depth: axes[1]}
 		if !p.lay() {
 			t.Fatal("a weight cannot be packed")
 		}
@@ -282,7 +286,11 @@ func TestPieces(t *testing.T) {
 			for _, axis := range p.order {
 				place = append(place, at[axis])
 			}
-			want.SetFloat(tensor.Offset(tensor.Strides(p.Shape()), append(place, at[p.columns]%p.Width)), plain.Float(flat))
+			if place = append(place, at[p.columns]%p.Width); group > 1 {
+				place[len(place)-2] /= group
+				place = append(place, at[p.depth]%group)
+			}
+			want.SetFloat(tensor.Offset(tensor.Strides(p.Shape()), place), plain.Float(flat))
 			flat++
 		})
 		if !packed.Equal(want) {

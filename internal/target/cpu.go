@@ -24,6 +24,7 @@ type level struct {
 	needs     []string
 	bytes     int // of a vector register
 	registers int // for vectors
+	dot       int64
 	tile      Tile
 	amd       Tile // where the maker is AMD
 }
@@ -31,8 +32,9 @@ type level struct {
 // levels are those of amd64, each with all that the ones before it have. Their tiles are the fastest measured ones on processors that have two
 // units for products: all but a few of the registers hold sums.
 var levels = []level{
-	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Tile{6, 16}, Tile{6, 16}},
-	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Tile{14, 32}, Tile{8, 48}},
+	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, 2, Tile{6, 16}, Tile{6, 16}},
+	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, 2, Tile{14, 32}, Tile{8, 48}},
+	{"avx512vnni", []string{"avx512vnni"}, 64, 32, 4, Tile{14, 32}, Tile{8, 48}},
 }
 
 // Levels are the names that Select takes, the least first.
@@ -117,7 +119,7 @@ func (m Machine) Known() (known Machine, ok bool) {
 
 // machine is a machine of the level with no feature beyond it.
 func (l *level) machine(threads int) Machine {
-	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
+	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot, Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
 	if host.Vendor == amd {
 		m.Tile = l.amd
 	}

@@ -50,6 +50,9 @@ func TestSelect(t *testing.T) {
 		{"amd64", amd, []string{"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "popcnt"}, "avx2", "no lzcnt", diag.ErrUnsupported, Tile{}, 0},
 		{"arm64", "", nil, "native", "portable", nil, Tile{}, 16},
 		{"arm64", "", nil, "avx2", "no amd64", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", amd, needs("avx512vnni"), "native", "avx512vnni", nil, Tile{8, 48}, 64},
+		{"amd64", amd, needs("avx512vnni"), "avx512", "avx512", nil, Tile{8, 48}, 64},
+		{"amd64", amd, both, "avx512vnni", "no avx512vnni", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, both, "avx3", "avx3", diag.ErrUnsupported, Tile{}, 0},
 	} {
 		host = processor{Arch: c.arch, Vendor: c.vendor, Features: c.features, Cache: anyCache}

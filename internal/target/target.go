@@ -15,6 +15,7 @@ type Machine struct {
 	CPU         string   // the level of features that its code needs: see Select
 	Features    []string // the instruction-set features that its code may use, sorted
 	VectorBytes int      // width of a vector register, or of what stands for one
+	Dot         int64    // so many products of elements of 8 bits, one after the other, a lane of 32 bits adds up at once; 0 where code has no registers
 	Tile        Tile     // the best register tile for products of f32; zero where code has no registers
 	Threads     int      // workers that a run may use
 	Limits      Limits

@@ -110,7 +110,10 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 }
 
 func isaOf(machine target.Machine) *isa {
-	if machine.VectorBytes == 64 {
+	switch {
+	case machine.VectorBytes == 64 && machine.Dot == vnni.dot:
+		return vnni
+	case machine.VectorBytes == 64:
 		return avx512
 	}
 	return avx2

@@ -11,15 +11,17 @@ import (
 
 // isa is an instruction set as emission sees it.
 type isa struct {
-	bits      int  // of a vector register
-	lanes     int  // of 32 bits in one
-	registers int  // vector registers
-	masks     bool // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
+	bits      int   // of a vector register
+	lanes     int   // of 32 bits in one
+	registers int   // vector registers
+	masks     bool  // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
+	dot       int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
 }
 
 var (
-	avx2   = &isa{bits: 256, lanes: 8, registers: 16}
-	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true}
+	avx2   = &isa{bits: 256, lanes: 8, registers: 16, dot: 2}
+	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 2}
+	vnni   = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 4}
 )
 
 // builder collects the instructions of a routine over virtual registers, and the constants that they read.

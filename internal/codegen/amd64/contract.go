@@ -340,17 +340,16 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if formA == nil || formB == nil {
 		refuse("a product of %s and %s added up in %s", a.dtype, b.dtype, dt)
 	}
-	step, ok := p.offset(s.B.Buffer, s.B.Col).Const()
-	if !isOne(p.cols) && (!ok || step != 1) {
-		refuse("a product with columns that lie apart")
-	}
 	originA, originB := p.resolve(a.offset(s.A.Origin)), p.resolve(b.offset(s.B.Origin))
 	depth := p.resolve(s.K)
 	if lo, _ := p.bounds(depth); lo < 0 {
 		depth = depth.Max(sym.Const(0))
 	}
-	t := &term{formA: formA, formB: formB, depth: p.distance(depth, 1),
+	t := &term{formA: formA, formB: formB, depth: p.distance(depth, 1), dot: p.dotOf(s, formA, formB),
 		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
+	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
+		refuse("a product with columns that lie apart")
+	}
 	for _, f := range c.serial {
 		coefA, restA, okA := originA.Linear(f.Var)
 		coefB, restB, okB := originB.Linear(f.Var)
@@ -363,10 +362,16 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	t.a = p.stream(s.A.Buffer, originA, p.distance(p.offset(s.A.Buffer, s.A.Row), formA.size))
 	t.b = p.pointer(s.B.Buffer, originB)
 	t.room = 1
-	if axis := len(b.shape) - 1; b.strides == nil && isZero(s.B.Origin[axis]) && unitAxis(s.B.Col) == axis {
+	axis := len(b.shape) - 1
+	if t.dot != nil {
+		t.inGroups(p.isa)
+		axis--
+	}
+	if axis >= 0 && b.strides == nil && isZero(s.B.Origin[axis]) && unitAxis(s.B.Col) == axis {
 		if n, ok := b.shape[axis].Const(); ok {
 			t.room = n
-			t.packed = axis > 0 && unitAxis(s.B.Row) == axis-1 && n*formB.size*unrolled%64 == 0
+			line := n * t.formB.size
+			t.packed = axis > 0 && t.deepB.is(line) && line*unrolled%64 == 0
 		}
 	}
 	t.merge()
@@ -472,8 +477,12 @@ func (p *product) columns(n int64) {
 
 // tiles writes the tiles of all rows.
 func (p *product) tiles(vectors int, part distance) {
-	most := mostTileRows(p.ops.registers(p.isa), vectors, mostRows(vectors))
-	if most == 0 {
+	more := 0
+	for _, m := range p.terms {
+		more = max(more, m.dot.moreRows())
+	}
+	most := mostTileRows(p.ops.registers(p.isa), vectors, mostRows(vectors)+more) - more
+	if most <= 0 {
 		refuse("%d vectors of sums", vectors)
 	}
 	for _, s := range p.streams {

@@ -71,6 +71,9 @@ func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem
 	case f.extend == asm.NoOp:
 		t.wideFrom(t.ops.move, at, r)
 		return
+	case masked && t.isa.masks && (f.extend == asm.VPMOVSXBW || f.extend == asm.VPMOVZXBW): // lanes are two words of these
+		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: uint16(t.isa.bits) / 2, Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
+		t.wide(f.extend, r, r)
 	case masked && t.isa.masks:
 		t.emit(asm.Inst{Op: f.extend, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, asm.Memory}, Mem: at, Mask: t.mask, Zero: true})
 	case masked:
@@ -107,13 +110,31 @@ func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
 	t.bind(end)
 }
 
-// addProduct adds the products of two registers' lanes to a sum.
-func (t *registerTile) addProduct(sum, a, b asm.Reg) {
-	if t.ops.multiplyAdd != asm.NoOp {
-		t.wide(t.ops.multiplyAdd, sum, a, b)
+// readLeft reads a row's element of A, the dispA-th byte from where the step's elements are.
+func (t *registerTile) readLeft(m *term, r asm.Reg, rows rowBases, row int, dispA int64) {
+	if m.dot != nil {
+		t.readGroup(m.dot, m.formA, r, func(i int64) asm.Mem { return rows.at(row, dispA+i*m.dot.step) })
 		return
 	}
-	through := asm.V(t.isa.registers - 1)
-	t.wide(t.ops.mul, through, a, b)
-	t.wide(t.ops.add, sum, sum, through)
+	t.readOne(m.formA, r, rows.at(row, dispA))
+}
+
+// addProduct adds the products of two registers' lanes to a sum.
+func (t *registerTile) addProduct(m *term, sum, a, b asm.Reg) {
+	switch {
+	case m.dot != nil && t.isa.dot == 4:
+		if m.dot.unsignedB {
+			a, b = b, a
+		}
+		t.wide(asm.VPDPBUSD, sum, a, b)
+	case t.ops.multiplyAdd != asm.NoOp:
+		t.wide(t.ops.multiplyAdd, sum, a, b)
+	default:
+		multiply, through := t.ops.mul, asm.V(t.isa.registers-1)
+		if m.dot != nil {
+			multiply = asm.VPMADDWD
+		}
+		t.wide(multiply, through, a, b)
+		t.wide(t.ops.add, sum, sum, through)
+	}
 }

@@ -24,6 +24,7 @@ type productCase struct {
 	dt      dtype.DType    // of the sums
 	from    [2]dtype.DType // of the operands; Invalid: dt
 	dynamic bool
+	dot     int64  // bytes of a group, the steps of one column side by side; 0: steps lie as rows
 	packed  bool   // the right operand lies in panels
 	turned  bool   // the left operand lies by columns
 	first   string // what the sums begin with: zero, bias
@@ -33,7 +34,7 @@ type productCase struct {
 }
 
 func (c productCase) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.packed, c.turned)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v dot=%d packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.dot, c.packed, c.turned)
 }
 
 func constants(list ...int64) []sym.Expr {
@@ -56,6 +57,9 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 	}
 	zero, one := sym.Const(0), sym.Const(1)
 	m, n, k := size("m", c.m), size("n", c.n), size("k", c.k)
+	if c.dot > 0 {
+		k = sym.Const(c.k)
+	}
 	width := sym.Const(c.width)
 	panels := n.CeilDiv(width)
 	b := loop.NewBuilder("product")
@@ -65,8 +69,14 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 	if c.turned {
 		shapeA = append(append([]sym.Expr{}, depth...), m)
 	}
+	if c.dot > 0 {
+		shapeB = append(append(append([]sym.Expr{}, window...), k.CeilDiv(sym.Const(c.dot))), n)
+	}
 	if c.packed {
-		shapeB = append(append([]sym.Expr{panels}, depth...), width)
+		shapeB = append(append([]sym.Expr{panels}, shapeB[:len(depth)]...), width)
+	}
+	if c.dot > 0 {
+		shapeB = append(shapeB, sym.Const(c.dot))
 	}
 	for i := range c.from {
 		if c.from[i] == dtype.Invalid {
@@ -103,6 +113,7 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 				b.Store(acc, []sym.Expr{i, j}, first)
 			})
 			var index []sym.Expr
+			rest := false
 			var descend func(axis int)
 			descend = func(axis int) {
 				if axis < len(window) {
@@ -114,6 +125,10 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 					return
 				}
 				rank := len(depth) + 1
+				if c.dot > 0 {
+					c.groups(b, index, rest, [3]*loop.Memory{acc, x, w}, [3]sym.Expr{row, p, column}, height, cols)
+					return
+				}
 				a := x.Tile(append(append([]sym.Expr{row}, index...), zero), unit(rank, 0), unit(rank, rank-1))
 				if c.turned {
 					a = x.Tile(append(append([]sym.Expr{}, index...), zero, row), unit(rank, rank-1), unit(rank, rank-2))
@@ -124,7 +139,12 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 				}
 				b.Contract(height, cols, k, acc.Tile([]sym.Expr{zero, zero}, unit(2, 0), unit(2, 1)), a, right)
 			}
-			descend(0)
+			if c.dot == 0 || c.k >= c.dot {
+				descend(0)
+			}
+			if rest = true; c.dot > 0 && c.k%c.dot > 0 {
+				descend(0)
+			}
 			nest(func(i, j sym.Expr) {
 				var v loop.Expr = acc.Load(i, j)
 				at := []sym.Expr{row.Add(i), column.Add(j)}
@@ -143,6 +163,29 @@ func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
 	})
 	b.Finish()
 	return b.Kernel, dims
+}
+
+// groups is a product of bytes by groups: a loop over the whole ones, or what is left over. memory is the sums, A and B, at is the row, the panel and the column.
+func (c productCase) groups(b *loop.Builder, index []sym.Expr, rest bool, memory [3]*loop.Memory, at [3]sym.Expr, height, cols sym.Expr) {
+	acc, x, w := memory[0], memory[1], memory[2]
+	zero, rank := sym.Const(0), len(index)+2
+	one := func(group sym.Expr, count int64) {
+		first := group.Mul(sym.Const(c.dot))
+		a := x.Tile(append(append([]sym.Expr{at[0]}, index...), first), unitIndex(rank, 0), unitIndex(rank, rank-1))
+		if c.turned {
+			a = x.Tile(append(append([]sym.Expr{}, index...), first, at[0]), unitIndex(rank, rank-1), unitIndex(rank, rank-2))
+		}
+		right := w.Tile(append(append([]sym.Expr{}, index...), group, at[2], zero), unitIndex(rank+1, rank), unitIndex(rank+1, rank-1))
+		if c.packed {
+			right = w.Tile(append(append([]sym.Expr{at[1]}, index...), group, zero, zero), unitIndex(rank+2, rank+1), unitIndex(rank+2, rank))
+		}
+		b.Contract(height, cols, sym.Const(count), acc.Tile([]sym.Expr{zero, zero}, unitIndex(2, 0), unitIndex(2, 1)), a, right)
+	}
+	if rest {
+		one(sym.Const(c.k/c.dot), c.k%c.dot)
+		return
+	}
+	b.Serial("g", sym.Const(c.k/c.dot), func(g sym.Expr) { one(g, c.dot) })
 }
 
 // blocked is the product of a packed right operand, block by block of the sums' steps.
@@ -308,6 +351,22 @@ func narrowCases(count int, rows, widths []int64) []productCase {
 func TestNarrowProducts(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		for _, c := range narrowCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		}
+	})
+}
+
+// TestGroups compares products of bytes, of all kinds of sign, whose right operands lie by groups, with the interpreter.
+func TestGroups(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		r := rand.New(rand.NewSource(4))
+		for _, c := range productCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+			kinds := []dtype.DType{dtype.I8, dtype.U8}
+			c.dt, c.from, c.dot = dtype.I32, [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, h.Machine.Dot
+			if c.k += r.Int63n(70); c.last != "" {
+				c.last = "relu"
+			}
+			c.turned = c.turned && !c.dynamic
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
 	})

@@ -114,6 +114,7 @@ type stream struct {
 type term struct {
 	a            *stream
 	formA, formB *operandForm
+	dot          *dot
 	b            asm.Reg  // where the right operand begins
 	deepA, deepB distance // from a step of the sum to the next
 	depth        distance // steps
@@ -301,7 +302,9 @@ func (t *registerTile) storeLanes(at asm.Mem, vector int, r asm.Reg) {
 
 // products adds a term's products to the sums.
 func (t *registerTile) products(m *term) {
+	t.beginShifted(m)
 	t.walk(m, 0, t.copyOf(m.a.at), t.copyOf(m.b))
+	t.endShifted(m)
 }
 
 // walk does a term's serial loops from a level inward. It changes the pointers.
@@ -441,17 +444,23 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + prefetchAhead)}})
 		}
 	}
-	registers := t.ops.registers(t.isa)
-	free := registers - t.rows*t.vectors
+	registers, all := t.ops.registers(t.isa), t.rows+m.dot.moreRows()
+	free := registers - all*t.vectors
 	first := registers - 1
+	left := func(row int, r asm.Reg) asm.Reg { // an element of A, in r or where it is
+		if row == t.rows {
+			return t.shift()
+		}
+		t.readLeft(m, r, rows, row, dispA)
+		return r
+	}
 	switch {
-	case t.rows == 1: // the columns are used once
-		a := asm.V(first)
-		t.readOne(m.formA, a, rows.at(0, dispA))
+	case all == 1: // the columns are used once
+		a := left(0, asm.V(first))
 		for v := range t.vectors {
 			if masked(v) || m.formB.extend != asm.NoOp || t.ops.multiplyAdd == asm.NoOp {
 				t.readRun(m.formB, asm.V(first-1), v, column(v), masked(v))
-				t.addProduct(t.sum(0, v), a, asm.V(first-1))
+				t.addProduct(m, t.sum(0, v), a, asm.V(first-1))
 			} else {
 				t.wideFrom(t.ops.multiplyAdd, column(v), t.sum(0, v), a)
 			}
@@ -461,23 +470,23 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 			t.readRun(m.formB, asm.V(first-v), v, column(v), masked(v))
 		}
 		others := free - t.vectors
-		for i := range t.rows {
-			a := asm.V(first - t.vectors - i%others)
-			t.readOne(m.formA, a, rows.at(i, dispA))
+		for i := range all {
+			a := left(i, asm.V(first-t.vectors-i%others))
 			for v := range t.vectors {
-				t.addProduct(t.sum(i, v), a, asm.V(first-v))
+				t.addProduct(m, t.sum(i, v), a, asm.V(first-v))
 			}
 		}
 	default: // the rows stay in registers, the columns pass by
-		for i := range t.rows {
-			t.readOne(m.formA, asm.V(first-i), rows.at(i, dispA))
+		at := make([]asm.Reg, all)
+		for i := range at {
+			at[i] = left(i, asm.V(first-i))
 		}
 		others := free - t.rows
 		for v := range t.vectors {
 			x := asm.V(first - t.rows - v%others)
 			t.readRun(m.formB, x, v, column(v), masked(v))
-			for i := range t.rows {
-				t.addProduct(t.sum(i, v), asm.V(first-i), x)
+			for i, a := range at {
+				t.addProduct(m, t.sum(i, v), a, x)
 			}
 		}
 	}

@@ -1,0 +1,114 @@
+package amd64
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// A product of bytes whose right operand has groups of as many steps of a sum as one instruction adds up, for each column side by side, is done by groups: a lane of 32 bits
+// holds a group of A, repeated for all columns, and another one of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two numbers of 16 bits, to which
+// bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones on the other. Where both are of one kind, A is moved over by 128 to the
+// other: 128 times the sum of each column is then too much, or too little. A row of that, with 128 in the place of A, is added up beside those of the tile, and taken off them at the end.
+
+// dot says how a term's groups are read.
+type dot struct {
+	count     int64 // bytes of A in a group that count
+	step      int64 // from one of them to the next
+	unsignedB bool
+	shifted   bool // A is moved over by 128
+}
+
+// moreRows is the rows of sums beside a tile's own.
+func (d *dot) moreRows() int {
+	if d != nil && d.shifted {
+		return 1
+	}
+	return 0
+}
+
+// dotOf is how a contraction is done by groups: nil where it is not of the form.
+func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
+	row, fixedRow := p.offset(s.B.Buffer, s.B.Row).Const()
+	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
+	step, fixed := p.offset(s.A.Buffer, s.A.Col).Const()
+	count, known := p.resolve(s.K).Const()
+	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != p.isa.dot || count < 1 || count > p.isa.dot || formA.size != 1 || formB.size != 1 {
+		return nil
+	}
+	d := &dot{count: count, step: step, unsignedB: formB.extend == asm.VPMOVZXBD}
+	d.shifted = p.isa.dot == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
+	return d
+}
+
+// inGroups makes a term's steps groups: those of the innermost serial loop, or a single one.
+func (t *term) inGroups(i *isa) {
+	t.depth, t.deepA, t.deepB = known(1), known(0), known(0)
+	if n := len(t.serial); n > 0 {
+		s := t.serial[n-1]
+		t.depth, t.deepA, t.deepB, t.serial = s.extent, s.stepA, s.stepB, t.serial[:n-1]
+	}
+	whole := func(f *operandForm) *operandForm { // a group of elements of a form
+		switch {
+		case i.dot == 4:
+			return &operandForm{size: 4}
+		case f.extend == asm.VPMOVSXBD:
+			return &operandForm{size: 2, extend: asm.VPMOVSXBW, repeat: asm.VPBROADCASTW}
+		}
+		return &operandForm{size: 2, extend: asm.VPMOVZXBW, repeat: asm.VPBROADCASTW}
+	}
+	t.formA, t.formB = whole(t.formA), whole(t.formB)
+}
+
+// readGroup reads a group of A into all lanes; at is the address of each byte of it.
+func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i int64) asm.Mem) {
+	if d.count == t.isa.dot && d.step == 1 {
+		t.readOne(f, r, at(0))
+	} else {
+		all, next := t.general(), t.general()
+		t.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{all, asm.Memory}, Mem: at(0)})
+		for i := int64(1); i < d.count; i++ {
+			t.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{next, asm.Memory}, Mem: at(i)})
+			t.emit(asm.Inst{Op: asm.SHL, Bits: 32, Args: [4]asm.Reg{next}, Imm: 8 * i})
+			t.emit(asm.Inst{Op: asm.OR, Bits: 32, Args: [4]asm.Reg{all, next}})
+		}
+		t.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, all}})
+		t.wide(asm.VPBROADCASTD, r, r)
+		if f.extend != asm.NoOp { // a group in two bytes: the same in each place of them
+			t.wide(asm.VPBROADCASTW, r, r)
+			t.wide(f.extend, r, r)
+		}
+	}
+	if d.shifted {
+		t.wide(t.ops.xor, r, r, t.shift())
+	}
+}
+
+// shift is the register with what A is moved over by, in the bytes that count.
+func (t *registerTile) shift() asm.Reg { return asm.V(t.isa.registers - 1) }
+
+// beginShifted makes ready for a term whose left operand is moved over.
+func (t *registerTile) beginShifted(m *term) {
+	if m.dot.moreRows() == 0 {
+		return
+	}
+	pattern := binary.LittleEndian.AppendUint32(nil, 0x80808080>>(8*(4-m.dot.count)))
+	t.wideFrom(t.ops.move, asm.Mem{Pool: t.code.Constant(slices.Repeat(pattern, t.isa.lanes))}, t.shift())
+	for v := range t.vectors {
+		t.wide(t.ops.xor, t.sum(t.rows, v), t.sum(t.rows, v), t.sum(t.rows, v))
+	}
+}
+
+// endShifted takes off the sums what moving over added to them.
+func (t *registerTile) endShifted(m *term) {
+	if m.dot.moreRows() == 0 {
+		return
+	}
+	for row := range t.rows {
+		for v := range t.vectors {
+			t.wide(t.ops.sub, t.sum(row, v), t.sum(row, v), t.sum(t.rows, v))
+		}
+	}
+}
