@@ -148,7 +148,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded}); err != nil {
+	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned}); err != nil {
 		return nil, err
 	}
 	p.memory = newMemory(p)

@@ -110,6 +110,9 @@ func (p *Program) take(dims []int64) (*bound, error) {
 
 // bind takes the memory of a call for the given dimensions.
 func (p *Program) bind(dims []int64) (*executor.Call, error) {
+	if err := p.executable.Check(dims); err != nil { // what a text requires, before what is only not proved
+		return nil, err
+	}
 	if err := p.compiled.Recheck(dims); err != nil {
 		return nil, err
 	}

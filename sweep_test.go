@@ -607,7 +607,7 @@ func (w *swept) prepare(t *testing.T) *stand {
 // TestFaultSweep refuses the first, the second, … taking of every call of the API alone, and some with all that come after them. The call returns a typed error, nothing leaks,
 // and the same call then does what it should.
 func TestFaultSweep(t *testing.T) {
-	if !poisoned(t) {
+	if !under(t, "poison") {
 		return
 	}
 	if len(sweptModels) < 20 {
@@ -648,20 +648,20 @@ func TestFaultSweep(t *testing.T) {
 	}
 }
 
-// poisoned runs the test in a process of its own under WEIR_DEBUG=poison, and reports whether this is that one.
-func poisoned(t *testing.T) bool {
-	const poison = "WEIR_DEBUG=poison"
-	if slices.Contains(os.Environ(), poison) {
+// under runs the test in a process of its own with these words in WEIR_DEBUG, and reports whether this is that one.
+func under(t *testing.T, words string) bool {
+	words = "WEIR_DEBUG=" + words
+	if slices.Contains(os.Environ(), words) {
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), poison)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd.Env = append(os.Environ(), words)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		if _, row, ok := strings.Cut(line, "sweep_test.go:"); ok {
+		if _, row, ok := strings.Cut(line, "_test.go:"); ok {
 			t.Log(strings.TrimSpace(row[strings.Index(row, " "):]))
 		}
 	}
@@ -734,7 +734,7 @@ func (s *stand) refuse(c *apiCall, first, last int64) (failed, done bool) {
 // TestCancelSweep ends the context of every call that has one the first, the second, … time it is looked at: the error is the context's, nothing leaks, and the same call then
 // does what it should.
 func TestCancelSweep(t *testing.T) {
-	if !poisoned(t) {
+	if !under(t, "poison") {
 		return
 	}
 	weir.HurryTuning(t)

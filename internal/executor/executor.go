@@ -25,6 +25,7 @@ type Executable struct {
 	threads int
 	reserve func(bytes int64) error
 	guard   bool
+	poison  bool
 
 	sync.Mutex
 }
@@ -38,6 +39,8 @@ type Options struct {
 	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for finding what kernels touch beyond them. What
 	// a call then takes is not what was planned.
 	Guard bool
+	// Poison fills what a step releases with a pattern, for finding what is read after its release.
+	Poison bool
 }
 
 // New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
@@ -47,7 +50,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
 	}
@@ -144,6 +147,7 @@ type Call struct {
 	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
+	poison   poison
 }
 
 // bound is a launch with its operands and dimensions in place.
@@ -152,11 +156,18 @@ type bound struct {
 	ready bool // its tiles are those of its dimensions
 }
 
+// Check returns the error of Bind for dimensions that break the program's ranges or conditions.
+func (x *Executable) Check(dims []int64) (err error) {
+	defer func() { err = x.typed(err, dims) }()
+	_, err = x.layout.evaluate(dims)
+	return err
+}
+
 // Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = &Call{x: x, guards: x.newGuards(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
+	c = &Call{x: x, guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
 	defer func() {
 		if err != nil {
 			c.Close()

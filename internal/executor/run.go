@@ -85,6 +85,9 @@ func (c *Call) step(step program.Step) error {
 		if c.x.program.Tensors[s.Tensor].Reserved {
 			c.watch.touch(c, s.Tensor)
 		}
+		c.poison.carve(s)
+	case *program.Release:
+		c.poison.release(c, s)
 	}
 	return nil // Carve and Release only say who owns which range
 }
