@@ -17,7 +17,11 @@ type Saving struct {
 	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
-	Pieces     int64 `json:"pieces,omitempty"`
+	// Of a chunk: the pieces, the rows that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece.
+	Pieces    int64   `json:"pieces,omitempty"`
+	Rows      int64   `json:"rows,omitempty"`
+	Operators int64   `json:"operators,omitempty"`
+	Share     float64 `json:"share,omitempty"`
 }
 
 // String says it in one line.
@@ -25,7 +29,11 @@ func (s Saving) String() string {
 	cost := fmt.Sprintf("%s to and from a file", mem.FormatBytes(s.Moved))
 	switch s.Kind {
 	case "chunk":
-		return fmt.Sprintf("chunk %s to %s (%s): %d pieces", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Pieces)
+		more := ""
+		if s.Operations > 0 {
+			more = fmt.Sprintf(", %.1f%% more operations", 100*s.Share)
+		}
+		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
 	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
 	}
@@ -37,7 +45,7 @@ func (s Saving) String() string {
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {
-		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces})
+		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Share: s.Share})
 	}
 	return out
 }

@@ -24,8 +24,10 @@ func TestBudgets(t *testing.T) {
 		{"training_step", 256, []string{"recompute"}, 0.4},
 		{"long_skips", 2, []string{"page", "spill"}, 0.6},
 		{"attention_23", 2, nil, 1},
+		{"image_rows", 1, []string{"chunk"}, 0.7},
+		{"image_rows", 3, []string{"chunk"}, 0.7},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprint(c.name, "/", c.n), func(t *testing.T) {
 			before := mem.Usage()
 			m, err := weir.Load("testdata/onnx/" + c.name + "/model.onnx")
 			if err != nil {

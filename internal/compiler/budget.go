@@ -25,7 +25,9 @@ type Saving struct {
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
 	Operations, Moved int64
-	Pieces            int64 // that a stretch is computed in
+	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds.
+	Pieces, Rows, Nodes int64
+	Share               float64
 }
 
 // SavingKind is how memory is saved.
@@ -712,6 +714,10 @@ func sourceOf(step loop.Step) string {
 		return s.Source
 	case *loop.Copy:
 		return tensorName(s.To)
+	case *loop.Loop:
+		return s.Source
+	case *loop.If:
+		return s.Source
 	}
 	return ""
 }

@@ -70,31 +70,54 @@ func (c *Compiled) keepWritten(m *ir.Module, o Options) error {
 // mostChunkings is how often stretches are looked for that are better computed in pieces: each time all of the model's kernels are made anew.
 const mostChunkings = 3
 
-// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then. undo makes ir what it was.
+// chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then: first in those that add the fewest
+// operations of what should be enough, and where it is not, in those that keep least alive. undo makes ir what it was.
 func (c *Compiled) chunk(m *ir.Module, o Options) (undo func(), err error) {
+	s := newSqueezer(c, *o.Budget)
+	if !s.bounded() {
+		return func() {}, nil
+	}
+	if s.target() > 0 {
+		enough, undo, err := c.chunkTo(m, o, true)
+		if err != nil || enough {
+			return undo, err
+		}
+		undo()
+		c.Savings = nil
+		if _, err := c.remade(m, o, 0); err != nil {
+			return undo, err
+		}
+	}
+	_, undo, err = c.chunkTo(m, o, false)
+	return undo, err
+}
+
+// chunkTo is chunk, for stretches that keep what the budget leaves, or as little as can be. It reports whether that is enough.
+func (c *Compiled) chunkTo(m *ir.Module, o Options, budget bool) (enough bool, undo func(), err error) {
 	undo = func() {}
 	for range mostChunkings {
 		s := newSqueezer(c, *o.Budget)
-		if !s.bounded() {
-			return undo, nil
-		}
+		s.bounded()
 		before, err := s.whole(c.Loop.Body)
 		if err != nil || before <= o.Budget.Bytes {
-			return undo, err
+			return err == nil, undo, err
 		}
-		full := s.fullest()
-		done, back := pass.Chunk(m, func(n *ir.Node) bool { return full[n.Source] })
+		full, allowed := s.fullest(), 0.0
+		if budget {
+			allowed = float64(s.target())
+		}
+		done, back := pass.Chunk(m, func(n *ir.Node) bool { return full[n.Source] }, allowed)
 		if done == nil {
-			return undo, nil
+			return false, undo, nil
 		}
 		less, err := c.remade(m, o, before)
 		if err != nil {
-			return undo, err
+			return false, undo, err
 		}
 		if !less {
 			back()
 			_, err := c.remade(m, o, before)
-			return undo, err
+			return false, undo, err
 		}
 		earlier := undo
 		undo = func() { back(); earlier() }
@@ -102,7 +125,10 @@ func (c *Compiled) chunk(m *ir.Module, o Options) (undo func(), err error) {
 			c.Savings = append(c.Savings, savingOf(d))
 		}
 	}
-	return undo, nil
+	s := newSqueezer(c, *o.Budget)
+	s.bounded()
+	whole, err := s.whole(c.Loop.Body)
+	return whole <= o.Budget.Bytes, undo, err
 }
 
 // fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at the fullest.
@@ -141,9 +167,5 @@ func (c *Compiled) remade(m *ir.Module, o Options, before int64) (bool, error) {
 
 func savingOf(d pass.Chunked) Saving {
 	first, last := d.Nodes[0], d.Nodes[len(d.Nodes)-1]
-	s := Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: last.Source, Pieces: d.Pieces}
-	for _, n := range d.Nodes[:len(d.Nodes)-1] {
-		s.Bytes = max(s.Bytes, pass.SizeInBytes(n.Outputs[0])/d.Pieces*(d.Pieces-1))
-	}
-	return s
+	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: last.Source, Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
 }

@@ -108,7 +108,11 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 			return err
 		}
 		behind = append(behind, copied...)
-		if err := l.row(n.Outputs[carried+i], v, iteration, n.Source, &step.Body); err != nil {
+		offset := sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))
+		if at := n.Attrs.Exprs("at"); at != nil {
+			offset = at[i].Mul(sym.Product(v.Type.Shape[1:]...))
+		}
+		if err := l.row(n.Outputs[carried+i], v, offset, n.Source, &step.Body); err != nil {
 			return err
 		}
 	}
@@ -228,7 +232,7 @@ func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
 }
 
 // row copies an iteration's slice to its place in the whole, before the states change: it may be what a state was. A whole without rows has no place.
-func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]loop.Step) error {
+func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps *[]loop.Step) error {
 	from, err := l.value(v)
 	if err != nil {
 		return err
@@ -249,7 +253,7 @@ func (l *lowering) row(whole, v *ir.Value, iteration, source string, steps *[]lo
 	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
 		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)
 	}
-	slot.View = &loop.View{Of: room, Offset: sym.Var(iteration).Mul(sym.Product(v.Type.Shape...))}
+	slot.View = &loop.View{Of: room, Offset: offset}
 	*steps = append(*steps, &loop.Copy{To: slot, From: from})
 	return nil
 }

@@ -50,6 +50,12 @@ func Loop(b *ir.Builder, body *ir.Block, trip, cond *ir.Value, carried ...*ir.Va
 	return b.NodeWith("loop", nil, []*ir.Block{body}, append([]*ir.Value{trip, cond}, carried...)...).Outputs
 }
 
+// LoopLaid is a Loop of trip iterations without carried values whose slices are not stacked, but laid along their own first axis: those of scan output i from row at[i], over the
+// iteration's number, of extent[i] rows. Together they cover all rows, and where two of them meet they are the same.
+func LoopLaid(b *ir.Builder, body *ir.Block, trip *ir.Value, at, extent []sym.Expr) []*ir.Value {
+	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body}, trip, nil).Outputs
+}
+
 // LoopVaries are the extents along which the body's results are not proved to be what its parameters are.
 func LoopVaries(c *ir.Inference, body *ir.Block, carried []*ir.Value) []LoopExtent {
 	var out []LoopExtent
@@ -100,6 +106,9 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 	if len(body.Results) == 1+carried {
 		return nil
 	}
+	if n.Attrs["at"] != nil {
+		return laidShape(c, n)
+	}
 	count, err := loopCount(c, n)
 	if err != nil {
 		return err
@@ -115,6 +124,38 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 			shape = append(shape, extent)
 		}
 		n.Result(carried+i, ir.Type{DType: v.Type.DType, Shape: shape})
+	}
+	return nil
+}
+
+// laidShape is the shape rule of a loop whose slices are laid along their first axis.
+func laidShape(c *ir.Inference, n *ir.Node) error {
+	slices, at, extent := n.Regions[0].Results[1:], n.Attrs.Exprs("at"), n.Attrs.Exprs("extent")
+	trips, exact, err := loopTrips(c, n)
+	if err != nil {
+		return err
+	}
+	iteration, named := n.Regions[0].Params[0].Known[0].Name()
+	if !named || !exact || len(n.Inputs) > 2 || len(at) != len(slices) || len(extent) != len(slices) {
+		return fault(n, "%d slices laid at %d places in %d extents, in a loop that carries nothing and ends after its trips", len(slices), len(at), len(extent))
+	}
+	for i, v := range slices {
+		if len(v.Type.Shape) == 0 {
+			return fault(n, "slice %d has no axis to be laid along", i)
+		}
+		if n.Line != 0 { // the compiler's own are right
+			number := func(is sym.Expr) sym.Expr {
+				return at[i].Subst(func(name string) (sym.Expr, bool) { return is, name == iteration })
+			}
+			rows, now := v.Type.Shape[0], sym.Var(iteration)
+			for _, is := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: at[i]}, {A: at[i].Add(rows), Rel: sym.LE, B: extent[i]}, {A: number(sym.Const(0)), Rel: sym.EQ, B: sym.Const(0)},
+				{A: number(now.Add(one).Min(trips.Sub(one))), Rel: sym.LE, B: at[i].Add(rows)}, {A: number(trips.Sub(one)).Add(rows), Rel: sym.EQ, B: extent[i]}} {
+				if err := c.Require(n, is, "slices are laid side by side"); err != nil {
+					return err
+				}
+			}
+		}
+		n.Result(i, ir.Type{DType: v.Type.DType, Shape: append([]sym.Expr{extent[i]}, v.Type.Shape[1:]...)})
 	}
 	return nil
 }
@@ -321,6 +362,7 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 	}
 	state := append([]*tensor.Tensor{}, in[2:]...)
 	stacks := make([][]*tensor.Tensor, len(body.Results)-1-len(state))
+	var laid [][]int64 // by iteration and slice: where it is laid
 	count := int64(0)
 	for ; count < trip && cond; count++ {
 		if name, ok := body.Params[0].Known[0].Name(); ok {
@@ -339,6 +381,13 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		copy(state, results[1:])
 		for i := range stacks {
 			stacks[i] = append(stacks[i], results[1+len(state)+i].Clone())
+		}
+		if places := n.Attrs.Exprs("at"); places != nil {
+			at, err := e.Ints(places)
+			if err != nil {
+				return nil, err
+			}
+			laid = append(laid, at)
 		}
 	}
 	if name := n.Attrs.String("count", ""); name != "" {
@@ -371,7 +420,10 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 			return nil, err
 		}
 		flat := int64(0)
-		for _, slice := range list {
+		for count, slice := range list {
+			if laid != nil {
+				flat = laid[count][i] * slice.Len() / max(slice.Shape()[0], 1)
+			}
 			for j := int64(0); j < slice.Len(); j++ {
 				moveElement(t, flat, slice, j)
 				flat++

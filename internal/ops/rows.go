@@ -8,9 +8,115 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Rows says of which rows of its operands the rows of a node's one result are made: whether the result's elements at index r of an axis depend, of operand i, on those at index r
-// of axis in[i] alone (all of the operand where in[i] is −1). Where it is so a node may be computed in pieces of that axis; ok is false where it is not, or not known.
-// A reshape's axes may differ in extent: then equal parts of one are equal parts of the other, as long as they are whole rows of both.
+// A Span is the rows of an axis from From on, before To.
+type Span struct{ From, To int64 }
+
+// A Piece is the rows of an axis that one of several equal pieces of a value has: Rows of them, of piece number p from First[p] on. Pieces may share rows.
+type Piece struct {
+	First []int64
+	Rows  int64
+}
+
+// A rowRule says how an operator is computed in pieces of an axis of its one result.
+type rowRule struct {
+	// axes sets, by operand, the axis of whose rows the result's rows are made; it is −1 for those of which all is needed. It reports whether that is so.
+	axes func(n *ir.Node, axis int, in []int, aligned func(v *ir.Value, rank int) int) bool
+	// seen is the rows of operand i that rows of the result are made of, some of which may lie outside of it; nil: the same rows.
+	seen func(n *ir.Node, axis, i int, rows Span) Span
+	// loose reports whether a piece of operand i may have more rows than are seen, and lack those that lie outside; nil: it may not.
+	loose func(n *ir.Node, axis, i int) bool
+	// granule is what the first row of each piece is a multiple of, and the number of rows where no piece ends with the last; nil: 1.
+	granule func(n *ir.Node, axis int) int64
+	// fits reports whether a piece may have so many rows; nil: any.
+	fits func(n *ir.Node, axis int, rows int64) bool
+	// cut makes a piece's attributes and inputs of the whole's; nil: they are the same.
+	cut func(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut)
+	// tables: constants that come in pieces are tables over the rows, not weights.
+	tables bool
+}
+
+// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in pieces. Index is the number of the piece.
+type RowCut struct {
+	Index sym.Expr
+	Out   Piece
+	In    []Piece
+}
+
+// offset is, in each piece, how much later than the result's first row, times a stride, operand i's is.
+func (c RowCut) offset(b *ir.Builder, i int, stride int64) sym.Expr {
+	values := make([]int64, len(c.Out.First))
+	for p, first := range c.Out.First {
+		values[p] = c.In[i].First[p] - stride*first
+	}
+	e, ok := Steps(values, c.Index)
+	if !ok {
+		b.Failf("the pieces begin at too irregular rows")
+	}
+	return e
+}
+
+// mostSteps is the most places at which the difference of one number and the next may change, for Steps.
+const mostSteps = 4
+
+// Steps is a list as a formula of the index into it, as short as can be: most are multiples of the index but for the first few and the last. ok is false where it would be long.
+func Steps(values []int64, index sym.Expr) (e sym.Expr, ok bool) {
+	last := len(values) - 1
+	if last < 1 {
+		return sym.Const(values[0]), true
+	}
+	begin, length := 0, 0 // of the longest stretch of equal differences
+	for i := 0; i < last; {
+		end := i + 1
+		for end < last && values[end+1]-values[end] == values[i+1]-values[i] {
+			end++
+		}
+		if end-i > length {
+			begin, length = i, end-i
+		}
+		i = end
+	}
+	slope := values[begin+1] - values[begin]
+	straight := func(i int) int64 { return values[begin] + slope*int64(i-begin) }
+	e = index.Mul(sym.Const(slope)).Add(sym.Const(straight(0)))
+	// Held at the first number and at the last.
+	low, high := min(values[0], values[last]), max(values[0], values[last])
+	if !slices.ContainsFunc(values, func(v int64) bool { return v < low || v > high }) {
+		held := true
+		for i, v := range values {
+			held = held && min(max(straight(i), low), high) == v
+		}
+		if held {
+			if min(straight(0), straight(last)) < low {
+				e = e.Max(sym.Const(low))
+			}
+			if max(straight(0), straight(last)) > high {
+				e = e.Min(sym.Const(high))
+			}
+			return e, true
+		}
+	}
+	steps := 0
+	bend := func(by int64, over sym.Expr) {
+		if by != 0 {
+			steps++
+			e = e.Add(over.Max(sym.Const(0)).Mul(sym.Const(by)))
+		}
+	}
+	for i, before := begin+length, slope; i < last; i++ {
+		next := values[i+1] - values[i]
+		bend(next-before, index.Sub(sym.Const(int64(i))))
+		before = next
+	}
+	for i, after := begin, slope; i > 0; i-- {
+		next := values[i] - values[i-1]
+		bend(after-next, sym.Const(int64(i)).Sub(index))
+		after = next
+	}
+	return e, steps <= mostSteps
+}
+
+// Rows says of which rows of its operands the rows of a node's one result are made: of those of axis in[i] of operand i that RowsSeen tells, and of all of the operand where in[i]
+// is −1. Where it is so a node may be computed in pieces of that axis; ok is false where it is not, or not known.
 func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 	if len(n.Outputs) != 1 || n.Outputs[0].Type.Layout != nil {
 		return nil, false
@@ -56,111 +162,44 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 		in[0] = at
 		return in, !slices.Contains(axes, at)
 	}
-	rule := rowRules[name]
-	if rule == nil {
-		return nil, false
+	rule, known := rowRules[name]
+	return in, known && rule.axes(n, axis, in, aligned)
+}
+
+// RowsSeen is the rows of operand i that rows of the result are made of. Some may lie outside the operand.
+func RowsSeen(n *ir.Node, axis, i int, rows Span) Span {
+	if seen := rowRules[n.Op.Name()].seen; seen != nil {
+		return seen(n, axis, i, rows)
 	}
-	return in, rule(n, axis, in, aligned)
+	return rows
 }
 
-// rowRules are the operators that Rows knows beyond elementwise ones and reductions; each fills in what it is not −1 for.
-var rowRules = map[string]func(n *ir.Node, axis int, in []int, aligned func(v *ir.Value, rank int) int) bool{
-	"matmul": func(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
-		a, b, rank := n.Inputs[0], n.Inputs[1], len(n.Outputs[0].Type.Shape)
-		if len(a.Type.Shape) < 2 || len(b.Type.Shape) < 2 {
-			return false
-		}
-		switch axis {
-		case rank - 1:
-			return false // it would cut up weights
-		case rank - 2:
-			in[0] = len(a.Type.Shape) - 2
-			if n.Attrs.Bool("transpose_a") {
-				in[0]++
-			}
-		default:
-			in[0], in[1] = aligned(a, rank), aligned(b, rank)
-		}
-		return true
-	},
-	"attention": func(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
-		if len(n.Inputs) > 4 || axis == 1 || axis == 3 || axis == 2 && n.Attrs.Bool("causal") {
-			return false
-		}
-		in[0] = axis
-		if axis == 0 {
-			in[1], in[2] = 0, 0
-		}
-		if len(n.Inputs) == 4 && n.Inputs[3] != nil {
-			in[3] = aligned(n.Inputs[3], 4)
-		}
-		return true
-	},
-	"normalize": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
-		in[0] = axis
-		return err == nil && len(n.Inputs) == 1 && !slices.Contains(axes, axis)
-	},
-	"softmax": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		along := n.Attrs.Int("axis", -1)
-		if along < 0 {
-			along += int64(len(n.Outputs[0].Type.Shape))
-		}
-		in[0] = axis
-		return len(n.Inputs) == 1 && int64(axis) != along
-	},
-	"transpose": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		perm := n.Attrs.Ints("perm")
-		if axis >= len(perm) {
-			return false
-		}
-		in[0] = int(perm[axis])
-		return true
-	},
-	"reshape": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		// Parts of an axis lie at the same places under both shapes where as much stands before the axis.
-		out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
-		if extent, number := out[axis].Const(); !number || extent < 2 {
-			return false
-		}
-		before := sym.Product(out[:axis]...)
-		for at := range from {
-			extent, number := from[at].Const()
-			if number && extent > 1 && sym.Product(from[:at]...).Equal(before) {
-				in[0] = at
-				return true
-			}
-		}
-		return false
-	},
-	"concat": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		for i := range in {
-			in[i] = axis
-		}
-		return int64(axis) != n.Attrs.Int("axis", -1) && n.Attrs.Int("axis", -1) >= 0
-	},
-	"slice": func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-		in[0] = axis
-		begin, _ := n.Attrs.Exprs("begin")[axis].Const()
-		return begin == 0 && n.Attrs.Ints("step")[axis] == 1 && n.Attrs.Exprs("extent")[axis].Equal(n.Inputs[0].Type.Shape[axis])
-	},
-	"convolution": images, "max_pool": images, "average_pool": images, "winograd": images, "convolution_transpose": images,
+// RowsLoose reports whether a piece of operand i may have more rows than RowsSeen, and lack those of them that lie outside the operand. Otherwise it has just those.
+func RowsLoose(n *ir.Node, axis, i int) bool {
+	loose := rowRules[n.Op.Name()].loose
+	return loose != nil && loose(n, axis, i)
 }
 
-// images is the rule of what treats every image by itself.
-func images(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-	in[0] = 0
-	return axis == 0
-}
-
-// CutRows makes a copy of a node's attributes say what a piece of its result along an axis asks for, of so many equal ones.
-func CutRows(n *ir.Node, attrs ir.Attrs, axis int, pieces int64) {
-	key := map[string]string{"reshape": "shape", "slice": "extent"}[n.Op.Name()]
-	if key == "" {
-		return
+// RowGranule is what the number of each piece's first row must be a multiple of.
+func RowGranule(n *ir.Node, axis int) int64 {
+	if granule := rowRules[n.Op.Name()].granule; granule != nil {
+		return granule(n, axis)
 	}
-	list := slices.Clone(attrs.Exprs(key))
-	extent, _ := list[axis].Const()
-	list[axis] = sym.Const(extent / pieces)
-	attrs[key] = list
+	return 1
+}
+
+// RowsFit reports whether a piece of the result may have so many rows.
+func RowsFit(n *ir.Node, axis int, rows int64) bool {
+	fits := rowRules[n.Op.Name()].fits
+	return fits == nil || fits(n, axis, rows)
+}
+
+// RowTables reports whether a node's constants that come in pieces are tables over the rows.
+func RowTables(n *ir.Node) bool { return rowRules[n.Op.Name()].tables }
+
+// CutRows has a copy of a node's attributes, and its inputs, which are pieces already, say what one piece of the result along an axis asks for.
+func CutRows(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
+	if cut := rowRules[n.Op.Name()].cut; cut != nil {
+		cut(b, n, attrs, inputs, axis, c)
+	}
 }

@@ -16,8 +16,12 @@ import (
 // A Chunked is a stretch of nodes that is now computed in pieces.
 type Chunked struct {
 	Nodes  []*ir.Node // as they were
-	Axis   int        // of the first node's result
-	Pieces int64
+	Pieces int64      // of the rows; of each image's, where there are several
+	Rows   int64      // of the last node's result
+	Bytes  int64      // of the largest result between the nodes, that are not there any more
+	// Operations is about the arithmetic that is added for rows which several pieces need, Share that as a share of the nodes'.
+	Operations int64
+	Share      float64
 }
 
 // chunkReach is how many nodes before and behind one a stretch may begin and end.
@@ -26,10 +30,11 @@ const chunkReach = 32
 // mostPieces is the most pieces that a stretch is computed in.
 const mostPieces = 16
 
-// Chunk has stretches of nodes around those that wanted names computed in a loop over pieces of an axis along which rows do not depend on each other — the batch, the rows, a
-// sequence — so that what lies between the stretch's operands and its results is there a piece at a time. It chooses the stretches that keep least alive. undo puts the nodes
-// back. Shapes must be numbers along the axis.
-func Chunk(m *ir.Module, wanted func(n *ir.Node) bool) (done []Chunked, undo func()) {
+// Chunk has stretches of nodes around those that wanted names computed in a loop over pieces of an axis — the batch, the rows of images or matrices, a sequence — so that what lies between
+// the stretch's operands and its results is there a piece at a time. Where windows move along the axis a piece has the rows that the next one's windows see, and computes
+// those again that the piece before it had. Of the stretches that keep no more than so many bytes alive it chooses those that add the fewest operations, else those that keep least
+// alive. undo puts the nodes back. Shapes must be numbers along the axis; the batch before it may be a dimension.
+func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []Chunked, undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts
 	undo = func() {
@@ -42,14 +47,8 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool) (done []Chunked, undo fun
 			}
 		}
 	}
-	var found []*stretch
-	for at, n := range before {
-		if wanted(n) {
-			if s := bestStretch(block, at); s != nil {
-				found = append(found, s)
-			}
-		}
-	}
+	c := newChunking(m, allowed)
+	found := c.best(wanted)
 	slices.SortStableFunc(found, func(a, b *stretch) int { return cmp.Compare(b.gain, a.gain) })
 	taken := map[*ir.Node]bool{}
 	for _, s := range found {
@@ -57,7 +56,7 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool) (done []Chunked, undo fun
 			continue
 		}
 		if s.build(m, block) {
-			done = append(done, Chunked{Nodes: s.nodes, Axis: s.axes[s.nodes[0].Outputs[0]], Pieces: s.pieces})
+			done = append(done, s.chunked())
 			for _, n := range slices.Concat(s.nodes, s.apart) {
 				taken[n] = true
 			}
@@ -66,60 +65,162 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool) (done []Chunked, undo fun
 	return done, undo
 }
 
-// stretch is nodes [first, last] of a block, of which nodes are computed in pieces; the others are moved before them.
-type stretch struct {
-	first, last int
-	nodes       []*ir.Node
-	apart       []*ir.Node
-	axes        map[*ir.Value]int // by value that comes in pieces: the axis
-	pieces      int64
-	cost, gain  float64 // bytes alive at once, and how many fewer that is
+// chunking is what is known of a block whose nodes are to be computed in pieces.
+type chunking struct {
+	block   *ir.Block
+	allowed float64
+	at      map[*ir.Node]int
+	uses    map[*ir.Value]int     // the last node that reads a value
+	size    map[*ir.Value]float64 // in the arena, at the dimensions' bounds
+	bytes   map[*ir.Value]float64 // size, or 0 where a value is part of a kernel that makes another of it, or lies in another
+	through []float64             // by node: what is alive before it and read by it or later
+	known   map[rowsOf]rowsAre
 }
 
-// bestStretch is the stretch around a node that keeps least alive; nil where none keeps less than the nodes do by themselves.
-func bestStretch(block *ir.Block, at int) *stretch {
-	uses := map[*ir.Value]int{} // the last node that reads a value
+type rowsOf struct {
+	n    *ir.Node
+	axis int
+}
+
+type rowsAre struct {
+	in []int
+	ok bool
+}
+
+func newChunking(m *ir.Module, allowed float64) *chunking {
+	block := m.Main.Body
+	c := &chunking{block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
+		through: make([]float64, len(block.Nodes)+1), known: map[rowsOf]rowsAre{}}
+	readers := map[*ir.Value]int{}
 	for i, n := range block.Nodes {
+		c.at[n] = i
 		for _, v := range valuesOf(n) {
-			uses[v] = i
+			c.uses[v] = i
+			readers[v]++
 		}
 	}
 	for _, v := range block.Results {
-		uses[v] = math.MaxInt
+		c.uses[v] = math.MaxInt
+		readers[v]++
 	}
-	var best *stretch
-	n := block.Nodes[at]
-	if len(n.Outputs) != 1 || n.Outputs[0] == nil {
-		return nil
-	}
-	whole := alone(block, uses, at)
-	for axis := range n.Outputs[0].Type.Shape {
-		if !leading(n.Outputs[0], axis) {
-			continue
+	until := maps.Clone(c.uses) // the last node that reads a value or what lies in it
+	for _, n := range slices.Backward(block.Nodes) {
+		if n.Op.Name() == "reshape" {
+			until[n.Inputs[0]] = max(until[n.Inputs[0]], until[n.Outputs[0]])
 		}
+	}
+	most := func(name string) (int64, bool) {
+		r, ok := m.Dims.Get(name)
+		return r.Max, ok && r.Max != sym.NoMax
+	}
+	for i, n := range block.Nodes {
+		for _, v := range n.Outputs {
+			if v == nil {
+				continue
+			}
+			count, err := sym.AtLimits(sym.Product(v.Type.Shape...), m.Limits).Eval(most)
+			if err != nil || slices.Contains(block.Results, v) { // nobody knows, or it is no part of the arena
+				count = 0
+			}
+			c.size[v] = float64(count) * float64(v.Type.DType.Bits()) / 8
+			if c.uses[v] < len(block.Nodes) {
+				reader := block.Nodes[c.uses[v]]
+				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal)
+				if joined || n.Op.Name() == "reshape" && c.at[n.Inputs[0].Node] > 0 {
+					continue
+				}
+			}
+			c.bytes[v] = c.size[v]
+			for at := i + 1; at <= min(until[v], len(block.Nodes)-1); at++ {
+				c.through[at] += c.bytes[v]
+			}
+		}
+	}
+	return c
+}
+
+// rows is ops.Rows, which is asked many times.
+func (c *chunking) rows(n *ir.Node, axis int) (in []int, ok bool) {
+	key := rowsOf{n, axis}
+	r, known := c.known[key]
+	if !known {
+		r.in, r.ok = ops.Rows(n, axis)
+		c.known[key] = r
+	}
+	return r.in, r.ok
+}
+
+// best is the stretches that are best around each wanted node.
+func (c *chunking) best(wanted func(n *ir.Node) bool) (found []*stretch) {
+	nodes := c.block.Nodes
+	whole := make([]float64, len(nodes)) // what is alive at a node, of those that are wanted
+	best := make([]*stretch, len(nodes))
+	for i, n := range nodes {
+		if wanted(n) && len(n.Outputs) == 1 && n.Outputs[0] != nil {
+			whole[i] = c.through[i] + c.bytes[n.Outputs[0]]
+		}
+	}
+	for first := range nodes {
+		for last := first + 1; last < min(len(nodes), first+2*chunkReach); last++ {
+			within := whole[first : last+1]
+			if slices.Max(within)*0.9 <= c.through[first] {
+				continue
+			}
+			c.each(first, last, func(s *stretch) {
+				for at := max(first, last-chunkReach+1); at <= min(last, first+chunkReach-1); at++ {
+					if s.cost < 0.9*whole[at] && (best[at] == nil || c.better(s, best[at])) {
+						best[at] = s
+					}
+				}
+			})
+		}
+	}
+	for at, s := range best {
+		if s != nil {
+			s.gain = max(s.gain, whole[at]-s.cost)
+			if !slices.Contains(found, s) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// better reports whether a stretch is better than another.
+func (c *chunking) better(s, than *stretch) bool {
+	if fits := s.cost <= c.allowed; fits != (than.cost <= c.allowed) {
+		return fits
+	} else if fits && math.Abs(s.more-than.more) > 0.01*s.work {
+		return s.more < than.more
+	}
+	return s.cost < 0.98*than.cost
+}
+
+// each visits the ways to compute nodes from first to last in pieces.
+func (c *chunking) each(first, last int, visit func(s *stretch)) {
+	n := c.block.Nodes[last]
+	if len(n.Outputs) != 1 || n.Outputs[0] == nil {
+		return
+	}
+	for axis := range n.Outputs[0].Type.Shape {
 		extent, ok := n.Outputs[0].Type.Shape[axis].Const()
 		if !ok || extent < 2 {
 			continue
 		}
-		for first := max(0, at-chunkReach); first <= at; first++ {
-			for last := at; last < min(len(block.Nodes), at+chunkReach); last++ {
-				for pieces := int64(mostPieces); pieces >= 2; pieces /= 2 {
-					if extent%pieces != 0 {
-						continue
-					}
-					s := &stretch{first: first, last: last, pieces: pieces}
-					if s.spread(block, n, axis) {
-						s.weigh(block, uses)
-						if s.gain = whole - s.cost; s.cost < 0.9*whole && (best == nil || s.cost < 0.98*best.cost) {
-							best = s
-						}
-					}
-					break
+		s := &stretch{chunking: c, first: first, last: last}
+		if !s.spread(n, axis) {
+			continue
+		}
+		for pieces := int64(mostPieces); pieces >= 2; pieces /= 2 {
+			if way := *s; way.lay(pieces) {
+				way.weigh()
+				visit(&way)
+				if way.more == 0 {
+					break // fewer pieces keep more alive, and save nothing
 				}
 			}
 		}
 	}
-	return best
 }
 
 // valuesOf are what a node reads, its regions' uses of outer values too.
@@ -138,56 +239,48 @@ func valuesOf(n *ir.Node) []*ir.Value {
 	return list
 }
 
-// leading reports whether all axes before one have the extent 1: pieces along it lie one behind the other.
-func leading(v *ir.Value, axis int) bool {
-	for _, e := range v.Type.Shape[:axis] {
-		if n, ok := e.Const(); !ok || n != 1 {
-			return false
-		}
-	}
-	return true
+// stretch is nodes [first, last] of a block, of which nodes are computed in pieces; the others are moved before them.
+type stretch struct {
+	*chunking
+	first, last int
+	nodes       []*ir.Node
+	apart       []*ir.Node
+	axes        map[*ir.Value]int // by value that comes in pieces: the axis
+	images      *sym.Expr         // each piece is of one of so many images, along the first axis; nil: there is none before the axis
+	pieces      int64
+	have        map[*ir.Value]ops.Piece
+	cost, gain  float64 // bytes alive at once, and how many fewer that is
+	work, more  float64 // operations, and those that are done again
 }
 
-// SizeInBytes is a value's size where it is a number; 0 for constants, which are no part of the arena, and where data or dimensions decide it.
-func SizeInBytes(v *ir.Value) int64 {
-	if v == nil || v.Const != nil {
-		return 0
-	}
-	count, ok := sym.Product(v.Type.Shape...).Const()
-	if !ok {
-		return 0
-	}
-	return count * int64(v.Type.DType.Bits()) / 8
+func (s *stretch) inside(v *ir.Value) bool {
+	at, ok := s.at[v.Node]
+	return ok && at >= s.first && at <= s.last
 }
 
-// alone is about what is alive at a node: its operands, its results, and what is read behind it.
-func alone(block *ir.Block, uses map[*ir.Value]int, at int) (sum float64) {
-	seen := map[*ir.Value]bool{}
-	add := func(v *ir.Value) {
-		if !seen[v] {
-			seen[v] = true
-			sum += float64(SizeInBytes(v))
-		}
+// leaves reports whether a value is read behind the stretch.
+func (s *stretch) leaves(v *ir.Value) bool { return s.uses[v] > s.last }
+
+// leading reports whether the pieces of a value lie one behind the other.
+func (s *stretch) leading(v *ir.Value) bool {
+	before := v.Type.Shape[:s.axes[v]]
+	if s.images != nil {
+		before = before[1:]
 	}
-	for _, v := range valuesOf(block.Nodes[at]) {
-		add(v)
-	}
-	for i, n := range block.Nodes[:at+1] {
-		for _, v := range n.Outputs {
-			if v != nil && (uses[v] > at || i == at) {
-				add(v)
-			}
-		}
-	}
-	return sum
+	return !slices.ContainsFunc(before, func(e sym.Expr) bool { return !isOne(e) })
+}
+
+// extent is the number of rows of a value that comes in pieces.
+func (s *stretch) extent(v *ir.Value) int64 {
+	n, _ := v.Type.Shape[s.axes[v]].Const()
+	return n
 }
 
 // spread finds the axis of every value of the stretch that comes in pieces, from one node's; false where the nodes do not allow it.
-func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
+func (s *stretch) spread(from *ir.Node, axis int) bool {
 	s.axes = map[*ir.Value]int{}
-	inside := map[*ir.Node]bool{}
-	for _, n := range block.Nodes[s.first : s.last+1] {
-		inside[n] = true
+	if first := from.Outputs[0].Type.Shape[0]; axis > 0 && !isOne(first) {
+		s.images = &first
 	}
 	assigned := map[*ir.Node]bool{}
 	var give func(v *ir.Value, axis int) bool
@@ -196,15 +289,18 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 		if known, has := s.axes[v]; has {
 			return known == axis
 		}
-		if extent, ok := v.Type.Shape[axis].Const(); !ok || extent%s.pieces != 0 || !leading(v, axis) {
+		if extent, ok := v.Type.Shape[axis].Const(); !ok || extent < 1 || s.images != nil && (axis == 0 || !v.Type.Shape[0].Equal(*s.images)) {
 			return false
 		}
 		s.axes[v] = axis
-		if v.Node != nil && inside[v.Node] && !visit(v.Node) {
+		if !s.inside(v) {
+			return true
+		}
+		if !visit(v.Node) {
 			return false
 		}
-		for _, n := range block.Nodes[s.first : s.last+1] {
-			if !assigned[n] && slices.Contains(n.Inputs, v) && v.Const == nil && v.Node != nil && inside[v.Node] && !visit(n) {
+		for _, n := range s.block.Nodes[s.first : s.last+1] {
+			if !assigned[n] && slices.Contains(n.Inputs, v) && !visit(n) {
 				return false
 			}
 		}
@@ -227,20 +323,8 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 			}
 		}
 		for _, axis := range try {
-			in, ok := ops.Rows(n, axis)
-			if !ok {
-				continue
-			}
-			agrees := true
-			for i, v := range n.Inputs {
-				if v == nil {
-					continue
-				}
-				if known, has := s.axes[v]; has && v.Node != nil && inside[v.Node] && known != in[i] {
-					agrees = false
-				}
-			}
-			if !agrees {
+			in, ok := s.rows(n, axis)
+			if !ok || !s.agrees(n, in) {
 				continue
 			}
 			assigned[n] = true
@@ -248,13 +332,10 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 				return false
 			}
 			for i, v := range n.Inputs {
-				if v == nil || in[i] < 0 {
+				if v == nil || in[i] < 0 || v.Const != nil && ops.RowTables(n) {
 					continue
 				}
-				if v.Const != nil {
-					return false // a weight that is cut up
-				}
-				if !give(v, in[i]) {
+				if v.Const != nil || !give(v, in[i]) { // a weight would be cut up
 					return false
 				}
 			}
@@ -262,10 +343,38 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 		}
 		return false
 	}
-	if !give(from.Outputs[0], axis) {
-		return false
+	return give(from.Outputs[0], axis) && s.gather(assigned)
+}
+
+// agrees reports whether the axes of a node's operands, by which it comes in pieces, are those that the operands have, and images are computed apart.
+func (s *stretch) agrees(n *ir.Node, in []int) bool {
+	image := make([]int, len(in))
+	if s.images != nil {
+		var ok bool
+		if image, ok = s.rows(n, 0); !ok {
+			return false
+		}
 	}
-	for _, n := range block.Nodes[s.first : s.last+1] {
+	for i, v := range n.Inputs {
+		if v == nil {
+			continue
+		}
+		if known, has := s.axes[v]; has && s.inside(v) && known != in[i] {
+			return false
+		}
+		if s.images != nil && image[i] >= 0 && (image[i] > 0 || v.Const != nil || !v.Type.Shape[0].Equal(*s.images)) {
+			return false
+		}
+		if s.images != nil && in[i] >= 0 && image[i] < 0 && v.Const == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// gather lists the nodes that come in pieces, and those that go before them; false where it cannot be so.
+func (s *stretch) gather(assigned map[*ir.Node]bool) bool {
+	for _, n := range s.block.Nodes[s.first : s.last+1] {
 		if assigned[n] {
 			s.nodes = append(s.nodes, n)
 			continue
@@ -278,12 +387,15 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 		}
 		s.apart = append(s.apart, n)
 	}
-	if len(s.nodes) < 2 || !assigned[block.Nodes[s.first]] || !assigned[block.Nodes[s.last]] {
+	if len(s.nodes) < 2 || !assigned[s.block.Nodes[s.first]] || !assigned[s.block.Nodes[s.last]] {
 		return false
 	}
-	// Whoever needs all of an operand cannot have it from within.
 	for _, n := range s.nodes {
-		in, _ := ops.Rows(n, s.axes[n.Outputs[0]])
+		if s.leaves(n.Outputs[0]) && !s.leading(n.Outputs[0]) {
+			return false
+		}
+		// Whoever needs all of an operand cannot have it from within.
+		in, _ := s.rows(n, s.axes[n.Outputs[0]])
 		for i, v := range n.Inputs {
 			if v != nil && in[i] < 0 && v.Node != nil && assigned[v.Node] {
 				return false
@@ -293,36 +405,83 @@ func (s *stretch) spread(block *ir.Block, from *ir.Node, axis int) bool {
 	return true
 }
 
+// operands visits the operands of a node that come in pieces.
+func (s *stretch) operands(n *ir.Node, visit func(i int, v *ir.Value)) {
+	in, _ := s.rows(n, s.axes[n.Outputs[0]])
+	for i, v := range n.Inputs {
+		if v != nil && in[i] >= 0 {
+			visit(i, v)
+		}
+	}
+}
+
 // weigh finds about how much is alive in the loop: operands and results whole, what is between them by pieces.
-func (s *stretch) weigh(block *ir.Block, uses map[*ir.Value]int) {
-	seen := map[*ir.Value]bool{}
-	most := 0.0
-	for i, n := range block.Nodes[:s.last+1] {
+func (s *stretch) weigh() {
+	s.cost = s.through[s.first]
+	for _, n := range s.apart {
 		for _, v := range n.Outputs {
-			if v == nil {
-				continue
-			}
-			inside := slices.Contains(s.nodes, n)
-			switch {
-			case inside && uses[v] <= s.last: // within
-			case uses[v] >= s.first && (i < s.first || inside || uses[v] > s.last || slices.Contains(s.apart, n)):
-				if !seen[v] {
-					seen[v] = true
-					s.cost += float64(SizeInBytes(v))
-				}
+			if v != nil && s.uses[v] >= s.first {
+				s.cost += s.size[v]
 			}
 		}
 	}
-	for at := s.first; at <= s.last; at++ {
-		live := 0.0
-		for _, n := range s.nodes {
-			if v := n.Outputs[0]; slices.Index(block.Nodes, n) <= at && uses[v] >= at {
-				live += float64(SizeInBytes(v)) / float64(s.pieces)
+	part := func(v *ir.Value) float64 {
+		share := float64(s.have[v].Rows) / float64(max(s.extent(v), 1))
+		if s.images != nil {
+			if n, ok := s.images.Const(); ok {
+				share /= float64(max(n, 1))
 			}
 		}
+		return s.bytes[v] * share
+	}
+	last := map[*ir.Value]*ir.Node{} // in the loop
+	copied := map[*ir.Value]bool{}
+	seen := map[*ir.Value]bool{}
+	for _, n := range s.nodes {
+		if v := n.Outputs[0]; s.leaves(v) {
+			s.cost += s.size[v]
+		}
+		s.operands(n, func(_ int, v *ir.Value) {
+			last[v] = n
+			if !seen[v] && !s.inside(v) {
+				seen[v], copied[v] = true, v.Const == nil && !s.leading(v)
+				s.cost += s.size[v] - s.bytes[v] // it is not part of a kernel any more
+			}
+		})
+	}
+	live, most := 0.0, 0.0
+	for _, n := range s.nodes {
+		s.operands(n, func(_ int, v *ir.Value) {
+			if copied[v] && seen[v] {
+				seen[v] = false
+				live += part(v)
+			}
+		})
+		live += part(n.Outputs[0])
 		most = max(most, live)
+		s.operands(n, func(_ int, v *ir.Value) {
+			if last[v] == n && (s.inside(v) || copied[v]) {
+				live -= part(v)
+				delete(last, v)
+			}
+		})
 	}
 	s.cost += most
+}
+
+// chunked is what is told of a stretch.
+func (s *stretch) chunked() Chunked {
+	last := s.nodes[len(s.nodes)-1].Outputs[0]
+	d := Chunked{Nodes: s.nodes, Pieces: s.pieces, Rows: s.extent(last), Operations: int64(s.more)}
+	if s.work > 0 {
+		d.Share = s.more / s.work
+	}
+	for _, n := range s.nodes {
+		if v := n.Outputs[0]; !s.leaves(v) {
+			d.Bytes = max(d.Bytes, int64(s.size[v]*(1-min(1, float64(s.have[v].Rows)/float64(max(s.extent(v), 1))))))
+		}
+	}
+	return d
 }
 
 // build puts the loop in the nodes' place.
@@ -339,59 +498,54 @@ func (s *stretch) build(m *ir.Module, block *ir.Block) (ok bool) {
 		}
 	}()
 	defer ir.Catch(&err)
-	inside := map[*ir.Value]bool{}
-	for _, n := range s.nodes {
-		inside[n.Outputs[0]] = true
-	}
 	out := &ir.Block{Consts: slices.Clip(block.Consts)}
 	b := ir.NewBuilder(ir.NewInference(m), out)
 	b.Source = s.nodes[0].Source
-	trip := b.Constant("pieces", tensor.Must(tensor.FromSlice([]int64{s.pieces})))
+	trips := sym.Const(s.pieces)
+	if s.images != nil {
+		trips = trips.Mul(*s.images)
+	}
+	var trip *ir.Value
+	if count, fixed := trips.Const(); fixed {
+		trip = b.Constant("pieces", tensor.Must(tensor.FromSlice([]int64{count})))
+	} else {
+		trip = ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{trips})
+	}
 	one := tensor.Must(tensor.New(dtype.Bool, 1))
 	one.SetInt(0, 1)
-	body, in := ops.LoopBody(b, "piece", sym.Const(s.pieces), nil)
-	iteration := body.Params[0].Known[0]
-	now := map[*ir.Value]*ir.Value{}
+	p := &pieced{stretch: s, now: map[*ir.Value]*ir.Value{}, alone: map[*ir.Value]*ir.Value{}}
+	body, in := ops.LoopBody(b, "piece", trips, nil)
+	p.Builder, p.index = in, body.Params[0].Known[0]
+	if s.images != nil {
+		p.image, p.index = p.index.FloorDiv(sym.Const(s.pieces)), p.index.Mod(sym.Const(s.pieces))
+	}
 	for _, n := range s.nodes {
 		in.Source = n.Source
-		rows, _ := ops.Rows(n, s.axes[n.Outputs[0]])
-		list := make([]*ir.Value, len(n.Inputs))
-		for i, v := range n.Inputs {
-			switch {
-			case v == nil:
-			case inside[v]:
-				list[i] = now[v]
-			case rows[i] >= 0:
-				if now[v] == nil {
-					extent, _ := v.Type.Shape[rows[i]].Const()
-					part := sym.Const(extent / s.pieces)
-					now[v] = ops.SliceAxis(in, v, rows[i], iteration.Mul(part), part)
-				}
-				list[i] = now[v]
-			default:
-				list[i] = v
-			}
-		}
-		attrs := maps.Clone(n.Attrs)
-		ops.CutRows(n, attrs, s.axes[n.Outputs[0]], s.pieces)
-		now[n.Outputs[0]] = in.Node(n.Op.Name(), attrs, list...).Outputs[0]
+		p.node(n)
 	}
-	yes := in.Constant("again", one)
-	body.Results = []*ir.Value{yes}
+	body.Results = []*ir.Value{in.Constant("again", one)}
 	var leave []*ir.Node
+	var at, extent []sym.Expr
 	for _, n := range s.nodes {
-		if s.read(block, n.Outputs[0]) {
+		if v := n.Outputs[0]; s.leaves(v) {
 			leave = append(leave, n)
-			body.Results = append(body.Results, now[n.Outputs[0]])
+			rows, first := sym.Const(s.extent(v)), p.steps(s.have[v].First)
+			if piece := s.have[v].Rows; s.images != nil && piece*s.pieces == s.extent(v) { // without gaps from image to image
+				rows, first = rows.Mul(*s.images), body.Params[0].Known[0].Mul(sym.Const(piece))
+			} else if s.images != nil {
+				rows, first = rows.Mul(*s.images), first.Add(p.image.Mul(rows))
+			}
+			at, extent = append(at, first), append(extent, rows)
+			body.Results = append(body.Results, reshapedTo(in, p.now[v], p.now[v].Type.Shape[s.axes[v]:]))
 		}
 	}
-	whole := ops.Loop(b, body, trip, nil)
+	whole := ops.LoopLaid(b, body, trip, at, extent)
 	for i, n := range leave {
 		v := n.Outputs[0]
 		b.Source = n.Source
-		made := ops.Reshape(b, whole[i], v.Type.Shape...)
+		made := reshapedTo(b, whole[i], v.Type.Shape)
 		if made.Node == nil || !slices.EqualFunc(made.Type.Shape, v.Type.Shape, sym.Expr.Equal) {
-			return false
+			b.Failf("the pieces of %s come together as %s", v.Name, made.Type)
 		}
 		made.Node.Outputs[made.Index] = v
 		v.Node, v.Index = made.Node, made.Index
@@ -401,12 +555,99 @@ func (s *stretch) build(m *ir.Module, block *ir.Block) (ok bool) {
 	return true
 }
 
-// read reports whether a value is read outside the stretch.
-func (s *stretch) read(block *ir.Block, v *ir.Value) bool {
-	for _, n := range block.Nodes {
-		if !slices.Contains(s.nodes, n) && slices.Contains(valuesOf(n), v) {
-			return true
+// reshapedTo is a value in a shape, the value itself where it has it.
+func reshapedTo(b *ir.Builder, v *ir.Value, shape []sym.Expr) *ir.Value {
+	if slices.EqualFunc(v.Type.Shape, shape, sym.Expr.Equal) {
+		return v
+	}
+	return ops.Reshape(b, v, shape...)
+}
+
+// pieced is the body of a stretch's loop as it is built.
+type pieced struct {
+	*stretch
+	*ir.Builder
+	index, image sym.Expr
+	now          map[*ir.Value]*ir.Value // pieces, by value
+	alone        map[*ir.Value]*ir.Value // images, of values that do not come in pieces
+}
+
+// steps is a list of numbers by piece.
+func (p *pieced) steps(values []int64) sym.Expr {
+	e, ok := ops.Steps(values, p.index)
+	if !ok {
+		p.Failf("the pieces begin at too irregular rows")
+	}
+	return e
+}
+
+// node computes a node's piece.
+func (p *pieced) node(n *ir.Node) {
+	v := n.Outputs[0]
+	axis := p.axes[v]
+	cut := ops.RowCut{Index: p.index, Out: p.have[v], In: make([]ops.Piece, len(n.Inputs))}
+	list := slices.Clone(n.Inputs)
+	if p.images != nil {
+		image, _ := p.rows(n, 0)
+		for i, x := range list {
+			if x != nil && image[i] == 0 {
+				if p.alone[x] == nil && p.now[x] == nil {
+					p.alone[x] = p.cut(x, 0, p.image, 1)
+				}
+				list[i] = p.alone[x]
+			}
 		}
 	}
-	return slices.Contains(block.Results, v)
+	p.operands(n, func(i int, x *ir.Value) {
+		if x.Const != nil {
+			cut.In[i] = cut.Out
+			list[i] = p.cut(x, 0, p.steps(cut.Out.First), cut.Out.Rows)
+			return
+		}
+		list[i], cut.In[i] = p.part(x, list[i])
+		if !ops.RowsLoose(n, axis, i) {
+			list[i], cut.In[i] = p.just(n, i, list[i], cut.In[i])
+		}
+	})
+	attrs := maps.Clone(n.Attrs)
+	ops.CutRows(p.Builder, n, attrs, list, axis, cut)
+	if p.images != nil {
+		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
+	}
+	made := p.Node(n.Op.Name(), attrs, list...).Outputs[0]
+	if rows, ok := made.Type.Shape[axis].Const(); !ok || rows != cut.Out.Rows {
+		p.Failf("a piece of %s is %s, with %d rows", v.Name, made.Type, cut.Out.Rows)
+	}
+	p.now[v] = made
+}
+
+// part is the piece of an operand, of which whole is what there is of it.
+func (p *pieced) part(v, whole *ir.Value) (*ir.Value, ops.Piece) {
+	have := p.have[v]
+	if p.now[v] == nil {
+		p.now[v] = p.cut(whole, p.axes[v], p.steps(have.First), have.Rows)
+	}
+	return p.now[v], have
+}
+
+// just is the part of an operand's piece that a node's result is made of.
+func (p *pieced) just(n *ir.Node, i int, part *ir.Value, have ops.Piece) (*ir.Value, ops.Piece) {
+	out := n.Outputs[0]
+	axis := p.axes[out]
+	in, _ := p.rows(n, axis)
+	want, later := ops.Piece{}, make([]int64, p.pieces)
+	for k, first := range p.have[out].First {
+		seen := ops.RowsSeen(n, axis, i, ops.Span{From: first, To: first + p.have[out].Rows})
+		want.First, want.Rows = append(want.First, seen.From), seen.To-seen.From
+		later[k] = seen.From - have.First[k]
+	}
+	return p.cut(part, in[i], p.steps(later), want.Rows), want
+}
+
+// cut is some rows of a value; the value itself where they are all.
+func (p *pieced) cut(v *ir.Value, axis int, begin sym.Expr, rows int64) *ir.Value {
+	if extent, ok := v.Type.Shape[axis].Const(); ok && extent == rows && begin.Equal(sym.Const(0)) {
+		return v
+	}
+	return ops.SliceAxis(p.Builder, v, axis, begin, sym.Const(rows))
 }

@@ -168,6 +168,6 @@ var tables = [][]rule{identities, activations, reductions, transposes, rotary, a
 
 // chunkAll is Chunk around every node.
 func chunkAll(m *ir.Module) error {
-	Chunk(m, func(*ir.Node) bool { return true })
+	Chunk(m, func(*ir.Node) bool { return true }, 0)
 	return nil
 }

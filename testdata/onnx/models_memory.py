@@ -64,3 +64,28 @@ def training_backward(rng):
         " => (float[16,16] u0, float[16,16] u1, float[16,16] u2) {\n" + "\n".join(lines) + "\n}", {"scale": np.float32(0.1), "one": np.float32(1)},
         [{"x": normal(rng, n, 16), "y": normal(rng, n, 16), **{f"h{i}": np.tanh(normal(rng, n, 16)).astype(np.float32) for i in (1, 2, 3)},
           **{f"w{i}": normal(rng, 16, 16, scale=0.3) for i in range(3)}} for n in (3, 8)])
+
+
+@case
+def image_rows(rng):
+    """images of a batch that has a name, through windows of many kinds: convolutions with strides, dilations, groups and uneven padding, poolings, an enlargement and a transposed convolution; rows are best kept a few at a time"""
+    weights = {"a": normal(rng, 32, 3, 3, 3, scale=0.3), "b": normal(rng, 32, 32, 3, 3, scale=0.08), "c": normal(rng, 32, 1, 3, 3, scale=0.4), "d": normal(rng, 32, 16, 5, 3, scale=0.08),
+               "e": normal(rng, 32, 16, 2, 2, scale=0.2), "f": normal(rng, 4, 16, 3, 3, scale=0.2), "scales": np.array([1, 1, 2, 2], np.float32)}
+    return Case("""g (float[n,3,44,12] x) => (float[n,4,88,24] y) {
+a1 = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, a)
+a2 = Relu (a1)
+b1 = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a2, b)
+b2 = Relu (b1)
+c1 = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 32> (b2, c)
+c2 = HardSwish (c1)
+p1 = MaxPool <kernel_shape = [3, 2], strides = [2, 2], pads = [1, 0, 1, 0]> (c2)
+d1 = Conv <kernel_shape = [5, 3], dilations = [2, 1], pads = [5, 1, 3, 1], group = 2> (p1, d)
+d2 = Sigmoid (d1)
+p2 = AveragePool <kernel_shape = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1]> (d2)
+r1 = Resize <mode = "linear"> (p2, , scales)
+s1 = Add (r1, c2)
+e1 = ConvTranspose <kernel_shape = [2, 2], strides = [2, 2]> (s1, e)
+e2 = Relu (e1)
+y = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (e2, f)
+}""", weights, [{"x": normal(rng, n, 3, 44, 12)} for n in (1, 2)],
+        settings={"atol": 1e-5, "why": "sums of products of either sign, some of which come to nearly nothing"})

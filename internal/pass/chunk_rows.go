@@ -1,0 +1,156 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// mostGranule is the largest number of rows that those of a piece are rounded to, for operators that compute some rows together.
+const mostGranule = 8
+
+// mostMore is the most operations that pieces may add, of those that the stretch has.
+const mostMore = 1.0
+
+// lay says which rows each piece of every value has, in at most so many pieces of the last node's result; false where it cannot be done.
+func (s *stretch) lay(pieces int64) bool {
+	extent := s.extent(s.nodes[len(s.nodes)-1].Outputs[0])
+	least := (extent + pieces - 1) / pieces
+	for granule := int64(1); granule <= mostGranule; granule *= 2 {
+		rows := (least + granule - 1) / granule * granule
+		if granule > 1 && least%(granule/2) == 0 && least%granule == 0 {
+			continue // as before
+		}
+		if s.pieces = (extent + rows - 1) / rows; s.pieces < 2 {
+			return false
+		}
+		if s.layRows(rows) {
+			return true
+		}
+	}
+	return false
+}
+
+// layRows lays pieces of so many rows of the last node's result, from the results to the operands: each value has in a piece what those who read it see.
+func (s *stretch) layRows(rows int64) bool {
+	s.have = map[*ir.Value]ops.Piece{}
+	s.work, s.more = 0, 0
+	base := s.nodes[len(s.nodes)-1].Outputs[0]
+	all := s.extent(base)
+	needed := map[*ir.Value][]ops.Span{}
+	need := func(v *ir.Value, extent int64, p int, seen ops.Span) {
+		// Of what lies outside the value nothing is needed; a piece has some row.
+		seen.From = min(max(seen.From, 0), extent-1)
+		seen.To = min(max(seen.To, seen.From+1), extent)
+		list := needed[v]
+		if list == nil {
+			list = make([]ops.Span, s.pieces)
+			for i := range list {
+				list[i] = ops.Span{From: extent, To: 0}
+			}
+			needed[v] = list
+		}
+		list[p] = ops.Span{From: min(list[p].From, seen.From), To: max(list[p].To, seen.To)}
+	}
+	for _, n := range slices.Backward(s.nodes) {
+		v := n.Outputs[0]
+		axis, extent := s.axes[v], s.extent(v)
+		if needed[v] == nil { // nobody in the stretch reads it
+			for p := range s.pieces {
+				at := ops.Span{From: p * rows * extent / all, To: ((p+1)*rows*extent + all - 1) / all}
+				need(v, extent, int(p), at)
+			}
+		} else if s.leaves(v) {
+			covered(needed[v], extent)
+		}
+		piece, ok := evened(needed[v], extent, ops.RowGranule(n, axis))
+		if !ok || !ops.RowsFit(n, axis, piece.Rows) {
+			return false
+		}
+		s.have[v] = piece
+		work := operations(n)
+		s.work += work
+		s.more += max(0, work*(float64(s.pieces*piece.Rows)/float64(extent)-1))
+		s.operands(n, func(i int, x *ir.Value) {
+			if x.Const != nil {
+				return // a table
+			}
+			for p, first := range piece.First {
+				need(x, s.extent(x), p, ops.RowsSeen(n, axis, i, ops.Span{From: first, To: first + piece.Rows}))
+			}
+		})
+	}
+	for v, spans := range needed {
+		if _, laid := s.have[v]; !laid {
+			piece, ok := evened(spans, s.extent(v), 1)
+			if !ok {
+				return false
+			}
+			s.have[v] = piece
+		}
+	}
+	return s.more <= mostMore*s.work
+}
+
+// covered adds to pieces the rows that none of them has, since the whole is wanted.
+func covered(spans []ops.Span, extent int64) {
+	spans[0].From = 0
+	for p := range spans[1:] {
+		spans[p].To = max(spans[p].To, spans[p+1].From)
+	}
+	last := &spans[len(spans)-1]
+	last.To = extent
+}
+
+// evened makes pieces of one size that begin and end at multiples of a granule, or with the last row.
+func evened(spans []ops.Span, extent, granule int64) (piece ops.Piece, ok bool) {
+	for _, s := range spans {
+		from, to := s.From/granule*granule, min((s.To+granule-1)/granule*granule, extent)
+		piece.First = append(piece.First, from)
+		piece.Rows = max(piece.Rows, to-from)
+	}
+	// The last piece ends with the last row, and begins at a multiple too.
+	piece.Rows = extent - (extent-piece.Rows)/granule*granule
+	for p, first := range piece.First {
+		piece.First[p] = min(first, extent-piece.Rows)
+	}
+	_, ok = ops.Steps(piece.First, sym.Var("p"))
+	return piece, ok
+}
+
+// operations is about the arithmetic of a node, for one image of those that are not numbers.
+func operations(n *ir.Node) float64 {
+	size := func(shape []sym.Expr) float64 {
+		product := 1.0
+		for _, e := range shape {
+			if v, ok := e.Const(); ok {
+				product *= float64(v)
+			}
+		}
+		return product
+	}
+	out := n.Outputs[0].Type.Shape
+	switch n.Op.Name() {
+	case "convolution":
+		filters := out[1]
+		if ops.Last(n) {
+			filters = out[len(out)-1]
+		}
+		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size([]sym.Expr{filters}), 1)
+	case "winograd": // of the transformed weights, each does one element of every tile
+		tile := float64(n.Attrs.Int("tile", 1))
+		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size(out[3:]), 1) / (tile * tile)
+	case "max_pool", "average_pool", "lp_pool":
+		return size(out) * size(ir.Constants(n.Attrs.Ints("kernel")))
+	case "matmul":
+		a := n.Inputs[0].Type.Shape
+		inner := a[len(a)-1]
+		if n.Attrs.Bool("transpose_a") {
+			inner = a[len(a)-2]
+		}
+		return 2 * size(out) * size([]sym.Expr{inner})
+	}
+	return size(out)
+}
