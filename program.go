@@ -16,6 +16,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -89,7 +90,7 @@ type bound struct {
 	dims []int64
 }
 
-// Compile prepares a model to run, and plans its memory. When ctx ends it stops soon after, with the context's error.
+// Compile prepares a model to run, and plans its memory. Where no dimension is left open it takes the memory of a first call too, if that is small. When ctx ends it stops soon after, with the context's error.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
 		return tune(ctx, m, o)
@@ -157,7 +158,31 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		return nil, err
 	}
 	kept = true
+	p.ready()
 	return p, nil
+}
+
+// ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no longer than those that follow. Where there is no memory
+// for it now, a run asks again, and says so.
+func (p *Program) ready() {
+	dims, known := make([]int64, len(p.compiled.Program.Dims)), Dims{}
+	for i, d := range p.compiled.Program.Dims {
+		switch {
+		case d.Data:
+		case d.Range.Min == d.Range.Max:
+			dims[i], known[d.Name] = d.Range.Min, d.Range.Min
+		default:
+			return
+		}
+	}
+	arena, open := p.memory.Arena.At(known)
+	scratch, still := p.memory.Scratch.At(known)
+	if poisoned || p.options.Cross || open != nil || still != nil || arena > mem.Ready || scratch > mem.Ready {
+		return
+	}
+	if b, err := p.acquire(context.Background(), dims); err == nil {
+		p.release(b)
+	}
 }
 
 // compile builds the model and runs the compiler on it.

@@ -88,14 +88,18 @@ func (x *Executable) place() error {
 		x.blocks = append(x.blocks, block)
 		own = block.Bytes()
 	}
+	var stay [][]byte
 	for i, w := range x.program.Weights {
 		data := w.Data
 		if offsets[i] >= 0 {
 			data = own[offsets[i] : offsets[i]+int64(len(w.Data))]
 			mem.Move(data, w.Data)
+		} else if !w.Paged {
+			stay = append(stay, data)
 		}
 		x.weights[w.Tensor] = target.Operand{Base: unsafe.Pointer(unsafe.SliceData(data)), Bytes: int64(len(data))}
 	}
+	mem.Fetch(stay) // or the first run would fault at every few of their pages
 	return nil
 }
 

@@ -97,7 +97,7 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 		switch {
 		case kind == Weights: // they are copied in whole
 			system.large()
-		case bytes <= ready && (kind == Arena || kind == Scratch): // not in large pages, which the kernel may have to clear space for first
+		case bytes <= Ready && (kind == Arena || kind == Scratch): // not in large pages, which the kernel may have to clear space for first
 			system.populate()
 		}
 	}
@@ -115,9 +115,9 @@ func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	return b, err
 }
 
-// ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run half as long again. What is larger may be
+// Ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run half as long again. What is larger may be
 // planned at a bound that few runs reach.
-const ready = 64 << 20
+const Ready = 64 << 20
 
 // adopt makes the system's mapping the block's memory.
 func (b *Block) adopt(m mapping) {

@@ -22,6 +22,30 @@ func Move(to, from []byte) {
 	}
 }
 
+// Fetch has the pages of mapped files that hold these data in memory, and in the process's page table, at once; data that lie side by side in one go. It does nothing to
+// other memory. It is advice: what is not done now is done as the data are read, a few pages at a time.
+func Fetch(data [][]byte) {
+	var side *Block
+	var first, end int64
+	flush := func() {
+		if side != nil {
+			side.fetch(first, end-first)
+		}
+	}
+	for _, d := range data {
+		file, at := fileOf(d)
+		if file == nil {
+			continue
+		}
+		if file != side || at < first || at > end+pageSize {
+			flush()
+			side, first, end = file, at, at
+		}
+		end = max(end, at+int64(len(d)))
+	}
+	flush()
+}
+
 // Forget lets go of the pages of a mapped file that hold data; it does nothing to other memory.
 func Forget(data []byte) {
 	if file, at := fileOf(data); file != nil {

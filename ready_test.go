@@ -1,0 +1,69 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// TestReady: a program of which nothing is left to know has the memory of its first call from the start, no more than is certified; one with a dimension that a run binds has
+// none; and where there is no room for it compiling goes on, and the run says so.
+func TestReady(t *testing.T) {
+	m, err := weir.Load("examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	taken := func(o weir.Options) (p *weir.Program, bytes int64) {
+		t.Helper()
+		before := weir.Usage()
+		p, err := weir.Compile(t.Context(), m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := weir.Usage()
+		return p, now.Arenas + now.Outputs + now.Scratch - before.Arenas - before.Outputs - before.Scratch
+	}
+	p, bytes := taken(weir.Options{})
+	if p.Close(); bytes != 0 {
+		t.Errorf("%d bytes of a call whose batch is not known", bytes)
+	}
+	static := weir.Options{Threads: 2, Dims: map[string]weir.Range{"batch": {Min: 64, Max: 64}}}
+	p, bytes = taken(static)
+	dims := weir.Dims{"batch": 64}
+	arena, _ := p.Memory().Arena.At(dims)
+	scratch, err := p.Memory().Scratch.At(dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := arena + 2*scratch; bytes != want {
+		t.Errorf("compiling took %d bytes for a call, not its %d", bytes, want)
+	}
+	p.Close()
+
+	weir.Trim()
+	u := weir.Usage()
+	limit := weir.SetLimit(u.Current + u.Cached + 400<<10)
+	defer weir.SetLimit(limit)
+	if p, bytes = taken(static); bytes != 0 {
+		t.Fatalf("%d bytes: the limit does not stand in the way of the arena's %d", bytes, arena)
+	}
+	defer p.Close()
+	x, err := weir.New(weir.F32, 64, 1, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	in := weir.Inputs{p.Inputs()[0].Name: x}
+	if _, err := p.Run(context.Background(), in); !errors.Is(err, weir.ErrMemory) {
+		t.Errorf("a run without room: %v", err)
+	}
+	weir.SetLimit(limit)
+	r, err := p.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+}
