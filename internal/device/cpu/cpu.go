@@ -66,6 +66,9 @@ func (p *pace) tile() float64 { return math.Float64frombits(p.Load()) }
 // a one.
 func (j *Job) piece(left int64, shared bool) int64 {
 	tile, share := j.tile(), float64(left)
+	if tile == 0 {
+		return 1 // which tells how long one takes
+	}
 	if shared {
 		share = max(share/2, float64(small)/tile)
 	}
@@ -135,33 +138,22 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 	if j.Course != nil {
 		return t.follow(before, scratch)
 	}
-	first := int64(0)
-	if j.tile() == 0 { // one tile tells whether there is work for helpers
-		begin := time.Now()
-		if err := j.Kernel.Run(&j.Args, 0, 1, scratch[0]); err != nil {
-			return err
+	whole := waken // a first time is worth waking helpers: a tile may take long
+	if tile := j.tile(); tile > 0 {
+		whole = time.Duration(min(tile*float64(j.Tiles), 1e18))
+		if t.width > 1 {
+			t.foresee(before, whole)
 		}
-		took := time.Since(begin)
-		j.learn(1, took)
-		t.ran += took
-		if first = 1; j.Tiles == 1 {
-			return nil
-		}
-	}
-	left := j.Tiles - first
-	whole := time.Duration(min(j.tile()*float64(left), 1e18))
-	if t.width > 1 {
-		t.foresee(before, whole)
 	}
 	if whole < worth {
 		t.ran += whole
-		return j.Kernel.Run(&j.Args, first, j.Tiles, scratch[0])
+		return j.Kernel.Run(&j.Args, 0, j.Tiles, scratch[0])
 	}
 	t.scratch, t.err = scratch, nil
-	if t.width > 1 && left > 1 {
+	if t.width > 1 && j.Tiles > 1 {
 		t.gather()
 	}
-	t.divide(first, left)
+	t.divide(j.Tiles)
 	if workers := len(t.spans); workers > 1 {
 		wake := whole >= waken || time.Since(t.shared) < spin
 		for _, h := range t.helpers {
@@ -201,16 +193,16 @@ func (t *Team) foresee(before *Job, whole time.Duration) {
 }
 
 // divide makes spans of the tiles, one for each worker.
-func (t *Team) divide(first, left int64) {
+func (t *Team) divide(tiles int64) {
 	workers := 1
-	if left > 1 {
+	if tiles > 1 {
 		workers += len(t.helpers)
 	}
 	if cap(t.spans) < workers {
 		t.spans = make([]span, workers, max(workers, t.width))
 	}
 	t.spans = t.spans[:workers]
-	each, more := left/int64(workers), left%int64(workers)
+	first, each, more := int64(0), tiles/int64(workers), tiles%int64(workers)
 	for i := range t.spans {
 		t.spans[i].next.Store(first)
 		if first += each; int64(i) < more {
