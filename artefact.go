@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -67,31 +66,9 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	return p.compiled.WriteTo(w, text)
 }
 
-// openRegular opens the file at path; nil, without an error, where it is a folder or a device, which whoever reads it as a model refuses by name.
-func openRegular(path string) (*os.File, error) {
-	f, err := mem.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, nil
-	}
-	return f, nil
-}
-
-// openArtefact reads the artefact at path; nil where the file is none.
-func openArtefact(path string) (*artefact, error) {
-	f, err := openRegular(path)
-	if f == nil {
-		return nil, err
-	}
-	defer f.Close()
-	head, err := headOf(f)
-	if err != nil || !compiler.IsArtefact(head) {
-		return nil, err
-	}
-	block, err := mem.MapFile(f, filepath.Base(path))
+// mapArtefact reads the artefact in a file.
+func mapArtefact(f *os.File) (*artefact, error) {
+	block, err := mem.MapFile(f, filepath.Base(f.Name()))
 	if err != nil {
 		return nil, err
 	}
@@ -124,24 +101,6 @@ func readArtefact(data []byte) (a *artefact, err error) {
 		return nil, err
 	}
 	return a, nil
-}
-
-// readFS is openArtefact for a file system.
-func readFS(fsys fs.FS, name string) (*artefact, error) {
-	f, err := mem.OpenFS(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	head, err := headOf(f)
-	if err != nil || !compiler.IsArtefact(head) {
-		return nil, err
-	}
-	rest, err := io.ReadAll(f)
-	if err != nil {
-		return nil, diag.Inputf("%v", err).WithCause(err)
-	}
-	return readArtefact(append(head, rest...))
 }
 
 // edges describes the artefact's inputs or outputs: tensors of numbers as the program has them.

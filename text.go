@@ -3,13 +3,11 @@ package weir
 import (
 	"context"
 	"io"
-	"io/fs"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/text"
 )
 
@@ -27,26 +25,6 @@ func isText(head []byte) bool {
 	return len(head) >= 7 && string(head[:6]) == "weir 1" && head[6] <= ' '
 }
 
-// openText reads the text at path; nil where the file is none.
-func openText(path string) (*textModel, error) {
-	f, err := openRegular(path)
-	if f == nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readTextFrom(f)
-}
-
-// readTextFS is openText for a file system.
-func readTextFS(fsys fs.FS, name string) (*textModel, error) {
-	f, err := mem.OpenFS(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readTextFrom(f)
-}
-
 // headOf reads the bytes by which files are told apart, as far as there are any.
 func headOf(r io.Reader) ([]byte, error) {
 	head := make([]byte, 8)
@@ -57,11 +35,8 @@ func headOf(r io.Reader) ([]byte, error) {
 	return head[:n], nil
 }
 
-func readTextFrom(r io.Reader) (*textModel, error) {
-	head, err := headOf(r)
-	if err != nil || !isText(head) {
-		return nil, err
-	}
+// readTextFrom reads what is left of a text behind its head.
+func readTextFrom(head []byte, r io.Reader) (*textModel, error) {
 	rest, err := io.ReadAll(io.LimitReader(r, mostText+1))
 	if err != nil {
 		return nil, diag.Inputf("%v", err).WithCause(err)
@@ -98,13 +73,6 @@ func parseText(source string) (*ir.Module, error) {
 		}
 	}
 	return m, ir.Complete(m)
-}
-
-func newText(file string, t *textModel, err error) (*Model, error) {
-	if err != nil {
-		return nil, inFile(err, file)
-	}
-	return &Model{file: file, text: t, weights: weights{users: 1}}, nil
 }
 
 // build reads the module again, with the named values as results where names is not nil.

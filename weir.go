@@ -32,8 +32,10 @@
 package weir
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"sync"
@@ -43,6 +45,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -157,62 +160,89 @@ type weights struct {
 // folder only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
-	if t, err := openText(path); t != nil || err != nil {
-		return newText(path, t, err)
-	}
-	if a, err := openArtefact(path); a != nil || err != nil {
-		return newArtefact(path, a, err)
-	}
-	model, err := onnx.Open(path)
+	f, err := mem.Open(path)
 	if err != nil {
 		return nil, inFile(err, path)
 	}
-	return newModel(path, model), nil
+	defer f.Close()
+	var head []byte // of what is neither a folder nor a device, which onnx refuses by name
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		if head, err = headOf(f); err != nil {
+			return nil, inFile(err, path)
+		}
+	}
+	switch {
+	case isText(head):
+		m, err = asText(readTextFrom(head, f))
+	case compiler.IsArtefact(head):
+		m, err = asArtefact(mapArtefact(f))
+	default:
+		m, err = asONNX(onnx.Open(f))
+	}
+	return named(m, err, path)
 }
 
 // LoadFS reads the model of that name from fsys, with external data beside it.
 func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+name)
-	if t, err := readTextFS(fsys, name); t != nil || err != nil {
-		return newText(name, t, err)
-	}
-	if a, err := readFS(fsys, name); a != nil || err != nil {
-		return newArtefact(name, a, err)
-	}
-	model, err := onnx.OpenFS(fsys, name)
+	f, err := mem.OpenFS(fsys, name)
 	if err != nil {
 		return nil, inFile(err, name)
 	}
-	return newModel(name, model), nil
+	defer f.Close()
+	head, err := headOf(f)
+	if err != nil {
+		return nil, inFile(err, name)
+	}
+	if isText(head) {
+		m, err = asText(readTextFrom(head, f))
+		return named(m, err, name)
+	}
+	data, err := io.ReadAll(io.MultiReader(bytes.NewReader(head), f))
+	switch {
+	case err != nil:
+		err = diag.Inputf("%v", err).WithCause(err)
+	case compiler.IsArtefact(head):
+		m, err = asArtefact(readArtefact(data))
+	default:
+		m, err = asONNX(onnx.ParseIn(data, fsys, name))
+	}
+	return named(m, err, name)
 }
 
 // LoadBytes reads a model from memory, which it borrows until the model and its programs are closed: for go:embed. There is no external data.
 func LoadBytes(data []byte) (m *Model, err error) {
 	defer diag.Recover(&err, "loading a model")
-	if isText(data) {
-		t, err := readText(string(data))
-		return newText("", t, err)
+	switch {
+	case isText(data):
+		m, err = asText(readText(string(data)))
+	case compiler.IsArtefact(data):
+		m, err = asArtefact(readArtefact(data))
+	default:
+		m, err = asONNX(onnx.Parse(data))
 	}
-	if compiler.IsArtefact(data) {
-		a, err := readArtefact(data)
-		return newArtefact("", a, err)
-	}
-	model, err := onnx.Parse(data)
-	if err != nil {
-		return nil, err
-	}
-	return newModel("", model), nil
+	return named(m, err, "")
 }
 
-func newModel(file string, model *onnx.Model) *Model {
-	return &Model{file: file, model: model, weights: weights{users: 1}}
+func asONNX(model *onnx.Model, err error) (*Model, error) {
+	return &Model{model: model, weights: weights{users: 1}}, err
 }
 
-func newArtefact(file string, a *artefact, err error) (*Model, error) {
+func asArtefact(a *artefact, err error) (*Model, error) {
+	return &Model{artefact: a, weights: weights{users: 1}}, err
+}
+
+func asText(t *textModel, err error) (*Model, error) {
+	return &Model{text: t, weights: weights{users: 1}}, err
+}
+
+// named is a model that was read from a file, or why it was not.
+func named(m *Model, err error, file string) (*Model, error) {
 	if err != nil {
 		return nil, inFile(err, file)
 	}
-	return &Model{file: file, artefact: a, weights: weights{users: 1}}, nil
+	m.file = file
+	return m, nil
 }
 
 // inFile names the file in an error that does not name one.

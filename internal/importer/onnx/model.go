@@ -6,8 +6,8 @@ package onnx
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -42,14 +42,9 @@ type Model struct {
 	external  *external // where external data lies; nil where there can be none
 }
 
-// Open reads the model at path.
-func Open(path string) (*Model, error) {
-	f, err := mem.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	block, err := mem.MapFile(f, filepath.Base(path))
+// Open reads the model in a file, which may be closed afterwards, with the external data beside it.
+func Open(f *os.File) (*Model, error) {
+	block, err := mem.MapFile(f, filepath.Base(f.Name()))
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +53,12 @@ func Open(path string) (*Model, error) {
 		block.Close()
 		return nil, err
 	}
-	m.file, m.external = block, externalIn(filepath.Dir(path))
+	m.file, m.external = block, externalIn(filepath.Dir(f.Name()))
 	return m, nil
 }
 
-// OpenFS reads a model, and the external data beside it, from a file system.
-func OpenFS(fsys fs.FS, name string) (*Model, error) {
-	f, err := mem.OpenFS(fsys, name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, diag.Inputf("%v", err).AtFile(name).WithCause(err)
-	}
+// ParseIn is Parse for a file of that name in a file system, with the external data beside it.
+func ParseIn(data []byte, fsys fs.FS, name string) (*Model, error) {
 	m, err := parse(data)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,12 @@ func testNodes(t *testing.T, symbolic bool) {
 // axes and sizes are constants.
 func runNode(folder string, baked, symbolic bool) (err error) {
 	defer diag.Recover(&err, "running a node test")
-	m, err := Open(filepath.Join(folder, "model.onnx"))
+	file, err := os.Open(filepath.Join(folder, "model.onnx"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	m, err := Open(file)
 	if err != nil {
 		return err
 	}
