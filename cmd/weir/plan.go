@@ -114,14 +114,24 @@ type dimRow struct {
 // within compiles a model for its plan. Where the dimensions have bounds and the plan does not fit the budget, it is changed until it does; refused says that it cannot be.
 func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *loaded, bound weir.Dims, refused, err error) {
 	f.plans = true
-	l, bound, err = f.compile(ctx, path, func(o *weir.Options, _ *weir.Model) { o.Budget = 0 })
-	if err != nil {
-		return nil, nil, nil, err
+	asItIs := func(o *weir.Options, _ *weir.Model) { o.Budget = 0 }
+	free := budget <= 0
+	l, bound, err = f.compile(ctx, path, func(o *weir.Options, m *weir.Model) {
+		if free = free || !bounded(m, o.Dims); free {
+			asItIs(o, m)
+		}
+	})
+	switch {
+	case !free && errors.Is(err, weir.ErrBudget):
+		l, bound, whole := f.compile(ctx, path, asItIs)
+		return l, bound, err, whole
+	case err != nil || !free || budget <= 0:
+		return l, bound, nil, err
 	}
-	peak, err := peakOf(l.program.Memory(), f.calls, bound)
-	if budget <= 0 || err != nil || peak <= budget {
+	if peak, err := peakOf(l.program.Memory(), f.calls, bound); err != nil || peak <= budget {
 		return l, bound, nil, nil
 	}
+	// The dimensions have bounds of their own.
 	tight, _, err := f.compile(ctx, path, nil)
 	switch {
 	case err == nil:
@@ -132,6 +142,18 @@ func (f *modelFlags) within(ctx context.Context, path string, budget int64) (l *
 		return nil, nil, nil, err
 	}
 	return l, bound, err, nil
+}
+
+// bounded reports whether the dimensions of all inputs are known to have bounds.
+func bounded(m *weir.Model, dims map[string]weir.Range) bool {
+	for _, in := range m.Inputs() {
+		for _, e := range in.Shape {
+			if r, given := dims[e.Dim]; e.Dim != "" && (!given || r.Max == weir.Unbounded) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (f *planFlags) plan(ctx context.Context, path string) error {
