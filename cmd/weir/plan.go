@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -87,14 +86,6 @@ type planned struct {
 	Spill   *int64        `json:"spill_bytes,omitempty"`
 	// With --actual.
 	Actual *weir.PlanActual `json:"actual,omitempty"`
-}
-
-// fitRow says that with dimension At of size Size, Dim may be as large as Max.
-type fitRow struct {
-	Dim  string `json:"dim"`
-	Max  int64  `json:"max"`
-	At   string `json:"at"`
-	Size int64  `json:"size"`
 }
 
 type aliveRow struct {
@@ -206,17 +197,19 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	if _, bytes, err := m.LargestStep(bound); err == nil {
 		p.Largest = &bytes
 	}
+	fit := newFitting(m, f.calls, bound, o.Budget)
+	free = fit.matter(free)
 	if o.Budget > 0 && len(free) == 1 {
-		p.Fits = largest(m, f.calls, bound, free[0], o.Budget)
+		p.Fits = fit.largest(free[0], free[0].Min)
 	}
 	if o.Budget > 0 && len(free) == 2 {
-		p.Region = region(m, f.calls, bound, free, o.Budget)
+		p.Region = fit.region(free[0], free[1])
 	}
 	p.Savings = l.program.Savings()
 	if p.Spill = at(m.Spill); p.Spill != nil && *p.Spill == 0 {
 		p.Spill = nil
 	}
-	over := p.overBudget(free, o.Budget, refused)
+	over := p.overBudget(fit, free, o.Budget, refused)
 	if f.html != "" || f.actual {
 		page, err := f.draw(ctx, path, l, bound)
 		if err != nil {
@@ -248,43 +241,6 @@ func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
 		return peak, nil
 	}
 	return m.Max(calls)
-}
-
-// region is how large the first of two free dimensions may be for sizes of the second, which double.
-func region(m *weir.Memory, calls int, bound weir.Dims, free []weir.Dimension, budget int64) (rows []fitRow) {
-	d := maps.Clone(bound)
-	for size := max(1, free[1].Min); size <= min(free[1].Max, 1<<40); size *= 2 {
-		d[free[1].Name] = size
-		most := largest(m, calls, d, free[0], budget)
-		if most == nil || *most == 0 {
-			break
-		}
-		rows = append(rows, fitRow{free[0].Name, *most, free[1].Name, size})
-	}
-	return rows
-}
-
-// largest is the greatest value of the one free dimension whose peak is within the budget; nil where none is.
-func largest(m *weir.Memory, calls int, bound weir.Dims, free weir.Dimension, budget int64) *int64 {
-	d := maps.Clone(bound)
-	fits := func(v int64) bool {
-		d[free.Name] = v
-		peak, err := m.Peak(calls, d)
-		return err == nil && peak <= budget
-	}
-	lo, hi := free.Min, min(free.Max, 1<<40)
-	if !fits(lo) {
-		return nil
-	}
-	for lo < hi {
-		middle := lo + (hi-lo+1)/2
-		if fits(middle) {
-			lo = middle
-		} else {
-			hi = middle - 1
-		}
-	}
-	return &lo
 }
 
 // pythonNames gives each dimension a name that is one in Python, no two the same.
@@ -329,7 +285,7 @@ func inPython(formula string, names map[string]string) (string, error) {
 }
 
 // overBudget says what would fit, where the peak does not.
-func (p *planned) overBudget(free []weir.Dimension, budget int64, refused error) error {
+func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, refused error) error {
 	peak := p.Peak
 	switch {
 	case budget <= 0:
@@ -344,19 +300,8 @@ func (p *planned) overBudget(free []weir.Dimension, budget int64, refused error)
 		e.Detail = fmt.Sprintf("the peak is %s, the budget %s", values.FormatBytes(*peak), values.FormatBytes(budget))
 		e.Fix = fmt.Sprintf("--budget %d is the smallest that works", *peak)
 	}
-	if len(p.Region) > 0 {
-		e.Fix = "within " + values.FormatBytes(budget) + " fit"
-		for i, r := range p.Region {
-			e.Fix += fmt.Sprintf("%s %s ≤ %d at %s %d", map[bool]string{true: ","}[i > 0], r.Dim, r.Max, r.At, r.Size)
-		}
-	}
-	if len(free) == 1 {
-		e.Dim = free[0].Name
-		if p.Fits != nil {
-			e.Fix = fmt.Sprintf("within %s fits --dim %s=%d..%d", values.FormatBytes(budget), e.Dim, free[0].Min, *p.Fits)
-		} else {
-			e.Detail += fmt.Sprintf(", and %s = %d does not fit", e.Dim, free[0].Min)
-		}
+	if fit != nil {
+		fit.explain(e, p, free)
 	}
 	return e
 }

@@ -55,7 +55,7 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	if err != nil {
 		return diag.As(err, diag.ErrInput).AtFile(path)
 	}
-	over := p.overBudget(nil, o.Budget, nil)
+	over := p.overBudget(nil, nil, o.Budget, nil)
 	if f.c.json {
 		if over != nil {
 			return over
