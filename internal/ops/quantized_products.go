@@ -1,10 +1,13 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // MatMulInteger is the product of x − xZero and y − yZero, integers of 8 bits, in i32. The zero points may be nil for 0; xZero has one element, or one for each row of x, yZero
@@ -17,9 +20,11 @@ func MatMulInteger(b *ir.Builder, x, xZero, y, yZero *ir.Value) *ir.Value {
 	if column {
 		y = Reshape(b, y, y.Type.Shape[0], one)
 	}
+	given := y
+	y, yZero = signed(b, y, yZero)
 	z := MatMulAs(b, dtype.I32, x, y)
 	if !isZeroPoint(xZero) {
-		sums := ReduceSum(b, Cast(b, y, dtype.I32), true, int64(len(y.Type.Shape)-2))
+		sums := sumsOf(b, y, given, len(y.Type.Shape)-2, len(y.Type.Shape)-2)
 		z = Binary(b, loop.Sub, z, Binary(b, loop.Mul, zeroAlong(b, xZero, 1, len(x.Type.Shape)), sums))
 	}
 	if !isZeroPoint(yZero) {
@@ -44,16 +49,104 @@ func MatMulInteger(b *ir.Builder, x, xZero, y, yZero *ir.Value) *ir.Value {
 }
 
 // isZeroPoint reports whether a zero point is known to be 0 throughout.
-func isZeroPoint(zero *ir.Value) bool {
-	if zero == nil {
+func isZeroPoint(zero *ir.Value) bool { return zero == nil || isThroughout(zero, 0) }
+
+// isThroughout reports whether all elements of a zero point are known, and of one value.
+func isThroughout(zero *ir.Value, value int64) bool {
+	if t := zero.Const; t != nil && !t.Pending() {
+		for i := range t.Len() {
+			if t.Int(i) != value {
+				return false
+			}
+		}
 		return true
 	}
 	for _, e := range zero.Known {
-		if v, ok := e.Const(); !ok || v != 0 {
+		if v, ok := e.Const(); !ok || v != value {
 			return false
 		}
 	}
 	return zero.Known != nil
+}
+
+// signed is unsigned numbers whose zero point is 128, as weights often are, as signed ones without a zero point; others as they are. A constant's are computed when they are wanted.
+func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
+	const half = 128
+	if zero == nil || x.Type.DType != dtype.U8 || zero.Type.DType != dtype.U8 || !isThroughout(zero, half) {
+		return x, zero
+	}
+	from := x.Const
+	if from == nil || from.Pending() || from.Rank() == 0 {
+		return BitCast(b, Binary(b, loop.Xor, x, Cast(b, Scalar(b, dtype.F32, half), dtype.U8)), dtype.I8), nil
+	}
+	t, err := tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
+		part, release := tensor.Temporary(dtype.U8, to.Shape()...)
+		defer release()
+		from.Fill(part, axis, begin, end)
+		out := to.Bytes()
+		for i, v := range part.Bytes() {
+			out[i] = v ^ half
+		}
+	})
+	if err != nil {
+		b.Fail(err)
+	}
+	return b.Constant(x.Name, t), nil
+}
+
+// sumsOf is the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an extent of 1, in i32. The last of the others must not be between. Those of a constant are computed here: passes
+// would have to write it in 32 bits first. given is what y was before it was signed.
+func sumsOf(b *ir.Builder, y, given *ir.Value, first, last int) *ir.Value {
+	t := given.Const
+	if t == nil || t.Pending() || t.DType().Bits() != 8 {
+		axes := make([]int64, 0, last-first+1)
+		for axis := first; axis <= last; axis++ {
+			axes = append(axes, int64(axis))
+		}
+		return ReduceSum(b, Cast(b, y, dtype.I32), true, axes...)
+	}
+	shape, rows, columns := slices.Clone(t.Shape()), int64(1), int64(1)
+	for axis, n := range t.Shape() {
+		if axis > last {
+			columns *= n
+		} else if axis >= first {
+			shape[axis] = 1
+			rows *= n
+		}
+	}
+	out, err := tensor.New(dtype.I32, shape...)
+	if err != nil {
+		b.Fail(err)
+	}
+	start := int64(0)
+	if y != given {
+		start = -128 * rows
+	}
+	data, sums := t.Bytes(), make([]int32, columns)
+	for at := int64(0); at < out.Len(); at += columns {
+		clear(sums)
+		for range rows {
+			addBytes(sums, data[:columns], t.DType().IsSigned())
+			data = data[columns:]
+		}
+		for i, sum := range sums {
+			out.SetInt(at+int64(i), int64(sum)+start)
+		}
+	}
+	return b.Constant("sums", out)
+}
+
+// addBytes adds bytes to sums, one to each.
+func addBytes(sums []int32, data []byte, signed bool) {
+	if signed {
+		for i, v := range data {
+			sums[i] += int32(int8(v))
+		}
+		return
+	}
+	for i, v := range data {
+		sums[i] += int32(v)
+	}
 }
 
 // zeroAlong is a zero point as i32, placed so that it is broadcast along the axis that is `after` axes before the last one.
@@ -71,26 +164,54 @@ func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 }
 
 // ConvolutionInteger is Convolution of x − xZero and w − wZero, integers of 8 bits, in i32; padding is 0 after the subtraction. xZero has one element, wZero one, or one for
-// each output channel; either may be nil for 0. bias, of type i32, may be nil.
+// each output channel; either may be nil for 0. bias, of type i32, may be nil. Where wZero is 0, or 128 of unsigned weights, the convolution is of the operands as they are: x is padded with
+// its zero point, and what that adds to each channel is taken off it.
 func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, window Window, groups int64) *ir.Value {
-	shifted := func(v, zero *ir.Value) *ir.Value {
-		if isZeroPoint(zero) {
-			return v
-		}
-		zero = Cast(b, zero, dtype.I32)
-		if len(zero.Type.Shape) > 0 {
-			zero = AlongAxis(b, zero, 0, len(v.Type.Shape))
-		}
-		if isOne(product(zero.Type.Shape)) {
-			zero = Reshape(b, zero)
-		}
-		return Binary(b, loop.Sub, Cast(b, v, dtype.I32), zero)
+	given := w
+	if w, wZero = signed(b, w, wZero); !isZeroPoint(wZero) {
+		x, w, xZero = shifted(b, x, xZero), shifted(b, w, wZero), nil
 	}
-	y := ConvolutionAs(b, dtype.I32, shifted(x, xZero), shifted(w, wZero), window, groups)
+	rank := len(x.Type.Shape)
+	if isZeroPoint(xZero) {
+		return biased(b, ConvolutionAs(b, dtype.I32, x, w, window, groups), bias)
+	}
+	padded := func(e sym.Expr) bool { return !isZero(e) }
+	if slices.ContainsFunc(window.Begin, padded) || slices.ContainsFunc(window.End, padded) {
+		none := make([]sym.Expr, 2, rank)
+		x = Pad(b, x, Reshape(b, xZero), "constant", append(slices.Clone(none), window.Begin...), append(slices.Clone(none), window.End...))
+		window.Begin, window.End = make([]sym.Expr, rank-2), make([]sym.Expr, rank-2)
+	}
+	sums := sumsOf(b, w, given, 1, rank-1)
+	more := Binary(b, loop.Mul, Reshape(b, sums, w.Type.Shape[0]), Reshape(b, Cast(b, xZero, dtype.I32)))
 	if bias != nil {
-		y = Binary(b, loop.Add, y, AlongAxis(b, bias, 1, len(y.Type.Shape)))
+		more = Binary(b, loop.Sub, bias, more)
+	} else {
+		more = Unary(b, loop.Neg, more)
 	}
-	return y
+	return biased(b, ConvolutionAs(b, dtype.I32, x, w, window, groups), more)
+}
+
+// shifted is integers of 8 bits less their zero point, in i32; a zero point of more than one element is one for each index of the first axis.
+func shifted(b *ir.Builder, v, zero *ir.Value) *ir.Value {
+	if isZeroPoint(zero) {
+		return v
+	}
+	zero = Cast(b, zero, dtype.I32)
+	if len(zero.Type.Shape) > 0 {
+		zero = AlongAxis(b, zero, 0, len(v.Type.Shape))
+	}
+	if isOne(product(zero.Type.Shape)) {
+		zero = Reshape(b, zero)
+	}
+	return Binary(b, loop.Sub, Cast(b, v, dtype.I32), zero)
+}
+
+// biased adds a number to each channel; bias may be nil.
+func biased(b *ir.Builder, y, bias *ir.Value) *ir.Value {
+	if bias == nil {
+		return y
+	}
+	return Binary(b, loop.Add, y, AlongAxis(b, bias, 1, len(y.Type.Shape)))
 }
 
 // Requantize is a product of quantised operands, in i32, as quantised numbers again: sums times the operands' scales over the result's scale. scale is x's and w's scales'

@@ -27,7 +27,7 @@ func harness(t testing.TB, cpu string) kernelcheck.Harness {
 
 // levels runs a test with the code for each level of processors; those that this one is not of are skipped.
 func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
-	for _, cpu := range []string{"avx2", "avx512", "avx512vnni"} {
+	for _, cpu := range []string{"avx2", "avx512"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
 }

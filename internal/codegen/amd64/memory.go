@@ -169,14 +169,18 @@ func (e *emitter) loadRun(dt dtype.DType, at asm.Mem, mask asm.Reg) value {
 		in.Mask, in.Zero = mask, true
 	}
 	e.emit(in)
+	return e.extended(dt, r)
+}
+
+// extended is lanes of narrow elements that one of the extensions made.
+func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 	switch dt {
 	case dtype.Bool:
 		r = e.greaterInt(r, e.integer32(0))
 	case dtype.BF16:
 		r = e.shiftLeft(r, 16)
 	}
-	v.lo = r
-	return v
+	return value{dtype: dt, lo: r}
 }
 
 // extensions are the instructions that read narrow elements into lanes of 32 bits.
@@ -185,8 +189,11 @@ var extensions = map[dtype.DType]asm.Op{
 	dtype.BF16: asm.VPMOVZXWD, dtype.F16: asm.VCVTPH2PS,
 }
 
-// gather reads elements of 32 bits a step apart.
+// gather reads elements a step apart, of at most 32 bits.
 func (e *emitter) gather(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+	if _, narrow := extensions[dt]; narrow {
+		return e.gatherNarrow(dt, at, step, mask)
+	}
 	if dt.Bits() != 32 {
 		refuse("%s a step of %d apart", dt, step)
 	}
@@ -326,39 +333,110 @@ func (e *emitter) storeRun(dt dtype.DType, at asm.Mem, x value, mask asm.Reg) {
 		}
 		return
 	}
-	r := x.lo
-	switch dt {
-	case dtype.Bool:
-		r = e.selectLanes(r, e.integer32(1), e.integer32(0))
-	case dtype.BF16:
-		r = e.toBrain(r)
-	case dtype.F16:
-		if !e.isa.masks && mask != asm.NoReg {
+	if mask != asm.NoReg {
+		if !e.isa.masks {
 			refuse("a part of a vector of %s", dt)
 		}
-		e.emit(asm.Inst{Op: asm.VCVTPS2PH, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask})
-		return
-	}
-	if e.isa.masks {
-		op := asm.VPMOVDB
-		if dt.Bits() == 16 {
-			op = asm.VPMOVDW
+		r := e.prepared(dt, x.lo)
+		in := asm.Inst{Op: asm.VPMOVDB, Bits: 512, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask}
+		switch {
+		case dt == dtype.F16:
+			in.Op = asm.VCVTPS2PH
+		case dt.Bits() == 16:
+			in.Op = asm.VPMOVDW
 		}
-		e.emit(asm.Inst{Op: op, Bits: 512, Args: [4]asm.Reg{asm.Memory, r}, Mem: at, Mask: mask})
+		e.emit(in)
 		return
 	}
-	if mask != asm.NoReg {
-		refuse("a part of a vector of %s", dt)
+	op, bits := asm.VMOVUPS, uint16(e.isa.lanes*dt.Bits())
+	if bits < 128 {
+		op, bits = asm.VMOVQ, 0
 	}
-	if dt.Bits() == 16 {
-		r = e.three(asm.VPSHUFB, r, e.poolVector(lowWords))
-		r = e.twoImm(asm.VPERMQ, r, 0x08)
-		e.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
-		return
+	e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{asm.Memory, e.narrowed(dt, x.lo)}, Mem: at})
+}
+
+// prepared is lanes of a narrow type such that their lower bits are the elements, but for f16, which an instruction of its own makes.
+func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
+	switch dt {
+	case dtype.Bool:
+		return e.selectLanes(r, e.integer32(1), e.integer32(0))
+	case dtype.BF16:
+		return e.toBrain(r)
 	}
-	r = e.three(asm.VPSHUFB, r, e.poolVector(lowBytes))
-	r = e.three(asm.VPERMD, e.poolVector(firstAndFifth), r)
-	e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+	return r
+}
+
+// narrowed is lanes of a narrow type as its elements, side by side in the lowest part of a register.
+func (e *emitter) narrowed(dt dtype.DType, x asm.Reg) asm.Reg {
+	r := e.prepared(dt, x)
+	switch {
+	case dt == dtype.F16:
+		return e.two(asm.VCVTPS2PH, r)
+	case e.isa.masks && dt.Bits() == 16:
+		return e.two(asm.VPMOVDW, r)
+	case e.isa.masks:
+		return e.two(asm.VPMOVDB, r)
+	case dt.Bits() == 16:
+		return e.twoImm(asm.VPERMQ, e.three(asm.VPSHUFB, r, e.poolVector(lowWords)), 0x08)
+	}
+	return e.three(asm.VPERMD, e.poolVector(firstAndFifth), e.three(asm.VPSHUFB, r, e.poolVector(lowBytes)))
+}
+
+// reaches reports whether all lanes of a vector of elements a step apart lie within a displacement.
+func (e *emitter) reaches(dt dtype.DType, at asm.Mem, step int64) bool {
+	last := step*bytesOf(dt)*int64(e.isa.lanes) + int64(at.Disp)
+	return last == int64(int32(last))
+}
+
+// gatherNarrow reads elements of 8 or 16 bits a step apart, lane by lane.
+func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+	if mask != asm.NoReg || !e.reaches(dt, at, step) {
+		refuse("%s a step of %d apart, or some lanes of them", dt, step)
+	}
+	size := bytesOf(dt)
+	op := asm.VPINSRW
+	if size == 1 {
+		op = asm.VPINSRB
+	}
+	var parts []asm.Reg
+	for lane := range int64(e.isa.lanes) {
+		place := lane % (16 / size)
+		if place == 0 {
+			parts = append(parts, e.copyOf(e.integer32(0)))
+		}
+		r := parts[len(parts)-1]
+		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: place})
+		at.Disp += int32(step * size)
+	}
+	all := parts[0]
+	if len(parts) > 1 {
+		all = e.builder.vector()
+		e.emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
+	}
+	return e.extended(dt, e.two(extensions[dt], all))
+}
+
+// scatterNarrow writes elements of 8 or 16 bits a step apart, lane by lane.
+func (e *emitter) scatterNarrow(dt dtype.DType, at asm.Mem, step int64, x value) {
+	if !e.reaches(dt, at, step) {
+		refuse("a step of %d", step)
+	}
+	size := bytesOf(dt)
+	op := asm.VPEXTRW
+	if size == 1 {
+		op = asm.VPEXTRB
+	}
+	all := e.narrowed(dt, x.lo)
+	for lane := range int64(e.isa.lanes) {
+		place := lane % (16 / size)
+		if place == 0 && lane > 0 {
+			upper := e.builder.vector()
+			e.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, all}, Imm: 1})
+			all = upper
+		}
+		e.emit(asm.Inst{Op: op, Args: [4]asm.Reg{asm.Memory, all}, Mem: at, Imm: place})
+		at.Disp += int32(step * size)
+	}
 }
 
 // How bytes and words of 32-bit lanes come together: within each half of a vector, then across.
@@ -379,8 +457,12 @@ func twice(places ...byte) []byte {
 	return append(half[:16:16], half...)
 }
 
-// scatter writes elements of 32 bits a step apart, lane by lane.
+// scatter writes elements of at most 32 bits a step apart, lane by lane.
 func (e *emitter) scatter(dt dtype.DType, at asm.Mem, step int64, x value, mask asm.Reg) {
+	if _, narrow := extensions[dt]; narrow && mask == asm.NoReg {
+		e.scatterNarrow(dt, at, step, x)
+		return
+	}
 	if dt.Bits() != 32 || mask != asm.NoReg {
 		refuse("%s a step of %d apart, or some lanes of them, to memory", dt, step)
 	}
