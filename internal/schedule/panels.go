@@ -22,6 +22,10 @@ const (
 	leastRows  = 128 // of one tile
 	mostRows   = 384
 	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
+
+	manyTiles = 16      // a product is cut into, so that workers have about as much to do
+	leastWork = 750_000 // multiplications in such a tile: some microseconds
+	fewRows   = 32      // of such a tile: fewer would read panels too often
 )
 
 // registerTiles reports whether contractions run in the machine's registers.
@@ -225,6 +229,15 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 	if !ok || n <= 0 {
 		return size
 	}
+	if columns, fixed := sum.N.Const(); fixed {
+		// Enough tiles for several workers, where each has work for some microseconds.
+		width := s.panelWidth(k, sum, l.DType)
+		panels := max(1, (columns+width-1)/width)
+		tiles := min(manyTiles, int64(float64(n*columns)*depth/leastWork))
+		if pieces := (tiles + panels - 1) / panels; pieces > 1 {
+			size = min(size, max(fewRows, (n+pieces-1)/pieces))
+		}
+	}
 	// Even tiles, if they need not be much smaller; else all but the last are whole register tiles.
 	for even := size; even > size*2/3; even-- {
 		if n%even == 0 {
@@ -242,7 +255,9 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	lanes := int64(s.machine.VectorBytes) * 8 / int64(dt.Bits())
 	usual := max(s.machine.Tile.Columns*4/int64(s.machine.VectorBytes), 1)
 	vectors := usual
-	if _, m := s.dims.Bounds(c.M); m < s.machine.Tile.Rows {
+	if _, m := s.dims.Bounds(c.M); m <= 3 && dt.IsFloat() && s.machine.Halves() {
+		vectors = widestTile / 2 // as many of half the length
+	} else if m < s.machine.Tile.Rows {
 		for vectors = widestTile; vectors > usual && !s.machine.Limits.HoldSums(max(m, 1), vectors); vectors-- {
 		}
 	}

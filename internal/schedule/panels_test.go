@@ -298,3 +298,36 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestProductsHaveTilesForWorkers cuts a product with few columns into several tiles, and leaves one whole that is too small.
+func TestProductsHaveTilesForWorkers(t *testing.T) {
+	for _, c := range []struct{ m, n, k, least, most int64 }{{196, 64, 384, 4, 8}, {49, 320, 960, 7, 14}, {30, 64, 64, 1, 1}, {3136, 24, 144, 9, 32}} {
+		b := loop.NewBuilder("product")
+		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
+		acc := b.Local("acc", dtype.F32, number(c.m), number(c.n))
+		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
+		machine, err := target.For("avx512", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
+		if err := s.contractions(); err != nil {
+			t.Fatal(err)
+		}
+		k := s.kernel(b.Kernel)
+		tiles := int64(1)
+		for body := k.Body; len(body) == 1; {
+			f, ok := body[0].(*loop.For)
+			if !ok || f.Kind != loop.Parallel {
+				break
+			}
+			n, _ := f.Extent.Const()
+			tiles, body = tiles*n, f.Body
+		}
+		if tiles < c.least || tiles > c.most {
+			t.Errorf("%d × %d × %d: %d tiles\n%s", c.m, c.n, c.k, tiles, k)
+		}
+	}
+}

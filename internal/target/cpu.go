@@ -144,6 +144,12 @@ func lacks(cpu string, features []string) []string {
 	return slices.DeleteFunc(needs(cpu), func(f string) bool { return slices.Contains(features, f) })
 }
 
+// Halves reports whether the machine does an operation on one of its vectors in two halves, so that vectors half as long take half the time: as far as
+// AMD's first processors with AVX-512 do.
+func (m Machine) Halves() bool {
+	return slices.ContainsFunc(levels, func(l level) bool { return m.CPU == l.name && l.bytes == 64 && m.Tile == l.amd })
+}
+
 // Lacks lists what the host has not and code for the machine needs, sorted: features, or the architecture.
 func (m Machine) Lacks() []string {
 	if m.Name == AMD64Name && host.Arch != "amd64" {

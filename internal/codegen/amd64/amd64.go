@@ -111,6 +111,10 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 
 func isaOf(machine target.Machine) *isa {
 	switch {
+	case machine.Halves() && machine.Dot == vnni.dot:
+		return vnniHalves
+	case machine.Halves():
+		return halves
 	case machine.VectorBytes == 64 && machine.Dot == vnni.dot:
 		return vnni
 	case machine.VectorBytes == 64:

@@ -30,6 +30,17 @@ func levels(t *testing.T, test func(t *testing.T, h kernelcheck.Harness)) {
 	for _, cpu := range []string{"avx2", "avx512"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
+	// The other maker's tile.
+	t.Run("avx512, another tile", func(t *testing.T) {
+		h := harness(t, "avx512")
+		tiles := map[bool]target.Tile{true: {Rows: 14, Columns: 32}, false: {Rows: 8, Columns: 48}}
+		was := h.Machine.Halves()
+		h.Machine.Tile = tiles[was]
+		if h.Machine.Halves() == was {
+			t.Fatal("tiles are not as package target has them")
+		}
+		test(t, h)
+	})
 }
 
 func TestFunctions(t *testing.T) {
@@ -65,8 +76,10 @@ func TestRandomKernels(t *testing.T) {
 
 // TestFewRegisters runs random kernels with so few vector registers that most values are spilled.
 func TestFewRegisters(t *testing.T) {
-	defer func(n, m int) { avx2.registers, avx512.registers = n, m }(avx2.registers, avx512.registers)
-	avx2.registers, avx512.registers = 6, 6
+	for _, i := range []*isa{avx2, avx512, vnni, halves, vnniHalves} {
+		defer func(n int) { i.registers = n }(i.registers)
+		i.registers = 6
+	}
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		for seed := range int64(300) {
 			h.Random(t, 1000+seed, seed%2 == 1)
@@ -85,7 +98,7 @@ func TestGuarded(t *testing.T) {
 		for seed := range int64(300) {
 			t.Run(fmt.Sprint("random", seed), func(t *testing.T) { h.Random(t, 2000+seed, seed%2 == 1) })
 		}
-		for _, c := range productCases(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64}) {
+		for _, c := range productCases(100, []int64{0, 6, 13}, []int64{16, 24, 8, 64, 40, 48}) {
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
 	})

@@ -393,7 +393,7 @@ func (p *product) stream(buffer string, offset sym.Expr, row distance) *stream {
 
 // all writes the tiles of all columns.
 func (p *product) all() {
-	lanes := int64(p.isa.bits/8) / p.ops.size
+	lanes := p.isa.lanesOf(p.ops)
 	if n, ok := p.cols.Const(); ok {
 		p.columns(n)
 		return
@@ -427,7 +427,7 @@ func (p *product) all() {
 		}
 		part := p.copyOf(count)
 		p.integerImm(asm.SUB, part, n-lanes)
-		p.tiles(int(n/lanes), distance{register: part})
+		p.tiles(p.isa, int(n/lanes), distance{register: part})
 		if n >= most {
 			break
 		}
@@ -464,24 +464,46 @@ func (p *product) few(x sym.Expr) (full, rest int64, ok bool) {
 
 // columns writes the tiles of so many columns.
 func (p *product) columns(n int64) {
-	lanes := int64(p.isa.bits/8) / p.ops.size
-	vectors := (n + lanes - 1) / lanes
 	if n <= 0 {
 		return
 	}
+	isa := p.vectorsFor(n)
+	lanes := isa.lanesOf(p.ops)
+	vectors := (n + lanes - 1) / lanes
 	if vectors > 8 {
 		refuse("%d columns", n)
 	}
-	p.tiles(int(vectors), known(n%lanes))
+	p.tiles(isa, int(vectors), known(n%lanes))
+}
+
+func (i *isa) lanesOf(ops *elementOps) int64 { return int64(i.bits/8) / ops.size }
+
+// vectorsFor chooses the length of vectors for so many columns, where a machine has a choice that costs nothing: half as long where half of a vector would be empty, where a row has
+// one vector, whose every product would need a read as long, and for few rows, which wait for memory: reads of half the length are faster there.
+func (p *product) vectorsFor(n int64) *isa {
+	half := p.isa.half
+	narrow := func(t *term) bool { return t.dot != nil || t.formA.size != p.ops.size || t.formB.size != p.ops.size }
+	if half == nil || slices.ContainsFunc(p.terms, narrow) {
+		return p.isa
+	}
+	lanes := half.lanesOf(p.ops)
+	vectors := (n + lanes - 1) / lanes
+	rows, fixed := p.rows.Const()
+	switch {
+	case vectors > 8:
+	case vectors%2 == 1, vectors == 2, fixed && rows <= fewestRows:
+		return half
+	}
+	return p.isa
 }
 
 // tiles writes the tiles of all rows.
-func (p *product) tiles(vectors int, part distance) {
+func (p *product) tiles(isa *isa, vectors int, part distance) {
 	more := 0
 	for _, m := range p.terms {
 		more = max(more, m.dot.moreRows())
 	}
-	most := mostTileRows(p.ops.registers(p.isa), vectors, mostRows(vectors)+more) - more
+	most := mostTileRows(p.ops.registers(isa), vectors, mostRows(vectors)+more) - more
 	if most <= 0 {
 		refuse("%d vectors of sums", vectors)
 	}
@@ -496,7 +518,7 @@ func (p *product) tiles(vectors int, part distance) {
 		m.lookAhead(p.builder, (height+int64(most)-1)/int64(most))
 	}
 	one := func(rows int) {
-		t := &registerTile{emitter: p.emitter, ops: p.ops, rows: rows, vectors: vectors, part: part, whole: p.whole}
+		t := &registerTile{emitter: p.emitter, isa: isa, ops: p.ops, rows: rows, vectors: vectors, part: part, whole: p.whole}
 		t.begin()
 		p.start(t)
 		for _, m := range p.terms {

@@ -388,7 +388,7 @@ func TestGroups(t *testing.T) {
 // TestProducts compares products of all forms with the interpreter.
 func TestProducts(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
-		for _, c := range productCases(160, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+		for _, c := range productCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64, 32, 40, 48}) {
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
 	})

@@ -166,6 +166,7 @@ func (t *term) merge() {
 // registerTile is a tile under emission.
 type registerTile struct {
 	*emitter
+	isa           *isa // of its vectors
 	ops           *elementOps
 	rows, vectors int
 	part          distance // lanes that the last vector has; 0: all
@@ -174,7 +175,7 @@ type registerTile struct {
 	mask          asm.Reg // of the last vector's lanes, once there is one
 }
 
-func (t *registerTile) lanes() int64 { return int64(t.isa.bits/8) / t.ops.size }
+func (t *registerTile) lanes() int64 { return t.isa.lanesOf(t.ops) }
 
 func (t *registerTile) sum(row, vector int) asm.Reg { return asm.V(row*t.vectors + vector) }
 
