@@ -8,7 +8,8 @@ import (
 )
 
 // Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from Tensor to At is computed in so many Pieces; "recompute": the tensor is computed again where it is needed again; "spill": it is
-// put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used.
+// put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used: of a table the rows that a run asks for, at most so many Rows; what a product
+// reads in so many Pieces, one after the other; else all of it.
 type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
@@ -17,7 +18,8 @@ type Saving struct {
 	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
-	// Of a chunk: the pieces, the rows that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece.
+	// Of a chunk: the pieces, the rows that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece. Of a page: the pieces, and
+	// the rows of a table.
 	Pieces    int64   `json:"pieces,omitempty"`
 	Rows      int64   `json:"rows,omitempty"`
 	Operators int64   `json:"operators,omitempty"`
@@ -36,6 +38,12 @@ func (s Saving) String() string {
 		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
 	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
+	}
+	if s.Pieces > 0 {
+		cost = fmt.Sprintf("in %d pieces, %s", s.Pieces, cost)
+	}
+	if s.Rows > 0 {
+		cost = fmt.Sprintf("by rows, at most %d, %s", s.Rows, cost)
 	}
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }

@@ -26,6 +26,7 @@ func TestBudgets(t *testing.T) {
 		{"attention_23", 2, nil, 1},
 		{"image_rows", 1, []string{"chunk"}, 0.7},
 		{"image_rows", 3, []string{"chunk"}, 0.7},
+		{"tied_table", 6, []string{"page"}, 8},
 	} {
 		t.Run(fmt.Sprint(c.name, "/", c.n), func(t *testing.T) {
 			before := mem.Usage()
@@ -278,7 +279,7 @@ func budgeted(t *testing.T, m *weir.Model, o weir.Options, in weir.Inputs, want 
 	return w
 }
 
-// random is inputs for a model of floats whose free dimensions all are n.
+// random is inputs for a model of floats, and of indices, whose free dimensions all are n.
 func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 	r := rand.New(rand.NewPCG(1, 2))
 	in := weir.Inputs{}
@@ -296,6 +297,18 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		made = append(made, x)
+		in[info.Name] = x
+		if info.DType == weir.I64 { // indices, of what has more than a hundred rows
+			list, err := weir.View[int64](x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range list {
+				list[i] = r.Int64N(200) - 100
+			}
+			continue
+		}
 		data, err := weir.View[float32](x)
 		if err != nil {
 			t.Fatal(err)
@@ -303,8 +316,6 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 		for i := range data {
 			data[i] = float32(r.NormFloat64()) / 2
 		}
-		in[info.Name] = x
-		made = append(made, x)
 	}
 	return in, func() {
 		for _, x := range made {

@@ -119,7 +119,7 @@ func operands(step program.Step, did uint8) []int {
 	case *program.Host:
 		return slices.Concat(s.In, s.Out)
 	case *program.Copy:
-		return []int{s.To, s.From}
+		return []int{s.To, s.From, s.Pick.Of()}
 	case *program.Bind:
 		return []int{s.From}
 	case *program.If:

@@ -44,6 +44,7 @@ var sweptModels = []swept{
 	{name: "late", write: writeLate, inputs: countsTo(3000)},
 	{name: "long_skips", budget: 0.001, inputs: drawn(2)},
 	{name: "training_step", budget: 0.3, inputs: drawn(64)},
+	{name: "tied_table", budget: 0.001, inputs: drawn(4)},
 	{name: "external_data", compare: true},
 	{name: "unaligned_weights"},
 	{name: "typed_weights"},

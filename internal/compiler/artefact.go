@@ -282,7 +282,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range, ask func() erro
 
 // keepWithin has the scheduled loops keep within a budget, and makes the program anew where that changed them.
 func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) error {
-	least, err := c.keepLoops(*o.Budget, ask)
+	least, err := c.keepLoops(o, ask)
 	if err != nil {
 		return err
 	}

@@ -249,7 +249,11 @@ func (a *assembly) one(step loop.Step) program.Step {
 		a.step++
 		return l
 	case *loop.Copy:
-		return &program.Copy{To: a.tensors[s.To], From: a.tensors[s.From]}
+		c := &program.Copy{To: a.tensors[s.To], From: a.tensors[s.From]}
+		if s.Pick != nil {
+			c.Pick = &program.Pick{Index: a.tensors[s.Pick.Index], Rows: s.Pick.Rows, Source: s.Pick.Source}
+		}
+		return c
 	}
 	panic(fmt.Sprintf("compiler: no translation of a %T", step))
 }

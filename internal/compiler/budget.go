@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,7 +26,8 @@ type Saving struct {
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
 	Operations, Moved int64
-	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds.
+	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds. Of a weight: the pieces that it is
+	// brought in by, and the most rows of it that are.
 	Pieces, Rows, Nodes int64
 	Share               float64
 }
@@ -66,14 +68,19 @@ type squeezer struct {
 	done   []Saving
 	exact  int // see mostExact
 
-	pageFirst bool
+	pageFirst   bool
+	page        int64                   // the most that is brought in of a weight at once, as far as kernels can be cut; 0: all of it
+	options     Options                 // for code
+	kernels     map[string]*loop.Kernel // by text, without the name: those that were made
+	kernelNames map[string]bool
 }
 
 // squeeze has the module keep within a budget, and gives what it then takes: more than the budget where nothing helps any more. The order of the steps has been chosen, and kernels
 // compute in place, before it is asked: what is left is to compute again, to spill, and to page, which comes first where that is asked for.
-func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole int64, err error) {
+func (c *Compiled) squeeze(o Options, w way, ask func() error) (whole int64, err error) {
+	b := *o.Budget
 	s := newSqueezer(c, b)
-	s.ask, s.pageFirst = ask, pageFirst
+	s.ask, s.pageFirst, s.page, s.options = ask, w.page, w.most, o
 	if !s.bounded() {
 		return 0, nil
 	}
@@ -81,8 +88,12 @@ func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole in
 		return whole, err
 	}
 	for margin := int64(0); ; {
+		want := s.target() - margin
 		body, err := s.fit(margin)
 		if err != nil {
+			return 0, err
+		}
+		if err := s.regenerate(body); err != nil {
 			return 0, err
 		}
 		if whole, err = s.whole(body); err != nil {
@@ -92,7 +103,7 @@ func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole in
 			break
 		}
 		// Fewer bytes alive may still lie less well.
-		if s.live(body) > s.target()-margin {
+		if s.live(body) > want {
 			return whole, nil
 		}
 		margin += max(whole-b.Bytes, 64)
@@ -102,43 +113,35 @@ func (c *Compiled) squeeze(b Budget, pageFirst bool, ask func() error) (whole in
 	return whole, c.pageOut()
 }
 
-// keepLoops is squeeze, in the better of its two ways, for a module whose kernels cannot be made anew, so that nothing of it is computed in pieces. Where it comes to
-// more than the budget the module is as it was.
-func (c *Compiled) keepLoops(b Budget, ask func() error) (whole int64, err error) {
-	body, buffers := c.Loop.Body, c.Loop.Buffers
-	var weights []*loop.Buffer
-	for _, w := range buffers {
-		if w.Kind == loop.Weight && !w.Paged {
-			weights = append(weights, w)
-		}
-	}
+// keepLoops is squeezed, in the better of its two ways, for a module whose kernels cannot be made anew of ir, so that nothing of it is computed in pieces.
+func (c *Compiled) keepLoops(o Options, ask func() error) (whole int64, err error) {
 	first := false
-	if s := newSqueezer(c, b); s.bounded() {
+	if s := newSqueezer(c, *o.Budget); s.bounded() {
 		first = s.target() <= 0
 	}
 	least := int64(math.MaxInt64)
 	for _, pageFirst := range []bool{first, !first} {
-		whole, err := c.squeeze(b, pageFirst, ask)
-		if err != nil || whole <= b.Bytes {
+		whole, err := c.squeezed(way{page: pageFirst}, o, ask)
+		if err != nil || whole <= o.Budget.Bytes {
 			return whole, err
 		}
 		least = min(least, whole)
-		c.Loop.Body, c.Loop.Buffers = body, buffers
-		for _, w := range weights {
-			w.Paged = false
-		}
 	}
 	return least, nil
 }
 
 func newSqueezer(c *Compiled, b Budget) *squeezer {
-	s := &squeezer{c: c, m: c.Loop, budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact}
+	s := &squeezer{c: c, m: c.Loop, budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
+		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
 	s.value = func(name string) (int64, bool) {
 		r, ok := c.Loop.Dims.Get(name)
 		return r.Max, ok && r.Max != sym.NoMax
 	}
 	for _, buffer := range c.Loop.Buffers {
 		s.names[buffer.Name] = true
+	}
+	for _, k := range c.Loop.Kernels {
+		s.kernelNames[k.Name] = true
 	}
 	return s
 }
@@ -509,7 +512,11 @@ func (s *squeezer) replaced(c *change, step loop.Step, b, with *loop.Buffer) loo
 	case *loop.Host:
 		return &loop.Host{Op: step.Op, Attrs: step.Attrs, In: all(step.In), Out: all(step.Out), Source: step.Source}
 	case *loop.Copy:
-		return &loop.Copy{To: swap(step.To), From: swap(step.From)}
+		c := &loop.Copy{To: swap(step.To), From: swap(step.From)}
+		if step.Pick != nil {
+			c.Pick = &loop.Pick{Index: swap(step.Pick.Index), Rows: step.Pick.Rows, Source: step.Pick.Source}
+		}
+		return c
 	case *loop.If:
 		return &loop.If{Cond: swap(step.Cond), Then: s.after(c, step.Then, b, with), Else: s.after(c, step.Else, b, with), Source: step.Source}
 	case *loop.Loop:
@@ -646,56 +653,52 @@ func maker(body []loop.Step, b *loop.Buffer) int {
 // leastPaged is the size of the smallest weight that is worth leaving in a file, in bytes.
 const leastPaged = 1024
 
-// pages leaves weights in their file, the largest first, until the budget holds.
+// pages leaves weights in their file until the budget holds: those first that cost least for their bytes, such as tables of which a run reads some rows, of those that cost the same the
+// largest.
 func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
-	var weights []*loop.Buffer
+	type option struct {
+		w    *loop.Buffer
+		cost float64
+	}
+	var options []option
 	for _, b := range s.m.Buffers {
-		if b.Kind == loop.Weight && b.View == nil && !b.Paged && len(b.Data.Bytes()) >= leastPaged {
-			weights = append(weights, b)
+		if b.Kind != loop.Weight || b.View != nil || b.Paged || len(b.Data.Bytes()) < leastPaged {
+			continue
+		}
+		if c := s.pageOf(body, b); c != nil {
+			options = append(options, option{b, math.Round(float64(c.saving.Moved) / float64(c.saving.Bytes))})
 		}
 	}
-	slices.SortStableFunc(weights, func(a, b *loop.Buffer) int { return len(b.Data.Bytes()) - len(a.Data.Bytes()) })
+	slices.SortStableFunc(options, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(b.w.Data.Bytes()), len(a.w.Data.Bytes())))
+	})
 	peak := s.live(body)
-	for _, w := range weights {
+	for _, o := range options {
 		if peak <= s.target()-margin {
 			break
 		}
-		bytes := int64(len(w.Data.Bytes()))
-		c := &change{saving: Saving{Kind: PageIn, Tensor: tensorName(w), Bytes: bytes}}
-		if c.body = s.paged(c, body, w); c.body == nil {
-			continue
-		}
+		c := s.pageOf(body, o.w)
 		buffers := s.m.Buffers
 		s.m.Buffers = append(slices.Clone(buffers), c.made...)
 		grown := s.live(c.body)
 		s.m.Buffers = buffers
-		if int64(s.budget.Calls)*(grown-peak) >= bytes {
+		if int64(s.budget.Calls)*(grown-peak) >= c.saving.Bytes {
 			continue
 		}
 		s.keep(c.made, c.saving)
-		w.Paged = true
+		o.w.Paged = true
 		body, peak = c.body, grown
 	}
 	return body
 }
 
-// paged is the steps with a weight brought into memory before each that uses it, itself or in its bodies; nil where one copies it.
-func (s *squeezer) paged(c *change, body []loop.Step, w *loop.Buffer) (out []loop.Step) {
-	for _, step := range body {
-		if !mentions(step, w) {
-			out = append(out, step)
-			continue
-		}
-		if _, copies := step.(*loop.Copy); copies {
-			return nil
-		}
-		in := s.fresh(c, w, loop.Temp, "page")
-		out = append(out, &loop.Copy{To: in, From: w}, s.replaced(c, step, w, in))
-		if c.saving.Moved += c.saving.Bytes; c.saving.At == "" {
-			c.saving.At = sourceOf(step)
-		}
+// pageOf is the change that leaves a weight in its file; nil where it cannot be.
+func (s *squeezer) pageOf(body []loop.Step, w *loop.Buffer) *change {
+	c := &change{saving: Saving{Kind: PageIn, Tensor: tensorName(w), Bytes: int64(len(w.Data.Bytes()))}}
+	if c.body = s.paged(c, body, w, 1); c.body == nil {
+		return nil
 	}
-	return out
+	return c
 }
 
 func tensorName(b *loop.Buffer) string {

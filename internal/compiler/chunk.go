@@ -13,8 +13,9 @@ import (
 
 // way is one way to keep within a budget.
 type way struct {
-	chunk bool // stretches are computed in pieces, before all else
-	page  bool // weights are paged before results are computed again or spilled, not after
+	chunk bool  // stretches are computed in pieces, before all else
+	page  bool  // weights are paged before results are computed again or spilled, not after
+	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
 }
 
 // keepWithin has the program keep within its budget, in the first way that does. Where not even an empty arena would be small enough, so that weights must be paged in any case, that
@@ -43,7 +44,7 @@ func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
 				return err
 			}
 		}
-		whole, err := c.squeeze(*o.Budget, w.page, m.Ask)
+		whole, err := c.squeezed(w, o, m.Ask)
 		if err != nil || whole <= o.Budget.Bytes {
 			return err
 		}
@@ -56,7 +57,7 @@ func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
 
 // keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels are not made anew.
 func (c *Compiled) keepWritten(m *ir.Module, o Options) error {
-	least, err := c.keepLoops(*o.Budget, m.Ask)
+	least, err := c.keepLoops(o, m.Ask)
 	if err != nil {
 		return err
 	}
@@ -65,6 +66,62 @@ func (c *Compiled) keepWritten(m *ir.Module, o Options) error {
 			WithFix("a budget of %d bytes works", least)
 	}
 	return c.checkPlaces()
+}
+
+// partings is how often the parts that weights are brought in by are made smaller, each time by partingFactor.
+const (
+	partings      = 5
+	partingFactor = 4
+)
+
+// squeezed is squeeze with whole weights brought in where they are used, and where that is not enough with smaller and smaller parts of them. It gives the least that any takes.
+func (c *Compiled) squeezed(w way, o Options, ask func() error) (least int64, err error) {
+	before := *c.Loop
+	savings := c.Savings
+	paged := map[*loop.Buffer]bool{}
+	largest := int64(0)
+	for _, b := range before.Buffers {
+		if paged[b] = b.Paged; b.Kind == loop.Weight && b.View == nil {
+			largest = max(largest, int64(len(b.Data.Bytes())))
+		}
+	}
+	for range partings + 1 {
+		whole, err := c.squeeze(o, w, ask)
+		if err != nil || whole <= o.Budget.Bytes {
+			return whole, err
+		}
+		if least == 0 || whole < least {
+			least = whole
+		}
+		c.Loop.Body, c.Loop.Buffers, c.Savings = before.Body, before.Buffers, savings
+		for _, b := range before.Buffers {
+			b.Paged = paged[b]
+		}
+		if !slices.Equal(c.Loop.Kernels, before.Kernels) {
+			c.Loop.Kernels = before.Kernels
+			if err := c.regenerate(o); err != nil {
+				return 0, err
+			}
+		}
+		if w.most == 0 {
+			w.most = largest
+		}
+		if w.most /= partingFactor; w.most < leastPaged {
+			break
+		}
+	}
+	return least, nil
+}
+
+// regenerate makes the code of the module's kernels anew.
+func (c *Compiled) regenerate(o Options) error {
+	if c.Code != nil && c.Code.Release != nil {
+		if err := c.Code.Release(); err != nil {
+			return err
+		}
+	}
+	c.Code = nil
+	return c.generate(o)
 }
 
 // mostChunkings is how often stretches are looked for that are better computed in pieces: each time all of the model's kernels are made anew.

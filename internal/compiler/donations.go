@@ -73,7 +73,7 @@ func (t *timeline) writesOver(steps []loop.Step, in, out *loop.Buffer) bool {
 func updates(step loop.Step, in, out *loop.Buffer) bool {
 	switch s := step.(type) {
 	case *loop.Copy:
-		return s.To == out && s.From == in // onto itself
+		return s.To == out && s.From == in && s.Pick == nil // onto itself
 	case *loop.Launch:
 		r, w := slices.Index(s.Args, in), slices.Index(s.Args, out)
 		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read && s.Kernel.Params[w].Access != loop.Work &&

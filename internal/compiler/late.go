@@ -176,7 +176,7 @@ func (w *taker) steps(list []program.Step, taken map[int]bool) []program.Step {
 		case *program.Launch:
 			need(s.Args...)
 		case *program.Copy:
-			need(s.From, s.To)
+			need(s.From, s.To, s.Pick.Of())
 		case *program.Bind:
 			need(s.From)
 			w.changed(s.Dim, taken)

@@ -173,6 +173,9 @@ func operands(step loop.Step) (reads, writes []*loop.Buffer, plain bool) {
 		}
 		return reads, writes, true
 	case *loop.Copy:
+		if s.Pick != nil {
+			return []*loop.Buffer{s.From, s.Pick.Index}, []*loop.Buffer{s.To}, true
+		}
 		return []*loop.Buffer{s.From}, []*loop.Buffer{s.To}, true
 	}
 	seen := map[*loop.Buffer]bool{}

@@ -20,7 +20,7 @@ type Executable struct {
 	code    *target.Code
 	layout  *layout
 	weights []target.Operand // by tensor; zero where the tensor is no weight
-	paged   []bool           // by tensor: a weight that is left in its file
+	paged   []bool           // by tensor: a weight that is left in its file, or a part of one
 	blocks  []*mem.Block     // what the executable owns
 	threads int
 	reserve func(bytes int64) error
@@ -53,6 +53,13 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
+	}
+	for i := range p.Tensors {
+		root := i
+		for p.Tensors[root].Place == program.Part {
+			root = p.Tensors[root].Of
+		}
+		x.paged[i] = x.paged[root]
 	}
 	if err := x.place(); err != nil {
 		x.Close()
@@ -141,6 +148,7 @@ type Call struct {
 	team     cpu.Team
 	args     map[*program.Launch]*bound
 	host     map[*program.Host]*hostCall
+	picks    map[*program.Copy]*picker
 	shapes   [][]int64
 	watch    *Watch
 	timing   Timing
@@ -171,7 +179,7 @@ func (x *Executable) Check(dims []int64) (err error) {
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = &Call{x: x, guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}}
+	c = &Call{x: x, guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{}}
 	defer func() {
 		if err != nil {
 			c.Close()
@@ -337,6 +345,15 @@ func (c *Call) prepare(steps []program.Step) error {
 				return err
 			}
 			c.host[s] = call
+		case *program.Copy:
+			if s.Pick == nil && (!c.x.paged[s.From] || c.x.program.Tensors[s.From].Strides == nil) {
+				continue
+			}
+			p, err := c.newPicker(s)
+			if err != nil {
+				return err
+			}
+			c.picks[s] = p
 		case *program.If:
 			if err := c.prepare(s.Then); err != nil {
 				return err

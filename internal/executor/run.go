@@ -275,6 +275,9 @@ func (c *Call) loop(s *program.Loop) error {
 }
 
 func (c *Call) copy(s *program.Copy) error {
+	if s.Pick != nil {
+		return c.pick(s)
+	}
 	if c.away(s.To) || c.away(s.From) {
 		return c.page(s)
 	}

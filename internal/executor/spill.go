@@ -34,13 +34,16 @@ func (c *Call) page(s *program.Copy) error {
 	}
 	c.watch.touch(c, here)
 	data := bytesOf(o)
+	if p := c.picks[s]; p != nil {
+		return p.part(c, s, data)
+	}
 	if o.Bytes != c.operands[away].Bytes {
 		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, c.operands[away].Bytes, c.x.program.Tensors[away].Name))
 	}
 	f := c.file(away)
 	if f == nil {
-		mem.Move(data, bytesOf(c.operands[away]))
-		return nil
+		from := c.operands[away]
+		return mem.Read(bytesOf(from), func() error { mem.Move(data, bytesOf(from)); return nil })
 	}
 	at, err := c.x.layout.tensors[away].offset.Eval(c.values)
 	if err != nil {

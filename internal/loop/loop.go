@@ -115,8 +115,28 @@ type Loop struct {
 	Source            string
 }
 
-// Copy copies a whole buffer. Both have the same element type and number of elements.
-type Copy struct{ To, From *Buffer }
+// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one, number of elements.
+type Copy struct {
+	To, From *Buffer
+	Pick     *Pick
+}
+
+// Pick chooses the rows of From that are copied: for each of Index's integers, in order, the row of that number, which To has behind Index's own axes. The axes that From has before a
+// row's number its rows, of which there are Rows: negative numbers count from them. A number outside is the user's fault.
+type Pick struct {
+	Index *Buffer
+	Rows  int64
+	// Source is the model's node that gathers.
+	Source string
+}
+
+// Of is what numbers the rows that are copied; nil where all are.
+func (p *Pick) Of() *Buffer {
+	if p == nil {
+		return nil
+	}
+	return p.Index
+}
 
 func (*Launch) step() {}
 func (*Host) step()   {}

@@ -382,5 +382,12 @@ func (p *parser) copyStep() Step {
 	c := &Copy{To: p.bufferNamed(p.percent())}
 	p.expect("=")
 	c.From = p.bufferNamed(p.percent())
+	if p.accept("[") {
+		c.Pick = &Pick{Index: p.bufferNamed(p.percent())}
+		p.expect("of")
+		c.Pick.Rows = p.count()
+		p.expect("]")
+		c.Pick.Source = p.source()
+	}
 	return c
 }

@@ -154,7 +154,11 @@ func (p *printer) step(s Step) {
 		}
 		p.Block(line+source(s.Source), func() { p.steps(s.Body) })
 	case *Copy:
-		p.Line("copy %s = %s", text.LocalName(s.To.Name), text.LocalName(s.From.Name))
+		rows := ""
+		if s.Pick != nil {
+			rows = fmt.Sprintf("[%s of %d]%s", text.LocalName(s.Pick.Index.Name), s.Pick.Rows, source(s.Pick.Source))
+		}
+		p.Line("copy %s = %s%s", text.LocalName(s.To.Name), text.LocalName(s.From.Name), rows)
 	default:
 		p.Line("unknown %T", s)
 	}

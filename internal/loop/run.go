@@ -457,6 +457,9 @@ func (s *running) step(step Step) error {
 		return s.bindStep(step)
 	case *Copy:
 		t, err := s.read(step.From)
+		if err == nil && step.Pick != nil {
+			t, err = s.pick(step, t)
+		}
 		if err != nil {
 			return err
 		}
@@ -474,6 +477,33 @@ func (s *running) step(step Step) error {
 		return s.loop(step)
 	}
 	panic(diag.Internalf("module @%s: a step of type %T has no meaning", s.module.Name, step))
+}
+
+// pick is the rows of a tensor that a copy asks for.
+func (s *running) pick(step *Copy, from *tensor.Tensor) (*tensor.Tensor, error) {
+	of, err := s.read(step.Pick.Index)
+	if err != nil {
+		return nil, err
+	}
+	row := from.Shape()[from.Rank()-len(step.To.Shape)+of.Rank():]
+	to, err := tensor.New(from.DType(), append(slices.Clone(of.Shape()), row...)...)
+	if err != nil {
+		return nil, err
+	}
+	size := elements(row)
+	for i := range of.Len() {
+		p, rows := of.Int(i), step.Pick.Rows
+		if p < 0 {
+			p += rows
+		}
+		if p < 0 || p >= rows {
+			return nil, &diag.Error{Kind: diag.ErrInput, Node: step.Pick.Source, Detail: CheckDetail("an index", dtype.I64, uint64(p), 0, rows-1)}
+		}
+		for j := range size {
+			copyElement(from.DType().Bits(), to.Bytes(), i*size+j, from.Bytes(), p*size+j)
+		}
+	}
+	return to, nil
 }
 
 func (s *running) launch(step *Launch) error {

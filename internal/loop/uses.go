@@ -28,7 +28,7 @@ func EachBuffer(steps []Step, visit func(*Buffer)) {
 			see(s.Trip, s.Cond, s.Index)
 			EachBuffer(s.Body, visit)
 		case *Copy:
-			see(s.From, s.To)
+			see(s.From, s.Pick.Of(), s.To)
 		}
 	}
 }

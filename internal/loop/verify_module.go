@@ -313,6 +313,10 @@ func (v *moduleVerifier) step(s Step) {
 		if s.From.DType != s.To.DType {
 			v.fail("a copy from %%%s of %s to %%%s of %s", s.From.Name, s.From.DType, s.To.Name, s.To.DType)
 		}
+		if s.Pick != nil {
+			v.pick(s)
+			return
+		}
 		v.sameCount("a copy of %"+s.From.Name, s.From.Shape, s.To.Shape)
 	case *If:
 		v.read(s.Cond, "an if")
@@ -328,6 +332,26 @@ func (v *moduleVerifier) step(s Step) {
 		v.loop(s)
 	default:
 		v.fail("a step of type %T has no meaning", s)
+	}
+}
+
+// pick checks a copy of rows.
+func (v *moduleVerifier) pick(s *Copy) {
+	of := s.Pick.Index
+	v.read(of, "a copy")
+	if of.DType != dtype.I32 && of.DType != dtype.I64 || s.To.Away() {
+		v.fail("a copy of rows of %%%s, to %%%s by %%%s of %s", s.From.Name, s.To.Name, of.Name, of.DType)
+	}
+	leading := len(s.From.Shape) - len(s.To.Shape) + len(of.Shape)
+	if leading < 1 || leading > len(s.From.Shape) || s.Pick.Rows < 0 || v.module.Dims.LE(sym.Const(s.Pick.Rows), sym.Product(s.From.Shape[:leading]...)) != sym.Yes {
+		v.fail("a copy to %%%s of %d rows of %%%s%s by %%%s%s", s.To.Name, s.Pick.Rows, s.From.Name, formatIndex(s.From.Shape), of.Name, formatIndex(of.Shape))
+	}
+	want := slices.Concat(of.Shape, s.From.Shape[leading:])
+	for axis, extent := range s.To.Shape {
+		if verdict := v.module.Dims.EQ(extent, want[axis]); verdict != sym.Yes {
+			v.differ("a copy of rows of %"+s.From.Name, "shape", verdict, s.To.Shape, want)
+			return
+		}
 	}
 }
 

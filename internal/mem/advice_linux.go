@@ -21,9 +21,17 @@ func (m mapping) populate() { together(m.pages, unix.MADV_POPULATE_WRITE) }
 
 // together gives advice about pages on as many processors as there are: the kernel works at a page or two in a microsecond on each.
 func together(pages []byte, advice int) {
-	const least = 1 << 20 // a goroutine's part is not worth one below that
+	const least = 8 << 20 // a goroutine's part is not worth one below that, nor what Go's heap gives for it: a run that reads a piece of a weight takes nothing of that
+	if n := min(runtime.GOMAXPROCS(0), 1+len(pages)/least); n > 1 {
+		share(pages, advice, n)
+		return
+	}
+	_ = unix.Madvise(pages, advice)
+}
+
+func share(pages []byte, advice, n int) {
 	var parts sync.WaitGroup
-	for n := min(runtime.GOMAXPROCS(0), 1+len(pages)/least); n > 1; n-- {
+	for ; n > 1; n-- {
 		part := pages[:int(roundUp(int64(len(pages)/n)))]
 		pages = pages[len(part):]
 		parts.Go(func() { _ = unix.Madvise(part, advice) })

@@ -1,6 +1,10 @@
 package mem
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+)
 
 // movePiece is how much Move copies before it lets the pages behind it go.
 const movePiece = 4 << 20
@@ -44,6 +48,14 @@ func Fetch(data [][]byte) {
 		end = max(end, at+int64(len(d)))
 	}
 	flush()
+}
+
+// Read runs a function that reads data of a mapped file, of which there may be more than there is memory. What cannot be read is an error: an ErrInput where the file was cut short.
+func Read(data []byte, read func() error) error {
+	if Failing(Room) {
+		return diag.New(diag.ErrMemory, "%s of weights that were left in their file: %v", FormatBytes(int64(len(data))), errInjected).WithCause(errInjected)
+	}
+	return CatchFaults(read)
 }
 
 // Forget lets go of the pages of a mapped file that hold data; it does nothing to other memory.

@@ -395,6 +395,9 @@ func (r *run) copy(s *Copy) error {
 	if err != nil {
 		return err
 	}
+	if s.Pick != nil {
+		return at(r.pick(s, from, stream), s.Pick.Source)
+	}
 	piece, err := tensor.New(from.DType, from.Shape...) // so that source and target may meet
 	if err != nil {
 		return err
@@ -411,6 +414,42 @@ func (r *run) copy(s *Copy) error {
 	}
 	r.wrote(s.To)
 	return gather(to.Data, to.Strides, piece.Bytes(), tensor.Strides(to.Shape), to)
+}
+
+// pick copies the rows that are asked for.
+func (r *run) pick(s *Copy, from Operand, stream int) error {
+	of, err := r.access(s.Pick.Index, false, stream)
+	if err != nil {
+		return err
+	}
+	to, err := r.access(s.To, true, stream)
+	if err != nil {
+		return err
+	}
+	leading := len(from.Shape) - len(to.Shape) + len(of.Shape)
+	row, steps, number := from.Shape[leading:], from.Strides, make([]int64, leading)
+	if have, want := count(to.Shape), count(of.Shape)*count(row); have != want {
+		return diag.Inputf("%d elements are copied to %d", want, have).AtTensor(to.Name)
+	}
+	width, done := int64(from.DType.Bits()/8), int64(0)
+	for i := range count(of.Shape) {
+		p := dtype.LoadInt(of.DType, of.Data, i)
+		if p < 0 {
+			p += s.Pick.Rows
+		}
+		if p < 0 || p >= s.Pick.Rows {
+			return diag.Inputf("an index is %d, outside [0, %d]", p, s.Pick.Rows-1)
+		}
+		tensor.Unravel(p, from.Shape[:leading], number)
+		begin := tensor.Offset(steps[:leading], number)
+		tensor.Each(row, func(at []int64) {
+			b := (begin + tensor.Offset(steps[leading:], at)) * width
+			copy(to.Data[done:done+width], from.Data[b:b+width])
+			done += width
+		})
+	}
+	r.wrote(s.To)
+	return nil
 }
 
 func count(shape []int64) int64 {

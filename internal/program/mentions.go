@@ -17,7 +17,7 @@ func Mentions(steps []Step, visit func(tensor int)) {
 			some(s.In...)
 			some(s.Out...)
 		case *Copy:
-			some(s.To, s.From)
+			some(s.To, s.From, s.Pick.Of())
 		case *Bind:
 			some(s.From)
 		case *Call:

@@ -441,7 +441,16 @@ func (p *parser) loop() Step {
 func (p *parser) copy() Step {
 	c := &Copy{To: p.one()}
 	p.Expect("=")
-	c.From, c.Stream = p.one(), p.on()
+	c.From = p.one()
+	if p.Accept("[") {
+		c.Pick = &Pick{Index: p.one()}
+		p.Expect("of")
+		c.Pick.Rows = p.Int()
+		p.Expect("]")
+	}
+	if c.Stream = p.on(); c.Pick != nil {
+		c.Pick.Source = p.source()
+	}
 	return c
 }
 

@@ -340,7 +340,11 @@ func (w *printer) step(p *Program, step Step) {
 		}
 		w.Block(line+source(s.Source), func() { w.steps(p, s.Body) })
 	case *Copy:
-		w.Line("copy %s = %s%s", p.name(s.To), p.name(s.From), p.stream(s.Stream))
+		rows, node := "", ""
+		if s.Pick != nil {
+			rows, node = fmt.Sprintf("[%s of %d]", p.name(s.Pick.Index), s.Pick.Rows), source(s.Pick.Source)
+		}
+		w.Line("copy %s = %s%s%s%s", p.name(s.To), p.name(s.From), rows, p.stream(s.Stream), node)
 	case *Call:
 		w.Line("call %s(%s) -> (%s) dims %s storage (%s)%s", pick(s.Sub, p.Subs, func(q *Program) string { return text.GlobalName(q.Name) }),
 			p.names(s.In), p.names(s.Out), literal.Index(s.Dims), p.names(s.Storage), source(s.Source))

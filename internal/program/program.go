@@ -204,8 +204,27 @@ type Loop struct {
 	Source                   string
 }
 
-// Copy copies a whole tensor, across devices where they differ.
-type Copy struct{ To, From, Stream int }
+// Copy copies a whole tensor, or with Pick some of its rows, across devices where they differ.
+type Copy struct {
+	To, From, Stream int
+	Pick             *Pick
+}
+
+// Pick chooses the rows of From that are copied: for each of the integers of tensor Index, in order, the row of that number, which To has behind Index's own axes. The axes that From has
+// before a row's number its rows, of which there are Rows: negative numbers count from them. A number outside is the user's fault.
+type Pick struct {
+	Index  int
+	Rows   int64
+	Source string
+}
+
+// Of is the tensor that numbers the rows; −1 where all are copied.
+func (p *Pick) Of() int {
+	if p == nil {
+		return -1
+	}
+	return p.Index
+}
 
 // Call runs a program of Subs. Its inputs are the tensors In, its outputs, all of them in the caller's storage, the tensors Out; Storage holds, for each
 // of its storages, a tensor of bytes that it works in. Dims gives its dimensions, but those that data decide there, as they stand in Program.Dims.

@@ -416,11 +416,14 @@ func (v *verifier) loop(s *Loop) error {
 }
 
 func (v *verifier) copy(s *Copy) error {
-	if err := v.reads(s.From); err != nil {
+	if err := v.reads(s.From, s.Pick.Of()); err != nil {
 		return err
 	}
 	if err := v.writes(s.To); err != nil {
 		return err
+	}
+	if s.Pick != nil {
+		return at(v.pick(s), s.Pick.Source)
 	}
 	to, from := &v.p.Tensors[s.To], &v.p.Tensors[s.From]
 	if v.deviceOf(s.To) == inFile && v.deviceOf(s.From) == inFile {
@@ -431,6 +434,26 @@ func (v *verifier) copy(s *Copy) error {
 	}
 	if s.Stream < 0 || s.Stream > len(v.p.Streams) {
 		return diag.Inputf("there is no stream %d", s.Stream)
+	}
+	return nil
+}
+
+// pick checks a copy of rows: between memory of the host or a file, and the host's memory.
+func (v *verifier) pick(s *Copy) error {
+	to, from, of := &v.p.Tensors[s.To], &v.p.Tensors[s.From], &v.p.Tensors[s.Pick.Index]
+	for _, t := range []int{s.To, s.Pick.Index} {
+		if v.deviceOf(t) == inFile {
+			return v.elsewhere(t)
+		}
+		if v.deviceOf(t) != "" || v.p.Tensors[t].Strides != nil {
+			return diag.Inputf("rows are copied to it or by it, which is on a device of its own or has strides").AtTensor(v.p.Tensors[t].Name)
+		}
+	}
+	leading := len(from.Shape) - len(to.Shape) + len(of.Shape)
+	if of.DType != dtype.I32 && of.DType != dtype.I64 || to.DType != from.DType || to.DType.Bits()%8 != 0 || leading < 1 || leading > len(from.Shape) || s.Stream != 0 || s.Pick.Rows < 0 ||
+		v.dims.LE(sym.Const(s.Pick.Rows), sym.Product(from.Shape[:leading]...)) != sym.Yes ||
+		!slices.EqualFunc(to.Shape, slices.Concat(of.Shape, from.Shape[leading:]), func(a, b sym.Expr) bool { return v.dims.EQ(a, b) != sym.No }) {
+		return diag.Inputf("%s%v is copied from %d rows of %s%v by %s%v", to.DType, to.Shape, s.Pick.Rows, from.DType, from.Shape, of.DType, of.Shape).AtTensor(to.Name)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func touched(step loop.Step, deep bool) (reads, writes []*loop.Buffer) {
 		add(&writes, step.Index)
 		inside(step.Body)
 	case *loop.Copy:
-		add(&reads, step.From)
+		add(&reads, step.From, step.Pick.Of())
 		add(&writes, step.To)
 	}
 	return reads, writes

@@ -89,3 +89,22 @@ e2 = Relu (e1)
 y = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (e2, f)
 }""", weights, [{"x": normal(rng, n, 3, 44, 12)} for n in (1, 2)],
         settings={"atol": 1e-5, "why": "sums of products of either sign, some of which come to nearly nothing"})
+
+
+@case
+def tied_table(rng):
+    """a table that is read by rows, by tokens that may count from the end, and is the output projection too; between the two a layer, of a free number of tokens"""
+    return Case("""g (int64[n] tokens) => (float[n,611] scores) {
+          rows = Gather (table, tokens)
+          known = LayerNormalization (rows, scale, shift)
+          wide = MatMul (known, up)
+          biased = Add (wide, bias)
+          bent = Gelu (biased)
+          narrow = MatMul (bent, down)
+          sum = Add (rows, narrow)
+          projection = Transpose <perm = [1, 0]> (table)
+          scores = MatMul (sum, projection)
+        }""",
+        {"table": normal(rng, 611, 48), "scale": normal(rng, 48), "shift": normal(rng, 48), "up": normal(rng, 48, 192, scale=0.2), "bias": normal(rng, 192), "down": normal(rng, 192, 48, scale=0.2)},
+        [{"tokens": np.array(tokens, np.int64)} for tokens in ([3, -1, 610, -611, 3], [], range(-20, 20))],
+        settings={"atol": 1e-5, "why": "scores near 0 are what is left of sums of larger numbers"})
