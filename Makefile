@@ -3,7 +3,7 @@
 #   make demo    builds ./weir and runs it on the digits
 #   make test    sets up what the tests need and runs all of them
 #
-# They need Go and, for make test, Python 3.11 or later; node and gcc are used where they are. `make help` lists the rest.
+# They need Go and, for make test, Python 3.11 or later; node, gcc and a Chromium are used where they are. `make help` lists the rest.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c

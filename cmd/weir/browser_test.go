@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -242,6 +245,8 @@ func TestPageInBrowser(t *testing.T) {
 		"loop":   {models + "loop_nested/model.onnx"},
 		"cache":  {models + "kv_cache/model.onnx", "--calls", "3"},
 		"diff":   {digits, "--diff", models + "two_dims/model.onnx", "--dim", "batch=64"},
+		"table":  {"../../internal/memplan/testdata/minimalloc/A.1048576.csv"},
+		"text":   {"../../testdata/memory/checked/two_dims.weir"},
 	} {
 		file := page(name, args...)
 		text, err := os.ReadFile(file)
@@ -263,6 +268,10 @@ func TestPageInBrowser(t *testing.T) {
 		if colors != "true" {
 			t.Errorf("%s: the canvas is nearly empty", name)
 		}
+		if got, want := b.eval(`document.querySelectorAll(".conditions tr").length`), map[string]string{"text": "1"}[name]; got != cmp.Or(want, "0") {
+			t.Errorf("%s: %s conditions are shown", name, got)
+		}
+		b.legible(name, canvas)
 	}
 	b.open(filepath.Join(dir, "digits.html"))
 	b.touch(canvas)
@@ -295,6 +304,46 @@ func TestPageInBrowser(t *testing.T) {
 	if len(b.faults) > 0 {
 		t.Errorf("the console has errors:\n%s", strings.Join(b.faults, "\n"))
 	}
+}
+
+// legible checks that names can be read on the colours of their rectangles, in light and in dark: a contrast of 4 at least, as WCAG computes it.
+func (b *browser) legible(name, canvas string) {
+	b.t.Helper()
+	for range 2 {
+		b.eval(`document.getElementById("theme").onclick()`)
+		b.settle()
+		pairs := strings.Split(b.eval(canvas+".dataset.inks"), ",")
+		for _, pair := range pairs {
+			paper, ink, _ := strings.Cut(pair, " ")
+			x, y := brightness(b.t, paper), brightness(b.t, ink)
+			if contrast := (max(x, y) + 0.05) / (min(x, y) + 0.05); contrast < 4 {
+				b.t.Errorf("%s: names in %s on %s have a contrast of %.1f", name, ink, paper, contrast)
+			}
+		}
+	}
+}
+
+// brightness is a colour's, #rrggbb or #rgb, from 0 to 1.
+func brightness(t *testing.T, color string) (sum float64) {
+	t.Helper()
+	digits := strings.TrimPrefix(color, "#")
+	if len(digits) == 3 {
+		digits = digits[:1] + digits[:1] + digits[1:2] + digits[1:2] + digits[2:] + digits[2:]
+	}
+	bytes, err := hex.DecodeString(digits)
+	if err != nil || len(bytes) != 3 {
+		t.Fatalf("%q is no colour", color)
+	}
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		c := float64(bytes[i]) / 255
+		if c <= 0.03928 {
+			c /= 12.92
+		} else {
+			c = math.Pow((c+0.055)/1.055, 2.4)
+		}
+		sum += weight * c
+	}
+	return sum
 }
 
 // manyBuffers is a page of a plan with 5,000 buffers, made up.

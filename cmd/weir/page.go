@@ -32,6 +32,8 @@ type pagePlan struct {
 	Plan     *weir.Plan        `json:"plan"`
 	Formulas map[string]string `json:"formulas"` // of the certificate's terms
 	Savings  []pageSaving      `json:"savings,omitempty"`
+	Requires []pageCondition   `json:"requires,omitempty"` // what a run's sizes must keep to
+	Table    bool              `json:"table,omitempty"`    // it is of a table of buffers, no model
 	Notes    []string          `json:"notes,omitempty"`
 }
 
@@ -42,6 +44,12 @@ type pageSaving struct {
 	Text   string `json:"text"`
 }
 
+// pageCondition is a condition and where it comes from.
+type pageCondition struct {
+	Condition string `json:"condition"`
+	From      string `json:"from"`
+}
+
 // newPagePlan collects what the page says of a program.
 func newPagePlan(name string, p *weir.Program, plan *weir.Plan, notes []string) pagePlan {
 	m := p.Memory()
@@ -49,6 +57,9 @@ func newPagePlan(name string, p *weir.Program, plan *weir.Plan, notes []string) 
 		"arena": m.Arena.String(), "outputs": m.Outputs.String(), "scratch": m.Scratch.String(), "peak": m.Formula(plan.Calls).String()}}
 	for _, s := range p.Savings() {
 		out.Savings = append(out.Savings, pageSaving{s.Kind, s.Tensor, s.String()})
+	}
+	for _, r := range p.Requires() {
+		out.Requires = append(out.Requires, pageCondition{relations.Replace(r.Condition), r.From})
 	}
 	return out
 }

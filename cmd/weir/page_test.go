@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +97,72 @@ func TestPageFiles(t *testing.T) {
 	}
 	if found := regexp.MustCompile(`(?i)(src|href|url|import|fetch|xmlhttp)\s*[=(]`).Find(page); found != nil || bytes.Contains(page, []byte("://")) {
 		t.Errorf("the page reaches outside itself: %s", found)
+	}
+}
+
+// TestPageConditions: the page has the conditions that weir check lists.
+func TestPageConditions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.html")
+	if r := weirRun(t, "plan", "../../testdata/memory/checked/two_dims.weir", "--html", file); r.code != 0 {
+		t.Fatalf("%d %s", r.code, r.err)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []pageCondition{{"m*n ≤ 64", "carve %t of %s, line 8"}}
+	if got := dataOf(t, page).Plans[0].Requires; !slices.Equal(got, want) {
+		t.Errorf("the page has %v, want %v", got, want)
+	}
+}
+
+// TestPageOfTable: a table of buffers has a page, whose steps are the table's, or, of many, those at which something begins or ends.
+func TestPageOfTable(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		rows  string
+		steps []string
+		spans [][2]int
+		live  []int64
+		peak  int
+	}{
+		"small": {"a,0,2,4\nb,1,3,8\nc,4,5,2", []string{"step 0", "step 1", "step 2", "step 3", "step 4"}, [][2]int{{0, 1}, {1, 2}, {4, 4}}, []int64{4, 12, 8, 0, 2}, 1},
+		"large": {"a,0,20000,4\nb,10000,30000,8\nc,30000,30001,2", []string{"steps 0 to 9999", "steps 10000 to 19999", "steps 20000 to 29999", "step 30000"}, [][2]int{{0, 1}, {1, 2}, {3, 3}}, []int64{4, 12, 8, 2}, 1},
+		"empty": {"", nil, nil, nil, -1},
+	} {
+		table, file := filepath.Join(dir, name+".csv"), filepath.Join(dir, name+".html")
+		if err := os.WriteFile(table, []byte("id,lower,upper,size\n"+c.rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := weirRun(t, "plan", table, "--html", file); r.code != 0 {
+			t.Fatalf("%s: %d %s", name, r.code, r.err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := dataOf(t, text).Plans[0]
+		p := page.Plan
+		var steps []string
+		var live []int64
+		for _, s := range p.Steps {
+			steps, live = append(steps, s.Name), append(live, s.Live)
+		}
+		var spans [][2]int
+		for i, b := range p.Buffers {
+			spans = append(spans, [2]int{b.First, b.Last})
+			for _, other := range p.Buffers[:i] {
+				if b.First <= other.Last && other.First <= b.Last && b.Offset < other.Offset+other.Bytes && other.Offset < b.Offset+b.Bytes {
+					t.Errorf("%s: %s and %s overlap", name, b.Name, other.Name)
+				}
+			}
+			if b.Offset+b.Bytes > p.Arena {
+				t.Errorf("%s: %s leaves the arena", name, b.Name)
+			}
+		}
+		if !page.Table || !slices.Equal(steps, c.steps) || !slices.Equal(spans, c.spans) || !slices.Equal(live, c.live) || p.PeakStep != c.peak || p.Arena != p.LowerBound {
+			t.Errorf("%s: steps %q, buffers in %v, alive %v, peak in %d; %+v", name, steps, spans, live, p.PeakStep, p)
+		}
 	}
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir"
@@ -20,6 +22,8 @@ const tableWork = 3 << 30
 type plannedTable struct {
 	planned
 	Offsets []offsetRow `json:"offsets"`
+
+	peakStep int
 }
 
 type offsetRow struct {
@@ -39,8 +43,8 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	if len(f.dims) > 0 {
 		return usageError{fmt.Errorf("--dim: a table of buffers has no dimensions")}
 	}
-	if f.html != "" || f.diff != "" || f.actual {
-		return usageError{fmt.Errorf("--html, --diff and --actual are of models; %s is a table of buffers", path)}
+	if f.diff != "" || f.actual {
+		return usageError{fmt.Errorf("--diff and --actual are of models; %s is a table of buffers", path)}
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -54,6 +58,12 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	p, err := solveTable(ctx, problem, int64(f.calls))
 	if err != nil {
 		return diag.As(err, diag.ErrInput).AtFile(path)
+	}
+	if f.html != "" {
+		page := p.page(shortName(path), problem)
+		if err := writePageTo(f.html, page.Name, pageData{Plans: []pagePlan{page}}); err != nil {
+			return err
+		}
 	}
 	over := p.overBudget(nil, nil, o.Budget, nil)
 	if f.c.json {
@@ -101,6 +111,7 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 	zero := int64(0)
 	p := &plannedTable{planned: planned{Weights: &zero, Arena: &c.Arena, Outputs: &zero, Scratch: &zero, Code: &zero, Calls: int(calls),
 		LowerBound: &c.Bound, Least: &least, Proven: s.Proven, Peak: &peak, PeakFormula: fmt.Sprint(peak), Alive: []aliveRow{}, Dims: []dimRow{}}, Offsets: []offsetRow{}}
+	p.peakStep = c.Step
 	if len(c.Alive) > 0 {
 		p.PeakAt = fmt.Sprintf("step %d", c.Step)
 	}
@@ -112,6 +123,60 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 		p.Offsets = append(p.Offsets, offsetRow{b.Name, at})
 	}
 	return p, nil
+}
+
+// mostSteps is up to which number of steps the page has each of the table's own; of more, those at which nothing begins or ends are drawn as one with the step before.
+const mostSteps = 10_000
+
+// page is what the page of plans draws of a table.
+func (p *plannedTable) page(name string, problem memplan.Problem) pagePlan {
+	begins := map[int]bool{0: true}
+	last := -1
+	for _, b := range problem.Buffers {
+		begins[b.First], begins[b.Last+1] = true, true
+		last = max(last, b.Last)
+	}
+	delete(begins, last+1)
+	if last < mostSteps {
+		for step := range last + 1 {
+			begins[step] = true
+		}
+	}
+	if last < 0 {
+		clear(begins)
+	}
+	times := slices.Sorted(maps.Keys(begins))
+	index := func(step int) int {
+		at, found := slices.BinarySearch(times, step)
+		return at - map[bool]int{false: 1}[found]
+	}
+	plan := &weir.Plan{Dims: weir.Dims{}, Calls: p.Calls, Workers: 1, Arena: *p.Arena, Peak: *p.Peak, LowerBound: *p.LowerBound, Least: *p.Least, Proven: p.Proven, PeakStep: -1,
+		Steps: make([]weir.PlanStep, len(times)), Storages: []weir.PlanStorage{{Name: "arena", Kind: "arena", Bytes: *p.Arena}}, Buffers: make([]weir.PlanBuffer, len(problem.Buffers))}
+	if len(times) > 0 {
+		plan.PeakStep = index(p.peakStep)
+	}
+	for i, first := range times {
+		end := last
+		if i+1 < len(times) {
+			end = times[i+1] - 1
+		}
+		plan.Steps[i] = weir.PlanStep{Kind: "time", Name: fmt.Sprintf("step %d", first)}
+		if end > first {
+			plan.Steps[i].Name = fmt.Sprintf("steps %d to %d", first, end)
+		}
+	}
+	for i, b := range problem.Buffers {
+		size, _ := b.Size.Const()
+		plan.Buffers[i] = weir.PlanBuffer{Name: b.Name, Shape: []int64{}, Offset: p.Offsets[i].Offset, Bytes: size, First: index(b.First), Last: index(b.Last), Reached: -1}
+		for step := plan.Buffers[i].First; step <= plan.Buffers[i].Last; step++ {
+			plan.Steps[step].Live += size
+		}
+	}
+	page := pagePlan{Name: name, Plan: plan, Table: true, Formulas: map[string]string{}, Notes: []string{fmt.Sprintf("A table of %d buffers in %d steps.", len(problem.Buffers), last+1)}}
+	if len(times) <= last {
+		page.Notes = append(page.Notes, fmt.Sprintf("Steps between which nothing begins or ends are drawn as one: %d are left.", len(times)))
+	}
+	return page
 }
 
 func (p *plannedTable) print(buffers int) {

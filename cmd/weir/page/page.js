@@ -27,28 +27,32 @@ const percent = (n, of) => of > 0 ? (100 * n / of).toFixed(1) + " %" : "–";
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const clamp = (v, lo, hi) => Math.max(lo, Math.min(hi, v));
 const title = b => b.tensor || b.name;
-const typed = b => b.dtype + "[" + b.shape.join(", ") + "]";
+const typed = b => b.dtype ? b.dtype + "[" + b.shape.join(", ") + "]" : "bytes";
 
 // stepText names a step in words.
 function stepText(plan, i) {
   const s = plan.steps[i];
   if (!s) return "step " + i;
+  if (s.kind === "time") return s.name;
   const words = {host: "host ", copy: "copy ", bind: "bind ", if: "if ", loop: "loop ", end: "end of loop "};
   const what = s.nodes || (words[s.kind] || "") + (s.name || "");
   return "step " + i + ": " + (s.nodes && words[s.kind] && s.kind !== "host" ? words[s.kind] : "") + what;
 }
 
+// stepNumber is a step's own number: of several that are drawn as one, the first's.
+const stepNumber = (plan, i) => plan.steps[i].kind === "time" ? plan.steps[i].name.match(/\d+/)[0] : String(i);
+
 // ways to colour: each gives a buffer's class, and the classes' order is that of their first use.
 const sizes = [[1 << 12, "to 4 KiB"], [1 << 16, "to 64 KiB"], [1 << 20, "to 1 MiB"], [1 << 24, "to 16 MiB"], [1 << 28, "to 256 MiB"], [Infinity, "over 256 MiB"]];
 const ways = {
-  role: (b, p) => p.storages[b.storage].kind === "outputs" ? "result" : p.storages[b.storage].kind === "spill" ? "in a file" : b.over ? "computed in place" : b.tensor ? "intermediate" : "the compiler's own",
+  role: (b, p) => p.storages[b.storage].kind === "outputs" ? "result" : p.storages[b.storage].kind === "spill" ? "in a file" : b.over ? "computed in place" : b.tensor || !b.dtype ? "intermediate" : "the compiler's own",
   "element type": b => b.dtype,
   size: b => sizes.find(s => b.bytes <= s[0])[1],
   lifetime: b => { const n = b.last - b.first + 1; return n <= 1 ? "1 step" : n <= 4 ? "2–4 steps" : n <= 16 ? "5–16 steps" : n <= 64 ? "17–64 steps" : "over 64 steps"; },
 };
 const fixed = {role: ["intermediate", "computed in place", "result", "the compiler's own", "in a file"], size: sizes.map(s => s[1]), lifetime: ["1 step", "2–4 steps", "5–16 steps", "17–64 steps", "over 64 steps"]};
 
-const shared = {way: "role", search: "", saved: new Map()};
+const shared = {way: data.plans.every(e => e.table) ? "size" : "role", search: "", saved: new Map()};
 
 // Chart draws one plan: the map of addresses by steps above, the curve of live bytes below, on one axis of steps.
 class Chart {
@@ -214,7 +218,7 @@ class Chart {
     const [g, w, h] = this.size(this.map), p = this.plan, v = this.view;
     this.plot = {x: 74, y: 8, w: Math.max(10, w - 82), h: Math.max(10, h - 16)};
     const c = {ink: color("--ink"), soft: color("--soft"), grid: color("--grid"), card: color("--card"), bound: color("--bound"), peak: color("--peak"), select: color("--select")};
-    const fill = palette(this.scale.classes);
+    const fill = palette(this.scale.classes), inks = new Map([...fill].map(([k, v]) => [k, inkOn(v)]));
     g.textAlign = "right";
     for (const t of ticks(v.y0, v.y1, Math.max(2, this.plot.h / 44), true)) {
       g.fillStyle = c.grid; g.fillRect(this.plot.x, Math.round(this.Y(t)), this.plot.w, 1);
@@ -222,6 +226,7 @@ class Chart {
     }
     g.save(); g.beginPath(); g.rect(this.plot.x, this.plot.y, this.plot.w, this.plot.h); g.clip();
     let drawn = 0;
+    this.taken = [];
     g.textAlign = "left";
     for (const b of p.buffers) {
       if (b.bytes <= 0 || b.last + 1 < v.x0 || b.first > v.x1 || b.at + b.bytes < v.y0 || b.at > v.y1) continue;
@@ -231,13 +236,15 @@ class Chart {
       g.fillStyle = fill.get(ways[shared.way](b, p)) || c.soft;
       g.fillRect(x, y, bw, bh);
       if (bw > 3 && bh > 3) { g.globalAlpha = found ? 0.9 : 0.2; g.strokeStyle = c.card; g.lineWidth = 1; g.strokeRect(x + 0.5, y + 0.5, bw - 1, bh - 1); }
-      if (found && bh > 13 && bw > 46) {
-        const left = Math.max(x, this.plot.x) + 4, room = Math.min(x + bw, this.plot.x + this.plot.w) - left - 3;
-        g.globalAlpha = 1; g.fillStyle = "#fff";
-        if (room > 30) g.fillText(fitted(g, title(b), room), left, clamp(y + bh / 2, this.plot.y + 7, this.plot.y + this.plot.h - 7));
-      }
+      if (found) this.name(g, b, x, y, bw, bh, inks.get(ways[shared.way](b, p)));
       drawn++;
     }
+    g.globalAlpha = 1;
+    g.setLineDash([]);
+    const mark = (s, stroke, dash) => { if (s >= 0 && s < p.steps.length) { g.strokeStyle = stroke; g.setLineDash(dash); g.lineWidth = 1.5; const x = this.X(s + 0.5); line(g, x, this.plot.y, x, this.plot.y + this.plot.h); } };
+    mark(p.peak_step, c.peak, []);
+    if (this.step !== p.peak_step) mark(this.step, c.soft, [2, 3]);
+    g.setLineDash([]);
     g.globalAlpha = 1;
     for (const i of this.order) { // what each storage is, where it ends
       const top = this.base[i] + p.storages[i].bytes;
@@ -254,22 +261,18 @@ class Chart {
       label(g, text, this.plot.x + this.plot.w - g.measureText(text).width - 6, this.Y(p.lower_bound_bytes) + 10, c.bound, c.card);
     }
     g.setLineDash([]);
-    const mark = (s, stroke, dash) => { if (s >= 0 && s < p.steps.length) { g.strokeStyle = stroke; g.setLineDash(dash); g.lineWidth = 1.5; const x = this.X(s + 0.5); line(g, x, this.plot.y, x, this.plot.y + this.plot.h); } };
-    mark(p.peak_step, c.peak, []);
-    if (this.step !== p.peak_step) mark(this.step, c.soft, [2, 3]);
-    g.setLineDash([]);
     for (const s of this.entry.savings || []) { // a saved tensor is away between two of its rectangles
       const list = p.buffers.filter(b => b.tensor && b.tensor === s.tensor).sort((a, b) => a.first - b.first);
       if (list.length === 1) { // a weight that is brought for one use
         const b = list[0];
         g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1.5;
         g.strokeRect(this.X(b.first), this.Y(b.at + b.bytes), Math.max(2, this.X(b.last + 1) - this.X(b.first)), Math.max(2, this.Y(b.at) - this.Y(b.at + b.bytes)));
-        label(g, s.kind, this.X(b.last + 1) + 5, this.Y(b.at + b.bytes / 2), c.ink, c.card);
+        this.aside(g, s.kind, this.X(b.last + 1) + 5, this.Y(b.at + b.bytes / 2), c.ink, c.card);
       }
       for (let i = 1; i < list.length; i++) {
         g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1;
         line(g, this.X(list[i - 1].last + 1), this.Y(list[i - 1].at + list[i - 1].bytes / 2), this.X(list[i].first), this.Y(list[i].at + list[i].bytes / 2));
-        label(g, s.kind, this.X(list[i].first) - 40, this.Y(list[i].at + list[i].bytes / 2), c.ink, c.card);
+        this.aside(g, s.kind, this.X(list[i].first) - 40, this.Y(list[i].at + list[i].bytes / 2), c.ink, c.card);
       }
     }
     g.setLineDash([]);
@@ -279,8 +282,31 @@ class Chart {
       if (b) { g.strokeStyle = c.select; g.lineWidth = wide; g.strokeRect(this.X(b.first), this.Y(b.at + b.bytes), Math.max(2, this.X(b.last + 1) - this.X(b.first)), Math.max(2, this.Y(b.at) - this.Y(b.at + b.bytes))); }
     }
     g.restore();
-    Object.assign(this.map.dataset, {drawn, x0: v.x0, x1: v.x1, y0: v.y0, y1: v.y1, chosen: this.chosen});
+    Object.assign(this.map.dataset, {inks: [...fill].map(([k, v]) => v + " " + inks.get(k)).join(","), drawn, x0: v.x0, x1: v.x1, y0: v.y0, y1: v.y1, chosen: this.chosen});
     this.paintLive(c);
+  }
+  // name writes a buffer's name into what is seen of its rectangle, upwards where that is narrow and tall.
+  name(g, b, x, y, bw, bh, ink) {
+    const q = this.plot, left = Math.max(x, q.x), right = Math.min(x + bw, q.x + q.w), top = Math.max(y, q.y), bottom = Math.min(y + bh, q.y + q.h);
+    g.globalAlpha = 1; g.fillStyle = ink || "#fff";
+    const text = title(b), need = g.measureText(text).width, wide = right - left - 7, tall = bottom - top - 7;
+    if (tall > 6 && wide > 30 && (need <= wide || wide >= tall)) {
+      g.fillText(fitted(g, text, wide), left + 4, (top + bottom) / 2);
+      this.taken.push([left + 4, (top + bottom) / 2 - 7, Math.min(need, wide), 14]);
+    }
+    else if (tall > 30 && wide > 5) {
+      g.save(); g.translate(left + Math.min((right - left) / 2, 11), bottom - 4); g.rotate(-Math.PI / 2);
+      g.fillText(fitted(g, text, tall), 0, 0);
+      g.restore();
+      this.taken.push([left + Math.min((right - left) / 2, 11) - 7, bottom - 4 - Math.min(need, tall), 14, Math.min(need, tall)]);
+    }
+  }
+  // aside writes a label, unless it would cover another or a name.
+  aside(g, text, x, y, ink, paper) {
+    const r = [x - 3, y - 7, g.measureText(text).width + 6, 14];
+    if (this.taken.some(t => t[0] < r[0] + r[2] && r[0] < t[0] + t[2] && t[1] < r[1] + r[3] && r[1] < t[1] + t[3])) return;
+    this.taken.push(r);
+    label(g, text, x, y, ink, paper);
   }
   paintLive(c) {
     const [g, , h] = this.size(this.live), p = this.plan, v = this.view, top = Math.max(this.scale.live, 1) * 1.12, bottom = h - 22;
@@ -296,11 +322,11 @@ class Chart {
     g.strokeStyle = c.bound; g.setLineDash([7, 4]); g.lineWidth = 1.5; line(g, this.plot.x, Y(p.lower_bound_bytes), this.plot.x + this.plot.w, Y(p.lower_bound_bytes)); g.setLineDash([]);
     if (p.peak_step >= 0) {
       g.strokeStyle = c.peak; g.lineWidth = 1.5; const x = this.X(p.peak_step + 0.5); line(g, x, 0, x, bottom);
-      const right = x > this.plot.x + this.plot.w - 90, text = "peak, step " + p.peak_step;
+      const right = x > this.plot.x + this.plot.w - 90, text = "peak, step " + stepNumber(p, p.peak_step);
       label(g, text, right ? x - g.measureText(text).width - 6 : x + 5, bottom - 9, c.peak, c.card);
     }
     g.textAlign = "center"; g.fillStyle = c.soft;
-    for (const t of ticks(v.x0, v.x1, Math.max(2, this.plot.w / 90))) if (t < p.steps.length) g.fillText(String(t), this.X(t + 0.5), h - 12);
+    for (const t of ticks(v.x0, v.x1, Math.max(2, this.plot.w / 90))) if (t < p.steps.length) g.fillText(stepNumber(p, t), this.X(t + 0.5), h - 12);
     g.restore();
     g.textAlign = "right"; g.fillStyle = c.soft; g.fillText("step", this.plot.x - 6, h - 12);
   }
@@ -348,6 +374,11 @@ function ticks(lo, hi, count, inBytes) {
   return list;
 }
 function palette(classes) { return new Map(classes.map((c, i) => [c, color("--c" + i % 8)])); }
+// inkOn is what is easier to read on a colour, #rrggbb: dark or white.
+function inkOn(hex) {
+  const v = parseInt(hex.slice(1), 16), bright = [v >> 16 & 255, v >> 8 & 255, v & 255].reduce((sum, c, i) => sum + [0.2126, 0.7152, 0.0722][i] * Math.pow(c / 255, 2.2), 0);
+  return bright > 0.2 ? "#16171a" : "#ffffff";
+}
 function matches(b) { const q = shared.search; return title(b).toLowerCase().includes(q) || b.name.toLowerCase().includes(q) || (b.parts || []).some(n => n.toLowerCase().includes(q)); }
 function showTip(lines, x, y) {
   tip.hidden = !lines;
@@ -370,6 +401,7 @@ function certificate(entry) {
   const each = {arena: p.arena_bytes, outputs: p.outputs_bytes, scratch: p.scratch_bytes}, times = {arena: p.calls, outputs: p.calls, scratch: p.calls * p.workers};
   const bar = make("div", {className: "sum", role: "img", "aria-label": terms.map(t => t[0] + " " + bytes(t[1])).join(", ")}), body = make("tbody");
   for (const [name, n, formula, c] of terms) {
+    if (entry.table && name !== "arena") continue;
     if (n > 0) bar.append(make("span", {title: name + " " + bytes(n), style: {flexGrow: String(n), background: "var(--c" + c + ")"}}));
     const how = times[name] > 1 ? bytes(each[name]) + " × " + (name === "scratch" ? many(p.calls, "call") + " × " + many(p.workers, "worker") : many(p.calls, "call")) : "";
     body.append(make("tr", null, make("td", null, make("span", {className: "dot", style: {background: "var(--c" + c + ")"}}), name), make("td", {className: "number", title: exactly(n)}, bytes(n)), make("td", {className: "number"}, percent(n, p.peak_bytes)),
@@ -378,8 +410,8 @@ function certificate(entry) {
   const gap = p.arena_bytes - p.least_bytes, refuted = p.least_bytes > p.lower_bound_bytes, dims = Object.entries(p.dims).map(([k, v]) => k + " = " + v).join(", ");
   const card = make("section", {className: "card certificate"}, make("div", {className: "row"}, make("span", {className: "big", title: exactly(p.peak_bytes)}, bytes(p.peak_bytes)), make("span", null, "peak" + (data.plans.length > 1 ? " of " + entry.name : "") + ", " + exactly(p.peak_bytes) + (dims ? ", at " + dims : ""))), bar,
     make("table", null, body),
-    make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? folded(" = " + entry.formulas.peak) : null),
-    make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + (refuted ? ", and a search refuted all below " + bytes(p.least_bytes) : "") + ". ", gap === 0 ? make("span", {className: "good"}, p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.least_bytes) + " (" + bytes(gap) + ") above it."));
+    entry.table ? null : make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? folded(" = " + entry.formulas.peak) : null),
+    make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + (refuted ? ", and a search refuted all below " + bytes(p.least_bytes) : "") + ". ", gap === 0 ? make("span", {className: "good"}, entry.table ? "The plan reaches it: no plan of these buffers is smaller." : p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.least_bytes) + " (" + bytes(gap) + ") above it."));
   for (const n of entry.notes || []) card.append(make("p", {className: "soft"}, n));
   return card;
 }
@@ -402,6 +434,15 @@ function actual(entry) {
 function savings(entry) {
   if (!(entry.savings || []).length) return null;
   return make("section", {className: "card savings"}, make("h2", null, "What the budget changed"), make("ol", null, ...entry.savings.map(s => make("li", null, s.text))));
+}
+
+// conditions is what a run's sizes must keep to.
+function conditions(entry) {
+  const list = entry.requires || [];
+  if (!list.length) return null;
+  return make("section", {className: "card conditions"}, make("h2", null, "What a run must keep to"),
+    make("p", {className: "soft"}, "Checked when it begins, before any kernel; what the data decide, when they have."),
+    make("div", {className: "scroll"}, make("table", null, make("tbody", null, ...list.map(r => make("tr", null, make("td", {className: "mono"}, r.condition), make("td", {className: "soft"}, "from " + r.from)))))));
 }
 
 // buffers is the table of all, sorted by a click on a column's head.
@@ -472,14 +513,14 @@ search.onkeydown = e => {
   if (e.key !== "Enter" || !shared.search) return;
   for (const c of charts) { const b = c.plan.buffers.find(b => b.index > c.chosen && matches(b)) || c.plan.buffers.find(matches); if (b) c.choose(b.index, true); }
 };
-const way = make("select", {"aria-label": "colour by"}, ...Object.keys(ways).map(w => make("option", {value: w}, "colour by " + w)));
+const way = make("select", {"aria-label": "colour by"}, ...Object.keys(ways).map(w => make("option", {value: w, selected: w === shared.way}, "colour by " + w)));
 way.onchange = () => { shared.way = way.value; classify(); redraw(); };
 const button = (text, name, f) => { const b = make("button", {type: "button", title: name, "aria-label": name}, text); b.onclick = f; return b; };
 const tools = make("div", {className: "row tools"}, search, way, button("+", "zoom in", () => charts.forEach(c => c.zoom(0.7, 0.7))), button("−", "zoom out", () => charts.forEach(c => c.zoom(1 / 0.7, 1 / 0.7))), button("all", "show all", () => charts.forEach(c => c.reset())), legend);
 
 const cards = data.plans.map(certificate);
 for (const c of charts) c.panel = make("section", {className: "card why"});
-const beside = charts.map(c => [actual(c.entry), savings(c.entry)].filter(Boolean));
+const beside = charts.map(c => [actual(c.entry), conditions(c.entry), savings(c.entry)].filter(Boolean));
 page.append(cards.length > 1 ? make("div", {className: "two"}, ...cards) : make("div", {className: "columns"}, make("div", null, cards[0], ...beside[0]), charts[0].panel));
 const pictures = charts.map((c, i) => make("section", {className: "card picture"}, charts.length > 1 ? make("h2", null, c.entry.name) : null, c.body));
 page.append(make("section", {className: "card"}, tools, make("p", {className: "soft"}, "Address in bytes, upwards, by step. Wheel or ", make("kbd", null, "+"), " ", make("kbd", null, "−"), " zoom (shift: steps only, alt: bytes only), drag or shift and arrows move, click chooses, double click fits, ", make("kbd", null, "0"), " shows all; arrows go from buffer to buffer, ", make("kbd", null, "p"), " to the peak, ", make("kbd", null, "/"), " finds.")));
