@@ -277,12 +277,15 @@ func winogradGranule(n *ir.Node, axis int) int64 {
 	return n.Attrs.Int("tile", 0)
 }
 
+// winogradFits: a piece's blocks take no more scratch than the whole's.
 func winogradFits(n *ir.Node, axis int, rows int64) bool {
 	s, ok := winogradFixed(n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
-	if axis == 1 && ok {
-		_, ok = winogradBlockOf(rows, s[1], s[2], s[3], n.Attrs.Int("tile", 0))
+	if axis != 1 || !ok {
+		return ok
 	}
-	return ok
+	whole, _ := winogradBlockOf(s[0], s[1], s[2], s[3], n.Attrs.Int("tile", 0))
+	piece, ok := winogradBlockOf(rows, s[1], s[2], s[3], n.Attrs.Int("tile", 0))
+	return ok && piece.rows*piece.columns <= whole.rows*whole.columns
 }
 
 func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {

@@ -74,6 +74,7 @@ type chunking struct {
 	size    map[*ir.Value]float64 // in the arena, at the dimensions' bounds
 	bytes   map[*ir.Value]float64 // size, or 0 where a value is part of a kernel that makes another of it, or lies in another
 	through []float64             // by node: what is alive before it and read by it or later
+	from    map[*ir.Value]int     // of the result of a concatenation, in which its operands are computed: the node that makes the first of them
 	known   map[rowsOf]rowsAre
 }
 
@@ -90,7 +91,7 @@ type rowsAre struct {
 func newChunking(m *ir.Module, allowed float64) *chunking {
 	block := m.Main.Body
 	c := &chunking{block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
-		through: make([]float64, len(block.Nodes)+1), known: map[rowsOf]rowsAre{}}
+		through: make([]float64, len(block.Nodes)+1), from: map[*ir.Value]int{}, known: map[rowsOf]rowsAre{}}
 	readers := map[*ir.Value]int{}
 	for i, n := range block.Nodes {
 		c.at[n] = i
@@ -109,6 +110,19 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			until[n.Inputs[0]] = max(until[n.Inputs[0]], until[n.Outputs[0]])
 		}
 	}
+	part := map[*ir.Value]bool{} // values that are computed where a concatenation wants them
+	for i, n := range block.Nodes {
+		if n.Op.Name() != "concat" {
+			continue
+		}
+		c.from[n.Outputs[0]] = i
+		for _, v := range n.Inputs {
+			if at, made := c.at[v.Node]; made && !part[v] {
+				part[v] = true
+				c.from[n.Outputs[0]] = min(c.from[n.Outputs[0]], at)
+			}
+		}
+	}
 	most := func(name string) (int64, bool) {
 		r, ok := m.Dims.Get(name)
 		return r.Max, ok && r.Max != sym.NoMax
@@ -125,18 +139,29 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			c.size[v] = float64(count) * float64(v.Type.DType.Bits()) / 8
 			if c.uses[v] < len(block.Nodes) {
 				reader := block.Nodes[c.uses[v]]
-				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal)
-				if joined || n.Op.Name() == "reshape" && c.at[n.Inputs[0].Node] > 0 {
+				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
+					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool { return x != nil && x.Node != nil && c.at[x.Node] > i }) // of several the last
+				if joined || part[v] || n.Op.Name() == "reshape" && c.at[n.Inputs[0].Node] > 0 {
 					continue
 				}
 			}
 			c.bytes[v] = c.size[v]
-			for at := i + 1; at <= min(until[v], len(block.Nodes)-1); at++ {
+			begin := i + 1
+			if from, early := c.from[v]; early {
+				begin = from
+			}
+			for at := begin; at <= min(until[v], len(block.Nodes)-1); at++ {
 				c.through[at] += c.bytes[v]
 			}
 		}
 	}
 	return c
+}
+
+// early reports whether a value lies in memory before a node, although the node that completes it comes later: what is before it is computed in its place.
+func (c *chunking) early(v *ir.Value, node int) bool {
+	from, ok := c.from[v]
+	return ok && from < node && c.at[v.Node] >= node
 }
 
 // rows is ops.Rows, which is asked many times.
@@ -150,50 +175,70 @@ func (c *chunking) rows(n *ir.Node, axis int) (in []int, ok bool) {
 	return r.in, r.ok
 }
 
-// best is the stretches that are best around each wanted node.
+// chosen is a stretch for a node, and how much is about alive there and in the stretch with it.
+type chosen struct {
+	*stretch
+	alive float64
+}
+
+// best is the stretches that are best for each wanted node: around it, or around a concatenation behind it in whose result it already computes.
 func (c *chunking) best(wanted func(n *ir.Node) bool) (found []*stretch) {
 	nodes := c.block.Nodes
 	whole := make([]float64, len(nodes)) // what is alive at a node, of those that are wanted
-	best := make([]*stretch, len(nodes))
+	best := make([]chosen, len(nodes))
 	for i, n := range nodes {
 		if wanted(n) && len(n.Outputs) == 1 && n.Outputs[0] != nil {
-			whole[i] = c.through[i] + c.bytes[n.Outputs[0]]
+			if whole[i] = c.through[i]; !c.early(n.Outputs[0], i) {
+				whole[i] += c.bytes[n.Outputs[0]]
+			}
 		}
 	}
 	for first := range nodes {
-		for last := first + 1; last < min(len(nodes), first+2*chunkReach); last++ {
-			within := whole[first : last+1]
-			if slices.Max(within)*0.9 <= c.through[first] {
+		early, least := len(nodes), c.through[first]
+		for last := first; last < min(len(nodes), first+2*chunkReach); last++ {
+			if out := nodes[last].Outputs; len(out) == 1 && c.early(out[0], first) {
+				early = min(early, c.from[out[0]])
+				least -= c.bytes[out[0]]
+			}
+			if last == first || early > first && slices.Max(whole[first:last+1])*0.9 <= least {
 				continue
 			}
 			c.each(first, last, func(s *stretch) {
 				for at := max(first, last-chunkReach+1); at <= min(last, first+chunkReach-1); at++ {
-					if s.cost < 0.9*whole[at] && (best[at] == nil || c.better(s, best[at])) {
-						best[at] = s
-					}
+					c.consider(&best[at], chosen{s, s.cost}, 0.9*whole[at])
+				}
+				for at := early; at < first; at++ {
+					c.consider(&best[at], chosen{s, max(s.cost, whole[at]-s.freed(at))}, 0.98*whole[at])
 				}
 			})
 		}
 	}
 	for at, s := range best {
-		if s != nil {
-			s.gain = max(s.gain, whole[at]-s.cost)
-			if !slices.Contains(found, s) {
-				found = append(found, s)
+		if s.stretch != nil {
+			s.gain = max(s.gain, whole[at]-s.alive)
+			if !slices.Contains(found, s.stretch) {
+				found = append(found, s.stretch)
 			}
 		}
 	}
 	return found
 }
 
-// better reports whether a stretch is better than another.
-func (c *chunking) better(s, than *stretch) bool {
-	if fits := s.cost <= c.allowed; fits != (than.cost <= c.allowed) {
+// consider takes what is better, and keeps less alive than so much.
+func (c *chunking) consider(best *chosen, other chosen, less float64) {
+	if other.alive < less && (best.stretch == nil || c.better(other, *best)) {
+		*best = other
+	}
+}
+
+// better reports whether a stretch is better than another: where neither keeps little enough alive, twice the operations must halve what is.
+func (c *chunking) better(s, than chosen) bool {
+	if fits := s.alive <= c.allowed; fits != (than.alive <= c.allowed) {
 		return fits
 	} else if fits && math.Abs(s.more-than.more) > 0.01*s.work {
 		return s.more < than.more
 	}
-	return s.cost < 0.98*than.cost
+	return s.alive*(1+s.share()) < 0.98*than.alive*(1+than.share())
 }
 
 // each visits the ways to compute nodes from first to last in pieces.
@@ -418,6 +463,11 @@ func (s *stretch) operands(n *ir.Node, visit func(i int, v *ir.Value)) {
 // weigh finds about how much is alive in the loop: operands and results whole, what is between them by pieces.
 func (s *stretch) weigh() {
 	s.cost = s.through[s.first]
+	for _, n := range s.nodes {
+		if v := n.Outputs[0]; s.early(v, s.first) {
+			s.cost -= s.bytes[v]
+		}
+	}
 	for _, n := range s.apart {
 		for _, v := range n.Outputs {
 			if v != nil && s.uses[v] >= s.first {
@@ -469,13 +519,33 @@ func (s *stretch) weigh() {
 	s.cost += most
 }
 
+// freed is how much less is alive at a node before the stretch: results of concatenations that are not there as a whole.
+func (s *stretch) freed(at int) (bytes float64) {
+	for _, n := range s.nodes {
+		if v := n.Outputs[0]; s.early(v, s.first) && s.from[v] <= at {
+			bytes += s.bytes[v]
+			for _, x := range n.Inputs {
+				if !s.inside(x) && x.Node != nil && s.at[x.Node] <= at {
+					bytes -= s.size[x]
+				}
+			}
+		}
+	}
+	return bytes
+}
+
+// share is what pieces add to the operations, as a share of them.
+func (s *stretch) share() float64 {
+	if s.work == 0 {
+		return 0
+	}
+	return s.more / s.work
+}
+
 // chunked is what is told of a stretch.
 func (s *stretch) chunked() Chunked {
 	last := s.nodes[len(s.nodes)-1].Outputs[0]
-	d := Chunked{Nodes: s.nodes, Pieces: s.pieces, Rows: s.extent(last), Operations: int64(s.more)}
-	if s.work > 0 {
-		d.Share = s.more / s.work
-	}
+	d := Chunked{Nodes: s.nodes, Pieces: s.pieces, Rows: s.extent(last), Operations: int64(s.more), Share: s.share()}
 	for _, n := range s.nodes {
 		if v := n.Outputs[0]; !s.leaves(v) {
 			d.Bytes = max(d.Bytes, int64(s.size[v]*(1-min(1, float64(s.have[v].Rows)/float64(max(s.extent(v), 1))))))

@@ -65,7 +65,11 @@ func (s *stretch) layRows(rows int64) bool {
 		} else if s.leaves(v) {
 			covered(needed[v], extent)
 		}
-		piece, ok := evened(needed[v], extent, ops.RowGranule(n, axis))
+		granule := ops.RowGranule(n, axis)
+		piece, ok := evened(needed[v], extent, granule, 0)
+		for more := granule; ok && more <= mostGranule && !ops.RowsFit(n, axis, piece.Rows); more += granule {
+			piece, ok = evened(needed[v], extent, granule, more)
+		}
 		if !ok || !ops.RowsFit(n, axis, piece.Rows) {
 			return false
 		}
@@ -84,7 +88,7 @@ func (s *stretch) layRows(rows int64) bool {
 	}
 	for v, spans := range needed {
 		if _, laid := s.have[v]; !laid {
-			piece, ok := evened(spans, s.extent(v), 1)
+			piece, ok := evened(spans, s.extent(v), 1, 0)
 			if !ok {
 				return false
 			}
@@ -104,14 +108,15 @@ func covered(spans []ops.Span, extent int64) {
 	last.To = extent
 }
 
-// evened makes pieces of one size that begin and end at multiples of a granule, or with the last row.
-func evened(spans []ops.Span, extent, granule int64) (piece ops.Piece, ok bool) {
+// evened makes pieces of one size, some rows more than needed, that begin and end at multiples of a granule, or with the last row.
+func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok bool) {
 	for _, s := range spans {
 		from, to := s.From/granule*granule, min((s.To+granule-1)/granule*granule, extent)
 		piece.First = append(piece.First, from)
 		piece.Rows = max(piece.Rows, to-from)
 	}
 	// The last piece ends with the last row, and begins at a multiple too.
+	piece.Rows = min(piece.Rows+more, extent)
 	piece.Rows = extent - (extent-piece.Rows)/granule*granule
 	for p, first := range piece.First {
 		piece.First[p] = min(first, extent-piece.Rows)
