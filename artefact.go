@@ -111,7 +111,7 @@ func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
 			continue
 		}
 		t := &a.Program.Tensors[ports[e.Parts[0]].Tensor]
-		edges[i].Info.Shape = []Extent{}
+		edges[i].Info.Shape, edges[i].Info.State = []Extent{}, ""
 		for _, extent := range t.Shape {
 			edges[i].Info.Shape = append(edges[i].Info.Shape, extentOf(extent))
 		}
@@ -119,7 +119,15 @@ func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
 	return edges
 }
 
-func (a *artefact) inputs() []Info  { return edgeInfos(a.edges(a.about.Inputs, a.Program.Inputs)) }
+func (a *artefact) inputs() []Info {
+	list := edgeInfos(a.edges(a.about.Inputs, a.Program.Inputs))
+	for i, e := range a.about.Inputs {
+		if o := a.Program.NewValue(e.Parts[0]); o >= 0 {
+			list[i].State = a.about.Outputs[slices.IndexFunc(a.about.Outputs, func(e edge) bool { return slices.Contains(e.Parts, o) })].Info.Name
+		}
+	}
+	return list
+}
 func (a *artefact) outputs() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
 
 // declared is the outputs as the model declares them.

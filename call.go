@@ -21,6 +21,9 @@ type Call struct {
 	places  []*Tensor // of the caller's, that outputs are written to
 	refused error     // the memory that Input was asked for last
 	closed  *atomic.Bool
+	// disjoint: no state shares memory with another input.
+	disjoint bool
+	held     int // of the inputs, those up to here that are states are held
 }
 
 // NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are taken already, it
@@ -71,7 +74,7 @@ func (c *Call) Input(name string) *Tensor {
 			c.refused = err
 			return nil
 		}
-		c.inputs[i] = made
+		c.inputs[i], c.disjoint = made, false
 	}
 	return c.inputs[i]
 }
@@ -87,7 +90,8 @@ func (c *Call) dim(name string) (int64, bool) {
 
 // Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Giving). A tensor that is
 // bound to an output begins at a multiple of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too, it
-// is updated in place, where the output may be written over that input (see Donate).
+// is updated in place, where the output may be written over that input (see Donate). An input that is a state is bound to an Update, and its output lies there. What a caller parts with is
+// refused: it would be gone after the first run.
 func (c *Call) Bind(name string, a Arg) (err error) {
 	defer diag.Recover(&err, "binding an argument")
 	if c.closed.Load() {
@@ -103,8 +107,15 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		ports, infos = p.compiled.Program.Outputs, p.outputs
 	}
 	g := a.given()
-	if g.owner != program.Borrow {
-		return diag.Unsupportedf("a call bound to its memory that parts with an argument").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
+	if input {
+		if err := p.maySupply(infos[i], g); err != nil {
+			return err
+		}
+	} else if at := p.replaces[i]; at >= 0 {
+		return diag.Inputf("it lies where the state %s does", p.inputs[at].Name).AtTensor(name).WithFix("bind %s", p.inputs[at].Name)
+	}
+	if g.owner != program.Borrow && !(input && g.owner == program.State) {
+		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
 	}
 	if g.kind != TensorKind {
 		return diag.Inputf("%s is given, %s is expected", g, infos[i]).AtTensor(name)
@@ -122,8 +133,13 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(name)
 		}
 	}
+	if input && g.owner == program.State {
+		if err := t.writable(name); err != nil {
+			return err
+		}
+	}
 	if input {
-		c.inputs[i] = t
+		c.inputs[i], c.disjoint = t, false
 		return nil
 	}
 	return c.bindOutput(i, t)
@@ -170,10 +186,50 @@ func (c *Call) apart(i int) error {
 	return nil
 }
 
-// Run runs the call on its inputs. The outputs of the run before are overwritten.
+// statesApart checks that no state shares memory with another input.
+func (c *Call) statesApart() error {
+	if c.disjoint {
+		return nil
+	}
+	for i, t := range c.inputs {
+		for k, other := range c.inputs {
+			if c.program.becomes[i] >= 0 && k != i && t != nil && other != nil && overlap(t, other) {
+				return diag.Inputf("it is updated, and bound to %s too", c.program.inputs[k].Name).AtTensor(c.program.inputs[i].Name)
+			}
+		}
+	}
+	c.disjoint = true
+	return nil
+}
+
+// hold has the states updated by this call's run alone; free ends that.
+func (c *Call) hold() error {
+	for i, t := range c.inputs {
+		if c.program.becomes[i] < 0 {
+			continue
+		}
+		if err := t.hold(c.program.inputs[i].Name); err != nil {
+			return err
+		}
+		c.held = i + 1
+	}
+	return nil
+}
+
+func (c *Call) free() {
+	for i, t := range c.inputs[:c.held] {
+		if c.program.becomes[i] >= 0 {
+			t.updating.Store(false)
+		}
+	}
+	c.held = 0
+}
+
+// Run runs the call on its inputs. The outputs of the run before are overwritten, and states are updated in place.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer c.program.counts.ended(&err)
 	defer diag.Recover(&err, "running")
+	defer c.free()
 	if c.closed.Load() {
 		return diag.New(ErrClosed, "the call is closed")
 	}
@@ -195,8 +251,14 @@ func (c *Call) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := c.statesApart(); err != nil {
+		return err
+	}
+	if err := c.hold(); err != nil {
+		return err
+	}
 	defer c.program.counts.busy(time.Now())
-	return c.bound.call.Run(ctx)
+	return c.program.torn(c.bound.call.Run(ctx), c.bound.call)
 }
 
 // Output is an output as the last run left it; nil where there is none of that name. It is dead after Close.
@@ -207,6 +269,9 @@ func (c *Call) Output(name string) *Tensor {
 	}
 	if c.places != nil && c.places[i] != nil {
 		return c.places[i]
+	}
+	if at := c.program.replaces[i]; at >= 0 {
+		return c.inputs[at]
 	}
 	t := c.outputs[i]
 	shape, data, err := c.bound.call.Output(i)

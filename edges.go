@@ -89,6 +89,9 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 	seen := make([]bool, len(ports))
 	for _, e := range edges {
 		types := e.Info.partTypes()
+		if !e.Info.simple() && slices.ContainsFunc(e.Parts, func(i int) bool { return i >= 0 && i < len(ports) && ports[i].Ownership == program.State }) {
+			return diag.Inputf("a part of it is a state").AtTensor(e.Info.Name)
+		}
 		if e.Info.Kind > OptionalSequenceKind {
 			return diag.Inputf("there is no kind %d", e.Info.Kind).AtTensor(e.Info.Name)
 		}
@@ -127,7 +130,7 @@ func (i Info) partRank(part int) int {
 	return len(i.Shape)
 }
 
-// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate and Consume make of one; what Sequence makes; or Absent.
+// Arg is what a run may be given: a *Tensor, borrowed for the run; what Donate, Consume and Update make of one; what Sequence makes; or Absent.
 type Arg interface{ given() given }
 
 // given is an argument: one tensor, or several, or nothing.
@@ -165,6 +168,14 @@ type packing struct {
 	parts  []*Tensor // by port
 	blocks []*mem.Block
 	parted []*parted // what the caller parts with
+	states []state   // what the run updates
+	held   int       // of those, how many no other run may update meanwhile
+}
+
+// state is a tensor that a run updates, and the port that it is given for.
+type state struct {
+	t    *Tensor
+	port int
 }
 
 func (p *packing) release() {
@@ -175,7 +186,10 @@ func (p *packing) release() {
 	for _, a := range p.parted {
 		a.done()
 	}
-	p.parted = nil
+	for _, s := range p.states[:p.held] {
+		s.t.updating.Store(false)
+	}
+	p.parted, p.states, p.held = nil, nil, 0
 }
 
 // allocate makes a part's memory.
@@ -299,6 +313,9 @@ func (i Info) String() string {
 	}
 	if i.Kind.optional() {
 		text = "optional(" + text + ")"
+	}
+	if i.State != "" {
+		text += " updated to " + i.State
 	}
 	return i.Name + ": " + text
 }

@@ -452,6 +452,41 @@ func ExampleConsume() {
 	// f32[16,16] true
 }
 
+// A state is updated where it lies: what the next run is given is what this one was.
+func ExampleUpdate() {
+	m, err := weir.LoadBytes([]byte(`weir 1
+ir @count {
+  main @main(%x: f32[3], %sum: f32[3]) {
+    state %sum -> %total
+    %total: f32[3] = add(%sum, %x)
+    return %total
+  }
+}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	p, err := weir.Compile(context.Background(), m, weir.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+	total := []float32{100, 200, 300}
+	sum, err := weir.FromSlice(total)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		r, err := p.Run(context.Background(), weir.Inputs{"x": ones(3), "sum": weir.Update(sum)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		r.Close()
+	}
+	fmt.Println(total, "outputs:", p.Memory().Outputs, "bytes")
+	// Output: [103 203 303] outputs: 0 bytes
+}
+
 // Weights that are donated to a training step are updated where they lie, step after step.
 func ExampleDonate() {
 	step := compiled("training_step")

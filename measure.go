@@ -30,7 +30,7 @@ func (m Measurement) Peak(calls int) int64 {
 }
 
 // Measure runs the program twice on the same inputs, in memory of its own filled with two patterns, and measures. It takes memory beside
-// the program's calls. It takes no arguments: what is consumed is lent, of what is donated a copy is.
+// the program's calls. It takes no arguments: what is consumed is lent, of what is donated or updated a copy is.
 func (p *Program) Measure(ctx context.Context, in Inputs) (m Measurement, err error) {
 	m, _, err = p.measure(ctx, in)
 	return m, err

@@ -38,11 +38,14 @@ type parted struct {
 }
 
 // partWords say what a caller does who parts with an argument.
-var partWords = map[program.Ownership]string{program.Donate: "donated", program.Consume: "consumed"}
+var partWords = map[program.Ownership]string{program.Donate: "donated", program.Consume: "consumed", program.State: "updated"}
 
 // mayPart checks that what callers part with is theirs, given once, and of use; it notes it in args.
 func (p *Program) mayPart(args *packing, list []given) error {
 	for i, g := range list {
+		if err := p.maySupply(p.inputs[i], g); err != nil {
+			return err
+		}
 		if g.owner == program.Borrow {
 			continue
 		}
@@ -50,13 +53,20 @@ func (p *Program) mayPart(args *packing, list []given) error {
 		if !p.inputs[i].simple() {
 			return diag.Inputf("%s is no tensor of numbers, and only those can be %s", p.inputs[i], word).AtTensor(name).WithFix("lend it")
 		}
-		if !t.owns(g.owner == program.Donate || t.of != nil && t.of.program == p) {
+		if g.owner != program.State && !t.owns(g.owner == program.Donate || t.of != nil && t.of.program == p) {
 			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
 		}
 		for k, other := range args.parts {
 			if k != p.takes[i].Parts[0] && overlap(t, other) {
 				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).WithFix("lend it to both")
 			}
+		}
+		if g.owner == program.State {
+			if err := t.writable(name); err != nil {
+				return err
+			}
+			args.states = append(args.states, state{t, p.takes[i].Parts[0]})
+			continue
 		}
 		args.parted = append(args.parted, &parted{t: t, port: p.takes[i].Parts[0], owner: g.owner, output: -1})
 	}
@@ -127,9 +137,15 @@ func overlap(a, b *Tensor) bool {
 	return at < other+uintptr(len(y)) && other < at+uintptr(len(x))
 }
 
-// part takes from the caller what it parts with: all of it, or nothing and an error. What later steps of this program are to write has left its results by then, and the
+// part takes from the caller what it parts with, and holds what the run updates: all of it, or nothing and an error. What later steps of this program are to write has left its results by then, and the
 // call of theirs with it: this run may be waiting for that.
 func (p *packing) part(by *Program) error {
+	for _, s := range p.states {
+		if err := s.t.hold(by.owner(s.port).Name); err != nil {
+			return err
+		}
+		p.held++
+	}
 	for i, a := range p.parted {
 		if a.t.of != nil {
 			a.taken = a.t.of.take(a.t)
@@ -180,9 +196,16 @@ func (p *packing) place(c *executor.Call) error {
 	return nil
 }
 
-// lend is the arguments of runs after which the caller still has them: of what is donated they have copies, which fill makes, once for each run.
+// lend is the arguments of runs after which the caller still has them as they were: of what is donated or updated they have copies, which fill makes, once for each run.
 func (p *packing) lend(c *executor.Call) (parts []*Tensor, fill func(), err error) {
 	parts = slices.Clone(p.parts)
+	for _, s := range p.states {
+		copied, err := p.allocate("state")(s.t.t.DType(), s.t.t.Shape()...)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts[s.port] = &Tensor{t: copied}
+	}
 	for _, a := range p.parted {
 		if a.owner != program.Donate {
 			continue

@@ -65,6 +65,8 @@ type Program struct {
 	outputs    []Info
 	takes      []edge // what the inputs are made of
 	gives      []edge // and the outputs
+	becomes    []int  // by input's port: the output that replaces it; −1 where it is no state
+	replaces   []int  // by output's port: the input that it replaces
 	target     Target
 	proved     []Condition
 	tuned      []Tuning
@@ -153,6 +155,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		return nil, err
 	}
 	p.memory = newMemory(p)
+	p.setStates()
 	if err := p.checkBudget(); err != nil {
 		p.executable.Close()
 		return nil, err
@@ -336,10 +339,10 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 		return nil, err
 	}
 	if err := p.run(ctx, b.call, args.parts); err != nil {
-		return nil, err
+		return nil, p.torn(err, b.call)
 	}
 	runtime.KeepAlive(in)
-	return p.results(b, args.parted)
+	return p.results(b, args)
 }
 
 // run lends the arguments to a call and runs it.

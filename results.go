@@ -133,8 +133,8 @@ func (p *Program) release(b *bound) {
 	p.wait.Done()
 }
 
-// results are the outputs that a call has. What lies in donated memory owns it from now on.
-func (p *Program) results(b *bound, donated []*parted) (*Results, error) {
+// results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is the caller's own tensor.
+func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	count := len(p.gives)
 	r := &Results{program: p, bound: b, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
 		names: make([]string, 0, count), tensors: make([]*Tensor, 0, count), lists: make([][]*Tensor, 0, count)}
@@ -146,12 +146,15 @@ func (p *Program) results(b *bound, donated []*parted) (*Results, error) {
 		t.port = i
 		r.ports = append(r.ports, t)
 	}
+	for _, s := range args.states {
+		r.ports[p.becomes[s.port]] = s.t
+	}
 	for _, e := range p.gives {
 		if err := r.add(e); err != nil {
 			return nil, err
 		}
 	}
-	for _, a := range donated {
+	for _, a := range args.parted {
 		if a.output >= 0 {
 			r.ports[a.output].block, a.taken = a.block, false
 		}
@@ -162,8 +165,10 @@ func (p *Program) results(b *bound, donated []*parted) (*Results, error) {
 	p.mu.Unlock()
 	if log := p.options.Logger; log != nil {
 		bytes := 0
-		for _, t := range r.ports {
-			bytes += len(t.t.Bytes())
+		for i, t := range r.ports {
+			if p.replaces[i] < 0 {
+				bytes += len(t.t.Bytes())
+			}
 		}
 		closed := r.closed
 		r.report = runtime.AddCleanup(r, func(made origin) {
@@ -191,8 +196,9 @@ func outputOf(c *executor.Call, i int, dt DType, closed *atomic.Bool) (*Tensor, 
 func (r *Results) add(e edge) error {
 	var one *Tensor
 	var list []*Tensor
+	state := false // its caller's, whatever becomes of the results
 	if e.Info.simple() {
-		one = r.ports[e.Parts[0]]
+		one, state = r.ports[e.Parts[0]], r.program.replaces[e.Parts[0]] >= 0
 	} else {
 		parts := make([]*tensor.Tensor, len(e.Parts))
 		for i, part := range e.Parts {
@@ -214,7 +220,7 @@ func (r *Results) add(e edge) error {
 		}
 	}
 	for _, t := range append(list, one) {
-		if t != nil {
+		if t != nil && !state {
 			t.of = r
 			r.left++
 		}
@@ -310,8 +316,8 @@ func (r *Results) part() error {
 	if !part {
 		return nil
 	}
-	for _, t := range r.ports {
-		if t.block != nil && !t.gone.Load() {
+	for i, t := range r.ports {
+		if t.block != nil && r.program.replaces[i] < 0 && !t.gone.Load() {
 			t.block.Close()
 		}
 	}

@@ -21,6 +21,8 @@ type Tensor struct {
 	port   int          // of its program, which it is alone; −1 where it is not
 	closed *atomic.Bool // shared with what it is a part of
 	gone   atomic.Bool  // closed by itself, or given away
+
+	updating atomic.Bool // by a run
 }
 
 // dead reports whether there is nothing of it any more.

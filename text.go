@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -100,6 +101,7 @@ func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, erro
 				values[v.Name] = v
 			}
 		}
+		was := body.Results
 		body.Results = nil
 		for _, name := range names {
 			if values[name] == nil {
@@ -107,6 +109,14 @@ func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, erro
 			}
 			body.Results = append(body.Results, values[name])
 		}
+		// A state whose new value is not asked for is not updated.
+		states := m.Main.States[:0]
+		for _, s := range m.Main.States {
+			if i := slices.Index(body.Results, was[s.Out]); i >= 0 {
+				states = append(states, ir.State{In: s.In, Out: i})
+			}
+		}
+		m.Main.States = states
 	}
 	seen := map[string]bool{}
 	for _, v := range body.Results {
@@ -118,8 +128,14 @@ func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, erro
 	return m, nil
 }
 
-func (t *textModel) inputs() []Info  { return infosOfValues(t.module.Main.Body.Params) }
 func (t *textModel) outputs() []Info { return infosOfValues(t.module.Main.Body.Results) }
+func (t *textModel) inputs() []Info {
+	list := infosOfValues(t.module.Main.Body.Params)
+	for _, s := range t.module.Main.States {
+		list[slices.Index(t.module.Main.Body.Params, s.In)].State = t.module.Main.Body.Results[s.Out].Name
+	}
+	return list
+}
 
 // infosOfValues describes tensors.
 func infosOfValues(values []*ir.Value) []Info {

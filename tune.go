@@ -224,6 +224,9 @@ func (p *Program) anyInputs() (s *sample, err error) {
 			return s, err
 		}
 		s.tensors, s.args[info.Name] = append(s.tensors, t), t
+		if info.State != "" {
+			s.args[info.Name] = Update(t)
+		}
 		fillSample(t, random, func() (lo, hi int64) {
 			if lo, hi, ok := p.Legal(info.Name, dims); ok {
 				return lo, hi

@@ -27,7 +27,7 @@
 //
 // # Ownership
 //
-// Arguments are borrowed for the run. Results belong to whoever called Run, until closed. What View returns is dead after Close;
+// Arguments are borrowed for the run; Consume and Donate part with them, Update has them updated in place. Results belong to whoever called Run, until closed. What View returns is dead after Close;
 // what Copy returns is Go's own memory.
 package weir
 
@@ -120,6 +120,7 @@ type Info struct {
 	DType DType
 	Shape []Extent
 	Kind  Kind
+	State string `json:",omitempty"` // of an input that a run updates in place (see Update): the output that is its new value; else empty
 }
 
 func infoOf(name string, t ir.Type) Info {

@@ -154,10 +154,18 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	}
 	var wait sync.WaitGroup
 	counts, errs := make([]int, f.calls), make([]error, f.calls)
+	own := slices.Repeat([]weir.Inputs{in}, f.calls)
+	if len(p.States()) > 0 { // one run at a time updates a state
+		for i := range own {
+			if own[i], err = f.inputFlags.read(p, dims, true); err != nil {
+				return err
+			}
+		}
+	}
 	begin = time.Now()
 	for i := range f.calls {
 		wait.Go(func() {
-			run, end := runner(ctx, p, in, dims)
+			run, end := runner(ctx, p, own[i], dims)
 			defer end()
 			all, err := repeat(run, begin.Add(length))
 			counts[i], errs[i] = len(all), err

@@ -84,8 +84,18 @@ type planned struct {
 	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
 	Savings []weir.Saving `json:"savings,omitempty"`
 	Spill   *int64        `json:"spill_bytes,omitempty"`
+	States  []stateRow    `json:"states,omitempty"` // inputs that a run updates in place: the caller's memory, in none of the terms
 	// With --actual.
 	Actual *weir.PlanActual `json:"actual,omitempty"`
+}
+
+// stateRow is an input that a run updates in place; where InPlace is false, by a copy at the end.
+type stateRow struct {
+	Input   string `json:"input"`
+	Output  string `json:"output"`
+	Bytes   *int64 `json:"bytes"`
+	InPlace bool   `json:"in_place"`
+	formula weir.Size
 }
 
 type aliveRow struct {
@@ -204,6 +214,9 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	}
 	if o.Budget > 0 && len(free) == 2 {
 		p.Region = fit.region(free[0], free[1])
+	}
+	for _, s := range l.program.States() {
+		p.States = append(p.States, stateRow{s.Input, s.Output, at(s.Bytes), s.InPlace, s.Bytes})
 	}
 	p.Savings = l.program.Savings()
 	if p.Spill = at(m.Spill); p.Spill != nil && *p.Spill == 0 {
@@ -331,6 +344,14 @@ func (p *planned) print(m *weir.Memory) {
 		for _, a := range p.Alive {
 			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
+	}
+	for _, s := range p.States {
+		how := map[bool]string{true: "in place", false: "by a copy at the end"}[s.InPlace]
+		bytes := s.formula.String()
+		if s.Bytes != nil {
+			bytes = values.FormatBytes(*s.Bytes)
+		}
+		fmt.Printf("%-14s %s becomes %s, %s: %s of the caller's\n", "state", s.Input, s.Output, how, bytes)
 	}
 	for _, s := range p.Savings {
 		fmt.Printf("%-14s %s\n", "saving", s)

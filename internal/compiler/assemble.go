@@ -48,6 +48,9 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		a.kernels[k] = i
 		a.to.Kernels = append(a.to.Kernels, k.Name)
 	}
+	if err := keepsStates(m, t); err != nil {
+		return nil, err
+	}
 	gives := donations(m, t)
 	if err := layout(a); err != nil {
 		return nil, err
@@ -59,6 +62,9 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		switch b.Kind {
 		case loop.Input:
 			port := program.Port{Name: b.Source, Tensor: a.tensors[b]}
+			if replaced(m, b) != nil {
+				port.Ownership = program.State
+			}
 			for _, name := range b.Elements {
 				port.Elements = append(port.Elements, a.dims[name])
 			}
@@ -97,6 +103,8 @@ func (a *assembly) tensor(b *loop.Buffer) int {
 	case b.View != nil:
 		t.Place, t.Of, t.Strides = program.Part, a.tensor(b.View.Of), b.View.Strides
 		t.Offset = bytesOf(b, b.View.Offset)
+	case b.State != nil:
+		t.Place, t.Of, t.Offset = program.Part, a.tensor(b.State), sym.Const(0)
 	case b.Kind == loop.Input:
 		t.Place = program.Argument
 	case b.Kind == loop.Weight:

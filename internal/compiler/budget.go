@@ -150,7 +150,7 @@ func newSqueezer(c *Compiled, b Budget) *squeezer {
 func (s *squeezer) bounded() bool {
 	outputs := int64(0)
 	for _, b := range s.m.Buffers {
-		if b.View != nil || b.Kind != loop.Temp && b.Kind != loop.Output || late(s.m, b) {
+		if b.View != nil || b.State != nil || b.Kind != loop.Temp && b.Kind != loop.Output || late(s.m, b) {
 			continue
 		}
 		bytes, ok := s.size(b)
@@ -580,6 +580,9 @@ func (s *squeezer) again(body []loop.Step, p *profile, b *loop.Buffer, g gap) *c
 		}
 		for _, x := range reads {
 			root := x.Root()
+			if out := replaced(s.m, root); out != nil && slices.ContainsFunc(body[:g.next], func(step loop.Step) bool { return mentions(step, out) }) {
+				return false // a state that was written over
+			}
 			if root.Kind != loop.Temp || anew[root] != nil {
 				continue
 			}

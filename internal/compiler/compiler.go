@@ -226,6 +226,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 			return err
 		}
 	}
+	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
 	done("order", c.Loop.String)
 	if err := c.checkPlaces(); err != nil {
 		return err

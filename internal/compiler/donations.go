@@ -13,12 +13,8 @@ import (
 func donations(m *loop.Module, t *timeline) map[*loop.Buffer][]*loop.Buffer {
 	out := map[*loop.Buffer][]*loop.Buffer{}
 	for _, in := range m.Buffers {
-		if in.Kind != loop.Input || in.View != nil {
+		if in.Kind != loop.Input || in.View != nil || replaced(m, in) != nil {
 			continue
-		}
-		last := -1
-		if life := t.alive[in]; life != nil {
-			last = t.whole(*life).last
 		}
 		type place struct {
 			b     *loop.Buffer
@@ -26,13 +22,8 @@ func donations(m *loop.Module, t *timeline) map[*loop.Buffer][]*loop.Buffer {
 		}
 		var places []place
 		for _, b := range m.Buffers {
-			life := t.alive[b]
-			if b.Kind != loop.Output || b.View != nil || life == nil || !sameBytes(m, in, b) {
-				continue
-			}
-			first := t.whole(*life).first
-			if first > last || first == last && t.writesOver(m.Body, in, b) {
-				places = append(places, place{b, first})
+			if b.Kind == loop.Output && b.View == nil && b.State == nil && sameBytes(m, in, b) && t.after(m, in, b) {
+				places = append(places, place{b, t.whole(*t.alive[b]).first})
 			}
 		}
 		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.first, b.first) })
@@ -88,7 +79,7 @@ func sameBytes(m *loop.Module, in, out *loop.Buffer) bool {
 }
 
 // updateLast moves steps that could write an output over an input behind the other readers of that input, where the arena is no larger for it: a run that donates it then updates
-// it in place.
+// it in place, and states need no place in the arena.
 func (c *Compiled) updateLast() error {
 	own := c.Loop.Body
 	body := slices.Clone(own)
@@ -108,26 +99,34 @@ func (c *Compiled) updateLast() error {
 	if slices.Equal(own, body) {
 		return nil
 	}
-	before, err := c.arenaOf(own)
+	before, err := c.arenaApart(own)
 	if err != nil {
 		return err
 	}
-	after, err := c.arenaOf(body)
-	if err != nil {
-		return err
-	}
-	for i := range before {
+	after, err := c.arenaApart(body)
+	c.Loop.Body = body
+	for i := range after {
 		if after[i] > before[i] {
 			c.Loop.Body = own
 		}
 	}
-	return nil
+	return err
 }
 
-// updatesAny reports whether a step may write one of the outputs over an input.
+// arenaApart is arenaOf with what states need there.
+func (c *Compiled) arenaApart(body []loop.Step) ([]int64, error) {
+	with, undo := c.computeApart(body)
+	defer undo()
+	return c.arenaOf(with)
+}
+
+// updatesAny reports whether a step may write one of the outputs over an input, of a state the one that replaces it.
 func (c *Compiled) updatesAny(step loop.Step, in *loop.Buffer) bool {
+	if out := replaced(c.Loop, in); out != nil {
+		return updates(step, in, out)
+	}
 	return slices.ContainsFunc(c.Loop.Buffers, func(b *loop.Buffer) bool {
-		return b.Kind == loop.Output && b.View == nil && updates(step, in, b) && sameBytes(c.Loop, in, b)
+		return b.Kind == loop.Output && b.View == nil && b.State == nil && updates(step, in, b) && sameBytes(c.Loop, in, b)
 	})
 }
 

@@ -113,7 +113,7 @@ func (c *Compiled) planSpill(a *assembly) error {
 func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind) (p memplan.Problem, roots []*loop.Buffer, err error) {
 	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
 	for _, b := range a.from.Buffers {
-		if b.Kind != kind || b.View != nil || late(a.from, b) {
+		if b.Kind != kind || b.View != nil || b.State != nil || late(a.from, b) {
 			continue
 		}
 		life := a.time.alive[b]

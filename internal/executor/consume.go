@@ -25,7 +25,7 @@ func (c *Call) consuming() error {
 	slices.SortStableFunc(c.endings, func(a, b ending) int { return a.last - b.last })
 	steps, from := c.x.program.Steps, 0
 	for _, e := range c.endings {
-		if err := c.steps(steps[from : e.last+1]); err != nil {
+		if err := c.follow(steps, from, e.last+1); err != nil {
 			return err
 		}
 		from = e.last + 1
@@ -33,7 +33,56 @@ func (c *Call) consuming() error {
 			return err
 		}
 	}
-	return c.steps(steps[from:])
+	return c.follow(steps, from, len(steps))
+}
+
+// follow follows some of the program's own steps.
+func (c *Call) follow(steps []program.Step, from, to int) error {
+	for at := from; at < to; at++ {
+		if c.x.layout.states {
+			if err := c.ctx.Err(); err != nil { // ahead of the step, which has written nothing then
+				return err
+			}
+		}
+		c.reached = at
+		if err := c.steps(steps[at : at+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Begun reports whether the last run began the step that first writes the new value of input i, a state.
+func (c *Call) Begun(i int) bool {
+	first := c.x.layout.updated[i]
+	return first >= 0 && first <= c.reached
+}
+
+// firstWrites is, for each input that is a state, the first of the program's own steps that mentions what replaces it; −1 where none does.
+func firstWrites(p *program.Program) []int {
+	at := map[int]int{} // by tensor
+	for step, s := range p.Steps {
+		program.Mentions([]program.Step{s}, func(t int) {
+			for ; ; t = p.Tensors[t].Of {
+				if _, seen := at[t]; !seen {
+					at[t] = step
+				}
+				if p.Tensors[t].Place != program.Part {
+					break
+				}
+			}
+		})
+	}
+	out := make([]int, len(p.Inputs))
+	for i := range out {
+		out[i] = -1
+		if o := p.NewValue(i); o >= 0 {
+			if step, is := at[p.Outputs[o].Tensor]; is {
+				out[i] = step
+			}
+		}
+	}
+	return out
 }
 
 // forget leaves nothing of what a run consumed.

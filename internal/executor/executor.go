@@ -158,6 +158,7 @@ type Call struct {
 	endings  []ending           // what the next run consumes
 	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
+	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
 }
@@ -418,7 +419,7 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 		return diag.Inputf("%d bytes given, %d expected", bytes, o.Bytes).AtTensor(port.Name)
 	}
 	o.Base = base
-	if c.guards != nil && bytes > 0 {
+	if c.guards != nil && bytes > 0 && port.Ownership != program.State {
 		if err := c.guardOperand(port.Tensor, mem.Tensors); err != nil {
 			return err
 		}

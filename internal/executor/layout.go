@@ -24,6 +24,8 @@ type layout struct {
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	binds    map[*program.Bind]*sym.Code
 	last     []int // by input: the last step that reads it
+	updated  []int // by input: the first step that writes what replaces it, where it is a state
+	states   bool  // there are some
 
 	results   []int  // the outputs' storages
 	inResults []bool // by tensor: it lies in one of those
@@ -56,7 +58,7 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p)}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
@@ -98,6 +100,7 @@ func newLayout(p *program.Program) (*layout, error) {
 			l.late[i].lets = append(l.late[i].lets, c.compile(let.X))
 		}
 	}
+	l.states = slices.ContainsFunc(l.updated, func(at int) bool { return at >= 0 })
 	data := map[string]bool{}
 	for _, d := range p.Dims {
 		data[d.Name] = d.Data

@@ -18,6 +18,7 @@ import (
 // Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
 func (c *Call) Run(ctx context.Context) error {
 	defer c.forget()
+	c.reached = -1
 	if len(c.scratch) == 0 {
 		if err := c.beginAgain(); err != nil {
 			return c.x.typed(err, c.values)

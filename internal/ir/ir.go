@@ -37,15 +37,18 @@ func (m *Module) Ask() error {
 }
 
 // Func is a function: its body's Params are its inputs, its body's Results its outputs.
-// States pair an input with the result that replaces it, for values that live on from one run to the next.
+// States are values that live on from one run to the next: the run updates them where they lie. Only of main have they a meaning.
 type Func struct {
 	Name   string
 	Body   *Block
 	States []State
 }
 
-// State says that Out is the next run's In.
-type State struct{ In, Out *Value }
+// State says that a result, by its place among them, is what an input becomes: the run reads the old value and leaves the new one in the same memory.
+type State struct {
+	In  *Value
+	Out int
+}
 
 // Block is a straight line of nodes. Consts belong to the block; an inner block sees the values of outer ones.
 type Block struct {

@@ -1,6 +1,8 @@
 package ir
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -136,9 +138,20 @@ func (p *parser) function(functions map[string]bool) *Func {
 	}
 	p.block(f.Body)
 	for _, s := range states {
-		f.States = append(f.States, State{p.use(s[0]), p.use(s[1])})
+		f.States = append(f.States, p.state(f, p.use(s[0]), p.use(s[1])))
 	}
 	return f
+}
+
+// state pairs an input with the first result of that value that is no other's.
+func (p *parser) state(f *Func, in, out *Value) State {
+	for i, v := range f.Body.Results {
+		if v == out && !slices.ContainsFunc(f.States, func(s State) bool { return s.Out == i }) {
+			return State{in, i}
+		}
+	}
+	p.Failf("state %s becomes %s, which is no result, or another state's", text.LocalName(in.Name), text.LocalName(out.Name))
+	return State{in, 0}
 }
 
 func (p *parser) params(b *Block) {

@@ -91,7 +91,7 @@ func (p *printer) module(m *Module) {
 		p.Line("%s %s%s {", word, text.GlobalName(f.Name), formatParams(f.Body))
 		p.Indent()
 		for _, s := range f.States {
-			p.Line("state %s -> %s", text.LocalName(s.In.Name), text.LocalName(s.Out.Name))
+			p.Line("state %s -> %s", text.LocalName(s.In.Name), text.LocalName(f.Body.Results[s.Out].Name))
 		}
 		p.block(f.Body)
 		p.Dedent()

@@ -139,15 +139,22 @@ func (v *verifier) function(f *Func) error {
 	if err := v.block(f.Body, map[*Value]bool{}); err != nil {
 		return err
 	}
-	ins, outs := contains(f.Body.Params), contains(f.Body.Results)
+	ins, outs := contains(f.Body.Params), map[int]bool{}
 	for _, s := range f.States {
-		if !ins[s.In] || !outs[s.Out] {
-			return diag.Inputf("a state of %s pairs an input, once, with a result", text.GlobalName(f.Name))
+		if !ins[s.In] || s.Out < 0 || s.Out >= len(f.Body.Results) || outs[s.Out] {
+			return diag.Inputf("a state of %s pairs an input, once, with a result, once", text.GlobalName(f.Name))
 		}
 		delete(ins, s.In)
-		if s.In.Type.String() != s.Out.Type.String() {
-			return diag.Inputf("state %s is %s and becomes %s", text.LocalName(s.In.Name), s.In.Type, s.Out.Type)
+		outs[s.Out] = true
+		if out := f.Body.Results[s.Out]; s.In.Type.String() != out.Type.String() {
+			return diag.Inputf("state %s is %s and becomes %s", text.LocalName(s.In.Name), s.In.Type, out.Type)
 		}
+		if s.In.Bound {
+			return diag.Inputf("state %s gives dimensions their values, which stay while it changes", text.LocalName(s.In.Name)).AtTensor(s.In.Name)
+		}
+	}
+	if len(f.States) > 0 && f != v.module.Main {
+		return diag.Inputf("function %s has states; only main lives on from one run to the next", text.GlobalName(f.Name))
 	}
 	return nil
 }

@@ -58,6 +58,8 @@ type Buffer struct {
 	Source string
 	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an operand.
 	Reserved bool
+	// State is the Input that an Output replaces, where it lies; nil where it lies elsewhere. To the steps they are two buffers.
+	State *Buffer
 }
 
 // View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of. Strides nil

@@ -39,7 +39,7 @@ func (p *parser) module() *Module {
 	m := &Module{Name: p.global(), Dims: sym.NewDims()}
 	p.buffers, p.kernels = map[string]*Buffer{}, map[string]*Kernel{}
 	p.expect("{")
-	var views []func()
+	var named []func()
 	for {
 		switch {
 		case p.accept("dim"):
@@ -54,14 +54,14 @@ func (p *parser) module() *Module {
 			}
 			m.Requires = append(m.Requires, r)
 		case p.accept("buffer"):
-			b, view := p.buffer()
+			b, others := p.buffer()
 			if p.buffers[b.Name] != nil {
 				p.fail("buffer %%%s is declared twice", b.Name)
 			}
 			p.buffers[b.Name] = b
 			m.Buffers = append(m.Buffers, b)
-			if view != nil {
-				views = append(views, view)
+			if others != nil {
+				named = append(named, others)
 			}
 		case p.accept("kernel"):
 			k := p.kernel()
@@ -71,7 +71,7 @@ func (p *parser) module() *Module {
 			p.kernels[k.Name] = k
 			m.Kernels = append(m.Kernels, k)
 		case p.accept("body"):
-			for _, resolve := range views {
+			for _, resolve := range named {
 				resolve()
 			}
 			m.Body = p.stepList()
@@ -113,22 +113,29 @@ func (p *parser) bound() int64 {
 	return p.whole()
 }
 
-// buffer reads what follows the word; view, where not nil, is to be called when all buffers are known.
-func (p *parser) buffer() (b *Buffer, view func()) {
+// buffer reads what follows the word; others, where not nil, finds the buffers that it names, when all are known.
+func (p *parser) buffer() (b *Buffer, others func()) {
 	b = &Buffer{Name: p.percent()}
 	p.expect(":")
 	b.DType, b.Shape = p.bufferType()
 	b.Kind = BufferKind(p.choice(kindNames[:]))
 	b.Paged = p.accept("paged")
 	b.Reserved = p.accept("reserved")
+	if p.accept("state") {
+		of := p.percent()
+		others = func() { b.State = p.bufferNamed(of) }
+	}
 	if p.accept("view") {
+		if others != nil {
+			p.fail("buffer %%%s is a view, and has a place of its own", b.Name)
+		}
 		of := p.percent()
 		p.expect("offset")
 		b.View = &View{Offset: p.integer()}
 		if p.accept("strides") {
 			b.View.Strides = p.index()
 		}
-		view = func() { b.View.Of = p.bufferNamed(of) }
+		others = func() { b.View.Of = p.bufferNamed(of) }
 	}
 	switch {
 	case p.accept("="):
@@ -147,7 +154,7 @@ func (p *parser) buffer() (b *Buffer, view func()) {
 		p.list("(", ")", func() { b.Elements = append(b.Elements, p.symbol()) })
 	}
 	b.Source = p.source()
-	return b, view
+	return b, others
 }
 
 func (p *parser) bufferNamed(name string) *Buffer {

@@ -70,6 +70,9 @@ func (p *printer) buffer(b *Buffer) {
 	if b.Reserved {
 		line += " reserved"
 	}
+	if b.State != nil {
+		line += " state " + text.LocalName(b.State.Name)
+	}
 	if v := b.View; v != nil {
 		line += fmt.Sprintf(" view %s offset %s", text.LocalName(v.Of.Name), v.Offset)
 		if v.Strides != nil {

@@ -188,6 +188,7 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	if b.Reserved && (b.Kind != Temp || b.DType != dtype.U8 || len(b.Shape) != 1 || b.View != nil) {
 		v.fail("%s is reserved, and is no temp of bytes", where)
 	}
+	v.state(b)
 	if len(b.Elements) > 0 && (b.Kind != Input || b.View != nil || !b.DType.IsInt()) {
 		v.fail("%s has elements that are dimensions, and is no input of integers", where)
 	}
@@ -211,6 +212,25 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 	for i, extent := range b.Data.Shape() {
 		if n, ok := b.Shape[i].Const(); !ok || n != extent {
 			v.fail("%s has contents of %d elements along axis %d, want %s", where, extent, i, b.Shape[i])
+		}
+	}
+}
+
+// state checks that a state is an input, replaced by one output that is the same.
+func (v *moduleVerifier) state(b *Buffer) {
+	in := b.State
+	if in == nil {
+		return
+	}
+	if !v.known[in] || in.Kind != Input || in.View != nil || in.Elements != nil || b.Kind != Output || b.View != nil {
+		v.fail("buffer %%%s replaces %%%s: only an output replaces an input, and no part does", b.Name, in.Name)
+	}
+	if b.DType != in.DType || !slices.EqualFunc(b.Shape, in.Shape, sym.Expr.Equal) {
+		v.fail("buffer %%%s, %s%s, replaces %%%s, %s%s", b.Name, b.DType, formatIndex(b.Shape), in.Name, in.DType, formatIndex(in.Shape))
+	}
+	for _, other := range v.module.Buffers {
+		if other != b && other.State == in {
+			v.fail("buffers %%%s and %%%s both replace %%%s", b.Name, other.Name, in.Name)
 		}
 	}
 }

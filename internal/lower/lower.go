@@ -52,6 +52,9 @@ func Module(m *ir.Module) (*loop.Module, error) {
 	for i, v := range m.Main.Body.Results {
 		outputs[i] = l.buffer(v.Name, loop.Output, v.Type, v.Name)
 	}
+	for _, s := range m.Main.States {
+		outputs[s.Out].State = l.buffers[s.In]
+	}
 	l.claim(m.Main.Body, outputs)
 	if err := l.block(m.Main.Body, &l.to.Body); err != nil {
 		return nil, err

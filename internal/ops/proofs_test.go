@@ -118,8 +118,8 @@ func TestProofState(t *testing.T) {
 		t.Errorf("the key after three draws is %v", state[1])
 	}
 	for i, s := range m.Main.States {
-		if s.In != m.Main.Body.Params[1+i] || s.Out != m.Main.Body.Results[1+i] {
-			t.Errorf("state %d is %s -> %s", i, s.In.Name, s.Out.Name)
+		if s.In != m.Main.Body.Params[1+i] || s.Out != 1+i {
+			t.Errorf("state %d is %s -> result %d", i, s.In.Name, s.Out)
 		}
 	}
 }

@@ -13,9 +13,6 @@ func Branches(m *ir.Module) error {
 	t := &taking{dims: m.Dims, replaced: map[*ir.Value]*ir.Value{}, decided: map[string]sym.Expr{}}
 	for _, f := range m.Funcs {
 		t.block(f.Body)
-		for i := range f.States {
-			f.States[i].Out = t.current(f.States[i].Out)
-		}
 	}
 	if len(t.decided) > 0 {
 		t.substitute(m)

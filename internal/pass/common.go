@@ -19,9 +19,6 @@ func Common(m *ir.Module) error {
 	for _, f := range m.Funcs {
 		c := &common{replaced: map[*ir.Value]*ir.Value{}, numbers: map[*ir.Value]int{}}
 		c.block(f.Body, nil)
-		for i := range f.States {
-			f.States[i].Out = c.current(f.States[i].Out)
-		}
 	}
 	return nil
 }

@@ -26,9 +26,6 @@ func layoutOf(m *ir.Module, exact bool) error {
 		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
 		l.blocks(f.Body)
-		for i := range f.States {
-			f.States[i].Out = l.current(f.States[i].Out)
-		}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func Narrow(m *ir.Module) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		n := &narrowing{Inference: c, function: f, uses: map[*ir.Value]int{}}
+		n := &narrowing{Inference: c, uses: map[*ir.Value]int{}}
 		n.count(f.Body)
 		n.within(f.Body)
 	}
@@ -61,7 +61,6 @@ type reading struct {
 // narrowing is the pass at work on one function.
 type narrowing struct {
 	*ir.Inference
-	function *ir.Func
 	uses     map[*ir.Value]int
 	wanted   map[*ir.Value]part // what the nodes behind read of a value
 	readings map[*ir.Node]reading
@@ -126,9 +125,6 @@ func (n *narrowing) want(v *ir.Value, p part) {
 func (n *narrowing) ask(b *ir.Block) {
 	for _, v := range b.Results {
 		n.want(v, nil)
-	}
-	for _, s := range n.function.States {
-		n.want(s.Out, nil)
 	}
 	for _, node := range b.Nodes {
 		for _, region := range node.Regions {
@@ -467,11 +463,6 @@ func (n *narrowing) rebuild(b *ir.Block) {
 	b.Nodes = into.Nodes
 	b.Consts = append(b.Consts, into.Consts...)
 	n.substitute(b)
-	for i, s := range n.function.States {
-		if v, ok := n.made[s.Out]; ok {
-			n.function.States[i].Out = v.value
-		}
-	}
 }
 
 // part is a part of a value: what was made of it, or a slice of that.

@@ -70,9 +70,6 @@ func apply(m *ir.Module, table []rule) error {
 			known: map[fact]sym.Expr{}}
 		r.count(f.Body)
 		r.rewrite(f.Body)
-		for i := range f.States {
-			f.States[i].Out = r.current(f.States[i].Out)
-		}
 		r.sweep(f.Body)
 	}
 	return nil

@@ -82,9 +82,11 @@ type run struct {
 	waiting  map[int][]Require // by the dimension that decides whether they hold: of those in them, the last to be bound
 	taken    map[int]bool      // late storages
 	late     lateness
-	events   [][]int64
-	base     int // of the program's streams among all
-	own      int // the stream that stands for the program's own order
+	// newValues are those of states: the old one by the new one.
+	newValues map[int]int
+	events    [][]int64
+	base      int // of the program's streams among all
+	own       int // the stream that stands for the program's own order
 }
 
 // shared is what a program and those that it calls have in common.
@@ -94,7 +96,7 @@ type shared struct {
 	clocks [][]int64 // by stream: how much of each stream's work it knows done
 }
 
-// Run interprets a verified program. Inputs that the program donates or consumes are written to; results are new tensors.
+// Run interprets a verified program. Inputs that the program donates or consumes, and states, are written to; results are new tensors.
 func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	if len(inputs) != len(p.Inputs) {
 		return nil, diag.Inputf("%d inputs for %d", len(inputs), len(p.Inputs))
@@ -257,7 +259,7 @@ func (p *Program) waiting() map[int][]Require {
 
 // enter makes a run of a program whose own order is a given stream.
 func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
-	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), own: own,
+	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), newValues: p.newValues(), own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {
 		s.clocks = [][]int64{nil}
@@ -373,13 +375,16 @@ func (r *run) locate(t int) (where, error) {
 // allowed checks that a tensor may be read, or written, now.
 func (r *run) allowed(t int, write bool) error {
 	x := &r.p.Tensors[t]
-	root := r.p.root(t)
+	root, home := r.p.root(t), r.p.home(r.newValues, t)
 	mortal := r.p.Tensors[root].Place == Carved
 	for _, port := range r.p.Inputs {
 		if port.Tensor == root {
 			mortal = port.Ownership == Consume
 			if write && port.Ownership == Borrow {
 				return diag.Inputf("a borrowed argument is written").AtTensor(x.Name)
+			}
+			if write && port.Ownership == State && home == root {
+				return diag.Inputf("a state is written, and not by the output that replaces it").AtTensor(x.Name)
 			}
 		}
 	}
@@ -388,7 +393,7 @@ func (r *run) allowed(t int, write bool) error {
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(x.Name)
 	case write && r.p.Tensors[root].Place == Constant:
 		return diag.Inputf("a constant is written").AtTensor(x.Name)
-	case !write && r.lost[root]:
+	case !write && r.lost[home]:
 		return diag.Inputf("it is read after another tensor was written over it").AtTensor(x.Name)
 	}
 	return nil
@@ -450,8 +455,11 @@ func (w where) mark(from, size int64, write bool) error {
 // wrote notes what is lost once a step has written tensors.
 func (r *run) wrote(tensors ...int) {
 	for _, t := range tensors {
-		root := r.p.root(t)
+		root := r.p.home(r.newValues, t)
 		delete(r.lost, root)
+		if old, is := r.newValues[root]; is {
+			r.lost[old] = true
+		}
 		for _, x := range r.over[root] {
 			r.lost[x] = r.live[x]
 		}

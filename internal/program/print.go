@@ -16,7 +16,7 @@ import (
 const dataAlign = 64
 
 var (
-	ownershipNames = [...]string{Borrow: "borrow", Donate: "donate", Consume: "consume", Caller: "caller"}
+	ownershipNames = [...]string{Borrow: "borrow", Donate: "donate", Consume: "consume", Caller: "caller", State: "state"}
 	storageNames   = [...]string{Arena: "arena", Results: "results", Spill: "spill"}
 )
 

@@ -62,6 +62,7 @@ const (
 	Donate
 	Consume
 	Caller // an output in storage that the caller gives
+	State  // an input that an output replaces where it lies
 )
 
 // Port is an input or an output: a name, the tensor that holds it, and who owns it. Elements are the dimensions, by index in Program.Dims, that the

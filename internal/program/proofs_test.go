@@ -90,6 +90,9 @@ var proofs = map[string]func() (in, want []*tensor.Tensor){
 	"ownership": func() (in, want []*tensor.Tensor) {
 		return []*tensor.Tensor{pair(1, 2, 3, 4), row(10, 20), row(5)}, []*tensor.Tensor{pair(1, 2, 5*3+10, 5*4+20)}
 	},
+	"state": func() (in, want []*tensor.Tensor) {
+		return []*tensor.Tensor{row(1, 2), row(10, 20)}, []*tensor.Tensor{row(10, 20), row(11, 22)}
+	},
 	"caller": func() (in, want []*tensor.Tensor) {
 		x := []float32{3, -1, 0, 7, 2}
 		var both, above []float32

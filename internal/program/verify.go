@@ -32,7 +32,7 @@ func (p *Program) Verify() error {
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
-	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{}, paged: map[int]bool{},
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, newValues: map[int]int{},
 		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}, taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
@@ -75,6 +75,7 @@ type verifier struct {
 	strict     bool         // a condition that fails at a sample is an error
 	visits     int          // of steps
 	paged      map[int]bool // constants that are left in a file
+	newValues  map[int]int  // of states: the old one by the new one
 	late       lateness
 	state
 }
@@ -82,7 +83,7 @@ type verifier struct {
 // state is what holds between two steps.
 type state struct {
 	live  map[int]bool // carved tensors, and consumed arguments, that were not released
-	lost  map[int]bool // live tensors that another was written over
+	lost  map[int]bool // live tensors, and states, that another was written over
 	bound map[string]bool
 	over  map[int][]int // what a live tensor may lie on
 	taken map[int]bool  // late storages that are as large as the dimensions say
@@ -241,8 +242,8 @@ func (v *verifier) tensor(i int) error {
 func (v *verifier) holders() error {
 	for i := range v.p.Inputs {
 		port := &v.p.Inputs[i]
-		if err := v.argument(port); err != nil || port.Ownership > Consume {
-			return diag.Inputf("input %q is no argument that is lent, donated or consumed (%v)", port.Name, err)
+		if err := v.argument(port); err != nil || port.Ownership == Caller || port.Ownership > State {
+			return diag.Inputf("input %q is no argument that is lent, donated or consumed, and no state (%v)", port.Name, err)
 		}
 		for _, d := range port.Elements {
 			if d < 0 || d >= len(v.p.Dims) || v.p.Dims[d].Data || v.p.Tensors[port.Tensor].DType.IsFloat() {
@@ -251,6 +252,11 @@ func (v *verifier) holders() error {
 		}
 		if port.Ownership == Consume {
 			v.live[port.Tensor] = true
+		}
+		if port.Ownership == State {
+			if err := v.stated(port); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range v.p.Outputs {

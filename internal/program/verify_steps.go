@@ -34,13 +34,16 @@ func (v *verifier) use(t int, write bool) error {
 	if x := &v.p.Tensors[root]; x.Place == Carved && v.p.Storages[x.Of].Late && !v.taken[x.Of] {
 		return diag.Inputf("it lies in %s, which is not taken, or not since a dimension changed", v.p.Storages[x.Of].Name).AtTensor(at.Name)
 	}
+	home := v.p.home(v.newValues, t)
 	switch place, port := v.p.Tensors[root].Place, v.ports[root]; {
 	case (place == Carved || port != nil && port.Ownership == Consume) && !v.live[root]:
 		return diag.Inputf("it is used while it is not carved, or after its release").AtTensor(at.Name)
-	case !write && v.lost[root]:
+	case !write && v.lost[home]:
 		return diag.Inputf("it is read after another tensor was written over it").AtTensor(at.Name)
 	case write && (place == Constant || port != nil && port.Ownership == Borrow):
 		return diag.Inputf("a constant or a borrowed argument is written").AtTensor(at.Name)
+	case write && home == root && port != nil && port.Ownership == State:
+		return diag.Inputf("a state is written, and not by the output that replaces it").AtTensor(at.Name)
 	}
 	return nil
 }
@@ -75,8 +78,11 @@ func (v *verifier) writes(tensors ...int) error {
 		}
 	}
 	for _, t := range tensors {
-		root := v.p.root(t)
+		root := v.p.home(v.newValues, t)
 		delete(v.lost, root)
+		if old, is := v.newValues[root]; is {
+			v.lost[old] = true
+		}
 		for _, x := range v.over[root] {
 			if v.live[x] {
 				v.lost[x] = true
@@ -506,6 +512,8 @@ func (v *verifier) call(s *Call) error {
 			written = append(written, s.In[i])
 		} else if port.Ownership == Consume {
 			return diag.Inputf("@%s consumes %q; a subprogram cannot", sub.Name, port.Name)
+		} else if port.Ownership == State {
+			return diag.Inputf("@%s has the state %q; a subprogram cannot", sub.Name, port.Name)
 		}
 	}
 	if err := v.reads(s.In...); err != nil {

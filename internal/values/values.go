@@ -51,7 +51,11 @@ func (r *Reader) Tensor(value string, info weir.Info) (*weir.Tensor, error) {
 // nothing; zeros and random make a sequence of one tensor.
 func (r *Reader) Arg(value string, info weir.Info) (weir.Arg, error) {
 	if info.Kind == weir.TensorKind {
-		return r.Tensor(value, info)
+		t, err := r.Tensor(value, info)
+		if err == nil && info.State != "" {
+			return weir.Update(t), nil
+		}
+		return t, err
 	}
 	v, err := r.value(value, info)
 	if err == nil {
