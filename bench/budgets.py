@@ -45,7 +45,10 @@ def curve(args, model, extra):
         bench = weir(args, "bench", model, *extra, "--budget", str(budget), "--seconds", str(args.seconds))
         kinds = {}
         for s in plan.get("savings") or []:
-            kinds[s["kind"]] = kinds.get(s["kind"], 0) + 1
+            how = [s["kind"]]
+            if s["kind"] == "page":
+                how += ["by rows"] * (s.get("rows", 0) > 0) + ["in parts"] * (s.get("pieces", 0) > 1)
+            kinds[" ".join(how)] = kinds.get(" ".join(how), 0) + 1
         if bench["predicted_bytes"] != bench["measured_bytes"]:
             raise SystemExit(f"{model} within {budget}: {bench['predicted_bytes']} predicted, {bench['measured_bytes']} measured")
         points.append({"budget": budget, "peak": bench["predicted_bytes"], "arena": plan["arena_bytes"], "spill": plan.get("spill_bytes") or 0, "ms": bench["latency_ms"]["min"], "kinds": kinds})
@@ -82,7 +85,7 @@ def chart(curves):
 def document(args, curves):
     lines = ["# What a budget costs", "", "<!-- written by bench/budgets.py -->", "",
              f"Each model is compiled for its own peak and for ten smaller budgets, down to the smallest that works (`bench/budgets.py --threads {args.threads}`). Within a budget stretches are computed in pieces, results are computed",
-             "again or spilled to a file, and weights are left in their file ([memory](memory.md)); the results stay the same. What was predicted was measured, to the byte, at every point. Time is the fastest run's.", "",
+             "again or spilled to a file, and weights are left in their file, from which they come whole, by rows or in parts ([memory](memory.md)); the results stay the same. What was predicted was measured, to the byte, at every point. Time is the fastest run's.", "",
              "![peak against time](budgets.svg)", ""]
     for name, c in curves.items():
         first = c["points"][0]

@@ -227,13 +227,22 @@ type profile struct {
 	first   []int   // by group
 	last    []int
 	bytes   []int64
+	uses    map[*loop.Buffer][]int // the steps that mention a root buffer
 }
 
 // profile finds it, with kernels computing in place.
 func (s *squeezer) profile(body []loop.Step) *profile {
 	s.m.Body = body
 	t := lifetimes(s.m)
-	p := &profile{time: t, problem: memplan.Problem{Dims: s.m.Dims, Steps: max(1, t.steps)}}
+	p := &profile{time: t, problem: memplan.Problem{Dims: s.m.Dims, Steps: max(1, t.steps)}, uses: map[*loop.Buffer][]int{}}
+	for i, step := range body {
+		loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) {
+			b = b.Root()
+			if list := p.uses[b]; len(list) == 0 || list[len(list)-1] != i {
+				p.uses[b] = append(list, i)
+			}
+		})
+	}
 	for _, b := range s.m.Buffers {
 		life := t.alive[b]
 		if b.Kind != loop.Temp || b.View != nil || life == nil {
@@ -370,7 +379,7 @@ func (s *squeezer) exactly(body []loop.Step, target int64) []loop.Step {
 			if b.Reserved {
 				break
 			}
-			g, ok := idle(body, p.time, b, at)
+			g, ok := p.idle(body, b, at)
 			if !ok || slices.Contains(options, option{b, g}) || s.again(body, p, b, g) == nil {
 				continue
 			}
@@ -434,13 +443,11 @@ func (s *squeezer) keep(made []*loop.Buffer, saved ...Saving) {
 type gap struct{ last, next int }
 
 // idle finds the gap around a step's number in which nobody touches a buffer. Behind it plain steps read it, and nobody writes it.
-func idle(body []loop.Step, t *timeline, b *loop.Buffer, at int) (gap, bool) {
+func (p *profile) idle(body []loop.Step, b *loop.Buffer, at int) (gap, bool) {
 	g := gap{-1, -1}
-	for i, step := range body {
-		if !mentions(step, b) {
-			continue
-		}
-		span := t.at[step]
+	for _, i := range p.uses[b] {
+		step := body[i]
+		span := p.time.at[step]
 		switch {
 		case span.last < at:
 			g.last = i
@@ -464,7 +471,7 @@ func reader(step loop.Step, b *loop.Buffer) bool {
 
 // without is the steps with a buffer kept out of memory around a step's number; nil where it cannot be.
 func (s *squeezer) without(kind SavingKind, body []loop.Step, p *profile, b *loop.Buffer, at int) *change {
-	g, ok := idle(body, p.time, b, at)
+	g, ok := p.idle(body, b, at)
 	if !ok {
 		return nil
 	}

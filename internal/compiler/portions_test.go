@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir/internal/diag"
@@ -23,13 +24,13 @@ func TestPortions(t *testing.T) {
 		}
 	}
 	rows, parts := 0, 0
-	for range 25 {
+	for range 40 {
 		v, d, n := 1+r.Int64N(400), 1+r.Int64N(90), 1+r.Int64N(5)
-		text, width, gathers := "", d, r.IntN(3)
+		text, width, gathers, bytes := "", d, r.IntN(3), 4-2*r.Int64N(2)
 		if gathers == 1 {
 			width = v
 		}
-		head := fmt.Sprintf("weir 1\nir @net {\n  main @main(%%i: i%d[%d]) {\n    const %%w: f32[%d, %d] data %d\n    const %%u: f32[%d, 130] data %d\n", 32<<r.IntN(2), n, v, d, 4*v*d, width, 4*width*130)
+		head := fmt.Sprintf("weir 1\nir @net {\n  main @main(%%i: i%d[%d]) {\n    const %%w: f32[%d, %d] data %d\n    const %%u: f32[%d, 130] data %d\n", 32<<r.IntN(2), n, v, d, bytes*v*d, width, bytes*width*130)
 		switch gathers {
 		case 0:
 			text += fmt.Sprintf("    %%e: f32[%d, %d] = gather(%%w, %%i) {axis = int 0}\n", n, d)
@@ -50,7 +51,9 @@ func TestPortions(t *testing.T) {
 		case 2: // with another weight
 			text += fmt.Sprintf("    %%m: f32[%d, 130] = matmul(%%e, %%u)\n    return %%m\n", n)
 		}
-		text = head + text + "  }\n}\n"
+		if text = head + text + "  }\n}\n"; bytes == 2 {
+			text = strings.ReplaceAll(text, "f32", []string{"f16", "bf16"}[r.IntN(2)])
+		}
 		weights := map[string]*tensor.Tensor{}
 		read := func() *ir.Module {
 			m, err := ir.Parse(text, ir.ParseOptions{Data: func(name string, dt dtype.DType, shape []int64, _ int64) (*tensor.Tensor, error) {
