@@ -10,9 +10,9 @@ import (
 // What a tile should take, in estimated nanoseconds, and when a kernel is worth cutting at all. Tiles depend on shapes, never
 // on the number of threads, so that results do not either.
 const (
-	tileTime  = 60_000
+	tileTime  = 25_000
 	largeTile = 150_000 // a loop whose iterations take longer is cut further inside
-	wholeTime = 50_000
+	wholeTime = 25_000
 )
 
 // chooseTiles makes the outermost each-loops of a kernel parallel, as many of them as give tiles that are worth a call, and

@@ -112,6 +112,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	for _, step := range []step{
 		{o.NoFlatten, rejoin},                                // before variables are taken apart further
 		{o.NoContract || s.registerTiles(), cutContractions}, // then: it recognises nests as lowering wrote them
+		{o.NoEpilogue, finishWhereStored},                    // after contractions, whose sums stay in registers from nest to nest
 		{o.NoFlatten, flatten},                               // before vectors: it makes loops long
 		{o.NoVector, chooseVectors},                          // before tiles: which loops are left depends on it
 		{o.NoVector, keepInLanes},                            // after vectors: it changes where they are

@@ -1,0 +1,184 @@
+package schedule
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// finishWhereStored does without a local that one nest at its end reads, each element once, to make a result of each: what it makes is made where the element is stored. The
+// local of a convolution without products, a whole row of pixels, would take a cache's room, and as many writes and reads as the sums have.
+func finishWhereStored(s *scheduler, k *loop.Kernel) bool {
+	names := s.newNamer(k)
+	changed := false
+	var visit func(body []loop.Stmt) []loop.Stmt
+	visit = func(body []loop.Stmt) []loop.Stmt {
+		for i, stmt := range body {
+			if l, ok := stmt.(*loop.Local); ok && l.Space == 0 {
+				if finished := s.finished(l, body[i+1:], names); finished != nil {
+					changed = true
+					return append(append([]loop.Stmt(nil), body[:i]...), visit(finished)...)
+				}
+			}
+			for _, inner := range loop.Bodies(stmt) {
+				*inner = visit(*inner)
+			}
+		}
+		return body
+	}
+	k.Body = visit(k.Body)
+	return changed
+}
+
+// finished is what follows a local, without its last nest and with what that makes at each store to the local; nil where that cannot be.
+func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []loop.Stmt {
+	if len(body) < 2 {
+		return nil
+	}
+	before := body[:len(body)-1]
+	last, place := s.lastNest(l, body[len(body)-1])
+	if last == nil || !s.storedOnce(l, before, last.To) {
+		return nil
+	}
+	loads := 0
+	loop.WalkExpr(last.X, func(e loop.Expr) {
+		if load, ok := e.(*loop.Load); ok && load.From == l.Name {
+			loads++
+		}
+	})
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		store, ok := stmt.(*loop.Store)
+		if !ok || store.To != l.Name {
+			return []loop.Stmt{stmt}
+		}
+		var result []loop.Stmt
+		value := store.X
+		if loads > 1 {
+			ref := &loop.Ref{Name: names.name("r"), Type: value.DType()}
+			result = append(result, &loop.Let{Name: ref.Name, X: value})
+			value = ref
+		}
+		at := func(e sym.Expr) sym.Expr {
+			return e.Subst(func(name string) (sym.Expr, bool) {
+				axis, ok := place[name]
+				if !ok {
+					return sym.Expr{}, false
+				}
+				return store.Index[axis], true
+			})
+		}
+		made := &loop.Rewrite{Integer: at, Expr: func(e loop.Expr) loop.Expr {
+			if load, ok := e.(*loop.Load); ok && load.From == l.Name {
+				return copied(value)
+			}
+			return e
+		}}
+		index := make([]sym.Expr, len(last.Index))
+		for i, e := range last.Index {
+			index[i] = at(e)
+		}
+		return append(result, &loop.Store{To: last.To, Index: index, X: made.Value(copied(last.X))})
+	}}
+	return r.Body(before)
+}
+
+// lastNest is the store of a nest that reads each element of a local once, and each variable's axis of the local; nil where the statement is something else.
+func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[string]int) {
+	var loops []*loop.For
+	body := []loop.Stmt{stmt}
+	for {
+		f, ok := loop.Only(body)
+		if !ok {
+			break
+		}
+		if f.Kind != loop.Each {
+			return nil, nil
+		}
+		loops, body = append(loops, f), f.Body
+	}
+	if len(body) != 1 {
+		return nil, nil
+	}
+	store, ok := body[0].(*loop.Store)
+	if !ok || store.To == l.Name || store.Mask != nil {
+		return nil, nil
+	}
+	for _, a := range loop.Accesses([]loop.Stmt{stmt}) {
+		if a.Buffer != l.Name {
+			continue
+		}
+		if a.Write || a.Tile != nil || a.Mask != nil || place != nil && !sameIndex(a.Index, place) {
+			return nil, nil
+		}
+		if place != nil {
+			continue
+		}
+		place = map[string]int{}
+		for axis, e := range a.Index {
+			f := s.loopOver(loops, e, l.Shape[axis], false)
+			switch _, twice := place[variableOf(f)]; {
+			case f != nil && !twice:
+				place[f.Var] = axis
+			case f == nil && isZero(e) && isOne(l.Shape[axis]):
+			default:
+				return nil, nil
+			}
+		}
+	}
+	if len(place) == 0 || len(place) != len(loops) {
+		return nil, nil
+	}
+	return store, place
+}
+
+func variableOf(f *loop.For) string {
+	if f == nil {
+		return ""
+	}
+	return f.Var
+}
+
+// sameIndex reports whether each variable is the index of its axis.
+func sameIndex(index []sym.Expr, place map[string]int) bool {
+	for name, axis := range place {
+		if !isVar(index[axis], name) {
+			return false
+		}
+	}
+	return true
+}
+
+// storedOnce reports whether statements do nothing with a local but to store each of its elements once, change nothing else in memory, and do not touch the buffer to.
+func (s *scheduler) storedOnce(l *loop.Local, body []loop.Stmt, to string) bool {
+	count, elements, plain := zero, one, true
+	loop.Walk(body, func(stmt loop.Stmt) bool {
+		switch stmt.(type) {
+		case *loop.For, *loop.Let, *loop.Var, *loop.Set, *loop.Reduce, *loop.Store:
+		default:
+			plain = false
+		}
+		return plain
+	})
+	if !plain {
+		return false
+	}
+	for _, a := range loop.Accesses(body) {
+		if a.Buffer == to || a.Write != (a.Buffer == l.Name) {
+			return false
+		}
+		if a.Buffer != l.Name {
+			continue
+		}
+		if _, ok := a.Stmt.(*loop.Store); !ok || a.Tile != nil || a.Mask != nil {
+			return false
+		}
+		times := one
+		for _, f := range a.Loops {
+			times = times.Mul(f.Extent)
+		}
+		count = count.Add(times)
+	}
+	for _, e := range l.Shape {
+		elements = elements.Mul(e)
+	}
+	return s.equal(count, elements)
+}
