@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -534,6 +535,15 @@ func TestStateArtefact(t *testing.T) {
 		t.Errorf("%s with %s, before %s with %s", a, again.Memory().Formula(1), b, p.Memory().Formula(1))
 	}
 	sameSteps(t, again, q, weir.Dims{"n": 5}, 10, rand.New(rand.NewPCG(1, 2)))
+}
+
+// TestStateDebug runs other tests of states with every operand in memory of its own, and what is released filled: states stay the caller's memory.
+func TestStateDebug(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestState(Artefact|Stopped|Twice|Outputs)$", "-test.v")
+	cmd.Env = append(os.Environ(), "WEIR_DEBUG=guard,poison", "WEIR_MAP=off")
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS") != 4 {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // TestStateOutputs: a state whose new value is not asked for is lent, and stays as it is.

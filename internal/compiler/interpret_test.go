@@ -18,7 +18,16 @@ func TestInterpreted(t *testing.T) {
 	row := func(x ...float32) *tensor.Tensor { return tensor.Must(tensor.FromSlice(x, int64(len(x)))) }
 	yes := tensor.Must(tensor.New(dtype.Bool))
 	yes.SetInt(0, 1)
+	matrix := func(rows, columns int64) *tensor.Tensor {
+		m := tensor.Must(tensor.New(dtype.F32, rows, columns))
+		for i := range m.Len() {
+			m.SetFloat(i, float64(i%7)/8-0.4)
+		}
+		return m
+	}
 	for name, inputs := range map[string][]*tensor.Tensor{
+		"../../../../testdata/states/training": {matrix(3, 16), matrix(3, 8), matrix(16, 24), matrix(24, 24), matrix(24, 8), matrix(16, 24), matrix(24, 24), matrix(24, 8),
+			tensor.Scalar(int64(4)), tensor.Scalar(float32(0.5))},
 		"regions": {tensor.Must(tensor.FromSlice([]float32{1, 2, 3, 4, 5, 6}, 2, 3)), yes},
 		"state":   {row(1, 2, 3), row(4, 5, 6), tensor.Must(tensor.FromSlice([]uint64{9, 3}, 2))},
 		"call":    {row(1, 2), row(3, 4, 5, 6, 7)},
