@@ -342,7 +342,9 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 		return nil, p.torn(err, b.call)
 	}
 	runtime.KeepAlive(in)
-	return p.results(b, args)
+	r, err = p.results(b, args)
+	b.call.Unlend()
+	return r, err
 }
 
 // run lends the arguments to a call and runs it.

@@ -122,6 +122,7 @@ func (p *Program) bind(dims []int64) (*executor.Call, error) {
 // release makes a call idle again.
 func (p *Program) release(b *bound) {
 	b.call.Inside()
+	b.call.Unlend()
 	if poisoned {
 		b.call.Close()
 	} else {

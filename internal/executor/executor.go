@@ -161,6 +161,7 @@ type Call struct {
 	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
+	lent     []*target.Operand // that have arguments' addresses
 }
 
 // bound is a launch with its operands and dimensions in place.
@@ -191,6 +192,11 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		return c, err
 	}
 	c.operands = make([]target.Operand, len(x.program.Tensors))
+	for t := range c.operands {
+		if x.argument(t) {
+			c.lent = append(c.lent, &c.operands[t])
+		}
+	}
 	c.shapes = make([][]int64, len(x.program.Tensors))
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
@@ -340,6 +346,11 @@ func (c *Call) prepare(steps []program.Step) error {
 			b.Kernel = c.x.code.Kernels[s.Kernel]
 			b.Args = target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}
 			c.args[s] = b
+			for i, t := range s.Args {
+				if c.x.argument(t) {
+					c.lent = append(c.lent, &b.Args.Operands[i])
+				}
+			}
 		case *program.Host:
 			call, err := newHostCall(c, s)
 			if err != nil {
@@ -426,6 +437,21 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 		copy(bytesOf(*o), unsafe.Slice((*byte)(base), bytes))
 	}
 	return nil
+}
+
+// Unlend forgets where the arguments lie, which would keep the collector from memory of Go's that was lent. The next run wants each of them by Input.
+func (c *Call) Unlend() {
+	for _, o := range c.lent {
+		o.Base = nil
+	}
+}
+
+// argument reports whether a tensor is an argument, or lies in one.
+func (x *Executable) argument(t int) bool {
+	for x.program.Tensors[t].Place == program.Part {
+		t = x.program.Tensors[t].Of
+	}
+	return x.program.Tensors[t].Place == program.Argument
 }
 
 // Output is where output i lies once the call has run: its shape, and its bytes.

@@ -1,0 +1,416 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/mem"
+)
+
+// replayed are the public bugs of other systems whose kind is tested here: what went wrong, where it is told, and the test, with the case where the test is a table.
+var replayed = []struct{ bug, where, test string }{
+	{"a reshape's alias is not seen, and its bytes are given away", "apache/tvm #20134", "TestMemoryBugs/reshape alias"},
+	{"nor that of a match_cast", "apache/tvm #20190, #20207", "TestMemoryBugs/a shape that is only asserted"},
+	{"a product in place over one of two views", "apache/tvm #19577", "TestMemoryBugs/in place on one of two views"},
+	{"storage of one branch is used in the other", "apache/tvm #20191, #17348", "TestMemoryBugs/storage that does not dominate the other branch"},
+	{"an extent of 2³² + 1 becomes 1", "apache/tvm #20125", "TestMemoryBugs/2^32 + 1 elements"},
+	{"a size that wraps is planned into 128 bytes", "apache/tvm #20268, #20269; apache/tvm-ffi #475", "TestMemoryBugs/2^62 + 1 elements"},
+	{"a negative extent becomes nearly 2⁶⁴", "apache/tvm #18132", "TestMemoryBugs/a negative extent"},
+	{"a shape's slot that nothing computes", "apache/tvm #17876, #20177", "TestMemoryBugs/a dimension that nothing gives a value"},
+	{"a lower bound alone is planned as the size", "apache/tvm #18663", "TestMemoryBugs/only a lower bound"},
+	{"only one of two dimensions has a bound", "apache/tvm #16466", "TestMemoryBugs/one of two dimensions is bounded"},
+	{"storage that is too small fails far beyond its size", "apache/tvm #17322; mlc-ai/mlc-llm #860, #1327", "TestStory"},
+	{"and a page's rounding hides it", "apache/tvm #17322", "TestMemoryBugs/sizes that a page would hide"},
+	{"storages of one size and other types are never shared", "apache/tvm #16111", "TestMemoryBugs/types share bytes"},
+	{"checks are missing, or do not say what is wrong", "apache/tvm #17211", "TestMemoryTexts"},
+	{"a text crashes its parser", "apache/tvm #17239", "FuzzMemoryText"},
+	{"a refusal in the middle of taking storage crashes", "apache/tvm #16905", "TestFaultSweep"},
+	{"out of memory, though the pool holds what is free", "apache/tvm #8285", "TestPoolGrowth/retried"},
+	{"shapes that change fill a pool with buffers of every size", "apache/tvm #7763, #16517", "TestPoolGrowth/shapes"},
+	{"and what it holds never falls", "apache/tvm #15172, #16066", "TestPoolGrowth/tensors"},
+	{"a result that is handed out is counted once too often", "apache/tvm-ffi #87", "TestHandOver/a result that another run consumes"},
+	{"what describes a tensor outlives it", "apache/tvm-ffi #424; pytorch/pytorch #117273", "TestLending/an argument is not kept"},
+	{"a tensor without elements is never released", "pytorch/pytorch #117058, #117273", "TestHandOver/without elements"},
+	{"nor one that was offered, and never taken", "pytorch/pytorch #9297", "TestHandOver/offered and not taken"},
+	{"a tensor is released by another thread", "dmlc/dlpack #103; numpy/numpy #22507", "TestHandOver/released by other threads"},
+	{"memory of the collector's is reused while it is lent", "numpy/numpy #22507", "TestLending/lent memory of Go's"},
+	{"results outlive what made them", "apache/tvm-ffi #87", "TestLending/results outlive their model"},
+}
+
+// TestReplayed holds the list against the tests that there are.
+func TestReplayed(t *testing.T) {
+	var all strings.Builder
+	for _, file := range []string{"handover_bugs_test.go", "memory_bugs_test.go", "memory_check_test.go", "memory_random_test.go", "sweep_test.go", "text_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	cases := map[string]bool{}
+	for _, b := range memoryBugs {
+		cases["TestMemoryBugs/"+b.name] = true
+	}
+	for _, r := range replayed {
+		name, sub, isCase := strings.Cut(r.test, "/")
+		found := regexp.MustCompile(`(?m)^func ` + name + `\(`).MatchString(all.String())
+		if isCase && name == "TestMemoryBugs" {
+			found = found && cases[r.test]
+		} else if isCase {
+			found = found && strings.Contains(all.String(), `t.Run("`+sub+`"`)
+		}
+		if !found {
+			t.Errorf("%s (%s): there is no %s", r.bug, r.where, r.test)
+		}
+	}
+}
+
+// TestPoolGrowth: what is held hangs on the shapes of now, never on those that were.
+func TestPoolGrowth(t *testing.T) {
+	t.Run("shapes", func(t *testing.T) {
+		p := compileDigits(t, weir.Options{Threads: 1, Calls: 2})
+		defer p.Close()
+		base := mem.Usage()
+		for i := range 400 {
+			batch := 1 + i*i%97
+			x := filled(t, batch, 1, 8, 8)
+			r, err := p.Run(t.Context(), weir.Inputs{"image": x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
+			x.Close()
+			most, err := p.Memory().Peak(1, weir.Dims{"batch": int64(batch)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := mem.Usage()
+			if now.All-base.All > most || now.Blocks-base.Blocks > 4 {
+				t.Fatalf("run %d, batch %d: %d bytes in %d blocks, the certificate has %d", i, batch, now.All-base.All, now.Blocks-base.Blocks, most)
+			}
+		}
+	})
+	t.Run("tensors", func(t *testing.T) {
+		weir.Trim()
+		base := weir.Usage()
+		var kept []*weir.Tensor
+		for i := range 4000 {
+			x, err := weir.New(weir.F32, 1+i*i%20011)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept = append(kept, x); len(kept) > 20 {
+				kept[0].Close()
+				kept = kept[1:]
+			}
+			now := weir.Usage() // beside 21 tensors of at most 80 KiB and what is kept free there are the slabs' rests
+			if now.Cached-base.Cached > 12<<20 {
+				t.Fatalf("after %d tensors %d bytes are cached", i, now.Cached)
+			}
+		}
+		for _, x := range kept {
+			x.Close()
+		}
+		now := weir.Usage()
+		if now.Tensors != base.Tensors || now.Cached-base.Cached > 4<<20 {
+			t.Errorf("%d bytes of tensors and %d cached, before it %d and %d", now.Tensors, now.Cached, base.Tensors, base.Cached)
+		}
+		weir.Trim()
+		if left := weir.Usage().Cached; left > base.Cached {
+			t.Errorf("%d bytes are cached after Trim, %d were before", left, base.Cached)
+		}
+	})
+	t.Run("retried", func(t *testing.T) {
+		if !mem.OutsideHeap() {
+			t.Skip("there is no pool here")
+		}
+		x := filled(t, 1000)
+		x.Close()
+		now := mem.Usage()
+		if now.Cached < 1<<20 {
+			t.Fatalf("%d bytes are cached", now.Cached)
+		}
+		defer weir.SetLimit(weir.SetLimit(now.MappedAll + now.Cached)) // there is room only in place of what is cached
+		large, err := weir.New(weir.U8, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large.Close()
+		if _, err := weir.New(weir.U8, int(now.Cached)+1<<20); !errors.Is(err, weir.ErrMemory) {
+			t.Errorf("more than the limit: %v", err)
+		}
+	})
+}
+
+// TestHandOver: a tensor that goes from hand to hand is released once, by whoever has it last, wherever that is.
+func TestHandOver(t *testing.T) {
+	t.Run("without elements", func(t *testing.T) {
+		nothingLeft(t)
+		p := compileDigits(t, weir.Options{Threads: 1})
+		defer p.Close()
+		for i := range 60 {
+			x, err := weir.New(weir.F32, 0, 1, 8, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arg := weir.Arg(x)
+			if i%2 == 1 {
+				arg = weir.Consume(x)
+			}
+			r, err := p.Run(t.Context(), weir.Inputs{"image": arg})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Get("scores"); got.Len() != 0 {
+				t.Errorf("%s of nothing", got)
+			}
+			r.Close()
+			x.Close()
+		}
+	})
+	t.Run("a result that another run consumes", func(t *testing.T) {
+		nothingLeft(t)
+		forward, err := compileText(t, story("[0, 16]", "64"), weir.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer forward.Close()
+		back, err := compileText(t, story("[0, 16]", "64"), weir.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer back.Close()
+		for n := range 17 {
+			x := filled(t, n)
+			r, err := forward.Run(t.Context(), weir.Inputs{"x": weir.Consume(x)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := r.Get("y")
+			last, err := back.Run(t.Context(), weir.Inputs{"x": weir.Consume(y)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if forward.Stats().Active != 0 || y.Bytes() != nil {
+				t.Errorf("%d elements: %d calls are held for what was consumed", n, forward.Stats().Active)
+			}
+			last.Close()
+			r.Close() // closing what was consumed is fine
+			x.Close()
+		}
+	})
+	t.Run("offered and not taken", func(t *testing.T) {
+		nothingLeft(t)
+		p := compileDigits(t, weir.Options{Threads: 1})
+		defer p.Close()
+		for range 20 {
+			x := filled(t, 1, 1, 8, 8)
+			_, _ = weir.Consume(x), weir.Donate(x) // to nobody
+			if _, err := p.Run(t.Context(), weir.Inputs{"image": weir.Consume(x), "none": x}); !errors.Is(err, weir.ErrInput) {
+				t.Errorf("a wrong input: %v", err)
+			}
+			if x.Bytes() == nil {
+				t.Error("a run that was refused has taken its argument")
+			}
+			x.Close()
+		}
+	})
+	t.Run("released by other threads", func(t *testing.T) {
+		nothingLeft(t)
+		p := compileDigits(t, weir.Options{Threads: 1, Calls: 3})
+		defer p.Close()
+		tensors, results := make(chan *weir.Tensor), make(chan *weir.Results)
+		var runs, closers sync.WaitGroup
+		for range 3 {
+			runs.Go(func() {
+				runtime.LockOSThread() // which ends with it
+				for x := range tensors {
+					r, err := p.Run(context.Background(), weir.Inputs{"image": weir.Consume(x)})
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					results <- r
+				}
+			})
+			closers.Go(func() {
+				runtime.LockOSThread()
+				for r := range results {
+					var both sync.WaitGroup // closed twice at once
+					both.Go(func() { r.Get("scores").Close() })
+					both.Go(func() { r.Close() })
+					both.Wait()
+				}
+			})
+		}
+		for i := range 200 {
+			tensors <- filled(t, 1+i%3, 1, 8, 8)
+		}
+		close(tensors)
+		runs.Wait()
+		close(results)
+		closers.Wait()
+		if s := p.Stats(); s.Active != 0 || s.Runs != 200 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestLending: memory of Go's is there while it is lent, and no longer; results outlive their model.
+func TestLending(t *testing.T) {
+	t.Run("lent memory of Go's", func(t *testing.T) {
+		nothingLeft(t)
+		p := compileDigits(t, weir.Options{Threads: 1})
+		defer p.Close()
+		want := scoresOf(t, p, filled(t, 2, 1, 8, 8))
+		call, err := p.NewCall(weir.Dims{"batch": 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer call.Close()
+		if err := call.Bind("image", borrowedCopy(t)); err != nil { // nobody but the call has it
+			t.Fatal(err)
+		}
+		for range 5 {
+			runtime.GC()
+			for range 1000 {
+				_ = make([]float32, 2*64) // where it would lie, were it collected
+			}
+			if err := call.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := weir.Copy[float32](call.Output("scores")); err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%v, want %v (%v)", got, want, err)
+			}
+		}
+	})
+	t.Run("an argument is not kept", func(t *testing.T) {
+		nothingLeft(t)
+		p := compileDigits(t, weir.Options{Threads: 1})
+		defer p.Close()
+		collected := make(chan bool, 1)
+		func() {
+			data := make([]float32, 2*64)
+			runtime.AddCleanup(&data[0], func(done chan bool) { done <- true }, collected)
+			x, err := weir.FromSlice(data, 2, 1, 8, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Run(t.Context(), weir.Inputs{"image": x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
+		}()
+		for end := time.Now().Add(20 * time.Second); ; {
+			runtime.GC()
+			select {
+			case <-collected:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if time.Now().After(end) {
+				t.Fatal("the program holds on to the memory that it was lent")
+			}
+		}
+	})
+	t.Run("results outlive their model", func(t *testing.T) {
+		nothingLeft(t)
+		m, err := weir.LoadBytes(digits(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := weir.Compile(t.Context(), m, weir.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		x := filled(t, 2, 1, 8, 8)
+		r, err := p.Run(t.Context(), weir.Inputs{"image": x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Close()
+		want, err := weir.Copy[float32](r.Get("scores"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error)
+		go func() { closed <- p.Close() }() // which waits for the results
+		for {
+			if _, err := p.Run(t.Context(), nil); errors.Is(err, weir.ErrClosed) {
+				break
+			}
+			if late, err := p.NewCall(weir.Dims{"batch": 1}); errors.Is(err, weir.ErrClosed) {
+				break
+			} else if err == nil {
+				late.Close()
+			}
+			runtime.Gosched()
+		}
+		select {
+		case err := <-closed:
+			t.Fatalf("the program is closed (%v) under its results", err)
+		default:
+		}
+		if got, err := weir.Copy[float32](r.Get("scores")); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, want %v (%v)", got, want, err)
+		}
+		r.Close()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// nothingLeft checks, when the test ends, that it has left nothing.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	before := mem.Usage()
+	t.Cleanup(func() {
+		if now := mem.Usage(); now.All != before.All || now.Blocks != before.Blocks {
+			t.Errorf("%d bytes in %d blocks, before it %d in %d", now.All, now.Blocks, before.All, before.Blocks)
+		}
+	})
+}
+
+// borrowedCopy is filled's numbers in memory of Go's.
+func borrowedCopy(t *testing.T) *weir.Tensor {
+	t.Helper()
+	from := filled(t, 2, 1, 8, 8)
+	defer from.Close()
+	data, err := weir.Copy[float32](from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := weir.FromSlice(data, 2, 1, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// scoresOf are the scores of a batch, which is closed.
+func scoresOf(t *testing.T, p *weir.Program, x *weir.Tensor) []float32 {
+	t.Helper()
+	r, err := p.Run(t.Context(), weir.Inputs{"image": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer x.Close()
+	got, err := weir.Copy[float32](r.Get("scores"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
