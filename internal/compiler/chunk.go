@@ -127,6 +127,9 @@ func (c *Compiled) regenerate(o Options) error {
 // mostChunkings is how often stretches are looked for that are better computed in pieces: each time all of the model's kernels are made anew.
 const mostChunkings = 3
 
+// chunkMargin is the share of what the budget leaves that stretches are looked for to keep within: what they will take is estimated.
+const chunkMargin = 0.9
+
 // chunk has what is alive at the fullest steps computed in pieces, where the module does not keep within the budget and takes less memory then: first in those that add the fewest
 // operations of what should be enough, and where it is not, in those that keep least alive. undo makes ir what it was.
 func (c *Compiled) chunk(m *ir.Module, o Options) (undo func(), err error) {
@@ -161,7 +164,7 @@ func (c *Compiled) chunkTo(m *ir.Module, o Options, budget bool) (enough bool, u
 		}
 		full, allowed := s.fullest(), 0.0
 		if budget {
-			allowed = float64(s.target())
+			allowed = chunkMargin * float64(s.target())
 		}
 		done, back := pass.Chunk(m, func(n *ir.Node) bool { return full[n.Source] }, allowed)
 		if done == nil {

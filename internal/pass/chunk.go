@@ -74,7 +74,8 @@ type chunking struct {
 	size    map[*ir.Value]float64 // in the arena, at the dimensions' bounds
 	bytes   map[*ir.Value]float64 // size, or 0 where a value is part of a kernel that makes another of it, or lies in another
 	through []float64             // by node: what is alive before it and read by it or later
-	from    map[*ir.Value]int     // of the result of a concatenation, in which its operands are computed: the node that makes the first of them
+	part    map[*ir.Value]bool    // operands of a concatenation that are computed where it wants them
+	from    map[*ir.Value]int     // of the result of a concatenation: the node that makes the first of those
 	known   map[rowsOf]rowsAre
 }
 
@@ -91,7 +92,7 @@ type rowsAre struct {
 func newChunking(m *ir.Module, allowed float64) *chunking {
 	block := m.Main.Body
 	c := &chunking{block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
-		through: make([]float64, len(block.Nodes)+1), from: map[*ir.Value]int{}, known: map[rowsOf]rowsAre{}}
+		through: make([]float64, len(block.Nodes)+1), part: map[*ir.Value]bool{}, from: map[*ir.Value]int{}, known: map[rowsOf]rowsAre{}}
 	readers := map[*ir.Value]int{}
 	for i, n := range block.Nodes {
 		c.at[n] = i
@@ -110,15 +111,14 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			until[n.Inputs[0]] = max(until[n.Inputs[0]], until[n.Outputs[0]])
 		}
 	}
-	part := map[*ir.Value]bool{} // values that are computed where a concatenation wants them
 	for i, n := range block.Nodes {
 		if n.Op.Name() != "concat" {
 			continue
 		}
 		c.from[n.Outputs[0]] = i
 		for _, v := range n.Inputs {
-			if at, made := c.at[v.Node]; made && !part[v] {
-				part[v] = true
+			if at, made := c.at[v.Node]; made && !c.part[v] && !looped(v) {
+				c.part[v] = true
 				c.from[n.Outputs[0]] = min(c.from[n.Outputs[0]], at)
 			}
 		}
@@ -141,7 +141,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 				reader := block.Nodes[c.uses[v]]
 				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
 					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool { return x != nil && x.Node != nil && c.at[x.Node] > i }) // of several the last
-				if joined || part[v] || n.Op.Name() == "reshape" && c.at[n.Inputs[0].Node] > 0 {
+				if joined || c.part[v] || n.Op.Name() == "reshape" && n.Inputs[0].Node != nil {
 					continue
 				}
 			}
@@ -156,6 +156,14 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 		}
 	}
 	return c
+}
+
+// looped reports whether a value is what a loop has laid together, which has memory of its own.
+func looped(v *ir.Value) bool {
+	for v.Node != nil && v.Node.Op.Name() == "reshape" {
+		v = v.Node.Inputs[0]
+	}
+	return v.Node != nil && v.Node.Op.Name() == "loop"
 }
 
 // early reports whether a value lies in memory before a node, although the node that completes it comes later: what is before it is computed in its place.
@@ -481,6 +489,9 @@ func (s *stretch) weigh() {
 			if n, ok := s.images.Const(); ok {
 				share /= float64(max(n, 1))
 			}
+		}
+		if s.part[v] { // a piece of it may be copied
+			return s.size[v] * share
 		}
 		return s.bytes[v] * share
 	}
