@@ -100,7 +100,7 @@ def document(args, curves):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("names", nargs="*", default=["resnet50", "bert_base_s128", "gpt2_prefill_s128"])
+    p.add_argument("names", nargs="*", default=["resnet50", "vgg16", "bert_base_s128", "gpt2_prefill_s128"])
     p.add_argument("--models", required=True)
     p.add_argument("--weir", default=os.path.join(ROOT, "weir"))
     p.add_argument("--threads", type=int, default=2)

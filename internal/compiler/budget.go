@@ -683,20 +683,22 @@ func (s *squeezer) pages(body []loop.Step, margin int64) []loop.Step {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(b.w.Data.Bytes()), len(a.w.Data.Bytes())))
 	})
 	peak := s.live(body)
-	for _, o := range options {
-		if peak <= s.target()-margin {
-			break
-		}
+	for i := 0; i < len(options) && peak > s.target()-margin; {
+		o := options[i]
 		c := s.pageOf(body, o.w)
 		buffers := s.m.Buffers
 		s.m.Buffers = append(slices.Clone(buffers), c.made...)
 		grown := s.live(c.body)
 		s.m.Buffers = buffers
 		if int64(s.budget.Calls)*(grown-peak) >= c.saving.Bytes {
+			i++
 			continue
 		}
 		s.keep(c.made, c.saving)
 		o.w.Paged = true
+		if options = slices.Delete(options, i, i+1); grown > peak {
+			i = 0 // there is room now for others that would have made it themselves
+		}
 		body, peak = c.body, grown
 	}
 	return body
