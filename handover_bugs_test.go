@@ -372,6 +372,54 @@ func TestLending(t *testing.T) {
 	})
 }
 
+// TestPoolCounts: what the pool holds is counted by class, Trim gives back what is not fragmented, and no less.
+func TestPoolCounts(t *testing.T) {
+	if !mem.OutsideHeap() {
+		t.Skip("there is no pool here")
+	}
+	weir.Trim()
+	base := weir.Usage()
+	sum := func() (current, cached int64) {
+		last := int64(-1)
+		for _, c := range weir.Classes() {
+			if c.Least <= last || c.Current > c.Peak || c.Current < 0 || c.Cached < 0 {
+				t.Errorf("%+v after a class of %d", c, last)
+			}
+			last, current, cached = c.Least, current+c.Current, cached+c.Cached
+		}
+		return current, cached
+	}
+	held, _ := sum()
+	var list []*weir.Tensor
+	for range 60 { // three slabs of 64 KiB pieces, and some
+		list = append(list, filled(t, 16<<10))
+	}
+	if current, cached := sum(); current-held != 60<<16 || cached != weir.Usage().Cached {
+		t.Errorf("the classes have %d bytes in use and %d free, there are 60 of 64 KiB, and %d free", current-held, cached, weir.Usage().Cached)
+	}
+	for i, x := range list {
+		if i%2 == 0 {
+			x.Close()
+		}
+	}
+	now := weir.Usage()
+	if now.Fragmented < 20<<16 || now.Fragmented > now.Cached {
+		t.Errorf("every other tensor is closed: %d bytes are cached, %d of them fragmented", now.Cached, now.Fragmented)
+	}
+	if gave := weir.Trim(); gave != now.Cached-now.Fragmented || weir.Usage().Cached != now.Fragmented {
+		t.Errorf("Trim gave back %d of %d bytes, %d fragmented, and %d are left", gave, now.Cached, now.Fragmented, weir.Usage().Cached)
+	}
+	for _, x := range list {
+		x.Close()
+	}
+	if now = weir.Usage(); now.Fragmented > base.Fragmented || now.Tensors != base.Tensors {
+		t.Errorf("all is closed: %+v, before it %+v", now, base)
+	}
+	if gave := weir.Trim(); gave != now.Cached-now.Fragmented || gave == 0 || weir.Usage().Cached > base.Cached {
+		t.Errorf("Trim gave back %d of %d bytes, and %d are left", gave, now.Cached, weir.Usage().Cached)
+	}
+}
+
 // nothingLeft checks, when the test ends, that it has left nothing.
 func nothingLeft(t *testing.T) {
 	t.Helper()

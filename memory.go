@@ -159,13 +159,29 @@ type Totals struct {
 	Weights, Arenas, Outputs, Scratch, Code, Tensors, Files int64
 	Current, Peak                                           int64 // all together
 	Cached                                                  int64 // free in the pool that small tensors come from; in none of the others
+	Fragmented                                              int64 // of Cached, what Trim cannot give back: it lies beside tensors that are in use
+}
+
+// SizeClass is what the pool that small tensors come from has of pieces of about one size, in bytes.
+type SizeClass struct {
+	Least         int64 // the smallest piece of the class
+	Current, Peak int64 // in tensors
+	Cached        int64 // free: a piece that is free beside others is one with them
+}
+
+// Classes are the classes that the pool has or had pieces of, the smallest first.
+func Classes() (list []SizeClass) {
+	for _, c := range mem.UserPool().Stats().Classes {
+		list = append(list, SizeClass(c))
+	}
+	return list
 }
 
 // Usage returns the process's totals.
 func Usage() Totals {
-	u := mem.Usage()
+	u, pool := mem.Usage(), mem.UserPool().Stats()
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
-		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached}
+		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: pool.Fragmented}
 }
 
 // SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more than so many bytes of whole pages, and returns the limit before. 0 is none. What would exceed it

@@ -324,8 +324,9 @@ var apiCalls = []apiCall{
 		defer func() { s.model = nil }()
 		return s.model.Close()
 	}},
-	{name: "Trim and SetLimit", covers: "Trim SetLimit Usage", once: true, do: func(s *stand, _ context.Context) error {
+	{name: "Trim and SetLimit", covers: "Classes Trim SetLimit Usage", once: true, do: func(s *stand, _ context.Context) error {
 		weir.Trim()
+		_ = weir.Classes()
 		before := weir.SetLimit(weir.Usage().Current + 1<<40)
 		weir.SetLimit(before)
 		return nil
