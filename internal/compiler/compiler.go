@@ -176,6 +176,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		c.open = len(open) > 0
 	}
 	c.time = lifetimes(c.Loop)
+	if err := keepsStates(c.Loop, c.time); err != nil {
+		panic(diag.Internalf("%v", err))
+	}
 	if c.Program, err = assemble(c.Loop, c.time, func(a *assembly) error { return c.layout(a, search) }); err != nil {
 		return nil, err
 	}

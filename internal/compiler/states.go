@@ -74,11 +74,11 @@ func freshName(m *loop.Module, hint string) string {
 	return name
 }
 
-// keepsStates checks that every new value may be written where the old one lies.
+// keepsStates checks that every new value may be written where the old one lies: an artefact may say otherwise.
 func keepsStates(m *loop.Module, t *timeline) error {
 	for _, b := range m.Buffers {
 		if b.State != nil && !t.replaces(m, b) {
-			return diag.Internalf("%s is read after %s is written over it", b.State.Name, b.Name).AtTensor(b.State.Source)
+			return diag.Inputf("%s is read after %s is written over it", b.State.Name, b.Name).AtTensor(b.State.Source)
 		}
 	}
 	return nil
