@@ -149,6 +149,9 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.outputs())).
 			WithFix("compile the model again with the outputs wanted")
 	}
+	if o.Precision == BF16 {
+		return diag.Unsupportedf("an artefact in another precision than it was compiled with").WithFix("weir compile MODEL --precision bf16")
+	}
 	if o.Target == Best {
 		p.target = a.about.Target
 	}

@@ -22,14 +22,16 @@ import (
 
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
 type Options struct {
-	Target    Target
-	Precision DType // F32, also when zero
+	Target Target
+	// Precision is F32 (also when zero) or BF16: then matrix products with weights, and convolutions but those in groups, have both operands rounded to bf16, which halves these weights' bytes, and add up
+	// in f32. Results differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each.
+	Precision DType
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
-	// CPU is the level of processor to make code for: "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
+	// CPU is the level of processor to make code for: "avx512bf16", "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
 	// has (also when empty). A level that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
@@ -112,8 +114,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if o.Calls <= 0 {
 		o.Calls = 1
 	}
-	if o.Precision != InvalidDType && o.Precision != F32 {
-		return nil, diag.Unsupportedf("precision %s; f32 is supported", o.Precision)
+	if o.Precision != InvalidDType && o.Precision != F32 && o.Precision != BF16 {
+		return nil, diag.Unsupportedf("precision %s; f32 and bf16 are supported", o.Precision)
 	}
 	switch o.Target {
 	case Best, CPU, Reference:
@@ -201,7 +203,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Brain: o.Precision == BF16, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

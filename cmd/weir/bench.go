@@ -88,7 +88,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: "f32", CPU: p.CPU(), Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
+	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: f.precision, CPU: p.CPU(), Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}
 	begin := time.Now()
 	r, err := p.Run(ctx, in)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan " + digits + " --budget 1MiB", 1, "fits --dim batch=0.."},
 		{"plan " + digits + " --dim batch=2 --budget 1GiB", 0, "to spare"},
 		{"run " + digits + " --input zeros --keep nothing", 1, "nothing"},
-		{"run " + digits + " --input zeros --precision bf16", 3, "--precision bf16"},
+		{"run " + digits + " --input zeros --precision f16", 3, "--precision f16"},
 		{"run " + digits + " --input zeros --cpu avx9", 3, "avx9"},
 		{"run " + digits + " --input zeros --target cuda", 3, "target cuda"},
 		{"run model.pt2", 3, ".pt2"},

@@ -42,8 +42,8 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
-	flags.StringVar(&f.cpu, "cpu", "", "native, avx512vnni, avx512, avx2 or portable (default WEIR_CPU, else native)")
-	flags.StringVar(&f.precision, "precision", "f32", "f32")
+	flags.StringVar(&f.cpu, "cpu", "", "native, avx512bf16, avx512vnni, avx512, avx2 or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.precision, "precision", "f32", "f32, or bf16 for products with weights, which then take half the bytes")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
@@ -87,8 +87,12 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	default:
 		return o, nil, diag.Unsupportedf("target %s; cpu and reference are supported", name)
 	}
-	if f.precision != "f32" {
-		return o, nil, diag.Unsupportedf("--precision %s; f32 is supported", f.precision)
+	switch f.precision {
+	case "f32":
+	case "bf16":
+		o.Precision = weir.BF16
+	default:
+		return o, nil, diag.Unsupportedf("--precision %s; f32 and bf16 are supported", f.precision)
 	}
 	if f.budget != "" {
 		if o.Budget, err = values.ParseBytes(f.budget); err != nil {

@@ -26,6 +26,7 @@ type Options struct {
 	Tight     bool                            // within limits that are next to nothing: see target.Tight
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
+	Brain     bool                            // products of f32 with weights are of operands rounded to bf16
 	Reference bool                            // no scheduling, and the slow interpreter as code
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
@@ -74,6 +75,9 @@ type Compiled struct {
 func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if o.Tight {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
+	}
+	if !o.Brain { // what a model says in bf16 is computed in f32, subnormal numbers too
+		o.Machine.Dot.Brains = 0
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
 	c, err = made.compile(o)
@@ -133,6 +137,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	}
 	for _, p := range Passes {
 		if c.plain != whole && !needed[p.Name] {
+			continue
+		}
+		if want := optional[p.Name]; want != nil && !want(&o) {
 			continue
 		}
 		if other, differs := exact[p.Name]; differs && (o.Exact || o.Reference) {

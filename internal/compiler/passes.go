@@ -37,10 +37,14 @@ var Passes = []passRow{
 	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
+	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: in tiles they take less time than in bf16"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
+
+// optional is what runs only where an option asks for it.
+var optional = map[string]func(o *Options) bool{"brain": func(o *Options) bool { return o.Brain }}
 
 // needed are the passes without which nothing can be lowered. They leave every node where it is, but those that nothing reads.
 var needed = map[string]bool{"expand": true, "dead-expanded": true}

@@ -12,7 +12,7 @@ import (
 
 // Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
 // the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
-// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
+// the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
 // [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All readers are rewritten, so it is held once.
 type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
@@ -71,7 +71,7 @@ func (s *scheduler) planPacks() []*Pack {
 				}
 				p := packs[b]
 				if p == nil {
-					p = &Pack{Buffer: b, Group: max(s.machine.Dot, 1), from: b.Data, columns: -1}
+					p = &Pack{Buffer: b, Group: s.atOnce(b.DType), from: b.Data, columns: -1}
 					packs[b] = p
 					list = append(list, p)
 				}
@@ -125,18 +125,29 @@ func (s *scheduler) wish(p *Pack, k *loop.Kernel, param *loop.Param) {
 	}
 }
 
-// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where both operands are bytes, summed in 32 bits, and the other's steps
-// follow one another.
+// atOnce is how many products of elements of a type the machine adds up at once.
+func (s *scheduler) atOnce(dt dtype.DType) int64 {
+	switch {
+	case dt.IsInt() && dt.Bits() == 8:
+		return max(s.machine.Dot.Bytes, 1)
+	case dt == dtype.BF16:
+		return max(s.machine.Dot.Brains, 1)
+	}
+	return 1
+}
+
+// groupOf is how many steps of a sum a kernel's contractions would have of a weight side by side: more than one where products of both operands' elements are added up at once, in 32 bits, and the
+// other's steps follow one another.
 func (s *scheduler) groupOf(k *loop.Kernel, param *loop.Param) int64 {
-	group := max(s.machine.Dot, 1)
+	group := s.atOnce(param.DType)
 	for _, a := range loop.Accesses(k.Body) {
 		c, ok := a.Stmt.(*loop.Contract)
 		if !ok || a.Tile != &c.B || a.Buffer != param.Name {
 			continue
 		}
 		left := bufferOf(k, c.A.Buffer)
-		bytes := left.DType.IsInt() && left.DType.Bits() == 8 && param.DType.IsInt() && param.DType.Bits() == 8
-		if _, fixed := c.K.Const(); !bytes || bufferOf(k, c.C.Buffer).DType.Bits() != 32 || !fixed || !isOne(loop.Offset(c.A.Col, left.Shape, left.Strides)) {
+		alike := left.DType.IsInt() == param.DType.IsInt() && s.atOnce(left.DType) > 1
+		if _, fixed := c.K.Const(); !alike || bufferOf(k, c.C.Buffer).DType.Bits() != 32 || !fixed || !isOne(loop.Offset(c.A.Col, left.Shape, left.Strides)) {
 			group = 1
 		}
 	}
@@ -488,7 +499,7 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 				matrix = matrix*p.old[other] + at
 			}
 			if p.Group > 1 {
-				p.groups(target[(panel*matrices+matrix)*size:][:size], data[from:], row, shape[p.depth], count, steps[p.depth], steps[p.columns])
+				p.groups(target[(panel*matrices+matrix)*size:][:size], data[p.element()*from:], row, shape[p.depth], count, steps[p.depth], steps[p.columns])
 				return
 			}
 			out := target[(panel*matrices+matrix)*size+row*line:][:shape[p.depth]*line]
@@ -527,15 +538,19 @@ func (p *Pack) matrix(out, data []byte, count, stepK, stepN int64) {
 	}
 }
 
-// groups packs count columns of so many rows, of bytes, into a panel of one matrix, from one of its rows on.
+// groups packs count columns of so many rows, by groups, into a panel of one matrix, from one of its rows on.
 func (p *Pack) groups(out, data []byte, row, rows, count, stepK, stepN int64) {
-	line := p.Width * p.Group
+	line, size := p.Width*p.Group, p.element()
 	for first := int64(0); first < rows; first += packSteps {
 		last := min(rows, first+packSteps)
 		for j := range count {
 			for k := first; k < last; k++ {
-				at := row + k
-				out[at/p.Group*line+j*p.Group+at%p.Group] = data[k*stepK+j*stepN]
+				to, from := (row+k)/p.Group*line+j*p.Group+(row+k)%p.Group, k*stepK+j*stepN
+				if size == 1 {
+					out[to] = data[from]
+				} else {
+					copy(out[2*to:2*to+2], data[2*from:])
+				}
 			}
 		}
 	}

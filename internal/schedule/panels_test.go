@@ -262,7 +262,7 @@ func TestPieces(t *testing.T) {
 		plain := b.Data
 		laterWeights(r, w.module)
 		group := int64(1)
-		if dt == dtype.I8 {
+		if dt != dtype.F32 {
 			group = []int64{1, 2, 4}[r.Intn(3)]
 		}
 		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], Group: group, from: b.Data, old: old, columns: axes[0], depth: axes[1]}

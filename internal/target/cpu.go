@@ -24,7 +24,7 @@ type level struct {
 	needs     []string
 	bytes     int // of a vector register
 	registers int // for vectors
-	dot       int64
+	dot       Dot
 	tile      Tile
 	amd       Tile // where the maker is AMD
 }
@@ -32,9 +32,10 @@ type level struct {
 // levels are those of amd64, each with all that the ones before it have. Their tiles are the fastest measured ones on processors that have two
 // units for products: all but a few of the registers hold sums.
 var levels = []level{
-	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, 2, Tile{6, 16}, Tile{6, 16}},
-	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, 2, Tile{14, 32}, Tile{8, 48}},
-	{"avx512vnni", []string{"avx512vnni"}, 64, 32, 4, Tile{14, 32}, Tile{8, 48}},
+	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16}, Tile{6, 16}},
+	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512vnni", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512bf16", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
 }
 
 // Levels are the names that Select takes, the least first.
@@ -105,12 +106,13 @@ func For(cpu string, threads int) (Machine, error) {
 }
 
 // Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has and no more, which of the
-// level's tiles it was made for, and its threads. It is false for what no machine here is like.
+// level's tiles it was made for, whether it multiplies bf16, and its threads. It is false for what no machine here is like.
 func (m Machine) Known() (known Machine, ok bool) {
 	for _, l := range levels {
 		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
 			known = l.machine(m.Threads)
 			known.Tile = m.Tile
+			known.Dot.Brains = min(known.Dot.Brains, max(m.Dot.Brains, 0))
 			return known, true
 		}
 	}

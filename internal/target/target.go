@@ -15,10 +15,16 @@ type Machine struct {
 	CPU         string   // the level of features that its code needs: see Select
 	Features    []string // the instruction-set features that its code may use, sorted
 	VectorBytes int      // width of a vector register, or of what stands for one
-	Dot         int64    // so many products of elements of 8 bits, one after the other, a lane of 32 bits adds up at once; 0 where code has no registers
-	Tile        Tile     // the best register tile for products of f32; zero where code has no registers
-	Threads     int      // workers that a run may use
+	Dot         Dot
+	Tile        Tile // the best register tile for products of f32; zero where code has no registers
+	Threads     int  // workers that a run may use
 	Limits      Limits
+}
+
+// Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 where code has no registers, or no instruction for it.
+type Dot struct {
+	Bytes  int64 // of integers of 8 bits, exactly
+	Brains int64 // of bf16, in f32, with subnormal numbers as zeros
 }
 
 // Limits are how much one kernel may take of a machine; 0: as much as it likes, or nobody knows. What is beyond scratch, shared memory or registers is never tried; what is beyond

@@ -110,17 +110,14 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 }
 
 func isaOf(machine target.Machine) *isa {
-	switch {
-	case machine.Halves() && machine.Dot == vnni.dot:
-		return vnniHalves
-	case machine.Halves():
-		return halves
-	case machine.VectorBytes == 64 && machine.Dot == vnni.dot:
-		return vnni
-	case machine.VectorBytes == 64:
-		return avx512
+	if machine.VectorBytes < 64 {
+		return avx2
 	}
-	return avx2
+	i := *avx512
+	if i.dot, i.brains = machine.Dot.Bytes, machine.Dot.Brains; machine.Halves() {
+		return i.inHalves()
+	}
+	return &i
 }
 
 // routines is the code of a program's kernels on its way to executable pages.

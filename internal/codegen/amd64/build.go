@@ -16,15 +16,13 @@ type isa struct {
 	registers int   // vector registers
 	masks     bool  // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
 	dot       int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
+	brains    int64 // so many of bf16: 2 by VDPBF16PS, or 0
 	half      *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
 }
 
 var (
-	avx2       = &isa{bits: 256, lanes: 8, registers: 16, dot: 2}
-	avx512     = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 2}
-	vnni       = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 4}
-	halves     = avx512.inHalves()
-	vnniHalves = vnni.inHalves()
+	avx2   = &isa{bits: 256, lanes: 8, registers: 16, dot: 2}
+	avx512 = &isa{bits: 512, lanes: 16, registers: 32, masks: true, dot: 2}
 )
 
 // inHalves is the instruction set where vectors are done in two halves.

@@ -364,7 +364,7 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	t.room = 1
 	axis := len(b.shape) - 1
 	if t.dot != nil {
-		t.inGroups(p.isa)
+		t.inGroups()
 		axis--
 	}
 	if axis >= 0 && b.strides == nil && isZero(s.B.Origin[axis]) && unitAxis(s.B.Col) == axis {

@@ -8,15 +8,18 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A product of bytes whose right operand has groups of as many steps of a sum as one instruction adds up, for each column side by side, is done by groups: a lane of 32 bits
+// A product of bytes, or of bf16, whose right operand has groups of as many steps of a sum as one instruction adds up, for each column side by side, is done by groups: a lane of 32 bits
 // holds a group of A, repeated for all columns, and another one of B. Everything is exact, and wraps as the sums do. VPMADDWD multiplies two numbers of 16 bits, to which
 // bytes are widened. VPDPBUSD takes four bytes, unsigned ones on one side and signed ones on the other. Where both are of one kind, A is moved over by 128 to the
 // other: 128 times the sum of each column is then too much, or too little. A row of that, with 128 in the place of A, is added up beside those of the tile, and taken off them at the end.
+// VDPBF16PS adds up two products of bf16 in f32.
 
 // dot says how a term's groups are read.
 type dot struct {
-	count     int64 // bytes of A in a group that count
-	step      int64 // from one of them to the next
+	group     int64 // elements
+	size      int64 // bytes of an element
+	count     int64 // elements of A in a group that count
+	step      int64 // bytes from one of them to the next
 	unsignedB bool
 	shifted   bool // A is moved over by 128
 }
@@ -35,16 +38,21 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	column, fixedColumn := p.offset(s.B.Buffer, s.B.Col).Const()
 	step, fixed := p.offset(s.A.Buffer, s.A.Col).Const()
 	count, known := p.resolve(s.K).Const()
-	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != p.isa.dot || count < 1 || count > p.isa.dot || formA.size != 1 || formB.size != 1 {
+	d := &dot{group: p.isa.dot, size: formB.size, count: count, step: step * formA.size, unsignedB: formB.extend == asm.VPMOVZXBD}
+	if formA.high && formB.high {
+		d.group = p.isa.brains
+	} else if formA.size != 1 || formB.size != 1 {
 		return nil
 	}
-	d := &dot{count: count, step: step, unsignedB: formB.extend == asm.VPMOVZXBD}
-	d.shifted = p.isa.dot == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
+	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group {
+		return nil
+	}
+	d.shifted = d.group == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
 	return d
 }
 
 // inGroups makes a term's steps groups: those of the innermost serial loop, or a single one.
-func (t *term) inGroups(i *isa) {
+func (t *term) inGroups() {
 	t.depth, t.deepA, t.deepB = known(1), known(0), known(0)
 	if n := len(t.serial); n > 0 {
 		s := t.serial[n-1]
@@ -52,7 +60,7 @@ func (t *term) inGroups(i *isa) {
 	}
 	whole := func(f *operandForm) *operandForm { // a group of elements of a form
 		switch {
-		case i.dot == 4:
+		case t.dot.group*t.dot.size == 4:
 			return &operandForm{size: 4}
 		case f.extend == asm.VPMOVSXBD:
 			return &operandForm{size: 2, extend: asm.VPMOVSXBW, repeat: asm.VPBROADCASTW}
@@ -62,16 +70,20 @@ func (t *term) inGroups(i *isa) {
 	t.formA, t.formB = whole(t.formA), whole(t.formB)
 }
 
-// readGroup reads a group of A into all lanes; at is the address of each byte of it.
+// readGroup reads a group of A into all lanes; at is the address of each element of it.
 func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i int64) asm.Mem) {
-	if d.count == t.isa.dot && d.step == 1 {
+	if d.count == d.group && d.step == d.size {
 		t.readOne(f, r, at(0))
 	} else {
 		all, next := t.general(), t.general()
-		t.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{all, asm.Memory}, Mem: at(0)})
+		read := asm.MOVZXB
+		if d.size == 2 {
+			read = asm.MOVZXW
+		}
+		t.emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{all, asm.Memory}, Mem: at(0)})
 		for i := int64(1); i < d.count; i++ {
-			t.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{next, asm.Memory}, Mem: at(i)})
-			t.emit(asm.Inst{Op: asm.SHL, Bits: 32, Args: [4]asm.Reg{next}, Imm: 8 * i})
+			t.emit(asm.Inst{Op: read, Bits: 32, Args: [4]asm.Reg{next, asm.Memory}, Mem: at(i)})
+			t.emit(asm.Inst{Op: asm.SHL, Bits: 32, Args: [4]asm.Reg{next}, Imm: 8 * d.size * i})
 			t.emit(asm.Inst{Op: asm.OR, Bits: 32, Args: [4]asm.Reg{all, next}})
 		}
 		t.emit(asm.Inst{Op: asm.VMOVD, Args: [4]asm.Reg{r, all}})

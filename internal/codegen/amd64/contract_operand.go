@@ -122,7 +122,9 @@ func (t *registerTile) readLeft(m *term, r asm.Reg, rows rowBases, row int, disp
 // addProduct adds the products of two registers' lanes to a sum.
 func (t *registerTile) addProduct(m *term, sum, a, b asm.Reg) {
 	switch {
-	case m.dot != nil && t.isa.dot == 4:
+	case m.dot != nil && m.dot.size == 2:
+		t.wide(asm.VDPBF16PS, sum, a, b)
+	case m.dot != nil && m.dot.group == 4:
 		if m.dot.unsignedB {
 			a, b = b, a
 		}

@@ -364,13 +364,13 @@ func TestNarrowProducts(t *testing.T) {
 	})
 }
 
-// TestGroups compares products of bytes, of all kinds of sign, whose right operands lie by groups, with the interpreter.
+// TestGroups compares products of bytes, of all kinds of sign, and of bf16, whose right operands lie by groups, with the interpreter.
 func TestGroups(t *testing.T) {
 	test := func(t *testing.T, h kernelcheck.Harness) {
 		r := rand.New(rand.NewSource(4))
 		for _, c := range productCases(200, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
 			kinds := []dtype.DType{dtype.I8, dtype.U8}
-			c.dt, c.from, c.dot = dtype.I32, [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, h.Machine.Dot
+			c.dt, c.from, c.dot = dtype.I32, [2]dtype.DType{kinds[r.Intn(2)], kinds[r.Intn(2)]}, h.Machine.Dot.Bytes
 			if c.k += r.Int63n(70); c.last != "" {
 				c.last = "relu"
 			}
@@ -378,11 +378,16 @@ func TestGroups(t *testing.T) {
 			if r.Intn(40) == 0 {
 				c.m, c.n, c.k, c.windows, c.width = 2, 16, 70001, nil, 16 // sums that wrap
 			}
+			if brains := h.Machine.Dot.Brains; brains > 0 && r.Intn(2) == 0 {
+				c.dt, c.from, c.dot, c.extreme = dtype.F32, [2]dtype.DType{dtype.BF16, dtype.BF16}, brains, false
+			}
 			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
 		}
 	}
 	levels(t, test)
-	t.Run("avx512vnni", func(t *testing.T) { test(t, harness(t, "avx512vnni")) }) // differs from avx512 in nothing else
+	for _, cpu := range []string{"avx512vnni", "avx512bf16"} { // they differ from avx512 in nothing else
+		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
+	}
 }
 
 // TestProducts compares products of all forms with the interpreter.

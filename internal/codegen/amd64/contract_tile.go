@@ -459,7 +459,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 	case all == 1: // the columns are used once
 		a := left(0, asm.V(first))
 		for v := range t.vectors {
-			if masked(v) || m.formB.extend != asm.NoOp || t.ops.multiplyAdd == asm.NoOp {
+			if masked(v) || m.formB.extend != asm.NoOp || m.dot != nil || t.ops.multiplyAdd == asm.NoOp {
 				t.readRun(m.formB, asm.V(first-1), v, column(v), masked(v))
 				t.addProduct(m, t.sum(0, v), a, asm.V(first-1))
 			} else {
