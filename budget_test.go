@@ -323,3 +323,37 @@ func random(t *testing.T, m *weir.Model, n int64) (weir.Inputs, func()) {
 		}
 	}
 }
+
+// TestBudgetRange: a batch that is a dimension with bounds is computed in pieces of each image's rows; every batch within them gives the same bits, and takes what is said.
+func TestBudgetRange(t *testing.T) {
+	m, err := weir.Load("testdata/onnx/image_rows/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := weir.Options{Threads: 2, Calls: 1, Dims: map[string]weir.Range{"n": {Min: 1, Max: 4}}}
+	free, err := weir.Compile(t.Context(), m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak, err := free.Memory().Peak(1, weir.Dims{"n": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arena, err := free.Memory().Arena.At(weir.Dims{"n": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	for _, n := range []int64{1, 2, 4} {
+		in, drop := random(t, m, n)
+		o.Budget = 0
+		whole := budgeted(t, m, o, in, nil)
+		o.Budget = peak - arena/3
+		tight := budgeted(t, m, o, in, whole.results)
+		if len(tight.savings) == 0 || tight.savings[0].Kind != "chunk" || tight.savings[0].Operators < 2 || tight.savings[0].Rows < tight.savings[0].Pieces {
+			t.Errorf("n = %d: %v", n, tight.savings)
+		}
+		drop()
+	}
+}
