@@ -208,6 +208,60 @@ ir @memory {
 	}
 }
 
+// TestSpillOfDecidedSize: a result whose shape the data decide is spilled and fetched back at the size that it has.
+func TestSpillOfDecidedSize(t *testing.T) {
+	m, err := weir.Load("testdata/onnx/reductions/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	o := weir.Options{Threads: 1, Dims: map[string]weir.Range{"k": {Min: 1, Max: 1}, "m": {Min: 40, Max: 40}, "n": {Min: 40, Max: 40}}}
+	x, err := weir.New(weir.F32, 40, 40, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	data, err := weir.View[float32](x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] = float32(i%17) - 8
+	}
+	run := func(o weir.Options, axis int64) (out string, spilled bool) {
+		axes, err := weir.FromSlice([]int64{axis}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := weir.Compile(t.Context(), m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		r, err := p.Run(t.Context(), weir.Inputs{"x": x, "axes": axes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for i := range p.Outputs() {
+			out += fmt.Sprint(r.At(i).Shape(), r.At(i).Bytes())
+		}
+		return out, slices.ContainsFunc(p.Savings(), func(s weir.Saving) bool { return s.Kind == "spill" && s.Bytes > 1<<10 })
+	}
+	for axis := range int64(3) {
+		want, _ := run(o, axis)
+		tight := o
+		tight.Budget = smallest(t, m, o)
+		got, spilled := run(tight, axis)
+		if !spilled {
+			t.Fatal("no result of a size that the data decide is spilled")
+		}
+		if got != want {
+			t.Errorf("axis %d: other results within %d bytes", axis, tight.Budget)
+		}
+	}
+}
+
 // smallest is the smallest budget that works.
 func smallest(t *testing.T, m *weir.Model, o weir.Options) (bytes int64) {
 	o.Budget = 1

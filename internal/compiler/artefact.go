@@ -280,8 +280,12 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range, ask func() erro
 	return c, nil
 }
 
-// keepWithin has the scheduled loops keep within a budget, and makes the program anew where that changed them.
-func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) error {
+// keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large: dimensions may have smaller ranges now, for which there is a better plan.
+func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err error) {
+	defer damaged(&err)
+	if s := newSqueezer(c, *o.Budget); !s.bounded() || s.holds(c.Arena.Arena) {
+		return nil
+	}
 	least, err := c.keepLoops(o, ask)
 	if err != nil {
 		return err
@@ -289,9 +293,6 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) error {
 	if least > o.Budget.Bytes {
 		return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least).
 			WithFix("a budget of %d bytes works; weir compile MODEL --budget %d may cut the model itself", least, o.Budget.Bytes)
-	}
-	if c.Savings == nil {
-		return nil
 	}
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {

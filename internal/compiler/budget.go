@@ -202,6 +202,12 @@ func (s *squeezer) target() int64 {
 	return (s.budget.Bytes - s.fixed - s.weights()) / int64(s.budget.Calls)
 }
 
+// holds reports whether the budget leaves enough for an arena of this size.
+func (s *squeezer) holds(arena sym.Expr) bool {
+	_, most := s.m.Dims.Bounds(arena)
+	return most <= s.target()
+}
+
 // whole is what the module takes with an order of steps, as planned.
 func (s *squeezer) whole(body []loop.Step) (int64, error) {
 	p := s.profile(body)

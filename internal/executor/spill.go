@@ -32,18 +32,21 @@ func (c *Call) page(s *program.Copy) error {
 	if err != nil {
 		return err
 	}
+	there, err := c.operand(away)
+	if err != nil {
+		return err
+	}
 	c.watch.touch(c, here)
 	data := bytesOf(o)
 	if p := c.picks[s]; p != nil {
 		return p.part(c, s, data)
 	}
-	if o.Bytes != c.operands[away].Bytes {
-		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, c.operands[away].Bytes, c.x.program.Tensors[away].Name))
+	if o.Bytes != there.Bytes {
+		panic(diag.Internalf("a copy of %d bytes of %s and %d of %s", o.Bytes, c.x.program.Tensors[here].Name, there.Bytes, c.x.program.Tensors[away].Name))
 	}
 	f := c.file(away)
 	if f == nil {
-		from := c.operands[away]
-		return mem.Read(bytesOf(from), func() error { mem.Move(data, bytesOf(from)); return nil })
+		return mem.Read(bytesOf(there), func() error { mem.Move(data, bytesOf(there)); return nil })
 	}
 	at, err := c.x.layout.tensors[away].offset.Eval(c.values)
 	if err != nil {
