@@ -248,7 +248,11 @@ func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps
 	if l.from.Dims.EQ(count, sym.Const(0)) == sym.Yes {
 		return nil
 	}
-	l.bindAll(whole.Type.Shape[1:], v.Type.Shape, source, steps)
+	row := v.Type.Shape
+	if len(row) == len(whole.Type.Shape) { // some rows at once
+		row = row[1:]
+	}
+	l.bindAll(whole.Type.Shape[1:], row, source, steps)
 	slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
 	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
 		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)
