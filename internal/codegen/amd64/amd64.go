@@ -37,6 +37,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	var places []int
 	unlike, which := loop.Distinct(m.Kernels)
 	compiled, why := compileAll(unlike, isaOf(machine))
+	routines.bytes = make([]byte, 0, roomFor(compiled))
 	for _, k := range compiled {
 		if k != nil {
 			routines.add(k)
@@ -129,6 +130,19 @@ type routines struct {
 
 // routineAlign is where routines begin: constants behind them are aligned relative to that.
 const routineAlign = 64
+
+// roomFor is the most bytes that kernels' routines take.
+func roomFor(kernels []*kernel) (bytes int) {
+	for _, k := range kernels {
+		if k == nil {
+			continue
+		}
+		for i := range k.nests {
+			bytes += len(k.nests[i].code) + routineAlign - 1
+		}
+	}
+	return bytes
+}
 
 func (r *routines) add(k *kernel) {
 	for i := range k.nests {
