@@ -133,8 +133,13 @@ func TestPoolGrowth(t *testing.T) {
 		if !mem.OutsideHeap() {
 			t.Skip("there is no pool here")
 		}
-		x := filled(t, 1000)
-		x.Close()
+		var kept []*weir.Tensor // more than one slab, so that one is free whatever lay in the pool before
+		for range 64 {
+			kept = append(kept, filled(t, 25_000))
+		}
+		for _, x := range kept {
+			x.Close()
+		}
 		now := mem.Usage()
 		if now.Cached < 1<<20 {
 			t.Fatalf("%d bytes are cached", now.Cached)

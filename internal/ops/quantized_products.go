@@ -167,6 +167,9 @@ func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 // each output channel; either may be nil for 0. bias, of type i32, may be nil. Where wZero is 0, or 128 of unsigned weights, the convolution is of the operands as they are: x is padded with
 // its zero point, and what that adds to each channel is taken off it.
 func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, window Window, groups int64) *ir.Value {
+	if xZero != nil && xZero.Type.DType != x.Type.DType {
+		b.Failf("the zero point of a convolution's %s is %s", x.Type, xZero.Type)
+	}
 	given := w
 	if w, wZero = signed(b, w, wZero); !isZeroPoint(wZero) {
 		x, w, xZero = shifted(b, x, xZero), shifted(b, w, wZero), nil
