@@ -276,6 +276,28 @@ func smallest(t *testing.T, m *weir.Model, o weir.Options) (bytes int64) {
 	return bytes
 }
 
+// TestSmallestBudget: the budget that a refusal names works, though which stretches are computed in pieces depends on the budget.
+func TestSmallestBudget(t *testing.T) {
+	m, err := weir.Load("testdata/onnx/microsoft_attention/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, n := range []int64{8, 40} {
+		o := weir.Options{Dims: map[string]weir.Range{}}
+		for _, name := range []string{"n", "p", "s"} {
+			o.Dims[name] = weir.Range{Min: n, Max: n}
+		}
+		o.Budget = smallest(t, m, o)
+		p, err := weir.Compile(t.Context(), m, o)
+		if err != nil {
+			t.Errorf("dimensions of %d: %v", n, err)
+			continue
+		}
+		p.Close()
+	}
+}
+
 // within is what a budget led to.
 type within struct {
 	peak, arena int64

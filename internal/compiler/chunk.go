@@ -18,41 +18,71 @@ type way struct {
 	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
 }
 
-// keepWithin has the program keep within its budget, in the first way that does. Where not even an empty arena would be small enough, so that weights must be paged in any case, that
-// comes first. The error names the least that any way takes.
+// mostNamed is how often a budget that an error would name is tried.
+const mostNamed = 4
+
+// keepWithin has the program keep within its budget. Where that cannot be, the error names the least that works: which stretches are computed in pieces depends on the budget, so what
+// hangs on pieces is tried before it is named.
 func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
+	least, pieces, err := c.within(m, o)
+	if err != nil || least <= o.Budget.Bytes {
+		return err
+	}
+	named := *o.Budget
+	trial := o
+	trial.Budget = &named
+	for range mostNamed {
+		if named.Bytes = least; !pieces {
+			break
+		}
+		if _, err := c.remade(m, trial, 0); err != nil {
+			return err
+		}
+		if least, pieces, err = c.within(m, trial); err != nil {
+			return err
+		} else if least <= named.Bytes {
+			break
+		}
+	}
+	return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", o.Budget.Bytes, named.Bytes).
+		WithFix("a budget of %d bytes works", named.Bytes)
+}
+
+// within has the program keep within its budget, in the first way that does. Where not even an empty arena would be small enough, so that weights must be paged in any case, that
+// comes first. It gives what the program takes then, or, which is more than the budget, the least that any way takes, and whether that way was by pieces.
+func (c *Compiled) within(m *ir.Module, o Options) (least int64, pieces bool, err error) {
 	s := newSqueezer(c, *o.Budget)
 	if !s.bounded() {
-		return nil
+		return 0, false, nil
 	}
 	ways := []way{{chunk: true}, {}, {page: true}, {chunk: true, page: true}}
 	if s.target() <= 0 {
 		ways = []way{{page: true}, {chunk: true, page: true}, {}, {chunk: true}}
 	}
-	least := int64(math.MaxInt64)
+	least = math.MaxInt64
 	for i, w := range ways {
 		if i > 0 {
 			if _, err := c.remade(m, o, 0); err != nil {
-				return err
+				return 0, false, err
 			}
 		}
 		c.Savings = nil
 		undo := func() {}
 		if w.chunk {
-			var err error
 			if undo, err = c.chunk(m, o); err != nil {
-				return err
+				return 0, false, err
 			}
 		}
 		whole, err := c.squeezed(w, o, m.Ask)
 		if err != nil || whole <= o.Budget.Bytes {
-			return err
+			return whole, w.chunk, err
 		}
 		undo()
-		least = min(least, whole)
+		if whole < least {
+			least, pieces = whole, w.chunk
+		}
 	}
-	return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", o.Budget.Bytes, least).
-		WithFix("a budget of %d bytes works", least)
+	return least, pieces, nil
 }
 
 // keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels are not made anew.
