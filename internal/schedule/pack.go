@@ -419,13 +419,20 @@ const packSteps = 16
 // pieceBytes is about how much of a weight a piece is: of what the weight is made of, so much is in memory at a time for each goroutine.
 const pieceBytes = 256 << 10
 
+// leastColumns is the least of a panel that a piece is, so that a line of the caches is written by one or two.
+const leastColumns = 8
+
 // along is the axis that the weight is cut along into pieces, each of which reads a stretch of its own of what the weight is made of, and the extent of a piece: whole panels, where it
-// is the columns' axis.
+// is the columns' axis, or an even share of one where a panel is too large and is not packed by groups.
 func (p *Pack) along() (axis int, extent int64) {
 	axis = p.from.Major()
 	extent = max(1, p.piece/max(1, p.from.Size()/p.old[axis]))
 	if axis == p.columns {
-		extent = (extent + p.Width - 1) / p.Width * p.Width
+		share := p.Width
+		for p.Group <= 1 && share%2 == 0 && share/2 >= max(extent, leastColumns) {
+			share /= 2
+		}
+		extent = (extent + share - 1) / share * share
 	}
 	return axis, extent
 }
@@ -470,14 +477,14 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 	shape := slices.Clone(p.old)
 	shape[axis] = end - begin
 	others := p.order[:len(p.order)-1]
-	panel, row, column := int64(0), int64(0), int64(0) // the first
+	panel, row, column, skipped := int64(0), int64(0), int64(0), int64(0) // the first, and columns of its panel that are another piece's
 	matrices := int64(1)
 	for _, other := range others {
 		matrices *= p.old[other]
 	}
 	switch axis {
 	case p.columns:
-		panel = begin / p.Width
+		panel, skipped = begin/p.Width, begin%p.Width
 	case p.depth:
 		row = begin
 	}
@@ -487,7 +494,7 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 		size = (p.old[p.depth] + p.Group - 1) / p.Group * p.Group * line
 	}
 	for ; column < shape[p.columns]; column, panel = column+p.Width, panel+1 {
-		count := min(p.Width, shape[p.columns]-column)
+		count := min(p.Width-skipped, shape[p.columns]-column)
 		tensor.Each(picked(shape, others), func(index []int64) {
 			matrix, from := int64(0), column*steps[p.columns]
 			for i, other := range others {
@@ -503,7 +510,7 @@ func (p *Pack) fill(target []byte, data []byte, steps []int64, axis int, begin, 
 				return
 			}
 			out := target[(panel*matrices+matrix)*size+row*line:][:shape[p.depth]*line]
-			p.matrix(out, data[p.element()*from:], count, steps[p.depth], steps[p.columns])
+			p.matrix(out[skipped*p.element():], data[p.element()*from:], shape[p.depth], count, steps[p.depth], steps[p.columns])
 		})
 	}
 }
@@ -517,11 +524,10 @@ func picked(shape []int64, axes []int) []int64 {
 	return out
 }
 
-// matrix packs count columns of the rows that out has lines of Width for.
-func (p *Pack) matrix(out, data []byte, count, stepK, stepN int64) {
+// matrix packs count columns of so many rows, which out has lines of Width for.
+func (p *Pack) matrix(out, data []byte, rows, count, stepK, stepN int64) {
 	element := p.element()
 	line := p.Width * element
-	rows := int64(len(out)) / line
 	if stepN == 1 {
 		for k := range rows {
 			copy(out[k*line:][:count*element], data[element*k*stepK:])

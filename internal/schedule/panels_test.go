@@ -265,7 +265,7 @@ func TestPieces(t *testing.T) {
 		if dt != dtype.F32 {
 			group = []int64{1, 2, 4}[r.Intn(3)]
 		}
-		p := &Pack{Buffer: b, Width: []int64{4, 8, 16}[r.Intn(3)], Group: group, from: b.Data, old: old, columns: axes[0], depth: axes[1]}
+		p := &Pack{Buffer: b, Width: []int64{4, 8, 16, 24, 64}[r.Intn(5)], Group: group, from: b.Data, old: old, columns: axes[0], depth: axes[1]}
 		if !p.lay() {
 			t.Fatal("a weight cannot be packed")
 		}
