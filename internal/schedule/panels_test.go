@@ -312,6 +312,7 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		machine.Tile = target.Tile{Rows: 8, Columns: 48} // whoever made this processor
 		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
 		if err := s.contractions(); err != nil {
 			t.Fatal(err)
