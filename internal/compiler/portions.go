@@ -203,24 +203,12 @@ func (s *squeezer) kernel(k *loop.Kernel, what string) *loop.Kernel {
 func (s *squeezer) regenerate(body []loop.Step) error {
 	var used []*loop.Kernel
 	seen := map[*loop.Kernel]bool{}
-	var walk func(steps []loop.Step)
-	walk = func(steps []loop.Step) {
-		for _, step := range steps {
-			switch step := step.(type) {
-			case *loop.Launch:
-				if !seen[step.Kernel] {
-					seen[step.Kernel] = true
-					used = append(used, step.Kernel)
-				}
-			case *loop.If:
-				walk(step.Then)
-				walk(step.Else)
-			case *loop.Loop:
-				walk(step.Body)
-			}
+	s.c.launches(body, func(l *loop.Launch) {
+		if !seen[l.Kernel] {
+			seen[l.Kernel] = true
+			used = append(used, l.Kernel)
 		}
-	}
-	walk(body)
+	})
 	if !slices.ContainsFunc(used, func(k *loop.Kernel) bool { return !slices.Contains(s.m.Kernels, k) }) {
 		return nil
 	}
