@@ -67,6 +67,10 @@ func (b *Builder) Name(hint string) string {
 	}
 }
 
+// TakeName gives v the name of the value whose place it takes, and that value the name of v: whichever of the two a pass leaves in the module, no name is
+// there twice. Passes rename values by nothing else.
+func (v *Value) TakeName(from *Value) { v.Name, from.Name = from.Name, v.Name }
+
 // Param appends a parameter to the block.
 func (b *Builder) Param(name string, t Type) *Value {
 	v := &Value{Name: b.Name(name), Type: t}

@@ -86,7 +86,7 @@ func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
 		v := taken.Results[i]
 		t.replaced[out] = v
 		if v.Node != nil && slices.Contains(taken.Nodes, v.Node) && !slices.Contains(taken.Results[:i], v) {
-			v.Name = out.Name
+			v.TakeName(out)
 		}
 		for axis, extent := range out.Type.Shape {
 			name, ok := extent.Name()

@@ -59,7 +59,7 @@ func expandNode(c *ir.Inference, build *ir.Builder, n *ir.Node, replaced map[*ir
 		replaced[out] = r
 		if r.Node != nil && r.Const == nil {
 			// The model's name for the value stays with it.
-			r.Name = out.Name
+			r.TakeName(out)
 			if r.Known == nil {
 				r.Known, r.Bound = out.Known, out.Bound
 			}

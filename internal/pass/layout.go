@@ -23,7 +23,8 @@ func LayoutExact(m *ir.Module) error { return layoutOf(m, true) }
 func layoutOf(m *ir.Module, exact bool) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
-		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{}}
+		l := &layout{Inference: c, exact: exact, plain: map[*ir.Value]*ir.Value{}, gone: map[*ir.Value]bool{}, needed: map[*ir.Value]bool{},
+			holder: map[*ir.Value]*ir.Value{}}
 		l.uses = uses(f.Body, map[*ir.Value]int{})
 		l.blocks(f.Body)
 	}
@@ -65,6 +66,7 @@ type layout struct {
 	turned map[*ir.Value]*ir.Value // a value with its channels last, in the block at hand
 	gone   map[*ir.Value]bool      // values that are computed with their channels last
 	needed map[*ir.Value]bool      // values that some node takes as they were
+	holder map[*ir.Value]*ir.Value // what has the model's name for a value, if not the value itself
 	consts map[string]*ir.Value    // constants transposed in the block at hand, by name and permutation
 	forms  map[*ir.Node]*form      // of the block at hand
 	inner  map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
@@ -318,10 +320,21 @@ func (l *layout) replace(b *ir.Block) {
 func (l *layout) asItWas(v *ir.Value) *ir.Value {
 	if l.gone[v] && l.plain[v] == nil {
 		p := l.transposed(l.turned[v], ops.ChannelsFirst(len(v.Type.Shape)), v)
-		p.Name, p.Known = v.Name, v.Known
+		p.Known = v.Known
+		l.named(p, v)
 		l.plain[v] = p
 	}
 	return l.current(v)
+}
+
+// named gives x the model's name for v, which v has, or what took it before.
+func (l *layout) named(x, v *ir.Value) {
+	holder := v
+	if l.holder[v] != nil {
+		holder = l.holder[v]
+	}
+	x.TakeName(holder)
+	l.holder[v] = x
 }
 
 // transposed is a value turned, at the place of the node that computed like.
@@ -346,6 +359,9 @@ func (l *layout) withLast(v *ir.Value) *ir.Value {
 	l.turned[v] = t
 	return t
 }
+
+// unbuilt, where not nil, says which nodes cannot be built with their channels last: tests refuse each.
+var unbuilt func(n *ir.Node) bool
 
 // last builds a node with its channels last; false where it cannot be.
 func (l *layout) last(n *ir.Node, f *form) bool {
@@ -372,7 +388,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 	if !f.plain {
 		want.Shape = permutedShape(want.Shape, ops.ChannelsLast(len(want.Shape)))
 	}
-	if err != nil || more || !sameType(m.Dims, result.Type, want) {
+	if err != nil || more || !sameType(m.Dims, result.Type, want) || unbuilt != nil && unbuilt(n) {
 		l.build.Block.Nodes = l.build.Block.Nodes[:nodes]
 		for _, inner := range f.inner {
 			for i, v := range inner.Inputs {
@@ -389,7 +405,7 @@ func (l *layout) last(n *ir.Node, f *form) bool {
 		l.turned[out], l.gone[out] = result, true
 	}
 	if fresh && (f.plain || !l.needed[out]) {
-		result.Name = out.Name // the model's name for the value stays with it
+		l.named(result, out)
 	}
 	return true
 }

@@ -431,7 +431,7 @@ func (n *narrowing) rebuild(b *ir.Block) {
 			if node.Op.Name() == "slice" {
 				v := n.part(builder, node.Inputs[0], r.in[0])
 				if v.Node != nil && slices.Contains(into.Nodes, v.Node) && v.Node.Op.Name() == "slice" {
-					v.Name = out.Name
+					v.TakeName(out)
 				}
 				n.made[out] = made{v, r.made}
 				continue
@@ -445,7 +445,7 @@ func (n *narrowing) rebuild(b *ir.Block) {
 				attrs = node.Attrs
 			}
 			v := builder.Op(node.Op.Name(), attrs, inputs...)
-			v.Name = out.Name
+			v.TakeName(out)
 			n.made[out] = made{v, r.made}
 			names = append(names, "less "+node.Op.Name())
 		}

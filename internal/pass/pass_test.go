@@ -4,6 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	goparser "go/parser"
+	"go/token"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -100,6 +103,75 @@ func sameResults(before, after *ir.Module, seed uint64) error {
 		}
 	}
 	return nil
+}
+
+// TestUnbuilt has each node of the cases of Layout, in its turn, turn out not to be buildable with its channels last: the module stays valid and computes the same.
+func TestUnbuilt(t *testing.T) {
+	defer func() { unbuilt = nil }()
+	count := 0
+	for head, source := range cases(t, "testdata/layout.txt") {
+		before := parsed(t, head, source)
+		for k := 0; ; k++ {
+			at := -1
+			unbuilt = func(*ir.Node) bool { at++; return at == k }
+			after := parsed(t, head, source)
+			if err := Layout(after); err != nil {
+				t.Fatalf("%s: %v", head, err)
+			}
+			if at < k {
+				break
+			}
+			count++
+			if err := ir.Verify(after); err != nil {
+				t.Errorf("%s without node %d: %v\n%s", head, k, err, after)
+				continue
+			}
+			for seed := range uint64(2) {
+				if err := sameResults(before, after, seed); err != nil {
+					t.Errorf("%s without node %d: %v\n%s", head, k, err, after)
+				}
+			}
+		}
+	}
+	if count < 30 {
+		t.Errorf("only %d nodes", count)
+	}
+}
+
+// cases are the cases of a file: source by head.
+func cases(t *testing.T, file string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	for _, one := range strings.Split("\n"+string(data), "\n== ")[1:] {
+		head, body, _ := strings.Cut(one, "\n")
+		list[head], _, _ = strings.Cut(body, "\n--\n")
+	}
+	return list
+}
+
+// TestNames holds passes to ir.Value.TakeName: one that sets a name itself may leave two values of one name.
+func TestNames(t *testing.T) {
+	files, _ := filepath.Glob("*.go")
+	for _, file := range files {
+		tree, err := goparser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if a, ok := n.(*ast.AssignStmt); ok {
+				for _, to := range a.Lhs {
+					if s, ok := to.(*ast.SelectorExpr); ok && s.Sel.Name == "Name" {
+						t.Errorf("%s sets a Name", file)
+					}
+				}
+			}
+			return true
+		})
+	}
 }
 
 // arguments draws values for the parameters of main: of every dimension a small extent that its range has.

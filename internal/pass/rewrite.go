@@ -153,7 +153,7 @@ func (r *rewriting) try(rule *rule, n *ir.Node) bool {
 	fresh := result.Node != nil && result.Const == nil && slices.Contains(inner.Nodes, result.Node)
 	if fresh {
 		// The model's name for the value stays with it.
-		result.Name = out.Name
+		result.TakeName(out)
 		if result.Known == nil {
 			result.Known = out.Known
 		}
