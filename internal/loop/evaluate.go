@@ -49,7 +49,7 @@ var floatUnary = [unaryOps]func(float64) float64{
 	Neg: func(x float64) float64 { return -x }, Abs: math.Abs, Sign: sign,
 	Floor: math.Floor, Ceil: math.Ceil, Round: math.RoundToEven, Trunc: math.Trunc,
 	Sqrt: math.Sqrt, Reciprocal: func(x float64) float64 { return 1 / x },
-	Exp: math.Exp, Log: math.Log, Log1p: math.Log1p, Expm1: math.Expm1,
+	Exp: math.Exp, Log: Logarithm, Log1p: math.Log1p, Expm1: math.Expm1,
 	Sin: math.Sin, Cos: math.Cos, Tan: math.Tan, Asin: math.Asin, Acos: math.Acos, Atan: math.Atan,
 	Sinh: math.Sinh, Cosh: math.Cosh, Tanh: math.Tanh, Asinh: math.Asinh, Acosh: math.Acosh, Atanh: math.Atanh,
 	Erf: math.Erf, Sigmoid: sigmoid,
@@ -149,6 +149,14 @@ func sign(x float64) float64 {
 		return 0
 	}
 	return x
+}
+
+// Logarithm is math.Log, which takes subnormal numbers for 2⁻¹⁰²³ on some processors.
+func Logarithm(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
 }
 
 func sigmoid(x float64) float64 {

@@ -267,3 +267,13 @@ func TestMeaninglessFunctionsAreRefused(t *testing.T) {
 		}()
 	}
 }
+
+// TestLogarithm takes logarithms of subnormal numbers, which are exact multiples of that of 2.
+func TestLogarithm(t *testing.T) {
+	for _, power := range []int{-1074, -1060, -1023, -1022, -1021, -149, 1023} {
+		got, want := Logarithm(math.Ldexp(1, power)), float64(power)*math.Ln2
+		if math.Abs(got-want) > 1e-15*math.Abs(want) {
+			t.Errorf("the logarithm of 2 to the %d is %v, not %v", power, got, want)
+		}
+	}
+}

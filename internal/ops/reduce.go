@@ -44,7 +44,7 @@ var reductions = []reduction{
 		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt)},
 	{name: "reduce_sum_square", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare},
 	{name: "reduce_log_sum", combine: loop.Add, begin: zero, accepts: numbers,
-		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(math.Log)},
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(loop.Logarithm)},
 }
 
 func init() {

@@ -45,7 +45,7 @@ func logSumExpMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 			top = 0 // an infinity cannot be taken out
 		}
 		each(func(v float64) { total += math.Exp(v - top) })
-		out.SetFloat(flat, math.Log(total)+top)
+		out.SetFloat(flat, loop.Logarithm(total)+top)
 		flat++
 	})
 	return []*tensor.Tensor{out}, nil

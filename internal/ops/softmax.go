@@ -16,7 +16,7 @@ func init() {
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Div, loop.Apply(loop.Exp, x), total)
 		})}}})
-	define(&Def{Op: "log_softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - math.Log(total) }),
+	define(&Def{Op: "log_softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - loop.Logarithm(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
 		})}}})

@@ -49,6 +49,11 @@ func TestFunctions(t *testing.T) {
 func TestConversions(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Conversions(t) })
 }
+func TestSpecials(t *testing.T) {
+	for _, cpu := range []string{"avx2", "avx512"} {
+		t.Run(cpu, func(t *testing.T) { harness(t, cpu).Specials(t) })
+	}
+}
 func TestPowers(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Powers(t) })
 }

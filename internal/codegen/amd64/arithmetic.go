@@ -226,10 +226,8 @@ var doubleOps = map[loop.BinaryOp]asm.Op{loop.Add: asm.VADDPD, loop.Sub: asm.VSU
 func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 	r := value{dtype: a.dtype, uniform: a.uniform && b.uniform}
 	switch op {
-	case loop.Min:
-		r.lo = e.extreme(asm.VMINPS, a.lo, b.lo)
-	case loop.Max:
-		r.lo = e.extreme(asm.VMAXPS, a.lo, b.lo)
+	case loop.Min, loop.Max:
+		r.lo = e.extreme(floatExtremes[op], a.lo, b.lo)
 	case loop.Pow, loop.Atan2:
 		f, ok := functions2[op]
 		if !ok {
@@ -246,35 +244,79 @@ func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// extreme is the least or greatest of two, NaN where one is NaN. The machine's instruction gives its second operand then: that is enough
-// where the first is a constant and no NaN.
-func (e *emitter) extreme(op asm.Op, x, y asm.Reg) asm.Reg {
-	if _, constant := e.constants[y]; constant {
+// extremes are the machine's instructions for the greater or lesser of two floats of a type. They give the second operand where one is NaN, and where both are zeros.
+type extremes struct {
+	machine, ranged, add, compare asm.Op
+	greatest                      bool
+}
+
+var floatExtremes = map[loop.BinaryOp]extremes{
+	loop.Min: {asm.VMINPS, asm.VRANGEPS, asm.VADDPS, asm.VCMPPS, false},
+	loop.Max: {asm.VMAXPS, asm.VRANGEPS, asm.VADDPS, asm.VCMPPS, true},
+}
+
+var doubleExtremes = map[loop.BinaryOp]extremes{
+	loop.Min: {asm.VMINPD, asm.VRANGEPD, asm.VADDPD, asm.VCMPPD, false},
+	loop.Max: {asm.VMAXPD, asm.VRANGEPD, asm.VADDPD, asm.VCMPPD, true},
+}
+
+// number is the float that a constant has in all lanes; ok is false for what is no such constant, and for NaN.
+func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
+	bytes := e.constantBytes(r)
+	switch {
+	case bytes == nil:
+		return 0, false
+	case x.compare == asm.VCMPPD:
+		v = math.Float64frombits(binary.LittleEndian.Uint64(bytes))
+	default:
+		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(bytes)))
+	}
+	return v, !math.IsNaN(v)
+}
+
+// extreme is the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of a reduction changes a bit.
+func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
+	if _, number := in.number(e, y); number {
 		x, y = y, x
 	}
-	r := e.three(op, x, y)
-	if _, constant := e.constants[x]; constant {
-		return r
+	if v, number := in.number(e, x); number {
+		zero, negative := v == 0, math.Signbit(v)
+		switch r := e.three(in.machine, x, y); { // y where y is NaN, or equal
+		case !zero || negative == in.greatest:
+			return r
+		case in.greatest:
+			return e.three(in.add, r, x) // −0 + 0 is 0
+		}
+		// the lesser of −0 and x is the general case below
 	}
-	return e.selectLanes(e.compare(unordered, x, x), x, r)
+	switch {
+	case e.isa.masks:
+		mode := int64(4) // the lesser, with its sign
+		if in.greatest {
+			mode = 5
+		}
+		r := e.vectorOf(in.ranged, mode, x, y)
+		nan := e.compareWith(in.compare, int64(unordered), x, y)
+		if in.compare == asm.VCMPPD {
+			return e.selectWide(nan, e.repeated32(0xffffffff), r)
+		}
+		return e.selectLanes(nan, e.repeated32(0xffffffff), r)
+	case !in.greatest:
+		return e.or(e.three(in.machine, x, y), e.three(in.machine, y, x)) // of zeros, the sign; of NaN and a number, NaN
+	}
+	r := e.and(e.three(in.machine, x, y), e.three(in.machine, y, x))
+	return e.or(r, e.compareWith(in.compare, int64(unordered), x, y))
 }
 
 func (e *emitter) combineDoubles(op loop.BinaryOp, a, b value) value {
 	if in, ok := doubleOps[op]; ok {
 		return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.three(in, x, y) })
 	}
-	in := asm.VMINPD
-	switch op {
-	case loop.Min:
-	case loop.Max:
-		in = asm.VMAXPD
-	default:
+	in, ok := doubleExtremes[op]
+	if !ok {
 		refuse("%s of %s", op, a.dtype)
 	}
-	return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg {
-		nan := e.compareWith(asm.VCMPPD, int64(unordered), x, x)
-		return e.selectWide(nan, x, e.three(in, x, y))
-	})
+	return e.pairs(a.dtype, a, b, func(x, y asm.Reg) asm.Reg { return e.extreme(in, x, y) })
 }
 
 // integerOps are the operations that are one instruction, of 32 and of 64 bits.

@@ -41,6 +41,7 @@ type builder struct {
 	count     [4]int // virtual registers, by class
 	constants map[asm.Reg]asm.Mem
 	pooled    map[string]asm.Reg // the registers of constants, by their bytes
+	contents  map[asm.Reg]string // the reverse
 	work      *workspace
 }
 
@@ -61,7 +62,7 @@ type workspace struct {
 }
 
 func (w *workspace) builder(i *isa) *builder {
-	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}, work: w}
+	return &builder{isa: i, code: new(asm.Code), constants: map[asm.Reg]asm.Mem{}, pooled: map[string]asm.Reg{}, contents: map[asm.Reg]string{}, work: w}
 }
 
 // reuse is a list of n zeros in a workspace.
@@ -269,9 +270,17 @@ func (b *builder) poolVector(bytes []byte) asm.Reg {
 		return r
 	}
 	r := b.vector()
-	b.pooled[key] = r
+	b.pooled[key], b.contents[r] = r, key
 	b.constants[r] = asm.Mem{Pool: b.code.Constant(bytes)}
 	return r
+}
+
+// constantBytes is what a constant's register holds; nil for a register that is no constant.
+func (b *builder) constantBytes(r asm.Reg) []byte {
+	if key, ok := b.contents[r]; ok {
+		return []byte(key)
+	}
+	return nil
 }
 
 // repeated is a vector of one number of 32 or 64 bits in all lanes.

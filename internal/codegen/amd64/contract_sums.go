@@ -248,11 +248,13 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 			op = t.ops.min
 		}
 		// The machine's give the second operand where one is NaN: that must be the one that can be.
-		if numberOf(left) {
-			break
+		if !numberOf(left) {
+			if left, right = right, left; !numberOf(left) {
+				refuse("the greater or lesser of sums")
+			}
 		}
-		if left, right = right, left; !numberOf(left) {
-			refuse("the greater or lesser of sums")
+		if zeroOf(left, v.Op == loop.Min) {
+			return x.besideZero(t, v.Op, op, left, right, row, vector, at)
 		}
 	}
 	if op == asm.NoOp {
@@ -271,6 +273,32 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		t.give(b)
 	}
 	return to, true
+}
+
+// besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value and −0 is refused.
+func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+	if op == loop.Min {
+		refuse("the lesser of sums and −0")
+	}
+	from, own := x.value(t, v, row, vector, at)
+	to := t.take()
+	t.wideFrom(asm.VMOVUPS, x.constant(t, zero.(*loop.Const)), to)
+	t.wide(in, to, to, from)
+	if own {
+		t.give(from)
+	}
+	t.wideFrom(t.ops.add, x.constant(t, zero.(*loop.Const)), to, to)
+	return to, true
+}
+
+// zeroOf reports whether an expression is a float zero of a sign.
+func zeroOf(v loop.Expr, negative bool) bool {
+	c, ok := v.(*loop.Const)
+	if !ok || !c.Type.IsFloat() {
+		return false
+	}
+	number := loop.ToFloat(c.Type, c.Bits)
+	return number == 0 && math.Signbit(number) == negative
 }
 
 // numberOf reports whether an expression is a constant, and no NaN.

@@ -127,6 +127,7 @@ func TestEmulated(t *testing.T) {
 	}
 	t.Run("functions", func(t *testing.T) { e.some(t, 101).Functions(t) })
 	t.Run("conversions", func(t *testing.T) { e.some(t, 23).Conversions(t) })
+	t.Run("specials", func(t *testing.T) { e.some(t, 43).Specials(t) })
 	t.Run("powers", func(t *testing.T) { e.some(t, 5).Powers(t) })
 	t.Run("checks", func(t *testing.T) { e.some(t, 1).Checks(t) })
 	t.Run("contractions", func(t *testing.T) { e.some(t, 11).Contractions(t) })

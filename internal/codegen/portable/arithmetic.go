@@ -79,7 +79,7 @@ func sign[T number](x T) T {
 		var zero T
 		return zero - 1
 	}
-	return x // zero of either sign, NaN
+	return x + 0 // 0 for −0, NaN
 }
 
 func flag(b bool) uint8 {
@@ -383,7 +383,7 @@ func reals[T real]() arithmetic[T] {
 	a := common[T]()
 	for op, f := range map[loop.UnaryOp]func(float64) float64{
 		loop.Abs: math.Abs, loop.Floor: math.Floor, loop.Ceil: math.Ceil, loop.Round: math.RoundToEven, loop.Trunc: math.Trunc, loop.Sqrt: math.Sqrt,
-		loop.Exp: math.Exp, loop.Log: math.Log, loop.Log1p: math.Log1p, loop.Expm1: math.Expm1,
+		loop.Exp: math.Exp, loop.Log: loop.Logarithm, loop.Log1p: math.Log1p, loop.Expm1: math.Expm1,
 		loop.Sin: math.Sin, loop.Cos: math.Cos, loop.Tan: math.Tan, loop.Asin: math.Asin, loop.Acos: math.Acos, loop.Atan: math.Atan,
 		loop.Sinh: math.Sinh, loop.Cosh: math.Cosh, loop.Tanh: math.Tanh, loop.Asinh: math.Asinh, loop.Acosh: math.Acosh, loop.Atanh: math.Atanh,
 		loop.Erf: math.Erf, loop.Sigmoid: func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },

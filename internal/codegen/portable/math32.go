@@ -49,6 +49,8 @@ func sigmoid32(x float32) float32 {
 func tanh32(x float32) float32 {
 	v := float64(x)
 	switch a := math.Abs(v); {
+	case a == 0:
+		return x
 	case a < 0.25:
 		s := v * v
 		return float32(v + v*s*(-1.0/3+s*(2.0/15+s*(-17.0/315+s*(62.0/2835+s*(-1382.0/155925))))))

@@ -23,6 +23,7 @@ var harness = kernelcheck.Harness{Compile: Compile}
 
 func TestFunctions(t *testing.T)    { harness.Functions(t) }
 func TestConversions(t *testing.T)  { harness.Conversions(t) }
+func TestSpecials(t *testing.T)     { harness.Specials(t) }
 func TestPowers(t *testing.T)       { harness.Powers(t) }
 func TestCheck(t *testing.T)        { harness.Checks(t) }
 func TestContractions(t *testing.T) { harness.Contractions(t) }
