@@ -124,6 +124,14 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	default:
 		return nil, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
 	}
+	if o.Target == Reference && m.artefact == nil {
+		if o.Budget > 0 {
+			return nil, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
+		}
+		if o.Precision == BF16 {
+			return nil, diag.Unsupportedf("bf16 by the reference, which computes what the model says").WithFix("compare with the tolerance of bf16")
+		}
+	}
 	if err := m.retain(); err != nil {
 		return nil, err
 	}

@@ -284,7 +284,7 @@ var apiCalls = []apiCall{
 		s.ran = err == nil
 		return err
 	}},
-	{name: "Compare", covers: "Model.Compare", after: "Load", ends: true, cannot: func(s *stand) bool { return !s.compare }, do: func(s *stand, ctx context.Context) error {
+	{name: "Compare", covers: "Model.Compare Program.Compare", after: "Load", ends: true, cannot: func(s *stand) bool { return !s.compare }, do: func(s *stand, ctx context.Context) error {
 		d, err := s.model.Compare(ctx, s.in, 1e-3, 1e-3)
 		if d != nil {
 			return errors.New(d.String())

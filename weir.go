@@ -342,7 +342,10 @@ func (m *Model) leave() error {
 // Target names where a program runs.
 type Target string
 
-// The targets: the best here (the zero value), the processor by portable code, and the slow reference.
+// The targets: the best here (the zero value), the processor, the processor by portable code, and the slow reference.
+//
+// The reference interprets the model as it was imported, before any pass: node by node, each operator by its plain meaning, whose results are rounded to the type that the model gives them. What it
+// works with lies on Go's heap, in no certificate: Memory counts its results alone, and a budget is refused. It makes no artefact. Of an artefact, which has no nodes, it interprets the loops.
 const (
 	Best      Target = ""
 	CPU       Target = "cpu"

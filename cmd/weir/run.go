@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -246,9 +247,9 @@ func (f *runFlags) check(infos []weir.Info, outputs []values.Value) error {
 	return nil
 }
 
-// compareReference runs the model's reference beside the program and names the first node whose result differs.
+// compareReference runs the reference beside the program and names the first node whose result differs.
 func (f *runFlags) compareReference(ctx context.Context, l *loaded, path string, in weir.Inputs) error {
-	d, err := l.model.Compare(ctx, in, f.rtol, f.atol)
+	d, err := l.program.Compare(ctx, in, f.rtol, f.atol)
 	if err != nil {
 		return err
 	}
@@ -263,7 +264,10 @@ func (f *runFlags) compareReference(ctx context.Context, l *loaded, path string,
 		return nil
 	}
 	dir, err := d.Save("")
-	if err != nil {
+	if errors.Is(err, weir.ErrUnsupported) {
+		fmt.Fprintf(os.Stderr, "weir: %s\n", d)
+		return errFailed
+	} else if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "weir: %s; its inputs were written to %s\n", d, dir)

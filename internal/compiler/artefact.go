@@ -77,7 +77,7 @@ func certificateOf(s *memplan.Solution) certified {
 // WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is ErrUnsupported.
 func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	if _, err := unproven(c.Loop); err != nil {
-		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("compile for --target reference, whose kernels are not scheduled")
+		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("run the model itself")
 	}
 	machine, ok := c.Machine.Known() // without what the reader does not believe
 	if !ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/memplan/validator"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/schedule"
@@ -27,7 +28,7 @@ type Options struct {
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Brain     bool                            // products of f32 with weights are of operands rounded to bf16
-	Reference bool                            // no scheduling, and the slow interpreter as code
+	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
 	After     func(stage string, text string) // called with the text of each stage where not nil
@@ -105,7 +106,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 				err = refusal // who may not go on has not proved what the next stage relies on
 			}
 		}
-		m.Check = nil
+		m.Check, made.IR.Check = nil, nil
 		if err != nil {
 			made.drop()
 		}
@@ -131,18 +132,24 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 			return nil, err
 		}
 		done("import", m.String)
-		if pass.Places(m) {
+		if !o.Reference && pass.Places(m) {
 			c.written = write(m)
 		}
 	}
+	if o.Reference {
+		m = ops.Interpreted(m)
+	}
 	for _, p := range Passes {
+		if o.Reference {
+			break
+		}
 		if c.plain != whole && !needed[p.Name] {
 			continue
 		}
 		if want := optional[p.Name]; want != nil && !want(&o) {
 			continue
 		}
-		if other, differs := exact[p.Name]; differs && (o.Exact || o.Reference) {
+		if other, differs := exact[p.Name]; differs && o.Exact {
 			if p.Run = other; other == nil {
 				continue
 			}

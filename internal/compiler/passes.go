@@ -5,15 +5,15 @@ import (
 	"github.com/weirml/weir/internal/pass"
 )
 
-// passRow is one rewriting of ir: its name, as `weir dump --after` takes it, and why it stands where it does.
-type passRow struct {
+// PassRow is one rewriting of ir: its name, as `weir dump --after` takes it, and why it stands where it does.
+type PassRow struct {
 	Name string
 	Run  func(*ir.Module) error
 	Why  string
 }
 
 // Passes are run in this order.
-var Passes = []passRow{
+var Passes = []PassRow{
 	{"absorb", pass.Absorb, "before fold, which would make a second copy of a weight that a product can read transposed"},
 	{"dead-absorbed", pass.Dead, "before fold, which would compute the transposes that nothing reads any more"},
 	{"fold", pass.Fold, "early: what is constant need not be rewritten by anything else"},

@@ -73,7 +73,7 @@ var choosing = map[string]func(m *ir.Module, choose func(node string) int64) err
 type asked struct{ tile, panel bool }
 
 // run is a row's pass, with what was chosen.
-func (c *Compiled) run(p *passRow, m *ir.Module, o *Options) error {
+func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	chosen := choosing[p.Name]
 	if chosen == nil {
 		return p.Run(m)

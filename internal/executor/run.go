@@ -378,7 +378,7 @@ func (h *hostCall) run(c *Call) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	call := &hostop.Call{Types: h.types, Attrs: map[string]any{}}
+	call := &hostop.Call{Types: h.types, Attrs: map[string]any{}, Ask: c.ctx.Err}
 	for name, v := range h.step.Attrs {
 		v, err := c.attribute(v)
 		if err != nil {

@@ -19,6 +19,8 @@ type Call struct {
 	In    []*tensor.Tensor
 	// Types are the results' element types.
 	Types []dtype.DType
+	// Ask, where not nil, says whether to go on: its error ends the work.
+	Ask func() error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 }

@@ -65,7 +65,7 @@ func (e *Evaluation) Call(f *Func, args []*tensor.Tensor) ([]*tensor.Tensor, err
 		return nil, diag.Inputf("%d arguments for %d parameters", len(args), len(f.Body.Params))
 	}
 	formals := f.Formals()
-	inner := &Evaluation{Module: e.Module, Dims: map[string]int64{}, Keep: e.Keep, values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
+	inner := &Evaluation{Module: e.Module, Dims: map[string]int64{}, Keep: e.Keep, Ask: e.Ask, values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
 	for name, v := range e.Dims {
 		if !formals[name] {
 			inner.Dims[name] = v

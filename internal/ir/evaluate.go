@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -9,13 +10,17 @@ import (
 )
 
 // Evaluation is one interpretation of a module: the values of its dimensions, and of the tensors in scope.
-// It is the reference that everything faster is compared with.
+// It is the reference that everything faster is compared with: every node is computed by its operator's Eval, in the order of the nodes, into tensors on Go's heap, and each result is
+// rounded to its type. What nothing reads any more is dropped.
 type Evaluation struct {
 	Module *Module // whose functions may be called; nil: none
 	Dims   map[string]int64
 	Keep   func(v *Value, t *tensor.Tensor) // called with each value as it is computed, where not nil
+	Ask    func() error                     // asked before each node, where not nil: its error ends the interpretation
 	values map[*Value]*tensor.Tensor
-	depth  int // of calls
+	depth  int                  // of calls
+	waits  map[string][]Require // the conditions that are decided when a dimension is
+	reads  map[*Block]lastReads
 }
 
 // NewEvaluation begins an interpretation with the given values of dimensions, which it adds to.
@@ -25,7 +30,14 @@ func NewEvaluation(dims map[string]int64) *Evaluation {
 
 // Evaluate interprets the module's main function on its inputs.
 func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tensor)) ([]*tensor.Tensor, error) {
-	e := &Evaluation{Module: m, Dims: map[string]int64{}, Keep: keep, values: map[*Value]*tensor.Tensor{}}
+	e := NewEvaluation(nil)
+	e.Keep = keep
+	return e.Main(m, inputs)
+}
+
+// Main interprets the module's main function on its inputs. A condition of the module that does not hold is an error, as soon as its dimensions are known.
+func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	e.Module, e.Dims = m, map[string]int64{}
 	params := m.Main.Body.Params
 	if len(inputs) != len(params) {
 		return nil, diag.Inputf("%d inputs for %d parameters", len(inputs), len(params))
@@ -38,17 +50,82 @@ func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tens
 	for _, name := range m.Dims.Names() {
 		if v, ok := e.Dims[name]; ok {
 			if r, _ := m.Dims.Get(name); v < r.Min || v > r.Max {
-				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max)
+				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max).AtDim(name)
 			}
 		}
 	}
-	for _, r := range m.Requires {
-		// One that names what is bound later cannot be decided yet.
-		if ok, err := r.Cond.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
-			return nil, diag.Inputf("%s does not hold (from %s)", r.Cond, r.From)
-		}
+	e.await(m)
+	if err := e.holds(m.Requires); err != nil {
+		return nil, err
 	}
 	return e.Run(m.Main.Body, inputs)
+}
+
+// await finds for each condition the dimension that is bound last: it is checked then.
+func (e *Evaluation) await(m *Module) {
+	e.waits = map[string][]Require{}
+	if len(m.Requires) == 0 {
+		return
+	}
+	order := map[string]int{}
+	first := func(list []*Value) {
+		for _, v := range list {
+			for _, name := range decides(v) {
+				if order[name] == 0 {
+					order[name] = len(order) + 1
+				}
+			}
+		}
+	}
+	var walk func(b *Block)
+	walk = func(b *Block) {
+		first(b.Params)
+		for _, n := range b.Nodes {
+			for _, r := range n.Regions {
+				walk(r)
+			}
+			first(n.Outputs)
+		}
+	}
+	walk(m.Main.Body)
+	for _, r := range m.Requires {
+		last := ""
+		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
+			if _, entry := e.Dims[name]; !entry && (last == "" || order[name] > order[last]) {
+				last = name
+			}
+		}
+		if last != "" {
+			e.waits[last] = append(e.waits[last], r)
+		}
+	}
+}
+
+// decides are the dimensions that a value binds when it is computed: those that stand alone in its shape, and its elements if they are Bound.
+func decides(v *Value) (names []string) {
+	for _, x := range v.Type.Shape {
+		if name, ok := x.Name(); ok {
+			names = append(names, name)
+		}
+	}
+	if v.Bound {
+		for _, x := range v.Known {
+			if name, ok := x.Name(); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// holds checks conditions. One that names what is bound later cannot be decided yet.
+func (e *Evaluation) holds(list []Require) error {
+	for _, r := range list {
+		if ok, err := r.Cond.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
+			return diag.Inputf("%s does not hold (from %s)", r.Cond, r.From)
+		}
+	}
+	return nil
 }
 
 // bind gives the parameter's free dimensions their values, and checks the others.
@@ -113,21 +190,18 @@ func (e *Evaluation) Run(b *Block, args []*tensor.Tensor) ([]*tensor.Tensor, err
 		}
 		e.values[c] = c.Const
 	}
-	for _, n := range b.Nodes {
-		in := make([]*tensor.Tensor, len(n.Inputs))
-		for i, v := range n.Inputs {
-			if v != nil {
-				in[i] = e.values[v]
-			}
-		}
-		out, err := n.Op.Eval(e, n, in)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Op.Name(), err)
-		}
-		for i, v := range n.Outputs {
-			if err := e.set(v, out[i]); err != nil {
+	last := e.lastReads(b)
+	for i, n := range b.Nodes {
+		if e.Ask != nil {
+			if err := e.Ask(); err != nil {
 				return nil, err
 			}
+		}
+		if err := e.node(n); err != nil {
+			return nil, err
+		}
+		for _, v := range last[i] {
+			delete(e.values, v)
 		}
 	}
 	results := make([]*tensor.Tensor, len(b.Results))
@@ -137,21 +211,114 @@ func (e *Evaluation) Run(b *Block, args []*tensor.Tensor) ([]*tensor.Tensor, err
 	return results, nil
 }
 
-// set records a value, and binds the dimensions that it decides: fresh dimensions of its shape, and its elements where they are Bound.
+// node computes one node.
+func (e *Evaluation) node(n *Node) error {
+	in := make([]*tensor.Tensor, len(n.Inputs))
+	for i, v := range n.Inputs {
+		if v != nil {
+			in[i] = e.values[v]
+		}
+	}
+	out, err := n.Op.Eval(e, n, in)
+	if known, ok := err.(*diag.Error); ok {
+		return known.AtNode(n.Source, n.Op.Name())
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", n.Op.Name(), err)
+	}
+	for i, v := range n.Outputs {
+		if err := e.set(v, out[i]); err != nil {
+			return at(err, n)
+		}
+	}
+	return nil
+}
+
+// lastReads are, for each node of a block, the values of the block that are read for the last time there, or never.
+type lastReads [][]*Value
+
+// lastReads finds them, once for each block.
+func (e *Evaluation) lastReads(b *Block) lastReads {
+	if last, ok := e.reads[b]; ok {
+		return last
+	}
+	at := map[*Value]int{}
+	var reads func(n *Node, i int)
+	reads = func(n *Node, i int) {
+		for _, v := range n.Inputs {
+			if _, own := at[v]; own {
+				at[v] = i
+			}
+		}
+		for _, r := range n.Regions {
+			for _, inner := range r.Nodes {
+				reads(inner, i)
+			}
+			for _, v := range r.Results {
+				if _, own := at[v]; own {
+					at[v] = i
+				}
+			}
+		}
+	}
+	for i, n := range b.Nodes {
+		for _, v := range n.Outputs {
+			at[v] = i
+		}
+		reads(n, i)
+	}
+	for _, v := range b.Results {
+		delete(at, v)
+	}
+	last := make(lastReads, len(b.Nodes))
+	for _, n := range b.Nodes {
+		for _, v := range n.Outputs {
+			if i, ends := at[v]; ends {
+				last[i] = append(last[i], v)
+			}
+		}
+	}
+	if e.reads == nil {
+		e.reads = map[*Block]lastReads{}
+	}
+	e.reads[b] = last
+	return last
+}
+
+// set records a value, and binds the dimensions that it decides: fresh dimensions of its shape, and its elements where they are Bound. A value of another type or shape than its shape rule
+// says is a bug, unless a condition of the module does not hold.
 func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 	e.values[v] = t
 	if t == nil {
 		return nil
 	}
+	wrong := t.DType() != v.Type.DType || t.Rank() != len(v.Type.Shape)
 	for axis, extent := range v.Type.Shape {
-		if name, ok := extent.Name(); ok && axis < t.Rank() {
-			e.Dims[name] = t.Shape()[axis]
+		if wrong {
+			break
 		}
+		if name, ok := extent.Name(); ok {
+			if _, bound := e.Dims[name]; !bound || e.decided(name) {
+				if err := e.decide(name, t.Shape()[axis]); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		want, err := e.Int(extent)
+		wrong = err == nil && want != t.Shape()[axis]
+	}
+	if wrong && e.Module != nil {
+		if err := e.holds(e.Module.Requires); err != nil {
+			return err
+		}
+		return diag.Internalf("it is %s%v, and its shape rule says %s", t.DType(), t.Shape(), v.Type).AtTensor(v.Name)
 	}
 	if v.Bound {
 		for i, x := range v.Known {
 			if name, ok := x.Name(); ok {
-				e.Dims[name] = t.Int(int64(i))
+				if err := e.decide(name, t.Int(int64(i))); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -159,4 +326,19 @@ func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 		e.Keep(v, t)
 	}
 	return nil
+}
+
+// decided reports whether data decide a dimension: one that has a value may have another later.
+func (e *Evaluation) decided(name string) bool {
+	if e.Module == nil {
+		return true
+	}
+	_, data := e.Module.Limits[name]
+	return data
+}
+
+// decide gives a dimension its value, and checks the conditions that wait for it.
+func (e *Evaluation) decide(name string, value int64) error {
+	e.Dims[name] = value
+	return e.holds(e.waits[name])
 }

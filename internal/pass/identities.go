@@ -79,7 +79,7 @@ func reductionKept(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 			return nil
 		}
 	}
-	return b.Op(inner.Op.Name(), ir.Attrs{"axes": axes, "keep": true}, inner.Inputs[0])
+	return b.Op(inner.Op.Name(), with(inner, ir.Attrs{"keep": true}), inner.Inputs[0])
 }
 
 // expanded reads what was only repeated from where it is repeated from: the operation repeats it by itself.

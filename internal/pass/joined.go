@@ -113,7 +113,7 @@ func rowsOfNormalisation(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if x == nil || len(axes) != 1 || axes[0] != -1 && axes[0] != int64(len(n.Outputs[0].Type.Shape)-1) {
 		return nil
 	}
-	y := b.Op("normalize", ir.Attrs{"axes": []int64{int64(len(x.Type.Shape) - 1)}, "epsilon": n.Attrs["epsilon"], "centered": n.Attrs["centered"]}, x)
+	y := b.Op("normalize", with(n, ir.Attrs{"axes": []int64{int64(len(x.Type.Shape) - 1)}}), x)
 	return ops.Reshape(b, y, n.Outputs[0].Type.Shape...)
 }
 

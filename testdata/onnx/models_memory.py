@@ -107,4 +107,4 @@ def tied_table(rng):
         }""",
         {"table": normal(rng, 611, 48), "scale": normal(rng, 48), "shift": normal(rng, 48), "up": normal(rng, 48, 192, scale=0.2), "bias": normal(rng, 192), "down": normal(rng, 192, 48, scale=0.2)},
         [{"tokens": np.array(tokens, np.int64)} for tokens in ([3, -1, 610, -611, 3], [], range(-20, 20))],
-        settings={"atol": 1e-5, "why": "scores near 0 are what is left of sums of larger numbers"})
+        settings={"atol": 1e-4, "why": "scores near 0 are what is left of sums of numbers around 100"})

@@ -1,0 +1,119 @@
+package weir_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+)
+
+// wrongly compiles with a pass that makes argmax of argmin, if nothing but a reshape reads it, while f runs.
+func wrongly(f func()) {
+	all := compiler.Passes
+	defer func() { compiler.Passes = all }()
+	compiler.Passes = append(slices.Clone(all[:1:1]), all...)
+	compiler.Passes[1].Name, compiler.Passes[1].Run = "wrong", func(m *ir.Module) error {
+		uses := map[*ir.Value]int{}
+		for _, n := range m.Main.Body.Nodes {
+			for _, v := range n.Inputs {
+				uses[v]++
+			}
+		}
+		for _, v := range m.Main.Body.Results {
+			uses[v] += 2
+		}
+		for _, n := range m.Main.Body.Nodes {
+			if n.Op.Name() != "reshape" || n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() != "argmax" || uses[n.Inputs[0]] != 1 {
+				continue
+			}
+			n.Inputs[0].Node.Attrs["smallest"] = false
+		}
+		return nil
+	}
+	f()
+}
+
+// TestCompareHidden: a pass that goes wrong only while nothing else reads what it rewrites is found, with the node and what it was computed together with; what is saved shows it again.
+func TestCompareHidden(t *testing.T) {
+	axis := wire.IntsAttribute("value_ints", 1)
+	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))}, []*wire.ValueInfoProto{typed("z", tensorType(wire.Int64Type))},
+		nodeOf("Relu x r"), nodeOf("Constant  axis", axis), nodeOf("ArgMin r least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)), nodeOf("Unsqueeze least,axis y"), nodeOf("Neg y z"))
+	defer m.Close()
+	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))}
+	if d, err := m.Compare(t.Context(), in, 0, 0); d != nil || err != nil {
+		t.Fatalf("%v, %v", d, err)
+	}
+	wrongly(func() {
+		d, err := m.Compare(t.Context(), in, 0, 0)
+		if err != nil || d == nil {
+			t.Fatalf("%v, %v", d, err)
+		}
+		if d.Tensor != "y" || d.Op != "Unsqueeze" || !slices.Equal(d.Hidden, []string{"least"}) || !strings.Contains(d.String(), "if least is kept") {
+			t.Errorf("%s; hidden: %q", d, d.Hidden)
+		}
+		dir, err := d.Save(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone := must[*weir.Model](t)(weir.Load(filepath.Join(dir, "model.onnx")))
+		defer alone.Close()
+		if inputs := alone.Inputs(); len(inputs) != 2 || len(alone.Outputs()) != 1 {
+			t.Errorf("what was saved takes %v", inputs)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "test_data_set_0", "input_1.pb")); err != nil {
+			t.Error(err)
+		}
+		r := must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 7}, 2, 3))
+		if d, err := alone.Compare(t.Context(), weir.Inputs{"r": r, "axis": must[*weir.Tensor](t)(weir.FromSlice([]int64{1}))}, 0, 0); d == nil || err != nil {
+			t.Errorf("what was saved does not differ: %v", err)
+		}
+	})
+}
+
+// TestReferenceInterprets: what the reference gives does not go through any pass, its certificate holds its results alone, and what it cannot keep or save it says.
+func TestReferenceInterprets(t *testing.T) {
+	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))}, []*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},
+		nodeOf("ArgMin x least", wire.IntAttribute("axis", 1), wire.IntAttribute("keepdims", 0)), nodeOf("Constant  axis", wire.IntsAttribute("value_ints", 1)), nodeOf("Unsqueeze least,axis y"),
+		nodeOf("NonZero x at"), nodeOf("Concat at,at where", wire.IntAttribute("axis", 1)))
+	defer m.Close()
+	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 0}, 2, 3))}
+	var stages []string
+	o := weir.Options{Target: weir.Reference, Stage: func(name, _ string) { stages = append(stages, name) }}
+	wrongly(func() {
+		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
+		defer p.Close()
+		for _, name := range stages {
+			if slices.ContainsFunc(compiler.Passes, func(row compiler.PassRow) bool { return row.Name == name }) {
+				t.Errorf("pass %s has run", name)
+			}
+		}
+		r := must[*weir.Results](t)(p.Run(t.Context(), in))
+		defer r.Close()
+		if y := must[[]int64](t)(weir.Copy[int64](r.Get("y"))); !slices.Equal(y, []int64{1, 2}) {
+			t.Errorf("the least are at %v", y)
+		}
+		if where := r.Get("where"); !slices.Equal(where.Shape(), []int{2, 10}) {
+			t.Errorf("%s", where)
+		}
+		if arena := p.Memory().Arena.String(); arena != "0" || p.Memory().Weights.String() != "0" {
+			t.Errorf("the certificate: %s", p.Memory())
+		}
+		if _, err := p.WriteTo(io.Discard); !errors.Is(err, weir.ErrUnsupported) {
+			t.Errorf("an artefact of the reference: %v", err)
+		}
+	})
+	for _, o := range []weir.Options{{Budget: 1 << 30}, {Precision: weir.BF16}} {
+		o.Target = weir.Reference
+		if _, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrUnsupported) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// interpretDef is the operator of Interpreted's one node. It is not registered: no file can name it.
+var interpretDef = &Def{Op: "interpret", Shape: interpretShape, Mean: interpretMean, Host: "interpret"}
+
+// interpreter is a module as a host operator takes it.
+type interpreter struct{ module *ir.Module }
+
+// Interpret evaluates the module.
+func (m interpreter) Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor.Tensor, error) {
+	e := ir.NewEvaluation(nil)
+	e.Ask = ask
+	return e.Main(m.module, in)
+}
+
+// Interpreted returns a module of one node, whose meaning is all of m: m itself, interpreted. It has m's inputs and states, those of its dimensions and conditions that are about inputs alone, and
+// gives the same results. An extent of a result over what data decide becomes a dimension that the node finds.
+func Interpreted(m *ir.Module) *ir.Module {
+	data := func(e sym.Expr) bool {
+		return slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := m.Limits[name]; return data })
+	}
+	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[string]sym.Expr{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
+	for _, p := range m.Main.Body.Params {
+		for _, e := range slices.Concat(p.Type.Shape, p.Known) {
+			for _, name := range e.Vars() {
+				r, _ := m.Dims.Get(name)
+				to.Dims.Set(name, r)
+			}
+		}
+	}
+	for _, r := range m.Requires {
+		if !data(r.Cond.A) && !data(r.Cond.B) {
+			to.Requires = append(to.Requires, r)
+		}
+	}
+	body := &ir.Block{Params: m.Main.Body.Params}
+	to.Main = &ir.Func{Name: m.Main.Name, Body: body, States: m.Main.States}
+	to.Funcs = []*ir.Func{to.Main}
+	n := &ir.Node{Op: interpretDef, Inputs: body.Params, Attrs: ir.Attrs{"model": interpreter{m}}}
+	fresh, found := ir.NewInference(to), map[string]sym.Expr{}
+	for i, v := range m.Main.Body.Results {
+		t := ir.Type{DType: v.Type.DType, Shape: slices.Clone(v.Type.Shape)}
+		for axis, e := range t.Shape {
+			if !data(e) {
+				continue
+			}
+			if _, again := found[e.String()]; !again {
+				hint, alone := e.Name()
+				if !alone {
+					hint = fmt.Sprintf("%s.%d", v.Name, axis)
+				}
+				most := sym.Unlimited
+				if _, hi := m.Dims.Bounds(e); hi != math.MaxInt64 {
+					most = sym.Const(hi)
+				}
+				found[e.String()] = fresh.Fresh(hint, 0, most)
+			}
+			t.Shape[axis] = found[e.String()]
+		}
+		n.Outputs = append(n.Outputs, &ir.Value{Name: v.Name, Type: t, Node: n, Index: i})
+	}
+	body.Nodes, body.Results = []*ir.Node{n}, n.Outputs
+	return to
+}
+
+func interpretShape(*ir.Inference, *ir.Node) error {
+	return diag.Inputf("interpret is the compiler's own operator")
+}
+
+func interpretMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	return n.Attrs["model"].(interpreter).Interpret(in, e.Ask)
+}
