@@ -23,7 +23,8 @@ type ReadRate struct {
 }
 
 // Probe measures the machine at this moment, which takes about half a second. cpu is a level of processor, as Options.CPU names it; "" is the best that there is.
-func Probe(cpu string, threads int) (Peak, error) {
+func Probe(cpu string, threads int) (peak Peak, err error) {
+	defer diag.Recover(&err, "probing")
 	kind := probe.Best()
 	if cpu != "" {
 		var ok bool
@@ -32,12 +33,11 @@ func Probe(cpu string, threads int) (Peak, error) {
 		}
 	}
 	threads = max(1, threads)
-	peak := Peak{CPU: kind.Name, Threads: threads, Core: kind.Arithmetic(1)}
+	peak = Peak{CPU: kind.Name, Threads: threads, Core: kind.Arithmetic(1)}
 	if peak.All = peak.Core; threads > 1 {
 		peak.All = kind.Arithmetic(threads)
 	}
 	for _, level := range probe.Levels() {
-		var err error
 		r := ReadRate{Holds: level.Holds, Range: level.Range}
 		if r.Core, err = kind.Read(level.Range, 1); err != nil {
 			return peak, err

@@ -173,6 +173,7 @@ func (p *Program) results(b *bound, args *packing) (*Results, error) {
 		}
 		closed := r.closed
 		r.report = runtime.AddCleanup(r, func(made origin) {
+			defer func() { _ = recover() }() // of the user's logger, on a goroutine of Go's
 			if !closed.Load() {
 				log.Warn("results were never closed, and hold one of their program's calls", "line", made.line(), "bytes", bytes)
 			}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/weirml/weir/internal/diag"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/values"
@@ -152,8 +152,8 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	if f.calls == 1 {
 		return nil
 	}
-	var wait sync.WaitGroup
-	counts, errs := make([]int, f.calls), make([]error, f.calls)
+	var group diag.Group
+	counts := make([]int, f.calls)
 	own := slices.Repeat([]weir.Inputs{in}, f.calls)
 	if len(p.States()) > 0 { // one run at a time updates a state
 		for i := range own {
@@ -164,19 +164,20 @@ func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, 
 	}
 	begin = time.Now()
 	for i := range f.calls {
-		wait.Go(func() {
+		group.Go("running", func() error {
 			run, end := runner(ctx, p, own[i], dims)
 			defer end()
 			all, err := repeat(run, begin.Add(length))
-			counts[i], errs[i] = len(all), err
+			counts[i] = len(all)
+			return err
 		})
 	}
-	wait.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	total := 0
-	for i, n := range counts {
-		if total += n; errs[i] != nil {
-			return errs[i]
-		}
+	for _, n := range counts {
+		total += n
 	}
 	m.Throughput = float64(total) / time.Since(begin).Seconds()
 	return nil

@@ -83,12 +83,11 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 		err      error
 	}
 	done := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() { done <- r }()
-		defer diag.Recover(&r.err, "memplan")
-		r.solution, r.err = memplan.Plan(problem, memplan.Options{Work: tableWork})
-	}()
+	var solution *memplan.Solution
+	diag.Go("memplan", func() (err error) {
+		solution, err = memplan.Plan(problem, memplan.Options{Work: tableWork})
+		return err
+	}, func(err error) { done <- result{solution, err} })
 	var r result
 	select {
 	case <-ctx.Done():

@@ -314,12 +314,10 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 // assembleAndGenerate makes the program and the code side by side: neither needs the other.
 func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
 	generated := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() { generated <- err }()
+	diag.Go("generating code", func() (err error) {
 		defer damaged(&err)
-		err = c.generate(o)
-	}()
+		return c.generate(o)
+	}, func(err error) { generated <- err })
 	err := func() (err error) {
 		defer damaged(&err)
 		return a.assemble(c, o, nil)

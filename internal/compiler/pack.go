@@ -3,9 +3,9 @@ package compiler
 import (
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -95,28 +95,19 @@ func fill(p *schedule.Pack, to []byte) error {
 	pieces := p.Pieces()
 	batch := max(1, fillBytes*pieces/max(1, p.Bytes()))
 	workers := min(int64(runtime.GOMAXPROCS(0)), (pieces+batch-1)/batch)
-	faults := make([]error, workers)
 	var next atomic.Int64
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() {
-			faults[w] = mem.CatchFaults(func() error {
-				for begin := next.Add(batch) - batch; begin < pieces; begin = next.Add(batch) - batch {
-					end := min(begin+batch, pieces)
-					p.Fill(to, begin, end)
-					mem.Forget(p.Stretch(begin, end))
-				}
-				return nil
-			})
+	var group diag.Group
+	for range workers {
+		group.Go("packing a weight", func() error {
+			for begin := next.Add(batch) - batch; begin < pieces; begin = next.Add(batch) - batch {
+				end := min(begin+batch, pieces)
+				p.Fill(to, begin, end)
+				mem.Forget(p.Stretch(begin, end))
+			}
+			return nil
 		})
 	}
-	wait.Wait()
-	for _, err := range faults {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
 // dropPacked frees the weights of an attempt that came to nothing.

@@ -277,9 +277,15 @@ func Recover(err *error, what string) {
 // Recovered is Recover for code that has called recover itself. It must run in the deferred function, so that the stack is
 // the panic's.
 func Recovered(value any, what string) *Error {
+	if explained := explainFault(value); explained != nil {
+		return explained
+	}
 	cause := &Panic{Value: value, Stack: string(debug.Stack())}
 	var e Error
 	if thrown, ok := value.(*Error); ok {
+		if Stack(thrown) != "" { // it was caught on another goroutine, and thrown again
+			return thrown
+		}
 		e = *thrown
 		if e.Kind == nil {
 			e.Kind = ErrInternal
@@ -294,6 +300,9 @@ func Recovered(value any, what string) *Error {
 		e = Error{Kind: ErrInternal, Detail: fmt.Sprint(value)}
 		if runtimeError, ok := value.(runtime.Error); ok {
 			e.Detail = runtimeError.Error()
+		}
+		if address, ok := faultAddress(value); ok {
+			e.Detail = fmt.Sprintf("memory at %#x was touched, and may not be", address)
 		}
 	}
 	if what != "" {

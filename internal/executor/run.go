@@ -16,7 +16,10 @@ import (
 )
 
 // Run follows the program once on the inputs that were lent. A context that ends stops it between steps, and between the tiles of a kernel.
-func (c *Call) Run(ctx context.Context) error {
+// A panic, of a kernel or of a host operator, and a fault of memory are its error, so that states that were begun are known.
+func (c *Call) Run(ctx context.Context) (err error) {
+	defer diag.Recover(&err, "running")
+	defer diag.Faults(diag.Faults(true))
 	defer c.forget()
 	c.reached = -1
 	if len(c.scratch) == 0 {
@@ -29,7 +32,7 @@ func (c *Call) Run(ctx context.Context) error {
 	}
 	c.ctx = ctx
 	c.team.Stop = ctx.Done()
-	err := c.team.Enter(c.x.threads)
+	err = c.team.Enter(c.x.threads)
 	defer c.team.Leave()
 	if err == nil {
 		err = c.consuming()

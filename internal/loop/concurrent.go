@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -111,7 +112,7 @@ func (t *team) fail(format string, args ...any) {
 // begin starts a role's goroutine, which waits to be chosen.
 func (t *team) begin(a *agent, body func()) {
 	a.resume = make(chan bool)
-	go func() {
+	diag.Go("a role", func() error {
 		defer func() {
 			r := recover()
 			a.done = true
@@ -121,13 +122,13 @@ func (t *team) begin(a *agent, body func()) {
 			if t.failure == nil {
 				t.failure = r
 			}
-			t.back <- struct{}{}
 		}()
 		if !<-a.resume {
 			panic(ended{})
 		}
 		body()
-	}()
+		return nil
+	}, func(error) { t.back <- struct{}{} })
 }
 
 // run chooses agents until all roles have ended.

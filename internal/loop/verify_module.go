@@ -5,9 +5,9 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -124,17 +124,20 @@ func concurrently(n int, do func(i int)) {
 		return
 	}
 	var next atomic.Int64
-	var wait sync.WaitGroup
+	var group diag.Group
 	panics := make([]any, workers)
 	for w := range workers {
-		wait.Go(func() {
+		group.Go("verifying a kernel", func() error {
 			defer func() { panics[w] = recover() }()
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				do(int(i))
 			}
+			return nil
 		})
 	}
-	wait.Wait()
+	if err := group.Wait(); err != nil {
+		panic(err)
+	}
 	for _, p := range panics {
 		if p != nil {
 			panic(p)

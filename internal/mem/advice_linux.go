@@ -2,8 +2,8 @@ package mem
 
 import (
 	"runtime"
-	"sync"
 
+	"github.com/weirml/weir/internal/diag"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,12 +30,12 @@ func together(pages []byte, advice int) {
 }
 
 func share(pages []byte, advice, n int) {
-	var parts sync.WaitGroup
+	var parts diag.Group
 	for ; n > 1; n-- {
 		part := pages[:int(roundUp(int64(len(pages)/n)))]
 		pages = pages[len(part):]
-		parts.Go(func() { _ = unix.Madvise(part, advice) })
+		parts.Go("advising the kernel", func() error { return unix.Madvise(part, advice) })
 	}
 	_ = unix.Madvise(pages, advice)
-	parts.Wait()
+	_ = parts.Wait() // it is advice
 }

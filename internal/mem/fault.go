@@ -199,7 +199,8 @@ func CatchFaults(f func() error) (err error) {
 			Addr() uintptr
 		})
 		if ok {
-			if err = explain(fault.Addr()); err != nil {
+			if known := explain(fault.Addr()); known != nil {
+				err = known
 				return
 			}
 		}
@@ -208,8 +209,10 @@ func CatchFaults(f func() error) (err error) {
 	return f()
 }
 
+func init() { diag.ExplainFaults(explain) }
+
 // explain finds the block in which an address lies and says why reading it faulted, or returns nil.
-func explain(address uintptr) error {
+func explain(address uintptr) *diag.Error {
 	for _, b := range live() {
 		if b.system.file && b.contains(address) {
 			return diag.Inputf("the file was cut short after it was opened").AtFile(b.label).

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
 )
@@ -102,10 +103,11 @@ func best(threads int, work func(thread int) int64) float64 {
 	top := 0.0
 	for range windows {
 		rates := make([]float64, threads)
-		var ready, wait sync.WaitGroup
+		var ready sync.WaitGroup
+		var group diag.Group
 		ready.Add(threads)
 		for t := range threads {
-			wait.Go(func() {
+			group.Go("probing", func() error {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				ready.Done()
@@ -117,9 +119,12 @@ func best(threads int, work func(thread int) int64) float64 {
 					took = time.Since(begin)
 				}
 				rates[t] = float64(total) / float64(took.Nanoseconds())
+				return nil
 			})
 		}
-		wait.Wait()
+		if err := group.Wait(); err != nil {
+			panic(err)
+		}
 		sum := 0.0
 		for _, r := range rates {
 			sum += r

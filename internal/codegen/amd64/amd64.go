@@ -11,7 +11,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
@@ -77,16 +76,19 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
-	var workers sync.WaitGroup
+	var workers diag.Group
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
-		workers.Go(func() {
+		workers.Go("generating machine code", func() error {
 			work := new(workspace)
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
 				compiled[at], why[at] = work.compileOne(kernels[at], i)
 			}
+			return nil
 		})
 	}
-	workers.Wait()
+	if err := workers.Wait(); err != nil {
+		panic(err)
+	}
 	for _, w := range why {
 		if w.Fault != nil && strict {
 			panic(w.Fault)

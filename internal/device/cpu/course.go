@@ -141,7 +141,7 @@ func (t *Team) part(worker int, p *part) {
 		piece = max(1, int64(float64(large)/p.tile))
 	}
 	for from := p.from; from < p.to; from += piece {
-		if err := t.job.Kernel.Run(&t.job.Args, from, min(from+piece, p.to), t.scratch[worker]); err != nil {
+		if err := t.job.run(from, min(from+piece, p.to), t.scratch[worker]); err != nil {
 			t.fail(from, err)
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -147,7 +148,7 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 	}
 	if whole < worth {
 		t.ran += whole
-		return j.Kernel.Run(&j.Args, 0, j.Tiles, scratch[0])
+		return j.run(0, j.Tiles, scratch[0])
 	}
 	t.scratch, t.err = scratch, nil
 	if t.width > 1 && j.Tiles > 1 {
@@ -160,7 +161,7 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 			h.offer(t, wake)
 		}
 	}
-	t.work(0)
+	t.do(0)
 	if len(t.spans) > 1 {
 		for _, h := range t.helpers {
 			h.finish()
@@ -212,6 +213,24 @@ func (t *Team) divide(tiles int64) {
 	}
 }
 
+// run does tiles [from, to). A panic of the kernel's, a fault of memory among them, is an error like its others: the workers of a launch end it together.
+func (j *Job) run(from, to int64, scratch []byte) (err error) {
+	defer diag.Recover(&err, "running a kernel")
+	return j.Kernel.Run(&j.Args, from, to, scratch)
+}
+
+// do is work, after which the team can wait for its helpers whatever happened.
+func (t *Team) do(worker int) {
+	var err error
+	defer func() {
+		if err != nil {
+			t.fail(math.MaxInt64, err)
+		}
+	}()
+	defer diag.Recover(&err, "sharing a launch")
+	t.work(worker)
+}
+
 // take takes tiles: of the worker's own span, and else of another's.
 func (t *Team) take(worker int) (from, to int64, ok bool) {
 	for i := range t.spans {
@@ -238,7 +257,7 @@ func (t *Team) work(worker int) {
 		if !ok {
 			return
 		}
-		if err := j.Kernel.Run(&j.Args, from, to, t.scratch[worker]); err != nil {
+		if err := j.run(from, to, t.scratch[worker]); err != nil {
 			t.fail(from, err)
 			return
 		}

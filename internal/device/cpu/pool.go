@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 )
 
@@ -144,7 +145,7 @@ func (t *Team) gather() {
 			h.rouse()
 		} else {
 			h = &helper{wake: make(chan struct{}, 1)}
-			go h.serve()
+			h.begin()
 		}
 		t.helpers = append(t.helpers, h)
 		h.worker = len(t.helpers)
@@ -284,12 +285,20 @@ func (h *helper) rouse() {
 	}
 }
 
+// begin starts the helper's goroutine. If that should end, which only a bug of the pool's can make it do, another one takes its place: a team may be waiting for it.
+func (h *helper) begin() {
+	diag.Go("a worker", func() error { h.serve(); return nil }, func(error) {
+		h.state.Store(idle)
+		h.begin()
+	})
+}
+
 // serve takes what is offered, for ever.
 func (h *helper) serve() {
 	begin := time.Now()
 	for i := 1; ; i++ {
 		if h.state.Load() == offered && h.state.CompareAndSwap(offered, working) {
-			h.team.work(h.worker)
+			h.team.do(h.worker)
 			h.state.Store(idle)
 			begin = time.Now()
 		}
