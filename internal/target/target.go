@@ -3,6 +3,7 @@
 package target
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/sym"
@@ -66,6 +67,21 @@ type Operand struct {
 type Args struct {
 	Operands []Operand
 	Dims     []int64
+	// Stop, if not nil, ends a run of the kernel with ErrStopped, soon after it is closed.
+	Stop <-chan struct{}
+}
+
+// ErrStopped is the error of a run whose Stop was closed. What it wrote is not whole.
+var ErrStopped = errors.New("the launch was stopped")
+
+// Stopped reports whether Stop is closed.
+func (a *Args) Stopped() bool {
+	select {
+	case <-a.Stop: // never, if it is nil
+		return true
+	default:
+		return false
+	}
 }
 
 // Kernel is compiled code for one loop kernel. It is safe for concurrent use on disjoint tile ranges with distinct scratch.
@@ -81,7 +97,8 @@ type Kernel interface {
 	// Scratch is ScratchFormula's value for these dimensions.
 	Scratch(dims []int64) (int64, error)
 	// Run does tiles [begin, end). scratch has at least Scratch bytes, 64-byte aligned, contents undefined. An error is a
-	// value that failed its check (*diag.Error); nothing outside the operands was touched.
+	// value that failed its check (*diag.Error), or ErrStopped; nothing outside the operands was touched. Run looks at Stop every few milliseconds at
+	// most, however long a tile takes, and Go's collector need not wait longer than that for it.
 	Run(a *Args, begin, end int64, scratch []byte) error
 }
 

@@ -128,6 +128,13 @@ type routines struct {
 	bytes []byte
 	nests []*nest
 	at    []int
+	pause *pauser // of the kernels that pause; nil if none does
+}
+
+// pauser is the routine by which kernels pause: the addresses at which it saves registers, and loads them again.
+type pauser struct {
+	isa          *isa
+	save, resume uintptr
 }
 
 // routineAlign is where routines begin: constants behind them are aligned relative to that.
@@ -147,6 +154,12 @@ func roomFor(kernels []*kernel) (bytes int) {
 }
 
 func (r *routines) add(k *kernel) {
+	if k.header > 0 {
+		if r.pause == nil {
+			r.pause = &pauser{isa: k.isa}
+		}
+		k.pause = r.pause
+	}
 	for i := range k.nests {
 		n := &k.nests[i]
 		r.bytes = append(r.bytes, make([]byte, -len(r.bytes)&(routineAlign-1))...)
@@ -161,12 +174,22 @@ func (r *routines) place(label string) (*mem.Block, error) {
 	if len(r.bytes) == 0 {
 		return nil, nil
 	}
+	saveAt, resumeAt := 0, 0
+	if r.pause != nil {
+		code, resume := r.pause.isa.pauseCode()
+		saveAt = len(r.bytes)
+		resumeAt = saveAt + resume
+		r.bytes = append(r.bytes, code...)
+	}
 	block, err := mem.MapCode(label, r.bytes)
 	if err != nil {
 		return nil, err
 	}
 	for i, n := range r.nests {
 		n.entry = uintptr(block.Pointer()) + uintptr(r.at[i])
+	}
+	if r.pause != nil {
+		r.pause.save, r.pause.resume = uintptr(block.Pointer())+uintptr(saveAt), uintptr(block.Pointer())+uintptr(resumeAt)
 	}
 	return block, nil
 }
@@ -201,7 +224,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 		ke.dims[name] = ke.newWord()
 		ke.ranges.Set(name, natural)
 	}
-	out := &kernel{name: k.Name, source: k.Source, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
+	out := &kernel{name: k.Name, source: k.Source, isa: i, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
 	for _, p := range k.Params {
 		m := &memory{word: ke.newWord(), dtype: p.DType, shape: p.Shape, strides: p.Strides, steps: p.Strides, param: p}
 		if m.strides == nil {
@@ -237,32 +260,43 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 		out.steps = &steps{extent: ke.code(course.Steps.Extent), formula: course.Steps.Extent.Max(sym.Const(0)), first: len(course.Before), end: len(course.Before) + len(course.Each)}
 	}
 	var builders []*builder
+	var tiles []asm.Label
 	for _, n := range nests {
 		compiled := nest{formula: n.Tiles()}
 		for _, l := range n.Loops {
 			compiled.tiles = append(compiled.tiles, ke.code(l.Extent))
 		}
-		builders = append(builders, ke.routine(n))
+		b, again := ke.routine(n)
+		builders, tiles = append(builders, b), append(tiles, again)
 		out.nests = append(out.nests, compiled)
 	}
 	// Only now are all words of the frame known, behind which spilled values lie.
 	end := int32(ke.words * 8)
 	spill := (end + int32(i.bits/8) - 1) / int32(i.bits/8) * int32(i.bits/8)
 	for at, b := range builders {
-		code, used := b.finish(spill)
+		code, used, tile, longest := b.finishTiles(spill, tiles[at])
+		if longest > longestMost {
+			ke.bug("%d instructions without a place to stop", longest)
+		}
+		out.longest = max(out.longest, longest)
 		out.nests[at].code = code
+		if out.nests[at].portion = 0; tile > 0 {
+			out.nests[at].portion = max(1, callMost/tile)
+		} else {
+			out.header = int(i.headerBytes())
+		}
 		end = max(end, used)
 	}
 	out.launch, out.checks, out.failed = ke.launch, ke.checks, ke.failed
 	out.fixed = (int(end) + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1)
-	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.fixed)))
+	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.header + out.fixed)))
 	out.scratch = ke.code(out.formula)
 	return out
 }
 
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
-// variable changes fastest.
-func (k *kernelEmitter) routine(n loop.Nest) *builder {
+// variable changes fastest. again is the label of the loop over tiles.
+func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 	e := &emitter{builder: k.work.builder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
 	for name, word := range k.dims {
 		e.names[name] = nameOfWord(word)
@@ -289,7 +323,8 @@ func (k *kernelEmitter) routine(n loop.Nest) *builder {
 	scope.certain, scope.stored, scope.assigned = true, storedIn(n.Body), assignedIn(n.Body)
 	e.tile(n)
 	body := e.close()
-	again, over := e.label(), e.label()
+	again = e.label()
+	over := e.label()
 	e.compareNumbers(tile, end)
 	e.jump(asm.JGE, over)
 	e.append(scope.head)
@@ -301,7 +336,7 @@ func (k *kernelEmitter) routine(n loop.Nest) *builder {
 	e.bind(over)
 	e.emit(asm.Inst{Op: asm.MOV, Bits: 32, Args: [4]asm.Reg{asm.RAX}, Imm: 0})
 	e.emit(asm.Inst{Op: asm.RET})
-	return e.builder
+	return e.builder, again
 }
 
 // tile emits a tile's body: where that saves it comparisons, a second time for tiles of the interior.

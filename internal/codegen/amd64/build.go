@@ -40,8 +40,9 @@ type builder struct {
 	insts     []asm.Inst
 	count     [4]int // virtual registers, by class
 	constants map[asm.Reg]asm.Mem
-	pooled    map[string]asm.Reg // the registers of constants, by their bytes
-	contents  map[asm.Reg]string // the reverse
+	pooled    map[string]asm.Reg  // the registers of constants, by their bytes
+	contents  map[asm.Reg]string  // the reverse
+	trips     map[asm.Label]trips // of loops, by the labels at which they begin again; one that is not here may run for ever
 	work      *workspace
 }
 
@@ -316,6 +317,20 @@ const bytesOfInst = 8
 // finish turns the routine into machine code. spill is the frame's first byte that is free for spilled values; the bytes of the frame in use come with the code.
 func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	insts, frame := b.allocate(spill)
+	return b.encode(insts), frame
+}
+
+// finishTiles is finish for a routine whose loop over tiles begins again at a label. tile is what a tile costs at most; 0 if the code pauses. longest is the most that the routine does
+// between two places at which it may return.
+func (b *builder) finishTiles(spill int32, tiles asm.Label) (code []byte, frame int32, tile, longest int64) {
+	insts, frame := b.allocate(spill)
+	insts, tile = b.withPauses(insts, tiles)
+	longest = b.longestOf(insts, tiles)
+	return b.encode(insts), frame, tile, longest
+}
+
+// encode turns instructions with machine registers into machine code.
+func (b *builder) encode(insts []asm.Inst) []byte {
 	b.free(b.insts)
 	b.insts = nil
 	b.code.Grow(bytesOfInst*len(insts) + 64*len(b.constants))
@@ -329,5 +344,5 @@ func (b *builder) finish(spill int32) (code []byte, frame int32) {
 	if err != nil {
 		panic(diag.Internalf("amd64: %v", err))
 	}
-	return code, frame
+	return code
 }

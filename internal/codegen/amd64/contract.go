@@ -550,7 +550,7 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	left, size, again := p.copyOf(count), p.general(), p.label()
 	p.integerOp(asm.TEST, left, left)
 	p.jump(asm.JLE, end)
-	p.bind(again)
+	p.turns(again, p.most(p.rows), false)
 	sizes := make([]asm.Label, most+1)
 	for rows := range sizes {
 		sizes[rows] = p.label()

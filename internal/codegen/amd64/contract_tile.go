@@ -82,7 +82,10 @@ func (b *builder) timesDistance(d distance, n int64) distance {
 }
 
 // repeat emits body n times, in a loop where n is more than 1. It may be 0 or less where it is in a register.
-func (b *builder) repeat(n distance, body func()) {
+func (b *builder) repeat(n distance, body func()) { b.repeatAtMost(n, unbounded, body) }
+
+// repeatAtMost is repeat for a number that is at most so large.
+func (b *builder) repeatAtMost(n distance, most int64, body func()) {
 	if n.known() && n.fixed <= 1 {
 		if n.fixed == 1 {
 			body()
@@ -97,7 +100,10 @@ func (b *builder) repeat(n distance, body func()) {
 		b.integerOp(asm.TEST, count, count)
 		b.jump(asm.JLE, end)
 	}
-	b.bind(again)
+	if n.known() {
+		most = n.fixed
+	}
+	b.turns(again, most, n.known())
 	body()
 	b.integerImm(asm.SUB, count, 1)
 	b.jump(asm.JNE, again)
@@ -387,7 +393,7 @@ func (t *registerTile) innermost(m *term, a, b asm.Reg) {
 	t.repeat(distance{register: n}, round(unrolled))
 	t.assign(n, m.depth.register)
 	t.integerImm(asm.AND, n, unrolled-1)
-	t.repeat(distance{register: n}, round(1))
+	t.repeatAtMost(distance{register: n}, unrolled-1, round(1))
 }
 
 // rowBases is where the rows of A are: at one register, where the rows' distance is known, or else at one for each three rows.

@@ -1,8 +1,10 @@
 package amd64
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -86,7 +88,8 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	}
 	emulate.Place(1, regions...)
 	frame.Address &^= loop.ScratchAlign - 1
-	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch))), k.fixed/8)
+	words := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(scratch[k.header:]))), k.fixed/8)
+	at := frame.Address + uint64(k.header)
 	for i, r := range regions[1:] {
 		if (i+k.on.runs)%2 == 0 {
 			r.Address &^= 4095
@@ -94,8 +97,15 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		words[k.first+i] = int64(r.Address)
 	}
 	var fault error
-	err := k.run(words, int64(frame.Address), a.Dims, begin, end, nil, func(_ unsafe.Pointer, n *nest, begin, end int64) (status int64) {
-		rax, err := k.on.machine.Run(n.code, map[asm.Reg]uint64{asm.RDI: frame.Address, asm.RSI: uint64(begin), asm.RDX: uint64(end)}, regions...)
+	err := k.run(words, int64(at), a, begin, end, nil, func(_ unsafe.Pointer, _ *kernel, n *nest, begin, end int64, resume bool) (status int64) {
+		if k.header > 0 {
+			*(*int64)(unsafe.Add(unsafe.Pointer(&words[0]), budgetWord)) = budget()
+		}
+		code := n.code
+		if k.header > 0 {
+			code = k.withPause(n.code, unsafe.Pointer(&words[0]), resume)
+		}
+		rax, err := k.on.machine.Run(code, map[asm.Reg]uint64{asm.RDI: at, asm.RSI: uint64(begin), asm.RDX: uint64(end)}, regions...)
 		if err != nil {
 			fault = err
 		}
@@ -105,6 +115,20 @@ func (k *emulated) Run(a *target.Args, begin, end int64, scratch []byte) error {
 		return fmt.Errorf("kernel @%s: %w", k.name, fault)
 	}
 	return err
+}
+
+// withPause is a routine, and the code by which it pauses, behind a jump to the one or (resume) to the place where the other continues.
+func (k *emulated) withPause(routine []byte, frame unsafe.Pointer, resume bool) []byte {
+	save, from := k.isa.pauseCode()
+	to := 0
+	if resume {
+		to = len(routine) + from
+	}
+	code := append(slices.Grow([]byte(nil), 64+len(routine)+len(save)), 0xE9)
+	code = binary.LittleEndian.AppendUint32(code, uint32(routineAlign-5+to))
+	code = append(code, make([]byte, routineAlign-len(code))...)
+	*(*uint64)(unsafe.Add(frame, pauseWord)) = emulate.CodeAddress + routineAlign + uint64(len(routine))
+	return append(append(code, routine...), save...)
 }
 
 var all = flag.Bool("all", false, "emulate all kernels, not only some: half a minute")

@@ -24,7 +24,11 @@ type kernel struct {
 	locals   []derived // offsets of locals from the end of the frame, in bytes
 	checks   []check
 	failed   int // the first of three words: value, least, most
+	header   int // bytes in front of the frame; 0 if the code does not pause
 	fixed    int // bytes of the frame
+	isa      *isa
+	longest  int64   // see Longest
+	pause    *pauser // how the code pauses; nil if it does not
 	nests    []nest
 	steps    *steps // nil where the kernel is no course
 	scratch  *sym.Code
@@ -57,10 +61,14 @@ type nest struct {
 	formula sym.Expr
 	code    []byte
 	entry   uintptr
+	portion int64 // tiles that one call may do; 0: the code returns in time by itself
 }
 
 // Name is the loop kernel's.
 func (k *kernel) Name() string { return k.name }
+
+// Longest is the most instructions that the kernel's code does between two places at which it may return to Go, and the most of which one call does.
+func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
 
 // Tiles is the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
@@ -158,28 +166,56 @@ func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratch,
 
 // Run does tiles [begin, end).
 func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) error {
-	if len(a.Operands) != k.operands || len(a.Dims) != k.dims || len(scratch) < k.fixed {
-		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and %d", k.name, k.operands, k.dims, k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
+	if len(a.Operands) != k.operands || len(a.Dims) != k.dims || len(scratch) < k.header+k.fixed {
+		panic(diag.Internalf("kernel @%s takes %d operands, %d dimensions and at least %d bytes of scratch, got %d, %d and %d", k.name, k.operands, k.dims, k.header+k.fixed, len(a.Operands), len(a.Dims), len(scratch)))
 	}
-	frame := unsafe.Pointer(unsafe.SliceData(scratch))
-	words := unsafe.Slice((*int64)(frame), k.fixed/8)
-	for i, o := range a.Operands {
-		*(*uintptr)(unsafe.Pointer(&words[k.first+i])) = uintptr(o.Base)
-	}
-	err := k.run(words, int64(uintptr(frame)), a.Dims, begin, end, frame, enter)
+	words := k.frame(a, scratch)
+	frame := unsafe.Pointer(unsafe.SliceData(words))
+	err := k.run(words, int64(uintptr(frame)), a, begin, end, frame, enter)
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(scratch)
 	return err
 }
 
-// enter calls a nest's routine.
-func enter(frame unsafe.Pointer, n *nest, begin, end int64) (status int64) {
+// frame is the words in a worker's scratch, with the operands' addresses.
+func (k *kernel) frame(a *target.Args, scratch []byte) (words []int64) {
+	frame := unsafe.Pointer(unsafe.SliceData(scratch[k.header:]))
+	words = unsafe.Slice((*int64)(frame), k.fixed/8)
+	if k.pause != nil {
+		*(*uintptr)(unsafe.Add(frame, pauseWord)) = k.pause.save
+	}
+	for i, o := range a.Operands {
+		*(*uintptr)(unsafe.Pointer(&words[k.first+i])) = uintptr(o.Base)
+	}
+	return words
+}
+
+// enter calls a nest's routine, or has one that paused continue.
+func enter(frame unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64) {
+	if k.pause != nil {
+		*(*int64)(unsafe.Add(frame, budgetWord)) = budget()
+	}
+	if resume {
+		return call.Call(k.pause.resume, frame, 0, 0)
+	}
 	return call.Call(n.entry, frame, begin, end)
 }
 
+// budget is what code may do before it returns.
+func budget() int64 {
+	if pauseAlways {
+		return 0
+	}
+	return callMost
+}
+
+// routine calls a nest's routine, or has one that paused (resume) continue, and returns its status.
+type routine func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) (status int64)
+
 // run writes the frame's words but for the operands' addresses, and calls do with its operand for tiles of each nest that has some of those asked for; its result is the routine's. (A func without variables of its own, so that a run allocates nothing.)
 // frame is the address at which the routines find the words.
-func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64, with unsafe.Pointer, do func(with unsafe.Pointer, n *nest, begin, end int64) (status int64)) error {
+func (k *kernel) run(words []int64, frame int64, a *target.Args, begin, end int64, with unsafe.Pointer, do routine) error {
+	dims := a.Dims
 	copy(words, dims)
 	for _, l := range k.locals {
 		offset, err := k.eval(l.code, dims)
@@ -188,7 +224,7 @@ func (k *kernel) run(words []int64, frame int64, dims []int64, begin, end int64,
 		}
 		words[l.word] = frame + int64(k.fixed) + offset
 	}
-	r := running{k, words, dims, begin, end, with, do}
+	r := running{k, words, dims, begin, end, a, with, do}
 	if k.steps != nil {
 		return r.course()
 	}
@@ -204,8 +240,9 @@ type running struct {
 	*kernel
 	words, dims []int64
 	begin, end  int64
+	args        *target.Args
 	with        unsafe.Pointer
-	do          func(with unsafe.Pointer, n *nest, begin, end int64) (status int64)
+	do          routine
 }
 
 // derive computes what a launch, or a step of it, computes once.
@@ -229,13 +266,38 @@ func (r *running) stretch(first, end int) (tiles int64, err error) {
 			return tiles, err
 		}
 		if r.begin < count {
-			if status := r.do(r.with, n, max(r.begin, 0), min(r.end, count)); status != 0 {
-				return tiles, r.failure(int(status)-1, r.words[r.failed:r.failed+3])
+			if err := r.tiles(n, max(r.begin, 0), min(r.end, count)); err != nil {
+				return tiles, err
 			}
 		}
 		r.begin, r.end, tiles = r.begin-count, r.end-count, tiles+count
 	}
 	return tiles, nil
+}
+
+// tiles does tiles of a nest, in calls each of which is over soon. Between them the run may be stopped.
+func (r *running) tiles(n *nest, begin, end int64) error {
+	portion := n.portion
+	if portion == 0 {
+		portion = end - begin
+	}
+	for begin < end {
+		next := begin + min(portion, end-begin)
+		status := r.do(r.with, r.kernel, n, begin, next, false)
+		for status == paused {
+			if r.args.Stopped() {
+				return target.ErrStopped
+			}
+			status = r.do(r.with, r.kernel, n, 0, 0, true)
+		}
+		if status != 0 {
+			return r.failure(int(status)-1, r.words[r.failed:r.failed+3])
+		}
+		if begin = next; begin < end && r.args.Stopped() {
+			return target.ErrStopped
+		}
+	}
+	return nil
 }
 
 // course does the tiles of a kernel with steps.

@@ -324,7 +324,9 @@ func (e *emitter) counted(first, end sym.Expr, variable string, around []loop.St
 	} else {
 		e.assign(i, e.integer(first))
 	}
-	e.bind(again)
+	_, most := e.bounds(end.Sub(first))
+	_, start := first.Const()
+	e.turns(again, most, fixed && start)
 	e.append(list)
 	e.integerImm(asm.ADD, i, 1)
 	if fixed {
@@ -467,7 +469,7 @@ func (e *emitter) assemble(l *stripLoop) {
 			if last <= done {
 				return
 			}
-			e.bind(again)
+			e.turns(again, (last-done)/width, true)
 			e.append(body)
 			if done+width < last || last < l.constant || width != int64(e.isa.lanes) {
 				e.integerImm(asm.ADD, l.i, width)
@@ -483,7 +485,7 @@ func (e *emitter) assemble(l *stripLoop) {
 		e.integerImm(asm.SUB, limit, width)
 		e.compareNumbers(l.i, limit)
 		e.jump(asm.JG, over)
-		e.bind(again)
+		e.turns(again, e.most(l.extent)/width, false)
 		e.append(body)
 		e.integerImm(asm.ADD, l.i, width)
 		e.compareNumbers(l.i, limit)
@@ -513,7 +515,7 @@ func (e *emitter) assemble(l *stripLoop) {
 	}
 	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JGE, over)
-	e.bind(again)
+	e.turns(again, e.most(l.extent), false)
 	e.append(l.tail)
 	e.integerImm(asm.ADD, l.i, 1)
 	e.compareNumbers(l.i, l.count)

@@ -10,7 +10,6 @@
 package cpu
 
 import (
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -32,7 +31,7 @@ const (
 )
 
 // ErrStopped is the error of a launch, or of a wait, during which Stop was closed.
-var ErrStopped = errors.New("the launch was stopped")
+var ErrStopped = target.ErrStopped
 
 // Job is a launch: a kernel, its arguments, the number of its tiles and, where they are not all independent, their order. It remembers from run to run how long they take.
 type Job struct {

@@ -41,9 +41,9 @@ type Machine struct {
 	complaint *strings.Builder // what the process says on its standard error
 }
 
-// The addresses of code and stack, and where Place begins.
+// The addresses of code and stack, and where Place begins. CodeAddress is that of the code that Run is given.
 const (
-	codeAddress  = 0x40_0000
+	CodeAddress  = 0x40_0000
 	stackAddress = 0x7FFF_0000_0000
 	stackBytes   = 16 << 10
 	dataAddress  = 0x10_0000_0000
@@ -113,7 +113,7 @@ func (m *Machine) Run(code []byte, registers map[asm.Reg]uint64, regions ...*Reg
 	request := struct {
 		Registers map[string]uint64 `json:"registers"`
 		Regions   []wire            `json:"regions"`
-	}{map[string]uint64{"rsp": stackAddress + stackBytes - 8}, []wire{{codeAddress, code, true}, wire(*stack)}}
+	}{map[string]uint64{"rsp": stackAddress + stackBytes - 8}, []wire{{CodeAddress, code, true}, wire(*stack)}}
 	for r, value := range registers {
 		request.Registers[r.String()] = value
 	}

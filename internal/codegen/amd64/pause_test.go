@@ -1,0 +1,203 @@
+package amd64
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// pausing compiles so that all loops return to Go at every iteration, until the test ends.
+func pausing(t *testing.T) {
+	pauseAlways = true
+	t.Cleanup(func() { pauseAlways = false })
+}
+
+// TestPauseAnywhere: code that pauses at every turn of every loop computes what it computes without a pause.
+func TestPauseAnywhere(t *testing.T) {
+	pausing(t)
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		h.One(29).Functions(t)
+		h.One(17).Conversions(t)
+		h.One(5).Powers(t)
+		h.Checks(t)
+		h.Contractions(t)
+		h.EmptyContractions(t)
+		h.Courses(t)
+		h.TilesAtOnce(t)
+		for seed := range int64(150) {
+			h.Random(t, 4000+seed, seed%2 == 1)
+		}
+		for i, c := range narrowCases(100, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64}) {
+			if i%2 == 0 {
+				c.agree(t, h)
+			}
+		}
+		for _, c := range productCases(50, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 64, 32, 40, 48}) {
+			c.agree(t, h)
+		}
+	})
+}
+
+// endless are kernels of one tile that would take years: each of 2⁴⁰ iterations.
+var endless = map[string]func(b *loop.Builder, n sym.Expr){
+	"a serial sum": func(b *loop.Builder, n sym.Expr) {
+		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
+		total := b.Var("total", loop.Integer(dtype.I64, 0))
+		b.Serial("i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
+		b.Store(y, kernelcheck.Fixed(0), total)
+	},
+	"a sum in lanes": func(b *loop.Builder, n sym.Expr) {
+		y := b.Param("y", loop.Write, dtype.F32, kernelcheck.Fixed(1))
+		total := b.Var("total", loop.Number(dtype.F32, 0))
+		b.For(loop.Vector, "i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.Convert(dtype.F32, loop.At(i))) })
+		b.Store(y, kernelcheck.Fixed(0), total)
+	},
+	"loops in loops": func(b *loop.Builder, n sym.Expr) {
+		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
+		total := b.Var("total", loop.Integer(dtype.I64, 0))
+		b.Serial("i", sym.Const(1<<20), func(i sym.Expr) {
+			b.Serial("j", sym.Const(1<<10), func(j sym.Expr) {
+				b.Serial("k", sym.Const(1<<10), func(k sym.Expr) { b.Reduce(total, loop.Add, loop.At(i.Add(j).Add(k))) })
+			})
+		})
+		b.Store(y, kernelcheck.Fixed(0), total)
+	},
+	"a product": func(b *loop.Builder, n sym.Expr) {
+		a := b.Param("a", loop.Read, dtype.F32, kernelcheck.Fixed(1))
+		y := b.Param("y", loop.Update, dtype.F32, kernelcheck.Fixed(8, 32))
+		x := b.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(1, 32))
+		one, none, next := kernelcheck.Fixed(0), kernelcheck.Fixed(0, 0), kernelcheck.Fixed(0, 1)
+		b.Contract(sym.Const(8), sym.Const(32), n, y.Tile(none, kernelcheck.Fixed(1, 0), next), a.Tile(one, one, one), x.Tile(none, none, next))
+	},
+	"a scatter": func(b *loop.Builder, n sym.Expr) {
+		y := b.Param("y", loop.Update, dtype.F32, kernelcheck.Fixed(64))
+		b.Serial("i", n, func(i sym.Expr) {
+			at := b.Check("at", loop.At(i.Mod(sym.Const(64))), sym.Const(0), sym.Const(63), "an index")
+			b.Store(y, []sym.Expr{at}, loop.Apply2(loop.Add, y.Load(at), loop.Number(dtype.F32, 1)))
+		})
+	},
+	"tiles of many rounds": func(b *loop.Builder, n sym.Expr) {
+		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(4))
+		b.For(loop.Parallel, "t", sym.Const(4), func(at sym.Expr) {
+			total := b.Var("total", loop.Integer(dtype.I64, 0))
+			b.Serial("i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
+			b.Store(y, []sym.Expr{at}, total)
+		})
+	},
+}
+
+// TestStop: a kernel whose one tile would take years ends when it is stopped: at the next return of its code.
+func TestStop(t *testing.T) {
+	for name, write := range endless {
+		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Var("n")} {
+			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
+				levels(t, func(t *testing.T, h kernelcheck.Harness) {
+					b := loop.NewBuilder("endless")
+					write(b, n)
+					text := kernelcheck.Finish(b)
+					code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{text}}, h.Machine)
+					if err != nil {
+						t.Fatal(err)
+					}
+					k, ok := code.Kernels[0].(*kernel)
+					if !ok {
+						t.Fatalf("there is no machine code: %v", code.Left)
+					}
+					stop := make(chan struct{})
+					a := &target.Args{Stop: stop}
+					for range text.Dims {
+						a.Dims = append(a.Dims, 1<<40)
+					}
+					for _, p := range text.Params {
+						x := kernelcheck.Operand(t, p, nil)
+						a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&x.Bytes()[0]), Bytes: int64(len(x.Bytes()))})
+					}
+					size, err := k.Scratch(a.Dims)
+					if err != nil {
+						t.Fatal(err)
+					}
+					scratch, _ := kernelcheck.ScratchOf(int(size))
+					words := k.frame(a, scratch)
+					returns := 0
+					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
+						status := enter(with, k, n, begin, end, resume)
+						if returns++; returns == 3 {
+							close(stop)
+						}
+						return status
+					})
+					if err != target.ErrStopped || returns != 3 {
+						t.Errorf("%d returns, %v", returns, err)
+					}
+					if err := k.Run(a, 0, 1, scratch); err != target.ErrStopped {
+						t.Errorf("stopped before it began: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestPauseMoves: while the code of several goroutines is paused and continues, stacks grow and move, and the collector runs. Sums are exact.
+func TestPauseMoves(t *testing.T) {
+	h := harness(t, target.Native)
+	b := loop.NewBuilder("sum")
+	y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
+	total := b.Var("total", loop.Integer(dtype.I64, 0))
+	b.Serial("i", sym.Var("n"), func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
+	b.Store(y, kernelcheck.Fixed(0), total)
+	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{kernelcheck.Finish(b)}}, h.Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, ok := code.Kernels[0].(*kernel)
+	if !ok {
+		t.Skip("the processor has no AVX2, without which no code is emitted")
+	}
+	const n = 3 << 20
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			result := new([1]int64)
+			a := &target.Args{Dims: []int64{n}, Operands: []target.Operand{{Base: unsafe.Pointer(result), Bytes: 8}}}
+			size, _ := k.Scratch(a.Dims)
+			scratch, _ := kernelcheck.ScratchOf(int(size))
+			words := k.frame(a, scratch)
+			depth := 0
+			err := k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {
+				runtime.GC()
+				depth += 40
+				return deep(depth, func() int64 { return enter(with, k, n, begin, end, resume) })
+			})
+			if err != nil || result[0] != n*(n-1)/2 || depth < 80 {
+				t.Errorf("the sum is %d after %d returns, %v", result[0], depth/40, err)
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// deep calls do on a stack that has grown by so many frames.
+//
+//go:noinline
+func deep(frames int, do func() int64) int64 {
+	var here [64]int64
+	here[frames%64] = int64(frames)
+	if frames == 0 {
+		return do()
+	}
+	status := deep(frames-1, do)
+	if here[frames%64] != int64(frames) {
+		panic("a frame has changed")
+	}
+	return status
+}
+
+func address(words []int64) int64 { return int64(uintptr(unsafe.Pointer(&words[0]))) }
