@@ -323,12 +323,18 @@ func (i *isa) pauseCode() (code []byte, resume int) {
 }
 
 // gaps are the costs of the longest ways through instructions without a poll: from the beginning to the first poll, from the last one to the end, between two, and from the beginning to the
-// end (negative if every way has a poll).
-type gaps struct{ before, after, between, through int64 }
+// end (negative if every way has a poll). Without any poll all but between are the same.
+type gaps struct {
+	before, after, between, through int64
+	polls                           bool // there are some
+}
 
 // then is the gaps of one stretch after another.
 func (g gaps) then(next gaps) gaps {
-	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between, plus(g.after, next.before)), through: -1}
+	both := gaps{before: g.before, after: next.after, between: max(g.between, next.between), through: -1, polls: g.polls || next.polls}
+	if g.polls && next.polls {
+		both.between = max(both.between, plus(g.after, next.before))
+	}
 	if g.through >= 0 {
 		both.before = max(g.before, plus(g.through, next.before))
 	}
@@ -352,7 +358,7 @@ func (t *turn) gapsOf(insts []asm.Inst) gaps {
 			c := cost(&insts[at])
 			next := gaps{before: c, after: c, through: c}
 			if isPoll(&insts[at]) {
-				next = gaps{through: -1}
+				next = gaps{through: -1, polls: true}
 			}
 			each = each.then(next)
 		}
@@ -362,11 +368,15 @@ func (t *turn) gapsOf(insts []asm.Inst) gaps {
 		each, at = each.then(in.gapsOf(insts)), in.end
 	}
 	count(t.end)
+	if !each.polls {
+		all := times(each.through, t.trips.most)
+		return gaps{before: all, after: all, through: all}
+	}
 	if each.through < 0 { // every iteration has a poll; the loop may be jumped over
-		return gaps{before: each.before, after: each.after, between: max(each.between, plus(each.before, each.after)), through: 0}
+		return gaps{before: each.before, after: each.after, between: max(each.between, plus(each.before, each.after)), through: 0, polls: true}
 	}
 	all := times(each.through, t.trips.most)
-	return gaps{before: plus(each.before, all), after: plus(each.after, all), between: max(each.between, plus(plus(each.before, each.after), all)), through: all}
+	return gaps{before: plus(each.before, all), after: plus(each.after, all), between: max(each.between, plus(plus(each.before, each.after), all)), through: all, polls: true}
 }
 
 // longestOf is the most that a routine does between two places at which it may return, in instructions: the end of a tile if it has no budgets.

@@ -14,10 +14,11 @@ import (
 var pool struct {
 	sync.Mutex
 	taken       int          // places
+	runs        atomic.Int32 // teams that have a place
 	free        []*helper    // those without a team; the last one was busy most recently
 	first, last *Team        // runs that wait for a place, in their order
 	waiting     atomic.Int32 // how many
-	rested      atomic.Int64 // when a worker last rested, in nanoseconds since start
+	awake       atomic.Int64 // until then no worker rests, in nanoseconds since start
 	resting     atomic.Int64 // since when one rests; 0 where none does, −1 where it is about to go on
 	rest        chan struct{}
 	alarm       *time.Timer // of the one that rests
@@ -41,6 +42,7 @@ func (t *Team) enter() error {
 	admit()
 	if pool.taken < places() {
 		pool.taken++
+		pool.runs.Add(1)
 		t.inside = true
 		pool.Unlock()
 		return nil
@@ -68,6 +70,7 @@ func (t *Team) line() error {
 		if !t.unline() { // it was given a place at the same time
 			<-t.turn
 			pool.taken--
+			pool.runs.Add(-1)
 			admit()
 		}
 		pool.Unlock()
@@ -105,6 +108,7 @@ func admit() {
 		t := pool.first
 		t.unline()
 		pool.taken++
+		pool.runs.Add(1)
 		t.turn <- struct{}{}
 	}
 }
@@ -118,6 +122,7 @@ func (t *Team) leave() {
 	pool.Lock()
 	t.dismiss()
 	pool.taken--
+	pool.runs.Add(-1)
 	admit()
 	pool.Unlock()
 }
@@ -183,6 +188,7 @@ func (t *Team) pause() error {
 		if pool.first != nil {
 			t.inside = false
 			pool.taken--
+			pool.runs.Add(-1)
 			admit()
 			return t.line()
 		}
@@ -193,12 +199,23 @@ func (t *Team) pause() error {
 }
 
 // While runs wait for places, so that all processors compute all the time, one of the workers rests for a moment now and then: Go's scheduler looks for events of the
-// network only when a processor has nothing to do, or else every ten milliseconds. The rest is long enough for what it finds to be done. Another worker
-// ends it, since a sleep of Go's takes a millisecond on a processor that has nothing else to do; the alarm is for when there is none.
+// network only when a processor has nothing to do, or else every ten milliseconds. The rest is long enough for what it finds to be done. Another run's
+// worker ends it, since a sleep of Go's takes a millisecond on a processor that has nothing else to do: without another run that has a place, nobody rests. The alarm is for when
+// that run leaves, or does not look for long; then the next rest is far off, so that rests cost little of the time in any case.
 const (
 	breath = time.Millisecond
 	nap    = 150 * time.Microsecond
+	seldom = 16 // a rest that the alarm ended takes at most one part of so many
 )
+
+// nextRest is the time until which no worker rests, after a rest that began and ended at these times.
+func nextRest(began, ended int64, alarm bool) int64 {
+	next := began + int64(breath)
+	if alarm {
+		next = max(next, ended+(seldom-1)*(ended-began))
+	}
+	return next
+}
 
 func init() {
 	pool.rest, pool.alarm = make(chan struct{}, 1), time.NewTimer(0)
@@ -207,19 +224,19 @@ func init() {
 
 // yield lets goroutines run that wait for a processor.
 func yield() {
-	if pool.waiting.Load() > 0 {
-		now, last := int64(time.Since(start)), pool.rested.Load()
-		if now-last > int64(breath) && pool.resting.CompareAndSwap(0, now) {
-			pool.rested.Store(now)
+	if pool.waiting.Load() > 0 && pool.runs.Load() > 1 {
+		now, alarm := int64(time.Since(start)), false
+		if now > pool.awake.Load() && pool.resting.CompareAndSwap(0, now) {
 			pool.alarm.Reset(nap)
 			select {
 			case <-pool.rest:
 				pool.alarm.Stop()
 			case <-pool.alarm.C:
-				if !pool.resting.CompareAndSwap(now, -1) {
+				if alarm = pool.resting.CompareAndSwap(now, -1); !alarm {
 					<-pool.rest // somebody was about to end it
 				}
 			}
+			pool.awake.Store(nextRest(now, int64(time.Since(start)), alarm))
 			pool.resting.Store(0)
 			return
 		}

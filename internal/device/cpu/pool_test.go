@@ -219,3 +219,52 @@ func BenchmarkHandOver(b *testing.B) {
 		b.ReportMetric(float64(len(took))/float64(b.N), "share")
 	}
 }
+
+// TestNoRestAlone: with one processor, there is no other worker that could end a rest, so none rests, however many runs wait.
+func TestNoRestAlone(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	before := pool.awake.Load()
+	var runs sync.WaitGroup
+	for range 4 {
+		runs.Go(func() {
+			var team Team
+			job := Job{Kernel: &busy{tile: 200 * time.Microsecond}, Tiles: 100}
+			for range 3 {
+				if err := team.Enter(2); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := team.Launch(&job, scratches(2)); err != nil {
+					t.Error(err)
+				}
+				team.Leave()
+			}
+		})
+	}
+	runs.Wait()
+	if pool.awake.Load() != before {
+		t.Error("a worker rested, though there was none to wake it")
+	}
+	if n := pool.runs.Load(); n != 0 {
+		t.Errorf("%d runs are left behind", n)
+	}
+}
+
+// TestNextRest: rests that others end come a millisecond apart; those that nobody ends take a small part of the time, however long they are.
+func TestNextRest(t *testing.T) {
+	ms := int64(time.Millisecond)
+	for _, c := range []struct {
+		began, ended int64
+		alarm        bool
+		want         int64
+	}{
+		{5 * ms, 5*ms + ms/5, false, 6 * ms},
+		{5 * ms, 6 * ms, true, 21 * ms},
+		{5 * ms, 15 * ms, true, 165 * ms},
+		{5 * ms, 5*ms + ms/100, true, 6 * ms},
+	} {
+		if got := nextRest(c.began, c.ended, c.alarm); got != c.want {
+			t.Errorf("after a rest from %d to %d the next is at %d, want %d", c.began, c.ended, got, c.want)
+		}
+	}
+}
