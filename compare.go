@@ -74,6 +74,11 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	for _, o := range p.outputs {
 		c.outputs = append(c.outputs, o.Name)
 	}
+	done, err := c.model.read()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := c.interpret(p); err != nil {
 		return nil, inFile(err, p.model.file)
 	}
@@ -345,6 +350,11 @@ func (d *Difference) Save(dir string) (string, error) {
 	if err := os.MkdirAll(set, 0o777); err != nil {
 		return "", err
 	}
+	done, err := d.model.read()
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	proto := &wire.ModelProto{IRVersion: d.model.model.Proto.IRVersion, OpsetImport: d.model.model.Proto.OpsetImport, Functions: d.model.model.Proto.Functions, ProducerName: "weir"}
 	g := &wire.GraphProto{Name: d.Node, Node: d.nodes}
 	used := map[string]bool{}

@@ -127,7 +127,11 @@ func (m *Model) Describe() Description {
 		return m.text.describe()
 	}
 	proto := m.model.Proto
-	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Unsupported: m.model.Unsupported(), Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
+	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
+	if done, err := m.read(); err == nil {
+		d.Unsupported = m.model.Unsupported()
+		done()
+	}
 	if d.Unsupported == nil {
 		d.Unsupported = []string{}
 	}

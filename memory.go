@@ -184,10 +184,6 @@ func Usage() Totals {
 		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: pool.Fragmented}
 }
 
-// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more than so many bytes of whole pages, and returns the limit before. 0 is none. What would exceed it
-// is refused, once what is cached has been given back: an ErrMemory, as where the system refuses. What is held already stays.
-func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
-
 // Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without being asked for where memory is refused.
 func Trim() (bytes int64) { return mem.Trim() }
 

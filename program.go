@@ -84,6 +84,7 @@ type Program struct {
 	counts counts
 	made   origin // where it was compiled
 
+	asks  asks
 	room  int64        // with a budget: what it leaves for what data decide
 	taken atomic.Int64 // of it
 }
@@ -135,16 +136,16 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if err := m.retain(); err != nil {
 		return nil, err
 	}
-	kept := false
-	defer func() {
-		if !kept {
-			m.release()
-		}
-	}()
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
 	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here()}
+	kept := false
+	defer func(p *Program) {
+		if !kept {
+			m.release(p)
+		}
+	}(p)
 	if m.artefact != nil {
 		err = m.artefact.compile(ctx, p, o)
 	} else {
@@ -166,9 +167,12 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	}
 	p.memory = newMemory(p)
 	p.setStates()
-	if err := p.checkBudget(); err != nil {
-		p.executable.Close()
-		return nil, err
+	p.settle()
+	for _, check := range []func() error{p.checkBudget, p.checkLimit} {
+		if err := check(); err != nil {
+			p.executable.Close()
+			return nil, inFile(err, m.file)
+		}
 	}
 	kept = true
 	p.ready()

@@ -352,7 +352,7 @@ func (p *Program) Close() error {
 	if err := p.executable.Close(); err != nil && first == nil {
 		first = err
 	}
-	if err := p.model.release(); err != nil && first == nil {
+	if err := p.model.release(p); err != nil && first == nil {
 		first = err
 	}
 	return first

@@ -546,6 +546,9 @@ func holds() held {
 	h := held{totals: mem.Usage()}
 	t := &h.totals
 	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = [mem.Kinds]int64{}, [mem.Kinds]int64{}, 0, 0, 0
+	// Of a mapped file there is less after a compilation; the files themselves are counted in blocks.
+	t.All, t.MappedAll = t.All-t.Current[mem.File], t.MappedAll-t.MappedCurrent[mem.File]
+	t.Current[mem.File], t.MappedCurrent[mem.File] = 0, 0
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
 		h.files = len(list)
 	}

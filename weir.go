@@ -150,11 +150,14 @@ type Model struct {
 	weights
 }
 
-// weights counts who reads a model's files: the model until its Close, and each program compiled from it.
+// weights counts who reads a model's files: the model until its Close, and each program compiled from it. Between compilations only what programs read of the files in place is mapped.
 type weights struct {
-	mu    sync.Mutex
-	users int
-	shut  bool
+	mu      sync.Mutex
+	users   int
+	shut    bool
+	readers int                   // who may read all of the files now
+	settled bool                  // a program was compiled: until then all of the files stay mapped
+	views   map[*Program][][]byte // what programs read in place
 }
 
 // Load reads the model at path: ONNX, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
@@ -297,8 +300,8 @@ func (m *Model) Metadata() map[string]string {
 	return maps.Clone(m.model.Meta)
 }
 
-// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on, and the last of them to be
-// closed gives the file's mapping back.
+// Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped what it reads of the file in place, and the last of them to be
+// closed gives that back.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -309,21 +312,118 @@ func (m *Model) Close() error {
 	return m.leave()
 }
 
-// retain keeps the model's files for a program; release ends that.
+// retain keeps the model's files for a program, with all of them mapped until settle; release ends that.
 func (m *Model) retain() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shut {
 		return diag.New(ErrClosed, "the model is closed").AtFile(m.file)
 	}
+	if err := m.open(); err != nil {
+		return err
+	}
 	m.users++
 	return nil
 }
 
-func (m *Model) release() error {
+// read has all of the model's files mapped until done is called.
+func (m *Model) read() (done func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.rest()
+	}, nil
+}
+
+// open has all of the files mapped for one more reader.
+func (m *Model) open() error {
+	if m.readers == 0 {
+		for _, b := range m.blocks() {
+			if err := b.KeepAll(); err != nil {
+				if m.settled {
+					m.keep()
+				}
+				return inFile(err, m.file)
+			}
+		}
+	}
+	m.readers++
+	return nil
+}
+
+// rest ends what open began. What no program reads in place is mapped no more.
+func (m *Model) rest() {
+	if m.readers--; m.readers == 0 && m.settled {
+		m.keep()
+	}
+}
+
+func (m *Model) keep() {
+	var data [][]byte
+	for _, list := range m.views {
+		data = append(data, list...)
+	}
+	for _, b := range m.blocks() {
+		_ = b.Keep(data) // what the system does not take back stays
+	}
+}
+
+// settle says what a program reads of the files in place, now that it is compiled, and tells in bytes the pages that are mapped for it alone, those of copies of what does not lie aligned in a
+// file, and all.
+func (m *Model) settle(p *Program, views [][]byte) (own, copies, whole int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.blocks() {
+		if whole += b.Mapped(); b.Kind() == mem.File {
+			own += b.Kept(views)
+		} else {
+			copies += b.Mapped()
+		}
+	}
+	if m.views == nil {
+		m.views = map[*Program][][]byte{}
+	}
+	m.views[p], m.settled = views, true
+	m.rest()
+	return own, copies, whole
+}
+
+// release ends a program's use of the files. It may not have settled.
+func (m *Model) release(p *Program) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, settled := m.views[p]; settled {
+		delete(m.views, p)
+		if m.readers == 0 {
+			m.keep()
+		}
+	} else {
+		m.rest()
+	}
 	return m.leave()
+}
+
+// files are the model's files, mapped or read.
+func (m *Model) files() []*mem.Block {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.blocks()
+}
+
+// blocks is files for who holds the lock.
+func (m *Model) blocks() []*mem.Block {
+	switch {
+	case m.artefact != nil && m.artefact.block != nil:
+		return []*mem.Block{m.artefact.block}
+	case m.model != nil:
+		return m.model.Blocks()
+	}
+	return nil
 }
 
 func (m *Model) leave() error {

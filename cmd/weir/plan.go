@@ -75,6 +75,8 @@ type planned struct {
 	Proven      bool       `json:"proven"`
 	Peak        *int64     `json:"peak_bytes"`
 	PeakFormula string     `json:"peak_formula"`
+	Limit       *int64     `json:"limit_bytes"` // what SetLimit must be
+	Asked       *askedRow  `json:"asked"`       // what limit_bytes is made of
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
@@ -96,6 +98,39 @@ type stateRow struct {
 	Bytes   *int64 `json:"bytes"`
 	InPlace bool   `json:"in_place"`
 	formula weir.Size
+}
+
+// askedRow is weir.Asked.
+type askedRow struct {
+	Compiling int64 `json:"compiling_bytes"`
+	Weights   int64 `json:"weights_bytes"`
+	Files     int64 `json:"files_bytes"`
+	Paged     int64 `json:"paged_bytes"`
+	Code      int64 `json:"code_bytes"`
+	Call      int64 `json:"call_bytes"`
+	Arguments int64 `json:"arguments_bytes"`
+	Calls     int   `json:"calls"`
+}
+
+// ask fills in the limit, where the sizes are known.
+func (p *planned) ask(m *weir.Memory, bound weir.Dims) {
+	if a, err := m.Asked(p.Calls, bound); err == nil {
+		limit, row := a.Total(), askedRow(a)
+		p.Limit, p.Asked = &limit, &row
+	}
+}
+
+// printLimit tells the limit and what it is made of.
+func (p *planned) printLimit() {
+	a := p.Asked
+	if a == nil {
+		fmt.Printf("%-14s %s\n", "limit", "not known: bind the dimensions with --dim")
+		return
+	}
+	f := values.FormatBytes
+	fmt.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
+	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s of arguments)\n", "",
+		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call), f(a.Arguments))
 }
 
 type aliveRow struct {
@@ -187,6 +222,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
 		return err
 	}
+	p.ask(m, bound)
 	var free []weir.Dimension
 	for i, d := range dims {
 		if _, given := bound[d.Name]; !given {
@@ -337,6 +373,7 @@ func (p *planned) print(m *weir.Memory) {
 	row("scratch", m.Scratch, p.Scratch)
 	row("peak", m.Formula(p.Calls), p.Peak)
 	fmt.Printf("%-14s weights + code + %d calls × (arena + outputs + %d workers × scratch)\n", "", p.Calls, p.Workers)
+	p.printLimit()
 	row("lower bound", m.LowerBound, p.LowerBound)
 	p.printGap()
 	if p.PeakAt != "" {

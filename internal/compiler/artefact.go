@@ -276,6 +276,7 @@ func (a *Artefact) Compile(o Options, dims map[string]sym.Range, ask func() erro
 			return nil, err
 		}
 	}
+	c.own()
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
 }

@@ -66,6 +66,8 @@ type Compiled struct {
 	asked   asked
 	kept    map[string]string // see schedule.Options
 	blocks  []*mem.Block      // the weights that were laid out anew, until the code owns them
+	asks    Asks
+	inPlace bool // weights that lie in the model's file stay there, for a budget may page them
 
 	plain   manner
 	written *written // the module before the first pass, where it lays out memory
@@ -86,7 +88,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 		if _, shared := err.(*sharedBytes); !shared {
 			break
 		}
-		again := Compiled{Machine: o.Machine, plain: how}
+		again := Compiled{Machine: o.Machine, plain: how, asks: Asks{Most: made.asks.Most}}
 		if again.IR, err = made.written.parse(); err != nil {
 			return nil, err
 		}
@@ -99,6 +101,7 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	stage := "verify"
 	m := made.IR
+	made.inPlace = o.Budget != nil
 	defer func() {
 		if r := recover(); r != nil {
 			err = diag.Recovered(r, "compiling, in "+stage)

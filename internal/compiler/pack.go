@@ -4,8 +4,10 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -26,7 +28,7 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 	if err != nil {
 		return err
 	}
-	c.blocks = append(c.blocks, block)
+	c.hold(block)
 	for i, p := range list {
 		to := block.Bytes()[offsets[i] : offsets[i]+p.Bytes()]
 		if err := fill(p, to); err != nil {
@@ -47,12 +49,26 @@ func forget(list []*tensor.Tensor) {
 	}
 }
 
-// settle computes the weights that nobody has computed or packed, in memory of the program's own.
+// leastView is the size, in bytes, from which a weight that is used as the model's file has it is read there. Smaller ones are copied, so that a file is not kept for them.
+const leastView = 64 << 10
+
+// moves reports whether a weight that needs no computing is copied: it lies in a mapped file, and is small there, or not aligned for its type.
+func (c *Compiled) moves(b *loop.Buffer) bool {
+	if c.inPlace || b.View != nil || b.DType == dtype.String {
+		return false
+	}
+	data := b.Data.Bytes()
+	width := uintptr(max(1, b.DType.Bits()/8))
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+	return len(data) > 0 && (len(data) < leastView || at%width != 0) && mem.InFile(data)
+}
+
+// settle computes the weights that nobody has computed or packed, in memory of the program's own, and copies those there that moves names.
 func (c *Compiled) settle() error {
 	total := int64(0)
 	offsets := map[*tensor.Tensor]int64{}
 	for _, b := range c.Loop.Buffers {
-		if b.Kind != loop.Weight || b.Data == nil || !b.Data.Pending() {
+		if b.Kind != loop.Weight || b.Data == nil || !b.Data.Pending() && !c.moves(b) {
 			continue
 		}
 		if _, ok := offsets[b.Data]; !ok {
@@ -67,7 +83,7 @@ func (c *Compiled) settle() error {
 	if err != nil {
 		return err
 	}
-	c.blocks = append(c.blocks, block)
+	c.hold(block)
 	made := map[*tensor.Tensor]*tensor.Tensor{}
 	for _, b := range c.Loop.Buffers {
 		at, ok := offsets[b.Data]
@@ -76,15 +92,24 @@ func (c *Compiled) settle() error {
 		}
 		if made[b.Data] == nil {
 			to := tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
-			if err := mem.CatchFaults(func() error { b.Data.Fill(to, 0, 0, to.Shape()[0]); return nil }); err != nil {
+			if err := mem.CatchFaults(func() error { fillOrCopy(b.Data, to); return nil }); err != nil {
 				return err
 			}
-			forget(b.Data.Origins())
 			made[b.Data] = to
 		}
 		b.Data = made[b.Data]
 	}
 	return nil
+}
+
+// fillOrCopy gives a weight's elements another place.
+func fillOrCopy(from, to *tensor.Tensor) {
+	if !from.Pending() {
+		mem.Move(to.Bytes(), from.Bytes())
+		return
+	}
+	from.Fill(to, 0, 0, to.Shape()[0])
+	forget(from.Origins())
 }
 
 // fillBytes is about how much one goroutine packs at a time.
@@ -129,12 +154,15 @@ func (c *Compiled) drop() {
 
 // own has the weights that were laid out anew freed together with the code. What they were before is let go.
 func (c *Compiled) own() {
+	c.held()
 	if c.blocks == nil {
 		return
 	}
 	blocks, release := c.blocks, c.Code.Release
 	c.blocks = nil
-	c.IR = &ir.Module{Name: c.IR.Name, Dims: c.IR.Dims, Proved: c.IR.Proved}
+	if c.IR != nil {
+		c.IR = &ir.Module{Name: c.IR.Name, Dims: c.IR.Dims, Proved: c.IR.Proved}
+	}
 	c.Code.Release = func() error {
 		var err error
 		for _, block := range blocks {

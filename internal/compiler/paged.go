@@ -29,7 +29,7 @@ func (c *Compiled) pageOut() error {
 		if err != nil {
 			return err
 		}
-		c.blocks = append(c.blocks, file)
+		c.hold(file)
 		if err := moveTo(leave, places); err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (c *Compiled) pageOut() error {
 		if err != nil {
 			return err
 		}
-		c.blocks = append(c.blocks, left)
+		c.hold(left)
 		if err := moveTo(stay, places); err != nil {
 			return err
 		}

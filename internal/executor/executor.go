@@ -114,6 +114,14 @@ func aligned(data []byte, align int) bool {
 	return align <= 1 || len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(align) == 0
 }
 
+// Held is the pages, in bytes, of the memory that the executable owns: of weights that were copied.
+func (x *Executable) Held() (bytes int64) {
+	for _, b := range x.blocks {
+		bytes += b.Mapped()
+	}
+	return bytes
+}
+
 // Program is what is executed.
 func (x *Executable) Program() *program.Program { return x.program }
 

@@ -71,6 +71,7 @@ func MapFile(f *os.File, label string) (*Block, error) {
 	}
 	defer unclaim(roundUp(bytes))
 	b.adopt(system)
+	b.keep = newKeeper(b, f)
 	enter(b)
 	return b, nil
 }

@@ -55,12 +55,9 @@ func enter(b *Block) {
 	defer ledger.Unlock()
 	ledger.count++
 	ledger.live[b] = ledger.count
-	t, k := &ledger.totals, b.kind
-	t.add(b, +1)
-	t.Peak[k] = max(t.Peak[k], t.Current[k])
-	t.MappedPeak[k] = max(t.MappedPeak[k], t.MappedCurrent[k])
-	t.AllPeak = max(t.AllPeak, t.All)
-	t.MappedAllPeak = max(t.MappedAllPeak, t.MappedAll)
+	b.counted = counted{b.size, b.mapped}
+	ledger.totals.add(b, +1)
+	ledger.totals.rise(b.kind)
 }
 
 // leave strikes a block out.
@@ -74,12 +71,40 @@ func leave(b *Block) {
 	ledger.totals.add(b, -1)
 }
 
+// counted is what the totals count of a block, in bytes.
+type counted struct{ logical, mapped int64 }
+
 func (t *Totals) add(b *Block, sign int64) {
-	t.Current[b.kind] += sign * b.size
-	t.MappedCurrent[b.kind] += sign * b.mapped
-	t.All += sign * b.size
-	t.MappedAll += sign * b.mapped
+	t.count(b.kind, counted{sign * b.counted.logical, sign * b.counted.mapped})
 	t.Blocks += int(sign)
+}
+
+func (t *Totals) count(k Kind, more counted) {
+	t.Current[k] += more.logical
+	t.MappedCurrent[k] += more.mapped
+	t.All += more.logical
+	t.MappedAll += more.mapped
+}
+
+// rise notes the peaks after a block of a kind has come.
+func (t *Totals) rise(k Kind) {
+	t.Peak[k] = max(t.Peak[k], t.Current[k])
+	t.MappedPeak[k] = max(t.MappedPeak[k], t.MappedCurrent[k])
+	t.AllPeak = max(t.AllPeak, t.All)
+	t.MappedAllPeak = max(t.MappedAllPeak, t.MappedAll)
+}
+
+// recount changes what a live block counts.
+func recount(b *Block, now counted) {
+	ledger.Lock()
+	defer ledger.Unlock()
+	before := b.counted
+	b.counted = now
+	if _, ok := ledger.live[b]; !ok {
+		return
+	}
+	ledger.totals.count(b.kind, counted{now.logical - before.logical, now.mapped - before.mapped})
+	ledger.totals.rise(b.kind)
 }
 
 // Record is one live block's line in the ledger.
@@ -119,7 +144,7 @@ func records(blocks []*Block) []Record {
 
 // Record returns the block's line in the ledger, as it is or, after Close, as it was.
 func (b *Block) Record() Record {
-	r := Record{Kind: b.kind, Label: b.label, Bytes: b.size, Mapped: b.mapped}
+	r := Record{Kind: b.kind, Label: b.label, Bytes: b.size, Mapped: b.Mapped()}
 	frames := runtime.CallersFrames(b.callers)
 	for {
 		frame, more := frames.Next()
@@ -170,13 +195,20 @@ var (
 // errLimit is the cause of a refusal by SetLimit.
 var errLimit = errors.New("more than the process's limit allows")
 
-// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would exceed them is refused as if by the system. 0 is no limit. It returns
-// the limit before. What is held already is left alone.
+// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would exceed them is refused, in words that name the limit. 0 is no limit. It
+// returns the limit before. What is held already is left alone.
 func SetLimit(bytes int64) (before int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
 	before, ledger.limit = ledger.limit, max(0, bytes)
 	return before
+}
+
+// Limit returns what SetLimit set; 0 is no limit.
+func Limit() int64 {
+	ledger.Lock()
+	defer ledger.Unlock()
+	return ledger.limit
 }
 
 // claim asks the limit for bytes of pages, which unclaim takes back once they are in the ledger, or were refused.
@@ -251,8 +283,15 @@ func refusal(b *Block, cause error) error {
 	if t.Cached > 0 {
 		held = append(held, "cached "+FormatBytes(t.Cached))
 	}
-	e := diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s",
-		FormatBytes(b.size), b.size, b.kind, strings.Join(held, ", "))
+	var e *diag.Error
+	if limit := Limit(); errors.Is(cause, errLimit) {
+		need := t.MappedAll + t.Cached + roundUp(b.size)
+		e = diag.New(diag.ErrMemory, "the limit of %d bytes that SetLimit set refused %s (%d bytes) for %s, with which pages of %d bytes would be held; held: %s",
+			limit, FormatBytes(b.size), b.size, b.kind, need, strings.Join(held, ", ")).
+			WithFix("Memory.Limit says what a program needs; a limit of %d bytes grants this", need)
+	} else {
+		e = diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s", FormatBytes(b.size), b.size, b.kind, strings.Join(held, ", "))
+	}
 	if b.label != "" {
 		e = e.AtTensor(b.label)
 	}

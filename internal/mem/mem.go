@@ -64,6 +64,8 @@ type Block struct {
 	mapped  int64
 	callers []uintptr
 	owner   any // the ledger's lock guards it
+	counted counted
+	keep    *keeper // of a mapped file that can be mapped in part; nil else
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool
@@ -135,8 +137,15 @@ func (b *Block) Label() string { return b.label }
 // Size returns the logical size in bytes, as it was asked for; it outlives Close.
 func (b *Block) Size() int64 { return b.size }
 
-// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted.
-func (b *Block) Mapped() int64 { return b.mapped }
+// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file it is what Keep left.
+func (b *Block) Mapped() int64 {
+	if b.keep == nil {
+		return b.mapped
+	}
+	ledger.Lock()
+	defer ledger.Unlock()
+	return b.counted.mapped
+}
 
 // Bytes returns the block's memory, of length and capacity Size; nil after Close. A slice taken before Close is dead after
 // it: reading it faults, or reads what was mapped there since (see SetPoison).
@@ -162,6 +171,9 @@ func (b *Block) Close() error {
 		return b.pool.put(b.piece)
 	}
 	leave(b)
+	if b.keep != nil {
+		b.keep.close()
+	}
 	if !had {
 		return nil
 	}
@@ -231,6 +243,9 @@ func PageSize() int64 { return pageSize }
 
 // roundUp rounds a size up to whole pages. The size must leave room for it.
 func roundUp(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
+
+// WholePages returns the bytes that Map asks the system for, for a block of so many bytes.
+func WholePages(bytes int64) int64 { return roundUp(bytes) }
 
 // OutsideHeap reports whether blocks lie outside Go's heap on this system.
 func OutsideHeap() bool { return outsideHeap }

@@ -62,6 +62,15 @@ func classOf(bytes int64) int {
 	return (top-3)*16 + int(n>>(top-4))&15
 }
 
+// Pooled reports whether Take has memory of so many bytes from the pool.
+func Pooled(bytes int64) bool { return bytes > 0 && bytes <= mostPooled && outsideHeap }
+
+// PooledPages is the most that the pool asks the system for, in bytes, for small memory of so many bytes together.
+func PooledPages(bytes int64) int64 {
+	const used = slabBytes - mostPooled // of a slab, before the next is asked for
+	return (bytes + used - 1) / used * slabBytes
+}
+
 // Tensors of the user come out of one pool.
 var userPool = &Pool{slabs: map[*slab]bool{}}
 

@@ -199,6 +199,16 @@ func (x *external) Tensor(t *wire.TensorProto) (*tensor.Tensor, error) {
 	return result, err
 }
 
+// blocks are the files and copies.
+func (x *external) blocks() (list []*mem.Block) {
+	x.lock.Lock()
+	defer x.lock.Unlock()
+	for _, block := range x.files {
+		list = append(list, block)
+	}
+	return append(list, x.copies...)
+}
+
 // Close gives every file and copy back. The tensors are dead after it.
 func (x *external) Close() error {
 	x.lock.Lock()

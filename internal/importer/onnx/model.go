@@ -70,6 +70,17 @@ func ParseIn(data []byte, fsys fs.FS, name string) (*Model, error) {
 // Parse reads a model from memory, which it borrows. It has no external data.
 func Parse(data []byte) (*Model, error) { return parse(data) }
 
+// Blocks are the files that the model reads, its own and those of external data, as far as they are mapped, and copies of what does not lie aligned in those.
+func (m *Model) Blocks() (list []*mem.Block) {
+	if m.external != nil {
+		list = m.external.blocks()
+	}
+	if m.file != nil {
+		list = append(list, m.file)
+	}
+	return list
+}
+
 // Close gives the file's mapping back.
 func (m *Model) Close() error {
 	var first error

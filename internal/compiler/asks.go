@@ -1,0 +1,46 @@
+package compiler
+
+import (
+	"github.com/weirml/weir/internal/mem"
+)
+
+// Asks is what compiling takes of the system, in whole pages of bytes. The model's own files are not in it.
+type Asks struct {
+	Most    int64 // at once, while compiling
+	Weights int64 // in the end, of weights that were laid out anew
+	Paged   int64 // in the end, of a file of the program's own that weights are paged from
+	Code    int64 // in the end
+}
+
+// Asks is what compiling took and what the program holds of it.
+func (c *Compiled) Asks() Asks { return c.asks }
+
+// hold notes blocks that the program owns, and how much it holds with them and its code.
+func (c *Compiled) hold(blocks ...*mem.Block) {
+	c.blocks = append(c.blocks, blocks...)
+	most := c.code()
+	for _, b := range c.blocks {
+		most += b.Mapped()
+	}
+	c.asks.Most = max(c.asks.Most, most)
+}
+
+// code is the pages of the code.
+func (c *Compiled) code() int64 {
+	if c.Code == nil {
+		return 0
+	}
+	return mem.WholePages(c.Code.Bytes)
+}
+
+// held notes what the program holds in the end.
+func (c *Compiled) held() {
+	c.asks.Code, c.asks.Weights, c.asks.Paged = c.code(), 0, 0
+	for _, b := range c.blocks {
+		if b.Kind() == mem.File {
+			c.asks.Paged += b.Mapped()
+		} else {
+			c.asks.Weights += b.Mapped()
+		}
+	}
+}

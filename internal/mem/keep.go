@@ -1,0 +1,178 @@
+package mem
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// keeper lets a mapped file be mapped in part: its addresses stay reserved, what is not kept has no pages and is in no count, and faults when it is read.
+type keeper struct {
+	lock     sync.Mutex
+	file     *os.File // of the same file as was mapped
+	bytes    int64
+	modified time.Time
+	kept     []span // sorted and apart
+}
+
+// span is bytes [first, last) of a file.
+type span struct{ first, last int64 }
+
+// newKeeper is nil where the system cannot map a file in part, or has no room for another open file.
+func newKeeper(b *Block, f *os.File) *keeper {
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	file := again(f)
+	if file == nil {
+		return nil
+	}
+	return &keeper{file: file, bytes: info.Size(), modified: info.ModTime(), kept: []span{{0, roundUp(b.size)}}}
+}
+
+func (k *keeper) close() {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.file != nil {
+		k.file.Close()
+		k.file = nil
+	}
+}
+
+// KeepAll maps the whole of a file again after Keep; a limit may refuse it. A file that was changed meanwhile is an ErrInput. It does nothing to other blocks.
+func (b *Block) KeepAll() error { return b.keepOnly([]span{{0, roundUp(b.size)}}) }
+
+// Keep leaves of a mapped file the pages that hold these data, of which those are left out that do not lie in it: nothing else of it may be read before KeepAll, or before a Keep that
+// names it. It does nothing to other blocks, nor where the system cannot map a file in part.
+func (b *Block) Keep(data [][]byte) error {
+	if b.keep == nil {
+		return nil
+	}
+	return b.keepOnly(b.spans(data))
+}
+
+// Kept is what Mapped would be after Keep.
+func (b *Block) Kept(data [][]byte) int64 {
+	if b.keep == nil {
+		return b.Mapped()
+	}
+	return total(joined(b.spans(data)))
+}
+
+// spans are the pages of the block that hold data.
+func (b *Block) spans(data [][]byte) (want []span) {
+	base := uintptr(b.Pointer())
+	for _, d := range data {
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(d)))
+		if len(d) == 0 || base == 0 || at < base || at-base >= uintptr(b.size) {
+			continue
+		}
+		first := int64(at - base)
+		want = append(want, span{first / pageSize * pageSize, roundUp(min(first+int64(len(d)), b.size))})
+	}
+	return want
+}
+
+func (b *Block) keepOnly(want []span) error {
+	k := b.keep
+	if k == nil || b.closed.Load() {
+		return nil
+	}
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if k.file == nil {
+		return nil
+	}
+	want = joined(want)
+	come, gone := without(want, k.kept), without(k.kept, want)
+	if more := total(come); more > 0 {
+		if info, err := k.file.Stat(); err != nil || info.Size() != k.bytes || !info.ModTime().Equal(k.modified) {
+			return diag.Inputf("the file was changed after it was loaded").AtFile(b.label).WithCause(err).
+				WithFix("load it again; replace a model by renaming a new file over it")
+		}
+		if err := b.claimPages(more); err != nil {
+			return err
+		}
+		defer unclaim(more)
+	}
+	for i, s := range come {
+		if err := b.system.show(k.file, int(s.first), int(s.last)); err != nil {
+			for _, shown := range come[:i] {
+				_ = b.system.hide(int(shown.first), int(shown.last))
+			}
+			return diag.New(diag.ErrMemory, "the system did not map a file again: %v", err).AtFile(b.label).WithCause(err)
+		}
+	}
+	for _, s := range gone {
+		if b.system.hide(int(s.first), int(s.last)) != nil { // there is no room for another mapping: its pages stay
+			want = joined(append(want, s))
+		}
+	}
+	k.kept = want
+	recount(b, counted{min(total(want), b.size), total(want)})
+	return nil
+}
+
+// claimPages asks the limit for more pages of a file.
+func (b *Block) claimPages(bytes int64) error {
+	err := claim(bytes)
+	if err != nil && Trim() > 0 {
+		err = claim(bytes)
+	}
+	if err != nil {
+		return refusal(&Block{kind: b.kind, label: b.label, size: bytes, callers: callers()}, err)
+	}
+	return nil
+}
+
+// joined sorts spans and joins those that touch.
+func joined(list []span) (out []span) {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	for _, s := range list {
+		if n := len(out); n > 0 && s.first <= out[n-1].last {
+			out[n-1].last = max(out[n-1].last, s.last)
+		} else if s.first < s.last {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// without returns the parts of spans that lie in none of others; both are sorted and apart.
+func without(list, others []span) (out []span) {
+	for _, s := range list {
+		for _, o := range others {
+			if o.last <= s.first || o.first >= s.last {
+				continue
+			}
+			if o.first > s.first {
+				out = append(out, span{s.first, o.first})
+			}
+			s.first = o.last
+		}
+		if s.first < s.last {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func total(list []span) (bytes int64) {
+	for _, s := range list {
+		bytes += s.last - s.first
+	}
+	return bytes
+}
+
+// InFile reports whether data lie in a mapped file, or in one that was read instead.
+func InFile(data []byte) bool {
+	file, _ := fileOf(data)
+	return file != nil
+}

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package mem
+
+import (
+	"errors"
+	"os"
+)
+
+// again is nil: this system does not map a file in part.
+func again(f *os.File) *os.File { return nil }
+
+func (m mapping) hide(first, last int) error { return errors.ErrUnsupported }
+
+func (m mapping) show(f *os.File, first, last int) error { return errors.ErrUnsupported }

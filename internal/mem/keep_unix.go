@@ -1,0 +1,40 @@
+//go:build unix
+
+package mem
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// again opens an open file once more; nil where the process may open no more files.
+func again(f *os.File) (copied *os.File) {
+	connection, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = connection.Control(func(fd uintptr) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		if other, err := unix.Dup(int(fd)); err == nil {
+			unix.CloseOnExec(other)
+			copied = os.NewFile(uintptr(other), f.Name())
+		}
+	})
+	return copied
+}
+
+// hide gives pages [first, last), in bytes, of a mapped file back, and keeps their addresses reserved and inaccessible.
+func (m mapping) hide(first, last int) error {
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&m.reserved[first]), uintptr(last-first), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+	return err
+}
+
+// show maps pages [first, last), in bytes, of a file where they were before hide.
+func (m mapping) show(f *os.File, first, last int) error {
+	_, err := unix.MmapPtr(int(f.Fd()), int64(first), unsafe.Pointer(&m.reserved[first]), uintptr(last-first), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED)
+	return err
+}

@@ -1,0 +1,158 @@
+package weir
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// SetLimit makes what the process holds outside Go's heap, files that are mapped and Usage's Cached included, no more than so many bytes of whole pages, and returns the limit before. 0 is
+// none. What would exceed it is refused, once what is cached has been given back: an ErrMemory whose text names the limit. What is held already stays. Memory.Limit says what a program needs:
+// Compile refuses one that the limit cannot hold.
+func SetLimit(bytes int64) (before int64) { return mem.SetLimit(bytes) }
+
+// asks is what a program asks the system for, in whole pages of bytes.
+type asks struct {
+	compiler.Asks
+	placed int64 // weights that were copied last
+	views  int64 // pages of the model's files that are read in place, weights that a budget pages among them
+	copies int64 // pages of copies of the model's external data, which the model holds
+	whole  int64 // all of the model's files, mapped while it is compiled
+}
+
+// Asked is the parts of Memory.LimitAt, in bytes of whole pages.
+type Asked struct {
+	Compiling int64 // held at once while loading and compiling, the whole of the model's files included
+	Weights   int64 // weights in memory of the program's own
+	Files     int64 // pages of files that weights are read from in place: the model's, those that it keeps external data in, and Paged
+	Paged     int64 // of Files, a file of the program's own that weights are paged from
+	Code      int64
+	Call      int64 // of one call: arena, outputs and scratch
+	Arguments int64 // of one call: the caller's, if it makes them by New
+	Calls     int
+}
+
+// Total is the limit that holds all of it.
+func (a Asked) Total() int64 {
+	return max(a.Compiling, a.Weights+a.Files+a.Code+a.runs())
+}
+
+func (a Asked) runs() int64 {
+	return int64(a.Calls) * (a.Call + a.Arguments)
+}
+
+// Limit is what SetLimit must be, in a process that holds nothing else, to load the model, compile the program and have so many runs active, at the upper bounds of the dimensions, each with
+// arguments that New made: never more is asked for, and with a byte less Compile refuses. It is an error where a dimension has no bound: LimitAt takes values. What tuning takes is not in it.
+func (m *Memory) Limit(calls int) (int64, error) {
+	a, err := m.Asked(calls, nil)
+	return a.Total(), err
+}
+
+// LimitAt is Limit for a binding of the dimensions; those that it does not name are at their upper bounds.
+func (m *Memory) LimitAt(calls int, d Dims) (int64, error) {
+	a, err := m.Asked(calls, d)
+	return a.Total(), err
+}
+
+// Asked is what LimitAt is made of.
+func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
+	p := m.program
+	a := Asked{Compiling: p.asks.whole + max(p.asks.Most, p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.copies,
+		Files: p.asks.views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
+	add := func(total *int64, count int64, x sym.Expr) error {
+		v, err := m.most(x, d)
+		if v = mem.WholePages(v); err == nil && (v < 0 || v > (math.MaxInt64-*total)/max(1, count)/max(1, int64(calls))) {
+			err = diag.Inputf("%s bytes are more than 64 bits count", x)
+		}
+		if err == nil {
+			*total += count * v
+		}
+		return err
+	}
+	c := p.compiled
+	if err := add(&a.Call, 1, c.Arena.Arena); err != nil {
+		return a, err
+	}
+	for _, l := range c.Late {
+		if err := add(&a.Call, 1, l.Plan.Arena); err != nil {
+			return a, err
+		}
+	}
+	for i := range c.Program.Storages {
+		if s := &c.Program.Storages[i]; s.Kind == program.Results && !s.Late {
+			if err := add(&a.Call, 1, s.Size); err != nil {
+				return a, err
+			}
+		}
+	}
+	if err := add(&a.Call, int64(m.Workers), c.Scratch); err != nil {
+		return a, err
+	}
+	return a, m.arguments(&a, d)
+}
+
+// arguments adds the pages of a call's arguments. Small ones come from the pool, which takes its memory in larger pieces.
+func (m *Memory) arguments(a *Asked, d Dims) error {
+	small := int64(0)
+	for _, port := range m.program.compiled.Program.Inputs {
+		v, err := m.most(m.program.compiled.Program.Tensors[port.Tensor].Bytes(), d)
+		switch {
+		case err != nil:
+			return err
+		case mem.Pooled(v):
+			small += v
+		case v > math.MaxInt64/4-a.Arguments:
+			return diag.Inputf("the arguments are more than 64 bits count")
+		default:
+			a.Arguments += mem.WholePages(v)
+		}
+	}
+	a.Arguments += mem.PooledPages(small)
+	return nil
+}
+
+// most is a size for a binding of the dimensions; those that it does not name are at their upper bounds.
+func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
+	bound := x.Subst(func(name string) (sym.Expr, bool) { v, ok := d[name]; return sym.Const(v), ok })
+	return Size{bound, m.Arena.dims}.Max()
+}
+
+// settle notes what the program asks for, and lets go of what it does not read of the model's files.
+func (p *Program) settle() {
+	var views [][]byte
+	for _, w := range p.compiled.Program.Weights {
+		views = append(views, w.Data)
+	}
+	if p.target == Reference { // its interpreter may read any constant of the model
+		for _, b := range p.model.files() {
+			views = append(views, b.Bytes())
+		}
+	}
+	p.asks = asks{Asks: p.compiled.Asks(), placed: p.executable.Held()}
+	p.asks.views, p.asks.copies, p.asks.whole = p.model.settle(p, views)
+}
+
+// checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must have some beside what the process holds.
+func (p *Program) checkLimit() error {
+	limit := mem.Limit()
+	if limit == 0 || p.options.Cross {
+		return nil
+	}
+	a, err := p.memory.Asked(p.options.Calls, nil)
+	if err != nil {
+		return nil // what has no bound is asked for when it is known
+	}
+	held := mem.Usage()
+	tensors := held.MappedCurrent[mem.Tensors] + held.Cached
+	others := held.MappedAll - held.MappedCurrent[mem.Tensors]
+	need := others + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
+	if need > limit {
+		return diag.New(ErrMemory, "the limit of %d bytes that SetLimit set cannot hold the program: %d are needed, which are %d held now, %d calls of %d, and %d of arguments", limit, need,
+			others, a.Calls, a.Call, max(tensors, a.Arguments*int64(a.Calls))).WithFix("a limit of %d bytes works; fewer calls, or a budget, need less", need)
+	}
+	return nil
+}
