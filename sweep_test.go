@@ -394,6 +394,10 @@ func (s *stand) tell(context.Context) error {
 // notSwept are the functions of the API that no call above is about, and why.
 var notSwept = map[string]string{
 	"Holders":           "it is called with every error of the sweep",
+	"Memory.Asked":      "it computes, which TestLimit is about",
+	"Memory.Limit":      "likewise",
+	"Memory.LimitAt":    "likewise",
+	"Asked.Total":       "likewise",
 	"Memory.PeakWith":   "it computes with a Measurement and takes nothing, which TestPredicted is about",
 	"Peak.ReadAll":      "it is a look into a list",
 	"Measurement.Peak":  "it is a sum",
