@@ -1,10 +1,9 @@
-//go:build unix
+//go:build unix && !aix
 
 package mem
 
 import (
 	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +16,7 @@ func again(f *os.File) (copied *os.File) {
 		return nil
 	}
 	_ = connection.Control(func(fd uintptr) {
-		syscall.ForkLock.RLock()
-		defer syscall.ForkLock.RUnlock()
-		if other, err := unix.Dup(int(fd)); err == nil {
-			unix.CloseOnExec(other)
+		if other, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			copied = os.NewFile(uintptr(other), f.Name())
 		}
 	})
