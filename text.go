@@ -82,12 +82,7 @@ func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, erro
 	if err != nil {
 		return nil, err
 	}
-	m.Check = func() error {
-		if m.Dims.Exhausted() {
-			return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
-		}
-		return ctx.Err()
-	}
+	m.Check = ctx.Err
 	body := m.Main.Body
 	if names != nil {
 		values := map[string]*ir.Value{}

@@ -169,6 +169,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 		done(p.Name, m.String)
 	}
+	m.Settled = true
 	stage = "kernels"
 	if err := c.kernels(m, o, done); err != nil {
 		return nil, err
@@ -192,6 +193,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 		c.open = len(open) > 0
 	}
+	m.Dims.Renew(0)
 	c.time = lifetimes(c.Loop)
 	if err := keepsStates(c.Loop, c.time); err != nil {
 		panic(diag.Internalf("%v", err))
@@ -218,6 +220,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 
 // kernels makes the scheduled module of ir, with its steps in order and its code.
 func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text func() string)) (err error) {
+	m.Dims.Renew(len(m.Main.Body.Nodes))
 	if c.Loop, err = lower.Module(m); err != nil {
 		return err
 	}
@@ -238,6 +241,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	if err := m.Ask(); err != nil {
 		return err
 	}
+	m.Dims.Renew(0)
 	if c.plain == whole {
 		if err := c.order(); err != nil {
 			return err

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -48,7 +49,12 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 		from += fmt.Sprintf(", line %d", n.Line)
 	}
 	from += ": " + why
-	switch c.Dims().Prove(cond) {
+	truth := c.Dims().Prove(cond)
+	if truth == sym.Unknown {
+		cond.A, cond.B = c.Dims().Simplify(cond.A), c.Dims().Simplify(cond.B)
+		truth = c.Dims().Prove(cond)
+	}
+	switch truth {
 	case sym.Yes:
 		if _, constant := cond.A.Sub(cond.B).Const(); !constant {
 			c.Module.Proved = append(c.Module.Proved, Require{Cond: cond, From: from})
@@ -63,7 +69,39 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 		}
 	}
 	c.Module.Requires = append(c.Module.Requires, Require{Cond: cond, From: from})
+	c.narrow(cond)
 	return nil
+}
+
+// mostNarrowed is how many values a condition may take from either end of a dimension's range.
+const mostNarrowed = 64
+
+// narrow takes from the ends of a dimension's range the values at which a condition on it alone does not hold: a run that has them is refused at its entry,
+// with the condition's words, and what is inferred afterwards may count on the rest. A dimension that data decide keeps its range.
+func (c *Inference) narrow(cond sym.Cond) {
+	names := slices.Concat(cond.A.Vars(), cond.B.Vars())
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) != 1 {
+		return
+	}
+	r, known := c.Dims().Get(names[0])
+	if _, decided := c.Module.Limits[names[0]]; !known || decided {
+		return
+	}
+	broken := func(value int64) bool {
+		holds, err := cond.Eval(func(string) (int64, bool) { return value, true })
+		return err == nil && !holds
+	}
+	was := r
+	for taken := 0; taken < mostNarrowed && r.Min < r.Max && r.Min != math.MinInt64 && broken(r.Min); taken++ {
+		r.Min++
+	}
+	for taken := 0; taken < mostNarrowed && r.Min < r.Max && r.Max != sym.NoMax && broken(r.Max); taken++ {
+		r.Max--
+	}
+	if r != was {
+		c.Dims().Set(names[0], r)
+	}
 }
 
 // RequireEqual states that two extents are the same.

@@ -114,45 +114,7 @@ func (t *taking) substitute(m *ir.Module) {
 		}
 		return e
 	}
-	all := func(list []sym.Expr) []sym.Expr {
-		if list == nil {
-			return nil
-		}
-		out := make([]sym.Expr, len(list))
-		for i, e := range list {
-			out[i] = one(e)
-		}
-		return out
-	}
-	value := func(v *ir.Value) { v.Type.Shape, v.Known = all(v.Type.Shape), all(v.Known) }
-	var block func(b *ir.Block)
-	block = func(b *ir.Block) {
-		for _, v := range b.Params {
-			value(v)
-		}
-		for _, n := range b.Nodes {
-			attrs := ir.Attrs{}
-			for name, a := range n.Attrs {
-				switch x := a.(type) {
-				case sym.Expr:
-					a = one(x)
-				case []sym.Expr:
-					a = all(x)
-				}
-				attrs[name] = a
-			}
-			n.Attrs = attrs
-			for _, v := range n.Outputs {
-				value(v)
-			}
-			for _, region := range n.Regions {
-				block(region)
-			}
-		}
-	}
-	for _, f := range m.Funcs {
-		block(f.Body)
-	}
+	rewriteExprs(m, one)
 	for name := range t.decided {
 		delete(m.Limits, name)
 	}

@@ -80,6 +80,11 @@ func (d *Dims) Grant(operations int) {
 	}
 }
 
+// Renew gives proofs the credit that a model of so many operations begins with, whatever was used before.
+func (d *Dims) Renew(operations int) {
+	d.credit.Store(firstCredit + min(int64(operations), mostCredit/opCredit)*opCredit)
+}
+
 // Empty returns a set without dimensions whose proofs use the same credit.
 func (d *Dims) Empty() *Dims { return &Dims{ranges: map[string]Range{}, credit: d.credit} }
 

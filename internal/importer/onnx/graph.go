@@ -44,7 +44,7 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 }
 
 // BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are. The module's
-// Check is set: it gives the context's error once that has ended, and a refusal once the shapes have turned out too intricate to be reasoned about.
+// Check is set: it gives the context's error once that has ended.
 func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.Module, signature *Signature, err error) {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
@@ -73,12 +73,7 @@ func (m *Model) try(ctx context.Context, outputs []string, a *attempt) (module *
 	defer ir.Catch(&err)
 	module = &ir.Module{Name: "main", Dims: sym.NewDims(), Meta: m.Meta}
 	a.inline = mostInlined(m.Proto)
-	module.Check = func() error {
-		if module.Dims.Exhausted() {
-			return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
-		}
-		return ctx.Err()
-	}
+	module.Check = ctx.Err
 	body := &ir.Block{}
 	module.Main = &ir.Func{Name: "main", Body: body}
 	module.Funcs = []*ir.Func{module.Main}
