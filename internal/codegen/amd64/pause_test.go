@@ -45,57 +45,9 @@ func TestPauseAnywhere(t *testing.T) {
 	})
 }
 
-// endless are kernels of one tile that would take years: each of 2⁴⁰ iterations.
-var endless = map[string]func(b *loop.Builder, n sym.Expr){
-	"a serial sum": func(b *loop.Builder, n sym.Expr) {
-		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
-		total := b.Var("total", loop.Integer(dtype.I64, 0))
-		b.Serial("i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
-		b.Store(y, kernelcheck.Fixed(0), total)
-	},
-	"a sum in lanes": func(b *loop.Builder, n sym.Expr) {
-		y := b.Param("y", loop.Write, dtype.F32, kernelcheck.Fixed(1))
-		total := b.Var("total", loop.Number(dtype.F32, 0))
-		b.For(loop.Vector, "i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.Convert(dtype.F32, loop.At(i))) })
-		b.Store(y, kernelcheck.Fixed(0), total)
-	},
-	"loops in loops": func(b *loop.Builder, n sym.Expr) {
-		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
-		total := b.Var("total", loop.Integer(dtype.I64, 0))
-		b.Serial("i", sym.Const(1<<20), func(i sym.Expr) {
-			b.Serial("j", sym.Const(1<<10), func(j sym.Expr) {
-				b.Serial("k", sym.Const(1<<10), func(k sym.Expr) { b.Reduce(total, loop.Add, loop.At(i.Add(j).Add(k))) })
-			})
-		})
-		b.Store(y, kernelcheck.Fixed(0), total)
-	},
-	"a product": func(b *loop.Builder, n sym.Expr) {
-		a := b.Param("a", loop.Read, dtype.F32, kernelcheck.Fixed(1))
-		y := b.Param("y", loop.Update, dtype.F32, kernelcheck.Fixed(8, 32))
-		x := b.Param("x", loop.Read, dtype.F32, kernelcheck.Fixed(1, 32))
-		one, none, next := kernelcheck.Fixed(0), kernelcheck.Fixed(0, 0), kernelcheck.Fixed(0, 1)
-		b.Contract(sym.Const(8), sym.Const(32), n, y.Tile(none, kernelcheck.Fixed(1, 0), next), a.Tile(one, one, one), x.Tile(none, none, next))
-	},
-	"a scatter": func(b *loop.Builder, n sym.Expr) {
-		y := b.Param("y", loop.Update, dtype.F32, kernelcheck.Fixed(64))
-		b.Serial("i", n, func(i sym.Expr) {
-			at := b.Check("at", loop.At(i.Mod(sym.Const(64))), sym.Const(0), sym.Const(63), "an index")
-			b.Store(y, []sym.Expr{at}, loop.Apply2(loop.Add, y.Load(at), loop.Number(dtype.F32, 1)))
-		})
-	},
-	"tiles of many rounds": func(b *loop.Builder, n sym.Expr) {
-		y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(4))
-		b.For(loop.Parallel, "t", sym.Const(4), func(at sym.Expr) {
-			total := b.Var("total", loop.Integer(dtype.I64, 0))
-			b.Serial("i", n, func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
-			b.Store(y, []sym.Expr{at}, total)
-		})
-	},
-}
-
 // TestStop: a kernel whose one tile would take years ends when it is stopped: at the next return of its code.
 func TestStop(t *testing.T) {
-	for name, write := range endless {
+	for name, write := range kernelcheck.Endless {
 		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Var("n")} {
 			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
 				levels(t, func(t *testing.T, h kernelcheck.Harness) {
@@ -110,20 +62,9 @@ func TestStop(t *testing.T) {
 					if !ok {
 						t.Fatalf("there is no machine code: %v", code.Left)
 					}
+					a, scratch := kernelcheck.Endlessly(t, text, k)
 					stop := make(chan struct{})
-					a := &target.Args{Stop: stop}
-					for range text.Dims {
-						a.Dims = append(a.Dims, 1<<40)
-					}
-					for _, p := range text.Params {
-						x := kernelcheck.Operand(t, p, nil)
-						a.Operands = append(a.Operands, target.Operand{Base: unsafe.Pointer(&x.Bytes()[0]), Bytes: int64(len(x.Bytes()))})
-					}
-					size, err := k.Scratch(a.Dims)
-					if err != nil {
-						t.Fatal(err)
-					}
-					scratch, _ := kernelcheck.ScratchOf(int(size))
+					a.Stop = stop
 					words := k.frame(a, scratch)
 					returns := 0
 					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {

@@ -255,6 +255,17 @@ func sum[T number](first T, x []T) T {
 // sumProducts adds the lanes' products as sum does.
 func sumProducts[T number](first T, x, y []T) T {
 	var s [8]T
+	chainProducts(&s, x, y)
+	return first + inPairs(&s)
+}
+
+// inPairs is the sum of eight chains.
+func inPairs[T number](s *[8]T) T {
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}
+
+// chainProducts adds products to eight chains.
+func chainProducts[T number](s *[8]T, x, y []T) {
 	y = y[:len(x)]
 	for len(x) >= 8 && len(y) >= 8 {
 		v, w := x[:8], y[:8]
@@ -271,7 +282,6 @@ func sumProducts[T number](first T, x, y []T) T {
 	for i, v := range x {
 		s[i] += T(v * y[i])
 	}
-	return first + (((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])))
 }
 
 func largest[T number](first T, x []T) T {

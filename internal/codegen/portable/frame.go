@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/target"
 )
 
 // number is an element type that Go computes with.
@@ -35,6 +36,34 @@ func strip[T number](f frame, offset, n int) []T {
 // garbage collector's, and what they point to is kept alive by the arguments of Run.
 func address(f frame, slot int) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Add(f.words, slot*8))
+}
+
+// budget is what a run does before it looks whether it is stopped: about so many operations on an element.
+const budget = 1 << 16
+
+// spend takes note of work: of the word with what is left of the budget. When that is used up, a run that is stopped ends. A run needs no more than that for Go's collector, which can interrupt Go's code.
+func spend(f frame, left int, work int64) {
+	if p := word[int64](f, left); *p > work {
+		*p -= work
+	} else {
+		look(f, left)
+	}
+}
+
+// effort is where a product's work is noted.
+type effort struct {
+	f    frame
+	left int
+}
+
+func (e effort) spend(work int64) { spend(e.f, e.left, work) }
+
+//go:noinline
+func look(f frame, left int) {
+	if (*target.Args)(address(f, left+1)).Stopped() {
+		panic(failure{target.ErrStopped})
+	}
+	*word[int64](f, left) = budget
 }
 
 // element is element i of the memory at base.

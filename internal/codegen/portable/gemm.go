@@ -61,7 +61,7 @@ const fewRows = 4
 // contract adds a product of tiles: c[m, n] += Σ a[m, k] × b[k, n]. The order of a sum depends on the shape of the product
 // alone: in blocks of blockDepth, or in fours where there are few rows or columns. room says how panels is divided. held
 // says what the panels of A hold from an earlier call, and is updated; it must be nothing where A may have changed since.
-func contract[T accumulator](panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
+func contract[T accumulator](e effort, panels []T, room panelRoom, held *leftPanels, m, n, k int64, c, a, b matrix, formA, formB operandForm[T]) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		return
 	}
@@ -69,11 +69,11 @@ func contract[T accumulator](panels []T, room panelRoom, held *leftPanels, m, n,
 		switch {
 		case m <= fewRows && (b.col == 1 && c.col == 1 || b.row == 1 && a.col == 1):
 			*held = leftPanels{}
-			contractFew[T](m, n, k, c, a, b)
+			contractFew[T](e, m, n, k, c, a, b)
 			return
 		case n <= fewRows && (a.row == 1 && c.row == 1 || a.col == 1 && b.row == 1):
 			*held = leftPanels{}
-			contractFew[T](n, m, k, c.turned(), b.turned(), a.turned())
+			contractFew[T](e, n, m, k, c.turned(), b.turned(), a.turned())
 			return
 		}
 	}
@@ -99,6 +99,7 @@ func contract[T accumulator](panels []T, room panelRoom, held *leftPanels, m, n,
 			formB.pack(right, b.at(k0, n0), panelCols, cols, padded, depth)
 			for m0 := int64(0); m0 < m; m0 += rowsAtOnce {
 				rows := min(rowsAtOnce, m-m0)
+				e.spend(rows * cols * padded / atOnce)
 				if whole {
 					multiply(left[k0*roundUp(m, panelRows):], right, rows, cols, padded, c.at(m0, n0))
 					continue
@@ -122,9 +123,14 @@ func roundUp(n, multiple int64) int64 { return (n + multiple - 1) / multiple * m
 
 // contractFew is contract for few rows, without packing: where b's rows are contiguous, four of them at a time are added to c's; where
 // b's columns are, and a's rows, each element of c is a sum of products.
-func contractFew[T accumulator](m, n, k int64, c, a, b matrix) {
+func contractFew[T accumulator](e effort, m, n, k int64, c, a, b matrix) {
 	if b.col == 1 && c.col == 1 {
+		for ; n > longRow; n -= longRow { // each element's sum is by itself
+			contractFew[T](e, m, longRow, k, c, a, b)
+			c, b = c.at(0, longRow), b.at(0, longRow)
+		}
 		for k0 := int64(0); k0 < k; k0 += 4 {
+			e.spend(1 + m*n/atOnce)
 			for i := range m {
 				to := unsafe.Slice(element[T](c.base, c.offset+i*c.row), n)
 				if k0+4 > k {
@@ -144,9 +150,27 @@ func contractFew[T accumulator](m, n, k int64, c, a, b matrix) {
 		column := unsafe.Slice(element[T](b.base, b.offset+j*b.col), k)
 		for i := range m {
 			p := element[T](c.base, c.offset+i*c.row+j*c.col)
-			*p = sumProducts(*p, unsafe.Slice(element[T](a.base, a.offset+i*a.row), k), column)
+			*p = sumLong(e, *p, unsafe.Slice(element[T](a.base, a.offset+i*a.row), k), column)
 		}
 	}
+}
+
+// longRow is the most elements of rows and columns between two looks at whether a run is stopped, a multiple of the chains of a sum.
+const longRow = 1 << 16
+
+// atOnce is how many products are counted as one operation.
+const atOnce = 8
+
+// sumLong is sumProducts for sums that may be long.
+func sumLong[T accumulator](e effort, first T, x, y []T) T {
+	var s [8]T
+	for ; len(x) > longRow; x, y = x[longRow:], y[longRow:] {
+		chainProducts(&s, x[:longRow], y[:longRow])
+		e.spend(longRow / atOnce)
+	}
+	e.spend(1 + int64(len(x))/atOnce)
+	chainProducts(&s, x, y)
+	return first + inPairs(&s)
 }
 
 // at is element (r, c) of a tile.

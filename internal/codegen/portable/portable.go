@@ -58,6 +58,7 @@ type kernel struct {
 	first    int // the word with the first operand's address
 	dims     int
 	held     int // the word of what the panels hold; 0 where there are none
+	budget   int // the word with what may be done before the run looks whether it is stopped; the arguments' address follows
 	launch   []derived
 	locals   []derived // offsets from the end of the strips, in bytes; slot is the word for the address
 	nests    []nest
@@ -95,6 +96,7 @@ type compiler struct {
 	moving   bool           // values are bits on their way from memory to memory
 	panels   int            // bytes for panels
 	held     int            // the word of what the panels hold
+	budget   int            // the word with what may be done before the run looks whether it is stopped
 	ranges   *sym.Dims      // of dimensions and loop variables
 	fixed    int            // bytes for panels and strips
 }
@@ -141,7 +143,10 @@ func compile(k *loop.Kernel) *kernel {
 		c.memories[l.Local.Name] = &memory{slot: slot, dt: l.Local.DType, shape: l.Local.Shape}
 		out.locals = append(out.locals, derived{slot, c.code(l.Offset, k.Dims)})
 	}
+	c.budget = c.words
+	c.words += 2
 	c.holdPanels()
+	out.budget = c.budget
 	out.nests, out.held = c.nests(), c.held
 	out.launch = c.launch
 	out.strips = alignUp(c.words * 8)
@@ -295,7 +300,7 @@ func (k *kernel) Run(a *target.Args, begin, end int64, scratch []byte) (err erro
 			return err
 		}
 		if begin < count && end > 0 {
-			n.run(f, a.Dims, max(begin, 0), min(end, count))
+			n.run(f, k.budget, a.Dims, max(begin, 0), min(end, count))
 		}
 		begin, end = begin-count, end-count
 	}
@@ -312,6 +317,8 @@ func (k *kernel) begin(f frame, a *target.Args) error {
 	for i, o := range a.Operands {
 		*word[uintptr](f, k.first+i) = uintptr(o.Base)
 	}
+	*word[int64](f, k.budget) = budget
+	*word[uintptr](f, k.budget+1) = uintptr(unsafe.Pointer(a))
 	if k.held > 0 {
 		*word[leftPanels](f, k.held) = leftPanels{}
 	}
@@ -334,7 +341,7 @@ func (k *kernel) begin(f frame, a *target.Args) error {
 }
 
 // run does the nest's tiles first … end−1. The innermost loop's variable changes fastest.
-func (n *nest) run(f frame, dims []int64, first, end int64) {
+func (n *nest) run(f frame, left int, dims []int64, first, end int64) {
 	for tile := first; tile < end; tile++ {
 		rest := tile
 		for i := len(n.loops) - 1; i >= 0; i-- {
@@ -344,5 +351,6 @@ func (n *nest) run(f frame, dims []int64, first, end int64) {
 			rest /= extent
 		}
 		n.do(f, 0)
+		spend(f, left, 1)
 	}
 }

@@ -30,6 +30,9 @@ func TestContractions(t *testing.T) { harness.Contractions(t) }
 func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
 func TestCourses(t *testing.T)      { harness.Courses(t) }
 
+// TestStop: kernels whose one tile would take years end when they are stopped.
+func TestStop(t *testing.T) { harness.Stops(t) }
+
 func TestEmptyContractions(t *testing.T) { harness.EmptyContractions(t) }
 
 // TestNoAllocation runs a kernel with lanes, scalars, checks, conversions and a contraction again and again.

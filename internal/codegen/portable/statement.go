@@ -99,7 +99,7 @@ func vectorizable(body []loop.Stmt) bool {
 }
 
 func (c *compiler) serial(s *loop.For) action {
-	slot, extent := c.integers[s.Var], c.integer(s.Extent)
+	slot, extent, left, work := c.integers[s.Var], c.integer(s.Extent), c.budget, workOf(s.Body)
 	do := c.body(s.Body)
 	return func(f frame, n int) {
 		count := extent.get(f)
@@ -107,6 +107,7 @@ func (c *compiler) serial(s *loop.For) action {
 		for i := int64(0); i < count; i++ {
 			*at = i
 			do(f, n)
+			spend(f, left, work*int64(max(n, 1)))
 		}
 	}
 }
@@ -142,14 +143,42 @@ func (c *compiler) vectorLoop(s *loop.For) action {
 	do := c.body(s.Body)
 	c.fixed = max(c.fixed, c.panels+peak*width)
 	c.vector = nil
+	left, work := c.budget, int64(width)*workOf(s.Body)
 	return func(f frame, _ int) {
 		count := extent.get(f)
 		at := word[int64](f, slot)
 		for i := int64(0); i < count; i += int64(width) {
 			*at = i
 			do(f, int(min(int64(width), count-i)))
+			spend(f, left, work)
 		}
 	}
+}
+
+// workOf is the operations of one iteration on an element, without those of loops inside, which are counted there.
+func workOf(body []loop.Stmt) int64 {
+	work := int64(1)
+	count := func(loop.Expr) { work++ }
+	for _, s := range body {
+		switch s := s.(type) {
+		case *loop.Let:
+			loop.WalkExpr(s.X, count)
+		case *loop.Var:
+			loop.WalkExpr(s.X, count)
+		case *loop.Set:
+			loop.WalkExpr(s.X, count)
+		case *loop.Reduce:
+			loop.WalkExpr(s.X, count)
+		case *loop.Check:
+			loop.WalkExpr(s.X, count)
+		case *loop.Store:
+			loop.WalkExpr(s.X, count)
+		case *loop.When:
+			loop.WalkExpr(s.Cond, count)
+			work += workOf(s.Then) + workOf(s.Else)
+		}
+	}
+	return work
 }
 
 func cloneMap[K comparable, V any](m map[K]V) map[K]V {
@@ -390,7 +419,7 @@ func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 	to, a, b := c.tile(s.C), c.tile(s.A), c.tile(s.B)
 	formA, formB := form[T](c, c.memory(s.A.Buffer).dt), form[T](c, c.memory(s.B.Buffer).dt)
 	// A tile of an operand that nothing writes is found packed where the contraction before had the same one.
-	constant, held := c.readOnly(s.A.Buffer), c.held
+	constant, held, left := c.readOnly(s.A.Buffer), c.held, c.budget
 	room := c.room(s)
 	elements := int(room.left + room.right)
 	return func(f frame, _ int) {
@@ -399,7 +428,7 @@ func contraction[T accumulator](c *compiler, s *loop.Contract) action {
 		if !constant {
 			*before = leftPanels{}
 		}
-		contract(panels, room, before, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), formA, formB)
+		contract(effort{f, left}, panels, room, before, m.get(f), n.get(f), k.get(f), to(f), a(f), b(f), formA, formB)
 		if !constant {
 			*before = leftPanels{}
 		}

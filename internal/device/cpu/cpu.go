@@ -134,7 +134,7 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 		}
 	}
 	before := t.job
-	t.job = j
+	t.job, j.Args.Stop = j, t.Stop
 	if j.Course != nil {
 		return t.follow(before, scratch)
 	}
