@@ -71,8 +71,13 @@ func (c *Call) pick(s *program.Copy) error {
 	width := int64(c.x.program.Tensors[s.From].DType.Bits() / 8)
 	bytes, data := to.Bytes/count, bytesOf(to)
 	return mem.Read(bytesOf(from), func() error {
-		touched := int64(0)
+		touched, moved := int64(0), int64(0)
 		for i := range count {
+			if moved += 64 + bytes; moved >= bytesAtOnce {
+				if moved = 0; c.ctx.Err() != nil {
+					return c.ctx.Err()
+				}
+			}
 			begin, number := int64(0), numbered(s.Pick, dtype.LoadInt(dt, index, i))
 			for axis := leading - 1; axis >= 0; axis-- {
 				begin += number % shape[axis] * p.at[axis]
@@ -139,7 +144,7 @@ func (p *picker) copyRow(to []byte, base unsafe.Pointer, begin int64, leading in
 	clear(row)
 	for done := int64(0); done < int64(len(to)); done += run * width {
 		at := begin + tensor.Offset(p.at[leading:last], row)
-		copy(to[done:done+run*width], unsafe.Slice((*byte)(unsafe.Add(base, at*width)), run*width))
+		_ = mem.Copy(to[done:done+run*width], unsafe.Slice((*byte)(unsafe.Add(base, at*width)), run*width), nil)
 		for axis := len(row) - 1; axis >= 0; axis-- {
 			if row[axis]++; row[axis] < shape[leading+axis] {
 				break

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -305,8 +306,7 @@ func copyTensor(c *Call, s *program.Copy, to, from target.Operand) error {
 		if to.Bytes != from.Bytes {
 			panic(diag.Internalf("copy of %d bytes of %s to %d of %s", from.Bytes, p.Tensors[s.From].Name, to.Bytes, p.Tensors[s.To].Name))
 		}
-		copy(bytesOf(to), bytesOf(from))
-		return nil
+		return mem.Copy(bytesOf(to), bytesOf(from), c.ctx.Err)
 	}
 	return stridedCopy(c, s, to, from)
 }
@@ -340,12 +340,23 @@ func stridedCopy(c *Call, s *program.Copy, to, from target.Operand) error {
 		panic(diag.Internalf("strided copy of packed %s", dt))
 	}
 	bt, bf := bytesOf(to), bytesOf(from)
-	tensor.Each(c.shapes[s.From], func(index []int64) {
+	done := int64(0)
+	tensor.While(c.shapes[s.From], func(index []int64) bool {
+		if done++; done%elementsAtOnce == 0 {
+			err = c.ctx.Err()
+		}
 		a, b := tensor.Offset(st, index)*width, tensor.Offset(sf, index)*width
 		copy(bt[a:a+width], bf[b:b+width])
+		return err == nil
 	})
-	return nil
+	return err
 }
+
+// elementsAtOnce and bytesAtOnce are how many elements, or bytes of a file, are moved between two looks at the context.
+const (
+	elementsAtOnce = 1 << 16
+	bytesAtOnce    = 4 << 20
+)
 
 // lookup finds a dimension's value now.
 func (c *Call) lookup(name string) (int64, bool) {

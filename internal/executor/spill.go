@@ -46,7 +46,12 @@ func (c *Call) page(s *program.Copy) error {
 	}
 	f := c.file(away)
 	if f == nil {
-		return mem.Read(bytesOf(there), func() error { mem.Move(data, bytesOf(there)); return nil })
+		return mem.Read(bytesOf(there), func() error {
+			return c.inPieces(data, func(piece []byte, at int64) error {
+				mem.Move(piece, bytesOf(there)[at:at+int64(len(piece))])
+				return nil
+			})
+		})
 	}
 	at, err := c.x.layout.tensors[away].offset.Eval(c.values)
 	if err != nil {
@@ -54,7 +59,22 @@ func (c *Call) page(s *program.Copy) error {
 	}
 	c.watch.note(c.x.program.Tensors[away].Of, at, o.Bytes)
 	if away == s.To {
-		return f.Write(data, at)
+		return c.inPieces(data, func(piece []byte, from int64) error { return f.Write(piece, at+from) })
 	}
-	return f.Read(data, at)
+	return c.inPieces(data, func(piece []byte, from int64) error { return f.Read(piece, at+from) })
+}
+
+// inPieces calls do with one piece of data after the other, and where it begins, as long as the context does not end.
+func (c *Call) inPieces(data []byte, do func(piece []byte, at int64) error) error {
+	for at := 0; at < len(data); at += bytesAtOnce {
+		if at > 0 {
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if err := do(data[at:min(at+bytesAtOnce, len(data))], int64(at)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

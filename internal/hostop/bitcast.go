@@ -13,6 +13,6 @@ func bitcast(c *Call) error {
 	if len(out.Bytes()) != len(c.In[0].Bytes()) {
 		return diag.Inputf("the bits of %s as %s", c.In[0].DType(), out.DType())
 	}
-	copy(out.Bytes(), c.In[0].Bytes())
+	c.copy(out.Bytes(), c.In[0].Bytes())
 	return nil
 }

@@ -39,14 +39,14 @@ func couple(c *Call) error {
 		return err
 	}
 	for row := range rows {
-		coupled(result[row*classes:(row+1)*classes], given[row*pairs:(row+1)*pairs], work)
+		coupled(c, result[row*classes:(row+1)*classes], given[row*pairs:(row+1)*pairs], work)
 	}
-	clear(work)
+	zero(c, work)
 	return nil
 }
 
 // coupled is one row of couple.
-func coupled(p, pairs, work []float64) {
+func coupled(c *Call, p, pairs, work []float64) {
 	k := len(p)
 	q, along := work[:k*k], work[k*k:k*k+k]
 	// r is how probable i is against j.
@@ -57,6 +57,7 @@ func coupled(p, pairs, work []float64) {
 		return 1 - pairs[j*(2*k-j-1)/2+i-j-1]
 	}
 	for i := range k {
+		c.work(int64(k))
 		p[i] = 1 / float64(k)
 		q[i*k+i] = 0
 		for j := range k {
@@ -69,6 +70,7 @@ func coupled(p, pairs, work []float64) {
 	for range max(100, k) {
 		total := 0.0
 		for i := range k {
+			c.work(2 * int64(k))
 			along[i] = 0
 			for j := range k {
 				along[i] += q[i*k+j] * p[j]

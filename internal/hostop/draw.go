@@ -39,6 +39,7 @@ func drawScaled(c *Call, draw func(*mersenne) float64) error {
 	}
 	factor, offset = rounded(0, factor), rounded(0, offset)
 	for i := range out.Len() {
+		c.work(8)
 		rounded(i, rounded(i, rounded(i, draw(m))*factor)+offset)
 	}
 	return nil
@@ -53,6 +54,7 @@ func drawBernoulli(c *Call) error {
 	}
 	m := generator(c)
 	for i := range out.Len() {
+		c.work(8)
 		x := p.Float(i)
 		if !(x >= 0 && x <= 1) {
 			return diag.Inputf("element %d of the probabilities is %v, it must be from 0 to 1", i, x)
@@ -81,6 +83,7 @@ func drawKept(c *Call) error {
 	}
 	m := generator(c)
 	for i := range out.Len() {
+		c.work(4)
 		out.SetInt(i, 0)
 		if m.uniform() >= ratio {
 			out.SetInt(i, 1)
@@ -111,6 +114,7 @@ func drawClasses(c *Call) error {
 	for row := range rows {
 		most := math.Inf(-1)
 		for i := range classes {
+			c.work(4)
 			most = max(most, x.Float(row*classes+i)) // NaN if one is
 		}
 		total := 0.0
@@ -122,6 +126,7 @@ func drawClasses(c *Call) error {
 			return diag.Inputf("row %d of the logarithms gives no class a probability", row)
 		}
 		for i := range count {
+			c.work(16)
 			u := m.uniform() * total
 			class := sort.Search(int(classes), func(k int) bool { return sums[k] > u })
 			out.SetInt(row*count+i, min(int64(class), classes-1))

@@ -11,9 +11,10 @@ func find(c *Call) error {
 	if err != nil {
 		return err
 	}
-	order := comparingWith(keys, x)
+	order := c.counted(comparingWith(keys, x))
 	count := int(keys.Len())
 	for i := range x.Len() {
+		c.work(4)
 		at := sort.Search(count, func(k int) bool { return order(int64(k), i) >= 0 })
 		if at < count && order(int64(at), i) != 0 {
 			at = count

@@ -88,21 +88,22 @@ func fourier[T real](c *Call) error {
 	if err != nil {
 		return err
 	}
-	defer clear(work)
-	clear(work)
+	defer zero(&Call{}, work)
+	zero(c, work)
 	if out.Len() == 0 {
 		return nil
 	}
-	t := newTransform(n, inverse, work)
+	t := newTransform(c, n, inverse, work)
 	from, to := tensor.Strides(x.Shape()), tensor.Strides(shape)
 	rows := append([]int64{}, shape...)
 	rows[axis], rows[last] = 1, 1
 	given, parts := x.Shape()[axis], x.Shape()[last]
 	tensor.Each(rows, func(at []int64) {
-		readLine(t.signal, x, tensor.Offset(from, at), from[axis], given, parts, onesided && inverse)
+		readLine(c, t.signal, x, tensor.Offset(from, at), from[axis], given, parts, onesided && inverse)
 		line := t.run()
 		begin := tensor.Offset(to, at)
 		for k := range shape[axis] {
+			c.work(4)
 			for part := range shape[last] {
 				out.SetFloat(begin+k*to[axis]+part, float64(line[2*k+part]))
 			}
@@ -112,14 +113,15 @@ func fourier[T real](c *Call) error {
 }
 
 // readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's second half is the mirrored conjugate of its first.
-func readLine[T real](signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
+func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
 	n := int64(len(signal) / 2)
-	clear(signal)
+	zero(c, signal)
 	taken := n
 	if half {
 		taken = n/2 + 1
 	}
 	for j := range min(given, taken) {
+		c.work(4)
 		re, im := T(x.Float(begin+j*step)), T(0)
 		if parts > 1 && !(half && (j == 0 || 2*j == n)) {
 			im = T(x.Float(begin + j*step + 1))
@@ -135,6 +137,7 @@ func readLine[T real](signal []T, x *tensor.Tensor, begin, step, given, parts in
 // the other (Cooley, Tukey: An algorithm for the machine calculation of complex Fourier series, 1965; in Stockham's order, which sorts on the way); another is a convolution with a
 // chirp (Bluestein: A linear filtering approach to the computation of the discrete Fourier transform, 1970).
 type transform[T real] struct {
+	call          *Call
 	signal, other []T // to be transformed, and as much room
 	radices       []int64
 	roots         []T // e^(∓2πi k/n)
@@ -145,31 +148,33 @@ type transform[T real] struct {
 }
 
 // newTransform divides work, which is FourierRoom(n) long at least.
-func newTransform[T real](n int64, inverse bool, work []T) *transform[T] {
+func newTransform[T real](c *Call, n int64, inverse bool, work []T) *transform[T] {
 	take := func(count int64) []T {
 		part := work[:count:count]
 		work = work[count:]
 		return part
 	}
 	sign := -1.0
-	t := &transform[T]{scale: 1, radices: radices(n)}
+	t := &transform[T]{call: c, scale: 1, radices: radices(n)}
 	if inverse {
 		sign, t.scale = 1, 1/T(n)
 	}
 	if t.radices != nil {
 		t.signal, t.other, t.roots, t.butterfly = take(2*n), take(2*n), take(2*n), take(2*maxRadix)
 		for k := range n {
+			c.work(8)
 			t.roots[2*k], t.roots[2*k+1] = root[T](k, n, 2*sign)
 		}
 		return t
 	}
 	m := paddedLength(n)
 	t.filter, t.chirp = take(2*m), take(2*n)
-	t.inner = newTransform(m, false, work)
+	t.inner = newTransform(c, m, false, work)
 	t.signal = t.inner.signal[: 2*n : 2*n]
 	padded := t.inner.signal
-	clear(padded)
+	zero(c, padded)
 	for k := range n {
+		c.work(8)
 		cos, sin := root[T](int64(uint64(k)*uint64(k)%uint64(2*n)), n, sign)
 		t.chirp[2*k], t.chirp[2*k+1] = cos, sin
 		for _, at := range []int64{k, (m - k) % m} {
@@ -199,15 +204,16 @@ func (t *transform[T]) run() []T {
 		from, to = to, from
 		done *= radix
 	}
-	scaled(from, t.scale)
+	scaled(t.call, from, t.scale)
 	return from
 }
 
-func scaled[T real](x []T, scale T) {
+func scaled[T real](c *Call, x []T, scale T) {
 	if scale == 1 {
 		return
 	}
 	for i := range x {
+		c.work(1)
 		x[i] *= scale
 	}
 }
@@ -215,7 +221,9 @@ func scaled[T real](x []T, scale T) {
 // step divides each of done transforms, of length radix·rest, into radix transforms of length rest: from[i, r, d], i below rest, becomes to[i, d, r] times the root of i·r.
 func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
 	for d := range done {
+		t.call.work(radix)
 		for i := range rest {
+			t.call.work(radix * (1 + radix/16))
 			begin, out := 2*(i+rest*radix*d), 2*(i+rest*d)
 			if radix == 2 {
 				far, twin := 2*rest, 2*rest*done
@@ -268,29 +276,31 @@ func (t *transform[T]) odd(from, to []T, radix, rest, done, k int64) {
 // convolve is the transform of a length with a large prime factor: jk = (j² + k² − (k−j)²) / 2 makes a convolution of it.
 func (t *transform[T]) convolve() []T {
 	padded := t.inner.signal
-	multiply(t.signal, t.chirp, false)
-	clear(padded[len(t.signal):])
+	multiply(t.call, t.signal, t.chirp, false)
+	zero(t.call, padded[len(t.signal):])
 	sums := t.inner.run()
 	// The inverse transform is the conjugate of the conjugate's.
-	multiply(sums, t.filter, true)
+	multiply(t.call, sums, t.filter, true)
 	copy(padded, sums)
 	line := t.inner.run()[:len(t.signal)]
-	scaled(line, 1/T(len(padded)/2))
+	scaled(t.call, line, 1/T(len(padded)/2))
 	for i := 1; i < len(line); i += 2 {
+		t.call.work(1)
 		line[i] = -line[i]
 	}
-	multiply(line, t.chirp, false)
-	scaled(line, t.scale)
+	multiply(t.call, line, t.chirp, false)
+	scaled(t.call, line, t.scale)
 	return line
 }
 
 // multiply multiplies complex numbers into x, and conjugates the products where asked to.
-func multiply[T real](x, y []T, conjugate bool) {
+func multiply[T real](c *Call, x, y []T, conjugate bool) {
 	sign := T(1)
 	if conjugate {
 		sign = -1
 	}
 	for i := 0; i+1 < len(x); i += 2 {
+		c.work(2)
 		re, im := x[i]*y[i]-x[i+1]*y[i+1], x[i]*y[i+1]+x[i+1]*y[i]
 		x[i], x[i+1] = re, sign*im
 	}

@@ -23,6 +23,57 @@ type Call struct {
 	Ask func() error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
+
+	done int64 // since Ask was asked
+}
+
+// workMost is how much a function does between two calls of Ask: so many steps of some nanoseconds.
+const workMost = 1 << 16
+
+// work takes note of steps that are done, or about to be, and ends the function if Ask says so. A function calls it wherever its inputs decide how much is done.
+func (c *Call) work(steps int64) {
+	if c.done += steps; c.done < workMost || c.Ask == nil {
+		return
+	}
+	c.done = 0
+	if err := c.Ask(); err != nil {
+		panic(stopped{err})
+	}
+}
+
+// stopped is how a function that Ask ends is left.
+type stopped struct{ err error }
+
+// copyMost is how many bytes are moved or cleared at once: Go's collector waits for each such piece.
+const copyMost = 1 << 20
+
+// copy is Go's, a piece at a time.
+func (c *Call) copy(to, from []byte) int {
+	n := min(len(to), len(from))
+	for at := 0; at < n; at += copyMost {
+		end := min(at+copyMost, n)
+		copy(to[at:end], from[at:end])
+		c.work(int64(end-at) / 16)
+	}
+	return n
+}
+
+// zero clears a list, a piece at a time.
+func zero[T any](c *Call, list []T) {
+	const piece = copyMost / 8
+	for ; len(list) > piece; list = list[piece:] {
+		clear(list[:piece])
+		c.work(piece / 8)
+	}
+	clear(list)
+}
+
+// counted is a comparison that is a step of work.
+func (c *Call) counted(compare func(i, j int64) int) func(i, j int64) int {
+	return func(i, j int64) int {
+		c.work(1)
+		return compare(i, j)
+	}
 }
 
 // Func computes a host operator.
@@ -31,7 +82,20 @@ type Func func(c *Call) error
 var table = map[string]Func{}
 
 // register makes a function known; each file calls it from init.
-func register(name string, f Func) { table[name] = f }
+func register(name string, f Func) {
+	table[name] = func(c *Call) (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				end, ok := r.(stopped)
+				if !ok {
+					panic(r)
+				}
+				err = end.err
+			}
+		}()
+		return f(c)
+	}
+}
 
 // Lookup finds a function by name.
 func Lookup(name string) (Func, error) {

@@ -34,14 +34,15 @@ func decodeImage(c *Call) error {
 	if err != nil {
 		return err
 	}
-	writePicture(out, p, format)
+	writePicture(c, out, p, format)
 	return nil
 }
 
 // writePicture writes the rows of a picture.
-func writePicture(out *tensor.Tensor, p *picture.Picture, format string) {
+func writePicture(c *Call, out *tensor.Tensor, p *picture.Picture, format string) {
 	row, to := make([]byte, 3*p.Width), out.Bytes()
 	for y := range p.Height {
+		c.work(int64(p.Width))
 		p.Row(y, row)
 		switch format {
 		case "Grayscale":

@@ -30,17 +30,21 @@ func melWeights(c *Call) error {
 		return err
 	}
 	for i := range out.Len() {
+		c.work(1)
 		setFraction(out, i, 0)
 	}
 	for band := range bands {
+		c.work(32)
 		first, peak, end := int64(edge(band)), int64(edge(band+1)), int64(edge(band+2))
 		if first == peak {
 			setFraction(out, peak*bands+band, 1)
 		}
 		for j := first; j <= peak && first < peak; j++ {
+			c.work(2)
 			setFraction(out, j*bands+band, float64(j-first)/float64(peak-first))
 		}
 		for j := peak; j < end; j++ {
+			c.work(2)
 			setFraction(out, j*bands+band, float64(end-j)/float64(end-peak))
 		}
 	}

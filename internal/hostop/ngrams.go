@@ -20,11 +20,13 @@ func ngrams(c *Call) error {
 		return err
 	}
 	for i := range out.Len() {
+		c.work(1)
 		out.SetFloat(i, 0)
 	}
 	var begins []int64 // of each length's n-grams, among their elements
 	at := int64(0)
 	for n := 1; n < len(starts); n++ {
+		c.work(1)
 		begins = append(begins, at)
 		if starts[n] < starts[n-1] {
 			return diag.Inputf("the n-grams of %d elements begin at %d, and end at %d", n, starts[n-1], starts[n])
@@ -36,6 +38,7 @@ func ngrams(c *Call) error {
 	}
 	compare := func(gram, n, from, gap int64) int {
 		for k := range n {
+			c.work(2)
 			a, b := pool.Int(begins[n-1]+(gram-starts[n-1])*n+k), x.Int(from+k*gap)
 			if a != b {
 				if a < b {
@@ -71,13 +74,16 @@ func ngrams(c *Call) error {
 		return nil
 	}
 	for row := int64(0); length > 0 && row < x.Len()/length; row++ {
+		c.work(8)
 		for n := least; n <= min(most, int64(len(starts)-1)); n++ {
 			gaps := skip + 1
 			if n == 1 {
 				gaps = 1
 			}
 			for gap := int64(1); gap <= gaps && (n-1)*gap < length; gap++ {
+				c.work(4)
 				for from := int64(0); from+(n-1)*gap < length; from++ {
+					c.work(4)
 					if err := count(row, n, row*length+from, gap); err != nil {
 						return err
 					}

@@ -16,6 +16,7 @@ func nonzero(c *Call) error {
 	}
 	count := int64(0)
 	for i := range x.Len() {
+		c.work(1)
 		if !isZero(x, i) {
 			count++
 		}
@@ -26,6 +27,7 @@ func nonzero(c *Call) error {
 	}
 	column, flat := int64(0), int64(0)
 	tensor.Each(shape, func(at []int64) {
+		c.work(2)
 		if !isZero(x, flat) {
 			for axis, i := range at {
 				out.SetInt(int64(axis)*count+column, i)

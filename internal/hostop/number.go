@@ -45,6 +45,7 @@ func textFormat(c *Call) error {
 	var buffer [32]byte
 	total := int64(0)
 	for i := range x.Len() {
+		c.work(32)
 		total += int64(len(formatted(buffer[:0], x, i)))
 	}
 	spans, err := c.Result(0, x.Shape()...)
@@ -57,6 +58,7 @@ func textFormat(c *Call) error {
 	}
 	at := int64(0)
 	for i := range x.Len() {
+		c.work(32)
 		text := formatted(buffer[:0], x, i)
 		spans.SetInt(i, tensor.Span(at, int64(len(text))))
 		at += int64(copy(pool[at:], text))
@@ -76,6 +78,7 @@ func textParse(c *Call) error {
 		if err != nil {
 			return err
 		}
+		c.work(32 + int64(len(text))/8)
 		if !parsed(out, i, string(text)) {
 			return diag.Inputf("text %d, %.40q, is no %s", i, text, out.DType())
 		}

@@ -43,6 +43,7 @@ func randomUniform(c *Call) error {
 	}
 	scale := 1 / float64(uint64(1)<<width)
 	for i := range out.Len() {
+		c.work(8)
 		block := uint64(i) / 2
 		words := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(draw), uint32(draw >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 		random := uint64(words[2*(i%2)])<<32 | uint64(words[2*(i%2)+1])

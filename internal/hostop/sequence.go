@@ -62,7 +62,7 @@ func sequenceAt(c *Call) error {
 		return err
 	}
 	width := int64(out.DType().Bits() / 8)
-	copy(out.Bytes(), c.In[0].Bytes()[begin*width:])
+	c.copy(out.Bytes(), c.In[0].Bytes()[begin*width:])
 	return nil
 }
 
@@ -95,13 +95,13 @@ func sequenceInsert(c *Call) error {
 		return err
 	}
 	cut := begin * int64(elements.DType().Bits()/8)
-	n := copy(elements.Bytes(), c.In[0].Bytes()[:cut])
-	n += copy(elements.Bytes()[n:], x.Bytes())
-	copy(elements.Bytes()[n:], c.In[0].Bytes()[cut:])
+	n := c.copy(elements.Bytes(), c.In[0].Bytes()[:cut])
+	n += c.copy(elements.Bytes()[n:], x.Bytes())
+	c.copy(elements.Bytes()[n:], c.In[0].Bytes()[cut:])
 	row := int64(8 * extentsWidth)
-	copy(extents.Bytes(), c.In[1].Bytes()[:at*row])
+	c.copy(extents.Bytes(), c.In[1].Bytes()[:at*row])
 	tensor.SetSequenceShape(extents, at, x.Shape())
-	copy(extents.Bytes()[(at+1)*row:], c.In[1].Bytes()[at*row:])
+	c.copy(extents.Bytes()[(at+1)*row:], c.In[1].Bytes()[at*row:])
 	return nil
 }
 
@@ -126,10 +126,10 @@ func sequenceErase(c *Call) error {
 		return err
 	}
 	width, row := int64(elements.DType().Bits()/8), int64(8*extentsWidth)
-	n := copy(elements.Bytes(), c.In[0].Bytes()[:begin*width])
-	copy(elements.Bytes()[n:], c.In[0].Bytes()[(begin+size)*width:])
-	n = copy(extents.Bytes(), c.In[1].Bytes()[:at*row])
-	copy(extents.Bytes()[n:], c.In[1].Bytes()[(at+1)*row:])
+	n := c.copy(elements.Bytes(), c.In[0].Bytes()[:begin*width])
+	c.copy(elements.Bytes()[n:], c.In[0].Bytes()[(begin+size)*width:])
+	n = c.copy(extents.Bytes(), c.In[1].Bytes()[:at*row])
+	c.copy(extents.Bytes()[n:], c.In[1].Bytes()[(at+1)*row:])
 	return nil
 }
 
@@ -181,7 +181,8 @@ func sequenceConcat(c *Call) error {
 	for _, t := range list {
 		piece := t.Len() * width / max(rows, 1)
 		for r := range rows {
-			copy(out.Bytes()[r*row+offset:], t.Bytes()[r*piece:(r+1)*piece])
+			c.work(4)
+			c.copy(out.Bytes()[r*row+offset:], t.Bytes()[r*piece:(r+1)*piece])
 		}
 		offset += piece
 	}
@@ -220,9 +221,11 @@ func sequenceSplit(c *Call) error {
 	slice := row / max(shape[axis], 1)
 	at, offset := 0, int64(0)
 	for i := range lengths.Len() {
+		c.work(8)
 		size := lengths.Int(i)
 		for r := range rows {
-			at += copy(elements.Bytes()[at:], x.Bytes()[r*row+offset:r*row+offset+size*slice])
+			c.work(4)
+			at += c.copy(elements.Bytes()[at:], x.Bytes()[r*row+offset:r*row+offset+size*slice])
 		}
 		offset += size * slice
 		shape[axis] = size

@@ -70,15 +70,17 @@ func nonMaxSuppression(c *Call) error {
 			score := scores[(image*classes+class)*count:][:count]
 			order, kept = order[:0], kept[:0]
 			for i, s := range score {
+				c.work(1)
 				if s == s && (!filtered || s > threshold) {
 					order = append(order, int64(i))
 				}
 			}
-			slices.SortStableFunc(order, func(a, b int64) int { return cmp.Compare(score[b], score[a]) })
+			slices.SortStableFunc(order, c.counted(func(a, b int64) int { return cmp.Compare(score[b], score[a]) }))
 			for _, i := range order {
 				if int64(len(kept)) == most {
 					break
 				}
+				c.work(4 * int64(1+len(kept)))
 				b := boxAt(own, i, center)
 				if !slices.ContainsFunc(kept, func(other box) bool { return b.overlaps(other, part) }) {
 					kept, selected = append(kept, b), append(selected, [3]int64{image, class, i})
@@ -91,6 +93,7 @@ func nonMaxSuppression(c *Call) error {
 		return err
 	}
 	for i, row := range selected {
+		c.work(3)
 		for j, v := range row {
 			out.SetInt(int64(3*i+j), v)
 		}

@@ -22,15 +22,20 @@ func init() {
 
 // texts are texts to read.
 type texts struct {
+	call  *Call
 	spans *tensor.Tensor
 	pool  []byte
 }
 
 // texts are inputs i and i+1.
-func (c *Call) texts(i int) texts { return texts{c.In[i], c.In[i+1].Bytes()} }
+func (c *Call) texts(i int) texts { return texts{c, c.In[i], c.In[i+1].Bytes()} }
 
 // at is element i.
-func (t texts) at(i int64) ([]byte, error) { return tensor.TextAt(t.spans, t.pool, i) }
+func (t texts) at(i int64) ([]byte, error) {
+	text, err := tensor.TextAt(t.spans, t.pool, i)
+	t.call.work(4 + int64(len(text)))
+	return text, err
+}
 
 // each calls f with every element.
 func (t texts) each(f func(i int64, text []byte)) error {

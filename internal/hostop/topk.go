@@ -28,7 +28,7 @@ func topk(c *Call) error {
 	if err != nil || values.Len() == 0 {
 		return err
 	}
-	order := comparing(x)
+	order := c.counted(comparing(x))
 	largest, _ := c.Attrs["largest"].(bool)
 	step := tensor.Strides(x.Shape())[axis]
 	before := func(a, b, begin int64) bool {
@@ -42,6 +42,7 @@ func topk(c *Call) error {
 	rows := slices.Clone(shape)
 	rows[axis] = 1
 	tensor.Each(rows, func(at []int64) {
+		c.work(32)
 		begin := tensor.Offset(tensor.Strides(x.Shape()), at)
 		kept = kept[:0]
 		// The kept ones are a heap, the last of them on top.
@@ -63,6 +64,7 @@ func topk(c *Call) error {
 		})
 		to, stride := tensor.Offset(tensor.Strides(shape), at), tensor.Strides(shape)[axis]
 		for i, from := range kept {
+			c.work(4)
 			moveElement(values, to+int64(i)*stride, x, begin+from*step)
 			indices.SetInt(to+int64(i)*stride, from)
 		}

@@ -80,11 +80,12 @@ func trees[T real](c *Call) error {
 		}
 	}
 	given := make([]bool, min(rows, treeBlock)*count)
+	f.call = c
 	for first := int64(0); first < rows; first += treeBlock {
 		end := min(first+treeBlock, rows)
 		y := sums[first*count : end*count]
-		clear(y)
-		clear(given)
+		zero(c, y)
+		zero(c, given)
 		for _, root := range f.roots {
 			for row := first; row < end; row++ {
 				leaf, err := f.leaf(f.x[row*width:(row+1)*width], root)
@@ -98,6 +99,7 @@ func trees[T real](c *Call) error {
 			}
 		}
 		for i := range y {
+			c.work(2)
 			if how.mean {
 				y[i] /= T(len(f.roots))
 			}
@@ -115,6 +117,7 @@ const treeBlock = 128
 // give combines what a leaf gives with what a row's targets have been given.
 func (f *forest[T]) give(leaf int32, y []T, given []bool, how aggregate) error {
 	for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
+		f.call.work(1)
 		to, w := f.targets[i], f.weights[i]
 		switch {
 		case to < 0 || int(to) >= len(y):
@@ -134,6 +137,7 @@ func (f *forest[T]) give(leaf int32, y []T, given []bool, how aggregate) error {
 
 // forest is the operands of trees.
 type forest[T real] struct {
+	call            *Call
 	x               []T
 	roots, features []int32
 	modes           []uint8
@@ -179,6 +183,7 @@ func newForest[T real](in []*tensor.Tensor) (*forest[T], error) {
 // leaf is where a row ends: each step leads to a later node, so that it ends.
 func (f *forest[T]) leaf(x []T, at int32) (int32, error) {
 	for at >= 0 {
+		f.call.work(4)
 		if int(at) >= len(f.features) || int(f.features[at]) >= len(x) || f.features[at] < 0 {
 			return 0, diag.Inputf("a tree looks for node %d of %d, or for a feature beyond the %d that there are", at, len(f.features), len(x))
 		}

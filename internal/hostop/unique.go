@@ -18,9 +18,13 @@ func unique(c *Call) error {
 	var inner []int64
 	rest := slices.Clone(shape)
 	rest[axis] = 1
-	tensor.Each(rest, func(at []int64) { inner = append(inner, tensor.Offset(strides, at)) })
-	elements := comparing(x)
+	tensor.Each(rest, func(at []int64) {
+		c.work(4)
+		inner = append(inner, tensor.Offset(strides, at))
+	})
+	elements := c.counted(comparing(x))
 	order := func(a, b int64) int {
+		c.work(1)
 		for _, o := range inner {
 			if by := elements(o+a*strides[axis], o+b*strides[axis]); by != 0 {
 				return by
@@ -30,6 +34,7 @@ func unique(c *Call) error {
 	}
 	sorted := make([]int64, extent)
 	for i := range sorted {
+		c.work(1)
 		sorted[i] = int64(i)
 	}
 	slices.SortStableFunc(sorted, order)
@@ -45,12 +50,14 @@ func unique(c *Call) error {
 	rank := make([]int64, len(first)) // of each run, in the result
 	inOrder := make([]int64, len(first))
 	for i := range inOrder {
+		c.work(1)
 		inOrder[i] = int64(i)
 	}
 	if keep, _ := c.Attrs["sorted"].(bool); !keep {
-		slices.SortFunc(inOrder, func(a, b int64) int { return int(first[a] - first[b]) })
+		slices.SortFunc(inOrder, c.counted(func(a, b int64) int { return int(first[a] - first[b]) }))
 	}
 	for i, r := range inOrder {
+		c.work(1)
 		rank[r] = int64(i)
 	}
 	shape[axis] = int64(len(first))
@@ -62,6 +69,7 @@ func unique(c *Call) error {
 	for i, r := range inOrder {
 		flat := 0
 		tensor.Each(rest, func(at []int64) {
+			c.work(4)
 			moveElement(values, tensor.Offset(to, at)+int64(i)*to[axis], x, inner[flat]+first[r]*strides[axis])
 			flat++
 		})
@@ -84,10 +92,12 @@ func uniqueIndices(c *Call, first, inOrder, rank, run []int64) error {
 		return err
 	}
 	for i, r := range inOrder {
+		c.work(2)
 		indices.SetInt(int64(i), first[r])
 		counts.SetInt(int64(i), 0)
 	}
 	for i, r := range run {
+		c.work(4)
 		inverse.SetInt(int64(i), rank[r])
 		counts.SetInt(rank[r], counts.Int(rank[r])+1)
 	}

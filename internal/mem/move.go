@@ -26,6 +26,24 @@ func Move(to, from []byte) {
 	}
 }
 
+// Copy copies a piece at a time: Go's collector waits for each, and ask, if not nil, is asked between them whether to go on; its error ends the copy.
+func Copy(to, from []byte, ask func() error) error {
+	n := min(len(to), len(from))
+	for at := 0; at < n; at += copyPiece {
+		if at > 0 && ask != nil {
+			if err := ask(); err != nil {
+				return err
+			}
+		}
+		end := min(at+copyPiece, n)
+		copy(to[at:end], from[at:end])
+	}
+	return nil
+}
+
+// copyPiece takes less than a millisecond, page faults included.
+const copyPiece = 1 << 20
+
 // Fetch has the pages of mapped files that hold these data in memory, and in the process's page table, at once; data that lie side by side in one go. It does nothing to
 // other memory. It is advice: what is not done now is done as the data are read, a few pages at a time.
 func Fetch(data [][]byte) {

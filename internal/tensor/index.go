@@ -32,6 +32,11 @@ func Unravel(i int64, shape, idx []int64) {
 // Each calls f with the indices of every element of shape in row-major order. f may read idx during the call only and must
 // not change it. A scalar's shape gives one call with no indices, a shape with a 0 in it none.
 func Each(shape []int64, f func(idx []int64)) {
+	While(shape, func(idx []int64) bool { f(idx); return true })
+}
+
+// While is Each until f returns false.
+func While(shape []int64, f func(idx []int64) bool) {
 	for _, d := range shape {
 		if d <= 0 {
 			return
@@ -39,7 +44,9 @@ func Each(shape []int64, f func(idx []int64)) {
 	}
 	idx := make([]int64, len(shape))
 	for {
-		f(idx)
+		if !f(idx) {
+			return
+		}
 		axis := len(shape) - 1
 		for ; axis >= 0; axis-- {
 			if idx[axis]++; idx[axis] < shape[axis] {
