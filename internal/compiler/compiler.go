@@ -3,6 +3,7 @@
 package compiler
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -134,6 +135,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if err := ir.CheckMemory(m); err != nil {
 			return nil, err
 		}
+		if err := possible(m); err != nil {
+			return nil, err
+		}
 		done("import", m.String)
 		if !o.Reference && pass.Places(m) {
 			c.written = write(m)
@@ -216,6 +220,20 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	c.own()
 	c.Scratch = scratchOf(c.Loop, c.Code)
 	return c, nil
+}
+
+// possible refuses a module one of whose conditions holds for no value in the ranges that its dimensions have now: they may be narrower than those it was built with.
+func possible(m *ir.Module) error {
+	for _, r := range m.Requires {
+		if m.Dims.Prove(r.Cond) == sym.No {
+			e := diag.Inputf("%s can never hold (from %s) with the ranges that the dimensions have", r.Cond, r.From)
+			if names := slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()); len(names) > 0 {
+				e = e.AtDim(names[0])
+			}
+			return e.AtTensor(r.Tensor).WithFix("give the dimensions other ranges")
+		}
+	}
+	return nil
 }
 
 // kernels makes the scheduled module of ir, with its steps in order and its code.

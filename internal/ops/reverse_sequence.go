@@ -62,6 +62,9 @@ func reverseSequenceMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 	}
 	strides, flat := tensor.Strides(out.Shape()), int64(0)
 	tensor.Each(out.Shape(), func(at []int64) {
+		if err != nil {
+			return
+		}
 		length := in[1].Int(at[batch])
 		if length < 0 || length > out.Shape()[time] {
 			err = fault(n, "a sequence of length %d in an axis of %d", length, out.Shape()[time])

@@ -148,7 +148,7 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 		return in, true
 	case strings.HasPrefix(name, "reduce_"):
 		axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
-		if err != nil {
+		if err != nil || n.Attrs["outer"] != nil { // which axes it reduces, the extents decide
 			return nil, false
 		}
 		at := axis

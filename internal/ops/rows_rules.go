@@ -334,6 +334,9 @@ func tableSeen(n *ir.Node, axis, i int, rows Span) Span {
 		return rows
 	}
 	table := n.Inputs[1].Const
+	if table.Len() == 0 {
+		return Span{}
+	}
 	taps := table.Len() / table.Shape()[0]
 	seen := Span{table.Int(rows.From * taps), 0}
 	for at := rows.From * taps; at < rows.To*taps; at++ {

@@ -1,0 +1,341 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// configuration is a way to compile a module.
+type configuration struct {
+	name     string
+	cpu      string
+	exact    bool
+	ranges   bool // dimensions have ranges
+	bound    bool // dimensions have one value
+	budget   bool // less memory than it takes otherwise
+	artefact bool // written and read
+}
+
+// configurations are the ways that models are compared in.
+var configurations = []configuration{
+	{name: "default"}, {name: "exact", exact: true}, {name: "ranges", ranges: true}, {name: "bound", bound: true}, {name: "budget", bound: true, budget: true},
+	{name: "artefact", artefact: true}, {name: "avx2", cpu: "avx2"}, {name: "portable", cpu: "portable"},
+}
+
+// trial is a module, built anew for each way to compile it, and arguments.
+type trial struct {
+	build func() (*ir.Module, error)
+	args  []*tensor.Tensor
+	// coarse is the error of the coarsest type on the way, which the reference sets.
+	coarse float64
+}
+
+// verdict says how a trial ended in one configuration.
+type verdict uint8
+
+const (
+	equal        verdict = iota
+	notSupported         // not supported, or a budget that cannot be kept
+	bothRefuse           // the reference refuses the arguments, and so does the program
+	meaningless          // the module cannot be built
+)
+
+// errDiffers is the cause of every difference that is not excused.
+var errDiffers = errors.New("differs from the reference")
+
+// compare compiles and runs the trial, and compares the results with those of the reference.
+func (x *trial) compare(ctx context.Context, how configuration) (v verdict, err error) {
+	defer diag.Recover(&err, "trying")
+	m, err := x.build()
+	if err != nil {
+		return meaningless, nil
+	}
+	want, scale, reject := x.reference(m, 0)
+	if diagnosed := (*diag.Error)(nil); reject != nil && (!errors.As(reject, &diagnosed) || errors.Is(reject, diag.ErrInternal)) {
+		return 0, fmt.Errorf("the reference: %w", reject)
+	}
+	got, err := x.compiled(ctx, how)
+	switch {
+	case errors.Is(err, diag.ErrUnsupported) || errors.Is(err, diag.ErrBudget):
+		return notSupported, nil
+	case err != nil && reject != nil && errors.Is(err, diag.ErrInput):
+		return bothRefuse, nil
+	case err != nil:
+		return 0, err
+	case reject != nil:
+		return 0, fmt.Errorf("%w, which refuses: %w", errDiffers, reject)
+	}
+	for i := range want {
+		if err := x.tolerant(got[i], want[i], scale); err != nil {
+			if x.excused(got, scale) {
+				return equal, nil
+			}
+			return 0, fmt.Errorf("%w: result %d: %w", errDiffers, i, err)
+		}
+	}
+	return equal, nil
+}
+
+// coarseness is the relative error of a few operations of a type.
+func coarseness(dt dtype.DType) float64 {
+	return map[dtype.DType]float64{dtype.F16: 4e-3, dtype.BF16: 3e-2, dtype.F32: 2e-5, dtype.F64: 1e-9, dtype.C64: 2e-5, dtype.C128: 1e-9}[dt]
+}
+
+// tolerant compares two tensors. scale is the largest magnitude that the reference has met.
+func (x *trial) tolerant(got, want *tensor.Tensor, scale float64) error {
+	e := x.coarse
+	if !want.DType().IsFloat() {
+		e = 0
+	}
+	return tensor.Compare(got, want, e, e*(1+scale))
+}
+
+// reference interprets the module, and gives the largest finite magnitude of what nodes compute. With a seed, each float that a node computes is off by about an error of its type.
+func (x *trial) reference(m *ir.Module, seed uint64) (out []*tensor.Tensor, scale float64, err error) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	own := map[*byte]bool{}
+	for _, a := range x.args {
+		own[unsafe.SliceData(a.Bytes())] = true
+	}
+	out, err = ir.Evaluate(m, x.args, func(v *ir.Value, t *tensor.Tensor) {
+		if x.coarse = max(x.coarse, coarseness(t.DType())); !t.DType().IsFloat() || t.Len() == 0 {
+			return
+		}
+		shared := own[unsafe.SliceData(t.Bytes())] || v.Node == nil
+		own[unsafe.SliceData(t.Bytes())] = true
+		for i := range t.Len() {
+			f := t.Float(i)
+			if a := math.Abs(f); a <= math.MaxFloat64 {
+				scale = max(scale, a)
+				if seed != 0 && !shared {
+					t.SetFloat(i, f*(1+(2*r.Float64()-1)*coarseness(t.DType())/4))
+				}
+			}
+		}
+	})
+	return out, min(scale, 1e6), err
+}
+
+// trials is how many perturbed references an excuse rests on.
+const trials = 12
+
+// excused reports whether every result lies within what the reference gives if what it computes on the way is off by rounding: a step, a comparison or an order that rounding decides may fall either way.
+func (x *trial) excused(got []*tensor.Tensor, scale float64) bool {
+	var all [][]*tensor.Tensor
+	for seed := range uint64(trials) {
+		m, err := x.build()
+		if err != nil {
+			return false
+		}
+		out, _, err := x.reference(m, seed)
+		if err != nil {
+			return false
+		}
+		all = append(all, out)
+	}
+	for i, t := range got {
+		for k := range t.Len() {
+			lo, hi, nan, same := math.Inf(1), math.Inf(-1), false, true
+			for _, out := range all {
+				o := out[i]
+				if o.DType() != t.DType() || o.Len() != t.Len() {
+					return false
+				}
+				f := value(o, k)
+				if nan = nan || f != f; f == f {
+					lo, hi = min(lo, f), max(hi, f)
+				}
+				same = same && f == value(all[0][i], k)
+			}
+			f, e := value(t, k), x.coarse
+			if !t.DType().IsFloat() {
+				e = 0
+			}
+			if f != f && nan {
+				continue
+			}
+			slack := e * (1 + scale)
+			if !same {
+				slack += 2 * (hi - lo)
+			}
+			if !(f >= lo-slack && f <= hi+slack) && f != lo && f != hi {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func value(t *tensor.Tensor, i int64) float64 {
+	switch dt := t.DType(); {
+	case dt.IsFloat():
+		return t.Float(i)
+	case dt.IsInt() || dt == dtype.Bool:
+		return float64(t.Int(i))
+	}
+	return math.NaN()
+}
+
+// sizes are the extents of the module's dimensions that the arguments give.
+func (x *trial) sizes(m *ir.Module) map[string]int64 {
+	sizes := map[string]int64{}
+	for i, p := range m.Main.Body.Params {
+		for axis, e := range p.Type.Shape {
+			if name, ok := e.Name(); ok {
+				sizes[name] = x.args[i].Shape()[axis]
+			}
+		}
+	}
+	return sizes
+}
+
+// compiled compiles the module in one way, and runs it.
+func (x *trial) compiled(ctx context.Context, how configuration) ([]*tensor.Tensor, error) {
+	m, err := x.build()
+	if err != nil {
+		return nil, err
+	}
+	for name, size := range x.sizes(m) {
+		switch old, _ := m.Dims.Get(name); {
+		case how.bound:
+			m.Dims.Set(name, sym.Range{Min: size, Max: size})
+		case how.ranges:
+			m.Dims.Set(name, sym.Range{Min: max(old.Min, 0), Max: min(old.Max, max(size+2, 33))})
+		}
+	}
+	machine, err := compiler.Machine(how.cpu, 2, false)
+	if err != nil {
+		return nil, err
+	}
+	o := compiler.Options{Machine: machine, Exact: how.exact}
+	c, err := compiler.Compile(m, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Faults) > 0 {
+		release(c)
+		return nil, fmt.Errorf("a fault that a simpler way was found around: %w", c.Faults[0])
+	}
+	if how.budget {
+		least, err := lessThan(c)
+		release(c)
+		if err != nil {
+			return nil, diag.Unsupportedf("a budget for what nothing bounds")
+		}
+		if m, err = x.build(); err != nil {
+			return nil, err
+		}
+		for name, size := range x.sizes(m) {
+			m.Dims.Set(name, sym.Range{Min: size, Max: size})
+		}
+		o.Budget = &compiler.Budget{Bytes: least, Calls: 1, Workers: 2}
+		if c, err = compiler.Compile(m, o); err != nil {
+			return nil, err
+		}
+	}
+	if how.artefact {
+		var file bytes.Buffer
+		_, err := c.WriteTo(&file, nil)
+		release(c)
+		if err != nil {
+			return nil, err
+		}
+		a, err := compiler.ReadArtefact(file.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("the artefact: %w", err)
+		}
+		if c, err = a.Compile(compiler.Options{}, nil, nil); err != nil {
+			return nil, fmt.Errorf("the artefact: %w", err)
+		}
+	}
+	return execute(ctx, c, x.args)
+}
+
+// lessThan is less memory than a module of fixed sizes takes: by a third of its arena.
+func lessThan(c *compiler.Compiled) (int64, error) {
+	sum := sym.Sum(c.Arena.Arena.Mul(sym.Const(2)).FloorDiv(sym.Const(3)), c.Outputs, c.Scratch.Mul(sym.Const(2)), sym.Const(c.Code.Bytes))
+	for _, w := range c.Program.Weights {
+		sum = sum.Add(sym.Const(int64(len(w.Data))))
+	}
+	return sym.AtLimits(sum, c.Loop.Limits).Eval(func(string) (int64, bool) { return 0, false })
+}
+
+// release gives back what a compiled module holds.
+func release(c *compiler.Compiled) {
+	if c.Code != nil && c.Code.Release != nil {
+		c.Code.Release()
+	}
+}
+
+// execute runs a compiled module once, and releases it.
+func execute(ctx context.Context, c *compiler.Compiled, args []*tensor.Tensor) ([]*tensor.Tensor, error) {
+	exe, err := executor.New(c.Program, c.Code, executor.Options{Threads: 2})
+	if err != nil {
+		release(c)
+		return nil, err
+	}
+	defer exe.Close()
+	values := map[string]int64{}
+	for i, port := range c.Program.Inputs {
+		for axis, e := range c.Program.Tensors[port.Tensor].Shape {
+			if name, ok := e.Name(); ok {
+				values[name] = args[i].Shape()[axis]
+			}
+		}
+		for k, d := range port.Elements {
+			values[c.Program.Dims[d].Name] = args[i].Int(int64(k))
+		}
+	}
+	dims := make([]int64, len(c.Program.Dims))
+	for i, d := range c.Program.Dims {
+		if dims[i] = values[d.Name]; !d.Data && (dims[i] < d.Range.Min || dims[i] > d.Range.Max) {
+			return nil, diag.Inputf("%s is %d, outside %s", d.Name, dims[i], d.Range)
+		}
+	}
+	if err := exe.Check(dims); err != nil {
+		return nil, err
+	}
+	if err := c.Recheck(dims); err != nil {
+		return nil, err
+	}
+	call, err := exe.Bind(dims)
+	if err != nil {
+		return nil, err
+	}
+	defer call.Close()
+	for i, a := range args {
+		data := bytes.Clone(a.Bytes())
+		if err := call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+			return nil, err
+		}
+	}
+	if err := call.Run(ctx); err != nil {
+		return nil, err
+	}
+	var out []*tensor.Tensor
+	for i, port := range c.Program.Outputs {
+		shape, data, err := call.Output(i)
+		if err != nil {
+			return nil, err
+		}
+		t, err := tensor.Over(c.Program.Tensors[port.Tensor].DType, shape, data)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t.Clone())
+	}
+	return out, nil
+}
