@@ -163,8 +163,13 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 	default:
 		return diag.Unsupportedf("an artefact for %s as one for %s", made, o.CPU).WithFix("weir compile MODEL --cpu %s", o.CPU)
 	}
-	dims := map[string]sym.Range{}
-	for name, r := range o.Dims {
+	dims := map[sym.Name]sym.Range{}
+	known := labelsOf(a.Program)
+	for label, r := range o.Dims {
+		name, ok := known.find(label)
+		if !ok {
+			return diag.Inputf("the model has no dimension %q", label).AtDim(label)
+		}
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))

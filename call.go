@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time. It holds
@@ -37,9 +38,9 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	}
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, dim := range p.compiled.Program.Dims {
-		v, ok := d[dim.Name]
+		v, ok := d[p.label(i)]
 		if !ok && !dim.Data {
-			return nil, diag.Inputf("dimension %s has no value", dim.Name).AtDim(dim.Name).WithFix("add Dims{%q: …}", dim.Name)
+			return nil, diag.Inputf("dimension %s has no value", p.label(i)).AtDim(p.label(i)).WithFix("add Dims{%q: …}", p.label(i))
 		}
 		dims[i] = v
 	}
@@ -79,7 +80,7 @@ func (c *Call) Input(name string) *Tensor {
 	return c.inputs[i]
 }
 
-func (c *Call) dim(name string) (int64, bool) {
+func (c *Call) dim(name sym.Name) (int64, bool) {
 	for i, d := range c.program.compiled.Program.Dims {
 		if d.Name == name {
 			return c.bound.dims[i], true

@@ -35,7 +35,7 @@ func TestCertificateOfTwoDimensions(t *testing.T) {
 		}
 		for _, at := range [][2]int64{{1, 1}, {1, 7}, {2, 3}, {3, 64}, {5, 5}, {8, 31}, {16, 17}, {33, 2}, {64, 64}, {7, 200}} {
 			d := Dims{names[0].Name: at[0], names[1].Name: at[1]}
-			get := func(name string) (int64, bool) { v, ok := d[name]; return v, ok }
+			get := func(name sym.Name) (int64, bool) { v, ok := d[name.Text()]; return v, ok }
 			in := Inputs{}
 			for _, info := range p.Inputs() {
 				shape := make([]int, len(info.Shape))

@@ -23,37 +23,37 @@ type Dimension struct {
 func (p *Program) Dims() []Dimension {
 	var out []Dimension
 	ranges := p.ranges()
-	for _, d := range p.compiled.Program.Dims {
+	for i, d := range p.compiled.Program.Dims {
 		if !d.Data {
-			r, _ := ranges.Get(d.Name)
-			out = append(out, Dimension{d.Name, r.Min, r.Max})
+			r, _ := ranges.Get(sym.User(p.label(i)))
+			out = append(out, Dimension{p.label(i), r.Min, r.Max})
 		}
 	}
 	return out
 }
 
-// ranges are the dimensions' ranges, narrowed by the conditions that are checked when a run begins.
+// ranges are the dimensions' ranges as callers' formulas have them, narrowed by the conditions that are checked when a run begins.
 func (p *Program) ranges() *sym.Dims {
-	data := map[string]bool{}
+	data := map[sym.Name]bool{}
 	for _, d := range p.compiled.Program.Dims {
 		data[d.Name] = d.Data
 	}
 	var entry []sym.Cond
 	for _, r := range p.compiled.Program.Requires {
-		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name string) bool { return data[name] }) {
+		if !slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return data[name] }) {
 			entry = append(entry, r.Cond)
 		}
 	}
-	return ir.Narrowed(p.compiled.Loop.Dims, entry...)
+	return p.labels.dims(ir.Narrowed(p.compiled.Loop.Dims, entry...))
 }
 
 // Decided lists the dimensions that the data decide and that stand in the certificate's formulas, by name. Measurement.Decided has what a run found for them.
 func (p *Program) Decided() []Dimension {
 	names := p.decidedDims()
 	var out []Dimension
-	for _, d := range p.compiled.Program.Dims {
-		if names[d.Name] {
-			out = append(out, Dimension{d.Name, d.Range.Min, d.Range.Max})
+	for i, d := range p.compiled.Program.Dims {
+		if names[p.label(i)] {
+			out = append(out, Dimension{p.label(i), d.Range.Min, d.Range.Max})
 		}
 	}
 	return out
@@ -66,9 +66,9 @@ func (p *Program) decidedDims() map[string]bool {
 		named[name] = true
 	}
 	out := map[string]bool{}
-	for _, d := range p.compiled.Program.Dims {
-		if d.Data && named[d.Name] {
-			out[d.Name] = true
+	for i, d := range p.compiled.Program.Dims {
+		if d.Data && named[p.label(i)] {
+			out[p.label(i)] = true
 		}
 	}
 	return out
@@ -82,7 +82,7 @@ func (p *Program) Proved() []Condition {
 // Operations is the arithmetic of one run, each addition and multiplication counted, as a formula over the dimensions. The bodies of loops
 // count once.
 func (p *Program) Operations() Size {
-	return Size{p.compiled.Operations(), p.compiled.Loop.Dims}
+	return Size{p.labels.show(p.compiled.Operations()), p.labels.dims(p.compiled.Loop.Dims)}
 }
 
 // CPU is the level of instructions that the program's code was made for, as Options.CPU and Probe name them.
@@ -210,5 +210,5 @@ func (d *Description) count(dt DType, count int64) {
 // Legal is the range of values that the elements of an integer input may have, as far as the program checks them when they become indices: from 0 up, though an
 // index may also count from the end. ok is false where nothing is known of them.
 func (p *Program) Legal(input string, d Dims) (lo, hi int64, ok bool) {
-	return p.compiled.Legal(input, func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	return p.compiled.Legal(input, p.labels.values(d))
 }

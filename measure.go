@@ -64,7 +64,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 		m.Decided, ranges = Dims{}, seen.Accesses
 		for i, d := range p.compiled.Program.Dims {
 			if d.Data {
-				m.Decided[d.Name] = seen.Decided[i]
+				m.Decided[p.label(i)] = seen.Decided[i]
 			}
 		}
 		m.bodies = nil

@@ -40,9 +40,9 @@ type Size struct {
 
 // At is the size for a binding of the dimensions.
 func (s Size) At(d Dims) (int64, error) {
-	v, err := s.x.Eval(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	v, err := s.x.Eval(func(name sym.Name) (int64, bool) { v, ok := d[name.Text()]; return v, ok })
 	if err != nil {
-		return 0, diag.Inputf("%s bytes: %v", s.x, err).WithFix("bind %s", strings.Join(s.x.Vars(), ", "))
+		return 0, diag.Inputf("%s bytes: %v", s.x, err).WithFix("bind %s", strings.Join(s.Dims(), ", "))
 	}
 	return v, nil
 }
@@ -51,7 +51,7 @@ func (s Size) At(d Dims) (int64, error) {
 func (s Size) Max() (int64, error) {
 	_, hi := s.dims.Bounds(s.x)
 	if hi == math.MaxInt64 {
-		return 0, diag.Inputf("%s bytes have no bound", s.x).WithFix("give %s a range with Options.Dims", strings.Join(s.x.Vars(), ", "))
+		return 0, diag.Inputf("%s bytes have no bound", s.x).WithFix("give %s a range with Options.Dims", strings.Join(s.Dims(), ", "))
 	}
 	return hi, nil
 }
@@ -60,12 +60,18 @@ func (s Size) Max() (int64, error) {
 func (s Size) String() string { return s.x.String() }
 
 // Dims are the names that the formula mentions.
-func (s Size) Dims() []string { return s.x.Vars() }
+func (s Size) Dims() []string {
+	var names []string
+	for _, name := range s.x.Vars() {
+		names = append(names, name.Text())
+	}
+	return names
+}
 
 func newMemory(p *Program) *Memory {
 	c := p.compiled
 	dims := p.ranges()
-	size := func(x sym.Expr) Size { return Size{dims.Simplify(x), dims} }
+	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.show(x)), dims} }
 	var weights int64
 	for _, w := range c.Program.Weights {
 		if !w.Paged {
@@ -104,7 +110,7 @@ func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
 func (m *Memory) before(calls int) Size {
 	none := m.program.decidedDims()
 	f := m.Formula(calls)
-	return Size{f.dims.Simplify(f.x.Subst(func(name string) (sym.Expr, bool) { return sym.Const(0), none[name] })), f.dims}
+	return Size{f.dims.Simplify(f.x.Subst(func(name sym.Name) (sym.Expr, bool) { return sym.Const(0), none[name.Text()] })), f.dims}
 }
 
 // Alive is a tensor alive at the peak.
@@ -115,7 +121,7 @@ type Alive struct {
 
 // PeakAt tells where the arena's lower bound is reached for a binding: the source node and who is alive there, largest first.
 func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
-	c, err := m.program.compiled.Certify(func(name string) (int64, bool) { v, ok := d[name]; return v, ok })
+	c, err := m.program.compiled.Certify(m.program.labels.values(d))
 	if err != nil {
 		return "", nil, err
 	}
@@ -128,7 +134,7 @@ func (m *Memory) PeakAt(d Dims) (node string, alive []Alive, err error) {
 // LargestStep is the step whose operands and results take most of the arena, for a binding of the dimensions: its nodes and its bytes. A kernel that computes in the place of
 // an operand takes less. No budget makes the arena smaller than this but by computing the step in pieces.
 func (m *Memory) LargestStep(d Dims) (node string, bytes int64, err error) {
-	bytes, node, err = m.program.compiled.LargestStep(lookup(d))
+	bytes, node, err = m.program.compiled.LargestStep(m.program.labels.values(d))
 	return node, bytes, err
 }
 

@@ -5,20 +5,22 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // PeakWith is what so many calls come to that all do what a measured run did: the certificate with the observed values put in. d has the values of the inputs' dimensions.
 // What has a bound is where it was planned, at its bound, and as large as it was; a branch that was not taken uses nothing, no weights either. It is at most Peak.
 func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	p := m.program.compiled.Program
-	at, values := Dims{}, make([]int64, len(p.Dims))
+	at, values := bindings{}, make([]int64, len(p.Dims))
 	for i, dim := range p.Dims {
-		v, ok := d[dim.Name]
+		label := m.program.label(i)
+		v, ok := d[label]
 		if dim.Data {
-			v, ok = seen.Decided[dim.Name]
+			v, ok = seen.Decided[label]
 		}
 		if !ok {
-			return 0, diag.Inputf("dimension %s has no value", dim.Name).AtDim(dim.Name)
+			return 0, diag.Inputf("dimension %s has no value", label).AtDim(label)
 		}
 		at[dim.Name], values[i] = v, v
 	}
@@ -50,7 +52,7 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 		if t.Place != program.Carved || !used[i] {
 			continue
 		}
-		bytes, err := t.Bytes().Eval(lookup(at))
+		bytes, err := t.Bytes().Eval(at.lookup)
 		if err != nil {
 			return 0, err
 		}
@@ -137,19 +139,15 @@ func operands(step program.Step, did uint8) []int {
 	return nil
 }
 
-func lookup(d Dims) func(name string) (int64, bool) {
-	return func(name string) (int64, bool) { v, ok := d[name]; return v, ok }
-}
-
 // placesOf gives, for each storage, the names that offsets in it are made of: the plan's, with what data decide at its limit, or late storage's own.
-func placesOf(p *program.Program, d Dims) ([]func(name string) (int64, bool), error) {
-	limits := Dims{}
+func placesOf(p *program.Program, d bindings) ([]func(name sym.Name) (int64, bool), error) {
+	limits := bindings{}
 	for _, dim := range p.Dims {
 		limits[dim.Name] = d[dim.Name]
 	}
 	for _, dim := range p.Dims {
 		if dim.Data && !dim.Late() {
-			v, err := dim.Limit.Eval(lookup(limits))
+			v, err := dim.Limit.Eval(limits.lookup)
 			if err != nil {
 				return nil, err
 			}
@@ -160,7 +158,7 @@ func placesOf(p *program.Program, d Dims) ([]func(name string) (int64, bool), er
 	for i := len(p.Plans) - 1; i >= 0; i-- {
 		applies := true
 		for _, c := range p.Plans[i].When {
-			ok, err := c.Eval(lookup(limits))
+			ok, err := c.Eval(limits.lookup)
 			if err != nil {
 				return nil, err
 			}
@@ -170,9 +168,9 @@ func placesOf(p *program.Program, d Dims) ([]func(name string) (int64, bool), er
 			plan = p.Plans[i]
 		}
 	}
-	out := make([]func(name string) (int64, bool), len(p.Storages))
+	out := make([]func(name sym.Name) (int64, bool), len(p.Storages))
 	for i, s := range p.Storages {
-		own := Dims{}
+		own := bindings{}
 		lets := plan.Lets
 		from := limits
 		if s.Late {
@@ -182,13 +180,13 @@ func placesOf(p *program.Program, d Dims) ([]func(name string) (int64, bool), er
 			own[name] = v
 		}
 		for _, l := range lets {
-			v, err := l.X.Eval(lookup(own))
+			v, err := l.X.Eval(own.lookup)
 			if err != nil {
 				return nil, err
 			}
 			own[l.Name] = v
 		}
-		out[i] = lookup(own)
+		out[i] = own.lookup
 	}
 	return out, nil
 }

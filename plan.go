@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Plan is where every buffer of one call lies, and when, for one binding of the dimensions: what the certificate's numbers are made of, and what `weir plan --html`
@@ -118,7 +119,8 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 			return nil, nil, err
 		}
 	}
-	places, err := placesOf(prog, at)
+	inside := p.labels.bindings(at)
+	places, err := placesOf(prog, inside)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -129,10 +131,10 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 		}
 		plan.Storages = append(plan.Storages, PlanStorage{Name: s.Name, Kind: storageKinds[s.Kind], Bytes: bytes, Late: s.Late})
 	}
-	w := &planner{plan: plan, program: prog, at: map[program.Step]int{}, buffer: map[int]int{}}
+	w := &planner{plan: plan, program: prog, labels: p.labels, at: map[program.Step]int{}, buffer: map[int]int{}}
 	w.walk(prog.Steps, 0)
 	for t, i := range w.buffer {
-		if err := fill(&plan.Buffers[i], prog, t, at, places); err != nil {
+		if err := fill(&plan.Buffers[i], prog, t, inside, places); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -144,7 +146,7 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 		}
 	}
 	plan.measureLive()
-	if c, err := p.compiled.Certify(lookup(at)); err == nil && c.Step < len(plan.Steps) && len(plan.Steps) > 0 {
+	if c, err := p.compiled.Certify(inside.lookup); err == nil && c.Step < len(plan.Steps) && len(plan.Steps) > 0 {
 		plan.PeakStep = c.Step
 	}
 	return plan, w.at, nil
@@ -155,27 +157,27 @@ func (p *Program) complete(d Dims) (Dims, error) {
 	at := Dims{}
 	list := p.compiled.Program.Dims
 	for i := range list {
-		if v, ok := d[list[i].Name]; ok {
-			at[list[i].Name] = v
+		if v, ok := d[p.label(i)]; ok {
+			at[p.label(i)] = v
 		}
 	}
 	for i := range list {
-		dim := &list[i]
-		v, ok := at[dim.Name]
+		dim, label := &list[i], p.label(i)
+		v, ok := at[label]
 		if !ok && dim.Data {
-			if limit, err := dim.Limit.Eval(lookup(at)); err == nil && !dim.Late() {
+			if limit, err := dim.Limit.Eval(p.labels.values(at)); err == nil && !dim.Late() {
 				v, ok = min(limit, dim.Range.Max), true
-			} else if !p.decidedDims()[dim.Name] {
+			} else if !p.decidedDims()[label] {
 				v, ok = dim.Range.Min, true // no size depends on it
 			}
 		}
 		if !ok {
-			return nil, diag.Inputf("dimension %s has no value", dim.Name).AtDim(dim.Name).WithFix("add Dims{%q: …}", dim.Name)
+			return nil, diag.Inputf("dimension %s has no value", label).AtDim(label).WithFix("add Dims{%q: …}", label)
 		}
 		if v < dim.Range.Min || v > dim.Range.Max {
-			return nil, diag.Inputf("%d is outside %d to %d", v, dim.Range.Min, dim.Range.Max).AtDim(dim.Name)
+			return nil, diag.Inputf("%d is outside %d to %d", v, dim.Range.Min, dim.Range.Max).AtDim(label)
 		}
-		at[dim.Name] = v
+		at[label] = v
 	}
 	return at, nil
 }
@@ -192,6 +194,7 @@ func rootOf(p *program.Program, t int) int {
 type planner struct {
 	plan    *Plan
 	program *program.Program
+	labels  *labels
 	at      map[program.Step]int
 	buffer  map[int]int // by carved tensor
 }
@@ -215,7 +218,7 @@ func (w *planner) walk(steps []program.Step, depth int) {
 		case *program.Copy:
 			w.add(s, PlanStep{Kind: "copy", Name: w.program.Tensors[s.From].Name + " to " + w.program.Tensors[s.To].Name, Depth: depth})
 		case *program.Bind:
-			w.add(s, PlanStep{Kind: "bind", Nodes: s.Source, Name: w.program.Dims[s.Dim].Name, Depth: depth})
+			w.add(s, PlanStep{Kind: "bind", Nodes: s.Source, Name: w.labels.of[w.program.Dims[s.Dim].Name], Depth: depth})
 		case *program.If:
 			w.add(s, PlanStep{Kind: "if", Nodes: s.Source, Depth: depth})
 			for _, body := range [][]program.Step{s.Then, s.Else} { // what ends with the condition is released first thing in both
@@ -275,15 +278,15 @@ func (w *planner) carve(s *program.Carve) {
 }
 
 // fill evaluates a buffer's size and place.
-func fill(b *PlanBuffer, p *program.Program, tensor int, at Dims, places []func(string) (int64, bool)) (err error) {
+func fill(b *PlanBuffer, p *program.Program, tensor int, at bindings, places []func(sym.Name) (int64, bool)) (err error) {
 	t := &p.Tensors[tensor]
 	b.Name, b.Tensor, b.DType, b.Storage, b.Shape = t.Name, t.Source, t.DType.String(), t.Of, make([]int64, len(t.Shape))
 	for axis, extent := range t.Shape {
-		if b.Shape[axis], err = extent.Eval(lookup(at)); err != nil {
+		if b.Shape[axis], err = extent.Eval(at.lookup); err != nil {
 			return err
 		}
 	}
-	if b.Bytes, err = t.Bytes().Eval(lookup(at)); err == nil {
+	if b.Bytes, err = t.Bytes().Eval(at.lookup); err == nil {
 		b.Offset, err = t.Offset.Eval(places[t.Of])
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the program.
@@ -61,7 +62,7 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []Kern
 
 // launches lists the program's steps that take time, without their times, and where each is in the list.
 func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]int {
-	known := func(name string) (int64, bool) {
+	known := func(name sym.Name) (int64, bool) {
 		for i, d := range p.compiled.Program.Dims {
 			if d.Name == name {
 				return dims[i], true

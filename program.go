@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -63,6 +64,7 @@ type Program struct {
 	compiled   *compiler.Compiled
 	options    Options
 	memory     *Memory
+	labels     *labels // of its dimensions
 	inputs     []Info
 	outputs    []Info
 	takes      []edge // what the inputs are made of
@@ -165,6 +167,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned}); err != nil {
 		return nil, err
 	}
+	p.labels = labelsOf(p.compiled.Program)
 	p.memory = newMemory(p)
 	p.setStates()
 	p.settle()
@@ -187,7 +190,7 @@ func (p *Program) ready() {
 		switch {
 		case d.Data:
 		case d.Range.Min == d.Range.Max:
-			dims[i], known[d.Name] = d.Range.Min, d.Range.Min
+			dims[i], known[p.label(i)] = d.Range.Min, d.Range.Min
 		default:
 			return
 		}
@@ -223,8 +226,9 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
+	labels := labelsOf(p.compiled.Program)
 	for _, r := range p.compiled.IR.Proved {
-		p.proved = append(p.proved, Condition{r.Cond.String(), r.From})
+		p.proved = append(p.proved, Condition{labels.cond(r.Cond).String(), r.From})
 	}
 	return nil
 }
@@ -287,14 +291,16 @@ func (p *Program) reserve(bytes int64) error {
 
 // narrow sets the ranges of named dimensions.
 func narrow(m *ir.Module, dims map[string]Range) error {
-	for name, r := range dims {
-		old, ok := m.Dims.Get(name)
+	known := newLabels(m.Dims.Names())
+	for label, r := range dims {
+		name, ok := known.find(label)
 		if !ok {
-			return diag.Inputf("the model has no dimension %q; it has %s", name, strings.Join(m.Dims.Names(), ", ")).AtDim(name)
+			return diag.Inputf("the model has no dimension %q; it has %s", label, strings.Join(slices.Sorted(maps.Keys(known.names)), ", ")).AtDim(label)
 		}
+		old, _ := m.Dims.Get(name)
 		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
 		if lo > hi {
-			return diag.Inputf("%d to %d leaves nothing of the dimension's own range %s", r.Min, r.Max, old).AtDim(name)
+			return diag.Inputf("%d to %d leaves nothing of the dimension's own range %s", r.Min, r.Max, old).AtDim(label)
 		}
 		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
 		if sym.IsUnlimited(m.Limits[name]) && hi != Unbounded {
@@ -320,7 +326,7 @@ func (p *Program) Memory() *Memory { return p.memory }
 func (p *Program) Requires() []Condition {
 	var out []Condition
 	for _, r := range p.compiled.Program.Requires {
-		out = append(out, Condition{r.Cond.String(), r.From})
+		out = append(out, Condition{p.labels.cond(r.Cond).String(), r.From})
 	}
 	return out
 }
@@ -384,7 +390,7 @@ func (p *Program) Bind(in Inputs) (d Dims, err error) {
 	d = Dims{}
 	for i, dim := range p.compiled.Program.Dims {
 		if !dim.Data {
-			d[dim.Name] = values[i]
+			d[p.label(i)] = values[i]
 		}
 	}
 	return d, nil
@@ -493,7 +499,7 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 	prog := p.compiled.Program
 	dims := make([]int64, len(prog.Dims))
 	known := make([]bool, len(dims))
-	index := func(name string) int {
+	index := func(name sym.Name) int {
 		for i := range prog.Dims {
 			if prog.Dims[i].Name == name {
 				return i
@@ -519,7 +525,7 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 			}
 		}
 	}
-	get := func(name string) (int64, bool) {
+	get := func(name sym.Name) (int64, bool) {
 		d := index(name)
 		if d < 0 {
 			return 0, false
@@ -535,7 +541,7 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 			if got := a.t.Shape()[axis]; got != want {
 				e := diag.Inputf("axis %d of %s is %d, %s is %d", axis, a, got, extent, want).AtTensor(p.owner(i).Name)
 				if name, ok := extent.Name(); ok {
-					return nil, e.AtDim(name)
+					return nil, e.AtDim(p.labels.of[name])
 				}
 				return nil, e
 			}

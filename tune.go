@@ -213,7 +213,7 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		port := p.compiled.Program.Inputs[p.takes[i].Parts[0]]
 		var shape []int
 		for _, e := range p.compiled.Program.Tensors[port.Tensor].Shape {
-			n, err := e.Eval(lookup(dims))
+			n, err := e.Eval(p.labels.values(dims))
 			if err != nil {
 				return s, err
 			}
@@ -235,7 +235,7 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		})
 		for k, d := range port.Elements {
 			if int64(k) < t.t.Len() {
-				t.t.SetInt(int64(k), dims[p.compiled.Program.Dims[d].Name])
+				t.t.SetInt(int64(k), dims[p.label(d)])
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func (p *Program) usualDims() Dims {
 	for _, port := range p.compiled.Program.Inputs {
 		if shape := p.compiled.Program.Tensors[port.Tensor].Shape; len(shape) > 0 {
 			for _, name := range shape[0].Vars() {
-				firsts[name] = true
+				firsts[p.labels.of[name]] = true
 			}
 		}
 	}

@@ -330,7 +330,7 @@ func inPython(formula string, names map[string]string) (string, error) {
 	if err := s.Err(); err != nil {
 		return "", diag.Internalf("the formula %s: %v", formula, err)
 	}
-	return x.Subst(func(name string) (sym.Expr, bool) { other, ok := names[name]; return sym.Var(other), ok }).String(), nil
+	return x.Subst(func(name sym.Name) (sym.Expr, bool) { other, ok := names[name.Text()]; return sym.Dim(other), ok }).String(), nil
 }
 
 // overBudget says what would fit, where the peak does not.

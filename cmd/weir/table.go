@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/values"
 )
 
@@ -98,7 +99,7 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 		return nil, r.err
 	}
 	s := r.solution
-	c, err := s.Certify(func(string) (int64, bool) { return 0, false })
+	c, err := s.Certify(func(sym.Name) (int64, bool) { return 0, false })
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func (a *Artefact) read() (*program.Program, error) {
 
 // Compile verifies an artefact and generates its code. Of the options it heeds Reference, Portable, Budget and After. dims narrows dimensions' ranges. ask says whether to go on with
 // what a budget takes.
-func (a *Artefact) Compile(o Options, dims map[string]sym.Range, ask func() error) (c *Compiled, err error) {
+func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() error) (c *Compiled, err error) {
 	defer damaged(&err)
 	machine, err := trusted(a.Machine, o)
 	if err != nil {
@@ -333,7 +333,7 @@ func (a *Artefact) assembleAndGenerate(c *Compiled, o Options) error {
 }
 
 // assemble makes the program of the loops, with the places that the artefact gives, and checks that it is the artefact's.
-func (a *Artefact) assemble(c *Compiled, o Options, dims map[string]sym.Range) (err error) {
+func (a *Artefact) assemble(c *Compiled, o Options, dims map[sym.Name]sym.Range) (err error) {
 	given := a.Program
 	claimed := &claims{program: given, tensors: map[string]*program.Tensor{}, manifest: &a.manifest}
 	for i := range given.Tensors {
@@ -362,15 +362,15 @@ func (a *Artefact) assemble(c *Compiled, o Options, dims map[string]sym.Range) (
 }
 
 // narrow gives dimensions smaller ranges, in the program and in what its formulas are bounded by.
-func (c *Compiled) narrow(dims map[string]sym.Range) error {
+func (c *Compiled) narrow(dims map[sym.Name]sym.Range) error {
 	for name, r := range dims {
 		old, ok := c.Loop.Dims.Get(name)
 		if !ok {
-			return diag.Inputf("the model has no dimension %q", name).AtDim(name)
+			return diag.Inputf("the model has no dimension %s", name).AtDim(name.Text())
 		}
 		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
 		if lo > hi {
-			return diag.Inputf("%s leaves nothing of the range %s that the artefact was compiled for", r, old).AtDim(name)
+			return diag.Inputf("%s leaves nothing of the range %s that the artefact was compiled for", r, old).AtDim(name.Text())
 		}
 		c.Loop.Dims.Set(name, sym.Range{Min: lo, Max: hi})
 		for i := range c.Program.Dims {
@@ -517,7 +517,7 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 }
 
 // Certify computes the arena's certificate for one binding of the dimensions.
-func (c *Compiled) Certify(value func(name string) (int64, bool)) (*memplan.Certificate, error) {
+func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Certificate, error) {
 	c.certify.Do(func() {
 		c.found = c.Arena
 		if c.IR == nil || c.late != nil { // read from an artefact, which has not got what the search knows of the problem; or there is more than the arena

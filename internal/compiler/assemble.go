@@ -16,7 +16,7 @@ type assembly struct {
 	time    *timeline
 	tensors map[*loop.Buffer]int
 	kernels map[*loop.Kernel]int
-	dims    map[string]int
+	dims    map[sym.Name]int
 	storage map[*loop.Buffer]int // of root buffers that live in a storage
 	offset  map[*loop.Buffer]sym.Expr
 	begins  map[int][]*loop.Buffer        // root buffers by the step before which they are carved
@@ -27,7 +27,7 @@ type assembly struct {
 }
 
 func newAssembly(m *loop.Module, t *timeline) *assembly {
-	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[string]int{},
+	return &assembly{from: m, time: t, to: &program.Program{Name: m.Name}, tensors: map[*loop.Buffer]int{}, kernels: map[*loop.Kernel]int{}, dims: map[sym.Name]int{},
 		storage: map[*loop.Buffer]int{}, offset: map[*loop.Buffer]sym.Expr{}, begins: map[int][]*loop.Buffer{}, ends: map[int][]*loop.Buffer{},
 		over: map[*loop.Buffer]*loop.Buffer{}, live: map[*loop.Buffer]bool{}}
 }
@@ -250,7 +250,7 @@ func (a *assembly) one(step loop.Step) program.Step {
 		return a.branch(s)
 	case *loop.Loop:
 		l := &program.Loop{Trip: a.optional(s.Trip), Cond: a.optional(s.Cond), Index: a.optional(s.Index), Count: -1, Source: s.Source}
-		if s.Count != "" {
+		if !s.Count.None() {
 			l.Count = a.dims[s.Count]
 		}
 		l.Body = a.steps(s.Body)

@@ -59,9 +59,9 @@ type squeezer struct {
 	c      *Compiled
 	m      *loop.Module
 	budget Budget
-	ask    func() error                    // whether to go on
-	value  func(name string) (int64, bool) // each dimension at its upper bound
-	fixed  int64                           // of the whole, what no saving changes
+	ask    func() error                      // whether to go on
+	value  func(name sym.Name) (int64, bool) // each dimension at its upper bound
+	fixed  int64                             // of the whole, what no saving changes
 	sizes  map[*loop.Buffer]sym.Expr
 	bytes  map[*loop.Buffer]int64
 	names  map[string]bool
@@ -133,7 +133,7 @@ func (c *Compiled) keepLoops(o Options, ask func() error) (whole int64, err erro
 func newSqueezer(c *Compiled, b Budget) *squeezer {
 	s := &squeezer{c: c, m: c.Loop, budget: b, ask: func() error { return nil }, sizes: map[*loop.Buffer]sym.Expr{}, bytes: map[*loop.Buffer]int64{}, names: map[string]bool{}, exact: mostExact,
 		kernels: map[string]*loop.Kernel{}, kernelNames: map[string]bool{}}
-	s.value = func(name string) (int64, bool) {
+	s.value = func(name sym.Name) (int64, bool) {
 		r, ok := c.Loop.Dims.Get(name)
 		return r.Max, ok && r.Max != sym.NoMax
 	}
@@ -745,7 +745,7 @@ func sourceOf(step loop.Step) string {
 
 // LargestStep is the step whose operands and results together take most of the arena, for one binding of the dimensions: as long as no step is computed in pieces, no plan's arena is
 // smaller. It gives the bytes, and the model's nodes that the step computes.
-func (c *Compiled) LargestStep(value func(name string) (int64, bool)) (bytes int64, source string, err error) {
+func (c *Compiled) LargestStep(value func(name sym.Name) (int64, bool)) (bytes int64, source string, err error) {
 	for _, step := range c.Loop.Body {
 		sum := int64(0)
 		seen := map[*loop.Buffer]bool{}

@@ -309,7 +309,7 @@ func runs(d *sym.Dims, tiles sym.Expr) sym.Expr {
 	factor := sym.Const(1)
 	for _, name := range tiles.Vars() {
 		r, _ := d.Get(name)
-		none := tiles.Subst(func(other string) (sym.Expr, bool) { return sym.Const(0), other == name })
+		none := tiles.Subst(func(other sym.Name) (sym.Expr, bool) { return sym.Const(0), other == name })
 		if _, most := d.Bounds(none); r.Min <= 0 && most <= 0 {
 			factor = factor.Mul(sym.Var(name).Max(sym.Const(0)).Min(sym.Const(1)))
 		}

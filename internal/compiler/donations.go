@@ -165,6 +165,6 @@ func movable(body []loop.Step, from, to int) bool {
 // decided reports whether data decide a buffer's extents.
 func decided(m *loop.Module, b *loop.Buffer) bool {
 	return slices.ContainsFunc(b.Shape, func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := m.Limits[name]; return data })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -84,7 +85,7 @@ func interpreter(c *Compiled) *program.Interpreter {
 	}
 	return &program.Interpreter{
 		Kernel: func(name string, operands []program.Operand, dims []int64) error {
-			k, values := kernels[name], map[string]int64{}
+			k, values := kernels[name], map[sym.Name]int64{}
 			for i, n := range k.Dims {
 				values[n] = dims[i]
 			}

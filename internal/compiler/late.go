@@ -74,8 +74,8 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 }
 
 // binders are the steps, by their numbers, that give a dimension its value.
-func binders(m *loop.Module, t *timeline) map[string][]span {
-	binds := map[string][]span{}
+func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
+	binds := map[sym.Name][]span{}
 	var walk func(steps []loop.Step)
 	walk = func(steps []loop.Step) {
 		for _, step := range steps {
@@ -97,7 +97,7 @@ func binders(m *loop.Module, t *timeline) map[string][]span {
 				walk(s.Then)
 				walk(s.Else)
 			case *loop.Loop:
-				if s.Count != "" {
+				if !s.Count.None() {
 					binds[s.Count] = append(binds[s.Count], t.at[step])
 				}
 				walk(s.Body)

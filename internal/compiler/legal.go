@@ -4,11 +4,12 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Legal is the range of an integer input's elements that every check of them admits, not below 0, for the given dimensions; ok is false where nothing checks
 // them.
-func (c *Compiled) Legal(input string, value func(name string) (int64, bool)) (lo, hi int64, ok bool) {
+func (c *Compiled) Legal(input string, value func(name sym.Name) (int64, bool)) (lo, hi int64, ok bool) {
 	hi = math.MaxInt64
 	c.launches(c.Loop.Body, func(l *loop.Launch) {
 		for i, arg := range l.Args {

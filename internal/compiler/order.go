@@ -75,7 +75,7 @@ func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 		samples = samples[:1] // they are all the same
 	}
 	for _, size := range samples {
-		at, err := p.At(func(name string) (int64, bool) {
+		at, err := p.At(func(name sym.Name) (int64, bool) {
 			r, ok := c.Loop.Dims.Get(name)
 			return min(max(size, r.Min), r.Max), ok
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -292,7 +293,7 @@ func (s *spelling) arguments(m *ir.Module, size int64) []*tensor.Tensor {
 	for _, p := range m.Main.Body.Params {
 		var shape []int64
 		for _, e := range p.Type.Shape {
-			extent, _ := e.Eval(func(string) (int64, bool) { return size, true })
+			extent, _ := e.Eval(func(sym.Name) (int64, bool) { return size, true })
 			shape = append(shape, extent)
 		}
 		x := tensor.Must(tensor.New(p.Type.DType, shape...))

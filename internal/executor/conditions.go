@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // A condition on the inputs' dimensions is checked at entry. One that mentions a dimension which the run decides is checked when the last
@@ -13,7 +14,7 @@ import (
 func (l *layout) sortRequires(c *compilation) {
 	order := map[int]int{}
 	l.bound(l.program.Steps, order)
-	index := map[string]int{}
+	index := map[sym.Name]int{}
 	for i, d := range l.program.Dims {
 		if d.Data {
 			index[d.Name] = i

@@ -105,7 +105,7 @@ func (c *Call) tooLarge(storage int, err error) error {
 	var values []string
 	for _, d := range p.LateDims()[storage] {
 		if e.Dim == "" {
-			e.Dim = p.Dims[d].Name
+			e.Dim = p.Dims[d].Name.Text()
 		}
 		values = append(values, fmt.Sprintf("%s = %d", p.Dims[d].Name, c.values[d]))
 	}

@@ -11,7 +11,7 @@ import (
 // layout is a program's symbolic integers, compiled for repeated evaluation over one vector: the dimensions, then the lets.
 type layout struct {
 	program  *program.Program
-	names    []string
+	names    []sym.Name
 	plans    []plan
 	limits   []*sym.Code // by dimension; nil for those of the inputs
 	requires []require
@@ -71,7 +71,7 @@ func newLayout(p *program.Program) (*layout, error) {
 			l.names = append(l.names, let.Name)
 		}
 	}
-	slots := map[string]int{}
+	slots := map[sym.Name]int{}
 	for i, name := range l.names {
 		slots[name] = i
 	}
@@ -101,7 +101,7 @@ func newLayout(p *program.Program) (*layout, error) {
 		}
 	}
 	l.states = slices.ContainsFunc(l.updated, func(at int) bool { return at >= 0 })
-	data := map[string]bool{}
+	data := map[sym.Name]bool{}
 	for _, d := range p.Dims {
 		data[d.Name] = d.Data
 	}
@@ -115,7 +115,7 @@ func newLayout(p *program.Program) (*layout, error) {
 
 // compilation remembers the first error.
 type compilation struct {
-	names []string
+	names []sym.Name
 	err   error
 }
 
@@ -131,7 +131,7 @@ func (c *compilation) require(r program.Require) require {
 	return require{c.compile(r.Cond.A), c.compile(r.Cond.B), r}
 }
 
-func (c *compilation) place(l *layout, t program.Tensor, data map[string]bool) place {
+func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool) place {
 	p := place{}
 	depends := func(e sym.Expr) {
 		for _, name := range e.Vars() {
@@ -185,7 +185,7 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 	copy(values, dims)
 	for i, d := range l.program.Dims {
 		if l.limits[i] == nil && (values[i] < d.Range.Min || values[i] > d.Range.Max) {
-			return nil, diag.Inputf("dimension %s is %d, outside %s", d.Name, values[i], d.Range).AtDim(d.Name)
+			return nil, diag.Inputf("dimension %s is %d, outside %s", d.Name, values[i], d.Range).AtDim(d.Name.Text())
 		}
 	}
 	for _, r := range l.requires {
@@ -254,7 +254,7 @@ func (r *require) refused(values []int64, err error) error {
 	}
 	e.Tensor = r.cond.Tensor
 	if names := slices.Concat(r.cond.Cond.A.Vars(), r.cond.Cond.B.Vars()); len(names) == 1 {
-		e.Dim = names[0]
+		e.Dim = names[0].Text()
 	}
 	return e
 }

@@ -211,7 +211,7 @@ func (c *Call) bind(s *program.Bind) error {
 		return err
 	}
 	if v < d.Range.Min || v > min(d.Range.Max, limit) {
-		return diag.Inputf("%s is %d, outside %d to %d", d.Name, v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name).AtNode(s.Source, "")
+		return diag.Inputf("%s is %d, outside %d to %d", d.Name, v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name.Text()).AtNode(s.Source, "")
 	}
 	c.values[s.Dim] = v
 	return c.decided(s.Dim)
@@ -266,7 +266,7 @@ func (c *Call) loop(s *program.Loop) error {
 			c.watch.touch(c, s.Index)
 		}
 		if i >= planned {
-			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Dims[s.Count].Name).AtNode(s.Source, "loop")
+			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Dims[s.Count].Name.Text()).AtNode(s.Source, "loop")
 		}
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place
@@ -359,7 +359,7 @@ const (
 )
 
 // lookup finds a dimension's value now.
-func (c *Call) lookup(name string) (int64, bool) {
+func (c *Call) lookup(name sym.Name) (int64, bool) {
 	for i, n := range c.x.layout.names {
 		if n == name {
 			return c.values[i], true
@@ -464,7 +464,7 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 				return nil, err
 			}
 			if shape[axis] > min(limit, dim.Range.Max) {
-				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name)
+				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name.Text())
 			}
 			c.values[d] = shape[axis]
 			decided = append(decided, d)

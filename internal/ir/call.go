@@ -22,8 +22,8 @@ func (m *Module) Func(name string) *Func {
 
 // Formals are a function's own dimensions: those that stand alone in the shapes of its parameters. A call gives them the extents of its arguments,
 // apart from every other call.
-func (f *Func) Formals() map[string]bool {
-	formals := map[string]bool{}
+func (f *Func) Formals() map[sym.Name]bool {
+	formals := map[sym.Name]bool{}
 	for _, p := range f.Body.Params {
 		for _, e := range p.Type.Shape {
 			if name, ok := e.Name(); ok {
@@ -36,11 +36,11 @@ func (f *Func) Formals() map[string]bool {
 
 // Actuals are the values of a function's own dimensions for arguments of the given types. Numbers and ranks of the types agree with the parameters';
 // that the other extents do is the caller's to require.
-func (f *Func) Actuals(types []Type) (map[string]sym.Expr, error) {
+func (f *Func) Actuals(types []Type) (map[sym.Name]sym.Expr, error) {
 	if len(types) != len(f.Body.Params) {
 		return nil, diag.Inputf("%d arguments for %d parameters of %s", len(types), len(f.Body.Params), text.GlobalName(f.Name))
 	}
-	actuals := map[string]sym.Expr{}
+	actuals := map[sym.Name]sym.Expr{}
 	for i, p := range f.Body.Params {
 		if t := types[i]; t.DType != p.Type.DType || len(t.Shape) != len(p.Type.Shape) {
 			return nil, diag.Inputf("argument %d is %s, %s takes %s", i, t, text.GlobalName(f.Name), p.Type)
@@ -65,7 +65,7 @@ func (e *Evaluation) Call(f *Func, args []*tensor.Tensor) ([]*tensor.Tensor, err
 		return nil, diag.Inputf("%d arguments for %d parameters", len(args), len(f.Body.Params))
 	}
 	formals := f.Formals()
-	inner := &Evaluation{Module: e.Module, Dims: map[string]int64{}, Keep: e.Keep, Ask: e.Ask, values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
+	inner := &Evaluation{Module: e.Module, Dims: map[sym.Name]int64{}, Keep: e.Keep, Ask: e.Ask, values: map[*Value]*tensor.Tensor{}, depth: e.depth + 1}
 	for name, v := range e.Dims {
 		if !formals[name] {
 			inner.Dims[name] = v

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/text"
 )
 
 // PlaceOp is the operator that stands for a carve while a module is rewritten.
@@ -184,7 +183,7 @@ func (c *conditions) need(n need) error {
 func (c *conditions) settle(n need, given bool) error {
 	r := Require{Cond: n.cond, From: fmt.Sprintf("%s, line %d", n.from, n.line), Tensor: n.tensor}
 	for _, e := range []sym.Expr{n.cond.A, n.cond.B} {
-		if _, err := e.Eval(func(string) (int64, bool) { return 1, true }); errors.Is(err, sym.ErrTooLarge) {
+		if _, err := e.Eval(func(sym.Name) (int64, bool) { return 1, true }); errors.Is(err, sym.ErrTooLarge) {
 			return c.refused(n, "is a formula too intricate to be compared")
 		}
 	}
@@ -339,9 +338,9 @@ func gcd(a, b int64) int64 {
 // never is the error of a condition that no binding meets.
 func (c *conditions) never(n need, dims *sym.Dims) error {
 	names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars())
-	slices.Sort(names)
+	slices.SortFunc(names, sym.Name.Compare)
 	names = slices.Compact(names)
-	at := map[string]int64{}
+	at := map[sym.Name]int64{}
 	for _, name := range names {
 		r, _ := dims.Get(name)
 		at[name] = max(r.Min, min(r.Max, 0))
@@ -349,10 +348,10 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 			at[name] = r.Min
 		}
 	}
-	value := func(name string) (int64, bool) { v, ok := at[name]; return v, ok }
+	value := func(name sym.Name) (int64, bool) { v, ok := at[name]; return v, ok }
 	words := make([]string, len(names))
 	for i, name := range names {
-		words[i] = fmt.Sprintf("%s = %d", text.Name(name), at[name])
+		words[i] = fmt.Sprintf("%s = %d", name, at[name])
 	}
 	a, err1 := n.cond.A.Eval(value)
 	b, err2 := n.cond.B.Eval(value)
@@ -367,7 +366,7 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 	}
 	var others []string
 	for _, r := range slices.Concat(c.module.Requires, c.inferred) {
-		if slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name string) bool { return slices.Contains(names, name) }) {
+		if slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return slices.Contains(names, name) }) {
 			others = append(others, fmt.Sprintf("%s (from %s)", r.Cond, r.From))
 		}
 	}
@@ -380,7 +379,7 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 func (c *conditions) refused(n need, said string) error {
 	e := diag.Inputf("%s: %s", n.from, said).AtTensor(n.tensor)
 	if names := slices.Concat(n.cond.A.Vars(), n.cond.B.Vars()); len(names) == 1 {
-		e = e.AtDim(names[0])
+		e = e.AtDim(names[0].Text())
 	}
 	if n.fix != "" {
 		e = e.WithFix("%s", n.fix)

@@ -14,17 +14,17 @@ import (
 // rounded to its type. What nothing reads any more is dropped.
 type Evaluation struct {
 	Module *Module // whose functions may be called; nil: none
-	Dims   map[string]int64
+	Dims   map[sym.Name]int64
 	Keep   func(v *Value, t *tensor.Tensor) // called with each value as it is computed, where not nil
 	Ask    func() error                     // asked before each node, where not nil: its error ends the interpretation
 	values map[*Value]*tensor.Tensor
-	depth  int                  // of calls
-	waits  map[string][]Require // the conditions that are decided when a dimension is
+	depth  int                    // of calls
+	waits  map[sym.Name][]Require // the conditions that are decided when a dimension is
 	reads  map[*Block]lastReads
 }
 
 // NewEvaluation begins an interpretation with the given values of dimensions, which it adds to.
-func NewEvaluation(dims map[string]int64) *Evaluation {
+func NewEvaluation(dims map[sym.Name]int64) *Evaluation {
 	return &Evaluation{Dims: dims, values: map[*Value]*tensor.Tensor{}}
 }
 
@@ -37,7 +37,7 @@ func Evaluate(m *Module, inputs []*tensor.Tensor, keep func(*Value, *tensor.Tens
 
 // Main interprets the module's main function on its inputs. A condition of the module that does not hold is an error, as soon as its dimensions are known.
 func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	e.Module, e.Dims = m, map[string]int64{}
+	e.Module, e.Dims = m, map[sym.Name]int64{}
 	params := m.Main.Body.Params
 	if len(inputs) != len(params) {
 		return nil, diag.Inputf("%d inputs for %d parameters", len(inputs), len(params))
@@ -50,7 +50,7 @@ func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor,
 	for _, name := range m.Dims.Names() {
 		if v, ok := e.Dims[name]; ok {
 			if r, _ := m.Dims.Get(name); v < r.Min || v > r.Max {
-				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max).AtDim(name)
+				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max).AtDim(name.Text())
 			}
 		}
 	}
@@ -63,11 +63,11 @@ func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor,
 
 // await finds for each condition the dimension that is bound last: it is checked then.
 func (e *Evaluation) await(m *Module) {
-	e.waits = map[string][]Require{}
+	e.waits = map[sym.Name][]Require{}
 	if len(m.Requires) == 0 {
 		return
 	}
-	order := map[string]int{}
+	order := map[sym.Name]int{}
 	first := func(list []*Value) {
 		for _, v := range list {
 			for _, name := range decides(v) {
@@ -89,20 +89,20 @@ func (e *Evaluation) await(m *Module) {
 	}
 	walk(m.Main.Body)
 	for _, r := range m.Requires {
-		last := ""
+		last := sym.Name{}
 		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
-			if _, entry := e.Dims[name]; !entry && (last == "" || order[name] > order[last]) {
+			if _, entry := e.Dims[name]; !entry && (last.None() || order[name] > order[last]) {
 				last = name
 			}
 		}
-		if last != "" {
+		if !last.None() {
 			e.waits[last] = append(e.waits[last], r)
 		}
 	}
 }
 
 // decides are the dimensions that a value binds when it is computed: those that stand alone in its shape, and its elements if they are Bound.
-func decides(v *Value) (names []string) {
+func decides(v *Value) (names []sym.Name) {
 	for _, x := range v.Type.Shape {
 		if name, ok := x.Name(); ok {
 			names = append(names, name)
@@ -121,7 +121,7 @@ func decides(v *Value) (names []string) {
 // holds checks conditions. One that names what is bound later cannot be decided yet.
 func (e *Evaluation) holds(list []Require) error {
 	for _, r := range list {
-		if ok, err := r.Cond.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
+		if ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
 			return diag.Inputf("%s does not hold (from %s)", r.Cond, r.From)
 		}
 	}
@@ -157,7 +157,7 @@ func (e *Evaluation) bind(p *Value, t *tensor.Tensor) error {
 
 // Int evaluates a symbolic integer in this run's dimensions.
 func (e *Evaluation) Int(x sym.Expr) (int64, error) {
-	return x.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
+	return x.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
 }
 
 // Ints evaluates several.
@@ -329,7 +329,7 @@ func (e *Evaluation) set(v *Value, t *tensor.Tensor) error {
 }
 
 // decided reports whether data decide a dimension: one that has a value may have another later.
-func (e *Evaluation) decided(name string) bool {
+func (e *Evaluation) decided(name sym.Name) bool {
 	if e.Module == nil {
 		return true
 	}
@@ -338,7 +338,7 @@ func (e *Evaluation) decided(name string) bool {
 }
 
 // decide gives a dimension its value, and checks the conditions that wait for it.
-func (e *Evaluation) decide(name string, value int64) error {
+func (e *Evaluation) decide(name sym.Name, value int64) error {
 	e.Dims[name] = value
 	return e.holds(e.waits[name])
 }

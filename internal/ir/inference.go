@@ -121,18 +121,18 @@ func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 	if hint == "" || hint[0] >= '0' && hint[0] <= '9' {
 		hint = "d" + hint
 	}
-	name := hint
+	name := sym.Made(hint)
 	for {
 		if _, taken := c.Dims().Get(name); !taken {
 			break
 		}
 		c.fresh[hint]++
-		name = fmt.Sprintf("%s.%d", hint, c.fresh[hint])
+		name = sym.Made(fmt.Sprintf("%s.%d", hint, c.fresh[hint]))
 	}
 	_, hi := c.Dims().Bounds(max)
 	c.Dims().Set(name, sym.Range{Min: lo, Max: hi})
 	if c.Module.Limits == nil {
-		c.Module.Limits = map[string]sym.Expr{}
+		c.Module.Limits = map[sym.Name]sym.Expr{}
 	}
 	c.Module.Limits[name] = sym.AtLimits(max, c.Module.Limits)
 	return sym.Var(name)

@@ -17,13 +17,13 @@ import (
 // Module is a set of functions over one set of named dimensions. Main is where a run begins.
 type Module struct {
 	Name     string
-	Dims     *sym.Dims           // every named dimension with its range: those of the inputs, and those that data decide
-	Limits   map[string]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
-	Requires []Require           // what must hold of the dimensions, beyond their ranges
-	Proved   []Require           // what was needed and holds for every value
-	Main     *Func               // also in Funcs
-	Funcs    []*Func             // in the order they were added
-	Meta     map[string]string   // the model's own metadata
+	Dims     *sym.Dims             // every named dimension with its range: those of the inputs, and those that data decide
+	Limits   map[sym.Name]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
+	Requires []Require             // what must hold of the dimensions, beyond their ranges
+	Proved   []Require             // what was needed and holds for every value
+	Main     *Func                 // also in Funcs
+	Funcs    []*Func               // in the order they were added
+	Meta     map[string]string     // the model's own metadata
 
 	// Settled: shapes and operators are final. What is not proved from here on costs speed or bytes, and the module is not refused for it.
 	Settled bool

@@ -26,7 +26,7 @@ const mostLive = 1024
 // Verify has it.
 func CheckMemory(m *Module) error {
 	c := &memoryChecker{module: m, conditions: newConditions(m), alias: map[*Value]*Value{}, ended: map[*Storage]int{}, dead: map[*Value]int{}, seen: map[*Storage]bool{},
-		bound: map[string]bool{}}
+		bound: map[sym.Name]bool{}}
 	for _, f := range m.Funcs {
 		if f != m.Main && says(f.Body) {
 			return diag.Unsupportedf("function %s lays out memory; the main function may", text.GlobalName(f.Name))
@@ -71,7 +71,7 @@ type memoryChecker struct {
 	live       []*Value          // carved, not released, in order
 	dead       map[*Value]int    // carved and released, by the line that did it
 	alias      map[*Value]*Value // what lies in the memory of a carved value
-	bound      map[string]bool   // dimensions that have values here
+	bound      map[sym.Name]bool // dimensions that have values here
 	line       int
 }
 
@@ -91,11 +91,11 @@ func (c *memoryChecker) known(what string, list ...sym.Expr) error {
 			if c.bound[name] {
 				continue
 			}
-			e := diag.Inputf("%s needs a value for %s, which nothing has given one yet", what, text.Name(name)).AtDim(name)
+			e := diag.Inputf("%s needs a value for %s, which nothing has given one yet", what, name).AtDim(name.Text())
 			if _, data := c.module.Limits[name]; data {
-				return e.WithFix("move it behind what decides %s", text.Name(name))
+				return e.WithFix("move it behind what decides %s", name)
 			}
-			return e.WithFix("let %s be the whole extent of an axis of an input", text.Name(name))
+			return e.WithFix("let %s be the whole extent of an axis of an input", name)
 		}
 	}
 	return nil

@@ -88,9 +88,9 @@ func (p *parser) meta(m *Module) {
 
 // dim reads n in [1, 512] limit 4*m.
 func (p *parser) dim(m *Module) {
-	name := p.Name()
+	name := p.Symbol()
 	if _, twice := m.Dims.Get(name); twice {
-		p.Failf("dimension %s is declared twice", text.Name(name))
+		p.Failf("dimension %s is declared twice", name)
 	}
 	p.Expect("in")
 	p.Expect("[")
@@ -103,7 +103,7 @@ func (p *parser) dim(m *Module) {
 	m.Dims.Set(name, r)
 	if p.Accept("limit") {
 		if m.Limits == nil {
-			m.Limits = map[string]sym.Expr{}
+			m.Limits = map[sym.Name]sym.Expr{}
 		}
 		if m.Limits[name] = sym.Unlimited; !p.Accept("inf") {
 			m.Limits[name] = p.Expr()

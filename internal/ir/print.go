@@ -68,7 +68,7 @@ func (p *printer) module(m *Module) {
 			if e, ok := m.Limits[name]; ok {
 				limit = " limit " + sym.FormatLimit(e)
 			}
-			p.Line("dim %s in [%d, %s]%s", text.Name(name), r.Min, formatMax(r.Max), limit)
+			p.Line("dim %s in [%d, %s]%s", name, r.Min, formatMax(r.Max), limit)
 		}
 	}
 	for _, list := range []struct {

@@ -41,7 +41,7 @@ func Complete(m *Module) error {
 }
 
 func verify(m *Module) (*verifier, error) {
-	v := &verifier{module: m, checked: map[string]bool{}}
+	v := &verifier{module: m, checked: map[sym.Name]bool{}}
 	return v, v.all()
 }
 
@@ -69,9 +69,9 @@ func (v *verifier) all() error {
 
 type verifier struct {
 	module  *Module
-	scratch *Module         // for shape rules, which add to it
-	checked map[string]bool // names of dimensions that were found declared
-	names   map[string]bool // of the function's values
+	scratch *Module           // for shape rules, which add to it
+	checked map[sym.Name]bool // names of dimensions that were found declared
+	names   map[string]bool   // of the function's values
 }
 
 // header checks dimensions, limits and conditions.
@@ -82,16 +82,16 @@ func (v *verifier) header() error {
 	}
 	for _, name := range m.Dims.Names() {
 		if r, _ := m.Dims.Get(name); r.Min > r.Max {
-			return diag.Inputf("the range %d to %d is empty", r.Min, r.Max).AtDim(name)
+			return diag.Inputf("the range %d to %d is empty", r.Min, r.Max).AtDim(name.Text())
 		}
 	}
 	for name, limit := range m.Limits {
 		if _, ok := m.Dims.Get(name); !ok {
-			return diag.Inputf("a limit of a dimension that is not declared").AtDim(name)
+			return diag.Inputf("a limit of a dimension that is not declared").AtDim(name.Text())
 		}
 		for _, other := range limit.Vars() {
 			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
-				return diag.Inputf("the limit %s depends on what data decide", limit).AtDim(name)
+				return diag.Inputf("the limit %s depends on what data decide", limit).AtDim(name.Text())
 			}
 		}
 		if err := v.declared("a limit", limit); err != nil {
@@ -105,7 +105,7 @@ func (v *verifier) header() error {
 			}
 		}
 	}
-	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[string]sym.Expr{}, Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
+	v.scratch = &Module{Name: m.Name, Dims: m.Dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Requires: append([]Require{}, m.Requires...), Main: m.Main, Funcs: m.Funcs}
 	for name, limit := range m.Limits {
 		v.scratch.Limits[name] = limit
 	}
@@ -123,7 +123,7 @@ func (v *verifier) declared(what string, list ...sym.Expr) error {
 				continue
 			}
 			if _, ok := v.module.Dims.Get(name); !ok {
-				return diag.Inputf("%s names a dimension that is not declared", what).AtDim(name)
+				return diag.Inputf("%s names a dimension that is not declared", what).AtDim(name.Text())
 			}
 			v.checked[name] = true
 		}

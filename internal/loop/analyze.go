@@ -96,12 +96,12 @@ func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
 }
 
 // FreeDims returns the names that a kernel's symbolic integers use and nothing in it declares, sorted: its dimensions.
-func FreeDims(k *Kernel) []string {
-	bound := map[string]bool{}
+func FreeDims(k *Kernel) []sym.Name {
+	bound := map[sym.Name]bool{}
 	for _, name := range integerNames(k.Body) {
 		bound[name] = true
 	}
-	free := map[string]bool{}
+	free := map[sym.Name]bool{}
 	visit := func(e sym.Expr) {
 		for _, name := range e.Vars() {
 			if !bound[name] {
@@ -115,17 +115,12 @@ func FreeDims(k *Kernel) []string {
 		}
 	}
 	WalkIntegers(k.Body, visit)
-	names := make([]string, 0, len(free))
-	for name := range free {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return sym.Sorted(free)
 }
 
 // integerNames returns the loop variables, checked values and role numbers that body declares, in the order of the text.
-func integerNames(body []Stmt) []string {
-	var names []string
+func integerNames(body []Stmt) []sym.Name {
+	var names []sym.Name
 	Walk(body, func(s Stmt) bool {
 		switch s := s.(type) {
 		case *For:
@@ -291,12 +286,12 @@ func (c *coster) statement(s Stmt) (total tally) {
 }
 
 // ends is the larger of e's values where the variable is low and where it is high; e itself where it does not use it.
-func ends(e sym.Expr, name string, low, high sym.Expr) sym.Expr {
+func ends(e sym.Expr, name sym.Name, low, high sym.Expr) sym.Expr {
 	if !slices.Contains(e.Vars(), name) {
 		return e
 	}
 	at := func(v sym.Expr) sym.Expr {
-		return e.Subst(func(n string) (sym.Expr, bool) { return v, n == name })
+		return e.Subst(func(n sym.Name) (sym.Expr, bool) { return v, n == name })
 	}
 	return at(low).Max(at(high))
 }

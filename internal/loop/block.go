@@ -36,7 +36,7 @@ type Roles struct{ List []*Role }
 // Role is one kind of worker in a block: Count of them, each of Threads threads, Var being its number.
 type Role struct {
 	Name      string
-	Var       string
+	Var       sym.Name
 	Count     sym.Expr
 	Threads   int64
 	Registers int64 // a thread's registers; 0: as the machine decides

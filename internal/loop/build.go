@@ -12,7 +12,7 @@ import (
 type Builder struct {
 	Kernel *Kernel
 	body   *[]Stmt
-	taken  map[string]int
+	taken  map[sym.Name]int
 }
 
 // Memory is a buffer as a builder's user sees it: a parameter of the kernel, or a local.
@@ -25,26 +25,23 @@ type Memory struct {
 // NewBuilder begins an empty kernel.
 func NewBuilder(name string) *Builder {
 	k := &Kernel{Name: name}
-	return &Builder{Kernel: k, body: &k.Body, taken: map[string]int{}}
+	return &Builder{Kernel: k, body: &k.Body, taken: map[sym.Name]int{}}
 }
 
-func (b *Builder) name(hint string) string {
+// name is a name for a buffer or a scalar, bound one for an integer. No two have the same text.
+func (b *Builder) name(hint string) string { return b.bound(hint).Text() }
+
+func (b *Builder) bound(hint string) sym.Name {
 	if hint == "" {
 		hint = "v"
 	}
-	count := b.taken[hint]
-	b.taken[hint] = count + 1
+	name := sym.Bound(hint)
+	count := b.taken[name]
+	b.taken[name] = count + 1
 	if count == 0 {
-		return hint
+		return name
 	}
-	return b.name(fmt.Sprintf("%s_%d", hint, count))
-}
-
-// Reserve keeps names, those of dimensions, from being given to anything else. Param reserves the names in its shape.
-func (b *Builder) Reserve(names ...string) {
-	for _, name := range names {
-		b.taken[name] = max(b.taken[name], 1)
-	}
+	return b.bound(fmt.Sprintf("%s_%d", hint, count))
 }
 
 // Finish sets the kernel's dimensions to the names that nothing in it declares, sorted, and returns it.
@@ -55,9 +52,6 @@ func (b *Builder) Finish() *Kernel {
 
 // Param adds a parameter.
 func (b *Builder) Param(hint string, access Access, dt dtype.DType, shape []sym.Expr) *Memory {
-	for _, extent := range shape {
-		b.Reserve(extent.Vars()...)
-	}
 	m := &Memory{Name: b.name(hint), DType: dt, Shape: shape}
 	b.Kernel.Params = append(b.Kernel.Params, &Param{Name: m.Name, Access: access, DType: dt, Shape: shape})
 	return m
@@ -81,7 +75,7 @@ func (b *Builder) inside(body *[]Stmt, write func()) {
 
 // For adds a loop.
 func (b *Builder) For(kind LoopKind, hint string, extent sym.Expr, body func(i sym.Expr)) {
-	f := &For{Kind: kind, Var: b.name(hint), Extent: extent}
+	f := &For{Kind: kind, Var: b.bound(hint), Extent: extent}
 	b.add(f)
 	b.inside(&f.Body, func() { body(sym.Var(f.Var)) })
 }
@@ -137,7 +131,7 @@ func (b *Builder) Reduce(r *Ref, op BinaryOp, x Expr) {
 
 // Check makes an integer value usable in indices, once it is known to lie in [min, max].
 func (b *Builder) Check(hint string, x Expr, min, max sym.Expr, what string) sym.Expr {
-	c := &Check{Name: b.name(hint), X: x, Min: min, Max: max, What: what}
+	c := &Check{Name: b.bound(hint), X: x, Min: min, Max: max, What: what}
 	b.add(c)
 	return sym.Var(c.Name)
 }

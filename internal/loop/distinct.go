@@ -85,7 +85,7 @@ func signature(k *Kernel) string {
 	Walk(k.Body, func(stmt Stmt) bool {
 		statements++
 		if f, ok := stmt.(*For); ok {
-			s.WriteString(f.Var)
+			s.WriteString(f.Var.String())
 			integers([]sym.Expr{f.Extent})
 		}
 		return true

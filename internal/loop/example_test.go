@@ -11,7 +11,7 @@ import (
 
 // A kernel is built, verified and printed.
 func ExampleBuilder() {
-	n := sym.Var("n")
+	n := sym.Dim("n")
 	b := loop.NewBuilder("prefix")
 	x, y := b.Param("x", loop.Read, dtype.F32, []sym.Expr{n}), b.Param("y", loop.Write, dtype.F32, []sym.Expr{n})
 	sum := b.Var("sum", loop.Number(dtype.F32, 0))
@@ -26,9 +26,9 @@ func ExampleBuilder() {
 	// [] <nil>
 	// kernel @prefix(%x: f32[n] read, %y: f32[n] write) dims(n) {
 	//   var %sum: f32 = 0
-	//   for i < n {
-	//     %sum add= load %x[i]
-	//     store %y[i] = %sum
+	//   for $i < n {
+	//     %sum add= load %x[$i]
+	//     store %y[$i] = %sum
 	//   }
 	// }
 }

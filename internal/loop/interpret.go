@@ -22,13 +22,13 @@ type Data struct {
 // The error is a *diag.Error of kind ErrInput: a Check that failed, or integers over the dimensions that overflow. Anything
 // else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was written, or never
 // written) is a bug of the kernel's author and panics with the kernel's text.
-func Interpret(k *Kernel, operands []Data, dims map[string]int64) error {
+func Interpret(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, nil, false)
 }
 
 // InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose loops keep
 // their promise gives the same results, but for the rounding of what a vector loop reduces.
-func InterpretReversed(k *Kernel, operands []Data, dims map[string]int64) error {
+func InterpretReversed(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
 	return interpret(k, operands, dims, nil, true)
 }
 
@@ -36,11 +36,11 @@ func InterpretReversed(k *Kernel, operands []Data, dims map[string]int64) error 
 // number of choices and returns one. The roles that are ready come first, in the order of the text, then the bulk copies and
 // asynchronous contractions under way. Nil always takes the first. Whatever the order, a *RaceError reports accesses that
 // nothing orders, phases that hardware would mistake, and roles that wait for ever.
-func InterpretOrder(k *Kernel, operands []Data, dims map[string]int64, order func(choices int) int) error {
+func InterpretOrder(k *Kernel, operands []Data, dims map[sym.Name]int64, order func(choices int) int) error {
 	return interpret(k, operands, dims, order, false)
 }
 
-func interpret(k *Kernel, operands []Data, dims map[string]int64, order func(choices int) int, reversed bool) error {
+func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, order func(choices int) int, reversed bool) error {
 	values := make([]int64, len(k.Dims))
 	for i, name := range k.Dims {
 		v, ok := dims[name]
@@ -67,7 +67,7 @@ type Interpreter struct {
 	params   []layout
 	locals   []localPlace
 	scratch  *sym.Code
-	integers []string // the names of frame.integers: first the dimensions, then loop variables, Checks and role numbers
+	integers []sym.Name // the names of frame.integers: first the dimensions, then loop variables, Checks and role numbers
 	scalars  int
 	memories int
 	tokens   int
@@ -120,7 +120,7 @@ type failure struct{ err error }
 // NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see Verify.
 func NewInterpreter(k *Kernel) *Interpreter {
 	x := &Interpreter{kernel: k}
-	c := &resolver{kernel: k, interpreter: x, integers: map[string]int{}, scalars: map[string]int{}, memories: map[string]int{}, tokens: map[string]int{}}
+	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{}, memories: map[string]int{}, tokens: map[string]int{}}
 	for _, name := range k.Dims {
 		c.integer(name)
 	}
@@ -302,8 +302,8 @@ func (m *memory) mark(k *Kernel, logical int64, writing bool) {
 type resolver struct {
 	kernel      *Kernel
 	interpreter *Interpreter
-	names       []string       // of integers
-	integers    map[string]int // dimensions, loop variables, Checks and role numbers
+	names       []sym.Name       // of integers
+	integers    map[sym.Name]int // dimensions, loop variables, Checks and role numbers
 	scalars     map[string]int
 	memories    map[string]int
 	types       []dtype.DType // of memories
@@ -312,7 +312,7 @@ type resolver struct {
 
 func (c *resolver) bug(format string, args ...any) { kernelBug(c.kernel, format, args...) }
 
-func (c *resolver) integer(name string) int {
+func (c *resolver) integer(name sym.Name) int {
 	slot, ok := c.integers[name]
 	if !ok {
 		slot = len(c.names)

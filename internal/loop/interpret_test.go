@@ -14,7 +14,7 @@ import (
 )
 
 func n(v int64) sym.Expr     { return sym.Const(v) }
-func s(name string) sym.Expr { return sym.Var(name) }
+func s(name string) sym.Expr { return sym.Dim(name) }
 
 func floats(x ...float32) Data {
 	data := make([]byte, 4*len(x))
@@ -53,7 +53,7 @@ func TestInterpretSoftmax(t *testing.T) {
 	k := softmax(n(3))
 	x := floats(1, 2, 3, -1, float32(math.Inf(-1)), 4)
 	y := floats(make([]float32, 6)...)
-	if err := Interpret(k, []Data{x, y}, map[string]int64{"n": 2}); err != nil {
+	if err := Interpret(k, []Data{x, y}, map[sym.Name]int64{sym.User("n"): 2}); err != nil {
 		t.Fatal(err)
 	}
 	in, out := x.floats(), y.floats()
@@ -71,7 +71,7 @@ func TestInterpretSoftmax(t *testing.T) {
 	if unproved, err := Verify(k, nil); err != nil || unproved != nil {
 		t.Errorf("Verify: %v, %v", unproved, err)
 	}
-	if err := Interpret(k, []Data{floats(), floats()}, map[string]int64{"n": 0}); err != nil {
+	if err := Interpret(k, []Data{floats(), floats()}, map[sym.Name]int64{sym.User("n"): 0}); err != nil {
 		t.Error(err)
 	}
 }
@@ -146,7 +146,7 @@ func TestInterpretCheck(t *testing.T) {
 	}
 	index := make([]byte, 16)
 	binary.NativeEndian.PutUint64(index, 2)
-	dims := map[string]int64{"n": 3, "m": 2}
+	dims := map[sym.Name]int64{sym.User("n"): 3, sym.User("m"): 2}
 	operands := []Data{floats(5, 6, 7), {dtype.I64, index}, floats(0, 0)}
 	if err := Interpret(k, operands, dims); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestInterpretReversed(t *testing.T) {
 			t.Fatal(err)
 		}
 		forward, backward := floats(1, 2, 3, 4), floats(1, 2, 3, 4)
-		dims := map[string]int64{"n": 4}
+		dims := map[sym.Name]int64{sym.User("n"): 4}
 		if err := errors.Join(Interpret(k, []Data{forward}, dims), InterpretReversed(k, []Data{backward}, dims)); err != nil {
 			t.Fatal(err)
 		}
@@ -272,10 +272,9 @@ func TestInterpretReversed(t *testing.T) {
 	}
 }
 
-// Names of dimensions are never given to anything else.
-func TestBuilderReserves(t *testing.T) {
+// TestBuilderNames gives dimensions the names that a builder makes for loops, buffers and scalars: they are different names.
+func TestBuilderNames(t *testing.T) {
 	b := NewBuilder("names")
-	b.Reserve("k")
 	y := b.Param("y", Write, dtype.F32, []sym.Expr{s("i"), s("y_1")})
 	var names []string
 	b.Nest(Each, "i", []sym.Expr{s("i"), s("y_1")}, func(index []sym.Expr) {
@@ -284,7 +283,7 @@ func TestBuilderReserves(t *testing.T) {
 		b.Store(y, index, Number(dtype.F32, 1))
 	})
 	k := b.Finish()
-	if got := strings.Join(k.Dims, " "); got != "i k y_1" {
+	if got := sym.Join(k.Dims, " "); got != "i k y_1" {
 		t.Errorf("dimensions %s", got)
 	}
 	if _, err := Verify(k, nil); err != nil {

@@ -16,9 +16,9 @@ import (
 // Module is a whole computation.
 type Module struct {
 	Name     string
-	Dims     *sym.Dims           // the inputs' dimensions, and those that steps bind
-	Limits   map[string]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
-	Requires []Require           // conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
+	Dims     *sym.Dims             // the inputs' dimensions, and those that steps bind
+	Limits   map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
+	Requires []Require             // conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
 	Buffers  []*Buffer
 	Kernels  []*Kernel
 	Body     []Step
@@ -53,7 +53,7 @@ type Buffer struct {
 	Data  *tensor.Tensor // a Weight's contents
 	Paged bool           // of a Weight: it stays in a file, and copies bring it into memory where it is used
 	// Elements names the dimensions that the elements of a small integer Input are; nil where they are none.
-	Elements []string
+	Elements []sym.Name
 	// Source is the model's own name for the tensor.
 	Source string
 	// Reserved: a Temp of bytes (u8, one axis, no view) that the model's own text lays out. Only what lies in it is an operand.
@@ -92,7 +92,7 @@ type Host struct {
 // Bind reads integer element At of From and makes it the value of a dimension; outside the dimension's range is the user's fault.
 // With From nil, the dimension's value is Value.
 type Bind struct {
-	Dim   string
+	Dim   sym.Name
 	From  *Buffer
 	At    int64
 	Value sym.Expr
@@ -112,7 +112,7 @@ type If struct {
 // iterations begun while the body runs, so that the iteration's own row has a place, and to that of all of them behind the loop.
 type Loop struct {
 	Trip, Cond, Index *Buffer
-	Count             string
+	Count             sym.Name
 	Body              []Step
 	Source            string
 }
@@ -164,7 +164,7 @@ const (
 type Kernel struct {
 	Name   string
 	Params []*Param
-	Dims   []string
+	Dims   []sym.Name
 	Body   []Stmt
 	Source string
 }
@@ -197,7 +197,7 @@ const (
 // For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
 type For struct {
 	Kind   LoopKind
-	Var    string
+	Var    sym.Name
 	Extent sym.Expr
 	Body   []Stmt
 }
@@ -211,7 +211,7 @@ type Let struct {
 // Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault, naming What,
 // before anything is read or written with it.
 type Check struct {
-	Name     string
+	Name     sym.Name
 	X        Expr
 	Min, Max sym.Expr
 	What     string

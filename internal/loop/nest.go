@@ -75,7 +75,7 @@ func (k *Kernel) nest(f *For) Nest {
 
 // overDims reports whether an integer depends on the kernel's dimensions only.
 func (k *Kernel) overDims(e sym.Expr) bool {
-	return !slices.ContainsFunc(e.Vars(), func(name string) bool { return !slices.Contains(k.Dims, name) })
+	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return !slices.Contains(k.Dims, name) })
 }
 
 // Tiles is the number of a nest's tiles, over dimensions.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,10 +60,32 @@ func (p *parser) kernel() *Kernel {
 		p.types[q.Name] = q.DType
 	}
 	k.Body = p.body()
+	p.standApart(k)
 	if head != "" && len(like) < mostPatterns {
 		p.patterns[head] = append(like, pattern{rest[:len(rest)-len(p.Rest())], k})
 	}
 	return k
+}
+
+// standApart gives the names that a kernel declares under plain names, as texts written by hand do, names of their own space.
+func (p *parser) standApart(k *Kernel) {
+	taken, renamed := map[sym.Name]bool{}, map[sym.Name]sym.Name{}
+	for _, name := range integerNames(k.Body) {
+		taken[name] = true
+	}
+	for _, name := range integerNames(k.Body) {
+		if name.Bound() {
+			continue
+		}
+		own := sym.Bound(name.Text())
+		if taken[own] || slices.Contains(k.Dims, name) {
+			p.fail("%s is declared twice", name)
+		}
+		renamed[name] = own
+	}
+	if len(renamed) > 0 {
+		k.Body = Rename(k.Body, renamed)
+	}
 }
 
 // parameters reads a kernel's parameters and dimensions.
@@ -279,7 +302,7 @@ func (p *parser) contract() Stmt {
 	p.expect("*")
 	c.B.Buffer, c.B.Origin = p.element()
 	p.expect("for")
-	var names [3]string
+	var names [3]sym.Name
 	for i, extent := range []*sym.Expr{&c.M, &c.N, &c.K} {
 		if i > 0 {
 			p.expect(",")
@@ -302,7 +325,7 @@ func (p *parser) element() (string, []sym.Expr) {
 }
 
 // steps takes an index over a row and a column apart.
-func (p *parser) steps(t *Tile, row, col string) {
+func (p *parser) steps(t *Tile, row, col sym.Name) {
 	index := t.Origin
 	t.Origin, t.Row, t.Col = make([]sym.Expr, len(index)), make([]sym.Expr, len(index)), make([]sym.Expr, len(index))
 	for i, e := range index {

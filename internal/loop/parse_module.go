@@ -98,7 +98,7 @@ func (p *parser) dim(m *Module) {
 	m.Dims.Set(name, r)
 	if p.accept("limit") {
 		if m.Limits == nil {
-			m.Limits = map[string]sym.Expr{}
+			m.Limits = map[sym.Name]sym.Expr{}
 		}
 		if m.Limits[name] = sym.Unlimited; !p.accept("inf") {
 			m.Limits[name] = p.integer()
@@ -276,7 +276,7 @@ func (p *parser) host() Step {
 	if p.Is("{") {
 		h.Attrs = map[string]any{}
 		p.list("{", "}", func() {
-			name := p.symbol()
+			name := p.name()
 			p.expect("=")
 			h.Attrs[name] = p.attribute()
 		})

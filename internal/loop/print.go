@@ -67,7 +67,7 @@ func (p *printer) kernel(k *Kernel) {
 	}
 	dims := make([]string, len(k.Dims))
 	for i, name := range k.Dims {
-		dims[i] = text.Name(name)
+		dims[i] = name.String()
 	}
 	line := fmt.Sprintf("kernel %s(%s) dims(%s)", text.GlobalName(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
 	p.Block(line+source(k.Source), func() { p.body(k.Body) })
@@ -89,7 +89,7 @@ func (p *printer) body(body []Stmt) {
 func (p *printer) statement(s Stmt) {
 	switch s := s.(type) {
 	case *For:
-		p.Block(fmt.Sprintf("%s %s < %s", s.Kind, text.Name(s.Var), s.Extent), func() { p.body(s.Body) })
+		p.Block(fmt.Sprintf("%s %s < %s", s.Kind, s.Var, s.Extent), func() { p.body(s.Body) })
 	case *Let:
 		p.Line("let %s = %s", text.LocalName(s.Name), formatExpr(s.X, false))
 	case *Var:
@@ -99,7 +99,7 @@ func (p *printer) statement(s Stmt) {
 	case *Reduce:
 		p.Line("%s %s= %s", text.LocalName(s.Name), s.Op, formatExpr(s.X, true))
 	case *Check:
-		p.Line("check %s = %s in [%s, %s] %s", text.Name(s.Name), formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
+		p.Line("check %s = %s in [%s, %s] %s", s.Name, formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
 	case *Store:
 		where := ""
 		if s.Mask != nil {
@@ -142,7 +142,7 @@ func (p *printer) blockStatement(s Stmt) {
 				if r.Registers != 0 {
 					registers = fmt.Sprintf(" registers %d", r.Registers)
 				}
-				p.Block(fmt.Sprintf("role %s %s < %s threads %d%s", r.Name, text.Name(r.Var), r.Count, r.Threads, registers), func() { p.body(r.Body) })
+				p.Block(fmt.Sprintf("role %s %s < %s threads %d%s", r.Name, r.Var, r.Count, r.Threads, registers), func() { p.body(r.Body) })
 			}
 		})
 	case *Arrive:
@@ -164,17 +164,17 @@ func (p *printer) blockStatement(s Stmt) {
 
 // contract writes a tile's index as one expression over two names of its own for row and column.
 func (p *printer) contract(s *Contract) {
-	used := map[string]bool{}
+	used := map[sym.Name]bool{}
 	for _, e := range Integers(s) {
 		for _, name := range e.Vars() {
 			used[name] = true
 		}
 	}
-	var names [3]string
+	var names [3]sym.Name
 	for i, hint := range []string{"r", "c", "k"} {
-		names[i] = hint
+		names[i] = sym.Bound(hint)
 		for n := 1; used[names[i]]; n++ {
-			names[i] = hint + strconv.Itoa(n)
+			names[i] = sym.Bound(hint + strconv.Itoa(n))
 		}
 	}
 	row, col, inner := sym.Var(names[0]), sym.Var(names[1]), sym.Var(names[2])

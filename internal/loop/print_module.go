@@ -33,7 +33,7 @@ func (p *printer) module(m *Module) {
 			if e, ok := m.Limits[name]; ok {
 				limit = " limit " + sym.FormatLimit(e)
 			}
-			p.Line("dim %s in [%d, %s]%s", text.Name(name), r.Min, formatMax(r.Max), limit)
+			p.Line("dim %s in [%d, %s]%s", name, r.Min, formatMax(r.Max), limit)
 		}
 	}
 	for _, r := range m.Requires {
@@ -87,7 +87,7 @@ func (p *printer) buffer(b *Buffer) {
 		}
 	}
 	if len(b.Elements) > 0 {
-		line += " elements (" + strings.Trim(formatList(b.Elements, text.Name), "[]") + ")"
+		line += " elements (" + strings.Trim(formatList(b.Elements, sym.Name.String), "[]") + ")"
 	}
 	p.Line("%s%s", line, source(b.Source))
 }
@@ -133,7 +133,7 @@ func (p *printer) step(s Step) {
 		if s.From != nil {
 			from = fmt.Sprintf("%s[%d]", text.LocalName(s.From.Name), s.At)
 		}
-		p.Line("bind %s = %s%s", text.Name(s.Dim), from, source(s.Source))
+		p.Line("bind %s = %s%s", s.Dim, from, source(s.Source))
 	case *If:
 		p.Line("if %s%s {", text.LocalName(s.Cond.Name), source(s.Source))
 		p.nested(s.Then)
@@ -152,8 +152,8 @@ func (p *printer) step(s Step) {
 				line += " " + part.word + " " + text.LocalName(part.buffer.Name)
 			}
 		}
-		if s.Count != "" {
-			line += " count " + text.Name(s.Count)
+		if !s.Count.None() {
+			line += " count " + s.Count.String()
 		}
 		p.Block(line+source(s.Source), func() { p.steps(s.Body) })
 	case *Copy:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -181,7 +182,7 @@ func TestProofContraction(t *testing.T) {
 
 // runRing runs the ring's kernel in an order.
 func runRing(k *Kernel, a, b, c *tensor.Tensor, order func(int) int) error {
-	dims := map[string]int64{"m": c.Shape()[0], "n": c.Shape()[1], "k": a.Shape()[1]}
+	dims := map[sym.Name]int64{sym.User("m"): c.Shape()[0], sym.User("n"): c.Shape()[1], sym.User("k"): a.Shape()[1]}
 	return InterpretOrder(k, []Data{{a.DType(), a.Bytes()}, {b.DType(), b.Bytes()}, {c.DType(), c.Bytes()}}, dims, order)
 }
 
@@ -229,11 +230,11 @@ func TestProofRingRaces(t *testing.T) {
 	a, b := noise(r, dtype.F16, 16, 48), noise(r, dtype.F16, 48, 8)
 	// At least one order reports it in the words of want.
 	for _, damage := range []struct{ name, old, new, want string }{
-		{"the consumers do not wait for the copies", "wait %full[u%3] phase u//3\n", "\n", "race on element"},
-		{"the producer does not wait for a free slot", "wait %free[t%3] phase t//3 - 1\n", "\n", "expects no more arrivals"},
+		{"the consumers do not wait for the copies", "wait %full[$u%3] phase $u//3\n", "\n", "race on element"},
+		{"the producer does not wait for a free slot", "wait %free[$t%3] phase $t//3 - 1\n", "\n", "expects no more arrivals"},
 		{"the slot is freed while its product is under way", "drain 1\n", "\n", "race on element"},
 		{"the sums are stored while a product is under way", "drain 0\n", "\n", "race on element"},
-		{"the ring is waited for a phase early", "phase u//3\n", "phase u//3 - 1\n", "race on element"},
+		{"the ring is waited for a phase early", "phase $u//3\n", "phase $u//3 - 1\n", "race on element"},
 		{"one consumer's arrival is enough", "token %free[3] arrivals 2", "token %free[3] arrivals 1", "race on element"},
 		{"an arrival too many is expected", "token %free[3] arrivals 2", "token %free[3] arrivals 3", "nobody can go on"},
 		{"more bytes are expected than come", "bytes 192", "bytes 200", "nobody can go on"},

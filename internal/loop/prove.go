@@ -27,13 +27,13 @@ const (
 
 // raise is a range before it was narrowed.
 type raise struct {
-	name string
+	name sym.Name
 	was  sym.Range
 }
 
 // span says that a name is at least each of low and at most each of high.
 type span struct {
-	name      string
+	name      sym.Name
 	low, high []sym.Expr
 }
 
@@ -55,12 +55,12 @@ func (k *knowledge) reset(m mark) {
 }
 
 // loop says 0 ≤ name < extent.
-func (k *knowledge) loop(name string, extent sym.Expr) {
+func (k *knowledge) loop(name sym.Name, extent sym.Expr) {
 	k.between(name, sym.Const(0), extent.Sub(sym.Const(1)))
 }
 
 // between says min ≤ name ≤ max, and that there is such a name.
-func (k *knowledge) between(name string, min, max sym.Expr) {
+func (k *knowledge) between(name sym.Name, min, max sym.Expr) {
 	k.positive(max.Sub(min).Add(sym.Const(1)))
 	low, _ := k.dims.Bounds(min)
 	_, high := k.dims.Bounds(max)
@@ -91,7 +91,7 @@ func (k *knowledge) assume(f sym.Expr) {
 		if !ok || r.Min != 0 || r.Max < 1 {
 			continue
 		}
-		without := f.Subst(func(n string) (sym.Expr, bool) { return sym.Const(0), n == name })
+		without := f.Subst(func(n sym.Name) (sym.Expr, bool) { return sym.Const(0), n == name })
 		if _, high := k.dims.Bounds(without); high < 0 {
 			k.raised = append(k.raised, raise{name, r})
 			k.dims.Set(name, sym.Range{Min: 1, Max: r.Max})
@@ -258,7 +258,7 @@ func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 	at := func(ends []sym.Expr) []sym.Expr {
 		list := make([]sym.Expr, len(ends))
 		for i, end := range ends {
-			list[i] = e.Subst(func(n string) (sym.Expr, bool) { return end, n == s.name })
+			list[i] = e.Subst(func(n sym.Name) (sym.Expr, bool) { return end, n == s.name })
 		}
 		return list
 	}
@@ -289,7 +289,7 @@ func (k *knowledge) least(e sym.Expr, s span) []sym.Expr {
 
 // ratio is how often f goes into e by a variable that both are linear in with constant coefficients; 1 where there is none
 // but they share a name; 0 where they share none.
-func ratio(e, f sym.Expr, names []string) int64 {
+func ratio(e, f sym.Expr, names []sym.Name) int64 {
 	shared := int64(0)
 	for _, name := range f.Vars() {
 		if !slices.Contains(names, name) {

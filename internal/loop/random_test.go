@@ -15,7 +15,7 @@ import (
 // must carry, not what Verify accepts.
 type writer struct {
 	*rand.Rand
-	integers []string
+	integers []sym.Name
 	scalars  []*Ref
 	buffers  []*Memory
 	count    int
@@ -168,7 +168,7 @@ func (w *writer) statement(depth int) Stmt {
 	dt := w.scalarType()
 	switch kind {
 	case 0, 1:
-		f := &For{Kind: LoopKind(w.pick(int(Thread) + 1)), Var: w.name("i"), Extent: w.integer()}
+		f := &For{Kind: LoopKind(w.pick(int(Thread) + 1)), Var: sym.Bound(w.name("i")), Extent: w.integer()}
 		w.integers = append(w.integers, f.Var)
 		f.Body = w.body(depth - 1)
 		return f
@@ -202,7 +202,7 @@ func (w *writer) statement(depth int) Stmt {
 		}
 		return &Reduce{Name: r.Name, Op: BinaryOp(w.pick(int(binaryOps))), X: w.expr(r.Type, 3)}
 	case 8:
-		s := &Check{Name: w.name("c"), X: w.expr(dtype.I32, 2), Min: w.integer(), Max: w.integer(), What: w.text()}
+		s := &Check{Name: sym.Bound(w.name("c")), X: w.expr(dtype.I32, 2), Min: w.integer(), Max: w.integer(), What: w.text()}
 		w.integers = append(w.integers, s.Name)
 		return s
 	case 9:
@@ -224,7 +224,7 @@ func (w *writer) statement(depth int) Stmt {
 	case 17:
 		s := &Roles{}
 		for range w.pick(3) {
-			r := &Role{Name: "role", Var: w.name("w"), Count: w.integer(), Threads: w.Int64N(256), Registers: w.Int64N(3) * 8}
+			r := &Role{Name: "role", Var: sym.Bound(w.name("w")), Count: w.integer(), Threads: w.Int64N(256), Registers: w.Int64N(3) * 8}
 			w.integers = append(w.integers, r.Var)
 			r.Body = w.body(depth - 1)
 			s.List = append(s.List, r)
@@ -234,9 +234,9 @@ func (w *writer) statement(depth int) Stmt {
 	return &Store{To: m.Name, Index: w.integersOf(len(m.Shape)), X: w.constant(m.DType)}
 }
 
-func (w *writer) kernel(name string, dims []string) *Kernel {
+func (w *writer) kernel(name string, dims []sym.Name) *Kernel {
 	k := &Kernel{Name: name, Source: w.text()}
-	w.integers, w.scalars, w.buffers = append([]string(nil), dims...), nil, nil
+	w.integers, w.scalars, w.buffers = append([]sym.Name(nil), dims...), nil, nil
 	for _, d := range dims {
 		if w.pick(2) == 0 {
 			k.Dims = append(k.Dims, d)
@@ -277,7 +277,7 @@ func (w *writer) attribute() any {
 func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 	m := &Module{Name: w.name("module"), Dims: sym.NewDims()}
 	data := map[string]*tensor.Tensor{}
-	dims := []string{"n", "m", "odd dim", "max"}
+	dims := []sym.Name{sym.User("n"), sym.User("m"), sym.Made("odd dim"), sym.User("max"), sym.Made("n")}
 	for _, d := range dims {
 		r := sym.Range{Min: w.Int64N(4), Max: sym.NoMax}
 		if w.pick(2) == 0 {
@@ -287,7 +287,7 @@ func (w *writer) module() (*Module, map[string]*tensor.Tensor) {
 	}
 	w.integers = dims
 	if w.pick(2) == 0 {
-		m.Limits = map[string]sym.Expr{"m": w.integer()}
+		m.Limits = map[sym.Name]sym.Expr{sym.User("m"): w.integer()}
 	}
 	for range w.pick(3) {
 		m.Requires = append(m.Requires, Require{Cond: sym.Cond{A: w.integer(), Rel: sym.Rel(w.pick(4)), B: w.integer()}, From: w.text()})
@@ -330,9 +330,9 @@ func (w *writer) steps(m *Module, depth int) []Step {
 			}
 			list = append(list, h)
 		case kind == 2:
-			list = append(list, &Bind{Dim: "m", From: buffer(), At: w.Int64N(9), Source: w.text()})
+			list = append(list, &Bind{Dim: sym.User("m"), From: buffer(), At: w.Int64N(9), Source: w.text()})
 		case kind == 3:
-			list = append(list, &Bind{Dim: "m", Value: w.integer()})
+			list = append(list, &Bind{Dim: sym.User("m"), Value: w.integer()})
 		case kind == 4:
 			list = append(list, &Copy{To: buffer(), From: buffer()})
 		case kind == 5 && depth > 0:
@@ -342,7 +342,7 @@ func (w *writer) steps(m *Module, depth int) []Step {
 		case kind == 6 && depth > 0:
 			s := &Loop{Body: w.steps(m, depth-1), Source: w.text()}
 			if w.pick(2) == 0 {
-				s.Trip, s.Cond, s.Count = buffer(), buffer(), "odd dim"
+				s.Trip, s.Cond, s.Count = buffer(), buffer(), sym.Made("odd dim")
 			} else {
 				s.Index = buffer()
 			}
@@ -404,6 +404,9 @@ func plain(v reflect.Value) any {
 	case reflect.Struct:
 		if e, ok := v.Interface().(sym.Expr); ok {
 			return e.String()
+		}
+		if name, ok := v.Interface().(sym.Name); ok {
+			return name.String()
 		}
 		fields := map[string]any{"": v.Type().Name()}
 		for i := range v.NumField() {

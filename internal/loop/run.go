@@ -12,7 +12,7 @@ import (
 
 // HostFunc runs a host operator on whole tensors (nil where an optional one is absent) and returns its results, one for each of
 // the step's Out. dims gives the values of the dimensions bound so far, for attributes that are symbolic.
-type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name string) (int64, bool)) ([]*tensor.Tensor, error)
+type HostFunc func(s *Host, in []*tensor.Tensor, dims func(name sym.Name) (int64, bool)) ([]*tensor.Tensor, error)
 
 // Runner interprets modules: the oracle for executors. A module is taken to be well formed (see VerifyModule).
 type Runner struct {
@@ -24,7 +24,7 @@ type Runner struct {
 // Run interprets a module on inputs by the names of its Input buffers, and returns the contents of its Output buffers by
 // their names. Inputs are only read. Errors of kind ErrInput say which input, dimension or checked value is at fault.
 func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	s := &running{runner: r, module: m, dims: map[string]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}, waiting: map[string][]*Require{}}
+	s := &running{runner: r, module: m, dims: map[sym.Name]int64{}, storage: map[*Buffer]*storage{}, kernels: map[*Kernel]*Interpreter{}, waiting: map[sym.Name][]*Require{}}
 	s.sortRequires()
 	if err := s.enter(inputs); err != nil {
 		return nil, err
@@ -50,10 +50,10 @@ func (r *Runner) Run(m *Module, inputs map[string]*tensor.Tensor) (map[string]*t
 type running struct {
 	runner  *Runner
 	module  *Module
-	dims    map[string]int64
+	dims    map[sym.Name]int64
 	storage map[*Buffer]*storage // of buffers that are no views
 	kernels map[*Kernel]*Interpreter
-	waiting map[string][]*Require // by the dimension whose binding they wait for; "" for those that wait for none
+	waiting map[sym.Name][]*Require // by the dimension whose binding they wait for; no name for those that wait for none
 }
 
 // storage is a buffer's memory, as large as the buffer is where dimensions that data decide are at their limits, if that can be had.
@@ -65,7 +65,7 @@ type storage struct {
 	borrowed bool // belongs to the caller, or is constant: never written
 }
 
-func (s *running) lookup(name string) (int64, bool) {
+func (s *running) lookup(name sym.Name) (int64, bool) {
 	v, ok := s.dims[name]
 	return v, ok
 }
@@ -96,7 +96,7 @@ func (s *running) shape(list []sym.Expr) ([]int64, error) {
 }
 
 // bind gives a dimension its value.
-func (s *running) bind(name string, v int64, from string) error {
+func (s *running) bind(name sym.Name, v int64, from string) error {
 	if err := s.within(name, v, from); err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (s *running) bind(name string, v int64, from string) error {
 
 // sortRequires says, for each dimension that steps bind, which conditions are checked when it is bound: those of which it is the last to be.
 func (s *running) sortRequires() {
-	order, number := map[string]int{}, 0
-	mark := func(name string) { number++; order[name] = number }
+	order, number := map[sym.Name]int{}, 0
+	mark := func(name sym.Name) { number++; order[name] = number }
 	var walk func(body []Step)
 	walk = func(body []Step) {
 		for _, step := range body {
@@ -131,7 +131,7 @@ func (s *running) sortRequires() {
 				walk(step.Then)
 				walk(step.Else)
 			case *Loop:
-				if walk(step.Body); step.Count != "" {
+				if walk(step.Body); !step.Count.None() {
 					mark(step.Count)
 				}
 			}
@@ -139,7 +139,7 @@ func (s *running) sortRequires() {
 	}
 	walk(s.module.Body)
 	for i := range s.module.Requires {
-		r, last := &s.module.Requires[i], ""
+		r, last := &s.module.Requires[i], sym.Name{}
 		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
 			if order[name] > order[last] {
 				last = name
@@ -150,9 +150,9 @@ func (s *running) sortRequires() {
 }
 
 // within checks a value against a dimension's range and limit.
-func (s *running) within(name string, v int64, from string) error {
+func (s *running) within(name sym.Name, v int64, from string) error {
 	if r, ok := s.module.Dims.Get(name); ok && (v < r.Min || v > r.Max) {
-		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
+		return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(), Detail: fmt.Sprintf("%d is outside [%d, %d]", v, r.Min, r.Max)}
 	}
 	if limit, ok := s.module.Limits[name]; ok {
 		most, err := s.atMost(limit)
@@ -160,7 +160,7 @@ func (s *running) within(name string, v int64, from string) error {
 			return err
 		}
 		if v > most {
-			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name, Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
+			return &diag.Error{Kind: diag.ErrInput, Node: from, Dim: name.Text(), Detail: fmt.Sprintf("%d is more than the limit %s = %d", v, limit, most)}
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (s *running) match(b *Buffer, extents []int64, rebind bool) error {
 	if len(extents) != len(b.Shape) {
 		return wrong(fmt.Sprintf("rank %d, want %d", len(extents), len(b.Shape)))
 	}
-	bound := map[string]bool{}
+	bound := map[sym.Name]bool{}
 	for i, e := range b.Shape {
 		name, ok := e.Name()
 		if !ok || bound[name] {
@@ -201,7 +201,7 @@ func (s *running) match(b *Buffer, extents []int64, rebind bool) error {
 }
 
 // decided reports whether data decide a dimension.
-func (s *running) decided(name string) bool {
+func (s *running) decided(name sym.Name) bool {
 	_, ok := s.module.Limits[name]
 	return ok
 }
@@ -234,7 +234,7 @@ func (s *running) enter(inputs map[string]*tensor.Tensor) error {
 			}
 		}
 	}
-	for _, r := range s.waiting[""] {
+	for _, r := range s.waiting[sym.Name{}] {
 		if err := s.require(r); err != nil {
 			return err
 		}
@@ -636,11 +636,11 @@ func (s *running) loop(step *Loop) error {
 			on = v != 0
 		}
 		switch {
-		case !on && step.Count != "":
+		case !on && !step.Count.None():
 			return s.bind(step.Count, i, step.Source)
 		case !on:
 			return nil
-		case step.Count != "": // so that the iteration's own row has its place
+		case !step.Count.None(): // so that the iteration's own row has its place
 			if err := s.within(step.Count, i+1, step.Source); err != nil {
 				return err
 			}

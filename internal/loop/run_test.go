@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -58,7 +59,7 @@ loop @main {
 }`
 
 // positive returns the rows whose first element times sign is positive.
-func positive(s *Host, in []*tensor.Tensor, _ func(string) (int64, bool)) ([]*tensor.Tensor, error) {
+func positive(s *Host, in []*tensor.Tensor, _ func(sym.Name) (int64, bool)) ([]*tensor.Tensor, error) {
 	rows := []int64{}
 	for i := range in[0].Shape()[0] {
 		if in[0].Float(2*i)*float64(s.Attrs["sign"].(int64)) > 0 {
@@ -127,7 +128,7 @@ func TestRunRefusesInputs(t *testing.T) {
 		t.Errorf("every row is positive: %v", err)
 	}
 	// What data decide must stay below the limit.
-	all := func(*Host, []*tensor.Tensor, func(string) (int64, bool)) ([]*tensor.Tensor, error) {
+	all := func(*Host, []*tensor.Tensor, func(sym.Name) (int64, bool)) ([]*tensor.Tensor, error) {
 		return []*tensor.Tensor{tensor.Must(tensor.New(dtype.I64, 9))}, nil
 	}
 	if _, err := (&Runner{Host: all}).Run(m, map[string]*tensor.Tensor{"x": array[float32]([]int64{1, 2}, 1, 2)}); !errors.Is(err, diag.ErrInput) {

@@ -80,7 +80,14 @@ func (p *parser) end() {
 }
 
 // symbol reads the name of a symbolic integer.
-func (p *parser) symbol() string {
+func (p *parser) symbol() sym.Name {
+	name := p.Symbol()
+	p.stop()
+	return name
+}
+
+// name reads the name of a setting.
+func (p *parser) name() string {
 	name := p.Name()
 	p.stop()
 	return name

@@ -46,7 +46,6 @@ func accessKernel(r *rand.Rand) *Kernel {
 		extents = append(extents, integer(1))
 	}
 	y := b.Param("y", Update, dtype.F32, extents)
-	b.Reserve("n", "m")
 	var nest func(depth int)
 	nest = func(depth int) {
 		if depth > 0 {
@@ -80,7 +79,7 @@ func accessKernel(r *rand.Rand) *Kernel {
 	}
 	nest(1 + r.IntN(3))
 	k := b.Kernel
-	k.Dims = []string{"m", "n"}
+	k.Dims = []sym.Name{sym.User("m"), sym.User("n")}
 	return k
 }
 
@@ -92,8 +91,8 @@ func TestVerifyIsSound(t *testing.T) {
 		k := accessKernel(r)
 		low := r.Int64N(3)
 		dims := sym.NewDims()
-		dims.Set("n", sym.Range{Min: low, Max: 5})
-		dims.Set("m", sym.Range{Min: 0, Max: sym.NoMax})
+		dims.Set(sym.User("n"), sym.Range{Min: low, Max: 5})
+		dims.Set(sym.User("m"), sym.Range{Min: 0, Max: sym.NoMax})
 		unproved, err := Verify(k, dims)
 		var wrong *VerifyError
 		if err != nil && !errors.As(err, &wrong) {
@@ -139,11 +138,11 @@ func runsOutside(t *testing.T, k *Kernel, m, n int64) (outside bool) {
 	x := NewInterpreter(k)
 	count := int64(1)
 	for _, extent := range k.Params[0].Shape {
-		v, err := extent.Eval(func(name string) (int64, bool) {
-			if name == "n" {
+		v, err := extent.Eval(func(name sym.Name) (int64, bool) {
+			if name == sym.User("n") {
 				return n, true
 			}
-			return m, name == "m"
+			return m, name == sym.User("m")
 		})
 		if err != nil {
 			t.Fatal(err)

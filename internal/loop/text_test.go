@@ -70,7 +70,7 @@ var commands = map[string]func(args map[string]string, source string) string{
 				line += " at " + p.Offset(a.Index).String()
 			}
 			for _, l := range a.Loops {
-				line += " " + l.Var
+				line += " " + l.Var.String()
 			}
 			lines = append(lines, line)
 		}
@@ -82,13 +82,13 @@ var commands = map[string]func(args map[string]string, source string) string{
 		if err != nil {
 			return err.Error()
 		}
-		values := map[string]sym.Expr{}
+		values := map[sym.Name]sym.Expr{}
 		for name, text := range args {
 			e, err := sym.Parse(text)
 			if err != nil {
 				return err.Error()
 			}
-			values[name] = e
+			values[symbolOf(name)] = e
 		}
 		before := k.String()
 		c := (&Rewrite{Integer: substitution(values)}).Kernel(k)
@@ -98,15 +98,19 @@ var commands = map[string]func(args map[string]string, source string) string{
 		}
 		return c.String()
 	},
-	// rename a=b changes names of every kind.
+	// rename a=b changes names of integers.
 	"rename": func(args map[string]string, source string) string {
 		k, err := ParseKernel(source)
 		if err != nil {
 			return err.Error()
 		}
-		c := Renaming(args).Kernel(k)
+		names := map[sym.Name]sym.Name{}
+		for from, to := range args {
+			names[symbolOf(from)] = symbolOf(to)
+		}
+		c := Renaming(names).Kernel(k)
 		c.Dims = FreeDims(c)
-		if Text(c.Body) != Text(Rename(k.Body, args)) {
+		if Text(c.Body) != Text(Rename(k.Body, names)) {
 			return "Rename differs"
 		}
 		return c.String()
@@ -131,12 +135,18 @@ var commands = map[string]func(args map[string]string, source string) string{
 	},
 }
 
+// symbolOf reads a name as texts write it.
+func symbolOf(text string) sym.Name {
+	name, _ := sym.ParseName(text)
+	return name
+}
+
 // rangesOf gives a kernel's dimensions the ranges in arguments like n=1..8 and m=4..; without one a dimension is 0 or more.
 func rangesOf(k *Kernel, args map[string]string) *sym.Dims {
 	dims := sym.NewDims()
 	for _, name := range k.Dims {
 		r := sym.Range{Min: 0, Max: sym.NoMax}
-		if low, high, ok := strings.Cut(args[name], ".."); ok {
+		if low, high, ok := strings.Cut(args[name.Text()], ".."); ok {
 			r.Min, _ = strconv.ParseInt(low, 10, 64)
 			if high != "" {
 				r.Max, _ = strconv.ParseInt(high, 10, 64)

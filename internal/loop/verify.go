@@ -13,7 +13,7 @@ type Unproved struct {
 	Buffer        string
 	Axis          int
 	Index, Extent sym.Expr
-	Loops         []string // the loop variables around it, outermost first
+	Loops         []sym.Name // the loop variables around it, outermost first
 }
 
 // String is one line for a log.
@@ -88,9 +88,9 @@ var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value",
 type verifier struct {
 	kernel   *Kernel
 	known    *knowledge
-	scope    map[string]*declared
-	taken    map[string]bool // every name ever declared
-	order    []string        // the names in scope, as they were declared
+	scope    map[sym.Name]*declared
+	taken    map[sym.Name]bool // every name ever declared
+	order    []sym.Name        // the names in scope, as they were declared
 	loops    []*For
 	role     *Role // around the statement; nil outside roles
 	unproved []Unproved
@@ -103,19 +103,36 @@ func newVerifier(k *Kernel, dims *sym.Dims) *verifier {
 			dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
 		}
 	}
-	return &verifier{kernel: k, known: newKnowledge(dims), scope: map[string]*declared{}, taken: map[string]bool{}}
+	return &verifier{kernel: k, known: newKnowledge(dims), scope: map[sym.Name]*declared{}, taken: map[sym.Name]bool{}}
 }
 
 func (v *verifier) fail(format string, args ...any) {
 	panic(&VerifyError{v.kernel.Name, fmt.Sprintf(format, args...)})
 }
 
-func (v *verifier) declare(name string, d *declared) {
-	if name == "" {
+// spelled is a name in an error.
+func spelled(name sym.Name) string {
+	if name.Dimension() || name.Bound() {
+		return name.String()
+	}
+	return name.Text()
+}
+
+// percent is the name of a buffer, a scalar or a token as the scope has it.
+func percent(name string) sym.Name { return sym.Hidden(name) }
+
+func (v *verifier) declare(name sym.Name, d *declared) {
+	if name.Text() == "" && !name.Dimension() {
 		v.fail("%s without a name", nameKinds[d.kind])
 	}
+	switch {
+	case d.kind == dimName && !name.Dimension():
+		v.fail("dimension %s has the name of something else", name)
+	case (d.kind == loopName || d.kind == checkName) && !name.Bound():
+		v.fail("%s %s has a name that no kernel declares", nameKinds[d.kind], name)
+	}
 	if v.taken[name] {
-		v.fail("%s is declared twice", name)
+		v.fail("%s is declared twice", spelled(name))
 	}
 	v.taken[name] = true
 	d.role = v.role
@@ -131,17 +148,17 @@ func (v *verifier) leave(count int) {
 	v.order = v.order[:count]
 }
 
-func (v *verifier) lookup(name string, kinds ...nameKind) *declared {
+func (v *verifier) lookup(name sym.Name, kinds ...nameKind) *declared {
 	d := v.scope[name]
 	switch {
 	case d == nil && v.taken[name]:
-		v.fail("%s is used outside its scope", name)
+		v.fail("%s is used outside its scope", spelled(name))
 	case d == nil:
-		v.fail("%s is not declared", name)
+		v.fail("%s is not declared", spelled(name))
 	case !slices.Contains(kinds, d.kind):
-		v.fail("%s is %s, want %s", name, nameKinds[d.kind], nameKinds[kinds[0]])
+		v.fail("%s is %s, want %s", spelled(name), nameKinds[d.kind], nameKinds[kinds[0]])
 	case d.role != v.role && (d.kind == varName || d.kind == bufferName && d.space == Own && !d.param):
-		v.fail("%s belongs to the block's or another role's threads and is used in a role", name)
+		v.fail("%s belongs to the block's or another role's threads and is used in a role", spelled(name))
 	}
 	return d
 }
@@ -173,7 +190,7 @@ func (v *verifier) buffer(name string, dt dtype.DType, shape []sym.Expr, d decla
 	}
 	v.integers(shape, dimName)
 	d.kind, d.dt, d.shape = bufferName, dt, shape
-	v.declare(name, &d)
+	v.declare(percent(name), &d)
 }
 
 // integers checks that the names in symbolic integers are in scope and of the kinds allowed (none: any integer).
@@ -203,10 +220,10 @@ func (v *verifier) statement(s Stmt) {
 		v.loop(s)
 	case *Let:
 		dt := v.value(s.X)
-		v.declare(s.Name, &declared{kind: letName, dt: dt, let: s.X})
+		v.declare(percent(s.Name), &declared{kind: letName, dt: dt, let: s.X})
 	case *Var:
 		dt := v.value(s.X)
-		v.declare(s.Name, &declared{kind: varName, dt: dt})
+		v.declare(percent(s.Name), &declared{kind: varName, dt: dt})
 	case *Set:
 		v.assign(s.Name, s.X)
 	case *Reduce:
@@ -273,7 +290,7 @@ func (v *verifier) loop(s *For) {
 
 func (v *verifier) assign(name string, x Expr) {
 	dt := v.value(x)
-	if d := v.lookup(name, varName); d.dt != dt {
+	if d := v.lookup(percent(name), varName); d.dt != dt {
 		v.fail("%%%s is %s and is given %s", name, d.dt, dt)
 	}
 }
@@ -289,7 +306,7 @@ func (v *verifier) check(s *Check) {
 
 func (v *verifier) store(s *Store) {
 	dt := v.value(s.X)
-	d := v.lookup(s.To, bufferName)
+	d := v.lookup(percent(s.To), bufferName)
 	if d.mode == Read {
 		v.fail("%%%s is read only and is stored to", s.To)
 	}
@@ -314,7 +331,7 @@ func (v *verifier) assuming(cond Expr, truth bool, check func()) {
 	mark := v.known.mark()
 	if cond != nil {
 		v.known.condition(cond, truth, func(name string) Expr {
-			if d := v.scope[name]; d != nil {
+			if d := v.scope[percent(name)]; d != nil {
 				return d.let
 			}
 			return nil
@@ -392,7 +409,7 @@ func (v *verifier) contract(s *Contract) {
 }
 
 func (v *verifier) tile(t *Tile, rows, cols sym.Expr) *declared {
-	d := v.lookup(t.Buffer, bufferName)
+	d := v.lookup(percent(t.Buffer), bufferName)
 	if len(t.Origin) != len(d.shape) || len(t.Row) != len(d.shape) || len(t.Col) != len(d.shape) {
 		v.fail("%%%s has %d axes and is tiled with %d, %d, %d", t.Buffer, len(d.shape), len(t.Origin), len(t.Row), len(t.Col))
 	}

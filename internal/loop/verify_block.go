@@ -12,7 +12,7 @@ func (v *verifier) token(s *Token) {
 		v.fail("token %%%s is declared outside a block, or in a role", s.Name)
 	}
 	v.integers([]sym.Expr{s.Count, s.Arrivals}, dimName)
-	v.declare(s.Name, &declared{kind: tokenName, shape: []sym.Expr{s.Count}})
+	v.declare(percent(s.Name), &declared{kind: tokenName, shape: []sym.Expr{s.Count}})
 }
 
 func (v *verifier) inBlock() bool {
@@ -48,13 +48,13 @@ func (v *verifier) inRole(what, token string, at sym.Expr) {
 	if token == "" {
 		return
 	}
-	d := v.lookup(token, tokenName)
+	d := v.lookup(percent(token), tokenName)
 	v.access(token, d, []sym.Expr{at})
 }
 
 func (v *verifier) bulkCopy(s *BulkCopy) {
 	v.inRole("a bulk copy", s.Token, s.At)
-	to, from := v.lookup(s.To, bufferName), v.lookup(s.From, bufferName)
+	to, from := v.lookup(percent(s.To), bufferName), v.lookup(percent(s.From), bufferName)
 	if to.space != Shared || from.mode != Read {
 		v.fail("a bulk copy from %%%s to %%%s, want one from a parameter that is read to a shared local", s.From, s.To)
 	}

@@ -17,7 +17,7 @@ import (
 // written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
 // *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
 func VerifyModule(m *Module) (unproved []string, err error) {
-	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, turns: map[string]bool{}, bound: map[string]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
+	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, turns: map[sym.Name]bool{}, bound: map[sym.Name]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*VerifyError)
@@ -38,9 +38,9 @@ type moduleVerifier struct {
 	kernels  map[*Kernel]bool
 	written  map[*Buffer]bool // buffers that are no views
 	partly   map[*Buffer]parts
-	turns    map[string]bool // dimensions that loops bind anew in each iteration
-	depth    int             // of loops
-	bound    map[string]bool // dimensions
+	turns    map[sym.Name]bool // dimensions that loops bind anew in each iteration
+	depth    int               // of loops
+	bound    map[sym.Name]bool // dimensions
 	unproved []string
 }
 
@@ -61,7 +61,7 @@ func (v *moduleVerifier) all() {
 		v.fail("no dimensions, not even an empty set")
 	}
 	for name, limit := range m.Limits {
-		v.dims("the limit of "+name, []sym.Expr{sym.Var(name), limit})
+		v.dims("the limit of "+name.String(), []sym.Expr{sym.Var(name), limit})
 		for _, other := range limit.Vars() {
 			if own, decided := m.Limits[other]; decided && !sym.IsUnlimited(own) {
 				v.fail("the limit of %s uses %s, which data decide too", name, other)
@@ -148,7 +148,7 @@ func concurrently(n int, do func(i int)) {
 // about leaves out the conditions on what data decide that a kernel knows nothing of: they prove nothing of it, and cost time.
 func (m *Module) about(k *Kernel, given []sym.Cond) []sym.Cond {
 	return slices.DeleteFunc(slices.Clone(given), func(c sym.Cond) bool {
-		return slices.ContainsFunc(slices.Concat(c.A.Vars(), c.B.Vars()), func(name string) bool {
+		return slices.ContainsFunc(slices.Concat(c.A.Vars(), c.B.Vars()), func(name sym.Name) bool {
 			_, decided := m.Limits[name]
 			return decided && !slices.Contains(k.Dims, name)
 		})
@@ -321,9 +321,9 @@ func (v *moduleVerifier) step(s Step) {
 	case *Bind:
 		v.dims("a bind", []sym.Expr{sym.Var(s.Dim), s.Value})
 		if s.From != nil {
-			v.read(s.From, "the bind of "+s.Dim)
+			v.read(s.From, "the bind of "+s.Dim.String())
 		} else {
-			v.uses("the bind of "+s.Dim, []sym.Expr{s.Value})
+			v.uses("the bind of "+s.Dim.String(), []sym.Expr{s.Value})
 		}
 		v.bound[s.Dim] = true
 		v.turns[s.Dim] = v.turns[s.Dim] || v.depth > 0
@@ -350,7 +350,7 @@ func (v *moduleVerifier) step(s Step) {
 		v.steps(s.Else)
 		v.partly = partly
 		maps.DeleteFunc(v.written, func(b *Buffer, _ bool) bool { return !then[b] })
-		maps.DeleteFunc(v.bound, func(name string, _ bool) bool { return !thenBound[name] })
+		maps.DeleteFunc(v.bound, func(name sym.Name, _ bool) bool { return !thenBound[name] })
 	case *Loop:
 		v.loop(s)
 	default:
@@ -383,7 +383,7 @@ func (v *moduleVerifier) loop(s *Loop) {
 	if s.Trip != nil {
 		v.read(s.Trip, "a loop")
 	}
-	if s.Count != "" {
+	if !s.Count.None() {
 		v.dims("a loop", []sym.Expr{sym.Var(s.Count)})
 		v.bound[s.Count] = true
 		v.turns[s.Count] = true
@@ -462,7 +462,7 @@ func (v *moduleVerifier) wrote(b *Buffer) {
 		return
 	}
 	have := regionOf(dims, b)
-	turns := slices.ContainsFunc(have.offset.Vars(), func(name string) bool { return v.turns[name] })
+	turns := slices.ContainsFunc(have.offset.Vars(), func(name sym.Name) bool { return v.turns[name] })
 	plain := dims.EQ(have.offset, sym.Const(0)) == sym.Yes && (b.View == nil || b.View.Strides == nil)
 	if turns || plain && dims.EQ(sym.Product(b.Shape...), sym.Product(r.Shape...)) != sym.No {
 		v.written[r] = true

@@ -15,7 +15,7 @@ func (v *verifier) value(e Expr) dtype.DType {
 			v.fail("a constant of type %s with bits %#x", e.Type, e.Bits)
 		}
 	case *Ref:
-		if d := v.lookup(e.Name, letName, varName); d.dt != e.Type {
+		if d := v.lookup(percent(e.Name), letName, varName); d.dt != e.Type {
 			v.fail("%%%s is %s and is used as %s", e.Name, d.dt, e.Type)
 		}
 	case *Index:
@@ -52,7 +52,7 @@ func (v *verifier) value(e Expr) dtype.DType {
 }
 
 func (v *verifier) load(e *Load) {
-	d := v.lookup(e.From, bufferName)
+	d := v.lookup(percent(e.From), bufferName)
 	if d.dt != e.Type {
 		v.fail("%%%s is %s and is loaded as %s", e.From, d.dt, e.Type)
 	}
@@ -79,7 +79,7 @@ func (v *verifier) independent(s *For) {
 	if n, ok := s.Extent.Const(); ok && n <= 1 {
 		return
 	}
-	c := independence{verifier: v, loop: s, varies: map[string]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
+	c := independence{verifier: v, loop: s, varies: map[sym.Name]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
 	Walk(s.Body, c.declarations)
 	c.spread()
 	Walk(s.Body, c.statement)
@@ -88,8 +88,8 @@ func (v *verifier) independent(s *For) {
 type independence struct {
 	*verifier
 	loop    *For
-	varies  map[string]bool // names whose values depend on the loop's variable
-	inside  map[string]bool // names of scalars and buffers that the body declares
+	varies  map[sym.Name]bool // names whose values depend on the loop's variable
+	inside  map[string]bool   // names of scalars and buffers that the body declares
 	stored  map[string]bool
 	reduced map[string]bool
 }
@@ -127,16 +127,16 @@ func (c *independence) spread() {
 			c.fail("the values in loop %s depend on one another through too many assignments", c.loop.Var)
 		}
 		Walk(c.loop.Body, func(s Stmt) bool {
-			name := ""
+			name := sym.Name{}
 			switch s := s.(type) {
 			case *Let:
-				name = s.Name
+				name = percent(s.Name)
 			case *Var:
-				name = s.Name
+				name = percent(s.Name)
 			case *Set:
-				name = s.Name
+				name = percent(s.Name)
 			case *Reduce:
-				name = s.Name
+				name = percent(s.Name)
 			case *Check:
 				name = s.Name
 			case *For:
@@ -145,7 +145,7 @@ func (c *independence) spread() {
 				}
 				return true
 			}
-			if name == "" || c.varies[name] {
+			if name.None() || c.varies[name] {
 				return true
 			}
 			values, n := values(s)
@@ -158,13 +158,13 @@ func (c *independence) spread() {
 }
 
 func (c *independence) integerVaries(e sym.Expr) bool {
-	return slices.ContainsFunc(e.Vars(), func(name string) bool { return c.varies[name] })
+	return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return c.varies[name] })
 }
 
 func (c *independence) valueVaries(e Expr) bool {
 	switch e := e.(type) {
 	case *Ref:
-		if c.varies[e.Name] {
+		if c.varies[percent(e.Name)] {
 			return true
 		}
 	case *Index:

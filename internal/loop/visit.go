@@ -190,7 +190,8 @@ func WalkIntegers(body []Stmt, visit func(sym.Expr)) {
 // shared between the copy and the original but symbolic integers, which are immutable.
 type Rewrite struct {
 	Integer func(sym.Expr) sym.Expr // for every symbolic integer
-	Name    func(string) string     // for every name that is declared or used outside symbolic integers
+	Name    func(string) string     // for every name of a buffer or a scalar, where it is declared or used
+	Bound   func(sym.Name) sym.Name // for every name that declares a symbolic integer
 	Expr    func(Expr) Expr         // for every expression, after what is inside it
 	Stmt    func(Stmt) []Stmt       // for every statement, after what is inside it: what stands in its place
 }
@@ -215,11 +216,11 @@ func (r *Rewrite) Body(body []Stmt) []Stmt {
 func (r *Rewrite) statement(s Stmt) Stmt {
 	switch s := s.(type) {
 	case *For:
-		return &For{Kind: s.Kind, Var: r.name(s.Var), Extent: r.Int(s.Extent), Body: r.Body(s.Body)}
+		return &For{Kind: s.Kind, Var: r.bound(s.Var), Extent: r.Int(s.Extent), Body: r.Body(s.Body)}
 	case *Let:
 		return &Let{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Check:
-		return &Check{Name: r.name(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What}
+		return &Check{Name: r.bound(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What}
 	case *Var:
 		return &Var{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Set:
@@ -239,7 +240,7 @@ func (r *Rewrite) statement(s Stmt) Stmt {
 	case *Roles:
 		c := &Roles{}
 		for _, role := range s.List {
-			c.List = append(c.List, &Role{Name: role.Name, Var: r.name(role.Var), Count: r.Int(role.Count), Threads: role.Threads, Registers: role.Registers, Body: r.Body(role.Body)})
+			c.List = append(c.List, &Role{Name: role.Name, Var: r.bound(role.Var), Count: r.Int(role.Count), Threads: role.Threads, Registers: role.Registers, Body: r.Body(role.Body)})
 		}
 		return c
 	case *Arrive:
@@ -317,9 +318,16 @@ func (r *Rewrite) name(name string) string {
 	return r.Name(name)
 }
 
+func (r *Rewrite) bound(name sym.Name) sym.Name {
+	if r.Bound == nil {
+		return name
+	}
+	return r.Bound(name)
+}
+
 // Kernel is a copy of a kernel. Dims stay as they are: set them with FreeDims where Integer changes them.
 func (r *Rewrite) Kernel(k *Kernel) *Kernel {
-	c := &Kernel{Name: k.Name, Dims: append([]string(nil), k.Dims...), Source: k.Source, Body: r.Body(k.Body)}
+	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Body: r.Body(k.Body)}
 	for _, p := range k.Params {
 		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape), Strides: r.Ints(p.Strides)})
 	}
@@ -331,27 +339,27 @@ func (k *Kernel) Clone() *Kernel { return (&Rewrite{}).Kernel(k) }
 
 // Substitute is a copy of body in which symbolic integers stand for names of symbolic integers. The names must not be
 // declared in body.
-func Substitute(body []Stmt, values map[string]sym.Expr) []Stmt {
+func Substitute(body []Stmt, values map[sym.Name]sym.Expr) []Stmt {
 	return (&Rewrite{Integer: substitution(values)}).Body(body)
 }
 
-func substitution(values map[string]sym.Expr) func(sym.Expr) sym.Expr {
-	lookup := func(name string) (sym.Expr, bool) {
+func substitution(values map[sym.Name]sym.Expr) func(sym.Expr) sym.Expr {
+	lookup := func(name sym.Name) (sym.Expr, bool) {
 		e, ok := values[name]
 		return e, ok
 	}
 	return func(e sym.Expr) sym.Expr { return e.Subst(lookup) }
 }
 
-// Renaming is a Rewrite that changes names wherever they are declared or used, in symbolic integers too.
-func Renaming(names map[string]string) *Rewrite {
-	values := make(map[string]sym.Expr, len(names))
+// Renaming is a Rewrite that changes the names of symbolic integers wherever they are declared or used.
+func Renaming(names map[sym.Name]sym.Name) *Rewrite {
+	values := make(map[sym.Name]sym.Expr, len(names))
 	for from, to := range names {
 		values[from] = sym.Var(to)
 	}
 	return &Rewrite{
 		Integer: substitution(values),
-		Name: func(name string) string {
+		Bound: func(name sym.Name) sym.Name {
 			if to, ok := names[name]; ok {
 				return to
 			}
@@ -360,5 +368,5 @@ func Renaming(names map[string]string) *Rewrite {
 	}
 }
 
-// Rename is a copy of body with names changed wherever they are declared or used.
-func Rename(body []Stmt, names map[string]string) []Stmt { return Renaming(names).Body(body) }
+// Rename is a copy of body with names of symbolic integers changed wherever they are declared or used.
+func Rename(body []Stmt, names map[sym.Name]sym.Name) []Stmt { return Renaming(names).Body(body) }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -67,7 +68,8 @@ func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.
 func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 	body := n.Regions[0]
 	carried := len(n.Inputs) - 2
-	step := &loop.Loop{Source: n.Source, Count: n.Attrs.String("count", "")}
+	step := &loop.Loop{Source: n.Source}
+	step.Count, _ = sym.ParseName(n.Attrs.String("count", ""))
 	var err error
 	if n.Inputs[0] != nil {
 		if step.Trip, err = l.value(n.Inputs[0]); err != nil {
@@ -120,7 +122,7 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 		return err
 	}
 	*steps = append(append(*steps, step), behind...)
-	ends, _ := n.Attrs["ends"].([]string)
+	ends := ops.NamesAttr(n, "ends")
 	for i, v := range n.Outputs[:carried] {
 		if l.varies(n, i) {
 			for axis, extent := range v.Type.Shape {
@@ -161,7 +163,7 @@ func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buf
 	between := ir.Type{DType: v.Type.DType, Shape: slices.Clone(param.Type.Shape)}
 	for axis, end := range v.Type.Shape {
 		if name, ok := param.Type.Shape[axis].Name(); ok && !end.Equal(param.Type.Shape[axis]) {
-			between.Shape[axis] = l.like(name, name+".next")
+			between.Shape[axis] = l.like(name, ".next")
 		}
 	}
 	state := l.buffer(v.Name+".next", loop.Temp, between, v.Name)
@@ -173,9 +175,13 @@ func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buf
 	return state, nil
 }
 
-// like is a dimension with the range and the limit of another.
-func (l *lowering) like(name, made string) sym.Expr {
+// like is a new dimension with the range and the limit of another.
+func (l *lowering) like(name sym.Name, role string) sym.Expr {
 	r, _ := l.to.Dims.Get(name)
+	made := sym.Made(name.Text() + role)
+	for _, taken := l.to.Dims.Get(made); taken; _, taken = l.to.Dims.Get(made) {
+		made = sym.Made(made.Text() + role)
+	}
 	l.to.Dims.Set(made, r)
 	l.to.Limits[made] = l.to.Limits[name]
 	return sym.Var(made)
@@ -192,12 +198,13 @@ func (l *lowering) bindAll(shape, is []sym.Expr, source string, steps *[]loop.St
 
 // rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all rows agree.
 func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
-	names, _ := n.Attrs["rows"].([]string)
+	names := ops.NamesAttr(n, "rows")
 	iteration := n.Regions[0].Params[0].Known[0]
 	for _, name := range names {
-		before, row := l.like(name, name+".before"), sym.Var(name)
-		*steps = append(*steps, &loop.Bind{Dim: name + ".before", Value: sym.Const(0), Source: n.Source}, &loop.Bind{Dim: name, Value: sym.Const(0), Source: n.Source})
-		*body = append(*body, &loop.Bind{Dim: name + ".before", Value: row, Source: n.Source})
+		before, row := l.like(name, ".before"), sym.Var(name)
+		kept, _ := before.Name()
+		*steps = append(*steps, &loop.Bind{Dim: kept, Value: sym.Const(0), Source: n.Source}, &loop.Bind{Dim: name, Value: sym.Const(0), Source: n.Source})
+		*body = append(*body, &loop.Bind{Dim: kept, Value: row, Source: n.Source})
 		same := sym.Cond{A: row.Sub(before).Mul(iteration.Min(sym.Const(1))), Rel: sym.EQ, B: sym.Const(0)}
 		l.to.Requires = append(l.to.Requires, loop.Require{Cond: same, From: n.Source + " (loop): the slices of a scan output have the same shape"})
 	}
@@ -206,17 +213,17 @@ func (l *lowering) rows(n *ir.Node, steps, body *[]loop.Step) {
 // room prepares a scan output that has no memory before the run has found the rows' size, in a loop that finds out how many rows there are: since memory may not change
 // its size while it is in use, there is room for as many as the loop may make at most, and the rows that there are are copied behind it.
 func (l *lowering) room(n *ir.Node, whole *ir.Value) ([]loop.Step, error) {
-	name := n.Attrs.String("count", "")
+	_, counted := sym.ParseName(n.Attrs.String("count", ""))
 	unlimited := func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { return sym.IsUnlimited(l.from.Limits[name]) })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return sym.IsUnlimited(l.from.Limits[name]) })
 	}
-	if name == "" || !slices.ContainsFunc(whole.Type.Shape, unlimited) {
+	if !counted || !slices.ContainsFunc(whole.Type.Shape, unlimited) {
 		return nil, nil
 	}
-	rows, _ := n.Attrs["rows"].([]string)
+	rows := ops.NamesAttr(n, "rows")
 	trip := n.Inputs[0]
 	if trip == nil || len(trip.Known) != 1 || slices.ContainsFunc(whole.Type.Shape[1:], func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name]) })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return slices.Contains(rows, name) && sym.IsUnlimited(l.from.Limits[name]) })
 	}) {
 		return nil, diag.Unsupportedf("a scan output of %s: nothing bounds the size of its rows, nor how many there are", whole.Type).AtNode(n.Source, "Loop").AtTensor(whole.Name)
 	}

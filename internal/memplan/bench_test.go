@@ -15,13 +15,13 @@ func network(layers int, dims ...string) memplan.Problem {
 	p := memplan.Problem{Dims: sym.NewDims(), Steps: layers + 1}
 	batch := sym.Const(1)
 	for _, name := range dims {
-		p.Dims.Set(name, sym.Range{Min: 1, Max: 512})
-		batch = batch.Mul(sym.Var(name))
+		p.Dims.Set(sym.User(name), sym.Range{Min: 1, Max: 512})
+		batch = batch.Mul(sym.Dim(name))
 	}
 	for i := range layers {
 		size := batch.Mul(sym.Const(int64(4 * []int{10, 64, 77, 128, 1000, 3136, 12544}[random.IntN(7)])))
 		if len(dims) > 1 && random.IntN(6) == 0 {
-			size = size.Mul(sym.Var(dims[1])) // attention's scores
+			size = size.Mul(sym.Dim(dims[1])) // attention's scores
 		}
 		last := i + 1
 		if random.IntN(3) == 0 {
@@ -52,7 +52,7 @@ func BenchmarkPlan(b *testing.B) {
 				text := s.Arena.String()
 				b.ReportMetric(float64(len(text)), "formula-bytes")
 				b.ReportMetric(float64(len(s.Layouts)), "layouts")
-				c, err := s.Certify(func(string) (int64, bool) { return 64, true })
+				c, err := s.Certify(func(sym.Name) (int64, bool) { return 64, true })
 				if err == nil {
 					b.ReportMetric(100*c.Gap, "gap-%")
 				}
@@ -67,7 +67,7 @@ func BenchmarkEval(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := s.Evaluator([]string{"n", "s"})
+	e, err := s.Evaluator(users("n", "s"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -79,8 +79,8 @@ func (a *algebra) atom(x sym.Expr) int32 {
 	n := atom{x: x, value: make([]int64, len(a.bindings))}
 	for i, binding := range a.bindings {
 		// A value that cannot be computed stands as zero: values only save questions to the prover.
-		n.value[i], _ = x.Eval(func(name string) (int64, bool) {
-			at, ok := slices.BinarySearch(a.names, name)
+		n.value[i], _ = x.Eval(func(name sym.Name) (int64, bool) {
+			at, ok := slices.BinarySearchFunc(a.names, name, sym.Name.Compare)
 			if !ok {
 				return 0, false
 			}

@@ -63,7 +63,7 @@ func Order(g Graph, budget int64) (order []int, exact bool, err error) {
 
 // Peak computes the greatest number of bytes alive in an order of a graph's nodes, as Order counts them, at one binding, and the place in the order where
 // it is reached first.
-func Peak(g Graph, order []int, value func(name string) (int64, bool)) (bytes int64, at int, err error) {
+func Peak(g Graph, order []int, value func(name sym.Name) (int64, bool)) (bytes int64, at int, err error) {
 	fixed := g
 	fixed.Dims = nil
 	fixed.Values, fixed.Nodes = slices.Clone(g.Values), slices.Clone(g.Nodes)

@@ -26,9 +26,9 @@ func twoBranches(size sym.Expr) memplan.Graph {
 }
 
 func TestOrder(t *testing.T) {
-	n := sym.Var("n")
+	n := sym.Dim("n")
 	dims := sym.NewDims()
-	dims.Set("n", sym.Range{Min: 1, Max: sym.NoMax})
+	dims.Set(sym.User("n"), sym.Range{Min: 1, Max: sym.NoMax})
 	large := n.Mul(sym.Const(1000))
 	for _, c := range []struct {
 		name         string
@@ -94,7 +94,7 @@ func TestOrderErrors(t *testing.T) {
 		{"view of nothing", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 1 }},
 		{"view of nothing", func(g *memplan.Graph) { g.Values[1].View, g.Values[1].Of = true, 77 }},
 		{"in place of", func(g *memplan.Graph) { g.Nodes[0].Reuse = []memplan.Reuse{{Make: 2, Use: 0}} }},
-		{"has no range", func(g *memplan.Graph) { g.Values[1].Size = sym.Var("q") }},
+		{"has no range", func(g *memplan.Graph) { g.Values[1].Size = sym.Dim("q") }},
 		{"add up to over", func(g *memplan.Graph) { g.Values[1].Size = sym.Const(1 << 62) }},
 	} {
 		g := twoBranches(sym.Const(100))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -293,7 +292,7 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	fixed := len(chosen) == 1 && len(pl.names) == 0
 	at := make([]sym.Expr, len(pl.groups))
 	for g := range at {
-		at[g] = sym.Var(fmt.Sprint(prefix, pl.groups[g].root))
+		at[g] = sym.Var(sym.Planned(fmt.Sprint(prefix, pl.groups[g].root)))
 	}
 	var arenas []sym.Expr
 	for k, c := range chosen {
@@ -323,7 +322,7 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	s.Arena = sym.MinOf(arenas...)
 	s.Height = s.Arena
 	if !fixed {
-		s.Height = sym.Var(prefix + "arena")
+		s.Height = sym.Var(sym.Planned(prefix + "arena"))
 	}
 	s.Least = s.Bound
 	if len(pl.names) == 0 {
@@ -335,16 +334,12 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	return s
 }
 
-// prefix is a beginning of names that no dimension shares.
+// prefix is the beginning of the plan's names.
 func (pl *planner) prefix() string {
-	prefix := pl.options.Prefix
-	if prefix == "" {
-		prefix = "at."
+	if pl.options.Prefix == "" {
+		return "at."
 	}
-	for slices.ContainsFunc(pl.dims.Names(), func(name string) bool { return strings.HasPrefix(name, prefix) }) {
-		prefix = "_" + prefix
-	}
-	return prefix
+	return pl.options.Prefix
 }
 
 // mostTops is how many ends a height may mention before those proved superfluous are left out. They are kept where they are few: then
@@ -389,5 +384,5 @@ func (pl *planner) lets(c *candidate, at []sym.Expr, prefix string) []Let {
 	if len(tops) > 1 {
 		tops = tops[1:]
 	}
-	return append(list, Let{prefix + "arena", sym.MaxOf(tops...), tops})
+	return append(list, Let{sym.Planned(prefix + "arena"), sym.MaxOf(tops...), tops})
 }

@@ -45,8 +45,16 @@ func expr(t testing.TB, text string) sym.Expr {
 	return x
 }
 
-func bind(values map[string]int64) func(string) (int64, bool) {
-	return func(name string) (int64, bool) { v, ok := values[name]; return v, ok }
+func users(texts ...string) []sym.Name {
+	var names []sym.Name
+	for _, text := range texts {
+		names = append(names, sym.User(text))
+	}
+	return names
+}
+
+func bind(values map[string]int64) func(sym.Name) (int64, bool) {
+	return func(name sym.Name) (int64, bool) { v, ok := values[name.Text()]; return v, ok }
 }
 
 // random problems: what they are made of.
@@ -65,7 +73,7 @@ func randomProblem(random *rand.Rand, r recipe) memplan.Problem {
 		if r.zero {
 			low = 0
 		}
-		p.Dims.Set(name, sym.Range{Min: low, Max: []int64{low, 7, 64, 1000, sym.NoMax}[random.IntN(5)]})
+		p.Dims.Set(sym.User(name), sym.Range{Min: low, Max: []int64{low, 7, 64, 1000, sym.NoMax}[random.IntN(5)]})
 	}
 	for i := range r.buffers {
 		b := memplan.Buffer{Name: fmt.Sprint("b", i), Size: randomSize(random, r.dims)}
@@ -93,11 +101,11 @@ func randomSize(random *rand.Rand, dims []string) sym.Expr {
 	for _, name := range dims {
 		switch random.IntN(4) {
 		case 0:
-			x = x.Add(sym.Var(name).Mul(constant()))
+			x = x.Add(sym.Dim(name).Mul(constant()))
 		case 1:
-			x = x.Mul(sym.Var(name))
+			x = x.Mul(sym.Dim(name))
 		case 2:
-			x = x.Add(sym.Var(name).Add(constant()).FloorDiv(sym.Const(int64(1 + random.IntN(4)))).Mul(sym.Const(4)))
+			x = x.Add(sym.Dim(name).Add(constant()).FloorDiv(sym.Const(int64(1 + random.IntN(4)))).Mul(sym.Const(4)))
 		}
 	}
 	return x
@@ -185,7 +193,7 @@ func checkNumbers(t *testing.T, random *rand.Rand, p memplan.Problem, s *memplan
 		for i, name := range names {
 			r, _ := p.Dims.Get(name)
 			values[i] = r.Min + random.Int64N(min(r.Max, 2000)-r.Min+1)
-			at[name] = values[i]
+			at[name.Text()] = values[i]
 		}
 		arena, layout, err := e.Eval(values, offsets)
 		if err != nil {
@@ -246,7 +254,7 @@ func TestValidatorRejects(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := bind(map[string]int64{"n": 3})
-		if r, _ := p.Dims.Get("n"); r.Max < 3 {
+		if r, _ := p.Dims.Get(sym.User("n")); r.Max < 3 {
 			at = bind(map[string]int64{"n": 1})
 		}
 		if err := validator.Check(claim(p, s), at); err != nil {
@@ -277,8 +285,8 @@ func TestValidatorRejects(t *testing.T) {
 }
 
 // mutations change a plan, given a buffer, and return the rules that may catch it, or nil where the change did not apply.
-var mutations = map[string]func(v *validator.Plan, b int, at func(string) (int64, bool)) []validator.Rule{
-	"a buffer moved onto another": func(v *validator.Plan, b int, at func(string) (int64, bool)) []validator.Rule {
+var mutations = map[string]func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule{
+	"a buffer moved onto another": func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule {
 		for i, other := range v.Buffers {
 			one := v.Buffers[b]
 			if i != b && one.AliasOf < 0 && other.AliasOf < 0 && one.First <= other.Last && other.First <= one.Last {
@@ -288,59 +296,59 @@ var mutations = map[string]func(v *validator.Plan, b int, at func(string) (int64
 		}
 		return nil
 	},
-	"a buffer moved out": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"a buffer moved out": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		if v.Buffers[b].AliasOf >= 0 {
 			return nil
 		}
 		v.Offsets[b] = v.Offsets[b].Add(v.Height).Add(sym.Const(4096))
 		return []validator.Rule{validator.Bounds, validator.Alias, validator.Align}
 	},
-	"a buffer below zero": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"a buffer below zero": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Offsets[b] = sym.Const(-4096)
 		return []validator.Rule{validator.Bounds, validator.Alias}
 	},
-	"a byte off its alignment": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"a byte off its alignment": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		if v.Buffers[b].Align < 2 {
 			return nil
 		}
 		v.Offsets[b] = v.Offsets[b].Add(sym.Const(1))
 		return []validator.Rule{validator.Align}
 	},
-	"an alias moved": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"an alias moved": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		if v.Buffers[b].AliasOf < 0 {
 			return nil
 		}
 		v.Offsets[b] = v.Offsets[b].Add(sym.Const(1))
 		return []validator.Rule{validator.Alias}
 	},
-	"a longer life": func(v *validator.Plan, b int, at func(string) (int64, bool)) []validator.Rule {
+	"a longer life": func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Buffers[b].First, v.Buffers[b].Last = 0, 1000
 		if err := validator.Check(v, at); err == nil {
 			return nil // it had room to live longer
 		}
 		return []validator.Rule{validator.Overlap, validator.Bound}
 	},
-	"a larger buffer": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"a larger buffer": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Buffers[b].Size = v.Buffers[b].Size.Add(v.Height)
 		return []validator.Rule{validator.Overlap, validator.Bounds}
 	},
-	"a negative size": func(v *validator.Plan, b int, _ func(string) (int64, bool)) []validator.Rule {
+	"a negative size": func(v *validator.Plan, b int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Buffers[b].Size = sym.Const(-1)
 		return []validator.Rule{validator.Value}
 	},
-	"an arena of a byte more": func(v *validator.Plan, _ int, _ func(string) (int64, bool)) []validator.Rule {
+	"an arena of a byte more": func(v *validator.Plan, _ int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Arena = v.Arena.Add(sym.Const(1))
 		return []validator.Rule{validator.Arena}
 	},
-	"a height of a byte less": func(v *validator.Plan, _ int, _ func(string) (int64, bool)) []validator.Rule {
+	"a height of a byte less": func(v *validator.Plan, _ int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Height = v.Height.Sub(sym.Const(1))
 		return []validator.Rule{validator.Bounds}
 	},
-	"a bound of a byte more": func(v *validator.Plan, _ int, _ func(string) (int64, bool)) []validator.Rule {
+	"a bound of a byte more": func(v *validator.Plan, _ int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Bound = v.Bound.Add(sym.Const(1))
 		return []validator.Rule{validator.Bound}
 	},
-	"no layout that holds": func(v *validator.Plan, _ int, _ func(string) (int64, bool)) []validator.Rule {
+	"no layout that holds": func(v *validator.Plan, _ int, _ func(sym.Name) (int64, bool)) []validator.Rule {
 		v.Layouts = slices.Clone(v.Layouts)
 		for i := range v.Layouts {
 			v.Layouts[i].When = []sym.Cond{{A: sym.Const(1), Rel: sym.LE, B: sym.Const(0)}}
@@ -352,7 +360,7 @@ var mutations = map[string]func(v *validator.Plan, b int, at func(string) (int64
 // TestProve wants separation proved for every binding where the sizes are those of everyday networks.
 func TestProve(t *testing.T) {
 	dims := sym.NewDims()
-	dims.Set("n", sym.Range{Min: 1, Max: sym.NoMax})
+	dims.Set(sym.User("n"), sym.Range{Min: 1, Max: sym.NoMax})
 	p := memplan.Problem{Dims: dims, Steps: 6, Buffers: []memplan.Buffer{
 		{Name: "x", Size: expr(t, "3136*n"), First: 0, Last: 1},
 		{Name: "a", Size: expr(t, "6272*n"), First: 1, Last: 3},
@@ -382,9 +390,9 @@ func TestProve(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	n := sym.Var("n")
+	n := sym.Dim("n")
 	dims := sym.NewDims()
-	dims.Set("n", sym.Range{Min: 1, Max: 10})
+	dims.Set(sym.User("n"), sym.Range{Min: 1, Max: 10})
 	one := func(b memplan.Buffer) memplan.Problem {
 		b.Name = "it"
 		return memplan.Problem{Dims: dims, Steps: 3, Buffers: []memplan.Buffer{b, {Name: "other", Size: n, Last: 2}}}
@@ -403,7 +411,7 @@ func TestErrors(t *testing.T) {
 		{"alignment", one(memplan.Buffer{Size: n, Align: 48}), "48 bytes, which is not a power of two"},
 		{"negative alignment", one(memplan.Buffer{Size: n, Align: -64}), "not a power of two"},
 		{"negative size", one(memplan.Buffer{Size: n.Mul(sym.Const(-1))}), "negative"},
-		{"unknown dimension", one(memplan.Buffer{Size: sym.Var("q")}), "without a range"},
+		{"unknown dimension", one(memplan.Buffer{Size: sym.Dim("q")}), "without a range"},
 		{"too large", one(memplan.Buffer{Size: sym.Const(1 << 62)}), "add up to over"},
 		{"overflow", one(memplan.Buffer{Size: n.Mul(sym.Const(1 << 62))}), "add up to over"},
 		{"alias of nothing", alias(7, sym.Const(0), 0), "buffer 7 of 2"},
@@ -420,9 +428,9 @@ func TestErrors(t *testing.T) {
 
 // TestNothing plans no buffers, and buffers without a byte.
 func TestNothing(t *testing.T) {
-	n := sym.Var("n")
+	n := sym.Dim("n")
 	dims := sym.NewDims()
-	dims.Set("n", sym.Range{Min: 0, Max: 0})
+	dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 0})
 	for _, p := range []memplan.Problem{
 		{},
 		{Steps: 5},
@@ -436,10 +444,10 @@ func TestNothing(t *testing.T) {
 			if _, err := validator.Verify(claim(p, s), 1); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
-			if c, err := s.Certify(func(string) (int64, bool) { return 0, true }); err != nil || c.Arena != 0 || c.Bound != 0 || c.Gap != 0 {
+			if c, err := s.Certify(func(sym.Name) (int64, bool) { return 0, true }); err != nil || c.Arena != 0 || c.Bound != 0 || c.Gap != 0 {
 				t.Errorf("%s: %+v, %v", kind, c, err)
 			}
-			if _, err := s.Text(func(string) (int64, bool) { return 0, true }); err != nil {
+			if _, err := s.Text(func(sym.Name) (int64, bool) { return 0, true }); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
 		}
@@ -448,7 +456,7 @@ func TestNothing(t *testing.T) {
 
 func TestEvaluatorErrors(t *testing.T) {
 	dims := sym.NewDims()
-	dims.Set("n", sym.Range{Min: 1, Max: sym.NoMax})
+	dims.Set(sym.User("n"), sym.Range{Min: 1, Max: sym.NoMax})
 	p := memplan.Problem{Dims: dims, Steps: 1, Buffers: []memplan.Buffer{
 		{Name: "a", Size: expr(t, "n*64")}, {Name: "b", Size: expr(t, "n*64")}, {Name: "c", Size: expr(t, "100 - n")},
 	}}
@@ -456,7 +464,7 @@ func TestEvaluatorErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := s.Evaluator([]string{"n"})
+	e, err := s.Evaluator(users("n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +481,7 @@ func TestEvaluatorErrors(t *testing.T) {
 	if _, err := s.Certify(bind(nil)); !errors.Is(err, diag.ErrInput) {
 		t.Errorf("a certificate without a value: %v", err)
 	}
-	if _, err := s.Evaluator([]string{"m"}); !errors.Is(err, diag.ErrInput) {
+	if _, err := s.Evaluator(users("m")); !errors.Is(err, diag.ErrInput) {
 		t.Errorf("an evaluator without n: %v", err)
 	}
 }
@@ -484,13 +492,13 @@ func TestEvalAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := s.Evaluator([]string{"n", "m"})
+	e, err := s.Evaluator(users("n", "m"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	offsets := make([]int64, len(p.Buffers))
 	values := make([]int64, 2)
-	for i, name := range []string{"n", "m"} {
+	for i, name := range users("n", "m") {
 		r, _ := p.Dims.Get(name)
 		values[i] = r.Min
 	}

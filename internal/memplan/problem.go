@@ -40,7 +40,7 @@ type Alias struct {
 }
 
 // At is the problem at one binding of the dimensions: every size a number. The error is of sizes that have no value there.
-func (p Problem) At(lookup func(name string) (int64, bool)) (Problem, error) {
+func (p Problem) At(lookup func(name sym.Name) (int64, bool)) (Problem, error) {
 	at := Problem{Buffers: slices.Clone(p.Buffers), Steps: p.Steps}
 	for i := range at.Buffers {
 		b := &at.Buffers[i]

@@ -10,7 +10,7 @@ import (
 
 // sizes is the distinct sizes of a problem's groups, ready to be computed at a binding.
 type sizes struct {
-	names []string    // the dimensions that they mention, sorted
+	names []sym.Name  // the dimensions that they mention, sorted
 	exprs []sym.Expr  // distinct
 	codes []*sym.Code // beside exprs
 	class []int       // by group: index into exprs
@@ -30,7 +30,7 @@ func newSizes(list []sym.Expr) (*sizes, error) {
 		}
 		z.class[g] = at
 	}
-	slices.Sort(z.names)
+	slices.SortFunc(z.names, sym.Name.Compare)
 	z.names = slices.Compact(z.names)
 	for _, x := range z.exprs {
 		code, err := x.Compile(z.names)

@@ -36,7 +36,7 @@ type Layout struct {
 
 // Let names an integer, and says which terms it is the maximum of.
 type Let struct {
-	Name string
+	Name sym.Name
 	X    sym.Expr
 	Of   []sym.Expr // X is their maximum
 }
@@ -63,7 +63,7 @@ type Alive struct {
 // Evaluator computes a solution's numbers without allocating. It is for one goroutine; Clone makes one for another.
 type Evaluator struct {
 	s        *Solution
-	names    []string
+	names    []sym.Name
 	low      []int64
 	high     []int64
 	codes    []*sym.Code // by class of sizes
@@ -74,7 +74,7 @@ type Evaluator struct {
 }
 
 // Evaluator prepares the solution for evaluation with the dimensions in the given order, which must name all that sizes mention.
-func (s *Solution) Evaluator(names []string) (*Evaluator, error) {
+func (s *Solution) Evaluator(names []sym.Name) (*Evaluator, error) {
 	e := &Evaluator{s: s, names: names, distinct: make([]int64, len(s.exprs)), size: make([]int64, len(s.groups))}
 	for _, name := range names {
 		r, known := s.dims.Get(name)
@@ -125,7 +125,7 @@ func (e *Evaluator) Eval(values, offsets []int64) (arena int64, layout int, err 
 	for i, v := range values {
 		if v < e.low[i] || v > e.high[i] {
 			outside := diag.Inputf("%s = %d is outside %d to %d", e.names[i], v, e.low[i], e.high[i])
-			outside.Dim = e.names[i]
+			outside.Dim = e.names[i].Text()
 			return 0, 0, outside
 		}
 	}
@@ -188,19 +188,19 @@ func (s *stack) checked(size, offset []int64) (height int64, ok bool) {
 }
 
 // Certify computes the certificate of one binding. Errors are those of Eval.
-func (s *Solution) Certify(value func(name string) (int64, bool)) (*Certificate, error) {
+func (s *Solution) Certify(value func(name sym.Name) (int64, bool)) (*Certificate, error) {
 	names := slices.Clone(s.names)
 	for _, x := range s.relative {
 		names = append(names, x.Vars()...)
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, sym.Name.Compare)
 	names = slices.Compact(names)
 	values := make([]int64, len(names))
 	for i, name := range names {
 		v, known := value(name)
 		if !known {
 			missing := diag.Inputf("dimension %s has no value", name)
-			missing.Dim = name
+			missing.Dim = name.Text()
 			return nil, missing
 		}
 		values[i] = v

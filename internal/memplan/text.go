@@ -3,6 +3,7 @@ package memplan
 import (
 	"cmp"
 	"fmt"
+	"github.com/weirml/weir/internal/sym"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,7 @@ const marks = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 // Text draws the plan at one binding, for people and for golden tests: the formulas, a line a buffer (those at the lowest offset first), and
 // a picture of addresses, growing upward, by steps. A row stands for the bytes from its number up to the row above; in a picture too large to draw in full, a cell
 // stands for what covers its first byte at its first step.
-func (s *Solution) Text(value func(name string) (int64, bool)) (string, error) {
+func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error) {
 	c, err := s.Certify(value)
 	if err != nil {
 		return "", err
@@ -55,7 +56,7 @@ type rectangle struct {
 	begin, end  int64
 }
 
-func (s *Solution) rectangles(value func(name string) (int64, bool)) ([]rectangle, error) {
+func (s *Solution) rectangles(value func(name sym.Name) (int64, bool)) ([]rectangle, error) {
 	names := s.dims.Names()
 	values := make([]int64, len(names))
 	for i, name := range names {

@@ -82,7 +82,7 @@ func readProblem(t *testing.T, source string) (memplan.Problem, []map[string]int
 		switch {
 		case len(f) == 0 || f[0] == "#":
 		case f[0] == "dim":
-			p.Dims.Set(f[1], sym.Range{Min: number(f[2]), Max: number(f[3])})
+			p.Dims.Set(sym.User(f[1]), sym.Range{Min: number(f[2]), Max: number(f[3])})
 		case f[0] == "at":
 			at := map[string]int64{}
 			for _, pair := range f[1:] {

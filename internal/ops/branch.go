@@ -57,7 +57,7 @@ func ifShape(c *ir.Inference, n *ir.Node) error {
 // exported is a limit of what a region gives. One that speaks of dimensions without a limit, which the region alone may bind, is none.
 func exported(c *ir.Inference, limit sym.Expr) sym.Expr {
 	limit = sym.AtLimits(limit, c.Module.Limits)
-	if slices.ContainsFunc(limit.Vars(), func(name string) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
+	if slices.ContainsFunc(limit.Vars(), func(name sym.Name) bool { return sym.IsUnlimited(c.Module.Limits[name]) }) {
 		return sym.Unlimited
 	}
 	return limit

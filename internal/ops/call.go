@@ -65,7 +65,7 @@ func substitution(f *ir.Func, n *ir.Node) (func(sym.Expr) sym.Expr, error) {
 		return nil, fault(n, "%v", err)
 	}
 	return func(e sym.Expr) sym.Expr {
-		return e.Subst(func(name string) (sym.Expr, bool) { x, ok := actuals[name]; return x, ok })
+		return e.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := actuals[name]; return x, ok })
 	}, nil
 }
 

@@ -34,6 +34,31 @@ func hostMean(name string) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*
 	}
 }
 
+// nameAttr is the dimension that an attribute names.
+func nameAttr(n *ir.Node, key string) (sym.Name, bool) {
+	return sym.ParseName(n.Attrs.String(key, ""))
+}
+
+// NamesAttr returns the dimensions that an attribute names.
+func NamesAttr(n *ir.Node, key string) []sym.Name {
+	list, _ := n.Attrs[key].([]string)
+	names := make([]sym.Name, 0, len(list))
+	for _, spelled := range list {
+		if name, ok := sym.ParseName(spelled); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func setNames(n *ir.Node, key string, names []sym.Name) {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = name.String()
+	}
+	n.Attrs[key] = list
+}
+
 // found is an extent that a host function finds, at most limit: a dimension that the node keeps the name of.
 func found(c *ir.Inference, n *ir.Node, hint string, limit sym.Expr) sym.Expr {
 	return foundAs(c, n, "found", hint, limit)
@@ -41,13 +66,14 @@ func found(c *ir.Inference, n *ir.Node, hint string, limit sym.Expr) sym.Expr {
 
 // foundAs is found for a node that finds several: key is the attribute that keeps the name.
 func foundAs(c *ir.Inference, n *ir.Node, key, hint string, limit sym.Expr) sym.Expr {
-	if name := n.Attrs.String(key, ""); name != "" {
+	if name, ok := nameAttr(n, key); ok {
 		return sym.Var(name)
 	}
 	if n.Source != "" {
 		hint = n.Source + "." + hint
 	}
 	extent := c.Fresh(hint, 0, limit)
-	n.Attrs[key], _ = extent.Name()
+	name, _ := extent.Name()
+	n.Attrs[key] = name.String()
 	return extent
 }

@@ -35,7 +35,7 @@ func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, va
 			if x.Value == k {
 				t.Shape[x.Axis] = b.Fresh(v.Name, 0, sym.Const(sym.NoMax))
 				name, _ := t.Shape[x.Axis].Name()
-				b.Module.Limits[name] = sym.Var(sought + name)
+				b.Module.Limits[name] = sym.Var(sought(name))
 			}
 		}
 		in.Param(v.Name, t)
@@ -118,7 +118,7 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 	for i, v := range body.Results[1+carried:] {
 		shape := []sym.Expr{count}
 		for _, extent := range v.Type.Shape {
-			if slices.ContainsFunc(extent.Vars(), func(name string) bool { return inside[name] }) {
+			if slices.ContainsFunc(extent.Vars(), func(name sym.Name) bool { return inside[name] }) {
 				extent = rowExtent(c, n, &place, extent)
 			}
 			shape = append(shape, extent)
@@ -145,7 +145,7 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 		}
 		if n.Line != 0 { // the compiler's own are right
 			number := func(is sym.Expr) sym.Expr {
-				return at[i].Subst(func(name string) (sym.Expr, bool) { return is, name == iteration })
+				return at[i].Subst(func(name sym.Name) (sym.Expr, bool) { return is, name == iteration })
 			}
 			rows, now := v.Type.Shape[0], sym.Var(iteration)
 			for _, is := range []sym.Cond{{A: sym.Const(0), Rel: sym.LE, B: at[i]}, {A: at[i].Add(rows), Rel: sym.LE, B: extent[i]}, {A: number(sym.Const(0)), Rel: sym.EQ, B: sym.Const(0)},
@@ -165,7 +165,7 @@ const rows = "rows"
 
 // rowExtent is the next of them.
 func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Expr {
-	names, _ := n.Attrs[rows].([]string)
+	names := NamesAttr(n, rows)
 	if *place == len(names) {
 		l := limiting{c: c, dims: c.Dims().Clone()}
 		l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
@@ -174,16 +174,16 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 			most = sym.Const(hi)
 		}
 		made, _ := c.Fresh(n.Op.Name()+".row", 0, most).Name()
-		names = append(slices.Clone(names), made)
-		n.Attrs[rows] = names
+		names = append(names, made)
+		setNames(n, rows, names)
 	}
 	*place++
 	return sym.Var(names[*place-1])
 }
 
 // boundIn are the dimensions that the body of a loop binds.
-func boundIn(c *ir.Inference, n *ir.Node) map[string]bool {
-	out := map[string]bool{}
+func boundIn(c *ir.Inference, n *ir.Node) map[sym.Name]bool {
+	out := map[sym.Name]bool{}
 	add := func(list ...sym.Expr) {
 		for _, e := range list {
 			name, ok := e.Name()
@@ -194,7 +194,7 @@ func boundIn(c *ir.Inference, n *ir.Node) map[string]bool {
 	}
 	var region func(n *ir.Node, r *ir.Block)
 	node := func(n *ir.Node) {
-		given := map[string]bool{}
+		given := map[sym.Name]bool{}
 		give := func(list []*ir.Value) {
 			for _, v := range list {
 				for axis := 0; v != nil && axis < len(v.Type.Shape); axis++ {
@@ -269,15 +269,15 @@ func carriedType(c *ir.Inference, n *ir.Node, i int, begins ir.Type, place *int)
 
 // endOf is the dimension that the next extent which varies has when the loop has ended: made when the shape rule first asks for it.
 func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
-	names, _ := n.Attrs[ends].([]string)
+	names := NamesAttr(n, ends)
 	if *place == len(names) {
 		name, _ := param.Name()
-		made, _ := c.Fresh(name+".end", 0, sym.Const(0)).Name()
+		made, _ := c.Fresh(name.Text()+".end", 0, sym.Const(0)).Name()
 		r, _ := c.Dims().Get(name)
 		c.Dims().Set(made, r)
 		c.Module.Limits[made] = c.Module.Limits[name]
-		names = append(slices.Clone(names), made)
-		n.Attrs[ends] = names
+		names = append(names, made)
+		setNames(n, ends, names)
 	}
 	*place++
 	return sym.Var(names[*place-1])
@@ -285,7 +285,7 @@ func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 
 // loopCount is the number of iterations: the trip count where the condition is true for ever, else a dimension that the run decides.
 func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
-	if name := n.Attrs.String("count", ""); name != "" {
+	if name, ok := nameAttr(n, "count"); ok {
 		return sym.Var(name), nil
 	}
 	limit, exact, err := loopTrips(c, n)
@@ -301,7 +301,7 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 	}
 	count := c.Fresh(n.Op.Name()+".count", 0, limit)
 	name, _ := count.Name()
-	n.Attrs["count"] = name
+	n.Attrs["count"] = name.String()
 	return count, nil
 }
 
@@ -323,7 +323,7 @@ func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err erro
 func grown(c *ir.Inference, n *ir.Node, begins, param, becomes sym.Expr) (sym.Expr, error) {
 	by := becomes.Sub(param)
 	inside := boundIn(c, n)
-	if slices.ContainsFunc(by.Vars(), func(name string) bool { return inside[name] }) {
+	if slices.ContainsFunc(by.Vars(), func(name sym.Name) bool { return inside[name] }) {
 		return param, nil
 	}
 	count, exact, err := loopTrips(c, n)
@@ -390,11 +390,11 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 			laid = append(laid, at)
 		}
 	}
-	if name := n.Attrs.String("count", ""); name != "" {
+	if name, ok := nameAttr(n, "count"); ok {
 		e.Dims[name] = count
 	}
 	carried := len(state)
-	names, _ := n.Attrs[rows].([]string)
+	names := NamesAttr(n, rows)
 	for i, t := range state {
 		for axis, extent := range n.Outputs[i].Type.Shape {
 			if name, ok := extent.Name(); ok {

@@ -11,7 +11,7 @@ type counting struct {
 	n     *ir.Node
 	body  *ir.Block
 	made  map[*ir.Value]*ir.Node
-	bound map[string]bool // the dimensions that the body binds
+	bound map[sym.Name]bool // the dimensions that the body binds
 }
 
 // counter is an integer that begins as begin and grows by step with every iteration.

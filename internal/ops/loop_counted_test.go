@@ -35,13 +35,13 @@ func TestCountedTrips(t *testing.T) {
 func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int64, after, swapped, float bool) {
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}}
 	m.Funcs = []*ir.Func{m.Main}
-	m.Dims.Set("n", sym.Range{Min: 0, Max: sym.NoMax})
+	m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: sym.NoMax})
 	err := func() (err error) {
 		defer ir.Catch(&err)
 		b := ir.NewBuilder(ir.NewInference(m), m.Main.Body)
-		b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Var("n")}})
+		b.Param("x", ir.Type{DType: dtype.F32, Shape: []sym.Expr{sym.Dim("n")}})
 		whole := func(e sym.Expr) *ir.Value { return Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{e}) }
-		n, first, by := whole(sym.Var("n")), whole(sym.Const(begin)), whole(sym.Const(step))
+		n, first, by := whole(sym.Dim("n")), whole(sym.Const(begin)), whole(sym.Const(step))
 		body, in := LoopBody(b, "loop", sym.Const(LoopLimit), []*ir.Value{first})
 		counter := body.Params[2]
 		next := Binary(in, loop.Add, counter, by)
@@ -67,7 +67,7 @@ func counted(t *testing.T, extent int64, compare loop.BinaryOp, begin, step int6
 		t.Fatal(err)
 	}
 	name, _ := m.Main.Body.Results[0].Type.Shape[0].Name()
-	limit, err := m.Limits[name].Eval(func(string) (int64, bool) { return extent, true })
+	limit, err := m.Limits[name].Eval(func(sym.Name) (int64, bool) { return extent, true })
 	if err != nil || limit != out[0].Shape()[0] {
 		t.Errorf("%d iterations are planned (%s, %v), %d were made", limit, m.Limits[name], err, out[0].Shape()[0])
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// While a loop's body is built, how large an extent that varies becomes is not known yet: a name that begins so stands for it in limits.
-const sought = "?"
+// sought is the name that stands in limits for how large an extent that varies becomes, while a loop's body is built and that is not known yet.
+func sought(name sym.Name) sym.Name { return sym.Hidden("sought " + name.String()) }
 
-// growth is a dimension that varies: what it is when the loop begins, and what an iteration makes of it, both at their largest. Names that begin
-// with sought stand for what such dimensions were.
+// growth is a dimension that varies: what it is when the loop begins, and what an iteration makes of it, both at their largest. The names of
+// sought stand for what such dimensions were.
 type growth struct {
-	name            string
+	name            sym.Name
 	begins, becomes sym.Expr
 	bounded         bool // becomes is known
 }
@@ -21,10 +21,10 @@ type growth struct {
 // LimitLoop finds limits for the dimensions that vary in a loop's body, and puts them into the limits of those that the body has made of them. trip is the
 // number of iterations. What nothing bounds has no limit.
 func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Value) {
-	l := limiting{c: c, dims: c.Dims().Clone(), own: map[string]bool{}, found: map[string]sym.Expr{}}
+	l := limiting{c: c, dims: c.Dims().Clone(), own: map[sym.Name]bool{}, found: map[sym.Name]sym.Expr{}}
 	l.dims.Set(step, sym.Range{Min: 0, Max: sym.NoMax})
 	for name, limit := range c.Module.Limits {
-		if own, ok := limit.Name(); ok && own == sought+name {
+		if own, ok := limit.Name(); ok && own == sought(name) {
 			l.dims.Set(own, sym.Range{Min: 0, Max: sym.NoMax})
 		}
 	}
@@ -32,7 +32,7 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 	for i, v := range carried {
 		for axis, extent := range body.Params[2+i].Type.Shape {
 			name, _ := extent.Name()
-			if limit, ok := c.Module.Limits[name]; !ok || !limit.Equal(sym.Var(sought+name)) {
+			if limit, ok := c.Module.Limits[name]; !ok || !limit.Equal(sym.Var(sought(name))) {
 				continue
 			}
 			g := growth{name: name}
@@ -40,7 +40,7 @@ func LimitLoop(c *ir.Inference, body *ir.Block, trip sym.Expr, carried []*ir.Val
 			g.begins, begins = l.atMost(v.Type.Shape[axis])
 			g.becomes, g.bounded = l.atMost(body.Results[1+i].Type.Shape[axis])
 			g.bounded = g.bounded && begins
-			l.own[sought+name] = true
+			l.own[sought(name)] = true
 			open = append(open, g)
 		}
 	}
@@ -64,13 +64,13 @@ type limiting struct {
 	c       *ir.Inference
 	dims    *sym.Dims // with what is sought, and step, as integers not below 0
 	trip    sym.Expr
-	counted bool                // trip bounds the number of iterations
-	own     map[string]bool     // what this loop seeks
-	found   map[string]sym.Expr // of those
+	counted bool                  // trip bounds the number of iterations
+	own     map[sym.Name]bool     // what this loop seeks
+	found   map[sym.Name]sym.Expr // of those
 }
 
 // step is a name for how much more a dimension might be.
-const step = sought + "step"
+var step = sym.Hidden("step")
 
 // atMost is the largest value of an extent over the inputs' dimensions and what is sought; ok is false where none is found.
 func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
@@ -79,12 +79,12 @@ func (l *limiting) atMost(x sym.Expr) (most sym.Expr, ok bool) {
 		if !decided {
 			continue
 		}
-		more := x.Subst(func(n string) (sym.Expr, bool) { return sym.Var(n).Add(sym.Var(step)), n == name })
+		more := x.Subst(func(n sym.Name) (sym.Expr, bool) { return sym.Var(n).Add(sym.Var(step)), n == name })
 		if isNoLimit(limit) || l.dims.LE(x, more) != sym.Yes {
 			return x, false
 		}
 	}
-	return x.Subst(func(name string) (sym.Expr, bool) { limit, ok := l.c.Module.Limits[name]; return limit, ok }), true
+	return x.Subst(func(name sym.Name) (sym.Expr, bool) { limit, ok := l.c.Module.Limits[name]; return limit, ok }), true
 }
 
 func isNoLimit(limit sym.Expr) bool { return limit.Equal(sym.Const(sym.NoMax)) }
@@ -92,7 +92,7 @@ func isNoLimit(limit sym.Expr) bool { return limit.Equal(sym.Const(sym.NoMax)) }
 // with is x with what has been found; ok is false where that has no limit.
 func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 	ok = true
-	return x.Subst(func(name string) (sym.Expr, bool) {
+	return x.Subst(func(name sym.Name) (sym.Expr, bool) {
 		limit, found := l.found[name]
 		ok = ok && !(found && isNoLimit(limit))
 		return limit, found
@@ -102,7 +102,7 @@ func (l *limiting) with(x sym.Expr) (out sym.Expr, ok bool) {
 // settle finds one dimension's limit, if what it depends on is known: the largest of a constant, of what never grows, of what grows by as much in every iteration, and
 // of what a first guess bounds.
 func (l *limiting) settle(g growth) bool {
-	own := sought + g.name
+	own := sought(g.name)
 	becomes, ok := l.with(g.becomes)
 	if !g.bounded || !ok {
 		l.found[own] = sym.Const(sym.NoMax)
@@ -134,14 +134,14 @@ func (l *limiting) settle(g growth) bool {
 }
 
 // open reports whether a name stands for what this loop still seeks; those of a loop around it count as given.
-func (l *limiting) open(name string) bool {
+func (l *limiting) open(name sym.Name) bool {
 	_, found := l.found[name]
 	return !found && l.own[name]
 }
 
 // at is x where a name has a value.
-func (l *limiting) at(x sym.Expr, name string, value sym.Expr) sym.Expr {
-	return x.Subst(func(n string) (sym.Expr, bool) { return value, n == name })
+func (l *limiting) at(x sym.Expr, name sym.Name, value sym.Expr) sym.Expr {
+	return x.Subst(func(n sym.Name) (sym.Expr, bool) { return value, n == name })
 }
 
 // together finds one limit for dimensions that become one another: the largest that any begins as, if they do not grow.
@@ -153,12 +153,12 @@ func (l *limiting) together(open []growth) {
 	holds := true
 	for _, g := range open {
 		becomes, ok := l.with(g.becomes)
-		all := becomes.Subst(func(name string) (sym.Expr, bool) { return largest, l.open(name) })
+		all := becomes.Subst(func(name sym.Name) (sym.Expr, bool) { return largest, l.open(name) })
 		holds = holds && ok && l.dims.LE(all, largest) == sym.Yes
 	}
 	for _, g := range open {
-		if l.found[sought+g.name] = sym.Const(sym.NoMax); holds {
-			l.found[sought+g.name] = l.dims.Simplify(largest)
+		if l.found[sought(g.name)] = sym.Const(sym.NoMax); holds {
+			l.found[sought(g.name)] = l.dims.Simplify(largest)
 		}
 	}
 }

@@ -77,7 +77,7 @@ type sampled struct {
 	params []*ir.Value
 	args   []*tensor.Tensor // of the parameters
 	inputs []*ir.Value      // of the node
-	dims   map[string]int64
+	dims   map[sym.Name]int64
 }
 
 // newSampled makes the sample's inputs. With symbolic, each extent above 1 is a dimension, one for each number.
@@ -85,7 +85,7 @@ func newSampled(s Sample, symbolic bool) *sampled {
 	body := &ir.Block{}
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
 	m.Funcs = []*ir.Func{m.Main}
-	x := &sampled{module: m, build: ir.NewBuilder(ir.NewInference(m), body), dims: map[string]int64{}}
+	x := &sampled{module: m, build: ir.NewBuilder(ir.NewInference(m), body), dims: map[sym.Name]int64{}}
 	for i, in := range s.Inputs {
 		switch {
 		case in == nil:
@@ -100,9 +100,9 @@ func newSampled(s Sample, symbolic bool) *sampled {
 			for axis, size := range in.Shape() {
 				if size > 1 {
 					name := fmt.Sprintf("d%d", size)
-					x.module.Dims.Set(name, sym.Range{Min: 0, Max: 1 << 20})
-					x.dims[name] = size
-					shape[axis] = sym.Var(name)
+					x.module.Dims.Set(sym.User(name), sym.Range{Min: 0, Max: 1 << 20})
+					x.dims[sym.User(name)] = size
+					shape[axis] = sym.Dim(name)
 				}
 			}
 		}
@@ -171,7 +171,7 @@ func checkSample(def *Def, s Sample, symbolic bool) error {
 // checkInference compares what the shape rule says with what came out.
 func checkInference(x *sampled, n *ir.Node, e *ir.Evaluation, out []*tensor.Tensor) error {
 	for _, r := range x.module.Requires {
-		ok, err := r.Cond.Eval(func(name string) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
+		ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok })
 		if err != nil || !ok {
 			return fmt.Errorf("a condition that does not hold: %s (%v)", r.Cond, err)
 		}

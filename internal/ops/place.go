@@ -52,7 +52,7 @@ func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool
 
 // expansionOf is the value that a result lies in when the node is expanded; nil where there is no expansion.
 func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value) {
-	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[string]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
+	scratch := &ir.Module{Dims: dims.Clone(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Body: &ir.Block{}}}
 	var err error
 	defer ir.Catch(&err)
 	results := d.Expand(ir.NewBuilder(ir.NewInference(scratch), &ir.Block{}), n)

@@ -10,7 +10,7 @@ import (
 // Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to, for every value of the dimensions. Dimensions
 // that the If itself would have decided, where its branches differ in shape, become the branch's own.
 func Branches(m *ir.Module) error {
-	t := &taking{dims: m.Dims, replaced: map[*ir.Value]*ir.Value{}, decided: map[string]sym.Expr{}}
+	t := &taking{dims: m.Dims, replaced: map[*ir.Value]*ir.Value{}, decided: map[sym.Name]sym.Expr{}}
 	for _, f := range m.Funcs {
 		t.block(f.Body)
 	}
@@ -23,7 +23,7 @@ func Branches(m *ir.Module) error {
 type taking struct {
 	dims     *sym.Dims
 	replaced map[*ir.Value]*ir.Value
-	decided  map[string]sym.Expr // dimensions that have become others
+	decided  map[sym.Name]sym.Expr // dimensions that have become others
 }
 
 func (t *taking) current(v *ir.Value) *ir.Value {
@@ -99,7 +99,7 @@ func (t *taking) take(b *ir.Block, n *ir.Node, taken *ir.Block) {
 
 // substitute puts what the decided dimensions have become for them, everywhere.
 func (t *taking) substitute(m *ir.Module) {
-	with := func(name string) (sym.Expr, bool) { x, ok := t.decided[name]; return x, ok }
+	with := func(name sym.Name) (sym.Expr, bool) { x, ok := t.decided[name]; return x, ok }
 	for changed := true; changed; { // one may have become an expression of others
 		changed = false
 		for name, x := range t.decided {
@@ -135,4 +135,4 @@ func (t *taking) substitute(m *ir.Module) {
 	}
 }
 
-func (t *taking) has(name string) bool { _, ok := t.decided[name]; return ok }
+func (t *taking) has(name sym.Name) bool { _, ok := t.decided[name]; return ok }

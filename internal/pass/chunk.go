@@ -123,7 +123,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			}
 		}
 	}
-	most := func(name string) (int64, bool) {
+	most := func(name sym.Name) (int64, bool) {
 		r, ok := m.Dims.Get(name)
 		return r.Max, ok && r.Max != sym.NoMax
 	}

@@ -121,7 +121,7 @@ func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok 
 	for p, first := range piece.First {
 		piece.First[p] = min(first, extent-piece.Rows)
 	}
-	_, ok = ops.Steps(piece.First, sym.Var("p"))
+	_, ok = ops.Steps(piece.First, sym.Dim("p"))
 	return piece, ok
 }
 

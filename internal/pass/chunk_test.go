@@ -140,13 +140,13 @@ func TestChunkWindows(t *testing.T) {
 	pieces := map[int64]int{}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[string]sym.Expr{}, Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
+		m := &ir.Module{Name: "m", Dims: sym.NewDims(), Limits: map[sym.Name]sym.Expr{}, Main: &ir.Func{Name: "f", Body: &ir.Block{}}}
 		m.Funcs = []*ir.Func{m.Main}
 		batch := sym.Const(1)
 		switch r.IntN(3) {
 		case 0:
-			m.Dims.Set("n", sym.Range{Min: 0, Max: 4})
-			batch = sym.Var("n")
+			m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4})
+			batch = sym.Dim("n")
 		case 1:
 			batch = sym.Const(2)
 		}
@@ -246,9 +246,9 @@ func TestSteps(t *testing.T) {
 				}
 			}
 		}
-		e, ok := ops.Steps(values, sym.Var("i"))
+		e, ok := ops.Steps(values, sym.Dim("i"))
 		for i, v := range values {
-			got, err := e.Eval(func(string) (int64, bool) { return int64(i), true })
+			got, err := e.Eval(func(sym.Name) (int64, bool) { return int64(i), true })
 			if ok && (err != nil || got != v) {
 				t.Fatalf("%v: %s is %d at %d", values, e, got, i)
 			}
@@ -261,12 +261,12 @@ func TestSteps(t *testing.T) {
 		values []int64
 		want   string
 	}{{[]int64{3}, "3"}, {[]int64{0, 4, 8, 12}, "4*i"}, {[]int64{0, 3, 7, 11, 15, 18}, "min(max(4*i - 1, 0), 18)"}, {[]int64{1, 0, 0, 0, -1}, ""}} {
-		e, ok := ops.Steps(c.values, sym.Var("i"))
+		e, ok := ops.Steps(c.values, sym.Dim("i"))
 		if !ok || c.want != "" && e.String() != c.want {
 			t.Errorf("%v is %s, want %s", c.values, e, c.want)
 		}
 	}
-	if e, ok := ops.Steps([]int64{0, 5, 1, 7, 2, 9, 0, 4, 8}, sym.Var("i")); ok && strings.Count(e.String(), "max") > 4 {
+	if e, ok := ops.Steps([]int64{0, 5, 1, 7, 2, 9, 0, 4, 8}, sym.Dim("i")); ok && strings.Count(e.String(), "max") > 4 {
 		t.Errorf("a long formula: %s", e)
 	}
 }

@@ -10,7 +10,7 @@ import (
 func Dead(m *ir.Module) error {
 	dropFunctions(m)
 	for _, f := range m.Funcs {
-		n := &needs{values: map[*ir.Value]bool{}, dims: map[string]bool{}, limits: m.Limits}
+		n := &needs{values: map[*ir.Value]bool{}, dims: map[sym.Name]bool{}, limits: m.Limits}
 		n.sweep(f.Body)
 	}
 	return nil
@@ -19,8 +19,8 @@ func Dead(m *ir.Module) error {
 // needs is what the nodes behind need: values, and dimensions.
 type needs struct {
 	values map[*ir.Value]bool
-	dims   map[string]bool
-	limits map[string]sym.Expr // of the dimensions that data decide
+	dims   map[sym.Name]bool
+	limits map[sym.Name]sym.Expr // of the dimensions that data decide
 }
 
 // mention notes the dimensions of expressions.

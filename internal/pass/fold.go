@@ -173,7 +173,7 @@ func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
 		b.Consts = append(b.Consts, v)
 		return true
 	}
-	out, err := n.Op.Eval(&ir.Evaluation{Dims: map[string]int64{}}, n, in)
+	out, err := n.Op.Eval(&ir.Evaluation{Dims: map[sym.Name]int64{}}, n, in)
 	if err != nil {
 		return false // it is left to the run to say so
 	}

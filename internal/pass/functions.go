@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // dropFunctions removes the functions that main calls no more, with the dimensions that were theirs alone: a run does not bind those. Conditions on them go
@@ -32,7 +33,7 @@ func dropFunctions(m *ir.Module) {
 		}
 	}
 	keep(m.Main)
-	gone := map[string]bool{}
+	gone := map[sym.Name]bool{}
 	for _, f := range m.Funcs {
 		if !kept[f] {
 			for name := range f.Formals() {
@@ -59,7 +60,7 @@ func dropFunctions(m *ir.Module) {
 	m.Dims = dims
 	for _, list := range []*[]ir.Require{&m.Requires, &m.Proved} {
 		*list = slices.DeleteFunc(*list, func(r ir.Require) bool {
-			return slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name string) bool { return gone[name] })
+			return slices.ContainsFunc(slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()), func(name sym.Name) bool { return gone[name] })
 		})
 	}
 }

@@ -99,7 +99,7 @@ func (l *layout) turnedBytes(v *ir.Value) int64 {
 
 // bytes is about how many bytes a value has.
 func (l *layout) bytes(v *ir.Value) int64 {
-	count, err := sym.Product(v.Type.Shape...).Eval(func(name string) (int64, bool) {
+	count, err := sym.Product(v.Type.Shape...).Eval(func(name sym.Name) (int64, bool) {
 		r, ok := l.Dims().Get(name)
 		return min(max(r.Min, 16), r.Max), ok
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/golden"
 )
@@ -176,7 +177,7 @@ func TestNames(t *testing.T) {
 
 // arguments draws values for the parameters of main: of every dimension a small extent that its range has.
 func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
-	dims := map[string]int64{}
+	dims := map[sym.Name]int64{}
 	for _, name := range m.Dims.Names() {
 		d, _ := m.Dims.Get(name)
 		dims[name] = d.Min + r.Int64N(min(d.Max-d.Min, 5)+1)
@@ -185,7 +186,7 @@ func arguments(m *ir.Module, r *rand.Rand) []*tensor.Tensor {
 	for _, p := range m.Main.Body.Params {
 		var shape []int64
 		for _, e := range p.Type.Shape {
-			size, _ := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			size, _ := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
 			shape = append(shape, size)
 		}
 		x := tensor.Must(tensor.New(p.Type.DType, shape...))

@@ -31,7 +31,7 @@ type Interpreter struct {
 	// Host runs a host operator; symbolic attributes are int64 and []int64 by then. result gives the memory of a result of the shape found.
 	Host func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error
 	// Dims are the dimensions that no input's shape gives.
-	Dims map[string]int64
+	Dims map[sym.Name]int64
 	// Steps is the most steps that a run may take; 0: a million.
 	Steps int64
 }
@@ -73,7 +73,7 @@ type where struct {
 type run struct {
 	*shared
 	p        *Program
-	values   map[string]int64
+	values   map[sym.Name]int64
 	storages []where
 	given    map[int]where // arguments and constants
 	live     map[int]bool
@@ -101,7 +101,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 	if len(inputs) != len(p.Inputs) {
 		return nil, diag.Inputf("%d inputs for %d", len(inputs), len(p.Inputs))
 	}
-	values := map[string]int64{}
+	values := map[sym.Name]int64{}
 	for name, v := range o.Dims {
 		values[name] = v
 	}
@@ -181,7 +181,7 @@ func fresh(name string, size int64) (where, error) {
 }
 
 // bindShape gives the dimensions of an input's shape their values, and checks the rest of it.
-func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64) error {
+func bindShape(p *Program, port Port, t *tensor.Tensor, values map[sym.Name]int64) error {
 	want := &p.Tensors[port.Tensor]
 	if t.DType() != want.DType || t.Rank() != len(want.Shape) {
 		return diag.Inputf("%s%v is given for %s%v", t.DType(), t.Shape(), want.DType, want.Shape).AtTensor(port.Name)
@@ -208,7 +208,7 @@ func bindShape(p *Program, port Port, t *tensor.Tensor, values map[string]int64)
 
 // waiting sorts the conditions on what data decide, by the dimension whose binding step comes last in the program's text.
 func (p *Program) waiting() map[int][]Require {
-	index, order, number := map[string]int{}, map[int]int{}, 0
+	index, order, number := map[sym.Name]int{}, map[int]int{}, 0
 	for i, d := range p.Dims {
 		if d.Data {
 			index[d.Name] = i
@@ -258,7 +258,7 @@ func (p *Program) waiting() map[int][]Require {
 }
 
 // enter makes a run of a program whose own order is a given stream.
-func (s *shared) enter(p *Program, values map[string]int64, own int) *run {
+func (s *shared) enter(p *Program, values map[sym.Name]int64, own int) *run {
 	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), newValues: p.newValues(), own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {

@@ -125,7 +125,7 @@ func (r *run) carve(s *Carve) error {
 		return nil
 	}
 	if !late && t.depends(r.p) { // its size is planned at the limits
-		limit = map[string]int64{}
+		limit = map[sym.Name]int64{}
 		for name, v := range r.values {
 			limit[name] = v
 		}
@@ -297,7 +297,7 @@ func (r *run) set(dim int, v int64) error {
 	}
 	for _, q := range r.waiting[dim] {
 		if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
-			return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(r.p.Dims[dim].Name)
+			return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(r.p.Dims[dim].Name.Text())
 		}
 	}
 	return nil
@@ -311,7 +311,7 @@ func (r *run) count(dim int, v int64) error {
 		return err
 	}
 	if v < d.Range.Min || v > min(d.Range.Max, limit) {
-		return diag.Inputf("it is %d, outside %d to %d", v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name)
+		return diag.Inputf("it is %d, outside %d to %d", v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name.Text())
 	}
 	r.values[d.Name] = v
 	r.late.changed(dim, r.taken)
@@ -464,7 +464,7 @@ func count(shape []int64) int64 {
 func (r *run) call(s *Call) error {
 	stream := r.begin(0)
 	sub := r.p.Subs[s.Sub]
-	values, given := map[string]int64{}, 0
+	values, given := map[sym.Name]int64{}, 0
 	for _, d := range sub.Dims {
 		if !d.Data {
 			v, err := r.eval(s.Dims[given])

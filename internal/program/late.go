@@ -14,13 +14,13 @@ func (d *Dim) Late() bool { return d.Data && sym.IsUnlimited(d.Limit) }
 // AwaitsData reports whether nothing bounds a dimension before the run has decided it, or another that its limit speaks of.
 func (p *Program) AwaitsData(dim int) bool {
 	d := &p.Dims[dim]
-	return d.Data && (d.Late() || slices.ContainsFunc(d.Limit.Vars(), func(name string) bool {
+	return d.Data && (d.Late() || slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool {
 		return slices.ContainsFunc(p.Dims, func(other Dim) bool { return other.Name == name && other.Late() })
 	}))
 }
 
 // evaluated gives the lets of late storage and then its size, by the dimensions' values; it adds the lets to them.
-func (s *Storage) evaluated(values map[string]int64) (int64, error) {
+func (s *Storage) evaluated(values map[sym.Name]int64) (int64, error) {
 	for _, l := range s.Lets {
 		x, err := l.X.Eval(lookup(values))
 		if err != nil {
@@ -33,7 +33,7 @@ func (s *Storage) evaluated(values map[string]int64) (int64, error) {
 
 // LateDims are, for each storage, the indices of the dimensions decided by data that it, its lets and the tensors in it depend on; nil for storage that is not late.
 func (p *Program) LateDims() [][]int {
-	index := map[string]int{}
+	index := map[sym.Name]int{}
 	for i, d := range p.Dims {
 		if d.Data {
 			index[d.Name] = i
@@ -116,10 +116,10 @@ func (v *verifier) storages() error {
 			return diag.Inputf("storage %s has names of its own and is not late", s.Name)
 		}
 		for _, l := range s.Lets {
-			if _, dim := v.dims.Get(l.Name); dim || v.lets[l.Name] {
-				return diag.Inputf("storage %s defines %s, which is defined already", s.Name, l.Name)
+			if !l.Name.Planned() || v.lets[l.Name] {
+				return diag.Inputf("storage %s defines %s, which is defined already, or is no name of a plan", s.Name, l.Name)
 			}
-			if err := v.named("the value of "+l.Name, true, l.X); err != nil {
+			if err := v.named("the value of "+l.Name.String(), true, l.X); err != nil {
 				return err
 			}
 			v.lets[l.Name] = true
@@ -144,7 +144,7 @@ func (v *verifier) early(what string, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
 			if i, data := v.data[name]; data && v.p.AwaitsData(i) {
-				return diag.Inputf("%s names %s, which has no limit", what, name).AtDim(name)
+				return diag.Inputf("%s names %s, which has no limit", what, name).AtDim(name.Text())
 			}
 		}
 	}

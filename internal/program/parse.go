@@ -41,9 +41,10 @@ type names struct {
 
 type parser struct {
 	*text.Scanner
-	options                                                          ParseOptions
-	out                                                              *Program
-	dims, storages, tensors, kernels, streams, events, subs, weights names
+	options                                                    ParseOptions
+	out                                                        *Program
+	dims                                                       map[sym.Name]int
+	storages, tensors, kernels, streams, events, subs, weights names
 }
 
 // add declares a name.
@@ -64,6 +65,17 @@ func (p *parser) find(n *names, name string) int {
 	return i
 }
 
+// dimension is a declared dimension's index.
+func (p *parser) dimension() int {
+	name := p.Symbol()
+	i, ok := p.dims[name]
+	if !ok {
+		p.Failf("no dimension %s is declared", name)
+		return -1
+	}
+	return i
+}
+
 // declarations are the lines before the body.
 var declarations = []struct {
 	word string
@@ -77,11 +89,11 @@ var declarations = []struct {
 
 // parse reads what follows the word program or sub.
 func (p *parser) parse() *Program {
-	p.out = &Program{Name: p.Must(text.Global)}
+	p.out, p.dims = &Program{Name: p.Must(text.Global)}, map[sym.Name]int{}
 	for _, n := range []struct {
 		to   *names
 		what string
-	}{{&p.dims, "dimension"}, {&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"}, {&p.events, "event"},
+	}{{&p.storages, "storage"}, {&p.tensors, "tensor"}, {&p.kernels, "kernel"}, {&p.streams, "stream"}, {&p.events, "event"},
 		{&p.subs, "subprogram"}, {&p.weights, "weight"}} {
 		*n.to = names{n.what, map[string]int{}}
 	}
@@ -115,8 +127,11 @@ func (p *parser) parse() *Program {
 
 // dim reads n in [1, 512] data limit 4*m.
 func (p *parser) dim() {
-	d := Dim{Name: p.Name(), Range: sym.Range{Max: sym.NoMax}}
-	p.add(&p.dims, d.Name)
+	d := Dim{Name: p.Symbol(), Range: sym.Range{Max: sym.NoMax}}
+	if _, twice := p.dims[d.Name]; twice {
+		p.Failf("dimension %s is declared twice", d.Name)
+	}
+	p.dims[d.Name] = len(p.dims)
 	p.Expect("in")
 	p.Expect("[")
 	d.Range.Min = p.Int()
@@ -188,7 +203,7 @@ func (p *parser) lets() []Let {
 	var lets []Let
 	p.Expect("{")
 	for p.Accept("let") {
-		l := Let{Name: p.Name()}
+		l := Let{Name: p.Symbol()}
 		p.Expect("=")
 		l.X = p.Expr()
 		lets = append(lets, l)
@@ -278,7 +293,7 @@ func (p *parser) port() Port {
 	port.Tensor = p.one()
 	port.Ownership = Ownership(max(0, p.Choice(ownershipNames[:]...)))
 	if p.Accept("elements") {
-		p.List("(", ")", func() { port.Elements = append(port.Elements, p.find(&p.dims, p.Name())) })
+		p.List("(", ")", func() { port.Elements = append(port.Elements, p.dimension()) })
 	}
 	if p.Accept("gives") {
 		p.List("(", ")", func() { port.Gives = append(port.Gives, p.one()) })
@@ -381,7 +396,7 @@ func (p *parser) launch() Step {
 		l.Args = append(l.Args, p.one())
 	})
 	p.Expect("dims")
-	p.List("(", ")", func() { l.Dims = append(l.Dims, p.find(&p.dims, p.Name())) })
+	p.List("(", ")", func() { l.Dims = append(l.Dims, p.dimension()) })
 	l.Stream, l.Source = p.on(), p.source()
 	return l
 }
@@ -398,7 +413,7 @@ func (p *parser) host() Step {
 }
 
 func (p *parser) bind() Step {
-	b := &Bind{Dim: p.find(&p.dims, p.Name()), From: -1}
+	b := &Bind{Dim: p.dimension(), From: -1}
 	p.Expect("=")
 	if p.Peek().Kind == text.Local {
 		b.From = p.one()
@@ -431,7 +446,7 @@ func (p *parser) loop() Step {
 		}
 	}
 	if p.Accept("count") {
-		l.Count = p.find(&p.dims, p.Name())
+		l.Count = p.dimension()
 	}
 	l.Source = p.source()
 	l.Body = p.body()

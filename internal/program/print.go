@@ -104,7 +104,7 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			if d.Data {
 				limit = " data limit " + sym.FormatLimit(d.Limit)
 			}
-			w.Line("dim %s in [%d, %s]%s", text.Name(d.Name), d.Range.Min, formatMax(d.Range.Max), limit)
+			w.Line("dim %s in [%d, %s]%s", d.Name, d.Range.Min, formatMax(d.Range.Max), limit)
 		}
 		for _, r := range p.Requires {
 			about := ""
@@ -192,7 +192,7 @@ func (w *printer) storage(s Storage) {
 
 func (w *printer) lets(lets []Let) {
 	for _, l := range lets {
-		w.Line("let %s = %s", text.Name(l.Name), l.X)
+		w.Line("let %s = %s", l.Name, l.X)
 	}
 }
 
@@ -264,7 +264,7 @@ func (p *Program) names(tensors []int) string {
 }
 
 func (p *Program) dim(i int) string {
-	return pick(i, p.Dims, func(d Dim) string { return text.Name(d.Name) })
+	return pick(i, p.Dims, func(d Dim) string { return d.Name.String() })
 }
 
 func (p *Program) event(i int) string { return pick(i, p.Events, text.GlobalName) }

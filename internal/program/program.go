@@ -39,7 +39,7 @@ type Stream struct {
 // inputs: storage is planned at the limits, so that the peak is never exceeded whatever data decide. Of one whose Limit is sym.Unlimited nothing is known before
 // it has its value: what depends on it lies in late storage.
 type Dim struct {
-	Name  string
+	Name  sym.Name
 	Range sym.Range
 	Data  bool     // decided by data, during the run
 	Limit sym.Expr // for a Data dimension
@@ -117,7 +117,7 @@ type Plan struct {
 
 // Let names a derived integer.
 type Let struct {
-	Name string
+	Name sym.Name
 	X    sym.Expr
 }
 

@@ -22,7 +22,7 @@ const largest = 1000
 func (v *verifier) samples() error {
 	seed := uint64(1)
 	for i := range 3 + sampleCount {
-		values := map[string]int64{}
+		values := map[sym.Name]int64{}
 		for _, d := range v.p.Dims {
 			high := d.Range.Max
 			if high-largest > d.Range.Min {
@@ -48,7 +48,7 @@ func (v *verifier) samples() error {
 }
 
 // binding says which values an error was found at.
-func (p *Program) binding(values map[string]int64) string {
+func (p *Program) binding(values map[sym.Name]int64) string {
 	var words []string
 	for _, d := range p.Dims {
 		words = append(words, fmt.Sprintf("%s = %d", d.Name, values[d.Name]))
@@ -59,8 +59,8 @@ func (p *Program) binding(values map[string]int64) string {
 	return "at " + strings.Join(words, ", ")
 }
 
-func lookup(values map[string]int64) func(name string) (int64, bool) {
-	return func(name string) (int64, bool) { x, ok := values[name]; return x, ok }
+func lookup(values map[sym.Name]int64) func(name sym.Name) (int64, bool) {
+	return func(name sym.Name) (int64, bool) { x, ok := values[name]; return x, ok }
 }
 
 // errNotAdmitted says that a binding breaks one of the program's conditions.
@@ -68,7 +68,7 @@ var errNotAdmitted = errors.New("a binding that the program does not admit")
 
 // entry completes values, which has the inputs' dimensions: data's at their limits, but for those without one, and the names of the plan that applies. Values outside ranges and
 // conditions that do not hold are errNotAdmitted.
-func (p *Program) entry(values map[string]int64) error {
+func (p *Program) entry(values map[sym.Name]int64) error {
 	at := lookup(values)
 	for _, d := range p.Dims {
 		if x := values[d.Name]; !d.Data && (x < d.Range.Min || x > d.Range.Max) {
@@ -85,7 +85,7 @@ func (p *Program) entry(values map[string]int64) error {
 	}
 	for i, d := range p.Dims {
 		if d.Data && !d.Late() {
-			if p.AwaitsData(i) && slices.ContainsFunc(d.Limit.Vars(), func(name string) bool { _, known := values[name]; return !known }) {
+			if p.AwaitsData(i) && slices.ContainsFunc(d.Limit.Vars(), func(name sym.Name) bool { _, known := values[name]; return !known }) {
 				continue
 			}
 			x, err := d.Limit.Eval(at)
@@ -120,8 +120,8 @@ func (p *Program) entry(values map[string]int64) error {
 }
 
 // likely reports whether the conditions on dimensions without limits hold: storage that depends on them is there only when they do.
-func (p *Program) likely(values map[string]int64) bool {
-	limited := map[string]bool{}
+func (p *Program) likely(values map[sym.Name]int64) bool {
+	limited := map[sym.Name]bool{}
 	for _, d := range p.Dims {
 		limited[d.Name] = !d.Late()
 	}
@@ -129,7 +129,7 @@ func (p *Program) likely(values map[string]int64) bool {
 }
 
 // admits reports whether the program's conditions hold, those that are asked about (nil: all).
-func (p *Program) admits(values map[string]int64, asked func(Require) bool) bool {
+func (p *Program) admits(values map[sym.Name]int64, asked func(Require) bool) bool {
 	for _, r := range p.Requires {
 		if asked != nil && !asked(r) {
 			continue
@@ -142,7 +142,7 @@ func (p *Program) admits(values map[string]int64, asked func(Require) bool) bool
 }
 
 // waits reports whether a condition names a dimension that data decide and that is not among the decided ones.
-func (p *Program) waits(r Require, decided map[string]bool) bool {
+func (p *Program) waits(r Require, decided map[sym.Name]bool) bool {
 	for _, e := range []sym.Expr{r.Cond.A, r.Cond.B} {
 		for _, name := range e.Vars() {
 			for _, d := range p.Dims {
@@ -158,7 +158,7 @@ func (p *Program) waits(r Require, decided map[string]bool) bool {
 // span is a carve's range of bytes at a binding.
 type span struct{ begin, end int64 }
 
-func (v *verifier) sample(values map[string]int64) error {
+func (v *verifier) sample(values map[sym.Name]int64) error {
 	p := v.p
 	if err := p.entry(values); errors.Is(err, errNotAdmitted) || errors.Is(err, sym.ErrOverflow) {
 		return nil
@@ -200,7 +200,7 @@ func (v *verifier) sample(values map[string]int64) error {
 }
 
 // sizes are the storages' sizes at a binding; those of late ones only with late, which adds their names to the values.
-func (p *Program) sizes(values map[string]int64, late bool) ([]int64, error) {
+func (p *Program) sizes(values map[sym.Name]int64, late bool) ([]int64, error) {
 	sizes := make([]int64, len(p.Storages))
 	for i := range p.Storages {
 		s := &p.Storages[i]
@@ -220,7 +220,7 @@ func (p *Program) sizes(values map[string]int64, late bool) ([]int64, error) {
 }
 
 // bytes is a tensor's size at a binding, its extents checked.
-func (t *Tensor) bytes(values map[string]int64) (int64, error) {
+func (t *Tensor) bytes(values map[sym.Name]int64) (int64, error) {
 	for axis, e := range t.Shape {
 		x, err := e.Eval(lookup(values))
 		if err != nil {
@@ -234,7 +234,7 @@ func (t *Tensor) bytes(values map[string]int64) (int64, error) {
 }
 
 // spans are the carves' ranges at a binding, each within its storage.
-func (p *Program) spans(values map[string]int64, sizes []int64) ([]span, error) {
+func (p *Program) spans(values map[sym.Name]int64, sizes []int64) ([]span, error) {
 	spans := make([]span, len(p.Tensors))
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
@@ -279,7 +279,7 @@ func (p *Program) reaches(i int) bool {
 }
 
 // apart checks at every carve that its range is its own, but for those that it may lie over.
-func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values map[string]int64) error {
+func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values map[sym.Name]int64) error {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case *Carve:
@@ -311,7 +311,7 @@ func (p *Program) apart(steps []Step, spans []span, live map[int]bool, values ma
 	return nil
 }
 
-func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[string]int64) error {
+func (p *Program) alone(s *Carve, spans []span, live map[int]bool, values map[sym.Name]int64) error {
 	own := spans[s.Tensor]
 	if own.begin == own.end {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text/golden"
 )
@@ -56,7 +57,7 @@ var commands = map[string]func(source string) string{
 			at := &p.Tensors[port.Tensor]
 			shape := make([]int64, len(at.Shape))
 			for i, e := range at.Shape {
-				if shape[i], err = e.Eval(func(string) (int64, bool) { return 3, true }); err != nil {
+				if shape[i], err = e.Eval(func(sym.Name) (int64, bool) { return 3, true }); err != nil {
 					return err.Error()
 				}
 			}

@@ -32,8 +32,8 @@ func (p *Program) Verify() error {
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
-	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[string]bool{}, data: map[string]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, newValues: map[int]int{},
-		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[string]bool{}, taken: map[int]bool{}}}
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, newValues: map[int]int{},
+		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[sym.Name]bool{}, taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (p *Program) check(strict bool) ([]Condition, error) {
 type verifier struct {
 	p          *Program
 	dims       *sym.Dims
-	lets       map[string]bool
-	data       map[string]int // indices of dimensions that data decide
-	ports      map[int]*Port  // by argument's tensor
+	lets       map[sym.Name]bool
+	data       map[sym.Name]int // indices of dimensions that data decide
+	ports      map[int]*Port    // by argument's tensor
 	conditions []Condition
 	strict     bool         // a condition that fails at a sample is an error
 	visits     int          // of steps
@@ -84,7 +84,7 @@ type verifier struct {
 type state struct {
 	live  map[int]bool // carved tensors, and consumed arguments, that were not released
 	lost  map[int]bool // live tensors, and states, that another was written over
-	bound map[string]bool
+	bound map[sym.Name]bool
 	over  map[int][]int // what a live tensor may lie on
 	taken map[int]bool  // late storages that are as large as the dimensions say
 }
@@ -97,8 +97,8 @@ func (s state) clone() state {
 func (v *verifier) header() error {
 	v.over = map[int][]int{}
 	for i, d := range v.p.Dims {
-		if _, twice := v.dims.Get(d.Name); twice || d.Range.Min > d.Range.Max {
-			return diag.Inputf("it is declared twice, or as %s", d.Range).AtDim(d.Name)
+		if _, twice := v.dims.Get(d.Name); twice || d.Range.Min > d.Range.Max || !d.Name.Dimension() {
+			return diag.Inputf("it is declared twice, or as %s, or has a name that no dimension has", d.Range).AtDim(d.Name.Text())
 		}
 		v.dims.Set(d.Name, d.Range)
 		if d.Data {
@@ -109,7 +109,7 @@ func (v *verifier) header() error {
 		if d.Data {
 			for _, name := range d.Limit.Vars() {
 				if i, decided := v.data[name]; decided && !v.p.Dims[i].Late() {
-					return diag.Inputf("the limit %s depends on what data decide", d.Limit).AtDim(d.Name)
+					return diag.Inputf("the limit %s depends on what data decide", d.Limit).AtDim(d.Name.Text())
 				}
 			}
 			if err := v.named("a limit", false, d.Limit); err != nil {
@@ -138,16 +138,15 @@ func (v *verifier) header() error {
 			}
 		}
 		first := v.lets
-		v.lets = map[string]bool{}
+		v.lets = map[sym.Name]bool{}
 		for _, l := range plan.Lets {
-			_, dim := v.dims.Get(l.Name)
-			if i > 0 && !first[l.Name] || v.lets[l.Name] || dim {
-				return diag.Inputf("plan %d defines %s, which another does not, or twice", i, l.Name)
+			if i > 0 && !first[l.Name] || v.lets[l.Name] || !l.Name.Planned() {
+				return diag.Inputf("plan %d defines %s, which another does not, or twice, or which is no name of a plan", i, l.Name)
 			}
-			if err := v.named("the value of "+l.Name, true, l.X); err != nil {
+			if err := v.named("the value of "+l.Name.String(), true, l.X); err != nil {
 				return err
 			}
-			if err := v.early("the value of "+l.Name, l.X); err != nil {
+			if err := v.early("the value of "+l.Name.String(), l.X); err != nil {
 				return err
 			}
 			v.lets[l.Name] = true
@@ -169,7 +168,7 @@ func (v *verifier) named(what string, lets bool, list ...sym.Expr) error {
 	for _, e := range list {
 		for _, name := range e.Vars() {
 			if _, ok := v.dims.Get(name); !ok && !(lets && v.lets[name]) {
-				return diag.Inputf("%s names %s, which is not declared", what, name).AtDim(name)
+				return diag.Inputf("%s names %s, which is not declared", what, name).AtDim(name.Text())
 			}
 		}
 	}

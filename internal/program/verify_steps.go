@@ -52,7 +52,7 @@ func (v *verifier) use(t int, write bool) error {
 func (v *verifier) known(e sym.Expr) error {
 	for _, name := range e.Vars() {
 		if _, decided := v.data[name]; decided && !v.bound[name] {
-			return diag.Inputf("it has no value yet").AtDim(name)
+			return diag.Inputf("it has no value yet").AtDim(name.Text())
 		}
 	}
 	return nil
@@ -483,7 +483,7 @@ func (v *verifier) call(s *Call) error {
 		return diag.Inputf("@%s takes %d inputs, %d outputs and %d storages, not %d, %d and %d", sub.Name, len(sub.Inputs), len(sub.Outputs), len(sub.Storages),
 			len(s.In), len(s.Out), len(s.Storage))
 	}
-	values := map[string]sym.Expr{}
+	values := map[sym.Name]sym.Expr{}
 	given := 0
 	for _, d := range sub.Dims {
 		if d.Data {
@@ -531,7 +531,7 @@ func (v *verifier) call(s *Call) error {
 		return err
 	}
 	for i, t := range s.Storage {
-		size := sub.Storages[i].Size.Subst(func(name string) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
+		size := sub.Storages[i].Size.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
 		if v.named("", false, size) == nil { // where the size rests on a plan's names, the run finds out
 			if err := v.holds(sym.Cond{A: size, B: v.p.Tensors[t].Bytes()}, v.p.Tensors[t].Name+" is large enough for @"+sub.Name); err != nil {
 				return err
@@ -542,7 +542,7 @@ func (v *verifier) call(s *Call) error {
 }
 
 // match checks that a tensor is what a subprogram's port asks for.
-func (v *verifier) match(sub *Program, port Port, t int, values map[string]sym.Expr) error {
+func (v *verifier) match(sub *Program, port Port, t int, values map[sym.Name]sym.Expr) error {
 	if t < 0 || t >= len(v.p.Tensors) {
 		return diag.Inputf("there is no tensor %d", t)
 	}
@@ -551,7 +551,7 @@ func (v *verifier) match(sub *Program, port Port, t int, values map[string]sym.E
 		return diag.Inputf("%q of @%s is %s%v", port.Name, sub.Name, want.DType, want.Shape).AtTensor(have.Name)
 	}
 	for axis, e := range want.Shape {
-		e = e.Subst(func(name string) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
+		e = e.Subst(func(name sym.Name) (sym.Expr, bool) { x, ok := values[name]; return x, ok })
 		if v.named("", false, e) != nil {
 			continue // decided by data in there
 		}

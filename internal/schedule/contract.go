@@ -113,7 +113,7 @@ func (s *scheduler) cut(l *loop.Local, body []loop.Stmt, names *namer, sizes fun
 			continue
 		}
 		tile := sym.Const(size)
-		t := names.name("t")
+		t := names.bound("t")
 		origin := sym.Var(t).Mul(tile)
 		length := tile
 		if s.dims.EQ(extent.Mod(tile), zero) != sym.Yes {
@@ -261,7 +261,7 @@ func (s *scheduler) follows(stmt loop.Stmt, l *loop.Local, axis int) bool {
 
 // tiled is body with an axis of the local cut down to one tile, of the given length, from origin on.
 func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) []loop.Stmt {
-	variables := map[string]bool{} // of loops over the axis
+	variables := map[sym.Name]bool{} // of loops over the axis
 	for _, a := range loop.Accesses(body) {
 		if a.Buffer != l.Name {
 			continue
@@ -271,7 +271,7 @@ func tiled(l *loop.Local, axis int, body []loop.Stmt, origin, length sym.Expr) [
 		}
 	}
 	place := func(e sym.Expr) sym.Expr {
-		return e.Subst(func(name string) (sym.Expr, bool) { return origin.Add(sym.Var(name)), variables[name] })
+		return e.Subst(func(name sym.Name) (sym.Expr, bool) { return origin.Add(sym.Var(name)), variables[name] })
 	}
 	// Indices of the local stay as they were: its element 0 is the tile's first.
 	inside := func(index []sym.Expr) {

@@ -144,7 +144,7 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 		}
 		place = a.Index
 	}
-	used := map[string]bool{}
+	used := map[sym.Name]bool{}
 	for axis, index := range place {
 		if isZero(index) && isOne(p.Shape[axis]) {
 			continue
@@ -255,7 +255,7 @@ func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, p
 		}}
 		index := make([]sym.Expr, len(m.store.Index))
 		for i, e := range m.store.Index {
-			index[i] = e.Subst(func(name string) (sym.Expr, bool) { v, ok := integers[name]; return v, ok })
+			index[i] = e.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := integers[name]; return v, ok })
 		}
 		result = append(result, r.Body(before)...)
 		result = append(result, &loop.Store{To: params[m.store.To], Index: index, X: r.Value(x)})

@@ -14,7 +14,7 @@ const usual = 64
 
 // guess is a likely value of an expression: dimensions at the usual size within their ranges, loop variables at 0.
 func (s *scheduler) guess(e sym.Expr) float64 {
-	v, err := e.Eval(func(name string) (int64, bool) {
+	v, err := e.Eval(func(name sym.Name) (int64, bool) {
 		r, ok := s.dims.Get(name)
 		if !ok && slices.Contains(s.free, name) {
 			return usual, true
@@ -63,11 +63,11 @@ type coster struct {
 	*scheduler
 	costs
 	kernel  *loop.Kernel
-	tile    float64 // what a tile should take
-	large   float64 // and a loop's iteration that is cut further inside
-	lane    string  // the vector loop's variable
-	filled  float64 // the lanes of a strip that are used, on the average
-	varying map[string]bool
+	tile    float64  // what a tile should take
+	large   float64  // and a loop's iteration that is cut further inside
+	lane    sym.Name // the vector loop's variable
+	filled  float64  // the lanes of a strip that are used, on the average
+	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
 }
 
@@ -93,7 +93,7 @@ func (s *scheduler) coster(k *loop.Kernel) *coster {
 func (c *coster) as(f *loop.For) *coster {
 	v := *c
 	extent := max(c.guess(f.Extent), 1)
-	v.lane, v.filled, v.varying = f.Var, extent/math.Ceil(extent/c.lanes), map[string]bool{f.Var: true}
+	v.lane, v.filled, v.varying = f.Var, extent/math.Ceil(extent/c.lanes), map[sym.Name]bool{f.Var: true}
 	return &v
 }
 
@@ -111,10 +111,10 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	for _, e := range loop.Values(s) {
 		cost, varies := c.value(e)
 		total += cost
-		if c.lane != "" && varies {
+		if !c.lane.None() && varies {
 			switch s := s.(type) {
 			case *loop.Let:
-				c.varying[s.Name] = true
+				c.varying[scalar(s.Name)] = true
 			case *loop.Check:
 				c.varying[s.Name] = true
 			}
@@ -122,22 +122,22 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	}
 	switch s := s.(type) {
 	case *loop.Var:
-		if c.lane != "" {
-			c.varying[s.Name] = true
+		if !c.lane.None() {
+			c.varying[scalar(s.Name)] = true
 		}
-		total += c.operation(c.lane != "")
+		total += c.operation(!c.lane.None())
 	case *loop.Set, *loop.Reduce:
-		total += c.operation(c.lane != "")
+		total += c.operation(!c.lane.None())
 	case *loop.Store:
 		cost, _ := c.access(s.To, s.Index)
 		total += cost
 	case *loop.For:
 		n := max(c.guess(s.Extent), 0)
-		if s.Kind == loop.Vector && c.lane == "" {
+		if s.Kind == loop.Vector && c.lane.None() {
 			return total + n*c.as(s).of(s.Body)
 		}
 		each := c.scalar / 2.0
-		if c.lane != "" {
+		if !c.lane.None() {
 			each = c.strip / 2 / c.filled
 		}
 		total += n * (each + c.of(s.Body))
@@ -156,7 +156,7 @@ func (c *coster) statement(s loop.Stmt) float64 {
 // operation is the time of one function, of lanes or of a uniform value.
 func (c *coster) operation(varies bool) float64 {
 	switch {
-	case c.lane == "":
+	case c.lane.None():
 		return c.scalar
 	case varies:
 		return c.each + c.strip/c.filled
@@ -172,7 +172,7 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 	}
 	switch e := e.(type) {
 	case *loop.Ref:
-		varies = c.varying[e.Name]
+		varies = c.varying[scalar(e.Name)]
 	case *loop.Index:
 		varies = c.differs(e.X)
 		cost += c.operation(varies)
@@ -183,7 +183,7 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 	case *loop.Unary:
 		cost += c.operation(varies)
 		if dear[e.Op] {
-			if varies || c.lane == "" {
+			if varies || c.lane.None() {
 				cost += c.function
 			} else {
 				cost += c.function / c.filled
@@ -203,7 +203,7 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 // interval is the time of a condition that holds in one run of lanes, which costs nothing per lane: a comparison of
 // integers, or a conjunction of conditions.
 func (c *coster) interval(e *loop.Binary, varies bool) (float64, bool) {
-	if c.lane == "" || !varies {
+	if c.lane.None() || !varies {
 		return 0, false
 	}
 	_, left := e.X.(*loop.Index)
@@ -221,7 +221,7 @@ func (c *coster) interval(e *loop.Binary, varies bool) (float64, bool) {
 
 // differs reports whether an integer has a value of its own in each lane.
 func (c *coster) differs(e sym.Expr) bool {
-	if c.lane == "" {
+	if c.lane.None() {
 		return false
 	}
 	for _, name := range e.Vars() {
@@ -234,7 +234,7 @@ func (c *coster) differs(e sym.Expr) bool {
 
 // access is the time of a load or a store, and whether it differs by lane.
 func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
-	if c.lane == "" {
+	if c.lane.None() {
 		return c.scalar, false
 	}
 	p := c.shapes[buffer]

@@ -58,7 +58,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 			value = ref
 		}
 		at := func(e sym.Expr) sym.Expr {
-			return e.Subst(func(name string) (sym.Expr, bool) {
+			return e.Subst(func(name sym.Name) (sym.Expr, bool) {
 				axis, ok := place[name]
 				if !ok {
 					return sym.Expr{}, false
@@ -82,7 +82,7 @@ func (s *scheduler) finished(l *loop.Local, body []loop.Stmt, names *namer) []lo
 }
 
 // lastNest is the store of a nest that reads each element of a local once, and each variable's axis of the local; nil where the statement is something else.
-func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[string]int) {
+func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, place map[sym.Name]int) {
 	var loops []*loop.For
 	body := []loop.Stmt{stmt}
 	for {
@@ -112,7 +112,7 @@ func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, 
 		if place != nil {
 			continue
 		}
-		place = map[string]int{}
+		place = map[sym.Name]int{}
 		for axis, e := range a.Index {
 			f := s.loopOver(loops, e, l.Shape[axis], false)
 			switch _, twice := place[variableOf(f)]; {
@@ -130,15 +130,15 @@ func (s *scheduler) lastNest(l *loop.Local, stmt loop.Stmt) (store *loop.Store, 
 	return store, place
 }
 
-func variableOf(f *loop.For) string {
+func variableOf(f *loop.For) sym.Name {
 	if f == nil {
-		return ""
+		return sym.Name{}
 	}
 	return f.Var
 }
 
 // sameIndex reports whether each variable is the index of its axis.
-func sameIndex(index []sym.Expr, place map[string]int) bool {
+func sameIndex(index []sym.Expr, place map[sym.Name]int) bool {
 	for name, axis := range place {
 		if !isVar(index[axis], name) {
 			return false

@@ -139,7 +139,7 @@ func sumRegisters(k *loop.Kernel, c *loop.Contract, machine target.Machine, dims
 
 // upper is an expression's value with every dimension at its upper bound; without one, at 1024 or the lower bound.
 func upper(e sym.Expr, dims *sym.Dims) int64 {
-	v, err := e.Eval(func(name string) (int64, bool) {
+	v, err := e.Eval(func(name sym.Name) (int64, bool) {
 		r, ok := dims.Get(name)
 		if !ok {
 			return 1024, true

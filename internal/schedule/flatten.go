@@ -22,7 +22,7 @@ func flatten(s *scheduler, k *loop.Kernel) bool {
 
 // dropSingle replaces loops of exactly one iteration by their bodies.
 func dropSingle(k *loop.Kernel) bool {
-	values := map[string]sym.Expr{}
+	values := map[sym.Name]sym.Expr{}
 	r := &loop.Rewrite{Stmt: func(c loop.Stmt) []loop.Stmt {
 		if f, ok := c.(*loop.For); ok && isOne(f.Extent) && bare(f.Body) {
 			values[f.Var] = zero
@@ -92,6 +92,9 @@ func onlyReduces(f *loop.For) bool {
 	return good
 }
 
+// scalar is the name of a scalar among those of integers.
+func scalar(name string) sym.Name { return sym.Hidden(name) }
+
 var associative = map[loop.BinaryOp]bool{loop.Add: true, loop.Mul: true, loop.Min: true, loop.Max: true, loop.And: true, loop.Or: true, loop.Xor: true}
 
 // walkAsOne reports whether the loops' variables appear only side by side, as the indices of neighbouring axes that can be merged.
@@ -139,7 +142,7 @@ func (s *scheduler) walkAsOne(k *loop.Kernel, f, g *loop.For) bool {
 
 // sideBySide finds the axis that outer indexes, with inner at the next one; −1 where neither appears. It fails where they appear
 // in any other way.
-func sideBySide(index []sym.Expr, outer, inner string) (axis int, ok bool) {
+func sideBySide(index []sym.Expr, outer, inner sym.Name) (axis int, ok bool) {
 	axis = -1
 	for i, e := range index {
 		if !mentions(e, outer) && !mentions(e, inner) {

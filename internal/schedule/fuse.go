@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,6 @@ import (
 // kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
 	for _, k := range s.module.Kernels {
-		s.standApart(k)
 		dropSingle(k) // so that index 0 and the variable of such a loop are the same index
 	}
 	s.findShared()
@@ -288,24 +288,33 @@ func (m *mapping) weight() (functions, loads int) {
 
 // at is the map's statements and value where its indices in place have the values of index: place is how the map indexes its
 // result, or an operand by all of its loops. Declared names become new ones.
-func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt, value loop.Expr, integers map[string]sym.Expr) {
-	integers = map[string]sym.Expr{}
+func (m *mapping) at(place, index []sym.Expr, names *namer, params map[string]string) (before []loop.Stmt, value loop.Expr, integers map[sym.Name]sym.Expr) {
+	integers = map[sym.Name]sym.Expr{}
 	for axis, e := range place {
 		if name, ok := e.Name(); ok {
 			integers[name] = index[axis]
 		}
 	}
-	renamed := map[string]string{}
-	for from, to := range params {
-		renamed[from] = to
+	renamed, bounds := maps.Clone(params), map[sym.Name]sym.Name{}
+	if renamed == nil {
+		renamed = map[string]string{}
 	}
 	for _, name := range declared(m.before) {
 		renamed[name] = names.name(name)
-		integers[name] = sym.Var(renamed[name])
 	}
-	r := loop.Renaming(renamed)
+	for _, name := range bound(m.before) {
+		bounds[name] = names.bound(name.Text())
+		integers[name] = sym.Var(bounds[name])
+	}
+	r := loop.Renaming(bounds)
+	r.Name = func(name string) string {
+		if to, ok := renamed[name]; ok {
+			return to
+		}
+		return name
+	}
 	r.Integer = func(e sym.Expr) sym.Expr {
-		return e.Subst(func(name string) (sym.Expr, bool) { v, ok := integers[name]; return v, ok })
+		return e.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := integers[name]; return v, ok })
 	}
 	return r.Body(m.before), r.Value(m.store.X), integers
 }

@@ -150,7 +150,7 @@ func random(r *rand.Rand, static bool) *loop.Module {
 	if static {
 		n = number(9)
 	} else {
-		w.module.Dims.Set("n", sym.Range{Min: 0, Max: 4096})
+		w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4096})
 	}
 	square := shape(n, n)
 	at := w.buffer(loop.Input, dtype.I64, shape(n))
@@ -220,7 +220,7 @@ func inputs(r *rand.Rand, m *loop.Module, n int64) map[string]*tensor.Tensor {
 		}
 		extents := make([]int64, len(b.Shape))
 		for i, e := range b.Shape {
-			extents[i], _ = e.Eval(func(string) (int64, bool) { return n, true })
+			extents[i], _ = e.Eval(func(sym.Name) (int64, bool) { return n, true })
 		}
 		x := tensor.Must(tensor.New(b.DType, extents...))
 		for i := range x.Len() {

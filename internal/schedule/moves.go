@@ -46,7 +46,7 @@ func (s *scheduler) retiled(m *mapping, t *loop.Tile, p *loop.Param) (loop.Tile,
 				return out, false
 			}
 		}
-		origin = origin.Subst(func(name string) (sym.Expr, bool) {
+		origin = origin.Subst(func(name sym.Name) (sym.Expr, bool) {
 			for axis, index := range m.store.Index {
 				if isVar(index, name) {
 					return t.Origin[axis], true

@@ -345,7 +345,7 @@ func (p *Pack) byGroups(c *loop.Contract, names *namer, right func(first sym.Exp
 	}
 	var list []loop.Stmt
 	if whole := depth / p.Group; whole > 0 {
-		name := names.name("g")
+		name := names.bound("g")
 		list = append(list, &loop.For{Kind: loop.Serial, Var: name, Extent: sym.Const(whole), Body: []loop.Stmt{part(sym.Var(name), p.Group)}})
 	}
 	if rest := depth % p.Group; rest > 0 {
@@ -374,9 +374,9 @@ func apart(f *loop.For, names *namer) []loop.Stmt {
 	for i, stmt := range f.Body {
 		name, body := f.Var, []loop.Stmt{stmt}
 		if i > 0 {
-			name = names.name(f.Var)
+			name = names.bound(f.Var.Text())
 			other := &loop.Rewrite{Integer: func(e sym.Expr) sym.Expr {
-				return e.Subst(func(v string) (sym.Expr, bool) { return sym.Var(name), v == f.Var })
+				return e.Subst(func(v sym.Name) (sym.Expr, bool) { return sym.Var(name), v == f.Var })
 			}}
 			body = other.Body(body)
 		}

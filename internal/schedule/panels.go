@@ -113,7 +113,7 @@ func (s *scheduler) wholePanels(k *loop.Kernel, packs []*Pack, names *namer) {
 		if width == 0 || s.dims.LE(c.N, panel) == sym.Yes {
 			return []loop.Stmt{stmt}
 		}
-		t := names.name("t")
+		t := names.bound("t")
 		first, count := sym.Var(t).Mul(panel), c.N.CeilDiv(panel)
 		if s.dims.EQ(c.N.Mod(panel), zero) == sym.Yes {
 			c.N = panel
@@ -175,7 +175,7 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 		return nil
 	}
 	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType))}}
-	n, d := names.name("n"), names.name("d")
+	n, d := names.bound("n"), names.bound("d")
 	at := make([]sym.Expr, len(c.B.Origin))
 	for i, e := range c.B.Origin {
 		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
@@ -188,8 +188,8 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 
 // overDims reports whether an expression mentions no loop's variable.
 func (s *scheduler) overDims(k *loop.Kernel, e sym.Expr) bool {
-	bound := declared(k.Body)
-	return !slices.ContainsFunc(e.Vars(), func(name string) bool { return slices.Contains(bound, name) })
+	inside := bound(k.Body)
+	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return slices.Contains(inside, name) })
 }
 
 // panelSize is the tile along an axis of a local.

@@ -20,14 +20,14 @@ var registers = target.Machine{Name: "registers", VectorBytes: 32, Tile: target.
 func TestPanels(t *testing.T) {
 	for _, sample := range samples {
 		for _, static := range []bool{false, true} {
-			for _, dims := range []map[string]int64{{"n": 1, "m": 130, "k": 5}, {"n": 66, "m": 1, "k": 5}, {"n": 2, "m": 3, "k": 0}, {"n": 2, "m": 20, "k": 18}} {
+			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5}, {sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0}, {sym.User("n"): 2, sym.User("m"): 20, sym.User("k"): 18}} {
 				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
 					ranges := sym.NewDims()
 					extent := func(name string) sym.Expr {
 						if static {
-							return number(dims[name])
+							return number(dims[sym.User(name)])
 						}
-						ranges.Set(name, sym.Range{Min: 0, Max: 1 << 20})
+						ranges.Set(sym.User(name), sym.Range{Min: 0, Max: 1 << 20})
 						return dim(name)
 					}
 					b := loop.NewBuilder(sample.name)
@@ -179,7 +179,7 @@ func TestPack(t *testing.T) {
 			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(number(3), number(9))), w.weight(r, 9, 5), 0, 1)
 		}},
 		{"dynamic rows", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
-			w.module.Dims.Set("n", sym.Range{Min: 0, Max: 4096})
+			w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 4096})
 			w.product(loop.Output, w.buffer(loop.Input, dtype.F32, shape(dim("n"), number(40))), w.weight(r, 40, 35), 0, 1)
 		}},
 		{"embedding and logits", "[3, 9, 16]", func(r *rand.Rand, w *writer) {

@@ -88,7 +88,7 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 		inner, multiple = c.as(f).of(f.Body), 256
 	}
 	work, each := volume(f.Body), inner
-	if slices.ContainsFunc(work.Vars(), func(name string) bool { return !slices.Contains(c.kernel.Dims, name) }) {
+	if slices.ContainsFunc(work.Vars(), func(name sym.Name) bool { return !slices.Contains(c.kernel.Dims, name) }) {
 		work = one // it varies from tile to tile
 	}
 	if v := c.guess(work); v > 1 {
@@ -105,7 +105,7 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	if n, ok := f.Extent.Const(); ok {
 		if b, ok := size.Const(); ok {
 			if b >= n {
-				return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+				return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
 			}
 			// Even blocks.
 			blocks := (n + b - 1) / b
@@ -114,7 +114,7 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 		}
 	}
 	if c.dims.LE(f.Extent, size) == sym.Yes {
-		return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
 	}
 	outer := c.cutInto(f, size, names)
 	outer.Kind = loop.Parallel
@@ -127,14 +127,14 @@ func (c *coster) split(f *loop.For, size int64, names *namer) *loop.For {
 }
 
 func (c *coster) cutInto(f *loop.For, size sym.Expr, names *namer) *loop.For {
-	t := names.name("t")
+	t := names.bound("t")
 	begin := sym.Var(t).Mul(size)
-	i := names.name(f.Var)
+	i := names.bound(f.Var.Text())
 	length := size.Min(f.Extent.Sub(begin))
 	if c.dims.EQ(f.Extent.Mod(size), zero) == sym.Yes {
 		length = size
 	}
-	body := loop.Substitute(f.Body, map[string]sym.Expr{f.Var: begin.Add(sym.Var(i))})
+	body := loop.Substitute(f.Body, map[sym.Name]sym.Expr{f.Var: begin.Add(sym.Var(i))})
 	return &loop.For{Kind: loop.Each, Var: t, Extent: f.Extent.CeilDiv(size), Body: []loop.Stmt{
 		&loop.For{Kind: f.Kind, Var: i, Extent: length, Body: body}}}
 }
@@ -236,7 +236,7 @@ func (s *scheduler) span(e sym.Expr, loops []*loop.For) (low, high sym.Expr, ok 
 			return low, high, false
 		}
 		set := func(e, v sym.Expr) sym.Expr {
-			return e.Subst(func(name string) (sym.Expr, bool) { return v, name == f.Var })
+			return e.Subst(func(name sym.Name) (sym.Expr, bool) { return v, name == f.Var })
 		}
 		low, high = set(low, zero), set(high, f.Extent.Sub(one))
 	}

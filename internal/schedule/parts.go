@@ -52,7 +52,7 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	to := k.Params[out]
 	p := &piece{nest: nest, source: -1}
 	var store *loop.Store
-	loops := map[string]*loop.For{}
+	loops := map[sym.Name]*loop.For{}
 	for _, a := range loop.Accesses([]loop.Stmt{nest}) {
 		if a.Buffer != to.Name {
 			continue
@@ -72,7 +72,7 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 	if store == nil {
 		return nil
 	}
-	axisOf := map[string]int{}
+	axisOf := map[sym.Name]int{}
 	for axis, e := range store.Index {
 		begin, extent := e, one
 		for _, name := range e.Vars() {
@@ -99,11 +99,11 @@ func (s *scheduler) piece(k *loop.Kernel, out int, nest loop.Stmt) *piece {
 
 // overDimensions reports whether an expression mentions nothing but the module's dimensions.
 func (s *scheduler) overDimensions(e sym.Expr) bool {
-	return !slices.ContainsFunc(e.Vars(), func(name string) bool { _, ok := s.dims.Get(name); return !ok })
+	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, ok := s.dims.Get(name); return !ok })
 }
 
 // movedWhole is the parameter of which a nest stores every element, once and as it is, and the result's axis for each of its own.
-func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[string]*loop.For, axisOf map[string]int) (int, []int) {
+func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store, loops map[sym.Name]*loop.For, axisOf map[sym.Name]int) (int, []int) {
 	load, ok := store.X.(*loop.Load)
 	if !ok || load.Mask != nil {
 		return -1, nil
@@ -122,7 +122,7 @@ func (s *scheduler) movedWhole(k *loop.Kernel, nest loop.Stmt, store *loop.Store
 	if source < 0 {
 		return -1, nil
 	}
-	from, used := k.Params[source], map[string]bool{}
+	from, used := k.Params[source], map[sym.Name]bool{}
 	var axes []int
 	for axis, e := range load.Index {
 		if isZero(e) && isOne(from.Shape[axis]) {
@@ -508,7 +508,7 @@ func (p *parting) mayBegin(i int, whole *loop.Buffer) (why string) {
 // decided reports whether data decide extents.
 func (p *parting) decided(shape []sym.Expr) bool {
 	return slices.ContainsFunc(shape, func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := p.module.Limits[name]; return data })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := p.module.Limits[name]; return data })
 	})
 }
 

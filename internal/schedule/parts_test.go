@@ -168,10 +168,10 @@ func TestRandomParts(t *testing.T) {
 		n, m := int64(r.Intn(4)), int64(r.Intn(20))
 		extents := shape(number(n), number(3), number(m))
 		if r.Intn(2) == 0 {
-			extents[0] = sym.Var("n")
-			w.module.Dims.Set("n", sym.Range{Min: 0, Max: 64})
+			extents[0] = sym.Dim("n")
+			w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 64})
 			if r.Intn(2) == 0 {
-				extents[2], m = sym.Var("n").Mul(number(8)), 8*n
+				extents[2], m = sym.Dim("n").Mul(number(8)), 8*n
 			}
 		}
 		values := []*loop.Buffer{w.buffer(loop.Input, dtype.F32, extents)}

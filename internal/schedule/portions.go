@@ -28,7 +28,7 @@ func Choose(k *loop.Kernel, param int) *Chosen {
 	if !ok || table.Access != loop.Read || table.Strides != nil || table.DType.Bits()%8 != 0 {
 		return nil
 	}
-	checks, lets := map[string]*loop.Check{}, map[string]loop.Expr{}
+	checks, lets := map[sym.Name]*loop.Check{}, map[string]loop.Expr{}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.Check:
@@ -94,7 +94,7 @@ func Choose(k *loop.Kernel, param int) *Chosen {
 }
 
 // numbering finds the checked value that chooses a row by some axes of an index: by one, or, of a packed table, by the panel and the column in it.
-func numbering(index []sym.Expr, shape []int64, checks map[string]*loop.Check) (by *loop.Check, axes []int) {
+func numbering(index []sym.Expr, shape []int64, checks map[sym.Name]*loop.Check) (by *loop.Check, axes []int) {
 	for axis, e := range index {
 		for _, name := range e.Vars() {
 			if checks[name] == nil {
@@ -181,7 +181,7 @@ type Cut struct {
 
 	kernel *loop.Kernel
 	param  int
-	loop   string
+	loop   sym.Name
 	dims   *sym.Dims
 	moves  []move // by parameter
 }
@@ -309,7 +309,7 @@ func (c *Cut) Part(begin, end int64) *Part {
 		if !slices.Contains(e.Vars(), c.loop) {
 			return e
 		}
-		e = e.Subst(func(name string) (sym.Expr, bool) { return from, name == c.loop })
+		e = e.Subst(func(name sym.Name) (sym.Expr, bool) { return from, name == c.loop })
 		return dims.Simplify(e.Sub(sym.Const(back)))
 	}
 	part := &Part{}

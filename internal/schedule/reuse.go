@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -37,7 +38,7 @@ func keepInLanes(s *scheduler, k *loop.Kernel) bool {
 }
 
 // readsAgain reports whether the sums in a vector loop's body have a factor that is read in each lane, without a mask, and not changed by the variable.
-func readsAgain(v *loop.For, variable string) bool {
+func readsAgain(v *loop.For, variable sym.Name) bool {
 	found := false
 	loop.Walk(v.Body, func(stmt loop.Stmt) bool {
 		sum, ok := stmt.(*loop.Reduce)
@@ -60,7 +61,7 @@ func readsAgain(v *loop.For, variable string) bool {
 }
 
 // near reports whether the second-level cache holds the parameters that the loop's variable walks.
-func (s *scheduler) near(k *loop.Kernel, v *loop.For, variable string) bool {
+func (s *scheduler) near(k *loop.Kernel, v *loop.For, variable sym.Name) bool {
 	total := int64(0)
 	for _, p := range k.Params {
 		walked := false

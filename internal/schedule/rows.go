@@ -25,7 +25,7 @@ func gatherRows(s *scheduler, k *loop.Kernel) bool {
 			if parts := s.rows(f, names); parts != nil {
 				changed = true
 				// A loop of one iteration is a body of its own: the local must not meet what follows.
-				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.name("rows"), Extent: one, Body: parts}}
+				return []loop.Stmt{&loop.For{Kind: loop.Each, Var: names.bound("rows"), Extent: one, Body: parts}}
 			}
 		}
 		return []loop.Stmt{c}
@@ -129,8 +129,8 @@ func (s *scheduler) perRow(part loop.Stmt, f *loop.For, names *namer) loop.Stmt 
 }
 
 // widened is a part in which the local has an axis for the loop in front, and the loop a variable of its own.
-func widened(part loop.Stmt, local, variable string, names *namer) loop.Stmt {
-	own := names.name(variable)
+func widened(part loop.Stmt, local string, variable sym.Name, names *namer) loop.Stmt {
+	own := names.bound(variable.Text())
 	row := sym.Var(variable)
 	r := &loop.Rewrite{
 		Expr: func(e loop.Expr) loop.Expr {
@@ -153,5 +153,5 @@ func widened(part loop.Stmt, local, variable string, names *namer) loop.Stmt {
 			return []loop.Stmt{c}
 		},
 	}
-	return loop.Rename(r.Body([]loop.Stmt{part}), map[string]string{variable: own})[0]
+	return loop.Rename(r.Body([]loop.Stmt{part}), map[sym.Name]sym.Name{variable: own})[0]
 }

@@ -87,7 +87,7 @@ type scheduler struct {
 	dims    *sym.Dims
 	uses    map[*loop.Buffer]*usage // by the buffers that own storage
 	shared  map[*loop.Kernel]bool   // by whether several steps launch it
-	free    []string                // the dimensions of the kernel at hand
+	free    []sym.Name              // the dimensions of the kernel at hand
 
 	halvings int // of tiles that did not fit: see smaller
 
@@ -150,9 +150,9 @@ func forBlocks(k *loop.Kernel) bool {
 }
 
 // dimsOf keeps the order of the dimensions that a kernel had, and adds what is new.
-func dimsOf(k, before *loop.Kernel) []string {
+func dimsOf(k, before *loop.Kernel) []sym.Name {
 	free := loop.FreeDims(k)
-	var dims []string
+	var dims []sym.Name
 	for _, name := range before.Dims {
 		if slices.Contains(free, name) {
 			dims = append(dims, name)
@@ -171,17 +171,14 @@ type namer struct{ taken map[string]bool }
 
 func (s *scheduler) newNamer(k *loop.Kernel) *namer {
 	n := &namer{map[string]bool{}}
-	for _, name := range s.dims.Names() {
-		n.taken[name] = true // a kernel that is joined to this one may speak of any of them
-	}
 	for _, p := range k.Params {
 		n.taken[p.Name] = true
 	}
-	for _, d := range k.Dims {
-		n.taken[d] = true
-	}
 	for _, name := range declared(k.Body) {
 		n.taken[name] = true
+	}
+	for _, name := range bound(k.Body) {
+		n.taken[name.Text()] = true
 	}
 	return n
 }
@@ -195,24 +192,14 @@ func (n *namer) name(hint string) string {
 	return name
 }
 
+// bound is a name for a loop's variable or a checked value.
+func (n *namer) bound(hint string) sym.Name { return sym.Bound(n.name(hint)) }
+
 func decimal(i int) string {
 	if i < 10 {
 		return string(rune('0' + i))
 	}
 	return decimal(i/10) + string(rune('0'+i%10))
-}
-
-// standApart renames what a kernel declares under the name of a dimension: kernels that are joined to it may use the dimension.
-func (s *scheduler) standApart(k *loop.Kernel) {
-	renamed := map[string]string{}
-	for _, name := range declared(k.Body) {
-		if _, taken := s.dims.Get(name); taken && renamed[name] == "" {
-			renamed[name] = s.newNamer(k).name(name)
-		}
-	}
-	if len(renamed) > 0 {
-		k.Body = loop.Rename(k.Body, renamed)
-	}
 }
 
 // dropIdle removes the loops that have no iterations for any binding, unless nothing else is in the kernel.
@@ -246,20 +233,31 @@ func neverRuns(k *loop.Kernel) bool {
 	return found
 }
 
-// declared lists the names that a body declares, at any depth.
+// declared lists the names of the scalars and buffers that a body declares, at any depth.
 func declared(body []loop.Stmt) []string {
 	var names []string
 	loop.Walk(body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
-		case *loop.For:
-			names = append(names, s.Var)
 		case *loop.Let:
-			names = append(names, s.Name)
-		case *loop.Check:
 			names = append(names, s.Name)
 		case *loop.Var:
 			names = append(names, s.Name)
 		case *loop.Local:
+			names = append(names, s.Name)
+		}
+		return true
+	})
+	return names
+}
+
+// bound lists the names of the integers that a body declares, at any depth.
+func bound(body []loop.Stmt) []sym.Name {
+	var names []sym.Name
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			names = append(names, s.Var)
+		case *loop.Check:
 			names = append(names, s.Name)
 		}
 		return true
@@ -272,9 +270,9 @@ func (s *scheduler) equal(a, b sym.Expr) bool {
 	return a.Equal(b) || s.dims.EQ(a, b) == sym.Yes
 }
 
-func mentions(e sym.Expr, name string) bool { return slices.Contains(e.Vars(), name) }
+func mentions(e sym.Expr, name sym.Name) bool { return slices.Contains(e.Vars(), name) }
 
-func anyMentions(list []sym.Expr, name string) bool {
+func anyMentions(list []sym.Expr, name sym.Name) bool {
 	return slices.ContainsFunc(list, func(e sym.Expr) bool { return mentions(e, name) })
 }
 
@@ -288,7 +286,7 @@ func isZero(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 0 }
 func isOne(e sym.Expr) bool { v, ok := e.Const(); return ok && v == 1 }
 
 // isVar reports whether e is the variable of that name.
-func isVar(e sym.Expr, name string) bool { v, ok := e.Name(); return ok && v == name }
+func isVar(e sym.Expr, name sym.Name) bool { v, ok := e.Name(); return ok && v == name }
 
 func bug(k *loop.Kernel, detail string) {
 	panic(diag.Internalf("schedule: kernel @%s: %s\n%s", k.Name, detail, k))

@@ -13,7 +13,7 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-func dim(name string) sym.Expr { return sym.Var(name) }
+func dim(name string) sym.Expr { return sym.Dim(name) }
 
 func shape(extents ...sym.Expr) []sym.Expr { return extents }
 
@@ -246,11 +246,11 @@ func variants(steps int) []Options {
 	return list
 }
 
-func evaluate(t testing.TB, list []sym.Expr, dims map[string]int64) []int64 {
+func evaluate(t testing.TB, list []sym.Expr, dims map[sym.Name]int64) []int64 {
 	t.Helper()
 	values := make([]int64, len(list))
 	for i, e := range list {
-		v, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+		v, err := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func evaluate(t testing.TB, list []sym.Expr, dims map[string]int64) []int64 {
 }
 
 // operands makes a kernel's memory, with small values.
-func operands(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) []*tensor.Tensor {
+func operands(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64) []*tensor.Tensor {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
 	list := make([]*tensor.Tensor, len(k.Params))
@@ -271,7 +271,7 @@ func operands(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) [
 		}
 		for j := range x.Len() {
 			if p.DType.IsInt() {
-				x.SetInt(j, r.Int63n(max(2*dims["n"], 1))-dims["n"])
+				x.SetInt(j, r.Int63n(max(2*dims[sym.User("n")], 1))-dims[sym.User("n")])
 			} else {
 				x.SetFloat(j, r.NormFloat64())
 			}
@@ -281,7 +281,7 @@ func operands(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) [
 	return list
 }
 
-func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) error {
+func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) error {
 	data := make([]loop.Data, len(list))
 	for i, x := range list {
 		data[i] = loop.Data{DType: x.DType(), Bytes: x.Bytes()}
@@ -293,14 +293,14 @@ func interpret(k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) err
 func TestKernels(t *testing.T) {
 	for _, sample := range samples {
 		for _, static := range []bool{false, true} {
-			for _, dims := range []map[string]int64{{"n": 1, "m": 130, "k": 5}, {"n": 66, "m": 1, "k": 5}, {"n": 2, "m": 3, "k": 0}, {"n": 1, "m": 3, "k": 140}} {
+			for _, dims := range []map[sym.Name]int64{{sym.User("n"): 1, sym.User("m"): 130, sym.User("k"): 5}, {sym.User("n"): 66, sym.User("m"): 1, sym.User("k"): 5}, {sym.User("n"): 2, sym.User("m"): 3, sym.User("k"): 0}, {sym.User("n"): 1, sym.User("m"): 3, sym.User("k"): 140}} {
 				t.Run(fmt.Sprintf("%s/%v/%v", sample.name, static, dims), func(t *testing.T) {
 					ranges := sym.NewDims()
 					extent := func(name string) sym.Expr {
 						if static {
-							return number(dims[name])
+							return number(dims[sym.User(name)])
 						}
-						ranges.Set(name, sym.Range{Min: 0, Max: 1 << 20})
+						ranges.Set(sym.User(name), sym.Range{Min: 0, Max: 1 << 20})
 						return dim(name)
 					}
 					b := loop.NewBuilder(sample.name)

@@ -235,11 +235,11 @@ func join(first, second []sym.Expr) []sym.Expr {
 }
 
 // around puts the chain's loops around a nest, with variables of its own but for the step's.
-func (c *chain) around(stmt loop.Stmt, step string, names *namer) loop.Stmt {
-	values := map[string]sym.Expr{c.steps.Var: sym.Var(step)}
+func (c *chain) around(stmt loop.Stmt, step sym.Name, names *namer) loop.Stmt {
+	values := map[sym.Name]sym.Expr{c.steps.Var: sym.Var(step)}
 	loops := make([]*loop.For, len(c.loops))
 	for i, f := range c.loops {
-		loops[i] = &loop.For{Kind: loop.Parallel, Var: names.name(f.Var), Extent: f.Extent}
+		loops[i] = &loop.For{Kind: loop.Parallel, Var: names.bound(f.Var.Text()), Extent: f.Extent}
 		values[f.Var] = sym.Var(loops[i].Var)
 	}
 	body := loop.Substitute([]loop.Stmt{stmt}, values)
@@ -253,7 +253,7 @@ func (c *chain) around(stmt loop.Stmt, step string, names *namer) loop.Stmt {
 // inStep is a nest of a step with its outermost loop parallel, if that has tiles that are worth it.
 func (c *coster) inStep(f *loop.For, k *loop.Kernel, names *namer) loop.Stmt {
 	if !onlyDims(k, f.Extent) || f.Kind == loop.Vector && reducesOut(f) {
-		return &loop.For{Kind: loop.Parallel, Var: names.name("t"), Extent: one, Body: []loop.Stmt{f}}
+		return &loop.For{Kind: loop.Parallel, Var: names.bound("t"), Extent: one, Body: []loop.Stmt{f}}
 	}
 	return c.tiles(f, names)
 }

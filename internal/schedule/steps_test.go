@@ -14,7 +14,7 @@ import (
 // stepping is a module of one kernel that goes through n steps, in one chain or, with several, in as many; each step is a product with weights and a function.
 func stepping(n sym.Expr, units, chains int64, apart bool) *loop.Module {
 	w := newWriter()
-	w.module.Dims.Set("n", sym.Range{Min: 0, Max: 64})
+	w.module.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 64})
 	u, d := number(units), number(chains)
 	x, weights := w.buffer(loop.Input, dtype.F32, shape(n, d, u)), w.buffer(loop.Input, dtype.F32, shape(d, u, u))
 	w.launch("stepping", loop.Output, dtype.F32, shape(n, d, u), []*loop.Buffer{x, weights}, func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {

@@ -123,7 +123,7 @@ func (c *coster) canBeVector(f *loop.For) bool {
 				_, varies := v.value(e)
 				switch stmt := stmt.(type) {
 				case *loop.Let:
-					v.varying[stmt.Name] = v.varying[stmt.Name] || varies
+					v.varying[scalar(stmt.Name)] = v.varying[scalar(stmt.Name)] || varies
 				case *loop.Check:
 					v.varying[stmt.Name] = v.varying[stmt.Name] || varies
 				case *loop.When:
@@ -134,7 +134,7 @@ func (c *coster) canBeVector(f *loop.For) bool {
 			case *loop.Local, *loop.Contract:
 				good = false
 			case *loop.Var:
-				v.varying[stmt.Name] = true
+				v.varying[scalar(stmt.Name)] = true
 			case *loop.For:
 				good = good && !v.differs(stmt.Extent) && stmt.Kind != loop.Vector
 			}

@@ -36,8 +36,8 @@ const slotsOnStack = 64
 
 // Compile prepares e for evaluation with the values of names, in that order. A part that e holds twice is computed once. The error is an
 // *UnboundError for a name of e that is not in the list.
-func (e Expr) Compile(names []string) (*Code, error) {
-	b := &builder{code: &Code{inputs: len(names)}, inputs: map[string]int32{}, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
+func (e Expr) Compile(names []Name) (*Code, error) {
+	b := &builder{code: &Code{inputs: len(names)}, inputs: map[Name]int32{}, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
 	for i, name := range names {
 		b.inputs[name] = ^int32(i)
 	}
@@ -55,7 +55,7 @@ func (e Expr) Compile(names []string) (*Code, error) {
 
 type builder struct {
 	code   *Code
-	inputs map[string]int32
+	inputs map[Name]int32
 	exprs  map[hash]int32 // the slot of an expression
 	atoms  map[hash]int32
 }

@@ -40,7 +40,7 @@ type Cond struct {
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
 // Eval decides the condition, given the names' values. Errors are those of Expr.Eval.
-func (c Cond) Eval(value func(name string) (int64, bool)) (bool, error) {
+func (c Cond) Eval(value func(name Name) (int64, bool)) (bool, error) {
 	a, err := c.A.Eval(value)
 	if err != nil {
 		return false, err

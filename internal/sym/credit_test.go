@@ -11,8 +11,8 @@ func TestCredit(t *testing.T) {
 	var names []Expr
 	for i := range 4 {
 		name := fmt.Sprint("d", i)
-		d.Set(name, Range{Min: 0, Max: 1 << 40})
-		names = append(names, Var(name))
+		d.Set(User(name), Range{Min: 0, Max: 1 << 40})
+		names = append(names, Dim(name))
 	}
 	intricate := func(k int64) Expr {
 		e := Const(k)

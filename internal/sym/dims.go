@@ -53,14 +53,14 @@ func (t Truth) not() Truth { return [...]Truth{Unknown, No, Yes}[t] }
 type Dims struct {
 	credit    *atomic.Int64 // what proofs may still cost; shared with clones
 	mu        sync.Mutex
-	ranges    map[string]Range
+	ranges    map[Name]Range
 	signs     map[hash]sign
 	intervals map[hash]interval
 }
 
 // NewDims returns an empty set.
 func NewDims() *Dims {
-	d := &Dims{ranges: map[string]Range{}, credit: new(atomic.Int64)}
+	d := &Dims{ranges: map[Name]Range{}, credit: new(atomic.Int64)}
 	d.credit.Store(firstCredit)
 	return d
 }
@@ -86,7 +86,7 @@ func (d *Dims) Renew(operations int) {
 }
 
 // Empty returns a set without dimensions whose proofs use the same credit.
-func (d *Dims) Empty() *Dims { return &Dims{ranges: map[string]Range{}, credit: d.credit} }
+func (d *Dims) Empty() *Dims { return &Dims{ranges: map[Name]Range{}, credit: d.credit} }
 
 // Fresh is Clone with credit of its own.
 func (d *Dims) Fresh() *Dims {
@@ -101,7 +101,7 @@ func (d *Dims) Fresh() *Dims {
 func (d *Dims) Exhausted() bool { return d.credit.Load() < 0 }
 
 // Set gives a dimension its range.
-func (d *Dims) Set(name string, r Range) {
+func (d *Dims) Set(name Name, r Range) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if old, ok := d.ranges[name]; ok && old == r {
@@ -112,7 +112,7 @@ func (d *Dims) Set(name string, r Range) {
 }
 
 // Get returns a dimension's range, and whether it is in the set.
-func (d *Dims) Get(name string) (Range, bool) {
+func (d *Dims) Get(name Name) (Range, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, ok := d.ranges[name]
@@ -120,10 +120,10 @@ func (d *Dims) Get(name string) (Range, bool) {
 }
 
 // Names returns the dimensions' names, sorted.
-func (d *Dims) Names() []string {
+func (d *Dims) Names() []Name {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.ranges))
+	return slices.SortedFunc(maps.Keys(d.ranges), Name.Compare)
 }
 
 // Clone returns a copy, to be changed apart.

@@ -17,13 +17,13 @@ var (
 )
 
 // UnboundError says that a name has no value.
-type UnboundError struct{ Name string }
+type UnboundError struct{ Name Name }
 
-func (e *UnboundError) Error() string { return fmt.Sprintf("no value for dimension %q", e.Name) }
+func (e *UnboundError) Error() string { return fmt.Sprintf("no value for dimension %q", e.Name.Text()) }
 
 // Eval computes the value, given those of the names. Each product and each atom must fit 64 bits, and so must the sum of the products, though not
 // every partial sum. Errors: ErrOverflow, ErrTooLarge, ErrDivide, *UnboundError.
-func (e Expr) Eval(value func(name string) (int64, bool)) (int64, error) {
+func (e Expr) Eval(value func(name Name) (int64, bool)) (int64, error) {
 	if e.n == nil {
 		return e.c, nil
 	}
@@ -68,7 +68,7 @@ func (f *factors) times(x int64) {
 	f.value, f.overflow = v, f.overflow || !ok
 }
 
-func (a *atom) eval(value func(name string) (int64, bool)) (int64, error) {
+func (a *atom) eval(value func(name Name) (int64, bool)) (int64, error) {
 	switch a.kind {
 	case variable:
 		if v, ok := value(a.name); ok {
@@ -152,13 +152,13 @@ func divisible(x, y int64) error {
 }
 
 // Subst returns e with the names replaced for which with answers true, all at once.
-func (e Expr) Subst(with func(name string) (Expr, bool)) Expr {
+func (e Expr) Subst(with func(name Name) (Expr, bool)) Expr {
 	s := substitution{with: with, done: map[*atom]Expr{}}
 	return s.expr(e)
 }
 
 type substitution struct {
-	with func(string) (Expr, bool)
+	with func(Name) (Expr, bool)
 	done map[*atom]Expr // an absent atom is not visited; an atom that stays maps to itself
 }
 

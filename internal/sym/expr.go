@@ -14,7 +14,6 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync/atomic"
 )
 
@@ -42,7 +41,7 @@ type node struct {
 	size  int32
 	depth int32
 	text  atomic.Pointer[string] // of the node with constant 0
-	names atomic.Pointer[[]string]
+	names atomic.Pointer[[]Name]
 }
 
 // term is a coefficient and the product of its atoms.
@@ -69,7 +68,7 @@ const (
 // atom is what a polynomial is over.
 type atom struct {
 	kind  kind
-	name  string // of a variable or a slack
+	name  Name // of a variable or a slack
 	args  []Expr
 	hash  hash
 	size  int32
@@ -104,21 +103,21 @@ func scramble(x, key uint64) uint64 {
 // Const returns the constant v.
 func Const(v int64) Expr { return Expr{c: v} }
 
-// Var returns the dimension of that name, which may be any string.
-func Var(name string) Expr { return newAtom(variable, name, nil).expr() }
+// Var returns the integer of that name.
+func Var(name Name) Expr { return newAtom(variable, name, nil).expr() }
 
-var hugeAtom = newAtom(huge, "", nil)
+var hugeAtom = newAtom(huge, Name{}, nil)
 
 var tooLarge = Expr{n: &hugeAtom.alone}
 
 func (e Expr) huge() bool { return e.n != nil && e.n == tooLarge.n }
 
 // newAtom returns the atom; its size may be beyond the limits, which expr sees to.
-func newAtom(k kind, name string, args []Expr) *atom {
+func newAtom(k kind, name Name, args []Expr) *atom {
 	a := &atom{kind: k, name: name, args: args, size: 1}
 	h := hash{hashKeys[0] + uint64(k), hashKeys[1] - uint64(k)}
 	if k == variable || k == slack {
-		h = h.then(maphash.String(hashSeeds[0], name), maphash.String(hashSeeds[1], name))
+		h = h.then(maphash.String(hashSeeds[0], name.text), maphash.String(hashSeeds[1], name.text)).then(uint64(name.space), uint64(name.space))
 	}
 	for _, x := range args {
 		hx := x.hash()
@@ -140,7 +139,7 @@ func makeAtom(k kind, args ...Expr) Expr {
 			return tooLarge
 		}
 	}
-	return newAtom(k, "", args).expr()
+	return newAtom(k, Name{}, args).expr()
 }
 
 func (a *atom) expr() Expr { return bounded(&a.alone, 0) }
@@ -240,11 +239,11 @@ func (e Expr) atom() *atom {
 }
 
 // Name returns the dimension's name of an expression that is one dimension, and whether it is.
-func (e Expr) Name() (string, bool) {
+func (e Expr) Name() (Name, bool) {
 	if a := e.atom(); a != nil && a.kind == variable {
 		return a.name, true
 	}
-	return "", false
+	return Name{}, false
 }
 
 // Equal reports whether two expressions have the same canonical form. Expressions with the same value everywhere may differ in form;
@@ -261,7 +260,7 @@ func compareAtoms(x, y *atom) int {
 	if x.kind != y.kind {
 		return cmp.Compare(x.kind, y.kind)
 	}
-	if c := strings.Compare(x.name, y.name); c != 0 {
+	if c := x.name.Compare(y.name); c != 0 {
 		return c
 	}
 	return slices.CompareFunc(x.args, y.args, compareExprs)
@@ -305,26 +304,26 @@ func compareExprs(x, y Expr) int {
 }
 
 // Vars returns the names that the expression mentions, sorted, each once. The caller must not change the slice.
-func (e Expr) Vars() []string {
+func (e Expr) Vars() []Name {
 	if e.n == nil {
 		return nil
 	}
 	if p := e.n.names.Load(); p != nil {
 		return *p
 	}
-	var names []string
+	var names []Name
 	for _, t := range e.n.terms {
 		for _, a := range t.atoms {
 			names = a.appendNames(names)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, Name.Compare)
 	names = slices.Clip(slices.Compact(names))
 	e.n.names.Store(&names)
 	return names
 }
 
-func (a *atom) appendNames(names []string) []string {
+func (a *atom) appendNames(names []Name) []Name {
 	if a.kind == variable {
 		return append(names, a.name)
 	}
@@ -335,7 +334,7 @@ func (a *atom) appendNames(names []string) []string {
 }
 
 // mentions reports whether the atom is or holds the name.
-func (a *atom) mentions(name string) bool {
+func (a *atom) mentions(name Name) bool {
 	if a.kind == variable {
 		return a.name == name
 	}
@@ -347,8 +346,8 @@ func (a *atom) mentions(name string) bool {
 	return false
 }
 
-func (e Expr) mentions(name string) bool {
-	_, found := slices.BinarySearch(e.Vars(), name)
+func (e Expr) mentions(name Name) bool {
+	_, found := slices.BinarySearchFunc(e.Vars(), name, Name.Compare)
 	return found
 }
 
@@ -366,7 +365,7 @@ func (e Expr) Multilinear() bool {
 
 // Linear writes e as coef×name + rest, where neither mentions the name; ok says whether that can be done. A name that e does not
 // mention has the coefficient 0.
-func (e Expr) Linear(name string) (coef, rest Expr, ok bool) {
+func (e Expr) Linear(name Name) (coef, rest Expr, ok bool) {
 	var with, without []term
 	factor := int64(0)
 	for _, t := range e.terms() {

@@ -109,7 +109,7 @@ func TestCond(t *testing.T) {
 			t.Errorf("%s: no error", text)
 		}
 	}
-	if _, err := (Cond{Var("n"), NE, Var("x")}).Eval(lookup(map[string]int64{"n": 1})); err == nil || err.Error() != `no value for dimension "x"` {
+	if _, err := (Cond{Dim("n"), NE, Dim("x")}).Eval(lookup(map[string]int64{"n": 1})); err == nil || err.Error() != `no value for dimension "x"` {
 		t.Errorf("unbound: %v", err)
 	}
 }
@@ -136,17 +136,17 @@ func TestEvalErrors(t *testing.T) {
 		}
 		list := make([]int64, len(names))
 		for i, name := range names {
-			list[i] = values[name]
+			list[i] = values[name.Text()]
 		}
 		if _, compiled := code.Eval(list); !errors.Is(compiled, test.want) {
 			t.Errorf("%s compiled: %v, want %v", test.text, compiled, test.want)
 		}
 	}
 	var unbound *UnboundError
-	if _, err := Var("q").Add(Const(1)).Eval(lookup(values)); !errors.As(err, &unbound) || unbound.Name != "q" {
+	if _, err := Dim("q").Add(Const(1)).Eval(lookup(values)); !errors.As(err, &unbound) || unbound.Name != User("q") {
 		t.Errorf("unbound: %v", err)
 	}
-	if _, err := Var("q").Compile([]string{"n"}); !errors.As(err, &unbound) || unbound.Name != "q" {
+	if _, err := Dim("q").Compile(users("n")); !errors.As(err, &unbound) || unbound.Name != User("q") {
 		t.Errorf("unbound in Compile: %v", err)
 	}
 }
@@ -157,13 +157,13 @@ func TestParts(t *testing.T) {
 		t.Error("the zero value is not 0")
 	}
 	e := parse(t, "4*n*m + 3*n*(k//2) + max(n, 2)*k + 7")
-	if got := e.Vars(); !slices.Equal(got, []string{"k", "m", "n"}) {
+	if got := e.Vars(); !slices.Equal(got, users("k", "m", "n")) {
 		t.Errorf("names %v", got)
 	}
-	if name, ok := Var("a b").Name(); !ok || name != "a b" {
-		t.Errorf("name %q, %v", name, ok)
+	if name, ok := Dim("a b").Name(); !ok || name != User("a b") {
+		t.Errorf("name %s, %v", name, ok)
 	}
-	if _, ok := Var("a").Add(Const(1)).Name(); ok {
+	if _, ok := Dim("a").Add(Const(1)).Name(); ok {
 		t.Error("a + 1 is a name")
 	}
 	for _, test := range []struct {
@@ -172,31 +172,31 @@ func TestParts(t *testing.T) {
 	}{
 		{"m", "4*n", "3*n*(k//2) + k*max(n, 2) + 7", true}, {"n", "", "", false}, {"k", "", "", false}, {"x", "0", "4*m*n + 3*n*(k//2) + k*max(n, 2) + 7", true},
 	} {
-		coef, rest, ok := e.Linear(test.name)
+		coef, rest, ok := e.Linear(User(test.name))
 		if ok != test.ok || ok && (!coef.Equal(parse(t, test.coef)) || !rest.Equal(parse(t, test.rest))) {
 			t.Errorf("linear in %s: %s, %s, %v", test.name, coef, rest, ok)
 		}
 	}
-	if coef, rest, ok := parse(t, "4*n + n*m - 1").Linear("n"); !ok || coef.String() != "m + 4" || rest.String() != "-1" {
+	if coef, rest, ok := parse(t, "4*n + n*m - 1").Linear(User("n")); !ok || coef.String() != "m + 4" || rest.String() != "-1" {
 		t.Errorf("linear: %s, %s, %v", coef, rest, ok)
 	}
-	if _, _, ok := parse(t, "n*n").Linear("n"); ok {
+	if _, _, ok := parse(t, "n*n").Linear(User("n")); ok {
 		t.Error("n*n is linear")
 	}
-	swapped := e.Subst(func(name string) (Expr, bool) {
-		x, ok := map[string]Expr{"n": Var("m"), "m": Var("n"), "k": Const(8)}[name]
+	swapped := e.Subst(func(name Name) (Expr, bool) {
+		x, ok := map[string]Expr{"n": Dim("m"), "m": Dim("n"), "k": Const(8)}[name.Text()]
 		return x, ok
 	})
 	if want := "4*m*n + 12*m + 8*max(m, 2) + 7"; swapped.String() != want {
 		t.Errorf("substituted: %s, want %s", swapped, want)
 	}
-	if same := e.Subst(func(string) (Expr, bool) { return Expr{}, false }); same != e {
+	if same := e.Subst(func(Name) (Expr, bool) { return Expr{}, false }); same != e {
 		t.Error("substituting nothing makes another expression")
 	}
 	if Sum().String() != "0" || Product().String() != "1" || MaxOf().String() != "0" || MinOf().String() != "0" {
 		t.Error("empty lists")
 	}
-	if got := Product(Const(2), Var("n"), Var("m"), Const(3)).String(); got != "6*m*n" {
+	if got := Product(Const(2), Dim("n"), Dim("m"), Const(3)).String(); got != "6*m*n" {
 		t.Errorf("product: %s", got)
 	}
 	if Sum(Const(math.MaxInt64), Const(1), Const(-1)).String() != "9223372036854775807" {
@@ -252,7 +252,7 @@ func TestLimits(t *testing.T) {
 	factor := func(name string) Expr {
 		e := Const(1)
 		for i := range 20 {
-			e = e.Add(Var(fmt.Sprint(name, i)))
+			e = e.Add(Dim(fmt.Sprint(name, i)))
 		}
 		return e
 	}
@@ -260,18 +260,18 @@ func TestLimits(t *testing.T) {
 	if len(product.terms()) > mostTerms {
 		t.Errorf("%d terms", len(product.terms()))
 	}
-	ones := func(string) (int64, bool) { return 1, true }
+	ones := func(Name) (int64, bool) { return 1, true }
 	if v, err := product.Eval(ones); v != 21*21*21 || err != nil {
 		t.Errorf("an unexpanded product is %d, %v", v, err)
 	}
 	if back := parse(t, product.String()); !back.Equal(product) {
 		t.Error("an unexpanded product is read back as another")
 	}
-	double, square, deep := Var("n"), Var("n"), Var("n")
+	double, square, deep := Dim("n"), Dim("n"), Dim("n")
 	for i := range 400 {
-		double = double.FloorDiv(Const(3)).Mul(double.Mod(Const(5))).Max(Var("m"))
+		double = double.FloorDiv(Const(3)).Mul(double.Mod(Const(5))).Max(Dim("m"))
 		square = square.Mul(square)
-		if deep = deep.FloorDiv(Var(fmt.Sprint("d", i%7))); i < 200 && deep.huge() {
+		if deep = deep.FloorDiv(Dim(fmt.Sprint("d", i%7))); i < 200 && deep.huge() {
 			t.Error("200 levels are too deep")
 		}
 	}
@@ -301,7 +301,7 @@ func TestConcurrent(t *testing.T) {
 					t.Error("a wrong answer")
 				}
 				if i%50 == 0 {
-					d.Set("extra", Range{int64(i), NoMax})
+					d.Set(User("extra"), Range{int64(i), NoMax})
 				}
 				d.Simplify(x)
 				d.Bounds(x)

@@ -14,7 +14,7 @@ func randomExpr(r *rand.Rand, names []string, depth int) Expr {
 		if r.IntN(3) == 0 {
 			return Const(int64(r.IntN(12)) - 3)
 		}
-		return Var(names[r.IntN(len(names))])
+		return Dim(names[r.IntN(len(names))])
 	}
 	x := randomExpr(r, names, depth-1)
 	positive := Const(int64(r.IntN(8)) + 1)
@@ -61,8 +61,16 @@ func each(names []string, ranges []Range, f func(map[string]int64)) {
 	walk(0)
 }
 
-func lookup(binding map[string]int64) func(string) (int64, bool) {
-	return func(name string) (int64, bool) { v, ok := binding[name]; return v, ok }
+func lookup(binding map[string]int64) func(Name) (int64, bool) {
+	return func(name Name) (int64, bool) { v, ok := binding[name.Text()]; return v, ok && name.User() }
+}
+
+func users(texts ...string) []Name {
+	var names []Name
+	for _, text := range texts {
+		names = append(names, User(text))
+	}
+	return names
 }
 
 // TestProverAgainstBruteForce compares every answer with all bindings, and counts the answers that brute force knows and the prover does not.
@@ -79,7 +87,7 @@ func TestProverAgainstBruteForce(t *testing.T) {
 			if i%4 == 3 { // the prover knows less than brute force tries
 				small = [...]Range{{small.Min, NoMax}, {math.MinInt64, small.Max}, {math.MinInt64, NoMax}, small}[r.IntN(4)]
 			}
-			d.Set(name, small)
+			d.Set(User(name), small)
 		}
 		a, b := randomExpr(r, names, 3), randomExpr(r, names, 3)
 		le, eq := d.LE(a, b), d.EQ(a, b)
@@ -141,7 +149,7 @@ func program(code []byte) (Expr, func(values map[string]int64) *big.Int) {
 			switch {
 			case op%2 == 0:
 				name := string('a' + rune(op/2%4))
-				push(Var(name), func(values map[string]int64) *big.Int { return big.NewInt(values[name]) })
+				push(Dim(name), func(values map[string]int64) *big.Int { return big.NewInt(values[name]) })
 			case op%32 == 31:
 				constant([]int64{math.MaxInt64, math.MinInt64, 1 << 40, -1 << 62}[op/32%4])
 			default:
@@ -222,7 +230,7 @@ func checkProgram(t *testing.T, code []byte, values map[string]int64, small bool
 	for i, name := range names {
 		list[i] = values[name]
 	}
-	compiled, failed := e.Compile(names)
+	compiled, failed := e.Compile(users(names...))
 	if failed != nil {
 		t.Fatal(failed)
 	}
@@ -310,7 +318,7 @@ func BenchmarkProver(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		if i%len(list) == 0 {
-			base.Set("fresh", Range{int64(i), NoMax}) // forgets the answers
+			base.Set(User("fresh"), Range{int64(i), NoMax}) // forgets the answers
 		}
 		base.Prove(list[i%len(list)])
 		i++
@@ -318,7 +326,7 @@ func BenchmarkProver(b *testing.B) {
 }
 
 func BenchmarkShape(b *testing.B) {
-	n, h := Var("n"), Var("h")
+	n, h := Dim("n"), Dim("h")
 	b.ReportAllocs()
 	for b.Loop() {
 		out := h.Add(Const(2)).Sub(Const(3)).FloorDiv(Const(2)).Add(Const(1))
@@ -331,7 +339,7 @@ func BenchmarkCode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	code, err := e.Compile([]string{"k", "m", "n"})
+	code, err := e.Compile(users("k", "m", "n"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -347,10 +355,10 @@ func BenchmarkCode(b *testing.B) {
 func TestCodeAllocatesNothing(t *testing.T) {
 	long := Const(0)
 	for i := range 200 {
-		long = long.Max(Var("n").Mul(Const(int64(i))).Add(Var("m").FloorDiv(Const(int64(i + 2)))))
+		long = long.Max(Dim("n").Mul(Const(int64(i))).Add(Dim("m").FloorDiv(Const(int64(i + 2)))))
 	}
 	for _, e := range []Expr{parse(t, "n*m//3 + max(n, 5)"), long} {
-		code, err := e.Compile([]string{"m", "n"})
+		code, err := e.Compile(users("m", "n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +386,7 @@ func TestProverAgainstBig(t *testing.T) {
 				low = int64(r.Uint64()) >> r.IntN(64)
 			}
 			ranges[name] = [...]Range{{low, NoMax}, {math.MinInt64, low}, {low, min(low, NoMax-5) + 5}, {math.MinInt64, NoMax}}[r.IntN(4)]
-			d.Set(name, ranges[name])
+			d.Set(User(name), ranges[name])
 		}
 		code := make([]byte, 2+r.IntN(16))
 		for i := range code {

@@ -47,7 +47,7 @@ const (
 // Factor is what an expression is a polynomial over: a name, or a function that is not linear.
 type Factor struct {
 	Kind FactorKind
-	Name string
+	Name Name
 	Args []Expr
 	of   *atom // what it was taken from, where it was
 }

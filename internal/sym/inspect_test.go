@@ -3,7 +3,7 @@ package sym
 import "testing"
 
 func TestExtremumArgs(t *testing.T) {
-	n, m := Var("n"), Var("m")
+	n, m := Dim("n"), Dim("m")
 	for _, c := range []struct {
 		e    Expr
 		want []Expr

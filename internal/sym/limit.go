@@ -15,8 +15,8 @@ func FormatLimit(limit Expr) string {
 }
 
 // AtLimits puts the limits of dimensions in their places. Those without one keep their names.
-func AtLimits(e Expr, limits map[string]Expr) Expr {
-	return e.Subst(func(name string) (Expr, bool) {
+func AtLimits(e Expr, limits map[Name]Expr) Expr {
+	return e.Subst(func(name Name) (Expr, bool) {
 		limit, ok := limits[name]
 		return limit, ok && !IsUnlimited(limit)
 	})

@@ -3,6 +3,7 @@ package sym
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Limits of a text.
@@ -327,16 +328,15 @@ func (p *parser) primary() (Expr, error) {
 			return Expr{}, err
 		}
 		return list[0], nil
-	case c == '"':
-		quoted, err := strconv.QuotedPrefix(p.text[p.at:])
+	case c == '"' || strings.IndexByte(nameMarks, c) >= 0:
+		name, n, err := NamePrefix(p.text[p.at:])
 		if err != nil {
-			return Expr{}, p.errorf("a quoted name that does not end")
+			return Expr{}, p.errorf("%v", err)
 		}
-		name, err := strconv.Unquote(quoted)
-		if err != nil {
-			return Expr{}, p.errorf("a quoted name that cannot be read")
+		if n == 0 {
+			return Expr{}, p.errorf("expected an expression, found %s", p.here())
 		}
-		p.advance(len(quoted))
+		p.advance(n)
 		return Var(name), nil
 	}
 	n := nameLength(p.text[p.at:])
@@ -347,7 +347,7 @@ func (p *parser) primary() (Expr, error) {
 	p.advance(n)
 	k, ok := functions[name]
 	if !ok || p.byte(0) != '(' {
-		return Var(name), nil
+		return Dim(name), nil
 	}
 	list, err := p.list()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 func randomOffset(r *rand.Rand, depth int) Expr {
 	size := func() Expr {
 		bytes := Const([]int64{1, 2, 4, 12, 40, 64, 256, 400, 4096}[r.IntN(9)])
-		n, m := Var("n"), Var("m")
+		n, m := Dim("n"), Dim("m")
 		switch r.IntN(8) {
 		case 0:
 		case 1:
@@ -44,8 +44,8 @@ func TestProverOnPlans(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := NewDims()
 	d.Grant(1 << 20) // this asks what can be proved, not at what cost
-	d.Set("n", Range{1, NoMax})
-	d.Set("m", Range{1, NoMax})
+	d.Set(User("n"), Range{1, NoMax})
+	d.Set(User("m"), Range{1, NoMax})
 	grid := []int64{1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000, 12345}
 	var always, missed, asked int
 	var took time.Duration

@@ -75,7 +75,7 @@ func (n *node) string() string {
 func (a *atom) write(b *strings.Builder, lone bool) {
 	switch a.kind {
 	case variable, slack:
-		b.WriteString(QuoteName(a.name))
+		b.WriteString(a.name.String())
 	case floorDiv, modulo:
 		operator := "//"
 		if a.kind == modulo {

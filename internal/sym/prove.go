@@ -75,12 +75,12 @@ var samples = [...][3]int64{{0, 0, 0}, {-1, -1, -1}, {1, 2, 5}, {0, -1, 3}, {-1,
 // high math.MinInt64.
 func (q *query) sample(e Expr) (low, high int64) {
 	low, high = math.MaxInt64, math.MinInt64
-	var names []string
+	var names []Name
 	if e.n != nil {
 		names = e.Vars()
 	}
 	for _, steps := range samples {
-		v, err := e.Eval(func(name string) (int64, bool) {
+		v, err := e.Eval(func(name Name) (int64, bool) {
 			place := 0
 			for place < len(names) && names[place] != name {
 				place++
@@ -95,7 +95,7 @@ func (q *query) sample(e Expr) (low, high int64) {
 }
 
 // at is a value in the range of the name.
-func (q *query) at(name string, step int64) int64 {
+func (q *query) at(name Name, step int64) int64 {
 	r, ok := q.dims.ranges[name]
 	const far = 4099
 	switch {
@@ -212,7 +212,7 @@ func (q *query) lowerFactor(e Expr, goal int64) (low int64, done bool) {
 
 // dependsOn reports whether a name of the atom occurs in e.
 func (e Expr) dependsOn(a *atom) bool {
-	var buffer [8]string
+	var buffer [8]Name
 	for _, name := range a.appendNames(buffer[:0]) {
 		if e.mentions(name) {
 			return true

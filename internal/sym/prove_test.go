@@ -15,14 +15,14 @@ func parse(t testing.TB, text string) Expr {
 func testDims() *Dims {
 	d := NewDims()
 	for _, name := range []string{"n", "m", "k"} {
-		d.Set(name, Range{1, NoMax})
+		d.Set(User(name), Range{1, NoMax})
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		d.Set(name, Range{0, NoMax})
+		d.Set(User(name), Range{0, NoMax})
 	}
-	d.Set("p", Range{1, 4})
-	d.Set("q", Range{0, 7})
-	d.Set("z", Range{-5, 5})
+	d.Set(User("p"), Range{1, 4})
+	d.Set(User("q"), Range{0, 7})
+	d.Set(User("z"), Range{-5, 5})
 	return d
 }
 

@@ -276,7 +276,7 @@ func (q *query) removePair(e Expr, a *atom, goal int64) int64 {
 					}
 					less, more, difference = b, a, difference.Neg()
 				}
-				carry := newAtom(slack, "carry", []Expr{Const(1), less.expr(), more.expr()}).expr()
+				carry := newAtom(slack, Hidden("carry"), []Expr{Const(1), less.expr(), more.expr()}).expr()
 				return q.lower(e.replace(more, Sum(less.expr(), difference.FloorDiv(by), carry)), goal)
 			}
 		}
@@ -307,7 +307,7 @@ func (q *query) relate(e Expr, a *atom, goal int64) int64 {
 	if len(list) > 3 {
 		return minusInfinity
 	}
-	r := newAtom(slack, "remainder", []Expr{y.Sub(Const(1)), a.expr()}).expr()
+	r := newAtom(slack, Hidden("remainder"), []Expr{y.Sub(Const(1)), a.expr()}).expr()
 	multiple := x.Sub(r)
 	k, constant := y.Const()
 	if len(list) == 2 {

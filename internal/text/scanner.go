@@ -444,3 +444,21 @@ func (s *Scanner) Float(bits int) float64 {
 	}
 	return v
 }
+
+// Symbol uses the name of an integer, as sym.Name writes it.
+func (s *Scanner) Symbol() sym.Name {
+	start := s.Peek().Start
+	if s.err != nil {
+		return sym.Name{}
+	}
+	name, n, err := sym.NamePrefix(s.source[start:])
+	switch {
+	case err != nil:
+		s.FailAt(start, "%v", err)
+	case n == 0:
+		s.Failf("expected a name, found %s", s.Found())
+	default:
+		s.at, s.last, s.ready = start+n, start+n, false
+	}
+	return name
+}

@@ -213,7 +213,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 			refuse("elements of %s share bytes", p.DType)
 		}
 	}
-	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[string]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
+	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[sym.Name]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	course, stepped := loop.CourseOf(k)
 	ke.inputs = k.Dims
@@ -297,7 +297,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's
 // variable changes fastest. again is the label of the loop over tiles.
 func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
-	e := &emitter{builder: k.work.builder(k.isa), k: k, names: map[string]name{}, bound: map[string]binding{}}
+	e := &emitter{builder: k.work.builder(k.isa), k: k, names: map[sym.Name]name{}, bound: map[string]binding{}}
 	for name, word := range k.dims {
 		e.names[name] = nameOfWord(word)
 	}
@@ -342,7 +342,7 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 // tile emits a tile's body: where that saves it comparisons, a second time for tiles of the interior.
 func (e *emitter) tile(n loop.Nest) {
 	edge, done := e.label(), e.label()
-	inside := map[string]sym.Range{}
+	inside := map[sym.Name]sym.Range{}
 	for _, f := range n.Loops {
 		extent, ok := f.Extent.Const()
 		if !ok {
@@ -364,7 +364,7 @@ func (e *emitter) tile(n loop.Nest) {
 		e.append(body)
 	}
 	if len(inside) > 0 {
-		before := map[string]sym.Range{}
+		before := map[sym.Name]sym.Range{}
 		for name, r := range inside {
 			before[name], _ = e.k.ranges.Get(name)
 			e.k.ranges.Set(name, r)

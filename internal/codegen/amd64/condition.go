@@ -83,7 +83,7 @@ func (e *emitter) decided(x loop.Expr) (holds, known bool) {
 
 // resolveLanes is resolve, but for the variable of the vector loop: each lane has its own value of that.
 func (e *emitter) resolveLanes(x sym.Expr) sym.Expr {
-	return x.Subst(func(n string) (sym.Expr, bool) {
+	return x.Subst(func(n sym.Name) (sym.Expr, bool) {
 		b := e.names[n]
 		return b.value, b.replaced && (e.vector == nil || n != e.vector.original)
 	})
@@ -199,7 +199,7 @@ func (e *emitter) branchOnComparison(op loop.BinaryOp, slack sym.Expr, when bool
 
 // interior is the iterations of a loop of n in which all comparisons of symbolic integers hold whatever the variables of inner loops are, where these are most
 // iterations and not all. A large body is not written three times.
-func (e *emitter) interior(variable string, n int64, body []loop.Stmt) (first, end int64, ok bool) {
+func (e *emitter) interior(variable sym.Name, n int64, body []loop.Stmt) (first, end int64, ok bool) {
 	if n < 3 || size(body) > mostCopied {
 		return 0, 0, false
 	}

@@ -56,7 +56,7 @@ type contraction struct {
 
 // nestOfSums is a nest of at most two loops over the rows and the columns, by their variables (empty where the axis has one element), and what it does.
 type nestOfSums struct {
-	row, column string
+	row, column sym.Name
 	body        []loop.Stmt
 }
 
@@ -139,31 +139,31 @@ func (g *contractionGroup) nest(s loop.Stmt) (n nestOfSums, ok bool) {
 			break
 		}
 		switch {
-		case n.column == "" && f.Extent.Equal(g.cols) && f.Kind == loop.Vector:
+		case n.column.None() && f.Extent.Equal(g.cols) && f.Kind == loop.Vector:
 			n.column = f.Var
-		case n.row == "" && n.column == "" && f.Extent.Equal(g.rows) && f.Kind == loop.Each:
+		case n.row.None() && n.column.None() && f.Extent.Equal(g.rows) && f.Kind == loop.Each:
 			n.row = f.Var
 		default:
 			return n, false
 		}
 		n.body = f.Body
 	}
-	return n, (n.row != "" || isOne(g.rows)) && (n.column != "" || isOne(g.cols))
+	return n, (!n.row.None() || isOne(g.rows)) && (!n.column.None() || isOne(g.cols))
 }
 
 func isOne(x sym.Expr) bool { v, ok := x.Const(); return ok && v == 1 }
 
 // at reports whether an index is the local's element at a nest's own row and column.
 func (g *contractionGroup) at(index []sym.Expr, n nestOfSums) bool {
-	is := func(x sym.Expr, variable string) bool {
-		if variable == "" {
+	is := func(x sym.Expr, variable sym.Name) bool {
+		if variable.None() {
 			return isZero(x)
 		}
 		name, ok := x.Name()
 		return ok && name == variable
 	}
 	for axis, x := range index {
-		variable := ""
+		variable := sym.Name{}
 		switch axis {
 		case g.row:
 			variable = n.row
@@ -456,7 +456,7 @@ func (p *product) few(x sym.Expr) (full, rest int64, ok bool) {
 		if last >= 1<<40 {
 			continue
 		}
-		rest, ok = args[1-i].Subst(func(string) (sym.Expr, bool) { return sym.Const(last), true }).Const()
+		rest, ok = args[1-i].Subst(func(sym.Name) (sym.Expr, bool) { return sym.Const(last), true }).Const()
 		return full, rest, ok && rest > 0 && rest <= full
 	}
 	return 0, 0, false

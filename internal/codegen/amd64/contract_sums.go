@@ -45,7 +45,7 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 				refuse("a masked store")
 			}
 			at := p.placeOf(x, s.To, s.Index)
-			if !at.lanes && n.column != "" {
+			if !at.lanes && !n.column.None() {
 				refuse("a store of columns that lie apart")
 			}
 			x.places[s] = place{at.stream, true}
@@ -61,8 +61,8 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 	}
 	offset := p.resolve(m.offset(index))
 	down, across := sym.Const(0), sym.Const(0)
-	take := func(variable string, coef *sym.Expr) {
-		if variable == "" {
+	take := func(variable sym.Name, coef *sym.Expr) {
+		if variable.None() {
 			return
 		}
 		factor, rest, ok := offset.Linear(variable)

@@ -47,14 +47,14 @@ func constants(list ...int64) []sym.Expr {
 }
 
 // kernel builds the case, and the dimensions' values.
-func (c productCase) kernel() (*loop.Kernel, map[string]int64) {
-	dims := map[string]int64{}
+func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
+	dims := map[sym.Name]int64{}
 	size := func(name string, n int64) sym.Expr {
 		if !c.dynamic {
 			return sym.Const(n)
 		}
-		dims[name] = n
-		return sym.Var(name)
+		dims[sym.User(name)] = n
+		return sym.Dim(name)
 	}
 	zero, one := sym.Const(0), sym.Const(1)
 	m, n, k := size("m", c.m), size("n", c.n), size("k", c.k)
@@ -240,13 +240,13 @@ func compiled(t testing.TB, k *loop.Kernel, i *isa) *kernel {
 }
 
 // operandsOf makes a kernel's memory, with small numbers.
-func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64) (list []*tensor.Tensor) {
+func operandsOf(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, seed int64) (list []*tensor.Tensor) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))
 	for _, p := range k.Params {
 		shape := make([]int64, len(p.Shape))
 		for i, e := range p.Shape {
-			v, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			v, err := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func operandsOf(t testing.TB, k *loop.Kernel, dims map[string]int64, seed int64)
 }
 
 // bound is a call of a kernel on certain memory.
-func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[string]int64) func() {
+func bound(t testing.TB, c *kernel, k *loop.Kernel, list []*tensor.Tensor, dims map[sym.Name]int64) func() {
 	t.Helper()
 	args := &target.Args{}
 	for _, x := range list {

@@ -21,7 +21,7 @@ type emitter struct {
 	scopes   []*scope
 	here     *scope // the one whose cache and list are written: the innermost, or one further out while something is computed in a head
 	inHead   bool   // of here
-	names    map[string]name
+	names    map[sym.Name]name
 	bound    map[string]binding
 	vector   *vectorLoop
 	override func(l *loop.Load) (value, bool) // where not nil, asked first for what a load yields
@@ -34,9 +34,9 @@ type kernelEmitter struct {
 	work     *workspace
 	words    int // of the frame
 	memories map[string]*memory
-	inputs   []string       // the names of the dimensions, then that of a course's step
-	dims     map[string]int // words of the inputs
-	derived  map[string]int // words of expressions over the dimensions, by their keys
+	inputs   []sym.Name       // the names of the dimensions, then that of a course's step
+	dims     map[sym.Name]int // words of the inputs
+	derived  map[string]int   // words of expressions over the dimensions, by their keys
 	launch   []derived
 	checks   []check
 	failed   int
@@ -213,7 +213,7 @@ func (e *emitter) once(depth int, key string, make func() ready) ready {
 func (e *emitter) resolve(x sym.Expr) sym.Expr {
 	for _, n := range x.Vars() {
 		if e.names[n].replaced {
-			return x.Subst(func(n string) (sym.Expr, bool) {
+			return x.Subst(func(n sym.Name) (sym.Expr, bool) {
 				b := e.names[n]
 				return b.value, b.replaced
 			})
@@ -236,7 +236,7 @@ func (e *emitter) depthOf(x sym.Expr) int {
 }
 
 func (e *emitter) overDims(x sym.Expr) bool {
-	return !slices.ContainsFunc(x.Vars(), func(n string) bool {
+	return !slices.ContainsFunc(x.Vars(), func(n sym.Name) bool {
 		_, ok := e.k.dims[n]
 		return !ok
 	})
@@ -260,7 +260,7 @@ func (k *kernelEmitter) derive(x sym.Expr) int {
 // code computes an expression over the dimensions.
 func (k *kernelEmitter) code(x sym.Expr) *sym.Code { return k.codeOver(x, k.kernel.Dims) }
 
-func (k *kernelEmitter) codeOver(x sym.Expr, inputs []string) *sym.Code {
+func (k *kernelEmitter) codeOver(x sym.Expr, inputs []sym.Name) *sym.Code {
 	code, err := x.Compile(inputs)
 	if err != nil {
 		k.bug("%s: %v", x, err)

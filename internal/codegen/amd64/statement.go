@@ -161,7 +161,7 @@ func (e *emitter) check(s *loop.Check) {
 	e.emit(asm.Inst{Op: asm.RET})
 	e.bind(right)
 	// A name of its own for each copy of the statement, since what is computed with it is remembered by its name.
-	unique := fmt.Sprintf("%s#%d", s.Name, e.count[asm.General])
+	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.count[asm.General]))
 	if known, ok := e.k.ranges.Get(s.Name); ok {
 		e.k.ranges.Set(unique, known)
 	}
@@ -188,7 +188,7 @@ type snapshot struct {
 	scopes []*scope
 	copies []scope
 	insts  []asm.Inst
-	names  map[string]name
+	names  map[sym.Name]name
 	bound  map[string]binding
 	checks int
 }
@@ -294,7 +294,7 @@ func weight(list []loop.Stmt) int64 {
 }
 
 // counted emits a loop whose variable counts from first up to end. around is the statements that body emits.
-func (e *emitter) counted(first, end sym.Expr, variable string, around []loop.Stmt, body func()) {
+func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.Stmt, body func()) {
 	to, fixed := end.Const()
 	limit := asm.NoReg
 	if !fixed {
@@ -377,7 +377,7 @@ func (e *emitter) vectorLoop(s *loop.For) {
 	scope := e.open()
 	outerNames, outerBound := e.names, e.bound
 	e.names, e.bound = maps.Clone(outerNames), maps.Clone(outerBound)
-	first := s.Var + "#"
+	first := sym.Hidden(s.Var.Text() + "#")
 	e.k.ranges.Set(first, sym.Range{Min: 0, Max: max(e.most(extent)-1, 0)})
 	i := e.general()
 	e.names[first] = name{depth: scope.depth, register: i}

@@ -66,10 +66,10 @@ type binding struct {
 
 // vectorLoop is the vector loop whose body is being written.
 type vectorLoop struct {
-	depth    int     // of its scope
-	original string  // its variable
-	variable string  // stands for lane 0's iteration
-	tail     asm.Reg // the lanes that there are; NoReg: all
+	depth    int      // of its scope
+	original sym.Name // its variable
+	variable sym.Name // stands for lane 0's iteration
+	tail     asm.Reg  // the lanes that there are; NoReg: all
 }
 
 // value emits an expression: as far outside the loops around it as it is the same.
@@ -160,7 +160,7 @@ func (e *emitter) replacements(x loop.Expr) (list string) {
 	add := func(s sym.Expr) {
 		for _, n := range s.Vars() {
 			if b := e.names[n]; b.replaced {
-				list += " " + n + "=" + b.value.Key()
+				list += " " + n.String() + "=" + b.value.Key()
 			}
 		}
 	}

@@ -46,11 +46,11 @@ func Fixed(extents ...int64) []sym.Expr {
 }
 
 // Operand is the memory of one parameter.
-func Operand(t testing.TB, p *loop.Param, dims map[string]int64) *tensor.Tensor {
+func Operand(t testing.TB, p *loop.Param, dims map[sym.Name]int64) *tensor.Tensor {
 	t.Helper()
 	shape := make([]int64, len(p.Shape))
 	for i, e := range p.Shape {
-		n, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+		n, err := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func Operand(t testing.TB, p *loop.Param, dims map[string]int64) *tensor.Tensor 
 	if p.Strides != nil {
 		last := int64(1)
 		for i, e := range p.Strides {
-			n, err := e.Eval(func(name string) (int64, bool) { v, ok := dims[name]; return v, ok })
+			n, err := e.Eval(func(name sym.Name) (int64, bool) { v, ok := dims[name]; return v, ok })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func Fill(r *rand.Rand, x *tensor.Tensor) {
 }
 
 // Execute runs a compiled kernel, its tiles split between calls, in scratch of exactly the size that it asks for.
-func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) error {
+func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) error {
 	t.Helper()
 	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
 	if err != nil {
@@ -110,7 +110,7 @@ func (h Harness) Execute(t testing.TB, k *loop.Kernel, operands []*tensor.Tensor
 
 // guarded runs a compiled kernel twice: with operands that end where a page does, and with operands that begin where one does. Those that are only
 // read cannot be written. Both must give the same bits.
-func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) (err error) {
+func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) (err error) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -163,7 +163,7 @@ func guarded(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*t
 }
 
 // Launch runs a compiled kernel as Execute does.
-func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[string]int64, split int64) error {
+func Launch(t testing.TB, compiled target.Kernel, k *loop.Kernel, operands []*tensor.Tensor, dims map[sym.Name]int64, split int64) error {
 	t.Helper()
 	a := &target.Args{}
 	for _, name := range k.Dims {
@@ -216,7 +216,7 @@ func ScratchOf(n int) (scratch, guard []byte) {
 }
 
 // Agree runs a kernel compiled and in the interpreter, on the same operands, and compares every parameter.
-func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[string]int64, operands []*tensor.Tensor, tolerance float64, split int64) {
+func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, operands []*tensor.Tensor, tolerance float64, split int64) {
 	t.Helper()
 	if h.Take != nil && !h.Take() {
 		return
@@ -253,7 +253,7 @@ var (
 	n1 = sym.Const(1)
 )
 
-func dim(name string) sym.Expr { return sym.Var(name) }
+func dim(name string) sym.Expr { return sym.Dim(name) }
 
 // ElementTypes are those that kernels compute with.
 var ElementTypes = []dtype.DType{dtype.Bool, dtype.U2, dtype.I2, dtype.U4, dtype.I4, dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.U32, dtype.I32, dtype.U64, dtype.I64,

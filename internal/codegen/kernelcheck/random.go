@@ -195,7 +195,7 @@ func (a *author) statements(index, extents []sym.Expr) {
 }
 
 func (a *author) write() *loop.Kernel {
-	n := sym.Var("n")
+	n := sym.Dim("n")
 	extents := []sym.Expr{}
 	index := []sym.Expr{}
 	var descend func(depth int)
@@ -263,7 +263,7 @@ func (h Harness) Random(t testing.TB, seed int64, scheduled bool) {
 	if len(k.Params) == 0 {
 		return
 	}
-	dims := map[string]int64{"n": []int64{0, 1, 2, 7, 16, 33, 40}[a.Intn(7)]}
+	dims := map[sym.Name]int64{sym.User("n"): []int64{0, 1, 2, 7, 16, 33, 40}[a.Intn(7)]}
 	operands := make([]*tensor.Tensor, len(k.Params))
 	for i, p := range k.Params {
 		operands[i] = Operand(t, p, dims)
@@ -275,7 +275,7 @@ func (h Harness) Random(t testing.TB, seed int64, scheduled bool) {
 			before[i] = x.Clone()
 		}
 		m := &loop.Module{Dims: sym.NewDims(), Kernels: []*loop.Kernel{k.Clone()}}
-		m.Dims.Set("n", sym.Range{Min: 0, Max: 40})
+		m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 40})
 		if err := schedule.RunWith(m, h.Machine, schedule.Options{NoInline: true, NoEpilogue: true}); err != nil {
 			t.Fatal(err)
 		}

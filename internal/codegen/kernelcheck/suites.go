@@ -39,7 +39,7 @@ func (h Harness) Functions(t *testing.T) {
 					b.Store(z, []sym.Expr{i}, apply(left, right))
 				})
 				k := Finish(b)
-				dims := map[string]int64{"n": 75}
+				dims := map[sym.Name]int64{sym.User("n"): 75}
 				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
 				Fill(r, operands[0])
 				Fill(r, operands[1])
@@ -118,7 +118,7 @@ func (h Harness) Conversions(t *testing.T) {
 				n := dim("n")
 				x, y := b.Param("x", loop.Read, from, []sym.Expr{n}), b.Param("y", loop.Write, to, []sym.Expr{n})
 				b.For(kind, "i", n, func(i sym.Expr) { b.Store(y, []sym.Expr{i}, loop.Convert(to, x.Load(i))) })
-				k, dims := Finish(b), map[string]int64{"n": 333}
+				k, dims := Finish(b), map[sym.Name]int64{sym.User("n"): 333}
 				operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims)}
 				for i := range operands[0].Len() {
 					number(from, operands[0], i)
@@ -140,7 +140,7 @@ func (h Harness) Powers(t *testing.T) {
 				b.Store(z, []sym.Expr{i}, loop.Apply2(loop.Pow, x.Load(i), loop.Number(dt, y)))
 			})
 			k := Finish(b)
-			dims := map[string]int64{"n": 100}
+			dims := map[sym.Name]int64{sym.User("n"): 100}
 			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims)}
 			Fill(rand.New(rand.NewSource(3)), operands[0])
 			h.Agree(t, k, dims, operands, Tolerance(dt), 0)
@@ -169,7 +169,7 @@ func (h Harness) Checks(t *testing.T) {
 				b.Store(y, []sym.Expr{i}, x.Load(j))
 			})
 			k := Finish(b)
-			dims := map[string]int64{"n": 40, "rows": 7}
+			dims := map[sym.Name]int64{sym.User("n"): 40, sym.User("rows"): 7}
 			operands := []*tensor.Tensor{Operand(t, k.Params[0], dims), Operand(t, k.Params[1], dims), Operand(t, k.Params[2], dims)}
 			for i := range int64(40) {
 				operands[0].SetInt(i, i%7)
@@ -296,7 +296,7 @@ func (h Harness) EmptyContractions(t *testing.T) {
 				c, x, y := b.Param("c", loop.Update, dtype.F32, []sym.Expr{rows, cols}), b.Param("x", loop.Read, dtype.F32, []sym.Expr{rows, k}), b.Param("y", loop.Read, dtype.F32, []sym.Expr{k, cols})
 				origin := []sym.Expr{n0, n0}
 				b.Contract(rows, cols.Min(sym.Const(16)), k.Sub(sym.Const(3)), c.Tile(origin, row, col), x.Tile(origin, row, col), y.Tile(origin, row, col))
-				kernel, dims := Finish(b), map[string]int64{"m": m, "n": n, "k": depth}
+				kernel, dims := Finish(b), map[sym.Name]int64{sym.User("m"): m, sym.User("n"): n, sym.User("k"): depth}
 				operands := []*tensor.Tensor{}
 				for _, p := range kernel.Params {
 					o := Operand(t, p, dims)
@@ -379,7 +379,7 @@ func (h Harness) Courses(t *testing.T) {
 		for _, n := range []int64{0, 1, 5} {
 			for _, s := range []int64{0, 1, 4} {
 				for _, split := range []int64{0, 1, 2, 5, 7} {
-					dims := map[string]int64{"n": n, "s": s}
+					dims := map[sym.Name]int64{sym.User("n"): n, sym.User("s"): s}
 					r := rand.New(rand.NewSource(s + n))
 					var operands []*tensor.Tensor
 					for _, p := range k.Params {

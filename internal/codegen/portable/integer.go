@@ -40,7 +40,7 @@ func (c *compiler) derive(e sym.Expr) int {
 	return slot
 }
 
-func (c *compiler) code(e sym.Expr, names []string) *sym.Code {
+func (c *compiler) code(e sym.Expr, names []sym.Name) *sym.Code {
 	code, err := e.Compile(names)
 	if err != nil {
 		c.bug("%s: %v", e, err)
@@ -50,7 +50,7 @@ func (c *compiler) code(e sym.Expr, names []string) *sym.Code {
 
 // overDims reports whether an expression mentions dimensions only.
 func (c *compiler) overDims(e sym.Expr) bool {
-	return !slices.ContainsFunc(e.Vars(), func(name string) bool { return c.integers[name] >= len(c.kernel.Dims) })
+	return !slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { return c.integers[name] >= len(c.kernel.Dims) })
 }
 
 // product is a word that varies times one that does not.
@@ -183,7 +183,7 @@ func (c *compiler) lanes(e sym.Expr) laneIndex {
 		result.checked = append(result.checked, checkedTerm{c.checked[name], c.integer(factor)})
 		start = start.Sub(factor.Mul(sym.Var(name)))
 	}
-	if slices.ContainsFunc(rest.Vars(), c.varies) || slices.ContainsFunc(start.Vars(), func(name string) bool { return c.varies(name) && name != c.vector.variable }) {
+	if slices.ContainsFunc(rest.Vars(), c.varies) || slices.ContainsFunc(start.Vars(), func(name sym.Name) bool { return c.varies(name) && name != c.vector.variable }) {
 		return c.laneByLane(e)
 	}
 	result.start = c.integer(start)
@@ -191,7 +191,7 @@ func (c *compiler) lanes(e sym.Expr) laneIndex {
 }
 
 // varies reports whether a name has a value of its own in each lane.
-func (c *compiler) varies(name string) bool {
+func (c *compiler) varies(name sym.Name) bool {
 	if c.vector == nil {
 		return false
 	}

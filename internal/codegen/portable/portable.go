@@ -84,21 +84,21 @@ type parallel struct {
 // compiler makes one kernel ready.
 type compiler struct {
 	kernel   *loop.Kernel
-	names    []string       // of integers, by word: dimensions first
-	integers map[string]int // the words of names
+	names    []sym.Name       // of integers, by word: dimensions first
+	integers map[sym.Name]int // the words of names
 	words    int
 	known    map[string]int // words that hold expressions over dimensions, by their keys
 	launch   []derived
 	memories map[string]*memory
 	bound    map[string]binding
 	vector   *vector
-	checked  map[string]int // strips of values that Checks made, where they differ by lane
-	moving   bool           // values are bits on their way from memory to memory
-	panels   int            // bytes for panels
-	held     int            // the word of what the panels hold
-	budget   int            // the word with what may be done before the run looks whether it is stopped
-	ranges   *sym.Dims      // of dimensions and loop variables
-	fixed    int            // bytes for panels and strips
+	checked  map[sym.Name]int // strips of values that Checks made, where they differ by lane
+	moving   bool             // values are bits on their way from memory to memory
+	panels   int              // bytes for panels
+	held     int              // the word of what the panels hold
+	budget   int              // the word with what may be done before the run looks whether it is stopped
+	ranges   *sym.Dims        // of dimensions and loop variables
+	fixed    int              // bytes for panels and strips
 }
 
 func (c *compiler) bug(format string, args ...any) {
@@ -110,7 +110,7 @@ func (c *compiler) newWord() int {
 	return c.words - 1
 }
 
-func (c *compiler) name(name string) {
+func (c *compiler) name(name sym.Name) {
 	if _, ok := c.integers[name]; !ok {
 		c.integers[name] = c.newWord()
 		c.names = append(c.names, name)
@@ -118,7 +118,7 @@ func (c *compiler) name(name string) {
 }
 
 func compile(k *loop.Kernel) *kernel {
-	c := &compiler{kernel: k, integers: map[string]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[string]int{}, ranges: sym.NewDims()}
+	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims()}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	for _, name := range k.Dims {
 		c.name(name)

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // action runs a statement, on n lanes inside a vector loop; n has no meaning outside of one.
@@ -114,7 +115,7 @@ func (c *compiler) serial(s *loop.For) action {
 
 // vector is the vector loop that is being compiled.
 type vector struct {
-	variable string
+	variable sym.Name
 	width    int // lanes of a strip
 	used     int // bytes per lane that strips now take
 	peak     int // most bytes per lane

@@ -158,7 +158,7 @@ func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 	v.Known, v.Bound = make([]sym.Expr, len(intricate)), true
 	for k, e := range intricate {
 		limit := e
-		if slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := c.Module.Limits[name]; return data }) {
+		if slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := c.Module.Limits[name]; return data }) {
 			_, hi := c.Dims().Bounds(e)
 			limit = sym.Const(hi)
 		}

@@ -45,7 +45,7 @@ type form struct {
 }
 
 // differing is an extent that differs among a sequence's tensors.
-var differing = sym.Var("?")
+var differing = sym.Var(sym.Hidden("?"))
 
 // composite is what a stand-in stands for.
 type composite struct {
@@ -176,7 +176,7 @@ func (g *graph) common(a, b form) form {
 func (g *graph) lasting(f form) form {
 	f.of.Shape = slices.Clone(f.of.Shape)
 	for i, e := range f.of.Shape {
-		if f.kind.plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name string) bool { _, decided := g.build.Module.Limits[name]; return decided }) {
+		if f.kind.plain() == Sequence && slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, decided := g.build.Module.Limits[name]; return decided }) {
 			f.of.Shape[i] = differing
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -134,6 +135,10 @@ func parseModel(data []byte) (*Model, error) {
 			initial[t.Values.Name] = true
 		}
 	}
+	named := map[string]bool{}
+	for _, v := range slices.Concat(proto.Graph.Input, proto.Graph.Output) {
+		noteDims(v.Type, named)
+	}
 	seen := map[string]bool{}
 	for _, v := range proto.Graph.Input {
 		if seen[v.Name] {
@@ -144,14 +149,14 @@ func parseModel(data []byte) (*Model, error) {
 			m.Defaults = append(m.Defaults, v.Name)
 			continue
 		}
-		p, err := portOf(v, true)
+		p, err := portOf(v, true, named)
 		if err != nil {
 			return nil, err
 		}
 		m.Inputs = append(m.Inputs, p)
 	}
 	for _, v := range proto.Graph.Output {
-		p, err := portOf(v, false)
+		p, err := portOf(v, false, named)
 		if err != nil {
 			p = Port{Name: v.Name}
 		}
@@ -177,8 +182,31 @@ func functionKey(domain, name, overload string) string {
 // nameless are the names that exporters write for an extent they do not know: each is a dimension of its own.
 var nameless = map[string]bool{"": true, "?": true, "-1": true, "None": true, "none": true, "null": true}
 
-// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS. strict demands a known type.
-func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
+// noteDims adds the names that a declaration gives dimensions.
+func noteDims(t *wire.TypeProto, named map[string]bool) {
+	for t != nil && t.TensorType == nil {
+		switch {
+		case t.OptionalType != nil:
+			t = t.OptionalType.ElemType
+		case t.SequenceType != nil:
+			t = t.SequenceType.ElemType
+		default:
+			return
+		}
+	}
+	if t == nil || t.TensorType.Shape == nil {
+		return
+	}
+	for _, d := range t.TensorType.Shape.Dim {
+		if d.Named() {
+			named[d.Param] = true
+		}
+	}
+}
+
+// typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS, with underscores behind if the model names a
+// dimension so. strict demands a known type.
+func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type, error) {
 	if v.Type == nil {
 		return ir.Type{}, diag.Inputf("no type is declared for %s", v.Name).AtTensor(v.Name)
 	}
@@ -210,9 +238,13 @@ func typeOf(v *wire.ValueInfoProto, strict bool) (ir.Type, error) {
 		case d.Known() && d.Value < -1:
 			return t, diag.Inputf("axis %d of %s is declared as %d", axis, v.Name, d.Value).AtTensor(v.Name)
 		case d.Named() && !nameless[strings.TrimSpace(d.Param)]:
-			t.Shape = append(t.Shape, sym.Var(d.Param))
+			t.Shape = append(t.Shape, sym.Dim(d.Param))
 		default:
-			t.Shape = append(t.Shape, sym.Var(fmt.Sprintf("%s.%d", v.Name, axis)))
+			name := fmt.Sprintf("%s.%d", v.Name, axis)
+			for named[name] {
+				name += "_"
+			}
+			t.Shape = append(t.Shape, sym.Dim(name))
 		}
 	}
 	return t, nil

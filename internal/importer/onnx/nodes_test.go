@@ -113,7 +113,7 @@ func runNode(folder string, baked, symbolic bool) (err error) {
 			shape := ir.Constants(given[p.Name].Shape())
 			for axis, size := range given[p.Name].Shape() {
 				if size > 1 {
-					shape[axis] = sym.Var(fmt.Sprintf("d%d", size))
+					shape[axis] = sym.Dim(fmt.Sprintf("d%d", size))
 				}
 			}
 			p.Type.Shape = shape

@@ -133,7 +133,7 @@ func randomComposite(r *rand.Rand, g *graph) *ir.Value {
 	if kind.plain() == Tensor || r.Intn(2) == 0 {
 		p.Type.Shape = []sym.Expr{}
 		for range r.Intn(4) {
-			p.Type.Shape = append(p.Type.Shape, []sym.Expr{sym.Const(2), sym.Const(1), sym.Var("n")}[r.Intn(3)])
+			p.Type.Shape = append(p.Type.Shape, []sym.Expr{sym.Const(2), sym.Const(1), sym.Dim("n")}[r.Intn(3)])
 		}
 	}
 	f := p.form()
@@ -149,7 +149,7 @@ func randomCall(r *rand.Rand, domain, plain string, since int64, op *schema.Oper
 	m := &ir.Module{Name: "main", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
 	m.Funcs = []*ir.Func{m.Main}
 	for _, name := range []string{"n", "m"} {
-		m.Dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+		m.Dims.Set(sym.User(name), sym.Range{Min: 0, Max: sym.NoMax})
 	}
 	b := ir.NewBuilder(ir.NewInference(m), body)
 	b.Source = "node"
@@ -203,7 +203,7 @@ func randomValue(r *rand.Rand, b *ir.Builder, i int, dt dtype.DType, rank int) *
 		sizes[axis] = []int64{1, 2, 2, 3, 4, 0}[r.Intn(6)]
 		shape[axis] = sym.Const(sizes[axis])
 		if r.Intn(6) == 0 {
-			shape[axis], static = sym.Var([]string{"n", "m"}[r.Intn(2)]), false
+			shape[axis], static = sym.Dim([]string{"n", "m"}[r.Intn(2)]), false
 		}
 	}
 	if static && dt != dtype.String && r.Intn(2) == 0 {

@@ -36,7 +36,7 @@ func optional(c *call) []*ir.Value {
 	if a == nil || a.TP == nil {
 		c.Fault("there is neither a value nor a type")
 	}
-	p, err := portOf(&wire.ValueInfoProto{Name: c.Source, Type: a.TP}, false)
+	p, err := portOf(&wire.ValueInfoProto{Name: c.Source, Type: a.TP}, false, nil)
 	if err != nil {
 		if e := diag.As(err, diag.ErrUnsupported); e != nil {
 			err = e.AtNode(c.Source, c.Node.OpType)

@@ -200,7 +200,7 @@ func (c *call) declaredShape(output int) []sym.Expr {
 				if v.Name != c.Node.Output[output] {
 					continue
 				}
-				if p, err := portOf(v, false); err == nil && p.Kind == Tensor {
+				if p, err := portOf(v, false, nil); err == nil && p.Kind == Tensor {
 					p.Kind = Sequence
 					return p.form().of.Shape
 				}
@@ -472,7 +472,7 @@ func sequenceMap(c *call) []*ir.Value {
 	}
 	var empty []*ir.Value
 	for _, o := range proto.Output {
-		p, err := portOf(o, false)
+		p, err := portOf(o, false, nil)
 		if err != nil {
 			c.Fail(err)
 		}
@@ -506,7 +506,7 @@ const maxUnrolled = 16
 
 // inputShape is the shape that a body declares of an input, with differing for what is no number.
 func (c *call) inputShape(v *wire.ValueInfoProto) []sym.Expr {
-	p, err := portOf(v, false)
+	p, err := portOf(v, false, nil)
 	if err != nil || p.Kind != Tensor {
 		return nil
 	}
@@ -534,7 +534,7 @@ func (c *call) mapped(proto *wire.GraphProto, in []*ir.Value, length int) []*ir.
 	}
 	var out []*ir.Value
 	for i, list := range lists {
-		p, err := portOf(proto.Output[i], false)
+		p, err := portOf(proto.Output[i], false, nil)
 		if err != nil && length == 0 {
 			c.Fail(err)
 		}

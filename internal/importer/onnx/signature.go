@@ -35,8 +35,8 @@ type Signature struct {
 	Results         []string // the results' names
 }
 
-// portOf reads a declaration. strict demands a known type.
-func portOf(v *wire.ValueInfoProto, strict bool) (Port, error) {
+// portOf reads a declaration. strict demands a known type; named are the dimensions that the model names.
+func portOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (Port, error) {
 	p := Port{Name: v.Name}
 	inner := *v
 	unwrap := func(of *wire.ElementTypeProto, kind Kind) bool {
@@ -52,7 +52,7 @@ func portOf(v *wire.ValueInfoProto, strict bool) (Port, error) {
 		unwrap(inner.Type.SequenceType, Sequence)
 	}
 	var err error
-	if p.Type, err = typeOf(&inner, strict && p.Kind.plain() == Tensor); err != nil {
+	if p.Type, err = typeOf(&inner, strict && p.Kind.plain() == Tensor, named); err != nil {
 		return p, err
 	}
 	if p.Kind.plain() == Sequence && p.Type.DType != dtype.String && p.Type.DType.Bits() < 8 {
@@ -75,7 +75,7 @@ func (p Port) form() form {
 	return f
 }
 
-// inputs makes the parameters of the model's inputs, and what stands for them. The dimensions that the model names come first, so that no part's own is one of them.
+// inputs makes the parameters of the model's inputs, and what stands for them.
 func (g *graph) inputs(s *Signature) {
 	dims := g.build.Dims()
 	for _, p := range g.model.Inputs {
@@ -119,10 +119,10 @@ func (g *graph) partType(p Port, f form, part string) ir.Type {
 }
 
 // dimension is a dimension of the module's own that a part of an input binds.
-func (g *graph) dimension(name string, most int64) sym.Expr {
-	dims := g.build.Dims()
+func (g *graph) dimension(hint string, most int64) sym.Expr {
+	dims, name := g.build.Dims(), sym.Made(hint)
 	for _, taken := dims.Get(name); taken; _, taken = dims.Get(name) {
-		name += "_"
+		name = sym.Made(name.Text() + "_")
 	}
 	dims.Set(name, sym.Range{Min: 0, Max: most})
 	return sym.Var(name)

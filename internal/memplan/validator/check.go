@@ -40,7 +40,7 @@ type Layout struct {
 
 // Let names an integer. Of is optional: expressions whose maximum X is said to be, which spares Prove looking for them in X.
 type Let struct {
-	Name string
+	Name sym.Name
 	X    sym.Expr
 	Of   []sym.Expr
 }
@@ -90,7 +90,7 @@ type family struct {
 
 // Check checks the plan at one binding of the dimensions: every layout, and which of them is chosen. It returns a *Fault for the first
 // rule found broken.
-func Check(p *Plan, value func(name string) (int64, bool)) error {
+func Check(p *Plan, value func(name sym.Name) (int64, bool)) error {
 	if len(p.Offsets) != len(p.Buffers) || len(p.Layouts) == 0 {
 		return fault(Value, fmt.Sprintf("%d offsets for %d buffers, %d layouts", len(p.Offsets), len(p.Buffers), len(p.Layouts)))
 	}
@@ -151,9 +151,9 @@ func findRoots(p *Plan) ([]int, error) {
 }
 
 // checkLayout checks one layout and returns the end of the highest byte that it uses.
-func checkLayout(p *Plan, l *Layout, roots []int, value func(string) (int64, bool)) (int64, error) {
-	defined := map[string]int64{}
-	lookup := func(name string) (int64, bool) {
+func checkLayout(p *Plan, l *Layout, roots []int, value func(sym.Name) (int64, bool)) (int64, error) {
+	defined := map[sym.Name]int64{}
+	lookup := func(name sym.Name) (int64, bool) {
 		if v, ok := defined[name]; ok {
 			return v, true
 		}
@@ -207,7 +207,7 @@ func checkLayout(p *Plan, l *Layout, roots []int, value func(string) (int64, boo
 }
 
 // rectangles computes every family's place, and checks sizes, alignments and aliases on the way.
-func rectangles(p *Plan, roots []int, lookup func(string) (int64, bool)) ([]family, error) {
+func rectangles(p *Plan, roots []int, lookup func(sym.Name) (int64, bool)) ([]family, error) {
 	index := map[int]int{}
 	var families []family
 	offsets := make([]int64, len(p.Buffers))

@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 			Layouts: []validator.Layout{{Arena: number(c.arena)}},
 			Height:  number(c.arena), Arena: number(c.arena), Bound: number(c.bound),
 		}
-		err := validator.Check(p, func(string) (int64, bool) { return 0, false })
+		err := validator.Check(p, func(sym.Name) (int64, bool) { return 0, false })
 		var fault *validator.Fault
 		switch {
 		case c.want == "" && err != nil:

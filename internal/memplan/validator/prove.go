@@ -32,7 +32,7 @@ func Verify(p *Plan, samples int) (*Proof, error) {
 	}
 	names := dims.Names()
 	random := rand.New(rand.NewPCG(1, uint64(len(p.Buffers))))
-	binding := map[string]int64{}
+	binding := map[sym.Name]int64{}
 	for i := range samples + 2 {
 		for _, name := range names {
 			r, _ := dims.Get(name)
@@ -48,7 +48,7 @@ func Verify(p *Plan, samples int) (*Proof, error) {
 				binding[name] = between(random, r)
 			}
 		}
-		err := Check(p, func(name string) (int64, bool) { v, ok := binding[name]; return v, ok })
+		err := Check(p, func(name sym.Name) (int64, bool) { v, ok := binding[name]; return v, ok })
 		if err != nil {
 			return nil, fmt.Errorf("at %v: %w", binding, err)
 		}
@@ -136,7 +136,7 @@ func kinships(p *Plan, roots []int, dims *sym.Dims) ([]kin, error) {
 
 // proveLayout builds a relation "ends at or below the start of" out of what the definitions say, and looks every pair up in its closure.
 func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proof) {
-	owner := map[string]int{} // a defined name to the family that starts there
+	owner := map[sym.Name]int{} // a defined name to the family that starts there
 	for i, f := range families {
 		if name, ok := f.base.Name(); ok {
 			owner[name] = i
