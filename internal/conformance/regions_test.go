@@ -154,7 +154,7 @@ func regionArguments(m *ir.Module, r *rand.Rand, size int64, conds int64) []*ten
 	for _, p := range m.Main.Body.Params {
 		var shape []int64
 		for _, e := range p.Type.Shape {
-			extent, _ := e.Eval(func(name string) (int64, bool) {
+			extent, _ := e.Eval(func(name sym.Name) (int64, bool) {
 				d, ok := m.Dims.Get(name)
 				return min(max(size, d.Min), d.Max), ok
 			})

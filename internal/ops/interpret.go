@@ -28,9 +28,9 @@ func (m interpreter) Interpret(in []*tensor.Tensor, ask func() error) ([]*tensor
 // gives the same results. An extent of a result over what data decide becomes a dimension that the node finds.
 func Interpreted(m *ir.Module) *ir.Module {
 	data := func(e sym.Expr) bool {
-		return slices.ContainsFunc(e.Vars(), func(name string) bool { _, data := m.Limits[name]; return data })
+		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
 	}
-	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[string]sym.Expr{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
+	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
 	for _, p := range m.Main.Body.Params {
 		for _, e := range slices.Concat(p.Type.Shape, p.Known) {
 			for _, name := range e.Vars() {
@@ -56,7 +56,8 @@ func Interpreted(m *ir.Module) *ir.Module {
 				continue
 			}
 			if _, again := found[e.String()]; !again {
-				hint, alone := e.Name()
+				name, alone := e.Name()
+				hint := name.Text()
 				if !alone {
 					hint = fmt.Sprintf("%s.%d", v.Name, axis)
 				}
