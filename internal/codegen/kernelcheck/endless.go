@@ -61,7 +61,7 @@ var Endless = map[string]func(b *loop.Builder, n sym.Expr){
 // Stops runs Endless's kernels with arguments that are stopped already: each must begin, look, and end.
 func (h Harness) Stops(t *testing.T) {
 	for name, write := range Endless {
-		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Var("n")} {
+		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {
 			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
 				b := loop.NewBuilder("endless")
 				write(b, n)
