@@ -117,7 +117,7 @@ func (m *Memory) arguments(a *Asked, d Dims) error {
 
 // most is a size for a binding of the dimensions; those that it does not name are at their upper bounds.
 func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
-	bound := x.Subst(func(name string) (sym.Expr, bool) { v, ok := d[name]; return sym.Const(v), ok })
+	bound := m.program.labels.show(x).Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := d[name.Text()]; return sym.Const(v), ok })
 	return Size{bound, m.Arena.dims}.Max()
 }
 
