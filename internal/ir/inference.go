@@ -80,7 +80,7 @@ const mostNarrowed = 64
 // with the condition's words, and what is inferred afterwards may count on the rest. A dimension that data decide keeps its range.
 func (c *Inference) narrow(cond sym.Cond) {
 	names := slices.Concat(cond.A.Vars(), cond.B.Vars())
-	slices.Sort(names)
+	slices.SortFunc(names, sym.Name.Compare)
 	if names = slices.Compact(names); len(names) != 1 {
 		return
 	}
@@ -89,7 +89,7 @@ func (c *Inference) narrow(cond sym.Cond) {
 		return
 	}
 	broken := func(value int64) bool {
-		holds, err := cond.Eval(func(string) (int64, bool) { return value, true })
+		holds, err := cond.Eval(func(sym.Name) (int64, bool) { return value, true })
 		return err == nil && !holds
 	}
 	was := r

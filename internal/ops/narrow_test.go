@@ -11,9 +11,9 @@ import (
 // TestNarrow holds inference to count on the conditions that were met before: of a dimension, the values at which a run is refused are left out of its range, and
 // what is the same for the rest is no condition.
 func TestNarrow(t *testing.T) {
-	m := &ir.Module{Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}, Limits: map[string]sym.Expr{"d": sym.Unlimited}}
+	m := &ir.Module{Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: &ir.Block{}}, Limits: map[sym.Name]sym.Expr{sym.User("d"): sym.Unlimited}}
 	for _, name := range []string{"h", "d"} {
-		m.Dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+		m.Dims.Set(sym.User(name), sym.Range{Min: 0, Max: sym.NoMax})
 	}
 	op, _ := ir.Lookup("relu")
 	c, n := ir.NewInference(m), &ir.Node{Op: op}
@@ -39,7 +39,7 @@ func TestNarrow(t *testing.T) {
 		{"1 <= d", "d", 0, 4}, // what data decide keeps its range: the run says which data
 	} {
 		require(row.cond)
-		if r, _ := m.Dims.Get(row.dim); r.Min != row.least {
+		if r, _ := m.Dims.Get(sym.User(row.dim)); r.Min != row.least {
 			t.Errorf("after %s, %s begins at %d", row.cond, row.dim, r.Min)
 		}
 		if len(m.Requires) != row.required {
@@ -54,8 +54,8 @@ func TestSettled(t *testing.T) {
 	var names []sym.Expr
 	for i := range 6 {
 		name := fmt.Sprint("d", i)
-		m.Dims.Set(name, sym.Range{Min: 0, Max: 1 << 40})
-		names = append(names, sym.Var(name))
+		m.Dims.Set(sym.User(name), sym.Range{Min: 0, Max: 1 << 40})
+		names = append(names, sym.Dim(name))
 	}
 	for k := int64(0); k < 1<<14 && !m.Dims.Exhausted(); k++ {
 		e, f := sym.Const(k), sym.Const(k+7)
