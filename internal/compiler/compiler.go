@@ -228,7 +228,7 @@ func possible(m *ir.Module) error {
 		if m.Dims.Prove(r.Cond) == sym.No {
 			e := diag.Inputf("%s can never hold (from %s) with the ranges that the dimensions have", r.Cond, r.From)
 			if names := slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()); len(names) > 0 {
-				e = e.AtDim(names[0])
+				e = e.AtDim(names[0].Text())
 			}
 			return e.AtTensor(r.Tensor).WithFix("give the dimensions other ranges")
 		}

@@ -190,8 +190,8 @@ func value(t *tensor.Tensor, i int64) float64 {
 }
 
 // sizes are the extents of the module's dimensions that the arguments give.
-func (x *trial) sizes(m *ir.Module) map[string]int64 {
-	sizes := map[string]int64{}
+func (x *trial) sizes(m *ir.Module) map[sym.Name]int64 {
+	sizes := map[sym.Name]int64{}
 	for i, p := range m.Main.Body.Params {
 		for axis, e := range p.Type.Shape {
 			if name, ok := e.Name(); ok {
@@ -270,7 +270,7 @@ func lessThan(c *compiler.Compiled) (int64, error) {
 	for _, w := range c.Program.Weights {
 		sum = sum.Add(sym.Const(int64(len(w.Data))))
 	}
-	return sym.AtLimits(sum, c.Loop.Limits).Eval(func(string) (int64, bool) { return 0, false })
+	return sym.AtLimits(sum, c.Loop.Limits).Eval(func(sym.Name) (int64, bool) { return 0, false })
 }
 
 // release gives back what a compiled module holds.
@@ -288,7 +288,7 @@ func execute(ctx context.Context, c *compiler.Compiled, args []*tensor.Tensor) (
 		return nil, err
 	}
 	defer exe.Close()
-	values := map[string]int64{}
+	values := map[sym.Name]int64{}
 	for i, port := range c.Program.Inputs {
 		for axis, e := range c.Program.Tensors[port.Tensor].Shape {
 			if name, ok := e.Name(); ok {

@@ -92,8 +92,8 @@ func (p *pair) shape(b *ir.Builder, sizes []int64) []sym.Expr {
 	for axis, size := range sizes {
 		if p.named && size > 1 {
 			name := fmt.Sprintf("d%d", size)
-			b.Dims().Set(name, sym.Range{Min: 0, Max: 1 << 20})
-			shape[axis] = sym.Var(name)
+			b.Dims().Set(sym.User(name), sym.Range{Min: 0, Max: 1 << 20})
+			shape[axis] = sym.Dim(name)
 		}
 	}
 	return shape
@@ -168,8 +168,8 @@ func (p *pair) adapt(b *ir.Builder, n *ir.Node, v *ir.Value, shape []sym.Expr) *
 	}
 	have, want := sym.Product(v.Type.Shape...), sym.Product(shape...)
 	size := func(e sym.Expr) int64 {
-		n, err := e.Eval(func(name string) (int64, bool) {
-			size, err := strconv.ParseInt(strings.TrimPrefix(name, "d"), 10, 64)
+		n, err := e.Eval(func(name sym.Name) (int64, bool) {
+			size, err := strconv.ParseInt(strings.TrimPrefix(name.Text(), "d"), 10, 64)
 			return size, err == nil
 		})
 		if err != nil {

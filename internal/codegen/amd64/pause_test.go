@@ -48,7 +48,7 @@ func TestPauseAnywhere(t *testing.T) {
 // TestStop: a kernel whose one tile would take years ends when it is stopped: at the next return of its code.
 func TestStop(t *testing.T) {
 	for name, write := range kernelcheck.Endless {
-		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Var("n")} {
+		for which, n := range []sym.Expr{sym.Const(1 << 40), sym.Dim("n")} {
 			t.Run(name+[]string{"", ", dynamic"}[which], func(t *testing.T) {
 				levels(t, func(t *testing.T, h kernelcheck.Harness) {
 					b := loop.NewBuilder("endless")
@@ -92,7 +92,7 @@ func TestPauseMoves(t *testing.T) {
 	b := loop.NewBuilder("sum")
 	y := b.Param("y", loop.Write, dtype.I64, kernelcheck.Fixed(1))
 	total := b.Var("total", loop.Integer(dtype.I64, 0))
-	b.Serial("i", sym.Var("n"), func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
+	b.Serial("i", sym.Dim("n"), func(i sym.Expr) { b.Reduce(total, loop.Add, loop.At(i)) })
 	b.Store(y, kernelcheck.Fixed(0), total)
 	code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{kernelcheck.Finish(b)}}, h.Machine)
 	if err != nil {
