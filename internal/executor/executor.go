@@ -163,6 +163,7 @@ type Call struct {
 	ctx      context.Context
 	reserved int64              // bytes of late storage, and of the scratch that late sizes asked for
 	grown    int64              // of them, that scratch
+	heap     []*mem.Block       // what a host function takes of Go's heap now
 	endings  []ending           // what the next run consumes
 	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved

@@ -412,6 +412,8 @@ func (h *hostCall) run(c *Call) error {
 		c.watch.touch(c, t)
 		call.In = append(call.In, view)
 	}
+	call.Reserve = func(bytes int64) error { return c.reserveHeap(h.step, bytes) }
+	defer c.freeHeap()
 	call.Result = func(i int, shape ...int64) (*tensor.Tensor, error) { return c.hostResult(h.step, i, shape) }
 	return at(h.f(call), h.step.Source)
 }

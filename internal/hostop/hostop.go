@@ -21,6 +21,8 @@ type Call struct {
 	Types []dtype.DType
 	// Ask, where not nil, says whether to go on: its error ends the work.
 	Ask func() error
+	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it returns. It refuses by an error.
+	Reserve func(bytes int64) error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 

@@ -38,6 +38,7 @@ type component struct {
 
 // jpeg is a file under decoding.
 type jpeg struct {
+	take          func(bytes int64) error // of Go's heap
 	data          []byte
 	at            int
 	width, height int
@@ -55,8 +56,9 @@ type jpeg struct {
 }
 
 // decodeJPEG reads a sequential or progressive JPEG picture of 8 bits with Huffman codes.
-func decodeJPEG(data []byte) (*Picture, error) {
-	d := &jpeg{data: data, at: 2, adobe: -1}
+func decodeJPEG(f *file) (*Picture, error) {
+	data := f.data
+	d := &jpeg{data: data, at: 2, adobe: -1, take: f.take}
 	for {
 		mark, err := d.marker()
 		if err != nil {
@@ -194,6 +196,13 @@ func (d *jpeg) frame(body []byte) error {
 	}
 	// No code is shorter than a bit, and every block has one for its mean.
 	if err := plausible(blocks, len(d.data), 8); err != nil {
+		return err
+	}
+	each := int64(64)
+	if d.progressive {
+		each += 2 * 64
+	}
+	if err := d.take(each*blocks + 64*int64(d.width)); err != nil { // and a few rows
 		return err
 	}
 	for i := range list {

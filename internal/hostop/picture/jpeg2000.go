@@ -22,9 +22,10 @@ type palette struct {
 }
 
 // decodeJPEG2000 reads a JP2 file, or a bare codestream (ISO/IEC 15444-1).
-func decodeJPEG2000(data []byte) (*Picture, error) {
+func decodeJPEG2000(f *file) (*Picture, error) {
+	data := f.data
 	if data[0] == 0xff {
-		s, err := decodeCodestream(data)
+		s, err := decodeCodestream(data, f)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +65,7 @@ func decodeJPEG2000(data []byte) (*Picture, error) {
 				}
 			}
 		case "jp2c":
-			s, err := decodeCodestream(body)
+			s, err := decodeCodestream(body, f)
 			if err != nil {
 				return nil, err
 			}

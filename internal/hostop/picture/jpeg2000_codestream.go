@@ -3,6 +3,7 @@ package picture
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
 )
@@ -76,6 +77,7 @@ type tile struct {
 
 // codestream is a picture under decoding.
 type codestream struct {
+	file           *file
 	x0, y0, x1, y1 int64 // of the picture on the reference grid
 	tx, ty, tw, th int64 // of the tiles
 	across, down   int64 // how many tiles
@@ -90,8 +92,8 @@ type codestream struct {
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // decodeCodestream reads a whole codestream.
-func decodeCodestream(data []byte) (*codestream, error) {
-	s := &codestream{tiles: map[int64]*tile{}}
+func decodeCodestream(data []byte, f *file) (*codestream, error) {
+	s := &codestream{tiles: map[int64]*tile{}, file: f}
 	if len(data) < 2 || binary.BigEndian.Uint16(data) != markSOC {
 		return nil, corrupt("no codestream begins here")
 	}
@@ -123,6 +125,9 @@ func decodeCodestream(data []byte) (*codestream, error) {
 	if int64(len(s.order)) < s.across*s.down || len(s.order) == 0 {
 		return nil, corrupt("%d tiles of %d", len(s.order), s.across*s.down)
 	}
+	if err := s.take(); err != nil {
+		return nil, err
+	}
 	for i := range s.planes {
 		p := &s.planes[i]
 		p.samples = make([]uint16, p.width*p.height)
@@ -135,6 +140,20 @@ func decodeCodestream(data []byte) (*codestream, error) {
 		t.body = nil
 	}
 	return s, nil
+}
+
+// take asks for what the samples take: for each its coefficient, its share of a block and of the trees of blocks; what the headers of packets say of blocks, in at least four bits; and a
+// tile's description.
+func (s *codestream) take() error {
+	total := int64(0)
+	for i := range s.planes {
+		total += s.planes[i].width * s.planes[i].height
+	}
+	bytes := len(s.file.data)
+	if err := dense(s.x1-s.x0, s.y1-s.y0, bytes, pixelsOfByte); err != nil {
+		return err
+	}
+	return s.file.take(20*total + 160*int64(bytes) + int64(len(s.order)*len(s.planes))*int64(unsafe.Sizeof(componentCoding{})+512))
 }
 
 // parameters cuts a marker with its segment off.

@@ -204,6 +204,9 @@ func exp2(n int) float64 {
 	return float64(int64(1) << n)
 }
 
+// precinctBytes is what a precinct takes of Go's heap at most, beside its blocks' share by their samples.
+const precinctBytes = 1 << 10
+
 // decodeTile decodes a tile's packets, blocks and wavelets.
 func (s *codestream) decodeTile(t *tile) error {
 	parts, all := make([]*tileComponent, len(s.planes)), []*precinct(nil)
@@ -214,6 +217,9 @@ func (s *codestream) decodeTile(t *tile) error {
 			res := &parts[i].resolutions[r]
 			if res.down > 0 && res.across > (int64(len(t.body))-int64(len(all)))/res.down {
 				return corrupt("a tile of %d bytes has more precincts than that", len(t.body))
+			}
+			if err := s.file.take(res.across * res.down * precinctBytes); err != nil {
+				return err
 			}
 			for k := range res.across * res.down {
 				p := &precinct{component: i, resolution: r, px: res.p0 + k%res.across, py: res.q0 + k/res.across}

@@ -1,8 +1,7 @@
 // Package picture decodes images: JPEG, JPEG 2000, PNG, BMP, TIFF, WebP and the portable formats, to the pixels that Pillow gives (which are those of
 // libjpeg-turbo, OpenJPEG and libwebp; the sYCC colors of JPEG 2000 alone may differ by one).
 //
-// Files are hostile: what a header declares is compared with MaxPixels, and where the format allows it with the bytes that follow, before memory is taken
-// for it. A picture lies in Go's heap while it is read, in up to twelve bytes a pixel (JPEG 2000: twenty).
+// Files are hostile: what a header declares is compared with MaxPixels and with the bytes that follow, and the memory that reading takes of Go's heap is asked for, before any is taken.
 package picture
 
 import (
@@ -38,8 +37,25 @@ type Picture struct {
 type format struct {
 	name   string
 	begins func(data []byte) bool
-	decode func(data []byte) (*Picture, error)
+	decode func(f *file) (*Picture, error)
 }
+
+// file is a file under decoding.
+type file struct {
+	data    []byte
+	reserve func(bytes int64) error // nil: whatever is wanted is granted
+}
+
+// take asks for what reading takes of Go's heap, at most, beside a little for every file.
+func (f *file) take(bytes int64) error {
+	if f.reserve == nil {
+		return nil
+	}
+	return f.reserve(bytes + overhead + 2*int64(len(f.data)))
+}
+
+// overhead is what decoding any file takes of Go's heap at most, in bytes: tables and windows.
+const overhead = 1 << 20
 
 // magic is a file that begins with certain bytes.
 func magic(texts ...string) func([]byte) bool {
@@ -64,11 +80,11 @@ var formats = []format{
 }
 
 // Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt where the bytes are none, a *diag.Error where
-// they are one of a kind that is not supported.
-func Decode(data []byte) (*Picture, error) {
+// they are one of a kind that is not supported. Before it takes more than a little of Go's heap it asks reserve, where that is not nil, for the most that it may take, and returns its error.
+func Decode(data []byte, reserve func(bytes int64) error) (*Picture, error) {
 	for _, f := range formats {
 		if f.begins(data) {
-			p, err := f.decode(data)
+			p, err := f.decode(&file{data, reserve})
 			if err == nil {
 				return p, nil
 			}
@@ -78,6 +94,13 @@ func Decode(data []byte) (*Picture, error) {
 	return nil, corrupt("the first bytes are of no known format")
 }
 
+// A file may have more than leastPixels only if it has a byte for every so many of them: deflate makes at most 1032 bytes of one, and a pixel may be a bit. A row of a fax may be one bit.
+const (
+	leastPixels      = 1 << 21
+	pixelsOfByte     = 8 * 1032
+	faxPixelsOfAByte = 1 << 16
+)
+
 // sized checks the extents that a header declares, before memory is taken for them.
 func sized(width, height int64) error {
 	if width < 1 || height < 1 {
@@ -85,6 +108,14 @@ func sized(width, height int64) error {
 	}
 	if width > mostPixels || height > mostPixels/width {
 		return diag.Unsupportedf("a picture of %d × %d pixels; at most %d are read", width, height, mostPixels)
+	}
+	return nil
+}
+
+// dense refuses a picture that a format may say in next to nothing, in a file of so few bytes, of which each may give so many pixels: it would be a large one of one color.
+func dense(width, height int64, bytes, pixels int) error {
+	if count := width * height; count > leastPixels && count/int64(pixels) > int64(bytes) {
+		return diag.Unsupportedf("a picture of %d × %d pixels in %d bytes; one byte may give at most %d pixels", width, height, bytes, pixels)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ type pnm struct {
 }
 
 // decodePNM reads the formats P1 to P6 of Netpbm. Samples are scaled to 255 where the file's largest is another.
-func decodePNM(data []byte) (*Picture, error) {
+func decodePNM(from *file) (*Picture, error) {
+	data := from.data
 	f := &pnm{data: data, at: 2}
 	kind := data[1]
 	width, err := f.number(1 << 30)
@@ -48,6 +49,12 @@ func decodePNM(data []byte) (*Picture, error) {
 	rowSamples := width * channels
 	var sample func(i int64) int64 // of all rows
 	if kind < '4' {
+		if err := plausible(rowSamples*height, len(f.data)-f.at, 1); err != nil {
+			return nil, err
+		}
+		if err := from.take(2 * rowSamples * height); err != nil {
+			return nil, err
+		}
 		samples, err := f.plain(rowSamples*height, most, bitmap)
 		if err != nil {
 			return nil, err

@@ -16,21 +16,43 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-func decodePNG(data []byte) (*Picture, error) {
-	return decodeBy(data, png.DecodeConfig, png.Decode, func(c image.Config) error {
-		// Deflate makes at most 1032 bytes of one; a pixel may be a bit.
-		return plausible(int64(c.Width)*int64(c.Height), len(data), 8*1032)
+func decodePNG(f *file) (*Picture, error) {
+	return f.decodeBy(png.DecodeConfig, png.Decode, pixelsOfByte, func(c image.Config) (int64, error) {
+		pixels := int64(c.Width) * int64(c.Height)
+		// The picture, and as much again of the passes of an interlaced one; a few rows.
+		return 2*pixelBytes(c)*pixels + 64*int64(c.Width), plausible(pixels, len(f.data), pixelsOfByte)
 	})
 }
 
-func decodeTIFF(data []byte) (*Picture, error) {
-	p, err := decodeBy(data, tiff.DecodeConfig, tiff.Decode, nil)
+// Tags of TIFF.
+const (
+	tiffCompression = 259
+	tiffPhotometric = 262
+	tiffTileWidth   = 322
+	tiffTileLength  = 323
+)
+
+func decodeTIFF(f *file) (*Picture, error) {
+	compression := tiffTag(f.data, tiffCompression)
+	fax := compression >= 2 && compression <= 4
+	pixels := pixelsOfByte
+	if fax {
+		pixels = faxPixelsOfAByte
+	}
+	p, err := f.decodeBy(tiff.DecodeConfig, tiff.Decode, pixels, func(c image.Config) (int64, error) {
+		// The picture; a strip or tile, which may be as large or a little larger, is read into a buffer that grows.
+		width, length := int64(c.Width), int64(c.Height)
+		tile := max(width, tiffTag(f.data, tiffTileWidth))*max(length, tiffTag(f.data, tiffTileLength)) + 1
+		if width, length = tiffTag(f.data, tiffTileWidth), tiffTag(f.data, tiffTileLength); width > 0 && (width > mostPixels || length > mostPixels/width) {
+			return 0, diag.Unsupportedf("a TIFF of tiles of %d × %d pixels; at most %d are read", width, length, mostPixels)
+		}
+		return pixelBytes(c) * (int64(c.Width)*int64(c.Height) + 3*tile), nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	// The decoder takes the bits of a fax for white on black, whatever the file says.
-	compression, _ := tiffTag(data, 259)
-	black, _ := tiffTag(data, 262)
+	black := tiffTag(f.data, tiffPhotometric)
 	if row := p.Row; (compression == 3 || compression == 4) && black == 1 {
 		p.Row = func(y int, rgb []byte) {
 			row(y, rgb)
@@ -42,35 +64,44 @@ func decodeTIFF(data []byte) (*Picture, error) {
 	return p, nil
 }
 
-// tiffTag is the 16-bit value of a tag in the file's first directory.
-func tiffTag(data []byte, tag uint16) (uint16, bool) {
+// tiffTag is the first value of a tag in the file's first directory; 0 if there is none.
+func tiffTag(data []byte, tag uint16) int64 {
 	var order binary.ByteOrder = binary.LittleEndian
 	if data[0] == 'M' {
 		order = binary.BigEndian
 	}
 	if len(data) < 8 || int64(order.Uint32(data[4:]))+2 > int64(len(data)) {
-		return 0, false
+		return 0
 	}
 	directory := data[order.Uint32(data[4:]):]
 	count := int(order.Uint16(directory))
 	for entry := directory[2:]; count > 0 && len(entry) >= 12; entry, count = entry[12:], count-1 {
-		if order.Uint16(entry) == tag {
-			return order.Uint16(entry[8:]), true
+		if order.Uint16(entry) != tag {
+			continue
 		}
+		switch kind := order.Uint16(entry[2:]); kind {
+		case 1:
+			return int64(entry[8])
+		case 4:
+			return int64(order.Uint32(entry[8:]))
+		}
+		return int64(order.Uint16(entry[8:]))
 	}
-	return 0, false
+	return 0
 }
 
-func decodeBMP(data []byte) (*Picture, error) {
-	return decodeBy(data, bmp.DecodeConfig, bmp.Decode, func(c image.Config) error {
-		return plausible(int64(c.Width)*int64(c.Height), len(data), 8)
+func decodeBMP(f *file) (*Picture, error) {
+	return f.decodeBy(bmp.DecodeConfig, bmp.Decode, pixelsOfByte, func(c image.Config) (int64, error) {
+		pixels := int64(c.Width) * int64(c.Height)
+		return 4*pixels + 8*int64(c.Width), plausible(pixels, len(f.data), 8)
 	})
 }
 
-// decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth.
+// decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so many pixels; check tells how many bytes of Go's heap decoding takes at most.
 //
 // A decoder that panics has met a file that its authors did not think of.
-func decodeBy(data []byte, header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), check func(image.Config) error) (p *Picture, err error) {
+func (f *file) decodeBy(header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *Picture, err error) {
+	data := f.data
 	defer func() {
 		if r := recover(); r != nil {
 			p, err = nil, corrupt("%v", r)
@@ -83,10 +114,15 @@ func decodeBy(data []byte, header func(io.Reader) (image.Config, error), decode 
 	if err := sized(int64(config.Width), int64(config.Height)); err != nil {
 		return nil, err
 	}
-	if check != nil {
-		if err := check(config); err != nil {
-			return nil, err
-		}
+	most, err := check(config)
+	if err == nil {
+		err = dense(int64(config.Width), int64(config.Height), len(data), pixels)
+	}
+	if err == nil {
+		err = f.take(most)
+	}
+	if err != nil {
+		return nil, err
 	}
 	m, err := decode(bytes.NewReader(data))
 	if err != nil {
@@ -101,6 +137,22 @@ func decodeBy(data []byte, header func(io.Reader) (image.Config, error), decode 
 			rgb[3*x], rgb[3*x+1], rgb[3*x+2] = opaque(m.At(bounds.Min.X+x, bounds.Min.Y+y))
 		}
 	}}, nil
+}
+
+// pixelBytes is what Go's decoders take for a pixel.
+func pixelBytes(c image.Config) int64 {
+	switch c.ColorModel {
+	case color.GrayModel:
+		return 1
+	case color.Gray16Model:
+		return 2
+	case color.RGBAModel, color.NRGBAModel:
+		return 4
+	}
+	if _, paletted := c.ColorModel.(color.Palette); paletted {
+		return 1
+	}
+	return 8
 }
 
 // opaque is a color without its alpha.

@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"encoding/binary"
 	"image"
 	"io"
 
@@ -8,9 +9,9 @@ import (
 )
 
 // decodeWebP reads a picture of WebP, lossless or not; of a moving one, none.
-func decodeWebP(data []byte) (*Picture, error) {
+func decodeWebP(f *file) (*Picture, error) {
 	var lossy *image.YCbCr
-	p, err := decodeBy(data, webp.DecodeConfig, func(r io.Reader) (image.Image, error) {
+	p, err := f.decodeBy(webp.DecodeConfig, func(r io.Reader) (image.Image, error) {
 		m, err := webp.Decode(r)
 		switch m := m.(type) {
 		case *image.YCbCr:
@@ -19,12 +20,43 @@ func decodeWebP(data []byte) (*Picture, error) {
 			lossy = &m.YCbCr
 		}
 		return m, err
-	}, nil)
+	}, pixelsOfByte, func(c image.Config) (int64, error) { return webpMost(f.data, c) })
 	if err != nil || lossy == nil {
 		return p, err
 	}
 	p.Row = func(y int, rgb []byte) { webpRow(lossy, y, rgb) }
 	return p, nil
+}
+
+// webpMost checks that the chunks of a file lie in it, and that what they declare is as large as the picture, and tells how many bytes of Go's heap decoding takes at most.
+func webpMost(data []byte, c image.Config) (int64, error) {
+	if declared := int64(binary.LittleEndian.Uint32(data[4:])) + 8; declared > int64(len(data)) {
+		return 0, corrupt("%d bytes are declared of a file of %d", declared, len(data))
+	}
+	for rest := data[12:]; len(rest) >= 8; {
+		kind, size := string(rest[:4]), int64(binary.LittleEndian.Uint32(rest[4:]))
+		body := rest[8:]
+		if size > int64(len(body)) {
+			return 0, corrupt("a chunk of %d bytes of %d", size, len(body))
+		}
+		width, height := c.Width, c.Height
+		switch head := body[:size]; {
+		case kind == "VP8 " && len(head) >= 10:
+			width, height = int(binary.LittleEndian.Uint16(head[6:])&0x3fff), int(binary.LittleEndian.Uint16(head[8:])&0x3fff)
+		case kind == "VP8L" && len(head) >= 5:
+			bits := binary.LittleEndian.Uint32(head[1:])
+			width, height = int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1
+		}
+		if width != c.Width || height != c.Height {
+			return 0, corrupt("a picture of %d × %d pixels declares %d × %d", c.Width, c.Height, width, height)
+		}
+		rest = body[min(size+size&1, int64(len(body))):]
+	}
+	// Lossless: four bytes a pixel for the picture, two of its transforms and what it refers to, and the alpha of a lossy one; a group of codes for every 16 pixels, of which each takes some
+	// bits of the file.
+	pixels := int64(c.Width)*int64(c.Height) + 64*int64(c.Width+c.Height) + 1024
+	groups := min(pixels/16+1, 1<<16, int64(len(data)/2+1))
+	return 20*pixels + groups*(16<<10), nil
 }
 
 // webpRow converts a row of a lossy picture. Its differences of color are of every second sample of every second row; between them they are interpolated as
