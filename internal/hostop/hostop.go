@@ -2,7 +2,7 @@
 // results' sizes may depend on the data.
 //
 // A function asks for each result with the shape that it found, and writes it there: in a run that is the planned storage,
-// in the reference it is Go's heap. It keeps no other large memory.
+// in the reference it is Go's heap. Room to work in is a result too, which nobody reads, so that it is planned; what Go's heap must give is asked for by Reserve.
 package hostop
 
 import (
@@ -27,6 +27,14 @@ type Call struct {
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 
 	done int64 // since Ask was asked
+}
+
+// heap asks for memory of Go's heap: for room that is next to nothing beside the inputs, as a number for each text.
+func (c *Call) heap(bytes int64) error {
+	if c.Reserve == nil {
+		return nil
+	}
+	return c.Reserve(bytes)
 }
 
 // workMost is how much a function does between two calls of Ask: so many steps of some nanoseconds.

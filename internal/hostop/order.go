@@ -2,7 +2,6 @@ package hostop
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
@@ -18,17 +17,48 @@ func comparing(x *tensor.Tensor) func(i, j int64) int {
 
 // comparingWith is the order of element i of x and element j of y, numbers of one type, NaN above all others.
 func comparingWith(x, y *tensor.Tensor) func(i, j int64) int {
-	switch dt := x.DType(); {
-	case dt == dtype.U64:
-		return func(i, j int64) int { return cmp.Compare(uint64(x.Int(i)), uint64(y.Int(j))) }
-	case dt.IsFloat():
-		return func(i, j int64) int {
-			a, b := x.Float(i), y.Float(j)
-			if math.IsNaN(a) != math.IsNaN(b) {
-				return -cmp.Compare(a, b) // cmp puts NaN below all numbers
-			}
-			return cmp.Compare(a, b)
+	switch dt := x.DType(); dt {
+	case dtype.F32:
+		return floats[float32](x, y)
+	case dtype.F64:
+		return floats[float64](x, y)
+	case dtype.I64:
+		return numbers[int64](x, y)
+	case dtype.I32:
+		return numbers[int32](x, y)
+	case dtype.U64:
+		return numbers[uint64](x, y)
+	default:
+		if dt.IsFloat() {
+			return func(i, j int64) int { return compareFloats(x.Float(i), y.Float(j)) }
 		}
 	}
 	return func(i, j int64) int { return cmp.Compare(x.Int(i), y.Int(j)) }
+}
+
+// numbers is comparingWith for integers.
+func numbers[T int32 | int64 | uint64](x, y *tensor.Tensor) func(i, j int64) int {
+	a, one := tensor.Data[T](x)
+	b, other := tensor.Data[T](y)
+	if one != nil || other != nil { // they do not lie aligned
+		return func(i, j int64) int { return cmp.Compare(T(x.Int(i)), T(y.Int(j))) }
+	}
+	return func(i, j int64) int { return cmp.Compare(a[i], b[j]) }
+}
+
+// floats is comparingWith for floating-point numbers.
+func floats[T float32 | float64](x, y *tensor.Tensor) func(i, j int64) int {
+	a, one := tensor.Data[T](x)
+	b, other := tensor.Data[T](y)
+	if one != nil || other != nil { // they do not lie aligned
+		return func(i, j int64) int { return compareFloats(x.Float(i), y.Float(j)) }
+	}
+	return func(i, j int64) int { return compareFloats(a[i], b[j]) }
+}
+
+func compareFloats[T float32 | float64](a, b T) int {
+	if (a != a) != (b != b) {
+		return -cmp.Compare(a, b) // cmp puts NaN below all numbers
+	}
+	return cmp.Compare(a, b)
 }

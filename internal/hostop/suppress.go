@@ -40,6 +40,7 @@ func (b box) overlaps(other box, part float32) bool {
 
 // nonMaxSuppression selects, for each image and class, boxes in descending order of their scores, at most `most`, leaving out those that overlap a
 // selected one: rows of image, class and box. Of equal scores the first box comes first; NaN is no score.
+// Result 1, f32[4·most] with most no more than there are boxes, and result 2, i64[boxes + 2·images·classes·most], are room.
 func nonMaxSuppression(c *Call) error {
 	boxes, err := tensor.Data[float32](c.In[0])
 	if err != nil {
@@ -61,44 +62,71 @@ func nonMaxSuppression(c *Call) error {
 		return err
 	}
 	filtered := len(c.In) > 3 && c.In[3] != nil
-	var selected [][3]int64
-	order := make([]int64, 0, count)
-	kept := make([]box, 0, most)
+	corners, err := c.Result(1, 4*most)
+	if err != nil {
+		return err
+	}
+	boxRoom, err := tensor.Data[float32](corners)
+	if err != nil {
+		return err
+	}
+	room, err := integers(c, 2, count+2*images*classes*most)
+	if err != nil {
+		return err
+	}
+	order, selected := room[:0:count], room[count:count] // pairs of image and class in one number, and box
 	for image := range images {
 		own := boxes[image*count*4 : (image+1)*count*4]
 		for class := range classes {
 			score := scores[(image*classes+class)*count:][:count]
-			order, kept = order[:0], kept[:0]
+			kept := keptBoxes(boxRoom[:0])
+			order = order[:0]
 			for i, s := range score {
 				c.work(1)
 				if s == s && (!filtered || s > threshold) {
 					order = append(order, int64(i))
 				}
 			}
-			slices.SortStableFunc(order, c.counted(func(a, b int64) int { return cmp.Compare(score[b], score[a]) }))
+			slices.SortFunc(order, c.counted(func(a, b int64) int { return cmp.Or(cmp.Compare(score[b], score[a]), cmp.Compare(a, b)) }))
 			for _, i := range order {
-				if int64(len(kept)) == most {
+				if int64(len(kept)) == 4*most {
 					break
 				}
-				c.work(4 * int64(1+len(kept)))
-				b := boxAt(own, i, center)
-				if !slices.ContainsFunc(kept, func(other box) bool { return b.overlaps(other, part) }) {
-					kept, selected = append(kept, b), append(selected, [3]int64{image, class, i})
+				c.work(int64(4 + len(kept)))
+				if b := boxAt(own, i, center); !kept.overlap(b, part) {
+					kept, selected = append(kept, b.x0, b.y0, b.x1, b.y1), append(selected, image*classes+class, i)
 				}
 			}
 		}
 	}
-	out, err := c.Result(0, int64(len(selected)), 3)
+	out, err := c.Result(0, int64(len(selected)/2), 3)
 	if err != nil {
 		return err
 	}
-	for i, row := range selected {
+	rows, err := tensor.Data[int64](out)
+	if err != nil {
+		return err
+	}
+	for i := range len(selected) / 2 {
 		c.work(3)
-		for j, v := range row {
-			out.SetInt(int64(3*i+j), v)
+		rows[3*i], rows[3*i+1], rows[3*i+2] = selected[2*i]/classes, selected[2*i]%classes, selected[2*i+1]
+	}
+	zero(c, boxRoom)
+	zero(c, room)
+	return nil
+}
+
+// keptBoxes are boxes, four numbers each.
+type keptBoxes []float32
+
+// overlap reports whether b overlaps one of the boxes by more than a part.
+func (k keptBoxes) overlap(b box, part float32) bool {
+	for ; len(k) >= 4; k = k[4:] {
+		if b.overlaps(box{k[0], k[1], k[2], k[3]}, part) {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // scalarInput is the only element of an optional f32 input.

@@ -206,7 +206,10 @@ func textNormalize(c *Call) error {
 		return diag.Inputf("case %q", c.Attrs["case"])
 	}
 	exact, _ := c.Attrs["exact"].(bool)
-	var kept []int64
+	if err := c.heap(8 * x.spans.Len()); err != nil {
+		return err
+	}
+	kept := make([]int64, 0, x.spans.Len())
 	var buffer []byte
 	total := int64(0)
 	var failed error
@@ -333,6 +336,9 @@ func textRank(c *Call) error {
 	x := c.texts(0)
 	out, err := c.Result(0, x.spans.Shape()...)
 	if err != nil {
+		return err
+	}
+	if err := c.heap(8 * x.spans.Len()); err != nil {
 		return err
 	}
 	order := make([]int64, 0, x.spans.Len())

@@ -11,6 +11,7 @@ import (
 func init() { register("topk", topk) }
 
 // topk finds the k largest (or smallest) elements along an axis and where they stand, in order; of equal ones the first comes first.
+// Result 2, i64[k], is room.
 func topk(c *Call) error {
 	x := c.In[0]
 	axis, k := int(c.Attrs["axis"].(int64)), c.Attrs["k"].(int64)
@@ -25,7 +26,12 @@ func topk(c *Call) error {
 		return err
 	}
 	indices, err := c.Result(1, shape...)
+	if err != nil {
+		return err
+	}
+	room, err := integers(c, 2, k)
 	if err != nil || values.Len() == 0 {
+		zero(c, room)
 		return err
 	}
 	order := c.counted(comparing(x))
@@ -38,12 +44,12 @@ func topk(c *Call) error {
 		}
 		return by < 0 || by == 0 && a < b
 	}
-	kept := make([]int64, 0, k)
+	kept, from, stride := room[:0], tensor.Strides(x.Shape()), tensor.Strides(shape)
 	rows := slices.Clone(shape)
 	rows[axis] = 1
 	tensor.Each(rows, func(at []int64) {
 		c.work(32)
-		begin := tensor.Offset(tensor.Strides(x.Shape()), at)
+		begin := tensor.Offset(from, at)
 		kept = kept[:0]
 		// The kept ones are a heap, the last of them on top.
 		for i := range extent {
@@ -62,13 +68,14 @@ func topk(c *Call) error {
 			}
 			return 1
 		})
-		to, stride := tensor.Offset(tensor.Strides(shape), at), tensor.Strides(shape)[axis]
-		for i, from := range kept {
+		to := tensor.Offset(stride, at)
+		for i, s := range kept {
 			c.work(4)
-			moveElement(values, to+int64(i)*stride, x, begin+from*step)
-			indices.SetInt(to+int64(i)*stride, from)
+			moveElement(values, to+int64(i)*stride[axis], x, begin+s*step)
+			indices.SetInt(to+int64(i)*stride[axis], s)
 		}
 	})
+	zero(c, room)
 	return nil
 }
 

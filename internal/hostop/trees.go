@@ -79,6 +79,9 @@ func trees[T real](c *Call) error {
 			return diag.Inputf("%d values to begin with for %d targets", len(base), count)
 		}
 	}
+	if err := c.heap(min(rows, treeBlock) * count); err != nil {
+		return err
+	}
 	given := make([]bool, min(rows, treeBlock)*count)
 	f.call = c
 	for first := int64(0); first < rows; first += treeBlock {

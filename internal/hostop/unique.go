@@ -9,97 +9,132 @@ import (
 func init() { register("unique", unique) }
 
 // unique finds the different slices along an axis: the slices, where each stands first, which of them each
-// slice of x is, and how often each occurs. They come in ascending order, or in that of their first appearance.
+// slice of x is, and how often each occurs. They come in ascending order, or in that of their first appearance. Result 4, i64[2·extent], is room.
 func unique(c *Call) error {
 	x := c.In[0]
 	shape, axis := slices.Clone(x.Shape()), int(c.Attrs["axis"].(int64))
-	strides, extent := tensor.Strides(shape), shape[axis]
-	// What one slice holds: the offsets of its elements.
-	var inner []int64
-	rest := slices.Clone(shape)
-	rest[axis] = 1
-	tensor.Each(rest, func(at []int64) {
-		c.work(4)
-		inner = append(inner, tensor.Offset(strides, at))
-	})
+	extent := shape[axis]
+	// Element e of slice a is at (e/after·extent + a)·after + e%after.
+	before, _ := tensor.Count(shape[:axis])
+	after, _ := tensor.Count(shape[axis+1:])
 	elements := c.counted(comparing(x))
 	order := func(a, b int64) int {
-		c.work(1)
-		for _, o := range inner {
-			if by := elements(o+a*strides[axis], o+b*strides[axis]); by != 0 {
-				return by
+		for outer := range before {
+			from := outer * extent * after
+			for inner := range after {
+				if by := elements(from+a*after+inner, from+b*after+inner); by != 0 {
+					return by
+				}
 			}
 		}
 		return 0
 	}
-	sorted := make([]int64, extent)
+	if before == 1 && after == 1 {
+		order = elements
+	}
+	run, err := integers(c, 2, extent)
+	if err != nil {
+		return err
+	}
+	room, err := integers(c, 4, 2*extent)
+	if err != nil {
+		return err
+	}
+	sorted, first := room[:extent], room[extent:]
 	for i := range sorted {
 		c.work(1)
 		sorted[i] = int64(i)
 	}
-	slices.SortStableFunc(sorted, order)
-	// Stable sorting puts the first appearance first in each run of equal slices.
-	var first []int64
-	run := make([]int64, extent)
-	for i, s := range sorted {
-		if i == 0 || order(sorted[i-1], s) != 0 {
-			first = append(first, s)
+	slices.SortFunc(sorted, func(a, b int64) int {
+		c.work(1)
+		if by := order(a, b); by != 0 {
+			return by
 		}
-		run[s] = int64(len(first) - 1)
-	}
-	rank := make([]int64, len(first)) // of each run, in the result
-	inOrder := make([]int64, len(first))
-	for i := range inOrder {
+		return int(a - b)
+	})
+	// The first appearance comes first in each run of equal slices.
+	count := int64(0)
+	for i, s := range sorted {
 		c.work(1)
-		inOrder[i] = int64(i)
+		if i == 0 || order(sorted[i-1], s) != 0 {
+			first[count] = s
+			count++
+		}
+		run[s] = count - 1
 	}
-	if keep, _ := c.Attrs["sorted"].(bool); !keep {
-		slices.SortFunc(inOrder, c.counted(func(a, b int64) int { return int(first[a] - first[b]) }))
+	first, rank := first[:count], sorted[:count] // of each run, in the result
+	if keep, _ := c.Attrs["sorted"].(bool); keep {
+		for r := range rank {
+			c.work(1)
+			rank[r] = int64(r)
+		}
+	} else {
+		rankByAppearance(c, rank, run)
 	}
-	for i, r := range inOrder {
-		c.work(1)
-		rank[r] = int64(i)
-	}
-	shape[axis] = int64(len(first))
+	shape[axis] = count
 	values, err := c.Result(0, shape...)
 	if err != nil {
 		return err
 	}
-	to := tensor.Strides(shape)
-	for i, r := range inOrder {
-		flat := 0
-		tensor.Each(rest, func(at []int64) {
-			c.work(4)
-			moveElement(values, tensor.Offset(to, at)+int64(i)*to[axis], x, inner[flat]+first[r]*strides[axis])
-			flat++
-		})
+	for r, s := range first {
+		for outer := range before {
+			c.work(4 + 4*after)
+			for inner := range after {
+				moveElement(values, (outer*count+rank[r])*after+inner, x, (outer*extent+s)*after+inner)
+			}
+		}
 	}
-	return uniqueIndices(c, first, inOrder, rank, run)
+	if err := uniqueIndices(c, first, rank, run); err != nil {
+		return err
+	}
+	zero(c, room)
+	return nil
 }
 
-// uniqueIndices writes the three lists that go with the slices.
-func uniqueIndices(c *Call, first, inOrder, rank, run []int64) error {
-	indices, err := c.Result(1, int64(len(first)))
+// rankByAppearance ranks runs in the order in which their first slices stand.
+func rankByAppearance(c *Call, rank, run []int64) {
+	for r := range rank {
+		c.work(1)
+		rank[r] = -1
+	}
+	next := int64(0)
+	for _, r := range run {
+		c.work(1)
+		if rank[r] < 0 {
+			rank[r] = next
+			next++
+		}
+	}
+}
+
+// uniqueIndices writes where each slice stands first, and how often it occurs, and turns runs into ranks.
+func uniqueIndices(c *Call, first, rank, run []int64) error {
+	indices, err := integers(c, 1, int64(len(first)))
 	if err != nil {
 		return err
 	}
-	inverse, err := c.Result(2, int64(len(run)))
+	counts, err := integers(c, 3, int64(len(first)))
 	if err != nil {
 		return err
 	}
-	counts, err := c.Result(3, int64(len(first)))
-	if err != nil {
-		return err
-	}
-	for i, r := range inOrder {
-		c.work(2)
-		indices.SetInt(int64(i), first[r])
-		counts.SetInt(int64(i), 0)
+	zero(c, counts)
+	for r, s := range first {
+		c.work(1)
+		indices[rank[r]] = s
 	}
 	for i, r := range run {
-		c.work(4)
-		inverse.SetInt(int64(i), rank[r])
-		counts.SetInt(rank[r], counts.Int(rank[r])+1)
+		c.work(1)
+		run[i] = rank[r]
+		counts[rank[r]]++
 	}
 	return nil
+}
+
+// integers is a result of rank 1 and type i64.
+func integers(c *Call, i int, extent int64) ([]int64, error) {
+	t, err := c.Result(i, extent)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Data[int64](t)
 }

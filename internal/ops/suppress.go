@@ -22,7 +22,7 @@ func NonMaxSuppression(b *ir.Builder, boxes, scores, overlap, threshold *ir.Valu
 	for inputs[len(inputs)-1] == nil {
 		inputs = inputs[:len(inputs)-1]
 	}
-	return b.Op("non_max_suppression", ir.Attrs{"most": most, "center": center}, inputs...)
+	return b.Node("non_max_suppression", ir.Attrs{"most": most, "center": center}, inputs...).Outputs[0]
 }
 
 func suppressShape(c *ir.Inference, n *ir.Node) error {
@@ -54,8 +54,11 @@ func suppressShape(c *ir.Inference, n *ir.Node) error {
 	if !ok {
 		return fault(n, "the number of boxes for each class is missing")
 	}
-	limit := scores.Shape[0].Mul(scores.Shape[1]).Mul(c.Dims().Simplify(most.Max(sym.Const(0)).Min(scores.Shape[2])))
+	each := c.Dims().Simplify(most.Max(sym.Const(0)).Min(scores.Shape[2]))
+	limit := scores.Shape[0].Mul(scores.Shape[1]).Mul(each)
 	n.Result(0, ir.Type{DType: dtype.I64, Shape: []sym.Expr{found(c, n, "count", limit), sym.Const(3)}})
+	n.Result(1, ir.Type{DType: dtype.F32, Shape: []sym.Expr{each.Mul(sym.Const(4))}}) // results 1 and 2 are to work in; left zero
+	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{scores.Shape[2].Add(limit.Mul(sym.Const(2)))}})
 	return nil
 }
 

@@ -40,5 +40,6 @@ func topkShape(c *ir.Inference, n *ir.Node) error {
 	shape[axis] = k
 	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
 	n.Result(1, ir.Type{DType: dtype.I64, Shape: shape})
+	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{k}}) // to work in; left zero
 	return nil
 }

@@ -36,5 +36,6 @@ func uniqueShape(c *ir.Inference, n *ir.Node) error {
 	for i, extent := range []sym.Expr{shape[axis], x.Shape[axis], shape[axis]} {
 		n.Result(1+i, ir.Type{DType: dtype.I64, Shape: []sym.Expr{extent}})
 	}
+	n.Result(4, ir.Type{DType: dtype.I64, Shape: []sym.Expr{x.Shape[axis].Mul(sym.Const(2))}}) // to work in; left zero
 	return nil
 }
