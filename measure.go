@@ -16,6 +16,7 @@ type Measurement struct {
 	Weights, Code, Arena, Outputs, Scratch int64 // Scratch is all workers' together
 	// ArenaWritten and OutputsWritten end at the highest byte that was found changed.
 	ArenaWritten, OutputsWritten int64
+	ScratchWritten               int64 // of one worker's
 	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in whole pages; 0 where it does not tell.
 	Kernel, Mapped int64
 	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
@@ -73,8 +74,13 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 			return 3
 		}, nil)
 		m.ArenaWritten, m.OutputsWritten = max(m.ArenaWritten, seen.ArenaWritten), max(m.OutputsWritten, seen.OutputsWritten)
+		if m.ScratchWritten = max(m.ScratchWritten, seen.ScratchWritten); seen.Beyond != nil {
+			return m, nil, seen.Beyond
+		}
 	}
-	m.Code = p.compiled.Code.Bytes
+	if held := p.compiled.Code.Held; held != nil {
+		m.Code = held()
+	}
 	if extent, ok := mem.KernelBytes(call.Blocks()...); ok {
 		m.Kernel = extent.Size
 		for _, b := range call.Blocks() {

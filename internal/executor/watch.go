@@ -4,6 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/target"
@@ -14,6 +15,8 @@ import (
 type Watch struct {
 	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
 	scratch int64             // the most scratch that a kernel asked for
+	written int64             // the end of the highest byte of a worker's scratch that was found changed
+	beyond  error             // a kernel wrote beyond the scratch that it asked for
 	workers int
 	pattern byte
 	past    map[int]int64 // by storage: how far operands reached in memory that it had before it grew
@@ -113,13 +116,34 @@ func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	if idle(s, b) {
 		return nil
 	}
-	return at(c.team.Launch(&b.Job, exact), s.Source)
+	for i := range c.scratch {
+		mem.FillBytes(c.pages(i), w.pattern)
+	}
+	err = at(c.team.Launch(&b.Job, exact), s.Source)
+	for i := range c.scratch {
+		high := mem.Written(c.pages(i), w.pattern)
+		if w.written = max(w.written, high); high > need && w.beyond == nil {
+			w.beyond = diag.Internalf("kernel %s wrote byte %d of scratch, of which it asked for %d", b.Kernel.Name(), high-1, need)
+		}
+	}
+	return err
+}
+
+// pages is a worker's scratch, and what is left of its last page.
+func (c *Call) pages(worker int) []byte {
+	b := c.scratch[worker]
+	if b.Size() == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.Pointer()), b.Mapped())
 }
 
 // Measured is what a watched run used, in bytes.
 type Measured struct {
 	Arena, Outputs, Scratch, Weights int64
 	ArenaWritten, OutputsWritten     int64                  // the end of the highest byte found changed
+	ScratchWritten                   int64                  // of one worker
+	Beyond                           error                  // a kernel that wrote beyond the scratch that it asked for; nil if none did
 	Decided                          []int64                // by dimension: the largest value that data decided
 	Bodies                           map[program.Step]uint8 // of branches and loops: what entered says of them, added up
 	Accesses                         []Access               // the ranges of storage that steps received, in the order in which they first did
@@ -127,7 +151,7 @@ type Measured struct {
 
 // Measured adds up what was seen, with the pattern that storage was filled with.
 func (c *Call) Measured(pattern byte) Measured {
-	m := Measured{Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies, Accesses: c.watch.list}
+	m := Measured{ScratchWritten: c.watch.written, Beyond: c.watch.beyond, Scratch: c.watch.scratch * int64(c.watch.workers), Decided: c.watch.decided, Bodies: c.watch.bodies, Accesses: c.watch.list}
 	for i, b := range c.storages {
 		if b == nil {
 			continue
@@ -142,7 +166,9 @@ func (c *Call) Measured(pattern byte) Measured {
 	}
 	for _, w := range c.x.program.Weights {
 		o := c.x.weights[w.Tensor]
-		m.Weights += c.watch.covered(uintptr(unsafe.Pointer(o.Base)), o.Bytes)
+		if c.watch.reached(uintptr(unsafe.Pointer(o.Base)), o.Bytes) {
+			m.Weights += o.Bytes
+		}
 	}
 	return m
 }
@@ -169,15 +195,14 @@ func (w *Watch) leave(storage int, b *mem.Block) {
 	}
 }
 
-// covered is how many bytes of a weight operands reached: from its beginning to the end of the farthest operand.
-func (w *Watch) covered(base uintptr, bytes int64) int64 {
-	high := int64(0)
+// reached reports whether an operand lay in a weight. A weight is held whole, however little of it a run reads: a table of positions has more than a short sequence.
+func (w *Watch) reached(base uintptr, bytes int64) bool {
 	for at, n := range w.ranges {
-		if at >= base && at < base+uintptr(bytes) {
-			high = max(high, min(bytes, int64(at-base)+n))
+		if n > 0 && at >= base && at < base+uintptr(bytes) {
+			return true
 		}
 	}
-	return high
+	return false
 }
 
 // Blocks are the call's mappings: storages first, then the workers' scratch.

@@ -123,6 +123,7 @@ type Code struct {
 	Kernels []Kernel
 	Bytes   int64
 	Release func() error // frees executable memory; nil where there is none
+	Held    func() int64 // counts the bytes of executable memory, as the system has them; nil where there is none
 	Left    []Left       // kernels that the machine's generator had no code for, and a more general one made
 }
 

@@ -67,9 +67,17 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		return nil, err
 	}
 	if block != nil {
-		code.Bytes, code.Release = block.Size(), block.Close
+		code.Bytes, code.Release, code.Held = int64(len(routines.bytes)), block.Close, func() int64 { return held(block) }
 	}
 	return code, nil
+}
+
+// held is the size of a block of code, if the kernel's own count of its pages agrees; else that count.
+func held(block *mem.Block) int64 {
+	if extent, ok := mem.KernelBytes(block); ok && extent.Size != block.Mapped() {
+		return extent.Size
+	}
+	return block.Size()
 }
 
 // compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of ours, is such a reason, with a fault.
