@@ -507,6 +507,11 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 		}
 		return -1
 	}
+	for i, d := range prog.Dims {
+		if !d.Data && d.Range.Min == d.Range.Max { // the tensors' shapes may have the number in its place
+			dims[i], known[i] = d.Range.Min, true
+		}
+	}
 	for i, a := range args {
 		t := &prog.Tensors[prog.Inputs[i].Tensor]
 		if a.t.DType() != t.DType || a.t.Rank() != len(t.Shape) {
