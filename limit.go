@@ -36,6 +36,9 @@ type Asked struct {
 	Calls     int
 }
 
+// PageFolder is where Paged lies, and what calls spill to: the folder for temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
+func PageFolder() (path string, inMemory bool) { return mem.Folder() }
+
 // Total is the limit that holds all of it.
 func (a Asked) Total() int64 {
 	return max(a.Compiling, a.Weights+a.Files+a.Code+a.runs())

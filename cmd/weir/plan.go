@@ -77,6 +77,8 @@ type planned struct {
 	PeakFormula string     `json:"peak_formula"`
 	Limit       *int64     `json:"limit_bytes"` // what SetLimit must be
 	Asked       *askedRow  `json:"asked"`       // what limit_bytes is made of
+	Folder      string     `json:"page_folder"` // of files of the program's own: paged weights and what calls spill
+	InMemory    bool       `json:"page_folder_in_memory"`
 	PeakAt      string     `json:"peak_at"`
 	Alive       []aliveRow `json:"alive"`
 	Dims        []dimRow   `json:"dims"`
@@ -118,11 +120,17 @@ func (p *planned) ask(m *weir.Memory, bound weir.Dims) {
 		limit, row := a.Total(), askedRow(a)
 		p.Limit, p.Asked = &limit, &row
 	}
+	if p.Folder, p.InMemory = weir.PageFolder(); p.Folder == "" {
+		p.Folder = "."
+	}
 }
 
 // printLimit tells the limit and what it is made of.
 func (p *planned) printLimit() {
 	a := p.Asked
+	if a != nil && a.Paged > 0 || p.Spill != nil {
+		p.printFiles()
+	}
 	if a == nil {
 		fmt.Printf("%-14s %s\n", "limit", "not known: bind the dimensions with --dim")
 		return
@@ -131,6 +139,23 @@ func (p *planned) printLimit() {
 	fmt.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
 	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s of arguments)\n", "",
 		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call), f(a.Arguments))
+}
+
+// printFiles tells the files that the program makes.
+func (p *planned) printFiles() {
+	folder, inMemory := weir.PageFolder()
+	warning := ""
+	if inMemory {
+		warning = ", WHICH IS MEMORY: point TMPDIR at a folder on a disk"
+	}
+	bytes := int64(0)
+	if p.Asked != nil {
+		bytes = p.Asked.Paged
+	}
+	if p.Spill != nil {
+		bytes += int64(p.Calls) * *p.Spill
+	}
+	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes), folder, warning)
 }
 
 type aliveRow struct {
