@@ -6,9 +6,14 @@ import (
 )
 
 // Extents writes every shape, element and attribute in the simplest way within the ranges that conditions have left to the dimensions: what was inferred before a
-// condition was met could not count on it.
+// condition was met could not count on it. A dimension alone stays: a value that declares it, such as the number of an iteration, has to name it.
 func Extents(m *ir.Module) error {
-	rewriteExprs(m, m.Dims.Simplify)
+	rewriteExprs(m, func(e sym.Expr) sym.Expr {
+		if _, alone := e.Name(); alone {
+			return e
+		}
+		return m.Dims.Simplify(e)
+	})
 	return nil
 }
 
