@@ -18,6 +18,7 @@ type nothing struct {
 	tiles int64
 }
 
+func (k *nothing) Needs([]int64, []int64) error                 { return nil }
 func (k *nothing) Name() string                                 { return k.name }
 func (k *nothing) Tiles([]int64) (int64, error)                 { return k.tiles, nil }
 func (k *nothing) TilesFormula() sym.Expr                       { return sym.Const(k.tiles) }

@@ -176,7 +176,8 @@ type Call struct {
 // bound is a launch with its operands and dimensions in place.
 type bound struct {
 	cpu.Job
-	ready bool // its tiles are those of its dimensions
+	ready bool    // its tiles, and what it needs, are those of its dimensions
+	needs []int64 // bytes, by operand
 }
 
 // Check returns the error of Bind for dimensions that break the program's ranges or conditions.
@@ -290,6 +291,11 @@ func (c *Call) place(i int) error {
 	if err != nil {
 		return err
 	}
+	for _, code := range l.strides { // bytes counts what lies behind the first element
+		if stride, err := code.Eval(c.values); err != nil || stride < 0 && bytes != 0 {
+			return diag.Inputf("elements of %s lie %d apart (%v)", t.Name, stride, err).AtTensor(t.Source)
+		}
+	}
 	o := &c.operands[i]
 	o.Bytes = bytes
 	if c.file(i) != nil {
@@ -354,6 +360,7 @@ func (c *Call) prepare(steps []program.Step) error {
 			b := &bound{}
 			b.Kernel = c.x.code.Kernels[s.Kernel]
 			b.Args = target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}
+			b.needs = make([]int64, len(s.Args))
 			c.args[s] = b
 			for i, t := range s.Args {
 				if c.x.argument(t) {

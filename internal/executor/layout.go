@@ -54,6 +54,7 @@ type require struct {
 type place struct {
 	shape         []*sym.Code
 	bytes, offset *sym.Code
+	strides       []*sym.Code // those that are no numbers; see place
 	dynamic       bool
 }
 
@@ -143,6 +144,11 @@ func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool)
 		depends(e)
 	}
 	p.bytes = c.compile(t.Bytes())
+	for _, e := range t.Strides {
+		if v, ok := e.Const(); !ok || v < 0 {
+			p.strides = append(p.strides, c.compile(e))
+		}
+	}
 	switch t.Place {
 	case program.Carved:
 		p.offset = c.compile(t.Offset)

@@ -81,6 +81,9 @@ func (c *Call) step(step program.Step) error {
 		if err := c.loop(s); err != nil || s.Count < 0 {
 			return err
 		}
+		if err := c.counted(s); err != nil {
+			return err
+		}
 		return c.decided(s.Count)
 	case *program.Copy:
 		return c.copy(s)
@@ -145,6 +148,9 @@ func (c *Call) launch(s *program.Launch) error {
 				return err
 			}
 		}
+		if err := b.Kernel.Needs(b.Args.Dims, b.needs); err != nil {
+			return at(err, s.Source)
+		}
 		if c.x.layout.unknown[s] && tiles > 0 {
 			if err := c.moreScratch(b, s.Source); err != nil {
 				return err
@@ -160,16 +166,32 @@ func (c *Call) launch(s *program.Launch) error {
 		}
 		return nil
 	}
+	rests := idle(s, b)
+	if !rests {
+		if err := c.suffices(s, b); err != nil {
+			return err
+		}
+	}
 	if c.watch != nil {
 		return c.watch.launch(c, s, b)
 	}
-	if idle(s, b) {
+	if rests {
 		return nil
 	}
 	if c.guards != nil {
 		return c.guarded(s, b)
 	}
 	return at(c.team.Launch(&b.Job, c.workers), s.Source)
+}
+
+// suffices checks that every operand has the memory that its kernel was proved to stay within.
+func (c *Call) suffices(s *program.Launch, b *bound) error {
+	for i, need := range b.needs {
+		if have := b.Args.Operands[i].Bytes; have < need {
+			return diag.Internalf("operand %s of @%s has %d bytes, and the kernel reaches for %d", c.x.program.Tensors[s.Args[i]].Name, b.Kernel.Name(), have, need)
+		}
+	}
+	return nil
 }
 
 // idle reports whether all that a launch writes is empty. Its loops may be long all the same: around one of no iterations.
@@ -199,7 +221,11 @@ func (c *Call) bind(s *program.Bind) error {
 			return err
 		}
 		c.watch.touch(c, s.From)
-		v = dtype.LoadInt(c.x.program.Tensors[s.From].DType, bytesOf(o), s.At)
+		t := &c.x.program.Tensors[s.From]
+		if s.At >= o.Bytes*8/int64(t.DType.Bits()) {
+			return diag.Inputf("%s is element %d of %s, which has fewer", d.Name, s.At, t.Name).AtDim(d.Name).AtNode(s.Source, "")
+		}
+		v = dtype.LoadInt(t.DType, bytesOf(o), s.At)
 	} else {
 		var err error
 		if v, err = c.x.layout.binds[s].Eval(c.values); err != nil {
@@ -270,11 +296,22 @@ func (c *Call) loop(s *program.Loop) error {
 		}
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place
+			if err := c.counted(s); err != nil {
+				return err
+			}
 		}
 		c.watch.entered(s, 1)
 		if err := c.steps(s.Body); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// counted checks that the number of iterations begun is in its dimension's range, on which what is proved of kernels rests.
+func (c *Call) counted(s *program.Loop) error {
+	if d := &c.x.program.Dims[s.Count]; c.values[s.Count] < d.Range.Min {
+		return diag.Inputf("%s is %d, outside %s", d.Name, c.values[s.Count], d.Range).AtDim(d.Name).AtNode(s.Source, "loop")
 	}
 	return nil
 }
@@ -467,6 +504,9 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 			}
 			if shape[axis] > min(limit, dim.Range.Max) {
 				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name.Text())
+			}
+			if shape[axis] < dim.Range.Min { // what is proved of kernels rests on it
+				return nil, diag.Inputf("%s is %d, outside %s", name, shape[axis], dim.Range).AtDim(name)
 			}
 			c.values[d] = shape[axis]
 			decided = append(decided, d)

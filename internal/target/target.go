@@ -88,7 +88,8 @@ func (a *Args) Stopped() bool {
 type Kernel interface {
 	// Name is the loop kernel's.
 	Name() string
-	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do.
+	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do. It is an error where the kernel's integers
+	// are not known to fit 64 bits for them: the kernel must not be run then.
 	Tiles(dims []int64) (int64, error)
 	// TilesFormula is that number, over the kernel's dimensions.
 	TilesFormula() sym.Expr
@@ -96,6 +97,8 @@ type Kernel interface {
 	ScratchFormula() sym.Expr
 	// Scratch is ScratchFormula's value for these dimensions.
 	Scratch(dims []int64) (int64, error)
+	// Needs puts into bytes, which has a place for each operand, how many bytes each must have for these dimensions.
+	Needs(dims, bytes []int64) error
 	// Run does tiles [begin, end). scratch has at least Scratch bytes, 64-byte aligned, contents undefined. An error is a
 	// value that failed its check (*diag.Error), or ErrStopped; nothing outside the operands was touched. Run looks at Stop every few milliseconds at
 	// most, however long a tile takes, and Go's collector need not wait longer than that for it.

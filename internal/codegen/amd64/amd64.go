@@ -35,7 +35,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
 	var places []int
 	unlike, which := loop.Distinct(m.Kernels)
-	compiled, why := compileAll(unlike, isaOf(machine))
+	compiled, why := compileAll(unlike, isaOf(machine), m.Dims)
 	routines.bytes = make([]byte, 0, roomFor(compiled))
 	for _, k := range compiled {
 		if k != nil {
@@ -81,13 +81,13 @@ func held(block *mem.Block) int64 {
 }
 
 // compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of ours, is such a reason, with a fault.
-func compileAll(kernels []*loop.Kernel, i *isa) (compiled []*kernel, why []target.Left) {
+func compileAll(kernels []*loop.Kernel, i *isa, dims *sym.Dims) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
 	var workers diag.Group
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go("generating machine code", func() error {
-			work := new(workspace)
+			work := &workspace{dims: dims}
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
 				compiled[at], why[at] = work.compileOne(kernels[at], i)
 			}
@@ -113,7 +113,7 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 		if r := recover(); r != nil {
 			fault := diag.Recovered(r, "generating machine code")
 			compiled, why = nil, target.Left{Reason: "a bug in weir", Fault: fault}
-			*w = workspace{}
+			*w = workspace{dims: w.dims}
 		}
 	}()
 	compiled, why.Reason = w.compile(k, i)
@@ -230,7 +230,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	for _, name := range ke.inputs {
 		ke.dims[name] = ke.newWord()
-		ke.ranges.Set(name, natural)
+		ke.ranges.Set(name, w.rangeOf(name))
 	}
 	out := &kernel{name: k.Name, source: k.Source, isa: i, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
 	for _, p := range k.Params {
@@ -299,7 +299,19 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	out.fixed = (int(end) + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1)
 	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.header + out.fixed)))
 	out.scratch = ke.code(out.formula)
+	out.width = loop.WidthOf(k)
 	return out
+}
+
+// rangeOf is what a dimension's value is known to be: 0 or more, but for one that the module says may be less.
+func (w *workspace) rangeOf(dim string) sym.Range {
+	r := sym.Range{Min: 0, Max: math.MaxInt64}
+	if w.dims != nil {
+		if known, ok := w.dims.Get(dim); ok && known.Min < 0 {
+			r.Min = known.Min
+		}
+	}
+	return r
 }
 
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's

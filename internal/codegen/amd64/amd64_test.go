@@ -60,6 +60,12 @@ func TestPowers(t *testing.T) {
 func TestCheck(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Checks(t) })
 }
+func TestOutside(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Outside(t) })
+}
+func TestWide(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Wide(t) })
+}
 func TestContractions(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Contractions(t); h.EmptyContractions(t) })
 }

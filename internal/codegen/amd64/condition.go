@@ -245,7 +245,7 @@ func size(list []loop.Stmt) int64 {
 			inner += size(*body)
 		}
 		if f, ok := s.(*loop.For); ok {
-			if n, constant := f.Extent.Const(); constant && f.Kind != loop.Vector && n*weight(f.Body) <= mostUnrolled {
+			if n, constant := f.Extent.Const(); constant && f.Kind != loop.Vector && copied(n, f.Body) <= mostUnrolled {
 				inner *= max(n, 1)
 			} else if f.Kind == loop.Vector {
 				inner *= 2

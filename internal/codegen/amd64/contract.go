@@ -1,6 +1,7 @@
 package amd64
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
@@ -253,13 +254,25 @@ func (e *emitter) offset(buffer string, steps []sym.Expr) sym.Expr {
 	return e.resolve(loop.Offset(steps, m.shape, m.strides))
 }
 
-// distance is a number of elements in bytes.
+// farApart is the most bytes between rows, or steps of a sum, that displacements are made of: a tile has at most mostRows of them, and a round unrolled steps.
+const farApart = 1 << 26
+
+// distance is a number of elements in bytes, as a number where that is fit for displacements.
 func (e *emitter) distance(x sym.Expr, size int64) distance {
 	x = e.resolve(x)
-	if n, ok := x.Const(); ok {
+	if n, ok := x.Const(); ok && n <= farApart/size && n >= -farApart/size {
 		return known(n * size)
 	}
 	return distance{register: e.times(e.integer(x), size)}
+}
+
+// iterations is a number of steps of a sum, or of a loop.
+func (e *emitter) iterations(x sym.Expr) distance {
+	x = e.resolve(x)
+	if n, ok := x.Const(); ok && n <= math.MaxInt32 {
+		return known(n)
+	}
+	return distance{register: e.integer(x)}
 }
 
 // loadSums reads all sums from memory.
@@ -345,7 +358,7 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if lo, _ := p.bounds(depth); lo < 0 {
 		depth = depth.Max(sym.Const(0))
 	}
-	t := &term{formA: formA, formB: formB, depth: p.distance(depth, 1), dot: p.dotOf(s, formA, formB),
+	t := &term{formA: formA, formB: formB, depth: p.iterations(depth), dot: p.dotOf(s, formA, formB),
 		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
 	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
 		refuse("a product with columns that lie apart")
@@ -356,7 +369,7 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 		if !okA || !okB {
 			refuse("an operand that does not move evenly with %s", f.Var)
 		}
-		t.serial = append(t.serial, serial{p.distance(f.Extent, 1), p.distance(coefA, formA.size), p.distance(coefB, formB.size)})
+		t.serial = append(t.serial, serial{p.iterations(f.Extent), p.distance(coefA, formA.size), p.distance(coefB, formB.size)})
 		originA, originB = restA, restB
 	}
 	t.a = p.stream(s.A.Buffer, originA, p.distance(p.offset(s.A.Buffer, s.A.Row), formA.size))

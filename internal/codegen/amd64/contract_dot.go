@@ -44,7 +44,7 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	} else if formA.size != 1 || formB.size != 1 {
 		return nil
 	}
-	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group {
+	if !fixedRow || !fixedColumn || !fixed || !known || row != 1 || column != d.group || count < 1 || count > d.group || step > farApart || step < -farApart {
 		return nil
 	}
 	d.shifted = d.group == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)

@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
@@ -145,23 +146,32 @@ func (t *term) lookAhead(b *builder, tiles int64) {
 	}
 	panel, inside := t.depth.fixed*t.deepB.fixed, int64(1)
 	for _, s := range t.serial {
-		if !s.extent.known() {
+		if !s.extent.known() || s.extent.fixed > mostAhead/inside {
 			return
 		}
-		inside *= s.extent.fixed
+		inside = max(inside*s.extent.fixed, 1)
 	}
-	rounds := tiles * (t.depth.fixed / unrolled)
+	rounds := min(tiles, mostAhead) * (t.depth.fixed / unrolled)
+	if (panel+rounds-1)/rounds > mostPace {
+		return
+	}
 	t.ahead = b.copyOf(t.b)
 	b.moveOn(t.ahead, known(panel*inside))
 	t.pace = (panel + rounds - 1) / rounds
 }
+
+// Limits of looking ahead: of the panels that are skipped, and of the bytes that one round fetches, each line of which is an instruction.
+const (
+	mostAhead = 1 << 20
+	mostPace  = 4096
+)
 
 // merge takes serial loops into the sum that walk on where it ends.
 func (t *term) merge() {
 	for n := len(t.serial); n > 0; n = len(t.serial) {
 		s := t.serial[n-1]
 		if !t.depth.known() || !s.extent.known() || !t.deepA.known() || !t.deepB.known() ||
-			!s.stepA.is(t.depth.fixed*t.deepA.fixed) || !s.stepB.is(t.depth.fixed*t.deepB.fixed) {
+			t.depth.fixed > math.MaxInt32/max(s.extent.fixed, 1) || !s.stepA.is(t.depth.fixed*t.deepA.fixed) || !s.stepB.is(t.depth.fixed*t.deepB.fixed) {
 			return
 		}
 		t.depth.fixed *= s.extent.fixed

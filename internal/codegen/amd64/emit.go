@@ -41,6 +41,7 @@ type kernelEmitter struct {
 	checks   []check
 	failed   int
 	ranges   *sym.Dims
+	written  int   // statements, see mostWritten
 	spill    int32 // bytes of the frame that the nests use, words included
 }
 

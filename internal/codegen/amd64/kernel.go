@@ -33,6 +33,7 @@ type kernel struct {
 	steps    *steps // nil where the kernel is no course
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
+	width    *loop.Width
 }
 
 // steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has the number of the step.
@@ -72,6 +73,20 @@ func (k *kernel) Longest() (gap, call int64) { return k.longest, callMost }
 
 // Tiles is the number of iterations of the outermost parallel loops, or 1.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
+	total, err := k.tiles(dims)
+	if err != nil || total == 0 {
+		return 0, err
+	}
+	return total, k.width.Check(dims)
+}
+
+// Needs is what the operands must have.
+func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
+
+// mostTiles is how many tiles a launch may have.
+const mostTiles = 1 << 60
+
+func (k *kernel) tiles(dims []int64) (int64, error) {
 	total, each := int64(0), int64(0)
 	for i := range k.nests {
 		n, err := k.nests[i].count(k, dims)
@@ -83,6 +98,9 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 		} else {
 			total += n
 		}
+		if total > mostTiles || each > mostTiles {
+			return 0, k.tooMany(dims)
+		}
 	}
 	if each == 0 {
 		return total, nil
@@ -91,7 +109,7 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if steps > (1<<62)/each {
+	if steps > mostTiles/each {
 		return 0, k.tooMany(dims)
 	}
 	return total + max(steps, 0)*each, nil
@@ -142,7 +160,7 @@ func (n *nest) count(k *kernel, dims []int64) (int64, error) {
 		if err != nil || extent <= 0 {
 			return 0, err
 		}
-		if count > (1<<62)/extent {
+		if count > mostTiles/extent {
 			return 0, k.tooMany(dims)
 		}
 		count *= extent

@@ -27,6 +27,9 @@ func (e *emitter) body(list []loop.Stmt) {
 }
 
 func (e *emitter) statement(s loop.Stmt) {
+	if e.k.written++; e.k.written > mostWritten {
+		refuse("loops in loops, each written out in several versions")
+	}
 	switch s := s.(type) {
 	case *loop.For:
 		e.loop(s)
@@ -146,6 +149,9 @@ func (e *emitter) check(s *loop.Check) {
 	if !v.uniform {
 		refuse("an index that differs by lane")
 	}
+	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 { // 2⁶³ and more would pass for negative numbers
+		refuse("a check of u64 against %s", s.Min)
+	}
 	r, low, high := e.wholeNumber(v), e.integer(s.Min), e.integer(s.Max)
 	wrong, right := e.label(), e.label()
 	e.compareNumbers(r, low)
@@ -212,6 +218,9 @@ func (e *emitter) restore(s snapshot) {
 	e.k.checks = e.k.checks[:s.checks]
 }
 
+// mostWritten is how many statements are written out for a kernel, attempts that were given up included: versions of loops in versions of loops are a power of their depth.
+const mostWritten = 1 << 17
+
 // mostUnrolled is how many statements the copies of an unrolled loop may have together.
 const mostUnrolled = 64
 
@@ -222,7 +231,7 @@ func (e *emitter) serial(s *loop.For) {
 		if n <= 0 {
 			return
 		}
-		if n == 1 || n*weight(s.Body) <= mostUnrolled {
+		if n == 1 || copied(n, s.Body) <= mostUnrolled {
 			e.written(s, 0, n)
 			return
 		}
@@ -277,7 +286,7 @@ func weight(list []loop.Stmt) int64 {
 			if !ok || s.Kind == loop.Vector {
 				n = mostUnrolled
 			}
-			total += n * weight(s.Body)
+			total += copied(n, s.Body)
 		case *loop.Contract:
 			total += mostUnrolled
 		default:
@@ -291,6 +300,18 @@ func weight(list []loop.Stmt) int64 {
 		}
 	}
 	return total
+}
+
+// copied is how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing counts as a statement: its copies take time all the same.
+func copied(n int64, body []loop.Stmt) int64 {
+	if n <= 0 {
+		return 0
+	}
+	each := max(weight(body), 1)
+	if each > mostUnrolled/n {
+		return mostUnrolled + 1
+	}
+	return n * each
 }
 
 // counted emits a loop whose variable counts from first up to end. around is the statements that body emits.

@@ -66,6 +66,7 @@ type kernel struct {
 	fixed    int // bytes of words and strips together
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
+	width    *loop.Width
 }
 
 // nest is a stretch of the kernel that is one tile, or a parallel nest of many.
@@ -153,6 +154,7 @@ func compile(k *loop.Kernel) *kernel {
 	out.fixed = out.strips + alignUp(c.fixed)
 	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.fixed)))
 	out.scratch = c.code(out.formula, k.Dims)
+	out.width = loop.WidthOf(k)
 	return out
 }
 
@@ -229,10 +231,21 @@ func (k *kernel) Tiles(dims []int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		total += n
+		if total += n; total > mostTiles {
+			return 0, diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
+		}
 	}
-	return total, nil
+	if total == 0 {
+		return 0, nil
+	}
+	return total, k.width.Check(dims)
 }
+
+// mostTiles is how many tiles a launch may have.
+const mostTiles = 1 << 60
+
+// Needs is what the operands must have.
+func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
 // TilesFormula is the number of tiles as a formula.
 func (k *kernel) TilesFormula() sym.Expr {
@@ -250,7 +263,7 @@ func (n *nest) tiles(k *kernel, dims []int64) (int64, error) {
 		if err != nil || extent <= 0 {
 			return 0, err
 		}
-		if count > (1<<62)/extent {
+		if count > mostTiles/extent {
 			return 0, diag.Inputf("kernel @%s: too many tiles for dimensions %v", k.name, dims)
 		}
 		count *= extent

@@ -19,22 +19,26 @@ func Machine() target.Machine {
 func Compile(kernels []*loop.Kernel) *target.Code {
 	code := &target.Code{Machine: Machine()}
 	for _, k := range kernels {
-		code.Kernels = append(code.Kernels, &kernel{k, loop.NewInterpreter(k)})
+		code.Kernels = append(code.Kernels, &kernel{k, loop.NewInterpreter(k), loop.WidthOf(k)})
 	}
 	return code
 }
 
 // kernel is one interpreted kernel: a single tile, whose locals live in the worker's scratch as loop.Locals places them.
 type kernel struct {
-	loop *loop.Kernel
-	code *loop.Interpreter
+	loop  *loop.Kernel
+	code  *loop.Interpreter
+	width *loop.Width
 }
 
 // Name is the loop kernel's.
 func (k *kernel) Name() string { return k.loop.Name }
 
 // Tiles is 1: the interpreter does everything in order.
-func (k *kernel) Tiles([]int64) (int64, error) { return 1, nil }
+func (k *kernel) Tiles(dims []int64) (int64, error) { return 1, k.width.Check(dims) }
+
+// Needs is what the operands must have.
+func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
 
 // TilesFormula is 1.
 func (k *kernel) TilesFormula() sym.Expr { return sym.Const(1) }

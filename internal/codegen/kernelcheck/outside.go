@@ -1,0 +1,127 @@
+package kernelcheck
+
+import (
+	"errors"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// outsides are kernels with accesses that lie inside for the first dimensions and outside for the others, each in another place of a statement.
+var outsides = []struct {
+	text            string
+	inside, outside map[string]int64
+}{
+	{`kernel @load(%x: f32[n] read, %y: f32[m] write) dims(m, n) { parallel i < m { store %y[i] = load %x[i] } }`,
+		map[string]int64{"n": 9, "m": 9}, map[string]int64{"n": 9, "m": 4000}},
+	{`kernel @below(%x: f32[n] read, %y: f32[m] write) dims(m, n) { vector i < m { store %y[i] = load %x[n - 1 - i] } }`,
+		map[string]int64{"n": 50, "m": 50}, map[string]int64{"n": 40, "m": 50}},
+	{`kernel @lanes(%x: f32[n] read, %y: f32[m] write) dims(m, n) { parallel t < 2 { vector i < m { store %y[i] = exp(load %x[i + t]) where lt(index(i + t), index(m)) } } }`,
+		map[string]int64{"n": 50, "m": 49}, map[string]int64{"n": 40, "m": 49}},
+	{`kernel @store(%x: f32[m] read, %y: f32[n] update) dims(m, n) { vector i < m { store %y[i] = load %x[i] } }`,
+		map[string]int64{"n": 60, "m": 37}, map[string]int64{"n": 35, "m": 37}},
+	{`kernel @rows(%x: f32[n, 8] read, %y: f32[m, 8] write) dims(m, n) { parallel i < m { vector j < 8 { store %y[i, j] = load %x[i, j] } } }`,
+		map[string]int64{"n": 6, "m": 6}, map[string]int64{"n": 5, "m": 6}},
+	{`kernel @otherwise(%x: f32[n] read, %y: f32[m] write) dims(m, n) { vector i < m { store %y[i] = load %x[i] if lt(index(i), 3) else load %x[i - 3] } }`,
+		map[string]int64{"n": 20, "m": 20}, map[string]int64{"n": 20, "m": 24}},
+	{`kernel @sum(%x: f32[n] read, %y: f32[1] write) dims(m, n) { var %s: f32 = 0  vector i < m { %s add= load %x[i] } store %y[0] = %s }`,
+		map[string]int64{"n": 77, "m": 77}, map[string]int64{"n": 70, "m": 77}},
+	{`kernel @checked(%at: i64[m] read, %x: f32[n] read, %y: f32[m] write) dims(m, n, k) { parallel i < m { check j = load %at[i] in [0, k - 1] "an index"  store %y[i] = load %x[j] } }`,
+		map[string]int64{"n": 30, "m": 5, "k": 30}, map[string]int64{"n": 30, "m": 5, "k": 31}},
+	{`kernel @when(%x: f32[n] read, %y: f32[m] write) dims(m, n) { parallel i < m { when gt(load %x[i], 0) { store %y[i] = 1 } else { store %y[i] = 2 } } }`,
+		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 7, "m": 8}},
+	{`kernel @products(%a: f32[n, 4] read, %b: f32[4, 16] read, %c: f32[8, 16] update) dims(m, n) { contract %c[r, c] += %a[r, k] * %b[k, c] for r < m, c < 16, k < 4 }`,
+		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 6, "m": 8}},
+}
+
+// Outside runs kernels with accesses that are not proved, behind guards: those that lie inside give what the interpreter gives, and those that lie outside end the call with an error, and
+// touch nothing.
+func (h Harness) Outside(t *testing.T) {
+	h.Guarded = true
+	for _, c := range outsides {
+		k := proven(t, c.text)
+		if _, guards := k.Checks(); guards == 0 {
+			t.Errorf("no access is guarded:\n%s", k)
+		}
+		run := func(dims map[string]int64) error {
+			var operands []*tensor.Tensor
+			for i, p := range k.Params {
+				x := Operand(t, p, dims)
+				Fill(rand.New(rand.NewSource(int64(i))), x)
+				operands = append(operands, x)
+			}
+			if k.Params[0].Name == "at" {
+				for i := range operands[0].Len() {
+					operands[0].SetInt(i, dims["k"]-1-i)
+				}
+			}
+			h.Agree(t, k, dims, operands, 1e-6, 0)
+			return h.Execute(t, k, operands, dims, 0)
+		}
+		if err := run(c.inside); err != nil {
+			t.Errorf("%v: %v\n%s", c.inside, err, k)
+		}
+		if err := run(c.outside); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "accesses outside %") {
+			t.Errorf("%v: %v, want a check's error\n%s", c.outside, err, k)
+		}
+	}
+}
+
+// proven is the kernel of a text, with guards, after which nothing of it is unproved.
+func proven(t *testing.T, text string) *loop.Kernel {
+	t.Helper()
+	k, err := loop.ParseKernel(text)
+	if err != nil {
+		t.Fatal(err, text)
+	}
+	m := &loop.Module{Name: "main", Dims: sym.NewDims(), Kernels: []*loop.Kernel{k}}
+	for _, name := range k.Dims {
+		m.Dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+	}
+	if _, err := loop.Prove(m); err != nil {
+		t.Fatal(err, text)
+	}
+	if unproved, err := loop.Verify(k, m.Dims); err != nil || unproved != nil {
+		t.Fatalf("%v, %v:\n%s", unproved, err, k)
+	}
+	return k
+}
+
+// wides are kernels that are proved over the integers, and compute other numbers in 64 bits for the dimension that is given.
+var wides = []struct {
+	text string
+	n    int64
+}{
+	{`kernel @min(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[min(i*n*n*n, 3)] } }`, 1 << 21},
+	{`kernel @max(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[max(3 - i*n*n*n, 0)] } }`, 1<<21 + 1},
+	{`kernel @quotient(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[(i*n*n + i*n)//(n*n + n + 1)] } }`, 3037000500},
+	{`kernel @remainder(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[(i*n*n + 3*i)%4] } }`, 3037000500},
+	{`kernel @mask(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[i*n*n*n] if lt(index(i*n*n*n), 4) else 0 } }`, 1 << 21},
+	{`kernel @coefficient(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[min(i*4611686018427387904, 3)] } }`, 1},
+	{`kernel @extent(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { for j < n*n*n - n*n*n*i { store %y[i] = load %x[min(j, 3)] } } }`, 1 << 22},
+}
+
+// Wide has kernels refused whose integers do not fit 64 bits, for the dimensions at which they do not, and run where they do.
+func (h Harness) Wide(t *testing.T) {
+	for _, c := range wides {
+		k, err := loop.ParseKernel(c.text)
+		if err != nil {
+			t.Fatal(err, c.text)
+		}
+		code, err := h.Compile(&loop.Module{Kernels: []*loop.Kernel{k}}, h.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := code.Kernels[0].Tiles([]int64{c.n}); !errors.Is(err, diag.ErrInput) {
+			t.Errorf("%d tiles for n = %d: %v\n%s", n, c.n, err, k)
+		}
+		if n, err := code.Kernels[0].Tiles([]int64{3}); (err == nil) != (c.n > 1) {
+			t.Errorf("%d tiles for n = 3: %v\n%s", n, err, k)
+		}
+	}
+}

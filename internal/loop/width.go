@@ -1,0 +1,338 @@
+package loop
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Verify proves over integers of any size; code computes in 64 bits, and what wraps is another number than the one that was proved. Width closes the gap: it bounds, for given values of a
+// kernel's dimensions, all that code may compute on the way to an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index, whatever
+// the order in which a generator adds and multiplies. Where nothing exceeds widest, what code computes is what was proved.
+
+// widest is the largest size of a number in a kernel. The difference of two such numbers, and that of three, still fits.
+const widest = 1 << 60
+
+// Width says for which dimensions a kernel's integers fit 64 bits. It is safe for concurrent use.
+type Width struct {
+	kernel  *Kernel
+	numbers []number
+	most    int64 // dimensions from 0 to most, all of them, fit
+	params  []span64
+}
+
+// number is an integer that code computes, or the declaration of a name that others mention.
+type number struct {
+	loop, check string // the name that is declared: 0 to x−1, or x to y
+	x, y        sym.Expr
+	scale       int64   // bytes of an element, where x is a place
+	steps       [2]step // of a tile: rows, columns
+	what        string
+}
+
+// step is a number of elements that lie so far apart.
+type step struct{ by, count sym.Expr }
+
+// span64 is what a parameter's elements span.
+type span64 struct {
+	bits           int64
+	shape, strides []*sym.Code
+}
+
+// WidthOf finds all integers of a kernel.
+func WidthOf(k *Kernel) *Width {
+	c := widthCollector{w: &Width{kernel: k}, buffers: map[string]layoutOf{}, seen: map[string]bool{}}
+	for _, p := range k.Params {
+		c.buffer(p.Name, p.DType, p.Shape, p.Strides)
+		c.w.params = append(c.w.params, spanOf(k, p))
+	}
+	for _, l := range Locals(k) {
+		c.buffer(l.Local.Name, l.Local.DType, l.Local.Shape, nil)
+		c.integer(l.Offset, "the place of %"+l.Local.Name)
+	}
+	c.integer(Scratch(k), "the scratch")
+	c.body(k.Body)
+	w := c.w
+	upTo := func(most int64) bool {
+		return w.fits(func(int) sym.Range { return sym.Range{Max: most} }) == nil
+	}
+	if len(k.Dims) == 0 {
+		if upTo(1) {
+			w.most = 1
+		}
+		return w
+	}
+	powers := sort.Search(16, func(n int) bool { return !upTo(1 << (4 * n)) })
+	if powers > 0 {
+		w.most = 1 << (4 * (powers - 1))
+	}
+	return w
+}
+
+// Check returns an error of kind ErrInput where the kernel's integers do not fit for these values of its dimensions.
+func (w *Width) Check(dims []int64) error {
+	for _, v := range dims {
+		if v < 0 || v > w.most {
+			return w.check(dims)
+		}
+	}
+	if w.most == 0 {
+		return w.check(dims)
+	}
+	return nil
+}
+
+func (w *Width) check(dims []int64) error {
+	wide := w.fits(func(i int) sym.Range { return sym.Range{Min: dims[i], Max: dims[i]} })
+	if wide == nil {
+		return nil
+	}
+	var values []string
+	for i, name := range w.kernel.Dims {
+		values = append(values, fmt.Sprintf("%s = %d", name, dims[i]))
+	}
+	where := ""
+	if values != nil {
+		where = " with " + strings.Join(values, ", ")
+	}
+	return diag.Inputf("kernel @%s computes %s%s, which is not known to fit 64 bits", w.kernel.Name, wide.what, where).AtNode(w.kernel.Source, "")
+}
+
+// Least is Check for the smallest dimensions that the ranges admit: what does not fit for them fits for none.
+func (w *Width) Least(dims *sym.Dims) error {
+	least := make([]int64, len(w.kernel.Dims))
+	for i, name := range w.kernel.Dims {
+		if r, ok := dims.Get(name); ok && r.Min > 0 {
+			least[i] = r.Min
+		}
+	}
+	return w.Check(least)
+}
+
+// fits returns the first number that is too large; nil where none is.
+func (w *Width) fits(of func(i int) sym.Range) *number {
+	m := sym.NewMeasure()
+	for i, name := range w.kernel.Dims {
+		m.Set(name, of(i))
+	}
+	for i := range w.numbers {
+		n := &w.numbers[i]
+		value, size := m.Of(n.x)
+		switch {
+		case n.loop != "":
+			r := sym.Range{Max: max(value.Max, 1) - 1}
+			m.Set(n.loop, r)
+		case n.check != "":
+			high, other := m.Of(n.y)
+			size = max(size, other)
+			m.Set(n.check, sym.Range{Min: min(value.Min, high.Min), Max: max(value.Max, high.Max)})
+		default:
+			for _, s := range n.steps {
+				_, by := m.Of(s.by)
+				_, count := m.Of(s.count)
+				size = saturated(size, 1, saturated(0, by, count))
+			}
+			size = saturated(0, size, n.scale)
+		}
+		if size > widest {
+			return n
+		}
+	}
+	return nil
+}
+
+// saturated is a + b×c, or math.MaxInt64 where that is beyond widest. None is negative.
+func saturated(a, b, c int64) int64 {
+	if a > widest || b > widest || c > widest || c > 0 && b > (math.MaxInt64-a)/c {
+		return math.MaxInt64
+	}
+	return a + b*c
+}
+
+// Needs puts into bytes, for each operand in turn, how many its memory must have for these values of the dimensions. The error is of kind ErrInput.
+func (w *Width) Needs(dims, bytes []int64) error {
+	for i := range w.params {
+		n, err := w.params[i].bytes(dims)
+		if err != nil {
+			return diag.Inputf("kernel @%s: the size of %%%s cannot be computed for dimensions %v: %v", w.kernel.Name, w.kernel.Params[i].Name, dims, err)
+		}
+		bytes[i] = n
+	}
+	return nil
+}
+
+func spanOf(k *Kernel, p *Param) span64 {
+	s := span64{bits: int64(p.DType.Bits())}
+	strides := p.Strides
+	if strides == nil {
+		strides = RowMajor(p.Shape)
+	}
+	for i := range p.Shape {
+		for _, e := range []struct {
+			of sym.Expr
+			to *[]*sym.Code
+		}{{p.Shape[i], &s.shape}, {strides[i], &s.strides}} {
+			code, err := e.of.Compile(k.Dims)
+			if err != nil {
+				kernelBug(k, "%s: %v", e.of, err)
+			}
+			*e.to = append(*e.to, code)
+		}
+	}
+	return s
+}
+
+// bytes is what the elements span from the first one on: none lies before it.
+func (s *span64) bytes(dims []int64) (int64, error) {
+	last, empty := int64(0), false
+	for i, code := range s.shape {
+		extent, err := code.Eval(dims)
+		if err != nil {
+			return 0, err
+		}
+		stride, err := s.strides[i].Eval(dims)
+		if err != nil {
+			return 0, err
+		}
+		if extent <= 0 {
+			empty = true
+		}
+		if extent <= 1 || stride == 0 {
+			continue
+		}
+		if stride < 0 {
+			return 0, fmt.Errorf("elements lie %d apart", stride)
+		}
+		if last = saturated(last, extent-1, stride); last > widest {
+			return 0, sym.ErrOverflow
+		}
+	}
+	if empty {
+		return 0, nil
+	}
+	bits := saturated(0, last+1, s.bits)
+	if bits > widest {
+		return 0, sym.ErrOverflow
+	}
+	return (bits + 7) / 8, nil
+}
+
+// widthCollector lists a kernel's integers in the order of the text.
+type widthCollector struct {
+	w       *Width
+	buffers map[string]layoutOf
+	seen    map[string]bool // by key and scale
+}
+
+type layoutOf struct {
+	bytes          int64 // of an element, at least 1
+	shape, strides []sym.Expr
+}
+
+func (c *widthCollector) buffer(name string, dt dtype.DType, shape, strides []sym.Expr) {
+	if strides == nil {
+		strides = RowMajor(shape)
+	}
+	c.buffers[name] = layoutOf{max(int64(dt.Bits()/8), 1), shape, strides}
+	for i, extent := range shape {
+		c.integer(extent, "the shape of %"+name)
+		c.integer(strides[i], "the strides of %"+name)
+	}
+	c.integer(Bytes(dt, shape), "the size of %"+name)
+}
+
+func (c *widthCollector) add(n number) {
+	if n.scale == 0 {
+		n.scale = 1
+	}
+	c.w.numbers = append(c.w.numbers, n)
+}
+
+func (c *widthCollector) integer(x sym.Expr, what string) { c.scaled(x, 1, what) }
+
+func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
+	if v, ok := x.Const(); ok && v >= -1<<32 && v <= 1<<32 {
+		return
+	}
+	key := fmt.Sprint(scale, " ", x.Key())
+	if !c.seen[key] {
+		c.seen[key] = true
+		c.add(number{x: x, scale: scale, what: what})
+	}
+}
+
+// place is an access: its index, axis by axis, and where that lies.
+func (c *widthCollector) place(buffer string, index []sym.Expr) {
+	b, ok := c.buffers[buffer]
+	if !ok {
+		return // a token
+	}
+	what := "an index of %" + buffer
+	for _, x := range index {
+		c.integer(x, what)
+	}
+	c.scaled(Offset(index, b.shape, b.strides), b.bytes, what)
+}
+
+func (c *widthCollector) tile(t *Tile, rows, cols sym.Expr) {
+	b := c.buffers[t.Buffer]
+	what := "a tile of %" + t.Buffer
+	for i, x := range t.Origin {
+		c.add(number{x: x, steps: [2]step{{t.Row[i], rows}, {t.Col[i], cols}}, what: what})
+	}
+	offset := func(index []sym.Expr) sym.Expr { return Offset(index, b.shape, b.strides) }
+	c.add(number{x: offset(t.Origin), scale: b.bytes, steps: [2]step{{offset(t.Row), rows}, {offset(t.Col), cols}}, what: what})
+}
+
+func (c *widthCollector) value(e Expr) {
+	WalkExpr(e, func(e Expr) {
+		switch e := e.(type) {
+		case *Index:
+			c.integer(e.X, "an integer")
+		case *Load:
+			c.place(e.From, e.Index)
+		}
+	})
+}
+
+func (c *widthCollector) body(list []Stmt) {
+	for _, s := range list {
+		exprs, n := values(s)
+		for _, e := range exprs[:n] {
+			c.value(e)
+		}
+		switch s := s.(type) {
+		case *For:
+			c.add(number{loop: s.Var, x: s.Extent, what: "the extent of loop " + s.Var})
+		case *Check:
+			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: "the bounds of " + s.Name})
+		case *Store:
+			c.place(s.To, s.Index)
+		case *Contract:
+			c.tile(&s.C, s.M, s.N)
+			c.tile(&s.A, s.M, s.K)
+			c.tile(&s.B, s.K, s.N)
+		case *BulkCopy:
+			c.place(s.To, s.ToIndex)
+			c.place(s.From, s.FromIndex)
+		case *Roles:
+			for _, r := range s.List {
+				c.add(number{loop: r.Var, x: r.Count, what: "the count of role " + r.Name})
+				c.body(r.Body)
+			}
+			continue
+		case *Token, *Arrive, *Wait:
+			for _, x := range Integers(s) {
+				c.integer(x, "an integer of a token")
+			}
+		}
+		for _, inner := range Bodies(s) {
+			c.body(*inner)
+		}
+	}
+}

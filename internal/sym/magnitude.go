@@ -1,0 +1,104 @@
+package sym
+
+import "math"
+
+// Measure bounds integers as a machine computes them. It holds a range for each name, and answers for an expression how large its value can be, and how large what is computed on
+// the way to it: every partial sum, every partial product and every argument of a quotient, a remainder, a minimum or a maximum, in whatever order they are taken. A name without a
+// range may be any integer. It is not safe for concurrent use.
+type Measure struct {
+	ranges map[string]Range
+	atoms  map[hash]interval
+	sizes  map[hash]int64 // by atom: the largest that is computed on the way to its value
+}
+
+// NewMeasure returns a measure without ranges.
+func NewMeasure() *Measure {
+	return &Measure{ranges: map[string]Range{}, atoms: map[hash]interval{}, sizes: map[hash]int64{}}
+}
+
+// Set gives a name its range. A name that an expression was measured with must not be given another.
+func (m *Measure) Set(name string, r Range) { m.ranges[name] = r }
+
+// Of returns the range of e's value, and the size that nothing computed on the way to it exceeds. An end of the range beyond ±2^61 is math.MinInt64 or math.MaxInt64; a size beyond 2^61 is
+// math.MaxInt64. Every factor counts as at least 1 in size, so that coefficients are bounded too.
+func (m *Measure) Of(e Expr) (value Range, size int64) {
+	v, size := m.expr(e)
+	return Range{v.lo, v.hi}, size
+}
+
+func (m *Measure) expr(e Expr) (value interval, size int64) {
+	if e.huge() {
+		return everything, math.MaxInt64
+	}
+	value, size = between(e.c, e.c), sizeOf(between(e.c, e.c))
+	inside := int64(0)
+	for _, t := range e.terms() {
+		v, term := between(t.coef, t.coef), sizeOf(between(t.coef, t.coef))
+		for i := 0; i < len(t.atoms); {
+			a, n := t.atoms[i], 1
+			for i+n < len(t.atoms) && t.atoms[i+n].hash == a.hash {
+				n++
+			}
+			x, most := m.atom(a)
+			inside = max(inside, most)
+			v = v.mul(x.power(n))
+			for range n {
+				term = multiplySizes(term, sizeOf(x))
+			}
+			i += n
+		}
+		value, size = value.add(v), addSizes(size, term)
+	}
+	return value, max(size, inside)
+}
+
+func (m *Measure) atom(a *atom) (value interval, size int64) {
+	switch a.kind {
+	case variable:
+		if r, ok := m.ranges[a.name]; ok {
+			value = between(r.Min, r.Max)
+			return value, sizeOf(value)
+		}
+		return everything, math.MaxInt64
+	case huge, slack:
+		return everything, math.MaxInt64
+	}
+	if v, ok := m.atoms[a.hash]; ok {
+		return v, m.sizes[a.hash]
+	}
+	value, size = m.expr(a.args[0])
+	for _, x := range a.args[1:] {
+		v, s := m.expr(x)
+		value = combineIntervals[a.kind](value, v)
+		if a.kind == product {
+			size = multiplySizes(size, s)
+		} else { // what rounds up adds the divisor first
+			size = addSizes(size, s)
+		}
+	}
+	m.atoms[a.hash], m.sizes[a.hash] = value, size
+	return value, size
+}
+
+// sizeOf is the largest magnitude in an interval, at least 1.
+func sizeOf(x interval) int64 {
+	if infinite(x.lo) || infinite(x.hi) {
+		return math.MaxInt64
+	}
+	return max(1, x.hi, -x.lo)
+}
+
+// multiplySizes and addSizes answer math.MaxInt64 for what is beyond 2^61.
+func multiplySizes(x, y int64) int64 {
+	if x > farthest/y {
+		return math.MaxInt64
+	}
+	return x * y
+}
+
+func addSizes(x, y int64) int64 {
+	if x > farthest || y > farthest || x+y > farthest {
+		return math.MaxInt64
+	}
+	return x + y
+}
