@@ -407,6 +407,7 @@ var notSwept = map[string]string{
 	"Difference.String": "likewise",
 	"Update":            "only a text has states: TestStateFaults",
 	"Program.States":    "it is a list",
+	"Program.Checks":    "it is a list",
 	"StateError.Error":  "it is a line",
 	"StateError.Unwrap": "it is a field",
 }

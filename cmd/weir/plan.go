@@ -454,7 +454,7 @@ func (c *cli) checkCommand() *cobra.Command {
 	f := &modelFlags{}
 	cmd := &cobra.Command{
 		Use: "check MODEL", Short: "List every condition that a model needs of its inputs", Args: exactly(1, "one MODEL"),
-		Example: `  weir check model.onnx --dim n=1..512`,
+		Example: "  weir check model.onnx --dim n=1..512\n  weir check model.onnx -v   # and the checks in the code, kernel by kernel",
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.check(cmd.Context(), args[0]) },
 	}
 	f.register(cmd, c)
@@ -496,7 +496,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 		rows = append(rows, conditionRow{"proved", r.Condition, r.From})
 	}
 	if f.c.json {
-		return f.c.printJSON(map[string]any{"conditions": rows})
+		return f.c.printJSON(map[string]any{"conditions": rows, "checks": append([]weir.KernelChecks{}, l.program.Checks()...)})
 	}
 	for _, r := range rows {
 		fmt.Printf("%-8s %s (from %s)\n", r.Class, relations.Replace(r.Condition), r.From)
@@ -504,7 +504,20 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 	if len(rows) == 0 {
 		fmt.Println("nothing needs to hold beyond the inputs' types")
 	}
+	if f.c.verbose {
+		printChecks(l.program)
+	}
 	return nil
+}
+
+// printChecks counts the checks in the code, kernel by kernel.
+func printChecks(p *weir.Program) {
+	values, accesses := 0, 0
+	for _, k := range p.Checks() {
+		fmt.Printf("%-8s @%s: %d of values, %d of accesses that are not proved (%s)\n", "code", k.Kernel, k.Values, k.Accesses, k.Source)
+		values, accesses = values+k.Values, accesses+k.Accesses
+	}
+	fmt.Printf("%-8s %d checks of values, %d of accesses that are not proved; all others are\n", "code", values, accesses)
 }
 
 func (c *cli) dumpCommand() *cobra.Command {

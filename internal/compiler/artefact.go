@@ -3,11 +3,9 @@ package compiler
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -76,7 +74,7 @@ func certificateOf(s *memplan.Solution) certified {
 
 // WriteTo writes the artefact. about is JSON of the caller's own. A module that its reader could not verify is ErrUnsupported.
 func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
-	if _, err := unproven(c.Loop); err != nil {
+	if _, err := loop.VerifySteps(c.Loop); err != nil {
 		return 0, diag.Unsupportedf("an artefact of this model: a scheduled kernel cannot be verified (%v)", err).WithFix("run the model itself")
 	}
 	machine, ok := c.Machine.Known() // without what the reader does not believe
@@ -254,7 +252,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 		return nil, err
 	}
 	c.Loop.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
-	open, err := unproven(c.Loop)
+	open, err := c.unproven()
 	if err != nil {
 		return nil, err
 	}
@@ -456,41 +454,17 @@ func formula(source string, dims *sym.Dims) (sym.Expr, error) {
 	return x, nil
 }
 
-// unproven verifies a module, and lists what memory safety rests on and was neither proved nor refuted: Recheck decides. That views lie inside their buffers, and that
-// copies are between equals, does not belong to it: the executor sees to that.
-func unproven(m *loop.Module) ([]string, error) {
-	all, err := loop.VerifyModule(m)
-	if err != nil {
+// unproven proves a module's kernels, and lists what of its steps was neither proved nor refuted: Recheck decides.
+func (c *Compiled) unproven() ([]string, error) {
+	err := c.prove()
+	var open []string
+	if err == nil {
+		open, err = loop.VerifySteps(c.Loop)
+	}
+	if _, wrong := err.(*loop.VerifyError); wrong {
 		return nil, diag.Inputf("%v", err)
 	}
-	var list []string
-	for _, u := range all {
-		if !strings.HasPrefix(u, "buffer ") && !strings.HasPrefix(u, "a copy ") {
-			list = append(list, u)
-		}
-	}
-	natural := func(what string, extents []sym.Expr) {
-		for _, e := range extents {
-			if m.Dims.LE(sym.Const(0), e) != sym.Yes {
-				list = append(list, fmt.Sprintf("%s: 0 <= %s", what, e))
-			}
-		}
-	}
-	for _, b := range m.Buffers {
-		natural("the shape of %"+b.Name, b.Shape)
-		if b.View != nil {
-			natural("the strides of %"+b.Name, b.View.Strides)
-		}
-	}
-	for _, k := range m.Kernels {
-		for _, p := range k.Params {
-			natural("the strides of %"+p.Name, p.Strides)
-		}
-		for _, l := range loop.Locals(k) {
-			natural("the shape of %"+l.Local.Name, l.Local.Shape)
-		}
-	}
-	return list, nil
+	return ofSteps(open), err
 }
 
 // Recheck verifies once more, for one binding of the inputs' dimensions, what could not be proved for all of them. It does nothing for programs that were
@@ -508,12 +482,15 @@ func (c *Compiled) Recheck(dims []int64) (err error) {
 			m.Dims.Set(d.Name, sym.Range{Min: dims[i], Max: dims[i]})
 		}
 	}
-	list, err := unproven(&m)
-	if err == nil && len(list) > 0 {
-		err = diag.Unsupportedf("for dimensions %v it is not proved that the kernels stay within their buffers: %s", dims, list[0]).
+	open, err := loop.VerifySteps(&m)
+	if err != nil {
+		return diag.Inputf("%v", err)
+	}
+	if list := ofSteps(open); len(list) > 0 {
+		return diag.Unsupportedf("for dimensions %v it is not proved that the kernels are given what they compute with: %s", dims, list[0]).
 			WithFix("run an artefact's model itself; in a text, require what keeps indices in range")
 	}
-	return err
+	return nil
 }
 
 // Certify computes the arena's certificate for one binding of the dimensions.

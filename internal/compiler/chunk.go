@@ -151,6 +151,9 @@ func (c *Compiled) regenerate(o Options) error {
 		}
 	}
 	c.Code = nil
+	if err := c.proveOwn(); err != nil {
+		return err
+	}
 	return c.generate(o)
 }
 

@@ -54,6 +54,7 @@ type Compiled struct {
 	Notes   []string // why the code is less than the machine could do
 	Savings []Saving // what a budget asked for
 	Spilled sym.Expr // bytes of the file that one call spills to
+	Guards  int      // accesses of the scheduled loops that a check guards, since they are not proved
 	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
@@ -63,7 +64,8 @@ type Compiled struct {
 	certify sync.Once // where the arena's plan was read rather than found: finds it
 	found   *memplan.Solution
 	failed  error
-	open    bool // see Recheck
+	open    bool                  // see Recheck
+	proved  map[*loop.Kernel]bool // see prove
 	asked   asked
 	kept    map[string]string // see schedule.Options
 	blocks  []*mem.Block      // the weights that were laid out anew, until the code owns them
@@ -191,11 +193,11 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	}
 	stage = "plan"
 	if o.Written {
-		open, err := unproven(c.Loop)
+		open, err := loop.VerifySteps(c.Loop)
 		if err != nil {
-			return nil, err
+			return nil, diag.Inputf("%v", err)
 		}
-		c.open = len(open) > 0
+		c.open = len(ofSteps(open)) > 0
 	}
 	m.Dims.Renew(0)
 	c.time = lifetimes(c.Loop)
@@ -274,6 +276,9 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 		return err
 	}
 	done("copies", func() string { return schedule.Copies(c.Loop, c.kept) })
+	if err := c.proveOwn(); err != nil {
+		return err
+	}
 	return c.generate(o)
 }
 

@@ -77,6 +77,7 @@ func Here() Processor {
 // generate makes the code of the scheduled module. It is portable where the machine is not this one, or the system refuses machine code: then
 // a note says so.
 func (c *Compiled) generate(o Options) (err error) {
+	c.allProved()
 	defer c.hold()
 	if o.Reference {
 		c.Code = reference.Compile(c.Loop.Kernels)

@@ -57,11 +57,12 @@ type Memory struct {
 
 // Result is what became of a case.
 type Result struct {
-	Name    string   `json:"name"`
-	Verdict Verdict  `json:"verdict"`
-	Why     string   `json:"why"`
-	Ops     []string `json:"ops,omitempty"`
-	Memory  []Memory `json:"memory,omitempty"` // one for each data set of a Case with Measure
+	Name    string              `json:"name"`
+	Verdict Verdict             `json:"verdict"`
+	Why     string              `json:"why"`
+	Ops     []string            `json:"ops,omitempty"`
+	Memory  []Memory            `json:"memory,omitempty"` // one for each data set of a Case with Measure
+	Checks  []weir.KernelChecks `json:"-"`                // of its code
 	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps they have run.
 	DataDecide bool `json:"data_decide,omitempty"`
 }
@@ -87,6 +88,7 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 		return r.end(err)
 	}
 	defer p.Close()
+	r.Checks = p.Checks()
 	sets, err := c.sets(p)
 	if err != nil {
 		return r.end(err)

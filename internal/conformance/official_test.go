@@ -120,6 +120,7 @@ func officialOn(t *testing.T, cpu string, cases, nets []Case) {
 	t.Logf("%d cases: %d pass, %d fail, %d refused; predicted = measured for %d, and with what was observed put in for %d whose data decide", len(results), count[Pass], count[Fail], count[Refused], exact, bounded)
 	t.Log("\n" + operatorTable(byOp))
 	checkCases(t, byOp)
+	compareChecks(t, cpu, results)
 }
 
 // casesFile counts the cases by operator, for docs/onnx.md: the operator, and how many pass and are refused.

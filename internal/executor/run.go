@@ -223,7 +223,7 @@ func (c *Call) bind(s *program.Bind) error {
 		c.watch.touch(c, s.From)
 		t := &c.x.program.Tensors[s.From]
 		if s.At >= o.Bytes*8/int64(t.DType.Bits()) {
-			return diag.Inputf("%s is element %d of %s, which has fewer", d.Name, s.At, t.Name).AtDim(d.Name).AtNode(s.Source, "")
+			return diag.Inputf("%s is element %d of %s, which has fewer", d.Name, s.At, t.Name).AtDim(d.Name.Text()).AtNode(s.Source, "")
 		}
 		v = dtype.LoadInt(t.DType, bytesOf(o), s.At)
 	} else {
@@ -311,7 +311,7 @@ func (c *Call) loop(s *program.Loop) error {
 // counted checks that the number of iterations begun is in its dimension's range, on which what is proved of kernels rests.
 func (c *Call) counted(s *program.Loop) error {
 	if d := &c.x.program.Dims[s.Count]; c.values[s.Count] < d.Range.Min {
-		return diag.Inputf("%s is %d, outside %s", d.Name, c.values[s.Count], d.Range).AtDim(d.Name).AtNode(s.Source, "loop")
+		return diag.Inputf("%s is %d, outside %s", d.Name, c.values[s.Count], d.Range).AtDim(d.Name.Text()).AtNode(s.Source, "loop")
 	}
 	return nil
 }
@@ -506,7 +506,7 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name.Text())
 			}
 			if shape[axis] < dim.Range.Min { // what is proved of kernels rests on it
-				return nil, diag.Inputf("%s is %d, outside %s", name, shape[axis], dim.Range).AtDim(name)
+				return nil, diag.Inputf("%s is %d, outside %s", name, shape[axis], dim.Range).AtDim(name.Text())
 			}
 			c.values[d] = shape[axis]
 			decided = append(decided, d)

@@ -188,6 +188,11 @@ func (k *knowledge) given(c sym.Cond) {
 // atLeastZero reports whether e ≥ 0 at this place whenever it is reached. No is said where it is certainly reached and fails
 // there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
+	for _, f := range slices.Backward(k.facts) { // which costs nothing: a guarded access is proved however much has been asked before
+		if d, ok := e.Sub(f).Const(); ok && d >= 0 {
+			return sym.Yes
+		}
+	}
 	for depth := range searchDepth + 1 {
 		k.goal = min(goalQuestions, k.all)
 		k.all -= k.goal

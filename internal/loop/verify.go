@@ -14,6 +14,9 @@ type Unproved struct {
 	Axis          int
 	Index, Extent sym.Expr
 	Loops         []sym.Name // the loop variables around it, outermost first
+
+	of    any        // the Load, Store, Contract, or another statement that it is an access of
+	goals []sym.Expr // of which each must be 0 or more
 }
 
 // String is one line for a log.
@@ -314,7 +317,7 @@ func (v *verifier) store(s *Store) {
 		v.fail("%%%s is %s and %s is stored to it", s.To, d.dt, dt)
 	}
 	v.mask(s.Mask)
-	v.assuming(s.Mask, true, func() { v.access(s.To, d, s.Index) })
+	v.assuming(s.Mask, true, func() { v.access(s, s.To, d, s.Index) })
 }
 
 func (v *verifier) mask(e Expr) {
@@ -341,21 +344,29 @@ func (v *verifier) assuming(cond Expr, truth bool, check func()) {
 	v.known.reset(mark)
 }
 
-func (v *verifier) access(name string, d *declared, index []sym.Expr) {
+func (v *verifier) access(of any, name string, d *declared, index []sym.Expr) {
 	if len(index) != len(d.shape) {
 		v.fail("%%%s has %d axes and is indexed with %d", name, len(d.shape), len(index))
 	}
 	v.integers(index)
 	for axis, at := range index {
-		v.inside(name, axis, at, at, d.shape[axis])
+		v.inside(of, name, axis, at, at, d.shape[axis])
 	}
 }
 
 // inside records whether 0 ≤ low and high < extent.
-func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
+func (v *verifier) inside(of any, name string, axis int, low, high, extent sym.Expr) {
 	below, above := v.known.atLeastZero(low), sym.Yes
+	var goals []sym.Expr
+	if below != sym.Yes {
+		goals = append(goals, low)
+	}
 	for _, part := range extent.MinArgs() {
-		if verdict := v.below(high, part); verdict != sym.Yes && above != sym.No {
+		verdict := v.below(high, part)
+		if verdict != sym.Yes {
+			goals = append(goals, part.Sub(high).Sub(sym.Const(1)))
+		}
+		if verdict != sym.Yes && above != sym.No {
 			above = verdict
 		}
 	}
@@ -365,7 +376,7 @@ func (v *verifier) inside(name string, axis int, low, high, extent sym.Expr) {
 	case above == sym.No:
 		v.fail("%%%s axis %d: index %s is not below %s", name, axis, high, extent)
 	case below != sym.Yes || above != sym.Yes:
-		u := Unproved{Buffer: name, Axis: axis, Index: low, Extent: extent}
+		u := Unproved{Buffer: name, Axis: axis, Index: low, Extent: extent, of: of, goals: goals}
 		if below == sym.Yes {
 			u.Index = high
 		}
@@ -393,8 +404,8 @@ func (v *verifier) contract(s *Contract) {
 		v.inRole("an asynchronous contraction", "", sym.Expr{})
 	}
 	v.integers([]sym.Expr{s.M, s.N, s.K})
-	c := v.tile(&s.C, s.M, s.N)
-	a, b := v.tile(&s.A, s.M, s.K), v.tile(&s.B, s.K, s.N)
+	c := v.tile(s, &s.C, s.M, s.N)
+	a, b := v.tile(s, &s.A, s.M, s.K), v.tile(s, &s.B, s.K, s.N)
 	if c.mode == Read {
 		v.fail("%%%s is read only and is contracted into", s.C.Buffer)
 	}
@@ -408,7 +419,7 @@ func (v *verifier) contract(s *Contract) {
 	}
 }
 
-func (v *verifier) tile(t *Tile, rows, cols sym.Expr) *declared {
+func (v *verifier) tile(of *Contract, t *Tile, rows, cols sym.Expr) *declared {
 	d := v.lookup(percent(t.Buffer), bufferName)
 	if len(t.Origin) != len(d.shape) || len(t.Row) != len(d.shape) || len(t.Col) != len(d.shape) {
 		v.fail("%%%s has %d axes and is tiled with %d, %d, %d", t.Buffer, len(d.shape), len(t.Origin), len(t.Row), len(t.Col))
@@ -433,7 +444,7 @@ func (v *verifier) tile(t *Tile, rows, cols sym.Expr) *declared {
 				low, high = low.Add(end.Min(sym.Const(0))), high.Add(end.Max(sym.Const(0)))
 			}
 		}
-		v.inside(t.Buffer, axis, low, high, d.shape[axis])
+		v.inside(of, t.Buffer, axis, low, high, d.shape[axis])
 	}
 	v.known.reset(mark)
 	return d

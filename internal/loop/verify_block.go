@@ -49,7 +49,7 @@ func (v *verifier) inRole(what, token string, at sym.Expr) {
 		return
 	}
 	d := v.lookup(percent(token), tokenName)
-	v.access(token, d, []sym.Expr{at})
+	v.access(d, token, d, []sym.Expr{at})
 }
 
 func (v *verifier) bulkCopy(s *BulkCopy) {
@@ -68,6 +68,6 @@ func (v *verifier) bulkCopy(s *BulkCopy) {
 		if i := axis - (len(to.shape) - len(s.Box)); i >= 0 {
 			last = at.Add(s.Box[i]).Sub(sym.Const(1))
 		}
-		v.inside(s.To, axis, at, last, to.shape[axis])
+		v.inside(s, s.To, axis, at, last, to.shape[axis])
 	}
 }

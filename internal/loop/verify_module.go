@@ -17,6 +17,17 @@ import (
 // written and outputs are, and that dimensions which data decide are bound before they are used. The error is a
 // *VerifyError; what was neither proved nor refuted is returned, with the kernel's or buffer's name.
 func VerifyModule(m *Module) (unproved []string, err error) {
+	unproved, _, err = verifyModule(m, (*moduleVerifier).all)
+	return unproved, err
+}
+
+// VerifySteps is VerifyModule for a module whose kernels are known to be right: they are not looked into.
+func VerifySteps(m *Module) (unproved []string, err error) {
+	unproved, _, err = verifyModule(m, (*moduleVerifier).withoutKernels)
+	return unproved, err
+}
+
+func verifyModule(m *Module, check func(v *moduleVerifier)) (unproved []string, counts []int, err error) {
 	v := &moduleVerifier{module: m, names: map[string]bool{}, written: map[*Buffer]bool{}, partly: map[*Buffer]parts{}, turns: map[sym.Name]bool{}, bound: map[sym.Name]bool{}, known: map[*Buffer]bool{}, kernels: map[*Kernel]bool{}}
 	defer func() {
 		if r := recover(); r != nil {
@@ -24,11 +35,11 @@ func VerifyModule(m *Module) (unproved []string, err error) {
 			if !ok {
 				panic(r)
 			}
-			unproved, err = nil, e
+			unproved, counts, err = nil, nil, e
 		}
 	}()
-	v.all()
-	return v.unproved, nil
+	check(v)
+	return v.unproved, v.counts, nil
 }
 
 type moduleVerifier struct {
@@ -42,6 +53,8 @@ type moduleVerifier struct {
 	depth    int               // of loops
 	bound    map[sym.Name]bool // dimensions
 	unproved []string
+	guards   bool  // unproved accesses of kernels are guarded
+	counts   []int // of guarded accesses, by kernel
 }
 
 func (v *moduleVerifier) fail(format string, args ...any) {
@@ -55,7 +68,23 @@ func (v *moduleVerifier) unique(name string) {
 	v.names[name] = true
 }
 
+// all checks the whole module.
 func (v *moduleVerifier) all() {
+	v.kernelsOnly()
+	v.withSteps()
+}
+
+// withoutKernels checks all but what is inside the kernels.
+func (v *moduleVerifier) withoutKernels() {
+	v.declarations()
+	v.withSteps()
+}
+
+// kernelsOnly checks the kernels.
+func (v *moduleVerifier) kernelsOnly() { v.verifyKernels(v.declarations()) }
+
+// declarations checks dimensions and kernels' names, and returns what is known of the dimensions.
+func (v *moduleVerifier) declarations() (given []sym.Cond) {
 	m := v.module
 	if m.Dims == nil {
 		v.fail("no dimensions, not even an empty set")
@@ -68,17 +97,9 @@ func (v *moduleVerifier) all() {
 			}
 		}
 	}
-	var given []sym.Cond
 	for _, r := range m.Requires {
 		v.dims("a requirement", []sym.Expr{r.Cond.A, r.Cond.B})
 		given = append(given, r.Cond)
-	}
-	for _, b := range m.Buffers {
-		v.unique("%" + b.Name)
-		v.known[b] = true
-	}
-	for _, b := range m.Buffers {
-		v.buffer(b)
 	}
 	for _, k := range m.Kernels {
 		v.unique("@" + k.Name)
@@ -87,7 +108,19 @@ func (v *moduleVerifier) all() {
 			v.dims("kernel @"+k.Name, []sym.Expr{sym.Var(name)})
 		}
 	}
-	v.verifyKernels(given)
+	return given
+}
+
+// withSteps checks the buffers and the steps.
+func (v *moduleVerifier) withSteps() {
+	m := v.module
+	for _, b := range m.Buffers {
+		v.unique("%" + b.Name)
+		v.known[b] = true
+	}
+	for _, b := range m.Buffers {
+		v.buffer(b)
+	}
 	v.steps(m.Body)
 	for _, b := range m.Buffers {
 		if b.Kind == Output {
@@ -104,10 +137,22 @@ func (v *moduleVerifier) verifyKernels(given []sym.Cond) {
 	concurrently(len(unlike), func(i int) {
 		unproved[i], errs[i] = VerifyGiven(unlike[i], m.Dims, m.about(unlike[i], given))
 	})
-	for i, k := range m.Kernels {
+	for i := range m.Kernels {
 		if err := errs[which[i]]; err != nil {
 			panic(err)
 		}
+	}
+	if v.guards {
+		v.counts = make([]int, len(m.Kernels))
+		bodies := v.guardAll(unlike, unproved, given)
+		for i, k := range m.Kernels {
+			if body := bodies[which[i]]; body != nil {
+				k.Body, v.counts[i] = body, accessesOf(unproved[which[i]])
+			}
+		}
+		return
+	}
+	for i, k := range m.Kernels {
 		for _, u := range unproved[which[i]] {
 			v.unproved = append(v.unproved, "@"+k.Name+": "+u.String())
 		}

@@ -65,7 +65,7 @@ func (v *verifier) load(e *Load) {
 			v.fail("a load of %%%s is %s where its mask holds and %s elsewhere", e.From, e.Type, dt)
 		}
 	}
-	v.assuming(e.Mask, true, func() { v.access(e.From, d, e.Index) })
+	v.assuming(e.Mask, true, func() { v.access(e, e.From, d, e.Index) })
 }
 
 // associative holds the functions that may combine the lanes of a vector loop.

@@ -28,7 +28,7 @@ type Width struct {
 
 // number is an integer that code computes, or the declaration of a name that others mention.
 type number struct {
-	loop, check string // the name that is declared: 0 to x−1, or x to y
+	loop, check sym.Name // the name that is declared: 0 to x−1, or x to y
 	x, y        sym.Expr
 	scale       int64   // bytes of an element, where x is a place
 	steps       [2]step // of a tile: rows, columns
@@ -124,10 +124,10 @@ func (w *Width) fits(of func(i int) sym.Range) *number {
 		n := &w.numbers[i]
 		value, size := m.Of(n.x)
 		switch {
-		case n.loop != "":
+		case !n.loop.None():
 			r := sym.Range{Max: max(value.Max, 1) - 1}
 			m.Set(n.loop, r)
-		case n.check != "":
+		case !n.check.None():
 			high, other := m.Of(n.y)
 			size = max(size, other)
 			m.Set(n.check, sym.Range{Min: min(value.Min, high.Min), Max: max(value.Max, high.Max)})
@@ -308,9 +308,9 @@ func (c *widthCollector) body(list []Stmt) {
 		}
 		switch s := s.(type) {
 		case *For:
-			c.add(number{loop: s.Var, x: s.Extent, what: "the extent of loop " + s.Var})
+			c.add(number{loop: s.Var, x: s.Extent, what: "the extent of loop " + s.Var.String()})
 		case *Check:
-			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: "the bounds of " + s.Name})
+			c.add(number{check: s.Name, x: s.Min, y: s.Max, what: "the bounds of " + s.Name.String()})
 		case *Store:
 			c.place(s.To, s.Index)
 		case *Contract:

@@ -6,18 +6,18 @@ import "math"
 // the way to it: every partial sum, every partial product and every argument of a quotient, a remainder, a minimum or a maximum, in whatever order they are taken. A name without a
 // range may be any integer. It is not safe for concurrent use.
 type Measure struct {
-	ranges map[string]Range
+	ranges map[Name]Range
 	atoms  map[hash]interval
 	sizes  map[hash]int64 // by atom: the largest that is computed on the way to its value
 }
 
 // NewMeasure returns a measure without ranges.
 func NewMeasure() *Measure {
-	return &Measure{ranges: map[string]Range{}, atoms: map[hash]interval{}, sizes: map[hash]int64{}}
+	return &Measure{ranges: map[Name]Range{}, atoms: map[hash]interval{}, sizes: map[hash]int64{}}
 }
 
 // Set gives a name its range. A name that an expression was measured with must not be given another.
-func (m *Measure) Set(name string, r Range) { m.ranges[name] = r }
+func (m *Measure) Set(name Name, r Range) { m.ranges[name] = r }
 
 // Of returns the range of e's value, and the size that nothing computed on the way to it exceeds. An end of the range beyond ±2^61 is math.MinInt64 or math.MaxInt64; a size beyond 2^61 is
 // math.MaxInt64. Every factor counts as at least 1 in size, so that coefficients are bounded too.

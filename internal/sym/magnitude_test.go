@@ -17,7 +17,7 @@ func TestMeasure(t *testing.T) {
 		for _, name := range names {
 			small := smallRanges[r.IntN(len(smallRanges))]
 			ranges = append(ranges, small)
-			m.Set(name, small)
+			m.Set(User(name), small)
 		}
 		e := randomExpr(r, names, 3)
 		value, size := m.Of(e)
@@ -65,8 +65,8 @@ func exprsOf(terms []Term) (list []Expr) {
 // TestMeasureLimits: what cannot be bounded within 2^61 is said to be unbounded, and coefficients count even where the factor beside them is 0.
 func TestMeasureLimits(t *testing.T) {
 	m := NewMeasure()
-	m.Set("z", Range{0, 0})
-	m.Set("n", Range{0, 1 << 40})
+	m.Set(User("z"), Range{0, 0})
+	m.Set(User("n"), Range{0, 1 << 40})
 	for text, want := range map[string]bool{
 		"n":                            true,
 		"n*n":                          false,

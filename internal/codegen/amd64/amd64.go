@@ -304,7 +304,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 }
 
 // rangeOf is what a dimension's value is known to be: 0 or more, but for one that the module says may be less.
-func (w *workspace) rangeOf(dim string) sym.Range {
+func (w *workspace) rangeOf(dim sym.Name) sym.Range {
 	r := sym.Range{Min: 0, Max: math.MaxInt64}
 	if w.dims != nil {
 		if known, ok := w.dims.Get(dim); ok && known.Min < 0 {

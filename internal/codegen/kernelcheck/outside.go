@@ -48,7 +48,11 @@ func (h Harness) Outside(t *testing.T) {
 		if _, guards := k.Checks(); guards == 0 {
 			t.Errorf("no access is guarded:\n%s", k)
 		}
-		run := func(dims map[string]int64) error {
+		run := func(values map[string]int64) error {
+			dims := map[sym.Name]int64{}
+			for name, v := range values {
+				dims[sym.User(name)] = v
+			}
 			var operands []*tensor.Tensor
 			for i, p := range k.Params {
 				x := Operand(t, p, dims)
@@ -57,7 +61,7 @@ func (h Harness) Outside(t *testing.T) {
 			}
 			if k.Params[0].Name == "at" {
 				for i := range operands[0].Len() {
-					operands[0].SetInt(i, dims["k"]-1-i)
+					operands[0].SetInt(i, values["k"]-1-i)
 				}
 			}
 			h.Agree(t, k, dims, operands, 1e-6, 0)
