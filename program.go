@@ -37,8 +37,9 @@ type Options struct {
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
 	Cross bool
-	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose results differ by up to 1e-5 of the sum of the
-	// products' magnitudes, and where an infinity spreads to its neighbours.
+	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose
+	// results differ from plain sums by up to 1e-5 of Σ|x| · max|w|, over the result's own window and filter. docs/accuracy.md
+	// has the bounds of everything.
 	Exact bool
 	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes ten to twenty seconds, meanwhile the memory of two
 	// programs, and wants the processor to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.

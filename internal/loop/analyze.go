@@ -190,7 +190,8 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 }
 
 // Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the larger
-// of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum.
+// of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or Else where elements decide
+// (see ReadsMemory).
 type Cost struct {
 	Operations sym.Expr // scalar functions evaluated; a Contract counts two for each product
 	Read       sym.Expr // bytes loaded from parameters, each load counted
@@ -273,7 +274,10 @@ func (c *coster) statement(s Stmt) (total tally) {
 	case *When:
 		then, otherwise := c.body(s.Then), c.body(s.Else)
 		for i := range then {
-			total[i] = total[i].Add(then[i].Max(otherwise[i]))
+			if !ReadsMemory(s.Cond) {
+				otherwise[i] = then[i].Max(otherwise[i])
+			}
+			total[i] = total[i].Add(otherwise[i])
 		}
 	case *For:
 		inside := c.body(s.Body)
@@ -283,6 +287,16 @@ func (c *coster) statement(s Stmt) (total tally) {
 		}
 	}
 	return total
+}
+
+// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is an exception: estimates
+// count the other one.
+func ReadsMemory(e Expr) (reads bool) {
+	WalkExpr(e, func(e Expr) {
+		_, load := e.(*Load)
+		reads = reads || load
+	})
+	return reads
 }
 
 // ends is the larger of e's values where the variable is low and where it is high; e itself where it does not use it.

@@ -35,10 +35,14 @@ var minimals = map[int64]minimal{
 	},
 }
 
-// Winograd is the convolution of x, [N, H, W, C], with a kernel of 3 × 3 side by side, without dilation or groups, whose weights were transformed by WinogradWeights for tiles of
-// so many outputs each way: [(tile + 2)², C, O]. An infinity in x spreads over the tiles that see it, where it may become NaN.
-func Winograd(b *ir.Builder, x, weights, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
-	inputs := []*ir.Value{x, weights}
+// Winograd is the convolution of x, [N, H, W, C], with a kernel of 3 × 3 side by side, without dilation or groups. Its
+// weights are plain, [3, 3, C, O], and transformed by WinogradWeights for tiles of so many outputs each way,
+// [(tile + 2)², C, O].
+//
+// Each result is within WinogradBound · Σ|x| · max|w| of the convolution, with the sum over the result's own window and the
+// maximum over the filter. A tile that the algorithm would not compute so well is computed with the plain weights: see far.
+func Winograd(b *ir.Builder, x, weights, plain, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
+	inputs := []*ir.Value{x, weights, plain}
 	if bias != nil {
 		inputs = append(inputs, bias)
 	}
@@ -77,15 +81,17 @@ func WinogradWeights(out, w []float32, channels, filters, tile int64) {
 }
 
 func winogradShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 2, 3); err != nil {
+	if err := arity(n, 3, 4); err != nil {
 		return err
 	}
-	x, w, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Attrs.Int("tile", 0)
+	x, w, plain, tile := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type, n.Attrs.Int("tile", 0)
 	begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
-	if minimals[tile].input == nil || len(x.Shape) != 4 || len(w.Shape) != 3 || x.DType != dtype.F32 || w.DType != dtype.F32 || len(begin) != 2 || len(end) != 2 {
-		return fault(n, "input %s and weights %s, in tiles of %d", x, w, tile)
+	ranks := len(x.Shape) == 4 && len(w.Shape) == 3 && len(plain.Shape) == 4 && len(begin) == 2 && len(end) == 2
+	if !ranks || minimals[tile].input == nil || x.DType != dtype.F32 || w.DType != dtype.F32 || plain.DType != dtype.F32 {
+		return fault(n, "input %s, weights %s and %s, in tiles of %d", x, w, plain, tile)
 	}
-	for _, pair := range [][2]sym.Expr{{w.Shape[0], sym.Const((tile + 2) * (tile + 2))}, {w.Shape[1], x.Shape[3]}} {
+	for _, pair := range [][2]sym.Expr{{w.Shape[0], sym.Const((tile + 2) * (tile + 2))}, {w.Shape[1], x.Shape[3]},
+		{plain.Shape[0], sym.Const(3)}, {plain.Shape[1], sym.Const(3)}, {plain.Shape[2], x.Shape[3]}, {plain.Shape[3], w.Shape[2]}} {
 		if err := c.RequireEqual(n, pair[0], pair[1], "transformed weights"); err != nil {
 			return err
 		}
@@ -97,7 +103,7 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	if bias := input(n, 2); bias != nil {
+	if bias := input(n, 3); bias != nil {
 		if len(bias.Type.Shape) != 1 || bias.Type.DType != dtype.F32 {
 			return fault(n, "a bias %s", bias.Type)
 		}
@@ -109,24 +115,6 @@ func winogradShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// applied is m d mᵀ for a square d.
-func applied(m [][]float64, d func(i, j int) float64) [][]float64 {
-	out := make([][]float64, len(m))
-	for p := range m {
-		out[p] = make([]float64, len(m))
-		for q := range m {
-			for i, f := range m[p] {
-				for j, g := range m[q] {
-					if f != 0 && g != 0 {
-						out[p][q] += f * g * d(i, j)
-					}
-				}
-			}
-		}
-	}
-	return out
-}
-
 func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	out, err := result(e, n, 0)
 	if err != nil {
@@ -136,40 +124,26 @@ func winogradMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	if err != nil {
 		return nil, err
 	}
-	x, u, bias, tile := in[0], in[1], present(in, 2), n.Attrs.Int("tile", 0)
-	algorithm, side := minimals[tile], tile+2
+	x, w, bias := in[0], in[2], present(in, 3)
 	size, places := x.Shape(), out.Shape()
 	channels, filters := size[3], places[3]
-	tensor.Each([]int64{size[0], (places[1] + tile - 1) / tile, (places[2] + tile - 1) / tile}, func(at []int64) {
-		sums := make([]float64, side*side*filters)
-		for c := range channels {
-			seen := applied(algorithm.input, func(i, j int) float64 {
-				y, z := at[1]*tile+int64(i)-begin[0], at[2]*tile+int64(j)-begin[1]
-				if y < 0 || y >= size[1] || z < 0 || z >= size[2] {
-					return 0
-				}
-				return x.Float(((at[0]*size[1]+y)*size[2]+z)*channels + c)
-			})
-			for k := range side * side {
-				for o := range filters {
-					sums[k*filters+o] += seen[k/side][k%side] * u.Float((k*channels+c)*filters+o)
-				}
+	flat := int64(0)
+	tensor.Each(places, func(at []int64) {
+		sum := 0.0
+		if bias != nil {
+			sum = bias.Float(at[3])
+		}
+		for tap := range int64(9) {
+			y, z := at[1]+tap/3-begin[0], at[2]+tap%3-begin[1]
+			if y < 0 || y >= size[1] || z < 0 || z >= size[2] {
+				continue
+			}
+			for c := range channels {
+				sum += x.Float(((at[0]*size[1]+y)*size[2]+z)*channels+c) * w.Float((tap*channels+c)*filters+at[3])
 			}
 		}
-		for o := range filters {
-			start := 0.0
-			if bias != nil {
-				start = bias.Float(o)
-			}
-			y := applied(algorithm.output, func(i, j int) float64 { return sums[(int64(i)*side+int64(j))*filters+o] })
-			for p := range tile {
-				for q := range tile {
-					if r, s := at[1]*tile+p, at[2]*tile+q; r < places[1] && s < places[2] {
-						out.SetFloat(((at[0]*places[1]+r)*places[2]+s)*filters+o, start+y[p][q])
-					}
-				}
-			}
-		}
+		out.SetFloat(flat, sum)
+		flat++
 	})
 	return []*tensor.Tensor{out}, nil
 }
@@ -290,16 +264,19 @@ func times64(x, y int64) int64 { return x * y }
 
 // winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and transforms what comes out.
 func winogradBlocks(k *Nest, n *ir.Node) {
-	x, u, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	x, u, plain, bias, out := k.In[0], k.In[1], k.In[2], present(k.In, 3), k.Out[0]
 	sizes, _ := winogradFixed(x.Shape, out.Shape)
 	tile, begin := n.Attrs.Int("tile", 0), n.Attrs.Exprs("begin")
 	block, _ := winogradBlockOf(sizes[0], sizes[1], sizes[2], sizes[3], tile)
 	side := tile + 2
 	channels, chunk, tiles := sym.Const(sizes[2]), sym.Const(block.chunk), sym.Const(block.rows*block.columns)
 	rows, columns := (sizes[0]+tile-1)/tile/block.rows, (sizes[1]+tile-1)/tile/block.columns
-	height, width := min(block.rows*tile, sizes[0]), min(block.columns*tile, sizes[1])
+	k.Reshape(plain, sym.Const(3), channels.Mul(sym.Const(3)), plain.Shape[3])
+	form := &winogradForm{k, x, plain, tile, block, channels, chunk, sizes[0], sizes[1]}
 	k.Nest(loop.Each, "b", []sym.Expr{sym.Const(block.parts), x.Shape[0], sym.Const(rows), sym.Const(columns)}, func(b []sym.Expr) {
 		firstRow, firstColumn := b[2].Mul(sym.Const(block.rows*tile)), b[3].Mul(sym.Const(block.columns*tile))
+		place := &winogradPlace{form, b[1], firstRow.Sub(begin[0]), firstColumn.Sub(begin[1])}
+		far := place.far(firstRow, firstColumn)
 		seen := k.Local("seen", x.DType, sym.Const(side*side), tiles, channels)
 		k.Each("r", sym.Const(block.rows), func(r sym.Expr) {
 			half := k.Local("half", x.DType, sym.Const(side), sym.Const(block.columns*tile+2), channels)
@@ -345,32 +322,42 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 					seen.Tile([]sym.Expr{p, {}, {}}, unit(3, 1, one), unit(3, 2, one)), u.Tile([]sym.Expr{p, {}, first}, unit(3, 1, one), unit(3, 2, one)))
 				k.Nest(loop.Each, "m", acc.Shape, func(at []sym.Expr) { k.Store(sums, []sym.Expr{p, at[0], at[1]}, acc.Load(at...)) })
 			})
-			made := k.Local("made", x.DType, sym.Const(block.rows*tile), sym.Const(block.columns*tile), chunk)
-			k.Nest(loop.Each, "t", []sym.Expr{sym.Const(block.rows), sym.Const(block.columns), chunk}, func(at []sym.Expr) {
-				half := make([][]loop.Expr, side)
-				for j := range half {
-					values := make([]loop.Expr, side)
-					for i := range values {
-						values[i] = k.Let("s", sums.Load(sym.Const(int64(i)*side+int64(j)), at[0].Mul(sym.Const(block.columns)).Add(at[1]), at[2]))
+			k.Nest(loop.Each, "t", []sym.Expr{sym.Const(block.rows), sym.Const(block.columns)}, func(t []sym.Expr) {
+				row, column := firstRow.Add(t[0].Mul(sym.Const(tile))), firstColumn.Add(t[1].Mul(sym.Const(tile)))
+				// Where the last tiles reach beyond the image there are no results.
+				store := func(p, q, c sym.Expr, v loop.Expr) {
+					y, x := row.Add(p), column.Add(q)
+					if bias != nil {
+						v = plus(v, bias.Load(first.Add(c)))
 					}
-					half[j] = k.combined(minimals[tile].output, values)
-				}
-				for p := range tile {
-					values := make([]loop.Expr, side)
-					for j := range values {
-						values[j] = half[j][p]
+					write := func() { k.Store(out, []sym.Expr{b[1], y, x, first.Add(c)}, v) }
+					if sizes[0]%tile != 0 || sizes[1]%tile != 0 {
+						k.When(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), out.Shape[1]), loop.Inside(x, sym.Const(0), out.Shape[2])), write, nil)
+						return
 					}
-					for q, v := range k.combined(minimals[tile].output, values) {
-						k.Store(made, []sym.Expr{at[0].Mul(sym.Const(tile)).Add(sym.Const(p)), at[1].Mul(sym.Const(tile)).Add(sym.Const(int64(q))), at[2]}, v)
-					}
+					write()
 				}
-			})
-			k.Nest(loop.Each, "y", []sym.Expr{sym.Const(height), sym.Const(width), chunk}, func(at []sym.Expr) {
-				v := made.Load(at...)
-				if bias != nil {
-					v = plus(v, bias.Load(first.Add(at[2])))
-				}
-				k.Store(out, []sym.Expr{b[1], firstRow.Add(at[0]), firstColumn.Add(at[1]), first.Add(at[2])}, v)
+				k.When(loop.Apply2(loop.Ne, far.Load(t...), loop.Number(dtype.F32, 0)), func() { place.direct(t, first, store) }, func() {
+					k.Each("c", chunk, func(c sym.Expr) {
+						half := make([][]loop.Expr, side)
+						for j := range half {
+							values := make([]loop.Expr, side)
+							for i := range values {
+								values[i] = k.Let("s", sums.Load(sym.Const(int64(i)*side+int64(j)), t[0].Mul(sym.Const(block.columns)).Add(t[1]), c))
+							}
+							half[j] = k.combined(minimals[tile].output, values)
+						}
+						for p := range tile {
+							values := make([]loop.Expr, side)
+							for j := range values {
+								values[j] = half[j][p]
+							}
+							for q, v := range k.combined(minimals[tile].output, values) {
+								store(sym.Const(p), sym.Const(int64(q)), c, v)
+							}
+						}
+					})
+				})
 			})
 		})
 	})
@@ -381,11 +368,16 @@ func winogradSamples(r *rand.Rand) []Sample {
 	for _, tile := range []int64{2, 4} {
 		for i, shape := range [][]int64{{1, 8, 8, 3}, {2, 7, 6, 2}, {1, 5, 3, 1}, {0, 4, 4, 2}} {
 			pad := ir.Constants([]int64{int64(i % 2), 1})
-			in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, (tile+2)*(tile+2), shape[3], 4)}
+			plain := sampleNormal(r, dtype.F32, 3, 3, shape[3], 4)
+			transformed := tensor.Must(tensor.New(dtype.F32, (tile+2)*(tile+2), shape[3], 4))
+			weights, _ := tensor.Data[float32](plain)
+			to, _ := tensor.Data[float32](transformed)
+			WinogradWeights(to, weights, shape[3], 4, tile)
+			in := []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), transformed, plain}
 			if i%2 == 0 {
 				in = append(in, sampleNormal(r, dtype.F32, 4))
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{"tile": tile, "begin": pad, "end": pad}, Inputs: in, Constant: []int{1, 2}})
+			out = append(out, Sample{Attrs: ir.Attrs{"tile": tile, "begin": pad, "end": pad}, Inputs: in, Constant: []int{1, 2, 3}})
 		}
 	}
 	return out

@@ -79,7 +79,7 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 		}
 		tile := 2 + 2*w.Int64N(2)
 		pad := ir.Constants([]int64{w.Int64N(3), w.Int64N(3)})
-		return ops.Winograd(b, x, w.constant((tile+2)*(tile+2), channels, 2), nil, tile, pad, ir.Constants([]int64{w.Int64N(3), w.Int64N(3)}))
+		return ops.Winograd(b, x, w.constant((tile+2)*(tile+2), channels, 2), w.constant(3, 3, channels, 2), nil, tile, pad, ir.Constants([]int64{w.Int64N(3), w.Int64N(3)}))
 	case 3, 4, 5:
 		win, ok := w.window(x, 3)
 		if !ok {

@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Winograd has convolutions of 3 × 3 with channels last computed in tiles, by fewer multiplications, where that takes less time and is worth the memory of the larger weights. Results
-// differ from those of sums of products, relative to the sum of the products' magnitudes, by at most about 1e-6 for tiles of 2 × 2 and 1e-5 for tiles of 4 × 4.
+// Winograd has convolutions of 3 × 3 with channels last computed in tiles, by fewer multiplications, where that takes less
+// time and is worth the memory of the larger weights. Results are within ops.WinogradBound of the plain sums, whatever the
+// input: see docs/accuracy.md. Weights that are no numbers, or very large or small ones, are not transformed.
 func Winograd(m *ir.Module) error {
 	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value { return inTiles(b, n, chosenTile) }}})
 }
@@ -81,6 +82,9 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 	if tile == 0 {
 		return nil
 	}
+	if !transformable(w.Const) {
+		return nil
+	}
 	weights, err := tiledWeights(w.Const, tile)
 	if err != nil {
 		b.Fail(err)
@@ -89,7 +93,23 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 	if len(n.Inputs) > 2 {
 		bias = n.Inputs[2]
 	}
-	return ops.Winograd(b, x, b.Constant(w.Name, weights), bias, tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+	return ops.Winograd(b, x, b.Constant(w.Name, weights), w, bias, tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+}
+
+// transformable reports whether weights [3, 3, C, O] have a range in which transforming them loses nothing.
+func transformable(w *tensor.Tensor) bool {
+	axis, shape := max(w.Major(), 2), w.Shape()
+	step := max(1<<20/max(w.Len()/shape[axis], 1), 1)
+	found := make(ops.WinogradRange, shape[3])
+	for begin := int64(0); begin < shape[axis]; begin += step {
+		part := slices.Clone(shape)
+		part[axis] = min(step, shape[axis]-begin)
+		x, release := tensor.Temporary(dtype.F32, part...)
+		w.Fill(x, axis, begin, begin+part[axis])
+		found.Add(floats(x), int64(axis-2)*begin, part[3])
+		release()
+	}
+	return found.Fits()
 }
 
 // tiledWeights are weights [3, 3, C, O], transformed.

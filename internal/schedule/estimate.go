@@ -142,7 +142,11 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		}
 		total += n * (each + c.of(s.Body))
 	case *loop.When:
-		total += max(c.of(s.Then), c.of(s.Else))
+		then := c.of(s.Then)
+		if loop.ReadsMemory(s.Cond) {
+			then /= 16 // an exception
+		}
+		total += max(then, c.of(s.Else))
 	case *loop.Contract:
 		m, n, k := c.guess(s.M), c.guess(s.N), c.guess(s.K)
 		if k > fewSteps {
