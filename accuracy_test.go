@@ -103,3 +103,79 @@ func convolutionError(y, x []float32, w []float64, channels, size int) (worst fl
 	}
 	return worst, err
 }
+
+// TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of docs/accuracy.md: of
+// normal data, far from 0, of a wide range, with one outlier, of equal elements, and of subnormal ones.
+func TestRowsBound(t *testing.T) {
+	const n, unit = 1000, 0x1p-24
+	source := `weir 1
+ir @rows {
+main @main(%x: f32[1, 1000]) {
+  %sum: f32[1, 1] = reduce_sum(%x) {axes = ints [1], keep = bool true}
+  %running: f32[1, 1000] = cumsum(%x) {axis = int 1, exclusive = bool false, reverse = bool false}
+  %softmax: f32[1, 1000] = softmax(%x) {axis = int 1}
+  %log: f32[1, 1000] = log_softmax(%x) {axis = int 1}
+  %normal: f32[1, 1000] = normalize(%x) {axes = ints [1], centered = bool true, epsilon = float 1e-5}
+  return %sum, %running, %softmax, %log, %normal
+}
+}
+`
+	r := rand.New(rand.NewSource(9))
+	rows := map[string]func(i int) float64{
+		"normal":     func(int) float64 { return r.NormFloat64() },
+		"far from 0": func(int) float64 { return 1e4 + r.NormFloat64() },
+		"wide":       func(int) float64 { return r.NormFloat64() * math.Exp(r.NormFloat64()*5) },
+		"outlier": func(i int) float64 {
+			if i == 777 {
+				return 1e6
+			}
+			return r.NormFloat64()
+		},
+		"equal":     func(int) float64 { return 12345.678 },
+		"subnormal": func(int) float64 { return 1e-40 * r.NormFloat64() },
+	}
+	for _, cpu := range []string{"avx2", "avx512", "portable"} {
+		p, err := compileText(t, source, weir.Options{CPU: cpu})
+		if errors.Is(err, weir.ErrUnsupported) {
+			t.Logf("%s: %v", cpu, err)
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for name, row := range rows {
+			x, top, sum, size, largest := make([]float32, n), math.Inf(-1), 0.0, 0.0, 0.0
+			for i := range x {
+				x[i] = float32(row(i))
+				v := float64(x[i])
+				top, sum, size, largest = max(top, v), sum+v, size+math.Abs(v), max(largest, math.Abs(v))
+			}
+			total, variance, mean := 0.0, 0.0, sum/n
+			for _, v := range x {
+				total += math.Exp(float64(v) - top)
+				variance += (float64(v) - mean) * (float64(v) - mean) / n
+			}
+			deviation := math.Sqrt(variance + 1e-5)
+			input := must[*weir.Tensor](t)(weir.FromSlice(x, 1, n))
+			results := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": input}))
+			read := func(output string) []float32 { return must[[]float32](t)(weir.Copy[float32](results.Get(output))) }
+			hold := func(what string, i int, got float32, want, limit float64) {
+				if e := math.Abs(float64(got) - want); !(e <= limit) {
+					t.Errorf("%s, %s, %s[%d] is %g, not %g: %.3g away, at most %.3g", cpu, name, what, i, got, want, e, limit)
+				}
+			}
+			hold("sum", 0, read("sum")[0], sum, n*unit*size)
+			running, softmax, log, normal, so, magnitude := read("running"), read("softmax"), read("log"), read("normal"), 0.0, 0.0
+			for i, v := range x {
+				v := float64(v)
+				so, magnitude = so+v, magnitude+math.Abs(v)
+				hold("running", i, running[i], so, float64(i+1)*unit*magnitude)
+				y := math.Exp(v-top) / total
+				hold("softmax", i, softmax[i], y, (n+(top-v)+8)*unit*y+0x1p-126)
+				hold("log", i, log[i], v-top-math.Log(total), (n+4+2*math.Abs(v)+2*math.Abs(top))*unit)
+				hold("normal", i, normal[i], (v-mean)/deviation, 4*unit*(n*size/n+math.Abs(v))/deviation+n*unit*math.Abs(v-mean)/deviation)
+			}
+			results.Close()
+			input.Close()
+		}
+	}
+}
