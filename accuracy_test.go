@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir"
 )
 
-// TestConvolutionBound compiles a convolution for which Winograd's algorithm is chosen and holds its results to the bound of
-// docs/accuracy.md, on data that such algorithms are bad at: an infinity or NaN stays in the windows that hold it, and an
-// outlier costs no digits elsewhere.
+// TestConvolutionBound compiles a convolution for which Winograd's algorithm is chosen and holds its results to the
+// bound of docs/accuracy.md, on data that such algorithms are bad at: an infinity or NaN stays in the windows that
+// hold it, and an outlier costs no digits elsewhere.
 func TestConvolutionBound(t *testing.T) {
 	const channels, size = 32, 24
 	r := rand.New(rand.NewSource(7))
@@ -73,8 +73,8 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 	}
 }
 
-// convolutionError is the greatest error of y, relative to the sum of |x| in its window times the filter's greatest |w|. What a window with an infinity or NaN gives must be
-// what plain arithmetic gives: err says where it is not.
+// convolutionError is the greatest error of y, relative to the sum of |x| in its window times the filter's greatest
+// |w|. What a window with an infinity or NaN gives must be what plain arithmetic gives: err says where it is not.
 func convolutionError(y, x []float32, w []float64, channels, size int) (worst float64, err error) {
 	for at, got := range y {
 		o, row, column := at/size/size, at/size%size, at%size
@@ -104,8 +104,9 @@ func convolutionError(y, x []float32, w []float64, channels, size int) (worst fl
 	return worst, err
 }
 
-// TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of docs/accuracy.md: of
-// normal data, far from 0, of a wide range, with one outlier, of equal elements, and of subnormal ones.
+// TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of
+// docs/accuracy.md: of normal data, far from 0, of a wide range, with one outlier, of equal elements, and of subnormal
+// ones.
 func TestRowsBound(t *testing.T) {
 	const n, unit = 1000, 0x1p-24
 	source := `weir 1

@@ -256,7 +256,9 @@ func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis in
 func winogradAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	_, number := n.Attrs.Exprs("begin")[0].Const()
-	return axis == 0 || axis == 1 && number
+	// In pieces of a ragged height, other results would count in the choice of how a tile is computed.
+	height, known := n.Outputs[0].Type.Shape[1].Const()
+	return axis == 0 || axis == 1 && number && known && height%n.Attrs.Int("tile", 1) == 0
 }
 
 // winogradSeen: a tile is computed of all that the whole's tile sees, so that its rows come out the same to the bit.

@@ -17,13 +17,15 @@ import (
 // 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
 // Neural Networks, 2020),
 //
-//	|error| ≤ growth² · (C + 20) · 2⁻²⁴ · largest · max|w|,    growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ,
+//	|error| ≤ growth² · (C + 20) · 2⁻²⁴ · largest · max|w|
+//	growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ
 //
 // where largest is the greatest Σ|x| over the channels of one position that the tile sees. A tile is far if largest is more
 // than Σ|x| of the window of any of its results, so that elsewhere largest can be replaced by that sum; or if it is so
 // large or small that transforms overflow or lose bits; or if it is an infinity or NaN.
 
-// The range of largest in which transforms neither overflow nor lose bits, and that of the greatest magnitude in each filter.
+// The range of largest in which transforms neither overflow nor lose bits, and that of the greatest magnitude in each
+// filter.
 const (
 	farAbove, farBelow       = 0x1p80, 0x1p-60
 	filterAbove, filterBelow = 0x1p20, 0x1p-40
@@ -76,7 +78,8 @@ func (g WinogradRange) Fits() bool {
 	return !slices.ContainsFunc(g, func(v float32) bool { return !(v == 0 || v >= filterBelow && v <= filterAbove) })
 }
 
-// winogradForm is what all blocks have in common, and winogradPlace is one block: its image, and the input's row and column that its first tile sees first.
+// winogradForm is what all blocks have in common, and winogradPlace is one block: its image, and the input's row and
+// column that its first tile sees first.
 type winogradForm struct {
 	*Nest
 	x, plain        *loop.Memory

@@ -12,7 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// inTiles is the convolution of x, [1, H, W, C], with w, [3, 3, C, O], in tiles and padded by 1, as the lowering computes it.
+// inTiles is the convolution of x, [1, H, W, C], with w, [3, 3, C, O], in tiles and padded by 1, as the lowering
+// computes it.
 func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
 	channels, filters := w.Shape()[2], w.Shape()[3]
@@ -44,11 +45,13 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	return got
 }
 
-// WinogradOutliers are what the elements of a picture are multiplied by, or replaced with, at places that hit few windows.
+// winogradOutliers are what the elements of a picture are multiplied by, or replaced with, at places that hit few
+// windows.
 var winogradOutliers = []float64{1, 1e4, 1e6, 1e30, 3e38, 1e-30, 1e-44, 0, math.Inf(1), math.Inf(-1), math.NaN()}
 
-// TestWinogradBound holds results in tiles to WinogradBound · Σ|x| · max|w| over their own windows, and to plain arithmetic where that gives infinities and NaN: with normal data, with
-// outliers, wide ranges, zeros, subnormal numbers and sums that cancel, in whole tiles and ragged ones.
+// TestWinogradBound holds results in tiles to WinogradBound · Σ|x| · max|w| over their own windows, and to plain
+// arithmetic where that gives infinities and NaN: with normal data, with outliers, wide ranges, zeros, subnormal
+// numbers and sums that cancel, in whole tiles and ragged ones.
 func TestWinogradBound(t *testing.T) {
 	const channels, filters = 16, 4
 	r := rand.New(rand.NewSource(3))
@@ -100,7 +103,8 @@ func TestWinogradBound(t *testing.T) {
 	}
 }
 
-// windowErrors is the greatest error of a convolution padded by 1, relative to Σ|x| · max|w| over its window; err says where an infinity or NaN is not the plain sum's.
+// windowErrors is the greatest error of a convolution padded by 1, relative to Σ|x| · max|w| over its window; err says
+// where an infinity or NaN is not the plain sum's.
 func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 	size, channels, filters := x.Shape(), w.Shape()[2], w.Shape()[3]
 	flat := int64(-1)

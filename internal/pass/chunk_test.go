@@ -78,8 +78,12 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 			return nil
 		}
 		tile := 2 + 2*w.Int64N(2)
-		pad := ir.Constants([]int64{w.Int64N(3), w.Int64N(3)})
-		return ops.Winograd(b, x, w.constant((tile+2)*(tile+2), channels, 2), w.constant(3, 3, channels, 2), nil, tile, pad, ir.Constants([]int64{w.Int64N(3), w.Int64N(3)}))
+		begin, end := []int64{w.Int64N(3), w.Int64N(3)}, []int64{w.Int64N(3), w.Int64N(3)}
+		if w.IntN(4) > 0 { // ragged heights are not cut
+			end[0] = tile - (rows+begin[0]-2)%tile
+		}
+		u, plain := w.constant((tile+2)*(tile+2), channels, 2), w.constant(3, 3, channels, 2)
+		return ops.Winograd(b, x, u, plain, nil, tile, ir.Constants(begin), ir.Constants(end))
 	case 3, 4, 5:
 		win, ok := w.window(x, 3)
 		if !ok {

@@ -244,7 +244,8 @@ func (e *emitter) combineFloats(op loop.BinaryOp, a, b value) value {
 	return r
 }
 
-// extremes are the machine's instructions for the greater or lesser of two floats of a type. They give the second operand where one is NaN, and where both are zeros.
+// extremes are the machine's instructions for the greater or lesser of two floats of a type. They give the second
+// operand where one is NaN, and where both are zeros.
 type extremes struct {
 	machine, ranged, add, compare asm.Op
 	greatest                      bool
@@ -274,7 +275,8 @@ func (x extremes) number(e *emitter, r asm.Reg) (v float64, ok bool) {
 	return v, !math.IsNaN(v)
 }
 
-// extreme is the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of a reduction changes a bit.
+// extreme is the least or greatest of two registers: NaN where one is NaN, and −0 less than 0, so that no order of a
+// reduction changes a bit.
 func (e *emitter) extreme(in extremes, x, y asm.Reg) asm.Reg {
 	if _, number := in.number(e, y); number {
 		x, y = y, x

@@ -275,7 +275,8 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 	return to, true
 }
 
-// besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value and −0 is refused.
+// besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value
+// and −0 is refused.
 func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op, zero, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
 	if op == loop.Min {
 		refuse("the lesser of sums and −0")

@@ -11,9 +11,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Specials runs every function of floats on the values that have rules of their own: NaN, infinities, zeros of both signs, subnormal numbers and the ends of a type. Each operand is an
-// element, a constant or one element for all lanes, in lanes, in what is left after whole vectors, and one by one. What takes exact arithmetic must be the interpreter's to the bit;
-// a function's infinities, zeros and NaN must be too, and its other results may be a few units in the last place away. All NaN are one.
+// Specials runs every function of floats on the values that have rules of their own: NaN, infinities, zeros of both
+// signs, subnormal numbers and the ends of a type. Each operand is an element, a constant or one element for all
+// lanes, in lanes, in what is left after whole vectors, and one by one. What takes exact arithmetic must be the
+// interpreter's to the bit; a function's infinities, zeros and NaN must be too, and its other results may be a few
+// units in the last place away. All NaN are one.
 func (h Harness) Specials(t *testing.T) {
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
 		values := specialValues(dt)
@@ -149,7 +151,8 @@ func (h Harness) special(t *testing.T, name string, dt dtype.DType, values []flo
 	}
 }
 
-// specialReduce reduces rows, in each of which one element or two are special, to what an associative operation gives in any order.
+// specialReduce reduces rows, in each of which one element or two are special, to what an associative operation gives
+// in any order.
 func (h Harness) specialReduce(t *testing.T, op loop.BinaryOp, dt dtype.DType, values []float64) {
 	const extent = 37
 	first := map[loop.BinaryOp]float64{loop.Max: math.Inf(-1), loop.Min: math.Inf(1), loop.Add: 0, loop.Mul: 1}[op]
@@ -217,7 +220,8 @@ func (h Harness) agreeSpecial(t *testing.T, name string, k *loop.Kernel, operand
 	}
 }
 
-// sameFloat reports whether a result is the expected one: to the bit, where it must be or where the expected one is a zero, an infinity or NaN; else within a function's error.
+// sameFloat reports whether a result is the expected one: to the bit, where it must be or where the expected one is a
+// zero, an infinity or NaN; else within a function's error.
 func sameFloat(dt dtype.DType, got, want float64, exact bool) bool {
 	if math.IsNaN(want) || math.IsNaN(got) {
 		return math.IsNaN(want) && math.IsNaN(got)
