@@ -41,6 +41,8 @@ type trial struct {
 	args  []*tensor.Tensor
 	// coarse is the error of the coarsest type on the way, which the reference sets.
 	coarse float64
+	// unread: the module may compute what nobody reads, wholly or in part; a program leaves it out, and with it what may be refused there.
+	unread bool
 }
 
 // verdict says how a trial ended in one configuration.
@@ -51,6 +53,7 @@ const (
 	notSupported         // not supported, or a budget that cannot be kept
 	bothRefuse           // the reference refuses the arguments, and so does the program
 	meaningless          // the module cannot be built
+	unread               // the reference refuses what the program does not compute, since nobody reads it
 )
 
 // errDiffers is the cause of every difference that is not excused.
@@ -75,6 +78,8 @@ func (x *trial) compare(ctx context.Context, how configuration) (v verdict, err 
 		return bothRefuse, nil
 	case err != nil:
 		return 0, err
+	case reject != nil && x.unread:
+		return unread, nil
 	case reject != nil:
 		return 0, fmt.Errorf("%w, which refuses: %w", errDiffers, reject)
 	}
@@ -301,6 +306,9 @@ func execute(ctx context.Context, c *compiler.Compiled, args []*tensor.Tensor) (
 	}
 	dims := make([]int64, len(c.Program.Dims))
 	for i, d := range c.Program.Dims {
+		if _, given := values[d.Name]; !given && !d.Data {
+			values[d.Name] = d.Range.Min // bound
+		}
 		if dims[i] = values[d.Name]; !d.Data && (dims[i] < d.Range.Min || dims[i] > d.Range.Max) {
 			return nil, diag.Inputf("%s is %d, outside %s", d.Name, dims[i], d.Range)
 		}

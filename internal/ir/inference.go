@@ -160,8 +160,11 @@ func (c *Inference) ElementsWithin(v *Value, lo int64, hi sym.Expr) ([]sym.Expr,
 		}
 		n *= size
 	}
-	v.Known, v.Bound = make([]sym.Expr, n), true
 	argument := slices.Contains(c.Module.Main.Body.Params, v)
+	if argument && !v.Type.DType.IsInt() {
+		return nil, diag.Unsupportedf("the values of %s decide a shape, and they are %s", v.Name, v.Type.DType).AtTensor(v.Name)
+	}
+	v.Known, v.Bound = make([]sym.Expr, n), true
 	for i := range v.Known {
 		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, hi)
 		if name, _ := v.Known[i].Name(); argument {
