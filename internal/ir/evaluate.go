@@ -342,7 +342,7 @@ func (e *Evaluation) decide(name sym.Name, value int64) error {
 	e.Dims[name] = value
 	if e.Module != nil {
 		if r, known := e.Module.Dims.Get(name); known && (value < r.Min || value > r.Max) {
-			return diag.Inputf("%s is %d, outside %d to %d", name, value, r.Min, r.Max).AtDim(name)
+			return diag.Inputf("%s is %d, outside %d to %d", name, value, r.Min, r.Max).AtDim(name.Text())
 		}
 	}
 	return e.holds(e.waits[name])
