@@ -21,6 +21,8 @@ TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 # The packages whose tests run under wasm, and under the race detector.
 WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./internal/tensor/... ./examples/digits/...
 RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/...
+# And of the root, which has many that are of one goroutine.
+RACE_TESTS := Close|TakenWhile|OneMemory|Panic|Concurrent|EveryMethod
 
 .PHONY: help
 help: ## list the targets
@@ -89,6 +91,7 @@ test-race: ## the rooms with goroutines under the race detector
 	@if command -v gcc >/dev/null; then \
 		echo "== go test -race"; \
 		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
+		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TESTS)' .; \
 	else \
 		echo "== go test -race: left out, there is no gcc"; \
 	fi

@@ -42,14 +42,11 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	if p.target == Reference && p.model.artefact == nil {
 		return 0, diag.Unsupportedf("an artefact of the reference, which interprets the model's nodes; an artefact has loops").WithFix("compile for --target cpu")
 	}
-	p.mu.Lock()
-	if p.gone {
-		p.mu.Unlock()
-		return 0, diag.New(ErrClosed, "the program is closed")
+	if _, err := p.enter(); err != nil {
+		return 0, err
 	}
-	p.wait.Add(1)
-	p.mu.Unlock()
-	defer p.wait.Done()
+	defer p.engine.Leave()
+	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
 	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives, Savings: p.Savings()}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]Extent{}

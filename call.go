@@ -3,28 +3,59 @@ package weir
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
-// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time. It holds
-// one of the program's calls until closed.
+// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time: Run and Bind beside a method that another has called are
+// ErrInput, Input and Output wait for it. It holds one of the program's calls until closed.
 type Call struct {
 	program *Program
-	bound   *bound
-	inputs  []*Tensor // lent; nil until bound or asked for
+	use     mem.Gate[*bound] // shut by Close; the last one out gives the program its call back
+	alone   sync.Mutex       // of who uses it
+	inputs  []*Tensor        // lent; nil until bound or asked for
 	outputs []*Tensor
 	places  []*Tensor // of the caller's, that outputs are written to
 	refused error     // the memory that Input was asked for last
-	closed  *atomic.Bool
 	// disjoint: no state shares memory with another input.
 	disjoint bool
-	held     int // of the inputs, those up to here that are states are held
+
+	data    []*tensor.Tensor // of the inputs, then of the places, while a run uses them
+	entered int              // of those, up to here
+	held    int              // of the inputs, those up to here that are states are being updated
+}
+
+// enter is the way to the call's memory, for one goroutine at a time, which others wait for.
+func (c *Call) enter() (b *bound, ok bool) {
+	if b, ok = c.use.Enter(); ok {
+		c.alone.Lock()
+	}
+	return b, ok
+}
+
+// try is enter for what does not wait: a call is one goroutine's.
+func (c *Call) try() (*bound, error) {
+	b, ok := c.use.Enter()
+	if !ok {
+		return nil, diag.New(ErrClosed, "the call is closed")
+	}
+	if !c.alone.TryLock() {
+		c.use.Leave()
+		return nil, diag.Inputf("another goroutine is using the call").WithFix("bind a call for each goroutine, with Options.Calls of them")
+	}
+	return b, nil
+}
+
+func (c *Call) leave() {
+	c.alone.Unlock()
+	c.use.Leave()
 }
 
 // NewCall binds the dimensions; it needs a value for each that the inputs' shapes mention. When Options.Calls calls are taken already, it
@@ -50,21 +81,32 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Call{program: p, bound: b, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), closed: new(atomic.Bool)}, nil
+	c = &Call{program: p, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), places: make([]*Tensor, len(p.outputs)), data: make([]*tensor.Tensor, len(p.inputs)+len(p.outputs))}
+	c.use.Set(b, func() {
+		p.drop(c)
+		p.release(b)
+	})
+	p.hold(holder{c, "call", here()})
+	return c, nil
 }
 
 // Input is the tensor to fill for an input: the one bound to it, or one made for it. It is nil where there is no such input, or no memory: then Run
 // says so.
 func (c *Call) Input(name string) *Tensor {
 	i, ok := c.program.input(name)
-	if !ok || c.closed.Load() {
+	if !ok {
 		return nil
 	}
+	b, ok := c.enter()
+	if !ok {
+		return nil
+	}
+	defer c.leave()
 	if c.inputs[i] == nil {
 		t := &c.program.compiled.Program.Tensors[c.program.compiled.Program.Inputs[i].Tensor]
 		shape := make([]int, len(t.Shape))
 		for axis, e := range t.Shape {
-			v, err := e.Eval(c.dim)
+			v, err := e.Eval(b.dim(c.program))
 			if err != nil {
 				return nil
 			}
@@ -80,13 +122,16 @@ func (c *Call) Input(name string) *Tensor {
 	return c.inputs[i]
 }
 
-func (c *Call) dim(name sym.Name) (int64, bool) {
-	for i, d := range c.program.compiled.Program.Dims {
-		if d.Name == name {
-			return c.bound.dims[i], true
+// dim gives the values that a call's dimensions are bound to.
+func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
+	return func(name sym.Name) (int64, bool) {
+		for i, d := range p.compiled.Program.Dims {
+			if d.Name == name {
+				return b.dims[i], true
+			}
 		}
+		return 0, false
 	}
-	return 0, false
 }
 
 // Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Giving). A tensor that is
@@ -95,9 +140,11 @@ func (c *Call) dim(name sym.Name) (int64, bool) {
 // refused: it would be gone after the first run.
 func (c *Call) Bind(name string, a Arg) (err error) {
 	defer diag.Recover(&err, "binding an argument")
-	if c.closed.Load() {
-		return diag.New(ErrClosed, "the call is closed")
+	b, err := c.try()
+	if err != nil {
+		return err
 	}
+	defer c.leave()
 	p := c.program
 	ports, infos := p.compiled.Program.Inputs, p.inputs
 	i, input := p.input(name)
@@ -122,20 +169,26 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		return diag.Inputf("%s is given, %s is expected", g, infos[i]).AtTensor(name)
 	}
 	t := g.tensors[0]
-	if t == nil || t.dead() {
-		return diag.New(ErrClosed, "there is no tensor, or it is closed, or was given away").AtTensor(name)
+	inner, err := t.entered()
+	if err != nil {
+		return diag.As(err, ErrClosed).AtTensor(name)
 	}
+	defer t.leave()
 	want := &p.compiled.Program.Tensors[ports[i].Tensor]
-	if t.t.DType() != want.DType || t.t.Rank() != len(want.Shape) {
+	if t.dtype != want.DType || len(t.shape) != len(want.Shape) {
 		return diag.Inputf("%s is given, %s is expected", t, infos[i]).AtTensor(name)
 	}
 	for axis, e := range want.Shape {
-		if v, err := e.Eval(c.dim); err != nil || v != t.t.Shape()[axis] {
+		if v, err := e.Eval(b.dim(p)); err != nil || v != t.shape[axis] {
 			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(name)
 		}
 	}
 	if input && g.owner == program.State {
-		if err := t.writable(name); err != nil {
+		if err := update(inner.Bytes(), name); err != nil {
+			return err
+		}
+		defer updated(inner.Bytes())
+		if err := writable(inner.Bytes(), name); err != nil {
 			return err
 		}
 	}
@@ -143,26 +196,22 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		c.inputs[i], c.disjoint = t, false
 		return nil
 	}
-	return c.bindOutput(i, t)
+	return c.bindOutput(b, i, t, inner.Bytes())
 }
 
 // bindOutput gives an output its place.
-func (c *Call) bindOutput(i int, t *Tensor) error {
+func (c *Call) bindOutput(b *bound, i int, t *Tensor, data []byte) error {
 	name := c.program.outputs[i].Name
-	data := t.t.Bytes()
 	if uintptr(unsafe.Pointer(unsafe.SliceData(data)))%placeAlign != 0 {
 		return diag.Inputf("its memory does not begin at a multiple of %d bytes", placeAlign).AtTensor(name).WithFix("make it by weir.New")
 	}
 	for k, other := range c.places {
-		if other != nil && k != i && overlap(t, other) {
+		if k != i && other != nil && sharing(data, other.Bytes()) {
 			return diag.Inputf("it shares memory with what is bound to %s", c.program.outputs[k].Name).AtTensor(name)
 		}
 	}
-	if err := c.bound.call.PutOutput(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+	if err := b.call.PutOutput(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 		return err
-	}
-	if c.places == nil {
-		c.places = make([]*Tensor, len(c.program.outputs))
 	}
 	c.places[i] = t
 	return nil
@@ -174,11 +223,11 @@ const placeAlign = 64
 // apart checks that an input shares no memory with what outputs are written to, but where one may be written over it.
 func (c *Call) apart(i int) error {
 	p := c.program.compiled.Program
-	for k, place := range c.places {
-		if place == nil || !overlap(place, c.inputs[i]) {
+	for k, place := range c.data[len(c.inputs):] {
+		if place == nil || !overlap(place, c.data[i]) {
 			continue
 		}
-		a, b := place.t.Bytes(), c.inputs[i].t.Bytes()
+		a, b := place.Bytes(), c.data[i].Bytes()
 		if unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) && slices.Contains(p.Inputs[i].Gives, p.Outputs[k].Tensor) {
 			continue
 		}
@@ -192,9 +241,9 @@ func (c *Call) statesApart() error {
 	if c.disjoint {
 		return nil
 	}
-	for i, t := range c.inputs {
-		for k, other := range c.inputs {
-			if c.program.becomes[i] >= 0 && k != i && t != nil && other != nil && overlap(t, other) {
+	for i, t := range c.data[:len(c.inputs)] {
+		for k, other := range c.data[:len(c.inputs)] {
+			if c.program.becomes[i] >= 0 && k != i && overlap(t, other) {
 				return diag.Inputf("it is updated, and bound to %s too", c.program.inputs[k].Name).AtTensor(c.program.inputs[i].Name)
 			}
 		}
@@ -203,13 +252,41 @@ func (c *Call) statesApart() error {
 	return nil
 }
 
+// arguments enters the tensors that the call is bound to; free leaves them.
+func (c *Call) arguments() error {
+	for i, t := range c.inputs {
+		if t == nil && c.refused != nil {
+			return c.refused
+		}
+		if t == nil {
+			return diag.Inputf("no value is bound to it").AtTensor(c.program.inputs[i].Name)
+		}
+		inner, ok := t.enter()
+		if !ok {
+			return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.program.inputs[i].Name)
+		}
+		c.data[i], c.entered = inner, i+1
+	}
+	for i, t := range c.places {
+		if t != nil {
+			inner, ok := t.enter()
+			if !ok {
+				return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.program.outputs[i].Name)
+			}
+			c.data[len(c.inputs)+i] = inner
+		}
+		c.entered = len(c.inputs) + i + 1
+	}
+	return nil
+}
+
 // hold has the states updated by this call's run alone; free ends that.
 func (c *Call) hold() error {
-	for i, t := range c.inputs {
+	for i, t := range c.data[:len(c.inputs)] {
 		if c.program.becomes[i] < 0 {
 			continue
 		}
-		if err := t.hold(c.program.inputs[i].Name); err != nil {
+		if err := update(t.Bytes(), c.program.inputs[i].Name); err != nil {
 			return err
 		}
 		c.held = i + 1
@@ -218,37 +295,44 @@ func (c *Call) hold() error {
 }
 
 func (c *Call) free() {
-	for i, t := range c.inputs[:c.held] {
+	for i, t := range c.data[:c.held] {
 		if c.program.becomes[i] >= 0 {
-			t.updating.Store(false)
+			updated(t.Bytes())
 		}
 	}
-	c.held = 0
+	for i := range c.entered {
+		if c.data[i] == nil {
+			continue
+		}
+		c.data[i] = nil
+		if i < len(c.inputs) {
+			c.inputs[i].leave()
+		} else {
+			c.places[i-len(c.inputs)].leave()
+		}
+	}
+	c.held, c.entered = 0, 0
 }
 
 // Run runs the call on its inputs. The outputs of the run before are overwritten, and states are updated in place.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer c.program.counts.ended(&err)
 	defer diag.Recover(&err, "running")
-	defer c.free()
-	if c.closed.Load() {
-		return diag.New(ErrClosed, "the call is closed")
+	b, err := c.try()
+	if err != nil {
+		return err
 	}
-	for i, t := range c.inputs {
-		if t == nil && c.refused != nil {
-			return c.refused
-		}
-		if t == nil {
-			return diag.Inputf("no value is bound to it").AtTensor(c.program.inputs[i].Name)
-		}
-		if t.dead() {
-			return diag.New(ErrClosed, "the tensor bound to it is closed, or was given away").AtTensor(c.program.inputs[i].Name)
-		}
+	defer c.leave()
+	defer c.free()
+	if err := c.arguments(); err != nil {
+		return err
+	}
+	for i := range c.inputs {
 		if err := c.apart(i); err != nil {
 			return err
 		}
-		data := t.t.Bytes()
-		if err := c.bound.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
+		data := c.data[i].Bytes()
+		if err := b.call.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err
 		}
 	}
@@ -259,29 +343,34 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.program.counts.busy(time.Now())
-	return c.program.torn(c.bound.call.Run(ctx), c.bound.call)
+	return c.program.torn(b.call.Run(ctx), b.call)
 }
 
 // Output is an output as the last run left it; nil where there is none of that name. It is dead after Close.
 func (c *Call) Output(name string) *Tensor {
 	i := slices.IndexFunc(c.program.outputs, func(o Info) bool { return o.Name == name })
-	if i < 0 || c.closed.Load() {
+	if i < 0 {
 		return nil
 	}
-	if c.places != nil && c.places[i] != nil {
+	b, ok := c.enter()
+	if !ok {
+		return nil
+	}
+	defer c.leave()
+	if c.places[i] != nil {
 		return c.places[i]
 	}
 	if at := c.program.replaces[i]; at >= 0 {
 		return c.inputs[at]
 	}
 	t := c.outputs[i]
-	shape, data, err := c.bound.call.Output(i)
+	shape, data, err := b.call.Output(i)
 	if err != nil {
 		return nil
 	}
-	if t == nil || !slices.Equal(t.t.Shape(), shape) || len(data) > 0 && unsafe.SliceData(data) != unsafe.SliceData(t.t.Bytes()) {
+	if t == nil || !slices.Equal(t.shape, shape) || len(data) > 0 && unsafe.SliceData(data) != unsafe.SliceData(t.Bytes()) {
 		p := c.program.compiled.Program
-		if t, err = outputOf(c.bound.call, i, p.Tensors[p.Outputs[i].Tensor].DType, c.closed); err != nil {
+		if t, err = outputOf(b.call, i, p.Tensors[p.Outputs[i].Tensor].DType, &c.use); err != nil {
 			return nil
 		}
 		c.outputs[i] = t
@@ -289,11 +378,8 @@ func (c *Call) Output(name string) *Tensor {
 	return t
 }
 
-// Close gives the call back to the program.
+// Close gives the call back to the program; if it is running, when that ends, for which Close does not wait. Closing twice is fine.
 func (c *Call) Close() error {
-	if c.closed.Swap(true) {
-		return nil
-	}
-	c.program.release(c.bound)
+	c.use.Shut()
 	return nil
 }

@@ -55,6 +55,10 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 // kept goes wrong, it keeps some tensors and not others until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
+	if _, err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.engine.Leave()
 	switch m := p.model; {
 	case m.artefact != nil:
 		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).WithFix("compare the model that it was compiled from")
@@ -155,10 +159,7 @@ func (c *comparison) interpret(p *Program) error {
 	if err != nil {
 		return err
 	}
-	inputs := make([]*tensor.Tensor, len(args.parts))
-	for i, t := range args.parts {
-		inputs[i] = t.t
-	}
+	inputs := args.parts
 	e := ir.NewEvaluation(nil)
 	e.Ask = c.ctx.Err
 	results, err := e.Main(module, inputs)
@@ -200,7 +201,11 @@ func (c *comparison) run(p *Program) (d *Difference, err error) {
 	defer r.Close()
 	ports := make([]*tensor.Tensor, len(r.ports))
 	for i, t := range r.ports {
-		ports[i] = t.t
+		var ok bool
+		if ports[i], ok = t.enter(); !ok {
+			return nil, diag.New(ErrClosed, "an argument was closed meanwhile")
+		}
+		defer t.leave()
 	}
 	gives := slices.Clone(p.gives)
 	sort.SliceStable(gives, func(i, j int) bool { return c.origin[gives[i].Info.Name].at < c.origin[gives[j].Info.Name].at })

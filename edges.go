@@ -137,6 +137,7 @@ type Arg interface{ given() given }
 type given struct {
 	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
 	tensors []*Tensor
+	data    []*tensor.Tensor // of the tensors, once a run has entered them
 	owner   program.Ownership
 }
 
@@ -165,16 +166,18 @@ func (g given) String() string {
 
 // packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the ledger goes, which release gives back.
 type packing struct {
-	parts  []*Tensor // by port
-	blocks []*mem.Block
-	parted []*parted // what the caller parts with
-	states []state   // what the run updates
-	held   int       // of those, how many no other run may update meanwhile
+	parts   []*tensor.Tensor // by port
+	entered []*Tensor        // whose elements are there until release
+	blocks  []*mem.Block
+	parted  []*parted // what the caller parts with
+	states  []state   // what the run updates
+	held    int       // of those, how many no other run may update meanwhile
 }
 
 // state is a tensor that a run updates, and the port that it is given for.
 type state struct {
 	t    *Tensor
+	data *tensor.Tensor
 	port int
 }
 
@@ -187,9 +190,12 @@ func (p *packing) release() {
 		a.done()
 	}
 	for _, s := range p.states[:p.held] {
-		s.t.updating.Store(false)
+		updated(s.data.Bytes())
 	}
-	p.parted, p.states, p.held = nil, nil, 0
+	for _, t := range p.entered {
+		t.leave()
+	}
+	p.parted, p.states, p.held, p.entered = nil, nil, 0, nil
 }
 
 // allocate makes a part's memory.
@@ -215,7 +221,7 @@ func (p *packing) allocate(name string) tensor.Allocate {
 // pack adds the parts of an argument.
 func (p *packing) pack(e edge, g given, nothing []int64) error {
 	if e.Info.simple() && g.kind == TensorKind {
-		p.parts[e.Parts[0]] = g.tensors[0]
+		p.parts[e.Parts[0]] = g.data[0]
 		return nil
 	}
 	allocate := p.allocate(e.Info.Name)
@@ -231,7 +237,7 @@ func (p *packing) pack(e edge, g given, nothing []int64) error {
 	}
 	list := make([]*tensor.Tensor, len(g.tensors))
 	for i, t := range g.tensors {
-		if list[i] = t.t; t.t.DType() != e.Info.DType {
+		if list[i] = g.data[i]; t.dtype != e.Info.DType {
 			return diag.Inputf("tensor %d of it is %s, it must be %s", i, t, e.Info.DType)
 		}
 	}
@@ -269,7 +275,7 @@ func (p *packing) pack(e edge, g given, nothing []int64) error {
 		parts = append(parts, pool)
 	}
 	for i, part := range parts {
-		p.parts[e.Parts[i]] = &Tensor{t: part}
+		p.parts[e.Parts[i]] = part
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -125,7 +126,7 @@ func (m *Memory) most(x sym.Expr, d Dims) (int64, error) {
 }
 
 // settle notes what the program asks for, and lets go of what it does not read of the model's files.
-func (p *Program) settle() {
+func (p *Program) settle(x *executor.Executable) {
 	var views [][]byte
 	for _, w := range p.compiled.Program.Weights {
 		views = append(views, w.Data)
@@ -135,7 +136,7 @@ func (p *Program) settle() {
 			views = append(views, b.Bytes())
 		}
 	}
-	p.asks = asks{Asks: p.compiled.Asks(), placed: p.executable.Held()}
+	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held()}
 	p.asks.views, p.asks.copies, p.asks.whole = p.model.settle(p, views)
 }
 

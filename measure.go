@@ -45,7 +45,12 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 	if err != nil {
 		return m, nil, err
 	}
-	call, err := p.bind(dims)
+	x, err := p.enter()
+	if err != nil {
+		return m, nil, err
+	}
+	defer p.engine.Leave()
+	call, err := p.bind(x, dims)
 	if err != nil {
 		return m, nil, err
 	}

@@ -64,7 +64,12 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 			reach[t.Of] = max(reach[t.Of], offset+bytes)
 		}
 	}
-	scratch, err := m.program.executable.ScratchOf(values, func(l *program.Launch) bool { return launched[l] })
+	x, err := m.program.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer m.program.engine.Leave()
+	scratch, err := x.ScratchOf(values, func(l *program.Launch) bool { return launched[l] })
 	if err != nil {
 		return 0, err
 	}

@@ -33,8 +33,9 @@ type parted struct {
 	port   int
 	owner  program.Ownership
 	output int        // that lies in donated memory
-	block  *mem.Block // the memory, where it is the run's own
+	block  *mem.Block // the memory, once it is the run's own
 	taken  bool       // from the caller, and not given back yet
+	inside bool       // taken, and still within its results
 }
 
 // partWords say what a caller does who parts with an argument.
@@ -57,15 +58,12 @@ func (p *Program) mayPart(args *packing, list []given) error {
 			return diag.Inputf("its memory is not its own, and cannot be %s", word).AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
 		}
 		for k, other := range args.parts {
-			if k != p.takes[i].Parts[0] && overlap(t, other) {
+			if k != p.takes[i].Parts[0] && overlap(g.data[0], other) {
 				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).WithFix("lend it to both")
 			}
 		}
 		if g.owner == program.State {
-			if err := t.writable(name); err != nil {
-				return err
-			}
-			args.states = append(args.states, state{t, p.takes[i].Parts[0]})
+			args.states = append(args.states, state{t, g.data[0], p.takes[i].Parts[0]})
 			continue
 		}
 		args.parted = append(args.parted, &parted{t: t, port: p.takes[i].Parts[0], owner: g.owner, output: -1})
@@ -75,7 +73,7 @@ func (p *Program) mayPart(args *packing, list []given) error {
 
 // owns reports whether a tensor has memory that can be parted with: where it is to be handed on, memory that nothing else lies in.
 func (t *Tensor) owns(whole bool) bool {
-	return t.block != nil || t.of != nil && t.t.DType() != StringType && (!whole || t.port >= 0 && t.of.program.executable.Owns(t.port))
+	return t.block != nil || t.of != nil && t.dtype != StringType && (!whole || t.port >= 0 && t.of.program.owns[t.port])
 }
 
 // match finds the outputs that lie in donated memory.
@@ -128,10 +126,15 @@ func (p *Program) ineffective(port int) error {
 }
 
 // overlap reports whether two tensors share memory.
-func overlap(a, b *Tensor) bool {
-	x, y := a.t.Bytes(), b.t.Bytes()
+func overlap(a, b *tensor.Tensor) bool {
+	x, y := a.Bytes(), b.Bytes()
+	return len(x) == 0 && a == b || sharing(x, y)
+}
+
+// sharing reports whether two pieces of memory have bytes in common.
+func sharing(x, y []byte) bool {
 	if len(x) == 0 || len(y) == 0 {
-		return a == b
+		return false
 	}
 	at, other := uintptr(unsafe.Pointer(unsafe.SliceData(x))), uintptr(unsafe.Pointer(unsafe.SliceData(y)))
 	return at < other+uintptr(len(y)) && other < at+uintptr(len(x))
@@ -141,45 +144,49 @@ func overlap(a, b *Tensor) bool {
 // call of theirs with it: this run may be waiting for that.
 func (p *packing) part(by *Program) error {
 	for _, s := range p.states {
-		if err := s.t.hold(by.owner(s.port).Name); err != nil {
+		name := by.owner(s.port).Name
+		if err := update(s.data.Bytes(), name); err != nil {
 			return err
 		}
 		p.held++
+		if err := writable(s.data.Bytes(), name); err != nil {
+			return err
+		}
 	}
 	for i, a := range p.parted {
-		if a.t.of != nil {
-			a.taken = a.t.of.take(a.t)
-		} else {
-			a.taken = !a.t.gone.Swap(true)
-		}
-		if !a.taken {
+		moves := a.owner == program.Donate || a.t.of != nil && a.t.of.program == by
+		if !a.t.data.Take(moves) {
 			for _, b := range p.parted[:i] {
-				b.back()
+				p.back(b)
 			}
-			return diag.New(ErrClosed, "the tensor is closed, or was given away")
+			if a.t.data.IsShut() {
+				return diag.New(ErrClosed, "the tensor is closed, or was given away").AtTensor(by.owner(a.port).Name)
+			}
+			return diag.Inputf("it is %s, while somebody reads it", partWords[a.owner]).AtTensor(by.owner(a.port).Name).WithFix("wait until the run or the copy that reads it has returned, or lend it")
+		}
+		p.entered = slices.DeleteFunc(p.entered, func(t *Tensor) bool { return t == a.t })
+		if a.taken, a.inside = true, a.t.within != nil; a.t.of != nil {
+			a.t.of.left.Add(-1)
 		}
 	}
 	for _, a := range p.parted {
 		r := a.t.of
 		switch {
-		case a.t.block != nil:
-			a.block = a.t.block
-		case a.owner == program.Donate || r.program == by:
-			a.block = r.bound.call.TakeOutput(a.t.port)
+		case a.owner == program.Donate && a.t.block != nil || r != nil && r.program == by && a.t.block != nil:
+			a.block, a.t.block = a.t.block, nil
+		case a.owner == program.Donate || r != nil && r.program == by:
+			a.block = a.t.within.Again().call.TakeOutput(a.t.port)
+			a.t.within.Leave()
 		}
 		if a.block == nil {
-			continue // its results hold it until it is consumed
+			continue // it is there until it is consumed
 		}
-		moved, err := tensor.Over(a.t.t.DType(), a.t.t.Shape(), a.block.Bytes())
+		moved, err := tensor.Over(a.t.dtype, a.t.shape, a.block.Bytes())
 		if err != nil {
 			return err
 		}
-		p.parts[a.port] = &Tensor{t: moved, closed: a.t.closed}
-		if r != nil {
-			if err := r.give(); err != nil {
-				return err
-			}
-		}
+		p.parts[a.port] = moved
+		a.outside()
 	}
 	return nil
 }
@@ -197,21 +204,21 @@ func (p *packing) place(c *executor.Call) error {
 }
 
 // lend is the arguments of runs after which the caller still has them as they were: of what is donated or updated they have copies, which fill makes, once for each run.
-func (p *packing) lend(c *executor.Call) (parts []*Tensor, fill func(), err error) {
+func (p *packing) lend(c *executor.Call) (parts []*tensor.Tensor, fill func(), err error) {
 	parts = slices.Clone(p.parts)
 	for _, s := range p.states {
-		copied, err := p.allocate("state")(s.t.t.DType(), s.t.t.Shape()...)
+		copied, err := p.allocate("state")(s.t.dtype, s.t.shape...)
 		if err != nil {
 			return nil, nil, err
 		}
-		parts[s.port] = &Tensor{t: copied}
+		parts[s.port] = copied
 	}
 	for _, a := range p.parted {
 		if a.owner != program.Donate {
 			continue
 		}
 		from := p.parts[a.port]
-		copied, err := p.allocate("donated")(from.t.DType(), from.t.Shape()...)
+		copied, err := p.allocate("donated")(from.DType(), from.Shape()...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -219,38 +226,51 @@ func (p *packing) lend(c *executor.Call) (parts []*Tensor, fill func(), err erro
 		if err := c.PutOutput(a.output, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return nil, nil, err
 		}
-		parts[a.port] = &Tensor{t: copied}
+		parts[a.port] = copied
 	}
 	return parts, func() {
 		for i, t := range parts {
 			if t != p.parts[i] {
-				copy(t.t.Bytes(), p.parts[i].t.Bytes())
+				copy(t.Bytes(), p.parts[i].Bytes())
 			}
 		}
 	}, nil
 }
 
 // back returns a tensor that was taken.
-func (a *parted) back() {
-	a.taken = false
-	if a.t.of != nil {
-		a.t.of.back(a.t)
+func (p *packing) back(a *parted) {
+	if a.taken, a.inside = false, false; a.t.of != nil {
+		a.t.of.left.Add(1)
+	}
+	a.t.data.Open()
+	p.entered = append(p.entered, a.t)
+}
+
+// outside ends the use of the results that a tensor was a part of. With the last tensor they are closed.
+func (a *parted) outside() {
+	if !a.inside {
 		return
 	}
-	a.t.gone.Store(false)
+	a.inside = false
+	if r := a.t.of; r != nil && r.left.Load() == 0 {
+		r.Close()
+	}
+	a.t.within.Leave()
 }
 
 // done gives a tensor's memory back, once.
 func (a *parted) done() error {
-	switch {
-	case !a.taken:
+	if !a.taken {
 		return nil
-	case a.block != nil:
-		a.taken = false
-		return a.block.Close()
 	}
 	a.taken = false
-	return a.t.of.give()
+	var err error
+	if a.block != nil {
+		err = a.block.Close()
+	}
+	a.t.data.Leave()
+	a.outside()
+	return err
 }
 
 // Donating is the certificate of runs that donate these inputs: the outputs that lie in their memory are no part of Outputs.
@@ -282,7 +302,7 @@ func (m *Memory) Giving(outputs ...string) (*Memory, error) {
 		switch {
 		case i < 0:
 			return nil, diag.Inputf("the program has no output %q", name).AtTensor(name).WithFix("its outputs are %s", infoList(m.program.outputs))
-		case !m.program.outputs[i].simple() || !m.program.executable.Owns(m.program.gives[i].Parts[0]):
+		case !m.program.outputs[i].simple() || !m.program.owns[m.program.gives[i].Parts[0]]:
 			return nil, diag.Unsupportedf("a place of the caller's: it is no tensor of numbers, data decide its size, or it is a part of another").AtTensor(name)
 		}
 		list = append(list, m.program.gives[i].Parts[0])

@@ -14,12 +14,14 @@ import (
 // sabotaged is a kernel that does harm in its last tile once.
 type sabotaged struct {
 	target.Kernel
-	harm func(a *target.Args)
+	harm func(a *target.Args) // it may change its copy
 }
 
 func (k *sabotaged) Run(a *target.Args, begin, end int64, scratch []byte) error {
 	if tiles, _ := k.Tiles(a.Dims); end == tiles && k.harm != nil {
-		k.harm(a)
+		bad := target.Args{Operands: slices.Clone(a.Operands), Dims: a.Dims}
+		k.harm(&bad)
+		return k.Kernel.Run(&bad, begin, end, scratch)
 	}
 	return k.Kernel.Run(a, begin, end, scratch)
 }
@@ -58,8 +60,12 @@ func TestKernelsThatPanic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range x.t.Len() {
-			x.t.SetFloat(i, float64(i%17)/17)
+		pixels, err := View[float32](x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range pixels {
+			pixels[i] = float32(i%17) / 17
 		}
 		scores := func() []float32 {
 			r, err := p.Run(t.Context(), Inputs{"image": x})

@@ -19,6 +19,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
@@ -60,32 +61,35 @@ type Condition struct{ Condition, From string }
 
 // Program is a compiled model. Any goroutine may run it.
 type Program struct {
-	model      *Model
-	executable *executor.Executable
-	compiled   *compiler.Compiled
-	options    Options
-	memory     *Memory
-	labels     *labels // of its dimensions
-	inputs     []Info
-	outputs    []Info
-	takes      []edge // what the inputs are made of
-	gives      []edge // and the outputs
-	becomes    []int  // by input's port: the output that replaces it; −1 where it is no state
-	replaces   []int  // by output's port: the input that it replaces
-	target     Target
-	proved     []Condition
-	tuned      []Tuning
-	saved      []Saving // of an artefact, when it was made
+	model    *Model
+	engine   mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last one out gives all memory back
+	compiled *compiler.Compiled
+	options  Options
+	memory   *Memory
+	labels   *labels // of its dimensions
+	inputs   []Info
+	outputs  []Info
+	takes    []edge // what the inputs are made of
+	gives    []edge // and the outputs
+	becomes  []int  // by input's port: the output that replaces it; −1 where it is no state
+	replaces []int  // by output's port: the input that it replaces
+	target   Target
+	proved   []Condition
+	tuned    []Tuning
+	saved    []Saving // of an artefact, when it was made
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
 	idle  []*bound // calls that nobody uses, latest last
-	held  []holder // open results, oldest first
-	gone  bool
-	wait  sync.WaitGroup
+	held  []holder // open results and calls, oldest first
+
+	closed chan struct{} // once all memory is given back
+	failed error         // of that
 
 	counts counts
 	made   origin // where it was compiled
+	ledger any    // the owner of its blocks there
+	owns   []bool // by output's port: it has storage that can be elsewhere
 
 	asks  asks
 	room  int64        // with a budget: what it leaves for what data decide
@@ -109,6 +113,7 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // compileWith compiles with choices that were made.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (p *Program, err error) {
 	defer diag.Recover(&err, "compiling")
+	defer diag.Faults(diag.Faults(true))
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here()}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(), closed: make(chan struct{})}
 	kept := false
 	defer func(p *Program) {
 		if !kept {
@@ -165,16 +170,22 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	if p.executable, err = executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned}); err != nil {
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned})
+	if err != nil {
 		return nil, err
 	}
 	p.labels = labelsOf(p.compiled.Program)
+	p.ledger = x
+	p.engine.Set(x, func() { p.end(x) })
+	for i := range p.compiled.Program.Outputs {
+		p.owns = append(p.owns, x.Owns(i))
+	}
 	p.memory = newMemory(p)
 	p.setStates()
-	p.settle()
+	p.settle(x)
 	for _, check := range []func() error{p.checkBudget, p.checkLimit} {
 		if err := check(); err != nil {
-			p.executable.Close()
+			x.Close()
 			return nil, inFile(err, m.file)
 		}
 	}
@@ -369,10 +380,10 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 }
 
 // run lends the arguments to a call and runs it.
-func (p *Program) run(ctx context.Context, c *executor.Call, args []*Tensor) error {
+func (p *Program) run(ctx context.Context, c *executor.Call, args []*tensor.Tensor) error {
 	defer p.counts.busy(time.Now())
 	for i, a := range args {
-		data := a.t.Bytes()
+		data := a.Bytes()
 		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(data)), int64(len(data))); err != nil {
 			return err
 		}
@@ -405,7 +416,7 @@ func (p *Program) setEdges(takes, gives []edge) {
 
 // bindInputs checks the arguments against the program's inputs, makes their parts, which the caller releases, error or not, and finds the dimensions' values.
 func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
-	args := &packing{parts: make([]*Tensor, len(p.compiled.Program.Inputs))}
+	args := &packing{parts: make([]*tensor.Tensor, len(p.compiled.Program.Inputs))}
 	list := make([]given, len(p.inputs))
 	used := 0
 	for i, info := range p.inputs {
@@ -419,9 +430,11 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 			if t == nil {
 				return args, nil, diag.Inputf("a tensor given for it is nil").AtTensor(info.Name)
 			}
-			if t.dead() {
+			inner, ok := t.enter()
+			if !ok {
 				return args, nil, diag.New(ErrClosed, "the tensor given for it is closed, or was given away").AtTensor(info.Name)
 			}
+			args.entered, list[i].data = append(args.entered, t), append(list[i].data, inner)
 		}
 	}
 	if used != len(in) {
@@ -461,8 +474,8 @@ func (p *Program) nothing(info Info, list []given) []int64 {
 		shape[axis] = 0
 		for i, other := range p.inputs {
 			for k, size := range other.Shape {
-				if size.Dim == e.Dim && !other.Kind.sequence() && len(list[i].tensors) == 1 && k < list[i].tensors[0].t.Rank() {
-					shape[axis] = list[i].tensors[0].t.Shape()[k]
+				if size.Dim == e.Dim && !other.Kind.sequence() && len(list[i].tensors) == 1 && k < len(list[i].tensors[0].shape) {
+					shape[axis] = list[i].tensors[0].shape[k]
 				}
 			}
 		}
@@ -496,10 +509,15 @@ func infoList(infos []Info) string {
 }
 
 // dimsOf reads the dimensions' values off the arguments' shapes, and checks every extent.
-func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
+func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 	prog := p.compiled.Program
 	dims := make([]int64, len(prog.Dims))
 	known := make([]bool, len(dims))
+	for i, d := range prog.Dims {
+		if !d.Data && d.Range.Min == d.Range.Max { // shapes may have its value in its stead
+			dims[i] = d.Range.Min
+		}
+	}
 	index := func(name sym.Name) int {
 		for i := range prog.Dims {
 			if prog.Dims[i].Name == name {
@@ -515,19 +533,19 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 	}
 	for i, a := range args {
 		t := &prog.Tensors[prog.Inputs[i].Tensor]
-		if a.t.DType() != t.DType || a.t.Rank() != len(t.Shape) {
-			return nil, diag.Inputf("%s is given, %s is expected", a, p.owner(i)).AtTensor(p.owner(i).Name)
+		if a.DType() != t.DType || a.Rank() != len(t.Shape) {
+			return nil, diag.Inputf("%s%s is given, %s is expected", a.DType(), tensor.ShapeString(a.Shape()), p.owner(i)).AtTensor(p.owner(i).Name)
 		}
 		for axis, extent := range t.Shape {
 			if name, ok := extent.Name(); ok {
 				if d := index(name); d >= 0 && !known[d] {
-					dims[d], known[d] = a.t.Shape()[axis], true
+					dims[d], known[d] = a.Shape()[axis], true
 				}
 			}
 		}
 		for k, d := range prog.Inputs[i].Elements {
-			if int64(k) < a.t.Len() {
-				dims[d], known[d] = a.t.Int(int64(k)), true
+			if int64(k) < a.Len() {
+				dims[d], known[d] = a.Int(int64(k)), true
 			}
 		}
 	}
@@ -544,8 +562,8 @@ func (p *Program) dimsOf(args []*Tensor) ([]int64, error) {
 			if err != nil {
 				return nil, err
 			}
-			if got := a.t.Shape()[axis]; got != want {
-				e := diag.Inputf("axis %d of %s is %d, %s is %d", axis, a, got, extent, want).AtTensor(p.owner(i).Name)
+			if got := a.Shape()[axis]; got != want {
+				e := diag.Inputf("axis %d of %s%s is %d, %s is %d", axis, a.DType(), tensor.ShapeString(a.Shape()), got, extent, want).AtTensor(p.owner(i).Name)
 				if name, ok := extent.Name(); ok {
 					return nil, e.AtDim(p.labels.of[name])
 				}

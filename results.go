@@ -2,51 +2,59 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 // Results are a run's outputs. They hold one of the program's calls until closed.
 type Results struct {
 	program *Program
-	bound   *bound
-	tensors []*Tensor   // nil for what is no tensor, or nothing
-	lists   [][]*Tensor // of sequences
-	ports   []*Tensor   // what they are made of
+	use     mem.Gate[*bound] // shut by Close; the last one out gives the call back
+	tensors []*Tensor        // nil for what is no tensor, or nothing
+	lists   [][]*Tensor      // of sequences
+	ports   []*Tensor        // what they are made of
 	names   []string
-	closed  *atomic.Bool
+	closed  *atomic.Bool // says so to the report
 	report  runtime.Cleanup
-
-	mu     sync.Mutex
-	left   int  // tensors that were neither closed nor consumed
-	busy   int  // tensors that runs are consuming
-	parted bool // the call was given back
+	left    atomic.Int64 // tensors that were neither closed nor consumed
 }
 
-// holder is an open result, and where it was made. It does not keep the result from being collected.
+// holder is an open result or call, and where it was made. It does not keep the result from being collected.
 type holder struct {
-	closed *atomic.Bool
-	made   origin
+	key  any
+	what string
+	made origin
+}
+
+// hold notes a holder of one of the program's calls, until drop.
+func (p *Program) hold(h holder) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = append(p.held, h)
+}
+
+func (p *Program) drop(key any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = slices.DeleteFunc(p.held, func(h holder) bool { return h.key == key })
 }
 
 // acquire takes a call for the given dimensions, waiting for one to be free.
 func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
-	p.mu.Lock()
-	if p.gone {
-		p.mu.Unlock()
-		return nil, diag.New(ErrClosed, "the program is closed")
+	x, err := p.enter()
+	if err != nil {
+		return nil, err
 	}
-	p.wait.Add(1)
-	p.mu.Unlock()
 	select {
 	case p.slots <- struct{}{}:
 	default:
@@ -56,32 +64,40 @@ func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
 			p.counts.waited(begin)
 		case <-ctx.Done():
 			p.counts.waited(begin)
-			p.wait.Done()
-			return nil, p.busy(ctx.Err())
+			p.engine.Leave()
+			return nil, fmt.Errorf("%w: all %d calls are taken; %s", ctx.Err(), p.options.Calls, p.busy())
 		}
 	}
-	b, err := p.take(dims)
+	b, err := p.take(x, dims)
 	if err != nil {
 		<-p.slots
-		p.wait.Done()
+		p.engine.Leave()
 	}
 	return b, err
 }
 
-// busy is the error of a run that waited in vain: it names a line that holds a call.
-func (p *Program) busy(err error) error {
+// enter is the way into the program's code and weights: they are there until p.engine.Leave.
+func (p *Program) enter() (*executor.Executable, error) {
+	x, ok := p.engine.Enter()
+	if !ok {
+		return nil, diag.New(ErrClosed, "the program is closed")
+	}
+	return x, nil
+}
+
+// busy names a line that holds a call.
+func (p *Program) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	holder := "all of them are running"
 	if len(p.held) > 0 {
-		holder = "the oldest result not closed is from " + p.held[0].made.line()
+		return "the oldest " + p.held[0].what + " not closed is from " + p.held[0].made.line()
 	}
-	return fmt.Errorf("%w: all %d calls are taken; %s", err, p.options.Calls, holder)
+	return "all of them are running"
 }
 
 // take is an idle call for the same dimensions, or a new one in place of an idle one for others: the calls never hold more than
 // was certified.
-func (p *Program) take(dims []int64) (*bound, error) {
+func (p *Program) take(x *executor.Executable, dims []int64) (*bound, error) {
 	p.mu.Lock()
 	for i := len(p.idle) - 1; i >= 0; i-- {
 		if b := p.idle[i]; slices.Equal(b.dims, dims) {
@@ -101,7 +117,7 @@ func (p *Program) take(dims []int64) (*bound, error) {
 			return nil, err
 		}
 	}
-	call, err := p.bind(dims)
+	call, err := p.bind(x, dims)
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +125,14 @@ func (p *Program) take(dims []int64) (*bound, error) {
 }
 
 // bind takes the memory of a call for the given dimensions.
-func (p *Program) bind(dims []int64) (*executor.Call, error) {
-	if err := p.executable.Check(dims); err != nil { // what a text requires, before what is only not proved
+func (p *Program) bind(x *executor.Executable, dims []int64) (*executor.Call, error) {
+	if err := x.Check(dims); err != nil { // what a text requires, before what is only not proved
 		return nil, err
 	}
 	if err := p.compiled.Recheck(dims); err != nil {
 		return nil, err
 	}
-	return p.executable.Bind(dims)
+	return x.Bind(dims)
 }
 
 // release makes a call idle again.
@@ -131,16 +147,17 @@ func (p *Program) release(b *bound) {
 		p.mu.Unlock()
 	}
 	<-p.slots
-	p.wait.Done()
+	p.engine.Leave()
 }
 
 // results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is the caller's own tensor.
 func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	count := len(p.gives)
-	r := &Results{program: p, bound: b, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
+	r := &Results{program: p, closed: new(atomic.Bool), ports: make([]*Tensor, 0, len(p.compiled.Program.Outputs)),
 		names: make([]string, 0, count), tensors: make([]*Tensor, 0, count), lists: make([][]*Tensor, 0, count)}
+	r.use.Set(b, func() { r.part(b) })
 	for i, port := range p.compiled.Program.Outputs {
-		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[port.Tensor].DType, r.closed)
+		t, err := outputOf(b.call, i, p.compiled.Program.Tensors[port.Tensor].DType, &r.use)
 		if err != nil {
 			return nil, err
 		}
@@ -157,18 +174,17 @@ func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	}
 	for _, a := range args.parted {
 		if a.output >= 0 {
-			r.ports[a.output].block, a.taken = a.block, false
+			r.ports[a.output].block, a.block = a.block, nil
 		}
 	}
 	made := here()
-	p.mu.Lock()
-	p.held = append(p.held, holder{r.closed, made})
-	p.mu.Unlock()
+	p.hold(holder{r.closed, "result", made})
 	if log := p.options.Logger; log != nil {
 		bytes := 0
 		for i, t := range r.ports {
 			if p.replaces[i] < 0 {
-				bytes += len(t.t.Bytes())
+				size, _ := t.dtype.Bytes(int64(t.Len()))
+				bytes += int(size)
 			}
 		}
 		closed := r.closed
@@ -182,7 +198,7 @@ func (p *Program) results(b *bound, args *packing) (*Results, error) {
 	return r, nil
 }
 
-func outputOf(c *executor.Call, i int, dt DType, closed *atomic.Bool) (*Tensor, error) {
+func outputOf(c *executor.Call, i int, dt DType, within *mem.Gate[*bound]) (*Tensor, error) {
 	shape, data, err := c.Output(i)
 	if err != nil {
 		return nil, err
@@ -191,7 +207,7 @@ func outputOf(c *executor.Call, i int, dt DType, closed *atomic.Bool) (*Tensor, 
 	if err != nil {
 		return nil, err
 	}
-	return &Tensor{t: t, closed: closed}, nil
+	return newTensor(t, nil, within), nil
 }
 
 // add unpacks an output.
@@ -204,14 +220,19 @@ func (r *Results) add(e edge) error {
 	} else {
 		parts := make([]*tensor.Tensor, len(e.Parts))
 		for i, part := range e.Parts {
-			parts[i] = r.ports[part].t
+			t, ok := r.ports[part].enter()
+			if !ok {
+				return diag.New(ErrClosed, "a state was closed while it was updated").AtTensor(e.Info.Name)
+			}
+			defer r.ports[part].leave()
+			parts[i] = t
 		}
 		tensors, absent, err := unpack(e.Info, parts)
 		if err != nil {
 			return err
 		}
 		for _, t := range tensors {
-			list = append(list, &Tensor{t: t, port: -1, closed: r.closed})
+			list = append(list, newTensor(t, nil, &r.use))
 		}
 		switch {
 		case absent:
@@ -224,7 +245,7 @@ func (r *Results) add(e edge) error {
 	for _, t := range append(list, one) {
 		if t != nil && !state {
 			t.of = r
-			r.left++
+			r.left.Add(1)
 		}
 	}
 	r.names, r.tensors, r.lists = append(r.names, e.Info.Name), append(r.tensors, one), append(r.lists, list)
@@ -274,86 +295,62 @@ func (r *Results) Sequence(name string) []*Tensor {
 	return nil
 }
 
-// Close gives the run's memory back to the program, for the next run; what a run is consuming follows when it has read it. Closing twice is fine.
+// Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying, follows when it has been read: Close does not wait for that. Closing twice
+// is fine.
 func (r *Results) Close() error {
-	r.mu.Lock()
 	r.closed.Store(true)
-	return r.part()
-}
-
-// take parts a tensor from its results, for as long as it is in use; it reports false where it is dead already.
-func (r *Results) take(t *Tensor) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if t.dead() {
-		return false
-	}
-	t.gone.Store(true)
-	r.left, r.busy = r.left-1, r.busy+1
-	return true
-}
-
-// back undoes take.
-func (r *Results) back(t *Tensor) {
-	r.mu.Lock()
-	t.gone.Store(false)
-	r.left, r.busy = r.left+1, r.busy-1
-	r.part()
-}
-
-// give ends the use of a tensor that was taken. With the last one, the results are closed.
-func (r *Results) give() error {
-	r.mu.Lock()
-	if r.busy--; r.left == 0 {
-		r.closed.Store(true)
-	}
-	return r.part()
-}
-
-// part gives the call back once the results are closed and nobody uses them, and unlocks.
-func (r *Results) part() error {
-	part := r.closed.Load() && r.busy == 0 && !r.parted
-	r.parted = r.parted || part
-	r.mu.Unlock()
-	if !part {
-		return nil
-	}
-	for i, t := range r.ports {
-		if t.block != nil && r.program.replaces[i] < 0 && !t.gone.Load() {
-			t.block.Close()
-		}
-	}
-	r.report.Stop()
-	p := r.program
-	p.mu.Lock()
-	p.held = slices.DeleteFunc(p.held, func(h holder) bool { return h.closed == r.closed })
-	p.mu.Unlock()
-	p.release(r.bound)
+	r.use.Shut()
 	return nil
 }
 
-// Close waits for running calls and open results, then gives all memory back. Later runs return ErrClosed.
-func (p *Program) Close() error {
-	p.mu.Lock()
-	if p.gone {
-		p.mu.Unlock()
-		return nil
+// lost notes that a tensor is closed, or consumed. With the last one, the results are closed.
+func (r *Results) lost() {
+	if r.left.Add(-1) == 0 {
+		r.Close()
 	}
-	p.gone = true
-	p.mu.Unlock()
-	p.wait.Wait()
-	var first error
-	for _, b := range p.idle {
-		if err := b.call.Close(); err != nil && first == nil {
-			first = err
+}
+
+// part gives the call back: the results are closed, and nobody uses them.
+func (r *Results) part(b *bound) {
+	for i, t := range r.ports {
+		if r.program.replaces[i] < 0 {
+			t.data.Shut() // which closes what was donated for it
 		}
 	}
+	r.report.Stop()
+	r.program.drop(r.closed)
+	r.program.release(b)
+}
+
+// Close waits for running calls, and for results and calls that are not closed, then gives all memory back. Later runs return ErrClosed, while it waits too. Closing twice is fine: the second waits
+// as the first does. See CloseContext, which need not wait.
+func (p *Program) Close() error { return p.CloseContext(context.Background()) }
+
+// CloseContext is Close, but waits no longer than ctx. Where ctx ends first, its error, with the line of the oldest result that is not closed, is returned, and the program goes on closing: nothing can be
+// run any more, and whoever closes the last result, or ends the last run, gives the program's memory back with it. Close and CloseContext may then be called again, to wait for that. With a
+// context that has ended CloseContext closes what it can and returns at once.
+func (p *Program) CloseContext(ctx context.Context) error {
+	p.engine.Shut()
+	select {
+	case <-p.closed:
+		return p.failed
+	default:
+	}
+	select {
+	case <-p.closed:
+		return p.failed
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the program is closed, but its memory is in use; %s", ctx.Err(), p.busy())
+	}
+}
+
+// end gives all memory back, when the program is closed and nobody uses it.
+func (p *Program) end(x *executor.Executable) {
+	defer close(p.closed)
+	var errs []error
+	for _, b := range p.idle {
+		errs = append(errs, b.call.Close())
+	}
 	p.idle = nil
-	if err := p.executable.Close(); err != nil && first == nil {
-		first = err
-	}
-	if err := p.model.release(p); err != nil && first == nil {
-		first = err
-	}
-	return first
+	p.failed = errors.Join(append(errs, x.Close(), p.model.release(p))...)
 }

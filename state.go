@@ -3,6 +3,8 @@ package weir
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
@@ -93,17 +95,48 @@ func (p *Program) maySupply(info Info, g given) error {
 // ownerWords say how a tensor is given.
 var ownerWords = map[program.Ownership]string{program.Borrow: "a tensor that is lent", program.Donate: "one that is donated", program.Consume: "one that is consumed", program.State: "one to be updated"}
 
-// hold has a tensor updated by one run at a time.
-func (t *Tensor) hold(name string) error {
-	if !t.updating.CompareAndSwap(false, true) {
-		return diag.Inputf("another run is updating the tensor").AtTensor(name).WithFix("one run at a time updates a state; wait for the other to return")
+// updates are the ranges of memory that runs are updating, whatever tensors lie there.
+var updates struct {
+	sync.Mutex
+	list [][]byte
+}
+
+// update has memory updated by one run at a time, until updated.
+func update(data []byte, name string) error {
+	if len(data) == 0 {
+		return nil
 	}
+	updates.Lock()
+	defer updates.Unlock()
+	for _, other := range updates.list {
+		if sharing(data, other) {
+			return diag.Inputf("another run is updating the tensor, or one that shares its memory").AtTensor(name).WithFix("one run at a time updates a state; wait for the other to return")
+		}
+	}
+	updates.list = append(updates.list, data)
 	return nil
 }
 
-// writable refuses memory that may not be written.
-func (t *Tensor) writable(name string) error {
-	if !mem.Writable(t.t.Bytes()) {
+// updated ends what update began.
+func updated(data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	updates.Lock()
+	defer updates.Unlock()
+	for i, other := range updates.list {
+		if unsafe.SliceData(other) == unsafe.SliceData(data) {
+			last := len(updates.list) - 1
+			updates.list[i], updates.list[last] = updates.list[last], nil
+			updates.list = updates.list[:last]
+			return
+		}
+	}
+}
+
+// writable refuses memory that may not be written. Nobody else may be updating it.
+func writable(data []byte, name string) error {
+	if !mem.Writable(data) {
 		return diag.Inputf("its memory may not be written: it is mapped read-only").AtTensor(name).WithFix("copy it into a tensor made by weir.New first")
 	}
 	return nil

@@ -57,13 +57,12 @@ func (p *Program) Stats() Stats {
 
 // holdings are what the program holds: the blocks of its calls as the ledger has them, and what all calls share as the certificate counts it. Nothing once it is closed.
 func (p *Program) holdings() []mem.Holding {
-	p.mu.Lock()
-	gone := p.gone
-	p.mu.Unlock()
-	list := mem.Holdings(p.executable)
-	if gone {
-		return list
+	_, err := p.enter()
+	if err != nil {
+		return mem.Holdings(p.ledger)
 	}
+	defer p.engine.Leave()
+	list := mem.Holdings(p.ledger)
 	at := mem.Users(p.made[:])
 	for _, shared := range []mem.Holding{{Kind: mem.Weights, Label: "weights"}, {Kind: mem.Code, Label: "code"}} {
 		size := p.memory.Weights

@@ -3,7 +3,6 @@ package weir
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
@@ -13,20 +12,52 @@ import (
 // Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8: their codes.
 type Element = tensor.Element
 
-// Tensor is an array in row-major order. It is safe to read from several goroutines.
+// Tensor is an array in row-major order. It is safe to read from several goroutines, and to close beside them: a tensor that is closed can be entered no more, and its memory is given back when
+// the runs and copies that are reading it have ended.
 type Tensor struct {
-	t      *tensor.Tensor
-	block  *mem.Block   // its own memory, where it has some
-	of     *Results     // what it is an output of
-	port   int          // of its program, which it is alone; −1 where it is not
-	closed *atomic.Bool // shared with what it is a part of
-	gone   atomic.Bool  // closed by itself, or given away
-
-	updating atomic.Bool // by a run
+	dtype  DType
+	shape  []int64
+	data   mem.Gate[*tensor.Tensor]
+	block  *mem.Block        // its own memory, where it has some
+	of     *Results          // what it is an output of
+	port   int               // of its program, which it is alone; −1 where it is not
+	within *mem.Gate[*bound] // of the results or the call that it is a part of
+	failed error             // of giving its memory back
 }
 
-// dead reports whether there is nothing of it any more.
-func (t *Tensor) dead() bool { return t.gone.Load() || t.closed.Load() }
+// newTensor is a tensor of an inner one, with a block of its own or within something that has one.
+func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
+	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
+	t.data.Set(inner, t.end)
+	return t
+}
+
+// end gives back what the tensor has of its own.
+func (t *Tensor) end() {
+	if t.block != nil {
+		t.failed = t.block.Close()
+	}
+}
+
+// enter is the way to the tensor's elements: they are there until leave. It reports false where the tensor is closed, or was given away.
+func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
+	if t.within != nil {
+		if _, ok := t.within.Enter(); !ok {
+			return nil, false
+		}
+	}
+	if inner, ok = t.data.Enter(); !ok && t.within != nil {
+		t.within.Leave()
+	}
+	return inner, ok
+}
+
+func (t *Tensor) leave() {
+	t.data.Leave()
+	if t.within != nil {
+		t.within.Leave()
+	}
+}
 
 // New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
@@ -49,7 +80,7 @@ func New(dt DType, shape ...int) (t *Tensor, err error) {
 		block.Close()
 		return nil, err
 	}
-	return &Tensor{t: inner, block: block, closed: new(atomic.Bool)}, nil
+	return newTensor(inner, block, nil), nil
 }
 
 // FromSlice returns a tensor that borrows data: leave it alone until the runs that use it have returned. Without a shape it has one axis.
@@ -61,7 +92,7 @@ func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tensor{t: inner, closed: new(atomic.Bool)}, nil
+	return newTensor(inner, nil, nil), nil
 }
 
 func sizesOf(shape []int) []int64 {
@@ -74,7 +105,12 @@ func sizesOf(shape []int) []int64 {
 
 // Copy returns the elements in Go's own memory. T must be the element type's.
 func Copy[T Element](t *Tensor) ([]T, error) {
-	view, err := View[T](t)
+	inner, err := t.entered()
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	view, err := tensor.Data[T](inner)
 	if err != nil {
 		return nil, err
 	}
@@ -84,56 +120,75 @@ func Copy[T Element](t *Tensor) ([]T, error) {
 // View returns the elements themselves, without a copy: they are dead once the tensor, or the result it is part of, is closed. Another T
 // than the element type's is an error.
 func View[T Element](t *Tensor) ([]T, error) {
+	inner, err := t.entered()
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	return tensor.Data[T](inner)
+}
+
+// entered is enter with an error.
+func (t *Tensor) entered() (*tensor.Tensor, error) {
 	if t == nil {
 		return nil, diag.Inputf("there is no such tensor")
 	}
-	if t.dead() {
+	inner, ok := t.enter()
+	if !ok {
 		return nil, diag.New(ErrClosed, "the tensor is closed, or was given away")
 	}
-	return tensor.Data[T](t.t)
+	return inner, nil
 }
 
 // DType is the element type.
-func (t *Tensor) DType() DType { return t.t.DType() }
+func (t *Tensor) DType() DType { return t.dtype }
 
 // Shape is the extents.
 func (t *Tensor) Shape() []int {
-	shape := make([]int, t.t.Rank())
-	for i, s := range t.t.Shape() {
+	shape := make([]int, len(t.shape))
+	for i, s := range t.shape {
 		shape[i] = int(s)
 	}
 	return shape
 }
 
 // Len is the number of elements; 0 after overflow of int on small systems cannot happen, since such a tensor cannot be made.
-func (t *Tensor) Len() int { return int(min(t.t.Len(), math.MaxInt)) }
+func (t *Tensor) Len() int {
+	count, _ := tensor.Count(t.shape)
+	return int(min(count, math.MaxInt))
+}
 
 // Bytes is the elements' memory itself, packed as ONNX packs small types; nil once closed or given away.
 func (t *Tensor) Bytes() []byte {
-	if t.dead() {
+	inner, ok := t.enter()
+	if !ok {
 		return nil
 	}
-	return t.t.Bytes()
+	defer t.leave()
+	return inner.Bytes()
 }
 
 // String is like "f32[2,3]".
 func (t *Tensor) String() string {
-	return fmt.Sprintf("%s%s", t.t.DType(), tensor.ShapeString(t.t.Shape()))
+	return fmt.Sprintf("%s%s", t.dtype, tensor.ShapeString(t.shape))
 }
 
-// Close gives the memory of a tensor made by New back. Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
+// Close gives the memory of a tensor made by New back; a run that reads it goes on, and gives it back at its end. Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
 // borrowed tensor has nothing to give back.
 func (t *Tensor) Close() error {
-	switch {
-	case t.of != nil:
-		if t.of.take(t) {
-			if t.block != nil {
-				t.block.Close()
-			}
-			return t.of.give()
-		}
-	case t.block != nil && !t.gone.Swap(true):
-		return t.block.Close()
+	if t.of == nil && t.block == nil {
+		return nil
 	}
-	return nil
+	if _, ok := t.enter(); !ok {
+		return nil
+	}
+	if t.data.Shut() && t.of != nil {
+		t.of.lost()
+	}
+	last := t.data.Inside() == 1
+	t.leave()
+	if !last {
+		return nil // who reads it gives the memory back
+	}
+	return t.failed
 }

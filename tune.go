@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // Tuning is what Options.Tune chose for a kernel otherwise than the tables of the scheduler say.
@@ -227,15 +228,20 @@ func (p *Program) anyInputs() (s *sample, err error) {
 		if info.State != "" {
 			s.args[info.Name] = Update(t)
 		}
-		fillSample(t, random, func() (lo, hi int64) {
+		inner, err := t.entered()
+		if err != nil {
+			return s, err
+		}
+		defer t.leave()
+		fillSample(inner, random, func() (lo, hi int64) {
 			if lo, hi, ok := p.Legal(info.Name, dims); ok {
 				return lo, hi
 			}
 			return 1, 1
 		})
 		for k, d := range port.Elements {
-			if int64(k) < t.t.Len() {
-				t.t.SetInt(int64(k), dims[p.label(d)])
+			if int64(k) < inner.Len() {
+				inner.SetInt(int64(k), dims[p.label(d)])
 			}
 		}
 	}
@@ -264,19 +270,19 @@ func (p *Program) usualDims() Dims {
 }
 
 // fillSample fills a tensor with values; legal gives the range of integers.
-func fillSample(t *Tensor, random *rand.Rand, legal func() (lo, hi int64)) {
-	n := t.t.Len()
+func fillSample(t *tensor.Tensor, random *rand.Rand, legal func() (lo, hi int64)) {
+	n := t.Len()
 	switch {
 	case t.DType().IsComplex():
 		return
 	case t.DType().IsFloat():
 		for i := range n {
-			t.t.SetFloat(i, random.Float64())
+			t.SetFloat(i, random.Float64())
 		}
 		return
 	}
 	lo, hi := legal()
 	for i := range n {
-		t.t.SetInt(i, lo+random.Int64N(min(hi-lo, 1<<20)+1))
+		t.SetInt(i, lo+random.Int64N(min(hi-lo, 1<<20)+1))
 	}
 }

@@ -134,6 +134,7 @@ func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 func (f *benchFlags) time(ctx context.Context, p *weir.Program, in weir.Inputs, dims weir.Dims, m *measured) error {
 	length := time.Duration(f.seconds * float64(time.Second))
 	run, end := runner(ctx, p, in, dims)
+	defer end()
 	for range 2 { // the first run was of memory that nothing had touched
 		if err := run(); err != nil {
 			return err

@@ -55,6 +55,7 @@ func (c *cli) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.Close()
 	took := time.Since(begin)
 	scores, err := weir.Copy[float32](r.Get("scores"))
 	if err != nil {

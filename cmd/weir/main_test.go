@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -387,6 +389,42 @@ func TestInterrupt(t *testing.T) {
 	var v struct{ Error map[string]any }
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || json.Unmarshal(out.Bytes(), &v) != nil || v.Error == nil {
 		t.Errorf("exit code %d, printed %s", code, out.String())
+	}
+}
+
+// countdown is a context that ends when it has been asked so often whether it has.
+type countdown struct {
+	context.Context
+	left atomic.Int64
+	end  context.CancelFunc
+}
+
+func (c *countdown) Err() error {
+	if c.left.Add(-1) <= 0 {
+		c.end()
+	}
+	return c.Context.Err()
+}
+
+// TestInterruptAnywhere ends commands at one look at their context after another: each ends by itself, with 130 unless it was done by then, whatever it had open.
+func TestInterruptAnywhere(t *testing.T) {
+	for _, args := range [][]string{{"bench", digits, "--seconds", "0.01", "--calls", "2", "--json"}, {"run", digits, "--input", "zeros", "-q", "--json"}} {
+		for looks := int64(1); ; looks = looks*3/2 + 1 {
+			inner, cancel := context.WithCancel(t.Context())
+			ctx := &countdown{Context: inner, end: cancel}
+			ctx.left.Store(looks)
+			code := run(ctx, args)
+			cancel()
+			if ctx.left.Load() > 0 {
+				break
+			}
+			if code != exitInterrupted && code != 0 {
+				t.Errorf("%v, interrupted at look %d: exit code %d", args, looks, code)
+			}
+			if looks > 1<<30 {
+				t.Fatal("it looks too often")
+			}
+		}
 	}
 }
 

@@ -136,7 +136,10 @@ type loaded struct {
 
 func (l *loaded) Close() {
 	if l.program != nil {
-		l.program.Close()
+		// Nothing runs any more. What an error or an interrupt left open goes with the process.
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		l.program.CloseContext(ended)
 	}
 	l.model.Close()
 }

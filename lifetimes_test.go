@@ -1,0 +1,429 @@
+package weir_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirml/weir"
+)
+
+// lives is one of everything that can be closed.
+type lives struct {
+	model   *weir.Model
+	program *weir.Program
+	memory  *weir.Memory
+	call    *weir.Call
+	results *weir.Results
+	x       *weir.Tensor // an input, bound to the call too
+	place   *weir.Tensor // bound to the call's output
+	scores  *weir.Tensor // of the results
+	own     *weir.Tensor // to be consumed by whoever is first
+	dims    weir.Dims
+	in      weir.Inputs
+	ended   context.Context
+}
+
+func newLives(t *testing.T, path string, o weir.Options) *lives {
+	t.Helper()
+	w := &lives{dims: weir.Dims{"batch": 3}}
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	var err error
+	w.model, err = weir.Load(path)
+	must(err)
+	w.program, err = weir.Compile(t.Context(), w.model, o)
+	must(err)
+	w.memory = w.program.Memory()
+	w.x, err = weir.New(weir.F32, 3, 1, 8, 8)
+	must(err)
+	w.own, err = weir.New(weir.F32, 3, 1, 8, 8)
+	must(err)
+	w.place, err = weir.New(weir.F32, 3, 10)
+	must(err)
+	w.in = weir.Inputs{"image": w.x}
+	w.call, err = w.program.NewCall(w.dims)
+	must(err)
+	must(w.call.Bind("image", w.x))
+	must(w.call.Bind("scores", w.place))
+	w.results, err = w.program.Run(t.Context(), w.in)
+	must(err)
+	w.scores = w.results.At(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.ended = ctx
+	return w
+}
+
+// end closes everything. Somebody may have closed some of it.
+func (w *lives) end(t *testing.T) {
+	t.Helper()
+	for _, c := range []io.Closer{w.results, w.call, w.program, w.model, w.x, w.own, w.place} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// closers are the methods after which others find nothing more.
+var closers = map[string]func(w *lives) error{
+	"Program.Close":        func(w *lives) error { return w.program.Close() },
+	"Program.CloseContext": func(w *lives) error { return allow(w.program.CloseContext(w.ended), context.Canceled) },
+	"Model.Close":          func(w *lives) error { return w.model.Close() },
+	"Call.Close":           func(w *lives) error { return w.call.Close() },
+	"Results.Close":        func(w *lives) error { return w.results.Close() },
+	"Tensor.Close": func(w *lives) error {
+		return errors.Join(w.x.Close(), w.scores.Close(), w.place.Close(), w.own.Close())
+	},
+}
+
+func allow(err error, kinds ...error) error {
+	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return nil
+	}
+	return err
+}
+
+// consumed runs the program on a tensor that it consumes, if nobody has.
+func (w *lives) consumed(ctx context.Context) error {
+	r, err := w.program.Run(ctx, weir.Inputs{"image": weir.Consume(w.own)})
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+// uses are all other methods, and the functions that take what can be closed. A method that is missing here fails TestClosedBesideUse.
+var uses = map[string]func(ctx context.Context, w *lives) error{
+	"Compile": func(ctx context.Context, w *lives) error {
+		p, err := weir.Compile(ctx, w.model, weir.Options{Target: weir.Portable, Threads: 1})
+		if err != nil {
+			return err
+		}
+		return p.Close()
+	},
+	"Consume": func(ctx context.Context, w *lives) error { return w.consumed(ctx) },
+	"Copy":    func(_ context.Context, w *lives) error { _, err := weir.Copy[float32](w.scores); return err },
+	"View":    func(_ context.Context, w *lives) error { _, err := weir.View[float32](w.x); return err },
+
+	"Call.Bind": func(_ context.Context, w *lives) error {
+		return errors.Join(w.call.Bind("image", w.x), w.call.Bind("scores", w.place))
+	},
+	"Call.Input": func(_ context.Context, w *lives) error { w.call.Input("image"); return nil },
+	"Call.Output": func(_ context.Context, w *lives) error {
+		if y := w.call.Output("scores"); y != nil {
+			_, err := weir.Copy[float32](y)
+			return err
+		}
+		return nil
+	},
+	"Call.Run": func(ctx context.Context, w *lives) error { return w.call.Run(ctx) },
+
+	"Memory.Asked":    func(_ context.Context, w *lives) error { _, err := w.memory.Asked(1, w.dims); return err },
+	"Memory.Limit":    func(_ context.Context, w *lives) error { _, err := w.memory.Limit(1); return err },
+	"Memory.LimitAt":  func(_ context.Context, w *lives) error { _, err := w.memory.LimitAt(1, w.dims); return err },
+	"Memory.Donating": func(_ context.Context, w *lives) error { _, err := w.memory.Donating("image"); return err },
+	"Memory.Formula":  func(_ context.Context, w *lives) error { _ = w.memory.Formula(2).String(); return nil },
+	"Memory.Giving":   func(_ context.Context, w *lives) error { _, err := w.memory.Giving("scores"); return err },
+	"Memory.LargestStep": func(_ context.Context, w *lives) error {
+		_, _, err := w.memory.LargestStep(w.dims)
+		return err
+	},
+	"Memory.Max":    func(_ context.Context, w *lives) error { _, err := w.memory.Max(1); return err },
+	"Memory.Peak":   func(_ context.Context, w *lives) error { _, err := w.memory.Peak(1, w.dims); return err },
+	"Memory.PeakAt": func(_ context.Context, w *lives) error { _, _, err := w.memory.PeakAt(w.dims); return err },
+	"Memory.PeakWith": func(_ context.Context, w *lives) error {
+		_, err := w.memory.PeakWith(1, w.dims, weir.Measurement{})
+		return err
+	},
+	"Memory.String": func(_ context.Context, w *lives) error { _ = w.memory.String(); return nil },
+
+	"Model.Compare": func(ctx context.Context, w *lives) error {
+		d, err := w.model.Compare(ctx, w.in, 1e-3, 1e-3)
+		if d != nil {
+			return errors.New(d.String())
+		}
+		return err
+	},
+	"Model.Describe": func(_ context.Context, w *lives) error { w.model.Describe(); return nil },
+	"Model.Inputs":   func(_ context.Context, w *lives) error { w.model.Inputs(); return nil },
+	"Model.Metadata": func(_ context.Context, w *lives) error { w.model.Metadata(); return nil },
+	"Model.Outputs":  func(_ context.Context, w *lives) error { w.model.Outputs(); return nil },
+
+	"Program.Bind": func(_ context.Context, w *lives) error { _, err := w.program.Bind(w.in); return err },
+	"Program.CPU":  func(_ context.Context, w *lives) error { w.program.CPU(); return nil },
+	"Program.Compare": func(ctx context.Context, w *lives) error {
+		_, err := w.program.Compare(ctx, w.in, 1e-3, 1e-3)
+		return err
+	},
+	"Program.Decided": func(_ context.Context, w *lives) error { w.program.Decided(); return nil },
+	"Program.Dims":    func(_ context.Context, w *lives) error { w.program.Dims(); return nil },
+	"Program.Inputs":  func(_ context.Context, w *lives) error { w.program.Inputs(); return nil },
+	"Program.Legal":   func(_ context.Context, w *lives) error { w.program.Legal("image", w.dims); return nil },
+	"Program.Measure": func(ctx context.Context, w *lives) error { _, err := w.program.Measure(ctx, w.in); return err },
+	"Program.Memory":  func(_ context.Context, w *lives) error { _ = w.program.Memory().String(); return nil },
+	"Program.NewCall": func(_ context.Context, w *lives) error {
+		c, err := w.program.NewCall(w.dims)
+		if err != nil {
+			return allow(err, context.Canceled) // all calls are taken
+		}
+		return c.Close()
+	},
+	"Program.Observe":    func(ctx context.Context, w *lives) error { _, err := w.program.Observe(ctx, w.in); return err },
+	"Program.Operations": func(_ context.Context, w *lives) error { _ = w.program.Operations().String(); return nil },
+	"Program.Outputs":    func(_ context.Context, w *lives) error { w.program.Outputs(); return nil },
+	"Program.Plan":       func(_ context.Context, w *lives) error { _, err := w.program.Plan(w.dims); return err },
+	"Program.Profile":    func(ctx context.Context, w *lives) error { _, err := w.program.Profile(ctx, w.in, 1); return err },
+	"Program.Proved":     func(_ context.Context, w *lives) error { w.program.Proved(); return nil },
+	"Program.Requires":   func(_ context.Context, w *lives) error { w.program.Requires(); return nil },
+	"Program.Run": func(ctx context.Context, w *lives) error {
+		r, err := w.program.Run(ctx, w.in)
+		if err != nil {
+			return err
+		}
+		_, err = weir.Copy[float32](r.At(0))
+		return errors.Join(err, r.Close())
+	},
+	"Program.Savings": func(_ context.Context, w *lives) error { w.program.Savings(); return nil },
+	"Program.States":  func(_ context.Context, w *lives) error { w.program.States(); return nil },
+	"Program.Stats":   func(_ context.Context, w *lives) error { w.program.Stats(); return nil },
+	"Program.Target":  func(_ context.Context, w *lives) error { w.program.Target(); return nil },
+	"Program.Tuned":   func(_ context.Context, w *lives) error { w.program.Tuned(); return nil },
+	"Program.WriteHeapProfile": func(_ context.Context, w *lives) error {
+		return w.program.WriteHeapProfile(io.Discard)
+	},
+	"Program.WriteTo": func(_ context.Context, w *lives) error { _, err := w.program.WriteTo(new(bytes.Buffer)); return err },
+
+	"Results.At":       func(_ context.Context, w *lives) error { w.results.At(0); return nil },
+	"Results.Get":      func(_ context.Context, w *lives) error { w.results.Get("scores"); return nil },
+	"Results.Sequence": func(_ context.Context, w *lives) error { w.results.Sequence("scores"); return nil },
+
+	"Tensor.Bytes":  func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
+	"Tensor.DType":  func(_ context.Context, w *lives) error { w.x.DType(); return nil },
+	"Tensor.Len":    func(_ context.Context, w *lives) error { w.x.Len(); return nil },
+	"Tensor.Shape":  func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
+	"Tensor.String": func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },
+}
+
+// digitsFile is the digits model in a file of the test's own.
+func digitsFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "digits.onnx")
+	if err := os.WriteFile(path, digits(t), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestEveryMethod: each exported method of what can be closed has a case in the tests below.
+func TestEveryMethod(t *testing.T) {
+	known := map[string]bool{}
+	for _, value := range []any{&weir.Program{}, &weir.Model{}, &weir.Call{}, &weir.Results{}, &weir.Tensor{}, &weir.Memory{}} {
+		kind := reflect.TypeOf(value)
+		for i := range kind.NumMethod() {
+			name := kind.Elem().Name() + "." + kind.Method(i).Name
+			known[name] = true
+			if uses[name] == nil && closers[name] == nil {
+				t.Errorf("no case says what %s does beside Close", name)
+			}
+		}
+	}
+	for name := range uses {
+		if strings.Contains(name, ".") && !known[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+// TestClosedBesideUse: every exported method beside every other one, while something is closed: whatever is closed first, the others end in what they give, or in ErrClosed or another error
+// of the user's. Nothing touches memory that was given back, and in the end all of it was.
+func TestClosedBesideUse(t *testing.T) {
+	path, before := digitsFile(t), weir.Usage().Current
+	names := slices.Sorted(maps.Keys(uses))
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for _, target := range []weir.Target{weir.Portable, weir.Best} {
+		for closer, close := range closers {
+			for round := range rounds {
+				random := rand.New(rand.NewPCG(uint64(round), 5))
+				w := newLives(t, path, weir.Options{Target: target, Calls: 3, Threads: 2})
+				var done atomic.Int64
+				var all sync.WaitGroup
+				at := random.Int64N(int64(len(names)))
+				for _, i := range random.Perm(len(names)) {
+					all.Go(func() {
+						err := uses[names[i]](t.Context(), w)
+						if err = allow(err, weir.ErrClosed, weir.ErrInput); err != nil {
+							t.Errorf("%s beside %s: %v", names[i], closer, err)
+						}
+						if done.Add(1) == at+1 && closer != "Program.Close" {
+							if err := close(w); err != nil {
+								t.Errorf("%s: %v", closer, err)
+							}
+						}
+					})
+				}
+				if closer == "Program.Close" { // which waits for what the end below closes
+					all.Go(func() {
+						if err := close(w); err != nil {
+							t.Error(err)
+						}
+					})
+					w.results.Close()
+					w.call.Close()
+				}
+				all.Wait()
+				w.end(t)
+			}
+		}
+	}
+	weir.Trim()
+	if after := weir.Usage().Current; after != before {
+		t.Errorf("%d bytes are left, %d were held before", after, before)
+	}
+}
+
+// TestAfterClose: each method after everything is closed gives ErrClosed, or what it tells without memory.
+func TestAfterClose(t *testing.T) {
+	w := newLives(t, digitsFile(t), weir.Options{Calls: 3, Threads: 2})
+	w.end(t)
+	w.end(t)
+	for name, use := range uses {
+		if err := allow(use(t.Context(), w), weir.ErrClosed, weir.ErrInput); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if w.scores.Bytes() != nil || w.call.Output("scores") != nil || len(w.program.Inputs()) != 1 || w.memory.String() == "" {
+		t.Error("what is told of a closed program is wrong")
+	}
+}
+
+// TestCloseContext: a program whose result is not closed ends a close with the context's error and the result's line; it is closed for everybody from then on, and its memory is given back
+// with the result.
+func TestCloseContext(t *testing.T) {
+	before := weir.Usage().Current
+	for holder, hold := range map[string]func(w *lives) io.Closer{
+		"result": func(w *lives) io.Closer { w.call.Close(); return w.results },
+		"call":   func(w *lives) io.Closer { w.results.Close(); return w.call },
+	} {
+		w := newLives(t, digitsFile(t), weir.Options{Calls: 3})
+		open := hold(w)
+		for range 2 {
+			err := w.program.CloseContext(w.ended)
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the oldest "+holder+" not closed is from ") || !strings.Contains(err.Error(), "lifetimes_test.go:") {
+				t.Errorf("with an open %s: %v", holder, err)
+			}
+		}
+		if _, err := w.program.Run(t.Context(), w.in); !errors.Is(err, weir.ErrClosed) {
+			t.Errorf("a run of a closing program: %v", err)
+		}
+		if holder == "result" {
+			if data, err := weir.Copy[float32](w.scores); err != nil || len(data) != 30 {
+				t.Errorf("a result of a closing program: %d, %v", len(data), err)
+			}
+		} else if err := w.call.Run(t.Context()); err != nil {
+			t.Errorf("a call of a closing program: %v", err)
+		}
+		if weir.Usage().Arenas == 0 {
+			t.Error("the memory is gone while it is in use")
+		}
+		if err := open.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := w.program.CloseContext(w.ended); err != nil {
+			t.Errorf("with nothing open any more: %v", err)
+		}
+		w.end(t)
+	}
+	weir.Trim()
+	if after := weir.Usage().Current; after != before {
+		t.Errorf("%d bytes are left, %d were held before", after, before)
+	}
+}
+
+// aliasOf is another tensor over the same memory.
+func aliasOf[T weir.Element](t *testing.T, x *weir.Tensor) *weir.Tensor {
+	view, err := weir.View[T](x)
+	if err != nil {
+		t.Error(err)
+		return x
+	}
+	y, err := weir.FromSlice(view, x.Shape()...)
+	if err != nil {
+		t.Error(err)
+		return x
+	}
+	return y
+}
+
+// TestStatesOfOneMemory: runs that update the same memory at once, by tensors of their own, are refused but for one.
+func TestStatesOfOneMemory(t *testing.T) {
+	states, _ := training(t)
+	p := compileSource(t, states, weir.Options{Calls: 2, Dims: map[string]weir.Range{}})
+	random := rand.New(rand.NewPCG(1, 1))
+	dims := weir.Dims{}
+	for _, d := range p.Dims() {
+		dims[d.Name] = max(d.Min, min(d.Max, 3))
+	}
+	list := tensors(t, p, dims, random)
+	in := arguments(p, list)
+	var all sync.WaitGroup
+	var ran, refused atomic.Int64
+	for range 4 {
+		all.Go(func() {
+			for range 20 {
+				other := maps.Clone(in)
+				for _, info := range p.Inputs() {
+					if info.State != "" { // another tensor over the same memory
+						again := aliasOf[float32]
+						if info.DType == weir.I64 {
+							again = aliasOf[int64]
+						}
+						other[info.Name] = weir.Update(again(t, list[info.Name]))
+					}
+				}
+				r, err := p.Run(t.Context(), other)
+				switch {
+				case err == nil:
+					ran.Add(1)
+					r.Close()
+				case errors.Is(err, weir.ErrInput) && strings.Contains(err.Error(), "another run is updating"):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if ran.Load() == 0 || ran.Load()+refused.Load() != 80 {
+		t.Errorf("%d ran, %d were refused", ran.Load(), refused.Load())
+	}
+}
+
+// TestClosedPlace: a call whose output's place is closed is refused, before anything is written there.
+func TestClosedPlace(t *testing.T) {
+	w := newLives(t, digitsFile(t), weir.Options{Calls: 2})
+	defer w.end(t)
+	w.place.Close()
+	if err := w.call.Run(t.Context()); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("a run into a closed tensor: %v", err)
+	}
+}
