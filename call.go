@@ -342,6 +342,9 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	if err := c.hold(); err != nil {
 		return err
 	}
+	if err := c.program.unchanged(); err != nil {
+		return err
+	}
 	defer c.program.counts.busy(time.Now())
 	return c.program.torn(b.call.Run(ctx), b.call)
 }

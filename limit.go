@@ -138,6 +138,11 @@ func (p *Program) settle(x *executor.Executable) {
 	}
 	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held()}
 	p.asks.views, p.asks.copies, p.asks.whole = p.model.settle(p, views)
+	for _, b := range p.model.files() {
+		if b.Kept(p.readInPlace()) > 0 {
+			p.files.blocks = append(p.files.blocks, b)
+		}
+	}
 }
 
 // checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must have some beside what the process holds.

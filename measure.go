@@ -50,6 +50,9 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 		return m, nil, err
 	}
 	defer p.engine.Leave()
+	if err := p.unchanged(); err != nil {
+		return m, nil, err
+	}
 	call, err := p.bind(x, dims)
 	if err != nil {
 		return m, nil, err

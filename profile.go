@@ -38,6 +38,9 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []Kern
 		return nil, err
 	}
 	defer p.release(b)
+	if err := p.unchanged(); err != nil {
+		return nil, err
+	}
 	at := p.launches(&list, dims)
 	defer b.call.Time(nil)
 	for run := range runs {

@@ -47,6 +47,9 @@ type Options struct {
 	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
+	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does not matter any more, but for those that a budget leaves there. Without it a run fails
+	// with ErrInput if the file's size or time of modification has changed since it was loaded. See also WEIR_MAP in docs/memory.md.
+	Private bool
 	Logger  *slog.Logger // nil: silent
 
 	// Stage, where not nil, is given the text of the model after each stage of the compiler.
@@ -88,6 +91,7 @@ type Program struct {
 
 	counts counts
 	made   origin // where it was compiled
+	files  files  // that runs read in place
 	ledger any    // the owner of its blocks there
 	owns   []bool // by output's port: it has storage that can be elsewhere
 
@@ -170,7 +174,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private})
 	if err != nil {
 		return nil, err
 	}
@@ -368,6 +372,9 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 		}
 	}()
 	if err := args.place(b.call); err != nil {
+		return nil, err
+	}
+	if err := p.unchanged(); err != nil {
 		return nil, err
 	}
 	if err := p.run(ctx, b.call, args.parts); err != nil {

@@ -26,6 +26,7 @@ type Executable struct {
 	reserve func(bytes int64) error
 	guard   bool
 	poison  bool
+	own     bool
 
 	sync.Mutex
 }
@@ -39,6 +40,8 @@ type Options struct {
 	// Guard puts every operand and every kernel's scratch into memory of its own that ends at a page which faults: for finding what kernels touch beyond them. What
 	// a call then takes is not what was planned.
 	Guard bool
+	// Own copies all weights, but for those that are paged, into memory of the executable's own.
+	Own bool
 	// Poison fills what a step releases with a pattern, for finding what is read after its release.
 	Poison bool
 }
@@ -50,7 +53,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
 	}
@@ -80,7 +83,7 @@ func (x *Executable) place() error {
 	offsets := make([]int64, len(x.program.Weights))
 	for i, w := range x.program.Weights {
 		offsets[i] = -1
-		if !w.Paged && !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8) {
+		if !w.Paged && (x.own || !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8)) {
 			total = (total + weightAlign - 1) &^ (weightAlign - 1)
 			offsets[i] = total
 			total += int64(len(w.Data))

@@ -4,6 +4,7 @@ package mem
 
 import (
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,17 @@ func again(f *os.File) (copied *os.File) {
 		}
 	})
 	return copied
+}
+
+// stat is what the system says of a file.
+type stat = unix.Stat_t
+
+// unchanged compares the file with what it was. The caller holds the lock.
+func (k *keeper) unchanged() bool {
+	if unix.Fstat(int(k.file.Fd()), &k.stat) != nil || k.stat.Size != k.bytes {
+		return false
+	}
+	return k.modified.Equal(time.Unix(k.stat.Mtim.Unix()))
 }
 
 // hide gives pages [first, last), in bytes, of a mapped file back, and keeps their addresses reserved and inaccessible.

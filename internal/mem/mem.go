@@ -15,9 +15,9 @@
 // # Files that change while they are mapped
 //
 // A file cut short after MapFile faults where it is read (SIGBUS). The rule for users is to replace a model by rename, never
-// in place; WEIR_MAP=off reads the file instead of mapping it. The rule for readers is CatchFaults: code in Go that reads a
-// mapped file (an importer, a packing step) runs inside it and gets an ErrInput naming the file. Machine code is not
-// covered: what it reads for long must have been copied or be under the user's rule.
+// in place; WEIR_MAP=off reads the file instead of mapping it. Code in Go that reads a mapped file (an importer, a packing
+// step) does so inside CatchFaults, or between diag.Faults and diag.Recover, and gets an ErrInput naming the file; so does
+// machine code on Unix, since it is a leaf that Go called. Unchanged tells of edits.
 package mem
 
 import (

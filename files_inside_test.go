@@ -1,0 +1,220 @@
+package weir
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// sumArtefact is the artefact, in a file, of a model that adds a large constant, which runs read where it lies.
+func sumArtefact(t *testing.T, count int) string {
+	t.Helper()
+	ones := make([]float32, count)
+	for i := range ones {
+		ones[i] = float32(i % 7)
+	}
+	constant, err := tensor.FromSlice(ones, int64(count))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &wire.GraphProto{Initializer: []*wire.TensorProto{wire.FromTensor("c", constant)},
+		Input:  []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(F32), wire.Size(int64(count)))},
+		Output: []*wire.ValueInfoProto{wire.TensorValue("y", wire.DataTypeOf(F32), wire.Size(int64(count)))},
+		Node:   []*wire.NodeProto{{OpType: "Add", Name: "sum", Input: []string{"x", "c"}, Output: []string{"y"}}}}
+	m, err := LoadBytes((&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 17}}, Graph: g}).Marshal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := Compile(t.Context(), m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var b bytes.Buffer
+	if _, err := p.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "sum.weir")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestFilesThatChange: a model's file that is written over, or cut short, while a program reads weights there ends a run, by Program.Run and by a call, with an error that names the file; where the
+// change is seen too late, so does the fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results that there were.
+func TestFilesThatChange(t *testing.T) {
+	if !slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd"}, runtime.GOOS) || os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
+		t.Skip("files are not mapped here, or cannot be looked at again")
+	}
+	const count = 1 << 18
+	over := func(t *testing.T, path string) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := len(data) - 4*count; i < len(data); i += 4 {
+			data[i] ^= 1
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt(data, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := func(t *testing.T, path string) {
+		if err := os.Truncate(path, 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renamed := func(t *testing.T, path string) {
+		if err := os.WriteFile(path+".new", []byte("another"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, path string)
+		o      Options
+		blind  bool // the change is not looked for
+		fails  string
+	}{
+		{"written over", over, Options{}, false, "was changed after it was loaded"},
+		{"cut short", short, Options{}, false, "was changed after it was loaded"},
+		{"cut short, unseen", short, Options{Threads: 2}, true, "cut short"},
+		{"cut short, unseen, portable", short, Options{Target: Portable, Threads: 2}, true, "cut short"},
+		{"written over, private", over, Options{Private: true}, false, ""},
+		{"cut short, private", short, Options{Private: true}, false, ""},
+		{"renamed", renamed, Options{}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := sumArtefact(t, count)
+			m, err := Load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			p, err := Compile(t.Context(), m, c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			if c.blind {
+				p.files.blocks = nil
+			} else if watched := len(p.files.blocks) > 0; watched == c.o.Private {
+				t.Fatalf("the file is looked at: %v", watched)
+			}
+			x, err := New(F32, count)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			call, err := p.NewCall(nil)
+			if err == nil {
+				err = call.Bind("x", x)
+			}
+			if err == nil {
+				err = call.Run(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := Copy[float32](call.Output("y"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(t, path)
+			again := func() error { // by the call, then by Run
+				p.files.seen.Store(0)
+				return call.Run(t.Context())
+			}
+			for range 2 {
+				err := again()
+				if c.fails != "" {
+					if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), c.fails) || !strings.Contains(err.Error(), "sum.weir") {
+						t.Errorf("the error is %v", err)
+					}
+				} else if got, e := Copy[float32](call.Output("y")); err != nil || e != nil || !slices.Equal(got, want) {
+					t.Errorf("the results are others, or %v, %v", err, e)
+				}
+				call.Close()
+				again = func() error {
+					p.files.seen.Store(0)
+					r, err := p.Run(t.Context(), Inputs{"x": x})
+					if err == nil {
+						got, e := Copy[float32](r.Get("y"))
+						if err = e; !slices.Equal(got, want) {
+							t.Error("the results are others")
+						}
+						r.Close()
+					}
+					return err
+				}
+				if c.fails == "" { // the second round has no call to look at
+					if err := again(); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestUnchangedAllocatesNothing: looking at a file takes nothing from Go's heap.
+func TestUnchangedAllocatesNothing(t *testing.T) {
+	path := sumArtefact(t, 1<<10)
+	m, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, b := range m.files() {
+		if n := testing.AllocsPerRun(20, func() {
+			if err := b.Unchanged(); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+// BenchmarkUnchanged is what looking at a file takes.
+func BenchmarkUnchanged(b *testing.B) {
+	f, err := os.Open("examples/digits/data/digits.onnx")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	block, err := mem.MapFile(f, "digits")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer block.Close()
+	for b.Loop() {
+		if err := block.Unchanged(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
