@@ -202,9 +202,12 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 	for name, size := range bound {
 		if d, ok := known[name]; !ok {
 			return diag.Inputf("the model has no dimension %q", name).AtDim(name).WithFix("its dimensions are %s", strings.Join(names, ", "))
-		} else if size < d.Min || size > d.Max {
+		} else if slices.ContainsFunc(p.Decided(), func(o weir.Dimension) bool { return o.Name == name }) && (size < d.Min || size > d.Max) {
 			return diag.Inputf("%d is outside %d to %d", size, d.Min, d.Max).AtDim(name)
 		}
+	}
+	if err := p.Check(bound); err != nil {
+		return err
 	}
 	if budget <= 0 || len(bound) == 0 || f.plans {
 		return nil

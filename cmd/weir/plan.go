@@ -231,6 +231,9 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	}
 	defer l.Close()
 	m := l.program.Memory()
+	if err := overflows(m.Formula(f.calls), bound); err != nil {
+		return err
+	}
 	at := func(s weir.Size) *int64 {
 		v, err := s.At(bound)
 		if err != nil {
@@ -315,6 +318,23 @@ func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
 		return peak, nil
 	}
 	return m.Max(calls)
+}
+
+// overflows is the error of a formula all of whose dimensions are bound and that has no value there: a size beyond 64 bits.
+func overflows(s weir.Size, bound weir.Dims) error {
+	for _, name := range s.Dims() {
+		if _, given := bound[name]; !given {
+			return nil
+		}
+	}
+	if _, err := s.At(bound); err != nil {
+		var values []string
+		for _, name := range s.Dims() {
+			values = append(values, fmt.Sprintf("%s = %d", name, bound[name]))
+		}
+		return diag.Inputf("the memory of a run with %s has no value: %v", strings.Join(values, ", "), err).WithFix("bind smaller dimensions")
+	}
+	return nil
 }
 
 // pythonNames gives each dimension a name that is one in Python, no two the same.

@@ -80,7 +80,7 @@ func (c *Call) decided(dim int) error {
 	for i := range c.x.layout.after[dim] {
 		r := &c.x.layout.after[dim][i]
 		if ok, err := r.holds(c.values); err != nil || !ok {
-			return r.refused(c.values, err)
+			return c.x.layout.refused(r, c.values)
 		}
 	}
 	return nil

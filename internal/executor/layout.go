@@ -191,12 +191,12 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 	copy(values, dims)
 	for i, d := range l.program.Dims {
 		if l.limits[i] == nil && (values[i] < d.Range.Min || values[i] > d.Range.Max) {
-			return nil, diag.Inputf("dimension %s is %d, outside %s", d.Name, values[i], d.Range).AtDim(d.Name.Text())
+			return nil, l.program.Outside(i, values[i])
 		}
 	}
 	for _, r := range l.requires {
 		if ok, err := r.holds(values); err != nil || !ok {
-			return nil, r.refused(values, err)
+			return nil, l.refused(&r, values)
 		}
 	}
 	for i, code := range l.limits {
@@ -249,18 +249,14 @@ func (r *require) holds(values []int64) (bool, error) {
 	return r.cond.Cond.Rel.Holds(a, b), nil
 }
 
-func (r *require) refused(values []int64, err error) error {
-	var e *diag.Error
-	if err != nil {
-		e = diag.Inputf("%s cannot be evaluated: %v (from %s)", r.cond.Cond, err, r.cond.From)
-	} else {
-		a, _ := r.a.Eval(values)
-		b, _ := r.b.Eval(values)
-		e = diag.Inputf("%s does not hold: %d against %d (from %s)", r.cond.Cond, a, b, r.cond.From)
-	}
-	e.Tensor = r.cond.Tensor
-	if names := slices.Concat(r.cond.Cond.A.Vars(), r.cond.Cond.B.Vars()); len(names) == 1 {
-		e.Dim = names[0].Text()
-	}
-	return e
+// refused is the error of a condition that does not hold at the values.
+func (l *layout) refused(r *require, values []int64) error {
+	return l.program.Broken(program.Require(r.cond), func(name sym.Name) (int64, bool) {
+		for i, d := range l.program.Dims {
+			if d.Name == name {
+				return values[i], true
+			}
+		}
+		return 0, false
+	})
 }

@@ -11,6 +11,9 @@ func Dead(m *ir.Module) error {
 	dropFunctions(m)
 	for _, f := range m.Funcs {
 		n := &needs{values: map[*ir.Value]bool{}, dims: map[sym.Name]bool{}, limits: m.Limits}
+		for _, r := range m.Requires {
+			n.mention(r.Cond.A, r.Cond.B) // a condition is checked when what it speaks of is found
+		}
 		n.sweep(f.Body)
 	}
 	return nil

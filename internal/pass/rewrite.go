@@ -212,12 +212,21 @@ func (r *rewriting) release(n *ir.Node) {
 			if v == nil || v.Node == nil || r.gone[v.Node] || len(v.Node.Regions) > 0 {
 				continue
 			}
-			if !slices.ContainsFunc(v.Node.Outputs, func(o *ir.Value) bool { return r.uses[o] > 0 || o.Bound }) {
+			if !slices.ContainsFunc(v.Node.Outputs, func(o *ir.Value) bool { return r.uses[o] > 0 || o.Bound || r.decided(o) }) {
 				r.gone[v.Node] = true
 				list = append(list, v.Node)
 			}
 		}
 	}
+}
+
+// decided reports whether an extent of a value is a dimension that data decide: computing it may bind that for a condition. Dead knows whether it does.
+func (r *rewriting) decided(v *ir.Value) bool {
+	return slices.ContainsFunc(v.Type.Shape, func(e sym.Expr) bool {
+		name, ok := e.Name()
+		_, decided := r.Module.Limits[name]
+		return ok && decided
+	})
 }
 
 // sweep drops the nodes that were released after they had been appended.
