@@ -182,11 +182,12 @@ func (p *parser) define(v *Value) {
 	p.defined[v.Name], p.visible[v.Name] = true, v
 }
 
-// use finds a visible value.
+// use finds a visible value. It is never nil.
 func (p *parser) use(name string) *Value {
 	v := p.visible[name]
 	if v == nil {
 		p.Failf("%s is not defined here", text.LocalName(name))
+		return &Value{Name: name} // nobody reads what comes after the first error
 	}
 	return v
 }

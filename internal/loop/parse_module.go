@@ -78,7 +78,7 @@ func (p *parser) module() *Module {
 			p.expect("}")
 			return m
 		default:
-			p.fail("expected dim, require, buffer, kernel or body, found %s", p.Found())
+			p.Unexpected("expected dim, require, buffer, kernel or body, found %s", p.Found())
 		}
 	}
 }
@@ -326,7 +326,7 @@ func (p *parser) attribute() any {
 }
 
 func (p *parser) wrong(want string) bool {
-	p.fail("expected %s, found %s", want, p.Found())
+	p.Unexpected("expected %s, found %s", want, p.Found())
 	return false
 }
 

@@ -54,6 +54,7 @@ type Scanner struct {
 	token  Token
 	ready  bool // the current token was scanned and not used
 	last   int  // the end of the token used last
+	begin  int  // its beginning
 	depth  int
 	work   int64
 	err    *diag.Error
@@ -72,8 +73,17 @@ func (s *Scanner) Err() error {
 	return s.err
 }
 
-// Failf makes an error at the current token, unless there is one already.
-func (s *Scanner) Failf(format string, args ...any) { s.FailAt(s.Peek().Start, format, args...) }
+// Failf makes an error about what was read, at the token that was used last, unless there is one already.
+func (s *Scanner) Failf(format string, args ...any) { s.FailAt(s.begin, format, args...) }
+
+// Unexpected makes an error about the current token: at it, or, if it is in a line below, at the end of what was read. The end of the text is where it is.
+func (s *Scanner) Unexpected(format string, args ...any) {
+	at := s.Peek().Start
+	if s.last > 0 && s.Peek().Kind != End && s.NewLine() {
+		at = s.last
+	}
+	s.FailAt(at, format, args...)
+}
 
 // FailAt makes an error at an offset in the text, unless there is one already. A column counts bytes from 1.
 func (s *Scanner) FailAt(offset int, format string, args ...any) {
@@ -103,7 +113,7 @@ func (s *Scanner) Peek() Token {
 func (s *Scanner) Next() Token {
 	t := s.Peek()
 	if s.err == nil && t.Kind != End {
-		s.ready, s.last = false, t.End
+		s.ready, s.last, s.begin = false, t.End, t.Start
 	}
 	return t
 }
@@ -114,7 +124,10 @@ func (s *Scanner) Rest() string { return s.source[s.last:] }
 // Skip goes past so many bytes behind the token that was used last, which must be whole tokens.
 func (s *Scanner) Skip(n int) {
 	if s.err == nil {
-		s.last += n
+		s.begin, s.last = s.last, s.last+n
+		if at := s.begin + len(s.source[s.begin:s.last]) - len(strings.TrimLeft(s.source[s.begin:s.last], " \t\r\n")); n > 0 {
+			s.begin = at
+		}
 		s.at, s.ready = s.last, false
 	}
 }
@@ -266,7 +279,7 @@ func (s *Scanner) Accept(text string) bool {
 // Expect uses the current token, which must be the word or the punctuation.
 func (s *Scanner) Expect(text string) {
 	if !s.Accept(text) {
-		s.Failf("expected %q, found %s", text, s.Found())
+		s.Unexpected("expected %q, found %s", text, s.Found())
 	}
 }
 
@@ -282,7 +295,7 @@ func (s *Scanner) Take(kind Kind) (text string, ok bool) {
 func (s *Scanner) Must(kind Kind) string {
 	text, ok := s.Take(kind)
 	if !ok {
-		s.Failf("expected %s, found %s", kind, s.Found())
+		s.Unexpected("expected %s, found %s", kind, s.Found())
 	}
 	return text
 }
@@ -295,14 +308,14 @@ func (s *Scanner) Name() string {
 	if text, ok := s.Take(Word); ok {
 		return text
 	}
-	s.Failf("expected a name, found %s", s.Found())
+	s.Unexpected("expected a name, found %s", s.Found())
 	return ""
 }
 
 // Done requires the end of the text.
 func (s *Scanner) Done() {
 	if s.Peek().Kind != End {
-		s.Failf("unexpected %s", s.Found())
+		s.Unexpected("unexpected %s", s.Found())
 	}
 }
 
@@ -313,7 +326,7 @@ func (s *Scanner) Choice(words ...string) int {
 			return i
 		}
 	}
-	s.Failf("expected one of %s, found %s", strings.Join(words, ", "), s.Found())
+	s.Unexpected("expected one of %s, found %s", strings.Join(words, ", "), s.Found())
 	return -1
 }
 

@@ -96,7 +96,7 @@ func TestErrors(t *testing.T) {
 		parse  func(s *Scanner)
 		want   string
 	}{
-		{"a\n b", func(s *Scanner) { s.Expect("a"); s.Expect("c") }, `2:2: expected "c", found "b"`},
+		{"a\n b", func(s *Scanner) { s.Expect("a"); s.Expect("c") }, `1:2: expected "c", found "b"`},
 		{"a", func(s *Scanner) { s.Next(); s.Must(Local) }, "1:2: expected a %name, found the end"},
 		{"a b", func(s *Scanner) { s.Next(); s.Done() }, `1:3: unexpected "b"`},
 		{"[n,, m]", func(s *Scanner) { s.List("[", "]", func() { s.Expr() }) }, "1:4: expected an expression, found ','"},
