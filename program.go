@@ -342,7 +342,7 @@ func (p *Program) Memory() *Memory { return p.memory }
 func (p *Program) Requires() []Condition {
 	var out []Condition
 	for _, r := range p.compiled.Program.Requires {
-		out = append(out, Condition{p.labels.cond(r.Cond).Words(), r.From})
+		out = append(out, Condition{p.labels.cond(r.Cond).String(), r.From})
 	}
 	return out
 }
