@@ -20,6 +20,7 @@ type benchFlags struct {
 	inputFlags
 	seconds float64
 	profile bool
+	pauses  bool
 }
 
 func (c *cli) benchCommand() *cobra.Command {
@@ -30,9 +31,13 @@ func (c *cli) benchCommand() *cobra.Command {
 
 Latency is of one run at a time; throughput of as many as --calls. Speeds stand beside those of a probe, made in the same process: f32 multiply-adds in registers, and
 reading from each level of the memory. --profile tells where the time goes: a row a kernel, each with the share of what the probe reached that it has, of arithmetic or of
-reading, whichever is more.`,
+reading, whichever is more.
+
+--pauses measures instead how long others wait for the model's runs: the collector of Go's, until all goroutines have stopped, with one collection after the other; and
+whoever cancels a run, at random times, until it has ended.`,
 		Example: `  weir bench model.onnx
   weir bench model.onnx --profile --threads 1
+  weir bench model.onnx --pauses
   weir bench model.onnx --dim batch=32 --calls 4 --seconds 5 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.bench(cmd.Context(), args[0]) },
 	}
@@ -40,6 +45,7 @@ reading, whichever is more.`,
 	f.inputFlags.register(cmd)
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 2, "how long to measure")
 	cmd.Flags().BoolVar(&f.profile, "profile", false, "add a row for each launch of a kernel")
+	cmd.Flags().BoolVar(&f.pauses, "pauses", false, "measure how long the collector and cancellations wait for runs")
 	return cmd
 }
 
@@ -86,6 +92,15 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	p := l.program
 	in, err := f.inputFlags.read(p, dims, true)
 	if err != nil {
+		return err
+	}
+	if f.pauses {
+		m, err := f.measurePauses(ctx, p, in)
+		if err == nil && f.c.json {
+			return f.c.printJSON(m)
+		} else if err == nil {
+			m.print()
+		}
 		return err
 	}
 	m := measured{Compile: ms(l.compileTime), Load: ms(l.load), Calls: f.calls, Precision: f.precision, CPU: p.CPU(), Target: string(p.Target()), Dims: dims, Threads: p.Memory().Workers}

@@ -44,6 +44,7 @@ type builder struct {
 	pooled    map[string]asm.Reg  // the registers of constants, by their bytes
 	contents  map[asm.Reg]string  // the reverse
 	trips     map[asm.Label]trips // of loops, by the labels at which they begin again; one that is not here may run for ever
+	backs     map[asm.Label]int64 // where a poll goes on, and how many iterations it counts
 	work      *workspace
 }
 

@@ -563,7 +563,7 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	left, size, again := p.copyOf(count), p.general(), p.label()
 	p.integerOp(asm.TEST, left, left)
 	p.jump(asm.JLE, end)
-	p.turns(again, p.most(p.rows), false)
+	p.turns(again, p.most(p.rows), false, asm.NoReg, 0)
 	sizes := make([]asm.Label, most+1)
 	for rows := range sizes {
 		sizes[rows] = p.label()

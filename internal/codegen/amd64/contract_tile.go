@@ -104,7 +104,7 @@ func (b *builder) repeatAtMost(n distance, most int64, body func()) {
 	if n.known() {
 		most = n.fixed
 	}
-	b.turns(again, most, n.known())
+	b.turns(again, most, n.known(), count, 1)
 	body()
 	b.integerImm(asm.SUB, count, 1)
 	b.jump(asm.JNE, again)

@@ -36,26 +36,45 @@ const (
 // paused is the status of code that has not ended. Others are 0, and the number of a check that failed.
 const paused = -1
 
-// trips is how often a loop's body runs at each entry: at most so often, or exactly.
+// trips is how often a loop's body runs at each entry: at most so often, or exactly. by is how far its counter moves each time, a power of two; 0: nobody says which register counts.
 type trips struct {
 	most  int64
 	exact bool
+	by    int64
 }
 
-// turns binds the label at which a loop begins again, and notes how often its body runs.
-func (b *builder) turns(l asm.Label, most int64, exact bool) {
+// turns binds the label at which a loop begins again, and notes how often its body runs. counter moves by multiples of a power of two, each time. If the body may run often, the counter is tested here, so that a budget
+// need not be counted down each time; the test goes if there is no budget.
+func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by int64) {
 	b.bind(l)
 	if b.trips == nil {
 		b.trips = map[asm.Label]trips{}
 	}
-	b.trips[l] = trips{max(most, 0), exact}
+	t := trips{most: max(most, 0), exact: exact}
+	if most > fewTurns && by > 0 && by&(by-1) == 0 {
+		t.by = by
+		b.emit(asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest})
+	}
+	b.trips[l] = t
 }
+
+// fewTurns is how often a loop's body may run without a test of its counter.
+const fewTurns = 256
+
+// turnTest is the mask of a counter's test until it is known how often the loop counts down its budget.
+const turnTest = 0x3A5A5A00
+
+func isTurnTest(in *asm.Inst) bool { return in.Op == asm.TEST && in.Imm == turnTest }
 
 // cost is what an instruction is counted as.
 func cost(in *asm.Inst) int64 {
 	switch in.Op {
 	case asm.LABEL, asm.ALIGN:
 		return 0
+	case asm.TEST:
+		if in.Imm == turnTest {
+			return 0
+		}
 	case asm.DIV, asm.IDIV, asm.VDIVPS, asm.VDIVPD, asm.VSQRTPS, asm.VSQRTPD:
 		return 20
 	}
@@ -78,6 +97,7 @@ type turn struct {
 	plain      int64 // of all iterations, if nothing in it had a budget
 	polls      bool  // each iteration is counted, and may be the last before a return
 	before     bool  // all iterations are counted in front of the loop
+	every      int64 // so many iterations are counted at once, if that is more than one
 }
 
 // turnsOf finds a routine's loops. The instructions have machine registers.
@@ -89,12 +109,12 @@ func (b *builder) turnsOf(insts []asm.Inst) *turn {
 		case in.Op == asm.LABEL:
 			places[in.To] = i
 		case in.Op.Jumps():
-			if _, back := places[in.To]; back {
+			if _, back := places[in.To]; back && b.backs[in.To] == 0 {
 				ends[in.To] = i + 1
 			}
 		}
 	}
-	list := []*turn{{end: len(insts), trips: trips{1, true}}}
+	list := []*turn{{end: len(insts), trips: trips{most: 1, exact: true}}}
 	for label, end := range ends {
 		t := &turn{label: label, first: places[label], end: end, trips: trips{most: unbounded}}
 		if n, ok := b.trips[label]; ok {
@@ -174,6 +194,14 @@ func (t *turn) budget(insts []asm.Inst) int64 {
 		t.before = true
 	default:
 		t.polls = true
+		if t.every = 1; t.trips.by > 0 {
+			for 2*t.every*own <= guessMost {
+				t.every *= 2
+			}
+			if t.every > 1 { // a loop of fewer iterations may not be counted at all
+				return t.every * own
+			}
+		}
 	}
 	return 0
 }
@@ -190,24 +218,53 @@ func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst
 	}
 	over.trips = trips{most: unbounded}
 	if !pauseAlways && over.own <= tileMost {
-		return insts, max(over.own, 1)
+		return withoutTests(insts), max(over.own, 1)
 	}
 	for _, t := range root.inner {
 		t.budget(insts)
 	}
-	charges, before := map[int]int64{}, map[int]int64{}
-	root.collect(charges, before)
-	list = make([]asm.Inst, 0, len(insts)+4*(len(charges)+len(before)))
+	at := map[int]*turn{}
+	root.collect(at)
+	list = make([]asm.Inst, 0, len(insts)+5*len(at))
+	b.backs = map[asm.Label]int64{}
+	var aside []asm.Inst
+	var tested *turn // the turn whose counter's test is to come
 	for i := range insts {
-		if c, ok := before[i]; ok {
-			list = b.poll(list, c)
+		t := at[i]
+		switch {
+		case isTurnTest(&insts[i]):
+			if tested != nil {
+				b.pollSometimes(&list, &aside, insts[i], tested)
+			}
+			tested = nil
+			continue
+		case t == nil:
+			list = append(list, insts[i])
+			continue
+		case t.before:
+			b.poll(&list, &aside, times(t.own, t.trips.most))
 		}
-		list = append(list, insts[i])
-		if c, ok := charges[i]; ok {
-			list = b.poll(list, c)
+		if list = append(list, insts[i]); t.polls && t.every > 1 {
+			tested = t
+		} else if t.polls {
+			b.poll(&list, &aside, max(t.own, 1))
 		}
 	}
-	return list, 0
+	return append(list, aside...), 0
+}
+
+// pollSometimes is poll for a loop that counts several iterations at once. test is that of its counter.
+func (b *builder) pollSometimes(list, aside *[]asm.Inst, test asm.Inst, t *turn) {
+	count, back := b.label(), b.label()
+	b.backs[back] = t.every
+	test.Imm = (t.every - 1) * t.trips.by
+	*list = append(*list, test, asm.Inst{Op: asm.JE, To: count}, asm.Inst{Op: asm.LABEL, To: back})
+	*aside = append(*aside, asm.Inst{Op: asm.LABEL, To: count}, charge(t.every*t.own), asm.Inst{Op: asm.JNS, To: back}, pause, asm.Inst{Op: asm.JMP, To: back})
+}
+
+// withoutTests is instructions without those that tested turns.
+func withoutTests(insts []asm.Inst) []asm.Inst {
+	return slices.DeleteFunc(insts, func(in asm.Inst) bool { return isTurnTest(&in) })
 }
 
 func (t *turn) find(label asm.Label) *turn {
@@ -222,35 +279,33 @@ func (t *turn) find(label asm.Label) *turn {
 	return nil
 }
 
-// collect lists what is counted, by the turns' labels: behind them, or in front of them.
-func (t *turn) collect(charges, before map[int]int64) {
-	switch {
-	case t.polls:
-		charges[t.first] = max(t.own, 1)
-	case t.before:
-		before[t.first] = times(t.own, t.trips.most)
+// collect lists the turns that are counted, by the places of their labels.
+func (t *turn) collect(at map[int]*turn) {
+	if t.polls || t.before {
+		at[t.first] = t
 	}
 	for _, in := range t.inner {
-		in.collect(charges, before)
+		in.collect(at)
 	}
 }
 
-// poll counts down the budget, and pauses if it is used up. No flags are live here.
-func (b *builder) poll(list []asm.Inst, charge int64) []asm.Inst {
-	on := b.label()
-	return append(list,
-		asm.Inst{Op: asm.SUB, Bits: 64, Args: [4]asm.Reg{asm.Memory}, Mem: header(budgetWord), Imm: min(charge, 1<<30)},
-		asm.Inst{Op: asm.JNS, To: on},
-		asm.Inst{Op: asm.CALL, Args: [4]asm.Reg{asm.Memory}, Mem: header(pauseWord)},
-		asm.Inst{Op: asm.LABEL, To: on})
+// poll counts down the budget, and pauses if it is used up: aside, so that the loop has no jump more that is taken. No flags are live here.
+func (b *builder) poll(list, aside *[]asm.Inst, cost int64) {
+	out, back := b.label(), b.label()
+	b.backs[back] = 1
+	*list = append(*list, charge(cost), asm.Inst{Op: asm.JS, To: out}, asm.Inst{Op: asm.LABEL, To: back})
+	*aside = append(*aside, asm.Inst{Op: asm.LABEL, To: out}, pause, asm.Inst{Op: asm.JMP, To: back})
 }
+
+// charge counts down the budget.
+func charge(cost int64) asm.Inst {
+	return asm.Inst{Op: asm.SUB, Bits: 64, Args: [4]asm.Reg{asm.Memory}, Mem: header(budgetWord), Imm: min(cost, 1<<30)}
+}
+
+// pause leaves the code; it continues behind.
+var pause = asm.Inst{Op: asm.CALL, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: frameRegister, Disp: pauseWord}}
 
 func header(word int32) asm.Mem { return asm.Mem{Base: frameRegister, Disp: word} }
-
-// isPoll reports whether an instruction begins a poll.
-func isPoll(in *asm.Inst) bool {
-	return in.Op == asm.SUB && in.Args[0] == asm.Memory && in.Mem == header(budgetWord)
-}
 
 // headerBytes is what lies in front of a frame of code that pauses: the header's words, and room for all registers.
 func (i *isa) headerBytes() int64 {
@@ -350,14 +405,16 @@ func (g gaps) then(next gaps) gaps {
 func plus(x, y int64) int64 { return min(x+y, unbounded) }
 
 // gapsOf computes a turn's gaps from its instructions alone, whatever was meant to be counted.
-func (t *turn) gapsOf(insts []asm.Inst) gaps {
+func (t *turn) gapsOf(insts []asm.Inst, backs map[asm.Label]int64) gaps {
 	var each gaps
-	at := t.first
+	at, every := t.first, int64(0)
 	count := func(end int) {
 		for ; at < end; at++ {
 			c := cost(&insts[at])
 			next := gaps{before: c, after: c, through: c}
-			if isPoll(&insts[at]) {
+			if n := backs[insts[at].To]; n > 1 && insts[at].Op == asm.LABEL {
+				every = n
+			} else if n == 1 && insts[at].Op == asm.LABEL {
 				next = gaps{through: -1, polls: true}
 			}
 			each = each.then(next)
@@ -365,9 +422,14 @@ func (t *turn) gapsOf(insts []asm.Inst) gaps {
 	}
 	for _, in := range t.inner {
 		count(in.first)
-		each, at = each.then(in.gapsOf(insts)), in.end
+		each, at = each.then(in.gapsOf(insts, backs)), in.end
 	}
 	count(t.end)
+	if every > 1 && each.through >= 0 { // a way through so many iterations has a poll
+		all := times(each.through, min(every, t.trips.most))
+		ends := max(each.before, each.after)
+		return gaps{before: plus(all, ends), after: plus(all, ends), between: max(each.between, plus(all, 2*ends)), through: all, polls: true}
+	}
 	if !each.polls {
 		all := times(each.through, t.trips.most)
 		return gaps{before: all, after: all, through: all}
@@ -383,11 +445,11 @@ func (t *turn) gapsOf(insts []asm.Inst) gaps {
 func (b *builder) longestOf(insts []asm.Inst, tiles asm.Label) int64 {
 	root := b.turnsOf(insts)
 	over := root.find(tiles)
-	over.trips = trips{1, true}
-	if slices.ContainsFunc(insts, func(in asm.Inst) bool { return isPoll(&in) }) {
+	over.trips = trips{most: 1, exact: true}
+	if len(b.backs) > 0 {
 		over.trips = trips{most: unbounded}
 	}
-	g := root.gapsOf(insts)
+	g := root.gapsOf(insts, b.backs)
 	return max(g.before, g.after, g.between, g.through)
 }
 

@@ -347,7 +347,7 @@ func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.
 	}
 	_, most := e.bounds(end.Sub(first))
 	_, start := first.Const()
-	e.turns(again, most, fixed && start)
+	e.turns(again, most, fixed && start, i, 1)
 	e.append(list)
 	e.integerImm(asm.ADD, i, 1)
 	if fixed {
@@ -490,7 +490,7 @@ func (e *emitter) assemble(l *stripLoop) {
 			if last <= done {
 				return
 			}
-			e.turns(again, (last-done)/width, true)
+			e.turns(again, (last-done)/width, true, l.i, width)
 			e.append(body)
 			if done+width < last || last < l.constant || width != int64(e.isa.lanes) {
 				e.integerImm(asm.ADD, l.i, width)
@@ -506,7 +506,7 @@ func (e *emitter) assemble(l *stripLoop) {
 		e.integerImm(asm.SUB, limit, width)
 		e.compareNumbers(l.i, limit)
 		e.jump(asm.JG, over)
-		e.turns(again, e.most(l.extent)/width, false)
+		e.turns(again, e.most(l.extent)/width, false, l.i, width)
 		e.append(body)
 		e.integerImm(asm.ADD, l.i, width)
 		e.compareNumbers(l.i, limit)
@@ -536,7 +536,7 @@ func (e *emitter) assemble(l *stripLoop) {
 	}
 	e.compareNumbers(l.i, l.count)
 	e.jump(asm.JGE, over)
-	e.turns(again, e.most(l.extent), false)
+	e.turns(again, e.most(l.extent), false, l.i, 1)
 	e.append(l.tail)
 	e.integerImm(asm.ADD, l.i, 1)
 	e.compareNumbers(l.i, l.count)

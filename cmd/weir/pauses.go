@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"time"
+
+	"github.com/weirml/weir"
+)
+
+// pauses is how long the process's other parts wait for runs, as bench --pauses prints it.
+type pauses struct {
+	Latency     float64 `json:"latency_ms"`    // the shortest run
+	Collections int     `json:"collections"`   // during runs
+	Stop        float64 `json:"stop_ms"`       // the longest that a collection waited until all goroutines had stopped
+	Ended       int     `json:"cancelled"`     // runs
+	Cancel      float64 `json:"cancel_ms"`     // the longest from the end of a context to the end of its run
+	CancelHalf  float64 `json:"cancel_p50_ms"` // half of them took less
+}
+
+// stopping is the runtime's histogram of the times that it took to stop all goroutines, for the collector.
+const stopping = "/sched/pauses/stopping/gc:seconds"
+
+// measurePauses collects garbage all the time that runs go on, then cancels runs at random times.
+func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir.Inputs) (m pauses, err error) {
+	run := func(ctx context.Context) error {
+		r, err := p.Run(ctx, in)
+		if err != nil {
+			return err
+		}
+		return r.Close()
+	}
+	begin := time.Now()
+	if err := run(ctx); err != nil {
+		return m, err
+	}
+	least := time.Since(begin)
+	length := time.Duration(f.seconds * float64(time.Second))
+	before := histogram()
+	done := make(chan error, 1)
+	go func() {
+		var failed error
+		for end := time.Now().Add(length); failed == nil && time.Now().Before(end); {
+			begin := time.Now()
+			failed = run(ctx)
+			least = min(least, time.Since(begin))
+		}
+		done <- failed
+	}()
+	for running := true; running; {
+		select {
+		case err = <-done:
+			running = false
+		default:
+			runtime.GC()
+			m.Collections++
+		}
+	}
+	if err != nil {
+		return m, err
+	}
+	m.Latency, m.Stop = ms(least), 1000*worst(before, histogram())
+	var late []time.Duration
+	for end := time.Now().Add(length); len(late) < 3 || time.Now().Before(end); {
+		ending, cancel := context.WithCancel(ctx)
+		var at time.Time
+		timer := time.AfterFunc(time.Duration(rand.Int64N(int64(least)+1)), func() {
+			at = time.Now()
+			cancel()
+		})
+		err := run(ending)
+		now := time.Now()
+		if timer.Stop() {
+			cancel()
+			continue // it was over before
+		}
+		<-ending.Done()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return m, err
+		}
+		if err != nil {
+			late = append(late, now.Sub(at))
+		}
+		if time.Now().After(end.Add(length)) {
+			break // its runs end as soon as they begin
+		}
+	}
+	m.Ended = len(late)
+	if len(late) > 0 {
+		slices.Sort(late)
+		m.Cancel, m.CancelHalf = ms(late[len(late)-1]), ms(late[len(late)/2])
+	}
+	return m, nil
+}
+
+func histogram() *metrics.Float64Histogram {
+	sample := []metrics.Sample{{Name: stopping}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return &metrics.Float64Histogram{}
+	}
+	return sample[0].Value.Float64Histogram()
+}
+
+// worst is the upper end of the highest bucket that has more entries after than before, in seconds.
+func worst(before, after *metrics.Float64Histogram) float64 {
+	for i := len(after.Counts) - 1; i >= 0; i-- {
+		if after.Counts[i] > 0 && (i >= len(before.Counts) || after.Counts[i] > before.Counts[i]) {
+			if math.IsInf(after.Buckets[i+1], 1) {
+				return after.Buckets[i]
+			}
+			return after.Buckets[i+1]
+		}
+	}
+	return 0
+}
+
+func (m *pauses) print() {
+	fmt.Printf("run            %.3f ms at least\n", m.Latency)
+	fmt.Printf("collector      waits at most %.3f ms, over %d collections\n", m.Stop, m.Collections)
+	fmt.Printf("cancellation   takes effect after at most %.3f ms, half after %.3f, over %d runs\n", m.Cancel, m.CancelHalf, m.Ended)
+}
