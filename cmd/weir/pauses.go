@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
 )
 
 // pauses is how long the process's other parts wait for runs, as bench --pauses prints it.
@@ -43,45 +44,39 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 	least := time.Since(begin)
 	length := time.Duration(f.seconds * float64(time.Second))
 	before := histogram()
-	done := make(chan error, 1)
-	go func() {
+	done := make(chan struct{})
+	var group diag.Group
+	group.Go("running", func() error {
+		defer close(done) // a panic ends it, too
 		var failed error
 		for end := time.Now().Add(length); failed == nil && time.Now().Before(end); {
 			begin := time.Now()
 			failed = run(ctx)
 			least = min(least, time.Since(begin))
 		}
-		done <- failed
-	}()
+		return failed
+	})
 	for running := true; running; {
 		select {
-		case err = <-done:
+		case <-done:
 			running = false
 		default:
 			runtime.GC()
 			m.Collections++
 		}
 	}
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return m, err
 	}
 	m.Latency, m.Stop = ms(least), 1000*worst(before, histogram())
 	var late []time.Duration
 	for end := time.Now().Add(length); len(late) < 3 || time.Now().Before(end); {
-		ending, cancel := context.WithCancel(ctx)
-		var at time.Time
-		timer := time.AfterFunc(time.Duration(rand.Int64N(int64(least)+1)), func() {
-			at = time.Now()
-			cancel()
-		})
+		ending, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(least)+1)))
+		at, _ := ending.Deadline()
 		err := run(ending)
 		now := time.Now()
-		if timer.Stop() {
-			cancel()
-			continue // it was over before
-		}
-		<-ending.Done()
-		if err != nil && !errors.Is(err, context.Canceled) {
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return m, err
 		}
 		if err != nil {
