@@ -1,7 +1,8 @@
 // # Text
 //
-// A module's text begins with its version. Names of buffers and scalars have a %, those of kernels and modules an @;
-// dimensions, loop variables and checked values are bare, as in the symbolic integers that use them:
+// A module's text begins with its version. Names of buffers and scalars have a %, those of kernels and modules an @, dimensions that the compiler
+// made a ?, and the loop variables and checked values of a kernel a $: they never meet the dimensions, which are bare. A kernel written by hand may declare
+// bare names that are no dimensions of its own; they are read as names with a $:
 //
 //	weir 1
 //	loop @main {
@@ -9,17 +10,17 @@
 //	  buffer %x: f32[n, 10] input
 //	  buffer %y: f32[n, 10] output
 //	  kernel @softmax(%x: f32[n, 10] read, %y: f32[n, 10] write) dims(n) {
-//	    parallel i < n {
+//	    parallel $i < n {
 //	      var %m: f32 = -inf
-//	      for k < 10 {
-//	        %m max= load %x[i, k]
+//	      for $k < 10 {
+//	        %m max= load %x[$i, $k]
 //	      }
 //	      var %s: f32 = 0
-//	      for k1 < 10 {
-//	        %s add= exp(sub(load %x[i, k1], %m))
+//	      for $k1 < 10 {
+//	        %s add= exp(sub(load %x[$i, $k1], %m))
 //	      }
-//	      vector k2 < 10 {
-//	        store %y[i, k2] = div(exp(sub(load %x[i, k2], %m)), %s)
+//	      vector $k2 < 10 {
+//	        store %y[$i, $k2] = div(exp(sub(load %x[$i, $k2], %m)), %s)
 //	      }
 //	    }
 //	  }
