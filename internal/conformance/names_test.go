@@ -29,6 +29,10 @@ var namedModels = map[string]func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) 
 		w := ops.Concat(b, 0, v, ops.Transpose(b, ops.Transpose(b, x, 1, 0), 1, 0))
 		return []*ir.Value{ops.Softmax(b, w, 0), ops.Unary(b, loop.Neg, y)}
 	},
+	"centred, then padded": func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value {
+		v := ops.Binary(b, loop.Sub, x, ops.Reduce(b, "reduce_mean", x, true, 1))
+		return []*ir.Value{ops.Pad(b, v, nil, "constant", ints(2, 0), ints(1, 3)), ops.Pad(b, y, nil, "constant", ints(3), ints(3))}
+	},
 	"a product": func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.Value {
 		v := ops.MatMul(b, x, x, false, true)
 		return []*ir.Value{ops.Softmax(b, v, 1), ops.CumSum(b, y, 0, false, false)}
@@ -37,6 +41,8 @@ var namedModels = map[string]func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) 
 		return []*ir.Value{ops.NonZero(b, x), ops.NonZero(b, y), ops.Unary(b, loop.Exp, x)}
 	},
 }
+
+func ints(list ...int64) []sym.Expr { return ir.Constants(list) }
 
 // madeNames are the names in texts of the compiler's own, and what users may write to look like them.
 var madeNames = regexp.MustCompile(`[?$&!]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)|[%@]("(?:[^"\\]|\\.)*"|[A-Za-z_][A-Za-z0-9_.]*)`)

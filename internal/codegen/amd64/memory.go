@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // load emits a read. Lanes that a mask leaves out are not touched in memory.
@@ -33,6 +34,9 @@ func (e *emitter) load(l *loop.Load) value {
 	otherwise := e.value(l.Else)
 	if !e.uniform(l.Mask) {
 		mask := e.condition(l.Mask)
+		if step == 0 {
+			return e.loadWanted(l, offset, mask, otherwise)
+		}
 		v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.withTail(mask.lo))
 		return e.choose(mask, v, otherwise)
 	}
@@ -51,6 +55,28 @@ func (e *emitter) load(l *loop.Load) value {
 	v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
 	e.assign(result.lo, v.lo)
 	if result.hi != asm.NoReg && result.hi != result.lo {
+		e.assign(result.hi, v.hi)
+	}
+	body := e.close()
+	e.append(s.head)
+	e.append(body)
+	e.bind(done)
+	return result
+}
+
+// loadWanted reads one element for the lanes of a mask, behind a branch: it is not touched if no lane wants it.
+func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise value) value {
+	result := value{dtype: l.Type, lo: e.copyOf(otherwise.lo)}
+	if result.kind().wide() {
+		result.hi = e.copyOf(otherwise.hi)
+	}
+	wanted, done := e.bitsOf(e.withTail(mask.lo)), e.label()
+	e.integerImm(asm.CMP, wanted, 0)
+	e.jump(asm.JE, done)
+	s := e.open()
+	v := e.choose(mask, e.loadOne(l.Type, e.address(l.From, offset)), otherwise)
+	e.assign(result.lo, v.lo)
+	if result.hi != asm.NoReg {
 		e.assign(result.hi, v.hi)
 	}
 	body := e.close()
