@@ -199,7 +199,8 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 		c.open = len(ofSteps(open)) > 0
 	}
-	m.Dims.Renew(0)
+	m.Dims.Renew(0) // as much as an artefact of the model is given to be planned
+	m.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
 	c.time = lifetimes(c.Loop)
 	if err := keepsStates(c.Loop, c.time); err != nil {
 		panic(diag.Internalf("%v", err))
