@@ -54,7 +54,7 @@ vet: ## go vet on this system
 .PHONY: unit
 unit: ## the tests that need nothing but Go
 	@echo "== go test"
-	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON $(GO) test ./...
+	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON $(GO) test -timeout 30m ./...
 
 .PHONY: cross
 cross: ## build and vet for every system in TARGETS
@@ -69,7 +69,7 @@ cross: ## build and vet for every system in TARGETS
 test-386: ## the unit tests of the inner rooms with 32-bit integers
 	@if [ "$$($(GO) env GOHOSTOS)/$$($(GO) env GOHOSTARCH)" = linux/amd64 ]; then \
 		echo "== go test, linux/386"; \
-		GOARCH=386 $(GO) test $$($(GO) list ./internal/... | grep -v -e /internal/lint -e /internal/conformance); \
+		GOARCH=386 $(GO) test -timeout 30m $$($(GO) list ./internal/... | grep -v -e /internal/lint -e /internal/conformance); \
 	else \
 		echo "== go test, linux/386: left out, this system does not run 386 programs"; \
 	fi
@@ -104,7 +104,7 @@ conformance: venv filetype ## the tests that need Python and the official test d
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
-	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" $(GO) test -timeout 15m ./...
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" $(GO) test -timeout 30m ./...
 
 .PHONY: filetype
 filetype: venv ## the file-type example's model, out of a pinned package, in .cache

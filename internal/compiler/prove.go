@@ -13,6 +13,9 @@ func (c *Compiled) prove() error {
 	m := *c.Loop
 	m.Dims = c.Loop.Dims.Fresh() // the proofs of code have a credit of their own, whatever it took to come here
 	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
+	if err := narrowEnough(&m); err != nil {
+		return err // before proofs, which have no bounds of what is too large to write down
+	}
 	guarded, err := loop.Prove(&m)
 	if err != nil {
 		return err
@@ -23,6 +26,11 @@ func (c *Compiled) prove() error {
 		c.proved[k] = true
 		c.Guards += guarded[i]
 	}
+	return narrowEnough(&m)
+}
+
+// narrowEnough returns an error of kind ErrInput if the integers of some kernel fit 64 bits for no dimensions.
+func narrowEnough(m *loop.Module) error {
 	unlike, _ := loop.Distinct(m.Kernels)
 	for _, k := range unlike {
 		if err := loop.WidthOf(k).Least(m.Dims); err != nil {

@@ -588,14 +588,16 @@ func (a valueAttack) run(t *testing.T) string {
 	line := ""
 	for _, target := range []weir.Target{weir.Portable, weir.Reference} {
 		line = ending(guard(func() error { return a.runOn(t, m.Marshal(), target, v) }))
-		lines[line] = true
+		if kind, _, _ := strings.Cut(line, ":"); line != noMemory { // the reference interprets the model as it was imported, and has words of its own
+			lines[kind] = true
+		}
 	}
 	switch {
 	case len(lines) > 1:
 		t.Errorf("%s: %s: the targets differ: %v", a.node.OpType, a.what, lines)
 	case line == "runs" && !a.legal:
 		t.Errorf("%s: %s: it runs", a.node.OpType, a.what)
-	case line != "runs" && line != noMemory && !strings.Contains(line, "n (") && !strings.Contains(line, "node n") && !strings.Contains(line, " ?v."):
+	case line != "runs" && line != noMemory && !strings.Contains(line, "n (") && !strings.Contains(line, "node n") && !strings.Contains(line, " ?v.") && !strings.Contains(line, "dimension v."):
 		t.Errorf("%s: %s: neither the node is named nor the input that holds the value: %s", a.node.OpType, a.what, line)
 	}
 	return line

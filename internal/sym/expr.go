@@ -313,8 +313,10 @@ func (e Expr) Vars() []Name {
 	}
 	var names []Name
 	for _, t := range e.n.terms {
-		for _, a := range t.atoms {
-			names = a.appendNames(names)
+		for i, a := range t.atoms {
+			if i == 0 || t.atoms[i-1] != a { // a power repeats its atom
+				names = a.appendNames(names)
+			}
 		}
 	}
 	slices.SortFunc(names, Name.Compare)

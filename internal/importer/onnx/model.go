@@ -204,6 +204,9 @@ func noteDims(t *wire.TypeProto, named map[string]bool) {
 	}
 }
 
+// longestDimension is how many bytes the name of a dimension may have: formulas and errors repeat it.
+const longestDimension = 1 << 14
+
 // typeOf is a declared tensor type. An axis without a size is a dimension of the name given, or INPUT.AXIS, with underscores behind if the model names a
 // dimension so. strict demands a known type.
 func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type, error) {
@@ -212,6 +215,13 @@ func typeOf(v *wire.ValueInfoProto, strict bool, named map[string]bool) (ir.Type
 	}
 	if v.Type.TensorType == nil {
 		return ir.Type{}, diag.Unsupportedf("%s is no tensor, and no sequence or optional of tensors; maps and sparse tensors are not supported", v.Name).AtTensor(v.Name)
+	}
+	if shape := v.Type.TensorType.Shape; shape != nil {
+		for _, d := range shape.Dim {
+			if n := len(d.Param); n > longestDimension {
+				return ir.Type{}, diag.Inputf("the name of a dimension has %d bytes, and may have %d", n, longestDimension).AtTensor(v.Name)
+			}
+		}
 	}
 	dt, ok := v.Type.TensorType.ElemType.DType()
 	if !ok && v.Type.TensorType.ElemType != wire.UndefinedType {
