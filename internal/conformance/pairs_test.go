@@ -245,7 +245,6 @@ var knownPairs = []struct{ line, says, why string }{
 	{`> max_roi_pool/\d+\[1\]`, `^differs`, "a region whose corners are NaN or infinite lies nowhere"},
 	{`> (convolution|winograd)/`, `NaN`, "tiles spread what is not finite to their neighbours"},
 	{`size=0 (bound|budget)`, `whose iterations are independent`, "dimensions bound to 0: an internal error in lowering"},
-	{`lrn/4`, `not known to fit 64 bits`, "a window of nearly 2⁶³ channels: refused, since sums with its width are not bounded closely enough"},
 	{`atan/2\[0\] > rotate/3`, `whose iterations are independent`, "a fault of scheduling, that a simpler way was found around"},
 	{`nonzero.* > rotate/`, `leave the`, "a view of what data decide the size of: an internal error in planning"},
 }

@@ -14,6 +14,9 @@ func init() {
 	define(&Def{Op: "lrn", Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples, Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
 }
 
+// widestExtent is twice as wide as any tensor with elements.
+const widestExtent = 1 << 50
+
 // LRN is local response normalisation over axis 1 (Krizhevsky et al., 2012): x / (bias + alpha/size · Σ x²)^beta, the sum over the size channels around
 // each, one more above than below where size is even.
 func LRN(b *ir.Builder, x *ir.Value, size int64, alpha, beta, bias float64) *ir.Value {
@@ -69,6 +72,7 @@ func lrnWindow(k *Nest, n *ir.Node) {
 			from[1] = channel
 			k.Reduce(total, loop.Add, square(loop.Convert(dt, x.LoadIf(when, loop.Number(x.DType, 0), from...))))
 		}
+		size := min(size, widestExtent) // what is wider holds every channel too
 		first := at[1].Sub(sym.Const((size - 1) / 2))
 		if size <= widestWindow {
 			k.Serial("k", sym.Const(size), func(j sym.Expr) { add(first.Add(j), loop.Inside(first.Add(j), sym.Const(0), x.Shape[1])) })

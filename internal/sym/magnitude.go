@@ -66,6 +66,10 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	if v, ok := m.atoms[a.hash]; ok {
 		return v, m.sizes[a.hash]
 	}
+	if v, ok := m.chosen(a); ok {
+		m.atoms[a.hash], m.sizes[a.hash] = between(v, v), sizeOf(between(v, v))
+		return m.atoms[a.hash], m.sizes[a.hash]
+	}
 	value, size = m.expr(a.args[0])
 	for _, x := range a.args[1:] {
 		v, s := m.expr(x)
@@ -78,6 +82,34 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	}
 	m.atoms[a.hash], m.sizes[a.hash] = value, size
 	return value, size
+}
+
+// chosen returns the value of a minimum or a maximum of sums of names that have one value each. Code compares the sums and adds nothing to them, and the partial
+// sums may wrap, so each sum may be any number of 64 bits: ok says that they are.
+func (m *Measure) chosen(a *atom) (value int64, ok bool) {
+	if !choice(a) {
+		return 0, false
+	}
+	value, err := a.eval(func(name Name) (int64, bool) {
+		r, known := m.ranges[name]
+		return r.Min, known && r.Min == r.Max
+	})
+	return value, err == nil
+}
+
+// choice reports whether an atom is a minimum or a maximum of sums of names and of such atoms.
+func choice(a *atom) bool {
+	if a.kind != minimum && a.kind != maximum {
+		return false
+	}
+	for _, x := range a.args {
+		for _, t := range x.terms() {
+			if t.coef != 1 && t.coef != -1 || len(t.atoms) != 1 || t.atoms[0].kind != variable && !choice(t.atoms[0]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sizeOf is the largest magnitude in an interval, at least 1.

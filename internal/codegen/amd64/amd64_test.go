@@ -64,7 +64,7 @@ func TestOutside(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Outside(t) })
 }
 func TestWide(t *testing.T) {
-	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Wide(t) })
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Wide(t); h.Chosen(t) })
 }
 func TestContractions(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Contractions(t); h.EmptyContractions(t) })

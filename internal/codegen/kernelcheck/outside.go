@@ -2,6 +2,7 @@ package kernelcheck
 
 import (
 	"errors"
+	"math"
 	"math/rand"
 	"strings"
 	"testing"
@@ -126,6 +127,31 @@ func (h Harness) Wide(t *testing.T) {
 		}
 		if n, err := code.Kernels[0].Tiles([]int64{3}); (err == nil) != (c.n > 1) {
 			t.Errorf("%d tiles for n = 3: %v\n%s", n, err, k)
+		}
+	}
+}
+
+// chosen are kernels that choose between a small number and a dimension, which may be any number of 64 bits.
+var chosen = []string{
+	`kernel @least(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { store %y[i] = load %x[max(min(n, 3), 0)] } }`,
+	`kernel @mask(%x: f32[4] read, %y: f32[4] write) dims(n) { vector i < 4 { store %y[i] = load %x[i] if lt(index(i), index(min(n, 3))) else 7 } }`,
+	`kernel @extent(%x: f32[4] read, %y: f32[4] update) dims(n) { for i < max(min(n, 4), 0) { store %y[i] = load %x[i] } }`,
+}
+
+// Chosen runs kernels for dimensions at the ends of 64 bits, of which the code computes nothing but a minimum.
+func (h Harness) Chosen(t *testing.T) {
+	h.Guarded = true
+	for _, text := range chosen {
+		k := proven(t, text)
+		for _, n := range []int64{0, 2, 1 << 61, math.MaxInt64} {
+			dims := map[sym.Name]int64{sym.User("n"): n}
+			var operands []*tensor.Tensor
+			for i, p := range k.Params {
+				x := Operand(t, p, dims)
+				Fill(rand.New(rand.NewSource(int64(i))), x)
+				operands = append(operands, x)
+			}
+			h.Agree(t, k, dims, operands, 0, 0)
 		}
 	}
 }
