@@ -51,16 +51,7 @@ func (e *emitter) load(l *loop.Load) value {
 	}
 	done := e.label()
 	e.branch(l.Mask, false, done)
-	s := e.open()
-	v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
-	e.assign(result.lo, v.lo)
-	if result.hi != asm.NoReg && result.hi != result.lo {
-		e.assign(result.hi, v.hi)
-	}
-	body := e.close()
-	e.append(s.head)
-	e.append(body)
-	e.bind(done)
+	e.assignBefore(done, result, func() value { return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask()) })
 	return result
 }
 
@@ -73,17 +64,22 @@ func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise valu
 	wanted, done := e.bitsOf(e.withTail(mask.lo)), e.label()
 	e.integerImm(asm.CMP, wanted, 0)
 	e.jump(asm.JE, done)
+	e.assignBefore(done, result, func() value { return e.choose(mask, e.loadOne(l.Type, e.address(l.From, offset)), otherwise) })
+	return result
+}
+
+// assignBefore emits what read makes, its assignment to result, and then the label.
+func (e *emitter) assignBefore(done asm.Label, result value, read func() value) {
 	s := e.open()
-	v := e.choose(mask, e.loadOne(l.Type, e.address(l.From, offset)), otherwise)
+	v := read()
 	e.assign(result.lo, v.lo)
-	if result.hi != asm.NoReg {
+	if result.hi != asm.NoReg && result.hi != result.lo {
 		e.assign(result.hi, v.hi)
 	}
 	body := e.close()
 	e.append(s.head)
 	e.append(body)
 	e.bind(done)
-	return result
 }
 
 // tailMask is the lanes that there are, where the strip is not whole.
