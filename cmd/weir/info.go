@@ -38,7 +38,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	defer m.Close()
 	d := m.Describe()
 	if len(d.Unsupported) == 0 {
-		bar := c.progress(-1, "counting operations")
+		bar := c.progress(0, "counting operations")
 		if p, err := weir.Compile(ctx, m, weir.Options{}); err == nil {
 			d.Operations = p.Operations().String()
 			p.Close()

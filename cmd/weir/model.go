@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/weirml/weir"
@@ -176,7 +175,7 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 	}
 	l := &loaded{model: m, load: time.Since(begin)}
 	begin = time.Now()
-	bar := f.c.progress(-1, "compiling "+filepath.Base(path))
+	bar := f.c.progress(0, "compiling "+filepath.Base(path))
 	l.program, err = weir.Compile(ctx, m, o)
 	bar.finish()
 	if err != nil {
@@ -222,27 +221,4 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 		return &weir.Error{Kind: weir.ErrBudget, Detail: fmt.Sprintf("the peak is %d bytes, %d are allowed", peak, budget), Fix: fmt.Sprintf("a budget of %d bytes works", peak)}
 	}
 	return nil
-}
-
-// bar is a progress bar on a terminal's standard error, and nothing elsewhere.
-type bar struct{ b *progressbar.ProgressBar }
-
-func (c *cli) progress(total int64, what string) bar {
-	if info, err := os.Stderr.Stat(); c.quiet || c.verbose || err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return bar{}
-	}
-	return bar{progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
-		progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetRenderBlankState(false))}
-}
-
-func (b bar) add(n int) {
-	if b.b != nil {
-		b.b.Add(n)
-	}
-}
-
-func (b bar) finish() {
-	if b.b != nil {
-		b.b.Finish()
-	}
 }

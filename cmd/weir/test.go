@@ -26,7 +26,7 @@ func (c *cli) testCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			bar := c.progress(int64(len(cases)), "testing")
+			bar := c.progress(len(cases), "testing")
 			var results []conformance.Result
 			for _, k := range cases {
 				if err := cmd.Context().Err(); err != nil {

@@ -113,7 +113,7 @@ func runRecurrent(t *testing.T, data []byte, x *tensor.Tensor, threads int) (got
 	var faults schedulingFaults
 	stepped := false
 	p, err := weir.Compile(t.Context(), m, weir.Options{Threads: threads, Logger: faults.log(), Stage: func(name, text string) {
-		stepped = stepped || strings.Contains(text, "for s < 5 {\n      parallel")
+		stepped = stepped || strings.Contains(text, "for $s < 5 {\n      parallel")
 	}})
 	if err != nil {
 		t.Fatal(err)

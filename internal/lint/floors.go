@@ -81,7 +81,7 @@ var rooms = []Room{
 	{Floor: 11, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http"}},
 	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan"},
-		Modules: []string{"github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "syscall"}},
+		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 
 	{Floor: 12, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
 }

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +58,7 @@ func (p *parser) kernel() *Kernel {
 	for _, q := range k.Params {
 		p.types[q.Name] = q.DType
 	}
+	p.dims = k.Dims
 	k.Body = p.body()
 	p.standApart(k)
 	if head != "" && len(like) < mostPatterns {
@@ -78,7 +78,7 @@ func (p *parser) standApart(k *Kernel) {
 			continue
 		}
 		own := sym.Bound(name.Text())
-		if taken[own] || slices.Contains(k.Dims, name) {
+		if taken[own] {
 			p.fail("%s is declared twice", name)
 		}
 		renamed[name] = own
@@ -201,7 +201,7 @@ func (p *parser) statement() Stmt {
 }
 
 func (p *parser) loop(kind LoopKind) Stmt {
-	f := &For{Kind: kind, Var: p.symbol()}
+	f := &For{Kind: kind, Var: p.counter()}
 	p.expect("<")
 	f.Extent = p.integer()
 	f.Body = p.body()
@@ -249,7 +249,7 @@ func (p *parser) typeOf(name string) dtype.DType {
 }
 
 func (p *parser) check() Stmt {
-	c := &Check{Name: p.symbol()}
+	c := &Check{Name: p.counter()}
 	p.expect("=")
 	c.X = p.expr()
 	p.expect("in")

@@ -19,7 +19,7 @@ func (p *parser) roles() Stmt {
 	p.expect("{")
 	for !p.accept("}") {
 		p.expect("role")
-		role := &Role{Name: p.ident(), Var: p.symbol()}
+		role := &Role{Name: p.ident(), Var: p.counter()}
 		p.expect("<")
 		role.Count = p.integer()
 		p.expect("threads")

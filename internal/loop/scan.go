@@ -4,12 +4,14 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/text"
+	"slices"
 )
 
 // parser reads the language's text. The scanner's first error ends it by a panic, which catch returns.
 type parser struct {
 	*text.Scanner
 	types    map[string]dtype.DType // of the kernel's buffers and scalars
+	dims     []sym.Name             // the kernel's
 	keyword  string                 // of the statement
 	options  *ParseOptions
 	buffers  map[string]*Buffer
@@ -83,6 +85,15 @@ func (p *parser) end() {
 func (p *parser) symbol() sym.Name {
 	name := p.Symbol()
 	p.stop()
+	return name
+}
+
+// counter reads the name that a statement gives an integer of its own. The kernel's dimensions have others.
+func (p *parser) counter() sym.Name {
+	name := p.symbol()
+	if slices.Contains(p.dims, name) {
+		p.fail("%s is declared twice", name)
+	}
 	return name
 }
 

@@ -469,9 +469,9 @@ func (s *Scanner) Symbol() sym.Name {
 	case err != nil:
 		s.FailAt(start, "%v", err)
 	case n == 0:
-		s.Failf("expected a name, found %s", s.Found())
+		s.Unexpected("expected a name, found %s", s.Found())
 	default:
-		s.at, s.last, s.ready = start+n, start+n, false
+		s.begin, s.at, s.last, s.ready = start, start+n, start+n, false
 	}
 	return name
 }
