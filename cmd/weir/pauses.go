@@ -43,11 +43,7 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 	}
 	least := time.Since(begin)
 	length := time.Duration(f.seconds * float64(time.Second))
-	before := histogram()
-	done := make(chan struct{})
-	var group diag.Group
-	group.Go("running", func() error {
-		defer close(done) // a panic ends it, too
+	m.Stop, m.Collections, err = collecting(func() error {
 		var failed error
 		for end := time.Now().Add(length); failed == nil && time.Now().Before(end); {
 			begin := time.Now()
@@ -56,19 +52,10 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 		}
 		return failed
 	})
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-			runtime.GC()
-			m.Collections++
-		}
-	}
-	if err := group.Wait(); err != nil {
+	if err != nil {
 		return m, err
 	}
-	m.Latency, m.Stop = ms(least), 1000*worst(before, histogram())
+	m.Latency = ms(least)
 	var late []time.Duration
 	for end := time.Now().Add(length); len(late) < 3 || time.Now().Before(end); {
 		ending, cancel := context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(least)+1)))
@@ -92,6 +79,29 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 		m.Cancel, m.CancelHalf = ms(late[len(late)-1]), ms(late[len(late)/2])
 	}
 	return m, nil
+}
+
+// collecting collects garbage all the time that f runs on a goroutine of its own. It returns the longest that a collection waited until all goroutines had stopped, in
+// milliseconds, and how many collections there were.
+func collecting(f func() error) (stop float64, collections int, err error) {
+	before := histogram()
+	done := make(chan struct{})
+	var group diag.Group
+	group.Go("running", func() error {
+		defer close(done) // a panic ends it, too
+		return f()
+	})
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+			runtime.GC()
+			collections++
+		}
+	}
+	err = group.Wait()
+	return 1000 * worst(before, histogram()), collections, err
 }
 
 func histogram() *metrics.Float64Histogram {

@@ -10,7 +10,7 @@ import (
 )
 
 func (c *cli) testCommand() *cobra.Command {
-	strict := false
+	var strict, pauses bool
 	cmd := &cobra.Command{
 		Use: "test DIR...", Short: "Run cases in ONNX's test-data layout, from folders, wheels and zip files", Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -28,31 +28,65 @@ func (c *cli) testCommand() *cobra.Command {
 			}
 			bar := c.progress(len(cases), "testing")
 			var results []conformance.Result
+			var waits *waiting
+			if pauses {
+				waits = &waiting{}
+			}
 			for _, k := range cases {
 				if err := cmd.Context().Err(); err != nil {
 					return err
 				}
-				results = append(results, k.Run(cmd.Context(), weir.Options{Exact: true}))
+				run := func() error {
+					results = append(results, k.Run(cmd.Context(), weir.Options{Exact: true}))
+					return nil
+				}
+				if !pauses {
+					run()
+				} else if err := waits.during(k.Name, run); err != nil {
+					return err
+				}
 				bar.add(1)
 			}
 			bar.finish()
 			if err := cmd.Context().Err(); err != nil {
 				return err // the last case's result is the interruption
 			}
-			return c.printResults(results, strict)
+			return c.printResults(results, waits, strict)
 		},
 	}
+	cmd.Flags().BoolVar(&pauses, "pauses", false, "collect garbage all the time, and tell how long the collector waited at most")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a refusal is a failure too")
 	return cmd
 }
 
-func (c *cli) printResults(results []conformance.Result, strict bool) error {
+// waiting is how long Go's collector waited for cases, of which test --pauses tells.
+type waiting struct {
+	Stop        float64 `json:"stop_ms"` // at most
+	Case        string  `json:"case"`    // in which it was
+	Collections int     `json:"collections"`
+}
+
+// during runs a case while the collector works.
+func (w *waiting) during(name string, run func() error) error {
+	stop, collections, err := collecting(run)
+	w.Collections += collections
+	if stop > w.Stop {
+		w.Stop, w.Case = stop, name
+	}
+	return err
+}
+
+func (c *cli) printResults(results []conformance.Result, waits *waiting, strict bool) error {
 	count := map[conformance.Verdict]int{}
 	for _, r := range results {
 		count[r.Verdict]++
 	}
 	if c.json {
-		if err := c.printJSON(map[string]any{"pass": count[conformance.Pass], "fail": count[conformance.Fail], "refused": count[conformance.Refused], "cases": results}); err != nil {
+		printed := map[string]any{"pass": count[conformance.Pass], "fail": count[conformance.Fail], "refused": count[conformance.Refused], "cases": results}
+		if waits != nil {
+			printed["collector"] = waits
+		}
+		if err := c.printJSON(printed); err != nil {
 			return err
 		}
 	} else {
@@ -73,6 +107,9 @@ func (c *cli) printResults(results []conformance.Result, strict bool) error {
 			fmt.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail], n[conformance.Refused])
 		}
 		fmt.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail], count[conformance.Refused])
+		if waits != nil {
+			fmt.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case, waits.Collections)
+		}
 	}
 	if count[conformance.Fail] > 0 || strict && count[conformance.Refused] > 0 {
 		return errFailed

@@ -22,7 +22,7 @@ func decodeImage(c *Call) error {
 	if format == "Grayscale" {
 		channels = 1
 	}
-	p, err := picture.Decode(c.In[0].Bytes(), c.Reserve)
+	p, err := picture.Decode(c.In[0].Bytes(), c.Reserve, c.work)
 	if errors.Is(err, picture.ErrCorrupt) {
 		_, err = c.Result(0, 0, 0, channels)
 		return err

@@ -21,7 +21,7 @@ import (
 func taken(data []byte) (bytes, asked int64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	p, err := Decode(data, func(n int64) error { asked += n; return nil })
+	p, err := Decode(data, func(n int64) error { asked += n; return nil }, nil)
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(p)
 	return int64(after.TotalAlloc - before.TotalAlloc), asked, err
@@ -150,7 +150,7 @@ func TestBound(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err = Decode(data, func(int64) error { return refusal })
+			_, err = Decode(data, func(int64) error { return refusal }, nil)
 			runtime.ReadMemStats(&after)
 			if n := int64(after.TotalAlloc - before.TotalAlloc); !errors.Is(err, refusal) || n > unasked {
 				t.Errorf("refused memory, it took %d bytes: %v", n, err)

@@ -38,7 +38,7 @@ type component struct {
 
 // jpeg is a file under decoding.
 type jpeg struct {
-	take          func(bytes int64) error // of Go's heap
+	file          *file
 	data          []byte
 	at            int
 	width, height int
@@ -58,7 +58,7 @@ type jpeg struct {
 // decodeJPEG reads a sequential or progressive JPEG picture of 8 bits with Huffman codes.
 func decodeJPEG(f *file) (*Picture, error) {
 	data := f.data
-	d := &jpeg{data: data, at: 2, adobe: -1, take: f.take}
+	d := &jpeg{data: data, at: 2, adobe: -1, file: f}
 	for {
 		mark, err := d.marker()
 		if err != nil {
@@ -202,7 +202,7 @@ func (d *jpeg) frame(body []byte) error {
 	if d.progressive {
 		each += 2 * 64
 	}
-	if err := d.take(each*blocks + 64*int64(d.width)); err != nil { // and a few rows
+	if err := d.file.take(each*blocks + 64*int64(d.width)); err != nil { // and a few rows
 		return err
 	}
 	for i := range list {
@@ -226,7 +226,7 @@ func ceil(a, b int) int { return (a + b - 1) / b }
 func (d *jpeg) picture() (*Picture, error) {
 	if d.progressive {
 		for i := range d.components {
-			d.components[i].transformAll()
+			d.components[i].transformAll(d.file)
 		}
 	}
 	n := len(d.components)
@@ -274,9 +274,10 @@ func (d *jpeg) conversion() func(p [4]byte) (r, g, b byte) {
 }
 
 // transformAll makes samples of a progressive component's coefficients.
-func (c *component) transformAll() {
+func (c *component) transformAll(f *file) {
 	var block [64]int32
 	for by := range c.down {
+		f.did(int64(64 * c.across))
 		for bx := range c.across {
 			from := c.coefficients[64*(by*c.rowBlocks+bx):]
 			for i := range block {

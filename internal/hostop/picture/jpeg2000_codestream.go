@@ -426,6 +426,7 @@ func (s *codestream) store(t *tile, parts []*tileComponent) {
 		most, middle := int64(1)<<p.bits-1, int64(1)<<(p.bits-1)
 		width := part.x1 - part.x0
 		for y := range part.y1 - part.y0 {
+			s.file.did(4 * width)
 			to := p.samples[(part.y0-p.y0+y)*p.width+part.x0-p.x0:]
 			for x := range width {
 				v := int64(0)

@@ -235,7 +235,7 @@ func (s *codestream) decodeTile(t *tile) error {
 			}
 		}
 	}
-	reader := &packetReader{tile: t, parts: parts, data: t.body}
+	reader := &packetReader{file: s.file, tile: t, parts: parts, data: t.body}
 	changes := t.changes
 	if len(changes) == 0 {
 		changes = []progression{{order: t.order, layers: t.layers, resolutions: mostResolutions, components: len(parts)}}
@@ -246,14 +246,14 @@ func (s *codestream) decodeTile(t *tile) error {
 		}
 	}
 	for i, part := range parts {
-		if err := part.coefficients(i, all); err != nil {
+		if err := part.coefficients(s.file, i, all); err != nil {
 			return err
 		}
 		width := int(part.x1 - part.x0)
 		if part.reversible {
-			synthesize(part.whole, width, part.resolutions, reversible53)
+			synthesize(s.file, part.whole, width, part.resolutions, reversible53)
 		} else {
-			synthesize(part.real, width, part.resolutions, irreversible97)
+			synthesize(s.file, part.real, width, part.resolutions, irreversible97)
 		}
 	}
 	s.store(t, parts)
@@ -285,6 +285,7 @@ var packetOrders = [5]struct {
 
 // packetReader reads the packets of a tile.
 type packetReader struct {
+	file  *file
 	tile  *tile
 	parts []*tileComponent
 	data  []byte
@@ -325,6 +326,7 @@ func (r *packetReader) packets(p progression, all []*precinct) error {
 					return err
 				}
 				one.layers = layer + 1
+				r.file.did(16)
 			}
 		}
 		list = list[group:]
@@ -480,7 +482,7 @@ func (b *block) room(style byte) int {
 }
 
 // coefficients decodes a component's blocks into its plane, the bands in one another's corners.
-func (c *tileComponent) coefficients(number int, all []*precinct) error {
+func (c *tileComponent) coefficients(f *file, number int, all []*precinct) error {
 	width, height := c.x1-c.x0, c.y1-c.y0
 	if c.reversible {
 		c.whole = make([]int32, width*height)
@@ -509,6 +511,7 @@ func (c *tileComponent) coefficients(number int, all []*precinct) error {
 					return corrupt("a block of %d bit-planes", one.planes)
 				}
 				w, h := int(one.x1-one.x0), int(one.y1-one.y0)
+				f.did(int64(w) * int64(h) * int64(one.planes))
 				d.decode(w, h, b.kind, c.style, one.planes, one.segments)
 				c.place(d, (y+int64(one.y0))*width+x+int64(one.x0), width, b.step)
 				one.segments = nil

@@ -5,13 +5,14 @@ type wavelet[T int32 | float32] func(x []T, odd int)
 
 // synthesize turns the bands of a component, which lie in one another's corners of a plane, into samples, resolution by resolution: rows first, then columns
 // (ISO/IEC 15444-1, annex F).
-func synthesize[T int32 | float32](plane []T, stride int, list []resolution, transform wavelet[T]) {
+func synthesize[T int32 | float32](f *file, plane []T, stride int, list []resolution, transform wavelet[T]) {
 	var line []T
 	for i := 1; i < len(list); i++ {
 		r, lower := &list[i], &list[i-1]
 		width, height := int(r.x1-r.x0), int(r.y1-r.y0)
 		line = grown(line, max(width, height))
 		interleave := func(from, step, low, n, odd int) {
+			f.did(4 * int64(n))
 			for j := range low {
 				line[2*j+odd] = plane[from+j*step]
 			}

@@ -211,6 +211,7 @@ func (d *jpeg) units(s *scan) error {
 		across, down = s.parts[0].c.across, s.parts[0].c.down
 	}
 	for unit := range across * down {
+		d.file.did(int64(64 * len(s.parts)))
 		if d.interval > 0 && unit > 0 && unit%d.interval == 0 {
 			d.resume()
 		}

@@ -44,6 +44,43 @@ type format struct {
 type file struct {
 	data    []byte
 	reserve func(bytes int64) error // nil: whatever is wanted is granted
+	work    func(steps int64)       // nil: nobody asks
+	working bool                    // within work, which leaves by a panic if its caller wants the end
+}
+
+// did tells of steps of decoding, of some nanoseconds each, that are done or about to be.
+func (f *file) did(steps int64) {
+	if f.work != nil {
+		f.working = true
+		f.work(steps)
+		f.working = false
+	}
+}
+
+// told is a reader of a file whose reading is told of. A byte may make many pixels.
+type told struct {
+	*bytes.Reader
+	file *file
+}
+
+// stepsOfAByte is how much work a byte that is read may make, of the decoders of Go's.
+const stepsOfAByte = 64
+
+func (t told) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	t.file.did(int64(n) * stepsOfAByte)
+	return n, err
+}
+
+func (t told) ReadByte() (byte, error) {
+	t.file.did(stepsOfAByte)
+	return t.Reader.ReadByte()
+}
+
+func (t told) ReadAt(p []byte, at int64) (int, error) {
+	n, err := t.Reader.ReadAt(p, at)
+	t.file.did(int64(n) * stepsOfAByte)
+	return n, err
 }
 
 // take asks for what reading takes of Go's heap, at most, beside a little for every file.
@@ -79,12 +116,13 @@ var formats = []format{
 	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
 }
 
-// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt where the bytes are none, a *diag.Error where
-// they are one of a kind that is not supported. Before it takes more than a little of Go's heap it asks reserve, where that is not nil, for the most that it may take, and returns its error.
-func Decode(data []byte, reserve func(bytes int64) error) (*Picture, error) {
+// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt if the bytes are none, a *diag.Error if
+// they are one of a kind that is not supported. Before it takes more than a little of Go's heap it asks reserve, if that is not nil, for the most that it may take, and returns its error. It tells work, if that is not
+// nil, of the steps that it does; work may end it by a panic.
+func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)) (*Picture, error) {
 	for _, f := range formats {
 		if f.begins(data) {
-			p, err := f.decode(&file{data, reserve})
+			p, err := f.decode(&file{data: data, reserve: reserve, work: work})
 			if err == nil {
 				return p, nil
 			}

@@ -39,7 +39,7 @@ func TestPictures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := Decode(data, nil)
+			p, err := Decode(data, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestHostile(t *testing.T) {
 		{"WebP of nothing", []byte("RIFF\x04\x00\x00\x00WEBP"), ErrCorrupt, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Decode(c.data, nil)
+			_, err := Decode(c.data, nil, nil)
 			if err == nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v; it should be of kind %v and say %q", err, c.kind, c.want)
 			}
@@ -157,12 +157,12 @@ func TestCut(t *testing.T) {
 		}
 		step := max(len(data)/60, 1)
 		for at := 0; at < len(data); at += step {
-			if p, err := Decode(data[:at], nil); err == nil {
+			if p, err := Decode(data[:at], nil, nil); err == nil {
 				pixels(p)
 			}
 			changed := bytes.Clone(data)
 			changed[at] ^= byte(1 << (at % 8))
-			if p, err := Decode(changed, nil); err == nil {
+			if p, err := Decode(changed, nil, nil); err == nil {
 				pixels(p)
 			}
 		}
@@ -185,7 +185,7 @@ func FuzzDecode(f *testing.F) {
 	mostPixels = 1 << 14
 	f.Cleanup(func() { mostPixels = MaxPixels })
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Decode(data, nil)
+		p, err := Decode(data, nil, nil)
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && diag.As(err, diag.ErrUnsupported) == nil {
 				t.Errorf("an error of no kind: %v", err)

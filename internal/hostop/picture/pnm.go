@@ -55,7 +55,7 @@ func decodePNM(from *file) (*Picture, error) {
 		if err := from.take(2 * rowSamples * height); err != nil {
 			return nil, err
 		}
-		samples, err := f.plain(rowSamples*height, most, bitmap)
+		samples, err := f.plain(from, rowSamples*height, most, bitmap)
 		if err != nil {
 			return nil, err
 		}
@@ -104,13 +104,15 @@ func (f *pnm) number(most int64) (int64, error) {
 }
 
 // plain reads samples that are written as text; those of a bitmap need no space between them.
-func (f *pnm) plain(count, most int64, bitmap bool) ([]uint16, error) {
+func (f *pnm) plain(from *file, count, most int64, bitmap bool) ([]uint16, error) {
 	if err := plausible(count, len(f.data)-f.at, 1); err != nil {
 		return nil, err
 	}
 	samples := make([]uint16, count)
 	for i := range samples {
+		before := f.at
 		f.space()
+		from.did(8 + int64(f.at-before))
 		if bitmap && f.at < len(f.data) && (f.data[f.at] == '0' || f.data[f.at] == '1') {
 			samples[i] = uint16(f.data[f.at] - '0')
 			f.at++

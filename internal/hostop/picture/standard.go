@@ -99,15 +99,17 @@ func decodeBMP(f *file) (*Picture, error) {
 
 // decodeBy reads a picture by a decoder of Go's. Pixels lose their alpha, and bits below the eighth. A byte may give so many pixels; check tells how many bytes of Go's heap decoding takes at most.
 //
-// A decoder that panics has met a file that its authors did not think of.
+// A decoder that panics has met a file that its authors did not think of, or is ended.
 func (f *file) decodeBy(header func(io.Reader) (image.Config, error), decode func(io.Reader) (image.Image, error), pixels int, check func(image.Config) (int64, error)) (p *Picture, err error) {
 	data := f.data
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); r != nil && f.working {
+			panic(r)
+		} else if r != nil {
 			p, err = nil, corrupt("%v", r)
 		}
 	}()
-	config, err := header(bytes.NewReader(data))
+	config, err := header(told{bytes.NewReader(data), f})
 	if err != nil {
 		return nil, foreign(err)
 	}
@@ -124,7 +126,7 @@ func (f *file) decodeBy(header func(io.Reader) (image.Config, error), decode fun
 	if err != nil {
 		return nil, err
 	}
-	m, err := decode(bytes.NewReader(data))
+	m, err := decode(told{bytes.NewReader(data), f})
 	if err != nil {
 		return nil, foreign(err)
 	}
