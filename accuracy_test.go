@@ -108,7 +108,7 @@ func convolutionError(y, x []float32, w []float64, channels, size int) (worst fl
 // docs/accuracy.md: of normal data, far from 0, of a wide range, with one outlier, of equal elements, and of subnormal
 // ones.
 func TestRowsBound(t *testing.T) {
-	const n, unit = 1000, 0x1p-24
+	const n = 1000
 	source := `weir 1
 ir @rows {
 main @main(%x: f32[1, 1000]) {

@@ -1,0 +1,301 @@
+package weir_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+)
+
+// unit is the rounding of f32.
+const unit = 0x1p-24
+
+// rough are elements that algorithms are bad at.
+var rough = map[string]func(r *rand.Rand) float64{
+	"normal":    (*rand.Rand).NormFloat64,
+	"large":     func(r *rand.Rand) float64 { return 30 * r.NormFloat64() },
+	"wide":      func(r *rand.Rand) float64 { return r.NormFloat64() * math.Exp(5*r.NormFloat64()) },
+	"far":       func(r *rand.Rand) float64 { return 1e4 + r.NormFloat64() },
+	"subnormal": func(r *rand.Rand) float64 { return 1e-40 * r.NormFloat64() },
+	"outliers": func(r *rand.Rand) float64 {
+		if r.Intn(40) == 0 {
+			return 1e5
+		}
+		return r.NormFloat64()
+	},
+}
+
+// roughly gives so many rough elements, as f32 has them.
+func roughly(r *rand.Rand, kind string, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rough[kind](r))
+	}
+	return x
+}
+
+// rawFloats gives elements as a model's file has them.
+func rawFloats(x []float32) (raw []byte) {
+	for _, v := range x {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	return raw
+}
+
+// everyLevel compiles a model for each processor's level that this one has, and for portable code, and hands a function that runs it.
+func everyLevel(t *testing.T, data []byte, o weir.Options, each func(cpu string, run func(in map[string][]float32, shapes map[string][]int) []float32)) {
+	t.Helper()
+	m := must[*weir.Model](t)(weir.LoadBytes(data))
+	defer m.Close()
+	for _, cpu := range []string{"avx2", "avx512", "avx512bf16", "portable"} {
+		o.CPU = cpu
+		p, err := weir.Compile(t.Context(), m, o)
+		if errors.Is(err, weir.ErrUnsupported) {
+			t.Logf("%s: %v", cpu, err)
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		each(cpu, func(in map[string][]float32, shapes map[string][]int) []float32 {
+			inputs := weir.Inputs{}
+			for name, x := range in {
+				given := must[*weir.Tensor](t)(weir.FromSlice(x, shapes[name]...))
+				defer given.Close()
+				inputs[name] = given
+			}
+			results := must[*weir.Results](t)(p.Run(t.Context(), inputs))
+			defer results.Close()
+			return must[[]float32](t)(weir.Copy[float32](results.Get("y")))
+		})
+		p.Close()
+	}
+}
+
+// TestAttentionBound holds attention in blocks to its bound: scores are off by the rounding of their sums, which exp turns into a factor, and products with values as sums are.
+func TestAttentionBound(t *testing.T) {
+	const queries, keys, size, values = 5, 300, 16, 8
+	source := fmt.Sprintf(`weir 1
+ir @attention {
+main @main(%%q: f32[1, 1, %d, %d], %%k: f32[1, 1, %d, %d], %%v: f32[1, 1, %d, %d]) {
+  %%y: f32[1, 1, %d, %d] = attention(%%q, %%k, %%v) {scale = float 0.25}
+  return %%y
+}
+}
+`, queries, size, keys, size, keys, values, queries, values)
+	r := rand.New(rand.NewSource(3))
+	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+		for kind := range rough {
+			q, k, v := roughly(r, "normal", queries*size), roughly(r, kind, keys*size), roughly(r, kind, keys*values)
+			y := run(map[string][]float32{"q": q, "k": k, "v": v}, map[string][]int{"q": {1, 1, queries, size}, "k": {1, 1, keys, size}, "v": {1, 1, keys, values}})
+			for i := range queries {
+				scores, apart, most := make([]float64, keys), 0.0, math.Inf(-1)
+				for j := range keys {
+					magnitude := 0.0
+					for d := range size {
+						product := 0.25 * float64(q[i*size+d]) * float64(k[j*size+d])
+						scores[j] += product
+						magnitude += math.Abs(product)
+					}
+					apart, most = max(apart, (size+2)*unit*magnitude), max(most, scores[j])
+				}
+				total := 0.0
+				for j := range keys {
+					total += math.Exp(scores[j] - most)
+				}
+				for e := range values {
+					want, magnitude, factor := 0.0, 0.0, 0.0
+					for j := range keys {
+						share := math.Exp(scores[j]-most) / total
+						x := float64(v[j*values+e])
+						want, magnitude = want+share*x, magnitude+share*math.Abs(x)
+						factor += share * math.Abs(x) * (most - scores[j])
+					}
+					got := float64(y[i*values+e])
+					limit := magnitude*(math.Expm1(2*apart)+(2*keys+16)*unit) + 2*unit*factor + 0x1p-126*keys
+					if off := math.Abs(got - want); !(off <= limit) {
+						t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, e, got, want, off, limit)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestBatchNormalizationBound holds statistics in one factor and one summand to their bound, alone and folded into a convolution of 1 × 1, with means far larger than deviations among them.
+func TestBatchNormalizationBound(t *testing.T) {
+	const channels, places = 24, 50
+	r := rand.New(rand.NewSource(4))
+	for kind := range rough {
+		w, scale, bias, mean := roughly(r, "normal", channels*channels), roughly(r, "normal", channels), roughly(r, kind, channels), roughly(r, kind, channels)
+		variance := make([]float32, channels)
+		for i := range variance {
+			variance[i] = float32(math.Exp(r.NormFloat64() * 3))
+		}
+		identity := make([]float32, channels*channels)
+		for i := range channels {
+			identity[i*channels+i] = 1
+		}
+		for _, folded := range []bool{false, true} {
+			g := &wire.GraphProto{Name: "g"}
+			for _, c := range []struct {
+				name  string
+				data  []float32
+				shape []int64
+			}{{"w", w, []int64{channels, channels, 1, 1}}, {"scale", scale, []int64{channels}}, {"bias", bias, []int64{channels}}, {"mean", mean, []int64{channels}}, {"variance", variance, []int64{channels}}} {
+				g.Initializer = append(g.Initializer, &wire.TensorProto{Name: c.name, DataType: wire.FloatType, Dims: c.shape, RawData: rawFloats(c.data)})
+			}
+			norm := &wire.NodeProto{OpType: "BatchNormalization", Name: "norm", Input: []string{"x", "scale", "bias", "mean", "variance"}, Output: []string{"y"}}
+			weights, terms := identity, 0.0
+			if folded {
+				weights, terms = w, channels
+				norm.Input[0] = "c"
+				g.Node = append(g.Node, &wire.NodeProto{OpType: "Conv", Name: "conv", Input: []string{"x", "w"}, Output: []string{"c"}})
+			}
+			g.Node = append(g.Node, norm)
+			g.Input = []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels), wire.Size(places), wire.Size(1))}
+			g.Output = []*wire.ValueInfoProto{{Name: "y"}}
+			data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
+			everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				x := roughly(r, kind, channels*places)
+				y := run(map[string][]float32{"x": x}, map[string][]int{"x": {1, channels, places, 1}})
+				for at := range y {
+					o, place := at/places, at%places
+					factor := float64(scale[o]) / math.Sqrt(float64(variance[o])+float64(float32(1e-5)))
+					sum, magnitude := 0.0, math.Abs(float64(mean[o]))
+					for c := range channels {
+						product := float64(weights[o*channels+c]) * float64(x[c*places+place])
+						sum, magnitude = sum+product, magnitude+math.Abs(product)
+					}
+					want, got, added := (sum-float64(mean[o]))*factor+float64(bias[o]), float64(y[at]), math.Abs(float64(bias[o]))
+					limit := (terms+4)*unit*(magnitude*math.Abs(factor)+added) + channels*0x1p-149*(1+math.Abs(factor))
+					if off := math.Abs(got - want); !(off <= limit) {
+						t.Errorf("%s, %s, folded %v: y[%d, %d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, folded, o, place, got, want, off, limit)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPrecisionBound holds products in bf16 to their bound: both operands are rounded to 8 bits, and sums are f32.
+func TestPrecisionBound(t *testing.T) {
+	const rows, depth, columns = 7, 96, 33
+	r := rand.New(rand.NewSource(5))
+	for _, kind := range []string{"normal", "large", "wide", "far", "outliers"} {
+		w := roughly(r, kind, depth*columns)
+		g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{{OpType: "MatMul", Name: "product", Input: []string{"x", "w"}, Output: []string{"y"}}},
+			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{depth, columns}, RawData: rawFloats(w)}},
+			Input:       []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(rows), wire.Size(depth))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+		data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
+		everyLevel(t, data, weir.Options{Precision: weir.BF16}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			x := roughly(r, kind, rows*depth)
+			y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
+			for i := range rows {
+				for j := range columns {
+					want, magnitude := 0.0, 0.0
+					for c := range depth {
+						product := float64(x[i*depth+c]) * float64(w[c*columns+j])
+						want, magnitude = want+product, magnitude+math.Abs(product)
+					}
+					if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 0x1p-7*magnitude) {
+						t.Errorf("%s, %s: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, kind, i, j, y[i*columns+j], want, off/magnitude)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ of the product of the rows' lengths, beside one rounding: elimination with the largest pivot of each column lets elements grow by two at most in each step.
+func TestDeterminantBound(t *testing.T) {
+	const n = 8
+	source := fmt.Sprintf(`weir 1
+ir @determinant {
+main @main(%%x: f32[%d, %d]) {
+  %%y: f32[] = determinant(%%x)
+  return %%y
+}
+}
+`, n, n)
+	matrices := map[string]func(r *rand.Rand) []float32{
+		"Hilbert's": func(*rand.Rand) []float32 {
+			x := make([]float32, n*n)
+			for i := range x {
+				x[i] = 1 / float32(i/n+i%n+1)
+			}
+			return x
+		},
+		"almost singular": func(r *rand.Rand) []float32 {
+			x := roughly(r, "normal", n*n)
+			for j := range n {
+				x[n+j] = x[j] * (1 + 1e-6*float32(r.NormFloat64()))
+			}
+			return x
+		},
+		"singular": func(r *rand.Rand) []float32 {
+			x := roughly(r, "normal", n*n)
+			copy(x[n:2*n], x[:n])
+			return x
+		},
+	}
+	for kind := range rough {
+		matrices[kind] = func(r *rand.Rand) []float32 { return roughly(r, kind, n*n) }
+	}
+	r := rand.New(rand.NewSource(6))
+	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+		for kind, matrix := range matrices {
+			x := matrix(r)
+			rows := 1.0
+			for i := range n {
+				square := 0.0
+				for _, v := range x[i*n : (i+1)*n] {
+					square += float64(v) * float64(v)
+				}
+				rows *= math.Sqrt(square)
+			}
+			want, _ := exactDeterminant(x, n).Float64()
+			limit := n*n*n*float64(1<<n)*0x1p-53*rows + unit*math.Abs(want) + 0x1p-149
+			if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {n, n}})[0]); !(math.Abs(got-want) <= limit) && math.Abs(want) < math.MaxFloat32 {
+				t.Errorf("%s, %s: %g, not %g: at most %.3g away", cpu, kind, got, want, limit)
+			}
+		}
+	})
+}
+
+// exactDeterminant eliminates in fractions.
+func exactDeterminant(x []float32, n int) *big.Rat {
+	a := make([]*big.Rat, n*n)
+	for i, v := range x {
+		a[i] = new(big.Rat).SetFloat64(float64(v))
+	}
+	det := big.NewRat(1, 1)
+	for k := range n {
+		row := k
+		for row < n && a[row*n+k].Sign() == 0 {
+			row++
+		}
+		if row == n {
+			return new(big.Rat)
+		}
+		if row != k {
+			det.Neg(det)
+			for j := range n {
+				a[k*n+j], a[row*n+j] = a[row*n+j], a[k*n+j]
+			}
+		}
+		det.Mul(det, a[k*n+k])
+		for i := k + 1; i < n; i++ {
+			factor := new(big.Rat).Quo(a[i*n+k], a[k*n+k])
+			for j := k; j < n; j++ {
+				a[i*n+j] = new(big.Rat).Sub(a[i*n+j], new(big.Rat).Mul(factor, a[k*n+j]))
+			}
+		}
+	}
+	return det
+}
