@@ -46,7 +46,7 @@ type span64 struct {
 
 // WidthOf finds all integers of a kernel.
 func WidthOf(k *Kernel) *Width {
-	c := widthCollector{w: &Width{kernel: k}, buffers: map[string]layoutOf{}, seen: map[string]bool{}}
+	c := widthCollector{w: &Width{kernel: k}, buffers: map[string]layoutOf{}, seen: map[scaledKey]bool{}}
 	for _, p := range k.Params {
 		c.buffer(p.Name, p.DType, p.Shape, p.Strides)
 		c.w.params = append(c.w.params, spanOf(k, p))
@@ -226,7 +226,12 @@ func (s *span64) bytes(dims []int64) (int64, error) {
 type widthCollector struct {
 	w       *Width
 	buffers map[string]layoutOf
-	seen    map[string]bool // by key and scale
+	seen    map[scaledKey]bool
+}
+
+type scaledKey struct {
+	scale int64
+	key   string
 }
 
 type layoutOf struct {
@@ -259,7 +264,7 @@ func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
 	if v, ok := x.Const(); ok && v >= -1<<32 && v <= 1<<32 {
 		return
 	}
-	key := fmt.Sprint(scale, " ", x.Key())
+	key := scaledKey{scale, x.Key()}
 	if !c.seen[key] {
 		c.seen[key] = true
 		c.add(number{x: x, scale: scale, what: what})

@@ -101,31 +101,31 @@ func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
 	reach := w.Local("reach", dtype.F32, sym.Const(w.block.rows*w.tile+2), tile, sym.Const(w.block.columns+1))
 	w.Nest.Nest(loop.Each, "n", []sym.Expr{reach.Shape[0], reach.Shape[2]}, func(at []sym.Expr) {
 		row, column := w.top.Add(at[0]), w.left.Add(at[1].Mul(tile))
-		// All positions of a tile's row at once, so that what is summed across lanes overlaps.
-		sum := func(value func(z, c sym.Expr) loop.Expr) func() {
-			return func() {
-				sums := make([]*loop.Ref, w.tile)
-				for j := range sums {
-					sums[j] = w.Var("n", loop.Number(dtype.F32, 0))
-				}
-				w.Serial("c", w.channels, func(c sym.Expr) {
-					for j, n := range sums {
-						w.Reduce(n, loop.Add, loop.Apply(loop.Abs, value(column.Add(sym.Const(int64(j))), c)))
-					}
-				})
-				for j, n := range sums {
-					w.Store(reach, []sym.Expr{at[0], sym.Const(int64(j)), at[1]}, n)
-				}
-			}
-		}
 		inRow := loop.Inside(row, sym.Const(0), w.x.Shape[1])
 		inColumns := loop.Inside(column, sym.Const(0), w.x.Shape[2].Sub(sym.Const(w.tile-1)))
-		w.When(loop.Apply2(loop.And, inRow, inColumns),
-			sum(func(z, c sym.Expr) loop.Expr { return w.x.Load(w.image, row, z, c) }),
-			sum(func(z, c sym.Expr) loop.Expr {
-				there := loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.x.Shape[2]))
-				return w.x.LoadIf(there, loop.Number(dtype.F32, 0), w.image, row, z, c)
-			}))
+		w.When(loop.Apply2(loop.And, inRow, inColumns), func() {
+			// All positions of a tile's row at once, so that what is summed across lanes overlaps.
+			sums := make([]*loop.Ref, w.tile)
+			for j := range sums {
+				sums[j] = w.Var("n", loop.Number(dtype.F32, 0))
+			}
+			w.Serial("c", w.channels, func(c sym.Expr) {
+				for j, n := range sums {
+					w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(w.image, row, column.Add(sym.Const(int64(j))), c)))
+				}
+			})
+			for j, n := range sums {
+				w.Store(reach, []sym.Expr{at[0], sym.Const(int64(j)), at[1]}, n)
+			}
+		}, func() {
+			w.Each("j", tile, func(j sym.Expr) {
+				n, z := w.Var("n", loop.Number(dtype.F32, 0)), column.Add(j)
+				w.When(loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.x.Shape[2])), func() {
+					w.Serial("c", w.channels, func(c sym.Expr) { w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(w.image, row, z, c))) })
+				}, nil)
+				w.Store(reach, []sym.Expr{at[0], j, at[1]}, n)
+			})
+		})
 	})
 	// Of each row that a tile sees, the sums of three neighbours, and the greatest.
 	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
