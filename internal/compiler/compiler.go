@@ -289,12 +289,16 @@ func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
 	groups := map[string][]sym.Expr{}
 	factors := map[string]sym.Expr{}
 	for _, k := range code.Kernels {
-		factor := runs(m.Dims, k.TilesFormula())
+		scratch := k.ScratchFormula()
+		if n, ok := scratch.Const(); ok && n == 0 {
+			continue
+		}
+		factor := runs(m, k.TilesFormula())
 		key := factor.String()
 		if factors[key] = factor; groups[key] == nil {
 			order = append(order, key)
 		}
-		groups[key] = append(groups[key], k.ScratchFormula())
+		groups[key] = append(groups[key], scratch)
 	}
 	all := []sym.Expr{sym.Const(0)}
 	for _, key := range order {
@@ -303,9 +307,10 @@ func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
 	return m.Dims.Simplify(sym.MaxOf(all...))
 }
 
-// runs is 1 where a kernel with so many tiles has some, and 0 where one of the dimensions is 0 that make it have none.
-func runs(d *sym.Dims, tiles sym.Expr) sym.Expr {
-	lo, hi := d.Bounds(tiles)
+// runs is 1 if a kernel of so many tiles has some, and 0 if it has none: a product of min(1, d) for dimensions that decide it by themselves, else of the number of tiles. Tiles whose number
+// data decide, within a limit, count as if there were some unless a dimension is 0: at the limit there may be fewer.
+func runs(m *loop.Module, tiles sym.Expr) sym.Expr {
+	lo, hi := m.Dims.Bounds(tiles)
 	switch {
 	case hi <= 0:
 		return sym.Const(0)
@@ -313,14 +318,22 @@ func runs(d *sym.Dims, tiles sym.Expr) sym.Expr {
 		return sym.Const(1)
 	}
 	factor := sym.Const(1)
+	some := m.Dims.Clone()
+	limited := false
 	for _, name := range tiles.Vars() {
-		r, _ := d.Get(name)
+		limit, ok := m.Limits[name]
+		limited = limited || ok && !sym.IsUnlimited(limit)
+		r, _ := m.Dims.Get(name)
 		none := tiles.Subst(func(other sym.Name) (sym.Expr, bool) { return sym.Const(0), other == name })
-		if _, most := d.Bounds(none); r.Min <= 0 && most <= 0 {
+		if _, most := m.Dims.Bounds(none); r.Min <= 0 && most <= 0 {
 			factor = factor.Mul(sym.Var(name).Max(sym.Const(0)).Min(sym.Const(1)))
+			some.Set(name, sym.Range{Min: 1, Max: max(r.Max, 1)})
 		}
 	}
-	return d.Simplify(factor)
+	if least, _ := some.Bounds(tiles); least < 1 && !limited {
+		factor = tiles.Max(sym.Const(0)).Min(sym.Const(1))
+	}
+	return m.Dims.Simplify(factor)
 }
 
 // SourceAt names the model's node that runs at a step of the plan.

@@ -244,8 +244,6 @@ var knownPairs = []struct{ line, says, why string }{
 	{`> bitcast/`, `^differs`, "a result that rounding may change, the sign of a zero, or the bits of a NaN, read as other numbers"},
 	{`> max_roi_pool/\d+\[1\]`, `^differs`, "a region whose corners are NaN or infinite lies nowhere"},
 	{`> (convolution|winograd)/`, `NaN`, "tiles spread what is not finite to their neighbours"},
-	{`size=0 (bound|budget)`, `whose iterations are independent`, "dimensions bound to 0: an internal error in lowering"},
-	{`atan/2\[0\] > rotate/3`, `whose iterations are independent`, "a fault of scheduling, that a simpler way was found around"},
 	{`nonzero.* > rotate/`, `leave the`, "a view of what data decide the size of: an internal error in planning"},
 }
 
@@ -282,7 +280,9 @@ func TestPairs(t *testing.T) {
 				counts[x.how.name]++
 				counts[fmt.Sprintf("verdict %d", v)]++
 				if err != nil && known(x.pair.String()+" "+x.how.name, err) {
-					counts["known"]++
+					if counts["known"]++; which != "" {
+						t.Logf("known: %s %s: %v", x.pair, x.how.name, err)
+					}
 				} else if err != nil {
 					counts["differ"]++
 					kind := x.first.def.Op + " > " + x.second.def.Op
