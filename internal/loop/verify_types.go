@@ -74,9 +74,9 @@ var associative = []BinaryOp{Add, Mul, Min, Max, And, Or, Xor}
 // independent checks what can be seen of the promise that a loop's iterations do not depend on one another: scalars of outer
 // scopes are not set (a vector loop may reduce into them), buffers of outer scopes are stored to at places that depend on
 // the variable, and read only so where they are also written. Of a vector loop, that branches and inner extents do not
-// depend on the lane.
+// depend on the lane. A loop of at most one iteration promises nothing, and nor does one that is never reached.
 func (v *verifier) independent(s *For) {
-	if n, ok := s.Extent.Const(); ok && n <= 1 {
+	if _, most := v.known.dims.Bounds(s.Extent); most <= 1 {
 		return
 	}
 	c := independence{verifier: v, loop: s, varies: map[sym.Name]bool{s.Var: true}, inside: map[string]bool{}, stored: map[string]bool{}, reduced: map[string]bool{}}
@@ -192,6 +192,9 @@ func (c *independence) statement(s Stmt) bool {
 			c.fail("%%%s is reduced in loop %s, whose iterations are independent", s.Name, c.loop.Var)
 		}
 	case *For:
+		if _, most := c.known.dims.Bounds(s.Extent); most <= 0 {
+			return false // what is in it never runs
+		}
 		if vector && c.integerVaries(s.Extent) {
 			c.fail("the extent of loop %s depends on the lane of vector loop %s", s.Var, c.loop.Var)
 		}
@@ -231,6 +234,9 @@ func (c *independence) place(name string, index []sym.Expr, mask Expr, writing b
 	}
 	depends := slices.ContainsFunc(index, func(e sym.Expr) bool { return slices.Contains(e.Vars(), c.loop.Var) })
 	if depends || mask != nil && c.valueVaries(mask) {
+		return
+	}
+	if c.known.atLeastZero(sym.Const(1).Sub(c.loop.Extent)) == sym.Yes {
 		return
 	}
 	what := "read"
