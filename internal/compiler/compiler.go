@@ -130,6 +130,11 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 			o.Progress(name)
 		}
 	}
+	if c.plain == whole {
+		if err := pass.Possible(m); err != nil {
+			return nil, err
+		}
+	}
 	if err := ir.Verify(m); err != nil {
 		return nil, err
 	}

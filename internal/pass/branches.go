@@ -9,8 +9,39 @@ import (
 
 // Branches puts the branch of an If in its place where the condition is a constant, or is proved to hold, or not to, for every value of the dimensions. Dimensions
 // that the If itself would have decided, where its branches differ in shape, become the branch's own.
-func Branches(m *ir.Module) error {
-	t := &taking{dims: m.Dims, replaced: map[*ir.Value]*ir.Value{}, decided: map[sym.Name]sym.Expr{}}
+func Branches(m *ir.Module) error { return branches(m, nil) }
+
+// Possible is Branches for an If of which one branch needs what no value of the dimensions gives, in the ranges that
+// they have now: the other branch takes the If's place. That the condition goes the other way stays a condition of the
+// module. A module is not valid before that.
+func Possible(m *ir.Module) error {
+	truths := map[sym.Name]int64{}
+	for _, r := range m.Requires {
+		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
+			limit, decided := m.Limits[name]
+			if most, constant := limit.Const(); !decided || !constant || most != 1 {
+				continue
+			}
+			never := func(truth int64) bool {
+				with := func(n sym.Name) (sym.Expr, bool) { return sym.Const(truth), n == name }
+				cond := sym.Cond{A: r.Cond.A.Subst(with), Rel: r.Cond.Rel, B: r.Cond.B.Subst(with)}
+				return m.Dims.Prove(cond) == sym.No
+			}
+			if no, yes := never(0), never(1); no != yes {
+				truths[name] = map[bool]int64{true: 1}[no]
+			}
+		}
+	}
+	if len(truths) == 0 {
+		return nil
+	}
+	return branches(m, truths)
+}
+
+// branches is Branches, of conditions that are known to have truth values too.
+func branches(m *ir.Module, truths map[sym.Name]int64) error {
+	t := &taking{dims: m.Dims, truths: truths, decided: map[sym.Name]sym.Expr{}}
+	t.copied, t.replaced = map[*ir.Value]*ir.Value{}, map[*ir.Value]*ir.Value{}
 	for _, f := range m.Funcs {
 		t.block(f.Body)
 	}
@@ -22,6 +53,8 @@ func Branches(m *ir.Module) error {
 
 type taking struct {
 	dims     *sym.Dims
+	truths   map[sym.Name]int64      // dimensions that are truth values, and decided
+	copied   map[*ir.Value]*ir.Value // of a value x, x and x: an argument's truth value has its name there
 	replaced map[*ir.Value]*ir.Value
 	decided  map[sym.Name]sym.Expr // dimensions that have become others
 }
@@ -43,6 +76,9 @@ func (t *taking) block(b *ir.Block) {
 		for _, region := range n.Regions {
 			t.block(region)
 		}
+		if n.Op.Name() == "and" && n.Inputs[0] == n.Inputs[1] {
+			t.copied[n.Inputs[0]] = n.Outputs[0]
+		}
 		if n.Op.Name() == "if" {
 			if holds := t.holds(n.Inputs[0]); holds != sym.Unknown {
 				taken := n.Regions[0]
@@ -62,6 +98,16 @@ func (t *taking) block(b *ir.Block) {
 
 // holds reports what is known of a bool of one element.
 func (t *taking) holds(v *ir.Value) sym.Truth {
+	for _, x := range []*ir.Value{v, t.copied[v]} {
+		if x == nil || len(x.Known) != 1 {
+			continue
+		}
+		if name, alone := x.Known[0].Name(); alone {
+			if truth, decided := t.truths[name]; decided {
+				return [...]sym.Truth{sym.No, sym.Yes}[truth]
+			}
+		}
+	}
 	switch {
 	case v.Const != nil && v.Const.Len() == 1:
 		if v.Const.Int(0) != 0 {

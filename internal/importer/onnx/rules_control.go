@@ -26,7 +26,7 @@ func branch(c *call) []*ir.Value {
 	sides := c.graph.sides(place)
 	for i, s := range sides {
 		if err := s.do(func() error { s.block.Results = c.graph.branch(branchOf(c, i), s.build, place); return nil }); err != nil {
-			c.Fail(err)
+			c.Fail(c.graph.impossible(place, i, err))
 		}
 	}
 	results := [2][]*ir.Value{sides[0].block.Results, sides[1].block.Results}
