@@ -196,7 +196,7 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 	for depth := range searchDepth + 1 {
 		k.goal = min(goalQuestions, k.all)
 		k.all -= k.goal
-		proved := k.search(e, depth)
+		proved := k.search(e, depth, false)
 		k.all += k.goal
 		if proved {
 			return sym.Yes
@@ -224,14 +224,15 @@ func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 // searchDepth bounds how many facts a proof may add together.
 const searchDepth = 3
 
-// search proves e ≥ 0 from the ranges, by putting variables to the end of their span where e is least, and by taking known
-// non-negative expressions away from e.
-func (k *knowledge) search(e sym.Expr, depth int) bool {
+// search proves e ≥ 0 from the ranges, by putting variables to the end of their span where e is least, and by taking
+// known non-negative expressions away from e. What an expression that has little to do with e was taken from is only
+// looked at briefly.
+func (k *knowledge) search(e sym.Expr, depth int, briefly bool) bool {
 	if k.goal--; k.goal < 0 {
 		k.goal = 0
 		return false
 	}
-	if k.dims.LE(sym.Const(0), e) == sym.Yes {
+	if k.dims.NotNegative(e, briefly) {
 		return true
 	}
 	names := e.Vars()
@@ -240,7 +241,7 @@ func (k *knowledge) search(e sym.Expr, depth int) bool {
 			continue
 		}
 		for _, least := range k.least(e, s) {
-			if k.search(least, depth) {
+			if k.search(least, depth, briefly) {
 				return true
 			}
 		}
@@ -250,7 +251,8 @@ func (k *knowledge) search(e sym.Expr, depth int) bool {
 		return false
 	}
 	for _, f := range slices.Backward(k.facts) {
-		if times := ratio(e, f, names); times > 0 && k.search(e.Sub(f.Mul(sym.Const(times))), depth-1) {
+		times := ratio(e, f, names)
+		if times > 0 && k.search(e.Sub(f.Mul(sym.Const(times))), depth-1, briefly || !e.Lessens(f)) {
 			return true
 		}
 	}

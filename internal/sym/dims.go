@@ -55,6 +55,7 @@ type Dims struct {
 	mu        sync.Mutex
 	ranges    map[Name]Range
 	signs     map[hash]sign
+	vain      map[hash]uint8 // what was not shown to be 0 or more, and with what effort
 	intervals map[hash]interval
 }
 
@@ -108,7 +109,7 @@ func (d *Dims) Set(name Name, r Range) {
 		return
 	}
 	d.ranges[name] = r
-	d.signs, d.intervals = nil, nil
+	d.signs, d.vain, d.intervals = nil, nil, nil
 }
 
 // Get returns a dimension's range, and whether it is in the set.
@@ -150,6 +151,55 @@ func (d *Dims) LE(a, b Expr) Truth {
 		return No
 	}
 	return Unknown
+}
+
+// NotNegative reports whether e ≥ 0 is shown. It does not look for the opposite, and briefly it stops after a few
+// steps: for those who ask much of which little is to be expected.
+func (d *Dims) NotNegative(e Expr, briefly bool) bool {
+	if e.n == nil {
+		return e.c >= 0
+	}
+	if e.huge() {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := e.hash()
+	if s, known := d.signs[h]; known && s != unknown {
+		return s != negative
+	}
+	if d.vain[h] >= effort(briefly) {
+		return false
+	}
+	q := query{dims: d, steps: proofSteps, proving: true}
+	shown := q.interval(e).lo >= 0
+	if !shown && e.size() <= largestProof && d.credit.Add(-int64(e.size())) >= 0 {
+		if low, _ := q.sample(e); low >= 0 {
+			if briefly {
+				q.steps, q.quick = briefSteps, true
+				shown = q.lower(e, 0) >= 0
+			} else {
+				shown = q.proves(e)
+			}
+		}
+	}
+	if shown {
+		d.remember(h, notNegative)
+		return true
+	}
+	if d.vain == nil || len(d.vain) >= mostRemembered {
+		d.vain = map[hash]uint8{}
+	}
+	d.vain[h] = effort(briefly)
+	return false
+}
+
+// effort is 1 for a brief attempt at a proof, and 2 for a whole one.
+func effort(briefly bool) uint8 {
+	if briefly {
+		return 1
+	}
+	return 2
 }
 
 // LT reports whether a < b.
@@ -209,15 +259,16 @@ func (d *Dims) sign(e Expr) sign {
 	s, known := d.signs[h]
 	if !known {
 		s = d.decide(e)
-		if d.signs == nil {
-			d.signs = map[hash]sign{}
-		}
-		if len(d.signs) >= mostRemembered {
-			clear(d.signs)
-		}
-		d.signs[h] = s
+		d.remember(h, s)
 	}
 	return s
+}
+
+func (d *Dims) remember(h hash, s sign) {
+	if d.signs == nil || len(d.signs) >= mostRemembered {
+		d.signs = map[hash]sign{}
+	}
+	d.signs[h] = s
 }
 
 const mostRemembered = 1 << 16

@@ -112,3 +112,22 @@ func (t Term) Expr() Expr {
 	}
 	return e
 }
+
+// Lessens reports whether e − f has a product of names less often than e, as f has it with the same sign: where nothing
+// of f is in e, e − f is no easier to judge.
+func (e Expr) Lessens(f Expr) bool {
+	x, y := e.terms(), f.terms()
+	for len(x) > 0 && len(y) > 0 {
+		switch order := compareProducts(x[0].atoms, y[0].atoms); {
+		case order < 0:
+			x = x[1:]
+		case order > 0:
+			y = y[1:]
+		case (x[0].coef < 0) == (y[0].coef < 0):
+			return true
+		default:
+			x, y = x[1:], y[1:]
+		}
+	}
+	return false
+}

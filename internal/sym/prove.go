@@ -5,6 +5,7 @@ import "math"
 // Limits of a query. A step is an expression looked at, a long one counts more.
 const (
 	proofSteps    = 400
+	briefSteps    = 40
 	boundSteps    = 300
 	longestProof  = 256  // terms
 	largestProof  = 8192 // names, numbers and operations
