@@ -231,6 +231,9 @@ func (g *guarder) loop(s *For) []Stmt {
 	again := *s
 	if s.Kind != Vector || g.vector != nil {
 		again.Body = g.body(s.Body)
+		if s.Kind != Vector && g.vector != nil && notes(again.Body, g.vector.names) {
+			again.Kind = Serial // each iteration of an independent loop has scalars of its own
+		}
 		return []Stmt{&again}
 	}
 	g.vector = &strips{}
@@ -243,6 +246,17 @@ func (g *guarder) loop(s *For) []Stmt {
 		after = append(after, checkOf(g.fresh(), noted.buffers[i], &Cast{Type: dtype.I64, X: &Ref{name, dtype.Bool}}))
 	}
 	return slices.Concat(before, []Stmt{&again}, after)
+}
+
+// notes reports whether statements combine one of the variables with a value.
+func notes(body []Stmt, names []string) (found bool) {
+	Walk(body, func(s Stmt) bool {
+		if r, ok := s.(*Reduce); ok && slices.Contains(names, r.Name) {
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // expr is an expression with its loads guarded. where is what holds where its value is used; nil: everywhere.

@@ -405,6 +405,7 @@ func (v *verifier) contract(s *Contract) {
 	}
 	v.integers([]sym.Expr{s.M, s.N, s.K})
 	c := v.tile(s, &s.C, s.M, s.N)
+	v.separate(s)
 	a, b := v.tile(s, &s.A, s.M, s.K), v.tile(s, &s.B, s.K, s.N)
 	if c.mode == Read {
 		v.fail("%%%s is read only and is contracted into", s.C.Buffer)
@@ -416,6 +417,35 @@ func (v *verifier) contract(s *Contract) {
 		if d.dt.IsFloat() != c.dt.IsFloat() || d.dt.IsInt() != c.dt.IsInt() || d.dt.Bits() > c.dt.Bits() {
 			v.fail("a contraction of %s and %s does not sum in %s", a.dt, b.dt, c.dt)
 		}
+	}
+}
+
+// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an axis that columns leave as it is, and columns lie apart in another
+// one, or the other way round; or a row lies beyond all columns of the one before.
+func (v *verifier) separate(s *Contract) {
+	mark := v.known.mark()
+	defer v.known.reset(mark)
+	v.known.positive(s.M)
+	v.known.positive(s.N)
+	zero, one := sym.Const(0), sym.Const(1)
+	yes := func(x sym.Expr) bool { return v.known.atLeastZero(x) == sym.Yes }
+	apart := func(x sym.Expr) bool { return yes(x.Sub(one)) || yes(x.Neg().Sub(one)) }
+	any := func(holds func(row, col sym.Expr) bool) bool {
+		for axis := range min(len(s.C.Row), len(s.C.Col)) {
+			if holds(s.C.Row[axis], s.C.Col[axis]) {
+				return true
+			}
+		}
+		return false
+	}
+	rows := any(func(row, _ sym.Expr) bool { return apart(row) }) || yes(one.Sub(s.M))
+	cols := any(func(_, col sym.Expr) bool { return apart(col) }) || yes(one.Sub(s.N))
+	alone := any(func(row, col sym.Expr) bool { return apart(row) && col.Equal(zero) || apart(col) && row.Equal(zero) })
+	beyond := any(func(row, col sym.Expr) bool {
+		return apart(col) && yes(row.Sub(col.Mul(s.N))) && yes(col) || apart(row) && yes(col.Sub(row.Mul(s.M))) && yes(row)
+	})
+	if !beyond && !(rows && cols && (alone || yes(one.Sub(s.M)) || yes(one.Sub(s.N)))) {
+		v.fail("the elements of %%%s that a contraction sums in are not known to differ: rows %v, columns %v", s.C.Buffer, s.C.Row, s.C.Col)
 	}
 }
 

@@ -63,6 +63,9 @@ func TestCheck(t *testing.T) {
 func TestOutside(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Outside(t) })
 }
+func TestEarly(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Early(t) })
+}
 func TestWide(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Wide(t); h.Chosen(t) })
 }

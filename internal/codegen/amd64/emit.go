@@ -75,6 +75,7 @@ type scope struct {
 	headReady, bodyReady map[string]ready
 	// certain says that the body runs wherever the code in front of it does, stored and assigned name what a loop's body changes.
 	certain          bool
+	checked          bool // a check was written in the body: what is written after it may only be read if the check passes
 	stored, assigned []string
 }
 

@@ -166,6 +166,9 @@ func (e *emitter) check(s *loop.Check) {
 	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
 	e.emit(asm.Inst{Op: asm.RET})
 	e.bind(right)
+	for _, scope := range e.scopes {
+		scope.checked = true
+	}
 	// A name of its own for each copy of the statement, since what is computed with it is remembered by its name.
 	unique := sym.Hidden(fmt.Sprintf("%s#%d", s.Name.Text(), e.count[asm.General]))
 	if known, ok := e.k.ranges.Get(s.Name); ok {

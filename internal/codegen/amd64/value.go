@@ -104,14 +104,30 @@ func (e *emitter) outside(x loop.Expr) (depth int, ok bool) {
 	if !ok || depth >= here {
 		return 0, false
 	}
-	// What lies in memory may be read only where the loops would read it.
-	for d := here; d > depth+1; d-- {
+	// What lies in memory may be read only where the loops would read it. The head of a scope runs only if its body does.
+	for d := e.here.depth; d > depth+1; d-- {
 		if !e.scopes[d].certain {
 			depth = d - 1
 			break
 		}
 	}
+	for d := here; d > depth; d-- {
+		if e.scopes[d].checked && reads(x) {
+			depth = d
+			break
+		}
+	}
 	return depth, depth < here
+}
+
+// reads reports whether an expression reads memory.
+func reads(x loop.Expr) (found bool) {
+	loop.WalkExpr(x, func(x loop.Expr) {
+		if _, ok := x.(*loop.Load); ok {
+			found = true
+		}
+	})
+	return found
 }
 
 // needs is the depth of the innermost scope that an expression's value depends on; false where it must stay where it is.

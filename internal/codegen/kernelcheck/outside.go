@@ -36,6 +36,8 @@ var outsides = []struct {
 		map[string]int64{"n": 30, "m": 5, "k": 30}, map[string]int64{"n": 30, "m": 5, "k": 31}},
 	{`kernel @when(%x: f32[n] read, %y: f32[m] write) dims(m, n) { parallel i < m { when gt(load %x[i], 0) { store %y[i] = 1 } else { store %y[i] = 2 } } }`,
 		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 7, "m": 8}},
+	{`kernel @inner(%x: f32[n] read, %y: f32[m, 3] write) dims(m, n) { vector i < m { each j < 3 { store %y[i, j] = load %x[i + j] } } }`,
+		map[string]int64{"n": 39, "m": 37}, map[string]int64{"n": 36, "m": 37}},
 	{`kernel @products(%a: f32[n, 4] read, %b: f32[4, 16] read, %c: f32[8, 16] update) dims(m, n) { contract %c[r, c] += %a[r, k] * %b[k, c] for r < m, c < 16, k < 4 }`,
 		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 6, "m": 8}},
 }
@@ -95,6 +97,50 @@ func proven(t *testing.T, text string) *loop.Kernel {
 		t.Fatalf("%v, %v:\n%s", unproved, err, k)
 	}
 	return k
+}
+
+// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs: code that is fast by loading early must not load these.
+var earlies = []struct {
+	text string
+	dims map[string]int64
+}{
+	{`kernel @never(%x: i64[n] read, %y: i64[4] update) dims(n) { for i < 4 { check c = load %y[i] in [3000, 0] "a value"  let %v = load %x[-1]  store %y[i] = %v } }`,
+		map[string]int64{"n": 3}},
+	{`kernel @after(%x: i64[n] read, %y: i64[4] update) dims(n) {
+		parallel i < 4 { check c = and(load %y[i], 0) in [0, n - 1] "a place"  for k < 3 { store %y[i] = add(load %y[i], load %x[n - 1]) } }
+	}`, map[string]int64{"n": 0}},
+	{`kernel @loop(%x: i32[min(n, 11)] read, %y: i32[m, m] update) dims(m, n) {
+		each i < m { vector j < m {
+			var %w: i64 = 1
+			for k < n - 4 { %w = select(ne(index(k%2), index(i)), %w, cast(i64, load %x[min(i, min(n, 11) - 1)])) }
+			store %y[j, i] = cast(i32, %w)
+		} }
+	}`, map[string]int64{"n": 0, "m": 2}},
+}
+
+// Early runs kernels that have nothing to load where their loads would come first.
+func (h Harness) Early(t *testing.T) {
+	h.Guarded = true
+	for _, c := range earlies {
+		k, err := loop.ParseKernel(c.text)
+		if err != nil {
+			t.Fatal(err, c.text)
+		}
+		if unproved, err := loop.Verify(k, nil); err != nil || unproved != nil {
+			t.Fatalf("%v, %v:\n%s", unproved, err, k)
+		}
+		dims := map[sym.Name]int64{}
+		for name, v := range c.dims {
+			dims[sym.User(name)] = v
+		}
+		var operands []*tensor.Tensor
+		for i, p := range k.Params {
+			x := Operand(t, p, dims)
+			Fill(rand.New(rand.NewSource(int64(i))), x)
+			operands = append(operands, x)
+		}
+		h.Agree(t, k, dims, operands, 0, 0)
+	}
 }
 
 // wides are kernels that are proved over the integers, and compute other numbers in 64 bits for the dimension that is given.

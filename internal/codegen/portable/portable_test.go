@@ -27,6 +27,7 @@ func TestSpecials(t *testing.T)     { harness.Specials(t) }
 func TestPowers(t *testing.T)       { harness.Powers(t) }
 func TestCheck(t *testing.T)        { harness.Checks(t) }
 func TestOutside(t *testing.T)      { harness.Outside(t) }
+func TestEarly(t *testing.T)        { harness.Early(t) }
 func TestWide(t *testing.T)         { harness.Wide(t); harness.Chosen(t) }
 func TestContractions(t *testing.T) { harness.Contractions(t) }
 func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
