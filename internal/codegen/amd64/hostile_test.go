@@ -1,0 +1,25 @@
+package amd64
+
+import (
+	"testing"
+
+	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/target"
+)
+
+// TestHostile runs kernels that mean harm on each level of processors that this one is of, and as portable code, against
+// the interpreter.
+//
+//	WEIR_HOSTILE=100000000 go test ./internal/codegen/amd64 -run TestHostile -timeout 0
+func TestHostile(t *testing.T) {
+	list := []kernelcheck.Harness{{Compile: portable.Compile}}
+	for _, cpu := range []string{"avx2", "avx512"} {
+		if machine, err := target.Select(cpu, 1); err != nil {
+			t.Logf("without %s: %v", cpu, err)
+		} else {
+			list = append(list, kernelcheck.Harness{Compile: Compile, Machine: machine})
+		}
+	}
+	kernelcheck.Hostiles(t, 400, list...)
+}
