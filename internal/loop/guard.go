@@ -3,7 +3,6 @@ package loop
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
@@ -62,14 +61,11 @@ func accessesOf(list []Unproved) int {
 	return len(met)
 }
 
-// outside begins what a Check of Guard's says.
-const outside = "the number of accesses outside %"
-
-// Checks counts the Checks of a kernel's body: those of values that the kernel was written to check, and those that Guard put there.
+// Checks counts the Checks of a kernel's body: those of values that it was written to check, and those that Prove put there.
 func (k *Kernel) Checks() (written, guards int) {
 	Walk(k.Body, func(s Stmt) bool {
 		if c, ok := s.(*Check); ok {
-			if strings.HasPrefix(c.What, outside) {
+			if c.Guard {
 				guards++
 			} else {
 				written++
@@ -176,7 +172,7 @@ func (g *guarder) statement(s Stmt) []Stmt {
 	case *Reduce:
 		s = &Reduce{was.Name, was.Op, expr(was.X, nil)}
 	case *Check:
-		s = &Check{was.Name, expr(was.X, nil), was.Min, was.Max, was.What}
+		s = &Check{was.Name, expr(was.X, nil), was.Min, was.Max, was.What, was.Guard}
 	case *Store:
 		mask := expr(was.Mask, nil)
 		x := expr(was.X, mask)
@@ -214,7 +210,8 @@ func (g *guarder) checks(found []violation) []Stmt {
 }
 
 func checkOf(name, buffer string, count Expr) *Check {
-	return &Check{Name: sym.Bound(name), X: count, Min: sym.Const(0), Max: sym.Const(0), What: outside + buffer}
+	what := "the number of accesses outside %" + buffer
+	return &Check{Name: sym.Bound(name), X: count, Min: sym.Const(0), Max: sym.Const(0), What: what, Guard: true}
 }
 
 // noted is the variable that notes accesses outside a buffer.

@@ -209,12 +209,13 @@ type Let struct {
 }
 
 // Check names an integer value for use in indices. A value outside [Min, Max] ends the run with the user's fault, naming What,
-// before anything is read or written with it.
+// before anything is read or written with it. Guard says that Prove put it there, for an access that is not proved.
 type Check struct {
 	Name     sym.Name
 	X        Expr
 	Min, Max sym.Expr
 	What     string
+	Guard    bool
 }
 
 // Var declares a mutable scalar, of X's type, with its first value.

@@ -179,7 +179,8 @@ var keywords map[string]func(*parser) Stmt
 
 func init() {
 	keywords = map[string]func(*parser) Stmt{
-		"let": (*parser).let, "var": (*parser).variable, "check": (*parser).check, "store": (*parser).store, "when": (*parser).when,
+		"let": (*parser).let, "var": (*parser).variable, "check": (*parser).check, "guard": (*parser).check,
+		"store": (*parser).store, "when": (*parser).when,
 		"local": (*parser).local, "shared": (*parser).local, "contract": (*parser).contract, "token": (*parser).token, "roles": (*parser).roles,
 		"arrive": (*parser).arrive, "wait": (*parser).wait, "copy": (*parser).bulkCopy, "drain": (*parser).drain,
 	}
@@ -249,7 +250,7 @@ func (p *parser) typeOf(name string) dtype.DType {
 }
 
 func (p *parser) check() Stmt {
-	c := &Check{Name: p.counter()}
+	c := &Check{Name: p.counter(), Guard: p.keyword == "guard"}
 	p.expect("=")
 	c.X = p.expr()
 	p.expect("in")

@@ -99,7 +99,11 @@ func (p *printer) statement(s Stmt) {
 	case *Reduce:
 		p.Line("%s %s= %s", text.LocalName(s.Name), s.Op, formatExpr(s.X, true))
 	case *Check:
-		p.Line("check %s = %s in [%s, %s] %s", s.Name, formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
+		word := "check"
+		if s.Guard {
+			word = "guard"
+		}
+		p.Line("%s %s = %s in [%s, %s] %s", word, s.Name, formatExpr(s.X, false), s.Min, s.Max, strconv.Quote(s.What))
 	case *Store:
 		where := ""
 		if s.Mask != nil {

@@ -420,17 +420,24 @@ func (v *verifier) contract(s *Contract) {
 	}
 }
 
-// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an axis that columns leave as it is, and columns lie apart in another
-// one, or the other way round; or a row lies beyond all columns of the one before.
+// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an axis
+// that columns leave as it is, and columns lie apart in another one, or the other way round; or a row lies beyond all
+// columns of the one before.
 func (v *verifier) separate(s *Contract) {
 	mark := v.known.mark()
 	defer v.known.reset(mark)
 	v.known.positive(s.M)
 	v.known.positive(s.N)
-	zero, one := sym.Const(0), sym.Const(1)
-	yes := func(x sym.Expr) bool { return v.known.atLeastZero(x) == sym.Yes }
+	one := sym.Const(1)
+	yes := func(x sym.Expr) bool {
+		if n, ok := x.Const(); ok {
+			return n >= 0
+		}
+		return v.known.atLeastZero(x) == sym.Yes
+	}
 	apart := func(x sym.Expr) bool { return yes(x.Sub(one)) || yes(x.Neg().Sub(one)) }
-	any := func(holds func(row, col sym.Expr) bool) bool {
+	still := func(x sym.Expr) bool { return x.Equal(sym.Const(0)) }
+	some := func(holds func(row, col sym.Expr) bool) bool {
 		for axis := range min(len(s.C.Row), len(s.C.Col)) {
 			if holds(s.C.Row[axis], s.C.Col[axis]) {
 				return true
@@ -438,15 +445,17 @@ func (v *verifier) separate(s *Contract) {
 		}
 		return false
 	}
-	rows := any(func(row, _ sym.Expr) bool { return apart(row) }) || yes(one.Sub(s.M))
-	cols := any(func(_, col sym.Expr) bool { return apart(col) }) || yes(one.Sub(s.N))
-	alone := any(func(row, col sym.Expr) bool { return apart(row) && col.Equal(zero) || apart(col) && row.Equal(zero) })
-	beyond := any(func(row, col sym.Expr) bool {
+	rows := some(func(row, _ sym.Expr) bool { return apart(row) }) || yes(one.Sub(s.M))
+	cols := some(func(_, col sym.Expr) bool { return apart(col) }) || yes(one.Sub(s.N))
+	alone := func(row, col sym.Expr) bool { return still(col) && apart(row) || still(row) && apart(col) }
+	beyond := func(row, col sym.Expr) bool {
 		return apart(col) && yes(row.Sub(col.Mul(s.N))) && yes(col) || apart(row) && yes(col.Sub(row.Mul(s.M))) && yes(row)
-	})
-	if !beyond && !(rows && cols && (alone || yes(one.Sub(s.M)) || yes(one.Sub(s.N)))) {
-		v.fail("the elements of %%%s that a contraction sums in are not known to differ: rows %v, columns %v", s.C.Buffer, s.C.Row, s.C.Col)
 	}
+	if rows && cols && (some(alone) || yes(one.Sub(s.M)) || yes(one.Sub(s.N)) || some(beyond)) {
+		return
+	}
+	v.fail("the elements of %%%s that a contraction sums in are not known to differ: rows %v, columns %v", s.C.Buffer,
+		s.C.Row, s.C.Col)
 }
 
 func (v *verifier) tile(of *Contract, t *Tile, rows, cols sym.Expr) *declared {

@@ -220,7 +220,7 @@ func (r *Rewrite) statement(s Stmt) Stmt {
 	case *Let:
 		return &Let{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Check:
-		return &Check{Name: r.bound(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What}
+		return &Check{Name: r.bound(s.Name), X: r.Value(s.X), Min: r.Int(s.Min), Max: r.Int(s.Max), What: s.What, Guard: s.Guard}
 	case *Var:
 		return &Var{Name: r.name(s.Name), X: r.Value(s.X)}
 	case *Set:
