@@ -285,6 +285,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	if err := c.proveOwn(); err != nil {
 		return err
 	}
+	done("guards", c.Loop.String)
 	return c.generate(o)
 }
 

@@ -1,12 +1,119 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/loop"
 )
+
+// TestUnproved compiles models, for portable code and for this processor, and verifies the loops that code is made of once
+// more, without a word of what the compiler found: no access may be unproved. It counts the kernels, the accesses and the
+// checks of accesses: those of testdata, ONNX's own cases where they are, and, with WEIR_MODELS=FOLDER in the environment,
+// each model.onnx in a folder of that one.
+func TestUnproved(t *testing.T) {
+	folders := []string{"../../testdata/onnx"}
+	if data := os.Getenv("WEIR_ONNX_DATA"); data != "" {
+		folders = append(folders, filepath.Join(data, "node"), filepath.Join(data, "simple"))
+	}
+	var files []string
+	for _, folder := range append(folders, os.Getenv("WEIR_MODELS")) {
+		found, err := filepath.Glob(filepath.Join(folder, "*", "model.onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if folder != "" {
+			files = append(files, found...)
+		}
+	}
+	for _, cpu := range []string{"portable", weir.Here().CPU} {
+		var c accessCount
+		for _, file := range files {
+			was := c
+			c.model(t, file, cpu)
+			if folder := os.Getenv("WEIR_MODELS"); folder != "" && strings.HasPrefix(file, folder) {
+				t.Logf("%s, %s: %d accesses, %d checked, %d unproved", filepath.Base(filepath.Dir(file)), cpu,
+					c.accesses-was.accesses, c.checks-was.checks, c.unproved-was.unproved)
+			}
+		}
+		t.Logf("%s: %d models, %d refused; %d kernels, %d accesses, %d checked, %d unproved", cpu, c.models, c.refused,
+			c.kernels, c.accesses, c.checks, c.unproved)
+		if c.models < 90 || c.accesses == 0 {
+			t.Errorf("%+v: the models show little", c)
+		}
+	}
+}
+
+// accessCount counts what is in loops.
+type accessCount struct{ models, refused, kernels, accesses, checks, unproved int }
+
+func (c *accessCount) model(t *testing.T, file, cpu string) {
+	t.Helper()
+	m, err := weir.Load(file)
+	if err != nil {
+		c.refused++
+		return
+	}
+	defer m.Close()
+	text := ""
+	o := weir.Options{CPU: cpu, Threads: 1, Stage: func(name, after string) {
+		if name == "guards" {
+			text = after
+		}
+	}}
+	p, err := weir.Compile(t.Context(), m, o)
+	if err != nil {
+		if errors.Is(err, weir.ErrInternal) {
+			t.Errorf("%s, %s: %v", file, cpu, err)
+		}
+		c.refused++
+		return
+	}
+	defer p.Close()
+	c.models++
+	module, err := loop.Parse(text, loop.ParseOptions{})
+	if err != nil {
+		t.Errorf("%s, %s: %v", file, cpu, err)
+		return
+	}
+	open, err := loop.VerifyModule(module)
+	if err != nil {
+		t.Errorf("%s, %s: %v", file, cpu, err)
+		return
+	}
+	for _, line := range open {
+		if strings.HasPrefix(line, "@") && strings.Contains(line, " axis ") {
+			c.unproved++
+			t.Errorf("%s, %s: %s", file, cpu, line)
+		}
+	}
+	for _, k := range module.Kernels {
+		c.kernels++
+		_, guards := k.Checks()
+		c.checks += guards
+		count := func(s loop.Stmt) bool {
+			switch s.(type) {
+			case *loop.Store:
+				c.accesses++
+			case *loop.Contract:
+				c.accesses += 3
+			}
+			return true
+		}
+		loop.Walk(k.Body, count)
+		loop.WalkValues(k.Body, func(e loop.Expr) {
+			if _, ok := e.(*loop.Load); ok {
+				c.accesses++
+			}
+		})
+	}
+}
 
 // guardsFile lists the kernels of the official cases, as portable code, that have accesses which are checked because they are not proved: the case, the kernel, and how many. No access is
 // unproved without a check: the compiler panics where one is left.
