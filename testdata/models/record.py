@@ -1,7 +1,9 @@
-"""Records what onnxruntime answers for the cases of models.json: python3 record.py FOLDER, the folder that fetch.py filled, with numpy and onnxruntime.
+"""Records what onnxruntime answers for the cases of models.json: python3 record.py FOLDER, which fetch.py filled. It needs
+numpy and onnxruntime.
 
-Writes expected.json beside this file: of each output in each step the shape, the sums of its elements and of their magnitudes, 24 elements that lie evenly, and the 8 largest.
-The inputs are computed: exactly, of integers, so that internal/conformance/real_test.go computes the same.
+Writes expected.json beside this file: of each output in each step the shape, the sums of its elements and of their
+magnitudes, 24 elements that lie evenly, and the 8 largest. The inputs are computed: exactly, of integers, so that
+internal/conformance/real_test.go computes the same.
 """
 import json
 import os
