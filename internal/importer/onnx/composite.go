@@ -351,8 +351,29 @@ func init() {
 // textRules are those of operators that mean something else of texts than of numbers.
 var textRules = map[string]rule{}
 
+// counted are the inputs, from first to last, that are integers since a version of their operator: sizes, places, axes.
+type counted struct {
+	since       int64
+	first, last int
+}
+
+var integerInputs = map[string]counted{
+	"Reshape": {5, 1, 1}, "Squeeze": {13, 1, 1}, "Unsqueeze": {13, 1, 1}, "Slice": {10, 1, 4}, "Pad": {11, 1, 1}, "Expand": {8, 1, 1}, "Tile": {6, 1, 1}, "ConstantOfShape": {9, 0, 0},
+	"Gather": {1, 1, 1}, "GatherElements": {11, 1, 1}, "GatherND": {11, 1, 1}, "ScatterElements": {11, 1, 1}, "ScatterND": {11, 1, 1}, "TopK": {10, 1, 1}, "Split": {13, 1, 1},
+	"CumSum": {11, 1, 1}, "Trilu": {14, 1, 1}, "Resize": {11, 3, 3}, "CenterCropPad": {18, 1, 1}, "ReverseSequence": {10, 1, 1},
+	"ReduceSum": {13, 1, 1}, "ReduceMean": {18, 1, 1}, "ReduceMax": {18, 1, 1}, "ReduceMin": {18, 1, 1}, "ReduceProd": {18, 1, 1}, "ReduceL1": {18, 1, 1}, "ReduceL2": {18, 1, 1},
+	"ReduceLogSum": {18, 1, 1}, "ReduceLogSumExp": {18, 1, 1}, "ReduceSumSquare": {18, 1, 1},
+}
+
 // apply converts a node by its rule. Texts are moved as their spans, over one pool.
 func (g *graph) apply(c *call, convert rule) []*ir.Value {
+	if n, ok := integerInputs[ruleName(c.Node)]; ok && c.Version >= n.since {
+		for i := n.first; i <= n.last && i < len(c.In); i++ {
+			if v := c.In[i]; v != nil && !v.Type.DType.IsInt() && !g.isTexts(v) {
+				c.Fault("input %d is of %s, and must be integers", i, v.Type.DType)
+			}
+		}
+	}
 	if !slices.ContainsFunc(c.In, g.isTexts) {
 		return convert(c)
 	}
