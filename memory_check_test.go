@@ -55,14 +55,14 @@ func judge(source string, p *weir.Program, err error) error {
 	return wrong
 }
 
-// TestMemoryTexts: ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite writes what check says of them.
+// TestMemoryTexts: at least ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite writes what check says of them.
 func TestMemoryTexts(t *testing.T) {
 	var said strings.Builder
 	said.WriteString("What weir check says of the texts in this folder.\n")
 	for _, class := range []string{"proved", "checked", "refused"} {
 		files, _ := filepath.Glob("testdata/memory/" + class + "/*.weir")
-		if len(files) != 10 {
-			t.Errorf("%d texts that are %s, want 10", len(files), class)
+		if len(files) < 10 {
+			t.Errorf("%d texts that are %s, want 10 at least", len(files), class)
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)

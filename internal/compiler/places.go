@@ -37,10 +37,10 @@ func (c *Compiled) checkPlaces() error {
 	}
 	f := &flow{meets: map[[2]*loop.Buffer]bool{}}
 	f.before(c.Loop.Body, places{})
-	given := ir.Assuming(c.IR)
+	given, at := ir.Assuming(c.IR), carves(c.IR.Main.Body, map[string]sym.Expr{})
 	for _, x := range c.Loop.Buffers { // in their order, so that the error is always the same
 		for _, y := range c.Loop.Buffers {
-			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Apart(rangeOf(x), rangeOf(y)) {
+			if !f.meets[[2]*loop.Buffer{x, y}] || x.View.Of != y.View.Of || given.Apart(rangeOf(x, at), rangeOf(y, at)) {
 				continue
 			}
 			if c.plain == bare {
@@ -136,9 +136,27 @@ func (f *flow) step(s loop.Step, after places) places {
 	return before.with(reads...)
 }
 
-// rangeOf is where a carve begins in its storage, and how long it is, in bytes.
-func rangeOf(b *loop.Buffer) ir.Bytes {
-	return ir.Bytes{Begin: bytesOf(b, b.View.Offset), Size: bytesOf(b, sym.Product(b.Shape...))}
+// rangeOf is where a carve begins in its storage, and how long it is, in bytes. at says where it begins as the text has it: a
+// view counts elements, and nothing is proved of a quotient, though it is exact.
+func rangeOf(b *loop.Buffer, at map[string]sym.Expr) ir.Bytes {
+	begin, ok := at[b.Source]
+	if !ok {
+		begin = bytesOf(b, b.View.Offset)
+	}
+	return ir.Bytes{Begin: begin, Size: bytesOf(b, sym.Product(b.Shape...))}
+}
+
+// carves adds where the carves of a block begin in their storages, in bytes, by the names of their values.
+func carves(b *ir.Block, at map[string]sym.Expr) map[string]sym.Expr {
+	for _, n := range b.Nodes {
+		if offset, ok := n.Attrs["offset"].(sym.Expr); ok && n.Op.Name() == ir.PlaceOp {
+			at[n.Outputs[0].Name] = offset
+		}
+		for _, r := range n.Regions {
+			carves(r, at)
+		}
+	}
+	return at
 }
 
 // written is a module as text, and the contents of its constants.

@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"math"
+	"math/rand"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,43 +84,7 @@ func (m *Mutable) With(part int, text string) []byte {
 	return append(file, m.weights...)
 }
 
-// Number is a decimal integer of a text.
-type Number struct{ Begin, End int }
-
-// Numbers finds the integers of a text, those in names and quoted words left out.
-func Numbers(text string) (list []Number) {
-	quoted := false
-	for at := 0; at < len(text); at++ {
-		c := text[at]
-		switch {
-		case c == '\\' && quoted:
-			at++
-		case c == '"':
-			quoted = !quoted
-		case c >= '0' && c <= '9' && !quoted:
-			end := at
-			for end < len(text) && text[end] >= '0' && text[end] <= '9' {
-				end++
-			}
-			if at == 0 || !strings.ContainsRune("._#@%$", rune(text[at-1])) && !letter(text[at-1]) {
-				list = append(list, Number{at, end})
-			}
-			at = end - 1
-		}
-	}
-	return list
-}
-
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-
-// Replace is the text with another integer in the place of one, in parentheses where it is below 0.
-func (n Number) Replace(text string, v int64) string {
-	word := strconv.FormatInt(v, 10)
-	if v < 0 {
-		word = "(" + word + ")"
-	}
-	return text[:n.Begin] + word + text[n.End:]
-}
 
 // Harmful are the integers that an attack puts in the place of one: its neighbours, its negative, and what is near a power of two at which something wraps or is cut off.
 func Harmful(was int64) []int64 {
@@ -129,27 +96,107 @@ func Harmful(was int64) []int64 {
 	return append(list, math.MaxInt64, math.MaxInt64-1, math.MinInt64, math.MinInt64+1)
 }
 
-// Mutations calls visit for each artefact that differs from m in one integer of its loops or its program, or in that integer wherever it stands, and says what was changed, until visit
-// answers false. One of so many is built, with other ones for another seed.
-func (m *Mutable) Mutations(of, seed int, visit func(what string, file []byte) bool) {
-	count := seed
-	for _, part := range []int{LoopText, ProgramText} {
-		text := m.texts[part]
-		for _, n := range Numbers(text) {
-			was, err := strconv.ParseInt(text[n.Begin:n.End], 10, 64)
+// token finds a part of a text: a name, an integer, a quoted word, a sign, or the end of a line.
+var token = regexp.MustCompile(`"(?:\\.|[^"\\\n])*"|[%@&$?#]?[A-Za-z_][A-Za-z0-9_.#]*|[0-9]+|->|//|<=|==|\n|[^\sA-Za-z0-9]|[ \t]+`)
+
+// oddTokens take the places of others: names of each of the compiler's own spaces, words of the texts, signs and numbers.
+var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", "%x", "%x_1", "%y", "%acc", "@main", "#", "n", "batch",
+	"each", "for", "parallel", "vector", "check", "guard", "when", "local", "var", "let", "store", "read", "write", "update", "work",
+	"where", "min", "max", "ceildiv", "load", "select", "cast", "index", "add", "mul", "lt", "ge", "f32", "f64", "i64", "i8", "u8", "bool", "f16",
+	"launch", "carve", "release", "copy", "loop", "if", "bind", "view", "arena", "+", "-", "*", "//", "%", "(", ")", "[", "]", "{", "}", ",",
+	"0", "1", "-1", "4611686018427387904", "9223372036854775807"}
+
+// Mutate is a text that is changed in one to three things, as the seed has it: an integer becomes a harmful one, or another of
+// the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It says what was changed.
+func Mutate(text string, r *rand.Rand) (mutated, what string) {
+	list := token.FindAllString(text, -1)
+	for range 1 + max(0, r.Intn(6)-3) {
+		at := r.Intn(len(list))
+		if len(list) < 8 {
+			break
+		}
+		switch n := r.Intn(10); {
+		case n < 5: // the next integer
+			for range len(list) {
+				if c := list[at][0]; c >= '0' && c <= '9' {
+					break
+				}
+				at = (at + 1) % len(list)
+			}
+			was, err := strconv.ParseInt(list[at], 10, 64)
 			if err != nil {
 				continue
 			}
-			for _, v := range Harmful(was) {
-				if count++; v == was || count%of != 0 {
-					continue
+			harmful := Harmful(was)
+			v := harmful[r.Intn(len(harmful))]
+			word := strconv.FormatInt(v, 10)
+			if v < 0 {
+				word = "(" + word + ")"
+			}
+			what += fmt.Sprintf("token %d, %s, becomes %s; ", at, list[at], word)
+			list[at] = word
+		case n < 7: // a token of the same kind
+			from := r.Intn(len(list))
+			for range len(list) {
+				if kindOf(list[from]) == kindOf(list[at]) && list[from] != list[at] {
+					break
 				}
-				line := 1 + strings.Count(text[:n.Begin], "\n")
-				what := [...]string{"manifest", "loops", "program"}[part] + ", line " + strconv.Itoa(line) + ", " + text[n.Begin:n.End] + " becomes " + strconv.FormatInt(v, 10)
-				if !visit(what, m.With(part, n.Replace(text, v))) {
-					return
-				}
+				from = (from + 1) % len(list)
+			}
+			what += fmt.Sprintf("token %d, %s, becomes token %d, %s; ", at, list[at], from, list[from])
+			list[at] = list[from]
+		case n == 7:
+			word := oddTokens[r.Intn(len(oddTokens))]
+			what += fmt.Sprintf("token %d, %s, becomes %s; ", at, list[at], word)
+			list[at] = word
+		default: // lines
+			begin, end := line(list, at)
+			other, last := line(list, r.Intn(len(list)))
+			what += fmt.Sprintf("tokens %d to %d ", begin, end)
+			moved := slices.Clone(list[begin:end])
+			switch r.Intn(3) {
+			case 0:
+				what += "are left out; "
+				list = slices.Delete(list, begin, end)
+			case 1:
+				what += fmt.Sprintf("stand before token %d, too; ", other)
+				list = slices.Insert(list, other, moved...)
+			default:
+				what += fmt.Sprintf("become tokens %d to %d; ", other, last)
+				list = slices.Replace(list, begin, end, slices.Clone(list[other:last])...)
 			}
 		}
+		if len(list) == 0 {
+			break
+		}
 	}
+	return strings.Join(list, ""), what
+}
+
+// kindOf is what a token begins with: a mark, a letter, a digit, or itself.
+func kindOf(word string) byte {
+	switch c := word[0]; {
+	case letter(c) || c == '_':
+		return 'a'
+	case c >= '0' && c <= '9':
+		return '0'
+	default:
+		return c
+	}
+}
+
+// line is the line of a token, its end included.
+func line(list []string, at int) (begin, end int) {
+	for begin = at; begin > 0 && list[begin-1] != "\n"; begin-- {
+	}
+	for end = at; end < len(list) && list[end] != "\n"; end++ {
+	}
+	return begin, min(end+1, len(list))
+}
+
+// Mutant is the artefact with one of its texts mutated.
+func (m *Mutable) Mutant(r *rand.Rand) (what string, file []byte) {
+	part := []int{LoopText, LoopText, ProgramText}[r.Intn(3)]
+	text, what := Mutate(m.texts[part], r)
+	return [...]string{"manifest", "loops", "program"}[part] + ": " + what, m.With(part, text)
 }

@@ -1,11 +1,11 @@
 package conformance
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,102 +16,153 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
 )
 
 // mutated are the models of testdata whose artefacts are changed: products, convolutions, indices from data, views, states of loops, and what is written where data say.
 var mutated = []string{"gemm_matmul", "conv_kinds", "gather_family", "slice_steps", "attention_two_dims", "loop_growing_data", "scatter_family", "nonzero_use", "kv_cache", "reshape_computed"}
 
-// WEIR_MUTANTS, a number, is how many times as many artefacts as in CI are tried, each from another seed: 1000 takes some hours.
-const mutantsVariable = "WEIR_MUTANTS"
+// memoryTexts are the texts that are changed: those that lay out memory, and those with states.
+var memoryTexts = []string{"../../testdata/memory/*/*.weir", "../../testdata/states/*.weir"}
+
+// WEIR_MUTANTS is how many mutants are tried; WEIR_MUTANT is the seed of the first, 0 if it is not set.
+const (
+	mutantsVariable = "WEIR_MUTANTS"
+	mutantVariable  = "WEIR_MUTANT"
+	mutantFile      = "WEIR_MUTANT_FILE" // in the process of the mutants: where the seed of the one at hand is written
+	someMutants     = 1200
+)
 
 // mutantTime is when a run is stopped that may have no end.
-const mutantTime = 50 * time.Millisecond
+const mutantTime = 10 * time.Millisecond
 
-// TestMutatedArtefacts changes an integer of a valid artefact and sets its checksum right. Whatever the integer, compiling and running ends in results or an error: no access leaves its
-// operand, which a page that faults follows, and the process lives. A process of its own runs them, so that one that dies is told by name.
+// TestMutatedArtefacts changes valid artefacts, whose checksums are set right, and texts that lay out memory: integers, names,
+// operators, statements, lines. Whatever a mutant says, compiling and running it ends in results or an error: no access
+// leaves its operand, which a page that faults follows, and the process lives. A process of its own runs them, which writes
+// the seed of each before it is tried, so that one that ends the process is told.
 func TestMutatedArtefacts(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("there are no processes to start")
 	}
-	rounds := 1
-	if text := os.Getenv(mutantsVariable); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for first := 0; ; {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMutant$", "-test.v")
-		cmd.Env = append(os.Environ(), "WEIR_DEBUG=guard,poison", "WEIR_MUTANT="+strconv.Itoa(first), mutantsVariable+"="+strconv.Itoa(rounds), "GOMEMLIMIT=1GiB")
+	first, count := number(t, mutantVariable, 0), number(t, mutantsVariable, someMutants)
+	at := filepath.Join(t.TempDir(), "seed")
+	for end := first + count; first < end; first++ {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMutant$", "-test.v", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), "WEIR_DEBUG=guard,poison", mutantFile+"="+at, "GOMEMLIMIT=1GiB", "GOGC=400",
+			fmt.Sprintf("%s=%d", mutantVariable, first), fmt.Sprintf("%s=%d", mutantsVariable, end-first))
 		out, err := cmd.CombinedOutput()
-		at, what, ended := first, "", ""
-		lines := bufio.NewScanner(bytes.NewReader(out))
-		for lines.Scan() {
-			line := lines.Text()
-			if n, found := strings.CutPrefix(line, "mutant "); found {
-				number, rest, _ := strings.Cut(n, ": ")
-				at, _ = strconv.Atoi(number)
-				what = rest
-			} else if strings.Contains(line, "mutants ended") {
-				ended = line
-			} else if strings.Contains(line, "wild: ") {
-				t.Errorf("%s\n%s", what, line)
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "mutants") {
+				t.Log(strings.TrimSpace(line))
 			}
 		}
-		if err == nil && ended != "" {
-			t.Log(ended)
+		if err == nil {
 			return
 		}
-		if what == "" || t.Failed() && at-first > 200 || first > 1<<20 {
+		seed, readErr := os.ReadFile(at)
+		last, numberErr := strconv.Atoi(strings.TrimSpace(string(seed)))
+		if readErr != nil || numberErr != nil {
 			t.Fatalf("%v\n%s", err, tail(out))
 		}
-		t.Errorf("mutant %d ends the process: %s\n%v\n%s", at, what, err, tail(out))
-		first = at + 1
+		t.Errorf("%s=%d ends the process, or is at fault: %v\n%s", mutantVariable, last, err, tail(out))
+		if bytes.Contains(out, []byte("--- FAIL: TestMutant")) {
+			return // it told what is wrong, and has tried all
+		}
+		first = last
 	}
 }
 
-func tail(out []byte) string {
-	if i := bytes.Index(out, []byte("\nfatal error")); i >= 0 {
-		out = out[i:]
-	} else if i := bytes.Index(out, []byte("unexpected fault address")); i >= 0 {
-		out = out[i:]
+// number is an integer of the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
 	}
-	return string(out[:min(len(out), 2000)])
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+func tail(out []byte) string {
+	for _, begin := range []string{"\nfatal error", "unexpected fault address", "panic: ", "mutate_test.go"} {
+		if i := bytes.Index(out, []byte(begin)); i >= 0 {
+			out = out[i:]
+			break
+		}
+	}
+	return string(out[:min(len(out), 3000)])
+}
+
+// origin is what mutants are made of: an artefact with its inputs, or a text.
+type origin struct {
+	name string
+	file *Mutable
+	in   weir.Inputs
+	text string
 }
 
 // TestMutant is the process that TestMutatedArtefacts starts.
 func TestMutant(t *testing.T) {
-	first, err := strconv.Atoi(os.Getenv("WEIR_MUTANT"))
-	if err != nil {
+	if os.Getenv(mutantFile) == "" {
 		t.Skip("it is a part of TestMutatedArtefacts, which starts it")
 	}
-	rounds, err := strconv.Atoi(os.Getenv(mutantsVariable))
+	at, err := os.Create(os.Getenv(mutantFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer weir.SetLimit(weir.SetLimit(1 << 30))
-	const oneOf = 512
-	number := 0
-	var s mutantResults
-	for round := range rounds {
-		for _, name := range mutated {
-			for _, cpu := range levels()[:min(2, len(levels()))] {
-				m, in := mutableOf(t, name, cpu)
-				m.Mutations(oneOf, round*7919+len(name), func(what string, file []byte) bool {
-					if number++; number > first {
-						fmt.Printf("mutant %d: %s, %s: %s\n", number-1, name, cpu, what)
-						s.run(file, in)
-					}
-					return true
-				})
-			}
+	defer at.Close()
+	var origins []origin
+	for _, name := range mutated {
+		for _, cpu := range levels()[:min(2, len(levels()))] {
+			m, in := mutableOf(t, name, cpu)
+			origins = append(origins, origin{name: name + ", " + cpu, file: m, in: in})
 		}
 	}
-	if first == 0 && (s.compiled < 20 || s.refused < 50) {
+	for _, pattern := range memoryTexts {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			origins = append(origins, origin{name: filepath.Base(file), text: string(text)})
+		}
+	}
+	defer weir.SetLimit(weir.SetLimit(1 << 30))
+	var s mutantResults
+	first, count := number(t, mutantVariable, 0), number(t, mutantsVariable, someMutants)
+	began, told := time.Now(), time.Now()
+	for seed := first; seed < first+count; seed++ {
+		if _, err := at.WriteAt(fmt.Appendf(nil, "%-20d\n", seed), 0); err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewSource(int64(seed)))
+		o := origins[r.Intn(len(origins))]
+		var what string
+		var file []byte
+		if o.file != nil {
+			what, file = o.file.Mutant(r)
+		} else {
+			var text string
+			text, what = Mutate(o.text, r)
+			file = []byte(text)
+		}
+		if err := s.run(file, o.in, o.file == nil); err != nil {
+			t.Errorf("%s=%d: %s: %s\n%v", mutantVariable, seed, o.name, what, err)
+		}
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "%d mutants after %v: %+v\n", seed+1-first, time.Since(began).Round(time.Second), s)
+		}
+	}
+	if count >= someMutants && (s.compiled < count/20 || s.refused < count/5 || s.ran < count/40) {
 		t.Errorf("%+v: the mutants show little", s)
 	}
-	fmt.Printf("%d mutants ended: %+v\n", number-first, s)
+	fmt.Printf("%d mutants in %v: %+v\n", count, time.Since(began).Round(time.Second), s)
 }
 
 // mutableOf compiles a model, and gives its artefact and what it is run with.
@@ -161,36 +212,75 @@ func mutableOf(t *testing.T, name, cpu string) (*Mutable, weir.Inputs) {
 }
 
 // mutantResults counts how mutants end.
-type mutantResults struct{ refused, compiled, failed, internal, ran int }
+type mutantResults struct{ refused, compiled, failed, ran int }
 
-// run loads, compiles and runs an artefact. A run that does not end is stopped: its loops may be of any length.
-func (s *mutantResults) run(file []byte, in weir.Inputs) {
+// run loads, compiles and runs a mutant. A run that does not end is stopped: its loops may be of any length. It returns
+// errors that are bugs of ours, accesses outside among them.
+func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) error {
 	m, err := weir.LoadBytes(file)
 	if err != nil {
 		s.refused++
-		return
+		return ours(err)
 	}
 	defer m.Close()
 	p, err := weir.Compile(context.Background(), m, weir.Options{Threads: 1, Calls: 1})
 	if err != nil {
 		s.refused++
-		return
+		return ours(err)
 	}
 	defer p.Close()
 	s.compiled++
+	if text {
+		if in = zeros(p); in == nil {
+			return nil
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), mutantTime)
 	defer cancel()
 	r, err := p.Run(ctx, in)
 	if err == nil {
 		s.ran++
 		r.Close()
-		return
+		return nil
 	}
 	s.failed++
-	if errors.Is(err, weir.ErrInternal) {
-		s.internal++
-		if strings.Contains(err.Error(), "fault") || strings.Contains(err.Error(), "touches") {
-			fmt.Println("wild:", strings.ReplaceAll(err.Error(), "\n", " "))
+	return ours(err)
+}
+
+// ours is an error that is a bug of ours; nil for others.
+func ours(err error) error {
+	if errors.Is(err, weir.ErrInternal) || !errors.As(err, new(*weir.Error)) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// zeros are arguments with three elements in each dimension that has a name; nil if some are large.
+func zeros(p *weir.Program) weir.Inputs {
+	in := weir.Inputs{}
+	for _, info := range p.Inputs() {
+		shape, count := []int64{}, int64(1)
+		for _, extent := range info.Shape {
+			n := extent.Size
+			if extent.Dim != "" {
+				n = 3
+			}
+			if n < 0 || n > 1<<16 || count*n > 1<<16 {
+				return nil
+			}
+			shape, count = append(shape, n), count*n
+		}
+		x, err := tensor.New(info.DType, shape...)
+		if err != nil {
+			return nil
+		}
+		w, err := values.ToWeir(x)
+		if err != nil {
+			return nil
+		}
+		if in[info.Name] = w; info.State != "" {
+			in[info.Name] = weir.Update(w)
 		}
 	}
+	return in
 }
