@@ -33,6 +33,7 @@ type about struct {
 	Inputs      []edge            `json:"inputs"`  // what the program's ports are to the user
 	Outputs     []edge            `json:"outputs"`
 	Savings     []Saving          `json:"savings,omitempty"`
+	Exhausted   bool              `json:"exhausted,omitempty"` // see Memory
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
@@ -47,7 +48,7 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	defer p.engine.Leave()
 	defer diag.Faults(diag.Faults(true)) // the weights may lie in a file
-	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives, Savings: p.Savings()}
+	a := about{Target: p.target, Description: p.model.Describe(), Metadata: p.model.Metadata(), Proved: p.Proved(), Inputs: p.takes, Outputs: p.gives, Savings: p.Savings(), Exhausted: p.exhausted}
 	a.Description.Tuned = p.tuned
 	declared := map[string][]Extent{}
 	for _, info := range p.model.Outputs() {
@@ -170,6 +171,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 		dims[name] = sym.Range{Min: r.Min, Max: r.Max}
 	}
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
+	p.exhausted = a.about.Exhausted
 	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
 	return mem.CatchFaults(func() (err error) {
 		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: o.budget(), After: o.Stage}, dims, ctx.Err)

@@ -26,7 +26,10 @@ type Memory struct {
 	Workers    int  // workers that one run may use
 	Spill      Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
 	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
-	Proven     bool // Arena equals Least for every binding: no plan is smaller
+	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be larger
+	// and the code slower than they have to be. Narrower ranges of dimensions mend it.
+	Exhausted bool
+	Proven    bool // Arena equals Least for every binding: no plan is smaller
 
 	program   *Program
 	elsewhere map[int]bool // storages of outputs that are no part of it
@@ -90,6 +93,7 @@ func newMemory(p *Program) *Memory {
 	m := &Memory{
 		Weights: size(sym.Const(weights)), Code: size(sym.Const(c.Code.Bytes)), Arena: size(arena), Outputs: size(outputs),
 		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
+		Exhausted: p.exhausted,
 	}
 	return m
 }
@@ -146,6 +150,9 @@ func (m *Memory) String() string {
 		rows = append(rows, [2]string{"proven least of the arena", m.Least.text()})
 	}
 	rows = append(rows, [2]string{"peak of one call", m.Formula(1).text()})
+	if m.Exhausted {
+		rows = append(rows, [2]string{"proofs", "used up what they may cost: narrower dimensions may make it smaller and faster"})
+	}
 	var b strings.Builder
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%-25s %s\n", r[0], r[1])

@@ -64,22 +64,23 @@ type Condition struct{ Condition, From string }
 
 // Program is a compiled model. Any goroutine may run it.
 type Program struct {
-	model    *Model
-	engine   mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last one out gives all memory back
-	compiled *compiler.Compiled
-	options  Options
-	memory   *Memory
-	labels   *labels // of its dimensions
-	inputs   []Info
-	outputs  []Info
-	takes    []edge // what the inputs are made of
-	gives    []edge // and the outputs
-	becomes  []int  // by input's port: the output that replaces it; −1 where it is no state
-	replaces []int  // by output's port: the input that it replaces
-	target   Target
-	proved   []Condition
-	tuned    []Tuning
-	saved    []Saving // of an artefact, when it was made
+	model     *Model
+	engine    mem.Gate[*executor.Executable] // its code and weights, shut by Close; the last one out gives all memory back
+	compiled  *compiler.Compiled
+	options   Options
+	memory    *Memory
+	labels    *labels // of its dimensions
+	inputs    []Info
+	outputs   []Info
+	takes     []edge // what the inputs are made of
+	gives     []edge // and the outputs
+	becomes   []int  // by input's port: the output that replaces it; −1 where it is no state
+	replaces  []int  // by output's port: the input that it replaces
+	target    Target
+	proved    []Condition
+	tuned     []Tuning
+	exhausted bool     // see Memory.Exhausted
+	saved     []Saving // of an artefact, when it was made
 
 	slots chan struct{} // one for each call that may be active
 	mu    sync.Mutex
@@ -241,6 +242,9 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	}})
 	if err != nil {
 		return err
+	}
+	if p.exhausted = p.compiled.Exhausted; p.exhausted && o.Logger != nil {
+		o.Logger.Warn("proofs used up what they may cost: narrower dimensions may make the program smaller and faster", "model", m.file)
 	}
 	labels := labelsOf(p.compiled.Program)
 	for _, r := range p.compiled.IR.Proved {

@@ -73,6 +73,7 @@ type planned struct {
 	LowerBound  *int64     `json:"lower_bound_bytes"`
 	Least       *int64     `json:"least_bytes"` // the best that is proved: at least lower_bound_bytes
 	Proven      bool       `json:"proven"`
+	Exhausted   bool       `json:"proofs_exhausted,omitempty"` // see weir.Memory
 	Peak        *int64     `json:"peak_bytes"`
 	PeakFormula string     `json:"peak_formula"`
 	Limit       *int64     `json:"limit_bytes"` // what SetLimit must be
@@ -244,7 +245,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		return &v
 	}
 	p := planned{Weights: at(m.Weights), Arena: at(m.Arena), Outputs: at(m.Outputs), Scratch: at(m.Scratch), Code: at(m.Code), Calls: f.calls, Workers: m.Workers,
-		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
+		LowerBound: at(m.LowerBound), Least: at(m.Least), Proven: m.Proven, Exhausted: m.Exhausted, Peak: at(m.Formula(f.calls)), Alive: []aliveRow{}, Dims: []dimRow{}}
 	dims := slices.Concat(l.program.Dims(), l.program.Decided())
 	names := pythonNames(dims)
 	if p.PeakFormula, err = inPython(m.Formula(f.calls).String(), names); err != nil {
@@ -459,6 +460,9 @@ func (p *planned) print(m *weir.Memory) {
 
 // printGap says how far the arena is from what is proved of it.
 func (p *planned) printGap() {
+	if p.Exhausted {
+		fmt.Printf("%-14s used up what they may cost: narrower dimensions may make it smaller and faster\n", "proofs")
+	}
 	if p.Least != nil && *p.Least > *p.LowerBound {
 		fmt.Printf("%-14s %d (%s): a search refuted all that is smaller\n", "proven least", *p.Least, values.FormatBytes(*p.Least))
 	}
@@ -538,6 +542,9 @@ func printChecks(p *weir.Program) {
 		values, accesses = values+k.Values, accesses+k.Accesses
 	}
 	fmt.Printf("%-8s %d checks of values, %d of accesses that are not proved; all others are\n", "code", values, accesses)
+	if p.Memory().Exhausted {
+		fmt.Printf("%-8s proofs used up what they may cost: narrower dimensions may need fewer checks\n", "code")
+	}
 }
 
 func (c *cli) dumpCommand() *cobra.Command {

@@ -50,12 +50,15 @@ type Compiled struct {
 	Outputs sym.Expr // bytes of the outputs, but for the late ones
 	Late    []Late   // beside them, what the run takes when data have decided its size
 	Proof   *validator.Proof
-	Faults  []error  // of scheduling, that a simpler way was found around: bugs
-	Notes   []string // why the code is less than the machine could do
-	Savings []Saving // what a budget asked for
-	Spilled sym.Expr // bytes of the file that one call spills to
-	Guards  int      // accesses of the scheduled loops that a check guards, since they are not proved
-	Scratch sym.Expr // bytes that one worker needs, over the inputs' dimensions
+	// Exhausted: proofs used up what they may cost when kernels were scheduled. What was not proved is checked by the code,
+	// and not joined, vectorised or overlaid.
+	Exhausted bool
+	Faults    []error  // of scheduling, that a simpler way was found around: bugs
+	Notes     []string // why the code is less than the machine could do
+	Savings   []Saving // what a budget asked for
+	Spilled   sym.Expr // bytes of the file that one call spills to
+	Guards    int      // accesses of the scheduled loops that a check guards, since they are not proved
+	Scratch   sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
 	time    *timeline
 	problem memplan.Problem // of the arena
@@ -267,6 +270,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	if err := m.Ask(); err != nil {
 		return err
 	}
+	c.Exhausted = c.Exhausted || m.Dims.Exhausted()
 	m.Dims.Renew(0)
 	if c.plain == whole {
 		if err := c.order(); err != nil {
@@ -286,6 +290,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 		return err
 	}
 	done("guards", c.Loop.String)
+	c.Exhausted = c.Exhausted || m.Dims.Exhausted()
 	return c.generate(o)
 }
 

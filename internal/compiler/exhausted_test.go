@@ -1,0 +1,54 @@
+package compiler
+
+import (
+	"testing"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// exhaust asks for proofs that fail until none is tried any more.
+func exhaust(t *testing.T, dims *sym.Dims) {
+	t.Helper()
+	a, b := sym.Dim("n"), sym.Dim("m")
+	for i := int64(1); !dims.Exhausted(); i++ {
+		if i > 1<<16 {
+			t.Fatal("proofs cost nothing")
+		}
+		e := sym.Const(0)
+		for k := range int64(12) {
+			d := a.Mul(sym.Const(k + 1)).Sub(b.Mul(sym.Const(i))).FloorDiv(sym.Const(k + 2))
+			e = e.Add(d.Mul(d))
+		}
+		dims.NotNegative(e, false)
+	}
+}
+
+// TestExhausted: a program that is scheduled after proofs used up what they may cost says so, and no other does.
+func TestExhausted(t *testing.T) {
+	const text = "weir 1\nir @m {\ndim n in [0, inf]\ndim m in [0, inf]\nmain @main(%x: f32[n, m]) {\n  %y: f32[n, m] = neg(%x)\n  return %y\n}\n}"
+	for _, used := range []bool{false, true} {
+		m, err := ir.Parse(text, ir.ParseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine, err := Machine("portable", 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Compile(m, Options{Machine: machine, After: func(stage, _ string) {
+			if used && stage == "schedule" {
+				exhaust(t, m.Dims)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Exhausted != used {
+			t.Errorf("used %v, said %v", used, c.Exhausted)
+		}
+		if c.Code.Release != nil {
+			c.Code.Release()
+		}
+	}
+}
