@@ -22,18 +22,47 @@ func (l *layout) sortRequires(c *compilation) {
 	}
 	l.after = make([][]require, len(l.program.Dims))
 	for _, r := range l.program.Requires {
-		last := -1
+		last, decided := -1, []int(nil)
 		for _, name := range slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()) {
-			if d, ok := index[name]; ok && (last < 0 || order[d] > order[last]) {
+			d, ok := index[name]
+			if !ok {
+				continue
+			}
+			decided = append(decided, d)
+			if last < 0 || order[d] > order[last] {
 				last = d
 			}
 		}
 		if last < 0 {
 			l.requires = append(l.requires, c.require(r))
 		} else {
-			l.after[last] = append(l.after[last], c.require(r))
+			waits := c.require(r)
+			waits.decided = decided
+			l.after[last] = append(l.after[last], waits)
 		}
 	}
+}
+
+// relies checks the conditions that a kernel's proofs may use: those of which it has every dimension that the run decides. A
+// program of our own binds all of them anew before it launches, where they are checked; another one might bind a few only.
+func (c *Call) relies(dims []int) error {
+	for _, d := range dims {
+		for i := range c.x.layout.after[d] {
+			r := &c.x.layout.after[d][i]
+			if !r.within(dims) {
+				continue
+			}
+			if ok, err := r.holds(c.values); err != nil || !ok {
+				return c.x.layout.refused(r, c.values)
+			}
+		}
+	}
+	return nil
+}
+
+// within reports whether all dimensions of a condition that the run decides are among some.
+func (r *require) within(dims []int) bool {
+	return !slices.ContainsFunc(r.decided, func(d int) bool { return !slices.Contains(dims, d) })
 }
 
 // bound numbers the dimensions that steps bind, in the order of the last step that binds each.

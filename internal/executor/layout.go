@@ -46,8 +46,9 @@ type plan struct {
 }
 
 type require struct {
-	a, b *sym.Code
-	cond program.Require
+	a, b    *sym.Code
+	cond    program.Require
+	decided []int // its dimensions that the run decides
 }
 
 // place is a tensor's compiled shape, size and offset. It is dynamic where any of these depend on data.
@@ -129,7 +130,7 @@ func (c *compilation) compile(e sym.Expr) *sym.Code {
 }
 
 func (c *compilation) require(r program.Require) require {
-	return require{c.compile(r.Cond.A), c.compile(r.Cond.B), r}
+	return require{a: c.compile(r.Cond.A), b: c.compile(r.Cond.B), cond: r}
 }
 
 func (c *compilation) place(l *layout, t program.Tensor, data map[sym.Name]bool) place {

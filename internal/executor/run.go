@@ -138,6 +138,9 @@ func (c *Call) launch(s *program.Launch) error {
 		}
 	}
 	if !b.ready {
+		if err := c.relies(s.Dims); err != nil {
+			return err
+		}
 		tiles, err := b.Kernel.Tiles(b.Args.Dims)
 		if err != nil {
 			return err
