@@ -174,7 +174,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 	p.exhausted = a.about.Exhausted
 	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: o.budget(), After: o.Stage}, dims, ctx.Err)
+		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: o.budget(), Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

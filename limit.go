@@ -22,7 +22,8 @@ type asks struct {
 	placed int64 // weights that were copied last
 	views  int64 // pages of the model's files that are read in place, weights that a budget pages among them
 	copies int64 // pages of copies of the model's external data, which the model holds
-	whole  int64 // all of the model's files, mapped while it is compiled
+	loaded int64 // all of the model's files
+	left   int64 // what was mapped of them last
 }
 
 // Asked is the parts of Memory.LimitAt, in bytes of whole pages.
@@ -37,8 +38,15 @@ type Asked struct {
 	Calls     int
 }
 
-// PageFolder is where Paged lies, and what calls spill to: the folder for temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
-func PageFolder() (path string, inMemory bool) { return mem.Folder() }
+// PageFolder is where Paged lies, and what calls spill to, of programs whose Options do not name a folder: the folder for
+// temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
+func PageFolder() (path string, inMemory bool) { return mem.Folder("") }
+
+// PageFolder is where the program's page file lies, and what its calls spill to: Options.PageFolder, or the package's
+// PageFolder. inMemory says that the system keeps files there in memory, so that they save none.
+func (m *Memory) PageFolder() (path string, inMemory bool) {
+	return mem.Folder(m.program.options.PageFolder)
+}
 
 // Total is the limit that holds all of it.
 func (a Asked) Total() int64 {
@@ -65,7 +73,7 @@ func (m *Memory) LimitAt(calls int, d Dims) (int64, error) {
 // Asked is what LimitAt is made of.
 func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	p := m.program
-	a := Asked{Compiling: p.asks.whole + max(p.asks.Most, p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.copies,
+	a := Asked{Compiling: max(p.asks.loaded, p.asks.Most, p.asks.left+p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.copies,
 		Files: p.asks.views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
 	add := func(total *int64, count int64, x sym.Expr) error {
 		v, err := m.most(x, d)
@@ -137,12 +145,20 @@ func (p *Program) settle(x *executor.Executable) {
 		}
 	}
 	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held()}
-	p.asks.views, p.asks.copies, p.asks.whole = p.model.settle(p, views)
+	p.model.settle(p, &p.asks, views)
 	for _, b := range p.model.files() {
 		if b.Kept(p.readInPlace()) > 0 {
 			p.files.blocks = append(p.files.blocks, b)
 		}
 	}
+}
+
+// checkFolder refuses a folder that does not take the files that calls will spill to.
+func (p *Program) checkFolder() error {
+	if v, known := p.memory.Spill.x.Const(); known && v == 0 || p.options.Cross {
+		return nil
+	}
+	return mem.CheckFolder(p.options.PageFolder, "what runs spill")
 }
 
 // checkLimit refuses a program that SetLimit leaves no room for: each of its calls, and each of their arguments, must have some beside what the process holds.

@@ -31,6 +31,10 @@ type Options struct {
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
+	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and are
+	// paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files (TMPDIR). A
+	// folder that does not take them is ErrInput when the program is compiled, and one without room for them ErrMemory.
+	PageFolder string
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
 	// CPU is the level of processor to make code for: "avx512bf16", "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
@@ -175,7 +179,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder})
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +192,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	p.memory = newMemory(p)
 	p.setStates()
 	p.settle(x)
-	for _, check := range []func() error{p.checkBudget, p.checkLimit} {
+	for _, check := range []func() error{p.checkBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
 			x.Close()
 			return nil, inFile(err, m.file)
@@ -235,7 +239,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Brain: o.Precision == BF16, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Brain: o.Precision == BF16, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

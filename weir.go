@@ -38,6 +38,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/weirml/weir/internal/compiler"
@@ -156,6 +157,7 @@ type weights struct {
 	users   int
 	shut    bool
 	readers int                   // who may read all of the files now
+	partial bool                  // the one that reads them let go of some
 	settled bool                  // a program was compiled: until then all of the files stay mapped
 	views   map[*Program][][]byte // what programs read in place
 }
@@ -342,29 +344,39 @@ func (m *Model) read() (done func(), err error) {
 
 // open has all of the files mapped for one more reader.
 func (m *Model) open() error {
-	if m.readers == 0 {
-		for _, b := range m.blocks() {
-			if err := b.KeepAll(); err != nil {
-				if m.settled {
-					m.keep()
-				}
-				return inFile(err, m.file)
-			}
+	if m.readers == 0 || m.partial {
+		if err := m.whole(); err != nil {
+			return err
 		}
 	}
 	m.readers++
 	return nil
 }
 
+// whole has all of the files mapped.
+func (m *Model) whole() error {
+	for _, b := range m.blocks() {
+		if err := b.KeepAll(); err != nil {
+			if m.readers == 0 && m.settled {
+				m.keep(nil)
+			}
+			return inFile(err, m.file)
+		}
+	}
+	m.partial = false
+	return nil
+}
+
 // rest ends what open began. What no program reads in place is mapped no more.
 func (m *Model) rest() {
 	if m.readers--; m.readers == 0 && m.settled {
-		m.keep()
+		m.keep(nil)
 	}
 }
 
-func (m *Model) keep() {
-	var data [][]byte
+// keep lets go of what neither data nor programs lie in.
+func (m *Model) keep(data [][]byte) {
+	data = slices.Clone(data)
 	for _, list := range m.views {
 		data = append(data, list...)
 	}
@@ -373,16 +385,18 @@ func (m *Model) keep() {
 	}
 }
 
-// settle says what a program reads of the files in place, now that it is compiled, and tells in bytes the pages that are mapped for it alone, those of copies of what does not lie aligned in a
-// file, and all.
-func (m *Model) settle(p *Program, views [][]byte) (own, copies, whole int64) {
+// settle says what a program reads of the files in place, now that it is compiled, and notes in bytes the pages that are
+// mapped for it alone, those of copies of what does not lie aligned in a file, those mapped last, and all.
+func (m *Model) settle(p *Program, a *asks, views [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.blocks() {
-		if whole += b.Mapped(); b.Kind() == mem.File {
-			own += b.Kept(views)
+		a.left += b.Mapped()
+		a.loaded += mem.WholePages(b.Size())
+		if b.Kind() == mem.File {
+			a.views += b.Kept(views)
 		} else {
-			copies += b.Mapped()
+			a.copies += b.Mapped()
 		}
 	}
 	if m.views == nil {
@@ -390,7 +404,35 @@ func (m *Model) settle(p *Program, views [][]byte) (own, copies, whole int64) {
 	}
 	m.views[p], m.settled = views, true
 	m.rest()
-	return own, copies, whole
+}
+
+// whileCompiling is the model's files for one compilation, which has opened them.
+type whileCompiling struct{ m *Model }
+
+// Keep lets go of what neither data nor programs lie in, unless somebody else reads the files now.
+func (w whileCompiling) Keep(data [][]byte) {
+	m := w.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readers == 1 {
+		m.partial = true
+		m.keep(data)
+	}
+}
+
+// All has all of the files mapped again.
+func (w whileCompiling) All() error {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	return w.m.whole()
+}
+
+// Mapped is what is mapped of the files.
+func (w whileCompiling) Mapped() (bytes int64) {
+	for _, b := range w.m.files() {
+		bytes += b.Mapped()
+	}
+	return bytes
 }
 
 // release ends a program's use of the files. It may not have settled.
@@ -400,7 +442,7 @@ func (m *Model) release(p *Program) error {
 	if _, settled := m.views[p]; settled {
 		delete(m.views, p)
 		if m.readers == 0 {
-			m.keep()
+			m.keep(nil)
 		}
 	} else {
 		m.rest()

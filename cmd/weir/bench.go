@@ -68,6 +68,7 @@ type measured struct {
 	Predicted  int64            `json:"predicted_bytes"`
 	Measured   int64            `json:"measured_bytes"`
 	Process    int64            `json:"process_bytes"`
+	Anonymous  int64            `json:"process_anonymous_bytes"` // of a peak like process_bytes', what no file stands behind
 	Compile    float64          `json:"compile_ms"`
 	Load       float64          `json:"load_ms"`
 	First      float64          `json:"first_ms"`
@@ -84,6 +85,7 @@ type measured struct {
 
 func (f *benchFlags) bench(ctx context.Context, path string) error {
 	peak := values.ProcessPeak()
+	defer peak()
 	l, dims, err := f.compile(ctx, path, nil)
 	if err != nil {
 		return err
@@ -111,7 +113,7 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 	}
 	r.Close()
 	m.First = ms(time.Since(begin))
-	m.Process = peak()
+	m.Process, m.Anonymous = peak()
 	if dims, err = p.Bind(in); err != nil { // with those that elements of inputs are
 		return err
 	}
@@ -269,7 +271,7 @@ func (m *measured) print() {
 	}
 	fmt.Println(" GB/s")
 	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured, values.FormatBytes(m.Measured))
-	fmt.Printf("process        %s above what it had before loading\n", values.FormatBytes(m.Process))
+	fmt.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process), values.FormatBytes(m.Anonymous))
 	fmt.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
 	fmt.Printf("target         %s for %s\n", m.Target, m.CPU)
 	if m.Profile != nil {

@@ -28,6 +28,7 @@ type modelFlags struct {
 	cpu       string
 	precision string
 	budget    string
+	folder    string
 	exact     bool
 	tune      bool
 	stage     func(name, text string)
@@ -46,6 +47,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
+	flags.StringVar(&f.folder, "page-folder", "", "where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
 
 // options are the flags as the API takes them; bound is the dimensions that have one value.
@@ -98,6 +100,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
 		}
 	}
+	o.PageFolder = f.folder
 	o.Stage, o.Exact, o.Tune = f.stage, f.exact, f.tune
 	if f.c.verbose {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -121,7 +121,7 @@ func (p *planned) ask(m *weir.Memory, bound weir.Dims) {
 		limit, row := a.Total(), askedRow(a)
 		p.Limit, p.Asked = &limit, &row
 	}
-	if p.Folder, p.InMemory = weir.PageFolder(); p.Folder == "" {
+	if p.Folder, p.InMemory = m.PageFolder(); p.Folder == "" {
 		p.Folder = "."
 	}
 }
@@ -144,10 +144,9 @@ func (p *planned) printLimit() {
 
 // printFiles tells the files that the program makes.
 func (p *planned) printFiles() {
-	folder, inMemory := weir.PageFolder()
 	warning := ""
-	if inMemory {
-		warning = ", WHICH IS MEMORY: point TMPDIR at a folder on a disk"
+	if p.InMemory {
+		warning = ", WHICH IS MEMORY: name a folder on a disk with --page-folder"
 	}
 	bytes := int64(0)
 	if p.Asked != nil {
@@ -156,7 +155,7 @@ func (p *planned) printFiles() {
 	if p.Spill != nil {
 		bytes += int64(p.Calls) * *p.Spill
 	}
-	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes), folder, warning)
+	fmt.Printf("%-14s %d (%s) in files of the program's own in %s%s\n", "files", bytes, values.FormatBytes(bytes), p.Folder, warning)
 }
 
 type aliveRow struct {

@@ -7,7 +7,8 @@
 //
 // All pictures of a request are one run: the model's batch dimension is free. At most -calls runs are active at once, each
 // with its own planned memory, and a request waits for one no longer than its deadline. So the service's memory has a ceiling
-// that is known before the first request: it is logged at the start, and /metrics shows what is used of it.
+// that is known before the first request: it is logged at the start, and /metrics shows what is used of it. With -memory it
+// is enforced: tensors, weights and files have weir.SetLimit, Go's heap the rest (GOMEMLIMIT's place), reloads included.
 package main
 
 import (
@@ -27,6 +28,7 @@ func main() {
 	flag.IntVar(&s.calls, "calls", 4, "runs that may be active at once")
 	flag.IntVar(&s.batch, "batch", 64, "the most pictures in one request")
 	flag.DurationVar(&s.deadline, "deadline", 2*time.Second, "the longest that a request may take")
+	flag.Int64Var(&s.memory, "memory", 0, "bytes that the container has, which the service keeps within; without it, as much as it takes")
 	flag.Parse()
 	if err := serve(*listen, s); err != nil {
 		s.log.Error("service ended", "error", err)

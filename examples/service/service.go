@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type settings struct {
 	calls    int
 	batch    int
 	deadline time.Duration
+	memory   int64 // the container's, in bytes; 0: without a limit
 	log      *slog.Logger
 }
 
@@ -41,7 +43,33 @@ func newService(ctx context.Context, s settings) (*service, error) {
 		return nil, err
 	}
 	v.program.Store(program)
+	if err := v.limit(program); err != nil {
+		return nil, errors.Join(err, program.Close())
+	}
 	return v, nil
+}
+
+// leastHeap is what Go's heap needs for the requests, and for what a program is beside its tensors.
+const leastHeap = 32 << 20
+
+// limit divides the container's memory: tensors, weights and mapped files have what two programs need, for one is compiled
+// while the other still answers; Go's heap has the rest. What would take more is refused by name, and the container lives.
+func (s *service) limit(program *weir.Program) error {
+	if s.memory == 0 {
+		return nil
+	}
+	one, err := program.Memory().Limit(s.calls)
+	if err != nil {
+		return err
+	}
+	heap := s.memory - 2*one
+	if heap < leastHeap {
+		return fmt.Errorf("%d bytes of memory are too few: two programs take %d each, and Go's heap %d", s.memory, one, int64(leastHeap))
+	}
+	weir.SetLimit(2 * one)
+	debug.SetMemoryLimit(heap)
+	s.log.Info("memory divided", "limit_bytes", 2*one, "heap_bytes", heap)
+	return nil
 }
 
 // close waits for the runs that are active, and gives all memory back.
@@ -189,7 +217,8 @@ func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float
 }
 
 // reload compiles the model's file anew while requests go on, swaps the programs, and closes the old one, which waits for the runs
-// it has begun. Where the new file is at fault the old program stays. For that moment both programs' memory is in use.
+// it has begun. Where the new file is at fault, or the limit has no room for it, the old program stays. For that moment both programs' memory
+// is in use, which limit allows for.
 func (s *service) reload(w http.ResponseWriter, r *http.Request) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,6 +196,47 @@ func TestReloadUnderLoad(t *testing.T) {
 		if err := ask(t.Context(), server.URL, data.Pictures()[:3]); err != nil || v.program.Load() != old {
 			t.Errorf("after a refused reload (%s): %v", name, err)
 		}
+	}
+}
+
+// TestReloadWithinMemory divides a container's memory, and reloads the model under load: nothing is refused, and no more is
+// held than the limit at any moment. A container that is too small is refused at the start.
+func TestReloadWithinMemory(t *testing.T) {
+	heap := debug.SetMemoryLimit(-1)
+	defer func() { weir.SetLimit(0); debug.SetMemoryLimit(heap) }()
+	s := defaults()
+	s.model, s.memory, s.log = filepath.Join(t.TempDir(), "digits.onnx"), 1<<20, slog.New(slog.DiscardHandler)
+	replace(t, s.model, data.Model)
+	if _, err := newService(t.Context(), s); err == nil || weir.SetLimit(0) != 0 {
+		t.Errorf("a service in 1 MiB: %v", err)
+	}
+	s.memory = 256 << 20
+	v, server := start(t, s)
+	limit := weir.SetLimit(0)
+	weir.SetLimit(limit)
+	one, err := v.program.Load().Memory().Limit(s.calls)
+	if err != nil || limit != 2*one || debug.SetMemoryLimit(-1) != s.memory-limit {
+		t.Fatalf("a limit of %d, for programs of %d, and %d of Go's heap: %v", limit, one, debug.SetMemoryLimit(-1), err)
+	}
+	stop := watch()
+	ended := make(chan []error, 1)
+	go func() { ended <- load(t, server.URL, 16, 4) }()
+	for reloads, running := 0, true; running || reloads < 3; reloads++ {
+		replace(t, s.model, data.Model)
+		if code, text := send(t, server.URL+"/reload"); code != http.StatusOK {
+			t.Fatalf("reload %d: status %d, %s", reloads, code, text)
+		}
+		select {
+		case failures := <-ended:
+			running = false
+			if err := errors.Join(failures...); err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+	}
+	if highest := stop(); highest > limit {
+		t.Errorf("%d bytes held, and the limit is %d", highest, limit)
 	}
 }
 

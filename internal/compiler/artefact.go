@@ -240,7 +240,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	for _, w := range a.Program.Weights {
 		weights[w.Name] = w.Data
 	}
-	c = &Compiled{Machine: machine}
+	c = &Compiled{Machine: machine, files: o.Files, folder: o.Folder}
 	c.Loop, err = loop.Parse(a.loops, loop.ParseOptions{Share: true, Data: func(name string, dt dtype.DType, shape []int64, bytes int64) (*tensor.Tensor, error) {
 		data, ok := weights[name]
 		if !ok || int64(len(data)) != bytes {

@@ -4,9 +4,16 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Asks is what compiling takes of the system, in whole pages of bytes. The model's own files are not in it.
+// Files are the files that a model's weights lie in.
+type Files interface {
+	Keep(data [][]byte) // has nothing but the pages of data mapped from now on, as far as nobody else reads the files
+	All() error         // has all of them mapped again; a limit may refuse it
+	Mapped() int64      // how much of them is mapped now, in bytes of whole pages
+}
+
+// Asks is what compiling takes of the system, in whole pages of bytes.
 type Asks struct {
-	Most    int64 // at once, while compiling
+	Most    int64 // at once, while compiling, with what is mapped of the model's files
 	Weights int64 // in the end, of weights that were laid out anew
 	Paged   int64 // in the end, of a file of the program's own that weights are paged from
 	Code    int64 // in the end
@@ -19,6 +26,9 @@ func (c *Compiled) Asks() Asks { return c.asks }
 func (c *Compiled) hold(blocks ...*mem.Block) {
 	c.blocks = append(c.blocks, blocks...)
 	most := c.code()
+	if c.files != nil {
+		most += c.files.Mapped()
+	}
 	for _, b := range c.blocks {
 		most += b.Mapped()
 	}

@@ -110,7 +110,7 @@ func (c *Compiled) squeeze(o Options, w way, ask func() error) (whole int64, err
 	}
 	c.Savings = append(c.Savings, s.done...)
 	verifyLoop(c.Loop, "saving memory")
-	return whole, c.pageOut()
+	return whole, nil
 }
 
 // keepLoops is squeezed, in the better of its two ways, for a module whose kernels cannot be made anew of ir, so that nothing of it is computed in pieces.

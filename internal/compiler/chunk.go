@@ -247,6 +247,9 @@ func (s *squeezer) fullest() map[string]bool {
 // remade makes the kernels anew, and reports whether the module takes less then.
 func (c *Compiled) remade(m *ir.Module, o Options, before int64) (bool, error) {
 	c.drop()
+	if err := c.afresh(); err != nil {
+		return false, err
+	}
 	if err := c.kernels(m, o, func(string, func() string) {}); err != nil {
 		return false, err
 	}

@@ -32,8 +32,10 @@ type Options struct {
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
+	Folder    string                          // for files that weights are paged from; "": the one for temporary files
 	After     func(stage string, text string) // called with the text of each stage where not nil
 	Progress  func(stage string)
+	Files     Files    // of the model; nil: none
 	Names     []string // of the outputs; nil: as the module calls them
 	// Written: the module is a text that somebody wrote, not an importer, which asks for all that memory safety rests on. What of that is not proved, Recheck decides.
 	Written bool
@@ -73,7 +75,13 @@ type Compiled struct {
 	kept    map[string]string // see schedule.Options
 	blocks  []*mem.Block      // the weights that were laid out anew, until the code owns them
 	asks    Asks
-	inPlace bool // weights that lie in the model's file stay there, for a budget may page them
+	inPlace bool  // weights that lie in the model's file stay there, for a budget may page them
+	budget  int64 // see room; 0: none
+	files   Files // of the model; nil: none
+	done    int64 // see letGo
+
+	interpreted bool   // see Options.Reference: any constant of the model may be read
+	folder      string // see Options.Folder
 
 	plain   manner
 	written *written // the module before the first pass, where it lays out memory
@@ -107,7 +115,10 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	stage := "verify"
 	m := made.IR
-	made.inPlace = o.Budget != nil
+	made.inPlace, made.folder, made.files = o.Budget != nil, o.Folder, o.Files
+	if o.Budget != nil {
+		made.budget = o.Budget.Bytes
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = diag.Recovered(r, "compiling, in "+stage)
@@ -121,7 +132,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 	}()
 	c = made
-	if o.Reference {
+	if c.interpreted = o.Reference; o.Reference {
 		c.Machine = reference.Machine()
 	}
 	done := func(name string, text func() string) {
@@ -195,6 +206,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 			keep = c.keepWritten
 		}
 		if err := keep(m, o); err != nil {
+			return nil, err
+		}
+		if err := c.pageOut(); err != nil {
 			return nil, err
 		}
 		done("budget", c.Loop.String)
@@ -406,7 +420,9 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 			return refusal
 		}
 		c.Faults = append(c.Faults, fault)
-		c.dropPacked()
+		if err := c.afresh(); err != nil {
+			return err
+		}
 		if o.Progress != nil {
 			o.Progress("schedule, which failed and is done more simply: " + fault.Error())
 		}

@@ -128,3 +128,48 @@ func TestMemoryOfCompiling(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryWithinBudget: a budget holds while compiling too. Weights that do not fit it are laid out in a file, so that what
+// the process has of anonymous memory stays near the budget at every stage.
+func TestMemoryWithinBudget(t *testing.T) {
+	if !mem.OutsideHeap() {
+		t.Skip("there is no memory outside Go's heap to put weights into")
+	}
+	m, given := image(t)
+	folder := t.TempDir()
+	runtime.GC()
+	mem.ResetPeaks()
+	held := mem.Usage()
+	start, told := mem.ProcessBytes()
+	const budget = 40 << 20
+	most, at := int64(0), ""
+	c, err := Compile(m, Options{Machine: target.Host(2), Budget: &Budget{Bytes: budget, Calls: 1, Workers: 2}, Folder: folder, Progress: func(stage string) {
+		if now, _ := mem.ProcessBytes(); now.Anonymous-start.Anonymous > most {
+			most, at = now.Anonymous-start.Anonymous, stage
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := mem.Usage()
+	outside := int64(0) // at most: the kinds' peaks need not fall together
+	for kind := range mem.Kind(mem.Kinds) {
+		if kind != mem.File {
+			outside += peak.MappedPeak[kind] - held.MappedCurrent[kind]
+		}
+	}
+	if outside > budget {
+		t.Errorf("compiling took %d bytes beside files, and the budget is %d", outside, budget)
+	}
+	const beside = 24 << 20 // Go's heap
+	if told && most > budget+beside {
+		t.Errorf("the process had %d bytes of anonymous memory more after %s, for a budget of %d and %d bytes of weights", most, at, budget, given)
+	}
+	t.Logf("%d bytes of weights: %d beside files, %d anonymous after %s", given, outside, most, at)
+	if err := c.Code.Release(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || mem.Usage().MappedAll != held.MappedAll {
+		t.Errorf("%v in the folder, %v; %d bytes held", left, err, mem.Usage().MappedAll-held.MappedAll)
+	}
+}

@@ -3,6 +3,7 @@ package compiler
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -24,21 +25,123 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 		offsets[i] = alignUp(total)
 		total = offsets[i] + p.Bytes()
 	}
-	block, err := mem.Map(mem.Weights, "packed weights", total)
+	block, err := c.room("packed weights", total)
 	if err != nil {
 		return err
 	}
-	c.hold(block)
 	for i, p := range list {
-		to := block.Bytes()[offsets[i] : offsets[i]+p.Bytes()]
-		if err := fill(p, to); err != nil {
+		if err := c.fillGrowing(block, offsets[i], p, total); err != nil {
 			return err
 		}
 		forget(p.Origins())
+		block.DontNeed(offsets[i], p.Bytes())
+		to := block.Bytes()[offsets[i] : offsets[i]+p.Bytes()]
 		if p.Buffer.Data, err = tensor.Over(p.Buffer.DType, p.Shape(), to); err != nil {
 			return err
 		}
+		c.letGo(0, total, nil)
 	}
+	return nil
+}
+
+// fillGrowing packs one weight, a share of all at a time: the block grows as it is filled, and what was read of the model's
+// files is let go of.
+func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, total int64) error {
+	pieces := p.Pieces()
+	step := max(1, pieces*letGoAfter(total)/max(1, p.Bytes()))
+	for begin, filled := int64(0), int64(0); begin < pieces; begin += step {
+		end := min(begin+step, pieces)
+		prefix := p.Prefix(end)
+		if err := c.grow(block, at+prefix); err != nil {
+			return err
+		}
+		to := block.Bytes()[at : at+p.Bytes()]
+		if err := mem.CatchFaults(func() error { return fill(p, to, begin, end) }); err != nil {
+			return err
+		}
+		c.letGo(prefix-filled, total, p.Done(end), p.Buffer)
+		filled = prefix
+	}
+	return nil
+}
+
+// room is memory for weights that are laid out anew, which grow makes room in. If a budget has no room for them, it is a
+// file's: see pageOut.
+func (c *Compiled) room(label string, bytes int64) (block *mem.Block, err error) {
+	held := bytes
+	for _, b := range c.blocks {
+		held += b.Size()
+	}
+	block, err = mem.MapGrowing(mem.Weights, c.budget > 0 && held > c.budget, c.folder, label, bytes)
+	if err == nil {
+		c.hold(block)
+	}
+	return block, err
+}
+
+// grow gives a block of room's the pages of its first bytes.
+func (c *Compiled) grow(block *mem.Block, to int64) error {
+	if err := block.Grow(to); err != nil {
+		return err
+	}
+	c.hold()
+	return nil
+}
+
+// letGoShare is the share of all bytes to be laid out anew after which the model's files are looked at once more, and
+// letGoLeast the least of them.
+const (
+	letGoShare = 32
+	letGoLeast = 64 << 10
+)
+
+func letGoAfter(total int64) int64 { return max(total/letGoShare, letGoLeast) }
+
+// letGo counts bytes of weights that were laid out anew. Every now and then it lets go of what no weight of the module is
+// computed from any more of the model's files, so that the weights are never mapped twice as a whole. Of a weight that is
+// being laid out, of some buffers, done is what need not be read again.
+func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {
+	if c.done += bytes; c.done >= letGoAfter(total) {
+		c.done = 0
+		c.keepFiles(done, of...)
+	}
+}
+
+// keepFiles has nothing mapped of the model's files but what weights lie in, or are computed from: of some, without done.
+func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
+	if c.files == nil || c.interpreted {
+		return
+	}
+	var data [][]byte
+	for _, w := range c.Loop.Buffers {
+		if w.Data == nil {
+			continue
+		}
+		w.Data.Sources(func(t *tensor.Tensor) {
+			if t.DType() == dtype.String {
+				return
+			}
+			source := t.Bytes()
+			if len(done) > 0 && slices.Contains(of, w) && unsafe.SliceData(source) == unsafe.SliceData(done) {
+				source = source[len(done):]
+			}
+			data = append(data, source)
+		})
+	}
+	c.files.Keep(data)
+}
+
+// afresh gives back the weights that were laid out anew, for the module's kernels to be made once more of ir, whose constants
+// may lie anywhere in the model's files.
+func (c *Compiled) afresh() error {
+	c.dropPacked()
+	if c.done = 0; c.files == nil {
+		return nil
+	}
+	if err := c.files.All(); err != nil {
+		return err
+	}
+	c.hold()
 	return nil
 }
 
@@ -77,13 +180,13 @@ func (c *Compiled) settle() error {
 		}
 	}
 	if total == 0 {
+		c.keepFiles(nil)
 		return nil
 	}
-	block, err := mem.Map(mem.Weights, "weights laid out anew", total)
+	block, err := c.room("weights laid out anew", total)
 	if err != nil {
 		return err
 	}
-	c.hold(block)
 	made := map[*tensor.Tensor]*tensor.Tensor{}
 	for _, b := range c.Loop.Buffers {
 		at, ok := offsets[b.Data]
@@ -91,36 +194,80 @@ func (c *Compiled) settle() error {
 			continue
 		}
 		if made[b.Data] == nil {
-			to := tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
-			if err := mem.CatchFaults(func() error { fillOrCopy(b.Data, to); return nil }); err != nil {
+			if err := c.fillOrCopy(block, at, b, total); err != nil {
 				return err
 			}
-			made[b.Data] = to
+			block.DontNeed(at, b.Data.Size())
+			made[b.Data] = tensor.Must(tensor.Over(b.DType, b.Data.Shape(), block.Bytes()[at:at+b.Data.Size()]))
 		}
 		b.Data = made[b.Data]
 	}
+	c.keepFiles(nil)
 	return nil
 }
 
-// fillOrCopy gives a weight's elements another place.
-func fillOrCopy(from, to *tensor.Tensor) {
-	if !from.Pending() {
-		mem.Move(to.Bytes(), from.Bytes())
-		return
+// fillOrCopy gives a weight's elements another place, in a block that grows as it is filled: a share of all at a time, if
+// parts of the weight are made of separate stretches of what it is made of.
+func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total int64) error {
+	from := b.Data
+	var sharing []*loop.Buffer
+	for _, w := range c.Loop.Buffers {
+		if w.Data == from {
+			sharing = append(sharing, w)
+		}
 	}
-	from.Fill(to, 0, 0, to.Shape()[0])
-	forget(from.Origins())
+	size, rows := from.Size(), int64(1)
+	if from.Rank() > 0 {
+		rows = max(1, from.Shape()[0])
+	}
+	step, each := rows, size/rows
+	apart := from.Rank() > 0 && from.Major() == 0 && size%rows == 0
+	if apart {
+		step = max(1, letGoAfter(total)/max(1, each))
+	}
+	for begin := int64(0); begin < rows; begin += step {
+		end := min(begin+step, rows)
+		first, last := each*begin, each*end
+		if end == rows {
+			last = size
+		}
+		if err := c.grow(block, at+last); err != nil {
+			return err
+		}
+		part := block.Bytes()[at+first : at+last]
+		err := mem.CatchFaults(func() error {
+			if !from.Pending() {
+				mem.Move(part, from.Bytes()[first:last])
+				return nil
+			}
+			shape := slices.Clone(from.Shape())
+			shape[0] = end - begin
+			from.Fill(tensor.Must(tensor.Over(b.DType, shape, part)), 0, begin, end)
+			forget(from.Origins())
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var done []byte
+		if apart {
+			done = from.Done(end)
+		}
+		c.letGo(last-first, total, done, sharing...)
+	}
+	return nil
 }
 
 // fillBytes is about how much one goroutine packs at a time.
 const fillBytes = 1 << 20
 
-// fill packs one weight.
-func fill(p *schedule.Pack, to []byte) error {
-	pieces := p.Pieces()
-	batch := max(1, fillBytes*pieces/max(1, p.Bytes()))
-	workers := min(int64(runtime.GOMAXPROCS(0)), (pieces+batch-1)/batch)
+// fill packs pieces [first, pieces) of a weight.
+func fill(p *schedule.Pack, to []byte, first, pieces int64) error {
+	most := int64(runtime.GOMAXPROCS(0))
+	batch := max(1, min(fillBytes*p.Pieces()/max(1, p.Bytes()), (pieces-first+most-1)/most))
+	workers := min(most, (pieces-first+batch-1)/batch)
 	var next atomic.Int64
+	next.Store(first)
 	var group diag.Group
 	for range workers {
 		group.Go("packing a weight", func() error {

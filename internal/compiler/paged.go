@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pageOut puts weights that were laid out anew and are to be paged into a file, and gives back the memory that they had. The others lie in files already, or belong to the caller.
+// pageOut has weights that were laid out anew and are to be paged lie in a file, and the others in memory, each once. Those
+// that were not laid out anew lie in files already, or belong to the caller.
 func (c *Compiled) pageOut() error {
 	for _, block := range slices.Clone(c.blocks) {
 		var leave, stay []*loop.Buffer
@@ -22,31 +23,80 @@ func (c *Compiled) pageOut() error {
 				stay = append(stay, b)
 			}
 		}
-		if leave == nil {
+		memory := func(bytes int64) (*mem.Block, error) { return mem.Map(mem.Weights, "packed weights", bytes) }
+		file := func(bytes int64) (*mem.Block, error) { return mem.MapPages(c.folder, "paged weights", bytes) }
+		var err error
+		if block.InPages() {
+			if err = c.move(block, stay, leave, memory); err == nil && leave != nil {
+				err = block.Keep(contents(leave))
+			}
+		} else if leave != nil {
+			if err = c.move(block, leave, stay, file); err == nil {
+				err = c.move(block, stay, nil, memory)
+			}
+			leave = nil
+		} else {
 			continue
 		}
-		file, places, err := mem.PageFile("paged weights", contents(leave))
+		if err == nil && leave == nil {
+			c.blocks = slices.DeleteFunc(c.blocks, func(b *mem.Block) bool { return b == block })
+			err = block.Close()
+		}
 		if err != nil {
-			return err
-		}
-		c.hold(file)
-		if err := moveTo(leave, places); err != nil {
-			return err
-		}
-		left, places, err := together(stay)
-		if err != nil {
-			return err
-		}
-		c.hold(left)
-		if err := moveTo(stay, places); err != nil {
-			return err
-		}
-		c.blocks = slices.DeleteFunc(c.blocks, func(b *mem.Block) bool { return b == block })
-		if err := block.Close(); err != nil {
 			return err
 		}
 	}
+	for _, block := range c.blocks {
+		if block.InPages() {
+			if err := block.Protect(true); err != nil {
+				return err
+			}
+		}
+	}
+	c.hold()
 	return nil
+}
+
+// move copies weights of a block to one that get makes. Those that shared a place still do. The block lets go of what others
+// do not need.
+func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer, get func(bytes int64) (*mem.Block, error)) error {
+	if len(list) == 0 {
+		return nil
+	}
+	total := int64(0)
+	data := contents(list)
+	at, needed := map[*byte]int64{}, map[*byte]bool{}
+	for _, d := range data {
+		if _, known := at[unsafe.SliceData(d)]; !known {
+			at[unsafe.SliceData(d)] = total
+			total += alignUp(int64(len(d)))
+		}
+	}
+	for _, d := range contents(others) {
+		needed[unsafe.SliceData(d)] = true
+	}
+	to, err := get(total)
+	if err != nil {
+		return err
+	}
+	c.hold(to)
+	moved := map[*byte]bool{}
+	for i, d := range data {
+		first := unsafe.SliceData(d)
+		from, size := at[first], int64(len(d))
+		data[i] = to.Bytes()[from : from+size : from+size]
+		if moved[first] {
+			continue
+		}
+		moved[first] = true
+		if err := mem.CatchFaults(func() error { mem.Move(data[i], d); return nil }); err != nil {
+			return err
+		}
+		if to.DontNeed(from, size); !needed[first] {
+			block.Discard(d)
+		}
+	}
+	return moveTo(list, data)
 }
 
 // moveTo gives weights the same contents at other places.
@@ -58,29 +108,6 @@ func moveTo(list []*loop.Buffer, places [][]byte) error {
 		}
 	}
 	return nil
-}
-
-// together copies weights into a block of their own. Those that shared a place still do.
-func together(list []*loop.Buffer) (*mem.Block, [][]byte, error) {
-	total := int64(0)
-	data := contents(list)
-	at := map[*byte]int64{}
-	for _, d := range data {
-		if _, known := at[unsafe.SliceData(d)]; !known {
-			at[unsafe.SliceData(d)] = total
-			total += alignUp(int64(len(d)))
-		}
-	}
-	block, err := mem.Map(mem.Weights, "packed weights", total)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, d := range data {
-		from := at[unsafe.SliceData(d)]
-		data[i] = block.Bytes()[from : from+int64(len(d)) : from+int64(len(d))]
-		copy(data[i], d)
-	}
-	return block, data, nil
 }
 
 func contents(list []*loop.Buffer) [][]byte {

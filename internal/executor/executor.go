@@ -27,6 +27,7 @@ type Executable struct {
 	guard   bool
 	poison  bool
 	own     bool
+	folder  string
 
 	sync.Mutex
 }
@@ -42,6 +43,8 @@ type Options struct {
 	Guard bool
 	// Own copies all weights, but for those that are paged, into memory of the executable's own.
 	Own bool
+	// Folder is where calls spill to; "" is the folder for temporary files.
+	Folder string
 	// Poison fills what a step releases with a pattern, for finding what is read after its release.
 	Poison bool
 }
@@ -53,7 +56,7 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
 	}
@@ -228,7 +231,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		}
 		if s.Kind == program.Spill {
 			c.storages = append(c.storages, nil)
-			if c.files[i], err = mem.NewSpill(s.Name, size); err != nil {
+			if c.files[i], err = mem.NewSpill(x.folder, s.Name, size); err != nil {
 				return c, err
 			}
 			continue

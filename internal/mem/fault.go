@@ -215,8 +215,7 @@ func init() { diag.ExplainFaults(explain) }
 func explain(address uintptr) *diag.Error {
 	for _, b := range live() {
 		if b.system.file && b.contains(address) {
-			return diag.Inputf("the file was cut short after it was opened").AtFile(b.label).
-				WithFix("replace a model by renaming a new file over it, or set WEIR_MAP=off")
+			return b.cutShort()
 		}
 	}
 	closed.Lock()

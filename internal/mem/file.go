@@ -62,7 +62,7 @@ func MapFile(f *os.File, label string) (*Block, error) {
 	if bytes > math.MaxInt-4*pageSize {
 		return nil, refusal(b, errAddressSpace)
 	}
-	system, err := claimed(bytes, func() (mapping, error) { return mapFile(f, int(bytes)) })
+	system, err := claimed(bytes, func() (mapping, error) { return mapFile(f, int(bytes), false) })
 	if errors.Is(err, errors.ErrUnsupported) {
 		return readFile(f, label, bytes)
 	}

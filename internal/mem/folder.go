@@ -2,8 +2,11 @@ package mem
 
 import "os"
 
-// Folder is where SpillFile and PageFile put their files, and whether the system holds files there in memory, as far as it tells.
-func Folder() (path string, inMemory bool) {
-	path = os.TempDir()
+// Folder is where SpillFile and MapPages put their files if they are given this folder, and whether the system holds files
+// there in memory, as far as it tells. "" stands for the folder for temporary files (TMPDIR).
+func Folder(folder string) (path string, inMemory bool) {
+	if path = folder; path == "" {
+		path = os.TempDir()
+	}
 	return path, heldInMemory(path)
 }

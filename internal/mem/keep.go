@@ -18,6 +18,7 @@ type keeper struct {
 	bytes    int64
 	modified time.Time
 	kept     []span // sorted and apart
+	own      bool   // it is a file of the process's own, which nobody else changes
 	stat     stat   // room for what the system says
 }
 
@@ -93,7 +94,7 @@ func (b *Block) keepOnly(want []span) error {
 	want = joined(want)
 	come, gone := without(want, k.kept), without(k.kept, want)
 	if more := total(come); more > 0 {
-		if !k.unchanged() {
+		if !k.own && !k.unchanged() {
 			return b.changed()
 		}
 		if err := b.claimPages(more); err != nil {
@@ -102,7 +103,7 @@ func (b *Block) keepOnly(want []span) error {
 		defer unclaim(more)
 	}
 	for i, s := range come {
-		if err := b.system.show(k.file, int(s.first), int(s.last)); err != nil {
+		if err := b.system.show(k.file, int(s.first), int(s.last), readOnly); err != nil {
 			for _, shown := range come[:i] {
 				_ = b.system.hide(int(shown.first), int(shown.last))
 			}
@@ -115,6 +116,7 @@ func (b *Block) keepOnly(want []span) error {
 		}
 	}
 	k.kept = want
+	b.keepRoom(want)
 	recount(b, counted{min(total(want), b.size), total(want)})
 	return nil
 }
@@ -128,7 +130,7 @@ func (b *Block) Unchanged() error {
 	}
 	k.lock.Lock()
 	defer k.lock.Unlock()
-	if k.file != nil && !k.unchanged() {
+	if k.file != nil && !k.own && !k.unchanged() {
 		return b.changed()
 	}
 	return nil

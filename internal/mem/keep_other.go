@@ -12,7 +12,14 @@ func again(f *os.File) *os.File { return nil }
 
 func (m mapping) hide(first, last int) error { return errors.ErrUnsupported }
 
-func (m mapping) show(f *os.File, first, last int) error { return errors.ErrUnsupported }
+func (m mapping) show(f *os.File, first, last int, a access) error { return errors.ErrUnsupported }
+
+// inParts is false: what is reserved has all of its pages.
+const inParts = false
+
+func reserve(bytes int) (mapping, error) { return mapping{}, errors.ErrUnsupported }
+
+func (m mapping) open(first, last int, name string) error { return errors.ErrUnsupported }
 
 // stat is nothing here.
 type stat struct{}

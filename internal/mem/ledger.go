@@ -55,7 +55,9 @@ func enter(b *Block) {
 	defer ledger.Unlock()
 	ledger.count++
 	ledger.live[b] = ledger.count
-	b.counted = counted{b.size, b.mapped}
+	if b.counted = (counted{b.size, b.mapped}); b.grows {
+		b.counted.mapped = 0
+	}
 	ledger.totals.add(b, +1)
 	ledger.totals.rise(b.kind)
 }

@@ -21,6 +21,7 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -65,7 +66,9 @@ type Block struct {
 	callers []uintptr
 	owner   any // the ledger's lock guards it
 	counted counted
-	keep    *keeper // of a mapped file that can be mapped in part; nil else
+	keep    *keeper    // of a mapped file that can be mapped in part; nil else
+	pages   *SpillFile // of MapPages: the file; nil else
+	grows   bool       // see MapGrowing
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool
@@ -137,9 +140,9 @@ func (b *Block) Label() string { return b.label }
 // Size returns the logical size in bytes, as it was asked for; it outlives Close.
 func (b *Block) Size() int64 { return b.size }
 
-// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file it is what Keep left.
+// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file it is what Keep left, of a block that grows what it has.
 func (b *Block) Mapped() int64 {
-	if b.keep == nil {
+	if b.keep == nil && !b.grows {
 		return b.mapped
 	}
 	ledger.Lock()
@@ -180,7 +183,11 @@ func (b *Block) Close() error {
 	if poisoning.Load() && !b.system.file {
 		return quarantine(b)
 	}
-	if err := b.system.release(); err != nil {
+	err := b.system.release()
+	if b.pages != nil {
+		err = errors.Join(err, b.pages.remove())
+	}
+	if err != nil {
 		return fmt.Errorf("mem: giving back %s %s: %w", b.kind, b.label, err)
 	}
 	return nil
@@ -192,9 +199,9 @@ func (b *Block) Protect(readonly bool) error {
 	switch {
 	case b.closed.Load():
 		return diag.New(diag.ErrClosed, "the memory of %s %s was given back", b.kind, b.label)
-	case b.size == 0 || readonly && (b.system.file || b.kind == Code):
+	case b.size == 0 || readonly && (b.system.file && b.pages == nil || b.kind == Code):
 		return nil
-	case b.system.file:
+	case b.system.file && b.pages == nil:
 		return diag.Inputf("a mapped file is read-only").AtFile(b.label)
 	case b.pool != nil:
 		panic(diag.Internalf("mem: %s shares its pages with others", b.label))
@@ -221,6 +228,21 @@ func (b *Block) DontNeed(off, n int64) {
 		return
 	}
 	b.system.drop(b.pagesOf(off, n))
+}
+
+// Discard gives the system the pages that hold nothing but part, which is of a block that is not a file's: their contents are
+// lost. The block counts them still.
+func (b *Block) Discard(part []byte) {
+	if len(part) == 0 || b.system.file || !outsideHeap || b.pool != nil || b.closed.Load() {
+		return
+	}
+	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(b.Pointer()))
+	if at < 0 || at > b.size-int64(len(part)) {
+		panic(diag.Internalf("mem: %d bytes at %d to be discarded of a block of %d", len(part), at, b.size))
+	}
+	if first, last := roundUp(at), (at+int64(len(part)))/pageSize*pageSize; first < last {
+		b.system.drop(int(first), int(last))
+	}
 }
 
 // fetch is DontNeed's opposite.

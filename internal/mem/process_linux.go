@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// ProcessBytes reads the process's resident size and its peak (VmRSS and VmHWM of /proc/self/status).
+// ProcessBytes reads the process's resident size, its peak, and how much no file stands behind (VmRSS, VmHWM, RssAnon and
+// RssShmem of /proc/self/status).
 func ProcessBytes() (p Process, ok bool) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -22,6 +23,9 @@ func ProcessBytes() (p Process, ok bool) {
 		case "VmHWM":
 			n, err = kilobytes(value)
 			p.Peak = n
+		case "RssAnon", "RssShmem":
+			n, err = kilobytes(value)
+			p.Anonymous += n
 		default:
 			continue
 		}
@@ -30,7 +34,7 @@ func ProcessBytes() (p Process, ok bool) {
 		}
 		fields++
 	}
-	return p, fields == 2
+	return p, fields >= 2
 }
 
 // ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; where it did not,

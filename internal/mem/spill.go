@@ -1,46 +1,89 @@
 package mem
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/weirml/weir/internal/diag"
 )
 
-// SpillFile is a file of the process's own that holds what there is no memory for. Nobody else finds it: where the system allows it has no name any more, elsewhere it is
-// removed when it is closed. It lies in the folder for temporary files (TMPDIR), which should be on a disk: one that is held in memory saves none.
+// SpillFile is a file of the process's own that holds what there is no memory for. Nobody else finds it: if the system
+// allows that, it has no name any more; otherwise it is removed when it is closed. Its folder should be on a disk: one that
+// is held in memory saves none.
 type SpillFile struct {
-	file  *os.File
-	path  string // "" where it has no name any more
-	label string
-	size  int64
+	file   *os.File
+	path   string // "" if it has no name any more
+	folder string
+	label  string
+	size   int64
 }
 
-// NewSpill makes a file of the given size, whose contents are zeros. A refusal is an ErrMemory.
-func NewSpill(label string, bytes int64) (*SpillFile, error) {
-	s := &SpillFile{label: label, size: bytes}
-	if Failing(Opening) {
-		return nil, s.refused(errInjected)
-	}
-	f, err := os.CreateTemp("", "weir-*.spill")
+// NewSpill makes a file of the given size, whose contents are zeros, in a folder, or in Folder's if that is "". If the
+// system can, it has the file's room from the start, so that no later write is refused. A folder that is missing, or that
+// may not be written to, is an ErrInput; a lack of room is an ErrMemory.
+func NewSpill(folder, label string, bytes int64) (*SpillFile, error) {
+	s, err := newFile(folder, label, bytes)
 	if err != nil {
-		return nil, s.refused(err)
-	}
-	s.file, s.path = f, f.Name()
-	if os.Remove(s.path) == nil {
-		s.path = ""
+		return nil, err
 	}
 	spilled(bytes)
-	if err := refusedOr(Room, func() error { return f.Truncate(bytes) }); err != nil {
+	if err := refusedOr(Room, func() error { return s.sized(allocate) }); err != nil {
 		s.Close()
 		return nil, s.refused(err)
 	}
 	return s, nil
 }
 
+// newFile makes an empty file of the process's own.
+func newFile(folder, label string, bytes int64) (*SpillFile, error) {
+	if folder == "" {
+		folder, _ = Folder("")
+	}
+	s := &SpillFile{label: label, size: bytes, folder: folder}
+	if Failing(Opening) {
+		return nil, s.refused(errInjected)
+	}
+	f, err := os.CreateTemp(folder, "weir-*.spill")
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly) || errors.Is(err, errNoFolder):
+		return nil, diag.Inputf("the folder for page files and spill files does not take the file of %s: %v", label, err).
+			AtFile(folder).WithCause(err).WithFix("name a folder that can be written to: --page-folder, Options.PageFolder, TMPDIR")
+	default:
+		return nil, s.refused(err)
+	}
+	s.file, s.path = f, f.Name()
+	if os.Remove(s.path) == nil {
+		s.path = ""
+	}
+	return s, nil
+}
+
+// CheckFolder returns NewSpill's error for a folder, if there is one, and leaves nothing there.
+func CheckFolder(folder, label string) error {
+	s, err := newFile(folder, label, 0)
+	if err != nil {
+		return err
+	}
+	return s.remove()
+}
+
+// sized gives the file its size, with all of its room if get can.
+func (s *SpillFile) sized(get func(f *os.File, bytes int64) error) error {
+	if err := s.file.Truncate(s.size); err != nil || s.size == 0 {
+		return err
+	}
+	if err := get(s.file, s.size); err != nil && !isUnsupported(err) {
+		return err
+	}
+	return nil
+}
+
 func (s *SpillFile) refused(cause error) error {
-	return diag.New(diag.ErrMemory, "a file of %s (%d bytes) for %s: %v", FormatBytes(s.size), s.size, s.label, cause).
-		WithFix("give TMPDIR a folder with room").WithCause(cause)
+	return diag.New(diag.ErrMemory, "a file of %s (%d bytes) for %s in %s: %v", FormatBytes(s.size), s.size, s.label, s.folder, cause).
+		WithFix("name a folder with room: --page-folder, Options.PageFolder, TMPDIR").WithCause(cause)
 }
 
 // Size is the file's size in bytes.
@@ -85,9 +128,14 @@ func (s *SpillFile) Close() error {
 	if s.file == nil {
 		return nil
 	}
+	spilled(-s.size)
+	return s.remove()
+}
+
+// remove closes the file, and removes it if it has a name.
+func (s *SpillFile) remove() error {
 	f := s.file
 	s.file = nil
-	spilled(-s.size)
 	err := f.Close()
 	if s.path != "" {
 		if gone := os.Remove(s.path); err == nil {
@@ -107,37 +155,4 @@ func spilled(bytes int64) {
 	t := &ledger.totals
 	t.Spilled += bytes
 	t.SpilledPeak = max(t.SpilledPeak, t.Spilled)
-}
-
-// pageAlign is the alignment of the pieces of a PageFile, in bytes.
-const pageAlign = 64
-
-// PageFile writes pieces of data to a file of the process's own and maps it, read-only: they need not be in memory, and come from the file when they are read. It gives
-// the block, of kind File, and each piece's place in it.
-func PageFile(label string, pieces [][]byte) (*Block, [][]byte, error) {
-	total := int64(0)
-	at := make([]int64, len(pieces))
-	for i, p := range pieces {
-		at[i] = (total + pageAlign - 1) / pageAlign * pageAlign
-		total = at[i] + int64(len(p))
-	}
-	s, err := NewSpill(label, total)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer s.Close()
-	for i, p := range pieces {
-		if err := s.Write(p, at[i]); err != nil {
-			return nil, nil, err
-		}
-	}
-	b, err := MapFile(s.file, label)
-	if err != nil {
-		return nil, nil, err
-	}
-	places := make([][]byte, len(pieces))
-	for i, p := range pieces {
-		places[i] = b.Bytes()[at[i] : at[i]+int64(len(p)) : at[i]+int64(len(p))]
-	}
-	return b, places, nil
 }

@@ -34,7 +34,9 @@ func mapPages(bytes int, name string) (m mapping, err error) {
 // tooMany reports whether the system has no room for another open file, which is not known here.
 func tooMany(err error) bool { return false }
 
-func mapFile(f *os.File, bytes int) (mapping, error) { return mapping{}, errors.ErrUnsupported }
+func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
+	return mapping{}, errors.ErrUnsupported
+}
 
 func (m mapping) release() error { return nil }
 

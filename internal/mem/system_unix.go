@@ -34,8 +34,12 @@ func tooMany(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
-// mapFile maps a regular file's bytes, shared and read-only.
-func mapFile(f *os.File, bytes int) (mapping, error) {
+// mapFile maps a regular file's bytes, shared, read-only or writable.
+func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
+	access := readOnly
+	if writable {
+		access = readWrite
+	}
 	connection, err := f.SyscallConn()
 	if err != nil {
 		return mapping{}, err
@@ -43,7 +47,7 @@ func mapFile(f *os.File, bytes int) (mapping, error) {
 	var data []byte
 	var mapError error
 	err = connection.Control(func(fd uintptr) {
-		data, mapError = unix.Mmap(int(fd), 0, int(roundUp(int64(bytes))), unix.PROT_READ, unix.MAP_SHARED)
+		data, mapError = unix.Mmap(int(fd), 0, int(roundUp(int64(bytes))), protections[access], unix.MAP_SHARED)
 	})
 	if err == nil {
 		err = mapError

@@ -39,9 +39,13 @@ func tooMany(err error) bool {
 	return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) || errors.Is(err, windows.ERROR_NOT_ENOUGH_MEMORY)
 }
 
-// mapFile maps a regular file's bytes, read-only. The view keeps the mapping alive after its handle is closed; Windows
+// mapFile maps a regular file's bytes, read-only or writable. The view keeps the mapping alive after its handle is closed; Windows
 // refuses to cut a file short while it is mapped.
-func mapFile(f *os.File, bytes int) (mapping, error) {
+func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
+	pages, access := uint32(windows.PAGE_READONLY), uint32(windows.FILE_MAP_READ)
+	if writable {
+		pages, access = windows.PAGE_READWRITE, windows.FILE_MAP_READ|windows.FILE_MAP_WRITE
+	}
 	connection, err := f.SyscallConn()
 	if err != nil {
 		return mapping{}, err
@@ -51,11 +55,11 @@ func mapFile(f *os.File, bytes int) (mapping, error) {
 	err = connection.Control(func(fd uintptr) {
 		var handle windows.Handle
 		size := uint64(bytes)
-		handle, mapError = windows.CreateFileMapping(windows.Handle(fd), nil, windows.PAGE_READONLY, uint32(size>>32), uint32(size), nil)
+		handle, mapError = windows.CreateFileMapping(windows.Handle(fd), nil, pages, uint32(size>>32), uint32(size), nil)
 		if mapError != nil {
 			return
 		}
-		base, mapError = windows.MapViewOfFile(handle, windows.FILE_MAP_READ, 0, 0, uintptr(bytes))
+		base, mapError = windows.MapViewOfFile(handle, access, 0, 0, uintptr(bytes))
 		_ = windows.CloseHandle(handle)
 	})
 	if err == nil {

@@ -449,6 +449,21 @@ func (p *Pack) Stretch(begin, end int64) []byte {
 	return p.from.Stretch(begin*extent, min(end*extent, p.old[axis]))
 }
 
+// Done is the memory that pieces [0, end) read, and no others: nil if that is not known.
+func (p *Pack) Done(end int64) []byte {
+	axis, extent := p.along()
+	return p.from.Done(min(end*extent, p.old[axis]))
+}
+
+// Prefix is the bytes, from the first on, that pieces [0, end) fill: all, if pieces do not fill them in order.
+func (p *Pack) Prefix(end int64) int64 {
+	axis, extent := p.along()
+	if axis != p.columns || end >= p.Pieces() {
+		return p.Bytes()
+	}
+	return (end*extent + p.Width - 1) / p.Width * (p.Bytes() / p.shape[0])
+}
+
 // Origins are what all pieces together read.
 func (p *Pack) Origins() []*tensor.Tensor { return p.from.Origins() }
 

@@ -309,6 +309,25 @@ func (t *Tensor) Origins() []*Tensor {
 	return []*Tensor{t}
 }
 
+// Sources calls visit with every tensor, once, whose elements lie in memory and that t's are computed from; with t itself if
+// its elements are there.
+func (t *Tensor) Sources(visit func(*Tensor)) { t.sources(map[*Tensor]bool{}, visit) }
+
+func (t *Tensor) sources(seen map[*Tensor]bool, visit func(*Tensor)) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	d := t.pending()
+	if d == nil {
+		visit(t)
+		return
+	}
+	for _, from := range d.from {
+		from.sources(seen, visit)
+	}
+}
+
 // originsMost is how many tensors Origins returns at most.
 const originsMost = 16
 
@@ -352,6 +371,16 @@ func (t *Tensor) Stretch(begin, end int64) []byte {
 	data, extent := origins[0].contents(), t.shape[t.Major()]
 	each := int64(len(data)) / extent
 	return data[begin*each : end*each]
+}
+
+// Done returns the bytes that the elements with indices below end along the axis Major are computed from, and no others: nil if
+// that is not known. Unlike Stretch's, they are so to the byte.
+func (t *Tensor) Done(end int64) []byte {
+	data := t.Stretch(0, end)
+	if data == nil || int64(len(t.Origins()[0].contents()))%t.shape[t.Major()] != 0 {
+		return nil
+	}
+	return data
 }
 
 // Major returns the axis along which parts of t lie in separate stretches of its origin, one after another, if any axis is such; 0 for a scalar.

@@ -5,7 +5,11 @@ import (
 	"math"
 	"sort"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -33,21 +37,39 @@ func PageSize() int64 { return mem.PageSize() }
 // OutsideHeap reports whether tensors lie outside Go's heap on this system.
 func OutsideHeap() bool { return mem.OutsideHeap() }
 
-// ProcessPeak begins watching the process's resident size; the function it returns gives the peak since, less what there was, and 0 where the
-// system does not tell.
-func ProcessPeak() func() int64 {
+// ProcessPeak begins watching the process's memory. The function it returns ends that, and gives the peak of the resident
+// size and that of what no file stands behind, less what there was. The second is looked at every few milliseconds, and of a
+// tmpfs what is mapped counts in it. Both are 0 if the system does not tell.
+func ProcessPeak() func() (resident, anonymous int64) {
 	base, _ := mem.ProcessBytes()
 	before := base.Resident
 	if !mem.ResetProcessPeak() {
 		before = base.Peak
 	}
-	return func() int64 {
-		p, ok := mem.ProcessBytes()
-		if !ok {
-			return 0
-		}
-		return p.Peak - before
+	most := atomic.Int64{}
+	look := func() mem.Process {
+		p, _ := mem.ProcessBytes()
+		most.Store(max(most.Load(), p.Anonymous))
+		return p
 	}
+	ticks := time.NewTicker(5 * time.Millisecond)
+	end, ended := make(chan bool), make(chan bool)
+	diag.Go("watching the process's memory", func() error {
+		for {
+			select {
+			case <-ticks.C:
+				look()
+			case <-end:
+				return nil
+			}
+		}
+	}, func(error) { close(ended) })
+	return sync.OnceValues(func() (int64, int64) {
+		ticks.Stop()
+		close(end)
+		<-ended
+		return max(0, look().Peak-before), max(0, most.Load()-base.Anonymous)
+	})
 }
 
 // Summary is what is printed of a result.

@@ -1,0 +1,109 @@
+"""Shows what the process takes beside what is promised, from load to last run, with and without budgets.
+
+    python bench/process.py --models DIR [--weir ./weir] [--threads 2] [NAME...]
+
+DIR/NAME/model.onnx is a model whose inputs have fixed sizes, with x0.npy, x1.npy, ... for its inputs, or random values. Each
+model is run by a process of its own: without a budget, within half of what it takes by itself, and within the smallest budget
+that works. /proc/PID/status is read every two milliseconds; Linux only, and nothing but Python. It writes docs/process.md.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+EVERY = 0.002  # seconds
+
+
+def watched(command):
+    """Runs a command, and gives the most that its process had: of memory that no file stands behind, and of all."""
+    anonymous = resident = 0
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        try:
+            with open(f"/proc/{process.pid}/status") as f:
+                rows = dict(line.split(":", 1) for line in f)
+            kib = {name: int(rows[name].split()[0]) for name in ("RssAnon", "RssShmem", "VmHWM") if name in rows}
+        except (OSError, ValueError, IndexError):
+            break
+        anonymous = max(anonymous, kib.get("RssAnon", 0) + kib.get("RssShmem", 0))
+        resident = max(resident, kib.get("VmHWM", 0))
+        time.sleep(EVERY)
+    error = process.stderr.read()
+    if process.wait() != 0:
+        raise SystemExit(f"{' '.join(command)}: {error}")
+    return anonymous << 10, resident << 10
+
+
+def plan(args, model, *words):
+    command = [args.weir, "plan", model, *words, "--threads", str(args.threads), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+
+
+def row(args, folder, model, budget):
+    words = ["--budget", str(budget)] if budget else []
+    told = plan(args, model, *words)
+    given = sorted(glob.glob(os.path.join(folder, "x*.npy"))) or ["random"]
+    inputs = [word for x in given for word in ("--input", x)]
+    anonymous, resident = watched([args.weir, "run", model, *inputs, *words, "--threads", str(args.threads), "--quiet"])
+    asked = told["asked"]
+    return {"budget": budget, "peak": told["peak_bytes"], "limit": told["limit_bytes"], "files": asked["files_bytes"], "paged": asked["paged_bytes"],
+            "anonymous": anonymous, "beyond": anonymous - told["peak_bytes"], "resident": resident}
+
+
+def measure(args, name):
+    folder = os.path.join(args.models, name)
+    model = os.path.join(folder, "model.onnx")
+    free = plan(args, model)
+    refused = plan(args, model, "--budget", "1")
+    least = int(re.search(r"budget of (\d+) bytes works", refused["error"]["fix"]).group(1))
+    rows = []
+    for budget in (0, max(least, free["peak_bytes"] // 2), least):
+        rows.append(row(args, folder, model, budget))
+        print(name, rows[-1], flush=True)
+    return os.path.getsize(model), rows
+
+
+def mib(n):
+    return f"{n / 2**20:.2f}" if 0 <= n < 2**20 else f"{n / 2**20:.1f}"
+
+
+def document(args, models):
+    lines = ["# The process beside the promise", "", "<!-- written by bench/process.py -->", "",
+             f"Each row is one process, `weir run MODEL --threads {args.threads}`, from its start to its end: load, compile, run (`bench/process.py`).",
+             "*Promised* is the certificate's peak, *limit* `Memory.Limit(1)`, which counts mapped files and arguments too. *Anonymous* is the most",
+             "memory that no file stands behind (RssAnon and RssShmem, read every 2 ms); *beyond* is that, less the promise: Go's heap of the",
+             "compiler and of the command. It is negative if weights are read in their file.",
+             "*All* is VmHWM, in which clean pages of the model's file count, which the kernel takes back when it needs them.", "",
+             "| model | file, MiB | budget | promised | limit | in files, paged | anonymous | beyond | all |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    for name, (size, rows) in models.items():
+        for r in rows:
+            budget = mib(r["budget"]) if r["budget"] else "none"
+            lines.append(f"| {name} | {mib(size)} | {budget} | {mib(r['peak'])} | {mib(r['limit'])} | {mib(r['files'])}, {mib(r['paged'])} "
+                         f"| {mib(r['anonymous'])} | {mib(r['beyond'])} | {mib(r['resident'])} |")
+    return "\n".join(lines + [""])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", help="folders of DIR; all, if none is named")
+    p.add_argument("--models", required=True)
+    p.add_argument("--weir", default=os.path.join(ROOT, "weir"))
+    p.add_argument("--threads", type=int, default=2)
+    args = p.parse_args()
+    names = args.names or sorted(n for n in os.listdir(args.models) if os.path.exists(os.path.join(args.models, n, "model.onnx")))
+    models = {name: measure(args, name) for name in names}
+    with open(os.path.join(ROOT, "docs", "process.md"), "w") as f:
+        f.write(document(args, models))
+
+
+if __name__ == "__main__":
+    main()
