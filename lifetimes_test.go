@@ -134,12 +134,13 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	},
 	"Call.Run": func(ctx context.Context, w *lives) error { return w.call.Run(ctx) },
 
-	"Memory.Asked":    func(_ context.Context, w *lives) error { _, err := w.memory.Asked(1, w.dims); return err },
-	"Memory.Limit":    func(_ context.Context, w *lives) error { _, err := w.memory.Limit(1); return err },
-	"Memory.LimitAt":  func(_ context.Context, w *lives) error { _, err := w.memory.LimitAt(1, w.dims); return err },
-	"Memory.Donating": func(_ context.Context, w *lives) error { _, err := w.memory.Donating("image"); return err },
-	"Memory.Formula":  func(_ context.Context, w *lives) error { _ = w.memory.Formula(2).String(); return nil },
-	"Memory.Giving":   func(_ context.Context, w *lives) error { _, err := w.memory.Giving("scores"); return err },
+	"Memory.Asked":      func(_ context.Context, w *lives) error { _, err := w.memory.Asked(1, w.dims); return err },
+	"Memory.PageFolder": func(_ context.Context, w *lives) error { w.memory.PageFolder(); return nil },
+	"Memory.Limit":      func(_ context.Context, w *lives) error { _, err := w.memory.Limit(1); return err },
+	"Memory.LimitAt":    func(_ context.Context, w *lives) error { _, err := w.memory.LimitAt(1, w.dims); return err },
+	"Memory.Donating":   func(_ context.Context, w *lives) error { _, err := w.memory.Donating("image"); return err },
+	"Memory.Formula":    func(_ context.Context, w *lives) error { _ = w.memory.Formula(2).String(); return nil },
+	"Memory.Giving":     func(_ context.Context, w *lives) error { _, err := w.memory.Giving("scores"); return err },
 	"Memory.LargestStep": func(_ context.Context, w *lives) error {
 		_, _, err := w.memory.LargestStep(w.dims)
 		return err

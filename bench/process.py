@@ -3,8 +3,8 @@
     python bench/process.py --models DIR [--weir ./weir] [--threads 2] [NAME...]
 
 DIR/NAME/model.onnx is a model whose inputs have fixed sizes, with x0.npy, x1.npy, ... for its inputs, or random values. Each
-model is run by a process of its own: without a budget, within half of what it takes by itself, and within the smallest budget
-that works. /proc/PID/status is read every two milliseconds; Linux only, and nothing but Python. It writes docs/process.md.
+model is run by a process of its own: without a budget, and within --share of what it takes by itself, or within the smallest
+budget that works. /proc/PID/status is read every two milliseconds; Linux only, and nothing but Python. It writes docs/process.md.
 """
 import argparse
 import glob
@@ -51,6 +51,10 @@ def plan(args, model, *words):
 def row(args, folder, model, budget):
     words = ["--budget", str(budget)] if budget else []
     told = plan(args, model, *words)
+    if "error" in told:  # it does not fit, and its fix names the budget that does
+        budget = int(re.search(r"budget (?:of )?(\d+)", told["error"]["fix"]).group(1))
+        words = ["--budget", str(budget)]
+        told = plan(args, model, *words)
     given = sorted(glob.glob(os.path.join(folder, "x*.npy"))) or ["random"]
     inputs = [word for x in given for word in ("--input", x)]
     anonymous, resident = watched([args.weir, "run", model, *inputs, *words, "--threads", str(args.threads), "--quiet"])
@@ -62,11 +66,9 @@ def row(args, folder, model, budget):
 def measure(args, name):
     folder = os.path.join(args.models, name)
     model = os.path.join(folder, "model.onnx")
-    free = plan(args, model)
-    refused = plan(args, model, "--budget", "1")
-    least = int(re.search(r"budget of (\d+) bytes works", refused["error"]["fix"]).group(1))
     rows = []
-    for budget in (0, max(least, free["peak_bytes"] // 2), least):
+    for share in (0, args.share):
+        budget = int(share * rows[0]["peak"]) if share else 0
         rows.append(row(args, folder, model, budget))
         print(name, rows[-1], flush=True)
     return os.path.getsize(model), rows
@@ -98,6 +100,7 @@ def main():
     p.add_argument("--models", required=True)
     p.add_argument("--weir", default=os.path.join(ROOT, "weir"))
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--share", type=float, default=0.25)
     args = p.parse_args()
     names = args.names or sorted(n for n in os.listdir(args.models) if os.path.exists(os.path.join(args.models, n, "model.onnx")))
     models = {name: measure(args, name) for name in names}

@@ -3,6 +3,7 @@ package hostop
 import (
 	"math"
 	"strconv"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -79,7 +80,7 @@ func textParse(c *Call) error {
 			return err
 		}
 		c.work(32 + int64(len(text))/8)
-		if !parsed(out, i, string(text)) {
+		if !parsed(out, i, unsafe.String(unsafe.SliceData(text), len(text))) {
 			return diag.Inputf("text %d, %.40q, is no %s", i, text, out.DType())
 		}
 	}
@@ -93,19 +94,40 @@ func parsed(out *tensor.Tensor, i int64, text string) bool {
 		out.SetInt(i, map[byte]int64{'T': 1, 't': 1}[text[0]])
 		return true
 	}
-	if dt == dtype.U64 {
+	whole := integral(text) // else strconv would copy it into an error
+	if dt == dtype.U64 && whole {
 		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
 			out.SetInt(i, int64(v))
 			return true
 		}
 	}
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil && !dt.IsFloat() {
+	if v, err := int64(0), error(nil); whole && !dt.IsFloat() {
+		v, err = strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return parsedFloat(out, i, text)
+		}
 		if dt != dtype.Bool && (v < dt.MinInt() || v > 0 && uint64(v) > dt.MaxInt()) {
 			return false
 		}
 		out.SetInt(i, v)
 		return true
 	}
+	return parsedFloat(out, i, text)
+}
+
+// integral reports whether a text is digits, after a sign or none.
+func integral(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < '0' || c > '9') && (i > 0 || c != '+' && c != '-') {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// parsedFloat is parsed for what is no integer, or too large for one of 64 bits.
+func parsedFloat(out *tensor.Tensor, i int64, text string) bool {
+	dt := out.DType()
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil && !math.IsInf(v, 0) { // what is too large for any float is infinite
 		return false

@@ -15,6 +15,9 @@ func init() {
 	}
 }
 
+// sequenceView is what Go's heap takes for a view of one tensor of a sequence, in bytes: the tensor and its shapes.
+const sequenceView = 320
+
 const extentsWidth = 1 + tensor.SequenceRank
 
 // sequence is the tensors of inputs 0 and 1, as views.
@@ -135,6 +138,9 @@ func sequenceErase(c *Call) error {
 
 // sequenceConcat puts all tensors one after the other along an axis, a new one with stack.
 func sequenceConcat(c *Call) error {
+	if err := c.heap(sequenceView * c.In[1].Shape()[0]); err != nil {
+		return err
+	}
 	list, err := c.sequence()
 	if err != nil {
 		return err
@@ -220,6 +226,7 @@ func sequenceSplit(c *Call) error {
 	row := int64(len(x.Bytes())) / max(rows, 1)
 	slice := row / max(shape[axis], 1)
 	at, offset := 0, int64(0)
+	piece := make([]int64, 0, len(shape))
 	for i := range lengths.Len() {
 		c.work(8)
 		size := lengths.Int(i)
@@ -229,9 +236,8 @@ func sequenceSplit(c *Call) error {
 		}
 		offset += size * slice
 		shape[axis] = size
-		piece := shape
-		if !keep {
-			piece = slices.Delete(slices.Clone(shape), int(axis), int(axis)+1)
+		if piece = append(piece[:0], shape...); !keep {
+			piece = slices.Delete(piece, int(axis), int(axis)+1)
 		}
 		tensor.SetSequenceShape(extents, i, piece)
 	}

@@ -177,6 +177,10 @@ func textSplit(c *Call) error {
 // cases are what becomes of a character.
 var cases = map[string]func(rune) rune{"lower": unicode.ToLower, "upper": unicode.ToUpper, "none": nil}
 
+// caseGrowth is how many times as long a text may become by a change of case: characters of one or two bytes have
+// counterparts of up to three.
+const caseGrowth = 3
+
 // changed appends a text with its characters' case changed; bytes that are no UTF-8 stay.
 func changed(to, text []byte, change func(rune) rune) []byte {
 	if change == nil {
@@ -206,11 +210,16 @@ func textNormalize(c *Call) error {
 		return diag.Inputf("case %q", c.Attrs["case"])
 	}
 	exact, _ := c.Attrs["exact"].(bool)
-	if err := c.heap(8 * x.spans.Len()); err != nil {
+	longest := 0
+	if err := x.each(func(_ int64, text []byte) { longest = max(longest, len(text)) }); err != nil {
+		return err
+	}
+	room := caseGrowth*int64(longest) + utf8.UTFMax
+	if err := c.heap(8*x.spans.Len() + room); err != nil {
 		return err
 	}
 	kept := make([]int64, 0, x.spans.Len())
-	var buffer []byte
+	buffer := make([]byte, 0, room)
 	total := int64(0)
 	var failed error
 	err := x.each(func(i int64, text []byte) {
@@ -287,10 +296,20 @@ func Pattern(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`\A(?:` + pattern + `)\z`)
 }
 
+// What Go's heap takes to match a pattern, in bytes: at most so much for any text, and about so much for each byte of it.
+const (
+	matching    = 128 << 10
+	patternByte = 1 << 10
+)
+
 // textMatch tells which texts a pattern matches.
 func textMatch(c *Call) error {
 	x := c.texts(0)
-	re, err := Pattern(c.Attrs["pattern"].(string))
+	pattern := c.Attrs["pattern"].(string)
+	if err := c.heap(matching + patternByte*int64(len(pattern))); err != nil {
+		return err
+	}
+	re, err := Pattern(pattern)
 	if err != nil {
 		return diag.Inputf("%v", err)
 	}
