@@ -34,6 +34,7 @@ type Asked struct {
 	Paged     int64 // of Files, a file of the program's own that weights are paged from
 	Code      int64
 	Call      int64 // of one call: arena, outputs and scratch
+	Heap      int64 // of one call: what host functions take of Go's heap at most, but for pictures, whose contents decide it
 	Arguments int64 // of one call: the caller's, if it makes them by New
 	Calls     int
 }
@@ -54,7 +55,7 @@ func (a Asked) Total() int64 {
 }
 
 func (a Asked) runs() int64 {
-	return int64(a.Calls) * (a.Call + a.Arguments)
+	return int64(a.Calls) * (a.Call + a.Heap + a.Arguments)
 }
 
 // Limit is what SetLimit must be, in a process that holds nothing else, to load the model, compile the program and have so many runs active, at the upper bounds of the dimensions, each with
@@ -102,6 +103,9 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 		}
 	}
 	if err := add(&a.Call, int64(m.Workers), c.Scratch); err != nil {
+		return a, err
+	}
+	if err := add(&a.Heap, 1, c.HostHeap()); err != nil {
 		return a, err
 	}
 	return a, m.arguments(&a, d)
@@ -174,6 +178,7 @@ func (p *Program) checkLimit() error {
 	held := mem.Usage()
 	tensors := held.MappedCurrent[mem.Tensors] + held.Cached
 	others := held.MappedAll - held.MappedCurrent[mem.Tensors]
+	a.Call += a.Heap
 	need := others + int64(a.Calls)*a.Call + max(tensors, a.Arguments*int64(a.Calls))
 	if need > limit {
 		return diag.New(ErrMemory, "the limit of %d bytes that SetLimit set cannot hold the program: %d are needed, which are %d held now, %d calls of %d, and %d of arguments", limit, need,

@@ -111,6 +111,7 @@ type askedRow struct {
 	Paged     int64 `json:"paged_bytes"`
 	Code      int64 `json:"code_bytes"`
 	Call      int64 `json:"call_bytes"`
+	Heap      int64 `json:"heap_bytes"`
 	Arguments int64 `json:"arguments_bytes"`
 	Calls     int   `json:"calls"`
 }
@@ -139,7 +140,7 @@ func (p *planned) printLimit() {
 	f := values.FormatBytes
 	fmt.Printf("%-14s %d (%s), in whole pages: the most that is asked of the system\n", "limit", *p.Limit, f(*p.Limit))
 	fmt.Printf("%-14s   %s while compiling, then %s of weights, %s of files, %s of code, and %d × (%s of a call and %s of arguments)\n", "",
-		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call), f(a.Arguments))
+		f(a.Compiling), f(a.Weights), f(a.Files), f(a.Code), a.Calls, f(a.Call+a.Heap), f(a.Arguments))
 }
 
 // printFiles tells the files that the program makes.

@@ -1,7 +1,10 @@
 package compiler
 
 import (
+	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/program"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Files are the files that a model's weights lie in.
@@ -53,4 +56,33 @@ func (c *Compiled) held() {
 			c.asks.Weights += b.Mapped()
 		}
 	}
+}
+
+// HostHeap is the most that any host function of the program asks for of Go's heap, in bytes at the limits of what data decide,
+// but for those whose operands' contents decide it.
+func (c *Compiled) HostHeap() sym.Expr {
+	var list []sym.Expr
+	var walk func(steps []program.Step)
+	walk = func(steps []program.Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *program.If:
+				walk(s.Then)
+				walk(s.Else)
+			case *program.Loop:
+				walk(s.Body)
+			case *program.Host:
+				times, plus, _ := hostop.Heap(s.Op, s.Attrs)
+				total := sym.Const(plus)
+				for i, n := range times {
+					if n > 0 && s.In[i] >= 0 {
+						total = total.Add(sym.Const(n).Mul(c.Program.Tensors[s.In[i]].Bytes()))
+					}
+				}
+				list = append(list, sym.AtLimits(total, c.Loop.Limits))
+			}
+		}
+	}
+	walk(c.Program.Steps)
+	return sym.MaxOf(append(list, sym.Const(0))...)
 }

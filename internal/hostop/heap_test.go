@@ -158,6 +158,10 @@ func TestHeap(t *testing.T) {
 			at += int(size)
 			return tensor.Over(c.types[i], shape, data)
 		}}
+		times, most, known := Heap(c.name, c.attrs)
+		for i, n := range times {
+			most += n * c.in[i].Size()
+		}
 		f, err := Lookup(c.name)
 		if err != nil {
 			t.Fatal(err)
@@ -168,6 +172,9 @@ func TestHeap(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		if took := int64(after.TotalAlloc - before.TotalAlloc); err != nil || took > asked+largest {
 			t.Errorf("%s took %d bytes of Go's heap, and asked for %d: %v", c.name, took, asked, err)
+		}
+		if known == (c.name == "decode_image") || known && asked > most {
+			t.Errorf("%s asked for %d bytes of Go's heap, of %d that are told beforehand", c.name, asked, most)
 		}
 	}
 	for _, name := range Names() {

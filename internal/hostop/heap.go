@@ -1,0 +1,23 @@
+package hostop
+
+import "unicode/utf8"
+
+// Heap is the most that a function asks Reserve for in one call: so many times the bytes of each operand, and so many bytes
+// more. known is false if contents decide it, as of pictures.
+func Heap(op string, attrs map[string]any) (times []int64, plus int64, known bool) {
+	switch op {
+	case "text_rank":
+		return []int64{1}, 0, true
+	case "text_normalize":
+		return []int64{1, caseGrowth}, utf8.UTFMax, true
+	case "text_match":
+		pattern, _ := attrs["pattern"].(string)
+		return nil, matching + patternByte*int64(len(pattern)), true
+	case "sequence_concat":
+		return []int64{0, sequenceView / (8 * extentsWidth)}, 0, true
+	case "trees":
+		targets, _ := attrs["targets"].(int64)
+		return nil, treeBlock * targets, true
+	}
+	return nil, 0, op != "decode_image"
+}
