@@ -95,12 +95,7 @@ func TestHeap(t *testing.T) {
 	slab := make([]byte, 64*n+1<<20)
 	type attrs = map[string]any
 	measured := map[string]bool{}
-	for _, c := range []struct {
-		name  string
-		attrs map[string]any
-		in    []*tensor.Tensor
-		types []dtype.DType
-	}{
+	for _, c := range []heapCase{
 		{"unique", map[string]any{"axis": int64(0), "sorted": true}, []*tensor.Tensor{list(dtype.I64, n)}, []dtype.DType{dtype.I64, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
 		{"unique", map[string]any{"axis": int64(0), "sorted": false}, []*tensor.Tensor{list(dtype.F32, n)}, []dtype.DType{dtype.F32, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
 		{"unique", map[string]any{"axis": int64(1), "sorted": true}, []*tensor.Tensor{list(dtype.U8, 3, n/4, 2)}, []dtype.DType{dtype.U8, dtype.I64, dtype.I64, dtype.I64, dtype.I64}},
@@ -141,41 +136,7 @@ func TestHeap(t *testing.T) {
 		{"trees", attrs{"targets": int64(1), "aggregate": "sum"}, forest, []dtype.DType{dtype.F32}},
 	} {
 		measured[c.name] = true
-		clear(slab)
-		at := 0
-		asked := int64(0)
-		call := &Call{Attrs: c.attrs, In: c.in, Types: c.types, Reserve: func(bytes int64) error { asked += bytes; return nil }, Result: func(i int, shape ...int64) (*tensor.Tensor, error) {
-			count, err := tensor.Count(shape)
-			if err != nil {
-				return nil, err
-			}
-			size, err := c.types[i].Bytes(count)
-			if err != nil {
-				return nil, err
-			}
-			at = (at + 63) &^ 63
-			data := slab[at : at+int(size) : at+int(size)]
-			at += int(size)
-			return tensor.Over(c.types[i], shape, data)
-		}}
-		times, most, known := Heap(c.name, c.attrs)
-		for i, n := range times {
-			most += n * c.in[i].Size()
-		}
-		f, err := Lookup(c.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		err = f(call)
-		runtime.ReadMemStats(&after)
-		if took := int64(after.TotalAlloc - before.TotalAlloc); err != nil || took > asked+largest {
-			t.Errorf("%s took %d bytes of Go's heap, and asked for %d: %v", c.name, took, asked, err)
-		}
-		if known == (c.name == "decode_image") || known && asked > most {
-			t.Errorf("%s asked for %d bytes of Go's heap, of %d that are told beforehand", c.name, asked, most)
-		}
+		c.measure(t, slab)
 	}
 	for _, name := range Names() {
 		if why := unmeasured[name]; measured[name] == (why != "") {
@@ -187,4 +148,51 @@ func TestHeap(t *testing.T) {
 // unmeasured are the functions that TestHeap has no case for, and why.
 var unmeasured = map[string]string{
 	"interpret": "it is the reference's, whose tensors lie on Go's heap as its target says",
+}
+
+// heapCase is an application of a function to large operands.
+type heapCase struct {
+	name  string
+	attrs map[string]any
+	in    []*tensor.Tensor
+	types []dtype.DType
+}
+
+// measure applies the function, with its results in slab.
+func (c *heapCase) measure(t *testing.T, slab []byte) {
+	clear(slab)
+	at := 0
+	asked := int64(0)
+	call := &Call{Attrs: c.attrs, In: c.in, Types: c.types, Reserve: func(bytes int64) error { asked += bytes; return nil }, Result: func(i int, shape ...int64) (*tensor.Tensor, error) {
+		count, err := tensor.Count(shape)
+		if err != nil {
+			return nil, err
+		}
+		size, err := c.types[i].Bytes(count)
+		if err != nil {
+			return nil, err
+		}
+		at = (at + 63) &^ 63
+		data := slab[at : at+int(size) : at+int(size)]
+		at += int(size)
+		return tensor.Over(c.types[i], shape, data)
+	}}
+	times, most, known := Heap(c.name, c.attrs)
+	for i, n := range times {
+		most += n * c.in[i].Size()
+	}
+	f, err := Lookup(c.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err = f(call)
+	runtime.ReadMemStats(&after)
+	if took := int64(after.TotalAlloc - before.TotalAlloc); err != nil || took > asked+largest {
+		t.Errorf("%s took %d bytes of Go's heap, and asked for %d: %v", c.name, took, asked, err)
+	}
+	if known == (c.name == "decode_image") || known && asked > most {
+		t.Errorf("%s asked for %d bytes of Go's heap, of %d that are told beforehand", c.name, asked, most)
+	}
 }
