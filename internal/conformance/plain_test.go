@@ -168,3 +168,23 @@ func (p *plainModel) measure(t *testing.T, proto *wire.ModelProto, what string) 
 		program.Close()
 	}
 }
+
+// TestConvolvedByItself gives convolutions one value as picture and as weights.
+func TestConvolvedByItself(t *testing.T) {
+	for _, shape := range [][]int64{{1, 1, 1, 1}, {3, 3, 1, 1}, {2, 2, 2, 2}, {1, 1, 3}, {4, 4, 1}, {2, 2, 3, 1}} {
+		var dims []*wire.Dimension
+		for _, s := range shape {
+			dims = append(dims, wire.Size(s))
+		}
+		d := &drawing{Rand: rand.New(rand.NewPCG(1, 2))}
+		g := &wire.GraphProto{Name: "itself", Node: []*wire.NodeProto{last("Conv", nil, "x", "x")}, Output: []*wire.ValueInfoProto{{Name: "y"}},
+			Input: []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), dims...)}}
+		m := &RandomModel{Inputs: []*tensor.Tensor{d.filled(dtype.F32, shape, false)},
+			Model: &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}}
+		for _, how := range configurations {
+			if _, err := trialOf(m).compare(t.Context(), how); err != nil {
+				t.Errorf("%v, %s: %v", shape, how.name, err)
+			}
+		}
+	}
+}

@@ -270,7 +270,7 @@ func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) erro
 	nest := &ops.Nest{Builder: loop.NewBuilder(l.name(n.Op.Name())), D: l.from.Dims}
 	step := &loop.Launch{Kernel: nest.Kernel, Source: n.Source}
 	nest.Kernel.Source = n.Source
-	// A value given twice is one parameter.
+	// A value given twice is one parameter, unless the lowering gives each a shape of its own.
 	seen := map[*loop.Buffer]*loop.Memory{}
 	for i, v := range n.Inputs {
 		if v == nil {
@@ -281,7 +281,7 @@ func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) erro
 		if err != nil {
 			return err
 		}
-		if seen[b] == nil {
+		if seen[b] == nil || low.Apart {
 			seen[b] = nest.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, v.Type.Shape)
 			step.Args = append(step.Args, b)
 		}

@@ -13,13 +13,13 @@ import (
 func init() {
 	define(&Def{Op: "convolution", Shape: convolutionShape, Mean: convolutionMean, Samples: convolutionSamples,
 		Lowerings: []Lowering{
-			{Name: "pointwise", When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
+			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
 			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", When: both(channelsLast, convolutionIsPointwise), Build: convolutionPixels},
-			{Name: "rows", When: channelsLast, Build: convolutionRows},
+			{Name: "pixels", Apart: true, When: both(channelsLast, convolutionIsPointwise), Build: convolutionPixels},
+			{Name: "rows", Apart: true, When: channelsLast, Build: convolutionRows},
 		}})
 }
 

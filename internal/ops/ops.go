@@ -44,7 +44,9 @@ type View struct {
 
 // Lowering is one way to compute an operator by a loop nest.
 type Lowering struct {
-	Name string
+	// Apart has operands be parameters of their own also if they are one value, since Build gives them other shapes.
+	Apart bool
+	Name  string
 	// When, where not nil, is the condition under which Build is right.
 	When func(n *ir.Node, d *sym.Dims) bool
 	// Build writes the kernel: k has a parameter for each present input and each output.
