@@ -241,7 +241,7 @@ func constInt(x int64) func(d *drawing, v drawn) []drawn {
 // pairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime. Its outputs are the second's, now and then the first's, the input,
 // a constant, and the second's again.
 func pairOfEdges(first, second edge) *RandomModel {
-	seed := uint64(choice(first.name+">"+second.name, 1<<31))
+	seed := hashed(first.name+">"+second.name) % (1 << 31)
 	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.name + " > " + second.name}, count: new(int)}
 	sizes := []int64{0, 1, 2, 3, 3, 5, 7, 13}
 	x := drawn{name: "x", dt: dtype.F32, shape: axes(1 + d.IntN(3))}

@@ -229,13 +229,16 @@ func (p *pair) resized(x *tensor.Tensor) *tensor.Tensor {
 }
 
 // choice draws from a line of text: the same for the same text.
-func choice(text string, from int) int {
+func choice(text string, from int) int { return int(hashed(text) % uint64(from)) }
+
+// hashed is a number that a text decides.
+func hashed(text string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(text))
 	x := h.Sum64()
 	x ^= x >> 29
 	x *= 0xbf58476d1ce4e5b9
-	return int((x ^ x>>32) % uint64(from))
+	return x ^ x>>32
 }
 
 // knownPairs are differences that are no fault, by a pattern of the pair's line and its configuration and one of what is said, with the reason for each.
