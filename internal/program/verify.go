@@ -73,7 +73,6 @@ type verifier struct {
 	ports      map[int]*Port    // by argument's tensor
 	conditions []Condition
 	strict     bool         // a condition that fails at a sample is an error
-	seed       uint64       // of samples
 	visits     int          // of steps
 	paged      map[int]bool // constants that are left in a file
 	newValues  map[int]int  // of states: the old one by the new one
