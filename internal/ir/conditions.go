@@ -122,6 +122,11 @@ func (a *assumptions) decide(c sym.Cond) sym.Truth {
 			never = never && a.negative(args[i])
 			args[i] = reduced(args[i])
 		}
+		for i := 0; i < len(args); i++ {
+			if q, ok := a.quotient(args[i]); ok {
+				args = append(args, q)
+			}
+		}
 		if never {
 			return sym.No
 		}
@@ -168,6 +173,36 @@ func reduced(e sym.Expr) sym.Expr {
 		out = out.Add(t.Expr())
 	}
 	return out
+}
+
+// quotient is a quantity without a factor of all its terms that is never negative: where the quotient is not negative, the quantity is not.
+func (a *assumptions) quotient(e sym.Expr) (q sym.Expr, ok bool) {
+	constant, terms := e.Terms()
+	if constant != 0 || len(terms) < 2 {
+		return q, false
+	}
+	for i, f := range terms[0].Factors {
+		common := f.Expr()
+		if a.dims.LE(sym.Const(0), common) != sym.Yes {
+			continue
+		}
+		q, ok = without(terms[0], i), true
+		for _, t := range terms[1:] {
+			at := slices.IndexFunc(t.Factors, func(g sym.Factor) bool { return g.Expr().Equal(common) })
+			if ok = ok && at >= 0; ok {
+				q = q.Add(without(t, at))
+			}
+		}
+		if ok {
+			return reduced(q), true
+		}
+	}
+	return q, false
+}
+
+// without is a term without one of its factors.
+func without(t sym.Term, factor int) sym.Expr {
+	return sym.Term{Coef: t.Coef, Factors: slices.Delete(slices.Clone(t.Factors), factor, factor+1)}.Expr()
 }
 
 // assert takes over what the text asserts.
