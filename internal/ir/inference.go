@@ -61,7 +61,7 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 		}
 		return nil
 	case sym.No:
-		return diag.Inputf("%s: %s can never hold", why, cond).AtNode(n.Source, n.Op.Name())
+		return Never{diag.Inputf("%s: %s can never hold", why, cond).AtNode(n.Source, n.Op.Name())}
 	}
 	for _, r := range c.Module.Requires {
 		if r.Cond.String() == cond.String() {
@@ -72,6 +72,12 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 	c.narrow(cond)
 	return nil
 }
+
+// Never is an error of a condition that no value of the dimensions meets: other sizes might.
+type Never struct{ error }
+
+// Unwrap returns what is wrong.
+func (n Never) Unwrap() error { return n.error }
 
 // mostNarrowed is how many values a condition may take from either end of a dimension's range.
 const mostNarrowed = 64

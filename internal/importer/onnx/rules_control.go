@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/weirml/weir/internal/ir"
@@ -26,7 +27,10 @@ func branch(c *call) []*ir.Value {
 	sides := c.graph.sides(place)
 	for i, s := range sides {
 		if err := s.do(func() error { s.block.Results = c.graph.branch(branchOf(c, i), s.build, place); return nil }); err != nil {
-			c.Fail(c.graph.impossible(place, i, err))
+			if errors.As(err, new(ir.Never)) {
+				err = c.graph.impossible(place, i, err)
+			}
+			c.Fail(err)
 		}
 	}
 	results := [2][]*ir.Value{sides[0].block.Results, sides[1].block.Results}
