@@ -77,7 +77,7 @@ func newLayout(p *program.Program) (*layout, error) {
 	for i, name := range l.names {
 		slots[name] = i
 	}
-	c := &compilation{names: l.names}
+	c := &compilation{names: sym.NewNames(l.names)}
 	for _, d := range p.Dims {
 		var code *sym.Code
 		if d.Data {
@@ -117,12 +117,12 @@ func newLayout(p *program.Program) (*layout, error) {
 
 // compilation remembers the first error.
 type compilation struct {
-	names []sym.Name
+	names *sym.Names
 	err   error
 }
 
 func (c *compilation) compile(e sym.Expr) *sym.Code {
-	code, err := e.Compile(c.names)
+	code, err := c.names.Compile(e)
 	if err != nil && c.err == nil {
 		c.err = err
 	}

@@ -36,11 +36,26 @@ const slotsOnStack = 64
 
 // Compile prepares e for evaluation with the values of names, in that order. A part that e holds twice is computed once. The error is an
 // *UnboundError for a name of e that is not in the list.
-func (e Expr) Compile(names []Name) (*Code, error) {
-	b := &builder{code: &Code{inputs: len(names)}, inputs: map[Name]int32{}, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
+func (e Expr) Compile(names []Name) (*Code, error) { return NewNames(names).Compile(e) }
+
+// Names are the names that expressions are compiled for, in the order of their values.
+type Names struct {
+	places map[Name]int32
+	count  int
+}
+
+// NewNames makes a list of names ready for expressions to be compiled.
+func NewNames(names []Name) *Names {
+	n := &Names{make(map[Name]int32, len(names)), len(names)}
 	for i, name := range names {
-		b.inputs[name] = ^int32(i)
+		n.places[name] = ^int32(i)
 	}
+	return n
+}
+
+// Compile is Expr.Compile for these names.
+func (n *Names) Compile(e Expr) (*Code, error) {
+	b := &builder{code: &Code{inputs: n.count}, inputs: n.places, exprs: map[hash]int32{}, atoms: map[hash]int32{}}
 	for _, name := range e.Vars() {
 		if _, ok := b.inputs[name]; !ok {
 			return nil, &UnboundError{name}
