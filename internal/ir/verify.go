@@ -437,6 +437,9 @@ func (v *verifier) agree(a, b []sym.Expr) bool {
 		case sym.No:
 			return false
 		case sym.Unknown:
+			if v.scratch.Dims.Simplify(a[i]).Equal(v.scratch.Dims.Simplify(b[i])) {
+				continue
+			}
 			if !v.decided(a[i]) && !v.decided(b[i]) {
 				return false
 			}
