@@ -165,23 +165,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := watch()
-	ended := make(chan []error, 1)
-	go func() { ended <- load(t, server.URL, 32, 6) }()
-	reloads := 0
-	for running := true; running || reloads < 3; reloads++ {
-		replace(t, s.model, data.Model)
-		if code, text := send(t, server.URL+"/reload"); code != http.StatusOK {
-			t.Fatalf("reload: status %d, %s", code, text)
-		}
-		select {
-		case failures := <-ended:
-			running = false
-			if err := errors.Join(failures...); err != nil {
-				t.Error(err)
-			}
-		default:
-		}
-	}
+	reloads := reloadBeside(t, s.model, server.URL, 32, 6)
 	if highest := stop() - before; highest > 2*ceiling+int64(len(data.Model)) {
 		t.Errorf("%d bytes used with two programs, the certificates and the file say at most %d", highest, 2*ceiling+int64(len(data.Model)))
 	}
@@ -219,11 +203,21 @@ func TestReloadWithinMemory(t *testing.T) {
 		t.Fatalf("a limit of %d, for programs of %d, and %d of Go's heap: %v", limit, one, debug.SetMemoryLimit(-1), err)
 	}
 	stop := watch()
+	reloadBeside(t, s.model, server.URL, 16, 4)
+	if highest := stop(); highest > limit {
+		t.Errorf("%d bytes held, and the limit is %d", highest, limit)
+	}
+}
+
+// reloadBeside replaces the model's file and reloads it, three times at least, until so many clients have made so many requests each. No request fails. It returns how many
+// reloads there were.
+func reloadBeside(t *testing.T, model, url string, clients, requests int) (reloads int) {
+	t.Helper()
 	ended := make(chan []error, 1)
-	go func() { ended <- load(t, server.URL, 16, 4) }()
-	for reloads, running := 0, true; running || reloads < 3; reloads++ {
-		replace(t, s.model, data.Model)
-		if code, text := send(t, server.URL+"/reload"); code != http.StatusOK {
+	go func() { ended <- load(t, url, clients, requests) }()
+	for running := true; running || reloads < 3; reloads++ {
+		replace(t, model, data.Model)
+		if code, text := send(t, url+"/reload"); code != http.StatusOK {
 			t.Fatalf("reload %d: status %d, %s", reloads, code, text)
 		}
 		select {
@@ -235,9 +229,7 @@ func TestReloadWithinMemory(t *testing.T) {
 		default:
 		}
 	}
-	if highest := stop(); highest > limit {
-		t.Errorf("%d bytes held, and the limit is %d", highest, limit)
-	}
+	return reloads
 }
 
 // replace puts a new file in the old one's place: mapped files must not change under a reader.

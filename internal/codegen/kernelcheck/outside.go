@@ -52,16 +52,8 @@ func (h Harness) Outside(t *testing.T) {
 			t.Errorf("no access is guarded:\n%s", k)
 		}
 		run := func(values map[string]int64) error {
-			dims := map[sym.Name]int64{}
-			for name, v := range values {
-				dims[sym.User(name)] = v
-			}
-			var operands []*tensor.Tensor
-			for i, p := range k.Params {
-				x := Operand(t, p, dims)
-				Fill(rand.New(rand.NewSource(int64(i))), x)
-				operands = append(operands, x)
-			}
+			dims := bound(values)
+			operands := filled(t, k, dims)
 			if k.Params[0].Name == "at" {
 				for i := range operands[0].Len() {
 					operands[0].SetInt(i, values["k"]-1-i)
@@ -77,6 +69,26 @@ func (h Harness) Outside(t *testing.T) {
 			t.Errorf("%v: %v, want a check's error\n%s", c.outside, err, k)
 		}
 	}
+}
+
+// bound gives dimensions values, by the names that a text has for them.
+func bound(values map[string]int64) map[sym.Name]int64 {
+	dims := map[sym.Name]int64{}
+	for name, v := range values {
+		dims[sym.User(name)] = v
+	}
+	return dims
+}
+
+// filled makes a kernel's operands, each with random elements that its place among the parameters decides.
+func filled(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64) []*tensor.Tensor {
+	var operands []*tensor.Tensor
+	for i, p := range k.Params {
+		x := Operand(t, p, dims)
+		Fill(rand.New(rand.NewSource(int64(i))), x)
+		operands = append(operands, x)
+	}
+	return operands
 }
 
 // proven is the kernel of a text, with guards, after which nothing of it is unproved.
@@ -129,16 +141,8 @@ func (h Harness) Early(t *testing.T) {
 		if unproved, err := loop.Verify(k, nil); err != nil || unproved != nil {
 			t.Fatalf("%v, %v:\n%s", unproved, err, k)
 		}
-		dims := map[sym.Name]int64{}
-		for name, v := range c.dims {
-			dims[sym.User(name)] = v
-		}
-		var operands []*tensor.Tensor
-		for i, p := range k.Params {
-			x := Operand(t, p, dims)
-			Fill(rand.New(rand.NewSource(int64(i))), x)
-			operands = append(operands, x)
-		}
+		dims := bound(c.dims)
+		operands := filled(t, k, dims)
 		h.Agree(t, k, dims, operands, 0, 0)
 	}
 }
@@ -191,12 +195,7 @@ func (h Harness) Chosen(t *testing.T) {
 		k := proven(t, text)
 		for _, n := range []int64{0, 2, 1 << 61, math.MaxInt64} {
 			dims := map[sym.Name]int64{sym.User("n"): n}
-			var operands []*tensor.Tensor
-			for i, p := range k.Params {
-				x := Operand(t, p, dims)
-				Fill(rand.New(rand.NewSource(int64(i))), x)
-				operands = append(operands, x)
-			}
+			operands := filled(t, k, dims)
 			h.Agree(t, k, dims, operands, 0, 0)
 		}
 	}
