@@ -48,7 +48,8 @@ func rawFloats(x []float32) (raw []byte) {
 	return raw
 }
 
-// everyLevel compiles a model for each processor's level that this one has, and for portable code, and hands a function that runs it.
+// everyLevel compiles a model for each processor's level that this one has, and for portable code, and hands a function
+// that runs it.
 func everyLevel(t *testing.T, data []byte, o weir.Options, each func(cpu string, run func(in map[string][]float32, shapes map[string][]int) []float32)) {
 	t.Helper()
 	m := must[*weir.Model](t)(weir.LoadBytes(data))
@@ -77,7 +78,8 @@ func everyLevel(t *testing.T, data []byte, o weir.Options, each func(cpu string,
 	}
 }
 
-// TestAttentionBound holds attention in blocks to its bound: scores are off by the rounding of their sums, which exp turns into a factor, and products with values as sums are.
+// TestAttentionBound holds attention in blocks to its bound: scores are off by the rounding of their sums, which exp
+// turns into a factor, and products with values as sums are.
 func TestAttentionBound(t *testing.T) {
 	const queries, keys, size, values = 5, 300, 16, 8
 	source := fmt.Sprintf(`weir 1
@@ -127,7 +129,8 @@ main @main(%%q: f32[1, 1, %d, %d], %%k: f32[1, 1, %d, %d], %%v: f32[1, 1, %d, %d
 	})
 }
 
-// TestBatchNormalizationBound holds statistics in one factor and one summand to their bound, alone and folded into a convolution of 1 × 1, with means far larger than deviations among them.
+// TestBatchNormalizationBound holds statistics in one factor and one summand to their bound, alone and folded into a
+// convolution of 1 × 1, with means far larger than deviations among them.
 func TestBatchNormalizationBound(t *testing.T) {
 	const channels, places = 24, 50
 	r := rand.New(rand.NewSource(4))
@@ -212,7 +215,8 @@ func TestPrecisionBound(t *testing.T) {
 	}
 }
 
-// TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ of the product of the rows' lengths, beside one rounding: elimination with the largest pivot of each column lets elements grow by two at most in each step.
+// TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ of the product of the rows' lengths, beside one rounding:
+// elimination with the largest pivot of each column lets elements grow by two at most in each step.
 func TestDeterminantBound(t *testing.T) {
 	const n = 8
 	source := fmt.Sprintf(`weir 1

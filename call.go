@@ -14,8 +14,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses it at a time: Run and Bind beside a method that another has called are
-// ErrInput, Input and Output wait for it. It holds one of the program's calls until closed.
+// Call is a run with its dimensions, inputs and outputs bound: running it again allocates nothing. One goroutine uses
+// it at a time: Run and Bind beside a method that another has called are ErrInput, Input and Output wait for it. It
+// holds one of the program's calls until closed.
 type Call struct {
 	program *Program
 	use     mem.Gate[*bound] // shut by Close; the last one out gives the program its call back
@@ -381,7 +382,8 @@ func (c *Call) Output(name string) *Tensor {
 	return t
 }
 
-// Close gives the call back to the program; if it is running, when that ends, for which Close does not wait. Closing twice is fine.
+// Close gives the call back to the program; if it is running, when that ends, for which Close does not wait. Closing
+// twice is fine.
 func (c *Call) Close() error {
 	c.use.Shut()
 	return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir"
 )
 
-// unread are texts whose data decide a dimension that nothing but a condition reads: a run that breaks it must be refused, however little of the rest is computed.
+// unread are texts whose data decide a dimension that nothing but a condition reads: a run that breaks it must be
+// refused, however little of the rest is computed.
 var unread = map[string]string{
 	"nonzero": `%z: i64[1, k] = nonzero(%x) {found = string "k"}
     assert 1 <= k "something is found"`,
@@ -70,8 +71,9 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestBroken holds every condition of the texts in testdata/memory to being checked, and to saying what a reader needs: at values that break it, Check and NewCall refuse
-// with a typed error that names each dimension's value and the line; at others both accept.
+// TestBroken holds every condition of the texts in testdata/memory to being checked, and to saying what a reader needs:
+// at values that break it, Check and NewCall refuse with a typed error that names each dimension's value and the line;
+// at others both accept.
 func TestBroken(t *testing.T) {
 	files, _ := filepath.Glob("testdata/memory/*/*.weir")
 	broken := 0

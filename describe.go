@@ -32,8 +32,9 @@ func (p *Program) Dims() []Dimension {
 	return out
 }
 
-// Check returns why a run with these dimensions would be refused at its entry: the error that Run would return, which names the condition, the values and where it is from. A
-// dimension may be left out; conditions on it are then not checked.
+// Check returns why a run with these dimensions would be refused at its entry: the error that Run would return, which
+// names the condition, the values and where it is from. A dimension may be left out; conditions on it are then not
+// checked.
 func (p *Program) Check(d Dims) error {
 	return p.compiled.Program.Admits(p.labels.values(d))
 }

@@ -52,8 +52,10 @@ func sumArtefact(t *testing.T, count int) string {
 	return path
 }
 
-// TestFilesThatChange: a model's file that is written over, or cut short, while a program reads weights there ends a run, by Program.Run and by a call, with an error that names the file; where the
-// change is seen too late, so does the fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results that there were.
+// TestFilesThatChange: a model's file that is written over, or cut short, while a program reads weights there ends a
+// run, by Program.Run and by a call, with an error that names the file; where the change is seen too late, so does the
+// fault, in Go's code and in machine code. A private copy and a file that another took the name of give the results
+// that there were.
 func TestFilesThatChange(t *testing.T) {
 	if !slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd"}, runtime.GOOS) || os.Getenv("WEIR_MAP") == "off" || !mem.OutsideHeap() {
 		t.Skip("files are not mapped here, or cannot be looked at again")

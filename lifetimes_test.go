@@ -108,7 +108,8 @@ func (w *lives) consumed(ctx context.Context) error {
 	return r.Close()
 }
 
-// uses are all other methods, and the functions that take what can be closed. A method that is missing here fails TestClosedBesideUse.
+// uses are all other methods, and the functions that take what can be closed. A method that is missing here fails
+// TestClosedBesideUse.
 var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Compile": func(ctx context.Context, w *lives) error {
 		p, err := weir.Compile(ctx, w.model, weir.Options{Target: weir.Portable, Threads: 1})
@@ -253,8 +254,9 @@ func TestEveryMethod(t *testing.T) {
 	}
 }
 
-// TestClosedBesideUse: every exported method beside every other one, while something is closed: whatever is closed first, the others end in what they give, or in ErrClosed or another error
-// of the user's. Nothing touches memory that was given back, and in the end all of it was.
+// TestClosedBesideUse: every exported method beside every other one, while something is closed: whatever is closed
+// first, the others end in what they give, or in ErrClosed or another error of the user's. Nothing touches memory that
+// was given back, and in the end all of it was.
 func TestClosedBesideUse(t *testing.T) {
 	path, before := digitsFile(t), weir.Usage().Current
 	names := slices.Sorted(maps.Keys(uses))
@@ -318,8 +320,8 @@ func TestAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseContext: a program whose result is not closed ends a close with the context's error and the result's line; it is closed for everybody from then on, and its memory is given back
-// with the result.
+// TestCloseContext: a program whose result is not closed ends a close with the context's error and the result's line;
+// it is closed for everybody from then on, and its memory is given back with the result.
 func TestCloseContext(t *testing.T) {
 	before := weir.Usage().Current
 	for holder, hold := range map[string]func(w *lives) io.Closer{

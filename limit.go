@@ -39,8 +39,8 @@ type Asked struct {
 	Calls     int
 }
 
-// PageFolder is where Paged lies, and what calls spill to, of programs whose Options do not name a folder: the folder for
-// temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
+// PageFolder is where Paged lies, and what calls spill to, of programs whose Options do not name a folder: the folder
+// for temporary files (TMPDIR). inMemory says that the system keeps files there in memory, so that they save none.
 func PageFolder() (path string, inMemory bool) { return mem.Folder("") }
 
 // PageFolder is where the program's page file lies, and what its calls spill to: Options.PageFolder, or the package's

@@ -66,7 +66,8 @@ func limitedModels(t *testing.T) (list []limited) {
 }
 
 // TestLimit loads, compiles and runs models within Memory.Limit, and finds that a byte less is too little to compile.
-// It runs in a process of its own: the pool of small tensors may have room left from other tests, and arguments then take no new memory.
+// It runs in a process of its own: the pool of small tensors may have room left from other tests, and arguments then
+// take no new memory.
 func TestLimit(t *testing.T) {
 	if os.Getenv("WEIR_TEST_LIMIT") == "" {
 		again := exec.Command(os.Args[0], "-test.run=^TestLimit$", "-test.count=1")

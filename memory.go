@@ -26,8 +26,8 @@ type Memory struct {
 	Workers    int  // workers that one run may use
 	Spill      Size // the file that one run spills to, where Options.Budget asked for that: no memory, and no part of the sum
 	Late       Size // of Arena and Outputs, what a run takes when data have decided its size
-	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be larger
-	// and the code slower than they have to be. Narrower ranges of dimensions mend it.
+	// Exhausted: proofs used up what they may cost. What was not proved is checked by the code, and the plan may be
+	// larger and the code slower than they have to be. Narrower ranges of dimensions mend it.
 	Exhausted bool
 	Proven    bool // Arena equals Least for every binding: no plan is smaller
 

@@ -55,7 +55,8 @@ func judge(source string, p *weir.Program, err error) error {
 	return wrong
 }
 
-// TestMemoryTexts: at least ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite writes what check says of them.
+// TestMemoryTexts: at least ten texts of each class, none of them misjudged. go test . -run TestMemoryTexts -rewrite
+// writes what check says of them.
 func TestMemoryTexts(t *testing.T) {
 	var said strings.Builder
 	said.WriteString("What weir check says of the texts in this folder.\n")

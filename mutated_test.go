@@ -87,8 +87,8 @@ ir @m {
 	return list
 }
 
-// TestMutatedTexts compiles texts of which a few tokens are others: each compiles, or is refused with an error that is not a bug of ours. WEIR_FUZZ_TEXTS says how many; 1,500 is
-// what a test run has.
+// TestMutatedTexts compiles texts of which a few tokens are others: each compiles, or is refused with an error that is
+// not a bug of ours. WEIR_FUZZ_TEXTS says how many; 1,500 is what a test run has.
 func TestMutatedTexts(t *testing.T) {
 	count := 1500
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_TEXTS")); err == nil {

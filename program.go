@@ -31,9 +31,10 @@ type Options struct {
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
-	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and are
-	// paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files (TMPDIR). A
-	// folder that does not take them is ErrInput when the program is compiled, and one without room for them ErrMemory.
+	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and
+	// are paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files
+	// (TMPDIR). A folder that does not take them is ErrInput when the program is compiled, and one without room for
+	// them ErrMemory.
 	PageFolder string
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
@@ -42,17 +43,18 @@ type Options struct {
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
 	Cross bool
-	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd), whose
-	// results differ from plain sums by up to 1e-5 of Σ|x| · max|w|, over the result's own window and filter. docs/accuracy.md
-	// has the bounds of everything.
+	// Exact leaves out what computes by other formulas than the model's: convolutions of 3 × 3 in tiles (Winograd),
+	// whose results differ from plain sums by up to 1e-5 of Σ|x| · max|w|, over the result's own window and filter.
+	// docs/accuracy.md has the bounds of everything.
 	Exact bool
 	// Tune times other ways to compute each kernel than the tables of the scheduler choose, and takes the fastest: Program.Tuned lists them. It takes ten to twenty seconds, meanwhile the memory of two
 	// programs, and wants the processor to itself. Dimensions that Dims leaves free are taken as 1 along an input's first axis and 64 along the others, if they may be.
 	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
-	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does not matter any more, but for those that a budget leaves there. Without it a run fails
-	// with ErrInput if the file's size or time of modification has changed since it was loaded. See also WEIR_MAP in docs/memory.md.
+	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
+	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's
+	// size or time of modification has changed since it was loaded. See also WEIR_MAP in docs/memory.md.
 	Private bool
 	Logger  *slog.Logger // nil: silent
 

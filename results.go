@@ -295,8 +295,8 @@ func (r *Results) Sequence(name string) []*Tensor {
 	return nil
 }
 
-// Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying, follows when it has been read: Close does not wait for that. Closing twice
-// is fine.
+// Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying,
+// follows when it has been read: Close does not wait for that. Closing twice is fine.
 func (r *Results) Close() error {
 	r.closed.Store(true)
 	r.use.Shut()
@@ -322,13 +322,16 @@ func (r *Results) part(b *bound) {
 	r.program.release(b)
 }
 
-// Close waits for running calls, and for results and calls that are not closed, then gives all memory back. Later runs return ErrClosed, while it waits too. Closing twice is fine: the second waits
-// as the first does. See CloseContext, which need not wait.
+// Close waits for running calls, and for results and calls that are not closed, then gives all memory back. Later runs
+// return ErrClosed, while it waits too. Closing twice is fine: the second waits as the first does. See CloseContext,
+// which need not wait.
 func (p *Program) Close() error { return p.CloseContext(context.Background()) }
 
-// CloseContext is Close, but waits no longer than ctx. Where ctx ends first, its error, with the line of the oldest result that is not closed, is returned, and the program goes on closing: nothing can be
-// run any more, and whoever closes the last result, or ends the last run, gives the program's memory back with it. Close and CloseContext may then be called again, to wait for that. With a
-// context that has ended CloseContext closes what it can and returns at once.
+// CloseContext is Close, but waits no longer than ctx. Where ctx ends first, its error, with the line of the oldest
+// result that is not closed, is returned, and the program goes on closing: nothing can be run any more, and whoever
+// closes the last result, or ends the last run, gives the program's memory back with it. Close and CloseContext may
+// then be called again, to wait for that. With a context that has ended CloseContext closes what it can and returns at
+// once.
 func (p *Program) CloseContext(ctx context.Context) error {
 	p.engine.Shut()
 	select {

@@ -12,8 +12,9 @@ import (
 // Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8: their codes.
 type Element = tensor.Element
 
-// Tensor is an array in row-major order. It is safe to read from several goroutines, and to close beside them: a tensor that is closed can be entered no more, and its memory is given back when
-// the runs and copies that are reading it have ended.
+// Tensor is an array in row-major order. It is safe to read from several goroutines, and to close beside them: a tensor
+// that is closed can be entered no more, and its memory is given back when the runs and copies that are reading it have
+// ended.
 type Tensor struct {
 	dtype  DType
 	shape  []int64
@@ -39,7 +40,8 @@ func (t *Tensor) end() {
 	}
 }
 
-// enter is the way to the tensor's elements: they are there until leave. It reports false where the tensor is closed, or was given away.
+// enter is the way to the tensor's elements: they are there until leave. It reports false where the tensor is closed,
+// or was given away.
 func (t *Tensor) enter() (inner *tensor.Tensor, ok bool) {
 	if t.within != nil {
 		if _, ok := t.within.Enter(); !ok {
@@ -173,7 +175,8 @@ func (t *Tensor) String() string {
 	return fmt.Sprintf("%s%s", t.dtype, tensor.ShapeString(t.shape))
 }
 
-// Close gives the memory of a tensor made by New back; a run that reads it goes on, and gives it back at its end. Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
+// Close gives the memory of a tensor made by New back; a run that reads it goes on, and gives it back at its end.
+// Results are closed when each of their tensors is. Closing twice is fine, and so is closing what a run has consumed; a
 // borrowed tensor has nothing to give back.
 func (t *Tensor) Close() error {
 	if t.of == nil && t.block == nil {

@@ -385,8 +385,8 @@ func (m *Model) keep(data [][]byte) {
 	}
 }
 
-// settle says what a program reads of the files in place, now that it is compiled, and notes in bytes the pages that are
-// mapped for it alone, those of copies of what does not lie aligned in a file, those mapped last, and all.
+// settle says what a program reads of the files in place, now that it is compiled, and notes in bytes the pages that
+// are mapped for it alone, those of copies of what does not lie aligned in a file, those mapped last, and all.
 func (m *Model) settle(p *Program, a *asks, views [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -406,7 +406,8 @@ func (c *countdown) Err() error {
 	return c.Context.Err()
 }
 
-// TestInterruptAnywhere ends commands at one look at their context after another: each ends by itself, with 130 unless it was done by then, whatever it had open.
+// TestInterruptAnywhere ends commands at one look at their context after another: each ends by itself, with 130 unless
+// it was done by then, whatever it had open.
 func TestInterruptAnywhere(t *testing.T) {
 	for _, args := range [][]string{{"bench", digits, "--seconds", "0.01", "--calls", "2", "--json"}, {"run", digits, "--input", "zeros", "-q", "--json"}} {
 		for looks := int64(1); ; looks = looks*3/2 + 1 {

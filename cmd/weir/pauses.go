@@ -81,8 +81,8 @@ func (f *benchFlags) measurePauses(ctx context.Context, p *weir.Program, in weir
 	return m, nil
 }
 
-// collecting collects garbage all the time that f runs on a goroutine of its own. It returns the longest that a collection waited until all goroutines had stopped, in
-// milliseconds, and how many collections there were.
+// collecting collects garbage all the time that f runs on a goroutine of its own. It returns the longest that a
+// collection waited until all goroutines had stopped, in milliseconds, and how many collections there were.
 func collecting(f func() error) (stop float64, collections int, err error) {
 	before := histogram()
 	done := make(chan struct{})

@@ -321,7 +321,8 @@ func peakOf(m *weir.Memory, calls int, bound weir.Dims) (int64, error) {
 	return m.Max(calls)
 }
 
-// overflows is the error of a formula all of whose dimensions are bound and that has no value there: a size beyond 64 bits.
+// overflows is the error of a formula all of whose dimensions are bound and that has no value there: a size beyond 64
+// bits.
 func overflows(s weir.Size, bound weir.Dims) error {
 	for _, name := range s.Dims() {
 		if _, given := bound[name]; !given {

@@ -5,10 +5,11 @@
 //	curl -s localhost:8080/metrics
 //	curl -s -X POST localhost:8080/reload      # after the file given by -model was replaced (by rename)
 //
-// All pictures of a request are one run: the model's batch dimension is free. At most -calls runs are active at once, each
-// with its own planned memory, and a request waits for one no longer than its deadline. So the service's memory has a ceiling
-// that is known before the first request: it is logged at the start, and /metrics shows what is used of it. With -memory it
-// is enforced: tensors, weights and files have weir.SetLimit, Go's heap the rest (GOMEMLIMIT's place), reloads included.
+// All pictures of a request are one run: the model's batch dimension is free. At most -calls runs are active at once,
+// each with its own planned memory, and a request waits for one no longer than its deadline. So the service's memory
+// has a ceiling that is known before the first request: it is logged at the start, and /metrics shows what is used of
+// it. With -memory it is enforced: tensors, weights and files have weir.SetLimit, Go's heap the rest (GOMEMLIMIT's
+// place), reloads included.
 package main
 
 import (

@@ -52,8 +52,9 @@ func newService(ctx context.Context, s settings) (*service, error) {
 // leastHeap is what Go's heap needs for the requests, and for what a program is beside its tensors.
 const leastHeap = 32 << 20
 
-// limit divides the container's memory: tensors, weights and mapped files have what two programs need, for one is compiled
-// while the other still answers; Go's heap has the rest. What would take more is refused by name, and the container lives.
+// limit divides the container's memory: tensors, weights and mapped files have what two programs need, for one is
+// compiled while the other still answers; Go's heap has the rest. What would take more is refused by name, and the
+// container lives.
 func (s *service) limit(program *weir.Program) error {
 	if s.memory == 0 {
 		return nil
@@ -216,9 +217,9 @@ func (s *service) run(ctx context.Context, pixels []float32, count int) ([]float
 	}
 }
 
-// reload compiles the model's file anew while requests go on, swaps the programs, and closes the old one, which waits for the runs
-// it has begun. Where the new file is at fault, or the limit has no room for it, the old program stays. For that moment both programs' memory
-// is in use, which limit allows for.
+// reload compiles the model's file anew while requests go on, swaps the programs, and closes the old one, which waits
+// for the runs it has begun. Where the new file is at fault, or the limit has no room for it, the old program stays.
+// For that moment both programs' memory is in use, which limit allows for.
 func (s *service) reload(w http.ResponseWriter, r *http.Request) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()

@@ -183,8 +183,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestReloadWithinMemory divides a container's memory, and reloads the model under load: nothing is refused, and no more is
-// held than the limit at any moment. A container that is too small is refused at the start.
+// TestReloadWithinMemory divides a container's memory, and reloads the model under load: nothing is refused, and no
+// more is held than the limit at any moment. A container that is too small is refused at the start.
 func TestReloadWithinMemory(t *testing.T) {
 	heap := debug.SetMemoryLimit(-1)
 	defer func() { weir.SetLimit(0); debug.SetMemoryLimit(heap) }()
@@ -209,8 +209,8 @@ func TestReloadWithinMemory(t *testing.T) {
 	}
 }
 
-// reloadBeside replaces the model's file and reloads it, three times at least, until so many clients have made so many requests each. No request fails. It returns how many
-// reloads there were.
+// reloadBeside replaces the model's file and reloads it, three times at least, until so many clients have made so many
+// requests each. No request fails. It returns how many reloads there were.
 func reloadBeside(t *testing.T, model, url string, clients, requests int) (reloads int) {
 	t.Helper()
 	ended := make(chan []error, 1)

@@ -58,8 +58,8 @@ func (c *Compiled) held() {
 	}
 }
 
-// HostHeap is the most that any host function of the program asks for of Go's heap, in bytes at the limits of what data decide,
-// but for those whose operands' contents decide it.
+// HostHeap is the most that any host function of the program asks for of Go's heap, in bytes at the limits of what data
+// decide, but for those whose operands' contents decide it.
 func (c *Compiled) HostHeap() sym.Expr {
 	var list []sym.Expr
 	var walk func(steps []program.Step)

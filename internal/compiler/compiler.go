@@ -52,8 +52,8 @@ type Compiled struct {
 	Outputs sym.Expr // bytes of the outputs, but for the late ones
 	Late    []Late   // beside them, what the run takes when data have decided its size
 	Proof   *validator.Proof
-	// Exhausted: proofs used up what they may cost when kernels were scheduled. What was not proved is checked by the code,
-	// and not joined, vectorised or overlaid.
+	// Exhausted: proofs used up what they may cost when kernels were scheduled. What was not proved is checked by the
+	// code, and not joined, vectorised or overlaid.
 	Exhausted bool
 	Faults    []error  // of scheduling, that a simpler way was found around: bugs
 	Notes     []string // why the code is less than the machine could do
@@ -332,8 +332,9 @@ func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
 	return m.Dims.Simplify(sym.MaxOf(all...))
 }
 
-// runs is 1 if a kernel of so many tiles has some, and 0 if it has none: a product of min(1, d) for dimensions that decide it by themselves, else of the number of tiles. Tiles whose number
-// data decide, within a limit, count as if there were some unless a dimension is 0: at the limit there may be fewer.
+// runs is 1 if a kernel of so many tiles has some, and 0 if it has none: a product of min(1, d) for dimensions that
+// decide it by themselves, else of the number of tiles. Tiles whose number data decide, within a limit, count as if
+// there were some unless a dimension is 0: at the limit there may be fewer.
 func runs(m *loop.Module, tiles sym.Expr) sym.Expr {
 	lo, hi := m.Dims.Bounds(tiles)
 	switch {

@@ -129,8 +129,8 @@ func TestMemoryOfCompiling(t *testing.T) {
 	}
 }
 
-// TestMemoryWithinBudget: a budget holds while compiling too. Weights that do not fit it are laid out in a file, so that what
-// the process has of anonymous memory stays near the budget at every stage.
+// TestMemoryWithinBudget: a budget holds while compiling too. Weights that do not fit it are laid out in a file, so
+// that what the process has of anonymous memory stays near the budget at every stage.
 func TestMemoryWithinBudget(t *testing.T) {
 	if !mem.OutsideHeap() {
 		t.Skip("there is no memory outside Go's heap to put weights into")

@@ -44,8 +44,8 @@ func (c *Compiled) pack(list []*schedule.Pack) error {
 	return nil
 }
 
-// fillGrowing packs one weight, a share of all at a time: the block grows as it is filled, and what was read of the model's
-// files is let go of.
+// fillGrowing packs one weight, a share of all at a time: the block grows as it is filled, and what was read of the
+// model's files is let go of.
 func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, total int64) error {
 	pieces := p.Pieces()
 	step := max(1, pieces*letGoAfter(total)/max(1, p.Bytes()))
@@ -65,8 +65,8 @@ func (c *Compiled) fillGrowing(block *mem.Block, at int64, p *schedule.Pack, tot
 	return nil
 }
 
-// room is memory for weights that are laid out anew, which grow makes room in. If a budget has no room for them, it is a
-// file's: see pageOut.
+// room is memory for weights that are laid out anew, which grow makes room in. If a budget has no room for them, it is
+// a file's: see pageOut.
 func (c *Compiled) room(label string, bytes int64) (block *mem.Block, err error) {
 	held := bytes
 	for _, b := range c.blocks {
@@ -97,9 +97,9 @@ const (
 
 func letGoAfter(total int64) int64 { return max(total/letGoShare, letGoLeast) }
 
-// letGo counts bytes of weights that were laid out anew. Every now and then it lets go of what no weight of the module is
-// computed from any more of the model's files, so that the weights are never mapped twice as a whole. Of a weight that is
-// being laid out, of some buffers, done is what need not be read again.
+// letGo counts bytes of weights that were laid out anew. Every now and then it lets go of what no weight of the module
+// is computed from any more of the model's files, so that the weights are never mapped twice as a whole. Of a weight
+// that is being laid out, of some buffers, done is what need not be read again.
 func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {
 	if c.done += bytes; c.done >= letGoAfter(total) {
 		c.done = 0
@@ -107,7 +107,8 @@ func (c *Compiled) letGo(bytes, total int64, done []byte, of ...*loop.Buffer) {
 	}
 }
 
-// keepFiles has nothing mapped of the model's files but what weights lie in, or are computed from: of some, without done.
+// keepFiles has nothing mapped of the model's files but what weights lie in, or are computed from: of some, without
+// done.
 func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
 	if c.files == nil || c.interpreted {
 		return
@@ -131,8 +132,8 @@ func (c *Compiled) keepFiles(done []byte, of ...*loop.Buffer) {
 	c.files.Keep(data)
 }
 
-// afresh gives back the weights that were laid out anew, for the module's kernels to be made once more of ir, whose constants
-// may lie anywhere in the model's files.
+// afresh gives back the weights that were laid out anew, for the module's kernels to be made once more of ir, whose
+// constants may lie anywhere in the model's files.
 func (c *Compiled) afresh() error {
 	c.dropPacked()
 	if c.done = 0; c.files == nil {
@@ -206,8 +207,8 @@ func (c *Compiled) settle() error {
 	return nil
 }
 
-// fillOrCopy gives a weight's elements another place, in a block that grows as it is filled: a share of all at a time, if
-// parts of the weight are made of separate stretches of what it is made of.
+// fillOrCopy gives a weight's elements another place, in a block that grows as it is filled: a share of all at a time,
+// if parts of the weight are made of separate stretches of what it is made of.
 func (c *Compiled) fillOrCopy(block *mem.Block, at int64, b *loop.Buffer, total int64) error {
 	from := b.Data
 	var sharing []*loop.Buffer

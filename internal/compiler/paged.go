@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// pageOut has weights that were laid out anew and are to be paged lie in a file, and the others in memory, each once. Those
-// that were not laid out anew lie in files already, or belong to the caller.
+// pageOut has weights that were laid out anew and are to be paged lie in a file, and the others in memory, each once.
+// Those that were not laid out anew lie in files already, or belong to the caller.
 func (c *Compiled) pageOut() error {
 	for _, block := range slices.Clone(c.blocks) {
 		var leave, stay []*loop.Buffer
@@ -57,8 +57,8 @@ func (c *Compiled) pageOut() error {
 	return nil
 }
 
-// move copies weights of a block to one that get makes. Those that shared a place still do. The block lets go of what others
-// do not need.
+// move copies weights of a block to one that get makes. Those that shared a place still do. The block lets go of what
+// others do not need.
 func (c *Compiled) move(block *mem.Block, list, others []*loop.Buffer, get func(bytes int64) (*mem.Block, error)) error {
 	if len(list) == 0 {
 		return nil

@@ -136,8 +136,8 @@ func (f *flow) step(s loop.Step, after places) places {
 	return before.with(reads...)
 }
 
-// rangeOf is where a carve begins in its storage, and how long it is, in bytes. at says where it begins as the text has it: a
-// view counts elements, and nothing is proved of a quotient, though it is exact.
+// rangeOf is where a carve begins in its storage, and how long it is, in bytes. at says where it begins as the text has
+// it: a view counts elements, and nothing is proved of a quotient, though it is exact.
 func rangeOf(b *loop.Buffer, at map[string]sym.Expr) ir.Bytes {
 	begin, ok := at[b.Source]
 	if !ok {

@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// prove makes the scheduled module one whose kernels stay within their buffers whatever the run decides: an access that is not proved gets a check in the code, and integers that fit 64
-// bits for no dimensions are refused. No code is generated of kernels that it has not seen. Errors are *loop.VerifyError, or of kind ErrInput.
+// prove makes the scheduled module one whose kernels stay within their buffers whatever the run decides: an access that
+// is not proved gets a check in the code, and integers that fit 64 bits for no dimensions are refused. No code is
+// generated of kernels that it has not seen. Errors are *loop.VerifyError, or of kind ErrInput.
 func (c *Compiled) prove() error {
 	m := *c.Loop
 	m.Dims = c.Loop.Dims.Fresh() // the proofs of code have a credit of their own, whatever it took to come here
@@ -61,8 +62,9 @@ func (c *Compiled) allProved() {
 	}
 }
 
-// ofSteps keeps, of what is open in a module, what speaks of launches and of what is read before it is written. That views lie inside their buffers, that copies are between equals, and that
-// operands have the memory that kernels reach for, the executor sees to.
+// ofSteps keeps, of what is open in a module, what speaks of launches and of what is read before it is written. That
+// views lie inside their buffers, that copies are between equals, and that operands have the memory that kernels reach
+// for, the executor sees to.
 func ofSteps(open []string) []string {
 	var list []string
 	for _, u := range open {

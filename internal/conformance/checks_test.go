@@ -13,10 +13,10 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestUnproved compiles models, for portable code and for this processor, and verifies the loops that code is made of once
-// more, without a word of what the compiler found: no access may be unproved. It counts the kernels, the accesses and the
-// checks of accesses: those of testdata, and, with WEIR_MODELS=FOLDER in the environment, of each model.onnx in a folder of
-// that one, and of ONNX's own cases.
+// TestUnproved compiles models, for portable code and for this processor, and verifies the loops that code is made of
+// once more, without a word of what the compiler found: no access may be unproved. It counts the kernels, the accesses
+// and the checks of accesses: those of testdata, and, with WEIR_MODELS=FOLDER in the environment, of each model.onnx in
+// a folder of that one, and of ONNX's own cases.
 func TestUnproved(t *testing.T) {
 	folders := []string{"../../testdata/onnx"}
 	if data := os.Getenv("WEIR_ONNX_DATA"); data != "" && os.Getenv("WEIR_MODELS") != "" {
@@ -115,9 +115,9 @@ func (c *accessCount) model(t *testing.T, file, cpu string) {
 	}
 }
 
-// guardsFile lists the kernels of the official cases that have accesses which are checked because they are not proved: the
-// case, the kernel, and how many. Every code generator has the same. No access is unproved without a check: the compiler
-// panics where one is left, and TestUnproved verifies what it made once more.
+// guardsFile lists the kernels of the official cases that have accesses which are checked because they are not proved:
+// the case, the kernel, and how many. Every code generator has the same. No access is unproved without a check: the
+// compiler panics where one is left, and TestUnproved verifies what it made once more.
 const guardsFile = "testdata/guards.txt"
 
 // compareChecks holds the number of checks against the file, so that none is added unseen.

@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// edge is an operator at the edge of what it means; build applies it to v, which is f32 and has at least one axis, with no extent known to the drawing.
+// edge is an operator at the edge of what it means; build applies it to v, which is f32 and has at least one axis, with
+// no extent known to the drawing.
 type edge struct {
 	name  string
 	build func(d *drawing, v drawn) drawn
@@ -238,8 +239,8 @@ func constInt(x int64) func(d *drawing, v drawn) []drawn {
 	}
 }
 
-// pairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime. Its outputs are the second's, now and then the first's, the input,
-// a constant, and the second's again.
+// pairOfEdges is two edges one behind the other, over an input with extents that are named or fixed, 0, 1, 2 or prime.
+// Its outputs are the second's, now and then the first's, the input, a constant, and the second's again.
 func pairOfEdges(first, second edge) *RandomModel {
 	seed := hashed(first.name+">"+second.name) % (1 << 31)
 	d := &drawing{Rand: rand.New(rand.NewPCG(seed, 17)), graph: &wire.GraphProto{Name: first.name + " > " + second.name}, count: new(int)}

@@ -20,7 +20,8 @@ import (
 	"github.com/weirml/weir/internal/tensor/npy"
 )
 
-// evaluatorFaults are what ONNX's reference evaluator gets wrong, or refuses, and Weir does not: by a pattern of the model's text and of what is said, with the reason.
+// evaluatorFaults are what ONNX's reference evaluator gets wrong, or refuses, and Weir does not: by a pattern of the
+// model's text and of what is said, with the reason.
 var evaluatorFaults = []struct{ model, says, why string }{
 	{`.`, `Unable to find input`, "the evaluator does not put nodes in order"},
 	{`v\d+, v\d+ = Loop`, `the shape is|Inconsistent permutation|Issues with types`, "the evaluator joins a loop's rows without an axis of their own"},
@@ -39,8 +40,10 @@ var evaluatorFaults = []struct{ model, says, why string }{
 	{`LogSoftmax`, `not -Inf`, "the evaluator takes the logarithm of a quotient that vanishes"},
 }
 
-// TestReferenceEvaluator compares Weir with the evaluator of the onnx package, which shares nothing with it: on edges followed by edges, on random models and on near misses, each in a configuration that is drawn.
-// One Python process evaluates them all. By itself it takes half of the pairs of edges and 400 models; WEIR_EVALUATOR=20000 takes all pairs and so many models.
+// TestReferenceEvaluator compares Weir with the evaluator of the onnx package, which shares nothing with it: on edges
+// followed by edges, on random models and on near misses, each in a configuration that is drawn. One Python process
+// evaluates them all. By itself it takes half of the pairs of edges and 400 models; WEIR_EVALUATOR=20000 takes all
+// pairs and so many models.
 func TestReferenceEvaluator(t *testing.T) {
 	python := os.Getenv("WEIR_PYTHON")
 	if python == "" {

@@ -14,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Mutable is an artefact whose texts can be changed: what a hostile file is, that is well formed but for one thing. It knows the file's parts and checksums, not what the texts mean.
+// Mutable is an artefact whose texts can be changed: what a hostile file is, that is well formed but for one thing. It
+// knows the file's parts and checksums, not what the texts mean.
 type Mutable struct {
 	magic   []byte // with the format's version
 	texts   [3]string
@@ -86,7 +87,8 @@ func (m *Mutable) With(part int, text string) []byte {
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// Harmful are the integers that an attack puts in the place of one: its neighbours, its negative, and what is near a power of two at which something wraps or is cut off.
+// Harmful are the integers that an attack puts in the place of one: its neighbours, its negative, and what is near a
+// power of two at which something wraps or is cut off.
 func Harmful(was int64) []int64 {
 	list := []int64{0, 1, -1, 2, was - 1, was + 1, -was, 2 * was, 4096 * was}
 	for _, bits := range []int{31, 32, 47, 60, 61, 62} {
@@ -99,15 +101,17 @@ func Harmful(was int64) []int64 {
 // token finds a part of a text: a name, an integer, a quoted word, a sign, or the end of a line.
 var token = regexp.MustCompile(`"(?:\\.|[^"\\\n])*"|[%@&$?#]?[A-Za-z_][A-Za-z0-9_.#]*|[0-9]+|->|//|<=|==|\n|[^\sA-Za-z0-9]|[ \t]+`)
 
-// oddTokens take the places of others: names of each of the compiler's own spaces, words of the texts, signs and numbers.
+// oddTokens take the places of others: names of each of the compiler's own spaces, words of the texts, signs and
+// numbers.
 var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", "%x", "%x_1", "%y", "%acc", "@main", "#", "n", "batch",
 	"each", "for", "parallel", "vector", "check", "guard", "when", "local", "var", "let", "store", "read", "write", "update", "work",
 	"where", "min", "max", "ceildiv", "load", "select", "cast", "index", "add", "mul", "lt", "ge", "f32", "f64", "i64", "i8", "u8", "bool", "f16",
 	"launch", "carve", "release", "copy", "loop", "if", "bind", "view", "arena", "+", "-", "*", "//", "%", "(", ")", "[", "]", "{", "}", ",",
 	"0", "1", "-1", "4611686018427387904", "9223372036854775807"}
 
-// Mutate is a text that is changed in one to three things, as the seed has it: an integer becomes a harmful one, or another of
-// the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It says what was changed.
+// Mutate is a text that is changed in one to three things, as the seed has it: an integer becomes a harmful one, or
+// another of the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It says what
+// was changed.
 func Mutate(text string, r *rand.Rand) (mutated, what string) {
 	list := token.FindAllString(text, -1)
 	for range 1 + max(0, r.Intn(6)-3) {

@@ -20,7 +20,8 @@ import (
 	"github.com/weirml/weir/internal/values"
 )
 
-// mutated are the models of testdata whose artefacts are changed: products, convolutions, indices from data, views, states of loops, and what is written where data say.
+// mutated are the models of testdata whose artefacts are changed: products, convolutions, indices from data, views,
+// states of loops, and what is written where data say.
 var mutated = []string{"gemm_matmul", "conv_kinds", "gather_family", "slice_steps", "attention_two_dims", "loop_growing_data", "scatter_family", "nonzero_use", "kv_cache", "reshape_computed"}
 
 // memoryTexts are the texts that are changed: those that lay out memory, and those with states.
@@ -37,10 +38,10 @@ const (
 // mutantTime is when a run is stopped that may have no end.
 const mutantTime = 10 * time.Millisecond
 
-// TestMutatedArtefacts changes valid artefacts, whose checksums are set right, and texts that lay out memory: integers, names,
-// operators, statements, lines. Whatever a mutant says, compiling and running it ends in results or an error: no access
-// leaves its operand, which a page that faults follows, and the process lives. A process of its own runs them, which writes
-// the seed of each before it is tried, so that one that ends the process is told.
+// TestMutatedArtefacts changes valid artefacts, whose checksums are set right, and texts that lay out memory: integers,
+// names, operators, statements, lines. Whatever a mutant says, compiling and running it ends in results or an error: no
+// access leaves its operand, which a page that faults follows, and the process lives. A process of its own runs them,
+// which writes the seed of each before it is tried, so that one that ends the process is told.
 func TestMutatedArtefacts(t *testing.T) {
 	if runtime.GOOS == "js" || runtime.GOOS == "wasip1" {
 		t.Skip("there are no processes to start")

@@ -78,7 +78,8 @@ func namedTrial(build func(b *ir.Builder, n, m sym.Expr, x, y *ir.Value) []*ir.V
 	return t
 }
 
-// TestNames gives the dimensions of models every name that the compiler makes for the same model, in any stage, and odd ones: the results are the same, bit for bit, and so is the memory.
+// TestNames gives the dimensions of models every name that the compiler makes for the same model, in any stage, and odd
+// ones: the results are the same, bit for bit, and so is the memory.
 func TestNames(t *testing.T) {
 	ctx := context.Background()
 	for model, build := range namedModels {
@@ -110,7 +111,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// harvest compiles a model, and returns what the texts of all stages name, odd names, and the model's peak for the arguments.
+// harvest compiles a model, and returns what the texts of all stages name, odd names, and the model's peak for the
+// arguments.
 func harvest(t *testing.T, x *trial) (names []string, peak int64) {
 	t.Helper()
 	m, err := x.build()

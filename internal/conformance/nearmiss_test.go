@@ -15,7 +15,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// missed is a random model with some things changed that a rewriting must look at: an attribute, an axis, a constant, the order of operands, or who reads a result. It need not mean anything.
+// missed is a random model with some things changed that a rewriting must look at: an attribute, an axis, a constant,
+// the order of operands, or who reads a result. It need not mean anything.
 func missed(seed uint64) *RandomModel {
 	m := Random(seed)
 	r := rand.New(rand.NewPCG(seed, 11))
@@ -135,8 +136,9 @@ func smaller(t *testing.T, m *RandomModel, how configuration) *RandomModel {
 	return m
 }
 
-// TestNearMisses compares random models, of idioms that passes recognise among others, and ones in which something is changed that must stop a pass, with the reference: each in a configuration that is
-// drawn. WEIR_FUZZ_GRAPHS says how many, WEIR_FUZZ_SEED where to begin.
+// TestNearMisses compares random models, of idioms that passes recognise among others, and ones in which something is
+// changed that must stop a pass, with the reference: each in a configuration that is drawn. WEIR_FUZZ_GRAPHS says how
+// many, WEIR_FUZZ_SEED where to begin.
 func TestNearMisses(t *testing.T) {
 	number := func(name string, otherwise int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {

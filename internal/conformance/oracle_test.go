@@ -41,7 +41,8 @@ type trial struct {
 	args  []*tensor.Tensor
 	// coarse is the error of the coarsest type on the way, which the reference sets.
 	coarse float64
-	// unread: the module may compute what nobody reads, wholly or in part; a program leaves it out, and with it what may be refused there.
+	// unread: the module may compute what nobody reads, wholly or in part; a program leaves it out, and with it what
+	// may be refused there.
 	unread bool
 }
 

@@ -241,7 +241,8 @@ func hashed(text string) uint64 {
 	return x ^ x>>32
 }
 
-// knownPairs are differences that are no fault, by a pattern of the pair's line and its configuration and one of what is said, with the reason for each.
+// knownPairs are differences that are no fault, by a pattern of the pair's line and its configuration and one of what
+// is said, with the reason for each.
 var knownPairs = []struct{ line, says, why string }{
 	{`> fourier/`, `NaN`, "of what is not finite a sum over all elements has NaN everywhere; the fast transform leaves zeros where factors are exactly 0"},
 	{`> bitcast/`, `^differs`, "a result that rounding may change, the sign of a zero, or the bits of a NaN, read as other numbers"},
@@ -291,9 +292,10 @@ func known(line string, err error) bool {
 	return false
 }
 
-// TestPairs feeds every operator's samples to every operator that takes them, and compares what is compiled with the reference. By itself it tries each pair of operators once, with an operand, samples, extents and a
-// configuration that are drawn from their names. WEIR_PAIRS=all draws forty times, and tries each in every configuration; a pair's line, only that
-// pair; any other value, those whose line has it in it.
+// TestPairs feeds every operator's samples to every operator that takes them, and compares what is compiled with the
+// reference. By itself it tries each pair of operators once, with an operand, samples, extents and a configuration that
+// are drawn from their names. WEIR_PAIRS=all draws forty times, and tries each in every configuration; a pair's line,
+// only that pair; any other value, those whose line has it in it.
 func TestPairs(t *testing.T) {
 	all, which := samplesOf(), os.Getenv("WEIR_PAIRS")
 	type task struct {

@@ -120,7 +120,8 @@ func (p *plainModel) input(n int64) *tensor.Tensor {
 	return d.filled(dtype.F32, shape, false)
 }
 
-// TestPlainModels runs short models over slices that are empty for some extents, in every configuration, against the reference; and what each run takes is what was predicted, to the byte.
+// TestPlainModels runs short models over slices that are empty for some extents, in every configuration, against the
+// reference; and what each run takes is what was predicted, to the byte.
 func TestPlainModels(t *testing.T) {
 	for _, p := range plainModels {
 		t.Run(p.name, func(t *testing.T) {

@@ -43,8 +43,9 @@ func (l *layout) sortRequires(c *compilation) {
 	}
 }
 
-// relies checks the conditions that a kernel's proofs may use: those of which it has every dimension that the run decides. A
-// program of our own binds all of them anew before it launches, where they are checked; another one might bind a few only.
+// relies checks the conditions that a kernel's proofs may use: those of which it has every dimension that the run
+// decides. A program of our own binds all of them anew before it launches, where they are checked; another one might
+// bind a few only.
 func (c *Call) relies(dims []int) error {
 	for _, d := range dims {
 		for i := range c.x.layout.after[d] {

@@ -311,7 +311,8 @@ func (c *Call) loop(s *program.Loop) error {
 	return nil
 }
 
-// counted checks that the number of iterations begun is in its dimension's range, on which what is proved of kernels rests.
+// counted checks that the number of iterations begun is in its dimension's range, on which what is proved of kernels
+// rests.
 func (c *Call) counted(s *program.Loop) error {
 	if d := &c.x.program.Dims[s.Count]; c.values[s.Count] < d.Range.Min {
 		return diag.Inputf("%s is %d, outside %s", d.Name, c.values[s.Count], d.Range).AtDim(d.Name.Text()).AtNode(s.Source, "loop")

@@ -2,8 +2,8 @@ package hostop
 
 import "unicode/utf8"
 
-// Heap is the most that a function asks Reserve for in one call: so many times the bytes of each operand, and so many bytes
-// more. known is false if contents decide it, as of pictures.
+// Heap is the most that a function asks Reserve for in one call: so many times the bytes of each operand, and so many
+// bytes more. known is false if contents decide it, as of pictures.
 func Heap(op string, attrs map[string]any) (times []int64, plus int64, known bool) {
 	switch op {
 	case "text_rank":

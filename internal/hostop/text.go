@@ -296,7 +296,8 @@ func Pattern(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`\A(?:` + pattern + `)\z`)
 }
 
-// What Go's heap takes to match a pattern, in bytes: at most so much for any text, and about so much for each byte of it.
+// What Go's heap takes to match a pattern, in bytes: at most so much for any text, and about so much for each byte of
+// it.
 const (
 	matching    = 128 << 10
 	patternByte = 1 << 10

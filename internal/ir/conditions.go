@@ -175,7 +175,8 @@ func reduced(e sym.Expr) sym.Expr {
 	return out
 }
 
-// quotient is a quantity without a factor of all its terms that is never negative: where the quotient is not negative, the quantity is not.
+// quotient is a quantity without a factor of all its terms that is never negative: where the quotient is not negative,
+// the quantity is not.
 func (a *assumptions) quotient(e sym.Expr) (q sym.Expr, ok bool) {
 	constant, terms := e.Terms()
 	if constant != 0 || len(terms) < 2 {

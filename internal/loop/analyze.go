@@ -189,9 +189,9 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 	}
 }
 
-// Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the larger
-// of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or Else where elements decide
-// (see ReadsMemory).
+// Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the
+// larger of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or Else where
+// elements decide (see ReadsMemory).
 type Cost struct {
 	Operations sym.Expr // scalar functions evaluated; a Contract counts two for each product
 	Read       sym.Expr // bytes loaded from parameters, each load counted
@@ -289,8 +289,8 @@ func (c *coster) statement(s Stmt) (total tally) {
 	return total
 }
 
-// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is an exception: estimates
-// count the other one.
+// ReadsMemory reports whether an expression loads an element. A branch taken by such a condition is an exception:
+// estimates count the other one.
 func ReadsMemory(e Expr) (reads bool) {
 	WalkExpr(e, func(e Expr) {
 		_, load := e.(*Load)

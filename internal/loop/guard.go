@@ -8,9 +8,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Prove verifies the kernels of a module, and gives every access that is not proved to lie within its buffer a check in the code: the access happens only where it lies inside, and a Check
-// ends the run where it would have lain outside. It returns how many accesses it guarded, by kernel in the module's order. After it no access of a kernel is unproved, whoever wrote the
-// kernel; one that cannot be guarded, of a bulk copy or a token, is an error, which is a *VerifyError.
+// Prove verifies the kernels of a module, and gives every access that is not proved to lie within its buffer a check in
+// the code: the access happens only where it lies inside, and a Check ends the run where it would have lain outside. It
+// returns how many accesses it guarded, by kernel in the module's order. After it no access of a kernel is unproved,
+// whoever wrote the kernel; one that cannot be guarded, of a bulk copy or a token, is an error, which is a
+// *VerifyError.
 func Prove(m *Module) (guards []int, err error) {
 	_, guards, err = verifyModule(m, func(v *moduleVerifier) {
 		v.guards = true
@@ -22,7 +24,8 @@ func Prove(m *Module) (guards []int, err error) {
 // mostRounds is how often a kernel is guarded.
 const mostRounds = 3
 
-// guardAll guards what is unproved of kernels that are unlike, and verifies those again. It returns their new bodies, nil for those that stay.
+// guardAll guards what is unproved of kernels that are unlike, and verifies those again. It returns their new bodies,
+// nil for those that stay.
 func (v *moduleVerifier) guardAll(unlike []*Kernel, unproved [][]Unproved, given []sym.Cond) [][]Stmt {
 	bodies, errs := make([][]Stmt, len(unlike)), make([]error, len(unlike))
 	concurrently(len(unlike), func(i int) {
@@ -61,7 +64,8 @@ func accessesOf(list []Unproved) int {
 	return len(met)
 }
 
-// Checks counts the Checks of a kernel's body: those of values that it was written to check, and those that Prove put there.
+// Checks counts the Checks of a kernel's body: those of values that it was written to check, and those that Prove put
+// there.
 func (k *Kernel) Checks() (written, guards int) {
 	Walk(k.Body, func(s Stmt) bool {
 		if c, ok := s.(*Check); ok {
@@ -83,7 +87,8 @@ type guarder struct {
 	vector *strips // of the vector loop around; nil outside of one
 }
 
-// strips are what a vector loop finds outside, one variable for each buffer, which a Check after the loop looks at: a Check inside would keep the loop from being done in lanes.
+// strips are what a vector loop finds outside, one variable for each buffer, which a Check after the loop looks at: a
+// Check inside would keep the loop from being done in lanes.
 type strips struct {
 	buffers []string
 	names   []string
@@ -284,7 +289,8 @@ func (g *guarder) expr(e, where Expr, found *[]violation) Expr {
 	return e
 }
 
-// inside is the mask of an access: its own, and that it lies inside where that is not proved. A violation is noted where where holds and it lies outside.
+// inside is the mask of an access: its own, and that it lies inside where that is not proved. A violation is noted
+// where where holds and it lies outside.
 func (g *guarder) inside(access any, buffer string, mask, where Expr, found *[]violation) Expr {
 	goals := g.goals[access]
 	if len(goals) == 0 {

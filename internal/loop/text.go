@@ -1,8 +1,9 @@
 // # Text
 //
-// A module's text begins with its version. Names of buffers and scalars have a %, those of kernels and modules an @, dimensions that the compiler
-// made a ?, and the loop variables and checked values of a kernel a $: they never meet the dimensions, which are bare. A kernel written by hand may declare
-// bare names that are no dimensions of its own; they are read as names with a $:
+// A module's text begins with its version. Names of buffers and scalars have a %, those of kernels and modules an @,
+// dimensions that the compiler made a ?, and the loop variables and checked values of a kernel a $: they never meet the
+// dimensions, which are bare. A kernel written by hand may declare bare names that are no dimensions of its own; they
+// are read as names with a $:
 //
 //	weir 1
 //	loop @main {

@@ -420,9 +420,9 @@ func (v *verifier) contract(s *Contract) {
 	}
 }
 
-// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an axis
-// that columns leave as it is, and columns lie apart in another one, or the other way round; or a row lies beyond all
-// columns of the one before.
+// separate checks that the elements of a contraction's C differ, since code sums them at once: rows lie apart in an
+// axis that columns leave as it is, and columns lie apart in another one, or the other way round; or a row lies beyond
+// all columns of the one before.
 func (v *verifier) separate(s *Contract) {
 	mark := v.known.mark()
 	defer v.known.reset(mark)

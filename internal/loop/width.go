@@ -11,11 +11,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Verify proves over integers of any size; code computes in 64 bits, and what wraps is another number than the one that was proved. Width closes the gap: it bounds, for given values of a
-// kernel's dimensions, all that code may compute on the way to an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index, whatever
-// the order in which a generator adds and multiplies. Where nothing exceeds widest, what code computes is what was proved.
+// Verify proves over integers of any size; code computes in 64 bits, and what wraps is another number than the one that
+// was proved. Width closes the gap: it bounds, for given values of a kernel's dimensions, all that code may compute on
+// the way to an index, an address, an extent, the bounds of a Check, the corners of a tile or the value of an Index,
+// whatever the order in which a generator adds and multiplies. Where nothing exceeds widest, what code computes is what
+// was proved.
 
-// widest is the largest size of a number in a kernel. The difference of two such numbers, and that of three, still fits.
+// widest is the largest size of a number in a kernel. The difference of two such numbers, and that of three, still
+// fits.
 const widest = 1 << 60
 
 // Width says for which dimensions a kernel's integers fit 64 bits. It is safe for concurrent use.
@@ -154,7 +157,8 @@ func saturated(a, b, c int64) int64 {
 	return a + b*c
 }
 
-// Needs puts into bytes, for each operand in turn, how many its memory must have for these values of the dimensions. The error is of kind ErrInput.
+// Needs puts into bytes, for each operand in turn, how many its memory must have for these values of the dimensions.
+// The error is of kind ErrInput.
 func (w *Width) Needs(dims, bytes []int64) error {
 	for i := range w.params {
 		n, err := w.params[i].bytes(dims)

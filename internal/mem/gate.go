@@ -2,8 +2,10 @@ package mem
 
 import "sync/atomic"
 
-// Gate keeps a value that lies in, or leads to, memory which is given back one day, and hands it out only to those who are inside. Once it is shut nobody enters any more, and whoever is the last to
-// leave does what remains to be done: it never waits. The zero value, without a value, is open. Entering and leaving take nothing from Go's heap, and some nanoseconds.
+// Gate keeps a value that lies in, or leads to, memory which is given back one day, and hands it out only to those who
+// are inside. Once it is shut nobody enters any more, and whoever is the last to leave does what remains to be done: it
+// never waits. The zero value, without a value, is open. Entering and leaving take nothing from Go's heap, and some
+// nanoseconds.
 type Gate[T any] struct {
 	inside atomic.Int64 // how many, and the bits shut and taken
 	value  T
@@ -20,7 +22,8 @@ const (
 // Set gives the gate its value, and what the last one out does once it is shut. Nobody may have entered before.
 func (g *Gate[T]) Set(value T, last func()) { g.value, g.last = value, last }
 
-// Enter returns the value, which is the caller's to use until it calls Leave. It reports false, and there is nothing to leave, where the gate is shut.
+// Enter returns the value, which is the caller's to use until it calls Leave. It reports false, and there is nothing to
+// leave, where the gate is shut.
 func (g *Gate[T]) Enter() (value T, ok bool) {
 	for {
 		n := g.inside.Load()
@@ -55,7 +58,8 @@ func (g *Gate[T]) Shut() bool {
 	return before&shut == 0
 }
 
-// Take lets nobody enter any more, for who is inside and stays there; alone, it does nothing unless nobody else is. It reports whether it did.
+// Take lets nobody enter any more, for who is inside and stays there; alone, it does nothing unless nobody else is. It
+// reports whether it did.
 func (g *Gate[T]) Take(alone bool) bool {
 	for {
 		n := g.inside.Load()

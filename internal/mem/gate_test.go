@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestGate: whoever enters finds what is guarded; what the last one out does happens once, when nobody is inside any more.
+// TestGate: whoever enters finds what is guarded; what the last one out does happens once, when nobody is inside any
+// more.
 func TestGate(t *testing.T) {
 	for range 200 {
 		var g Gate[*int]

@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// MapGrowing is Map, and MapPages if inPages, for a block that is filled from its first byte on: it has no pages, and counts
-// none, until Grow gives it some. On systems that cannot do so, it has all of them at once.
+// MapGrowing is Map, and MapPages if inPages, for a block that is filled from its first byte on: it has no pages, and
+// counts none, until Grow gives it some. On systems that cannot do so, it has all of them at once.
 func MapGrowing(kind Kind, inPages bool, folder, label string, bytes int64) (*Block, error) {
 	switch {
 	case bytes < 0 || kind >= Kinds:
@@ -45,8 +45,8 @@ func MapGrowing(kind Kind, inPages bool, folder, label string, bytes int64) (*Bl
 	return b, nil
 }
 
-// Grow gives a block of MapGrowing the pages of its first bytes. It does nothing to what has them. Goroutines must not grow a
-// block at the same time.
+// Grow gives a block of MapGrowing the pages of its first bytes. It does nothing to what has them. Goroutines must not
+// grow a block at the same time.
 func (b *Block) Grow(to int64) error {
 	if !b.grows || b.closed.Load() {
 		return nil

@@ -121,8 +121,9 @@ func (b *Block) keepOnly(want []span) error {
 	return nil
 }
 
-// Unchanged returns an ErrInput where a mapped file has another size or time of modification than when it was mapped. It is nil for other blocks, and where the system does not copy
-// descriptors. It takes nothing from Go's heap, and less than a microsecond.
+// Unchanged returns an ErrInput where a mapped file has another size or time of modification than when it was mapped.
+// It is nil for other blocks, and where the system does not copy descriptors. It takes nothing from Go's heap, and less
+// than a microsecond.
 func (b *Block) Unchanged() error {
 	k := b.keep
 	if k == nil {

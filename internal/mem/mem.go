@@ -1,23 +1,26 @@
 // Package mem is the only room that asks the system for memory, and the ledger of what it was given.
 //
-// A Block is page-aligned, zeroed memory outside Go's heap, or a read-only view of a file. The ledger holds every live block:
-// its kind, label, logical size, mapped size and the line that asked for it; Usage and Live read it, and KernelBytes asks the
-// kernel the same question, so that the two can be compared. GOMEMLIMIT and Go's heap profile do not see this memory.
+// A Block is page-aligned, zeroed memory outside Go's heap, or a read-only view of a file. The ledger holds every live
+// block: its kind, label, logical size, mapped size and the line that asked for it; Usage and Live read it, and
+// KernelBytes asks the kernel the same question, so that the two can be compared. GOMEMLIMIT and Go's heap profile do
+// not see this memory.
 //
-// Where the system has no mapping calls (js/wasm, plan9) blocks are 64-byte-aligned pieces of Go's heap; OutsideHeap tells.
+// Where the system has no mapping calls (js/wasm, plan9) blocks are 64-byte-aligned pieces of Go's heap; OutsideHeap
+// tells.
 //
 // # Guard pages
 //
 // On systems with mapping calls an inaccessible page stands before and after every block but a file's. It costs address
-// space, no memory, and is in no count. It makes an overrun past the last page fault at once (past the last byte: see MapGuarded), and it keeps the kernel from
-// merging neighbouring blocks into one mapping, so that a block is a whole number of lines in /proc/self/smaps.
+// space, no memory, and is in no count. It makes an overrun past the last page fault at once (past the last byte: see
+// MapGuarded), and it keeps the kernel from merging neighbouring blocks into one mapping, so that a block is a whole
+// number of lines in /proc/self/smaps.
 //
 // # Files that change while they are mapped
 //
-// A file cut short after MapFile faults where it is read (SIGBUS). The rule for users is to replace a model by rename, never
-// in place; WEIR_MAP=off reads the file instead of mapping it. Code in Go that reads a mapped file (an importer, a packing
-// step) does so inside CatchFaults, or between diag.Faults and diag.Recover, and gets an ErrInput naming the file; so does
-// machine code on Unix, since it is a leaf that Go called. Unchanged tells of edits.
+// A file cut short after MapFile faults where it is read (SIGBUS). The rule for users is to replace a model by rename,
+// never in place; WEIR_MAP=off reads the file instead of mapping it. Code in Go that reads a mapped file (an importer,
+// a packing step) does so inside CatchFaults, or between diag.Faults and diag.Recover, and gets an ErrInput naming the
+// file; so does machine code on Unix, since it is a leaf that Go called. Unchanged tells of edits.
 package mem
 
 import (
@@ -140,7 +143,8 @@ func (b *Block) Label() string { return b.label }
 // Size returns the logical size in bytes, as it was asked for; it outlives Close.
 func (b *Block) Size() int64 { return b.size }
 
-// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file it is what Keep left, of a block that grows what it has.
+// Mapped returns the bytes the system was asked for: Size rounded up to whole pages, guard pages not counted. Of a file
+// it is what Keep left, of a block that grows what it has.
 func (b *Block) Mapped() int64 {
 	if b.keep == nil && !b.grows {
 		return b.mapped
@@ -230,8 +234,8 @@ func (b *Block) DontNeed(off, n int64) {
 	b.system.drop(b.pagesOf(off, n))
 }
 
-// Discard gives the system the pages that hold nothing but part, which is of a block that is not a file's: their contents are
-// lost. The block counts them still.
+// Discard gives the system the pages that hold nothing but part, which is of a block that is not a file's: their
+// contents are lost. The block counts them still.
 func (b *Block) Discard(part []byte) {
 	if len(part) == 0 || b.system.file || !outsideHeap || b.pool != nil || b.closed.Load() {
 		return

@@ -7,11 +7,11 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// MapPages returns a block of kind File, of zeros, whose pages lie in a file of the process's own, in a folder as NewSpill
-// takes it. It can be written until Protect makes it read-only; what is written need not stay in memory, and is none of the
-// process's anonymous memory. The file has all of its room from the start: writing to the block needs no more. Close
-// removes the file. Errors are NewSpill's, and an ErrMemory if the block cannot be mapped. On systems that do not map files,
-// it is memory.
+// MapPages returns a block of kind File, of zeros, whose pages lie in a file of the process's own, in a folder as
+// NewSpill takes it. It can be written until Protect makes it read-only; what is written need not stay in memory, and
+// is none of the process's anonymous memory. The file has all of its room from the start: writing to the block needs no
+// more. Close removes the file. Errors are NewSpill's, and an ErrMemory if the block cannot be mapped. On systems that
+// do not map files, it is memory.
 func MapPages(folder, label string, bytes int64) (*Block, error) {
 	if bytes == 0 || !outsideHeap {
 		return Map(File, label, bytes)

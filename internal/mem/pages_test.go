@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// TestMapPages writes a block that lies in a file: its contents stay when its pages are let go of, it is no anonymous memory,
-// and nothing of it is left in the folder.
+// TestMapPages writes a block that lies in a file: its contents stay when its pages are let go of, it is no anonymous
+// memory, and nothing of it is left in the folder.
 func TestMapPages(t *testing.T) {
 	folder := t.TempDir()
 	before := Usage()
@@ -107,7 +107,8 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestGrowing fills blocks as they grow, in memory and in files, beside a limit: only what they have is counted and asked for.
+// TestGrowing fills blocks as they grow, in memory and in files, beside a limit: only what they have is counted and
+// asked for.
 func TestGrowing(t *testing.T) {
 	for _, inPages := range []bool{false, true} {
 		before, start := Usage(), live()

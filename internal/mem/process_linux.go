@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// ProcessBytes reads the process's resident size, its peak, and how much no file stands behind (VmRSS, VmHWM, RssAnon and
-// RssShmem of /proc/self/status).
+// ProcessBytes reads the process's resident size, its peak, and how much no file stands behind (VmRSS, VmHWM, RssAnon
+// and RssShmem of /proc/self/status).
 func ProcessBytes() (p Process, ok bool) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

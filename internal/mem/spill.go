@@ -10,8 +10,8 @@ import (
 )
 
 // SpillFile is a file of the process's own that holds what there is no memory for. Nobody else finds it: if the system
-// allows that, it has no name any more; otherwise it is removed when it is closed. Its folder should be on a disk: one that
-// is held in memory saves none.
+// allows that, it has no name any more; otherwise it is removed when it is closed. Its folder should be on a disk: one
+// that is held in memory saves none.
 type SpillFile struct {
 	file   *os.File
 	path   string // "" if it has no name any more
@@ -21,8 +21,8 @@ type SpillFile struct {
 }
 
 // NewSpill makes a file of the given size, whose contents are zeros, in a folder, or in Folder's if that is "". If the
-// system can, it has the file's room from the start, so that no later write is refused. A folder that is missing, or that
-// may not be written to, is an ErrInput; a lack of room is an ErrMemory.
+// system can, it has the file's room from the start, so that no later write is refused. A folder that is missing, or
+// that may not be written to, is an ErrInput; a lack of room is an ErrMemory.
 func NewSpill(folder, label string, bytes int64) (*SpillFile, error) {
 	s, err := newFile(folder, label, bytes)
 	if err != nil {

@@ -39,8 +39,8 @@ func tooMany(err error) bool {
 	return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) || errors.Is(err, windows.ERROR_NOT_ENOUGH_MEMORY)
 }
 
-// mapFile maps a regular file's bytes, read-only or writable. The view keeps the mapping alive after its handle is closed; Windows
-// refuses to cut a file short while it is mapped.
+// mapFile maps a regular file's bytes, read-only or writable. The view keeps the mapping alive after its handle is
+// closed; Windows refuses to cut a file short while it is mapped.
 func mapFile(f *os.File, bytes int, writable bool) (mapping, error) {
 	pages, access := uint32(windows.PAGE_READONLY), uint32(windows.FILE_MAP_READ)
 	if writable {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestSpecialSamples is TestSamples with NaN, infinities, zeros of both signs, and subnormal numbers among the elements of
-// floats: what expansions, lowerings and host functions make of them is what the meaning does.
+// TestSpecialSamples is TestSamples with NaN, infinities, zeros of both signs, and subnormal numbers among the elements
+// of floats: what expansions, lowerings and host functions make of them is what the meaning does.
 func TestSpecialSamples(t *testing.T) {
 	values := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-40, -1e-40}
 	for _, op := range ir.Ops() {
@@ -45,7 +45,8 @@ func TestSpecialSamples(t *testing.T) {
 	}
 }
 
-// specialDeviations are the operators whose ways differ on such elements, as docs/accuracy.md lists them, or that refuse them.
+// specialDeviations are the operators whose ways differ on such elements, as docs/accuracy.md lists them, or that
+// refuse them.
 var specialDeviations = map[string]string{
 	"attention":      "keys and values that a causal mask hides are not read",
 	"fourier":        "which results of a transform with an infinity are NaN depends on the algorithm",

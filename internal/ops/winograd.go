@@ -39,8 +39,9 @@ var minimals = map[int64]minimal{
 // weights are plain, [3, 3, C, O], and transformed by WinogradWeights for tiles of so many outputs each way,
 // [(tile + 2)², C, O].
 //
-// Each result is within WinogradBound · Σ|x| · max|w| of the convolution, with the sum over the result's own window and the
-// maximum over the filter. A tile that the algorithm would not compute so well is computed with the plain weights: see far.
+// Each result is within WinogradBound · Σ|x| · max|w| of the convolution, with the sum over the result's own window and
+// the maximum over the filter. A tile that the algorithm would not compute so well is computed with the plain weights:
+// see far.
 func Winograd(b *ir.Builder, x, weights, plain, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
 	inputs := []*ir.Value{x, weights, plain}
 	if bias != nil {

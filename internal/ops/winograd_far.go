@@ -11,18 +11,18 @@ import (
 
 // This file keeps tiles in which Winograd's algorithm rounds too much from being computed by it.
 //
-// A result of a tile is a sum of all that the tile sees, in which what lies outside the result's window cancels. What the
-// roundings leave of it goes by the largest element of the tile, not by the elements of the window: with the rows of the
-// three matrices replaced by their absolute values (Higham, Accuracy and Stability of Numerical Algorithms, 2002, lemma
-// 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the Accuracy of Winograd Convolution for Deep
-// Neural Networks, 2020),
+// A result of a tile is a sum of all that the tile sees, in which what lies outside the result's window cancels. What
+// the roundings leave of it goes by the largest element of the tile, not by the elements of the window: with the rows
+// of the three matrices replaced by their absolute values (Higham, Accuracy and Stability of Numerical Algorithms,
+// 2002, lemma 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the Accuracy of Winograd
+// Convolution for Deep Neural Networks, 2020),
 //
 //	|error| ≤ growth² · (C + 20) · 2⁻²⁴ · largest · max|w|
 //	growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ
 //
-// where largest is the greatest Σ|x| over the channels of one position that the tile sees. A tile is far if largest is more
-// than Σ|x| of the window of any of its results, so that elsewhere largest can be replaced by that sum; or if it is so
-// large or small that transforms overflow or lose bits; or if it is an infinity or NaN.
+// where largest is the greatest Σ|x| over the channels of one position that the tile sees. A tile is far if largest is
+// more than Σ|x| of the window of any of its results, so that elsewhere largest can be replaced by that sum; or if it
+// is so large or small that transforms overflow or lose bits; or if it is an infinity or NaN.
 
 // The range of largest in which transforms neither overflow nor lose bits, and that of the greatest magnitude in each
 // filter.
@@ -31,8 +31,9 @@ const (
 	filterAbove, filterBelow = 0x1p20, 0x1p-40
 )
 
-// WinogradBound is the error of a result, relative to Σ|x| · max|w| of its own window and filter, that tests hold for tiles of
-// so many outputs each way. What is proved is WinogradProved: roundings would all have to point one way to reach it.
+// WinogradBound is the error of a result, relative to Σ|x| · max|w| of its own window and filter, that tests hold for
+// tiles of so many outputs each way. What is proved is WinogradProved: roundings would all have to point one way to
+// reach it.
 var WinogradBound = map[int64]float64{2: 1e-6, 4: 1e-5}
 
 // WinogradGrowth is the factor of the proved bound: growth².

@@ -21,7 +21,8 @@ type miss struct {
 	change func(m *ir.Module)
 }
 
-// misses are all things that may be changed in a module: each attribute, one element or all of each constant, the order of two operands, and who reads a value.
+// misses are all things that may be changed in a module: each attribute, one element or all of each constant, the order
+// of two operands, and who reads a value.
 func misses(m *ir.Module) (list []miss) {
 	add := func(what string, change func(m *ir.Module)) { list = append(list, miss{what, change}) }
 	for i, n := range m.Main.Body.Nodes {
@@ -121,7 +122,8 @@ func inferred(m *ir.Module) (err error) {
 	return ir.Verify(m)
 }
 
-// finite reports whether all that a module computes are numbers of ordinary size: others are told apart by no tolerance.
+// finite reports whether all that a module computes are numbers of ordinary size: others are told apart by no
+// tolerance.
 func finite(list []*tensor.Tensor) bool {
 	for _, t := range list {
 		for i := range t.Len() {
@@ -136,7 +138,8 @@ func finite(list []*tensor.Tensor) bool {
 // knownMisses are changes after which a pass rounds otherwise than this test allows, by a part of their line, and why.
 var knownMisses = map[string]string{}
 
-// TestNearMisses changes every case of testdata, in one thing at a time, and runs its pass: what the module computes stays the same, whether or not a rule still fires.
+// TestNearMisses changes every case of testdata, in one thing at a time, and runs its pass: what the module computes
+// stays the same, whether or not a rule still fires.
 func TestNearMisses(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -220,7 +220,8 @@ func (r *rewriting) release(n *ir.Node) {
 	}
 }
 
-// decided reports whether an extent of a value is a dimension that data decide: computing it may bind that for a condition. Dead knows whether it does.
+// decided reports whether an extent of a value is a dimension that data decide: computing it may bind that for a
+// condition. Dead knows whether it does.
 func (r *rewriting) decided(v *ir.Value) bool {
 	return slices.ContainsFunc(v.Type.Shape, func(e sym.Expr) bool {
 		name, ok := e.Name()

@@ -19,8 +19,9 @@ func (r Require) names() []sym.Name {
 	return slices.Compact(names)
 }
 
-// Broken is the error of a condition that does not hold at the values of its dimensions, or cannot be evaluated there. It names the values, the tensor and the place
-// that the condition is from, and the nearest value of an input's dimension that mends it.
+// Broken is the error of a condition that does not hold at the values of its dimensions, or cannot be evaluated there.
+// It names the values, the tensor and the place that the condition is from, and the nearest value of an input's
+// dimension that mends it.
 func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *diag.Error {
 	names, words := r.names(), r.Cond.Words()
 	var at []string
@@ -60,8 +61,8 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 	return e
 }
 
-// mending names the value nearest to its own of a dimension at which, the others being as they are, a condition holds: of the first of the dimensions that has one. It is empty
-// if there is none nearby, or if data decide a dimension.
+// mending names the value nearest to its own of a dimension at which, the others being as they are, a condition holds:
+// of the first of the dimensions that has one. It is empty if there is none nearby, or if data decide a dimension.
 func (p *Program) mending(r Require, names []sym.Name, value func(name sym.Name) (int64, bool)) string {
 	for _, name := range names {
 		if i := p.dimAt(name); i < 0 || p.Dims[i].Data {
@@ -102,7 +103,8 @@ func (p *Program) dimAt(name sym.Name) int {
 	return slices.IndexFunc(p.Dims, func(d Dim) bool { return d.Name == name })
 }
 
-// Outside is the error of an input's dimension whose value its range leaves out: the condition that has narrowed the range, if there is one that breaks.
+// Outside is the error of an input's dimension whose value its range leaves out: the condition that has narrowed the
+// range, if there is one that breaks.
 func (p *Program) Outside(dim int, v int64) *diag.Error {
 	d := p.Dims[dim]
 	for _, r := range p.Requires {
@@ -116,8 +118,8 @@ func (p *Program) Outside(dim int, v int64) *diag.Error {
 	return diag.Inputf("it is %d, outside %s", v, d.Range).AtDim(d.Name.Text())
 }
 
-// Admits returns why a run with these values of the inputs' dimensions would be refused at its entry, nil if it would not. Values may be missing: what is about them
-// is left out.
+// Admits returns why a run with these values of the inputs' dimensions would be refused at its entry, nil if it would
+// not. Values may be missing: what is about them is left out.
 func (p *Program) Admits(value func(name sym.Name) (int64, bool)) error {
 	for i, d := range p.Dims {
 		if v, given := value(d.Name); given && !d.Data && (v < d.Range.Min || v > d.Range.Max) {

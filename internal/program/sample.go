@@ -15,7 +15,8 @@ import (
 // sampleCount is the number of bindings, beside the corners, at which what the prover leaves open is evaluated.
 const sampleCount = 6
 
-// dataSamples is at how many values of what data decide each binding is evaluated: the limits, as storage is planned, and the lower ends.
+// dataSamples is at how many values of what data decide each binding is evaluated: the limits, as storage is planned,
+// and the lower ends.
 const dataSamples = 2
 
 // largest is how far above a dimension's lower end samples go.

@@ -44,8 +44,9 @@ type Cond struct {
 // String is the condition as Python writes it, such as m <= 16. ParseCond reads it back.
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
-// Words is the condition for a reader: a choice between quantities that must not be negative, max(a, b), is said as one between comparisons, and a common factor
-// of all terms is left out. Unlike String, it may be no condition that ParseCond reads.
+// Words is the condition for a reader: a choice between quantities that must not be negative, max(a, b), is said as one
+// between comparisons, and a common factor of all terms is left out. Unlike String, it may be no condition that
+// ParseCond reads.
 func (c Cond) Words() string {
 	if c.Rel != LE && c.Rel != LT {
 		return c.String()

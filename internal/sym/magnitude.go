@@ -2,8 +2,9 @@ package sym
 
 import "math"
 
-// Measure bounds integers as a machine computes them. It holds a range for each name, and answers for an expression how large its value can be, and how large what is computed on
-// the way to it: every partial sum, every partial product and every argument of a quotient, a remainder, a minimum or a maximum, in whatever order they are taken. A name without a
+// Measure bounds integers as a machine computes them. It holds a range for each name, and answers for an expression how
+// large its value can be, and how large what is computed on the way to it: every partial sum, every partial product and
+// every argument of a quotient, a remainder, a minimum or a maximum, in whatever order they are taken. A name without a
 // range may be any integer. It is not safe for concurrent use.
 type Measure struct {
 	ranges map[Name]Range
@@ -19,8 +20,9 @@ func NewMeasure() *Measure {
 // Set gives a name its range. A name that an expression was measured with must not be given another.
 func (m *Measure) Set(name Name, r Range) { m.ranges[name] = r }
 
-// Of returns the range of e's value, and the size that nothing computed on the way to it exceeds. An end of the range beyond ±2^61 is math.MinInt64 or math.MaxInt64; a size beyond 2^61 is
-// math.MaxInt64. Every factor counts as at least 1 in size, so that coefficients are bounded too.
+// Of returns the range of e's value, and the size that nothing computed on the way to it exceeds. An end of the range
+// beyond ±2^61 is math.MinInt64 or math.MaxInt64; a size beyond 2^61 is math.MaxInt64. Every factor counts as at least
+// 1 in size, so that coefficients are bounded too.
 func (m *Measure) Of(e Expr) (value Range, size int64) {
 	v, size := m.expr(e)
 	return Range{v.lo, v.hi}, size
@@ -84,8 +86,9 @@ func (m *Measure) atom(a *atom) (value interval, size int64) {
 	return value, size
 }
 
-// chosen returns the value of a minimum or a maximum of sums of names that have one value each. Code compares the sums and adds nothing to them, and the partial
-// sums may wrap, so each sum may be any number of 64 bits: ok says that they are.
+// chosen returns the value of a minimum or a maximum of sums of names that have one value each. Code compares the sums
+// and adds nothing to them, and the partial sums may wrap, so each sum may be any number of 64 bits: ok says that they
+// are.
 func (m *Measure) chosen(a *atom) (value int64, ok bool) {
 	if !choice(a) {
 		return 0, false

@@ -2,7 +2,8 @@ package sym
 
 import "testing"
 
-// TestNames: names of different makers are different integers whatever their texts, and are read back as they are written.
+// TestNames: names of different makers are different integers whatever their texts, and are read back as they are
+// written.
 func TestNames(t *testing.T) {
 	makers := []func(string) Name{User, Made, Bound, Planned, Hidden}
 	var all []Name

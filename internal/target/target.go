@@ -88,8 +88,8 @@ func (a *Args) Stopped() bool {
 type Kernel interface {
 	// Name is the loop kernel's.
 	Name() string
-	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do. It is an error where the kernel's integers
-	// are not known to fit 64 bits for them: the kernel must not be run then.
+	// Tiles is the number of independent pieces of work for these dimensions; 0 when there is nothing to do. It is an
+	// error where the kernel's integers are not known to fit 64 bits for them: the kernel must not be run then.
 	Tiles(dims []int64) (int64, error)
 	// TilesFormula is that number, over the kernel's dimensions.
 	TilesFormula() sym.Expr

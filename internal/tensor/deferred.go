@@ -309,8 +309,8 @@ func (t *Tensor) Origins() []*Tensor {
 	return []*Tensor{t}
 }
 
-// Sources calls visit with every tensor, once, whose elements lie in memory and that t's are computed from; with t itself if
-// its elements are there.
+// Sources calls visit with every tensor, once, whose elements lie in memory and that t's are computed from; with t
+// itself if its elements are there.
 func (t *Tensor) Sources(visit func(*Tensor)) { t.sources(map[*Tensor]bool{}, visit) }
 
 func (t *Tensor) sources(seen map[*Tensor]bool, visit func(*Tensor)) {
@@ -373,8 +373,8 @@ func (t *Tensor) Stretch(begin, end int64) []byte {
 	return data[begin*each : end*each]
 }
 
-// Done returns the bytes that the elements with indices below end along the axis Major are computed from, and no others: nil if
-// that is not known. Unlike Stretch's, they are so to the byte.
+// Done returns the bytes that the elements with indices below end along the axis Major are computed from, and no
+// others: nil if that is not known. Unlike Stretch's, they are so to the byte.
 func (t *Tensor) Done(end int64) []byte {
 	data := t.Stretch(0, end)
 	if data == nil || int64(len(t.Origins()[0].contents()))%t.shape[t.Major()] != 0 {

@@ -76,7 +76,8 @@ func (s *Scanner) Err() error {
 // Failf makes an error about what was read, at the token that was used last, unless there is one already.
 func (s *Scanner) Failf(format string, args ...any) { s.FailAt(s.begin, format, args...) }
 
-// Unexpected makes an error about the current token: at it, or, if it is in a line below, at the end of what was read. The end of the text is where it is.
+// Unexpected makes an error about the current token: at it, or, if it is in a line below, at the end of what was read.
+// The end of the text is where it is.
 func (s *Scanner) Unexpected(format string, args ...any) {
 	at := s.Peek().Start
 	if s.last > 0 && s.Peek().Kind != End && s.NewLine() {

@@ -37,9 +37,9 @@ func PageSize() int64 { return mem.PageSize() }
 // OutsideHeap reports whether tensors lie outside Go's heap on this system.
 func OutsideHeap() bool { return mem.OutsideHeap() }
 
-// ProcessPeak begins watching the process's memory. The function it returns ends that, and gives the peak of the resident
-// size and that of what no file stands behind, less what there was. The second is looked at every few milliseconds, and of a
-// tmpfs what is mapped counts in it. Both are 0 if the system does not tell.
+// ProcessPeak begins watching the process's memory. The function it returns ends that, and gives the peak of the
+// resident size and that of what no file stands behind, less what there was. The second is looked at every few
+// milliseconds, and of a tmpfs what is mapped counts in it. Both are 0 if the system does not tell.
 func ProcessPeak() func() (resident, anonymous int64) {
 	base, _ := mem.ProcessBytes()
 	before := base.Resident

@@ -254,7 +254,8 @@ func (e *emitter) offset(buffer string, steps []sym.Expr) sym.Expr {
 	return e.resolve(loop.Offset(steps, m.shape, m.strides))
 }
 
-// farApart is the most bytes between rows, or steps of a sum, that displacements are made of: a tile has at most mostRows of them, and a round unrolled steps.
+// farApart is the most bytes between rows, or steps of a sum, that displacements are made of: a tile has at most
+// mostRows of them, and a round unrolled steps.
 const farApart = 1 << 26
 
 // distance is a number of elements in bytes, as a number where that is fit for displacements.

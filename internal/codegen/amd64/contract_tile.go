@@ -160,7 +160,8 @@ func (t *term) lookAhead(b *builder, tiles int64) {
 	t.pace = (panel + rounds - 1) / rounds
 }
 
-// Limits of looking ahead: of the panels that are skipped, and of the bytes that one round fetches, each line of which is an instruction.
+// Limits of looking ahead: of the panels that are skipped, and of the bytes that one round fetches, each line of which
+// is an instruction.
 const (
 	mostAhead = 1 << 20
 	mostPace  = 4096

@@ -36,15 +36,17 @@ const (
 // paused is the status of code that has not ended. Others are 0, and the number of a check that failed.
 const paused = -1
 
-// trips is how often a loop's body runs at each entry: at most so often, or exactly. by is how far its counter moves each time, a power of two; 0: nobody says which register counts.
+// trips is how often a loop's body runs at each entry: at most so often, or exactly. by is how far its counter moves
+// each time, a power of two; 0: nobody says which register counts.
 type trips struct {
 	most  int64
 	exact bool
 	by    int64
 }
 
-// turns binds the label at which a loop begins again, and notes how often its body runs. counter moves by multiples of a power of two, each time. If the body may run often, the counter is tested here, so that a budget
-// need not be counted down each time; the test goes if there is no budget.
+// turns binds the label at which a loop begins again, and notes how often its body runs. counter moves by multiples of
+// a power of two, each time. If the body may run often, the counter is tested here, so that a budget need not be
+// counted down each time; the test goes if there is no budget.
 func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by int64) {
 	b.bind(l)
 	if b.trips == nil {
@@ -289,7 +291,8 @@ func (t *turn) collect(at map[int]*turn) {
 	}
 }
 
-// poll counts down the budget, and pauses if it is used up: aside, so that the loop has no jump more that is taken. No flags are live here.
+// poll counts down the budget, and pauses if it is used up: aside, so that the loop has no jump more that is taken. No
+// flags are live here.
 func (b *builder) poll(list, aside *[]asm.Inst, cost int64) {
 	out, back := b.label(), b.label()
 	b.backs[back] = 1

@@ -221,7 +221,8 @@ func (e *emitter) restore(s snapshot) {
 	e.k.checks = e.k.checks[:s.checks]
 }
 
-// mostWritten is how many statements are written out for a kernel, attempts that were given up included: versions of loops in versions of loops are a power of their depth.
+// mostWritten is how many statements are written out for a kernel, attempts that were given up included: versions of
+// loops in versions of loops are a power of their depth.
 const mostWritten = 1 << 17
 
 // mostUnrolled is how many statements the copies of an unrolled loop may have together.
@@ -305,7 +306,8 @@ func weight(list []loop.Stmt) int64 {
 	return total
 }
 
-// copied is how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing counts as a statement: its copies take time all the same.
+// copied is how many statements so many copies of a body run, or a number beyond mostUnrolled. A body of nothing counts
+// as a statement: its copies take time all the same.
 func copied(n int64, body []loop.Stmt) int64 {
 	if n <= 0 {
 		return 0

@@ -318,7 +318,8 @@ func (x *Hostile) scheduled(k *loop.Kernel, m *loop.Module, machine target.Machi
 	return other.Kernels[0]
 }
 
-// iterations is at least how many iterations the innermost loops have; a number beyond hostileIterations stands for any.
+// iterations is at least how many iterations the innermost loops have; a number beyond hostileIterations stands for
+// any.
 func iterations(k *loop.Kernel, values []int64) int64 {
 	dims := sym.NewDims()
 	for i, name := range k.Dims {

@@ -242,7 +242,8 @@ func (a *hostile) scope(body func()) {
 	a.checked, a.values, a.sources = a.checked[:checked], a.values[:values], a.sources[:sources]
 }
 
-// nest writes loops around statements, of which each iteration has an element of its own but where serial ones share it.
+// nest writes loops around statements, of which each iteration has an element of its own but where serial ones share
+// it.
 func (a *hostile) nest(depth int, out *loop.Memory, index []sym.Expr, lanes, plain bool) {
 	if depth == len(out.Shape) {
 		a.statements(out, index, lanes, plain)

@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// outsides are kernels with accesses that lie inside for the first dimensions and outside for the others, each in another place of a statement.
+// outsides are kernels with accesses that lie inside for the first dimensions and outside for the others, each in
+// another place of a statement.
 var outsides = []struct {
 	text            string
 	inside, outside map[string]int64
@@ -42,8 +43,8 @@ var outsides = []struct {
 		map[string]int64{"n": 8, "m": 8}, map[string]int64{"n": 6, "m": 8}},
 }
 
-// Outside runs kernels with accesses that are not proved, behind guards: those that lie inside give what the interpreter gives, and those that lie outside end the call with an error, and
-// touch nothing.
+// Outside runs kernels with accesses that are not proved, behind guards: those that lie inside give what the
+// interpreter gives, and those that lie outside end the call with an error, and touch nothing.
 func (h Harness) Outside(t *testing.T) {
 	h.Guarded = true
 	for _, c := range outsides {
@@ -111,7 +112,8 @@ func proven(t *testing.T, text string) *loop.Kernel {
 	return k
 }
 
-// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs: code that is fast by loading early must not load these.
+// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs: code that is fast by
+// loading early must not load these.
 var earlies = []struct {
 	text string
 	dims map[string]int64
@@ -147,7 +149,8 @@ func (h Harness) Early(t *testing.T) {
 	}
 }
 
-// wides are kernels that are proved over the integers, and compute other numbers in 64 bits for the dimension that is given.
+// wides are kernels that are proved over the integers, and compute other numbers in 64 bits for the dimension that is
+// given.
 var wides = []struct {
 	text string
 	n    int64
@@ -161,7 +164,8 @@ var wides = []struct {
 	{`kernel @extent(%x: f32[4] read, %y: f32[4] write) dims(n) { parallel i < 4 { for j < n*n*n - n*n*n*i { store %y[i] = load %x[min(j, 3)] } } }`, 1 << 22},
 }
 
-// Wide has kernels refused whose integers do not fit 64 bits, for the dimensions at which they do not, and run where they do.
+// Wide has kernels refused whose integers do not fit 64 bits, for the dimensions at which they do not, and run where
+// they do.
 func (h Harness) Wide(t *testing.T) {
 	for _, c := range wides {
 		k, err := loop.ParseKernel(c.text)

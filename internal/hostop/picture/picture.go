@@ -116,9 +116,10 @@ var formats = []format{
 	{"PNM", magic("P1", "P2", "P3", "P4", "P5", "P6"), decodePNM},
 }
 
-// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt if the bytes are none, a *diag.Error if
-// they are one of a kind that is not supported. Before it takes more than a little of Go's heap it asks reserve, if that is not nil, for the most that it may take, and returns its error. It tells work, if that is not
-// nil, of the steps that it does; work may end it by a panic.
+// Decode reads a picture of any of the formats, which its first bytes tell apart. The error is ErrCorrupt if the bytes
+// are none, a *diag.Error if they are one of a kind that is not supported. Before it takes more than a little of Go's
+// heap it asks reserve, if that is not nil, for the most that it may take, and returns its error. It tells work, if
+// that is not nil, of the steps that it does; work may end it by a panic.
 func Decode(data []byte, reserve func(bytes int64) error, work func(steps int64)) (*Picture, error) {
 	for _, f := range formats {
 		if f.begins(data) {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// TestWork: decoding tells of its steps as it goes, in proportion to the pixels, and ends by a panic of who is told at any of them, which leaves as it is.
+// TestWork: decoding tells of its steps as it goes, in proportion to the pixels, and ends by a panic of who is told at
+// any of them, which leaves as it is.
 func TestWork(t *testing.T) {
 	m := image.NewGray(image.Rect(0, 0, 1024, 768))
 	for i := range m.Pix {
