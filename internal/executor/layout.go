@@ -252,7 +252,7 @@ func (r *require) holds(values []int64) (bool, error) {
 
 // refused is the error of a condition that does not hold at the values.
 func (l *layout) refused(r *require, values []int64) error {
-	return l.program.Broken(program.Require(r.cond), func(name sym.Name) (int64, bool) {
+	return l.program.Broken(r.cond, func(name sym.Name) (int64, bool) {
 		for i, d := range l.program.Dims {
 			if d.Name == name {
 				return values[i], true

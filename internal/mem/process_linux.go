@@ -26,6 +26,7 @@ func ProcessBytes() (p Process, ok bool) {
 		case "RssAnon", "RssShmem":
 			n, err = kilobytes(value)
 			p.Anonymous += n
+			fields-- // not one of the two that every system has
 		default:
 			continue
 		}
@@ -34,7 +35,7 @@ func ProcessBytes() (p Process, ok bool) {
 		}
 		fields++
 	}
-	return p, fields >= 2
+	return p, fields == 2
 }
 
 // ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; where it did not,
