@@ -20,6 +20,8 @@ type Difference struct {
 	Tensor, Node, Op, Detail string
 	// Hidden are tensors, in the order of the model's nodes, that the program does not compute by themselves: it computes their nodes together with Tensor's, and Tensor is right if they are kept.
 	Hidden []string `json:",omitempty"`
+	// Exact says that nothing differs with Options.Exact: Tensor is computed by an algorithm that Exact leaves out, and is further off than the tolerances.
+	Exact bool `json:",omitempty"`
 
 	model  *Model
 	nodes  []*wire.NodeProto // what computes Tensor from inputs, in order
@@ -32,6 +34,9 @@ type Difference struct {
 // String is one line.
 func (d *Difference) String() string {
 	text := fmt.Sprintf("%s, computed by %s (%s), differs from the reference: %s", d.Tensor, d.Node, d.Op, d.Detail)
+	if d.Exact {
+		text += "; nothing does with Options.Exact (--exact), and docs/accuracy.md has the bounds of what that leaves out"
+	}
 	if len(d.Hidden) == 1 {
 		return text + fmt.Sprintf("; it does not if %s is kept", d.Hidden[0])
 	} else if d.Hidden != nil {
@@ -51,7 +56,7 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 }
 
 // Compare runs the program, and interprets its model as it was imported, before any pass: node by node, each by its operator's plain meaning. It returns the first tensor that differs by more than
-// the tolerances; nil if none does. It compares the program's own outputs first, then every tensor of the main graph, with the model compiled anew so that all of them are kept. If only what is not
+// the tolerances; nil if none does. The relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis, if that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model compiled anew so that all of them are kept. If only what is not
 // kept goes wrong, it keeps some tensors and not others until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
@@ -92,12 +97,27 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	}
 	all, err := c.keeping(0, 0)
 	switch {
-	case own == nil || err == nil && all != nil:
-		return all, err
+	case own == nil && (all == nil || err != nil):
+		return nil, err
 	case err != nil:
-		return own, nil
+		d = own
+	case all != nil:
+		d = all
+	default:
+		if d, err = c.hidden(own); err != nil {
+			return nil, err
+		}
 	}
-	return c.hidden(own)
+	if !c.options.Exact {
+		c.options.Exact = true
+		end := 0
+		if all == nil { // it shows if nothing is kept
+			end = len(c.order)
+		}
+		left, err := c.keeping(0, end)
+		d.Exact = left == nil && err == nil
+	}
+	return d, ctx.Err()
 }
 
 // comparison is a program's model, compiled with one or another of its tensors kept, beside the reference.
@@ -227,7 +247,7 @@ func (c *comparison) differs(got, want wire.Value) string {
 		return fmt.Sprintf("it has %d tensors, not %d", len(got.Tensors), len(want.Tensors))
 	}
 	for i := range want.Tensors {
-		if err := tensor.Compare(got.Tensors[i], want.Tensors[i], c.rtol, c.atol); err != nil {
+		if err := tensor.CompareAmong(got.Tensors[i], want.Tensors[i], c.rtol, c.atol); err != nil {
 			return err.Error()
 		}
 	}

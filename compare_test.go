@@ -3,6 +3,7 @@ package weir_test
 import (
 	"errors"
 	"io"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,30 +16,33 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// wrongly compiles with a pass that makes argmax of argmin, if nothing but a reshape reads it, while f runs.
-func wrongly(f func()) {
+// withPass runs f while compiling has one more pass, after the first.
+func withPass(pass func(m *ir.Module) error, f func()) {
 	all := compiler.Passes
 	defer func() { compiler.Passes = all }()
 	compiler.Passes = append(slices.Clone(all[:1:1]), all...)
-	compiler.Passes[1].Name, compiler.Passes[1].Run = "wrong", func(m *ir.Module) error {
-		uses := map[*ir.Value]int{}
-		for _, n := range m.Main.Body.Nodes {
-			for _, v := range n.Inputs {
-				uses[v]++
-			}
-		}
-		for _, v := range m.Main.Body.Results {
-			uses[v] += 2
-		}
-		for _, n := range m.Main.Body.Nodes {
-			if n.Op.Name() != "reshape" || n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() != "argmax" || uses[n.Inputs[0]] != 1 {
-				continue
-			}
-			n.Inputs[0].Node.Attrs["smallest"] = false
-		}
-		return nil
-	}
+	compiler.Passes[1].Name, compiler.Passes[1].Run = "wrong", pass
 	f()
+}
+
+// wrongly is a pass that makes argmax of argmin, if nothing but a reshape reads it.
+func wrongly(m *ir.Module) error {
+	uses := map[*ir.Value]int{}
+	for _, n := range m.Main.Body.Nodes {
+		for _, v := range n.Inputs {
+			uses[v]++
+		}
+	}
+	for _, v := range m.Main.Body.Results {
+		uses[v] += 2
+	}
+	for _, n := range m.Main.Body.Nodes {
+		if n.Op.Name() != "reshape" || n.Inputs[0].Node == nil || n.Inputs[0].Node.Op.Name() != "argmax" || uses[n.Inputs[0]] != 1 {
+			continue
+		}
+		n.Inputs[0].Node.Attrs["smallest"] = false
+	}
+	return nil
 }
 
 // TestCompareHidden: a pass that goes wrong only while nothing else reads what it rewrites is found, with the node and what it was computed together with; what is saved shows it again.
@@ -51,7 +55,7 @@ func TestCompareHidden(t *testing.T) {
 	if d, err := m.Compare(t.Context(), in, 0, 0); d != nil || err != nil {
 		t.Fatalf("%v, %v", d, err)
 	}
-	wrongly(func() {
+	withPass(wrongly, func() {
 		d, err := m.Compare(t.Context(), in, 0, 0)
 		if err != nil || d == nil {
 			t.Fatalf("%v, %v", d, err)
@@ -78,6 +82,66 @@ func TestCompareHidden(t *testing.T) {
 	})
 }
 
+// TestCompareRounding: results that cancel have the rounding of their terms, which is no difference; an element that is
+// wrong by a hundredth of its neighbours is one, and so is what only the tiles' algorithm makes of zeros, which is said.
+func TestCompareRounding(t *testing.T) {
+	const channels, size, large, taps = 32, 14, 26, 9
+	r := rand.New(rand.NewSource(11))
+	convolution := func(w []float32, size int64) *weir.Model {
+		g := &wire.GraphProto{Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(channels), wire.Size(size), wire.Size(size))}, Output: []*wire.ValueInfoProto{{Name: "y"}},
+			Node:        []*wire.NodeProto{nodeOf("Conv x,w c"), nodeOf("Relu c y")},
+			Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{channels, channels, 3, 3}, RawData: rawFloats(w)}}}
+		return must[*weir.Model](t)(weir.LoadBytes((&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 22}}, Graph: g}).Marshal()))
+	}
+	compare := func(m *weir.Model, size int, data []float32, o weir.Options) *weir.Difference {
+		t.Helper()
+		x := must[*weir.Tensor](t)(weir.FromSlice(data, 1, channels, size, size))
+		defer x.Close()
+		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
+		defer p.Close()
+		return must[*weir.Difference](t)(p.Compare(t.Context(), weir.Inputs{"x": x}, 1e-3, 1e-7))
+	}
+	m := convolution(roughly(r, "normal", channels*channels*taps), size)
+	defer m.Close()
+	for _, kind := range []string{"wide", "outliers"} {
+		if d := compare(m, size, roughly(r, kind, channels*size*size), weir.Options{}); d != nil {
+			t.Errorf("%s: %s", kind, d)
+		}
+	}
+	withPass(func(m *ir.Module) error {
+		for _, n := range m.Main.Body.Nodes {
+			if n.Op.Name() == "convolution" {
+				w := n.Inputs[1].Const.Clone()
+				w.SetFloat(taps*channels*5+100, w.Float(taps*channels*5+100)+0.2)
+				n.Inputs[1].Const = w
+			}
+		}
+		return nil
+	}, func() {
+		if d := compare(m, size, roughly(r, "normal", channels*size*size), weir.Options{}); d == nil || d.Tensor != "c" || d.Exact {
+			t.Errorf("with a wrong weight: %v", d)
+		}
+	})
+	bends, ramp := make([]float32, channels*channels*taps), make([]float32, channels*large*large)
+	for filter := range channels {
+		copy(bends[filter*channels*taps+3:], []float32{1, -2, 1})
+	}
+	for row := range channels * large {
+		first, slope := r.Intn(1<<21), r.Intn(1<<16)
+		for i := range large {
+			ramp[row*large+i] = float32(first + i*slope)
+		}
+	}
+	bend := convolution(bends, large)
+	defer bend.Close()
+	if d := compare(bend, large, ramp, weir.Options{}); d == nil || !d.Exact || !strings.Contains(d.String(), "--exact") {
+		t.Errorf("bends of ramps: %v", d)
+	}
+	if d := compare(bend, large, ramp, weir.Options{Exact: true}); d != nil {
+		t.Error(d)
+	}
+}
+
 // TestReferenceInterprets: what the reference gives does not go through any pass, its certificate holds its results alone, and what it cannot keep or save it says.
 func TestReferenceInterprets(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType, wire.Dim("n"), wire.Size(3)))}, []*wire.ValueInfoProto{typed("y", tensorType(wire.Int64Type)), typed("where", tensorType(wire.Int64Type))},
@@ -87,7 +151,7 @@ func TestReferenceInterprets(t *testing.T) {
 	in := weir.Inputs{"x": must[*weir.Tensor](t)(weir.FromSlice([]float32{3, 1, 2, 9, 8, 0}, 2, 3))}
 	var stages []string
 	o := weir.Options{Target: weir.Reference, Stage: func(name, _ string) { stages = append(stages, name) }}
-	wrongly(func() {
+	withPass(wrongly, func() {
 		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 		defer p.Close()
 		for _, name := range stages {

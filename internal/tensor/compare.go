@@ -14,6 +14,17 @@ import (
 // not, and the largest error. Type and shape must be the same. Numbers agree where |got − want| ≤ atol + rtol × |want|;
 // a NaN agrees with a NaN and with nothing else, an infinity with itself only; bools and strings must be equal.
 func Compare(got, want *Tensor, rtol, atol float64) error {
+	return compare(got, want, rtol, atol, false)
+}
+
+// CompareAmong is Compare, but the relative tolerance of a float is of the mean magnitude on a line through it, if that
+// is more than its own: a sum that cancels has the rounding of its terms, and neighbours say how large those are. A line
+// holds the elements that differ in one index; of an element's lines the one of the greatest mean counts.
+func CompareAmong(got, want *Tensor, rtol, atol float64) error {
+	return compare(got, want, rtol, atol, want.dt.IsFloat())
+}
+
+func compare(got, want *Tensor, rtol, atol float64, among bool) error {
 	if got.dt != want.dt {
 		return diag.Inputf("the element type is %v, not %v", got.dt, want.dt)
 	}
@@ -25,10 +36,22 @@ func Compare(got, want *Tensor, rtol, atol float64) error {
 	}
 	distance := distances(got, want)
 	first, differ, largest := int64(-1), int64(0), 0.0
+	var lines []line
 	for i := range got.count {
 		apart, limit := distance(i)
 		if apart <= atol+rtol*limit {
 			continue
+		}
+		if among && !math.IsInf(apart, 0) {
+			if lines == nil {
+				lines = linesOf(want)
+			}
+			for _, l := range lines {
+				limit = max(limit, l.means[l.at(i)])
+			}
+			if apart <= atol+rtol*limit {
+				continue
+			}
 		}
 		if first < 0 {
 			first = i
@@ -49,6 +72,35 @@ func Compare(got, want *Tensor, rtol, atol float64) error {
 		}
 	}
 	return diag.Inputf("%s", detail)
+}
+
+// line is the lines of a tensor along one axis: the mean magnitude of the finite elements of each.
+type line struct {
+	extent, inner int64
+	means         []float64
+}
+
+// at is the line that holds element i.
+func (l line) at(i int64) int64 { return i/(l.extent*l.inner)*l.inner + i%l.inner }
+
+// linesOf returns the lines of floats along each axis of more than one element. It is not nil.
+func linesOf(t *Tensor) []line {
+	lines := []line{}
+	inner := int64(1)
+	for _, extent := range slices.Backward(t.shape) {
+		if extent > 1 {
+			lines = append(lines, line{extent, inner, make([]float64, t.count/extent)})
+		}
+		inner *= extent
+	}
+	for i := range t.count {
+		if v := math.Abs(t.Float(i)); v <= math.MaxFloat64 {
+			for _, l := range lines {
+				l.means[l.at(i)] += v / float64(l.extent)
+			}
+		}
+	}
+	return lines
 }
 
 // distances returns a function that gives how far apart two elements are and the magnitude a relative tolerance multiplies.
