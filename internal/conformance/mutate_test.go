@@ -152,7 +152,12 @@ func TestMutant(t *testing.T) {
 			text, what = Mutate(o.text, r)
 			file = []byte(text)
 		}
-		if err := s.run(file, o.in, o.file == nil); err != nil {
+		before := weir.Usage()
+		err := s.run(file, o.in, o.file == nil)
+		if after := weir.Usage(); after.Current != before.Current {
+			err = errors.Join(err, fmt.Errorf("%+v before it, %+v after it", before, after))
+		}
+		if err != nil {
 			t.Errorf("%s=%d: %s: %s\n%v", mutantVariable, seed, o.name, what, err)
 		}
 		if time.Since(told) > time.Minute {
@@ -216,8 +221,8 @@ func mutableOf(t *testing.T, name, cpu string) (*Mutable, weir.Inputs) {
 type mutantResults struct{ refused, compiled, failed, ran int }
 
 // run loads, compiles and runs a mutant. A run that does not end is stopped: its loops may be of any length. It returns
-// errors that are bugs of ours, accesses outside among them.
-func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) error {
+// errors that are bugs of ours, accesses outside among them, and runs that have ended but hold their program.
+func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) (failed error) {
 	m, err := weir.LoadBytes(file)
 	if err != nil {
 		s.refused++
@@ -229,10 +234,20 @@ func (s *mutantResults) run(file []byte, in weir.Inputs, text bool) error {
 		s.refused++
 		return ours(err)
 	}
-	defer p.Close()
+	defer func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		failed = errors.Join(failed, p.CloseContext(ended))
+	}()
 	s.compiled++
 	if text {
-		if in = zeros(p); in == nil {
+		tensors := map[string]*weir.Tensor{}
+		defer func() {
+			for _, t := range tensors {
+				t.Close()
+			}
+		}()
+		if in = zeros(p, tensors); in == nil {
 			return nil
 		}
 	}
@@ -256,8 +271,9 @@ func ours(err error) error {
 	return nil
 }
 
-// zeros are arguments with three elements in each dimension that has a name; nil if some are large.
-func zeros(p *weir.Program) weir.Inputs {
+// zeros are arguments with three elements in each dimension that has a name; nil if some are large. The caller closes
+// what it puts into tensors.
+func zeros(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 	in := weir.Inputs{}
 	for _, info := range p.Inputs() {
 		shape, count := []int64{}, int64(1)
@@ -279,6 +295,7 @@ func zeros(p *weir.Program) weir.Inputs {
 		if err != nil {
 			return nil
 		}
+		tensors[info.Name] = w
 		if in[info.Name] = w; info.State != "" {
 			in[info.Name] = weir.Update(w)
 		}

@@ -247,7 +247,6 @@ var knownPairs = []struct{ line, says, why string }{
 	{`> fourier/`, `NaN`, "of what is not finite a sum over all elements has NaN everywhere; the fast transform leaves zeros where factors are exactly 0"},
 	{`> bitcast/`, `^differs`, "a result that rounding may change, the sign of a zero, or the bits of a NaN, read as other numbers"},
 	{`> max_roi_pool/\d+\[1\]`, `^differs`, "a region whose corners are NaN or infinite lies nowhere"},
-	{`> convolution/`, `is NaN, not`, "groups of few channels are joined by weights of 0 (docs/accuracy.md): times an infinity or NaN they are NaN"},
 }
 
 // pinnedPairs were once an internal error, or differed: they run in every configuration.

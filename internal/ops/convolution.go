@@ -1,7 +1,10 @@
 package ops
 
 import (
+	"maps"
+	"math"
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -18,7 +21,7 @@ func init() {
 			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Apart: true, When: both(channelsLast, convolutionIsPointwise), Build: convolutionPixels},
+			{Name: "pixels", Apart: true, When: both(both(channelsLast, convolutionIsWhole), convolutionIsPointwise), Build: convolutionPixels},
 			{Name: "rows", Apart: true, When: channelsLast, Build: convolutionRows},
 		}})
 }
@@ -119,6 +122,9 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	if groups < 1 {
 		return fault(n, "%d groups", groups)
 	}
+	if HasHoles(n) && (!Last(n) || x.DType != dtype.F32 || dt != dtype.F32) {
+		return fault(n, "holes in weights of type %s, with a result of type %s", w.DType, dt)
+	}
 	xs, ws := planar(n, x.Shape), filter(n, w.Shape)
 	if err := c.RequireEqual(n, xs[1], ws[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
 		return err
@@ -168,7 +174,7 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	sx, sw := planar(n, tensor.Strides(x.Shape())), filter(n, tensor.Strides(w.Shape()))
 	inner, perGroup := kernel[1], kernel[0]/groups
 	flat := int64(0)
-	integer := out.DType().IsInt()
+	integer, holes := out.DType().IsInt(), HasHoles(n)
 	tensor.Each(out.Shape(), func(o []int64) {
 		o = planar(n, o)
 		sum, whole := 0.0, int64(0)
@@ -187,9 +193,11 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 				ok = ok && p >= 0 && p < shape[2+i]
 				at += p * sx[2+i]
 			}
-			if ok && integer {
+			switch {
+			case !ok || holes && w.Float(weight) == 0 && !math.Signbit(w.Float(weight)):
+			case integer:
 				whole += x.Int(at) * w.Int(weight)
-			} else if ok {
+			default:
 				sum += x.Float(at) * w.Float(weight)
 			}
 		})
@@ -202,6 +210,12 @@ func convolutionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tens
 	})
 	return []*tensor.Tensor{out}, nil
 }
+
+// HasHoles reports whether the weights of a convolution with its channels last have holes: elements of +0, which stand for
+// no weight, so that what they would multiply takes no part, not even an infinity. Weights that are 0 are −0 there.
+func HasHoles(n *ir.Node) bool { return n.Attrs.Bool("holes") }
+
+func convolutionIsWhole(n *ir.Node, _ *sym.Dims) bool { return !HasHoles(n) }
 
 func convolutionIsPointwise(n *ir.Node, d *sym.Dims) bool {
 	w := Window{n.Attrs.Ints("kernel"), n.Attrs.Ints("strides"), n.Attrs.Ints("dilations"), n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")}
@@ -239,7 +253,7 @@ func convolutionPointwise(k *Nest, n *ir.Node) {
 }
 
 func convolutionIsDepthwise(n *ir.Node, d *sym.Dims) bool {
-	return isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
+	return convolutionIsWhole(n, d) && isOne(filter(n, n.Inputs[1].Type.Shape)[1]) && n.Attrs.Int("groups", 1) > 1
 }
 
 // convolutionDepthwise has one input channel for each output channel: there is no sum over channels to make a matrix product of.
@@ -415,5 +429,34 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	}
 	sample(dtype.F32, line, 3, 3, 6, true, 2, 8)
 	sample(dtype.F32, same, 2, 2, 2, true, 1, 6, 1500)
-	return withLast(out, false)
+	return withHoles(withLast(out, false))
+}
+
+// withHoles adds, for each sample of f32 whose channels are last, one whose weights have holes, beside infinities and NaN.
+func withHoles(samples []Sample) []Sample {
+	for _, s := range samples[:len(samples):len(samples)] {
+		last, _ := s.Attrs["last"].(bool)
+		if !last || s.Inputs[0].DType() != dtype.F32 {
+			continue
+		}
+		attrs := maps.Clone(s.Attrs)
+		attrs["holes"] = true
+		in := slices.Clone(s.Inputs)
+		in[0], in[1] = in[0].Clone(), in[1].Clone()
+		for i := range in[1].Len() {
+			switch i % 3 {
+			case 0:
+				in[1].SetFloat(i, 0)
+			case 1:
+				in[1].SetFloat(i, math.Copysign(0, -1))
+			}
+		}
+		samples = append(samples, Sample{Attrs: attrs, Inputs: slices.Clone(in), Constant: s.Constant})
+		if in[0] = in[0].Clone(); in[0].Len() > 0 {
+			in[0].SetFloat(in[0].Len()/2, math.Inf(-1))
+			in[0].SetFloat(in[0].Len()-1, math.NaN())
+		}
+		samples = append(samples, Sample{Attrs: attrs, Inputs: in, Constant: s.Constant})
+	}
+	return samples
 }

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -62,6 +63,7 @@ type rowsForm struct {
 	places       []sym.Expr // output extents: lead, rows, columns
 	groups       int64
 	block        rowsBlock
+	holes        bool // see HasHoles
 }
 
 // rowsBlock is how much of a convolution is done at once.
@@ -163,7 +165,8 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
 	window, _ := windowOf(n, rank-2)
-	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2), groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0)}
+	f := &rowsForm{Nest: k, window: window, x: &loop.Memory{}, w: w, out: out, bias: present(k.In, 2), groups: n.Attrs.Int("groups", 1), lead: max(rank-4, 0),
+		holes: HasHoles(n)}
 	*f.x = *x
 	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
 	f.size, f.places = x.Shape[1:rank-1], out.Shape[1:rank-1]
@@ -310,17 +313,74 @@ func (p *rowsPlace) gathered() {
 				return p.column.Add(place).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
 			}, f.groups == 1 && f.window.Dilations[last] == 1)
 	}
-	acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), p.first, p.channels)
-	for i, ph := range list {
-		f.Nest.Nest(loop.Serial, "k", ir.Constants(append(append([]int64{}, f.window.Kernel[:f.lead]...), ph.taps)), func(at []sym.Expr) {
-			lead, tap := at[:f.lead], at[f.lead]
-			columns := parts[i]
-			f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-				columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}), unit(f.lead+2, f.lead, one), unit(f.lead+2, f.lead+1, one)),
-				p.weights(lead, tap.Mul(sym.Const(ph.step)).Add(sym.Const(ph.first)), sym.Expr{}))
+	p.whole(parts, func() {
+		acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), p.first, p.channels)
+		for i, ph := range list {
+			f.Nest.Nest(loop.Serial, "k", ir.Constants(append(append([]int64{}, f.window.Kernel[:f.lead]...), ph.taps)), func(at []sym.Expr) {
+				lead, tap := at[:f.lead], at[f.lead]
+				columns := parts[i]
+				f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+					columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}),
+						unit(f.lead+2, f.lead, one), unit(f.lead+2, f.lead+1, one)),
+					p.weights(lead, tap.Mul(sym.Const(ph.step)).Add(sym.Const(ph.first)), sym.Expr{}))
+			})
+		}
+		p.store(acc, p.row)
+	})
+}
+
+// whole computes the block by product, if its weights have no holes or all that was copied of the input is finite:
+// then what a hole adds is 0. If not, it computes the block directly.
+func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
+	f := p.rowsForm
+	if !f.holes {
+		product()
+		return
+	}
+	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	sum := f.Var("finite", number(0)) // 0, or else NaN
+	for _, m := range copied {
+		f.Nest.Nest(loop.Serial, "f", m.Shape, func(at []sym.Expr) {
+			f.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, m.Load(at...), number(0)))
 		})
 	}
-	p.store(acc, p.row)
+	f.When(loop.Apply2(loop.Eq, sum, number(0)), product, p.direct)
+}
+
+// direct computes the block as sums of products, without those of holes.
+func (p *rowsPlace) direct() {
+	f, last := p.rowsForm, len(p.places)-1
+	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	terms := append(ir.Constants(f.window.Kernel), f.inner)
+	f.Nest.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), f.block.columns, p.channels}, func(to []sym.Expr) {
+		place := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
+		filter := p.first.Add(to[2])
+		start := loop.Expr(number(0))
+		if f.bias != nil {
+			start = f.bias.Load(filter)
+		}
+		sum := f.Var("sum", start)
+		f.Nest.Nest(loop.Serial, "k", terms, func(at []sym.Expr) {
+			var mask loop.Expr
+			from := make([]sym.Expr, len(place))
+			for i := range place {
+				from[i] = f.window.source(i, place[i], at[i])
+				mask = bothTrue(mask, inside(f.D, from[i], f.size[i], at[i], f.window, i))
+			}
+			channel := at[last+1]
+			flat := from[last].Mul(f.inner.Mul(sym.Const(f.groups))).Add(p.group.Mul(f.inner)).Add(channel)
+			index := f.at([]sym.Expr{p.image}, from[:f.lead], from[last-1], flat)
+			value := f.x.Load(index...)
+			if mask != nil {
+				value = f.x.LoadIf(mask, number(0), index...)
+			}
+			weight := f.Let("w", f.w.Load(f.at(nil, at[:f.lead], at[last-1], at[last].Mul(f.inner).Add(channel), filter)...))
+			hole := loop.Apply2(loop.And, loop.Apply2(loop.Eq, weight, number(0)),
+				loop.Apply2(loop.Gt, loop.Apply2(loop.Div, number(1), weight), number(0)))
+			f.Reduce(sum, loop.Add, loop.Choose(hole, number(0), loop.Apply2(loop.Mul, value, weight)))
+		})
+		f.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, place[last-1], place[last], filter), sum)
+	})
 }
 
 // weights is the tile of the weights from a position of the kernel on.
@@ -343,13 +403,20 @@ func (p *rowsPlace) store(acc *loop.Memory, row sym.Expr) {
 // padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts of the copied row that lie a stride apart.
 func (p *rowsPlace) padded() {
 	f, last := p.rowsForm, len(p.places)-1
-	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
+	stride := f.window.Strides
 	rows := (f.block.rows-1)*stride[last-1] + f.window.span(last-1)
 	width := f.block.columns.Sub(one).Mul(sym.Const(stride[last])).Add(sym.Const(f.window.span(last)))
 	begin := p.column.Mul(sym.Const(stride[last]))
 	from := p.copied("rows", sym.Const(rows), one, width,
 		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
 		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1)
+	p.whole([]*loop.Memory{from}, func() { p.products(from) })
+}
+
+// products multiplies one output row of the block at a time, of what was copied for all.
+func (p *rowsPlace) products(from *loop.Memory) {
+	f, last := p.rowsForm, len(p.places)-1
+	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
 	window, depth := append([]int64{}, kernel[:last]...), sym.Const(kernel[last]).Mul(f.inner)
 	if dilation[last] > 1 {
 		window, depth = append([]int64{}, kernel...), f.inner

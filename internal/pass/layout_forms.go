@@ -2,6 +2,7 @@ package pass
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -57,22 +58,25 @@ func whereLast(axis int64, rank int) int64 {
 func formOfConvolution(l *layout, n *ir.Node) *form {
 	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		in, groups := slices.Clone(in), n.Attrs.Int("groups", 1)
-		perm := ops.WeightsLast(n)
+		perm, attrs := ops.WeightsLast(n), ir.Attrs{"last": true}
 		if w := l.constant(in[1], in[1].Type.Shape, perm); w != nil {
 			if in[1] = w; !l.exact {
-				in[1], groups = joinedGroups(b, w, groups)
+				if in[1], attrs["groups"] = joinedGroups(b, w, groups); attrs["groups"] != groups {
+					attrs["holes"] = true
+				}
 			}
 		} else {
 			in[1] = turned(b, in[1], perm)
 		}
-		return b.Op(n.Op.Name(), with(n, ir.Attrs{"last": true, "groups": groups}), in...)
+		return b.Op(n.Op.Name(), with(n, attrs), in...)
 	}}
 }
 
 // fewestFilters is how many output channels of a group fill a product's columns.
 const fewestFilters = 16
 
-// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get zeros for the inputs of the other groups: as many lanes work, on fewer and longer sums.
+// joinedGroups makes one group of several that have few output channels each, whose weights [k…, I, O] get holes for the
+// inputs of the other groups: as many lanes work, on fewer and longer sums.
 func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	shape := slices.Clone(w.Const.Shape())
 	rank := len(shape)
@@ -96,10 +100,18 @@ func joinedGroups(b *ir.Builder, w *ir.Value, groups int64) (*ir.Value, int64) {
 	for row := int64(0); row*filters < int64(len(from)); row++ { // of one kernel element and input channel
 		element, i := row/inner, row%inner
 		for o := range filters {
-			to[(element*join*inner+o/each%join*inner+i)*filters+o] = from[row*filters+o]
+			to[(element*join*inner+o/each%join*inner+i)*filters+o] = noHole(from[row*filters+o])
 		}
 	}
 	return b.Constant(w.Name, joined), groups / join
+}
+
+// noHole is a weight as those with holes have it; see ops.HasHoles.
+func noHole[T float32 | float64](w T) T {
+	if w == 0 {
+		return T(math.Copysign(0, -1))
+	}
+	return w
 }
 
 // formOfPool: with its channels first, a window's elements lie apart from its neighbours'.

@@ -104,6 +104,7 @@ func inPhases(b *ir.Builder, n *ir.Node, x *ir.Value, axes []phasesAxis) *ir.Val
 		cut = cut || a.cut != 0 || b.Dims().EQ(a.outputs, n.Outputs[0].Type.Shape[2+i]) != sym.Yes
 	}
 	weights := tensor.Must(tensor.New(w.DType(), append(slices.Clone(taps), channels, neighbours*filters)...))
+	holes := slices.ContainsFunc(axes, func(a phasesAxis) bool { return !a.full() })
 	from, to := tensor.Strides(w.Shape()), int64(0)
 	tensor.Each(taps, func(tap []int64) {
 		for c := range channels {
@@ -115,7 +116,11 @@ func inPhases(b *ir.Builder, n *ir.Node, x *ir.Value, axes []phasesAxis) *ir.Val
 				}
 				for o := range filters {
 					if some {
-						weights.SetFloat(to, w.Float(at+o*from[1]))
+						v := w.Float(at + o*from[1])
+						if holes {
+							v = noHole(v)
+						}
+						weights.SetFloat(to, v)
 					}
 					to++
 				}
@@ -124,6 +129,9 @@ func inPhases(b *ir.Builder, n *ir.Node, x *ir.Value, axes []phasesAxis) *ir.Val
 	})
 	attrs := window.Attrs()
 	attrs["groups"], attrs["last"] = int64(1), true
+	if holes {
+		attrs["holes"] = true
+	}
 	inputs := []*ir.Value{x, b.Constant(n.Inputs[1].Name, weights)}
 	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
 		bias := tensor.Must(tensor.New(w.DType(), neighbours*filters))

@@ -20,7 +20,7 @@ func Brain(m *ir.Module) error {
 	rounded := map[place]*ir.Value{} // operands that several products read
 	return apply(m, []rule{{"a product of bf16", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		x, w := n.Inputs[0], n.Inputs[1]
-		if w.Const == nil || r.uses[w] != 1 || x.Type.DType != dtype.F32 || w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
+		if w.Const == nil || r.uses[w] != 1 || ops.HasHoles(n) || x.Type.DType != dtype.F32 || w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
 			return nil
 		}
 		at := place{r.block, x}

@@ -69,7 +69,7 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 	all := func(name string, want int64) bool {
 		return !slices.ContainsFunc(n.Attrs.Ints(name), func(v int64) bool { return v != want })
 	}
-	if !ops.Last(n) || len(x.Type.Shape) != 4 || w.Const == nil || x.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 ||
+	if !ops.Last(n) || ops.HasHoles(n) || len(x.Type.Shape) != 4 || w.Const == nil || x.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 ||
 		!all("kernel", 3) || !all("strides", 1) || !all("dilations", 1) {
 		return nil
 	}

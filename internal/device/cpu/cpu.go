@@ -250,7 +250,7 @@ func (t *Team) work(worker int) {
 		t.part(worker, &t.parts[worker])
 		return
 	}
-	j, ran := t.job, time.Duration(0)
+	j := t.job
 	for begin := time.Now(); ; {
 		from, to, ok := t.take(worker)
 		if !ok {
@@ -275,10 +275,7 @@ func (t *Team) work(worker int) {
 		if pool.waiting.Load() > 0 {
 			return // others want the place
 		}
-		if ran += took; ran > slice {
-			ran = 0
-			yield()
-		}
+		t.helpers[worker-1].yield(now)
 	}
 }
 

@@ -258,6 +258,7 @@ type helper struct {
 	team   *Team // whose job is offered
 	worker int   // its number there
 	wake   chan struct{}
+	since  time.Time // since when it has computed, launch after launch, without letting others do something
 }
 
 // The states of a helper. The team offers work; the helper takes it and is idle again when it has done it; the team takes an offer back that was not taken.
@@ -276,6 +277,14 @@ func (h *helper) offer(t *Team, wake bool) bool {
 	h.state.Store(offered)
 	h.rouse()
 	return true
+}
+
+// yield lets goroutines run that wait for a processor, timers' among them, if the helper has computed for long.
+func (h *helper) yield(now time.Time) {
+	if now.Sub(h.since) > slice {
+		yield()
+		h.since = time.Now()
+	}
 }
 
 // finish waits until what was offered is done; or it takes it back, where the helper has not begun, and returns false.
@@ -313,15 +322,18 @@ func (h *helper) begin() {
 // serve takes what is offered, for ever.
 func (h *helper) serve() {
 	begin := time.Now()
+	h.since = begin
 	for i := 1; ; i++ {
 		if h.state.Load() == offered && h.state.CompareAndSwap(offered, working) {
 			h.team.do(h.worker)
 			h.state.Store(idle)
 			begin = time.Now()
+			h.yield(begin)
 		}
 		if relax(); i%16 == 0 && time.Since(begin) > spin {
 			h.park()
 			begin = time.Now()
+			h.since = begin
 		}
 	}
 }
