@@ -323,7 +323,7 @@ func (c *call) sliceAt(x *ir.Value) *ir.Value {
 		step := along(axes, steps, d, unit)
 		up := positive(step)
 		low, high := up.Sub(unit), extent.Sub(unit).Add(up)
-		first := along(axes, near(starts), d, sym.Const(0)).Max(low).Min(high)
+		first := along(axes, near(starts), d, sym.Const(0)).Max(sym.Const(0)).Min(high)
 		stop := along(axes, near(ends), d, extent).Max(low).Min(high)
 		way := stop.Sub(first).Mul(up.Add(up).Sub(unit))
 		begin[d], stride[d] = c.Dims().Simplify(first), c.Dims().Simplify(step)

@@ -27,23 +27,26 @@ func (c *call) fromEnd(at, extent sym.Expr) sym.Expr {
 	return at.Add(extent.Mul(positive(at.Neg())))
 }
 
-// cut is where a slice along an axis begins and how many elements it takes, with the clamping that ONNX shares with Python.
+// cut returns the first index of a slice along an axis, and how many elements it takes. Backwards, ONNX begins at an
+// element of the axis: a start in front of the axis is its first element, where Python takes none.
 func (c *call) cut(start, end, extent sym.Expr, step int64) (begin, length sym.Expr) {
-	zero, last := sym.Const(0), extent
-	low := zero
+	zero, low, last := sym.Const(0), sym.Const(0), extent
 	if step < 0 {
 		low, last = sym.Const(-1), extent.Sub(sym.Const(1))
 	}
-	clamp := func(at sym.Expr) sym.Expr {
+	clamp := func(at, low sym.Expr) sym.Expr {
 		// The ends of 64 and of 32 bits stand for the ends of the axis.
 		if v, ok := at.Const(); ok && v >= math.MaxInt32 {
 			return last
 		} else if ok && v <= math.MinInt32 {
-			return low
+			return low.Min(last)
 		}
-		return c.fromEnd(at, extent).Max(low).Min(last)
+		if at = c.fromEnd(at, extent); c.Dims().LE(last, at) == sym.Yes {
+			return last
+		}
+		return at.Max(low).Min(last)
 	}
-	begin, stop := clamp(start), clamp(end)
+	begin, stop := clamp(start, zero), clamp(end, low)
 	way := stop.Sub(begin)
 	if step < 0 {
 		way, step = way.Neg(), -step
@@ -123,11 +126,11 @@ func (c *call) cutAtRun(x *ir.Value, axes, steps []int64) func(i int, whole sym.
 			low[i], high[i], round[i] = sym.Const(-1), extent.Sub(sym.Const(1)), sym.Const(steps[i]+1)
 		}
 	}
-	clamp := func(at *ir.Value) *ir.Value {
+	clamp := func(at, low *ir.Value) *ir.Value {
 		at = ops.Where(b, ops.Binary(b, ops.Lt, at, c.number(0)), ops.Binary(b, ops.Add, at, c.integers(whole...)), at)
-		return ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, at, c.integers(low...)), c.integers(high...))
+		return ops.Binary(b, ops.Min, ops.Binary(b, ops.Max, at, low), c.integers(high...))
 	}
-	first, stop := clamp(c.wide(1)), clamp(c.wide(2))
+	first, stop := clamp(c.wide(1), c.number(0)), clamp(c.wide(2), c.integers(low...))
 	way := ops.Binary(b, ops.Add, ops.Binary(b, ops.Sub, stop, first), c.integers(round...))
 	length := ops.Binary(b, ops.Max, ops.Binary(b, ops.Div, way, c.integers(stride...)), c.number(0))
 	begins := bound(c, ops.Binary(b, ops.Max, first, c.number(0)), whole)
