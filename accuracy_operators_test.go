@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/cmplx"
 	"math/rand"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -302,4 +304,200 @@ func exactDeterminant(x []float32, n int) *big.Rat {
 		}
 	}
 	return det
+}
+
+// TestReductionsBound holds what reduces a row, or a window of it, to the bounds of docs/accuracy.md. All but the greatest
+// read magnitudes, so that no sum cancels: TestRowsBound has those that do.
+func TestReductionsBound(t *testing.T) {
+	const n, window = 500, 5
+	reductions := map[string]struct {
+		node  *wire.NodeProto
+		limit func(want, sum, greatest float64) float64 // of the result, the row's Σ|x| and max|x|
+		want  func(x []float64) float64
+	}{
+		"L1":        {nodeOf("ReduceL1 x y"), func(y, _, _ float64) float64 { return n * unit * y }, total},
+		"SumSquare": {nodeOf("ReduceSumSquare x y"), func(y, _, _ float64) float64 { return (n+1)*unit*y + n*0x1p-149 }, squares},
+		"L2":        {nodeOf("ReduceL2 x y"), func(y, _, _ float64) float64 { return (n/2+2)*unit*y + 32*0x1p-74 }, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
+		"LogSum":    {nodeOf("ReduceLogSum x y"), func(y, _, _ float64) float64 { return (n + 2 + 2*math.Abs(y)) * unit }, func(x []float64) float64 { return math.Log(total(x)) }},
+		"LogSumExp": {nodeOf("ReduceLogSumExp x y"), func(y, _, greatest float64) float64 { return (n + 4 + 2*greatest + 2*math.Abs(y)) * unit }, logSumExp},
+		"Prod": {nodeOf("ReduceProd x y"), func(y, _, _ float64) float64 { return n * unit * y }, func(x []float64) float64 {
+			product := 1.0
+			for _, v := range x {
+				product *= v
+			}
+			return product
+		}},
+		"Pool by squares": {nodeOf("GlobalLpPool x y"), func(y, _, _ float64) float64 { return (n/2+2)*unit*y + 32*0x1p-74 }, func(x []float64) float64 { return math.Sqrt(squares(x)) }},
+		"Pool by cubes": {nodeOf("GlobalLpPool x y", wire.IntAttribute("p", 3)), func(y, _, _ float64) float64 { return (n + 12 + math.Abs(math.Log(y))) * unit * y }, func(x []float64) float64 {
+			cubes := 0.0
+			for _, v := range x {
+				cubes += v * v * v
+			}
+			return math.Cbrt(cubes)
+		}},
+		"AveragePool": {nodeOf("GlobalAveragePool x y"), func(_, sum, _ float64) float64 { return (n + 1) * unit * sum / n }, func(x []float64) float64 { return total(x) / n }},
+	}
+	r := rand.New(rand.NewSource(16))
+	for name, c := range reductions {
+		inputs := []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(1), wire.Size(n))}
+		if strings.HasPrefix(c.node.OpType, "Reduce") {
+			c.node.Input = append(c.node.Input, "axes")
+		}
+		everyLevel(t, oneNode(c.node, inputs, map[string][]int64{"axes": {2}}), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for kind := range rough {
+				x := roughly(r, kind, n)
+				for i, v := range x {
+					if x[i] = float32(math.Abs(float64(v))); name == "Prod" {
+						x[i] = float32(math.Exp(0.1 * rough["normal"](r)))
+					}
+				}
+				wide, greatest := wider(x), 0.0
+				for _, v := range wide {
+					greatest = max(greatest, v)
+				}
+				want := c.want(wide)
+				limit := c.limit(want, total(wide), greatest) + n*0x1p-149
+				if got := float64(run(map[string][]float32{"x": x}, map[string][]int{"x": {1, 1, n}})[0]); !(math.Abs(got-want) <= limit) && want < math.MaxFloat32 && (kind != "subnormal" || name != "Pool by cubes") {
+					t.Errorf("%s, %s, %s: %g, not %g: %.3g away, at most %.3g", name, cpu, kind, got, want, math.Abs(got-want), limit)
+				}
+			}
+		})
+	}
+	for _, beta := range []float32{0.75, 0.6} {
+		node := nodeOf("LRN x y", wire.IntAttribute("size", window), wire.FloatAttribute("alpha", 0.5), wire.FloatAttribute("beta", beta), wire.FloatAttribute("bias", 1))
+		inputs := []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(n), wire.Size(1))}
+		everyLevel(t, oneNode(node, inputs, nil), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for kind := range rough {
+				x := roughly(r, kind, n)
+				for i, got := range run(map[string][]float32{"x": x}, map[string][]int{"x": {1, n, 1}}) {
+					around := wider(x[max(i-window/2, 0):min(i+window/2+1, n)])
+					want := float64(x[i]) / math.Pow(1+0.5/window*squares(around), float64(beta))
+					if limit := (float64(beta)*(window+5)+4)*unit*math.Abs(want) + 0x1p-149; !(math.Abs(float64(got)-want) <= limit) {
+						t.Errorf("LRN, %s, %s: y[%d] is %g, not %g: %.3g away, at most %.3g", cpu, kind, i, got, want, math.Abs(float64(got)-want), limit)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestActivationsBound holds functions that are made of others to 8 · u · (|x| + |y|).
+func TestActivationsBound(t *testing.T) {
+	const n = 3000
+	softplus := func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+	exponential := func(alpha, gamma float64) func(x float64) float64 {
+		return func(x float64) float64 {
+			if x > 0 {
+				return gamma * x
+			}
+			return gamma * alpha * math.Expm1(x)
+		}
+	}
+	functions := []struct {
+		node *wire.NodeProto
+		want func(x float64) float64
+	}{
+		{nodeOf("Gelu x y"), func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) }},
+		{nodeOf("Gelu x y", wire.StringAttribute("approximate", "tanh")), func(x float64) float64 {
+			return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		}},
+		{nodeOf("Softplus x y"), softplus},
+		{nodeOf("Mish x y"), func(x float64) float64 { return x * math.Tanh(softplus(x)) }},
+		{nodeOf("Swish x y"), func(x float64) float64 { return x / (1 + math.Exp(-x)) }},
+		{nodeOf("Elu x y"), exponential(1, 1)},
+		{nodeOf("Selu x y"), exponential(1.67326319217681884765625, 1.05070102214813232421875)},
+		{nodeOf("Celu x y"), exponential(1, 1)},
+		{nodeOf("Softsign x y"), func(x float64) float64 { return x / (1 + math.Abs(x)) }},
+		{nodeOf("HardSigmoid x y"), func(x float64) float64 { return max(0, min(1, float64(float32(0.2))*x+0.5)) }},
+		{nodeOf("HardSwish x y"), func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }},
+	}
+	r := rand.New(rand.NewSource(17))
+	for _, f := range functions {
+		data := oneNode(f.node, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(n))}, nil)
+		everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			for kind := range rough {
+				x := roughly(r, kind, n)
+				for i, got := range run(map[string][]float32{"x": x}, map[string][]int{"x": {n}}) {
+					v := float64(x[i])
+					want := f.want(v)
+					if limit := 8*unit*(math.Abs(v)+math.Abs(want)) + 0x1p-126; !(math.Abs(float64(got)-want) <= limit) {
+						t.Errorf("%s, %s, %s: of %g it is %g, not %g: %.3g away, at most %.3g", f.node.OpType, cpu, kind, v, got, want, math.Abs(float64(got)-want), limit)
+					}
+				}
+			}
+		})
+	}
+}
+
+// wider are elements as f64.
+func wider(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func total(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v
+	}
+	return sum
+}
+
+func squares(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v * v
+	}
+	return sum
+}
+
+func logSumExp(x []float64) float64 {
+	top, sum := math.Inf(-1), 0.0
+	for _, v := range x {
+		top = max(top, v)
+	}
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	return top + math.Log(sum)
+}
+
+// TestFourierBound holds transforms of small factors, of a large prime factor and of a prime length to their bound: forward
+// they work in f64, back in f32.
+func TestFourierBound(t *testing.T) {
+	r := rand.New(rand.NewSource(18))
+	for _, n := range []int{512, 105, 244, 1009} {
+		roots := make([]complex128, n)
+		for k := range roots {
+			roots[k] = cmplx.Rect(1, -2*math.Pi*float64(k)/float64(n))
+		}
+		for _, inverse := range []bool{false, true} {
+			node := nodeOf("DFT x y", wire.IntAttribute("inverse", map[bool]int64{true: 1}[inverse]))
+			data := oneNode(node, []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(1), wire.Size(int64(n)), wire.Size(2))}, nil)
+			everyLevel(t, data, weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				for kind := range rough {
+					x := roughly(r, kind, 2*n)
+					norm, y := math.Sqrt(squares(wider(x))), run(map[string][]float32{"x": x}, map[string][]int{"x": {1, n, 2}})
+					for k := range n {
+						want := complex128(0)
+						for j := range n {
+							root := roots[j*k%n]
+							if inverse {
+								root = cmplx.Conj(root) / complex(float64(n), 0)
+							}
+							want += complex(float64(x[2*j]), float64(x[2*j+1])) * root
+						}
+						limit := unit*cmplx.Abs(want) + 32*math.Log2(float64(n))*0x1p-53*math.Sqrt(float64(n))*norm + 0x1p-149
+						if inverse {
+							limit = 32*math.Log2(float64(n))*unit*norm/math.Sqrt(float64(n)) + 0x1p-149
+						}
+						if off := cmplx.Abs(complex(float64(y[2*k]), float64(y[2*k+1])) - want); !(off <= limit) {
+							t.Errorf("length %d, inverse %v, %s, %s: y[%d] is %.3g away, at most %.3g", n, inverse, cpu, kind, k, off, limit)
+						}
+					}
+				}
+			})
+		}
+	}
 }
