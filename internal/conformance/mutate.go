@@ -19,6 +19,7 @@ import (
 type Mutable struct {
 	magic   []byte // with the format's version
 	texts   [3]string
+	words   [3]Words // of the texts
 	weights []byte
 }
 
@@ -52,6 +53,7 @@ func ParseMutable(file []byte) (*Mutable, error) {
 		}
 		if i < 3 {
 			m.texts[i] = string(file[at : at+size])
+			m.words[i] = WordsOf(m.texts[i])
 		} else {
 			m.weights = file[at : at+size]
 		}
@@ -109,11 +111,17 @@ var oddTokens = []string{"$i", "$i_1", "$c", "&arena", "&arena.2", "?d0", "?n", 
 	"launch", "carve", "release", "copy", "loop", "if", "bind", "view", "arena", "+", "-", "*", "//", "%", "(", ")", "[", "]", "{", "}", ",",
 	"0", "1", "-1", "4611686018427387904", "9223372036854775807"}
 
-// Mutate is a text that is changed in one to three things, as the seed has it: an integer becomes a harmful one, or
+// Words are a text in tokens, of which it consists.
+type Words []string
+
+// WordsOf takes a text apart.
+func WordsOf(text string) Words { return token.FindAllString(text, -1) }
+
+// Mutate is the text of words that are changed in one to three things, as the seed has it: an integer becomes a harmful one, or
 // another of the text's; a token or a line is left out, doubled, swapped with another, or becomes another. It says what
 // was changed.
-func Mutate(text string, r *rand.Rand) (mutated, what string) {
-	list := token.FindAllString(text, -1)
+func (w Words) Mutate(r *rand.Rand) (mutated, what string) {
+	list := slices.Clone([]string(w))
 	for range 1 + max(0, r.Intn(6)-3) {
 		at := r.Intn(len(list))
 		if len(list) < 8 {
@@ -201,6 +209,6 @@ func line(list []string, at int) (begin, end int) {
 // Mutant is the artefact with one of its texts mutated.
 func (m *Mutable) Mutant(r *rand.Rand) (what string, file []byte) {
 	part := []int{LoopText, LoopText, ProgramText}[r.Intn(3)]
-	text, what := Mutate(m.texts[part], r)
+	text, what := m.words[part].Mutate(r)
 	return [...]string{"manifest", "loops", "program"}[part] + ": " + what, m.With(part, text)
 }

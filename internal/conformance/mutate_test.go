@@ -103,7 +103,7 @@ type origin struct {
 	name string
 	file *Mutable
 	in   weir.Inputs
-	text string
+	text Words
 }
 
 // TestMutant is the process that TestMutatedArtefacts starts.
@@ -130,7 +130,7 @@ func TestMutant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			origins = append(origins, origin{name: filepath.Base(file), text: string(text)})
+			origins = append(origins, origin{name: filepath.Base(file), text: WordsOf(string(text))})
 		}
 	}
 	defer weir.SetLimit(weir.SetLimit(1 << 30))
@@ -149,7 +149,7 @@ func TestMutant(t *testing.T) {
 			what, file = o.file.Mutant(r)
 		} else {
 			var text string
-			text, what = Mutate(o.text, r)
+			text, what = o.text.Mutate(r)
 			file = []byte(text)
 		}
 		before := weir.Usage()

@@ -74,6 +74,9 @@ type verifier struct {
 	names   map[string]bool   // of the function's values
 }
 
+// mostElements is more than any tensor has: multiplied by the bytes of an element, it fits 64 bits.
+const mostElements = 1 << 58
+
 // header checks dimensions, limits and conditions.
 func (v *verifier) header() error {
 	m := v.module
@@ -83,6 +86,8 @@ func (v *verifier) header() error {
 	for _, name := range m.Dims.Names() {
 		if r, _ := m.Dims.Get(name); r.Min > r.Max {
 			return diag.Inputf("the range %d to %d is empty", r.Min, r.Max).AtDim(name.Text())
+		} else if r.Min > mostElements {
+			return diag.Inputf("it is at least %d, and no tensor has more than %d elements", r.Min, int64(mostElements)).AtDim(name.Text())
 		}
 	}
 	for name, limit := range m.Limits {
