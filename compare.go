@@ -20,7 +20,8 @@ type Difference struct {
 	Tensor, Node, Op, Detail string
 	// Hidden are tensors, in the order of the model's nodes, that the program does not compute by themselves: it computes their nodes together with Tensor's, and Tensor is right if they are kept.
 	Hidden []string `json:",omitempty"`
-	// Exact says that nothing differs with Options.Exact: Tensor is computed by an algorithm that Exact leaves out, and is further off than the tolerances.
+	// Exact says that nothing differs with Options.Exact: Tensor is computed by an algorithm that Exact leaves out, and
+	// is further off than the tolerances.
 	Exact bool `json:",omitempty"`
 
 	model  *Model
@@ -55,9 +56,12 @@ func (m *Model) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *
 	return p.Compare(ctx, in, rtol, atol)
 }
 
-// Compare runs the program, and interprets its model as it was imported, before any pass: node by node, each by its operator's plain meaning. It returns the first tensor that differs by more than
-// the tolerances; nil if none does. The relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis, if that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model compiled anew so that all of them are kept. If only what is not
-// kept goes wrong, it keeps some tensors and not others until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
+// Compare runs the program, and interprets its model as it was imported, before any pass: node by node, each by its
+// operator's plain meaning. It returns the first tensor that differs by more than the tolerances; nil if none does. The
+// relative tolerance of an element is of its own magnitude, or of the mean magnitude of its neighbours along an axis, if
+// that is more. It compares the program's own outputs first, then every tensor of the main graph, with the model
+// compiled anew so that all of them are kept. If only what is not kept goes wrong, it keeps some tensors and not others
+// until it has found which. A program of an artefact, which has no nodes, and one with states are ErrUnsupported.
 func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d *Difference, err error) {
 	defer diag.Recover(&err, "comparing with the reference")
 	if _, err := p.enter(); err != nil {

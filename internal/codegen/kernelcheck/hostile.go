@@ -85,9 +85,8 @@ const (
 )
 
 // A Hostile runs kernels with odd names, extents and coefficients near powers of two, and empty and negative ranges.
-// Whatever the verifier lets through runs on each
-// generator for several values of its dimensions, between pages that fault, and must give what the interpreter gives,
-// whose integers never wrap. It is not safe for concurrent use.
+// Whatever the verifier lets through runs on each generator for several values of its dimensions, between pages that
+// fault, and must give what the interpreter gives, whose integers never wrap. It is not safe for concurrent use.
 type Hostile struct {
 	Count    HostileCount
 	Bindings int // values of a kernel's dimensions that are tried

@@ -18,9 +18,8 @@ const (
 )
 
 // Hostiles runs hostile kernels on all generators: those of the first seeds, or, with WEIR_HOSTILE=100000000 in the
-// environment, of so many seeds that there are so many executions, from
-// WEIR_HOSTILE_SEED on, with one worker for each processor that Go uses. The long run prints what it has done every
-// minute.
+// environment, of as many seeds from WEIR_HOSTILE_SEED on as that number of executions takes, with one worker for each
+// processor that Go uses. The long run prints what it has done every minute.
 func Hostiles(t *testing.T, kernels int64, generators ...Harness) {
 	executions, seed := int64(0), int64(1)
 	for name, to := range map[string]*int64{hostileVariable: &executions, hostileSeedVariable: &seed} {
