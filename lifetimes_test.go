@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirml/weir"
 )
@@ -430,5 +431,27 @@ func TestClosedPlace(t *testing.T) {
 	w.place.Close()
 	if err := w.call.Run(t.Context()); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("a run into a closed tensor: %v", err)
+	}
+}
+
+// overdue is a context that has ended, but for the timer that says so.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestOverdue runs a model when its deadline is over and no timer has said so yet, as when all processors compute.
+func TestOverdue(t *testing.T) {
+	const source = "weir 1\nir @m {\ndim n in [0, inf]\nmain @main(%x: f32[n]) {\n  %y: f32[n] = exp(%x)\n  %z: f32[1] = reduce_sum(%y) {axes = ints [0], keep = bool true}\n  return %z\n}\n}"
+	m := must[*weir.Model](t)(weir.LoadBytes([]byte(source)))
+	defer m.Close()
+	for _, target := range []weir.Target{weir.CPU, weir.Portable} {
+		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Target: target}))
+		defer p.Close()
+		x := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 1<<22), 1<<22))
+		defer x.Close()
+		if _, err := p.Run(overdue{t.Context()}, weir.Inputs{"x": x}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", target, err)
+		}
+		must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": x})).Close()
 	}
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"unsafe"
@@ -32,14 +33,14 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return err
 	}
 	c.ctx = ctx
-	c.team.Stop = ctx.Done()
+	c.team.Stop = target.StopOf(ctx)
 	err = c.team.Enter(c.x.threads)
 	defer c.team.Leave()
 	if err == nil {
 		err = c.consuming()
 	}
 	if err == cpu.ErrStopped {
-		return ctx.Err()
+		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // its timer may be late
 	}
 	return c.x.typed(err, c.values)
 }

@@ -3,7 +3,9 @@
 package target
 
 import (
+	"context"
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/sym"
@@ -67,22 +69,35 @@ type Operand struct {
 type Args struct {
 	Operands []Operand
 	Dims     []int64
-	// Stop, if not nil, ends a run of the kernel with ErrStopped, soon after it is closed.
-	Stop <-chan struct{}
+	// Stop ends a run of the kernel with ErrStopped.
+	Stop Stop
 }
 
-// ErrStopped is the error of a run whose Stop was closed. What it wrote is not whole.
-var ErrStopped = errors.New("the launch was stopped")
+// Stop says when a run ends early: soon after Done is closed, or at Deadline, since a timer that closes Done is late
+// while all processors compute. The zero value never does.
+type Stop struct {
+	Done     <-chan struct{}
+	Deadline time.Time
+}
 
-// Stopped reports whether Stop is closed.
-func (a *Args) Stopped() bool {
+// StopOf is when a context ends.
+func StopOf(ctx context.Context) Stop {
+	deadline, _ := ctx.Deadline()
+	return Stop{Done: ctx.Done(), Deadline: deadline}
+}
+
+// Ended reports whether it is time to stop.
+func (s *Stop) Ended() bool {
 	select {
-	case <-a.Stop: // never, if it is nil
+	case <-s.Done: // never, if it is nil
 		return true
 	default:
-		return false
+		return !s.Deadline.IsZero() && !time.Now().Before(s.Deadline)
 	}
 }
+
+// ErrStopped is the error of a run that was stopped. What it wrote is not whole.
+var ErrStopped = errors.New("the launch was stopped")
 
 // Kernel is compiled code for one loop kernel. It is safe for concurrent use on disjoint tile ranges with distinct scratch.
 type Kernel interface {

@@ -303,7 +303,7 @@ func (r *running) tiles(n *nest, begin, end int64) error {
 		next := begin + min(portion, end-begin)
 		status := r.do(r.with, r.kernel, n, begin, next, false)
 		for status == paused {
-			if r.args.Stopped() {
+			if r.args.Stop.Ended() {
 				return target.ErrStopped
 			}
 			status = r.do(r.with, r.kernel, n, 0, 0, true)
@@ -311,7 +311,7 @@ func (r *running) tiles(n *nest, begin, end int64) error {
 		if status != 0 {
 			return r.failure(int(status)-1, r.words[r.failed:r.failed+3])
 		}
-		if begin = next; begin < end && r.args.Stopped() {
+		if begin = next; begin < end && r.args.Stop.Ended() {
 			return target.ErrStopped
 		}
 	}

@@ -64,7 +64,7 @@ func TestStop(t *testing.T) {
 					}
 					a, scratch := kernelcheck.Endlessly(t, text, k)
 					stop := make(chan struct{})
-					a.Stop = stop
+					a.Stop.Done = stop
 					words := k.frame(a, scratch)
 					returns := 0
 					err = k.run(words, address(words), a, 0, 1, unsafe.Pointer(&words[0]), func(with unsafe.Pointer, k *kernel, n *nest, begin, end int64, resume bool) int64 {

@@ -73,7 +73,7 @@ func (h Harness) Stops(t *testing.T) {
 				a, scratch := Endlessly(t, text, code.Kernels[0])
 				stop := make(chan struct{})
 				close(stop)
-				a.Stop = stop
+				a.Stop.Done = stop
 				if err := code.Kernels[0].Run(a, 0, 1, scratch); err != target.ErrStopped {
 					t.Errorf("it was stopped: %v", err)
 				}

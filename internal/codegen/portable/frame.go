@@ -60,7 +60,7 @@ func (e effort) spend(work int64) { spend(e.f, e.left, work) }
 
 //go:noinline
 func look(f frame, left int) {
-	if (*target.Args)(address(f, left+1)).Stopped() {
+	if (*target.Args)(address(f, left+1)).Stop.Ended() {
 		panic(failure{target.ErrStopped})
 	}
 	*word[int64](f, left) = budget

@@ -145,7 +145,7 @@ func (t *Team) part(worker int, p *part) {
 			t.fail(from, err)
 			return
 		}
-		if worker == 0 && from+piece < p.to && t.stopped() {
+		if worker == 0 && from+piece < p.to && t.Stop.Ended() {
 			t.fail(from, ErrStopped)
 			return
 		}

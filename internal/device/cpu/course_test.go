@@ -170,13 +170,13 @@ func TestCourseEnds(t *testing.T) {
 			}
 		}
 		stop := make(chan struct{})
-		team.Stop = stop
+		team.Stop.Done = stop
 		time.AfterFunc(5*time.Millisecond, func() { close(stop) })
 		k := newOrdered(c, time.Millisecond/4)
 		if err := team.Launch(&Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}, scratches(2)); err != ErrStopped {
 			t.Errorf("%d workers: %v", width, err)
 		}
-		team.Stop = nil
+		team.Stop.Done = nil
 		team.Leave()
 	}
 }

@@ -30,7 +30,7 @@ const (
 	large = 500 * time.Microsecond // and no larger, unless a single tile is
 )
 
-// ErrStopped is the error of a launch, or of a wait, during which Stop was closed.
+// ErrStopped is the error of a launch, or of a wait, that was stopped.
 var ErrStopped = target.ErrStopped
 
 // Job is a launch: a kernel, its arguments, the number of its tiles and, where they are not all independent, their order. It remembers from run to run how long they take.
@@ -93,8 +93,8 @@ type span struct {
 
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
-	// Stop, where not nil, ends a wait for a place, and a launch between two pieces of work, once it is closed. It is set before Enter.
-	Stop <-chan struct{}
+	// Stop ends a wait for a place, and a launch between two pieces of work. It is set before Enter.
+	Stop target.Stop
 
 	width   int       // the most workers
 	helpers []*helper // each with a place
@@ -288,14 +288,5 @@ func (t *Team) fail(at int64, err error) {
 	t.failed.Unlock()
 	for i := range t.spans {
 		t.spans[i].next.Store(t.spans[i].end)
-	}
-}
-
-func (t *Team) stopped() bool {
-	select {
-	case <-t.Stop: // never, where it is nil
-		return true
-	default:
-		return false
 	}
 }

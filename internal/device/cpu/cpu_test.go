@@ -41,14 +41,14 @@ func TestStop(t *testing.T) {
 		for _, tiles := range []int64{1, 2, 1000} {
 			k := &slow{fail: -1}
 			stop := make(chan struct{})
-			team.Stop = stop
+			team.Stop.Done = stop
 			if err := team.Launch(&Job{Kernel: k, Tiles: tiles}, scratch); err != nil || k.runs.Load() != tiles {
 				t.Errorf("%d workers ran %d of %d tiles: %v", width, k.runs.Load(), tiles, err)
 			}
 		}
 		k := &slow{tile: time.Millisecond, fail: -1}
 		stop := make(chan struct{})
-		team.Stop = stop
+		team.Stop.Done = stop
 		time.AfterFunc(5*time.Millisecond, func() { close(stop) })
 		begin := time.Now()
 		if err := team.Launch(&Job{Kernel: k, Tiles: 1 << 40}, scratch); err != ErrStopped {
@@ -57,7 +57,7 @@ func TestStop(t *testing.T) {
 		if took := time.Since(begin); took > 500*time.Millisecond {
 			t.Errorf("%d workers stopped after %v", width, took)
 		}
-		team.Stop = make(chan struct{})
+		team.Stop.Done = make(chan struct{})
 		if err := team.Launch(&Job{Kernel: &slow{fail: 7}, Tiles: 100}, scratch); err != errTile {
 			t.Errorf("%d workers: %v", width, err)
 		}

@@ -65,7 +65,7 @@ func (t *Team) line() error {
 	pool.Unlock()
 	select {
 	case <-t.turn:
-	case <-t.Stop:
+	case <-t.Stop.Done:
 		pool.Lock()
 		if !t.unline() { // it was given a place at the same time
 			<-t.turn
@@ -161,7 +161,7 @@ func (t *Team) gather() {
 
 // pause is where a run, between two pieces of work, ends if it must and lets others compute.
 func (t *Team) pause() error {
-	if t.stopped() {
+	if t.Stop.Ended() {
 		return ErrStopped
 	}
 	arouse()

@@ -112,7 +112,7 @@ func TestTurns(t *testing.T) {
 	var long sync.WaitGroup
 	for range 4 {
 		long.Go(func() {
-			team := Team{Stop: stop}
+			team := Team{Stop: target.Stop{Done: stop}}
 			if err := team.Enter(2); err != nil {
 				t.Error(err)
 				return
@@ -145,7 +145,7 @@ func TestTurns(t *testing.T) {
 	cancelled := make(chan struct{})
 	close(cancelled)
 	for range 3 { // who is stopped while it waits leaves the line
-		team := Team{Stop: cancelled}
+		team := Team{Stop: target.Stop{Done: cancelled}}
 		if err := team.Enter(1); err != nil && err != ErrStopped {
 			t.Error(err)
 		}
