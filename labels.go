@@ -13,18 +13,9 @@ type labels struct {
 }
 
 func newLabels(dims []sym.Name) *labels {
-	l := &labels{map[sym.Name]string{}, map[string]sym.Name{}}
-	for _, made := range []bool{false, true} {
-		for _, name := range dims {
-			if name.Made() != made {
-				continue
-			}
-			label := name.Text()
-			for _, taken := l.names[label]; taken; _, taken = l.names[label] {
-				label += "'"
-			}
-			l.of[name], l.names[label] = label, name
-		}
+	l := &labels{sym.Labels(dims), map[string]sym.Name{}}
+	for name, label := range l.of {
+		l.names[label] = name
 	}
 	return l
 }
@@ -65,9 +56,15 @@ func (l *labels) show(x sym.Expr) sym.Expr {
 	})
 }
 
-// cond is a condition as callers see it.
+// cond is a condition as callers see it: what the compiler made is written by its label, as it is.
 func (l *labels) cond(c sym.Cond) sym.Cond {
-	return sym.Cond{A: l.show(c.A), Rel: c.Rel, B: l.show(c.B)}
+	made := map[sym.Name]string{}
+	for name, label := range l.of {
+		if name.Made() {
+			made[name] = label
+		}
+	}
+	return c.Shown(made)
 }
 
 // dims is a set of dimensions as callers' formulas have them.

@@ -39,7 +39,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 		r, _ := m.Dims.Get(name)
 		limit, data := m.Limits[name]
 		a.dims[name] = len(a.to.Dims)
-		a.to.Dims = append(a.to.Dims, program.Dim{Name: name, Range: r, Data: data, Limit: limit})
+		a.to.Dims = append(a.to.Dims, program.Dim{Name: name, Range: r, Data: data, Limit: limit, Origin: m.Origins[name]})
 	}
 	for _, r := range m.Requires {
 		a.to.Requires = append(a.to.Requires, program.Require(r))

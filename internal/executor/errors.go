@@ -18,10 +18,22 @@ func (x *Executable) typed(err error, values []int64) error {
 	if errors.As(err, &known) || !errors.Is(err, sym.ErrOverflow) {
 		return err
 	}
+	if e := x.program.Oversize(func(name sym.Name) (int64, bool) {
+		for i, d := range x.program.Dims {
+			if d.Name == name && i < len(values) {
+				return values[i], !d.Data || values[i] != 0
+			}
+		}
+		return 0, false
+	}); e != nil {
+		return e
+	}
 	var dims []string
+	labels := x.program.Labels()
 	for i, d := range x.program.Dims {
-		if i < len(values) && len(dims) < 8 {
-			dims = append(dims, fmt.Sprintf("%s = %d", d.Name, values[i]))
+		decided := d.Data && i < len(values) && values[i] == 0 // or not yet: nothing becomes large by it
+		if i < len(values) && len(dims) < 8 && !decided {
+			dims = append(dims, fmt.Sprintf("%s = %d", labels[d.Name], values[i]))
 		}
 	}
 	return diag.Inputf("a size is past 64 bits with %s: %w", strings.Join(dims, ", "), err)

@@ -103,11 +103,12 @@ func (c *Call) tooLarge(storage int, err error) error {
 		}
 	}
 	var values []string
+	labels := p.Labels()
 	for _, d := range p.LateDims()[storage] {
 		if e.Dim == "" {
-			e.Dim = p.Dims[d].Name.Text()
+			e.Dim = labels[p.Dims[d].Name]
 		}
-		values = append(values, fmt.Sprintf("%s = %d", p.Dims[d].Name, c.values[d]))
+		values = append(values, fmt.Sprintf("%s = %d", labels[p.Dims[d].Name], c.values[d]))
 	}
 	e.Detail += ", by " + strings.Join(values, ", ")
 	return e

@@ -227,7 +227,7 @@ func (c *Call) bind(s *program.Bind) error {
 		c.watch.touch(c, s.From)
 		t := &c.x.program.Tensors[s.From]
 		if s.At >= o.Bytes*8/int64(t.DType.Bits()) {
-			return diag.Inputf("%s is element %d of %s, which has fewer", d.Name, s.At, t.Name).AtDim(d.Name.Text()).AtNode(s.Source, "")
+			return diag.Inputf("it is element %d of %s, which has fewer", s.At, t.Name).AtDim(c.x.program.Labels()[d.Name]).AtNode(s.Source, "")
 		}
 		v = dtype.LoadInt(t.DType, bytesOf(o), s.At)
 	} else {
@@ -241,7 +241,11 @@ func (c *Call) bind(s *program.Bind) error {
 		return err
 	}
 	if v < d.Range.Min || v > min(d.Range.Max, limit) {
-		return diag.Inputf("%s is %d, outside %d to %d", d.Name, v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name.Text()).AtNode(s.Source, "")
+		e := c.x.program.Beyond(s.Dim, v, sym.Range{Min: d.Range.Min, Max: min(d.Range.Max, limit)})
+		if d.Origin == "" {
+			e = e.AtNode(s.Source, "")
+		}
+		return e
 	}
 	c.values[s.Dim] = v
 	return c.decided(s.Dim)
@@ -296,7 +300,7 @@ func (c *Call) loop(s *program.Loop) error {
 			c.watch.touch(c, s.Index)
 		}
 		if i >= planned {
-			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Dims[s.Count].Name.Text()).AtNode(s.Source, "loop")
+			return diag.Inputf("the loop runs more often than the %d times it was planned for", planned).AtDim(c.x.program.Labels()[c.x.program.Dims[s.Count].Name]).AtNode(s.Source, "loop")
 		}
 		if s.Count >= 0 {
 			c.values[s.Count] = i + 1 // the iteration's own slices have a place
@@ -316,7 +320,7 @@ func (c *Call) loop(s *program.Loop) error {
 // rests.
 func (c *Call) counted(s *program.Loop) error {
 	if d := &c.x.program.Dims[s.Count]; c.values[s.Count] < d.Range.Min {
-		return diag.Inputf("%s is %d, outside %s", d.Name, c.values[s.Count], d.Range).AtDim(d.Name.Text()).AtNode(s.Source, "loop")
+		return c.x.program.Beyond(s.Count, c.values[s.Count], d.Range).AtNode(s.Source, "loop")
 	}
 	return nil
 }
@@ -508,10 +512,10 @@ func (c *Call) hostResult(s *program.Host, i int, shape []int64) (*tensor.Tensor
 				return nil, err
 			}
 			if shape[axis] > min(limit, dim.Range.Max) {
-				return nil, diag.Inputf("%s is %d, more than the %d that was planned for", name, shape[axis], min(limit, dim.Range.Max)).AtDim(name.Text())
+				return nil, c.x.program.Beyond(d, shape[axis], sym.Range{Min: dim.Range.Min, Max: min(limit, dim.Range.Max)})
 			}
 			if shape[axis] < dim.Range.Min { // what is proved of kernels rests on it
-				return nil, diag.Inputf("%s is %d, outside %s", name, shape[axis], dim.Range).AtDim(name.Text())
+				return nil, c.x.program.Beyond(d, shape[axis], dim.Range)
 			}
 			c.values[d] = shape[axis]
 			decided = append(decided, d)

@@ -409,6 +409,9 @@ func (c *conditions) never(n need, dims *sym.Dims) error {
 	if len(others) > 0 && c.module.Dims.Prove(n.cond) != sym.No {
 		said += ", where " + strings.Join(others, " and ") + " holds"
 	}
+	if n.fix == "" && len(names) > 0 {
+		n.fix = "give the dimensions other values"
+	}
 	return c.refused(n, said)
 }
 

@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -50,7 +51,7 @@ func (e *Evaluation) Main(m *Module, inputs []*tensor.Tensor) ([]*tensor.Tensor,
 	for _, name := range m.Dims.Names() {
 		if v, ok := e.Dims[name]; ok {
 			if r, _ := m.Dims.Get(name); v < r.Min || v > r.Max {
-				return nil, diag.Inputf("dimension %s is %d, outside %d to %d", name, v, r.Min, r.Max).AtDim(name.Text())
+				return nil, m.beyond(name, v, r)
 			}
 		}
 	}
@@ -122,7 +123,7 @@ func decides(v *Value) (names []sym.Name) {
 func (e *Evaluation) holds(list []Require) error {
 	for _, r := range list {
 		if ok, err := r.Cond.Eval(func(name sym.Name) (int64, bool) { v, ok := e.Dims[name]; return v, ok }); err == nil && !ok {
-			return diag.Inputf("%s does not hold (from %s)", r.Cond, r.From)
+			return e.Module.broken(r, e.Dims)
 		}
 	}
 	return nil
@@ -337,12 +338,41 @@ func (e *Evaluation) decided(name sym.Name) bool {
 	return data
 }
 
+// beyond is the error of a dimension with a value that its range leaves out.
+func (m *Module) beyond(name sym.Name, value int64, r sym.Range) *diag.Error {
+	e := diag.Inputf("it is %d, outside %s", value, r).AtDim(sym.Labels(m.Dims.Names())[name])
+	if origin := m.Origins[name]; origin != "" {
+		e.Detail += " (" + origin + ")"
+	}
+	return e
+}
+
+// broken is the error of a condition that does not hold at the values of its dimensions.
+func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
+	labels := sym.Labels(m.Dims.Names())
+	var at []string
+	for _, name := range r.Cond.Vars() {
+		if v, ok := values[name]; ok && len(at) < 8 {
+			said := fmt.Sprintf("%s = %d", labels[name], v)
+			if origin := m.Origins[name]; origin != "" && !strings.HasSuffix(name.Text(), "]") {
+				said += " (" + origin + ")"
+			}
+			at = append(at, said)
+		}
+	}
+	e := diag.Inputf("%s does not hold: %s (from %s)", r.Cond.Shown(labels).Words(), strings.Join(at, ", "), r.From).AtTensor(r.Tensor)
+	if names := r.Cond.Vars(); len(names) == 1 {
+		e = e.AtDim(labels[names[0]])
+	}
+	return e
+}
+
 // decide gives a dimension its value, and checks the conditions that wait for it.
 func (e *Evaluation) decide(name sym.Name, value int64) error {
 	e.Dims[name] = value
 	if e.Module != nil {
 		if r, known := e.Module.Dims.Get(name); known && (value < r.Min || value > r.Max) {
-			return diag.Inputf("%s is %d, outside %d to %d", name, value, r.Min, r.Max).AtDim(name.Text())
+			return e.Module.beyond(name, value, r)
 		}
 	}
 	return e.holds(e.waits[name])

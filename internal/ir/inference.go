@@ -41,15 +41,23 @@ func (c *Inference) Dims() *sym.Dims { return c.Module.Dims }
 // Require states that cond must hold for n: proved, nothing is kept; refuted for every value, an error;
 // otherwise it becomes a condition of the module.
 func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
-	from := n.Op.Name()
-	if n.Source != "" {
-		from = fmt.Sprintf("%s (%s)", n.Source, from)
+	return c.RequireOf(n.Source, n.Op.Name(), n.Line, cond, why)
+}
+
+// RequireOf is Require for a node that there is none of, by the model's name for it, its operator as people know it, and its line.
+func (c *Inference) RequireOf(source, op string, line int, cond sym.Cond, why string) error {
+	from := op
+	switch {
+	case op == "":
+		from = source
+	case source != "":
+		from = fmt.Sprintf("%s (%s)", source, op)
 	}
-	if n.Line > 0 {
-		from += fmt.Sprintf(", line %d", n.Line)
+	if line > 0 {
+		from += fmt.Sprintf(", line %d", line)
 	}
 	from += ": " + why
-	truth := c.Dims().Prove(cond)
+	truth, written := c.Dims().Prove(cond), cond
 	if truth == sym.Unknown {
 		cond.A, cond.B = c.Dims().Simplify(cond.A), c.Dims().Simplify(cond.B)
 		truth = c.Dims().Prove(cond)
@@ -61,7 +69,7 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 		}
 		return nil
 	case sym.No:
-		return Never{diag.Inputf("%s: %s can never hold", why, cond).AtNode(n.Source, n.Op.Name())}
+		return Never{c.never(written, why, line).AtNode(source, op)}
 	}
 	for _, r := range c.Module.Requires {
 		if r.Cond.String() == cond.String() {
@@ -71,6 +79,30 @@ func (c *Inference) Require(n *Node, cond sym.Cond, why string) error {
 	c.Module.Requires = append(c.Module.Requires, Require{Cond: cond, From: from})
 	c.narrow(cond)
 	return nil
+}
+
+// never is the error of a condition that no value in the dimensions' ranges meets.
+func (c *Inference) never(cond sym.Cond, why string, line int) *diag.Error {
+	labels, names := sym.Labels(c.Dims().Names()), cond.Vars()
+	said := fmt.Sprintf("%s: %s can never hold", why, cond.Shown(labels))
+	if line > 0 {
+		said = fmt.Sprintf("line %d: %s", line, said)
+	}
+	var with []string
+	for _, name := range names {
+		if r, known := c.Dims().Get(name); known && len(with) < 8 {
+			with = append(with, labels[name]+" = "+r.String())
+		}
+	}
+	e := diag.Inputf("%s", said)
+	if len(with) > 0 {
+		e.Detail += " with " + strings.Join(with, ", ")
+		e = e.WithFix("give the dimensions other values")
+	}
+	if len(names) == 1 {
+		e.Dim = labels[names[0]]
+	}
+	return e
 }
 
 // Never is an error of a condition that no value of the dimensions meets: other sizes might.
@@ -116,10 +148,10 @@ func (c *Inference) RequireEqual(n *Node, a, b sym.Expr, why string) error {
 }
 
 // Fresh makes a dimension that data decide during the run, at most max. Where max is sym.Unlimited, nothing but the data bounds it: what is that large gets its memory
-// when the run has bound it. max may speak of such dimensions too, which the run binds before.
-func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
+// when the run has bound it. max may speak of such dimensions too, which the run binds before. origin says in words what gives it its value.
+func (c *Inference) Fresh(hint, origin string, lo int64, max sym.Expr) sym.Expr {
 	hint = strings.Map(func(r rune) rune {
-		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+		if r == '_' || r == '.' || r == '[' || r == ']' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
 			return r
 		}
 		return '_'
@@ -141,17 +173,22 @@ func (c *Inference) Fresh(hint string, lo int64, max sym.Expr) sym.Expr {
 		c.Module.Limits = map[sym.Name]sym.Expr{}
 	}
 	c.Module.Limits[name] = sym.AtLimits(max, c.Module.Limits)
+	if c.Module.Origins == nil {
+		c.Module.Origins = map[sym.Name]string{}
+	}
+	c.Module.Origins[name] = origin
 	return sym.Var(name)
 }
 
 // Elements returns the elements of an integer value as symbolic integers. Where they are not known, and the value has a
-// small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed.
-func (c *Inference) Elements(v *Value, lo, hi int64) ([]sym.Expr, error) {
-	return c.ElementsWithin(v, lo, sym.Const(hi))
+// small static size, they become fresh dimensions in [lo, hi] that the run binds once the value is computed. reader names
+// the node that asks.
+func (c *Inference) Elements(v *Value, reader string, lo, hi int64) ([]sym.Expr, error) {
+	return c.ElementsWithin(v, reader, lo, sym.Const(hi))
 }
 
 // ElementsWithin is Elements with an upper bound over the dimensions.
-func (c *Inference) ElementsWithin(v *Value, lo int64, hi sym.Expr) ([]sym.Expr, error) {
+func (c *Inference) ElementsWithin(v *Value, reader string, lo int64, hi sym.Expr) ([]sym.Expr, error) {
 	if v.Known != nil {
 		return v.Known, nil
 	}
@@ -172,7 +209,7 @@ func (c *Inference) ElementsWithin(v *Value, lo int64, hi sym.Expr) ([]sym.Expr,
 	}
 	v.Known, v.Bound = make([]sym.Expr, n), true
 	for i := range v.Known {
-		v.Known[i] = c.Fresh(fmt.Sprintf("%s.%d", v.Name, i), lo, hi)
+		v.Known[i] = c.Fresh(fmt.Sprintf("%s[%d]", v.Name, i), fmt.Sprintf("element %d of %s, read by %s", i, v.Name, reader), lo, hi)
 		if name, _ := v.Known[i].Name(); argument {
 			// An argument's elements are known when the run begins: the plan is made for them, not for their bound.
 			delete(c.Module.Limits, name)

@@ -19,6 +19,7 @@ type Module struct {
 	Name     string
 	Dims     *sym.Dims             // every named dimension with its range: those of the inputs, and those that data decide
 	Limits   map[sym.Name]sym.Expr // upper bounds, over the inputs' dimensions, of the dimensions that data decide
+	Origins  map[sym.Name]string   // what gives the dimensions that were made their values, in words
 	Requires []Require             // what must hold of the dimensions, beyond their ranges
 	Proved   []Require             // what was needed and holds for every value
 	Main     *Func                 // also in Funcs

@@ -86,7 +86,7 @@ func (p *parser) meta(m *Module) {
 	m.Meta[key] = p.Must(text.Quoted)
 }
 
-// dim reads n in [1, 512] limit 4*m.
+// dim reads n in [1, 512] limit 4*m from "what gives it its value".
 func (p *parser) dim(m *Module) {
 	name := p.Symbol()
 	if _, twice := m.Dims.Get(name); twice {
@@ -108,6 +108,12 @@ func (p *parser) dim(m *Module) {
 		if m.Limits[name] = sym.Unlimited; !p.Accept("inf") {
 			m.Limits[name] = p.Expr()
 		}
+	}
+	if p.Accept("from") {
+		if m.Origins == nil {
+			m.Origins = map[sym.Name]string{}
+		}
+		m.Origins[name] = p.Must(text.Quoted)
 	}
 }
 

@@ -68,7 +68,7 @@ func init() {
 		return e.Run(n.Regions[1-in[0].Int(0)], nil)
 	}})
 	Register(&toy{"some", func(c *Inference, n *Node) error { // as many elements as the first one, an integer, says
-		known, err := c.ElementsWithin(n.Inputs[0], 0, n.Inputs[1].Type.Shape[0])
+		known, err := c.ElementsWithin(n.Inputs[0], "some", 0, n.Inputs[1].Type.Shape[0])
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type Module struct {
 	Name     string
 	Dims     *sym.Dims             // the inputs' dimensions, and those that steps bind
 	Limits   map[sym.Name]sym.Expr // upper bounds of the dimensions that steps bind, over those of the inputs
+	Origins  map[sym.Name]string   // what gives the dimensions that were made their values, in words
 	Requires []Require             // conditions on dimensions: checked at entry, or where the step binds that comes last among those that bind them
 	Buffers  []*Buffer
 	Kernels  []*Kernel

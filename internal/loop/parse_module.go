@@ -83,7 +83,7 @@ func (p *parser) module() *Module {
 	}
 }
 
-// dim reads n in [1, 512] limit 4*m.
+// dim reads n in [1, 512] limit 4*m from "what gives it its value".
 func (p *parser) dim(m *Module) {
 	name := p.symbol()
 	if _, ok := m.Dims.Get(name); ok {
@@ -103,6 +103,12 @@ func (p *parser) dim(m *Module) {
 		if m.Limits[name] = sym.Unlimited; !p.accept("inf") {
 			m.Limits[name] = p.integer()
 		}
+	}
+	if p.accept("from") {
+		if m.Origins == nil {
+			m.Origins = map[sym.Name]string{}
+		}
+		m.Origins[name] = p.quoted()
 	}
 }
 

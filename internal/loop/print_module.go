@@ -33,6 +33,9 @@ func (p *printer) module(m *Module) {
 			if e, ok := m.Limits[name]; ok {
 				limit = " limit " + sym.FormatLimit(e)
 			}
+			if origin := m.Origins[name]; origin != "" {
+				limit += " from " + strconv.Quote(origin)
+			}
 			p.Line("dim %s in [%d, %s]%s", name, r.Min, formatMax(r.Max), limit)
 		}
 	}

@@ -184,6 +184,9 @@ func (l *lowering) like(name sym.Name, role string) sym.Expr {
 	}
 	l.to.Dims.Set(made, r)
 	l.to.Limits[made] = l.to.Limits[name]
+	if origin := l.to.Origins[name]; origin != "" {
+		l.to.Origins[made] = origin
+	}
 	return sym.Var(made)
 }
 

@@ -33,7 +33,7 @@ type lowering struct {
 // Module lowers main. Values named in the results become Output buffers, parameters Input buffers, both in order.
 func Module(m *ir.Module) (*loop.Module, error) {
 	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
-		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits}}
+		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits, Origins: m.Origins}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
 	}

@@ -69,11 +69,20 @@ func foundAs(c *ir.Inference, n *ir.Node, key, hint string, limit sym.Expr) sym.
 	if name, ok := nameAttr(n, key); ok {
 		return sym.Var(name)
 	}
+	what := hint
 	if n.Source != "" {
 		hint = n.Source + "." + hint
 	}
-	extent := c.Fresh(hint, 0, limit)
+	extent := c.Fresh(hint, "the "+what+" that "+said(n.Source, n.Op.Name())+" finds", 0, limit)
 	name, _ := extent.Name()
 	n.Attrs[key] = name.String()
 	return extent
+}
+
+// said is a node as words name it: by the model's name for it and what it does, or by that alone.
+func said(source, op string) string {
+	if source == "" {
+		return op
+	}
+	return source + " (" + op + ")"
 }

@@ -30,12 +30,13 @@ func Interpreted(m *ir.Module) *ir.Module {
 	data := func(e sym.Expr) bool {
 		return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := m.Limits[name]; return data })
 	}
-	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
+	to := &ir.Module{Name: m.Name, Dims: m.Dims.Empty(), Limits: map[sym.Name]sym.Expr{}, Origins: map[sym.Name]string{}, Proved: m.Proved, Meta: m.Meta, Check: m.Check}
 	for _, p := range m.Main.Body.Params {
 		for _, e := range slices.Concat(p.Type.Shape, p.Known) {
 			for _, name := range e.Vars() {
 				r, _ := m.Dims.Get(name)
 				to.Dims.Set(name, r)
+				to.Origins[name] = m.Origins[name]
 			}
 		}
 	}
@@ -57,15 +58,15 @@ func Interpreted(m *ir.Module) *ir.Module {
 			}
 			if _, again := found[e.String()]; !again {
 				name, alone := e.Name()
-				hint := name.Text()
+				hint, origin := name.Text(), m.Origins[name]
 				if !alone {
-					hint = fmt.Sprintf("%s.%d", v.Name, axis)
+					hint, origin = fmt.Sprintf("%s.%d", v.Name, axis), fmt.Sprintf("extent %d of %s", axis, v.Name)
 				}
 				most := sym.Unlimited
 				if _, hi := m.Dims.Bounds(e); hi != math.MaxInt64 {
 					most = sym.Const(hi)
 				}
-				found[e.String()] = fresh.Fresh(hint, 0, most)
+				found[e.String()] = fresh.Fresh(hint, origin, 0, most)
 			}
 			t.Shape[axis] = found[e.String()]
 		}

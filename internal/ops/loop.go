@@ -26,14 +26,14 @@ func LoopBody(b *ir.Builder, hint string, trip sym.Expr, carried []*ir.Value, va
 	body := &ir.Block{}
 	in := b.In(body)
 	i := in.Param(hint+".iteration", ir.Type{DType: dtype.I64})
-	i.Known = []sym.Expr{b.Fresh(hint+".iteration", 0, trip.Sub(one).Max(sym.Const(0)))}
+	i.Known = []sym.Expr{b.Fresh(hint+".iteration", "the iteration of "+said(b.Source, "loop"), 0, trip.Sub(one).Max(sym.Const(0)))}
 	in.Param(hint+".condition", ir.Type{DType: dtype.Bool})
 	for k, v := range carried {
 		t := v.Type
 		t.Shape = slices.Clone(t.Shape)
 		for _, x := range varies {
 			if x.Value == k {
-				t.Shape[x.Axis] = b.Fresh(v.Name, 0, sym.Const(sym.NoMax))
+				t.Shape[x.Axis] = b.Fresh(v.Name, "an extent of "+v.Name+" in "+said(b.Source, "loop"), 0, sym.Const(sym.NoMax))
 				name, _ := t.Shape[x.Axis].Name()
 				b.Module.Limits[name] = sym.Var(sought(name))
 			}
@@ -173,7 +173,7 @@ func rowExtent(c *ir.Inference, n *ir.Node, place *int, extent sym.Expr) sym.Exp
 		if _, hi := c.Dims().Bounds(extent); !ok {
 			most = sym.Const(hi)
 		}
-		made, _ := c.Fresh(n.Op.Name()+".row", 0, most).Name()
+		made, _ := c.Fresh(n.Op.Name()+".row", "an extent of what "+said(n.Source, n.Op.Name())+" stacks", 0, most).Name()
 		names = append(names, made)
 		setNames(n, rows, names)
 	}
@@ -272,7 +272,7 @@ func endOf(c *ir.Inference, n *ir.Node, place *int, param sym.Expr) sym.Expr {
 	names := NamesAttr(n, ends)
 	if *place == len(names) {
 		name, _ := param.Name()
-		made, _ := c.Fresh(name.Text()+".end", 0, sym.Const(0)).Name()
+		made, _ := c.Fresh(name.Text()+".end", c.Module.Origins[name]+", at its end", 0, sym.Const(0)).Name()
 		r, _ := c.Dims().Get(name)
 		c.Dims().Set(made, r)
 		c.Module.Limits[made] = c.Module.Limits[name]
@@ -299,7 +299,7 @@ func loopCount(c *ir.Inference, n *ir.Node) (sym.Expr, error) {
 			limit = limit.Min(most)
 		}
 	}
-	count := c.Fresh(n.Op.Name()+".count", 0, limit)
+	count := c.Fresh(n.Op.Name()+".count", "how often "+said(n.Source, n.Op.Name())+" runs", 0, limit)
 	name, _ := count.Name()
 	n.Attrs["count"] = name.String()
 	return count, nil
@@ -311,7 +311,7 @@ func loopTrips(c *ir.Inference, n *ir.Node) (most sym.Expr, exact bool, err erro
 	if trip == nil {
 		return sym.Const(LoopLimit), false, nil
 	}
-	known, err := c.Elements(trip, 0, LoopLimit)
+	known, err := c.Elements(trip, said(n.Source, n.Op.Name()), 0, LoopLimit)
 	if err != nil {
 		return most, false, err
 	}

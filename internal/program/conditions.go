@@ -1,8 +1,11 @@
 package program
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -12,22 +15,17 @@ import (
 // mostTried is how far from a dimension's value one is looked for that mends a condition.
 const mostTried = 4096
 
-// names are the dimensions of a condition, sorted.
-func (r Require) names() []sym.Name {
-	names := slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars())
-	slices.SortFunc(names, sym.Name.Compare)
-	return slices.Compact(names)
-}
-
 // Broken is the error of a condition that does not hold at the values of its dimensions, or cannot be evaluated there.
 // It names the values, the tensor and the place that the condition is from, and the nearest value of an input's
 // dimension that mends it.
 func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *diag.Error {
-	names, words := r.names(), r.Cond.Words()
+	labels := p.Labels()
+	names, shown := r.Cond.Vars(), r.Cond.Shown(labels)
+	words := shown.Words()
 	var at []string
 	for _, name := range names {
 		if v, ok := value(name); ok && len(at) < 8 {
-			at = append(at, fmt.Sprintf("%s = %d", name.Text(), v))
+			at = append(at, labels[name]+" = "+strconv.FormatInt(v, 10)+p.origin(name))
 		}
 	}
 	with := strings.Join(at, ", ")
@@ -44,18 +42,20 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 	switch {
 	case fault != nil:
 		e = diag.Inputf("%s cannot be evaluated with %s: %v (from %s)", words, with, fault, r.From)
-	case words != r.Cond.String():
+	case words != shown.String():
 		e = diag.Inputf("%s does not hold: %s (from %s)", words, with, r.From)
-	case len(names) == 0 || len(names) == 1 && plain:
+	case len(names) == 0:
 		e = diag.Inputf("%s does not hold: %d against %d (from %s)", words, a, b, r.From)
+	case len(names) == 1 && plain:
+		e = diag.Inputf("%s does not hold: %s (from %s)", words, with, r.From)
 	default:
 		e = diag.Inputf("%s does not hold: %d against %d, with %s (from %s)", words, a, b, with, r.From)
 	}
 	e.Tensor = r.Tensor
 	if len(names) == 1 {
-		e.Dim = names[0].Text()
+		e.Dim = labels[names[0]]
 	}
-	if fix := p.mending(r, names, value); fix != "" {
+	if fix := p.mending(r, names, labels, value); fix != "" {
 		e = e.WithFix("%s", fix)
 	}
 	return e
@@ -63,7 +63,7 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 
 // mending names the value nearest to its own of a dimension at which, the others being as they are, a condition holds:
 // of the first of the dimensions that has one. It is empty if there is none nearby, or if data decide a dimension.
-func (p *Program) mending(r Require, names []sym.Name, value func(name sym.Name) (int64, bool)) string {
+func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]string, value func(name sym.Name) (int64, bool)) string {
 	for _, name := range names {
 		if i := p.dimAt(name); i < 0 || p.Dims[i].Data {
 			return ""
@@ -88,9 +88,9 @@ func (p *Program) mending(r Require, names []sym.Name, value func(name sym.Name)
 			for _, v := range []int64{now - step, now + step} {
 				if holds(v) {
 					if len(names) == 1 {
-						return fmt.Sprintf("the nearest that does is %s = %d", name, v)
+						return fmt.Sprintf("the nearest that does is %s = %d", labels[name], v)
 					}
-					return fmt.Sprintf("with the others as they are, %s = %d does", name, v)
+					return fmt.Sprintf("with the others as they are, %s = %d does", labels[name], v)
 				}
 			}
 		}
@@ -103,19 +103,71 @@ func (p *Program) dimAt(name sym.Name) int {
 	return slices.IndexFunc(p.Dims, func(d Dim) bool { return d.Name == name })
 }
 
+// Labels returns what people call the program's dimensions.
+func (p *Program) Labels() map[sym.Name]string {
+	names := make([]sym.Name, len(p.Dims))
+	for i, d := range p.Dims {
+		names[i] = d.Name
+	}
+	return sym.Labels(names)
+}
+
+// origin is what gives a dimension its value, in parentheses. It is empty if the name says it: a model's own, or an element
+// of a tensor.
+func (p *Program) origin(name sym.Name) string {
+	i := p.dimAt(name)
+	if i < 0 || p.Dims[i].Origin == "" || strings.HasSuffix(name.Text(), "]") {
+		return ""
+	}
+	return " (" + p.Dims[i].Origin + ")"
+}
+
+// Beyond is the error of a dimension with a value that a range leaves out. It says what gave it the value.
+func (p *Program) Beyond(dim int, v int64, r sym.Range) *diag.Error {
+	d := p.Dims[dim]
+	e := diag.Inputf("it is %d, outside %s", v, r).AtDim(p.Labels()[d.Name])
+	if d.Origin != "" {
+		e.Detail += " (" + d.Origin + ")"
+	}
+	return e
+}
+
 // Outside is the error of an input's dimension whose value its range leaves out: the condition that has narrowed the
 // range, if there is one that breaks.
 func (p *Program) Outside(dim int, v int64) *diag.Error {
 	d := p.Dims[dim]
 	for _, r := range p.Requires {
 		at := func(name sym.Name) (int64, bool) { return v, name == d.Name }
-		if names := r.names(); len(names) == 1 && names[0] == d.Name {
+		if names := r.Cond.Vars(); len(names) == 1 && names[0] == d.Name {
 			if ok, err := r.Cond.Eval(at); err != nil || !ok {
 				return p.Broken(r, at)
 			}
 		}
 	}
-	return diag.Inputf("it is %d, outside %s", v, d.Range).AtDim(d.Name.Text())
+	return p.Beyond(dim, v, d.Range)
+}
+
+// Oversize is the error of a tensor whose bytes are past 64 bits at the values of its dimensions, nil if there is none. A
+// tensor with a dimension that has no value is left out.
+func (p *Program) Oversize(value func(name sym.Name) (int64, bool)) *diag.Error {
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		bytes := t.Bytes()
+		if _, err := bytes.Eval(value); !errors.Is(err, sym.ErrOverflow) {
+			continue
+		}
+		labels := p.Labels()
+		var at []string
+		for _, name := range bytes.Vars() {
+			if v, ok := value(name); ok && len(at) < 8 {
+				at = append(at, labels[name]+" = "+strconv.FormatInt(v, 10)+p.origin(name))
+			}
+		}
+		shown := sym.Cond{A: bytes}.Shown(labels).A
+		return diag.Inputf("%s bytes are more than 64 bits count, with %s", shown, strings.Join(at, ", ")).
+			AtTensor(cmp.Or(t.Source, t.Name)).WithFix("give the dimensions smaller values")
+	}
+	return nil
 }
 
 // Admits returns why a run with these values of the inputs' dimensions would be refused at its entry, nil if it would
@@ -128,7 +180,7 @@ func (p *Program) Admits(value func(name sym.Name) (int64, bool)) error {
 	}
 	for _, r := range p.Requires {
 		known := true
-		for _, name := range r.names() {
+		for _, name := range r.Cond.Vars() {
 			_, given := value(name)
 			i := p.dimAt(name)
 			known = known && given && i >= 0 && !p.Dims[i].Data
@@ -139,6 +191,9 @@ func (p *Program) Admits(value func(name sym.Name) (int64, bool)) error {
 		if ok, err := r.Cond.Eval(value); err != nil || !ok {
 			return p.Broken(r, value)
 		}
+	}
+	if e := p.Oversize(value); e != nil {
+		return e
 	}
 	return nil
 }

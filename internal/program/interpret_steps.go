@@ -297,7 +297,7 @@ func (r *run) set(dim int, v int64) error {
 	}
 	for _, q := range r.waiting[dim] {
 		if ok, err := q.Cond.Eval(lookup(r.values)); err != nil || !ok {
-			return diag.Inputf("%s does not hold (from %s)", q.Cond, q.From).AtDim(r.p.Dims[dim].Name.Text())
+			return diag.Inputf("%s does not hold (from %s)", q.Cond.Shown(r.p.Labels()).Words(), q.From).AtDim(r.p.Labels()[r.p.Dims[dim].Name])
 		}
 	}
 	return nil
@@ -311,7 +311,7 @@ func (r *run) count(dim int, v int64) error {
 		return err
 	}
 	if v < d.Range.Min || v > min(d.Range.Max, limit) {
-		return diag.Inputf("it is %d, outside %d to %d", v, d.Range.Min, min(d.Range.Max, limit)).AtDim(d.Name.Text())
+		return r.p.Beyond(dim, v, sym.Range{Min: d.Range.Min, Max: min(d.Range.Max, limit)})
 	}
 	r.values[d.Name] = v
 	r.late.changed(dim, r.taken)

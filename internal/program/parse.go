@@ -125,7 +125,7 @@ func (p *parser) parse() *Program {
 	return p.out
 }
 
-// dim reads n in [1, 512] data limit 4*m.
+// dim reads n in [1, 512] data limit 4*m from "what gives it its value".
 func (p *parser) dim() {
 	d := Dim{Name: p.Symbol(), Range: sym.Range{Max: sym.NoMax}}
 	if _, twice := p.dims[d.Name]; twice {
@@ -146,6 +146,9 @@ func (p *parser) dim() {
 		if d.Limit = sym.Unlimited; !p.Accept("inf") {
 			d.Limit = p.Expr()
 		}
+	}
+	if p.Accept("from") {
+		d.Origin = p.Must(text.Quoted)
 	}
 	p.out.Dims = append(p.out.Dims, d)
 }

@@ -104,6 +104,9 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			if d.Data {
 				limit = " data limit " + sym.FormatLimit(d.Limit)
 			}
+			if d.Origin != "" {
+				limit += " from " + strconv.Quote(d.Origin)
+			}
 			w.Line("dim %s in [%d, %s]%s", d.Name, d.Range.Min, formatMax(d.Range.Max), limit)
 		}
 		for _, r := range p.Requires {

@@ -43,6 +43,9 @@ type Dim struct {
 	Range sym.Range
 	Data  bool     // decided by data, during the run
 	Limit sym.Expr // for a Data dimension
+
+	// Origin says in words what gives a dimension that the compiler made its value; "" if the model named it.
+	Origin string
 }
 
 // Require is a condition that a run must meet, and where it comes from: in words, and, where it is about one tensor, that one's name. One on the inputs'

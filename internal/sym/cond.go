@@ -2,6 +2,8 @@ package sym
 
 import (
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,10 +46,35 @@ type Cond struct {
 // String is the condition as Python writes it, such as m <= 16. ParseCond reads it back.
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
+// Shown returns the condition with names as people read them: what a label is known for is written as that label is, and
+// what the compiler made without its mark.
+func (c Cond) Shown(labels map[Name]string) Cond {
+	show := func(e Expr) Expr {
+		return e.Subst(func(name Name) (Expr, bool) {
+			label, ok := labels[name]
+			if !ok {
+				label = name.Text()
+			}
+			return Var(Shown(label)), ok || name.Made()
+		})
+	}
+	return Cond{A: show(c.A), Rel: c.Rel, B: show(c.B)}
+}
+
+// Vars returns the names of a condition, sorted.
+func (c Cond) Vars() []Name {
+	names := slices.Concat(c.A.Vars(), c.B.Vars())
+	slices.SortFunc(names, Name.Compare)
+	return slices.Compact(names)
+}
+
 // Words is the condition for a reader: a choice between quantities that must not be negative, max(a, b), is said as one
 // between comparisons, and a common factor of all terms is left out. Unlike String, it may be no condition that
 // ParseCond reads.
 func (c Cond) Words() string {
+	if text, ok := c.rootWords(); ok {
+		return text
+	}
 	if c.Rel != LE && c.Rel != LT {
 		return c.String()
 	}
@@ -67,6 +94,36 @@ func (c Cond) Words() string {
 		words[i] = notNegativeWords(e)
 	}
 	return strings.Join(words, join)
+}
+
+// rootWords says an equation of the second degree in one name by its two solutions, if these are integers.
+func (c Cond) rootWords() (string, bool) {
+	names := c.Vars()
+	if len(names) != 1 || c.Rel != EQ {
+		return "", false
+	}
+	x := Var(names[0])
+	difference := c.A.Sub(c.B)
+	at := func(v int64) int64 {
+		value, err := difference.Eval(func(Name) (int64, bool) { return v, true })
+		if err != nil {
+			return math.MaxInt64
+		}
+		return value
+	}
+	const most = 1 << 30
+	product, twice := at(0), at(1) // p and 1 - s + p of x*x - s*x + p
+	if product < -most || product > most || twice < -most || twice > most {
+		return "", false
+	}
+	sum := 1 + product - twice
+	root := int64(math.Sqrt(float64(max(0, sum*sum-4*product))))
+	low := (sum - root) / 2
+	if high := sum - low; low*high == product && low != high && difference.Equal(x.Sub(Const(low)).Mul(x.Sub(Const(high)))) {
+		text := x.String()
+		return text + " == " + strconv.FormatInt(low, 10) + " or " + text + " == " + strconv.FormatInt(high, 10), true
+	}
+	return "", false
 }
 
 // notNegativeWords says 0 <= e as a comparison of two sums without negative terms.

@@ -24,10 +24,11 @@ const (
 	bound         // declared in a kernel: a loop's variable, a checked value
 	planned       // an offset or a size of a memory plan
 	hidden        // of one step of the compiler, in no text
+	shown         // what people read, in no text
 )
 
 // marks are what texts write before a name, by its space.
-var marks = [...]string{user: "", made: "?", bound: "$", planned: "&", hidden: "!"}
+var marks = [...]string{user: "", made: "?", bound: "$", planned: "&", hidden: "!", shown: ""}
 
 // nameMarks are the marks that texts may write, one byte each.
 const nameMarks = "?$&"
@@ -46,6 +47,10 @@ func Planned(text string) Name { return Name{text, planned} }
 
 // Hidden returns a name that one step of the compiler uses by itself. No text can be read as one.
 func Hidden(text string) Name { return Name{text, hidden} }
+
+// Shown returns a name that stands for another in what people read: it is written as it is, without a mark or quotes.
+// No text can be read as one.
+func Shown(text string) Name { return Name{text, shown} }
 
 // With returns a name of the same space with another text.
 func (n Name) With(text string) Name { return Name{text, n.space} }
@@ -72,7 +77,12 @@ func (n Name) Bound() bool { return n.space == bound }
 func (n Name) Planned() bool { return n.space == planned }
 
 // String returns the name as texts write it: the mark of its space, and the text, quoted if it is not plain.
-func (n Name) String() string { return marks[n.space] + QuoteName(n.text) }
+func (n Name) String() string {
+	if n.space == shown {
+		return n.text
+	}
+	return marks[n.space] + QuoteName(n.text)
+}
 
 // Compare orders names: by text, then by space.
 func (n Name) Compare(o Name) int {
@@ -138,3 +148,22 @@ func ParseName(text string) (Name, bool) {
 
 // Dim returns the dimension that the model or the caller calls so.
 func Dim(text string) Expr { return Var(User(text)) }
+
+// Labels returns what people call dimensions: those of the model by the model's names, and those that the compiler made
+// by names that no other dimension has.
+func Labels(dims []Name) map[Name]string {
+	of, taken := map[Name]string{}, map[string]bool{}
+	for _, made := range []bool{false, true} {
+		for _, name := range dims {
+			if name.Made() != made {
+				continue
+			}
+			label := name.Text()
+			for taken[label] {
+				label += "'"
+			}
+			of[name], taken[label] = label, true
+		}
+	}
+	return of
+}

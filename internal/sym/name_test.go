@@ -43,3 +43,30 @@ func TestNames(t *testing.T) {
 		t.Error("the range of one name is another's")
 	}
 }
+
+// TestShown: people read names as they are, no two of them alike; no text can be read as one.
+func TestShown(t *testing.T) {
+	names := []Name{User("v[0]"), Made("v[0]"), Made("n.count"), User("m")}
+	labels := Labels(names)
+	for _, c := range []struct {
+		cond Cond
+		want string
+	}{
+		{Cond{A: Var(names[0]), Rel: NE, B: Var(names[1])}, "v[0] != v[0]'"},
+		{Cond{A: Var(names[2]).Mul(Const(4)), B: Var(names[3])}, "4*n.count <= m"},
+		{Cond{A: Const(0), B: MaxOf(Var(names[3]).Sub(Var(names[2])), Var(names[1]).Neg())}, "n.count <= m or v[0]' <= 0"},
+		{Cond{A: Var(names[3]).Mul(Var(names[3])).Add(Const(4)), Rel: EQ, B: Var(names[3]).Mul(Const(5))}, "m == 1 or m == 4"},
+		{Cond{A: Var(names[3]).Mul(Var(names[3])), Rel: EQ, B: Const(2)}, "m*m == 2"},
+		{Cond{A: Var(names[3]).Mul(Var(names[3])), Rel: EQ, B: Const(0)}, "m*m == 0"},
+		{Cond{A: Var(Made("other")), B: Const(1)}, "other <= 1"},
+	} {
+		if got := c.cond.Shown(labels).Words(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.cond, got, c.want)
+		}
+	}
+	for _, text := range []string{"v[0]", "v[0]'"} {
+		if name, ok := ParseName(text); ok {
+			t.Errorf("%s is read as %#v", text, name)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (c *call) symbols(v *ir.Value, lo int64, hi sym.Expr) []sym.Expr {
 	if v.Known == nil && argument != nil {
 		from = argument
 	}
-	out, err := c.ElementsWithin(from, lo, hi)
+	out, err := c.ElementsWithin(from, c.String(), lo, hi)
 	if err != nil {
 		if e := diag.As(err, diag.ErrUnsupported); e != nil {
 			c.Fail(e.AtNode(c.Source, c.Node.OpType))
@@ -162,7 +162,7 @@ func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 			_, hi := c.Dims().Bounds(e)
 			limit = sym.Const(hi)
 		}
-		v.Known[k] = c.Fresh(c.Source, lo, limit)
+		v.Known[k] = c.Fresh(c.Source+".extent", "an extent that "+c.String()+" computes", lo, limit)
 		out[at[k]] = v.Known[k]
 	}
 	return out
@@ -308,7 +308,7 @@ func (c *call) sliceAt(x *ir.Value) *ir.Value {
 	for k, step := range steps {
 		// One so long takes one element at most.
 		steps[k] = step.Max(sym.Const(-extentLimit * extentLimit)).Min(sym.Const(extentLimit * extentLimit))
-		c.require(sym.Cond{A: steps[k], Rel: sym.NE, B: sym.Const(0)}, "a step is not 0")
+		c.require(sym.Cond{A: step, Rel: sym.NE, B: sym.Const(0)}, "a step is not 0")
 	}
 	begin, length, stride := make([]sym.Expr, rank), make([]sym.Expr, rank), make([]sym.Expr, rank)
 	for d, extent := range x.Type.Shape {

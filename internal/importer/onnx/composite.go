@@ -298,11 +298,11 @@ func (g *graph) get(v *ir.Value) *ir.Value {
 	if has := c.parts[0]; has.Const == nil {
 		// A value made here is bound here: in a branch that is not taken, nothing is asked for.
 		here := ops.Cast(g.build, has, dtype.I64)
-		known, err := g.build.Elements(here, 0, 1)
+		known, err := g.build.Elements(here, g.build.Source, 0, 1)
 		if err != nil {
 			g.build.Fail(err)
 		}
-		g.require(g.build.Source, sym.Cond{A: known[0], Rel: sym.EQ, B: sym.Const(1)}, "the optional has something")
+		g.require(g.build.Source, "OptionalGetElement", sym.Cond{A: known[0], Rel: sym.EQ, B: sym.Const(1)}, "the optional has something")
 	} else if has.Const.Int(0) == 0 {
 		g.build.Failf("the optional has nothing to get")
 	}
@@ -312,9 +312,8 @@ func (g *graph) get(v *ir.Value) *ir.Value {
 }
 
 // require states a condition of the node under conversion: what ir.Inference.Require does, for an operator that a rule takes apart.
-func (g *graph) require(source string, cond sym.Cond, why string) {
-	op, _ := ir.Lookup("reshape")
-	if err := g.build.Require(&ir.Node{Op: op, Source: source}, cond, why); err != nil {
+func (g *graph) require(source, op string, cond sym.Cond, why string) {
+	if err := g.build.RequireOf(source, op, 0, cond, why); err != nil {
 		g.build.Fail(err)
 	}
 }
@@ -433,7 +432,7 @@ func (g *graph) pooled(list []ops.Text) (spans []*ir.Value, pool *ir.Value) {
 	case 1:
 		return spans, pools[0]
 	}
-	g.require(g.build.Source, sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
+	g.require(g.build.Source, "", sym.Cond{A: total, Rel: sym.LE, B: sym.Const(ops.TextLimit)}, "all texts together have so many bytes")
 	return spans, ops.Concat(g.build, 0, pools...)
 }
 

@@ -372,7 +372,7 @@ func (c *call) truth(cond *ir.Value) sym.Expr {
 		}
 		cond = c.copied
 	}
-	known, err := c.Elements(cond, 0, 1)
+	known, err := c.Elements(cond, c.String(), 0, 1)
 	if err != nil {
 		c.Fail(err)
 	}
@@ -406,9 +406,7 @@ func under(truth sym.Expr, branch int, cond sym.Cond) sym.Cond {
 // takes makes it a condition of the model that an If goes one way.
 func (c *call) takes(cond *ir.Value, d fork) {
 	name := [2]string{"then", "else"}[d.only]
-	def, _ := ir.Lookup("if")
-	node := &ir.Node{Op: def, Source: c.Source}
-	if err := c.Require(node, c.relation(cond, d.only == 1), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
+	if err := c.RequireOf(c.Source, c.Node.OpType, 0, c.relation(cond, d.only == 1), fmt.Sprintf("its %s branch cannot be valid: %s", name, d.why)); err != nil {
 		c.Fail(err)
 	}
 }

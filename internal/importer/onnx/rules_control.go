@@ -111,7 +111,7 @@ func (c *call) trips() sym.Expr {
 	if slices.Contains(c.Module.Main.Body.Params, trip) {
 		most = sym.NoMax
 	}
-	known, err := c.Elements(trip, -ops.LoopLimit, most)
+	known, err := c.Elements(trip, c.String(), -ops.LoopLimit, most)
 	if err != nil {
 		c.Fail(err)
 	}

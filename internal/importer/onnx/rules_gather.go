@@ -154,7 +154,7 @@ func cumulate(build func(b *ir.Builder, x *ir.Value, axis int64, exclusive, reve
 func trilu(c *call) []*ir.Value {
 	diagonal := sym.Const(0)
 	if k := c.Optional(1); k != nil {
-		known, err := c.Elements(scalarIn(c.Builder, k), -extentLimit, extentLimit)
+		known, err := c.Elements(scalarIn(c.Builder, k), c.String(), -extentLimit, extentLimit)
 		if err != nil {
 			c.Fail(err)
 		}

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -83,7 +84,7 @@ func bound(c *call, v *ir.Value, limits []sym.Expr) []sym.Expr {
 	if v.Known == nil {
 		v.Known, v.Bound = make([]sym.Expr, len(limits)), true
 		for i, limit := range limits {
-			v.Known[i] = c.Fresh(v.Name, 0, limit)
+			v.Known[i] = c.Fresh(fmt.Sprintf("%s[%d]", v.Name, i), "an extent that "+c.String()+" computes", 0, limit)
 		}
 	}
 	return v.Known

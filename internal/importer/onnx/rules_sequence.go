@@ -421,7 +421,7 @@ func (c *call) cutSequence(x *ir.Value, axis int64, drop bool, pool *ir.Value) *
 	case len(v.Type.Shape) > 0:
 		lengths = c.wide(1)
 	default:
-		known, err := c.Elements(v, 1, sym.NoMax)
+		known, err := c.Elements(v, c.String(), 1, sym.NoMax)
 		if err != nil {
 			c.Fail(err)
 		}

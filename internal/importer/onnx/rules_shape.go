@@ -56,7 +56,9 @@ func (c *call) decided(v *ir.Value, most sym.Expr) []sym.Expr {
 }
 
 // require states a condition of the node: what ir.Inference.Require does, for an operator that the rule takes apart.
-func (c *call) require(cond sym.Cond, why string) { c.graph.require(c.String(), cond, why) }
+func (c *call) require(cond sym.Cond, why string) {
+	c.graph.require(c.Source, c.Node.OpType, cond, why)
+}
 
 // count is the number of elements of a shape.
 func count(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }

@@ -18,7 +18,7 @@ func init() {
 
 // extent is an integer scalar input as an extent, which the run may bind within [lo, extentLimit].
 func (c *call) extent(i int, lo int64) sym.Expr {
-	elements, err := c.ElementsWithin(scalarIn(c.Builder, c.Input(i)), lo, sym.Const(extentLimit))
+	elements, err := c.ElementsWithin(scalarIn(c.Builder, c.Input(i)), c.String(), lo, sym.Const(extentLimit))
 	if err != nil {
 		c.Fail(err)
 	}
