@@ -74,6 +74,12 @@ func (o *oracle) each(f func()) {
 
 // holds decides a condition.
 func (o *oracle) holds(cond string) bool {
+	if a, b, ok := strings.Cut(cond, " or "); ok {
+		return o.holds(a) || o.holds(b)
+	}
+	if a, b, ok := strings.Cut(cond, " and "); ok {
+		return o.holds(a) && o.holds(b)
+	}
 	for _, rel := range []string{"<=", ">=", "==", "!="} {
 		if a, b, ok := strings.Cut(cond, rel); ok {
 			c := o.value(a).Cmp(o.value(b))

@@ -154,6 +154,9 @@ func (p *Program) plan(d Dims) (*Plan, map[program.Step]int, error) {
 
 // complete checks a binding, and adds what data decide where something bounds it.
 func (p *Program) complete(d Dims) (Dims, error) {
+	if err := p.Check(d); err != nil {
+		return nil, err
+	}
 	at := Dims{}
 	list := p.compiled.Program.Dims
 	for i := range list {
@@ -175,7 +178,7 @@ func (p *Program) complete(d Dims) (Dims, error) {
 			return nil, diag.Inputf("dimension %s has no value", label).AtDim(label).WithFix("add Dims{%q: …}", label)
 		}
 		if v < dim.Range.Min || v > dim.Range.Max {
-			return nil, diag.Inputf("%d is outside %d to %d", v, dim.Range.Min, dim.Range.Max).AtDim(label)
+			return nil, p.compiled.Program.Outside(i, v)
 		}
 		at[label] = v
 	}

@@ -65,7 +65,8 @@ type Options struct {
 // Dims binds named dimensions.
 type Dims map[string]int64
 
-// Condition is something that must hold of the inputs' dimensions, and where it comes from.
+// Condition is something that must hold of the inputs' dimensions, and where it comes from: comparisons as Python writes
+// them, with "or" or "and" between them.
 type Condition struct{ Condition, From string }
 
 // Program is a compiled model. Any goroutine may run it.
@@ -318,7 +319,8 @@ func (p *Program) reserve(bytes int64) error {
 // narrow sets the ranges of named dimensions.
 func narrow(m *ir.Module, dims map[string]Range) error {
 	known := newLabels(m.Dims.Names())
-	for label, r := range dims {
+	for _, label := range slices.Sorted(maps.Keys(dims)) {
+		r := dims[label]
 		name, ok := known.find(label)
 		if !ok {
 			return diag.Inputf("the model has no dimension %q; it has %s", label, strings.Join(slices.Sorted(maps.Keys(known.names)), ", ")).AtDim(label)
@@ -326,7 +328,7 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 		old, _ := m.Dims.Get(name)
 		lo, hi := max(old.Min, r.Min), min(old.Max, r.Max)
 		if lo > hi {
-			return diag.Inputf("%d to %d leaves nothing of the dimension's own range %s", r.Min, r.Max, old).AtDim(label)
+			return emptied(m, name, label, r, old)
 		}
 		m.Dims.Set(name, sym.Range{Min: lo, Max: hi})
 		if sym.IsUnlimited(m.Limits[name]) && hi != Unbounded {
@@ -334,6 +336,28 @@ func narrow(m *ir.Module, dims map[string]Range) error {
 		}
 	}
 	return nil
+}
+
+// emptied is the error of a range that leaves nothing of a dimension's own. It says what gives the dimension its value, and
+// the condition that its own range is from, if there is one.
+func emptied(m *ir.Module, name sym.Name, label string, r Range, old sym.Range) error {
+	given := sym.Range{Min: r.Min, Max: r.Max}
+	e := diag.Inputf("%s leaves nothing of the dimension's own range %s", given, old).AtDim(label).
+		WithFix("give it values of its own range")
+	if origin := m.Origins[name]; origin != "" {
+		e.Detail += " (" + origin + ")"
+	}
+	for _, c := range m.Requires {
+		if names := c.Cond.Vars(); len(names) != 1 || names[0] != name {
+			continue
+		}
+		if ok, err := c.Cond.Eval(func(sym.Name) (int64, bool) { return r.Min, true }); err != nil || !ok {
+			shown := c.Cond.Shown(sym.Labels(m.Dims.Names()))
+			e.Detail += ": " + shown.Words() + " is needed (from " + c.From + ")"
+			return e.AtTensor(c.Tensor)
+		}
+	}
+	return e
 }
 
 // Inputs describes what a run is given.
@@ -352,7 +376,7 @@ func (p *Program) Memory() *Memory { return p.memory }
 func (p *Program) Requires() []Condition {
 	var out []Condition
 	for _, r := range p.compiled.Program.Requires {
-		out = append(out, Condition{p.labels.cond(r.Cond).String(), r.From})
+		out = append(out, Condition{p.labels.cond(r.Cond).Words(), r.From})
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,7 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 		}
 		lo, err1 := strconv.ParseInt(low, 10, 64)
 		hi, err2 := strconv.ParseInt(high, 10, 64)
-		if !ok || err1 != nil || err2 != nil || lo < 0 || hi < lo {
+		if !ok || err1 != nil || err2 != nil || hi < lo {
 			return o, nil, usageError{fmt.Errorf("--dim %s: write NAME=SIZE or NAME=MIN..MAX", d)}
 		}
 		if isRange {
@@ -201,7 +202,8 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 		known[d.Name] = d
 		names = append(names, d.Name)
 	}
-	for name, size := range bound {
+	for _, name := range slices.Sorted(maps.Keys(bound)) {
+		size := bound[name]
 		if d, ok := known[name]; !ok {
 			return diag.Inputf("the model has no dimension %q", name).AtDim(name).WithFix("its dimensions are %s", strings.Join(names, ", "))
 		} else if slices.ContainsFunc(p.Decided(), func(o weir.Dimension) bool { return o.Name == name }) && (size < d.Min || size > d.Max) {

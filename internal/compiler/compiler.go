@@ -3,7 +3,9 @@
 package compiler
 
 import (
-	"slices"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -148,6 +150,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if err := pass.Possible(m); err != nil {
 			return nil, err
 		}
+		if err := possible(m); err != nil {
+			return nil, err
+		}
 	}
 	if err := ir.Verify(m); err != nil {
 		return nil, err
@@ -157,6 +162,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 			return nil, err
 		}
 		if err := possible(m); err != nil {
+			return nil, err
+		}
+		if err := countable(m); err != nil {
 			return nil, err
 		}
 		done("import", m.String)
@@ -247,13 +255,46 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	return c, nil
 }
 
+// countable refuses a module that computes a tensor whose bytes are past 64 bits, all of whose dimensions have one value
+// each.
+func countable(m *ir.Module) error {
+	value := func(name sym.Name) (int64, bool) {
+		r, ok := m.Dims.Get(name)
+		return r.Min, ok && r.Min == r.Max
+	}
+	for _, n := range m.Main.Body.Nodes {
+		for _, v := range n.Outputs {
+			bytes := sym.Product(v.Type.Shape...).Mul(sym.Const(int64(v.Type.DType.Bits()))).CeilDiv(sym.Const(8))
+			if _, err := bytes.Eval(value); !errors.Is(err, sym.ErrOverflow) || len(bytes.Vars()) == 0 {
+				continue
+			}
+			labels := sym.Labels(m.Dims.Names())
+			var at []string
+			for _, name := range bytes.Vars() {
+				of, _ := value(name)
+				at = append(at, fmt.Sprintf("%s = %d", labels[name], of))
+			}
+			shown := sym.Cond{A: bytes}.Shown(labels).A
+			e := diag.Inputf("%s bytes are more than 64 bits count, with %s", shown, strings.Join(at, ", "))
+			return e.AtTensor(v.Name).AtNode(n.Source, n.Op.Name()).WithFix("give the dimensions smaller values")
+		}
+	}
+	return nil
+}
+
 // possible refuses a module one of whose conditions holds for no value in the ranges that its dimensions have now: they may be narrower than those it was built with.
 func possible(m *ir.Module) error {
 	for _, r := range m.Requires {
 		if m.Dims.Prove(r.Cond) == sym.No {
-			e := diag.Inputf("%s can never hold (from %s) with the ranges that the dimensions have", r.Cond, r.From)
-			if names := slices.Concat(r.Cond.A.Vars(), r.Cond.B.Vars()); len(names) > 0 {
-				e = e.AtDim(names[0].Text())
+			labels, names := sym.Labels(m.Dims.Names()), r.Cond.Vars()
+			var ranges []string
+			for _, name := range names {
+				of, _ := m.Dims.Get(name)
+				ranges = append(ranges, labels[name]+" = "+of.String())
+			}
+			e := diag.Inputf("%s can never hold with %s (from %s)", r.Cond.Shown(labels).Words(), strings.Join(ranges, ", "), r.From)
+			if len(names) == 1 {
+				e = e.AtDim(labels[names[0]])
 			}
 			return e.AtTensor(r.Tensor).WithFix("give the dimensions other ranges")
 		}
