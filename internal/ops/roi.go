@@ -154,7 +154,7 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 				sum += weighedOf(x, strides[2:], from, [][]tapOf{rows, columns})
 				for _, t := range rows {
 					for _, u := range columns {
-						most = math.Max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}))
+						most = max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}))
 					}
 				}
 			}
@@ -301,7 +301,11 @@ func roundAway(x float64) float64 { return math.Trunc(x + math.Copysign(0.5, x))
 // maxRoiBin is the elements [begin, end) of one bin along an axis.
 func maxRoiBin(low, high, scale float64, bin, bins, extent int64, round func(float64) float64) (begin, end int64) {
 	first, last := roundAway(round(low*scale)), roundAway(round(high*scale))
-	width := round(max(round(round(last-first)+1), 1) / float64(bins))
+	size := round(round(last-first) + 1)
+	if !(size > 1) {
+		size = 1 // also of corners that are no numbers
+	}
+	width := round(size / float64(bins))
 	clamp := func(x float64) int64 { return min(max(wholeOf(round(x+first), extent, 1), 0), extent) }
 	return clamp(math.Floor(round(float64(bin) * width))), clamp(math.Ceil(round(float64(bin+1) * width)))
 }
@@ -329,7 +333,7 @@ func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 				if !found {
 					most = v
 				}
-				most, found = math.Max(most, v), true
+				most, found = max(most, v), true
 			}
 		}
 		out.SetFloat(flat, most)
