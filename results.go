@@ -50,7 +50,7 @@ func (p *Program) drop(key any) {
 }
 
 // acquire takes a call for the given dimensions, waiting for one to be free.
-func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
+func (p *Program) acquire(ctx context.Context, dims []int64) (b *bound, err error) {
 	x, err := p.enter()
 	if err != nil {
 		return nil, err
@@ -68,12 +68,13 @@ func (p *Program) acquire(ctx context.Context, dims []int64) (*bound, error) {
 			return nil, fmt.Errorf("%w: all %d calls are taken; %s", ctx.Err(), p.options.Calls, p.busy())
 		}
 	}
-	b, err := p.take(x, dims)
-	if err != nil {
-		<-p.slots
-		p.engine.Leave()
-	}
-	return b, err
+	defer func() {
+		if b == nil { // a panic, too, gives the place back
+			<-p.slots
+			p.engine.Leave()
+		}
+	}()
+	return p.take(x, dims)
 }
 
 // enter is the way into the program's code and weights: they are there until p.engine.Leave.
@@ -137,6 +138,10 @@ func (p *Program) bind(x *executor.Executable, dims []int64) (*executor.Call, er
 
 // release makes a call idle again.
 func (p *Program) release(b *bound) {
+	defer func() { // after a panic, too
+		<-p.slots
+		p.engine.Leave()
+	}()
 	b.call.Inside()
 	b.call.Unlend()
 	if poisoned {
@@ -146,8 +151,6 @@ func (p *Program) release(b *bound) {
 		p.idle = append(p.idle, b)
 		p.mu.Unlock()
 	}
-	<-p.slots
-	p.engine.Leave()
 }
 
 // results are the outputs that a call has. What lies in donated memory owns it from now on; what replaces a state is the caller's own tensor.

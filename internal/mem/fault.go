@@ -173,15 +173,18 @@ func quarantine(b *Block) error {
 	return nil
 }
 
-// release gives back the n oldest address ranges. The caller holds the lock.
+// release gives back the n oldest address ranges. What the system refuses to take, as it may where the process has as
+// many ranges as it can, stays reserved until the next time. The caller holds the lock.
 func release(n int) {
+	var kept []*Block
 	for _, b := range closed.list[:n] {
-		closed.bytes -= b.mapped
-		if err := b.system.release(); err != nil {
-			panic(diag.Internalf("mem: releasing the addresses of %s %s: %v", b.kind, b.label, err))
+		if b.system.release() != nil {
+			kept = append(kept, b)
+		} else {
+			closed.bytes -= b.mapped
 		}
 	}
-	closed.list = append([]*Block(nil), closed.list[n:]...)
+	closed.list = append(kept, closed.list[n:]...)
 }
 
 // CatchFaults runs f and turns a memory fault of Go code in this goroutine into an error, where the address lies in a block:
