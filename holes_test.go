@@ -65,7 +65,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// holesModel is the text of one convolution with weights, some of which are 0.
+// holesModel is the text of one convolution with weights, some of which are 0, and of a function of its result.
 func holesModel(op string, x, w, y []int, attrs string) string {
 	r := rand.New(rand.NewSource(3))
 	shape := func(list []int) string { return "f32" + strings.ReplaceAll(fmt.Sprint(list), " ", ", ") }
@@ -81,8 +81,8 @@ func holesModel(op string, x, w, y []int, attrs string) string {
 		}
 		list = append(list, fmt.Sprintf("%.4f", v))
 	}
-	return fmt.Sprintf("weir 1\nir @holes {\nmain @main(%%x: %s) {\n  const %%w: %s = [%s]\n  %%y: %s = %s(%%x, %%w) %s\n  return %%y\n}\n}",
-		shape(x), shape(w), strings.Join(list, ", "), shape(y), op, attrs)
+	return fmt.Sprintf("weir 1\nir @holes {\nmain @main(%%x: %s) {\n  const %%w: %s = [%s]\n  %%y: %s = %s(%%x, %%w) %s\n  %%z: %s = neg(%%y)\n  return %%z\n}\n}",
+		shape(x), shape(w), strings.Join(list, ", "), shape(y), op, attrs, shape(y))
 }
 
 // holesRun compiles and runs the text on normal data beside two infinities and NaN; nil if this processor cannot.

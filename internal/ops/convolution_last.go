@@ -340,9 +340,17 @@ func (p *rowsPlace) whole(copied []*loop.Memory, product func()) {
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	sum := f.Var("finite", number(0)) // 0, or else NaN
 	for _, m := range copied {
-		f.Nest.Nest(loop.Serial, "f", m.Shape, func(at []sym.Expr) {
-			f.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, m.Load(at...), number(0)))
+		// Columns of what was copied are lanes, so that little is summed across lanes.
+		last := len(m.Shape) - 1
+		sums := f.Local("finite", dtype.F32, m.Shape[last])
+		f.Each("f", m.Shape[last], func(column sym.Expr) {
+			each := f.Var("n", number(0))
+			f.Nest.Nest(loop.Serial, "f", m.Shape[:last], func(at []sym.Expr) {
+				f.Reduce(each, loop.Add, loop.Apply2(loop.Mul, m.Load(append(at[:last:last], column)...), number(0)))
+			})
+			f.Store(sums, []sym.Expr{column}, each)
 		})
+		f.Serial("f", m.Shape[last], func(column sym.Expr) { f.Reduce(sum, loop.Add, sums.Load(column)) })
 	}
 	f.When(loop.Apply2(loop.Eq, sum, number(0)), product, p.direct)
 }

@@ -161,11 +161,11 @@ func (s *scheduler) readsOnce(m *mapping, p *loop.Param) []sym.Expr {
 	return place
 }
 
-// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, or all of them where the map only moves what is stored. Nil where
-// there are none such.
+// stores are a kernel's stores to a parameter behind which a map may be computed: the only one, one in either branch of a
+// condition, or all of them where the map only moves what is stored. Nil where there are none such.
 func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.Store {
-	if store := s.onlyStore(k, p); store != nil {
-		return []*loop.Store{store}
+	if list := s.onlyStores(k, p); list != nil {
+		return list
 	}
 	if m.move() == nil {
 		return nil
@@ -184,16 +184,17 @@ func (s *scheduler) stores(k *loop.Kernel, p *loop.Param, m *mapping) []*loop.St
 	return list
 }
 
-// onlyStore is a kernel's single store to a parameter, where it stores each element exactly once and the kernel does not touch the
-// parameter otherwise: independent loops around it, as many iterations as the parameter has elements.
-func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
-	var store *loop.Store
+// onlyStores are a kernel's single store to a parameter, or its two if they lie in the two branches of one condition: each
+// element is stored exactly once, and the kernel does not touch the parameter otherwise. There are independent loops
+// around a store, as many iterations as the parameter has elements. Nil if it is otherwise.
+func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
+	var list []*loop.Store
 	for _, a := range loop.Accesses(k.Body) {
 		if a.Buffer != p.Name {
 			continue
 		}
 		found, ok := a.Stmt.(*loop.Store)
-		if !ok || !a.Write || store != nil || a.Mask != nil {
+		if !ok || !a.Write || len(list) == 2 || a.Mask != nil {
 			return nil
 		}
 		count, elements := one, one
@@ -209,9 +210,31 @@ func (s *scheduler) onlyStore(k *loop.Kernel, p *loop.Param) *loop.Store {
 		if !s.equal(count, elements) {
 			return nil
 		}
-		store = found
+		list = append(list, found)
 	}
-	return store
+	if len(list) == 2 && !alternatives(k.Body, list[0], list[1]) {
+		return nil
+	}
+	return list
+}
+
+// alternatives reports whether two statements lie in the two branches of one condition.
+func alternatives(body []loop.Stmt, first, second loop.Stmt) bool {
+	within := func(body []loop.Stmt, wanted loop.Stmt) (found bool) {
+		loop.Walk(body, func(s loop.Stmt) bool {
+			found = found || s == wanted
+			return !found
+		})
+		return found
+	}
+	found := false
+	loop.Walk(body, func(s loop.Stmt) bool {
+		if w, ok := s.(*loop.When); ok {
+			found = found || within(w.Then, first) && within(w.Else, second)
+		}
+		return !found
+	})
+	return found
 }
 
 // reads counts the loads of a parameter in the map's text.
