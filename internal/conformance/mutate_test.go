@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -301,4 +302,25 @@ func zeros(p *weir.Program, tensors map[string]*weir.Tensor) weir.Inputs {
 		}
 	}
 	return in
+}
+
+// TestZeroedArtefacts puts 0 in the place of each integer of an artefact's program, divisors among them.
+func TestZeroedArtefacts(t *testing.T) {
+	for _, name := range []string{"slice_steps", "attention_two_dims"} {
+		m, in := mutableOf(t, name, "portable")
+		var s mutantResults
+		for i, word := range m.words[ProgramText] {
+			if word[0] < '1' || word[0] > '9' {
+				continue
+			}
+			words := slices.Clone(m.words[ProgramText])
+			words[i] = "0"
+			if err := s.run(m.With(ProgramText, strings.Join(words, "")), in, false); err != nil {
+				t.Errorf("%s: token %d, %s, becomes 0: %v", name, i, word, err)
+			}
+		}
+		if s.refused == 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
 }

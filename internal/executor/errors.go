@@ -9,13 +9,15 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// typed makes an error of evaluating a formula, such as a size past 64 bits, the fault of the values that the dimensions have.
+// typed makes an error of evaluating a formula, such as a size past 64 bits or a quotient by zero, the fault of the values
+// that the dimensions have.
 func (x *Executable) typed(err error, values []int64) error {
 	if err == nil { // before anything is allocated: a run that ends well asks too
 		return nil
 	}
 	var known *diag.Error
-	if errors.As(err, &known) || !errors.Is(err, sym.ErrOverflow) {
+	divided := errors.Is(err, sym.ErrDivide)
+	if errors.As(err, &known) || !divided && !errors.Is(err, sym.ErrOverflow) {
 		return err
 	}
 	if e := x.program.Oversize(func(name sym.Name) (int64, bool) {
@@ -35,6 +37,9 @@ func (x *Executable) typed(err error, values []int64) error {
 		if i < len(values) && len(dims) < 8 && !decided {
 			dims = append(dims, fmt.Sprintf("%s = %d", labels[d.Name], values[i]))
 		}
+	}
+	if divided {
+		return diag.Inputf("a formula divides by zero with %s: %w", strings.Join(dims, ", "), err)
 	}
 	return diag.Inputf("a size is past 64 bits with %s: %w", strings.Join(dims, ", "), err)
 }

@@ -45,7 +45,11 @@ func (v *verifier) samples() error {
 				values[d.Name] = d.Range.Min + int64(seed>>33)%(high-d.Range.Min+1)
 			}
 		}
-		if err := v.sample(values); err != nil {
+		err := v.sample(values)
+		if errors.Is(err, sym.ErrDivide) {
+			err = diag.Inputf("a formula divides by zero, %s", v.p.binding(values))
+		}
+		if err != nil {
 			return err
 		}
 	}
