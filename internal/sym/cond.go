@@ -46,8 +46,8 @@ type Cond struct {
 // String is the condition as Python writes it, such as m <= 16. ParseCond reads it back.
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
-// Shown returns the condition with names as people read them: what a label is known for is written as that label is, and
-// what the compiler made without its mark.
+// Shown returns the condition with names as people read them: what the compiler made is written as its label is, or
+// without its mark, and a model's name as ever, quoted if it is not plain.
 func (c Cond) Shown(labels map[Name]string) Cond {
 	show := func(e Expr) Expr {
 		return e.Subst(func(name Name) (Expr, bool) {
@@ -55,7 +55,7 @@ func (c Cond) Shown(labels map[Name]string) Cond {
 			if !ok {
 				label = name.Text()
 			}
-			return Var(Shown(label)), ok || name.Made()
+			return Var(Shown(label)), name.Made()
 		})
 	}
 	return Cond{A: show(c.A), Rel: c.Rel, B: show(c.B)}

@@ -52,7 +52,8 @@ func TestShown(t *testing.T) {
 		cond Cond
 		want string
 	}{
-		{Cond{A: Var(names[0]), Rel: NE, B: Var(names[1])}, "v[0] != v[0]'"},
+		{Cond{A: Var(names[0]), Rel: NE, B: Var(names[1])}, `"v[0]" != v[0]'`},
+		{Cond{A: Var(User("n\n- m")), B: Const(1)}, `"n\n- m" <= 1`},
 		{Cond{A: Var(names[2]).Mul(Const(4)), B: Var(names[3])}, "4*n.count <= m"},
 		{Cond{A: Const(0), B: MaxOf(Var(names[3]).Sub(Var(names[2])), Var(names[1]).Neg())}, "n.count <= m or v[0]' <= 0"},
 		{Cond{A: Var(names[3]).Mul(Var(names[3])).Add(Const(4)), Rel: EQ, B: Var(names[3]).Mul(Const(5))}, "m == 1 or m == 4"},
