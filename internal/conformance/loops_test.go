@@ -65,7 +65,7 @@ func TestLongLoops(t *testing.T) {
 		p := looping(t, true, step...)
 		allocations := map[int64]float64{}
 		for _, trips := range []int64{0, 100_000} {
-			call, err := p.NewCall(weir.Dims{"n": 3, "trips.0": trips})
+			call, err := p.NewCall(weir.Dims{"n": 3, "trips[0]": trips})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
