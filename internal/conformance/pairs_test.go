@@ -301,6 +301,7 @@ var pinnedPairs = []string{
 	"attention/3[0] > matmul/16[0] named=true adapted=true read=false size=0",
 	"gelu/2[0] > matmul/9[1] named=true adapted=false read=false size=0",
 	"nonzero/27[0] > rotate/1[1] named=true adapted=false read=true size=-1",
+	"convolution/129[0] > gelu_tanh/1[0] named=false adapted=true read=false size=-1",
 	"mish/1[0] > convolution/9[0] named=false adapted=true read=false size=-1",
 	"max_pool_indices/31[0] > max_roi_pool/1[0] named=true adapted=false read=false size=-1",
 	"affine/3[0] > max_roi_pool/7[1] named=true adapted=false read=false size=-1",

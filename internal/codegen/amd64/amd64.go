@@ -321,11 +321,11 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 	for name, word := range k.dims {
 		e.names[name] = nameOfWord(word)
 	}
-	e.open()
+	e.open(nil)
 	tile, end := e.general(), e.general()
 	e.assign(tile, asm.RSI)
 	e.assign(end, asm.RDX)
-	scope := e.open()
+	scope := e.open(n.Body)
 	rest := tile
 	for i := len(n.Loops) - 1; i >= 0; i-- {
 		f := n.Loops[i]
@@ -340,7 +340,7 @@ func (k *kernelEmitter) routine(n loop.Nest) (b *builder, again asm.Label) {
 		rest = e.copyOf(asm.RAX)
 		e.names[f.Var] = name{depth: scope.depth, register: e.copyOf(asm.RDX)}
 	}
-	scope.certain, scope.stored, scope.assigned = true, storedIn(n.Body), assignedIn(n.Body)
+	scope.certain = true
 	e.tile(n)
 	body := e.close()
 	again = e.label()
@@ -377,7 +377,7 @@ func (e *emitter) tile(n loop.Nest) {
 		}
 	}
 	version := func() {
-		s := e.open()
+		s := e.open(n.Body)
 		e.body(n.Body)
 		body := e.close()
 		e.append(s.head)

@@ -125,7 +125,7 @@ func (e *emitter) branchOn(x loop.Expr, when bool, to asm.Label) {
 	}
 	// What comes behind a branch is not computed on every way: it is forgotten.
 	second := func(x loop.Expr, when bool, to asm.Label) {
-		s := e.open()
+		s := e.open(nil)
 		e.branchOn(x, when, to)
 		body := e.close()
 		e.append(s.head)

@@ -73,7 +73,7 @@ type scope struct {
 	insts []asm.Inst // what was written so far, while an inner scope is open
 	// ready holds what the head computes, and what the body has computed so far, by keys.
 	headReady, bodyReady map[string]ready
-	// certain says that the body runs wherever the code in front of it does, stored and assigned name what a loop's body changes.
+	// certain says that the body runs wherever the code in front of it does, stored and assigned name what the body changes.
 	certain          bool
 	checked          bool // a check was written in the body: what is written after it may only be read if the check passes
 	stored, assigned []string
@@ -125,15 +125,16 @@ func frameWord(word int) asm.Mem { return asm.Mem{Base: frameRegister, Disp: int
 
 // Scopes.
 
-// open begins a scope; what is emitted from here on belongs to it.
-func (e *emitter) open() *scope {
+// open begins a scope; what is emitted from here on belongs to it. body is the statements that it has: what they change is
+// not computed in front of them.
+func (e *emitter) open(body []loop.Stmt) *scope {
 	if e.inHead {
 		e.k.bug("a scope inside a head")
 	}
 	if len(e.scopes) > 0 {
 		e.here.insts = e.insts
 	}
-	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}}
+	s := &scope{depth: len(e.scopes), headReady: map[string]ready{}, bodyReady: map[string]ready{}, stored: storedIn(body), assigned: assignedIn(body)}
 	e.scopes = append(e.scopes, s)
 	e.here, e.insts = s, nil
 	return s

@@ -70,7 +70,7 @@ func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise valu
 
 // assignBefore emits what read makes, its assignment to result, and then the label.
 func (e *emitter) assignBefore(done asm.Label, result value, read func() value) {
-	s := e.open()
+	s := e.open(nil)
 	v := read()
 	e.assign(result.lo, v.lo)
 	if result.hi != asm.NoReg && result.hi != result.lo {
@@ -299,7 +299,7 @@ func (e *emitter) store(s *loop.Store) {
 	}
 	done := e.label()
 	e.branch(condition, false, done)
-	scope := e.open()
+	scope := e.open(nil)
 	write()
 	body := e.close()
 	e.append(scope.head)

@@ -126,7 +126,7 @@ func (e *emitter) when(s *loop.When) {
 	otherwise, done := e.label(), e.label()
 	e.branch(s.Cond, false, otherwise)
 	arm := func(list []loop.Stmt) {
-		scope := e.open()
+		scope := e.open(list)
 		e.body(list)
 		body := e.close()
 		e.append(scope.head)
@@ -326,9 +326,9 @@ func (e *emitter) counted(first, end sym.Expr, variable sym.Name, around []loop.
 	if !fixed {
 		limit = e.integer(end)
 	}
-	scope := e.open()
+	scope := e.open(around)
 	lo, _ := e.bounds(end.Sub(first))
-	scope.certain, scope.stored, scope.assigned = lo > 0, storedIn(around), assignedIn(around)
+	scope.certain = lo > 0
 	outer := e.names
 	e.names = maps.Clone(outer)
 	i := e.general()
@@ -400,7 +400,7 @@ func (e *emitter) vectorLoop(s *loop.For) {
 		}
 	}
 
-	scope := e.open()
+	scope := e.open(s.Body)
 	outerNames, outerBound := e.names, e.bound
 	e.names, e.bound = maps.Clone(outerNames), maps.Clone(outerBound)
 	first := sym.Hidden(s.Var.Text() + "#")
@@ -408,7 +408,7 @@ func (e *emitter) vectorLoop(s *loop.For) {
 	i := e.general()
 	e.names[first] = name{depth: scope.depth, register: i}
 	lo, _ := e.bounds(extent)
-	scope.certain, scope.stored, scope.assigned = lo > 0, storedIn(s.Body), assignedIn(s.Body)
+	scope.certain = lo > 0
 	e.vector = &vectorLoop{depth: scope.depth, original: s.Var, variable: first}
 	strip := func(n int64, tail asm.Reg) []asm.Inst {
 		e.vector.tail = tail

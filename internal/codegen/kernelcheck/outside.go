@@ -112,8 +112,8 @@ func proven(t *testing.T, text string) *loop.Kernel {
 	return k
 }
 
-// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs: code that is fast by
-// loading early must not load these.
+// earlies are kernels with loads that lie inside only after a check, or only in a loop that runs, or of what a branch has
+// written: code that is fast by loading early must not load these.
 var earlies = []struct {
 	text string
 	dims map[string]int64
@@ -130,6 +130,14 @@ var earlies = []struct {
 			store %y[j, i] = cast(i32, %w)
 		} }
 	}`, map[string]int64{"n": 0, "m": 2}},
+	{`kernel @branch(%x: f32[12, 1] read, %w: f32[1, 4] read, %y: f64[12, 4] update) dims(n) {
+		each b < 4 { when lt(load %x[0, 0], 1000) {
+			local %acc: f32[12, 1]
+			vector z < 12 { store %acc[z, 0] = 0 }
+			contract %acc[r, c] += %x[r, k] * %w[k, b + c] for r < 12, c < 1, k < 1
+			vector o < 12 { store %y[o, b] = cast(f64, load %acc[o, 0]) }
+		} }
+	}`, map[string]int64{"n": 0}},
 }
 
 // Early runs kernels that have nothing to load where their loads would come first.
