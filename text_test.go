@@ -104,3 +104,12 @@ func TestStory(t *testing.T) {
 		}
 	}
 }
+
+// TestUndeclared loads a text with an attribute that names a dimension which it declares nowhere.
+func TestUndeclared(t *testing.T) {
+	const source = "weir 1\nir @m {\ndim n in [1, inf]\nmain @main(%x: f32[n]) {\n" +
+		"  %y: f32[1] = slice(%x) {begin = syms [f16], extent = syms [1], step = ints [1]}\n  return %y\n}\n}"
+	if _, err := weir.LoadBytes([]byte(source)); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "f16") {
+		t.Error(err)
+	}
+}
