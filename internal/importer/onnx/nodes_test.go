@@ -52,7 +52,7 @@ func testNodes(t *testing.T, symbolic bool) {
 				err = runNode(folder, true, symbolic)
 			}
 			switch {
-			case errors.Is(err, diag.ErrUnsupported), symbolic && errors.Is(err, diag.ErrInput) && strings.Contains(err.Error(), " does not hold "):
+			case errors.Is(err, diag.ErrUnsupported), symbolic && errors.Is(err, diag.ErrInput) && strings.Contains(err.Error(), " does not hold"):
 				// Dimensions that must be equal are not broadcast: where one is 1 and the other not, the run is refused at its entry.
 				why := err.Error()
 				refused[name+": "+why]++
