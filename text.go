@@ -3,14 +3,12 @@ package weir
 import (
 	"context"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/text"
 )
 
@@ -75,41 +73,7 @@ func parseText(source string) (*ir.Module, error) {
 			}
 		}
 	}
-	if err := ir.Complete(m); err != nil {
-		return nil, err
-	}
-	for _, f := range m.Funcs {
-		if err := declared(m, f.Body); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-// declared reports a dimension that an attribute of a block's nodes names and the text declares nowhere.
-func declared(m *ir.Module, b *ir.Block) error {
-	for _, n := range b.Nodes {
-		for _, key := range slices.Sorted(maps.Keys(n.Attrs)) {
-			list := n.Attrs.Exprs(key)
-			if e, ok := n.Attrs[key].(sym.Expr); ok {
-				list = []sym.Expr{e}
-			}
-			for _, e := range list {
-				for _, name := range e.Vars() {
-					if _, ok := m.Dims.Get(name); !ok {
-						e := diag.Inputf("line %d: attribute %s names a dimension that is not declared", n.Line, key).AtNode(n.Source, n.Op.Name()).AtDim(name.Text())
-						return e.WithFix("dim %s in [0, inf]", name)
-					}
-				}
-			}
-		}
-		for _, r := range n.Regions {
-			if err := declared(m, r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return m, ir.Complete(m)
 }
 
 // build reads the module again, with the named values as results where names is not nil.

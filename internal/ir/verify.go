@@ -2,6 +2,8 @@ package ir
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -369,9 +371,17 @@ func (v *verifier) node(n *Node, seen map[*Value]bool) error {
 			return diag.Inputf("%s is used where it is not computed", text.LocalName(x.Name))
 		}
 	}
-	for name, a := range n.Attrs {
+	for _, name := range slices.Sorted(maps.Keys(n.Attrs)) {
+		a := n.Attrs[name]
 		if !literal.Legal(a) {
 			return diag.Inputf("attribute %s is a %T", name, a)
+		}
+		list := n.Attrs.Exprs(name)
+		if e, ok := a.(sym.Expr); ok {
+			list = []sym.Expr{e}
+		}
+		if err := v.declared("attribute "+name, list...); err != nil {
+			return err
 		}
 	}
 	for _, r := range n.Regions {
