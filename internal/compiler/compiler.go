@@ -4,8 +4,6 @@ package compiler
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -269,13 +267,8 @@ func countable(m *ir.Module) error {
 				continue
 			}
 			labels := sym.Labels(m.Dims.Names())
-			var at []string
-			for _, name := range bytes.Vars() {
-				of, _ := value(name)
-				at = append(at, fmt.Sprintf("%s = %d", labels[name], of))
-			}
-			shown := sym.Cond{A: bytes}.Shown(labels).A
-			e := diag.Inputf("%s bytes are more than 64 bits count, with %s", shown, strings.Join(at, ", "))
+			with := sym.Bindings(bytes.Vars(), labels, m.Origins, sym.Numbers(value))
+			e := diag.Inputf("%s bytes are more than 64 bits count, with %s", bytes.Shown(labels), with)
 			return e.AtTensor(v.Name).AtNode(n.Source, n.Op.Name()).WithFix("give the dimensions smaller values")
 		}
 	}
@@ -287,12 +280,8 @@ func possible(m *ir.Module) error {
 	for _, r := range m.Requires {
 		if m.Dims.Prove(r.Cond) == sym.No {
 			labels, names := sym.Labels(m.Dims.Names()), r.Cond.Vars()
-			var ranges []string
-			for _, name := range names {
-				of, _ := m.Dims.Get(name)
-				ranges = append(ranges, labels[name]+" = "+of.String())
-			}
-			e := diag.Inputf("%s can never hold with %s (from %s)", r.Cond.Shown(labels).Words(), strings.Join(ranges, ", "), r.From)
+			e := diag.Inputf("%s can never hold with %s (from %s)", r.Cond.Shown(labels).Words(),
+				sym.Bindings(names, labels, nil, m.Dims.Ranges), r.From)
 			if len(names) == 1 {
 				e = e.AtDim(labels[names[0]])
 			}

@@ -3,7 +3,6 @@ package ir
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -350,18 +349,10 @@ func (m *Module) beyond(name sym.Name, value int64, r sym.Range) *diag.Error {
 // broken is the error of a condition that does not hold at the values of its dimensions.
 func (m *Module) broken(r Require, values map[sym.Name]int64) *diag.Error {
 	labels := sym.Labels(m.Dims.Names())
-	var at []string
-	for _, name := range r.Cond.Vars() {
-		if v, ok := values[name]; ok && len(at) < 8 {
-			said := fmt.Sprintf("%s = %d", labels[name], v)
-			if origin := m.Origins[name]; origin != "" && !strings.HasSuffix(name.Text(), "]") {
-				said += " (" + origin + ")"
-			}
-			at = append(at, said)
-		}
-	}
-	e := diag.Inputf("%s does not hold: %s (from %s)", r.Cond.Shown(labels).Words(), strings.Join(at, ", "), r.From).AtTensor(r.Tensor)
-	if names := r.Cond.Vars(); len(names) == 1 {
+	names := r.Cond.Vars()
+	with := sym.Bindings(names, labels, m.Origins, sym.Numbers(func(name sym.Name) (int64, bool) { v, ok := values[name]; return v, ok }))
+	e := diag.Inputf("%s does not hold: %s (from %s)", r.Cond.Shown(labels).Words(), with, r.From).AtTensor(r.Tensor)
+	if len(names) == 1 {
 		e = e.AtDim(labels[names[0]])
 	}
 	return e

@@ -88,15 +88,9 @@ func (c *Inference) never(cond sym.Cond, why string, line int) *diag.Error {
 	if line > 0 {
 		said = fmt.Sprintf("line %d: %s", line, said)
 	}
-	var with []string
-	for _, name := range names {
-		if r, known := c.Dims().Get(name); known && len(with) < 8 {
-			with = append(with, labels[name]+" = "+r.String())
-		}
-	}
 	e := diag.Inputf("%s", said)
-	if len(with) > 0 {
-		e.Detail += " with " + strings.Join(with, ", ")
+	if with := sym.Bindings(names, labels, nil, c.Dims().Ranges); with != "" {
+		e.Detail += " with " + with
 		e = e.WithFix("give the dimensions other values")
 	}
 	if len(names) == 1 {

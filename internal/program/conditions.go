@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/sym"
@@ -22,13 +20,7 @@ func (p *Program) Broken(r Require, value func(name sym.Name) (int64, bool)) *di
 	labels := p.Labels()
 	names, shown := r.Cond.Vars(), r.Cond.Shown(labels)
 	words := shown.Words()
-	var at []string
-	for _, name := range names {
-		if v, ok := value(name); ok && len(at) < 8 {
-			at = append(at, labels[name]+" = "+strconv.FormatInt(v, 10)+p.origin(name))
-		}
-	}
-	with := strings.Join(at, ", ")
+	with := sym.Bindings(names, labels, p.origins(), sym.Numbers(value))
 	a, fault := r.Cond.A.Eval(value)
 	b, err := r.Cond.B.Eval(value)
 	if fault == nil {
@@ -112,14 +104,13 @@ func (p *Program) Labels() map[sym.Name]string {
 	return sym.Labels(names)
 }
 
-// origin is what gives a dimension its value, in parentheses. It is empty if the name says it: a model's own, or an element
-// of a tensor.
-func (p *Program) origin(name sym.Name) string {
-	i := p.dimAt(name)
-	if i < 0 || p.Dims[i].Origin == "" || strings.HasSuffix(name.Text(), "]") {
-		return ""
+// origins are what gives the dimensions that the compiler made their values, in words.
+func (p *Program) origins() map[sym.Name]string {
+	of := map[sym.Name]string{}
+	for _, d := range p.Dims {
+		of[d.Name] = d.Origin
 	}
-	return " (" + p.Dims[i].Origin + ")"
+	return of
 }
 
 // Beyond is the error of a dimension with a value that a range leaves out. It says what gave it the value.
@@ -157,14 +148,8 @@ func (p *Program) Oversize(value func(name sym.Name) (int64, bool)) *diag.Error 
 			continue
 		}
 		labels := p.Labels()
-		var at []string
-		for _, name := range bytes.Vars() {
-			if v, ok := value(name); ok && len(at) < 8 {
-				at = append(at, labels[name]+" = "+strconv.FormatInt(v, 10)+p.origin(name))
-			}
-		}
-		shown := sym.Cond{A: bytes}.Shown(labels).A
-		return diag.Inputf("%s bytes are more than 64 bits count, with %s", shown, strings.Join(at, ", ")).
+		with := sym.Bindings(bytes.Vars(), labels, p.origins(), sym.Numbers(value))
+		return diag.Inputf("%s bytes are more than 64 bits count, with %s", bytes.Shown(labels), with).
 			AtTensor(cmp.Or(t.Source, t.Name)).WithFix("give the dimensions smaller values")
 	}
 	return nil

@@ -46,19 +46,21 @@ type Cond struct {
 // String is the condition as Python writes it, such as m <= 16. ParseCond reads it back.
 func (c Cond) String() string { return c.A.String() + " " + c.Rel.String() + " " + c.B.String() }
 
-// Shown returns the condition with names as people read them: what the compiler made is written as its label is, or
-// without its mark, and a model's name as ever, quoted if it is not plain.
+// Shown returns the condition with both sides as Expr.Shown has them.
 func (c Cond) Shown(labels map[Name]string) Cond {
-	show := func(e Expr) Expr {
-		return e.Subst(func(name Name) (Expr, bool) {
-			label, ok := labels[name]
-			if !ok {
-				label = name.Text()
-			}
-			return Var(Shown(label)), name.Made()
-		})
-	}
-	return Cond{A: show(c.A), Rel: c.Rel, B: show(c.B)}
+	return Cond{A: c.A.Shown(labels), Rel: c.Rel, B: c.B.Shown(labels)}
+}
+
+// Shown returns the expression with names as people read them: what the compiler made is written as its label is, or
+// without its mark, and a model's name as ever, quoted if it is not plain.
+func (e Expr) Shown(labels map[Name]string) Expr {
+	return e.Subst(func(name Name) (Expr, bool) {
+		label, ok := labels[name]
+		if !ok {
+			label = name.Text()
+		}
+		return Var(Shown(label)), name.Made()
+	})
 }
 
 // Vars returns the names of a condition, sorted.

@@ -167,3 +167,38 @@ func Labels(dims []Name) map[Name]string {
 	}
 	return of
 }
+
+// mostBound is how many names Bindings lists.
+const mostBound = 8
+
+// Bindings says what names stand for, such as "n = 3, k.count = 2 (the count that k (NonZero) finds)": the first eight of
+// those that have a value. origins says in words what gives names that the compiler made their values; it is left out if
+// the name says it, as an element of a tensor does.
+func Bindings(names []Name, labels, origins map[Name]string, value func(name Name) (said string, ok bool)) string {
+	var list []string
+	for _, name := range names {
+		said, ok := value(name)
+		if !ok || len(list) == mostBound {
+			continue
+		}
+		if origin := origins[name]; origin != "" && !strings.HasSuffix(name.Text(), "]") {
+			said += " (" + origin + ")"
+		}
+		list = append(list, labels[name]+" = "+said)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Numbers makes values what Bindings wants.
+func Numbers(value func(name Name) (int64, bool)) func(name Name) (said string, ok bool) {
+	return func(name Name) (string, bool) {
+		v, ok := value(name)
+		return strconv.FormatInt(v, 10), ok
+	}
+}
+
+// Ranges are the ranges of dimensions as Bindings wants values.
+func (d *Dims) Ranges(name Name) (said string, ok bool) {
+	r, ok := d.Get(name)
+	return r.String(), ok
+}
