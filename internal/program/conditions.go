@@ -80,9 +80,9 @@ func (p *Program) mending(r Require, names []sym.Name, labels map[sym.Name]strin
 			for _, v := range []int64{now - step, now + step} {
 				if holds(v) {
 					if len(names) == 1 {
-						return fmt.Sprintf("the nearest that does is %s = %d", labels[name], v)
+						return fmt.Sprintf("the nearest that does is %s = %d", sym.Var(name).Shown(labels), v)
 					}
-					return fmt.Sprintf("with the others as they are, %s = %d does", labels[name], v)
+					return fmt.Sprintf("with the others as they are, %s = %d does", sym.Var(name).Shown(labels), v)
 				}
 			}
 		}

@@ -184,7 +184,7 @@ func Bindings(names []Name, labels, origins map[Name]string, value func(name Nam
 		if origin := origins[name]; origin != "" && !strings.HasSuffix(name.Text(), "]") {
 			said += " (" + origin + ")"
 		}
-		list = append(list, labels[name]+" = "+said)
+		list = append(list, Var(name).Shown(labels).String()+" = "+said)
 	}
 	return strings.Join(list, ", ")
 }

@@ -65,6 +65,13 @@ func TestShown(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.cond, got, c.want)
 		}
 	}
+	odd := []Name{User("n\n- m"), Made("v[0]"), Made("n.count")}
+	said := Bindings(append(odd, User("unbound")), labels, map[Name]string{odd[1]: "element 0", odd[2]: "the count"}, Numbers(func(name Name) (int64, bool) {
+		return 5, name != User("unbound")
+	}))
+	if want := `"n\n- m" = 5, v[0]' = 5, n.count = 5 (the count)`; said != want {
+		t.Errorf("%s, want %s", said, want)
+	}
 	for _, text := range []string{"v[0]", "v[0]'"} {
 		if name, ok := ParseName(text); ok {
 			t.Errorf("%s is read as %#v", text, name)
