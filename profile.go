@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
@@ -13,16 +14,27 @@ import (
 
 // KernelTime is what a profile says of one launch of a kernel, one host operator or one copy, in the order of the program.
 type KernelTime struct {
-	Nodes   string        `json:"nodes"`   // the model's nodes that it stands for
-	Kernel  string        `json:"kernel"`  // the kernel's name, or the host operator's, or "copy"
-	Backend string        `json:"backend"` // what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
-	Count   int           `json:"count"`   // how often a run gets there: more than once in a loop, 0 in a branch not taken
+	Nodes   string        `json:"nodes"`         // the model's nodes that it stands for
+	Kernel  string        `json:"kernel"`        // the kernel's name, or the host operator's, or "copy"
+	Backend string        `json:"backend"`       // what made its code: a machine's name such as "amd64", "portable", "reference", or "host"
+	Why     []string      `json:"why,omitempty"` // why it is not the machine's code, or what in that code is slower than it was scheduled to be
+	Count   int           `json:"count"`         // how often a run gets there: more than once in a loop, 0 in a branch not taken
 	Time    time.Duration `json:"nanoseconds"`
 	// Operations and Bytes are estimates from the kernel's loops: arithmetic, and what must at least be moved, of which Weights are of the program's constants. They are
 	// 0 for host operators.
 	Operations int64 `json:"operations"`
 	Bytes      int64 `json:"bytes"`
 	Weights    int64 `json:"weights"`
+}
+
+// Kernels lists what a run launches as Profile does, but runs nothing: counts and times are 0, and the rest is for dimensions of 1, or what they are at least.
+func (p *Program) Kernels() (list []KernelTime) {
+	dims := make([]int64, len(p.compiled.Program.Dims))
+	for i, d := range p.compiled.Program.Dims {
+		dims[i] = max(d.Range.Min, 1)
+	}
+	p.launches(&list, dims)
+	return list
 }
 
 // Profile runs the program so many times and tells where the time goes: of each launch, the shortest of its times in those runs. Of a loop's iterations the sum counts.
@@ -78,13 +90,13 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 		var l KernelTime
 		switch s := s.(type) {
 		case *program.Launch:
-			l = KernelTime{Nodes: once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel)}
+			l = KernelTime{Nodes: once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
 			cost := p.compiled.Cost(s.Kernel)
 			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
 			l.Bytes, _ = cost.Bytes.Eval(known)
 			l.Weights = min(l.Bytes, p.weights(s))
 		case *program.Host:
-			l = KernelTime{Nodes: s.Source, Kernel: s.Op, Backend: "host"}
+			l = KernelTime{Nodes: s.Source, Kernel: s.Op, Backend: "host", Why: []string{compiler.WhyHost(s.Op)}}
 		case *program.Copy:
 			l = KernelTime{Kernel: "copy", Backend: "host"}
 		default:

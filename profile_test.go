@@ -44,6 +44,23 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestKernels: each launch that is not machine code says why.
+func TestKernels(t *testing.T) {
+	for _, o := range []weir.Options{{}, {CPU: "portable"}, {Target: weir.Reference}} {
+		p := compileDigits(t, o)
+		defer p.Close()
+		list := p.Kernels()
+		if len(list) == 0 {
+			t.Error("no kernels")
+		}
+		for _, k := range list {
+			if k.Backend == "" || k.Kernel == "" || k.Backend != "amd64" && (len(k.Why) == 0 || k.Why[0] == "") {
+				t.Errorf("%+v: %+v", o, k)
+			}
+		}
+	}
+}
+
 func TestProbe(t *testing.T) {
 	peak, err := weir.Probe("portable", 2)
 	if err != nil || peak.Core <= 0 || peak.All <= 0 || len(peak.Memory) != 4 || peak.ReadAll(1) != peak.Memory[0].All || peak.ReadAll(1<<50) != peak.Memory[3].All {

@@ -223,7 +223,7 @@ func TestKeys(t *testing.T) {
 	for _, row := range []string{
 		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
-		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "test " + models + "logic",
+		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "kernels " + digits + " --all", "test " + models + "logic",
 		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
 	} {
 		args := strings.Fields(row)

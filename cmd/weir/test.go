@@ -10,7 +10,7 @@ import (
 )
 
 func (c *cli) testCommand() *cobra.Command {
-	var strict, pauses bool
+	var strict, pauses, kernels bool
 	cmd := &cobra.Command{
 		Use: "test DIR...", Short: "Run cases in ONNX's test-data layout, from folders, wheels and zip files", Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -36,6 +36,7 @@ func (c *cli) testCommand() *cobra.Command {
 				if err := cmd.Context().Err(); err != nil {
 					return err
 				}
+				k.Slow = kernels
 				err := waits.during(k.Name, func() error {
 					results = append(results, k.Run(cmd.Context(), weir.Options{Exact: true}))
 					return nil
@@ -53,6 +54,7 @@ func (c *cli) testCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&pauses, "pauses", false, "collect garbage all the time, and tell how long the collector waited at most")
+	cmd.Flags().BoolVar(&kernels, "kernels", false, "tell how many kernels are not what the processor does best, by reason")
 	cmd.Flags().BoolVar(&strict, "strict", false, "a refusal is a failure too")
 	return cmd
 }
@@ -91,10 +93,12 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 			return err
 		}
 	} else {
+		slow := causes{}
 		byOp := map[string]map[conformance.Verdict]int{}
 		var ops []string
 		for _, r := range results {
 			fmt.Printf("%-8s %s  %s\n", r.Verdict, r.Name, r.Why)
+			slow.add(r.Kernels, r.Name)
 			for _, op := range r.Ops {
 				if byOp[op] == nil {
 					byOp[op] = map[conformance.Verdict]int{}
@@ -108,6 +112,7 @@ func (c *cli) printResults(results []conformance.Result, waits *waiting, strict 
 			fmt.Printf("%-28s %4d pass %4d fail %4d refused\n", op, n[conformance.Pass], n[conformance.Fail], n[conformance.Refused])
 		}
 		fmt.Printf("%d passed, %d failed, %d refused\n", count[conformance.Pass], count[conformance.Fail], count[conformance.Refused])
+		slow.print("cases")
 		if waits != nil {
 			fmt.Printf("the collector waited at most %.3f ms, in %s, over %d collections\n", waits.Stop, waits.Case, waits.Collections)
 		}

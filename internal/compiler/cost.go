@@ -1,8 +1,10 @@
 package compiler
 
 import (
+	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
 )
 
 // Cost is what one launch of a kernel comes to, over the inputs' dimensions: where data decide, at the limit.
@@ -23,4 +25,26 @@ func (c *Compiled) Backend(i int) string {
 		return k.Backend()
 	}
 	return c.Code.Machine.Name
+}
+
+// WhyHost says why an operator of the host is no kernel.
+func WhyHost(op string) string { return hostop.Why(op) }
+
+// Why says why kernel i is the code of a more general generator than the machine's, or else what of it is done more slowly than it was scheduled to be.
+func (c *Compiled) Why(i int) (reasons []string) {
+	name := c.Code.Kernels[i].Name()
+	for _, list := range [][]target.Left{c.Code.Left, c.Code.Slower} {
+		for _, left := range list {
+			if left.Kernel == name {
+				reasons = append(reasons, left.Reason)
+			}
+		}
+	}
+	switch {
+	case reasons != nil || c.Backend(i) == target.AMD64Name:
+		return reasons
+	case c.Notes != nil:
+		return c.Notes
+	}
+	return []string{"the program is for " + c.Code.Machine.Name}
 }

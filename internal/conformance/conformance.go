@@ -40,6 +40,8 @@ type Case struct {
 	Rtol, Atol float64
 	// Measure has each data set run again, watched, with the memory it took beside what was predicted.
 	Measure bool
+	// Slow has the kernels listed that have a reason to be slow.
+	Slow bool
 
 	files  fs.FS
 	folder string // in files
@@ -61,8 +63,9 @@ type Result struct {
 	Verdict Verdict             `json:"verdict"`
 	Why     string              `json:"why"`
 	Ops     []string            `json:"ops,omitempty"`
-	Memory  []Memory            `json:"memory,omitempty"` // one for each data set of a Case with Measure
-	Checks  []weir.KernelChecks `json:"-"`                // of its code
+	Memory  []Memory            `json:"memory,omitempty"`  // one for each data set of a Case with Measure
+	Checks  []weir.KernelChecks `json:"-"`                 // of its code
+	Kernels []weir.KernelTime   `json:"kernels,omitempty"` // that may be slow, of a Case with Slow
 	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps they have run.
 	DataDecide bool `json:"data_decide,omitempty"`
 }
@@ -89,6 +92,9 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 	}
 	defer p.Close()
 	r.Checks = p.Checks()
+	if c.Slow {
+		r.Kernels = slices.DeleteFunc(p.Kernels(), func(k weir.KernelTime) bool { return len(k.Why) == 0 })
+	}
 	sets, err := c.sets(p)
 	if err != nil {
 		return r.end(err)

@@ -143,9 +143,10 @@ type Code struct {
 	Release func() error // frees executable memory; nil where there is none
 	Held    func() int64 // counts the bytes of executable memory, as the system has them; nil where there is none
 	Left    []Left       // kernels that the machine's generator had no code for, and a more general one made
+	Slower  []Left       // what of the machine's own kernels is done more slowly than they were scheduled to be
 }
 
-// Left is a kernel that a generator has no code for, and the reason.
+// Left is a kernel that a generator has no code for, or no fast code for a part of, and the reason.
 type Left struct {
 	Kernel, Reason string
 	Fault          error // where a bug of ours is the reason

@@ -53,6 +53,9 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		}
 		named := *same
 		named.name, named.source = k.Name, k.Source
+		for _, reason := range same.slower {
+			code.Slower = append(code.Slower, target.Left{Kernel: k.Name, Reason: reason})
+		}
 		code.Kernels[i] = &named
 	}
 	others, err := portable.Compile(rest, machine)
@@ -295,7 +298,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 		}
 		end = max(end, used)
 	}
-	out.launch, out.checks, out.failed = ke.launch, ke.checks, ke.failed
+	out.launch, out.checks, out.failed, out.slower = ke.launch, ke.checks, ke.failed, ke.slower
 	out.fixed = (int(end) + loop.ScratchAlign - 1) &^ (loop.ScratchAlign - 1)
 	out.formula = loop.Scratch(k).Add(sym.Const(int64(out.header + out.fixed)))
 	out.scratch = ke.code(out.formula)
@@ -404,12 +407,9 @@ func (e *emitter) tile(n loop.Nest) {
 
 func nameOfWord(word int) name { return name{word: word} }
 
-// note records what is done in a slower way, for those who ask.
+// note records what is done in a slower way than the schedule meant, once.
 func (k *kernelEmitter) note(format string, args ...any) {
-	if notes != nil {
-		notes(k.kernel.Name, fmt.Sprintf(format, args...))
+	if note := fmt.Sprintf(format, args...); !slices.Contains(k.slower, note) {
+		k.slower = append(k.slower, note)
 	}
 }
-
-// notes, where not nil, is told what is done in a slower way than the schedule meant; tests set it.
-var notes func(kernel, note string)

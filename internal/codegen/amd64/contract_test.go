@@ -3,6 +3,7 @@ package amd64
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -316,9 +317,15 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
 	t.Helper()
 	k, dims := c.kernel()
-	var slow []string
-	notes = func(_, note string) { slow = append(slow, note) }
-	defer func() { notes = nil }()
+	var slow []target.Left
+	compile := h.Compile
+	h.Compile = func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+		code, err := compile(m, machine)
+		if err == nil {
+			slow = slices.Concat(slow, code.Left, code.Slower)
+		}
+		return code, err
+	}
 	in := operandsOf(t, k, dims, 2)
 	for i := 0; i < 2 && c.extreme; i++ {
 		dt := in[i].DType()

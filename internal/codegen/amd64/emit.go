@@ -41,7 +41,8 @@ type kernelEmitter struct {
 	checks   []check
 	failed   int
 	ranges   *sym.Dims
-	written  int   // statements, see mostWritten
+	written  int // statements, see mostWritten
+	slower   []string
 	spill    int32 // bytes of the frame that the nests use, words included
 }
 

@@ -34,6 +34,7 @@ type kernel struct {
 	scratch  *sym.Code
 	formula  sym.Expr // of scratch
 	width    *loop.Width
+	slower   []string // what the code does in a slower way than the schedule meant
 }
 
 // steps is a course's serial loop: nests first up to and without end, so many times. The word behind the dimensions has the number of the step.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirml/weir"
+)
+
+// kernelsFlags are kernels' own.
+type kernelsFlags struct {
+	modelFlags
+	all bool
+}
+
+func (c *cli) kernelsCommand() *cobra.Command {
+	f := &kernelsFlags{}
+	cmd := &cobra.Command{
+		Use: "kernels MODEL...", Short: "List the kernels that are not what the processor does best, and why", Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("at least one MODEL is needed")}
+			}
+			return nil
+		},
+		Long: `List the kernels that are not what the processor does best, and why.
+
+A kernel is machine code (of the backend that the target names), portable code in Go, or an operator of the host, which is no loop nest. Listed are those that are not machine code, with the
+cause, and those of whose machine code a part is slower than it was scheduled to be. bench --profile tells what each of them takes.`,
+		Example: `  weir kernels model.onnx
+  weir kernels model.onnx --all
+  weir kernels model.onnx --cpu avx2 --dim batch=8
+  weir kernels models/*.onnx`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.list(cmd.Context(), args) },
+	}
+	f.register(cmd, c)
+	cmd.Flags().BoolVar(&f.all, "all", false, "list every kernel")
+	return cmd
+}
+
+// kernelRow is a kernel as kernels prints it.
+type kernelRow struct {
+	Model   string   `json:"model"`
+	Kernel  string   `json:"kernel"`
+	Nodes   string   `json:"nodes"`
+	Backend string   `json:"backend"`
+	Why     []string `json:"why"`
+}
+
+func (f *kernelsFlags) list(ctx context.Context, models []string) error {
+	rows, launches, slow := []kernelRow{}, 0, causes{}
+	for _, path := range models {
+		l, _, err := f.compile(ctx, path, nil)
+		if err != nil {
+			return err
+		}
+		list := l.program.Kernels()
+		l.Close()
+		launches += len(list)
+		slow.add(list, path)
+		for _, k := range list {
+			if f.all || len(k.Why) > 0 {
+				rows = append(rows, kernelRow{path, k.Kernel, k.Nodes, k.Backend, append([]string{}, k.Why...)})
+			}
+		}
+	}
+	if f.c.json {
+		return f.c.printJSON(rows)
+	}
+	for _, r := range rows {
+		if len(models) > 1 {
+			fmt.Printf("%s: ", r.Model)
+		}
+		fmt.Printf("%-9s %-24s %s\n", r.Backend, r.Kernel, shortened(r.Nodes, 80))
+		for _, why := range r.Why {
+			fmt.Printf("%-9s   %s\n", "", why)
+		}
+	}
+	slow.print("models")
+	fmt.Printf("%d of %d launches have a reason to be slow\n", slow.count(), launches)
+	return nil
+}
+
+// expressions are what makes one cause look like many: names of a kernel, and what is computed of them.
+var expressions = regexp.MustCompile(`[^ ]*[$%*/][^ ]*( [-+*/] [^ ]+)*`)
+
+// causes counts launches by what keeps them from being fast, and the models or cases in which they are.
+type causes map[string]*cause
+
+type cause struct {
+	launches int
+	in       map[string]bool
+}
+
+func (r causes) add(list []weir.KernelTime, in string) {
+	for _, k := range list {
+		if len(k.Why) == 0 {
+			continue
+		}
+		key := k.Backend + ": " + expressions.ReplaceAllString(strings.Join(k.Why, "; "), "…")
+		if k.Backend == "host" {
+			key = fmt.Sprintf("host, %s: %s", k.Kernel, strings.Join(k.Why, "; "))
+		}
+		if r[key] == nil {
+			r[key] = &cause{in: map[string]bool{}}
+		}
+		r[key].launches++
+		r[key].in[in] = true
+	}
+}
+
+func (r causes) count() (total int) {
+	for _, x := range r {
+		total += x.launches
+	}
+	return total
+}
+
+// print tells the causes, the most frequent first.
+func (r causes) print(what string) {
+	for _, key := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r[b].launches, r[a].launches), cmp.Compare(a, b))
+	}) {
+		fmt.Printf("%5d launches in %d %s  %s\n", r[key].launches, len(r[key].in), what, shortened(key, 160))
+	}
+}

@@ -1,0 +1,40 @@
+package hostop
+
+import "strings"
+
+// Why says why a host operator is no loop nest, in one clause; "" for one that is not known.
+func Why(name string) string {
+	if family, _, ok := strings.Cut(name, "_"); ok && whys[family] != "" {
+		return whys[family]
+	}
+	return whys[name]
+}
+
+const (
+	sizeOfData  = "the data decide its results' sizes"
+	orderOfData = "the data decide what it does next"
+	oneByOne    = "a random number is made from the one before it"
+)
+
+// whys are the reasons, by the operator or by the family that its name begins with.
+//
+//weir:table
+var whys = map[string]string{
+	"bitcast":             "its results are the same bytes under another type",
+	"couple":              orderOfData,
+	"decode":              "it decodes a file",
+	"draw":                oneByOne,
+	"find":                orderOfData,
+	"fourier":             "its length decides into which shorter transforms it is split",
+	"interpret":           "it is the reference",
+	"mel":                 "its table is made once",
+	"ngrams":              orderOfData,
+	"non_max_suppression": sizeOfData,
+	"nonzero":             sizeOfData,
+	"random":              oneByOne,
+	"sequence":            "it works on lists of tensors",
+	"text":                "it works on text",
+	"topk":                orderOfData,
+	"trees":               orderOfData,
+	"unique":              sizeOfData,
+}
