@@ -389,6 +389,14 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 	})
 }
 
+// farWindows are windows many of whose elements see only padding.
+var farWindows = []Window{
+	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{4, 4}, Begin: ir.Constants([]int64{4, 4}), End: ir.Constants([]int64{4, 4})},
+	{Kernel: []int64{3, 3}, Strides: []int64{1, 1}, Dilations: []int64{9, 9}, Begin: ir.Constants([]int64{9, 9}), End: ir.Constants([]int64{9, 9})},
+	{Kernel: []int64{5, 2}, Strides: []int64{2, 3}, Dilations: []int64{3, 2}, Begin: ir.Constants([]int64{7, 0}), End: ir.Constants([]int64{4, 3})},
+	{Kernel: []int64{1, 11}, Strides: []int64{1, 2}, Dilations: []int64{1, 3}, Begin: ir.Constants([]int64{0, 20}), End: ir.Constants([]int64{0, 10})},
+}
+
 func convolutionSamples(r *rand.Rand) []Sample {
 	var out []Sample
 	sample := func(dt dtype.DType, w Window, groups, channels, filters int64, bias bool, shape ...int64) {
@@ -429,6 +437,13 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	}
 	sample(dtype.F32, line, 3, 3, 6, true, 2, 8)
 	sample(dtype.F32, same, 2, 2, 2, true, 1, 6, 1500)
+	for _, w := range farWindows {
+		sample(dtype.F32, w, 1, 16, 5, true, 2, 7, 6)
+		sample(dtype.F32, w, 2, 32, 6, false, 1, 5, 8)
+	}
+	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{4}, Begin: ir.Constants([]int64{4}), End: ir.Constants([]int64{4})}, 1, 16, 3, true, 2, 7)
+	sample(dtype.F32, Window{Kernel: []int64{3, 2, 3}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 3, 5}, Begin: ir.Constants([]int64{1, 2, 5}), End: ir.Constants([]int64{1, 1, 5})},
+		1, 17, 3, true, 1, 2, 3, 6)
 	return withHoles(withLast(out, false))
 }
 

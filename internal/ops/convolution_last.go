@@ -176,12 +176,16 @@ func convolutionRows(k *Nest, n *ir.Node) {
 			append([]sym.Expr{{}}, window.Begin...), append([]sym.Expr{{}}, window.End...)}
 	}
 	f.block = f.choose()
+	far := f.far()
+	if far {
+		f.block = f.farBlock()
+	}
 	// Along a row, columns and channels are one axis, of x as of the kernel.
 	k.Reshape(x, append(append([]sym.Expr{}, x.Shape[:rank-2]...), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
 	k.Reshape(w, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner), w.Shape[rank-1])...)
 	last := len(f.places) - 1
 	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
-	blocks = append(blocks, f.places[last-1].FloorDiv(sym.Const(f.block.rows)))
+	blocks = append(blocks, f.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.block.rows))))
 	whole := f.block.columns.Equal(f.places[last])
 	if !whole {
 		blocks = append(blocks, k.D.Simplify(f.places[last].FloorDiv(f.block.columns)))
@@ -193,9 +197,12 @@ func convolutionRows(k *Nest, n *ir.Node) {
 		}
 		p.channels = f.outer.FloorDiv(sym.Const(f.block.parts))
 		p.first = p.group.Mul(f.outer).Add(b[0].Mul(p.channels))
-		if f.block.gathered {
+		switch {
+		case far:
+			p.taps()
+		case f.block.gathered:
 			p.gathered()
-		} else {
+		default:
 			p.padded()
 		}
 	})

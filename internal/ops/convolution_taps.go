@@ -1,0 +1,162 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file computes convolutions whose kernel's elements lie so far apart that many of them see only padding: each
+// element of the kernel is multiplied with the positions that see the input through it, where these lie. Nothing is
+// copied, and nothing is multiplied with padding.
+
+const (
+	farUseful    = 0.85 // of the positions that the kernel's elements see, those in the input: at most
+	farChannels  = 16   // of a group: with fewer, sums pass through memory too often
+	farPositions = 1024 // of a block, about
+	farUnrolled  = 9    // elements of a kernel's row that have code of their own, at most
+)
+
+// useful is the share of the input in what the kernel sees along an axis. An extent that is not known counts as usual.
+func (f *rowsForm) useful(axis int) float64 {
+	const usual = 64
+	size, places := constant(f.size[axis], usual), constant(f.places[axis], usual)
+	begin, fixed := f.window.Begin[axis].Const()
+	if !fixed || places < 1 || f.window.unpadded(axis) {
+		return 1
+	}
+	seen := int64(0)
+	for k := range f.window.Kernel[axis] {
+		shift, stride := begin-k*f.window.Dilations[axis], f.window.Strides[axis]
+		first, end := max(ceilDiv(shift, stride), 0), min(ceilDiv(size+shift, stride), places)
+		seen += max(end-first, 0)
+	}
+	return float64(seen) / float64(places*f.window.Kernel[axis])
+}
+
+// ceilDiv is the least integer that is at least x/y, of a positive y.
+func ceilDiv(x, y int64) int64 { return -((-x - mod(-x, y)) / y) }
+
+func mod(x, y int64) int64 { return (x%y + y) % y }
+
+// far reports whether the convolution is computed by p.taps.
+func (f *rowsForm) far() bool {
+	last := len(f.places) - 1
+	if f.holes || constant(f.inner, farChannels) < farChannels || f.window.Dilations[last] == 1 && f.window.Dilations[last-1] == 1 {
+		return false
+	}
+	share := 1.0
+	for axis := range f.places {
+		share *= f.useful(axis)
+	}
+	return share < farUseful
+}
+
+// farBlock chooses how many output rows are done at once: the last block may have fewer.
+func (f *rowsForm) farBlock() rowsBlock {
+	last := len(f.places) - 1
+	width, height := max(constant(f.places[last], 64), 1), max(constant(f.places[last-1], farPositions), 1)
+	b := rowsBlock{rows: min(max(farPositions/width, 1), height), columns: f.places[last], parts: 1}
+	b.rows = ceilDiv(height, ceilDiv(height, b.rows))
+	blocks := f.groups * ceilDiv(height, b.rows) * max(constant(f.x.Shape[0], 1), 1)
+	if channels := constant(f.outer, 0); channels%64 == 0 && blocks < fewestBlocks {
+		b.parts = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
+	}
+	return b
+}
+
+// sees is the range of output positions along an axis, below count, that see the input through element k of the kernel.
+// The first of all positions is origin.
+func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Expr) {
+	if f.window.unpadded(axis) {
+		return sym.Expr{}, count
+	}
+	stride, zero := sym.Const(f.window.Strides[axis]), sym.Const(0)
+	shift := f.window.Begin[axis].Sub(k.Mul(sym.Const(f.window.Dilations[axis])))
+	first = f.D.Simplify(shift.CeilDiv(stride).Sub(origin).Max(zero))
+	end = f.D.Simplify(f.size[axis].Add(shift).CeilDiv(stride).Sub(origin).Min(count).Max(first))
+	return first, end
+}
+
+// taps multiplies one element of the kernel after the other with all positions of the block that see the input through it.
+func (p *rowsPlace) taps() {
+	f, last := p.rowsForm, len(p.places)-1
+	width, stride := f.places[last], f.window.Strides
+	rows := f.D.Simplify(sym.Const(f.block.rows).Min(f.places[last-1].Sub(p.row)))
+	dt := accumulator(f.out.DType)
+	acc := f.Local("acc", dt, sym.Const(f.block.rows), width, p.channels)
+	f.Nest.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
+		start := loop.Expr(loop.Number(dt, 0))
+		if f.bias != nil {
+			start = loop.Convert(dt, f.bias.Load(p.first.Add(at[2])))
+		}
+		f.Store(acc, at, start)
+	})
+	channels, rank := f.inner.Mul(sym.Const(f.groups)), len(f.x.Shape)-1
+	element := func(lead, from []sym.Expr, row, column sym.Expr) {
+		begin, end := f.sees(last, column, sym.Expr{}, width)
+		count := f.D.Simplify(end.Sub(begin))
+		if n, fixed := count.Const(); fixed && n <= 0 {
+			return
+		}
+		top, bottom := f.sees(last-1, row, p.row, rows)
+		f.Each("r", f.D.Simplify(bottom.Sub(top)), func(r sym.Expr) {
+			r = top.Add(r)
+			y := f.window.source(last-1, p.row.Add(r), row)
+			x := f.window.source(last, begin, column)
+			f.Contract(count, p.channels, f.inner, acc.Tile([]sym.Expr{r, begin, {}}, unit(3, 1, one), unit(3, 2, one)),
+				f.x.Tile(f.at([]sym.Expr{p.image}, from, y, x.Mul(channels).Add(p.group.Mul(f.inner))),
+					unit(rank, rank-1, sym.Const(stride[last]).Mul(channels)), unit(rank, rank-1, one)),
+				p.weights(lead, row, column.Mul(f.inner)))
+		})
+	}
+	p.seenLead(func(lead, from []sym.Expr) {
+		f.Serial("k", sym.Const(f.window.Kernel[last-1]), func(row sym.Expr) {
+			if f.window.Kernel[last] <= farUnrolled {
+				for column := range f.window.Kernel[last] {
+					element(lead, from, row, sym.Const(column))
+				}
+				return
+			}
+			f.Serial("k", sym.Const(f.window.Kernel[last]), func(column sym.Expr) { element(lead, from, row, column) })
+		})
+	})
+	f.Nest.Nest(loop.Each, "o", []sym.Expr{rows, width, p.channels}, func(at []sym.Expr) {
+		p.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, p.row.Add(at[0]), at[1], p.first.Add(at[2])), loop.Convert(f.out.DType, acc.Load(at...)))
+	})
+}
+
+// seenLead calls do, in loops over the kernel's elements along the axes before rows, with those through which the block
+// sees the input, and with what they see.
+func (p *rowsPlace) seenLead(do func(lead, from []sym.Expr)) {
+	f := p.rowsForm
+	lead, from := make([]sym.Expr, f.lead), make([]sym.Expr, f.lead)
+	var inward func(axis int)
+	inward = func(axis int) {
+		if axis == f.lead {
+			do(lead, from)
+			return
+		}
+		first, end := f.elements(axis, p.lead[axis], 1)
+		f.Serial("k", f.D.Simplify(end.Sub(first)), func(k sym.Expr) {
+			lead[axis] = first.Add(k)
+			from[axis] = f.window.source(axis, p.lead[axis], lead[axis])
+			inward(axis + 1)
+		})
+	}
+	inward(0)
+}
+
+// elements is the range of the kernel's elements along an axis through which some of so many output positions, from
+// origin on, see the input. It may be empty, with end before first.
+func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end sym.Expr) {
+	first, end = sym.Expr{}, sym.Const(f.window.Kernel[axis])
+	if f.window.unpadded(axis) {
+		return first, end
+	}
+	stride, dilation := sym.Const(f.window.Strides[axis]), sym.Const(f.window.Dilations[axis])
+	top := origin.Mul(stride).Sub(f.window.Begin[axis])
+	bottom := top.Add(sym.Const((count - 1) * f.window.Strides[axis]))
+	first = f.D.Simplify(bottom.Neg().CeilDiv(dilation).Max(sym.Const(0)))
+	end = f.D.Simplify(f.size[axis].Sub(top).CeilDiv(dilation).Min(end))
+	return first, end
+}
