@@ -228,7 +228,7 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 	return extremum(a.kind, kept)
 }
 
-// joinRemainders turns k(x // k) + x % k into x.
+// joinRemainders turns k(x // k) + x % k into x. In the remainder, multiples of k may be missing from x.
 func (e Expr) joinRemainders() Expr {
 	for again := true; again && e.n != nil && len(e.n.terms) <= mostRemainder; {
 		again = false
@@ -243,9 +243,14 @@ func (e Expr) joinRemainders() Expr {
 				for _, b := range t.without(a, 1) {
 					cofactor = cofactor.Mul(b.expr())
 				}
-				joined := rest.Sub(cofactor.Mul(y).Mul(x.FloorDiv(y))).Add(cofactor.Mul(x))
-				if joined.size() < e.size() {
-					e, again = joined, true
+				for _, x := range append([]Expr{x}, rest.congruent(x, y)...) {
+					joined := rest.Sub(cofactor.Mul(y).Mul(x.FloorDiv(y))).Add(cofactor.Mul(x))
+					if joined.size() < e.size() {
+						e, again = joined, true
+						break
+					}
+				}
+				if again {
 					break
 				}
 			}
@@ -255,4 +260,22 @@ func (e Expr) joinRemainders() Expr {
 		}
 	}
 	return e
+}
+
+// congruent are the dividends by y in e that differ from x by a multiple of y, which is a constant.
+func (e Expr) congruent(x, y Expr) (list []Expr) {
+	k, ok := y.Const()
+	if !ok || k < 1 {
+		return nil
+	}
+	for _, t := range e.terms() {
+		for _, a := range t.atoms {
+			if a.kind == floorDiv && a.args[1].Equal(y) && !a.args[0].Equal(x) {
+				if _, part := a.args[0].Sub(x).split(k); part.Equal(Expr{}) {
+					list = append(list, a.args[0])
+				}
+			}
+		}
+	}
+	return list
 }
