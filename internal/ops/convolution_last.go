@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -216,37 +218,35 @@ type rowsPlace struct {
 	first, channels           sym.Expr
 }
 
-// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes, some rows, the places of each, and of each some
+// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes that lies in the input, some rows, the places of each, and of each some
 // columns with their channels. row and column say where in the input, padding before counted, these lie.
 func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.places)-1
-	kernel := ir.Constants(f.window.Kernel[:f.lead])
-	local := f.Local(name, f.x.DType, append(append([]sym.Expr{}, kernel...), rows.Mul(places), columns.Mul(f.inner))...)
+	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places), columns.Mul(f.inner))...)
+	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
-	f.Nest.Nest(loop.Each, "c", append(append([]sym.Expr{}, kernel...), rows, places), func(at []sym.Expr) {
-		var inside loop.Expr // the row lies in the input
-		see := func(axis int, position, extent sym.Expr) {
-			if !f.window.unpadded(axis) {
-				inside = bothTrue(inside, loop.Inside(position, sym.Const(0), extent))
-			}
-		}
+	f.Nest.Nest(loop.Each, "c", append(elements, rows, places), func(at []sym.Expr) {
+		to := make([]sym.Expr, f.lead)
 		lead := make([]sym.Expr, f.lead)
 		for i := range lead {
-			lead[i] = f.window.source(i, p.lead[i], at[i])
-			see(i, lead[i], f.size[i])
+			to[i] = first[i].Add(at[i])
+			lead[i] = f.window.source(i, p.lead[i], to[i])
 		}
 		j, place := at[f.lead], at[f.lead+1]
 		y := row(j).Sub(f.window.Begin[last-1])
-		see(last-1, y, f.size[last-1])
-		to := func(e sym.Expr) []sym.Expr {
-			return append(append([]sym.Expr{}, at[:f.lead]...), j.Mul(places).Add(place), e)
+		var inside loop.Expr // the row lies in the input
+		if !f.window.unpadded(last - 1) {
+			inside = loop.Inside(y, sym.Const(0), f.size[last-1])
 		}
+		to = append(to, j.Mul(places).Add(place))
 		from := func(flat sym.Expr) []sym.Expr { return f.at([]sym.Expr{p.image}, lead, y, flat) }
 		zeros := func(begin, end sym.Expr) {
 			if count, fixed := end.Sub(begin).Const(); fixed && count <= 0 {
 				return
 			}
-			f.Each("z", end.Sub(begin), func(e sym.Expr) { f.Store(local, to(begin.Add(e)), loop.Number(f.x.DType, 0)) })
+			f.Each("z", end.Sub(begin), func(e sym.Expr) {
+				f.Store(local, append(to[:f.lead+1:f.lead+1], begin.Add(e)), loop.Number(f.x.DType, 0))
+			})
 		}
 		length := columns.Mul(f.inner)
 		copy := func() {
@@ -258,7 +258,7 @@ func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func
 					if !f.window.unpadded(last) {
 						value = f.x.LoadIf(loop.Inside(x, sym.Const(0), f.size[last]), loop.Number(f.x.DType, 0), index...)
 					}
-					f.Store(local, to(e[0].Mul(f.inner).Add(e[1])), value)
+					f.Store(local, append(to[:f.lead+1:f.lead+1], e[0].Mul(f.inner).Add(e[1])), value)
 				})
 				return
 			}
@@ -270,7 +270,9 @@ func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func
 				right = f.D.Simplify(f.size[last].Mul(channels).Sub(start).Max(left).Min(length))
 				zeros(sym.Expr{}, left)
 			}
-			f.Each("e", right.Sub(left), func(e sym.Expr) { f.Store(local, to(left.Add(e)), f.x.Load(from(start.Add(left).Add(e))...)) })
+			f.Each("e", right.Sub(left), func(e sym.Expr) {
+				f.Store(local, append(to[:f.lead+1:f.lead+1], left.Add(e)), f.x.Load(from(start.Add(left).Add(e))...))
+			})
 			if !f.window.unpadded(last) {
 				zeros(right, length)
 			}
@@ -322,9 +324,10 @@ func (p *rowsPlace) gathered() {
 	}
 	p.whole(parts, func() {
 		acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), p.first, p.channels)
+		elements, first := p.leadElements()
 		for i, ph := range list {
-			f.Nest.Nest(loop.Serial, "k", ir.Constants(append(append([]int64{}, f.window.Kernel[:f.lead]...), ph.taps)), func(at []sym.Expr) {
-				lead, tap := at[:f.lead], at[f.lead]
+			f.Nest.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
+				lead, tap := added(first, at[:f.lead]), at[f.lead]
 				columns := parts[i]
 				f.Contract(acc.Shape[0], p.channels, columns.Shape[f.lead+1], acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 					columns.Tile(append(append([]sym.Expr{}, lead...), tap.Mul(sym.Const(ph.shift)).Mul(width), sym.Expr{}),
@@ -432,14 +435,15 @@ func (p *rowsPlace) padded() {
 func (p *rowsPlace) products(from *loop.Memory) {
 	f, last := p.rowsForm, len(p.places)-1
 	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
-	window, depth := append([]int64{}, kernel[:last]...), sym.Const(kernel[last]).Mul(f.inner)
+	elements, first := p.leadElements()
+	window, depth := append(elements, sym.Const(kernel[last-1])), sym.Const(kernel[last]).Mul(f.inner)
 	if dilation[last] > 1 {
-		window, depth = append([]int64{}, kernel...), f.inner
+		window, depth = append(window, sym.Const(kernel[last])), f.inner
 	}
 	f.Each("r", sym.Const(f.block.rows), func(r sym.Expr) {
 		acc := f.begun(f.bias, f.out, f.block.columns, p.first, p.channels)
-		f.Nest.Nest(loop.Serial, "k", ir.Constants(window), func(at []sym.Expr) {
-			lead, row, x := at[:f.lead], at[f.lead], sym.Expr{}
+		f.Nest.Nest(loop.Serial, "k", window, func(at []sym.Expr) {
+			lead, row, x := added(first, at[:f.lead]), at[f.lead], sym.Expr{}
 			if dilation[last] > 1 {
 				x = at[last]
 			}

@@ -109,45 +109,46 @@ func (p *rowsPlace) taps() {
 				p.weights(lead, row, column.Mul(f.inner)))
 		})
 	}
-	p.seenLead(func(lead, from []sym.Expr) {
-		f.Serial("k", sym.Const(f.window.Kernel[last-1]), func(row sym.Expr) {
-			if f.window.Kernel[last] <= farUnrolled {
-				for column := range f.window.Kernel[last] {
-					element(lead, from, row, sym.Const(column))
-				}
-				return
+	elements, first := p.leadElements()
+	f.Nest.Nest(loop.Serial, "k", append(elements, sym.Const(f.window.Kernel[last-1])), func(at []sym.Expr) {
+		lead, from, row := added(first, at[:f.lead]), make([]sym.Expr, f.lead), at[f.lead]
+		for i := range lead {
+			from[i] = f.window.source(i, p.lead[i], lead[i])
+		}
+		if f.window.Kernel[last] <= farUnrolled {
+			for column := range f.window.Kernel[last] {
+				element(lead, from, row, sym.Const(column))
 			}
-			f.Serial("k", sym.Const(f.window.Kernel[last]), func(column sym.Expr) { element(lead, from, row, column) })
-		})
+			return
+		}
+		f.Serial("k", sym.Const(f.window.Kernel[last]), func(column sym.Expr) { element(lead, from, row, column) })
 	})
 	f.Nest.Nest(loop.Each, "o", []sym.Expr{rows, width, p.channels}, func(at []sym.Expr) {
 		p.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, p.row.Add(at[0]), at[1], p.first.Add(at[2])), loop.Convert(f.out.DType, acc.Load(at...)))
 	})
 }
 
-// seenLead calls do, in loops over the kernel's elements along the axes before rows, with those through which the block
-// sees the input, and with what they see.
-func (p *rowsPlace) seenLead(do func(lead, from []sym.Expr)) {
-	f := p.rowsForm
-	lead, from := make([]sym.Expr, f.lead), make([]sym.Expr, f.lead)
-	var inward func(axis int)
-	inward = func(axis int) {
-		if axis == f.lead {
-			do(lead, from)
-			return
-		}
-		first, end := f.elements(axis, p.lead[axis], 1)
-		f.Serial("k", f.D.Simplify(end.Sub(first)), func(k sym.Expr) {
-			lead[axis] = first.Add(k)
-			from[axis] = f.window.source(axis, p.lead[axis], lead[axis])
-			inward(axis + 1)
-		})
+// leadElements are, along each axis before rows, how many of the kernel's elements see the input from the block, and the
+// first of them.
+func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
+	for axis := range p.lead {
+		begin, end := p.elements(axis, p.lead[axis], 1)
+		counts, first = append(counts, p.D.Simplify(end.Sub(begin))), append(first, begin)
 	}
-	inward(0)
+	return counts, first
+}
+
+// added is the sum of two lists, element by element.
+func added(x, y []sym.Expr) []sym.Expr {
+	out := make([]sym.Expr, len(x))
+	for i := range x {
+		out[i] = x[i].Add(y[i])
+	}
+	return out
 }
 
 // elements is the range of the kernel's elements along an axis through which some of so many output positions, from
-// origin on, see the input. It may be empty, with end before first.
+// origin on, see the input. It may be empty.
 func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end sym.Expr) {
 	first, end = sym.Expr{}, sym.Const(f.window.Kernel[axis])
 	if f.window.unpadded(axis) {
@@ -157,6 +158,6 @@ func (f *rowsForm) elements(axis int, origin sym.Expr, count int64) (first, end 
 	top := origin.Mul(stride).Sub(f.window.Begin[axis])
 	bottom := top.Add(sym.Const((count - 1) * f.window.Strides[axis]))
 	first = f.D.Simplify(bottom.Neg().CeilDiv(dilation).Max(sym.Const(0)))
-	end = f.D.Simplify(f.size[axis].Sub(top).CeilDiv(dilation).Min(end))
+	end = f.D.Simplify(f.size[axis].Sub(top).CeilDiv(dilation).Min(end).Max(first))
 	return first, end
 }
