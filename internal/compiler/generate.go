@@ -83,9 +83,12 @@ func (c *Compiled) generate(o Options) (err error) {
 		c.Code = reference.Compile(c.Loop.Kernels)
 		return nil
 	}
+	m := *c.Loop
+	m.Dims = c.Loop.Dims.Fresh() // what code asks has a credit of its own, as the proofs have
+	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
 	generator, missing := generators[c.Machine.Name], c.Machine.Lacks()
 	if generator != nil && !o.Portable && len(missing) == 0 {
-		c.Code, err = generator(c.Loop, c.Machine)
+		c.Code, err = generator(&m, c.Machine)
 		if !errors.Is(err, diag.ErrUnsupported) || c.Machine.Name == target.PortableName {
 			c.report(o)
 			return err
@@ -94,7 +97,7 @@ func (c *Compiled) generate(o Options) (err error) {
 	} else if len(missing) > 0 {
 		c.Notes = append(c.Notes, "portable code here, where "+strings.Join(missing, ", ")+" is missing")
 	}
-	c.Code, err = portable.Compile(c.Loop, Portable(c.Machine.Threads))
+	c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads))
 	return err
 }
 

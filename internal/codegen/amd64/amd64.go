@@ -32,10 +32,10 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	}
 	code := &target.Code{Machine: machine, Kernels: make([]target.Kernel, len(m.Kernels))}
 	routines := &routines{}
-	rest := &loop.Module{Name: m.Name, Dims: m.Dims}
+	rest := &loop.Module{Name: m.Name, Dims: m.Dims, Requires: m.Requires, Limits: m.Limits}
 	var places []int
 	unlike, which := loop.Distinct(m.Kernels)
-	compiled, why := compileAll(unlike, isaOf(machine), m.Dims)
+	compiled, why := compileAll(unlike, isaOf(machine), m)
 	routines.bytes = make([]byte, 0, roomFor(compiled))
 	for _, k := range compiled {
 		if k != nil {
@@ -84,13 +84,13 @@ func held(block *mem.Block) int64 {
 }
 
 // compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of ours, is such a reason, with a fault.
-func compileAll(kernels []*loop.Kernel, i *isa, dims *sym.Dims) (compiled []*kernel, why []target.Left) {
+func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64
 	var workers diag.Group
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go("generating machine code", func() error {
-			work := &workspace{dims: dims}
+			work := &workspace{module: m}
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
 				compiled[at], why[at] = work.compileOne(kernels[at], i)
 			}
@@ -116,7 +116,7 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 		if r := recover(); r != nil {
 			fault := diag.Recovered(r, "generating machine code")
 			compiled, why = nil, target.Left{Reason: "a bug in weir", Fault: fault}
-			*w = workspace{dims: w.dims}
+			*w = workspace{module: w.module}
 		}
 	}()
 	compiled, why.Reason = w.compile(k, i)
@@ -224,7 +224,11 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 			refuse("elements of %s share bytes", p.DType)
 		}
 	}
-	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[sym.Name]int{}, derived: map[string]int{}, ranges: sym.NewDims()}
+	m := w.module
+	if m == nil {
+		m = &loop.Module{}
+	}
+	ke := &kernelEmitter{kernel: k, isa: i, work: w, memories: map[string]*memory{}, dims: map[sym.Name]int{}, derived: map[string]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	course, stepped := loop.CourseOf(k)
 	ke.inputs = k.Dims
@@ -233,7 +237,7 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	}
 	for _, name := range ke.inputs {
 		ke.dims[name] = ke.newWord()
-		ke.ranges.Set(name, w.rangeOf(name))
+		ke.ranges.Set(name, m.RangeOf(name))
 	}
 	out := &kernel{name: k.Name, source: k.Source, isa: i, dims: len(k.Dims), operands: len(k.Params), first: ke.words}
 	for _, p := range k.Params {
@@ -304,17 +308,6 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 	out.scratch = ke.code(out.formula)
 	out.width = loop.WidthOf(k)
 	return out
-}
-
-// rangeOf is what a dimension's value is known to be: 0 or more, but for one that the module says may be less.
-func (w *workspace) rangeOf(dim sym.Name) sym.Range {
-	r := sym.Range{Min: 0, Max: math.MaxInt64}
-	if w.dims != nil {
-		if known, ok := w.dims.Get(dim); ok && known.Min < 0 {
-			r.Min = known.Min
-		}
-	}
-	return r
 }
 
 // routine emits a nest: a loop over the tiles from RSI to RDX, in which the parallel loops' variables are found from the tile's number. The innermost loop's

@@ -7,7 +7,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/loop"
 )
 
 // isa is an instruction set as emission sees it.
@@ -52,7 +52,7 @@ func newBuilder(i *isa) *builder { return new(workspace).builder(i) }
 
 // workspace is memory that what is compiled first leaves to what is compiled next, by the same goroutine. Its zero value is ready.
 type workspace struct {
-	dims      *sym.Dims    // the ranges of the module's dimensions; nil: each is 0 or more
+	module    *loop.Module // what is known of the dimensions; nil: each is 0 or more
 	lists     [][]asm.Inst // without contents
 	out       []asm.Inst
 	intervals []interval

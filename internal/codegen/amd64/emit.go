@@ -41,6 +41,7 @@ type kernelEmitter struct {
 	checks   []check
 	failed   int
 	ranges   *sym.Dims
+	divisors *loop.Divisors
 	written  int // statements, see mostWritten
 	slower   []string
 	spill    int32 // bytes of the frame that the nests use, words included
@@ -257,7 +258,7 @@ func (k *kernelEmitter) derive(x sym.Expr) int {
 	}
 	word := k.newWord()
 	k.derived[key] = word
-	k.launch = append(k.launch, derived{word, k.codeOver(x, k.inputs)})
+	k.launch = append(k.launch, derived{word, k.codeOver(k.divisors.Safe(x), k.inputs)})
 	return word
 }
 
@@ -385,8 +386,9 @@ func (e *emitter) function(f sym.Factor) asm.Reg {
 	return asm.NoReg
 }
 
-// quotient divides, rounding down (or up), and takes remainders with the divisor's sign. A divisor that is 0 is no expression's value: such
-// expressions are an error of the launch where they are over dimensions, and refused here unless the divisor is a constant or at least 1.
+// quotient divides, rounding down (or up), and takes remainders with the divisor's sign. The divisor must be 1 or more wherever the kernel
+// divides by it. Code may divide further out too, in front of a loop that has no iterations: there a divisor over dimensions that is less is
+// taken as 1, so that the instruction does not fault.
 func (e *emitter) quotient(f sym.Factor) asm.Reg {
 	x, y := f.Args[0], e.resolve(f.Args[1])
 	if v, ok := y.Const(); ok && v > 0 && v&(v-1) == 0 && f.Kind != sym.CeilQuotient {
@@ -399,7 +401,10 @@ func (e *emitter) quotient(f sym.Factor) asm.Reg {
 		return r
 	}
 	if lo, _ := e.bounds(y); lo < 1 {
-		refuse("a division by %s", y)
+		if !e.overDims(y) || !e.k.divisors.Positive(y) {
+			refuse("a division by %s, which is not known to be 1 or more", y)
+		}
+		y = y.Max(sym.Const(1))
 	}
 	kind := f.Kind
 	if kind == sym.CeilQuotient { // ⌈x/y⌉ = ⌊(x+y−1)/y⌋

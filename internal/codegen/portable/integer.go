@@ -36,7 +36,7 @@ func (c *compiler) derive(e sym.Expr) int {
 	}
 	slot := c.newWord()
 	c.known[key] = slot
-	c.launch = append(c.launch, derived{slot, c.code(e, c.kernel.Dims)})
+	c.launch = append(c.launch, derived{slot, c.code(c.divisors.Safe(e), c.kernel.Dims)})
 	return slot
 }
 

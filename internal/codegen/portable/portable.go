@@ -29,7 +29,7 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		if needsBlocks(k) {
 			return nil, diag.Unsupportedf("kernel @%s is written for blocks of threads, which this machine has not", k.Name)
 		}
-		code.Kernels = append(code.Kernels, compile(k))
+		code.Kernels = append(code.Kernels, compile(k, m))
 	}
 	return code, nil
 }
@@ -99,7 +99,8 @@ type compiler struct {
 	held     int              // the word of what the panels hold
 	budget   int              // the word with what may be done before the run looks whether it is stopped
 	ranges   *sym.Dims        // of dimensions and loop variables
-	fixed    int              // bytes for panels and strips
+	divisors *loop.Divisors
+	fixed    int // bytes for panels and strips
 }
 
 func (c *compiler) bug(format string, args ...any) {
@@ -118,12 +119,12 @@ func (c *compiler) name(name sym.Name) {
 	}
 }
 
-func compile(k *loop.Kernel) *kernel {
-	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims()}
+func compile(k *loop.Kernel, m *loop.Module) *kernel {
+	c := &compiler{kernel: k, integers: map[sym.Name]int{}, known: map[string]int{}, memories: map[string]*memory{}, bound: map[string]binding{}, checked: map[sym.Name]int{}, ranges: sym.NewDims(), divisors: loop.DivisorsOf(k, m)}
 	natural := sym.Range{Min: 0, Max: math.MaxInt64}
 	for _, name := range k.Dims {
 		c.name(name)
-		c.ranges.Set(name, natural)
+		c.ranges.Set(name, m.RangeOf(name))
 	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
@@ -179,7 +180,7 @@ func (c *compiler) room(s *loop.Contract) panelRoom {
 	return roomFor(c.most(s.M), c.most(s.N), c.most(s.K))
 }
 
-// most is an upper bound of an extent: dimensions and loop variables are 0 or more, and nothing else is known of them.
+// most is an upper bound of an extent: dimensions lie in their ranges, loop variables are 0 or more.
 func (c *compiler) most(e sym.Expr) int64 {
 	if n, ok := e.Const(); ok {
 		return n

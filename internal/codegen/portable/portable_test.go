@@ -32,6 +32,7 @@ func TestWide(t *testing.T)         { harness.Wide(t); harness.Chosen(t) }
 func TestContractions(t *testing.T) { harness.Contractions(t) }
 func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
 func TestCourses(t *testing.T)      { harness.Courses(t) }
+func TestDivisions(t *testing.T)    { harness.Divisions(t) }
 
 // TestStop: kernels whose one tile would take years end when they are stopped.
 func TestStop(t *testing.T) { harness.Stops(t) }
