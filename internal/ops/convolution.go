@@ -19,6 +19,7 @@ func init() {
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
 			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
+			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
 			{Name: "pixels", Apart: true, When: both(both(channelsLast, convolutionIsWhole), convolutionIsPointwise), Build: convolutionPixels},
@@ -440,6 +441,14 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	for _, w := range farWindows {
 		sample(dtype.F32, w, 1, 16, 5, true, 2, 7, 6)
 		sample(dtype.F32, w, 2, 32, 6, false, 1, 5, 8)
+	}
+	for _, channels := range []int64{3, 32} {
+		sample(dtype.F32, Window{Kernel: []int64{9, 9}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{4, 4}), End: ir.Constants([]int64{4, 4})},
+			channels, channels, channels, true, 1, 10, 11)
+		sample(dtype.F32, Window{Kernel: []int64{4, 8}, Strides: []int64{2, 2}, Dilations: []int64{1, 2}, Begin: ir.Constants([]int64{5, 0}), End: ir.Constants([]int64{4, 3})},
+			channels, channels, channels, false, 2, 5, 13)
+		sample(dtype.F32, Window{Kernel: []int64{31}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{15}), End: ir.Constants([]int64{15})},
+			channels, channels, channels, true, 1, 20)
 	}
 	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{4}, Begin: ir.Constants([]int64{4}), End: ir.Constants([]int64{4})}, 1, 16, 3, true, 2, 7)
 	sample(dtype.F32, Window{Kernel: []int64{3, 2, 3}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 3, 5}, Begin: ir.Constants([]int64{1, 2, 5}), End: ir.Constants([]int64{1, 1, 5})},

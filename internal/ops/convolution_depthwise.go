@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -15,13 +17,26 @@ type strip struct {
 // mostEdges is up to how many strips at the ends of rows there is code for each.
 const mostEdges = 6
 
+// stripLength is how many neighbouring positions of a row are computed together: up to seven, whose sums, and what they see
+// through one element of the kernel, fit sixteen registers. What a strip reads counts for half of what it multiplies.
+func stripLength(w Window, axis int, places int64) int64 {
+	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
+	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.span(axis) }
+	for most := int64(4); most <= 7; most++ {
+		total := places / most * cost(most)
+		if rest := places % most; rest > 0 {
+			total += cost(rest)
+		}
+		if total <= least {
+			best, least = most, total
+		}
+	}
+	return best
+}
+
 // stripsOf divides a row into strips: those in the middle, which see nothing of the padding, are alike; ok is false where too many are not.
 func stripsOf(w Window, axis int, begin, extent, places int64) (list []strip, ok bool) {
-	most := int64(4)
-	if places%7 == 0 && places <= 14 {
-		most = 7
-	}
-	edges := 0
+	most, edges := stripLength(w, axis, places), 0
 	for first := int64(0); first < places; first += most {
 		s := strip{first: first, count: min(most, places-first)}
 		left := first*w.Strides[axis] - begin
@@ -86,23 +101,12 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 					k.Serial("k", end.Sub(first), func(t sym.Expr) {
 						row := first.Add(t)
 						y := top.Add(row.Mul(dilation))
-						weights, seen := make([]loop.Expr, window.Kernel[1]), map[int64]loop.Expr{}
-						for i := range weights {
-							weights[i] = k.Let("w", loop.Convert(dt, w.Load(row, sym.Const(int64(i)), sym.Expr{}, c)))
-						}
-						for p, sum := range sums {
-							for i, weight := range weights {
-								column := int64(p)*window.Strides[1] + int64(i)*window.Dilations[1]
-								if !sees(column) {
-									continue
-								}
-								if seen[column] == nil {
-									at := begin.Mul(sym.Const(window.Strides[1])).Add(sym.Const(column - sizes[2]))
-									seen[column] = k.Let("x", loop.Convert(dt, x.Load(b[0], y, at, c)))
-								}
-								k.Reduce(sum, loop.Add, times(seen[column], weight))
-							}
-						}
+						k.strip(sums, window, 1, sees, func(i int64) loop.Expr {
+							return loop.Convert(dt, w.Load(row, sym.Const(i), sym.Expr{}, c))
+						}, func(column int64) loop.Expr {
+							at := begin.Mul(sym.Const(window.Strides[1])).Add(sym.Const(column - sizes[2]))
+							return loop.Convert(dt, x.Load(b[0], y, at, c))
+						})
 					})
 					for p, sum := range sums {
 						k.Store(made, []sym.Expr{begin.Add(sym.Const(int64(p))), c}, sum)
@@ -124,4 +128,26 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 			k.Store(out, append(b[:2:2], at...), loop.Convert(out.DType, made.Load(at...)))
 		})
 	})
+}
+
+// strip adds to the sums of a strip what its positions see through a row of the kernel. An element of the kernel is read
+// once, and so is each column that sees reports as there: it stays for as many elements as there are sums.
+func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight, x func(i int64) loop.Expr) {
+	seen := map[int64]loop.Expr{}
+	for i := range window.Kernel[axis] {
+		var w loop.Expr
+		for p, sum := range sums {
+			column := int64(p)*window.Strides[axis] + i*window.Dilations[axis]
+			if !sees(column) {
+				continue
+			}
+			if w == nil {
+				w = k.Let("w", weight(i))
+			}
+			if seen[column] == nil {
+				seen[column] = k.Let("x", x(column))
+			}
+			k.Reduce(sum, loop.Add, times(seen[column], w))
+		}
+	}
 }

@@ -163,6 +163,13 @@ func (f *rowsForm) at(before []sym.Expr, lead []sym.Expr, row sym.Expr, rest ...
 	return append(index, rest...)
 }
 
+// alone has a convolution along one axis be one along columns, of a single row.
+func (f *rowsForm) alone() {
+	f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
+	f.window = Window{append([]int64{1}, f.window.Kernel...), append([]int64{1}, f.window.Strides...), append([]int64{1}, f.window.Dilations...),
+		append([]sym.Expr{{}}, f.window.Begin...), append([]sym.Expr{{}}, f.window.End...)}
+}
+
 func convolutionRows(k *Nest, n *ir.Node) {
 	x, w, out := k.In[0], k.In[1], k.Out[0]
 	rank := len(x.Shape)
@@ -173,9 +180,7 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	f.inner, f.outer = w.Shape[rank-2], groupOf(out.Shape[rank-1], f.groups)
 	f.size, f.places = x.Shape[1:rank-1], out.Shape[1:rank-1]
 	if rank == 3 {
-		f.size, f.places = append([]sym.Expr{one}, f.size...), append([]sym.Expr{one}, f.places...)
-		f.window = Window{append([]int64{1}, window.Kernel...), append([]int64{1}, window.Strides...), append([]int64{1}, window.Dilations...),
-			append([]sym.Expr{{}}, window.Begin...), append([]sym.Expr{{}}, window.End...)}
+		f.alone()
 	}
 	f.block = f.choose()
 	far := f.far()
