@@ -60,10 +60,31 @@ func (d *Dims) decide(e Expr) sign {
 
 // proves reports whether e ≥ 0 is shown, quickly or else with all means.
 func (q *query) proves(e Expr) bool {
+	if q.provesArgument(e) {
+		return true
+	}
 	for _, q.quick = range []bool{true, false} {
 		q.steps = proofSteps
 		if q.lower(e, 0) >= 0 {
 			return true
+		}
+	}
+	return false
+}
+
+// provesArgument reports whether e ≥ 0 is seen soon once an argument stands for an extremum of which e may take any one. What that cancels is not taken apart before.
+func (q *query) provesArgument(e Expr) bool {
+	var buffer [16]*atom
+	for _, a := range distinct(e, buffer[:0]) {
+		if a.kind != minimum && a.kind != maximum || !q.picksOne(e, a) {
+			continue
+		}
+		list := e.coefficients(a)
+		for _, x := range a.args {
+			q.steps, q.quick = briefSteps, true
+			if q.lower(evaluate(list, x), 0) >= 0 {
+				return true
+			}
 		}
 	}
 	return false
