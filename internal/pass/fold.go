@@ -27,10 +27,18 @@ const foldBytes = 32 << 20
 // Fold computes what depends on constants alone, and what is known from shapes alone. A constant never becomes larger than the
 // inputs it is made of, beyond a small size, and all of them together not larger than the module's: a file of a kilobyte must not unfold into a gigabyte, nor keep the
 // compiler busy.
-func Fold(m *ir.Module) error {
-	f := &folding{module: m, work: foldWork, bytes: foldBytes}
+func Fold(m *ir.Module) error { return fold(m, false) }
+
+// FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized bytes: Integers computes it from the bytes.
+func FoldFirst(m *ir.Module) error { return fold(m, true) }
+
+func fold(m *ir.Module, first bool) error {
+	f := &folding{module: m, work: foldWork, bytes: foldBytes, kept: map[*ir.Node]bool{}}
 	for _, each := range m.Funcs {
 		f.count(each.Body)
+		if first {
+			f.keep(each.Body)
+		}
 	}
 	for _, each := range m.Funcs {
 		if err := f.block(each.Body); err != nil {
@@ -44,6 +52,21 @@ func Fold(m *ir.Module) error {
 type folding struct {
 	module      *ir.Module
 	work, bytes int64
+	kept        map[*ir.Node]bool
+}
+
+// keep finds the nodes to be left.
+func (f *folding) keep(b *ir.Block) {
+	for _, n := range b.Nodes {
+		if name := n.Op.Name(); name == "matmul" || name == "convolution" {
+			if w := producer(n.Inputs[1], "dequantize"); w != nil && producer(n.Inputs[0], "dequantize") != nil && w.Inputs[0].Type.DType.Bits() == 8 {
+				f.kept[w] = true
+			}
+		}
+		for _, region := range n.Regions {
+			f.keep(region)
+		}
+	}
 }
 
 // count adds the sizes of a block's constants to what results may take.
@@ -124,7 +147,7 @@ var linear = func() map[string]bool {
 
 // folded makes the node's results constants, where that can be done.
 func (f *folding) folded(b *ir.Block, n *ir.Node) bool {
-	if len(n.Regions) > 0 || len(n.Outputs) == 0 {
+	if len(n.Regions) > 0 || len(n.Outputs) == 0 || f.kept[n] {
 		return false
 	}
 	if len(n.Outputs) == 1 && knownConstant(n.Outputs[0]) {
