@@ -174,25 +174,52 @@ func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 			y += float64(zero.Int(s))
 		}
 		if y != y {
-			y = 0
+			y = float64(to.MinInt())
 		}
 		out.SetInt(i, int64(max(float64(to.MinInt()), min(float64(to.MaxInt()), y))))
 	})
 	return []*tensor.Tensor{out}, nil
 }
 
-// loadScaled loads one of the operands that elements share.
-func loadScaled(k *Nest, n *ir.Node, m *loop.Memory, at []sym.Expr) loop.Expr {
+// loadScaled loads one of the operands that elements share, the node's input of that index. One that is a known number is written as that.
+func loadScaled(k *Nest, n *ir.Node, input int, at []sym.Expr) loop.Expr {
+	m := k.In[input]
 	block := sym.Const(n.Attrs.Int("block", 1))
 	single := isOne(product(m.Shape)) && n.Attrs.Int("block", 0) == 0
+	if c := n.Inputs[input].Const; single && c != nil && c.Len() == 1 && !c.Pending() {
+		if m.DType.IsFloat() {
+			return loop.Number(m.DType, c.Float(0))
+		}
+		return loop.Integer(m.DType, c.Int(0))
+	}
 	return m.Load(scaleAt(n, len(k.In[0].Shape), len(m.Shape), single, at, func(i sym.Expr) sym.Expr { return i.FloorDiv(block) })...)
 }
 
+// inType is a number in another type: a constant stays one.
+func inType(dt dtype.DType, x loop.Expr) loop.Expr {
+	if c, ok := x.(*loop.Const); ok && c.Type != dt {
+		return &loop.Const{Type: dt, Bits: loop.EvalCast(dt, c.Type, false, c.Bits)}
+	}
+	return loop.Convert(dt, x)
+}
+
+// fromLeast is a zero point, in a float type, as its distance from the least number of the type to.
+func fromLeast(dt, to dtype.DType, zero loop.Expr) loop.Expr {
+	if c, ok := zero.(*loop.Const); ok {
+		return loop.Number(dt, float64(loop.ToInt(to, c.Bits)-to.MinInt()))
+	}
+	zero = loop.Convert(dt, zero)
+	if to.IsSigned() {
+		zero = plus(zero, loop.Number(dt, -float64(to.MinInt())))
+	}
+	return zero
+}
+
 func quantizeMap(k *Nest, n *ir.Node) {
-	x, scale, zero, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	x, zero, out := k.In[0], present(k.In, 2), k.Out[0]
 	dt, to := precisionOf(n), out.DType
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
-		y := loop.Apply2(loop.Div, loop.Convert(dt, x.Load(at...)), loop.Convert(dt, loadScaled(k, n, scale, at)))
+		y := loop.Apply2(loop.Div, loop.Convert(dt, x.Load(at...)), inType(dt, loadScaled(k, n, 1, at)))
 		if to.IsFloat() {
 			k.Store(out, at, &loop.Cast{Type: to, X: y, Wrap: n.Attrs.Bool("wrap")})
 			return
@@ -201,11 +228,18 @@ func quantizeMap(k *Nest, n *ir.Node) {
 		if dt == dtype.F64 {
 			wide = dt
 		}
+		// Signed numbers are counted from the least one, which NaN becomes.
 		y = loop.Convert(wide, loop.Apply(loop.Round, y))
-		if zero != nil {
-			y = plus(y, loop.Convert(wide, loadScaled(k, n, zero, at)))
+		switch {
+		case zero != nil:
+			y = plus(y, fromLeast(wide, to, loadScaled(k, n, 2, at)))
+		case to.IsSigned():
+			y = plus(y, loop.Number(wide, -float64(to.MinInt())))
 		}
-		y = loop.Apply2(loop.Max, loop.Number(wide, float64(to.MinInt())), loop.Apply2(loop.Min, loop.Number(wide, float64(to.MaxInt())), y))
+		y = loop.Apply2(loop.Max, loop.Number(wide, 0), loop.Apply2(loop.Min, loop.Number(wide, float64(int64(to.MaxInt())-to.MinInt())), y))
+		if to.IsSigned() {
+			y = loop.Apply2(loop.Add, loop.Convert(dtype.I32, y), loop.Integer(dtype.I32, to.MinInt()))
+		}
 		k.Store(out, at, loop.Convert(to, y))
 	})
 }
@@ -227,7 +261,7 @@ func dequantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 }
 
 func dequantizeMap(k *Nest, n *ir.Node) {
-	x, scale, zero, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
+	x, zero, out := k.In[0], present(k.In, 2), k.Out[0]
 	dt, whole := computing(out.DType), dtype.I32
 	if x.DType.Bits() >= 32 {
 		whole = dtype.I64
@@ -238,9 +272,9 @@ func dequantizeMap(k *Nest, n *ir.Node) {
 	k.Nest(loop.Each, "i", out.Shape, func(at []sym.Expr) {
 		v := loop.Convert(whole, x.Load(at...))
 		if zero != nil {
-			v = minus(v, loop.Convert(whole, loadScaled(k, n, zero, at)))
+			v = minus(v, inType(whole, loadScaled(k, n, 2, at)))
 		}
-		y := times(loop.Convert(dt, v), loop.Convert(dt, loadScaled(k, n, scale, at)))
+		y := times(loop.Convert(dt, v), inType(dt, loadScaled(k, n, 1, at)))
 		k.Store(out, at, loop.Convert(out.DType, y))
 	})
 }

@@ -57,6 +57,9 @@ func TestSpecials(t *testing.T) {
 func TestPowers(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Powers(t) })
 }
+func TestQuantisations(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Quantisations(t) })
+}
 func TestCheck(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Checks(t) })
 }

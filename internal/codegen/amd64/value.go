@@ -217,6 +217,9 @@ func (e *emitter) expression(x loop.Expr) value {
 		cond, a, b := e.value(x.Cond), e.value(x.X), e.value(x.Y)
 		return e.choose(cond, a, b)
 	case *loop.Cast:
+		if v, ok := e.quantise(x); ok {
+			return v
+		}
 		return e.cast(e.value(x.X), x.Type)
 	}
 	e.k.bug("an expression of type %T", x)

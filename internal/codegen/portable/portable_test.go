@@ -21,18 +21,19 @@ var (
 // harness compiles with this package.
 var harness = kernelcheck.Harness{Compile: Compile}
 
-func TestFunctions(t *testing.T)    { harness.Functions(t) }
-func TestConversions(t *testing.T)  { harness.Conversions(t) }
-func TestSpecials(t *testing.T)     { harness.Specials(t) }
-func TestPowers(t *testing.T)       { harness.Powers(t) }
-func TestCheck(t *testing.T)        { harness.Checks(t) }
-func TestOutside(t *testing.T)      { harness.Outside(t) }
-func TestEarly(t *testing.T)        { harness.Early(t) }
-func TestWide(t *testing.T)         { harness.Wide(t); harness.Chosen(t) }
-func TestContractions(t *testing.T) { harness.Contractions(t) }
-func TestTilesAtOnce(t *testing.T)  { harness.TilesAtOnce(t) }
-func TestCourses(t *testing.T)      { harness.Courses(t) }
-func TestDivisions(t *testing.T)    { harness.Divisions(t) }
+func TestFunctions(t *testing.T)     { harness.Functions(t) }
+func TestConversions(t *testing.T)   { harness.Conversions(t) }
+func TestSpecials(t *testing.T)      { harness.Specials(t) }
+func TestPowers(t *testing.T)        { harness.Powers(t) }
+func TestQuantisations(t *testing.T) { harness.Quantisations(t) }
+func TestCheck(t *testing.T)         { harness.Checks(t) }
+func TestOutside(t *testing.T)       { harness.Outside(t) }
+func TestEarly(t *testing.T)         { harness.Early(t) }
+func TestWide(t *testing.T)          { harness.Wide(t); harness.Chosen(t) }
+func TestContractions(t *testing.T)  { harness.Contractions(t) }
+func TestTilesAtOnce(t *testing.T)   { harness.TilesAtOnce(t) }
+func TestCourses(t *testing.T)       { harness.Courses(t) }
+func TestDivisions(t *testing.T)     { harness.Divisions(t) }
 
 // TestStop: kernels whose one tile would take years end when they are stopped.
 func TestStop(t *testing.T) { harness.Stops(t) }

@@ -1,0 +1,44 @@
+package amd64
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// TestQuantised holds products to quotients for many scales, on random numbers as well as those around a step: all that are accepted are rounded to
+// the same integers, and nearly all are accepted.
+func TestQuantised(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	accepted, tried := 0, 2000
+	for range tried {
+		scale, zero := float32(math.Exp(r.NormFloat64()*6)), float64(r.IntN(256))
+		real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32}, real(float64(scale)))), real(zero))
+		q, ok := quantisedOf(&loop.Cast{Type: dtype.U8, X: loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(255), x))})
+		if !ok {
+			continue
+		}
+		accepted++
+		for range 200 {
+			v := float32((r.Float64()*300 - 20 - zero) * float64(scale))
+			if r.IntN(2) == 0 { // beside a step
+				v = float32((math.Floor(r.Float64()*255-zero) + 0.5) * float64(scale))
+				for range r.IntN(5) {
+					v = math.Nextafter32(v, math.MaxFloat32)
+				}
+			}
+			bound := func(y float32) float64 { return max(0, min(255, math.RoundToEven(float64(y))+zero)) }
+			if got, want := bound(q.product(v)), bound(v/scale); got != want {
+				t.Fatalf("scale %g, zero %g: %g becomes %g, not %g", scale, zero, v, got, want)
+			}
+		}
+	}
+	if accepted < tried*9/10 {
+		t.Errorf("%d of %d scales are accepted", accepted, tried)
+	}
+	t.Logf("%d of %d scales are accepted", accepted, tried)
+}

@@ -1,0 +1,53 @@
+package kernelcheck
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Quantisations runs round(x / scale) + zero, kept within a type's numbers, for constant scales, on the numbers around each step to the next integer, and on those that
+// have rules of their own: the results are the interpreter's to the bit.
+func (h Harness) Quantisations(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	scales := []float32{1, 0.25, 3, 1.0 / 3, 1.0 / 127, 1e-3, 0.1, 1e-19, 1e-21, 1e19, 1e21, 1e-40, -0.5, 0, float32(math.Inf(1)), math.Nextafter32(1, 0), math.Nextafter32(1, 2)}
+	for range 30 {
+		scales = append(scales, float32(math.Ldexp(1+r.Float64(), r.Intn(24)-18)))
+	}
+	for i, scale := range scales {
+		for _, form := range []struct{ zero, high float64 }{{0, 255}, {float64(r.Intn(256)), 255}, {255, 255}, {8, 15}, {300, 255}, {-3, 255}, {0.5, 255}, {100, 65535}} {
+			if i > 20 && form.zero < 0 {
+				continue
+			}
+			var values []float32
+			for _, v := range specialValues(dtype.F32) {
+				values = append(values, float32(v))
+			}
+			for step := -form.zero - 3; step < math.Min(form.high, 255)-form.zero+3; step++ {
+				at := float32((step + 0.5) * float64(scale))
+				values = append(values, math.Nextafter32(at, -math.MaxFloat32), at, math.Nextafter32(at, math.MaxFloat32), at*float32(r.Float64()))
+			}
+			b := loop.NewBuilder("quantise")
+			n := int64(len(values))
+			x, z := b.Param("x", loop.Read, dtype.F32, Fixed(n)), b.Param("z", loop.Write, dtype.U16, Fixed(n))
+			b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
+				real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+				y := loop.Apply(loop.Round, loop.Apply2(loop.Div, x.Load(i), real(float64(scale))))
+				if form.zero != 0 {
+					y = loop.Apply2(loop.Add, y, real(form.zero))
+				}
+				y = loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(form.high), y))
+				b.Store(z, []sym.Expr{i}, loop.Convert(dtype.U16, y))
+			})
+			k := Finish(b)
+			from := tensor.Must(tensor.FromSlice(values, n))
+			h.agreeSpecial(t, fmt.Sprintf("scale %g, zero %g, up to %g", scale, form.zero, form.high), k, []*tensor.Tensor{from, Operand(t, k.Params[1], nil)}, true)
+		}
+	}
+}
