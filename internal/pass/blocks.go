@@ -1,0 +1,309 @@
+package pass
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Blocks has products with constant weights of 2, 4 or 8 bits, which a dequantize makes numbers, read the weights as they are: they are laid out anew, and unpacked in registers or
+// a panel at a time, so that neither the file's weights nor what they stand for take memory beside them. Scales are of blocks along the sum, of columns, or of all weights. What else reads
+// the weights keeps them as they were.
+func Blocks(m *ir.Module) error {
+	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
+	return apply(m, []rule{{"a product of few bits", []string{"matmul"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		x, w := n.Inputs[0], n.Inputs[1]
+		d := producer(w, "dequantize")
+		if cut := producer(w, "slice"); cut != nil && fromStart(cut) {
+			d = producer(cut.Inputs[0], "dequantize")
+		}
+		if d == nil || n.Attrs.Bool("transpose_a") || !floatsOf(x) || !floatsOf(n.Outputs[0]) || producer(x, "dequantize") != nil {
+			return nil
+		}
+		weights := laid[w]
+		if weights == nil {
+			weights = weightsOfBlocks(w, n.Attrs.Bool("transpose_b"))
+			laid[w] = weights
+		}
+		if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") {
+			return nil
+		}
+		words, scale, zero, err := weights.panels()
+		if err != nil {
+			b.Fail(err)
+		}
+		name := d.Inputs[0].Name
+		var zeros *ir.Value
+		if zero != nil {
+			zeros = b.Constant(name+".zero", zero)
+		}
+		if x.Type.DType != dtype.F32 {
+			x = ops.Cast(b, x, dtype.F32)
+		}
+		y := ops.MatMulBlocks(b, x, b.Constant(name, words), b.Constant(name+".scale", scale), zeros, weights.Blocks)
+		if to := n.Outputs[0].Type.DType; to != dtype.F32 {
+			y = ops.Cast(b, y, to)
+		}
+		return y
+	}}})
+}
+
+// floatsOf reports whether a value is of floats that f32 holds.
+func floatsOf(v *ir.Value) bool { return v.Type.DType.IsFloat() && v.Type.DType.Bits() <= 32 }
+
+// blockWeights are weights of a product that are to be laid out anew.
+type blockWeights struct {
+	ops.Blocks
+	weights, scale, zero *constantMatrix // as they are; scale nil: they cannot be laid out, zero nil: Zero
+	turned               bool            // columns are the first axis
+	flip                 int64           // what makes a weight unsigned: a bit to turn over
+	perColumn            bool            // a column has one scale
+	perBlock             bool            // and each of its blocks
+	made                 [3]*tensor.Tensor
+}
+
+// constantMatrix is a constant as a matrix, or the first rows and columns of one. A constant of rank 0 or 1 is one row.
+type constantMatrix struct {
+	*tensor.Tensor
+	rows, columns int64
+	line          int64 // elements from a row to the next
+	repeats       bool  // one element stands for all
+}
+
+// matrixOf is a value as a constant matrix, also if it is a reshape, the beginning or a repetition of one that is not folded; nil if it is none.
+func matrixOf(v *ir.Value) *constantMatrix {
+	if t := v.Const; t != nil {
+		if t.Rank() > 2 {
+			return nil
+		}
+		m := &constantMatrix{Tensor: t, rows: 1, columns: 1}
+		if t.Rank() > 0 {
+			m.columns = t.Shape()[t.Rank()-1]
+		}
+		if t.Rank() > 1 {
+			m.rows = t.Shape()[0]
+		}
+		m.line = m.columns
+		return m
+	}
+	extents := make([]int64, 2)
+	if v.Node == nil || len(v.Type.Shape) != 2 {
+		return nil
+	}
+	for i, e := range v.Type.Shape {
+		n, fixed := e.Const()
+		if !fixed {
+			return nil
+		}
+		extents[i] = n
+	}
+	from := v.Node.Inputs[0]
+	switch v.Node.Op.Name() {
+	case "reshape":
+		if from.Const != nil {
+			return &constantMatrix{Tensor: from.Const, rows: extents[0], columns: extents[1], line: extents[1]}
+		}
+		if m := matrixOf(from); m != nil && m.line == m.columns && !m.repeats {
+			return &constantMatrix{Tensor: m.Tensor, rows: extents[0], columns: extents[1], line: extents[1]}
+		}
+	case "slice":
+		if m := matrixOf(from); m != nil && fromStart(v.Node) {
+			m.rows, m.columns = extents[0], extents[1]
+			return m
+		}
+	case "expand":
+		if from.Const != nil && from.Const.Len() == 1 {
+			return &constantMatrix{Tensor: from.Const, rows: extents[0], columns: extents[1], repeats: true}
+		}
+	}
+	return nil
+}
+
+// fromStart reports whether a slice takes the first elements along each axis.
+func fromStart(n *ir.Node) bool {
+	return !slices.ContainsFunc(n.Attrs.Exprs("begin"), func(e sym.Expr) bool { return !e.Equal(sym.Const(0)) }) &&
+		!slices.ContainsFunc(n.Attrs.Ints("step"), func(step int64) bool { return step != 1 })
+}
+
+// at is the flat place of an element.
+func (m *constantMatrix) at(row, column int64) int64 {
+	if m.repeats {
+		return 0
+	}
+	return row*m.line + column
+}
+
+// number is an integer of the matrix.
+func (m *constantMatrix) number(row, column int64) int64 { return m.Int(m.at(row, column)) }
+
+// one reports whether all elements are one integer.
+func (m *constantMatrix) one() (x int64, ok bool) {
+	x = m.number(0, 0)
+	for row := range m.rows {
+		for column := range m.columns {
+			if m.number(row, column) != x {
+				return 0, false
+			}
+		}
+	}
+	return x, true
+}
+
+// weightsOfBlocks are the weights that a dequantize makes numbers, as a product reads the value of. Those that are not of the form have no scale.
+func weightsOfBlocks(v *ir.Value, turned bool) *blockWeights {
+	w := &blockWeights{turned: turned}
+	d, extents := v.Node, make([]int64, 2)
+	if len(v.Type.Shape) != 2 {
+		return w
+	}
+	for i, e := range v.Type.Shape {
+		extents[i], _ = e.Const()
+	}
+	if d.Op.Name() == "slice" {
+		d = d.Inputs[0].Node
+	}
+	from, scale := matrixOf(d.Inputs[0]), matrixOf(d.Inputs[1])
+	if from == nil || scale == nil || from.repeats || scale.repeats || len(d.Inputs[0].Type.Shape) != 2 || !from.DType().IsInt() || from.DType().Bits() > 8 || !floatsOf(d.Inputs[1]) {
+		return w
+	}
+	depth, columns := 0, 1
+	if turned {
+		depth, columns = 1, 0
+	}
+	w.weights, w.Bits, w.Depth, w.Columns = from, int64(from.DType().Bits()), extents[depth], extents[columns]
+	if w.Bits < 2 || w.Depth <= 0 || w.Columns <= 0 {
+		return w
+	}
+	if from.DType().IsSigned() {
+		w.flip = 1 << (w.Bits - 1)
+	}
+	w.Zero = w.flip
+	if len(d.Inputs) > 2 && d.Inputs[2] != nil {
+		if w.zero = matrixOf(d.Inputs[2]); w.zero == nil {
+			return w
+		}
+	}
+	axis := int(d.Attrs.Int("axis", 1)+2) % 2
+	w.Block = w.Words() * w.PerWord()
+	switch block := d.Attrs.Int("block", 0); {
+	case block > 0 && axis == depth && (block%w.PerWord() == 0 || block >= w.Depth):
+		if w.perBlock = block < w.Depth; w.perBlock {
+			w.Block = block
+		}
+		w.perColumn = true
+	case block == 0 && scale.rows*scale.columns == 1:
+	case block == 0 && axis == columns && len(d.Inputs[1].Type.Shape) == 1:
+		w.perColumn = true
+	default:
+		return w
+	}
+	for row := range scale.rows {
+		for column := range scale.columns {
+			if x := scale.Float(scale.at(row, column)); math.IsInf(x, 0) || math.IsNaN(x) {
+				return w
+			}
+		}
+	}
+	if w.zero != nil {
+		if x, same := w.zero.one(); same {
+			w.zero, w.Zero = nil, w.unsigned(x)
+		}
+	}
+	w.scale = scale
+	return w
+}
+
+// unsigned is a weight, or a zero point, without a sign.
+func (w *blockWeights) unsigned(x int64) int64 { return (x ^ w.flip) & (1<<w.Bits - 1) }
+
+// shared is the flat place in a matrix of what a column's block shares.
+func (w *blockWeights) shared(m *constantMatrix, block, column int64) int64 {
+	switch {
+	case !w.perColumn:
+		return 0
+	case w.perBlock && !w.turned:
+		return m.at(block, column)
+	case !w.perBlock && m.rows == 1:
+		return m.at(0, column)
+	case !w.turned:
+		return m.at(0, column)
+	}
+	return m.at(column, block)
+}
+
+// panels are the words, the scales and the zero points (nil: Zero) as ops.MatMulBlocks takes them. They are computed when they are wanted.
+func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
+	if w.made[0] != nil {
+		return w.made[0], w.made[1], w.made[2], nil
+	}
+	major := 1
+	if w.turned {
+		major = 0
+	}
+	if words, err = tensor.Deferred(dtype.I32, []int64{w.Panels(), w.Words(), ops.BlocksPanel}, w.weights.Tensor, major, w.fillWords); err != nil {
+		return nil, nil, nil, err
+	}
+	laid := func(to dtype.DType, from *constantMatrix, set func(to *tensor.Tensor, at, from int64)) (*tensor.Tensor, error) {
+		return tensor.Deferred(to, []int64{w.Panels(), w.Count(), ops.BlocksPanel}, from.Tensor, 0, func(to *tensor.Tensor, axis int, begin, end int64) {
+			w.each(to, axis, begin, end, func(at, block, column int64) { set(to, at, w.shared(from, block, column)) })
+		})
+	}
+	scale, err = laid(w.scale.DType(), w.scale, func(to *tensor.Tensor, at, from int64) { to.SetFloat(at, w.scale.Float(from)) })
+	if err == nil && w.zero != nil {
+		zero, err = laid(dtype.U8, w.zero, func(to *tensor.Tensor, at, from int64) { to.SetInt(at, w.unsigned(w.zero.Int(from))) })
+	}
+	w.made = [3]*tensor.Tensor{words, scale, zero}
+	return words, scale, zero, err
+}
+
+// each calls do for each element of a part of a tensor in panels, if its column is one of the weights': with its flat place, its place along the second axis of
+// the whole, and its column.
+func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do func(at, along, column int64)) {
+	first, shape := [3]int64{}, to.Shape()
+	first[axis] = begin
+	flat := int64(0)
+	for t := range shape[0] {
+		for place := range shape[1] {
+			for c := range shape[2] {
+				if column := (first[0]+t)*ops.BlocksPanel + first[2] + c; column < w.Columns {
+					do(flat, first[1]+place, column)
+				}
+				flat++
+			}
+		}
+	}
+}
+
+// fillWords lays weights out in words, in a part of all that is beyond the columns 0.
+func (w *blockWeights) fillWords(to *tensor.Tensor, axis int, begin, end int64) {
+	out, data := to.Bytes(), w.weights.Bytes()
+	clear(out)
+	per, flip := w.PerWord(), uint32(0)
+	for i := range per {
+		flip |= uint32(w.flip) << (w.Bits * i)
+	}
+	line := w.weights.line
+	whole := w.turned && line%per == 0 && w.Depth%per == 0 // words lie in the file as they are
+	w.each(to, axis, begin, end, func(at, place, column int64) {
+		word := uint32(0)
+		if whole {
+			word = binary.LittleEndian.Uint32(data[4*(column*(line/per)+place):])
+		} else {
+			for i := range min(per, w.Depth-place*per) {
+				flat := (place*per+i)*line + column
+				if w.turned {
+					flat = column*line + place*per + i
+				}
+				bit := flat * w.Bits
+				word |= uint32(data[bit/8]>>(bit%8)) & (1<<w.Bits - 1) << (w.Bits * i)
+			}
+		}
+		binary.LittleEndian.PutUint32(out[4*at:], word^flip)
+	})
+}
