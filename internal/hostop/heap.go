@@ -16,7 +16,11 @@ func Heap(op string, attrs map[string]any) (times []int64, plus int64, known boo
 	case "sequence_concat":
 		return []int64{0, sequenceView / (8 * extentsWidth)}, 0, true
 	case "trees":
+		how, _ := attrs["aggregate"].(string)
 		targets, _ := attrs["targets"].(int64)
+		if a := aggregates[how]; !a.least && !a.most {
+			return nil, 0, true
+		}
 		return nil, treeBlock * targets, true
 	}
 	return nil, 0, op != "decode_image"

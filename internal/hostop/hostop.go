@@ -23,6 +23,9 @@ type Call struct {
 	Ask func() error
 	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it returns. It refuses by an error.
 	Reserve func(bytes int64) error
+	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has; f is given a call
+	// of its own, with which it does not ask for results. steps is the work of one of the count.
+	Split func(count, steps int64, f func(c *Call, from, to int64) error) error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 
@@ -36,6 +39,20 @@ func (c *Call) heap(bytes int64) error {
 	}
 	return c.Reserve(bytes)
 }
+
+// split calls f for parts of [0, count), on the workers of the run. One of them is count·steps of some nanoseconds.
+func (c *Call) split(count, steps int64, f func(c *Call, from, to int64) error) error {
+	if c.Split == nil || count < 2 || steps*count < splitLeast {
+		return f(c, 0, count)
+	}
+	return c.Split(count, steps, func(c *Call, from, to int64) (err error) {
+		defer ended(&err)
+		return f(c, from, to)
+	})
+}
+
+// splitLeast is the steps below which work is not divided.
+const splitLeast = 1 << 14
 
 // workMost is how much a function does between two calls of Ask: so many steps of some nanoseconds.
 const workMost = 1 << 16
@@ -94,16 +111,19 @@ var table = map[string]Func{}
 // register makes a function known; each file calls it from init.
 func register(name string, f Func) {
 	table[name] = func(c *Call) (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				end, ok := r.(stopped)
-				if !ok {
-					panic(r)
-				}
-				err = end.err
-			}
-		}()
+		defer ended(&err)
 		return f(c)
+	}
+}
+
+// ended, deferred, turns the panic by which work ends a function into its error.
+func ended(err *error) {
+	if r := recover(); r != nil {
+		end, ok := r.(stopped)
+		if !ok {
+			panic(r)
+		}
+		*err = end.err
 	}
 }
 

@@ -1,71 +1,78 @@
 package hostop
 
 import (
+	"math"
+	"unsafe"
+
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() {
 	register("trees", func(c *Call) error {
-		if c.In[0].DType() == dtype.F64 {
+		if len(c.In) < 6 || len(c.In) > 7 {
+			return diag.Inputf("trees of %d tables", len(c.In))
+		}
+		switch c.In[0].DType().Size() {
+		case 4:
+			return trees[float32](c)
+		case 8:
 			return trees[float64](c)
 		}
-		return trees[float32](c)
+		return diag.Inputf("trees for samples of %s", c.In[0].DType())
 	})
 }
 
-// The comparisons of a node, each of the sample's feature with the node's split. One that is not met leads to the node's second child.
-const (
-	TreeLE = iota
-	TreeLT
-	TreeGE
-	TreeGT
-	TreeEQ
-	TreeNE
-	// TreeMissing, added to a comparison, has NaN meet it.
-	TreeMissing = 8
-)
-
-// treeTest compares, by the number of the comparison.
-func treeTest[T real](mode uint8, x, split T) bool {
-	switch mode &^ TreeMissing {
-	case TreeLE:
-		return x <= split || mode&TreeMissing != 0 && x != x
-	case TreeLT:
-		return x < split || mode&TreeMissing != 0 && x != x
-	case TreeGE:
-		return x >= split || mode&TreeMissing != 0 && x != x
-	case TreeGT:
-		return x > split || mode&TreeMissing != 0 && x != x
-	case TreeEQ:
-		return x == split || mode&TreeMissing != 0 && x != x
-	}
-	return x != split || mode&TreeMissing != 0 && x != x
+// TreeNode is one element of the table of nodes. A sample whose feature is above the split goes on at Left + 1, another
+// at Left; NaN goes on at Left + Info&1. A leaf leads to itself: its split is +Inf, and Info is twice its number.
+type TreeNode[T float32 | float64] struct {
+	Split               T
+	Feature, Left, Info int32
 }
 
-// aggregate says how what the trees give a target is combined: as a sum where nothing else is said.
+// TreeNodeWords is the size of a TreeNode in words of four bytes, for a split of so many bytes.
+func TreeNodeWords(bytes int) int64 {
+	if bytes == 8 {
+		return int64(unsafe.Sizeof(TreeNode[float64]{})) / 4
+	}
+	return int64(unsafe.Sizeof(TreeNode[float32]{})) / 4
+}
+
+// aggregate says how what the trees give a target is combined: as a sum, if nothing else is said.
 type aggregate struct{ least, most, mean bool }
 
 var aggregates = map[string]aggregate{"sum": {}, "average": {mean: true}, "min": {least: true}, "max": {most: true}}
 
-// trees sends each row of input 0, x[N, F], down every tree. The trees are flat: input 1 is the roots, i32; inputs 2 to 5 are the nodes' features i32, comparisons u8, splits of x's
-// type, and children i32[nodes, 2]. A child or root of at least 0 is a node, which comes after its parent; another is the complement of a leaf. Inputs 6 to 8 are the leaves, i32: where
-// each one's targets begin, with the end; the targets, i32; and their weights, of x's type. Result 0 is what attribute aggregate makes of each of the attribute targets, plus input 9,
-// where present.
+// treeBlock is the rows that go down a tree one after the other, while its nodes are in the cache.
+const treeBlock = 128
+
+// treeLanes is how many walks are interleaved, so that their loads overlap.
+const treeLanes = 8
+
+// forest is the operands of trees.
+type forest[T real] struct {
+	x               []T
+	width           int // features of a row
+	roots           []int32
+	nodes           []TreeNode[T]
+	begins, targets []int32
+	weights, base   []T
+	count           int64 // targets
+	how             aggregate
+	proved          bool // every node leads to nodes and looks at a feature of a row
+}
+
+// trees sends each row of input 0, x[N, F], down every tree. Input 1 is the roots' places among the nodes, input 2 the
+// nodes, each a TreeNode as words of i32. Inputs 3 to 5 are the leaves: the place where each one's targets begin, with the
+// end; the targets; and their weights, of x's type. If input 3 is empty, each leaf has a weight for every target. Result 0 is
+// what attribute aggregate makes of each of the attribute targets, plus input 6, if present.
 func trees[T real](c *Call) error {
-	count, _ := c.Attrs["targets"].(int64)
-	name, _ := c.Attrs["aggregate"].(string)
-	how, known := aggregates[name]
-	if !known {
-		return diag.Inputf("trees are not combined by %q", name)
-	}
-	f, err := newForest[T](c.In)
+	f, err := newForest[T](c)
 	if err != nil {
 		return err
 	}
-	rows, width := c.In[0].Shape()[0], c.In[0].Shape()[1]
-	out, err := c.Result(0, rows, count)
+	rows := c.In[0].Shape()[0]
+	out, err := c.Result(0, rows, f.count)
 	if err != nil {
 		return err
 	}
@@ -73,136 +80,388 @@ func trees[T real](c *Call) error {
 	if err != nil {
 		return err
 	}
-	var base []T
-	if len(c.In) > 9 && c.In[9] != nil {
-		if base, err = tensor.Data[T](c.In[9]); err != nil || int64(len(base)) != count {
-			return diag.Inputf("%d values to begin with for %d targets", len(base), count)
+	if f.sparse() && (f.how.least || f.how.most) {
+		if err := c.heap(min(rows, treeBlock) * f.count); err != nil {
+			return err
 		}
+		given := make([]bool, min(rows, treeBlock)*f.count)
+		return f.blocks(c, 0, rows, sums, given)
 	}
-	if err := c.heap(min(rows, treeBlock) * count); err != nil {
-		return err
+	if rows >= treeLanes && rows*int64(len(f.roots)) >= int64(len(f.nodes)) { // else walks check what they meet
+		f.prove(c)
 	}
-	given := make([]bool, min(rows, treeBlock)*count)
-	f.call = c
-	for first := int64(0); first < rows; first += treeBlock {
-		end := min(first+treeBlock, rows)
-		y := sums[first*count : end*count]
-		zero(c, y)
-		zero(c, given)
-		for _, root := range f.roots {
-			for row := first; row < end; row++ {
-				leaf, err := f.leaf(f.x[row*width:(row+1)*width], root)
-				if err != nil {
-					return err
-				}
-				at := (row - first) * count
-				if err := f.give(leaf, y[at:at+count], given[at:at+count], how); err != nil {
-					return err
-				}
-			}
-		}
-		for i := range y {
-			c.work(2)
-			if how.mean {
-				y[i] /= T(len(f.roots))
-			}
-			if base != nil {
-				y[i] += base[int64(i)%count]
-			}
-		}
-	}
-	return nil
+	return c.split(rows, int64(len(f.roots))*64, func(c *Call, from, to int64) error {
+		return f.blocks(c, from, to, sums, nil)
+	})
 }
 
-// treeBlock is the rows that go down a tree one after the other, while its nodes are at hand.
-const treeBlock = 128
-
-// give combines what a leaf gives with what a row's targets have been given.
-func (f *forest[T]) give(leaf int32, y []T, given []bool, how aggregate) error {
-	for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
-		f.call.work(1)
-		to, w := f.targets[i], f.weights[i]
-		switch {
-		case to < 0 || int(to) >= len(y):
-			return diag.Inputf("a leaf gives to target %d of %d", to, len(y))
-		case !given[to]:
-			y[to], given[to] = w, true
-		case how.least:
-			y[to] = min(y[to], w)
-		case how.most:
-			y[to] = max(y[to], w)
-		default:
-			y[to] += w
-		}
-	}
-	return nil
-}
-
-// forest is the operands of trees.
-type forest[T real] struct {
-	call            *Call
-	x               []T
-	roots, features []int32
-	modes           []uint8
-	splits          []T
-	children        []int32
-	begins, targets []int32
-	weights         []T
-}
-
-func newForest[T real](in []*tensor.Tensor) (*forest[T], error) {
+func newForest[T real](c *Call) (*forest[T], error) {
 	f := &forest[T]{}
 	var first error
-	whole := func(i int, to *[]int32) {
-		data, err := tensor.Data[int32](in[i])
-		if *to = data; err != nil && first == nil {
+	note := func(err error) {
+		if first == nil {
 			first = err
 		}
 	}
-	real := func(i int, to *[]T) {
-		data, err := tensor.Data[T](in[i])
-		if *to = data; err != nil && first == nil {
-			first = err
-		}
+	var words []int32
+	var err error
+	f.x, err = tensor.Data[T](c.In[0])
+	note(err)
+	for _, table := range []struct {
+		to *[]int32
+		at int
+	}{{&f.roots, 1}, {&words, 2}, {&f.begins, 3}, {&f.targets, 4}} {
+		*table.to, err = tensor.Data[int32](c.In[table.at])
+		note(err)
 	}
-	real(0, &f.x)
-	whole(1, &f.roots)
-	whole(2, &f.features)
-	f.modes = in[3].Bytes()
-	real(4, &f.splits)
-	whole(5, &f.children)
-	whole(6, &f.begins)
-	whole(7, &f.targets)
-	real(8, &f.weights)
+	f.weights, err = tensor.Data[T](c.In[5])
+	note(err)
+	if len(c.In) > 6 && c.In[6] != nil {
+		f.base, err = tensor.Data[T](c.In[6])
+		note(err)
+	}
 	if first != nil {
 		return nil, first
 	}
-	if n := len(f.features); len(f.modes) != n || len(f.splits) != n || len(f.children) != 2*n || len(f.begins) == 0 || len(f.targets) != len(f.weights) {
+	name, _ := c.Attrs["aggregate"].(string)
+	known := false
+	if f.how, known = aggregates[name]; !known {
+		return nil, diag.Inputf("trees are not combined by %q", name)
+	}
+	f.count, _ = c.Attrs["targets"].(int64)
+	if f.base != nil && int64(len(f.base)) != f.count {
+		return nil, diag.Inputf("%d values to begin with for %d targets", len(f.base), f.count)
+	}
+	size := int(unsafe.Sizeof(TreeNode[T]{}))
+	if len(words)*4%size != 0 || f.sparse() && len(f.targets) != len(f.weights) {
 		return nil, diag.Inputf("tables of trees whose lengths disagree")
+	}
+	if len(words) > 0 {
+		at := unsafe.Pointer(unsafe.SliceData(words))
+		if uintptr(at)%unsafe.Alignof(TreeNode[T]{}) != 0 {
+			return nil, diag.Internalf("nodes of trees that do not lie aligned")
+		}
+		f.nodes = unsafe.Slice((*TreeNode[T])(at), len(words)*4/size)
+	}
+	if f.width = int(c.In[0].Shape()[1]); f.width == 0 {
+		f.x = []T{0} // which leaves look at
 	}
 	return f, nil
 }
 
-// leaf is where a row ends: each step leads to a later node, so that it ends.
-func (f *forest[T]) leaf(x []T, at int32) (int32, error) {
-	for at >= 0 {
-		f.call.work(4)
-		if int(at) >= len(f.features) || int(f.features[at]) >= len(x) || f.features[at] < 0 {
-			return 0, diag.Inputf("a tree looks for node %d of %d, or for a feature beyond the %d that there are", at, len(f.features), len(x))
-		}
-		child := 2 * at
-		if !treeTest(f.modes[at], x[f.features[at]], f.splits[at]) {
-			child++
-		}
-		next := f.children[child]
-		if next >= 0 && next <= at {
-			return 0, diag.Inputf("node %d of a tree leads back to %d", at, next)
-		}
-		at = next
+// prove sets proved if walks that begin at the roots stay within the tables.
+func (f *forest[T]) prove(c *Call) {
+	if f.width == 0 {
+		return
 	}
-	leaf := ^at
-	if int(leaf)+1 >= len(f.begins) || f.begins[leaf] < 0 || f.begins[leaf+1] > int32(len(f.targets)) {
-		return 0, diag.Inputf("a tree ends at leaf %d of %d", leaf, len(f.begins)-1)
+	bad := false
+	for _, root := range f.roots {
+		bad = bad || uint(root) >= uint(len(f.nodes))
 	}
-	return leaf, nil
+	c.work(int64(len(f.roots) + len(f.nodes)))
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		last := int64(n.Left)
+		if n.Split < T(math.Inf(1)) || n.Info&1 != 0 {
+			last++
+		}
+		if n.Left < 0 || last >= int64(len(f.nodes)) || uint(n.Feature) >= uint(f.width) {
+			bad = true
+		}
+	}
+	f.proved = !bad
+}
+
+// sparse reports whether leaves list their targets.
+func (f *forest[T]) sparse() bool { return len(f.begins) > 0 }
+
+// blocks computes rows [from, to).
+func (f *forest[T]) blocks(c *Call, from, to int64, sums []T, given []bool) error {
+	for first := from; first < to; first += treeBlock {
+		end := min(first+treeBlock, to)
+		y := sums[first*f.count : end*f.count]
+		f.begin(c, y, given)
+		row := first + (end-first)/treeLanes*treeLanes
+		if err := f.across(c, first, row, y, given); err != nil {
+			return err
+		}
+		for ; row < end; row++ {
+			if err := f.along(c, row, y[(row-first)*f.count:(row-first+1)*f.count], part(given, row-first, f.count)); err != nil {
+				return err
+			}
+		}
+		f.end(c, y)
+	}
+	return nil
+}
+
+func part(given []bool, row, count int64) []bool {
+	if given == nil {
+		return nil
+	}
+	return given[row*count : (row+1)*count]
+}
+
+// begin sets a block's results to what a tree's are combined with.
+func (f *forest[T]) begin(c *Call, y []T, given []bool) {
+	zero(c, y)
+	zero(c, given)
+	if bound := T(math.Inf(1)); !f.sparse() && len(f.roots) > 0 && (f.how.least || f.how.most) {
+		if f.how.most {
+			bound = -bound
+		}
+		for i := range y {
+			c.work(1)
+			y[i] = bound
+		}
+	}
+}
+
+func (f *forest[T]) end(c *Call, y []T) {
+	if !f.how.mean && f.base == nil {
+		return
+	}
+	c.work(int64(len(y)))
+	for i := range y {
+		if f.how.mean {
+			y[i] /= T(len(f.roots))
+		}
+		if f.base != nil {
+			y[i] += f.base[int64(i)%f.count]
+		}
+	}
+}
+
+// across sends rows [from, to), which fill lanes, down one tree after the other. y and given begin at row from.
+func (f *forest[T]) across(c *Call, from, to int64, y []T, given []bool) error {
+	var at [treeLanes]int32
+	var base [treeLanes]int
+	missing := f.missing(c, from, to)
+	single := f.count == 1 && !f.sparse() && !f.how.least && !f.how.most
+	for _, root := range f.roots {
+		for row := from; row < to; row += treeLanes {
+			for j := range at {
+				at[j], base[j] = root, f.row(row+int64(j))
+			}
+			var err error
+			if f.proved && !missing {
+				err = f.hurry(c, &at, row)
+			} else {
+				err = f.descend(c, &at, &base, missing)
+			}
+			if err != nil {
+				return err
+			}
+			if single {
+				sums := y[row-from:][:treeLanes]
+				for j, node := range at {
+					leaf := uint(f.nodes[node].Info) / 2
+					if leaf >= uint(len(f.weights)) {
+						return diag.Inputf("a tree ends at leaf %d of %d", leaf, len(f.weights))
+					}
+					sums[j] += f.weights[leaf]
+				}
+				continue
+			}
+			for j, node := range at {
+				lane := row + int64(j) - from
+				if err := f.give(node, y[lane*f.count:(lane+1)*f.count], part(given, lane, f.count)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// along sends one row down as many trees at once as there are lanes. The trees' results are combined in their order.
+func (f *forest[T]) along(c *Call, row int64, y []T, given []bool) error {
+	var at [treeLanes]int32
+	var base [treeLanes]int
+	for j := range base {
+		base[j] = f.row(row)
+	}
+	missing := f.missing(c, row, row+1)
+	for roots := f.roots; len(roots) > 0; {
+		taken := copy(at[:], roots)
+		for j := taken; j < treeLanes; j++ {
+			at[j] = roots[0]
+		}
+		if err := f.descend(c, &at, &base, missing); err != nil {
+			return err
+		}
+		for _, node := range at[:taken] {
+			if err := f.give(node, y, given); err != nil {
+				return err
+			}
+		}
+		roots = roots[taken:]
+	}
+	return nil
+}
+
+// row is the place of a row's features.
+func (f *forest[T]) row(row int64) int { return int(row) * f.width }
+
+// missing reports whether some feature of rows [from, to) is NaN.
+func (f *forest[T]) missing(c *Call, from, to int64) bool {
+	c.work((to - from) * int64(f.width))
+	for _, v := range f.x[f.row(from):f.row(to)] {
+		if v != v {
+			return true
+		}
+	}
+	return false
+}
+
+// descend leads each lane from a node to a leaf. Without a branch on what is compared, the lanes' loads overlap.
+func (f *forest[T]) descend(c *Call, at *[treeLanes]int32, base *[treeLanes]int, missing bool) error {
+	if missing {
+		return f.descendMissing(c, at, base)
+	}
+	nodes, x := f.nodes, f.x
+	for range len(nodes) + 1 {
+		c.work(2 * treeLanes)
+		moved := int32(0)
+		for j, i := range at {
+			if uint(i) >= uint(len(nodes)) {
+				return f.astray(i)
+			}
+			n := &nodes[i]
+			feature := base[j] + int(n.Feature)
+			if uint(feature) >= uint(len(x)) {
+				return f.astray(i)
+			}
+			above := int32(0)
+			if x[feature] > n.Split {
+				above = 1
+			}
+			next := n.Left + above
+			moved |= next ^ i
+			at[j] = next
+		}
+		if moved == 0 {
+			return nil
+		}
+	}
+	return diag.Inputf("a tree leads back to a node")
+}
+
+// hurry is descend for the rows from one on, none of which has a NaN, through tables that are proved.
+func (f *forest[T]) hurry(c *Call, at *[treeLanes]int32, row int64) error {
+	node, number := unsafe.Sizeof(TreeNode[T]{}), unsafe.Sizeof(T(0))
+	nodes, width := unsafe.Pointer(unsafe.SliceData(f.nodes)), uintptr(f.width)*number
+	x := unsafe.Pointer(&f.x[f.row(row)])
+	for range len(f.nodes)/2 + 1 {
+		c.work(4 * treeLanes)
+		moved := int32(0)
+		for range 2 {
+			moved = 0
+			row := x
+			for j := range at {
+				i := at[j]
+				n := (*TreeNode[T])(unsafe.Add(nodes, uintptr(uint32(i))*node))
+				above := int32(0)
+				if *(*T)(unsafe.Add(row, uintptr(uint32(n.Feature))*number)) > n.Split {
+					above = 1
+				}
+				next := n.Left + above
+				at[j] = next
+				moved |= next ^ i
+				if j < treeLanes-1 {
+					row = unsafe.Add(row, width)
+				}
+			}
+		}
+		if moved == 0 {
+			return nil
+		}
+	}
+	return diag.Inputf("a tree leads back to a node")
+}
+
+// descendMissing is descend for features that may be NaN.
+func (f *forest[T]) descendMissing(c *Call, at *[treeLanes]int32, base *[treeLanes]int) error {
+	nodes, x := f.nodes, f.x
+	for range len(nodes) + 1 {
+		c.work(2 * treeLanes)
+		moved := int32(0)
+		for j, i := range at {
+			if uint(i) >= uint(len(nodes)) {
+				return f.astray(i)
+			}
+			n := &nodes[i]
+			feature := base[j] + int(n.Feature)
+			if uint(feature) >= uint(len(x)) {
+				return f.astray(i)
+			}
+			v, above, none := x[feature], int32(0), int32(0)
+			if v > n.Split {
+				above = 1
+			}
+			if v != v {
+				none = 1
+			}
+			next := n.Left + (above | n.Info&none)
+			moved |= next ^ i
+			at[j] = next
+		}
+		if moved == 0 {
+			return nil
+		}
+	}
+	return diag.Inputf("a tree leads back to a node")
+}
+
+// astray is the error of a walk that meets node i.
+func (f *forest[T]) astray(i int32) error {
+	if uint(i) >= uint(len(f.nodes)) {
+		return diag.Inputf("a tree looks for node %d of %d", i, len(f.nodes))
+	}
+	return diag.Inputf("a tree looks for feature %d of %d", f.nodes[i].Feature, f.width)
+}
+
+// give combines what the leaf that is a node gives with what a row's targets have been given.
+func (f *forest[T]) give(node int32, y []T, given []bool) error {
+	leaf := int(f.nodes[node].Info) / 2
+	if !f.sparse() {
+		if leaf < 0 || (leaf+1)*len(y) > len(f.weights) {
+			return diag.Inputf("a tree ends at leaf %d of %d", leaf, len(f.weights)/max(1, len(y)))
+		}
+		w := f.weights[leaf*len(y):][:len(y)]
+		switch {
+		case f.how.least:
+			for i := range y {
+				y[i] = min(y[i], w[i])
+			}
+		case f.how.most:
+			for i := range y {
+				y[i] = max(y[i], w[i])
+			}
+		default:
+			for i := range y {
+				y[i] += w[i]
+			}
+		}
+		return nil
+	}
+	if leaf < 0 || leaf+1 >= len(f.begins) || f.begins[leaf] < 0 || int(f.begins[leaf+1]) > len(f.targets) {
+		return diag.Inputf("a tree ends at leaf %d of %d", leaf, len(f.begins)-1)
+	}
+	for i := f.begins[leaf]; i < f.begins[leaf+1]; i++ {
+		to, w := f.targets[i], f.weights[i]
+		switch {
+		case to < 0 || int(to) >= len(y):
+			return diag.Inputf("a leaf gives to target %d of %d", to, len(y))
+		case given == nil:
+			y[to] += w
+		case !given[to]:
+			y[to], given[to] = w, true
+		case f.how.least:
+			y[to] = min(y[to], w)
+		case f.how.most:
+			y[to] = max(y[to], w)
+		}
+	}
+	return nil
 }

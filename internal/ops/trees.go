@@ -19,7 +19,7 @@ func init() {
 type Forest struct {
 	Roots    []int32
 	Features []int32   // of each node: what it looks at
-	Modes    []uint8   // of each node: how it compares that, see TreeMode
+	Modes    []uint8   // of each node: how it compares that, see TreeModes
 	Splits   []float64 // of each node: with what
 	Children []int32   // of each node, two: where to go if so, and where else
 	Begins   []int32   // of each leaf: its first target; and the end of the last
@@ -27,34 +27,56 @@ type Forest struct {
 	Weights  []float64 // of each target: what the leaf gives it
 }
 
-// TreeModes are the comparisons of a node.
-var TreeModes = map[string]uint8{"<=": hostop.TreeLE, "<": hostop.TreeLT, ">=": hostop.TreeGE, ">": hostop.TreeGT, "==": hostop.TreeEQ, "!=": hostop.TreeNE}
-
-// TreeMissing, added to a comparison, has NaN meet it.
-const TreeMissing = hostop.TreeMissing
-
 // Trees sends each row of x[N, F], f32 or f64, down every tree: [N, targets], the sum, average, min or max (the aggregate) of what the leaves give, plus base where it is not nil.
 // A target that no leaf gives anything is 0. Comparisons and sums are of x's type, the trees in their order:
 // whether a vote is a tie depends on it.
 func Trees(b *ir.Builder, x *ir.Value, f *Forest, targets int64, aggregate string, base []float64) *ir.Value {
-	dt := x.Type.DType
-	node := int64(len(f.Features))
-	in := []*ir.Value{
-		x, wholeConstant(b, "roots", f.Roots), wholeConstant(b, "features", f.Features), b.Constant("modes", tensor.Must(tensor.FromSlice(f.Modes, node))), realConstant(b, "splits", dt, f.Splits),
-		b.Constant("children", tensor.Must(tensor.FromSlice(f.Children, node, 2))), wholeConstant(b, "leaves", f.Begins), wholeConstant(b, "targets", f.Targets), realConstant(b, "weights", dt, f.Weights),
-	}
-	if base != nil {
-		in = append(in, realConstant(b, "base", dt, base))
+	names := []string{"roots", "nodes", "leaves", "targets", "weights", "base"}
+	in := []*ir.Value{x}
+	for i, table := range forestTables(x.Type.DType, f, targets, base) {
+		in = append(in, b.Constant(names[i], table))
 	}
 	return b.Op("trees", ir.Attrs{"targets": targets, "aggregate": aggregate}, in...)
 }
 
-func wholeConstant(b *ir.Builder, name string, x []int32) *ir.Value {
-	return b.Constant(name, tensor.Must(tensor.FromSlice(x, int64(len(x)))))
+// forestTables are the operands of the operator besides the samples, which are of type dt.
+func forestTables(dt dtype.DType, f *Forest, targets int64, base []float64) []*tensor.Tensor {
+	p := packForest(dt, f)
+	words := hostop.TreeNodeWords(dt.Size())
+	begins, to := f.Begins, f.Targets
+	if f.dense(targets) {
+		begins, to = nil, nil
+	}
+	tables := []*tensor.Tensor{wholes(p.roots), wholes(p.words, int64(len(p.words))/words, words), wholes(begins), wholes(to), realTensor(dt, f.Weights)}
+	if base != nil {
+		tables = append(tables, realTensor(dt, base))
+	}
+	return tables
 }
 
-func realConstant(b *ir.Builder, name string, dt dtype.DType, x []float64) *ir.Value {
-	return b.Constant(name, realTensor(dt, x))
+func wholes(x []int32, shape ...int64) *tensor.Tensor {
+	if shape == nil {
+		shape = []int64{int64(len(x))}
+	}
+	return tensor.Must(tensor.FromSlice(x, shape...))
+}
+
+// dense reports whether each leaf gives every target one weight, in their order.
+func (f *Forest) dense(targets int64) bool {
+	if targets == 0 || int64(len(f.Targets)) != targets*int64(len(f.Begins)-1) {
+		return false
+	}
+	for i, to := range f.Targets {
+		if int64(to) != int64(i)%targets {
+			return false
+		}
+	}
+	for i, begin := range f.Begins {
+		if int64(begin) != int64(i)*targets {
+			return false
+		}
+	}
+	return true
 }
 
 func realTensor(dt dtype.DType, x []float64, shape ...int64) *tensor.Tensor {
@@ -69,17 +91,17 @@ func realTensor(dt dtype.DType, x []float64, shape ...int64) *tensor.Tensor {
 }
 
 func treesShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 9, 10); err != nil {
+	if err := arity(n, 6, 7); err != nil {
 		return err
 	}
 	x := n.Inputs[0].Type
-	types := []dtype.DType{x.DType, dtype.I32, dtype.I32, dtype.U8, x.DType, dtype.I32, dtype.I32, dtype.I32, x.DType, x.DType}
+	types := []dtype.DType{x.DType, dtype.I32, dtype.I32, dtype.I32, dtype.I32, x.DType, x.DType}
 	for i, v := range n.Inputs {
 		rank := 1
-		if i == 0 || i == 5 {
+		if i == 0 || i == 2 {
 			rank = 2
 		}
-		if v != nil && (v.Type.DType != types[i] || len(v.Type.Shape) != rank) {
+		if v != nil && (v.Type.DType != types[i] || len(v.Type.Shape) != rank) || v == nil && i < 6 {
 			return fault(n, "input %d of trees is %s", i, v.Type)
 		}
 	}
@@ -87,12 +109,8 @@ func treesShape(c *ir.Inference, n *ir.Node) error {
 	if x.DType != dtype.F32 && x.DType != dtype.F64 || targets < 0 {
 		return fault(n, "trees for %s with %d targets", x, targets)
 	}
-	nodes := n.Inputs[2].Type.Shape[0]
-	for _, pair := range [][2]sym.Expr{{n.Inputs[3].Type.Shape[0], nodes}, {n.Inputs[4].Type.Shape[0], nodes}, {n.Inputs[5].Type.Shape[0], nodes}, {n.Inputs[5].Type.Shape[1], sym.Const(2)},
-		{n.Inputs[7].Type.Shape[0], n.Inputs[8].Type.Shape[0]}} {
-		if err := c.RequireEqual(n, pair[0], pair[1], "the tables of a forest"); err != nil {
-			return err
-		}
+	if err := c.RequireEqual(n, n.Inputs[2].Type.Shape[1], sym.Const(hostop.TreeNodeWords(x.DType.Size())), "the words of a node"); err != nil {
+		return err
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{x.Shape[0], sym.Const(targets)}})
 	return nil
@@ -133,19 +151,16 @@ func treesSamples(r *rand.Rand) []Sample {
 	for i, aggregate := range []string{"sum", "average", "min", "max"} {
 		for j, dt := range []dtype.DType{dtype.F32, dtype.F64} {
 			f := sampleForest(r, 1+4*i, 3, 4)
-			n := int64(len(f.Features))
 			x := sampleFloats(r, dt, int64(4*(i+j)), 3)
 			for k := range x.Len() {
 				x.SetFloat(k, math.Round(2*x.Float(k))/2) // some are equal to a split
 			}
-			in := []*tensor.Tensor{
-				x, tensor.Of(f.Roots...), tensor.Of(f.Features...), tensor.Of(f.Modes...), realTensor(dt, f.Splits), tensor.Must(tensor.FromSlice(f.Children, n, 2)),
-				tensor.Of(f.Begins...), tensor.Of(f.Targets...), realTensor(dt, f.Weights),
-			}
+			var base []float64
 			if i%2 == 0 {
-				in = append(in, sampleNormal(r, dt, 4))
+				base = []float64{0.5, -1, 0, 3}
 			}
-			out = append(out, Sample{Attrs: ir.Attrs{"targets": int64(4), "aggregate": aggregate}, Inputs: in, Constant: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}})
+			in := append([]*tensor.Tensor{x}, forestTables(dt, f, 4, base)...)
+			out = append(out, Sample{Attrs: ir.Attrs{"targets": int64(4), "aggregate": aggregate}, Inputs: in, Constant: []int{1, 2, 3, 4, 5, 6}})
 		}
 	}
 	return out
