@@ -15,28 +15,76 @@ func nonzero(c *Call) error {
 		shape = []int64{1}
 	}
 	count := int64(0)
-	for i := range x.Len() {
-		c.work(1)
-		if !isZero(x, i) {
-			count++
+	var chunk [1 << 10]bool
+	each := func(see func(flat int64)) {
+		for first := int64(0); first < x.Len(); first += int64(len(chunk)) {
+			part := chunk[:min(int64(len(chunk)), x.Len()-first)]
+			c.work(int64(len(part)))
+			nonzeros(part, x, first)
+			for i, is := range part {
+				if is {
+					see(first + int64(i))
+				}
+			}
 		}
 	}
+	each(func(int64) { count++ })
 	out, err := c.Result(0, int64(len(shape)), count)
 	if err != nil {
 		return err
 	}
-	column, flat := int64(0), int64(0)
-	tensor.Each(shape, func(at []int64) {
-		c.work(2)
-		if !isZero(x, flat) {
-			for axis, i := range at {
-				out.SetInt(int64(axis)*count+column, i)
-			}
-			column++
+	indices, err := tensor.Data[int64](out)
+	if err != nil {
+		return err
+	}
+	last, column := len(shape)-1, int64(0)
+	row, begin := int64(0), int64(0) // the row along the last axis that the element before lies in, and its first element
+	each(func(flat int64) {
+		if flat-begin >= shape[last] {
+			row = flat / shape[last]
+			begin = row * shape[last]
 		}
-		flat++
+		indices[int64(last)*count+column] = flat - begin
+		for axis, rest := last-1, row; axis >= 0; axis-- {
+			if axis == 0 {
+				indices[column] = rest
+				break
+			}
+			indices[int64(axis)*count+column] = rest % shape[axis]
+			rest /= shape[axis]
+		}
+		c.work(int64(last))
+		column++
 	})
 	return nil
+}
+
+// nonzeros tells of elements from one on which are not zero.
+func nonzeros(to []bool, x *tensor.Tensor, first int64) {
+	switch x.DType() {
+	case dtype.Bool, dtype.U8, dtype.I8:
+		for i, v := range x.Bytes()[first:][:len(to)] {
+			to[i] = v != 0
+		}
+		return
+	case dtype.F32:
+		if data, err := tensor.Data[float32](x); err == nil {
+			for i, v := range data[first:][:len(to)] {
+				to[i] = v != 0
+			}
+			return
+		}
+	case dtype.I64:
+		if data, err := tensor.Data[int64](x); err == nil {
+			for i, v := range data[first:][:len(to)] {
+				to[i] = v != 0
+			}
+			return
+		}
+	}
+	for i := range to {
+		to[i] = !isZero(x, first+int64(i))
+	}
 }
 
 // isZero reports whether an element of any type but complex ones is zero; an empty text is.

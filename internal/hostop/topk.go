@@ -2,6 +2,7 @@ package hostop
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -10,8 +11,15 @@ import (
 
 func init() { register("topk", topk) }
 
+// Finding k elements of an axis takes room for entries that are sorted when there are so many, and as many beside them: for
+// TopKRoomTimes·k + TopKRoomPlus in all, and no more than for twice the axis.
+const (
+	TopKRoomTimes = 4
+	TopKRoomPlus  = 512
+)
+
 // topk finds the k largest (or smallest) elements along an axis and where they stand, in order; of equal ones the first comes first.
-// Result 2, i64[k], is room.
+// Result 2, i64[min(TopKRoomTimes·k + TopKRoomPlus, 2·extent)], is room.
 func topk(c *Call) error {
 	x := c.In[0]
 	axis, k := int(c.Attrs["axis"].(int64)), c.Attrs["k"].(int64)
@@ -29,14 +37,76 @@ func topk(c *Call) error {
 	if err != nil {
 		return err
 	}
-	room, err := integers(c, 2, k)
+	room, err := integers(c, 2, min(TopKRoomTimes*k+TopKRoomPlus, 2*extent))
 	if err != nil || values.Len() == 0 {
 		zero(c, room)
 		return err
 	}
-	order := c.counted(comparing(x))
+	places, err := tensor.Data[int64](indices)
+	if err != nil {
+		return err
+	}
 	largest, _ := c.Attrs["largest"].(bool)
 	step := tensor.Strides(x.Shape())[axis]
+	var row func(begin int64) []int64
+	if extent <= mostEntries {
+		row = sortedRows(c, keysOf(x, largest), room, extent, k, step)
+	} else {
+		row = heapedRows(c, x, largest, room, extent, k, step)
+	}
+	from, stride := tensor.Strides(x.Shape()), tensor.Strides(shape)
+	rows := slices.Clone(shape)
+	rows[axis] = 1
+	tensor.Each(rows, func(at []int64) {
+		c.work(32)
+		begin, to := tensor.Offset(from, at), tensor.Offset(stride, at)
+		kept := row(begin)
+		takeElements(c, values, x, kept, to, stride[axis], begin, step)
+		for i, s := range kept {
+			places[to+int64(i)*stride[axis]] = s
+		}
+	})
+	zero(c, room)
+	return nil
+}
+
+// sortedRows finds a row's k first elements by their keys: those below the k-th so far are collected, and sorted when there is no more room for them.
+func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(begin int64) []int64 {
+	half := entries(room[:len(room)/2])
+	other := entries(room[len(room)/2:])
+	var chunk [512]uint64
+	return func(begin int64) []int64 {
+		list, limit, full := half[:0], uint64(0), false
+		for first := int64(0); first < extent; first += int64(len(chunk)) {
+			part := chunk[:min(int64(len(chunk)), extent-first)]
+			c.work(int64(len(part)))
+			keys.read(part, begin+first*step, step)
+			for i, key := range part {
+				if full && key >= limit {
+					continue
+				}
+				if len(list) == len(half) {
+					keys.sort(c, list, other, begin, step)
+					list, full = list[:k], true
+					if limit = keys.one(begin + step*placeOf(list[k-1])); key >= limit {
+						continue
+					}
+				}
+				list = append(list, key<<32|uint64(first+int64(i)))
+			}
+		}
+		keys.sort(c, list, other, begin, step)
+		kept := room[:k] // the entries' own places
+		for i, e := range list[:k] {
+			kept[i] = placeOf(e)
+		}
+		return kept
+	}
+}
+
+// heapedRows is sortedRows for axes of any extent: the kept ones are a heap, the last of them on top.
+func heapedRows(c *Call, x *tensor.Tensor, largest bool, room []int64, extent, k, step int64) func(begin int64) []int64 {
+	order := c.counted(comparing(x))
 	before := func(a, b, begin int64) bool {
 		by := order(begin+a*step, begin+b*step)
 		if largest {
@@ -44,14 +114,8 @@ func topk(c *Call) error {
 		}
 		return by < 0 || by == 0 && a < b
 	}
-	kept, from, stride := room[:0], tensor.Strides(x.Shape()), tensor.Strides(shape)
-	rows := slices.Clone(shape)
-	rows[axis] = 1
-	tensor.Each(rows, func(at []int64) {
-		c.work(32)
-		begin := tensor.Offset(from, at)
-		kept = kept[:0]
-		// The kept ones are a heap, the last of them on top.
+	return func(begin int64) []int64 {
+		kept := room[:0]
 		for i := range extent {
 			switch {
 			case int64(len(kept)) < k:
@@ -68,15 +132,49 @@ func topk(c *Call) error {
 			}
 			return 1
 		})
-		to := tensor.Offset(stride, at)
-		for i, s := range kept {
+		return kept
+	}
+}
+
+// takeElements moves elements begin + step·place of from, for each place, to elements at, at + stride, …
+func takeElements(c *Call, to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
+	c.work(int64(len(places)))
+	switch from.DType().Size() {
+	case 4:
+		moveAll[uint32](to, from, places, at, stride, begin, step)
+	case 8:
+		moveAll[uint64](to, from, places, at, stride, begin, step)
+	default:
+		for i, s := range places {
 			c.work(4)
-			moveElement(values, to+int64(i)*stride[axis], x, begin+s*step)
-			indices.SetInt(to+int64(i)*stride[axis], s)
+			moveElement(to, at+int64(i)*stride, from, begin+step*s)
 		}
-	})
-	zero(c, room)
-	return nil
+	}
+}
+
+// moveAll is takeElements for elements of as many bytes as T.
+func moveAll[T uint32 | uint64](to, from *tensor.Tensor, places []int64, at, stride, begin, step int64) {
+	a, b := words[T](to), words[T](from)
+	if a == nil || b == nil { // they do not lie aligned
+		for i, s := range places {
+			moveElement(to, at+int64(i)*stride, from, begin+step*s)
+		}
+		return
+	}
+	for _, s := range places {
+		a[at] = b[begin+step*s]
+		at += stride
+	}
+}
+
+// words is a tensor's elements as words of their size; nil if they do not lie aligned.
+func words[T uint32 | uint64](t *tensor.Tensor) []T {
+	data := t.Bytes()
+	at := unsafe.Pointer(unsafe.SliceData(data))
+	if uintptr(at)%unsafe.Alignof(T(0)) != 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(at), len(data)/int(unsafe.Sizeof(T(0))))
 }
 
 // siftUp restores a heap whose last element is new: above(a, b) says that a belongs nearer to the top.

@@ -3,6 +3,7 @@ package hostop
 import (
 	"slices"
 
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -17,21 +18,6 @@ func unique(c *Call) error {
 	// Element e of slice a is at (e/after·extent + a)·after + e%after.
 	before, _ := tensor.Count(shape[:axis])
 	after, _ := tensor.Count(shape[axis+1:])
-	elements := c.counted(comparing(x))
-	order := func(a, b int64) int {
-		for outer := range before {
-			from := outer * extent * after
-			for inner := range after {
-				if by := elements(from+a*after+inner, from+b*after+inner); by != 0 {
-					return by
-				}
-			}
-		}
-		return 0
-	}
-	if before == 1 && after == 1 {
-		order = elements
-	}
 	run, err := integers(c, 2, extent)
 	if err != nil {
 		return err
@@ -41,26 +27,11 @@ func unique(c *Call) error {
 		return err
 	}
 	sorted, first := room[:extent], room[extent:]
-	for i := range sorted {
-		c.work(1)
-		sorted[i] = int64(i)
-	}
-	slices.SortFunc(sorted, func(a, b int64) int {
-		c.work(1)
-		if by := order(a, b); by != 0 {
-			return by
-		}
-		return int(a - b)
-	})
-	// The first appearance comes first in each run of equal slices.
 	count := int64(0)
-	for i, s := range sorted {
-		c.work(1)
-		if i == 0 || order(sorted[i-1], s) != 0 {
-			first[count] = s
-			count++
-		}
-		run[s] = count - 1
+	if before == 1 && after == 1 && x.DType() != dtype.String && !x.DType().IsComplex() && extent <= mostEntries {
+		count = sortedRuns(c, x, run, sorted, first)
+	} else {
+		count = comparedRuns(c, x, run, sorted, first, before, after)
 	}
 	first, rank := first[:count], sorted[:count] // of each run, in the result
 	if keep, _ := c.Attrs["sorted"].(bool); keep {
@@ -89,6 +60,78 @@ func unique(c *Call) error {
 	}
 	zero(c, room)
 	return nil
+}
+
+// sortedRuns numbers the runs of equal elements in ascending order: run of each element, and the first element of each run. sorted is room.
+func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64) int64 {
+	keys, list := keysOf(x, false), entries(sorted)
+	var chunk [512]uint64
+	for at := 0; at < len(list); at += len(chunk) {
+		part := chunk[:min(len(chunk), len(list)-at)]
+		c.work(int64(len(part)))
+		keys.read(part, int64(at), 1)
+		for i, key := range part {
+			list[at+i] = key<<32 | uint64(at+i)
+		}
+	}
+	keys.sort(c, list, entries(first), 0, 1)
+	count, last := int64(0), uint64(0)
+	for i, e := range list {
+		c.work(2)
+		s := placeOf(e)
+		key := e >> 32
+		if keys.wide {
+			key = keys.one(s)
+		}
+		if i == 0 || key != last {
+			first[count], last = s, key
+			count++
+		}
+		run[s] = count - 1
+	}
+	return count
+}
+
+// comparedRuns is sortedRuns for slices of elements of any type.
+func comparedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, after int64) int64 {
+	extent := int64(len(run))
+	elements := c.counted(comparing(x))
+	order := func(a, b int64) int {
+		for outer := range before {
+			from := outer * extent * after
+			for inner := range after {
+				if by := elements(from+a*after+inner, from+b*after+inner); by != 0 {
+					return by
+				}
+			}
+		}
+		return 0
+	}
+	if before == 1 && after == 1 {
+		order = elements
+	}
+	for i := range sorted {
+		c.work(1)
+		sorted[i] = int64(i)
+	}
+	slices.SortFunc(sorted, func(a, b int64) int {
+		c.work(1)
+		if by := order(a, b); by != 0 {
+			return by
+		}
+		return int(a - b)
+	})
+	// The first appearance comes first in each run of equal slices.
+	count := int64(0)
+	for i, s := range sorted {
+		c.work(1)
+		if i == 0 || order(sorted[i-1], s) != 0 {
+			first[count] = s
+			count++
+		}
+		run[s] = count - 1
+	}
+	return count
 }
 
 // rankByAppearance ranks runs in the order in which their first slices stand.

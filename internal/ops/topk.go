@@ -2,6 +2,7 @@ package ops
 
 import (
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -40,6 +41,7 @@ func topkShape(c *ir.Inference, n *ir.Node) error {
 	shape[axis] = k
 	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
 	n.Result(1, ir.Type{DType: dtype.I64, Shape: shape})
-	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{k}}) // to work in; left zero
+	room := k.Mul(sym.Const(hostop.TopKRoomTimes)).Add(sym.Const(hostop.TopKRoomPlus)).Min(x.Shape[axis].Mul(sym.Const(2)))
+	n.Result(2, ir.Type{DType: dtype.I64, Shape: []sym.Expr{c.Dims().Simplify(room)}}) // to work in; left zero
 	return nil
 }

@@ -1,0 +1,199 @@
+package hostop
+
+import (
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// keys reads elements of a tensor as unsigned integers in the elements' order: equal elements have equal keys, ±0 and all NaNs
+// among them, and NaN is above all numbers.
+type keys struct {
+	x    *tensor.Tensor
+	wide bool   // keys of 64 bits, else of 32
+	flip uint64 // of a descending order: all bits of a key
+	// The elements, if they are of this type and aligned.
+	f32 []float32
+	f64 []float64
+	i32 []int32
+	i64 []int64
+}
+
+// keysOf returns the keys of a tensor of numbers.
+func keysOf(x *tensor.Tensor, descending bool) *keys {
+	k := &keys{x: x, wide: x.DType().Bits() > 32}
+	if descending {
+		k.flip = math.MaxUint32
+		if k.wide {
+			k.flip = math.MaxUint64
+		}
+	}
+	switch x.DType() {
+	case dtype.F32:
+		k.f32, _ = tensor.Data[float32](x)
+	case dtype.F64:
+		k.f64, _ = tensor.Data[float64](x)
+	case dtype.I32:
+		k.i32, _ = tensor.Data[int32](x)
+	case dtype.I64:
+		k.i64, _ = tensor.Data[int64](x)
+	}
+	return k
+}
+
+// read gives the keys of elements begin, begin + step, …
+func (k *keys) read(to []uint64, begin, step int64) {
+	switch {
+	case k.f32 != nil:
+		for i := range to {
+			to[i] = uint64(keyOf32(k.f32[begin])) ^ k.flip
+			begin += step
+		}
+	case k.i32 != nil:
+		for i := range to {
+			to[i] = uint64(uint32(k.i32[begin])^1<<31) ^ k.flip
+			begin += step
+		}
+	default:
+		for i := range to {
+			to[i] = k.one(begin)
+			begin += step
+		}
+	}
+}
+
+// one is the key of an element of any type.
+func (k *keys) one(i int64) uint64 {
+	switch dt := k.x.DType(); {
+	case k.i64 != nil:
+		return uint64(k.i64[i]) ^ 1<<63 ^ k.flip
+	case k.f64 != nil:
+		return keyOf64(k.f64[i]) ^ k.flip
+	case k.f32 != nil:
+		return uint64(keyOf32(k.f32[i])) ^ k.flip
+	case dt.IsFloat() && k.wide:
+		return keyOf64(k.x.Float(i)) ^ k.flip
+	case dt.IsFloat():
+		return uint64(keyOf32(float32(k.x.Float(i)))) ^ k.flip
+	case dt == dtype.U64, dt == dtype.U32:
+		return uint64(k.x.Int(i)) ^ k.flip
+	case k.wide:
+		return uint64(k.x.Int(i)) ^ 1<<63 ^ k.flip
+	}
+	return uint64(k.x.Int(i)+1<<31)&math.MaxUint32 ^ k.flip
+}
+
+func keyOf32(v float32) uint32 {
+	bits := math.Float32bits(v)
+	if bits<<1 > 0xff000000 {
+		return math.MaxUint32
+	}
+	if bits == 1<<31 {
+		bits = 0
+	}
+	return bits ^ (uint32(int32(bits)>>31) | 1<<31)
+}
+
+func keyOf64(v float64) uint64 {
+	bits := math.Float64bits(v)
+	if bits<<1 > 0xffe0000000000000 {
+		return math.MaxUint64
+	}
+	if bits == 1<<63 {
+		bits = 0
+	}
+	return bits ^ (uint64(int64(bits)>>63) | 1<<63)
+}
+
+// entry is an element in a list that is sorted: the upper 32 bits are the key, or a half of it, the lower ones the element's number in its row.
+type entry = uint64
+
+// placeOf is the number of an entry's element.
+func placeOf(e entry) int64 { return int64(e & math.MaxUint32) }
+
+// mostEntries is the most elements of a row whose numbers entries can hold.
+var mostEntries int64 = math.MaxUint32
+
+// entries is room for entries, as memory of i64.
+func entries(room []int64) []entry {
+	return unsafe.Slice((*entry)(unsafe.Pointer(unsafe.SliceData(room))), len(room))
+}
+
+// sort sorts a list whose entries have the keys of elements begin + step·place, with as much room. Of equal elements the first in the list stays the first.
+func (k *keys) sort(c *Call, list, room []entry, begin, step int64) {
+	if k.wide {
+		for i, e := range list {
+			list[i] = k.one(begin+step*placeOf(e))<<32 | e&math.MaxUint32
+		}
+		c.work(int64(len(list)))
+		sortEntries(c, list, room)
+		for i, e := range list {
+			list[i] = k.one(begin+step*placeOf(e))>>32<<32 | e&math.MaxUint32
+		}
+		c.work(int64(len(list)))
+	}
+	sortEntries(c, list, room)
+}
+
+// sortEntries sorts by the entries' upper halves, and keeps the order of those that are equal there.
+func sortEntries(c *Call, list, room []entry) {
+	if len(list) <= 24 {
+		c.work(int64(len(list)) * 8)
+		for i := 1; i < len(list); i++ {
+			e, at := list[i], i
+			for ; at > 0 && list[at-1]>>32 > e>>32; at-- {
+				list[at] = list[at-1]
+			}
+			list[at] = e
+		}
+		return
+	}
+	width := 8 // bits of a digit
+	if len(list) > 1<<12 {
+		width = 11
+	}
+	some, all := entry(0), entry(math.MaxUint64)
+	for part := range slices.Chunk(list, workMost) {
+		for _, e := range part {
+			some, all = some|e, all&e
+		}
+		c.work(int64(len(part)) / 2)
+	}
+	from, to := list, room[:len(list)]
+	for shift := 32; shift < 64; shift += width {
+		mask := entry(1)<<width - 1
+		if (some^all)>>shift&mask == 0 {
+			continue
+		}
+		var begins [1 << 11]uint32
+		for part := range slices.Chunk(from, workMost) {
+			for _, e := range part {
+				begins[e>>shift&mask&(1<<11-1)]++
+			}
+			c.work(int64(len(part)))
+		}
+		at := uint32(0)
+		for d := range entry(1) << width {
+			at, begins[d] = at+begins[d], at
+		}
+		for part := range slices.Chunk(from, workMost) {
+			for _, e := range part {
+				d := e >> shift & mask & (1<<11 - 1)
+				to[begins[d]] = e
+				begins[d]++
+			}
+			c.work(2 * int64(len(part)))
+		}
+		from, to = to, from
+	}
+	if &from[0] != &list[0] {
+		for part := range slices.Chunk(from, workMost) {
+			copy(list, part)
+			list = list[len(part):]
+			c.work(int64(len(part)) / 4)
+		}
+	}
+}

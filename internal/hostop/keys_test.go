@@ -1,0 +1,157 @@
+package hostop
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// drawn is a tensor of elements in an arrangement that may trouble a sort.
+func drawn(r *rand.Rand, dt dtype.DType, how int, shape ...int64) *tensor.Tensor {
+	x := tensor.Must(tensor.New(dt, shape...))
+	specials := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1), 1, -1, math.MaxFloat32, math.SmallestNonzeroFloat32}
+	for i := range x.Len() {
+		whole, v := int64(0), 0.0
+		switch how {
+		case 0:
+			whole, v = int64(r.Uint64()), r.NormFloat64()
+		case 1: // ties
+			whole, v = int64(r.Intn(5))-2, float64(r.Intn(5))-2
+		case 2:
+			whole, v = i, float64(i)
+		case 3:
+			whole, v = -i, -float64(i)
+		case 4: // what differs only far below
+			whole, v = math.MinInt64+int64(r.Intn(3)), 1+float64(r.Intn(3))*0x1p-52
+		case 5:
+			whole, v = []int64{math.MinInt64, math.MaxInt64, 0, -1, 1, math.MinInt32, math.MaxInt32, math.MaxUint32}[r.Intn(8)], specials[r.Intn(len(specials))]
+		}
+		switch {
+		case dt.IsFloat():
+			x.SetFloat(i, v)
+		case dt == dtype.Bool:
+			x.SetInt(i, whole&1)
+		case dt.Bits() < 64: // within the type
+			x.SetInt(i, dt.MinInt()+int64(uint64(whole)%uint64(int64(dt.MaxInt())-dt.MinInt()+1)))
+		default:
+			x.SetInt(i, whole)
+		}
+	}
+	return x
+}
+
+var keyed = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3FN, dtype.I64, dtype.U64, dtype.I32, dtype.U32, dtype.I16, dtype.U16, dtype.I8, dtype.U8, dtype.I4, dtype.U4, dtype.Bool}
+
+// withoutEntries computes in the way of axes that are too long for entries.
+func withoutEntries(f func()) {
+	defer func(most int64) { mostEntries = most }(mostEntries)
+	mostEntries = -1
+	f()
+}
+
+func same(t *testing.T, what string, got, want []*tensor.Tensor) {
+	t.Helper()
+	for i := range want {
+		if g, w := got[i].Bytes(), want[i].Bytes(); string(g) != string(w) {
+			t.Fatalf("%s: result %d is %v, and by comparisons %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// TestTopKKeys compares with a heap that compares elements: all types, along each axis, from none of the elements to all, in arrangements with ties, NaN and zeros of both signs.
+func TestTopKKeys(t *testing.T) {
+	r := rand.New(rand.NewSource(5))
+	for _, dt := range keyed {
+		for how := range 6 {
+			for _, shape := range [][]int64{{0}, {1}, {24}, {25}, {700}, {5, 40, 3}, {9000}} {
+				if shape[0] == 9000 && how%3 != 0 {
+					continue
+				}
+				axis := r.Intn(len(shape))
+				n := shape[axis]
+				for _, k := range []int64{0, 1, min(3, n), n / 2, max(0, n-1), n} {
+					if k > n {
+						continue
+					}
+					x := drawn(r, dt, how, shape...)
+					attrs := map[string]any{"axis": int64(axis), "k": k, "largest": r.Intn(2) == 0}
+					types := []dtype.DType{dt, dtype.I64, dtype.I64}
+					got, err := Apply("topk", attrs, []*tensor.Tensor{x}, types)
+					if err != nil {
+						t.Fatal(err)
+					}
+					withoutEntries(func() {
+						want, err := Apply("topk", attrs, []*tensor.Tensor{x}, types)
+						if err != nil {
+							t.Fatal(err)
+						}
+						same(t, fmt.Sprintf("%v %d of %v, arrangement %d, %v", dt, k, shape, how, attrs), got, want)
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestUniqueKeys compares with a sort that compares elements.
+func TestUniqueKeys(t *testing.T) {
+	r := rand.New(rand.NewSource(6))
+	for _, dt := range keyed {
+		for how := range 6 {
+			for _, n := range []int64{0, 1, 2, 24, 25, 800, 5000} {
+				x := drawn(r, dt, how, n)
+				attrs := map[string]any{"axis": int64(0), "sorted": r.Intn(2) == 0}
+				types := []dtype.DType{dt, dtype.I64, dtype.I64, dtype.I64, dtype.I64}
+				got, err := Apply("unique", attrs, []*tensor.Tensor{x}, types)
+				if err != nil {
+					t.Fatal(err)
+				}
+				withoutEntries(func() {
+					want, err := Apply("unique", attrs, []*tensor.Tensor{x}, types)
+					if err != nil {
+						t.Fatal(err)
+					}
+					same(t, fmt.Sprintf("%v of %d, arrangement %d, %v", dt, n, how, attrs), got, want)
+				})
+			}
+		}
+	}
+}
+
+// TestNonzero compares with a look at each element.
+func TestNonzero(t *testing.T) {
+	r := rand.New(rand.NewSource(7))
+	for _, dt := range keyed {
+		for _, shape := range [][]int64{{}, {0}, {1}, {1500}, {3, 0, 2}, {7, 1}, {1, 9}, {5, 4, 3, 50}} {
+			x := drawn(r, dt, []int{1, 5}[r.Intn(2)], shape...)
+			out, err := Apply("nonzero", nil, []*tensor.Tensor{x}, []dtype.DType{dtype.I64})
+			if err != nil {
+				t.Fatal(err)
+			}
+			axes := shape
+			if len(axes) == 0 {
+				axes = []int64{1}
+			}
+			count := out[0].Shape()[1]
+			column, flat := int64(0), int64(0)
+			tensor.Each(axes, func(at []int64) {
+				if !isZero(x, flat) {
+					for axis, i := range at {
+						if column >= count || out[0].Int(int64(axis)*count+column) != i {
+							t.Fatalf("%v of %v: column %d, axis %d is not %d", dt, shape, column, axis, i)
+						}
+					}
+					column++
+				}
+				flat++
+			})
+			if column != count || out[0].Shape()[0] != int64(len(axes)) {
+				t.Fatalf("%v of %v: %v, and %d are not zero", dt, shape, out[0].Shape(), column)
+			}
+		}
+	}
+}
