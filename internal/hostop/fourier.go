@@ -39,9 +39,12 @@ const FourierRoomMost = 38
 // paddedLength is the power of two in which a convolution of the length is computed without wrapping around: less than four times it.
 func paddedLength(length int64) int64 { return 1 << bits.Len64(uint64(2*length-2)) }
 
-// radices are a length's prime factors, ascending; nil where one is above maxRadix.
+// radices are a length's prime factors, ascending, with fours for pairs of twos; nil if one is above maxRadix.
 func radices(length int64) []int64 {
 	out := []int64{}
+	for length%4 == 0 && length > 0 {
+		out, length = append(out, 4), length/4
+	}
 	for p := int64(2); p <= maxRadix; p++ {
 		for length%p == 0 {
 			out, length = append(out, p), length/p
@@ -93,44 +96,174 @@ func fourier[T real](c *Call) error {
 	if out.Len() == 0 {
 		return nil
 	}
-	t := newTransform(c, n, inverse, work)
+	given, parts := x.Shape()[axis], x.Shape()[last]
+	var run func() []T
+	var signal []T
+	if r := radices(n); !inverse && parts == 1 && n%2 == 0 && r != nil {
+		t := newReal(c, n, work)
+		run, signal = t.run, t.inner.signal
+		parts = 0
+	} else {
+		t := newTransform(c, n, inverse, work)
+		run, signal = t.run, t.signal
+	}
 	from, to := tensor.Strides(x.Shape()), tensor.Strides(shape)
 	rows := append([]int64{}, shape...)
 	rows[axis], rows[last] = 1, 1
-	given, parts := x.Shape()[axis], x.Shape()[last]
 	tensor.Each(rows, func(at []int64) {
-		readLine(c, t.signal, x, tensor.Offset(from, at), from[axis], given, parts, onesided && inverse)
-		line := t.run()
-		begin := tensor.Offset(to, at)
-		for k := range shape[axis] {
-			c.work(4)
-			for part := range shape[last] {
-				out.SetFloat(begin+k*to[axis]+part, float64(line[2*k+part]))
-			}
-		}
+		readLine(c, signal, x, tensor.Offset(from, at), from[axis], given, parts, onesided && inverse)
+		writeLine(c, out, run(), tensor.Offset(to, at), to[axis], shape[axis], shape[last])
 	})
 	return nil
 }
 
-// readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's second half is the mirrored conjugate of its first.
+// writeLine writes count complex numbers, or their real parts, to a line of out.
+func writeLine[T real](c *Call, out *tensor.Tensor, line []T, begin, step, count, parts int64) {
+	c.work(2 * count)
+	switch out.DType() {
+	case dtype.F32:
+		if y, err := tensor.Data[float32](out); err == nil {
+			writeNumbers(y, line, begin, step, count, parts)
+			return
+		}
+	case dtype.F64:
+		if y, err := tensor.Data[float64](out); err == nil {
+			writeNumbers(y, line, begin, step, count, parts)
+			return
+		}
+	}
+	for k := range count {
+		c.work(4)
+		for part := range parts {
+			out.SetFloat(begin+k*step+part, float64(line[2*k+part]))
+		}
+	}
+}
+
+func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
+	line = line[:2*count]
+	for k := 0; k+1 < len(line); k += 2 {
+		y[begin] = S(line[k])
+		if parts > 1 {
+			y[begin+1] = S(line[k+1])
+		}
+		begin += step
+	}
+}
+
+// readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's second half is the mirrored conjugate of its first. With no parts
+// the numbers are real, and lie beside each other.
 func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
 	n := int64(len(signal) / 2)
-	zero(c, signal)
 	taken := n
 	if half {
 		taken = n/2 + 1
 	}
-	for j := range min(given, taken) {
-		c.work(4)
-		re, im := T(x.Float(begin+j*step)), T(0)
-		if parts > 1 && !(half && (j == 0 || 2*j == n)) {
-			im = T(x.Float(begin + j*step + 1))
+	if parts == 0 {
+		taken = 2 * n
+	}
+	if taken = min(given, taken); taken < n || parts == 0 && taken < 2*n {
+		zero(c, signal)
+	}
+	c.work(2 * taken)
+	switch x.DType() {
+	case dtype.F32:
+		if data, err := tensor.Data[float32](x); err == nil {
+			readNumbers(signal, data, begin, step, taken, parts)
+			break
 		}
-		signal[2*j], signal[2*j+1] = re, im
-		if half && j > 0 {
-			signal[2*(n-j)], signal[2*(n-j)+1] = re, -im
+		readElements(c, signal, x, begin, step, taken, parts)
+	case dtype.F64:
+		if data, err := tensor.Data[float64](x); err == nil {
+			readNumbers(signal, data, begin, step, taken, parts)
+			break
+		}
+		readElements(c, signal, x, begin, step, taken, parts)
+	default:
+		readElements(c, signal, x, begin, step, taken, parts)
+	}
+	if !half {
+		return
+	}
+	for j := range taken {
+		if j == 0 || 2*j == n {
+			signal[2*j+1] = 0
+		}
+		if j > 0 {
+			signal[2*(n-j)], signal[2*(n-j)+1] = signal[2*j], -signal[2*j+1]
 		}
 	}
+}
+
+func readNumbers[T, S real](signal []T, x []S, begin, step, count, parts int64) {
+	switch parts {
+	case 0:
+		for j := range signal[:count] {
+			signal[j] = T(x[begin])
+			begin += step
+		}
+	case 1:
+		line := signal[:2*count]
+		for j := 0; j+1 < len(line); j += 2 {
+			line[j], line[j+1] = T(x[begin]), 0
+			begin += step
+		}
+	default:
+		line := signal[:2*count]
+		for j := 0; j+1 < len(line); j += 2 {
+			line[j], line[j+1] = T(x[begin]), T(x[begin+1])
+			begin += step
+		}
+	}
+}
+
+func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, count, parts int64) {
+	for j := range count {
+		c.work(4)
+		switch v := T(x.Float(begin)); parts {
+		case 0:
+			signal[j] = v
+		case 1:
+			signal[2*j], signal[2*j+1] = v, 0
+		default:
+			signal[2*j], signal[2*j+1] = v, T(x.Float(begin+1))
+		}
+		begin += step
+	}
+}
+
+// realTransform is a forward transform of an even number of real numbers: that of half as many complex ones, of which each holds two neighbours.
+type realTransform[T real] struct {
+	inner *transform[T]
+	roots []T // e^(−2πi k/n), k below n/2
+	line  []T
+}
+
+// newReal divides work, which is FourierRoom(n) long at least.
+func newReal[T real](c *Call, n int64, work []T) *realTransform[T] {
+	t := &realTransform[T]{roots: work[:n:n], line: work[n : 3*n : 3*n]}
+	t.inner = newTransform(c, n/2, false, work[3*n:])
+	for k := range n / 2 {
+		c.work(8)
+		t.roots[2*k], t.roots[2*k+1] = root[T](k, n, -2)
+	}
+	return t
+}
+
+func (t *realTransform[T]) run() []T {
+	z, x, w := t.inner.run(), t.line, t.roots
+	m := len(w) / 2
+	t.inner.call.work(int64(4 * m))
+	x[0], x[1], x[2*m], x[2*m+1] = z[0]+z[1], 0, z[0]-z[1], 0
+	for k := 1; k < m; k++ {
+		ar, ai, br, bi := z[2*k], z[2*k+1], z[2*(m-k)], -z[2*(m-k)+1]
+		evenRe, evenIm, oddRe, oddIm := (ar+br)/2, (ai+bi)/2, (ai-bi)/2, (br-ar)/2
+		re := evenRe + oddRe*w[2*k] - oddIm*w[2*k+1]
+		im := evenIm + oddRe*w[2*k+1] + oddIm*w[2*k]
+		x[2*k], x[2*k+1] = re, im
+		x[4*m-2*k], x[4*m-2*k+1] = re, -im
+	}
+	return x
 }
 
 // transform is a Fourier transform of one length, forward or inverse, of complex numbers whose parts are interleaved. A length of small prime factors is divided by one of them after
@@ -143,6 +276,7 @@ type transform[T real] struct {
 	roots         []T // e^(∓2πi k/n)
 	butterfly     []T // room for one step
 	scale         T
+	sign          T             // of the roots' angles
 	inner         *transform[T] // of the convolution; nil where there are radices
 	chirp, filter []T           // e^(∓πi k²/n), and the transform of its conjugate
 }
@@ -159,6 +293,7 @@ func newTransform[T real](c *Call, n int64, inverse bool, work []T) *transform[T
 	if inverse {
 		sign, t.scale = 1, 1/T(n)
 	}
+	t.sign = T(sign)
 	if t.radices != nil {
 		t.signal, t.other, t.roots, t.butterfly = take(2*n), take(2*n), take(2*n), take(2*maxRadix)
 		for k := range n {
@@ -220,19 +355,79 @@ func scaled[T real](c *Call, x []T, scale T) {
 
 // step divides each of done transforms, of length radix·rest, into radix transforms of length rest: from[i, r, d], i below rest, becomes to[i, d, r] times the root of i·r.
 func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
+	switch radix {
+	case 2:
+		t.two(from, to, done, rest)
+		return
+	case 4:
+		t.four(from, to, done, rest)
+		return
+	}
 	for d := range done {
 		t.call.work(radix)
 		for i := range rest {
 			t.call.work(radix * (1 + radix/16))
 			begin, out := 2*(i+rest*radix*d), 2*(i+rest*d)
-			if radix == 2 {
-				far, twin := 2*rest, 2*rest*done
-				ar, ai, br, bi := from[begin], from[begin+1], from[begin+far], from[begin+far+1]
-				to[out], to[out+1] = ar+br, ai+bi
-				t.turn(to[out+twin:], ar-br, ai-bi, i*done)
-				continue
-			}
 			t.odd(from[begin:], to[out:], radix, rest, done, i*done)
+		}
+	}
+}
+
+// walk is how a step goes through its butterflies: in an inner loop over i or over d, whichever is longer. Each loop has a count, and how far it moves in from, to and the roots.
+type walk struct{ count, from, to, root int64 }
+
+func walks(radix, done, rest int64) (outer, inner walk) {
+	outer, inner = walk{done, 2 * rest * radix, 2 * rest, 0}, walk{rest, 2, 2, 2 * done}
+	if done > rest {
+		return inner, outer
+	}
+	return outer, inner
+}
+
+// two is a step of radix 2.
+func (t *transform[T]) two(from, to []T, done, rest int64) {
+	outer, inner := walks(2, done, rest)
+	far, twin, roots := 2*rest, 2*rest*done, t.roots
+	for a := range outer.count {
+		t.call.work(2 * inner.count)
+		f, o, k := a*outer.from, a*outer.to, a*outer.root
+		for range inner.count {
+			x, y := from[f:][:2], from[f+far:][:2]
+			w := roots[k:][:2]
+			re, im := x[0]-y[0], x[1]-y[1]
+			p, q := to[o:][:2], to[o+twin:][:2]
+			p[0], p[1] = x[0]+y[0], x[1]+y[1]
+			q[0], q[1] = re*w[0]-im*w[1], re*w[1]+im*w[0]
+			f, o, k = f+inner.from, o+inner.to, k+inner.root
+		}
+	}
+}
+
+// four is a step of radix 4.
+func (t *transform[T]) four(from, to []T, done, rest int64) {
+	outer, inner := walks(4, done, rest)
+	far, twin, roots, sign := 2*rest, 2*rest*done, t.roots, t.sign
+	for a := range outer.count {
+		t.call.work(6 * inner.count)
+		f, o, k := a*outer.from, a*outer.to, a*outer.root
+		for range inner.count {
+			x0, x1, x2, x3 := from[f:][:2], from[f+far:][:2], from[f+2*far:][:2], from[f+3*far:][:2]
+			w1, w2, w3 := roots[k:][:2], roots[2*k:][:2], roots[3*k:][:2]
+			ar, ai, br, bi := x0[0]+x2[0], x0[1]+x2[1], x0[0]-x2[0], x0[1]-x2[1]
+			cr, ci := x1[0]+x3[0], x1[1]+x3[1]
+			dr, di := sign*(x3[1]-x1[1]), sign*(x1[0]-x3[0]) // ±i times their difference
+			y := to[o:][:2]
+			y[0], y[1] = ar+cr, ai+ci
+			re, im := br+dr, bi+di
+			y = to[o+twin:][:2]
+			y[0], y[1] = re*w1[0]-im*w1[1], re*w1[1]+im*w1[0]
+			re, im = ar-cr, ai-ci
+			y = to[o+2*twin:][:2]
+			y[0], y[1] = re*w2[0]-im*w2[1], re*w2[1]+im*w2[0]
+			re, im = br-dr, bi-di
+			y = to[o+3*twin:][:2]
+			y[0], y[1] = re*w3[0]-im*w3[1], re*w3[1]+im*w3[0]
+			f, o, k = f+inner.from, o+inner.to, k+inner.root
 		}
 	}
 }

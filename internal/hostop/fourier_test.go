@@ -60,6 +60,46 @@ func TestFourier(t *testing.T) {
 	}
 }
 
+// TestFourierReal compares real numbers with complex ones whose imaginary parts are 0, cut and filled, of both types.
+func TestFourierReal(t *testing.T) {
+	r := rand.New(rand.NewSource(2))
+	for _, dt := range []dtype.DType{dtype.F32, dtype.F64, dtype.F16} {
+		for n := int64(1); n <= 100; n++ {
+			for _, given := range []int64{n, n - n/3, n + 3, 1} {
+				x, z := tensor.Must(tensor.New(dt, 2, given, 3, 1)), tensor.Must(tensor.New(dt, 2, given, 3, 2))
+				for i := range x.Len() {
+					x.SetFloat(i, r.NormFloat64())
+					z.SetFloat(2*i, x.Float(i))
+				}
+				for _, inverse := range []bool{false, true} {
+					for _, onesided := range []bool{false, true} {
+						attrs := map[string]any{"axis": int64(1), "length": n, "room": FourierRoom(n), "inverse": inverse, "onesided": onesided}
+						a, err := Apply("fourier", attrs, []*tensor.Tensor{x}, []dtype.DType{dt, dtype.F64})
+						if err != nil {
+							t.Fatal(err)
+						}
+						b, err := Apply("fourier", attrs, []*tensor.Tensor{z}, []dtype.DType{dt, dtype.F64})
+						if err != nil {
+							t.Fatal(err)
+						}
+						most := map[dtype.DType]float64{dtype.F32: 1e-5, dtype.F64: 1e-12, dtype.F16: 0.04}[dt]
+						for i := range a[0].Len() {
+							if math.Abs(a[0].Float(i)-b[0].Float(i)) > most {
+								t.Fatalf("%v, %d of %d numbers, %v: element %d is %v of real numbers, and %v of complex ones", dt, given, n, attrs, i, a[0].Float(i), b[0].Float(i))
+							}
+						}
+						for i := range a[1].Len() {
+							if a[1].Float(i) != 0 {
+								t.Fatalf("length %d leaves %v in its room", n, a[1].Float(i))
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkFourier shows the growth with the length: a power of two, small factors, a prime.
 func BenchmarkFourier(b *testing.B) {
 	for _, n := range []int64{400, 1 << 10, 1 << 14, 1 << 18, 100003} {

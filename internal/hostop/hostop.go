@@ -24,8 +24,8 @@ type Call struct {
 	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it returns. It refuses by an error.
 	Reserve func(bytes int64) error
 	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has; f is given a call
-	// of its own, with which it does not ask for results. steps is the work of one of the count.
-	Split func(count, steps int64, f func(c *Call, from, to int64) error) error
+	// of its own, with which it does not ask for results.
+	Split func(count int64, f func(c *Call, from, to int64) error) error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)
 
@@ -45,7 +45,7 @@ func (c *Call) split(count, steps int64, f func(c *Call, from, to int64) error) 
 	if c.Split == nil || count < 2 || steps*count < splitLeast {
 		return f(c, 0, count)
 	}
-	return c.Split(count, steps, func(c *Call, from, to int64) (err error) {
+	return c.Split(count, func(c *Call, from, to int64) (err error) {
 		defer ended(&err)
 		return f(c, from, to)
 	})

@@ -90,8 +90,9 @@ func trees[T real](c *Call) error {
 	if rows >= treeLanes && rows*int64(len(f.roots)) >= int64(len(f.nodes)) { // else walks check what they meet
 		f.prove(c)
 	}
-	return c.split(rows, int64(len(f.roots))*64, func(c *Call, from, to int64) error {
-		return f.blocks(c, from, to, sums, nil)
+	const unit = 4 * treeLanes
+	return c.split((rows+unit-1)/unit, unit*16*int64(len(f.roots)), func(c *Call, from, to int64) error {
+		return f.blocks(c, from*unit, min(to*unit, rows), sums, nil)
 	})
 }
 
