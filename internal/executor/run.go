@@ -462,7 +462,9 @@ func (h *hostCall) run(c *Call) error {
 	call.Reserve = func(bytes int64) error { return c.reserveHeap(h.step, bytes) }
 	defer c.freeHeap()
 	if c.x.threads > 1 {
-		call.Split = func(count int64, f func(c *hostop.Call, from, to int64) error) error { return h.parts.split(c, count, f) }
+		call.Split = func(count int64, f func(c *hostop.Call, from, to int64) error) error {
+			return h.parts.split(c, count, f)
+		}
 	}
 	call.Result = func(i int, shape ...int64) (*tensor.Tensor, error) { return c.hostResult(h.step, i, shape) }
 	return at(h.f(call), h.step.Source)
