@@ -81,7 +81,7 @@ func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Exp
 func (p *rowsPlace) taps() {
 	f, last := p.rowsForm, len(p.places)-1
 	width, stride := f.places[last], f.window.Strides
-	rows := f.D.Simplify(sym.Const(f.block.rows).Min(f.places[last-1].Sub(p.row)))
+	rows := f.rowsLeft(last-1, f.block.rows, p.row)
 	dt := accumulator(f.out.DType)
 	acc := f.Local("acc", dt, sym.Const(f.block.rows), width, p.channels)
 	f.Nest.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
