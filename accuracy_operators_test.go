@@ -217,6 +217,69 @@ func TestPrecisionBound(t *testing.T) {
 	}
 }
 
+// TestQuantisedProductsBound holds products of dequantized bytes to their bound, with zero points and a scale for each column: the
+// sums are exact, and what is rounded is each scale, a sum as f32, and its product with the scales. Depths are odd and beyond
+// what a register adds up at once, and bytes are at both ends of their range.
+func TestQuantisedProductsBound(t *testing.T) {
+	const rows, columns, scale = 7, 33, 0.0371
+	r := rand.New(rand.NewSource(7))
+	for _, depth := range []int{1, 3, 97, 1030} {
+		for _, form := range []struct {
+			dtype string
+			least int
+			zero  int
+		}{{"u8", 0, 0}, {"u8", 0, 131}, {"i8", -128, 0}, {"i8", -128, 44}} {
+			w, weights, zeros, scales := make([]int, depth*columns), []string{}, []string{}, []string{}
+			for i := range w {
+				w[i] = []int{r.Intn(256), 0, 255}[r.Intn(3)]
+				weights = append(weights, fmt.Sprint(w[i]))
+			}
+			of := func(column int) (zero int, scale float64) { return (100 + 5*column) % 256, float64(float32(0.01 + 0.002*float64(column))) }
+			for j := range columns {
+				zero, scale := of(j)
+				zeros, scales = append(zeros, fmt.Sprint(zero)), append(scales, fmt.Sprint(float32(scale)))
+			}
+			source := fmt.Sprintf(`weir 1
+ir @quantised {
+main @main(%%x: f32[%[1]d, %[2]d]) {
+  const %%s: f32[] = [%[4]g]
+  const %%z: %[5]s[] = [%[6]d]
+  const %%w: u8[%[2]d, %[3]d] = [%[7]s]
+  const %%v: f32[%[3]d] = [%[8]s]
+  const %%n: u8[%[3]d] = [%[9]s]
+  %%q: %[5]s[%[1]d, %[2]d] = quantize(%%x, %%s, %%z) {axis = int 1, block = int 0, precision = dtype invalid, to = dtype %[5]s, wrap = bool false}
+  %%d: f32[%[1]d, %[2]d] = dequantize(%%q, %%s, %%z) {axis = int 1, block = int 0, to = dtype f32}
+  %%e: f32[%[2]d, %[3]d] = dequantize(%%w, %%v, %%n) {axis = int 1, block = int 0, to = dtype f32}
+  %%y: f32[%[1]d, %[3]d] = matmul(%%d, %%e) {transpose_a = bool false, transpose_b = bool false}
+  return %%y
+}
+}
+`, rows, depth, columns, float32(scale), form.dtype, form.zero, strings.Join(weights, ", "), strings.Join(scales, ", "), strings.Join(zeros, ", "))
+			everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+				x, bytes := make([]float32, rows*depth), make([]int, rows*depth)
+				for i := range x {
+					bytes[i] = form.least + []int{r.Intn(256), 0, 255}[r.Intn(3)]
+					x[i] = float32(bytes[i]-form.zero) * scale
+				}
+				y := run(map[string][]float32{"x": x}, map[string][]int{"x": {rows, depth}})
+				for i := range rows {
+					for j := range columns {
+						want, magnitude := 0.0, 0.0
+						zero, by := of(j)
+						for c := range depth {
+							product := float64(bytes[i*depth+c]-form.zero) * float64(float32(scale)) * float64(w[c*columns+j]-zero) * by
+							want, magnitude = want+product, magnitude+math.Abs(product)
+						}
+						if off := math.Abs(float64(y[i*columns+j]) - want); !(off <= 3*0x1p-24*magnitude) {
+							t.Fatalf("%s, %d of %s less %d: y[%d, %d] is %g, not %g: %.3g of the sum of magnitudes away", cpu, depth, form.dtype, form.zero, i, j, y[i*columns+j], want, off/magnitude)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestDeterminantBound holds determinants to n³ · 2ⁿ · 2⁻⁵³ of the product of the rows' lengths, beside one rounding:
 // elimination with the largest pivot of each column lets elements grow by two at most in each step.
 func TestDeterminantBound(t *testing.T) {
