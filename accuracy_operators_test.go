@@ -234,7 +234,9 @@ func TestQuantisedProductsBound(t *testing.T) {
 				w[i] = []int{r.Intn(256), 0, 255}[r.Intn(3)]
 				weights = append(weights, fmt.Sprint(w[i]))
 			}
-			of := func(column int) (zero int, scale float64) { return (100 + 5*column) % 256, float64(float32(0.01 + 0.002*float64(column))) }
+			of := func(column int) (zero int, scale float64) {
+				return (100 + 5*column) % 256, float64(float32(0.01 + 0.002*float64(column)))
+			}
 			for j := range columns {
 				zero, scale := of(j)
 				zeros, scales = append(zeros, fmt.Sprint(zero)), append(scales, fmt.Sprint(float32(scale)))

@@ -9,7 +9,7 @@ import (
 )
 
 // Repeats sees elements that are repeated side by side, for which models put in axes of one, expand them and join them to the axes before: in one loop that the kernel
-// which reads them can do without.
+// which reads them can do without. It also pads the elements of a few channels, which are last, with the axis before them as one, so that they fill vectors.
 func Repeats(m *ir.Module) error { return apply(m, repeats) }
 
 var repeats = []rule{
@@ -17,6 +17,7 @@ var repeats = []rule{
 	{"same shape", []string{"reshape"}, sameShaped},
 	{"repeat", []string{"reshape"}, repeat},
 	{"repeat of repeat", []string{"repeat"}, repeatOfRepeat},
+	{"pad of joined axes", []string{"pad"}, joinedPad},
 }
 
 // repeat: axes of one, each behind another axis, are expanded and joined to that.
@@ -64,4 +65,28 @@ func repeatOfRepeat(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		times[i] *= t
 	}
 	return ops.Repeat(b, inner.Inputs[0], times)
+}
+
+// fewChannels is how many elements side by side leave most of a vector empty.
+const fewChannels = 16
+
+// joinedPad: the last axis, of a few elements, is not padded, and the one before it is, by a constant.
+func joinedPad(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	x, begin, end := n.Inputs[0], n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
+	last := len(begin) - 1
+	none := func(axis int) bool { return begin[axis].Equal(sym.Const(0)) && end[axis].Equal(sym.Const(0)) }
+	if last < 1 || n.Attrs.String("mode", "constant") != "constant" || !none(last) || none(last-1) {
+		return nil
+	}
+	count, fixed := x.Type.Shape[last].Const()
+	if !fixed || count < 1 || count >= fewChannels {
+		return nil
+	}
+	joined := func(list []sym.Expr) []sym.Expr {
+		return append(slices.Clone(list[:last-1]), list[last-1].Mul(sym.Const(count)))
+	}
+	inputs := slices.Clone(n.Inputs)
+	inputs[0] = ops.Reshape(b, x, joined(x.Type.Shape)...)
+	padded := b.Op("pad", with(n, ir.Attrs{"begin": joined(begin), "end": joined(end)}), inputs...)
+	return ops.Reshape(b, padded, n.Outputs[0].Type.Shape...)
 }
