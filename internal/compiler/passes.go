@@ -38,6 +38,7 @@ var Passes = []PassRow{
 	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
 	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
 	{"blocks", pass.Blocks, "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
+	{"halves", pass.Halves, "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
 	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: in tiles they take less time than in bf16"},

@@ -1,0 +1,65 @@
+package pass
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Halves has products of f16 with constant weights read their other operand as f32: it is widened once, not for each
+// product it is a part of. Sums are of f32 as before, and results are rounded to f16. Weights of matrix products stay
+// f16; those of convolutions, which each of many positions reads, are widened while compiling, unless something else
+// reads them. Convolutions in groups stay as they are.
+func Halves(m *ir.Module) error {
+	type place struct {
+		block *ir.Block
+		value *ir.Value
+	}
+	wide := map[place]*ir.Value{} // operands that several products read
+	return apply(m, []rule{{"a product of widened halves", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		x, w := n.Inputs[0], n.Inputs[1]
+		half := func(v *ir.Value) bool { return v.Type.DType == dtype.F16 }
+		convolution := n.Op.Name() == "convolution"
+		if w.Const == nil || x.Const != nil || !half(x) || !half(w) || !half(n.Outputs[0]) || ops.HasHoles(n) || convolution && n.Attrs.Int("groups", 1) != 1 {
+			return nil
+		}
+		at := place{r.block, x}
+		if wide[at] == nil {
+			wide[at] = ops.Cast(b, x, dtype.F32)
+		}
+		in, attrs := slices.Clone(n.Inputs), maps.Clone(n.Attrs)
+		in[0], attrs["dtype"] = wide[at], dtype.F32
+		for i, v := range in[1:] {
+			if v == nil || i == 0 && (!convolution || r.uses[w] > 1) {
+				continue
+			}
+			if v.Const == nil {
+				in[1+i] = ops.Cast(b, v, dtype.F32)
+				continue
+			}
+			t, err := widened(v.Const)
+			if err != nil {
+				b.Fail(err)
+			}
+			in[1+i] = b.Constant(v.Name, t)
+		}
+		return ops.Cast(b, b.Op(n.Op.Name(), attrs, in...), dtype.F16)
+	}}})
+}
+
+// widened is a tensor as f32, to be converted when it is wanted.
+func widened(from *tensor.Tensor) (*tensor.Tensor, error) {
+	if from.Rank() == 0 {
+		return from.Convert(dtype.F32, false)
+	}
+	return tensor.Deferred(dtype.F32, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
+		part, release := tensor.Temporary(from.DType(), to.Shape()...)
+		defer release()
+		from.Fill(part, axis, begin, end)
+		dtype.ConvertSlice(dtype.F32, to.Bytes(), from.DType(), part.Bytes(), to.Len(), false)
+	})
+}

@@ -1,0 +1,30 @@
+package pass
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestHalves: products of f16 with weights read their other operand as f32, once for all that read it; weights of matrix products stay f16, those of convolutions do not, and what is not f16, in groups, or a product of two results stays as it is.
+func TestHalves(t *testing.T) {
+	text := runCase(t, "halves", `main @main(%x: f16[2, 2], %p: f16[1, 2, 3, 3], %f: f32[2, 2]) {
+  const %a: f16[2, 2] = [1, 2, 3, 1]
+  const %b: f16[2, 2] = [1, 2, 3, 4]
+  const %c: f32[2, 2] = [1, 2, 3, 4]
+  const %bias: f16[2] = [5, 7]
+  const %each: f16[2, 1, 1, 1] = [1, 2]
+  const %all: f16[2, 2, 1, 1] = [1, 2, 3, 4]
+  %v1: f16[2, 2] = matmul(%x, %a)
+  %v2: f16[2, 2] = matmul(%x, %b)
+  %v3: f32[2, 2] = matmul(%f, %c)
+  %v4: f16[2, 2] = matmul(%v1, %v2)
+  %v5: f16[1, 2, 3, 3] = convolution(%p, %each) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 2, kernel = ints [1, 1], strides = ints [1, 1]}
+  %v6: f16[1, 2, 3, 3] = convolution(%p, %all, %bias) {begin = syms [0, 0], dilations = ints [1, 1], end = syms [0, 0], groups = int 1, kernel = ints [1, 1], strides = ints [1, 1]}
+  return %v3, %v4, %v5, %v6
+}`)
+	for part, count := range map[string]int{"to = dtype f32": 2, "to = dtype f16": 3, "dtype = dtype f32": 3, ": f16[2, 2] = [": 2, ": f32[2] = [5, 7]": 1, ": f32[2, 2, 1, 1] = [1, 2, 3, 4]": 1} {
+		if n := strings.Count(text, part); n != count {
+			t.Errorf("%q occurs %d times, not %d:\n%s", part, n, count, text)
+		}
+	}
+}
