@@ -31,8 +31,9 @@ func (c *cli) kernelsCommand() *cobra.Command {
 		},
 		Long: `List the kernels that are not what the processor does best, and why.
 
-A kernel is machine code (of the backend that the target names), portable code in Go, or an operator of the host, which is no loop nest. Listed are those that are not machine code, with the
-cause, and those of whose machine code a part is slower than it was scheduled to be. bench --profile tells what each of them takes.`,
+A kernel is machine code, portable code in Go, or an operator of the host, which is no loop nest. Listed are those that are not
+machine code, and those of whose machine code a part is slower than it was scheduled to be, each with the reason. bench --profile
+tells what each of them takes.`,
 		Example: `  weir kernels model.onnx
   weir kernels model.onnx --all
   weir kernels model.onnx --cpu avx2 --dim batch=8
