@@ -24,6 +24,15 @@ func RowMajor(shape []sym.Expr) []sym.Expr {
 // Offset is where the element at index lies, in elements from the buffer's first one. Strides nil means row-major. Quotients and
 // remainders that take one loop's variable apart into the indices of several axes come together again where those axes are contiguous.
 func Offset(index, shape, strides []sym.Expr) sym.Expr {
+	total := offset(index, shape, strides)
+	if !total.Multilinear() {
+		return sym.NewDims().Simplify(total)
+	}
+	return total
+}
+
+// offset is Offset before quotients and remainders come together.
+func offset(index, shape, strides []sym.Expr) sym.Expr {
 	if strides == nil {
 		strides = RowMajor(shape)
 	}
@@ -31,12 +40,31 @@ func Offset(index, shape, strides []sym.Expr) sym.Expr {
 	for i := range index {
 		terms[i] = index[i].Mul(strides[i])
 	}
-	total := sym.Sum(terms...)
-	if !total.Multilinear() {
-		return sym.NewDims().Simplify(total)
-	}
-	return total
+	return sym.Sum(terms...)
 }
+
+// Offsets remembers offsets, for who asks for the same ones again and again. It is not safe for concurrent use.
+type Offsets struct{ known map[string]sym.Expr }
+
+// Of is p.Offset(index).
+func (o *Offsets) Of(p *Param, index []sym.Expr) sym.Expr {
+	total := offset(index, p.Shape, p.Strides)
+	if total.Multilinear() {
+		return total
+	}
+	key := total.Key()
+	simple, ok := o.known[key]
+	if !ok {
+		if simple = sym.NewDims().Simplify(total); o.known == nil || len(o.known) >= mostOffsets {
+			o.known = map[string]sym.Expr{}
+		}
+		o.known[key] = simple
+	}
+	return simple
+}
+
+// mostOffsets is how many offsets are remembered.
+const mostOffsets = 1 << 12
 
 // Offset is where the element at index lies, in elements from the parameter's first one.
 func (p *Param) Offset(index []sym.Expr) sym.Expr { return Offset(index, p.Shape, p.Strides) }

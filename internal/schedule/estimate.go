@@ -245,7 +245,7 @@ func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 	if p == nil {
 		bug(c.kernel, "no buffer is named "+buffer)
 	}
-	offset := p.Offset(index)
+	offset := c.offsets.Of(p, index)
 	if !c.differs(offset) {
 		return c.scalar / c.filled, false
 	}

@@ -88,6 +88,7 @@ type scheduler struct {
 	uses    map[*loop.Buffer]*usage // by the buffers that own storage
 	shared  map[*loop.Kernel]bool   // by whether several steps launch it
 	free    []sym.Name              // the dimensions of the kernel at hand
+	offsets loop.Offsets            // of accesses that estimates look at
 
 	halvings int // of tiles that did not fit: see smaller
 
