@@ -102,9 +102,10 @@ func TestUniqueKeys(t *testing.T) {
 	r := rand.New(rand.NewSource(6))
 	for _, dt := range keyed {
 		for how := range 6 {
-			for _, n := range []int64{0, 1, 2, 24, 25, 800, 5000} {
-				x := drawn(r, dt, how, n)
-				attrs := map[string]any{"axis": int64(0), "sorted": r.Intn(2) == 0}
+			for _, shape := range [][]int64{{0}, {1}, {2}, {24}, {25}, {800}, {5000}, {300, 2}, {2, 300}, {2, 200, 3}, {4, 300, 4}, {100, 17}, {0, 3}, {3, 0}, {3, 40, 0}} {
+				axis, n := r.Intn(len(shape)), shape
+				x := drawn(r, dt, how, shape...)
+				attrs := map[string]any{"axis": int64(axis), "sorted": r.Intn(2) == 0}
 				types := []dtype.DType{dt, dtype.I64, dtype.I64, dtype.I64, dtype.I64}
 				got, err := Apply("unique", attrs, []*tensor.Tensor{x}, types)
 				if err != nil {
@@ -115,7 +116,7 @@ func TestUniqueKeys(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					same(t, fmt.Sprintf("%v of %d, arrangement %d, %v", dt, n, how, attrs), got, want)
+					same(t, fmt.Sprintf("%v of %v, arrangement %d, %v", dt, n, how, attrs), got, want)
 				})
 			}
 		}
@@ -152,6 +153,51 @@ func TestNonzero(t *testing.T) {
 			if column != count || out[0].Shape()[0] != int64(len(axes)) {
 				t.Fatalf("%v of %v: %v, and %d are not zero", dt, shape, out[0].Shape(), column)
 			}
+		}
+	}
+}
+
+// TestSplit divides trees among goroutines, and compares with the whole.
+func TestSplit(t *testing.T) {
+	in := stump()
+	r := rand.New(rand.NewSource(8))
+	in[0] = drawn(r, dtype.F32, 1, 1000, 2)
+	in[1] = tensor.Must(tensor.New(dtype.I32, 900))
+	attrs := map[string]any{"targets": int64(3), "aggregate": "average"}
+	want, err := Apply("trees", attrs, in, []dtype.DType{dtype.F32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ends := range []error{nil, fmt.Errorf("enough")} {
+		var out *tensor.Tensor
+		parts := 0
+		call := &Call{Attrs: attrs, In: in, Types: []dtype.DType{dtype.F32}, Result: func(_ int, shape ...int64) (*tensor.Tensor, error) {
+			out = tensor.Must(tensor.New(dtype.F32, shape...))
+			return out, nil
+		}}
+		call.Split = func(count int64, f func(c *Call, from, to int64) error) error {
+			errs := make(chan error)
+			for from := int64(0); from < count; from += 3 {
+				parts++
+				go func() { errs <- f(&Call{Ask: func() error { return ends }}, from, min(from+3, count)) }()
+			}
+			var first error
+			for range parts {
+				if err := <-errs; err != nil {
+					first = err
+				}
+			}
+			return first
+		}
+		f, err := Lookup("trees")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f(call); err != ends || parts < 2 {
+			t.Fatalf("%d parts end with %v, and not with %v", parts, err, ends)
+		}
+		if ends == nil && !out.Equal(want[0]) {
+			t.Error("parts give other results than the whole")
 		}
 	}
 }

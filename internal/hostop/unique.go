@@ -1,6 +1,7 @@
 package hostop
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -28,8 +29,8 @@ func unique(c *Call) error {
 	}
 	sorted, first := room[:extent], room[extent:]
 	count := int64(0)
-	if before == 1 && after == 1 && x.DType() != dtype.String && !x.DType().IsComplex() && extent <= mostEntries {
-		count = sortedRuns(c, x, run, sorted, first)
+	if before*after <= mostColumns && before*after > 0 && x.DType() != dtype.String && !x.DType().IsComplex() && extent <= mostEntries {
+		count = sortedRuns(c, x, run, sorted, first, before, after)
 	} else {
 		count = comparedRuns(c, x, run, sorted, first, before, after)
 	}
@@ -62,31 +63,52 @@ func unique(c *Call) error {
 	return nil
 }
 
-// sortedRuns numbers the runs of equal elements in ascending order: run of each element, and the first element of each run. sorted is room.
-func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64) int64 {
+// mostColumns is the most elements of a slice that are sorted by one after the other; slices of more are compared.
+const mostColumns = 16
+
+// sortedRuns numbers the runs of equal slices in ascending order: run of each slice, and the first slice of each run. sorted is room. An element of slice a lies at a·after from that of slice 0.
+func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, after int64) int64 {
 	keys, list := keysOf(x, false), entries(sorted)
+	// begin is where column i of slice 0 lies.
+	begin := func(i int64) int64 { return i/after*int64(len(run))*after + i%after }
+	columns := before * after
 	var chunk [512]uint64
 	for at := 0; at < len(list); at += len(chunk) {
 		part := chunk[:min(len(chunk), len(list)-at)]
 		c.work(int64(len(part)))
-		keys.read(part, int64(at), 1)
+		keys.read(part, begin(columns-1)+int64(at)*after, after)
 		for i, key := range part {
 			list[at+i] = key<<32 | uint64(at+i)
 		}
 	}
-	keys.sort(c, list, entries(first), 0, 1)
-	count, last := int64(0), uint64(0)
-	for i, e := range list {
-		c.work(2)
-		s := placeOf(e)
-		key := e >> 32
-		if keys.wide {
-			key = keys.one(s)
+	for column := columns - 1; column >= 0; column-- {
+		if column < columns-1 && !keys.wide {
+			from := begin(column)
+			for i, e := range list {
+				c.work(2)
+				list[i] = keys.one(from+placeOf(e)*after)<<32 | e&math.MaxUint32
+			}
 		}
-		if i == 0 || key != last {
-			first[count], last = s, key
+		keys.sort(c, list, entries(first), begin(column), after)
+	}
+	// differ reports whether two slices do.
+	differ := func(a, b int64) bool {
+		for column := range columns {
+			if from := begin(column); keys.one(from+a*after) != keys.one(from+b*after) {
+				return true
+			}
+		}
+		return false
+	}
+	count, last := int64(0), entry(0)
+	for i, e := range list {
+		c.work(2 + columns)
+		s := placeOf(e)
+		if i == 0 || e>>32 != last>>32 || (keys.wide || columns > 1) && differ(s, placeOf(last)) {
+			first[count] = s
 			count++
 		}
+		last = e
 		run[s] = count - 1
 	}
 	return count
