@@ -67,13 +67,13 @@ func TestTopKKeys(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for _, dt := range keyed {
 		for how := range 6 {
-			for _, shape := range [][]int64{{0}, {1}, {24}, {25}, {700}, {5, 40, 3}, {9000}} {
+			for _, shape := range [][]int64{{0}, {1}, {24}, {25}, {700}, {5, 40, 3}, {2, 30, 37}, {9000}} {
 				if shape[0] == 9000 && how%3 != 0 {
 					continue
 				}
 				axis := r.Intn(len(shape))
 				n := shape[axis]
-				for _, k := range []int64{0, 1, min(3, n), n / 2, max(0, n-1), n} {
+				for _, k := range []int64{0, 1, min(3, n), min(16, n), min(17, n), n / 2, max(0, n-1), n} {
 					if k > n {
 						continue
 					}

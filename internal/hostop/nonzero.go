@@ -1,6 +1,8 @@
 package hostop
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -14,47 +16,58 @@ func nonzero(c *Call) error {
 	if len(shape) == 0 {
 		shape = []int64{1}
 	}
+	last := len(shape) - 1
 	count := int64(0)
 	var chunk [1 << 10]bool
-	each := func(see func(flat int64)) {
-		for first := int64(0); first < x.Len(); first += int64(len(chunk)) {
-			part := chunk[:min(int64(len(chunk)), x.Len()-first)]
-			c.work(int64(len(part)))
-			nonzeros(part, x, first)
-			for i, is := range part {
-				if is {
-					see(first + int64(i))
-				}
+	for first := int64(0); first < x.Len(); first += int64(len(chunk)) {
+		part := chunk[:min(int64(len(chunk)), x.Len()-first)]
+		c.work(int64(len(part)))
+		nonzeros(part, x, first)
+		for _, is := range part {
+			one := int64(0)
+			if is {
+				one = 1
 			}
+			count += one
 		}
 	}
-	each(func(int64) { count++ })
 	out, err := c.Result(0, int64(len(shape)), count)
-	if err != nil {
+	if err != nil || count == 0 {
 		return err
 	}
 	indices, err := tensor.Data[int64](out)
 	if err != nil {
 		return err
 	}
-	last, column := len(shape)-1, int64(0)
-	row, begin := int64(0), int64(0) // the row along the last axis that the element before lies in, and its first element
-	each(func(flat int64) {
-		if flat-begin >= shape[last] {
-			row = flat / shape[last]
-			begin = row * shape[last]
-		}
-		indices[int64(last)*count+column] = flat - begin
-		for axis, rest := last-1, row; axis >= 0; axis-- {
-			if axis == 0 {
-				indices[column] = rest
-				break
+	column, flat := int64(0), int64(0)
+	rows := slices.Clone(shape)
+	rows[last] = 1
+	tensor.Each(rows, func(at []int64) {
+		begin := column
+		along := indices[int64(last)*count:][:count]
+		for first := int64(0); first < shape[last]; first += int64(len(chunk)) {
+			part := chunk[:min(int64(len(chunk)), shape[last]-first)]
+			c.work(2 * int64(len(part)))
+			nonzeros(part, x, flat+first)
+			for i, is := range part {
+				if column == count {
+					break // only zeros are left
+				}
+				along[column] = first + int64(i)
+				one := int64(0)
+				if is {
+					one = 1
+				}
+				column += one
 			}
-			indices[int64(axis)*count+column] = rest % shape[axis]
-			rest /= shape[axis]
 		}
-		c.work(int64(last))
-		column++
+		flat += shape[last]
+		c.work((column - begin) * int64(last))
+		for axis, i := range at[:last] {
+			for j := begin; j < column; j++ {
+				indices[int64(axis)*count+j] = i
+			}
+		}
 	})
 	return nil
 }

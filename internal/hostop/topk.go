@@ -42,11 +42,15 @@ func topk(c *Call) error {
 		zero(c, room)
 		return err
 	}
+	largest, _ := c.Attrs["largest"].(bool)
+	if k <= fewMost && extent <= mostEntries {
+		zero(c, room)
+		return topkFew(c, x, values, indices, axis, k, largest)
+	}
 	places, err := tensor.Data[int64](indices)
 	if err != nil {
 		return err
 	}
-	largest, _ := c.Attrs["largest"].(bool)
 	step := tensor.Strides(x.Shape())[axis]
 	var row func(begin int64) []int64
 	if extent <= mostEntries {

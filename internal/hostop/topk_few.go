@@ -1,0 +1,90 @@
+package hostop
+
+import "github.com/weirml/weir/internal/tensor"
+
+// fewMost is the most elements of a row that are kept in order as they are found.
+const fewMost = 16
+
+// fewLines is how many rows that lie beside each other are read together.
+const fewLines = 64
+
+// few is the first elements of a row so far, in their order.
+type few struct {
+	keys   [fewMost]uint64
+	places [fewMost]int64
+	count  int
+}
+
+// put takes an element that comes before the last of k, or while there are fewer.
+func (f *few) put(key uint64, place int64, k int) {
+	if f.count < k {
+		f.count++
+	}
+	at := f.count - 1
+	for ; at > 0 && f.keys[at-1] > key; at-- {
+		f.keys[at], f.places[at] = f.keys[at-1], f.places[at-1]
+	}
+	f.keys[at], f.places[at] = key, place
+}
+
+// topkFew is topk for k up to fewMost: on all workers, without room.
+func topkFew(c *Call, x, values, indices *tensor.Tensor, axis int, k int64, largest bool) error {
+	shape := x.Shape()
+	extent := shape[axis]
+	outer, _ := tensor.Count(shape[:axis])
+	step, _ := tensor.Count(shape[axis+1:])
+	places, err := tensor.Data[int64](indices)
+	if err != nil {
+		return err
+	}
+	keys := keysOf(x, largest)
+	groups := (step + fewLines - 1) / fewLines // of rows that lie beside each other
+	return c.split(outer*groups, extent*min(step, fewLines), func(c *Call, from, to int64) error {
+		var lines [fewLines]few
+		var chunk [256]uint64
+		for group := from; group < to; group++ {
+			first := group % groups * fewLines
+			begin := group/groups*extent*step + first
+			count := min(step-first, fewLines)
+			for j := range lines[:count] {
+				lines[j].count = 0
+			}
+			if step == 1 {
+				lines[0].along(c, keys, chunk[:], begin, extent, int(k))
+			} else {
+				for i := range extent {
+					part := chunk[:count]
+					c.work(count)
+					keys.read(part, begin+i*step, 1)
+					for j, key := range part {
+						if f := &lines[j]; f.count < int(k) || key < f.keys[k-1] {
+							f.put(key, i, int(k))
+						}
+					}
+				}
+			}
+			for j := range lines[:count] {
+				found, at := lines[j].places[:k], group/groups*k*step+first+int64(j)
+				takeElements(c, values, x, found, at, step, begin+int64(j), step)
+				for i, place := range found {
+					places[at+int64(i)*step] = place
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// along finds the first k elements of a row whose elements lie beside each other.
+func (f *few) along(c *Call, keys *keys, chunk []uint64, begin, extent int64, k int) {
+	for first := int64(0); first < extent; first += int64(len(chunk)) {
+		part := chunk[:min(int64(len(chunk)), extent-first)]
+		c.work(int64(len(part)))
+		keys.read(part, begin+first, 1)
+		for i, key := range part {
+			if f.count < k || key < f.keys[k-1] {
+				f.put(key, first+int64(i), k)
+			}
+		}
+	}
+}
