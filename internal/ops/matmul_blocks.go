@@ -15,8 +15,9 @@ func init() {
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 
-// Blocks says how the weights of MatMulBlocks lie. A weight is a number of Bits bits (2, 4 or 8), the zero point of which is taken off it, times a scale; Block
-// steps of the sum share both, for each column. Depth steps of Columns columns are in panels of BlocksPanel columns.
+// Blocks says how the weights of MatMulBlocks lie. A weight is a number of Bits bits (2, 4 or 8), the zero point of
+// which is taken off it, times a scale; Block steps of the sum share both, for each column. Depth steps of Columns
+// columns are in panels of BlocksPanel columns.
 type Blocks struct {
 	Bits, Block, Depth, Columns int64
 	Zero                        int64 // the zero point of all weights, if there are none apart
@@ -49,10 +50,11 @@ func (w Blocks) fits() bool {
 	return known && w.Block > 0 && w.Block%w.PerWord() == 0 && w.Depth > 0 && w.Columns > 0 && w.Zero >= 0 && w.Zero < 1<<w.Bits
 }
 
-// MatMulBlocks multiplies x, […, Depth] of f32, by weights of few bits. words (i32) is [panels, words of a column, BlocksPanel]: a word holds the weights of as many steps as it has
-// room for, the first in its lowest bits. scale and zero (u8; nil: Blocks.Zero) are [panels, blocks, BlocksPanel].
-// Scales are finite. What is beyond Depth and Columns is not read. The weights stay as they are in memory: they are unpacked in registers for few rows of x, and for
-// many rows once, panel by panel.
+// MatMulBlocks multiplies x, […, Depth] of f32, by weights of few bits. words (i32) is [panels, words of a column,
+// BlocksPanel]: a word holds the weights of as many steps as it has room for, the first in its lowest bits. scale and
+// zero (u8; nil: Blocks.Zero) are [panels, blocks, BlocksPanel]. Scales are finite. What is beyond Depth and Columns
+// is not read. The weights stay as they are in memory: they are unpacked in registers for few rows of x, and for many
+// rows once, panel by panel.
 func MatMulBlocks(b *ir.Builder, x, words, scale, zero *ir.Value, w Blocks) *ir.Value {
 	inputs := []*ir.Value{x, words, scale}
 	if zero != nil {
@@ -213,7 +215,8 @@ func (f *blocksNest) zeroAt(t, block, c sym.Expr) loop.Expr {
 	return nil
 }
 
-// eachBlock calls do for each block of a column, with its words: the whole blocks in a loop of the given kind, and then what is left of one.
+// eachBlock calls do for each block of a column, with its words: the whole blocks in a loop of the given kind, and
+// then what is left of one.
 func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps int64)) {
 	whole := f.Depth / f.Block
 	if whole > 0 {
@@ -224,7 +227,8 @@ func (f *blocksNest) eachBlock(kind loop.LoopKind, do func(block sym.Expr, steps
 	}
 }
 
-// eachWord calls do for each word of a block of so many steps: with its place in a column, its first step and how many steps it has.
+// eachWord calls do for each word of a block of so many steps: with its place in a column, its first step and how
+// many steps it has.
 func (f *blocksNest) eachWord(kind loop.LoopKind, block sym.Expr, steps int64, do func(word, first sym.Expr, count int64)) {
 	per, words := f.PerWord(), block.Mul(sym.Const(f.Block/f.PerWord()))
 	if whole := steps / per; whole > 0 {

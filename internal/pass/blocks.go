@@ -12,9 +12,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Blocks has products with constant weights of 2, 4 or 8 bits, which a dequantize makes numbers, read the weights as they are: they are laid out anew, and unpacked in registers or
-// a panel at a time, so that neither the file's weights nor what they stand for take memory beside them. Scales are of blocks along the sum, of columns, or of all weights. What else reads
-// the weights keeps them as they were.
+// Blocks has products with constant weights of 2, 4 or 8 bits, which a dequantize makes numbers, read the weights as
+// they are: they are laid out anew, and unpacked in registers or a panel at a time, so that neither the file's
+// weights nor what they stand for take memory beside them. Scales are of blocks along the sum, of columns, or of all
+// weights. What else reads the weights keeps them as they were.
 func Blocks(m *ir.Module) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
 	return apply(m, []rule{{"a product of few bits", []string{"matmul"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
@@ -76,7 +77,8 @@ type constantMatrix struct {
 	repeats       bool  // one element stands for all
 }
 
-// matrixOf is a value as a constant matrix, also if it is a reshape, the beginning or a repetition of one that is not folded; nil if it is none.
+// matrixOf is a value as a constant matrix, also if it is a reshape, the beginning or a repetition of one that is not
+// folded; nil if it is none.
 func matrixOf(v *ir.Value) *constantMatrix {
 	if t := v.Const; t != nil {
 		if t.Rank() > 2 {
@@ -155,7 +157,8 @@ func (m *constantMatrix) one() (x int64, ok bool) {
 	return x, true
 }
 
-// weightsOfBlocks are the weights that a dequantize makes numbers, as a product reads the value of. Those that are not of the form have no scale.
+// weightsOfBlocks are the weights that a dequantize makes numbers, as a product reads the value of. Those that are
+// not of the form have no scale.
 func weightsOfBlocks(v *ir.Value, turned bool) *blockWeights {
 	w := &blockWeights{turned: turned}
 	d, extents := v.Node, make([]int64, 2)
@@ -237,7 +240,8 @@ func (w *blockWeights) shared(m *constantMatrix, block, column int64) int64 {
 	return m.at(column, block)
 }
 
-// panels are the words, the scales and the zero points (nil: Zero) as ops.MatMulBlocks takes them. They are computed when they are wanted.
+// panels are the words, the scales and the zero points (nil: Zero) as ops.MatMulBlocks takes them. They are computed
+// when they are wanted.
 func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	if w.made[0] != nil {
 		return w.made[0], w.made[1], w.made[2], nil
@@ -262,8 +266,8 @@ func (w *blockWeights) panels() (words, scale, zero *tensor.Tensor, err error) {
 	return words, scale, zero, err
 }
 
-// each calls do for each element of a part of a tensor in panels, if its column is one of the weights': with its flat place, its place along the second axis of
-// the whole, and its column.
+// each calls do for each element of a part of a tensor in panels, if its column is one of the weights': with its flat
+// place, its place along the second axis of the whole, and its column.
 func (w *blockWeights) each(to *tensor.Tensor, axis int, begin, end int64, do func(at, along, column int64)) {
 	first, shape := [3]int64{}, to.Shape()
 	first[axis] = begin
