@@ -78,7 +78,7 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	count := sym.Const(min(stripLength(window, 1, many), many))
 	strips := f.D.Simplify(width.CeilDiv(count))
 	stride, begin, zero := sym.Const(window.Strides[1]), window.Begin[1], sym.Const(0)
-	seen := f.D.Simplify(strips.Mul(count).Sub(one).Mul(stride).Add(sym.Const(window.span(1))))
+	seen := f.seen(strips.Mul(count), 1)
 	rows := bandRowsOf(max(constant(f.places[0], bandRows), 1))
 	lines := (rows-1)*window.Strides[0] + window.span(0)
 	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, 64)))

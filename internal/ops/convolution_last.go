@@ -428,12 +428,21 @@ func (p *rowsPlace) padded() {
 	f, last := p.rowsForm, len(p.places)-1
 	stride := f.window.Strides
 	rows := (f.block.rows-1)*stride[last-1] + f.window.span(last-1)
-	width := f.block.columns.Sub(one).Mul(sym.Const(stride[last])).Add(sym.Const(f.window.span(last)))
+	width := f.seen(f.block.columns, last)
 	begin := p.column.Mul(sym.Const(stride[last]))
 	from := p.copied("rows", sym.Const(rows), one, width,
 		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
 		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1)
 	p.whole([]*loop.Memory{from}, func() { p.products(from) })
+}
+
+// seen is how many elements of the input, padding included, so many output positions see along an axis: none if there are no positions.
+func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
+	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.span(axis))))
+	if f.D.LE(sym.Expr{}, seen) != sym.Yes {
+		return seen.Max(sym.Expr{}) // the window is shorter than its stride
+	}
+	return seen
 }
 
 // products multiplies one output row of the block at a time, of what was copied for all.
