@@ -69,6 +69,19 @@ func isThroughout(zero *ir.Value, value int64) bool {
 	return zero.Known != nil
 }
 
+// SignedBytes is a tensor of u8, not a scalar, less 128 as one of i8. Its elements are computed when they are wanted.
+func SignedBytes(from *tensor.Tensor) (*tensor.Tensor, error) {
+	return tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
+		part, release := tensor.Temporary(dtype.U8, to.Shape()...)
+		defer release()
+		from.Fill(part, axis, begin, end)
+		out := to.Bytes()
+		for i, v := range part.Bytes() {
+			out[i] = v ^ 1<<7
+		}
+	})
+}
+
 // signed is unsigned numbers whose zero point is 128, as weights often are, as signed ones without a zero point; others as they are. A constant's are computed when they are wanted.
 func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	const half = 128
@@ -79,15 +92,7 @@ func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	if from == nil || from.Pending() || from.Rank() == 0 {
 		return BitCast(b, Binary(b, loop.Xor, x, Cast(b, Scalar(b, dtype.F32, half), dtype.U8)), dtype.I8), nil
 	}
-	t, err := tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(dtype.U8, to.Shape()...)
-		defer release()
-		from.Fill(part, axis, begin, end)
-		out := to.Bytes()
-		for i, v := range part.Bytes() {
-			out[i] = v ^ half
-		}
-	})
+	t, err := SignedBytes(from)
 	if err != nil {
 		b.Fail(err)
 	}

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -31,4 +32,17 @@ func floats(t *tensor.Tensor) []float32 {
 		panic(diag.Internalf("the elements of a constant: %v", err))
 	}
 	return list
+}
+
+// converted is a tensor of floats as one of another type, rounded when its elements are wanted.
+func converted(from *tensor.Tensor, to dtype.DType) (*tensor.Tensor, error) {
+	if from.Rank() == 0 {
+		return from.Convert(to, false)
+	}
+	return tensor.Deferred(to, from.Shape(), from, from.Major(), func(out *tensor.Tensor, axis int, begin, end int64) {
+		part, release := tensor.Temporary(from.DType(), out.Shape()...)
+		defer release()
+		from.Fill(part, axis, begin, end)
+		dtype.ConvertSlice(to, out.Bytes(), from.DType(), part.Bytes(), out.Len(), false)
+	})
 }

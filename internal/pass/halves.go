@@ -7,7 +7,6 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 // Halves has products of f16 with constant weights read their other operand as f32: it is widened once, not for each
@@ -41,7 +40,7 @@ func Halves(m *ir.Module) error {
 				in[1+i] = ops.Cast(b, v, dtype.F32)
 				continue
 			}
-			t, err := widened(v.Const)
+			t, err := converted(v.Const, dtype.F32)
 			if err != nil {
 				b.Fail(err)
 			}
@@ -49,17 +48,4 @@ func Halves(m *ir.Module) error {
 		}
 		return ops.Cast(b, b.Op(n.Op.Name(), attrs, in...), dtype.F16)
 	}}})
-}
-
-// widened is a tensor as f32, to be converted when it is wanted.
-func widened(from *tensor.Tensor) (*tensor.Tensor, error) {
-	if from.Rank() == 0 {
-		return from.Convert(dtype.F32, false)
-	}
-	return tensor.Deferred(dtype.F32, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(from.DType(), to.Shape()...)
-		defer release()
-		from.Fill(part, axis, begin, end)
-		dtype.ConvertSlice(dtype.F32, to.Bytes(), from.DType(), part.Bytes(), to.Len(), false)
-	})
 }

@@ -133,15 +133,7 @@ func (w *weightBytes) signed(b *ir.Builder) {
 		return
 	}
 	from := w.constant
-	t, err := tensor.Deferred(dtype.I8, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(dtype.U8, to.Shape()...)
-		defer release()
-		from.Fill(part, axis, begin, end)
-		out := to.Bytes()
-		for i, v := range part.Bytes() {
-			out[i] = v ^ signBit
-		}
-	})
+	t, err := ops.SignedBytes(from)
 	if err != nil {
 		b.Fail(err)
 	}

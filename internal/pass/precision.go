@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 // Brain has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products, and convolutions that are not in groups. Relative to the sum of
@@ -27,7 +26,7 @@ func Brain(m *ir.Module) error {
 		if rounded[at] == nil {
 			rounded[at] = ops.Cast(b, x, dtype.BF16)
 		}
-		weights, err := brainOf(w.Const)
+		weights, err := converted(w.Const, dtype.BF16)
 		if err != nil {
 			b.Fail(err)
 		}
@@ -35,14 +34,4 @@ func Brain(m *ir.Module) error {
 		attrs["dtype"] = dtype.F32
 		return b.Op(n.Op.Name(), attrs, append([]*ir.Value{rounded[at], b.Constant(w.Name, weights)}, n.Inputs[2:]...)...)
 	}}})
-}
-
-// brainOf is a tensor of f32 as bf16, to be rounded when it is wanted.
-func brainOf(from *tensor.Tensor) (*tensor.Tensor, error) {
-	return tensor.Deferred(dtype.BF16, from.Shape(), from, from.Major(), func(to *tensor.Tensor, axis int, begin, end int64) {
-		part, release := tensor.Temporary(dtype.F32, to.Shape()...)
-		defer release()
-		from.Fill(part, axis, begin, end)
-		dtype.ConvertSlice(dtype.BF16, to.Bytes(), dtype.F32, part.Bytes(), to.Len(), false)
-	})
 }
