@@ -217,9 +217,9 @@ func TestPrecisionBound(t *testing.T) {
 	}
 }
 
-// TestQuantisedProductsBound holds products of dequantized bytes to their bound, with zero points and a scale for each column: the
-// sums are exact, and what is rounded is each scale, a sum as f32, and its product with the scales. Depths are odd and beyond
-// what a register adds up at once, and bytes are at both ends of their range.
+// TestQuantisedProductsBound holds products of dequantized bytes to their bound, with zero points and a scale for each
+// column: the sums are exact, and what is rounded is each scale, a sum as f32, and its product with the scales. Depths
+// are odd and beyond what a register adds up at once, and bytes are at both ends of their range.
 func TestQuantisedProductsBound(t *testing.T) {
 	const rows, columns, scale = 7, 33, 0.0371
 	r := rand.New(rand.NewSource(7))

@@ -27,7 +27,8 @@ type KernelTime struct {
 	Weights    int64 `json:"weights"`
 }
 
-// Kernels lists what a run launches as Profile does, but runs nothing: counts and times are 0, and the rest is for dimensions of 1, or what they are at least.
+// Kernels lists what a run launches as Profile does, but runs nothing: counts and times are 0, and the rest is for
+// dimensions of 1, or what they are at least.
 func (p *Program) Kernels() (list []KernelTime) {
 	dims := make([]int64, len(p.compiled.Program.Dims))
 	for i, d := range p.compiled.Program.Dims {

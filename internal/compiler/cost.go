@@ -30,7 +30,8 @@ func (c *Compiled) Backend(i int) string {
 // WhyHost says why an operator of the host is no kernel.
 func WhyHost(op string) string { return hostop.Why(op) }
 
-// Why says why kernel i is the code of a more general generator than the machine's, or else what of it is done more slowly than it was scheduled to be.
+// Why says why kernel i is the code of a more general generator than the machine's, or else what of it is done more
+// slowly than it was scheduled to be.
 func (c *Compiled) Why(i int) (reasons []string) {
 	name := c.Code.Kernels[i].Name()
 	for _, list := range [][]target.Left{c.Code.Left, c.Code.Slower} {

@@ -151,8 +151,8 @@ func writeNumbers[T, S real](y []S, line []T, begin, step, count, parts int64) {
 	}
 }
 
-// readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's second half is the mirrored conjugate of its first. With no parts
-// the numbers are real, and lie beside each other.
+// readLine reads given complex numbers from a line of x into the signal, filling with zeros; with half, the signal's
+// second half is the mirrored conjugate of its first. With no parts the numbers are real, and lie beside each other.
 func readLine[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, given, parts int64, half bool) {
 	n := int64(len(signal) / 2)
 	taken := n
@@ -232,7 +232,8 @@ func readElements[T real](c *Call, signal []T, x *tensor.Tensor, begin, step, co
 	}
 }
 
-// realTransform is a forward transform of an even number of real numbers: that of half as many complex ones, of which each holds two neighbours.
+// realTransform is a forward transform of an even number of real numbers: that of half as many complex ones, of which
+// each holds two neighbours.
 type realTransform[T real] struct {
 	inner *transform[T]
 	roots []T // e^(−2πi k/n), k below n/2
@@ -373,7 +374,8 @@ func (t *transform[T]) step(from, to []T, radix, done, rest int64) {
 	}
 }
 
-// walk is how a step goes through its butterflies: in an inner loop over i or over d, whichever is longer. Each loop has a count, and how far it moves in from, to and the roots.
+// walk is how a step goes through its butterflies: in an inner loop over i or over d, whichever is longer. Each loop
+// has a count, and how far it moves in from, to and the roots.
 type walk struct{ count, from, to, root int64 }
 
 func walks(radix, done, rest int64) (outer, inner walk) {

@@ -23,8 +23,8 @@ type Call struct {
 	Ask func() error
 	// Reserve, where not nil, is asked before the function takes so many bytes of Go's heap, which it gives back when it returns. It refuses by an error.
 	Reserve func(bytes int64) error
-	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has; f is given a call
-	// of its own, with which it does not ask for results.
+	// Split, where not nil, calls f for parts of [0, count) that make up the whole, on as many workers as the run has;
+	// f is given a call of its own, with which it does not ask for results.
 	Split func(count int64, f func(c *Call, from, to int64) error) error
 	// Result is the memory of the i-th result under the given shape; each result is asked for once.
 	Result func(i int, shape ...int64) (*tensor.Tensor, error)

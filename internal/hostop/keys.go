@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// keys reads elements of a tensor as unsigned integers in the elements' order: equal elements have equal keys, ±0 and all NaNs
-// among them, and NaN is above all numbers.
+// keys reads elements of a tensor as unsigned integers in the elements' order: equal elements have equal keys, ±0 and
+// all NaNs among them, and NaN is above all numbers.
 type keys struct {
 	x    *tensor.Tensor
 	wide bool   // keys of 64 bits, else of 32
@@ -108,7 +108,8 @@ func keyOf64(v float64) uint64 {
 	return bits ^ (uint64(int64(bits)>>63) | 1<<63)
 }
 
-// entry is an element in a list that is sorted: the upper 32 bits are the key, or a half of it, the lower ones the element's number in its row.
+// entry is an element in a list that is sorted: the upper 32 bits are the key, or a half of it, the lower ones the
+// element's number in its row.
 type entry = uint64
 
 // placeOf is the number of an entry's element.
@@ -122,7 +123,8 @@ func entries(room []int64) []entry {
 	return unsafe.Slice((*entry)(unsafe.Pointer(unsafe.SliceData(room))), len(room))
 }
 
-// sort sorts a list whose entries have the keys of elements begin + step·place, with as much room. Of equal elements the first in the list stays the first.
+// sort sorts a list whose entries have the keys of elements begin + step·place, with as much room. Of equal elements
+// the first in the list stays the first.
 func (k *keys) sort(c *Call, list, room []entry, begin, step int64) {
 	if k.wide {
 		for i, e := range list {

@@ -62,7 +62,8 @@ func same(t *testing.T, what string, got, want []*tensor.Tensor) {
 	}
 }
 
-// TestTopKKeys compares with a heap that compares elements: all types, along each axis, from none of the elements to all, in arrangements with ties, NaN and zeros of both signs.
+// TestTopKKeys compares with a heap that compares elements: all types, along each axis, from none of the elements to
+// all, in arrangements with ties, NaN and zeros of both signs.
 func TestTopKKeys(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for _, dt := range keyed {

@@ -11,8 +11,8 @@ import (
 
 func init() { register("topk", topk) }
 
-// Finding k elements of an axis takes room for entries that are sorted when there are so many, and as many beside them: for
-// TopKRoomTimes·k + TopKRoomPlus in all, and no more than for twice the axis.
+// Finding k elements of an axis takes room for entries that are sorted when there are so many, and as many beside them:
+// for TopKRoomTimes·k + TopKRoomPlus in all, and no more than for twice the axis.
 const (
 	TopKRoomTimes = 4
 	TopKRoomPlus  = 512
@@ -74,7 +74,8 @@ func topk(c *Call) error {
 	return nil
 }
 
-// sortedRows finds a row's k first elements by their keys: those below the k-th so far are collected, and sorted when there is no more room for them.
+// sortedRows finds a row's k first elements by their keys: those below the k-th so far are collected, and sorted when
+// there is no more room for them.
 func sortedRows(c *Call, keys *keys, room []int64, extent, k, step int64) func(begin int64) []int64 {
 	half := entries(room[:len(room)/2])
 	other := entries(room[len(room)/2:])

@@ -63,9 +63,9 @@ type forest[T real] struct {
 }
 
 // trees sends each row of input 0, x[N, F], down every tree. Input 1 is the roots' places among the nodes, input 2 the
-// nodes, each a TreeNode as words of i32. Inputs 3 to 5 are the leaves: the place where each one's targets begin, with the
-// end; the targets; and their weights, of x's type. If input 3 is empty, each leaf has a weight for every target. Result 0 is
-// what attribute aggregate makes of each of the attribute targets, plus input 6, if present.
+// nodes, each a TreeNode as words of i32. Inputs 3 to 5 are the leaves: the place where each one's targets begin, with
+// the end; the targets; and their weights, of x's type. If input 3 is empty, each leaf has a weight for every target.
+// Result 0 is what attribute aggregate makes of each of the attribute targets, plus input 6, if present.
 func trees[T real](c *Call) error {
 	f, err := newForest[T](c)
 	if err != nil {

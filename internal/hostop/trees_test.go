@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stump is x[0] <= 1 ? leaf 0 : (x[1] <= 2 or missing ? leaf 1 : leaf 2), over three targets, and the operands of it as they may be changed.
+// stump is x[0] <= 1 ? leaf 0 : (x[1] <= 2 or missing ? leaf 1 : leaf 2), over three targets, and the operands of it as
+// they may be changed.
 func stump() []*tensor.Tensor {
 	inf := int32(math.Float32bits(float32(math.Inf(1))))
 	bits := func(x float32) int32 { return int32(math.Float32bits(x)) }

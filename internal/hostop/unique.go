@@ -66,7 +66,8 @@ func unique(c *Call) error {
 // mostColumns is the most elements of a slice that are sorted by one after the other; slices of more are compared.
 const mostColumns = 16
 
-// sortedRuns numbers the runs of equal slices in ascending order: run of each slice, and the first slice of each run. sorted is room. An element of slice a lies at a·after from that of slice 0.
+// sortedRuns numbers the runs of equal slices in ascending order: run of each slice, and the first slice of each run.
+// sorted is room. An element of slice a lies at a·after from that of slice 0.
 func sortedRuns(c *Call, x *tensor.Tensor, run, sorted, first []int64, before, after int64) int64 {
 	keys, list := keysOf(x, false), entries(sorted)
 	// begin is where column i of slice 0 lies.

@@ -6,9 +6,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Divisors are the divisors of a kernel that are expressions over its dimensions, and whether each is 1 or more wherever
-// the kernel divides by it. Loops around a division have iterations there, Checks in front of it and masks around it
-// hold, and so do the module's requirements.
+// Divisors are the divisors of a kernel that are expressions over its dimensions, and whether each is 1 or more
+// wherever the kernel divides by it. Loops around a division have iterations there, Checks in front of it and masks
+// around it hold, and so do the module's requirements.
 type Divisors struct {
 	kernel   *Kernel
 	positive map[string]bool // by the divisor's key
@@ -205,7 +205,8 @@ func (k *knowledge) atLeastOne(y sym.Expr) bool {
 	return k.emptyBelow(y) || k.risen(y)
 }
 
-// emptyBelow puts −z, for z ≥ 0, in the place of y, if a name is a term of y, and looks for a fact that is broken there.
+// emptyBelow puts −z, for z ≥ 0, in the place of y, if a name is a term of y, and looks for a fact that is broken
+// there.
 func (k *knowledge) emptyBelow(y sym.Expr) bool {
 	z := sym.Hidden("z")
 	dims := k.dims.Clone()
@@ -262,8 +263,8 @@ const (
 	mostRisen   = 1 << 20
 )
 
-// lowest returns the end of the longest stretch from r.Min on, of those that are looked at, over which a fact is broken.
-// It leaves dims with another range of the name.
+// lowest returns the end of the longest stretch from r.Min on, of those that are looked at, over which a fact is
+// broken. It leaves dims with another range of the name.
 func (k *knowledge) lowest(dims *sym.Dims, name sym.Name, r sym.Range) int64 {
 	broken := func(below int64) bool { // for r.Min ≤ name < below
 		dims.Set(name, sym.Range{Min: r.Min, Max: below - 1})

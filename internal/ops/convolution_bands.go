@@ -10,8 +10,8 @@ import (
 )
 
 // A band is some output rows of some channels of a convolution with one input and one output channel a group. What it
-// sees is copied with its padding to the left and right, so that all strips of positions are alike: for windows so large
-// that few strips see no padding, and for rows whose extent is a name.
+// sees is copied with its padding to the left and right, so that all strips of positions are alike: for windows so
+// large that few strips see no padding, and for rows whose extent is a name.
 
 const (
 	bandRows     = 8 // of a band, at most
@@ -32,8 +32,8 @@ func convolutionIsBands(n *ir.Node, d *sym.Dims) bool {
 	return fixed && known && begin >= 0 && channels > 0 && w.Kernel[axes-1] <= mostUnrolled
 }
 
-// bandChannels is how many of the output channels are done at once, a divisor: as few lanes as can be are left empty, if
-// each takes so many bytes.
+// bandChannels is how many of the output channels are done at once, a divisor: as few lanes as can be are left empty,
+// if each takes so many bytes.
 func bandChannels(channels, bytes int64) int64 {
 	best, least := int64(1), math.Inf(1)
 	for c := int64(1); c <= channels; c++ {
@@ -55,7 +55,8 @@ func bandRowsOf(height int64) int64 {
 	return min(bandRows, height)
 }
 
-// rowsLeft is how many of the rows of a block there are along an axis, from an origin on: fewer only in a ragged last block.
+// rowsLeft is how many of the rows of a block there are along an axis, from an origin on: fewer only in a ragged last
+// block.
 func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
 	if height, fixed := f.places[axis].Const(); fixed && height%rows == 0 {
 		return sym.Const(rows)
@@ -63,7 +64,8 @@ func (f *rowsForm) rowsLeft(axis int, rows int64, origin sym.Expr) sym.Expr {
 	return f.D.Simplify(sym.Const(rows).Min(f.places[axis].Sub(origin)))
 }
 
-// convolutionBands computes bands, each row of one in strips of positions. Rows of the kernel outside the input are left out.
+// convolutionBands computes bands, each row of one in strips of positions. Rows of the kernel outside the input are
+// left out.
 func convolutionBands(k *Nest, n *ir.Node) {
 	x, w, bias, out := k.In[0], k.In[1], present(k.In, 2), k.Out[0]
 	axes := len(x.Shape) - 2

@@ -17,8 +17,9 @@ type strip struct {
 // mostEdges is up to how many strips at the ends of rows there is code for each.
 const mostEdges = 6
 
-// stripLength is how many neighbouring positions of a row are computed together: up to seven, whose sums, and what they see
-// through one element of the kernel, fit sixteen registers. What a strip reads counts for half of what it multiplies.
+// stripLength is how many neighbouring positions of a row are computed together: up to seven, whose sums, and what they
+// see through one element of the kernel, fit sixteen registers. What a strip reads counts for half of what it
+// multiplies.
 func stripLength(w Window, axis int, places int64) int64 {
 	kernel, best, least := w.Kernel[axis], int64(4), int64(math.MaxInt64)
 	cost := func(count int64) int64 { return 2*count*kernel + kernel + (count-1)*w.Strides[axis] + w.span(axis) }
@@ -130,8 +131,8 @@ func convolutionStrips(k *Nest, n *ir.Node) {
 	})
 }
 
-// strip adds to the sums of a strip what its positions see through a row of the kernel. An element of the kernel is read
-// once, and so is each column that sees reports as there: it stays for as many elements as there are sums.
+// strip adds to the sums of a strip what its positions see through a row of the kernel. An element of the kernel is
+// read once, and so is each column that sees reports as there: it stays for as many elements as there are sums.
 func (k *Nest) strip(sums []*loop.Ref, window Window, axis int, sees func(column int64) bool, weight, x func(i int64) loop.Expr) {
 	seen := map[int64]loop.Expr{}
 	for i := range window.Kernel[axis] {

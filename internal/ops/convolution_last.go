@@ -223,8 +223,9 @@ type rowsPlace struct {
 	first, channels           sym.Expr
 }
 
-// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes that lies in the input, some rows, the places of each, and of each some
-// columns with their channels. row and column say where in the input, padding before counted, these lie.
+// copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes
+// that lies in the input, some rows, the places of each, and of each some columns with their channels. row and column
+// say where in the input, padding before counted, these lie.
 func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.places)-1
 	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places), columns.Mul(f.inner))...)
@@ -436,7 +437,8 @@ func (p *rowsPlace) padded() {
 	p.whole([]*loop.Memory{from}, func() { p.products(from) })
 }
 
-// seen is how many elements of the input, padding included, so many output positions see along an axis: none if there are no positions.
+// seen is how many elements of the input, padding included, so many output positions see along an axis: none if there
+// are no positions.
 func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
 	seen := f.D.Simplify(places.Sub(one).Mul(sym.Const(f.window.Strides[axis])).Add(sym.Const(f.window.span(axis))))
 	if f.D.LE(sym.Expr{}, seen) != sym.Yes {

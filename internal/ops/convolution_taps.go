@@ -77,7 +77,8 @@ func (f *rowsForm) sees(axis int, k, origin, count sym.Expr) (first, end sym.Exp
 	return first, end
 }
 
-// taps multiplies one element of the kernel after the other with all positions of the block that see the input through it.
+// taps multiplies one element of the kernel after the other with all positions of the block that see the input through
+// it.
 func (p *rowsPlace) taps() {
 	f, last := p.rowsForm, len(p.places)-1
 	width, stride := f.places[last], f.window.Strides
@@ -128,8 +129,8 @@ func (p *rowsPlace) taps() {
 	})
 }
 
-// leadElements are, along each axis before rows, how many of the kernel's elements see the input from the block, and the
-// first of them.
+// leadElements are, along each axis before rows, how many of the kernel's elements see the input from the block, and
+// the first of them.
 func (p *rowsPlace) leadElements() (counts, first []sym.Expr) {
 	for axis := range p.lead {
 		begin, end := p.elements(axis, p.lead[axis], 1)

@@ -181,7 +181,8 @@ func quantizeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	return []*tensor.Tensor{out}, nil
 }
 
-// loadScaled loads one of the operands that elements share, the node's input of that index. One that is a known number is written as that.
+// loadScaled loads one of the operands that elements share, the node's input of that index. One that is a known number
+// is written as that.
 func loadScaled(k *Nest, n *ir.Node, input int, at []sym.Expr) loop.Expr {
 	m := k.In[input]
 	block := sym.Const(n.Attrs.Int("block", 1))

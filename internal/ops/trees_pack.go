@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/hostop"
 )
 
-// The comparisons of a node, each of the sample's feature with the node's split. One that is not met leads to the node's second child.
+// The comparisons of a node, each of the sample's feature with the node's split. One that is not met leads to the
+// node's second child.
 const (
 	treeLE = iota
 	treeLT
@@ -34,7 +35,8 @@ type packedForest struct {
 	open  []openNode
 }
 
-// openNode is a node whose place is known, and whose children are not: node of f, or the second half of one that tests for equality.
+// openNode is a node whose place is known, and whose children are not: node of f, or the second half of one that tests
+// for equality.
 type openNode struct {
 	place, node int32
 	second      bool

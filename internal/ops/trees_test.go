@@ -27,8 +27,8 @@ func leafOf[T float32 | float64](f *Forest, x []T, at int32) int32 {
 	return ^at
 }
 
-// TestTreesPacked compares with a walk down the forest's own tables: all comparisons, special numbers on both sides, subtrees that have several parents, all aggregates, few rows and
-// many.
+// TestTreesPacked compares with a walk down the forest's own tables: all comparisons, special numbers on both sides,
+// subtrees that have several parents, all aggregates, few rows and many.
 func TestTreesPacked(t *testing.T) {
 	t.Run("f32", treesPacked[float32])
 	t.Run("f64", treesPacked[float64])

@@ -29,7 +29,8 @@ const foldBytes = 32 << 20
 // compiler busy.
 func Fold(m *ir.Module) error { return fold(m, false) }
 
-// FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized bytes: Integers computes it from the bytes.
+// FoldFirst is Fold, but leaves the dequantize of constant bytes that a product multiplies with other dequantized
+// bytes: Integers computes it from the bytes.
 func FoldFirst(m *ir.Module) error { return fold(m, true) }
 
 func fold(m *ir.Module, first bool) error {

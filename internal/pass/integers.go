@@ -12,11 +12,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Integers computes matrix products and convolutions of dequantized bytes from the bytes: the sums are of integers, in i32,
-// and are scaled afterwards. The weights must be constants. Scales must be constants, finite and positive, one for all
-// elements of the left operand, and one for all or for each output channel of the weights; no sum may leave i32. A sum of
-// floats is rounded at each step and this one is not, so results differ from those of the model's own products by what
-// the floats round.
+// Integers computes matrix products and convolutions of dequantized bytes from the bytes: the sums are of integers, in
+// i32, and are scaled afterwards. The weights must be constants. Scales must be constants, finite and positive, one for
+// all elements of the left operand, and one for all or for each output channel of the weights; no sum may leave i32. A
+// sum of floats is rounded at each step and this one is not, so results differ from those of the model's own products
+// by what the floats round.
 func Integers(m *ir.Module) error {
 	c := ir.NewInference(m)
 	for _, f := range m.Funcs {
@@ -108,8 +108,8 @@ type weightBytes struct {
 	depth    int64 // products in a sum
 }
 
-// weightsOf reads a product's weights, whose channels are their given axis and whose sums have so many steps; nil where they
-// are of another form.
+// weightsOf reads a product's weights, whose channels are their given axis and whose sums have so many steps; nil where
+// they are of another form.
 func (r *rewriting) weightsOf(v *ir.Value, axis int, depth int64) *weightBytes {
 	d, ok := r.bytesOf(v)
 	if !ok || d.value.Const == nil || len(d.scales) > 1 && d.axis != axis {
@@ -127,7 +127,8 @@ func (w *weightBytes) fits(x *bytesOf) bool {
 	return len(x.scales) == 1 && len(x.zeros) == 1 && w.depth <= math.MaxInt32/(x.most()*w.most())
 }
 
-// signed makes unsigned weights signed ones with other zero points: the machine multiplies unsigned bytes with signed ones.
+// signed makes unsigned weights signed ones with other zero points: the machine multiplies unsigned bytes with signed
+// ones.
 func (w *weightBytes) signed(b *ir.Builder) {
 	if w.value.Type.DType != dtype.U8 {
 		return
@@ -173,8 +174,8 @@ func (w *weightBytes) sums(axis int) []int64 {
 	return sums
 }
 
-// perChannel is a constant with one element for each channel, or one for all if they are the same, that is broadcast along the
-// channels' axis of a result, after which so many others lie.
+// perChannel is a constant with one element for each channel, or one for all if they are the same, that is broadcast
+// along the channels' axis of a result, after which so many others lie.
 func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, after int, of func(channel int64) float64) *ir.Value {
 	count := int64(1)
 	for i := range w.channels {
@@ -205,7 +206,8 @@ func (w *weightBytes) perChannel(b *ir.Builder, name string, dt dtype.DType, aft
 }
 
 // scaled makes the product of the floats of the sums Σ x·w, in i32, of bytes as they are stored:
-// Σ (x − x₀)·(w − w₀) is Σ x·w − w₀·Σ (x − x₀) − x₀·Σ w. perWeight is Σ (x − x₀), broadcast to the sums; nil if w₀ is 0.
+// Σ (x − x₀)·(w − w₀) is Σ x·w − w₀·Σ (x − x₀) − x₀·Σ w. perWeight is Σ (x − x₀), broadcast to the sums; nil if w₀ is
+// 0.
 func (w *weightBytes) scaled(b *ir.Builder, x *bytesOf, sums, perWeight *ir.Value, axis, after int) *ir.Value {
 	if perWeight != nil {
 		zeros := w.perChannel(b, "zeros", dtype.I32, after, func(i int64) float64 { return float64(w.zeroOf(i)) })
@@ -253,7 +255,8 @@ func productOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return w.scaled(b, &x, sums, each, columns, 0)
 }
 
-// convolutionOfBytes is a convolution of dequantized bytes with dequantized weights. Padding is with the zero point, as zeros were before.
+// convolutionOfBytes is a convolution of dequantized bytes with dequantized weights. Padding is with the zero point, as
+// zeros were before.
 func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, ok := r.bytesOf(n.Inputs[0])
 	if !ok || n.Attrs.DType("dtype") != dtype.Invalid || ops.Last(n) || ops.HasHoles(n) || x.value.Const != nil {
@@ -308,8 +311,9 @@ func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return y
 }
 
-// unsigned has signed bytes that are quantised, moved and dequantized, and read by nothing else, be unsigned ones with a zero point
-// that is greater by 128: all results stay the same, and the machine multiplies such bytes with signed weights.
+// unsigned has signed bytes that are quantised, moved and dequantized, and read by nothing else, be unsigned ones with
+// a zero point that is greater by 128: all results stay the same, and the machine multiplies such bytes with signed
+// weights.
 func unsigned(b *ir.Builder) {
 	users := map[*ir.Value][]*ir.Node{}
 	results, zeros := map[*ir.Value]bool{}, map[string]*ir.Value{}
@@ -344,8 +348,8 @@ func unsigned(b *ir.Builder) {
 // signedMost is how many nodes that signed bytes pass are looked at.
 const signedMost = 256
 
-// signedReaders are the nodes between a quantize and the dequantizes that read what it makes, both included; ok is false if anything
-// else reads it, or a zero point is not a constant.
+// signedReaders are the nodes between a quantize and the dequantizes that read what it makes, both included; ok is
+// false if anything else reads it, or a zero point is not a constant.
 func signedReaders(q *ir.Node, users map[*ir.Value][]*ir.Node, results map[*ir.Value]bool) (nodes []*ir.Node, ok bool) {
 	for nodes = []*ir.Node{q}; len(nodes) <= signedMost; {
 		done := true
@@ -375,7 +379,8 @@ func signedReaders(q *ir.Node, users map[*ir.Value][]*ir.Node, results map[*ir.V
 	return nil, false
 }
 
-// knownZero reports whether the zero point of a quantize or a dequantize is a constant, or 0 for scales of a fixed shape.
+// knownZero reports whether the zero point of a quantize or a dequantize is a constant, or 0 for scales of a fixed
+// shape.
 func knownZero(n *ir.Node) bool {
 	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
 		return n.Inputs[2].Const != nil && n.Inputs[2].Type.DType == dtype.I8
@@ -384,7 +389,8 @@ func knownZero(n *ir.Node) bool {
 	return ok && n.Inputs[1].Const != nil
 }
 
-// moveOver has a node work on unsigned bytes in the place of signed ones. zeros are the zero points that were made so far.
+// moveOver has a node work on unsigned bytes in the place of signed ones. zeros are the zero points that were made so
+// far.
 func moveOver(b *ir.Builder, n *ir.Node, zeros map[string]*ir.Value) {
 	name := n.Op.Name()
 	if name != "dequantize" {

@@ -9,7 +9,8 @@ import (
 )
 
 // Quantised has what only moves elements move them as they are stored: between a dequantize and a quantize with the same scale and zero point there is nothing to
-// compute, and a quarter of the bytes. Also the greatest of windows is that of the integers. The results are the same to the bit. Products are left to Integers.
+// compute, and a quarter of the bytes. Also the greatest of windows is that of the integers. The results are the same
+// to the bit. Products are left to Integers.
 func Quantised(m *ir.Module) error { return apply(m, quantised) }
 
 var quantised = []rule{

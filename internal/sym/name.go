@@ -171,9 +171,9 @@ func Labels(dims []Name) map[Name]string {
 // mostBound is how many names Bindings lists.
 const mostBound = 8
 
-// Bindings says what names stand for, such as "n = 3, k.count = 2 (the count that k (NonZero) finds)": the first eight of
-// those that have a value. origins says in words what gives names that the compiler made their values; it is left out if
-// the name says it, as an element of a tensor does.
+// Bindings says what names stand for, such as "n = 3, k.count = 2 (the count that k (NonZero) finds)": the first eight
+// of those that have a value. origins says in words what gives names that the compiler made their values; it is left
+// out if the name says it, as an element of a tensor does.
 func Bindings(names []Name, labels, origins map[Name]string, value func(name Name) (said string, ok bool)) string {
 	var list []string
 	for _, name := range names {

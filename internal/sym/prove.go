@@ -72,7 +72,8 @@ func (q *query) proves(e Expr) bool {
 	return false
 }
 
-// provesArgument reports whether e ≥ 0 is seen soon once an argument stands for an extremum of which e may take any one. What that cancels is not taken apart before.
+// provesArgument reports whether e ≥ 0 is seen soon once an argument stands for an extremum of which e may take any
+// one. What that cancels is not taken apart before.
 func (q *query) provesArgument(e Expr) bool {
 	var buffer [16]*atom
 	for _, a := range distinct(e, buffer[:0]) {

@@ -178,8 +178,8 @@ func (e *emitter) binary(x *loop.Binary) value {
 	return e.combine(x.Op, a, b)
 }
 
-// unsignedByte reports whether an i32 is one of 0 to 255. With any word beside it, the upper halves' product, which VPMADDWD adds to that of the lower halves, is 0: it takes
-// half as long as a product of 32 bits.
+// unsignedByte reports whether an i32 is one of 0 to 255. With any word beside it, the upper halves' product, which
+// VPMADDWD adds to that of the lower halves, is 0: it takes half as long as a product of 32 bits.
 func unsignedByte(x loop.Expr) bool {
 	c, ok := x.(*loop.Cast)
 	return ok && c.X.DType() == dtype.U8

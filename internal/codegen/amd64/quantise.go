@@ -8,9 +8,10 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A quotient by a constant that is rounded to an integer and kept within 0 and at most 255, as Quantize does it, has few results: up to 255 numbers at which it
-// steps from one to the next. A product with the reciprocal, in two parts, steps at the same numbers for nearly all constants, which is checked for each, and takes two
-// multiplications where a division takes as long as twenty.
+// A quotient by a constant that is rounded to an integer and kept within 0 and at most 255, as Quantize does it, has
+// few results: up to 255 numbers at which it steps from one to the next. A product with the reciprocal, in two parts,
+// steps at the same numbers for nearly all constants, which is checked for each, and takes two multiplications where a
+// division takes as long as twenty.
 
 // quantised is an expression convert(max(0, min(high, round(x / scale) + zero))) over constants, in f32.
 type quantised struct {
@@ -20,7 +21,8 @@ type quantised struct {
 	first, rest float32 // the reciprocal's parts; rest is 0 where scale is a power of two
 }
 
-// quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be the same.
+// quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
+// the same.
 func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	if !c.Type.IsInt() || c.Type.Bits() > 32 || c.Type.Bits() == 8 && c.Type.IsSigned() {
 		return q, false
@@ -76,8 +78,9 @@ func constantAnd(x loop.Expr, op loop.BinaryOp) (c float32, rest loop.Expr, ok b
 	return c, b.X, ok
 }
 
-// reciprocal finds the reciprocal's parts: neither is negative, so that an infinity stays one. It reports whether a product with them is rounded to the
-// same integer as the quotient, of all numbers: both never fall as x grows, so the numbers near each step decide.
+// reciprocal finds the reciprocal's parts: neither is negative, so that an infinity stays one. It reports whether a
+// product with them is rounded to the same integer as the quotient, of all numbers: both never fall as x grows, so the
+// numbers near each step decide.
 func (q *quantised) reciprocal() bool {
 	s := float64(q.scale)
 	if !(s >= 1e-20 && s <= 1e20) {
@@ -113,7 +116,8 @@ func (q *quantised) product(x float32) float32 {
 	}
 	a, b := float64(x)*float64(q.first), float64(x*q.rest)
 	sum := a + b
-	// What the sum of doubles lost decides between two floats only where it would look like a tie: rounded to odd, it does not.
+	// What the sum of doubles lost decides between two floats only where it would look like a tie: rounded to odd, it
+	// does not.
 	part := sum - a
 	lost := (a - (sum - part)) + (b - part)
 	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// TestQuantised holds products to quotients for many scales, on random numbers as well as those around a step: all that are accepted are rounded to
-// the same integers, and nearly all are accepted.
+// TestQuantised holds products to quotients for many scales, on random numbers as well as those around a step: all that
+// are accepted are rounded to the same integers, and nearly all are accepted.
 func TestQuantised(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	accepted, tried := 0, 2000

@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// divisions are kernels that divide by what depends on dimensions, 1 or more wherever the code comes to it. Each runs for
-// several values of n, m and s, among them such that loops around a division have no iterations and the divisor is 0 or
-// less.
+// divisions are kernels that divide by what depends on dimensions, 1 or more wherever the code comes to it. Each runs
+// for several values of n, m and s, among them such that loops around a division have no iterations and the divisor is
+// 0 or less.
 var divisions = []struct {
 	text  string
 	given []sym.Cond // on the dimensions; values that break it are not tried
@@ -59,8 +59,8 @@ var divisions = []struct {
 	}`},
 }
 
-// Divisions has kernels compiled that divide by what depends on dimensions, without leaving one to another generator, and
-// compares them with the interpreter.
+// Divisions has kernels compiled that divide by what depends on dimensions, without leaving one to another generator,
+// and compares them with the interpreter.
 func (h Harness) Divisions(t *testing.T) {
 	h.Guarded = true
 	compile := h.Compile

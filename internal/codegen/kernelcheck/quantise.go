@@ -12,8 +12,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Quantisations runs round(x / scale) + zero, kept within a type's numbers, for constant scales, on the numbers around each step to the next integer, and on those that
-// have rules of their own: the results are the interpreter's to the bit.
+// Quantisations runs round(x / scale) + zero, kept within a type's numbers, for constant scales, on the numbers around
+// each step to the next integer, and on those that have rules of their own: the results are the interpreter's to the
+// bit.
 func (h Harness) Quantisations(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	scales := []float32{1, 0.25, 3, 1.0 / 3, 1.0 / 127, 1e-3, 0.1, 1e-19, 1e-21, 1e19, 1e21, 1e-40, -0.5, 0, float32(math.Inf(1)), math.Nextafter32(1, 0), math.Nextafter32(1, 2)}
