@@ -63,7 +63,7 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 				input := must[*weir.Tensor](t)(weir.FromSlice(x, 1, channels, size, size))
 				results := must[*weir.Results](t)(p.Run(t.Context(), weir.Inputs{"x": input}))
 				y := must[[]float32](t)(weir.Copy[float32](results.Get("y")))
-				if worst, err := convolutionError(y, x, weights, channels, size); err != nil || worst > 1e-5 {
+				if worst, err := convolutionError(y, x, weights, convolved{channels, size, size, [2]int{1, 1}, size, size}); err != nil || worst > 1e-5 {
 					t.Errorf("outlier %g: an error of %.3g of the sum of magnitudes times the greatest weight; %v", outlier, worst, err)
 				}
 				results.Close()
@@ -73,17 +73,28 @@ main @main(%%x: f32[1, %d, %d, %d]) {
 	}
 }
 
+// convolved are the extents of a convolution of 3 × 3, and its padding before the first row and column.
+type convolved struct {
+	channels, height, width int
+	begin                   [2]int
+	rows, columns           int // of the output
+}
+
 // convolutionError is the greatest error of y, relative to the sum of |x| in its window times the filter's greatest
 // |w|. What a window with an infinity or NaN gives must be what plain arithmetic gives: err says where it is not.
-func convolutionError(y, x []float32, w []float64, channels, size int) (worst float64, err error) {
+func convolutionError(y, x []float32, w []float64, of convolved) (worst float64, err error) {
+	if filters := len(w) / of.channels / 9; len(y) != filters*of.rows*of.columns {
+		return 0, fmt.Errorf("%d results of %d filters of %v", len(y), filters, of)
+	}
 	for at, got := range y {
-		o, row, column := at/size/size, at/size%size, at%size
+		o, row, column := at/of.columns/of.rows, at/of.columns%of.rows, at%of.columns
 		sum, magnitude, greatest := 0.0, 0.0, 0.0
-		for k := range channels * 9 {
-			v := w[o*channels*9+k]
+		for k := range of.channels * 9 {
+			v := w[o*of.channels*9+k]
 			greatest = max(greatest, math.Abs(v))
-			if i, j := row+k%9/3-1, column+k%3-1; i >= 0 && i < size && j >= 0 && j < size {
-				e := float64(x[(k/9*size+i)*size+j])
+			i, j := row+k%9/3-of.begin[0], column+k%3-of.begin[1]
+			if i >= 0 && i < of.height && j >= 0 && j < of.width {
+				e := float64(x[(k/9*of.height+i)*of.width+j])
 				sum, magnitude = sum+e*v, magnitude+math.Abs(e)
 			}
 		}
@@ -96,12 +107,38 @@ func convolutionError(y, x []float32, w []float64, channels, size int) (worst fl
 		case limit == 0 && number != 0:
 			err = fmt.Errorf("element %d is %g, not 0", at, number)
 		case limit > 0:
-			if e := math.Abs(number-sum) - float64(channels)*9*0x1p-149; !(e/limit <= worst) {
+			if e := math.Abs(number-sum) - float64(of.channels)*9*0x1p-149; !(e/limit <= worst) {
 				worst = e / limit
 			}
 		}
 	}
 	return worst, err
+}
+
+// TestShares looks for subnormal numbers among the shares of elements that a mask of −100 lowers: what is multiplied by
+// them would take a hundred times as long.
+func TestShares(t *testing.T) {
+	source := `weir 1
+ir @shares {
+main @main(%x: f32[40, 64]) {
+  %y: f32[40, 64] = softmax(%x) {axis = int 1}
+  return %y
+}
+}
+`
+	x := make([]float32, 40*64)
+	for i := range x {
+		if x[i] = float32(i%7) / 10; i%64 >= 8 {
+			x[i] -= 85 + 20*float32(i/64)/40
+		}
+	}
+	everyLevel(t, []byte(source), weir.Options{}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+		for i, y := range run(map[string][]float32{"x": x}, map[string][]int{"x": {40, 64}}) {
+			if y < 0 || y > 0 && y < 0x1p-130 { // 2⁻¹²⁶ is divided by a sum of at most 8
+				t.Fatalf("%s: the share of %g is %g", cpu, x[i], y)
+			}
+		}
+	})
 }
 
 // TestRowsBound holds sums, running sums, softmax, its logarithm and normalisation of a row to the bounds of

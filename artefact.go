@@ -150,8 +150,17 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.outputs())).
 			WithFix("compile the model again with the outputs wanted")
 	}
-	if o.Precision == BF16 {
-		return diag.Unsupportedf("an artefact in another precision than it was compiled with").WithFix("weir compile MODEL --precision bf16")
+	for in, out := range o.States {
+		if !slices.ContainsFunc(a.inputs(), func(info Info) bool { return info.Name == in && info.State == out }) {
+			return diag.Unsupportedf("an artefact with other states than it was compiled with").AtTensor(in).
+				WithFix("compile the model again with the states wanted")
+		}
+	}
+	if o.Precision == BF16 || o.Precision == I8 {
+		return diag.Unsupportedf("an artefact in another precision than it was compiled with").WithFix("weir compile MODEL --precision bf16, or int8")
+	}
+	if o.Cache != InvalidDType && o.Cache != F32 {
+		return diag.Unsupportedf("an artefact with other caches than it was compiled with").WithFix("weir compile MODEL --cache bf16")
 	}
 	if o.Target == Best {
 		p.target = a.about.Target

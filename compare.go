@@ -174,7 +174,7 @@ func (c *comparison) interpret(p *Program) error {
 		}
 	}
 	ports := &Program{}
-	module, _, err := c.model.build(c.ctx, ports, wanted)
+	module, _, err := c.model.build(c.ctx, ports, wanted, c.options.States)
 	if err != nil {
 		return err
 	}

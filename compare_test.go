@@ -174,7 +174,7 @@ func TestReferenceInterprets(t *testing.T) {
 			t.Errorf("an artefact of the reference: %v", err)
 		}
 	})
-	for _, o := range []weir.Options{{Budget: 1 << 30}, {Precision: weir.BF16}} {
+	for _, o := range []weir.Options{{Budget: 1 << 30}, {Precision: weir.BF16}, {Precision: weir.I8}} {
 		o.Target = weir.Reference
 		if _, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrUnsupported) {
 			t.Errorf("%+v: %v", o, err)

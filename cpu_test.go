@@ -48,7 +48,7 @@ func TestCPU(t *testing.T) {
 	if _, err := weir.Compile(t.Context(), m, weir.Options{CPU: "avx2", Cross: true}); errors.Is(err, weir.ErrUnsupported) {
 		t.Skip(err)
 	}
-	levels := []string{"avx2", "avx512", "avx512vnni", "avx512bf16"}
+	levels := []string{"avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx"}
 	for i, level := range levels {
 		has := slices.Index(levels, here.CPU) >= i
 		p, err := weir.Compile(t.Context(), m, weir.Options{CPU: level})

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"math/rand"
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestPrecision: in bf16 weights take about half the bytes, results stay near those of f32 and are the same as what portable code makes of the same roundings, what is measured is what was predicted, and an
-// artefact is in the precision that it was compiled in. Without being asked for, nothing is rounded.
+// TestPrecision: in bf16 and int8 weights take about half and a quarter of the bytes, results stay near those of f32 and
+// those of portable code, which may round the weights alone, what is measured is what was predicted, and an artefact
+// is in the precision that it was compiled in. Without being asked for, nothing is rounded.
 func TestPrecision(t *testing.T) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -22,7 +25,7 @@ func TestPrecision(t *testing.T) {
 		t.Cleanup(func() { p.Close() })
 		return p
 	}
-	most := func(a, b []float32) (d float64) {
+	apart := func(a, b []float32) (d float64) {
 		for i := range a {
 			d = max(d, math.Abs(float64(a[i]-b[i])))
 		}
@@ -30,29 +33,71 @@ func TestPrecision(t *testing.T) {
 	}
 	full := compiled(weir.Options{})
 	want := scored(t, full)
-	exact := scored(t, compiled(weir.Options{Precision: weir.BF16, CPU: "portable", Threads: 1}))
-	if d := most(exact, want); d == 0 || d > 0.1 {
-		t.Errorf("rounding changes scores by %g", d)
+	for precision, share := range map[weir.DType][2]int64{weir.BF16: {4, 8}, weir.I8: {2, 6}} {
+		least, most := share[0], share[1]
+		exact := scored(t, compiled(weir.Options{Precision: precision, CPU: "portable", Threads: 1}))
+		if d := apart(exact, want); d == 0 || d > 0.1 {
+			t.Errorf("rounding to %s changes scores by %g", precision, d)
+		}
+		for _, cpu := range []string{"portable", ""} {
+			p := compiled(weir.Options{Precision: precision, CPU: cpu})
+			if d := apart(scored(t, p), exact); d > 0.1 {
+				t.Errorf("for %q, scores differ from those of portable code by %g", cpu, d)
+			}
+			if less, more := must[int64](t)(p.Memory().Weights.At(nil)), must[int64](t)(full.Memory().Weights.At(nil)); cpu == "" && (less < more*least/10 || less > more*most/10) {
+				t.Errorf("weights take %d bytes, in f32 %d", less, more)
+			}
+			image := must[*weir.Tensor](t)(weir.FromSlice(make([]float32, 3*64), 3, 1, 8, 8))
+			dims, in := weir.Dims{"batch": 3}, weir.Inputs{"image": image}
+			seen := must[weir.Measurement](t)(p.Measure(t.Context(), in))
+			if predicted := must[int64](t)(p.Memory().Peak(1, dims)); predicted != seen.Peak(1) {
+				t.Errorf("%s for %q: predicted %d bytes, measured %d", precision, cpu, predicted, seen.Peak(1))
+			}
+			image.Close()
+			var file bytes.Buffer
+			must[int64](t)(p.WriteTo(&file))
+			a := must[*weir.Model](t)(weir.LoadBytes(file.Bytes()))
+			q := must[*weir.Program](t)(weir.Compile(t.Context(), a, weir.Options{}))
+			if d := apart(scored(t, q), scored(t, p)); d != 0 {
+				t.Errorf("an artefact for %q gives other scores by %g", cpu, d)
+			}
+			if _, err := weir.Compile(t.Context(), a, weir.Options{Precision: precision}); !errors.Is(err, weir.ErrUnsupported) {
+				t.Errorf("an artefact in another precision: %v", err)
+			}
+			q.Close()
+			a.Close()
+		}
 	}
-	for _, cpu := range []string{"portable", ""} {
-		p := compiled(weir.Options{Precision: weir.BF16, CPU: cpu})
-		if d := most(scored(t, p), exact); d > 0.01 {
-			t.Errorf("for %q, scores differ from those of portable code by %g", cpu, d)
-		}
-		if less, more := must[int64](t)(p.Memory().Weights.At(nil)), must[int64](t)(full.Memory().Weights.At(nil)); cpu == "" && (less < more*2/5 || less > more*4/5) {
-			t.Errorf("weights take %d bytes, in f32 %d", less, more)
-		}
-		var file bytes.Buffer
-		must[int64](t)(p.WriteTo(&file))
-		a := must[*weir.Model](t)(weir.LoadBytes(file.Bytes()))
-		q := must[*weir.Program](t)(weir.Compile(t.Context(), a, weir.Options{}))
-		if d := most(scored(t, q), scored(t, p)); d != 0 {
-			t.Errorf("an artefact for %q gives other scores by %g", cpu, d)
-		}
-		if _, err := weir.Compile(t.Context(), a, weir.Options{Precision: weir.BF16}); !errors.Is(err, weir.ErrUnsupported) {
-			t.Errorf("an artefact in another precision: %v", err)
-		}
-		q.Close()
-		a.Close()
+}
+
+// TestTiedPrecision: an embedding whose rows are the columns of a product is held once in each precision, gives rows near
+// those of f32, and products of them.
+func TestTiedPrecision(t *testing.T) {
+	const words, size = 70, 40
+	r := rand.New(rand.NewSource(2))
+	w := roughly(r, "normal", words*size)
+	g := &wire.GraphProto{Name: "g", Node: []*wire.NodeProto{
+		{OpType: "Cast", Input: []string{"x"}, Output: []string{"i"}, Attribute: []*wire.AttributeProto{wire.IntAttribute("to", 7)}},
+		{OpType: "Gather", Input: []string{"w", "i"}, Output: []string{"rows"}},
+		{OpType: "Transpose", Input: []string{"w"}, Output: []string{"turned"}},
+		{OpType: "MatMul", Input: []string{"rows", "turned"}, Output: []string{"y"}},
+	}, Initializer: []*wire.TensorProto{{Name: "w", DataType: wire.FloatType, Dims: []int64{words, size}, RawData: rawFloats(w)}},
+		Input: []*wire.ValueInfoProto{wire.TensorValue("x", 1, wire.Size(5), wire.Size(1))}, Output: []*wire.ValueInfoProto{{Name: "y"}}}
+	data := (&wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: g}).Marshal()
+	for precision, least := range map[weir.DType]float64{weir.F32: 1e-6, weir.BF16: 6e-3, weir.I8: 2e-2} {
+		everyLevel(t, data, weir.Options{Precision: precision}, func(cpu string, run func(map[string][]float32, map[string][]int) []float32) {
+			y := run(map[string][]float32{"x": {5, 0, 69, 5, -1}}, map[string][]int{"x": {5, 1}})
+			off, length := 0.0, 0.0
+			for i, v := range y {
+				want, row := 0.0, []int{5, 0, 69, 5, 69}[i/words]
+				for c := range size {
+					want += float64(w[row*size+c]) * float64(w[i%words*size+c])
+				}
+				off, length = off+(float64(v)-want)*(float64(v)-want), length+want*want
+			}
+			if distance := math.Sqrt(off / length); !(distance <= least) || precision != weir.F32 && distance == 0 {
+				t.Errorf("%s, %s: results are %g of their length away", precision, cpu, distance)
+			}
+		})
 	}
 }

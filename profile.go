@@ -20,9 +20,13 @@ type KernelTime struct {
 	Why     []string      `json:"why,omitempty"` // why it is not the machine's code, or what in that code is slower than it was scheduled to be
 	Count   int           `json:"count"`         // how often a run gets there: more than once in a loop, 0 in a branch not taken
 	Time    time.Duration `json:"nanoseconds"`
-	// Operations and Bytes are estimates from the kernel's loops: arithmetic, and what must at least be moved, of which Weights are of the program's constants. They are
-	// 0 for host operators.
+	// Operations is the arithmetic of the results, as the operators are defined: without padding, and for any algorithm
+	// the same. Done is what the launch executes, and Slots the same in terms of f32: products of narrow elements that an
+	// instruction adds up together take one place. Bytes is what must at least be moved, of which Weights are of the
+	// program's constants. All are 0 for host operators.
 	Operations int64 `json:"operations"`
+	Done       int64 `json:"done"`
+	Slots      int64 `json:"slots"`
 	Bytes      int64 `json:"bytes"`
 	Weights    int64 `json:"weights"`
 }
@@ -94,6 +98,8 @@ func (p *Program) launches(list *[]KernelTime, dims []int64) map[program.Step]in
 			l = KernelTime{Nodes: once(s.Source), Kernel: p.compiled.Program.Kernels[s.Kernel], Backend: p.compiled.Backend(s.Kernel), Why: p.compiled.Why(s.Kernel)}
 			cost := p.compiled.Cost(s.Kernel)
 			l.Operations, _ = cost.Operations.Eval(known) // 0 where data decide it
+			done := p.compiled.Done(s.Kernel, known)
+			l.Done, l.Slots = done.Operations, done.Slots
 			l.Bytes, _ = cost.Bytes.Eval(known)
 			l.Weights = min(l.Bytes, p.weights(s))
 		case *program.Host:

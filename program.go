@@ -25,8 +25,11 @@ import (
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
 type Options struct {
 	Target Target
-	// Precision is F32 (also when zero) or BF16: then matrix products with weights, and convolutions but those in groups, have both operands rounded to bf16, which halves these weights' bytes, and add up
-	// in f32. Results differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each.
+	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16 has
+	// the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in f32: results
+	// differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each. I8 has the weights as bytes with a scale
+	// for each output channel, and the other operand quantised in each run, with a scale for each row or image; sums are
+	// exact. docs/accuracy.md has the bounds, and which products stay as they are.
 	Precision DType
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
@@ -38,7 +41,7 @@ type Options struct {
 	PageFolder string
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
-	// CPU is the level of processor to make code for: "avx512bf16", "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
+	// CPU is the level of processor to make code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
 	// has (also when empty). A level that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
@@ -52,6 +55,15 @@ type Options struct {
 	Tune bool
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
+	// States makes states of inputs, beside those that a model written as text has: it names the output that is the new
+	// value of each, of the same type and shape. A run updates them in place, and wants Update for them: a cache of keys
+	// or values that TensorScatter, ScatterND or GroupQueryAttention with a shared buffer writes to is not copied.
+	States map[string]string
+	// Cache is the type in which states of f32 that are caches are stored: F32 (also when zero) or BF16, which halves their
+	// bytes. A cache is a state whose new value is the old one but for the elements that a scatter replaces. Its input and
+	// output are of this type. An element is rounded once, when it is written, and what reads the cache reads what is
+	// stored: each element read is off by at most 2⁻⁸ of itself. Other states stay as they are.
+	Cache DType
 	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
 	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's
 	// size or time of modification has changed since it was loaded. See also WEIR_MAP in docs/memory.md.
@@ -135,8 +147,11 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if o.Calls <= 0 {
 		o.Calls = 1
 	}
-	if o.Precision != InvalidDType && o.Precision != F32 && o.Precision != BF16 {
-		return nil, diag.Unsupportedf("precision %s; f32 and bf16 are supported", o.Precision)
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
+		return nil, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
+	}
+	if !slices.Contains([]DType{InvalidDType, F32, BF16}, o.Cache) {
+		return nil, diag.Unsupportedf("caches of %s; f32 and bf16 are supported", o.Cache)
 	}
 	switch o.Target {
 	case Best, CPU, Reference:
@@ -149,8 +164,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		if o.Budget > 0 {
 			return nil, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
 		}
-		if o.Precision == BF16 {
-			return nil, diag.Unsupportedf("bf16 by the reference, which computes what the model says").WithFix("compare with the tolerance of bf16")
+		if o.Precision == BF16 || o.Precision == I8 {
+			return nil, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
 		}
 	}
 	if err := m.retain(); err != nil {
@@ -231,8 +246,14 @@ func (p *Program) ready() {
 
 // compile builds the model and runs the compiler on it.
 func (p *Program) compile(ctx context.Context, m *Model, o Options, choices compiler.Choices) error {
-	module, names, err := m.build(ctx, p, o.Outputs)
+	module, names, err := m.build(ctx, p, o.Outputs, o.States)
 	if err != nil {
+		return err
+	}
+	if err := p.addStates(module, m, o.States); err != nil {
+		return err
+	}
+	if err := p.narrowCaches(module, o.Cache); err != nil {
 		return err
 	}
 	if err := narrow(module, o.Dims); err != nil {
@@ -242,7 +263,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Brain: o.Precision == BF16, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil, After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -269,7 +290,7 @@ func (o *Options) budget() *compiler.Budget {
 }
 
 // build makes a module of the model, whose results have the names, and says what a program's ports are to the user.
-func (m *Model) build(ctx context.Context, p *Program, outputs []string) (module *ir.Module, names []string, err error) {
+func (m *Model) build(ctx context.Context, p *Program, outputs []string, states map[string]string) (module *ir.Module, names []string, err error) {
 	if m.text != nil {
 		module, err = m.text.build(ctx, outputs)
 		if err != nil {
@@ -282,7 +303,7 @@ func (m *Model) build(ctx context.Context, p *Program, outputs []string) (module
 		p.setEdges(plainEdges(m.text.inputs()), plainEdges(gives))
 		return module, names, nil
 	}
-	module, signature, err := m.model.BuildWithin(ctx, outputs)
+	module, signature, err := m.model.BuildWithin(ctx, outputs, states)
 	if err != nil {
 		return nil, nil, err
 	}

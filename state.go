@@ -2,12 +2,16 @@ package weir
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 )
@@ -51,6 +55,70 @@ func (p *Program) States() (list []State) {
 		}
 	}
 	return list
+}
+
+// addStates makes states of a module's inputs.
+func (p *Program) addStates(module *ir.Module, m *Model, states map[string]string) error {
+	for _, in := range slices.Sorted(maps.Keys(states)) {
+		out := states[in]
+		i, is := p.input(in)
+		if !is {
+			return p.noInput(in)
+		}
+		o := slices.IndexFunc(p.outputs, func(info Info) bool { return info.Name == out })
+		if o < 0 && slices.ContainsFunc(m.Outputs(), func(info Info) bool { return info.Name == out }) {
+			continue // Options.Outputs leaves it out
+		}
+		if o < 0 {
+			return diag.Inputf("no output %q, which is to be the state's new value; there are %s", out, infoList(p.outputs)).AtTensor(in)
+		}
+		if !p.inputs[i].simple() || !p.outputs[o].simple() {
+			return diag.Inputf("%s cannot be a state that becomes %s: only tensors of numbers can", p.inputs[i], p.outputs[o]).AtTensor(in)
+		}
+		main := module.Main
+		port, result := p.takes[i].Parts[0], p.gives[o].Parts[0]
+		from, to := main.Body.Params[port], main.Body.Results[result]
+		if slices.ContainsFunc(main.States, func(s ir.State) bool { return s.In == from || s.Out == result }) {
+			return diag.Inputf("%s or %s is part of another state already", in, out).AtTensor(in)
+		}
+		if from.Type.String() != to.Type.String() {
+			return diag.Inputf("it is %s, and %s, which is to be its new value, is %s", p.inputs[i], out, p.outputs[o]).AtTensor(in).
+				WithFix("name an output of the same type and shape: a cache in place has all of its length from the beginning")
+		}
+		if from.Bound {
+			return diag.Inputf("it gives dimensions their values, and cannot be a state").AtTensor(in)
+		}
+		main.States = append(main.States, ir.State{In: from, Out: result})
+	}
+	return nil
+}
+
+// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so.
+func (p *Program) narrowCaches(module *ir.Module, dt DType) error {
+	if dt != BF16 {
+		return nil
+	}
+	narrowed, err := compiler.NarrowCaches(module)
+	if err != nil {
+		return err
+	}
+	if narrowed == 0 {
+		return diag.Inputf("no state of f32 is a cache, which is to be stored as %s", dt).
+			WithFix("name the caches in Options.States (--state INPUT=OUTPUT): a cache's output is its input with elements replaced by a scatter")
+	}
+	body := module.Main.Body
+	for _, side := range []struct {
+		infos  []Info
+		edges  []edge
+		values []*ir.Value
+	}{{p.inputs, p.takes, body.Params}, {p.outputs, p.gives, body.Results}} {
+		for k, e := range side.edges {
+			if e.Info.simple() && e.Info.DType == F32 && side.values[e.Parts[0]].Type.DType == dt {
+				side.edges[k].Info.DType, side.infos[k].DType = dt, dt
+			}
+		}
+	}
+	return nil
 }
 
 // setStates notes which outputs replace inputs.
@@ -156,5 +224,23 @@ func (p *Program) torn(err error, c *executor.Call) error {
 	if names == nil {
 		return err
 	}
-	return &StateError{names, err}
+	return &StateError{names, p.full(err, c)}
+}
+
+// full adds to an error which state an argument led a run out of.
+func (p *Program) full(err error, c *executor.Call) error {
+	e, is := err.(*diag.Error)
+	if !is || e.Kind != ErrInput || e.Tensor != "" || e.Fix != "" {
+		return err
+	}
+	for i, o := range p.becomes {
+		if o < 0 {
+			continue
+		}
+		if shape := c.Writing(i); shape != nil {
+			name := p.compiled.Program.Inputs[i].Name
+			return e.AtTensor(name).WithFix("%s has the shape %d: give a longer one, or write where it has room", name, shape)
+		}
+	}
+	return err
 }

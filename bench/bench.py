@@ -1,13 +1,16 @@
 """Times Weir beside its rivals, all in one run, and writes docs/benchmarks.md with its chart.
 
-Everything is set up below .cache/bench first: virtual environments with what requirements.txt (PyTorch, for the models; about 6 GB) and rivals.txt pin, and the models.
-Engines take turns, model by model, round after round, each in a process of its own pinned to as many cores as it has threads. Each is told the number of threads and has
-its own best settings otherwise. Of its rounds the fastest counts; the median is that of all rounds' medians. Outputs are compared with PyTorch's; an engine that is
-further from them than TOLERANCE, or fails, has no time.
+Everything is set up below .cache/bench first: virtual environments with what requirements.txt (PyTorch, for the models;
+about 6 GB), rivals.txt and sweep/trees.txt pin, and the models. Engines take turns, model by model, round after round,
+each in a process of its own pinned to as many cores as it has threads. Each is told the number of threads and has its
+own best settings otherwise. Of its rounds the fastest counts; the median is that of all rounds' medians. Outputs are
+compared with PyTorch's, or for models of other tools with those of ONNX Runtime without optimisations; an engine that is
+further from them than the part's tolerance, or fails, has no time.
 
-  bench.py                                          everything, the thirteen core models
-  bench.py --models resnet50 unet_64 --rounds 1     a look
-  bench.py --engines weir,ort --models all          other models too
+  bench.py                                          every part; parts.py lists them
+  bench.py --parts sweep --threads 1 --rounds 1     the sweep, a look
+  bench.py --models resnet50 unet_64                of all parts these models only
+  bench.py --parts exported --engines weir,ort,torch,inductor     other engines
   bench.py --report RESULTS.json                    only writes the document from results that there are
 """
 import argparse
@@ -22,15 +25,14 @@ import sys
 import tempfile
 import time
 
+import parts
+
 BENCH = pathlib.Path(__file__).resolve().parent
 ROOT = BENCH.parent
 CACHE = ROOT / ".cache" / "bench"
-TOLERANCE = 1e-3
 REPEATS = 3
-CORE = ["resnet50", "resnet50_b8", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "bert_base_s128_b8", "gpt2_prefill_s128", "gpt2_decode_p127", "unet_64",
-        "lstm_s64", "mlp_b1", "mlp_b256"]
-ENGINES = ["weir", "ort", "openvino", "ncnn", "iree"]  # inductor, torch, openvino_bf16 and gomlx on request
 PYTORCH = ["inductor", "torch"]
+PRECISIONS = {"weir": [], "weir_bf16": ["--precision", "bf16"], "weir_int8": ["--precision", "int8"]}
 
 
 def environment(folder, requirements, extra=()):
@@ -95,26 +97,44 @@ def inputs_of(folder):
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.python = self.torch = None
-        if set(options.engines) - {"weir", "gomlx"} or not options.weir:
-            self.python = environment(options.rivals, "rivals.txt")
+        self.python = environment(options.rivals, "rivals.txt")
         self.weir = options.weir or self.build()
-        self.errors, self.refused = {}, set()
+        self.environments, self.errors, self.refused = {}, {}, set()
 
     def build(self):
         binary = CACHE / "weir"
         subprocess.run(["go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/weir"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
         return binary
 
+    def environment(self, folder, requirements):
+        if folder not in self.environments:
+            self.environments[folder] = environment(folder, requirements)
+        return self.environments[folder]
+
     def pytorch(self):
-        self.torch = self.torch or environment(self.options.pytorch, "requirements.txt")
-        return self.torch
+        return self.environment(self.options.pytorch, "requirements.txt")
+
+    def make(self, name):
+        """The command that makes a model's folder."""
+        if name in parts.QUANTISED:
+            self.model(parts.QUANTISED[name])
+            return [self.python, BENCH / "sweep/quantised.py"]
+        if name in parts.TREES:
+            return [self.environment(self.options.trees, "sweep/trees.txt"), BENCH / "sweep/trees.py"]
+        return [self.pytorch(), BENCH / ("sweep/export.py" if name in parts.SWEEP else "models.py")]
 
     def model(self, name):
         folder = self.options.folder / name
         if not (folder / "model.onnx").exists():
-            subprocess.run([self.pytorch(), BENCH / "models.py", self.options.folder, name], check=True)
-        if "iree" in self.options.engines and not (folder / "m.vmfb").exists() and name not in self.refused:
+            pinned([*self.make(name), self.options.folder, name], len(cores()))
+        return folder
+
+    def prepared(self, engine, name):
+        """A model's folder with what the engine runs."""
+        folder = self.model(name)
+        if engine in ("ort_int8", "openvino_int8") and not (folder / "int8.onnx").exists():
+            pinned([self.python, BENCH / "sweep/quantised.py", "--beside", folder], len(cores()))
+        if engine == "iree" and not (folder / "m.vmfb").exists() and name not in self.refused:
             self.refused.add(name)
             with contextlib.suppress(subprocess.SubprocessError):  # the engine says then that there is nothing to run
                 subprocess.run([self.python, BENCH / "engine.py", "compile-iree", folder], check=True, capture_output=True, timeout=self.options.compile_seconds)
@@ -122,30 +142,37 @@ class Bench:
 
     def measure(self, engine, name, threads):
         """One process's figures."""
-        folder = self.model(name)
-        if engine == "weir":
-            return self.run_weir(folder, threads)
+        folder = self.prepared(engine, name)
+        if engine in PRECISIONS:
+            return self.run_weir(engine, folder, threads)
         if engine == "gomlx":
             return self.run_gomlx(folder, threads)
         python = self.pytorch() if engine in PYTORCH else self.python
         text, _ = pinned([python, BENCH / "engine.py", engine, folder, threads, self.options.seconds], threads, self.options.realtime)
         return json.loads(text.strip().splitlines()[-1])
 
-    def run_weir(self, folder, threads):
+    def run_weir(self, engine, folder, threads):
         """Times are `weir bench`'s; the error and the resident size those of a `weir run`, since bench holds more than one run does."""
-        flags = ["--threads", threads, *self.options.flags.split()]
-        key = folder.name, threads
+        flags = ["--threads", threads, *PRECISIONS[engine], *self.options.flags.split()]
+        key = engine, folder.name, threads
         if key not in self.errors:
             with tempfile.TemporaryDirectory() as out:
                 _, resident = pinned([self.weir, "run", folder / "model.onnx", "--output", out, *flags, *inputs_of(folder)], threads)
-                text, _ = pinned([self.python or sys.executable, BENCH / "distance.py", folder, out], threads)
+                text, _ = pinned([self.python, BENCH / "distance.py", folder, out], threads)
                 self.errors[key] = float(text), resident
         text, _ = pinned([self.weir, "bench", folder / "model.onnx", "--json", "--seconds", self.options.seconds, *flags, *inputs_of(folder)], threads, self.options.realtime)
         b = json.loads(text)
         wrong, resident = self.errors[key]
         return {"min": b["latency_ms"]["min"], "median": b["latency_ms"]["p50"], "runs": b["runs"], "load": b["load_ms"] + b["compile_ms"], "first": b["first_ms"], "error": wrong,
                 "resident": resident, "gflops": b["operations"] / b["latency_ms"]["min"] / 1e6, "predicted": b["predicted_bytes"], "measured": b["measured_bytes"],
-                "probe": b["probe"]}
+                "moved": b["moved_bytes"], "dims": b["dims"], "compile": b["compile_ms"], "probe": b["probe"]}
+
+    def fixed(self, name, dims):
+        """How long compiling takes if all sizes are given, in ms."""
+        sizes = [word for dim, size in dims.items() for word in ("--dim", f"{dim}={size}")]
+        with tempfile.TemporaryDirectory() as work:
+            text, _ = pinned([self.weir, "compile", self.model(name) / "model.onnx", "-o", pathlib.Path(work) / "m.weir", "--json", "--threads", 1, *sizes], 1, self.options.realtime)
+        return json.loads(text)["compile_ms"]
 
     def start(self, name):
         """How long it takes to get to a first result, in ms, with one thread: compiling the model, and starting from the artefact. Of REPEATS the fastest."""
@@ -173,39 +200,46 @@ class Bench:
         return json.loads(text.strip().splitlines()[-1])
 
 
-def rounds(bench, options, save):
-    """All engines in turn; results by model, threads and engine."""
+def rounds(bench, options, chosen, save):
+    """All engines in turn; results by part, model, threads and engine."""
     results = {}
     for number in range(options.rounds):
-        for name in options.models:
-            for threads in options.threads:
-                for engine in options.engines:
-                    cell = results.setdefault(name, {}).setdefault(str(threads), {}).setdefault(engine, {})
-                    if "failed" in cell and "min" not in cell:
-                        continue  # it will not do better
-                    try:
-                        merge(cell, bench.measure(engine, name, threads))
-                    except (RuntimeError, ValueError, subprocess.CalledProcessError) as e:
-                        cell["failed"] = str(e)
-                    print(f"round {number + 1}  {name:20} {threads} threads  {engine:10} {cell.get('min', cell.get('failed'))}", file=sys.stderr, flush=True)
+        for part in chosen:
+            for name in part.models:
+                for threads in options.threads:
+                    cells = results.setdefault(part.name, {}).setdefault(name, {}).setdefault(str(threads), {})
+                    for engine in part.engines:
+                        turn(bench, part, cells.setdefault(engine, {}), engine, name, threads)
+                        print(f"round {number + 1}  {part.name:9} {name:20} {threads} threads  {engine:13} {cells[engine].get('min', cells[engine].get('failed'))}", file=sys.stderr, flush=True)
                 save(results)
     return results
 
 
-def merge(cell, now):
+def turn(bench, part, cell, engine, name, threads):
+    """One engine's turn, into its cell."""
+    if "failed" in cell and "min" not in cell:
+        return  # it will not do better
+    try:
+        merge(cell, bench.measure(engine, name, threads), part.tolerance_of(name))
+        if engine == part.engines[0] and cell.get("dims") and "fixed" not in cell and threads == min(bench.options.threads):
+            cell["fixed"] = bench.fixed(name, cell["dims"])
+    except (RuntimeError, ValueError, subprocess.CalledProcessError) as e:
+        cell["failed"] = str(e)
+
+
+def merge(cell, now, tolerance):
     """Of several rounds the fastest, but for the median, whose median counts, and memory, of which the most does."""
     medians = cell.get("medians", []) + [now["median"]]
     resident, probe = max(cell.get("resident", 0), now["resident"]), now.get("probe")
     if probe and "probe" in cell:
         probe = max(probe, cell["probe"], key=lambda p: p["all_gflops"])
-    for key in ("first", "load"):
-        now[key] = min(now[key], cell.get(key, now[key]))
+    least = {key: min(now[key], cell.get(key, now[key])) for key in ("first", "load", "compile") if key in now}
     if "min" not in cell or now["min"] < cell["min"]:
         cell.update(now)
-    cell.update(medians=medians, median=sorted(medians)[len(medians) // 2], resident=resident, first=now["first"], load=now["load"])
+    cell.update(medians=medians, median=sorted(medians)[len(medians) // 2], resident=resident, **least)
     if probe:
         cell["probe"] = probe
-    if not cell["error"] <= TOLERANCE:  # NaN is wrong too
+    if not cell["error"] <= tolerance:  # NaN is wrong too
         cell["failed"] = f"wrong: error {cell['error']:.2g}"
         del cell["min"]
 
@@ -224,22 +258,22 @@ def machine():
     return about
 
 
-def versions(bench, options):
+def versions(bench, engines):
     found = {"weir": subprocess.run(["git", "describe", "--tags", "--always"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "this tree"}
-    pythons = [bench.python] if bench.python else []
-    if set(options.engines) & set(PYTORCH):
-        pythons.append(bench.pytorch())
+    pythons = [bench.python] + ([bench.pytorch()] if set(engines) & set(PYTORCH) else [])
     for python in pythons:
         for package in json.loads(subprocess.run([python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"], capture_output=True, check=True).stdout):
             found.setdefault(package["name"], package["version"])
-    names = {"ort": "onnxruntime", "openvino": "openvino", "openvino_bf16": "openvino", "ncnn": "ncnn", "iree": "iree-base-compiler", "inductor": "torch", "torch": "torch"}
-    return {e: found[names.get(e, e)] for e in options.engines if names.get(e, e) in found}
+    names = {"weir": "weir", "ort": "onnxruntime", "openvino": "openvino", "ncnn": "ncnn", "iree": "iree-base-compiler", "inductor": "torch", "torch": "torch"}
+    families = {e.split("_")[0] for e in engines}
+    return {e: found[names[e]] for e in names if e in families and names[e] in found}
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--engines", default=",".join(ENGINES), help="with commas; inductor, torch, openvino_bf16 and gomlx are there too")
-    p.add_argument("--models", nargs="+", default=CORE, help="names of models.py, or all")
+    p.add_argument("--parts", default=",".join(part.name for part in parts.PARTS), help="with commas")
+    p.add_argument("--engines", help="instead of the parts' own, with commas, Weir first; inductor, torch and gomlx are there too")
+    p.add_argument("--models", nargs="+", help="instead of all of the parts' models; of the part exported also the others of models.py")
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=1, help="of each measurement")
@@ -249,20 +283,37 @@ def arguments():
     p.add_argument("--weir", type=pathlib.Path, help="the command to time, instead of one built here")
     p.add_argument("--rivals", type=pathlib.Path, default=CACHE / "rivals", help="a virtual environment with the rivals")
     p.add_argument("--pytorch", type=pathlib.Path, default=CACHE / "pytorch", help="one with PyTorch, for models and its two engines")
+    p.add_argument("--trees", type=pathlib.Path, default=CACHE / "trees", help="one with scikit-learn and LightGBM, for models")
     p.add_argument("--folder", type=pathlib.Path, default=CACHE / "models", help="where the models are")
     p.add_argument("--results", type=pathlib.Path, default=CACHE / "results.json")
     p.add_argument("--report", type=pathlib.Path, help="results to write the document from, without measuring")
     p.add_argument("--document", type=pathlib.Path, default=ROOT / "docs" / "benchmarks.md")
     o = p.parse_args()
-    o.engines = o.engines.split(",")
-    o.threads = [min(int(t), len(cores())) for t in o.threads.split(",")]
+    o.threads = list(dict.fromkeys(min(int(t), len(cores())) for t in o.threads.split(",")))
     return o
+
+
+def chosen(options):
+    """The parts that are asked for, with their engines and models."""
+    found = []
+    for part in parts.PARTS:
+        if part.name not in options.parts.split(","):
+            continue
+        if options.engines:
+            part = part._replace(engines=options.engines.split(","))
+        if options.models:
+            extra = parts.EXTRA if part.name == "exported" else []
+            part = part._replace(models=[m for m in options.models if m in [*part.models, *extra]])
+        found.append(part)
+    return [part for part in found if part.models]
 
 
 def command(options):
     """What makes the same document elsewhere: where things lie is left out."""
-    words = ["bench/bench.py", "--engines", ",".join(options.engines), "--threads", ",".join(map(str, options.threads)), "--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
-    if options.models != CORE:
+    words = ["bench/bench.py", "--parts", options.parts, "--threads", ",".join(map(str, options.threads)), "--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
+    if options.engines:
+        words += ["--engines", options.engines]
+    if options.models:
         words += ["--models", *options.models]
     if options.compile_seconds != 900:
         words += ["--compile-seconds", f"{options.compile_seconds:g}"]
@@ -275,18 +326,16 @@ def main():
     options = arguments()
     if not options.report:
         CACHE.mkdir(parents=True, exist_ok=True)
-        bench = Bench(options)
-        if options.models == ["all"]:
-            options.models = subprocess.run([bench.pytorch(), "-c", "import models; print(*models.ALL)"], cwd=BENCH, check=True, capture_output=True, text=True).stdout.split()
-        about = {"machine": machine(), "versions": versions(bench, options), "command": command(options),
+        bench, asked = Bench(options), chosen(options)
+        engines = [e for part in asked for e in part.engines]
+        about = {"machine": machine(), "versions": versions(bench, engines), "command": command(options),
                  "date": time.strftime("%Y-%m-%d", time.gmtime()), "rounds": options.rounds, "realtime": options.realtime, "seconds": options.seconds}
 
         def save(results):
             options.results.write_text(json.dumps({**about, "results": results}, indent=1))
 
-        if "weir" in options.engines:
-            about["start"] = {name: bench.start(name) for name in options.models}
-        rounds(bench, options, save)
+        about["start"] = {name: bench.start(name) for part in asked if part.name == "exported" and "weir" in part.engines for name in part.models}
+        rounds(bench, options, asked, save)
     report.write(json.loads((options.report or options.results).read_text()), options.document)
 
 

@@ -2,7 +2,7 @@
 
 Usage: engine.py ENGINE FOLDER THREADS SECONDS    FOLDER is one that models.py made
        engine.py compile-iree FOLDER              makes what IREE runs
-ENGINE is ort, openvino, openvino_bf16, ncnn, iree, torch, inductor. The line has min, median and first run in ms, load in ms, the largest error relative to the
+ENGINE is ort, openvino, openvino_bf16, ort_int8, openvino_int8 (these read int8.onnx), ncnn, iree, torch, inductor. The line has min, median and first run in ms, load in ms, the largest error relative to the
 largest output, and the process's peak resident MiB. Whoever calls pins the process; each engine is told the number of threads, and has its own best settings otherwise.
 """
 import json
@@ -16,21 +16,21 @@ import time
 import numpy as np
 
 
-def onnxruntime(folder, threads, inputs):
+def onnxruntime(folder, threads, inputs, file="model.onnx"):
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = ort.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(str(folder / file), options, providers=["CPUExecutionProvider"])
     feed = dict(zip([i.name for i in session.get_inputs()], inputs))
     return lambda: session.run(None, feed)
 
 
-def openvino(folder, threads, inputs, precision="f32"):
+def openvino(folder, threads, inputs, precision="f32", file="model.onnx"):
     import openvino as ov
 
     core = ov.Core()
-    compiled = core.compile_model(core.read_model(folder / "model.onnx"), "CPU", {  # f32 must be asked for: with AMX the default is bf16
+    compiled = core.compile_model(core.read_model(folder / file), "CPU", {  # f32 must be asked for: with AMX the default is bf16
         "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1})
     request = compiled.create_infer_request()
     tensors = [ov.Tensor(x) for x in inputs]
@@ -46,6 +46,14 @@ def openvino(folder, threads, inputs, precision="f32"):
 
 def openvino_bf16(folder, threads, inputs):
     return openvino(folder, threads, inputs, "bf16")
+
+
+def onnxruntime_int8(folder, threads, inputs):
+    return onnxruntime(folder, threads, inputs, "int8.onnx")
+
+
+def openvino_int8(folder, threads, inputs):
+    return openvino(folder, threads, inputs, file="int8.onnx")
 
 
 def ncnn(folder, threads, inputs):
@@ -128,7 +136,8 @@ def inductor(folder, threads, inputs):
     return pytorch(folder, threads, inputs, compiled=True)
 
 
-ENGINES = {"ort": onnxruntime, "openvino": openvino, "openvino_bf16": openvino_bf16, "ncnn": ncnn, "iree": iree, "torch": pytorch, "inductor": inductor}
+ENGINES = {"ort": onnxruntime, "openvino": openvino, "openvino_bf16": openvino_bf16, "ort_int8": onnxruntime_int8, "openvino_int8": openvino_int8,
+           "ncnn": ncnn, "iree": iree, "torch": pytorch, "inductor": inductor}
 
 
 def arrays(folder, letter):

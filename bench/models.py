@@ -173,29 +173,16 @@ CORE = {
 
 EXTRA = {
     "resnet18": lambda: (vision.resnet18(), image()),
-    "resnext50": lambda: (vision.resnext50_32x4d(), image()),
     "densenet121": lambda: (vision.densenet121(), image()),
     "squeezenet1_1": lambda: (vision.squeezenet1_1(), image()),
     "mobilenet_v2_b8": lambda: (vision.mobilenet_v2(), image(8)),
     "mobilenet_v3_large": lambda: (vision.mobilenet_v3_large(), image()),
     "efficientnet_b0": lambda: (vision.efficientnet_b0(), image()),
     "convnext_tiny": lambda: (vision.convnext_tiny(), image()),
-    "fcn_resnet50": lambda: (Only(vision.segmentation.fcn_resnet50(weights=None, weights_backbone=None)), image()),
     "distilbert_s128": lambda: (DistilledEncoder(), sentence()),
     "minilm_s32": lambda: (Encoder(6, 384, 12, 1536), sentence(1, 32)),
     "gru_s64": lambda: (Recurrent(nn.GRU), (torch.randn(1, 64, 256),)),
 }
-
-
-class Only(nn.Module):
-    """The result named out of a model that gives several."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x):
-        return self.model(x)["out"]
 
 
 ALL = {**CORE, **EXTRA}

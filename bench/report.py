@@ -1,10 +1,12 @@
 """Writes the benchmarks' document and its chart from the results that bench.py collected."""
 import math
 
-TITLES = {"weir": "Weir", "ort": "ONNX Runtime", "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "ncnn": "ncnn", "iree": "IREE", "inductor": "PyTorch inductor",
-          "torch": "PyTorch eager", "gomlx": "GoMLX (Go)"}
+import parts
+
+TITLES = {"weir": "Weir", "weir_bf16": "Weir bf16", "weir_int8": "Weir int8", "ort": "ONNX Runtime", "ort_int8": "ONNX Runtime int8",
+          "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "openvino_int8": "OpenVINO int8", "ncnn": "ncnn", "iree": "IREE",
+          "inductor": "PyTorch inductor", "torch": "PyTorch eager", "gomlx": "GoMLX (Go)"}
 BUSY = "The machine did other work meanwhile; all that was measured had real-time priority. "
-NO_RIVAL = {"weir", "openvino_bf16"}  # bf16 is another precision: it is shown, and no rival to f32
 
 
 def number(x):
@@ -14,15 +16,24 @@ def number(x):
     return f"{x:.{digits}f}"
 
 
-def best(cells):
-    """The fastest rival's name and time."""
-    times = [(c["min"], e) for e, c in cells.items() if e not in NO_RIVAL and "min" in c]
+def precision(engine):
+    return engine.partition("_")[2]
+
+
+def best(cells, own):
+    """The time and name of the fastest rival of Weir's engine own: another precision is no rival."""
+    times = [(c["min"], e) for e, c in cells.items() if not e.startswith("weir") and precision(e) == precision(own) and "min" in c]
     return min(times, default=None)
 
 
-def ratio(cells):
-    rival, own = best(cells), cells.get("weir", {}).get("min")
-    return rival[0] / own if rival and own else None
+def ratio(cells, own):
+    rival, time = best(cells, own), cells.get(own, {}).get("min")
+    return rival[0] / time if rival and time else None
+
+
+def own_of(results):
+    """The part's engine of Weir: the first."""
+    return next((e for e in engines_of(results) if e.startswith("weir")), "weir")
 
 
 def table(head, rows):
@@ -38,33 +49,53 @@ def engines_of(results):
     return found
 
 
-def speeds(results, threads, engines):
-    rows = []
+def speeds(results, threads):
+    engines, own, rows = engines_of(results), own_of(results), []
     for name, by_threads in results.items():
         cells = by_threads.get(threads)
         if not cells:
             continue
-        r, rival = ratio(cells), best(cells)
+        r, rival = ratio(cells, own), best(cells, own)
         row = [name]
         for e in engines:
             text = number(cells.get(e, {}).get("min"))
             row.append(f"**{text}**" if rival and e == rival[1] else text)
-        gflops = cells.get("weir", {}).get("gflops")
+        gflops = cells.get(own, {}).get("gflops")
         rows.append(row + [f"{r:.2f}" if r else "–", f"{gflops:.0f}" if gflops else "–"])
     return table(["model", *(TITLES[e] for e in engines), "Weir ahead", "GFLOP/s"], rows)
 
 
-def mean(results, threads):
-    """The geometric mean of the ratios, and how many there are."""
-    ratios = [r for by in results.values() if threads in by and (r := ratio(by[threads]))]
-    return (math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None), len(ratios)
+def tokens(results, threads):
+    """Tokens a second, and Weir's share of what its probe reads from memory."""
+    engines, rows = engines_of(results), []
+    for name, by_threads in results.items():
+        cells, row = by_threads.get(threads, {}), [name]
+        for e in engines:
+            cell = cells.get(e, {})
+            text = number(1e3 / cell["min"]) if "min" in cell else "–"
+            if "min" in cell and "probe" in cell:
+                memory = cell["probe"]["memory"][-1]["all_gb_per_s"] * 1e6  # bytes a millisecond
+                text += f" ({100 * cell['moved'] / cell['min'] / memory:.0f} %)"
+            row.append(text)
+        rows.append(row)
+    return table(["model", *(TITLES[e] for e in engines)], rows)
 
 
-def costs(results, engines, key, unit=1):
-    rows = []
+def summary(results, threads):
+    """A sentence of the ratios' geometric mean, and how many models there are and are slower."""
+    own = own_of(results)
+    ratios = [r for by in results.values() if (r := ratio(by.get(threads, {}), own))]
+    if not ratios:
+        return ""
+    average = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return f"Geometric mean of \"Weir ahead\" over {len(ratios)} models: **{average:.2f}**; below 0.97 in {sum(r < 0.97 for r in ratios)}.\n"
+
+
+def costs(results, key):
+    engines, rows = engines_of(results), []
     for name, by_threads in results.items():
         cells = by_threads[min(by_threads)]
-        rows.append([name] + [number(cells[e][key] * unit) if "min" in cells.get(e, {}) else "–" for e in engines])
+        rows.append([name] + [number(cells[e][key]) if "min" in cells.get(e, {}) else "–" for e in engines])
     return table(["model", *(TITLES[e] for e in engines)], rows)
 
 
@@ -73,37 +104,62 @@ def starts(start):
     return table(["model", "compile", "artefact, MiB", "load", "start to first result", "first run", "fastest run"], rows)
 
 
-def probes(results):
+def compiling(results):
+    """Compile times of models with named sizes, beside those with the sizes given."""
+    rows = []
+    for name, by_threads in results.items():
+        cell = by_threads[min(by_threads)].get(own_of(results), {})
+        if "fixed" in cell:
+            rows.append([name, str(len(cell["dims"])), number(cell["compile"]), number(cell["fixed"]), f"{cell['compile'] / cell['fixed']:.2f}"])
+    return table(["model", "named sizes", "compile, ms", "with the sizes given", "ratio"], rows) if rows else ""
+
+
+def probes(data):
     """The best of the probes made beside Weir's measurements, for each number of threads."""
     found = {}
-    for by_threads in results.values():
-        for threads, cells in by_threads.items():
-            probe = cells.get("weir", {}).get("probe")
-            if probe and (threads not in found or probe["all_gflops"] > found[threads]["all_gflops"]):
-                found[threads] = probe
+    for results in data.values():
+        for by_threads in results.values():
+            for threads, cells in by_threads.items():
+                for cell in cells.values():
+                    probe = cell.get("probe")
+                    if probe and (threads not in found or probe["all_gflops"] > found[threads]["all_gflops"]):
+                        found[threads] = probe
     lines = []
     for threads, p in sorted(found.items()):
         reads = ", ".join(f"{m['range_bytes'] / 1024:.0f} KiB {m['all_gb_per_s']:.0f}" for m in p["memory"])
-        lines.append(f"- {threads} threads: {p['all_gflops']:.1f} GFLOP/s of f32 multiply-adds ({p['cpu']}); reading, GB/s: {reads}")
+        lines.append(f"- {threads} thread{'s' * (threads != '1')}: {p['all_gflops']:.1f} GFLOP/s of f32 multiply-adds ({p['cpu']}); reading, GB/s: {reads}")
     return "\n".join(lines) + "\n"
 
 
-def failures(results):
+def failures(data):
     lines = []
-    for name, by_threads in results.items():
-        for e in engines_of({name: by_threads}):
-            texts = {c[e]["failed"] for c in by_threads.values() if "failed" in c.get(e, {})}
-            lines += [f"- {name}, {TITLES[e]}: {text}".replace("|", "\\|") for text in sorted(texts)]
+    for part, results in data.items():
+        for name, by_threads in results.items():
+            for e in engines_of({name: by_threads}):
+                texts = {c[e]["failed"] for c in by_threads.values() if "failed" in c.get(e, {})}
+                lines += [f"- {part}, {name}, {TITLES[e]}: {text}".replace("|", "\\|") for text in sorted(texts)]
     return "\n".join(lines) + "\n" if lines else "None.\n"
 
 
-def chart(results):
+def unlike(data):
+    """The runs whose memory was not what was predicted."""
+    lines = []
+    for part, results in data.items():
+        for name, by_threads in results.items():
+            for threads, cells in by_threads.items():
+                lines += [f"- {part}, {name}, {threads} threads: predicted {c['predicted']}, measured {c['measured']}"
+                          for c in cells.values() if c.get("predicted") != c.get("measured")]
+    return "\n".join(lines) + "\n" if lines else "Predicted and measured bytes are the same in every run of Weir here.\n"
+
+
+def chart(data):
     """Bars of how many times as fast as the best rival Weir is, as SVG."""
+    results = {name: by for part in data.values() for name, by in part.items() if any(ratio(c, "weir") for c in by.values())}
     threads = sorted({t for by in results.values() for t in by})
     colours = ["#2b6cb0", "#90cdf4", "#68d391", "#f6ad55"]
-    left, width, bar = 150, 480, 9
+    left, width, bar, longest = 150, 480, 9, 4.0
     step = bar * len(threads) + 8
-    most = max([2.0] + [r for by in results.values() for c in by.values() if (r := ratio(c))])
+    most = min(longest, max([2.0] + [r for by in results.values() for c in by.values() if (r := ratio(c, "weir"))]))
     scale = width / most
     height = 46 + step * len(results)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{height}" font-family="sans-serif" font-size="11">',
@@ -115,44 +171,59 @@ def chart(results):
         y = 26 + row * step
         out.append(f'<text x="{left - 6}" y="{y + step / 2 + 1:.1f}" text-anchor="end">{name}</text>')
         for i, t in enumerate(threads):
-            r = ratio(by.get(t, {}))
-            top = y + 3 + i * bar
+            r = ratio(by.get(t, {}), "weir")
+            top, long = y + 3 + i * bar, min(r or 0, most) * scale
             if r:
-                out.append(f'<rect x="{left}" y="{top}" width="{r * scale:.1f}" height="{bar - 1}" fill="{colours[i % 4]}"/>')
-            out.append(f'<text x="{left + (r or 0) * scale + 3:.1f}" y="{top + 8}" font-size="9">{f"{r:.2f}" if r else "no figure"}</text>')
+                out.append(f'<rect x="{left}" y="{top}" width="{long:.1f}" height="{bar - 1}" fill="{colours[i % 4]}"/>')
+            out.append(f'<text x="{left + long + 3:.1f}" y="{top + 8}" font-size="9">{f"{r:.2f}" if r else "no figure"}</text>')
     out.append(f'<line x1="{left + scale:.1f}" y1="22" x2="{left + scale:.1f}" y2="{height - 14}" stroke="#c53030"/>')
     out.append(f'<text x="{left + scale:.1f}" y="{height - 3}" text-anchor="middle" font-size="9" fill="#c53030">the fastest rival</text></svg>')
     return "\n".join(out) + "\n"
 
 
+def section(part, results):
+    """A part's tables."""
+    text = [f"## {part.title}\n", part.about + "\n"]
+    threads = sorted({t for by in results.values() for t in by})
+    for t in threads:
+        unit = "tokens a second" if part.name == "decode" else "milliseconds a run"
+        text += [f"### {part.title}, {t} thread{'s' * (t != '1')}: {unit}\n", (tokens if part.name == "decode" else speeds)(results, t)]
+        if part.name != "decode":
+            text.append(summary(results, t))
+    return text
+
+
 def write(data, document):
-    results, engines = data["results"], engines_of(data["results"])
+    results = data["results"]
+    engines = [e for part in results.values() for e in engines_of(part)]
     m = data["machine"]
     about = f"{m.get('model name', 'unknown processor')} (family {m.get('cpu family', '?')}, model {m.get('model', '?')}), {m['cores']} cores"
     about += "".join(f", {level} {m[level]}" for level in ("L1", "L2", "L3") if level in m) + f"; {m['system']}; {data['date']}"
-    threads = sorted({t for by in results.values() for t in by})
     text = ["# Benchmarks\n\n<!-- written by bench/bench.py -->\n",
-            f"Weir beside other engines on the same models, all f32, in one run: `{data['command']}`. The machine: {about}. Engines: "
-            + ", ".join(f"{TITLES[e]} {data['versions'].get(e, '')}".strip() for e in engines) + ".\n",
+            f"Weir beside other engines on the same models, in one run: `{data['command']}`. The machine: {about}. Engines: "
+            + ", ".join(f"{TITLES[e].removesuffix(' f32')} {version}".strip() for e, version in data["versions"].items()) + ".\n",
             f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
-            f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's; an engine that fails or is off has no time. "
-            "\"Weir ahead\" is the fastest rival's time (bold) over Weir's: above 1, Weir is faster.\n",
+            f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's, or for models of other tools with ONNX Runtime's without "
+            "optimisations; an engine that fails or is off has no time. \"Weir ahead\" is the time of the fastest rival of the same precision (bold) over Weir's: above 1, Weir is faster.\n",
             "![how many times as fast as the fastest rival](benchmarks.svg)\n", "The probe of `weir bench`, in the same run:\n", probes(results)]
-    for t in threads:
-        average, count = mean(results, t)
-        text.append(f"## {t} thread{'s' if t != '1' else ''}: milliseconds a run\n")
-        text.append(speeds(results, t, engines))
-        if average:
-            text.append(f"Geometric mean of \"Weir ahead\" over {count} models: **{average:.2f}**.\n")
-    text += [note + "\n" for note in data.get("notes", [])]
+    for part in parts.PARTS:
+        if part.name in results:
+            text += section(part, results[part.name])
     if data.get("start"):
         text += ["## Starting, ms\n", "Of Weir with one thread: `weir compile`; from its artefact, what `weir bench` tells of loading (code is generated then) and of the first run; and a whole `weir run` of "
                  "the artefact, from the start of the process to its end.\n", starts(data["start"])]
-    text += ["## First run, ms\n", "Of one thread, after loading.\n", costs(results, engines, "first"), "## Loading, ms\n",
-             "From the model's file to an engine that can run; Weir's includes compiling, inductor compiles in its first run, ncnn and IREE load what was compiled before.\n",
-             costs(results, engines, "load"), "## Peak resident memory, MiB\n",
-             "Of the whole process, Python and its libraries included where the engine is used from there; Weir's is that of `weir run`.\n", costs(results, engines, "resident"),
-             "## What failed\n", failures(results)]
+    for name in ("exported", "sweep"):
+        if name not in results:
+            continue
+        part, title = results[name], next(p.title for p in parts.PARTS if p.name == name)
+        text += [f"## {title}: first run, ms\n", "Of one thread, after loading.\n", costs(part, "first"), f"## {title}: loading, ms\n",
+                 "From the model's file to an engine that can run; Weir's includes compiling, inductor compiles in its first run, ncnn and IREE load what was compiled before.\n",
+                 costs(part, "load"), f"## {title}: peak resident memory, MiB\n",
+                 "Of the whole process, Python and its libraries included where the engine is used from there; Weir's is that of `weir run`.\n", costs(part, "resident")]
+        if named := compiling(part):
+            text += [f"## {title}: compiling for named sizes\n", "With one thread, beside the same model with `--dim` for each of its sizes.\n", named]
+    text += ["## Memory\n", unlike(results), "## What failed\n", failures(results)]
     document.parent.mkdir(parents=True, exist_ok=True)
-    document.write_text("\n".join(text))
+    document.write_text("\n".join(t for t in text if t))
     document.with_suffix(".svg").write_text(chart(results))
+    assert set(engines) <= set(TITLES), engines

@@ -30,8 +30,8 @@ func (c *cli) benchCommand() *cobra.Command {
 		Long: `Measure how fast a model runs, and what memory it takes.
 
 Latency is of one run at a time; throughput of as many as --calls. Speeds stand beside those of a probe, made in the same process: f32 multiply-adds in registers, and
-reading from each level of the memory. --profile tells where the time goes: a row a kernel, each with the share of what the probe reached that it has, of arithmetic or of
-reading, whichever is more.
+reading from each level of the memory. --profile tells where the time goes: a row a kernel, each with its useful arithmetic, that of the results,
+beside what is done for it, and the share of what the probe reached that it has, of arithmetic done or of reading, whichever is more.
 
 --pauses measures instead how long others wait for the model's runs: the collector of Go's, until all goroutines have stopped, with one collection after the other; and
 whoever cancels a run, at random times, until it has ended.`,

@@ -29,7 +29,9 @@ func (c *cli) compileCommand() *cobra.Command {
 		Long: `Save a model compiled, as a file that every command takes for a model.
 
 The file holds the model's loops as they are scheduled for a level of processor, the one that --cpu names whether or not this machine has it, and no machine code:
-that is made when the file is loaded. A processor that has less refuses the file, unless --cpu portable says that it may be slower.`,
+that is made when the file is loaded. A processor that has less refuses the file, unless --cpu portable says that it may be slower.
+
+A dimension that --dim binds, NAME=SIZE, has that size in the file and no other: the file is as fast as that of a model of fixed sizes.`,
 		Example: `  weir compile model.onnx -o model.weir
   weir compile model.onnx -o model.weir --dim batch=1..64 --keep hidden
   weir compile model.onnx -o model.weir --cpu avx512
@@ -37,6 +39,7 @@ that is made when the file is loaded. A processor that has less refuses the file
 		RunE: func(cmd *cobra.Command, args []string) error { return f.compileTo(cmd.Context(), args[0]) },
 	}
 	f.register(cmd, c)
+	f.fixes = true
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "the file to write (default the model's name with .weir)")
 	cmd.Flags().StringArrayVar(&f.keep, "keep", nil, "also make this tensor of the model's an output (repeatable)")
 	return cmd

@@ -87,6 +87,23 @@ func artefact(t *testing.T, model string) string {
 	return file
 }
 
+// A dimension that compile is given is that of the file, and of no other size.
+func TestCompileFixes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "three.weir")
+	if r := weirRun(t, "compile", digits, "-o", file, "--dim", "batch=3"); r.code != 0 {
+		t.Fatalf("compile: %d %s", r.code, r.err)
+	}
+	if r := weirRun(t, "run", file, "--input", "zeros"); r.code != 0 {
+		t.Errorf("run: %d %s", r.code, r.err)
+	}
+	if r := weirRun(t, "run", file, "--input", "zeros", "--dim", "batch=4"); r.code != 1 || !strings.Contains(r.err, "batch") {
+		t.Errorf("another size: %d %s", r.code, r.err)
+	}
+	if r := weirRun(t, "dump", file, "--lang", "program"); r.code != 0 || strings.Contains(strings.ReplaceAll(r.out, "dim batch in [3, 3]", ""), "*batch") {
+		t.Errorf("sizes are formulas of batch: %d %s", r.code, r.out)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -28,23 +28,28 @@ type modelFlags struct {
 	target    string
 	cpu       string
 	precision string
+	cache     string
 	budget    string
 	folder    string
+	states    []string
 	exact     bool
 	tune      bool
 	stage     func(name, text string)
 	plans     bool // says itself what fits the budget
+	fixes     bool // compiles for the sizes that are bound, and no others
 }
 
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	f.c = c
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX (repeatable)")
+	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of that size alone (repeatable)")
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
-	flags.StringVar(&f.cpu, "cpu", "", "native, avx512bf16, avx512vnni, avx512, avx2 or portable (default WEIR_CPU, else native)")
-	flags.StringVar(&f.precision, "precision", "f32", "f32, or bf16 for products with weights, which then take half the bytes")
+	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avx2 or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
+	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16: how states of f32 that are caches are stored")
+	flags.StringArrayVar(&f.states, "state", nil, "have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
@@ -73,6 +78,16 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 			bound[name] = lo
 		}
 	}
+	for _, s := range f.states {
+		in, out, ok := strings.Cut(s, "=")
+		if !ok || o.States[in] != "" {
+			return o, nil, usageError{fmt.Errorf("--state %s: write INPUT=OUTPUT, once for each input", s)}
+		}
+		if o.States == nil {
+			o.States = map[string]string{}
+		}
+		o.States[in] = out
+	}
 	if o.Threads, err = setting(f.threads, "WEIR_THREADS"); err != nil {
 		return o, nil, err
 	}
@@ -93,8 +108,17 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	case "f32":
 	case "bf16":
 		o.Precision = weir.BF16
+	case "int8":
+		o.Precision = weir.I8
 	default:
-		return o, nil, diag.Unsupportedf("--precision %s; f32 and bf16 are supported", f.precision)
+		return o, nil, diag.Unsupportedf("--precision %s; f32, bf16 and int8 are supported", f.precision)
+	}
+	switch f.cache {
+	case "f32":
+	case "bf16":
+		o.Cache = weir.BF16
+	default:
+		return o, nil, diag.Unsupportedf("--cache %s; f32 and bf16 are supported", f.cache)
 	}
 	if f.budget != "" {
 		if o.Budget, err = values.ParseBytes(f.budget); err != nil {
@@ -163,7 +187,7 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 		return nil, nil, err
 	}
 	budget := o.Budget
-	if budget > 0 {
+	if budget > 0 || f.fixes {
 		// What is bound here is free to the compiler otherwise.
 		for name, size := range bound {
 			o.Dims[name] = weir.Range{Min: size, Max: size}

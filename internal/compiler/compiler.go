@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/lower"
@@ -28,7 +29,7 @@ type Options struct {
 	Tight     bool                            // within limits that are next to nothing: see target.Tight
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
-	Brain     bool                            // products of f32 with weights are of operands rounded to bf16
+	Precision dtype.DType                     // of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
@@ -93,7 +94,8 @@ func Compile(m *ir.Module, o Options) (c *Compiled, err error) {
 	if o.Tight {
 		o.Machine.Limits = target.Tight(o.Machine.Limits)
 	}
-	if !o.Brain { // what a model says in bf16 is computed in f32, subnormal numbers too
+	// What a model says in bf16 is computed in f32, subnormal numbers too.
+	if o.Precision != dtype.BF16 || !o.Machine.BrainsQuick() {
 		o.Machine.Dot.Brains = 0
 	}
 	made := Compiled{IR: m, Machine: o.Machine}
@@ -200,7 +202,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		}
 		done(p.Name, m.String)
 	}
-	m.Settled = true
+	c.Exhausted = m.Dims.Exhausted()
 	stage = "kernels"
 	if err := c.kernels(m, o, done); err != nil {
 		return nil, err
@@ -415,7 +417,7 @@ func (c *Compiled) Operations() sym.Expr {
 		for _, s := range steps {
 			switch s := s.(type) {
 			case *loop.Launch:
-				total = total.Add(loop.CostOf(s.Kernel).Operations)
+				total = total.Add(loop.WorkOf(s.Kernel))
 			case *loop.If:
 				add(s.Then)
 			case *loop.Loop:

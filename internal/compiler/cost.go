@@ -9,14 +9,24 @@ import (
 
 // Cost is what one launch of a kernel comes to, over the inputs' dimensions: where data decide, at the limit.
 type Cost struct {
-	Operations sym.Expr // additions, multiplications and functions of single elements
+	Operations sym.Expr // of the results: additions, multiplications and functions of single elements
 	Bytes      sym.Expr // what must at least be moved: of the operands once, or of the loads and stores where those are fewer
 }
 
 // Cost estimates kernel i of the program.
 func (c *Compiled) Cost(i int) Cost {
 	cost := loop.CostOf(c.Loop.Kernels[i])
-	return Cost{Operations: sym.AtLimits(cost.Operations, c.Loop.Limits), Bytes: sym.AtLimits(cost.Footprint.Min(cost.Read.Add(cost.Written)), c.Loop.Limits)}
+	return Cost{Operations: sym.AtLimits(loop.WorkOf(c.Loop.Kernels[i]), c.Loop.Limits), Bytes: sym.AtLimits(cost.Footprint.Min(cost.Read.Add(cost.Written)), c.Loop.Limits)}
+}
+
+// Done counts what a launch of kernel i executes, for known dimensions. It is nothing if data decide the dimensions.
+func (c *Compiled) Done(i int, known func(sym.Name) (int64, bool)) loop.Done {
+	dot := c.Code.Machine.Dot
+	done, err := loop.DoneBy(c.Loop.Kernels[i], known, loop.Widths{Bytes: dot.Bytes, Brains: dot.Brains})
+	if err != nil {
+		return loop.Done{}
+	}
+	return done
 }
 
 // Backend names the code generator that made kernel i: the machine's, unless the kernel itself says that it is another's.

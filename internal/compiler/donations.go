@@ -64,13 +64,25 @@ func (t *timeline) writesOver(steps []loop.Step, in, out *loop.Buffer) bool {
 func updates(step loop.Step, in, out *loop.Buffer) bool {
 	switch s := step.(type) {
 	case *loop.Copy:
-		return s.To == out && s.From == in && s.Pick == nil // onto itself
+		return s.Pick == nil && wholeOf(s.To) == out && wholeOf(s.From) == in // onto itself
 	case *loop.Launch:
 		r, w := slices.Index(s.Args, in), slices.Index(s.Args, out)
 		return r >= 0 && w >= 0 && s.Kernel.Params[r].Access == loop.Read && s.Kernel.Params[w].Access != loop.Read && s.Kernel.Params[w].Access != loop.Work &&
 			onlyOperand(s, in) && onlyOperand(s, out) && inPlace(s.Kernel, r, w)
 	}
 	return false
+}
+
+// wholeOf is the buffer that b is all of, in order; nil if b is a part of one, or views one in another order.
+func wholeOf(b *loop.Buffer) *loop.Buffer {
+	for ; b.View != nil; b = b.View.Of {
+		of := b.View.Of
+		if offset, is := b.View.Offset.Const(); !is || offset != 0 || b.View.Strides != nil ||
+			!sym.Product(b.Shape...).Equal(sym.Product(of.Shape...)) || b.DType != of.DType {
+			return nil
+		}
+	}
+	return b
 }
 
 // sameBytes reports whether an output has as many bytes as an input for every binding.

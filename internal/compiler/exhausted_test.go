@@ -24,10 +24,12 @@ func exhaust(t *testing.T, dims *sym.Dims) {
 	}
 }
 
-// TestExhausted: a program that is scheduled after proofs used up what they may cost says so, and no other does.
+// TestExhausted: a program that is rewritten or scheduled after proofs used up what they may cost says so, and no other
+// does. None is refused.
 func TestExhausted(t *testing.T) {
 	const text = "weir 1\nir @m {\ndim n in [0, inf]\ndim m in [0, inf]\nmain @main(%x: f32[n, m]) {\n  %y: f32[n, m] = neg(%x)\n  return %y\n}\n}"
-	for _, used := range []bool{false, true} {
+	for _, at := range []string{"", Passes[0].Name, "schedule"} {
+		used := at != ""
 		m, err := ir.Parse(text, ir.ParseOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +39,7 @@ func TestExhausted(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := Compile(m, Options{Machine: machine, After: func(stage, _ string) {
-			if used && stage == "schedule" {
+			if used && stage == at {
 				exhaust(t, m.Dims)
 			}
 		}})
@@ -45,7 +47,7 @@ func TestExhausted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Exhausted != used {
-			t.Errorf("used %v, said %v", used, c.Exhausted)
+			t.Errorf("used up after %q: said %v", at, c.Exhausted)
 		}
 		if c.Code.Release != nil {
 			c.Code.Release()

@@ -198,13 +198,22 @@ func monotone(m *loop.Module, size sym.Expr) bool {
 	return true
 }
 
-// alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel reads
-// only where it writes.
+// alias lets a kernel compute in place: its result takes the storage of an operand that dies there and that the kernel
+// reads only where it writes. A copy of what dies there takes its storage too, and then moves nothing.
 func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) {
 	index := map[*loop.Buffer]int{}
 	for i, b := range roots {
 		index[b] = i
 	}
+	c.copies(a.from.Body, func(s *loop.Copy) {
+		out, in := wholeOf(s.To), wholeOf(s.From)
+		o, planned := index[out]
+		i, both := index[in]
+		if at := a.time.at[s].first; planned && both && i != o && p.Buffers[o].Alias == nil &&
+			p.Buffers[o].First == at && p.Buffers[i].Last == at && p.Buffers[i].Size.Equal(p.Buffers[o].Size) {
+			p.Buffers[o].Alias = &memplan.Alias{Of: i}
+		}
+	})
 	c.launches(a.from.Body, func(l *loop.Launch) {
 		taken := map[int]bool{} // an operand's storage goes to one result
 		for w, out := range l.Args {
@@ -243,16 +252,28 @@ func onlyOperand(l *loop.Launch, b *loop.Buffer) bool {
 }
 
 // launches visits the launches of a body, inner bodies included.
-func (c *Compiled) launches(steps []loop.Step, visit func(*loop.Launch)) {
+func (c *Compiled) launches(steps []loop.Step, visit func(*loop.Launch)) { each(steps, visit) }
+
+// copies visits the copies of whole buffers of a body, inner bodies included.
+func (c *Compiled) copies(steps []loop.Step, visit func(*loop.Copy)) {
+	each(steps, func(s *loop.Copy) {
+		if s.Pick == nil {
+			visit(s)
+		}
+	})
+}
+
+// each visits the steps of a kind, those of inner bodies included.
+func each[S loop.Step](steps []loop.Step, visit func(S)) {
 	for _, step := range steps {
 		switch s := step.(type) {
-		case *loop.Launch:
+		case S:
 			visit(s)
 		case *loop.If:
-			c.launches(s.Then, visit)
-			c.launches(s.Else, visit)
+			each(s.Then, visit)
+			each(s.Else, visit)
 		case *loop.Loop:
-			c.launches(s.Body, visit)
+			each(s.Body, visit)
 		}
 	}
 }

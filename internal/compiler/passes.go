@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/pass"
 )
@@ -40,18 +41,30 @@ var Passes = []PassRow{
 	{"blocks", pass.Blocks, "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
 	{"halves", pass.Halves, "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+	{"bytes", pass.Bytes, "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
 	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
-	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: in tiles they take less time than in bf16"},
+	{"brain-weights", pass.BrainWeights, "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
+	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 
 // optional is what runs only where an option asks for it.
-var optional = map[string]func(o *Options) bool{"brain": func(o *Options) bool { return o.Brain }}
+var optional = map[string]func(o *Options) bool{
+	"brain":         func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 },
+	"brain-weights": func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 },
+	"bytes":         func(o *Options) bool { return o.Precision == dtype.I8 },
+}
+
+// OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.
+func OnRequest(pass string) bool { return optional[pass] != nil }
 
 // needed are the passes without which nothing can be lowered. They leave every node where it is, but those that nothing reads.
 var needed = map[string]bool{"expand": true, "dead-expanded": true}
 
 // exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
 var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil}
+
+// NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
+func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }

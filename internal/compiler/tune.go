@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
@@ -67,7 +68,7 @@ func (c *Choices) tileOf(node string) int64 {
 }
 
 // choosing are the passes that choose algorithms.
-var choosing = map[string]func(m *ir.Module, choose func(node string) int64) error{"winograd": pass.WinogradBy}
+var choosing = map[string]func(m *ir.Module, brains float64, choose func(node string) int64) error{"winograd": pass.WinogradBy}
 
 // asked is what a compilation asked choices of.
 type asked struct{ tile, panel bool }
@@ -78,7 +79,11 @@ func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	if chosen == nil {
 		return p.Run(m)
 	}
-	return chosen(m, func(node string) int64 {
+	brains := 1.0
+	if o.Precision == dtype.BF16 {
+		brains = o.Machine.BrainSpeed()
+	}
+	return chosen(m, brains, func(node string) int64 {
 		c.asked.tile = true
 		return o.Choices.tileOf(node)
 	})

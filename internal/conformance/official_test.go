@@ -69,7 +69,7 @@ func TestOfficial(t *testing.T) {
 
 // levels are the levels of processor that this one has, each of which is code of its own.
 func levels() []string {
-	all := []string{"portable", "avx2", "avx512", "avx512vnni", "avx512bf16"}
+	all := []string{"portable", "avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx"}
 	return all[:1+slices.Index(all, weir.Here().CPU)]
 }
 

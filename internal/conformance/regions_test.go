@@ -254,7 +254,7 @@ func TestRegions(t *testing.T) {
 				}
 			}
 			for i, p := range compiler.Passes {
-				if p.Name == "brain" || (i+count)%regionPasses != 0 {
+				if compiler.OnRequest(p.Name) || (i+count)%regionPasses != 0 {
 					continue
 				}
 				after := wrap()

@@ -58,6 +58,25 @@ func (c *Call) Begun(i int) bool {
 	return first >= 0 && first <= c.reached
 }
 
+// Writing returns the shape of input i, a state, if the step at which the last run ended writes its new value; nil
+// otherwise.
+func (c *Call) Writing(i int) (shape []int64) {
+	p := c.x.program
+	if c.reached < 0 || c.reached >= len(p.Steps) || p.NewValue(i) < 0 {
+		return nil
+	}
+	state := p.Outputs[p.NewValue(i)].Tensor
+	program.Mentions(p.Steps[c.reached:c.reached+1], func(t int) {
+		for t != state && p.Tensors[t].Place == program.Part {
+			t = p.Tensors[t].Of
+		}
+		if t == state {
+			shape = c.shapes[p.Inputs[i].Tensor]
+		}
+	})
+	return shape
+}
+
 // firstWrites is, for each input that is a state, the first of the program's own steps that mentions what replaces it; −1 where none does.
 func firstWrites(p *program.Program) []int {
 	at := map[int]int{} // by tensor

@@ -162,6 +162,7 @@ type Call struct {
 	team     cpu.Team
 	args     map[*program.Launch]*bound
 	host     map[*program.Host]*hostCall
+	mover    mover
 	picks    map[*program.Copy]*picker
 	shapes   [][]int64
 	watch    *Watch

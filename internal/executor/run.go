@@ -10,7 +10,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
-	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -345,64 +344,8 @@ func (c *Call) copy(s *program.Copy) error {
 	return copyTensor(c, s, to, from)
 }
 
-// copyTensor moves elements, row-major to row-major in one piece, strided ones one by one.
-func copyTensor(c *Call, s *program.Copy, to, from target.Operand) error {
-	p := c.x.program
-	if p.Tensors[s.From].Strides == nil && p.Tensors[s.To].Strides == nil {
-		if to.Bytes != from.Bytes {
-			panic(diag.Internalf("copy of %d bytes of %s to %d of %s", from.Bytes, p.Tensors[s.From].Name, to.Bytes, p.Tensors[s.To].Name))
-		}
-		return mem.Copy(bytesOf(to), bytesOf(from), c.ctx.Err)
-	}
-	return stridedCopy(c, s, to, from)
-}
-
-func stridedCopy(c *Call, s *program.Copy, to, from target.Operand) error {
-	strides := func(t int) ([]int64, error) {
-		if p := &c.x.program.Tensors[t]; p.Strides != nil {
-			out := make([]int64, len(p.Strides))
-			for i, e := range p.Strides {
-				v, err := e.Eval(c.lookup)
-				if err != nil {
-					return nil, err
-				}
-				out[i] = v
-			}
-			return out, nil
-		}
-		return tensor.Strides(c.shapes[t]), nil
-	}
-	st, err := strides(s.To)
-	if err != nil {
-		return err
-	}
-	sf, err := strides(s.From)
-	if err != nil {
-		return err
-	}
-	dt := c.x.program.Tensors[s.To].DType
-	width := int64(dt.Bits() / 8)
-	if dt.Bits()%8 != 0 {
-		panic(diag.Internalf("strided copy of packed %s", dt))
-	}
-	bt, bf := bytesOf(to), bytesOf(from)
-	done := int64(0)
-	tensor.While(c.shapes[s.From], func(index []int64) bool {
-		if done++; done%elementsAtOnce == 0 {
-			err = c.ctx.Err()
-		}
-		a, b := tensor.Offset(st, index)*width, tensor.Offset(sf, index)*width
-		copy(bt[a:a+width], bf[b:b+width])
-		return err == nil
-	})
-	return err
-}
-
-// elementsAtOnce and bytesAtOnce are how many elements, or bytes of a file, are moved between two looks at the context.
-const (
-	elementsAtOnce = 1 << 16
-	bytesAtOnce    = 4 << 20
-)
+// bytesAtOnce is how many bytes of a file are moved between two looks at the context.
+const bytesAtOnce = 4 << 20
 
 // lookup finds a dimension's value now.
 func (c *Call) lookup(name sym.Name) (int64, bool) {

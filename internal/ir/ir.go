@@ -8,7 +8,6 @@
 package ir
 
 import (
-	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -26,18 +25,13 @@ type Module struct {
 	Funcs    []*Func               // in the order they were added
 	Meta     map[string]string     // the model's own metadata
 
-	// Settled: shapes and operators are final. What is not proved from here on costs speed or bytes, and the module is not refused for it.
-	Settled bool
-
 	// Check, where not nil, is asked now and then while the module is built and rewritten; its error ends the work.
 	Check func() error
 }
 
-// Ask is Check, where there is one. Before the module is settled, it refuses one whose shapes have used up what proofs may cost.
+// Ask is Check, if there is one. Proofs that used up what they may cost are no reason to end the work: what is not
+// proved from then on is a condition that runs check, or costs speed or bytes.
 func (m *Module) Ask() error {
-	if !m.Settled && m.Dims != nil && m.Dims.Exhausted() {
-		return diag.Unsupportedf("the sizes of its tensors are formulas too intricate to be compared").WithFix("declare fixed sizes where they are known")
-	}
 	if m.Check == nil {
 		return nil
 	}

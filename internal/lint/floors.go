@@ -27,8 +27,9 @@ var rooms = []Room{
 
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
 
+	// Tile registers are a fact of the machine only if the system lets the process use them: unix asks.
 	{Floor: 1, Name: "target", Purpose: "machine facts and limits, the kernel ABI, the handle of compiled code",
-		Modules: []string{"golang.org/x/sys/cpu"}},
+		Modules: []string{"golang.org/x/sys/cpu", "golang.org/x/sys/unix"}},
 	{Floor: 1, Name: "mem", Purpose: "the ledger of mapped memory; nobody else maps",
 		Modules: []string{"golang.org/x/sys/unix", "golang.org/x/sys/windows"}},
 	{Floor: 1, Name: "probe", Purpose: "what the machine's arithmetic and memory reach, measured", May: []string{"mem", "target"},

@@ -218,10 +218,10 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 }
 
 // Cost is what a kernel does, as estimates over its dimensions: where a loop's extent depends on outer variables, the
-// larger of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or Else where
-// elements decide (see ReadsMemory).
+// larger of its values at the two ends of their range is taken; of a branch's bodies, the dearer in sum, or the cheaper
+// where elements decide, if there are two.
 type Cost struct {
-	Operations sym.Expr // scalar functions evaluated; a Contract counts two for each product
+	Operations sym.Expr // arithmetic and functions of elements, without comparisons, choices and conversions; a Contract counts two for each product
 	Read       sym.Expr // bytes loaded from parameters, each load counted
 	Written    sym.Expr // bytes stored to parameters
 	Footprint  sym.Expr // bytes of the parameters, each counted once
@@ -269,10 +269,9 @@ func (c *coster) body(body []Stmt) (total tally) {
 func (c *coster) statement(s Stmt) (total tally) {
 	for _, e := range Values(s) {
 		WalkExpr(e, func(e Expr) {
-			switch e := e.(type) {
-			case *Load:
-				total[1] = total[1].Add(sym.Const(c.widths[e.From]))
-			case *Unary, *Binary, *Select, *Cast:
+			if l, ok := e.(*Load); ok {
+				total[1] = total[1].Add(sym.Const(c.widths[l.From]))
+			} else if arithmetic(e) {
 				total[0] = total[0].Add(sym.Const(1))
 			}
 		})
@@ -302,8 +301,11 @@ func (c *coster) statement(s Stmt) (total tally) {
 	case *When:
 		then, otherwise := c.body(s.Then), c.body(s.Else)
 		for i := range then {
-			if !ReadsMemory(s.Cond) {
+			switch {
+			case len(s.Else) == 0 || len(s.Then) == 0 || !ofElements(s.Cond):
 				otherwise[i] = then[i].Max(otherwise[i])
+			default:
+				otherwise[i] = then[i].Min(otherwise[i])
 			}
 			total[i] = total[i].Add(otherwise[i])
 		}
@@ -325,6 +327,15 @@ func ReadsMemory(e Expr) (reads bool) {
 		reads = reads || load
 	})
 	return reads
+}
+
+// ofElements reports whether elements decide a condition, or scalars that were made of them.
+func ofElements(e Expr) (of bool) {
+	WalkExpr(e, func(e Expr) {
+		_, scalar := e.(*Ref)
+		of = of || scalar
+	})
+	return of || ReadsMemory(e)
 }
 
 // ends is the larger of e's values where the variable is low and where it is high; e itself where it does not use it.

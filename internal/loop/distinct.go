@@ -8,7 +8,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Distinct returns the kernels that differ in more than name and source, such as those of a model's equal layers, and for each kernel which of them it is.
+// Distinct returns the kernels that differ in more than name, source and work, such as those of a model's equal layers, and for each kernel which of them it is.
 func Distinct(kernels []*Kernel) (unlike []*Kernel, which []int) {
 	d := distinction{shared: map[*Stmt]int{}, alike: map[string][]int{}}
 	which = make([]int, len(kernels))
@@ -59,10 +59,10 @@ func (k *Kernel) shares(o *Kernel) bool {
 	return len(k.Body) == len(o.Body) && &k.Body[0] == &o.Body[0] && slices.Equal(k.Params, o.Params) && slices.Equal(k.Dims, o.Dims)
 }
 
-// bare is the kernel's text without name and source.
+// bare is the kernel's text without name, source and work.
 func bare(k *Kernel) string {
 	b := *k
-	b.Name, b.Source = "", ""
+	b.Name, b.Source, b.Work = "", "", sym.Expr{}
 	return b.String()
 }
 

@@ -45,6 +45,9 @@ func (p *parser) kernel() *Kernel {
 			head = ""
 		}
 	}
+	if p.accept("work") {
+		k.Work = p.integer()
+	}
 	k.Source = p.source()
 	rest := p.Rest()
 	for _, o := range like {

@@ -70,6 +70,9 @@ func (p *printer) kernel(k *Kernel) {
 		dims[i] = name.String()
 	}
 	line := fmt.Sprintf("kernel %s(%s) dims(%s)", text.GlobalName(k.Name), strings.Join(params, ", "), strings.Join(dims, ", "))
+	if !k.Work.Equal(sym.Const(0)) {
+		line += " work " + k.Work.String()
+	}
 	p.Block(line+source(k.Source), func() { p.body(k.Body) })
 }
 

@@ -13,10 +13,12 @@ type knowledge struct {
 	dims   *sym.Dims // numeric ranges of dimensions, loop variables and checked values
 	spans  []span    // symbolic ranges of loop variables and checked values, innermost last
 	facts  []sym.Expr
-	raised []raise // of dims, to be undone
-	mute   int     // how many conditions hold that may make the place unreachable
-	goal   int     // questions that the proof under way may still ask
-	all    int     // questions that all proofs may still ask
+	raised []raise          // of dims, to be undone
+	mute   int              // how many conditions hold that may make the place unreachable
+	failed map[attempt]bool // searches that found nothing, of what is known now
+	goal   int              // questions that the proof under way may still ask
+	broken bool             // off: the proof under way has asked all its questions
+	all    int              // questions that all proofs may still ask
 }
 
 // Limits of the search, against texts made to keep it busy: questions for one proof, and for one kernel.
@@ -37,14 +39,28 @@ type span struct {
 	low, high []sym.Expr
 }
 
-type mark struct{ spans, facts, raised, mute int }
+// attempt is a search that was made to its end. What is asked again, at the same depth or by another way, is answered
+// at once; the map is dropped when more is known, and found again when that is forgotten.
+type attempt struct {
+	of      sym.Digest
+	depth   int
+	briefly bool
+}
+
+type mark struct {
+	spans, facts, raised, mute int
+	failed                     map[attempt]bool
+}
 
 func newKnowledge(dims *sym.Dims) *knowledge {
 	return &knowledge{dims: dims.Clone(), all: kernelQuestions}
 }
 
 func (k *knowledge) mark() mark {
-	return mark{len(k.spans), len(k.facts), len(k.raised), k.mute}
+	if k.failed == nil {
+		k.failed = map[attempt]bool{}
+	}
+	return mark{len(k.spans), len(k.facts), len(k.raised), k.mute, k.failed}
 }
 
 func (k *knowledge) reset(m mark) {
@@ -52,6 +68,7 @@ func (k *knowledge) reset(m mark) {
 		k.dims.Set(r.name, r.was)
 	}
 	k.spans, k.facts, k.raised, k.mute = k.spans[:m.spans], k.facts[:m.facts], k.raised[:m.raised], m.mute
+	k.failed = m.failed
 }
 
 // loop says 0 ≤ name < extent.
@@ -72,6 +89,7 @@ func (k *knowledge) between(name sym.Name, min, max sym.Expr) {
 		r.Max = r.Min // never reached
 	}
 	k.dims.Set(name, r)
+	k.failed = nil
 	k.spans = append(k.spans, span{name, min.MaxArgs(), max.MinArgs()})
 }
 
@@ -86,6 +104,7 @@ func (k *knowledge) positive(e sym.Expr) {
 // assume says that f is 0 or more. Where that cannot be so if some variable is 0, the variable is 1 or more.
 func (k *knowledge) assume(f sym.Expr) {
 	k.facts = append(k.facts, f)
+	k.failed = nil
 	for _, name := range f.Vars() {
 		r, ok := k.dims.Get(name)
 		if !ok || r.Min != 0 || r.Max < 1 {
@@ -189,13 +208,14 @@ func (k *knowledge) given(c sym.Cond) {
 // there at least once.
 func (k *knowledge) atLeastZero(e sym.Expr) sym.Truth {
 	for _, f := range slices.Backward(k.facts) { // which costs nothing: a guarded access is proved however much has been asked before
-		if d, ok := e.Sub(f).Const(); ok && d >= 0 {
+		if d, ok := e.Above(f); ok && d >= 0 {
 			return sym.Yes
 		}
 	}
 	for depth := range searchDepth + 1 {
 		k.goal = min(goalQuestions, k.all)
 		k.all -= k.goal
+		k.broken = false
 		proved := k.search(e, depth, false)
 		k.all += k.goal
 		if proved {
@@ -230,8 +250,27 @@ const searchDepth = 3
 func (k *knowledge) search(e sym.Expr, depth int, briefly bool) bool {
 	if k.goal--; k.goal < 0 {
 		k.goal = 0
+		k.broken = true
 		return false
 	}
+	this := attempt{e.Digest(), depth, briefly}
+	if k.failed[this] {
+		return false
+	}
+	if k.look(e, depth, briefly) {
+		return true
+	}
+	if !k.broken { // with more questions it might have been found
+		if k.failed == nil {
+			k.failed = map[attempt]bool{}
+		}
+		k.failed[this] = true
+	}
+	return false
+}
+
+// look is search without what was remembered.
+func (k *knowledge) look(e sym.Expr, depth int, briefly bool) bool {
 	if k.dims.NotNegative(e, briefly) {
 		return true
 	}

@@ -327,7 +327,7 @@ func (r *Rewrite) bound(name sym.Name) sym.Name {
 
 // Kernel is a copy of a kernel. Dims stay as they are: set them with FreeDims where Integer changes them.
 func (r *Rewrite) Kernel(k *Kernel) *Kernel {
-	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Body: r.Body(k.Body)}
+	c := &Kernel{Name: k.Name, Dims: slices.Clone(k.Dims), Source: k.Source, Work: r.Int(k.Work), Body: r.Body(k.Body)}
 	for _, p := range k.Params {
 		c.Params = append(c.Params, &Param{Name: r.name(p.Name), Access: p.Access, DType: p.DType, Shape: r.Ints(p.Shape), Strides: r.Ints(p.Strides)})
 	}

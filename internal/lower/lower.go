@@ -250,7 +250,7 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 	}
 	for _, low := range def.Lowerings {
 		if low.When == nil || low.When(n, l.from.Dims) {
-			return l.launch(n, low, steps)
+			return l.launch(n, def, low, steps)
 		}
 	}
 	if def.Host != "" {
@@ -266,7 +266,7 @@ func (l *lowering) view(v *ir.Value, of *loop.Buffer, view *ops.View) *loop.Buff
 	return b
 }
 
-func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) error {
+func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]loop.Step) error {
 	nest := &ops.Nest{Builder: loop.NewBuilder(l.name(n.Op.Name())), D: l.from.Dims}
 	step := &loop.Launch{Kernel: nest.Kernel, Source: n.Source}
 	nest.Kernel.Source = n.Source
@@ -281,6 +281,11 @@ func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) erro
 		if err != nil {
 			return err
 		}
+		if i == 0 && low.Onto {
+			*steps = append(*steps, &loop.Copy{To: l.buffers[n.Outputs[0]], From: b})
+			nest.In = append(nest.In, nil)
+			continue
+		}
 		if seen[b] == nil || low.Apart {
 			seen[b] = nest.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, v.Type.Shape)
 			step.Args = append(step.Args, b)
@@ -288,11 +293,18 @@ func (l *lowering) launch(n *ir.Node, low ops.Lowering, steps *[]loop.Step) erro
 		nest.In = append(nest.In, seen[b])
 	}
 	for i, v := range n.Outputs {
-		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), loop.Write, v.Type.DType, v.Type.Shape))
+		access := loop.Write
+		if low.Onto {
+			access = loop.Update
+		}
+		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, v.Type.Shape))
 		step.Args = append(step.Args, l.buffers[v])
 	}
 	low.Build(nest, n)
 	nest.Finish()
+	if nest.Kernel.Work = loop.CostOf(nest.Kernel).Operations; def.Work != nil {
+		nest.Kernel.Work = def.Work(n)
+	}
 	l.to.Kernels = append(l.to.Kernels, nest.Kernel)
 	*steps = append(*steps, step)
 	return nil

@@ -27,10 +27,11 @@ type algebra struct {
 	atoms    []atom
 	index    map[string]int32
 	proofs   map[string]bool
-	full     []bool // by class, see filled
-	left     int    // questions
-	work     meter  // of comparing terms
-	key      []byte // scratch, as the three that follow
+	full     []bool          // by class, see filled
+	present  []*sym.Presence // by class
+	left     int             // questions
+	work     meter           // of comparing terms
+	key      []byte          // scratch, as the three that follow
 	more     []part
 	less     []part
 	scratch  []int
@@ -196,6 +197,27 @@ func (a *algebra) filled(class int) bool {
 	return a.full[class]
 }
 
+// presence says whether a size, given by its class, is 1 or more.
+func (a *algebra) presence(class int) sym.Presence {
+	if a.present == nil {
+		a.present = make([]*sym.Presence, len(a.exprs))
+	}
+	if a.present[class] == nil {
+		p := a.dims.Presence(a.exprs[class])
+		a.present[class] = &p
+	}
+	return *a.present[class]
+}
+
+// where is a term that counts where a size is present, and is 0 elsewhere.
+func (a *algebra) where(present sym.Presence, t term) term {
+	out := term{parts: make([]part, 0, len(t.parts)), value: make([]int64, len(t.value))}
+	for _, p := range t.parts {
+		out.parts = append(out.parts, part{a.atom(present.Times(a.atoms[p.atom].x)), p.count})
+	}
+	return a.tidy(out)
+}
+
 // below reports whether x ≤ y is proved for every binding.
 func (a *algebra) below(x, y term) bool {
 	a.work.spend(len(x.value))
@@ -321,14 +343,12 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 			return
 		}
 		// An empty group must not count the padding beneath it as used.
-		size := a.groups[g].size
-		at := make([]sym.Expr, len(offsets[g]))
-		for i, t := range offsets[g] {
-			at[i] = a.expr(t.parts)
+		present := a.presence(a.class[g])
+		for _, t := range offsets[g] {
+			end := a.where(present, a.add(t, a.pad(a.class[g], 1).term))
+			end.top = g
+			list = append(list, end)
 		}
-		end := a.term(size.Min(sym.Const(1)).Mul(sym.MaxOf(at...).Add(size)))
-		end.top = g
-		list = append(list, end)
 	})
 	list = a.prune(list)
 	if len(list) > widestFormula || a.work.empty() {
@@ -390,8 +410,8 @@ func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 			tops = append(tops[:0], floor.Add(a.greatest(ends))) // it ends above all that lies lower
 		}
 		for _, g := range shelf {
-			if size := a.groups[g].size; !a.filled(a.class[g]) {
-				tops = append(tops, size.Min(sym.Const(1)).Mul(floor.Add(size))) // nothing, where it is empty
+			if !a.filled(a.class[g]) {
+				tops = append(tops, a.presence(a.class[g]).Times(floor.Add(a.groups[g].size))) // nothing, where it is empty
 			}
 		}
 		floor = floor.Add(a.greatest(rounded))

@@ -177,7 +177,7 @@ func (a *attentionKernel) single(row attentionRow) {
 			k.Each("j", seen, func(j sym.Expr) {
 				sum := k.Var("sum", a.number(0))
 				k.Serial("d", a.size, func(d sym.Expr) {
-					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), s.key.Load(row.sequence, row.group, j, d)))
+					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), loop.Convert(dtype.F32, s.key.Load(row.sequence, row.group, j, d))))
 				})
 				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(a.scaled(sum), row, q, j.Add(s.first)))
 			})
@@ -196,7 +196,7 @@ func (a *attentionKernel) single(row attentionRow) {
 		k.Serial("j", all, func(j sym.Expr) { k.Reduce(greatest, loop.Max, scores.Load(j)) })
 		k.Store(top, []sym.Expr{zero}, a.finite(greatest))
 		k.Each("j", all, func(j sym.Expr) {
-			k.Store(scores, []sym.Expr{j}, loop.Apply(loop.Exp, minus(scores.Load(j), top.Load(zero))))
+			k.Store(scores, []sym.Expr{j}, share(minus(scores.Load(j), top.Load(zero))))
 		})
 		weights := k.Var("weights", a.number(0))
 		k.Serial("j", all, func(j sym.Expr) { k.Reduce(weights, loop.Add, scores.Load(j)) })
@@ -340,14 +340,14 @@ func (a *attentionKernel) weigh(b *attentionBlock, scores *loop.Memory, count sy
 		least := k.Let("least", a.finite(top))
 		begin := a.number(0)
 		if b.top != nil {
-			shrink := k.Let("shrink", loop.Apply(loop.Exp, minus(b.top.Load(i), least)))
+			shrink := k.Let("shrink", share(minus(b.top.Load(i), least)))
 			k.Store(b.shrink, []sym.Expr{i}, shrink)
 			k.Store(b.top, []sym.Expr{i}, top)
 			begin = times(b.total.Load(i), shrink)
 		}
 		total := k.Var("total", begin)
 		k.Serial("j", count, func(j sym.Expr) {
-			weight := k.Let("weight", loop.Apply(loop.Exp, minus(scores.Load(j, i), least)))
+			weight := k.Let("weight", share(minus(scores.Load(j, i), least)))
 			k.Store(scores, []sym.Expr{j, i}, weight)
 			k.Reduce(total, loop.Add, weight)
 		})

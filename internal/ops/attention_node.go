@@ -65,7 +65,7 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 		}
 		keys = n.Inputs[4].Type.Shape[2]
 	}
-	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() || k.DType != q.DType || v.DType != q.DType {
+	if len(q.Shape) != 4 || len(k.Shape) != 4 || len(v.Shape) != 4 || !q.DType.IsFloat() || !attentionReads(q.DType, k.DType) || !attentionReads(q.DType, v.DType) {
 		return fault(n, "queries %s, keys %s and values %s", q, k, v)
 	}
 	for _, same := range []struct {
@@ -95,7 +95,7 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 func attentionNext(c *ir.Inference, n *ir.Node) error {
 	for i := range 2 {
 		next := input(n, 4+i)
-		if next == nil || len(next.Type.Shape) != 4 || next.Type.DType != n.Inputs[1].Type.DType {
+		if next == nil || len(next.Type.Shape) != 4 || !attentionReads(n.Inputs[0].Type.DType, next.Type.DType) {
 			return fault(n, "keys or values that come behind others: %v", next)
 		}
 		for axis, extent := range next.Type.Shape {
@@ -114,8 +114,19 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
+// attentionReads reports whether queries of one type may meet keys or values of another: of their own, or of f32 those of
+// bf16, which are widened as they are read.
+func attentionReads(query, key dtype.DType) bool {
+	return key == query || query == dtype.F32 && key == dtype.BF16
+}
+
 func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	x, s := attentionOf(n)
+	for _, v := range []**ir.Value{&x.Key, &x.Value, &x.NextKey, &x.NextValue} {
+		if *v != nil {
+			*v = Cast(b, *v, x.Query.Type.DType)
+		}
+	}
 	x.Mask = turnedMask(b, x.Mask)
 	y, _ := Attention(b, x, s)
 	return []*ir.Value{y}
@@ -220,6 +231,7 @@ func attentionSamples(r *rand.Rand) []Sample {
 			late.SetInt(i, 0)
 		}
 	}
+	brain := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.BF16, shape...) }
 	return []Sample{
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
@@ -234,5 +246,9 @@ func attentionSamples(r *rand.Rand) []Sample {
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 7, 5), float(1, 2, 3, 5), float(1, 2, 3, 7), float(173, 7), float(1, 2, 170, 5), float(1, 2, 170, 7)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 4, 1, 5), float(2, 2, 6, 5), float(2, 2, 6, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(0, 4, 2, 6), float(0, 4, 5, 6), float(0, 4, 5, 7)}},
+		// With narrow keys and values, each query by itself and in blocks.
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), brain(1, 2, 23, 17), brain(1, 2, 23, 19)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}), Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil, float(1, 2, 3, 5), float(1, 2, 3, 7)}},
 	}
 }

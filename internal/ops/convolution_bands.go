@@ -83,7 +83,11 @@ func convolutionBands(k *Nest, n *ir.Node) {
 	seen := f.seen(strips.Mul(count), 1)
 	rows := bandRowsOf(max(constant(f.places[0], bandRows), 1))
 	lines := (rows-1)*window.Strides[0] + window.span(0)
-	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, 64)))
+	usual := int64(64) // of a row that has a name; what is a line is longer than a picture's row
+	if axes == 1 {
+		usual = 2048
+	}
+	each := sym.Const(bandChannels(channels, 4*lines*constant(seen, usual)))
 	dt := accumulator(out.DType)
 	blocks := []sym.Expr{sym.Const(channels).FloorDiv(each), x.Shape[0], f.D.Simplify(f.places[0].CeilDiv(sym.Const(rows)))}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {

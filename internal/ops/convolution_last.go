@@ -29,7 +29,7 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 	k.Reshape(w, inner, w.Shape[last])
 	k.grouped(groups, func(group sym.Expr) {
 		first := group.Mul(perGroup)
-		acc := k.begun(present(k.In, 2), out, product(places), first, perGroup)
+		acc := k.begun(present(k.In, 2), out, product(places), product(places), first, perGroup)
 		k.Contract(acc.Shape[0], perGroup, inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
 			w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)))
@@ -39,11 +39,11 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 	})
 }
 
-// begun declares an accumulator of positions × channels for out, each channel begun with its bias (0 where bias is nil) from element first on.
-func (k *Nest) begun(bias, out *loop.Memory, positions, first, channels sym.Expr) *loop.Memory {
+// begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun with its bias (0 where bias is nil) from element first on.
+func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
 	dt := accumulator(out.DType)
-	acc := k.Local("acc", dt, positions, channels)
-	k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) {
+	acc := k.Local("acc", dt, room, channels)
+	k.Nest(loop.Each, "z", []sym.Expr{positions, channels}, func(at []sym.Expr) {
 		start := loop.Expr(loop.Number(dt, 0))
 		if bias != nil {
 			start = loop.Convert(dt, bias.Load(first.Add(at[1])))
@@ -71,7 +71,7 @@ type rowsForm struct {
 // rowsBlock is how much of a convolution is done at once.
 type rowsBlock struct {
 	rows     int64    // output rows, a divisor of all
-	columns  sym.Expr // output columns, a divisor of all; all of them where rows > 1
+	columns  sym.Expr // output columns: a divisor of all, or of the last block at most; all of them if rows > 1
 	parts    int64    // into so many blocks the output channels are divided
 	gathered bool     // what a row of the kernel sees from each position is copied together
 }
@@ -81,6 +81,9 @@ const (
 	mostPositions   = 256       // of a product, above which a row is divided
 	fewestBlocks    = 16        // so that threads find something to do
 	gatheredBytes   = 400 << 10 // about how much a block copies together
+	namedColumns    = 168       // of a block of a single row whose width has a name: whole tiles of 14 as of 6
+	namedChannels   = 16        // of the input at least, which are copied position after position
+	namedParts      = 4         // of the output channels, about, if it may be that there is one block only
 )
 
 // divisor is the smallest divisor of n that is at least least, as long as it is at most most; else the largest below.
@@ -110,17 +113,27 @@ func (f *rowsForm) choose() rowsBlock {
 	b := rowsBlock{rows: 1, columns: f.places[last], parts: 1}
 	width, fixed := f.places[last].Const()
 	height := constant(f.places[last-1], 1)
+	if f.unpadded() && constant(f.places[last-1], 0) == 1 {
+		return b // one product
+	}
+	if !fixed && constant(f.places[last-1], 0) == 1 && constant(f.inner, namedChannels) >= namedChannels {
+		b.columns = sym.Const(namedColumns)
+		if channels := constant(f.outer, 0); channels%64 == 0 {
+			b.parts = divisor(channels/64, namedParts, channels/64)
+		}
+	}
 	if !fixed || width < 1 || height < 1 {
 		return b
 	}
 	kernelRow := max(f.window.Kernel[last]*constant(f.inner, 64), 1)
 	b.gathered = width < fewestPositions
+	element := int64(f.x.DType.Bits() / 8)
 	switch {
 	case b.gathered:
 		// What is copied for the rows between them, and before the first and after the last, is copied once more for each block.
 		bytes := func(rows int64) (total int64) {
 			for _, ph := range phases(f.window.Kernel[last-1], f.window.Strides[last-1], f.window.Dilations[last-1]) {
-				total += (rows + (ph.taps-1)*ph.shift) * width * kernelRow * 4
+				total += (rows + (ph.taps-1)*ph.shift) * width * kernelRow * element
 			}
 			return total
 		}
@@ -195,12 +208,17 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	blocks = append(blocks, f.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.block.rows))))
 	whole := f.block.columns.Equal(f.places[last])
 	if !whole {
-		blocks = append(blocks, k.D.Simplify(f.places[last].FloorDiv(f.block.columns)))
+		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(f.block.columns)))
 	}
 	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
 		p := &rowsPlace{rowsForm: f, image: b[1], group: b[2], lead: b[3 : 3+f.lead], row: b[3+f.lead].Mul(sym.Const(f.block.rows))}
+		p.columns, p.room = f.block.columns, f.block.columns
 		if !whole {
 			p.column = b[4+f.lead].Mul(f.block.columns)
+		}
+		if _, fixed := f.places[last].Const(); !fixed {
+			p.columns = f.D.Simplify(f.block.columns.Min(f.places[last].Sub(p.column)))
+			p.room = f.D.Simplify(f.block.columns.Min(f.places[last]))
 		}
 		p.channels = f.outer.FloorDiv(sym.Const(f.block.parts))
 		p.first = p.group.Mul(f.outer).Add(b[0].Mul(p.channels))
@@ -220,15 +238,16 @@ type rowsPlace struct {
 	*rowsForm
 	image, group, row, column sym.Expr
 	lead                      []sym.Expr
+	columns, room             sym.Expr // output columns, and of any block at most
 	first, channels           sym.Expr
 }
 
 // copied copies a part of the input into a local, padding included: for each position of the kernel along the lead axes
 // that lies in the input, some rows, the places of each, and of each some columns with their channels. row and column
-// say where in the input, padding before counted, these lie.
-func (p *rowsPlace) copied(name string, rows, places, columns sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
+// say where in the input, padding before counted, these lie. The local has room for most columns.
+func (p *rowsPlace) copied(name string, rows, places, columns, most sym.Expr, row func(j sym.Expr) sym.Expr, column func(place, k sym.Expr) sym.Expr, merged bool) *loop.Memory {
 	f, last := p.rowsForm, len(p.places)-1
-	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places), columns.Mul(f.inner))...)
+	local := f.Local(name, f.x.DType, append(ir.Constants(f.window.Kernel[:f.lead]), rows.Mul(places), most.Mul(f.inner))...)
 	elements, first := p.leadElements()
 	channels := f.inner.Mul(sym.Const(f.groups))
 	f.Nest.Nest(loop.Each, "c", append(elements, rows, places), func(at []sym.Expr) {
@@ -320,7 +339,7 @@ func (p *rowsPlace) gathered() {
 	list := phases(f.window.Kernel[last-1], stride[last-1], f.window.Dilations[last-1])
 	parts := make([]*loop.Memory, len(list))
 	for i, ph := range list {
-		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]),
+		parts[i] = p.copied("columns", sym.Const(f.block.rows+(ph.taps-1)*ph.shift), width, sym.Const(f.window.Kernel[last]), sym.Const(f.window.Kernel[last]),
 			func(j sym.Expr) sym.Expr {
 				return p.row.Add(j).Mul(sym.Const(stride[last-1])).Add(sym.Const(ph.offset))
 			},
@@ -328,8 +347,9 @@ func (p *rowsPlace) gathered() {
 				return p.column.Add(place).Mul(sym.Const(stride[last])).Add(k.Mul(sym.Const(f.window.Dilations[last])))
 			}, f.groups == 1 && f.window.Dilations[last] == 1)
 	}
+	positions := sym.Const(f.block.rows).Mul(width)
 	p.whole(parts, func() {
-		acc := f.begun(f.bias, f.out, sym.Const(f.block.rows).Mul(width), p.first, p.channels)
+		acc := f.begun(f.bias, f.out, positions, positions, p.first, p.channels)
 		elements, first := p.leadElements()
 		for i, ph := range list {
 			f.Nest.Nest(loop.Serial, "k", append(slices.Clone(elements), sym.Const(ph.taps)), func(at []sym.Expr) {
@@ -341,7 +361,7 @@ func (p *rowsPlace) gathered() {
 					p.weights(lead, tap.Mul(sym.Const(ph.step)).Add(sym.Const(ph.first)), sym.Expr{}))
 			})
 		}
-		p.store(acc, p.row)
+		p.store(acc, positions, p.row)
 	})
 }
 
@@ -376,7 +396,7 @@ func (p *rowsPlace) direct() {
 	f, last := p.rowsForm, len(p.places)-1
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	terms := append(ir.Constants(f.window.Kernel), f.inner)
-	f.Nest.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), f.block.columns, p.channels}, func(to []sym.Expr) {
+	f.Nest.Nest(loop.Each, "d", []sym.Expr{sym.Const(f.block.rows), p.columns, p.channels}, func(to []sym.Expr) {
 		place := append(append([]sym.Expr{}, p.lead...), p.row.Add(to[0]), p.column.Add(to[1]))
 		filter := p.first.Add(to[2])
 		start := loop.Expr(number(0))
@@ -413,9 +433,9 @@ func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
 	return p.w.Tile(p.at(nil, lead, row, inRow, p.first), unit(rank, rank-2, one), unit(rank, rank-1, one))
 }
 
-// store stores the positions of an accumulator, from an output row on.
-func (p *rowsPlace) store(acc *loop.Memory, row sym.Expr) {
-	p.Nest.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
+// store stores so many positions of an accumulator, from an output row on.
+func (p *rowsPlace) store(acc *loop.Memory, positions, row sym.Expr) {
+	p.Nest.Nest(loop.Each, "o", []sym.Expr{positions, acc.Shape[1]}, func(at []sym.Expr) {
 		y, x := row, p.column.Add(at[0])
 		if p.block.rows > 1 && p.block.gathered {
 			y, x = row.Add(at[0].FloorDiv(p.block.columns)), at[0].Mod(p.block.columns)
@@ -427,14 +447,24 @@ func (p *rowsPlace) store(acc *loop.Memory, row sym.Expr) {
 // padded copies the rows that the block sees, and multiplies one output row at a time: neighbouring positions see parts of the copied row that lie a stride apart.
 func (p *rowsPlace) padded() {
 	f, last := p.rowsForm, len(p.places)-1
+	if f.unpadded() {
+		p.products(nil)
+		return
+	}
 	stride := f.window.Strides
 	rows := (f.block.rows-1)*stride[last-1] + f.window.span(last-1)
-	width := f.seen(f.block.columns, last)
+	width, most := f.seen(p.columns, last), f.seen(p.room, last)
 	begin := p.column.Mul(sym.Const(stride[last]))
-	from := p.copied("rows", sym.Const(rows), one, width,
+	from := p.copied("rows", sym.Const(rows), one, width, most,
 		func(j sym.Expr) sym.Expr { return p.row.Mul(sym.Const(stride[last-1])).Add(j) },
-		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1)
+		func(_, k sym.Expr) sym.Expr { return begin.Add(k) }, f.groups == 1 && p.columns.Equal(p.room))
 	p.whole([]*loop.Memory{from}, func() { p.products(from) })
+}
+
+// unpadded reports whether rows need no copy: nothing lies in padding, and all channels that lie side by side are read.
+func (f *rowsForm) unpadded() bool {
+	last := len(f.places) - 1
+	return f.groups == 1 && !f.holes && f.window.unpadded(last) && f.window.unpadded(last-1)
 }
 
 // seen is how many elements of the input, padding included, so many output positions see along an axis: none if there
@@ -447,7 +477,8 @@ func (f *rowsForm) seen(places sym.Expr, axis int) sym.Expr {
 	return seen
 }
 
-// products multiplies one output row of the block at a time, of what was copied for all.
+// products multiplies one output row of the block at a time, of what was copied for all, or of the input itself if
+// nothing was.
 func (p *rowsPlace) products(from *loop.Memory) {
 	f, last := p.rowsForm, len(p.places)-1
 	stride, dilation, kernel := f.window.Strides, f.window.Dilations, f.window.Kernel
@@ -457,17 +488,27 @@ func (p *rowsPlace) products(from *loop.Memory) {
 		window, depth = append(window, sym.Const(kernel[last])), f.inner
 	}
 	f.Each("r", sym.Const(f.block.rows), func(r sym.Expr) {
-		acc := f.begun(f.bias, f.out, f.block.columns, p.first, p.channels)
+		acc := f.begun(f.bias, f.out, p.room, p.columns, p.first, p.channels)
 		f.Nest.Nest(loop.Serial, "k", window, func(at []sym.Expr) {
 			lead, row, x := added(first, at[:f.lead]), at[f.lead], sym.Expr{}
 			if dilation[last] > 1 {
 				x = at[last]
 			}
 			origin := append(append([]sym.Expr{}, lead...), r.Mul(sym.Const(stride[last-1])).Add(row.Mul(sym.Const(dilation[last-1]))), x.Mul(sym.Const(dilation[last])).Mul(f.inner))
-			f.Contract(acc.Shape[0], p.channels, depth, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-				from.Tile(origin, unit(f.lead+2, f.lead+1, sym.Const(stride[last]).Mul(f.inner)), unit(f.lead+2, f.lead+1, one)),
+			of, rank := from, f.lead+2
+			if of == nil {
+				source := make([]sym.Expr, f.lead)
+				for i := range source {
+					source[i] = f.window.source(i, p.lead[i], lead[i])
+				}
+				y, before := p.row.Mul(sym.Const(stride[last-1])).Add(origin[f.lead]), p.column.Mul(sym.Const(stride[last])).Mul(f.inner)
+				of, rank = f.x, len(f.x.Shape)-1
+				origin = f.at([]sym.Expr{p.image}, source, y, before.Add(origin[f.lead+1]))
+			}
+			f.Contract(p.columns, p.channels, depth, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+				of.Tile(origin, unit(rank, rank-1, sym.Const(stride[last]).Mul(f.inner)), unit(rank, rank-1, one)),
 				p.weights(lead, row, x.Mul(f.inner)))
 		})
-		p.store(acc, p.row.Add(r))
+		p.store(acc, p.columns, p.row.Add(r))
 	})
 }

@@ -27,6 +27,8 @@ type Def struct {
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.
 	Lowerings []Lowering
+	// Work is the arithmetic of the results, as the operator is defined. It is nil if lowerings do no more.
+	Work func(n *ir.Node) sym.Expr
 	// Host names a function of package hostop.
 	Host string
 	// Samples makes cases from which the package's tests check the definition.
@@ -46,7 +48,10 @@ type View struct {
 type Lowering struct {
 	// Apart has operands be parameters of their own also if they are one value, since Build gives them other shapes.
 	Apart bool
-	Name  string
+	// Onto has the only result begin as a copy of the first input: k.Out[0] holds it and is an Update, k.In[0] is nil.
+	// The copy is a step of its own, which moves nothing if the result lies where the input does.
+	Onto bool
+	Name string
 	// When, where not nil, is the condition under which Build is right.
 	When func(n *ir.Node, d *sym.Dims) bool
 	// Build writes the kernel: k has a parameter for each present input and each output.

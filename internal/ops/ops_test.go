@@ -255,13 +255,21 @@ func checkLowering(x *sampled, n *ir.Node, low Lowering, e *ir.Evaluation, in, w
 			k.In = append(k.In, nil)
 			continue
 		}
+		if i == 0 && low.Onto {
+			k.In = append(k.In, nil)
+			continue
+		}
 		k.In = append(k.In, k.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, v.Type.Shape))
 		operands = append(operands, loop.Data{DType: in[i].DType(), Bytes: in[i].Bytes()})
 	}
 	got := make([]*tensor.Tensor, len(want))
 	for i, v := range n.Outputs {
-		k.Out = append(k.Out, k.Param(fmt.Sprintf("y%d", i), loop.Write, v.Type.DType, v.Type.Shape))
+		access := loop.Write
 		got[i] = tensor.Must(tensor.New(want[i].DType(), want[i].Shape()...))
+		if low.Onto {
+			access, got[i] = loop.Update, in[0].Clone()
+		}
+		k.Out = append(k.Out, k.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, v.Type.Shape))
 		operands = append(operands, loop.Data{DType: got[i].DType(), Bytes: got[i].Bytes()})
 	}
 	low.Build(k, n)

@@ -353,10 +353,10 @@ func (m *recurrentKernel) apply(i int64, x loop.Expr) loop.Expr {
 
 // finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and the output is 0.
 func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
+	h = m.Let("state", h)
 	y := h
 	if lengths := present(m.In, 2); lengths != nil {
 		alive := m.Let("alive", less(loop.At(t), loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))))
-		h = m.Let("state", h)
 		y = loop.Choose(alive, h, loop.Number(m.dt, 0))
 		h = loop.Choose(alive, h, m.h.Load(b, j))
 		if c != nil {
@@ -381,10 +381,10 @@ func (m *recurrentKernel) lstm(t sym.Expr) {
 			return v
 		}
 		memory := m.Let("memory", m.c.Load(b, j))
-		in := m.Let("in", m.apply(0, gate(0, 0, memory)))
-		forget := minus(loop.Number(m.dt, 1), in)
-		if !m.n.Attrs.Bool("coupled") {
-			forget = m.apply(0, gate(2, 2, memory))
+		in, forget := m.apply(0, gate(0, 0, memory)), m.apply(0, gate(2, 2, memory))
+		if m.n.Attrs.Bool("coupled") {
+			in = m.Let("in", in)
+			forget = minus(loop.Number(m.dt, 1), in)
 		}
 		candidate := m.apply(1, m.gates.Load(b, m.units.Mul(sym.Const(3)).Add(j)))
 		c := m.Let("next", plus(times(forget, memory), times(in, candidate)))

@@ -281,9 +281,10 @@ func winogradGranule(n *ir.Node, axis int) int64 {
 
 // winogradFits: a piece's blocks take no more scratch than the whole's.
 func winogradFits(n *ir.Node, axis int, rows int64) bool {
-	s, ok := winogradFixed(n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
-	if axis != 1 || !ok {
-		return ok
+	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	s, ok := constants([]sym.Expr{out[1], out[2], x[3], out[3]})
+	if axis != 1 || !ok { // blocks of images of unknown sizes do not depend on the rows
+		return true
 	}
 	whole, _ := winogradBlockOf(s[0], s[1], s[2], s[3], n.Attrs.Int("tile", 0))
 	piece, ok := winogradBlockOf(rows, s[1], s[2], s[3], n.Attrs.Int("tile", 0))

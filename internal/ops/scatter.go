@@ -9,9 +9,9 @@ import (
 
 func init() {
 	define(&Def{Op: "scatter_elements", Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
-		Lowerings: []Lowering{{Name: "serial", When: movable, Build: scatterElementsSerial}}})
+		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
 	define(&Def{Op: "scatter_nd", Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
-		Lowerings: []Lowering{{Name: "serial", When: movable, Build: scatterNDSerial}}})
+		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterNDSerial}}})
 }
 
 // scatterFunctions are what is done with an element that is there already and an update. "none" replaces it.
@@ -63,11 +63,6 @@ func updateElement(n *ir.Node, to *tensor.Tensor, i int64, from *tensor.Tensor, 
 	moveElement(to, i, from, j)
 }
 
-// copyIn writes the tensor that is scattered into.
-func (k *Nest) copyIn() {
-	k.Nest(loop.Each, "c", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(at...)) })
-}
-
 func scatterElementsShape(c *ir.Inference, n *ir.Node) error {
 	if err := scattered(n); err != nil {
 		return err
@@ -113,9 +108,8 @@ func scatterElementsMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*
 
 // scatterElementsSerial goes along the axis in order; the other axes are independent.
 func scatterElementsSerial(k *Nest, n *ir.Node) {
-	x, indices, updates, out := k.In[0], k.In[1], k.In[2], k.Out[0]
-	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(x.Shape))
-	k.copyIn()
+	indices, updates, out := k.In[1], k.In[2], k.Out[0]
+	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(out.Shape))
 	others := append(append([]sym.Expr{}, indices.Shape[:axis]...), indices.Shape[axis+1:]...)
 	k.Nest(loop.Each, "i", others, func(row []sym.Expr) {
 		k.Serial("s", indices.Shape[axis], func(s sym.Expr) {
@@ -174,7 +168,6 @@ func scatterNDMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 func scatterNDSerial(k *Nest, n *ir.Node) {
 	indices, updates, out := k.In[1], k.In[2], k.Out[0]
 	lead := len(indices.Shape) - 1
-	k.copyIn()
 	k.Nest(loop.Serial, "s", updates.Shape[:lead], func(at []sym.Expr) {
 		to := k.positions(indices, at, out.Shape)
 		k.Nest(loop.Each, "j", updates.Shape[lead:], func(rest []sym.Expr) {

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "winograd", Shape: winogradShape, Mean: winogradMean, Samples: winogradSamples,
+	define(&Def{Op: "winograd", Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
 		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
 }
 
@@ -228,21 +228,114 @@ func winogradBlockOf(height, width, channels, filters, tile int64) (b winogradBl
 	if filters%64 == 0 {
 		b.chunk = 64
 	}
-	b.parts = divisor(filters/b.chunk, (8*b.rows*b.columns+rows*columns-1)/(rows*columns), filters/b.chunk)
+	b.parts = winogradParts(b, rows*columns, filters)
 	return b, b.rows*b.columns*(tile+2)*(tile+2)*channels*4 <= winogradBytes
 }
 
-// winogradFixed are the extents that winogradBlocks needs as numbers: output rows and columns, channels and filters.
-func winogradFixed(x, out []sym.Expr) (sizes []int64, ok bool) {
-	return constants([]sym.Expr{out[1], out[2], x[3], out[3]})
+// winogradParts is how many parts of the output channels an image of so many tiles takes for there to be work for all.
+func winogradParts(b winogradBlock, tiles, filters int64) int64 {
+	return divisor(filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, filters/b.chunk)
+}
+
+// winogradFreeBlock is the most that a block has in an image of unknown size, which is likely to have so many output
+// rows and columns; false if its tiles are too few.
+func winogradFreeBlock(height, width, channels, filters, tile int64) (b winogradBlock, ok bool) {
+	if channels < 1 || filters < 1 {
+		return b, false
+	}
+	tiles := min(mostTiles, winogradBytes/((tile+2)*(tile+2)*channels*4))
+	if tiles < fewestTiles {
+		return b, false
+	}
+	b.columns = min(tiles, 16)
+	b.rows, b.chunk = tiles/b.columns, filters
+	if filters%64 == 0 {
+		b.chunk = 64
+	}
+	b.parts = winogradParts(b, (height+tile-1)/tile*((width+tile-1)/tile), filters)
+	return b, true
+}
+
+// winogradGrid is how blocks lie in an image. If the image's size is not known, a block has at most rows × columns
+// tiles: the columns are shared evenly among the blocks beside each other, so that the last block may reach beyond the
+// image, and the last block below has the rows that are left.
+type winogradGrid struct {
+	winogradBlock
+	count  [2]sym.Expr // of blocks, along rows and columns
+	tiles  [2]sym.Expr // of the image, along rows and columns; empty if fixed
+	fixed  bool        // every block has rows × columns tiles
+	ragged [2]bool     // whether tiles may reach beyond the image, along rows and columns
+}
+
+// winogradGridOf chooses the blocks for an image of outputs, [N, H, W, O]; false if there is none.
+func winogradGridOf(x, out []sym.Expr, tile int64, d *sym.Dims) (g winogradGrid, ok bool) {
+	channels, known := x[3].Const()
+	filters, is := out[3].Const()
+	if !known || !is {
+		return g, false
+	}
+	by, number := sym.Const(tile), sym.Const
+	if s, fixed := constants(out[1:3]); fixed {
+		g.winogradBlock, ok = winogradBlockOf(s[0], s[1], channels, filters, tile)
+		if !ok {
+			return g, false
+		}
+		g.count = [2]sym.Expr{number((s[0] + tile - 1) / tile / g.rows), number((s[1] + tile - 1) / tile / g.columns)}
+		g.fixed, g.ragged = true, [2]bool{s[0]%tile != 0, s[1]%tile != 0}
+		return g, true
+	}
+	height, width := WinogradSizes(out, d)
+	if g.winogradBlock, ok = winogradFreeBlock(height, width, channels, filters, tile); !ok {
+		return g, false
+	}
+	g.tiles = [2]sym.Expr{out[1].CeilDiv(by), out[2].CeilDiv(by)}
+	g.count = [2]sym.Expr{g.tiles[0].CeilDiv(number(g.rows)), g.tiles[1].CeilDiv(number(g.columns))}
+	g.ragged = [2]bool{!isMultiple(out[1], tile), true}
+	return g, true
+}
+
+// isMultiple reports whether a number is seen to divide an extent.
+func isMultiple(extent sym.Expr, by int64) bool {
+	rest, ok := extent.Mod(sym.Const(by)).Const()
+	return ok && rest == 0
+}
+
+// sizeOf is how many rows and columns of tiles a block has, of those that are the row-th from the top.
+func (g *winogradGrid) sizeOf(row sym.Expr) (rows, columns sym.Expr) {
+	if g.fixed {
+		return sym.Const(g.rows), sym.Const(g.columns)
+	}
+	rows = g.tiles[0].Sub(row.Mul(sym.Const(g.rows))).Min(sym.Const(g.rows))
+	return rows, g.tiles[1].CeilDiv(g.count[1].Max(one)).Min(sym.Const(g.columns))
 }
 
 func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
-	s, ok := winogradFixed(n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
-	if ok {
-		_, ok = winogradBlockOf(s[0], s[1], s[2], s[3], n.Attrs.Int("tile", 0))
-	}
+	_, ok := winogradGridOf(n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Int("tile", 0), d)
 	return ok
+}
+
+// usualSide is what a dimension that decides an image's rows or columns counts as where a size must be guessed.
+const usualSide = 256
+
+// WinogradSizes are output rows and columns as they are, or as they are likely to be for dimensions in their ranges.
+func WinogradSizes(out []sym.Expr, d *sym.Dims) (height, width int64) {
+	guess := func(x sym.Expr) int64 {
+		if v, fixed := x.Const(); fixed {
+			return v
+		}
+		v, err := x.Eval(func(name sym.Name) (int64, bool) {
+			r, ok := d.Get(name)
+			if !ok {
+				return usualSide, true
+			}
+			return min(max(usualSide, r.Min), r.Max), true
+		})
+		if err != nil {
+			return usualSide
+		}
+		return min(max(v, 1), 1<<20)
+	}
+	return guess(out[1]), guess(out[2])
 }
 
 // WinogradCost is about what a convolution of 3 × 3 costs for each image by tiles of so many outputs each way, or directly where tile is 0, in multiplications; ok is false where it cannot be.
@@ -254,11 +347,30 @@ func WinogradCost(height, width, channels, filters, tile int64) (cost int64, ok 
 	if !ok {
 		return 0, false
 	}
+	return winogradCost(b, height, width, channels, filters, tile), true
+}
+
+// WinogradFreeCost is WinogradCost for an image of likely rows and columns that are not known.
+func WinogradFreeCost(height, width, channels, filters, tile int64) (cost int64, ok bool) {
+	if tile == 0 {
+		return WinogradCost(height, width, channels, filters, 0)
+	}
+	most, ok := winogradFreeBlock(height, width, channels, filters, tile)
+	if !ok {
+		return 0, false
+	}
+	rows, columns := (height+tile-1)/tile, (width+tile-1)/tile
+	most.rows, most.columns = min(most.rows, rows), min(most.columns, columns)
+	height, width = (rows+most.rows-1)/most.rows*most.rows*tile, (columns+most.columns-1)/most.columns*most.columns*tile
+	return winogradCost(most, height, width, channels, filters, tile), true
+}
+
+func winogradCost(b winogradBlock, height, width, channels, filters, tile int64) int64 {
 	side := (tile + 2) * (tile + 2)
 	blocks := ((height + tile - 1) / tile / b.rows) * ((width + tile - 1) / tile / b.columns)
 	tiles := b.rows * b.columns
 	// Transforming an element of a tile costs as much as about eight multiplications of a product.
-	return times64(blocks*side, max(tiles, fewestTiles)*channels*filters+8*tiles*(channels*b.parts+filters)), true
+	return times64(blocks*side, max(tiles, fewestTiles)*channels*filters+8*tiles*(channels*b.parts+filters))
 }
 
 func times64(x, y int64) int64 { return x * y }
@@ -266,23 +378,24 @@ func times64(x, y int64) int64 { return x * y }
 // winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and transforms what comes out.
 func winogradBlocks(k *Nest, n *ir.Node) {
 	x, u, plain, bias, out := k.In[0], k.In[1], k.In[2], present(k.In, 3), k.Out[0]
-	sizes, _ := winogradFixed(x.Shape, out.Shape)
 	tile, begin := n.Attrs.Int("tile", 0), n.Attrs.Exprs("begin")
-	block, _ := winogradBlockOf(sizes[0], sizes[1], sizes[2], sizes[3], tile)
+	block, _ := winogradGridOf(x.Shape, out.Shape, tile, k.D)
+	filters, _ := out.Shape[3].Const()
 	side := tile + 2
-	channels, chunk, tiles := sym.Const(sizes[2]), sym.Const(block.chunk), sym.Const(block.rows*block.columns)
-	rows, columns := (sizes[0]+tile-1)/tile/block.rows, (sizes[1]+tile-1)/tile/block.columns
+	channels, chunk, most := x.Shape[3], sym.Const(block.chunk), sym.Const(block.rows*block.columns)
 	k.Reshape(plain, sym.Const(3), channels.Mul(sym.Const(3)), plain.Shape[3])
-	form := &winogradForm{k, x, plain, tile, block, channels, chunk, sizes[0], sizes[1]}
-	k.Nest(loop.Each, "b", []sym.Expr{sym.Const(block.parts), x.Shape[0], sym.Const(rows), sym.Const(columns)}, func(b []sym.Expr) {
-		firstRow, firstColumn := b[2].Mul(sym.Const(block.rows*tile)), b[3].Mul(sym.Const(block.columns*tile))
-		place := &winogradPlace{form, b[1], firstRow.Sub(begin[0]), firstColumn.Sub(begin[1])}
+	form := &winogradForm{k, x, plain, tile, block, channels, chunk, out.Shape[1], out.Shape[2]}
+	k.Nest(loop.Each, "b", []sym.Expr{sym.Const(block.parts), x.Shape[0], block.count[0], block.count[1]}, func(b []sym.Expr) {
+		rows, columns := block.sizeOf(b[2])
+		firstRow, firstColumn := b[2].Mul(sym.Const(block.rows*tile)), b[3].Mul(columns.Mul(sym.Const(tile)))
+		tiles := rows.Mul(columns)
+		place := &winogradPlace{form, rows, columns, b[1], firstRow.Sub(begin[0]), firstColumn.Sub(begin[1])}
 		far := place.far(firstRow, firstColumn)
-		seen := k.Local("seen", x.DType, sym.Const(side*side), tiles, channels)
-		k.Each("r", sym.Const(block.rows), func(r sym.Expr) {
+		seen := k.Local("seen", x.DType, sym.Const(side*side), most, channels)
+		k.Each("r", rows, func(r sym.Expr) {
 			half := k.Local("half", x.DType, sym.Const(side), sym.Const(block.columns*tile+2), channels)
 			top := firstRow.Add(r.Mul(sym.Const(tile))).Sub(begin[0])
-			k.Each("h", half.Shape[1], func(h sym.Expr) {
+			k.Each("h", columns.Mul(sym.Const(tile)).Add(sym.Const(2)), func(h sym.Expr) {
 				z := firstColumn.Add(h).Sub(begin[1])
 				column := func(value func(y, c sym.Expr) loop.Expr) func() {
 					return func() {
@@ -304,26 +417,28 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 						return x.LoadIf(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), x.Shape[1]), within), loop.Number(x.DType, 0), b[1], y, z, c)
 					}))
 			})
-			k.Nest(loop.Each, "v", []sym.Expr{sym.Const(block.columns), sym.Const(side), channels}, func(at []sym.Expr) {
+			k.Nest(loop.Each, "v", []sym.Expr{columns, sym.Const(side), channels}, func(at []sym.Expr) {
 				values := make([]loop.Expr, side)
 				for j := range values {
 					values[j] = k.Let("d", half.Load(at[1], at[0].Mul(sym.Const(tile)).Add(sym.Const(int64(j))), at[2]))
 				}
 				for j, v := range k.combined(minimals[tile].input, values) {
-					k.Store(seen, []sym.Expr{at[1].Mul(sym.Const(side)).Add(sym.Const(int64(j))), r.Mul(sym.Const(block.columns)).Add(at[0]), at[2]}, v)
+					k.Store(seen, []sym.Expr{at[1].Mul(sym.Const(side)).Add(sym.Const(int64(j))), r.Mul(columns).Add(at[0]), at[2]}, v)
 				}
 			})
 		})
-		k.Each("o", sym.Const(sizes[3]/block.parts/block.chunk), func(o sym.Expr) {
-			first := b[0].Mul(sym.Const(sizes[3] / block.parts)).Add(o.Mul(chunk))
-			sums := k.Local("sums", x.DType, sym.Const(side*side), tiles, chunk)
+		k.Each("o", sym.Const(filters/block.parts/block.chunk), func(o sym.Expr) {
+			first := b[0].Mul(sym.Const(filters / block.parts)).Add(o.Mul(chunk))
+			sums := k.Local("sums", x.DType, sym.Const(side*side), most, chunk)
 			k.Each("p", sym.Const(side*side), func(p sym.Expr) {
-				acc := k.begun(nil, out, tiles, first, chunk)
+				acc := k.Local("acc", x.DType, most, chunk)
+				part := []sym.Expr{tiles, chunk}
+				k.Nest(loop.Each, "z", part, func(at []sym.Expr) { k.Store(acc, at, loop.Number(x.DType, 0)) })
 				k.Contract(tiles, chunk, channels, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 					seen.Tile([]sym.Expr{p, {}, {}}, unit(3, 1, one), unit(3, 2, one)), u.Tile([]sym.Expr{p, {}, first}, unit(3, 1, one), unit(3, 2, one)))
-				k.Nest(loop.Each, "m", acc.Shape, func(at []sym.Expr) { k.Store(sums, []sym.Expr{p, at[0], at[1]}, acc.Load(at...)) })
+				k.Nest(loop.Each, "m", part, func(at []sym.Expr) { k.Store(sums, []sym.Expr{p, at[0], at[1]}, acc.Load(at...)) })
 			})
-			k.Nest(loop.Each, "t", []sym.Expr{sym.Const(block.rows), sym.Const(block.columns)}, func(t []sym.Expr) {
+			k.Nest(loop.Each, "t", []sym.Expr{rows, columns}, func(t []sym.Expr) {
 				row, column := firstRow.Add(t[0].Mul(sym.Const(tile))), firstColumn.Add(t[1].Mul(sym.Const(tile)))
 				// Where the last tiles reach beyond the image there are no results.
 				store := func(p, q, c sym.Expr, v loop.Expr) {
@@ -332,8 +447,9 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 						v = plus(v, bias.Load(first.Add(c)))
 					}
 					write := func() { k.Store(out, []sym.Expr{b[1], y, x, first.Add(c)}, v) }
-					if sizes[0]%tile != 0 || sizes[1]%tile != 0 {
-						k.When(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), out.Shape[1]), loop.Inside(x, sym.Const(0), out.Shape[2])), write, nil)
+					if block.ragged[0] || block.ragged[1] {
+						inRow, inColumn := loop.Inside(y, sym.Const(0), out.Shape[1]), loop.Inside(x, sym.Const(0), out.Shape[2])
+						k.When(loop.Apply2(loop.And, inRow, inColumn), write, nil)
 						return
 					}
 					write()
@@ -344,7 +460,7 @@ func winogradBlocks(k *Nest, n *ir.Node) {
 						for j := range half {
 							values := make([]loop.Expr, side)
 							for i := range values {
-								values[i] = k.Let("s", sums.Load(sym.Const(int64(i)*side+int64(j)), t[0].Mul(sym.Const(block.columns)).Add(t[1]), c))
+								values[i] = k.Let("s", sums.Load(sym.Const(int64(i)*side+int64(j)), t[0].Mul(columns).Add(t[1]), c))
 							}
 							half[j] = k.combined(minimals[tile].output, values)
 						}

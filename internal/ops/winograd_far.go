@@ -85,13 +85,14 @@ type winogradForm struct {
 	*Nest
 	x, plain        *loop.Memory
 	tile            int64
-	block           winogradBlock
+	block           winogradGrid
 	channels, chunk sym.Expr
-	height, breadth int64 // of the output
+	height, breadth sym.Expr // of the output
 }
 
 type winogradPlace struct {
 	*winogradForm
+	rows, columns    sym.Expr // of tiles
 	image, top, left sym.Expr
 }
 
@@ -100,7 +101,8 @@ func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
 	tile := sym.Const(w.tile)
 	// The sums of positions, in columns that lie a tile apart side by side, so that neighbouring tiles are lanes.
 	reach := w.Local("reach", dtype.F32, sym.Const(w.block.rows*w.tile+2), tile, sym.Const(w.block.columns+1))
-	w.Nest.Nest(loop.Each, "n", []sym.Expr{reach.Shape[0], reach.Shape[2]}, func(at []sym.Expr) {
+	rowsSeen := w.rows.Mul(tile).Add(sym.Const(2))
+	w.Nest.Nest(loop.Each, "n", []sym.Expr{rowsSeen, w.columns.Add(one)}, func(at []sym.Expr) {
 		row, column := w.top.Add(at[0]), w.left.Add(at[1].Mul(tile))
 		inRow := loop.Inside(row, sym.Const(0), w.x.Shape[1])
 		inColumns := loop.Inside(column, sym.Const(0), w.x.Shape[2].Sub(sym.Const(w.tile-1)))
@@ -130,7 +132,7 @@ func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
 	})
 	// Of each row that a tile sees, the sums of three neighbours, and the greatest.
 	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
-	w.Nest.Nest(loop.Each, "h", []sym.Expr{rows.Shape[0], rows.Shape[2]}, func(at []sym.Expr) {
+	w.Nest.Nest(loop.Each, "h", []sym.Expr{rowsSeen, w.columns}, func(at []sym.Expr) {
 		seen := make([]loop.Expr, w.tile+2)
 		for j := range seen {
 			seen[j] = w.Let("n", reach.Load(at[0], sym.Const(int64(j)%w.tile), at[1].Add(sym.Const(int64(j)/w.tile))))
@@ -141,7 +143,7 @@ func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
 		w.Store(rows, []sym.Expr{at[0], tile, at[1]}, extreme(loop.Max, seen))
 	})
 	far := w.Local("far", dtype.F32, sym.Const(w.block.rows), sym.Const(w.block.columns))
-	w.Nest.Nest(loop.Each, "f", far.Shape, func(t []sym.Expr) {
+	w.Nest.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
 		row := func(i, of int64) loop.Expr { return rows.Load(t[0].Mul(tile).Add(sym.Const(i)), sym.Const(of), t[1]) }
 		var greatest, sums []loop.Expr
 		for i := range w.tile + 2 {
@@ -152,12 +154,12 @@ func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
 			for q := range w.tile {
 				sum := plus(plus(row(p, q), row(p+1, q)), row(p+2, q))
 				// Where the last tiles reach beyond the image there are no results.
-				if w.height%w.tile != 0 && p > 0 {
-					exists := loop.Apply2(loop.Lt, loop.At(firstRow.Add(t[0].Mul(tile)).Add(sym.Const(p))), loop.At(sym.Const(w.height)))
+				if w.block.ragged[0] && p > 0 {
+					exists := loop.Apply2(loop.Lt, loop.At(firstRow.Add(t[0].Mul(tile)).Add(sym.Const(p))), loop.At(w.height))
 					sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
 				}
-				if w.breadth%w.tile != 0 && q > 0 {
-					exists := loop.Apply2(loop.Lt, loop.At(firstColumn.Add(t[1].Mul(tile)).Add(sym.Const(q))), loop.At(sym.Const(w.breadth)))
+				if w.block.ragged[1] && (q > 0 || !w.block.fixed) {
+					exists := loop.Apply2(loop.Lt, loop.At(firstColumn.Add(t[1].Mul(tile)).Add(sym.Const(q))), loop.At(w.breadth))
 					sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
 				}
 				sums = append(sums, sum)
@@ -199,7 +201,7 @@ func (w *winogradPlace) direct(t []sym.Expr, first sym.Expr, store func(p, q, c 
 			copied(func(sym.Expr) loop.Expr { return loop.Number(dtype.F32, 0) }))
 	})
 	w.Each("r", tile, func(r sym.Expr) {
-		acc := w.begun(nil, w.x, tile, first, w.chunk)
+		acc := w.begun(nil, w.x, tile, tile, first, w.chunk)
 		w.Serial("k", sym.Const(3), func(k sym.Expr) {
 			w.Contract(tile, w.chunk, w.channels.Mul(sym.Const(3)), acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 				patch.Tile([]sym.Expr{r.Add(k), {}}, unit(2, 1, w.channels), unit(2, 1, one)),

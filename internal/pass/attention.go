@@ -19,6 +19,7 @@ var attentions = []rule{
 	{"attention", []string{"matmul"}, attention},
 	{"attention of joined heads", []string{"reshape"}, joinedAttention},
 	{"attention of a cache", []string{"attention"}, cachedAttention},
+	{"attention of a narrow cache", []string{"attention"}, narrowAttention},
 }
 
 // scores is the way from a softmax back to the product of queries and keys, and what was met on it.
@@ -94,6 +95,46 @@ func joinedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	}
 	key := s.operand(s.product.Inputs[1], !s.product.Attrs.Bool("transpose_b"))
 	return s.build(s.peel(query), key, s.operand(product.Inputs[1], product.Attrs.Bool("transpose_b")), out)
+}
+
+// narrowAttention has attention read keys and values as a narrow cache holds them: no widened copy of the cache is made.
+func narrowAttention(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	if n.Inputs[0].Type.DType != dtype.F32 {
+		return nil
+	}
+	in, found := slices.Clone(n.Inputs), false
+	for i := 1; i < len(in); i++ {
+		if i == 3 { // the mask
+			continue
+		}
+		if stored := storedNarrow(b, in[i], 0); stored != nil {
+			in[i], found = stored, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	return b.Op("attention", n.Attrs, in...)
+}
+
+// storedNarrow returns the elements of a cache of bf16 that v widens, in v's shape; nil if v is something else.
+func storedNarrow(b *ir.Builder, v *ir.Value, depth int) *ir.Value {
+	if v == nil || v.Node == nil || depth > 4 {
+		return nil
+	}
+	n := v.Node
+	switch n.Op.Name() {
+	case "cast":
+		x := n.Inputs[0]
+		if x.Type.DType == dtype.BF16 && (x.Node == nil && x.Const == nil || producer(x, "scatter_elements") != nil || producer(x, "scatter_nd") != nil) {
+			return x
+		}
+	case "reshape", "transpose":
+		if x := storedNarrow(b, n.Inputs[0], depth+1); x != nil {
+			return b.Op(n.Op.Name(), n.Attrs, x)
+		}
+	}
+	return nil
 }
 
 // cachedAttention reads keys and values that were put behind others, those of a cache, and the others from where they lie.

@@ -280,18 +280,8 @@ func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	rank := len(n.Outputs[0].Type.Shape)
-	attrs, from := with(n, ir.Attrs{"dtype": dtype.I32}), x.value
-	if zero := x.zeros[0]; zero != 0 {
-		begin, end := n.Attrs.Exprs("begin"), n.Attrs.Exprs("end")
-		padded := func(e sym.Expr) bool { return !e.Equal(sym.Const(0)) }
-		if slices.ContainsFunc(begin, padded) || slices.ContainsFunc(end, padded) {
-			value := tensor.Must(tensor.New(from.Type.DType))
-			value.SetInt(0, zero)
-			none := make([]sym.Expr, 2, rank)
-			from = ops.Pad(b, from, b.Constant("zero", value), "constant", append(slices.Clone(none), begin...), append(slices.Clone(none), end...))
-			attrs["begin"], attrs["end"] = make([]sym.Expr, rank-2), make([]sym.Expr, rank-2)
-		}
-	}
+	attrs := with(n, ir.Attrs{"dtype": dtype.I32})
+	from := padded(b, x.value, x.zeros[0], attrs, 1)
 	sums := b.Op("convolution", attrs, from, w.value)
 	var each *ir.Value
 	if crooked {
@@ -308,6 +298,30 @@ func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
 		y = ops.Binary(b, ops.Add, y, ops.AlongAxis(b, n.Inputs[2], 1, rank))
 	}
+	return y
+}
+
+// hasPadding reports whether a convolution sees padding.
+func hasPadding(attrs ir.Attrs) bool {
+	some := func(e sym.Expr) bool { return !e.Equal(sym.Const(0)) }
+	return slices.ContainsFunc(attrs.Exprs("begin"), some) || slices.ContainsFunc(attrs.Exprs("end"), some)
+}
+
+// padded is the bytes that a convolution sees, with their zero point around them, and takes that padding off the
+// convolution's attributes. A zero point of 0 leaves it to the convolution. channels is the axis of the channels.
+func padded(b *ir.Builder, x *ir.Value, zero int64, attrs ir.Attrs, channels int) *ir.Value {
+	if zero == 0 || !hasPadding(attrs) {
+		return x
+	}
+	value := tensor.Must(tensor.New(x.Type.DType))
+	value.SetInt(0, zero)
+	rank := len(x.Type.Shape)
+	around := func(list []sym.Expr) []sym.Expr {
+		all := append([]sym.Expr{{}}, list...)
+		return slices.Insert(all, channels, sym.Expr{})
+	}
+	y := ops.Pad(b, x, b.Constant("zero", value), "constant", around(attrs.Exprs("begin")), around(attrs.Exprs("end")))
+	attrs["begin"], attrs["end"] = make([]sym.Expr, rank-2), make([]sym.Expr, rank-2)
 	return y
 }
 

@@ -71,6 +71,7 @@ type layout struct {
 	forms  map[*ir.Node]*form      // of the block at hand
 	inner  map[*ir.Node]*ir.Node   // nodes that belong to the form of another, in the block at hand
 	uses   map[*ir.Value]int       // in the whole function
+	pieces map[*ir.Value]*pieces   // what values of the block at hand are put together from
 	build  *ir.Builder
 }
 
@@ -279,6 +280,7 @@ func (l *layout) rewrite(b *ir.Block, chosen map[*ir.Node]bool) {
 	old := b.Nodes
 	b.Nodes = make([]*ir.Node, 0, len(old))
 	l.build, l.turned, l.consts = ir.NewBuilder(l.Inference, b), map[*ir.Value]*ir.Value{}, map[string]*ir.Value{}
+	l.pieces = map[*ir.Value]*pieces{}
 	for _, n := range old {
 		if chosen[l.inner[n]] || chosen[n] && l.last(n, l.forms[n]) {
 			continue

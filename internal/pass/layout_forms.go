@@ -287,6 +287,9 @@ func formOfFunction(l *layout, n *ir.Node) *form {
 			}
 			in[i] = l.reshapedLast(b, v, shape)
 		}
+		if y := l.inPieces(b, n, in); y != nil {
+			return y
+		}
 		return b.Op(n.Op.Name(), n.Attrs, in...)
 	}
 	return f

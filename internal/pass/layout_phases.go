@@ -58,61 +58,191 @@ func (a phasesAxis) full() bool {
 	return true
 }
 
-// formOfTransposed is of transposed convolutions: convolutions whose channels are those of strides × strides neighbouring outputs, which are then put side by side.
+// mostApart is up to how many convolutions a transposed one becomes.
+const mostApart = 27
+
+// lanes is how many neighbouring channels are computed together, about: a machine's vector.
+const lanes = 16
+
+// movedCost is how many multiplications of vectors take as long as to move one that was computed already.
+const movedCost = 8
+
+// apart is the part of a transposed convolution along one axis that gives every stride-th output: a convolution with
+// stride 1 of its own, with so many of the kernel's elements, in the order of the inputs that they see.
+type apart struct {
+	elements        []int64
+	dilation, begin int64
+}
+
+// apartOf takes a transposed convolution along an axis apart: part t gives the outputs s·u + t, with strides s.
+func apartOf(stride, kernel, dilation, begin int64) []apart {
+	list := make([]apart, stride)
+	for t := range list {
+		a := apart{dilation: 1}
+		least := int64(0)
+		for k := kernel - 1; k >= 0; k-- {
+			p := int64(t) + begin - k*dilation // times the stride: from output u on, the input that element k sees
+			if p%stride != 0 {
+				continue
+			}
+			switch len(a.elements) {
+			case 0:
+				least = p / stride
+			case 1:
+				a.dilation = p/stride - least
+			}
+			a.elements = append(a.elements, k)
+		}
+		a.begin = -least
+		list[t] = a
+	}
+	return list
+}
+
+// transposed is how a transposed convolution is computed: along the first axes by convolutions apart, along the others,
+// joined, by one whose channels are those of strides × strides neighbouring outputs.
+type transposed struct {
+	apart  [][]apart
+	joined []phasesAxis
+}
+
+// formOfTransposed is of transposed convolutions: convolutions with stride 1, whose outputs are put side by side.
 func formOfTransposed(l *layout, n *ir.Node) *form {
-	w, groups := n.Inputs[1], n.Attrs.Int("groups", 1)
-	plain := !slices.ContainsFunc(n.Attrs.Ints("dilations"), func(d int64) bool { return d != 1 })
-	if w.Const == nil || groups != 1 || !plain || n.Outputs[0].Type.DType != dtype.F32 || len(n.Inputs) > 2 && n.Inputs[2] != nil && n.Inputs[2].Const == nil {
+	w := n.Inputs[1]
+	bias := input(n, 2)
+	if w.Const == nil || n.Outputs[0].Type.DType != dtype.F32 || bias != nil && bias.Const == nil {
 		return nil
 	}
-	var axes []phasesAxis
-	for i, begin := range n.Attrs.Exprs("begin") {
-		b, fixed := begin.Const()
-		if !fixed || b < 0 {
+	var begin []int64
+	for _, e := range n.Attrs.Exprs("begin") {
+		v, fixed := e.Const()
+		if !fixed || v < 0 {
 			return nil
 		}
-		a := phasesOf(n.Attrs.Ints("strides")[i], n.Attrs.Ints("kernel")[i], b, n.Outputs[0].Type.Shape[2+i])
-		if l.exact && !a.full() {
-			return nil
-		}
-		axes = append(axes, a)
+		begin = append(begin, v)
+	}
+	how := l.chooseTransposed(n, begin)
+	if how == nil {
+		return nil
 	}
 	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
-		return inPhases(b, n, in[0], axes)
+		p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: how}
+		p.of(b, n, in[0])
+		y := p.put(b)
+		l.pieces[y] = p
+		return y
 	}}
 }
 
-// inPhases builds the convolution of x, whose channels are last, and puts its outputs in their places.
-func inPhases(b *ir.Builder, n *ir.Node, x *ir.Value, axes []phasesAxis) *ir.Value {
-	w := n.Inputs[1].Const
-	channels, filters := w.Shape()[0], w.Shape()[1]
-	window := ops.Window{}
-	taps, strides, neighbours := []int64{}, []int64{}, int64(1)
-	split, perm, joined := []sym.Expr{x.Type.Shape[0]}, []int64{0}, []sym.Expr{x.Type.Shape[0]}
-	begin, extent, step := []sym.Expr{{}}, []sym.Expr{x.Type.Shape[0]}, []int64{1}
-	cut := false
-	for i, a := range axes {
-		taps, strides, neighbours = append(taps, a.taps), append(strides, a.stride), neighbours*a.stride
-		places := a.outputs.FloorDiv(sym.Const(a.stride))
-		window.Kernel, window.Strides, window.Dilations = append(window.Kernel, a.taps), append(window.Strides, 1), append(window.Dilations, 1)
-		window.Begin = append(window.Begin, sym.Const(a.begin))
-		window.End = append(window.End, b.Dims().Simplify(places.Sub(x.Type.Shape[1+i]).Add(sym.Const(a.taps-1-a.begin))))
-		split = append(split, places)
-		perm = append(perm, int64(1+i), int64(1+len(axes)+i))
-		joined = append(joined, a.outputs)
-		begin, extent, step = append(begin, sym.Const(a.cut)), append(extent, n.Outputs[0].Type.Shape[2+i]), append(step, 1)
-		cut = cut || a.cut != 0 || b.Dims().EQ(a.outputs, n.Outputs[0].Type.Shape[2+i]) != sym.Yes
+// input is a node's input, or nil.
+func input(n *ir.Node, i int) *ir.Value {
+	if i < len(n.Inputs) {
+		return n.Inputs[i]
 	}
-	weights := tensor.Must(tensor.New(w.DType(), append(slices.Clone(taps), channels, neighbours*filters)...))
-	holes := slices.ContainsFunc(axes, func(a phasesAxis) bool { return !a.full() })
+	return nil
+}
+
+// chooseTransposed chooses how many axes are joined: those that take the fewest multiplications, without the movement of
+// outputs if that can be; nil if there is no way.
+func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
+	strides, kernel, dilations := n.Attrs.Ints("strides"), n.Attrs.Ints("kernel"), n.Attrs.Ints("dilations")
+	groups, w := n.Attrs.Int("groups", 1), n.Inputs[1].Const.Shape()
+	inner, filters, axes := w[0]/groups, w[1], len(begin)
+	var best *transposed
+	least := int64(0)
+	for _, joined := range []int{1, axes, 0} {
+		how := &transposed{}
+		cost, moved, parts, channels, full := inner, false, int64(1), groups*filters, true
+		for i := range axes {
+			if i < axes-joined {
+				list := apartOf(strides[i], kernel[i], dilations[i], begin[i])
+				how.apart, parts, cost = append(how.apart, list), parts*strides[i], cost*kernel[i]
+				continue
+			}
+			a := phasesOf(strides[i], kernel[i], begin[i], n.Outputs[0].Type.Shape[2+i])
+			how.joined = append(how.joined, a)
+			cost, channels, full = cost*a.taps, channels*strides[i], full && a.full()
+			moved = moved || a.cut != 0 || joined > 1 || groups > 1
+		}
+		if parts > mostApart || joined > 0 && (l.exact && !full || slices.ContainsFunc(dilations[axes-joined:], func(d int64) bool { return d != 1 })) {
+			continue
+		}
+		if parts > 1 && channels < lanes/2 {
+			moved = true // outputs of so few channels are not written apart
+		}
+		if cost *= (channels + lanes - 1) / lanes; moved {
+			cost += movedCost * ((channels*parts + lanes - 1) / lanes)
+		}
+		if best == nil || cost < least {
+			best, least = how, cost
+		}
+	}
+	return best
+}
+
+// pieces are the outputs of a transposed convolution, or of a function of single elements of one, before they are put
+// side by side: by place among the neighbours along the axes apart, [N, u…, O].
+type pieces struct {
+	how     *transposed
+	extents []sym.Expr // in the end, by spatial axis
+	list    []*ir.Value
+}
+
+// of builds the convolutions of x, whose channels are last.
+func (p *pieces) of(b *ir.Builder, n *ir.Node, x *ir.Value) {
+	var counts []int64
+	for _, list := range p.how.apart {
+		counts = append(counts, int64(len(list)))
+	}
+	tensor.Each(counts, func(at []int64) { p.list = append(p.list, p.convolution(b, n, x, at)) })
+}
+
+// convolution builds one piece.
+func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64) *ir.Value {
+	w, groups, bias := n.Inputs[1].Const, n.Attrs.Int("groups", 1), input(n, 2)
+	inner, filters := w.Shape()[0]/groups, w.Shape()[1]
+	window, places, holes := ops.Window{}, []sym.Expr{x.Type.Shape[0]}, false
+	var neighbours []int64 // by joined axis
+	all := int64(1)
+	along := func(i int, taps, dilation, begin int64, count sym.Expr) {
+		window.Kernel, window.Strides, window.Dilations = append(window.Kernel, taps), append(window.Strides, 1), append(window.Dilations, dilation)
+		window.Begin = append(window.Begin, sym.Const(begin))
+		span := (taps-1)*dilation + 1
+		window.End = append(window.End, b.Dims().Simplify(count.Sub(x.Type.Shape[1+i]).Add(sym.Const(span-1-begin))))
+		places = append(places, count)
+	}
+	for i, t := range at {
+		a := p.how.apart[i][t]
+		along(i, int64(len(a.elements)), a.dilation, a.begin, b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
+	}
+	for i, a := range p.how.joined {
+		along(len(at)+i, a.taps, 1, a.begin, a.outputs.FloorDiv(sym.Const(a.stride)))
+		neighbours, all, holes = append(neighbours, a.stride), all*a.stride, holes || !a.full()
+	}
+	places = append(places, sym.Const(groups*filters*all))
+	if slices.Contains(window.Kernel, 0) {
+		value := bias
+		if bias == nil {
+			value = b.Constant(n.Inputs[1].Name, tensor.Must(tensor.New(w.DType(), groups*filters*all)))
+		} else {
+			value = repeated(b, bias, groups, all)
+		}
+		return p.split(b, ops.Expand(b, value, places...), groups, neighbours)
+	}
+	weights := tensor.Must(tensor.New(w.DType(), append(slices.Clone(window.Kernel), inner, all*groups*filters)...))
 	from, to := tensor.Strides(w.Shape()), int64(0)
-	tensor.Each(taps, func(tap []int64) {
-		for c := range channels {
-			tensor.Each(strides, func(t []int64) {
-				at, some := c*from[0], true
-				for i, a := range axes {
-					k, ok := a.element(t[i], tap[i])
-					at, some = at+k*from[2+i], some && ok
+	tensor.Each(window.Kernel, func(tap []int64) {
+		element := int64(0)
+		for i, t := range at {
+			element += p.how.apart[i][t].elements[tap[i]] * from[2+i]
+		}
+		for row := range inner * groups { // of an input channel, one group after the other
+			tensor.Each(neighbours, func(t []int64) {
+				at, some := element+(row%groups*inner+row/groups)*from[0], true
+				for i, a := range p.how.joined {
+					axis := len(p.how.apart) + i
+					k, ok := a.element(t[i], tap[axis])
+					at, some = at+k*from[2+axis], some && ok
 				}
 				for o := range filters {
 					if some {
@@ -128,27 +258,141 @@ func inPhases(b *ir.Builder, n *ir.Node, x *ir.Value, axes []phasesAxis) *ir.Val
 		}
 	})
 	attrs := window.Attrs()
-	attrs["groups"], attrs["last"] = int64(1), true
+	attrs["groups"], attrs["last"] = groups, true
 	if holes {
 		attrs["holes"] = true
 	}
 	inputs := []*ir.Value{x, b.Constant(n.Inputs[1].Name, weights)}
-	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
-		bias := tensor.Must(tensor.New(w.DType(), neighbours*filters))
-		for i := range bias.Len() {
-			bias.SetFloat(i, n.Inputs[2].Const.Float(i%filters))
-		}
-		inputs = append(inputs, b.Constant(n.Inputs[2].Name, bias))
+	if bias != nil {
+		inputs = append(inputs, repeated(b, bias, groups, all))
 	}
-	y := b.Op("convolution", attrs, inputs...)
-	for _, s := range strides {
+	return p.split(b, b.Op("convolution", attrs, inputs...), groups, neighbours)
+}
+
+// repeated is a bias, that of each group so many times one after the other.
+func repeated(b *ir.Builder, bias *ir.Value, groups, times int64) *ir.Value {
+	if times == 1 {
+		return bias
+	}
+	filters := bias.Const.Len() / groups
+	all := tensor.Must(tensor.New(bias.Const.DType(), groups*times*filters))
+	for i := range all.Len() {
+		all.SetFloat(i, bias.Const.Float(i/(times*filters)*filters+i%filters))
+	}
+	return b.Constant(bias.Name, all)
+}
+
+// split has neighbours that are channels of y be neighbours along the joined axes.
+func (p *pieces) split(b *ir.Builder, y *ir.Value, groups int64, neighbours []int64) *ir.Value {
+	if len(neighbours) == 0 {
+		return y
+	}
+	shape, apart := y.Type.Shape, len(p.how.apart)
+	split, perm, joined := slices.Clone(shape[:1+apart]), []int64{}, slices.Clone(shape[:1+apart])
+	for i := range 1 + apart {
+		perm = append(perm, int64(i))
+	}
+	filters := shape[len(shape)-1]
+	for i, s := range neighbours {
+		split = append(split, shape[1+apart+i])
+		perm = append(perm, int64(1+apart+i), int64(1+apart+len(neighbours)+i))
+		joined = append(joined, p.how.joined[i].outputs)
+		filters = filters.FloorDiv(sym.Const(s))
+	}
+	if groups > 1 {
+		for i := range neighbours {
+			perm[2+apart+2*i]++
+		}
+		split, perm = append(split, sym.Const(groups)), append(perm, int64(len(split)))
+	}
+	joined = append(joined, filters)
+	for _, s := range neighbours {
 		split = append(split, sym.Const(s))
 	}
-	o := sym.Const(filters)
-	split, perm, joined = append(split, o), append(perm, int64(1+2*len(axes))), append(joined, o)
-	y = ops.Reshape(b, ops.Transpose(b, ops.Reshape(b, y, split...), perm...), joined...)
-	if cut {
-		y = ops.Slice(b, y, append(begin, sym.Expr{}), append(extent, o), append(step, 1))
+	split, perm = append(split, filters.FloorDiv(sym.Const(groups))), append(perm, int64(len(split)))
+	return ops.Reshape(b, ops.Transpose(b, ops.Reshape(b, y, split...), perm...), joined...)
+}
+
+// put puts the pieces side by side.
+func (p *pieces) put(b *ir.Builder) *ir.Value {
+	list := p.list
+	for axis := len(p.how.apart) - 1; axis >= 0; axis-- {
+		count := len(p.how.apart[axis])
+		if count == 1 {
+			continue
+		}
+		var next []*ir.Value
+		for ; len(list) > 0; list = list[count:] {
+			shape := list[0].Type.Shape
+			var side []*ir.Value
+			for _, v := range list[:count] {
+				side = append(side, ops.Reshape(b, v, slices.Insert(slices.Clone(shape), 2+axis, sym.Const(1))...))
+			}
+			joined := slices.Clone(shape)
+			joined[1+axis] = shape[1+axis].Mul(sym.Const(int64(count)))
+			next = append(next, ops.Reshape(b, ops.Concat(b, int64(2+axis), side...), joined...))
+		}
+		list = next
 	}
+	y := list[0]
+	shape := y.Type.Shape
+	begin, extent, step, cut := []sym.Expr{{}}, []sym.Expr{shape[0]}, []int64{1}, false
+	for i, want := range p.extents {
+		from := int64(0)
+		if i >= len(p.how.apart) {
+			from = p.how.joined[i-len(p.how.apart)].cut
+		}
+		begin, extent, step = append(begin, sym.Const(from)), append(extent, want), append(step, 1)
+		cut = cut || from != 0 || b.Dims().EQ(shape[1+i], want) != sym.Yes
+	}
+	if cut {
+		y = ops.Slice(b, y, append(begin, sym.Expr{}), append(extent, shape[len(shape)-1]), append(step, 1))
+	}
+	return y
+}
+
+// like reports whether pieces lie as others do.
+func (p *pieces) like(q *pieces) bool {
+	same := len(p.how.apart) == len(q.how.apart) && slices.EqualFunc(p.extents, q.extents, sym.Expr.Equal)
+	for i := range p.how.apart {
+		same = same && len(p.how.apart[i]) == len(q.how.apart[i])
+	}
+	for i, a := range p.how.joined {
+		same = same && a.cut == q.how.joined[i].cut
+	}
+	return same
+}
+
+// inPieces builds a function of single elements of pieces, and of channels' constants, by piece; nil if there are none.
+func (l *layout) inPieces(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
+	var p *pieces
+	for _, v := range in {
+		q := l.pieces[v]
+		switch {
+		case q == nil:
+			if v.Const == nil || slices.ContainsFunc(v.Type.Shape[:max(len(v.Type.Shape)-1, 0)], func(e sym.Expr) bool { return !isOne(e) }) {
+				return nil
+			}
+		case p == nil:
+			p = q
+		case !p.like(q):
+			return nil
+		}
+	}
+	if p == nil || len(p.how.apart) == 0 {
+		return nil
+	}
+	next := &pieces{how: p.how, extents: p.extents}
+	for i := range p.list {
+		operands := slices.Clone(in)
+		for j, v := range in {
+			if q := l.pieces[v]; q != nil {
+				operands[j] = q.list[i]
+			}
+		}
+		next.list = append(next.list, b.Op(n.Op.Name(), n.Attrs, operands...))
+	}
+	y := next.put(b)
+	l.pieces[y] = next
 	return y
 }

@@ -1,37 +1,112 @@
 package pass
 
 import (
-	"maps"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
-// Brain has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products, and convolutions that are not in groups. Relative to the sum of
-// the products' magnitudes, results differ from those of f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸ of it; subnormal numbers may count as zeros. A weight that something
-// else reads as well stays as it is, since it would be held twice.
-func Brain(m *ir.Module) error {
+// Brain has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products,
+// and convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from those of
+// f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸ of
+// it; subnormal numbers may count as zeros. A weight that something else reads as well stays as it is, since it would be
+// held twice; but see tiedWeights.
+func Brain(m *ir.Module) error { return brain(m, true) }
+
+// BrainWeights is Brain for machines whose products of bf16 are no faster than those of f32: weights are rounded alone,
+// and widened when they are read.
+func BrainWeights(m *ir.Module) error { return brain(m, false) }
+
+func brain(m *ir.Module, both bool) error {
 	type place struct {
 		block *ir.Block
 		value *ir.Value
+		more  int64 // channels of zeros
 	}
 	rounded := map[place]*ir.Value{} // operands that several products read
-	return apply(m, []rule{{"a product of bf16", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	tied, halves := tiedWeights(m), map[*ir.Value]*ir.Value{}
+	weightsOf := func(b *ir.Builder, w *ir.Value) *ir.Value {
+		if halves[w] == nil || !tied[w] {
+			t, err := converted(w.Const, dtype.BF16)
+			if err != nil {
+				b.Fail(err)
+			}
+			halves[w] = b.Constant(w.Name, t)
+		}
+		return halves[w]
+	}
+	return apply(m, []rule{{"rows of bf16", []string{"gather"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		if w := n.Inputs[0]; tied[w] && w.Type.DType == dtype.F32 {
+			return ops.Cast(b, ops.Gather(b, weightsOf(b, w), n.Inputs[1], 0), dtype.F32)
+		}
+		return nil
+	}}, {"a product of bf16", []string{"matmul", "convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		x, w := n.Inputs[0], n.Inputs[1]
-		if w.Const == nil || r.uses[w] != 1 || ops.HasHoles(n) || x.Type.DType != dtype.F32 || w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
+		if w.Const == nil || r.uses[w] != 1 && !tied[w] || ops.HasHoles(n) || x.Type.DType != dtype.F32 || w.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 {
 			return nil
 		}
-		at := place{r.block, x}
-		if rounded[at] == nil {
-			rounded[at] = ops.Cast(b, x, dtype.BF16)
+		weights := func() *ir.Value { return weightsOf(b, w) }
+		if both {
+			at := place{r.block, x, 0}
+			if !tied[w] {
+				at.more = oddChannels(n)
+			}
+			if rounded[at] == nil {
+				rounded[at] = moreChannels(b, ops.Cast(b, x, dtype.BF16), at.more)
+			}
+			if x = rounded[at]; at.more > 0 {
+				weights = func() *ir.Value { return b.Constant(w.Name, widerWeights(w.Const, at.more)) }
+			}
 		}
-		weights, err := converted(w.Const, dtype.BF16)
-		if err != nil {
-			b.Fail(err)
-		}
-		attrs := maps.Clone(n.Attrs)
-		attrs["dtype"] = dtype.F32
-		return b.Op(n.Op.Name(), attrs, append([]*ir.Value{rounded[at], b.Constant(w.Name, weights)}, n.Inputs[2:]...)...)
+		return b.Op(n.Op.Name(), with(n, ir.Attrs{"dtype": dtype.F32}), append([]*ir.Value{x, weights()}, n.Inputs[2:]...)...)
 	}}})
+}
+
+// Limits of adding channels: of an image, fewer become fewestChannels; of weights, more elements stay as they are.
+const (
+	fewestChannels = 4
+	widerMost      = 1 << 20
+)
+
+// oddChannels is how many channels of zeros a convolution with its channels last needs, so that the machine can add up
+// two products of neighbours at a time: none if their number is even.
+func oddChannels(n *ir.Node) int64 {
+	if n.Op.Name() != "convolution" || !ops.Last(n) {
+		return 0
+	}
+	w := n.Inputs[1].Const
+	channels := w.Shape()[w.Rank()-2]
+	if channels%2 == 0 || w.Len() > widerMost {
+		return 0
+	}
+	return max(channels+1, fewestChannels) - channels
+}
+
+// moreChannels is a value with so many channels of zeros after its own, on its last axis.
+func moreChannels(b *ir.Builder, x *ir.Value, more int64) *ir.Value {
+	if more == 0 {
+		return x
+	}
+	rank := len(x.Type.Shape)
+	end := make([]sym.Expr, rank)
+	end[rank-1] = sym.Const(more)
+	return ops.Pad(b, x, nil, "constant", make([]sym.Expr, rank), end)
+}
+
+// widerWeights is weights [..., C, O] in bf16, with so many channels of zeros after their own.
+func widerWeights(w *tensor.Tensor, more int64) *tensor.Tensor {
+	shape := slices.Clone(w.Shape())
+	rank := len(shape)
+	channels, filters := shape[rank-2], shape[rank-1]
+	shape[rank-2] += more
+	to := tensor.Must(tensor.New(dtype.BF16, shape...))
+	for i := range w.Len() {
+		outer, at := i/(channels*filters), i%(channels*filters)
+		to.SetFloat(outer*(channels+more)*filters+at, w.Float(i))
+	}
+	return to
 }

@@ -14,24 +14,29 @@ import (
 // whatever the input: see docs/accuracy.md. Weights that are no numbers, or very large or small ones, are not
 // transformed.
 func Winograd(m *ir.Module) error {
-	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value { return inTiles(b, n, chosenTile) }}})
+	return WinogradBy(m, 1, func(string) int64 { return 0 })
 }
 
 // WinogradAs is Winograd with tiles of the given size wherever they can be: for tests.
 func WinogradAs(m *ir.Module, tile int64) error {
-	return WinogradBy(m, func(string) int64 { return tile })
+	return WinogradBy(m, 1, func(string) int64 { return tile })
 }
 
-// WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for none, 0 for the size that Winograd would choose. It is asked
-// only for convolutions that can be computed so.
-func WinogradBy(m *ir.Module, choose func(node string) int64) error {
-	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
-		return inTiles(b, n, func(height, width, channels, filters int64) int64 {
+// WinogradBy is Winograd with tiles of the size that choose gives for a node of the model, where they can be: 1 for
+// none, 0 for the size that takes least time. It is asked only for convolutions that can be computed so. brains is how
+// many products of bf16 the machine does in the time of one of f32, if Brain is to follow; else 1. Tiles are of f32.
+func WinogradBy(m *ir.Module, brains float64, choose func(node string) int64) error {
+	return apply(m, []rule{{"convolution in tiles", []string{"convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		return inTiles(r, b, n, func(cost costOfTiles, height, width, channels, filters int64) int64 {
 			tile := choose(n.Source)
 			if tile == 0 {
-				return chosenTile(height, width, channels, filters)
+				direct := 1.0
+				if r.uses[n.Inputs[1]] == 1 {
+					direct = brains
+				}
+				return chosenTile(cost, height, width, channels, filters, direct)
 			}
-			if _, ok := ops.WinogradCost(height, width, channels, filters, tile); !ok || tile == 1 {
+			if _, ok := cost(height, width, channels, filters, tile); !ok || tile == 1 {
 				return 0
 			}
 			return tile
@@ -45,26 +50,32 @@ const (
 	tilesWorthByte = 10  // multiplications that a byte more of weights must save for each image
 )
 
-// chosenTile is the size of tiles that is best for an image of so many output rows and columns; 0 for none.
-func chosenTile(height, width, channels, filters int64) int64 {
+// costOfTiles is ops.WinogradCost, or what stands for it if rows and columns are only likely.
+type costOfTiles func(height, width, channels, filters, tile int64) (cost int64, ok bool)
+
+// chosenTile is the size of tiles that is best for an image of so many output rows and columns; 0 for none. direct is
+// how many times as fast a multiplication is without tiles.
+func chosenTile(cost costOfTiles, height, width, channels, filters int64, direct float64) int64 {
 	if channels < tilesLeast || filters < tilesLeast {
 		return 0
 	}
 	tile, taps := int64(0), int64(9)
-	best, _ := ops.WinogradCost(height, width, channels, filters, 0)
+	best, _ := cost(height, width, channels, filters, 0)
+	best = int64(float64(best) / direct)
 	limit := int64(float64(best) * tilesFaster)
 	for _, t := range []int64{2, 4} {
-		cost, ok := ops.WinogradCost(height, width, channels, filters, t)
+		time, ok := cost(height, width, channels, filters, t)
 		side := (t + 2) * (t + 2)
-		if more := 4 * (side - taps) * channels * filters; ok && cost < limit && best-cost >= tilesWorthByte*more {
-			tile, taps, best = t, side, cost
+		if more := 4 * (side - taps) * channels * filters; ok && time < limit && best-time >= tilesWorthByte*more {
+			tile, taps, best = t, side, time
 		}
 	}
 	return tile
 }
 
 // inTiles is a convolution by tiles of the size that choose gives.
-func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, filters int64) int64) *ir.Value {
+func inTiles(r *rewriting, b *ir.Builder, n *ir.Node,
+	choose func(cost costOfTiles, height, width, channels, filters int64) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
 	all := func(name string, want int64) bool {
 		return !slices.ContainsFunc(n.Attrs.Ints(name), func(v int64) bool { return v != want })
@@ -73,13 +84,18 @@ func inTiles(b *ir.Builder, n *ir.Node, choose func(height, width, channels, fil
 		!all("kernel", 3) || !all("strides", 1) || !all("dilations", 1) {
 		return nil
 	}
-	height, fixed := n.Outputs[0].Type.Shape[1].Const()
-	width, known := n.Outputs[0].Type.Shape[2].Const()
+	out, cost := n.Outputs[0].Type.Shape, costOfTiles(ops.WinogradCost)
+	_, fixed := out[1].Const()
+	_, known := out[2].Const()
+	if !fixed || !known {
+		cost = ops.WinogradFreeCost
+	}
+	height, width := ops.WinogradSizes(out, r.Dims())
 	channels, filters := w.Const.Shape()[2], w.Const.Shape()[3]
-	if !fixed || !known || channels*filters == 0 {
+	if channels*filters == 0 {
 		return nil
 	}
-	tile := choose(height, width, channels, filters)
+	tile := choose(cost, height, width, channels, filters)
 	if tile == 0 {
 		return nil
 	}

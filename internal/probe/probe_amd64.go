@@ -6,7 +6,7 @@ import "golang.org/x/sys/cpu"
 func kinds() []Kind {
 	var list []Kind
 	if cpu.X86.HasAVX512F {
-		list = append(list, Kind{Name: "avx512", more: []string{"avx512vnni", "avx512bf16"}, arithmetic: arithmetic512, operations: 12 * 16 * 2, read: read512})
+		list = append(list, Kind{Name: "avx512", more: []string{"avx512vnni", "avx512bf16", "avx512amx"}, arithmetic: arithmetic512, operations: 12 * 16 * 2, read: read512})
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
 		list = append(list, Kind{Name: "avx2", arithmetic: arithmetic256, operations: 12 * 8 * 2, read: read256})

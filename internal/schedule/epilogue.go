@@ -113,6 +113,7 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 			dropParam(k, &args, i)
 		}
 		k.Name, k.Source = s.nameAfter(producer.Kernel, launch.Kernel), joinSource(producer.Kernel.Source, launch.Kernel.Source)
+		k.Work = loop.JoinWork(producer.Kernel, launch.Kernel)
 		k.Dims = dimsOf(k, producer.Kernel)
 		if s.commits(k, producer.Kernel) {
 			return k, args
@@ -197,17 +198,11 @@ func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 		if !ok || !a.Write || len(list) == 2 || a.Mask != nil {
 			return nil
 		}
-		count, elements := one, one
-		for _, f := range a.Loops {
-			if f.Kind != loop.Each {
-				return nil
-			}
-			count = count.Mul(f.Extent)
-		}
+		count, elements := s.iterations(a.Loops, found.Index, p.Shape), one
 		for _, e := range p.Shape {
 			elements = elements.Mul(e)
 		}
-		if !s.equal(count, elements) {
+		if slices.ContainsFunc(a.Loops, func(f *loop.For) bool { return f.Kind != loop.Each }) || !s.equal(count, elements) {
 			return nil
 		}
 		list = append(list, found)
@@ -216,6 +211,35 @@ func (s *scheduler) onlyStores(k *loop.Kernel, p *loop.Param) []*loop.Store {
 		return nil
 	}
 	return list
+}
+
+// iterations is how often loops around a store at an index of a parameter of some shape run in all. Two of them that
+// walk along an axis in blocks, the last of which may be smaller, run as often as the axis has elements.
+func (s *scheduler) iterations(loops []*loop.For, index, shape []sym.Expr) sym.Expr {
+	count, counted := one, map[*loop.For]bool{}
+	for axis, e := range index {
+		for _, outer := range loops {
+			block, within, ok := e.Linear(outer.Var)
+			if !ok || isZero(block) || s.equal(block, one) || mentions(block, outer.Var) {
+				continue
+			}
+			extent := shape[axis]
+			ragged := block.Min(extent.Sub(block.Mul(sym.Var(outer.Var))))
+			for _, inner := range loops {
+				if !counted[outer] && !counted[inner] && isVar(within, inner.Var) && mentions(inner.Extent, outer.Var) &&
+					s.equal(outer.Extent, extent.CeilDiv(block)) && s.equal(inner.Extent, ragged) {
+					counted[outer], counted[inner] = true, true
+					count = count.Mul(extent)
+				}
+			}
+		}
+	}
+	for _, f := range loops {
+		if !counted[f] {
+			count = count.Mul(f.Extent)
+		}
+	}
+	return count
 }
 
 // alternatives reports whether two statements lie in the two branches of one condition.

@@ -123,6 +123,7 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 	s.replaceTiles(m, k, p, params)
 	dropParam(k, &args, param)
 	k.Name, k.Source = s.nameAfter(launch.Kernel, consumer.Kernel), joinSource(launch.Kernel.Source, consumer.Kernel.Source)
+	k.Work = loop.JoinWork(launch.Kernel, consumer.Kernel)
 	k.Dims = dimsOf(k, consumer.Kernel)
 	if !s.commits(k, consumer.Kernel) {
 		return nil, nil

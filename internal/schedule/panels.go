@@ -265,6 +265,8 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	all := (n + lanes - 1) / lanes
 	if chosen := s.choice(k).Vectors; chosen > 0 {
 		vectors = chosen
+	} else if depth, known := c.K.Const(); known && depth <= shortSum && s.inSquares(k, c) {
+		vectors = squareVectors
 	} else if fixed && vectors == 3 && all%3 != 0 && all%4 == 0 {
 		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3
 	}
@@ -275,6 +277,26 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors--
 	}
 	return vectors * lanes
+}
+
+// squareVectors is the vectors of a panel of a short sum in tile registers, two of which are done at once: their
+// configuration takes as long as the products of a short sum, and is shared among the columns. Of longer sums two vectors
+// are a panel, which is read from memory line after line.
+const squareVectors = 4
+
+// shortSum is the most steps of a short sum.
+const shortSum = 512
+
+// inSquares reports whether a contraction is meant for the machine's tile registers.
+func (s *scheduler) inSquares(k *loop.Kernel, c *loop.Contract) bool {
+	feature := map[bool]string{true: "amxint8", false: "amxbf16"}
+	for _, t := range []loop.Tile{c.A, c.B} {
+		dt := bufferOf(k, t.Buffer).DType
+		if s.atOnce(dt) <= 1 || !s.machine.Has(feature[dt.IsInt()]) {
+			return false
+		}
+	}
+	return true
 }
 
 // columnsInLanes makes the loops over the columns of locals that contractions add into vector loops, innermost in their nests.

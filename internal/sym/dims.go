@@ -57,6 +57,7 @@ type Dims struct {
 	signs     map[hash]sign
 	vain      map[hash]uint8 // what was not shown to be 0 or more, and with what effort
 	intervals map[hash]interval
+	bounds    map[hash]Range // between what an expression was found to lie, with math.MaxInt64 for no upper end
 }
 
 // NewDims returns an empty set.
@@ -109,7 +110,7 @@ func (d *Dims) Set(name Name, r Range) {
 		return
 	}
 	d.ranges[name] = r
-	d.signs, d.vain, d.intervals = nil, nil, nil
+	d.signs, d.vain, d.intervals, d.bounds = nil, nil, nil, nil
 }
 
 // Get returns a dimension's range, and whether it is in the set.
@@ -138,9 +139,26 @@ func (d *Dims) Clone() *Dims {
 func (d *Dims) Bounds(e Expr) (lo, hi int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	h := e.hash()
+	if r, known := d.bounds[h]; known {
+		return r.Min, r.Max
+	}
 	q := query{dims: d, steps: boundSteps}
-	return q.bounds(e)
+	lo, hi = q.bounds(e)
+	if e.n != nil && !d.Exhausted() { // what was found without credit may be less than there is
+		if d.bounds == nil || len(d.bounds) >= mostRemembered {
+			d.bounds = map[hash]Range{}
+		}
+		d.bounds[h] = Range{lo, hi}
+	}
+	return lo, hi
 }
+
+// Digest identifies an expression within the process: Equal expressions have one, and no others do.
+type Digest hash
+
+// Digest returns the expression's digest.
+func (e Expr) Digest() Digest { return Digest(e.hash()) }
 
 // LE reports whether a ≤ b.
 func (d *Dims) LE(a, b Expr) Truth {
@@ -174,7 +192,7 @@ func (d *Dims) NotNegative(e Expr, briefly bool) bool {
 	q := query{dims: d, steps: proofSteps, proving: true}
 	shown := q.interval(e).lo >= 0
 	if !shown && e.size() <= largestProof && d.credit.Add(-int64(e.size())) >= 0 {
-		if low, _ := q.sample(e); low >= 0 {
+		if low, _ := q.sample(e, func(low, _ int64) bool { return low < 0 }); low >= 0 {
 			if briefly {
 				q.steps, q.quick = briefSteps, true
 				shown = q.lower(e, 0) >= 0

@@ -202,6 +202,14 @@ func (e Expr) hash() hash {
 	return h.then(uint64(e.c), uint64(e.c))
 }
 
+// Above returns how much e is above o, if that is one number whatever the names are.
+func (e Expr) Above(o Expr) (by int64, ok bool) {
+	if !sameNode(e.n, o.n) {
+		return 0, false
+	}
+	return e.Sub(o).Const()
+}
+
 func (e Expr) size() int32 {
 	if e.n == nil {
 		return 1

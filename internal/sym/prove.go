@@ -48,7 +48,7 @@ func (d *Dims) decide(e Expr) sign {
 	if e.size() > largestProof || d.credit.Add(-int64(e.size())) < 0 {
 		return unknown
 	}
-	low, high := q.sample(e)
+	low, high := q.sample(e, func(low, high int64) bool { return low < 0 && high >= 0 })
 	if low >= 0 && q.proves(e) {
 		return notNegative
 	}
@@ -60,7 +60,7 @@ func (d *Dims) decide(e Expr) sign {
 
 // proves reports whether e ≥ 0 is shown, quickly or else with all means.
 func (q *query) proves(e Expr) bool {
-	if q.provesArgument(e) {
+	if q.grid(e) || q.provesArgument(e) {
 		return true
 	}
 	for _, q.quick = range []bool{true, false} {
@@ -92,11 +92,15 @@ func (q *query) provesArgument(e Expr) bool {
 }
 
 // samples are the steps from the near end of each range, by the place of the name; a step of -1 goes to the far end.
-var samples = [...][3]int64{{0, 0, 0}, {-1, -1, -1}, {1, 2, 5}, {0, -1, 3}, {-1, 0, 17}, {63, 64, 0}, {2, 1, -1}}
+var samples = [...][3]int64{
+	{0, 0, 0}, {-1, -1, -1}, {1, 2, 5}, {0, -1, 3}, {-1, 0, 17}, {63, 64, 0}, {2, 1, -1},
+	{1, 0, 0}, {1, 32, 0}, {1, 0, 32}, {1, -1, 0}, {1, 32, 32}, // a batch of few, and sizes just above a multiple
+	{1, 1, 1}, {3, -1, 1}, {1, 1, -1}, {1, 33, 1}, {1, 1, 33}, // the same where sizes may be 0
+}
 
 // sample evaluates e at some bindings and returns the least and the greatest value seen. Where none could be computed, low is math.MaxInt64 and
-// high math.MinInt64.
-func (q *query) sample(e Expr) (low, high int64) {
+// high math.MinInt64. It stops if enough says that what was seen decides.
+func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int64) {
 	low, high = math.MaxInt64, math.MinInt64
 	var names []Name
 	if e.n != nil {
@@ -112,6 +116,9 @@ func (q *query) sample(e Expr) (low, high int64) {
 		})
 		if err == nil {
 			low, high = min(low, v), max(high, v)
+		}
+		if enough != nil && enough(low, high) {
+			break
 		}
 	}
 	return low, high
@@ -154,7 +161,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 	if e.huge() || e.size() > largestProof || q.dims.Exhausted() {
 		return v.lo, v.hi
 	}
-	least, greatest := q.sample(e)
+	least, greatest := q.sample(e, nil)
 	if v.lo < least {
 		v.lo = max(v.lo, q.lower(e, least))
 	}

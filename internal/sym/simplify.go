@@ -245,7 +245,7 @@ func (e Expr) joinRemainders() Expr {
 				}
 				for _, x := range append([]Expr{x}, rest.congruent(x, y)...) {
 					joined := rest.Sub(cofactor.Mul(y).Mul(x.FloorDiv(y))).Add(cofactor.Mul(x))
-					if joined.size() < e.size() {
+					if joined.size() < e.size() || joined.size() <= e.size()+1 && joined.remainders() < e.remainders() {
 						e, again = joined, true
 						break
 					}
@@ -260,6 +260,18 @@ func (e Expr) joinRemainders() Expr {
 		}
 	}
 	return e
+}
+
+// remainders counts the factors of e that are remainders.
+func (e Expr) remainders() (n int) {
+	for _, t := range e.terms() {
+		for _, a := range t.atoms {
+			if a.kind == modulo {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // congruent are the dividends by y in e that differ from x by a multiple of y, which is a constant.

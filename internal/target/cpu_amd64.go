@@ -15,8 +15,9 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 // detect asks the processor, and the system, which must save the registers that features have.
 func detect() processor {
 	x := &cpu.X86
+	tiles := x.HasAMXTile && allowTiles()
 	has := map[string]bool{
-		"amxbf16": x.HasAMXBF16, "amxint8": x.HasAMXInt8, "amxtile": x.HasAMXTile,
+		"amxbf16": tiles && x.HasAMXBF16, "amxint8": tiles && x.HasAMXInt8, "amxtile": tiles,
 		"avx": x.HasAVX, "avx2": x.HasAVX2,
 		"avx512bf16": x.HasAVX512BF16, "avx512bw": x.HasAVX512BW, "avx512dq": x.HasAVX512DQ, "avx512f": x.HasAVX512F,
 		"avx512vl": x.HasAVX512VL, "avx512vnni": x.HasAVX512VNNI, "avxvnni": x.HasAVXVNNI,

@@ -53,6 +53,7 @@ func TestSelect(t *testing.T) {
 		{"amd64", amd, needs("avx512vnni"), "native", "avx512vnni", nil, Tile{8, 48}, 64},
 		{"amd64", amd, needs("avx512vnni"), "avx512", "avx512", nil, Tile{8, 48}, 64},
 		{"amd64", amd, needs("avx512bf16"), "native", "avx512bf16", nil, Tile{8, 48}, 64},
+		{"amd64", "GenuineIntel", needs("avx512amx"), "native", "avx512amx", nil, Tile{14, 32}, 64},
 		{"amd64", amd, both, "avx512vnni", "no avx512vnni", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, both, "avx3", "avx3", diag.ErrUnsupported, Tile{}, 0},
 	} {

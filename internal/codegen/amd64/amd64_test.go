@@ -60,6 +60,9 @@ func TestPowers(t *testing.T) {
 func TestQuantisations(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Quantisations(t) })
 }
+func TestFewBits(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.FewBits(t) })
+}
 func TestCheck(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) { h.Checks(t) })
 }

@@ -43,10 +43,10 @@ func (e *emitter) unaryFloat(op loop.UnaryOp, v value) value {
 	switch op {
 	case loop.Neg:
 		r.lo = e.xor(x, e.repeated32(1<<31))
-		return r
+		return e.settleCoded(r, true)
 	case loop.Abs:
 		r.lo = e.and(x, e.repeated32(1<<31-1))
-		return r
+		return e.settleCoded(r, true)
 	case loop.Sign:
 		one := e.or(e.and(x, e.repeated32(1<<31)), e.float(1))
 		r.lo = e.selectLanes(e.compare(equal, x, e.float(0)), e.float(0), one)
@@ -167,6 +167,9 @@ func (e *emitter) binary(x *loop.Binary) value {
 		if v, ok := e.product32(x); ok {
 			return v
 		}
+	}
+	if v, ok := e.lookedUp(x); ok {
+		return v
 	}
 	a, b := e.value(x.X), e.value(x.Y)
 	if x.Op.Test() {

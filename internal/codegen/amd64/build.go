@@ -18,6 +18,7 @@ type isa struct {
 	masks     bool  // opmask registers say which lanes take part; without them, vectors whose lanes are all ones or all zeros do
 	dot       int64 // so many products of bytes a lane of 32 bits adds up at once: 4 by VPDPBUSD, 2 by VPMADDWD
 	brains    int64 // so many of bf16: 2 by VDPBF16PS, or 0
+	squares   bool  // tile registers (AMX) multiply what dot and brains say
 	half      *isa  // of vectors half as long, where they take half the time: products choose between them; nil elsewhere
 }
 
@@ -44,6 +45,7 @@ type builder struct {
 	pooled    map[string]asm.Reg  // the registers of constants, by their bytes
 	contents  map[asm.Reg]string  // the reverse
 	trips     map[asm.Label]trips // of loops, by the labels at which they begin again; one that is not here may run for ever
+	standing  bool                // loops that begin now may not stop: see wholeTurns
 	backs     map[asm.Label]int64 // where a poll goes on, and how many iterations it counts
 	work      *workspace
 }

@@ -205,7 +205,7 @@ func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	p := e.newProduct(g.local.DType, g.rows, g.cols, g.terms)
 	store := g.first.body[0].(*loop.Store)
 	if c, ok := store.X.(*loop.Const); ok && c.Bits == 0 {
-		p.start = (*registerTile).clear
+		p.start, p.cleared = (*registerTile).clear, true
 	} else {
 		first := p.expressions(g, g.first)
 		p.start = func(t *registerTile) { first.fill(t, store.X) }
@@ -216,7 +216,7 @@ func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	} else {
 		m := e.k.memory(g.local.Name)
 		sums := p.stream(g.local.Name, sym.Const(0), e.distance(loop.Offset(unitIndex(len(m.shape), g.row), m.shape, m.strides), p.ops.size))
-		p.finish = func(t *registerTile) { t.saveSums(sums) }
+		p.finish, p.save = func(t *registerTile) { t.saveSums(sums) }, sums
 		n, ok := m.shape[g.column].Const()
 		p.whole = ok && n*p.ops.size%int64(e.isa.bits/8) == 0
 	}
@@ -244,7 +244,7 @@ func (e *emitter) contract(s *loop.Contract) {
 	p := e.newProduct(m.dtype, s.M, s.N, []contraction{{product: s}})
 	sums := p.stream(s.C.Buffer, e.resolve(m.offset(s.C.Origin)), e.distance(e.offset(s.C.Buffer, s.C.Row), p.ops.size))
 	p.start = func(t *registerTile) { t.loadSums(sums) }
-	p.finish = func(t *registerTile) { t.saveSums(sums) }
+	p.finish, p.save = func(t *registerTile) { t.saveSums(sums) }, sums
 	p.all()
 }
 
@@ -329,6 +329,8 @@ type product struct {
 	whole   bool // what is written may be written in whole vectors
 	start   func(t *registerTile)
 	finish  func(t *registerTile)
+	cleared bool    // start makes all sums 0
+	save    *stream // to which finish writes them; nil: it does otherwise
 }
 
 // newProduct prepares what the tiles need, before the first of them.
@@ -359,7 +361,7 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if lo, _ := p.bounds(depth); lo < 0 {
 		depth = depth.Max(sym.Const(0))
 	}
-	t := &term{formA: formA, formB: formB, depth: p.iterations(depth), dot: p.dotOf(s, formA, formB),
+	t := &term{kind: p.squareKind(a.dtype, b.dtype), formA: formA, formB: formB, depth: p.iterations(depth), dot: p.dotOf(s, formA, formB),
 		deepA: p.distance(p.offset(s.A.Buffer, s.A.Col), formA.size), deepB: p.distance(p.offset(s.B.Buffer, s.B.Row), formB.size)}
 	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
 		refuse("a product with columns that lie apart")
@@ -513,6 +515,10 @@ func (p *product) vectorsFor(n int64) *isa {
 
 // tiles writes the tiles of all rows.
 func (p *product) tiles(isa *isa, vectors int, part distance) {
+	if q := p.inSquares(vectors, part); q != nil {
+		q.all()
+		return
+	}
 	more := 0
 	for _, m := range p.terms {
 		more = max(more, m.dot.moreRows())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 )
 
@@ -49,6 +50,18 @@ func (p *product) dotOf(s *loop.Contract, formA, formB *operandForm) *dot {
 	}
 	d.shifted = d.group == 4 && d.unsignedB == (formA.extend == asm.VPMOVZXBD)
 	return d
+}
+
+// squareKind is what tile registers call operands of two types; "" if they do not multiply them.
+func (p *product) squareKind(a, b dtype.DType) string {
+	whole := func(dt dtype.DType) bool { return dt == dtype.I8 || dt == dtype.U8 }
+	switch {
+	case whole(a) && whole(b) && p.ops.size == 4:
+		return "bytes"
+	case a == dtype.BF16 && b == dtype.BF16 && p.isa.brains > 0:
+		return "bf16"
+	}
+	return ""
 }
 
 // inGroups makes a term's steps groups: those of the innermost serial loop, or a single one.

@@ -24,6 +24,7 @@ type sumExpressions struct {
 type place struct {
 	stream *stream
 	lanes  bool
+	narrow *operandForm // of elements that registers hold as f32; nil: they are as wide as sums
 }
 
 // expressions prepares a nest's loads and stores.
@@ -48,7 +49,11 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 			if !at.lanes && !n.column.None() {
 				refuse("a store of columns that lie apart")
 			}
-			x.places[s] = place{at.stream, true}
+			if at.narrow != nil && (!at.narrow.high || !p.isa.masks) {
+				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
+			}
+			at.lanes = true
+			x.places[s] = at
 		}
 	}
 	return x
@@ -56,8 +61,12 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 
 func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) place {
 	m := p.k.memory(buffer)
-	if m.dtype != x.dtype {
-		refuse("elements of %s among sums of %s", m.dtype, x.dtype)
+	size, narrow := p.ops.size, (*operandForm)(nil)
+	if ops := elements[m.dtype]; ops == nil || ops.size != size {
+		if narrow = floatForms[m.dtype]; narrow == nil || size != 4 {
+			refuse("elements of %s among sums of %s", m.dtype, x.dtype)
+		}
+		size = narrow.size
 	}
 	offset := p.resolve(m.offset(index))
 	down, across := sym.Const(0), sym.Const(0)
@@ -82,7 +91,7 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 			refuse("rows of %%%s that differ by column", buffer)
 		}
 	}
-	return place{p.stream(buffer, offset, p.distance(down, p.ops.size)), step == 1}
+	return place{p.stream(buffer, offset, p.distance(down, size)), step == 1, narrow}
 }
 
 // fill gives all sums their first value.
@@ -113,8 +122,20 @@ func (x *sumExpressions) run(t *registerTile) {
 					}
 					x.lets[s.Name] = r
 				case *loop.Store:
-					r, own := x.value(t, s.X, row, vector, at)
-					t.storeLanes(along(at(x.places[s].stream), t, vector), vector, r)
+					p, v := x.places[s], s.X
+					if c, ok := v.(*loop.Cast); ok && p.narrow != nil {
+						if v = c.X; c.Type != dtype.BF16 || v.DType() != dtype.F32 {
+							refuse("a conversion of sums to %s", c.Type)
+						}
+					} else if p.narrow != nil {
+						refuse("a copy among sums")
+					}
+					r, own := x.value(t, v, row, vector, at)
+					if p.narrow != nil {
+						t.storeBrains(along(at(p.stream), t, vector, p.narrow.size), vector, r)
+					} else {
+						t.storeLanes(along(at(p.stream), t, vector, t.ops.size), vector, r)
+					}
 					if own {
 						t.give(r)
 					}
@@ -148,11 +169,53 @@ func (x *sumExpressions) eachRow(t *registerTile, do func(row int, at func(*stre
 	}
 }
 
-// along is the address of a vector of a row.
-func along(at asm.Mem, t *registerTile, vector int) asm.Mem {
-	at.Disp += int32(vector * t.isa.bits / 8)
+// along is the address of a vector of a row, of elements of the given size.
+func along(at asm.Mem, t *registerTile, vector int, size int64) asm.Mem {
+	at.Disp += int32(int64(vector) * t.lanes() * size)
 	return at
 }
+
+// storeBrains writes a vector of f32 as bf16, rounded to nearest, half to even. The instruction for it takes subnormal
+// numbers as zeros: if there are some, integers are rounded.
+func (t *registerTile) storeBrains(at asm.Mem, vector int, r asm.Reg) {
+	bits, to, mask := uint16(t.isa.bits), t.take(), asm.NoReg
+	if t.partial(vector) && !t.whole {
+		mask = t.mask
+	}
+	end := t.label()
+	if t.isa.brains > 0 {
+		slow := t.label()
+		small := t.maskRegister()
+		t.emit(asm.Inst{Op: asm.VFPCLASSPS, Bits: bits, Args: [4]asm.Reg{small, r}, Imm: subnormal})
+		t.emit(asm.Inst{Op: asm.KORTESTW, Args: [4]asm.Reg{small, small}})
+		t.jump(asm.JNE, slow)
+		t.wide(asm.VCVTNEPS2BF16, to, r)
+		t.emit(asm.Inst{Op: asm.VMOVDQU16, Bits: bits / 2, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+		t.jump(asm.JMP, end)
+		t.bind(slow)
+	}
+	all := func(v uint32) asm.Mem {
+		return asm.Mem{Pool: t.code.Constant(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, v), t.isa.lanes))}
+	}
+	shift := func() {
+		t.emit(asm.Inst{Op: asm.VPSRLD, Bits: bits, Args: [4]asm.Reg{to, to}, Imm: 16})
+	}
+	nan := t.maskRegister()
+	t.emit(asm.Inst{Op: asm.VCMPPS, Bits: bits, Args: [4]asm.Reg{nan, r, r}, Imm: int64(unordered)})
+	t.wide(asm.VMOVUPS, to, r)
+	shift()
+	t.wideFrom(asm.VPANDD, all(1), to, to)
+	t.wideFrom(asm.VPADDD, all(0x7fff), to, to)
+	t.wide(asm.VPADDD, to, to, r)
+	t.emit(asm.Inst{Op: asm.VPORD, Bits: bits, Args: [4]asm.Reg{to, r, asm.Memory}, Mem: all(0x40 << 16), Mask: nan})
+	shift()
+	t.emit(asm.Inst{Op: asm.VPMOVDW, Bits: bits, Args: [4]asm.Reg{asm.Memory, to}, Mem: at, Mask: mask})
+	t.bind(end)
+	t.give(to)
+}
+
+// subnormal is the class of VFPCLASSPS.
+const subnormal = 0x20
 
 // value is a vector register with an expression's value, and whether it is a spare one that is to be given back.
 func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at func(*stream) asm.Mem) (r asm.Reg, own bool) {
@@ -170,12 +233,19 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 			return t.sum(row, vector), false
 		}
 		r = t.take()
-		if p := x.places[v]; p.lanes {
-			t.loadLanes(r, vector, along(at(p.stream), t, vector))
-		} else {
+		switch p := x.places[v]; {
+		case p.lanes && p.narrow != nil:
+			t.readRun(p.narrow, r, vector, along(at(p.stream), t, vector, p.narrow.size), t.partial(vector))
+		case p.lanes:
+			t.loadLanes(r, vector, along(at(p.stream), t, vector, t.ops.size))
+		case p.narrow != nil:
+			t.readOne(p.narrow, r, at(p.stream))
+		default:
 			t.wideFrom(t.ops.broadcast, at(p.stream), r)
 		}
 		return r, true
+	case *loop.Cast:
+		return x.cast(t, v, row, vector, at)
 	case *loop.Unary:
 		if v.Op == loop.Neg || v.Op == loop.Abs || v.Op == loop.Sqrt {
 			return x.unary(t, v, row, vector, at)
@@ -188,11 +258,33 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 	return asm.NoReg, false
 }
 
+// cast is a conversion to f32, of an integer or of what registers hold as f32.
+func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+	from := v.X.DType()
+	if l, ok := v.X.(*loop.Load); v.Type != dtype.F32 || from != dtype.I32 && (!ok || x.places[l].narrow == nil) {
+		refuse("a conversion of %s to %s among sums", from, v.Type)
+	}
+	r, own := x.value(t, v.X, row, vector, at)
+	if from != dtype.I32 {
+		return r, own
+	}
+	to := t.result(r, own)
+	t.wide(asm.VCVTDQ2PS, to, r)
+	return to, true
+}
+
+// opsOf are the instructions for an expression's type.
+func (x *sumExpressions) opsOf(t *registerTile, v loop.Expr) *elementOps {
+	ops := elements[v.DType()]
+	if ops == nil || ops.size != t.ops.size {
+		refuse("%s among sums of %s", v.DType(), x.dtype)
+	}
+	return ops
+}
+
 // constant is a number in memory, in all lanes.
 func (x *sumExpressions) constant(t *registerTile, c *loop.Const) asm.Mem {
-	if c.Type != x.dtype {
-		refuse("a constant of %s", c.Type)
-	}
+	x.opsOf(t, c)
 	return x.repeated(t, c.Bits)
 }
 
@@ -215,37 +307,38 @@ func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 }
 
 func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
-	if x.dtype.IsInt() {
-		refuse("%s of sums of %s", v.Op, x.dtype)
+	ops := x.opsOf(t, v)
+	if v.DType().IsInt() {
+		refuse("%s of sums of %s", v.Op, v.DType())
 	}
 	from, own := x.value(t, v.X, row, vector, at)
 	to := t.result(from, own)
 	sign := uint64(1) << (t.ops.size*8 - 1)
 	switch v.Op {
 	case loop.Neg:
-		t.wideFrom(t.ops.xor, x.repeated(t, sign), to, from)
+		t.wideFrom(ops.xor, x.repeated(t, sign), to, from)
 	case loop.Abs:
-		t.wideFrom(t.ops.and, x.repeated(t, sign-1), to, from)
+		t.wideFrom(ops.and, x.repeated(t, sign-1), to, from)
 	default:
-		t.wide(t.ops.sqrt, to, from)
+		t.wide(ops.sqrt, to, from)
 	}
 	return to, true
 }
 
 func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
-	op, left, right := asm.NoOp, v.X, v.Y
+	op, left, right, ops := asm.NoOp, v.X, v.Y, x.opsOf(t, v)
 	switch v.Op {
 	case loop.Add:
-		op = t.ops.add
+		op = ops.add
 	case loop.Sub:
-		op = t.ops.sub
+		op = ops.sub
 	case loop.Mul:
-		op = t.ops.mul
+		op = ops.mul
 	case loop.Div:
-		op = t.ops.div
+		op = ops.div
 	case loop.Min, loop.Max:
-		if op = t.ops.max; v.Op == loop.Min {
-			op = t.ops.min
+		if op = ops.max; v.Op == loop.Min {
+			op = ops.min
 		}
 		// The machine's give the second operand where one is NaN: that must be the one that can be.
 		if !numberOf(left) {
@@ -258,7 +351,7 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		}
 	}
 	if op == asm.NoOp {
-		refuse("%s of sums of %s", v.Op, x.dtype)
+		refuse("%s of sums of %s", v.Op, v.DType())
 	}
 	a, own := x.value(t, left, row, vector, at)
 	if mem, ok := x.operand(t, right, vector, at); ok {
@@ -288,7 +381,7 @@ func (x *sumExpressions) besideZero(t *registerTile, op loop.BinaryOp, in asm.Op
 	if own {
 		t.give(from)
 	}
-	t.wideFrom(t.ops.add, x.constant(t, zero.(*loop.Const)), to, to)
+	t.wideFrom(x.opsOf(t, zero).add, x.constant(t, zero.(*loop.Const)), to, to)
 	return to, true
 }
 
@@ -314,8 +407,8 @@ func (x *sumExpressions) operand(t *registerTile, v loop.Expr, vector int, at fu
 	case *loop.Const:
 		return x.constant(t, v), true
 	case *loop.Load:
-		if p := x.places[v]; p.lanes && !t.partial(vector) {
-			return along(at(p.stream), t, vector), true
+		if p := x.places[v]; p.lanes && p.narrow == nil && !t.partial(vector) {
+			return along(at(p.stream), t, vector, t.ops.size), true
 		}
 	}
 	return asm.Mem{}, false

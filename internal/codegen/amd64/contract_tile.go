@@ -120,6 +120,7 @@ type stream struct {
 // term is a sum of products: K of them, for every iteration of the serial loops around.
 type term struct {
 	a            *stream
+	kind         string // of operands that tile registers multiply
 	formA, formB *operandForm
 	dot          *dot
 	b            asm.Reg  // where the right operand begins

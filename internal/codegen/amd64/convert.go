@@ -10,8 +10,44 @@ import (
 
 // This file is conversions. What they mean package dtype says.
 
-// cast converts a value.
+// convert is a conversion; unless wrap, floats of 8 bits are clamped.
+func (e *emitter) convert(v value, to dtype.DType, wrap bool) value {
+	if !coded(to) || v.dtype == to {
+		return e.cast(v, to)
+	}
+	switch {
+	case v.kind() == doubles:
+		v = e.cast(e.each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), dtype.F32)
+	case v.kind() == longs || v.dtype == dtype.U32:
+		return e.convert(e.oddDouble(v), to, wrap)
+	case v.kind() == integers:
+		v = value{dtype: dtype.F32, uniform: v.uniform, lo: e.toFloat(e.toOdd(v.lo))}
+	case v.kind() == flags:
+		v = e.cast(v, dtype.F32)
+	}
+	v.dtype = to
+	return e.settleCoded(v, !wrap)
+}
+
+// longOf is the type of 64 bits in which an integer is converted to floats.
+func longOf(dt dtype.DType) dtype.DType {
+	if dt == dtype.U64 {
+		return dt
+	}
+	return dtype.I64
+}
+
+// oddDouble is an integer of 64 bits, or a u32, as f64, rounded to odd.
+func (e *emitter) oddDouble(v value) value {
+	odd := e.each(e.cast(v, longOf(v.dtype)), func(x asm.Reg) asm.Reg { return e.toOddWide(x, v.dtype == dtype.U64) })
+	return e.cast(odd, dtype.F64)
+}
+
+// cast converts a value to a type other than a float of at most 8 bits, or to one that is clamped.
 func (e *emitter) cast(v value, to dtype.DType) value {
+	if coded(to) && v.dtype != to {
+		return e.convert(v, to, false)
+	}
 	from := v.kind()
 	target := kindOf(to)
 	if v.dtype == to {
@@ -69,6 +105,11 @@ func (e *emitter) cast(v value, to dtype.DType) value {
 		return e.halved(v, to, asm.VCVTPS2PD)
 	case from == doubles && to == dtype.F32:
 		r.lo = e.fromDoubles(v, asm.VCVTPD2PS)
+	case from == doubles && target == floats:
+		r.lo = e.fromDoubles(e.each(v, func(x asm.Reg) asm.Reg { return e.toOddDouble(x, to) }), asm.VCVTPD2PS)
+		return e.settle(r)
+	case (from == longs || v.dtype == dtype.U32) && to == dtype.BF16:
+		return e.cast(e.oddDouble(v), to)
 	case target == integers && to != dtype.U32 && from == floats:
 		r.lo = e.truncated(v.lo)
 		return e.settle(r)

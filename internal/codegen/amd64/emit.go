@@ -45,6 +45,9 @@ type kernelEmitter struct {
 	written  int // statements, see mostWritten
 	slower   []string
 	spill    int32 // bytes of the frame that the nests use, words included
+
+	squareAt    int32 // where the frame has sums of the tile registers
+	squareBytes int64 // and their bytes
 }
 
 // memory is a buffer that a kernel reaches: the word with its address, and how its elements lie.

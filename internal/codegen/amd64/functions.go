@@ -102,9 +102,15 @@ func (b wideBuilder) compare(p predicate, x, y asm.Reg) asm.Reg {
 
 // lookup is the table's entry that the low three bits of each lane name.
 func (b *builder) lookup(table *[8]uint32, index asm.Reg) asm.Reg {
+	return b.lookupIn(table[:], index)
+}
+
+// lookupIn is the table's entry that the low bits of each lane name. The table has a power of two of entries, and at most
+// as many as there are lanes.
+func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 	var bytes []byte
 	for i := range b.isa.lanes {
-		bytes = binary.LittleEndian.AppendUint32(bytes, table[i%8])
+		bytes = binary.LittleEndian.AppendUint32(bytes, table[i%len(table)])
 	}
 	return b.three(asm.VPERMPS, index, b.poolVector(bytes))
 }

@@ -24,10 +24,10 @@ func (e *emitter) load(l *loop.Load) value {
 	offset := e.resolve(m.offset(l.Index))
 	step := e.step(offset)
 	if l.Mask == nil {
-		return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
+		return e.lanes(l.From, l.Type, offset, step, e.tailMask())
 	}
 	if holds, known := e.decided(l.Mask); known && holds {
-		return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask())
+		return e.lanes(l.From, l.Type, offset, step, e.tailMask())
 	} else if known {
 		return e.value(l.Else)
 	}
@@ -37,7 +37,7 @@ func (e *emitter) load(l *loop.Load) value {
 		if step == 0 {
 			return e.loadWanted(l, offset, mask, otherwise)
 		}
-		v := e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.withTail(mask.lo))
+		v := e.lanes(l.From, l.Type, offset, step, e.withTail(mask.lo))
 		return e.choose(mask, v, otherwise)
 	}
 	// A branch around the read.
@@ -51,7 +51,7 @@ func (e *emitter) load(l *loop.Load) value {
 	}
 	done := e.label()
 	e.branch(l.Mask, false, done)
-	e.assignBefore(done, result, func() value { return e.lanes(l.From, l.Type, e.address(l.From, offset), step, e.tailMask()) })
+	e.assignBefore(done, result, func() value { return e.lanes(l.From, l.Type, offset, step, e.tailMask()) })
 	return result
 }
 
@@ -64,7 +64,7 @@ func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise valu
 	wanted, done := e.bitsOf(e.withTail(mask.lo)), e.label()
 	e.integerImm(asm.CMP, wanted, 0)
 	e.jump(asm.JE, done)
-	e.assignBefore(done, result, func() value { return e.choose(mask, e.loadOne(l.Type, e.address(l.From, offset)), otherwise) })
+	e.assignBefore(done, result, func() value { return e.choose(mask, e.lanes(l.From, l.Type, offset, 0, asm.NoReg), otherwise) })
 	return result
 }
 
@@ -99,7 +99,11 @@ func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 }
 
 // lanes reads elements a step apart; step 0 reads one for all lanes. mask is the lanes that may be touched (NoReg: all).
-func (e *emitter) lanes(buffer string, dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, step int64, mask asm.Reg) value {
+	if packs(dt) {
+		return e.loadPacked(buffer, dt, offset, step, mask)
+	}
+	at := e.address(buffer, offset)
 	switch {
 	case step == 0:
 		return e.loadOne(dt, at)
@@ -139,7 +143,10 @@ func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
 	case dtype.BF16:
 		v.lo = e.shiftLeft(e.broadcastInt(read(asm.MOVZXW)), 16)
 	default:
-		refuse("elements of %s", dt)
+		if !coded(dt) {
+			refuse("elements of %s", dt)
+		}
+		v.lo = e.fromCode(dt, e.broadcastInt(read(asm.MOVZXB)))
 	}
 	return v
 }
@@ -201,6 +208,10 @@ func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 		r = e.greaterInt(r, e.integer32(0))
 	case dtype.BF16:
 		r = e.shiftLeft(r, 16)
+	default:
+		if coded(dt) {
+			r = e.fromCode(dt, r)
+		}
 	}
 	return value{dtype: dt, lo: r}
 }
@@ -209,6 +220,7 @@ func (e *emitter) extended(dt dtype.DType, r asm.Reg) value {
 var extensions = map[dtype.DType]asm.Op{
 	dtype.U8: asm.VPMOVZXBD, dtype.I8: asm.VPMOVSXBD, dtype.Bool: asm.VPMOVZXBD, dtype.U16: asm.VPMOVZXWD, dtype.I16: asm.VPMOVSXWD,
 	dtype.BF16: asm.VPMOVZXWD, dtype.F16: asm.VCVTPH2PS,
+	dtype.F8E4M3FN: asm.VPMOVZXBD, dtype.F8E4M3FNUZ: asm.VPMOVZXBD, dtype.F8E5M2: asm.VPMOVZXBD, dtype.F8E5M2FNUZ: asm.VPMOVZXBD, dtype.F8E8M0: asm.VPMOVZXBD,
 }
 
 // gather reads elements a step apart, of at most 32 bits.
@@ -281,6 +293,10 @@ func (e *emitter) store(s *loop.Store) {
 		if !uniform {
 			taken = e.withTail(mask.lo)
 		}
+		if packs(m.dtype) {
+			e.storePacked(s.To, m.dtype, offset, step, x, taken)
+			return
+		}
 		at := e.address(s.To, offset)
 		switch {
 		case e.vector == nil:
@@ -328,9 +344,12 @@ func (e *emitter) storeOne(dt dtype.DType, at asm.Mem, x value) {
 	case dtype.F16:
 		to(asm.MOV, 16, e.lane32(e.toHalf(x.lo), false))
 	case dtype.BF16:
-		to(asm.MOV, 16, e.lane32(e.toBrain(x.lo), false))
+		to(asm.MOV, 16, e.lane32(e.shiftRight(x.lo, 16), false))
 	default:
-		refuse("elements of %s", dt)
+		if !coded(dt) {
+			refuse("elements of %s", dt)
+		}
+		to(asm.MOV, 8, e.lane32(e.toCode(dt, x.lo, false), false))
 	}
 }
 
@@ -382,8 +401,11 @@ func (e *emitter) prepared(dt dtype.DType, r asm.Reg) asm.Reg {
 	switch dt {
 	case dtype.Bool:
 		return e.selectLanes(r, e.integer32(1), e.integer32(0))
-	case dtype.BF16:
-		return e.toBrain(r)
+	case dtype.BF16: // what is in registers is rounded already
+		return e.shiftRight(r, 16)
+	}
+	if coded(dt) {
+		return e.toCode(dt, r, false)
 	}
 	return r
 }

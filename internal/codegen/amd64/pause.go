@@ -42,6 +42,7 @@ type trips struct {
 	most  int64
 	exact bool
 	by    int64
+	whole bool // no iteration may stop
 }
 
 // turns binds the label at which a loop begins again, and notes how often its body runs. counter moves by multiples of
@@ -52,11 +53,20 @@ func (b *builder) turns(l asm.Label, most int64, exact bool, counter asm.Reg, by
 	if b.trips == nil {
 		b.trips = map[asm.Label]trips{}
 	}
-	t := trips{most: max(most, 0), exact: exact}
-	if most > fewTurns && by > 0 && by&(by-1) == 0 {
+	t := trips{most: max(most, 0), exact: exact, whole: b.standing}
+	if most > fewTurns && !t.whole && by > 0 && by&(by-1) == 0 {
 		t.by = by
 		b.emit(asm.Inst{Op: asm.TEST, Bits: 64, Args: [4]asm.Reg{counter}, Imm: turnTest})
 	}
+	b.trips[l] = t
+}
+
+// wholeTurns is turns for a loop in which the code may not stop, since it uses registers that a pause does not save. It
+// runs exactly n times, which must not take long.
+func (b *builder) wholeTurns(l asm.Label, n int64) {
+	b.turns(l, n, true, asm.NoReg, 0)
+	t := b.trips[l]
+	t.whole = true
 	b.trips[l] = t
 }
 
@@ -79,6 +89,10 @@ func cost(in *asm.Inst) int64 {
 		}
 	case asm.DIV, asm.IDIV, asm.VDIVPS, asm.VDIVPD, asm.VSQRTPS, asm.VSQRTPD:
 		return 20
+	case asm.TILELOADD, asm.TILESTORED, asm.LDTILECFG:
+		return squareReadCost
+	case asm.TDPBUSD, asm.TDPBUUD, asm.TDPBSUD, asm.TDPBSSD, asm.TDPBF16PS:
+		return squareProductCost
 	}
 	if in.Mem.Index.Class() == asm.Vector {
 		return 32
@@ -170,6 +184,9 @@ func times(x, y int64) int64 {
 
 // budget decides which turns are counted, and returns what of all iterations is counted around the turn.
 func (t *turn) budget(insts []asm.Inst) int64 {
+	if t.trips.whole {
+		return t.plain
+	}
 	at, own := t.first, int64(0)
 	count := func(end int) {
 		for ; at < end; at++ {

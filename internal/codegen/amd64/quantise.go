@@ -24,7 +24,7 @@ type quantised struct {
 // quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
 // the same.
 func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
-	if !c.Type.IsInt() || c.Type.Bits() > 32 || c.Type.Bits() == 8 && c.Type.IsSigned() {
+	if !c.Type.IsInt() || c.Type.Bits() > 32 || packs(c.Type) || c.Type.Bits() == 8 && c.Type.IsSigned() {
 		return q, false
 	}
 	low, rest, ok := constantAnd(c.X, loop.Max)

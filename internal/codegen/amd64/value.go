@@ -15,7 +15,7 @@ type kind uint8
 
 const (
 	noKind   kind = iota
-	floats        // f32 lanes: f32, and f16 and bf16 as f32 that hold only values of their type
+	floats        // f32 lanes: f32, and narrower floats as f32 that hold only values of their type
 	integers      // i32 lanes: integers of up to 32 bits, extended by their type's sign
 	flags         // a mask
 	doubles       // two registers of f64 lanes
@@ -26,6 +26,8 @@ var kinds = map[dtype.DType]kind{
 	dtype.F32: floats, dtype.F16: floats, dtype.BF16: floats, dtype.F64: doubles, dtype.Bool: flags,
 	dtype.I8: integers, dtype.U8: integers, dtype.I16: integers, dtype.U16: integers, dtype.I32: integers, dtype.U32: integers,
 	dtype.I64: longs, dtype.U64: longs,
+	dtype.I2: integers, dtype.U2: integers, dtype.I4: integers, dtype.U4: integers,
+	dtype.F4E2M1: floats, dtype.F8E4M3FN: floats, dtype.F8E4M3FNUZ: floats, dtype.F8E5M2: floats, dtype.F8E5M2FNUZ: floats, dtype.F8E8M0: floats,
 }
 
 // kindOf is an element type's kind; types that have none are refused.
@@ -220,7 +222,10 @@ func (e *emitter) expression(x loop.Expr) value {
 		if v, ok := e.quantise(x); ok {
 			return v
 		}
-		return e.cast(e.value(x.X), x.Type)
+		if v, ok := e.lookedUp(x); ok {
+			return v
+		}
+		return e.convert(e.value(x.X), x.Type, x.Wrap)
 	}
 	e.k.bug("an expression of type %T", x)
 	panic("not reached")
@@ -390,6 +395,21 @@ func (e *emitter) settle(v value) value {
 		v.lo = e.and(v.lo, e.integer32(0xff))
 	case dtype.U16:
 		v.lo = e.and(v.lo, e.integer32(0xffff))
+	case dtype.I2, dtype.I4:
+		unused := int64(32 - v.dtype.Bits())
+		v.lo = e.shiftRightSigned(e.shiftLeft(v.lo, unused), unused)
+	case dtype.U2, dtype.U4:
+		v.lo = e.and(v.lo, e.integer32(int32(1)<<v.dtype.Bits()-1))
+	default:
+		return e.settleCoded(v, true)
+	}
+	return v
+}
+
+// settleCoded rounds what was computed in f32 lanes to a float of at most 8 bits; clamped is for toCode.
+func (e *emitter) settleCoded(v value, clamped bool) value {
+	if coded(v.dtype) {
+		v.lo = e.fromCode(v.dtype, e.toCode(v.dtype, v.lo, clamped))
 	}
 	return v
 }

@@ -52,3 +52,44 @@ func (h Harness) Quantisations(t *testing.T) {
 		}
 	}
 }
+
+// FewBits tests numbers made of an integer's low bits, plain and with constants added, subtracted or multiplied: each
+// value of the bits, under every kind of bits above them, in whole vectors and in the rest of one. The same number for
+// all lanes, and one that no loop is around, are of such integers too.
+func (h Harness) FewBits(t *testing.T) {
+	real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	forms := map[string]func(x loop.Expr) loop.Expr{
+		"plain":  func(x loop.Expr) loop.Expr { return x },
+		"less 8": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, x, real(8)) },
+		"scaled": func(x loop.Expr) loop.Expr {
+			return loop.Apply2(loop.Mul, loop.Apply2(loop.Add, x, real(-7.5)), real(0.1))
+		},
+		"not finite": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Mul, x, real(math.Inf(1))) },
+		"divided":    func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Div, x, real(3)) },
+		"taken from": func(x loop.Expr) loop.Expr { return loop.Apply2(loop.Sub, real(8), x) },
+	}
+	for _, dt := range []dtype.DType{dtype.I32, dtype.U32, dtype.I8, dtype.U8} {
+		for _, mask := range []float64{1, 3, 7, 15, 31, 5, 0} {
+			for name, form := range forms {
+				for _, n := range []int64{1, 53} {
+					b := loop.NewBuilder("bits")
+					x, z := b.Param("x", loop.Read, dt, Fixed(n)), b.Param("z", loop.Write, dtype.F32, Fixed(3*n))
+					shift, number := loop.Number(dt, float64(dt.Bits()/8)), loop.Number(dt, mask)
+					b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
+						word := b.Let("word", x.Load(i))
+						b.Store(z, []sym.Expr{i}, form(loop.Convert(dtype.F32, loop.Apply2(loop.And, word, number))))
+						low := loop.Apply2(loop.And, number, loop.Apply2(loop.Shr, word, shift))
+						b.Store(z, []sym.Expr{i.Add(sym.Const(n))}, form(loop.Convert(dtype.F32, low)))
+						same := loop.Apply2(loop.And, x.Load(sym.Const(0)), number)
+						b.Store(z, []sym.Expr{i.Add(sym.Const(2 * n))}, form(loop.Convert(dtype.F32, same)))
+					})
+					k := Finish(b)
+					what := fmt.Sprintf("%s & %g, %s, %d elements", dt, mask, name, n)
+					from := Operand(t, k.Params[0], nil)
+					rand.New(rand.NewSource(n)).Read(from.Bytes())
+					h.agreeSpecial(t, what, k, []*tensor.Tensor{from, Operand(t, k.Params[1], nil)}, true)
+				}
+			}
+		}
+	}
+}

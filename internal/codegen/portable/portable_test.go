@@ -26,6 +26,7 @@ func TestConversions(t *testing.T)   { harness.Conversions(t) }
 func TestSpecials(t *testing.T)      { harness.Specials(t) }
 func TestPowers(t *testing.T)        { harness.Powers(t) }
 func TestQuantisations(t *testing.T) { harness.Quantisations(t) }
+func TestFewBits(t *testing.T)       { harness.FewBits(t) }
 func TestCheck(t *testing.T)         { harness.Checks(t) }
 func TestOutside(t *testing.T)       { harness.Outside(t) }
 func TestEarly(t *testing.T)         { harness.Early(t) }

@@ -136,18 +136,17 @@ func (c *call) reducedAt(op string) *ir.Value {
 	return ops.Reshape(c.Builder, y, c.asDims(0, c.compacted(shape, kept, len(shape)-len(axes))...)...)
 }
 
-// asDims makes formulas dimensions of their own, which the run binds: what is computed with them is as simple as if they were the model's. None is below lo. One that the
-// run knows when it begins is its own limit, so that sizes stay exact.
+// asDims makes formulas that are not plain dimensions of their own, which the run binds: what is computed with them is
+// as simple as if they were the model's. None is below lo. One that the run knows when it begins is its own limit, so
+// that sizes stay exact.
 func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 	out := slices.Clone(list)
 	var intricate []sym.Expr
 	var at []int
 	for i, e := range list {
-		if e = c.Dims().Simplify(e); len(e.Vars()) < 2 {
-			if _, plain := e.Name(); plain || len(e.Vars()) == 0 {
-				out[i] = e
-				continue
-			}
+		if e = c.Dims().Simplify(e); plain(e) && !c.ofData(e) {
+			out[i] = e
+			continue
 		}
 		intricate, at = append(intricate, e), append(at, i)
 	}
@@ -158,14 +157,46 @@ func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 	v.Known, v.Bound = make([]sym.Expr, len(intricate)), true
 	for k, e := range intricate {
 		limit := e
-		if slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := c.Module.Limits[name]; return data }) {
-			_, hi := c.Dims().Bounds(e)
-			limit = sym.Const(hi)
+		low, high := c.Dims().Bounds(e)
+		if c.ofData(e) {
+			limit = sym.Const(high)
 		}
-		v.Known[k] = c.Fresh(c.Source+".extent", "an extent that "+c.String()+" computes", lo, limit)
+		v.Known[k] = c.Fresh(c.Source+".extent", "an extent that "+c.String()+" computes", max(lo, low), limit)
 		out[at[k]] = v.Known[k]
 	}
 	return out
+}
+
+// mostPlain is the most factors of a formula that stays as it is: of sums, quotients and remainders of a dimension or two.
+const mostPlain = 8
+
+// plain reports whether a formula is a number, or short and without minima and maxima, so that what is computed with it
+// stays simple.
+func plain(e sym.Expr) bool {
+	left := mostPlain
+	var short func(e sym.Expr) bool
+	short = func(e sym.Expr) bool {
+		_, terms := e.Terms()
+		for _, t := range terms {
+			for _, f := range t.Factors {
+				switch left--; f.Kind {
+				case sym.Variable, sym.FloorQuotient, sym.CeilQuotient, sym.Remainder:
+				default:
+					return false
+				}
+				if left < 0 || slices.ContainsFunc(f.Args, func(x sym.Expr) bool { return !short(x) }) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	return short(e)
+}
+
+// ofData reports whether data decide a dimension of a formula.
+func (c *call) ofData(e sym.Expr) bool {
+	return slices.ContainsFunc(e.Vars(), func(name sym.Name) bool { _, data := c.Module.Limits[name]; return data })
 }
 
 // within states that a symbolic integer lies between two numbers.

@@ -40,12 +40,13 @@ type graph struct {
 
 // Build is BuildWithin without an end.
 func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature, err error) {
-	return m.BuildWithin(context.Background(), outputs)
+	return m.BuildWithin(context.Background(), outputs, nil)
 }
 
 // BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are. The module's
-// Check is set: it gives the context's error once that has ended.
-func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.Module, signature *Signature, err error) {
+// Check is set: it gives the context's error once that has ended. states says which outputs are new values of inputs, by those;
+// it makes no states of them.
+func (m *Model) BuildWithin(ctx context.Context, outputs []string, states map[string]string) (module *ir.Module, signature *Signature, err error) {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
@@ -55,7 +56,8 @@ func (m *Model) BuildWithin(ctx context.Context, outputs []string) (module *ir.M
 	if missing := m.Unsupported(); missing != nil {
 		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
 	}
-	for a := newAttempt(m); ; a.count++ {
+	a := newAttempt(m)
+	for a.states = states; ; a.count++ {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}

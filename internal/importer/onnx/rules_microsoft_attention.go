@@ -2,8 +2,11 @@ package onnx
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -273,7 +276,11 @@ func groupQueryAttention(c *call) []*ir.Value {
 			c.Fault("earlier keys %s and values %s", past.Type, c.Input(4).Type)
 		}
 		before := past.Type.Shape[2]
-		all := c.decided(ops.Binary(b, ops.Max, total, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{before})), before.Add(queries))[0]
+		all := before
+		if !c.inOneBuffer(3, 1) || !c.inOneBuffer(4, 2) {
+			longest := ops.Binary(b, ops.Max, total, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{before}))
+			all = c.decided(longest, before.Add(queries))[0]
+		}
 		k, v = c.cached(past, k, first, all), c.cached(c.Input(4), v, first, all)
 	}
 	x := ops.AttentionOperands{Query: q, Key: k, Value: v, Mask: c.Optional(10), First: first}
@@ -291,11 +298,45 @@ func groupQueryAttention(c *call) []*ir.Value {
 	return []*ir.Value{c.together(y), k, v}
 }
 
+// inOneBuffer reports whether an input and an output share a buffer: the caller says that the output is the input's new
+// value, or the graph declares both of one shape. The output then has no more entries than the input.
+func (c *call) inOneBuffer(in, out int) bool {
+	if out >= len(c.Node.Output) || c.Node.Output[out] == "" {
+		return false
+	}
+	from, to := c.Node.Input[in], c.Node.Output[out]
+	if c.graph.outer == nil && c.graph.attempt.states[from] == to {
+		return true
+	}
+	x, y := c.graph.dimsOf(from), c.graph.dimsOf(to)
+	return x != nil && slices.EqualFunc(x, y, func(x, y *wire.Dimension) bool {
+		return x.Known() && y.Known() && x.Value == y.Value ||
+			x.Named() && y.Named() && x.Param == y.Param && !nameless[strings.TrimSpace(x.Param)]
+	})
+}
+
+// dimsOf are the dimensions that a graph declares of a value; nil if it declares none.
+func (g *graph) dimsOf(name string) []*wire.Dimension {
+	if g.proto == nil {
+		return nil
+	}
+	for _, list := range [][]*wire.ValueInfoProto{g.proto.Input, g.proto.Output, g.proto.ValueInfo} {
+		for _, v := range list {
+			if v.Name == name && v.Type != nil && v.Type.TensorType != nil && v.Type.TensorType.Shape != nil {
+				return v.Type.TensorType.Shape.Dim
+			}
+		}
+	}
+	return nil
+}
+
 // cached writes new entries [B, G, S, D] into a cache [B, G, P, D], made `all` long, from the place of each sequence's first on.
 func (c *call) cached(cache, news, first *ir.Value, all sym.Expr) *ir.Value {
 	b, n := c.Builder, news.Type.Shape
-	end := []sym.Expr{sym.Const(0), sym.Const(0), c.Dims().Simplify(all.Sub(cache.Type.Shape[2])), sym.Const(0)}
-	cache = ops.Pad(b, cache, nil, "constant", make([]sym.Expr, 4), end)
+	if more := c.Dims().Simplify(all.Sub(cache.Type.Shape[2])); !more.Equal(sym.Const(0)) {
+		end := []sym.Expr{sym.Const(0), sym.Const(0), more, sym.Const(0)}
+		cache = ops.Pad(b, cache, nil, "constant", make([]sym.Expr, 4), end)
+	}
 	at := ops.Binary(b, ops.Add, ops.Reshape(b, first, n[0], sym.Const(1), sym.Const(1), sym.Const(1)), ops.Reshape(b, ops.Counting(b, dtype.I64, n[2]), n[2], sym.Const(1)))
 	return ops.ScatterElements(b, cache, ops.Expand(b, at, n...), news, 2, "none")
 }

@@ -1,0 +1,51 @@
+"""What the benchmark's document has: its parts, with their models, their engines and how far an engine may be off."""
+import typing
+
+CORE = ["resnet50", "resnet50_b8", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "bert_base_s128_b8",
+        "gpt2_prefill_s128", "gpt2_decode_p127", "unet_64", "lstm_s64", "mlp_b1", "mlp_b256"]
+EXTRA = ["resnet18", "densenet121", "squeezenet1_1", "mobilenet_v2_b8", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny",
+         "distilbert_s128", "minilm_s32", "gru_s64"]  # of models.py too, on request
+
+SWEEP = ["shufflenet_v2", "googlenet", "resnext50", "efficientnet_v2_s", "resnet18_dyn_hw", "fcn_resnet50", "yolov8n_dyn", "yolov8n_nms",
+         "pose_resnet18", "r3d_18", "autoencoder_dyn", "esrgan_dyn", "sd_unet_block_dyn", "mlp_mixer", "resize_bicubic",
+         "distilbert_dyn", "roberta_dyn", "t5_small_enc_dyn", "bart_base", "clip_vision_b32", "llama_gqa_decode_dyn", "mamba_scan",
+         "linear_attention", "moe_layer", "fnet", "beam_topk",
+         "wav2vec2_dyn", "conv_tasnet_dyn", "gru_dyn", "lstm_b32", "gnn_scatter", "dlrm_dyn"]
+TREES = [f"{name}_b{rows}" for name in ("sk_forest", "sk_svc", "sk_kmeans", "lightgbm") for rows in (1, 1000)]
+QUANTISED = {"q8_resnet18": "resnet18_dyn_hw", "q8_bert": "distilbert_dyn", "q8dyn_bert": "distilbert_dyn",
+             "int4_distilbert": "distilbert_dyn", "f16_resnet18": "resnet18_dyn_hw",
+             "gpt2_decode_int4": "gpt2_decode_p127"}  # each made of the other
+
+TOLERANCE = {"q8_resnet18": 0.05, "q8_bert": 0.1, "q8dyn_bert": 0.1, "int4_distilbert": 0.1, "f16_resnet18": 0.02,
+             "gpt2_decode_int4": 0.1}  # of results in few bits: engines round in different places
+
+
+class Part(typing.NamedTuple):
+    """Tables of the document: models timed by engines. The first engine is Weir; the others are its rivals."""
+
+    name: str
+    title: str
+    about: str
+    models: list
+    engines: list
+    tolerance: float = 1e-3  # of the largest difference relative to the largest output
+
+    def tolerance_of(self, model):
+        return max(self.tolerance, TOLERANCE.get(model, 0))
+
+
+PARTS = [
+    Part("exported", "Exported models, f32", "Models of fixed sizes.", CORE, ["weir", "ort", "openvino", "ncnn", "iree"]),
+    Part("sweep", "The sweep", "Models of many kinds, most with named sizes (dyn), eight of scikit-learn and LightGBM for one row and for a "
+         "thousand, and five quantised or narrowed ones. f32 otherwise.",
+         [*SWEEP, *TREES, *list(QUANTISED)[:5]], ["weir", "ort", "openvino"]),
+    Part("bf16", "bf16", "`--precision bf16` beside OpenVINO told to compute in bf16.",
+         ["resnet50", "mobilenet_v2", "vgg16", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128", "gpt2_decode_p127", "unet_64"],
+         ["weir_bf16", "openvino_bf16"], 0.1),
+    Part("int8", "int8", "`--precision int8` beside rivals that run the model as ONNX Runtime's dynamic quantisation makes it.",
+         ["resnet50", "vit_b_16", "bert_base_s128", "gpt2_prefill_s128"], ["weir_int8", "ort_int8", "openvino_int8"], 0.5),
+    Part("decode", "Decoding a token", "A token is one run of GPT-2 small with 127 positions in its cache (int4: with MatMulNBits), or of a "
+         "Llama of 8 layers with 200. Tokens a second; after it the share of the memory's speed: the bytes that the model's plan moves "
+         "in a second over what the probe reads from memory.",
+         ["gpt2_decode_p127", "gpt2_decode_int4", "llama_gqa_decode_dyn"], ["weir", "weir_bf16", "weir_int8", "ort", "openvino", "openvino_bf16"], 0.5),
+]

@@ -1,0 +1,598 @@
+package amd64
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+)
+
+// A product by groups of four bytes is done in the tile registers where the machine has them (AMX): each has 16 rows of
+// 64 bytes. Four of them, two by two, hold sums of 32 bits; the others a square of A, 16 rows of 16 groups, and one of B,
+// 16 groups of 16 columns, which is how B lies in memory. All squares of a block of rows are of one shape: of two halves
+// of a block with an odd number of rows the second begins in the last row of the first, which is computed twice; so it is
+// with columns. Groups that are left over have squares of their own, with fewer groups. The blocks of a known number of
+// rows are of one shape as well.
+//
+// Configuring the registers takes as long as ten products of squares. They stay configured for as many blocks as may be
+// computed without a return to Go, in which what a thread's registers are configured for is not kept, and are released then.
+
+// The shape of a tile register.
+const (
+	squareRows  = 16
+	squareBytes = 64
+)
+
+// The parts of a configuration: the registers' bytes of a row, two bytes each, and their rows.
+const (
+	configBytes   = 64
+	configColumns = 16
+	configRows    = 48
+)
+
+// The tile registers: sums, A and B, and those of the groups that are left over, or else a second A and B.
+const (
+	leftSquare, rightSquare, leftRest, rightRest = 4, 5, 6, 7
+)
+
+// squares is a product on its way into tile registers.
+type squares struct {
+	*product
+	width  int64   // columns of a square
+	starts []int64 // the squares' first columns
+	rest   int64   // groups of a term that fill no square; 0: there are none
+	line   int64   // bytes of a row of sums in the frame; 0: sums are in memory
+	at     int32   // where the frame has them
+	config int32   // where the frame has a configuration for blocks whose rows are in a register
+	cost   int64   // of a block's products
+}
+
+// squaresOf prepares a product for the tile registers; if it is not of the form, it says why. part is the columns that the
+// last of so many vectors has.
+func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
+	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
+		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)
+	}
+	if !part.known() {
+		return nil, "how many columns there are is not known"
+	}
+	lanes := p.isa.lanesOf(p.ops)
+	n := int64(vectors) * lanes
+	if part.fixed > 0 {
+		n += part.fixed - lanes
+	}
+	q = &squares{product: p}
+	across := (n + squareBytes/4 - 1) / (squareBytes / 4)
+	q.width = (n + across - 1) / across
+	for i := range across {
+		q.starts = append(q.starts, min(i*q.width, n-q.width))
+	}
+	steps := int64(0)
+	for _, t := range p.terms {
+		if reason := t.noSquares(); reason != "" {
+			return nil, reason
+		}
+		rest := t.depth.fixed % (squareBytes / 4)
+		if rest != 0 && q.rest != 0 && rest != q.rest {
+			return nil, "its sums leave over different numbers of groups"
+		}
+		q.rest = max(q.rest, rest)
+		rounds := (t.depth.fixed + squareBytes/4 - 1) / (squareBytes / 4)
+		for _, s := range t.serial {
+			rounds = times(rounds, max(s.extent.fixed, 0))
+		}
+		steps = min(steps+rounds, unbounded)
+	}
+	if q.cost = times(steps*across, mostSquareCost); q.cost > tileMost {
+		return nil, "its sums are too long to be done without a pause"
+	}
+	if p.save == nil || !p.cleared {
+		q.line = n * 4
+	}
+	if _, ok := p.rows.Const(); !ok || q.line > 0 {
+		q.config = p.k.squareRoom(configBytes + 2*squareRows*q.line)
+		q.at = q.config + configBytes
+	}
+	return q, ""
+}
+
+// noSquares is why a term is not of a form for tile registers; "" if it is.
+func (t *term) noSquares() string {
+	d := t.dot
+	switch {
+	case d == nil || d.group*d.size != 4:
+		return "the steps of its sums do not lie in groups"
+	case d.count != d.group:
+		return fmt.Sprintf("its sums leave over a group of %d steps, not %d", d.count, d.group)
+	case d.step != d.size:
+		return "the steps of its left operand lie apart"
+	case !t.depth.known() || t.depth.fixed < 1:
+		return "the length of its sums is not known"
+	case !t.deepA.is(4):
+		return "the groups of its left operand lie apart"
+	case !t.deepB.known():
+		return "how far the groups of its right operand lie apart is not known"
+	}
+	for _, s := range t.serial {
+		if !s.extent.known() {
+			return "the length of its sums is not known"
+		}
+	}
+	return ""
+}
+
+// inSquares is the product in tile registers; nil if it is not of the form. Then, if its elements are, a note says why,
+// unless rows are so few that vectors are faster.
+func (p *product) inSquares(vectors int, part distance) *squares {
+	if !p.isa.squares {
+		return nil
+	}
+	q, reason := p.squaresOf(vectors, part)
+	rows, ok := p.rows.Const()
+	if q == nil && (!ok || rows >= fewestSquareRows) {
+		for _, t := range p.terms {
+			if t.kind != "" {
+				p.k.note("a product of %s does not use tile registers: %s", t.kind, reason)
+			}
+		}
+	}
+	return q
+}
+
+// fewestSquareRows is the fewest rows for which the tile registers are faster than vectors.
+const fewestSquareRows = 4
+
+// mostSquareCost is the most that a step of two by two squares costs, shared among the columns.
+const mostSquareCost = 2*squareProductCost + 3*squareReadCost + 16
+
+// The costs of instructions on tile registers.
+const (
+	squareProductCost = 24
+	squareReadCost    = 16
+)
+
+// squareRoom is where the frame has room for a configuration, and for sums; all products of a kernel share it.
+func (k *kernelEmitter) squareRoom(bytes int64) int32 {
+	if bytes > k.squareBytes {
+		const line = 64 / 8
+		k.words = (k.words + line - 1) / line * line
+		k.squareAt, k.squareBytes = int32(k.words*8), bytes
+		k.words += int(bytes / 8)
+	}
+	return k.squareAt
+}
+
+// squareBlock is rows that are computed together: a number of them, or one that is in a register.
+type squareBlock struct {
+	*squares
+	rows   distance
+	height distance // of a square; for a register, the configuration is chosen by it
+	halves int      // one below the other
+	again  int64    // rows at its beginning that the block before it has computed
+}
+
+// all writes the blocks of all rows.
+func (q *squares) all() {
+	for _, s := range q.streams {
+		s.at = q.copyOf(s.from)
+	}
+	if n, ok := q.product.rows.Const(); ok {
+		q.even(n)
+		return
+	}
+	constant := q.builder.vector()
+	q.builder.emit(q.move(constant, &asm.Mem{Pool: q.code.Constant(q.configuration(squareRows))}, true))
+	q.builder.emit(q.move(constant, &asm.Mem{Base: frameRegister, Disp: q.config}, false))
+	end := q.label()
+	if full, rest, ok := q.few(q.product.rows); ok {
+		last := q.label()
+		q.integerImm(asm.CMP, q.product.height, full)
+		q.jump(asm.JL, last)
+		q.even(full)
+		q.jump(asm.JMP, end)
+		q.bind(last)
+		q.even(rest)
+		q.bind(end)
+		return
+	}
+	// Whole blocks while there are two of them left, then two even ones, or one.
+	left, size, again := q.copyOf(q.product.height), q.general(), q.label()
+	q.integerOp(asm.TEST, left, left)
+	q.jump(asm.JLE, end)
+	q.turns(again, q.most(q.product.rows), false, asm.NoReg, 0)
+	chosen := q.label()
+	q.setNumber(size, 2*squareRows)
+	q.integerImm(asm.CMP, left, 4*squareRows)
+	q.jump(asm.JGE, chosen)
+	q.assign(size, left)
+	q.integerImm(asm.CMP, left, 2*squareRows)
+	q.jump(asm.JLE, chosen)
+	q.integerImm(asm.ADD, size, 1)
+	q.builder.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{size}, Imm: 1})
+	q.bind(chosen)
+	q.block(distance{register: size})
+	q.integerOp(asm.SUB, left, size)
+	q.integerOp(asm.TEST, left, left)
+	q.jump(asm.JG, again)
+	q.bind(end)
+}
+
+// even writes the blocks of n rows: all of one size, of which the last begins in the one before it.
+func (q *squares) even(n int64) {
+	if n <= 0 {
+		return
+	}
+	count := (n + 2*squareRows - 1) / (2 * squareRows)
+	size := (n + count - 1) / count
+	b := &squareBlock{squares: q, rows: known(size), height: known(size), halves: 1}
+	if size > squareRows {
+		b.height, b.halves = known((size+1)/2), 2
+	}
+	last := *b
+	if last.again = count*size - n; last.again > 0 {
+		count--
+	}
+	compute := func(b *squareBlock) {
+		b.products()
+		b.finishRows()
+	}
+	// So many blocks are computed without a return to Go.
+	whole := max(1, loopMost/(q.cost+size*int64(len(q.starts))*finishCost))
+	switch {
+	case count > whole:
+		left, some, again, inner := q.number(count), q.general(), q.label(), q.label()
+		q.turns(again, (count+whole-1)/whole, true, asm.NoReg, 0)
+		b.configured(func() {
+			enough := q.label()
+			q.setNumber(some, whole)
+			q.integerImm(asm.CMP, left, whole)
+			q.jump(asm.JGE, enough)
+			q.assign(some, left)
+			q.bind(enough)
+			q.turns(inner, whole, false, asm.NoReg, 0)
+			compute(b)
+			q.integerImm(asm.SUB, some, 1)
+			q.jump(asm.JNE, inner)
+		})
+		q.integerImm(asm.SUB, left, whole)
+		q.jump(asm.JG, again)
+		if last.again > 0 {
+			last.configured(func() { compute(&last) })
+		}
+	default:
+		b.configured(func() {
+			b.loop(count, func() { compute(b) })
+			if last.again > 0 {
+				compute(&last)
+			}
+		})
+	}
+}
+
+// finishCost is about what it costs to finish a row of a square's sums.
+const finishCost = 48
+
+// configured has body run while the registers are configured, without a return to Go.
+func (b *squareBlock) configured(body func()) {
+	b.configure()
+	func() {
+		defer func(before bool) { b.standing = before }(b.standing) // body may refuse
+		b.standing = true
+		body()
+	}()
+	b.builder.emit(asm.Inst{Op: asm.TILERELEASE})
+}
+
+// block computes a block of as many rows as a register says, and moves the streams on.
+func (q *squares) block(rows distance) {
+	two, done := q.label(), q.label()
+	q.integerImm(asm.CMP, rows.register, squareRows)
+	q.jump(asm.JG, two)
+	one := &squareBlock{squares: q, rows: rows, height: rows, halves: 1}
+	one.configured(one.products)
+	q.jump(asm.JMP, done)
+	q.bind(two)
+	half := q.copyOf(rows.register)
+	q.integerImm(asm.ADD, half, 1)
+	q.builder.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{half}, Imm: 1})
+	both := &squareBlock{squares: q, rows: rows, height: distance{register: half}, halves: 2}
+	both.configured(both.products)
+	q.bind(done)
+	both.finishRows()
+}
+
+// configuration is the shapes of the tile registers for squares of so many rows.
+func (q *squares) configuration(height int64) []byte {
+	config := make([]byte, configBytes)
+	config[0] = 1
+	shape := func(register int, rows, bytes int64) {
+		binary.LittleEndian.PutUint16(config[configColumns+2*register:], uint16(bytes))
+		config[configRows+register] = byte(rows)
+	}
+	for n := range leftSquare {
+		shape(n, height, 4*q.width)
+	}
+	shape(leftSquare, height, squareBytes)
+	shape(rightSquare, squareRows, 4*q.width)
+	shape(leftRest, height, squareBytes)
+	shape(rightRest, squareRows, 4*q.width)
+	if q.rest > 0 {
+		shape(leftRest, height, 4*q.rest)
+		shape(rightRest, q.rest, 4*q.width)
+	}
+	return config
+}
+
+func (b *squareBlock) configure() {
+	if b.height.known() {
+		pool := b.code.Constant(b.configuration(b.height.fixed))
+		b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Pool: pool}})
+		return
+	}
+	// The rows of all registers are eight bytes of the configuration, those of five registers the block's.
+	rest := b.rest
+	if rest == 0 {
+		rest = squareRows
+	}
+	rows := b.number(0x0001_0001_0101_0101)
+	b.integerOp(asm.IMUL, rows, b.height.register)
+	b.integerOp(asm.OR, rows, b.number(squareRows<<(8*rightSquare)|rest<<(8*rightRest)))
+	b.storeWord(asm.Mem{Base: frameRegister, Disp: b.config + configRows}, rows)
+	b.builder.emit(asm.Inst{Op: asm.LDTILECFG, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: frameRegister, Disp: b.config}})
+}
+
+// below is the distance from a block's first row to the first of its second half, if rows are so far apart.
+func (b *squareBlock) below(row distance) distance {
+	if b.rows.known() && row.known() {
+		return known((b.rows.fixed - b.height.fixed) * row.fixed)
+	}
+	if b.rows.known() {
+		return distance{register: b.times(row.register, b.rows.fixed-b.height.fixed)}
+	}
+	r := b.copyOf(b.rows.register)
+	b.integerOp(asm.SUB, r, b.height.register)
+	if row.known() {
+		return distance{register: b.times(r, row.fixed)}
+	}
+	b.integerOp(asm.IMUL, r, row.register)
+	return distance{register: r}
+}
+
+// sumRows is where the sums of a block's halves are in memory, and how far their rows are apart.
+func (b *squareBlock) sumRows(s *stream) (at [2]asm.Mem, stride asm.Reg) {
+	row, base, disp := known(b.line), frameRegister, b.at
+	if b.line == 0 {
+		row, base, disp = s.row, b.first(s), 0
+	}
+	stride = b.inRegister(row)
+	at[0] = asm.Mem{Base: base, Index: stride, Scale: 1, Disp: disp}
+	at[1] = at[0]
+	if b.halves == 2 {
+		second := b.copyOf(base)
+		b.moveOn(second, b.below(row))
+		at[1].Base = second
+	}
+	return at, stride
+}
+
+// first is where a block's first row is in a stream.
+func (b *squareBlock) first(s *stream) asm.Reg {
+	if b.again == 0 {
+		return s.at
+	}
+	r := b.copyOf(s.at)
+	b.moveOn(r, b.timesDistance(s.row, -b.again))
+	return r
+}
+
+func (b *squareBlock) inRegister(d distance) asm.Reg {
+	if d.known() {
+		return b.number(d.fixed)
+	}
+	return d.register
+}
+
+// products computes the sums, and writes them.
+func (b *squareBlock) products() {
+	for first := 0; first < len(b.starts); first += 2 {
+		columns := b.starts[first:min(first+2, len(b.starts))]
+		each := func(at [2]asm.Mem, do func(register int, at asm.Mem)) {
+			for half := range b.halves {
+				for i, column := range columns {
+					place := at[half]
+					place.Disp += int32(4 * column)
+					do(2*half+i, place)
+				}
+			}
+		}
+		each([2]asm.Mem{}, func(register int, _ asm.Mem) {
+			b.builder.emit(asm.Inst{Op: asm.TILEZERO, Args: [4]asm.Reg{asm.T(register)}})
+		})
+		for _, m := range b.terms {
+			b.walk(m, 0, b.copyOf(b.first(m.a)), b.copyOf(m.b), b.inRegister(m.a.row), b.number(m.deepB.fixed), columns)
+		}
+		at, _ := b.sumRows(b.save)
+		each(at, func(register int, at asm.Mem) {
+			b.builder.emit(asm.Inst{Op: asm.TILESTORED, Args: [4]asm.Reg{asm.Memory, asm.T(register)}, Mem: at})
+		})
+	}
+}
+
+// read fills a tile register.
+func (b *squareBlock) read(register int, at asm.Mem) {
+	b.builder.emit(asm.Inst{Op: asm.TILELOADD, Args: [4]asm.Reg{asm.T(register), asm.Memory}, Mem: at})
+}
+
+// loop emits body n times, without a place to stop.
+func (b *squareBlock) loop(n int64, body func()) {
+	if n <= 1 {
+		if n == 1 {
+			body()
+		}
+		return
+	}
+	count, again := b.number(n), b.label()
+	b.wholeTurns(again, n)
+	body()
+	b.integerImm(asm.SUB, count, 1)
+	b.jump(asm.JNE, again)
+}
+
+// walk does a term's serial loops from a level inward.
+func (b *squareBlock) walk(m *term, level int, left, right, strideA, strideB asm.Reg, columns []int64) {
+	if level == len(m.serial) {
+		b.innermost(m, left, right, strideA, strideB, columns)
+		return
+	}
+	s := m.serial[level]
+	b.loop(s.extent.fixed, func() {
+		b.walk(m, level+1, b.copyOf(left), b.copyOf(right), strideA, strideB, columns)
+		b.moveOn(left, s.stepA)
+		b.moveOn(right, s.stepB)
+	})
+}
+
+// innermost adds the products of one iteration of the serial loops. It changes the pointers.
+func (b *squareBlock) innermost(m *term, left, right, strideA, strideB asm.Reg, columns []int64) {
+	rows := []asm.Reg{left}
+	if b.halves == 2 {
+		second := b.copyOf(left)
+		b.moveOn(second, b.below(m.a.row))
+		rows = append(rows, second)
+	}
+	product := m.squareProduct()
+	readA := func(half, register int) {
+		b.read(register, asm.Mem{Base: rows[half], Index: strideA, Scale: 1})
+	}
+	readB := func(i, register int) {
+		b.read(register, asm.Mem{Base: right, Index: strideB, Scale: 1, Disp: int32(4 * columns[i])})
+	}
+	add := func(half, i, a, x int) {
+		b.builder.emit(asm.Inst{Op: product, Args: [4]asm.Reg{asm.T(2*half + i), asm.T(a), asm.T(x)}})
+	}
+	// Each step reads each square once, or B's first one again if there are no registers for both.
+	step := func(a, x, a2, x2 int) {
+		readA(0, a)
+		readB(0, x)
+		add(0, 0, a, x)
+		if len(columns) == 2 {
+			readB(1, x2)
+			add(0, 1, a, x2)
+		}
+		if len(rows) == 1 {
+			return
+		}
+		readA(1, a2)
+		if len(columns) == 2 {
+			add(1, 1, a2, x2)
+			if x == x2 {
+				readB(0, x)
+			}
+		}
+		add(1, 0, a2, x)
+	}
+	const groups = squareBytes / 4
+	full, rest := m.depth.fixed/groups, m.depth.fixed%groups
+	b.loop(full, func() {
+		if b.rest > 0 {
+			step(leftSquare, rightSquare, leftSquare, rightSquare)
+		} else {
+			step(leftSquare, rightSquare, leftRest, rightRest)
+		}
+		if 2*b.cost <= tileMost && m.deepB.fixed >= 0 && m.deepB.fixed <= mostPace {
+			b.fetchColumns(m, right, columns)
+		}
+		for _, r := range rows {
+			b.moveOn(r, known(squareBytes))
+		}
+		b.moveOn(right, known(groups*m.deepB.fixed))
+	})
+	if rest > 0 {
+		step(leftRest, rightRest, leftRest, rightRest)
+	}
+}
+
+// fetchColumns has the columns of the step after the next one brought into the nearest cache: squares are read from
+// there several times as fast as from the second one, above all while another thread of the core is busy.
+func (b *squareBlock) fetchColumns(m *term, right asm.Reg, columns []int64) {
+	const groups = squareBytes / 4
+	begin, end := 4*columns[0], 4*(columns[len(columns)-1]+b.width)
+	for group := range int64(groups) {
+		for line := begin; line < end; line += 64 {
+			at := asm.Mem{Base: right, Disp: int32((2*groups+group)*m.deepB.fixed + line)}
+			b.builder.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: at})
+		}
+	}
+}
+
+// squareProduct is the instruction that multiplies a term's squares.
+func (m *term) squareProduct() asm.Op {
+	if m.dot.size == 2 {
+		return asm.TDPBF16PS
+	}
+	unsignedA := m.dot.unsignedB == m.dot.shifted
+	switch {
+	case unsignedA && m.dot.unsignedB:
+		return asm.TDPBUUD
+	case unsignedA:
+		return asm.TDPBUSD
+	case m.dot.unsignedB:
+		return asm.TDPBSUD
+	}
+	return asm.TDPBSSD
+}
+
+// finishRows does with a block's sums in the frame what is to be done with them, in vectors, and moves the streams on.
+func (b *squareBlock) finishRows() {
+	if b.line == 0 {
+		for _, s := range b.streams {
+			if b.rows.known() {
+				b.moveOn(s.at, b.timesDistance(s.row, b.rows.fixed-b.again))
+				continue
+			}
+			r := b.copyOf(b.rows.register)
+			if s.row.known() {
+				r = b.times(r, s.row.fixed)
+			} else {
+				b.integerOp(asm.IMUL, r, s.row.register)
+			}
+			b.moveOn(s.at, distance{register: r})
+		}
+		return
+	}
+	n := b.line / b.ops.size
+	lanes := b.isa.lanesOf(b.ops)
+	vectors := int((n + lanes - 1) / lanes)
+	from := &stream{at: b.copyOf(frameRegister), row: known(b.line)}
+	b.integerImm(asm.ADD, from.at, int64(b.at)+b.again*b.line)
+	some := func(rows int) {
+		t := &registerTile{emitter: b.emitter, isa: b.isa, ops: b.ops, rows: rows, vectors: vectors, part: known(n % lanes), whole: b.whole}
+		t.begin()
+		if b.cleared {
+			t.loadSums(from)
+		} else {
+			b.start(t)
+			t.eachVector(from, func(row, vector int, at asm.Mem) {
+				r := t.take()
+				t.loadLanes(r, vector, at)
+				t.wide(t.ops.add, t.sum(row, vector), t.sum(row, vector), r)
+				t.give(r)
+			})
+		}
+		b.finish(t)
+		for _, s := range append([]*stream{from}, b.streams...) {
+			t.moveOn(s.at, t.timesDistance(s.row, int64(rows)))
+		}
+	}
+	if !b.rows.known() {
+		b.repeatAtMost(b.rows, 2*squareRows, func() { some(1) })
+		return
+	}
+	most := mostTileRows(b.ops.registers(b.isa), vectors, mostFinishRows)
+	evenRows(b.rows.fixed-b.again, max(most, 1), func(count int64, rows int) {
+		b.repeat(known(count), func() { some(rows) })
+	})
+}
+
+// mostFinishRows is the most rows whose sums are finished at once.
+const mostFinishRows = 4

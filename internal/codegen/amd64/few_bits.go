@@ -1,0 +1,173 @@
+package amd64
+
+import (
+	"encoding/binary"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file is elements of 2 and 4 bits, several of which share a byte: the first lies in the lowest bits.
+
+// packs reports whether elements of a type share bytes.
+func packs(dt dtype.DType) bool { return dt.Bits() < 8 }
+
+// packedPlace is where an element that shares its byte lies.
+type packedPlace struct {
+	base  asm.Reg // the buffer's address
+	first asm.Reg // the byte, from base on
+	shift asm.Reg // the element's lowest bit in that byte, in all lanes; NoReg: 0
+}
+
+func (p packedPlace) memory(disp int32) asm.Mem {
+	return asm.Mem{Base: p.base, Index: p.first, Scale: 1, Disp: disp}
+}
+
+// placeOf finds an element by its offset from the buffer's beginning. An aligned one is the first of its byte.
+func (e *emitter) placeOf(buffer string, dt dtype.DType, offset sym.Expr, aligned bool) packedPlace {
+	per := int64(8 / dt.Bits())
+	position := e.integer(offset)
+	p := packedPlace{base: e.pointer(buffer, sym.Const(0)), first: e.copyOf(position), shift: asm.NoReg}
+	e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{p.first}, Imm: int64(log2(per))})
+	if !aligned {
+		shift := e.copyOf(position)
+		e.integerImm(asm.AND, shift, per-1)
+		p.shift = e.broadcastInt(e.times(shift, int64(dt.Bits())))
+	}
+	return p
+}
+
+// alignedRun reports whether a strip of a vector loop begins with the first element of a byte, wherever the loops are.
+func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
+	per := int64(8 / dt.Bits())
+	constant, terms := offset.Terms()
+	if constant%per != 0 {
+		return false
+	}
+	for _, t := range terms {
+		// The loop's variable counts whole strips.
+		whole := e.vector != nil && len(t.Factors) == 1 && t.Factors[0].Kind == sym.Variable && t.Factors[0].Name == e.vector.variable
+		if !whole && t.Coef%per != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// loadPacked reads elements that share bytes: one for all lanes (step 0) or a run of them.
+func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64, mask asm.Reg) value {
+	switch {
+	case step == 0:
+		p := e.placeOf(buffer, dt, offset, false)
+		v := e.unpacked(dt, e.shiftRightBy(e.broadcastInt(e.byteAt(p.memory(0))), p.shift))
+		v.uniform = true
+		return v
+	case step != 1:
+		refuse("%s a step of %d apart", dt, step)
+	case mask != asm.NoReg:
+		refuse("a part of a vector of %s", dt)
+	}
+	aligned := e.alignedRun(dt, offset)
+	p := e.placeOf(buffer, dt, offset, aligned)
+	width := e.isa.lanes * dt.Bits()
+	read := func(op asm.Op, bits uint16, at asm.Mem) asm.Reg {
+		r := e.general()
+		e.emit(asm.Inst{Op: op, Bits: bits, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+		return r
+	}
+	var all asm.Reg // a register of 64 bits: the elements, and what lies before the first of them in its byte
+	switch width {
+	case 16:
+		all = read(asm.MOVZXW, 32, p.memory(0))
+	case 32:
+		all = read(asm.MOV, 32, p.memory(0))
+	default:
+		all = read(asm.MOV, 64, p.memory(0))
+	}
+	lanes := e.broadcastWide(all)
+	if !aligned {
+		// The byte of the last element is the one that follows what was read, or its last one once more.
+		last := e.copyOf(e.integer(offset.Add(sym.Const(int64(e.isa.lanes - 1)))))
+		e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{last}, Imm: int64(log2(int64(8 / dt.Bits())))})
+		next := e.broadcastWide(e.byteAt(asm.Mem{Base: p.base, Index: last, Scale: 1}))
+		by := e.and(p.shift, e.repeated64(0xff)) // in lanes of 64 bits
+		lanes = e.three(asm.VPSRLVQ, lanes, by)
+		up := e.three(asm.VPSUBQ, e.repeated64(uint64(width)), by) // 64 and more leaves nothing
+		lanes = e.or(lanes, e.three(asm.VPSLLVQ, next, up))
+		if width < 64 { // a byte that was read twice lies above
+			lanes = e.and(lanes, e.repeated64(1<<width-1))
+		}
+	}
+	var which, shifts []byte
+	for i := range e.isa.lanes {
+		bit := i * dt.Bits()
+		which = binary.LittleEndian.AppendUint32(which, uint32(bit/32))
+		shifts = binary.LittleEndian.AppendUint32(shifts, uint32(bit%32))
+	}
+	r := e.three(asm.VPERMD, e.poolVector(which), lanes)
+	return e.unpacked(dt, e.shiftRightBy(r, e.poolVector(shifts)))
+}
+
+// byteAt is a byte of memory, extended by zeros.
+func (e *emitter) byteAt(at asm.Mem) asm.Reg {
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.MOVZXB, Bits: 32, Args: [4]asm.Reg{r, asm.Memory}, Mem: at})
+	return r
+}
+
+// unpacked is lanes whose lowest bits are elements, with anything above them.
+func (e *emitter) unpacked(dt dtype.DType, x asm.Reg) value {
+	if dt.IsFloat() {
+		return value{dtype: dt, lo: e.fromCode(dt, e.and(x, e.integer32(int32(1)<<dt.Bits()-1)))}
+	}
+	return e.settle(value{dtype: dt, lo: x})
+}
+
+// storePacked writes one element, or a run of them that begins and ends with a byte.
+func (e *emitter) storePacked(buffer string, dt dtype.DType, offset sym.Expr, step int64, x value, mask asm.Reg) {
+	ones := e.integer32(int32(1)<<dt.Bits() - 1)
+	code := x.lo
+	if dt.IsFloat() {
+		code = e.toCode(dt, code, false)
+	}
+	code = e.and(code, ones)
+	write := func(bits uint16, at asm.Mem, r asm.Reg) {
+		e.emit(asm.Inst{Op: asm.MOV, Bits: bits, Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+	}
+	if e.vector == nil {
+		p := e.placeOf(buffer, dt, offset, false)
+		was := e.broadcastInt(e.byteAt(p.memory(0)))
+		kept := e.andNot(e.shiftLeftBy(ones, p.shift), was)
+		write(8, p.memory(0), e.lane32(e.or(kept, e.shiftLeftBy(code, p.shift)), false))
+		return
+	}
+	if step != 1 || mask != asm.NoReg || !e.alignedRun(dt, offset) {
+		refuse("%s that share bytes with others, to memory", dt)
+	}
+	p := e.placeOf(buffer, dt, offset, true)
+	var shifts []byte
+	for i := range e.isa.lanes {
+		shifts = binary.LittleEndian.AppendUint32(shifts, uint32(i*dt.Bits()%32))
+	}
+	r := e.shiftLeftBy(code, e.poolVector(shifts))
+	for _, turn := range []int64{0x4e, 0xb1} { // within each quarter of 512 bits
+		r = e.or(r, e.twoImm(asm.VPSHUFD, r, turn))
+	}
+	half := func(r asm.Reg) asm.Reg {
+		upper := e.builder.vector()
+		e.emit(asm.Inst{Op: asm.VEXTRACTI128, Bits: 256, Args: [4]asm.Reg{upper, r}, Imm: 1})
+		return e.or(r, upper)
+	}
+	if e.isa.lanes == 8 {
+		write(uint16(8*dt.Bits()), p.memory(0), e.lane32(half(r), false))
+		return
+	}
+	lower, upper := half(r), half(e.upper(r))
+	if dt.Bits() == 2 {
+		write(32, p.memory(0), e.lane32(e.or(lower, upper), false))
+		return
+	}
+	write(32, p.memory(0), e.lane32(lower, false))
+	write(32, p.memory(4), e.lane32(upper, false))
+}

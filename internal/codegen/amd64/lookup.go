@@ -1,0 +1,88 @@
+package amd64
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// A weight of few bits becomes a number as convert(word & 15) − 8 says, in three instructions. It has at most sixteen
+// values, which one register of AVX-512 holds: VPERMPS takes them by the low four bits of each lane of the word. One of AVX2
+// holds eight.
+
+// lookedUp is an f32 expression of the low bits of an integer as one read of a table.
+type lookedUp struct {
+	word  loop.Expr
+	table []float32 // by the word's low bits: a power of two of numbers
+}
+
+// lookedUpOf reads an expression as a conversion of an integer's low bits, with constants added, subtracted or
+// multiplied; ok is false for others, and for those with more values than lanes.
+func lookedUpOf(x loop.Expr, lanes int) (l lookedUp, ok bool) {
+	switch x := x.(type) {
+	case *loop.Cast:
+		and, isAnd := x.X.(*loop.Binary)
+		if x.Type != dtype.F32 || !isAnd || and.Op != loop.And || kinds[and.DType()] != integers {
+			return l, false
+		}
+		word, mask := and.X, constantOf(and.Y)
+		if mask == nil {
+			word, mask = and.Y, constantOf(and.X)
+		}
+		if mask == nil {
+			return l, false
+		}
+		high := loop.ToInt(mask.Type, mask.Bits)
+		if high < 1 || high >= int64(lanes) || high&(high+1) != 0 {
+			return l, false
+		}
+		for i := range high + 1 {
+			l.table = append(l.table, float32(i))
+		}
+		l.word = word
+		return l, true
+	case *loop.Binary:
+		c := constantOf(x.Y)
+		if c == nil || x.DType() != dtype.F32 {
+			return l, false
+		}
+		if l, ok = lookedUpOf(x.X, lanes); !ok {
+			return l, false
+		}
+		y := math.Float32frombits(uint32(c.Bits))
+		for i, v := range l.table {
+			switch x.Op {
+			case loop.Add:
+				l.table[i] = v + y
+			case loop.Sub:
+				l.table[i] = v - y
+			case loop.Mul:
+				l.table[i] = v * y
+			default:
+				return l, false
+			}
+		}
+		return l, true
+	}
+	return l, false
+}
+
+func constantOf(x loop.Expr) *loop.Const {
+	c, _ := x.(*loop.Const)
+	return c
+}
+
+// lookedUp emits an expression that a table in one register can tell; false for others.
+func (e *emitter) lookedUp(x loop.Expr) (value, bool) {
+	l, ok := lookedUpOf(x, e.isa.lanes)
+	if !ok {
+		return value{}, false
+	}
+	word := e.value(l.word)
+	table := make([]uint32, len(l.table))
+	for i, v := range l.table {
+		table[i] = math.Float32bits(v)
+	}
+	return value{dtype: dtype.F32, uniform: word.uniform, lo: e.lookupIn(table, word.lo)}, true
+}

@@ -1,3 +1,0 @@
-package amd64
-
-func init() { strict = true }

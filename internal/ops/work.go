@@ -1,0 +1,99 @@
+package ops
+
+import (
+	le "encoding/binary"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// The arithmetic of a convolution's results is of the pairs of an output position and a kernel position that see the
+// input: a product with padding is not needed, nor one with a hole of the weights.
+
+// convolutionWork counts two operations for each pair and channel.
+func convolutionWork(n *ir.Node) sym.Expr {
+	axes := len(n.Inputs[0].Type.Shape) - 2
+	w, err := windowOf(n, axes)
+	if err != nil {
+		return sym.Expr{}
+	}
+	size, out, weights := planar(n, n.Inputs[0].Type.Shape), planar(n, n.Outputs[0].Type.Shape), filter(n, n.Inputs[1].Type.Shape)
+	seen := make([][]sym.Expr, axes) // by axis, for each position of the kernel: the output positions that see the input
+	for i := range axes {
+		for k := range w.Kernel[i] {
+			seen[i] = append(seen[i], w.seen(i, k, size[2+i], out[2+i]))
+		}
+	}
+	each := sym.Product(sym.Const(2), out[0], out[1], weights[1]) // of a pair
+	if HasHoles(n) && n.Inputs[1].Const != nil {
+		return throughHoles(n.Inputs[1].Const, w, seen, out[0])
+	}
+	for i := range axes {
+		each = each.Mul(sym.Sum(seen[i]...))
+	}
+	return each
+}
+
+// seen is how many output positions see the input at position k of the kernel along an axis. With named extents it is
+// right if the input is at least as long as the window, and estimated for strides.
+func (w Window) seen(axis int, k int64, size, out sym.Expr) sym.Expr {
+	if w.unpadded(axis) {
+		return out
+	}
+	stride, at := sym.Const(w.Strides[axis]), sym.Const(k*w.Dilations[axis])
+	before := w.Begin[axis].Sub(at).CeilDiv(stride).Max(sym.Const(0))
+	if _, known := size.Const(); known {
+		end := size.Add(w.Begin[axis]).Sub(at).CeilDiv(stride).Min(out)
+		return end.Sub(before).Max(sym.Const(0))
+	}
+	after := at.Add(w.End[axis]).Sub(sym.Const(w.span(axis) - 1)).CeilDiv(stride).Max(sym.Const(0))
+	return out.Sub(before).Sub(after).Max(sym.Const(0))
+}
+
+// throughHoles counts weights that are no holes, each as often as output positions see the input through it.
+func throughHoles(weights *tensor.Tensor, w Window, seen [][]sym.Expr, images sym.Expr) sym.Expr {
+	if weights.Len() == 0 {
+		return sym.Expr{}
+	}
+	t, release := tensor.Temporary(weights.DType(), weights.Shape()...)
+	defer release()
+	weights.Fill(t, 0, 0, t.Shape()[0])
+	taps := int64(1)
+	for _, extent := range w.Kernel {
+		taps *= extent
+	}
+	data, total := t.Bytes(), sym.Const(0)
+	perTap := int64(len(data)) / taps
+	for tap := range taps {
+		count := int64(0)
+		for part := data[tap*perTap:][:perTap]; len(part) >= 4; part = part[4:] {
+			if le.LittleEndian.Uint32(part) != 0 {
+				count++
+			}
+		}
+		pairs, rest := sym.Const(2*count), tap
+		for i := len(w.Kernel) - 1; i >= 0; i-- {
+			pairs = pairs.Mul(seen[i][rest%w.Kernel[i]])
+			rest /= w.Kernel[i]
+		}
+		total = total.Add(pairs)
+	}
+	return total.Mul(images)
+}
+
+// winogradWork is that of the convolution which the algorithm stands for.
+func winogradWork(n *ir.Node) sym.Expr {
+	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+	three := []int64{3, 3}
+	w := Window{Kernel: three, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: n.Attrs.Exprs("begin"), End: n.Attrs.Exprs("end")}
+	work := sym.Product(sym.Const(2), out[0], out[3], x[3])
+	for i, kernel := range three {
+		pairs := sym.Const(0)
+		for k := range kernel {
+			pairs = pairs.Add(w.seen(i, k, x[1+i], out[1+i]))
+		}
+		work = work.Mul(pairs)
+	}
+	return work
+}

@@ -1,0 +1,262 @@
+package sym
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Limits of a grid: divisors of one name, and the common multiple of them.
+const (
+	mostUnits   = 12
+	longestUnit = 1 << 20
+)
+
+// grid shows e ≥ 0 by counting each name in the coarsest of the units that its quotients count in: with x = 32q + d,
+// the quotient x // 8 is 4q and the digit d // 8, which is 0 to 3. e is then a polynomial in quantities that are never
+// negative. Digits of negative terms are as large as they can be, and what is left of those terms is taken from the
+// positive ones. Other quotients, minima and maxima are first replaced by what bounds them.
+type grid struct {
+	q      *query
+	digits map[hash]int64 // the largest that a digit is
+	count  int
+}
+
+func (q *query) grid(e Expr) bool {
+	if q.gridAsIs(e) {
+		return true
+	}
+	var names []Name
+	for _, name := range e.Vars() {
+		if r, ok := q.dims.ranges[name]; ok && r.Min == 0 && r.Max > 0 {
+			names = append(names, name)
+		}
+	}
+	return len(names) > 0 && len(names) <= mostApart && q.gridApart(e, names)
+}
+
+// mostApart is the most names that are looked at where they are 0 and where they are not.
+const mostApart = 3
+
+// gridApart shows e ≥ 0 where each of the names is 0 and where it is 1 or more: sizes that are rounded up are aligned
+// to their units there.
+func (q *query) gridApart(e Expr, names []Name) bool {
+	if len(names) == 0 {
+		return q.gridAsIs(e)
+	}
+	at := func(x Expr) Expr { return e.Subst(func(name Name) (Expr, bool) { return x, name == names[0] }) }
+	if !q.gridApart(at(Expr{}), names[1:]) {
+		return false
+	}
+	less, r := Hidden("less "+names[0].text), q.dims.ranges[names[0]]
+	if r.Max != NoMax {
+		r.Max--
+	}
+	q.dims.ranges[less] = r
+	defer delete(q.dims.ranges, less)
+	return q.gridApart(at(Var(less).Add(Const(1))), names[1:])
+}
+
+// gridAsIs is grid at once for all values.
+func (q *query) gridAsIs(e Expr) bool {
+	if e.n == nil {
+		return e.c >= 0
+	}
+	g := grid{q: q, digits: map[hash]int64{}}
+	e, ok := g.plain(e)
+	if !ok {
+		return false
+	}
+	for _, name := range e.Vars() {
+		if e, ok = g.counted(e, name); !ok || e.huge() || len(e.terms()) > longestProof {
+			return false
+		}
+	}
+	q.dims.credit.Add(-int64(e.size()))
+	return g.covered(e)
+}
+
+// plain bounds e from below by a positive multiple of it over names and quotients of one name by numbers.
+func (g *grid) plain(e Expr) (Expr, bool) {
+	for range mostUnits {
+		t, a, ok := awkward(e)
+		if a == nil || !ok {
+			return e, ok
+		}
+		factor := polynomial([]term{{t.coef, t.without(a, 1)}}, 0)
+		if len(t.atoms) == 1 {
+			factor = Const(t.coef)
+		}
+		v := g.q.interval(factor)
+		if v.lo < 0 && v.hi > 0 {
+			return e, false
+		}
+		e = e.Sub(factor.Mul(a.expr()))
+		negative := v.hi <= 0
+		switch {
+		case a.kind == floorDiv:
+			k, _ := a.args[1].Const()
+			bound := a.args[0].Sub(Const(k - 1))
+			if negative {
+				bound = g.roundedUp(a.args[0], k)
+			}
+			e = e.scale(k).Add(factor.Mul(bound))
+		case a.kind == minimum && negative || a.kind == maximum && !negative:
+			bound := a.args[0]
+			for _, x := range a.args[1:] { // one with a name, so that the term stays 0 where the name is
+				if _, number := bound.Const(); number {
+					bound = x
+				}
+			}
+			e = e.Add(factor.Mul(bound))
+		default:
+			bound := g.q.atomInterval(a)
+			if negative {
+				bound.lo = bound.hi
+			}
+			if infinite(bound.lo) || a.kind == product {
+				return e, false
+			}
+			e = e.Add(factor.scale(bound.lo))
+		}
+		if e.unevaluated() || e.huge() {
+			return e, false
+		}
+	}
+	return e, false
+}
+
+// roundedUp is no less than k·(x // k). Where x is f·y + c with a name f that is never negative and c < k, the quotient
+// is at most f·⌈y/k⌉, which is 0 where f is.
+func (g *grid) roundedUp(x Expr, k int64) Expr {
+	product := Expr{n: x.n}
+	if x.n == nil || x.c >= k {
+		return x
+	}
+	for _, f := range x.n.terms[0].atoms {
+		if f.kind == variable && shared(x.n.terms, f) && g.q.atomInterval(f).lo == 0 {
+			return f.expr().Mul(product.over(f).Add(Const(k - 1)))
+		}
+	}
+	return x
+}
+
+// awkward returns an atom of e that is neither a name nor a quotient of one name by a number, and its term. It returns
+// nil if there is none; ok is false if e divides by what is no positive number.
+func awkward(e Expr) (t term, a *atom, ok bool) {
+	for _, t := range e.terms() {
+		for _, a := range t.atoms {
+			switch a.kind {
+			case variable:
+			case floorDiv:
+				if k, number := a.args[1].Const(); !number || k < 1 {
+					return t, a, false
+				}
+				if x := (Expr{n: a.args[0].n}).atom(); x == nil || x.kind != variable {
+					return t, a, true
+				}
+			default:
+				return t, a, true
+			}
+		}
+	}
+	return term{}, nil, true
+}
+
+// unit is a quotient (x + offset) // by of a name x that is counted from the low end of its range.
+type unit struct {
+	a          *atom
+	by, offset int64
+}
+
+// counted writes the name and its quotients by digits.
+func (g *grid) counted(e Expr, name Name) (Expr, bool) {
+	r, ok := g.q.dims.ranges[name]
+	if !ok || r.Min < -farthest || r.Min > farthest {
+		return e, false
+	}
+	var units []unit
+	whole := int64(1)
+	var buffer [16]*atom
+	for _, a := range distinct(e, buffer[:0]) {
+		switch {
+		case a.kind == variable && a.name == name:
+			units = append(units, unit{a, 1, 0})
+		case a.kind == floorDiv && a.mentions(name):
+			by, _ := a.args[1].Const()
+			if a.args[0].c < -farthest || a.args[0].c > farthest {
+				return e, false
+			}
+			whole = whole / gcd(whole, by) * by
+			if units = append(units, unit{a, by, a.args[0].c + r.Min}); whole > longestUnit || len(units) > mostUnits {
+				return e, false
+			}
+		}
+	}
+	slices.SortFunc(units, func(x, y unit) int {
+		if x.by != y.by {
+			return int(y.by - x.by)
+		}
+		return int(max(min(x.offset-y.offset, 1), -1))
+	})
+	// Digits of one chain: those of divisors that divide one another and of offsets that are multiples.
+	base := g.digit(-1)
+	chain, last := base, whole
+	for _, u := range units {
+		shift, rest := floorInts(u.offset, u.by), modInts(u.offset, u.by)
+		var x Expr
+		switch {
+		case rest != 0: // apart from the chain: between two multiples of the coarsest unit
+			x = base.scale(whole / u.by).Add(g.digit(whole / u.by))
+		case last%u.by != 0:
+			return e, false
+		default:
+			if u.by != last {
+				chain, last = chain.scale(last/u.by).Add(g.digit(last/u.by-1)), u.by
+			}
+			x = chain
+		}
+		if u.by == 1 {
+			shift = r.Min
+		}
+		e = e.replace(u.a, x.Add(Const(shift)))
+	}
+	return e, true
+}
+
+// digit is a new name for an integer from 0 to most, or without an end if most is negative.
+func (g *grid) digit(most int64) Expr {
+	x := Var(Hidden("digit" + strconv.Itoa(g.count)))
+	g.count++
+	if most >= 0 {
+		g.digits[x.n.terms[0].atoms[0].hash] = most
+	}
+	return x
+}
+
+// covered reports whether the positive terms of e cover the negative ones, each name being 0 or more.
+func (g *grid) covered(e Expr) bool {
+	out := []Expr{Const(e.c)}
+	for _, t := range e.terms() {
+		if slices.ContainsFunc(t.atoms, func(a *atom) bool { return a.kind != variable }) {
+			return false
+		}
+		if t.coef > 0 {
+			out = append(out, polynomial([]term{t}, 0))
+			continue
+		}
+		x := Const(t.coef)
+		for _, a := range t.atoms {
+			if most, digit := g.digits[a.hash]; digit {
+				x = x.Mul(Const(most))
+			} else {
+				x = x.Mul(a.expr())
+			}
+		}
+		out = append(out, x)
+	}
+	e = Sum(out...)
+	if e.unevaluated() || e.huge() || e.c < 0 {
+		return false
+	}
+	return !slices.ContainsFunc(e.terms(), func(t term) bool { return t.coef < 0 })
+}
