@@ -41,7 +41,7 @@ type Options struct {
 	PageFolder string
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
-	// CPU is the level of processor to make code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avx2", "portable", which is plain Go, or "native", the best that this processor
+	// CPU is the level of processor to make code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "portable", which is plain Go, or "native", the best that this processor
 	// has (also when empty). A level that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string

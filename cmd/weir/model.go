@@ -46,7 +46,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
-	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avx2 or portable (default WEIR_CPU, else native)")
+	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16: how states of f32 that are caches are stored")
 	flags.StringArrayVar(&f.states, "state", nil, "have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")

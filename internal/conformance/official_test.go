@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/target"
 )
 
 // official is the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository.
@@ -69,8 +70,10 @@ func TestOfficial(t *testing.T) {
 
 // levels are the levels of processor that this one has, each of which is code of its own.
 func levels() []string {
-	all := []string{"portable", "avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx"}
-	return all[:1+slices.Index(all, weir.Here().CPU)]
+	return slices.DeleteFunc(target.Levels(), func(level string) bool {
+		_, err := target.Select(level, 1)
+		return err != nil || level == target.Native
+	})
 }
 
 // officialOn runs the cases with code for a level of processor.

@@ -9,7 +9,7 @@ func kinds() []Kind {
 		list = append(list, Kind{Name: "avx512", more: []string{"avx512vnni", "avx512bf16", "avx512amx"}, arithmetic: arithmetic512, operations: 12 * 16 * 2, read: read512})
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		list = append(list, Kind{Name: "avx2", arithmetic: arithmetic256, operations: 12 * 8 * 2, read: read256})
+		list = append(list, Kind{Name: "avx2", more: []string{"avxvnni"}, arithmetic: arithmetic256, operations: 12 * 8 * 2, read: read256})
 	}
 	return append(list, plain)
 }

@@ -21,6 +21,7 @@ const Native = "native"
 // level is a set of processors for which code is written: those that have its features.
 type level struct {
 	name      string // as the user chooses it
+	after     string // the level whose features it has besides; "" for the first
 	needs     []string
 	bytes     int // of a vector register
 	registers int // for vectors
@@ -29,14 +30,15 @@ type level struct {
 	amd       Tile // where the maker is AMD
 }
 
-// levels are those of amd64, each with all that the ones before it have. Their tiles are the fastest measured ones on processors that have two
+// levels are those of amd64, the better ones later. Their tiles are the fastest measured ones on processors that have two
 // units for products: all but a few of the registers hold sums.
 var levels = []level{
-	{"avx2", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16}, Tile{6, 16}},
-	{"avx512", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512vnni", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512bf16", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512amx", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16}, Tile{6, 16}},
+	{"avxvnni", "avx2", []string{"avxvnni"}, 32, 16, Dot{Bytes: 4}, Tile{6, 16}, Tile{6, 16}},
+	{"avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512vnni", "avx512", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
 }
 
 // Levels are the names that Select takes, the least first.
@@ -129,12 +131,11 @@ func (l *level) machine(threads int) Machine {
 	return m
 }
 
-// needs are the features that a level has, those of the levels before it included, sorted; none for a name that is no level's.
+// needs are the features that a level has, those of the levels below it included, sorted; none for a name that is no level's.
 func needs(cpu string) []string {
-	var all []string
 	for _, l := range levels {
-		all = append(all, l.needs...)
 		if l.name == cpu {
+			all := append(needs(l.after), l.needs...)
 			slices.Sort(all)
 			return all
 		}

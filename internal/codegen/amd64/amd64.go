@@ -125,7 +125,9 @@ func (w *workspace) compileOne(k *loop.Kernel, i *isa) (compiled *kernel, why ta
 
 func isaOf(machine target.Machine) *isa {
 	if machine.VectorBytes < 64 {
-		return avx2
+		i := *avx2
+		i.dot = machine.Dot.Bytes
+		return &i
 	}
 	i := *avx512
 	i.squares = machine.Has("amxtile") && machine.Has("amxint8") && machine.Has("amxbf16")

@@ -128,7 +128,11 @@ func (t *registerTile) addProduct(m *term, sum, a, b asm.Reg) {
 		if m.dot.unsignedB {
 			a, b = b, a
 		}
-		t.wide(asm.VPDPBUSD, sum, a, b)
+		op := asm.VPDPBUSD
+		if !t.isa.masks {
+			op = asm.AVXVPDPBUSD
+		}
+		t.wide(op, sum, a, b)
 	case t.ops.multiplyAdd != asm.NoOp:
 		t.wide(t.ops.multiplyAdd, sum, a, b)
 	default:

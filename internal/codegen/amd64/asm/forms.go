@@ -25,6 +25,7 @@ const (
 	POPCNTFeature
 	LZCNTFeature
 	PREFETCHWFeature
+	AVXVNNI
 	AVX512F
 	AVX512BW
 	AVX512DQ
@@ -40,7 +41,7 @@ const (
 var featureNames = map[string]Features{
 	"-": 0, "avx": AVX, "avx2": AVX2, "fma": FMA, "f16c": F16C, "bmi1": BMI1, "bmi2": BMI2, "popcnt": POPCNTFeature, "lzcnt": LZCNTFeature,
 	"prfchw": PREFETCHWFeature, "f": AVX512F, "bw": AVX512BW, "dq": AVX512DQ, "cd": AVX512CD, "vnni": AVX512VNNI, "bf16": AVX512BF16,
-	"amxtile": AMXTile, "amxbf16": AMXBF16 | AMXTile, "amxint8": AMXInt8 | AMXTile,
+	"avxvnni": AVXVNNI, "amxtile": AMXTile, "amxbf16": AMXBF16 | AMXTile, "amxint8": AMXInt8 | AMXTile,
 }
 
 // prefix is a way of encoding.

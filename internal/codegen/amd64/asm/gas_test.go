@@ -80,8 +80,11 @@ func encoding(t testing.TB, i Inst) []byte {
 // gasText is the instruction as GNU as is to assemble it. Of two ways to encode a move between vector registers we take the one
 // that loads, and so would it where that is not a byte longer.
 func gasText(i Inst) string {
-	if find(&i).prefix == legacy {
+	switch f := find(&i); {
+	case f.prefix == legacy:
 		return i.String()
+	case f.features&AVXVNNI != 0: // of two encodings of one name the other is taken otherwise
+		return "{vex} " + i.String()
 	}
 	return "{load} " + i.String()
 }
