@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,5 +126,53 @@ func TestEndlessLoop(t *testing.T) {
 		}
 		cancel()
 		x.Close()
+	}
+}
+
+// TestScanOfOneSize: a state's extent is a dimension of the model's with one value, which passes write as that number in front of the scan and by its name inside.
+func TestScanOfOneSize(t *testing.T) {
+	value := func(name string, shape ...*wire.Dimension) *wire.ValueInfoProto {
+		return wire.TensorValue(name, wire.FloatType, shape...)
+	}
+	row := []*wire.Dimension{wire.Dim("B"), wire.Size(2)}
+	body := &wire.GraphProto{Name: "body", Node: []*wire.NodeProto{operation("Add", "v,r", "w"), operation("Identity", "w", "sums")},
+		Input: []*wire.ValueInfoProto{value("v", row...), value("r", row...)}, Output: []*wire.ValueInfoProto{value("w", row...), value("sums", row...)}}
+	ints := func(name string, x int64) *wire.TensorProto {
+		return wire.FromTensor(name, tensor.Must(tensor.FromSlice([]int64{x}, 1)))
+	}
+	g := &wire.GraphProto{Name: "sums", Input: []*wire.ValueInfoProto{value("x", append([]*wire.Dimension{wire.Dim("T")}, row...)...)},
+		Output:      []*wire.ValueInfoProto{value("last", row...), value("all", append([]*wire.Dimension{wire.Dim("U")}, row...)...)},
+		Initializer: []*wire.TensorProto{ints("zero", 0), ints("one", 1), ints("many", 1<<40)},
+		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Squeeze", "head,zero", "first"), operation("Slice", "x,one,many,zero", "tail"),
+			operation("Scan", "first,tail", "last,all", wire.GraphAttribute("body", body), wire.IntAttribute("num_scan_inputs", 1))}}
+	data := (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 16}}, Graph: g}).Marshal()
+	for _, dims := range []map[string]weir.Range{nil, {"B": {Min: 1, Max: 1}}, {"T": {Min: 3, Max: 3}, "B": {Min: 1, Max: 1}}, {"T": {Min: 3, Max: 3}}} {
+		for _, target := range []weir.Target{weir.Portable, weir.Best} {
+			m, err := weir.LoadBytes(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := weir.Compile(t.Context(), m, weir.Options{Target: target, Threads: 1, Dims: dims})
+			m.Close()
+			if err != nil {
+				t.Fatalf("%v: %v", dims, err)
+			}
+			x, err := weir.FromSlice([]float32{1, 2, 10, 20, 100, 200}, 3, 1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Run(t.Context(), weir.Inputs{"x": x})
+			if err != nil {
+				t.Fatalf("%v: %v", dims, err)
+			}
+			for name, want := range map[string][]float32{"last": {111, 222}, "all": {11, 22, 111, 222}} {
+				if got, err := weir.Copy[float32](r.Get(name)); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%v: %s is %v, not %v; %v", dims, name, got, want, err)
+				}
+			}
+			r.Close()
+			x.Close()
+			p.Close()
+		}
 	}
 }

@@ -55,8 +55,7 @@ func (l *lowering) branch(n *ir.Node, steps *[]loop.Step) error {
 // bindShape binds the dimensions that stand alone in a shape to what they are here.
 func (l *lowering) bindShape(shape, is []sym.Expr, source string, steps *[]loop.Step) {
 	for axis, extent := range shape {
-		name, ok := extent.Name()
-		if _, decided := l.from.Limits[name]; ok && decided && !extent.Equal(is[axis]) {
+		if name, ok := l.anew(extent, is[axis]); ok {
 			*steps = append(*steps, &loop.Bind{Dim: name, Value: is[axis], Source: source})
 		}
 	}
@@ -142,7 +141,21 @@ func (l *lowering) loop(n *ir.Node, steps *[]loop.Step) error {
 // varies reports whether the i-th carried value's extents change from one iteration to the next. Such an extent is three dimensions: in the body, behind the
 // loop, and, for what lies between two iterations, a third one. Each is bound before anything of its size is touched, and stays as it is while that is in use.
 func (l *lowering) varies(n *ir.Node, i int) bool {
-	return !sameShape(n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape)
+	param, end := n.Regions[0].Params[2+i].Type.Shape, n.Outputs[i].Type.Shape
+	for axis := range param {
+		if _, ok := l.anew(param[axis], end[axis]); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// anew returns the name of an extent if it is a dimension that a step binds to what it is here. An extent that is only written otherwise is not: one dimension of
+// the model's, with a single value in its range, stands by its name or as that number.
+func (l *lowering) anew(extent, is sym.Expr) (name sym.Name, ok bool) {
+	name, ok = extent.Name()
+	_, decided := l.from.Limits[name]
+	return name, ok && decided && !extent.Equal(is)
 }
 
 // state makes the buffer of a carried value, with what it begins as, and what the body sees of it.
@@ -162,15 +175,15 @@ func (l *lowering) state(n *ir.Node, i int, steps, body *[]loop.Step) (*loop.Buf
 	}
 	between := ir.Type{DType: v.Type.DType, Shape: slices.Clone(param.Type.Shape)}
 	for axis, end := range v.Type.Shape {
-		if name, ok := param.Type.Shape[axis].Name(); ok && !end.Equal(param.Type.Shape[axis]) {
+		if name, ok := l.anew(param.Type.Shape[axis], end); ok {
 			between.Shape[axis] = l.like(name, ".next")
 		}
 	}
 	state := l.buffer(v.Name+".next", loop.Temp, between, v.Name)
-	l.bindAll(between.Shape, n.Inputs[2+i].Type.Shape, n.Source, steps)
+	l.bindShape(between.Shape, n.Inputs[2+i].Type.Shape, n.Source, steps)
 	*steps = append(*steps, &loop.Copy{To: state, From: init})
 	l.buffers[param] = l.buffer(param.Name, loop.Temp, param.Type, v.Name)
-	l.bindAll(param.Type.Shape, between.Shape, n.Source, body)
+	l.bindShape(param.Type.Shape, between.Shape, n.Source, body)
 	*body = append(*body, &loop.Copy{To: l.buffers[param], From: state})
 	return state, nil
 }
@@ -188,15 +201,6 @@ func (l *lowering) like(name sym.Name, role string) sym.Expr {
 		l.to.Origins[made] = origin
 	}
 	return sym.Var(made)
-}
-
-// bindAll is bindShape for every extent that is written otherwise.
-func (l *lowering) bindAll(shape, is []sym.Expr, source string, steps *[]loop.Step) {
-	for axis, extent := range shape {
-		if name, ok := extent.Name(); ok && !extent.Equal(is[axis]) {
-			*steps = append(*steps, &loop.Bind{Dim: name, Value: is[axis], Source: source})
-		}
-	}
 }
 
 // rows prepares the dimensions of slices that are found in the body: there are none as long as there is no row, and all rows agree.
@@ -262,7 +266,7 @@ func (l *lowering) row(whole, v *ir.Value, offset sym.Expr, source string, steps
 	if len(row) == len(whole.Type.Shape) { // some rows at once
 		row = row[1:]
 	}
-	l.bindAll(whole.Type.Shape[1:], row, source, steps)
+	l.bindShape(whole.Type.Shape[1:], row, source, steps)
 	slot := l.buffer(v.Name+".slot", loop.Temp, v.Type, v.Name)
 	if some := l.from.Dims.Simplify(count.Min(sym.Const(1))); !some.Equal(sym.Const(1)) {
 		slot.Shape = append([]sym.Expr{some}, v.Type.Shape...)
@@ -288,7 +292,7 @@ func (l *lowering) next(n *ir.Node, states []*loop.Buffer, step *loop.Loop) erro
 			continue
 		}
 		if l.varies(n, i) {
-			l.bindAll(states[i].Shape, v.Type.Shape, n.Source, &next)
+			l.bindShape(states[i].Shape, v.Type.Shape, n.Source, &next)
 		}
 		if l.isState(from, states) {
 			// It reads a state that another copy may overwrite first: it gets a place of its own.
