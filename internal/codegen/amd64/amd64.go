@@ -256,14 +256,14 @@ func (w *workspace) newKernel(k *loop.Kernel, i *isa) *kernel {
 		switch s := s.(type) {
 		case *loop.For:
 			r := natural
-			if n, ok := s.Extent.Const(); ok {
-				r.Max = max(n-1, 0)
+			if _, hi := ke.ranges.Bounds(s.Extent); hi < math.MaxInt64 {
+				r.Max = max(hi-1, 0)
 			}
 			ke.ranges.Set(s.Var, r)
 		case *loop.Check:
-			if lo, ok := s.Min.Const(); ok && lo >= 0 {
-				ke.ranges.Set(s.Name, natural)
-			}
+			lo, _ := ke.ranges.Bounds(s.Min)
+			_, hi := ke.ranges.Bounds(s.Max)
+			ke.ranges.Set(s.Name, sym.Range{Min: lo, Max: max(lo, hi)})
 		}
 		return true
 	})

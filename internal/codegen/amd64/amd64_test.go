@@ -123,3 +123,24 @@ func TestGuarded(t *testing.T) {
 		}
 	})
 }
+
+// TestLanes also holds that the loops are done in lanes, if the processor has AVX-512.
+func TestLanes(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		compile := h.Compile
+		h.Compile = func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+			code, err := compile(m, machine)
+			if err == nil && h.Machine.VectorBytes == 64 {
+				for _, k := range code.Kernels {
+					if slower := k.(*kernel).slower; len(slower) > 0 {
+						t.Error(slower)
+					}
+				}
+			}
+			return code, err
+		}
+		h.Lanes(t)
+		h.Guarded = true
+		h.One(7).Lanes(t)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // longs is a constant of 64-bit lanes.
@@ -369,6 +370,7 @@ func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
 		if a.uniform && b.uniform {
 			return e.divide(op, a, b)
 		}
+		return e.divideLanes(op, a, b)
 	}
 	refuse("%s of %s", op, a.dtype)
 	return value{}
@@ -513,7 +515,10 @@ func (e *emitter) between(x *loop.Binary) (value, bool) {
 		return value{}, false
 	}
 	slack := e.resolve(right.X.Sub(left.X)) // compared with 0 by the mirrored operation
-	step := e.step(slack)
+	step, ok := e.constantStep(slack)
+	if !ok {
+		return e.betweenLanes(x.Op, slack), true
+	}
 	if step*int64(e.isa.lanes) >= far || step*int64(e.isa.lanes) <= -far {
 		return value{}, false
 	}
@@ -537,22 +542,25 @@ func (e *emitter) between(x *loop.Binary) (value, bool) {
 		}
 		d = e.addInt(d, e.poolVector(steps))
 	}
-	zero := e.integer32(0)
-	switch x.Op { // left op right, d = right − left
-	case loop.Eq:
-		r.lo = e.equalInt(d, zero)
-	case loop.Ne:
-		r.lo = e.maskNot(e.equalInt(d, zero))
-	case loop.Lt:
-		r.lo = e.greaterInt(d, zero)
-	case loop.Le:
-		r.lo = e.greaterInt(d, e.integer32(-1))
-	case loop.Gt:
-		r.lo = e.greaterInt(zero, d)
-	case loop.Ge:
-		r.lo = e.greaterInt(e.integer32(1), d)
-	}
+	r.lo = e.compareZero(x.Op, value{dtype: dtype.I32, lo: d, uniform: true}).lo
 	return r, true
+}
+
+// compareZero compares left with right, whose difference right − left is in d.
+func (e *emitter) compareZero(op loop.BinaryOp, d value) value {
+	return e.order(mirrored[op], d, e.same(d.dtype, 0))
+}
+
+// mirrored are the comparisons of a difference with 0 that stand for those of what it is the difference of.
+var mirrored = map[loop.BinaryOp]loop.BinaryOp{loop.Eq: loop.Eq, loop.Ne: loop.Ne, loop.Lt: loop.Gt, loop.Le: loop.Ge, loop.Gt: loop.Lt, loop.Ge: loop.Le}
+
+// betweenLanes is between for a difference that changes from lane to lane in any way.
+func (e *emitter) betweenLanes(op loop.BinaryOp, slack sym.Expr) value {
+	dt := dtype.I64
+	if e.fits(slack) {
+		dt = dtype.I32
+	}
+	return e.compareZero(op, e.laneInteger(slack, dt))
 }
 
 // holds reports whether a comparison of x and y holds whose difference y − x is known.

@@ -15,7 +15,7 @@ func (e *emitter) uniform(x loop.Expr) bool {
 	if e.vector == nil {
 		return true
 	}
-	same := func(s sym.Expr) bool { return !slices.Contains(e.resolve(s).Vars(), e.vector.variable) }
+	same := func(s sym.Expr) bool { return !e.varies(e.resolve(s)) }
 	switch x := x.(type) {
 	case *loop.Ref:
 		return e.bound[x.Name].uniform

@@ -69,6 +69,8 @@ type name struct {
 	register asm.Reg
 	replaced bool
 	value    sym.Expr // where replaced: what stands for it
+	lanes    value    // of what was checked lane by lane: its integers, which are from min to max
+	min, max sym.Expr
 }
 
 // scope is a body whose code may run never, once or many times.
@@ -283,7 +285,9 @@ func (e *emitter) integer(x sym.Expr) asm.Reg {
 		return e.number(v)
 	}
 	if n, ok := x.Name(); ok {
-		if b := e.names[n]; b.depth > 0 {
+		if b := e.names[n]; b.lanes.lo != asm.NoReg {
+			refuse("an index that differs by lane")
+		} else if b.depth > 0 {
 			return b.register
 		}
 	}

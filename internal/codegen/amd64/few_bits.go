@@ -56,17 +56,12 @@ func (e *emitter) alignedRun(dt dtype.DType, offset sym.Expr) bool {
 }
 
 // loadPacked reads elements that share bytes: one for all lanes (step 0) or a run of them.
-func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64, mask asm.Reg) value {
-	switch {
-	case step == 0:
+func (e *emitter) loadPacked(buffer string, dt dtype.DType, offset sym.Expr, step int64) value {
+	if step == 0 {
 		p := e.placeOf(buffer, dt, offset, false)
 		v := e.unpacked(dt, e.shiftRightBy(e.broadcastInt(e.byteAt(p.memory(0))), p.shift))
 		v.uniform = true
 		return v
-	case step != 1:
-		refuse("%s a step of %d apart", dt, step)
-	case mask != asm.NoReg:
-		refuse("a part of a vector of %s", dt)
 	}
 	aligned := e.alignedRun(dt, offset)
 	p := e.placeOf(buffer, dt, offset, aligned)

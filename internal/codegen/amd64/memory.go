@@ -1,8 +1,6 @@
 package amd64
 
 import (
-	"encoding/binary"
-
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -22,26 +20,26 @@ func (e *emitter) load(l *loop.Load) value {
 	}
 	kindOf(l.Type)
 	offset := e.resolve(m.offset(l.Index))
-	step := e.step(offset)
+	same := !e.varies(offset)
 	if l.Mask == nil {
-		return e.lanes(l.From, l.Type, offset, step, e.tailMask())
+		return e.lanes(l.From, l.Type, offset, e.tailMask())
 	}
 	if holds, known := e.decided(l.Mask); known && holds {
-		return e.lanes(l.From, l.Type, offset, step, e.tailMask())
+		return e.lanes(l.From, l.Type, offset, e.tailMask())
 	} else if known {
 		return e.value(l.Else)
 	}
 	otherwise := e.value(l.Else)
 	if !e.uniform(l.Mask) {
 		mask := e.condition(l.Mask)
-		if step == 0 {
+		if same {
 			return e.loadWanted(l, offset, mask, otherwise)
 		}
-		v := e.lanes(l.From, l.Type, offset, step, e.withTail(mask.lo))
+		v := e.lanes(l.From, l.Type, offset, e.withTail(mask.lo))
 		return e.choose(mask, v, otherwise)
 	}
 	// A branch around the read.
-	result := value{dtype: l.Type, uniform: step == 0 && otherwise.uniform}
+	result := value{dtype: l.Type, uniform: same && otherwise.uniform}
 	fresh := func(x asm.Reg) asm.Reg { return e.copyOf(x) }
 	result.lo = fresh(otherwise.lo)
 	if result.kind().wide() {
@@ -51,7 +49,7 @@ func (e *emitter) load(l *loop.Load) value {
 	}
 	done := e.label()
 	e.branch(l.Mask, false, done)
-	e.assignBefore(done, result, func() value { return e.lanes(l.From, l.Type, offset, step, e.tailMask()) })
+	e.assignBefore(done, result, func() value { return e.lanes(l.From, l.Type, offset, e.tailMask()) })
 	return result
 }
 
@@ -64,7 +62,7 @@ func (e *emitter) loadWanted(l *loop.Load, offset sym.Expr, mask, otherwise valu
 	wanted, done := e.bitsOf(e.withTail(mask.lo)), e.label()
 	e.integerImm(asm.CMP, wanted, 0)
 	e.jump(asm.JE, done)
-	e.assignBefore(done, result, func() value { return e.choose(mask, e.lanes(l.From, l.Type, offset, 0, asm.NoReg), otherwise) })
+	e.assignBefore(done, result, func() value { return e.choose(mask, e.lanes(l.From, l.Type, offset, asm.NoReg), otherwise) })
 	return result
 }
 
@@ -98,20 +96,31 @@ func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 	return mask
 }
 
-// lanes reads elements a step apart; step 0 reads one for all lanes. mask is the lanes that may be touched (NoReg: all).
-func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, step int64, mask asm.Reg) value {
-	if packs(dt) {
-		return e.loadPacked(buffer, dt, offset, step, mask)
-	}
-	at := e.address(buffer, offset)
+// lanes reads elements at an offset that lane by lane is another, or for all lanes the same. mask is the lanes that may be touched (NoReg: all).
+func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm.Reg) value {
+	step, even := e.constantStep(offset)
+	part := mask != asm.NoReg
 	switch {
-	case step == 0:
-		return e.loadOne(dt, at)
-	case step == 1:
-		return e.loadRun(dt, at, mask)
+	case even && packs(dt) && (step == 0 || step == 1 && !part):
+		return e.loadPacked(buffer, dt, offset, step)
+	case packs(dt):
+	case even && step == 0:
+		return e.loadOne(dt, e.address(buffer, offset))
+	case even && step == 1 && !(part && e.partsSlow(dt)):
+		return e.loadRun(dt, e.address(buffer, offset), mask)
+	case even && !part && smallDtypes(dt):
+		if at := e.address(buffer, offset); e.reaches(dt, at, step) {
+			return e.gatherNarrow(dt, at, step)
+		}
 	}
-	return e.gather(dt, at, step, mask)
+	return e.gatherLanes(dt, e.scatteredAt(buffer, dt, offset), mask)
 }
+
+// partsSlow reports whether no instruction reads or writes some lanes of elements of a type.
+func (e *emitter) partsSlow(dt dtype.DType) bool { return !e.isa.masks && smallDtypes(dt) }
+
+// smallDtypes are the types of 8 and 16 bits.
+func smallDtypes(dt dtype.DType) bool { _, ok := extensions[dt]; return ok }
 
 // loadOne reads one element into all lanes.
 func (e *emitter) loadOne(dt dtype.DType, at asm.Mem) value {
@@ -223,54 +232,15 @@ var extensions = map[dtype.DType]asm.Op{
 	dtype.F8E4M3FN: asm.VPMOVZXBD, dtype.F8E4M3FNUZ: asm.VPMOVZXBD, dtype.F8E5M2: asm.VPMOVZXBD, dtype.F8E5M2FNUZ: asm.VPMOVZXBD, dtype.F8E8M0: asm.VPMOVZXBD,
 }
 
-// gather reads elements a step apart, of at most 32 bits.
-func (e *emitter) gather(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
-	if _, narrow := extensions[dt]; narrow {
-		return e.gatherNarrow(dt, at, step, mask)
-	}
-	if dt.Bits() != 32 {
-		refuse("%s a step of %d apart", dt, step)
-	}
-	if last := step * int64(e.isa.lanes); last != int64(int32(last)) {
-		refuse("a step of %d", step)
-	}
-	var steps []byte
-	for i := range e.isa.lanes {
-		steps = binary.LittleEndian.AppendUint32(steps, uint32(int32(int64(i)*step)))
-	}
-	index := e.poolVector(steps)
-	base := at.Base
-	if at.Index != asm.NoReg || at.Disp != 0 {
-		base = e.general()
-		e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{base, asm.Memory}, Mem: at})
-	}
-	return value{dtype: dt, lo: e.gatherAt(asm.Mem{Base: base, Index: index, Scale: 4}, mask)}
-}
-
 // gatherAt reads elements of 32 bits at a vector of indices; lanes that the mask leaves out are 0.
 func (e *emitter) gatherAt(at asm.Mem, mask asm.Reg) asm.Reg {
-	r := e.builder.vector()
-	e.assign(r, e.integer32(0))
-	m := mask
-	if m == asm.NoReg {
-		m = e.maskConst(true)
-	}
-	m = e.copyOf(m) // a gather clears its mask
-	in := asm.Inst{Op: asm.VGATHERDPS, Bits: uint16(e.isa.bits), Mem: at}
-	if e.isa.masks {
-		in.Args, in.Mask = [4]asm.Reg{r, asm.Memory}, m
-	} else {
-		in.Args = [4]asm.Reg{r, asm.Memory, m}
-	}
-	e.emit(in)
-	return r
+	return e.gatherBy(asm.VGATHERDPS, at, mask)
 }
 
 // store emits a write.
 func (e *emitter) store(s *loop.Store) {
 	m := e.k.memory(s.To)
 	offset := e.resolve(m.offset(s.Index))
-	step := e.step(offset)
 	condition := s.Mask
 	if condition != nil {
 		if holds, known := e.decided(condition); known && !holds {
@@ -293,21 +263,7 @@ func (e *emitter) store(s *loop.Store) {
 		if !uniform {
 			taken = e.withTail(mask.lo)
 		}
-		if packs(m.dtype) {
-			e.storePacked(s.To, m.dtype, offset, step, x, taken)
-			return
-		}
-		at := e.address(s.To, offset)
-		switch {
-		case e.vector == nil:
-			e.storeOne(m.dtype, at, x)
-		case step == 1:
-			e.storeRun(m.dtype, at, x, taken)
-		case step == 0:
-			refuse("all lanes write one element")
-		default:
-			e.scatter(m.dtype, at, step, x, taken)
-		}
+		e.storeLanes(s.To, m.dtype, offset, x, taken)
 	}
 	if condition == nil || !uniform {
 		write()
@@ -321,6 +277,26 @@ func (e *emitter) store(s *loop.Store) {
 	e.append(scope.head)
 	e.append(body)
 	e.bind(done)
+}
+
+// storeLanes writes the lanes of a mask (NoReg: all), or outside a vector loop lane 0.
+func (e *emitter) storeLanes(buffer string, dt dtype.DType, offset sym.Expr, x value, mask asm.Reg) {
+	step, even := e.constantStep(offset)
+	part := mask != asm.NoReg
+	switch {
+	case packs(dt) && even:
+		e.storePacked(buffer, dt, offset, step, x, mask)
+	case e.vector == nil:
+		e.storeOne(dt, e.address(buffer, offset), x)
+	case !e.varies(offset):
+		refuse("all lanes write one element")
+	case even && step == 1 && !(part && e.partsSlow(dt)):
+		e.storeRun(dt, e.address(buffer, offset), x, mask)
+	case even && !part && !x.kind().wide():
+		e.scatter(buffer, dt, offset, step, x)
+	default:
+		e.scatterLanes(dt, e.scatteredAt(buffer, dt, offset), x, mask)
+	}
 }
 
 // storeOne writes lane 0.
@@ -433,10 +409,7 @@ func (e *emitter) reaches(dt dtype.DType, at asm.Mem, step int64) bool {
 }
 
 // gatherNarrow reads elements of 8 or 16 bits a step apart, lane by lane.
-func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
-	if mask != asm.NoReg || !e.reaches(dt, at, step) {
-		refuse("%s a step of %d apart, or some lanes of them", dt, step)
-	}
+func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64) value {
 	size := bytesOf(dt)
 	op := asm.VPINSRW
 	if size == 1 {
@@ -462,9 +435,6 @@ func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64, mask asm.
 
 // scatterNarrow writes elements of 8 or 16 bits a step apart, lane by lane.
 func (e *emitter) scatterNarrow(dt dtype.DType, at asm.Mem, step int64, x value) {
-	if !e.reaches(dt, at, step) {
-		refuse("a step of %d", step)
-	}
 	size := bytesOf(dt)
 	op := asm.VPEXTRW
 	if size == 1 {
@@ -502,18 +472,17 @@ func twice(places ...byte) []byte {
 }
 
 // scatter writes elements of at most 32 bits a step apart, lane by lane.
-func (e *emitter) scatter(dt dtype.DType, at asm.Mem, step int64, x value, mask asm.Reg) {
-	if _, narrow := extensions[dt]; narrow && mask == asm.NoReg {
+func (e *emitter) scatter(buffer string, dt dtype.DType, offset sym.Expr, step int64, x value) {
+	at := e.address(buffer, offset)
+	switch {
+	case !e.reaches(dt, at, step):
+		e.scatterLanes(dt, e.scatteredAt(buffer, dt, offset), x, asm.NoReg)
+		return
+	case smallDtypes(dt):
 		e.scatterNarrow(dt, at, step, x)
 		return
 	}
-	if dt.Bits() != 32 || mask != asm.NoReg {
-		refuse("%s a step of %d apart, or some lanes of them, to memory", dt, step)
-	}
 	bytes := step * 4
-	if last := bytes*int64(e.isa.lanes) + int64(at.Disp); last != int64(int32(last)) {
-		refuse("a step of %d", step)
-	}
 	for quarter := range e.isa.lanes / 4 {
 		part := x.lo
 		if quarter > 0 {

@@ -146,11 +146,12 @@ func (e *emitter) when(s *loop.When) {
 // check makes a value usable in indices, or ends the call with what was wrong about it.
 func (e *emitter) check(s *loop.Check) {
 	v := e.value(s.X)
-	if !v.uniform {
-		refuse("an index that differs by lane")
-	}
 	if least, _ := e.bounds(e.resolve(s.Min)); s.X.DType() == dtype.U64 && least < 0 { // 2⁶³ and more would pass for negative numbers
 		refuse("a check of u64 against %s", s.Min)
+	}
+	if !v.uniform {
+		e.checkLanes(s, v)
+		return
 	}
 	r, low, high := e.wholeNumber(v), e.integer(s.Min), e.integer(s.Max)
 	wrong, right := e.label(), e.label()
@@ -159,13 +160,23 @@ func (e *emitter) check(s *loop.Check) {
 	e.compareNumbers(r, high)
 	e.jump(asm.JLE, right)
 	e.bind(wrong)
+	e.failCheck(s, r, low, high)
+	e.bind(right)
+	e.checked(s, name{register: r})
+}
+
+// failCheck ends the call with what was wrong.
+func (e *emitter) failCheck(s *loop.Check, r, low, high asm.Reg) {
 	for i, x := range []asm.Reg{r, low, high} {
 		e.storeWord(frameWord(e.k.failed+i), x)
 	}
 	e.k.checks = append(e.k.checks, check{s.What, s.X.DType()})
 	e.emit(asm.Inst{Op: asm.MOV, Bits: 64, Args: [4]asm.Reg{asm.RAX}, Imm: int64(len(e.k.checks))})
 	e.emit(asm.Inst{Op: asm.RET})
-	e.bind(right)
+}
+
+// checked gives what passed a check its name.
+func (e *emitter) checked(s *loop.Check, n name) {
 	for _, scope := range e.scopes {
 		scope.checked = true
 	}
@@ -174,7 +185,8 @@ func (e *emitter) check(s *loop.Check) {
 	if known, ok := e.k.ranges.Get(s.Name); ok {
 		e.k.ranges.Set(unique, known)
 	}
-	e.names[unique] = name{depth: e.here.depth, register: r}
+	n.depth = e.here.depth
+	e.names[unique] = n
 	e.names[s.Name] = name{depth: e.here.depth, replaced: true, value: sym.Var(unique)}
 }
 

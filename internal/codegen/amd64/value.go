@@ -250,15 +250,11 @@ func (e *emitter) constant(x *loop.Const) value {
 
 func (e *emitter) integer32(v int32) asm.Reg { return e.builder.integer(v) }
 
-// lane takes an integer expression apart in a vector loop: how far one lane's value is from the one before. Uniform ones are 0 apart. What is not linear in
-// the loop's variable is refused.
+// step takes an integer expression apart in a vector loop: how far one lane's value is from the one before. Uniform ones are 0 apart. What is not linear in
+// the loop's variable, by a number, is refused.
 func (e *emitter) step(x sym.Expr) int64 {
-	if e.vector == nil || !slices.Contains(x.Vars(), e.vector.variable) {
-		return 0
-	}
-	factor, rest, ok := x.Linear(e.vector.variable)
-	step, constant := factor.Const()
-	if !ok || !constant || slices.Contains(rest.Vars(), e.vector.variable) {
+	step, ok := e.constantStep(x)
+	if !ok {
 		refuse("%s is not linear in the lanes", x)
 	}
 	return step
@@ -267,10 +263,16 @@ func (e *emitter) step(x sym.Expr) int64 {
 // index is a symbolic integer as an i64.
 func (e *emitter) index(x sym.Expr) value {
 	x = e.resolve(x)
-	step := e.step(x)
 	if v, ok := x.Const(); ok {
 		r := e.repeated64(uint64(v))
 		return value{dtype: dtype.I64, lo: r, hi: r, uniform: true}
+	}
+	step, ok := e.constantStep(x)
+	if !ok {
+		if e.fits(x) {
+			return e.cast(e.laneInteger(x, dtype.I32), dtype.I64)
+		}
+		return e.laneInteger(x, dtype.I64)
 	}
 	base := e.broadcastWide(e.integer(x))
 	if step == 0 {

@@ -1,0 +1,366 @@
+package amd64
+
+import (
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file is elements that do not lie side by side: a step apart, or wherever each lane's index says.
+
+// scattered is a place in memory for each lane: an address, and a number of elements from there on.
+type scattered struct {
+	at    asm.Mem // without an index of its own
+	index value   // i32 or i64
+}
+
+// scatteredAt finds the elements of a buffer at an offset that differs by lane. Elements that share bytes are counted from the buffer's beginning.
+func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) scattered {
+	p := e.takeApart(offset)
+	lanes := p.rest
+	if packs(dt) {
+		lanes, p.base, p.step = offset, sym.Expr{}, sym.Expr{}
+	}
+	index := value{}
+	add := func(v value) {
+		if index.lo == asm.NoReg {
+			index = v
+		} else {
+			index = e.plus(index, v)
+		}
+	}
+	as := e.indexType(lanes, p.step, dt)
+	if !isZero(p.step) {
+		add(e.laneSteps(p.step, as))
+	}
+	if !isZero(lanes) {
+		add(e.laneInteger(lanes, as))
+	}
+	if packs(dt) {
+		return scattered{asm.Mem{Base: e.pointer(buffer, sym.Const(0))}, index}
+	}
+	return scattered{e.withoutIndex(e.address(buffer, p.base)), index}
+}
+
+// indexType is the type of the lanes of an index: i32 where the elements' places in bits, or their numbers, fit.
+func (e *emitter) indexType(rest, step sym.Expr, dt dtype.DType) dtype.DType {
+	lo, hi := e.bounds(rest)
+	low, high := e.bounds(step)
+	reach := int64(8) * max(bytesAtLeast(dt), 1) * int64(e.isa.lanes)
+	within := func(v, most int64) bool { return -most <= v && v <= most }
+	if within(lo, 1<<27) && within(hi, 1<<27) && within(low, (1<<27)/reach) && within(high, (1<<27)/reach) && e.partsFit(rest) {
+		return dtype.I32
+	}
+	return dtype.I64
+}
+
+func bytesAtLeast(dt dtype.DType) int64 { return int64(dt.Bits()) / 8 }
+
+// withoutIndex is an address in one register and a displacement.
+func (e *emitter) withoutIndex(at asm.Mem) asm.Mem {
+	if at.Index == asm.NoReg {
+		return at
+	}
+	base := e.general()
+	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{base, asm.Memory}, Mem: at})
+	return asm.Mem{Base: base}
+}
+
+// gatherLanes reads an element for each lane of a mask (NoReg: all).
+func (e *emitter) gatherLanes(dt dtype.DType, p scattered, mask asm.Reg) value {
+	v := value{dtype: dt}
+	switch kindOf(dt) {
+	case doubles, longs:
+		v.lo, v.hi = e.gatherWide(p, mask)
+		return v
+	}
+	if dt.Bits() == 32 {
+		v.lo = e.gatherWords(p, 4, mask)
+		return v
+	}
+	return e.gatherSmall(dt, p, mask)
+}
+
+// gatherWords reads words of 32 bits, their indices counted in units of so many bytes.
+func (e *emitter) gatherWords(p scattered, scale uint8, mask asm.Reg) asm.Reg {
+	if p.index.dtype == dtype.I32 {
+		at := p.at
+		at.Index, at.Scale = p.index.lo, scale
+		return e.gatherAt(at, mask)
+	}
+	lo, hi := e.halfMasks(mask)
+	if mask != asm.NoReg && !e.isa.masks { // of words
+		lo, hi = mask, e.upper(mask)
+	}
+	half := func(index, mask asm.Reg) asm.Reg {
+		at := p.at
+		at.Index, at.Scale = index, scale
+		return e.gatherBy(asm.VGATHERQPS, at, mask)
+	}
+	return e.joined(half(p.index.lo, lo), half(p.index.hi, hi))
+}
+
+// gatherWide reads elements of 64 bits.
+func (e *emitter) gatherWide(p scattered, mask asm.Reg) (x, y asm.Reg) {
+	lo, hi := e.halfMasks(mask)
+	op, low, high := asm.VGATHERQPD, p.index.lo, p.index.hi
+	if p.index.dtype == dtype.I32 {
+		op, high = asm.VGATHERDPD, e.upper(low)
+	}
+	half := func(index, mask asm.Reg) asm.Reg {
+		at := p.at
+		at.Index, at.Scale = index, 8
+		return e.gatherBy(op, at, mask)
+	}
+	return half(low, lo), half(high, hi)
+}
+
+// halfMasks are the masks of the two halves of 64-bit lanes; NoReg, of all of them, stays NoReg.
+func (e *emitter) halfMasks(mask asm.Reg) (lo, hi asm.Reg) {
+	if mask == asm.NoReg {
+		return mask, mask
+	}
+	return e.halves(mask, false)
+}
+
+// gatherBy is a gather by an instruction; lanes that the mask leaves out are 0.
+func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
+	r := e.builder.vector()
+	e.assign(r, e.integer32(0))
+	m := mask
+	if m == asm.NoReg {
+		m = e.maskConst(true)
+	}
+	m = e.copyOf(m) // a gather clears its mask
+	in := asm.Inst{Op: op, Bits: uint16(e.isa.bits), Mem: at}
+	if e.isa.masks {
+		in.Args, in.Mask = [4]asm.Reg{r, asm.Memory}, m
+	} else {
+		in.Args = [4]asm.Reg{r, asm.Memory, m}
+	}
+	e.emit(in)
+	return r
+}
+
+// gatherSmall reads elements of less than 32 bits: of each, the word of four bytes in which it lies, which begins at a multiple of four and so is in the element's
+// own page.
+func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
+	word := e.general()
+	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{word, asm.Memory}, Mem: p.at})
+	start := e.copyOf(word)
+	e.integerImm(asm.AND, start, 3)
+	e.integerImm(asm.AND, word, -4)
+	as := p.index.dtype
+	shift := func(v value, op asm.Op, wide asm.Op, by int64) value {
+		if as == dtype.I64 {
+			op = wide
+		}
+		return e.each(v, func(x asm.Reg) asm.Reg { return e.twoImm(op, x, by) })
+	}
+	// The place of the element's lowest bit, from the first word on.
+	bits := e.plus(shift(p.index, asm.VPSLLD, asm.VPSLLQ, int64(log2(int64(dt.Bits())))), e.allLanes(e.times(start, 8), as))
+	if as == dtype.I64 && !e.isa.masks {
+		refuse("%s so far apart", dt)
+	}
+	words := scattered{asm.Mem{Base: word}, shift(bits, asm.VPSRAD, asm.VPSRAQ, 5)}
+	low := e.and(e.cast(bits, dtype.I32).lo, e.integer32(31))
+	return e.small(dt, e.shiftRightBy(e.gatherWords(words, 4, mask), low))
+}
+
+// small is lanes in whose lowest bits elements of less than 32 bits lie, with anything above them.
+func (e *emitter) small(dt dtype.DType, x asm.Reg) value {
+	switch {
+	case packs(dt):
+		return e.unpacked(dt, x)
+	case dt == dtype.F16:
+		return value{dtype: dt, lo: e.fromHalf(e.lowWords(x))}
+	case dt == dtype.BF16:
+		return value{dtype: dt, lo: e.shiftLeft(x, 16)}
+	case dt == dtype.Bool:
+		return e.extended(dt, e.and(x, e.integer32(0xff)))
+	case kindOf(dt) == integers:
+		return e.settle(value{dtype: dt, lo: x})
+	}
+	return e.extended(dt, e.and(x, e.integer32(0xff)))
+}
+
+// lowWords is the low 16 bits of each lane, side by side in the lower half.
+func (e *emitter) lowWords(x asm.Reg) asm.Reg {
+	if e.isa.masks {
+		return e.two(asm.VPMOVDW, x)
+	}
+	return e.twoImm(asm.VPERMQ, e.three(asm.VPSHUFB, x, e.poolVector(lowWords)), 0x08)
+}
+
+// scatterLanes writes an element for each lane of a mask (NoReg: all), in the order of the lanes.
+func (e *emitter) scatterLanes(dt dtype.DType, p scattered, x value, mask asm.Reg) {
+	switch {
+	case packs(dt):
+		refuse("%s that share bytes with others, to memory", dt)
+	case x.kind().wide() && e.isa.masks:
+		e.scatterWide(p, x, mask)
+	case dt.Bits() == 32 && e.isa.masks && p.index.dtype == dtype.I32:
+		e.scatterBy(asm.VPSCATTERDD, p.at, p.index.lo, 4, x.lo, mask)
+	case dt.Bits() == 32 && e.isa.masks:
+		lo, hi := e.halfMasks(mask)
+		e.scatterBy(asm.VPSCATTERQD, p.at, p.index.lo, 4, x.lo, lo)
+		e.scatterBy(asm.VPSCATTERQD, p.at, p.index.hi, 4, e.upper(x.lo), hi)
+	default:
+		e.scatterOneByOne(dt, p, x, mask)
+	}
+}
+
+func (e *emitter) scatterWide(p scattered, x value, mask asm.Reg) {
+	lo, hi := e.halfMasks(mask)
+	op, low, high, second := asm.VPSCATTERQQ, p.index.lo, p.index.hi, x.hi
+	if p.index.dtype == dtype.I32 {
+		op, high = asm.VPSCATTERDQ, e.upper(low)
+	}
+	e.scatterBy(op, p.at, low, 8, x.lo, lo)
+	e.scatterBy(op, p.at, high, 8, second, hi)
+}
+
+// scatterBy is a scatter by an instruction, which clears its mask.
+func (e *emitter) scatterBy(op asm.Op, at asm.Mem, index asm.Reg, scale uint8, x, mask asm.Reg) {
+	at.Index, at.Scale = index, scale
+	m := mask
+	if m == asm.NoReg {
+		m = e.maskConst(true)
+	}
+	m = e.copyOf(m)
+	e.emit(asm.Inst{Op: op, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{asm.Memory, x}, Mem: at, Mask: m})
+}
+
+// scatterOneByOne writes lane after lane; those that the mask leaves out behind a branch.
+func (e *emitter) scatterOneByOne(dt dtype.DType, p scattered, x value, mask asm.Reg) {
+	bits := asm.NoReg
+	if mask != asm.NoReg {
+		bits = e.bitsOf(mask)
+	}
+	all := x.lo
+	if !x.kind().wide() {
+		all = e.prepared(dt, x.lo)
+		if dt == dtype.F16 {
+			all = e.widened(e.toHalf(x.lo))
+		}
+	}
+	for lane := range e.isa.lanes {
+		over := e.label()
+		if bits != asm.NoReg {
+			e.emit(asm.Inst{Op: asm.TEST, Bits: 32, Args: [4]asm.Reg{bits}, Imm: 1 << lane})
+			e.jump(asm.JE, over)
+		}
+		at := p.at
+		at.Index, at.Scale = e.indexOf(p.index, lane), uint8(bytesOf(dt))
+		e.storeLane(dt, at, all, x.hi, lane)
+		e.bind(over)
+	}
+}
+
+// widened is words in half a vector as lanes of 32 bits.
+func (e *emitter) widened(x asm.Reg) asm.Reg { return e.two(asm.VPMOVZXWD, x) }
+
+// indexOf is a general register with one lane of an index.
+func (e *emitter) indexOf(index value, lane int) asm.Reg {
+	if index.dtype == dtype.I64 {
+		return e.wordOf(e.halfOf(index.lo, index.hi, lane), lane%(e.isa.lanes/2))
+	}
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(index.lo, lane/4)}, Imm: int64(lane % 4)})
+	e.emit(asm.Inst{Op: asm.MOVSXD, Bits: 64, Args: [4]asm.Reg{r, r}})
+	return r
+}
+
+// halfOf is which of two registers of 64-bit lanes has a lane.
+func (e *emitter) halfOf(lo, hi asm.Reg, lane int) asm.Reg {
+	if lane < e.isa.lanes/2 {
+		return lo
+	}
+	return hi
+}
+
+// wordOf is a general register with one lane of 64 bits of a register.
+func (e *emitter) wordOf(x asm.Reg, lane int) asm.Reg {
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.VPEXTRQ, Args: [4]asm.Reg{r, e.quarter(x, lane/2)}, Imm: int64(lane % 2)})
+	return r
+}
+
+// quarter is 128 bits of a vector.
+func (e *emitter) quarter(x asm.Reg, n int) asm.Reg {
+	if n == 0 {
+		return x
+	}
+	op := asm.VEXTRACTF128
+	if e.isa.bits == 512 {
+		op = asm.VEXTRACTF32X4
+	}
+	return e.twoImm(op, x, int64(n))
+}
+
+// storeLane writes one lane: of elements of up to 32 bits, the low bits of a lane of lo.
+func (e *emitter) storeLane(dt dtype.DType, at asm.Mem, lo, hi asm.Reg, lane int) {
+	if kinds[dt].wide() {
+		e.storeWord(at, e.wordOf(e.halfOf(lo, hi, lane), lane%(e.isa.lanes/2)))
+		return
+	}
+	r := e.general()
+	e.emit(asm.Inst{Op: asm.VPEXTRD, Args: [4]asm.Reg{r, e.quarter(lo, lane/4)}, Imm: int64(lane % 4)})
+	e.emit(asm.Inst{Op: asm.MOV, Bits: uint16(dt.Bits()), Args: [4]asm.Reg{asm.Memory, r}, Mem: at})
+}
+
+// checkLanes makes a value of each lane usable in indices, or ends the call with the first that is wrong.
+func (e *emitter) checkLanes(s *loop.Check, v value) {
+	low, high := e.resolve(s.Min), e.resolve(s.Max)
+	as := dtype.I64
+	if v.kind() == integers && v.dtype != dtype.U32 && e.fits(low) && e.fits(high) {
+		as = dtype.I32
+	}
+	v = e.cast(v, as)
+	least, greatest := e.laneInteger(low, as), e.laneInteger(high, as)
+	below, above := e.above(least, v), e.above(v, greatest)
+	bits := e.bitsOf(e.withTail(e.maskOr(below.lo, above.lo)))
+	right := e.label()
+	e.integerImm(asm.CMP, bits, 0)
+	e.jump(asm.JE, right)
+	scope := e.open(nil)
+	first := e.general()
+	e.emit(asm.Inst{Op: asm.TZCNT, Bits: 32, Args: [4]asm.Reg{first, bits}})
+	e.failCheck(s, e.laneAt(v, first), e.laneAt(least, first), e.laneAt(greatest, first))
+	body := e.close()
+	e.append(scope.head)
+	e.append(body)
+	e.bind(right)
+	e.checked(s, name{lanes: v, min: low, max: high})
+}
+
+// laneAt is the lane of an integer whose number is in a register.
+func (e *emitter) laneAt(v value, lane asm.Reg) asm.Reg {
+	if v.uniform || v.dtype == dtype.I32 {
+		r := v.lo
+		if !v.uniform {
+			r = e.three(asm.VPERMD, e.broadcastInt(lane), r)
+		}
+		if v.dtype == dtype.I32 {
+			return e.lane32(r, true)
+		}
+		return e.lane64(r)
+	}
+	// Which half, and which pair of words in it.
+	half := int64(e.isa.lanes / 2)
+	r := e.copyOf(e.lane64(e.three(asm.VPERMD, e.pairAt(lane), v.lo)))
+	other := e.lane64(e.three(asm.VPERMD, e.pairAt(lane), v.hi))
+	e.integerImm(asm.CMP, lane, half)
+	e.integerOp(asm.CMOVGE, r, other)
+	return r
+}
+
+// pairAt is the numbers of the two words of a lane of 64 bits.
+func (e *emitter) pairAt(lane asm.Reg) asm.Reg {
+	var odd []byte
+	for i := range e.isa.lanes {
+		odd = append(odd, byte(i%2), 0, 0, 0)
+	}
+	return e.addInt(e.broadcastInt(e.times(lane, 2)), e.poolVector(odd))
+}

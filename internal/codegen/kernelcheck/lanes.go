@@ -1,0 +1,106 @@
+package kernelcheck
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// laneForms are indices below rows that differ by lane in other ways than by a number: of i below n, and c, which is 1 or more.
+var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
+	"quotient":        func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(3)).Min(rows.Sub(n1)) },
+	"shift":           func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(4)).Min(rows.Sub(n1)) },
+	"remainder":       func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(sym.Const(5)).Mod(rows) },
+	"mask":            func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mod(sym.Const(8)).Min(rows.Sub(n1)) },
+	"ceiling":         func(i, j, n, c, rows sym.Expr) sym.Expr { return i.CeilDiv(sym.Const(7)).Min(rows.Sub(n1)) },
+	"below zero":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Sub(sym.Const(40)).FloorDiv(sym.Const(5)).Mod(rows) },
+	"named quotient":  func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(c).Min(rows.Sub(n1)) },
+	"named remainder": func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Sub(sym.Const(9)).Mod(c).Min(rows.Sub(n1)) },
+	"named step":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(c).Min(rows.Sub(n1)) },
+	"bounds": func(i, j, n, c, rows sym.Expr) sym.Expr {
+		return i.Mul(sym.Const(2)).Sub(sym.Const(11)).Max(n0).Min(rows.Sub(n1))
+	},
+	"product":      func(i, j, n, c, rows sym.Expr) sym.Expr { return i.Mul(i).Mod(rows) },
+	"checked":      func(i, j, n, c, rows sym.Expr) sym.Expr { return j.Mod(rows) },
+	"checked, far": func(i, j, n, c, rows sym.Expr) sym.Expr { return j.Mul(sym.Const(1 << 33)).Add(i).Mod(rows) },
+}
+
+// Lanes reads, compares and writes at indices that differ by lane in every way, of every element type, whole and masked.
+func (h Harness) Lanes(t *testing.T) {
+	r := rand.New(rand.NewSource(11))
+	for _, dt := range ElementTypes {
+		for name, form := range laneForms {
+			for _, named := range []bool{false, true} {
+				for masked := range 3 {
+					if h.Take != nil && !h.Take() {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s of %s, named %t, masked %d", name, dt, named, masked), func(t *testing.T) {
+						h.lane(t, r, dt, form, named, masked)
+					})
+				}
+			}
+		}
+	}
+}
+
+func (h Harness) lane(t *testing.T, r *rand.Rand, dt dtype.DType, form func(i, j, n, c, rows sym.Expr) sym.Expr, named bool, masked int) {
+	values := map[sym.Name]int64{}
+	extent := func(name string, v int64) sym.Expr {
+		if !named {
+			return sym.Const(v)
+		}
+		values[sym.User(name)] = v - 1
+		return dim(name).Add(n1)
+	}
+	n, c, rows := extent("n", int64(1+r.Intn(70))), extent("c", int64(1+r.Intn(9))), extent("rows", int64(1+r.Intn(50)))
+	b := loop.NewBuilder("lanes")
+	at := b.Param("at", loop.Read, []dtype.DType{dtype.I64, dtype.I32, dtype.U8}[r.Intn(3)], []sym.Expr{n})
+	x := b.Param("x", loop.Read, dt, []sym.Expr{sym.Const(2), rows, sym.Const(3)})
+	y := b.Param("y", loop.Write, dtype.I64, []sym.Expr{n, sym.Const(2)})
+	z := b.Param("z", loop.Write, storable(dt), []sym.Expr{n, sym.Const(2)})
+	b.For(loop.Vector, "i", n, func(i sym.Expr) {
+		j := b.Check("j", at.Load(i), n0, sym.Const(20), "an index")
+		index := form(i, j, n, c, rows)
+		var v loop.Expr = x.Load(n1, index, n1)
+		switch masked {
+		case 1:
+			inside := loop.Apply2(loop.Lt, loop.At(index), loop.At(rows.FloorDiv(sym.Const(2))))
+			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside, Else: loop.Number(dt, 1)}
+		case 2:
+			inside := loop.Apply2(loop.Ne, loop.At(c), loop.At(sym.Const(3)))
+			v = &loop.Load{From: "x", Index: []sym.Expr{n0, index, sym.Const(2)}, Type: dt, Mask: inside, Else: loop.Number(dt, 0)}
+		}
+		b.Store(y, []sym.Expr{i, n1}, loop.At(index))
+		b.Store(y, []sym.Expr{i, n0}, loop.Choose(loop.Apply2(loop.Ge, loop.At(index), loop.At(i)), loop.At(index), loop.At(i)))
+		b.Store(z, []sym.Expr{i, n0}, loop.Convert(storable(dt), v))
+		b.Store(z, []sym.Expr{n.Sub(n1).Sub(i), n1}, loop.Convert(storable(dt), v))
+	})
+	k := Finish(b)
+	var operands []*tensor.Tensor
+	for _, p := range k.Params {
+		operands = append(operands, Operand(t, p, values))
+		Fill(r, operands[len(operands)-1])
+	}
+	for i := range operands[0].Len() {
+		operands[0].SetInt(i, r.Int63n(21))
+	}
+	h.Agree(t, k, values, operands, 0, 0)
+	if operands[0].Len() > 0 && operands[0].DType() != dtype.U8 {
+		operands[0].SetInt(r.Int63n(operands[0].Len()), -1)
+		h.Agree(t, k, values, operands, 0, 0)
+	}
+}
+
+// storable is a type whose elements share no byte: lanes apart cannot write those that do.
+func storable(dt dtype.DType) dtype.DType {
+	if dt.Bits() < 8 {
+		return dtype.F32
+	}
+	return dt
+}
