@@ -431,6 +431,9 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, same, 1, 3, 5, true, 1, 9, 8)
 	sample(dtype.F32, same, 2, 4, 6, true, 2, 7, 7)
 	sample(dtype.F32, same, 1, 2, 2, false, 0, 5, 5)
+	sample(dtype.F32, same, 3, 72, 72, true, 1, 5, 6)
+	sample(dtype.F32, dot, 2, 40, 96, true, 1, 2, 3, 3)
+	sample(dtype.F32, line, 2, 6, 96, false, 2, 9)
 	wide := Window{Kernel: []int64{3, 2}, Strides: []int64{1, 1}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{2, 1}), End: ir.Constants([]int64{2, 2})}
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.I32} {
 		sample(dt, same, 4, 4, 8, true, 2, 6, 5)

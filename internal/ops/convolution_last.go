@@ -26,17 +26,34 @@ func convolutionPixels(k *Nest, n *ir.Node) {
 	places := out.Shape[:last]
 	inner, perGroup := w.Shape[last-1], groupOf(out.Shape[last], groups)
 	k.Reshape(x, product(places), x.Shape[last])
-	k.Reshape(w, inner, w.Shape[last])
+	apart := k.groupsApart(w, groups, inner)
 	k.grouped(groups, func(group sym.Expr) {
 		first := group.Mul(perGroup)
+		filters := w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one))
+		if apart {
+			filters = w.Tile([]sym.Expr{{}, group, {}}, unit(3, 0, one), unit(3, 2, one))
+		}
 		acc := k.begun(present(k.In, 2), out, product(places), product(places), first, perGroup)
 		k.Contract(acc.Shape[0], perGroup, inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
 			x.Tile([]sym.Expr{{}, group.Mul(inner)}, unit(2, 0, one), unit(2, 1, one)),
-			w.Tile([]sym.Expr{{}, first}, unit(2, 0, one), unit(2, 1, one)))
+			filters)
 		k.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) {
 			k.Store(out, append(unraveled(at[0], places), first.Add(at[1])), loop.Convert(out.DType, acc.Load(at...)))
 		})
 	})
+}
+
+// groupsApart gives weights the axes before, groups and filters of a group, if there are several groups of as many
+// filters as a number says: panels of columns then begin with a group's first. Otherwise groups are along one axis with
+// filters.
+func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) bool {
+	filters, fixed := w.Shape[len(w.Shape)-1].Const()
+	if groups == 1 || !fixed {
+		k.Reshape(w, append(before, w.Shape[len(w.Shape)-1])...)
+		return false
+	}
+	k.Reshape(w, append(before, sym.Const(groups), sym.Const(filters/groups))...)
+	return true
 }
 
 // begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun with its bias (0 where bias is nil) from element first on.
@@ -66,6 +83,7 @@ type rowsForm struct {
 	groups       int64
 	block        rowsBlock
 	holes        bool // see HasHoles
+	apart        bool // w has an axis for groups; see groupsApart
 }
 
 // rowsBlock is how much of a convolution is done at once.
@@ -202,7 +220,7 @@ func convolutionRows(k *Nest, n *ir.Node) {
 	}
 	// Along a row, columns and channels are one axis, of x as of the kernel.
 	k.Reshape(x, append(append([]sym.Expr{}, x.Shape[:rank-2]...), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
-	k.Reshape(w, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner), w.Shape[rank-1])...)
+	f.apart = k.groupsApart(w, f.groups, append(append([]sym.Expr{}, w.Shape[:rank-3]...), w.Shape[rank-3].Mul(f.inner))...)
 	last := len(f.places) - 1
 	blocks := append([]sym.Expr{sym.Const(f.block.parts), out.Shape[0], sym.Const(f.groups)}, f.places[:last-1]...)
 	blocks = append(blocks, f.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.block.rows))))
@@ -418,7 +436,7 @@ func (p *rowsPlace) direct() {
 			if mask != nil {
 				value = f.x.LoadIf(mask, number(0), index...)
 			}
-			weight := f.Let("w", f.w.Load(f.at(nil, at[:f.lead], at[last-1], at[last].Mul(f.inner).Add(channel), filter)...))
+			weight := f.Let("w", f.w.Load(f.at(nil, at[:f.lead], at[last-1], append([]sym.Expr{at[last].Mul(f.inner).Add(channel)}, p.filter(to[2])...)...)...))
 			hole := loop.Apply2(loop.And, loop.Apply2(loop.Eq, weight, number(0)),
 				loop.Apply2(loop.Gt, loop.Apply2(loop.Div, number(1), weight), number(0)))
 			f.Reduce(sum, loop.Add, loop.Choose(hole, number(0), loop.Apply2(loop.Mul, value, weight)))
@@ -427,10 +445,18 @@ func (p *rowsPlace) direct() {
 	})
 }
 
+// filter is where the weights have an output channel of the block.
+func (p *rowsPlace) filter(channel sym.Expr) []sym.Expr {
+	if p.apart {
+		return []sym.Expr{p.group, p.first.Sub(p.group.Mul(p.outer)).Add(channel)}
+	}
+	return []sym.Expr{p.first.Add(channel)}
+}
+
 // weights is the tile of the weights from a position of the kernel on.
 func (p *rowsPlace) weights(lead []sym.Expr, row, inRow sym.Expr) loop.Tile {
-	rank := len(p.w.Shape)
-	return p.w.Tile(p.at(nil, lead, row, inRow, p.first), unit(rank, rank-2, one), unit(rank, rank-1, one))
+	rank, filter := len(p.w.Shape), p.filter(sym.Expr{})
+	return p.w.Tile(p.at(nil, lead, row, append([]sym.Expr{inRow}, filter...)...), unit(rank, rank-1-len(filter), one), unit(rank, rank-1, one))
 }
 
 // store stores so many positions of an accumulator, from an output row on.

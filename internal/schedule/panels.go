@@ -270,6 +270,9 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	} else if fixed && vectors == 3 && all%3 != 0 && all%4 == 0 {
 		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3
 	}
+	if fixed && vectors == 2 && all == 3 && s.machine.Limits.HoldSums(widestTile, all) {
+		vectors = all // one panel in the place of one and a half
+	}
 	if fixed && n > 0 {
 		vectors = min(vectors, all)
 	}

@@ -218,6 +218,9 @@ func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if err != nil {
 		return nil
 	}
+	if here[major] != t.later.major { // parts along the axis lie all over what t is computed from
+		r.later.part = true
+	}
 	return r
 }
 

@@ -294,3 +294,18 @@ func TestSlicedAndJoined(t *testing.T) {
 		}
 	}
 }
+
+// TestReshapedApart: parts of a reshape along an axis that is not the one with separate stretches have no stretch of
+// their own, whatever is reshaped.
+func TestReshapedApart(t *testing.T) {
+	weights := Must(New(dtype.F32, 12, 5, 3, 3)) // [filters, channels, rows, columns]
+	last := Must(Permuted(weights, weights.shape, []int64{2, 3, 1, 0}))
+	joined, err := last.Reshape(3, 15, 4, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Stretch(0, 1) == nil || joined.Stretch(0, 1) != nil || joined.Done(1) != nil {
+		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.Stretch(0, 1)), len(joined.Stretch(0, 1)))
+	}
+	checkParts(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined, Must(permutedSlowly(weights, weights.shape, []int64{2, 3, 1, 0}).Reshape(3, 15, 4, 3)))
+}

@@ -523,7 +523,7 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	for _, m := range p.terms {
 		more = max(more, m.dot.moreRows())
 	}
-	most := mostTileRows(p.ops.registers(isa), vectors, mostRows(vectors)+more) - more
+	most := mostTileRows(p.ops.registers(isa), vectors, mostRows(isa, vectors)+more) - more
 	if most <= 0 {
 		refuse("%d vectors of sums", vectors)
 	}
@@ -603,9 +603,10 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	p.bind(end)
 }
 
-// mostRows is the most rows of a tile: more would only lengthen the code.
-func mostRows(vectors int) int {
-	if vectors == 1 {
+// mostRows is the most rows of a tile: more would only lengthen the code. With few registers, some are left for what is
+// made of the sums of a single vector.
+func mostRows(isa *isa, vectors int) int {
+	if vectors == 1 && isa.registers < 32 {
 		return 8
 	}
 	return 14

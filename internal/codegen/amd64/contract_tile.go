@@ -489,6 +489,14 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 			t.readRun(m.formB, asm.V(first-v), v, column(v), masked(v))
 		}
 		others := free - t.vectors
+		if t.vectors == 1 && t.repeats(m) {
+			for i := range all {
+				at := rows.at(i, dispA)
+				at.Broadcast = true
+				t.wideFrom(t.ops.multiplyAdd, at, t.sum(i, 0), asm.V(first))
+			}
+			return
+		}
 		for i := range all {
 			a := left(i, asm.V(first-t.vectors-i%others))
 			for v := range t.vectors {
@@ -509,6 +517,11 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 			}
 		}
 	}
+}
+
+// repeats reports whether an instruction that adds a product can read an element of A into all lanes itself.
+func (t *registerTile) repeats(m *term) bool {
+	return t.isa.masks && m.dot == nil && m.formA.extend == asm.NoOp && t.ops.multiplyAdd != asm.NoOp
 }
 
 // mostTileRows is the most rows of a tile with so many vectors whose sums fit so many registers; 0 where not even one row's do.
