@@ -287,7 +287,7 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 			continue
 		}
 		if seen[b] == nil || low.Apart {
-			seen[b] = nest.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, v.Type.Shape)
+			seen[b] = nest.Param(fmt.Sprintf("x%d", i), loop.Read, v.Type.DType, ops.Settled(l.from.Dims, v.Type.Shape))
 			step.Args = append(step.Args, b)
 		}
 		nest.In = append(nest.In, seen[b])
@@ -297,7 +297,7 @@ func (l *lowering) launch(n *ir.Node, def *ops.Def, low ops.Lowering, steps *[]l
 		if low.Onto {
 			access = loop.Update
 		}
-		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, v.Type.Shape))
+		nest.Out = append(nest.Out, nest.Param(fmt.Sprintf("y%d", i), access, v.Type.DType, ops.Settled(l.from.Dims, v.Type.Shape)))
 		step.Args = append(step.Args, l.buffers[v])
 	}
 	low.Build(nest, n)

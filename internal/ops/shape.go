@@ -19,22 +19,44 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 		out[axis] = sym.Const(1)
 		for _, s := range shapes {
 			at := axis - rank + len(s)
-			if at < 0 || isOne(s[at]) {
+			if at < 0 {
+				continue
+			}
+			extent := settledExtent(c.Dims(), s[at])
+			if isOne(extent) {
 				continue
 			}
 			if isOne(out[axis]) {
-				out[axis] = s[at]
+				out[axis] = extent
 				continue
 			}
-			if err := c.RequireEqual(n, out[axis], s[at], "extents that are combined element by element"); err != nil {
+			if err := c.RequireEqual(n, out[axis], extent, "extents that are combined element by element"); err != nil {
 				return nil, err
 			}
-			if _, known := s[at].Const(); known {
-				out[axis] = s[at]
+			if _, known := extent.Const(); known {
+				out[axis] = extent
 			}
 		}
 	}
 	return out, nil
+}
+
+// Settled is a shape in which a dimension that has only one value stands as that number, as whoever asks for an extent of 1 needs it.
+func Settled(d *sym.Dims, shape []sym.Expr) []sym.Expr {
+	out := make([]sym.Expr, len(shape))
+	for axis, extent := range shape {
+		out[axis] = settledExtent(d, extent)
+	}
+	return out
+}
+
+func settledExtent(d *sym.Dims, extent sym.Expr) sym.Expr {
+	if name, alone := extent.Name(); alone {
+		if r, ok := d.Get(name); ok && r.Min == r.Max {
+			return sym.Const(r.Min)
+		}
+	}
+	return extent
 }
 
 // stretched is where an operand of the given shape is read for element index of the broadcast result.

@@ -1,0 +1,62 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestOneSize: a dimension whose only value is 1 is repeated as an extent of 1 is, also if a pass has found that what makes it an extent of 1 does nothing.
+func TestOneSize(t *testing.T) {
+	ints := func(name string, x ...int64) *wire.TensorProto {
+		return wire.FromTensor(name, tensor.Must(tensor.FromSlice(x, int64(len(x)))))
+	}
+	float := func(name string, shape ...*wire.Dimension) *wire.ValueInfoProto {
+		return wire.TensorValue(name, wire.FloatType, shape...)
+	}
+	g := &wire.GraphProto{Name: "expanded",
+		Input:       []*wire.ValueInfoProto{float("x", wire.Dim("n"), wire.Dim("m")), wire.TensorValue("s", wire.Int64Type, wire.Size(1))},
+		Output:      []*wire.ValueInfoProto{float("y", wire.Dim("p"), wire.Dim("q")), float("z", wire.Dim("n"), wire.Dim("q"))},
+		Initializer: []*wire.TensorProto{ints("zero", 0), ints("one", 1), ints("two", 2)},
+		Node: []*wire.NodeProto{operation("Slice", "x,zero,one,zero", "head"), operation("Add", "s,two", "rows"), operation("Concat", "rows,one", "shape", wire.IntAttribute("axis", 0)),
+			operation("Expand", "head,shape", "y"), operation("Mul", "x,head", "square"), operation("Add", "square,x", "z")}}
+	data := (&wire.ModelProto{IRVersion: 8, OpsetImport: []*wire.OperatorSetIDProto{{Version: 16}}, Graph: g}).Marshal()
+	fixed := weir.Range{Min: 1, Max: 1}
+	for _, dims := range []map[string]weir.Range{nil, {"n": fixed}, {"m": fixed}, {"n": fixed, "m": fixed}} {
+		for _, target := range []weir.Target{weir.Portable, weir.Best} {
+			m, err := weir.LoadBytes(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := weir.Compile(t.Context(), m, weir.Options{Target: target, Threads: 1, Dims: dims})
+			m.Close()
+			if err != nil {
+				t.Fatalf("%v: %v", dims, err)
+			}
+			x, err := weir.FromSlice([]float32{3}, 1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := weir.FromSlice([]int64{2}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Run(t.Context(), weir.Inputs{"x": x, "s": s})
+			if err != nil {
+				t.Fatalf("%v: %v", dims, err)
+			}
+			for name, want := range map[string][]float32{"y": {3, 3, 3, 3}, "z": {12}} {
+				if got, err := weir.Copy[float32](r.Get(name)); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%v: %s is %v, not %v; %v", dims, name, got, want, err)
+				}
+			}
+			r.Close()
+			s.Close()
+			x.Close()
+			p.Close()
+		}
+	}
+}
