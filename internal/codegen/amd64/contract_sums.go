@@ -25,6 +25,8 @@ type place struct {
 	stream *stream
 	lanes  bool
 	narrow *operandForm // of elements that registers hold as f32; nil: they are as wide as sums
+	turned bool         // rows lie side by side, and columns so far apart
+	column distance
 }
 
 // expressions prepares a nest's loads and stores.
@@ -45,10 +47,7 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 			if s.Mask != nil {
 				refuse("a masked store")
 			}
-			at := p.placeOf(x, s.To, s.Index)
-			if !at.lanes && !n.column.None() {
-				refuse("a store of columns that lie apart")
-			}
+			at := p.placeOfStore(x, n, s)
 			if at.narrow != nil && (!at.narrow.high || !p.isa.masks) {
 				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
 			}
@@ -57,6 +56,45 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 		}
 	}
 	return x
+}
+
+// placeOfStore is where a store finds a tile's elements. Only the last may have its columns apart: nothing reads the sums
+// after it.
+func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) place {
+	m := p.k.memory(s.To)
+	ops := elements[m.dtype]
+	down, across, offset := p.stepsOf(x, m.offset(s.Index))
+	step, fixed := across.Const()
+	if n.column.None() || n.row.None() || fixed && (step == 0 || step == 1) || !isOne(down) || ops == nil || ops.size != 4 || p.ops.size != 4 {
+		at := p.placeOf(x, s.To, s.Index)
+		if !at.lanes && !n.column.None() {
+			refuse("a store of columns that lie apart")
+		}
+		return at
+	}
+	if s != n.body[len(n.body)-1] {
+		refuse("a store of columns that lie apart, and another after it")
+	}
+	return place{stream: p.stream(s.To, offset, known(p.ops.size)), turned: true, column: p.distance(across, p.ops.size)}
+}
+
+// stepsOf is how far an offset moves with a nest's rows and columns, and what is left of it.
+func (p *product) stepsOf(x *sumExpressions, offset sym.Expr) (down, across, rest sym.Expr) {
+	offset = p.resolve(offset)
+	take := func(variable sym.Name, coef *sym.Expr) {
+		if variable.None() {
+			return
+		}
+		factor, rest, ok := offset.Linear(variable)
+		if !ok {
+			refuse("%s does not move evenly with %s", offset, variable)
+		}
+		*coef, offset = factor, rest
+	}
+	down, across = sym.Const(0), sym.Const(0)
+	take(x.nest.column, &across)
+	take(x.nest.row, &down)
+	return down, across, offset
 }
 
 func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) place {
@@ -68,20 +106,7 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 		}
 		size = narrow.size
 	}
-	offset := p.resolve(m.offset(index))
-	down, across := sym.Const(0), sym.Const(0)
-	take := func(variable sym.Name, coef *sym.Expr) {
-		if variable.None() {
-			return
-		}
-		factor, rest, ok := offset.Linear(variable)
-		if !ok {
-			refuse("%s does not move evenly with %s", offset, variable)
-		}
-		*coef, offset = factor, rest
-	}
-	take(x.nest.column, &across)
-	take(x.nest.row, &down)
+	down, across, offset := p.stepsOf(x, m.offset(index))
 	step, ok := across.Const()
 	if !ok || step != 0 && step != 1 {
 		refuse("columns of %%%s that lie apart", buffer)
@@ -91,7 +116,7 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 			refuse("rows of %%%s that differ by column", buffer)
 		}
 	}
-	return place{p.stream(buffer, offset, p.distance(down, size)), step == 1, narrow}
+	return place{stream: p.stream(buffer, offset, p.distance(down, size)), lanes: step == 1, narrow: narrow}
 }
 
 // fill gives all sums their first value.
@@ -109,6 +134,7 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 
 // run does what the nest does, for all sums.
 func (x *sumExpressions) run(t *registerTile) {
+	var last *place
 	x.eachRow(t, func(row int, at func(*stream) asm.Mem) {
 		for vector := range t.vectors {
 			x.lets = map[string]asm.Reg{}
@@ -131,7 +157,10 @@ func (x *sumExpressions) run(t *registerTile) {
 						refuse("a copy among sums")
 					}
 					r, own := x.value(t, v, row, vector, at)
-					if p.narrow != nil {
+					if p.turned {
+						t.wide(asm.VMOVUPS, t.sum(row, vector), r)
+						last = &p
+					} else if p.narrow != nil {
 						t.storeBrains(along(at(p.stream), t, vector, p.narrow.size), vector, r)
 					} else {
 						t.storeLanes(along(at(p.stream), t, vector, t.ops.size), vector, r)
@@ -146,6 +175,9 @@ func (x *sumExpressions) run(t *registerTile) {
 			}
 		}
 	})
+	if last != nil {
+		t.turned(*last)
+	}
 }
 
 // eachRow calls do for each row of a tile; at is a stream's address there.

@@ -34,6 +34,7 @@ type productCase struct {
 	wraps   bool   // with extreme: the greatest on the left and the least on the right, whose sums leave their type
 	packed  bool   // the right operand lies in panels
 	turned  bool   // the left operand lies by columns
+	across  bool   // the result lies by columns
 	first   string // what the sums begin with: zero, bias
 	last    string // what becomes of them
 	block   int64  // steps of a sum at a time, where sums stay in memory meanwhile; 0: all
@@ -41,7 +42,7 @@ type productCase struct {
 }
 
 func (c productCase) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v dot=%d packed=%v turned=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.dot, c.packed, c.turned)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v dot=%d packed=%v turned=%v across=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.dot, c.packed, c.turned, c.across)
 }
 
 func constants(list ...int64) []sym.Expr {
@@ -96,7 +97,11 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	if c.last == "brain" {
 		result = dtype.BF16
 	}
-	y := b.Param("y", loop.Write, result, []sym.Expr{m, n})
+	shapeY := []sym.Expr{m, n}
+	if c.across {
+		shapeY = []sym.Expr{n, m}
+	}
+	y := b.Param("y", loop.Write, result, shapeY)
 	tile := m
 	tiles := one
 	if c.rows > 0 {
@@ -169,6 +174,9 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 					v = loop.Convert(dtype.BF16, loop.Apply2(loop.Add, v, residual.Load(at...)))
 				case "tanh":
 					v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1), loop.Apply(loop.Abs, loop.Apply(loop.Floor, v))))
+				}
+				if c.across {
+					at[0], at[1] = at[1], at[0]
 				}
 				b.Store(y, at, v)
 			})
@@ -365,6 +373,7 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 		if r.Intn(3) == 0 {
 			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
+		c.across = len(cases)%4 == 3 && c.m > 1 && c.dt == dtype.F32
 		if c.dt == dtype.F64 && c.width > 32 {
 			c.width = 32
 		}

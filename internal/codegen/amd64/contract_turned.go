@@ -1,0 +1,121 @@
+package amd64
+
+import (
+	"encoding/binary"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+)
+
+// This file stores sums whose columns lie apart and whose rows lie side by side, as a result with its channels first has
+// them: four rows at a time are transposed in registers, and four elements of a column stored together.
+
+// turnedRows is how many rows are stored together: as many elements as a quarter of a 512-bit register holds.
+const turnedRows = 4
+
+// turned stores all sums, which are the values to be stored, and no sums from then on.
+func (t *registerTile) turned(p place) {
+	for first := 0; first < t.rows; first += turnedRows {
+		t.turnRows(p, first, min(turnedRows, t.rows-first))
+	}
+}
+
+// turnRows stores count rows from the first on: column after column.
+func (t *registerTile) turnRows(p place, first, count int) {
+	at := t.copyOf(p.stream.at)
+	t.moveOn(at, known(int64(first)*t.ops.size))
+	mask := t.maskOfRows(count)
+	end := t.label()
+	for vector := range t.vectors {
+		columns, ragged := t.lanes(), t.partial(vector) && !t.part.known()
+		if t.partial(vector) && t.part.known() {
+			columns = t.part.fixed
+		}
+		rows := make([]asm.Reg, turnedRows)
+		for i := range rows {
+			if i < count {
+				rows[i] = t.sum(first+i, vector)
+			} else {
+				rows[i] = t.take()
+			}
+		}
+		spare := t.take()
+		blocks, free := t.transposed(rows, spare)
+		for c := range columns {
+			if ragged {
+				t.integerImm(asm.CMP, t.part.register, c)
+				t.jump(asm.JLE, end)
+			}
+			t.storePart(at, blocks[c%turnedRows], c/turnedRows, mask, free)
+			t.moveOn(at, p.column)
+		}
+		for _, r := range append(rows[count:], spare) { // whatever they hold now
+			t.give(r)
+		}
+	}
+	t.bind(end)
+	if mask != asm.NoReg && !t.isa.masks {
+		t.give(mask)
+	}
+}
+
+// transposed transposes four registers, in blocks of 4 × 4: lane group l of the i-th result has element 4·l + i of each.
+// The results are in some of the registers and the spare one; the one that is free then is the last of what it returns.
+func (t *registerTile) transposed(rows []asm.Reg, spare asm.Reg) (out [turnedRows]asm.Reg, free asm.Reg) {
+	pair := func(low, high asm.Op, x, y asm.Reg) (lo, hi asm.Reg) {
+		t.wide(low, spare, x, y)
+		t.wide(high, y, x, y)
+		lo, spare = spare, x
+		return lo, y
+	}
+	lo, hi := pair(asm.VUNPCKLPS, asm.VUNPCKHPS, rows[0], rows[1])
+	lo2, hi2 := pair(asm.VUNPCKLPS, asm.VUNPCKHPS, rows[2], rows[3])
+	out[0], out[1] = pair(asm.VUNPCKLPD, asm.VUNPCKHPD, lo, lo2)
+	out[2], out[3] = pair(asm.VUNPCKLPD, asm.VUNPCKHPD, hi, hi2)
+	return out, spare
+}
+
+// maskOfRows is a mask of so many of four elements; NoReg for all.
+func (t *registerTile) maskOfRows(count int) asm.Reg {
+	if count == turnedRows {
+		return asm.NoReg
+	}
+	if t.isa.masks {
+		bits, mask := t.general(), t.maskRegister()
+		t.setNumber(bits, 1<<count-1)
+		t.emit(asm.Inst{Op: asm.KMOVW, Args: [4]asm.Reg{mask, bits}})
+		return mask
+	}
+	var lanes []byte
+	for i := range turnedRows {
+		lane := uint32(0)
+		if i < count {
+			lane--
+		}
+		lanes = binary.LittleEndian.AppendUint32(lanes, lane)
+	}
+	mask := t.take()
+	t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{mask, asm.Memory}, Mem: asm.Mem{Pool: t.code.Constant(lanes)}})
+	return mask
+}
+
+// storePart writes a group of four lanes of a register, as far as a mask goes. What is masked goes through a free
+// register: an extraction to memory touches all four elements.
+func (t *registerTile) storePart(at, r asm.Reg, group int64, mask, free asm.Reg) {
+	to, extract := asm.Mem{Base: at}, asm.Inst{Op: asm.VEXTRACTF128, Bits: uint16(t.isa.bits), Imm: group}
+	if group > 0 && mask == asm.NoReg {
+		extract.Args, extract.Mem = [4]asm.Reg{asm.Memory, r}, to
+		t.emit(extract)
+		return
+	}
+	if group > 0 {
+		extract.Args = [4]asm.Reg{free, r}
+		t.emit(extract)
+		r = free
+	}
+	switch {
+	case mask != asm.NoReg && !t.isa.masks:
+		t.emit(asm.Inst{Op: asm.VMASKMOVPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, mask, r}, Mem: to})
+	default:
+		t.emit(asm.Inst{Op: asm.VMOVUPS, Bits: 128, Args: [4]asm.Reg{asm.Memory, r}, Mem: to, Mask: mask})
+	}
+}
