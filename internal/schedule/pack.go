@@ -13,7 +13,8 @@ import (
 // Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
 // the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
 // the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
-// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All readers are rewritten, so it is held once.
+// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a weight
+// that is read in several ways.
 type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
 	Width  int64
@@ -57,6 +58,10 @@ func (s *scheduler) planPacks() []*Pack {
 	}
 	s.findShared()
 	refused := s.read(func(l *loop.Launch) bool { return s.shared[l.Kernel] })
+	packable := func(b *loop.Buffer) bool {
+		return !refused[b] && b.Kind == loop.Weight && b.View == nil && b.Data != nil && packed(b.DType)
+	}
+	s.divide(packable)
 	packs := map[*loop.Buffer]*Pack{}
 	var list []*Pack
 	s.eachList(&s.module.Body, func(steps *[]loop.Step) {
@@ -66,7 +71,7 @@ func (s *scheduler) planPacks() []*Pack {
 				continue
 			}
 			for i, b := range l.Args {
-				if refused[b] || b.Kind != loop.Weight || b.View != nil || b.Data == nil || !packed(b.DType) {
+				if !packable(b) {
 					continue
 				}
 				p := packs[b]
@@ -81,7 +86,7 @@ func (s *scheduler) planPacks() []*Pack {
 			}
 		}
 	})
-	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.lay() })
+	return slices.DeleteFunc(list, func(p *Pack) bool { return p.columns < 0 || !p.agreed() || !p.lay() })
 }
 
 // read is the set of buffers that something else than a launch reads, that are views or lie under one, or that a launch reads which is unfit.

@@ -157,7 +157,7 @@ func laterWeights(r *rand.Rand, m *loop.Module) {
 func TestPack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		packed string // the shape that the weight must have at the end
+		packed string // the shapes that the weight, and others with its elements, must have at the end
 		build  func(r *rand.Rand, w *writer)
 	}{
 		{"rows by columns", "[3, 40, 16]", func(r *rand.Rand, w *writer) {
@@ -193,11 +193,17 @@ func TestPack(t *testing.T) {
 			w.product(loop.Output, y, weight, 0, 1)
 			w.product(loop.Output, x, weight, 0, 1)
 		}},
-		{"both ways", "[3, 9, 16]", func(r *rand.Rand, w *writer) { // the product with more work has it as it likes, the other gathers
+		{"both ways", "[3, 9, 16] [1, 35, 16]", func(r *rand.Rand, w *writer) {
 			weight := w.weight(r, 9, 35)
 			x, y := w.buffer(loop.Input, dtype.F32, shape(number(20), number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
 			w.product(loop.Output, x, weight, 0, 1)
 			w.product(loop.Output, y, weight, 1, 0)
+		}},
+		{"one row and many, both ways", "[1, 35, 16] [1, 9, 40]", func(r *rand.Rand, w *writer) {
+			weight := w.weight(r, 9, 35)
+			x, y := w.buffer(loop.Input, dtype.F32, shape(one, number(9))), w.buffer(loop.Input, dtype.F32, shape(number(20), number(35)))
+			w.product(loop.Output, y, weight, 1, 0)
+			w.product(loop.Output, x, weight, 0, 1)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -228,10 +234,14 @@ func TestPack(t *testing.T) {
 					}
 				}
 			}
+			var shapes []string
 			for _, b := range scheduled.Buffers {
-				if b.Kind == loop.Weight && fmt.Sprint(b.Shape) != strings.ReplaceAll(c.packed, ",", "") {
-					t.Errorf("the weight's shape is %v, want %s", b.Shape, c.packed)
+				if b.Kind == loop.Weight {
+					shapes = append(shapes, fmt.Sprint(b.Shape))
 				}
+			}
+			if is := strings.Join(shapes, " "); is != strings.ReplaceAll(c.packed, ",", "") {
+				t.Errorf("the weight's shape is %s, want %s", is, c.packed)
 			}
 			got, err := (&loop.Runner{}).Run(scheduled, in)
 			if err != nil {
