@@ -45,6 +45,7 @@ var Passes = []PassRow{
 	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
 	{"brain-weights", pass.BrainWeights, "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
 	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
+	{"beside", pass.Beside, "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},

@@ -71,6 +71,9 @@ func filter[T any](n *ir.Node, list []T) []T {
 	if !Last(n) {
 		return list
 	}
+	if axes := besideOf(n); axes > 0 {
+		list = unpermuted(list, WeightsBeside(len(list), axes))
+	}
 	return unpermuted(list, weightsLast(len(list), n.Op.Name() == "convolution_transpose"))
 }
 

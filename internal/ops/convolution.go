@@ -18,12 +18,13 @@ func init() {
 		Lowerings: []Lowering{
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
+			{Name: "beside", When: convolutionIsBeside, Build: convolutionBeside},
 			{Name: "strips", When: convolutionIsStrips, Build: convolutionStrips},
 			{Name: "bands", When: convolutionIsBands, Build: convolutionBands},
 			{Name: "depthwise", When: convolutionIsDepthwise, Build: convolutionDepthwise},
 			{Name: "direct", When: channelsFirst, Build: convolutionDirect},
-			{Name: "pixels", Apart: true, When: both(both(channelsLast, convolutionIsWhole), convolutionIsPointwise), Build: convolutionPixels},
-			{Name: "rows", Apart: true, When: channelsLast, Build: convolutionRows},
+			{Name: "pixels", Apart: true, When: both(both(convolutionIsRows, convolutionIsWhole), convolutionIsPointwise), Build: convolutionPixels},
+			{Name: "rows", Apart: true, When: convolutionIsRows, Build: convolutionRows},
 		}})
 }
 
@@ -125,6 +126,9 @@ func convolutionShape(c *ir.Inference, n *ir.Node) error {
 	}
 	if HasHoles(n) && (!Last(n) || x.DType != dtype.F32 || dt != dtype.F32) {
 		return fault(n, "holes in weights of type %s, with a result of type %s", w.DType, dt)
+	}
+	if err := checkBeside(n, window); err != nil {
+		return err
 	}
 	xs, ws := planar(n, x.Shape), filter(n, w.Shape)
 	if err := c.RequireEqual(n, xs[1], ws[1].Mul(sym.Const(groups)), "the channels of a convolution"); err != nil {
@@ -456,7 +460,7 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, Window{Kernel: []int64{3}, Strides: []int64{1}, Dilations: []int64{4}, Begin: ir.Constants([]int64{4}), End: ir.Constants([]int64{4})}, 1, 16, 3, true, 2, 7)
 	sample(dtype.F32, Window{Kernel: []int64{3, 2, 3}, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 3, 5}, Begin: ir.Constants([]int64{1, 2, 5}), End: ir.Constants([]int64{1, 1, 5})},
 		1, 17, 3, true, 1, 2, 3, 6)
-	return withHoles(withLast(out, false))
+	return append(withHoles(withLast(out, false)), besideSamples(r)...)
 }
 
 // withHoles adds, for each sample of f32 whose channels are last, one whose weights have holes, beside infinities and NaN.

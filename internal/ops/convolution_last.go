@@ -12,7 +12,6 @@ import (
 // A convolution with its channels last is a product whose rows are output positions, whose columns are output channels, and which sums over the window and the input channels.
 
 func channelsFirst(n *ir.Node, _ *sym.Dims) bool { return !Last(n) }
-func channelsLast(n *ir.Node, _ *sym.Dims) bool  { return Last(n) }
 
 // both is the condition that two conditions hold.
 func both(x, y func(n *ir.Node, d *sym.Dims) bool) func(n *ir.Node, d *sym.Dims) bool {

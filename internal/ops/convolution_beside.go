@@ -1,0 +1,311 @@
+package ops
+
+import (
+	"math/rand"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// This file computes convolutions to few channels, which alone would fill few lanes: the kernel's elements along its last
+// axes lie beside the output channels, as columns of one product, which gives what each of these elements makes of each
+// position of the input. A result is the sum of what neighbouring positions give. The attribute "beside" is the number of
+// these axes, one or two: weights [k…, I, O] are [k before, I, k beside, O] then.
+
+const (
+	besideColumns = 112       // output columns of a block if a row is long or its length has a name
+	besideLongest = 256       // output columns of a whole row
+	besideRows    = 16        // output rows of a block, if kernel rows lie beside each other
+	besideBytes   = 256 << 10 // that a product gives for a block, about
+	besideLanes   = 16        // columns that are computed together, about
+	besideFaster  = 0.8       // of the time of other ways, which this must stay below
+	besideMoved   = 1.3       // multiplications of vectors that take as long as to store an element and add it up
+	besideInputs  = 8         // input channels at least
+)
+
+func besideOf(n *ir.Node) int64 { return n.Attrs.Int("beside", 0) }
+
+func convolutionIsBeside(n *ir.Node, _ *sym.Dims) bool { return besideOf(n) > 0 }
+func convolutionIsRows(n *ir.Node, _ *sym.Dims) bool   { return Last(n) && besideOf(n) == 0 }
+
+// WeightsBeside is the permutation that makes weights [k before, I, k beside, O] of weights [k…, I, O] of a rank.
+func WeightsBeside(rank int, axes int64) []int64 {
+	perm := make([]int64, rank)
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	at := rank - 2 - int(axes)
+	return slices.Insert(slices.Delete(perm, rank-2, rank-1), at, int64(rank-2))
+}
+
+// checkBeside returns an error if the attribute "beside" does not fit a convolution.
+func checkBeside(n *ir.Node, w Window) error {
+	axes := besideOf(n)
+	far := func(stride int64) bool { return stride != 1 }
+	switch {
+	case axes == 0:
+		return nil
+	case axes < 0 || axes > 2 || axes > int64(len(w.Kernel)):
+		return fault(n, "%d axes of the kernel beside the output channels", axes)
+	case !Last(n) || HasHoles(n) || n.Attrs.Int("groups", 1) != 1 || slices.ContainsFunc(w.Strides, far):
+		return fault(n, "elements of the kernel beside the output channels of a convolution with groups, strides, holes or its channels first")
+	}
+	return nil
+}
+
+// BesideAxes is how many of the kernel's last axes had best lie beside the output channels of a convolution with its
+// channels last: 0 for none.
+func BesideAxes(n *ir.Node) int64 {
+	rank := len(n.Inputs[0].Type.Shape)
+	window, err := windowOf(n, rank-2)
+	inner, known := n.Inputs[0].Type.Shape[rank-1].Const()
+	filters, fixed := n.Outputs[0].Type.Shape[rank-1].Const()
+	if err != nil || !known || !fixed || inner < besideInputs || filters < 1 || HasHoles(n) || n.Attrs.Int("groups", 1) != 1 {
+		return 0
+	}
+	vectors := func(columns int64) float64 { return float64((columns + besideLanes - 1) / besideLanes) }
+	all := int64(1)
+	for i, k := range window.Kernel {
+		if window.Strides[i] != 1 {
+			return 0
+		}
+		all *= k
+	}
+	best, least := int64(0), besideFaster*float64(all*inner)*vectors(filters)
+	for axes := int64(1); axes <= min(2, int64(rank-2)); axes++ {
+		f := newBesideForm(nil, window, n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, axes)
+		columns := f.elements * filters
+		again := float64(f.rows+f.more) / float64(f.rows)
+		cost := (float64(all/f.elements*inner)*vectors(columns) + besideMoved*float64(columns)) * again
+		if cost < least {
+			best, least = axes, cost
+		}
+	}
+	return best
+}
+
+// besideForm is a convolution some of whose kernel's axes lie beside its output channels.
+type besideForm struct {
+	rowsForm
+	both     bool  // rows and columns of the kernel do; else columns
+	elements int64 // of the kernel, beside each other
+	rows     int64 // output rows of a block
+	more     int64 // input rows that a block sees, beyond as many
+}
+
+// newBesideForm is the form for an input and a result with their channels last.
+func newBesideForm(k *Nest, window Window, x, out []sym.Expr, axes int64) *besideForm {
+	rank := len(x)
+	f := &besideForm{rowsForm: rowsForm{Nest: k, window: window, x: &loop.Memory{}, groups: 1, lead: max(rank-4, 0)}, both: axes > 1}
+	f.x.Shape = x
+	f.inner, f.outer = x[rank-1], out[rank-1]
+	f.size, f.places = x[1:rank-1], out[1:rank-1]
+	if rank == 3 {
+		f.alone()
+	}
+	last := len(f.places) - 1
+	f.elements, f.rows = f.window.Kernel[last], 1
+	if f.both {
+		f.elements *= f.window.Kernel[last-1]
+		f.more = f.window.span(last-1) - 1
+		line := 4 * f.elements * constant(f.outer, 1) * (min(constant(f.places[last], besideColumns), besideLongest) + f.window.span(last) - 1)
+		height := max(constant(f.places[last-1], besideRows), 1)
+		f.rows = min(max(besideBytes/max(line, 1)-f.more, 1), besideRows, height)
+		f.rows = ceilDiv(height, ceilDiv(height, f.rows))
+	}
+	return f
+}
+
+// convolutionBeside computes blocks of rows and columns.
+func convolutionBeside(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	window, _ := windowOf(n, rank-2)
+	f := newBesideForm(k, window, x.Shape, out.Shape, besideOf(n))
+	*f.x = *x
+	f.w, f.out, f.bias = w, out, present(k.In, 2)
+	k.Reshape(x, append(slices.Clone(x.Shape[:rank-2]), x.Shape[rank-2].Mul(x.Shape[rank-1]))...)
+	before := rank - 2 - int(besideOf(n))
+	k.Reshape(w, append(slices.Clone(w.Shape[:before]), f.inner, sym.Const(f.elements).Mul(f.outer))...)
+	last := len(f.places) - 1
+	columns := f.places[last]
+	if width, fixed := columns.Const(); !fixed || width > besideLongest {
+		columns = sym.Const(besideColumns)
+	}
+	blocks := append([]sym.Expr{out.Shape[0]}, f.places[:last-1]...)
+	blocks = append(blocks, k.D.Simplify(f.places[last-1].CeilDiv(sym.Const(f.rows))))
+	whole := columns.Equal(f.places[last])
+	if !whole {
+		blocks = append(blocks, k.D.Simplify(f.places[last].CeilDiv(columns)))
+	}
+	k.Nest(loop.Each, "b", blocks, func(b []sym.Expr) {
+		p := &besidePlace{besideForm: f, rowsPlace: rowsPlace{rowsForm: &f.rowsForm, image: b[0], lead: b[1 : 1+f.lead], row: b[1+f.lead].Mul(sym.Const(f.rows)),
+			columns: columns, room: columns}}
+		if !whole {
+			p.column = b[2+f.lead].Mul(columns)
+			p.columns = k.D.Simplify(columns.Min(f.places[last].Sub(p.column)))
+		}
+		p.block()
+	})
+}
+
+// besidePlace is one block.
+type besidePlace struct {
+	*besideForm
+	rowsPlace
+	made *loop.Memory // what each element of the kernel makes of each position that the block sees, padding included
+}
+
+// block computes the block.
+func (p *besidePlace) block() {
+	f, last := p.besideForm, len(p.besideForm.places)-1
+	k := f.rowsForm.Nest
+	positions := p.columns.Add(sym.Const(f.window.span(last) - 1))
+	line := []sym.Expr{sym.Const(f.elements).Mul(f.outer), p.room.Add(sym.Const(f.window.span(last) - 1))}
+	dt := accumulator(f.out.DType)
+	if !f.both {
+		p.made = k.Local("made", dt, line...)
+		first, end := f.rowsForm.elements(last-1, p.row, 1)
+		p.line(nil, positions, []sym.Expr{k.D.Simplify(end.Sub(first))}, func(at []sym.Expr) (y, element sym.Expr) {
+			element = first.Add(at[0])
+			return f.window.source(last-1, p.row, element), element
+		})
+		p.sums(one)
+		return
+	}
+	rows := f.rowsLeft(last-1, f.rows, p.row)
+	p.made = k.Local("made", dt, append([]sym.Expr{sym.Const(f.rows + f.more)}, line...)...)
+	top := p.row.Sub(f.window.Begin[last-1])
+	first, end := sym.Const(0), rows.Add(sym.Const(f.more))
+	if !f.window.unpadded(last - 1) {
+		first = k.D.Simplify(top.Neg().Max(first).Min(end))
+		end = k.D.Simplify(f.size[last-1].Sub(top).Min(end).Max(first))
+	}
+	k.Each("y", k.D.Simplify(end.Sub(first)), func(j sym.Expr) {
+		j = first.Add(j)
+		p.line([]sym.Expr{j}, positions, nil, func([]sym.Expr) (y, element sym.Expr) { return top.Add(j), sym.Expr{} })
+	})
+	p.sums(rows)
+}
+
+// line makes a line of so many positions: sums over the kernel's elements before those beside each other, of which rows
+// are the numbers along the rows, if any; source is the input's row for one.
+func (p *besidePlace) line(at []sym.Expr, positions sym.Expr, rows []sym.Expr, source func(at []sym.Expr) (y, element sym.Expr)) {
+	f, last := p.besideForm, len(p.besideForm.places)-1
+	k, columns := f.rowsForm.Nest, p.made.Shape[len(at)]
+	origin := p.column.Sub(f.window.Begin[last])
+	left, right := sym.Const(0), positions
+	fill := func(from, to sym.Expr) {
+		count := k.D.Simplify(to.Sub(from))
+		if n, fixed := count.Const(); fixed && n <= 0 {
+			return
+		}
+		k.Nest(loop.Each, "z", []sym.Expr{columns, count}, func(z []sym.Expr) {
+			k.Store(p.made, append(slices.Clone(at), z[0], from.Add(z[1])), loop.Number(p.made.DType, 0))
+		})
+	}
+	if !f.window.unpadded(last) {
+		left = k.D.Simplify(origin.Neg().Max(left).Min(positions))
+		right = k.D.Simplify(f.size[last].Sub(origin).Min(positions).Max(left))
+		fill(sym.Const(0), left)
+		fill(right, positions)
+	}
+	count := k.D.Simplify(right.Sub(left))
+	acc := k.Local("acc", p.made.DType, p.made.Shape[len(at)+1], columns)
+	k.Nest(loop.Each, "z", []sym.Expr{count, columns}, func(z []sym.Expr) { k.Store(acc, z, loop.Number(acc.DType, 0)) })
+	elements, first := p.leadElements()
+	multiply := func(e []sym.Expr) {
+		lead, from := added(first, e[:f.lead]), make([]sym.Expr, f.lead)
+		for i := range from {
+			from[i] = f.window.source(i, p.lead[i], lead[i])
+		}
+		y, element := source(e[f.lead:])
+		weights := lead
+		if len(rows) > 0 {
+			weights = f.at(nil, lead, element)
+		}
+		rank, deep := len(f.x.Shape)-1, len(f.w.Shape)
+		k.Contract(count, columns, f.inner, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+			f.x.Tile(f.at([]sym.Expr{p.image}, from, y, origin.Add(left).Mul(f.inner)), unit(rank, rank-1, f.inner), unit(rank, rank-1, one)),
+			f.w.Tile(append(slices.Clone(weights), sym.Expr{}, sym.Expr{}), unit(deep, deep-2, one), unit(deep, deep-1, one)))
+	}
+	if terms := append(elements, rows...); len(terms) > 0 {
+		k.Nest(loop.Serial, "k", terms, multiply)
+	} else {
+		multiply(nil)
+	}
+	k.Nest(loop.Each, "m", []sym.Expr{count, columns}, func(m []sym.Expr) {
+		k.Store(p.made, append(slices.Clone(at), m[1], left.Add(m[0])), acc.Load(m...))
+	})
+}
+
+// sums adds up what the elements of the kernel made, and stores so many rows of results.
+func (p *besidePlace) sums(rows sym.Expr) {
+	f, last := p.besideForm, len(p.besideForm.places)-1
+	k, width, dilation := f.rowsForm.Nest, f.window.Kernel[last], f.window.Dilations
+	k.Nest(loop.Each, "s", []sym.Expr{rows, f.outer, p.columns}, func(at []sym.Expr) {
+		row, filter, column := p.row.Add(at[0]), at[1], at[2]
+		start := loop.Expr(loop.Number(p.made.DType, 0))
+		if f.bias != nil {
+			start = loop.Convert(p.made.DType, f.bias.Load(filter))
+		}
+		sum := k.Var("sum", start)
+		add := func(before []sym.Expr, element sym.Expr) {
+			for i := range width {
+				from := append(slices.Clone(before), element.Add(sym.Const(i)).Mul(f.outer).Add(filter), column.Add(sym.Const(i*dilation[last])))
+				k.Reduce(sum, loop.Add, p.made.Load(from...))
+			}
+		}
+		if f.both {
+			first, end := f.rowsForm.elements(last-1, row, 1)
+			k.Serial("k", k.D.Simplify(end.Sub(first)), func(t sym.Expr) {
+				t = first.Add(t)
+				add([]sym.Expr{at[0].Add(t.Mul(sym.Const(dilation[last-1])))}, t.Mul(sym.Const(width)))
+			})
+		} else {
+			add(nil, sym.Expr{})
+		}
+		k.Store(f.out, f.at([]sym.Expr{p.image}, p.lead, row, p.column.Add(column), filter), loop.Convert(f.out.DType, sum))
+	})
+}
+
+// besideSamples are convolutions with elements of their kernels beside their output channels.
+func besideSamples(r *rand.Rand) []Sample {
+	var out []Sample
+	sample := func(w Window, axes, channels, filters int64, bias bool, shape ...int64) {
+		attrs := w.Attrs()
+		attrs["groups"], attrs["last"], attrs["beside"] = int64(1), true, axes
+		rank := len(shape) + 1
+		weights := append(slices.Clone(w.Kernel), channels, filters)
+		s := Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleOf(r, dtype.F32, append(slices.Clone(shape), channels)...),
+			sampleOf(r, dtype.F32, permuted(weights, WeightsBeside(rank, axes))...)}, Constant: []int{1, 2}}
+		if bias {
+			s.Inputs = append(s.Inputs, sampleOf(r, dtype.F32, filters))
+		}
+		out = append(out, s)
+	}
+	window := func(kernel, dilations, begin, end []int64) Window {
+		strides := slices.Repeat([]int64{1}, len(kernel))
+		return Window{Kernel: kernel, Strides: strides, Dilations: dilations, Begin: ir.Constants(begin), End: ir.Constants(end)}
+	}
+	same := window([]int64{3, 3}, []int64{1, 1}, []int64{1, 1}, []int64{1, 1})
+	odd := window([]int64{5, 4}, []int64{2, 3}, []int64{7, 0}, []int64{3, 11})
+	bare := window([]int64{2, 3}, []int64{1, 1}, []int64{0, 0}, []int64{0, 0})
+	line := window([]int64{7}, []int64{2}, []int64{6}, []int64{5})
+	cube := window([]int64{3, 2, 3}, []int64{1, 1, 1}, []int64{1, 1, 1}, []int64{1, 0, 1})
+	for axes := int64(1); axes <= 2; axes++ {
+		sample(same, axes, 9, 3, true, 2, 7, 6)
+		sample(same, axes, 5, 1, false, 1, 21, 300)
+		sample(odd, axes, 8, 4, true, 1, 6, 9)
+		sample(bare, axes, 3, 12, true, 2, 5, 8)
+		sample(same, axes, 3, 2, true, 0, 4, 4)
+		sample(cube, axes, 4, 2, true, 1, 3, 4, 5)
+	}
+	sample(line, 1, 10, 1, true, 2, 270)
+	sample(line, 1, 3, 5, false, 1, 4)
+	return out
+}
