@@ -220,3 +220,55 @@ func TestMatMulInteger(t *testing.T) {
 		}
 	}
 }
+
+// TestConvolutionInteger compares convolutions of quantised operands with their definition: groups, padding, weights that
+// are constant and computed, zero points for all and for each channel.
+func TestConvolutionInteger(t *testing.T) {
+	r := rand.New(rand.NewSource(2))
+	window := Window{Kernel: []int64{2, 3}, Strides: []int64{2, 1}, Dilations: []int64{1, 2}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{0, 3})}
+	for range 60 {
+		types := []dtype.DType{dtype.U8, dtype.I8}
+		xType, wType, groups := types[r.Intn(2)], types[r.Intn(2)], []int64{1, 2, 4}[r.Intn(3)]
+		x, w := sampleIntegers(r, xType, 2, 4, 5, 6), sampleIntegers(r, wType, 8, 4/groups, 2, 3)
+		zero := func(dt dtype.DType, shape ...int64) *tensor.Tensor {
+			z := sampleIntegers(r, dt, shape...)
+			for i := range z.Len() {
+				if n := r.Intn(5); n < 2 {
+					z.SetInt(i, []int64{0, 128 & int64(dt.MaxInt())}[n])
+				}
+			}
+			return z
+		}
+		xZero, wZero := zero(xType), zero(wType, [][]int64{{}, {1}, {8}}[r.Intn(3)]...)
+		constant := r.Intn(2) == 0
+		list := []*tensor.Tensor{x, xZero, w, wZero}
+		if constant {
+			list = list[:1]
+		}
+		got := composed(t, list, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			if constant {
+				v = append(v, b.Constant("x0", xZero), b.Constant("w", w), b.Constant("w0", wZero))
+			}
+			return ConvolutionInteger(b, v[0], v[1], v[2], v[3], nil, window, groups)
+		})
+		want := tensor.Must(tensor.New(dtype.I32, 2, 8, 3, 5))
+		flat := int64(0)
+		tensor.Each(want.Shape(), func(at []int64) {
+			sum, inputs := int64(0), 4/groups
+			tensor.Each([]int64{inputs, 2, 3}, func(k []int64) {
+				row, column := at[2]*2-1+k[1], at[3]+2*k[2]
+				if row < 0 || row >= 5 || column >= 6 {
+					return
+				}
+				channel := at[1]/(8/groups)*inputs + k[0]
+				sum += (x.Int(((at[0]*4+channel)*5+row)*6+column) - xZero.Int(0)) *
+					(w.Int(((at[1]*inputs+k[0])*2+k[1])*3+k[2]) - wZero.Int(at[1]%wZero.Len()))
+			})
+			want.SetInt(flat, sum)
+			flat++
+		})
+		if !got.Equal(want) {
+			t.Errorf("%s by %s in %d groups, constant %v, zero points %v and %v: %v, not %v", xType, wType, groups, constant, xZero, wZero, got, want)
+		}
+	}
+}

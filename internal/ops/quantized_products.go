@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -82,21 +83,32 @@ func SignedBytes(from *tensor.Tensor) (*tensor.Tensor, error) {
 	})
 }
 
-// signed is unsigned numbers whose zero point is 128, as weights often are, as signed ones without a zero point; others as they are. A constant's are computed when they are wanted.
+// signed is constant unsigned numbers with a zero point, as weights often are, as signed ones, and their zero point, nil
+// if it is 0 then. So are numbers that are computed, if that zero point is nil; others stay as they are. A constant's
+// are computed when they are wanted.
 func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	const half = 128
-	if zero == nil || x.Type.DType != dtype.U8 || zero.Type.DType != dtype.U8 || !isThroughout(zero, half) {
+	if zero == nil || x.Type.DType != dtype.U8 || zero.Type.DType != dtype.U8 || isZeroPoint(zero) {
 		return x, zero
 	}
-	from := x.Const
+	turned := func(v *ir.Value) *ir.Value {
+		return BitCast(b, Binary(b, loop.Xor, v, Cast(b, Scalar(b, dtype.F32, half), dtype.U8)), dtype.I8)
+	}
+	from, centred := x.Const, isThroughout(zero, half)
 	if from == nil || from.Pending() || from.Rank() == 0 {
-		return BitCast(b, Binary(b, loop.Xor, x, Cast(b, Scalar(b, dtype.F32, half), dtype.U8)), dtype.I8), nil
+		if !centred {
+			return x, zero
+		}
+		return turned(x), nil
 	}
 	t, err := SignedBytes(from)
 	if err != nil {
 		b.Fail(err)
 	}
-	return b.Constant(x.Name, t), nil
+	if x = b.Constant(x.Name, t); centred {
+		return x, nil
+	}
+	return x, turned(zero)
 }
 
 // sumsOf is the sums of y's elements, integers of 8 bits, over its axes from first to last, which stay with an extent of 1, in i32. The last of the others must not be between. Those of a constant are computed here: passes
@@ -168,50 +180,93 @@ func zeroAlong(b *ir.Builder, zero *ir.Value, after, rank int) *ir.Value {
 	return wide
 }
 
-// ConvolutionInteger is Convolution of x − xZero and w − wZero, integers of 8 bits, in i32; padding is 0 after the subtraction. xZero has one element, wZero one, or one for
-// each output channel; either may be nil for 0. bias, of type i32, may be nil. Where wZero is 0, or 128 of unsigned weights, the convolution is of the operands as they are: x is padded with
-// its zero point, and what that adds to each channel is taken off it.
+// ConvolutionInteger is Convolution of x − xZero and w − wZero, integers of 8 bits, in i32; padding is 0 after the
+// subtraction. xZero has one element, wZero one, or one for each output channel; either may be nil for 0. bias, of type
+// i32, may be nil. The convolution is of the operands as they are: x is padded with its zero point, and what the zero
+// points add to each result is taken off it.
 func ConvolutionInteger(b *ir.Builder, x, xZero, w, wZero, bias *ir.Value, window Window, groups int64) *ir.Value {
 	if xZero != nil && xZero.Type.DType != x.Type.DType {
 		b.Failf("the zero point of a convolution's %s is %s", x.Type, xZero.Type)
 	}
-	given := w
-	if w, wZero = signed(b, w, wZero); !isZeroPoint(wZero) {
-		x, w, xZero = shifted(b, x, xZero), shifted(b, w, wZero), nil
-	}
-	rank := len(x.Type.Shape)
-	if isZeroPoint(xZero) {
-		return biased(b, ConvolutionAs(b, dtype.I32, x, w, window, groups), bias)
-	}
+	given, rank := w, len(x.Type.Shape)
+	w, wZero = signed(b, w, wZero)
 	padded := func(e sym.Expr) bool { return !isZero(e) }
-	if slices.ContainsFunc(window.Begin, padded) || slices.ContainsFunc(window.End, padded) {
+	if !isZeroPoint(xZero) && (slices.ContainsFunc(window.Begin, padded) || slices.ContainsFunc(window.End, padded)) {
 		none := make([]sym.Expr, 2, rank)
 		x = Pad(b, x, Reshape(b, xZero), "constant", append(slices.Clone(none), window.Begin...), append(slices.Clone(none), window.End...))
 		window.Begin, window.End = make([]sym.Expr, rank-2), make([]sym.Expr, rank-2)
 	}
-	sums := sumsOf(b, w, given, 1, rank-1)
-	more := Binary(b, loop.Mul, Reshape(b, sums, w.Type.Shape[0]), Reshape(b, Cast(b, xZero, dtype.I32)))
-	if bias != nil {
-		more = Binary(b, loop.Sub, bias, more)
-	} else {
-		more = Unary(b, loop.Neg, more)
+	y := ConvolutionAs(b, dtype.I32, x, w, window, groups)
+	if !isZeroPoint(wZero) {
+		each := WindowSums(b, x, xZero, w, window.Attrs(), groups)
+		y = Binary(b, loop.Sub, y, Binary(b, loop.Mul, each, perChannel(b, wZero, rank)))
 	}
-	return biased(b, ConvolutionAs(b, dtype.I32, x, w, window, groups), more)
+	if !isZeroPoint(xZero) {
+		more := zeroShare(b, xZero, w, given)
+		if bias != nil {
+			bias = Binary(b, loop.Sub, bias, more)
+		} else {
+			bias = Unary(b, loop.Neg, more)
+		}
+	}
+	return biased(b, y, bias)
 }
 
-// shifted is integers of 8 bits less their zero point, in i32; a zero point of more than one element is one for each index of the first axis.
-func shifted(b *ir.Builder, v, zero *ir.Value) *ir.Value {
-	if isZeroPoint(zero) {
-		return v
+// WindowSums is the sum of x − xZero, integers of 8 bits, over what each position of a convolution with weights w sees,
+// [N, O or 1, …] in i32. attrs has the window, without padding unless xZero is 0, and xZero has one element, or is nil
+// for 0. Without groups the channels are added up before the windows are.
+func WindowSums(b *ir.Builder, x, xZero, w *ir.Value, attrs ir.Attrs, groups int64) *ir.Value {
+	attrs = maps.Clone(attrs)
+	attrs["groups"], attrs["dtype"] = groups, dtype.I32
+	if groups > 1 {
+		filter := ones(b, dtype.I8, w.Type.Shape)
+		y := b.Op("convolution", attrs, x, filter)
+		if !isZeroPoint(xZero) {
+			y = Binary(b, loop.Sub, y, AlongAxis(b, zeroShare(b, xZero, filter, filter), 1, len(y.Type.Shape)))
+		}
+		return y
 	}
-	zero = Cast(b, zero, dtype.I32)
-	if len(zero.Type.Shape) > 0 {
-		zero = AlongAxis(b, zero, 0, len(v.Type.Shape))
+	wide := Cast(b, x, dtype.I32)
+	if !isZeroPoint(xZero) {
+		wide = Binary(b, loop.Sub, wide, Reshape(b, Cast(b, xZero, dtype.I32)))
 	}
+	shape := slices.Clone(w.Type.Shape)
+	shape[0], shape[1] = one, one
+	return b.Op("convolution", attrs, ReduceSum(b, wide, true, 1), ones(b, dtype.I32, shape))
+}
+
+// ones is a tensor of ones, a constant if its shape is known.
+func ones(b *ir.Builder, dt dtype.DType, shape []sym.Expr) *ir.Value {
+	sizes, known := constants(shape)
+	if !known {
+		sizes = nil
+	}
+	t, err := tensor.New(dt, sizes...)
+	if err != nil {
+		b.Fail(err)
+	}
+	for i := range t.Len() {
+		t.SetInt(i, 1)
+	}
+	if !known {
+		return Fill(b, t, shape...)
+	}
+	return b.Constant("ones", t)
+}
+
+// zeroShare is what the zero point of x adds to each output channel of a convolution: xZero · Σ w, [O].
+func zeroShare(b *ir.Builder, xZero, w, given *ir.Value) *ir.Value {
+	sums := sumsOf(b, w, given, 1, len(w.Type.Shape)-1)
+	return Binary(b, loop.Mul, Reshape(b, sums, w.Type.Shape[0]), Reshape(b, Cast(b, xZero, dtype.I32)))
+}
+
+// perChannel is a convolution's zero points of weights, in i32, placed so that they are broadcast along its channels.
+func perChannel(b *ir.Builder, zero *ir.Value, rank int) *ir.Value {
+	wide := Cast(b, zero, dtype.I32)
 	if isOne(product(zero.Type.Shape)) {
-		zero = Reshape(b, zero)
+		return Reshape(b, wide)
 	}
-	return Binary(b, loop.Sub, Cast(b, v, dtype.I32), zero)
+	return AlongAxis(b, wide, 1, rank)
 }
 
 // biased adds a number to each channel; bias may be nil.

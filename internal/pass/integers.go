@@ -275,24 +275,15 @@ func convolutionOfBytes(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		return nil
 	}
 	w.signed(b)
-	crooked := len(w.zeros) > 1 || w.zeros[0] != 0
-	if crooked && groups > 1 && groups != w.channels {
-		return nil
-	}
 	rank := len(n.Outputs[0].Type.Shape)
 	attrs := with(n, ir.Attrs{"dtype": dtype.I32})
 	from := padded(b, x.value, x.zeros[0], attrs, 1)
 	sums := b.Op("convolution", attrs, from, w.value)
 	var each *ir.Value
-	if crooked {
-		ones := tensor.Must(tensor.New(dtype.I8, append([]int64{groups}, w.constant.Shape()[1:]...)...))
-		for i := range ones.Bytes() {
-			ones.Bytes()[i] = 1
-		}
-		each = b.Op("convolution", attrs, from, b.Constant("ones", ones))
-		if zero := x.zeros[0]; zero != 0 {
-			each = ops.Binary(b, ops.Sub, each, b.Constant("zeros", tensor.Scalar(int32(zero*depth))))
-		}
+	if len(w.zeros) > 1 || w.zeros[0] != 0 {
+		zero := tensor.Must(tensor.New(x.value.Type.DType))
+		zero.SetInt(0, x.zeros[0])
+		each = ops.WindowSums(b, from, b.Constant("zero", zero), w.value, attrs, groups)
 	}
 	y := w.scaled(b, &x, sums, each, 0, rank-2)
 	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
