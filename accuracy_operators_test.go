@@ -56,7 +56,7 @@ func everyLevel(t *testing.T, data []byte, o weir.Options, each func(cpu string,
 	t.Helper()
 	m := must[*weir.Model](t)(weir.LoadBytes(data))
 	defer m.Close()
-	for _, cpu := range []string{"avx2", "avx512", "avx512bf16", "avx512amx", "portable"} {
+	for _, cpu := range []string{"avx2", "avx512", "avx512vnni", "avx512bf16", "avx512amx", "portable"} {
 		o.CPU = cpu
 		p, err := weir.Compile(t.Context(), m, o)
 		if errors.Is(err, weir.ErrUnsupported) {

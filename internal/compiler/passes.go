@@ -38,6 +38,8 @@ var Passes = []PassRow{
 	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
 	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
 	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
+	{"blocks-bytes", pass.BlocksBytes, "as blocks-allowed, for all products"},
+	{"blocks-allowed", pass.BlocksAllowed, "before blocks, which takes what is left; in the same place as blocks"},
 	{"blocks", pass.Blocks, "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
 	{"halves", pass.Halves, "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
@@ -53,9 +55,11 @@ var Passes = []PassRow{
 
 // optional is what runs only where an option asks for it.
 var optional = map[string]func(o *Options) bool{
-	"brain":         func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 },
-	"brain-weights": func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 },
-	"bytes":         func(o *Options) bool { return o.Precision == dtype.I8 },
+	"brain":          func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 },
+	"brain-weights":  func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 },
+	"blocks-bytes":   func(o *Options) bool { return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4 },
+	"blocks-allowed": func(o *Options) bool { return o.Machine.Dot.Bytes == 4 },
+	"bytes":          func(o *Options) bool { return o.Precision == dtype.I8 },
 }
 
 // OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.
@@ -65,7 +69,7 @@ func OnRequest(pass string) bool { return optional[pass] != nil }
 var needed = map[string]bool{"expand": true, "dead-expanded": true}
 
 // exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
-var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil}
+var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil, "blocks-allowed": nil}
 
 // NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
 func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }

@@ -32,6 +32,8 @@ func (op BinaryOp) Accepts(dt dtype.DType) bool {
 		return false
 	case dt.IsFloat():
 		return op < And || op >= Atan2
+	case op == Dot:
+		return dt == dtype.I32
 	case dt.IsInt():
 		return op != Atan2
 	case dt == dtype.Bool:
@@ -108,6 +110,15 @@ var signedBinary = [Atan2]func(x, y int64) int64{
 	And: func(x, y int64) int64 { return x & y },
 	Or:  func(x, y int64) int64 { return x | y },
 	Xor: func(x, y int64) int64 { return x ^ y },
+	Dot: func(x, y int64) int64 { return int64(DotBytes(int32(x), int32(y))) },
+}
+
+// DotBytes is the function Dot.
+func DotBytes(x, y int32) (sum int32) {
+	for shift := 0; shift < 32; shift += 8 {
+		sum += int32(uint8(x>>shift)) * int32(int8(y>>shift))
+	}
+	return sum
 }
 
 var unsignedBinary = [Atan2]func(x, y uint64) uint64{

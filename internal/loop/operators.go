@@ -59,6 +59,7 @@ const (
 	Xor
 	Shl // by Y modulo the width or more: 0
 	Shr // logical on unsigned, arithmetic on signed
+	Dot // of i32: the sum of the products of X's four bytes, unsigned, and Y's, signed
 	Atan2
 	Eq
 	Ne
@@ -72,7 +73,7 @@ const (
 var unaryNames = [unaryOps]string{"neg", "abs", "sign", "bitnot", "not", "floor", "ceil", "round", "trunc", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1",
 	"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "isnan", "isinf"}
 
-var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem", "pow", "min", "max", "and", "or", "xor", "shl", "shr", "atan2",
+var binaryNames = [binaryOps]string{"add", "sub", "mul", "div", "floormod", "rem", "pow", "min", "max", "and", "or", "xor", "shl", "shr", "dot", "atan2",
 	"eq", "ne", "lt", "le", "gt", "ge"}
 
 // String is the function's name in the text.

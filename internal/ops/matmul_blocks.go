@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul_blocks", Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples,
+	define(&Def{Op: "matmul_blocks", Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 
@@ -80,34 +80,42 @@ func matmulBlocksShape(c *ir.Inference, n *ir.Node) error {
 	if err := c.RequireEqual(n, x.Shape[last], sym.Const(w.Depth), "the axis that a matrix product sums over"); err != nil {
 		return err
 	}
-	laid := func(v *ir.Value, along int64) error {
-		want := []int64{w.Panels(), along, BlocksPanel}
-		if len(v.Type.Shape) != len(want) {
-			return fault(n, "weights %s in panels of %d", v.Type, BlocksPanel)
-		}
-		for i, extent := range want {
-			if err := c.RequireEqual(n, v.Type.Shape[i], sym.Const(extent), "weights in panels"); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := laid(n.Inputs[1], w.Words()); err != nil {
+	if err := w.laid(c, n, n.Inputs[1], w.Words()); err != nil {
 		return err
 	}
-	if err := laid(n.Inputs[2], w.Count()); err != nil {
+	if err := w.laid(c, n, n.Inputs[2], w.Count()); err != nil {
 		return err
 	}
 	if zero := input(n, 3); zero != nil {
 		if zero.Type.DType != dtype.U8 {
 			return fault(n, "zero points %s", zero.Type)
 		}
-		if err := laid(zero, w.Count()); err != nil {
+		if err := w.laid(c, n, zero, w.Count()); err != nil {
 			return err
 		}
 	}
 	n.Result(0, ir.Type{DType: dtype.F32, Shape: append(append([]sym.Expr{}, x.Shape[:last]...), sym.Const(w.Columns))})
 	return nil
+}
+
+// laid requires that a value lies in panels.
+func (w Blocks) laid(c *ir.Inference, n *ir.Node, v *ir.Value, along int64) error {
+	want := []int64{w.Panels(), along, BlocksPanel}
+	if len(v.Type.Shape) != len(want) {
+		return fault(n, "weights %s in panels of %d", v.Type, BlocksPanel)
+	}
+	for i, extent := range want {
+		if err := c.RequireEqual(n, v.Type.Shape[i], sym.Const(extent), "weights in panels"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matmulBlocksWork is two operations for each weight and row.
+func matmulBlocksWork(n *ir.Node) sym.Expr {
+	w, x := weightsOf(n), n.Inputs[0].Type.Shape
+	return product(x[:len(x)-1]).Mul(sym.Const(2 * w.Depth * w.Columns))
 }
 
 func matmulBlocksMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {

@@ -16,43 +16,88 @@ import (
 // they are: they are laid out anew, and unpacked in registers or a panel at a time, so that neither the file's
 // weights nor what they stand for take memory beside them. Scales are of blocks along the sum, of columns, or of all
 // weights. What else reads the weights keeps them as they were.
-func Blocks(m *ir.Module) error {
+func Blocks(m *ir.Module) error { return blocks(m, nil) }
+
+// BlocksAllowed is Blocks for products whose model allows that the other operand is rounded to bytes, which they then
+// read: see ops.MatMulBlocksBytes.
+func BlocksAllowed(m *ir.Module) error {
+	return blocks(m, func(n *ir.Node) bool { return n.Attrs.Bool(ops.BytesAllowed) })
+}
+
+// BlocksBytes is BlocksAllowed for all products.
+func BlocksBytes(m *ir.Module) error { return blocks(m, func(*ir.Node) bool { return true }) }
+
+// blocks rewrites products: with bytes those of bytes that it reports, without it all, of floats.
+func blocks(m *ir.Module, bytes func(n *ir.Node) bool) error {
 	laid := map[*ir.Value]*blockWeights{} // by the dequantize's result, which several products may read
-	return apply(m, []rule{{"a product of few bits", []string{"matmul"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	rounded := map[blocksOperand][]*ir.Value{}
+	return apply(m, []rule{{"a product of few bits", []string{"matmul"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 		x, w := n.Inputs[0], n.Inputs[1]
 		d := producer(w, "dequantize")
 		if cut := producer(w, "slice"); cut != nil && fromStart(cut) {
 			d = producer(cut.Inputs[0], "dequantize")
 		}
-		if d == nil || n.Attrs.Bool("transpose_a") || !floatsOf(x) || !floatsOf(n.Outputs[0]) || producer(x, "dequantize") != nil {
+		if d == nil || bytes != nil && !bytes(n) || n.Attrs.Bool("transpose_a") || !floatsOf(x) || !floatsOf(n.Outputs[0]) || producer(x, "dequantize") != nil {
 			return nil
 		}
 		weights := laid[w]
 		if weights == nil {
 			weights = weightsOfBlocks(w, n.Attrs.Bool("transpose_b"))
+			weights.inBytes = bytes != nil
 			laid[w] = weights
 		}
-		if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") {
+		if weights.scale == nil || weights.turned != n.Attrs.Bool("transpose_b") || bytes != nil && !weights.FitsBytes(weights.zero != nil) {
 			return nil
-		}
-		words, scale, zero, err := weights.panels()
-		if err != nil {
-			b.Fail(err)
-		}
-		name := d.Inputs[0].Name
-		var zeros *ir.Value
-		if zero != nil {
-			zeros = b.Constant(name+".zero", zero)
 		}
 		if x.Type.DType != dtype.F32 {
 			x = ops.Cast(b, x, dtype.F32)
 		}
-		y := ops.MatMulBlocks(b, x, b.Constant(name, words), b.Constant(name+".scale", scale), zeros, weights.Blocks)
+		var y *ir.Value
+		if name := d.Inputs[0].Name; bytes == nil {
+			y = weights.product(b, x, name)
+		} else {
+			at := blocksOperand{r.block, n.Inputs[0], weights.Quantised(weights.zero != nil)}
+			if rounded[at] == nil {
+				rounded[at] = ops.QuantizeBlocks(b, x, at.weights)
+			}
+			y = weights.productOfBytes(b, rounded[at], name)
+		}
 		if to := n.Outputs[0].Type.DType; to != dtype.F32 {
 			y = ops.Cast(b, y, to)
 		}
 		return y
 	}}})
+}
+
+// blocksOperand is an operand of products in a block of code, as weights want it rounded.
+type blocksOperand struct {
+	block   *ir.Block
+	value   *ir.Value
+	weights ops.Blocks
+}
+
+// product is a product of f32 by the weights.
+func (w *blockWeights) product(b *ir.Builder, x *ir.Value, name string) *ir.Value {
+	words, scale, zero := w.constants(b, name)
+	return ops.MatMulBlocks(b, x, words, scale, zero, w.Blocks)
+}
+
+// productOfBytes is a product of rounded operands by the weights.
+func (w *blockWeights) productOfBytes(b *ir.Builder, x []*ir.Value, name string) *ir.Value {
+	words, scale, zero := w.constants(b, name)
+	return ops.MatMulBlocksBytes(b, x, words, scale, zero, w.Blocks)
+}
+
+// constants are the weights as values; zero may be nil.
+func (w *blockWeights) constants(b *ir.Builder, name string) (words, scale, zero *ir.Value) {
+	data, scales, zeros, err := w.panels()
+	if err != nil {
+		b.Fail(err)
+	}
+	if zeros != nil {
+		zero = b.Constant(name+".zero", zeros)
+	}
+	return b.Constant(name, data), b.Constant(name+".scale", scales), zero
 }
 
 // floatsOf reports whether a value is of floats that f32 holds.
@@ -66,6 +111,7 @@ type blockWeights struct {
 	flip                 int64           // what makes a weight unsigned: a bit to turn over
 	perColumn            bool            // a column has one scale
 	perBlock             bool            // and each of its blocks
+	inBytes              bool            // steps lie in a word as products of bytes take them
 	made                 [3]*tensor.Tensor
 }
 
@@ -308,6 +354,18 @@ func (w *blockWeights) fillWords(to *tensor.Tensor, axis int, begin, end int64) 
 				word |= uint32(data[bit/8]>>(bit%8)) & (1<<w.Bits - 1) << (w.Bits * i)
 			}
 		}
-		binary.LittleEndian.PutUint32(out[4*at:], word^flip)
+		word ^= flip
+		if w.inBytes {
+			word = w.inSteps(word)
+		}
+		binary.LittleEndian.PutUint32(out[4*at:], word)
 	})
+}
+
+// inSteps is a word whose steps follow each other, in the order of ops.Blocks.Step.
+func (w *blockWeights) inSteps(word uint32) (out uint32) {
+	for place := range w.PerWord() {
+		out |= word >> (w.Bits * w.Step(place)) & (1<<w.Bits - 1) << (w.Bits * place)
+	}
+	return out
 }

@@ -155,20 +155,66 @@ func upper(e sym.Expr, dims *sym.Dims) int64 {
 	return v
 }
 
-// valuesOf counts the values that a vector loop's body may keep at once.
+// valuesOf counts the values that a vector loop's body may keep at once: those named that are still mentioned, and what
+// an expression, or the body of a statement, has besides.
 func valuesOf(body []loop.Stmt) int64 {
-	named, deepest := 0, 0
-	loop.Walk(body, func(s loop.Stmt) bool {
-		switch s.(type) {
-		case *loop.Let, *loop.Var, *loop.Check:
-			named++
+	last := map[string]int{} // the statement that mentions a name last
+	for i, s := range body {
+		loop.Walk([]loop.Stmt{s}, func(s loop.Stmt) bool {
+			mentioned(s, func(name string) { last[name] = i })
+			return true
+		})
+	}
+	most, alive := int64(0), map[string]bool{}
+	for i, s := range body {
+		if name, declares := declaredBy(s); declares {
+			alive[name] = true
 		}
+		inside := int64(0)
 		for _, e := range loop.Values(s) {
-			deepest = max(deepest, depth(e))
+			inside = max(inside, int64(depth(e)))
 		}
-		return true
-	})
-	return int64(named + deepest)
+		for _, inner := range loop.Bodies(s) {
+			inside = max(inside, valuesOf(*inner))
+		}
+		most = max(most, int64(len(alive))+inside)
+		for name := range alive {
+			if at, is := last[name]; is && at <= i {
+				delete(alive, name)
+			}
+		}
+	}
+	return most
+}
+
+// declaredBy is the name of the value that a statement declares.
+func declaredBy(s loop.Stmt) (name string, ok bool) {
+	switch s := s.(type) {
+	case *loop.Let:
+		return s.Name, true
+	case *loop.Var:
+		return s.Name, true
+	case *loop.Check:
+		return s.Name.String(), true
+	}
+	return "", false
+}
+
+// mentioned calls do for the names of values that a statement reads or changes, but for those in indices.
+func mentioned(s loop.Stmt, do func(name string)) {
+	switch s := s.(type) {
+	case *loop.Set:
+		do(s.Name)
+	case *loop.Reduce:
+		do(s.Name)
+	}
+	for _, e := range loop.Values(s) {
+		loop.WalkExpr(e, func(x loop.Expr) {
+			if r, is := x.(*loop.Ref); is {
+				do(r.Name)
+			}
+		})
+	}
 }
 
 func depth(e loop.Expr) int {

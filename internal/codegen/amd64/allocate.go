@@ -61,6 +61,7 @@ type block struct {
 // allocate rewrites the routine's instructions with machine registers. The frame's bytes from spill on are for spilled values; it returns
 // the end of what is used of them.
 func (b *builder) allocate(spill int32) ([]asm.Inst, int32) {
+	b.foldBroadcasts()
 	a := &allocator{b: b, insts: b.insts}
 	a.index[asm.General], a.index[asm.Vector], a.index[asm.Opmask] = 0, b.count[asm.General], b.count[asm.General]+b.count[asm.Vector]
 	a.findDepths()

@@ -364,6 +364,10 @@ func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
 			return e.settle(e.pairs(a.dtype, a, b, e.mulInt))
 		}
 		return e.pairs(a.dtype, a, b, e.mulWide)
+	case loop.Dot:
+		sum := e.copyOf(e.integer32(0))
+		e.addDot(sum, a.lo, b.lo)
+		return value{dtype: a.dtype, uniform: a.uniform && b.uniform, lo: sum}
 	case loop.Shl, loop.Shr:
 		return e.shift(op, a, b, wide)
 	case loop.Div, loop.Rem, loop.FloorMod:
@@ -374,6 +378,20 @@ func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
 	}
 	refuse("%s of %s", op, a.dtype)
 	return value{}
+}
+
+// addDot adds to each lane of a sum the products of x's bytes, unsigned, and y's, signed.
+func (e *emitter) addDot(sum, x, y asm.Reg) {
+	if e.isa.dot == 4 {
+		e.accumulate(asm.VPDPBUSD, sum, x, y)
+		return
+	}
+	// VPMADDUBSW saturates a sum of two products, which no two of at most 127 reach: the highest bits go apart.
+	ones := e.integer32(0x0001_0001)
+	low := e.three(asm.VPMADDUBSW, e.and(x, e.integer32(0x7f7f7f7f)), y)
+	high := e.three(asm.VPMADDUBSW, e.and(e.shiftRight(x, 7), e.integer32(0x01010101)), y)
+	e.assign(sum, e.addInt(sum, e.three(asm.VPMADDWD, low, ones)))
+	e.assign(sum, e.addInt(sum, e.shiftLeft(e.three(asm.VPMADDWD, high, ones), 7)))
 }
 
 // mulWide is the low 64 bits of products of 64-bit lanes.

@@ -1,6 +1,8 @@
 package amd64
 
 import (
+	"encoding/binary"
+
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -80,6 +82,35 @@ func (e *emitter) gatherLanes(dt dtype.DType, p scattered, mask asm.Reg) value {
 		return v
 	}
 	return e.gatherSmall(dt, p, mask)
+}
+
+// pickedOut reads sixteen elements of 32 bits, a few elements apart, out of the vectors that they lie in. The last of these
+// ends with the last element.
+func (e *emitter) pickedOut(at asm.Mem, step int64) asm.Reg {
+	lanes := int64(e.isa.lanes)
+	end := (lanes-1)*step + 1
+	load := func(first int64) asm.Reg {
+		from := at
+		from.Disp += int32(4 * first)
+		return e.builder.load(from)
+	}
+	r := e.copyOf(load(0))
+	for taken := lanes; taken < end; taken += lanes { // elements before are in their lanes of r, but among the first: as they lie
+		first := min(taken, end-lanes)
+		var which []byte
+		for i := range lanes {
+			at, place := i*step, i
+			switch {
+			case at >= taken:
+				place = lanes + min(at-first, lanes-1)
+			case taken == lanes:
+				place = at
+			}
+			which = binary.LittleEndian.AppendUint32(which, uint32(place))
+		}
+		e.emit(asm.Inst{Op: asm.VPERMT2PS, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, e.poolVector(which), load(first)}})
+	}
+	return r
 }
 
 // gatherWords reads words of 32 bits, their indices counted in units of so many bytes.

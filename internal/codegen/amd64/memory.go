@@ -108,6 +108,8 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 		return e.loadOne(dt, e.address(buffer, offset))
 	case even && step == 1 && !(part && e.partsSlow(dt)):
 		return e.loadRun(dt, e.address(buffer, offset), mask)
+	case even && !part && dt.Bits() == 32 && e.isa.bits == 512 && step >= 2 && step <= 4:
+		return value{dtype: dt, lo: e.pickedOut(e.address(buffer, offset), step)}
 	case even && !part && smallDtypes(dt):
 		if at := e.address(buffer, offset); e.reaches(dt, at, step) {
 			return e.gatherNarrow(dt, at, step)

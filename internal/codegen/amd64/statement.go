@@ -103,6 +103,11 @@ func (e *emitter) reduce(b binding, s *loop.Reduce) {
 		}
 		return
 	}
+	if m, ok := s.X.(*loop.Binary); ok && s.Op == loop.Add && m.Op == loop.Dot && (tail == asm.NoReg || b.depth > e.vector.depth) {
+		x, y := e.value(m.X), e.value(m.Y)
+		e.addDot(b.lo, x.lo, y.lo)
+		return
+	}
 	x := e.value(s.X)
 	r := e.combine(s.Op, b.value, x)
 	if tail != asm.NoReg && b.depth <= e.vector.depth {

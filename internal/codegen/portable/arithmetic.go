@@ -346,6 +346,7 @@ func wholes[T whole]() arithmetic[T] {
 	a.two[loop.Or] = func(x, y T) T { return x | y }
 	a.two[loop.Xor] = func(x, y T) T { return x ^ y }
 	distance := func(y T) uint64 { return uint64(y) << (64 - bits) >> (64 - bits) }
+	a.two[loop.Dot] = func(x, y T) T { return T(loop.DotBytes(int32(x), int32(y))) }
 	a.two[loop.Shl] = func(x, y T) T { return x << distance(y) }
 	a.two[loop.Shr] = func(x, y T) T { return x >> distance(y) }
 	a.twoLoop[loop.And] = func(to, x, y []T) {

@@ -228,6 +228,9 @@ func (c *call) unpacked(i int, bits int64) *ir.Value {
 	return c.Builder.Constant(c.In[i].Name, view)
 }
 
+// levelOfBytes is the accuracy level that allows operands of 8 bits.
+const levelOfBytes = 4
+
 // packedProduct converts MatMulNBits: A times the transpose of weights of few bits, with a scale and a zero point for each block of a row.
 func packedProduct(c *call) []*ir.Value {
 	b := c.Builder
@@ -266,7 +269,11 @@ func packedProduct(c *call) []*ir.Value {
 		real = ops.Dequantize(b, weights, scale, zero, scale.Type.DType, ops.Quantization{Axis: 1, Block: size})
 		real = c.taken(real, 1, sym.Const(0), sym.Const(columns))
 	}
-	return one(c.plus(ops.MatMul(b, c.Input(0), real, false, true), c.Optional(5)))
+	y := ops.MatMul(b, c.Input(0), real, false, true)
+	if c.Int("accuracy_level", 0) == levelOfBytes {
+		y.Node.Attrs[ops.BytesAllowed] = true
+	}
+	return one(c.plus(y, c.Optional(5)))
 }
 
 // gatherPacked converts GatherBlockQuantized: rows of a table of few bits, as the numbers they stand for.

@@ -1,0 +1,64 @@
+package amd64
+
+import "github.com/weirml/weir/internal/codegen/amd64/asm"
+
+// AVX-512 reads one element of 32 bits into all lanes as an operand of an instruction. That is one instruction fewer
+// than a broadcast to a register that only the next instruction reads.
+
+// broadcastOperands are the instructions whose last operand may be one; true: those that may change their last two.
+var broadcastOperands = map[asm.Op]bool{
+	asm.VADDPS: true, asm.VSUBPS: false, asm.VMULPS: true, asm.VDIVPS: false, asm.VFMADD231PS: true, asm.VFNMADD231PS: true,
+	asm.VPDPBUSD: false, asm.VPADDD: true, asm.VPSUBD: false,
+}
+
+// foldBroadcasts makes broadcasts operands of the instructions after them, where nothing else reads them.
+func (b *builder) foldBroadcasts() {
+	if !b.isa.masks {
+		return
+	}
+	named := b.vectorsNamed()
+	out := b.insts[:0]
+	for i := 0; i < len(b.insts); i++ {
+		in := b.insts[i]
+		if r := in.Args[0]; in.Op == asm.VBROADCASTSS && in.Args[1] == asm.Memory && in.Mask == asm.NoReg && r.Virtual() && named[r.Number()] == 2 && i+1 < len(b.insts) {
+			if next := b.insts[i+1]; takesBroadcast(&next, &in) {
+				out = append(out, next)
+				i++
+				continue
+			}
+		}
+		out = append(out, in)
+	}
+	b.insts = out
+}
+
+// vectorsNamed is how often instructions name each virtual vector register.
+func (b *builder) vectorsNamed() []int32 {
+	named := make([]int32, b.count[asm.Vector])
+	for i := range b.insts {
+		b.insts[i].Visit(func(r *asm.Reg, _ asm.Role) {
+			if r.Virtual() && r.Class() == asm.Vector {
+				named[r.Number()]++
+			}
+		})
+	}
+	return named
+}
+
+// takesBroadcast makes what a broadcast reads the last operand of an instruction; false if that cannot be.
+func takesBroadcast(in, broadcast *asm.Inst) bool {
+	swaps, known := broadcastOperands[in.Op]
+	if !known || in.Bits != broadcast.Bits || in.Mem != (asm.Mem{}) || in.Mask != asm.NoReg {
+		return false
+	}
+	r := broadcast.Args[0]
+	if in.Args[1] == r && swaps {
+		in.Args[1], in.Args[2] = in.Args[2], in.Args[1]
+	}
+	if in.Args[2] != r {
+		return false
+	}
+	in.Args[2], in.Mem = asm.Memory, broadcast.Mem
+	in.Mem.Broadcast = true
+	return in.Encodes()
+}
