@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -24,9 +25,20 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 	if mask != nil {
 		inputs = append(inputs, mask)
 	}
+	last := len(x.Type.Shape) > 2 && manyChannels(x.Type.Shape[1])
+	if last { // a sample's elements of all channels lie side by side
+		attrs["last"] = true
+		inputs[0] = lastChannels(b, x)
+	}
 	columns := b.Op("deform_columns", attrs, inputs...)
+	axes := len(window.Kernel)
+	if last && groups == 1 {
+		w = lastChannels(b, w)
+	} else if last {
+		columns = Transpose(b, columns, columnsFirst(axes)...)
+	}
 	// What is left is a product of matrices: the columns are channels of a convolution that looks at one place.
-	shape, axes := columns.Type.Shape, len(window.Kernel)
+	shape := columns.Type.Shape
 	elements := int64(1)
 	point := Window{Begin: make([]sym.Expr, axes), End: make([]sym.Expr, axes)}
 	for _, k := range window.Kernel {
@@ -34,12 +46,45 @@ func DeformConvolution(b *ir.Builder, x, w, offset, bias, mask *ir.Value, window
 		point.Kernel, point.Strides, point.Dilations = append(point.Kernel, 1), append(point.Strides, 1), append(point.Dilations, 1)
 	}
 	count := sym.Const(elements)
-	columns = Reshape(b, columns, append([]sym.Expr{shape[0], shape[1].Mul(count)}, shape[3:]...)...)
-	weights := Reshape(b, w, append([]sym.Expr{w.Type.Shape[0], w.Type.Shape[1].Mul(count)}, ir.Constants(point.Kernel)...)...)
+	rows := sym.Product(w.Type.Shape[1:]...)
+	if last && groups == 1 {
+		columns = Reshape(b, columns, append(slices.Clone(shape[:1+axes]), shape[1+axes].Mul(shape[2+axes]))...)
+		columns = firstChannels(b, columns)
+	} else {
+		columns = Reshape(b, columns, append([]sym.Expr{shape[0], shape[1].Mul(count)}, shape[3:]...)...)
+	}
+	weights := Reshape(b, w, append([]sym.Expr{w.Type.Shape[0], rows}, ir.Constants(point.Kernel)...)...)
 	return Convolution(b, columns, weights, bias, point, groups)
 }
 
-// deformShape is the rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], what the kernel's elements find.
+// lastChannels puts axis 1 behind the others, firstChannels the last axis in front of all but the first.
+func lastChannels(b *ir.Builder, x *ir.Value) *ir.Value {
+	order := []int64{0}
+	for i := 2; i < len(x.Type.Shape); i++ {
+		order = append(order, int64(i))
+	}
+	return Transpose(b, x, append(order, 1)...)
+}
+
+func firstChannels(b *ir.Builder, x *ir.Value) *ir.Value {
+	order := []int64{0, int64(len(x.Type.Shape) - 1)}
+	for i := 1; i < len(x.Type.Shape)-1; i++ {
+		order = append(order, int64(i))
+	}
+	return Transpose(b, x, order...)
+}
+
+// columnsFirst is the order of axes that makes [N, C, K, o…] of columns [N, o…, K, C].
+func columnsFirst(axes int) []int64 {
+	order := []int64{0, int64(axes + 2), int64(axes + 1)}
+	for i := range axes {
+		order = append(order, int64(1+i))
+	}
+	return order
+}
+
+// deformShape is the rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], what the kernel's elements find. With the attribute
+// last x is [N, d…, C] and the result [N, o…, K, C].
 func deformShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err
@@ -64,16 +109,17 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 	if groups < 1 || groups > 1<<31 {
 		return fault(n, "%d groups of offsets", groups)
 	}
-	if err := c.RequireEqual(n, x.Shape[1].Mod(sym.Const(groups)), sym.Const(0), "channels are a multiple of the groups of offsets"); err != nil {
+	channels, first := channelAxis(n)
+	if err := c.RequireEqual(n, x.Shape[channels].Mod(sym.Const(groups)), sym.Const(0), "channels are a multiple of the groups of offsets"); err != nil {
 		return err
 	}
-	shape := []sym.Expr{x.Shape[0], x.Shape[1], sym.Const(elements)}
+	var places []sym.Expr
 	for i := range axes {
-		extent := c.Dims().Simplify(w.positions(i, x.Shape[2+i]))
+		extent := c.Dims().Simplify(w.positions(i, x.Shape[first+i]))
 		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the kernel fits the padded input"); err != nil {
 			return err
 		}
-		shape = append(shape, extent)
+		places = append(places, extent)
 	}
 	for i, each := range []int64{int64(axes), 1} {
 		v := input(n, 1+i)
@@ -83,7 +129,7 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 		if v.Type.DType != x.DType {
 			return fault(n, "%s with weights %s", x, v.Type)
 		}
-		want := append([]sym.Expr{x.Shape[0], sym.Const(groups * elements * each)}, shape[3:]...)
+		want := append([]sym.Expr{x.Shape[0], sym.Const(groups * elements * each)}, places...)
 		if len(v.Type.Shape) != len(want) {
 			return fault(n, "%s for an input of rank %d", v.Type, len(x.Shape))
 		}
@@ -92,6 +138,10 @@ func deformShape(c *ir.Inference, n *ir.Node) error {
 				return err
 			}
 		}
+	}
+	shape := append([]sym.Expr{x.Shape[0], x.Shape[channels], sym.Const(elements)}, places...)
+	if n.Attrs.Bool("last") {
+		shape = append(append([]sym.Expr{x.Shape[0]}, places...), sym.Const(elements), x.Shape[channels])
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: shape})
 	return nil
@@ -112,10 +162,18 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 	if err != nil {
 		return nil, err
 	}
-	perGroup := x.Shape()[1] / n.Attrs.Int("groups", 1)
-	elements, strides, flat := out.Shape()[2], tensor.Strides(x.Shape()), int64(0)
+	channels, first := channelAxis(n)
+	perGroup := x.Shape()[channels] / n.Attrs.Int("groups", 1)
+	strides, flat := tensor.Strides(x.Shape()), int64(0)
+	elements := out.Shape()[2]
+	if n.Attrs.Bool("last") {
+		elements = out.Shape()[axes+1]
+	}
 	k, taps := make([]int64, axes), make([][]tapOf, axes)
 	tensor.Each(out.Shape(), func(o []int64) {
+		if n.Attrs.Bool("last") { // as [N, C, K, o…]
+			o = slices.Concat(o[:1], []int64{o[axes+2], o[axes+1]}, o[1:axes+1])
+		}
 		tensor.Unravel(o[2], w.Kernel, k)
 		element := o[1]/perGroup*elements + o[2]
 		place := func(t *tensor.Tensor, row int64) float64 {
@@ -123,11 +181,11 @@ func deformMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Te
 		}
 		for i := range taps {
 			at := float64(o[3+i]*w.Strides[i] + k[i]*w.Dilations[i] - begin[i])
-			taps[i] = linearTapsOf(round(at+place(offset, element*int64(axes)+int64(i))), x.Shape()[2+i], round)
+			taps[i] = linearTapsOf(round(at+place(offset, element*int64(axes)+int64(i))), x.Shape()[first+i], round)
 		}
 		v := 0.0
 		if x.Len() > 0 {
-			v = weighedOf(x, strides[2:], o[0]*strides[0]+o[1]*strides[1], taps)
+			v = weighedOf(x, strides[first:], o[0]*strides[0]+o[1]*strides[channels], taps)
 		}
 		if mask != nil {
 			v *= place(mask, element)
@@ -143,21 +201,30 @@ func deformTaps(k *Nest, n *ir.Node) {
 	axes, dt := len(x.Shape)-2, computing(x.DType)
 	w, _ := windowOf(n, axes)
 	groups := n.Attrs.Int("groups", 1)
-	perGroup := groupOf(x.Shape[1], groups)
+	last := n.Attrs.Bool("last")
+	channels, first := channelAxis(n)
+	perGroup := groupOf(x.Shape[channels], groups)
+	elements, places := out.Shape[2], out.Shape[min(3, len(out.Shape)):]
+	if last {
+		elements, places = out.Shape[axes+1], out.Shape[1:axes+1]
+	}
 	k.Each("n", out.Shape[0], func(image sym.Expr) {
 		k.grouped(groups, func(group sym.Expr) {
-			k.Nest(loop.Each, "k", append(ir.Constants(w.Kernel), out.Shape[3:]...), func(index []sym.Expr) {
+			k.Nest(loop.Each, "k", deformOrder(last, ir.Constants(w.Kernel), places), func(index []sym.Expr) {
 				at, o := index[:axes], index[axes:]
+				if last {
+					o, at = at, o
+				}
 				position := sym.Const(0)
 				for i := range at {
 					position = position.Mul(sym.Const(w.Kernel[i])).Add(at[i])
 				}
-				element := group.Mul(out.Shape[2]).Add(position)
+				element := group.Mul(elements).Add(position)
 				taps := make([][]tap, axes)
 				for i := range taps {
 					row := element.Mul(sym.Const(int64(axes))).Add(sym.Const(int64(i)))
 					moved := loop.Convert(dt, offset.Load(append([]sym.Expr{image, row}, o...)...))
-					taps[i] = k.linearTaps(k.Let("at", plus(extentAs(dt, w.source(i, o[i], at[i])), moved)), x.Shape[2+i])
+					taps[i] = k.linearTaps(k.Let("at", plus(extentAs(dt, w.source(i, o[i], at[i])), moved)), x.Shape[first+i])
 				}
 				var weight loop.Expr
 				if mask != nil {
@@ -166,15 +233,27 @@ func deformTaps(k *Nest, n *ir.Node) {
 				corners := k.corners(dt, taps)
 				k.Each("c", perGroup, func(c sym.Expr) {
 					channel := group.Mul(perGroup).Add(c)
-					value := weighed(x, dt, []sym.Expr{image, channel}, corners)
+					value := weighed(x, dt, image, channel, channels, corners)
 					if weight != nil {
 						value = times(value, weight)
 					}
-					k.Store(out, append([]sym.Expr{image, channel, position}, o...), loop.Convert(out.DType, value))
+					to := append([]sym.Expr{image, channel, position}, o...)
+					if last {
+						to = append(append([]sym.Expr{image}, o...), position, channel)
+					}
+					k.Store(out, to, loop.Convert(out.DType, value))
 				})
 			})
 		})
 	})
+}
+
+// deformOrder is the loops over the window and over places: the one outside that is outside in the result.
+func deformOrder(last bool, window, places []sym.Expr) []sym.Expr {
+	if last {
+		return slices.Concat(places, window)
+	}
+	return slices.Concat(window, places)
 }
 
 func deformSamples(r *rand.Rand) (out []Sample) {
@@ -194,6 +273,9 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 			offset := sampleNormal(r, dt, places...)
 			out = append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset}, Constant: []int{0}},
 				Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dt, shape...), offset, mask}, Constant: []int{0, 1, 2}})
+			behind := w.Attrs()
+			behind["groups"], behind["last"] = groups, true
+			out = append(out, Sample{Attrs: behind, Inputs: []*tensor.Tensor{sampleNormal(r, dt, 2, 6, 7, 4), offset, mask}, Constant: []int{1}})
 		}
 	}
 	line := Window{Kernel: []int64{2}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{1})}

@@ -236,7 +236,7 @@ func gridSampleTaps(k *Nest, n *ir.Node) {
 		}
 		corners := k.corners(dt, taps)
 		k.Each("c", out.Shape[1], func(channel sym.Expr) {
-			value := weighed(x, dt, []sym.Expr{o[0], channel}, corners)
+			value := weighed(x, dt, o[0], channel, 1, corners)
 			k.Store(out, append([]sym.Expr{o[0], channel}, o[1:]...), loop.Convert(x.DType, value))
 		})
 	})

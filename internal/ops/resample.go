@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -90,21 +92,31 @@ func resampleTaps(k *Nest, n *ir.Node) {
 	product := func(at []sym.Expr, p sym.Expr, weight loop.Expr) loop.Expr {
 		return loop.Apply2(loop.Mul, weight, loop.Convert(dt, x.Load(gathered(at, axis, 1, p)...)))
 	}
-	k.Nest(loop.Each, "i", out.Shape[:axis+1], func(at []sym.Expr) {
+	// Positions are found once for all that share them; along the last axis those are other rows.
+	last := axis == len(x.Shape)-1
+	outer, inner := out.Shape[:axis+1], out.Shape[axis+1:]
+	if last {
+		outer, inner = out.Shape[axis:], out.Shape[:axis]
+	}
+	k.Nest(loop.Each, "i", outer, func(at []sym.Expr) {
+		here := at[len(at)-1]
 		positions, factors := make([]sym.Expr, 0, unrolled), make([]loop.Expr, 0, unrolled)
 		for t := range taps {
 			if taps > unrolled {
 				break
 			}
-			p, w := tap(at[axis], sym.Const(t))
+			p, w := tap(here, sym.Const(t))
 			positions, factors = append(positions, p), append(factors, w)
 		}
-		k.Nest(loop.Each, "j", out.Shape[axis+1:], func(rest []sym.Expr) {
-			to := append(append([]sym.Expr{}, at...), rest...)
+		k.Nest(loop.Each, "j", inner, func(rest []sym.Expr) {
+			to := slices.Concat(at, rest)
+			if last {
+				to = slices.Concat(rest, at)
+			}
 			if taps > unrolled {
 				sum := k.Var("sum", loop.Number(dt, 0))
 				k.Serial("t", indices.Shape[1], func(t sym.Expr) {
-					p, w := tap(at[axis], t)
+					p, w := tap(here, t)
 					k.Reduce(sum, loop.Add, product(to, p, w))
 				})
 				k.Store(out, to, loop.Convert(out.DType, sum))

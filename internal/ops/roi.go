@@ -3,6 +3,7 @@ package ops
 import (
 	"math"
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -32,7 +33,27 @@ const mostSamples = 1 << 12
 // RoiAlign (He et al., Mask R-CNN, 2017) samples regions of x[N, C, H, W], interpolated linearly, in bins: [R, C, Height, Width]. A row of regions[R, 4] is
 // x, y, x, y; images[R] says which image it is of.
 func RoiAlign(b *ir.Builder, x, regions, images *ir.Value, a RoiAlignment) *ir.Value {
-	return b.Op("roi_align", ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max, "half": a.Half}, x, regions, images)
+	attrs := ir.Attrs{"height": a.Height, "width": a.Width, "ratio": a.Ratio, "scale": a.Scale, "max": a.Max, "half": a.Half}
+	if len(x.Type.Shape) != 4 || !manyChannels(x.Type.Shape[1]) {
+		return b.Op("roi_align", attrs, x, regions, images)
+	}
+	// A sample's elements of all channels lie side by side.
+	attrs["last"] = true
+	return Transpose(b, b.Op("roi_align", attrs, Transpose(b, x, 0, 2, 3, 1), regions, images), 0, 3, 1, 2)
+}
+
+// manyChannels reports whether there are so many channels that reading them side by side is worth the copies that have them so.
+func manyChannels(channels sym.Expr) bool {
+	n, fixed := channels.Const()
+	return !fixed || n >= 8
+}
+
+// channelAxis is where the channels of an operator that samples are: behind its axes if the attribute last says so, and the first of its axes.
+func channelAxis(n *ir.Node) (channels, first int) {
+	if n.Attrs.Bool("last") {
+		return len(n.Inputs[0].Type.Shape) - 1, 1
+	}
+	return 1, 2
 }
 
 // MaxRoiPool (Girshick, Fast R-CNN, 2015) is the largest element in each of height × width bins of regions of x[N, C, H, W], 0 for an empty bin: [R, C, height,
@@ -54,12 +75,14 @@ func roiShape(c *ir.Inference, n *ir.Node, columns int64) error {
 	if err := c.RequireEqual(n, regions.Shape[1], sym.Const(columns), "the numbers of a region"); err != nil {
 		return err
 	}
-	for i := 2; i < 4; i++ {
+	channels, first := channelAxis(n)
+	for i := first; i < first+2; i++ {
 		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: x.Shape[i]}, "there is something to sample"); err != nil {
 			return err
 		}
 	}
-	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{regions.Shape[0], x.Shape[1], sym.Const(height), sym.Const(width)}})
+	shape := []sym.Expr{regions.Shape[0], sym.Const(height), sym.Const(width)}
+	n.Result(0, ir.Type{DType: x.DType, Shape: slices.Insert(shape, channels, x.Shape[channels])})
 	return nil
 }
 
@@ -130,6 +153,8 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	}
 	x, regions, images, round := in[0], in[1], in[2], rounding(in[1].DType())
 	strides, flat := tensor.Strides(x.Shape()), int64(0)
+	channels, first := channelAxis(n)
+	extents := x.Shape()[first:]
 	tensor.Each(out.Shape(), func(o []int64) {
 		image := images.Int(o[0])
 		if image < 0 || image >= x.Shape()[0] {
@@ -139,22 +164,22 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 		for i := range axes {
 			var wrong error
 			low, high := regions.Float(4*o[0]+int64(1-i)), regions.Float(4*o[0]+int64(3-i))
-			if axes[i], wrong = roiAxisOf(n, low, high, out.Shape()[2+i], round); wrong != nil {
+			if axes[i], wrong = roiAxisOf(n, low, high, out.Shape()[first+i], round); wrong != nil {
 				err = wrong
 			}
 		}
 		if err != nil {
 			return
 		}
-		from, sum, most := image*strides[0]+o[1]*strides[1], 0.0, math.Inf(-1)
+		from, sum, most := image*strides[0]+o[channels]*strides[channels], 0.0, math.Inf(-1)
 		for i := range axes[0].samples {
-			rows := axes[0].taps(o[2], i, x.Shape()[2], round)
+			rows := axes[0].taps(o[first], i, extents[0], round)
 			for j := range axes[1].samples {
-				columns := axes[1].taps(o[3], j, x.Shape()[3], round)
-				sum += weighedOf(x, strides[2:], from, [][]tapOf{rows, columns})
+				columns := axes[1].taps(o[first+1], j, extents[1], round)
+				sum += weighedOf(x, strides[first:], from, [][]tapOf{rows, columns})
 				for _, t := range rows {
 					for _, u := range columns {
-						most = max(most, weighedOf(x, strides[2:], from, [][]tapOf{{t}, {u}}))
+						most = max(most, weighedOf(x, strides[first:], from, [][]tapOf{{t}, {u}}))
 					}
 				}
 			}
@@ -176,14 +201,15 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 func roiAlignNest(k *Nest, n *ir.Node) {
 	x, regions, images, out := k.In[0], k.In[1], k.In[2], k.Out[0]
 	dt, largest := computing(x.DType), n.Attrs.Bool("max")
-	channels := x.Shape[1]
+	axis, first := channelAxis(n)
+	channels := x.Shape[axis]
 	begin := func() loop.Expr {
 		if largest {
 			return loop.Lowest(dt)
 		}
 		return loop.Number(dt, 0)
 	}
-	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[2], out.Shape[3]}, func(o []sym.Expr) {
+	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[first], out.Shape[first+1]}, func(o []sym.Expr) {
 		image := k.Check("image", loop.Convert(dtype.I64, images.Load(o[0])), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
 		total := k.Local("total", dt, channels)
 		k.Each("z", channels, func(c sym.Expr) { k.Store(total, []sym.Expr{c}, begin()) })
@@ -192,22 +218,22 @@ func roiAlignNest(k *Nest, n *ir.Node) {
 			number := func(column int) loop.Expr {
 				return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(column))))
 			}
-			axes[i] = k.roiLoop(n, number(1-i), number(3-i), o[1+i], out.Shape[2+i])
+			axes[i] = k.roiLoop(n, number(1-i), number(3-i), o[1+i], out.Shape[first+i])
 		}
 		k.Serial("i", axes[0].samples, func(i sym.Expr) {
-			rows := axes[0].taps(k, i, x.Shape[2])
+			rows := axes[0].taps(k, i, x.Shape[first])
 			k.Serial("j", axes[1].samples, func(j sym.Expr) {
-				columns := axes[1].taps(k, j, x.Shape[3])
+				columns := axes[1].taps(k, j, x.Shape[first+1])
 				corners := k.corners(dt, [][]tap{rows, columns})
 				k.Each("c", channels, func(c sym.Expr) {
 					at := []sym.Expr{c}
 					if !largest {
-						k.Store(total, at, plus(total.Load(c), weighed(x, dt, []sym.Expr{image, c}, corners)))
+						k.Store(total, at, plus(total.Load(c), weighed(x, dt, image, c, axis, corners)))
 						return
 					}
 					most := total.Load(c)
 					for i := range corners {
-						most = loop.Apply2(loop.Max, most, weighed(x, dt, []sym.Expr{image, c}, corners[i:i+1]))
+						most = loop.Apply2(loop.Max, most, weighed(x, dt, image, c, axis, corners[i:i+1]))
 					}
 					k.Store(total, at, most)
 				})
@@ -221,7 +247,7 @@ func roiAlignNest(k *Nest, n *ir.Node) {
 			} else {
 				v = loop.Choose(loop.Apply2(loop.Eq, loop.At(count), loop.Integer(dtype.I64, 0)), like(v, 0), v)
 			}
-			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Convert(out.DType, v))
+			k.Store(out, slices.Insert(slices.Clone(o), axis, c), loop.Convert(out.DType, v))
 		})
 	})
 }
@@ -272,7 +298,7 @@ func (a roiLoop) taps(k *Nest, i, extent sym.Expr) []tap {
 func roiAlignSamples(r *rand.Rand) (out []Sample) {
 	for kind := range 16 {
 		for i, shape := range [][]int64{{2, 3, 5, 6}, {1, 1, 1, 1}, {3, 2, 4, 3}} {
-			attrs := ir.Attrs{"height": int64(1 + i), "width": int64(3 - i), "ratio": int64(kind / 8 * 2), "scale": []float64{1, 0.75}[kind/4%2], "max": kind%2 == 1, "half": kind/2%2 == 1}
+			attrs := ir.Attrs{"height": int64(1 + i), "width": int64(3 - i), "ratio": int64(kind / 8 * 2), "scale": []float64{1, 0.75}[kind/4%2], "max": kind%2 == 1, "half": kind/2%2 == 1, "last": i == 2 && kind%3 > 0}
 			dt := floatTypes[i%2]
 			regions := sampleNormal(r, dt, 4, 4)
 			for j := range regions.Len() {

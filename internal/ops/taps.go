@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -96,11 +97,12 @@ func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
 	return list
 }
 
-// weighed is the sum of the corners' elements of x behind the index at, in type dt, each by its weight. Corners outside count as zero.
-func weighed(x *loop.Memory, dt dtype.DType, at []sym.Expr, corners []corner) loop.Expr {
+// weighed is the sum of the corners' elements of a channel of an image of x, in type dt, each by its weight. The channels are axis of x, behind which or before which are
+// the corners' axes. Corners outside count as zero.
+func weighed(x *loop.Memory, dt dtype.DType, image, channel sym.Expr, axis int, corners []corner) loop.Expr {
 	var sum loop.Expr
 	for _, c := range corners {
-		index := append(append([]sym.Expr{}, at...), c.at...)
+		index := slices.Insert(append([]sym.Expr{image}, c.at...), axis, channel)
 		part := loop.Convert(dt, x.Load(index...))
 		if c.inside != nil {
 			part = loop.Convert(dt, x.LoadIf(c.inside, loop.Number(x.DType, 0), index...))

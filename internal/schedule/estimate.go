@@ -42,13 +42,17 @@ type costs struct {
 	product  float64 // a product's multiplication or addition
 	operand  float64 // and an element of its operands
 	half     float64 // a load or store of f16 or bf16, element after element, in addition
+	quotient float64 // a quotient or a remainder of symbolic integers outside vector loops
+	parts    float64 // and of a strip of them, as so many operations
+	across   float64 // combining the lanes of a reduction
+	beside   float64 // a load of one lane, elements of 32 bits two to four apart
 }
 
 // portableCosts are of the portable generator, whose strips are long since each operation on one is a call. registerCosts are of machine code, whose strips are
 // registers: an operation on one takes the time of one on a single number, and only elements that lie apart are dear.
 var (
 	portableCosts = costs{scalar: 5, strip: 12, each: 0.4, unit: 0.2, strided: 1.2, odd: 25, function: 6, lanes: 512, product: 0.11, operand: 0.7, half: 1}
-	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 1.2, function: 0.5, product: 0.11, operand: 0.7}
+	registerCosts = costs{scalar: 0.4, strip: 0.4, strided: 0.6, odd: 0.6, function: 0.5, product: 0.11, operand: 0.7, quotient: 4, parts: 6, across: 8, beside: 0.1}
 )
 
 var dear = map[loop.UnaryOp]bool{loop.Exp: true, loop.Log: true, loop.Log1p: true, loop.Expm1: true, loop.Sin: true, loop.Cos: true, loop.Tan: true,
@@ -66,6 +70,7 @@ type coster struct {
 	tile    float64  // what a tile should take
 	large   float64  // and a loop's iteration that is cut further inside
 	lane    sym.Name // the vector loop's variable
+	inner   sym.Name // the innermost loop's
 	filled  float64  // the lanes of a strip that are used, on the average
 	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
@@ -93,7 +98,7 @@ func (s *scheduler) coster(k *loop.Kernel) *coster {
 func (c *coster) as(f *loop.For) *coster {
 	v := *c
 	extent := max(c.guess(f.Extent), 1)
-	v.lane, v.filled, v.varying = f.Var, extent/math.Ceil(extent/c.lanes), map[sym.Name]bool{f.Var: true}
+	v.lane, v.inner, v.filled, v.varying = f.Var, f.Var, extent/math.Ceil(extent/c.lanes), map[sym.Name]bool{f.Var: true}
 	return &v
 }
 
@@ -129,13 +134,15 @@ func (c *coster) statement(s loop.Stmt) float64 {
 	case *loop.Set, *loop.Reduce:
 		total += c.operation(!c.lane.None())
 	case *loop.Store:
-		cost, _ := c.access(s.To, s.Index)
+		cost, _ := c.access(s.To, s.Index, false)
 		total += cost
 	case *loop.For:
 		n := max(c.guess(s.Extent), 0)
 		if s.Kind == loop.Vector && c.lane.None() {
-			return total + n*c.as(s).of(s.Body)
+			return total + n*c.as(s).of(s.Body) + c.across*reduced(s.Body)
 		}
+		defer func(outer sym.Name) { c.inner = outer }(c.inner)
+		c.inner = s.Var
 		each := c.scalar / 2.0
 		if !c.lane.None() {
 			each = c.strip / 2 / c.filled
@@ -155,6 +162,62 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		total += 2*m*n*k*c.product + (m*k+n*k)*c.operand + m*n*0.5
 	}
 	return total
+}
+
+// reduced is how many variables from outside a vector loop's body it may reduce.
+func reduced(body []loop.Stmt) float64 {
+	declared, names := map[string]bool{}, map[string]bool{}
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Var:
+			declared[s.Name] = true
+		case *loop.Reduce:
+			names[s.Name] = !declared[s.Name]
+		}
+		return true
+	})
+	count := 0.0
+	for _, outside := range names {
+		if outside {
+			count++
+		}
+	}
+	return count
+}
+
+// arithmetic is the time of the quotients, remainders and bounds in an integer that the innermost loop changes: others are computed further out.
+func (c *coster) arithmetic(x sym.Expr) float64 {
+	if c.quotient == 0 || x.Multilinear() {
+		return 0
+	}
+	total := 0.0
+	_, terms := x.Terms()
+	for _, t := range terms {
+		for _, f := range t.Factors {
+			if f.Kind == sym.Variable || !c.inner.None() && !slices.Contains(f.Expr().Vars(), c.inner) {
+				continue
+			}
+			total += c.integerFunction(f)
+			for _, a := range f.Args {
+				total += c.arithmetic(a)
+			}
+		}
+	}
+	return total
+}
+
+func (c *coster) integerFunction(f sym.Factor) float64 {
+	varies := c.differs(f.Expr())
+	switch f.Kind {
+	case sym.FloorQuotient, sym.CeilQuotient, sym.Remainder:
+		if v, ok := f.Args[1].Const(); ok && v > 0 && v&(v-1) == 0 {
+			return c.operation(varies)
+		} else if varies {
+			return c.parts * c.operation(true)
+		}
+		return c.quotient / max(c.filled, 1)
+	}
+	return c.operation(varies) * float64(len(f.Args))
 }
 
 // operation is the time of one function, of lanes or of a uniform value.
@@ -179,9 +242,9 @@ func (c *coster) value(e loop.Expr) (cost float64, varies bool) {
 		varies = c.varying[scalar(e.Name)]
 	case *loop.Index:
 		varies = c.differs(e.X)
-		cost += c.operation(varies)
+		cost += c.operation(varies) + c.arithmetic(e.X)
 	case *loop.Load:
-		more, v := c.access(e.From, e.Index)
+		more, v := c.access(e.From, e.Index, true)
 		cost += more
 		varies = varies || v
 	case *loop.Unary:
@@ -237,17 +300,17 @@ func (c *coster) differs(e sym.Expr) bool {
 }
 
 // access is the time of a load or a store, and whether it differs by lane.
-func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
-	if c.lane.None() {
-		return c.scalar, false
-	}
+func (c *coster) access(buffer string, index []sym.Expr, read bool) (float64, bool) {
 	p := c.shapes[buffer]
 	if p == nil {
 		bug(c.kernel, "no buffer is named "+buffer)
 	}
 	offset := c.offsets.Of(p, index)
+	if c.lane.None() {
+		return c.scalar + c.arithmetic(offset), false
+	}
 	if !c.differs(offset) {
-		return c.scalar / c.filled, false
+		return c.scalar/c.filled + c.arithmetic(offset), false
 	}
 	step, rest, ok := offset.Linear(c.lane)
 	converted := 0.0
@@ -257,12 +320,13 @@ func (c *coster) access(buffer string, index []sym.Expr) (float64, bool) {
 		converted = c.half + c.strip/c.filled
 	}
 	switch {
-	case !ok || c.differs(step):
-		return c.odd, true
-	case c.differs(rest):
-		return c.strided*2 + c.strip/c.filled, true
+	case !ok || c.differs(step) || c.differs(rest):
+		return c.odd + c.strip/c.filled + c.arithmetic(offset), true
 	case isOne(step):
 		return c.unit + converted + c.strip/2/c.filled, true
+	}
+	if by, ok := step.Const(); ok && read && c.beside > 0 && p.DType.Bits() == 32 && -4 <= by && by <= 4 {
+		return c.beside + 2*c.strip/c.filled, true
 	}
 	return c.strided + converted + c.strip/c.filled, true
 }

@@ -85,7 +85,8 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	inner := c.of(f.Body)
 	multiple := int64(1)
 	if f.Kind == loop.Vector {
-		inner, multiple = c.as(f).of(f.Body), 256
+		inner = c.as(f).of(f.Body)
+		multiple = c.strips(inner)
 	}
 	work, each := volume(f.Body), inner
 	if slices.ContainsFunc(work.Vars(), func(name sym.Name) bool { return !slices.Contains(c.kernel.Dims, name) }) {
@@ -100,7 +101,7 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 		count = max(int64(c.tile/max(inner, 0.01)), 1)
 		size = sym.Const((count + multiple - 1) / multiple * multiple)
 	} else {
-		size = size.FloorDiv(work.Max(one)).Max(one)
+		size = size.FloorDiv(work.Max(one).Mul(sym.Const(multiple))).Max(one).Mul(sym.Const(multiple))
 	}
 	if n, ok := f.Extent.Const(); ok {
 		if b, ok := size.Const(); ok {
@@ -119,6 +120,16 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	outer := c.cutInto(f, size, names)
 	outer.Kind = loop.Parallel
 	return outer
+}
+
+// strips is what the iterations of a block of a vector loop are a multiple of: many strips, but one where an iteration is so long that they would be
+// more than a tile.
+func (c *coster) strips(each float64) int64 {
+	const many = 256
+	if each*many > c.tile {
+		return min(int64(c.lanes), many)
+	}
+	return many
 }
 
 // split cuts a loop into blocks of so many iterations: an each-loop around one of f's kind.

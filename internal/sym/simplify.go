@@ -1,5 +1,7 @@
 package sym
 
+import "math"
+
 // mostDivisions bounds the steps of one division of polynomials.
 const mostDivisions = 64
 
@@ -164,6 +166,20 @@ func (d *Dims) within(r, y Expr) bool {
 	return d.LE(Expr{}, r) == Yes && d.LT(r, y) == Yes
 }
 
+// settled is ⌊x/y⌋ if y is a number of 1 or more and the quotient is one number within the ranges.
+func (d *Dims) settled(x, y Expr) (q int64, ok bool) {
+	k, number := y.Const()
+	if !number || k < 1 {
+		return 0, false
+	}
+	lo, hi := d.interval(x)
+	if lo == math.MinInt64 || hi == math.MaxInt64 {
+		return 0, false
+	}
+	q = floorInts(lo, k)
+	return q, q == floorInts(hi, k)
+}
+
 func (d *Dims) simplifyFloor(a *atom) Expr {
 	x, y, _, ok := d.divisor(a)
 	if !ok {
@@ -172,6 +188,8 @@ func (d *Dims) simplifyFloor(a *atom) Expr {
 	whole, part := x.divide(y)
 	if part.Equal(Expr{}) || d.within(part, y) {
 		return whole
+	} else if q, ok := d.settled(part, y); ok {
+		return whole.Add(Const(q))
 	}
 	return whole.Add(part.FloorDiv(y))
 }
@@ -199,6 +217,8 @@ func (d *Dims) simplifyMod(a *atom) Expr {
 	_, part := x.divide(y)
 	if part.Equal(Expr{}) || d.within(part, y) {
 		return part.Mul(factor)
+	} else if q, ok := d.settled(part, y); ok {
+		return part.Sub(y.Mul(Const(q))).Mul(factor)
 	}
 	return part.Mod(y).Mul(factor)
 }

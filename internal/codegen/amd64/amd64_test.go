@@ -141,6 +141,8 @@ func TestLanes(t *testing.T) {
 		}
 		h.Lanes(t)
 		h.Guarded = true
+		h.Borders(t)
+		h.Apart(t)
 		h.One(7).Lanes(t)
 	})
 }

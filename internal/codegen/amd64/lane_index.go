@@ -47,6 +47,14 @@ func (e *emitter) constantStep(x sym.Expr) (step int64, ok bool) {
 	return 0, false
 }
 
+// simpler is an integer that does not step evenly as what it is within the ranges of its names, which may do so.
+func (e *emitter) simpler(x sym.Expr) sym.Expr {
+	if _, even := e.evenly(x); even {
+		return x
+	}
+	return e.k.ranges.Simplify(x)
+}
+
 // fits reports whether an integer is one of lanes of 32 bits, and so is all that it is computed from where a part that does not fit would matter.
 func (e *emitter) fits(x sym.Expr) bool {
 	lo, hi := e.bounds(x)
@@ -413,4 +421,37 @@ func (e *emitter) reciprocalWide(y sym.Expr) (by, half asm.Reg) {
 		return ready{value: value{dtype: dtype.F64, uniform: true, lo: e.three(asm.VMULPD, by, e.double(0.5))}}
 	}).value.lo
 	return by, half
+}
+
+// dividedApart is an integer whose quotients of what steps evenly are those of lane 0 and what the others have more: ⌊(b + s·lane)/y⌋ is
+// ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
+func (e *emitter) dividedApart(x sym.Expr) sym.Expr {
+	constant, terms := x.Terms()
+	sum := sym.Const(constant)
+	for _, t := range terms {
+		product := sym.Const(t.Coef)
+		for _, f := range t.Factors {
+			product = product.Mul(e.factorApart(f))
+		}
+		sum = sum.Add(product)
+	}
+	return sum
+}
+
+func (e *emitter) factorApart(f sym.Factor) sym.Expr {
+	whole := f.Expr()
+	if f.Kind != sym.FloorQuotient && f.Kind != sym.Remainder || !e.varies(whole) {
+		return whole
+	}
+	x, y := f.Args[0], f.Args[1]
+	step, even := e.constantStep(x)
+	if _, number := y.Const(); !even || !number || step < 0 {
+		return whole
+	}
+	first := x.Subst(func(n sym.Name) (sym.Expr, bool) { return sym.Var(e.vector.lane0), n == e.vector.variable })
+	more := first.Mod(y).Add(sym.Var(e.vector.number).Mul(sym.Const(step)))
+	if f.Kind == sym.Remainder {
+		return more.Mod(y)
+	}
+	return first.FloorDiv(y).Add(more.FloorDiv(y))
 }

@@ -1,7 +1,7 @@
 package amd64
 
 import (
-	"encoding/binary"
+	"fmt"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/dtype"
@@ -15,6 +15,8 @@ import (
 type scattered struct {
 	at    asm.Mem // without an index of its own
 	index value   // i32 or i64
+	depth int     // of the innermost scope whose names the index mentions
+	key   string  // tells the index from others
 }
 
 // scatteredAt finds the elements of a buffer at an offset that differs by lane. Elements that share bytes are counted from the buffer's beginning.
@@ -33,6 +35,11 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 		}
 	}
 	as := e.indexType(lanes, p.step, dt)
+	if as == dtype.I64 && !packs(dt) {
+		p = e.takeApart(e.dividedApart(offset))
+		lanes = p.rest
+		as = e.indexType(lanes, p.step, dt)
+	}
 	if !isZero(p.step) {
 		add(e.laneSteps(p.step, as))
 	}
@@ -40,9 +47,10 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 		add(e.laneInteger(lanes, as))
 	}
 	if packs(dt) {
-		return scattered{asm.Mem{Base: e.pointer(buffer, sym.Const(0))}, index}
+		return scattered{at: asm.Mem{Base: e.pointer(buffer, sym.Const(0))}, index: index}
 	}
-	return scattered{e.withoutIndex(e.address(buffer, p.base)), index}
+	key := as.String() + lanes.Key() + " " + p.step.Key()
+	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, max(e.depthOf(lanes), e.depthOf(p.step), e.vector.depth), key}
 }
 
 // indexType is the type of the lanes of an index: i32 where the elements' places in bits, or their numbers, fit.
@@ -78,39 +86,10 @@ func (e *emitter) gatherLanes(dt dtype.DType, p scattered, mask asm.Reg) value {
 		return v
 	}
 	if dt.Bits() == 32 {
-		v.lo = e.gatherWords(p, 4, mask)
+		v.lo = e.gatherNear(p, mask)
 		return v
 	}
 	return e.gatherSmall(dt, p, mask)
-}
-
-// pickedOut reads sixteen elements of 32 bits, a few elements apart, out of the vectors that they lie in. The last of these
-// ends with the last element.
-func (e *emitter) pickedOut(at asm.Mem, step int64) asm.Reg {
-	lanes := int64(e.isa.lanes)
-	end := (lanes-1)*step + 1
-	load := func(first int64) asm.Reg {
-		from := at
-		from.Disp += int32(4 * first)
-		return e.builder.load(from)
-	}
-	r := e.copyOf(load(0))
-	for taken := lanes; taken < end; taken += lanes { // elements before are in their lanes of r, but among the first: as they lie
-		first := min(taken, end-lanes)
-		var which []byte
-		for i := range lanes {
-			at, place := i*step, i
-			switch {
-			case at >= taken:
-				place = lanes + min(at-first, lanes-1)
-			case taken == lanes:
-				place = at
-			}
-			which = binary.LittleEndian.AppendUint32(which, uint32(place))
-		}
-		e.emit(asm.Inst{Op: asm.VPERMT2PS, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, e.poolVector(which), load(first)}})
-	}
-	return r
 }
 
 // gatherWords reads words of 32 bits, their indices counted in units of so many bytes.
@@ -194,7 +173,7 @@ func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 	if as == dtype.I64 && !e.isa.masks {
 		refuse("%s so far apart", dt)
 	}
-	words := scattered{asm.Mem{Base: word}, shift(bits, asm.VPSRAD, asm.VPSRAQ, 5)}
+	words := scattered{at: asm.Mem{Base: word}, index: shift(bits, asm.VPSRAD, asm.VPSRAQ, 5)}
 	low := e.and(e.cast(bits, dtype.I32).lo, e.integer32(31))
 	return e.small(dt, e.shiftRightBy(e.gatherWords(words, 4, mask), low))
 }
@@ -394,4 +373,103 @@ func (e *emitter) pairAt(lane asm.Reg) asm.Reg {
 		odd = append(odd, byte(i%2), 0, 0, 0)
 	}
 	return e.addInt(e.broadcastInt(e.times(lane, 2)), e.poolVector(odd))
+}
+
+// mostSpread is the greatest step of elements of 32 bits that are read with what lies between them.
+const mostSpread = 4
+
+// loadSpread reads elements of 32 bits that lie a few apart, forward or backward, the one at the lowest address at at: as many vectors as the step, which
+// begin and end with such an element, and of each the elements that are wanted.
+//
+// Of a mask's lanes (NoReg: all) nothing else is touched; the step is then forward.
+func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
+	by, lanes := max(step, -step), int64(e.isa.lanes)
+	var all asm.Reg
+	for part := range by {
+		from := part * (lanes - 1)
+		place := at
+		place.Disp += int32(4 * from)
+		x := e.loadPart(place, mask, by, from)
+		if part == 0 && by == 1 {
+			return value{dtype: dt, lo: e.three(asm.VPERMD, e.spreadIndex(step, 0, lanes), x)}
+		} else if part == 0 {
+			all = x
+			continue
+		}
+		index := e.copyOf(e.spreadIndex(step, from, lanes))
+		if part == 1 {
+			index = e.copyOf(e.spreadPair(step))
+		}
+		e.emit(asm.Inst{Op: asm.VPERMI2D, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{index, all, x}})
+		all = index
+	}
+	return value{dtype: dt, lo: all}
+}
+
+// loadPart is a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so many from lane 0's.
+func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
+	if mask == asm.NoReg {
+		return e.builder.load(at)
+	}
+	wanted := func() asm.Reg { return e.spreadMask(mask, by, from) }
+	if mask == e.tailMask() {
+		key := fmt.Sprintf("k%d %d %d", mask, by, from)
+		return e.loadMasked(e.once(e.vector.depth, key, func() ready { return ready{register: wanted()} }).register, at)
+	}
+	return e.loadMasked(wanted(), at)
+}
+
+// spreadMask is the elements that the lanes of a mask want, by apart, of those from a place on.
+func (e *emitter) spreadMask(mask asm.Reg, by, from int64) asm.Reg {
+	pattern := int64(0)
+	for lane := range int64(e.isa.lanes) {
+		pattern |= 1 << (lane * by)
+	}
+	bits := e.general()
+	e.emit(asm.Inst{Op: asm.PDEP, Bits: 64, Args: [4]asm.Reg{bits, e.bitsOf(mask), e.number(pattern)}})
+	if from > 0 {
+		e.emit(asm.Inst{Op: asm.SHR, Bits: 64, Args: [4]asm.Reg{bits}, Imm: from})
+	}
+	r := e.maskRegister()
+	e.emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, bits}})
+	return r
+}
+
+// placeOfLane is where a lane's element lies, from the lowest one on.
+func (e *emitter) placeOfLane(lane, step int64) int64 {
+	if step < 0 {
+		return (int64(e.isa.lanes) - 1 - lane) * -step
+	}
+	return lane * step
+}
+
+// spreadIndex is which element of a vector that begins at from each lane takes; a lane whose element lies before it, of step 1 none, keeps its own of the first operand.
+func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
+	var list []byte
+	for lane := range lanes {
+		at, from := e.placeOfLane(lane, step), from
+		which := lane // the first operand's
+		if at >= from && at < from+lanes {
+			which = at - from
+			if from > 0 {
+				which += lanes
+			}
+		}
+		list = append(list, byte(which), 0, 0, 0)
+	}
+	return e.poolVector(list)
+}
+
+// spreadPair is which element of the first two vectors each lane takes; lanes of later ones take any.
+func (e *emitter) spreadPair(step int64) asm.Reg {
+	lanes := int64(e.isa.lanes)
+	var list []byte
+	for lane := range lanes {
+		at := e.placeOfLane(lane, step)
+		if at >= lanes {
+			at = min(at-(lanes-1), lanes-1) + lanes
+		}
+		list = append(list, byte(at), 0, 0, 0)
+	}
+	return e.poolVector(list)
 }

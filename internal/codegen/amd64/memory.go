@@ -19,7 +19,7 @@ func (e *emitter) load(l *loop.Load) value {
 		e.k.bug("%%%s of %s is loaded as %s", l.From, m.dtype, l.Type)
 	}
 	kindOf(l.Type)
-	offset := e.resolve(m.offset(l.Index))
+	offset := e.simpler(e.resolve(m.offset(l.Index)))
 	same := !e.varies(offset)
 	if l.Mask == nil {
 		return e.lanes(l.From, l.Type, offset, e.tailMask())
@@ -108,8 +108,8 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 		return e.loadOne(dt, e.address(buffer, offset))
 	case even && step == 1 && !(part && e.partsSlow(dt)):
 		return e.loadRun(dt, e.address(buffer, offset), mask)
-	case even && !part && dt.Bits() == 32 && e.isa.bits == 512 && step >= 2 && step <= 4:
-		return value{dtype: dt, lo: e.pickedOut(e.address(buffer, offset), step)}
+	case even && dt.Bits() == 32 && e.isa.masks && -mostSpread <= step && step <= mostSpread && !(part && step < 0):
+		return e.loadSpread(dt, e.address(buffer, offset.Add(sym.Const(min(step, 0)*int64(e.isa.lanes-1)))), step, mask)
 	case even && !part && smallDtypes(dt):
 		if at := e.address(buffer, offset); e.reaches(dt, at, step) {
 			return e.gatherNarrow(dt, at, step)
@@ -243,6 +243,9 @@ func (e *emitter) gatherAt(at asm.Mem, mask asm.Reg) asm.Reg {
 func (e *emitter) store(s *loop.Store) {
 	m := e.k.memory(s.To)
 	offset := e.resolve(m.offset(s.Index))
+	if simpler := e.simpler(offset); e.varies(simpler) { // of a loop that runs once, it need not
+		offset = simpler
+	}
 	condition := s.Mask
 	if condition != nil {
 		if holds, known := e.decided(condition); known && !holds {

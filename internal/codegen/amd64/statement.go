@@ -199,7 +199,7 @@ func (e *emitter) checked(s *loop.Check, n name) {
 func (e *emitter) loop(s *loop.For) {
 	if s.Kind == loop.Vector && e.vector == nil {
 		saved := e.snapshot()
-		if reason := attempt(func() { e.vectorLoop(s) }); reason == "" {
+		if reason := attempt(func() { e.vectorParts(s) }); reason == "" {
 			return
 		} else {
 			e.restore(saved)
@@ -392,10 +392,9 @@ type reduction struct {
 // copies is how many strips of a loop that reduces are done at once, so that their sums need not wait for one another.
 const copies = 4
 
-// vectorLoop emits a loop in strips of lanes: copies of whole strips, whole strips, and a part of one, whose lanes are masked; where that is not possible, the
+// vectorLoop emits the iterations of a loop from start on in strips of lanes: copies of whole strips, whole strips, and a part of one, whose lanes are masked; where that is not possible, the
 // last few iterations run one after the other.
-func (e *emitter) vectorLoop(s *loop.For) {
-	extent := e.resolve(s.Extent)
+func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	constant, fixed := extent.Const()
 	if fixed && constant <= 0 {
 		return
@@ -426,11 +425,17 @@ func (e *emitter) vectorLoop(s *loop.For) {
 	e.names[first] = name{depth: scope.depth, register: i}
 	lo, _ := e.bounds(extent)
 	scope.certain = lo > 0
-	e.vector = &vectorLoop{depth: scope.depth, original: s.Var, variable: first}
+	lane0, number := sym.Hidden(s.Var.Text()+"##"), sym.Hidden(s.Var.Text()+"###")
+	known, _ := e.k.ranges.Get(first)
+	e.k.ranges.Set(lane0, known)
+	e.k.ranges.Set(number, sym.Range{Min: 0, Max: int64(e.isa.lanes) - 1})
+	e.names[lane0] = name{depth: scope.depth, register: i}
+	e.vector = &vectorLoop{depth: scope.depth, original: s.Var, variable: first, lane0: lane0, number: number}
+	e.names[number] = name{depth: scope.depth, lanes: e.laneSteps(sym.Const(1), dtype.I32)}
 	strip := func(n int64, tail asm.Reg) []asm.Inst {
 		e.vector.tail = tail
 		for c := range n {
-			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(c * width))}
+			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(start + c*width))}
 			for _, r := range reductions {
 				e.bound[r.name] = binding{value: r.lanes[c], depth: scope.depth, mutable: true}
 			}
@@ -461,7 +466,7 @@ func (e *emitter) vectorLoop(s *loop.For) {
 			e.restore(saved)
 			e.vector = nil
 			lanesAtEnd = false
-			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first)}
+			e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(start))}
 			for _, r := range reductions {
 				e.bound[r.name] = r.target
 			}

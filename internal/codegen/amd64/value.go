@@ -70,7 +70,9 @@ type binding struct {
 type vectorLoop struct {
 	depth    int      // of its scope
 	original sym.Name // its variable
-	variable sym.Name // stands for lane 0's iteration
+	variable sym.Name // stands for lane 0's iteration, and, where lanes are told apart, for each lane's
+	lane0    sym.Name // lane 0's iteration, for all lanes
+	number   sym.Name // a lane's number
 	tail     asm.Reg  // the lanes that there are; NoReg: all
 }
 
@@ -267,6 +269,7 @@ func (e *emitter) index(x sym.Expr) value {
 		r := e.repeated64(uint64(v))
 		return value{dtype: dtype.I64, lo: r, hi: r, uniform: true}
 	}
+	x = e.simpler(x)
 	step, ok := e.constantStep(x)
 	if !ok {
 		if e.fits(x) {

@@ -104,3 +104,91 @@ func storable(dt dtype.DType) dtype.DType {
 	}
 	return dt
 }
+
+// borders are indices of x, of w elements, that change in one way inside and in others at its borders, of i − c.
+var borders = map[string]func(i, w sym.Expr) sym.Expr{
+	"edge": func(i, w sym.Expr) sym.Expr { return i.Max(n0).Min(w.Sub(n1)) },
+	"wrap": func(i, w sym.Expr) sym.Expr { return i.Mod(w) },
+	"reflect": func(i, w sym.Expr) sym.Expr {
+		period := w.Mul(sym.Const(2)).Sub(sym.Const(2)).Max(n1)
+		return i.Mod(period).Min(period.Sub(i.Mod(period)))
+	},
+	"backward": func(i, w sym.Expr) sym.Expr { return w.Sub(n1).Sub(i).Max(n0).Min(w.Sub(n1)) },
+	"repeat":   func(i, w sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(40)).Max(n0).Min(w.Sub(n1)) },
+}
+
+// Borders runs loops along padded axes.
+func (h Harness) Borders(t *testing.T) {
+	r := rand.New(rand.NewSource(12))
+	for name, form := range borders {
+		for range 30 {
+			width, left := int64(1+r.Intn(90)), int64(r.Intn(9))
+			w := sym.Const(width)
+			b := loop.NewBuilder("border")
+			dt := []dtype.DType{dtype.F32, dtype.F32, dtype.U8, dtype.I64, dtype.F16}[r.Intn(5)]
+			x := b.Param("x", loop.Read, dt, []sym.Expr{w})
+			n := sym.Const(width + left + int64(r.Intn(9)))
+			y := b.Param("y", loop.Write, dt, []sym.Expr{n})
+			z := b.Param("z", loop.Write, dt, []sym.Expr{n})
+			b.For(loop.Vector, "i", n, func(i sym.Expr) {
+				at := i.Sub(sym.Const(left))
+				b.Store(y, []sym.Expr{i}, x.Load(form(at, w)))
+				inside := loop.Apply2(loop.And, loop.Apply2(loop.Le, loop.At(n0), loop.At(at)), loop.Apply2(loop.Lt, loop.At(at), loop.At(w)))
+				b.Store(z, []sym.Expr{i}, &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: inside, Else: loop.Number(dt, 1)})
+			})
+			k := Finish(b)
+			t.Run(name, func(t *testing.T) { h.agreeFilled(t, r, k) })
+		}
+	}
+}
+
+// agreeFilled runs a kernel of fixed sizes with random operands.
+func (h Harness) agreeFilled(t *testing.T, r *rand.Rand, k *loop.Kernel) {
+	t.Helper()
+	var operands []*tensor.Tensor
+	for _, p := range k.Params {
+		operands = append(operands, Operand(t, p, nil))
+		Fill(r, operands[len(operands)-1])
+	}
+	h.Agree(t, k, nil, operands, 0, 0)
+}
+
+// Apart reads and writes elements a number apart, forward and backward: all, those of a mask that lie side by side, and of one that do not.
+func (h Harness) Apart(t *testing.T) {
+	r := rand.New(rand.NewSource(13))
+	for _, dt := range []dtype.DType{dtype.F32, dtype.U32, dtype.U8, dtype.F16, dtype.F64, dtype.I64} {
+		for by := int64(-6); by <= 6; by++ {
+			for masked := range 3 {
+				for _, n := range []int64{1, 15, 16, 17, 40, 101} {
+					k := apartKernel(r, dt, by, n, masked)
+					t.Run(fmt.Sprintf("%s, %d apart, %d, masked %d", dt, by, n, masked), func(t *testing.T) { h.agreeFilled(t, r, k) })
+				}
+			}
+		}
+	}
+}
+
+func apartKernel(r *rand.Rand, dt dtype.DType, by, n int64, masked int) *loop.Kernel {
+	b := loop.NewBuilder("apart")
+	span := max(by, -by)*(n-1) + 1
+	x := b.Param("x", loop.Read, dt, Fixed(span))
+	c := b.Param("c", loop.Read, dtype.Bool, Fixed(n))
+	y := b.Param("y", loop.Update, dt, Fixed(max(by, -by, 1)*n))
+	first := max(0, -by) * (n - 1)
+	b.For(loop.Vector, "i", sym.Const(n), func(i sym.Expr) {
+		at := i.Mul(sym.Const(by)).Add(sym.Const(first))
+		v := x.Load(at)
+		switch masked {
+		case 1:
+			v = &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: loop.Apply2(loop.Lt, loop.At(i), loop.At(sym.Const(r.Int63n(n+1)))), Else: loop.Number(dt, 1)}
+		case 2:
+			v = &loop.Load{From: "x", Index: []sym.Expr{at}, Type: dt, Mask: c.Load(i), Else: loop.Number(dt, 0)}
+		}
+		to := i.Mul(sym.Const(max(by, -by, 1)))
+		if by < 0 {
+			to = sym.Const(-by * (n - 1)).Sub(to)
+		}
+		b.Store(y, []sym.Expr{to}, v)
+	})
+	return Finish(b)
+}

@@ -1,0 +1,199 @@
+package amd64
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file cuts vector loops at the places at which an index begins to change in another way: at the border of a padded, clamped or
+// repeated axis. Between them, where most iterations are, elements lie side by side and conditions are known.
+
+// vectorParts emits a vector loop, in three parts if most of its iterations lie in an interior.
+func (e *emitter) vectorParts(s *loop.For) {
+	extent := e.resolve(s.Extent)
+	n, fixed := extent.Const()
+	if !fixed || n <= int64(e.isa.lanes) || len(e.reductions(s)) > 0 {
+		e.vectorLoop(s, 0, extent)
+		return
+	}
+	first, end, ok := e.interior(s.Var, n, s.Body)
+	if !ok {
+		first, end = 0, n
+	}
+	first, end = e.smooth(s, first, end)
+	if end-first == n || end-first < max(n/2, int64(e.isa.lanes)) || size(s.Body) > mostCopied {
+		e.vectorLoop(s, 0, extent)
+		return
+	}
+	e.vectorPart(s, 0, first)
+	e.vectorPart(s, first, end)
+	e.vectorPart(s, end, n)
+}
+
+// vectorPart emits the iterations of a vector loop from first on and below end.
+func (e *emitter) vectorPart(s *loop.For, first, end int64) {
+	if end <= first {
+		return
+	}
+	defer e.within(s.Var, first, end)()
+	e.vectorLoop(s, first, sym.Const(end-first))
+}
+
+// within gives a loop's variable the range of some iterations, until the result is called.
+func (e *emitter) within(variable sym.Name, first, end int64) (undo func()) {
+	known, _ := e.k.ranges.Get(variable)
+	e.k.ranges.Set(variable, sym.Range{Min: first, Max: end - 1})
+	return func() { e.k.ranges.Set(variable, known) }
+}
+
+// mostCuts is how often a stretch of iterations is cut.
+const mostCuts = 8
+
+// smooth is the iterations, of those from first on and below end, in which indices change evenly, as far as they do.
+func (e *emitter) smooth(s *loop.For, first, end int64) (int64, int64) {
+	list := e.unevenIndices(s)
+	for range mostCuts {
+		if len(list) == 0 {
+			break
+		}
+		undo := e.within(s.Var, first, end)
+		c := cuts{e: e, variable: s.Var, first: first, end: end}
+		for _, x := range list {
+			c.of(e.k.ranges.Simplify(x))
+		}
+		undo()
+		if len(c.at) == 0 {
+			break
+		}
+		first, end = c.longest()
+	}
+	return first, end
+}
+
+// unevenIndices is the integers of a loop's body that are not linear in its variable.
+func (e *emitter) unevenIndices(s *loop.For) (list []sym.Expr) {
+	add := func(x sym.Expr) {
+		if x = e.resolve(x); slices.Contains(x.Vars(), s.Var) && !x.Multilinear() {
+			list = append(list, x)
+		}
+	}
+	loop.Walk(s.Body, func(s loop.Stmt) bool {
+		if s, ok := s.(*loop.Store); ok {
+			for _, x := range s.Index {
+				add(x)
+			}
+		}
+		for _, x := range loop.Values(s) {
+			loop.WalkExpr(x, func(x loop.Expr) {
+				switch x := x.(type) {
+				case *loop.Load:
+					for _, x := range x.Index {
+						add(x)
+					}
+				case *loop.Index:
+					add(x.X)
+				}
+			})
+		}
+		return true
+	})
+	return list
+}
+
+// cuts collects the iterations at which an index begins to change in another way.
+type cuts struct {
+	e          *emitter
+	variable   sym.Name
+	first, end int64
+	at         []int64
+}
+
+func (c *cuts) of(x sym.Expr) {
+	_, terms := x.Terms()
+	for _, t := range terms {
+		for _, f := range t.Factors {
+			if f.Kind == sym.Variable || !slices.Contains(f.Expr().Vars(), c.variable) {
+				continue
+			}
+			c.factor(f)
+			for _, a := range f.Args {
+				c.of(a)
+			}
+		}
+	}
+}
+
+func (c *cuts) factor(f sym.Factor) {
+	switch f.Kind {
+	case sym.Least, sym.Greatest:
+		for i, x := range f.Args {
+			for _, y := range f.Args[i+1:] {
+				c.zero(x.Sub(y))
+			}
+		}
+	case sym.FloorQuotient, sym.Remainder:
+		if y, ok := f.Args[1].Const(); ok && y > 0 {
+			c.multiples(f.Args[0], y)
+		}
+	}
+}
+
+// linear is an integer as by × the variable + from; ok is false if it is none.
+func (c *cuts) linear(x sym.Expr) (by, from int64, ok bool) {
+	factor, rest, linear := x.Linear(c.variable)
+	by, ok1 := factor.Const()
+	from, ok2 := rest.Const()
+	return by, from, linear && ok1 && ok2 && by != 0
+}
+
+// zero cuts where an integer changes its sign.
+func (c *cuts) zero(x sym.Expr) {
+	if by, from, ok := c.linear(x); ok {
+		c.add(floorOf(-from, by) + 1)
+	}
+}
+
+// multiples cuts where an integer that changes by 1 is a multiple of y.
+func (c *cuts) multiples(x sym.Expr, y int64) {
+	by, from, ok := c.linear(x)
+	if !ok || by != 1 && by != -1 || (c.end-c.first)/y > mostCuts {
+		return
+	}
+	for q := floorOf(min(by*c.first, by*c.end)+from, y); q*y <= max(by*c.first, by*c.end)+from; q++ {
+		at := (q*y - from) * by
+		if by < 0 { // the iteration of the multiple is the last of its stretch
+			at++
+		}
+		c.add(at)
+	}
+}
+
+func (c *cuts) add(at int64) {
+	if c.first < at && at < c.end {
+		c.at = append(c.at, at)
+	}
+}
+
+// longest is the longest stretch between two cuts.
+func (c *cuts) longest() (first, end int64) {
+	slices.Sort(c.at)
+	from := c.first
+	for _, to := range append(c.at, c.end) {
+		if to-from > end-first {
+			first, end = from, to
+		}
+		from = to
+	}
+	return first, end
+}
+
+// floorOf is ⌊x/y⌋.
+func floorOf(x, y int64) int64 {
+	q := x / y
+	if x%y != 0 && (x < 0) != (y < 0) {
+		q--
+	}
+	return q
+}
