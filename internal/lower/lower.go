@@ -80,8 +80,24 @@ func (l *lowering) name(hint string) string {
 
 func (l *lowering) buffer(hint string, kind loop.BufferKind, t ir.Type, source string) *loop.Buffer {
 	b := &loop.Buffer{Name: l.name(hint), Kind: kind, DType: t.DType, Shape: t.Shape, Source: source}
+	if kind == loop.Temp {
+		b.Shape = l.numbered(t.Shape) // so that two of them that are as large are seen to be
+	}
 	l.to.Buffers = append(l.to.Buffers, b)
 	return b
+}
+
+// numbered is a shape in which the model's dimensions that have one value are that number. What data decide stays a name, which a step binds.
+func (l *lowering) numbered(shape []sym.Expr) []sym.Expr {
+	out := ops.Settled(l.from.Dims, shape)
+	for axis, extent := range shape {
+		if name, alone := extent.Name(); alone {
+			if _, decided := l.from.Limits[name]; decided {
+				out[axis] = extent
+			}
+		}
+	}
+	return out
 }
 
 // claim lets the node that produces a block's result write it where it is wanted: once for each value, and only for values
@@ -92,7 +108,7 @@ func (l *lowering) claim(b *ir.Block, into []*loop.Buffer) {
 		inBlock[n] = true
 	}
 	for i, v := range b.Results {
-		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || placed(v.Node) || !sameShape(v.Type.Shape, into[i].Shape) {
+		if l.buffers[v] != nil || v.Const != nil || v.Node == nil || !inBlock[v.Node] || placed(v.Node) || !sameShape(l.numbered(v.Type.Shape), l.numbered(into[i].Shape)) {
 			continue
 		}
 		for {
