@@ -138,6 +138,9 @@ func (c *coster) statement(s loop.Stmt) float64 {
 		total += cost
 	case *loop.For:
 		n := max(c.guess(s.Extent), 0)
+		if _, known := s.Extent.Const(); !known {
+			n = max(n, 1) // what a guess leaves out may run: its inside is to be chosen all the same
+		}
 		if s.Kind == loop.Vector && c.lane.None() {
 			return total + n*c.as(s).of(s.Body) + c.across*reduced(s.Body)
 		}
