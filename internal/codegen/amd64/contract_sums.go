@@ -285,6 +285,8 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 		refuse("%s of sums", v.Op)
 	case *loop.Binary:
 		return x.binary(t, v, row, vector, at)
+	case *loop.Select:
+		return x.choice(t, v, row, vector, at)
 	}
 	refuse("an expression of sums of type %T", v)
 	return asm.NoReg, false
@@ -392,12 +394,84 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		return to, true
 	}
 	b, also := x.value(t, right, row, vector, at)
+	if also && !own {
+		t.wide(op, b, a, b)
+		return b, true
+	}
 	to := t.result(a, own)
 	t.wide(op, to, a, b)
 	if also {
 		t.give(b)
 	}
 	return to, true
+}
+
+// choice is one of two values in each lane, by a comparison of floats.
+func (x *sumExpressions) choice(t *registerTile, v *loop.Select, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+	c, ok := v.Cond.(*loop.Binary)
+	if !ok {
+		refuse("a choice among sums by an expression of type %T", v.Cond)
+	}
+	p, ok := predicates[c.Op]
+	if !ok || !c.X.DType().IsFloat() || !v.DType().IsFloat() {
+		refuse("a choice of %s among sums by %s of %s", v.DType(), c.Op, c.X.DType())
+	}
+	x.opsOf(t, c.X)
+	x.opsOf(t, v)
+	mask := x.compared(t, c, p, row, vector, at)
+	yes, own := x.value(t, v.X, row, vector, at)
+	no, also := x.value(t, v.Y, row, vector, at)
+	to := t.result(yes, own)
+	t.blend(to, mask, yes, no)
+	if also {
+		t.give(no)
+	}
+	if !t.isa.masks {
+		t.give(mask)
+	}
+	return to, true
+}
+
+// compared is the mask of the lanes in which a comparison holds: an opmask, or else a spare register.
+func (x *sumExpressions) compared(t *registerTile, c *loop.Binary, p predicate, row, vector int, at func(*stream) asm.Mem) asm.Reg {
+	compare := asm.VCMPPS
+	if t.ops.size == 8 {
+		compare = asm.VCMPPD
+	}
+	a, own := x.value(t, c.X, row, vector, at)
+	b, also := x.value(t, c.Y, row, vector, at)
+	mask := asm.NoReg
+	switch {
+	case t.isa.masks:
+		mask = t.maskRegister()
+	case own:
+		mask = a
+	case also:
+		mask, also = b, false
+	default:
+		mask = t.take()
+	}
+	t.emit(asm.Inst{Op: compare, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{mask, a, b}, Imm: int64(p)})
+	if own && mask != a {
+		t.give(a)
+	}
+	if also {
+		t.give(b)
+	}
+	return mask
+}
+
+// blend puts yes in the lanes of a mask, and no in the others.
+func (t *registerTile) blend(to, mask, yes, no asm.Reg) {
+	masked, plain := asm.VBLENDMPS, asm.VBLENDVPS
+	if t.ops.size == 8 {
+		masked, plain = asm.VBLENDMPD, asm.VBLENDVPD
+	}
+	if t.isa.masks {
+		t.emit(asm.Inst{Op: masked, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{to, no, yes}, Mask: mask})
+		return
+	}
+	t.wide(plain, to, no, yes, mask)
 }
 
 // besideZero is the greater of a value and 0. The machine gives −0 for −0, which adding 0 mends. The lesser of a value

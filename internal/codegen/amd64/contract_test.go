@@ -170,6 +170,12 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 				case "residual":
 					r := b.Let("r", loop.Apply2(loop.Add, v, residual.Load(at...)))
 					v = loop.Apply2(loop.Mul, loop.Apply2(loop.Min, r, loop.Number(c.dt, 6)), loop.Apply(loop.Neg, r))
+				case "slope":
+					r := b.Let("r", loop.Apply2(loop.Add, v, bias.Load(column.Add(j))))
+					v = loop.Choose(loop.Apply2(loop.Lt, r, loop.Number(c.dt, 0)), loop.Apply2(loop.Mul, r, bias.Load(column.Add(j))), r)
+				case "choice":
+					other := residual.Load(at...)
+					v = loop.Choose(loop.Apply2(loop.Ge, other, v), loop.Apply(loop.Neg, other), loop.Apply2(loop.Add, v, loop.Number(c.dt, 1)))
 				case "brain":
 					v = loop.Convert(dtype.BF16, loop.Apply2(loop.Add, v, residual.Load(at...)))
 				case "tanh":
@@ -369,7 +375,7 @@ func productCases(count int, rows, widths []int64) (cases []productCase) {
 	for range count {
 		c := productCase{m: pick(1, 2, 3, 5, 6, 7, 11, 13, 20, 49), n: pick(1, 3, 8, 13, 16, 17, 40, 64), k: pick(1, 3, 4, 9, 32), width: pick(widths...),
 			dt: []dtype.DType{dtype.F32, dtype.F32, dtype.F64}[r.Intn(3)], dynamic: r.Intn(2) == 0, packed: r.Intn(2) == 0, turned: r.Intn(4) == 0,
-			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh"}[r.Intn(4)], rows: pick(rows...)}
+			first: []string{"zero", "bias"}[r.Intn(2)], last: []string{"", "relu", "residual", "tanh", "slope", "choice"}[r.Intn(6)], rows: pick(rows...)}
 		if r.Intn(3) == 0 {
 			c.windows = []int64{pick(1, 2, 3), pick(1, 3)}[:1+r.Intn(2)]
 		}
@@ -405,6 +411,9 @@ func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
 			}
 			in[i].SetInt(at, []int64{dt.MinInt(), int64(dt.MaxInt())}[which])
 		}
+	}
+	for i := int64(0); i < in[3].Len() && c.last == "choice" && c.dt.IsFloat(); i += 3 {
+		in[3].SetFloat(i, []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[i%4])
 	}
 	h.Agree(t, k, dims, in, 1e-6, 0)
 	if c.dynamic { // of several columns, most often
