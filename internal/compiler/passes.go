@@ -41,6 +41,7 @@ var Passes = []PassRow{
 	{"blocks-bytes", pass.BlocksBytes, "as blocks-allowed, for all products"},
 	{"blocks-allowed", pass.BlocksAllowed, "before blocks, which takes what is left; in the same place as blocks"},
 	{"blocks", pass.Blocks, "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
+	{"dequantized", pass.Dequantized, "after integers and blocks, which read weights as they are stored, before layout, which lays weights out"},
 	{"halves", pass.Halves, "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
 	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
 	{"bytes", pass.Bytes, "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},

@@ -1,0 +1,139 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Dequantized computes the dequantize of constant integers while compiling, where Fold leaves it since the result is
+// larger than the integers: a run would compute it anew each time, and a convolution or a product of what is computed
+// has no weights to be laid out. What rows or slices are taken from stays as it is stored.
+func Dequantized(m *ir.Module) error {
+	parted := map[*ir.Value]bool{}
+	for _, f := range m.Funcs {
+		partedIn(f.Body, parted)
+	}
+	return apply(m, []rule{{"weights of integers", []string{"dequantize"}, func(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		if parted[n.Outputs[0]] {
+			return nil
+		}
+		d := dequantizedOf(n)
+		if d == nil {
+			return nil
+		}
+		t, err := d.tensor()
+		if err != nil {
+			b.Fail(err)
+		}
+		return b.Constant(n.Outputs[0].Name, t)
+	}}})
+}
+
+// partedIn finds what only a part of is read, as rows of an embedding are.
+func partedIn(b *ir.Block, parted map[*ir.Value]bool) {
+	for _, n := range b.Nodes {
+		if slices.Contains([]string{"gather", "gather_elements", "gather_nd", "slice"}, n.Op.Name()) {
+			parted[n.Inputs[0]] = true
+		}
+		for _, region := range n.Regions {
+			partedIn(region, parted)
+		}
+	}
+}
+
+// dequantized is a dequantize of constants.
+type dequantized struct {
+	from   *tensor.Tensor
+	to     dtype.DType
+	scales []float32
+	shared []int64 // the shape of the scales
+	zeros  []int64 // as many as scales, or none
+	axis   int
+	block  int64
+}
+
+// dequantizedOf is a node's, nil if its operands are not constant integers with scales of floats that f32 holds.
+func dequantizedOf(n *ir.Node) *dequantized {
+	x, scale := n.Inputs[0], n.Inputs[1]
+	if x.Const == nil || scale.Const == nil || x.Const.Rank() == 0 || !x.Type.DType.IsInt() || x.Type.DType.Bits() > 16 || !floatsOf(scale) || !floatsOf(n.Outputs[0]) {
+		return nil
+	}
+	d := &dequantized{from: x.Const, to: n.Outputs[0].Type.DType, shared: scale.Const.Shape(), axis: int(n.Attrs.Int("axis", 1)), block: n.Attrs.Int("block", 0)}
+	if d.axis < 0 {
+		d.axis += d.from.Rank()
+	}
+	for i := range scale.Const.Len() {
+		d.scales = append(d.scales, float32(scale.Const.Float(i)))
+	}
+	if len(n.Inputs) > 2 && n.Inputs[2] != nil {
+		zero := n.Inputs[2].Const
+		if zero == nil || zero.Len() != scale.Const.Len() {
+			return nil
+		}
+		for i := range zero.Len() {
+			d.zeros = append(d.zeros, zero.Int(i))
+		}
+	}
+	return d
+}
+
+// tensor has the numbers, which are computed when they are wanted.
+func (d *dequantized) tensor() (*tensor.Tensor, error) {
+	return tensor.Deferred(d.to, d.from.Shape(), d.from, d.from.Major(), func(out *tensor.Tensor, axis int, begin, end int64) {
+		integer := func(i int64) int64 { return d.from.Int(d.flat(out.Shape(), axis, begin, i)) }
+		if d.from.DType().Bits() >= 8 {
+			part, release := tensor.Temporary(d.from.DType(), out.Shape()...)
+			defer release()
+			d.from.Fill(part, axis, begin, end)
+			integer = part.Int
+		}
+		at := make([]int64, out.Rank())
+		for i := range out.Len() {
+			at[axis] += begin
+			s := d.scaleAt(at)
+			at[axis] -= begin
+			v := integer(i)
+			if d.zeros != nil {
+				v -= d.zeros[s]
+			}
+			out.SetFloat(i, float64(float32(v)*d.scales[s]))
+			for k := len(at) - 1; k >= 0; k-- {
+				if at[k]++; at[k] < out.Shape()[k] {
+					break
+				}
+				at[k] = 0
+			}
+		}
+	})
+}
+
+// flat is the flat place in the whole of a flat place in a part of it, which begins at an index of an axis.
+func (d *dequantized) flat(part []int64, axis int, begin, i int64) int64 {
+	inner := int64(1)
+	for _, extent := range part[axis:] {
+		inner *= extent
+	}
+	whole := inner / part[axis] * d.from.Shape()[axis]
+	return i/inner*whole + begin*(inner/part[axis]) + i%inner
+}
+
+// scaleAt is the flat place of the scale of the element at an index.
+func (d *dequantized) scaleAt(at []int64) int64 {
+	switch {
+	case len(d.scales) == 1:
+		return 0
+	case d.block == 0:
+		return at[d.axis]
+	}
+	flat := int64(0)
+	for axis, i := range at {
+		if axis == d.axis {
+			i /= d.block
+		}
+		flat = flat*d.shared[axis] + i
+	}
+	return flat
+}
