@@ -530,12 +530,8 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	for _, s := range p.streams {
 		s.at = p.copyOf(s.from)
 	}
-	height, ok := p.rows.Const()
-	if !ok {
-		height, _, _ = p.few(p.rows)
-	}
 	for _, m := range p.terms {
-		m.lookAhead(p.builder, (height+int64(most)-1)/int64(most))
+		m.lookAhead(p.builder, (p.rowsAhead()+int64(most)-1)/int64(most))
 	}
 	one := func(rows int) {
 		t := &registerTile{emitter: p.emitter, isa: isa, ops: p.ops, rows: rows, vectors: vectors, part: part, whole: p.whole}
@@ -601,6 +597,24 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 	p.integerOp(asm.TEST, left, left)
 	p.jump(asm.JG, again)
 	p.bind(end)
+}
+
+// mostRowsAhead is the most rows, if there is no number of them, that a panel's next one is fetched during.
+const mostRowsAhead = 1 << 10
+
+// rowsAhead is how many rows are expected while the next panel is fetched: of a part of named extents, as many as whole
+// parts have; 0 if nothing is known.
+func (p *product) rowsAhead() int64 {
+	if n, ok := p.rows.Const(); ok {
+		return n
+	}
+	if full, _, ok := p.few(p.rows); ok {
+		return full
+	}
+	if _, most := p.bounds(p.rows); most <= mostRowsAhead {
+		return most
+	}
+	return 0
 }
 
 // mostRows is the most rows of a tile: more would only lengthen the code. With few registers, some are left for what is
