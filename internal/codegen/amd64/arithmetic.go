@@ -217,6 +217,9 @@ func (e *emitter) product32(x *loop.Binary) (value, bool) {
 func (e *emitter) combine(op loop.BinaryOp, a, b value) value {
 	switch a.kind() {
 	case floats:
+		if op == loop.Rem {
+			return e.remainderFloats(a, b)
+		}
 		return e.settle(e.combineFloats(op, a, b))
 	case doubles:
 		return e.combineDoubles(op, a, b)
@@ -370,6 +373,8 @@ func (e *emitter) combineIntegers(op loop.BinaryOp, a, b value) value {
 		return value{dtype: a.dtype, uniform: a.uniform && b.uniform, lo: sum}
 	case loop.Shl, loop.Shr:
 		return e.shift(op, a, b, wide)
+	case loop.Pow:
+		return e.powerInts(a, b)
 	case loop.Div, loop.Rem, loop.FloorMod:
 		if a.uniform && b.uniform {
 			return e.divide(op, a, b)

@@ -1,0 +1,124 @@
+package amd64
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+)
+
+// This file is functions that take as many steps as their operands need: powers of integers, and remainders of floats.
+
+// powerInts is x to the y for integers: by squares, until no exponent has a bit left.
+func (e *emitter) powerInts(x, y value) value {
+	zero, one := e.same(x.dtype, 0), e.same(x.dtype, 1)
+	exponent := y
+	if y.dtype.IsSigned() {
+		exponent = e.choose(e.order(loop.Lt, y, zero), zero, y)
+	}
+	result, base, left := e.apartFrom(one), e.apartFrom(x), e.apartFrom(exponent)
+	again := e.label()
+	e.turns(again, int64(x.dtype.Bits()), false, asm.NoReg, 0)
+	odd := e.order(loop.Ne, e.bitsIn(left, one), zero)
+	e.become(result, e.choose(odd, e.times32(result, base), result))
+	e.become(base, e.times32(base, base))
+	e.become(left, e.each(left, e.halvedInts(x)))
+	e.integerImm(asm.CMP, e.bitsOf(e.order(loop.Ne, left, zero).lo), 0)
+	e.jump(asm.JNE, again)
+	result = e.settle(result)
+	if !y.dtype.IsSigned() {
+		return result
+	}
+	return e.choose(e.order(loop.Lt, y, zero), e.inversePower(x, y), result)
+}
+
+// inversePower is x to a negative y, an integer: 0 but for 1 and −1.
+func (e *emitter) inversePower(x, y value) value {
+	zero, one, less := e.same(x.dtype, 0), e.same(x.dtype, 1), e.same(x.dtype, -1)
+	odd := e.order(loop.Ne, e.bitsIn(y, one), zero)
+	r := e.choose(e.order(loop.Eq, x, less), e.choose(odd, less, one), zero)
+	return e.choose(e.order(loop.Eq, x, one), one, r)
+}
+
+// halvedInts moves the bits of lanes down by one.
+func (e *emitter) halvedInts(x value) func(x asm.Reg) asm.Reg {
+	op := asm.VPSRLD
+	if x.kind() == longs {
+		op = asm.VPSRLQ
+	}
+	return func(x asm.Reg) asm.Reg { return e.twoImm(op, x, 1) }
+}
+
+func (e *emitter) bitsIn(x, y value) value { return e.pairs(x.dtype, x, y, e.and) }
+
+// apartFrom is a value in registers of its own, two where its type takes two, that may be given others.
+func (e *emitter) apartFrom(v value) value {
+	r := value{dtype: v.dtype, lo: e.copyOf(v.lo)}
+	if v.kind().wide() {
+		r.hi = e.copyOf(v.hi)
+	}
+	return r
+}
+
+// become gives the registers of a value another's.
+func (e *emitter) become(to, v value) {
+	e.assign(to.lo, v.lo)
+	if to.kind().wide() {
+		e.assign(to.hi, v.hi)
+	}
+}
+
+// remainderFloats is what is left of x less as many times y as fit, with the sign of x, for floats of up to 32 bits: exactly, as f64 has all that is on the way.
+func (e *emitter) remainderFloats(x, y value) value {
+	a, b := e.apartFrom(e.cast(x, dtype.F64)), e.apartFrom(e.cast(y, dtype.F64))
+	r := e.pairs(dtype.F64, a, b, e.remainderWide)
+	r.uniform = false
+	return e.cast(r, x.dtype)
+}
+
+// remainderWide is remainderFloats in one register of f64.
+func (e *emitter) remainderWide(x, y asm.Reg) asm.Reg {
+	size := e.repeated64(1<<63 - 1)
+	a, b := e.and(x, size), e.and(y, size)
+	compare := func(p predicate, x, y asm.Reg) asm.Reg { return e.compareWith(asm.VCMPPD, int64(p), x, y) }
+	finite, some := compare(less, a, e.double(math.Inf(1))), compare(greater, b, e.double(0))
+	endless := compare(equal, b, e.double(math.Inf(1)))
+	b = e.selectWide(some, b, e.double(1))
+	b = e.selectWide(endless, e.double(math.MaxFloat64), b)
+	r := e.copyOf(e.selectWide(finite, a, e.double(0)))
+	e.remainderSteps(r, b)
+	signed := e.or(r, e.and(x, e.repeated64(1<<63)))
+	nan := e.double(math.NaN())
+	return e.selectWide(finite, e.selectWide(some, signed, nan), nan)
+}
+
+// remainderSteps takes multiples of b, which is normal, from r until r is less. Each step takes forty bits of the 300 by which they may differ.
+func (e *emitter) remainderSteps(r, b asm.Reg) {
+	const bits = 40
+	again := e.label()
+	e.turns(again, 300/bits+1, false, asm.NoReg, 0)
+	exponent := func(x asm.Reg) asm.Reg { return e.twoImm(asm.VPSRLQ, x, 52) }
+	apart := e.three(asm.VPSUBQ, e.three(asm.VPSUBQ, exponent(r), exponent(b)), e.repeated64(bits))
+	apart = e.selectWide(e.greaterWide(apart, e.repeated64(0)), apart, e.repeated64(0))
+	t := e.three(asm.VPADDQ, b, e.twoImm(asm.VPSLLQ, apart, 52))
+	q := e.roundDouble(e.three(asm.VDIVPD, r, t), towardZero)
+	next := e.fused(asm.VFNMADD231PD, q, t, r)
+	below := e.compareWith(asm.VCMPPD, int64(less), next, e.double(0))
+	e.assign(r, e.selectWide(below, e.three(asm.VADDPD, next, t), next))
+	more := e.compareWith(asm.VCMPPD, int64(greaterOrEqual), r, b)
+	e.integerImm(asm.CMP, e.bitsOfWide(more), 0)
+	e.jump(asm.JNE, again)
+}
+
+// bitsOfWide is bitsOf for a mask of lanes of 64 bits.
+func (e *emitter) bitsOfWide(mask asm.Reg) asm.Reg {
+	r := e.general()
+	if !e.isa.masks {
+		e.emit(asm.Inst{Op: asm.VMOVMSKPD, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{r, mask}})
+		return r
+	}
+	e.emit(asm.Inst{Op: asm.KMOVW, Bits: 32, Args: [4]asm.Reg{r, mask}})
+	e.integerImm(asm.AND, r, 1<<(e.isa.lanes/2)-1)
+	return r
+}
