@@ -270,6 +270,9 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	} else if fixed && vectors == 3 && all%3 != 0 && all%4 == 0 {
 		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3
 	}
+	if fixed && vectors == 2 && all%4 == 0 && s.collides(k, c, 4*lanes) && s.machine.Limits.HoldSums(fewerRows, 4) {
+		vectors = 4
+	}
 	if fixed && vectors == 2 && all == 3 && s.machine.Limits.HoldSums(widestTile, all) {
 		vectors = all // one panel in the place of one and a half
 	}
@@ -280,6 +283,23 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors--
 	}
 	return vectors * lanes
+}
+
+// pageApart is how far apart lines are that share their place in the nearest cache, which has eight to twelve for them.
+// A panel of four vectors leaves the registers for six rows.
+const (
+	pageApart = 4096
+	fewerRows = 6
+)
+
+// collides reports whether the rows of a contraction's left operand lie whole pages apart, so that a register tile of
+// many rows has more lines in use than the nearest cache has places for, and a panel of so many columns stays near.
+func (s *scheduler) collides(k *loop.Kernel, c *loop.Contract, columns int64) bool {
+	a := bufferOf(k, c.A.Buffer)
+	pitch, fixed := loop.Offset(c.A.Row, a.Shape, a.Strides).Const()
+	depth, known := c.K.Const()
+	size := int64(a.DType.Bits() / 8)
+	return fixed && known && size == 4 && pitch > 0 && pitch*size%pageApart == 0 && depth*columns*size <= s.machine.Limits.L2/4
 }
 
 // squareVectors is the vectors of a panel of a short sum in tile registers, two of which are done at once: their

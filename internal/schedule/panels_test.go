@@ -342,3 +342,31 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		}
 	}
 }
+
+// TestCollidingRows: panels are four vectors wide if the left operand's rows lie whole pages apart and a panel stays near.
+func TestCollidingRows(t *testing.T) {
+	for _, c := range []struct{ k, n, want int64 }{{1024, 256, 64}, {1040, 256, 32}, {1024, 240, 32}, {1 << 20, 256, 32}} {
+		b := loop.NewBuilder("product")
+		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{98, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{98, c.n}))
+		acc := b.Local("acc", dtype.F32, number(98), number(c.n))
+		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+		b.Contract(number(98), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
+		machine, err := target.For("avx512", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine.Tile, machine.Limits.L2 = target.Tile{Rows: 14, Columns: 32}, 1<<20+1<<18 // whoever made this processor
+		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
+		if err := s.contractions(); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range loop.Accesses(s.kernel(b.Kernel).Body) {
+			if p, ok := a.Stmt.(*loop.Contract); ok && a.Tile == &p.C {
+				if most, _ := bufferOf(s.kernel(b.Kernel), p.C.Buffer).Shape[1].Const(); most != c.want {
+					t.Errorf("%d steps of %d columns: panels of %d, not of %d", c.k, c.n, most, c.want)
+				}
+			}
+		}
+	}
+}
