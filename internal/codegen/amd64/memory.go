@@ -114,6 +114,10 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 		if at := e.address(buffer, offset); e.reaches(dt, at, step) {
 			return e.gatherNarrow(dt, at, step)
 		}
+	case even && !part && dt.Bits() == 64:
+		if at := e.address(buffer, offset); e.reaches(dt, at, step) {
+			return e.loadWide(dt, at, step)
+		}
 	}
 	return e.gatherLanes(dt, e.scatteredAt(buffer, dt, offset), mask)
 }
@@ -436,6 +440,33 @@ func (e *emitter) gatherNarrow(dt dtype.DType, at asm.Mem, step int64) value {
 		e.emit(asm.Inst{Op: asm.VINSERTI128, Bits: 256, Args: [4]asm.Reg{all, parts[0], parts[1]}, Imm: 1})
 	}
 	return e.extended(dt, e.two(extensions[dt], all))
+}
+
+// loadWide reads elements of 64 bits a step apart, lane by lane, which takes less time than a gather.
+func (e *emitter) loadWide(dt dtype.DType, at asm.Mem, step int64) value {
+	next := func() asm.Mem {
+		m := at
+		at.Disp += int32(step * 8)
+		return m
+	}
+	half := func() (all asm.Reg) {
+		for quarter := range e.isa.bits / 128 {
+			pair := e.builder.vector()
+			e.emit(asm.Inst{Op: asm.VMOVQ, Args: [4]asm.Reg{pair, asm.Memory}, Mem: next()})
+			e.emit(asm.Inst{Op: asm.VPINSRQ, Args: [4]asm.Reg{pair, pair, asm.Memory}, Mem: next(), Imm: 1})
+			if quarter == 0 {
+				all = pair
+				continue
+			}
+			joined := e.builder.vector()
+			e.emit(asm.Inst{Op: asm.VINSERTF128, Bits: uint16(e.isa.bits), Args: [4]asm.Reg{joined, all, pair}, Imm: int64(quarter)})
+			all = joined
+		}
+		return all
+	}
+	v := value{dtype: dt, lo: half()}
+	v.hi = half()
+	return v
 }
 
 // scatterNarrow writes elements of 8 or 16 bits a step apart, lane by lane.
