@@ -26,31 +26,27 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 	if packs(dt) {
 		lanes, p.base, p.step = offset, sym.Expr{}, sym.Expr{}
 	}
-	index := value{}
-	add := func(v value) {
-		if index.lo == asm.NoReg {
-			index = v
-		} else {
-			index = e.plus(index, v)
-		}
-	}
 	as := e.indexType(lanes, p.step, dt)
 	if as == dtype.I64 && !packs(dt) {
 		p = e.takeApart(e.dividedApart(offset))
 		lanes = p.rest
 		as = e.indexType(lanes, p.step, dt)
 	}
-	if !isZero(p.step) {
-		add(e.laneSteps(p.step, as))
-	}
-	if !isZero(lanes) {
-		add(e.laneInteger(lanes, as))
-	}
+	// All of it is computed once: the window of a gather, in front of the loops that do not change the index, reads it there.
+	key, depth := as.String()+lanes.Key()+" "+p.step.Key(), max(e.depthOf(lanes), e.depthOf(p.step), e.vector.depth)
+	index := e.once(depth, "i "+key, func() ready {
+		switch {
+		case isZero(p.step):
+			return ready{value: e.laneInteger(lanes, as)}
+		case isZero(lanes):
+			return ready{value: e.laneSteps(p.step, as)}
+		}
+		return ready{value: e.plus(e.laneSteps(p.step, as), e.laneInteger(lanes, as))}
+	}).value
 	if packs(dt) {
 		return scattered{at: asm.Mem{Base: e.pointer(buffer, sym.Const(0))}, index: index}
 	}
-	key := as.String() + lanes.Key() + " " + p.step.Key()
-	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, max(e.depthOf(lanes), e.depthOf(p.step), e.vector.depth), key}
+	return scattered{e.withoutIndex(e.address(buffer, p.base)), index, depth, key}
 }
 
 // indexType is the type of the lanes of an index: i32 where the elements' places in bits, or their numbers, fit.

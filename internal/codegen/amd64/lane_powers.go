@@ -27,10 +27,11 @@ func (e *emitter) powerInts(x, y value) value {
 	e.integerImm(asm.CMP, e.bitsOf(e.order(loop.Ne, left, zero).lo), 0)
 	e.jump(asm.JNE, again)
 	result = e.settle(result)
-	if !y.dtype.IsSigned() {
-		return result
+	if y.dtype.IsSigned() {
+		result = e.choose(e.order(loop.Lt, y, zero), e.inversePower(x, y), result)
 	}
-	return e.choose(e.order(loop.Lt, y, zero), e.inversePower(x, y), result)
+	result.uniform = x.uniform && y.uniform
+	return result
 }
 
 // inversePower is x to a negative y, an integer: 0 but for 1 and −1.
@@ -73,7 +74,7 @@ func (e *emitter) become(to, v value) {
 func (e *emitter) remainderFloats(x, y value) value {
 	a, b := e.apartFrom(e.cast(x, dtype.F64)), e.apartFrom(e.cast(y, dtype.F64))
 	r := e.pairs(dtype.F64, a, b, e.remainderWide)
-	r.uniform = false
+	r.uniform = x.uniform && y.uniform
 	return e.cast(r, x.dtype)
 }
 
