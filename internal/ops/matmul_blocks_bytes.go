@@ -15,7 +15,7 @@ import (
 func init() {
 	define(&Def{Op: "quantize_blocks", Shape: quantizeBlocksShape, Mean: quantizeBlocksMean, Samples: quantizeBlocksSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: quantizeBlocksRows}}})
-	define(&Def{Op: "matmul_blocks_bytes", Shape: blocksBytesShape, Mean: blocksBytesMean, Samples: blocksBytesSamples, Work: blocksBytesWork,
+	define(&Def{Op: "matmul_blocks_bytes", Shape: blocksBytesShape, Mean: blocksBytesMean, Samples: blocksBytesSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: blocksBytesPanels}}})
 }
 
@@ -256,12 +256,6 @@ func blocksBytesShape(c *ir.Inference, n *ir.Node) error {
 	}
 	n.Result(0, ir.Type{DType: dtype.F32, Shape: append(slices.Clone(x.Shape[:last]), sym.Const(w.Columns))})
 	return nil
-}
-
-// blocksBytesWork is two operations for each weight and row.
-func blocksBytesWork(n *ir.Node) sym.Expr {
-	w, x := weightsOf(n), n.Inputs[0].Type.Shape
-	return product(x[:len(x)-1]).Mul(sym.Const(2 * w.Depth * w.Columns))
 }
 
 func blocksBytesMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
