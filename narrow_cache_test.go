@@ -37,8 +37,9 @@ func inBrain(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// TestNarrowCaches: caches in bf16 take half the bytes, hold what caches of f32 hold, rounded once, and are never widened
-// as a whole; results differ by no more than the rounding explains, at every level, for many new entries and for one.
+// TestNarrowCaches: caches in bf16 take half the bytes, hold what caches of f32 hold, rounded once, and are never
+// widened as a whole; results differ by no more than the rounding explains, at every level, for many new entries and
+// for one.
 func TestNarrowCaches(t *testing.T) {
 	m := groupedModel(t)
 	states := map[string]string{"k0": "k1", "v0": "v1"}
@@ -84,8 +85,8 @@ func TestNarrowCaches(t *testing.T) {
 						}
 					}
 				}
-				// Values are below 2 and scores below 4: each value is off by 2⁻⁸ of itself, and each weight by twice 2⁻⁸
-				// of the sum of |q·k|.
+				// Values are below 2 and scores below 4: each value is off by 2⁻⁸ of itself, and each weight by twice
+				// 2⁻⁸ of the sum of |q·k|.
 				a, b := must[[]float32](t)(weir.View[float32](got.Get("y"))), must[[]float32](t)(weir.View[float32](want.Get("y")))
 				worst := 0.0
 				for i := range a {

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestPrecision: in bf16 and int8 weights take about half and a quarter of the bytes, results stay near those of f32 and
-// those of portable code, which may round the weights alone, what is measured is what was predicted, and an artefact
-// is in the precision that it was compiled in. Without being asked for, nothing is rounded.
+// TestPrecision: in bf16 and int8 weights take about half and a quarter of the bytes, results stay near those of f32
+// and those of portable code, which may round the weights alone, what is measured is what was predicted, and an
+// artefact is in the precision that it was compiled in. Without being asked for, nothing is rounded.
 func TestPrecision(t *testing.T) {
 	m := must[*weir.Model](t)(weir.LoadBytes(digits(t)))
 	defer m.Close()
@@ -70,8 +70,8 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-// TestTiedPrecision: an embedding whose rows are the columns of a product is held once in each precision, gives rows near
-// those of f32, and products of them.
+// TestTiedPrecision: an embedding whose rows are the columns of a product is held once in each precision, gives rows
+// near those of f32, and products of them.
 func TestTiedPrecision(t *testing.T) {
 	const words, size = 70, 40
 	r := rand.New(rand.NewSource(2))

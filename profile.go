@@ -21,8 +21,8 @@ type KernelTime struct {
 	Count   int           `json:"count"`         // how often a run gets there: more than once in a loop, 0 in a branch not taken
 	Time    time.Duration `json:"nanoseconds"`
 	// Operations is the arithmetic of the results, as the operators are defined: without padding, and for any algorithm
-	// the same. Done is what the launch executes, and Slots the same in terms of f32: products of narrow elements that an
-	// instruction adds up together take one place. Bytes is what must at least be moved, of which Weights are of the
+	// the same. Done is what the launch executes, and Slots the same in terms of f32: products of narrow elements that
+	// an instruction adds up together take one place. Bytes is what must at least be moved, of which Weights are of the
 	// program's constants. All are 0 for host operators.
 	Operations int64 `json:"operations"`
 	Done       int64 `json:"done"`

@@ -25,11 +25,11 @@ import (
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
 type Options struct {
 	Target Target
-	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16 has
-	// the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in f32: results
-	// differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each. I8 has the weights as bytes with a scale
-	// for each output channel, and the other operand quantised in each run, with a scale for each row or image; sums are
-	// exact. docs/accuracy.md has the bounds, and which products stay as they are.
+	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16
+	// has the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in
+	// f32: results differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each. I8 has the weights as
+	// bytes with a scale for each output channel, and the other operand quantised in each run, with a scale for each
+	// row or image; sums are exact. docs/accuracy.md has the bounds, and which products stay as they are.
 	Precision DType
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
@@ -41,8 +41,9 @@ type Options struct {
 	PageFolder string
 	// Dims narrows the named dimensions' ranges.
 	Dims map[string]Range
-	// CPU is the level of processor to make code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "portable", which is plain Go, or "native", the best that this processor
-	// has (also when empty). A level that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
+	// CPU is the level of processor to make code for: "avx512amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni",
+	// "avx2", "portable", which is plain Go, or "native", the best that this processor has (also when empty). A level
+	// that it has not is ErrUnsupported, unless Cross says that the program is for another machine: then it runs
 	// portably here, and WriteTo's artefact is for that level.
 	CPU   string
 	Cross bool
@@ -56,13 +57,13 @@ type Options struct {
 	// Outputs names the tensors to give as results, any of the model's own; nil: the model's outputs.
 	Outputs []string
 	// States makes states of inputs, beside those that a model written as text has: it names the output that is the new
-	// value of each, of the same type and shape. A run updates them in place, and wants Update for them: a cache of keys
-	// or values that TensorScatter, ScatterND or GroupQueryAttention with a shared buffer writes to is not copied.
+	// value of each, of the same type and shape. A run updates them in place, and wants Update for them: a cache of
+	// keys or values that TensorScatter, ScatterND or GroupQueryAttention with a shared buffer writes to is not copied.
 	States map[string]string
-	// Cache is the type in which states of f32 that are caches are stored: F32 (also when zero) or BF16, which halves their
-	// bytes. A cache is a state whose new value is the old one but for the elements that a scatter replaces. Its input and
-	// output are of this type. An element is rounded once, when it is written, and what reads the cache reads what is
-	// stored: each element read is off by at most 2⁻⁸ of itself. Other states stay as they are.
+	// Cache is the type in which states of f32 that are caches are stored: F32 (also when zero) or BF16, which halves
+	// their bytes. A cache is a state whose new value is the old one but for the elements that a scatter replaces. Its
+	// input and output are of this type. An element is rounded once, when it is written, and what reads the cache reads
+	// what is stored: each element read is off by at most 2⁻⁸ of itself. Other states stay as they are.
 	Cache DType
 	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
 	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's

@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestLines: a convolution along one axis whose length has a name, with what follows it, is work for several threads, and
-// no worker holds a whole line. Results are those of the definition, for lengths about a block's as well.
+// TestLines: a convolution along one axis whose length has a name, with what follows it, is work for several threads,
+// and no worker holds a whole line. Results are those of the definition, for lengths about a block's as well.
 func TestLines(t *testing.T) {
 	machine, err := Machine("avx2", 2, true)
 	if err != nil {

@@ -129,7 +129,8 @@ func TestEndlessLoop(t *testing.T) {
 	}
 }
 
-// TestScanOfOneSize: a state's extent is a dimension of the model's with one value, which passes write as that number in front of the scan and by its name inside.
+// TestScanOfOneSize: a state's extent is a dimension of the model's with one value, which passes write as that number
+// in front of the scan and by its name inside.
 func TestScanOfOneSize(t *testing.T) {
 	value := func(name string, shape ...*wire.Dimension) *wire.ValueInfoProto {
 		return wire.TensorValue(name, wire.FloatType, shape...)

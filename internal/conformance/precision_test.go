@@ -12,8 +12,8 @@ import (
 )
 
 // exportedModels are what WEIR_EXPORTED holds, each a folder with model.onnx and its inputs, x0.npy, x1.npy, …. Bounds
-// are on the distance of an output in bf16 and in int8 from that in f32, relative to its length, and on the share of rows
-// whose greatest element is another.
+// are on the distance of an output in bf16 and in int8 from that in f32, relative to its length, and on the share of
+// rows whose greatest element is another.
 var exportedModels = []struct {
 	name         string
 	output       string // of the model's tensors, if it is not the first output
@@ -66,8 +66,8 @@ func TestPrecisionOfModels(t *testing.T) {
 	}
 }
 
-// exportedRun runs a model on the inputs beside it, and gives an output's elements, the length of its rows, and the bytes
-// of the program's weights.
+// exportedRun runs a model on the inputs beside it, and gives an output's elements, the length of its rows, and the
+// bytes of the program's weights.
 func exportedRun(t *testing.T, folder, output string, precision weir.DType) (y []float32, row int, weights int64, err error) {
 	m, err := weir.Load(filepath.Join(folder, "model.onnx"))
 	if err != nil {

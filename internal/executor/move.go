@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// mover copies elements in tiles, which the workers of a run share. A run of elements lies side by side in both tensors.
+// mover copies elements in tiles, which the workers of a run share. A run of elements lies side by side in both
+// tensors.
 type mover struct {
 	target.Kernel // of which a team calls Run alone
 	to, from      []byte

@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Distinct returns the kernels that differ in more than name, source and work, such as those of a model's equal layers, and for each kernel which of them it is.
+// Distinct returns the kernels that differ in more than name, source and work, such as those of a model's equal layers,
+// and for each kernel which of them it is.
 func Distinct(kernels []*Kernel) (unlike []*Kernel, which []int) {
 	d := distinction{shared: map[*Stmt]int{}, alike: map[string][]int{}}
 	which = make([]int, len(kernels))

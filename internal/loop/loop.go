@@ -161,8 +161,8 @@ const (
 )
 
 // Kernel is one loop nest (or several, in order) over its parameters. Dims are the dimensions that it mentions, in the order
-// of the argument block. Work is the arithmetic of its results, of which the loops may do more: for padding, for weights that
-// stand for none, for an algorithm's own; 0 if the loops do nothing else.
+// of the argument block. Work is the arithmetic of its results, of which the loops may do more: for padding, for
+// weights that stand for none, for an algorithm's own; 0 if the loops do nothing else.
 type Kernel struct {
 	Name   string
 	Params []*Param

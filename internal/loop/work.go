@@ -32,8 +32,8 @@ type Done struct {
 // Widths are how many products of a type an instruction does in the place of one product of f32.
 type Widths struct{ Bytes, Brains int64 }
 
-// DoneBy counts what a launch executes: each loop as often as it runs, of a branch the side that is taken. Where elements
-// decide, the side that takes less is counted, or the only one. known gives the dimensions.
+// DoneBy counts what a launch executes: each loop as often as it runs, of a branch the side that is taken. Where
+// elements decide, the side that takes less is counted, or the only one. known gives the dimensions.
 func DoneBy(k *Kernel, known func(sym.Name) (int64, bool), widths Widths) (Done, error) {
 	for most := int64(1 << 12); ; most /= 4 {
 		c := counter{values: map[sym.Name]int64{}, known: known, types: map[string]dtype.DType{}, widths: widths, most: max(most, 2), left: countedMost}

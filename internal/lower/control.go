@@ -150,8 +150,9 @@ func (l *lowering) varies(n *ir.Node, i int) bool {
 	return false
 }
 
-// anew returns the name of an extent if it is a dimension that a step binds to what it is here. An extent that is only written otherwise is not: one dimension of
-// the model's, with a single value in its range, stands by its name or as that number.
+// anew returns the name of an extent if it is a dimension that a step binds to what it is here. An extent that is only
+// written otherwise is not: one dimension of the model's, with a single value in its range, stands by its name or as
+// that number.
 func (l *lowering) anew(extent, is sym.Expr) (name sym.Name, ok bool) {
 	name, ok = extent.Name()
 	_, decided := l.from.Limits[name]

@@ -87,7 +87,8 @@ func (l *lowering) buffer(hint string, kind loop.BufferKind, t ir.Type, source s
 	return b
 }
 
-// numbered is a shape in which the model's dimensions that have one value are that number. What data decide stays a name, which a step binds.
+// numbered is a shape in which the model's dimensions that have one value are that number. What data decide stays a
+// name, which a step binds.
 func (l *lowering) numbered(shape []sym.Expr) []sym.Expr {
 	out := ops.Settled(l.from.Dims, shape)
 	for axis, extent := range shape {

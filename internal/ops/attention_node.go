@@ -114,8 +114,8 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-// attentionReads reports whether queries of one type may meet keys or values of another: of their own, or of f32 those of
-// bf16, which are widened as they are read.
+// attentionReads reports whether queries of one type may meet keys or values of another: of their own, or of f32 those
+// of bf16, which are widened as they are read.
 func attentionReads(query, key dtype.DType) bool {
 	return key == query || query == dtype.F32 && key == dtype.BF16
 }

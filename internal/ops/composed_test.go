@@ -221,8 +221,8 @@ func TestMatMulInteger(t *testing.T) {
 	}
 }
 
-// TestConvolutionInteger compares convolutions of quantised operands with their definition: groups, padding, weights that
-// are constant and computed, zero points for all and for each channel.
+// TestConvolutionInteger compares convolutions of quantised operands with their definition: groups, padding, weights
+// that are constant and computed, zero points for all and for each channel.
 func TestConvolutionInteger(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	window := Window{Kernel: []int64{2, 3}, Strides: []int64{2, 1}, Dilations: []int64{1, 2}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{0, 3})}

@@ -11,10 +11,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// This file computes convolutions to few channels, which alone would fill few lanes: the kernel's elements along its last
-// axes lie beside the output channels, as columns of one product, which gives what each of these elements makes of each
-// position of the input. A result is the sum of what neighbouring positions give. The attribute "beside" is the number of
-// these axes, one or two: weights [k…, I, O] are [k before, I, k beside, O] then.
+// This file computes convolutions to few channels, which alone would fill few lanes: the kernel's elements along its
+// last axes lie beside the output channels, as columns of one product, which gives what each of these elements makes of
+// each position of the input. A result is the sum of what neighbouring positions give. The attribute "beside" is the
+// number of these axes, one or two: weights [k…, I, O] are [k before, I, k beside, O] then.
 
 const (
 	besideColumns = 112       // output columns of a block if a row is long or its length has a name

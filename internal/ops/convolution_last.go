@@ -55,7 +55,8 @@ func (k *Nest) groupsApart(w *loop.Memory, groups int64, before ...sym.Expr) boo
 	return true
 }
 
-// begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun with its bias (0 where bias is nil) from element first on.
+// begun declares an accumulator of positions × channels for out, with room for so many positions: each channel begun
+// with its bias (0 where bias is nil) from element first on.
 func (k *Nest) begun(bias, out *loop.Memory, room, positions, first, channels sym.Expr) *loop.Memory {
 	dt := accumulator(out.DType)
 	acc := k.Local("acc", dt, room, channels)

@@ -83,8 +83,8 @@ func columnsFirst(axes int) []int64 {
 	return order
 }
 
-// deformShape is the rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], what the kernel's elements find. With the attribute
-// last x is [N, d…, C] and the result [N, o…, K, C].
+// deformShape is the rule of deform_columns: x[N, C, d…] with offset and mask gives [N, C, K, o…], what the kernel's
+// elements find. With the attribute last x is [N, d…, C] and the result [N, o…, K, C].
 func deformShape(c *ir.Inference, n *ir.Node) error {
 	if err := arity(n, 2, 3); err != nil {
 		return err

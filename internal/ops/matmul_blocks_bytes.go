@@ -409,7 +409,8 @@ func (f *bytesTile) block(b sym.Expr, steps int64) {
 	f.end(b)
 }
 
-// begin declares the sums of a block. Where one zero point is all weights', what it changes is there from the beginning.
+// begin declares the sums of a block. Where one zero point is all weights', what it changes is there from the
+// beginning.
 func (f *bytesTile) begin(b sym.Expr) {
 	if f.zero != nil || f.Zero == 0 {
 		f.sums = f.variables(loop.Integer(dtype.I32, 0), len(f.panels), int64(len(f.totals[0])))

@@ -83,9 +83,9 @@ func SignedBytes(from *tensor.Tensor) (*tensor.Tensor, error) {
 	})
 }
 
-// signed is constant unsigned numbers with a zero point, as weights often are, as signed ones, and their zero point, nil
-// if it is 0 then. So are numbers that are computed, if that zero point is nil; others stay as they are. A constant's
-// are computed when they are wanted.
+// signed is constant unsigned numbers with a zero point, as weights often are, as signed ones, and their zero point,
+// nil if it is 0 then. So are numbers that are computed, if that zero point is nil; others stay as they are. A
+// constant's are computed when they are wanted.
 func signed(b *ir.Builder, x, zero *ir.Value) (*ir.Value, *ir.Value) {
 	const half = 128
 	if zero == nil || x.Type.DType != dtype.U8 || zero.Type.DType != dtype.U8 || isZeroPoint(zero) {

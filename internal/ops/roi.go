@@ -42,13 +42,15 @@ func RoiAlign(b *ir.Builder, x, regions, images *ir.Value, a RoiAlignment) *ir.V
 	return Transpose(b, b.Op("roi_align", attrs, Transpose(b, x, 0, 2, 3, 1), regions, images), 0, 3, 1, 2)
 }
 
-// manyChannels reports whether there are so many channels that reading them side by side is worth the copies that have them so.
+// manyChannels reports whether there are so many channels that reading them side by side is worth the copies that have
+// them so.
 func manyChannels(channels sym.Expr) bool {
 	n, fixed := channels.Const()
 	return !fixed || n >= 8
 }
 
-// channelAxis is where the channels of an operator that samples are: behind its axes if the attribute last says so, and the first of its axes.
+// channelAxis is where the channels of an operator that samples are: behind its axes if the attribute last says so, and
+// the first of its axes.
 func channelAxis(n *ir.Node) (channels, first int) {
 	if n.Attrs.Bool("last") {
 		return len(n.Inputs[0].Type.Shape) - 1, 1

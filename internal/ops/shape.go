@@ -41,7 +41,8 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 	return out, nil
 }
 
-// Settled is a shape in which a dimension that has only one value stands as that number, as whoever asks for an extent of 1 needs it.
+// Settled is a shape in which a dimension that has only one value stands as that number, as whoever asks for an extent
+// of 1 needs it.
 func Settled(d *sym.Dims, shape []sym.Expr) []sym.Expr {
 	out := make([]sym.Expr, len(shape))
 	for axis, extent := range shape {

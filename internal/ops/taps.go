@@ -97,8 +97,8 @@ func (k *Nest) corners(dt dtype.DType, axes [][]tap) []corner {
 	return list
 }
 
-// weighed is the sum of the corners' elements of a channel of an image of x, in type dt, each by its weight. The channels are axis of x, behind which or before which are
-// the corners' axes. Corners outside count as zero.
+// weighed is the sum of the corners' elements of a channel of an image of x, in type dt, each by its weight. The
+// channels are axis of x, behind which or before which are the corners' axes. Corners outside count as zero.
 func weighed(x *loop.Memory, dt dtype.DType, image, channel sym.Expr, axis int, corners []corner) loop.Expr {
 	var sum loop.Expr
 	for _, c := range corners {

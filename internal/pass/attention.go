@@ -97,7 +97,8 @@ func joinedAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return s.build(s.peel(query), key, s.operand(product.Inputs[1], product.Attrs.Bool("transpose_b")), out)
 }
 
-// narrowAttention has attention read keys and values as a narrow cache holds them: no widened copy of the cache is made.
+// narrowAttention has attention read keys and values as a narrow cache holds them: no widened copy of the cache is
+// made.
 func narrowAttention(_ *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	if n.Inputs[0].Type.DType != dtype.F32 {
 		return nil

@@ -10,19 +10,20 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Bytes has matrix products and convolutions of f32 with constant weights done in integers of 8 bits: the weights become
-// signed bytes, with a scale for each output channel, and the other operand unsigned ones in each run, with a scale for
-// each row of a product, each position of a convolution with a kernel of 1 × 1, and each image of others. Sums are exact
-// in i32 and are scaled afterwards.
+// Bytes has matrix products and convolutions of f32 with constant weights done in integers of 8 bits: the weights
+// become signed bytes, with a scale for each output channel, and the other operand unsigned ones in each run, with a
+// scale for each row of a product, each position of a convolution with a kernel of 1 × 1, and each image of others.
+// Sums are exact in i32 and are scaled afterwards.
 //
 // Of a result, the product of |x| and |w| that is off by half a step each: with n terms, w* the greatest weight of the
 // channel and x* the greatest |x| that shares the scale, it differs by at most w*/254 · Σ|x| + x*/254 · Σ|w| +
 // n · w* · x*/254², and what floats round. Operands that are known not to be negative have 510 in the place of 254 for
 // x*. An infinity or NaN among them makes no result finite that shares its scale.
 //
-// These stay as they are: sums of fewer than bytesDepth terms, and fewer than bytesColumns results of each, which bytes do
-// not make faster; convolutions in groups, and of fewer than bytesChannels channels, as of pictures; sums that could leave
-// i32; weights that something else reads (but see tiedWeights), which would be held twice, or with an infinity or NaN.
+// These stay as they are: sums of fewer than bytesDepth terms, and fewer than bytesColumns results of each, which bytes
+// do not make faster; convolutions in groups, and of fewer than bytesChannels channels, as of pictures; sums that could
+// leave i32; weights that something else reads (but see tiedWeights), which would be held twice, or with an infinity or
+// NaN.
 func Bytes(m *ir.Module) error {
 	p := &bytesPass{tied: tiedWeights(m), made: map[bytesPlace]*dynamicBytes{}, weights: map[*ir.Value]*byteWeights{}}
 	return apply(m, []rule{
@@ -120,7 +121,8 @@ func (w *byteWeights) constant(b *ir.Builder, name string) *ir.Value {
 	return w.value
 }
 
-// convolution is a convolution with weights. A kernel of 1 × 1 that sees each position once has a scale for each position.
+// convolution is a convolution with weights. A kernel of 1 × 1 that sees each position once has a scale for each
+// position.
 func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	x, w := n.Inputs[0], n.Inputs[1]
 	if w.Const == nil || x.Const != nil || r.uses[w] != 1 || ops.HasHoles(n) || n.Attrs.Int("groups", 1) != 1 || n.Attrs.DType("dtype") != dtype.Invalid || !floats32(x, w, n.Outputs[0]) {
@@ -162,8 +164,8 @@ func (p *bytesPass) convolution(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Val
 	return y
 }
 
-// operand makes bytes of a value: of the elements along some axes, the first of which are channels, the greatest magnitude
-// gives their scale.
+// operand makes bytes of a value: of the elements along some axes, the first of which are channels, the greatest
+// magnitude gives their scale.
 func (p *bytesPass) operand(r *rewriting, b *ir.Builder, x *ir.Value, axes []int64, whole bool) *dynamicBytes {
 	at := bytesPlace{r.block, x, whole}
 	if d := p.made[at]; d != nil {
@@ -219,7 +221,8 @@ func (p *bytesPass) of(v *ir.Value, axis int, depth, columns int64) *byteWeights
 // slabBytes is about how many bytes of a constant are looked at at once.
 const slabBytes = 4 << 20
 
-// slabs visits a constant's elements in parts along its major axis, each with where along an axis, its channels, it begins.
+// slabs visits a constant's elements in parts along its major axis, each with where along an axis, its channels, it
+// begins.
 func slabs(t *tensor.Tensor, channels int, visit func(part []float32, shape []int64, first int64)) {
 	axis := t.Major()
 	extent := t.Shape()[axis]
@@ -238,8 +241,8 @@ func slabs(t *tensor.Tensor, channels int, visit func(part []float32, shape []in
 	}
 }
 
-// eachChannel visits runs of elements of a part: along the channels, one of each, if their axis is the last; or else those
-// of one channel that lie side by side.
+// eachChannel visits runs of elements of a part: along the channels, one of each, if their axis is the last; or else
+// those of one channel that lie side by side.
 func eachChannel(part []float32, shape []int64, axis int, run func(at int, values []float32, channel int64)) {
 	inner, channels := int64(1), shape[axis]
 	for _, extent := range shape[axis+1:] {

@@ -13,7 +13,8 @@ import (
 )
 
 // TestBytes: which products are done in bytes, and which stay: an operand of two products is made bytes once; small
-// products, weights that something else reads, convolutions in groups and of pictures, and products of two results stay.
+// products, weights that something else reads, convolutions in groups and of pictures, and products of two results
+// stay.
 func TestBytes(t *testing.T) {
 	m, err := ir.Parse("weir 1\nir @m {\n"+`main @main(%x: f32[2, 32], %p: f32[1, 8, 3, 3], %q: f32[1, 3, 8, 8]) {
   const %a: f32[32, 16] data 2048
@@ -54,8 +55,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfWeights holds weights as bytes to half a step of their channel's scale, whichever axis the channels are, and
-// wherever a part of them begins; and the sums to the bytes.
+// TestBytesOfWeights holds weights as bytes to half a step of their channel's scale, whichever axis the channels are,
+// and wherever a part of them begins; and the sums to the bytes.
 func TestBytesOfWeights(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for _, shape := range [][]int64{{7, 5}, {1, 7}, {3, 3, 4, 6}, {6, 4, 1, 1}, {6, 4, 3}} {

@@ -142,8 +142,8 @@ func input(n *ir.Node, i int) *ir.Value {
 	return nil
 }
 
-// chooseTransposed chooses how many axes are joined: those that take the fewest multiplications, without the movement of
-// outputs if that can be; nil if there is no way.
+// chooseTransposed chooses how many axes are joined: those that take the fewest multiplications, without the movement
+// of outputs if that can be; nil if there is no way.
 func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	strides, kernel, dilations := n.Attrs.Ints("strides"), n.Attrs.Ints("kernel"), n.Attrs.Ints("dilations")
 	groups, w := n.Attrs.Int("groups", 1), n.Inputs[1].Const.Shape()

@@ -10,8 +10,8 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestTransposed has Layout compute transposed convolutions of random geometry by others: what they give stays the same,
-// with sizes that are numbers and that are named, and none is left as it was.
+// TestTransposed has Layout compute transposed convolutions of random geometry by others: what they give stays the
+// same, with sizes that are numbers and that are named, and none is left as it was.
 func TestTransposed(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	apart, joined := 0, 0

@@ -11,10 +11,10 @@ import (
 )
 
 // Brain has products of f32 with weights done with both operands rounded to bf16, and added up in f32: matrix products,
-// and convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from those of
-// f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸ of
-// it; subnormal numbers may count as zeros. A weight that something else reads as well stays as it is, since it would be
-// held twice; but see tiedWeights.
+// and convolutions that are not in groups. Relative to the sum of the products' magnitudes, results differ from those
+// of f32 by at most about 2⁻⁷ and what the order of a sum changes, since each rounding changes a factor by at most 2⁻⁸
+// of it; subnormal numbers may count as zeros. A weight that something else reads as well stays as it is, since it
+// would be held twice; but see tiedWeights.
 func Brain(m *ir.Module) error { return brain(m, true) }
 
 // BrainWeights is Brain for machines whose products of bf16 are no faster than those of f32: weights are rounded alone,

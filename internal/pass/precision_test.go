@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/ir"
 )
 
-// TestBrain: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if weights
-// are rounded alone; weights that something else reads, products of two results and convolutions in groups stay in f32.
+// TestBrain: what is rounded to bf16, and what stays: an operand of two products is rounded once, and not at all if
+// weights are rounded alone; weights that something else reads, products of two results and convolutions in groups stay
+// in f32.
 func TestBrain(t *testing.T) {
 	for _, c := range []struct {
 		pass  func(*ir.Module) error
@@ -65,8 +66,8 @@ func TestBrainChannels(t *testing.T) {
 	}
 }
 
-// TestWinogradBesideBrain: a convolution that is faster in tiles of f32 than in f32 is left to bf16, if products of that
-// are fast enough.
+// TestWinogradBesideBrain: a convolution that is faster in tiles of f32 than in f32 is left to bf16, if products of
+// that are fast enough.
 func TestWinogradBesideBrain(t *testing.T) {
 	for _, c := range []struct {
 		brains float64

@@ -14,7 +14,8 @@ type way struct {
 	apart   bool // columns do not lie side by side
 }
 
-// waysOf is the ways in which a kernel reads a parameter; none if all its reads are of single elements, which any layout serves.
+// waysOf is the ways in which a kernel reads a parameter; none if all its reads are of single elements, which any
+// layout serves.
 func waysOf(k *loop.Kernel, param *loop.Param) (list []way) {
 	for _, a := range loop.Accesses(k.Body) {
 		if a.Buffer != param.Name || a.Tile == nil {

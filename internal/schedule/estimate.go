@@ -188,7 +188,8 @@ func reduced(body []loop.Stmt) float64 {
 	return count
 }
 
-// arithmetic is the time of the quotients, remainders and bounds in an integer that the innermost loop changes: others are computed further out.
+// arithmetic is the time of the quotients, remainders and bounds in an integer that the innermost loop changes: others
+// are computed further out.
 func (c *coster) arithmetic(x sym.Expr) float64 {
 	if c.quotient == 0 || x.Multilinear() {
 		return 0

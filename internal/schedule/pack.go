@@ -13,8 +13,8 @@ import (
 // Pack is a weight that is laid out anew for the contractions whose right operand it is: panels of Width columns, in each of which
 // the columns of one step of the sum lie side by side. A weight [a, K, b, N] whose columns are the last axis and whose sums run along
 // the second becomes [N / Width, a, b, K, Width]; what is beyond N is zeros. Of bytes and bf16, as many steps of the sum as the machine adds up at once, a group, lie side by side for each column:
-// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a weight
-// that is read in several ways.
+// [N / Width, a, b, K / Group, Width, Group], filled up with zeros. All its readers are rewritten; divide is for a
+// weight that is read in several ways.
 type Pack struct {
 	Buffer *loop.Buffer // with its new shape; its Data are to be replaced by what Fill writes
 	Width  int64

@@ -303,8 +303,8 @@ func (s *scheduler) collides(k *loop.Kernel, c *loop.Contract, columns int64) bo
 }
 
 // squareVectors is the vectors of a panel of a short sum in tile registers, two of which are done at once: their
-// configuration takes as long as the products of a short sum, and is shared among the columns. Of longer sums two vectors
-// are a panel, which is read from memory line after line.
+// configuration takes as long as the products of a short sum, and is shared among the columns. Of longer sums two
+// vectors are a panel, which is read from memory line after line.
 const squareVectors = 4
 
 // shortSum is the most steps of a short sum.

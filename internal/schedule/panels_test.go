@@ -343,7 +343,8 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 	}
 }
 
-// TestCollidingRows: panels are four vectors wide if the left operand's rows lie whole pages apart and a panel stays near.
+// TestCollidingRows: panels are four vectors wide if the left operand's rows lie whole pages apart and a panel stays
+// near.
 func TestCollidingRows(t *testing.T) {
 	for _, c := range []struct{ k, n, want int64 }{{1024, 256, 64}, {1040, 256, 32}, {1024, 240, 32}, {1 << 20, 256, 32}} {
 		b := loop.NewBuilder("product")

@@ -122,8 +122,8 @@ func (c *coster) block(f *loop.For, names *namer) loop.Stmt {
 	return outer
 }
 
-// strips is what the iterations of a block of a vector loop are a multiple of: many strips, but one where an iteration is so long that they would be
-// more than a tile.
+// strips is what the iterations of a block of a vector loop are a multiple of: many strips, but one where an iteration
+// is so long that they would be more than a tile.
 func (c *coster) strips(each float64) int64 {
 	const many = 256
 	if each*many > c.tile {

@@ -78,7 +78,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestPresence: a quantity's presence is 1 where it is 1 or more and 0 where it is 0, and Times leaves it out only where that changes nothing.
+// TestPresence: a quantity's presence is 1 where it is 1 or more and 0 where it is 0, and Times leaves it out only
+// where that changes nothing.
 func TestPresence(t *testing.T) {
 	dims := NewDims()
 	for _, name := range []string{"a", "b"} {

@@ -30,8 +30,8 @@ type level struct {
 	amd       Tile // where the maker is AMD
 }
 
-// levels are those of amd64, the better ones later. Their tiles are the fastest measured ones on processors that have two
-// units for products: all but a few of the registers hold sums.
+// levels are those of amd64, the better ones later. Their tiles are the fastest measured ones on processors that have
+// two units for products: all but a few of the registers hold sums.
 var levels = []level{
 	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16}, Tile{6, 16}},
 	{"avxvnni", "avx2", []string{"avxvnni"}, 32, 16, Dot{Bytes: 4}, Tile{6, 16}, Tile{6, 16}},
@@ -131,7 +131,8 @@ func (l *level) machine(threads int) Machine {
 	return m
 }
 
-// needs are the features that a level has, those of the levels below it included, sorted; none for a name that is no level's.
+// needs are the features that a level has, those of the levels below it included, sorted; none for a name that is no
+// level's.
 func needs(cpu string) []string {
 	for _, l := range levels {
 		if l.name == cpu {
@@ -154,8 +155,8 @@ func (m Machine) Halves() bool {
 	return slices.ContainsFunc(levels, func(l level) bool { return m.CPU == l.name && l.bytes == 64 && m.Tile == l.amd })
 }
 
-// BrainsQuick reports whether the machine's instruction for products of bf16 takes less time than those of f32 that stand
-// for it.
+// BrainsQuick reports whether the machine's instruction for products of bf16 takes less time than those of f32 that
+// stand for it.
 func (m Machine) BrainsQuick() bool { return m.BrainSpeed() > 1 }
 
 // BrainSpeed is about how many products of bf16 the machine does in the time of one of f32: 2 on AMD's processors with

@@ -9,8 +9,8 @@ const (
 	tileContents      = 18
 )
 
-// allowTiles asks the system for the use of tile registers, for the whole process. It refuses where a thread's stack for
-// signals has no room for their contents, or where a sandbox does not let the question through.
+// allowTiles asks the system for the use of tile registers, for the whole process. It refuses where a thread's stack
+// for signals has no room for their contents, or where a sandbox does not let the question through.
 func allowTiles() bool {
 	_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, requestPermission, tileContents, 0)
 	return errno == 0

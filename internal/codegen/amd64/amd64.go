@@ -84,9 +84,9 @@ func held(block *mem.Block) int64 {
 	return block.Size()
 }
 
-// compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug of
-// ours, is such a reason, with a fault. In a test, of whatever package, it ends the compilation: a kernel that became
-// portable gives right results, and takes hundreds of times as long.
+// compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug
+// of ours, is such a reason, with a fault. In a test, of whatever package, it ends the compilation: a kernel that
+// became portable gives right results, and takes hundreds of times as long.
 func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*kernel, why []target.Left) {
 	compiled, why = make([]*kernel, len(kernels)), make([]target.Left, len(kernels))
 	var next atomic.Int64

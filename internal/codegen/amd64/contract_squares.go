@@ -8,14 +8,15 @@ import (
 )
 
 // A product by groups of four bytes is done in the tile registers where the machine has them (AMX): each has 16 rows of
-// 64 bytes. Four of them, two by two, hold sums of 32 bits; the others a square of A, 16 rows of 16 groups, and one of B,
-// 16 groups of 16 columns, which is how B lies in memory. All squares of a block of rows are of one shape: of two halves
-// of a block with an odd number of rows the second begins in the last row of the first, which is computed twice; so it is
-// with columns. Groups that are left over have squares of their own, with fewer groups. The blocks of a known number of
-// rows are of one shape as well.
+// 64 bytes. Four of them, two by two, hold sums of 32 bits; the others a square of A, 16 rows of 16 groups, and one of
+// B, 16 groups of 16 columns, which is how B lies in memory. All squares of a block of rows are of one shape: of two
+// halves of a block with an odd number of rows the second begins in the last row of the first, which is computed twice;
+// so it is with columns. Groups that are left over have squares of their own, with fewer groups. The blocks of a known
+// number of rows are of one shape as well.
 //
 // Configuring the registers takes as long as ten products of squares. They stay configured for as many blocks as may be
-// computed without a return to Go, in which what a thread's registers are configured for is not kept, and are released then.
+// computed without a return to Go, in which what a thread's registers are configured for is not kept, and are released
+// then.
 
 // The shape of a tile register.
 const (
@@ -47,8 +48,8 @@ type squares struct {
 	cost   int64   // of a block's products
 }
 
-// squaresOf prepares a product for the tile registers; if it is not of the form, it says why. part is the columns that the
-// last of so many vectors has.
+// squaresOf prepares a product for the tile registers; if it is not of the form, it says why. part is the columns that
+// the last of so many vectors has.
 func (p *product) squaresOf(vectors int, part distance) (q *squares, reason string) {
 	if rows, ok := p.rows.Const(); ok && rows < fewestSquareRows {
 		return nil, fmt.Sprintf("%d rows are fewer than %d", rows, fewestSquareRows)

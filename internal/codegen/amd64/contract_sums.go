@@ -58,8 +58,8 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 	return x
 }
 
-// placeOfStore is where a store finds a tile's elements. Only the last may have its columns apart: nothing reads the sums
-// after it.
+// placeOfStore is where a store finds a tile's elements. Only the last may have its columns apart: nothing reads the
+// sums after it.
 func (p *product) placeOfStore(x *sumExpressions, n nestOfSums, s *loop.Store) place {
 	m := p.k.memory(s.To)
 	ops := elements[m.dtype]

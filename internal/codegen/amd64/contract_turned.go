@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 )
 
-// This file stores sums whose columns lie apart and whose rows lie side by side, as a result with its channels first has
-// them: four rows at a time are transposed in registers, and four elements of a column stored together.
+// This file stores sums whose columns lie apart and whose rows lie side by side, as a result with its channels first
+// has them: four rows at a time are transposed in registers, and four elements of a column stored together.
 
 // turnedRows is how many rows are stored together: as many elements as a quarter of a 512-bit register holds.
 const turnedRows = 4
@@ -58,8 +58,9 @@ func (t *registerTile) turnRows(p place, first, count int) {
 	}
 }
 
-// transposed transposes four registers, in blocks of 4 × 4: lane group l of the i-th result has element 4·l + i of each.
-// The results are in some of the registers and the spare one; the one that is free then is the last of what it returns.
+// transposed transposes four registers, in blocks of 4 × 4: lane group l of the i-th result has element 4·l + i of
+// each. The results are in some of the registers and the spare one; the one that is free then is the last of what it
+// returns.
 func (t *registerTile) transposed(rows []asm.Reg, spare asm.Reg) (out [turnedRows]asm.Reg, free asm.Reg) {
 	pair := func(low, high asm.Op, x, y asm.Reg) (lo, hi asm.Reg) {
 		t.wide(low, spare, x, y)

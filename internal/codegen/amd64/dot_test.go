@@ -11,8 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestDotSums adds up products of bytes, one word of which is in all lanes, in whole vectors and parts of them: extremes
-// are among the bytes, of which no sum of two products may saturate.
+// TestDotSums adds up products of bytes, one word of which is in all lanes, in whole vectors and parts of them:
+// extremes are among the bytes, of which no sum of two products may saturate.
 func TestDotSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		h.Guarded = true

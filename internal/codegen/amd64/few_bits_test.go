@@ -29,7 +29,8 @@ func machineCode(t *testing.T, h kernelcheck.Harness, k *loop.Kernel, inLanes bo
 	}
 }
 
-// TestCodedInLanes holds every conversion from and to floats of at most 8 bits, and of f64 to narrow floats, to machine code.
+// TestCodedInLanes holds every conversion from and to floats of at most 8 bits, and of f64 to narrow floats, to machine
+// code.
 func TestCodedInLanes(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		for _, from := range kernelcheck.ElementTypes {
@@ -44,8 +45,8 @@ func TestCodedInLanes(t *testing.T) {
 	})
 }
 
-// TestPacked moves rectangles of elements that share bytes: rows that begin within a byte or not, in whole strips and parts
-// of them, one element for all lanes, and turned. What lies around a rectangle stays as it is.
+// TestPacked moves rectangles of elements that share bytes: rows that begin within a byte or not, in whole strips and
+// parts of them, one element for all lanes, and turned. What lies around a rectangle stays as it is.
 func TestPacked(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		h.Guarded = true

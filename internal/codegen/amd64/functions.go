@@ -105,8 +105,8 @@ func (b *builder) lookup(table *[8]uint32, index asm.Reg) asm.Reg {
 	return b.lookupIn(table[:], index)
 }
 
-// lookupIn is the table's entry that the low bits of each lane name. The table has a power of two of entries, and at most
-// as many as there are lanes.
+// lookupIn is the table's entry that the low bits of each lane name. The table has a power of two of entries, and at
+// most as many as there are lanes.
 func (b *builder) lookupIn(table []uint32, index asm.Reg) asm.Reg {
 	var bytes []byte
 	for i := range b.isa.lanes {

@@ -6,8 +6,8 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is division of integers that differ by lane. The quotient of two integers below 2⁵² is that of f64 without its fraction: it is
-// rounded, but never up to an integer, which is at least 1/y away.
+// This file is division of integers that differ by lane. The quotient of two integers below 2⁵² is that of f64 without
+// its fraction: it is rounded, but never up to an integer, which is at least 1/y away.
 
 // divideLanes divides in each lane. By 0 the result is 0.
 func (e *emitter) divideLanes(op loop.BinaryOp, a, b value) value {

@@ -10,8 +10,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file is symbolic integers that differ by lane in any way: quotients and remainders, bounds, values that were checked, a step
-// that is no number. They are vectors of i32 where all of them fit, which the ranges of their names tell, and of i64 elsewhere.
+// This file is symbolic integers that differ by lane in any way: quotients and remainders, bounds, values that were
+// checked, a step that is no number. They are vectors of i32 where all of them fit, which the ranges of their names
+// tell, and of i64 elsewhere.
 
 // fewest and most are the integers that lanes of 32 bits hold.
 const (
@@ -29,8 +30,8 @@ func (e *emitter) byLane(n sym.Name) bool {
 	return n == e.vector.variable || e.names[n].lanes.lo != asm.NoReg
 }
 
-// evenly takes an integer apart that is linear in the vector loop's variable: step is how far one lane's value is from the one
-// before, a number for all lanes.
+// evenly takes an integer apart that is linear in the vector loop's variable: step is how far one lane's value is from
+// the one before, a number for all lanes.
 func (e *emitter) evenly(x sym.Expr) (step sym.Expr, ok bool) {
 	if !e.varies(x) {
 		return step, true
@@ -55,13 +56,15 @@ func (e *emitter) simpler(x sym.Expr) sym.Expr {
 	return e.k.ranges.Simplify(x)
 }
 
-// fits reports whether an integer is one of lanes of 32 bits, and so is all that it is computed from where a part that does not fit would matter.
+// fits reports whether an integer is one of lanes of 32 bits, and so is all that it is computed from where a part that
+// does not fit would matter.
 func (e *emitter) fits(x sym.Expr) bool {
 	lo, hi := e.bounds(x)
 	return lo >= fewest && hi <= most && e.partsFit(x)
 }
 
-// partsFit is fits for the arguments of what is no sum and no product: those are right in their low bits whatever is lost above.
+// partsFit is fits for the arguments of what is no sum and no product: those are right in their low bits whatever is
+// lost above.
 func (e *emitter) partsFit(x sym.Expr) bool {
 	_, terms := x.Terms()
 	for _, t := range terms {
@@ -357,8 +360,9 @@ func (e *emitter) below(x, y sym.Expr) bool {
 	return lo >= 0
 }
 
-// exactly is the magnitude below which x/y is found by one product of an f32 that has x + ½ and the reciprocal of y: the product is at
-// least ½/y away from an integer, and off by less than four parts in 2²⁴. Of f64, all lanes of 32 bits are.
+// exactly is the magnitude below which x/y is found by one product of an f32 that has x + ½ and the reciprocal of y:
+// the product is at least ½/y away from an integer, and off by less than four parts in 2²⁴. Of f64, all lanes of 32
+// bits are.
 const exactly, exactlyWide = 1 << 20, 1 << 49
 
 // laneDivide is ⌊v/y⌋, v being at least lo and at most hi.
@@ -423,8 +427,8 @@ func (e *emitter) reciprocalWide(y sym.Expr) (by, half asm.Reg) {
 	return by, half
 }
 
-// dividedApart is an integer whose quotients of what steps evenly are those of lane 0 and what the others have more: ⌊(b + s·lane)/y⌋ is
-// ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
+// dividedApart is an integer whose quotients of what steps evenly are those of lane 0 and what the others have more:
+// ⌊(b + s·lane)/y⌋ is ⌊b/y⌋ + ⌊(b mod y + s·lane)/y⌋, of which the second is small.
 func (e *emitter) dividedApart(x sym.Expr) sym.Expr {
 	constant, terms := x.Terms()
 	sum := sym.Const(constant)

@@ -19,7 +19,8 @@ type scattered struct {
 	key   string  // tells the index from others
 }
 
-// scatteredAt finds the elements of a buffer at an offset that differs by lane. Elements that share bytes are counted from the buffer's beginning.
+// scatteredAt finds the elements of a buffer at an offset that differs by lane. Elements that share bytes are counted
+// from the buffer's beginning.
 func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) scattered {
 	p := e.takeApart(offset)
 	lanes := p.rest
@@ -32,7 +33,8 @@ func (e *emitter) scatteredAt(buffer string, dt dtype.DType, offset sym.Expr) sc
 		lanes = p.rest
 		as = e.indexType(lanes, p.step, dt)
 	}
-	// All of it is computed once: the window of a gather, in front of the loops that do not change the index, reads it there.
+	// All of it is computed once: the window of a gather, in front of the loops that do not change the index, reads it
+	// there.
 	key, depth := as.String()+lanes.Key()+" "+p.step.Key(), max(e.depthOf(lanes), e.depthOf(p.step), e.vector.depth)
 	index := e.once(depth, "i "+key, func() ready {
 		switch {
@@ -149,8 +151,8 @@ func (e *emitter) gatherBy(op asm.Op, at asm.Mem, mask asm.Reg) asm.Reg {
 	return r
 }
 
-// gatherSmall reads elements of less than 32 bits: of each, the word of four bytes in which it lies, which begins at a multiple of four and so is in the element's
-// own page.
+// gatherSmall reads elements of less than 32 bits: of each, the word of four bytes in which it lies, which begins at a
+// multiple of four and so is in the element's own page.
 func (e *emitter) gatherSmall(dt dtype.DType, p scattered, mask asm.Reg) value {
 	word := e.general()
 	e.emit(asm.Inst{Op: asm.LEA, Bits: 64, Args: [4]asm.Reg{word, asm.Memory}, Mem: p.at})
@@ -374,8 +376,8 @@ func (e *emitter) pairAt(lane asm.Reg) asm.Reg {
 // mostSpread is the greatest step of elements of 32 bits that are read with what lies between them.
 const mostSpread = 4
 
-// loadSpread reads elements of 32 bits that lie a few apart, forward or backward, the one at the lowest address at at: as many vectors as the step, which
-// begin and end with such an element, and of each the elements that are wanted.
+// loadSpread reads elements of 32 bits that lie a few apart, forward or backward, the one at the lowest address at at:
+// as many vectors as the step, which begin and end with such an element, and of each the elements that are wanted.
 //
 // Of a mask's lanes (NoReg: all) nothing else is touched; the step is then forward.
 func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Reg) value {
@@ -402,7 +404,8 @@ func (e *emitter) loadSpread(dt dtype.DType, at asm.Mem, step int64, mask asm.Re
 	return value{dtype: dt, lo: all}
 }
 
-// loadPart is a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so many from lane 0's.
+// loadPart is a vector of what lanes of a mask want, by apart: of its elements those, the first of which is so many
+// from lane 0's.
 func (e *emitter) loadPart(at asm.Mem, mask asm.Reg, by, from int64) asm.Reg {
 	if mask == asm.NoReg {
 		return e.builder.load(at)
@@ -439,7 +442,8 @@ func (e *emitter) placeOfLane(lane, step int64) int64 {
 	return lane * step
 }
 
-// spreadIndex is which element of a vector that begins at from each lane takes; a lane whose element lies before it, of step 1 none, keeps its own of the first operand.
+// spreadIndex is which element of a vector that begins at from each lane takes; a lane whose element lies before it, of
+// step 1 none, keeps its own of the first operand.
 func (e *emitter) spreadIndex(step, from, lanes int64) asm.Reg {
 	var list []byte
 	for lane := range lanes {

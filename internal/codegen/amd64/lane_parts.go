@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// This file cuts vector loops at the places at which an index begins to change in another way: at the border of a padded, clamped or
-// repeated axis. Between them, where most iterations are, elements lie side by side and conditions are known.
+// This file cuts vector loops at the places at which an index begins to change in another way: at the border of a
+// padded, clamped or repeated axis. Between them, where most iterations are, elements lie side by side and conditions
+// are known.
 
 // vectorParts emits a vector loop, in three parts if most of its iterations lie in an interior.
 func (e *emitter) vectorParts(s *loop.For) {

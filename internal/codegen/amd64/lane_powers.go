@@ -70,7 +70,8 @@ func (e *emitter) become(to, v value) {
 	}
 }
 
-// remainderFloats is what is left of x less as many times y as fit, with the sign of x, for floats of up to 32 bits: exactly, as f64 has all that is on the way.
+// remainderFloats is what is left of x less as many times y as fit, with the sign of x, for floats of up to 32 bits:
+// exactly, as f64 has all that is on the way.
 func (e *emitter) remainderFloats(x, y value) value {
 	a, b := e.apartFrom(e.cast(x, dtype.F64)), e.apartFrom(e.cast(y, dtype.F64))
 	r := e.pairs(dtype.F64, a, b, e.remainderWide)
@@ -94,7 +95,8 @@ func (e *emitter) remainderWide(x, y asm.Reg) asm.Reg {
 	return e.selectWide(finite, e.selectWide(some, signed, nan), nan)
 }
 
-// remainderSteps takes multiples of b, which is normal, from r until r is less. Each step takes forty bits of the 300 by which they may differ.
+// remainderSteps takes multiples of b, which is normal, from r until r is less. Each step takes forty bits of the 300
+// by which they may differ.
 func (e *emitter) remainderSteps(r, b asm.Reg) {
 	const bits = 40
 	again := e.label()

@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// This file is gathers whose indices are the same in many iterations, as those of resizing are in every row. If all of a strip's elements lie within two
-// vectors, they are read as these, and each lane takes its own: what lies between the first and the last is of the same buffer.
+// This file is gathers whose indices are the same in many iterations, as those of resizing are in every row. If all of
+// a strip's elements lie within two vectors, they are read as these, and each lane takes its own: what lies between the
+// first and the last is of the same buffer.
 
 // window is where the elements of a strip lie.
 type window struct {
@@ -20,7 +21,8 @@ type window struct {
 	depth int
 }
 
-// gatherNear reads words of 32 bits at indices that inner loops do not change: as vectors, if they lie near one another.
+// gatherNear reads words of 32 bits at indices that inner loops do not change: as vectors, if they lie near one
+// another.
 func (e *emitter) gatherNear(p scattered, mask asm.Reg) asm.Reg {
 	if !e.isa.masks || p.key == "" || p.depth >= e.depthHere() || mask != asm.NoReg && mask != e.tailMask() {
 		return e.gatherWords(p, 4, mask)

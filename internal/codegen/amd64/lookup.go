@@ -8,8 +8,8 @@ import (
 )
 
 // A weight of few bits becomes a number as convert(word & 15) − 8 says, in three instructions. It has at most sixteen
-// values, which one register of AVX-512 holds: VPERMPS takes them by the low four bits of each lane of the word. One of AVX2
-// holds eight.
+// values, which one register of AVX-512 holds: VPERMPS takes them by the low four bits of each lane of the word. One of
+// AVX2 holds eight.
 
 // lookedUp is an f32 expression of the low bits of an integer as one read of a table.
 type lookedUp struct {

@@ -96,7 +96,8 @@ func (e *emitter) withTail(mask asm.Reg) asm.Reg {
 	return mask
 }
 
-// lanes reads elements at an offset that lane by lane is another, or for all lanes the same. mask is the lanes that may be touched (NoReg: all).
+// lanes reads elements at an offset that lane by lane is another, or for all lanes the same. mask is the lanes that may
+// be touched (NoReg: all).
 func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm.Reg) value {
 	step, even := e.constantStep(offset)
 	part := mask != asm.NoReg

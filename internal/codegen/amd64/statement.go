@@ -392,8 +392,8 @@ type reduction struct {
 // copies is how many strips of a loop that reduces are done at once, so that their sums need not wait for one another.
 const copies = 4
 
-// vectorLoop emits the iterations of a loop from start on in strips of lanes: copies of whole strips, whole strips, and a part of one, whose lanes are masked; where that is not possible, the
-// last few iterations run one after the other.
+// vectorLoop emits the iterations of a loop from start on in strips of lanes: copies of whole strips, whole strips, and
+// a part of one, whose lanes are masked; where that is not possible, the last few iterations run one after the other.
 func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	constant, fixed := extent.Const()
 	if fixed && constant <= 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// laneForms are indices below rows that differ by lane in other ways than by a number: of i below n, and c, which is 1 or more.
+// laneForms are indices below rows that differ by lane in other ways than by a number: of i below n, and c, which is 1
+// or more.
 var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
 	"quotient":        func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(3)).Min(rows.Sub(n1)) },
 	"shift":           func(i, j, n, c, rows sym.Expr) sym.Expr { return i.FloorDiv(sym.Const(4)).Min(rows.Sub(n1)) },
@@ -30,7 +31,8 @@ var laneForms = map[string]func(i, j, n, c, rows sym.Expr) sym.Expr{
 	"checked, far": func(i, j, n, c, rows sym.Expr) sym.Expr { return j.Mul(sym.Const(1 << 33)).Add(i).Mod(rows) },
 }
 
-// Lanes reads, compares and writes at indices that differ by lane in every way, of every element type, whole and masked.
+// Lanes reads, compares and writes at indices that differ by lane in every way, of every element type, whole and
+// masked.
 func (h Harness) Lanes(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	for _, dt := range ElementTypes {
@@ -153,7 +155,8 @@ func (h Harness) agreeFilled(t *testing.T, r *rand.Rand, k *loop.Kernel) {
 	h.Agree(t, k, nil, operands, 0, 0)
 }
 
-// Apart reads and writes elements a number apart, forward and backward: all, those of a mask that lie side by side, and of one that do not.
+// Apart reads and writes elements a number apart, forward and backward: all, those of a mask that lie side by side, and
+// of one that do not.
 func (h Harness) Apart(t *testing.T) {
 	r := rand.New(rand.NewSource(13))
 	for _, dt := range []dtype.DType{dtype.F32, dtype.U32, dtype.U8, dtype.F16, dtype.F64, dtype.I64} {

@@ -167,7 +167,8 @@ func (c *call) asDims(lo int64, list ...sym.Expr) []sym.Expr {
 	return out
 }
 
-// mostPlain is the most factors of a formula that stays as it is: of sums, quotients and remainders of a dimension or two.
+// mostPlain is the most factors of a formula that stays as it is: of sums, quotients and remainders of a dimension or
+// two.
 const mostPlain = 8
 
 // plain reports whether a formula is a number, or short and without minima and maxima, so that what is computed with it
