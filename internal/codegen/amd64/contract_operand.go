@@ -94,20 +94,10 @@ func (t *registerTile) insertLanes(f *operandForm, r asm.Reg, at asm.Mem) {
 		op = asm.VPINSRB
 	}
 	t.emit(asm.Inst{Op: asm.VPXOR, Bits: 128, Args: [4]asm.Reg{r, r, r}})
-	count := t.lanes()
-	if t.part.known() {
-		count = t.part.fixed
-	}
-	end := t.label()
-	for i := range count {
-		if !t.part.known() {
-			t.integerImm(asm.CMP, t.part.register, i)
-			t.jump(asm.JLE, end)
-		}
+	t.eachLane(func(i int64) {
 		t.emit(asm.Inst{Op: op, Args: [4]asm.Reg{r, r, asm.Memory}, Mem: at, Imm: i})
 		at.Disp += int32(f.size)
-	}
-	t.bind(end)
+	})
 }
 
 // readLeft reads a row's element of A, the dispA-th byte from where the step's elements are.

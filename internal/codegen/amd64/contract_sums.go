@@ -18,13 +18,14 @@ type sumExpressions struct {
 	dtype  dtype.DType
 	places map[any]place // of loads and stores
 	lets   map[string]asm.Reg
+	once   bool // a sum is read once, and its register is free from then on
 }
 
 // place is where a load or a store finds a tile's elements: in the rows of a stream, side by side or one for all columns.
 type place struct {
 	stream *stream
 	lanes  bool
-	narrow *operandForm // of elements that registers hold as f32; nil: they are as wide as sums
+	narrow *operandForm // of elements that registers hold as f32 or i32; nil: they are as wide as sums
 	turned bool         // rows lie side by side, and columns so far apart
 	column distance
 }
@@ -32,13 +33,18 @@ type place struct {
 // expressions prepares a nest's loads and stores.
 func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions {
 	x := &sumExpressions{group: g, nest: n, dtype: g.local.DType, places: map[any]place{}}
+	reads := 0
 	for _, s := range n.body {
 		for _, v := range loop.Values(s) {
 			loop.WalkExpr(v, func(v loop.Expr) {
-				if l, ok := v.(*loop.Load); ok && l.From != g.local.Name {
-					if l.Mask != nil {
-						refuse("a masked load")
-					}
+				l, ok := v.(*loop.Load)
+				switch {
+				case !ok:
+				case l.From == g.local.Name:
+					reads++
+				case l.Mask != nil:
+					refuse("a masked load")
+				default:
 					x.places[l] = p.placeOf(x, l.From, l.Index)
 				}
 			})
@@ -48,13 +54,15 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 				refuse("a masked store")
 			}
 			at := p.placeOfStore(x, n, s)
-			if at.narrow != nil && (!at.narrow.high || !p.isa.masks) {
+			if at.narrow != nil && !(at.narrow.high && p.isa.masks || p.k.memory(s.To).dtype.IsInt()) {
 				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
 			}
 			at.lanes = true
 			x.places[s] = at
+			x.once = !at.turned
 		}
 	}
+	x.once = x.once && reads == 1
 	return x
 }
 
@@ -101,7 +109,10 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 	m := p.k.memory(buffer)
 	size, narrow := p.ops.size, (*operandForm)(nil)
 	if ops := elements[m.dtype]; ops == nil || ops.size != size {
-		if narrow = floatForms[m.dtype]; narrow == nil || size != 4 {
+		if narrow = floatForms[m.dtype]; narrow == nil {
+			narrow = integerForms[m.dtype]
+		}
+		if narrow == nil || size != 4 {
 			refuse("elements of %s among sums of %s", m.dtype, x.dtype)
 		}
 		size = narrow.size
@@ -149,19 +160,22 @@ func (x *sumExpressions) run(t *registerTile) {
 					x.lets[s.Name] = r
 				case *loop.Store:
 					p, v := x.places[s], s.X
-					if c, ok := v.(*loop.Cast); ok && p.narrow != nil {
+					brains := p.narrow != nil && p.narrow.high
+					if c, ok := v.(*loop.Cast); ok && brains {
 						if v = c.X; c.Type != dtype.BF16 || v.DType() != dtype.F32 {
 							refuse("a conversion of sums to %s", c.Type)
 						}
-					} else if p.narrow != nil {
+					} else if brains {
 						refuse("a copy among sums")
 					}
 					r, own := x.value(t, v, row, vector, at)
 					if p.turned {
 						t.wide(asm.VMOVUPS, t.sum(row, vector), r)
 						last = &p
-					} else if p.narrow != nil {
+					} else if brains {
 						t.storeBrains(along(at(p.stream), t, vector, p.narrow.size), vector, r)
+					} else if p.narrow != nil {
+						t.storeIntegers(along(at(p.stream), t, vector, p.narrow.size), p.narrow, vector, r)
 					} else {
 						t.storeLanes(along(at(p.stream), t, vector, t.ops.size), vector, r)
 					}
@@ -262,7 +276,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 		}
 	case *loop.Load:
 		if v.From == x.group.local.Name {
-			return t.sum(row, vector), false
+			return t.sum(row, vector), x.once
 		}
 		r = t.take()
 		switch p := x.places[v]; {
@@ -279,10 +293,7 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 	case *loop.Cast:
 		return x.cast(t, v, row, vector, at)
 	case *loop.Unary:
-		if v.Op == loop.Neg || v.Op == loop.Abs || v.Op == loop.Sqrt {
-			return x.unary(t, v, row, vector, at)
-		}
-		refuse("%s of sums", v.Op)
+		return x.unary(t, v, row, vector, at)
 	case *loop.Binary:
 		return x.binary(t, v, row, vector, at)
 	case *loop.Select:
@@ -290,21 +301,6 @@ func (x *sumExpressions) value(t *registerTile, v loop.Expr, row, vector int, at
 	}
 	refuse("an expression of sums of type %T", v)
 	return asm.NoReg, false
-}
-
-// cast is a conversion to f32, of an integer or of what registers hold as f32.
-func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
-	from := v.X.DType()
-	if l, ok := v.X.(*loop.Load); v.Type != dtype.F32 || from != dtype.I32 && (!ok || x.places[l].narrow == nil) {
-		refuse("a conversion of %s to %s among sums", from, v.Type)
-	}
-	r, own := x.value(t, v.X, row, vector, at)
-	if from != dtype.I32 {
-		return r, own
-	}
-	to := t.result(r, own)
-	t.wide(asm.VCVTDQ2PS, to, r)
-	return to, true
 }
 
 // opsOf are the instructions for an expression's type.
@@ -341,6 +337,10 @@ func (t *registerTile) result(r asm.Reg, own bool) asm.Reg {
 }
 
 func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, at func(*stream) asm.Mem) (asm.Reg, bool) {
+	mode, rounds := roundings[v.Op]
+	if !rounds && v.Op != loop.Neg && v.Op != loop.Abs && v.Op != loop.Sqrt {
+		refuse("%s of sums", v.Op)
+	}
 	ops := x.opsOf(t, v)
 	if v.DType().IsInt() {
 		refuse("%s of sums of %s", v.Op, v.DType())
@@ -348,10 +348,12 @@ func (x *sumExpressions) unary(t *registerTile, v *loop.Unary, row, vector int, 
 	from, own := x.value(t, v.X, row, vector, at)
 	to := t.result(from, own)
 	sign := uint64(1) << (t.ops.size*8 - 1)
-	switch v.Op {
-	case loop.Neg:
+	switch {
+	case rounds:
+		t.rounded(to, from, mode)
+	case v.Op == loop.Neg:
 		t.wideFrom(ops.xor, x.repeated(t, sign), to, from)
-	case loop.Abs:
+	case v.Op == loop.Abs:
 		t.wideFrom(ops.and, x.repeated(t, sign-1), to, from)
 	default:
 		t.wide(ops.sqrt, to, from)
@@ -387,13 +389,16 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 	if op == asm.NoOp {
 		refuse("%s of sums of %s", v.Op, v.DType())
 	}
-	a, own := x.value(t, left, row, vector, at)
+	if v.DType().IsInt() && (v.Op == loop.Add || v.Op == loop.Sub) && zeroInt(right) {
+		return x.value(t, left, row, vector, at)
+	}
 	if mem, ok := x.operand(t, right, vector, at); ok {
+		a, own := x.value(t, left, row, vector, at)
 		to := t.result(a, own)
 		t.wideFrom(op, mem, to, a)
 		return to, true
 	}
-	b, also := x.value(t, right, row, vector, at)
+	a, b, own, also := x.both(t, left, right, row, vector, at)
 	if also && !own {
 		t.wide(op, b, a, b)
 		return b, true
@@ -404,6 +409,18 @@ func (x *sumExpressions) binary(t *registerTile, v *loop.Binary, row, vector int
 		t.give(b)
 	}
 	return to, true
+}
+
+// both is the registers of two values, of which the one that takes more to compute is computed first.
+func (x *sumExpressions) both(t *registerTile, left, right loop.Expr, row, vector int, at func(*stream) asm.Mem) (a, b asm.Reg, own, also bool) {
+	if x.needs(right) > x.needs(left) {
+		b, also = x.value(t, right, row, vector, at)
+		a, own = x.value(t, left, row, vector, at)
+		return a, b, own, also
+	}
+	a, own = x.value(t, left, row, vector, at)
+	b, also = x.value(t, right, row, vector, at)
+	return a, b, own, also
 }
 
 // choice is one of two values in each lane, by a comparison of floats.

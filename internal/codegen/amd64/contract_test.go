@@ -29,20 +29,21 @@ type productCase struct {
 	dt      dtype.DType    // of the sums
 	from    [2]dtype.DType // of the operands; Invalid: dt
 	dynamic bool
-	dot     int64  // bytes of a group, the steps of one column side by side; 0: steps lie as rows
-	extreme bool   // all integers of the operands are the least or the greatest of their type
-	wraps   bool   // with extreme: the greatest on the left and the least on the right, whose sums leave their type
-	packed  bool   // the right operand lies in panels
-	turned  bool   // the left operand lies by columns
-	across  bool   // the result lies by columns
-	first   string // what the sums begin with: zero, bias
-	last    string // what becomes of them
-	block   int64  // steps of a sum at a time, where sums stay in memory meanwhile; 0: all
-	panels  int64  // whose sums are in memory together
+	dot     int64       // bytes of a group, the steps of one column side by side; 0: steps lie as rows
+	extreme bool        // all integers of the operands are the least or the greatest of their type
+	wraps   bool        // with extreme: the greatest on the left and the least on the right, whose sums leave their type
+	packed  bool        // the right operand lies in panels
+	turned  bool        // the left operand lies by columns
+	across  bool        // the result lies by columns
+	first   string      // what the sums begin with: zero, bias
+	last    string      // what becomes of them
+	to      dtype.DType // with quantised: of the result, and of the residual
+	block   int64       // steps of a sum at a time, where sums stay in memory meanwhile; 0: all
+	panels  int64       // whose sums are in memory together
 }
 
 func (c productCase) String() string {
-	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s dynamic=%v dot=%d packed=%v turned=%v across=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.dynamic, c.dot, c.packed, c.turned, c.across)
+	return fmt.Sprintf("%dx%dx%d%v/%d/%d %s%v %s %s%v dynamic=%v dot=%d packed=%v turned=%v across=%v", c.m, c.n, c.k, c.windows, c.width, c.rows, c.dt, c.from, c.first, c.last, c.to, c.dynamic, c.dot, c.packed, c.turned, c.across)
 }
 
 func constants(list ...int64) []sym.Expr {
@@ -92,11 +93,13 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 		}
 	}
 	x, w := b.Param("x", loop.Read, c.from[0], shapeA), b.Param("w", loop.Read, c.from[1], shapeB)
-	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}), b.Param("residual", loop.Read, c.dt, []sym.Expr{m, n})
-	result := c.dt
+	result, other := c.dt, c.dt
 	if c.last == "brain" {
 		result = dtype.BF16
+	} else if c.to != dtype.Invalid {
+		result, other = c.to, c.to
 	}
+	bias, residual := b.Param("bias", loop.Read, c.dt, []sym.Expr{n}), b.Param("residual", loop.Read, other, []sym.Expr{m, n})
 	shapeY := []sym.Expr{m, n}
 	if c.across {
 		shapeY = []sym.Expr{n, m}
@@ -164,7 +167,12 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 			nest(func(i, j sym.Expr) {
 				var v loop.Expr = acc.Load(i, j)
 				at := []sym.Expr{row.Add(i), column.Add(j)}
-				switch c.last {
+				last := c.last
+				if c.to != dtype.Invalid {
+					last = ""
+					v = c.quantised(b, v, bias.Load(column.Add(j)), residual.Load(at...))
+				}
+				switch last {
 				case "relu":
 					v = loop.Apply2(loop.Max, loop.Number(c.dt, 0), loop.Apply2(loop.Add, v, bias.Load(column.Add(j))))
 				case "residual":
@@ -179,7 +187,7 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 				case "brain":
 					v = loop.Convert(dtype.BF16, loop.Apply2(loop.Add, v, residual.Load(at...)))
 				case "tanh":
-					v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1), loop.Apply(loop.Abs, loop.Apply(loop.Floor, v))))
+					v = loop.Apply2(loop.Div, v, loop.Apply2(loop.Add, loop.Number(c.dt, 1), loop.Apply(loop.Abs, loop.Apply(loop.Sign, v))))
 				}
 				if c.across {
 					at[0], at[1] = at[1], at[0]
@@ -190,6 +198,51 @@ func (c productCase) kernel() (*loop.Kernel, map[sym.Name]int64) {
 	})
 	b.Finish()
 	return b.Kernel, dims
+}
+
+// quantised is what the last nest makes of a sum for a quantised result: v, by way of bias and activation, or beside a
+// quantised residual.
+func (c productCase) quantised(b *loop.Builder, v, bias, residual loop.Expr) loop.Expr {
+	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
+	scale := []float64{0.0123, 0.25, 3.7e-3}[(c.m+c.n)%3] // of the result
+	if c.dt != dtype.F32 {                                // sums of whole ranges
+		v = loop.Apply2(loop.Mul, loop.Convert(dtype.F32, loop.Apply2(loop.Sub, v, bias)), real(scale*0x1p-24))
+		bias = loop.Apply2(loop.Mul, loop.Convert(dtype.F32, bias), real(scale*0x1p-25))
+	}
+	v = loop.Apply2(loop.Add, v, bias)
+	dequantised := func(q loop.Expr, zero int64) loop.Expr {
+		return loop.Apply2(loop.Mul, loop.Convert(dtype.F32, loop.Apply2(loop.Sub, loop.Convert(dtype.I32, q), loop.Integer(dtype.I32, zero))), real(scale))
+	}
+	switch c.last {
+	case "relu":
+		v = loop.Apply2(loop.Max, real(0), v)
+	case "leaky":
+		r := b.Let("r", v)
+		v = loop.Choose(loop.Apply2(loop.Lt, r, real(0)), loop.Apply2(loop.Mul, r, real(0.1)), r)
+	case "hardswish":
+		r := b.Let("r", v)
+		gate := loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(1), loop.Apply2(loop.Add, loop.Apply2(loop.Mul, r, real(1.0/6)), real(0.5))))
+		v = loop.Apply2(loop.Mul, r, gate)
+	case "residual":
+		v = loop.Apply2(loop.Add, dequantised(c.rounded(v, scale, 1), 1), dequantised(residual, 0))
+	case "beside":
+		v = loop.Apply2(loop.Add, dequantised(residual, 3), v)
+	}
+	return c.rounded(v, scale*1.1, int64(c.n%4))
+}
+
+// rounded is a number quantised: of 8 bits within the range of the type, or a part of it.
+func (c productCase) rounded(v loop.Expr, scale float64, zero int64) loop.Expr {
+	real := func(x float64) loop.Expr { return loop.Number(dtype.F32, x) }
+	v = loop.Apply(loop.Round, loop.Apply2(loop.Div, v, real(scale)))
+	if zero != 0 {
+		v = loop.Apply2(loop.Add, v, real(float64(zero)))
+	}
+	low, high := float64(c.to.MinInt()), float64(c.to.MaxInt())
+	if c.m%3 == 0 {
+		high = 100
+	}
+	return loop.Convert(c.to, loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), v)))
 }
 
 // groups is a product of bytes by groups: a loop over the whole ones, or what is left over. memory is the sums, A and B, at is the row, the panel and the column.
@@ -412,6 +465,9 @@ func (c productCase) agree(t *testing.T, h kernelcheck.Harness) {
 			in[i].SetInt(at, []int64{dt.MinInt(), int64(dt.MaxInt())}[which])
 		}
 	}
+	for i := int64(0); i < in[2].Len() && c.to != dtype.Invalid && c.dt.IsFloat(); i += 5 {
+		in[2].SetFloat(i, []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[i%4])
+	}
 	for i := int64(0); i < in[3].Len() && c.last == "choice" && c.dt.IsFloat(); i += 3 {
 		in[3].SetFloat(i, []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)}[i%4])
 	}
@@ -484,6 +540,27 @@ func TestGroups(t *testing.T) {
 	}
 	levels(t, test)
 	for _, cpu := range []string{"avxvnni", "avx512vnni", "avx512bf16", "avx512amx"} { // they differ from others in nothing else
+		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
+	}
+}
+
+// TestQuantisedProducts compares products whose results are quantised while their sums are in registers with the interpreter.
+func TestQuantisedProducts(t *testing.T) {
+	test := func(t *testing.T, h kernelcheck.Harness) {
+		r := rand.New(rand.NewSource(6))
+		for i, c := range productCases(240, []int64{0, 0, 6, 13}, []int64{16, 16, 24, 8, 32}) {
+			bytes := []dtype.DType{dtype.I8, dtype.U8}
+			c.to, c.across = []dtype.DType{dtype.U8, dtype.I8, dtype.U8, dtype.I8, dtype.U16, dtype.I16}[i%6], false
+			c.last = []string{"", "relu", "leaky", "hardswish", "residual", "beside"}[i/6%6]
+			if c.dt = dtype.F32; r.Intn(4) > 0 {
+				c.dt, c.from, c.dot = dtype.I32, [2]dtype.DType{bytes[r.Intn(2)], bytes[r.Intn(2)]}, h.Machine.Dot.Bytes
+				c.k, c.turned = c.k+r.Int63n(70), false
+			}
+			t.Run(c.String(), func(t *testing.T) { c.agree(t, h) })
+		}
+	}
+	levels(t, test)
+	for _, cpu := range []string{"avxvnni", "avx512vnni"} {
 		t.Run(cpu, func(t *testing.T) { test(t, harness(t, cpu)) })
 	}
 }

@@ -8,36 +8,33 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// A quotient by a constant that is rounded to an integer and kept within 0 and at most 255, as Quantize does it, has
+// A quotient by a constant that is rounded to an integer and kept within the range of 8 bits, as Quantize does it, has
 // few results: up to 255 numbers at which it steps from one to the next. A product with the reciprocal, in two parts,
 // steps at the same numbers for nearly all constants, which is checked for each, and takes two multiplications where a
 // division takes as long as twenty.
 
-// quantised is an expression convert(max(0, min(high, round(x / scale) + zero))) over constants, in f32.
+// quantised is an expression convert(max(low, min(high, round(x / scale) + zero))) over constants, in f32.
 type quantised struct {
-	x           loop.Expr
-	scale       float32
-	zero, high  float32
-	first, rest float32 // the reciprocal's parts; rest is 0 where scale is a power of two
+	x               loop.Expr
+	scale           float32
+	zero, low, high float32
+	first, rest     float32 // the reciprocal's parts; rest is 0 where scale is a power of two
 }
 
 // quantisedOf reads a conversion as such an expression; ok is false of others, and where the product is not known to be
 // the same.
 func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
-	if !c.Type.IsInt() || c.Type.Bits() > 32 || packs(c.Type) || c.Type.Bits() == 8 && c.Type.IsSigned() {
+	if !c.Type.IsInt() || c.Type.Bits() > 32 || packs(c.Type) {
 		return q, false
 	}
-	low, rest, ok := constantAnd(c.X, loop.Max)
-	if !ok || low != 0 || math.Signbit(float64(low)) {
-		return q, false
-	}
-	if q.high, rest, ok = constantAnd(rest, loop.Min); !ok || !(q.high >= 1 && q.high <= 255) {
+	rest, ok := q.bounds(c)
+	if !ok {
 		return q, false
 	}
 	if zero, inner, plus := constantAnd(rest, loop.Add); plus {
 		q.zero, rest = zero, inner
 	}
-	if !(q.zero >= 0 && q.zero <= q.high) || q.zero != float32(math.Trunc(float64(q.zero))) || q.high != float32(math.Trunc(float64(q.high))) {
+	if !whole(q.zero) || q.zero < q.low || q.zero > q.high {
 		return q, false
 	}
 	round, is := rest.(*loop.Unary)
@@ -54,6 +51,25 @@ func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	}
 	q.x, q.scale = quotient.X, scale
 	return q, q.reciprocal()
+}
+
+// bounds reads the least and the greatest result, and what is kept within them: integers of at most 8 bits that the type
+// of the conversion has.
+func (q *quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
+	if q.low, rest, ok = constantAnd(c.X, loop.Max); !ok {
+		return nil, false
+	}
+	if q.high, rest, ok = constantAnd(rest, loop.Min); !ok {
+		return nil, false
+	}
+	fits := q.low >= -128 && q.low <= 0 && q.high >= 1 && q.high <= 255 && q.high-q.low <= 255
+	has := float64(q.low) >= float64(c.Type.MinInt()) && float64(q.high) <= float64(c.Type.MaxInt())
+	return rest, fits && has && whole(q.low) && whole(q.high)
+}
+
+// whole reports whether a number is an integer other than −0.
+func whole(v float32) bool {
+	return float64(v) == math.Trunc(float64(v)) && !(v == 0 && math.Signbit(float64(v)))
 }
 
 // number is a constant of f32.
@@ -94,7 +110,7 @@ func (q *quantised) reciprocal() bool {
 		q.first = math.Nextafter32(q.first, 0)
 	}
 	q.rest = float32((1 - float64(q.first)*s) / s)
-	for step := -q.zero; step < q.high-q.zero; step++ {
+	for step := q.low - q.zero; step < q.high-q.zero; step++ {
 		at := float32((float64(step) + 0.5) * s)
 		for range 3 {
 			at = math.Nextafter32(at, float32(math.Inf(-1)))
@@ -139,10 +155,17 @@ func (e *emitter) quantise(c *loop.Cast) (value, bool) {
 	} else {
 		r = e.fma(x.lo, e.float(q.first), e.mul(x.lo, e.float(q.rest)))
 	}
-	// NaN becomes the machine's second operand: the least, which is 0 at the end.
-	r = e.toInt(e.min(e.max(r, e.float(-q.zero)), e.float(q.high-q.zero)))
+	// NaN becomes the machine's second operand: the least. If that is not 0 at the end, NaN is made so.
+	nan := asm.NoReg
+	if q.low != 0 {
+		nan = e.compare(unordered, r, r)
+	}
+	r = e.toInt(e.min(e.max(r, e.float(q.low-q.zero)), e.float(q.high-q.zero)))
 	if q.zero != 0 {
 		r = e.addInt(r, e.integer32(int32(q.zero)))
+	}
+	if q.low != 0 {
+		r = e.selectLanes(nan, e.integer32(0), r)
 	}
 	return value{dtype: c.Type, lo: r, uniform: x.uniform}, true
 }

@@ -15,23 +15,24 @@ func TestQuantised(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	accepted, tried := 0, 2000
 	for range tried {
-		scale, zero := float32(math.Exp(r.NormFloat64()*6)), float64(r.IntN(256))
+		scale, low := float32(math.Exp(r.NormFloat64()*6)), float64(-128*r.IntN(2))
+		zero, high := low+float64(r.IntN(256)), low+255
 		real := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 		x := loop.Apply2(loop.Add, loop.Apply(loop.Round, loop.Apply2(loop.Div, &loop.Ref{Name: "x", Type: dtype.F32}, real(float64(scale)))), real(zero))
-		q, ok := quantisedOf(&loop.Cast{Type: dtype.U8, X: loop.Apply2(loop.Max, real(0), loop.Apply2(loop.Min, real(255), x))})
+		q, ok := quantisedOf(&loop.Cast{Type: map[bool]dtype.DType{true: dtype.I8, false: dtype.U8}[low < 0], X: loop.Apply2(loop.Max, real(low), loop.Apply2(loop.Min, real(high), x))})
 		if !ok {
 			continue
 		}
 		accepted++
 		for range 200 {
-			v := float32((r.Float64()*300 - 20 - zero) * float64(scale))
+			v := float32((low + r.Float64()*300 - 20 - zero) * float64(scale))
 			if r.IntN(2) == 0 { // beside a step
-				v = float32((math.Floor(r.Float64()*255-zero) + 0.5) * float64(scale))
+				v = float32((math.Floor(low+r.Float64()*255-zero) + 0.5) * float64(scale))
 				for range r.IntN(5) {
 					v = math.Nextafter32(v, math.MaxFloat32)
 				}
 			}
-			bound := func(y float32) float64 { return max(0, min(255, math.RoundToEven(float64(y))+zero)) }
+			bound := func(y float32) float64 { return max(low, min(high, math.RoundToEven(float64(y))+zero)) }
 			if got, want := bound(q.product(v)), bound(v/scale); got != want {
 				t.Fatalf("scale %g, zero %g: %g becomes %g, not %g", scale, zero, v, got, want)
 			}

@@ -114,6 +114,7 @@ const (
 	lessOrEqual    predicate = 0x12
 	unordered      predicate = 0x03
 	notEqual       predicate = 0x04
+	ordered        predicate = 0x07
 	greaterOrEqual predicate = 0x1d
 	greater        predicate = 0x1e
 )
