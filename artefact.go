@@ -160,7 +160,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 		return diag.Unsupportedf("an artefact in another precision than it was compiled with").WithFix("weir compile MODEL --precision bf16, or int8")
 	}
 	if o.Cache != InvalidDType && o.Cache != F32 {
-		return diag.Unsupportedf("an artefact with other caches than it was compiled with").WithFix("weir compile MODEL --cache bf16")
+		return diag.Unsupportedf("an artefact with other caches than it was compiled with").WithFix("weir compile MODEL --cache bf16, or int8")
 	}
 	if o.Target == Best {
 		p.target = a.about.Target

@@ -71,7 +71,7 @@ func TestNarrowCaches(t *testing.T) {
 			}
 			wide, narrow := cache(weir.F32), cache(weir.BF16)
 			for at, news := 0, first; at < first+3; at, news = at+news, 1 {
-				in := grouped(t, at, news)
+				in := grouped(t, at, news, 64, 32)
 				step := func(p *weir.Program, states weir.Inputs) *weir.Results {
 					in["k0"], in["v0"] = states["k0"], states["v0"]
 					return must[*weir.Results](t)(p.Run(t.Context(), in))
@@ -113,12 +113,12 @@ func TestNarrowCaches(t *testing.T) {
 	}
 }
 
-// grouped is the arguments of groupedModel but for its states: news entries after the first at.
-func grouped(t *testing.T, at, news int) weir.Inputs {
+// grouped is the arguments of groupedModel but for its states: news entries after the first at, of queries and keys of so many elements.
+func grouped(t *testing.T, at, news, query, key int) weir.Inputs {
 	t.Helper()
 	in := weir.Inputs{"last": must[*weir.Tensor](t)(weir.FromSlice([]int32{int32(at + news - 1)}, 1)), "total": must[*weir.Tensor](t)(weir.New(weir.I32))}
 	must[[]int32](t)(weir.View[int32](in["total"].(*weir.Tensor)))[0] = int32(at + news)
-	for name, width := range map[string]int{"q": 64, "k": 32, "v": 32} {
+	for name, width := range map[string]int{"q": query, "k": key, "v": key} {
 		x := must[*weir.Tensor](t)(weir.New(weir.F32, 1, news, width))
 		for i := range must[[]float32](t)(weir.View[float32](x)) {
 			must[[]float32](t)(weir.View[float32](x))[i] = float32(math.Sin(float64(i*7+len(name)*at+int(name[0]))) * 1.3)
@@ -205,7 +205,7 @@ func TestNarrowCacheRefusals(t *testing.T) {
 		words string
 	}{
 		{weir.Options{Cache: weir.BF16}, weir.ErrInput, "--state"},
-		{weir.Options{Cache: weir.F64}, weir.ErrUnsupported, "bf16"},
+		{weir.Options{Cache: weir.F64}, weir.ErrUnsupported, "i8"},
 	} {
 		if _, err := weir.Compile(t.Context(), m, c.o); !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprintf("%+v", err), c.words) {
 			t.Errorf("%v: %v", c.o, err)
@@ -214,7 +214,7 @@ func TestNarrowCacheRefusals(t *testing.T) {
 	o := weir.Options{Cache: weir.BF16, States: map[string]string{"k0": "k1", "v0": "v1"}}
 	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 	defer p.Close()
-	in := grouped(t, 0, 1)
+	in := grouped(t, 0, 1, 64, 32)
 	in["k0"], in["v0"] = weir.Update(filled(t, 1, 2, 8, 16)), weir.Update(filled(t, 1, 2, 8, 16))
 	if _, err := p.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "bf16") {
 		t.Errorf("caches of f32: %v", err)

@@ -64,6 +64,10 @@ type Options struct {
 	// their bytes. A cache is a state whose new value is the old one but for the elements that a scatter replaces. Its
 	// input and output are of this type. An element is rounded once, when it is written, and what reads the cache reads
 	// what is stored: each element read is off by at most 2⁻⁸ of itself. Other states stay as they are.
+	//
+	// I8 stores caches whose scatters replace whole vectors, along the last axis, as bytes. Each vector has a scale, of f32, its greatest magnitude / 127; a vector that is taken apart into
+	// heads has one for each of them. The scales of the input NAME are a state of their own, NAME.scale, of the cache's shape but for the last axis, and the output's are the new value
+	// of that: Inputs lists both. An element read is off by at most the vector's greatest magnitude / 254. A vector with an infinity or NaN reads as NaN.
 	Cache DType
 	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
 	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's
@@ -151,8 +155,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
 		return nil, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
 	}
-	if !slices.Contains([]DType{InvalidDType, F32, BF16}, o.Cache) {
-		return nil, diag.Unsupportedf("caches of %s; f32 and bf16 are supported", o.Cache)
+	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
+		return nil, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
 	}
 	switch o.Target {
 	case Best, CPU, Reference:
@@ -254,9 +258,11 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err := p.addStates(module, m, o.States); err != nil {
 		return err
 	}
-	if err := p.narrowCaches(module, o.Cache); err != nil {
+	more, err := p.narrowCaches(module, o.Cache)
+	if err != nil {
 		return err
 	}
+	names = append(names, more...)
 	if err := narrow(module, o.Dims); err != nil {
 		return err
 	}

@@ -93,20 +93,46 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 	return nil
 }
 
-// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so.
-func (p *Program) narrowCaches(module *ir.Module, dt DType) error {
-	if dt != BF16 {
-		return nil
+// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so. It returns the names of the outputs that this adds: scales.
+func (p *Program) narrowCaches(module *ir.Module, dt DType) (more []string, err error) {
+	if dt != BF16 && dt != I8 {
+		return nil, nil
 	}
-	narrowed, err := compiler.NarrowCaches(module)
+	narrowed, why := 0, "a cache's output is its input with elements replaced by a scatter"
+	body := module.Main.Body
+	inputs, outputs := len(body.Params), len(body.Results)
+	if dt == BF16 {
+		narrowed, err = compiler.NarrowCaches(module)
+	} else {
+		var states []ir.State
+		states, err = compiler.CachesInBytes(module)
+		narrowed, why = len(states), "a cache's output is its input with vectors, whole along the last axis, replaced by a scatter"
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if narrowed == 0 {
-		return diag.Inputf("no state of f32 is a cache, which is to be stored as %s", dt).
-			WithFix("name the caches in Options.States (--state INPUT=OUTPUT): a cache's output is its input with elements replaced by a scatter")
+		return nil, diag.Inputf("no state of f32 is a cache, which is to be stored as %s", dt).WithFix("name the caches in Options.States (--state INPUT=OUTPUT): %s", why)
 	}
-	body := module.Main.Body
+	p.declareNarrow(body, dt)
+	takes, gives := addedEdges(p.takes, body.Params, inputs), addedEdges(p.gives, body.Results, outputs)
+	p.setEdges(takes, gives)
+	for _, v := range body.Results[outputs:] {
+		more = append(more, v.Name)
+	}
+	return more, nil
+}
+
+// addedEdges is edges and those of the values that there are more from one on.
+func addedEdges(edges []edge, values []*ir.Value, from int) []edge {
+	for i, info := range infosOfValues(values[from:]) {
+		edges = append(slices.Clip(edges), edge{info, []int{from + i}})
+	}
+	return edges
+}
+
+// declareNarrow declares the inputs and outputs of the states that have become narrow so.
+func (p *Program) declareNarrow(body *ir.Block, dt DType) {
 	for _, side := range []struct {
 		infos  []Info
 		edges  []edge
@@ -118,7 +144,6 @@ func (p *Program) narrowCaches(module *ir.Module, dt DType) error {
 			}
 		}
 	}
-	return nil
 }
 
 // setStates notes which outputs replace inputs.

@@ -48,7 +48,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
-	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16: how states of f32 that are caches are stored")
+	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
 	flags.StringArrayVar(&f.states, "state", nil, "have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
@@ -117,8 +117,10 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	case "f32":
 	case "bf16":
 		o.Cache = weir.BF16
+	case "int8":
+		o.Cache = weir.I8
 	default:
-		return o, nil, diag.Unsupportedf("--cache %s; f32 and bf16 are supported", f.cache)
+		return o, nil, diag.Unsupportedf("--cache %s; f32, bf16 and int8 are supported", f.cache)
 	}
 	if f.budget != "" {
 		if o.Budget, err = values.ParseBytes(f.budget); err != nil {

@@ -74,3 +74,6 @@ var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winog
 
 // NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
 func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }
+
+// CachesInBytes has a module's caches stored in i8, with scales that are states of their own: see pass.CachesInBytes.
+func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) { return pass.CachesInBytes(m) }

@@ -43,9 +43,19 @@ type attentionKernel struct {
 }
 
 // attentionSegment is keys and values that lie together; first is the number of keys before them.
+// Keys and values that are bytes have scales.
 type attentionSegment struct {
-	key, value  *loop.Memory
-	first, keys sym.Expr
+	key, value           *loop.Memory
+	keyScale, valueScale *loop.Memory // [B, G, K, 1], or nil
+	first, keys          sym.Expr
+}
+
+// scaled is x times the scale of a key or value; x if there are no scales.
+func (s attentionSegment) scaled(x loop.Expr, scales *loop.Memory, row attentionRow, at sym.Expr) loop.Expr {
+	if scales == nil {
+		return x
+	}
+	return times(x, scales.Load(row.sequence, row.group, at, sym.Const(0)))
 }
 
 // attentionRow says which queries are at work: of a sequence and a head, which shares the keys of a group.
@@ -55,8 +65,12 @@ func attentionFused(k *Nest, n *ir.Node) {
 	_, s := attentionOf(n)
 	a := &attentionKernel{Nest: k, AttentionSettings: s, query: k.In[0], mask: present(k.In, 3), out: k.Out[0]}
 	a.queries, a.size, a.width = a.query.Shape[2], a.query.Shape[3], a.out.Shape[3]
-	for i := 1; i < len(k.In); i += 3 {
-		segment := attentionSegment{key: k.In[i], value: k.In[i+1], first: a.keys, keys: k.In[i].Shape[2]}
+	for _, i := range []int{1, 4} {
+		if present(k.In, i) == nil {
+			continue
+		}
+		segment := attentionSegment{key: k.In[i], value: k.In[i+1], first: a.keys, keys: k.In[i].Shape[2],
+			keyScale: present(k.In, attentionScaled[i]), valueScale: present(k.In, attentionScaled[i+1])}
 		a.segments = append(a.segments, segment)
 		a.keys = a.keys.Add(segment.keys)
 	}
@@ -179,7 +193,7 @@ func (a *attentionKernel) single(row attentionRow) {
 				k.Serial("d", a.size, func(d sym.Expr) {
 					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), loop.Convert(dtype.F32, s.key.Load(row.sequence, row.group, j, d))))
 				})
-				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(a.scaled(sum), row, q, j.Add(s.first)))
+				k.Store(scores, []sym.Expr{j.Add(s.first)}, a.score(s.scaled(a.scaled(sum), s.keyScale, row, j), row, q, j.Add(s.first)))
 			})
 			if a.Causal && !a.skips {
 				k.Each("j", s.keys, func(j sym.Expr) {
@@ -201,6 +215,14 @@ func (a *attentionKernel) single(row attentionRow) {
 		weights := k.Var("weights", a.number(0))
 		k.Serial("j", all, func(j sym.Expr) { k.Reduce(weights, loop.Add, scores.Load(j)) })
 		k.Store(total, []sym.Expr{zero}, loop.Apply(loop.Reciprocal, weights))
+		for _, s := range a.segments {
+			if s.valueScale != nil {
+				k.Each("j", a.seen(s, q), func(j sym.Expr) {
+					at := []sym.Expr{j.Add(s.first)}
+					k.Store(scores, at, s.scaled(scores.Load(at...), s.valueScale, row, j))
+				})
+			}
+		}
 		a.alone(func() {
 			acc := k.Local("acc", dtype.F32, one, a.width)
 			k.Nest(loop.Each, "z", acc.Shape, func(at []sym.Expr) { k.Store(acc, at, a.number(0)) })
@@ -294,7 +316,7 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 			s.key.Tile([]sym.Expr{row.sequence, row.group, from, sym.Const(0)}, unit(4, 2, one), unit(4, 3, one)),
 			b.query.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)))
 		k.Nest(loop.Each, "s", extents, func(at []sym.Expr) {
-			k.Store(scores, at, a.score(acc.Load(at...), row, b.first.Add(at[1]), first.Add(at[0])))
+			k.Store(scores, at, a.score(s.scaled(acc.Load(at...), s.keyScale, row, from.Add(at[0])), row, b.first.Add(at[1]), first.Add(at[0])))
 		})
 	})
 	if a.Causal {
@@ -304,7 +326,7 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 			k.Each("i", b.count.Min(first.Add(j).Sub(b.first).Sub(a.Past)), func(i sym.Expr) { k.Store(scores, []sym.Expr{j, i}, a.number(a.fill())) })
 		})
 	}
-	a.weigh(b, scores, count)
+	a.weigh(b, s, scores, from, count)
 	a.alone(func() {
 		acc := k.Local("acc", dtype.F32, b.size, a.width)
 		extents := []sym.Expr{b.count, a.width}
@@ -327,8 +349,8 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 	})
 }
 
-// weigh makes weights of scores, and keeps the greatest score and the sum of weights of each query.
-func (a *attentionKernel) weigh(b *attentionBlock, scores *loop.Memory, count sym.Expr) {
+// weigh makes weights of the scores of a segment's keys from one on, times the scales of their values, and keeps the greatest score and the sum of weights of each query.
+func (a *attentionKernel) weigh(b *attentionBlock, s attentionSegment, scores *loop.Memory, from, count sym.Expr) {
 	k := a.Nest
 	k.Each("i", b.count, func(i sym.Expr) {
 		before := a.number(math.Inf(-1))
@@ -348,7 +370,7 @@ func (a *attentionKernel) weigh(b *attentionBlock, scores *loop.Memory, count sy
 		total := k.Var("total", begin)
 		k.Serial("j", count, func(j sym.Expr) {
 			weight := k.Let("weight", share(minus(scores.Load(j, i), least)))
-			k.Store(scores, []sym.Expr{j, i}, weight)
+			k.Store(scores, []sym.Expr{j, i}, s.scaled(weight, s.valueScale, b.row, from.Add(j)))
 			k.Reduce(total, loop.Add, weight)
 		})
 		if b.sum == nil {

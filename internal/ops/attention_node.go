@@ -54,12 +54,12 @@ func attentionOf(n *ir.Node) (AttentionOperands, AttentionSettings) {
 }
 
 func attentionShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 3, 6); err != nil {
+	if err := arity(n, 3, 10); err != nil {
 		return err
 	}
 	q, k, v := n.Inputs[0].Type, n.Inputs[1].Type, n.Inputs[2].Type
 	keys := sym.Const(0)
-	if len(n.Inputs) > 4 {
+	if input(n, 4) != nil || input(n, 5) != nil {
 		if err := attentionNext(c, n); err != nil {
 			return err
 		}
@@ -87,7 +87,38 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
+	if err := attentionScales(c, n); err != nil {
+		return err
+	}
 	n.Result(0, ir.Type{DType: q.DType, Shape: []sym.Expr{q.Shape[0], q.Shape[1], q.Shape[2], v.Shape[3]}})
+	return nil
+}
+
+// attentionScaled has, for the inputs that may be bytes, the inputs that are their scales.
+var attentionScaled = map[int]int{1: 6, 2: 7, 4: 8, 5: 9}
+
+// AttentionScales is the input of an attention node that has the scales of its keys or values, the given input, if those are bytes.
+func AttentionScales(input int) int { return attentionScaled[input] }
+
+// attentionScales checks that bytes have scales, [B, G, K, 1], and nothing else has.
+func attentionScales(c *ir.Inference, n *ir.Node) error {
+	for _, i := range []int{1, 2, 4, 5} {
+		x, scale := input(n, i), input(n, attentionScaled[i])
+		if bytes := x != nil && x.Type.DType == dtype.I8; bytes != (scale != nil) {
+			return fault(n, "bytes and scales that do not go together: %v and %v", x, scale)
+		}
+		if scale == nil {
+			continue
+		}
+		if scale.Type.DType != dtype.F32 || len(scale.Type.Shape) != 4 {
+			return fault(n, "scales %s", scale.Type)
+		}
+		for axis, extent := range []sym.Expr{x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2], one} {
+			if err := c.RequireEqual(n, scale.Type.Shape[axis], extent, "a scale for each key and value"); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -115,15 +146,20 @@ func attentionNext(c *ir.Inference, n *ir.Node) error {
 }
 
 // attentionReads reports whether queries of one type may meet keys or values of another: of their own, or of f32 those
-// of bf16, which are widened as they are read.
+// of bf16, which are widened as they are read, and of i8, which have scales.
 func attentionReads(query, key dtype.DType) bool {
-	return key == query || query == dtype.F32 && key == dtype.BF16
+	return key == query || query == dtype.F32 && (key == dtype.BF16 || key == dtype.I8)
 }
 
 func attentionExpand(b *ir.Builder, n *ir.Node) []*ir.Value {
 	x, s := attentionOf(n)
-	for _, v := range []**ir.Value{&x.Key, &x.Value, &x.NextKey, &x.NextValue} {
-		if *v != nil {
+	for i, v := range []**ir.Value{1: &x.Key, 2: &x.Value, 4: &x.NextKey, 5: &x.NextValue} {
+		if v == nil {
+			continue
+		}
+		if scale := input(n, attentionScaled[i]); scale != nil {
+			*v = ScaledRows(b, *v, scale)
+		} else if *v != nil {
 			*v = Cast(b, *v, x.Query.Type.DType)
 		}
 	}
@@ -144,8 +180,8 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	}
 	q, k, v, mask := in[0], in[1], in[2], present(in, 3)
 	heads, groups, size, cached, width := q.Shape()[1], k.Shape()[1], q.Shape()[3], k.Shape()[2], v.Shape()[3]
-	nextK, nextV, keys := present(in, 4), present(in, 5), cached
-	if nextK != nil {
+	keys := cached
+	if nextK := present(in, 4); nextK != nil {
 		keys += nextK.Shape()[2]
 	}
 	scale, fill := s.Scale, s.fill()
@@ -155,11 +191,14 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 	at := func(t *tensor.Tensor, index ...int64) float64 {
 		return t.Float(tensor.Offset(tensor.Strides(t.Shape()), index))
 	}
-	row := func(t, next *tensor.Tensor, sequence, group, j, d int64) float64 {
+	row := func(i, next int, sequence, group, j, d int64) float64 {
 		if j >= cached {
-			return at(next, sequence, group, j-cached, d)
+			i, j = next, j-cached
 		}
-		return at(t, sequence, group, j, d)
+		if scale := present(in, attentionScaled[i]); scale != nil {
+			return at(in[i], sequence, group, j, d) * at(scale, sequence, group, j, 0)
+		}
+		return at(in[i], sequence, group, j, d)
 	}
 	tensor.Each(q.Shape()[:3], func(index []int64) {
 		sequence, head, query := index[0], index[1], index[2]
@@ -168,7 +207,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		for j := range scores {
 			sum := 0.0
 			for d := range size {
-				sum += at(q, sequence, head, query, d) * row(k, nextK, sequence, group, int64(j), d)
+				sum += at(q, sequence, head, query, d) * row(1, 4, sequence, group, int64(j), d)
 			}
 			sum *= scale
 			if s.Softcap > 0 {
@@ -200,7 +239,7 @@ func attentionMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 		for d := range width {
 			sum := 0.0
 			for j, weight := range scores {
-				sum += weight * row(v, nextV, sequence, group, int64(j), d)
+				sum += weight * row(2, 5, sequence, group, int64(j), d)
 			}
 			out.SetFloat(tensor.Offset(tensor.Strides(out.Shape()), []int64{sequence, head, query, d}), sum)
 		}
@@ -232,6 +271,14 @@ func attentionSamples(r *rand.Rand) []Sample {
 		}
 	}
 	brain := func(shape ...int64) *tensor.Tensor { return sampleNormal(r, dtype.BF16, shape...) }
+	bytes := func(shape ...int64) *tensor.Tensor { return sampleOf(r, dtype.I8, shape...) }
+	scales := func(shape ...int64) *tensor.Tensor {
+		t := float(append(shape, 1)...)
+		for i := range t.Len() {
+			t.SetFloat(i, math.Abs(t.Float(i))/64)
+		}
+		return t
+	}
 	return []Sample{
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
 		{Attrs: attrs(ir.Attrs{"scale": 0.0, "causal": true, "past": sym.Const(2)}), Inputs: []*tensor.Tensor{float(2, 3, 4, 5), float(2, 3, 6, 5), float(2, 3, 6, 7)}},
@@ -250,5 +297,14 @@ func attentionSamples(r *rand.Rand) []Sample {
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 4, 1, 17), brain(1, 2, 23, 17), brain(1, 2, 23, 19)}},
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}), Inputs: []*tensor.Tensor{float(1, 2, 103, 5), brain(1, 1, 173, 5), float(1, 1, 173, 7)}},
 		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), brain(1, 2, 171, 5), brain(1, 2, 171, 7), nil, float(1, 2, 3, 5), float(1, 2, 3, 7)}},
+		// With bytes that have scales, both or one of the two.
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(2, 4, 1, 17), bytes(2, 2, 23, 17), bytes(2, 2, 23, 19), nil, nil, nil, scales(2, 2, 23), scales(2, 2, 23)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(70)}),
+			Inputs: []*tensor.Tensor{float(1, 2, 103, 5), bytes(1, 1, 173, 5), brain(1, 1, 173, 7), nil, nil, nil, scales(1, 1, 173)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), float(1, 2, 171, 5), bytes(1, 2, 171, 7), nil, nil, nil, nil, scales(1, 2, 171)}},
+		{Attrs: attrs(nil), Inputs: []*tensor.Tensor{float(1, 2, 9, 5), bytes(1, 2, 171, 5), bytes(1, 2, 171, 7), float(174, 1), bytes(1, 2, 3, 5), float(1, 2, 3, 7),
+			scales(1, 2, 171), scales(1, 2, 171), scales(1, 2, 3)}},
+		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(1, 4, 3, 8), bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), nil,
+			bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3)}},
 	}
 }

@@ -99,15 +99,20 @@ func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 }
 
 func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
-	if len(n.Inputs) > 4 || axis == 1 || axis == 3 || axis == 2 && n.Attrs.Bool("causal") {
+	if input(n, 4) != nil || axis == 1 || axis == 3 || axis == 2 && n.Attrs.Bool("causal") {
 		return false
 	}
 	in[0] = axis
 	if axis == 0 {
 		in[1], in[2] = 0, 0
 	}
-	if len(n.Inputs) == 4 && n.Inputs[3] != nil {
-		in[3] = aligned(n.Inputs[3], 4)
+	if mask := input(n, 3); mask != nil {
+		in[3] = aligned(mask, 4)
+	}
+	for i := 6; i < len(n.Inputs) && axis == 0; i++ {
+		if n.Inputs[i] != nil {
+			in[i] = 0
+		}
 	}
 	return true
 }

@@ -20,6 +20,7 @@ var attentions = []rule{
 	{"attention of joined heads", []string{"reshape"}, joinedAttention},
 	{"attention of a cache", []string{"attention"}, cachedAttention},
 	{"attention of a narrow cache", []string{"attention"}, narrowAttention},
+	{"attention of a cache of bytes", []string{"attention"}, bytesAttention},
 }
 
 // scores is the way from a softmax back to the product of queries and keys, and what was met on it.

@@ -11,12 +11,15 @@ type operandForm struct {
 	extend asm.Op // widens a part of a register, or of memory, to all of one; NoOp: elements are of the sums' type
 	repeat asm.Op // reads one narrow element into each place of a register
 	high   bool   // what was widened is the upper half of its lane
+	number asm.Op // makes lanes' numbers of what was widened; NoOp: it is them
 }
 
 var floatForms = map[dtype.DType]*operandForm{
 	dtype.F32:  {size: 4},
 	dtype.F16:  {size: 2, extend: asm.VCVTPH2PS, repeat: asm.VPBROADCASTW},
 	dtype.BF16: {size: 2, extend: asm.VPMOVZXWD, repeat: asm.VPBROADCASTW, high: true},
+	dtype.I8:   {size: 1, extend: asm.VPMOVSXBD, repeat: asm.VPBROADCASTB, number: asm.VCVTDQ2PS},
+	dtype.U8:   {size: 1, extend: asm.VPMOVZXBD, repeat: asm.VPBROADCASTB, number: asm.VCVTDQ2PS},
 }
 
 var integerForms = map[dtype.DType]*operandForm{
@@ -55,6 +58,14 @@ func (t *registerTile) readOne(f *operandForm, r asm.Reg, at asm.Mem) {
 		return
 	}
 	t.wide(f.extend, r, r)
+	t.toNumber(f, r)
+}
+
+// toNumber makes numbers of the sums' type of lanes that were widened.
+func (t *registerTile) toNumber(f *operandForm, r asm.Reg) {
+	if f.number != asm.NoOp {
+		t.wide(f.number, r, r)
+	}
 }
 
 // toHigh moves the lower half of each lane to the upper one.
@@ -85,6 +96,7 @@ func (t *registerTile) readRun(f *operandForm, r asm.Reg, vector int, at asm.Mem
 	if f.high {
 		t.toHigh(r)
 	}
+	t.toNumber(f, r)
 }
 
 // insertLanes reads the narrow elements of the last vector's lanes one by one, where there are no opmasks; the others become 0.

@@ -493,6 +493,9 @@ func narrowCases(count int, rows, widths []int64) []productCase {
 		switch r.Intn(3) {
 		case 0:
 			c.dt, c.from = dtype.F32, [2]dtype.DType{floats[r.Intn(2)], floats[r.Intn(3)]}
+			if side := r.Intn(4); side < 2 {
+				c.from[side] = whole[r.Intn(2)]
+			}
 			continue
 		case 1:
 			c.dt, c.from = dtype.U32, [2]dtype.DType{dtype.U32, dtype.U8}

@@ -246,7 +246,7 @@ func (h Harness) Contractions(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	types := []struct{ c, a, b dtype.DType }{
 		{dtype.F32, dtype.F32, dtype.F32}, {dtype.F64, dtype.F64, dtype.F64}, {dtype.I32, dtype.I8, dtype.U8}, {dtype.I32, dtype.U8, dtype.I4}, {dtype.U32, dtype.U8, dtype.U8},
-		{dtype.I64, dtype.I64, dtype.I64}, {dtype.U64, dtype.U32, dtype.U64}, {dtype.F32, dtype.F16, dtype.BF16}, {dtype.F32, dtype.F8E4M3FN, dtype.F32}, {dtype.I32, dtype.I32, dtype.I32},
+		{dtype.I64, dtype.I64, dtype.I64}, {dtype.U64, dtype.U32, dtype.U64}, {dtype.F32, dtype.F16, dtype.BF16}, {dtype.F32, dtype.F8E4M3FN, dtype.F32}, {dtype.F32, dtype.I8, dtype.F32}, {dtype.F32, dtype.F32, dtype.U8}, {dtype.I32, dtype.I32, dtype.I32},
 	}
 	sizes := []int64{0, 1, 2, 3, 4, 5, 7, 16, 33, 127, 128, 130}
 	for round := range 250 {

@@ -1,0 +1,266 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// scaleSuffix is what the name of a cache's scales ends in.
+const scaleSuffix = ".scale"
+
+// CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and returns the caches. The last axis of a cache is a vector,
+// which scatters replace as a whole: it has one scale, or one for each head if what reads the cache takes heads apart. The scales' state has the cache's name and ".scale", and its
+// shape, but for the last axis. New vectors are quantised when they are written (ops.QuantizeRows), and everything that reads the cache reads what is stored.
+func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
+	defer ir.Catch(&err)
+	c, body := ir.NewInference(m), m.Main.Body
+	instead := map[*ir.Node]*byteCache{}
+	front := &ir.Block{}
+	for i := range m.Main.States {
+		s := &m.Main.States[i]
+		old, last := s.In, body.Results[s.Out]
+		chain := writes(old, last)
+		if old.Type.DType != dtype.F32 || chain == nil || !wholeVectors(c, chain) {
+			continue
+		}
+		cache := &byteCache{groups: headsApart(c, body, old, chain)}
+		cache.begin(ir.NewBuilder(c, front), m.Main, s)
+		cache.end, cache.state = last, s
+		for _, n := range chain {
+			instead[n] = cache
+		}
+		narrowed = append(narrowed, *s)
+	}
+	if narrowed == nil {
+		return nil, nil
+	}
+	nodes := front.Nodes
+	for _, n := range body.Nodes {
+		cache := instead[n]
+		if cache == nil {
+			nodes = append(nodes, n)
+			continue
+		}
+		block := &ir.Block{}
+		cache.follow(ir.NewBuilder(c, block), n)
+		nodes, body.Consts = append(nodes, block.Nodes...), append(body.Consts, block.Consts...)
+		if n.Outputs[0] == cache.end {
+			cache.finish(c, m.Main)
+		}
+	}
+	body.Nodes, body.Consts = nodes, append(body.Consts, front.Consts...)
+	return narrowed, nil
+}
+
+// byteCache is a cache that is stored as bytes: as far as its chain of writes has been followed.
+type byteCache struct {
+	groups       sym.Expr // scales of a vector
+	bytes, scale *ir.Value
+	scaleIn      *ir.Value
+	end          *ir.Value
+	state        *ir.State
+}
+
+// begin makes parameters of a cache's bytes and scales. Whatever reads the old value finds it under the same pointer.
+func (k *byteCache) begin(b *ir.Builder, f *ir.Func, s *ir.State) {
+	old := s.In
+	k.bytes = &ir.Value{Name: b.Name(old.Name), Type: ir.Type{DType: dtype.I8, Shape: old.Type.Shape}}
+	k.scale = &ir.Value{Name: b.Name(old.Name + scaleSuffix), Type: ir.Type{DType: dtype.F32, Shape: k.ofScales(old.Type.Shape)}}
+	k.scaleIn = k.scale
+	wide := ops.ScaledRows(b, k.bytes, k.scale)
+	k.bytes.TakeName(old)
+	wide.Node.Outputs[0], old.Node = old, wide.Node
+	for i, p := range f.Body.Params {
+		if p == old {
+			f.Body.Params[i] = k.bytes
+		}
+	}
+	f.Body.Params = append(f.Body.Params, k.scale)
+	s.In = k.bytes
+}
+
+// ofScales is the shape of the scales of vectors.
+func (k *byteCache) ofScales(shape []sym.Expr) []sym.Expr {
+	return append(slices.Clone(shape[:len(shape)-1]), k.groups)
+}
+
+// follow does what a node of the chain does to the wide cache to its bytes and scales.
+func (k *byteCache) follow(b *ir.Builder, n *ir.Node) {
+	b.Source = n.Source
+	last := len(n.Outputs[0].Type.Shape) - 1
+	switch n.Op.Name() {
+	case "reshape":
+		shape := n.Outputs[0].Type.Shape
+		k.bytes, k.scale = ops.Reshape(b, k.bytes, shape...), ops.Reshape(b, k.scale, k.ofScales(shape)...)
+	case "transpose":
+		k.bytes, k.scale = b.Op("transpose", n.Attrs, k.bytes), b.Op("transpose", n.Attrs, k.scale)
+	default:
+		at, ofScale := n.Inputs[1], n.Inputs[1]
+		if n.Op.Name() == "scatter_elements" {
+			ofScale = ops.SliceAxis(b, at, last, sym.Const(0), k.groups)
+		}
+		bytes, scale := ops.QuantizeRows(b, n.Inputs[2], k.groups)
+		k.bytes, k.scale = b.Op(n.Op.Name(), n.Attrs, k.bytes, at, bytes), b.Op(n.Op.Name(), n.Attrs, k.scale, ofScale, scale)
+	}
+	wide := ops.ScaledRows(b, k.bytes, k.scale)
+	wide.Node.Outputs[0], n.Outputs[0].Node = n.Outputs[0], wide.Node
+}
+
+// finish makes states of the bytes and the scales that the chain has led to.
+func (k *byteCache) finish(c *ir.Inference, f *ir.Func) {
+	f.Body.Results[k.state.Out] = k.bytes
+	k.bytes.TakeName(k.end)
+	k.scale.TakeName(&ir.Value{Name: ir.NewBuilder(c, f.Body).Name(k.bytes.Name + scaleSuffix)})
+	f.States = append(f.States, ir.State{In: k.scaleIn, Out: len(f.Body.Results)})
+	f.Body.Results = append(f.Body.Results, k.scale)
+}
+
+// wholeVectors reports whether a chain of writes leaves the last axis where it is, and writes all of it.
+func wholeVectors(c *ir.Inference, chain []*ir.Node) bool {
+	for _, n := range chain {
+		from, to := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
+		if len(from) < 2 || len(to) < 2 || !wholeVector[n.Op.Name()](c, n, len(from)-1, len(to)-1) {
+			return false
+		}
+	}
+	return true
+}
+
+var wholeVector = map[string]func(c *ir.Inference, n *ir.Node, from, to int) bool{
+	"reshape": func(c *ir.Inference, n *ir.Node, from, to int) bool {
+		return c.Dims().EQ(n.Inputs[0].Type.Shape[from], n.Outputs[0].Type.Shape[to]) == sym.Yes
+	},
+	"transpose": func(_ *ir.Inference, n *ir.Node, from, to int) bool {
+		return permutation(n)[to] == int64(from)
+	},
+	"scatter_nd": func(_ *ir.Inference, n *ir.Node, from, _ int) bool {
+		shape := n.Inputs[1].Type.Shape
+		depth, known := shape[len(shape)-1].Const()
+		return known && depth <= int64(from)
+	},
+	"scatter_elements": func(c *ir.Inference, n *ir.Node, from, _ int) bool {
+		at, axis := n.Inputs[1], n.Attrs.Int("axis", 0)
+		return axis != -1 && axis != int64(from) && sameAlong(at) && c.Dims().EQ(at.Type.Shape[from], n.Inputs[0].Type.Shape[from]) == sym.Yes
+	},
+}
+
+// sameAlong reports whether the elements along a value's last axis are known to be the same.
+func sameAlong(v *ir.Value) bool {
+	last := len(v.Type.Shape) - 1
+	if n := producer(v, "expand"); n != nil {
+		from := n.Inputs[0].Type.Shape
+		return len(from) == 0 || isOne(from[len(from)-1])
+	}
+	if v.Const == nil {
+		return isOne(v.Type.Shape[last])
+	}
+	length := v.Const.Shape()[last]
+	for i := range v.Const.Len() {
+		if v.Const.Int(i) != v.Const.Int(i-i%length) {
+			return false
+		}
+	}
+	return true
+}
+
+// headsApart is how many scales a cache's vector has: as many as there are heads if everything that takes the vectors of the cache apart takes as many out of each.
+func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node) sym.Expr {
+	of := map[*ir.Value]bool{old: true}
+	for _, n := range chain {
+		of[n.Outputs[0]] = true
+	}
+	groups := sym.Const(1)
+	for _, n := range body.Nodes {
+		if n.Op.Name() != "reshape" || !of[n.Inputs[0]] || slices.Contains(chain, n) {
+			continue
+		}
+		heads, is := takenApart(c, n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape)
+		if is && !isOne(groups) && !groups.Equal(heads) {
+			return sym.Const(1)
+		}
+		if is {
+			groups = heads
+		}
+	}
+	return groups
+}
+
+// takenApart is into how many vectors each of a shape is taken apart by another, which has one axis more.
+func takenApart(c *ir.Inference, from, to []sym.Expr) (groups sym.Expr, is bool) {
+	rank := len(from)
+	if len(to) != rank+1 || !sameShape(c.Dims(), from[:rank-1], to[:rank-1]) {
+		return groups, false
+	}
+	heads, known := to[rank-1].Const()
+	length, fixed := from[rank-1].Const()
+	return to[rank-1], known && fixed && heads > 0 && length%heads == 0
+}
+
+// bytesAttention has attention read keys and values as caches of bytes hold them, with their scales.
+func bytesAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	if n.Inputs[0].Type.DType != dtype.F32 {
+		return nil
+	}
+	in, found := make([]*ir.Value, 10), false
+	copy(in, n.Inputs)
+	for _, i := range []int{1, 2, 4, 5} {
+		scales := ops.AttentionScales(i)
+		if bytes, scale := storedBytes(r, b, in[i], 0); bytes != nil && isOne(scale.Type.Shape[len(scale.Type.Shape)-1]) {
+			in[i], in[scales], found = bytes, scale, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	for in[len(in)-1] == nil {
+		in = in[:len(in)-1]
+	}
+	return b.Op("attention", n.Attrs, in...)
+}
+
+// storedBytes returns the bytes and scales of a cache that v are the numbers of, in v's shape; nil if v is something else.
+func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, scale *ir.Value) {
+	if v == nil || v.Node == nil || depth > 4 {
+		return nil, nil
+	}
+	n := v.Node
+	name := n.Op.Name()
+	if name == "scaled_rows" {
+		return n.Inputs[0], n.Inputs[1]
+	}
+	if name != "reshape" && name != "transpose" {
+		return nil, nil
+	}
+	to, from := v.Type.Shape, n.Inputs[0].Type.Shape
+	last := len(to) - 1
+	if len(from) == 0 || last < 0 {
+		return nil, nil
+	}
+	kept := name == "transpose" && permutation(n)[last] == int64(last) || name == "reshape" && r.Dims().EQ(to[last], from[len(from)-1]) == sym.Yes
+	heads, apart := sym.Expr{}, false
+	if name == "reshape" && !kept {
+		heads, apart = takenApart(r.Inference, from, to)
+	}
+	if !kept && !apart {
+		return nil, nil
+	}
+	if bytes, scale = storedBytes(r, b, n.Inputs[0], depth+1); bytes == nil {
+		return nil, nil
+	}
+	groups := scale.Type.Shape[len(scale.Type.Shape)-1]
+	switch {
+	case name == "transpose":
+		return b.Op("transpose", n.Attrs, bytes), b.Op("transpose", n.Attrs, scale)
+	case kept:
+		return ops.Reshape(b, bytes, to...), ops.Reshape(b, scale, append(slices.Clone(to[:last]), groups)...)
+	case isOne(groups): // all heads share a scale
+		scale = ops.Expand(b, scale, append(slices.Clone(from[:len(from)-1]), heads)...)
+	case !groups.Equal(heads):
+		return nil, nil
+	}
+	return ops.Reshape(b, bytes, to...), ops.Reshape(b, scale, append(slices.Clone(to[:last]), sym.Const(1))...)
+}
