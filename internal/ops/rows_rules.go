@@ -260,10 +260,23 @@ func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis in
 
 func winogradAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
-	_, number := n.Attrs.Exprs("begin")[0].Const()
+	begin, out := n.Attrs.Exprs("begin"), n.Outputs[0].Type.Shape
+	_, number := begin[0].Const()
+	if axis == 0 || len(begin) == 3 {
+		return axis == 0 || axis == 1 && number // planes are computed each by itself
+	}
 	// In pieces of a ragged height, other results would count in the choice of how a tile is computed.
-	height, known := n.Outputs[0].Type.Shape[1].Const()
-	return axis == 0 || axis == 1 && number && known && height%n.Attrs.Int("tile", 1) == 0
+	height, known := out[1].Const()
+	return axis == 1 && number && known && height%n.Attrs.Int("tile", 1) == 0
+}
+
+// winogradSpan is how many elements the kernel has along an axis, of images or of planes, and how many results along it
+// are computed together.
+func winogradSpan(n *ir.Node) (kernel, together int64) {
+	if kernel, _ = winogradKernel(n).Const(); len(n.Inputs[0].Type.Shape) == 5 {
+		return kernel, 1
+	}
+	return 3, n.Attrs.Int("tile", 0)
 }
 
 // winogradSeen: a tile is computed of all that the whole's tile sees, so that its rows come out the same to the bit.
@@ -272,37 +285,45 @@ func winogradSeen(n *ir.Node, axis, _ int, rows Span) Span {
 		return rows
 	}
 	begin, _ := n.Attrs.Exprs("begin")[0].Const()
-	tile := n.Attrs.Int("tile", 0)
+	kernel, tile := winogradSpan(n)
 	from := rows.From / tile * tile
-	return Span{from - begin, from + (rows.To-from+tile-1)/tile*tile + 2 - begin}
+	return Span{from - begin, from + (rows.To-from+tile-1)/tile*tile + kernel - 1 - begin}
 }
 
 func winogradGranule(n *ir.Node, axis int) int64 {
 	if axis == 0 {
 		return 1
 	}
-	return n.Attrs.Int("tile", 0)
+	_, tile := winogradSpan(n)
+	return tile
 }
 
 // winogradFits: a piece's blocks take no more scratch than the whole's.
 func winogradFits(n *ir.Node, axis int, rows int64) bool {
-	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-	s, ok := constants([]sym.Expr{out[1], out[2], x[3], out[3]})
-	if axis != 1 || !ok { // blocks of images of unknown sizes do not depend on the rows
+	x, out, begin := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin")
+	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok { // blocks of images of unknown sizes do not depend on the rows
 		return true
 	}
-	whole, _ := winogradBlockOf(s[0], s[1], s[2], s[3], n.Attrs.Int("tile", 0))
-	piece, ok := winogradBlockOf(rows, s[1], s[2], s[3], n.Attrs.Int("tile", 0))
-	return ok && piece.rows*piece.columns <= whole.rows*whole.columns
+	kernel, _ := winogradKernel(n).Const()
+	i, tile := WinogradImageOf(x, out, begin, kernel, nil), n.Attrs.Int("tile", 0)
+	whole, _ := winogradBlockOf(i, tile)
+	if len(out) == 5 {
+		i.Planes = rows
+	} else {
+		i.Height = rows
+	}
+	piece, ok := winogradBlockOf(i, tile)
+	return ok && piece.rows*piece.columns <= whole.rows*whole.columns && piece.planes <= whole.planes
 }
 
 func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	if axis == 0 {
 		return
 	}
+	kernel, _ := winogradSpan(n)
 	begin := n.Attrs.Exprs("begin")[0].Add(c.offset(b, 0, 1))
 	setExpr(attrs, "begin", 0, begin)
-	setExpr(attrs, "end", 0, sym.Const(c.Out.Rows+2-c.In[0].Rows).Sub(begin))
+	setExpr(attrs, "end", 0, sym.Const(c.Out.Rows+kernel-1-c.In[0].Rows).Sub(begin))
 }
 
 // tableAxis is the axis along which a node's second operand says which rows of the first there are.

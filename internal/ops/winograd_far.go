@@ -17,10 +17,11 @@ import (
 // 2002, lemma 8.4; Barabasz, Anderson, Soodhalter and Gregg, Error Analysis and Improving the Accuracy of Winograd
 // Convolution for Deep Neural Networks, 2020),
 //
-//	|error| ≤ growth² · (C + 20) · 2⁻²⁴ · largest · max|w|
+//	|error| ≤ growth² · (K·C + 20) · 2⁻²⁴ · largest · max|w|
 //	growth = max over outputs p of Σᵢ |output|ₚᵢ · Σ|weights|ᵢ · Σ|input|ᵢ
 //
-// where largest is the greatest Σ|x| over the channels of one position that the tile sees. A tile is far if largest is
+// where largest is the greatest Σ|x| over the channels of one position that the tile sees, summed over the K planes of
+// the kernel. A tile is far if largest is
 // more than Σ|x| of the window of any of its results, so that elsewhere largest can be replaced by that sum; or if it
 // is so large or small that transforms overflow or lose bits; or if it is an infinity or NaN.
 
@@ -55,7 +56,8 @@ func WinogradGrowth(tile int64) float64 {
 	return worst * worst
 }
 
-// WinogradProved is the proved bound of an error, relative to Σ|x| · max|w|, for so many channels.
+// WinogradProved is the proved bound of an error, relative to Σ|x| · max|w|, for so many channels: of all planes of the
+// kernel.
 func WinogradProved(tile, channels int64) float64 {
 	return WinogradGrowth(tile) * float64(channels+20) * 0x1p-24
 }
@@ -79,99 +81,139 @@ func (g WinogradRange) Fits() bool {
 	return !slices.ContainsFunc(g, func(v float32) bool { return !(v == 0 || v >= filterBelow && v <= filterAbove) })
 }
 
-// winogradForm is what all blocks have in common, and winogradPlace is one block: its image, and the input's row and
-// column that its first tile sees first.
-type winogradForm struct {
-	*Nest
-	x, plain        *loop.Memory
-	tile            int64
-	block           winogradGrid
-	channels, chunk sym.Expr
-	height, breadth sym.Expr // of the output
-}
-
-type winogradPlace struct {
-	*winogradForm
-	rows, columns    sym.Expr // of tiles
-	image, top, left sym.Expr
-}
-
-// far is a buffer of a truth for each tile of the block: whether it is computed directly.
-func (w *winogradPlace) far(firstRow, firstColumn sym.Expr) *loop.Memory {
-	tile := sym.Const(w.tile)
-	// The sums of positions, in columns that lie a tile apart side by side, so that neighbouring tiles are lanes.
-	reach := w.Local("reach", dtype.F32, sym.Const(w.block.rows*w.tile+2), tile, sym.Const(w.block.columns+1))
-	rowsSeen := w.rows.Mul(tile).Add(sym.Const(2))
-	w.Nest.Nest(loop.Each, "n", []sym.Expr{rowsSeen, w.columns.Add(one)}, func(at []sym.Expr) {
-		row, column := w.top.Add(at[0]), w.left.Add(at[1].Mul(tile))
-		inRow := loop.Inside(row, sym.Const(0), w.x.Shape[1])
-		inColumns := loop.Inside(column, sym.Const(0), w.x.Shape[2].Sub(sym.Const(w.tile-1)))
-		w.When(loop.Apply2(loop.And, inRow, inColumns), func() {
-			// All positions of a tile's row at once, so that what is summed across lanes overlaps.
-			sums := make([]*loop.Ref, w.tile)
-			for j := range sums {
-				sums[j] = w.Var("n", loop.Number(dtype.F32, 0))
-			}
-			w.Serial("c", w.channels, func(c sym.Expr) {
-				for j, n := range sums {
-					w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(w.image, row, column.Add(sym.Const(int64(j))), c)))
+// far is a buffer of a truth for each tile of each plane of the block: whether it is computed directly.
+func (w *winogradPlace) far() *loop.Memory {
+	tile, number := sym.Const(w.tile), func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	_, most := w.seenPlanes()
+	rows := w.rowSums(most)
+	far := w.Local("far", dtype.F32, sym.Const(w.block.planes*w.block.rows), sym.Const(w.block.columns))
+	w.deep(w.outputs, func(plane sym.Expr) {
+		w.Nest.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
+			// Over the planes of the kernel, the sums of what is greatest and of what each result's window holds.
+			var largest loop.Expr
+			sums := make([]loop.Expr, w.tile*w.tile)
+			for tap := range w.kernel {
+				row := func(i, of int64) loop.Expr {
+					at := plane.Add(sym.Const(tap)).Mul(sym.Const(w.block.rows*w.tile + 2)).Add(t[0].Mul(tile)).Add(sym.Const(i))
+					return rows.Load(at, sym.Const(of), t[1])
 				}
-			})
-			for j, n := range sums {
-				w.Store(reach, []sym.Expr{at[0], sym.Const(int64(j)), at[1]}, n)
+				var greatest []loop.Expr
+				for i := range w.tile + 2 {
+					greatest = append(greatest, row(i, w.tile))
+				}
+				largest = total(largest, extreme(loop.Max, greatest))
+				for i := range sums {
+					p, q := int64(i)/w.tile, int64(i)%w.tile
+					sums[i] = total(sums[i], plus(plus(row(p, q), row(p+1, q)), row(p+2, q)))
+				}
 			}
-		}, func() {
-			w.Each("j", tile, func(j sym.Expr) {
-				n, z := w.Var("n", loop.Number(dtype.F32, 0)), column.Add(j)
-				w.When(loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.x.Shape[2])), func() {
-					w.Serial("c", w.channels, func(c sym.Expr) { w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(w.image, row, z, c))) })
-				}, nil)
-				w.Store(reach, []sym.Expr{at[0], j, at[1]}, n)
-			})
+			largest = w.Let("n", largest)
+			least := w.Let("n", extreme(loop.Min, w.existing(sums, t)))
+			within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
+			sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)), loop.Apply2(loop.Eq, largest, number(0)))
+			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]},
+				loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1)))
 		})
 	})
-	// Of each row that a tile sees, the sums of three neighbours, and the greatest.
-	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
-	w.Nest.Nest(loop.Each, "h", []sym.Expr{rowsSeen, w.columns}, func(at []sym.Expr) {
-		seen := make([]loop.Expr, w.tile+2)
-		for j := range seen {
-			seen[j] = w.Let("n", reach.Load(at[0], sym.Const(int64(j)%w.tile), at[1].Add(sym.Const(int64(j)/w.tile))))
-		}
-		for j := range w.tile {
-			w.Store(rows, []sym.Expr{at[0], sym.Const(j), at[1]}, plus(plus(seen[j], seen[j+1]), seen[j+2]))
-		}
-		w.Store(rows, []sym.Expr{at[0], tile, at[1]}, extreme(loop.Max, seen))
-	})
-	far := w.Local("far", dtype.F32, sym.Const(w.block.rows), sym.Const(w.block.columns))
-	w.Nest.Nest(loop.Each, "f", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
-		row := func(i, of int64) loop.Expr { return rows.Load(t[0].Mul(tile).Add(sym.Const(i)), sym.Const(of), t[1]) }
-		var greatest, sums []loop.Expr
-		for i := range w.tile + 2 {
-			greatest = append(greatest, row(i, w.tile))
-		}
-		largest := w.Let("n", extreme(loop.Max, greatest))
-		for p := range w.tile {
-			for q := range w.tile {
-				sum := plus(plus(row(p, q), row(p+1, q)), row(p+2, q))
-				// Where the last tiles reach beyond the image there are no results.
-				if w.block.ragged[0] && p > 0 {
-					exists := loop.Apply2(loop.Lt, loop.At(firstRow.Add(t[0].Mul(tile)).Add(sym.Const(p))), loop.At(w.height))
-					sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
-				}
-				if w.block.ragged[1] && (q > 0 || !w.block.fixed) {
-					exists := loop.Apply2(loop.Lt, loop.At(firstColumn.Add(t[1].Mul(tile)).Add(sym.Const(q))), loop.At(w.breadth))
-					sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
-				}
-				sums = append(sums, sum)
-			}
-		}
-		least := w.Let("n", extreme(loop.Min, sums))
-		number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
-		within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
-		sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)), loop.Apply2(loop.Eq, largest, number(0)))
-		w.Store(far, t, loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1)))
-	})
 	return far
+}
+
+// total is the sum of two values, of which the first may be missing.
+func total(sum, v loop.Expr) loop.Expr {
+	if sum == nil {
+		return v
+	}
+	return plus(sum, v)
+}
+
+// existing are the sums of a tile's results, where there is no result the greatest number: where the last tiles reach
+// beyond the image there are none.
+func (w *winogradPlace) existing(sums []loop.Expr, t []sym.Expr) []loop.Expr {
+	tile := sym.Const(w.tile)
+	for i, sum := range sums {
+		p, q := int64(i)/w.tile, int64(i)%w.tile
+		if w.block.ragged[0] && p > 0 {
+			exists := loop.Apply2(loop.Lt, loop.At(w.firstRow.Add(t[0].Mul(tile)).Add(sym.Const(p))), loop.At(w.places[0]))
+			sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
+		}
+		if w.block.ragged[1] && (q > 0 || !w.block.fixed) {
+			exists := loop.Apply2(loop.Lt, loop.At(w.firstColumn.Add(t[1].Mul(tile)).Add(sym.Const(q))), loop.At(w.places[1]))
+			sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
+		}
+		sums[i] = sum
+	}
+	return sums
+}
+
+// rowSums are, of each row of each plane that a tile sees, the sums of three neighbours, and the greatest.
+func (w *winogradPlace) rowSums(most sym.Expr) *loop.Memory {
+	tile, height := sym.Const(w.tile), sym.Const(w.block.rows*w.tile+2)
+	reach := w.reach(most)
+	rows := w.Local("rows", dtype.F32, reach.Shape[0], sym.Const(w.tile+1), sym.Const(w.block.columns))
+	planes, _ := w.seenPlanes()
+	w.deep(planes, func(plane sym.Expr) {
+		w.Nest.Nest(loop.Each, "h", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns}, func(at []sym.Expr) {
+			row := plane.Mul(height).Add(at[0])
+			seen := make([]loop.Expr, w.tile+2)
+			for j := range seen {
+				seen[j] = w.Let("n", reach.Load(row, sym.Const(int64(j)%w.tile), at[1].Add(sym.Const(int64(j)/w.tile))))
+			}
+			for j := range w.tile {
+				w.Store(rows, []sym.Expr{row, sym.Const(j), at[1]}, plus(plus(seen[j], seen[j+1]), seen[j+2]))
+			}
+			w.Store(rows, []sym.Expr{row, tile, at[1]}, extreme(loop.Max, seen))
+		})
+	})
+	return rows
+}
+
+// reach is Σ|x| of each position that the block sees, in columns that lie a tile apart side by side, so that
+// neighbouring tiles are lanes.
+func (w *winogradPlace) reach(most sym.Expr) *loop.Memory {
+	tile, height := sym.Const(w.tile), sym.Const(w.block.rows*w.tile+2)
+	reach := w.Local("reach", dtype.F32, most.Mul(height), tile, sym.Const(w.block.columns+1))
+	planes, _ := w.seenPlanes()
+	w.deep(planes, func(plane sym.Expr) {
+		at := w.source(plane)
+		w.Nest.Nest(loop.Each, "n", []sym.Expr{w.rows.Mul(tile).Add(sym.Const(2)), w.columns.Add(one)}, func(n []sym.Expr) {
+			row := w.top.Add(n[0])
+			inRow := loop.Inside(row, sym.Const(0), w.size[0])
+			if !w.flat() {
+				inRow = loop.Apply2(loop.And, inRow, loop.Inside(at, sym.Const(0), w.depth))
+			}
+			w.reached(reach, inRow, w.of(at, row), plane.Mul(height).Add(n[0]), n[1])
+		})
+	})
+	return reach
+}
+
+// reached stores Σ|x| of the positions of a tile's row, which is at in the input if inRow holds.
+func (w *winogradPlace) reached(reach *loop.Memory, inRow loop.Expr, at []sym.Expr, row, place sym.Expr) {
+	tile, column := sym.Const(w.tile), w.left.Add(place.Mul(sym.Const(w.tile)))
+	inColumns := loop.Inside(column, sym.Const(0), w.size[1].Sub(sym.Const(w.tile-1)))
+	w.When(loop.Apply2(loop.And, inRow, inColumns), func() {
+		// All positions of a tile's row at once, so that what is summed across lanes overlaps.
+		sums := make([]*loop.Ref, w.tile)
+		for j := range sums {
+			sums[j] = w.Var("n", loop.Number(dtype.F32, 0))
+		}
+		w.Serial("c", w.channels, func(c sym.Expr) {
+			for j, n := range sums {
+				w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, column.Add(sym.Const(int64(j))), c)...)))
+			}
+		})
+		for j, n := range sums {
+			w.Store(reach, []sym.Expr{row, sym.Const(int64(j)), place}, n)
+		}
+	}, func() {
+		w.Each("j", tile, func(j sym.Expr) {
+			n, z := w.Var("n", loop.Number(dtype.F32, 0)), column.Add(j)
+			w.When(loop.Apply2(loop.And, inRow, loop.Inside(z, sym.Const(0), w.size[1])), func() {
+				w.Serial("c", w.channels, func(c sym.Expr) { w.Reduce(n, loop.Add, loop.Apply(loop.Abs, w.x.Load(with(at, z, c)...))) })
+			}, nil)
+			w.Store(reach, []sym.Expr{row, j, place}, n)
+		})
+	})
 }
 
 // extreme is the greatest or least of some values.
@@ -183,30 +225,41 @@ func extreme(op loop.BinaryOp, list []loop.Expr) loop.Expr {
 	return total
 }
 
-// direct computes a tile as sums of products, of the filters from first on.
-func (w *winogradPlace) direct(t []sym.Expr, first sym.Expr, store func(p, q, c sym.Expr, v loop.Expr)) {
+// direct computes a tile of a plane as sums of products, of the filters from first on.
+func (w *winogradPlace) direct(plane sym.Expr, t []sym.Expr, first sym.Expr, store func(p, q, c sym.Expr, v loop.Expr)) {
 	tile, side := sym.Const(w.tile), sym.Const(w.tile+2)
-	patch := w.Local("patch", dtype.F32, side, side.Mul(w.channels))
-	w.Nest.Nest(loop.Each, "p", []sym.Expr{side, side}, func(p []sym.Expr) {
-		row, column := w.top.Add(t[0].Mul(tile)).Add(p[0]), w.left.Add(t[1].Mul(tile)).Add(p[1])
-		copied := func(value func(c sym.Expr) loop.Expr) func() {
-			return func() {
-				w.Each("c", w.channels, func(c sym.Expr) {
-					w.Store(patch, []sym.Expr{p[0], p[1].Mul(w.channels).Add(c)}, value(c))
-				})
+	patch := w.Local("patch", dtype.F32, side.Mul(sym.Const(w.kernel)), side.Mul(w.channels))
+	w.deep(sym.Const(w.kernel), func(tap sym.Expr) {
+		at := w.source(plane.Add(tap))
+		w.Nest.Nest(loop.Each, "p", []sym.Expr{side, side}, func(p []sym.Expr) {
+			row, column := w.top.Add(t[0].Mul(tile)).Add(p[0]), w.left.Add(t[1].Mul(tile)).Add(p[1])
+			copied := func(value func(c sym.Expr) loop.Expr) func() {
+				return func() {
+					w.Each("c", w.channels, func(c sym.Expr) {
+						w.Store(patch, []sym.Expr{tap.Mul(side).Add(p[0]), p[1].Mul(w.channels).Add(c)}, value(c))
+					})
+				}
 			}
-		}
-		w.When(loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), w.x.Shape[1]), loop.Inside(column, sym.Const(0), w.x.Shape[2])),
-			copied(func(c sym.Expr) loop.Expr { return w.x.Load(w.image, row, column, c) }),
-			copied(func(sym.Expr) loop.Expr { return loop.Number(dtype.F32, 0) }))
+			inside := loop.Apply2(loop.And, loop.Inside(row, sym.Const(0), w.size[0]), loop.Inside(column, sym.Const(0), w.size[1]))
+			if !w.flat() {
+				inside = loop.Apply2(loop.And, inside, loop.Inside(at, sym.Const(0), w.depth))
+			}
+			w.When(inside, copied(func(c sym.Expr) loop.Expr { return w.x.Load(w.of(at, row, column, c)...) }),
+				copied(func(sym.Expr) loop.Expr { return loop.Number(dtype.F32, 0) }))
+		})
 	})
 	w.Each("r", tile, func(r sym.Expr) {
 		acc := w.begun(nil, w.x, tile, tile, first, w.chunk)
-		w.Serial("k", sym.Const(3), func(k sym.Expr) {
+		w.Nest.Nest(loop.Serial, "k", []sym.Expr{sym.Const(w.kernel), sym.Const(3)}, func(k []sym.Expr) {
 			w.Contract(tile, w.chunk, w.channels.Mul(sym.Const(3)), acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
-				patch.Tile([]sym.Expr{r.Add(k), {}}, unit(2, 1, w.channels), unit(2, 1, one)),
-				w.plain.Tile([]sym.Expr{k, {}, first}, unit(3, 1, one), unit(3, 2, one)))
+				patch.Tile([]sym.Expr{k[0].Mul(side).Add(r).Add(k[1]), {}}, unit(2, 1, w.channels), unit(2, 1, one)),
+				w.plain.Tile([]sym.Expr{k[0].Mul(sym.Const(3)).Add(k[1]), {}, first}, unit(3, 1, one), unit(3, 2, one)))
 		})
 		w.Nest.Nest(loop.Each, "o", acc.Shape, func(at []sym.Expr) { store(r, at[0], at[1], acc.Load(at...)) })
 	})
+}
+
+// with is a list with more behind it, of its own.
+func with(list []sym.Expr, more ...sym.Expr) []sym.Expr {
+	return append(list[:len(list):len(list)], more...)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"slices"
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -12,16 +13,26 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// inTiles is the convolution of x, [1, H, W, C], with w, [3, 3, C, O], in tiles and padded by 1, as the lowering
-// computes it.
+// inTiles is the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O], in tiles and
+// padded by 1, as the lowering computes it.
 func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
-	channels, filters := w.Shape()[2], w.Shape()[3]
+	shape := w.Shape()
+	rank := len(shape)
+	channels, filters, planes := shape[rank-2], shape[rank-1], int64(1)
+	padding, size := []int64{1, 1}, slices.Clone(x.Shape())
+	if size[rank-1] = filters; rank == 5 {
+		planes, padding = shape[0], []int64{1, 1, 1}
+		size[1] += 3 - planes
+	}
 	weights, _ := tensor.Data[float32](w)
-	transformed := make([]float32, (tile+2)*(tile+2)*channels*filters)
-	WinogradWeights(transformed, weights, channels, filters, tile)
-	u := tensor.Must(tensor.FromSlice(transformed, (tile+2)*(tile+2), channels, filters))
-	pad := ir.Constants([]int64{1, 1})
+	elements := (tile + 2) * (tile + 2)
+	transformed := make([]float32, planes*elements*channels*filters)
+	for k, each := int64(0), channels*filters; k < planes; k++ {
+		WinogradWeights(transformed[k*elements*each:], weights[k*9*each:], channels, filters, tile)
+	}
+	u := tensor.Must(tensor.FromSlice(transformed, planes*elements, channels, filters))
+	pad := ir.Constants(padding)
 	s := newSampled(Sample{Inputs: []*tensor.Tensor{x, u, w}}, false)
 	op, _ := ir.Lookup("winograd")
 	n, err := s.node(op.(*Def), Sample{Attrs: ir.Attrs{"tile": tile, "begin": pad, "end": pad}})
@@ -34,7 +45,7 @@ func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	}
 	k.Out = append(k.Out, k.Param("y", loop.Write, dtype.F32, n.Outputs[0].Type.Shape))
 	winogradBlocks(k, n)
-	got := tensor.Must(tensor.New(dtype.F32, 1, x.Shape()[1], x.Shape()[2], filters))
+	got := tensor.Must(tensor.New(dtype.F32, size...))
 	var data []loop.Data
 	for _, v := range []*tensor.Tensor{x, u, w, got} {
 		data = append(data, loop.Data{DType: dtype.F32, Bytes: v.Bytes()})
@@ -53,13 +64,26 @@ var winogradOutliers = []float64{1, 1e4, 1e6, 1e30, 3e38, 1e-30, 1e-44, 0, math.
 // arithmetic where that gives infinities and NaN: with normal data, with outliers, wide ranges, zeros, subnormal
 // numbers and sums that cancel, in whole tiles and ragged ones.
 func TestWinogradBound(t *testing.T) {
-	const channels, filters = 16, 4
+	for _, shape := range [][]int64{nil, {2, 3}, {3, 2}} { // planes of the input and of the kernel
+		testWinogradBound(t, shape)
+	}
+}
+
+func testWinogradBound(t *testing.T, planes []int64) {
+	channels, filters, room := int64(16), int64(4), 5
+	if planes != nil {
+		channels, room = 6, 2
+	}
 	r := rand.New(rand.NewSource(3))
 	worst := map[int64]float64{}
 	for round := range 6 * len(winogradOutliers) {
 		outlier, form := winogradOutliers[round%len(winogradOutliers)], round/len(winogradOutliers)
-		height, width := int64(8+r.Intn(5)), int64(8+r.Intn(5))
-		x, w := sampleNormal(r, dtype.F32, 1, height, width, channels), sampleNormal(r, dtype.F32, 3, 3, channels, filters)
+		height, width := int64(8+r.Intn(room)), int64(8+r.Intn(room))
+		shape, kernel := []int64{1, height, width, channels}, []int64{3, 3, channels, filters}
+		if planes != nil {
+			shape, kernel = slices.Insert(shape, 1, planes[0]), slices.Insert(kernel, 0, planes[1])
+		}
+		x, w := sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, kernel...)
 		for i := range x.Len() {
 			v := x.Float(i)
 			switch form {
@@ -90,14 +114,15 @@ func TestWinogradBound(t *testing.T) {
 			got := inTiles(t, x, w, tile)
 			e, err := windowErrors(got, x, w)
 			if err != nil {
-				t.Fatalf("tiles of %d, outlier %g, form %d: %v", tile, outlier, form, err)
+				t.Fatalf("planes %v, tiles of %d, outlier %g, form %d: %v", planes, tile, outlier, form, err)
 			}
 			if worst[tile] = max(worst[tile], e); e > bound {
-				t.Errorf("tiles of %d, outlier %g, form %d: an error of %.3g of the sum of magnitudes times the greatest weight, more than %g", tile, outlier, form, e, bound)
+				t.Errorf("planes %v, tiles of %d, outlier %g, form %d: an error of %.3g of the sum of magnitudes times the greatest weight, more than %g",
+					planes, tile, outlier, form, e, bound)
 			}
 		}
 	}
-	t.Logf("worst, by tile: %v", worst)
+	t.Logf("planes %v: worst, by tile: %v", planes, worst)
 	for tile := range WinogradBound {
 		t.Logf("tiles of %d: proved for %d channels: %.3g", tile, channels, WinogradProved(tile, channels))
 	}
@@ -106,18 +131,28 @@ func TestWinogradBound(t *testing.T) {
 // windowErrors is the greatest error of a convolution padded by 1, relative to Σ|x| · max|w| over its window; err says
 // where an infinity or NaN is not the plain sum's.
 func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
-	size, channels, filters := x.Shape(), w.Shape()[2], w.Shape()[3]
+	size, last := x.Shape(), len(x.Shape())-1
+	kernel, filters := w.Shape()[:last], w.Shape()[last]
+	terms := float64(w.Len() / filters)
 	flat := int64(-1)
 	tensor.Each(got.Shape(), func(o []int64) {
 		flat++
 		sum, magnitude, greatest := 0.0, 0.0, 0.0
-		tensor.Each([]int64{3, 3, channels}, func(at []int64) {
-			v := w.Float(((at[0]*3+at[1])*channels+at[2])*filters + o[3])
+		tap := int64(-1)
+		tensor.Each(kernel, func(at []int64) {
+			tap++
+			v := w.Float(tap*filters + o[last])
 			greatest = max(greatest, math.Abs(v))
-			if y, z := o[1]+at[0]-1, o[2]+at[1]-1; y >= 0 && y < size[1] && z >= 0 && z < size[2] {
-				e := x.Float((y*size[2]+z)*channels + at[2])
-				sum, magnitude = sum+e*v, magnitude+math.Abs(e)
+			from := o[0]
+			for i, k := range at[:last-1] {
+				y := o[1+i] + k - 1
+				if y < 0 || y >= size[1+i] {
+					return
+				}
+				from = from*size[1+i] + y
 			}
+			e := x.Float(from*size[last] + at[last-1])
+			sum, magnitude = sum+e*v, magnitude+math.Abs(e)
 		})
 		y := got.Float(flat)
 		switch limit := magnitude * greatest; {
@@ -129,7 +164,7 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 			err = fmt.Errorf("result %v is %g, not 0", o, y)
 		case limit > 0:
 			// Sums of products that are subnormal round by 2⁻¹⁵⁰ each.
-			if e := math.Abs(y-sum) - 9*float64(channels)*0x1p-150; !(e/limit <= worst) {
+			if e := math.Abs(y-sum) - terms*0x1p-150; !(e/limit <= worst) {
 				worst = e / limit
 			}
 		case limit != limit && y == y:

@@ -85,10 +85,12 @@ func throughHoles(weights *tensor.Tensor, w Window, seen [][]sym.Expr, images sy
 // winogradWork is that of the convolution which the algorithm stands for.
 func winogradWork(n *ir.Node) sym.Expr {
 	x, out := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape
-	three := []int64{3, 3}
-	w := Window{Kernel: three, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: n.Attrs.Exprs("begin"), End: n.Attrs.Exprs("end")}
-	work := sym.Product(sym.Const(2), out[0], out[3], x[3])
-	for i, kernel := range three {
+	last := len(x) - 1
+	planes, _ := winogradKernel(n).Const()
+	kernel := []int64{planes, 3, 3}[4-last:]
+	w := Window{Kernel: kernel, Strides: []int64{1, 1, 1}, Dilations: []int64{1, 1, 1}, Begin: n.Attrs.Exprs("begin"), End: n.Attrs.Exprs("end")}
+	work := sym.Product(sym.Const(2), out[0], out[last], x[last])
+	for i, kernel := range kernel {
 		pairs := sym.Const(0)
 		for k := range kernel {
 			pairs = pairs.Add(w.seen(i, k, x[1+i], out[1+i]))

@@ -146,7 +146,7 @@ func operations(n *ir.Node) float64 {
 		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size([]sym.Expr{filters}), 1)
 	case "winograd": // of the transformed weights, each does one element of every tile
 		tile := float64(n.Attrs.Int("tile", 1))
-		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size(out[3:]), 1) / (tile * tile)
+		return 2 * size(out) * size(n.Inputs[1].Type.Shape) / max(size(out[len(out)-1:]), 1) / (tile * tile)
 	case "max_pool", "average_pool", "lp_pool":
 		return size(out) * size(ir.Constants(n.Attrs.Ints("kernel")))
 	case "matmul":

@@ -53,6 +53,20 @@ func (w *windows) constant(shape ...int64) *ir.Value {
 	return w.b.Constant("c", t)
 }
 
+// winograd is a convolution in tiles, of images or of planes.
+func (w *windows) winograd(x *ir.Value, rows, channels int64) *ir.Value {
+	tile, planes := 2+2*w.Int64N(2), int64(1)
+	begin, end, kernel := []int64{w.Int64N(3), w.Int64N(3)}, []int64{w.Int64N(3), w.Int64N(3)}, []int64{3, 3, channels, 2}
+	if w.axes == 3 {
+		planes = 1 + w.Int64N(3)
+		begin, end, kernel = append(begin, 1), append(end, 1), append([]int64{planes}, kernel...)
+	} else if w.IntN(4) > 0 { // ragged heights are not cut
+		end[0] = tile - (rows+begin[0]-2)%tile
+	}
+	u, plain := w.constant(planes*(tile+2)*(tile+2), channels, 2), w.constant(kernel...)
+	return ops.Winograd(w.b, x, u, plain, nil, tile, ir.Constants(begin), ir.Constants(end))
+}
+
 // next is one operator more; nil where what was drawn cannot be.
 func (w *windows) next(x *ir.Value) *ir.Value {
 	b, rank := w.b, len(x.Type.Shape)
@@ -74,16 +88,10 @@ func (w *windows) next(x *ir.Value) *ir.Value {
 		attrs["groups"], attrs["last"] = groups, true
 		return b.Op("convolution", attrs, x, w.constant(append(slices.Clone(win.Kernel), channels/groups, filters)...), w.constant(filters))
 	case 2:
-		if w.axes != 2 || rows < 3 {
+		if w.axes < 2 || rows < 3 {
 			return nil
 		}
-		tile := 2 + 2*w.Int64N(2)
-		begin, end := []int64{w.Int64N(3), w.Int64N(3)}, []int64{w.Int64N(3), w.Int64N(3)}
-		if w.IntN(4) > 0 { // ragged heights are not cut
-			end[0] = tile - (rows+begin[0]-2)%tile
-		}
-		u, plain := w.constant((tile+2)*(tile+2), channels, 2), w.constant(3, 3, channels, 2)
-		return ops.Winograd(b, x, u, plain, nil, tile, ir.Constants(begin), ir.Constants(end))
+		return w.winograd(x, rows, channels)
 	case 3, 4, 5:
 		win, ok := w.window(x, 3)
 		if !ok {
@@ -154,10 +162,13 @@ func TestChunkWindows(t *testing.T) {
 		case 1:
 			batch = sym.Const(2)
 		}
-		w := &windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 1 + r.IntN(2)}
+		w := &windows{Rand: r, b: ir.NewBuilder(ir.NewInference(m), m.Main.Body), axes: 1 + r.IntN(3)}
 		shape := []sym.Expr{batch, sym.Const(5 + r.Int64N(30)), sym.Const(5), sym.Const(2)}
-		if w.axes == 1 {
+		switch w.axes {
+		case 1:
 			shape = slices.Delete(shape, 2, 3)
+		case 3:
+			shape = slices.Insert(shape, 2, sym.Const(4))
 		}
 		x := w.b.Param("x", ir.Type{DType: dtype.F32, Shape: shape})
 		values := []*ir.Value{x}

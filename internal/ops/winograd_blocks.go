@@ -1,0 +1,242 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// WinogradImage is what decides how a convolution of 3 × 3, or of such planes, is divided, and what it costs.
+type WinogradImage struct {
+	Planes, Height, Width int64 // of the output: one plane of an image
+	Kernel                int64 // planes of the kernel
+	Pairs                 int64 // of an output plane and a plane of the kernel through which it sees the input
+	Channels, Filters     int64
+	Fixed                 bool // rows and columns are known; otherwise they are likely
+}
+
+// usualSide and usualPlanes are what a dimension that decides an image's rows or columns, or its planes, counts as where
+// a size must be guessed.
+const (
+	usualSide   = 256
+	usualPlanes = 16
+)
+
+// WinogradImageOf is the image of a convolution of x with a kernel of so many planes, padded by begin before. Channels
+// and filters that are not known are 0.
+func WinogradImageOf(x, out, begin []sym.Expr, kernel int64, d *sym.Dims) WinogradImage {
+	last := len(out) - 1
+	_, rows := out[last-2].Const()
+	_, columns := out[last-1].Const()
+	i := WinogradImage{Planes: 1, Pairs: 1, Kernel: kernel, Fixed: rows && columns,
+		Height: likely(out[last-2], usualSide, d), Width: likely(out[last-1], usualSide, d),
+		Channels: constant(x[last], 0), Filters: constant(out[last], 0)}
+	if last == 4 {
+		i.Planes = likely(out[1], usualPlanes, d)
+		i.Pairs = i.Planes * kernel
+		w := Window{Kernel: []int64{kernel}, Strides: []int64{1}, Dilations: []int64{1}, Begin: begin[:1], End: begin[:1]}
+		pairs := sym.Const(0)
+		for k := range kernel {
+			pairs = pairs.Add(w.seen(0, k, x[1], out[1]))
+		}
+		i.Pairs = constant(pairs, i.Pairs)
+	}
+	return i
+}
+
+// likely is an extent as it is, or as it is likely to be for dimensions in their ranges, which count as usual if they
+// may.
+func likely(extent sym.Expr, usual int64, d *sym.Dims) int64 {
+	if v, fixed := extent.Const(); fixed {
+		return v
+	}
+	v, err := extent.Eval(func(name sym.Name) (int64, bool) {
+		r, ok := d.Get(name)
+		if !ok {
+			return usual, true
+		}
+		return min(max(usual, r.Min), r.Max), true
+	})
+	if err != nil {
+		return usual
+	}
+	return min(max(v, 1), 1<<20)
+}
+
+// winogradBlock is how much is done at once: planes, rows and columns of tiles, parts of the output channels, each a loop over chunks of them.
+type winogradBlock struct{ planes, rows, columns, parts, chunk int64 }
+
+const (
+	fewestTiles    = 24      // rows of a product: below, weights pass by for too little
+	mostTiles      = 64      // of a block, in a plane
+	winogradBytes  = 4 << 20 // of a block's transformed inputs, at most
+	winogradPlanes = 4       // of a block, if it is not known how many there are: at most
+)
+
+// winogradPlaneBytes is how much a plane of so many transformed tiles takes.
+func winogradPlaneBytes(tiles, channels, tile int64) int64 {
+	return tiles * (tile + 2) * (tile + 2) * channels * 4
+}
+
+// winogradBlockOf chooses a block for an image; false where there is none. A block covers whole tiles, or the image. The
+// planes that several output planes see are transformed once for those of a block.
+func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
+	rows, columns := (i.Height+tile-1)/tile, (i.Width+tile-1)/tile
+	if i.Height < 1 || i.Width < 1 || i.Planes < 1 || i.Channels < 1 || i.Filters < 1 {
+		return b, false
+	}
+	b.rows, b.columns = rows, columns
+	if i.Width%tile == 0 && columns > mostTiles {
+		b.columns = divisor(columns, fewestTiles, mostTiles)
+	}
+	if i.Height%tile == 0 {
+		b.rows = divisor(rows, (fewestTiles+b.columns-1)/b.columns, rows)
+	}
+	fit := winogradBytes / winogradPlaneBytes(b.rows*b.columns, i.Channels, tile)
+	if fit < i.Kernel {
+		return b, false
+	}
+	b.planes = i.evenPlanes(fit - i.Kernel + 1)
+	b.divide(i, tile)
+	return b, true
+}
+
+// evenPlanes is how many planes a block has, at most so many, if all have about as many. Planes that share nothing are
+// blocks of their own.
+func (i WinogradImage) evenPlanes(most int64) int64 {
+	if i.Kernel == 1 {
+		return 1
+	}
+	return ceilDiv(i.Planes, ceilDiv(i.Planes, most))
+}
+
+// divide chooses chunks of the output channels, and as many parts as the image takes for there to be work for all.
+func (b *winogradBlock) divide(i WinogradImage, tile int64) {
+	b.chunk = i.Filters
+	if i.Filters%64 == 0 {
+		b.chunk = 64
+	}
+	tiles := ceilDiv(i.Height, tile) * ceilDiv(i.Width, tile) * ceilDiv(i.Planes, b.planes)
+	b.parts = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
+}
+
+// winogradFreeBlock is the most that a block has in an image of likely size; false if its tiles are too few.
+func winogradFreeBlock(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
+	if i.Channels < 1 || i.Filters < 1 {
+		return b, false
+	}
+	for b.planes = i.evenPlanes(min(winogradPlanes, i.Planes)); b.planes > 0; b.planes-- {
+		tiles := min(mostTiles, winogradBytes/((b.planes+i.Kernel-1)*winogradPlaneBytes(1, i.Channels, tile)))
+		if tiles >= fewestTiles {
+			b.columns = min(tiles, 16)
+			b.rows = tiles / b.columns
+			b.divide(i, tile)
+			return b, true
+		}
+	}
+	return b, false
+}
+
+// winogradGrid is how blocks lie in an image. If the image's size is not known, a block has at most rows × columns
+// tiles: the columns are shared evenly among the blocks beside each other, so that the last block may reach beyond the
+// image, and the last block below has the rows that are left.
+type winogradGrid struct {
+	winogradBlock
+	count  [2]sym.Expr // of blocks, along rows and columns
+	deep   sym.Expr    // of blocks, along planes
+	tiles  [2]sym.Expr // of the image, along rows and columns; empty if fixed
+	fixed  bool        // every block has rows × columns tiles
+	ragged [2]bool     // whether tiles may reach beyond the image, along rows and columns
+}
+
+// winogradGridOf chooses the blocks for a node's image; false if there is none.
+func winogradGridOf(n *ir.Node, d *sym.Dims) (g winogradGrid, ok bool) {
+	tile, out := n.Attrs.Int("tile", 0), n.Outputs[0].Type.Shape
+	kernel, _ := winogradKernel(n).Const()
+	i := WinogradImageOf(n.Inputs[0].Type.Shape, out, n.Attrs.Exprs("begin"), kernel, d)
+	by, number, last := sym.Const(tile), sym.Const, len(out)-1
+	height, width, planes := out[last-2], out[last-1], one
+	if last == 4 {
+		planes = out[1]
+	}
+	if g.winogradBlock, ok = i.block(tile, planes); !ok {
+		return g, false
+	}
+	g.deep = d.Simplify(planes.CeilDiv(number(g.planes)))
+	if g.fixed = i.Fixed; g.fixed {
+		g.count = [2]sym.Expr{number(ceilDiv(i.Height, tile) / g.rows), number(ceilDiv(i.Width, tile) / g.columns)}
+		g.ragged = [2]bool{i.Height%tile != 0, i.Width%tile != 0}
+		return g, true
+	}
+	g.tiles = [2]sym.Expr{height.CeilDiv(by), width.CeilDiv(by)}
+	g.count = [2]sym.Expr{g.tiles[0].CeilDiv(number(g.rows)), g.tiles[1].CeilDiv(number(g.columns))}
+	g.ragged = [2]bool{!isMultiple(height, tile), true}
+	return g, true
+}
+
+// block is the block of an image that has so many planes, which may not be known.
+func (i WinogradImage) block(tile int64, planes sym.Expr) (b winogradBlock, ok bool) {
+	if !i.Fixed {
+		return winogradFreeBlock(i, tile)
+	}
+	if _, known := planes.Const(); !known {
+		i.Planes = min(i.Planes, winogradPlanes)
+	}
+	return winogradBlockOf(i, tile)
+}
+
+// isMultiple reports whether a number is seen to divide an extent.
+func isMultiple(extent sym.Expr, by int64) bool {
+	rest, ok := extent.Mod(sym.Const(by)).Const()
+	return ok && rest == 0
+}
+
+// sizeOf is how many rows and columns of tiles a block has, of those that are the row-th from the top.
+func (g *winogradGrid) sizeOf(row sym.Expr) (rows, columns sym.Expr) {
+	if g.fixed {
+		return sym.Const(g.rows), sym.Const(g.columns)
+	}
+	rows = g.tiles[0].Sub(row.Mul(sym.Const(g.rows))).Min(sym.Const(g.rows))
+	return rows, g.tiles[1].CeilDiv(g.count[1].Max(one)).Min(sym.Const(g.columns))
+}
+
+func winogradIsBlocks(n *ir.Node, d *sym.Dims) bool {
+	_, ok := winogradGridOf(n, d)
+	return ok
+}
+
+// Cost is about what the convolution costs for each image by tiles of so many outputs each way, or directly where tile
+// is 0, in multiplications; ok is false where it cannot be.
+func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
+	if tile == 0 {
+		return i.Height * i.Width * 9 * i.Pairs * i.Channels * i.Filters, true
+	}
+	if !i.Fixed {
+		return i.freeCost(tile)
+	}
+	b, ok := winogradBlockOf(i, tile)
+	if !ok {
+		return 0, false
+	}
+	return i.costOf(b, tile), true
+}
+
+func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
+	b, ok := winogradFreeBlock(i, tile)
+	if !ok {
+		return 0, false
+	}
+	rows, columns := ceilDiv(i.Height, tile), ceilDiv(i.Width, tile)
+	b.rows, b.columns = min(b.rows, rows), min(b.columns, columns)
+	i.Height, i.Width = ceilDiv(rows, b.rows)*b.rows*tile, ceilDiv(columns, b.columns)*b.columns*tile
+	return i.costOf(b, tile), true
+}
+
+func (i WinogradImage) costOf(b winogradBlock, tile int64) int64 {
+	side := (tile + 2) * (tile + 2)
+	blocks := (ceilDiv(i.Height, tile) / b.rows) * (ceilDiv(i.Width, tile) / b.columns)
+	tiles := b.rows * b.columns
+	// Of the planes that a block sees, those before the first and after the last of the image are not transformed.
+	seen := min(ceilDiv(i.Planes, b.planes)*(b.planes+i.Kernel-1), i.Pairs)
+	// Transforming an element of a tile costs as much as about eight multiplications of a product.
+	return blocks * side * (i.Pairs*max(tiles, fewestTiles)*i.Channels*i.Filters + 8*tiles*(i.Channels*b.parts*seen+i.Filters*i.Planes))
+}

@@ -1,0 +1,260 @@
+package ops
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// winogradForm is what all blocks have in common. The transformed weights u are [planes of the kernel · elements of a
+// tile, channels, filters], and plain is the kernel, [rows of all its planes, 3 · channels, filters].
+type winogradForm struct {
+	*Nest
+	x, u, plain, bias, out *loop.Memory
+	tile, kernel           int64 // outputs of a tile each way, and planes of the kernel
+	block                  winogradGrid
+	images, depth, planes  sym.Expr   // and planes of the input and of the output
+	size, places           []sym.Expr // rows, columns and channels of the input and of the output
+	before                 sym.Expr   // planes of padding
+	begin                  []sym.Expr // padding before rows and columns
+	channels, chunk, most  sym.Expr   // input channels, filters done at once, and a block's tiles in a plane at most
+}
+
+// winogradPlace is one block: its image, the first plane, row and column of its results, and the input's row and column
+// that its first tile sees first.
+type winogradPlace struct {
+	*winogradForm
+	outputs, rows, columns            sym.Expr // planes of results, and rows and columns of tiles
+	image                             sym.Expr
+	firstPlane, firstRow, firstColumn sym.Expr
+	top, left                         sym.Expr
+}
+
+// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and transforms what comes out.
+func winogradBlocks(k *Nest, n *ir.Node) {
+	form := newWinogradForm(k, n)
+	block := &form.block
+	filters := constant(form.places[2], 0)
+	along := []sym.Expr{sym.Const(block.parts), form.images, block.count[0], block.count[1]}
+	k.deep(block.deep, func(deep sym.Expr) {
+		k.Nest(loop.Each, "b", along, func(b []sym.Expr) {
+			p := form.place(b[1], deep, b[2], b[3])
+			far := p.far()
+			seen := p.transformed()
+			k.Each("o", sym.Const(filters/block.parts/block.chunk), func(o sym.Expr) {
+				first := b[0].Mul(sym.Const(filters / block.parts)).Add(o.Mul(form.chunk))
+				p.results(p.products(seen, first), far, first)
+			})
+		})
+	})
+}
+
+// newWinogradForm has the planes and rows of the kernel be one axis.
+func newWinogradForm(k *Nest, n *ir.Node) *winogradForm {
+	f := &winogradForm{Nest: k, x: k.In[0], u: k.In[1], plain: k.In[2], bias: present(k.In, 3), out: k.Out[0], tile: n.Attrs.Int("tile", 0), begin: n.Attrs.Exprs("begin"),
+		kernel: 1, depth: one, planes: one, images: k.In[0].Shape[0]}
+	f.block, _ = winogradGridOf(n, k.D)
+	if len(f.x.Shape) == 5 {
+		f.kernel, _ = winogradKernel(n).Const()
+		f.depth, f.planes = f.x.Shape[1], f.out.Shape[1]
+		f.before, f.begin = f.begin[0], f.begin[1:]
+	}
+	f.size, f.places = f.x.Shape[len(f.x.Shape)-3:], f.out.Shape[len(f.out.Shape)-3:]
+	f.channels, f.chunk, f.most = f.size[2], sym.Const(f.block.chunk), sym.Const(f.block.rows*f.block.columns)
+	k.Reshape(f.plain, sym.Const(3*f.kernel), f.channels.Mul(sym.Const(3)), f.places[2])
+	return f
+}
+
+// deep runs the body for each of so many; without a loop if there is one.
+func (k *Nest) deep(count sym.Expr, body func(i sym.Expr)) {
+	if n, fixed := count.Const(); fixed && n == 1 {
+		body(sym.Expr{})
+		return
+	}
+	k.Each("d", count, body)
+}
+
+// place is a block of an image: the one so many blocks deep, and down and to the right.
+func (f *winogradForm) place(image, deep, down, right sym.Expr) *winogradPlace {
+	rows, columns := f.block.sizeOf(down)
+	p := &winogradPlace{winogradForm: f, rows: rows, columns: columns, image: image, firstRow: down.Mul(sym.Const(f.block.rows * f.tile)),
+		firstColumn: right.Mul(columns.Mul(sym.Const(f.tile)))}
+	p.top, p.left = p.firstRow.Sub(f.begin[0]), p.firstColumn.Sub(f.begin[1])
+	p.firstPlane = deep.Mul(sym.Const(f.block.planes))
+	p.outputs = sym.Const(f.block.planes)
+	if !isMultiple(f.planes, f.block.planes) {
+		p.outputs = f.D.Simplify(f.planes.Sub(p.firstPlane).Min(p.outputs))
+	}
+	return p
+}
+
+// of is an index of an image, or of a plane of it: in the axes that x and out have.
+func (p *winogradPlace) of(plane sym.Expr, rest ...sym.Expr) []sym.Expr {
+	if len(p.x.Shape) == 4 {
+		return append([]sym.Expr{p.image}, rest...)
+	}
+	return append([]sym.Expr{p.image, plane}, rest...)
+}
+
+// source is the plane of the input that a plane which the block sees is; it may lie in padding.
+func (p *winogradPlace) source(i sym.Expr) sym.Expr { return p.firstPlane.Add(i).Sub(p.before) }
+
+// within is the range of so many planes that the block sees, from one on, that lie in the input.
+func (p *winogradPlace) within(from sym.Expr, count sym.Expr) (first, end sym.Expr) {
+	if p.flat() {
+		return sym.Expr{}, count
+	}
+	origin := p.before.Sub(p.firstPlane.Add(from))
+	first = p.D.Simplify(origin.Max(sym.Const(0)))
+	return first, p.D.Simplify(p.depth.Add(origin).Min(count).Max(first))
+}
+
+// flat reports whether the convolution is of images.
+func (f *winogradForm) flat() bool {
+	n, fixed := f.depth.Const()
+	return fixed && n == 1 && f.kernel == 1 && f.before.Equal(sym.Expr{})
+}
+
+// seenPlanes is how many planes the block sees, padding included, and of any block at most.
+func (p *winogradPlace) seenPlanes() (planes, most sym.Expr) {
+	return p.outputs.Add(sym.Const(p.kernel - 1)), sym.Const(p.block.planes + p.kernel - 1)
+}
+
+// transformed are the transformed inputs of the block: for each element of a tile, those of all tiles of each plane.
+func (w *winogradPlace) transformed() *loop.Memory {
+	k, side := w.Nest, sym.Const(w.tile+2)
+	planes, most := w.seenPlanes()
+	seen := k.Local("seen", w.x.DType, side.Mul(side), most.Mul(w.most), w.channels)
+	first, end := w.within(sym.Expr{}, planes)
+	k.deep(w.D.Simplify(end.Sub(first)), func(i sym.Expr) {
+		i = first.Add(i)
+		k.Each("r", w.rows, func(r sym.Expr) {
+			half := w.half(w.source(i), w.top.Add(r.Mul(sym.Const(w.tile))))
+			k.Nest(loop.Each, "v", []sym.Expr{w.columns, side, w.channels}, func(at []sym.Expr) {
+				values := make([]loop.Expr, w.tile+2)
+				for j := range values {
+					values[j] = k.Let("d", half.Load(at[1], at[0].Mul(sym.Const(w.tile)).Add(sym.Const(int64(j))), at[2]))
+				}
+				for j, v := range k.combined(minimals[w.tile].input, values) {
+					k.Store(seen, []sym.Expr{at[1].Mul(side).Add(sym.Const(int64(j))), i.Mul(w.most).Add(r.Mul(w.columns)).Add(at[0]), at[2]}, v)
+				}
+			})
+		})
+	})
+	return seen
+}
+
+// half are the columns of a row of tiles, whose first input row is top, transformed.
+func (w *winogradPlace) half(plane, top sym.Expr) *loop.Memory {
+	k, x, side := w.Nest, w.x, w.tile+2
+	half := k.Local("half", x.DType, sym.Const(side), sym.Const(w.block.columns*w.tile+2), w.channels)
+	k.Each("h", w.columns.Mul(sym.Const(w.tile)).Add(sym.Const(2)), func(h sym.Expr) {
+		z := w.left.Add(h)
+		column := func(value func(y, c sym.Expr) loop.Expr) func() {
+			return func() {
+				k.Each("c", w.channels, func(c sym.Expr) {
+					values := make([]loop.Expr, side)
+					for i := range values {
+						values[i] = k.Let("d", value(top.Add(sym.Const(int64(i))), c))
+					}
+					for i, v := range k.combined(minimals[w.tile].input, values) {
+						k.Store(half, []sym.Expr{sym.Const(int64(i)), h, c}, v)
+					}
+				})
+			}
+		}
+		within := loop.Inside(z, sym.Const(0), w.size[1])
+		k.When(loop.Apply2(loop.And, within, loop.Inside(top, sym.Const(0), w.size[0].Sub(sym.Const(side-1)))),
+			column(func(y, c sym.Expr) loop.Expr { return x.Load(w.of(plane, y, z, c)...) }),
+			column(func(y, c sym.Expr) loop.Expr {
+				return x.LoadIf(loop.Apply2(loop.And, loop.Inside(y, sym.Const(0), w.size[0]), within), loop.Number(x.DType, 0), w.of(plane, y, z, c)...)
+			}))
+	})
+	return half
+}
+
+// products are the sums of products of the filters from first on: for each element of a tile, those of all tiles of each
+// plane of results. The planes of the kernel are summed before they are transformed back.
+func (w *winogradPlace) products(seen *loop.Memory, first sym.Expr) *loop.Memory {
+	k, elements := w.Nest, (w.tile+2)*(w.tile+2)
+	sums := k.Local("sums", w.x.DType, sym.Const(elements), sym.Const(w.block.planes).Mul(w.most), w.chunk)
+	tiles := w.rows.Mul(w.columns)
+	part := []sym.Expr{tiles, w.chunk}
+	k.Each("p", sym.Const(elements), func(p sym.Expr) {
+		k.deep(w.outputs, func(plane sym.Expr) {
+			acc := k.Local("acc", w.x.DType, w.most, w.chunk)
+			k.Nest(loop.Each, "z", part, func(at []sym.Expr) { k.Store(acc, at, loop.Number(w.x.DType, 0)) })
+			add := func(tap sym.Expr) {
+				k.Contract(tiles, w.chunk, w.channels, acc.Tile(zeros(2), unit(2, 0, one), unit(2, 1, one)),
+					seen.Tile([]sym.Expr{p, plane.Add(tap).Mul(w.most), {}}, unit(3, 1, one), unit(3, 2, one)),
+					w.u.Tile([]sym.Expr{tap.Mul(sym.Const(elements)).Add(p), {}, first}, unit(3, 1, one), unit(3, 2, one)))
+			}
+			if w.flat() {
+				add(sym.Expr{})
+			} else {
+				begin, end := w.within(plane, sym.Const(w.kernel))
+				k.Serial("k", w.D.Simplify(end.Sub(begin)), func(tap sym.Expr) { add(begin.Add(tap)) })
+			}
+			k.Nest(loop.Each, "m", part, func(at []sym.Expr) {
+				k.Store(sums, []sym.Expr{p, plane.Mul(w.most).Add(at[0]), at[1]}, acc.Load(at...))
+			})
+		})
+	})
+	return sums
+}
+
+// results stores what the sums of the filters from first on are, transformed back; of far tiles, direct sums.
+func (w *winogradPlace) results(sums, far *loop.Memory, first sym.Expr) {
+	k, tile := w.Nest, sym.Const(w.tile)
+	w.deep(w.outputs, func(plane sym.Expr) {
+		to := w.firstPlane.Add(plane)
+		k.Nest(loop.Each, "t", []sym.Expr{w.rows, w.columns}, func(t []sym.Expr) {
+			row, column := w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))
+			// Where the last tiles reach beyond the image there are no results.
+			store := func(p, q, c sym.Expr, v loop.Expr) {
+				y, x := row.Add(p), column.Add(q)
+				if w.bias != nil {
+					v = plus(v, w.bias.Load(first.Add(c)))
+				}
+				write := func() { k.Store(w.out, w.of(to, y, x, first.Add(c)), v) }
+				if w.block.ragged[0] || w.block.ragged[1] {
+					inRow, inColumn := loop.Inside(y, sym.Const(0), w.places[0]), loop.Inside(x, sym.Const(0), w.places[1])
+					k.When(loop.Apply2(loop.And, inRow, inColumn), write, nil)
+					return
+				}
+				write()
+			}
+			isFar := far.Load(plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1])
+			k.When(loop.Apply2(loop.Ne, isFar, loop.Number(dtype.F32, 0)), func() { w.direct(plane, t, first, store) }, func() {
+				k.Each("c", w.chunk, func(c sym.Expr) {
+					w.back(func(i int64) loop.Expr {
+						return sums.Load(sym.Const(i), plane.Mul(w.most).Add(t[0].Mul(w.columns)).Add(t[1]), c)
+					}, func(p, q sym.Expr, v loop.Expr) { store(p, q, c, v) })
+				})
+			})
+		})
+	})
+}
+
+// back transforms the sums of a tile back.
+func (w *winogradPlace) back(sum func(element int64) loop.Expr, store func(p, q sym.Expr, v loop.Expr)) {
+	k, side := w.Nest, w.tile+2
+	half := make([][]loop.Expr, side)
+	for j := range half {
+		values := make([]loop.Expr, side)
+		for i := range values {
+			values[i] = k.Let("s", sum(int64(i)*side+int64(j)))
+		}
+		half[j] = k.combined(minimals[w.tile].output, values)
+	}
+	for p := range w.tile {
+		values := make([]loop.Expr, side)
+		for j := range values {
+			values[j] = half[j][p]
+		}
+		for q, v := range k.combined(minimals[w.tile].output, values) {
+			store(sym.Const(p), sym.Const(int64(q)), v)
+		}
+	}
+}
