@@ -99,6 +99,7 @@ const (
 	mostPositions   = 256       // of a product, above which a row is divided
 	fewestBlocks    = 16        // so that threads find something to do
 	gatheredBytes   = 400 << 10 // about how much a block copies together
+	nearBytes       = 600 << 10 // of the weights of a part, about, if rows are done one by one
 	namedColumns    = 168       // of a block of a single row whose width has a name: whole tiles of 14 as of 6
 	namedChannels   = 16        // of the input at least, which are copied position after position
 	namedParts      = 4         // of the output channels, about, if it may be that there is one block only
@@ -141,6 +142,7 @@ func (f *rowsForm) choose() rowsBlock {
 		}
 	}
 	if !fixed || width < 1 || height < 1 {
+		b.parts = max(b.parts, f.nearParts())
 		return b
 	}
 	kernelRow := max(f.window.Kernel[last]*constant(f.inner, 64), 1)
@@ -183,6 +185,20 @@ func (f *rowsForm) choose() rowsBlock {
 		b.parts = divisor(channels/64, (fewestBlocks+blocks-1)/blocks, channels/64)
 	}
 	return b
+}
+
+// nearParts is the parts of the output channels whose weights stay near while output rows pass by, each of which reads
+// them all.
+func (f *rowsForm) nearParts() int64 {
+	channels := constant(f.outer, 0)
+	if channels%64 != 0 || channels == 0 || f.groups > 1 {
+		return 1
+	}
+	bytes := int64(f.w.DType.Bits() / 8)
+	for _, extent := range f.w.Shape {
+		bytes *= constant(extent, 1)
+	}
+	return divisor(channels/64, (bytes+nearBytes-1)/nearBytes, channels/64)
 }
 
 // at is an index of x, out or w: their own axes are lead, rows and columns, where rows may be missing.
