@@ -433,6 +433,7 @@ func convolutionSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, cube, 2, 2, 4, true, 1, 4, 3, 5)
 	sample(dtype.F32, dot, 1, 3, 5, true, 2, 2, 3, 4)
 	sample(dtype.F32, same, 1, 3, 5, true, 1, 9, 8)
+	sample(dtype.F32, same, 1, 140, 128, true, 1, 2, 3) // whose output channels are divided
 	sample(dtype.F32, same, 2, 4, 6, true, 2, 7, 7)
 	sample(dtype.F32, same, 1, 2, 2, false, 0, 5, 5)
 	sample(dtype.F32, same, 3, 72, 72, true, 1, 5, 6)
