@@ -24,6 +24,8 @@ type algebra struct {
 	*grouping
 	*sizes
 	bindings [][]int64
+	known    *sym.Names
+	spread   [][]int64 // witnesses: bindings beside the samples that only refute questions
 	atoms    []atom
 	index    map[string]int32
 	proofs   map[string]bool
@@ -47,7 +49,8 @@ type padded struct {
 
 type atom struct {
 	x           sym.Expr
-	value       []int64 // at the samples
+	value       []int64    // at the samples
+	witness     sym.Values // at the witnesses, once a question mentions it
 	notNegative bool
 }
 
@@ -65,7 +68,7 @@ type part struct {
 
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
-		left: questions, work: meter{formulaWork}, padded: map[int64][]*padded{}}
+		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork}, padded: map[int64][]*padded{}}
 	a.atom(sym.Const(1))
 	return a
 }
@@ -77,17 +80,8 @@ func (a *algebra) atom(x sym.Expr) int32 {
 	}
 	at := int32(len(a.atoms))
 	a.index[key] = at
-	n := atom{x: x, value: make([]int64, len(a.bindings))}
-	for i, binding := range a.bindings {
-		// A value that cannot be computed stands as zero: values only save questions to the prover.
-		n.value[i], _ = x.Eval(func(name sym.Name) (int64, bool) {
-			at, ok := slices.BinarySearchFunc(a.names, name, sym.Name.Compare)
-			if !ok {
-				return 0, false
-			}
-			return binding[at], true
-		})
-	}
+	// A value that cannot be computed stands as zero: values only save questions to the prover.
+	n := atom{x: x, value: a.known.ValuesAt(x, a.bindings).At}
 	lo, _ := a.dims.Bounds(x)
 	n.notNegative = lo >= 0
 	a.atoms = append(a.atoms, n)
@@ -262,13 +256,42 @@ func (a *algebra) below(x, y term) bool {
 func (a *algebra) ask(x, y []part) bool {
 	a.key = encode(encode(a.key[:0], x), y)
 	yes, known := a.proofs[string(a.key)]
-	if !known && a.left > 0 {
+	if !known && a.left > 0 && !a.refuted(x, y) {
 		a.left--
 		a.work.spend(1024 * (len(x) + len(y)))
 		yes = a.dims.LE(a.expr(x), a.expr(y)) == sym.Yes
 		a.proofs[string(a.key)] = yes
 	}
 	return yes
+}
+
+// refuted reports whether x > y at one of the witnesses.
+func (a *algebra) refuted(x, y []part) bool {
+	for i := range a.spread {
+		more, ok := a.sumAt(x, i)
+		less, alsoOK := a.sumAt(y, i)
+		if ok && alsoOK && more > less {
+			return true
+		}
+	}
+	return false
+}
+
+// sumAt is a sum at a witness. ok is false if it has no value there, or one that is not computed exactly.
+func (a *algebra) sumAt(parts []part, at int) (sum float64, ok bool) {
+	const exact = 1 << 53
+	size := 0.0
+	for _, p := range parts {
+		n := &a.atoms[p.atom]
+		if n.witness.At == nil {
+			n.witness = a.known.ValuesAt(n.x, a.spread)
+		}
+		v := float64(p.count) * float64(n.witness.At[at])
+		if sum, size = sum+v, size+math.Abs(v); !n.witness.Has[at] || size >= exact {
+			return 0, false
+		}
+	}
+	return sum, true
 }
 
 // encode appends a sum to a key: its length, then atoms and counts.

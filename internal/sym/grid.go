@@ -91,8 +91,10 @@ func (g *grid) plain(e Expr) (Expr, bool) {
 			return e, false
 		}
 		e = e.Sub(factor.Mul(a.expr()))
-		negative := v.hi <= 0
+		negative, settled := v.hi <= 0, g.q.atomInterval(a)
 		switch {
+		case settled.lo == settled.hi:
+			e = e.Add(factor.scale(settled.lo))
 		case a.kind == floorDiv:
 			k, _ := a.args[1].Const()
 			bound := a.args[0].Sub(Const(k - 1))

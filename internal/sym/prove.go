@@ -60,6 +60,9 @@ func (d *Dims) decide(e Expr) sign {
 
 // proves reports whether e ≥ 0 is shown, quickly or else with all means.
 func (q *query) proves(e Expr) bool {
+	if q.refuted(e) {
+		return false
+	}
 	if q.grid(e) || q.provesArgument(e) {
 		return true
 	}

@@ -1,6 +1,9 @@
 package sym
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // mostDivisions bounds the steps of one division of polynomials.
 const mostDivisions = 64
@@ -228,24 +231,44 @@ func (d *Dims) simplifyExtremum(a *atom) Expr {
 	if len(a.args) > mostCompared {
 		return a.expr()
 	}
-	kept := append([]Expr(nil), a.args...)
+	kept, values := slices.Clone(a.args), d.witnessed(a)
 	for i := 0; i < len(kept); i++ {
 		for j := range kept {
-			if i == j {
+			low, high := i, j
+			if a.kind == minimum {
+				low, high = j, i
+			}
+			if i == j || values != nil && values[low].exceeds(values[high]) {
 				continue
 			}
-			low, high := kept[i], kept[j]
-			if a.kind == minimum {
-				low, high = high, low
-			}
-			if d.LE(low, high) == Yes {
-				kept = append(kept[:i], kept[i+1:]...)
+			if d.LE(kept[low], kept[high]) == Yes {
+				kept = slices.Delete(kept, i, i+1)
+				if values != nil {
+					values = slices.Delete(values, i, i+1)
+				}
 				i--
 				break
 			}
 		}
 	}
 	return extremum(a.kind, kept)
+}
+
+// fewCompared is how many arguments are compared without a look at their values first.
+const fewCompared = 3
+
+// witnessed returns the values of an extremum's arguments at some bindings; nil if the arguments are few.
+func (d *Dims) witnessed(a *atom) []Values {
+	if len(a.args) <= fewCompared {
+		return nil
+	}
+	list := a.expr().Vars()
+	names, bindings := NewNames(list), d.Spread(list)
+	out := make([]Values, len(a.args))
+	for i, x := range a.args {
+		out[i] = names.ValuesAt(x, bindings)
+	}
+	return out
 }
 
 // joinRemainders turns k(x // k) + x % k into x. In the remainder, multiples of k may be missing from x.
