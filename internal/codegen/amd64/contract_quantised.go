@@ -39,7 +39,7 @@ func (x *sumExpressions) cast(t *registerTile, v *loop.Cast, row, vector int, at
 // widened reports whether an expression is narrow floats that registers hold as f32.
 func (x *sumExpressions) widened(v loop.Expr) bool {
 	l, ok := v.(*loop.Load)
-	return ok && x.places[l].narrow != nil && floatForms[l.Type] != nil
+	return ok && x.places[l].narrow != nil && l.Type.IsFloat()
 }
 
 // inLanes reports whether lanes of i32 hold all numbers of a type.

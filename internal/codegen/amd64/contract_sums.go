@@ -109,8 +109,8 @@ func (p *product) placeOf(x *sumExpressions, buffer string, index []sym.Expr) pl
 	m := p.k.memory(buffer)
 	size, narrow := p.ops.size, (*operandForm)(nil)
 	if ops := elements[m.dtype]; ops == nil || ops.size != size {
-		if narrow = floatForms[m.dtype]; narrow == nil {
-			narrow = integerForms[m.dtype]
+		if narrow = integerForms[m.dtype]; m.dtype.IsFloat() {
+			narrow = floatForms[m.dtype]
 		}
 		if narrow == nil || size != 4 {
 			refuse("elements of %s among sums of %s", m.dtype, x.dtype)
