@@ -25,6 +25,8 @@ type emitter struct {
 	bound    map[string]binding
 	vector   *vectorLoop
 	override func(l *loop.Load) (value, bool) // where not nil, asked first for what a load yields
+	rows     *loop.For                        // where not nil, a loop along the rows that are lanes: see sumsAlong
+	collect  func(list []reduction)           // where not nil, takes what the lanes of a vector loop have collected
 }
 
 // kernelEmitter is what a kernel's nests share.

@@ -197,6 +197,13 @@ func (e *emitter) checked(s *loop.Check, n name) {
 
 // loop emits a loop: as a vector loop where it is one and its body can be done in lanes, else one iteration after the other.
 func (e *emitter) loop(s *loop.For) {
+	if s == e.rows && e.vector != nil {
+		e.sumsAlong(s)
+		return
+	}
+	if e.rowsOfSums(s) {
+		return
+	}
 	if s.Kind == loop.Vector && e.vector == nil {
 		saved := e.snapshot()
 		if reason := attempt(func() { e.vectorParts(s) }); reason == "" {
@@ -411,7 +418,11 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	}
 	for i := range reductions {
 		r := &reductions[i]
-		for range strips {
+		for c := range strips {
+			if c > 0 && e.collect != nil { // there are others to do meanwhile
+				r.lanes = append(r.lanes, r.lanes[0])
+				continue
+			}
 			r.lanes = append(r.lanes, e.fresh(e.varying(e.identity(r.op, r.target.dtype))))
 		}
 	}
@@ -497,6 +508,9 @@ type stripLoop struct {
 
 // assemble writes the loops around the bodies of a vector loop.
 func (e *emitter) assemble(l *stripLoop) {
+	if e.collect != nil && !l.lanesAtEnd {
+		refuse("rows that do not end in lanes")
+	}
 	end := e.label()
 	if !l.fixed {
 		if lo, _ := e.bounds(l.extent); lo < 1 {
@@ -601,6 +615,10 @@ func (e *emitter) reductions(s *loop.For) []reduction {
 
 // combineLanes adds what the lanes have collected to the variables.
 func (e *emitter) combineLanes(list []reduction) {
+	if e.collect != nil {
+		e.collect(list)
+		return
+	}
 	for _, r := range list {
 		lanes := r.lanes
 		for len(lanes) > 1 {
