@@ -366,6 +366,10 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 	if step, ok := p.offset(s.B.Buffer, s.B.Col).Const(); t.dot == nil && !isOne(p.cols) && (!ok || step != 1) {
 		refuse("a product with columns that lie apart")
 	}
+	forward := true // along rows, and with each loop
+	if lo, _ := p.bounds(p.offset(s.A.Buffer, s.A.Row)); lo < 0 {
+		forward = false
+	}
 	for _, f := range c.serial {
 		coefA, restA, okA := originA.Linear(f.Var)
 		coefB, restB, okB := originB.Linear(f.Var)
@@ -374,6 +378,12 @@ func (p *product) term(dt dtype.DType, c contraction) *term {
 		}
 		t.serial = append(t.serial, serial{p.iterations(f.Extent), p.distance(coefA, formA.size), p.distance(coefB, formB.size)})
 		originA, originB = restA, restB
+		if lo, _ := p.bounds(coefA); lo < 0 {
+			forward = false
+		}
+	}
+	if lo, _ := p.bounds(originA); forward {
+		t.dot.readBefore(lo)
 	}
 	t.a = p.stream(s.A.Buffer, originA, p.distance(p.offset(s.A.Buffer, s.A.Row), formA.size))
 	t.b = p.pointer(s.B.Buffer, originB)

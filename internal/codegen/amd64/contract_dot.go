@@ -22,7 +22,8 @@ type dot struct {
 	count     int64 // elements of A in a group that count
 	step      int64 // bytes from one of them to the next
 	unsignedB bool
-	shifted   bool // A is moved over by 128
+	shifted   bool  // A is moved over by 128
+	before    int64 // elements of A in front of those that count, which are read with them and multiplied by 0
 }
 
 // moreRows is the rows of sums beside a tile's own.
@@ -83,10 +84,26 @@ func (t *term) inGroups() {
 	t.formA, t.formB = whole(t.formA), whole(t.formB)
 }
 
+// readBefore has a part of a group of bytes read together with as many in front of it as make it whole, if they are
+// known to be in memory: from is the least offset of a part.
+func (d *dot) readBefore(from int64) {
+	if d != nil && d.size == 1 && d.count < d.group && d.step == d.size && from >= d.group-d.count {
+		d.before = d.group - d.count
+	}
+}
+
+// readRight reads a vector of groups of B. Those of a part of a group move to the places that A has it at.
+func (t *registerTile) readRight(m *term, r asm.Reg, vector int, at asm.Mem, masked bool) {
+	t.readRun(m.formB, r, vector, at, masked)
+	if m.dot != nil && m.dot.before > 0 {
+		t.emit(asm.Inst{Op: asm.VPSLLD, Bits: uint16(t.isa.bits), Args: [4]asm.Reg{r, r}, Imm: 32 / m.dot.group * m.dot.before})
+	}
+}
+
 // readGroup reads a group of A into all lanes; at is the address of each element of it.
 func (t *registerTile) readGroup(d *dot, f *operandForm, r asm.Reg, at func(i int64) asm.Mem) {
-	if d.count == d.group && d.step == d.size {
-		t.readOne(f, r, at(0))
+	if d.count+d.before == d.group && d.step == d.size {
+		t.readOne(f, r, at(-d.before))
 	} else {
 		all, next := t.general(), t.general()
 		read := asm.MOVZXB
@@ -119,7 +136,7 @@ func (t *registerTile) beginShifted(m *term) {
 	if m.dot.moreRows() == 0 {
 		return
 	}
-	pattern := binary.LittleEndian.AppendUint32(nil, 0x80808080>>(8*(4-m.dot.count)))
+	pattern := binary.LittleEndian.AppendUint32(nil, 0x80808080>>(8*(4-m.dot.count-m.dot.before)))
 	t.wideFrom(t.ops.move, asm.Mem{Pool: t.code.Constant(slices.Repeat(pattern, t.isa.lanes))}, t.shift())
 	for v := range t.vectors {
 		t.wide(t.ops.xor, t.sum(t.rows, v), t.sum(t.rows, v), t.sum(t.rows, v))

@@ -478,7 +478,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		a := left(0, asm.V(first))
 		for v := range t.vectors {
 			if masked(v) || m.formB.extend != asm.NoOp || m.dot != nil || t.ops.multiplyAdd == asm.NoOp {
-				t.readRun(m.formB, asm.V(first-1), v, column(v), masked(v))
+				t.readRight(m, asm.V(first-1), v, column(v), masked(v))
 				t.addProduct(m, t.sum(0, v), a, asm.V(first-1))
 			} else {
 				t.wideFrom(t.ops.multiplyAdd, column(v), t.sum(0, v), a)
@@ -486,7 +486,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		}
 	case free > t.vectors: // the columns stay in registers, the rows pass by
 		for v := range t.vectors {
-			t.readRun(m.formB, asm.V(first-v), v, column(v), masked(v))
+			t.readRight(m, asm.V(first-v), v, column(v), masked(v))
 		}
 		others := free - t.vectors
 		if t.vectors == 1 && t.repeats(m) {
@@ -511,7 +511,7 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		others := free - t.rows
 		for v := range t.vectors {
 			x := asm.V(first - t.rows - v%others)
-			t.readRun(m.formB, x, v, column(v), masked(v))
+			t.readRight(m, x, v, column(v), masked(v))
 			for i, a := range at {
 				t.addProduct(m, t.sum(i, v), a, x)
 			}
