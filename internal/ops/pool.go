@@ -69,7 +69,7 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 		if n.Attrs.Bool("ceil") {
 			extent = w.overhanging(i, sizes[2+i])
 		}
-		if err := c.Require(n, sym.Cond{A: one, Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))

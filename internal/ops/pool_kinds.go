@@ -176,6 +176,7 @@ func windowSamples(types []dtype.DType, make1 func(dt dtype.DType, shape ...int6
 	}
 	return append(out, Sample{Attrs: line, Inputs: []*tensor.Tensor{make1(types[0], 1, 3, 8)}},
 		Sample{Attrs: line, Inputs: []*tensor.Tensor{make1(types[0], 0, 3, 8)}},
+		Sample{Attrs: line, Inputs: []*tensor.Tensor{make1(types[0], 2, 3, 1)}}, // the window fits nowhere
 		Sample{Attrs: cube, Inputs: []*tensor.Tensor{make1(types[0], 1, 2, 4, 3, 5)}})
 }
 
