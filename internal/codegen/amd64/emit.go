@@ -24,6 +24,7 @@ type emitter struct {
 	names    map[sym.Name]name
 	bound    map[string]binding
 	vector   *vectorLoop
+	turning  *turning                         // the nest of which blocks are emitted
 	override func(l *loop.Load) (value, bool) // where not nil, asked first for what a load yields
 	rows     *loop.For                        // where not nil, a loop along the rows that are lanes: see sumsAlong
 	collect  func(list []reduction)           // where not nil, takes what the lanes of a vector loop have collected

@@ -14,6 +14,10 @@ import (
 
 // body emits statements. What they declare ends with them.
 func (e *emitter) body(list []loop.Stmt) {
+	if t := e.turning; t != nil && t.is(list) {
+		t.block(e, list)
+		return
+	}
 	bound, names := e.bound, e.names
 	e.bound, e.names = maps.Clone(bound), maps.Clone(names)
 	for i := 0; i < len(list); i++ {
@@ -201,7 +205,7 @@ func (e *emitter) loop(s *loop.For) {
 		e.sumsAlong(s)
 		return
 	}
-	if e.rowsOfSums(s) {
+	if e.rowsOfSums(s) || e.turned(s) {
 		return
 	}
 	if s.Kind == loop.Vector && e.vector == nil {
