@@ -343,15 +343,21 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 	}
 }
 
-// TestCollidingRows: panels are four vectors wide if the left operand's rows lie whole pages apart and a panel stays
-// near.
-func TestCollidingRows(t *testing.T) {
-	for _, c := range []struct{ k, n, want int64 }{{1024, 256, 64}, {1040, 256, 32}, {1024, 240, 32}, {1 << 20, 256, 32}} {
+// TestWiderPanels: panels are four or three vectors wide if whole panels are, they stay near, and there are rows for
+// several of their tiles.
+func TestWiderPanels(t *testing.T) {
+	for _, c := range []struct{ m, k, n, want int64 }{
+		{98, 512, 256, 64}, {98, 1024, 256, 32}, {98, 1 << 20, 256, 32}, {20, 512, 256, 32}, {98, 512, 250, 64},
+		{98, 1024, 240, 48}, {98, 1024, 192, 48}, {98, 512, 192, 64}, {98, 4096, 240, 32},
+		{98, 512, 224, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
+	} {
 		b := loop.NewBuilder("product")
-		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{98, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{98, c.n}))
-		acc := b.Local("acc", dtype.F32, number(98), number(c.n))
+		x := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k}))
+		w := b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n}))
+		y := b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
+		acc := b.Local("acc", dtype.F32, number(c.m), number(c.n))
 		b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
-		b.Contract(number(98), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
+		b.Contract(number(c.m), number(c.n), number(c.k), acc.Tile(zeros(2), unit(2, 0), unit(2, 1)), x.Tile(zeros(2), unit(2, 0), unit(2, 1)), w.Tile(zeros(2), unit(2, 0), unit(2, 1)))
 		b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
 		machine, err := target.For("avx512", 1)
 		if err != nil {
@@ -365,7 +371,7 @@ func TestCollidingRows(t *testing.T) {
 		for _, a := range loop.Accesses(s.kernel(b.Kernel).Body) {
 			if p, ok := a.Stmt.(*loop.Contract); ok && a.Tile == &p.C {
 				if most, _ := bufferOf(s.kernel(b.Kernel), p.C.Buffer).Shape[1].Const(); most != c.want {
-					t.Errorf("%d steps of %d columns: panels of %d, not of %d", c.k, c.n, most, c.want)
+					t.Errorf("%d × %d × %d: panels of %d columns, not of %d", c.m, c.k, c.n, most, c.want)
 				}
 			}
 		}
