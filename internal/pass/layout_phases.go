@@ -108,9 +108,7 @@ type transposed struct {
 
 // formOfTransposed is of transposed convolutions: convolutions with stride 1, whose outputs are put side by side.
 func formOfTransposed(l *layout, n *ir.Node) *form {
-	w := n.Inputs[1]
-	bias := input(n, 2)
-	if w.Const == nil || n.Outputs[0].Type.DType != dtype.F32 || bias != nil && bias.Const == nil {
+	if n.Outputs[0].Type.DType != dtype.F32 {
 		return nil
 	}
 	var begin []int64
@@ -146,8 +144,13 @@ func input(n *ir.Node, i int) *ir.Value {
 // of outputs if that can be; nil if there is no way.
 func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 	strides, kernel, dilations := n.Attrs.Ints("strides"), n.Attrs.Ints("kernel"), n.Attrs.Ints("dilations")
-	groups, w := n.Attrs.Int("groups", 1), n.Inputs[1].Const.Shape()
-	inner, filters, axes := w[0]/groups, w[1], len(begin)
+	groups, w := n.Attrs.Int("groups", 1), n.Inputs[1].Type.Shape
+	channels, known := w[0].Const()
+	filters, fixed := w[1].Const()
+	if !known || !fixed || groups < 1 {
+		return nil
+	}
+	inner, axes, whole := channels/groups, len(begin), l.exact || n.Inputs[1].Const == nil // without holes
 	var best *transposed
 	least := int64(0)
 	for _, joined := range []int{1, axes, 0} {
@@ -164,7 +167,7 @@ func (l *layout) chooseTransposed(n *ir.Node, begin []int64) *transposed {
 			cost, channels, full = cost*a.taps, channels*strides[i], full && a.full()
 			moved = moved || a.cut != 0 || joined > 1 || groups > 1
 		}
-		if parts > mostApart || joined > 0 && (l.exact && !full || slices.ContainsFunc(dilations[axes-joined:], func(d int64) bool { return d != 1 })) {
+		if parts > mostApart || joined > 0 && (whole && !full || slices.ContainsFunc(dilations[axes-joined:], func(d int64) bool { return d != 1 })) {
 			continue
 		}
 		if parts > 1 && channels < lanes/2 {
@@ -199,8 +202,8 @@ func (p *pieces) of(b *ir.Builder, n *ir.Node, x *ir.Value) {
 
 // convolution builds one piece.
 func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64) *ir.Value {
-	w, groups, bias := n.Inputs[1].Const, n.Attrs.Int("groups", 1), input(n, 2)
-	inner, filters := w.Shape()[0]/groups, w.Shape()[1]
+	groups, bias := n.Attrs.Int("groups", 1), input(n, 2)
+	filters, _ := n.Inputs[1].Type.Shape[1].Const()
 	window, places, holes := ops.Window{}, []sym.Expr{x.Type.Shape[0]}, false
 	var neighbours []int64 // by joined axis
 	all := int64(1)
@@ -223,15 +226,38 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 	if slices.Contains(window.Kernel, 0) {
 		value := bias
 		if bias == nil {
-			value = b.Constant(n.Inputs[1].Name, tensor.Must(tensor.New(w.DType(), groups*filters*all)))
+			value = b.Constant(n.Inputs[1].Name, tensor.Must(tensor.New(dtype.F32, groups*filters*all)))
 		} else {
 			value = repeated(b, bias, groups, all)
 		}
 		return p.split(b, ops.Expand(b, value, places...), groups, neighbours)
 	}
-	weights := tensor.Must(tensor.New(w.DType(), append(slices.Clone(window.Kernel), inner, all*groups*filters)...))
+	weights := p.computed
+	if n.Inputs[1].Const != nil {
+		weights = p.constant
+	}
+	attrs := window.Attrs()
+	attrs["groups"], attrs["last"] = groups, true
+	if holes {
+		attrs["holes"] = true
+	}
+	inputs := []*ir.Value{x, weights(b, n, at, window.Kernel, neighbours)}
+	if bias != nil {
+		inputs = append(inputs, repeated(b, bias, groups, all))
+	}
+	return p.split(b, b.Op("convolution", attrs, inputs...), groups, neighbours)
+}
+
+// constant are the weights of a piece with so many taps and neighbours by axis: [taps…, I, groups · neighbours · O].
+func (p *pieces) constant(b *ir.Builder, n *ir.Node, at, taps, neighbours []int64) *ir.Value {
+	w, groups, all := n.Inputs[1].Const, n.Attrs.Int("groups", 1), int64(1)
+	inner, filters, holes := w.Shape()[0]/groups, w.Shape()[1], false
+	for _, a := range p.how.joined {
+		all, holes = all*a.stride, holes || !a.full()
+	}
+	weights := tensor.Must(tensor.New(w.DType(), append(slices.Clone(taps), inner, all*groups*filters)...))
 	from, to := tensor.Strides(w.Shape()), int64(0)
-	tensor.Each(window.Kernel, func(tap []int64) {
+	tensor.Each(taps, func(tap []int64) {
 		element := int64(0)
 		for i, t := range at {
 			element += p.how.apart[i][t].elements[tap[i]] * from[2+i]
@@ -257,22 +283,53 @@ func (p *pieces) convolution(b *ir.Builder, n *ir.Node, x *ir.Value, at []int64)
 			})
 		}
 	})
-	attrs := window.Attrs()
-	attrs["groups"], attrs["last"] = groups, true
-	if holes {
-		attrs["holes"] = true
+	return b.Constant(n.Inputs[1].Name, weights)
+}
+
+// computed is constant of weights that are computed, and have no holes: the kernel's elements are put in order along
+// each axis, and axes then.
+func (p *pieces) computed(b *ir.Builder, n *ir.Node, at, taps, neighbours []int64) *ir.Value {
+	w, groups, apart := n.Inputs[1], n.Attrs.Int("groups", 1), len(at)
+	channels, _ := w.Type.Shape[0].Const()
+	filters, _ := w.Type.Shape[1].Const()
+	shape, columns := []int64{groups, channels / groups, filters}, []int64{0}
+	perm := make([]int64, len(taps), len(taps)+3)
+	for i, count := range taps {
+		var elements []int64
+		if i < apart {
+			elements = p.how.apart[i][at[i]].elements
+		} else {
+			for tap := range count {
+				for t := range neighbours[i-apart] {
+					k, _ := p.how.joined[i-apart].element(t, tap)
+					elements = append(elements, k)
+				}
+			}
+		}
+		w = ops.Gather(b, w, b.Constant("elements", tensor.Must(tensor.FromSlice(elements, int64(len(elements))))), int64(2+i))
+		perm[i], shape = int64(len(shape)), append(shape, count)
+		if i >= apart {
+			columns, shape = append(columns, int64(len(shape))), append(shape, neighbours[i-apart])
+		}
 	}
-	inputs := []*ir.Value{x, b.Constant(n.Inputs[1].Name, weights)}
-	if bias != nil {
-		inputs = append(inputs, repeated(b, bias, groups, all))
+	perm = append(append(append(perm, 1), columns...), 2)
+	w = ops.Transpose(b, ops.Reshape(b, w, ir.Constants(shape)...), perm...)
+	last := groups * filters
+	for _, s := range neighbours {
+		last *= s
 	}
-	return p.split(b, b.Op("convolution", attrs, inputs...), groups, neighbours)
+	return ops.Reshape(b, w, ir.Constants(append(slices.Clone(taps), channels/groups, last))...)
 }
 
 // repeated is a bias, that of each group so many times one after the other.
 func repeated(b *ir.Builder, bias *ir.Value, groups, times int64) *ir.Value {
 	if times == 1 {
 		return bias
+	}
+	if bias.Const == nil {
+		count, _ := bias.Type.Shape[0].Const()
+		each := ops.Reshape(b, bias, ir.Constants([]int64{groups, 1, count / groups})...)
+		return ops.Reshape(b, ops.Expand(b, each, ir.Constants([]int64{groups, times, count / groups})...), sym.Const(count*times))
 	}
 	filters := bias.Const.Len() / groups
 	all := tensor.Must(tensor.New(bias.Const.DType(), groups*times*filters))

@@ -100,11 +100,15 @@ func transposedModel(r *rand.Rand, named bool) string {
 	y := list(append([]string{"n", fmt.Sprint(all)}, out...))
 	w := list(append([]string{fmt.Sprint(groups * inner), fmt.Sprint(filters)}, kernel...))
 	one := list(append([]string{fmt.Sprint(all)}, slices.Repeat([]string{"1"}, axes)...))
-	text := fmt.Sprintf(`%smain @main(%%x: f32[%s]) {
-const %%w: f32[%s] = [%s]
-const %%b: f32[%d] = [%s]
+	weights, shift := fmt.Sprintf("f32[%s] = [%s]", w, elements(count)), fmt.Sprintf("f32[%d] = [%s]", all, elements(all))
+	constants, given := "const %w: "+weights+"\nconst %b: "+shift, ""
+	if r.IntN(3) == 0 { // weights and bias are computed
+		constants, given = "", fmt.Sprintf(", %%w: f32[%s], %%b: f32[%d]", w, all)
+	}
+	text := fmt.Sprintf(`%smain @main(%%x: f32[%s]%s) {
+%s
 const %%f: f32[%s] = [%s]
-`, dims, x, w, elements(count), all, elements(all), one, elements(all))
+`, dims, x, given, constants, one, elements(all))
 	bias := ""
 	if r.IntN(2) == 0 {
 		bias = ", %b"
