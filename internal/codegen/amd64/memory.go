@@ -108,7 +108,13 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 	case even && step == 0:
 		return e.loadOne(dt, e.address(buffer, offset))
 	case even && step == 1 && !(part && e.partsSlow(dt)):
-		return e.loadRun(dt, e.address(buffer, offset), mask)
+		at := e.address(buffer, offset)
+		if e.streams(buffer, dt, offset) {
+			ahead := at
+			ahead.Disp += streamAhead
+			e.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: ahead})
+		}
+		return e.loadRun(dt, at, mask)
 	case even && dt.Bits() == 32 && e.isa.masks && -mostSpread <= step && step <= mostSpread && !(part && step < 0):
 		return e.loadSpread(dt, e.address(buffer, offset.Add(sym.Const(min(step, 0)*int64(e.isa.lanes-1)))), step, mask)
 	case even && !part && smallDtypes(dt):
@@ -122,6 +128,32 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 	}
 	return e.gatherLanes(dt, e.scatteredAt(buffer, dt, offset), mask)
 }
+
+// streamAhead is how far ahead of what is read memory is fetched that a loop reads from one end to the other, in bytes:
+// beyond the page that the processor fetches ahead in by itself.
+const streamAhead = 2048
+
+// streams reports whether a vector of memory that nothing writes is read in each turn of a loop inside the vector loop, each time the next one, as the panels of weights of few bits are:
+// such a loop does more with what it reads than move it, so that few reads are under way at once.
+func (e *emitter) streams(buffer string, dt dtype.DType, offset sym.Expr) bool {
+	m := e.k.memory(buffer)
+	if e.vector == nil || dt.Bits() != 32 || m.param == nil || m.param.Access != loop.Read || e.tailMask() != asm.NoReg {
+		return false
+	}
+	for _, n := range offset.Vars() {
+		if b := e.names[n]; b.depth <= e.vector.depth || b.lanes.lo != asm.NoReg {
+			continue
+		}
+		step, _, ok := offset.Linear(n)
+		if bytes, known := step.Const(); ok && known && bytes*bytesOf(dt) == cacheLine {
+			return true
+		}
+	}
+	return false
+}
+
+// cacheLine is the bytes of a line.
+const cacheLine = 64
 
 // partsSlow reports whether no instruction reads or writes some lanes of elements of a type.
 func (e *emitter) partsSlow(dt dtype.DType) bool { return !e.isa.masks && smallDtypes(dt) }
