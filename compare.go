@@ -174,7 +174,9 @@ func (c *comparison) interpret(p *Program) error {
 		}
 	}
 	ports := &Program{}
-	module, _, err := c.model.build(c.ctx, ports, wanted, c.options.States)
+	o := c.options
+	o.Outputs = wanted
+	module, _, err := c.model.build(c.ctx, ports, o)
 	if err != nil {
 		return err
 	}

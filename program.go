@@ -251,7 +251,7 @@ func (p *Program) ready() {
 
 // compile builds the model and runs the compiler on it.
 func (p *Program) compile(ctx context.Context, m *Model, o Options, choices compiler.Choices) error {
-	module, names, err := m.build(ctx, p, o.Outputs, o.States)
+	module, names, err := m.build(ctx, p, o)
 	if err != nil {
 		return err
 	}
@@ -296,10 +296,21 @@ func (o *Options) budget() *compiler.Budget {
 	return &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
 }
 
+// ones are the dimensions that Options.Dims leaves no value but 1, sorted.
+func (o Options) ones() (list []string) {
+	for name, r := range o.Dims {
+		if r.Min == 1 && r.Max == 1 {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // build makes a module of the model, whose results have the names, and says what a program's ports are to the user.
-func (m *Model) build(ctx context.Context, p *Program, outputs []string, states map[string]string) (module *ir.Module, names []string, err error) {
+func (m *Model) build(ctx context.Context, p *Program, o Options) (module *ir.Module, names []string, err error) {
 	if m.text != nil {
-		module, err = m.text.build(ctx, outputs)
+		module, err = m.text.build(ctx, o.Outputs)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -310,7 +321,7 @@ func (m *Model) build(ctx context.Context, p *Program, outputs []string, states 
 		p.setEdges(plainEdges(m.text.inputs()), plainEdges(gives))
 		return module, names, nil
 	}
-	module, signature, err := m.model.BuildWithin(ctx, outputs, states)
+	module, signature, err := m.model.BuildWithin(ctx, o.Outputs, o.States, o.ones())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 // broadcast is the shape that several shapes are stretched to: aligned at the last axis, an extent of 1 repeats. Two extents
-// that are not the same for every value become a condition; one whose name alone differs from 1 is taken to be equal, never to repeat.
+// that are not the same for every value become a condition: one that could be 1 is taken to be equal, and repeats only if its dimensions are
+// known to be 1.
 func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, error) {
 	rank := 0
 	for _, s := range shapes {
@@ -30,7 +31,7 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 				out[axis] = extent
 				continue
 			}
-			if err := c.RequireEqual(n, out[axis], extent, "extents that are combined element by element"); err != nil {
+			if err := c.RequireEqual(n, out[axis], extent, combined(out[axis], extent)); err != nil {
 				return nil, err
 			}
 			if _, known := extent.Const(); known {
@@ -39,6 +40,16 @@ func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, e
 		}
 	}
 	return out, nil
+}
+
+// combined says why two extents must be equal, and what else there is if neither is a number.
+func combined(a, b sym.Expr) string {
+	why := "extents that are combined element by element"
+	_, number := a.Const()
+	if _, other := b.Const(); number || other {
+		return why
+	}
+	return why + ", of which one repeats only if it is known to be 1"
 }
 
 // Settled is a shape in which a dimension that has only one value stands as that number, as whoever asks for an extent
@@ -51,13 +62,21 @@ func Settled(d *sym.Dims, shape []sym.Expr) []sym.Expr {
 	return out
 }
 
+// settledExtent is the number that an extent is if each of its dimensions has one value; else the extent.
 func settledExtent(d *sym.Dims, extent sym.Expr) sym.Expr {
-	if name, alone := extent.Name(); alone {
-		if r, ok := d.Get(name); ok && r.Min == r.Max {
-			return sym.Const(r.Min)
+	for _, name := range extent.Vars() {
+		if r, ok := d.Get(name); !ok || r.Min != r.Max {
+			return extent
 		}
 	}
-	return extent
+	value, err := extent.Eval(func(name sym.Name) (int64, bool) {
+		r, ok := d.Get(name)
+		return r.Min, ok
+	})
+	if err != nil {
+		return extent
+	}
+	return sym.Const(value)
 }
 
 // stretched is where an operand of the given shape is read for element index of the broadcast result.

@@ -31,6 +31,7 @@ type attempt struct {
 	forms  map[string][]form           // by the place of a loop: what its carried values are
 	forks  map[string]fork             // by the place of an If whose branches' results differ in rank
 	states map[string]string           // the outputs that are new values of inputs, by those
+	ones   []string                    // the dimensions that are 1 in every run
 	work   int                         // how many more nodes may be converted again, in all attempts
 	inline int                         // how many more nodes of functions this attempt may convert
 }

@@ -82,7 +82,7 @@ func (g *graph) inputs(s *Signature) {
 		for _, e := range p.Type.Shape {
 			for _, name := range e.Vars() {
 				if p.Kind.plain() == Tensor {
-					dims.Set(name, sym.Range{Min: 0, Max: sym.NoMax})
+					dims.Set(name, g.attempt.rangeOf(name))
 				}
 			}
 		}
@@ -97,6 +97,14 @@ func (g *graph) inputs(s *Signature) {
 		g.names[p.Name] = g.from(f, parts)
 		s.Inputs = append(s.Inputs, edge)
 	}
+}
+
+// rangeOf is the range that a dimension of an input begins with.
+func (a *attempt) rangeOf(name sym.Name) sym.Range {
+	if slices.Contains(a.ones, name.Text()) {
+		return sym.Range{Min: 1, Max: 1}
+	}
+	return sym.Range{Min: 0, Max: sym.NoMax}
 }
 
 // partType is the type of a part of an input.
