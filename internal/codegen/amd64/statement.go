@@ -459,7 +459,11 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 		return e.rebody()
 	}
 	var many, tail []asm.Inst
-	if strips > 1 && !(fixed && constant < strips*width) {
+	e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(start))}
+	if n := e.stripsMoved(s); n > 1 && !(fixed && constant < n*width) {
+		e.moveRun(s.Body[0].(*loop.Store))
+		many, strips = e.rebody(), n
+	} else if strips > 1 && !(fixed && constant < strips*width) {
 		many = strip(strips, asm.NoReg)
 	}
 	one := strip(1, asm.NoReg)

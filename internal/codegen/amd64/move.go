@@ -1,0 +1,74 @@
+package amd64
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file is vector loops that only move narrow elements, or fill memory with one: whole registers of elements at a
+// time, of which as lanes of 32 bits there would be several.
+
+// stripsMoved is how many strips of a vector loop one move does; 0 if the loop does something else.
+func (e *emitter) stripsMoved(f *loop.For) int64 {
+	if len(f.Body) != 1 || e.override != nil || e.collect != nil {
+		return 0
+	}
+	s, ok := f.Body[0].(*loop.Store)
+	if !ok || s.Mask != nil {
+		return 0
+	}
+	dt := s.X.DType()
+	if !smallDtypes(dt) || dt == dtype.Bool {
+		return 0
+	}
+	switch x := s.X.(type) {
+	case *loop.Load:
+		ok = x.Mask == nil && e.inRun(x.From, x.Index)
+	case *loop.Const:
+		ok = dt.IsInt()
+	default:
+		ok = false
+	}
+	if !ok || !e.inRun(s.To, s.Index) {
+		return 0
+	}
+	return int64(e.isa.bits / (e.isa.lanes * dt.Bits()))
+}
+
+// moveRun writes a register of elements, from the first lane's on.
+func (e *emitter) moveRun(s *loop.Store) {
+	var r asm.Reg
+	switch x := s.X.(type) {
+	case *loop.Load:
+		r = e.builder.load(e.runAt(x.From, x.Index))
+	case *loop.Const:
+		r = e.builder.load(asm.Mem{Pool: e.code.Constant(e.filled(x))})
+	}
+	e.builder.store(e.runAt(s.To, s.Index), r)
+}
+
+// inRun reports whether the elements of all lanes follow one another.
+func (e *emitter) inRun(buffer string, index []sym.Expr) bool {
+	step, even := e.constantStep(e.runOffset(buffer, index))
+	return even && step == 1
+}
+
+func (e *emitter) runOffset(buffer string, index []sym.Expr) sym.Expr {
+	return e.simpler(e.resolve(e.k.memory(buffer).offset(index)))
+}
+
+// runAt is the address of the first lane's element.
+func (e *emitter) runAt(buffer string, index []sym.Expr) asm.Mem {
+	return e.address(buffer, e.runOffset(buffer, index))
+}
+
+// filled is a register's bytes with a constant in each element.
+func (e *emitter) filled(c *loop.Const) []byte {
+	one := binary.LittleEndian.AppendUint64(nil, c.Bits)[:c.Type.Bits()/8]
+	return bytes.Repeat(one, e.isa.bits/c.Type.Bits())
+}
