@@ -16,11 +16,24 @@ import (
 const unrolled = 4
 
 // prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most fewestRows wait for memory as it is, which
-// the processor's own prefetching reads fastest.
+// the processor's own prefetching reads fastest, but for narrow columns, whose widening leaves few reads under way: these are fetched streamAhead.
 const (
 	prefetchAhead = 1024
 	fewestRows    = 3
 )
+
+// fetchesAhead is how far ahead of the columns in use a tile of a term fetches; 0: it leaves that to the processor.
+func (t *registerTile) fetchesAhead(m *term) int64 {
+	switch {
+	case !m.packed:
+		return 0
+	case t.rows > fewestRows:
+		return prefetchAhead
+	case m.formB.extend != asm.NoOp:
+		return streamAhead
+	}
+	return 0
+}
 
 // elementOps are the instructions for a type of sums; NoOp where there is none.
 type elementOps struct {
@@ -457,10 +470,10 @@ func (t *registerTile) step(m *term, rows rowBases, b asm.Reg, k int64, even boo
 		return asm.Mem{Base: b, Disp: int32(dispB + int64(vector)*line)}
 	}
 	masked := func(vector int) bool { return t.partial(vector) && m.room < int64(t.vectors)*t.lanes() }
-	if m.packed && even && t.rows > fewestRows {
+	if ahead := t.fetchesAhead(m); even && ahead > 0 {
 		step := line * int64(t.vectors)
 		for next := (k*step + 63) &^ 63; next < (k+1)*step; next += 64 {
-			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + prefetchAhead)}})
+			t.emit(asm.Inst{Op: asm.PREFETCHT0, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: b, Disp: int32(dispB + next - k*step + ahead)}})
 		}
 	}
 	registers, all := t.ops.registers(t.isa), t.rows+m.dot.moreRows()
