@@ -125,7 +125,11 @@ func formOfTransposed(l *layout, n *ir.Node) *form {
 	}
 	return &form{images: first(n), gain: unbreakable, build: func(b *ir.Builder, n *ir.Node, in []*ir.Value) *ir.Value {
 		p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: how}
-		p.of(b, n, in[0])
+		if inColumns(n, how) {
+			p = columnsOf(b, n, in[0], begin)
+		} else {
+			p.of(b, n, in[0])
+		}
 		y := p.put(b)
 		l.pieces[y] = p
 		return y

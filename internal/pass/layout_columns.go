@@ -1,0 +1,112 @@
+package pass
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// This file computes transposed convolutions to few channels whose outputs see different numbers of the kernel's
+// elements: a product gives what each element makes of each position of the input, and each output adds up those that
+// it sees. Nothing is multiplied with the holes that outputs side by side would have.
+
+const (
+	columnsFilters  = 4  // output channels at most
+	columnsElements = 48 // of the kernel, for all output channels, at most: each is an addition's operand
+	columnsInner    = 16 // input channels at least, below which the additions take longer than the product
+)
+
+// inColumns reports whether a transposed convolution, otherwise computed so, is one by columns.
+func inColumns(n *ir.Node, how *transposed) bool {
+	w := n.Inputs[1].Const
+	if w == nil || n.Attrs.Int("groups", 1) != 1 || w.Shape()[1] > columnsFilters || w.Shape()[0] < columnsInner {
+		return false
+	}
+	elements := w.Shape()[1]
+	for _, k := range w.Shape()[2:] {
+		elements *= k
+	}
+	return elements <= columnsElements && slices.ContainsFunc(how.joined, func(a phasesAxis) bool { return !a.full() })
+}
+
+// columnsOf is a transposed convolution of x, [N, d…, I], by columns.
+func columnsOf(b *ir.Builder, n *ir.Node, x *ir.Value, begin []int64) *pieces {
+	w := n.Inputs[1].Const
+	inner, filters, kernel := w.Shape()[0], w.Shape()[1], w.Shape()[2:]
+	p := &pieces{extents: n.Outputs[0].Type.Shape[2:], how: &transposed{}}
+	var counts []int64
+	for i, k := range kernel {
+		list := apartOf(n.Attrs.Ints("strides")[i], k, n.Attrs.Ints("dilations")[i], begin[i])
+		p.how.apart, counts = append(p.how.apart, list), append(counts, int64(len(list)))
+	}
+	columns := columnsFrom(b, n, x, inner, filters, kernel)
+	tensor.Each(counts, func(at []int64) {
+		p.list = append(p.list, p.added(b, columns, at, kernel, filters, input(n, 2)))
+	})
+	return p
+}
+
+// columnsFrom is what each element of the kernel makes of each position: [N, k… · O, d…].
+func columnsFrom(b *ir.Builder, n *ir.Node, x *ir.Value, inner, filters int64, kernel []int64) *ir.Value {
+	from, elements, axes := n.Inputs[1].Const, int64(1), len(kernel)
+	for _, k := range kernel {
+		elements *= k
+	}
+	ones := slices.Repeat([]int64{1}, axes)
+	w := tensor.Must(tensor.New(from.DType(), append(slices.Clone(ones), inner, elements*filters)...))
+	for i := range w.Len() {
+		channel, element, filter := i/(elements*filters), i/filters%elements, i%filters
+		w.SetFloat(i, from.Float((channel*filters+filter)*elements+element))
+	}
+	none := make([]sym.Expr, axes)
+	attrs := ops.Window{Kernel: ones, Strides: ones, Dilations: ones, Begin: none, End: none}.Attrs()
+	attrs["groups"], attrs["last"] = int64(1), true
+	y := b.Op("convolution", attrs, x, b.Constant(n.Inputs[1].Name, w))
+	perm := []int64{0, int64(axes + 1)}
+	for i := range axes {
+		perm = append(perm, int64(1+i))
+	}
+	return ops.Transpose(b, y, perm...)
+}
+
+// added is a piece, [N, u…, O]: of each element that its outputs see, the column, shifted.
+func (p *pieces) added(b *ir.Builder, columns *ir.Value, at, kernel []int64, filters int64, bias *ir.Value) *ir.Value {
+	size, places, counts := columns.Type.Shape, []sym.Expr{columns.Type.Shape[0]}, []int64{}
+	for i, t := range at {
+		places = append(places, b.Dims().Simplify(p.extents[i].CeilDiv(sym.Const(int64(len(p.how.apart[i]))))))
+		counts = append(counts, int64(len(p.how.apart[i][t].elements)))
+	}
+	places = append(places, sym.Const(filters))
+	var sum *ir.Value
+	tensor.Each(counts, func(tap []int64) {
+		element := int64(0)
+		begin, end := make([]sym.Expr, len(size)), make([]sym.Expr, len(size))
+		for i, t := range at {
+			a := p.how.apart[i][t]
+			element = element*kernel[i] + a.elements[tap[i]]
+			begin[2+i] = sym.Const(a.begin - tap[i]*a.dilation)
+			end[2+i] = b.Dims().Simplify(places[1+i].Sub(size[2+i]).Sub(begin[2+i]))
+		}
+		part := ops.Pad(b, ops.SliceAxis(b, columns, 1, sym.Const(element*filters), sym.Const(filters)), nil, "constant", begin, end)
+		if sum == nil {
+			sum = part
+		} else {
+			sum = b.Op("add", nil, sum, part)
+		}
+	})
+	if sum != nil {
+		sum = ops.Transpose(b, sum, ops.ChannelsLast(len(size))...)
+	}
+	switch {
+	case sum == nil && bias == nil:
+		return ops.Expand(b, b.Constant("none", tensor.Must(tensor.New(columns.Type.DType, 1))), places...)
+	case sum == nil:
+		return ops.Expand(b, bias, places...)
+	case bias != nil:
+		return b.Op("add", nil, sum, bias)
+	}
+	return sum
+}
