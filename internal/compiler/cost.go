@@ -3,6 +3,7 @@ package compiler
 import (
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/schedule"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
@@ -41,7 +42,7 @@ func (c *Compiled) Backend(i int) string {
 func WhyHost(op string) string { return hostop.Why(op) }
 
 // Why says why kernel i is the code of a more general generator than the machine's, or else what of it is done more
-// slowly than it was scheduled to be.
+// slowly than it was scheduled to be, or was scheduled outside lanes.
 func (c *Compiled) Why(i int) (reasons []string) {
 	name := c.Code.Kernels[i].Name()
 	for _, list := range [][]target.Left{c.Code.Left, c.Code.Slower} {
@@ -52,7 +53,9 @@ func (c *Compiled) Why(i int) (reasons []string) {
 		}
 	}
 	switch {
-	case reasons != nil || c.Backend(i) == target.AMD64Name:
+	case c.Backend(i) == target.AMD64Name:
+		return append(reasons, schedule.OutOfLanes(c.Loop.Kernels[i], c.Code.Machine, c.Loop.Dims)...)
+	case reasons != nil:
 		return reasons
 	case c.Notes != nil:
 		return c.Notes
