@@ -258,7 +258,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err := p.addStates(module, m, o.States); err != nil {
 		return err
 	}
-	more, err := p.narrowCaches(module, o.Cache)
+	more, err := p.narrowCaches(module, names, o.Cache)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 }
 
 // narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so. It returns the names of the outputs that this adds: scales.
-func (p *Program) narrowCaches(module *ir.Module, dt DType) (more []string, err error) {
+func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (more []string, err error) {
 	if dt != BF16 && dt != I8 {
 		return nil, nil
 	}
@@ -106,6 +106,9 @@ func (p *Program) narrowCaches(module *ir.Module, dt DType) (more []string, err 
 	} else {
 		var states []ir.State
 		states, err = compiler.CachesInBytes(module)
+		for i := range states {
+			more = append(more, freeName(names, names[states[i].Out]+".scale"))
+		}
 		narrowed, why = len(states), "a cache's output is its input with vectors, whole along the last axis, replaced by a scatter"
 	}
 	if err != nil {
@@ -116,11 +119,19 @@ func (p *Program) narrowCaches(module *ir.Module, dt DType) (more []string, err 
 	}
 	p.declareNarrow(body, dt)
 	takes, gives := addedEdges(p.takes, body.Params, inputs), addedEdges(p.gives, body.Results, outputs)
-	p.setEdges(takes, gives)
-	for _, v := range body.Results[outputs:] {
-		more = append(more, v.Name)
+	for i, name := range more {
+		gives[len(gives)-len(more)+i].Info.Name = name
 	}
+	p.setEdges(takes, gives)
 	return more, nil
+}
+
+// freeName is a name that is not among others.
+func freeName(names []string, name string) string {
+	for slices.Contains(names, name) {
+		name += "_"
+	}
+	return name
 }
 
 // addedEdges is edges and those of the values that there are more from one on.

@@ -12,14 +12,14 @@ import (
 // scaleSuffix is what the name of a cache's scales ends in.
 const scaleSuffix = ".scale"
 
-// CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and returns the caches. The last axis of a cache is a vector,
+// CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and returns the caches, in the order of the results that are added. The last axis of a cache is a vector,
 // which scatters replace as a whole: it has one scale, or one for each head if what reads the cache takes heads apart. The scales' state has the cache's name and ".scale", and its
 // shape, but for the last axis. New vectors are quantised when they are written (ops.QuantizeRows), and everything that reads the cache reads what is stored.
 func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 	defer ir.Catch(&err)
 	c, body := ir.NewInference(m), m.Main.Body
 	instead := map[*ir.Node]*byteCache{}
-	front := &ir.Block{}
+	front, caches := &ir.Block{}, []*byteCache(nil)
 	for i := range m.Main.States {
 		s := &m.Main.States[i]
 		old, last := s.In, body.Results[s.Out]
@@ -33,7 +33,7 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 		for _, n := range chain {
 			instead[n] = cache
 		}
-		narrowed = append(narrowed, *s)
+		narrowed, caches = append(narrowed, *s), append(caches, cache)
 	}
 	if narrowed == nil {
 		return nil, nil
@@ -48,9 +48,9 @@ func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 		block := &ir.Block{}
 		cache.follow(ir.NewBuilder(c, block), n)
 		nodes, body.Consts = append(nodes, block.Nodes...), append(body.Consts, block.Consts...)
-		if n.Outputs[0] == cache.end {
-			cache.finish(c, m.Main)
-		}
+	}
+	for _, cache := range caches {
+		cache.finish(c, m.Main)
 	}
 	body.Nodes, body.Consts = nodes, append(body.Consts, front.Consts...)
 	return narrowed, nil
