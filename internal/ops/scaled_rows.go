@@ -14,7 +14,8 @@ import (
 func init() {
 	define(&Def{Op: "scaled_rows", Shape: scaledRowsShape, Mean: scaledRowsMean, Samples: scaledRowsSamples, Expand: func(b *ir.Builder, n *ir.Node) []*ir.Value {
 		x, scale := n.Inputs[0], n.Inputs[1]
-		y := Binary(b, loop.Mul, apartRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), apartRows(b, scale, rowGroups(scale)))
+		each := Reshape(b, scale, append(append([]sym.Expr{}, scale.Type.Shape...), one)...)
+		y := Binary(b, loop.Mul, apartRows(b, Cast(b, x, dtype.F32), rowGroups(scale)), each)
 		return []*ir.Value{Reshape(b, y, x.Type.Shape...)}
 	}})
 }
@@ -69,7 +70,9 @@ func scaledRowsShape(c *ir.Inference, n *ir.Node) error {
 			return err
 		}
 	}
-	if err := c.RequireEqual(n, x.Shape[last].Mod(scale.Shape[last].Max(one)), sym.Const(0), "a row has parts of one length"); err != nil {
+	parts := scale.Shape[last]
+	whole := x.Shape[last].FloorDiv(parts.Max(one)).Mul(parts)
+	if err := c.RequireEqual(n, whole, x.Shape[last], "a row has parts of one length"); err != nil {
 		return err
 	}
 	n.Result(0, ir.Type{DType: dtype.F32, Shape: x.Shape})

@@ -100,10 +100,10 @@ func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	return b, true
 }
 
-// evenPlanes is how many planes a block has, at most so many, if all have about as many. Planes that share nothing are
-// blocks of their own.
+// evenPlanes is how many planes a block has, at most so many, if all have about as many; 1 if there are none. Planes
+// that share nothing are blocks of their own.
 func (i WinogradImage) evenPlanes(most int64) int64 {
-	if i.Kernel == 1 {
+	if i.Kernel == 1 || i.Planes < 1 || most < 1 {
 		return 1
 	}
 	return ceilDiv(i.Planes, ceilDiv(i.Planes, most))
@@ -115,7 +115,7 @@ func (b *winogradBlock) divide(i WinogradImage, tile int64) {
 	if i.Filters%64 == 0 {
 		b.chunk = 64
 	}
-	tiles := ceilDiv(i.Height, tile) * ceilDiv(i.Width, tile) * ceilDiv(i.Planes, b.planes)
+	tiles := max(1, ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile)*ceilDiv(i.Planes, b.planes))
 	b.parts = divisor(i.Filters/b.chunk, (8*b.rows*b.columns+tiles-1)/tiles, i.Filters/b.chunk)
 }
 

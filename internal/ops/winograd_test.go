@@ -10,6 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -172,4 +173,19 @@ func windowErrors(got, x, w *tensor.Tensor) (worst float64, err error) {
 		}
 	})
 	return worst, err
+}
+
+// TestWinogradOfNothing: images without rows, columns, planes or channels have blocks or none, and never a fault.
+func TestWinogradOfNothing(t *testing.T) {
+	for _, fixed := range []bool{true, false} {
+		for size := range int64(1 << 5) {
+			of := func(bit int) int64 { return (size >> bit & 1) * 64 }
+			i := WinogradImage{of(0), of(1), of(2), 3, 0, of(3), of(4), fixed}
+			for _, planes := range []sym.Expr{sym.Const(i.Planes), sym.Var(sym.User("n"))} {
+				if b, ok := i.block(4, planes); ok && (b.rows < 1 || b.columns < 1 || b.planes < 1 || b.parts < 1) {
+					t.Errorf("%+v: %+v", i, b)
+				}
+			}
+		}
+	}
 }
