@@ -69,13 +69,22 @@ func poolShape(c *ir.Inference, n *ir.Node) error {
 		if n.Attrs.Bool("ceil") {
 			extent = w.overhanging(i, sizes[2+i])
 		}
-		if err := c.Require(n, sym.Cond{A: sym.Const(0), Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
+		if err := c.Require(n, sym.Cond{A: leastPositions(extent), Rel: sym.LE, B: extent}, "the window fits the padded input"); err != nil {
 			return err
 		}
 		shape = append(shape, c.Dims().Simplify(extent))
 	}
 	n.Result(0, ir.Type{DType: x.DType, Shape: unplanar(n, shape)})
 	return nil
+}
+
+// leastPositions is how many positions a window must have. Known sizes may leave none: the result is empty. Named ones
+// have at least one: what is planned for them compares their sizes, which takes many times as long if all may be 0.
+func leastPositions(extent sym.Expr) sym.Expr {
+	if _, known := extent.Const(); known {
+		return sym.Const(0)
+	}
+	return one
 }
 
 // overhanging is positions where the last window may hang over the end, as long as it begins inside the input or the padding before it.
