@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// headsModel is GroupQueryAttention of heads over groups of size elements, with caches of room entries; an extent of 0 is a named one.
+// headsModel is GroupQueryAttention of heads over groups of size elements, with caches of room entries; an extent of 0
+// is a named one.
 func headsModel(t *testing.T, heads, groups, size, news, room int64) *weir.Model {
 	t.Helper()
 	extent := func(name string, n int64) *wire.Dimension {
@@ -59,7 +60,8 @@ func inBytes(x []float32) (q []int8, scale float32) {
 	return q, scale
 }
 
-// oddRows makes vectors of all kinds out of ordinary ones: zeros, one huge channel, numbers below the least normal one, and those that are all nearly one.
+// oddRows makes vectors of all kinds out of ordinary ones: zeros, one huge channel, numbers below the least normal one,
+// and those that are all nearly one.
 func oddRows(x []float32, size, kinds int) {
 	for r := 0; r*size < len(x); r++ {
 		row := x[r*size : (r+1)*size]
@@ -82,8 +84,9 @@ func oddRows(x []float32, size, kinds int) {
 	}
 }
 
-// TestByteCaches: caches in bytes hold what caches of f32 hold, quantised once; their scales are states; results keep within the bound that docs/accuracy.md states; what is
-// measured is what is predicted; at every level, with sizes named and known, for many new entries and for one.
+// TestByteCaches: caches in bytes hold what caches of f32 hold, quantised once; their scales are states; results keep
+// within the bound that docs/accuracy.md states; what is measured is what is predicted; at every level, with sizes
+// named and known, for many new entries and for one.
 func TestByteCaches(t *testing.T) {
 	for _, cpu := range []string{"native", "avx2", "portable", "reference"} {
 		for _, c := range []struct{ heads, groups, size, news, room int64 }{{4, 2, 16, 0, 0}, {3, 3, 20, 0, 333}, {8, 1, 64, 1, 640}, {2, 2, 17, 9, 40}} {
@@ -274,7 +277,8 @@ func (h *byteCaches) bound(q []float32, group, keys int) []float64 {
 	return out
 }
 
-// TestByteCachesNotFinite: a vector with an infinity or NaN reads as NaN: of values every result of a query that sees it, of keys the same, and no other.
+// TestByteCachesNotFinite: a vector with an infinity or NaN reads as NaN: of values every result of a query that sees
+// it, of keys the same, and no other.
 func TestByteCachesNotFinite(t *testing.T) {
 	m := headsModel(t, 2, 2, 16, 0, 0)
 	for _, cpu := range []string{"native", "avx2", "portable", "reference"} {
@@ -292,7 +296,8 @@ func TestByteCachesNotFinite(t *testing.T) {
 					defer got.Close()
 					for i, y := range must[[]float32](t)(weir.View[float32](got.Get("y"))) {
 						row, head := i/32, i/16%2
-						// Of values, a weight of 0 times NaN is NaN, as in f32; keys are hidden before they are weighed.
+						// Of values, a weight of 0 times NaN is NaN, as in f32; keys are hidden before they are
+						// weighed.
 						touched := head == 0 && (row >= 5 || name == "v" && y != y)
 						if touched != (y != y) || math.IsInf(float64(y), 0) {
 							t.Errorf("query %d, head %d has %g", row, head, y)
@@ -312,7 +317,8 @@ func TestByteCachesNotFinite(t *testing.T) {
 	}
 }
 
-// TestByteCachesKept: an artefact has the states of the program that it was saved from; a cache goes on from a copy; a donated one is refused, since it is a state.
+// TestByteCachesKept: an artefact has the states of the program that it was saved from; a cache goes on from a copy; a
+// donated one is refused, since it is a state.
 func TestByteCachesKept(t *testing.T) {
 	h := &byteCaches{T: t, size: 16, heads: 4, groups: 2, room: 50}
 	h.compile(headsModel(t, 4, 2, 16, 0, 0), "native")
@@ -342,8 +348,8 @@ func TestByteCachesKept(t *testing.T) {
 	}
 }
 
-// TestByteScatters: a cache whose heads lie in one axis has a scale for each; what else reads a cache reads what is stored; a state that scatters do not write by whole vectors, or that is
-// none, stays as it is.
+// TestByteScatters: a cache whose heads lie in one axis has a scale for each; what else reads a cache reads what is
+// stored; a state that scatters do not write by whole vectors, or that is none, stays as it is.
 func TestByteScatters(t *testing.T) {
 	const text = `weir 1
 ir @m {

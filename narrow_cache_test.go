@@ -113,7 +113,8 @@ func TestNarrowCaches(t *testing.T) {
 	}
 }
 
-// grouped is the arguments of groupedModel but for its states: news entries after the first at, of queries and keys of so many elements.
+// grouped is the arguments of groupedModel but for its states: news entries after the first at, of queries and keys of
+// so many elements.
 func grouped(t *testing.T, at, news, query, key int) weir.Inputs {
 	t.Helper()
 	in := weir.Inputs{"last": must[*weir.Tensor](t)(weir.FromSlice([]int32{int32(at + news - 1)}, 1)), "total": must[*weir.Tensor](t)(weir.New(weir.I32))}

@@ -65,9 +65,11 @@ type Options struct {
 	// input and output are of this type. An element is rounded once, when it is written, and what reads the cache reads
 	// what is stored: each element read is off by at most 2⁻⁸ of itself. Other states stay as they are.
 	//
-	// I8 stores caches whose scatters replace whole vectors, along the last axis, as bytes. Each vector has a scale, of f32, its greatest magnitude / 127; a vector that is taken apart into
-	// heads has one for each of them. The scales of the input NAME are a state of their own, NAME.scale, of the cache's shape but for the last axis, and the output's are the new value
-	// of that: Inputs lists both. An element read is off by at most the vector's greatest magnitude / 254. A vector with an infinity or NaN reads as NaN.
+	// I8 stores caches whose scatters replace whole vectors, along the last axis, as bytes. Each vector has a scale, of
+	// f32, its greatest magnitude / 127; a vector that is taken apart into heads has one for each of them. The scales
+	// of the input NAME are a state of their own, NAME.scale, of the cache's shape but for the last axis, and the
+	// output's are the new value of that: Inputs lists both. An element read is off by at most the vector's greatest
+	// magnitude / 254. A vector with an infinity or NaN reads as NaN.
 	Cache DType
 	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
 	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's

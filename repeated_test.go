@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// repeatedCases are models of x[n, 4] and y[m, 4] in which an extent m of 1 repeats, and what they make of an element of each.
+// repeatedCases are models of x[n, 4] and y[m, 4] in which an extent m of 1 repeats, and what they make of an element
+// of each.
 var repeatedCases = []struct {
 	name  string
 	nodes []*wire.NodeProto
@@ -23,7 +24,8 @@ var repeatedCases = []struct {
 	{"both ways", []*wire.NodeProto{nodeOf("Mul y,x p"), nodeOf("Max p,y z")}, func(x, y float64) float64 { return max(x*y, y) }},
 }
 
-// TestRepeated: a dimension that is compiled to be 1 repeats beside another; one that merely is 1 in a run must equal it, and the error says how to repeat it.
+// TestRepeated: a dimension that is compiled to be 1 repeats beside another; one that merely is 1 in a run must equal
+// it, and the error says how to repeat it.
 func TestRepeated(t *testing.T) {
 	in := func(dim string) *wire.TypeProto {
 		return tensorType(wire.FloatType, &wire.Dimension{Param: dim}, wire.Size(4))

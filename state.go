@@ -93,7 +93,8 @@ func (p *Program) addStates(module *ir.Module, m *Model, states map[string]strin
 	return nil
 }
 
-// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so. It returns the names of the outputs that this adds: scales.
+// narrowCaches has the states that are caches stored as dt, and their inputs and outputs declared so. It returns the
+// names of the outputs that this adds: scales.
 func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (more []string, err error) {
 	if dt != BF16 && dt != I8 {
 		return nil, nil

@@ -264,8 +264,9 @@ type Local struct {
 }
 
 // Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type (integers
-// wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32, i64 or an unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
-// With Async it goes on at once, and is complete after a Drain; contractions of one role complete in order.
+// wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32, i64 or an
+// unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core. With Async it goes on at
+// once, and is complete after a Drain; contractions of one role complete in order.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile

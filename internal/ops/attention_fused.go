@@ -349,7 +349,8 @@ func (a *attentionKernel) block(b *attentionBlock, s attentionSegment, from, cou
 	})
 }
 
-// weigh makes weights of the scores of a segment's keys from one on, times the scales of their values, and keeps the greatest score and the sum of weights of each query.
+// weigh makes weights of the scores of a segment's keys from one on, times the scales of their values, and keeps the
+// greatest score and the sum of weights of each query.
 func (a *attentionKernel) weigh(b *attentionBlock, s attentionSegment, scores *loop.Memory, from, count sym.Expr) {
 	k := a.Nest
 	k.Each("i", b.count, func(i sym.Expr) {

@@ -97,7 +97,8 @@ func attentionShape(c *ir.Inference, n *ir.Node) error {
 // attentionScaled has, for the inputs that may be bytes, the inputs that are their scales.
 var attentionScaled = map[int]int{1: 6, 2: 7, 4: 8, 5: 9}
 
-// AttentionScales is the input of an attention node that has the scales of its keys or values, the given input, if those are bytes.
+// AttentionScales is the input of an attention node that has the scales of its keys or values, the given input, if
+// those are bytes.
 func AttentionScales(input int) int { return attentionScaled[input] }
 
 // attentionScales checks that bytes have scales, [B, G, K, 1], and nothing else has.

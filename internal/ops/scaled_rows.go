@@ -20,14 +20,15 @@ func init() {
 	}})
 }
 
-// ScaledRows is the numbers that bytes and their scales stand for, as QuantizeRows makes them: x, i8, times scale, f32, whose last axis has one element for each of the
-// equal parts of a row of x.
+// ScaledRows is the numbers that bytes and their scales stand for, as QuantizeRows makes them: x, i8, times scale, f32,
+// whose last axis has one element for each of the equal parts of a row of x.
 func ScaledRows(b *ir.Builder, x, scale *ir.Value) *ir.Value {
 	return b.Op("scaled_rows", nil, x, scale)
 }
 
-// QuantizeRows makes bytes of f32: each of the groups of equal length that a row of x is made of, along the last axis, has a scale, its greatest magnitude / 127, and
-// its elements are divided by that and rounded to even. Of a group of zeros the scale is 0; with an infinity or NaN it is infinite or NaN, and the bytes are 0, so that all of the group
+// QuantizeRows makes bytes of f32: each of the groups of equal length that a row of x is made of, along the last axis,
+// has a scale, its greatest magnitude / 127, and its elements are divided by that and rounded to even. Of a group of
+// zeros the scale is 0; with an infinity or NaN it is infinite or NaN, and the bytes are 0, so that all of the group
 // reads as NaN.
 func QuantizeRows(b *ir.Builder, x *ir.Value, groups sym.Expr) (bytes, scale *ir.Value) {
 	number := func(v float64) *ir.Value { return Scalar(b, dtype.F32, v) }

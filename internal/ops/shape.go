@@ -8,8 +8,8 @@ import (
 )
 
 // broadcast is the shape that several shapes are stretched to: aligned at the last axis, an extent of 1 repeats. Two extents
-// that are not the same for every value become a condition: one that could be 1 is taken to be equal, and repeats only if its dimensions are
-// known to be 1.
+// that are not the same for every value become a condition: one that could be 1 is taken to be equal, and repeats only
+// if its dimensions are known to be 1.
 func broadcast(c *ir.Inference, n *ir.Node, shapes ...[]sym.Expr) ([]sym.Expr, error) {
 	rank := 0
 	for _, s := range shapes {

@@ -245,7 +245,8 @@ func winogradSamples(r *rand.Rand) []Sample {
 	return out
 }
 
-// winogradSample is a sample of an input's shape, and of a kernel of so many planes, if any, padded alike on both sides.
+// winogradSample is a sample of an input's shape, and of a kernel of so many planes, if any, padded alike on both
+// sides.
 func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias bool) Sample {
 	channels, count := shape[len(shape)-1], int64(1)
 	if planes != nil {

@@ -14,8 +14,8 @@ type WinogradImage struct {
 	Fixed                 bool // rows and columns are known; otherwise they are likely
 }
 
-// usualSide and usualPlanes are what a dimension that decides an image's rows or columns, or its planes, counts as where
-// a size must be guessed.
+// usualSide and usualPlanes are what a dimension that decides an image's rows or columns, or its planes, counts as
+// where a size must be guessed.
 const (
 	usualSide   = 256
 	usualPlanes = 16
@@ -62,7 +62,8 @@ func likely(extent sym.Expr, usual int64, d *sym.Dims) int64 {
 	return min(max(v, 1), 1<<20)
 }
 
-// winogradBlock is how much is done at once: planes, rows and columns of tiles, parts of the output channels, each a loop over chunks of them.
+// winogradBlock is how much is done at once: planes, rows and columns of tiles, parts of the output channels, each a
+// loop over chunks of them.
 type winogradBlock struct{ planes, rows, columns, parts, chunk int64 }
 
 const (
@@ -77,8 +78,8 @@ func winogradPlaneBytes(tiles, channels, tile int64) int64 {
 	return tiles * (tile + 2) * (tile + 2) * channels * 4
 }
 
-// winogradBlockOf chooses a block for an image; false where there is none. A block covers whole tiles, or the image. The
-// planes that several output planes see are transformed once for those of a block.
+// winogradBlockOf chooses a block for an image; false where there is none. A block covers whole tiles, or the image.
+// The planes that several output planes see are transformed once for those of a block.
 func winogradBlockOf(i WinogradImage, tile int64) (b winogradBlock, ok bool) {
 	rows, columns := (i.Height+tile-1)/tile, (i.Width+tile-1)/tile
 	if i.Height < 1 || i.Width < 1 || i.Planes < 1 || i.Channels < 1 || i.Filters < 1 {

@@ -14,8 +14,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// inTiles is the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O], in tiles and
-// padded by 1, as the lowering computes it.
+// inTiles is the convolution of x, [1, H, W, C] or [1, D, H, W, C], with w, [3, 3, C, O] or [K, 3, 3, C, O], in tiles
+// and padded by 1, as the lowering computes it.
 func inTiles(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	t.Helper()
 	shape := w.Shape()

@@ -31,7 +31,8 @@ type winogradPlace struct {
 	top, left                         sym.Expr
 }
 
-// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and transforms what comes out.
+// winogradBlocks transforms the inputs of a block of tiles, multiplies them by the weights, matrix by matrix, and
+// transforms what comes out.
 func winogradBlocks(k *Nest, n *ir.Node) {
 	form := newWinogradForm(k, n)
 	block := &form.block
@@ -174,8 +175,8 @@ func (w *winogradPlace) half(plane, top sym.Expr) *loop.Memory {
 	return half
 }
 
-// products are the sums of products of the filters from first on: for each element of a tile, those of all tiles of each
-// plane of results. The planes of the kernel are summed before they are transformed back.
+// products are the sums of products of the filters from first on: for each element of a tile, those of all tiles of
+// each plane of results. The planes of the kernel are summed before they are transformed back.
 func (w *winogradPlace) products(seen *loop.Memory, first sym.Expr) *loop.Memory {
 	k, elements := w.Nest, (w.tile+2)*(w.tile+2)
 	sums := k.Local("sums", w.x.DType, sym.Const(elements), sym.Const(w.block.planes).Mul(w.most), w.chunk)

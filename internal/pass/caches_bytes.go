@@ -12,9 +12,11 @@ import (
 // scaleSuffix is what the name of a cache's scales ends in.
 const scaleSuffix = ".scale"
 
-// CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and returns the caches, in the order of the results that are added. The last axis of a cache is a vector,
-// which scatters replace as a whole: it has one scale, or one for each head if what reads the cache takes heads apart. The scales' state has the cache's name and ".scale", and its
-// shape, but for the last axis. New vectors are quantised when they are written (ops.QuantizeRows), and everything that reads the cache reads what is stored.
+// CachesInBytes stores the states of main that are caches of f32 as i8, each with a state of scales beside it, and
+// returns the caches, in the order of the results that are added. The last axis of a cache is a vector, which scatters
+// replace as a whole: it has one scale, or one for each head if what reads the cache takes heads apart. The scales'
+// state has the cache's name and ".scale", and its shape, but for the last axis. New vectors are quantised when they
+// are written (ops.QuantizeRows), and everything that reads the cache reads what is stored.
 func CachesInBytes(m *ir.Module) (narrowed []ir.State, err error) {
 	defer ir.Catch(&err)
 	c, body := ir.NewInference(m), m.Main.Body
@@ -167,7 +169,8 @@ func sameAlong(v *ir.Value) bool {
 	return true
 }
 
-// headsApart is how many scales a cache's vector has: as many as there are heads if everything that takes the vectors of the cache apart takes as many out of each.
+// headsApart is how many scales a cache's vector has: as many as there are heads if everything that takes the vectors
+// of the cache apart takes as many out of each.
 func headsApart(c *ir.Inference, body *ir.Block, old *ir.Value, chain []*ir.Node) sym.Expr {
 	of := map[*ir.Value]bool{old: true}
 	for _, n := range chain {
@@ -222,7 +225,8 @@ func bytesAttention(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
 	return b.Op("attention", n.Attrs, in...)
 }
 
-// storedBytes returns the bytes and scales of a cache that v are the numbers of, in v's shape; nil if v is something else.
+// storedBytes returns the bytes and scales of a cache that v are the numbers of, in v's shape; nil if v is something
+// else.
 func storedBytes(r *rewriting, b *ir.Builder, v *ir.Value, depth int) (bytes, scale *ir.Value) {
 	if v == nil || v.Node == nil || depth > 4 {
 		return nil, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Winograd has convolutions of 3 × 3, or of planes of that, with channels last computed in tiles, by fewer multiplications, where that takes
-// less time and is worth the memory of the larger weights. Results are within ops.WinogradBound of the plain sums,
-// whatever the input: see docs/accuracy.md. Weights that are no numbers, or very large or small ones, are not
-// transformed.
+// Winograd has convolutions of 3 × 3, or of planes of that, with channels last computed in tiles, by fewer
+// multiplications, where that takes less time and is worth the memory of the larger weights. Results are within
+// ops.WinogradBound of the plain sums, whatever the input: see docs/accuracy.md. Weights that are no numbers, or very
+// large or small ones, are not transformed.
 func Winograd(m *ir.Module) error {
 	return WinogradBy(m, 1, func(string) int64 { return 0 })
 }

@@ -12,8 +12,8 @@ import (
 // fewTurns is how often a nest of loops may run outside lanes without a reason being told.
 const fewTurns = 64
 
-// OutOfLanes says why nests of a scheduled kernel are done in no lanes: one reason for each nest that runs often, but for products, and holds no vector loop.
-// A machine without vectors has none.
+// OutOfLanes says why nests of a scheduled kernel are done in no lanes: one reason for each nest that runs often, but
+// for products, and holds no vector loop. A machine without vectors has none.
 func OutOfLanes(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (reasons []string) {
 	if machine.VectorBytes == 0 || neverRuns(k) || forBlocks(k) {
 		return nil

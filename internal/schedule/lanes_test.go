@@ -10,7 +10,8 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestOutOfLanes: what is in lanes, a product or seldom has no reason, and what is in none has one: what it carries, or the limit that lanes would exceed.
+// TestOutOfLanes: what is in lanes, a product or seldom has no reason, and what is in none has one: what it carries, or
+// the limit that lanes would exceed.
 func TestOutOfLanes(t *testing.T) {
 	carried := func(count int64) func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {
 		return func(b *loop.Builder, in []*loop.Memory, out *loop.Memory) {

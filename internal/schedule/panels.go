@@ -282,10 +282,10 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 	return vectors * lanes
 }
 
-// wider is the vectors of a panel in the place of two: four or three, if they make whole panels that stay near and there
-// are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a product, and
-// keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that are no more
-// than a panel, such as those that were cut to be one, stay whole.
+// wider is the vectors of a panel in the place of two: four or three, if they make whole panels that stay near and
+// there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
+// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that
+// are no more than a panel, such as those that were cut to be one, stay whole.
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)

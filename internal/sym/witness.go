@@ -8,8 +8,9 @@ import (
 // witnesses is how many bindings are looked at before something is proved of all of them.
 const witnesses = 32
 
-// Spread returns bindings of the names within their ranges: all at the low end, all at the high end, and others spread over the magnitudes in
-// between. What is false at one of them need not be put to the prover. The same names and ranges have the same bindings.
+// Spread returns bindings of the names within their ranges: all at the low end, all at the high end, and others spread
+// over the magnitudes in between. What is false at one of them need not be put to the prover. The same names and ranges
+// have the same bindings.
 func (d *Dims) Spread(names []Name) [][]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,7 +46,8 @@ func (d *Dims) spread(names []Name) [][]int64 {
 	return out
 }
 
-// near is the part of a name's range that Spread looks at: the values that are no farther from an end, so that few sizes overflow.
+// near is the part of a name's range that Spread looks at: the values that are no farther from an end, so that few
+// sizes overflow.
 func (d *Dims) near(name Name, far int64) Range {
 	r, ok := d.ranges[name]
 	switch {
@@ -59,7 +61,8 @@ func (d *Dims) near(name Name, far int64) Range {
 	return Range{r.Min, max(r.Min, r.Max)}
 }
 
-// pick returns a value of a short range by a random number below 2³¹: each magnitude of the distance to the low end is as likely.
+// pick returns a value of a short range by a random number below 2³¹: each magnitude of the distance to the low end is
+// as likely.
 func (r Range) pick(random uint64) int64 {
 	magnitude := random % uint64(bits.Len64(uint64(r.Max-r.Min))+1)
 	return r.Min + min(int64(random>>8&(1<<magnitude-1)), r.Max-r.Min)

@@ -45,7 +45,8 @@ func (x *sumExpressions) widened(v loop.Expr) bool {
 // inLanes reports whether lanes of i32 hold all numbers of a type.
 func inLanes(dt dtype.DType) bool { return integerForms[dt] != nil && dt != dtype.U32 }
 
-// within reports whether a conversion's operand is kept, by a maximum and a minimum, within its type's range; it may be NaN.
+// within reports whether a conversion's operand is kept, by a maximum and a minimum, within its type's range; it may be
+// NaN.
 func within(c *loop.Cast) bool {
 	low, high, v := math.Inf(-1), math.Inf(1), c.X
 	for {

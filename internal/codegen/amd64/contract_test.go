@@ -547,7 +547,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestQuantisedProducts compares products whose results are quantised while their sums are in registers with the interpreter.
+// TestQuantisedProducts compares products whose results are quantised while their sums are in registers with the
+// interpreter.
 func TestQuantisedProducts(t *testing.T) {
 	test := func(t *testing.T, h kernelcheck.Harness) {
 		r := rand.New(rand.NewSource(6))

@@ -16,7 +16,8 @@ import (
 const unrolled = 4
 
 // prefetchAhead is how far ahead of the columns in use packed columns are fetched, in bytes. Tiles of at most fewestRows wait for memory as it is, which
-// the processor's own prefetching reads fastest, but for narrow columns, whose widening leaves few reads under way: these are fetched streamAhead.
+// the processor's own prefetching reads fastest, but for narrow columns, whose widening leaves few reads under way:
+// these are fetched streamAhead.
 const (
 	prefetchAhead = 1024
 	fewestRows    = 3

@@ -133,8 +133,9 @@ func (e *emitter) lanes(buffer string, dt dtype.DType, offset sym.Expr, mask asm
 // beyond the page that the processor fetches ahead in by itself.
 const streamAhead = 2048
 
-// streams reports whether a vector of memory that nothing writes is read in each turn of a loop inside the vector loop, each time the next one, as the panels of weights of few bits are:
-// such a loop does more with what it reads than move it, so that few reads are under way at once.
+// streams reports whether a vector of memory that nothing writes is read in each turn of a loop inside the vector loop,
+// each time the next one, as the panels of weights of few bits are: such a loop does more with what it reads than move
+// it, so that few reads are under way at once.
 func (e *emitter) streams(buffer string, dt dtype.DType, offset sym.Expr) bool {
 	m := e.k.memory(buffer)
 	if e.vector == nil || dt.Bits() != 32 || m.param == nil || m.param.Access != loop.Read || e.tailMask() != asm.NoReg {

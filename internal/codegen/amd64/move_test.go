@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestMoves moves and fills rows of narrow elements, of all lengths about a register's, that begin anywhere and end with
-// their buffer; what lies beside them stays.
+// TestMoves moves and fills rows of narrow elements, of all lengths about a register's, that begin anywhere and end
+// with their buffer; what lies beside them stays.
 func TestMoves(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		h.Guarded = true

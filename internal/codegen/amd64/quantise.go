@@ -53,8 +53,8 @@ func quantisedOf(c *loop.Cast) (q quantised, ok bool) {
 	return q, q.reciprocal()
 }
 
-// bounds reads the least and the greatest result, and what is kept within them: integers of at most 8 bits that the type
-// of the conversion has.
+// bounds reads the least and the greatest result, and what is kept within them: integers of at most 8 bits that the
+// type of the conversion has.
 func (q *quantised) bounds(c *loop.Cast) (rest loop.Expr, ok bool) {
 	if q.low, rest, ok = constantAnd(c.X, loop.Max); !ok {
 		return nil, false

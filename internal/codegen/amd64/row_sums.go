@@ -9,11 +9,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Sums along rows, as of a matrix times a vector: a loop over rows, for each of which a vector loop adds up products and something is stored of the sum. As many rows as there are lanes are
-// done at once: each has a vector of partial sums, and all of these are added across together, in three instructions a row where each by itself takes nine; what is made of the
-// sums is then done in lanes.
+// Sums along rows, as of a matrix times a vector: a loop over rows, for each of which a vector loop adds up products
+// and something is stored of the sum. As many rows as there are lanes are done at once: each has a vector of partial
+// sums, and all of these are added across together, in three instructions a row where each by itself takes nine; what
+// is made of the sums is then done in lanes.
 
-// rowSumOf is the vector loop of a loop over rows: of one that has nothing else but the sum's variable and a store of what is made of it, row after row; nil for other loops.
+// rowSumOf is the vector loop of a loop over rows: of one that has nothing else but the sum's variable and a store of
+// what is made of it, row after row; nil for other loops.
 func rowSumOf(s *loop.For) *loop.For {
 	if s.Kind != loop.Each || len(s.Body) != 3 {
 		return nil
@@ -53,7 +55,8 @@ func ofMemory(x loop.Expr) bool {
 	return is
 }
 
-// rowsOfSums emits a loop over rows with as many at once as there are lanes; false if it is not of that kind, or cannot be.
+// rowsOfSums emits a loop over rows with as many at once as there are lanes; false if it is not of that kind, or cannot
+// be.
 func (e *emitter) rowsOfSums(s *loop.For) bool {
 	inner := rowSumOf(s)
 	if inner == nil || e.vector != nil {

@@ -30,8 +30,9 @@ func rowSums(dt dtype.DType, rows, cols sym.Expr, step int64) *loop.Kernel {
 	return kernelcheck.Finish(b)
 }
 
-// TestRowSums compares sums along rows, of which as many are done at once as there are lanes, with the interpreter: of numbers and named extents, fewer and more than lanes or a strip of
-// them, with rows that are not finite, which leave others as they are.
+// TestRowSums compares sums along rows, of which as many are done at once as there are lanes, with the interpreter: of
+// numbers and named extents, fewer and more than lanes or a strip of them, with rows that are not finite, which leave
+// others as they are.
 func TestRowSums(t *testing.T) {
 	levels(t, func(t *testing.T, h kernelcheck.Harness) {
 		r := rand.New(rand.NewSource(1))

@@ -63,8 +63,8 @@ func (e *emitter) turningOf(s *loop.For) *turning {
 	return e.turningBy(rows, rows, lanes)
 }
 
-// turningBy is the nest with a loop as rows and one as lanes: all reads go on by an element or none along the lanes, and
-// so do writes, but for those that do along the rows.
+// turningBy is the nest with a loop as rows and one as lanes: all reads go on by an element or none along the lanes,
+// and so do writes, but for those that do along the rows.
 func (e *emitter) turningBy(nest, rows, lanes *loop.For) *turning {
 	n := int64(e.isa.lanes)
 	if e.most(e.resolve(rows.Extent)) < n || e.most(e.resolve(lanes.Extent)) < n/2 {

@@ -45,8 +45,8 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 
 // BuildWithin converts the model: its own outputs, or the named values. The signature says what the module's parameters and results are. The module's
 // Check is set: it gives the context's error once that has ended. states says which outputs are new values of inputs,
-// by those; it makes no states of them. ones are dimensions that are 1 in every run: an extent that is one of them repeats where a
-// larger one is expected.
+// by those; it makes no states of them. ones are dimensions that are 1 in every run: an extent that is one of them
+// repeats where a larger one is expected.
 func (m *Model) BuildWithin(ctx context.Context, outputs []string, states map[string]string, ones []string) (module *ir.Module, signature *Signature, err error) {
 	if v := m.Proto.IRVersion; v > NewestFormat {
 		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
