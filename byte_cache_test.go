@@ -388,20 +388,31 @@ ir @m {
 			if shapes["whole.scale"] != "" {
 				t.Error("a state whose vectors are written in part has scales")
 			}
-			in := weir.Inputs{"at": must[*weir.Tensor](t)(weir.FromSlice([]int64{3, 1}, 2)), "row": must[*weir.Tensor](t)(weir.FromSlice([]int64{0, 4, -1}, 3, 1)),
-				"any": must[*weir.Tensor](t)(weir.New(weir.I64, 2, 3)), "x": filled(t, 2, 2, 12), "z": filled(t, 3, 5), "single": filled(t, 2, 3)}
+			closed := func(x *weir.Tensor) *weir.Tensor {
+				t.Cleanup(func() { x.Close() })
+				return x
+			}
+			zeros := func(dt weir.DType, shape ...int) *weir.Tensor {
+				return closed(must[*weir.Tensor](t)(weir.New(dt, shape...)))
+			}
+			in := weir.Inputs{
+				"at":  must[*weir.Tensor](t)(weir.FromSlice([]int64{3, 1}, 2)),
+				"row": must[*weir.Tensor](t)(weir.FromSlice([]int64{0, 4, -1}, 3, 1)),
+				"any": zeros(weir.I64, 2, 3), "single": closed(filled(t, 2, 3)),
+				"x": closed(filled(t, 2, 2, 12)), "z": closed(filled(t, 3, 5)),
+			}
 			x, z := must[[]float32](t)(weir.View[float32](in["x"].(*weir.Tensor))), must[[]float32](t)(weir.View[float32](in["z"].(*weir.Tensor)))
 			oddRows(x, 4, 6)
 			oddRows(z, 5, 3)
 			for name, shape := range map[string][]int{"cache": {2, 6, 12}, "nd": {6, 5}} {
-				in[name] = weir.Update(must[*weir.Tensor](t)(weir.New(weir.I8, shape...)))
+				in[name] = weir.Update(zeros(weir.I8, shape...))
 				shape = slices.Clone(shape)
 				if shape[len(shape)-1] = 1; name == "cache" {
 					shape[2] = 3
 				}
-				in[name+".scale"] = weir.Update(must[*weir.Tensor](t)(weir.New(weir.F32, shape...)))
+				in[name+".scale"] = weir.Update(zeros(weir.F32, shape...))
 			}
-			in["whole"] = weir.Update(must[*weir.Tensor](t)(weir.New(weir.F32, 6, 3)))
+			in["whole"] = weir.Update(zeros(weir.F32, 6, 3))
 			got := must[*weir.Results](t)(p.Run(t.Context(), in))
 			defer got.Close()
 			check := func(name string, at int, x []float32) {
