@@ -74,6 +74,27 @@ type coster struct {
 	filled  float64  // the lanes of a strip that are used, on the average
 	varying map[sym.Name]bool
 	shapes  map[string]*loop.Param // of parameters and locals
+	places  map[place]sym.Expr     // the offsets of accesses, while none is rewritten; nil: they are not remembered
+}
+
+// place is an access: a buffer, and where its index is stored.
+type place struct {
+	buffer string
+	index  *sym.Expr
+}
+
+// offset is where an access lies in its buffer.
+func (c *coster) offset(p *loop.Param, index []sym.Expr) sym.Expr {
+	if c.places == nil || len(index) == 0 {
+		return c.offsets.Of(p, index)
+	}
+	at := place{p.Name, &index[0]}
+	offset, known := c.places[at]
+	if !known {
+		offset = c.offsets.Of(p, index)
+		c.places[at] = offset
+	}
+	return offset
 }
 
 func (s *scheduler) coster(k *loop.Kernel) *coster {
@@ -309,7 +330,7 @@ func (c *coster) access(buffer string, index []sym.Expr, read bool) (float64, bo
 	if p == nil {
 		bug(c.kernel, "no buffer is named "+buffer)
 	}
-	offset := c.offsets.Of(p, index)
+	offset := c.offset(p, index)
 	if c.lane.None() {
 		return c.scalar + c.arithmetic(offset), false
 	}

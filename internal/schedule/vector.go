@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // chooseVectors makes one loop of each nest a vector loop: the one for which the nest's time is estimated to be least. That is usually
@@ -11,6 +12,7 @@ import (
 // change places to bring it inside.
 func chooseVectors(s *scheduler, k *loop.Kernel) bool {
 	c := s.coster(k)
+	c.places = map[place]sym.Expr{}
 	changed := false
 	var visit func(body []loop.Stmt)
 	visit = func(body []loop.Stmt) {
