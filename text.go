@@ -9,13 +9,43 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text"
+	"github.com/weirml/weir/internal/traced"
 )
 
 // textModel is a model in Weir's own text, an ir module: see docs/memory.md.
 type textModel struct {
 	source string
 	module *ir.Module // as it is written; each Compile reads its own
+	traced bool       // Go code built the module, and constants has what the text leaves out of it
+	// constants are the contents of constants, by name.
+	constants map[string]*tensor.Tensor
+}
+
+func init() {
+	traced.Load = func(where string, module *ir.Module) (model any, err error) {
+		defer diag.Recover(&err, "loading what code built")
+		t := &textModel{source: module.String(), traced: true, constants: map[string]*tensor.Tensor{}}
+		t.collect(module.Main.Body)
+		if t.module, err = t.parse(); err != nil {
+			return nil, err
+		}
+		m, err := asText(t, nil)
+		return named(m, err, where)
+	}
+}
+
+// collect notes the contents of a block's constants, and of the blocks' within it.
+func (t *textModel) collect(b *ir.Block) {
+	for _, v := range b.Consts {
+		t.constants[v.Name] = v.Const
+	}
+	for _, n := range b.Nodes {
+		for _, r := range n.Regions {
+			t.collect(r)
+		}
+	}
 }
 
 // mostText is the largest text that is read, in bytes.
@@ -54,15 +84,21 @@ func readText(source string) (*textModel, error) {
 		return nil, diag.Unsupportedf("a %s written as text; ir, which says what a model computes, can be read", words[2]).
 			WithFix("weir dump MODEL --after import writes it, weir compile makes an artefact")
 	}
-	m, err := parseText(source)
+	t := &textModel{source: source}
+	m, err := t.parse()
 	if err != nil {
 		return nil, err
 	}
-	return &textModel{source, m}, nil
+	t.module = m
+	return t, nil
 }
 
-func parseText(source string) (*ir.Module, error) {
-	m, err := ir.Parse(source, ir.ParseOptions{})
+// parse reads the text.
+func (t *textModel) parse() (*ir.Module, error) {
+	if t.traced {
+		return ir.Parse(t.source, ir.ParseOptions{Data: t.constant})
+	}
+	m, err := ir.Parse(t.source, ir.ParseOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +112,17 @@ func parseText(source string) (*ir.Module, error) {
 	return m, ir.Complete(m)
 }
 
+// constant returns the contents of a constant that the text leaves out.
+func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*tensor.Tensor, error) {
+	if c := t.constants[name]; c != nil {
+		return c, nil
+	}
+	return nil, diag.Internalf("constant %s has no contents", name)
+}
+
 // build reads the module again, with the named values as results where names is not nil.
 func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, error) {
-	m, err := parseText(t.source)
+	m, err := t.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +187,17 @@ func infosOfValues(values []*ir.Value) []Info {
 	return out
 }
 
+// format says where the module is from.
+func (t *textModel) format() string {
+	if t.traced {
+		return "Go code, traced"
+	}
+	return "weir text, version 1"
+}
+
 // describe tells what the text holds.
 func (t *textModel) describe() Description {
-	d := Description{Format: "weir text, version 1", Producer: t.module.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
+	d := Description{Format: t.format(), Producer: t.module.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
 	for _, i := range t.inputs() {
 		d.Inputs = append(d.Inputs, i.String())
 	}

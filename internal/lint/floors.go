@@ -44,6 +44,7 @@ var rooms = []Room{
 	// Pictures of these kinds have no decoder in the standard library.
 	{Floor: 3, Name: "hostop", Purpose: "what is neither an expansion nor a loop nest", May: []string{"tensor"},
 		Modules: []string{"golang.org/x/image/bmp", "golang.org/x/image/tiff", "golang.org/x/image/webp"}},
+	{Floor: 3, Name: "traced", Purpose: "hands modules that Go code built to weir", May: []string{"ir"}},
 	{Floor: 3, Name: "ops", Purpose: "one file per operator: shape rule, meaning, lowerings, gradient, samples",
 		May: []string{"ir", "loop", "tensor", "hostop"}},
 
@@ -71,8 +72,11 @@ var rooms = []Room{
 		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem", "probe"}},
+		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
+	// Arrays build ir by the operators' constructors, and have weir compile it.
+	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
+		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},

@@ -1,0 +1,149 @@
+package array
+
+import (
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// From makes an array of a copy of data. Without a shape it has one axis.
+func From[T weir.Element](s *Scope, data []T, shape ...int) *Array {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	if shape == nil {
+		shape = []int{len(data)}
+	}
+	sizes := make([]int64, len(shape))
+	for i, e := range shape {
+		sizes[i] = int64(e)
+	}
+	from, err := tensor.FromSlice(data, sizes...)
+	if err != nil {
+		s.failAt("from", err)
+		return s.none(1)[0]
+	}
+	return s.hold(from, shape)
+}
+
+// hold is an array of the scope with a copy of a tensor's elements.
+func (s *Scope) hold(from *tensor.Tensor, shape []int) *Array {
+	if s.trace != nil {
+		copied, err := tensor.Over(from.DType(), from.Shape(), append([]byte(nil), from.Bytes()...))
+		if err != nil {
+			s.failAt("from", err)
+			return s.none(1)[0]
+		}
+		return s.trace.constant(s, copied)
+	}
+	a, err := s.empty(from.DType(), append([]int(nil), shape...))
+	if err != nil {
+		s.failAt("from", err)
+		return s.none(1)[0]
+	}
+	copy(a.tensor.Bytes(), from.Bytes())
+	return a
+}
+
+// Scalar makes an array of rank 0.
+func Scalar[T weir.Element](s *Scope, v T) *Array { return From(s, []T{v}, []int{}...) }
+
+// Number is x as an operand: it takes the element type of the array that it is combined with, f32 if that has integers
+// and x is none, or if there is no array.
+func (s *Scope) Number(x float64) *Array {
+	a := &Array{weak: true, number: x, dtype: weir.F32, shape: []int{}, made: here(), of: s.trace}
+	a.owner.Store(s)
+	return a
+}
+
+// Of lends a tensor to the scope as an array, which shares its storage: closing the scope does not close the tensor. The
+// tensor must stay open until then.
+func Of(s *Scope, t *weir.Tensor) *Array {
+	switch {
+	case s.failed():
+		return s.none(1)[0]
+	case t == nil || t.Bytes() == nil && t.Len() > 0:
+		s.failAt("of", diag.New(weir.ErrClosed, "the tensor is nil, closed, or was given away"))
+		return s.none(1)[0]
+	}
+	a := &Array{dtype: t.DType(), shape: t.Shape(), tensor: t, lent: true, made: here()}
+	if err := s.own(a); err != nil {
+		s.failAt("of", err)
+		return s.none(1)[0]
+	}
+	return a
+}
+
+// Zeros makes an array of zeros.
+func (s *Scope) Zeros(dt weir.DType, shape ...int) *Array { return s.Full(0, dt, shape...) }
+
+// Ones makes an array of ones.
+func (s *Scope) Ones(dt weir.DType, shape ...int) *Array { return s.Full(1, dt, shape...) }
+
+// Full makes an array whose elements are all x, rounded to the type.
+func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	exprs, err := s.extents(shape)
+	if err == nil && s.trace == nil && x == 0 {
+		var a *Array
+		if a, err = s.empty(dt, append([]int(nil), shape...)); err == nil {
+			return a
+		}
+	}
+	if err != nil {
+		s.failAt("full", err)
+		return s.none(1)[0]
+	}
+	one := s.constant(dt, x)
+	return s.one(operation{name: "full", ints: shape, build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
+		return []*ir.Value{ops.Expand(b, in[0], exprs...)}
+	}}, one)
+}
+
+// constant is an array of rank 0 of a type.
+func (s *Scope) constant(dt weir.DType, x float64) *Array {
+	t, err := tensor.New(dt)
+	if err == nil {
+		set(t, x)
+		return s.hold(t, []int{})
+	}
+	s.failAt("number", err)
+	return s.none(1)[0]
+}
+
+// set writes a number as the element of a tensor that has one.
+func set(t *tensor.Tensor, x float64) {
+	if t.DType().IsFloat() {
+		t.SetFloat(0, x)
+	} else {
+		t.SetInt(0, int64(x))
+	}
+}
+
+// scalar is a constant of rank 0.
+func scalar(b *ir.Builder, dt weir.DType, x float64) *ir.Value { return ops.Scalar(b, dt, x) }
+
+// extents are the extents that an operation was given: numbers, or what stands for named ones.
+func (s *Scope) extents(shape []int) ([]sym.Expr, error) {
+	out := make([]sym.Expr, len(shape))
+	for i, e := range shape {
+		switch {
+		case e >= 0:
+			out[i] = sym.Const(int64(e))
+		case s.trace == nil:
+			return nil, diag.Inputf("an extent of %d", e)
+		default:
+			expr, ok := s.trace.expr(e)
+			if !ok {
+				return nil, diag.Inputf("%d is no extent: a named extent cannot be computed with", e).WithFix("Reshape takes one −1, for what is left")
+			}
+			out[i] = expr
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,182 @@
+package array
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weirml/weir"
+)
+
+// registry is the scopes that are open and have no scope around them.
+type registry struct {
+	mu  sync.Mutex
+	all map[*Scope]struct{}
+}
+
+var roots = &registry{all: map[*Scope]struct{}{}}
+
+func (r *registry) add(s *Scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[s] = struct{}{}
+}
+
+func (r *registry) remove(s *Scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, s)
+}
+
+// list is the open scopes by the line that opened them.
+func (r *registry) list() []*Scope {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*Scope
+	for s := range r.all {
+		out = append(out, s)
+	}
+	slices.SortStableFunc(out, func(a, b *Scope) int {
+		return cmp.Or(cmp.Compare(a.opened.line(), b.opened.line()), cmp.Compare(a.name, b.name))
+	})
+	return out
+}
+
+// Stats is what a scope holds.
+type Stats struct {
+	Name     string
+	Line     string // that opened the scope, "file:line"
+	Bytes    int64  // of the arrays that it owns
+	Arrays   []Group
+	Loans    []string // of arrays that others lent to it
+	Children []Stats  // the scopes inside, in the order in which they were opened
+}
+
+// Group is arrays of one type that one line made.
+type Group struct {
+	Type  string // like "f32[64,784]"
+	Line  string
+	Count int
+	Bytes int64
+	Loans int // of these arrays, to other scopes
+}
+
+// Stats tells what the scope and those inside of it hold.
+func (s *Scope) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Stats{Name: s.name, Line: s.opened.line(), Bytes: s.bytes}
+	groups := map[Group]*Group{}
+	for a := s.first; a != nil; a = a.next {
+		g := Group{Type: a.String(), Line: a.made.line()}
+		if groups[g] == nil {
+			groups[g] = &Group{Type: g.Type, Line: g.Line}
+		}
+		groups[g].add(a)
+	}
+	for _, g := range groups {
+		out.Arrays = append(out.Arrays, *g)
+	}
+	slices.SortFunc(out.Arrays, func(a, b Group) int {
+		return cmp.Or(-cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Type, b.Type))
+	})
+	for _, l := range s.borrowed {
+		out.Loans = append(out.Loans, fmt.Sprintf("%v by %v at %s", l.array, l.from, l.at.line()))
+	}
+	for _, child := range s.children {
+		out.Children = append(out.Children, child.Stats())
+	}
+	return out
+}
+
+func (g *Group) add(a *Array) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	g.Count++
+	g.Bytes += a.bytes
+	g.Loans += len(a.loans)
+}
+
+// Count is the number of arrays that the scope owns, without those of scopes inside of it.
+func (s *Scope) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// Dump writes what the scope and those inside of it hold: a tree of scopes, and in each the arrays by the line that made
+// them, the largest first, and the loans.
+func (s *Scope) Dump(w io.Writer) error { return s.Stats().write(w, 0) }
+
+// Dump writes all scopes that are open.
+func Dump(w io.Writer) error {
+	for _, s := range roots.list() {
+		if err := s.Dump(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Stats) write(w io.Writer, depth int) error {
+	indent := strings.Repeat("  ", depth)
+	count := 0
+	for _, g := range s.Arrays {
+		count += g.Count
+	}
+	text := fmt.Sprintf("%s%s: %d bytes, %d arrays, %d loans, opened at %s\n", indent, s.Name, s.Bytes, count, len(s.Loans), s.Line)
+	for _, g := range s.Arrays {
+		text += fmt.Sprintf("%s  %d × %s: %d bytes, made at %s", indent, g.Count, g.Type, g.Bytes, g.Line)
+		if g.Loans > 0 {
+			text += fmt.Sprintf(", lent %d times", g.Loans)
+		}
+		text += "\n"
+	}
+	for _, l := range s.Loans {
+		text += fmt.Sprintf("%s  on loan: %s\n", indent, l)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return err
+	}
+	for _, child := range s.Children {
+		if err := child.write(w, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TB is what AssertNoLeaks needs of a *testing.T or *testing.B.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Errorf(format string, args ...any)
+}
+
+// AssertNoLeaks has the test fail if a scope that is opened from now on is still open when the test ends, or if the
+// process holds more memory of tensors then: the error lists each scope with its arrays and lines. Tests beside it, in
+// parallel, are counted too.
+func AssertNoLeaks(t TB) {
+	t.Helper()
+	before := map[*Scope]bool{}
+	for _, s := range roots.list() {
+		before[s] = true
+	}
+	bytes := weir.Usage().Tensors
+	t.Cleanup(func() {
+		t.Helper()
+		for _, s := range roots.list() {
+			if !before[s] {
+				var text strings.Builder
+				_ = s.Dump(&text)
+				t.Errorf("a scope is open: %s", text.String())
+			}
+		}
+		if now := weir.Usage().Tensors; now > bytes {
+			t.Errorf("tensors take %d bytes, %d more than when the test began", now, now-bytes)
+		}
+	})
+}

@@ -1,0 +1,397 @@
+package array
+
+import (
+	"container/list"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/traced"
+)
+
+// operation is one operation with its settings: what it is called, what beside its operands decides its code, and how ir
+// says it. Operations with equal name, ints and text build the same of operands of equal types.
+type operation struct {
+	name  string
+	ints  []int
+	text  string
+	build func(b *ir.Builder, in []*ir.Value) []*ir.Value
+}
+
+// one applies an operation that has one result.
+func (s *Scope) one(o operation, in ...*Array) *Array { return s.apply(&o, 1, in)[0] }
+
+// many applies an operation.
+func (s *Scope) many(o operation, results int, in ...*Array) []*Array {
+	return s.apply(&o, results, in)
+}
+
+// apply runs an operation, or adds it to the trace. A nil operand is one that is absent. After an error there are as many
+// results, without elements.
+func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
+	if s.failed() {
+		return s.none(results)
+	}
+	for _, a := range in {
+		if a != nil && a.dead(s, o.name) {
+			return s.none(results)
+		}
+	}
+	out, err := s.run(o, in)
+	if err != nil {
+		s.failAt(o.name, err)
+		return s.none(results)
+	}
+	return out
+}
+
+func (s *Scope) run(o *operation, in []*Array) (out []*Array, err error) {
+	defer diag.Recover(&err, "computing "+o.name)
+	if s.trace != nil {
+		return s.trace.apply(s, o, in)
+	}
+	return s.eager(o, in)
+}
+
+// none are the results of an operation that failed.
+func (s *Scope) none(results int) []*Array {
+	out := make([]*Array, results)
+	for i := range out {
+		out[i] = &Array{}
+		out[i].owner.Store(s)
+	}
+	return out
+}
+
+// eager runs an operation at once.
+func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
+	var buffer [256]byte
+	key := o.key(buffer[:0], in)
+	p, err := programs.get(key, func() (*ir.Module, error) { return o.module(in) })
+	if err != nil {
+		return nil, err
+	}
+	defer programs.done(p)
+	tensors := make([]*weir.Tensor, 0, 4)
+	for _, a := range in {
+		if a != nil {
+			tensors = append(tensors, a.tensor)
+		}
+	}
+	return s.launch(p, tensors)
+}
+
+// launch runs a program on its inputs; the results are the scope's.
+func (s *Scope) launch(p *compiled, in []*weir.Tensor) (out []*Array, err error) {
+	if p.late {
+		return s.launchLate(p, in)
+	}
+	c, err := p.take()
+	if err != nil {
+		return nil, err
+	}
+	defer p.give(c)
+	for i, t := range in {
+		if err := c.Bind(p.inputs[i], t); err != nil {
+			return nil, err
+		}
+	}
+	out = make([]*Array, len(p.outputs))
+	defer func() {
+		if err != nil {
+			for _, a := range out {
+				a.Close()
+			}
+		}
+	}()
+	for i := range p.outputs {
+		if out[i], err = s.empty(p.outputs[i].dtype, p.outputs[i].shape); err != nil {
+			return nil, err
+		}
+		if err = c.Bind(p.outputs[i].name, out[i].tensor); err != nil {
+			return nil, err
+		}
+	}
+	return out, c.Run(context.Background())
+}
+
+// launchLate runs a program whose outputs' sizes data decide.
+func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err error) {
+	args := weir.Inputs{}
+	for i, t := range in {
+		args[p.inputs[i]] = t
+	}
+	r, err := p.program.Run(context.Background(), args)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for i := range p.outputs {
+		t := r.At(i)
+		a, err := s.empty(t.DType(), t.Shape())
+		if err != nil {
+			return nil, err
+		}
+		copy(a.tensor.Bytes(), t.Bytes())
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// empty is a new array of the scope, of zeros.
+func (s *Scope) empty(dt weir.DType, shape []int) (*Array, error) {
+	a := &Array{dtype: dt, shape: shape, made: here()}
+	count := int64(1)
+	for _, e := range shape {
+		count *= int64(e)
+	}
+	var err error
+	if a.bytes, err = dt.Bytes(count); err != nil {
+		return nil, err
+	}
+	if err := s.room(a.bytes); err != nil {
+		return nil, err
+	}
+	if a.tensor, err = weir.New(dt, shape...); err == nil {
+		if err = s.own(a); err != nil {
+			a.tensor.Close()
+		}
+	}
+	if err != nil {
+		s.grow(-a.bytes)
+		return nil, err
+	}
+	return a, nil
+}
+
+// key is what decides an operation's code: the operation, and the types of its operands.
+func (o *operation) key(b []byte, in []*Array) []byte {
+	b = append(append(append(b, o.name...), 0), o.text...)
+	b = append(b, 0)
+	for _, i := range o.ints {
+		b = binary.AppendVarint(b, int64(i))
+	}
+	for _, a := range in {
+		if a == nil {
+			b = append(b, 0xff)
+			continue
+		}
+		b = append(b, 0xfe, byte(a.dtype), byte(len(a.shape)))
+		for _, e := range a.shape {
+			b = binary.AppendUvarint(b, uint64(e))
+		}
+	}
+	return b
+}
+
+// module builds a module of the operation alone.
+func (o *operation) module(in []*Array) (m *ir.Module, err error) {
+	defer ir.Catch(&err)
+	t := newTrace(o.name)
+	values := make([]*ir.Value, len(in))
+	for i, a := range in {
+		if a == nil {
+			continue
+		}
+		shape := make([]int64, len(a.shape))
+		for k, e := range a.shape {
+			shape[k] = int64(e)
+		}
+		v := &ir.Value{Name: t.b.Name(fmt.Sprintf("x%d", i)), Type: ir.Type{DType: a.dtype, Shape: ir.Constants(shape)}}
+		t.body.Params = append(t.body.Params, v)
+		values[i] = v
+	}
+	t.b.Source = o.name
+	for i, v := range o.build(t.b, values) {
+		v = same(t.b, v)
+		v.Name = t.b.Name(fmt.Sprintf("y%d", i))
+		t.body.Results = append(t.body.Results, v)
+	}
+	return t.b.Module, nil
+}
+
+// compiled is a program with the calls that are bound to it.
+type compiled struct {
+	key     string
+	model   *weir.Model
+	program *weir.Program
+	inputs  []string
+	outputs []port
+	late    bool  // data decide the outputs' sizes
+	bytes   int64 // that it holds, beside its calls' outputs
+	users   int
+	gone    bool
+	place   *list.Element
+
+	mu   sync.Mutex
+	free []*weir.Call
+}
+
+// port is an output.
+type port struct {
+	name  string
+	dtype weir.DType
+	shape []int
+}
+
+// mostCalls is the number of runs of one program that may be active at once.
+const mostCalls = 64
+
+// compile makes a program of a module.
+func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
+	loaded, err := traced.Load(where, m)
+	if err != nil {
+		return nil, err
+	}
+	model := loaded.(*weir.Model)
+	p, err := weir.Compile(context.Background(), model, o)
+	if err != nil {
+		model.Close()
+		return nil, err
+	}
+	c := &compiled{model: model, program: p}
+	for _, in := range p.Inputs() {
+		c.inputs = append(c.inputs, in.Name)
+	}
+	for _, out := range p.Outputs() {
+		q := port{name: out.Name, dtype: out.DType, shape: make([]int, len(out.Shape))}
+		for i, e := range out.Shape {
+			q.shape[i] = int(e.Size)
+			c.late = c.late || e.Dim != ""
+		}
+		c.outputs = append(c.outputs, q)
+	}
+	return c, nil
+}
+
+// take is a call that nobody uses.
+func (c *compiled) take() (*weir.Call, error) {
+	c.mu.Lock()
+	if n := len(c.free); n > 0 {
+		call := c.free[n-1]
+		c.free = c.free[:n-1]
+		c.mu.Unlock()
+		return call, nil
+	}
+	c.mu.Unlock()
+	return c.program.NewCall(nil)
+}
+
+// give puts a call back.
+func (c *compiled) give(call *weir.Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = append(c.free, call)
+}
+
+// close ends the calls and the program.
+func (c *compiled) close() {
+	c.mu.Lock()
+	calls := c.free
+	c.free = nil
+	c.mu.Unlock()
+	for _, call := range calls {
+		call.Close()
+	}
+	c.program.Close()
+	c.model.Close()
+}
+
+// cache is the programs of operations that ran, those that were used last, within a bound.
+type cache struct {
+	mu     sync.Mutex
+	of     map[string]*compiled
+	order  list.List // the program used last in front
+	bytes  int64
+	most   int64
+	hits   int64
+	misses int64
+}
+
+var programs = &cache{of: map[string]*compiled{}, most: 64 << 20}
+
+// get finds a program, or compiles one of what build returns. The program stays until done.
+func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, error) {
+	c.mu.Lock()
+	if p := c.of[string(key)]; p != nil {
+		p.users++
+		c.hits++
+		c.order.MoveToFront(p.place)
+		c.mu.Unlock()
+		return p, nil
+	}
+	c.mu.Unlock()
+	m, err := build()
+	if err != nil {
+		return nil, err
+	}
+	p, err := compile(m, "", weir.Options{Calls: mostCalls})
+	if err != nil {
+		return nil, err
+	}
+	p.key, p.users, p.bytes = string(key), 1, sizeOf(p.program)
+	return c.put(p), nil
+}
+
+// sizeOf is what a program of fixed sizes holds: its weights and code, and the arena and scratch of a call.
+func sizeOf(p *weir.Program) int64 {
+	m := p.Memory()
+	bytes := int64(0)
+	for _, part := range []weir.Size{m.Weights, m.Code, m.Arena, m.Scratch} {
+		if v, err := part.Max(); err == nil {
+			bytes += v
+		}
+	}
+	return bytes
+}
+
+// put adds a program, and takes those out that were not used for longest.
+func (c *cache) put(p *compiled) *compiled {
+	c.mu.Lock()
+	var out []*compiled
+	defer func() {
+		c.mu.Unlock()
+		for _, p := range out {
+			p.close()
+		}
+	}()
+	c.misses++
+	if other := c.of[p.key]; other != nil { // another goroutine was first
+		other.users++
+		out = append(out, p)
+		return other
+	}
+	c.of[p.key] = p
+	p.place = c.order.PushFront(p)
+	c.bytes += p.bytes
+	out = c.trim()
+	return p
+}
+
+// trim takes programs out until the rest keeps within the bound; those in use are closed by the last who uses them.
+func (c *cache) trim() (out []*compiled) {
+	for c.bytes > c.most && c.order.Len() > 1 {
+		p := c.order.Remove(c.order.Back()).(*compiled)
+		delete(c.of, p.key)
+		c.bytes -= p.bytes
+		if p.gone = true; p.users == 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// done ends a use of a program.
+func (c *cache) done(p *compiled) {
+	c.mu.Lock()
+	p.users--
+	last := p.gone && p.users == 0
+	c.mu.Unlock()
+	if last {
+		p.close()
+	}
+}

@@ -1,0 +1,251 @@
+package array
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/traced"
+)
+
+// Options say how to compile a function.
+type Options struct {
+	Name string // of the function, for errors
+	// Inputs are what the function is given. Without them, the types and shapes of the first call are.
+	Inputs []Spec
+	// States are inputs that a call updates in place: input i becomes result j, of its type and shape. A call does not
+	// return those results.
+	States map[int]int
+	// Compile says the rest: threads, a budget, precision, ranges of named extents.
+	Compile weir.Options
+}
+
+// Compiled is a function that was traced and compiled as a whole. Calls of one Compiled come one after the other.
+type Compiled struct {
+	f       Func
+	options Options
+	scope   *Scope // to which what the function reads of other scopes is lent
+	model   *weir.Model
+	program *weir.Program
+	inputs  []string
+	results []string // without states
+	given   int      // of inputs, those that a call gives; the others are captured
+	held    []*Array
+	shut    bool
+}
+
+// Jit compiles a function of arrays as a whole. Arrays of other scopes that it reads are lent to what it returns, until
+// that is closed: they can change between calls, as states of another function do. Numbers and constants made inside the
+// function are part of its code.
+//
+// With Options.Inputs it is compiled now, else by the first call.
+func Jit(f Func, o Options) (*Compiled, error) {
+	if o.Name == "" {
+		o.Name = "function"
+	}
+	c := &Compiled{f: f, options: o, scope: NewScope(o.Name)}
+	if o.Inputs == nil {
+		return c, nil
+	}
+	if err := c.compile(o.Inputs); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// compile traces and compiles the function.
+func (c *Compiled) compile(inputs []Spec) (err error) {
+	defer diag.Recover(&err, "tracing "+c.options.Name)
+	t, err := traceOf(c.f, c.options.Name, inputs)
+	if err != nil {
+		return err
+	}
+	if err := t.states(c.options.States, len(inputs)); err != nil {
+		return err
+	}
+	for _, a := range t.captured {
+		if owner := a.owner.Load(); owner != nil && owner.Lend(a, c.scope) == nil {
+			return owner.Err()
+		}
+	}
+	loaded, err := traced.Load(c.options.Name, t.b.Module)
+	if err != nil {
+		return err
+	}
+	c.model = loaded.(*weir.Model)
+	if c.program, err = weir.Compile(context.Background(), c.model, c.options.Compile); err != nil {
+		return err
+	}
+	for _, in := range c.program.Inputs() {
+		c.inputs = append(c.inputs, in.Name)
+	}
+	for i, out := range c.program.Outputs() {
+		if !t.isState(i) {
+			c.results = append(c.results, out.Name)
+		}
+	}
+	c.given, c.held = len(inputs), t.captured
+	return nil
+}
+
+// traceOf traces a function.
+func traceOf(f Func, name string, inputs []Spec) (*trace, error) {
+	t := newTrace(name)
+	s := NewScope(name)
+	s.trace = t
+	defer s.Close()
+	for i, in := range inputs {
+		shape, err := t.exprs(in.Shape)
+		if err != nil {
+			return nil, diag.As(err, weir.ErrInput).AtTensor(in.Name)
+		}
+		if in.Name == "" {
+			in.Name = fmt.Sprintf("x%d", i)
+		}
+		t.inputs = append(t.inputs, t.param(s, in.Name, in.DType, shape))
+	}
+	if _, err := t.run(s, f); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// states notes which inputs results are the new values of.
+func (t *trace) states(states map[int]int, inputs int) error {
+	main := t.b.Module.Main
+	for i := range inputs {
+		out, ok := states[i]
+		if !ok {
+			continue
+		}
+		if out < 0 || out >= len(t.body.Results) {
+			return diag.Inputf("state %d is to become result %d of %d", i, out, len(t.body.Results))
+		}
+		in, result := t.body.Params[i], t.body.Results[out]
+		if in.Type.String() != result.Type.String() {
+			return diag.Inputf("state %d is %v, and is to become result %d, which is %v", i, in.Type, out, result.Type).AtTensor(in.Name)
+		}
+		main.States = append(main.States, ir.State{In: in, Out: out})
+	}
+	if len(main.States) != len(states) {
+		return diag.Inputf("states of inputs that the function does not have: %v", states)
+	}
+	return nil
+}
+
+func (t *trace) isState(result int) bool {
+	return slices.ContainsFunc(t.b.Module.Main.States, func(s ir.State) bool { return s.Out == result })
+}
+
+// Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run allocates
+// nothing. It is nil before the first call of a function that was compiled without Options.Inputs. Close of the Compiled
+// closes it.
+func (c *Compiled) Program() *weir.Program { return c.program }
+
+// Memory is the certificate: nil before the function is compiled.
+func (c *Compiled) Memory() *weir.Memory {
+	if c.program == nil {
+		return nil
+	}
+	return c.program.Memory()
+}
+
+// Close ends the loans of what the function reads, and gives its code and memory back.
+func (c *Compiled) Close() error {
+	if c == nil || c.shut {
+		return nil
+	}
+	c.shut = true
+	var err error
+	if c.program != nil {
+		err = c.program.Close()
+	}
+	if c.model != nil {
+		c.model.Close()
+	}
+	if closed := c.scope.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Call runs the function; the results belong to the scope. States are updated in place. In a scope that traces, it adds
+// the function to the trace.
+func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
+	if s.failed() {
+		return s.none(max(1, len(c.results)))
+	}
+	if s.trace != nil {
+		return c.f(s, in...)
+	}
+	out, err := c.call(s, in)
+	if err != nil {
+		s.failAt(c.options.Name, err)
+		return s.none(max(1, len(c.results)))
+	}
+	return out
+}
+
+func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
+	if c.shut {
+		return nil, diag.New(weir.ErrClosed, "%s is closed", c.options.Name)
+	}
+	if c.program == nil {
+		specs, err := specsOf(in)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.compile(specs); err != nil {
+			return nil, err
+		}
+	}
+	if len(in) != c.given {
+		return nil, diag.Inputf("%d arrays are given, %s takes %d", len(in), c.options.Name, c.given)
+	}
+	args := weir.Inputs{}
+	for i, a := range append(slices.Clone(in), c.held...) {
+		t, err := a.elements()
+		if err != nil {
+			return nil, err
+		}
+		if _, state := c.options.States[i]; state {
+			args[c.inputs[i]] = weir.Update(t)
+		} else {
+			args[c.inputs[i]] = t
+		}
+	}
+	r, err := c.program.Run(context.Background(), args)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for _, name := range c.results {
+		t := r.Get(name)
+		a, err := s.empty(t.DType(), t.Shape())
+		if err != nil {
+			return nil, err
+		}
+		copy(a.tensor.Bytes(), t.Bytes())
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// specsOf are the types and shapes of arrays.
+func specsOf(in []*Array) ([]Spec, error) {
+	specs := make([]Spec, len(in))
+	for i, a := range in {
+		if _, err := a.elements(); err != nil {
+			return nil, err
+		}
+		specs[i] = Spec{DType: a.dtype}
+		for _, e := range a.shape {
+			specs[i].Shape = append(specs[i].Shape, weir.Extent{Size: int64(e)})
+		}
+	}
+	return specs, nil
+}

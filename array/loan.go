@@ -1,0 +1,248 @@
+package array
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Loan is an array that one scope lends to another: until the loan ends, the array is not closed, and its owner does not
+// change. It ends with Close, or when the borrower is closed.
+type Loan struct {
+	array *Array
+	from  *Scope
+	to    *Scope
+	under *Loan // the loan by which from has the array; nil: from owns it
+	at    site
+	ended bool
+}
+
+// Lend lends an array to another scope. The scope owns the array, or has it on loan: then it lends it on, and the inner
+// loan ends first. A scope that lends, or has, the array already cannot be lent it again.
+//
+// It returns nil, and the scope has an error, if that is not so.
+func (s *Scope) Lend(a *Array, to *Scope) *Loan {
+	if s.failed() || a.dead(s, "lend") {
+		return nil
+	}
+	l, err := a.lend(s, to)
+	if err == nil {
+		if err = to.borrow(l); err != nil {
+			l.Close()
+		}
+	}
+	if err != nil {
+		s.failAt("lend", err)
+		return nil
+	}
+	return l
+}
+
+// lend notes a loan with the array.
+func (a *Array) lend(from, to *Scope) (*Loan, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	owner := a.owner.Load()
+	l := &Loan{array: a, from: from, to: to, at: here()}
+	for _, other := range a.loans {
+		if other.to == from {
+			l.under = other
+		}
+		if other.to == to {
+			return nil, diag.Inputf("%v is lent to %v already, at %s", a, to, other.at.line())
+		}
+	}
+	switch {
+	case a.closed.Load():
+		return nil, a.gone()
+	case to == owner:
+		return nil, diag.Inputf("%v belongs to %v, and cannot be lent to it", a, to)
+	case from != owner && l.under == nil:
+		return nil, diag.Inputf("%v belongs to %v, and is not lent to %v", a, owner, from)
+	}
+	a.loans = append(a.loans, l)
+	return l, nil
+}
+
+// borrow notes a loan with who borrows.
+func (s *Scope) borrow(l *Loan) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.shut:
+		return s.gone()
+	case s.capped:
+		return diag.Inputf("%v is capped: nothing is lent to it", s)
+	}
+	s.borrowed = append(s.borrowed, l)
+	return nil
+}
+
+// Close ends the loan. A loan of an array that was lent on does not end before the other: that is an error. Closing twice
+// is fine.
+func (l *Loan) Close() error {
+	if l == nil {
+		return nil
+	}
+	a := l.array
+	a.lock.Lock()
+	for _, other := range a.loans {
+		if other.under == l {
+			a.lock.Unlock()
+			return diag.Inputf("%v was lent on, %v", a, other).AtFile(here().line()).WithFix("end that loan first")
+		}
+	}
+	ended := l.ended
+	l.ended = true
+	a.loans = slices.DeleteFunc(a.loans, func(other *Loan) bool { return other == l })
+	a.lock.Unlock()
+	if ended {
+		return nil
+	}
+	l.to.mu.Lock()
+	defer l.to.mu.Unlock()
+	l.to.borrowed = slices.DeleteFunc(l.to.borrowed, func(other *Loan) bool { return other == l })
+	return nil
+}
+
+// String says who lends what to whom, and where.
+func (l *Loan) String() string {
+	return fmt.Sprintf("to %v by %v at %s", l.to, l.from, l.at.line())
+}
+
+// inside reports whether a scope is another, or lies inside of it.
+func (s *Scope) inside(other *Scope) bool {
+	for ; s != nil; s = s.parent {
+		if s == other {
+			return true
+		}
+	}
+	return false
+}
+
+// loansOut refuses to close a scope that has lent an array to a scope which stays open: one outside of it. It reports done
+// if the scope is closed already.
+func (s *Scope) loansOut(at site) (done bool, err error) {
+	var out []string
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut {
+		return true, nil
+	}
+	note := func(a *Array) {
+		a.lock.Lock()
+		defer a.lock.Unlock()
+		for _, l := range a.loans {
+			if l.from == s && !l.to.inside(s) {
+				out = append(out, fmt.Sprintf("%v %v", a, l))
+			}
+		}
+	}
+	for a := s.first; a != nil; a = a.next {
+		note(a)
+	}
+	for _, l := range s.borrowed {
+		note(l.array)
+	}
+	if out == nil {
+		return false, nil
+	}
+	return false, diag.Inputf("%v cannot be closed with loans out: %s", s, strings.Join(out, "; ")).AtFile(at.line()).
+		WithFix("close the scopes, or the loans, first; nothing was closed")
+}
+
+// endBorrowed ends the loans to the scope, the newest first.
+func (s *Scope) endBorrowed() {
+	for {
+		s.mu.Lock()
+		n := len(s.borrowed)
+		if n == 0 {
+			s.mu.Unlock()
+			return
+		}
+		l := s.borrowed[n-1]
+		s.mu.Unlock()
+		if l.Close() != nil {
+			return // it was lent on to a scope inside, which is closed by now: this does not happen
+		}
+	}
+}
+
+// Return moves arrays to the scope around this one, and returns the first of them, so that a function may end with
+// return s.Return(y). An array that is lent cannot be moved; nor can one that the scope does not own, but for arrays of
+// scopes around it, which are left as they are.
+func (s *Scope) Return(arrays ...*Array) *Array {
+	for _, a := range arrays {
+		switch {
+		case s.failed() || a.dead(s, "return"):
+		case s.parent == nil:
+			s.failAt("return", diag.Inputf("%v has no scope around it", s).WithFix("Transfer the array to a scope, or Copy it"))
+		case a.owner.Load() != s && s.inside(a.owner.Load()):
+		default:
+			s.move("return", a, s.parent)
+		}
+	}
+	if len(arrays) == 0 {
+		return nil
+	}
+	return arrays[0]
+}
+
+// Transfer moves an array that the scope owns to another scope. An array that is lent cannot be moved.
+func (s *Scope) Transfer(a *Array, to *Scope) {
+	if !s.failed() && !a.dead(s, "transfer") {
+		s.move("transfer", a, to)
+	}
+}
+
+// move changes an array's owner, or leaves everything as it is and keeps an error.
+func (s *Scope) move(op string, a *Array, to *Scope) {
+	if err := s.tryMove(a, to); err != nil {
+		s.failAt(op, err)
+	}
+}
+
+func (s *Scope) tryMove(a *Array, to *Scope) error {
+	if owner := a.owner.Load(); owner != s {
+		return diag.Inputf("%v belongs to %v, not to %v", a, owner, s)
+	}
+	if to == s || to == nil {
+		return nil
+	}
+	if err := to.room(a.bytes); err != nil {
+		return err
+	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if len(a.loans) > 0 {
+		to.grow(-a.bytes)
+		return diag.Inputf("%v is lent %v", a, a.loans[len(a.loans)-1]).WithFix("end the loan first")
+	}
+	// The new owner takes it first: an array is never without one.
+	s.mu.Lock()
+	s.drop(a)
+	s.mu.Unlock()
+	if err := to.own(a); err != nil {
+		to.grow(-a.bytes)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.back(a)
+		return err
+	}
+	s.grow(-a.bytes)
+	return nil
+}
+
+// back puts an array back into the list that drop took it out of, for who holds the lock; whether the scope is capped does
+// not matter. A scope that was closed meanwhile, by another goroutine, has it closed.
+func (s *Scope) back(a *Array) {
+	capped := s.capped
+	s.capped = false
+	err := s.take(a)
+	if s.capped = capped; err != nil {
+		a.free(s.closed)
+		return
+	}
+}
