@@ -16,6 +16,7 @@ type PassRow struct {
 // Passes are run in this order.
 var Passes = []PassRow{
 	{"extents", pass.Extents, "first: conditions that were met late hold for shapes that were inferred early"},
+	{"marks", pass.Marks, "before what looks for patterns, which need not know of them"},
 	{"absorb", pass.Absorb, "before fold, which would make a second copy of a weight that a product can read transposed"},
 	{"dead-absorbed", pass.Dead, "before fold, which would compute the transposes that nothing reads any more"},
 	{"fold", pass.FoldFirst, "early: what is constant need not be rewritten by anything else"},

@@ -17,6 +17,8 @@ type activation struct {
 	mean        func(x, a, b float64) float64
 	whole       func(x, a, b int64) int64 // of integers; nil: floats only
 	body        func(x, a, b loop.Expr) loop.Expr
+	// slope takes the derivative by the result y to that by x.
+	slope func(g *Gradients, up, x, y *ir.Value, a, b float64) *ir.Value
 }
 
 // The constants of Selu (Klambauer et al., Self-Normalizing Neural Networks, 2017), as ONNX rounds them.
@@ -28,37 +30,64 @@ const (
 // activationTable is every operator that is one function of one element and of fixed numbers.
 var activationTable = []activation{
 	{name: "relu", mean: func(x, _, _ float64) float64 { return max(x, 0) }, whole: func(x, _, _ int64) int64 { return max(x, 0) },
-		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply2(loop.Max, x, like(x, 0)) }},
+		body: func(x, _, _ loop.Expr) loop.Expr { return loop.Apply2(loop.Max, x, like(x, 0)) }, slope: func(g *Gradients, up, _, y *ir.Value, _, _ float64) *ir.Value {
+			return g.choose(g.positive(y), up, nil)
+		}},
 	{name: "leaky_relu", alpha: 0.01, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*x, x) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(x, like(x, 0)), times(a, x), x) }},
+		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(x, like(x, 0)), times(a, x), x) }, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
+			return g.choose(g.positive(either(a > 0, y, x)), up, g.times(up, a))
+		}},
 	{name: "thresholded_relu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x > a, x, 0) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(a, x), x, like(x, 0)) }},
+		body: func(x, a, _ loop.Expr) loop.Expr { return loop.Choose(less(a, x), x, like(x, 0)) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
+			return g.choose(g.op(loop.Gt, x, g.number(x, a)), up, nil)
+		}},
 	{name: "elu", alpha: 1, mean: func(x, a, _ float64) float64 { return choose(x < 0, a*math.Expm1(x), x) },
 		body: func(x, a, _ loop.Expr) loop.Expr {
 			return loop.Choose(less(x, like(x, 0)), times(a, loop.Apply(loop.Expm1, x)), x)
+		}, slope: func(g *Gradients, up, x, y *ir.Value, a, _ float64) *ir.Value {
+			return g.choose(g.positive(either(a > 0, y, x)), up, g.mul(up, g.above(y, a)))
 		}},
 	{name: "selu", alpha: seluAlpha, beta: seluGamma, mean: func(x, a, b float64) float64 { return b * choose(x <= 0, a*math.Expm1(x), x) },
 		body: func(x, a, b loop.Expr) loop.Expr {
 			return times(b, loop.Choose(loop.Apply2(loop.Le, x, like(x, 0)), times(a, loop.Apply(loop.Expm1, x)), x))
+		}, slope: func(g *Gradients, up, x, y *ir.Value, a, b float64) *ir.Value {
+			return g.choose(g.positive(either(a > 0 && b > 0, y, x)), g.times(up, b), g.mul(up, g.above(y, a*b)))
 		}},
 	{name: "celu", alpha: 1, mean: func(x, a, _ float64) float64 { return max(x, 0) + min(0, a*math.Expm1(x/a)) },
 		body: func(x, a, _ loop.Expr) loop.Expr {
 			below := times(a, loop.Apply(loop.Expm1, loop.Apply2(loop.Div, x, a)))
 			return plus(loop.Apply2(loop.Max, x, like(x, 0)), loop.Apply2(loop.Min, like(x, 0), below))
+		}, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
+			return g.choose(g.positive(y), up, g.mul(up, g.above(g.times(y, 1/a), 1)))
 		}},
-	{name: "hard_sigmoid", alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody},
+	{name: "hard_sigmoid", alpha: 0.2, beta: 0.5, mean: hardSigmoid, body: hardSigmoidBody, slope: func(g *Gradients, up, _, y *ir.Value, a, _ float64) *ir.Value {
+		return g.choose(g.op(loop.And, g.positive(y), g.op(loop.Lt, y, g.number(y, 1))), g.times(up, a), nil)
+	}},
 	{name: "hard_swish", mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
-		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }},
-	{name: "softplus", mean: softplus, body: softplusBody},
+		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+			above, below := g.op(loop.Gt, x, g.number(x, 3)), g.op(loop.Lt, x, g.number(x, -3))
+			return g.choose(below, nil, g.choose(above, up, g.mul(up, g.above(g.times(x, 1.0/3), 0.5))))
+		}},
+	{name: "softplus", mean: softplus, body: softplusBody, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value { return g.mul(up, g.f(loop.Sigmoid, x)) }},
 	{name: "mish", mean: func(x, _, _ float64) float64 { return x * math.Tanh(softplus(x, 0, 0)) },
-		body: func(x, a, b loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Tanh, softplusBody(x, a, b))) }},
+		body: func(x, a, b loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Tanh, softplusBody(x, a, b))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+			t := g.f(loop.Tanh, Activation(g.Builder, "softplus", x))
+			return g.mul(up, g.plus(t, g.mul(g.mul(x, g.f(loop.Sigmoid, x)), g.cosine(t))))
+		}},
 	{name: "softsign", mean: func(x, _, _ float64) float64 { return x / (1 + math.Abs(x)) },
 		body: func(x, _, _ loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Div, x, plus(like(x, 1), loop.Apply(loop.Abs, x)))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+			below := g.above(g.f(loop.Abs, x), 1)
+			return g.div(up, g.mul(below, below))
 		}},
 	{name: "gelu", mean: func(x, _, _ float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) },
 		body: func(x, _, _ loop.Expr) loop.Expr {
 			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Erf, times(x, like(x, 1/math.Sqrt2)))))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+			area := g.times(g.above(g.f(loop.Erf, g.times(x, 1/math.Sqrt2)), 1), 0.5)
+			density := g.times(g.f(loop.Exp, g.times(g.mul(x, x), -0.5)), 1/math.Sqrt(2*math.Pi))
+			return g.mul(up, g.plus(area, g.mul(x, density)))
 		}},
 	{name: "gelu_tanh", mean: func(x, _, _ float64) float64 {
 		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
@@ -67,9 +96,17 @@ var activationTable = []activation{
 			// Rounded where exporters that spell it out round it: what follows may be ill-conditioned.
 			cubic := plus(x, times(like(x, 0.044715), times(x, times(x, x))))
 			return times(times(like(x, 0.5), x), plus(like(x, 1), loop.Apply(loop.Tanh, times(like(x, math.Sqrt(2/math.Pi)), cubic))))
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
+			k, square := math.Sqrt(2/math.Pi), g.mul(x, x)
+			t := g.f(loop.Tanh, g.times(g.mul(x, g.above(g.times(square, 0.044715), 1)), k))
+			bend := g.mul(g.mul(x, g.cosine(t)), g.times(g.above(g.times(square, 3*0.044715), 1), k/2))
+			return g.mul(up, g.plus(g.times(g.above(t, 1), 0.5), bend))
 		}},
 	{name: "swish", alpha: 1, mean: func(x, a, _ float64) float64 { return x / (1 + math.Exp(-a*x)) },
-		body: func(x, a, _ loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Sigmoid, times(a, x))) }},
+		body: func(x, a, _ loop.Expr) loop.Expr { return times(x, loop.Apply(loop.Sigmoid, times(a, x))) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
+			s := g.f(loop.Sigmoid, g.times(x, a))
+			return g.mul(up, g.mul(s, g.above(g.mul(g.times(x, a), g.from(1, s)), 1)))
+		}},
 	{name: "shrink", alpha: 0.5, mean: func(x, a, b float64) float64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
 		whole: func(x, a, b int64) int64 { return choose(x < -a, x+b, choose(x > a, x-b, 0)) },
 		body: func(x, a, b loop.Expr) loop.Expr {
@@ -78,11 +115,16 @@ var activationTable = []activation{
 				return above
 			}
 			return loop.Choose(less(x, loop.Apply(loop.Neg, a)), plus(x, b), above)
+		}, slope: func(g *Gradients, up, x, _ *ir.Value, a, _ float64) *ir.Value {
+			outside := g.op(loop.Or, g.op(loop.Gt, x, g.number(x, a)), g.op(loop.Lt, x, g.number(x, -a)))
+			return g.choose(outside, up, nil)
 		}},
 	{name: "scaled_tanh", alpha: 1, beta: 1, mean: func(x, a, b float64) float64 { return a * math.Tanh(b*x) },
-		body: func(x, a, b loop.Expr) loop.Expr { return times(a, loop.Apply(loop.Tanh, times(b, x))) }},
+		body: func(x, a, b loop.Expr) loop.Expr { return times(a, loop.Apply(loop.Tanh, times(b, x))) }, slope: func(g *Gradients, up, x, _ *ir.Value, a, b float64) *ir.Value {
+			return g.times(g.mul(up, g.cosine(g.f(loop.Tanh, g.times(x, b)))), a*b)
+		}},
 	{name: "affine", alpha: 1, mean: func(x, a, b float64) float64 { return a*x + b },
-		body: func(x, a, b loop.Expr) loop.Expr { return plus(times(a, x), b) }},
+		body: func(x, a, b loop.Expr) loop.Expr { return plus(times(a, x), b) }, slope: func(g *Gradients, up, _, _ *ir.Value, a, _ float64) *ir.Value { return g.times(up, a) }},
 }
 
 func hardSigmoid(x, a, b float64) float64 { return max(0, min(1, a*x+b)) }
@@ -155,7 +197,7 @@ func (a *activation) settings(n *ir.Node) (alpha, beta float64) {
 }
 
 func (a *activation) define() *Def {
-	return &Def{Op: a.name, Shape: a.shape, Mean: a.eval, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
+	return &Def{Op: a.name, Shape: a.shape, Mean: a.eval, Grad: a.grad, Lowerings: []Lowering{{Name: "map", Build: a.build}}, Samples: a.samples}
 }
 
 func (a *activation) shape(c *ir.Inference, n *ir.Node) error {
@@ -226,4 +268,20 @@ func (a *activation) samples(r *rand.Rand) []Sample {
 		out = append(out, Sample{Attrs: ir.Attrs{"alpha": 0.7, "beta": 0.3}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 9)}})
 	}
 	return out
+}
+
+func (a *activation) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	alpha, beta := a.settings(n)
+	return []*ir.Value{a.slope(g, up[0], n.Inputs[0], n.Outputs[0], alpha, beta)}
+}
+
+// positive reports of each element whether it is above 0.
+func (g *Gradients) positive(x *ir.Value) *ir.Value { return g.op(loop.Gt, x, g.number(x, 0)) }
+
+// either is x or y. The sign of an activation's result tells that of its argument only for some settings.
+func either(first bool, x, y *ir.Value) *ir.Value {
+	if first {
+		return x
+	}
+	return y
 }

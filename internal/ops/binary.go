@@ -15,15 +15,89 @@ func bitsets(dt dtype.DType) bool  { return dt.IsInt() || dt == dtype.Bool }
 var binaryTable = []struct {
 	function loop.BinaryOp
 	accepts  accepts
+	grad     func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value // nil: results are never floats
 }{
-	{loop.Add, numbers}, {loop.Sub, numbers}, {loop.Mul, numbers}, {loop.Div, numbers}, {loop.FloorMod, numbers}, {loop.Rem, numbers}, {loop.Pow, numbers},
-	{loop.Min, numbers}, {loop.Max, numbers}, {loop.And, bitsets}, {loop.Or, bitsets}, {loop.Xor, bitsets}, {loop.Shl, integers}, {loop.Shr, integers},
-	{loop.Atan2, floats}, {loop.Eq, anything}, {loop.Ne, anything}, {loop.Lt, numbers}, {loop.Le, numbers}, {loop.Gt, numbers}, {loop.Ge, numbers},
+	{loop.Add, numbers, func(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return []*ir.Value{up[0], up[0]} }},
+	{loop.Sub, numbers, pairGrad(nil, func(g *Gradients, up, _, _, _ *ir.Value) *ir.Value { return g.neg(up) })},
+	{loop.Mul, numbers, pairGrad(
+		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.mul(up, y) },
+		func(g *Gradients, up, x, _, _ *ir.Value) *ir.Value { return g.mul(up, x) })},
+	{loop.Div, numbers, pairGrad(
+		func(g *Gradients, up, _, y, _ *ir.Value) *ir.Value { return g.div(up, y) },
+		func(g *Gradients, up, _, y, z *ir.Value) *ir.Value { return g.neg(g.mul(g.div(up, y), z)) })},
+	{loop.FloorMod, numbers, pairGrad(nil, func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+		return g.neg(g.mul(up, g.f(loop.Floor, g.div(x, y))))
+	})},
+	{loop.Rem, numbers, pairGrad(nil, func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+		return g.neg(g.mul(up, g.f(loop.Trunc, g.div(x, y))))
+	})},
+	{loop.Pow, numbers, pairGrad(powerSlope, exponentSlope)},
+	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt), extremeSlope(loop.Lt))},
+	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt), extremeSlope(loop.Gt))},
+	{loop.And, bitsets, nil}, {loop.Or, bitsets, nil}, {loop.Xor, bitsets, nil}, {loop.Shl, integers, nil}, {loop.Shr, integers, nil},
+	{loop.Atan2, floats, pairGrad(
+		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+			return g.div(g.mul(up, y), g.plus(g.mul(x, x), g.mul(y, y)))
+		},
+		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+			return g.neg(g.div(g.mul(up, x), g.plus(g.mul(x, x), g.mul(y, y))))
+		})},
+	{loop.Eq, anything, nil}, {loop.Ne, anything, nil}, {loop.Lt, numbers, nil}, {loop.Le, numbers, nil}, {loop.Gt, numbers, nil}, {loop.Ge, numbers, nil},
+}
+
+// slope2 takes the derivative by z, a function of x and y, to that by one of these; nil: it is the same.
+type slope2 func(g *Gradients, up, x, y, z *ir.Value) *ir.Value
+
+// pairGrad is the rule of a function of two elements.
+func pairGrad(byX, byY slope2) func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	return func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+		out := []*ir.Value{up[0], up[0]}
+		for i, by := range []slope2{byX, byY} {
+			if by != nil && g.Wants(n.Inputs[i]) {
+				out[i] = by(g, up[0], n.Inputs[0], n.Inputs[1], n.Outputs[0])
+			}
+		}
+		return out
+	}
+}
+
+// powerSlope is y·x^(y−1); of the power 0 it is 0 for every x.
+func powerSlope(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+	if y.Const != nil && y.Const.Len() == 1 {
+		switch c := y.Const.Float(0); c {
+		case 0:
+			return nil
+		case 1:
+			return up
+		case 2:
+			return g.mul(up, g.times(x, 2))
+		}
+		return g.mul(up, g.mul(y, g.op(loop.Pow, x, g.above(y, -1))))
+	}
+	d := g.mul(up, g.mul(y, g.op(loop.Pow, x, g.above(y, -1))))
+	return g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, d)
+}
+
+// exponentSlope is z·log x; of a power of 0 it is 0.
+func exponentSlope(g *Gradients, up, x, y, z *ir.Value) *ir.Value {
+	zero := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Ge, y, g.number(y, 0)))
+	return g.choose(zero, nil, g.mul(up, g.mul(z, g.f(loop.Log, x))))
+}
+
+// extremeSlope is that of the smaller or larger of two elements: nothing where lost holds of them, and half where they
+// are equal.
+func extremeSlope(lost loop.BinaryOp) slope2 {
+	return func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+		tied := g.choose(g.op(loop.Eq, x, y), g.times(up, 0.5), up)
+		return g.choose(g.op(lost, x, y), nil, tied)
+	}
 }
 
 func init() {
 	for _, row := range binaryTable {
-		define(binary(row.function, row.accepts))
+		def := binary(row.function, row.accepts)
+		def.Grad = row.grad
+		define(def)
 	}
 }
 

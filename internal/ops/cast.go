@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "cast", Shape: castShape, Mean: castMean, View: castView, Samples: castSamples,
+	define(&Def{Op: "cast", Shape: castShape, Mean: castMean, View: castView, Samples: castSamples, Grad: castGrad,
 		Lowerings: []Lowering{{Name: "map", When: func(n *ir.Node, d *sym.Dims) bool {
 			return anything(n.Inputs[0].Type.DType) && anything(n.Outputs[0].Type.DType)
 		}, Build: func(k *Nest, n *ir.Node) {
@@ -76,4 +76,9 @@ func castView(n *ir.Node, d *sym.Dims) *View {
 		return &View{}
 	}
 	return nil
+}
+
+// castGrad: a derivative by rounded elements counts for the elements.
+func castGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	return []*ir.Value{Cast(g.Builder, up[0], n.Inputs[0].Type.DType)}
 }

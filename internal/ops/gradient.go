@@ -1,43 +1,34 @@
 package ops
 
 import (
-	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Gradient is, for each of xs, the derivative of the sum of y's elements by each of its own: y is a function of xs through nodes of the builder's block, and xs do not depend on
-// one another in it. A node whose operator has no row in derivatives is not supported.
+// Gradient is, for each of xs, the derivative of the sum of y's elements by each of its own: VJP of one output.
 func Gradient(b *ir.Builder, y *ir.Value, xs []*ir.Value) []*ir.Value {
-	g := &differentiation{Builder: b, along: map[*ir.Value]*ir.Value{}, depends: map[*ir.Value]bool{}}
-	if !y.Type.DType.IsFloat() {
-		b.Failf("the derivative of %s", y.Type)
-	}
-	for _, x := range xs {
-		if !x.Type.DType.IsFloat() {
-			b.Failf("the derivative by %s", x.Type)
-		}
-		g.depends[x] = true
-	}
+	return VJP(b, []*ir.Value{y}, nil, xs)
+}
+
+// VJP is, for each of xs, the derivative of the sum over i of ys[i]·seeds[i] by its elements. A seed that is nil, or
+// missing at the end, is ones. The ys are functions of xs through nodes of the builder's block; a path through one of
+// xs is not looked through, and an x on which nothing depends has zeros. The results are linear in the seeds, and
+// nodes like any other, which can be differentiated in their turn.
+func VJP(b *ir.Builder, ys, seeds, xs []*ir.Value) []*ir.Value {
+	defer func(source string) { b.Source = source }(b.Source)
+	g := newGradients(b, xs)
 	nodes := b.Block.Nodes
-	for _, n := range nodes {
-		if g.reads(n) {
-			for _, out := range n.Outputs {
-				g.depends[out] = true
-			}
-		}
+	g.mark(nodes)
+	for i, y := range ys {
+		g.seed(y, present(seeds, i))
 	}
-	if g.depends[y] {
-		g.along[y] = g.whole(y, 1)
-	}
-	for i := len(nodes) - 1; i >= 0; i-- {
-		g.node(nodes[i], xs)
-	}
+	g.back(nodes)
 	out := make([]*ir.Value, len(xs))
 	for i, x := range xs {
 		if out[i] = g.along[x]; out[i] == nil {
@@ -47,128 +38,200 @@ func Gradient(b *ir.Builder, y *ir.Value, xs []*ir.Value) []*ir.Value {
 	return out
 }
 
+// Gradients goes from results back to what they depend on, and builds derivatives on the way: an operator's Grad
+// builds with it.
+type Gradients struct {
+	*ir.Builder
+	along   map[*ir.Value]*ir.Value // the derivative by each value so far
+	depends map[*ir.Value]bool      // the values that depend on xs
+	xs      map[*ir.Value]bool
+}
+
+func newGradients(b *ir.Builder, xs []*ir.Value) *Gradients {
+	g := &Gradients{Builder: b, along: map[*ir.Value]*ir.Value{}, depends: map[*ir.Value]bool{}, xs: map[*ir.Value]bool{}}
+	for _, x := range xs {
+		if !x.Type.DType.IsFloat() {
+			b.Failf("the derivative by %s", x.Type)
+		}
+		g.depends[x], g.xs[x] = true, true
+	}
+	return g
+}
+
+// seed adds the derivative by a result with which the way back begins.
+func (g *Gradients) seed(y, seed *ir.Value) {
+	switch {
+	case !y.Type.DType.IsFloat():
+		g.Failf("the derivative of %s", y.Type)
+	case seed == nil && g.depends[y]:
+		seed = g.whole(y, 1)
+	case seed != nil && !sameType(g.Inference, seed.Type, y.Type):
+		g.Failf("a seed of type %s for %s", seed.Type, y.Type)
+	}
+	g.add(y, seed)
+}
+
+// mark finds what depends on xs among the results of nodes.
+func (g *Gradients) mark(nodes []*ir.Node) {
+	for _, n := range nodes {
+		if g.reads(n) {
+			for _, out := range n.Outputs {
+				g.depends[out] = true
+			}
+		}
+	}
+}
+
 // reads reports whether a node, or one of its regions, reads what depends on xs.
-func (g *differentiation) reads(n *ir.Node) bool {
-	depends := func(v *ir.Value) bool { return v != nil && g.depends[v] }
-	return slices.ContainsFunc(n.Inputs, depends) || slices.ContainsFunc(n.Regions, func(r *ir.Block) bool {
-		return slices.ContainsFunc(r.Nodes, g.reads) || slices.ContainsFunc(r.Results, depends)
+func (g *Gradients) reads(n *ir.Node) bool {
+	return slices.ContainsFunc(n.Inputs, g.Wants) || slices.ContainsFunc(n.Regions, func(r *ir.Block) bool {
+		return slices.ContainsFunc(r.Nodes, g.reads) || slices.ContainsFunc(r.Results, g.Wants)
 	})
 }
 
-// differentiation goes from a result back to what it depends on: along is the derivative by each value so far.
-type differentiation struct {
-	*ir.Builder
-	along   map[*ir.Value]*ir.Value
-	depends map[*ir.Value]bool
+// Wants reports whether the derivative by a value is asked for: whether it is a float that depends on xs.
+func (g *Gradients) Wants(v *ir.Value) bool {
+	return v != nil && g.depends[v] && v.Type.DType.IsFloat()
 }
 
-// node passes the derivative by a node's result on to its operands; what is differentiated by is not looked through.
-func (g *differentiation) node(n *ir.Node, xs []*ir.Value) {
-	reached := func(v *ir.Value) bool { return g.along[v] != nil && !slices.Contains(xs, v) }
-	if !slices.ContainsFunc(n.Outputs, reached) {
-		return
+// back passes derivatives on through nodes, the last first.
+func (g *Gradients) back(nodes []*ir.Node) {
+	for _, n := range slices.Backward(nodes) {
+		g.node(n)
 	}
-	up, rule := g.along[n.Outputs[0]], derivatives[n.Op.Name()]
-	if rule == nil || len(n.Outputs) > 1 {
-		g.Fail(diag.Unsupportedf("the derivative of %s", n.Op.Name()).AtNode(n.Source, n.Op.Name()))
-	}
-	for i, x := range n.Inputs {
-		if x == nil || !g.depends[x] || !x.Type.DType.IsFloat() {
+}
+
+// node passes the derivatives by a node's results on to its inputs; what is differentiated by is not looked through.
+func (g *Gradients) node(n *ir.Node) {
+	up, reached := make([]*ir.Value, len(n.Outputs)), false
+	for i, out := range n.Outputs {
+		if up[i] = g.along[out]; up[i] == nil || g.xs[out] {
+			up[i] = nil
 			continue
 		}
-		d := g.narrowed(rule(g, n, up, i), x)
-		if before := g.along[x]; before != nil {
-			d = g.op(loop.Add, before, d)
-		}
-		g.along[x] = d
+		reached = true
 	}
-}
-
-// derivatives take the derivative by a node's result to that by its i-th input, before what was repeated is summed.
-var derivatives map[string]func(g *differentiation, n *ir.Node, up *ir.Value, i int) *ir.Value
-
-func init() {
-	derivatives = map[string]func(g *differentiation, n *ir.Node, up *ir.Value, i int) *ir.Value{
-		"add": func(_ *differentiation, _ *ir.Node, up *ir.Value, _ int) *ir.Value { return up },
-		"sub": func(g *differentiation, _ *ir.Node, up *ir.Value, i int) *ir.Value {
-			if i == 1 {
-				return g.f(loop.Neg, up)
-			}
-			return up
-		},
-		"mul": func(g *differentiation, n *ir.Node, up *ir.Value, i int) *ir.Value {
-			return g.op(loop.Mul, up, n.Inputs[1-i])
-		},
-		"div": func(g *differentiation, n *ir.Node, up *ir.Value, i int) *ir.Value {
-			d := g.op(loop.Div, up, n.Inputs[1])
-			if i == 1 {
-				d = g.f(loop.Neg, g.op(loop.Mul, d, n.Outputs[0]))
-			}
-			return d
-		},
-		"matmul":  matmulDerivative,
-		"reshape": func(g *differentiation, n *ir.Node, up *ir.Value, _ int) *ir.Value { return g.shaped(up, n) },
-		"expand":  func(_ *differentiation, _ *ir.Node, up *ir.Value, _ int) *ir.Value { return up },
-		"cast": func(g *differentiation, n *ir.Node, up *ir.Value, _ int) *ir.Value {
-			return Cast(g.Builder, up, n.Inputs[0].Type.DType)
-		},
-		"transpose":  transposeDerivative,
-		"reduce_sum": sumDerivative,
+	if !reached {
+		return
 	}
-	for name, d := range slopes {
-		derivatives[name] = func(g *differentiation, n *ir.Node, up *ir.Value, _ int) *ir.Value {
-			return g.op(loop.Mul, up, d(g, n.Inputs[0], n.Outputs[0]))
+	if n.Source != "" {
+		g.Source = n.Source
+	}
+	def := Of(n)
+	if def.Grad != nil {
+		if derivatives := def.Grad(g, n, up); derivatives != nil {
+			for i, d := range derivatives {
+				g.add(n.Inputs[i], d)
+			}
+			return
 		}
 	}
+	if def.Expand == nil || !g.through(up, func() []*ir.Value { return def.Expand(g.Builder, n) }) {
+		g.refuse(n)
+	}
 }
 
-// slopes are the derivatives of functions of one element, by their argument x and result y.
-var slopes = map[string]func(g *differentiation, x, y *ir.Value) *ir.Value{
-	"neg":        func(g *differentiation, _, y *ir.Value) *ir.Value { return g.number(y, -1) },
-	"abs":        func(g *differentiation, x, _ *ir.Value) *ir.Value { return g.f(loop.Sign, x) },
-	"exp":        func(_ *differentiation, _, y *ir.Value) *ir.Value { return y },
-	"log":        func(g *differentiation, x, _ *ir.Value) *ir.Value { return g.f(loop.Reciprocal, x) },
-	"sqrt":       func(g *differentiation, _, y *ir.Value) *ir.Value { return g.op(loop.Div, g.number(y, 0.5), y) },
-	"reciprocal": func(g *differentiation, _, y *ir.Value) *ir.Value { return g.f(loop.Neg, g.op(loop.Mul, y, y)) },
-	"sin":        func(g *differentiation, x, _ *ir.Value) *ir.Value { return g.f(loop.Cos, x) },
-	"cos":        func(g *differentiation, x, _ *ir.Value) *ir.Value { return g.f(loop.Neg, g.f(loop.Sin, x)) },
-	"tanh": func(g *differentiation, _, y *ir.Value) *ir.Value {
-		return g.op(loop.Sub, g.number(y, 1), g.op(loop.Mul, y, y))
-	},
-	"sigmoid": func(g *differentiation, _, y *ir.Value) *ir.Value {
-		return g.op(loop.Mul, y, g.op(loop.Sub, g.number(y, 1), y))
-	},
-	"erf": func(g *differentiation, x, y *ir.Value) *ir.Value {
-		return g.op(loop.Mul, g.number(y, 2/math.Sqrt(math.Pi)), g.f(loop.Exp, g.f(loop.Neg, g.op(loop.Mul, x, x))))
-	},
+// refuse says that an operator has no derivative, and why.
+func (g *Gradients) refuse(n *ir.Node) {
+	e := diag.Unsupportedf("the derivative of %s", n.Op.Name())
+	if why := undifferentiated[n.Op.Name()]; why != "" {
+		e = diag.Unsupportedf("the derivative of %s: %s", n.Op.Name(), why)
+	}
+	g.Fail(e.AtNode(n.Source, n.Op.Name()))
 }
 
-func (g *differentiation) f(f loop.UnaryOp, x *ir.Value) *ir.Value { return Unary(g.Builder, f, x) }
+// through differentiates other nodes in the place of one: build makes results of them that equal its own, or nil.
+func (g *Gradients) through(up []*ir.Value, build func() []*ir.Value) bool {
+	before := len(g.Block.Nodes)
+	results := build()
+	if results == nil {
+		return false
+	}
+	made := slices.Clone(g.Block.Nodes[before:])
+	g.mark(made)
+	for i, u := range up {
+		g.add(results[i], u)
+	}
+	g.back(made)
+	return true
+}
 
-func (g *differentiation) op(f loop.BinaryOp, x, y *ir.Value) *ir.Value {
+// none is the Grad of what has a derivative that is 0, or none, by each input.
+func none(_ *Gradients, n *ir.Node, _ []*ir.Value) []*ir.Value {
+	return make([]*ir.Value, len(n.Inputs))
+}
+
+// add adds a derivative by a value, if there is one and it is asked for, summed over what repeats the value.
+func (g *Gradients) add(x, d *ir.Value) {
+	if d == nil || !g.Wants(x) {
+		return
+	}
+	d = g.narrowed(d, x)
+	if before := g.along[x]; before != nil {
+		d = g.op(loop.Add, before, d)
+	}
+	g.along[x] = d
+}
+
+func (g *Gradients) f(f loop.UnaryOp, x *ir.Value) *ir.Value { return Unary(g.Builder, f, x) }
+
+func (g *Gradients) op(f loop.BinaryOp, x, y *ir.Value) *ir.Value {
 	return Binary(g.Builder, f, x, y)
 }
 
+func (g *Gradients) neg(x *ir.Value) *ir.Value     { return g.f(loop.Neg, x) }
+func (g *Gradients) plus(x, y *ir.Value) *ir.Value { return g.op(loop.Add, x, y) }
+func (g *Gradients) sub(x, y *ir.Value) *ir.Value  { return g.op(loop.Sub, x, y) }
+func (g *Gradients) mul(x, y *ir.Value) *ir.Value  { return g.op(loop.Mul, x, y) }
+func (g *Gradients) div(x, y *ir.Value) *ir.Value  { return g.op(loop.Div, x, y) }
+
+// times is x times a number, and above is x plus a number.
+func (g *Gradients) times(x *ir.Value, by float64) *ir.Value { return g.mul(x, g.number(x, by)) }
+func (g *Gradients) above(x *ir.Value, by float64) *ir.Value { return g.plus(x, g.number(x, by)) }
+
+// from is a number less x.
+func (g *Gradients) from(by float64, x *ir.Value) *ir.Value { return g.sub(g.number(x, by), x) }
+
+// choose is x where the condition holds, y elsewhere; nil stands for 0.
+func (g *Gradients) choose(cond, x, y *ir.Value) *ir.Value {
+	if x == nil {
+		x = g.number(y, 0)
+	}
+	if y == nil {
+		y = g.number(x, 0)
+	}
+	return Where(g.Builder, cond, x, y)
+}
+
 // number is a scalar of a value's type.
-func (g *differentiation) number(like *ir.Value, x float64) *ir.Value {
+func (g *Gradients) number(like *ir.Value, x float64) *ir.Value {
 	return Scalar(g.Builder, like.Type.DType, x)
 }
 
+// count is a number of elements as a scalar of a value's type.
+func (g *Gradients) count(like *ir.Value, extents ...sym.Expr) *ir.Value {
+	total := product(extents)
+	if fixed, ok := total.Const(); ok {
+		return g.number(like, float64(fixed))
+	}
+	return Cast(g.Builder, Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{total}), like.Type.DType)
+}
+
 // whole is a tensor of a value's type whose every element is x.
-func (g *differentiation) whole(like *ir.Value, x float64) *ir.Value {
+func (g *Gradients) whole(like *ir.Value, x float64) *ir.Value {
 	t := tensor.Must(tensor.New(like.Type.DType))
 	t.SetFloat(0, x)
 	return Fill(g.Builder, t, like.Type.Shape...)
 }
 
-// shaped is a derivative under the shape of a node's first input.
-func (g *differentiation) shaped(up *ir.Value, n *ir.Node) *ir.Value {
-	return Reshape(g.Builder, up, n.Inputs[0].Type.Shape...)
+// sum adds up along axes, which stay as extents of 1.
+func (g *Gradients) sum(x *ir.Value, axes ...int64) *ir.Value {
+	return ReduceSum(g.Builder, x, true, axes...)
 }
 
 // narrowed sums a derivative over the axes along which x was repeated.
-func (g *differentiation) narrowed(d, x *ir.Value) *ir.Value {
-	from, to := d.Type.Shape, x.Type.Shape
+func (g *Gradients) narrowed(d, x *ir.Value) *ir.Value {
+	from, to := Settled(g.Dims(), d.Type.Shape), Settled(g.Dims(), x.Type.Shape)
 	var axes []int64
 	for i, extent := range from {
 		at := i - len(from) + len(to)
@@ -176,45 +239,19 @@ func (g *differentiation) narrowed(d, x *ir.Value) *ir.Value {
 			axes = append(axes, int64(i))
 		}
 	}
-	if axes == nil {
+	if axes != nil {
+		d = Reshape(g.Builder, g.sum(d, axes...), x.Type.Shape...)
+	}
+	if !slices.EqualFunc(from, to, sym.Expr.Equal) && axes == nil {
+		return g.widened(d, x)
+	}
+	return d
+}
+
+// widened repeats a derivative that an operator gave for many elements at once, to the shape of x.
+func (g *Gradients) widened(d, x *ir.Value) *ir.Value {
+	if slices.EqualFunc(d.Type.Shape, x.Type.Shape, func(a, b sym.Expr) bool { return g.Dims().EQ(a, b) == sym.Yes }) {
 		return d
 	}
-	return Reshape(g.Builder, ReduceSum(g.Builder, d, true, axes...), to...)
-}
-
-// matmulDerivative: of X·Y, by X it is U·Yᵀ and by Y it is Xᵀ·U; an operand that is stored transposed has the transposed derivative.
-func matmulDerivative(g *differentiation, n *ir.Node, up *ir.Value, i int) *ir.Value {
-	other, turnedX, turnedY := n.Inputs[1-i], n.Attrs.Bool("transpose_a"), n.Attrs.Bool("transpose_b")
-	switch {
-	case i == 0 && turnedX:
-		return MatMul(g.Builder, other, up, turnedY, true)
-	case i == 0:
-		return MatMul(g.Builder, up, other, false, !turnedY)
-	case turnedY:
-		return MatMul(g.Builder, up, other, true, turnedX)
-	}
-	return MatMul(g.Builder, other, up, !turnedX, false)
-}
-
-func transposeDerivative(g *differentiation, n *ir.Node, up *ir.Value, _ int) *ir.Value {
-	perm := n.Attrs.Ints("perm")
-	back := make([]int64, len(perm))
-	for to, from := range perm {
-		back[from] = int64(to)
-	}
-	return Transpose(g.Builder, up, back...)
-}
-
-// sumDerivative repeats the derivative along the axes that were summed.
-func sumDerivative(g *differentiation, n *ir.Node, up *ir.Value, _ int) *ir.Value {
-	shape := n.Inputs[0].Type.Shape
-	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(shape))
-	if err != nil {
-		g.Fail(err)
-	}
-	single := append([]sym.Expr{}, shape...)
-	for _, axis := range axes {
-		single[axis] = one
-	}
-	return Expand(g.Builder, Reshape(g.Builder, up, single...), shape...)
+	return Expand(g.Builder, d, x.Type.Shape...)
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -11,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples,
+	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "contract", Build: matmulContract}}})
 }
 
@@ -219,4 +220,42 @@ func matmulSamples(r *rand.Rand) []Sample {
 		out = append(out, Sample{Attrs: transposed, Inputs: []*tensor.Tensor{sampleFloats(r, dtype.F32, a...), sampleNormal(r, dtype.F32, b...)}})
 	}
 	return append(out, Sample{Attrs: ir.Attrs{"dtype": dtype.I32}, Inputs: []*tensor.Tensor{sampleOf(r, dtype.U8, 3, 4), sampleOf(r, dtype.I8, 4, 2)}})
+}
+
+// matmulGrad: of X·Y, by X it is U·Yᵀ and by Y it is Xᵀ·U; an operand that is stored transposed has the transposed derivative.
+func matmulGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	x, y, u := n.Inputs[0], n.Inputs[1], Cast(g.Builder, up[0], n.Inputs[0].Type.DType)
+	turnedX, turnedY := n.Attrs.Bool("transpose_a"), n.Attrs.Bool("transpose_b")
+	out := make([]*ir.Value, 2)
+	switch {
+	case g.Wants(x) && turnedX:
+		out[0] = g.product(x, y, u, turnedY, true)
+	case g.Wants(x):
+		out[0] = g.product(x, u, y, false, !turnedY)
+	}
+	switch {
+	case g.Wants(y) && turnedY:
+		out[1] = g.product(y, u, x, true, turnedX)
+	case g.Wants(y):
+		out[1] = g.product(y, x, u, !turnedX, false)
+	}
+	return out
+}
+
+// product is the derivative by an operand of a product, which is a product too. Where all leading axes of the operand
+// were repeated, those of the factors become rows, or summed ones, of a single product.
+func (g *Gradients) product(by, x, y *ir.Value, turnedX, turnedY bool) *ir.Value {
+	rank := len(x.Type.Shape)
+	leading := func(v *ir.Value) []sym.Expr { return Settled(g.Dims(), v.Type.Shape[:rank-1]) }
+	if len(by.Type.Shape) == 2 && rank > 2 && len(y.Type.Shape) == rank && turnedX && !turnedY &&
+		slices.EqualFunc(leading(x), leading(y), func(a, b sym.Expr) bool { return g.Dims().EQ(a, b) == sym.Yes }) {
+		x, y = rowsTogether(g.Builder, x), rowsTogether(g.Builder, y)
+	}
+	return MatMul(g.Builder, x, y, turnedX, turnedY)
+}
+
+// rowsTogether is a matrix of all rows of matrices.
+func rowsTogether(b *ir.Builder, x *ir.Value) *ir.Value {
+	last := len(x.Type.Shape) - 1
+	return Reshape(b, x, product(x.Type.Shape[:last]), x.Type.Shape[last])
 }

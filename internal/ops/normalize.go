@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples,
+	define(&Def{Op: "normalize", Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
 }
 
@@ -175,4 +175,24 @@ func AlongAxis(b *ir.Builder, v *ir.Value, axis, rank int) *ir.Value {
 		return v
 	}
 	return Reshape(b, v, shape...)
+}
+
+// normalizeGrad: with y = (x − mean)·s, it is s·(u − mean of u − y·mean of u·y).
+func normalizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	x, y, u := n.Inputs[0], n.Outputs[0], up[0]
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(x.Type.Shape))
+	if err != nil {
+		g.Fail(err)
+	}
+	along := make([]int64, len(axes))
+	for i, axis := range axes {
+		along[i] = int64(axis)
+	}
+	mean := func(v *ir.Value) *ir.Value { return ReduceMean(g.Builder, v, true, along...) }
+	d := g.sub(u, g.mul(y, mean(g.mul(u, y))))
+	if n.Attrs.Bool("centered") {
+		d, x = g.sub(d, mean(u)), g.sub(x, mean(x))
+	}
+	variance := g.above(mean(g.mul(x, x)), n.Attrs.Float("epsilon", 0))
+	return []*ir.Value{g.mul(d, g.f(loop.Reciprocal, g.f(loop.Sqrt, variance)))}
 }

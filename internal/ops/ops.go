@@ -23,6 +23,10 @@ type Def struct {
 	Mean func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Expand builds the same results from other operators. It may decline by returning nil (before it builds anything).
 	Expand func(b *ir.Builder, n *ir.Node) []*ir.Value
+	// Grad builds the derivatives by the inputs, one each, from those by the results; nil stands for none. A derivative
+	// may have a result's shape where the input was broadcast to it. An operator without Grad, or whose Grad returns no
+	// list, is differentiated through its expansion.
+	Grad func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
 	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.

@@ -1,8 +1,10 @@
 package ops
 
 import (
+	"maps"
 	"math"
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -23,6 +25,7 @@ type reduction struct {
 	// The same for the reference: on an element of type dt as its bits.
 	map1   func(dt dtype.DType, x uint64) uint64
 	finish func(dt dtype.DType, total uint64, count int64) uint64
+	slope  slope // by the elements, from what is repeated along the axes: the derivative by the result, and the result
 }
 
 func zero(dt dtype.DType) *loop.Const  { return loop.Number(dt, 0) }
@@ -32,19 +35,21 @@ func ordered(dt dtype.DType) bool { return numbers(dt) || truths(dt) }
 
 // reductions are the primitive ones; those that need two passes are operators of their own (see reduce_log_sum_exp.go).
 var reductions = []reduction{
-	{name: "reduce_sum", combine: loop.Add, begin: zero, accepts: numbers},
+	{name: "reduce_sum", combine: loop.Add, begin: zero, accepts: numbers, slope: func(_ *Gradients, up, _, _ *ir.Value) *ir.Value { return up }},
 	{name: "reduce_prod", combine: loop.Mul, begin: unity, accepts: numbers},
 	{name: "reduce_min", combine: loop.Min, begin: loop.Highest, accepts: ordered},
 	{name: "reduce_max", combine: loop.Max, begin: loop.Lowest, accepts: ordered},
 	{name: "reduce_mean", combine: loop.Add, begin: zero, accepts: numbers, after: meanOf, finish: func(dt dtype.DType, total uint64, count int64) uint64 {
 		return loop.EvalBinary(loop.Div, dt, total, loop.EvalCast(dt, dtype.I64, false, uint64(count)))
 	}},
-	{name: "reduce_l1", combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute},
+	{name: "reduce_l1", combine: loop.Add, begin: zero, accepts: numbers, before: absolute, map1: bitsAbsolute, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }},
 	{name: "reduce_l2", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare,
-		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt)},
-	{name: "reduce_sum_square", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare},
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Sqrt, total) }, finish: bitsThrough(math.Sqrt), slope: func(g *Gradients, up, x, y *ir.Value) *ir.Value {
+			return g.mul(x, g.choose(g.op(loop.Eq, y, g.number(y, 0)), nil, g.div(up, y)))
+		}},
+	{name: "reduce_sum_square", combine: loop.Add, begin: zero, accepts: numbers, before: square, map1: bitsSquare, slope: func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(g.times(up, 2), x) }},
 	{name: "reduce_log_sum", combine: loop.Add, begin: zero, accepts: numbers,
-		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(loop.Logarithm)},
+		after: func(total loop.Expr, _ sym.Expr) loop.Expr { return throughFloat(loop.Log, total) }, finish: bitsThrough(loop.Logarithm), slope: func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Exp, g.neg(y))) }},
 }
 
 func init() {
@@ -166,7 +171,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Shape: r.shape, Mean: r.mean, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -334,4 +339,87 @@ func (r reduction) samples(rnd *rand.Rand) []Sample {
 		out = append(out, Sample{Attrs: ir.Attrs{"axes": []int64{1}, "keep": true}, Inputs: []*tensor.Tensor{sampleFloats(rnd, dtype.F32, shape...)}})
 	}
 	return out
+}
+
+// grad repeats the derivative, and the result, along the axes that were reduced.
+func (r reduction) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	x := n.Inputs[0]
+	switch r.name {
+	case "reduce_mean":
+		inner, _ := reducedLoops(n, x.Type.Shape)
+		return []*ir.Value{g.repeated(n, g.div(up[0], g.count(x, inner...)))}
+	case "reduce_prod":
+		return productGrad(g, n, up)
+	case "reduce_min", "reduce_max":
+		return sharedGrad(g, n, up)
+	}
+	return []*ir.Value{r.slope(g, g.repeated(n, up[0]), x, g.repeated(n, n.Outputs[0]))}
+}
+
+// repeated is a value of a reduction's result's shape, under a shape that is broadcast to the operand's.
+func (g *Gradients) repeated(n *ir.Node, v *ir.Value) *ir.Value {
+	shape := n.Inputs[0].Type.Shape
+	if inner := n.Attrs.Exprs("inner"); inner != nil {
+		return g.stretched(v, shape)
+	}
+	if n.Attrs.Bool("keep") {
+		return v
+	}
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(shape))
+	if err != nil {
+		g.Fail(err)
+	}
+	single := slices.Clone(shape)
+	for _, axis := range axes {
+		single[axis] = one
+	}
+	return Reshape(g.Builder, v, single...)
+}
+
+// stretched repeats v, each of whose extents is that of the shape or 1, which only the run knows.
+func (g *Gradients) stretched(v *ir.Value, shape []sym.Expr) *ir.Value {
+	for axis, extent := range shape {
+		if from := v.Type.Shape[axis]; g.Dims().EQ(from, extent) != sym.Yes {
+			last := Integers(g.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{from.Sub(one)})
+			at := Binary(g.Builder, loop.Min, Counting(g.Builder, dtype.I64, extent), last)
+			v = Gather(g.Builder, v, at, int64(axis))
+		}
+	}
+	return v
+}
+
+// sharedGrad gives the derivative by the smallest or largest element to it, in equal parts where several are equal.
+func sharedGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	x := n.Inputs[0]
+	chosen := Cast(g.Builder, g.op(loop.Eq, x, g.repeated(n, n.Outputs[0])), x.Type.DType)
+	count := g.again(n, "reduce_sum", chosen)
+	return []*ir.Value{g.mul(chosen, g.repeated(n, g.div(up[0], count)))}
+}
+
+// again is another reduction along the axes of a node.
+func (g *Gradients) again(n *ir.Node, op string, x *ir.Value) *ir.Value {
+	return g.Op(op, maps.Clone(n.Attrs), x)
+}
+
+// productGrad multiplies by the product of all other elements along each axis in turn: those before and those after.
+func productGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	x := n.Inputs[0]
+	if n.Attrs.Exprs("inner") != nil {
+		g.refuse(n)
+	}
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(x.Type.Shape))
+	if err != nil {
+		g.Fail(err)
+	}
+	factors := make([]*ir.Value, len(axes))
+	for i, axis := range axes {
+		before, after := CumProd(g.Builder, x, int64(axis), true, false), CumProd(g.Builder, x, int64(axis), true, true)
+		factors[i] = g.mul(before, after)
+		x = Reduce(g.Builder, "reduce_prod", x, true, int64(axis))
+	}
+	d := g.repeated(n, up[0])
+	for i := len(axes) - 1; i >= 0; i-- {
+		d = g.mul(d, factors[i])
+	}
+	return []*ir.Value{d}
 }

@@ -12,7 +12,7 @@ import (
 
 func init() {
 	shape := reduction{accepts: floats, before: square}.shape // nothing is known of floats
-	define(&Def{Op: "reduce_log_sum_exp", Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
+	define(&Def{Op: "reduce_log_sum_exp", Shape: shape, Mean: logSumExpMean, Samples: logSumExpSamples, Grad: logSumExpGrad, Lowerings: []Lowering{{Name: "rows", Build: logSumExpRows}}})
 }
 
 // ReduceLogSumExp is log Σ exp(x) along axes, without overflow: the greatest element is taken out first. It is −∞ of no elements.
@@ -77,4 +77,9 @@ func logSumExpSamples(r *rand.Rand) []Sample {
 		}
 	}
 	return append(kept, Sample{Attrs: ir.Attrs{"axes": []int64{0}}, Inputs: []*tensor.Tensor{sampleFloats(r, floatTypes[0], 4, 9)}})
+}
+
+func logSumExpGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	share := g.f(loop.Exp, g.sub(n.Inputs[0], g.repeated(n, n.Outputs[0])))
+	return []*ir.Value{g.mul(share, g.repeated(n, up[0]))}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples,
+	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -40,4 +40,8 @@ func reshapeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 	}
 	out, err := in[0].Reshape(shape...)
 	return []*tensor.Tensor{out}, err
+}
+
+func reshapeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	return []*ir.Value{Reshape(g.Builder, up[0], n.Inputs[0].Type.Shape...)}
 }

@@ -12,11 +12,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
+	define(&Def{Op: "softmax", Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Div, share(x), total)
 		})}}})
-	define(&Def{Op: "log_softmax", Shape: softmaxShape, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - loop.Logarithm(total) }),
+	define(&Def{Op: "log_softmax", Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - loop.Logarithm(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
 		})}}})
@@ -137,4 +137,15 @@ func softmaxSamples(r *rand.Rand) []Sample {
 		far.SetFloat(i, far.Float(i)-80-float64(i%30))
 	}
 	return append(out, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{masked}}, Sample{Attrs: ir.Attrs{"axis": int64(1)}, Inputs: []*tensor.Tensor{far}})
+}
+
+func softmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	y := n.Outputs[0]
+	weighted := g.mul(up[0], y)
+	return []*ir.Value{g.sub(weighted, g.mul(y, g.sum(weighted, n.Attrs.Int("axis", -1))))}
+}
+
+func logSoftmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	share := g.f(loop.Exp, n.Outputs[0])
+	return []*ir.Value{g.sub(up[0], g.mul(share, g.sum(up[0], n.Attrs.Int("axis", -1))))}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples,
+	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))
@@ -76,4 +76,13 @@ func transposeView(n *ir.Node, d *sym.Dims) *View {
 		last = p
 	}
 	return &View{}
+}
+
+func transposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	perm := n.Attrs.Ints("perm")
+	back := make([]int64, len(perm))
+	for to, from := range perm {
+		back[from] = int64(to)
+	}
+	return []*ir.Value{Transpose(g.Builder, up[0], back...)}
 }

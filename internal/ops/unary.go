@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"math"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
@@ -16,28 +18,69 @@ func integers(dt dtype.DType) bool { return dt.IsInt() }
 func numbers(dt dtype.DType) bool  { return dt.IsFloat() || dt.IsInt() }
 func truths(dt dtype.DType) bool   { return dt == dtype.Bool }
 
-// unaryTable is every operator that is one function of one element: y[i] = f(x[i]).
+// unaryTable is every operator that is one function of one element: y[i] = f(x[i]). slope takes the derivative by y to
+// that by x; nil: it is 0, or there is none.
 var unaryTable = []struct {
 	function loop.UnaryOp
 	accepts  accepts
+	slope    slope
 }{
-	{loop.Neg, numbers}, {loop.Abs, numbers}, {loop.Sign, numbers}, {loop.BitNot, integers}, {loop.Not, truths},
-	{loop.Floor, floats}, {loop.Ceil, floats}, {loop.Round, floats}, {loop.Trunc, floats}, {loop.Sqrt, floats}, {loop.Reciprocal, floats},
-	{loop.Exp, floats}, {loop.Log, floats}, {loop.Log1p, floats}, {loop.Expm1, floats},
-	{loop.Sin, floats}, {loop.Cos, floats}, {loop.Tan, floats}, {loop.Asin, floats}, {loop.Acos, floats}, {loop.Atan, floats},
-	{loop.Sinh, floats}, {loop.Cosh, floats}, {loop.Tanh, floats}, {loop.Asinh, floats}, {loop.Acosh, floats}, {loop.Atanh, floats},
-	{loop.Erf, floats}, {loop.Sigmoid, floats}, {loop.IsNaN, floats}, {loop.IsInf, floats},
+	{loop.Neg, numbers, func(g *Gradients, up, _, _ *ir.Value) *ir.Value { return g.neg(up) }},
+	{loop.Abs, numbers, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sign, x)) }},
+	{loop.Sign, numbers, nil}, {loop.BitNot, integers, nil}, {loop.Not, truths, nil},
+	{loop.Floor, floats, nil}, {loop.Ceil, floats, nil}, {loop.Round, floats, nil}, {loop.Trunc, floats, nil},
+	{loop.Sqrt, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.div(g.times(up, 0.5), y) }},
+	{loop.Reciprocal, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.neg(g.mul(up, g.mul(y, y))) }},
+	{loop.Exp, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, y) }},
+	{loop.Log, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, x) }},
+	{loop.Log1p, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.above(x, 1)) }},
+	{loop.Expm1, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.above(y, 1)) }},
+	{loop.Sin, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Cos, x)) }},
+	{loop.Cos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.neg(g.mul(up, g.f(loop.Sin, x))) }},
+	{loop.Tan, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.above(g.mul(y, y), 1)) }},
+	{loop.Asin, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.f(loop.Sqrt, g.cosine(x))) }},
+	{loop.Acos, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.neg(g.div(up, g.f(loop.Sqrt, g.cosine(x)))) }},
+	{loop.Atan, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.above(g.mul(x, x), 1)) }},
+	{loop.Sinh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Cosh, x)) }},
+	{loop.Cosh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.mul(up, g.f(loop.Sinh, x)) }},
+	{loop.Tanh, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.cosine(y)) }},
+	{loop.Asinh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.div(up, g.f(loop.Sqrt, g.above(g.mul(x, x), 1)))
+	}},
+	{loop.Acosh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.div(up, g.f(loop.Sqrt, g.above(g.mul(x, x), -1)))
+	}},
+	{loop.Atanh, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value { return g.div(up, g.cosine(x)) }},
+	{loop.Erf, floats, func(g *Gradients, up, x, _ *ir.Value) *ir.Value {
+		return g.mul(up, g.times(g.f(loop.Exp, g.neg(g.mul(x, x))), 2/math.Sqrt(math.Pi)))
+	}},
+	{loop.Sigmoid, floats, func(g *Gradients, up, _, y *ir.Value) *ir.Value { return g.mul(up, g.mul(y, g.from(1, y))) }},
+	{loop.IsNaN, floats, nil}, {loop.IsInf, floats, nil},
 }
+
+// slope takes the derivative by the result y of a function of one element to that by its argument x.
+type slope func(g *Gradients, up, x, y *ir.Value) *ir.Value
+
+// grad is the rule of an operator that has the slope.
+func (s slope) grad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	if s == nil {
+		return []*ir.Value{nil}
+	}
+	return []*ir.Value{s(g, up[0], n.Inputs[0], n.Outputs[0])}
+}
+
+// cosine is 1 − x².
+func (g *Gradients) cosine(x *ir.Value) *ir.Value { return g.from(1, g.mul(x, x)) }
 
 func init() {
 	for _, row := range unaryTable {
-		define(unary(row.function, row.accepts))
+		define(unary(row.function, row.accepts, row.slope))
 	}
 }
 
-func unary(f loop.UnaryOp, takes accepts) *Def {
+func unary(f loop.UnaryOp, takes accepts, s slope) *Def {
 	return &Def{
-		Op: f.String(), Samples: unarySamples(takes),
+		Op: f.String(), Samples: unarySamples(takes), Grad: s.grad,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {
 				return err

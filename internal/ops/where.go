@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "where", Shape: whereShape, Mean: whereMean, Samples: whereSamples,
+	define(&Def{Op: "where", Shape: whereShape, Mean: whereMean, Samples: whereSamples, Grad: whereGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				operand := func(i int) loop.Expr { return k.In[i].Load(stretched(at, k.In[i].Shape)...) }
@@ -68,4 +68,15 @@ func whereMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Ten
 		flat++
 	})
 	return []*tensor.Tensor{out}, nil
+}
+
+func whereGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	out := make([]*ir.Value, 3)
+	if g.Wants(n.Inputs[1]) {
+		out[1] = g.choose(n.Inputs[0], up[0], nil)
+	}
+	if g.Wants(n.Inputs[2]) {
+		out[2] = g.choose(n.Inputs[0], nil, up[0])
+	}
+	return out
 }
