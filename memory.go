@@ -192,9 +192,9 @@ func Classes() (list []SizeClass) {
 
 // Usage returns the process's totals.
 func Usage() Totals {
-	u, pool := mem.Usage(), mem.UserPool().Stats()
+	u := mem.Usage()
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
-		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: pool.Fragmented}
+		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented()}
 }
 
 // Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without being asked for where memory is refused.

@@ -5,8 +5,10 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/traced"
 )
 
 // Element is a Go type whose values are a tensor's elements. The 16-bit floats are uint16, the float8 types uint8: their codes.
@@ -64,6 +66,17 @@ func (t *Tensor) leave() {
 // New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
+	return newIn(dt, shape, func(bytes int64) (*mem.Block, error) { return mem.UserPool().Take(mem.Tensors, "tensor", bytes) })
+}
+
+func init() {
+	traced.New = func(dt dtype.DType, shape []int, callers []uintptr, zeroed bool) (any, error) {
+		return newIn(dt, shape, func(bytes int64) (*mem.Block, error) { return mem.TakeArray(bytes, callers, zeroed) })
+	}
+}
+
+// newIn makes a tensor in memory that take gives.
+func newIn(dt DType, shape []int, take func(bytes int64) (*mem.Block, error)) (*Tensor, error) {
 	sizes := sizesOf(shape)
 	count, err := tensor.Count(sizes)
 	if err != nil {
@@ -73,7 +86,7 @@ func New(dt DType, shape ...int) (t *Tensor, err error) {
 	if err != nil {
 		return nil, err
 	}
-	block, err := mem.UserPool().Take(mem.Tensors, "tensor", bytes)
+	block, err := take(bytes)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type Array struct {
 	weak   bool // a number: it takes the type of what it is combined with
 	number float64
 	made   site
+	temp   bool // an operation's own: it closes the array when it has run
 
 	owner  atomic.Pointer[Scope]
 	closed atomic.Bool

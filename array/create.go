@@ -39,7 +39,7 @@ func (s *Scope) hold(from *tensor.Tensor, shape []int) *Array {
 		}
 		return s.trace.constant(s, copied)
 	}
-	a, err := s.empty(from.DType(), append([]int(nil), shape...))
+	a, err := s.empty(from.DType(), append([]int(nil), shape...), false)
 	if err != nil {
 		s.failAt("from", err)
 		return s.none(1)[0]
@@ -91,7 +91,7 @@ func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
 	exprs, err := s.extents(shape)
 	if err == nil && s.trace == nil && x == 0 {
 		var a *Array
-		if a, err = s.empty(dt, append([]int(nil), shape...)); err == nil {
+		if a, err = s.empty(dt, append([]int(nil), shape...), true); err == nil {
 			return a
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
 		s.failAt("full", err)
 		return s.none(1)[0]
 	}
-	one := s.constant(dt, x)
+	one := s.passing(dt, x)
 	return s.one(operation{name: "full", ints: shape, build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
 		return []*ir.Value{ops.Expand(b, in[0], exprs...)}
 	}}, one)
@@ -114,6 +114,13 @@ func (s *Scope) constant(dt weir.DType, x float64) *Array {
 	}
 	s.failAt("number", err)
 	return s.none(1)[0]
+}
+
+// passing is a constant that the operation which is given it closes.
+func (s *Scope) passing(dt weir.DType, x float64) *Array {
+	a := s.constant(dt, x)
+	a.temp = true
+	return a
 }
 
 // set writes a number as the element of a tensor that has one.

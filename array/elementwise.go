@@ -59,7 +59,7 @@ func (s *Scope) settle(x, y *Array) (*Array, *Array) {
 		if !dt.IsFloat() && (a.number != math.Trunc(a.number) || math.IsInf(a.number, 0)) || dt == weir.Bool {
 			dt = weir.F32
 		}
-		return s.constant(dt, a.number)
+		return s.passing(dt, a.number)
 	}
 	return give(x), give(y)
 }

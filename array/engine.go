@@ -42,6 +42,11 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 		}
 	}
 	out, err := s.run(o, in)
+	for _, a := range in {
+		if a != nil && a.temp && s.trace == nil {
+			a.Close()
+		}
+	}
 	if err != nil {
 		s.failAt(o.name, err)
 		return s.none(results)
@@ -109,7 +114,7 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor) (out []*Array, err error)
 		}
 	}()
 	for i := range p.outputs {
-		if out[i], err = s.empty(p.outputs[i].dtype, p.outputs[i].shape); err != nil {
+		if out[i], err = s.empty(p.outputs[i].dtype, p.outputs[i].shape, false); err != nil {
 			return nil, err
 		}
 		if err = c.Bind(p.outputs[i].name, out[i].tensor); err != nil {
@@ -132,7 +137,7 @@ func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err er
 	defer r.Close()
 	for i := range p.outputs {
 		t := r.At(i)
-		a, err := s.empty(t.DType(), t.Shape())
+		a, err := s.empty(t.DType(), t.Shape(), false)
 		if err != nil {
 			return nil, err
 		}
@@ -142,8 +147,8 @@ func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err er
 	return out, nil
 }
 
-// empty is a new array of the scope, of zeros.
-func (s *Scope) empty(dt weir.DType, shape []int) (*Array, error) {
+// empty is a new array of the scope: of zeros, or to be written whole.
+func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 	a := &Array{dtype: dt, shape: shape, made: here()}
 	count := int64(1)
 	for _, e := range shape {
@@ -156,7 +161,9 @@ func (s *Scope) empty(dt weir.DType, shape []int) (*Array, error) {
 	if err := s.room(a.bytes); err != nil {
 		return nil, err
 	}
-	if a.tensor, err = weir.New(dt, shape...); err == nil {
+	t, err := traced.New(dt, shape, a.made[:], zeroed)
+	if err == nil {
+		a.tensor = t.(*weir.Tensor)
 		if err = s.own(a); err != nil {
 			a.tensor.Close()
 		}

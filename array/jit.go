@@ -225,7 +225,7 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	defer r.Close()
 	for _, name := range c.results {
 		t := r.Get(name)
-		a, err := s.empty(t.DType(), t.Shape())
+		a, err := s.empty(t.DType(), t.Shape(), false)
 		if err != nil {
 			return nil, err
 		}

@@ -111,7 +111,7 @@ func (s *Scope) failAt(op string, err error) {
 	if e.File == "" {
 		e = e.AtFile(here().line())
 	}
-	s.fail(e.AtNode(s.name, op))
+	s.fail(e.AtNode("", op))
 }
 
 // failed reports whether the scope has an error, or is closed: that is its error then.

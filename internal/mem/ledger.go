@@ -180,7 +180,12 @@ const (
 
 // inLibrary reports whether a function belongs to the library's root package or its inner rooms.
 func inLibrary(function string) bool {
-	return strings.HasPrefix(function, modulePrefix+".") || strings.HasPrefix(function, modulePrefix+"/internal/")
+	for _, room := range [...]string{".", "/internal/", "/array.", "/nn.", "/train."} {
+		if strings.HasPrefix(function, modulePrefix+room) {
+			return true
+		}
+	}
+	return false
 }
 
 // callers returns the stack above Map or MapFile; it is turned into lines only when somebody reads the ledger.
@@ -248,8 +253,11 @@ func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
 }
 
 // Trim gives back what pools keep and nobody uses, and tells how many bytes that were.
-func Trim() int64 {
-	bytes, _ := userPool.Trim() // what the system would not take back is no less trimmed
+func Trim() (bytes int64) {
+	for _, p := range []*Pool{userPool, largePool} {
+		trimmed, _ := p.Trim() // what the system would not take back is no less trimmed
+		bytes += trimmed
+	}
 	return bytes
 }
 

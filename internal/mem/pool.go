@@ -24,6 +24,10 @@ type Pool struct {
 	current int64 // bytes of pieces
 	peak    int64
 	byClass [classes]Class
+
+	most  int64 // bytes of a piece: what is larger has a mapping of its own
+	least int64 // bytes of a slab
+	keep  int64 // bytes of wholly free slabs that are kept
 }
 
 // slab is a mapping that a pool cuts up.
@@ -48,7 +52,7 @@ const (
 	slabBytes  = 1 << 20 // of a slab
 	mostPooled = 1 << 17 // bytes of a piece; what is larger has a mapping of its own
 	mostIdle   = 4 << 20 // bytes of wholly free slabs that are kept
-	classes    = 16 * 12 // enough for a piece as large as a slab
+	classes    = 16 * 24 // enough for a piece as large as a slab
 	searched   = 8       // pieces of a request's own class that are looked at
 )
 
@@ -71,8 +75,33 @@ func PooledPages(bytes int64) int64 {
 	return (bytes + used - 1) / used * slabBytes
 }
 
-// Tensors of the user come out of one pool.
-var userPool = &Pool{slabs: map[*slab]bool{}}
+// Tensors of the user come out of one pool, and large arrays, which live as long as an operation or two, out of another:
+// its slabs are as large as a piece.
+var (
+	userPool  = newPool(mostPooled, mostIdle)
+	largePool = newPool(mostLarge, mostLarge)
+)
+
+// newPool is a pool of pieces of up to most bytes, which keeps up to keep bytes of slabs that are wholly free.
+func newPool(most, keep int64) *Pool {
+	return &Pool{slabs: map[*slab]bool{}, most: most, least: slabBytes, keep: keep}
+}
+
+// Fragmented is what Trim cannot give back of Totals.Cached: it lies beside pieces that are handed out.
+func Fragmented() int64 { return userPool.Stats().Fragmented + largePool.Stats().Fragmented }
+
+// mostLarge is the size in bytes up to which large arrays' memory is kept when it is given back, and of all that is.
+const mostLarge = 64 << 20
+
+// TakeArray is Map for an array: memory of a pool, asked for at the line that callers say. Its bytes are zero if zeroed
+// says so, and else whatever was there before.
+func TakeArray(bytes int64, callers []uintptr, zeroed bool) (*Block, error) {
+	p := userPool
+	if bytes > mostPooled {
+		p = largePool
+	}
+	return p.takeAt(Tensors, "array", bytes, callers, zeroed)
+}
 
 // UserPool is the pool of the user's tensors.
 func UserPool() *Pool { return userPool }
@@ -80,10 +109,23 @@ func UserPool() *Pool { return userPool }
 // Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger. Close gives it back to the pool. What is large has a mapping of its own, and
 // under SetPoison everything has.
 func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
-	if bytes <= 0 || bytes > mostPooled || poisoning.Load() || !outsideHeap {
+	return p.takeAt(kind, label, bytes, nil, true)
+}
+
+// takeAt is Take at the line that a stack says, and with bytes that are zero only if zeroed says so.
+func (p *Pool) takeAt(kind Kind, label string, bytes int64, at []uintptr, zeroed bool) (*Block, error) {
+	if at == nil {
+		at = callers()
+	}
+	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: at}, zeroed)
+}
+
+// cut gives a block its memory.
+func (p *Pool) cut(b *Block, zeroed bool) (*Block, error) {
+	kind, label, bytes := b.kind, b.label, b.size
+	if bytes <= 0 || bytes > p.most || poisoning.Load() || !outsideHeap {
 		return Map(kind, label, bytes)
 	}
-	b := &Block{kind: kind, label: label, size: bytes, callers: callers()}
 	if Failing(Pages) {
 		return nil, refusal(b, errInjected)
 	}
@@ -92,7 +134,7 @@ func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
 		return Map(kind, label, bytes)
 	}
 	pages := at.slab.system.pages[at.at : at.at+at.bytes : at.at+at.bytes]
-	if !at.clean {
+	if zeroed && !at.clean {
 		clear(pages[:bytes])
 	}
 	b.pool, b.piece = p, at
@@ -108,7 +150,7 @@ func (p *Pool) take(bytes int64) (*piece, error) {
 	defer p.mu.Unlock()
 	at := p.find(bytes)
 	if at == nil {
-		s, err := p.grow()
+		s, err := p.grow(max(bytes, p.least))
 		if err != nil {
 			return nil, err
 		}
@@ -152,13 +194,13 @@ func (p *Pool) find(bytes int64) (best *piece) {
 	return best
 }
 
-// grow takes another slab.
-func (p *Pool) grow() (*piece, error) {
-	if err := claim(roundUp(slabBytes)); err != nil {
+// grow takes another slab, of at least so many bytes.
+func (p *Pool) grow(bytes int64) (*piece, error) {
+	if err := claim(roundUp(bytes)); err != nil {
 		return nil, err
 	}
-	defer unclaim(roundUp(slabBytes))
-	system, err := mapPages(slabBytes, name(Tensors, "pool"))
+	defer unclaim(roundUp(bytes))
+	system, err := mapPages(int(bytes), name(Tensors, "pool"))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +240,7 @@ func (p *Pool) put(at *piece) error {
 		return nil
 	}
 	p.idle += at.slab.bytes
-	if p.idle > mostIdle {
+	if p.idle > p.keep {
 		return p.drop(at)
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-func newPool() *Pool { return &Pool{slabs: map[*slab]bool{}} }
 
 // check compares a pool with what is known of it: the blocks that are taken. Its pieces fill its slabs, no two free ones are neighbours, the free ones stand in their lists and
 // nothing else does, and the counts agree.
@@ -83,7 +82,7 @@ func TestPoolAgainstModel(t *testing.T) {
 	before := Usage()
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 7))
-		p := newPool()
+		p := newPool(mostPooled, mostIdle)
 		var taken []*Block
 		var marks []byte
 		for step := range 600 {
@@ -142,7 +141,7 @@ func TestPoolAgainstModel(t *testing.T) {
 
 // TestPoolTogether uses a pool from several goroutines.
 func TestPoolTogether(t *testing.T) {
-	p := newPool()
+	p := newPool(mostPooled, mostIdle)
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {

@@ -1,8 +1,17 @@
-// Package traced hands a module that Go code built to the package weir, whose API does not name ir.
+// Package traced is what the package weir does for the package array beside its API: it takes modules that Go code built,
+// and makes tensors for arrays.
 package traced
 
-import "github.com/weirml/weir/internal/ir"
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+)
 
 // Load makes a *weir.Model of a module, which it does not keep. Where names the code that built it, in errors. The package
 // weir sets it when it is initialised.
 var Load func(where string, module *ir.Module) (model any, err error)
+
+// New makes a *weir.Tensor, as weir.New does, at the line that a stack says. Its elements are zero if zeroed says so, and
+// else whatever the memory held: for results that an operation writes whole. The package weir sets it when it is
+// initialised.
+var New func(dt dtype.DType, shape []int, callers []uintptr, zeroed bool) (tensor any, err error)
