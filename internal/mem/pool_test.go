@@ -12,7 +12,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-
 // check compares a pool with what is known of it: the blocks that are taken. Its pieces fill its slabs, no two free ones are neighbours, the free ones stand in their lists and
 // nothing else does, and the counts agree.
 func (p *Pool) check(t *testing.T, taken []*Block) {
