@@ -17,6 +17,7 @@ import (
 // operations do nothing, and Err and Close return that error.
 type Scope struct {
 	name   string
+	place  string // see At
 	parent *Scope
 	opened site
 	trace  *trace // nil: operations run at once
@@ -109,10 +110,24 @@ func (s *Scope) fail(err error) {
 func (s *Scope) failAt(op string, err error) {
 	e := diag.As(err, weir.ErrInput)
 	if e.File == "" {
-		e = e.AtFile(here().line())
+		e = e.AtFile(lineHere())
 	}
-	s.fail(e.AtNode("", op))
+	s.fail(e.AtNode(s.place, op))
 }
+
+// Fail keeps an error of what computes with the scope, as those of operations are kept.
+func (s *Scope) Fail(err error) {
+	s.failAt("", err)
+}
+
+// At says where in a larger computation the operations that follow stand, as a layer of a network: errors name it. It returns the place before; "" is none.
+func (s *Scope) At(place string) (before string) {
+	before, s.place = s.place, place
+	return before
+}
+
+// Dead is an array without elements: what an operation that failed returns.
+func (s *Scope) Dead() *Array { return s.none(1)[0] }
 
 // failed reports whether the scope has an error, or is closed: that is its error then.
 func (s *Scope) failed() bool {

@@ -1,0 +1,91 @@
+package nn
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+)
+
+// Option is a setting of a layer.
+type Option func(o *settings)
+
+type settings struct {
+	bias         bool
+	weight, zero *Initializer
+	dtype        weir.DType
+}
+
+func settingsOf(options []Option) settings {
+	o := settings{bias: true, dtype: weir.F32}
+	for _, option := range options {
+		option(&o)
+	}
+	return o
+}
+
+// initial is the initialiser of the weight that was asked for, or else the default.
+func (o *settings) initial(or Initializer) Initializer {
+	if o.weight != nil {
+		return *o.weight
+	}
+	return or
+}
+
+// initialBias is initial for the bias.
+func (o *settings) initialBias(or Initializer) Initializer {
+	if o.zero != nil {
+		return *o.zero
+	}
+	return or
+}
+
+// NoBias leaves a layer's bias out.
+func NoBias(o *settings) { o.bias = false }
+
+// Weights is the initialiser of a layer's weights; without it they begin as PyTorch's do.
+func Weights(i Initializer) Option { return func(o *settings) { o.weight = &i } }
+
+// Biases is the initialiser of a layer's bias.
+func Biases(i Initializer) Option { return func(o *settings) { o.zero = &i } }
+
+// Type is the element type of a layer's parameters; f32 without it.
+func Type(dt weir.DType) Option { return func(o *settings) { o.dtype = dt } }
+
+// linear is y = x·W + b over the last axis.
+type linear struct {
+	in, out int
+	settings
+}
+
+// Linear multiplies the last axis, of in elements, by a matrix and adds a bias: "weight", "bias".
+func Linear(in, out int, options ...Option) Layer {
+	return &linear{in, out, settingsOf(options)}
+}
+
+func (l *linear) String() string { return fmt.Sprintf("Linear(%d, %d)", l.in, l.out) }
+
+func (l *linear) Declare(d *Declaration) {
+	d.Transposed("weight", l.dtype, l.initial(byFan()), l.out, l.in)
+	if l.bias {
+		d.Param("bias", l.dtype, l.initialBias(within(float64(l.in))), l.out)
+	}
+}
+
+func (l *linear) Apply(c *Context, x ...*array.Array) []*array.Array {
+	if !c.takes(1, x) {
+		return c.dead()
+	}
+	if x[0].Rank() == 0 || x[0].Dim(-1) != l.in {
+		return c.Failf(fmt.Sprintf("nn.Linear(%d, %d), or another input", x[0].Dim(-1), l.out),
+			"the input is %v; its last axis must have %d elements", x[0], l.in)
+	}
+	y := c.MatMul(x[0], c.Param("weight"))
+	if l.bias {
+		y = c.Add(y, c.Param("bias"))
+	}
+	return []*array.Array{y}
+}
+
+// dead is the results of a layer that failed.
+func (c *Context) dead() []*array.Array { return []*array.Array{c.Dead()} }

@@ -1,0 +1,263 @@
+package nn
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Params is a store of named parameters and buffers: arrays in a scope of their own, to which nothing is added once the
+// store is made. They change by training, by Set, and by reading a file.
+type Params struct {
+	scope *array.Scope
+	list  []*slot
+	by    map[string]*slot  // names and, of tied parameters, other names
+	alias map[string]string // paths of layers that stand elsewhere too
+}
+
+// slot is a parameter or a buffer of a store.
+type slot struct {
+	entry
+	array  *array.Array
+	frozen bool
+}
+
+// New makes a store of a network's parameters: each is drawn from the key and its own name, so that a layer more does not
+// change the others.
+func New(net Layer, key uint64) (*Params, error) {
+	list, alias, err := declare(net)
+	if err != nil {
+		return nil, err
+	}
+	p := &Params{scope: array.NewScope("parameters"), by: map[string]*slot{}, alias: alias}
+	for _, e := range list {
+		s := &slot{entry: *e, array: p.scope.Zeros(e.dtype, e.shape...)}
+		p.list, p.by[e.name] = append(p.list, s), s
+		if err = p.scope.Err(); err == nil {
+			err = s.fill(key)
+		}
+		if err != nil {
+			p.Close()
+			return nil, diag.As(err, weir.ErrInput).AtTensor(e.name)
+		}
+	}
+	p.scope.Cap()
+	return p, nil
+}
+
+// Init is New for a network that is known to be sound: it panics with New's error.
+func Init(net Layer, key uint64) *Params {
+	p, err := New(net, key)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// fill gives a parameter its first elements.
+func (s *slot) fill(key uint64) error {
+	h := fnv.New64a()
+	h.Write([]byte(s.name))
+	r := rand.New(rand.NewPCG(key, h.Sum64()))
+	if s.init.fill == nil {
+		return nil
+	}
+	if !s.transposed {
+		return s.init.fill(r, s.array.Tensor(), s.shape)
+	}
+	shape := s.inFile()
+	t, err := weir.New(s.dtype, shape...)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if err := s.init.fill(r, t, shape); err != nil {
+		return err
+	}
+	transpose(s.array.Tensor().Bytes(), t.Bytes(), shape[0], shape[1])
+	return nil
+}
+
+// inFile is the shape that files have.
+func (e *entry) inFile() []int {
+	shape := slices.Clone(e.shape)
+	if e.transposed {
+		shape[0], shape[1] = shape[1], shape[0]
+	}
+	return shape
+}
+
+// transpose writes the elements of a matrix the other way round, a block at a time.
+func transpose(to, from []byte, rows, columns int) {
+	if rows*columns == 0 {
+		return
+	}
+	const block = 32
+	size := len(from) / (rows * columns)
+	for i0 := 0; i0 < rows; i0 += block {
+		for k0 := 0; k0 < columns; k0 += block {
+			for i := i0; i < min(i0+block, rows); i++ {
+				for k := k0; k < min(k0+block, columns); k++ {
+					copy(to[(k*rows+i)*size:][:size], from[(i*columns+k)*size:][:size])
+				}
+			}
+		}
+	}
+}
+
+// entry finds a parameter or a buffer by its name, also by one of a layer that stands at several places.
+func (p *Params) entry(name string) *slot {
+	for {
+		if s := p.by[name]; s != nil {
+			return s
+		}
+		next := p.canonical(name)
+		if next == name {
+			return nil
+		}
+		name = next
+	}
+}
+
+// canonical is the name with the longest path that stands elsewhere too replaced by where it stood first.
+func (p *Params) canonical(name string) string {
+	for at := name; at != ""; {
+		if first, ok := p.alias[at]; ok {
+			return join(first, strings.TrimPrefix(name[len(at):], "."))
+		}
+		i := strings.LastIndexByte(at, '.')
+		at = at[:max(i, 0)]
+	}
+	return name
+}
+
+// Get is a parameter or a buffer; nil if none is called so.
+func (p *Params) Get(name string) *array.Array {
+	if s := p.entry(name); s != nil {
+		return s.array
+	}
+	return nil
+}
+
+// Names are the parameters' names, in the order in which they were declared; one for each tied parameter.
+func (p *Params) Names() []string { return p.names(func(s *slot) bool { return !s.buffer }) }
+
+// Trainable are the names of the parameters that are not frozen.
+func (p *Params) Trainable() []string {
+	return p.names(func(s *slot) bool { return !s.buffer && !s.frozen })
+}
+
+// Buffers are the buffers' names.
+func (p *Params) Buffers() []string { return p.names(func(s *slot) bool { return s.buffer }) }
+
+func (p *Params) names(which func(*slot) bool) []string {
+	var list []string
+	for _, s := range p.list {
+		if which(s) {
+			list = append(list, s.name)
+		}
+	}
+	return list
+}
+
+// Freeze takes parameters out of training: those whose names match a pattern, in which * stands for any characters, as
+// "encoder.*". A pattern that matches none is an error.
+func (p *Params) Freeze(patterns ...string) error { return p.freeze(true, patterns) }
+
+// Unfreeze is the opposite of Freeze.
+func (p *Params) Unfreeze(patterns ...string) error { return p.freeze(false, patterns) }
+
+func (p *Params) freeze(frozen bool, patterns []string) error {
+	var found []*slot
+	for _, pattern := range patterns {
+		before := len(found)
+		for _, s := range p.list {
+			ok, err := path.Match(pattern, s.name)
+			if err != nil {
+				return diag.Inputf("the pattern %q: %v", pattern, err)
+			}
+			if ok && !s.buffer {
+				found = append(found, s)
+			}
+		}
+		if len(found) == before {
+			return diag.Inputf("no parameter matches %q", pattern).WithFix("Names lists them")
+		}
+	}
+	for _, s := range found {
+		s.frozen = frozen
+	}
+	return nil
+}
+
+// Tie makes two parameters one: name stands for other from here on, which must have the same type and shape. The elements
+// are other's.
+func (p *Params) Tie(name, other string) error {
+	a, b := p.entry(name), p.entry(other)
+	switch {
+	case a == nil || b == nil:
+		return diag.Inputf("%s and %s are to be tied; the store does not have both", name, other)
+	case a == b:
+		return nil
+	case a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.transposed != b.transposed || a.buffer != b.buffer:
+		return diag.Inputf("%s is %v, %s is %v: they cannot be one", name, a.array, other, b.array)
+	}
+	if err := a.array.Close(); err != nil {
+		return err
+	}
+	p.list = slices.DeleteFunc(p.list, func(s *slot) bool { return s == a })
+	for key, s := range p.by {
+		if s == a {
+			p.by[key] = b
+		}
+	}
+	return nil
+}
+
+// Set copies the elements of an array into a parameter or a buffer of its type and shape.
+func (p *Params) Set(name string, a *array.Array) error {
+	s := p.entry(name)
+	if s == nil {
+		return diag.Inputf("no parameter is called %s", name).AtTensor(name)
+	}
+	if a.DType() != s.dtype || !slices.Equal(a.Shape(), s.shape) {
+		return diag.Inputf("%s is %v, and is set to %v", name, s.array, a).AtTensor(name)
+	}
+	from := a.Tensor()
+	if from == nil {
+		return diag.Inputf("%s is set to an array that has no elements", name).AtTensor(name)
+	}
+	copy(s.array.Tensor().Bytes(), from.Bytes())
+	return nil
+}
+
+// Bytes is what the parameters and buffers take.
+func (p *Params) Bytes() int64 { return p.scope.Stats().Bytes }
+
+// Count is the number of elements of all parameters.
+func (p *Params) Count() int64 {
+	n := int64(0)
+	for _, s := range p.list {
+		if !s.buffer {
+			n += int64(s.array.Len())
+		}
+	}
+	return n
+}
+
+// Scope is the scope that owns the arrays.
+func (p *Params) Scope() *array.Scope { return p.scope }
+
+// Close gives the memory back. Arrays that a compiled function reads are lent to it: it is closed first.
+func (p *Params) Close() error {
+	if p == nil {
+		return nil
+	}
+	return p.scope.Close()
+}
