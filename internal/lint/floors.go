@@ -77,11 +77,11 @@ var rooms = []Room{
 	// Arrays build ir by the operators' constructors, and have weir compile it.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
 		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor"}},
-	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 
+	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
 	{Floor: 11, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data"}},
 	// A server is what this example is about. The library itself opens no connection.
 	{Floor: 11, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
