@@ -12,7 +12,7 @@ import (
 
 func init() {
 	define(&Def{Op: "argmax", Shape: argMaxShape, Mean: argMaxMean, Samples: argMaxSamples, Lowerings: []Lowering{{Name: "rows", Build: argMaxRows}}})
-	define(&Def{Op: "hardmax", Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples, Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
+	define(&Def{Op: "hardmax", Grad: none, Shape: softmaxShape, Mean: hardmaxMean, Samples: softmaxSamples, Lowerings: []Lowering{{Name: "rows", Build: hardmaxRows}}})
 }
 
 // ArgMax is the index (i64) of the largest element along an axis, or of the smallest: of the first where there are several, with last of the last. A NaN

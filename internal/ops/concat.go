@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}

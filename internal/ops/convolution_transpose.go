@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution_transpose", Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
+	define(&Def{Op: "convolution_transpose", Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: convTransposeRows}}})
 }
 

@@ -12,11 +12,12 @@ type cumulation struct {
 	name    string
 	combine loop.BinaryOp
 	first   float64
+	grad    func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
 }
 
 func init() {
-	for _, f := range []cumulation{{"cumsum", loop.Add, 0}, {"cumprod", loop.Mul, 1}} {
-		define(&Def{Op: f.name, Shape: cumulateShape, Mean: f.mean, Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
+	for _, f := range []cumulation{{"cumsum", loop.Add, 0, cumsumGrad}, {"cumprod", loop.Mul, 1, cumprodGrad}} {
+		define(&Def{Op: f.name, Shape: cumulateShape, Grad: f.grad, Mean: f.mean, Lowerings: []Lowering{{Name: "serial", Build: f.serial}}, Samples: cumulateSamples})
 	}
 }
 

@@ -3,16 +3,18 @@ package ops
 import (
 	"math"
 	"math/rand"
+	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() {
-	define(&Def{Op: "fourier", Shape: fourierShape, Mean: fourierMean, Host: "fourier", Samples: fourierSamples})
+	define(&Def{Op: "fourier", Grad: fourierGrad, Shape: fourierShape, Mean: fourierMean, Host: "fourier", Samples: fourierSamples})
 }
 
 // Fourier is the discrete Fourier transform of x along an axis other than the last, which holds a real part, or a real and an imaginary one: the sum over j of x[j]·e^(−2πi jk/length).
@@ -154,4 +156,45 @@ func fourierSamples(r *rand.Rand) []Sample {
 		}
 	}
 	return out
+}
+
+// fourierGrad is the transform the other way round: a Fourier transform is linear, and its matrix symmetric.
+func fourierGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	if up[0] == nil {
+		return []*ir.Value{nil}
+	}
+	b, x, u := g.Builder, n.Inputs[0], up[0]
+	axis, last := int(n.Attrs.Int("axis", 0)), len(x.Type.Shape)-1
+	length, _ := n.Attrs["length"].(sym.Expr)
+	inverse, onesided := n.Attrs.Bool("inverse"), n.Attrs.Bool("onesided")
+	switch {
+	case inverse:
+		u = Fourier(b, u, int64(axis), length, false, onesided)
+		if u = g.div(u, g.count(u, length)); onesided {
+			u = g.mul(u, g.mirrored(u, axis, length))
+		}
+	default:
+		u = g.mul(Fourier(b, u, int64(axis), length, true, false), g.count(u, length))
+	}
+	// What was cut off has no derivative, and what was filled in none that counts.
+	u = g.fitted(u, axis, x.Type.Shape[axis])
+	if parts, fixed := x.Type.Shape[last].Const(); !fixed || parts == 1 {
+		u = g.fitted(u, last, x.Type.Shape[last])
+	}
+	return []*ir.Value{u}
+}
+
+// mirrored is how often each number of a half counts in the whole: twice, but for the first and that in the middle.
+func (g *Gradients) mirrored(u *ir.Value, axis int, length sym.Expr) *ir.Value {
+	b, line := g.Builder, slices.Repeat([]sym.Expr{one}, len(u.Type.Shape))
+	line[axis] = u.Type.Shape[axis]
+	at := Reshape(b, Counting(b, dtype.I64, line[axis]), line...)
+	once := Binary(b, loop.Or, g.op(loop.Eq, at, g.integer(sym.Const(0))), g.op(loop.Eq, g.scaled(at, 2), g.integer(length)))
+	return g.choose(once, g.number(u, 1), g.number(u, 2))
+}
+
+// fitted is cut, or filled with zeros, to an extent along an axis.
+func (g *Gradients) fitted(x *ir.Value, axis int, extent sym.Expr) *ir.Value {
+	rank := len(x.Type.Shape)
+	return Pad(g.Builder, x, nil, "constant", zeros(rank), unit(rank, axis, extent.Sub(x.Type.Shape[axis])))
 }

@@ -41,7 +41,7 @@ func Marked(n *ir.Node) []*ir.Value {
 	case "stop_gradient":
 		return n.Inputs[:1]
 	case "custom_gradient":
-		return n.Inputs[:n.Attrs.Int("results", 0)]
+		return n.Inputs[:len(n.Outputs)]
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "lrn", Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples, Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
+	define(&Def{Op: "lrn", Grad: lrnGrad, Shape: lrnShape, Mean: lrnMean, Samples: lrnSamples, Lowerings: []Lowering{{Name: "window", Build: lrnWindow}}})
 }
 
 // widestExtent is twice as wide as any tensor with elements.

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "pad", Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
+	define(&Def{Op: "pad", Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
 		View:      func(n *ir.Node, d *sym.Dims) *View { return padView(n) },
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }

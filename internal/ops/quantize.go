@@ -12,7 +12,7 @@ import (
 
 func init() {
 	define(&Def{Op: "quantize", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
-	define(&Def{Op: "dequantize", Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
+	define(&Def{Op: "dequantize", Grad: dequantizeGrad, Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 
 // Quantization says how elements share scales and zero points. A scale of one element is the whole tensor's. A scale of rank 1 has one element for each index of
@@ -350,4 +350,35 @@ func dequantizeSamples(r *rand.Rand) []Sample {
 		out = append(out, Sample{Attrs: ir.Attrs{"to": dtype.F32, "axis": int64(1)}, Inputs: []*tensor.Tensor{sampleNormal(r, from, 2, 3, 4), tensor.Of[float32](0.5, 2, 3)}})
 	}
 	return out
+}
+
+// dequantizeGrad: by the scale it is what the elements are above the zero point, added up over those that share it; by
+// elements that are floats themselves it is the scale.
+func dequantizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	b, x, scale, to := g.Builder, n.Inputs[0], n.Inputs[1], n.Attrs.DType("to")
+	g.through(up, func() []*ir.Value {
+		y := Cast(b, x, to)
+		if zero := input(n, 2); zero != nil {
+			y = Binary(b, loop.Sub, y, g.shared(n, Cast(b, zero, to)))
+		}
+		return []*ir.Value{g.mul(y, g.shared(n, Cast(b, scale, to)))}
+	})
+	return make([]*ir.Value, len(n.Inputs))
+}
+
+// shared is scales, or zero points, under a shape that is broadcast to that of the elements.
+func (g *Gradients) shared(n *ir.Node, v *ir.Value) *ir.Value {
+	shape := n.Inputs[0].Type.Shape
+	axis, err := axisOf(n, n.Attrs.Int("axis", 1), max(len(shape), 1))
+	block := n.Attrs.Int("block", 0)
+	switch {
+	case isOne(product(v.Type.Shape)):
+		return Reshape(g.Builder, v)
+	case err != nil:
+		g.Fail(err)
+	case block > 0:
+		at := Binary(g.Builder, loop.Div, Counting(g.Builder, dtype.I64, shape[axis]), g.integer(sym.Const(block)))
+		return Gather(g.Builder, v, at, int64(axis))
+	}
+	return AlongAxis(g.Builder, v, axis, len(shape))
 }

@@ -405,7 +405,7 @@ func (g *Gradients) again(n *ir.Node, op string, x *ir.Value) *ir.Value {
 func productGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x := n.Inputs[0]
 	if n.Attrs.Exprs("inner") != nil {
-		g.refuse(n)
+		return g.withoutZeros(n, up[0])
 	}
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(x.Type.Shape))
 	if err != nil {
@@ -422,4 +422,16 @@ func productGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		d = g.mul(d, factors[i])
 	}
 	return []*ir.Value{d}
+}
+
+// withoutZeros is the derivative of a product along axes that only the run knows: zeros are counted, and left out.
+func (g *Gradients) withoutZeros(n *ir.Node, up *ir.Value) []*ir.Value {
+	x := n.Inputs[0]
+	zero := g.op(loop.Eq, x, g.number(x, 0))
+	filled := g.choose(zero, g.number(x, 1), x)
+	rest := g.repeated(n, g.again(n, "reduce_prod", filled))
+	count := g.repeated(n, g.again(n, "reduce_sum", Cast(g.Builder, zero, x.Type.DType)))
+	single, none := g.op(loop.Eq, count, g.number(x, 1)), g.op(loop.Eq, count, g.number(x, 0))
+	others := g.choose(g.op(loop.And, zero, single), rest, g.choose(none, g.div(rest, filled), nil))
+	return []*ir.Value{g.mul(g.repeated(n, up), others)}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reverse_sequence", Shape: reverseSequenceShape, Mean: reverseSequenceMean, Samples: reverseSequenceSamples,
+	define(&Def{Op: "reverse_sequence", Grad: reverseSequenceGrad, Shape: reverseSequenceShape, Mean: reverseSequenceMean, Samples: reverseSequenceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: reverseSequenceMap}}})
 }
 

@@ -8,9 +8,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scatter_elements", Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
+	define(&Def{Op: "scatter_elements", Grad: scatterElementsGrad, Shape: scatterElementsShape, Mean: scatterElementsMean, Samples: scatterElementsSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterElementsSerial}}})
-	define(&Def{Op: "scatter_nd", Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
+	define(&Def{Op: "scatter_nd", Grad: scatterNDGrad, Shape: scatterNDShape, Mean: scatterNDMean, Samples: scatterNDSamples,
 		Lowerings: []Lowering{{Name: "serial", When: movable, Onto: true, Build: scatterNDSerial}}})
 }
 

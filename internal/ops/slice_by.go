@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice_by", Shape: sliceByShape, Mean: sliceByMean, Samples: sliceBySamples,
+	define(&Def{Op: "slice_by", Grad: sliceByGrad, Shape: sliceByShape, Mean: sliceByMean, Samples: sliceBySamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(slicedBy(n, at)...)) })
 		}}}})

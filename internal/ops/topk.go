@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "topk", Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
+	define(&Def{Op: "topk", Grad: topkGrad, Shape: topkShape, Mean: hostMean("topk"), Host: "topk", Samples: topkSamples})
 }
 
 // TopK finds the k largest (or smallest) elements along an axis, in order, and their positions (i64). Of equal elements the first comes first;

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "unique", Shape: uniqueShape, Mean: hostMean("unique"), Host: "unique", Samples: uniqueSamples})
+	define(&Def{Op: "unique", Grad: uniqueGrad, Shape: uniqueShape, Mean: hostMean("unique"), Host: "unique", Samples: uniqueSamples})
 }
 
 // Unique finds the different slices of x along an axis: the slices, where each stands first, which of them each slice of x is, and
