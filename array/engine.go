@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -95,13 +96,17 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor) (out []*Array, err error)
 	if p.late {
 		return s.launchLate(p, in)
 	}
-	c, err := p.take()
+	c, err := p.take(in)
 	if err != nil {
 		return nil, err
 	}
 	defer p.give(c)
 	for i, t := range in {
-		if err := c.Bind(p.inputs[i], t); err != nil {
+		var arg weir.Arg = t
+		if p.states[i] {
+			arg = weir.Update(t)
+		}
+		if err := c.call.Bind(p.inputs[i], arg); err != nil {
 			return nil, err
 		}
 	}
@@ -113,30 +118,32 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor) (out []*Array, err error)
 			}
 		}
 	}()
-	for i := range p.outputs {
-		if out[i], err = s.empty(p.outputs[i].dtype, p.outputs[i].shape, false); err != nil {
+	for i, o := range p.outputs {
+		if out[i], err = s.empty(o.dtype, c.of.shapes[i], false); err != nil {
 			return nil, err
 		}
-		if err = c.Bind(p.outputs[i].name, out[i].tensor); err != nil {
+		if err = c.call.Bind(o.name, out[i].tensor); err != nil {
 			return nil, err
 		}
 	}
-	return out, c.Run(context.Background())
+	return out, c.call.Run(context.Background())
 }
 
 // launchLate runs a program whose outputs' sizes data decide.
 func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err error) {
 	args := weir.Inputs{}
 	for i, t := range in {
-		args[p.inputs[i]] = t
+		if args[p.inputs[i]] = t; p.states[i] {
+			args[p.inputs[i]] = weir.Update(t)
+		}
 	}
 	r, err := p.program.Run(context.Background(), args)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	for i := range p.outputs {
-		t := r.At(i)
+	for _, o := range p.outputs {
+		t := r.Get(o.name)
 		a, err := s.empty(t.DType(), t.Shape(), false)
 		if err != nil {
 			return nil, err
@@ -221,93 +228,6 @@ func (o *operation) module(in []*Array) (m *ir.Module, err error) {
 	return t.b.Module, nil
 }
 
-// compiled is a program with the calls that are bound to it.
-type compiled struct {
-	key     string
-	model   *weir.Model
-	program *weir.Program
-	inputs  []string
-	outputs []port
-	late    bool  // data decide the outputs' sizes
-	bytes   int64 // that it holds, beside its calls' outputs
-	users   int
-	gone    bool
-	place   *list.Element
-
-	mu   sync.Mutex
-	free []*weir.Call
-}
-
-// port is an output.
-type port struct {
-	name  string
-	dtype weir.DType
-	shape []int
-}
-
-// mostCalls is the number of runs of one program that may be active at once.
-const mostCalls = 64
-
-// compile makes a program of a module.
-func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
-	loaded, err := traced.Load(where, m)
-	if err != nil {
-		return nil, err
-	}
-	model := loaded.(*weir.Model)
-	p, err := weir.Compile(context.Background(), model, o)
-	if err != nil {
-		model.Close()
-		return nil, err
-	}
-	c := &compiled{model: model, program: p}
-	for _, in := range p.Inputs() {
-		c.inputs = append(c.inputs, in.Name)
-	}
-	for _, out := range p.Outputs() {
-		q := port{name: out.Name, dtype: out.DType, shape: make([]int, len(out.Shape))}
-		for i, e := range out.Shape {
-			q.shape[i] = int(e.Size)
-			c.late = c.late || e.Dim != ""
-		}
-		c.outputs = append(c.outputs, q)
-	}
-	return c, nil
-}
-
-// take is a call that nobody uses.
-func (c *compiled) take() (*weir.Call, error) {
-	c.mu.Lock()
-	if n := len(c.free); n > 0 {
-		call := c.free[n-1]
-		c.free = c.free[:n-1]
-		c.mu.Unlock()
-		return call, nil
-	}
-	c.mu.Unlock()
-	return c.program.NewCall(nil)
-}
-
-// give puts a call back.
-func (c *compiled) give(call *weir.Call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.free = append(c.free, call)
-}
-
-// close ends the calls and the program.
-func (c *compiled) close() {
-	c.mu.Lock()
-	calls := c.free
-	c.free = nil
-	c.mu.Unlock()
-	for _, call := range calls {
-		call.Close()
-	}
-	c.program.Close()
-	c.model.Close()
-}
-
 // cache is the programs of operations that ran, those that were used last, within a bound.
 type cache struct {
 	mu     sync.Mutex
@@ -320,6 +240,20 @@ type cache struct {
 }
 
 var programs = &cache{of: map[string]*compiled{}, most: 64 << 20}
+
+// CacheLimit is the most bytes that compiled operations keep from one use to the next, of all scopes together, and returns
+// the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back at once.
+func CacheLimit(bytes int64) (before int64) {
+	c := programs
+	c.mu.Lock()
+	before, c.most = c.most, bytes
+	out := c.trim()
+	c.mu.Unlock()
+	for _, p := range out {
+		p.close()
+	}
+	return before
+}
 
 // get finds a program, or compiles one of what build returns. The program stays until done.
 func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, error) {
@@ -336,7 +270,7 @@ func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, er
 	if err != nil {
 		return nil, err
 	}
-	p, err := compile(m, "", weir.Options{Calls: mostCalls})
+	p, err := compile(m, "", weir.Options{Calls: max(4, runtime.GOMAXPROCS(0))})
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +315,7 @@ func (c *cache) put(p *compiled) *compiled {
 
 // trim takes programs out until the rest keeps within the bound; those in use are closed by the last who uses them.
 func (c *cache) trim() (out []*compiled) {
-	for c.bytes > c.most && c.order.Len() > 1 {
+	for c.bytes > c.most && c.order.Len() > 0 {
 		p := c.order.Remove(c.order.Back()).(*compiled)
 		delete(c.of, p.key)
 		c.bytes -= p.bytes

@@ -1,14 +1,11 @@
 package array
 
 import (
-	"context"
 	"fmt"
-	"slices"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/traced"
 )
 
 // Options say how to compile a function.
@@ -28,11 +25,8 @@ type Compiled struct {
 	f       Func
 	options Options
 	scope   *Scope // to which what the function reads of other scopes is lent
-	model   *weir.Model
-	program *weir.Program
-	inputs  []string
-	results []string // without states
-	given   int      // of inputs, those that a call gives; the others are captured
+	program *compiled
+	given   int // of the program's inputs, those that a call gives; the others are captured
 	held    []*Array
 	shut    bool
 }
@@ -72,21 +66,10 @@ func (c *Compiled) compile(inputs []Spec) (err error) {
 			return owner.Err()
 		}
 	}
-	loaded, err := traced.Load(c.options.Name, t.b.Module)
-	if err != nil {
+	o := c.options.Compile
+	o.Calls = max(1, o.Calls)
+	if c.program, err = compile(t.b.Module, c.options.Name, o); err != nil {
 		return err
-	}
-	c.model = loaded.(*weir.Model)
-	if c.program, err = weir.Compile(context.Background(), c.model, c.options.Compile); err != nil {
-		return err
-	}
-	for _, in := range c.program.Inputs() {
-		c.inputs = append(c.inputs, in.Name)
-	}
-	for i, out := range c.program.Outputs() {
-		if !t.isState(i) {
-			c.results = append(c.results, out.Name)
-		}
 	}
 	c.given, c.held = len(inputs), t.captured
 	return nil
@@ -137,21 +120,22 @@ func (t *trace) states(states map[int]int, inputs int) error {
 	return nil
 }
 
-func (t *trace) isState(result int) bool {
-	return slices.ContainsFunc(t.b.Module.Main.States, func(s ir.State) bool { return s.Out == result })
-}
-
 // Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run allocates
 // nothing. It is nil before the first call of a function that was compiled without Options.Inputs. Close of the Compiled
 // closes it.
-func (c *Compiled) Program() *weir.Program { return c.program }
+func (c *Compiled) Program() *weir.Program {
+	if c.program == nil {
+		return nil
+	}
+	return c.program.program
+}
 
 // Memory is the certificate: nil before the function is compiled.
 func (c *Compiled) Memory() *weir.Memory {
 	if c.program == nil {
 		return nil
 	}
-	return c.program.Memory()
+	return c.program.program.Memory()
 }
 
 // Close ends the loans of what the function reads, and gives its code and memory back.
@@ -162,10 +146,7 @@ func (c *Compiled) Close() error {
 	c.shut = true
 	var err error
 	if c.program != nil {
-		err = c.program.Close()
-	}
-	if c.model != nil {
-		c.model.Close()
+		err = c.program.close()
 	}
 	if closed := c.scope.Close(); err == nil {
 		err = closed
@@ -177,7 +158,7 @@ func (c *Compiled) Close() error {
 // the function to the trace.
 func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
 	if s.failed() {
-		return s.none(max(1, len(c.results)))
+		return s.none(c.results())
 	}
 	if s.trace != nil {
 		return c.f(s, in...)
@@ -185,7 +166,7 @@ func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
 	out, err := c.call(s, in)
 	if err != nil {
 		s.failAt(c.options.Name, err)
-		return s.none(max(1, len(c.results)))
+		return s.none(c.results())
 	}
 	return out
 }
@@ -206,33 +187,25 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	if len(in) != c.given {
 		return nil, diag.Inputf("%d arrays are given, %s takes %d", len(in), c.options.Name, c.given)
 	}
-	args := weir.Inputs{}
-	for i, a := range append(slices.Clone(in), c.held...) {
-		t, err := a.elements()
-		if err != nil {
-			return nil, err
-		}
-		if _, state := c.options.States[i]; state {
-			args[c.inputs[i]] = weir.Update(t)
-		} else {
-			args[c.inputs[i]] = t
+	tensors := make([]*weir.Tensor, 0, 8)
+	for _, list := range [][]*Array{in, c.held} {
+		for _, a := range list {
+			t, err := a.elements()
+			if err != nil {
+				return nil, err
+			}
+			tensors = append(tensors, t)
 		}
 	}
-	r, err := c.program.Run(context.Background(), args)
-	if err != nil {
-		return nil, err
+	return s.launch(c.program, tensors)
+}
+
+// results is how many results a call has, at least one; 1 if that is not known yet.
+func (c *Compiled) results() int {
+	if c.program == nil {
+		return 1
 	}
-	defer r.Close()
-	for _, name := range c.results {
-		t := r.Get(name)
-		a, err := s.empty(t.DType(), t.Shape(), false)
-		if err != nil {
-			return nil, err
-		}
-		copy(a.tensor.Bytes(), t.Bytes())
-		out = append(out, a)
-	}
-	return out, nil
+	return max(1, len(c.program.outputs))
 }
 
 // specsOf are the types and shapes of arrays.

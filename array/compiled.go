@@ -1,0 +1,229 @@
+package array
+
+import (
+	"container/list"
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/traced"
+)
+
+// compiled is a program with the calls that are bound to it.
+type compiled struct {
+	key     string
+	model   *weir.Model
+	program *weir.Program
+	inputs  []string
+	states  []bool // by input: it is updated in place
+	outputs []port // without states
+	named   bool   // inputs have named extents
+	late    bool   // data decide outputs' sizes
+	bytes   int64  // that it holds, beside its calls' outputs
+	users   int
+	gone    bool
+	place   *list.Element
+
+	slots    chan struct{} // one for each run that is active
+	mu       sync.Mutex
+	bindings []*binding // the one used last in front
+}
+
+// port is an output.
+type port struct {
+	name  string
+	dtype weir.DType
+}
+
+// binding is the values of a program's named extents, with the calls that are bound to them and that nobody uses.
+type binding struct {
+	key    string
+	dims   weir.Dims
+	shapes [][]int // of the outputs
+	free   []*weir.Call
+}
+
+// call is a call of a binding.
+type call struct {
+	call *weir.Call
+	of   *binding
+}
+
+// mostBindings is the number of bindings of one program whose calls are kept.
+const mostBindings = 8
+
+// compile makes a program of a module. As many runs of it as o.Calls says are active at once; further ones wait.
+func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
+	runs := max(1, o.Calls)
+	loaded, err := traced.Load(where, m)
+	if err != nil {
+		return nil, err
+	}
+	model := loaded.(*weir.Model)
+	p, err := weir.Compile(context.Background(), model, o)
+	if err != nil {
+		model.Close()
+		return nil, err
+	}
+	c := &compiled{model: model, program: p, slots: make(chan struct{}, runs)}
+	names := c.readInputs()
+	for _, out := range p.Outputs() {
+		if slices.ContainsFunc(p.Inputs(), func(in weir.Info) bool { return in.State == out.Name }) {
+			continue
+		}
+		c.outputs = append(c.outputs, port{out.Name, out.DType})
+		c.late = c.late || data(out, names)
+	}
+	return c, nil
+}
+
+// readInputs notes what the program takes, and returns the names of its inputs' extents.
+func (c *compiled) readInputs() (names []string) {
+	for _, in := range c.program.Inputs() {
+		c.inputs, c.states = append(c.inputs, in.Name), append(c.states, in.State != "")
+		for _, e := range in.Shape {
+			if e.Dim != "" {
+				c.named, names = true, append(names, e.Dim)
+			}
+		}
+	}
+	return names
+}
+
+// data reports whether an output has an extent that depends on more than the inputs' extents.
+func data(out weir.Info, names []string) bool {
+	for _, e := range out.Shape {
+		if e.Dim == "" {
+			continue
+		}
+		expr, err := sym.Parse(e.Dim)
+		if err != nil || slices.ContainsFunc(expr.Vars(), func(v sym.Name) bool { return !slices.Contains(names, sym.Var(v).String()) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// take is a call for inputs of these shapes, which nobody else uses. It waits until there is one.
+func (c *compiled) take(in []*weir.Tensor) (used call, err error) {
+	c.slots <- struct{}{}
+	defer func() {
+		if err != nil {
+			<-c.slots
+		}
+	}()
+	var buffer [64]byte
+	key := buffer[:0]
+	if c.named {
+		key = shapesKey(key, in)
+	}
+	c.mu.Lock()
+	for i, b := range c.bindings {
+		if b.key != string(key) {
+			continue
+		}
+		if i > 0 {
+			copy(c.bindings[1:i+1], c.bindings[:i])
+			c.bindings[0] = b
+		}
+		if n := len(b.free); n > 0 {
+			taken := b.free[n-1]
+			b.free = b.free[:n-1]
+			c.mu.Unlock()
+			return call{call: taken, of: b}, nil
+		}
+		c.mu.Unlock()
+		made, err := c.newCall(b.dims)
+		return call{call: made, of: b}, err
+	}
+	c.mu.Unlock()
+	return c.bind(string(key), in)
+}
+
+// shapesKey is the shapes of tensors.
+func shapesKey(b []byte, in []*weir.Tensor) []byte {
+	for _, t := range in {
+		for _, e := range t.Shape() {
+			b = binary.AppendUvarint(b, uint64(e))
+		}
+	}
+	return b
+}
+
+// bind makes the first call for inputs of these shapes.
+func (c *compiled) bind(key string, in []*weir.Tensor) (call, error) {
+	b := &binding{key: key, dims: weir.Dims{}}
+	for i, info := range c.program.Inputs() {
+		shape := in[i].Shape()
+		for axis, e := range info.Shape {
+			if e.Dim != "" && axis < len(shape) {
+				b.dims[e.Dim] = int64(shape[axis])
+			}
+		}
+	}
+	made, err := c.newCall(b.dims)
+	if err != nil {
+		return call{}, err
+	}
+	for _, o := range c.outputs {
+		b.shapes = append(b.shapes, made.Output(o.name).Shape())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bindings = slices.Insert(c.bindings, 0, b)
+	if n := len(c.bindings); n > mostBindings {
+		c.bindings[n-1].close()
+		c.bindings = c.bindings[:n-1]
+	}
+	return call{call: made, of: b}, nil
+}
+
+// newCall binds a call. If the program has no more calls, those that nobody uses are given up first.
+func (c *compiled) newCall(dims weir.Dims) (*weir.Call, error) {
+	made, err := c.program.NewCall(dims)
+	if err == nil {
+		return made, nil
+	}
+	c.mu.Lock()
+	for _, b := range c.bindings {
+		b.close()
+	}
+	c.mu.Unlock()
+	return c.program.NewCall(dims)
+}
+
+// give puts a call back, or closes it if its binding is kept no more.
+func (c *compiled) give(used call) {
+	defer func() { <-c.slots }()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.gone && slices.Contains(c.bindings, used.of) {
+		used.of.free = append(used.of.free, used.call)
+		return
+	}
+	used.call.Close()
+}
+
+func (b *binding) close() {
+	for _, c := range b.free {
+		c.Close()
+	}
+	b.free = nil
+}
+
+// close ends the calls and the program.
+func (c *compiled) close() error {
+	c.mu.Lock()
+	for _, b := range c.bindings {
+		b.close()
+	}
+	c.bindings = nil
+	c.mu.Unlock()
+	err := c.program.Close()
+	c.model.Close()
+	return err
+}

@@ -1,0 +1,186 @@
+package array_test
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+)
+
+// times is n, or a hundredth of it in a short run; WEIR_GROWTH multiplies it.
+func times(n int) int {
+	if testing.Short() {
+		n = max(1, n/100)
+	}
+	if by, err := strconv.Atoi(os.Getenv("WEIR_GROWTH")); err == nil {
+		n *= by
+	}
+	return n
+}
+
+// heap is the bytes of Go's heap that are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// flat fails if f leaves bytes in the ledger, or more than some in Go's heap.
+func flat(t *testing.T, f func(n int), n int) {
+	t.Helper()
+	f(min(n, 1000)) // what is made once
+	array.CacheLimit(array.CacheLimit(0))
+	weir.Trim()
+	ledger, before := weir.Usage().Current, heap()
+	f(n)
+	array.CacheLimit(array.CacheLimit(0))
+	if now := weir.Usage().Current; now != ledger {
+		t.Errorf("the ledger has %d bytes more after %d turns", now-ledger, n)
+	}
+	if grown := heap() - before; grown > 256<<10 {
+		t.Errorf("Go's heap has %d bytes more after %d turns", grown, n)
+	}
+}
+
+// TestScopesGrow: a million scopes, in one another and beside each other, leave nothing.
+func TestScopesGrow(t *testing.T) {
+	array.AssertNoLeaks(t)
+	flat(t, func(n int) {
+		for range n / 2 {
+			s := array.NewScope("outer")
+			inner := array.NewScope("inner", array.In(s))
+			fine(t, inner.Close())
+			fine(t, s.Close())
+		}
+	}, times(1_000_000))
+	root := array.NewScope("root")
+	flat(t, func(n int) {
+		for range n {
+			fine(t, array.NewScope("inner", array.In(root)).Close())
+		}
+	}, times(1_000_000))
+	fine(t, root.Close())
+}
+
+// TestHelpersGrow: scalars read, metrics, zeros and concatenations of a long-lived scope's arrays, in scopes of their own.
+func TestHelpersGrow(t *testing.T) {
+	array.AssertNoLeaks(t)
+	model := array.NewScope("model")
+	w := model.Ones(weir.F32, 4, 4)
+	model.Cap()
+	flat(t, func(n int) {
+		for range n {
+			s := array.NewScope("turn", array.In(model))
+			if v, err := array.Item[float32](s.Mean(w)); err != nil || v != 1 {
+				t.Fatal(v, err)
+			}
+			s.Zeros(weir.F32, 4, 4)
+			s.Relu(s.Sub(w, s.Number(3)))
+			fine(t, s.Close())
+		}
+	}, times(100_000))
+	fine(t, model.Close())
+}
+
+// TestOrphans: a variable that is given a new array in each turn keeps the old one in its scope until the scope is closed,
+// or until it is closed itself.
+func TestOrphans(t *testing.T) {
+	array.AssertNoLeaks(t)
+	flat(t, func(n int) {
+		s := array.NewScope("s")
+		x := s.Ones(weir.F32, 16)
+		for range n {
+			y := s.Add(x, x)
+			fine(t, x.Close())
+			x = y
+		}
+		if s.Count() != 1 {
+			t.Errorf("%d arrays", s.Count())
+		}
+		fine(t, s.Close())
+	}, times(100_000))
+}
+
+// TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations.
+func TestPredictions(t *testing.T) {
+	array.AssertNoLeaks(t)
+	model := array.NewScope("model")
+	w := model.Ones(weir.F32, 32, 32)
+	model.Cap()
+	flat(t, func(n int) {
+		var all sync.WaitGroup
+		for range 100 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for range max(1, n/100) {
+					s := array.NewScope("request")
+					y := s.Sum(s.MatMul(s.Ones(weir.F32, 1, 32), w))
+					if v, err := array.Item[float32](y); err != nil || v != 1024 {
+						t.Error(v, err, s.Err())
+					}
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		all.Wait()
+	}, times(10_000))
+	fine(t, model.Close())
+}
+
+// TestPeaks: the second epoch's peak is the first's, with an incomplete last batch in each.
+func TestPeaks(t *testing.T) {
+	array.AssertNoLeaks(t)
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{s.Sum(s.Mul(in[0], in[0]))}
+	}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "batch", 64)}})
+	fine(t, err)
+	epoch := func() (peak int64) {
+		for batch := range 40 {
+			size := 32
+			if batch == 39 {
+				size = 7
+			}
+			s := array.NewScope("batch")
+			c.Call(s, s.Ones(weir.F32, size, 64))
+			peak = max(peak, weir.Usage().Current)
+			fine(t, s.Close())
+		}
+		return peak
+	}
+	epoch()
+	first, second := epoch(), epoch()
+	if first != second {
+		t.Errorf("peaks of %d and %d bytes", first, second)
+	}
+	fine(t, c.Close())
+}
+
+// TestBindings: a compiled function of named extents runs at more shapes than it keeps calls for.
+func TestBindings(t *testing.T) {
+	array.AssertNoLeaks(t)
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{s.Add(in[0], s.Number(1))}
+	}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n")}})
+	fine(t, err)
+	s := array.NewScope("s")
+	for turn := range 3 {
+		for n := range 20 {
+			out := c.Call(s, s.Ones(weir.F32, n))
+			list, err := array.Copy[float32](out[0])
+			if err != nil || len(list) != n || n > 0 && list[n-1] != 2 {
+				t.Fatal(turn, n, list, err, s.Err())
+			}
+		}
+	}
+	fine(t, s.Close())
+	fine(t, c.Close())
+}
