@@ -25,6 +25,7 @@ var rooms = []Room{
 	{Floor: 0, Name: "diag", Purpose: "the error type and its six kinds"},
 	{Floor: 0, Name: "text", Purpose: "scanner and printer that the three languages share", May: []string{"sym", "diag"}},
 
+	{Floor: 0, Name: "safetensors", Purpose: "the tables of safetensors files", May: []string{"dtype", "diag"}},
 	{Floor: 0, Name: "pprof", Purpose: "profiles that go tool pprof reads"},
 
 	// Tile registers are a fact of the machine only if the system lets the process use them: unix asks.

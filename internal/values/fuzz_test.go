@@ -59,7 +59,7 @@ func reads(t *testing.T, value string, info weir.Info) {
 	}
 }
 
-func safetensors(table string, body ...byte) []byte {
+func safetensorsFile(table string, body ...byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(table))), append([]byte(table), body...)...)
 }
 
@@ -69,9 +69,9 @@ func FuzzValue(f *testing.F) {
 	for i, text := range []string{"[[1,2,3],[4,5,6]]", `["a","b"]`, "[1,-2,3.5e3,true]", "[[],[]]", strings.Repeat("[", 100) + strings.Repeat("]", 100), "[[1,1,1,1,1,1],[],[],[]]", "9223372036854775808"} {
 		f.Add([]byte(text), byte(i%2), byte(i))
 	}
-	f.Add(safetensors(`{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"__metadata__":{"a":"b"}}`, make([]byte, 24)...), byte(2), byte(0))
-	f.Add(safetensors(`{"x":{"dtype":"U8","shape":[1,4,4,1],"data_offsets":[0,16]}}`, make([]byte, 16)...), byte(2), byte(3))
-	f.Add(safetensors(`{"x":{"dtype":"F32","shape":[9223372036854775807,3],"data_offsets":[0,24]}}`), byte(2), byte(0))
+	f.Add(safetensorsFile(`{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"__metadata__":{"a":"b"}}`, make([]byte, 24)...), byte(2), byte(0))
+	f.Add(safetensorsFile(`{"x":{"dtype":"U8","shape":[1,4,4,1],"data_offsets":[0,16]}}`, make([]byte, 16)...), byte(2), byte(3))
+	f.Add(safetensorsFile(`{"x":{"dtype":"F32","shape":[9223372036854775807,3],"data_offsets":[0,24]}}`), byte(2), byte(0))
 	f.Add(wire.FromTensor("x", tensor.Of[float32](1, 2, 3)).Marshal(), byte(3), byte(0))
 	f.Add(make([]byte, 24), byte(4), byte(0))
 	path := filepath.Join(f.TempDir(), "value")

@@ -4,7 +4,6 @@ package values
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/safetensors"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/tensor/npy"
 )
@@ -414,44 +414,25 @@ func (r *Reader) raw(data []byte, info weir.Info) (*tensor.Tensor, error) {
 	return tensor.Over(info.DType, shape, data)
 }
 
-// safetensor reads the tensor named as the input, or the only one, of a safetensors file: a length, a JSON table, bytes.
+// safetensor reads the tensor named as the input, or the only one, of a safetensors file.
 func safetensor(data []byte, info weir.Info) (*tensor.Tensor, error) {
-	if len(data) < 8 {
-		return nil, diag.Inputf("the file is too short for safetensors")
+	r := bytes.NewReader(data)
+	list, _, err := safetensors.ReadTable(r)
+	if err != nil {
+		return nil, err
 	}
-	n := binary.LittleEndian.Uint64(data)
-	if n > uint64(len(data)-8) {
-		return nil, diag.Inputf("the table of %d bytes is longer than the file", n)
+	i := slices.IndexFunc(list, func(e safetensors.Entry) bool { return e.Name == info.Name })
+	if i < 0 && len(list) == 1 {
+		i = 0
 	}
-	var table map[string]json.RawMessage
-	if err := json.Unmarshal(data[8:8+n], &table); err != nil {
-		return nil, diag.Inputf("the table is no JSON: %v", err)
-	}
-	delete(table, "__metadata__")
-	entry, ok := table[info.Name]
-	if !ok && len(table) == 1 {
-		for _, e := range table {
-			entry, ok = e, true
-		}
-	}
-	if !ok {
+	if i < 0 {
 		return nil, diag.Inputf("the file holds no tensor of that name")
 	}
-	var e struct {
-		DType   string   `json:"dtype"`
-		Shape   []int64  `json:"shape"`
-		Offsets [2]int64 `json:"data_offsets"`
+	e, body := list[i], data[len(data)-r.Len():]
+	if e.End > int64(len(body)) {
+		return nil, diag.Inputf("the file ends before the elements of %s do", e.Name)
 	}
-	if err := json.Unmarshal(entry, &e); err != nil {
-		return nil, diag.Inputf("the table's entry: %v", err)
-	}
-	dt, known := map[string]dtype.DType{"F64": dtype.F64, "F32": dtype.F32, "F16": dtype.F16, "BF16": dtype.BF16, "I64": dtype.I64, "I32": dtype.I32, "I16": dtype.I16, "I8": dtype.I8,
-		"U64": dtype.U64, "U32": dtype.U32, "U16": dtype.U16, "U8": dtype.U8, "BOOL": dtype.Bool, "F8_E4M3": dtype.F8E4M3FN, "F8_E5M2": dtype.F8E5M2}[e.DType]
-	body := data[8+n:]
-	if !known || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0] || e.Offsets[1] > int64(len(body)) {
-		return nil, diag.Inputf("the table's entry names type %q and bytes %v of %d", e.DType, e.Offsets, len(body))
-	}
-	t, err := tensor.Over(dt, e.Shape, bytes.Clone(body[e.Offsets[0]:e.Offsets[1]]))
+	t, err := tensor.Over(e.DType, e.Shape, bytes.Clone(body[e.Begin:e.End]))
 	return converted(t, info, err)
 }
 
