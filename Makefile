@@ -37,7 +37,7 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet unit cross test-386 test-wasm test-race conformance ## every test there is
+test: fresh format vet weirvet unit cross test-386 test-wasm test-race conformance ## every test there is
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -63,6 +63,16 @@ vet: ## go vet on this system
 	@echo "== go vet"
 	@$(GO) vet ./...
 
+# weirvet is a module of its own: ./... does not reach it.
+VET := cmd/weirvet
+
+.PHONY: weirvet
+weirvet: | .cache ## the leak finder: its tests, then its verdict on this repository
+	@echo "== weirvet"
+	@cd $(VET) && $(GO) vet ./... && $(GO) test ./... && $(GO) build -o ../../.cache/ .
+	@$(GO) vet -vettool=$$PWD/.cache/weirvet ./...
+	@cd $(VET) && $(GO) vet -vettool=../../.cache/weirvet ./...
+
 .PHONY: unit
 unit: | .cache ## the tests that need nothing but Go
 	@echo "== go test"
@@ -74,6 +84,7 @@ cross: ## build and vet for every system in TARGETS
 		echo "== build and vet $$target"; \
 		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./...; \
 		GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...; \
+		(cd $(VET); GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...); \
 	done
 
 # A 386 program runs on a Linux of amd64. internal/lint reads sources and conformance is the same code at length: neither has a size to get wrong.

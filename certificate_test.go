@@ -48,7 +48,7 @@ func TestCertificateOfTwoDimensions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer x.Close()
+				t.Cleanup(func() { x.Close() })
 				in[info.Name] = x
 			}
 			want, err := one.Eval(get)

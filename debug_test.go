@@ -102,12 +102,14 @@ func (b *buffer) String() string {
 // TestNeverClosed drops a result without closing it: the log says from where, and nothing is freed.
 func TestNeverClosed(t *testing.T) {
 	log := &buffer{}
+	//weirvet:ignore closing waits for results, and one of them is never closed
 	p := compileDigits(t, weir.Options{Calls: 2, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	x := picture(t, 3)
 	kept, err := p.Run(t.Context(), weir.Inputs{"image": x})
 	if err != nil {
 		t.Fatal(err)
 	}
+	//weirvet:ignore this is what the log must show
 	if _, err := p.Run(t.Context(), weir.Inputs{"image": x}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -493,7 +494,7 @@ func ExampleDonate() {
 	defer step.Close()
 	in := weir.Inputs{"x": ones(4, 16), "y": ones(4, 16)}
 	for i := range 8 {
-		in[fmt.Sprintf("w%d", i)] = weir.Donate(ones(16, 16))
+		in[fmt.Sprintf("w%d", i)] = donated(16, 16)
 	}
 	for i := range 3 {
 		r, err := step.Run(context.Background(), in)
@@ -562,8 +563,21 @@ func compiled(name string) *weir.Program {
 	return program
 }
 
-// ones is a tensor of its own memory.
+// ones is a tensor in memory of Go, which nobody needs to close.
 func ones(shape ...int) *weir.Tensor {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	t, err := weir.FromSlice(slices.Repeat([]float32{1}, size), shape...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return t
+}
+
+// donated is as many ones, in memory that a program may take over.
+func donated(shape ...int) weir.Arg {
 	t, err := weir.New(weir.F32, shape...)
 	if err != nil {
 		log.Fatal(err)
@@ -575,5 +589,5 @@ func ones(shape ...int) *weir.Tensor {
 	for i := range data {
 		data[i] = 1
 	}
-	return t
+	return weir.Donate(t)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,6 +188,12 @@ func (l *limited) run(t *testing.T, calls int) {
 	for _, d := range p.Dims() {
 		dims[d.Name] = d.Max
 	}
+	var held []io.Closer
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
 	for range calls {
 		in := weir.Inputs{}
 		for _, info := range p.Inputs() {
@@ -200,14 +207,14 @@ func (l *limited) run(t *testing.T, calls int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer x.Close()
+			held = append(held, x)
 			in[info.Name] = x
 		}
 		r, err := p.Run(context.Background(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.Close()
+		held = append(held, r)
 	}
 	if err := m.Close(); err != nil { // the programs go on
 		t.Fatal(err)
@@ -221,6 +228,7 @@ func (l *limited) run(t *testing.T, calls int) {
 // TestLimitOfUnbounded needs values for dimensions without a bound.
 func TestLimitOfUnbounded(t *testing.T) {
 	p := compileDigits(t, weir.Options{})
+	defer p.Close()
 	if n, err := p.Memory().Limit(1); !errors.Is(err, weir.ErrInput) {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -258,16 +266,17 @@ func TestModelCompiledAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
+		t.Cleanup(func() { p.Close() })
 		_ = m.Describe()
 	}
 	if err := os.WriteFile(path, append(data, 0), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := weir.Compile(ctx, m, weir.Options{}); mem.OutsideHeap() && os.Getenv("WEIR_MAP") != "off" && !errors.Is(err, weir.ErrInput) {
-		if err == nil {
-			p.Close()
-		}
+	p, err := weir.Compile(ctx, m, weir.Options{})
+	if err == nil {
+		p.Close()
+	}
+	if mem.OutsideHeap() && os.Getenv("WEIR_MAP") != "off" && !errors.Is(err, weir.ErrInput) {
 		t.Errorf("compiled from a file that was changed: %v", err)
 	}
 }

@@ -216,7 +216,10 @@ func TestNarrowCacheRefusals(t *testing.T) {
 	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, o))
 	defer p.Close()
 	in := grouped(t, 0, 1, 64, 32)
-	in["k0"], in["v0"] = weir.Update(filled(t, 1, 2, 8, 16)), weir.Update(filled(t, 1, 2, 8, 16))
+	k0, v0 := filled(t, 1, 2, 8, 16), filled(t, 1, 2, 8, 16)
+	defer k0.Close()
+	defer v0.Close()
+	in["k0"], in["v0"] = weir.Update(k0), weir.Update(v0)
 	if _, err := p.Run(t.Context(), in); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "bf16") {
 		t.Errorf("caches of f32: %v", err)
 	}

@@ -48,7 +48,7 @@ func TestProfile(t *testing.T) {
 func TestKernels(t *testing.T) {
 	for _, o := range []weir.Options{{}, {CPU: "portable"}, {Target: weir.Reference}} {
 		p := compileDigits(t, o)
-		defer p.Close()
+		t.Cleanup(func() { p.Close() })
 		list := p.Kernels()
 		if len(list) == 0 {
 			t.Error("no kernels")

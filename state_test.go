@@ -409,7 +409,10 @@ func TestStateTwice(t *testing.T) {
 	go func() {
 		err := error(nil)
 		for err == nil || errors.Is(err, weir.ErrInput) { // the other may have it for a moment
-			_, err = p.Run(waiting, in)
+			var r *weir.Results
+			if r, err = p.Run(waiting, in); err == nil {
+				r.Close()
+			}
 		}
 		ended <- err
 	}()

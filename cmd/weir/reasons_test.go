@@ -122,7 +122,8 @@ func (r *reason) run(t *testing.T, p *weir.Program) error {
 			shape = append(shape, int(e.Size))
 		}
 		x, err := weir.New(info.DType, shape...)
-		if info.DType == weir.I64 {
+		if info.DType == weir.I64 && err == nil {
+			x.Close()
 			x, err = weir.FromSlice(slices.Repeat([]int64{r.fill}, shape[0]), shape...)
 		}
 		if err != nil {

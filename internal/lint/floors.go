@@ -90,8 +90,17 @@ var rooms = []Room{
 	{Floor: 11, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 
+	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names alone.
+	{Floor: 11, Name: "cmd/weirvet", Purpose: "finds leaks in programs that use weir",
+		Modules: []string{"golang.org/x/tools/go/analysis", "golang.org/x/tools/go/analysis/singlechecker", "golang.org/x/tools/go/analysis/analysistest",
+			"golang.org/x/tools/go/analysis/passes/buildssa", "golang.org/x/tools/go/analysis/passes/ctrlflow", "golang.org/x/tools/go/ast/astutil",
+			"golang.org/x/tools/go/ssa", "golang.org/x/tools/go/types/typeutil", "github.com/golangci/plugin-module-register/register"}},
+
 	{Floor: 12, Name: "lint", Purpose: "this table, and the tests that hold the rest to it"},
 }
+
+// ownModules are the folders of other modules in this repository that are rooms, and held to the same rules.
+var ownModules = []string{"cmd/weirvet"}
 
 // below in May stands for every room on a lower floor.
 const below = "*"

@@ -28,7 +28,7 @@ var starters = map[string]bool{"time.AfterFunc": true, "context.AfterFunc": true
 // TestGoroutines holds every goroutine of the module to diag.Go: a panic on another would end the user's process.
 func TestGoroutines(t *testing.T) {
 	used := map[string]bool{}
-	err := walk(root, false, func(file string) error {
+	err := walk(root, noModules, func(file string) error {
 		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || slices.Contains(strings.Split(file, "/"), "testdata") {
 			return nil
 		}

@@ -33,10 +33,11 @@ type Size struct {
 	Table bool // it says that it is a table
 }
 
-// Read parses every Go file below the module's root. Other modules, testdata, and files that a build ignores are left out.
+// Read parses every Go file below the module's root, and of the other modules that are rooms. Other modules besides, testdata,
+// and files that a build ignores are left out.
 func Read(root string) ([]*Package, error) {
 	packages := map[string]*Package{}
-	err := walk(root, false, func(file string) error {
+	err := walk(root, roomModules, func(file string) error {
 		if path.Ext(file) != ".go" || slices.Contains(strings.Split(file, "/"), "testdata") {
 			return nil
 		}
@@ -65,9 +66,18 @@ func Read(root string) ([]*Package, error) {
 	return list, nil
 }
 
+// modules says which other modules below root a walk goes into.
+type modules int
+
+const (
+	noModules modules = iota
+	roomModules
+	allModules
+)
+
 // walk calls visit for every file below root, with its name from there. It leaves out hidden folders but .ci, what .gitignore
 // names, links and, unless asked for, other modules.
-func walk(root string, modules bool, visit func(file string) error) error {
+func walk(root string, into modules, visit func(file string) error) error {
 	ignored := ignorePatterns(root)
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -82,7 +92,8 @@ func walk(root string, modules bool, visit func(file string) error) error {
 		if entry.IsDir() {
 			hidden := strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".ci" || strings.HasPrefix(entry.Name(), "_")
 			_, err := os.Stat(filepath.Join(name, "go.mod"))
-			if err == nil && !modules || hidden || skip {
+			enter := err != nil || into == allModules || into == roomModules && slices.Contains(ownModules, file)
+			if !enter || hidden || skip {
 				return filepath.SkipDir
 			}
 			return nil

@@ -103,7 +103,7 @@ func packModule(t *testing.T, name, prefix string) int64 {
 	}
 	defer file.Close()
 	archive := zip.NewWriter(file)
-	err = walk(root, false, func(source string) error {
+	err = walk(root, noModules, func(source string) error {
 		in, err := os.Open(filepath.Join(root, source))
 		if err != nil {
 			return err

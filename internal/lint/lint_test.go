@@ -227,6 +227,11 @@ func TestRefuse(t *testing.T) {
 		{"internal/ops", "golang.org/x/sys/unix", code, false},
 		{"internal/ops", "syscall", code, false},
 		{"internal/ops", us + "nowhere", code, false},
+		{"cmd/weirvet/leak", "golang.org/x/tools/go/ssa", code, true},
+		{"cmd/weirvet", Module + "/cmd/weirvet/leak", code, true},
+		{"cmd/weirvet", Module, code, false},
+		{"cmd/weir", "golang.org/x/tools/go/ssa", code, false},
+		{"cmd/weir", Module + "/cmd/weirvet/leak", code, false},
 	}
 	for _, row := range tests {
 		from, name := roomOf(row.from)
@@ -343,7 +348,7 @@ func TestDrawing(t *testing.T) {
 func TestNoMachinePaths(t *testing.T) {
 	private := machinePaths
 	scanned := 0
-	err := walk(root, true, func(file string) error {
+	err := walk(root, allModules, func(file string) error {
 		data, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			return err
@@ -377,9 +382,15 @@ func TestNoMachinePaths(t *testing.T) {
 // that it does not match itself.
 var machinePaths = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-])/(wor[k]|roo[t]|tmp/peer[s])/`)
 
-// TestNoReplace holds go.mod to what go install accepts from afar, and to modules the table knows.
+// TestNoReplace holds each go.mod to what go install accepts from afar, and to modules the table knows.
 func TestNoReplace(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	for _, folder := range append([]string{"."}, ownModules...) {
+		t.Run(folder, func(t *testing.T) { noReplace(t, folder) })
+	}
+}
+
+func noReplace(t *testing.T, folder string) {
+	data, err := os.ReadFile(filepath.Join(root, folder, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,6 +412,9 @@ func TestNoReplace(t *testing.T) {
 		}
 		direct++
 		known := slices.ContainsFunc(rooms, func(r Room) bool {
+			if slices.Contains(ownModules, r.Name) != (folder != ".") || folder != "." && r.Name != folder {
+				return false
+			}
 			return slices.ContainsFunc(r.Modules, func(m string) bool { return m == module || strings.HasPrefix(m, module+"/") })
 		})
 		if !known {

@@ -1,0 +1,234 @@
+package leak
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/ast/astutil"
+	"golang.org/x/tools/go/ssa"
+)
+
+// again judges a path that comes back to the call that made the resource.
+func (w *walk) again(s *state) {
+	if s.ending != open || w.gathered(s) {
+		return
+	}
+	what, fix := w.what(), w.fix()
+	at := w.start()
+	if s.deferred != borrows || w.atExit(s) != borrows {
+		w.findings = append(w.findings, func() {
+			w.a.report(at, categoryTurn, what+w.be()+" opened in each turn of a loop, and closed by a defer only when the function returns: "+
+				"close in the turn, or make the loop's body a function")
+		})
+		return
+	}
+	w.findings = append(w.findings, func() {
+		w.a.report(at, categoryOpen, what+w.be()+" not closed before a later turn of the loop opens another: "+fix)
+	})
+}
+
+// gathered reports whether the resource is in a map from before the loop, which holds those of all turns.
+func (w *walk) gathered(s *state) bool {
+	for p, m := range s.marks {
+		switch v := p.value.(type) {
+		case *ssa.MakeMap, *ssa.Alloc:
+			if m.kind == within && precedes(v.(ssa.Instruction), w.site) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// precedes reports whether every path to an instruction passes the other one first.
+func precedes(first, second ssa.Instruction) bool {
+	b, c := first.Block(), second.Block()
+	return before(b, slices.Index(b.Instrs, first), c, slices.Index(c.Instrs, second))
+}
+
+// atExit returns what the deferred closures do with the resource.
+func (w *walk) atExit(s *state) effect {
+	found := borrows
+	for _, d := range s.defers {
+		if c, ok := d.Call.Value.(*ssa.MakeClosure); ok {
+			found = max(found, w.closure(c, s))
+		}
+	}
+	return found
+}
+
+// leave judges a path that returns.
+func (w *walk) leave(r *ssa.Return, s *state) {
+	deferred := max(s.deferred, w.atExit(s))
+	returned := false
+	var kept *keeping
+	for i, result := range r.Results {
+		switch m := s.of(result); m.kind {
+		case itself:
+			returned = true
+			if s.ending == open && deferred != mustClose {
+				if w.results[r] == nil {
+					w.results[r] = map[int]bool{}
+				}
+				w.results[r][i] = true
+			}
+			if s.ending == open && deferred == mustClose {
+				w.returnedClosed(r)
+			}
+		case within, closer:
+			returned = true
+		case derived:
+			if w.ownerIs("Results") && holds(result.Type(), "Tensor", 3) {
+				returned = true // whoever closes the tensors closes the results
+			}
+			kept = &keeping{at: r.Pos(), where: "returned", id: m.id}
+		}
+	}
+	if s.ending == ended || deferred == mustClose {
+		w.keptOnes(kept, s)
+	}
+	if w.site == nil || s.ending != open || deferred != borrows || returned || endsProcess(w.f) {
+		return
+	}
+	w.notClosed(r)
+}
+
+func (w *walk) ownerIs(name string) bool { return w.owner != nil && w.owner.Obj().Name() == name }
+
+// endsProcess reports whether a return from f ends the process, and gives everything back with it.
+func endsProcess(f *ssa.Function) bool {
+	return f.Name() == "main" && f.Parent() == nil && f.Signature.Recv() == nil && f.Pkg != nil && f.Pkg.Pkg.Name() == "main"
+}
+
+func (w *walk) notClosed(r *ssa.Return) {
+	what, fix, at := w.what(), w.fix(), w.start()
+	line := w.a.line(r.Pos())
+	if w.ignored {
+		w.findings = append(w.findings, func() {
+			w.a.report(at, categoryDropped, what+w.be()+" dropped, so that nobody can call Close: keep the value and close it")
+		})
+		return
+	}
+	where := fmt.Sprintf("if the function returns at line %d", line)
+	if !r.Pos().IsValid() {
+		where = "if the function runs to its end"
+	}
+	w.findings = append(w.findings, func() { w.a.report(at, categoryOpen, what+w.be()+" not closed "+where+": "+fix) })
+}
+
+func (w *walk) returnedClosed(r *ssa.Return) {
+	message := w.what() + w.be() + " returned, but closed by a defer of this function: close only if there is an error, and leave the rest to the caller"
+	at := r.Pos()
+	w.findings = append(w.findings, func() { w.a.report(at, categoryKept, message) })
+}
+
+// keptOnes reports what outlives the resource that it belongs to.
+func (w *walk) keptOnes(returned *keeping, s *state) {
+	list := []keeping{}
+	if returned != nil {
+		list = append(list, *returned)
+	}
+	for _, k := range s.pending {
+		list = append(list, k)
+	}
+	for _, k := range list {
+		where := "kept in " + k.where
+		if k.where == "returned" {
+			where = "returned"
+		}
+		message, at := w.keptMessage(k.id, where), k.at
+		w.findings = append(w.findings, func() { w.a.report(at, categoryKept, message) })
+	}
+}
+
+func (w *walk) keptMessage(id ssa.Value, where string) string {
+	what, owner := "what belongs to it", w.what()
+	switch {
+	case w.ownerIs("Scope") && holdsArray(id.Type()):
+		what = "an array"
+		fix := "give it to the outer scope with Return, or Copy its elements"
+		return fmt.Sprintf("%s is %s, but dies when this function closes %s: %s", what, where, owner, fix)
+	case is(id.Type(), "Tensor"):
+		what = "a tensor"
+	default:
+		what = "memory"
+	}
+	return fmt.Sprintf("%s is %s, but dies when this function closes %s: Copy its elements", what, where, owner)
+}
+
+// what names the resource in a message.
+func (w *walk) what() string {
+	name := "value"
+	if w.owner != nil {
+		name = word(w.owner)
+	}
+	if w.site == nil {
+		return "the " + name + " " + w.given.Name()
+	}
+	if f := callee(w.site.Common()); f != nil {
+		return "the " + name + " from " + shown(f)
+	}
+	return "the " + name
+}
+
+// be is the verb that goes with what.
+func (w *walk) be() string {
+	if w.ownerIs("Results") {
+		return " are"
+	}
+	return " is"
+}
+
+// fix says what mends a resource that is not closed.
+func (w *walk) fix() string {
+	if _, names := w.a.callAt(w.site.Pos()); w.at < len(names) && names[w.at] != "_" {
+		return "defer " + names[w.at] + ".Close(), or call it on this path too"
+	}
+	return "call Close on this path too"
+}
+
+// start is where the call that made the resource begins.
+func (w *walk) start() token.Pos {
+	at, _ := w.a.callAt(w.site.Pos())
+	return at
+}
+
+// callAt returns where a call begins, given its opening parenthesis, and the names of the variables that its results go to.
+func (a *analysisOf) callAt(paren token.Pos) (token.Pos, []string) {
+	for _, file := range a.pass.Files {
+		if paren < file.FileStart || paren >= file.FileEnd {
+			continue
+		}
+		path, _ := astutil.PathEnclosingInterval(file, paren, paren)
+		for i, node := range path {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || call.Lparen != paren {
+				continue
+			}
+			var names []string
+			if i+1 < len(path) {
+				names = targets(path[i+1])
+			}
+			return call.Pos(), names
+		}
+	}
+	return paren, nil
+}
+
+// targets returns the names that a statement assigns to.
+func targets(node ast.Node) (names []string) {
+	switch n := node.(type) {
+	case *ast.AssignStmt:
+		for _, e := range n.Lhs {
+			names = append(names, types.ExprString(e))
+		}
+	case *ast.ValueSpec:
+		for _, e := range n.Names {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}

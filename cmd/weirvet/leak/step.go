@@ -1,0 +1,563 @@
+package leak
+
+import (
+	"fmt"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// step gives the state after an instruction. It returns false if the path ends there.
+func (w *walk) step(instruction ssa.Instruction, s *state) bool {
+	switch i := instruction.(type) {
+	case *ssa.Alloc:
+		s.clear(i)
+	case *ssa.Store:
+		w.store(i, s)
+	case *ssa.UnOp:
+		w.load(i, s)
+	case *ssa.Extract:
+		s.set(i, w.element(i, s))
+	case *ssa.MapUpdate:
+		w.put(i, s)
+	case *ssa.Send:
+		w.send(i.X, i, s)
+	case *ssa.Select:
+		for _, c := range i.States {
+			if c.Send != nil {
+				w.send(c.Send, i, s)
+			}
+		}
+		s.settle(nil) // somebody else may have used it by then
+	case *ssa.MakeMap:
+		s.set(i, mark{})
+	case *ssa.Range:
+		w.read(i.X, s)
+	case *ssa.MakeClosure:
+		s.set(i, mark{})
+		if e := w.closure(i, s); e != borrows {
+			s.set(i, mark{kind: closer})
+		}
+	case *ssa.TypeAssert:
+		w.assert(i, s)
+	case *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.Convert, *ssa.MultiConvert, *ssa.Slice, *ssa.IndexAddr, *ssa.Index:
+		w.derive(i.(ssa.Value), s)
+	case *ssa.Lookup:
+		w.read(i.X, s)
+		w.derive(i, s)
+	case *ssa.FieldAddr:
+		s.set(i, s.marks[place{i.X, i.Field}])
+	case *ssa.Call:
+		return w.call(i, s)
+	case *ssa.Go:
+		w.goes(i, s)
+	case *ssa.Defer:
+		w.defers(i, s)
+	case *ssa.Return:
+		w.leave(i, s)
+		return false
+	case *ssa.Panic:
+		return false
+	}
+	return true
+}
+
+// read gives the state after something was looked up in a map: whoever does that may close it.
+func (w *walk) read(m ssa.Value, s *state) {
+	if s.of(m).kind == within && s.ending == open {
+		s.ending = moved
+	}
+}
+
+// derive marks a value as its first operand is, if it can share its memory.
+func (w *walk) derive(v ssa.Value, s *state) {
+	operand := (*v.(ssa.Instruction).Operands(nil)[0])
+	m := s.of(operand)
+	if slice, ok := v.(*ssa.Slice); ok && m.kind == 0 { // a list of arguments is marked element by element
+		m = s.inside(slice.X)
+	}
+	if !carries(v.Type()) && m.kind == derived {
+		m = mark{}
+	}
+	s.set(v, m)
+}
+
+// inside returns the mark of a variable's fields or elements, if one has any.
+func (s *state) inside(v ssa.Value) mark {
+	var found mark
+	for p, m := range s.marks {
+		if p.value == v && m.kind > found.kind {
+			found = m
+		}
+	}
+	return found
+}
+
+func (w *walk) store(i *ssa.Store, s *state) {
+	m := s.of(i.Val)
+	if m.kind == 0 {
+		m = constant(i.Val)
+	}
+	switch addr := i.Addr.(type) {
+	case *ssa.Alloc:
+		s.clear(addr)
+		s.set(addr, m)
+		if m.kind == itself && w.escapes(addr, i) {
+			s.ending = moved
+		}
+		return
+	case *ssa.FieldAddr:
+		if variable, ok := addr.X.(*ssa.Alloc); ok {
+			w.storeField(variable, addr.Field, m, s)
+			return
+		}
+	case *ssa.IndexAddr:
+		if variable, ok := addr.X.(*ssa.Alloc); ok {
+			if variable.Comment == "varargs" && m.kind == itself {
+				m.kind = within
+			}
+			field := -2
+			if c, ok := addr.Index.(*ssa.Const); ok {
+				field = -3 - int(c.Int64())
+			}
+			w.storeField(variable, field, m, s)
+			return
+		}
+		if l := s.of(addr.X); l.kind == derived || m.kind == derived && !outlives(addr.X) {
+			return
+		}
+	}
+	w.keep(i, keyOf(i.Addr, 8), m, s)
+}
+
+// storeField stores to a field or element of a variable of the function. A resource that goes there is somebody else's.
+func (w *walk) storeField(variable *ssa.Alloc, field int, m mark, s *state) {
+	switch m.kind {
+	case itself, closer:
+		s.ending, m = moved, mark{}
+	case 0:
+		delete(s.marks, place{variable, field})
+		return
+	}
+	s.marks[place{variable, field}] = m
+}
+
+// keep notes what goes to a place that outlives the function.
+func (w *walk) keep(i ssa.Instruction, key string, m mark, s *state) {
+	delete(s.pending, key)
+	switch m.kind {
+	case itself, within, closer:
+		s.ending = moved
+	case derived:
+		s.pending[key] = keeping{at: i.Pos(), where: placeOf(i), id: m.id}
+	}
+}
+
+// outlives reports whether a place is a global variable, or reached from a parameter or captured variable.
+func outlives(v ssa.Value) bool {
+	for range 20 {
+		switch x := v.(type) {
+		case *ssa.Global, *ssa.Parameter, *ssa.FreeVar:
+			return true
+		case *ssa.FieldAddr:
+			v = x.X
+		case *ssa.IndexAddr:
+			v = x.X
+		case *ssa.UnOp:
+			v = x.X
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+func placeOf(i ssa.Instruction) string {
+	switch i := i.(type) {
+	case *ssa.Store:
+		switch i.Addr.(type) {
+		case *ssa.Global:
+			return "a global variable"
+		case *ssa.FreeVar:
+			return "a variable outside the closure"
+		case *ssa.IndexAddr:
+			return "a slice"
+		}
+		return "a field"
+	case *ssa.MapUpdate:
+		return "a map"
+	}
+	return "a channel"
+}
+
+// escapes reports whether a variable is captured by an earlier closure that closes or keeps it, and that somebody else runs.
+func (w *walk) escapes(variable *ssa.Alloc, at *ssa.Store) bool {
+	for _, r := range *variable.Referrers() {
+		closure, ok := r.(*ssa.MakeClosure)
+		if !ok || !precedes(closure, at) {
+			continue
+		}
+		i := slices.Index(closure.Bindings, ssa.Value(variable))
+		if len(runs(closure)) < len(*closure.Referrers()) && w.a.effectOfBinding(closure, i) != borrows {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walk) load(i *ssa.UnOp, s *state) {
+	if i.Op.String() != "*" {
+		s.set(i, mark{})
+		return
+	}
+	m := s.of(i.X)
+	if m.kind == 0 {
+		if variable, ok := i.X.(*ssa.Alloc); ok { // a struct as a whole
+			if m = s.inside(variable); m.kind != derived {
+				m = mark{}
+			}
+		}
+	}
+	if m.kind == derived && !carries(i.Type()) {
+		m = mark{}
+	}
+	s.set(i, m)
+}
+
+// element gives the mark of a tuple's element.
+func (w *walk) element(i *ssa.Extract, s *state) mark {
+	m := s.of(i.Tuple)
+	switch m.kind {
+	case pair:
+		if i.Index == m.at {
+			return mark{kind: itself}
+		}
+		if isError(i.Type()) {
+			return mark{kind: failed}
+		}
+	case failing:
+		if isBool(i.Type()) {
+			return m
+		}
+	case derived:
+		if carries(i.Type()) {
+			return m
+		}
+	case itself, failed:
+		if i.Index == 0 {
+			return m
+		}
+	}
+	return mark{}
+}
+
+func (w *walk) assert(i *ssa.TypeAssert, s *state) {
+	m := s.of(i.X)
+	if m.kind == failed {
+		m.kind = failing
+	}
+	s.set(i, m)
+}
+
+func (w *walk) put(i *ssa.MapUpdate, s *state) {
+	m := s.of(i.Value)
+	if is(i.Map.Type(), "Inputs") {
+		if _, mine := i.Map.(*ssa.MakeMap); !mine && m.kind == itself && !isVariableLoad(i.Map) {
+			s.ending = moved // whoever made the map may close what is in it
+			return
+		}
+		if m.kind == itself {
+			m.kind = within
+		}
+		if m.kind != 0 && s.of(i.Map).kind == 0 {
+			s.set(i.Map, m)
+			if isVariableLoad(i.Map) {
+				s.set(i.Map.(*ssa.UnOp).X, m)
+			}
+		}
+		return
+	}
+	if _, mine := i.Map.(*ssa.MakeMap); mine && m.kind == derived {
+		s.set(i.Map, m)
+		return
+	}
+	if m.kind != derived || outlives(i.Map) {
+		w.keep(i, keyOf(i.Map, 8)+"["+keyOf(i.Key, 4)+"]", m, s)
+	}
+}
+
+// isVariableLoad reports whether a value is read from a variable of the function.
+func isVariableLoad(v ssa.Value) bool {
+	load, ok := v.(*ssa.UnOp)
+	return ok && isVariable(load.X)
+}
+
+func (w *walk) send(v ssa.Value, i ssa.Instruction, s *state) {
+	w.keep(i, fmt.Sprintf("%p", i), s.of(v), s)
+}
+
+// closure returns what a closure does with the resource, if it captures it.
+func (w *walk) closure(c *ssa.MakeClosure, s *state) effect {
+	found := borrows
+	for i, binding := range c.Bindings {
+		switch s.of(binding).kind {
+		case itself, within:
+			found = max(found, w.a.effectOfBinding(c, i))
+		case closer:
+			found = max(found, mayClose)
+		}
+	}
+	return found
+}
+
+// goes gives the state after the start of a goroutine.
+func (w *walk) goes(i *ssa.Go, s *state) {
+	if c, ok := i.Call.Value.(*ssa.MakeClosure); ok && w.closure(c, s) != borrows || s.of(i.Call.Value).kind == closer {
+		s.ending = moved
+	}
+	w.arguments(&i.Call, s)
+	s.settle(nil)
+}
+
+// defers notes a deferred call.
+func (w *walk) defers(i *ssa.Defer, s *state) {
+	if _, ok := i.Call.Value.(*ssa.MakeClosure); ok {
+		s.defers = append(slices.Clone(s.defers), i)
+	}
+	e := w.effect(&i.Call, s)
+	if e.closes() {
+		s.deferred = max(s.deferred, e)
+		return
+	}
+	if e == takes {
+		s.ending = moved
+	}
+}
+
+// effect returns what a call does with the resource.
+func (w *walk) effect(call *ssa.CallCommon, s *state) effect {
+	if c, ok := call.Value.(*ssa.MakeClosure); ok {
+		if e := w.closure(c, s); e != borrows {
+			return e
+		}
+	} else if m := s.of(call.Value); m.kind == closer {
+		return mayClose
+	} else if call.IsInvoke() && m.kind == itself && closes(call.Method) {
+		return mustClose
+	}
+	found := borrows
+	for i, arg := range call.Args {
+		switch m := s.of(arg); m.kind {
+		case itself, within:
+			e := w.a.effectOfArg(call, i)
+			if isVariable(arg) { // its address: what has it may close the resource or set the variable
+				e = takes
+			}
+			found = max(found, e)
+		case closer:
+			found = takes
+		}
+	}
+	return found
+}
+
+// arguments gives the state after a call was given its arguments.
+func (w *walk) arguments(call *ssa.CallCommon, s *state) {
+	switch e := w.effect(call, s); {
+	case e.closes():
+		s.ending = ended
+	case e == takes && s.ending == open:
+		s.ending = moved
+	}
+}
+
+// stops are the names of methods and function variables after which nothing runs.
+var stops = []string{"fatal", "failnow", "skipnow", "goexit"}
+
+// ends reports whether a call ends the path: the process or test ends, or the test has failed and may leave what it has.
+func ends(call *ssa.CallCommon) bool {
+	if f := callee(call); f != nil {
+		name := strings.ToLower(f.Name())
+		if slices.ContainsFunc(stops, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			return true
+		}
+		testing := f.Pkg() != nil && f.Pkg().Path() == "testing"
+		return testing && slices.Contains([]string{"error", "errorf", "fail", "skip", "skipf"}, name)
+	}
+	name := ""
+	if load, ok := call.Value.(*ssa.UnOp); ok {
+		switch v := load.X.(type) {
+		case *ssa.Global:
+			name = v.Name()
+		case *ssa.FreeVar:
+			name = v.Name()
+		}
+	}
+	name = strings.ToLower(name)
+	return strings.Contains(name, "fatal") || strings.Contains(name, "exit") || name == "die"
+}
+
+func (w *walk) call(i *ssa.Call, s *state) bool {
+	call := i.Common()
+	s.set(i, mark{})
+	if i == w.site {
+		w.again(s)
+		return false
+	}
+	if ends(call) || w.provesFailure(call, s) {
+		return false
+	}
+	f := callee(call)
+	if b, ok := call.Value.(*ssa.Builtin); ok {
+		return w.builtin(i, b, s)
+	}
+	if ofLibrary(f, settlers...) && s.of(call.Args[0]).kind == itself {
+		w.settle(call.Args[1:], s)
+		return true
+	}
+	w.result(i, s)
+	w.onDerived(call, f, s)
+	w.arguments(call, s)
+	if f != nil && f.Name() == "Wait" {
+		s.settle(nil) // somebody else has used by then what was sent
+	}
+	return true
+}
+
+// provesFailure reports whether a call is made only if the resource's error is not nil, or expects that.
+func (w *walk) provesFailure(call *ssa.CallCommon, s *state) bool {
+	if call.IsInvoke() && s.of(call.Value).kind == failed {
+		return true
+	}
+	if !w.ignored {
+		return false
+	}
+	test := strings.HasSuffix(w.a.pass.Fset.Position(w.f.Pos()).Filename, "_test.go")
+	return test && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == failed })
+}
+
+func isBoolCall(call *ssa.CallCommon) bool {
+	r := call.Signature().Results()
+	return r.Len() == 1 && isBool(r.At(0).Type())
+}
+
+func (w *walk) builtin(i *ssa.Call, b *ssa.Builtin, s *state) bool {
+	if b.Name() != "append" {
+		return true
+	}
+	for k, arg := range i.Call.Args {
+		switch m := s.of(arg); m.kind {
+		case itself, within, closer:
+			if k > 0 {
+				s.ending = moved
+			}
+		case derived:
+			s.set(i, mark{kind: derived, id: i})
+		}
+	}
+	return true
+}
+
+// settle forgets arrays that another scope has now.
+func (w *walk) settle(args []ssa.Value, s *state) {
+	for _, arg := range args {
+		list, ok := arg.(*ssa.Slice)
+		if variable, mine := listOf(list, ok); mine {
+			for p, m := range s.marks {
+				if p.value == variable && m.kind == derived {
+					s.settle(m.id)
+				}
+			}
+			continue
+		}
+		if m := s.of(arg); ok || m.kind == derived && isSlice(arg.Type()) {
+			s.settle(nil)
+		} else if m.kind == derived {
+			s.settle(m.id)
+		}
+	}
+}
+
+// listOf returns the variable that holds a call's variadic arguments.
+func listOf(list *ssa.Slice, ok bool) (*ssa.Alloc, bool) {
+	if !ok {
+		return nil, false
+	}
+	variable, ok := list.X.(*ssa.Alloc)
+	return variable, ok && variable.Comment == "varargs"
+}
+
+func isSlice(t types.Type) bool {
+	_, ok := types.Unalias(t).Underlying().(*types.Slice)
+	return ok
+}
+
+// result marks a call's result.
+func (w *walk) result(i *ssa.Call, s *state) {
+	call := i.Common()
+	if f := callee(call); ofLibrary(f, views...) {
+		for _, arg := range call.Args {
+			switch m := s.of(arg); {
+			case m.kind == derived:
+				s.set(i, m)
+			case m.kind == itself:
+				s.set(i, mark{kind: derived, id: i})
+			}
+		}
+		return
+	}
+	if at := w.a.scopeOfResult(call); at >= 0 && s.of(call.Args[at]).kind == itself {
+		s.set(i, mark{kind: derived, id: i})
+		return
+	}
+	for k, arg := range call.Args {
+		switch m := s.of(arg); m.kind {
+		case failed:
+			if isBoolCall(call) || lastIsBool(call) {
+				s.set(i, mark{kind: failing})
+			} else if r := call.Signature().Results(); r.Len() == 1 && isError(r.At(0).Type()) {
+				s.set(i, m)
+			}
+		case itself:
+			if sum := w.a.ofCall(call); sum != nil {
+				w.alias(i, sum, k, s)
+			}
+		}
+	}
+}
+
+func lastIsBool(call *ssa.CallCommon) bool {
+	r := call.Signature().Results()
+	return r.Len() == 2 && isBool(r.At(1).Type())
+}
+
+// alias marks a result that is the argument itself.
+func (w *walk) alias(i *ssa.Call, sum *summary, param int, s *state) {
+	for result, p := range sum.Alias {
+		if p != param {
+			continue
+		}
+		if isTuple(i.Type()) {
+			s.set(i, mark{kind: pair, at: result})
+		} else {
+			s.set(i, mark{kind: itself})
+		}
+	}
+}
+
+// onDerived gives the state after what belongs to the resource was closed or given away.
+func (w *walk) onDerived(call *ssa.CallCommon, f *types.Func, s *state) {
+	if !closes(f) && !ofLibrary(f, takers...) {
+		return
+	}
+	for _, arg := range append([]ssa.Value{call.Value}, call.Args...) {
+		if m := s.of(arg); m.kind == derived {
+			if w.owner != nil && w.owner.Obj().Name() == "Results" && s.ending == open {
+				s.ending = moved // results are closed when each of their tensors is
+			}
+			s.settle(m.id)
+		}
+	}
+}

@@ -1,0 +1,488 @@
+package leak
+
+import (
+	"fmt"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// effect is what becomes of a parameter or captured variable, at most.
+type effect uint8
+
+const (
+	borrows   effect = iota // it is read
+	mayClose                // it is closed on some path
+	mustClose               // it is closed on every path
+	takes                   // it is kept, or who ends it cannot be seen
+)
+
+func (e effect) closes() bool { return e == mayClose || e == mustClose }
+
+// summary is what callers need to know of a function. It is a fact.
+type summary struct {
+	Params []effect    // of each parameter, the receiver first
+	Free   []effect    // of each captured variable
+	Fresh  []int       // the results that are new resources, for the caller to close
+	Alias  map[int]int // result → the parameter that it is
+	Of     map[int]int // result → the scope among the parameters that its arrays belong to
+}
+
+// AFact marks summaries as facts.
+func (*summary) AFact() {}
+
+func (s *summary) String() string { return fmt.Sprintf("%v fresh %v", s.Params, s.Fresh) }
+
+func (s *summary) equal(o *summary) bool { return fmt.Sprint(*s) == fmt.Sprint(*o) }
+
+// ofCall returns the summary of the function that a call names, or nil.
+func (a *analysisOf) ofCall(call *ssa.CallCommon) *summary {
+	if f := call.StaticCallee(); f != nil {
+		return a.of(f)
+	}
+	return nil
+}
+
+// of returns the summary of a function, or nil if it has not been analysed.
+func (a *analysisOf) of(f *ssa.Function) *summary {
+	if f.Origin() != nil {
+		f = f.Origin()
+	}
+	if s := a.summaries[f]; s != nil {
+		return s
+	}
+	object := objectOf(f)
+	if object == nil || f.Synthetic != "" && !strings.HasPrefix(f.Synthetic, "from type information") {
+		return nil
+	}
+	fact := new(summary)
+	if object.Pkg() != nil && object.Pkg() != a.pass.Pkg && a.pass.ImportObjectFact(object, fact) {
+		return fact
+	}
+	return nil
+}
+
+// summarise computes what functions do with parameters and captured variables, until nothing changes.
+func (a *analysisOf) summarise() {
+	for _, f := range a.functions {
+		a.summaries[f] = &summary{Params: make([]effect, len(f.Params)), Free: make([]effect, len(f.FreeVars)), Alias: map[int]int{}, Of: map[int]int{}}
+	}
+	for range 10 {
+		changed := false
+		for _, f := range a.functions {
+			before := *a.summaries[f]
+			after := a.summaryOf(f)
+			after.Fresh = before.Fresh
+			if !after.equal(&before) {
+				a.summaries[f], changed = after, true
+			}
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
+	s := &summary{Alias: map[int]int{}, Of: map[int]int{}}
+	for i, p := range f.Params {
+		e := borrows
+		if mayHold(p.Type()) {
+			u := a.follow(p)
+			e = u.effect(f)
+			for _, result := range u.returned {
+				s.Alias[result] = i
+			}
+		}
+		s.Params = append(s.Params, e)
+		if is(p.Type(), "Scope") {
+			a.arraysOf(f, p, i, s)
+		}
+	}
+	for _, v := range f.FreeVars {
+		u := a.follow(v)
+		if len(u.returned) > 0 {
+			u.kept = true
+		}
+		s.Free = append(s.Free, u.effect(f))
+	}
+	return s
+}
+
+// mayHold reports whether a parameter of type t may be given a resource.
+func mayHold(t types.Type) bool {
+	if resource(t) != nil {
+		return true
+	}
+	switch u := types.Unalias(t).(type) {
+	case *types.TypeParam:
+		return true
+	default:
+		switch u := u.Underlying().(type) {
+		case *types.Interface, *types.Map:
+			return true
+		case *types.Slice:
+			return mayHold(u.Elem())
+		}
+	}
+	return false
+}
+
+// uses is what is done with a value and with all that it flows into.
+type uses struct {
+	seen     map[ssa.Value]bool
+	closed   []ssa.Instruction // the calls that close it
+	later    bool              // it is closed by a closure that runs at some time
+	kept     bool
+	returned []int
+}
+
+func (u *uses) effect(f *ssa.Function) effect {
+	switch {
+	case u.kept:
+		return takes
+	case len(u.closed) == 0 && !u.later:
+		return borrows
+	}
+	for _, call := range u.closed {
+		if always(f, call, u.seen) {
+			return mustClose
+		}
+	}
+	return mayClose
+}
+
+// always reports whether every path through f passes the call, those apart on which one of the values is nil.
+func always(f *ssa.Function, call ssa.Instruction, values map[ssa.Value]bool) bool {
+	if _, ok := call.(*ssa.Go); ok {
+		return false
+	}
+	at := call.Block()
+	for {
+		covers := true
+		for _, b := range f.Blocks {
+			if b == f.Recover || len(b.Instrs) == 0 {
+				continue
+			}
+			if _, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && !at.Dominates(b) {
+				covers = false
+			}
+		}
+		if covers {
+			return true
+		}
+		above := at.Idom()
+		if above == nil || !testsNil(above, at, values) {
+			return false
+		}
+		at = above
+	}
+}
+
+// testsNil reports whether above ends in a test that leads to below if one of the values is not nil.
+func testsNil(above, below *ssa.BasicBlock, values map[ssa.Value]bool) bool {
+	branch, ok := above.Instrs[len(above.Instrs)-1].(*ssa.If)
+	if !ok {
+		return false
+	}
+	test, ok := branch.Cond.(*ssa.BinOp)
+	if !ok || !isNil(test.Y) || !values[test.X] {
+		return false
+	}
+	return test.Op.String() == "!=" && above.Succs[0] == below || test.Op.String() == "==" && above.Succs[1] == below
+}
+
+func isNil(v ssa.Value) bool {
+	c, ok := v.(*ssa.Const)
+	return ok && c.IsNil()
+}
+
+// follow finds the uses of a parameter or of a captured variable.
+func (a *analysisOf) follow(start ssa.Value) *uses {
+	u := &uses{seen: map[ssa.Value]bool{}}
+	work := []ssa.Value{start}
+	flow := func(v ssa.Value) {
+		if v != nil && !u.seen[v] {
+			u.seen[v] = true
+			work = append(work, v)
+		}
+	}
+	u.seen[start] = true
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		if v.Referrers() == nil {
+			continue
+		}
+		for _, r := range *v.Referrers() {
+			a.followUse(u, v, r, flow)
+		}
+	}
+	return u
+}
+
+// followUse notes what one instruction does with a value.
+func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow func(ssa.Value)) {
+	switch r := r.(type) {
+	case *ssa.Phi, *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.TypeAssert, *ssa.Extract, *ssa.Convert, *ssa.MultiConvert, *ssa.UnOp,
+		*ssa.Slice, *ssa.Lookup, *ssa.Index, *ssa.Range, *ssa.Next:
+		if value := r.(ssa.Value); carries(value.Type()) || isTuple(value.Type()) || isCell(value.Type()) {
+			flow(value)
+		}
+	case *ssa.IndexAddr:
+		if r.X == v {
+			flow(r)
+		}
+	case *ssa.Store:
+		if r.Val == v {
+			if cell, ok := local(r.Addr); ok {
+				flow(cell)
+			} else {
+				u.kept = true
+			}
+		}
+	case *ssa.MapUpdate:
+		u.kept = u.kept || r.Map != v && !is(r.Map.Type(), "Inputs")
+	case *ssa.Send:
+		u.kept = u.kept || r.X == v
+	case *ssa.Select:
+		for _, s := range r.States {
+			u.kept = u.kept || s.Send == v
+		}
+	case *ssa.Return:
+		for i, result := range r.Results {
+			if result == v && !slices.Contains(u.returned, i) {
+				u.returned = append(u.returned, i)
+			}
+		}
+	case *ssa.MakeClosure:
+		a.followClosure(u, v, r)
+	case ssa.CallInstruction:
+		a.followCall(u, v, r, flow)
+	}
+}
+
+// local returns the variable of this function that an address lies in: its own, or an element of a call's variadic arguments.
+func local(addr ssa.Value) (ssa.Value, bool) {
+	switch addr := addr.(type) {
+	case *ssa.Alloc:
+		return addr, true
+	case *ssa.IndexAddr:
+		if list, ok := addr.X.(*ssa.Alloc); ok && list.Comment == "varargs" {
+			return list, true
+		}
+	}
+	return nil, false
+}
+
+func isTuple(t types.Type) bool {
+	_, ok := t.(*types.Tuple)
+	return ok
+}
+
+// isCell reports whether t is an iterator of a range, which go/types does not describe.
+func isCell(t types.Type) bool { return t == nil || strings.HasPrefix(t.String(), "iter") }
+
+func (a *analysisOf) followClosure(u *uses, v ssa.Value, closure *ssa.MakeClosure) {
+	for i, binding := range closure.Bindings {
+		if binding != v {
+			continue
+		}
+		switch e := a.effectOfBinding(closure, i); {
+		case e == takes:
+			u.kept = true
+		case e.closes():
+			u.later = true
+			if e == mustClose {
+				u.closed = append(u.closed, runs(closure)...)
+			}
+		}
+	}
+}
+
+// runs returns where this function runs a closure: its calls and defers.
+func runs(closure *ssa.MakeClosure) (list []ssa.Instruction) {
+	for _, r := range *closure.Referrers() {
+		if call, ok := r.(ssa.CallInstruction); ok && call.Common().Value == closure {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// effectOfBinding returns what a closure does with its i-th captured variable.
+func (a *analysisOf) effectOfBinding(closure *ssa.MakeClosure, i int) effect {
+	f := closure.Fn.(*ssa.Function)
+	if strings.HasPrefix(f.Synthetic, "bound method wrapper") {
+		switch object := objectOf(f); {
+		case closes(object):
+			return mustClose
+		case ofLibrary(object):
+			return borrows
+		}
+		return takes
+	}
+	if s := a.of(f); s != nil && i < len(s.Free) {
+		return s.Free[i]
+	}
+	return takes
+}
+
+func (a *analysisOf) followCall(u *uses, v ssa.Value, r ssa.CallInstruction, flow func(ssa.Value)) {
+	call := r.Common()
+	if b, ok := call.Value.(*ssa.Builtin); ok {
+		if b.Name() == "append" {
+			u.kept = u.kept || len(call.Args) > 1 && call.Args[1] == v
+			flow(r.Value())
+		}
+		return
+	}
+	if call.IsInvoke() && call.Value == v || call.Signature().Recv() != nil && len(call.Args) > 0 && call.Args[0] == v {
+		if f := callee(call); closes(f) {
+			u.closed = append(u.closed, r)
+			return
+		}
+	}
+	for i, arg := range call.Args {
+		if arg != v {
+			continue
+		}
+		switch e := a.effectOfArg(call, i); {
+		case e == takes:
+			u.kept = true
+		case e == mustClose:
+			u.closed = append(u.closed, r)
+		case e.closes():
+			u.later = true
+		}
+		if s := a.ofCall(call); s != nil && r.Value() != nil && hasValue(s.Alias, i) {
+			flow(r.Value())
+		}
+	}
+}
+
+func hasValue(m map[int]int, value int) bool {
+	for _, v := range m {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
+// effectOfArg returns what a call does with its i-th argument, the receiver of a method that is named being the first.
+func (a *analysisOf) effectOfArg(call *ssa.CallCommon, i int) effect {
+	f := callee(call)
+	switch {
+	case f != nil && closes(f) && f.Signature().Recv() != nil && i == 0 && !call.IsInvoke():
+		return mustClose
+	case ofLibrary(f, takers...):
+		return takes
+	case ofLibrary(f):
+		return borrows
+	case f != nil && f.Pkg() != nil && slices.Contains(onlyLook, f.Pkg().Path()):
+		return borrows
+	}
+	if s := a.ofCall(call); s != nil && i < len(s.Params) {
+		return s.Params[i]
+	}
+	// A function of a scope that gives arrays computes in it: closing it would end them.
+	if i < len(call.Args) && is(call.Args[i].Type(), "Scope") && holdsArray(call.Signature().Results()) {
+		return borrows
+	}
+	return takes
+}
+
+// arraysOf notes the results of f that hold arrays of its parameter scope.
+func (a *analysisOf) arraysOf(f *ssa.Function, scope *ssa.Parameter, at int, s *summary) {
+	for i := range f.Signature.Results().Len() {
+		if !holdsArray(f.Signature.Results().At(i).Type()) {
+			continue
+		}
+		found := false
+		for _, b := range f.Blocks {
+			r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
+			if !ok || b == f.Recover {
+				continue
+			}
+			switch of := a.belongs(r.Results[i], scope, map[ssa.Value]bool{}); of {
+			case "yes":
+				found = true
+			case "no":
+				return
+			}
+		}
+		if found {
+			s.Of[i] = at
+		}
+	}
+}
+
+// belongs reports whether a value is arrays computed in a scope: "yes", "no", or "" for nil.
+func (a *analysisOf) belongs(v ssa.Value, scope ssa.Value, seen map[ssa.Value]bool) string {
+	if seen[v] || isNil(v) {
+		return ""
+	}
+	seen[v] = true
+	switch v := v.(type) {
+	case *ssa.Extract:
+		return a.belongs(v.Tuple, scope, seen)
+	case *ssa.Phi:
+		answer := ""
+		for _, edge := range v.Edges {
+			switch a.belongs(edge, scope, seen) {
+			case "yes":
+				answer = "yes"
+			case "no":
+				return "no"
+			}
+		}
+		return answer
+	case *ssa.Call:
+		if i := a.scopeOfResult(v.Common()); i >= 0 && v.Common().Args[i] == scope {
+			return "yes"
+		}
+	}
+	return "no"
+}
+
+// scopeOfResult returns which argument is the scope that the arrays in a call's result belong to, or -1.
+func (a *analysisOf) scopeOfResult(call *ssa.CallCommon) int {
+	if !holdsArray(call.Signature().Results()) || call.IsInvoke() {
+		return -1
+	}
+	f := callee(call)
+	if ofLibrary(f) && f.Exported() && !ofLibrary(f, settlers...) {
+		scopes := []int{}
+		for i, arg := range call.Args {
+			if is(arg.Type(), "Scope") {
+				scopes = append(scopes, i)
+			}
+		}
+		if len(scopes) > 0 {
+			return scopes[0]
+		}
+		return -1
+	}
+	if s := a.ofCall(call); s != nil {
+		for _, at := range s.Of {
+			return at
+		}
+	}
+	return -1
+}
+
+// export gives the summaries of the package's functions to the packages that import it.
+func (a *analysisOf) export() {
+	for _, f := range a.functions {
+		object := objectOf(f)
+		if object == nil || object.Pkg() != a.pass.Pkg || f.Parent() != nil {
+			continue
+		}
+		fact := *a.summaries[f]
+		fact.Free = nil
+		a.pass.ExportObjectFact(object, &fact)
+	}
+}
