@@ -93,6 +93,7 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	s.wholePanels(k, packs, names)
 	s.columnsInLanes(k)
 	s.gatherPanels(k, packs, names)
+	s.gatherRows(k, names)
 }
 
 // wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their sums go to memory panel by panel.
@@ -171,7 +172,11 @@ func sameNumbers(shape []sym.Expr, list []int64) bool {
 // columns lie side by side or its size is not known before the kernel runs.
 func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []loop.Stmt {
 	b := bufferOf(k, c.B.Buffer)
-	if isOne(c.N) || b == nil || isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.overDims(k, c.K) {
+	if isOne(c.N) || b == nil || !s.overDims(k, c.K) {
+		return nil
+	}
+	beside := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
+	if beside && !s.farPanel(c, b) {
 		return nil
 	}
 	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType))}}
@@ -180,8 +185,11 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 	for i, e := range c.B.Origin {
 		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
 	}
-	fill := &loop.For{Kind: loop.Each, Var: n, Extent: c.N, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{
-		&loop.Store{To: panel.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: &loop.Load{From: c.B.Buffer, Index: at, Type: b.DType}}}}}}
+	store := &loop.Store{To: panel.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: &loop.Load{From: c.B.Buffer, Index: at, Type: b.DType}}
+	fill := &loop.For{Kind: loop.Each, Var: n, Extent: c.N, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{store}}}}
+	if beside {
+		fill = &loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{&loop.For{Kind: loop.Vector, Var: n, Extent: c.N, Body: []loop.Stmt{store}}}}
+	}
 	c.B = loop.Tile{Buffer: panel.Name, Origin: []sym.Expr{zero, zero}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, one}}
 	return []loop.Stmt{panel, fill}
 }
