@@ -1,8 +1,6 @@
 package array
 
 import (
-	"math"
-
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
@@ -12,23 +10,30 @@ import (
 
 // unary applies a function of one element; integers become f32 first if it is one of floats.
 func (s *Scope) unary(f loop.UnaryOp, x *Array, floats bool) *Array {
-	x, _ = s.settle(x, nil)
-	return s.one(operation{name: f.String(), build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		v := in[0]
-		if floats && !v.Type.DType.IsFloat() {
-			v = ops.Cast(b, v, weir.F32)
+	return s.op(f.String(), nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		if floats {
+			return ops.Unary(b, f, asFloat(b, v[0]))
 		}
-		return []*ir.Value{ops.Unary(b, f, v)}
-	}}, x)
+		return ops.Unary(b, f, v[0])
+	}, x)
 }
 
 // binary applies a function of two elements to arrays of their common type (see Promote), broadcast.
 func (s *Scope) binary(f loop.BinaryOp, x, y *Array) *Array {
-	x, y = s.settle(x, y)
-	return s.one(operation{name: f.String(), build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		p, q := common(b, in[0], in[1])
-		return []*ir.Value{ops.Binary(b, f, p, q)}
-	}}, x, y)
+	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.g(f, p, q) })
+}
+
+// pairs applies a function of two elements, which have their common type.
+func (s *Scope) pairs(name string, x, y *Array, f func(c calc, p, q *ir.Value) *ir.Value) *Array {
+	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		p, q := common(b, v[0], v[1])
+		return f(calc{b}, p, q)
+	}, x, y)
+}
+
+// floatPairs is pairs of floats: integers become f32 first.
+func (s *Scope) floatPairs(name string, x, y *Array, f func(c calc, p, q *ir.Value) *ir.Value) *Array {
+	return s.pairs(name, x, y, func(c calc, p, q *ir.Value) *ir.Value { return f(c, asFloat(c.b, p), asFloat(c.b, q)) })
 }
 
 // common converts two values to their common type.
@@ -38,30 +43,6 @@ func common(b *ir.Builder, x, y *ir.Value) (*ir.Value, *ir.Value) {
 		b.Fail(err)
 	}
 	return ops.Cast(b, x, dt), ops.Cast(b, y, dt)
-}
-
-// settle gives numbers among operands a type: that of the other operand.
-func (s *Scope) settle(x, y *Array) (*Array, *Array) {
-	if s.failed() {
-		return x, y
-	}
-	like := weir.F32
-	for _, a := range []*Array{x, y} {
-		if a != nil && !a.weak {
-			like = a.dtype
-		}
-	}
-	give := func(a *Array) *Array {
-		if a == nil || !a.weak {
-			return a
-		}
-		dt := like
-		if !dt.IsFloat() && (a.number != math.Trunc(a.number) || math.IsInf(a.number, 0)) || dt == weir.Bool {
-			dt = weir.F32
-		}
-		return s.passing(dt, a.number)
-	}
-	return give(x), give(y)
 }
 
 // Promote is the type in which arrays of two types are combined: the smallest that holds both, as the array API has it.
@@ -123,30 +104,24 @@ func (s *Scope) Mul(x, y *Array) *Array { return s.binary(loop.Mul, x, y) }
 
 // Div is x / y; of integers, in f32.
 func (s *Scope) Div(x, y *Array) *Array {
-	x, y = s.settle(x, y)
-	return s.one(operation{name: "div", build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		p, q := common(b, in[0], in[1])
-		if !p.Type.DType.IsFloat() {
-			p, q = ops.Cast(b, p, weir.F32), ops.Cast(b, q, weir.F32)
-		}
-		return []*ir.Value{ops.Binary(b, loop.Div, p, q)}
-	}}, x, y)
+	return s.floatPairs("div", x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.div(p, q) })
 }
 
 // Neg is −x.
 func (s *Scope) Neg(x *Array) *Array { return s.unary(loop.Neg, x, false) }
 
-// Exp is e to the power of x.
-func (s *Scope) Exp(x *Array) *Array { return s.unary(loop.Exp, x, true) }
+// Abs is the magnitude of x.
+func (s *Scope) Abs(x *Array) *Array {
+	return s.op("abs", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		if v[0].Type.DType.IsUnsigned() {
+			return same(b, v[0])
+		}
+		return ops.Unary(b, ops.Abs, v[0])
+	}, x)
+}
 
-// Log is the natural logarithm of x.
-func (s *Scope) Log(x *Array) *Array { return s.unary(loop.Log, x, true) }
-
-// Tanh is the hyperbolic tangent of x.
-func (s *Scope) Tanh(x *Array) *Array { return s.unary(loop.Tanh, x, true) }
-
-// Relu is the greater of x and 0.
-func (s *Scope) Relu(x *Array) *Array { return s.Maximum(x, s.Number(0)) }
+// Sign is −1, 0 or 1; NaN of NaN.
+func (s *Scope) Sign(x *Array) *Array { return s.unary(loop.Sign, x, false) }
 
 // Maximum is the greater of x and y; NaN if one of them is.
 func (s *Scope) Maximum(x, y *Array) *Array { return s.binary(loop.Max, x, y) }
@@ -154,10 +129,42 @@ func (s *Scope) Maximum(x, y *Array) *Array { return s.binary(loop.Max, x, y) }
 // Minimum is the smaller of x and y; NaN if one of them is.
 func (s *Scope) Minimum(x, y *Array) *Array { return s.binary(loop.Min, x, y) }
 
-// Cast converts the elements to another type.
+// Clip is x, but low where it is less, and high where it is greater; either may be nil. The result has x's type.
+func (s *Scope) Clip(x, low, high *Array) *Array {
+	in, limits := []*Array{x}, 0
+	for i, a := range []*Array{low, high} {
+		if a != nil {
+			in, limits = append(in, a), limits|1<<i
+		}
+	}
+	return s.op("clip", []int{limits}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		c, y, next := calc{b}, v[0], 1
+		for i, f := range []loop.BinaryOp{loop.Max, loop.Min} {
+			if limits&(1<<i) != 0 {
+				y = c.g(f, y, ops.Cast(b, v[next], y.Type.DType))
+				next++
+			}
+		}
+		if limits == 0 {
+			return same(b, y)
+		}
+		return y
+	}, in...)
+}
+
+// Where is x where cond holds and y elsewhere, broadcast; cond has bools, x and y their common type.
+func (s *Scope) Where(cond, x, y *Array) *Array {
+	if !s.ready("where", []*Array{cond, x, y}) {
+		return s.none(1)[0]
+	}
+	list := s.typed([]*Array{x, y})
+	return s.op("where", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		p, q := common(b, v[1], v[2])
+		return ops.Where(b, asBool(b, v[0]), p, q)
+	}, cond, list[0], list[1])
+}
+
+// Cast converts the elements to another type. Floats become integers by dropping what is after the point.
 func (s *Scope) Cast(x *Array, dt weir.DType) *Array {
-	x, _ = s.settle(x, nil)
-	return s.one(operation{name: "cast", ints: []int{int(dt)}, build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		return []*ir.Value{ops.Cast(b, in[0], dt)}
-	}}, x)
+	return s.op("cast", []int{int(dt)}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Cast(b, v[0], dt) }, x)
 }

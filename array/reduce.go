@@ -1,35 +1,34 @@
 package array
 
 import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 )
 
+// reduction combines the elements of a value along axes, which stay as extents of 1 if keep is true.
+type reduction func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value
+
 // reduce applies a reduction along axes, all of them if none is given; negative axes count from the last.
-func (s *Scope) reduce(name string, x *Array, keep bool, axes []int, build func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value) *Array {
-	x, _ = s.settle(x, nil)
-	if s.failed() {
-		return s.none(1)[0]
-	}
-	list, err := axesOf(x, axes)
-	if err != nil {
-		s.failAt(name, err)
-		return s.none(1)[0]
-	}
-	ints := []int{0}
-	if keep {
-		ints[0] = 1
-	}
-	for _, a := range list {
-		ints = append(ints, int(a))
-	}
-	return s.one(operation{name: name, ints: ints, build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		return []*ir.Value{build(b, in[0], keep, list...)}
-	}}, x)
+func (s *Scope) reduce(name string, x *Array, keep bool, axes []int, build reduction, settings ...int) *Array {
+	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
+		list, err := axesOf(x, axes)
+		if err != nil {
+			return nil, nil, err
+		}
+		ints := append([]int{flag(keep)}, settings...)
+		for _, a := range list {
+			ints = append(ints, int(a))
+		}
+		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value { return build(b, v[0], keep, list...) }, nil
+	})
 }
 
-// axesOf are axes from 0 on; all of them if none is given.
+// axesOf are axes from 0 on, in ascending order; all of them if none is given.
 func axesOf(x *Array, axes []int) ([]int64, error) {
 	if x == nil {
 		return nil, diag.Inputf("an array is nil")
@@ -45,53 +44,258 @@ func axesOf(x *Array, axes []int) ([]int64, error) {
 		if err != nil {
 			return nil, err
 		}
+		if slices.Contains(out, i) {
+			return nil, diag.Inputf("axis %d of %v twice", a, x)
+		}
 		out = append(out, i)
 	}
+	slices.Sort(out)
 	return out, nil
 }
 
 // axisOf is an axis from 0 on.
-func axisOf(x *Array, axis int) (int64, error) {
+func axisOf(x *Array, axis int) (int64, error) { return axisAmong(x, axis, len(x.shape)) }
+
+// axisAmong is an axis from 0 on, of so many.
+func axisAmong(x *Array, axis, rank int) (int64, error) {
 	i := axis
 	if i < 0 {
-		i += len(x.shape)
+		i += rank
 	}
-	if i < 0 || i >= len(x.shape) {
-		return 0, diag.Inputf("axis %d of %v", axis, x)
+	if i < 0 || i >= rank {
+		return 0, diag.Inputf("axis %d of %v, for %d axes", axis, x, rank)
 	}
 	return int64(i), nil
 }
 
-// Sum is the sum along axes, all of them if none is given.
-func (s *Scope) Sum(x *Array, axes ...int) *Array {
-	return s.reduce("sum", x, false, axes, ops.ReduceSum)
+// total is a reduction that adds integers up in the widest type of their sign.
+func total(name string) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return ops.Reduce(b, name, ops.Cast(b, v, totalType(v.Type.DType)), keep, axes...)
+	}
 }
 
-// Mean is the mean along axes, all of them if none is given.
+// named is a reduction of elements of their own type.
+func named(name string) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return ops.Reduce(b, name, v, keep, axes...)
+	}
+}
+
+// ofFloats is a reduction of floats: integers and bools become f32 first.
+func ofFloats(f reduction) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return f(b, asFloat(b, v), keep, axes...)
+	}
+}
+
+// Each of these reductions combines the elements along axes, all of them if none is given, which the result does not have;
+// that called Keep has them, with extents of 1. A negative axis counts from the last.
+
+// Sum is the sum: of integers and bools as i64, of unsigned integers as u64.
+func (s *Scope) Sum(x *Array, axes ...int) *Array {
+	return s.reduce("sum", x, false, axes, total("reduce_sum"))
+}
+
+// SumKeep is Sum, with the axes kept.
+func (s *Scope) SumKeep(x *Array, axes ...int) *Array {
+	return s.reduce("sum", x, true, axes, total("reduce_sum"))
+}
+
+// Prod is the product: of integers and bools as i64, of unsigned integers as u64.
+func (s *Scope) Prod(x *Array, axes ...int) *Array {
+	return s.reduce("prod", x, false, axes, total("reduce_prod"))
+}
+
+// ProdKeep is Prod, with the axes kept.
+func (s *Scope) ProdKeep(x *Array, axes ...int) *Array {
+	return s.reduce("prod", x, true, axes, total("reduce_prod"))
+}
+
+// Mean is the mean: of integers as f32, of no elements NaN.
 func (s *Scope) Mean(x *Array, axes ...int) *Array {
-	return s.reduce("mean", x, false, axes, ops.ReduceMean)
+	return s.reduce("mean", x, false, axes, ofFloats(ops.ReduceMean))
+}
+
+// MeanKeep is Mean, with the axes kept.
+func (s *Scope) MeanKeep(x *Array, axes ...int) *Array {
+	return s.reduce("mean", x, true, axes, ofFloats(ops.ReduceMean))
+}
+
+// Max is the greatest element, NaN if there is one; of no elements the least of the type.
+func (s *Scope) Max(x *Array, axes ...int) *Array {
+	return s.reduce("max", x, false, axes, ops.ReduceMax)
+}
+
+// MaxKeep is Max, with the axes kept.
+func (s *Scope) MaxKeep(x *Array, axes ...int) *Array {
+	return s.reduce("max", x, true, axes, ops.ReduceMax)
+}
+
+// Min is the least element, NaN if there is one; of no elements the greatest of the type.
+func (s *Scope) Min(x *Array, axes ...int) *Array {
+	return s.reduce("min", x, false, axes, named("reduce_min"))
+}
+
+// MinKeep is Min, with the axes kept.
+func (s *Scope) MinKeep(x *Array, axes ...int) *Array {
+	return s.reduce("min", x, true, axes, named("reduce_min"))
+}
+
+// Any is whether an element is true; a number is, unless it is 0.
+func (s *Scope) Any(x *Array, axes ...int) *Array {
+	return s.reduce("any", x, false, axes, truth("reduce_max"))
+}
+
+// AnyKeep is Any, with the axes kept.
+func (s *Scope) AnyKeep(x *Array, axes ...int) *Array {
+	return s.reduce("any", x, true, axes, truth("reduce_max"))
+}
+
+// All is whether all elements are true; a number is, unless it is 0.
+func (s *Scope) All(x *Array, axes ...int) *Array {
+	return s.reduce("all", x, false, axes, truth("reduce_min"))
+}
+
+// AllKeep is All, with the axes kept.
+func (s *Scope) AllKeep(x *Array, axes ...int) *Array {
+	return s.reduce("all", x, true, axes, truth("reduce_min"))
+}
+
+func truth(name string) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return ops.Reduce(b, name, asBool(b, v), keep, axes...)
+	}
+}
+
+// CountNonzero is the number of elements that are not 0, or true: i64.
+func (s *Scope) CountNonzero(x *Array, axes ...int) *Array {
+	return s.reduce("count_nonzero", x, false, axes, func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return ops.ReduceSum(b, ops.Cast(b, asBool(b, v), weir.I64), keep, axes...)
+	})
+}
+
+// Var is the variance: the mean of the squares of what elements differ from their mean; of integers as f32.
+func (s *Scope) Var(x *Array, axes ...int) *Array { return s.VarCorrected(x, 0, axes...) }
+
+// VarKeep is Var, with the axes kept.
+func (s *Scope) VarKeep(x *Array, axes ...int) *Array {
+	return s.reduce("var", x, true, axes, ofFloats(variance(0, false)), 0, 0)
+}
+
+// VarCorrected is Var whose sum of squares is divided by the number of elements less a correction: 1 estimates the variance
+// that the elements were drawn with.
+func (s *Scope) VarCorrected(x *Array, correction int, axes ...int) *Array {
+	return s.reduce("var", x, false, axes, ofFloats(variance(correction, false)), correction, 0)
+}
+
+// Std is the square root of Var.
+func (s *Scope) Std(x *Array, axes ...int) *Array { return s.StdCorrected(x, 0, axes...) }
+
+// StdKeep is Std, with the axes kept.
+func (s *Scope) StdKeep(x *Array, axes ...int) *Array {
+	return s.reduce("var", x, true, axes, ofFloats(variance(0, true)), 0, 1)
+}
+
+// StdCorrected is the square root of VarCorrected.
+func (s *Scope) StdCorrected(x *Array, correction int, axes ...int) *Array {
+	return s.reduce("var", x, false, axes, ofFloats(variance(correction, true)), correction, 1)
+}
+
+// variance is a reduction in f32 at least.
+func variance(correction int, root bool) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		return inWide(b, v, func(v *ir.Value) *ir.Value {
+			c := calc{b}
+			far := c.sub(v, ops.ReduceMean(b, v, true, axes...))
+			y := ops.ReduceMean(b, c.mul(far, far), keep, axes...)
+			if correction != 0 {
+				ones := ops.Expand(b, numeral(b, v, 1), v.Type.Shape...)
+				count := ops.ReduceSum(b, ones, keep, axes...)
+				left := c.g(ops.Max, c.sub(count, numeral(b, v, float64(correction))), numeral(b, v, 0))
+				y = c.div(ops.ReduceSum(b, c.mul(far, far), keep, axes...), left)
+			}
+			if root {
+				y = c.f(ops.Sqrt, y)
+			}
+			return y
+		})
+	}
+}
+
+// LogSumExp is log(Σ exp(x)) without overflow.
+func (s *Scope) LogSumExp(x *Array, axes ...int) *Array {
+	return s.reduce("logsumexp", x, false, axes, ofFloats(ops.ReduceLogSumExp))
+}
+
+// LogSumExpKeep is LogSumExp, with the axes kept.
+func (s *Scope) LogSumExpKeep(x *Array, axes ...int) *Array {
+	return s.reduce("logsumexp", x, true, axes, ofFloats(ops.ReduceLogSumExp))
+}
+
+// Norm is the p-norm of the elements, (Σ |x|ᵖ)^(1/p); p may be 0 (the number of those that are not 0) or infinite (the
+// greatest magnitude; −∞: the least).
+func (s *Scope) Norm(x *Array, p float64, axes ...int) *Array {
+	return s.reduce("norm", x, false, axes, ofFloats(norm(p)), bits(p)...)
+}
+
+// NormKeep is Norm, with the axes kept.
+func (s *Scope) NormKeep(x *Array, p float64, axes ...int) *Array {
+	return s.reduce("norm", x, true, axes, ofFloats(norm(p)), bits(p)...)
+}
+
+func norm(p float64) reduction {
+	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
+		c := calc{b}
+		switch {
+		case math.IsInf(p, 1):
+			return ops.ReduceMax(b, c.f(ops.Abs, v), keep, axes...)
+		case math.IsInf(p, -1):
+			return ops.Reduce(b, "reduce_min", c.f(ops.Abs, v), keep, axes...)
+		case p == 0:
+			return ops.ReduceSum(b, ops.Cast(b, asBool(b, v), v.Type.DType), keep, axes...)
+		case p == 1:
+			return ops.Reduce(b, "reduce_l1", v, keep, axes...)
+		case p == 2:
+			return ops.Reduce(b, "reduce_l2", v, keep, axes...)
+		}
+		return inWide(b, v, func(v *ir.Value) *ir.Value {
+			powers := c.g(ops.Pow, c.f(ops.Abs, v), numeral(b, v, p))
+			return c.g(ops.Pow, ops.ReduceSum(b, powers, keep, axes...), numeral(b, v, 1/p))
+		})
+	}
+}
+
+// CumSum has in place of each element the sum of it and of all before it along an axis; integers as Sum adds them.
+func (s *Scope) CumSum(x *Array, axis int) *Array {
+	return s.along("cumsum", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		return ops.CumSum(b, ops.Cast(b, v, totalType(v.Type.DType)), axis, false, false)
+	})
+}
+
+// CumProd has products where CumSum has sums.
+func (s *Scope) CumProd(x *Array, axis int) *Array {
+	return s.along("cumprod", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		return ops.CumProd(b, ops.Cast(b, v, totalType(v.Type.DType)), axis, false, false)
+	})
 }
 
 // Softmax is the exponentials along an axis, divided by their sum.
-func (s *Scope) Softmax(x *Array, axis int) *Array { return s.along("softmax", x, axis, ops.Softmax) }
+func (s *Scope) Softmax(x *Array, axis int) *Array {
+	return s.along("softmax", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value { return ops.Softmax(b, asFloat(b, v), axis) })
+}
 
 // LogSoftmax is the logarithm of Softmax.
 func (s *Scope) LogSoftmax(x *Array, axis int) *Array {
-	return s.along("log_softmax", x, axis, ops.LogSoftmax)
+	return s.along("log_softmax", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		return ops.LogSoftmax(b, asFloat(b, v), axis)
+	})
 }
 
 // along applies an operation that has one axis.
 func (s *Scope) along(name string, x *Array, axis int, build func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value) *Array {
-	x, _ = s.settle(x, nil)
-	if s.failed() {
-		return s.none(1)[0]
-	}
-	i, err := axisOf(x, axis)
-	if err != nil {
-		s.failAt(name, err)
-		return s.none(1)[0]
-	}
-	return s.one(operation{name: name, ints: []int{int(i)}, build: func(b *ir.Builder, in []*ir.Value) []*ir.Value {
-		return []*ir.Value{build(b, in[0], i)}
-	}}, x)
+	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
+		i, err := axisOf(x, axis)
+		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return build(b, v[0], i) }, err
+	})
 }

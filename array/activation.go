@@ -1,0 +1,115 @@
+package array
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// The functions of this file are of floats, but for Relu: integers become f32 first.
+
+// activation applies one of the functions that package ops knows by name, with its settings.
+func (s *Scope) activation(name string, x *Array, settings ...float64) *Array {
+	return s.op(name, bits(settings...), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		alpha, beta, _ := ops.ActivationDefaults(name)
+		if len(settings) > 0 {
+			alpha = settings[0]
+		}
+		if len(settings) > 1 {
+			beta = settings[1]
+		}
+		return ops.ActivationWith(b, name, asFloat(b, v[0]), alpha, beta)
+	}, x)
+}
+
+// Relu is the greater of x and 0, of x's type.
+func (s *Scope) Relu(x *Array) *Array { return s.Maximum(x, s.Number(0)) }
+
+// Relu6 is x, but at least 0 and at most 6, of x's type.
+func (s *Scope) Relu6(x *Array) *Array { return s.Clip(x, s.Number(0), s.Number(6)) }
+
+// Sigmoid is 1 / (1 + exp(−x)).
+func (s *Scope) Sigmoid(x *Array) *Array { return s.unary(loop.Sigmoid, x, true) }
+
+// LogSigmoid is the logarithm of Sigmoid, without underflow.
+func (s *Scope) LogSigmoid(x *Array) *Array {
+	return s.float("log_sigmoid", x, func(c calc, v *ir.Value) *ir.Value {
+		small := c.f(ops.Log1p, c.f(ops.Exp, c.f(ops.Neg, c.f(ops.Abs, v))))
+		return c.sub(c.g(ops.Min, v, numeral(c.b, v, 0)), small)
+	})
+}
+
+// Silu is x · Sigmoid(x), also called swish.
+func (s *Scope) Silu(x *Array) *Array { return s.activation("swish", x) }
+
+// Gelu is x · Φ(x), with the distribution of the normal numbers, by the error function.
+func (s *Scope) Gelu(x *Array) *Array { return s.activation("gelu", x) }
+
+// GeluTanh is Gelu by the hyperbolic tangent, which differs a little.
+func (s *Scope) GeluTanh(x *Array) *Array { return s.activation("gelu_tanh", x) }
+
+// Softplus is log(1 + exp(x)) without overflow.
+func (s *Scope) Softplus(x *Array) *Array { return s.activation("softplus", x) }
+
+// Softsign is x / (1 + |x|).
+func (s *Scope) Softsign(x *Array) *Array { return s.activation("softsign", x) }
+
+// Mish is x · tanh(Softplus(x)).
+func (s *Scope) Mish(x *Array) *Array { return s.activation("mish", x) }
+
+// Elu is x, and alpha · (exp(x) − 1) below 0.
+func (s *Scope) Elu(x *Array, alpha float64) *Array { return s.activation("elu", x, alpha) }
+
+// Celu is x, and alpha · (exp(x / alpha) − 1) below 0.
+func (s *Scope) Celu(x *Array, alpha float64) *Array { return s.activation("celu", x, alpha) }
+
+// Selu is Elu, scaled so that mean 0 and variance 1 stay about as they are.
+func (s *Scope) Selu(x *Array) *Array { return s.activation("selu", x) }
+
+// LeakyRelu is x, and slope · x below 0.
+func (s *Scope) LeakyRelu(x *Array, slope float64) *Array {
+	return s.activation("leaky_relu", x, slope)
+}
+
+// HardSigmoid is x / 6 + 1/2, at least 0 and at most 1.
+func (s *Scope) HardSigmoid(x *Array) *Array { return s.activation("hard_sigmoid", x, 1.0/6, 0.5) }
+
+// HardSwish is x · HardSigmoid(x).
+func (s *Scope) HardSwish(x *Array) *Array { return s.activation("hard_swish", x) }
+
+// PRelu is x, and slope · x below 0, broadcast: a slope of rank 1 belongs to the axis that it meets from the last on.
+func (s *Scope) PRelu(x, slope *Array) *Array {
+	return s.floatPairs("prelu", x, slope, func(c calc, p, q *ir.Value) *ir.Value {
+		return c.where(c.g(ops.Lt, p, numeral(c.b, p, 0)), c.mul(p, q), p)
+	})
+}
+
+// Erfinv is the number whose error function is x; of a few ulp of f32 (Giles, Approximating the erfinv function, 2012).
+func (s *Scope) Erfinv(x *Array) *Array {
+	return s.widely("erfinv", x, erfinv)
+}
+
+// erfinv's polynomials, for the middle and for the tails.
+var (
+	erfinvMiddle = []float64{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
+	erfinvTails  = []float64{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
+)
+
+func erfinv(c calc, x *ir.Value) *ir.Value {
+	n := func(v float64) *ir.Value { return numeral(c.b, x, v) }
+	polynomial := func(w *ir.Value, factors []float64) *ir.Value {
+		p := n(factors[0])
+		for _, f := range factors[1:] {
+			p = c.add(n(f), c.mul(p, w))
+		}
+		return p
+	}
+	w := c.f(ops.Neg, c.f(ops.Log1p, c.f(ops.Neg, c.mul(x, x))))
+	middle := polynomial(c.sub(w, n(2.5)), erfinvMiddle)
+	tails := polynomial(c.sub(c.f(ops.Sqrt, c.g(ops.Max, w, n(5))), n(3)), erfinvTails)
+	y := c.mul(x, c.where(c.g(ops.Lt, w, n(5)), middle, tails))
+	ends := c.mul(x, n(math.Inf(1)))
+	return c.where(c.g(ops.Eq, c.f(ops.Abs, x), n(1)), ends, y)
+}

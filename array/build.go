@@ -1,0 +1,187 @@
+package array
+
+import (
+	"math"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// builder says an operation of one result in ir.
+type builder func(b *ir.Builder, v []*ir.Value) *ir.Value
+
+// ready reports whether operands can be used; if not, the scope has an error. An operand may be nil if it is optional.
+func (s *Scope) ready(name string, in []*Array) bool {
+	if s.failed() {
+		return false
+	}
+	for _, a := range in {
+		if a.dead(s, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// refuse keeps the error of an operation, whose result is without elements.
+func (s *Scope) refuse(name string, err error) *Array {
+	s.failAt(name, err)
+	return s.none(1)[0]
+}
+
+// op applies an operation of one result. Operands must not be nil; numbers among them take a type.
+func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array {
+	if !s.ready(name, in) {
+		return s.none(1)[0]
+	}
+	return s.one(operation{name: name, ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{build(b, v)} }}, s.typed(in)...)
+}
+
+// plan is op whose settings come from operands that can be used: prepare returns what decides the code, beside the operands.
+func (s *Scope) plan(name string, in []*Array, prepare func() ([]int, builder, error)) *Array {
+	if !s.ready(name, in) {
+		return s.none(1)[0]
+	}
+	ints, build, err := prepare()
+	if err != nil {
+		return s.refuse(name, err)
+	}
+	return s.op(name, ints, build, in...)
+}
+
+// typed are operands whose numbers have become arrays, of the others' common type, that the operation closes.
+func (s *Scope) typed(in []*Array) []*Array {
+	weak := 0
+	for _, a := range in {
+		if a != nil && a.weak {
+			weak++
+		}
+	}
+	if weak == 0 {
+		return in
+	}
+	like := weir.InvalidDType
+	for _, a := range in {
+		if a == nil || a.weak || a.dtype == weir.Bool {
+			continue
+		}
+		if dt, err := Promote(like, a.dtype); err == nil && like != weir.InvalidDType {
+			like = dt
+		} else {
+			like = a.dtype
+		}
+	}
+	out := make([]*Array, len(in))
+	for i, a := range in {
+		if out[i] = a; a != nil && a.weak {
+			out[i] = s.passing(numberType(like, a.number), a.number)
+		}
+	}
+	return out
+}
+
+// numberType is the type that a number takes beside elements of a type.
+func numberType(like weir.DType, x float64) weir.DType {
+	if like == weir.InvalidDType || !like.IsFloat() && (x != math.Trunc(x) || math.IsInf(x, 0)) {
+		return weir.F32
+	}
+	return like
+}
+
+// bits are a float as part of what decides an operation's code.
+func bits(list ...float64) []int {
+	var out []int
+	for _, x := range list {
+		w := math.Float64bits(x)
+		out = append(out, int(int32(w>>32)), int(int32(w)))
+	}
+	return out
+}
+
+// flag is a bool as part of what decides an operation's code.
+func flag(x bool) int {
+	if x {
+		return 1
+	}
+	return 0
+}
+
+// asFloat converts integers and bools to f32.
+func asFloat(b *ir.Builder, v *ir.Value) *ir.Value {
+	if v.Type.DType.IsFloat() {
+		return v
+	}
+	return ops.Cast(b, v, weir.F32)
+}
+
+// asBool is whether an element is not 0.
+func asBool(b *ir.Builder, v *ir.Value) *ir.Value {
+	if v.Type.DType == weir.Bool {
+		return v
+	}
+	return ops.Binary(b, ops.Ne, v, ops.Scalar(b, v.Type.DType, 0))
+}
+
+// asNumber converts bools to u8.
+func asNumber(b *ir.Builder, v *ir.Value) *ir.Value {
+	if v.Type.DType == weir.Bool {
+		return ops.Cast(b, v, weir.U8)
+	}
+	return v
+}
+
+// totalType is the type in which integers are added up, as the array API has it: the widest of their sign.
+func totalType(dt weir.DType) weir.DType {
+	switch {
+	case dt == weir.Bool || dt.IsSigned():
+		return weir.I64
+	case dt.IsUnsigned():
+		return weir.U64
+	}
+	return dt
+}
+
+// numeral is a constant of rank 0 of v's type.
+func numeral(b *ir.Builder, v *ir.Value, x float64) *ir.Value {
+	return ops.Scalar(b, v.Type.DType, x)
+}
+
+// calc writes arithmetic on values of one type.
+type calc struct{ b *ir.Builder }
+
+func (c calc) add(x, y *ir.Value) *ir.Value { return ops.Binary(c.b, ops.Add, x, y) }
+func (c calc) sub(x, y *ir.Value) *ir.Value { return ops.Binary(c.b, ops.Sub, x, y) }
+func (c calc) mul(x, y *ir.Value) *ir.Value { return ops.Binary(c.b, ops.Mul, x, y) }
+func (c calc) div(x, y *ir.Value) *ir.Value { return ops.Binary(c.b, ops.Div, x, y) }
+func (c calc) f(f ops.UnaryFunction, x *ir.Value) *ir.Value {
+	return ops.Unary(c.b, f, x)
+}
+func (c calc) g(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
+	return ops.Binary(c.b, f, x, y)
+}
+func (c calc) where(cond, x, y *ir.Value) *ir.Value { return ops.Where(c.b, cond, x, y) }
+
+// extentsProduct is the number of elements of a shape.
+func extentsProduct(shape []sym.Expr) sym.Expr { return sym.Product(shape...) }
+
+// isFixed reports whether no extent is named.
+func isFixed(shape []int) bool {
+	for _, e := range shape {
+		if e < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wrongType is the error of an operand that an operation does not take.
+func wrongType(a *Array, want string) error {
+	return diag.Inputf("%v, and %s are needed", a, want).WithFix("Cast it")
+}
+
+// narrow reports whether elements are computed in f32 and rounded.
+func narrow(dt dtype.DType) bool { return dt.IsFloat() && dt.Bits() < 32 }

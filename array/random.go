@@ -1,0 +1,286 @@
+package array
+
+import (
+	"math"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Key decides random numbers: the same key gives the same numbers, on every machine. There is no state: who needs other
+// numbers takes another key, from Split.
+//
+//	keys := array.Key(7).Split(2)
+//	w := s.Normal(keys[0], weir.F32, 0, 0.1, 784, 10)
+//
+// In a compiled function a Key is part of the code: every call draws the same. A function that is to draw anew in every
+// call takes the key as an input, an array that Scope.Key makes.
+type Key uint64
+
+// Random is a Key, or an array of u64[2] that holds one.
+type Random interface{ key(s *Scope) (*Array, bool) }
+
+func (k Key) key(s *Scope) (*Array, bool) { return s.Key(k), true }
+
+func (a *Array) key(*Scope) (*Array, bool) { return a, false }
+
+// Split is n keys that differ from this one and from each other.
+func (k Key) Split(n int) []Key {
+	out := make([]Key, n)
+	for i := range out {
+		out[i] = Key(mixed(mixed(uint64(k)) + uint64(i+1)*golden))
+	}
+	return out
+}
+
+// The constants of SplitMix64 (Steele, Lea, Flood, Fast splittable pseudorandom number generators, 2014).
+const (
+	golden   = 0x9e3779b97f4a7c15
+	mixFirst = 0xbf58476d1ce4e5b9
+	mixLast  = 0x94d049bb133111eb
+)
+
+func mixed(z uint64) uint64 {
+	z = (z ^ z>>30) * mixFirst
+	z = (z ^ z>>27) * mixLast
+	return z ^ z>>31
+}
+
+// Key makes an array of a key, u64[2]: the key, and the number of the draw, 0.
+func (s *Scope) Key(k Key) *Array { return From(s, []uint64{uint64(k), 0}, 2) }
+
+// draw is plan with a key as the first operand.
+func (s *Scope) draw(name string, k Random, in []*Array, prepare func() ([]int, builder, error)) *Array {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	if k == nil {
+		return s.refuse(name, diag.Inputf("no key"))
+	}
+	key, own := k.key(s)
+	if own {
+		defer key.Close()
+	}
+	return s.plan(name, append([]*Array{key}, in...), prepare)
+}
+
+// drawn is draw of an array of a float type and a shape.
+func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, settings []float64, build func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value) *Array {
+	return s.draw(name, k, nil, func() ([]int, builder, error) {
+		exprs, err := s.extents(shape)
+		if err == nil && !dt.IsFloat() {
+			err = diag.Inputf("random numbers of %v; a float type is needed", dt)
+		}
+		ints := append(append([]int{int(dt)}, bits(settings...)...), shape...)
+		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			return ops.Cast(b, build(calc{b}, v[0], exprs), dt)
+		}, err
+	})
+}
+
+// uniform draws numbers from [low, high).
+func uniform(b *ir.Builder, key *ir.Value, dt weir.DType, low, high float64, shape ...sym.Expr) *ir.Value {
+	y, _ := ops.RandomUniform(b, key, dt, low, high, shape...)
+	return y
+}
+
+// drawType is the float type in which numbers of a type are drawn.
+func drawType(dt weir.DType) weir.DType {
+	if dt == weir.F64 {
+		return dt
+	}
+	return weir.F32
+}
+
+// Uniform draws numbers from [low, high), of a float type.
+func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
+	return s.drawn("uniform", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
+		return uniform(c.b, key, drawType(dt), low, high, shape...)
+	})
+}
+
+// Normal draws normal numbers of a float type around mean, with a standard deviation.
+func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape ...int) *Array {
+	return s.drawn("normal", k, dt, shape, []float64{mean, deviation}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
+		z := normal(c, key, drawType(dt), shape)
+		return c.add(c.mul(z, numeral(c.b, z, deviation)), numeral(c.b, z, mean))
+	})
+}
+
+// normal draws by the method of Box and Muller: a radius and an angle make a number.
+func normal(c calc, key *ir.Value, dt weir.DType, shape []sym.Expr) *ir.Value {
+	u := uniform(c.b, key, dt, 0, 1, append([]sym.Expr{sym.Const(2)}, shape...)...)
+	part := func(i int64) *ir.Value {
+		return ops.Reshape(c.b, ops.SliceAxis(c.b, u, 0, sym.Const(i), one), shape...)
+	}
+	radius := c.f(ops.Sqrt, c.mul(numeral(c.b, u, -2), c.f(ops.Log, c.sub(numeral(c.b, u, 1), part(0)))))
+	return c.mul(radius, c.f(ops.Cos, c.mul(numeral(c.b, u, 2*math.Pi), part(1))))
+}
+
+// TruncatedNormal draws normal numbers around 0, of deviation 1, that lie between low and high.
+func (s *Scope) TruncatedNormal(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
+	return s.drawn("truncated_normal", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
+		u := uniform(c.b, key, drawType(dt), math.Erf(low/math.Sqrt2), math.Erf(high/math.Sqrt2), shape...)
+		z := c.mul(erfinv(c, u), numeral(c.b, u, math.Sqrt2))
+		return c.g(ops.Min, c.g(ops.Max, z, numeral(c.b, u, low)), numeral(c.b, u, high))
+	})
+}
+
+// Bernoulli draws bools that are true with probability p, a number or an array that is broadcast to the shape.
+func (s *Scope) Bernoulli(k Random, p *Array, shape ...int) *Array {
+	return s.draw("bernoulli", k, []*Array{p}, func() ([]int, builder, error) {
+		exprs, err := s.extents(shape)
+		if err == nil {
+			err = stretches(p, shape)
+		}
+		return shape, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			p := asFloat(b, v[1])
+			dt := drawType(p.Type.DType)
+			return ops.Binary(b, ops.Lt, uniform(b, v[0], dt, 0, 1, exprs...), ops.Cast(b, p, dt))
+		}, err
+	})
+}
+
+// RandInt draws integers from low on, below high, of an integer type.
+func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) *Array {
+	return s.draw("rand_int", k, nil, func() ([]int, builder, error) {
+		exprs, err := s.extents(shape)
+		switch {
+		case err != nil:
+		case !dt.IsInt():
+			err = diag.Inputf("random integers of %v", dt)
+		case high <= low || high-low < 0 || high-low > 1<<53:
+			err = diag.Inputf("integers from %d on, below %d: at least one is needed, and at most 2⁵³", low, high)
+		case low < dt.MinInt() || high-1 > 0 && uint64(high-1) > dt.MaxInt():
+			err = diag.Inputf("integers from %d on, below %d, of %v", low, high, dt)
+		}
+		ints := append([]int{int(dt), int(low >> 32), int(int32(low)), int(high >> 32), int(int32(high))}, shape...)
+		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			c := calc{b}
+			u := uniform(b, v[0], weir.F64, 0, float64(high-low), exprs...)
+			most := numeral(b, u, float64(high-low-1))
+			whole := ops.Cast(b, c.g(ops.Min, c.f(ops.Floor, u), most), weir.I64)
+			return ops.Cast(b, c.add(whole, integer(b, low)), dt)
+		}, err
+	})
+}
+
+// integer is a constant i64.
+func integer(b *ir.Builder, x int64) *ir.Value {
+	return b.Constant("c", tensor.Must(tensor.FromSlice([]int64{x})))
+}
+
+// word is a constant u64.
+func word(b *ir.Builder, x uint64) *ir.Value {
+	return b.Constant("c", tensor.Must(tensor.FromSlice([]uint64{x})))
+}
+
+// Permutation is 0, 1, … n − 1 in random order, i64.
+func (s *Scope) Permutation(k Random, n int) *Array {
+	return s.draw("permutation", k, nil, func() ([]int, builder, error) {
+		exprs, err := s.extents([]int{n})
+		return []int{n}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return permutation(b, v[0], exprs[0]) }, err
+	})
+}
+
+func permutation(b *ir.Builder, key *ir.Value, n sym.Expr) *ir.Value {
+	_, order := ops.TopK(b, uniform(b, key, weir.F64, 0, 1, n), n, 0, false)
+	return order
+}
+
+// Shuffle puts the slices along an axis in random order.
+func (s *Scope) Shuffle(k Random, x *Array, axis int) *Array {
+	return s.draw("shuffle", k, []*Array{x}, func() ([]int, builder, error) {
+		i, err := axisOf(x, axis)
+		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			return ops.Gather(b, v[1], permutation(b, v[0], v[1].Type.Shape[i]), i)
+		}, err
+	})
+}
+
+// Categorical draws one class for each row of logits, along the last axis: by the softmax of the row; i64. A class of −∞
+// is never drawn.
+func (s *Scope) Categorical(k Random, logits *Array) *Array {
+	return s.draw("categorical", k, []*Array{logits}, func() ([]int, builder, error) {
+		if len(logits.shape) == 0 {
+			return nil, nil, diag.Inputf("logits %v without an axis of classes", logits)
+		}
+		return nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			c, x := calc{b}, asFloat(b, v[1])
+			x = ops.Cast(b, x, drawType(x.Type.DType))
+			u := c.sub(numeral(b, x, 1), uniform(b, v[0], x.Type.DType, 0, 1, x.Type.Shape...)) // from (0, 1]
+			tiny := numeral(b, x, 1e-30)
+			noise := c.f(ops.Log, c.g(ops.Max, c.f(ops.Neg, c.f(ops.Log, u)), tiny))
+			return ops.ArgMax(b, c.sub(x, noise), int64(len(logits.shape)-1), false, false, false)
+		}, nil
+	})
+}
+
+// Dropout is x, of floats, with elements set to 0 with probability rate, and the others divided by 1 − rate.
+func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
+	return s.draw("dropout", k, []*Array{x}, func() ([]int, builder, error) {
+		var err error
+		if rate < 0 || rate >= 1 || rate != rate {
+			err = diag.Inputf("a rate of %v; it is at least 0 and below 1", rate)
+		}
+		return bits(rate), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			c, x := calc{b}, asFloat(b, v[1])
+			u := uniform(b, v[0], weir.F32, 0, 1, x.Type.Shape...)
+			kept := c.g(ops.Ge, u, numeral(b, u, rate))
+			return c.where(kept, c.mul(x, numeral(b, x, 1/(1-rate))), numeral(b, x, 0))
+		}, err
+	})
+}
+
+// SplitKey is n keys, arrays of u64[2], made of a key: those of Key.Split, if it is one that Scope.Key made.
+func (s *Scope) SplitKey(k Random, n int) []*Array {
+	if s.failed() || k == nil || n < 1 {
+		if !s.failed() {
+			s.failAt("split_key", diag.Inputf("%d keys of %v", n, k))
+		}
+		return s.none(max(n, 0))
+	}
+	key, own := k.key(s)
+	if own {
+		defer key.Close()
+	}
+	if !s.ready("split_key", []*Array{key}) {
+		return s.none(n)
+	}
+	return s.many(operation{name: "split_key", ints: []int{n}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		if t := v[0].Type; t.DType != weir.U64 || len(t.Shape) != 1 {
+			b.Failf("a key of %v, it is u64[2]", t)
+		}
+		return splitKey(calc{b}, v[0], n)
+	}}, n, key)
+}
+
+// splitKey mixes a key as Key.Split does; the number of its draw counts too.
+func splitKey(c calc, key *ir.Value, n int) []*ir.Value {
+	half := func(i int64) *ir.Value { return ops.SliceAxis(c.b, key, 0, sym.Const(i), one) }
+	mix := func(z *ir.Value) *ir.Value {
+		for _, r := range []struct{ shift, factor uint64 }{{30, mixFirst}, {27, mixLast}} {
+			z = c.mul(c.g(ops.Xor, z, c.g(ops.Shr, z, word(c.b, r.shift))), word(c.b, r.factor))
+		}
+		return c.g(ops.Xor, z, c.g(ops.Shr, z, word(c.b, 31)))
+	}
+	seed := c.add(mix(half(0)), c.mul(half(1), word(c.b, mixFirst)))
+	zero := ops.Expand(c.b, word(c.b, 0), one)
+	out := make([]*ir.Value, n)
+	for i := range out {
+		out[i] = ops.Concat(c.b, 0, mix(c.add(seed, word(c.b, uint64(i+1)*golden))), zero)
+	}
+	return out
+}
+
+// NextKey is the key of the next draw: what a step that is compiled returns as the new value of the key it was given.
+func (s *Scope) NextKey(k *Array) *Array {
+	return s.op("next_key", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		one := b.Constant("c", tensor.Must(tensor.FromSlice([]uint64{0, 1}, 2)))
+		return ops.Binary(b, ops.Add, v[0], one)
+	}, k)
+}
