@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "if", Shape: ifShape, Mean: ifMean})
+	define(&Def{Op: "if", Grad: ifGrad, Shape: ifShape, Mean: ifMean})
 }
 
 // If runs one of two regions, which have no parameters and as many results of equal types and ranks, by a bool of one element. An extent

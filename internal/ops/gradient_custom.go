@@ -100,11 +100,7 @@ func customGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // inlined builds a block's nodes anew, with args for its parameters, and returns what its results are there.
 func inlined(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.Value {
 	c := &copying{values: map[*ir.Value]*ir.Value{}, dims: map[sym.Name]sym.Expr{}}
-	for i, p := range block.Params {
-		c.values[p] = args[i]
-	}
-	c.nodes(b, block)
-	return c.list(block.Results)
+	return c.block(b, block, args)
 }
 
 // copying builds nodes again: the values that stand for those of the nodes, and what stands for dimensions that these
@@ -112,6 +108,15 @@ func inlined(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.Value {
 type copying struct {
 	values map[*ir.Value]*ir.Value
 	dims   map[sym.Name]sym.Expr
+}
+
+// block is inlined with dimensions that stand for others.
+func (c *copying) block(b *ir.Builder, block *ir.Block, args []*ir.Value) []*ir.Value {
+	for i, p := range block.Params {
+		c.values[p] = args[i]
+	}
+	c.nodes(b, block)
+	return c.list(block.Results)
 }
 
 func (c *copying) list(from []*ir.Value) []*ir.Value {

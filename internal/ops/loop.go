@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "loop", Shape: loopShape, Mean: loopMean})
+	define(&Def{Op: "loop", Grad: loopGrad, Shape: loopShape, Mean: loopMean})
 }
 
 // LoopLimit is the most iterations that a loop may make whose trip count nothing bounds.

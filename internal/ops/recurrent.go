@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "recurrent", Shape: recurrentShape, Mean: recurrentMean, Samples: recurrentSamples,
+	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean, Samples: recurrentSamples,
 		Lowerings: []Lowering{{Name: "steps", Build: recurrentSteps}}})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "scan", Shape: scanShape, Mean: scanMean, Expand: scanExpand, Samples: scanSamples})
+	define(&Def{Op: "scan", Grad: scanGrad, Shape: scanShape, Mean: scanMean, Expand: scanExpand, Samples: scanSamples})
 }
 
 // ScanOver says how a scan walks: the axis of each scanned input and of each stacked output, and whether it is walked from its end. Short lists are

@@ -1,0 +1,248 @@
+package ops
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// recurrentGrad differentiates a scan over the steps in each direction. The weights stay out of that: their derivative
+// is one product over all steps, of the derivatives by the state's products with the states.
+func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	parts := make([][]*ir.Value, len(n.Inputs))
+	for d, back := range n.Attrs.Ints("reverse") {
+		r := &recurrentScan{Gradients: g, n: n, d: d}
+		for i, by := range r.derivatives(back != 0, up) {
+			parts[i] = append(parts[i], by)
+		}
+	}
+	out := make([]*ir.Value, len(n.Inputs))
+	for i, x := range n.Inputs {
+		if i == 2 || !g.Wants(x) {
+			continue
+		}
+		out[i] = Concat(g.Builder, int64(recurrentAxis(i)), parts[i]...)
+	}
+	return out
+}
+
+// recurrentAxis is the axis of the directions of an operand.
+func recurrentAxis(operand int) int {
+	if operand == 0 {
+		return 2
+	}
+	return 0
+}
+
+// recurrentScan is one direction of a recurrent layer as a scan.
+type recurrentScan struct {
+	*Gradients
+	n  *ir.Node
+	d  int
+	in *Gradients // builds the body
+}
+
+// part is an operand's part for the direction, without that axis; nil where it is absent.
+func (r *recurrentScan) part(i int) *ir.Value {
+	v := input(r.n, i)
+	if v == nil {
+		return nil
+	}
+	return r.along1(v, recurrentAxis(i))
+}
+
+// along1 is a value's part for the direction along an axis.
+func (r *recurrentScan) along1(v *ir.Value, axis int) *ir.Value {
+	if v == nil {
+		return nil
+	}
+	cut := SliceAxis(r.Builder, v, axis, sym.Const(int64(r.d)), one)
+	return Reshape(r.Builder, cut, slices.Delete(slices.Clone(cut.Type.Shape), axis, axis+1)...)
+}
+
+// derivatives are those by each operand's part for the direction, with its axis of 1.
+func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
+	b, n := r.Builder, r.n
+	x, w, state, memory := r.part(0), r.part(1), r.part(3), r.part(4)
+	t := ir.Type{DType: x.Type.DType, Shape: []sym.Expr{x.Type.Shape[1], w.Type.Shape[1]}}
+	if state == nil {
+		state = r.zeros(t.DType, t.Shape...)
+	}
+	states := []*ir.Value{state}
+	if n.Attrs.String("cell", "") == "lstm" {
+		if memory == nil {
+			memory = r.zeros(t.DType, t.Shape...)
+		}
+		states = append(states, memory)
+	}
+	scanned := []*ir.Value{x, r.zeros(x.Type.DType, x.Type.Shape...)}
+	if lengths := input(n, 2); lengths != nil {
+		alive := r.op(loop.Lt, r.counted(dtype.I64, []sym.Expr{x.Type.Shape[0], x.Type.Shape[1]}, 0), Cast(b, lengths, dtype.I64))
+		scanned = append(scanned, Reshape(b, alive, append(slices.Clone(alive.Type.Shape), one)...))
+	}
+	peephole, bias := r.part(5), r.part(6)
+	body := r.body(states, scanned, w, peephole, bias)
+	back1 := slices.Repeat([]int64{oneIf(back)}, 4)
+	y := Scan(b, body, ScanOver{InputReversed: back1[:len(scanned)], OutputReverse: back1[:len(body.Results)-len(states)]}, states, scanned)
+	ends, outs := y[:len(states)], y[len(states):]
+	ys, ups := reached(append([]*ir.Value{outs[0]}, ends...), append([]*ir.Value{r.along1(up[0], 1)}, r.ends(up[1:])...))
+	xs := append(slices.Clone(scanned[:2]), states...)
+	more := slices.DeleteFunc([]*ir.Value{peephole, bias}, func(v *ir.Value) bool { return v == nil })
+	d := VJP(b, ys, ups, append(xs, more...))
+	by := make([]*ir.Value, 7)
+	by[0], by[1], by[3] = d[0], r.byWeights(d[1], outs[1:]), d[2]
+	if len(states) > 1 {
+		by[4] = d[3]
+	}
+	rest := d[len(xs):]
+	for i, v := range []*ir.Value{peephole, bias} {
+		if v != nil {
+			by[5+i], rest = rest[0], rest[1:]
+		}
+	}
+	return r.whole1(by)
+}
+
+// whole1 gives derivatives the axis of the directions.
+func (r *recurrentScan) whole1(by []*ir.Value) []*ir.Value {
+	by = by[:len(r.n.Inputs)]
+	for i, v := range by {
+		if v != nil {
+			by[i] = Reshape(r.Builder, v, slices.Insert(slices.Clone(v.Type.Shape), recurrentAxis(i), one)...)
+		}
+	}
+	return by
+}
+
+// ends are the derivatives by the last states of the direction.
+func (r *recurrentScan) ends(up []*ir.Value) []*ir.Value {
+	out := make([]*ir.Value, len(up))
+	for i, u := range up {
+		out[i] = r.along1(u, 0)
+	}
+	return out
+}
+
+// byWeights is the derivative by the weights: that by the state's products, turned, times the states before each step;
+// of the gru's candidate, times what the reset gate has left of them.
+func (r *recurrentScan) byWeights(d *ir.Value, before []*ir.Value) *ir.Value {
+	b := r.Builder
+	if len(before) == 1 {
+		return MatMul(b, rowsTogether(b, d), rowsTogether(b, before[0]), true, false)
+	}
+	units := before[0].Type.Shape[2]
+	two := units.Mul(sym.Const(2))
+	first, last := SliceAxis(b, d, 2, sym.Const(0), two), SliceAxis(b, d, 2, two, units)
+	return Concat(b, 0, MatMul(b, rowsTogether(b, first), rowsTogether(b, before[0]), true, false),
+		MatMul(b, rowsTogether(b, last), rowsTogether(b, before[1]), true, false))
+}
+
+// body is a step: it takes the states, the input's part of the gates, what is added to the state's products, and
+// whether sequences have the step; and yields the states, the output, and what the products are of.
+func (r *recurrentScan) body(states, scanned []*ir.Value, w, peephole, bias *ir.Value) *ir.Block {
+	block := &ir.Block{}
+	r.in = &Gradients{Builder: r.In(block)}
+	for _, v := range states {
+		r.in.Param("state", v.Type)
+	}
+	for _, v := range scanned {
+		r.in.Param("step", ir.Type{DType: v.Type.DType, Shape: v.Type.Shape[1:]})
+	}
+	p := block.Params
+	h, x, more := p[0], p[len(states)], p[len(states)+1]
+	var next, of []*ir.Value
+	switch r.n.Attrs.String("cell", "") {
+	case "lstm":
+		next, of = r.lstm(h, p[1], r.in.plus(x, r.product(h, w, more)), peephole), []*ir.Value{h}
+	case "gru":
+		next, of = r.gru(h, x, w, more, bias)
+	default:
+		next, of = []*ir.Value{r.apply(0, r.in.plus(x, r.product(h, w, more)))}, []*ir.Value{h}
+	}
+	y := next[0]
+	if len(scanned) > 2 {
+		alive := p[len(p)-1]
+		y = r.in.choose(alive, next[0], nil)
+		for i := range next {
+			next[i] = r.in.choose(alive, next[i], p[i])
+		}
+	}
+	block.Results = slices.Concat(next, []*ir.Value{y}, of)
+	return block
+}
+
+// product is a state times weights, and what is added to that.
+func (r *recurrentScan) product(h, w, more *ir.Value) *ir.Value {
+	return r.in.plus(MatMul(r.in.Builder, h, w, false, true), more)
+}
+
+// gate is the i-th of a row's parts.
+func (r *recurrentScan) gate(v *ir.Value, i int64) *ir.Value {
+	units := r.n.Inputs[1].Type.Shape[2]
+	return SliceAxis(r.in.Builder, v, len(v.Type.Shape)-1, units.Mul(sym.Const(i)), units)
+}
+
+// apply is the i-th function of a gate.
+func (r *recurrentScan) apply(i int64, x *ir.Value) *ir.Value {
+	if clip := r.n.Attrs.Float("clip", 0); clip > 0 {
+		x = r.in.op(loop.Max, r.in.op(loop.Min, x, r.in.number(x, clip)), r.in.number(x, -clip))
+	}
+	return r.function(i, x)
+}
+
+func (r *recurrentScan) function(i int64, x *ir.Value) *ir.Value {
+	f, alpha, beta := function(r.n, r.d, i)
+	switch f.name {
+	case "sigmoid":
+		return r.in.f(loop.Sigmoid, x)
+	case "tanh":
+		return r.in.f(loop.Tanh, x)
+	}
+	return ActivationWith(r.in.Builder, f.name, x, alpha, beta)
+}
+
+func (r *recurrentScan) lstm(h, memory, gates, peephole *ir.Value) []*ir.Value {
+	in := r.in
+	gate := func(i, p int64, c *ir.Value) *ir.Value {
+		v := r.gate(gates, i)
+		if peephole != nil {
+			v = in.plus(v, in.mul(r.gate(peephole, p), c))
+		}
+		return r.apply(0, v)
+	}
+	enter := gate(0, 0, memory)
+	var forget *ir.Value
+	if r.n.Attrs.Bool("coupled") {
+		forget = in.from(1, enter)
+	} else {
+		forget = gate(2, 2, memory)
+	}
+	c := in.plus(in.mul(forget, memory), in.mul(enter, r.apply(1, r.gate(gates, 3))))
+	return []*ir.Value{in.mul(gate(1, 1, c), r.function(2, c)), c}
+}
+
+// gru yields the state, and what the weights multiply: the state, and what they do for the candidate.
+func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value) {
+	in, b := r.in, r.in.Builder
+	units := r.n.Inputs[1].Type.Shape[2]
+	two := units.Mul(sym.Const(2))
+	if r.n.Attrs.Bool("reset_after") {
+		products := r.product(h, w, more)
+		if bias != nil {
+			products = in.plus(products, bias)
+		}
+		update := r.apply(0, in.plus(r.gate(x, 0), r.gate(products, 0)))
+		reset := r.apply(0, in.plus(r.gate(x, 1), r.gate(products, 1)))
+		candidate := r.apply(1, in.plus(r.gate(x, 2), in.mul(reset, r.gate(products, 2))))
+		return []*ir.Value{in.plus(in.mul(in.from(1, update), candidate), in.mul(update, h))}, []*ir.Value{h}
+	}
+	first := r.product(h, SliceAxis(b, w, 0, sym.Const(0), two), SliceAxis(b, more, 1, sym.Const(0), two))
+	update := r.apply(0, in.plus(r.gate(x, 0), r.gate(first, 0)))
+	held := in.mul(r.apply(0, in.plus(r.gate(x, 1), r.gate(first, 1))), h)
+	last := r.product(held, SliceAxis(b, w, 0, two, units), r.gate(more, 2))
+	candidate := r.apply(1, in.plus(r.gate(x, 2), last))
+	return []*ir.Value{in.plus(in.mul(in.from(1, update), candidate), in.mul(update, h))}, []*ir.Value{h, held}
+}
