@@ -89,6 +89,9 @@ func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
 		return s.none(1)[0]
 	}
 	exprs, err := s.extents(shape)
+	if err == nil && s.trace == nil {
+		_, err = countOf(shape)
+	}
 	if err == nil && s.trace == nil && x == 0 {
 		var a *Array
 		if a, err = s.empty(dt, append([]int(nil), shape...), true); err == nil {

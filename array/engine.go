@@ -6,21 +6,25 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/traced"
 )
 
 // operation is one operation with its settings: what it is called, what beside its operands decides its code, and how ir
 // says it. Operations with equal name, ints and text build the same of operands of equal types.
 type operation struct {
-	name  string
-	ints  []int
-	text  string
-	build func(b *ir.Builder, in []*ir.Value) []*ir.Value
+	name string
+	ints []int
+	text string
+	// absent: an operand may be nil.
+	absent bool
+	build  func(b *ir.Builder, in []*ir.Value) []*ir.Value
 }
 
 // one applies an operation that has one result.
@@ -38,7 +42,7 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 		return s.none(results)
 	}
 	for _, a := range in {
-		if a != nil && a.dead(s, o.name) {
+		if (a != nil || !o.absent) && a.dead(s, o.name) {
 			return s.none(results)
 		}
 	}
@@ -49,10 +53,26 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 		}
 	}
 	if err != nil {
-		s.failAt(o.name, err)
+		s.failAt(o.name, withOperands(err, in))
 		return s.none(results)
 	}
 	return out
+}
+
+// withOperands adds the operands' types to what is wrong with them.
+func withOperands(err error, in []*Array) error {
+	e := diag.As(err, weir.ErrInput)
+	if e.Kind != weir.ErrInput || len(in) == 0 {
+		return err
+	}
+	var list []string
+	for _, a := range in {
+		list = append(list, a.String())
+	}
+	c := *e
+	c.Node = ""
+	c.Detail += "; the operands are " + strings.Join(list, ", ")
+	return &c
 }
 
 func (s *Scope) run(o *operation, in []*Array) (out []*Array, err error) {
@@ -157,11 +177,10 @@ func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err er
 // empty is a new array of the scope: of zeros, or to be written whole.
 func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 	a := &Array{dtype: dt, shape: shape, made: here()}
-	count := int64(1)
-	for _, e := range shape {
-		count *= int64(e)
+	count, err := countOf(shape)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if a.bytes, err = dt.Bytes(count); err != nil {
 		return nil, err
 	}
@@ -180,6 +199,15 @@ func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// countOf is the number of elements of a shape.
+func countOf(shape []int) (int64, error) {
+	sizes := make([]int64, len(shape))
+	for i, e := range shape {
+		sizes[i] = int64(e)
+	}
+	return tensor.Count(sizes)
 }
 
 // key is what decides an operation's code: the operation, and the types of its operands.

@@ -1,7 +1,9 @@
 package array
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -11,7 +13,8 @@ import (
 // Options say how to compile a function.
 type Options struct {
 	Name string // of the function, for errors
-	// Inputs are what the function is given. Without them, the types and shapes of the first call are.
+	// Inputs are what the function is given. Without them, it is compiled anew for the types and shapes of each call that
+	// differ from those of calls before; those used last stay compiled.
 	Inputs []Spec
 	// States are inputs that a call updates in place: input i becomes result j, of its type and shape. A call does not
 	// return those results.
@@ -24,27 +27,36 @@ type Options struct {
 type Compiled struct {
 	f       Func
 	options Options
-	scope   *Scope // to which what the function reads of other scopes is lent
+	made    []*variant // the one used last in front
+	shut    bool
+}
+
+// variant is the function compiled for inputs of some types and shapes.
+type variant struct {
+	key     string
 	program *compiled
 	given   int // of the program's inputs, those that a call gives; the others are captured
 	held    []*Array
-	shut    bool
+	scope   *Scope // to which those are lent
 }
+
+// mostVariants is the number of types and shapes that a function without Options.Inputs stays compiled for.
+const mostVariants = 16
 
 // Jit compiles a function of arrays as a whole. Arrays of other scopes that it reads are lent to what it returns, until
 // that is closed: they can change between calls, as states of another function do. Numbers and constants made inside the
 // function are part of its code.
 //
-// With Options.Inputs it is compiled now, else by the first call.
+// With Options.Inputs it is compiled now, else by calls.
 func Jit(f Func, o Options) (*Compiled, error) {
 	if o.Name == "" {
 		o.Name = "function"
 	}
-	c := &Compiled{f: f, options: o, scope: NewScope(o.Name)}
+	c := &Compiled{f: f, options: o}
 	if o.Inputs == nil {
 		return c, nil
 	}
-	if err := c.compile(o.Inputs); err != nil {
+	if _, err := c.compile("", o.Inputs); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -52,27 +64,49 @@ func Jit(f Func, o Options) (*Compiled, error) {
 }
 
 // compile traces and compiles the function.
-func (c *Compiled) compile(inputs []Spec) (err error) {
+func (c *Compiled) compile(key string, inputs []Spec) (made *variant, err error) {
 	defer diag.Recover(&err, "tracing "+c.options.Name)
 	t, err := traceOf(c.f, c.options.Name, inputs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := t.states(c.options.States, len(inputs)); err != nil {
-		return err
+		return nil, err
 	}
+	v := &variant{key: key, given: len(inputs), held: t.captured, scope: NewScope(c.options.Name)}
+	defer func() {
+		if err != nil {
+			v.close()
+		}
+	}()
 	for _, a := range t.captured {
-		if owner := a.owner.Load(); owner != nil && owner.Lend(a, c.scope) == nil {
-			return owner.Err()
+		l, err := a.lend(a.owner.Load(), v.scope)
+		if err == nil {
+			err = v.scope.borrow(l)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	o := c.options.Compile
 	o.Calls = max(1, o.Calls)
-	if c.program, err = compile(t.b.Module, c.options.Name, o); err != nil {
-		return err
+	if v.program, err = compile(t.b.Module, c.options.Name, o); err != nil {
+		return nil, err
 	}
-	c.given, c.held = len(inputs), t.captured
-	return nil
+	c.made = slices.Insert(c.made, 0, v)
+	if n := len(c.made); n > mostVariants {
+		err = c.made[n-1].close()
+		c.made = c.made[:n-1]
+	}
+	return v, err
+}
+
+// close gives the program back and ends the loans.
+func (v *variant) close() (err error) {
+	if v.program != nil {
+		err = v.program.close()
+	}
+	return errors.Join(err, v.scope.Close())
 }
 
 // traceOf traces a function.
@@ -121,21 +155,21 @@ func (t *trace) states(states map[int]int, inputs int) error {
 }
 
 // Program is the compiled function as a program: NewCall binds its inputs and outputs to tensors, so that a run allocates
-// nothing. It is nil before the first call of a function that was compiled without Options.Inputs. Close of the Compiled
+// nothing. Of a function without Options.Inputs it is that of the last call, nil before the first. Close of the Compiled
 // closes it.
 func (c *Compiled) Program() *weir.Program {
-	if c.program == nil {
+	if len(c.made) == 0 {
 		return nil
 	}
-	return c.program.program
+	return c.made[0].program.program
 }
 
-// Memory is the certificate: nil before the function is compiled.
+// Memory is Program's certificate: nil before the function is compiled.
 func (c *Compiled) Memory() *weir.Memory {
-	if c.program == nil {
-		return nil
+	if p := c.Program(); p != nil {
+		return p.Memory()
 	}
-	return c.program.program.Memory()
+	return nil
 }
 
 // Close ends the loans of what the function reads, and gives its code and memory back.
@@ -144,14 +178,11 @@ func (c *Compiled) Close() error {
 		return nil
 	}
 	c.shut = true
-	var err error
-	if c.program != nil {
-		err = c.program.close()
+	var errs []error
+	for _, v := range c.made {
+		errs = append(errs, v.close())
 	}
-	if closed := c.scope.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(errs...)
 }
 
 // Call runs the function; the results belong to the scope. States are updated in place. In a scope that traces, it adds
@@ -175,20 +206,15 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	if c.shut {
 		return nil, diag.New(weir.ErrClosed, "%s is closed", c.options.Name)
 	}
-	if c.program == nil {
-		specs, err := specsOf(in)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.compile(specs); err != nil {
-			return nil, err
-		}
+	v, err := c.variant(in)
+	if err != nil {
+		return nil, err
 	}
-	if len(in) != c.given {
-		return nil, diag.Inputf("%d arrays are given, %s takes %d", len(in), c.options.Name, c.given)
+	if len(in) != v.given {
+		return nil, diag.Inputf("%d arrays are given, %s takes %d", len(in), c.options.Name, v.given)
 	}
 	tensors := make([]*weir.Tensor, 0, 8)
-	for _, list := range [][]*Array{in, c.held} {
+	for _, list := range [][]*Array{in, v.held} {
 		for _, a := range list {
 			t, err := a.elements()
 			if err != nil {
@@ -197,15 +223,35 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 			tensors = append(tensors, t)
 		}
 	}
-	return s.launch(c.program, tensors)
+	return s.launch(v.program, tensors)
+}
+
+// variant is the function compiled for arrays of these types and shapes.
+func (c *Compiled) variant(in []*Array) (*variant, error) {
+	if c.options.Inputs != nil {
+		return c.made[0], nil
+	}
+	specs, err := specsOf(in)
+	if err != nil {
+		return nil, err
+	}
+	key := string((&operation{}).key(nil, in))
+	for i, v := range c.made {
+		if v.key == key {
+			copy(c.made[1:i+1], c.made[:i])
+			c.made[0] = v
+			return v, nil
+		}
+	}
+	return c.compile(key, specs)
 }
 
 // results is how many results a call has, at least one; 1 if that is not known yet.
 func (c *Compiled) results() int {
-	if c.program == nil {
+	if len(c.made) == 0 {
 		return 1
 	}
-	return max(1, len(c.program.outputs))
+	return max(1, len(c.made[0].program.outputs))
 }
 
 // specsOf are the types and shapes of arrays.

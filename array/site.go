@@ -2,6 +2,7 @@ package array
 
 import (
 	"fmt"
+	"path"
 	"runtime"
 	"strings"
 )
@@ -15,9 +16,11 @@ func here() (s site) {
 	return s
 }
 
-// ours are the packages whose lines are not the user's.
-var ours = []string{"github.com/weirml/weir/array.", "github.com/weirml/weir/nn.", "github.com/weirml/weir/train.", "github.com/weirml/weir.",
-	"github.com/weirml/weir/internal/"}
+// root is the folder of the module as the compiler names it, with the slash behind it.
+var root = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return path.Dir(path.Dir(file)) + "/"
+}()
 
 // lineHere is the line outside of these packages that called into them, however many frames lie between.
 func lineHere() string {
@@ -32,7 +35,7 @@ func lineOf(callers []uintptr) string {
 	frames := runtime.CallersFrames(callers)
 	for {
 		f, more := frames.Next()
-		if f.File != "" && (!library(f.Function) || strings.HasSuffix(f.File, "_test.go")) {
+		if f.File != "" && (!library(f.File) || strings.HasSuffix(f.File, "_test.go")) {
 			return fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
 		if !more {
@@ -41,11 +44,13 @@ func lineOf(callers []uintptr) string {
 	}
 }
 
-func library(function string) bool {
-	for _, prefix := range ours {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
+// library reports whether a file is of the packages whose lines are not the user's. Functions do not tell: a closure that
+// was inlined has the name of the function that it was inlined into.
+func library(file string) bool {
+	rest, ok := strings.CutPrefix(file, root)
+	if !ok {
+		return false
 	}
-	return false
+	folder := path.Dir(rest)
+	return folder == "." || folder == "array" || folder == "nn" || folder == "train" || strings.HasPrefix(folder, "internal/")
 }
