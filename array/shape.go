@@ -25,7 +25,11 @@ func (s *Scope) Reshape(x *Array, shape ...int) *Array {
 // reshaped is x with another shape, which must have as many elements: eagerly a copy.
 func (s *Scope) reshaped(name string, x *Array, shape []int, exprs []sym.Expr) *Array {
 	if s.trace == nil && !x.weak {
-		if n := countOf(shape); n != x.Len() {
+		n, err := countOf(shape)
+		if err != nil {
+			return s.refuse(name, err)
+		}
+		if n != int64(x.Len()) {
 			return s.refuse(name, diag.Inputf("%v has %d elements, the shape %v has %d", x, x.Len(), shape, n))
 		}
 		y, err := s.empty(x.dtype, shape, false)
@@ -36,15 +40,6 @@ func (s *Scope) reshaped(name string, x *Array, shape []int, exprs []sym.Expr) *
 		return y
 	}
 	return s.op(name, shape, func(b *ir.Builder, v []*ir.Value) *ir.Value { return ops.Reshape(b, v[0], exprs...) }, x)
-}
-
-// countOf is the number of elements of a shape.
-func countOf(shape []int) int {
-	n := 1
-	for _, e := range shape {
-		n *= e
-	}
-	return n
 }
 
 // inferred are the extents of a shape in which one may be −1; it puts into shape what that is.
@@ -68,7 +63,7 @@ func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if shape[open] = s.codeOf(left); shape[open] == 0 && s.trace == nil && countOf(append(slices.Clone(shape[:open]), shape[open+1:]...)) == 0 {
+	if shape[open] = s.codeOf(left); shape[open] == 0 && s.trace == nil && slices.Contains(append(slices.Clone(shape[:open]), shape[open+1:]...), 0) {
 		return nil, diag.Inputf("a shape %v of no elements: −1 could be anything", shape)
 	}
 	return slices.Insert(rest, open, left), nil
