@@ -188,7 +188,7 @@ var elementwiseShapes = [][][]int{{{}, {}, {}}, {{5}, {5}, {5}}, {{3, 1}, {1, 4}
 
 // operands is the number of operands that the expression names.
 func operands(e entry, shape [][]int) int {
-	expr := strings.NewReplacer("np.exp", "", "max", "", "axis", "", "axes", "", "index", "").Replace(e.expr)
+	expr := strings.NewReplacer("np.exp", "", "max", "", "axis", "", "axes", "", "index", "", "indexing", "").Replace(e.expr)
 	n := 0
 	for n < len(shape) && strings.Contains(expr, "xyz"[n:n+1]) {
 		n++

@@ -1,0 +1,117 @@
+package array
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// filled is an array of a known shape whose element i is f(i), rounded to the type.
+func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) float64) *Array {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	sizes := make([]int64, len(shape))
+	for i, e := range shape {
+		if sizes[i] = int64(e); e < 0 {
+			return s.refuse(name, diag.Inputf("an extent of %d", e))
+		}
+	}
+	t, err := tensor.New(dt, sizes...)
+	if err != nil {
+		return s.refuse(name, err)
+	}
+	for i := range t.Len() {
+		if dt.IsFloat() {
+			t.SetFloat(i, f(int(i)))
+		} else {
+			t.SetInt(i, int64(f(int(i))))
+		}
+	}
+	return s.hold(t, shape)
+}
+
+// Arange is start, start + step, … before stop.
+func (s *Scope) Arange(dt weir.DType, start, stop, step float64) *Array {
+	count := math.Ceil((stop - start) / step)
+	if step == 0 || !(math.Abs(count) <= 1<<40) {
+		if !s.failed() {
+			s.failAt("arange", diag.Inputf("from %v on before %v in steps of %v", start, stop, step))
+		}
+		return s.none(1)[0]
+	}
+	return s.filled("arange", dt, []int{max(int(count), 0)}, func(i int) float64 { return start + float64(i)*step })
+}
+
+// Iota is 0, 1, … n − 1; n may be a named extent.
+func (s *Scope) Iota(dt weir.DType, n int) *Array {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	exprs, err := s.extents([]int{n})
+	if err != nil {
+		return s.refuse("iota", err)
+	}
+	return s.op("iota", []int{int(dt), n}, func(b *ir.Builder, _ []*ir.Value) *ir.Value { return ops.Counting(b, dt, exprs[0]) })
+}
+
+// Linspace is n numbers from start to stop, both included, equally far apart.
+func (s *Scope) Linspace(dt weir.DType, start, stop float64, n int) *Array {
+	return s.filled("linspace", dt, []int{n}, func(i int) float64 {
+		if i > 0 && i == n-1 {
+			return stop
+		}
+		return start + float64(i)*((stop-start)/math.Max(float64(n-1), 1))
+	})
+}
+
+// Eye is a matrix of n rows and m columns with ones where the column is the row plus k, else zeros.
+func (s *Scope) Eye(dt weir.DType, n, m, k int) *Array {
+	return s.filled("eye", dt, []int{n, m}, func(i int) float64 { return float64(flag(m > 0 && i%m == i/m+k)) })
+}
+
+// ZerosLike has x's shape and type, and zeros.
+func (s *Scope) ZerosLike(x *Array) *Array { return s.FullLike(0, x) }
+
+// OnesLike has x's shape and type, and ones.
+func (s *Scope) OnesLike(x *Array) *Array { return s.FullLike(1, x) }
+
+// FullLike has x's shape and type, and the number everywhere.
+func (s *Scope) FullLike(number float64, x *Array) *Array {
+	if !s.ready("full_like", []*Array{x}) {
+		return s.none(1)[0]
+	}
+	return s.Full(number, x.dtype, x.shape...)
+}
+
+// Meshgrid is for each of vectors, x0, x1, …, an array of all their extents along axis 0, 1, …, in which the vector's element
+// depends on its own axis alone. (NumPy calls this indexing "ij".)
+func (s *Scope) Meshgrid(xs ...*Array) []*Array {
+	if !s.ready("meshgrid", xs) {
+		return s.none(len(xs))
+	}
+	for _, x := range xs {
+		if len(x.shape) != 1 {
+			s.failAt("meshgrid", diag.Inputf("%v is no vector", x))
+			return s.none(len(xs))
+		}
+	}
+	return s.many(operation{name: "meshgrid", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		shape, out := make([]sym.Expr, len(v)), make([]*ir.Value, len(v))
+		for i, x := range v {
+			shape[i] = x.Type.Shape[0]
+		}
+		for i, x := range v {
+			at := slices.Repeat([]sym.Expr{one}, len(v))
+			at[i] = shape[i]
+			out[i] = same(b, ops.Expand(b, ops.Reshape(b, x, at...), shape...))
+		}
+		return out
+	}}, len(xs), xs...)
+}

@@ -1,0 +1,205 @@
+package array
+
+import (
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// The operations of this file order NaN after all numbers, and equal elements as they come.
+
+// topk is the k first elements along an axis in order, with their positions.
+func topk(b *ir.Builder, v *ir.Value, k sym.Expr, axis int64, largest bool) (values, indices *ir.Value) {
+	values, indices = ops.TopK(b, asNumber(b, v), k, axis, largest)
+	return ops.Cast(b, values, v.Type.DType), indices
+}
+
+// Sort puts the elements along an axis in ascending order.
+func (s *Scope) Sort(x *Array, axis int) *Array { return s.sorted("sort", x, axis, false, false) }
+
+// SortDescending puts the elements along an axis in descending order.
+func (s *Scope) SortDescending(x *Array, axis int) *Array {
+	return s.sorted("sort", x, axis, true, false)
+}
+
+// ArgSort is the positions along an axis, i64, at which the elements of Sort are.
+func (s *Scope) ArgSort(x *Array, axis int) *Array { return s.sorted("argsort", x, axis, false, true) }
+
+// ArgSortDescending is the positions along an axis, i64, at which the elements of SortDescending are.
+func (s *Scope) ArgSortDescending(x *Array, axis int) *Array {
+	return s.sorted("argsort", x, axis, true, true)
+}
+
+func (s *Scope) sorted(name string, x *Array, axis int, descending, positions bool) *Array {
+	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
+		i, err := axisOf(x, axis)
+		return []int{int(i), flag(descending)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			values, indices := topk(b, v[0], v[0].Type.Shape[i], i, descending)
+			if positions {
+				return indices
+			}
+			return values
+		}, err
+	})
+}
+
+// TopK is the k greatest elements along an axis, the greatest first, and their positions, i64.
+func (s *Scope) TopK(x *Array, k, axis int) (values, indices *Array) {
+	if !s.ready("topk", []*Array{x}) {
+		return s.none(1)[0], s.none(1)[0]
+	}
+	i, err := axisOf(x, axis)
+	var count []sym.Expr
+	if err == nil {
+		count, err = s.extents([]int{k})
+	}
+	if err == nil && k >= 0 && x.shape[i] >= 0 && k > x.shape[i] {
+		err = diag.Inputf("%d elements of axis %d of %v", k, axis, x)
+	}
+	if err != nil {
+		return s.refuse("topk", err), s.none(1)[0]
+	}
+	out := s.many(operation{name: "topk", ints: []int{int(i), k}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		values, indices := topk(b, v[0], count[0], i, true)
+		return []*ir.Value{values, indices}
+	}}, 2, x)
+	return out[0], out[1]
+}
+
+// ArgMax is the position of the greatest element along an axis, i64: of the first, if there are several.
+func (s *Scope) ArgMax(x *Array, axis int) *Array { return s.extreme("argmax", x, axis, false) }
+
+// ArgMin is the position of the least element along an axis, i64: of the first, if there are several.
+func (s *Scope) ArgMin(x *Array, axis int) *Array { return s.extreme("argmin", x, axis, true) }
+
+func (s *Scope) extreme(name string, x *Array, axis int, least bool) *Array {
+	return s.along(name, x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		return ops.ArgMax(b, asNumber(b, v), axis, least, false, false)
+	})
+}
+
+// Nonzero is the positions of the elements that are not 0, or true: i64[n] for each axis. How many there are, data decide:
+// in a trace the extent is named, and at most the number of elements.
+func (s *Scope) Nonzero(x *Array) []*Array {
+	if !s.ready("nonzero", []*Array{x}) {
+		return nil
+	}
+	rank := len(x.shape)
+	if rank == 0 {
+		s.failAt("nonzero", diag.Inputf("%v has no axis", x))
+		return nil
+	}
+	return s.many(operation{name: "nonzero", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		return rows(b, ops.NonZero(b, asBool(b, v[0])))
+	}}, rank, x)
+}
+
+// rows are the rows of a matrix.
+func rows(b *ir.Builder, v *ir.Value) []*ir.Value {
+	n, _ := v.Type.Shape[0].Const()
+	out := make([]*ir.Value, n)
+	for i := range out {
+		out[i] = ops.Reshape(b, ops.SliceAxis(b, v, 0, sym.Const(int64(i)), one), v.Type.Shape[1])
+	}
+	return out
+}
+
+// fewKeys is the number of keys that SearchSorted compares one by one.
+const fewKeys = 16
+
+// SearchSorted is, for each element of x, the place among keys, a vector in ascending order, where it could be put in: before
+// keys that equal it, or with right behind them; i64.
+func (s *Scope) SearchSorted(keys, x *Array, right bool) *Array {
+	return s.plan("searchsorted", []*Array{keys, x}, func() ([]int, builder, error) {
+		if len(keys.shape) != 1 {
+			return nil, nil, diag.Inputf("keys %v; they are a vector", keys)
+		}
+		return []int{flag(right)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			p, q := common(b, v[0], v[1])
+			n, known := p.Type.Shape[0].Const()
+			if !known || n <= fewKeys {
+				return countBefore(calc{b}, p, q, right)
+			}
+			return bisect(calc{b}, p, q, n, right)
+		}, nil
+	})
+}
+
+// before is whether keys come before elements: less, or with right equal too.
+func before(c calc, key, x *ir.Value, right bool) *ir.Value {
+	f, g := ops.Lt, ops.Le
+	yes := c.g(f, key, x)
+	if right {
+		yes = c.g(g, key, x)
+	}
+	if !x.Type.DType.IsFloat() {
+		return yes
+	}
+	missing := c.f(ops.IsNaN, x)
+	if !right {
+		missing = c.g(ops.And, missing, c.f(ops.Not, c.f(ops.IsNaN, key)))
+	}
+	return c.g(ops.Or, yes, missing)
+}
+
+// countBefore counts the keys before each element.
+func countBefore(c calc, keys, x *ir.Value, right bool) *ir.Value {
+	shape := slices.Concat(x.Type.Shape, []sym.Expr{one})
+	yes := before(c, keys, ops.Reshape(c.b, x, shape...), right)
+	return ops.ReduceSum(c.b, ops.Cast(c.b, yes, weir.I64), false, int64(len(shape)-1))
+}
+
+// bisect finds the number of keys before each element bit by bit, from the highest on.
+func bisect(c calc, keys, x *ir.Value, n int64, right bool) *ir.Value {
+	found := ops.Expand(c.b, ops.Scalar(c.b, weir.I64, 0), x.Type.Shape...)
+	last := ops.Scalar(c.b, weir.I64, float64(n-1))
+	bit := int64(1)
+	for bit*2 <= n {
+		bit *= 2
+	}
+	for ; bit > 0; bit /= 2 {
+		next := c.add(found, ops.Scalar(c.b, weir.I64, float64(bit)))
+		at := c.sub(next, ops.Scalar(c.b, weir.I64, 1))
+		yes := before(c, ops.Gather(c.b, keys, c.g(ops.Min, at, last), 0), x, right)
+		yes = c.g(ops.And, yes, c.g(ops.Le, at, last))
+		found = c.where(yes, next, found)
+	}
+	return found
+}
+
+// UniqueValues is the different elements of x, in ascending order. How many there are, data decide: see Nonzero.
+func (s *Scope) UniqueValues(x *Array) *Array { return s.unique(x)[0] }
+
+// UniqueCounts is UniqueValues, and how often each occurs, i64.
+func (s *Scope) UniqueCounts(x *Array) (values, counts *Array) {
+	out := s.unique(x)
+	return out[0], out[3]
+}
+
+// UniqueInverse is UniqueValues, and which of them each element of x is, i64 of x's shape.
+func (s *Scope) UniqueInverse(x *Array) (values, inverse *Array) {
+	out := s.unique(x)
+	return out[0], out[2]
+}
+
+// UniqueAll is UniqueValues, where each occurs first among the elements in their order, which of them each element of x is,
+// and how often each occurs.
+func (s *Scope) UniqueAll(x *Array) (values, indices, inverse, counts *Array) {
+	out := s.unique(x)
+	return out[0], out[1], out[2], out[3]
+}
+
+func (s *Scope) unique(x *Array) []*Array {
+	if !s.ready("unique", []*Array{x}) {
+		return s.none(4)
+	}
+	return s.many(operation{name: "unique", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		flat := ops.Reshape(b, asNumber(b, v[0]), extentsProduct(v[0].Type.Shape))
+		values, indices, inverse, counts := ops.Unique(b, flat, 0, true)
+		return []*ir.Value{ops.Cast(b, values, v[0].Type.DType), indices, ops.Reshape(b, inverse, v[0].Type.Shape...), counts}
+	}}, 4, x)
+}
