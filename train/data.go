@@ -1,0 +1,401 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Field is one array of every example: the examples' elements lie one after the other along the first axis of a batch.
+type Field struct {
+	DType weir.DType
+	Shape []int // of one example
+	Len   int   // examples
+	// Read writes the elements of an example. It may run in another goroutine than the one that iterates, and must not keep
+	// into.
+	Read func(example int, into []byte) error
+}
+
+// Column is a field of a slice in memory: an example is as many elements as its shape has, and begins after the one before.
+// The slice is borrowed.
+func Column[T weir.Element](data []T, shape ...int) Field {
+	return Windows(data, elements(shape), shape...)
+}
+
+// Windows is Column with another distance between the beginnings of examples: less than their elements for windows of a text
+// that overlap.
+func Windows[T weir.Element](data []T, stride int, shape ...int) Field {
+	size, count := int(unsafe.Sizeof(*new(T))), 0
+	if n := elements(shape); stride > 0 && len(data) >= n {
+		count = (len(data)-n)/stride + 1
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*size)
+	return Field{DType: tensor.TypeOf[T](), Shape: shape, Len: count, Read: func(i int, into []byte) error {
+		copy(into, bytes[i*stride*size:])
+		return nil
+	}}
+}
+
+// Rows is a field of an array: its first axis is the examples. The array is borrowed.
+func Rows(a *array.Array) (Field, error) {
+	if a == nil || a.Tensor() == nil || a.Rank() == 0 {
+		return Field{}, diag.Inputf("rows of %v: it has no elements, or no axis", a)
+	}
+	f := Field{DType: a.DType(), Shape: a.Shape()[1:], Len: a.Dim(0)}
+	f.Read = func(i int, into []byte) error {
+		t := a.Tensor()
+		if t == nil {
+			return diag.New(weir.ErrClosed, "the array that the data are read from is closed")
+		}
+		copy(into, t.Bytes()[i*len(into):])
+		return nil
+	}
+	return f, nil
+}
+
+// Records is a field of a file: from offset on, examples lie one after the other in the machine's order of bytes, and each
+// is followed by gap bytes of something else. The file stays the caller's.
+func Records(file *os.File, offset int64, gap int, dt weir.DType, shape ...int) (Field, error) {
+	size, err := dt.Bytes(int64(elements(shape)))
+	if err != nil {
+		return Field{}, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return Field{}, err
+	}
+	each := size + int64(gap)
+	count := max((info.Size()-offset+int64(gap))/max(each, 1), 0)
+	return Field{DType: dt, Shape: shape, Len: int(count), Read: func(i int, into []byte) error {
+		_, err := io.ReadFull(io.NewSectionReader(file, offset+int64(i)*each, size), into)
+		return err
+	}}, nil
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, e := range shape {
+		n *= e
+	}
+	return n
+}
+
+// Data are examples, given in batches, epoch after epoch.
+type Data struct {
+	x, y    *Field
+	more    []Field
+	options DataOptions
+	lock    sync.Mutex
+	at      position
+}
+
+// DataOptions say in which order examples come.
+type DataOptions struct {
+	Shuffle  bool   // each epoch in an order of its own
+	Key      uint64 // that the orders come from
+	Prefetch int    // batches that are made ready meanwhile, by another goroutine
+	DropLast bool   // leaves out a last batch that is smaller than the others
+}
+
+// position is a place in the data: so many examples of an epoch are over.
+type position struct {
+	Epoch   int64 `json:"epoch"`
+	Example int   `json:"example"`
+}
+
+// NewData makes data of the inputs and the targets; y may have no Read, for none.
+func NewData(x, y Field, o DataOptions, more ...Field) (*Data, error) {
+	d := &Data{x: &x, more: more, options: o}
+	if y.Read != nil {
+		d.y = &y
+	}
+	for i, f := range d.fields() {
+		if f.Read == nil || f.Len != x.Len {
+			return nil, diag.Inputf("field %d has %d examples, the first %d", i, f.Len, x.Len)
+		}
+		if _, err := f.bytes(1); err != nil {
+			return nil, err
+		}
+	}
+	if x.Len == 0 {
+		return nil, diag.Inputf("there are no examples")
+	}
+	return d, nil
+}
+
+// fields are X, More and Y.
+func (d *Data) fields() []*Field {
+	list := []*Field{d.x}
+	for i := range d.more {
+		list = append(list, &d.more[i])
+	}
+	if d.y != nil {
+		list = append(list, d.y)
+	}
+	return list
+}
+
+func (f *Field) bytes(examples int) (int64, error) {
+	return f.DType.Bytes(int64(examples) * int64(elements(f.Shape)))
+}
+
+// Len is the number of examples.
+func (d *Data) Len() int { return d.x.Len }
+
+// Epoch is how many epochs are over.
+func (d *Data) Epoch() int64 {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.at.Epoch
+}
+
+// order is the examples of an epoch, in their order: it depends on the key and the epoch alone.
+func (d *Data) order(epoch int64) []int32 {
+	list := make([]int32, d.x.Len)
+	for i := range list {
+		list[i] = int32(i)
+	}
+	if !d.options.Shuffle {
+		return list
+	}
+	state := mixed(d.options.Key ^ mixed(uint64(epoch)))
+	for i := len(list) - 1; i > 0; i-- {
+		state = mixed(state)
+		k := int(state % uint64(i+1))
+		list[i], list[k] = list[k], list[i]
+	}
+	return list
+}
+
+// Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the next
+// epoch. A batch's arrays hold their elements until the next one is asked for.
+//
+// A field that cannot be read is a panic with its error; Try returns it instead.
+func (d *Data) Batches(size int) iter.Seq[Batch] {
+	return func(yield func(Batch) bool) {
+		if err := d.each(size, yield); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Try is Batches with errors: the last pair has one, if something failed.
+func (d *Data) Try(size int) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		if err := d.each(size, func(b Batch) bool { return yield(b, nil) }); err != nil {
+			yield(Batch{}, err)
+		}
+	}
+}
+
+// ready is a batch that was read.
+type ready struct {
+	set      *set
+	examples int
+	at       position // after it
+	err      error
+}
+
+// set is memory for a batch.
+type set struct {
+	scope  *array.Scope
+	size   int // examples
+	arrays []*array.Array
+	bytes  [][]byte
+}
+
+// each calls yield with the batches.
+func (d *Data) each(size int, yield func(Batch) bool) error {
+	if size < 1 {
+		return diag.Inputf("batches of %d", size)
+	}
+	d.lock.Lock()
+	at := d.at
+	d.lock.Unlock()
+	scope := array.NewScope("batches")
+	defer scope.Close()
+	r := &reader{d: d, at: at, size: size, order: d.order(at.Epoch)}
+	sets, err := r.sets(scope, 1+max(d.options.Prefetch, 0))
+	if err != nil {
+		return err
+	}
+	if d.options.Prefetch <= 0 {
+		return r.run(sets, yield)
+	}
+	return r.ahead(sets, yield)
+}
+
+// reader reads the batches of an epoch.
+type reader struct {
+	d     *Data
+	at    position
+	size  int
+	order []int32
+	last  *set // for the batch that is smaller
+}
+
+// next is how many examples the next batch has; 0 at the end.
+func (r *reader) next() int {
+	left := len(r.order) - r.at.Example
+	if left >= r.size {
+		return r.size
+	}
+	if r.d.options.DropLast {
+		return 0
+	}
+	return max(left, 0)
+}
+
+// sets makes memory for batches, and for the last one.
+func (r *reader) sets(scope *array.Scope, n int) ([]*set, error) {
+	var list []*set
+	left := max(len(r.order)-r.at.Example, 0)
+	for range min(n, left/r.size) {
+		list = append(list, r.d.set(scope, r.size))
+	}
+	if rest := left % r.size; rest > 0 && !r.d.options.DropLast {
+		r.last = r.d.set(scope, rest)
+	}
+	return list, scope.Err()
+}
+
+func (d *Data) set(scope *array.Scope, size int) *set {
+	s := &set{scope: scope, size: size}
+	for _, f := range d.fields() {
+		a := scope.Zeros(f.DType, append([]int{size}, f.Shape...)...)
+		s.arrays = append(s.arrays, a)
+		if t := a.Tensor(); t != nil {
+			s.bytes = append(s.bytes, t.Bytes())
+		}
+	}
+	return s
+}
+
+// read reads the next batch into a set.
+func (r *reader) read(s *set) (out ready) {
+	defer diag.Recover(&out.err, "reading a batch")
+	for k, f := range r.d.fields() {
+		each := len(s.bytes[k]) / s.size
+		for i := range s.size {
+			example := int(r.order[r.at.Example+i])
+			if err := f.Read(example, s.bytes[k][i*each:(i+1)*each]); err != nil {
+				return ready{err: diag.As(err, weir.ErrInput).AtTensor(fmt.Sprint("example ", example))}
+			}
+		}
+	}
+	r.at.Example += s.size
+	return ready{set: s, examples: s.size, at: r.after()}
+}
+
+// after is the position after what was read: at the end of the epoch, the next one's beginning.
+func (r *reader) after() position {
+	if r.next() == 0 {
+		return position{Epoch: r.at.Epoch + 1}
+	}
+	return r.at
+}
+
+// run reads a batch after the other.
+func (r *reader) run(sets []*set, yield func(Batch) bool) error {
+	for i := 0; ; i++ {
+		n := r.next()
+		if n == 0 {
+			return nil
+		}
+		s := r.last
+		if n == r.size {
+			s = sets[i%len(sets)]
+		}
+		b := r.read(s)
+		if b.err != nil {
+			return b.err
+		}
+		if !r.d.give(b, yield) {
+			return nil
+		}
+	}
+}
+
+// ahead reads batches in another goroutine, which has ended when ahead returns.
+func (r *reader) ahead(sets []*set, yield func(Batch) bool) error {
+	free := make(chan *set, len(sets)+1)
+	full := make(chan ready, len(sets)+1)
+	stop := make(chan struct{})
+	var ended sync.WaitGroup
+	for _, s := range sets {
+		free <- s
+	}
+	ended.Go(func() { r.fill(free, full, stop) })
+	defer ended.Wait()
+	defer close(stop)
+	for b := range full {
+		if b.err != nil {
+			return b.err
+		}
+		if !r.d.give(b, yield) {
+			return nil
+		}
+		if b.set != r.last {
+			free <- b.set
+		}
+	}
+	return nil
+}
+
+// fill reads batches until there are no more, or nobody wants them.
+func (r *reader) fill(free <-chan *set, full chan<- ready, stop <-chan struct{}) {
+	defer close(full)
+	for n := r.next(); n > 0; n = r.next() {
+		s := r.last
+		if n == r.size {
+			select {
+			case s = <-free:
+			case <-stop:
+				return
+			}
+		}
+		b := r.read(s)
+		select {
+		case full <- b:
+		case <-stop:
+			return
+		}
+		if b.err != nil {
+			return
+		}
+	}
+}
+
+// give hands a batch out.
+func (d *Data) give(r ready, yield func(Batch) bool) bool {
+	list := r.set.arrays
+	b := Batch{X: list[0], from: d, at: r.at}
+	if list = list[1:]; d.y != nil {
+		b.Y, list = list[len(list)-1], list[:len(list)-1]
+	}
+	b.More = slices.Clip(list)
+	d.lock.Lock()
+	d.at = r.at
+	d.lock.Unlock()
+	return yield(b)
+}
+
+// restore goes to a position.
+func (d *Data) restore(at position) error {
+	if at.Epoch < 0 || at.Example < 0 || at.Example > d.x.Len {
+		return diag.Inputf("example %d of epoch %d: the data have %d examples", at.Example, at.Epoch, d.x.Len)
+	}
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.at = at
+	return nil
+}

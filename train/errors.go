@@ -1,0 +1,43 @@
+package train
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir"
+)
+
+// NotFinite is the error of a step whose loss, or whose gradients, are infinite or no numbers. Nothing changed: parameters,
+// moments and the step's number are as before the step.
+type NotFinite struct {
+	Step      int64
+	Loss      float64
+	Gradients bool // the loss is finite, the gradients are not
+}
+
+// Error names the step.
+func (e *NotFinite) Error() string {
+	what := fmt.Sprintf("the loss is %v", e.Loss)
+	if e.Gradients {
+		what = fmt.Sprintf("the loss is %v, and gradients are not finite", e.Loss)
+	}
+	return fmt.Sprintf("step %d: %s; parameters are as before the step (fix: lower the learning rate, clip gradients, or look at the batch)", e.Step, what)
+}
+
+// Is reports that it is an error of the input.
+func (e *NotFinite) Is(target error) bool { return target == weir.ErrInput }
+
+// Torn is the error of a step that failed when it had begun to write parameters or moments, and of every step after it:
+// each of those named has its new value or a part of it. Restore, from a checkpoint, ends that.
+type Torn struct {
+	Step  int64
+	Names []string
+	Err   error
+}
+
+// Error names what is torn.
+func (e *Torn) Error() string {
+	return fmt.Sprintf("step %d ended while it wrote %v: %v (fix: Restore a checkpoint)", e.Step, e.Names, e.Err)
+}
+
+// Unwrap is what ended the step.
+func (e *Torn) Unwrap() error { return e.Err }

@@ -1,0 +1,114 @@
+package train
+
+import (
+	"context"
+	"iter"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// Evaluate computes the loss over batches, each weighted by its examples, and has metrics see what the network says. The
+// network infers, and nothing changes.
+func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) bool), metrics ...Metric) (loss float64, err error) {
+	defer diag.Recover(&err, "evaluating")
+	if err := t.use(); err != nil {
+		return 0, err
+	}
+	defer t.alone.Unlock()
+	var mean Mean
+	for b := range iter.Seq[Batch](batches) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		y, err := t.predict(ctx, &Batch{X: b.X, More: b.More})
+		if err != nil {
+			return 0, err
+		}
+		value, err := t.lossOf(y, b.Y)
+		if err != nil {
+			return 0, err
+		}
+		mean.Add(value, float64(b.X.Dim(0)))
+		if err := observe(y, b.Y, metrics); err != nil {
+			return 0, err
+		}
+	}
+	return mean.Value(), nil
+}
+
+// lossOf is the loss of what the network said.
+func (t *Trainer) lossOf(y *weir.Tensor, target *array.Array) (float64, error) {
+	s := array.NewScope("evaluation")
+	defer s.Close()
+	loss := t.loss(s, array.Of(s, y), target)
+	x, err := array.Item[float32](loss)
+	if first := s.Err(); first != nil {
+		err = first
+	}
+	return float64(x), err
+}
+
+// observe has metrics see a batch.
+func observe(y *weir.Tensor, target *array.Array, metrics []Metric) error {
+	if len(metrics) == 0 || target == nil {
+		return nil
+	}
+	values, err := weir.View[float32](y)
+	if err != nil {
+		return err
+	}
+	shape := y.Shape()
+	if len(shape) == 0 || shape[len(shape)-1] == 0 {
+		return diag.Inputf("metrics of %v, which has no rows", y)
+	}
+	width := shape[len(shape)-1]
+	var rows [][]float32
+	for ; len(values) > 0; values = values[width:] {
+		rows = append(rows, values[:width])
+	}
+	targets := numbers(target)
+	if len(targets) == len(rows)*width && width > 1 {
+		targets = ids(targets, width)
+	}
+	if len(targets) != len(rows) {
+		return diag.Inputf("metrics of %d rows by %v", len(rows), target)
+	}
+	for _, m := range metrics {
+		if err := m.Observe(rows, targets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers are the elements of an array.
+func numbers(a *array.Array) []float64 {
+	t := a.Tensor()
+	list := make([]float64, a.Len())
+	for i := range list {
+		if a.DType().IsFloat() {
+			list[i] = dtype.LoadFloat(a.DType(), t.Bytes(), int64(i))
+		} else {
+			list[i] = float64(dtype.LoadInt(a.DType(), t.Bytes(), int64(i)))
+		}
+	}
+	return list
+}
+
+// ids are the classes of distributions: their greatest elements.
+func ids(list []float64, width int) []float64 {
+	var out []float64
+	for ; len(list) > 0; list = list[width:] {
+		best := 0
+		for k, x := range list[:width] {
+			if x > list[best] {
+				best = k
+			}
+		}
+		out = append(out, float64(best))
+	}
+	return out
+}

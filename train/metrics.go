@@ -1,0 +1,121 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// Metric gathers over batches how well a network does. Evaluate gives it what the network says, rows of elements along the
+// last axis, and the targets: class ids if target has one element a row, else distributions.
+type Metric interface {
+	// Observe is given a batch.
+	Observe(rows [][]float32, targets []float64) error
+	// Value is the measure over all batches so far.
+	Value() float64
+	// String is the name and the value.
+	String() string
+}
+
+// Mean is a mean of values, each of a weight.
+type Mean struct {
+	sum, weight float64
+}
+
+// Add adds a value.
+func (m *Mean) Add(x, weight float64) { m.sum, m.weight = m.sum+x*weight, m.weight+weight }
+
+// Value is the mean; 0 without values.
+func (m *Mean) Value() float64 {
+	if m.weight == 0 {
+		return 0
+	}
+	return m.sum / m.weight
+}
+
+// Accuracy is the share of rows whose greatest element is the target's; with K, that the target is among the K greatest.
+type Accuracy struct {
+	K int // 0: 1
+
+	right, seen int64
+}
+
+// Observe counts a batch.
+func (a *Accuracy) Observe(rows [][]float32, targets []float64) error {
+	for i, row := range rows {
+		id := int(targets[i])
+		if id < 0 || id >= len(row) {
+			return diag.Inputf("class %d of %d", id, len(row))
+		}
+		before := 0
+		for k, x := range row {
+			if x > row[id] || x == row[id] && k < id {
+				before++
+			}
+		}
+		// A score that is no number is before all others.
+		if a.seen++; before < max(a.K, 1) && row[id] == row[id] {
+			a.right++
+		}
+	}
+	return nil
+}
+
+// Value is the share, from 0 to 1.
+func (a *Accuracy) Value() float64 { return float64(a.right) / float64(max(a.seen, 1)) }
+
+// String is like "accuracy 0.98".
+func (a *Accuracy) String() string {
+	if a.K > 1 {
+		return fmt.Sprintf("top-%d accuracy %.4f", a.K, a.Value())
+	}
+	return fmt.Sprintf("accuracy %.4f", a.Value())
+}
+
+// Confusion counts which classes are taken for which.
+type Confusion struct {
+	Count [][]int64 // [target][answer]
+}
+
+// Observe counts a batch.
+func (c *Confusion) Observe(rows [][]float32, targets []float64) error {
+	for i, row := range rows {
+		for len(c.Count) < len(row) {
+			c.Count = append(c.Count, make([]int64, len(row)))
+		}
+		id := int(targets[i])
+		if id < 0 || id >= len(row) {
+			return diag.Inputf("class %d of %d", id, len(row))
+		}
+		best := slices.Index(row, slices.Max(row))
+		c.Count[id][max(best, 0)]++
+	}
+	return nil
+}
+
+// Value is the share of right answers.
+func (c *Confusion) Value() float64 {
+	var right, seen int64
+	for i, row := range c.Count {
+		for k, n := range row {
+			if seen += n; i == k {
+				right += n
+			}
+		}
+	}
+	return float64(right) / float64(max(seen, 1))
+}
+
+// String is the matrix, a row for each target.
+func (c *Confusion) String() string {
+	var b strings.Builder
+	for _, row := range c.Count {
+		for _, n := range row {
+			fmt.Fprintf(&b, "%6d", n)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
