@@ -96,6 +96,7 @@ type Data struct {
 	options DataOptions
 	lock    sync.Mutex
 	at      position
+	err     error // of the last Batches
 }
 
 // DataOptions say in which order examples come.
@@ -179,22 +180,21 @@ func (d *Data) order(epoch int64) []int32 {
 // Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the next
 // epoch. A batch's arrays hold their elements until the next one is asked for.
 //
-// A field that cannot be read is a panic with its error; Try returns it instead.
+// A field that cannot be read ends the sequence; Err has its error.
 func (d *Data) Batches(size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
-		if err := d.each(size, yield); err != nil {
-			panic(err)
-		}
+		err := d.each(size, yield)
+		d.lock.Lock()
+		defer d.lock.Unlock()
+		d.err = err
 	}
 }
 
-// Try is Batches with errors: the last pair has one, if something failed.
-func (d *Data) Try(size int) iter.Seq2[Batch, error] {
-	return func(yield func(Batch, error) bool) {
-		if err := d.each(size, func(b Batch) bool { return yield(b, nil) }); err != nil {
-			yield(Batch{}, err)
-		}
-	}
+// Err is what ended the last Batches before the epoch was over; nil if nothing did, or the loop broke off.
+func (d *Data) Err() error {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.err
 }
 
 // ready is a batch that was read.
@@ -214,7 +214,7 @@ type set struct {
 }
 
 // each calls yield with the batches.
-func (d *Data) each(size int, yield func(Batch) bool) error {
+func (d *Data) each(size int, yield func(Batch) bool) (err error) {
 	if size < 1 {
 		return diag.Inputf("batches of %d", size)
 	}
@@ -330,12 +330,12 @@ func (r *reader) ahead(sets []*set, yield func(Batch) bool) error {
 	free := make(chan *set, len(sets)+1)
 	full := make(chan ready, len(sets)+1)
 	stop := make(chan struct{})
-	var ended sync.WaitGroup
+	var filling diag.Group
 	for _, s := range sets {
 		free <- s
 	}
-	ended.Go(func() { r.fill(free, full, stop) })
-	defer ended.Wait()
+	filling.Go("reading batches", func() error { r.fill(free, full, stop); return nil })
+	defer filling.Wait()
 	defer close(stop)
 	for b := range full {
 		if b.err != nil {

@@ -19,6 +19,7 @@ func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) b
 	}
 	defer t.alone.Unlock()
 	var mean Mean
+	var from *Data
 	for b := range iter.Seq[Batch](batches) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -35,6 +36,10 @@ func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) b
 		if err := observe(y, b.Y, metrics); err != nil {
 			return 0, err
 		}
+		from = b.from
+	}
+	if from != nil && from.Err() != nil {
+		return 0, from.Err()
 	}
 	return mean.Value(), nil
 }

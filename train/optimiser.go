@@ -141,4 +141,3 @@ func (o *settings) text(name string) string {
 	return fmt.Sprintf("%s(rate %v, momentum %v, betas %v %v, epsilon %v, decay %v, alpha %v, slope %v, nesterov %v, centred %v)",
 		name, o.rate, o.momentum, o.beta1, o.beta2, o.epsilon, o.decay, o.alpha, o.slope, o.nesterov, o.centred)
 }
-

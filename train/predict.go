@@ -78,7 +78,7 @@ func (t *Trainer) compilePredictor(b *Batch) error {
 		for i, st := range read {
 			value := in[i]
 			if st.kind == parameter {
-				value = t.narrow(s, in[i : i+1])[0]
+				value = t.narrow(s, in[i:i+1])[0]
 			}
 			c.Bind(st.name, value)
 		}

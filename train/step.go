@@ -233,7 +233,7 @@ func (t *Trainer) bind(c *nn.Context, values []*array.Array) {
 	for i, s := range append(slices.Clone(t.states), t.frozen...) {
 		switch {
 		case s.kind == parameter:
-			c.Bind(s.name, t.narrow(c.Scope, values[i : i+1])[0])
+			c.Bind(s.name, t.narrow(c.Scope, values[i:i+1])[0])
 		case s.kind == buffer:
 			c.Bind(s.name, values[i])
 		}

@@ -67,10 +67,10 @@ type Trainer struct {
 	optimiser Optimiser
 	options   Options
 
-	alone  sync.Mutex
-	scope  *array.Scope // owns slots, sums and scalars; parameters are lent to it
-	states []state      // of the step's programs, in the order of their inputs
-	frozen []state      // parameters that do not change
+	alone   sync.Mutex
+	scope   *array.Scope   // owns slots, sums and scalars; parameters are lent to it
+	states  []state        // of the step's programs, in the order of their inputs
+	frozen  []state        // parameters that do not change
 	scalars []*array.Array // the optimiser's, the loss scale, and the key
 	fills   []*float32     // the elements of those but the key
 	buffer  []float32

@@ -1,0 +1,305 @@
+package train
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/safetensors"
+	"github.com/weirml/weir/nn"
+)
+
+// checkpointName is the file of a checkpoint within its folder.
+const checkpointName = "checkpoint.safetensors"
+
+// format is the version of checkpoints.
+const format = 1
+
+// header is what a checkpoint says beside its tensors.
+type header struct {
+	Format    int       `json:"format"`
+	Optimiser string    `json:"optimiser"`
+	Step      int64     `json:"step"`
+	Pending   int       `json:"pending"`
+	Factor    float64   `json:"factor"`
+	Scale     float64   `json:"scale"`
+	Calm      int       `json:"calm"`
+	Seed      uint64    `json:"seed"`
+	Data      *position `json:"data,omitempty"`
+	Order     *order    `json:"order,omitempty"`
+	Sum       uint32    `json:"crc32c"` // of the tensors' elements
+}
+
+// order is what decides in which order data come.
+type order struct {
+	Examples int    `json:"examples"`
+	Shuffle  bool   `json:"shuffle"`
+	Key      uint64 `json:"key"`
+}
+
+// Save writes a checkpoint into a folder, which is made if it is not there: parameters, buffers, what the optimiser keeps,
+// the step's number, the state of random numbers and the position in the data that batches came from. The file is a
+// safetensors file.
+//
+// At any moment the folder has the checkpoint before or this one, whole: the file is written beside, brought to the disk,
+// and takes the other's place.
+func (t *Trainer) Save(dir string) (err error) {
+	defer diag.Recover(&err, "saving a checkpoint")
+	if err := t.use(); err != nil {
+		return err
+	}
+	defer t.alone.Unlock()
+	if t.torn != nil {
+		return t.torn
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
+	}
+	temporary, err := os.CreateTemp(dir, "."+checkpointName+".*.tmp")
+	if err != nil {
+		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
+	}
+	defer os.Remove(temporary.Name())
+	err = t.write(temporary)
+	if err == nil {
+		err = temporary.Sync()
+	}
+	if closed := temporary.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temporary.Name(), filepath.Join(dir, checkpointName))
+	}
+	if err != nil {
+		return diag.As(err, weir.ErrInput).AtFile(filepath.Join(dir, checkpointName)).WithCause(err)
+	}
+	t.sweep(dir)
+	return syncFolder(dir)
+}
+
+// sweep removes what saves that were killed left behind.
+func (t *Trainer) sweep(dir string) {
+	list, _ := filepath.Glob(filepath.Join(dir, "."+checkpointName+".*.tmp"))
+	for _, name := range list {
+		os.Remove(name)
+	}
+}
+
+// syncFolder brings a folder's entries to the disk, where folders can be opened.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrInvalid) {
+		return diag.Inputf("%v", err).AtFile(dir).WithCause(err)
+	}
+	return nil
+}
+
+// write writes the checkpoint's file.
+func (t *Trainer) write(w io.Writer) error {
+	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed}
+	if t.from != nil {
+		at := t.at
+		h.Data, h.Order = &at, t.from.ordering()
+	}
+	var list []safetensors.Entry
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	all := t.all()
+	for _, s := range all {
+		sum.Write(s.array.Tensor().Bytes())
+		list = append(list, entryOf(s))
+	}
+	h.Sum = sum.Sum32()
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(w, 1<<16)
+	if err := safetensors.WriteTable(b, list, map[string]string{"weir.training": string(text)}); err != nil {
+		return err
+	}
+	for _, s := range all {
+		if _, err := b.Write(s.array.Tensor().Bytes()); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// all are the states and the frozen parameters.
+func (t *Trainer) all() []state { return append(slices.Clone(t.states), t.frozen...) }
+
+func entryOf(s state) safetensors.Entry {
+	e := safetensors.Entry{Name: s.name, DType: s.array.DType()}
+	for _, n := range s.array.Shape() {
+		e.Shape = append(e.Shape, int64(n))
+	}
+	return e
+}
+
+// ordering is what decides the order of the data.
+func (d *Data) ordering() *order { return &order{d.Len(), d.options.Shuffle, d.options.Key} }
+
+// Resume makes a trainer as New does, and goes on where a checkpoint stands: the steps that follow give the same bits as if
+// training had not stopped. Data, if some are given, go to the checkpoint's position.
+func Resume(dir string, net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options, data ...*Data) (*Trainer, error) {
+	t, err := New(net, p, loss, optimiser, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Restore(dir, data...); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Restore goes back, or on, to where a checkpoint stands; see Resume. A checkpoint that is cut short, damaged, or of another
+// network or optimiser is an error which says so, and changes nothing.
+func (t *Trainer) Restore(dir string, data ...*Data) (err error) {
+	defer diag.Recover(&err, "reading a checkpoint")
+	if err := t.use(); err != nil {
+		return err
+	}
+	defer t.alone.Unlock()
+	name := filepath.Join(dir, checkpointName)
+	f, err := os.Open(name)
+	if err != nil {
+		return diag.Inputf("there is no checkpoint: %v", err).AtFile(name).WithCause(err)
+	}
+	defer f.Close()
+	h, err := t.verify(f)
+	if err == nil {
+		err = h.fits(t, data)
+	}
+	if err != nil {
+		return diag.As(err, weir.ErrInput).AtFile(name)
+	}
+	return t.take(f, h, data)
+}
+
+// verify reads a checkpoint to its end, and checks that it is whole and this trainer's.
+func (t *Trainer) verify(f io.Reader) (*header, error) {
+	b := bufio.NewReaderSize(f, 1<<16)
+	list, meta, err := safetensors.ReadTable(b)
+	if err != nil {
+		return nil, err
+	}
+	text, ok := meta["weir.training"]
+	if !ok {
+		return nil, diag.Inputf("it is no checkpoint of a training").WithFix("Params.ReadSafetensors reads files of parameters")
+	}
+	h := &header{}
+	if err := json.Unmarshal([]byte(text), h); err != nil {
+		return nil, diag.Inputf("its header: %v", err)
+	}
+	if h.Format != format {
+		return nil, diag.Unsupportedf("a checkpoint of format %d; this is %d", h.Format, format)
+	}
+	if err := t.matches(list); err != nil {
+		return nil, err
+	}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	if err := h.whole(b, list, sum); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// whole checks that all elements are there, and no others.
+func (h *header) whole(r io.Reader, list []safetensors.Entry, sum hash.Hash32) error {
+	want := int64(0)
+	for _, e := range list {
+		want = max(want, e.End)
+	}
+	n, err := io.Copy(sum, r)
+	switch {
+	case err != nil:
+		return err
+	case n != want:
+		return diag.Inputf("it is cut short, or goes on: %d bytes of elements, not %d", n, want)
+	case sum.Sum32() != h.Sum:
+		return diag.Inputf("it is damaged: the elements' CRC-32C is %08x, not %08x", sum.Sum32(), h.Sum)
+	}
+	return nil
+}
+
+// matches compares a checkpoint's tensors with the trainer's.
+func (t *Trainer) matches(list []safetensors.Entry) error {
+	all := t.all()
+	for i, s := range all {
+		if i >= len(list) {
+			return diag.Inputf("it is of another model, or optimiser: it does not have %s", s.name).AtTensor(s.name)
+		}
+		if want, have := entryOf(s), list[i]; have.Name != want.Name || have.DType != want.DType || !slices.Equal(have.Shape, want.Shape) {
+			return diag.Inputf("it is of another model, or optimiser: %s is %v%v there, %s %v%v here", have.Name, have.DType, have.Shape, want.Name, want.DType, want.Shape).AtTensor(s.name)
+		}
+	}
+	if len(list) > len(all) {
+		return diag.Inputf("it is of another model, or optimiser: %s is not here", list[len(all)].Name).AtTensor(list[len(all)].Name)
+	}
+	return nil
+}
+
+// fits checks the header.
+func (h *header) fits(t *Trainer, data []*Data) error {
+	if h.Optimiser != t.optimiser.String() {
+		return diag.Inputf("it is of another optimiser: %s there, %s here", h.Optimiser, t.optimiser)
+	}
+	if h.Pending > 0 && h.Pending >= t.options.Accumulate {
+		return diag.Inputf("the gradients of %d batches are added up there, of %d at most here", h.Pending, t.options.Accumulate)
+	}
+	for _, d := range data {
+		if h.Data == nil || h.Order == nil {
+			return diag.Inputf("it does not say where in the data it stands: its batches came from elsewhere")
+		}
+		if *h.Order != *d.ordering() {
+			return diag.Inputf("it is of other data: %+v there, %+v here", *h.Order, *d.ordering())
+		}
+		if h.Data.Example < 0 || h.Data.Example > d.Len() || h.Data.Epoch < 0 {
+			return diag.Inputf("example %d of epoch %d: the data have %d examples", h.Data.Example, h.Data.Epoch, d.Len())
+		}
+	}
+	return nil
+}
+
+// take reads the elements of a checkpoint that was verified.
+func (t *Trainer) take(f io.ReadSeeker, h *header, data []*Data) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	b := bufio.NewReaderSize(f, 1<<16)
+	if _, _, err := safetensors.ReadTable(b); err != nil {
+		return err
+	}
+	for _, s := range t.all() {
+		if _, err := io.ReadFull(b, s.array.Tensor().Bytes()); err != nil {
+			// The file was whole a moment ago: somebody writes it.
+			t.torn = &Torn{Step: h.Step, Names: []string{s.name}, Err: fmt.Errorf("reading a checkpoint: %w", err)}
+			return t.torn
+		}
+	}
+	t.step, t.pending, t.factor, t.scale, t.calm, t.torn = h.Step, h.Pending, h.Factor, h.Scale, h.Calm, nil
+	t.options.Seed = h.Seed
+	t.from = nil
+	for _, d := range data {
+		if err := d.restore(*h.Data); err != nil {
+			return err
+		}
+		t.from, t.at = d, *h.Data
+	}
+	return nil
+}
