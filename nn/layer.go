@@ -36,7 +36,8 @@ type entry struct {
 	dtype      weir.DType
 	shape      []int // as the store has it
 	init       Initializer
-	transposed bool // files have the last two axes, or the first two, the other way round
+	transposed bool  // files have the two axes the other way round
+	gates      []int // files have so many parts along the first axis, the store's part i at gates[i]; nil: the same
 	buffer     bool
 }
 
@@ -154,11 +155,15 @@ func Inference(s *array.Scope, p *Params) *Context {
 	return &Context{Scope: s, run: &run{params: p, bound: map[string]*array.Array{}}}
 }
 
-// Training is a context that computes what a network in training does: dropout draws from the key, and batch normalisation
+// Training is a context that computes what a network in training does: dropout draws from the key, which may be nil
+// if nothing draws, and batch normalisation
 // takes the batch's statistics. Updates returns the new values of buffers.
-func Training(s *array.Scope, p *Params, key *array.Array) *Context {
+func Training(s *array.Scope, p *Params, key array.Random) *Context {
 	c := Inference(s, p)
-	c.run.training, c.run.random = true, &randomness{key: key}
+	if a, ok := key.(*array.Array); ok && a == nil {
+		key = nil
+	}
+	c.run.training, c.run.random = true, &randomness{key}
 	return c
 }
 

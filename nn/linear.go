@@ -14,10 +14,25 @@ type settings struct {
 	bias         bool
 	weight, zero *Initializer
 	dtype        weir.DType
+
+	strides, padding, dilations, kernel, output []int // of windows
+	groups                                      int
+	ceil, unpadded                              bool
+
+	epsilon, momentum float64 // of normalisations
+	plain, scaled     bool
+
+	count      int // of layers in a recurrent one
+	both       bool
+	causal     bool
+	heads      int // of keys
+	rate       float64
+	before     bool // normalisation before each part
+	activation Layer
 }
 
 func settingsOf(options []Option) settings {
-	o := settings{bias: true, dtype: weir.F32}
+	o := settings{bias: true, dtype: weir.F32, epsilon: 1e-5, momentum: 0.1, count: 1}
 	for _, option := range options {
 		option(&o)
 	}

@@ -30,7 +30,7 @@ type slot struct {
 
 // New makes a store of a network's parameters: each is drawn from the key and its own name, so that a layer more does not
 // change the others.
-func New(net Layer, key uint64) (*Params, error) {
+func New(net Layer, key array.Key) (*Params, error) {
 	list, alias, err := declare(net)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(net Layer, key uint64) (*Params, error) {
 }
 
 // Init is New for a network that is known to be sound: it panics with New's error.
-func Init(net Layer, key uint64) *Params {
+func Init(net Layer, key array.Key) *Params {
 	p, err := New(net, key)
 	if err != nil {
 		panic(err)
@@ -61,14 +61,14 @@ func Init(net Layer, key uint64) *Params {
 }
 
 // fill gives a parameter its first elements.
-func (s *slot) fill(key uint64) error {
+func (s *slot) fill(key array.Key) error {
 	h := fnv.New64a()
 	h.Write([]byte(s.name))
-	r := rand.New(rand.NewPCG(key, h.Sum64()))
+	r := rand.New(rand.NewPCG(uint64(key), h.Sum64()))
 	if s.init.fill == nil {
 		return nil
 	}
-	if !s.transposed {
+	if !s.transposed && s.gates == nil {
 		return s.init.fill(r, s.array.Tensor(), s.shape)
 	}
 	shape := s.inFile()
@@ -80,8 +80,41 @@ func (s *slot) fill(key uint64) error {
 	if err := s.init.fill(r, t, shape); err != nil {
 		return err
 	}
-	transpose(s.array.Tensor().Bytes(), t.Bytes(), shape[0], shape[1])
+	s.fromFile(s.array.Tensor().Bytes(), t.Bytes())
 	return nil
+}
+
+// fromFile writes a file's elements as the store has them.
+func (e *entry) fromFile(to, from []byte) {
+	if e.gates != nil {
+		ordered, part := make([]byte, len(from)), len(from)/len(e.gates)
+		for i, g := range e.gates {
+			copy(ordered[i*part:][:part], from[g*part:])
+		}
+		from = ordered
+	}
+	if e.transposed {
+		transpose(to, from, e.shape[1], e.shape[0])
+	} else {
+		copy(to, from)
+	}
+}
+
+// toFile is the store's elements as files have them: the elements themselves, if that is the same.
+func (e *entry) toFile(from []byte) []byte {
+	if e.transposed {
+		turned := make([]byte, len(from))
+		transpose(turned, from, e.shape[0], e.shape[1])
+		from = turned
+	}
+	if e.gates == nil {
+		return from
+	}
+	ordered, part := make([]byte, len(from)), len(from)/len(e.gates)
+	for i, g := range e.gates {
+		copy(ordered[g*part:][:part], from[i*part:])
+	}
+	return ordered
 }
 
 // inFile is the shape that files have.

@@ -27,13 +27,7 @@ func (p *Params) WriteSafetensors(w io.Writer) error {
 		if t == nil {
 			return diag.New(weir.ErrClosed, "the store is closed")
 		}
-		data := t.Bytes()
-		if s.transposed {
-			turned := make([]byte, len(data))
-			transpose(turned, data, s.shape[0], s.shape[1])
-			data = turned
-		}
-		if _, err := w.Write(data); err != nil {
+		if _, err := w.Write(s.toFile(t.Bytes())); err != nil {
 			return err
 		}
 	}
@@ -208,9 +202,5 @@ func (s *slot) write(data []byte, dt dtype.DType) {
 		}
 		data = converted
 	}
-	if s.transposed {
-		transpose(to.Bytes(), data, s.shape[1], s.shape[0])
-	} else {
-		copy(to.Bytes(), data)
-	}
+	s.fromFile(to.Bytes(), data)
 }

@@ -57,3 +57,84 @@ func (l *lambda) String() string { return l.name }
 func (l *lambda) Declare(*Declaration) {}
 
 func (l *lambda) Apply(c *Context, x ...*array.Array) []*array.Array { return l.f(c, x...) }
+
+// Flatten makes one axis of those from an axis on: Flatten(1) keeps the batch's.
+func Flatten(first int) Layer {
+	return named("Flatten", func(c *Context, x *array.Array) *array.Array { return c.Scope.Flatten(x, first) })
+}
+
+// Reshape gives the elements another shape, after the first axis, which stays.
+func Reshape(shape ...int) Layer {
+	return named("Reshape", func(c *Context, x *array.Array) *array.Array {
+		return c.Scope.Reshape(x, append([]int{x.Dim(0)}, shape...)...)
+	})
+}
+
+// Permute orders the axes anew.
+func Permute(perm ...int) Layer {
+	return named("Permute", func(c *Context, x *array.Array) *array.Array { return c.Scope.Permute(x, perm...) })
+}
+
+// residual adds a layer's input to its result.
+type residual struct{ inner Layer }
+
+// Residual adds a layer's input to its result. Its parameters are called by "inner".
+func Residual(inner Layer) Layer { return &residual{inner} }
+
+func (l *residual) String() string { return "Residual" }
+
+func (l *residual) Declare(d *Declaration) { d.Layer("inner", l.inner) }
+
+func (l *residual) Apply(c *Context, x ...*array.Array) []*array.Array {
+	y := c.Call("inner", l.inner, x...)
+	if len(x) < len(y) {
+		return c.Failf("", "%d inputs for %d results", len(x), len(y))
+	}
+	for i := range y {
+		y[i] = c.Add(x[i], y[i])
+	}
+	return y
+}
+
+// parallel applies layers to the same inputs.
+type parallel struct{ layers []Layer }
+
+// Parallel applies layers to the same inputs: its results are theirs, one layer's after the other's. Their parameters are
+// called by their place.
+func Parallel(layers ...Layer) Layer { return &parallel{layers} }
+
+func (l *parallel) String() string { return "Parallel" }
+
+func (l *parallel) Declare(d *Declaration) {
+	for i, inner := range l.layers {
+		d.Layer(strconv.Itoa(i), inner)
+	}
+}
+
+func (l *parallel) Apply(c *Context, x ...*array.Array) (y []*array.Array) {
+	for i, inner := range l.layers {
+		y = append(y, c.Call(strconv.Itoa(i), inner, x...)...)
+	}
+	return y
+}
+
+// Concat joins its inputs along an axis.
+func Concat(axis int) Layer {
+	return Lambdas(func(c *Context, x ...*array.Array) []*array.Array {
+		return []*array.Array{c.Scope.Concat(axis, x...)}
+	})
+}
+
+// Sum adds its inputs.
+func Sum() Layer {
+	return Lambdas(func(c *Context, x ...*array.Array) []*array.Array {
+		if len(x) == 0 {
+			return c.Failf("", "nothing to add")
+		}
+		y := x[0]
+		for _, a := range x[1:] {
+			y = c.Add(y, a)
+		}
+		return []*array.Array{y}
+	})
+}

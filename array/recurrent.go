@@ -1,0 +1,57 @@
+package array
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// Cell is a kind of recurrent layer.
+type Cell string
+
+// The kinds, with their gates in order.
+const (
+	LSTMCell Cell = "lstm" // input, output, forget, candidate
+	GRUCell  Cell = "gru"  // update, reset, candidate
+	RNNCell  Cell = "rnn"
+)
+
+// Recurrence says how Recurrent computes.
+type Recurrence struct {
+	Cell       Cell
+	Reverse    []bool // per direction: the last step comes first
+	Relu       bool   // of RNNCell: Relu instead of Tanh
+	ResetAfter bool   // of GRUCell: the reset gate multiplies the state's product, bias included
+}
+
+// Recurrent runs a recurrent layer of S steps over B sequences with H units in D directions and G gates: input[S, B, D, G·H]
+// is what the gates get from the layer's input, weights[D, G·H, H] multiply the state. state[D, B, H], the memory of an
+// LSTM[D, B, H] and bias[D, G·H], which is added to the state's product and of GRUCell only, may be nil. The results are the
+// state after every step, [S, D, B, H], the last state, [D, B, H], and of an LSTM the last memory.
+func (s *Scope) Recurrent(o Recurrence, input, weights, state, memory, bias *Array) []*Array {
+	results := 2
+	functions := []string{"tanh"}
+	switch o.Cell {
+	case LSTMCell:
+		results, functions = 3, []string{"sigmoid", "tanh", "tanh"}
+	case GRUCell:
+		functions = []string{"sigmoid", "tanh"}
+	case RNNCell:
+		if o.Relu {
+			functions = []string{"relu"}
+		}
+	default:
+		s.failAt("recurrent", diag.Inputf("no cell %q", o.Cell))
+		return s.none(results)
+	}
+	r := ops.Recurrence{Cell: string(o.Cell), Reverse: o.Reverse, ResetAfter: o.ResetAfter}
+	ints := []int{flag(o.Relu), flag(o.ResetAfter)}
+	for _, back := range o.Reverse {
+		r.Functions = append(r.Functions, functions...)
+		ints = append(ints, flag(back))
+	}
+	r.Alpha, r.Beta = make([]float64, len(r.Functions)), make([]float64, len(r.Functions))
+	return s.many(operation{name: "recurrent", text: string(o.Cell), ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+		return ops.Recurrent(b, r, ops.RecurrentOperands{Projected: v[0], Weights: v[1], State: v[2], Memory: v[3], Bias: v[4]})[:results]
+	}}, results, input, weights, state, memory, bias)
+}
