@@ -51,7 +51,20 @@ func (s *Scope) Recurrent(o Recurrence, input, weights, state, memory, bias *Arr
 		ints = append(ints, flag(back))
 	}
 	r.Alpha, r.Beta = make([]float64, len(r.Functions)), make([]float64, len(r.Functions))
+	in, at := []*Array{input, weights}, [3]int{-1, -1, -1}
+	for i, a := range []*Array{state, memory, bias} {
+		if a != nil {
+			at[i], in = len(in), append(in, a)
+		}
+		ints = append(ints, at[i])
+	}
 	return s.many(operation{name: "recurrent", text: string(o.Cell), ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
-		return ops.Recurrent(b, r, ops.RecurrentOperands{Projected: v[0], Weights: v[1], State: v[2], Memory: v[3], Bias: v[4]})[:results]
-	}}, results, input, weights, state, memory, bias)
+		var given [3]*ir.Value
+		for i, k := range at {
+			if k >= 0 {
+				given[i] = v[k]
+			}
+		}
+		return ops.Recurrent(b, r, ops.RecurrentOperands{Projected: v[0], Weights: v[1], State: given[0], Memory: given[1], Bias: given[2]})[:results]
+	}}, results, in...)
 }
