@@ -1,0 +1,169 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// compiledSamples is of how many samples of an operator derivatives are compiled.
+const compiledSamples = 2
+
+// TestGradientsCompiled compiles the derivative of every operator at some of its samples of f32, and compares what it
+// computes with the reference.
+func TestGradientsCompiled(t *testing.T) {
+	for _, op := range ir.Ops() {
+		def := op.(*ops.Def)
+		if def.Samples == nil {
+			continue
+		}
+		t.Run(def.Op, func(t *testing.T) {
+			done := 0
+			for i, s := range def.Samples(rand.New(rand.NewSource(1))) {
+				if done == compiledSamples {
+					break
+				}
+				if text, in := differentiated(def, s); text != "" {
+					done++
+					compareCompiled(t, fmt.Sprint("sample ", i), text, in)
+				}
+			}
+		})
+	}
+}
+
+// differentiated is a module of an operator's derivatives at a sample, and its arguments; "" if it has none.
+func differentiated(def *ops.Def, s ops.Sample) (text string, in map[string]*tensor.Tensor) {
+	body := &ir.Block{}
+	m := &ir.Module{Name: "gradient", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
+	m.Funcs = []*ir.Func{m.Main}
+	b := ir.NewBuilder(ir.NewInference(m), body)
+	var xs, inputs []*ir.Value
+	in = map[string]*tensor.Tensor{}
+	for i, x := range s.Inputs {
+		if x == nil {
+			inputs = append(inputs, nil)
+			continue
+		}
+		v := b.Param(fmt.Sprintf("x%d", i), ir.Type{DType: x.DType(), Shape: ir.Constants(x.Shape())})
+		inputs, in[v.Name] = append(inputs, v), x
+		if x.DType() == dtype.F32 || def.Op == "scan" && x.DType() == dtype.F64 {
+			xs = append(xs, v)
+		}
+	}
+	if len(s.Constant) > 0 || len(xs) == 0 {
+		return "", nil
+	}
+	err := func() (err error) {
+		defer ir.Catch(&err)
+		var regions []*ir.Block
+		if s.Regions != nil {
+			regions = s.Regions(b)
+		}
+		n := b.NodeWith(def.Op, s.Attrs, regions, inputs...)
+		var ys, ups []*ir.Value
+		for i, y := range n.Outputs {
+			if y.Type.DType.IsFloat() {
+				up := b.Param(fmt.Sprintf("up%d", i), y.Type)
+				shape := make([]int64, len(y.Type.Shape))
+				for axis, e := range y.Type.Shape {
+					size, fixed := e.Const()
+					if !fixed {
+						return errors.ErrUnsupported
+					}
+					shape[axis] = size
+				}
+				ys, ups, in[up.Name] = append(ys, y), append(ups, up), filledWith(y.Type.DType, shape)
+			}
+		}
+		for _, d := range ops.VJP(b, ys, ups, xs) { // which may be one value for several, and a seed
+			body.Results = append(body.Results, ops.Unary(b, ops.Neg, d))
+		}
+		return ir.Verify(m)
+	}()
+	if err != nil {
+		return "", nil
+	}
+	return m.String(), in
+}
+
+// filledWith is a tensor of different small floats.
+func filledWith(dt dtype.DType, shape []int64) *tensor.Tensor {
+	t := tensor.Must(tensor.New(dt, shape...))
+	for i := range t.Len() {
+		t.SetFloat(i, 0.5+float64(i*7%11)/16)
+	}
+	return t
+}
+
+// compareCompiled runs a module compiled and interpreted.
+func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tensor) {
+	t.Helper()
+	m, err := weir.LoadBytes([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", what, err, text)
+	}
+	defer m.Close()
+	var got [2][][]float64
+	for k, target := range []weir.Target{weir.CPU, weir.Reference} {
+		p, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", what, err, text)
+		}
+		defer p.Close()
+		inputs := weir.Inputs{}
+		for name, x := range in {
+			given := must[*weir.Tensor](t)(weir.New(weir.DType(x.DType()), sizes(x)...))
+			defer given.Close()
+			copy(given.Bytes(), x.Bytes())
+			inputs[name] = given
+		}
+		results, err := p.Run(t.Context(), inputs)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", what, err, text)
+		}
+		for i := range m.Outputs() {
+			got[k] = append(got[k], numbersOf(t, results.At(i)))
+		}
+		results.Close()
+	}
+	for i, want := range got[1] {
+		for j := range want {
+			x, y := got[0][i][j], want[j]
+			if x != y && !(math.IsNaN(x) && math.IsNaN(y)) && !(math.Abs(x-y) <= 1e-3*max(1, math.Abs(y))) {
+				t.Errorf("%s: element %d of result %d is %v, not %v\n%s", what, j, i, x, y, text)
+				break
+			}
+		}
+	}
+}
+
+func sizes(x *tensor.Tensor) []int {
+	out := make([]int, x.Rank())
+	for i, size := range x.Shape() {
+		out[i] = int(size)
+	}
+	return out
+}
+
+// numbersOf is a tensor's elements.
+func numbersOf(t *testing.T, x *weir.Tensor) []float64 {
+	t.Helper()
+	var out []float64
+	if x.DType() == weir.F64 {
+		return must[[]float64](t)(weir.Copy[float64](x))
+	}
+	for _, v := range must[[]float32](t)(weir.Copy[float32](x)) {
+		out = append(out, float64(v))
+	}
+	return out
+}
