@@ -161,6 +161,12 @@ compare: build ## models exported from PyTorch, compared with it (installs about
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	@.cache/compare/venv/bin/python bench/compare.py ./weir .cache/compare/models
 
+.PHONY: gradients
+gradients: build ## derivatives compared with PyTorch's, operator by operator (installs about 6 GB into .cache)
+	@test -d .cache/compare/venv || "$(PYTHON)" -m venv .cache/compare/venv
+	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@.cache/compare/venv/bin/python bench/gradients.py ./weir .cache/gradients
+
 .PHONY: bench
 bench: ## weir beside other engines, into docs/benchmarks.md (installs about 8 GB into .cache; bench/bench.py --help)
 	@"$(PYTHON)" bench/bench.py
