@@ -11,6 +11,7 @@ package leak
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -62,6 +63,10 @@ func run(pass *analysis.Pass) (any, error) {
 	a.walkAll()
 	a.dropped()
 	a.export()
+	slices.SortStableFunc(a.found, func(x, y analysis.Diagnostic) int { return int(x.Pos) - int(y.Pos) })
+	for _, d := range a.found {
+		pass.Report(d)
+	}
 	return nil, nil
 }
 
@@ -72,6 +77,7 @@ type analysisOf struct {
 	summaries map[*ssa.Function]*summary
 	quiet     bool // while summaries are still growing
 	told      map[finding]bool
+	found     []analysis.Diagnostic
 }
 
 // finding is what is reported once only.
@@ -86,7 +92,7 @@ func (a *analysisOf) report(at token.Pos, category, message string) {
 		return
 	}
 	a.told[key] = true
-	a.pass.Report(analysis.Diagnostic{Pos: at, Category: category, Message: message, URL: url + "#" + category})
+	a.found = append(a.found, analysis.Diagnostic{Pos: at, Category: category, Message: message, URL: url + "#" + category})
 }
 
 // directive begins a comment, on the line of a finding or above it, that says why the code is meant to be so.

@@ -19,15 +19,25 @@ func (w *walk) again(s *state) {
 	what, fix := w.what(), w.fix()
 	at := w.start()
 	if s.deferred != borrows || w.atExit(s) != borrows {
-		w.findings = append(w.findings, func() {
-			w.a.report(at, categoryTurn, what+w.be()+" opened in each turn of a loop, and closed by a defer only when the function returns: "+
-				"close in the turn, or make the loop's body a function")
-		})
+		w.inTurn()
 		return
 	}
 	w.findings = append(w.findings, func() {
 		w.a.report(at, categoryOpen, what+w.be()+" not closed before a later turn of the loop opens another: "+fix)
 	})
+}
+
+// inTurn reports a defer in a loop.
+func (w *walk) inTurn() {
+	message := w.what() + w.be() + " opened in each turn of a loop, and closed by a defer only when the function returns: " +
+		"close in the turn, or make the loop's body a function"
+	at := w.start()
+	w.findings = append(w.findings, func() { w.a.report(at, categoryTurn, message) })
+}
+
+// goesOn reports whether a return ends a turn of a loop over a function, and not the loop.
+func (w *walk) goesOn(r *ssa.Return) bool {
+	return w.f.Synthetic == "range-over-func yield" && len(r.Results) == 1 && constant(r.Results[0]).kind == yes
 }
 
 // gathered reports whether the resource is in a map from before the loop, which holds those of all turns.
@@ -84,11 +94,14 @@ func (w *walk) leave(r *ssa.Return, s *state) {
 			if w.ownerIs("Results") && holds(result.Type(), "Tensor", 3) {
 				returned = true // whoever closes the tensors closes the results
 			}
-			kept = &keeping{at: r.Pos(), where: "returned", id: m.id}
+			kept = &keeping{at: r.Pos(), where: "returned", id: m.id, what: result.Type()}
 		}
 	}
 	if s.ending == ended || deferred == mustClose {
 		w.keptOnes(kept, s)
+	}
+	if w.site != nil && deferred != borrows && s.ending == open && w.goesOn(r) && !w.gathered(s) {
+		w.inTurn()
 	}
 	if w.site == nil || s.ending != open || deferred != borrows || returned || endsProcess(w.f) {
 		return
@@ -139,24 +152,22 @@ func (w *walk) keptOnes(returned *keeping, s *state) {
 		if k.where == "returned" {
 			where = "returned"
 		}
-		message, at := w.keptMessage(k.id, where), k.at
+		message, at := w.keptMessage(k, where), k.at
 		w.findings = append(w.findings, func() { w.a.report(at, categoryKept, message) })
 	}
 }
 
-func (w *walk) keptMessage(id ssa.Value, where string) string {
-	what, owner := "what belongs to it", w.what()
+func (w *walk) keptMessage(k keeping, where string) string {
+	what, fix := "what belongs to it", "Copy its elements"
 	switch {
-	case w.ownerIs("Scope") && holdsArray(id.Type()):
-		what = "an array"
-		fix := "give it to the outer scope with Return, or Copy its elements"
-		return fmt.Sprintf("%s is %s, but dies when this function closes %s: %s", what, where, owner, fix)
-	case is(id.Type(), "Tensor"):
+	case isSlice(k.what) && !carries(elementOf(k.what)):
+		what = "a slice"
+	case w.ownerIs("Scope") && holdsArray(k.id.Type()):
+		what, fix = "an array", "give it to the outer scope with Return, or Copy its elements"
+	case holds(k.id.Type(), "Tensor", 3):
 		what = "a tensor"
-	default:
-		what = "memory"
 	}
-	return fmt.Sprintf("%s is %s, but dies when this function closes %s: Copy its elements", what, where, owner)
+	return fmt.Sprintf("%s is %s, but dies when this function closes %s: %s", what, where, w.what(), fix)
 }
 
 // what names the resource in a message.

@@ -3,6 +3,7 @@ package leak
 import (
 	"fmt"
 	"go/token"
+	"go/types"
 	"maps"
 	"slices"
 	"strings"
@@ -71,6 +72,7 @@ type keeping struct {
 	at    token.Pos
 	where string
 	id    ssa.Value
+	what  types.Type
 }
 
 func (s *state) clone() *state {

@@ -129,7 +129,7 @@ func (w *walk) store(i *ssa.Store, s *state) {
 			return
 		}
 	}
-	w.keep(i, keyOf(i.Addr, 8), m, s)
+	w.keep(i, keyOf(i.Addr, 8), i.Val, m, s)
 }
 
 // storeField stores to a field or element of a variable of the function. A resource that goes there is somebody else's.
@@ -145,13 +145,13 @@ func (w *walk) storeField(variable *ssa.Alloc, field int, m mark, s *state) {
 }
 
 // keep notes what goes to a place that outlives the function.
-func (w *walk) keep(i ssa.Instruction, key string, m mark, s *state) {
+func (w *walk) keep(i ssa.Instruction, key string, v ssa.Value, m mark, s *state) {
 	delete(s.pending, key)
 	switch m.kind {
 	case itself, within, closer:
 		s.ending = moved
 	case derived:
-		s.pending[key] = keeping{at: i.Pos(), where: placeOf(i), id: m.id}
+		s.pending[key] = keeping{at: i.Pos(), where: placeOf(i), id: m.id, what: v.Type()}
 	}
 }
 
@@ -284,7 +284,7 @@ func (w *walk) put(i *ssa.MapUpdate, s *state) {
 		return
 	}
 	if m.kind != derived || outlives(i.Map) {
-		w.keep(i, keyOf(i.Map, 8)+"["+keyOf(i.Key, 4)+"]", m, s)
+		w.keep(i, keyOf(i.Map, 8)+"["+keyOf(i.Key, 4)+"]", i.Value, m, s)
 	}
 }
 
@@ -295,7 +295,7 @@ func isVariableLoad(v ssa.Value) bool {
 }
 
 func (w *walk) send(v ssa.Value, i ssa.Instruction, s *state) {
-	w.keep(i, fmt.Sprintf("%p", i), s.of(v), s)
+	w.keep(i, fmt.Sprintf("%p", i), v, s.of(v), s)
 }
 
 // closure returns what a closure does with the resource, if it captures it.
@@ -454,7 +454,9 @@ func (w *walk) builtin(i *ssa.Call, b *ssa.Builtin, s *state) bool {
 				s.ending = moved
 			}
 		case derived:
-			s.set(i, mark{kind: derived, id: i})
+			if k == 0 || carries(elementOf(i.Type())) { // else the elements are copied
+				s.set(i, mark{kind: derived, id: i})
+			}
 		}
 	}
 	return true
@@ -487,6 +489,14 @@ func listOf(list *ssa.Slice, ok bool) (*ssa.Alloc, bool) {
 	}
 	variable, ok := list.X.(*ssa.Alloc)
 	return variable, ok && variable.Comment == "varargs"
+}
+
+// elementOf returns the type of a slice's elements.
+func elementOf(t types.Type) types.Type {
+	if s, ok := types.Unalias(t).Underlying().(*types.Slice); ok {
+		return s.Elem()
+	}
+	return t
 }
 
 func isSlice(t types.Type) bool {

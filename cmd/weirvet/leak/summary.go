@@ -227,10 +227,14 @@ func (a *analysisOf) follow(start ssa.Value) *uses {
 func (a *analysisOf) followUse(u *uses, v ssa.Value, r ssa.Instruction, flow func(ssa.Value)) {
 	switch r := r.(type) {
 	case *ssa.Phi, *ssa.ChangeType, *ssa.ChangeInterface, *ssa.MakeInterface, *ssa.TypeAssert, *ssa.Extract, *ssa.Convert, *ssa.MultiConvert, *ssa.UnOp,
-		*ssa.Slice, *ssa.Lookup, *ssa.Index, *ssa.Range, *ssa.Next:
-		if value := r.(ssa.Value); carries(value.Type()) || isTuple(value.Type()) || isCell(value.Type()) {
+		*ssa.Slice, *ssa.Lookup, *ssa.Index:
+		if value := r.(ssa.Value); carries(value.Type()) || isTuple(value.Type()) {
 			flow(value)
 		}
+	case *ssa.Range:
+		flow(r)
+	case *ssa.Next:
+		flow(r)
 	case *ssa.IndexAddr:
 		if r.X == v {
 			flow(r)
@@ -281,9 +285,6 @@ func isTuple(t types.Type) bool {
 	_, ok := t.(*types.Tuple)
 	return ok
 }
-
-// isCell reports whether t is an iterator of a range, which go/types does not describe.
-func isCell(t types.Type) bool { return t == nil || strings.HasPrefix(t.String(), "iter") }
 
 func (a *analysisOf) followClosure(u *uses, v ssa.Value, closure *ssa.MakeClosure) {
 	for i, binding := range closure.Bindings {

@@ -175,6 +175,7 @@ func (w *walk) run(b *ssa.BasicBlock, index int) {
 	}
 	if w.site != nil {
 		s.defers = w.defersBefore(b, index)
+		w.assumeWayTo(b, s)
 	}
 	w.work = append(w.work, position{b, index, s})
 	for len(w.work) > 0 {
@@ -187,6 +188,22 @@ func (w *walk) run(b *ssa.BasicBlock, index int) {
 	}
 	for _, report := range w.findings {
 		report()
+	}
+}
+
+// assumeWayTo notes the outcomes of the tests that every path to a block has passed.
+func (w *walk) assumeWayTo(b *ssa.BasicBlock, s *state) {
+	for d := b.Idom(); d != nil; d = d.Idom() {
+		branch, ok := last(d).(*ssa.If)
+		if !ok {
+			continue
+		}
+		key, negated := keyOfTest(branch.Cond)
+		for i, next := range d.Succs {
+			if _, known := s.assumed[key]; !known && w.assumable[key] && len(next.Preds) == 1 && next.Dominates(b) {
+				s.assumed[key] = assumption{d, (i == 0) != negated}
+			}
+		}
 	}
 }
 
