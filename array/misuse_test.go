@@ -27,7 +27,7 @@ func TestMisuse(t *testing.T) {
 		"matmul":          {func(s *array.Scope) { s.MatMul(x, x) }, "matmul|f32[2,3], f32[2,3]|3 == 2"},
 		"broadcast":       {func(s *array.Scope) { s.Add(x, s.Ones(weir.F32, 4)) }, "add|f32[2,3], f32[4]"},
 		"axis":            {func(s *array.Scope) { s.Sum(x, 5) }, "axis 5 of f32[2,3]"},
-		"axis twice":      {func(s *array.Scope) { s.Sum(x, 0, 0) }, "named twice"},
+		"axis twice":      {func(s *array.Scope) { s.Sum(x, 0, 0) }, "sum|twice"},
 		"too little data": {func(s *array.Scope) { array.From(s, []float32{1, 2}, 3) }, "from|12 bytes"},
 		"no common type":  {func(s *array.Scope) { s.Add(array.From(s, []uint64{1}), array.From(s, []int8{1})) }, "u64 and i8|Cast"},
 		"derivative of many": {func(s *array.Scope) { array.Grad(identity)(s, x) },
