@@ -86,6 +86,7 @@ var rooms = []Room{
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
 	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints", May: []string{"weir", "array", "nn", "tensor"}},
 	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data", "array", "nn", "train"}},
+	{Floor: 13, Name: "bench/*", Purpose: "what is timed beside rivals", May: []string{"weir", "array", "nn", "train"}},
 	// A server is what this example is about. The library itself opens no connection.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http"}},

@@ -15,8 +15,8 @@ import (
 
 // The sizes past which installing fails its test, in bytes.
 const (
-	maxModuleZip = 5 << 20
-	maxCommand   = 20 << 20
+	maxModuleZip = 6 << 20
+	maxCommand   = 24 << 20
 )
 
 // TestInstall packs the module as a proxy would serve it, installs the command from there with nothing else at hand but the
