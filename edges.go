@@ -141,7 +141,7 @@ type given struct {
 	owner   program.Ownership
 }
 
-func (t *Tensor) given() given { return given{kind: TensorKind, tensors: []*Tensor{t}} }
+func (t *Tensor) given() given { return given{kind: TensorKind, tensors: t.list()} }
 
 func (g given) given() given { return g }
 

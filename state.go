@@ -20,7 +20,7 @@ import (
 // that may be written, and holds the new value when the run has returned; the output of that name is the same tensor. Nobody else may read or write it meanwhile: a second run that is to
 // update it is refused. See StateError for a run that fails.
 func Update(t *Tensor) Arg {
-	return given{kind: TensorKind, tensors: []*Tensor{t}, owner: program.State}
+	return given{kind: TensorKind, tensors: t.list(), owner: program.State}
 }
 
 // StateError is the error of a run that failed when it had begun to write states: it stands around what ended the run, which errors.Is and errors.As see. Each of those that it names

@@ -26,13 +26,23 @@ type Tensor struct {
 	port   int               // of its program, which it is alone; −1 where it is not
 	within *mem.Gate[*bound] // of the results or the call that it is a part of
 	failed error             // of giving its memory back
+	alone  [1]*Tensor        // itself: an argument is a list of tensors, and making one allocates nothing
 }
 
 // newTensor is a tensor of an inner one, with a block of its own or within something that has one.
 func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
 	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
+	t.alone[0] = t
 	t.data.Set(inner, t.end)
 	return t
+}
+
+// list is the tensor alone.
+func (t *Tensor) list() []*Tensor {
+	if t == nil {
+		return []*Tensor{nil}
+	}
+	return t.alone[:]
 }
 
 // end gives back what the tensor has of its own.
