@@ -99,7 +99,7 @@ class Bench:
         self.options = options
         self.python = environment(options.rivals, "rivals.txt")
         self.weir = options.weir or self.build()
-        self.environments, self.errors, self.refused = {}, {}, set()
+        self.environments, self.errors, self.refused, self.built = {}, {}, set(), set()
 
     def build(self):
         binary = CACHE / "weir"
@@ -142,6 +142,8 @@ class Bench:
 
     def measure(self, engine, name, threads):
         """One process's figures."""
+        if name in parts.STEPS:
+            return self.step(engine, name, threads)
         folder = self.prepared(engine, name)
         if engine in PRECISIONS:
             return self.run_weir(engine, folder, threads)
@@ -150,6 +152,20 @@ class Bench:
         python = self.pytorch() if engine in PYTORCH else self.python
         text, _ = pinned([python, BENCH / "engine.py", engine, folder, threads, self.options.seconds], threads, self.options.realtime)
         return json.loads(text.strip().splitlines()[-1])
+
+    def step(self, engine, name, threads):
+        """A training step's figures, and the bytes that the process grew by."""
+        if engine == "weir":
+            binary = CACHE / "steps"
+            if binary not in self.built:
+                subprocess.run(["go", "build", "-trimpath", "-o", binary, "./bench/steps"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+                self.built.add(binary)
+            command = [binary, name, self.options.seconds]
+        else:
+            command = [self.pytorch(), BENCH / "steps.py", engine, name, threads, self.options.seconds]
+        text, _ = pinned(command, threads, self.options.realtime)
+        found = json.loads(text.strip().splitlines()[-1])
+        return {**found, "resident": found["peak"] / 2**20, "error": 0}
 
     def run_weir(self, engine, folder, threads):
         """Times are `weir bench`'s; the error and the resident size those of a `weir run`, since bench holds more than one run does."""

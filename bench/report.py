@@ -186,11 +186,23 @@ def section(part, results):
     text = [f"## {part.title}\n", part.about + "\n"]
     threads = sorted({t for by in results.values() for t in by})
     for t in threads:
-        unit = "tokens a second" if part.name == "decode" else "milliseconds a run"
+        unit = {"decode": "tokens a second", "training": "milliseconds a step"}.get(part.name, "milliseconds a run")
         text += [f"### {part.title}, {t} thread{'s' * (t != '1')}: {unit}\n", (tokens if part.name == "decode" else speeds)(results, t)]
         if part.name != "decode":
             text.append(summary(results, t))
+    if part.name == "training":
+        text += ["### Training: MiB\n", "What the process grew by until a step's highest moment, parameters and the optimiser's memory included; after it what Weir's certificate and "
+                 "states come to, which does not count Go's heap and the program's own pages.\n", growth(results)]
     return text
+
+
+def growth(results):
+    engines, rows = engines_of(results), []
+    for name, by_threads in results.items():
+        cells = by_threads[min(by_threads)]
+        certificate = cells.get("weir", {}).get("certificate")
+        rows.append([name] + [number(cells[e]["resident"]) if "min" in cells.get(e, {}) else "–" for e in engines] + [number(certificate / 2**20) if certificate else "–"])
+    return table(["model", *(TITLES[e] for e in engines), "certificate"], rows)
 
 
 def write(data, document):

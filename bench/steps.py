@@ -128,7 +128,7 @@ def main():
 
     if engine == "inductor":
         step = torch.compile(step)
-    loss = float(step())
+    loss = step().item()
     first = (time.perf_counter() - begin) * 1e3
     for _ in range(5):
         step()
@@ -141,7 +141,7 @@ def main():
         times.append((time.perf_counter() - begin) * 1e3)
     times.sort()
     print(json.dumps({"min": times[0], "median": times[len(times) // 2], "first": first, "peak": resident("VmHWM:") - before,
-                      "loss": loss, "last": float(last)}))
+                      "loss": loss, "last": last.item()}))
 
 
 main()

@@ -103,14 +103,14 @@ func main() {
 
 // line is what is printed: times in ms, sizes in bytes.
 type line struct {
-	Min       float64 `json:"min"`
-	Median    float64 `json:"median"`
-	First     float64 `json:"first"`
-	Peak      int64   `json:"peak"`      // resident bytes of the process while it trains, less those before
-	Predicted int64   `json:"predicted"` // the step's certificate, and its states
-	Loss      float64 `json:"loss"`
-	Last      float64 `json:"last"`
-	Allocated float64 `json:"allocated"` // of Go's heap, times a step
+	Min         float64 `json:"min"`
+	Median      float64 `json:"median"`
+	First       float64 `json:"first"`
+	Peak        int64   `json:"peak"`        // resident bytes of the process while it trains, less those before
+	Certificate int64   `json:"certificate"` // the step's certificate, and its states
+	Loss        float64 `json:"loss"`
+	Last        float64 `json:"last"`
+	Allocated   float64 `json:"allocated"` // of Go's heap, times a step
 }
 
 func run(arguments []string) (err error) {
@@ -170,8 +170,8 @@ func measure(t *train.Trainer, batch train.Batch, begin time.Time, before int64,
 	slices.Sort(times)
 	l.Min, l.Median, l.Last, l.Peak = times[0], times[len(times)/2], m.Loss, resident("VmHWM:")-before
 	dims := weir.Dims{"batch": int64(batch.X.Dim(0))}
-	if l.Predicted, err = t.Memory().Peak(1, dims); err == nil {
-		l.Predicted += t.StateBytes()
+	if l.Certificate, err = t.Memory().Peak(1, dims); err == nil {
+		l.Certificate += t.StateBytes()
 	}
 	return l, err
 }
