@@ -52,6 +52,8 @@ var rooms = []Room{
 	{Floor: 4, Name: "importer/*", Purpose: "model files to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 	{Floor: 4, Name: "pass", Purpose: "ir to ir", May: []string{"ir", "ops", "tensor", "mem"}},
 
+	// A file's messages are the importer's.
+	{Floor: 5, Name: "exporter/*", Purpose: "ir to model files", May: []string{"ir", "ops", "tensor", "importer/*", "mem"}},
 	// ir's constants are tensors, so what reads them names the type.
 	{Floor: 5, Name: "lower", Purpose: "ir to loop, one kernel per operator", May: []string{"ir", "ops", "loop", "target", "tensor"}},
 	// Weights are tensors, and packed as the tiles read them.
@@ -77,7 +79,7 @@ var rooms = []Room{
 
 	// Arrays build ir by the operators' constructors, and have weir compile it.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
-		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor"}},
+		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
