@@ -231,13 +231,14 @@ func recurrent(c *call) {
 		c.reshape(c.in(0), shape, flat, x)
 		w = c.tensor("part", parts(c.dtype(), d, rows))
 	}
-	zeros := c.tensor("zeros", tensor.Must(tensor.New(c.dtype(), d, rows)))
-	if b == "" {
-		b = zeros
-	}
-	after := zeros
-	if len(in) > 6 && in[6] != nil {
+	after := ""
+	if len(in) > 6 {
 		after = c.in(6)
+	}
+	for _, part := range []*string{&b, &after} {
+		if *part == "" {
+			*part = c.tensor("zeros", tensor.Must(tensor.New(c.dtype(), d, rows)))
+		}
 	}
 	attrs, functions := []*wire.AttributeProto{intAttr("hidden_size", hidden), wire.StringAttribute("direction", c.direction())}, c.functions()
 	attrs = append(attrs, functions...)

@@ -35,7 +35,7 @@ type Weight struct {
 func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error) {
 	defer ir.Catch(&err)
 	w := &writer{module: m, graph: &wire.GraphProto{Name: m.Name}, names: map[*ir.Value]string{}, taken: map[string]bool{},
-		constants: map[string]string{}, extents: map[string]string{}, sources: map[sym.Name]source{}}
+		constants: map[string]string{}, extents: map[string]string{}, sources: map[sym.Name]source{}, needed: map[*ir.Node]bool{}}
 	if w.graph.Name == "" {
 		w.graph.Name = "main"
 	}
@@ -54,6 +54,7 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 		w.taken[v.Name] = true
 	}
 	w.results = body.Results
+	w.need(body.Results)
 	w.block(body)
 	w.outputs(body)
 	proto := &wire.ModelProto{IRVersion: format, ProducerName: "weir", OpsetImport: []*wire.OperatorSetIDProto{{Version: opset}}, Graph: w.graph}
@@ -71,6 +72,7 @@ type writer struct {
 	constants map[string]string // small constants that were written, by their contents
 	extents   map[string]string // expressions that were written, by their text: tensors i64[1]
 	sources   map[sym.Name]source
+	needed    map[*ir.Node]bool
 	count     int
 }
 
@@ -145,10 +147,22 @@ func (w *writer) outputs(body *ir.Block) {
 	}
 }
 
-// block writes a block's nodes.
+// need marks the nodes that values come from.
+func (w *writer) need(list []*ir.Value) {
+	for _, v := range list {
+		if v != nil && v.Node != nil && !w.needed[v.Node] {
+			w.needed[v.Node] = true
+			w.need(v.Node.Inputs)
+		}
+	}
+}
+
+// block writes those of a block's nodes that are needed.
 func (w *writer) block(b *ir.Block) {
 	for _, n := range b.Nodes {
-		w.convert(n)
+		if w.needed[n] {
+			w.convert(n)
+		}
 	}
 }
 
@@ -183,6 +197,7 @@ func (w *writer) expand(n *ir.Node) bool {
 	if out == nil {
 		return false
 	}
+	w.need(out)
 	w.block(scratch)
 	for i, v := range out {
 		w.node("Identity", []string{w.of(v)}, []string{w.result(n.Outputs[i])})

@@ -1,0 +1,50 @@
+package nn
+
+import (
+	"io"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// WriteONNX writes what a trained network computes as an ONNX model, with its parameters. The specs are its inputs: extents
+// that they name stay open in the model. Without specs, they are what the network's first layer takes, if that says all.
+func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
+	if len(inputs) == 0 {
+		spec, ok := inputOf(net)
+		if !ok {
+			return diag.Inputf("the network does not say what its inputs are").WithFix(`give them: array.SpecOf("x", weir.F32, "batch", 784)`)
+		}
+		inputs = []array.Spec{spec}
+	}
+	names := map[*array.Array]string{}
+	for _, s := range p.list {
+		names[s.array] = s.name
+	}
+	f := func(s *array.Scope, in ...*array.Array) []*array.Array { return Apply(Inference(s, p), net, in...) }
+	return array.WriteONNX(w, f, inputs, func(a *array.Array) string { return names[a] })
+}
+
+// inputOf is what a network takes, if its first layer tells.
+func inputOf(net Layer) (array.Spec, bool) {
+	switch l := net.(type) {
+	case *sequential:
+		if len(l.layers) > 0 {
+			return inputOf(l.layers[0])
+		}
+	case *linear:
+		return array.SpecOf("x", l.dtype, "batch", l.in), true
+	case *embedding:
+		return array.SpecOf("x", weir.I64, "batch", "positions"), true
+	case *recurrent:
+		return array.SpecOf("x", l.dtype, "batch", "steps", l.in), true
+	case *convolution:
+		shape := []any{"batch", l.in}
+		for _, name := range [][]any{{"width"}, {"height", "width"}, {"depth", "height", "width"}}[l.axes-1] {
+			shape = append(shape, name)
+		}
+		return array.SpecOf("x", l.dtype, shape...), true
+	}
+	return array.Spec{}, false
+}
