@@ -28,17 +28,13 @@ const (
 	Adam
 )
 
-// trainingStep builds a module that computes a loss, its derivatives by the parameters, and the parameters' new values, which are states. Layers append what goes back through them to tape.
+// trainingStep builds a module that computes a loss, and the new values of its parameters, which are states, by the loss's derivatives.
 type trainingStep struct {
 	*ir.Builder
 	module *ir.Module
-	params []*parameter
+	params []*ir.Value
 	states []*ir.Value // beside the parameters, with what each becomes
-	tape   []func()
-	along  map[*ir.Value]*ir.Value
 }
-
-type parameter struct{ value, gradient *ir.Value }
 
 // newTrainingStep begins a module whose sizes may be named n.
 func newTrainingStep(name string, sizes ...sym.Expr) *trainingStep {
@@ -50,15 +46,15 @@ func newTrainingStep(name string, sizes ...sym.Expr) *trainingStep {
 			m.Dims.Set(name, sym.Range{Min: 1, Max: 1 << 20})
 		}
 	}
-	return &trainingStep{Builder: ir.NewBuilder(ir.NewInference(m), body), module: m, along: map[*ir.Value]*ir.Value{}}
+	return &trainingStep{Builder: ir.NewBuilder(ir.NewInference(m), body), module: m}
 }
 
 func (s *trainingStep) input(name string, dt dtype.DType, shape ...sym.Expr) *ir.Value {
 	return s.Param(name, ir.Type{DType: dt, Shape: shape})
 }
 
-func (s *trainingStep) parameter(name string, shape ...int64) *parameter {
-	p := &parameter{value: s.input(name, dtype.F32, ir.Constants(shape)...)}
+func (s *trainingStep) parameter(name string, shape ...int64) *ir.Value {
+	p := s.input(name, dtype.F32, ir.Constants(shape)...)
 	s.params = append(s.params, p)
 	return p
 }
@@ -79,122 +75,13 @@ func (s *trainingStep) plus(x *ir.Value, by float64) *ir.Value {
 
 func (s *trainingStep) number(x float64) *ir.Value { return ops.Scalar(s.Builder, dtype.F32, x) }
 
-// back adds a derivative by a value to those that there are.
-func (s *trainingStep) back(v, d *ir.Value) {
-	if before := s.along[v]; before != nil {
-		d = s.op(loop.Add, before, d)
+// linear is x·W + b, or with turned x·Wᵀ + b, over the last axis. b may be nil.
+func (s *trainingStep) linear(x, w, b *ir.Value, turned bool) *ir.Value {
+	y := ops.MatMul(s.Builder, x, w, false, turned)
+	if b == nil {
+		return y
 	}
-	s.along[v] = d
-}
-
-// layer appends what goes back from a layer's result.
-func (s *trainingStep) layer(y *ir.Value, backward func(up *ir.Value)) *ir.Value {
-	s.tape = append(s.tape, func() {
-		if up := s.along[y]; up != nil {
-			backward(up)
-		}
-	})
-	return y
-}
-
-func (s *trainingStep) sum(x *ir.Value, keep bool, axes ...int64) *ir.Value {
-	return ops.ReduceSum(s.Builder, x, keep, axes...)
-}
-
-func (p *parameter) add(s *trainingStep, d *ir.Value) {
-	if p.gradient != nil {
-		d = s.op(loop.Add, p.gradient, d)
-	}
-	p.gradient = d
-}
-
-// linear is x·W + b, or with turned x·Wᵀ + b, over the last axis.
-func (s *trainingStep) linear(x *ir.Value, w, b *parameter, turned, first bool) *ir.Value {
-	rank := int64(len(x.Type.Shape))
-	y := ops.MatMul(s.Builder, x, w.value, false, turned)
-	if b != nil {
-		y = s.op(loop.Add, y, b.value)
-	}
-	return s.layer(y, func(up *ir.Value) {
-		rows := func(v *ir.Value) *ir.Value {
-			last := v.Type.Shape[rank-1]
-			if rank == 2 {
-				return v
-			}
-			return ops.Reshape(s.Builder, v, sym.Product(v.Type.Shape[:rank-1]...), last)
-		}
-		if b != nil {
-			b.add(s, s.sum(rows(up), false, 0))
-		}
-		if turned {
-			w.add(s, ops.MatMul(s.Builder, rows(up), rows(x), true, false))
-		} else {
-			w.add(s, ops.MatMul(s.Builder, rows(x), rows(up), true, false))
-		}
-		if !first {
-			s.back(x, ops.MatMul(s.Builder, up, w.value, false, !turned))
-		}
-	})
-}
-
-func (s *trainingStep) relu(x *ir.Value) *ir.Value {
-	y := ops.Activation(s.Builder, "relu", x)
-	return s.layer(y, func(up *ir.Value) {
-		s.back(x, ops.Where(s.Builder, s.op(loop.Gt, x, s.number(0)), up, s.number(0)))
-	})
-}
-
-func (s *trainingStep) gelu(x *ir.Value) *ir.Value {
-	y := ops.Activation(s.Builder, "gelu", x)
-	return s.layer(y, func(up *ir.Value) {
-		phi := s.times(s.plus(s.f(loop.Erf, s.times(x, math.Sqrt(0.5))), 1), 0.5)
-		density := s.times(s.f(loop.Exp, s.times(s.op(loop.Mul, x, x), -0.5)), 1/math.Sqrt(2*math.Pi))
-		s.back(x, s.op(loop.Mul, up, s.op(loop.Add, phi, s.op(loop.Mul, x, density))))
-	})
-}
-
-func (s *trainingStep) sigmoid(x *ir.Value) *ir.Value {
-	y := s.f(loop.Sigmoid, x)
-	return s.layer(y, func(up *ir.Value) {
-		s.back(x, s.op(loop.Mul, up, s.op(loop.Mul, y, s.op(loop.Sub, s.number(1), y))))
-	})
-}
-
-func (s *trainingStep) tanh(x *ir.Value) *ir.Value {
-	y := s.f(loop.Tanh, x)
-	return s.layer(y, func(up *ir.Value) {
-		s.back(x, s.op(loop.Mul, up, s.op(loop.Sub, s.number(1), s.op(loop.Mul, y, y))))
-	})
-}
-
-func (s *trainingStep) mul(x, y *ir.Value) *ir.Value {
-	return s.layer(s.op(loop.Mul, x, y), func(up *ir.Value) {
-		s.back(x, s.op(loop.Mul, up, y))
-		s.back(y, s.op(loop.Mul, up, x))
-	})
-}
-
-func (s *trainingStep) add(x, y *ir.Value) *ir.Value {
-	return s.layer(s.op(loop.Add, x, y), func(up *ir.Value) {
-		s.back(x, up)
-		s.back(y, up)
-	})
-}
-
-func (s *trainingStep) reshape(x *ir.Value, shape ...sym.Expr) *ir.Value {
-	return s.layer(ops.Reshape(s.Builder, x, shape...), func(up *ir.Value) {
-		s.back(x, ops.Reshape(s.Builder, up, x.Type.Shape...))
-	})
-}
-
-func (s *trainingStep) transpose(x *ir.Value, perm ...int64) *ir.Value {
-	return s.layer(ops.Transpose(s.Builder, x, perm...), func(up *ir.Value) {
-		back := make([]int64, len(perm))
-		for to, from := range perm {
-			back[from] = int64(to)
-		}
-		s.back(x, ops.Transpose(s.Builder, up, back...))
-	})
+	return s.op(loop.Add, y, b)
 }
 
 // slices are the parts of the last axis, of one size each.
@@ -205,97 +92,35 @@ func (s *trainingStep) slices(x *ir.Value, parts int64) []*ir.Value {
 	for i := range parts {
 		out = append(out, ops.SliceAxis(s.Builder, x, last, size.Mul(sym.Const(i)), size))
 	}
-	s.tape = append(s.tape, func() {
-		var ups []*ir.Value
-		for _, y := range out {
-			ups = append(ups, s.along[y])
-		}
-		s.back(x, ops.Concat(s.Builder, int64(last), ups...))
-	})
 	return out
 }
 
 // convolution is one with so much padding on each side that the size of the picture stays.
-func (s *trainingStep) convolution(x *ir.Value, w *parameter, first bool) *ir.Value {
-	kernel, _ := w.value.Type.Shape[2].Const()
+func (s *trainingStep) convolution(x, w *ir.Value) *ir.Value {
+	kernel, _ := w.Type.Shape[2].Const()
 	pad := sym.Const(kernel / 2)
 	ones, pads := []int64{1, 1}, []sym.Expr{pad, pad}
 	window := ops.Window{Kernel: []int64{kernel, kernel}, Strides: ones, Dilations: ones, Begin: pads, End: pads}
-	y := ops.Convolution(s.Builder, x, w.value, nil, window, 1)
-	return s.layer(y, func(up *ir.Value) {
-		height, _ := up.Type.Shape[2].Const()
-		width, _ := up.Type.Shape[3].Const()
-		turned := window
-		turned.Kernel = []int64{height, width}
-		swap := func(v *ir.Value) *ir.Value { return ops.Transpose(s.Builder, v, 1, 0, 2, 3) }
-		w.add(s, swap(ops.Convolution(s.Builder, swap(x), swap(up), nil, turned, 1)))
-		if !first {
-			s.back(x, ops.ConvolutionTranspose(s.Builder, up, w.value, nil, window, 1))
-		}
-	})
+	return ops.Convolution(s.Builder, x, w, nil, window, 1)
 }
 
 // norm centers and scales x over some axes, and each channel, along axis, by parameters. It gives the means and variances too.
-func (s *trainingStep) norm(x *ir.Value, scale, shift *parameter, axis int, over ...int64) (y, mean, variance *ir.Value) {
+func (s *trainingStep) norm(x, scale, shift *ir.Value, axis int, over ...int64) (y, mean, variance *ir.Value) {
 	along := func(v *ir.Value) *ir.Value {
 		return ops.AlongAxis(s.Builder, v, axis, len(x.Type.Shape))
 	}
 	mean = ops.ReduceMean(s.Builder, x, true, over...)
 	centered := s.op(loop.Sub, x, mean)
 	variance = ops.ReduceMean(s.Builder, s.op(loop.Mul, centered, centered), true, over...)
-	inverse := s.f(loop.Reciprocal, s.f(loop.Sqrt, s.plus(variance, 1e-5)))
-	standard := s.op(loop.Mul, centered, inverse)
-	y = s.op(loop.Add, s.op(loop.Mul, standard, along(scale.value)), along(shift.value))
-	s.layer(y, func(up *ir.Value) {
-		var others []int64
-		for i := range x.Type.Shape {
-			if i != axis {
-				others = append(others, int64(i))
-			}
-		}
-		product := s.op(loop.Mul, up, standard)
-		shift.add(s, s.sum(up, false, others...))
-		scale.add(s, s.sum(product, false, others...))
-		d := s.op(loop.Mul, up, along(scale.value))
-		means := ops.ReduceMean(s.Builder, d, true, over...)
-		slopes := ops.ReduceMean(s.Builder, s.op(loop.Mul, d, standard), true, over...)
-		s.back(x, s.op(loop.Mul, inverse, s.op(loop.Sub, s.op(loop.Sub, d, means), s.op(loop.Mul, standard, slopes))))
-	})
-	return y, mean, variance
+	standard := ops.Normalize(s.Builder, x, 1e-5, true, over...)
+	return s.op(loop.Add, s.op(loop.Mul, standard, along(scale)), along(shift)), mean, variance
 }
 
 // pool is the largest of each 2 × 2 elements.
 func (s *trainingStep) pool(x *ir.Value) *ir.Value {
 	twos, zeros := []int64{2, 2}, ir.Constants([]int64{0, 0})
 	window := ops.Window{Kernel: twos, Strides: twos, Dilations: []int64{1, 1}, Begin: zeros, End: zeros}
-	y, at := ops.MaxPoolIndices(s.Builder, x, window, false, false)
-	return s.layer(y, func(up *ir.Value) {
-		count, all := sym.Product(y.Type.Shape...), sym.Product(x.Type.Shape...)
-		flat := func(v *ir.Value) *ir.Value { return ops.Reshape(s.Builder, v, count) }
-		nothing := ops.Fill(s.Builder, tensor.Must(tensor.New(dtype.F32)), all)
-		d := ops.ScatterElements(s.Builder, nothing, flat(at), flat(up), 0, "add")
-		s.back(x, ops.Reshape(s.Builder, d, x.Type.Shape...))
-	})
-}
-
-// softmax is over the last axis.
-func (s *trainingStep) softmax(x *ir.Value) *ir.Value {
-	y := ops.Softmax(s.Builder, x, -1)
-	return s.layer(y, func(up *ir.Value) {
-		last := int64(len(x.Type.Shape) - 1)
-		s.back(x, s.op(loop.Mul, y, s.op(loop.Sub, up, s.sum(s.op(loop.Mul, up, y), true, last))))
-	})
-}
-
-func (s *trainingStep) product(x, y *ir.Value, turned bool) *ir.Value {
-	return s.layer(ops.MatMul(s.Builder, x, y, false, turned), func(up *ir.Value) {
-		s.back(x, ops.MatMul(s.Builder, up, y, false, !turned))
-		if turned {
-			s.back(y, ops.MatMul(s.Builder, up, x, true, false))
-		} else {
-			s.back(y, ops.MatMul(s.Builder, x, up, true, false))
-		}
-	})
+	return ops.MaxPool(s.Builder, x, window, false)
 }
 
 // crossEntropy is the mean over the rows of the negative logarithm of the label's share.
@@ -304,12 +129,7 @@ func (s *trainingStep) crossEntropy(x, labels *ir.Value) *ir.Value {
 	logs := ops.LogSoftmax(s.Builder, x, -1)
 	places := ops.Reshape(s.Builder, labels, rows, sym.Const(1))
 	hot := s.op(loop.Eq, places, ops.Reshape(s.Builder, ops.Counting(s.Builder, dtype.I64, classes), sym.Const(1), classes))
-	hots := ops.Cast(s.Builder, hot, dtype.F32)
-	share := s.op(loop.Div, s.number(1), ops.Cast(s.Builder, ops.Integers(s.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{rows}), dtype.F32))
-	loss := s.f(loop.Neg, s.op(loop.Mul, s.sum(s.op(loop.Mul, logs, hots), false, 0, 1), share))
-	return s.layer(loss, func(*ir.Value) {
-		s.back(x, s.op(loop.Mul, s.op(loop.Sub, s.f(loop.Exp, logs), hots), share))
-	})
+	return s.f(loop.Neg, ops.ReduceMean(s.Builder, ops.ReduceSum(s.Builder, s.op(loop.Mul, logs, ops.Cast(s.Builder, hot, dtype.F32)), false, 1), false, 0))
 }
 
 // squares is the mean of the squared differences.
@@ -319,21 +139,13 @@ func (s *trainingStep) squares(x, target *ir.Value) *ir.Value {
 		axes = append(axes, int64(i))
 	}
 	e := s.op(loop.Sub, x, target)
-	loss := ops.ReduceMean(s.Builder, s.op(loop.Mul, e, e), false, axes...)
-	size := ops.Integers(s.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Product(x.Type.Shape...)})
-	return s.layer(loss, func(*ir.Value) {
-		s.back(x, s.op(loop.Div, s.times(e, 2), ops.Cast(s.Builder, size, dtype.F32)))
-	})
+	return ops.ReduceMean(s.Builder, s.op(loop.Mul, e, e), false, axes...)
 }
 
-// backward goes through the tape, and changes the parameters. It returns the step's module.
+// backward changes the parameters by the loss's derivatives, and returns the step's module.
 func (s *trainingStep) backward(loss *ir.Value, o Optimiser) *ir.Module {
-	s.along[loss] = s.number(1)
-	for i := len(s.tape) - 1; i >= 0; i-- {
-		s.tape[i]()
-	}
-	loss = s.named(loss, "loss")
-	s.module.Main.Body.Results = []*ir.Value{loss}
+	gradients := ops.Gradient(s.Builder, loss, s.params)
+	s.module.Main.Body.Results = []*ir.Value{s.named(loss, "loss")}
 	for i := 0; i < len(s.states); i += 2 {
 		s.becomes(s.states[i], s.states[i+1])
 	}
@@ -341,12 +153,12 @@ func (s *trainingStep) backward(loss *ir.Value, o Optimiser) *ir.Module {
 	if o == Adam {
 		first, second = s.corrections()
 	}
-	for _, p := range s.params {
+	for i, p := range s.params {
 		if o == SGD {
-			s.becomes(p.value, s.op(loop.Sub, p.value, s.times(p.gradient, rate)))
+			s.becomes(p, s.op(loop.Sub, p, s.times(gradients[i], rate)))
 			continue
 		}
-		s.adam(p, first, second)
+		s.adam(p, gradients[i], first, second)
 	}
 	if err := ir.Verify(s.module); err != nil {
 		s.Fail(err)
@@ -383,12 +195,12 @@ func (s *trainingStep) corrections() (first, second *ir.Value) {
 }
 
 // adam changes a parameter and its two averages.
-func (s *trainingStep) adam(p *parameter, first, second *ir.Value) {
-	m, v := s.Param(p.value.Name+".m", p.value.Type), s.Param(p.value.Name+".v", p.value.Type)
-	next, nextM, nextV := s.moved(p.value, m, v, p.gradient, first, second)
+func (s *trainingStep) adam(p, gradient, first, second *ir.Value) {
+	m, v := s.Param(p.Name+".m", p.Type), s.Param(p.Name+".v", p.Type)
+	next, nextM, nextV := s.moved(p, m, v, gradient, first, second)
 	s.becomes(m, nextM)
 	s.becomes(v, nextV)
-	s.becomes(p.value, next)
+	s.becomes(p, next)
 }
 
 func (s *trainingStep) moved(w, m, v, g, first, second *ir.Value) (nextW, nextM, nextV *ir.Value) {
@@ -410,9 +222,9 @@ func Perceptron(batch sym.Expr, o Optimiser, turned bool, units ...int64) (m *ir
 			shape = []int64{to, units[i]}
 		}
 		w, b := s.parameter(fmt.Sprint("w", i), shape...), s.parameter(fmt.Sprint("b", i), to)
-		x = s.linear(x, w, b, turned, i == 0)
+		x = s.linear(x, w, b, turned)
 		if i < len(units)-2 {
-			x = s.relu(x)
+			x = ops.Activation(s.Builder, "relu", x)
 		}
 	}
 	return s.backward(s.crossEntropy(x, labels), o), nil
@@ -426,7 +238,7 @@ func Pictures(batch sym.Expr, o Optimiser, side int64, channels ...int64) (m *ir
 	from := int64(1)
 	for i, to := range channels {
 		name := func(what string) string { return fmt.Sprint(what, i) }
-		x = s.convolution(x, s.parameter(name("w"), to, from, 3, 3), i == 0)
+		x = s.convolution(x, s.parameter(name("w"), to, from, 3, 3))
 		scale, shift := s.parameter(name("scale"), to), s.parameter(name("shift"), to)
 		var mean, variance *ir.Value
 		x, mean, variance = s.norm(x, scale, shift, 1, 0, 2, 3)
@@ -435,11 +247,11 @@ func Pictures(batch sym.Expr, o Optimiser, side int64, channels ...int64) (m *ir
 			now := s.times(ops.Reshape(s.Builder, v, sym.Const(to)), 0.1)
 			s.states = append(s.states, running, s.op(loop.Add, s.times(running, 0.9), now))
 		}
-		x = s.pool(s.relu(x))
+		x = s.pool(ops.Activation(s.Builder, "relu", x))
 		from, side = to, side/2
 	}
-	x = s.reshape(x, batch, sym.Const(from*side*side))
-	x = s.linear(x, s.parameter("w", from*side*side, 10), s.parameter("b", 10), false, false)
+	x = ops.Reshape(s.Builder, x, batch, sym.Const(from*side*side))
+	x = s.linear(x, s.parameter("w", from*side*side, 10), s.parameter("b", 10), false)
 	return s.backward(s.crossEntropy(x, labels), o), nil
 }
 
@@ -451,31 +263,27 @@ func Transformer(batch, length sym.Expr, o Optimiser, layers, width, heads int64
 	target := s.input("target", dtype.F32, batch, length, sym.Const(width))
 	each := width / heads
 	for i := range layers {
-		vector := func(what string, n int64) *parameter { return s.parameter(fmt.Sprint(what, i), n) }
-		dense := func(x *ir.Value, what string, from, to int64, first bool) *ir.Value {
-			return s.linear(x, s.parameter(fmt.Sprint("w.", what, i), from, to), vector("b."+what, to), false, first)
+		vector := func(what string, n int64) *ir.Value { return s.parameter(fmt.Sprint(what, i), n) }
+		dense := func(x *ir.Value, what string, from, to int64) *ir.Value {
+			return s.linear(x, s.parameter(fmt.Sprint("w.", what, i), from, to), vector("b."+what, to), false)
 		}
 		norm := func(x *ir.Value, what string) *ir.Value {
 			y, _, _ := s.norm(x, vector("scale."+what, width), vector("shift."+what, width), 2, 2)
 			return y
 		}
-		y := dense(norm(x, "attention"), "in", width, 3*width, false)
+		y := dense(norm(x, "attention"), "in", width, 3*width)
 		var parts []*ir.Value
 		for _, part := range s.slices(y, 3) {
-			part = s.reshape(part, batch, length, sym.Const(heads), sym.Const(each))
-			parts = append(parts, s.transpose(part, 0, 2, 1, 3))
+			part = ops.Reshape(s.Builder, part, batch, length, sym.Const(heads), sym.Const(each))
+			parts = append(parts, ops.Transpose(s.Builder, part, 0, 2, 1, 3))
 		}
-		share := s.mulNumber(s.product(parts[0], parts[1], true), 1/math.Sqrt(float64(each)))
-		y = s.transpose(s.product(s.softmax(share), parts[2], false), 0, 2, 1, 3)
-		x = s.add(x, dense(s.reshape(y, batch, length, sym.Const(width)), "out", width, width, false))
-		y = s.gelu(dense(norm(x, "dense"), "up", width, 4*width, false))
-		x = s.add(x, dense(y, "down", 4*width, width, false))
+		share := s.times(ops.MatMul(s.Builder, parts[0], parts[1], false, true), 1/math.Sqrt(float64(each)))
+		y = ops.Transpose(s.Builder, ops.MatMul(s.Builder, ops.Softmax(s.Builder, share, -1), parts[2], false, false), 0, 2, 1, 3)
+		x = s.op(loop.Add, x, dense(ops.Reshape(s.Builder, y, batch, length, sym.Const(width)), "out", width, width))
+		y = ops.Activation(s.Builder, "gelu", dense(norm(x, "dense"), "up", width, 4*width))
+		x = s.op(loop.Add, x, dense(y, "down", 4*width, width))
 	}
 	return s.backward(s.squares(x, target), o), nil
-}
-
-func (s *trainingStep) mulNumber(x *ir.Value, by float64) *ir.Value {
-	return s.layer(s.times(x, by), func(up *ir.Value) { s.back(x, s.times(up, by)) })
 }
 
 // LSTM is a training step of one recurrent layer, whose steps are written one after another.
@@ -484,41 +292,21 @@ func LSTM(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module
 	s := newTrainingStep("lstm", batch)
 	xs, labels := s.input("x", dtype.F32, sym.Const(steps), batch, sym.Const(inputs)), s.input("labels", dtype.I64, batch)
 	w, r, bias := s.parameter("w", inputs, 4*width), s.parameter("r", width, 4*width), s.parameter("bias", 4*width)
-	all := s.linear(xs, w, bias, false, true)
-	nothing := ops.Fill(s.Builder, tensor.Must(tensor.New(dtype.F32)), batch, sym.Const(width))
-	h, c := nothing, nothing
-	var gates []*ir.Value
+	all := s.linear(xs, w, bias, false)
+	h := ops.Fill(s.Builder, tensor.Must(tensor.New(dtype.F32)), batch, sym.Const(width))
+	c := h
 	for i := range steps {
 		part := ops.SliceAxis(s.Builder, all, 0, sym.Const(i), sym.Const(1))
 		now := ops.Reshape(s.Builder, part, batch, sym.Const(4*width))
-		gates = append(gates, now)
 		if i > 0 {
-			now = s.add(now, s.linear(h, r, nil, false, false))
+			now = s.op(loop.Add, now, s.linear(h, r, nil, false))
 		}
 		parts := s.slices(now, 4)
-		c2 := s.mul(s.sigmoid(parts[0]), s.tanh(parts[2]))
-		if i > 0 {
-			c2 = s.add(c2, s.mul(s.sigmoid(parts[1]), c))
-		} else {
-			s.back(parts[1], ops.Fill(s.Builder, tensor.Must(tensor.New(dtype.F32)), batch, sym.Const(width)))
-		}
-		c = c2
-		h = s.mul(s.sigmoid(parts[3]), s.tanh(c))
-		if i == 0 {
-			s.tape = append([]func(){s.tape[0], func() {
-				var ups []*ir.Value
-				for k, g := range gates {
-					up := s.along[g]
-					if k == 0 {
-						up = s.along[gates[0]]
-					}
-					ups = append(ups, ops.Reshape(s.Builder, up, sym.Const(1), batch, sym.Const(4*width)))
-				}
-				s.back(all, ops.Concat(s.Builder, 0, ups...))
-			}}, s.tape[1:]...)
-		}
+		fresh := s.op(loop.Mul, s.f(loop.Sigmoid, parts[0]), s.f(loop.Tanh, parts[2]))
+		c = s.op(loop.Add, fresh, s.op(loop.Mul, s.f(loop.Sigmoid, parts[1]), c))
+		h = s.op(loop.Mul, s.f(loop.Sigmoid, parts[3]), s.f(loop.Tanh, c))
 	}
-	y := s.linear(h, s.parameter("wy", width, 10), s.parameter("by", 10), false, false)
+	y := s.linear(h, s.parameter("wy", width, 10), s.parameter("by", 10), false)
 	return s.backward(s.crossEntropy(y, labels), o), nil
 }
 
