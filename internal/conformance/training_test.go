@@ -310,6 +310,20 @@ func LSTM(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module
 	return s.backward(s.crossEntropy(y, labels), o), nil
 }
 
+// Recurrent is a training step of one recurrent layer, which is an operator.
+func Recurrent(batch sym.Expr, o Optimiser, steps, inputs, width int64) (m *ir.Module, err error) {
+	defer ir.Catch(&err)
+	s := newTrainingStep("recurrent", batch)
+	xs, labels := s.input("x", dtype.F32, sym.Const(steps), batch, sym.Const(inputs)), s.input("labels", dtype.I64, batch)
+	w, r, bias := s.parameter("w", inputs, 4*width), s.parameter("r", 1, 4*width, width), s.parameter("bias", 4*width)
+	all := ops.Reshape(s.Builder, s.linear(xs, w, bias, false), sym.Const(steps), batch, sym.Const(1), sym.Const(4*width))
+	cell := ops.Recurrence{Cell: "lstm", Reverse: []bool{false}, Functions: []string{"sigmoid", "tanh", "tanh"}, Alpha: make([]float64, 3), Beta: make([]float64, 3)}
+	last := ops.Recurrent(s.Builder, cell, ops.RecurrentOperands{Projected: all, Weights: r})[1]
+	h := ops.Reshape(s.Builder, last, batch, sym.Const(width))
+	y := s.linear(h, s.parameter("wy", width, 10), s.parameter("by", 10), false)
+	return s.backward(s.crossEntropy(y, labels), o), nil
+}
+
 // Embedding is a training step of a table, of which a batch names rows. Adam moves only those.
 func Embedding(batch sym.Expr, o Optimiser, rows, width int64) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
@@ -364,6 +378,7 @@ func TestTrainingTexts(t *testing.T) {
 		"cnn_sgd":          func() (*ir.Module, error) { return Pictures(n, SGD, 28, 32, 64) },
 		"transformer_adam": func() (*ir.Module, error) { return Transformer(sym.Const(8), sym.Const(128), Adam, 2, 256, 8) },
 		"lstm_adam":        func() (*ir.Module, error) { return LSTM(n, Adam, 28, 28, 128) },
+		"recurrent_adam":   func() (*ir.Module, error) { return Recurrent(n, Adam, 28, 28, 128) },
 		"embed_sgd":        func() (*ir.Module, error) { return Embedding(sym.Const(1024), SGD, 1000000, 64) },
 		"embed_adam":       func() (*ir.Module, error) { return Embedding(sym.Const(1024), Adam, 1000000, 64) },
 	} {
@@ -394,6 +409,7 @@ func TestTrainingSteps(t *testing.T) {
 		"pictures":        func(n sym.Expr) (*ir.Module, error) { return Pictures(n, SGD, 12, 5, 18) },
 		"transformer":     func(n sym.Expr) (*ir.Module, error) { return Transformer(n, sym.Const(9), SGD, 1, 24, 3) },
 		"lstm":            func(n sym.Expr) (*ir.Module, error) { return LSTM(n, SGD, 3, 5, 19) },
+		"recurrent":       func(n sym.Expr) (*ir.Module, error) { return Recurrent(n, SGD, 3, 5, 19) },
 		"embedding":       func(n sym.Expr) (*ir.Module, error) { return Embedding(n, SGD, 40, 17) },
 		"embedding Adam":  func(n sym.Expr) (*ir.Module, error) { return Embedding(n, Adam, 40, 8) },
 	} {
