@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirml/weir/internal/loop"
@@ -22,7 +23,7 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	// The latest producer first: what the others give is ready by then.
 	var places []int
 	for i, b := range launch.Args {
-		if i != m.out && s.uses[b] != nil && s.private(b) {
+		if i != m.out && s.uses[b] != nil && (s.private(b) || s.given(b)) {
 			if place := slices.Index(*list, s.uses[b].writers[0]); place >= 0 && place < at {
 				places = append(places, place)
 			}
@@ -81,7 +82,7 @@ func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 // joined is the producer's kernel with the map at its end; nil where that cannot be.
 func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Kernel, []*loop.Buffer) {
 	for i, b := range producer.Args {
-		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) {
+		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) && !s.given(b) {
 			continue
 		}
 		source := slices.Index(launch.Args, b)
@@ -90,13 +91,17 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		}
 		_, written := touched(producer, false)
 		place := s.readsOnce(m, launch.Kernel.Params[source])
-		if place == nil || othersShare(launch, source, written) {
+		if place == nil {
 			continue
 		}
 		k := producer.Kernel.Clone()
 		p := k.Params[i]
 		stores := s.stores(k, p, m)
 		if stores == nil {
+			continue
+		}
+		beside := s.besides(k, producer, launch, m, stores[0], source)
+		if othersShare(launch, append(slices.Collect(maps.Keys(beside)), source), written) || len(beside) > 0 && len(stores) > 1 {
 			continue
 		}
 		// What the producer reads must not be what the map writes.
@@ -107,8 +112,15 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 		args := slices.Clone(producer.Args)
 		names := s.newNamer(k)
 		params := adopt(k, &args, launch.Kernel, launch.Args, source, names)
-		keep := len(s.uses[b].readers) > 1
-		k.Body = m.append(k.Body, stores, launch.Kernel.Params[source].Name, place, names, params, keep)
+		values := map[string]loop.Expr{}
+		for _, other := range slices.Sorted(maps.Keys(beside)) {
+			name := params[launch.Kernel.Params[other].Name]
+			values[name] = valueOf(&k.Body, beside[other], names)
+			extra := slices.IndexFunc(k.Params, func(p *loop.Param) bool { return p.Name == name })
+			dropParam(k, &args, extra)
+		}
+		keep := len(s.uses[b].readers) > 1 || s.given(b)
+		k.Body = m.append(k.Body, stores, launch.Kernel.Params[source].Name, place, names, params, values, keep)
 		if !keep {
 			dropParam(k, &args, i)
 		}
@@ -122,10 +134,63 @@ func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Ker
 	return nil, nil
 }
 
-// othersShare reports whether an argument but one lies in the same storage as any of the buffers.
-func othersShare(launch *loop.Launch, but int, buffers []*loop.Buffer) bool {
+// given reports whether a buffer is an output that one launch writes whole, with no view into it.
+func (s *scheduler) given(b *loop.Buffer) bool {
+	u := s.uses[b]
+	return b.Kind == loop.Output && b.View == nil && u != nil && !u.viewed && len(u.writers) == 1
+}
+
+// besides are the map's arguments, beside the source, that the producer stores in front of the source, in the same body and at the same index, with their stores.
+func (s *scheduler) besides(k *loop.Kernel, producer, launch *loop.Launch, m *mapping, at *loop.Store, source int) map[int]*loop.Store {
+	list := map[int]*loop.Store{}
+	place := s.readsOnce(m, launch.Kernel.Params[source])
 	for i, b := range launch.Args {
-		if i != but && share([]*loop.Buffer{b}, buffers) {
+		j := slices.Index(producer.Args, b)
+		if i == source || i == m.out || j < 0 || k.Params[j].Access != loop.Write || !sameForm(k.Params[j], launch.Kernel.Params[i]) {
+			continue
+		}
+		same := s.readsOnce(m, launch.Kernel.Params[i])
+		stores := s.onlyStores(k, k.Params[j])
+		if len(stores) != 1 || !slices.EqualFunc(same, place, sym.Expr.Equal) || !slices.EqualFunc(stores[0].Index, at.Index, sym.Expr.Equal) || !precedes(k.Body, stores[0], at) {
+			continue
+		}
+		list[i] = stores[0]
+	}
+	return list
+}
+
+// precedes reports whether two statements lie in one body, one before the other.
+func precedes(body []loop.Stmt, first, second loop.Stmt) bool {
+	if i, j := slices.Index(body, first), slices.Index(body, second); i >= 0 && j >= 0 {
+		return i < j
+	}
+	return slices.ContainsFunc(body, func(s loop.Stmt) bool {
+		return slices.ContainsFunc(loop.Bodies(s), func(inner *[]loop.Stmt) bool { return precedes(*inner, first, second) })
+	})
+}
+
+// valueOf gives a name to what a store stores, in front of it.
+func valueOf(body *[]loop.Stmt, store *loop.Store, names *namer) loop.Expr {
+	if i := slices.Index(*body, loop.Stmt(store)); i >= 0 {
+		ref := &loop.Ref{Name: names.name("r"), Type: store.X.DType()}
+		*body = slices.Insert(*body, i, loop.Stmt(&loop.Let{Name: ref.Name, X: store.X}))
+		store.X = copied(ref)
+		return ref
+	}
+	for _, s := range *body {
+		for _, inner := range loop.Bodies(s) {
+			if ref := valueOf(inner, store, names); ref != nil {
+				return ref
+			}
+		}
+	}
+	return nil
+}
+
+// othersShare reports whether an argument but some lies in the same storage as any of the buffers.
+func othersShare(launch *loop.Launch, but []int, buffers []*loop.Buffer) bool {
+	for i, b := range launch.Args {
+		if !slices.Contains(but, i) && share([]*loop.Buffer{b}, buffers) {
 			return true
 		}
 	}
@@ -272,12 +337,12 @@ func (m *mapping) reads(param string) int {
 	return count
 }
 
-// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is stored.
-func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, keep bool) []loop.Stmt {
+// append computes the map after each of the stores, which go unless they are kept; place is how the map indexes what is stored, and values what is there in the place of other parameters.
+func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, place []sym.Expr, names *namer, params map[string]string, values map[string]loop.Expr, keep bool) []loop.Stmt {
 	result := make([]loop.Stmt, 0, len(body))
 	for _, stmt := range body {
 		for _, inner := range loop.Bodies(stmt) {
-			*inner = m.append(*inner, stores, param, place, names, params, keep)
+			*inner = m.append(*inner, stores, param, place, names, params, values, keep)
 		}
 		store, ok := stmt.(*loop.Store)
 		if !ok || !slices.Contains(stores, store) {
@@ -295,8 +360,12 @@ func (m *mapping) append(body []loop.Stmt, stores []*loop.Store, param string, p
 		}
 		before, x, integers := m.at(place, store.Index, names, params)
 		r := &loop.Rewrite{Expr: func(e loop.Expr) loop.Expr {
-			if l, ok := e.(*loop.Load); ok && l.From == params[param] {
+			l, ok := e.(*loop.Load)
+			switch {
+			case ok && l.From == params[param]:
 				return copied(value)
+			case ok && values[l.From] != nil:
+				return copied(values[l.From])
 			}
 			return e
 		}}
