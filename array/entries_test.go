@@ -217,3 +217,61 @@ var entries = []entry{
 	{expr: "np.meshgrid(x,y,indexing='ij')[1]", f: binary(func(s scope, x, y arr) arr { return s.Meshgrid(x, y)[1] }), types: "any", shape: [][]int{{3}, {4}}},
 	{expr: "np.full_like(x,3)", f: unary(func(s scope, x arr) arr { return s.FullLike(3, x) }), types: "number", shape: [][]int{{3}}},
 }
+
+// indexed is an operation on x at an index.
+func indexed(at ...any) op { return func(s scope, in ...arr) arr { return s.Index(in[0], at...) } }
+
+// assigned is a copy of x with the last operand at an index.
+func assigned(at ...any) op {
+	return func(s scope, in ...arr) arr {
+		x := s.Where(s.Zeros(weir.Bool), in[0], in[0])
+		s.Assign(x, in[1], at...)
+		return x
+	}
+}
+
+func put(index, value string, more string) string {
+	return "(lambda x,y,z:[x.__setitem__((" + index + "), " + value + "), x][1])(x,y," + more + ")"
+}
+
+// indexEntries are indices with their meaning in NumPy.
+var indexEntries = []entry{
+	{expr: "x[1]", f: indexed(1), types: "any", shape: [][]int{{3, 4, 5}}},
+	{expr: "x[-1,2:]", f: indexed(-1, array.Slice(2, array.End)), types: "any", shape: [][]int{{3, 4, 5}}},
+	{expr: "x[...,1,None]", f: indexed(array.Ellipsis, 1, array.NewAxis), types: "any", shape: [][]int{{3, 4, 5}}},
+	{expr: "x[::-1,1:9:2,None,-3:-1]", f: indexed(array.Slice(array.End, array.Begin, -1), array.Slice(1, 9, 2), array.NewAxis, array.Slice(-3, -1)), types: "any", shape: [][]int{{3, 4, 5}}},
+	{expr: "x[5:2,-7::3,3:0:-2]", f: indexed(array.Slice(5, 2), array.Slice(-7, array.End, 3), array.Slice(3, 0, -2)), types: "any", shape: [][]int{{3, 4, 5}}},
+	{expr: "x[()]", f: indexed(), types: "any", shape: [][]int{{3}}},
+	{expr: "x[None]", f: indexed(array.NewAxis), types: "any", shape: [][]int{{}}},
+	{expr: "x[y]", f: func(s scope, in ...arr) arr { return s.Index(in[0], in[1]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 3}}, index: []int{0, 3}},
+	{expr: "x[:,y]", f: func(s scope, in ...arr) arr { return s.Index(in[0], array.All, in[1]) }, types: "any", shape: [][]int{{5, 3, 5}, {2, 3}}, index: []int{0, 3}},
+	{expr: "x[1:,y,::2]", f: func(s scope, in ...arr) arr {
+		return s.Index(in[0], array.Slice(1, array.End), in[1], array.Slice(array.Begin, array.End, 2))
+	}, types: "any", shape: [][]int{{5, 3, 5}, {2, 3}}, index: []int{0, 3}},
+	{expr: "x[y,z]", f: func(s scope, in ...arr) arr { return s.Index(in[0], in[1], in[2]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 3}, {3}}, index: []int{0, 3, 4}},
+	{expr: "x[:,y,z]", f: func(s scope, in ...arr) arr { return s.Index(in[0], array.All, in[1], in[2]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 1}, {3}}, index: []int{0, 4, 5}},
+	{expr: "x[y,:,z]", f: func(s scope, in ...arr) arr { return s.Index(in[0], in[1], array.All, in[2]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 1}, {3}}, index: []int{0, 3, 5}},
+	{expr: "x[y,None,:,1]", f: func(s scope, in ...arr) arr { return s.Index(in[0], in[1], array.NewAxis, array.All, 1) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 2}}, index: []int{0, 3}},
+	{expr: "x[:,1,y]", f: func(s scope, in ...arr) arr { return s.Index(in[0], array.All, 1, in[1]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 2}}, index: []int{0, 5}},
+	{expr: "x[:,None,y]", f: func(s scope, in ...arr) arr { return s.Index(in[0], array.All, array.NewAxis, in[1]) }, types: "any", shape: [][]int{{3, 4, 5}, {2, 2}}, index: []int{0, 4}},
+	{expr: "x[x>x.dtype.type(0)]", f: unary(func(s scope, x arr) arr { return s.Index(x, s.Greater(x, s.Number(0))) }), types: "number", shape: [][]int{{3, 4}}},
+	{expr: "x[1:,x[0]>x.dtype.type(0)]", f: unary(func(s scope, x arr) arr {
+		return s.Index(x, array.Slice(1, array.End), s.Greater(s.Index(x, 0), s.Number(0)))
+	}), types: "number", shape: [][]int{{3, 4}}},
+
+	{expr: put("slice(1,None)", "y", "0"), f: assigned(array.Slice(1, array.End)), types: "any", shape: [][]int{{3, 4, 5}, {4, 1}}},
+	{expr: put("...,slice(None,None,-2),1", "y", "0"), f: assigned(array.Ellipsis, array.Slice(array.End, array.Begin, -2), 1), types: "number", shape: [][]int{{3, 4, 5}, {3, 2}}},
+	{expr: put("2,None", "y", "0"), f: assigned(2, array.NewAxis), types: "number", shape: [][]int{{3, 4}, {1, 1, 4}}},
+	{expr: put("slice(5,2)", "y", "0"), f: assigned(array.Slice(5, 2)), types: "number", shape: [][]int{{3, 4}, {4}}},
+	{expr: put("z", "y", "z"), f: func(s scope, in ...arr) arr { return s.Assign(s.Abs(s.Abs(in[0])), in[1], in[2]) }, types: "int", shape: [][]int{{3, 4}, {4}, {2}}, index: []int{0, 0, 3}, limits: [2]float64{0, 9}},
+	{expr: put("slice(None),z", "y", "z"), f: func(s scope, in ...arr) arr { return s.Assign(s.Abs(in[0]), in[1], array.All, in[2]) }, types: "number", shape: [][]int{{3, 4}, {}, {2}}, index: []int{0, 0, 4}, limits: [2]float64{0, 9}},
+	{expr: "(lambda x,y,z:[np.add.at(x, z, y), x][1])(x,y,z)", f: func(s scope, in ...arr) arr { return s.AddAt(s.Abs(in[0]), in[1], in[2]) }, types: "number", shape: [][]int{{3, 4}, {6, 4}, {6}}, index: []int{0, 0, 3}, limits: [2]float64{0, 9}, error: 1e-2},
+	{expr: "(lambda x,y,z:[np.add.at(x, (slice(1,None),z), y), x][1])(x,y,z)", f: func(s scope, in ...arr) arr { return s.AddAt(s.Abs(in[0]), in[1], array.Slice(1, array.End), in[2]) }, types: "number", shape: [][]int{{3, 4}, {6}, {6}}, index: []int{0, 0, 4}, limits: [2]float64{0, 9}, error: 1e-2},
+	{expr: "(lambda x,y:[x.__setitem__(x>x.dtype.type(1), y), x][1])(x,y)", f: binary(func(s scope, x, y arr) arr {
+		z := s.Add(x, s.ZerosLike(x))
+		s.Assign(z, y, s.Greater(x, s.Number(1)))
+		return z
+	}), types: "number", shape: [][]int{{3, 4}, {}}},
+}
+
+func init() { entries = append(entries, indexEntries...) }

@@ -77,6 +77,10 @@ func (s *Scope) differentiate(f Func, in []*Array) []*Array {
 	for i, a := range in {
 		own[i] = s.one(operation{name: "argument", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{same(b, v[0])} }}, a)
 	}
+	if s.failed() {
+		return s.none(1 + len(in))
+	}
+	begins := t.valuesOf(own) // Assign may give the arrays others
 	out := f(s, own...)
 	if s.failed() {
 		return s.none(len(out) + len(in))
@@ -89,7 +93,7 @@ func (s *Scope) differentiate(f Func, in []*Array) []*Array {
 		s.failAt("the derivative", diag.Inputf("the function's first result is %v; a derivative is of one float", out[0]).WithFix("Sum it, or use VJP"))
 		return s.none(len(out) + len(in))
 	}
-	grads, err := t.gradient(s, out[0], own)
+	grads, err := t.gradient(s, out[0], own, begins)
 	if err != nil {
 		s.failAt("the derivative", err)
 		return s.none(len(out) + len(in))
@@ -97,12 +101,12 @@ func (s *Scope) differentiate(f Func, in []*Array) []*Array {
 	return append(append([]*Array(nil), out...), grads...)
 }
 
-func (t *trace) gradient(s *Scope, y *Array, in []*Array) (out []*Array, err error) {
+func (t *trace) gradient(s *Scope, y *Array, in []*Array, begins []*ir.Value) (out []*Array, err error) {
 	defer ir.Catch(&err)
 	var xs []*ir.Value
-	for _, a := range in {
+	for i, a := range in {
 		if a.dtype.IsFloat() {
-			xs = append(xs, t.operand(a))
+			xs = append(xs, begins[i])
 		}
 	}
 	t.b.Source = "gradient"

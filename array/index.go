@@ -1,60 +1,434 @@
 package array
 
 import (
+	"slices"
+
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
-// Take is the slices of x along an axis that the indices, integers, number; negative ones count from the end. The indices'
-// axes stand where the axis was. An index that x does not have is an error when the operation runs.
-func (s *Scope) Take(x, indices *Array, axis int) *Array {
-	return s.indexed("take", x, indices, axis, ops.Gather)
-}
-
-// TakeAlong is one element of x for each index: that at the index's own position, with the index in place of the axis.
-func (s *Scope) TakeAlong(x, indices *Array, axis int) *Array {
-	return s.indexed("take_along", x, indices, axis, ops.GatherElements)
-}
-
-// indexed applies an operation on indices along an axis.
-func (s *Scope) indexed(name string, x, indices *Array, axis int, f func(b *ir.Builder, x, indices *ir.Value, axis int64) *ir.Value) *Array {
-	return s.plan(name, []*Array{x, indices}, func() ([]int, builder, error) {
-		if !indices.weak && !indices.dtype.IsInt() {
-			return nil, nil, wrongType(indices, "integers")
-		}
-		i, err := axisOf(x, axis)
-		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return f(b, v[0], wideIndex(b, v[1]), i) }, err
-	})
-}
-
-// wideIndex is indices of a type that gathers take.
-func wideIndex(b *ir.Builder, v *ir.Value) *ir.Value {
-	if dt := v.Type.DType; dt == weir.I32 || dt == weir.I64 {
-		return v
+// Index is the part of x at an index, which has, for each of x's axes in turn, one of:
+//
+//	int       one element; negative numbers count from the end. The result does not have the axis
+//	Slice     see there
+//	All       the axis as it is
+//	*Array    of integers: the elements that they number; several arrays are broadcast and walked together
+//	*Array    of bools: the elements for which they are true; as many axes as the array has
+//
+// NewAxis adds an axis; Ellipsis stands for as many axes as are left, which are also taken whole if the index ends before.
+// The axes of arrays come in place of the first, or in front if a Slice stands between two. How many elements bools take, data
+// decide: in a trace that extent is named.
+func (s *Scope) Index(x *Array, at ...any) *Array {
+	if !s.ready("index", []*Array{x}) {
+		return s.none(1)[0]
 	}
-	return ops.Cast(b, v, weir.I64)
+	list, made, err := s.places(x, at)
+	defer s.end(made)
+	if err != nil {
+		return s.refuse("index", err)
+	}
+	arrays := arraysIn(list)
+	if s.trace == nil && len(arrays) == 0 && !x.weak && !x.dtype.IsSubByte() {
+		return s.window(x, list)
+	}
+	return s.op("index", placesKey(list), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return indexValue(b, v[0], list, v[1:])
+	}, append([]*Array{x}, arrays...)...)
 }
 
-// Embedding is the rows of table, [n, d…], that ids, integers of any shape, number.
-func (s *Scope) Embedding(table, ids *Array) *Array { return s.Take(table, ids, 0) }
+// end closes arrays that an operation made for itself, if it ran at once.
+func (s *Scope) end(made []*Array) {
+	for _, a := range made {
+		if s.trace == nil {
+			a.Close()
+		}
+	}
+}
 
-// OneHot has a new last axis of so many classes: 1 at the index, else 0. An index that is no class has zeros.
-func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
-	return s.plan("one_hot", []*Array{indices}, func() ([]int, builder, error) {
-		if !indices.weak && !indices.dtype.IsInt() {
-			return nil, nil, wrongType(indices, "integers")
-		}
-		exprs, err := s.extents([]int{classes})
-		if err == nil && classes == 0 {
-			err = diag.Inputf("0 classes")
-		}
-		return []int{classes, int(dt)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
-			places := ops.Counting(b, weir.I64, exprs[0])
-			index := ops.Cast(b, v[0], weir.I64)
-			index = ops.Reshape(b, index, append(append(exprs[:0:0], index.Type.Shape...), one)...)
-			return ops.Cast(b, ops.Binary(b, ops.Eq, index, places), dt)
-		}, err
+// target is where elements of an array lie: those at an index of the array's, in the order of the index's result. An axis of
+// the result has a stride; those from group on, len(extents) of them, have the offsets of a table instead.
+type target struct {
+	shape   []int
+	strides []int
+	begin   int
+	group   int
+	count   int   // axes of the group
+	table   []int // by the elements of the group in their order; nil: there is none
+}
+
+// window is the part of x at an index without arrays.
+func (s *Scope) window(x *Array, list []place) *Array {
+	t, err := targetOf(x, list)
+	if err != nil {
+		return s.refuse("index", err)
+	}
+	y, err := s.empty(x.dtype, t.shape, false)
+	if err != nil {
+		return s.refuse("index", err)
+	}
+	size, from, to := x.dtype.Size(), x.tensor.Bytes(), y.tensor.Bytes()
+	if t.whole() {
+		copy(to, from[t.begin*size:])
+		return y
+	}
+	next := 0
+	t.each(func(at int) {
+		copy(to[next:next+size], from[at*size:])
+		next += size
 	})
+	return y
+}
+
+// stridesOf are the steps between elements, in row-major order.
+func stridesOf(shape []int) []int {
+	out, step := make([]int, len(shape)), 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		out[i] = step
+		step *= shape[i]
+	}
+	return out
+}
+
+// targetOf is where the elements at an index lie.
+func targetOf(x *Array, list []place) (target, error) {
+	var t target
+	strides := stridesOf(x.shape)
+	arrays := arraysIn(list)
+	_, beside := meeting(list)
+	group, axis := -1, 0
+	for _, p := range list {
+		step := 0
+		switch {
+		case p.kind == fresh:
+			t.shape, t.strides = append(t.shape, 1), append(t.strides, 0)
+			axis++
+			continue
+		case p.kind == several, p.kind == single && len(arrays) > 0:
+			if group < 0 {
+				group = axis
+			}
+			if p.kind == single {
+				b, _ := p.begin.Const()
+				t.begin += int(b) * strides[p.axis]
+			}
+			continue
+		case p.kind == span:
+			step = p.span.step
+		}
+		begin, _ := p.begin.Const()
+		extent, _ := p.extent.Const()
+		if extent > 0 {
+			t.begin += int(begin) * strides[p.axis]
+		}
+		if p.kind == span {
+			t.shape, t.strides = append(t.shape, int(extent)), append(t.strides, step*strides[p.axis])
+			axis++
+		}
+	}
+	if len(arrays) == 0 {
+		return t, nil
+	}
+	if !beside {
+		group = 0
+	}
+	shape, table, err := tableOf(x, list, strides)
+	if err != nil {
+		return t, err
+	}
+	t.group, t.count, t.table = group, len(shape), table
+	t.shape = slices.Insert(t.shape, group, shape...)
+	t.strides = slices.Insert(t.strides, group, make([]int, len(shape))...)
+	return t, nil
+}
+
+// tableOf is the shape of an index's arrays, broadcast, and where each tuple of them points.
+func tableOf(x *Array, list []place, strides []int) (shape, table []int, err error) {
+	for _, a := range arraysIn(list) {
+		if shape, err = broadcast(shape, a.shape); err != nil {
+			return nil, nil, err
+		}
+	}
+	count := 1
+	for _, e := range shape {
+		count *= e
+	}
+	table = make([]int, count)
+	for _, p := range list {
+		if p.kind != several {
+			continue
+		}
+		from, n := readable(p.array), x.shape[p.axis]
+		steps := stretchedStrides(p.array.shape, shape)
+		i := 0
+		walk(shape, steps, 0, func(at int) {
+			k := from.Int(int64(at))
+			if p.array.dtype.IsSigned() && k < 0 {
+				k += int64(n)
+			}
+			if (k < 0 || k >= int64(n)) && err == nil {
+				err = diag.Inputf("index %d of axis %d of %v", from.Int(int64(at)), p.axis, x)
+			}
+			table[i] += int(k) * strides[p.axis]
+			i++
+		})
+	}
+	return shape, table, err
+}
+
+// readable is the elements of an array.
+func readable(a *Array) *tensor.Tensor {
+	sizes := make([]int64, len(a.shape))
+	for i, e := range a.shape {
+		sizes[i] = int64(e)
+	}
+	return tensor.Must(tensor.Over(a.dtype, sizes, a.tensor.Bytes()))
+}
+
+// broadcast is the shape that two shapes are broadcast to.
+func broadcast(x, y []int) ([]int, error) {
+	if len(x) < len(y) {
+		x, y = y, x
+	}
+	out := slices.Clone(x)
+	more := len(x) - len(y)
+	for i, e := range y {
+		switch at := &out[more+i]; {
+		case *at == 1:
+			*at = e
+		case e != 1 && e != *at:
+			return nil, diag.Inputf("shapes %v and %v cannot be broadcast", x, y)
+		}
+	}
+	return out, nil
+}
+
+// stretchedStrides are the strides of an array that is broadcast to a shape.
+func stretchedStrides(from, shape []int) []int {
+	out, strides := make([]int, len(shape)), stridesOf(from)
+	more := len(shape) - len(from)
+	for i, e := range from {
+		if e != 1 {
+			out[more+i] = strides[i]
+		}
+	}
+	return out
+}
+
+// walk visits the places begin + Σ index · stride of a shape, in row-major order.
+func walk(shape, strides []int, begin int, visit func(at int)) {
+	if len(shape) == 0 {
+		visit(begin)
+		return
+	}
+	for i := range shape[0] {
+		walk(shape[1:], strides[1:], begin+i*strides[0], visit)
+	}
+}
+
+// whole reports whether the elements lie in order, without gaps.
+func (t target) whole() bool {
+	step := 1
+	for i := len(t.shape) - 1; i >= 0; i-- {
+		if t.shape[i] != 1 && t.strides[i] != step {
+			return false
+		}
+		step *= t.shape[i]
+	}
+	return t.table == nil
+}
+
+// each visits where the elements lie.
+func (t target) each(visit func(at int)) {
+	if t.table == nil {
+		walk(t.shape, t.strides, t.begin, visit)
+		return
+	}
+	inside := t.shape[t.group+t.count:]
+	walk(t.shape[:t.group], t.strides[:t.group], t.begin, func(outer int) {
+		for _, offset := range t.table {
+			walk(inside, t.strides[t.group+t.count:], outer+offset, visit)
+		}
+	})
+}
+
+// Assign writes value, broadcast and converted to x's type, to the part of x at an index (see Index), and returns x. At once
+// it changes x's elements where they lie: nobody else may be reading them. In a trace x stands for the new elements from
+// there on; an array of another scope, and in a loop's body or a branch one from outside of it, cannot be assigned to. If an
+// index names an element twice, either value may stay.
+func (s *Scope) Assign(x, value *Array, at ...any) *Array {
+	return s.put("assign", x, value, at, false)
+}
+
+// AddAt is Assign that adds value to what is there, once for each time that the index names an element.
+func (s *Scope) AddAt(x, value *Array, at ...any) *Array {
+	return s.put("add_at", x, value, at, true)
+}
+
+func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
+	if !s.ready(name, []*Array{x, value}) {
+		return s.none(1)[0]
+	}
+	list, made, err := s.places(x, at)
+	defer s.end(made)
+	switch {
+	case err != nil:
+	case x.weak || x.dtype.IsSubByte() || add && x.dtype == weir.Bool:
+		err = diag.Inputf("%v cannot be changed", x)
+	case s.trace == nil:
+		err = s.putEager(x, value, list, add)
+	default:
+		err = s.putTraced(name, x, value, list, add)
+	}
+	if err != nil {
+		return s.refuse(name, err)
+	}
+	return x
+}
+
+// putEager writes into x's elements.
+func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
+	t, err := targetOf(x, list)
+	if err != nil {
+		return err
+	}
+	given := value.shape
+	for len(given) > len(t.shape) && given[0] == 1 {
+		given = given[1:]
+	}
+	shape, err := broadcast(t.shape, given)
+	if err != nil || !slices.Equal(shape, t.shape) {
+		return diag.Inputf("%v for a part of shape %v of %v", value, t.shape, x)
+	}
+	own := value
+	switch {
+	case value.weak:
+		own = s.constant(x.dtype, value.number)
+	case value.dtype != x.dtype || overlaps(x, value):
+		own = s.Cast(value, x.dtype)
+		if own == value || overlaps(x, own) {
+			own = s.copied(value)
+		}
+	}
+	if own != value {
+		defer own.Close()
+	}
+	if s.failed() {
+		return s.Err()
+	}
+	to, from, size := x.tensor.Bytes(), own.tensor.Bytes(), x.dtype.Size()
+	if !add && t.whole() && slices.Equal(given, t.shape) {
+		copy(to[t.begin*size:], from)
+		return nil
+	}
+	var source []int
+	walk(t.shape, stretchedStrides(given, t.shape), 0, func(at int) { source = append(source, at) })
+	i := 0
+	if !add {
+		t.each(func(at int) {
+			copy(to[at*size:(at+1)*size], from[source[i]*size:])
+			i++
+		})
+		return nil
+	}
+	sum, term := readable(x), readable(own)
+	t.each(func(at int) {
+		if x.dtype.IsFloat() {
+			sum.SetFloat(int64(at), sum.Float(int64(at))+term.Float(int64(source[i])))
+		} else {
+			sum.SetInt(int64(at), wrap(x.dtype, sum.Int(int64(at))+term.Int(int64(source[i]))))
+		}
+		i++
+	})
+	return nil
+}
+
+// wrap is the integer of a type with the same low bits.
+func wrap(dt weir.DType, x int64) int64 {
+	unused := 64 - dt.Bits()
+	if dt.IsSigned() {
+		return x << unused >> unused
+	}
+	return int64(uint64(x) << unused >> unused)
+}
+
+// overlaps reports whether arrays share elements.
+func overlaps(x, y *Array) bool {
+	p, q := x.tensor.Bytes(), y.tensor.Bytes()
+	return len(p) > 0 && len(q) > 0 && &p[0] == &q[0]
+}
+
+// putTraced makes x stand for its elements with the part at an index replaced.
+func (s *Scope) putTraced(name string, x, value *Array, list []place, add bool) error {
+	t := s.trace
+	if x.of != t || !defines(t.b.Block, x.value) {
+		return diag.Inputf("%v belongs to a scope outside", x).WithFix("give it to the function, or to the loop as its state")
+	}
+	y := s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		update := ops.Cast(b, v[1], v[0].Type.DType)
+		return putValue(b, v[0], update, list, v[2:], add)
+	}, append([]*Array{x, value}, arraysIn(list)...)...)
+	if s.failed() {
+		return s.Err()
+	}
+	x.value = y.value
+	return nil
+}
+
+// putValue is x with update at an index, or added to what is there.
+func putValue(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, add bool) *ir.Value {
+	reduction := "none"
+	if add {
+		reduction = "add"
+	}
+	if y := putRows(b, x, update, list, v, reduction); y != nil {
+		return y
+	}
+	shape := x.Type.Shape
+	count := extentsProduct(shape)
+	numbers := ops.Reshape(b, ops.Counting(b, weir.I64, count), shape...)
+	at := indexValue(b, numbers, list, v)
+	n := extentsProduct(at.Type.Shape)
+	update = ops.Reshape(b, spread(b, update, at.Type.Shape), n)
+	flat := ops.ScatterND(b, ops.Reshape(b, x, count), ops.Reshape(b, at, n, one), update, reduction)
+	return ops.Reshape(b, flat, shape...)
+}
+
+// spread is update, broadcast to a shape.
+func spread(b *ir.Builder, update *ir.Value, shape []sym.Expr) *ir.Value {
+	for len(update.Type.Shape) > len(shape) { // extents of 1 in front are none
+		update = ops.Reshape(b, update, update.Type.Shape[1:]...)
+	}
+	return ops.Expand(b, update, shape...)
+}
+
+// putRows is putValue if arrays index the first axes, and the others are whole: rows are scattered. It is nil otherwise.
+func putRows(b *ir.Builder, x, update *ir.Value, list []place, v []*ir.Value, reduction string) *ir.Value {
+	arrays := 0
+	for i, p := range list {
+		switch {
+		case p.kind == several && arrays == i:
+			arrays++
+		case p.kind != span || p.span != All || arrays == 0:
+			return nil
+		}
+	}
+	if arrays == 0 {
+		return nil
+	}
+	indices := make([]*ir.Value, arrays)
+	for i := range indices {
+		indices[i] = wideIndex(b, v[i])
+	}
+	tuples := tupled(b, indices)
+	shape := append(append([]sym.Expr(nil), tuples.Type.Shape[:len(tuples.Type.Shape)-1]...), x.Type.Shape[arrays:]...)
+	return ops.ScatterND(b, x, tuples, spread(b, update, shape), reduction)
+}
+
+// defines reports whether a value is a block's own.
+func defines(block *ir.Block, v *ir.Value) bool {
+	return v.Node != nil && has(block, v.Node) || slices.Contains(block.Params, v) || slices.Contains(block.Consts, v)
 }

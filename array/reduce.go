@@ -45,7 +45,7 @@ func axesOf(x *Array, axes []int) ([]int64, error) {
 			return nil, err
 		}
 		if slices.Contains(out, i) {
-			return nil, diag.Inputf("axis %d of %v twice", a, x)
+			return nil, diag.Inputf("axis %d of %v is named twice", a, x)
 		}
 		out = append(out, i)
 	}

@@ -1,0 +1,95 @@
+package array_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+)
+
+// TestAssignInPlace checks that Assign changes the elements where they lie, and leaves nothing behind.
+func TestAssignInPlace(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("assign")
+	defer s.Close()
+	x := array.From(s, []float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	before, _ := array.View[float32](x)
+	count := s.Count()
+	s.Assign(x, s.Number(9), array.All, 1)
+	s.AddAt(x, s.Number(1), 0)
+	s.Assign(x, x, array.Slice(array.End, array.Begin, -1)) // overlaps: what is read is what was there
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []float32{4, 9, 6, 2, 10, 4}; !slices.Equal(before, want) {
+		t.Errorf("%v, not %v", before, want)
+	}
+	if now := s.Count(); now != count {
+		t.Errorf("%d arrays, before %d", now, count)
+	}
+}
+
+// TestAssignTraced checks assignments in compiled functions: to an input that is a state, and in a derivative.
+func TestAssignTraced(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("assign")
+	defer s.Close()
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		s.AddAt(in[0], s.Ones(weir.F32, 2, 3), in[1])
+		s.Assign(in[0], s.Number(7), 0, array.Slice(1, array.End))
+		return []*array.Array{in[0]}
+	}, array.Options{Name: "step", Inputs: []array.Spec{array.SpecOf("table", weir.F32, "rows", 3), array.SpecOf("ids", weir.I64, 2)}, States: map[int]int{0: 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	table := s.Zeros(weir.F32, 3, 3)
+	c.Call(s, table, array.From(s, []int64{2, 2}))
+	got, _ := array.Copy[float32](table)
+	if want := []float32{0, 7, 7, 0, 0, 0, 2, 2, 2}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+	same(t, "a derivative", twice(t, array.Grad(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		y := s.Mul(in[0], in[0])
+		s.Assign(y, s.Number(5), 1)
+		s.Assign(in[0], s.Number(0), 0)
+		return []*array.Array{s.Sum(s.Mul(y, in[0]))}
+	}), ones), 0, 5, 27)
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestIndexWrong checks errors of indices.
+func TestIndexWrong(t *testing.T) {
+	array.AssertNoLeaks(t)
+	for what, f := range map[string]func(s *array.Scope, x *array.Array){
+		"index 2 of axis 0":       func(s *array.Scope, x *array.Array) { s.Index(x, 2) },
+		"index of 3 axes":         func(s *array.Scope, x *array.Array) { s.Index(x, 0, 0, 0) },
+		"two ellipses":            func(s *array.Scope, x *array.Array) { s.Index(x, array.Ellipsis, array.Ellipsis) },
+		"index of type string":    func(s *array.Scope, x *array.Array) { s.Index(x, "a") },
+		"in steps of 0":           func(s *array.Scope, x *array.Array) { s.Index(x, array.Slice(0, 1, 0)) },
+		"integers or bools":       func(s *array.Scope, x *array.Array) { s.Index(x, x) },
+		"a mask bool[3]":          func(s *array.Scope, x *array.Array) { s.Index(x, s.Zeros(weir.Bool, 3)) },
+		"index 7 of axis 1":       func(s *array.Scope, x *array.Array) { s.Assign(x, x, array.All, array.From(s, []int64{7})) },
+		"for a part of shape [2]": func(s *array.Scope, x *array.Array) { s.Assign(x, s.Zeros(weir.F32, 3), array.All, 1) },
+		"scope outside": func(s *array.Scope, x *array.Array) {
+			c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+				return []*array.Array{s.Assign(x, in[0])}
+			}, array.Options{})
+			if err == nil {
+				c.Call(s, x)
+				c.Close()
+			}
+		},
+	} {
+		s := array.NewScope("wrong")
+		f(s, s.Ones(weir.F32, 2, 3))
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "index_test.go:") {
+			t.Errorf("%s: the error is %v", what, err)
+		}
+		s.Close()
+	}
+}
