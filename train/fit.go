@@ -1,0 +1,175 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// FitOptions say how Fit trains; Epochs and BatchSize are needed.
+type FitOptions struct {
+	Epochs    int // in all: Fit of a trainer that was resumed makes those that are left
+	BatchSize int
+	// Validation is evaluated after each epoch, with Metrics; Stop and Plateau observe its loss, or that of training if
+	// there is none.
+	Validation *Data
+	Metrics    func() []Metric
+	Stop       *EarlyStopping
+	Plateau    *Plateau
+	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none.
+	Folder, Best string
+	Logs         []Log     // of each step's loss and rate, and each epoch's evaluation
+	Progress     io.Writer // a bar, if it is a terminal; nil: none
+}
+
+// History is what Fit tells: a mean of each epoch that it trained.
+type History struct {
+	Epochs  []EpochResult
+	Stopped bool // early
+}
+
+// EpochResult is what an epoch gave.
+type EpochResult struct {
+	Loss       float64 // mean over the steps
+	Validation float64 // NaN without it
+	Metrics    []Metric
+}
+
+// Fit trains over epochs of data. When the context ends, so does Fit, with its error; the trainer is as after the last step.
+func (t *Trainer) Fit(ctx context.Context, data *Data, o FitOptions) (h *History, err error) {
+	defer diag.Recover(&err, "training")
+	h = &History{}
+	if data == nil || o.Epochs < 1 || o.BatchSize < 1 {
+		return h, diag.Inputf("data, Epochs and BatchSize are needed")
+	}
+	best := math.Inf(1)
+	for epoch := data.Epoch(); epoch < int64(o.Epochs); epoch = data.Epoch() {
+		r, err := t.epoch(ctx, data, epoch, &o)
+		if err != nil {
+			return h, err
+		}
+		h.Epochs = append(h.Epochs, r)
+		stop, err := t.observed(r, &o, &best)
+		if stop || err != nil {
+			h.Stopped = stop
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// epoch trains what is left of an epoch, and evaluates.
+func (t *Trainer) epoch(ctx context.Context, data *Data, epoch int64, o *FitOptions) (r EpochResult, err error) {
+	bar := newBar(o.Progress, fmt.Sprintf("epoch %d/%d", epoch+1, o.Epochs), (data.Len()+o.BatchSize-1)/o.BatchSize)
+	defer bar.end()
+	var mean Mean
+	for b := range data.Batches(o.BatchSize) {
+		m, err := t.Step(ctx, b)
+		if err != nil {
+			return r, err
+		}
+		mean.Add(m.Loss, float64(b.X.Dim(0)))
+		bar.step(mean.Value())
+		for _, l := range o.Logs {
+			if err := l.Log(m.Step, Value{"loss", m.Loss}, Value{"rate", m.Rate}); err != nil {
+				return r, err
+			}
+		}
+	}
+	if err := data.Err(); err != nil {
+		return r, err
+	}
+	r.Loss, r.Validation = mean.Value(), math.NaN()
+	if o.Validation == nil {
+		return r, nil
+	}
+	if o.Metrics != nil {
+		r.Metrics = o.Metrics()
+	}
+	if r.Validation, err = t.Evaluate(ctx, o.Validation.Batches(o.BatchSize), r.Metrics...); err != nil {
+		return r, err
+	}
+	for _, l := range o.Logs {
+		if err := l.Log(t.Steps(), Value{"validation", r.Validation}); err != nil {
+			return r, err
+		}
+	}
+	return r, o.Validation.Err()
+}
+
+// observed has what watches the loss see it, and saves. It reports whether to stop.
+func (t *Trainer) observed(r EpochResult, o *FitOptions, best *float64) (stop bool, err error) {
+	measure := r.Validation
+	if o.Validation == nil {
+		measure = r.Loss
+	}
+	if o.Plateau != nil {
+		o.Plateau.Observe(t, measure)
+	}
+	if o.Folder != "" {
+		if err := t.Save(o.Folder); err != nil {
+			return false, err
+		}
+	}
+	if o.Best != "" && measure < *best {
+		*best = measure
+		if err := t.Save(o.Best); err != nil {
+			return false, err
+		}
+	}
+	return o.Stop != nil && o.Stop.Observe(measure), nil
+}
+
+// bar is a progress bar on a terminal; nil is none.
+type bar struct {
+	w           io.Writer
+	title       string
+	done, total int
+	begin, last time.Time
+}
+
+// newBar makes a bar if w is a terminal.
+func newBar(w io.Writer, title string, total int) *bar {
+	file, ok := w.(*os.File)
+	if !ok {
+		return nil
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return &bar{w: w, title: title, total: total, begin: time.Now()}
+}
+
+// step counts a step; it draws ten times a second at most.
+func (b *bar) step(loss float64) {
+	if b == nil {
+		return
+	}
+	b.done++
+	if now := time.Now(); b.done == b.total || now.Sub(b.last) > 100*time.Millisecond {
+		b.last = now
+		io.WriteString(b.w, "\r"+b.line(loss, now)+"\x1b[K")
+	}
+}
+
+// line is what the bar shows.
+func (b *bar) line(loss float64, now time.Time) string {
+	const width = 24
+	n := min(width*b.done/max(b.total, 1), width)
+	each := now.Sub(b.begin) / time.Duration(max(b.done, 1))
+	left := each * time.Duration(max(b.total-b.done, 0))
+	return fmt.Sprintf("%s [%s%s] %d/%d loss %.4f, %v a step, %v left", b.title, strings.Repeat("=", n), strings.Repeat(" ", width-n),
+		b.done, b.total, loss, each.Round(10*time.Microsecond), left.Round(time.Second))
+}
+
+func (b *bar) end() {
+	if b != nil {
+		io.WriteString(b.w, "\n")
+	}
+}
