@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
 )
 
 // Scattered adds updates to what they are added to in the end: x − rate · (0 … with updates added at indices) is x with −rate · updates added at the indices, so that neither time nor memory is
@@ -12,6 +13,25 @@ func Scattered(m *ir.Module) error { return apply(m, scattered) }
 
 var scattered = []rule{
 	{"sum with what is scattered", []string{"add", "sub"}, sumWithScattered},
+	{"choice between what is scattered and what it is added to", []string{"where"}, chosenScatter},
+}
+
+// chosenScatter has one truth value decide what is added at the indices, the updates or 0, and not between the tensor with
+// the updates and the one without: where(c, scatter(x, at, u), x) is scatter(x, at, where(c, u, 0)). A −0 that is named
+// becomes 0 if c is false.
+func chosenScatter(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+	c, v, other := n.Inputs[0], n.Inputs[1], n.Inputs[2]
+	if len(c.Type.Shape) != 0 || !r.inside(v) {
+		return nil
+	}
+	s := v.Node
+	name := s.Op.Name()
+	if name != "scatter_nd" && name != "scatter_elements" || s.Attrs.String("reduction", "none") != "add" || s.Inputs[0] != other {
+		return nil
+	}
+	updates := s.Inputs[2]
+	zero := ops.Scalar(b, updates.Type.DType, 0)
+	return b.Op(name, s.Attrs, other, s.Inputs[1], b.Op("where", nil, c, updates, zero))
 }
 
 func sumWithScattered(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
