@@ -112,7 +112,11 @@ func (s *Scope) failAt(op string, err error) {
 	if e.File == "" {
 		e = e.AtFile(lineHere())
 	}
-	s.fail(e.AtNode(s.place, op))
+	placed := *e.AtNode("", op)
+	if placed.Node == "" {
+		placed.Node = s.place
+	}
+	s.fail(&placed)
 }
 
 // Fail keeps an error of what computes with the scope, as those of operations are kept.
