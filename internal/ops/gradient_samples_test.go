@@ -31,6 +31,7 @@ const slowChecks, slowSamples = 6, 16
 // verdict is what the samples of one operator say of its derivative.
 type verdict struct {
 	how            string
+	seconds        int     // samples whose second derivatives were compared
 	compared, kept int     // elements whose differences were compared; those that are left as they are, at a kink
 	most, second   float64 // the largest error, of the first and of the second derivative
 	zero           bool    // every derivative was 0
@@ -138,6 +139,8 @@ func judge(t *testing.T, def *Def) (v verdict, floats bool, refused error) {
 			}
 			if err := x.compare(&v, r); err != nil {
 				t.Errorf("sample %d (%s), shift %v: %v", i, s, shift, err)
+			} else if err := x.compareSecond(&v, r); err != nil {
+				t.Errorf("sample %d (%s), shift %v, the second derivative: %v", i, s, shift, err)
 			}
 			if v.compared > 0 && shift == 0 {
 				break
@@ -329,7 +332,7 @@ func (d *differences) compare(v *verdict, r *rand.Rand) error {
 		got := first[place]
 		place++
 		for _, i := range r.Perm(int(in.Len()))[:min(slowChecks, int(in.Len()))] {
-			want, smooth, err := d.slope(k, int64(i))
+			want, smooth, err := d.slopeOf(d.total, k, int64(i))
 			if err != nil {
 				return err
 			}
@@ -345,6 +348,92 @@ func (d *differences) compare(v *verdict, r *rand.Rand) error {
 			v.most, v.zero = max(v.most, miss), v.zero && want == 0 && got.Float(int64(i)) == 0
 		}
 	}
+	return nil
+}
+
+// weighed is the sum over the derivatives at inputs, each element times a number of its own.
+func (d *differences) weighed(inputs []*tensor.Tensor) (float64, error) {
+	first, err := d.at(inputs, false)
+	sum := 0.0
+	for _, x := range first {
+		for i := range x.Len() {
+			sum += weight(i) * x.Float(i)
+		}
+	}
+	return sum, err
+}
+
+// weight is the number by which element i of a derivative is weighed.
+func weight(i int64) float64 { return 0.5 + float64(i*5%7)/8 }
+
+// compareSecond holds second derivatives to differences of first ones, where these are of f64.
+func (d *differences) compareSecond(v *verdict, r *rand.Rand) error {
+	if v.seconds++; v.seconds > slowSamples/4 || d.h > 1e-3 || v.zero {
+		return nil
+	}
+	x := newSampled(d.sample, false)
+	n, err := x.node(d.def, d.sample)
+	if err != nil {
+		return err
+	}
+	first, err := x.derivatives(n, d.seeds)
+	if err != nil {
+		return err
+	}
+	if err := x.again(first); errors.Is(err, diag.ErrUnsupported) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	second, err := ir.NewEvaluation(map[sym.Name]int64{}).Run(x.module.Main.Body, x.args)
+	if err != nil {
+		return err
+	}
+	place := 0
+	for k, in := range d.sample.Inputs {
+		if in == nil || slices.Contains(d.sample.Constant, k) || !in.DType().IsFloat() {
+			continue
+		}
+		got := second[place]
+		place++
+		for _, i := range r.Perm(int(in.Len()))[:min(slowChecks/2, int(in.Len()))] {
+			want, smooth, err := d.slopeOf(d.weighed, k, int64(i))
+			if err != nil {
+				return err
+			}
+			miss := math.Abs(got.Float(int64(i))-want) / max(1, math.Abs(want))
+			if smooth && !(miss <= 10*d.bound) {
+				return fmt.Errorf("by element %d of input %d it is %v, not %v", i, k, got.Float(int64(i)), want)
+			}
+			if smooth && (math.IsInf(v.second, 0) || miss > v.second) {
+				v.second = miss
+			}
+		}
+	}
+	return nil
+}
+
+// again has the module's results be the derivatives of its derivatives, weighed.
+func (x *sampled) again(first []*ir.Value) (err error) {
+	defer ir.Catch(&err)
+	var seeds, xs []*ir.Value
+	for i, d := range first {
+		shape, err := ir.NewEvaluation(x.dims).Ints(d.Type.Shape)
+		if err != nil {
+			return err
+		}
+		seed := tensor.Must(tensor.New(d.Type.DType, shape...))
+		for j := range seed.Len() {
+			seed.SetFloat(j, weight(j))
+		}
+		seeds = append(seeds, x.build.Constant(fmt.Sprintf("weights%d", i), seed))
+	}
+	for _, p := range x.params {
+		if isFloat(p) && !strings.HasPrefix(p.Name, "up") {
+			xs = append(xs, p)
+		}
+	}
+	x.module.Main.Body.Results = VJP(x.build, first, seeds, xs)
 	return nil
 }
 
@@ -366,16 +455,16 @@ func (d *differences) at(inputs []*tensor.Tensor, symbolic bool) ([]*tensor.Tens
 	return ir.NewEvaluation(maps.Clone(x.dims)).Run(x.module.Main.Body, x.args)
 }
 
-// slope is the central difference by one element; smooth says that the differences to either side, and of half the
+// slopeOf is the central difference of a function of the inputs by one element; smooth says that the differences to either side, and of half the
 // width, agree.
-func (d *differences) slope(k int, i int64) (slope float64, smooth bool, err error) {
+func (d *differences) slopeOf(f func([]*tensor.Tensor) (float64, error), k int, i int64) (slope float64, smooth bool, err error) {
 	inputs := slices.Clone(d.sample.Inputs)
 	inputs[k] = inputs[k].Clone()
 	at := inputs[k].Float(i)
 	var y [5]float64
 	for j, step := range []float64{-1, -0.5, 0, 0.5, 1} {
 		inputs[k].SetFloat(i, at+step*d.h)
-		if y[j], err = d.total(inputs); err != nil {
+		if y[j], err = f(inputs); err != nil {
 			return 0, false, nil // outside of what the operator takes
 		}
 	}

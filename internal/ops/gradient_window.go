@@ -96,35 +96,45 @@ func (g *Gradients) turnedKernel(weights *ir.Value, groups int64) *ir.Value {
 }
 
 // kernelGrad is the derivative by weights [O, I/groups, k…] of a convolution of x, from that by its result: for each
-// element of the kernel, a product of the result's derivative with what the element saw.
+// element of the kernel, a product of the result's derivative with what the element saw. Channels come last: rows are
+// images and places, over which the products sum.
 func (g *Gradients) kernelGrad(x, u *ir.Value, w Window, groups int64) *ir.Value {
-	b, images := g.Builder, u.Type.Shape[0]
+	b := g.Builder
+	each, filters := groupOf(x.Type.Shape[1], groups), groupOf(u.Type.Shape[1], groups)
 	seen := g.seen(x, w, u.Type.Shape[2:])
-	each := groupOf(x.Type.Shape[1], groups)
-	places := product(u.Type.Shape[2:])
-	// rows are [groups, channels of a group, images · places].
-	rows := func(v *ir.Value, channels sym.Expr, more ...sym.Expr) *ir.Value {
-		apart := append([]sym.Expr{images, sym.Const(groups), channels}, append(more, places)...)
-		perm := []int64{1, 2}
-		for i := range more {
-			perm = append(perm, int64(3+i))
+	result := append([]sym.Expr{u.Type.Shape[1], each}, ir.Constants(w.Kernel)...)
+	if isOne(each) && isOne(filters) {
+		for i, v := range seen {
+			seen[i] = ReduceSum(b, g.mul(u, v), false, notChannels(u)...)
 		}
-		perm = append(perm, 0, int64(3+len(more)))
-		turned := Transpose(b, Reshape(b, v, apart...), perm...)
-		return Reshape(b, turned, sym.Const(groups), channels.Mul(product(more)), images.Mul(places))
+		return Reshape(b, g.stacked(seen, 1), result...)
 	}
-	filters := groupOf(u.Type.Shape[1], groups)
-	left, kernel := rows(u, filters), ir.Constants(w.Kernel)
-	if few, fixed := each.Const(); fixed && few < fewChannels && len(seen) > 1 {
-		columns := rows(g.stacked(seen, 2), each, sym.Const(int64(len(seen))))
-		d := MatMul(b, left, columns, false, true)
-		return Reshape(b, d, append([]sym.Expr{u.Type.Shape[1], each}, kernel...)...)
+	left := g.rows(u, groups)
+	few, fixed := each.Const()
+	if fixed && few < fewChannels && len(seen) > 1 && groups == 1 {
+		for i, v := range seen {
+			seen[i] = g.rows(v, groups)
+		}
+		columns := g.stacked(seen, 2)
+		columns = Reshape(b, columns, columns.Type.Shape[0], product(columns.Type.Shape[1:]))
+		return Reshape(b, MatMul(b, left, columns, true, false), result...)
 	}
-	products := make([]*ir.Value, len(seen))
 	for i, v := range seen {
-		products[i] = MatMul(b, left, rows(v, each), false, true)
+		seen[i] = MatMul(b, left, g.rows(v, groups), true, false)
 	}
-	return Reshape(b, g.stacked(products, 3), append([]sym.Expr{u.Type.Shape[1], each}, kernel...)...)
+	return Reshape(b, g.stacked(seen, len(seen[0].Type.Shape)), result...)
+}
+
+// rows is v[N, C, d…] as [N·d…, C], or with several groups as [groups, N·d…, C/groups].
+func (g *Gradients) rows(v *ir.Value, groups int64) *ir.Value {
+	b, shape := g.Builder, v.Type.Shape
+	places := sym.Expr(shape[0].Mul(product(shape[2:])))
+	if groups == 1 {
+		return Reshape(b, lastChannels(b, v), places, shape[1])
+	}
+	each := groupOf(shape[1], groups)
+	apart := Reshape(b, v, shape[0], sym.Const(groups), each, product(shape[2:]))
+	return Reshape(b, Transpose(b, apart, 1, 0, 3, 2), sym.Const(groups), places, each)
 }
 
 // stacked puts values of one shape side by side along a new axis.
