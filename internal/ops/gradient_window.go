@@ -293,8 +293,61 @@ func lpPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 // maxPoolGrad gives each place's derivative to the first of the largest elements that its window sees.
 func maxPoolGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	x, window := n.Inputs[0], g.windowFirst(n)
+	if !n.Attrs.Bool("ceil") && window.apart(x.Type.Shape[2:]) {
+		return []*ir.Value{g.toLargestApart(x, n.Outputs[0], up[0], window)}
+	}
 	_, indices := MaxPoolIndices(g.Builder, x, window, n.Attrs.Bool("ceil"), false)
 	return []*ir.Value{g.toLargest(x, indices, up[0], false)}
+}
+
+// mostApart is the most elements of a kernel that are compared one by one.
+const mostApart = 16
+
+// apart reports whether a window's places lie side by side over extents that are numbers, and see all different elements.
+func (w Window) apart(shape []sym.Expr) bool {
+	if product(ir.Constants(w.Kernel)).Equal(one) || sym.NewDims().LE(product(ir.Constants(w.Kernel)), sym.Const(mostApart)) != sym.Yes {
+		return false
+	}
+	for i, extent := range shape {
+		size, fixed := extent.Const()
+		if !fixed || size < w.Kernel[i] || !w.unpadded(i) || w.Dilations[i] != 1 || w.Strides[i] != w.Kernel[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// toLargestApart is toLargest for a window whose places lie apart: the elements that a place sees are compared with the
+// largest, y, one after the other.
+func (g *Gradients) toLargestApart(x, y, u *ir.Value, w Window) *ir.Value {
+	b, shape, rank := g.Builder, x.Type.Shape, len(x.Type.Shape)
+	step := append([]int64{1, 1}, w.Strides...)
+	var parts []*ir.Value
+	var found *ir.Value
+	tensor.Each(w.Kernel, func(k []int64) {
+		v := Slice(b, x, append(zeros(2), ir.Constants(k)...), u.Type.Shape, step)
+		is := g.op(loop.Or, g.op(loop.Eq, v, y), g.op(loop.Ne, v, v))
+		if found == nil {
+			found = is
+		} else {
+			is, found = g.op(loop.And, is, Unary(b, loop.Not, found)), g.op(loop.Or, is, found)
+		}
+		parts = append(parts, g.choose(is, u, nil))
+	})
+	end := make([]sym.Expr, rank)
+	for i := len(w.Kernel) - 1; i >= 0; i-- {
+		k := int(w.Kernel[i])
+		joined := make([]*ir.Value, 0, len(parts)/k)
+		for part := range slices.Chunk(parts, k) {
+			v := g.stacked(slices.Clone(part), 3+i)
+			whole := slices.Clone(part[0].Type.Shape)
+			whole[2+i] = whole[2+i].Mul(sym.Const(int64(k)))
+			joined = append(joined, Reshape(b, v, whole...))
+		}
+		parts = joined
+		end[2+i] = shape[2+i].Sub(parts[0].Type.Shape[2+i])
+	}
+	return Pad(b, parts[0], nil, "constant", zeros(rank), end)
 }
 
 func maxPoolIndicesGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {

@@ -147,6 +147,7 @@ var sampleWindows = []Window{
 	{Kernel: []int64{3, 3}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 1}), End: ir.Constants([]int64{1, 1})},
 	{Kernel: []int64{2, 2}, Strides: []int64{1, 3}, Dilations: []int64{2, 3}, Begin: ir.Constants([]int64{0, 2}), End: ir.Constants([]int64{1, 0})},
 	{Kernel: []int64{3, 2}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{1, 0}), End: ir.Constants([]int64{2, 0})},
+	{Kernel: []int64{2, 3}, Strides: []int64{2, 3}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
 	{Kernel: []int64{1, 1}, Strides: []int64{1, 1}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
 	{Kernel: []int64{1, 1}, Strides: []int64{2, 2}, Dilations: []int64{1, 1}, Begin: ir.Constants([]int64{0, 0}), End: ir.Constants([]int64{0, 0})},
 }
