@@ -115,26 +115,9 @@ func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tens
 	defer m.Close()
 	var got [2][][]float64
 	for k, target := range []weir.Target{weir.CPU, weir.Reference} {
-		p, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
-		if err != nil {
+		if got[k], err = outputsOn(t, m, target, in); err != nil {
 			t.Fatalf("%s: %v\n%s", what, err, text)
 		}
-		defer p.Close()
-		inputs := weir.Inputs{}
-		for name, x := range in {
-			given := must[*weir.Tensor](t)(weir.New(weir.DType(x.DType()), sizes(x)...))
-			defer given.Close()
-			copy(given.Bytes(), x.Bytes())
-			inputs[name] = given
-		}
-		results, err := p.Run(t.Context(), inputs)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", what, err, text)
-		}
-		for i := range m.Outputs() {
-			got[k] = append(got[k], numbersOf(t, results.At(i)))
-		}
-		results.Close()
 	}
 	for i, want := range got[1] {
 		for j := range want {
@@ -145,6 +128,31 @@ func compareCompiled(t *testing.T, what, text string, in map[string]*tensor.Tens
 			}
 		}
 	}
+}
+
+// outputsOn are a model's results on a target.
+func outputsOn(t *testing.T, m *weir.Model, target weir.Target, in map[string]*tensor.Tensor) (list [][]float64, err error) {
+	p, err := weir.Compile(t.Context(), m, weir.Options{Target: target})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	inputs := weir.Inputs{}
+	for name, x := range in {
+		given := must[*weir.Tensor](t)(weir.New(weir.DType(x.DType()), sizes(x)...))
+		defer given.Close()
+		copy(given.Bytes(), x.Bytes())
+		inputs[name] = given
+	}
+	results, err := p.Run(t.Context(), inputs)
+	if err != nil {
+		return nil, err
+	}
+	defer results.Close()
+	for i := range m.Outputs() {
+		list = append(list, numbersOf(t, results.At(i)))
+	}
+	return list, nil
 }
 
 func sizes(x *tensor.Tensor) []int {
