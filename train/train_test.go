@@ -237,7 +237,7 @@ func TestSteadyState(t *testing.T) {
 		s := learnable(t, train.DataOptions{})
 		tr := s.trainer(t, o)
 		scope := array.NewScope("batch")
-		defer scope.Close()
+		t.Cleanup(func() { scope.Close() })
 		var list []train.Batch
 		for range 2 {
 			list = append(list, train.Batch{X: array.From(scope, s.points, 100, 2), Y: array.From(scope, s.inside)})

@@ -90,6 +90,8 @@ func (w *walk) leave(r *ssa.Return, s *state) {
 			}
 		case within, closer:
 			returned = true
+		case failed: // a test's closure gives the error to what expects one
+			returned = returned || w.ignored && w.inTest() && w.f.Parent() != nil
 		case derived:
 			if w.ownerIs("Results") && holds(result.Type(), "Tensor", 3) {
 				returned = true // whoever closes the tensors closes the results

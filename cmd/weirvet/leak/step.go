@@ -434,8 +434,11 @@ func (w *walk) provesFailure(call *ssa.CallCommon, s *state) bool {
 	if !w.ignored {
 		return false
 	}
-	test := strings.HasSuffix(w.a.pass.Fset.Position(w.f.Pos()).Filename, "_test.go")
-	return test && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == failed })
+	return w.inTest() && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == failed })
+}
+
+func (w *walk) inTest() bool {
+	return strings.HasSuffix(w.a.pass.Fset.Position(w.f.Pos()).Filename, "_test.go")
 }
 
 func isBoolCall(call *ssa.CallCommon) bool {

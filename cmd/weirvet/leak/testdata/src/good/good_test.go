@@ -70,6 +70,17 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+func TestErrorsOfMany(t *testing.T) {
+	for name, f := range map[string]func() error{
+		"load":  func() error { _, err := weir.Load("none"); return err },
+		"bytes": func() error { _, err := weir.LoadBytes(nil); return err },
+	} {
+		if err := f(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	for _, c := range []struct{ name string }{{"a"}, {"b"}} {
 		t.Run(c.name, func(t *testing.T) {
