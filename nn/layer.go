@@ -195,15 +195,19 @@ func (c *Context) Has(name string) bool { return c.run.params.entry(join(c.path,
 
 func (c *Context) value(name, what string) *array.Array {
 	full := join(c.path, name)
-	e := c.run.params.entry(full)
+	e, turned := c.run.params.find(full)
 	if e == nil {
 		c.Fail(diag.Inputf("the store has no %s %s", what, full).AtTensor(full).WithFix("make the store of this network, by Init"))
 		return c.Dead()
 	}
-	if a := c.run.bound[e.name]; a != nil {
-		return a
+	a := c.run.bound[e.name]
+	if a == nil {
+		a = e.array
 	}
-	return e.array
+	if turned {
+		return c.Permute(a, 1, 0)
+	}
+	return a
 }
 
 // Update gives a buffer its new value; see Updates.

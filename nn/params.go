@@ -19,6 +19,7 @@ type Params struct {
 	list  []*slot
 	by    map[string]*slot  // names and, of tied parameters, other names
 	alias map[string]string // paths of layers that stand elsewhere too
+	other map[string]bool   // names of tied parameters whose layers have the two axes the other way round
 }
 
 // slot is a parameter or a buffer of a store.
@@ -35,7 +36,7 @@ func New(net Layer, key array.Key) (*Params, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Params{scope: array.NewScope("parameters"), by: map[string]*slot{}, alias: alias}
+	p := &Params{scope: array.NewScope("parameters"), by: map[string]*slot{}, alias: alias, other: map[string]bool{}}
 	for _, e := range list {
 		s := &slot{entry: *e, array: p.scope.Zeros(e.dtype, e.shape...)}
 		p.list, p.by[e.name] = append(p.list, s), s
@@ -146,13 +147,19 @@ func transpose(to, from []byte, rows, columns int) {
 
 // entry finds a parameter or a buffer by its name, also by one of a layer that stands at several places.
 func (p *Params) entry(name string) *slot {
+	s, _ := p.find(name)
+	return s
+}
+
+// find is entry, and whether the parameter's axes are the other way round than the layer of the name has them.
+func (p *Params) find(name string) (s *slot, turned bool) {
 	for {
 		if s := p.by[name]; s != nil {
-			return s
+			return s, p.other[name]
 		}
 		next := p.canonical(name)
 		if next == name {
-			return nil
+			return nil, false
 		}
 		name = next
 	}
@@ -170,7 +177,7 @@ func (p *Params) canonical(name string) string {
 	return name
 }
 
-// Get is a parameter or a buffer; nil if none is called so.
+// Get is a parameter or a buffer as the store has it, under whatever name; nil if none is called so.
 func (p *Params) Get(name string) *array.Array {
 	if s := p.entry(name); s != nil {
 		return s.array
@@ -229,8 +236,8 @@ func (p *Params) freeze(frozen bool, patterns []string) error {
 	return nil
 }
 
-// Tie makes two parameters one: name stands for other from here on, which must have the same type and shape. The elements
-// are other's.
+// Tie makes two parameters one: name stands for other from here on, which must have the same type and, in files, shape. The
+// elements are other's. So a linear layer that gives scores of tokens may share the tokens' table.
 func (p *Params) Tie(name, other string) error {
 	a, b := p.entry(name), p.entry(other)
 	switch {
@@ -238,8 +245,8 @@ func (p *Params) Tie(name, other string) error {
 		return diag.Inputf("%s and %s are to be tied; the store does not have both", name, other)
 	case a == b:
 		return nil
-	case a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.transposed != b.transposed || a.buffer != b.buffer:
-		return diag.Inputf("%s is %v, %s is %v: they cannot be one", name, a.array, other, b.array)
+	case a.dtype != b.dtype || !slices.Equal(a.inFile(), b.inFile()) || a.buffer != b.buffer || !slices.Equal(a.gates, b.gates):
+		return diag.Inputf("%s is %v%v, %s is %v%v: they cannot be one", name, a.dtype, a.inFile(), other, b.dtype, b.inFile())
 	}
 	if err := a.array.Close(); err != nil {
 		return err
@@ -247,7 +254,7 @@ func (p *Params) Tie(name, other string) error {
 	p.list = slices.DeleteFunc(p.list, func(s *slot) bool { return s == a })
 	for key, s := range p.by {
 		if s == a {
-			p.by[key] = b
+			p.by[key], p.other[key] = b, p.other[key] != (a.transposed != b.transposed)
 		}
 	}
 	return nil

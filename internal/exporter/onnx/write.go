@@ -41,17 +41,20 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 	}
 	body := m.Main.Body
 	for _, v := range body.Params {
-		if weight, ok := weights[v]; ok {
-			w.names[v] = w.unique(weight.Name)
-			w.graph.Initializer = append(w.graph.Initializer, wire.FromTensor(w.names[v], weight.Tensor))
-			continue
+		if _, ok := weights[v]; !ok {
+			w.names[v] = w.unique(v.Name)
+			w.graph.Input = append(w.graph.Input, w.declaration(v))
+			w.learn(v)
 		}
-		w.names[v] = w.unique(v.Name)
-		w.graph.Input = append(w.graph.Input, w.declaration(v))
-		w.learn(v)
 	}
 	for _, v := range body.Results {
 		w.taken[v.Name] = true
+	}
+	for _, v := range body.Params {
+		if weight, ok := weights[v]; ok {
+			w.names[v] = w.unique(weight.Name)
+			w.graph.Initializer = append(w.graph.Initializer, wire.FromTensor(w.names[v], weight.Tensor))
+		}
 	}
 	w.results = body.Results
 	w.need(body.Results)
