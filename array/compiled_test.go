@@ -11,13 +11,13 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestCompiled checks that every operation of entries gives the same at once and compiled, for two of its types.
+// TestCompiled checks that every operation of entries gives the same at once and compiled, for the last of its types; TestClasses takes the first.
 func TestCompiled(t *testing.T) {
 	array.AssertNoLeaks(t)
 	for n, e := range entries {
 		r := rand.New(rand.NewSource(int64(n)))
 		types := typeSets[e.types]
-		for _, dt := range []weir.DType{types[0], types[len(types)-1]} {
+		if dt := types[len(types)-1]; !testing.Short() || n%4 == 0 {
 			shape := e.shape
 			if shape == nil {
 				shape = elementwiseShapes[2]

@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/traced"
 )
@@ -97,17 +98,25 @@ func (s *Scope) none(results int) []*Array {
 func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 	var buffer [256]byte
 	key := o.key(buffer[:0], in)
-	p, err := programs.get(key, func() (*ir.Module, error) { return o.module(in) })
-	if err != nil {
-		return nil, err
-	}
-	defer programs.done(p)
 	tensors := make([]*weir.Tensor, 0, 4)
 	for _, a := range in {
 		if a != nil {
 			tensors = append(tensors, a.tensor)
 		}
 	}
+	p := programs.find(key)
+	if p == nil {
+		if v := o.formFor(in); v != nil {
+			if out, done, err := s.eagerNamed(o, in, v, tensors); done {
+				return out, err
+			}
+		}
+		var err error
+		if p, err = programs.get(key, func() (*ir.Module, error) { return o.module(in) }); err != nil {
+			return nil, err
+		}
+	}
+	defer programs.done(p)
 	return s.launch(p, tensors)
 }
 
@@ -230,8 +239,19 @@ func (o *operation) key(b []byte, in []*Array) []byte {
 	return b
 }
 
-// module builds a module of the operation alone.
-func (o *operation) module(in []*Array) (m *ir.Module, err error) {
+// module builds a module of the operation alone, for the operands' shapes.
+func (o *operation) module(in []*Array) (*ir.Module, error) {
+	return o.moduleOf(in, func(_ *trace, a *Array) ([]sym.Expr, error) {
+		shape := make([]int64, len(a.shape))
+		for k, e := range a.shape {
+			shape[k] = int64(e)
+		}
+		return ir.Constants(shape), nil
+	})
+}
+
+// moduleOf builds a module of the operation alone, for operands of the shapes that a function gives.
+func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error)) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	t := newTrace(o.name)
 	values := make([]*ir.Value, len(in))
@@ -239,11 +259,11 @@ func (o *operation) module(in []*Array) (m *ir.Module, err error) {
 		if a == nil {
 			continue
 		}
-		shape := make([]int64, len(a.shape))
-		for k, e := range a.shape {
-			shape[k] = int64(e)
+		shape, err := shapeOf(t, a)
+		if err != nil {
+			return nil, err
 		}
-		v := &ir.Value{Name: t.b.Name(fmt.Sprintf("x%d", i)), Type: ir.Type{DType: a.dtype, Shape: ir.Constants(shape)}}
+		v := &ir.Value{Name: t.b.Name(fmt.Sprintf("x%d", i)), Type: ir.Type{DType: a.dtype, Shape: shape}}
 		t.body.Params = append(t.body.Params, v)
 		values[i] = v
 	}
@@ -283,17 +303,24 @@ func CacheLimit(bytes int64) (before int64) {
 	return before
 }
 
-// get finds a program, or compiles one of what build returns. The program stays until done.
-func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, error) {
+// find is a program that is kept, which stays until done; nil if there is none.
+func (c *cache) find(key []byte) *compiled {
 	c.mu.Lock()
-	if p := c.of[string(key)]; p != nil {
+	defer c.mu.Unlock()
+	p := c.of[string(key)]
+	if p != nil {
 		p.users++
 		c.hits++
 		c.order.MoveToFront(p.place)
-		c.mu.Unlock()
+	}
+	return p
+}
+
+// get finds a program, or compiles one of what build returns. The program stays until done.
+func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, error) {
+	if p := c.find(key); p != nil {
 		return p, nil
 	}
-	c.mu.Unlock()
 	m, err := build()
 	if err != nil {
 		return nil, err
@@ -306,12 +333,12 @@ func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, er
 	return c.put(p), nil
 }
 
-// sizeOf is what a program of fixed sizes holds: its weights and code, and the arena and scratch of a call.
+// sizeOf is what a program holds: its weights and code, and, if its sizes are fixed, the arena and scratch of a call.
 func sizeOf(p *weir.Program) int64 {
 	m := p.Memory()
 	bytes := int64(0)
 	for _, part := range []weir.Size{m.Weights, m.Code, m.Arena, m.Scratch} {
-		if v, err := part.Max(); err == nil {
+		if v, err := part.Max(); err == nil && len(part.Dims()) == 0 {
 			bytes += v
 		}
 	}
@@ -339,6 +366,22 @@ func (c *cache) put(p *compiled) *compiled {
 	c.bytes += p.bytes
 	out = c.trim()
 	return p
+}
+
+// CacheState is what compiled operations take, and how often one was found: see CacheStats.
+type CacheState struct {
+	Programs     int
+	Bytes, Limit int64
+	Hits, Misses int64 // since the process began
+}
+
+// CacheStats says what the operations that are compiled and kept take, of all scopes together. Their bytes are in the ledger
+// that weir.Usage reads too.
+func CacheStats() CacheState {
+	c := programs
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return CacheState{Programs: len(c.of), Bytes: c.bytes, Limit: c.most, Hits: c.hits, Misses: c.misses}
 }
 
 // trim takes programs out until the rest keeps within the bound; those in use are closed by the last who uses them.

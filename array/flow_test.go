@@ -172,3 +172,28 @@ func TestFlowWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchNamed searches among keys whose number is named, none of them too.
+func TestSearchNamed(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("search")
+	defer s.Close()
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{s.SearchSorted(in[0], in[1], true)}
+	}, array.Options{Name: "search", Inputs: []array.Spec{array.SpecOf("keys", weir.F32, "keys"), array.SpecOf("x", weir.F32, 3)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	x := array.From(s, []float32{-1, 2, 50})
+	for _, n := range []int{0, 1, 3, 40} {
+		out := c.Call(s, s.Arange(weir.F32, 0, float64(n), 1), x)
+		got, err := array.Copy[int64](out[0])
+		if err != nil {
+			t.Fatal(n, err, s.Err())
+		}
+		if got[0] != 0 || got[1] != int64(min(3, n)) || got[2] != int64(n) {
+			t.Errorf("%d keys: %v", n, got)
+		}
+	}
+}

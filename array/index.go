@@ -36,7 +36,7 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 		return s.window(x, list)
 	}
 	return s.op("index", placesKey(list), func(b *ir.Builder, v []*ir.Value) *ir.Value {
-		return indexValue(b, v[0], list, v[1:])
+		return indexValue(b, v[0], s.placesOf(list, v[0].Type.Shape), v[1:])
 	}, append([]*Array{x}, arrays...)...)
 }
 

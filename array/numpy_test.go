@@ -159,7 +159,7 @@ func differ(x, y *weir.Tensor) string {
 	}
 	for i := range int64(x.Len()) {
 		a, b := at(x, i), at(y, i)
-		if a != b && !(a != a && b != b) && math.Abs(a-b) > ulps(x.DType(), 2)*math.Max(math.Abs(a), math.Abs(b)) {
+		if a != b && !(a != a && b != b) && math.Abs(a-b) > ulps(x.DType(), 16)*max(1, math.Abs(a), math.Abs(b)) {
 			return fmt.Sprintf("element %d: %v and %v", i, a, b)
 		}
 	}

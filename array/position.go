@@ -162,21 +162,38 @@ func (s *Scope) resolve(x *Array, p *place) error {
 		return err
 	}
 	n, known := whole[0].Const()
-	if p.kind == single {
-		p.begin, p.extent = sym.Const(int64(p.number)), one
-		if p.number < 0 {
-			p.begin = p.begin.Add(whole[0])
-		}
-		if known && (int64(p.number) >= n || int64(p.number) < -n) {
-			return diag.Inputf("index %d of axis %d of %v", p.number, p.axis, x)
-		}
-		return nil
+	if p.kind == single && known && (int64(p.number) >= n || int64(p.number) < -n) {
+		return diag.Inputf("index %d of axis %d of %v", p.number, p.axis, x)
 	}
-	if p.span.step == 0 {
+	if p.kind == span && p.span.step == 0 {
 		return diag.Inputf("a slice in steps of 0")
 	}
-	p.begin, p.extent = s.cut(p.span, whole[0])
+	s.elements(p, whole[0])
 	return nil
+}
+
+// elements finds the elements of an axis of an extent that a place takes.
+func (s *Scope) elements(p *place, extent sym.Expr) {
+	switch p.kind {
+	case single:
+		p.begin, p.extent = sym.Const(int64(p.number)), one
+		if p.number < 0 {
+			p.begin = p.begin.Add(extent)
+		}
+	case span:
+		p.begin, p.extent = s.cut(p.span, extent)
+	}
+}
+
+// placesOf are places of an array of a shape.
+func (s *Scope) placesOf(list []place, shape []sym.Expr) []place {
+	out := append([]place(nil), list...)
+	for i := range out {
+		if out[i].kind != fresh {
+			s.elements(&out[i], shape[out[i].axis])
+		}
+	}
+	return out
 }
 
 // cut is the first element that a slice takes, and how many it takes.

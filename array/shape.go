@@ -369,7 +369,7 @@ func (s *Scope) Split(x *Array, axis int, extents ...int) []*Array {
 		s.failAt("split", err)
 		return s.none(len(extents))
 	}
-	return s.many(operation{name: "split", ints: append([]int{int(i)}, extents...), build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+	return s.many(operation{name: "split", ints: append([]int{int(i)}, s.codes(exprs)...), build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
 		return ops.Split(b, v[0], int(i), exprs)
 	}}, len(extents), x)
 }
@@ -418,7 +418,7 @@ func (s *Scope) Unstack(x *Array, axis int) []*Array {
 	if n == 0 {
 		return nil
 	}
-	return s.many(operation{name: "unstack", ints: []int{int(i)}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
+	return s.many(operation{name: "unstack", ints: []int{int(i), n}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
 		out := make([]*ir.Value, n)
 		for k := range out {
 			piece := ops.SliceAxis(b, v[0], int(i), sym.Const(int64(k)), sym.Const(1))

@@ -118,16 +118,24 @@ func (s *Scope) SearchSorted(keys, x *Array, right bool) *Array {
 		if len(keys.shape) != 1 {
 			return nil, nil, diag.Inputf("keys %v; they are a vector", keys)
 		}
-		return []int{flag(right)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		steps := mostSteps
+		if n := keys.shape[0]; n >= 0 {
+			for steps = 1; n>>steps > 0; {
+				steps++
+			}
+		}
+		return []int{flag(right), steps}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 			p, q := common(b, v[0], v[1])
-			n, known := p.Type.Shape[0].Const()
-			if !known || n <= fewKeys {
+			if n, known := p.Type.Shape[0].Const(); known && n <= fewKeys {
 				return countBefore(calc{b}, p, q, right)
 			}
-			return bisect(calc{b}, p, q, n, right)
+			return bisect(calc{b}, p, q, steps, right)
 		}, nil
 	})
 }
+
+// mostSteps is the number of bits of a number of keys that is named.
+const mostSteps = 32
 
 // before is whether keys come before elements: less, or with right equal too.
 func before(c calc, key, x *ir.Value, right bool) *ir.Value {
@@ -153,19 +161,21 @@ func countBefore(c calc, keys, x *ir.Value, right bool) *ir.Value {
 	return ops.ReduceSum(c.b, ops.Cast(c.b, yes, weir.I64), false, int64(len(shape)-1))
 }
 
-// bisect finds the number of keys before each element bit by bit, from the highest on.
-func bisect(c calc, keys, x *ir.Value, n int64, right bool) *ir.Value {
-	found := ops.Expand(c.b, ops.Scalar(c.b, weir.I64, 0), x.Type.Shape...)
-	last := ops.Scalar(c.b, weir.I64, float64(n-1))
-	bit := int64(1)
-	for bit*2 <= n {
-		bit *= 2
+// bisect finds the number of keys before each element bit by bit, from the highest of so many on.
+func bisect(c calc, keys, x *ir.Value, steps int, right bool) *ir.Value {
+	extent := keys.Type.Shape[0]
+	if _, known := extent.Const(); !known { // there may be none: a key behind the last is never counted
+		keys = ops.Concat(c.b, 0, keys, ops.Expand(c.b, numeral(c.b, keys, 0), one))
 	}
-	for ; bit > 0; bit /= 2 {
+	count := ops.Reshape(c.b, ops.Integers(c.b, ir.Type{DType: weir.I64, Shape: []sym.Expr{one}}, []sym.Expr{extent}))
+	found := ops.Expand(c.b, ops.Scalar(c.b, weir.I64, 0), x.Type.Shape...)
+	unit := ops.Scalar(c.b, weir.I64, 1)
+	last := c.g(ops.Max, c.sub(count, unit), ops.Scalar(c.b, weir.I64, 0))
+	for bit := int64(1) << (steps - 1); bit > 0; bit /= 2 {
 		next := c.add(found, ops.Scalar(c.b, weir.I64, float64(bit)))
-		at := c.sub(next, ops.Scalar(c.b, weir.I64, 1))
-		yes := before(c, ops.Gather(c.b, keys, c.g(ops.Min, at, last), 0), x, right)
-		yes = c.g(ops.And, yes, c.g(ops.Le, at, last))
+		at := c.g(ops.Min, c.sub(next, unit), last)
+		yes := before(c, ops.Gather(c.b, keys, at, 0), x, right)
+		yes = c.g(ops.And, yes, c.g(ops.Le, next, count))
 		found = c.where(yes, next, found)
 	}
 	return found

@@ -1,0 +1,211 @@
+package array
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// An operation is compiled for the exact shapes of its operands. Shapes of one class are those of operations with equal
+// settings, types and ranks, in which the same extents are 0, are 1, and are equal to each other. At the third shape of a
+// class the operation is compiled with names for the extents that differed so far: a form, which serves every further
+// shape of the class that differs in nothing else. So a workload of ragged shapes stops compiling.
+
+// class is what is known of a class of shapes.
+type class struct {
+	first  []int  // the extents of the first shape
+	varies []bool // which of them differed since
+	count  int    // of shapes that no form served
+	forms  []*form
+}
+
+// form is a form of an operation in which some extents have names.
+type form struct {
+	first  []int
+	varies []bool
+	failed bool // it cannot be compiled
+}
+
+// enoughShapes is the number of shapes of a class from which on extents get names.
+const enoughShapes = 3
+
+// mostClasses is the number of classes that are known at once.
+const mostClasses = 4096
+
+var classes = struct {
+	sync.Mutex
+	of map[string]*class
+}{of: map[string]*class{}}
+
+// serves reports whether a form is of shapes with these extents.
+func (v *form) serves(extents []int) bool {
+	for i, e := range extents {
+		if e != v.first[i] && !v.varies[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// formFor is the form that serves the operands of an operation, which was not compiled for just them; nil if they are
+// to be.
+func (o *operation) formFor(in []*Array) *form {
+	var buffer [256]byte
+	var room [16]int
+	extents := extentsOf(room[:0], in)
+	if len(extents) == 0 {
+		return nil
+	}
+	key := o.classKey(buffer[:0], in, extents)
+	classes.Lock()
+	defer classes.Unlock()
+	c := classes.of[string(key)]
+	if c == nil {
+		if len(classes.of) >= mostClasses {
+			clear(classes.of)
+		}
+		c = &class{first: append([]int(nil), extents...), varies: make([]bool, len(extents))}
+		classes.of[string(key)] = c
+	}
+	for _, v := range c.forms {
+		if v.serves(extents) {
+			if v.failed {
+				return nil
+			}
+			return v
+		}
+	}
+	return c.add(extents)
+}
+
+// add notes a shape that no form serves; it makes one that does if there were enough.
+func (c *class) add(extents []int) *form {
+	differ := false
+	for i, e := range extents {
+		c.varies[i] = c.varies[i] || e != c.first[i]
+		differ = differ || c.varies[i]
+	}
+	if c.count++; c.count < enoughShapes || !differ {
+		return nil
+	}
+	v := &form{first: c.first, varies: append([]bool(nil), c.varies...)}
+	c.forms = append(c.forms, v)
+	return v
+}
+
+// fail notes that a form cannot be compiled.
+func (v *form) fail() {
+	classes.Lock()
+	defer classes.Unlock()
+	v.failed = true
+}
+
+// extentsOf are the operands' extents, one after the other.
+func extentsOf(out []int, in []*Array) []int {
+	for _, a := range in {
+		if a != nil {
+			out = append(out, a.shape...)
+		}
+	}
+	return out
+}
+
+// group is the place of the first extent that equals the one at i.
+func group(extents []int, i int) int {
+	for k, e := range extents[:i] {
+		if e == extents[i] {
+			return k
+		}
+	}
+	return i
+}
+
+// classKey is what is equal in a class.
+func (o *operation) classKey(b []byte, in []*Array, extents []int) []byte {
+	return o.keyBy(b, in, func(b []byte, i int) []byte {
+		if e := extents[i]; e < 2 {
+			return append(b, byte(e))
+		}
+		return binary.AppendUvarint(b, uint64(2+group(extents, i)))
+	})
+}
+
+// formKey is the key of a form's program: no exact shapes have it.
+func (o *operation) formKey(b []byte, in []*Array, extents []int, v *form) []byte {
+	return o.keyBy(append(b, "named "...), in, func(b []byte, i int) []byte {
+		if v.varies[i] {
+			return binary.AppendUvarint(append(b, 1), uint64(group(extents, i)))
+		}
+		return binary.AppendUvarint(append(b, 0), uint64(extents[i]))
+	})
+}
+
+// keyBy is a key in which extent i, of all operands in turn, is said by a function.
+func (o *operation) keyBy(b []byte, in []*Array, say func(b []byte, i int) []byte) []byte {
+	b = append(append(append(b, o.name...), 0), o.text...)
+	b = append(b, 0)
+	for _, i := range o.ints {
+		b = binary.AppendVarint(b, int64(i))
+	}
+	i := 0
+	for _, a := range in {
+		if a == nil {
+			b = append(b, 0xff)
+			continue
+		}
+		b = append(b, 0xfe, byte(a.dtype), byte(len(a.shape)))
+		for range a.shape {
+			b = say(b, i)
+			i++
+		}
+	}
+	return b
+}
+
+// named builds a module of the operation alone, with names for the extents that vary.
+func (o *operation) named(in []*Array, v *form) (*ir.Module, error) {
+	var room [16]int
+	extents := extentsOf(room[:0], in)
+	at := 0
+	return o.moduleOf(in, func(t *trace, a *Array) ([]sym.Expr, error) {
+		out := make([]sym.Expr, len(a.shape))
+		for i, e := range a.shape {
+			out[i] = sym.Const(int64(e))
+			if v.varies[at] {
+				expr, err := sym.Parse(fmt.Sprintf("n%d", group(extents, at)))
+				if err != nil {
+					return nil, err
+				}
+				t.b.Dims().Set(expr.Vars()[0], sym.Range{Min: 2, Max: sym.NoMax})
+				out[i] = expr
+			}
+			at++
+		}
+		return out, nil
+	})
+}
+
+// eagerNamed runs an operation by a form. It reports done if that could be.
+func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.Tensor) (out []*Array, done bool, err error) {
+	var buffer [256]byte
+	var room [16]int
+	key := o.formKey(buffer[:0], in, extentsOf(room[:0], in), v)
+	p, err := programs.get(key, func() (*ir.Module, error) { return o.named(in, v) })
+	if err != nil {
+		v.fail()
+		return nil, false, nil
+	}
+	defer programs.done(p)
+	if out, err = s.launch(p, tensors); err == nil {
+		return out, true, nil
+	}
+	// What the named form asks of its extents may be more than the operation does of these.
+	e := (*diag.Error)(nil)
+	return nil, !errors.As(err, &e) || e.Kind == weir.ErrMemory, err
+}

@@ -1,0 +1,104 @@
+package array_test
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+	"time"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestClasses runs every operation of entries at several shapes of one class, of which the later ones have names for extents,
+// and compares with the operation compiled for just that shape.
+func TestClasses(t *testing.T) {
+	array.AssertNoLeaks(t)
+	most := 4
+	for n, e := range entries {
+		r := rand.New(rand.NewSource(int64(n)))
+		shape := e.shape
+		if shape == nil {
+			shape = elementwiseShapes[2]
+		}
+		dt := typeSets[e.types][0]
+		for k := 1; k <= most; k++ {
+			var in []*tensor.Tensor
+			for i := range operands(e, shape) {
+				scaled := append([]int(nil), shape[i]...)
+				if len(scaled) > 0 && scaled[0] > 1 {
+					scaled[0] *= k
+				}
+				in = append(in, e.operand(r, dt, i, scaled))
+			}
+			both(t, fmt.Sprint(e.expr, " of ", dt, " times ", k), e.f, in)
+		}
+	}
+}
+
+// TestRagged: a workload of ragged shapes compiles a few times, whatever the number of shapes.
+func TestRagged(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("ragged")
+	defer s.Close()
+	w := s.Ones(weir.F32, 16, 8)
+	turn := func(n int) {
+		inner := array.NewScope("turn", array.In(s))
+		x := inner.Uniform(array.Key(n), weir.F32, 0, 1, 1, 16)
+		y := inner.Softmax(inner.Relu(inner.MatMul(inner.BroadcastTo(x, n, 16), w)), 1)
+		v, err := array.Item[float32](inner.Sum(y))
+		if err != nil || v < float32(n)*0.999 || v > float32(n)*1.001 {
+			t.Fatal(n, v, err, inner.Err())
+		}
+		fine(t, inner.Close())
+	}
+	for n := 2; n < 8; n++ {
+		turn(n)
+	}
+	before := array.CacheStats()
+	for n := 8; n < 40; n++ {
+		turn(n)
+	}
+	after := array.CacheStats()
+	if compiled := after.Misses - before.Misses; compiled > 32+12 { // BroadcastTo is told its extents; where 8 or 16 meet others there are classes more
+		t.Errorf("%d programs for 32 shapes", compiled)
+	}
+	if after.Limit <= 0 || after.Bytes > after.Limit {
+		t.Errorf("the cache takes %d bytes of %d", after.Bytes, after.Limit)
+	}
+}
+
+// BenchmarkRagged is an addition at a shape that changes in each turn, of as many shapes as b.N.
+func BenchmarkRagged(b *testing.B) {
+	s := array.NewScope("bench")
+	defer s.Close()
+	x := s.Ones(weir.F32, 5000)
+	_ = x
+	n := 2
+	for b.Loop() {
+		n = n%5000 + 2
+		y := s.Zeros(weir.F32, n)
+		z := s.Add(y, y)
+		z.Close()
+		y.Close()
+	}
+	if err := s.Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkClass is the first run of an operation of a class: what it takes to compile it.
+func BenchmarkClass(b *testing.B) {
+	s := array.NewScope("bench")
+	defer s.Close()
+	x := s.Ones(weir.F32, 64, 32)
+	slope := 0.0
+	start := time.Now()
+	for b.Loop() {
+		slope++
+		y := s.LeakyRelu(x, slope) // the slope is part of the code
+		y.Close()
+	}
+	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
+}
