@@ -56,6 +56,30 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 	return false
 }
 
+// updatesLast reports whether whatever reads a state, but for what writes its new value, is done for certain before another step: where the new value is written with that step's results,
+// it is written over what nothing reads any more, in whatever order steps come. There may be no state.
+func (s *scheduler) updatesLast(first, update *loop.Launch, state *loop.Buffer) bool {
+	if state == nil || s.uses[state] == nil {
+		return true
+	}
+	before := map[loop.Step]bool{first: true}
+	for todo := []loop.Step{first}; len(todo) > 0; {
+		reads, _ := touched(todo[0], false)
+		todo = todo[1:]
+		for _, b := range reads {
+			if u := s.uses[b]; u != nil {
+				for _, w := range u.writers {
+					if !before[w] {
+						before[w] = true
+						todo = append(todo, w)
+					}
+				}
+			}
+		}
+	}
+	return !slices.ContainsFunc(s.uses[state].readers, func(r loop.Step) bool { return r != loop.Step(update) && !before[r] })
+}
+
 // meeting is where a step at one place and a later one can be one step: at the later place where nothing between them needs the
 // first one's results or changes what it reads, or else at the earlier one.
 func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
@@ -83,6 +107,9 @@ func (s *scheduler) meeting(list []loop.Step, first, second int) (int, bool) {
 func (s *scheduler) joined(producer, launch *loop.Launch, m *mapping) (*loop.Kernel, []*loop.Buffer) {
 	for i, b := range producer.Args {
 		if producer.Kernel.Params[i].Access != loop.Write || !s.private(b) && !s.given(b) {
+			continue
+		}
+		if s.given(b) && !s.updatesLast(producer, launch, launch.Args[m.out].State) {
 			continue
 		}
 		source := slices.Index(launch.Args, b)
