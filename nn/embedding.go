@@ -31,7 +31,7 @@ func (l *embedding) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !x[0].DType().IsInt() {
 		return c.Failf("Cast them to an integer type", "the ids are %v; they must be integers", x[0])
 	}
-	return []*array.Array{c.Embedding(c.Param("weight"), x[0])}
+	return []*array.Array{c.Rows("weight", x[0])}
 }
 
 // positions is a table of vectors that are added by position.

@@ -142,6 +142,7 @@ type run struct {
 	bound    map[string]*array.Array
 	updates  []Update
 	random   *randomness
+	rows     map[string]func(ids *array.Array) *array.Array // see BindRows
 }
 
 // Update is the new value of a buffer.
@@ -200,6 +201,10 @@ func (c *Context) value(name, what string) *array.Array {
 		c.Fail(diag.Inputf("the store has no %s %s", what, full).AtTensor(full).WithFix("make the store of this network, by Init"))
 		return c.Dead()
 	}
+	if c.run.rows[e.name] != nil {
+		c.Fail(diag.Inputf("it is read whole, and only its rows can be: it is trained lazily").AtTensor(e.name))
+		return c.Dead()
+	}
 	a := c.run.bound[e.name]
 	if a == nil {
 		a = e.array
@@ -208,6 +213,28 @@ func (c *Context) value(name, what string) *array.Array {
 		return c.Permute(a, 1, 0)
 	}
 	return a
+}
+
+// Rows are rows of a parameter that the layer declared, a table, by ids of any shape: what Embedding gives. A layer that
+// reads nothing else of a table can be trained lazily.
+func (c *Context) Rows(name string, ids *array.Array) *array.Array {
+	if e := c.run.params.entry(join(c.path, name)); e != nil && c.run.rows[e.name] != nil {
+		return c.run.rows[e.name](ids)
+	}
+	return c.Embedding(c.Param(name), ids)
+}
+
+// BindRows makes f what gives the rows of a table in this computation. A layer that reads the table otherwise is an error.
+func (c *Context) BindRows(name string, f func(ids *array.Array) *array.Array) {
+	e := c.run.params.entry(name)
+	if e == nil {
+		c.Fail(diag.Inputf("no parameter is called %s", name).AtTensor(name))
+		return
+	}
+	if c.run.rows == nil {
+		c.run.rows = map[string]func(ids *array.Array) *array.Array{}
+	}
+	c.run.rows[e.name] = f
 }
 
 // Update gives a buffer its new value; see Updates.

@@ -188,28 +188,62 @@ func (t *Trainer) trace(s *array.Scope, p *program, in []*array.Array) []*array.
 			trained = append(trained, in[i])
 		}
 	}
+	lookups := t.lookups(s, in[:m], key, batch)
+	var by []*array.Array // what the derivative is taken by
+	var whole []int       // of those, the parameters, which come first
+	for i, a := range trained {
+		if !t.options.isLazy(t.states[i].name) {
+			by, whole = append(by, a), append(whole, i)
+		}
+	}
+	for _, l := range lookups {
+		by = append(by, l.added)
+	}
 	var updates []nn.Update
 	var loss *array.Array
-	forward := func(s *array.Scope, trained ...*array.Array) []*array.Array {
+	forward := func(s *array.Scope, by ...*array.Array) []*array.Array {
 		values := slices.Clone(in[:m])
-		copy(values, trained) // they are the first
-		if loss, updates = t.forward(s, values, key, batch); t.options.LossScale > 0 {
+		for k, i := range whole {
+			values[i] = by[k]
+		}
+		at := len(whole)
+		loss, updates = t.forward(s, values, key, batch, func(table int, ids *array.Array) *array.Array {
+			at++
+			return s.Add(s.Embedding(values[table], ids), by[at-1])
+		})
+		if t.options.LossScale > 0 {
 			return []*array.Array{s.Mul(loss, scalars[len(scalars)-1])}
 		}
 		return []*array.Array{loss}
 	}
-	grads := array.Grad(forward)(s, trained...)
 	if s.Err() != nil {
-		return grads
+		return nil
 	}
-	w := &writing{t: t, s: s, in: in, scalars: scalars, updates: updates}
+	out := array.Grad(forward)(s, by...)
+	if s.Err() != nil {
+		return out
+	}
+	w := &writing{t: t, s: s, in: in, scalars: scalars, updates: updates, rows: map[int]*touched{}, marks: t.marks()}
+	grads := make([]*array.Array, len(trained))
+	for k, i := range whole {
+		grads[i] = out[k]
+	}
+	for i := range grads {
+		if grads[i] == nil {
+			w.rows[i], grads[i] = w.touch(i, lookups, out[len(whole):])
+		}
+	}
+	if s.Err() != nil {
+		return nil
+	}
 	return w.results(p, loss, grads)
 }
 
 // forward is the loss of a batch, of f32, and the new values of buffers.
-func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array) (*array.Array, []nn.Update) {
+func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array, rows func(table int, ids *array.Array) *array.Array) (*array.Array, []nn.Update) {
 	c := nn.Training(s, t.params, key)
 	t.bind(c, values)
+	t.bindRows(c, rows)
 	x, y := batch, (*array.Array)(nil)
 	if t.target {
 		x, y = batch[:len(batch)-1], batch[len(batch)-1]
@@ -232,6 +266,7 @@ func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Arra
 func (t *Trainer) bind(c *nn.Context, values []*array.Array) {
 	for i, s := range append(slices.Clone(t.states), t.frozen...) {
 		switch {
+		case s.kind == parameter && t.options.isLazy(s.name): // see bindRows
 		case s.kind == parameter:
 			c.Bind(s.name, t.narrow(c.Scope, values[i:i+1])[0])
 		case s.kind == buffer:
@@ -261,6 +296,19 @@ type writing struct {
 	in      []*array.Array
 	scalars []*array.Array
 	updates []nn.Update
+	rows    map[int]*touched // of tables that are trained lazily
+	marks   map[int]int      // their marks among the states
+}
+
+// marks are where the states are that tell the places of tables' rows.
+func (t *Trainer) marks() map[int]int {
+	marks := map[int]int{}
+	for i, s := range t.states {
+		if s.kind == mark {
+			marks[s.param] = i
+		}
+	}
+	return marks
 }
 
 // results are the new values of what the program writes, the loss, the norm, and whether all is finite.
@@ -348,6 +396,10 @@ func (w *writing) update(grads []*array.Array, fine *array.Array) []*array.Array
 				next[k] = s.Zeros(weir.F32, st.array.Shape()...)
 			}
 		}
+		if w.rows[i] != nil {
+			w.lazily(next, i, u, slots, fine)
+			continue
+		}
 		p, values := t.optimiser.Update(s, u)
 		next[i] = p
 		for k, at := range slots {
@@ -380,6 +432,8 @@ func (w *writing) guarded(next []*array.Array, fine *array.Array) []*array.Array
 		case value == nil:
 		case st.kind == sum && w.t.options.LossScale > 0:
 			out = append(out, value) // what is skipped is gone
+		case st.kind == mark || w.rows[i] != nil || st.kind == slot && w.rows[st.param] != nil:
+			out = append(out, value) // rows were guarded one by one
 		default:
 			out = append(out, w.s.Where(fine, value, w.in[i]))
 		}

@@ -33,6 +33,10 @@ type Options struct {
 	Finite bool
 	// Decays says which parameters' weights decay; nil: all.
 	Decays func(name string) bool
+	// Lazy are tables of which a step touches only the rows that a batch's ids name, and the same rows of what the optimiser
+	// keeps of them: patterns of names, as "0.*". The network reads them by nn.Embedding alone. Rows that are not named do not
+	// decay, nor do their moments: with SGD without momentum the numbers are the same as without Lazy.
+	Lazy []string
 	// Seed is what random numbers of steps, as those of Dropout, come from.
 	Seed uint64
 	// Budget, Threads and what else Compile says hold for the step's program. Its Dims bound "batch".
@@ -106,7 +110,8 @@ const (
 	parameter stateKind = iota
 	buffer
 	slot
-	sum // of gradients
+	sum  // of gradients
+	mark // of the rows of a table that is trained lazily: see lazy.go
 )
 
 // New makes a trainer of a network's parameters, all that are not frozen. They are updated where they are, and lent to the
@@ -176,6 +181,9 @@ func (t *Trainer) gather() error {
 			}
 		}
 	}
+	if err := t.checkLazy(names); err != nil {
+		return err
+	}
 	for i, name := range names {
 		t.keep(i, name)
 	}
@@ -188,6 +196,9 @@ func (t *Trainer) keep(i int, name string) {
 	for _, s := range t.optimiser.Slots(shape) {
 		a := array.From(t.scope, full(s.Value, s.Shape), s.Shape...)
 		t.states = append(t.states, state{name: name + "@" + s.Name, array: a, kind: slot, param: i})
+	}
+	if t.options.isLazy(name) {
+		t.states = append(t.states, state{name: name + "@mark", array: t.scope.Zeros(weir.I32, shape[0]), kind: mark, param: i})
 	}
 	if t.options.Accumulate > 1 {
 		t.states = append(t.states, state{name: name + "@sum", array: t.scope.Zeros(weir.F32, shape...), kind: sum, param: i})

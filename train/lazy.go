@@ -1,0 +1,136 @@
+package train
+
+import (
+	"path"
+	"slices"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/nn"
+)
+
+// A table that is trained lazily has only those rows touched that a batch's ids name. Its derivative is taken by what is
+// added to its rows, which is zeros: one array for each place that reads rows. Rows that several ids name get the sum of
+// their derivatives: each row has a place of its own among the batch's ids, that of the last id which names it. A state of
+// one integer a row tells the place; it is written before it is read, so that nobody has to clear it.
+
+// lookup is a place of the network that reads rows of a table.
+type lookup struct {
+	table int // of the trained parameters
+	ids   *array.Array
+	added *array.Array // to the rows
+}
+
+// isLazy reports whether a parameter's name matches a pattern of Options.Lazy.
+func (o *Options) isLazy(name string) bool {
+	return slices.ContainsFunc(o.Lazy, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
+}
+
+// checkLazy checks the parameters that are to be trained lazily.
+func (t *Trainer) checkLazy(names []string) error {
+	for _, pattern := range t.options.Lazy {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return diag.Inputf("the pattern %q: %v", pattern, err)
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(pattern, name); return ok }) {
+			return diag.Inputf("no parameter that is trained matches %q", pattern)
+		}
+	}
+	if len(t.options.Lazy) > 0 && t.options.Accumulate > 1 {
+		return diag.Unsupportedf("tables that are trained lazily, and gradients of several batches added up")
+	}
+	for _, name := range names {
+		if !t.options.isLazy(name) {
+			continue
+		}
+		shape := t.params.Get(name).Shape()
+		if len(shape) != 2 {
+			return diag.Inputf("it is %v; what is trained lazily is a table, of rows", t.params.Get(name)).AtTensor(name)
+		}
+		for _, s := range t.optimiser.Slots(shape) {
+			if !slices.Equal(s.Shape, shape) {
+				return diag.Unsupportedf("a table that is trained lazily by an optimiser whose %s is of another shape than the table", s.Name).AtTensor(name)
+			}
+		}
+	}
+	return nil
+}
+
+// lookups runs the network for the places that read rows: what else it computes is dead.
+func (t *Trainer) lookups(s *array.Scope, values []*array.Array, key *array.Array, batch []*array.Array) (list []*lookup) {
+	if len(t.options.Lazy) == 0 {
+		return nil
+	}
+	t.forward(s, values, key, batch, func(table int, ids *array.Array) *array.Array {
+		rows := s.Embedding(values[table], ids)
+		list = append(list, &lookup{table: table, ids: ids, added: s.Zeros(weir.F32, rows.Shape()...)})
+		return rows
+	})
+	return list
+}
+
+// bindRows gives the tables that are trained lazily what gives their rows.
+func (t *Trainer) bindRows(c *nn.Context, rows func(table int, ids *array.Array) *array.Array) {
+	for i, s := range t.states {
+		if s.kind == parameter && t.options.isLazy(s.name) {
+			c.BindRows(s.name, func(ids *array.Array) *array.Array { return rows(i, ids) })
+		}
+	}
+}
+
+// touched is what a batch's ids name of a table.
+type touched struct {
+	ids   *array.Array // [n], of all places
+	place *array.Array // [n], the row's own among them
+	mark  *array.Array // the state's new value
+}
+
+// touch finds the rows that ids name, and their derivatives: the sums at the rows' own places, zeros at the others.
+func (w *writing) touch(table int, list []*lookup, grads []*array.Array) (rows *touched, sums *array.Array) {
+	s := w.s
+	extent := w.in[table].Dim(1)
+	var ids, parts []*array.Array
+	for i, l := range list {
+		if l.table == table {
+			ids = append(ids, s.Reshape(s.Cast(l.ids, weir.I64), -1))
+			parts = append(parts, s.Reshape(grads[i], -1, extent))
+		}
+	}
+	if ids == nil {
+		w.s.Fail(diag.Inputf("the network reads no rows of it, and it is to be trained lazily").AtTensor(w.t.states[table].name))
+		return nil, nil
+	}
+	r := &touched{ids: ids[0]}
+	g := parts[0]
+	if len(ids) > 1 {
+		r.ids, g = s.Concat(0, ids...), s.Concat(0, parts...)
+	}
+	number := s.Iota(weir.I32, r.ids.Dim(0))
+	r.mark = s.Assign(w.own(w.marks[table]), number, r.ids)
+	r.place = s.Take(r.mark, r.ids, 0)
+	return r, s.AddAt(s.Zeros(weir.F32, g.Shape()...), g, r.place)
+}
+
+// own is an array of its own that has a state's elements, and can be assigned to.
+func (w *writing) own(state int) *array.Array {
+	return w.s.Reshape(w.in[state], w.in[state].Shape()...)
+}
+
+// lazily writes the new rows of a table, and of its slots.
+func (w *writing) lazily(next []*array.Array, i int, u Update, slots []int, fine *array.Array) {
+	s, r := w.s, w.rows[i]
+	u.P, u.G = s.Take(u.P, r.ids, 0), s.Take(u.G, r.place, 0)
+	for k := range u.Slots {
+		u.Slots[k] = s.Take(u.Slots[k], r.ids, 0)
+	}
+	p, values := w.t.optimiser.Update(s, u)
+	put := func(state int, rows, old *array.Array) {
+		next[state] = s.Assign(w.own(state), s.Where(fine, rows, old), r.ids)
+	}
+	put(i, p, u.P)
+	for k, at := range slots {
+		put(at, values[k], u.Slots[k])
+	}
+	next[w.marks[i]] = r.mark
+}
