@@ -1,7 +1,7 @@
 package array
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -69,59 +69,240 @@ func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
 	return s.launch(p, tensors)
 }
 
-// differentiate traces f and its derivatives.
-func (s *Scope) differentiate(f Func, in []*Array) []*Array {
-	t := s.trace
-	// The function gets values of its own, so that what it reads of its arguments otherwise is no part of the derivative.
-	own := make([]*Array, len(in))
+// arguments are inputs of a function that is differentiated: values of its own, so that what it reads of its arguments otherwise
+// is no part of the derivative. Their values are returned too, since Assign may give the arrays others.
+func (s *Scope) arguments(in []*Array) (own []*Array, values []*ir.Value) {
+	own = make([]*Array, len(in))
 	for i, a := range in {
 		own[i] = s.one(operation{name: "argument", build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{same(b, v[0])} }}, a)
 	}
 	if s.failed() {
-		return s.none(1 + len(in))
+		return nil, nil
 	}
-	begins := t.valuesOf(own) // Assign may give the arrays others
-	out := f(s, own...)
-	if s.failed() {
-		return s.none(len(out) + len(in))
-	}
-	if len(out) == 0 || out[0].dead(s, "the derivative") {
-		s.failAt("the derivative", diag.Inputf("the function has no result"))
-		return s.none(1 + len(in))
-	}
-	if n := out[0].Len(); n != 1 || !out[0].dtype.IsFloat() {
-		s.failAt("the derivative", diag.Inputf("the function's first result is %v; a derivative is of one float", out[0]).WithFix("Sum it, or use VJP"))
-		return s.none(len(out) + len(in))
-	}
-	grads, err := t.gradient(s, out[0], own, begins)
-	if err != nil {
-		s.failAt("the derivative", err)
-		return s.none(len(out) + len(in))
-	}
-	return append(append([]*Array(nil), out...), grads...)
+	return own, s.trace.valuesOf(own)
 }
 
-func (t *trace) gradient(s *Scope, y *Array, in []*Array, begins []*ir.Value) (out []*Array, err error) {
+// derivative runs what builds derivatives of a function at some inputs, and keeps its error: results are those of the
+// function, which come first, and the derivatives.
+func (s *Scope) derivative(f Func, in []*Array, results int, build func(out, own []*Array, begins []*ir.Value) ([]*Array, error)) []*Array {
+	own, begins := s.arguments(in)
+	if s.failed() {
+		return s.none(results)
+	}
+	out := f(s, own...)
+	if s.failed() {
+		return s.none(results)
+	}
+	for _, y := range out {
+		if y.dead(s, "the derivative") {
+			return s.none(results)
+		}
+	}
+	grads, err := build(out, own, begins)
+	if err != nil {
+		s.failAt("the derivative", err)
+		return s.none(results)
+	}
+	return grads
+}
+
+// differentiate traces f and its derivatives.
+func (s *Scope) differentiate(f Func, in []*Array) []*Array {
+	return s.derivative(f, in, 1+len(in), func(out, own []*Array, begins []*ir.Value) ([]*Array, error) {
+		if len(out) == 0 {
+			return nil, diag.Inputf("the function has no result")
+		}
+		if n := out[0].Len(); n != 1 || !out[0].dtype.IsFloat() {
+			return nil, diag.Inputf("the function's first result is %v; a derivative is of one float", out[0]).WithFix("Sum it, or use VJP")
+		}
+		grads, err := s.trace.pullback(s, out[:1], nil, own, begins)
+		return append(append([]*Array(nil), out...), grads...), err
+	})
+}
+
+// pullback is the derivatives by the inputs of what seeds make of results; of inputs that are not floats, zeros.
+func (t *trace) pullback(s *Scope, out, seeds, in []*Array, begins []*ir.Value) (grads []*Array, err error) {
 	defer ir.Catch(&err)
-	var xs []*ir.Value
+	t.b.Source = "gradient"
+	var xs, ys, us []*ir.Value
+	for i, y := range out {
+		if y.dtype.IsFloat() {
+			ys = append(ys, t.number(y))
+			if seeds != nil {
+				us = append(us, t.number(seeds[i]))
+			}
+		}
+	}
 	for i, a := range in {
 		if a.dtype.IsFloat() {
 			xs = append(xs, begins[i])
 		}
 	}
-	t.b.Source = "gradient"
-	grads := ops.Gradient(t.b, t.operand(y), xs)
-	k := 0
-	for i, a := range in {
+	values := ops.VJP(t.b, ys, us, xs)
+	for _, a := range in {
 		if !a.dtype.IsFloat() {
-			out = append(out, s.Zeros(a.dtype, a.shape...))
+			grads = append(grads, s.Zeros(a.dtype, a.shape...))
 			continue
 		}
-		if grads[k] == nil {
-			return nil, fmt.Errorf("no derivative by input %d", i)
-		}
-		out = append(out, t.array(s, grads[k]))
-		k++
+		grads, values = append(grads, t.array(s, values[0])), values[1:]
 	}
-	return out, nil
+	return grads, nil
+}
+
+// VJP is the function that multiplies a vector with f's Jacobian: it takes f's n inputs, and then a seed for each of f's
+// results, of its type and shape, and gives for each input the derivative of the sum of all results' elements times the
+// seeds'. Seeds of results that are not floats are not read.
+func VJP(f Func, n int) Func {
+	return func(s *Scope, in ...*Array) []*Array {
+		if s.failed() || s.few("VJP", in, n) {
+			return s.none(n)
+		}
+		return s.traced(func(s *Scope, in ...*Array) []*Array {
+			seeds := in[n:]
+			return s.derivative(f, in[:n], n, func(out, own []*Array, begins []*ir.Value) ([]*Array, error) {
+				if err := alike("seed", seeds, out); err != nil {
+					return nil, err
+				}
+				return s.trace.pullback(s, out, seeds, own, begins)
+			})
+		}, in)
+	}
+}
+
+// JVP is the function that multiplies f's Jacobian with a vector: it takes f's n inputs, and then a tangent for each, of
+// its type and shape, and gives for each of f's results how it changes along the tangents. It differentiates twice: what
+// VJP gives is linear in its seeds, and the derivative by them is the Jacobian (Townsend: A new trick for calculating
+// Jacobian vector products, 2017).
+func JVP(f Func, n int) Func {
+	return func(s *Scope, in ...*Array) []*Array {
+		if s.failed() || s.few("JVP", in, 2*n) {
+			return s.none(1)
+		}
+		return s.traced(func(s *Scope, in ...*Array) []*Array {
+			tangents := in[n:]
+			return s.derivative(f, in[:n], 1, func(out, own []*Array, begins []*ir.Value) ([]*Array, error) {
+				if err := alike("tangent", tangents, in[:n]); err != nil {
+					return nil, err
+				}
+				seeds, ends := s.arguments(s.zerosLike(out))
+				if s.failed() {
+					return nil, s.Err()
+				}
+				grads, err := s.trace.pullback(s, out, seeds, own, begins)
+				if err != nil {
+					return nil, err
+				}
+				return s.trace.pullback(s, grads, tangents, seeds, ends)
+			})
+		}, in)
+	}
+}
+
+// zerosLike are zeros of the types and shapes of arrays.
+func (s *Scope) zerosLike(list []*Array) []*Array {
+	out := make([]*Array, len(list))
+	for i, a := range list {
+		out[i] = s.Zeros(a.dtype, a.shape...)
+	}
+	return out
+}
+
+// few reports whether there are fewer arrays than a function needs; then the scope has an error.
+func (s *Scope) few(op string, in []*Array, n int) bool {
+	if len(in) < n {
+		s.failAt(op, diag.Inputf("%d arrays are given, at least %d are needed", len(in), n))
+		return true
+	}
+	return false
+}
+
+// alike checks that arrays have the types and shapes of others.
+func alike(what string, list, want []*Array) error {
+	if len(list) != len(want) {
+		return diag.Inputf("there are %d of kind %s for %d arrays", len(list), what, len(want))
+	}
+	for i, a := range list {
+		if a == nil || a.dtype != want[i].dtype || !slices.Equal(a.shape, want[i].shape) {
+			return diag.Inputf("%s %d is %v, and is to be like %v", what, i, a, want[i])
+		}
+	}
+	return nil
+}
+
+// Stop is x, as a constant to Grad and the others: no derivative passes it.
+func (s *Scope) Stop(x *Array) *Array {
+	return s.one(operation{name: "stop", build: func(b *ir.Builder, in []*ir.Value) []*ir.Value { return []*ir.Value{ops.Stop(b, in[0])} }}, x)
+}
+
+// Custom is f with a derivative of its own: back is given f's inputs, its results and the derivatives by those, nil for a
+// result on which nothing depends, and returns the derivatives by the inputs, nil for one that has none. It may not read
+// what f computed in between.
+func Custom(f Func, back func(s *Scope, in, out, up []*Array) []*Array) Func {
+	return func(s *Scope, in ...*Array) []*Array {
+		out := f(s, in...)
+		if s.failed() || s.trace == nil {
+			return out
+		}
+		marked, err := s.trace.custom(s, in, out, back)
+		if err != nil {
+			s.failAt("a custom derivative", err)
+			return s.none(len(out))
+		}
+		return marked
+	}
+}
+
+func (t *trace) custom(s *Scope, in, out []*Array, back func(s *Scope, in, out, up []*Array) []*Array) (marked []*Array, err error) {
+	defer ir.Catch(&err)
+	var xs, ys []*ir.Value
+	for _, a := range in {
+		xs = append(xs, t.number(a))
+	}
+	for _, a := range out {
+		ys = append(ys, t.number(a))
+	}
+	for _, v := range ops.Custom(t.b, ys, xs, func(b *ir.Builder, up []*ir.Value) []*ir.Value {
+		return t.customBack(b, xs, ys, up, back)
+	}) {
+		marked = append(marked, t.array(s, v))
+	}
+	return marked, nil
+}
+
+// customBack runs a derivative of the user's own in the trace, where the derivative is built.
+func (t *trace) customBack(b *ir.Builder, xs, ys, up []*ir.Value, back func(s *Scope, in, out, up []*Array) []*Array) []*ir.Value {
+	before := t.b
+	t.b = b
+	s := NewScope("a custom derivative")
+	s.trace = t
+	defer func() {
+		s.Close()
+		t.b = before
+	}()
+	arrays := func(values []*ir.Value) []*Array {
+		list := make([]*Array, len(values))
+		for i, v := range values {
+			if v != nil {
+				list[i] = t.array(s, v)
+			}
+		}
+		return list
+	}
+	grads := back(s, arrays(xs), arrays(ys), arrays(up))
+	if err := s.Err(); err != nil {
+		b.Fail(err)
+	}
+	if len(grads) != len(xs) {
+		b.Failf("%d derivatives by %d inputs", len(grads), len(xs))
+	}
+	values := make([]*ir.Value, len(grads))
+	for i, a := range grads {
+		if a == nil {
+			continue
+		}
+		if values[i] = t.number(a); values[i].Type.String() != xs[i].Type.String() {
+			b.Failf("the derivative by input %d is %v, the input %v", i, values[i].Type, xs[i].Type)
+		}
+	}
+	return values
 }
