@@ -29,6 +29,9 @@ var views = []string{"View", "Array.Tensor", "Tensor.Bytes", "Results.Get", "Res
 // settlers are the methods of a scope that give its arrays to another one.
 var settlers = []string{"Scope.Return", "Scope.Transfer"}
 
+// stored are the methods of a context that give arrays of the parameters' scope.
+var stored = []string{"Context.Param", "Context.Buffer"}
+
 // onlyLook are packages of the standard library whose functions neither close nor keep their arguments.
 var onlyLook = []string{"fmt", "log", "log/slog", "testing", "errors", "runtime", "reflect", "github.com/google/go-cmp/cmp",
 	"github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"}
@@ -76,6 +79,37 @@ func resource(t types.Type) *types.Named {
 func is(t types.Type, name string) bool {
 	n := named(t)
 	return n != nil && n.Obj().Name() == name
+}
+
+// embedsScope returns which field of a library's struct, such as nn.Context, is the scope that it computes in, or −1.
+func embedsScope(t types.Type) int {
+	n := named(t)
+	if n == nil {
+		return -1
+	}
+	s, ok := n.Underlying().(*types.Struct)
+	if !ok {
+		return -1
+	}
+	for i := range s.NumFields() {
+		if s.Field(i).Embedded() && is(s.Field(i).Type(), "Scope") {
+			return i
+		}
+	}
+	return -1
+}
+
+// computesIn reports whether operations run in a value of type t: it is a scope, or embeds one.
+func computesIn(t types.Type) bool { return is(t, "Scope") || embedsScope(t) >= 0 }
+
+// contextOf returns the context whose scope a value is, or the value.
+func contextOf(v ssa.Value) ssa.Value {
+	if load, ok := v.(*ssa.UnOp); ok {
+		if field, ok := load.X.(*ssa.FieldAddr); ok && embedsScope(field.X.Type()) == field.Field {
+			return field.X
+		}
+	}
+	return v
 }
 
 func isError(t types.Type) bool {

@@ -21,6 +21,7 @@ const (
 	failing                 // a bool that is true only if that error is not nil
 	within                  // a list of arguments, or weir.Inputs, that holds it
 	closer                  // a closure that closes or keeps it
+	context                 // a context that computes in it, or the address of its scope there
 	derived                 // what shares its memory, or belongs to it
 	yes                     // the constant true
 	no                      // the constant false

@@ -48,6 +48,10 @@ func (w *walk) step(instruction ssa.Instruction, s *state) bool {
 		w.read(i.X, s)
 		w.derive(i, s)
 	case *ssa.FieldAddr:
+		if s.of(i.X).kind == context && embedsScope(i.X.Type()) == i.Field {
+			s.set(i, mark{kind: context})
+			break
+		}
 		s.set(i, s.marks[place{i.X, i.Field}])
 	case *ssa.Call:
 		return w.call(i, s)
@@ -222,6 +226,9 @@ func (w *walk) load(i *ssa.UnOp, s *state) {
 	}
 	if m.kind == derived && !carries(i.Type()) {
 		m = mark{}
+	}
+	if m.kind == context && is(i.Type(), "Scope") {
+		m = mark{kind: itself}
 	}
 	s.set(i, m)
 }
@@ -521,8 +528,12 @@ func (w *walk) result(i *ssa.Call, s *state) {
 		}
 		return
 	}
-	if at := w.a.scopeOfResult(call); at >= 0 && s.of(call.Args[at]).kind == itself {
+	if at := w.a.scopeOfResult(call); at >= 0 && (s.of(call.Args[at]).kind == itself || s.of(call.Args[at]).kind == context) {
 		s.set(i, mark{kind: derived, id: i})
+		return
+	}
+	if ofLibrary(callee(call)) && embedsScope(i.Type()) >= 0 && slices.ContainsFunc(call.Args, func(v ssa.Value) bool { return s.of(v).kind == itself }) {
+		s.set(i, mark{kind: context})
 		return
 	}
 	for k, arg := range call.Args {

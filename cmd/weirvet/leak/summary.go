@@ -97,7 +97,7 @@ func (a *analysisOf) summaryOf(f *ssa.Function) *summary {
 			}
 		}
 		s.Params = append(s.Params, e)
-		if is(p.Type(), "Scope") {
+		if computesIn(p.Type()) {
 			a.arraysOf(f, p, i, s)
 		}
 	}
@@ -442,7 +442,7 @@ func (a *analysisOf) belongs(v ssa.Value, scope ssa.Value, seen map[ssa.Value]bo
 		}
 		return answer
 	case *ssa.Call:
-		if i := a.scopeOfResult(v.Common()); i >= 0 && v.Common().Args[i] == scope {
+		if i := a.scopeOfResult(v.Common()); i >= 0 && contextOf(v.Common().Args[i]) == scope {
 			return "yes"
 		}
 	}
@@ -455,17 +455,8 @@ func (a *analysisOf) scopeOfResult(call *ssa.CallCommon) int {
 		return -1
 	}
 	f := callee(call)
-	if ofLibrary(f) && f.Exported() && !ofLibrary(f, settlers...) {
-		scopes := []int{}
-		for i, arg := range call.Args {
-			if is(arg.Type(), "Scope") {
-				scopes = append(scopes, i)
-			}
-		}
-		if len(scopes) > 0 {
-			return scopes[0]
-		}
-		return -1
+	if ofLibrary(f) && f.Exported() && !ofLibrary(f, settlers...) && !ofLibrary(f, stored...) {
+		return slices.IndexFunc(call.Args, func(arg ssa.Value) bool { return computesIn(arg.Type()) })
 	}
 	if s := a.ofCall(call); s != nil {
 		for _, at := range s.Of {

@@ -389,3 +389,21 @@ func meant() {
 	s := array.NewScope("forever too")
 	fmt.Println(s.Err())
 }
+
+// 34: a layer that computes in a context, whoever closes its scope.
+func inContextOf(c *nn.Context, l nn.Layer, x *array.Array) *array.Array {
+	return c.Add(x, nn.One(c, l, x))
+}
+
+func predicted(parent *array.Scope, l nn.Layer, p *nn.Store, x *array.Array) *array.Array {
+	s := array.NewScope("predicted", array.In(parent))
+	defer s.Close()
+	return s.Return(inContextOf(nn.Inference(s, p), l, x))
+}
+
+// 35: a parameter belongs to the store.
+func weight(parent *array.Scope, p *nn.Store) *array.Array {
+	s := array.NewScope("weight", array.In(parent))
+	defer s.Close()
+	return nn.Inference(s, p).Param("weight")
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/nn"
 	"github.com/weirml/weir/train"
 )
 
@@ -190,4 +191,25 @@ func closedByDefer(path string) (*weir.Model, error) {
 	}
 	defer m.Close()
 	return m, nil // want `the model from weir.Load is returned, but closed by a defer of this function`
+}
+
+func byContext(parent *array.Scope, l nn.Layer, p *nn.Store, x *array.Array) *array.Array {
+	s := array.NewScope("context", array.In(parent))
+	defer s.Close()
+	return nn.One(nn.Inference(s, p), l, x) // want `an array is returned, but dies`
+}
+
+func operationOfContext(parent *array.Scope, p *nn.Store, x *array.Array) *array.Array {
+	s := array.NewScope("context", array.In(parent))
+	defer s.Close()
+	c := nn.Inference(s, p)
+	return c.Relu(c.Add(x, c.Param("w"))) // want `an array is returned, but dies`
+}
+
+func apply(c *nn.Context, x *array.Array) *array.Array { return c.Relu(x) }
+
+func helperOfContext(parent *array.Scope, p *nn.Store, x *array.Array) *array.Array {
+	s := array.NewScope("context", array.In(parent))
+	defer s.Close()
+	return apply(nn.Inference(s, p), x) // want `an array is returned, but dies`
 }

@@ -11,3 +11,12 @@ type Store struct{ x int }
 func Linear(in, out int) Layer              { return nil }
 func Init(l Layer, key *array.Array) *Store { return &Store{} }
 func (p *Store) Close() error               { return nil }
+
+type Context struct {
+	*array.Scope
+	x int
+}
+
+func Inference(s *array.Scope, p *Store) *Context          { return &Context{Scope: s} }
+func One(c *Context, l Layer, x *array.Array) *array.Array { return nil }
+func (c *Context) Param(name string) *array.Array          { return nil }
