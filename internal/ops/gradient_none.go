@@ -23,5 +23,5 @@ var undifferentiated = map[string]string{
 	"bitcast":     "bits are no numbers",
 	"quantize":    "rounded; Custom says how to pass a derivative through",
 	"interpret":   "it runs a module apart", "non_max_suppression": "a choice",
-	"grid_sample": unbuilt, "deform_columns": unbuilt, "roi_align": unbuilt, "max_roi_pool": unbuilt,
+	"deform_columns": unbuilt, "roi_align": unbuilt, "max_roi_pool": unbuilt,
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "grid_sample", Shape: gridSampleShape, Mean: gridSampleMean, Samples: gridSampleSamples,
+	define(&Def{Op: "grid_sample", Grad: gridSampleGrad, Shape: gridSampleShape, Mean: gridSampleMean, Samples: gridSampleSamples,
 		Lowerings: []Lowering{{Name: "taps", When: movable, Build: gridSampleTaps}}})
 }
 
