@@ -36,6 +36,7 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 	defer ir.Catch(&err)
 	w := &writer{module: m, graph: &wire.GraphProto{Name: m.Name}, names: map[*ir.Value]string{}, taken: map[string]bool{},
 		constants: map[string]string{}, extents: map[string]string{}, sources: map[sym.Name]source{}, needed: map[*ir.Node]bool{}}
+	w.main = w.graph
 	if w.graph.Name == "" {
 		w.graph.Name = "main"
 	}
@@ -68,7 +69,8 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 // writer builds a graph.
 type writer struct {
 	module    *ir.Module
-	graph     *wire.GraphProto
+	main      *wire.GraphProto // has every initializer
+	graph     *wire.GraphProto // main, or a region
 	names     map[*ir.Value]string
 	taken     map[string]bool
 	results   []*ir.Value
@@ -79,7 +81,7 @@ type writer struct {
 	count     int
 }
 
-// source is a value that has an axis of a named extent.
+// source is a value that has an axis of a named extent; with an axis below 0 it is the one element.
 type source struct {
 	name string
 	axis int
@@ -156,6 +158,9 @@ func (w *writer) need(list []*ir.Value) {
 		if v != nil && v.Node != nil && !w.needed[v.Node] {
 			w.needed[v.Node] = true
 			w.need(v.Node.Inputs)
+			for _, r := range inner(v.Node) {
+				w.need(r.Results)
+			}
 		}
 	}
 }
@@ -244,7 +249,7 @@ func (w *writer) tensor(hint string, t *tensor.Tensor) string {
 	}
 	elementType(t.DType())
 	name := w.unique(hint)
-	w.graph.Initializer = append(w.graph.Initializer, wire.FromTensor(name, t))
+	w.main.Initializer = append(w.main.Initializer, wire.FromTensor(name, t))
 	if key != "" {
 		w.constants[key] = name
 	}
@@ -330,6 +335,9 @@ func (w *writer) factor(f sym.Factor) string {
 		s, ok := w.sources[f.Name]
 		if !ok {
 			fail(diag.Unsupportedf("no input has an axis of the extent %v alone", f.Name).AtDim(f.Name.String()))
+		}
+		if s.axis < 0 {
+			return w.add("Reshape", []string{s.name, w.ints(1)})
 		}
 		return w.add("Shape", []string{s.name}, wire.IntAttribute("start", int64(s.axis)), wire.IntAttribute("end", int64(s.axis+1)))
 	case sym.FloorQuotient:
