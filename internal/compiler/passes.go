@@ -25,6 +25,7 @@ var Passes = []PassRow{
 	{"common", pass.Common, "before what looks for patterns, in which a value that occurs twice is computed once"},
 	{"identities", pass.Identities, "after common, before what looks for patterns, which need not know of operations that do nothing"},
 	{"scattered", pass.Scattered, "after identities, which leaves sums with 0 to nobody else"},
+	{"factored", pass.Factored, "after common, which leaves one value of those that are the same"},
 	{"scales", pass.Scales, "after fold, which makes one factor and one summand of a channel's statistics"},
 	{"quantised", pass.Quantised, "after identities, before transposes, which would move axes of floats"},
 	{"integers", pass.Integers, "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of floats"},
@@ -72,7 +73,7 @@ func OnRequest(pass string) bool { return optional[pass] != nil }
 var needed = map[string]bool{"expand": true, "dead-expanded": true}
 
 // exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
-var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil, "scattered": nil, "blocks-allowed": nil}
+var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil, "scattered": nil, "factored": nil, "blocks-allowed": nil}
 
 // NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
 func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }
