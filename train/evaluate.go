@@ -70,6 +70,9 @@ func observe(y *weir.Tensor, target *array.Array, metrics []Metric) error {
 		return diag.Inputf("metrics of %v, which has no rows", y)
 	}
 	width := shape[len(shape)-1]
+	if len(shape) == 1 {
+		width = 1 // an element for each example
+	}
 	var rows [][]float32
 	for ; len(values) > 0; values = values[width:] {
 		rows = append(rows, values[:width])

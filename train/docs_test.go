@@ -1,0 +1,37 @@
+package train_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDocument compiles the program of docs/training.md as it stands there, and runs it.
+func TestDocument(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no go command to compile it with")
+	}
+	text, err := os.ReadFile("../docs/training.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, ok := strings.Cut(string(text), "```go\n")
+	code, _, end := strings.Cut(code, "```\n")
+	if !ok || !end {
+		t.Fatal("docs/training.md has no Go program")
+	}
+	dir, err := os.MkdirTemp(".", "document-*.tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(code), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "run", "./"+dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "accuracy 0.9") || !strings.Contains(string(out), "batch") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
