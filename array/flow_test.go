@@ -197,3 +197,18 @@ func TestSearchNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestFlowJVP differentiates along a tangent through a scan and an assignment.
+func TestFlowJVP(t *testing.T) {
+	f := func(s *array.Scope, in ...*array.Array) []*array.Array {
+		s.Assign(in[0], s.Number(4), 0)
+		_, ys := s.Scan(func(s *array.Scope, state, x []*array.Array) (next, y []*array.Array) {
+			p := s.Mul(state[0], x[0])
+			return []*array.Array{p}, []*array.Array{p}
+		}, []*array.Array{s.Ones(weir.F32)}, in)
+		return ys
+	}
+	same(t, "jvp", twice(t, func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return array.JVP(f, 1)(s, in[0], s.Ones(weir.F32, 3))
+	}, ones), 0, 4, 20)
+}

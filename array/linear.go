@@ -89,7 +89,7 @@ func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 		if axis >= 0 || -axis > min(len(x.shape), len(y.shape)) {
 			return nil, nil, diag.Inputf("axis %d of %v and %v: it is counted from the last, −1 on", axis, x, y)
 		}
-		if p, q := x.Dim(axis), y.Dim(axis); p != q {
+		if p, q := x.Dim(axis), y.Dim(axis); p >= 0 && q >= 0 && p != q {
 			return nil, nil, diag.Inputf("%v and %v differ in axis %d", x, y, axis)
 		}
 		return []int{axis}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
