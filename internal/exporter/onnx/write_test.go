@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -189,5 +190,62 @@ func TestUnsupported(t *testing.T) {
 	err := Write(&bytes.Buffer{}, m, nil)
 	if !errors.Is(err, diag.ErrUnsupported) || !strings.Contains(err.Error(), "atan2") || !strings.Contains(err.Error(), "3.noise") {
 		t.Error(err)
+	}
+}
+
+// TestDigits writes a whole model again, of any batch.
+func TestDigits(t *testing.T) {
+	data, err := os.ReadFile("../../../examples/digits/data/digits.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := importer.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	m, _, err := first.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if err := Write(&file, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	second, err := importer.Parse(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	again, _, err := second.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewSource(1))
+	var in []*tensor.Tensor
+	for _, v := range m.Main.Body.Params {
+		shape := make([]int64, len(v.Type.Shape))
+		for i, e := range v.Type.Shape {
+			shape[i] = 2
+			if n, ok := e.Const(); ok {
+				shape[i] = n
+			}
+		}
+		x := tensor.Must(tensor.New(v.Type.DType, shape...))
+		for i := range x.Len() {
+			x.SetFloat(i, r.Float64())
+		}
+		in = append(in, x)
+	}
+	want, err := ir.Evaluate(m, in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ir.Evaluate(again, in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(want) || !got[0].Equal(want[0]) {
+		t.Errorf("%v, not %v", got, want)
 	}
 }
