@@ -175,3 +175,37 @@ func numbersOf(t *testing.T, x *weir.Tensor) []float64 {
 	}
 	return out
 }
+
+// TestRegionGradientsCompiled compiles derivatives through a loop that a condition ends, whose body has a branch.
+func TestRegionGradientsCompiled(t *testing.T) {
+	body := &ir.Block{}
+	m := &ir.Module{Name: "gradient", Dims: sym.NewDims(), Main: &ir.Func{Name: "main", Body: body}}
+	m.Funcs = []*ir.Func{m.Main}
+	b := ir.NewBuilder(ir.NewInference(m), body)
+	shape := ir.Type{DType: dtype.F32, Shape: ir.Constants([]int64{2, 3})}
+	x, w := b.Param("x", shape), b.Param("w", shape)
+	step, in := ops.LoopBody(b, "loop", sym.Const(9), []*ir.Value{x})
+	above := func(b *ir.Builder, v *ir.Value, limit float64) *ir.Value {
+		return ops.Binary(b, ops.Gt, ops.ReduceSum(b, v, false, 0, 1), ops.Scalar(b, dtype.F32, limit))
+	}
+	yes, no := &ir.Block{}, &ir.Block{}
+	inYes, inNo := in.In(yes), in.In(no)
+	yes.Results = []*ir.Value{ops.Binary(inYes, ops.Mul, ops.Unary(inYes, ops.Sigmoid, step.Params[2]), w)}
+	no.Results = []*ir.Value{ops.Binary(inNo, ops.Add, step.Params[2], ops.Binary(inNo, ops.Mul, w, w))}
+	h := ops.If(in, above(in, step.Params[2], 4), yes, no)[0]
+	step.Results = []*ir.Value{ops.Unary(in, ops.Not, above(in, h, 12)), h, ops.Binary(in, ops.Mul, h, w)}
+	trip := ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Const(9)})
+	out := ops.Loop(b, step, trip, nil, x)
+	y := ops.Binary(b, ops.Add, out[0], ops.ReduceSum(b, out[1], false, 0))
+	body.Results = ops.Gradient(b, y, []*ir.Value{x, w})
+	if err := ir.Verify(m); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []float64{0.1, 0.6, 1.5} {
+		in := map[string]*tensor.Tensor{"x": filledWith(dtype.F32, []int64{2, 3}), "w": filledWith(dtype.F32, []int64{2, 3})}
+		for i := range in["x"].Len() {
+			in["x"].SetFloat(i, in["x"].Float(i)*by)
+		}
+		compareCompiled(t, fmt.Sprint("x times ", by), m.String(), in)
+	}
+}

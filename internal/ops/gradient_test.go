@@ -95,3 +95,50 @@ func TestGradientRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestGradientShapes: operands that are broadcast along every axis, of rank 0, of extents of 1, empty, and with NaN and
+// infinities among their elements: the derivative of a product has each operand's shape, and is the sum of the other
+// over what is repeated.
+func TestGradientShapes(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	shapes := [][]int64{{}, {1}, {3}, {2, 1}, {1, 3}, {2, 3}, {4, 2, 3}, {4, 1, 1}, {1, 1, 1}, {0, 3}, {2, 0}, {4, 0, 3}}
+	for _, xs := range shapes {
+		for _, ys := range shapes {
+			whole, ok := stretchedShape(xs, ys)
+			if !ok {
+				continue
+			}
+			x, y := sampleFloats(r, dtype.F64, xs...), sampleFloats(r, dtype.F64, ys...)
+			got := composed(t, []*tensor.Tensor{x, y}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+				return Gradient(b, Binary(b, loop.Mul, v[0], v[1]), v)[0]
+			})
+			want := tensor.Must(tensor.New(dtype.F64, xs...))
+			tensor.Each(whole, func(at []int64) {
+				to := stretchedFlat(at, xs)
+				want.SetFloat(to, want.Float(to)+y.Float(stretchedFlat(at, ys)))
+			})
+			if err := compareSample(got, want, 0); err != nil {
+				t.Errorf("%v by %v: %v", xs, ys, err)
+			}
+		}
+	}
+}
+
+// stretchedShape is the shape that two are broadcast to.
+func stretchedShape(x, y []int64) ([]int64, bool) {
+	out := make([]int64, max(len(x), len(y)))
+	for i := range out {
+		out[i] = 1
+		for _, s := range [][]int64{x, y} {
+			at := i - len(out) + len(s)
+			if at < 0 || s[at] == 1 {
+				continue
+			}
+			if out[i] != 1 && out[i] != s[at] {
+				return nil, false
+			}
+			out[i] = s[at]
+		}
+	}
+	return out, true
+}
