@@ -24,7 +24,7 @@ type Loan struct {
 //
 // It returns nil, and the scope has an error, if that is not so.
 func (s *Scope) Lend(a *Array, to *Scope) *Loan {
-	if s.failed() || a.dead(s, "lend") {
+	if s.failed() || a.dead(s, "lend") || s.nowhere("lend", a, to) {
 		return nil
 	}
 	l, err := a.lend(s, to)
@@ -38,6 +38,14 @@ func (s *Scope) Lend(a *Array, to *Scope) *Loan {
 		return nil
 	}
 	return l
+}
+
+// nowhere reports whether an array is to go to no scope, which is then the scope's error.
+func (s *Scope) nowhere(op string, a *Array, to *Scope) bool {
+	if to == nil {
+		s.failAt(op, diag.Inputf("%v cannot go to a scope that is nil", a).WithFix("open the scope first"))
+	}
+	return to == nil
 }
 
 // lend notes a loan with the array.
@@ -192,7 +200,7 @@ func (s *Scope) Return(arrays ...*Array) *Array {
 
 // Transfer moves an array that the scope owns to another scope. An array that is lent cannot be moved.
 func (s *Scope) Transfer(a *Array, to *Scope) {
-	if !s.failed() && !a.dead(s, "transfer") {
+	if !s.failed() && !a.dead(s, "transfer") && !s.nowhere("transfer", a, to) {
 		s.move("transfer", a, to)
 	}
 }

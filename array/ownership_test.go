@@ -211,6 +211,24 @@ func TestLoanTwice(t *testing.T) {
 	}
 }
 
+// TestNowhere: an array that is lent or transferred to no scope stays as it is, and the scope can be closed.
+func TestNowhere(t *testing.T) {
+	array.AssertNoLeaks(t)
+	for what, give := range map[string]func(s *array.Scope, a *array.Array){
+		"lend":     func(s *array.Scope, a *array.Array) { s.Lend(a, nil) },
+		"transfer": func(s *array.Scope, a *array.Array) { s.Transfer(a, nil) },
+	} {
+		s := array.NewScope("s")
+		a := s.Ones(weir.F32, 3)
+		give(s, a)
+		wants(t, s.Err(), weir.ErrInput, what, "nil", "ownership_test.go")
+		if err := a.Close(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		wants(t, s.Close(), weir.ErrInput, what)
+	}
+}
+
 // TestReturn: a result moves to the scope around; arrays of scopes around stay where they are.
 func TestReturn(t *testing.T) {
 	array.AssertNoLeaks(t)
