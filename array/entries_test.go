@@ -153,6 +153,11 @@ var entries = []entry{
 	{expr: "np.tile(x,2)", f: unary(func(s scope, x arr) arr { return s.Tile(x, 2) }), types: "any", shape: [][]int{{3, 2}}},
 	{expr: "np.take(x,y,axis=1)", f: binary(func(s scope, x, y arr) arr { return s.Take(x, y, 1) }), types: "any", shape: [][]int{{3, 7}, {2, 4}}, index: []int{0, 7}},
 	{expr: "np.take_along_axis(x,y,axis=1)", f: binary(func(s scope, x, y arr) arr { return s.TakeAlong(x, y, 1) }), types: "any", shape: [][]int{{3, 7}, {3, 4}}, index: []int{0, 7}},
+	{expr: "(lambda x,y,z:[np.put_along_axis(x,y,z,1),x][1])(x,y,z)", f: func(s scope, in ...arr) arr { return s.PutAlong(in[0], in[1], in[2], 1) },
+		types: "any", shape: [][]int{{3, 7}, {3, 4}, {3, 4}}, index: []int{0, 7}},
+	{expr: "np.pad(x,[(1,0),(0,2)],constant_values=3)", f: unary(func(s scope, x arr) arr { return s.Pad(x, 3, [2]int{1, 0}, [2]int{0, 2}) }), types: "number", shape: [][]int{{3, 7}}},
+	{expr: "np.diff(x,axis=1)", f: unary(func(s scope, x arr) arr { return s.Diff(x, 1) }), types: "number", shape: [][]int{{3, 7}}},
+	{expr: "np.diff(x,axis=1)", f: unary(func(s scope, x arr) arr { return s.Diff(x, 1) }), types: "number", shape: [][]int{{3, 0}}},
 	{expr: "(x[...,None]==np.arange(5)).astype(np.float32)", f: unary(func(s scope, x arr) arr { return s.OneHot(x, 5, weir.F32) }), types: "int", shape: [][]int{{3, 7}}},
 	{expr: "x@y", f: binary(scope.MatMul), types: "number", shape: [][]int{{2, 3, 4}, {4, 5}}, error: 1e-2, limits: [2]float64{0, 3}},
 

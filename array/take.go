@@ -5,6 +5,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // Take is the slices of x along an axis that the indices, integers, number; negative ones count from the end. The indices'
@@ -56,5 +57,50 @@ func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
 			index = ops.Reshape(b, index, append(append(exprs[:0:0], index.Type.Shape...), one)...)
 			return ops.Cast(b, ops.Binary(b, ops.Eq, index, places), dt)
 		}, err
+	})
+}
+
+// PutAlong is x with values, of the shape of indices, put in: each at its own position, with its index in place of the axis.
+// Of several values for one element the last along the axis stays.
+func (s *Scope) PutAlong(x, indices, values *Array, axis int) *Array {
+	return s.plan("put_along", []*Array{x, indices, values}, func() ([]int, builder, error) {
+		if indices.weak || !indices.dtype.IsInt() {
+			return nil, nil, wrongType(indices, "integers")
+		}
+		i, err := axisOf(x, axis)
+		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			values := ops.Expand(b, ops.Cast(b, v[2], v[0].Type.DType), v[1].Type.Shape...)
+			return ops.ScatterElements(b, v[0], wideIndex(b, v[1]), values, i, "none")
+		}, err
+	})
+}
+
+// Pad adds elements of a number before and after each axis: widths has a pair for each.
+func (s *Scope) Pad(x *Array, number float64, widths ...[2]int) *Array {
+	return s.plan("pad", []*Array{x}, func() ([]int, builder, error) {
+		ints := bits(number)
+		var begin, end []sym.Expr
+		for _, w := range widths {
+			if w[0] < 0 || w[1] < 0 {
+				return nil, nil, diag.Inputf("widths of %v: they are at least 0", w)
+			}
+			ints = append(ints, w[0], w[1])
+			begin, end = append(begin, sym.Const(int64(w[0]))), append(end, sym.Const(int64(w[1])))
+		}
+		if len(widths) != len(x.shape) {
+			return nil, nil, diag.Inputf("%d pairs of widths for %v", len(widths), x)
+		}
+		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			return ops.Pad(b, v[0], numeral(b, v[0], number), "constant", begin, end)
+		}, nil
+	})
+}
+
+// Diff is what each element along an axis exceeds the one before it by: one fewer than there are elements.
+func (s *Scope) Diff(x *Array, axis int) *Array {
+	return s.along("diff", x, axis, func(b *ir.Builder, v *ir.Value, axis int64) *ir.Value {
+		rest := v.Type.Shape[axis].Sub(one).Max(sym.Const(0))
+		first := sym.Const(1).Min(v.Type.Shape[axis])
+		return ops.Binary(b, ops.Sub, ops.SliceAxis(b, v, int(axis), first, rest), ops.SliceAxis(b, v, int(axis), sym.Const(0), rest))
 	})
 }
