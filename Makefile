@@ -23,6 +23,8 @@ WASM_PACKAGES := ./internal/dtype/... ./internal/sym/... ./internal/mem/... ./in
 RACE_PACKAGES := ./internal/mem/... ./internal/device/... ./internal/executor/...
 # And of the root, which has many that are of one goroutine.
 RACE_TESTS := Close|TakenWhile|OneMemory|Panic|Concurrent|EveryMethod
+# And of arrays, scopes and training.
+RACE_ARRAYS := Goroutines|ManyShapes|SeveralGradients|Predictions|Readers|Prefetch|Twice
 
 .PHONY: help
 help: ## list the targets
@@ -115,6 +117,7 @@ test-race: ## the rooms with goroutines under the race detector
 		echo "== go test -race"; \
 		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
 		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_TESTS)' .; \
+		CGO_ENABLED=1 $(GO) test -race -short -run '$(RACE_ARRAYS)' ./array ./nn ./train; \
 	else \
 		echo "== go test -race: left out, there is no gcc"; \
 	fi

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"context"
 	"encoding/binary"
+	"errors"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -182,19 +184,25 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (call, error) {
 	return call{call: made, of: b}, nil
 }
 
-// newCall binds a call. If the program has no more calls, those that nobody uses are given up first.
-func (c *compiled) newCall(dims weir.Dims) (*weir.Call, error) {
-	made, err := c.program.NewCall(dims)
-	if err == nil {
-		return made, nil
+// newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use there
+// are fewer than slots, so that in the end there is one.
+func (c *compiled) newCall(dims weir.Dims) (made *weir.Call, err error) {
+	for range mostTries {
+		if made, err = c.program.NewCall(dims); !errors.Is(err, context.Canceled) {
+			return made, err
+		}
+		c.mu.Lock()
+		for _, b := range c.bindings {
+			b.close()
+		}
+		c.mu.Unlock()
+		runtime.Gosched()
 	}
-	c.mu.Lock()
-	for _, b := range c.bindings {
-		b.close()
-	}
-	c.mu.Unlock()
-	return c.program.NewCall(dims)
+	return nil, err
 }
+
+// mostTries is how often newCall asks for a call that other goroutines may take before it.
+const mostTries = 1 << 16
 
 // give puts a call back, or closes it if its binding is kept no more.
 func (c *compiled) give(used call) {

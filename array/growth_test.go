@@ -184,3 +184,30 @@ func TestBindings(t *testing.T) {
 	fine(t, s.Close())
 	fine(t, c.Close())
 }
+
+// TestManyShapes: more goroutines than a program has calls run it at shapes of their own.
+func TestManyShapes(t *testing.T) {
+	array.AssertNoLeaks(t)
+	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return []*array.Array{s.Sum(in[0])} },
+		array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "n")}, Compile: weir.Options{Calls: 3}})
+	fine(t, err)
+	var all sync.WaitGroup
+	for g := range 12 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for turn := range 200 {
+				s := array.NewScope("s")
+				n := 1 + (g*7+turn)%23
+				if v, err := array.Item[float32](c.Call(s, s.Ones(weir.F32, n))[0]); err != nil || v != float32(n) {
+					t.Error(v, n, err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	fine(t, c.Close())
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -23,10 +24,12 @@ type Options struct {
 	Compile weir.Options
 }
 
-// Compiled is a function that was traced and compiled as a whole. Calls of one Compiled come one after the other.
+// Compiled is a function that was traced and compiled as a whole. Any goroutine may call it, with a scope of its own; as many
+// calls as Options.Compile.Calls says run at once, and others wait. Close comes after the last.
 type Compiled struct {
 	f       Func
 	options Options
+	mu      sync.Mutex
 	made    []*variant // the one used last in front
 	shut    bool
 }
@@ -235,6 +238,8 @@ func (c *Compiled) variant(in []*Array) (*variant, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := string((&operation{}).key(nil, in))
 	for i, v := range c.made {
 		if v.key == key {

@@ -120,11 +120,18 @@ func (p *Pool) takeAt(kind Kind, label string, bytes int64, at []uintptr, zeroed
 	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: at}, zeroed)
 }
 
+// unwritten is every byte of an array that is to be written whole, under SetPoison: what is read before that shows.
+const unwritten = 0xa5
+
 // cut gives a block its memory.
 func (p *Pool) cut(b *Block, zeroed bool) (*Block, error) {
 	kind, label, bytes := b.kind, b.label, b.size
 	if bytes <= 0 || bytes > p.most || poisoning.Load() || !outsideHeap {
-		return Map(kind, label, bytes)
+		mapped, err := Map(kind, label, bytes)
+		if err == nil && !zeroed && poisoning.Load() {
+			Fill(mapped, unwritten)
+		}
+		return mapped, err
 	}
 	if Failing(Pages) {
 		return nil, refusal(b, errInjected)
