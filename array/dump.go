@@ -52,6 +52,7 @@ type Stats struct {
 	Bytes    int64  // of the arrays that it owns
 	Arrays   []Group
 	Loans    []string // of arrays that others lent to it
+	Refused  string   // where Close was refused last, and for which loans; "" if it was not
 	Children []Stats  // the scopes inside, in the order in which they were opened
 }
 
@@ -68,7 +69,7 @@ type Group struct {
 func (s *Scope) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Stats{Name: s.name, Line: s.opened.line(), Bytes: s.bytes}
+	out := Stats{Name: s.name, Line: s.opened.line(), Bytes: s.bytes, Refused: s.refused}
 	groups := map[Group]*Group{}
 	for a := s.first; a != nil; a = a.next {
 		g := Group{Type: a.String(), Line: a.made.line()}
@@ -137,6 +138,9 @@ func (s Stats) write(w io.Writer, depth int) error {
 	}
 	for _, l := range s.Loans {
 		text += fmt.Sprintf("%s  on loan: %s\n", indent, l)
+	}
+	if s.Refused != "" {
+		text += fmt.Sprintf("%s  Close was refused %s\n", indent, s.Refused)
 	}
 	if _, err := io.WriteString(w, text); err != nil {
 		return err

@@ -192,7 +192,7 @@ func (s *Scope) region(name string, into *ir.Builder, like []*Array, f func(s *S
 		into.Block.Results = append(into.Block.Results, v)
 		out = append(out, a)
 	}
-	return out, inner.Err()
+	return out, inner.Close()
 }
 
 // has reports whether a block has a node itself.

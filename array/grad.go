@@ -304,5 +304,8 @@ func (t *trace) customBack(b *ir.Builder, xs, ys, up []*ir.Value, back func(s *S
 			b.Failf("the derivative by input %d is %v, the input %v", i, values[i].Type, xs[i].Type)
 		}
 	}
+	if err := s.Close(); err != nil {
+		b.Fail(err)
+	}
 	return values
 }

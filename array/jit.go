@@ -3,7 +3,6 @@ package array
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -25,26 +24,16 @@ type Options struct {
 }
 
 // Compiled is a function that was traced and compiled as a whole. Any goroutine may call it, with a scope of its own; as many
-// calls as Options.Compile.Calls says run at once, and others wait. Close comes after the last.
+// calls as Options.Compile.Calls says run at once, and others wait.
 type Compiled struct {
 	f       Func
 	options Options
 	mu      sync.Mutex
+	idle    *sync.Cond // no call runs
+	running int        // calls
 	made    []*variant // the one used last in front
 	shut    bool
 }
-
-// variant is the function compiled for inputs of some types and shapes.
-type variant struct {
-	key     string
-	program *compiled
-	given   int // of the program's inputs, those that a call gives; the others are captured
-	held    []*Array
-	scope   *Scope // to which those are lent
-}
-
-// mostVariants is the number of types and shapes that a function without Options.Inputs stays compiled for.
-const mostVariants = 16
 
 // Jit compiles a function of arrays as a whole. Arrays of other scopes that it reads are lent to what it returns, until
 // that is closed: they can change between calls, as states of another function do. Numbers and constants made inside the
@@ -56,60 +45,16 @@ func Jit(f Func, o Options) (*Compiled, error) {
 		o.Name = "function"
 	}
 	c := &Compiled{f: f, options: o}
+	c.idle = sync.NewCond(&c.mu)
 	if o.Inputs == nil {
 		return c, nil
 	}
-	if _, err := c.compile("", o.Inputs); err != nil {
-		c.Close()
+	v := &variant{users: 1}
+	c.made = []*variant{v}
+	if err := c.prepare(v, o.Inputs); err != nil {
 		return nil, err
 	}
-	return c, nil
-}
-
-// compile traces and compiles the function.
-func (c *Compiled) compile(key string, inputs []Spec) (made *variant, err error) {
-	defer diag.Recover(&err, "tracing "+c.options.Name)
-	t, err := traceOf(c.f, c.options.Name, inputs)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.states(c.options.States, len(inputs)); err != nil {
-		return nil, err
-	}
-	v := &variant{key: key, given: len(inputs), held: t.captured, scope: NewScope(c.options.Name)}
-	defer func() {
-		if err != nil {
-			v.close()
-		}
-	}()
-	for _, a := range t.captured {
-		l, err := a.lend(a.owner.Load(), v.scope)
-		if err == nil {
-			err = v.scope.borrow(l)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	o := c.options.Compile
-	o.Calls = max(1, o.Calls)
-	if v.program, err = compile(t.b.Module, c.options.Name, o); err != nil {
-		return nil, err
-	}
-	c.made = slices.Insert(c.made, 0, v)
-	if n := len(c.made); n > mostVariants {
-		err = c.made[n-1].close()
-		c.made = c.made[:n-1]
-	}
-	return v, err
-}
-
-// close gives the program back and ends the loans.
-func (v *variant) close() (err error) {
-	if v.program != nil {
-		err = v.program.close()
-	}
-	return errors.Join(err, v.scope.Close())
+	return c, c.leave(v)
 }
 
 // traceOf traces a function.
@@ -131,7 +76,7 @@ func traceOf(f Func, name string, inputs []Spec) (*trace, error) {
 	if _, err := t.run(s, f); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return t, s.Close() // a scope that f left open is an error, as it is where operations run at once
 }
 
 // states notes which inputs results are the new values of.
@@ -161,10 +106,10 @@ func (t *trace) states(states map[int]int, inputs int) error {
 // nothing. Of a function without Options.Inputs it is that of the last call, nil before the first. Close of the Compiled
 // closes it.
 func (c *Compiled) Program() *weir.Program {
-	if len(c.made) == 0 {
-		return nil
+	if p := c.last(); p != nil {
+		return p.program
 	}
-	return c.made[0].program.program
+	return nil
 }
 
 // Memory is Program's certificate: nil before the function is compiled.
@@ -175,15 +120,21 @@ func (c *Compiled) Memory() *weir.Memory {
 	return nil
 }
 
-// Close ends the loans of what the function reads, and gives its code and memory back.
+// Close ends the loans of what the function reads, and gives its code and memory back. It waits for calls that run; those
+// that come after it, or for which the function is still being traced, are refused. Closing twice is fine.
 func (c *Compiled) Close() error {
-	if c == nil || c.shut {
+	if c == nil {
 		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.shut = true
+	for c.running > 0 {
+		c.idle.Wait()
+	}
 	var errs []error
-	for _, v := range c.made {
-		errs = append(errs, v.close())
+	for len(c.made) > 0 {
+		errs = append(errs, c.drop(c.made[0]))
 	}
 	return errors.Join(errs...)
 }
@@ -206,13 +157,15 @@ func (c *Compiled) Call(s *Scope, in ...*Array) []*Array {
 }
 
 func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
-	if c.shut {
-		return nil, diag.New(weir.ErrClosed, "%s is closed", c.options.Name)
-	}
-	v, err := c.variant(in)
+	v, err := c.enter(in)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if left := c.leave(v); err == nil {
+			err = left
+		}
+	}()
 	if len(in) != v.given {
 		return nil, diag.Inputf("%d arrays are given, %s takes %d", len(in), c.options.Name, v.given)
 	}
@@ -227,36 +180,6 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 		}
 	}
 	return s.launch(v.program, tensors)
-}
-
-// variant is the function compiled for arrays of these types and shapes.
-func (c *Compiled) variant(in []*Array) (*variant, error) {
-	if c.options.Inputs != nil {
-		return c.made[0], nil
-	}
-	specs, err := specsOf(in)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := string((&operation{}).key(nil, in))
-	for i, v := range c.made {
-		if v.key == key {
-			copy(c.made[1:i+1], c.made[:i])
-			c.made[0] = v
-			return v, nil
-		}
-	}
-	return c.compile(key, specs)
-}
-
-// results is how many results a call has, at least one; 1 if that is not known yet.
-func (c *Compiled) results() int {
-	if len(c.made) == 0 {
-		return 1
-	}
-	return max(1, len(c.made[0].program.outputs))
 }
 
 // specsOf are the types and shapes of arrays.

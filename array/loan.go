@@ -130,20 +130,49 @@ func (s *Scope) inside(other *Scope) bool {
 	return false
 }
 
-// loansOut refuses to close a scope that has lent an array to a scope which stays open: one outside of it. It reports done
-// if the scope is closed already.
+// loansOut refuses to close a scope that has lent an array, or inside of which one has, to a scope which stays open: one
+// outside of it. It reports done if the scope is closed already.
 func (s *Scope) loansOut(at site) (done bool, err error) {
-	var out []string
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shut {
+	done = s.shut
+	s.mu.Unlock()
+	if done {
 		return true, nil
 	}
+	var out []string
+	s.each(func(inner *Scope) { out = append(out, inner.lentOutside(s)...) })
+	said := ""
+	if out != nil {
+		said = fmt.Sprintf("at %s: %s", at.line(), strings.Join(out, "; "))
+		err = diag.Inputf("%v cannot be closed with loans out: %s", s, strings.Join(out, "; ")).AtFile(at.line()).
+			WithFix("close the scopes, or the loans, first; nothing was closed")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = said
+	return false, err
+}
+
+// each calls f with the scope and with those inside of it.
+func (s *Scope) each(f func(s *Scope)) {
+	f(s)
+	s.mu.Lock()
+	children := slices.Clone(s.children)
+	s.mu.Unlock()
+	for _, child := range children {
+		child.each(f)
+	}
+}
+
+// lentOutside is the loans by this scope to scopes outside of another.
+func (s *Scope) lentOutside(of *Scope) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	note := func(a *Array) {
 		a.lock.Lock()
 		defer a.lock.Unlock()
 		for _, l := range a.loans {
-			if l.from == s && !l.to.inside(s) {
+			if l.from == s && !l.to.inside(of) {
 				out = append(out, fmt.Sprintf("%v %v", a, l))
 			}
 		}
@@ -154,28 +183,32 @@ func (s *Scope) loansOut(at site) (done bool, err error) {
 	for _, l := range s.borrowed {
 		note(l.array)
 	}
-	if out == nil {
-		return false, nil
-	}
-	return false, diag.Inputf("%v cannot be closed with loans out: %s", s, strings.Join(out, "; ")).AtFile(at.line()).
-		WithFix("close the scopes, or the loans, first; nothing was closed")
+	return out
 }
 
-// endBorrowed ends the loans to the scope, the newest first.
-func (s *Scope) endBorrowed() {
-	for {
-		s.mu.Lock()
-		n := len(s.borrowed)
-		if n == 0 {
-			s.mu.Unlock()
-			return
+// endInside ends the loans to the scope and to those inside of it, which lent nothing to scopes outside.
+func (s *Scope) endInside() {
+	s.each(func(inner *Scope) {
+		inner.mu.Lock()
+		list := slices.Clone(inner.borrowed)
+		inner.mu.Unlock()
+		for _, l := range slices.Backward(list) {
+			l.unwind()
 		}
-		l := s.borrowed[n-1]
-		s.mu.Unlock()
-		if l.Close() != nil {
-			return // it was lent on to a scope inside, which is closed by now: this does not happen
+	})
+}
+
+// unwind ends the loan, and before it those of what was lent on.
+func (l *Loan) unwind() {
+	l.array.lock.Lock()
+	list := slices.Clone(l.array.loans)
+	l.array.lock.Unlock()
+	for _, other := range slices.Backward(list) {
+		if other.under == l {
+			other.unwind()
 		}
 	}
+	l.Close()
 }
 
 // Return moves arrays to the scope around this one, and returns the first of them, so that a function may end with

@@ -32,25 +32,28 @@ type Scope struct {
 	capped   bool
 	err      error
 	shut     bool
-	closed   site // where, if shut
+	closed   site   // where, if shut
+	refused  string // what Close said last, if loans kept the scope from closing
 }
 
-// Option is a setting of NewScope.
-type Option func(s *Scope)
+// Option is a setting of NewScope. It says nothing of a scope that is open already.
+type Option struct{ set func(s *Scope) }
 
 // In opens the scope inside of another, which must be open: Close of the parent comes after Close of this one.
-func In(parent *Scope) Option { return func(s *Scope) { s.parent = parent } }
+func In(parent *Scope) Option { return Option{func(s *Scope) { s.parent = parent }} }
 
 // Limit is the most bytes that the scope's arrays, and those of scopes inside of it, may take together. An operation whose
 // result would take more is refused: an ErrMemory.
-func Limit(bytes int64) Option { return func(s *Scope) { s.limit = bytes } }
+func Limit(bytes int64) Option { return Option{func(s *Scope) { s.limit = bytes }} }
 
 // NewScope opens a scope. Names are for people: errors and dumps have them. If the parent that In gives is closed, that is
 // the new scope's error.
 func NewScope(name string, options ...Option) *Scope {
 	s := &Scope{name: name, opened: here()}
 	for _, option := range options {
-		option(s)
+		if option.set != nil {
+			option.set(s)
+		}
 	}
 	if s.parent == nil {
 		roots.add(s)
@@ -150,8 +153,9 @@ func (s *Scope) gone() *weir.Error {
 
 // Close closes the scopes inside that are still open, the newest first, and gives back every byte of the arrays that the
 // scope owns. It returns the scope's first error, joined with those of closing: a scope inside that was still open is one,
-// since whoever uses it finds it closed. Arrays that are lent to a scope outside, which is still open, keep the scope from
-// closing: then nothing is closed, and the error lists the loans. Closing twice is fine.
+// since whoever uses it finds it closed. Arrays of the scope, or of one inside, that are lent to a scope outside, which is
+// still open, keep the scope from closing: then nothing is closed, the error lists the loans, and so does Dump until Close
+// succeeds. Closing twice is fine.
 func (s *Scope) Close() error {
 	if s == nil {
 		return nil
@@ -160,19 +164,17 @@ func (s *Scope) Close() error {
 	if done, err := s.loansOut(at); done || err != nil {
 		return err
 	}
+	s.endInside()
+	return s.finish(at)
+}
+
+// finish closes the scope and those inside, of which none lent anything outside.
+func (s *Scope) finish(at site) error {
 	errs := []error{nil}
-	for {
-		child := s.newest()
-		if child == nil {
-			break
-		}
+	for child := s.newest(); child != nil; child = s.newest() {
 		errs = append(errs, diag.New(weir.ErrInput, "%v was still open inside of %v", child, s).AtFile(at.line()).
-			WithFix("close it first: defer its Close after opening it"))
-		if err := child.Close(); err != nil {
-			errs = append(errs, err)
-		}
+			WithFix("close it first: defer its Close after opening it"), child.finish(at))
 	}
-	s.endBorrowed()
 	errs[0] = s.release(at)
 	s.leave()
 	return errors.Join(errs...)
