@@ -32,7 +32,7 @@ func TestBudgetExact(t *testing.T) {
 	}
 	fits, better := 0, 0
 	for range 40 {
-		text := chains(r, 3+r.IntN(6))
+		text := chains(r, 6+r.IntN(10))
 		read := func() *ir.Module {
 			m, err := ir.Parse(text, ir.ParseOptions{})
 			if err != nil {
@@ -107,6 +107,7 @@ func TestBudgetExact(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	t.Logf("%d fit, the best choice is better at %d", fits, better)
 	if fits == 0 || better == 0 {
 		t.Errorf("%d fit, the best choice is better at %d: the nets show nothing", fits, better)
 	}

@@ -260,6 +260,20 @@ var loosePairs = map[string]struct {
 		}},
 	"fourier": {why: "sums of a row that is not finite: the fast transform may have others of them NaN or infinite",
 		free: rowsNotFinite},
+	"lp_pool":   {why: "powers and their sums may overflow where their root does not", free: powersOverflow("p", 2)},
+	"reduce_l2": {why: "squares and their sums may overflow where their root does not", free: powersOverflow("", 2)},
+}
+
+// powersOverflow leaves out the elements whose powers the type that is computed in has no finite number for. The power
+// is the node's attribute of a name, or usual.
+func powersOverflow(name string, usual int64) func(*ir.Node, []*tensor.Tensor, int, *tensor.Tensor) func(int64) bool {
+	return func(node *ir.Node, _ []*tensor.Tensor, _ int, want *tensor.Tensor) func(int64) bool {
+		power, most := float64(node.Attrs.Int(name, usual)), math.MaxFloat32
+		if want.DType() == dtype.F64 {
+			most = math.MaxFloat64
+		}
+		return func(k int64) bool { return math.Pow(math.Abs(want.Float(k)), power) > most }
+	}
 }
 
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }

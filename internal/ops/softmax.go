@@ -12,17 +12,18 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return math.Exp(x) / total }),
+	define(&Def{Op: "softmax", Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Div, share(x), total)
 		})}}})
-	define(&Def{Op: "log_softmax", Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(x, total float64) float64 { return x - loop.Logarithm(total) }),
+	define(&Def{Op: "log_softmax", Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
 			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
 		})}}})
 }
 
-// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max).
+// Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max). An exponential that is no
+// normal number counts as 0.
 func Softmax(b *ir.Builder, x *ir.Value, axis int64) *ir.Value {
 	return b.Op("softmax", ir.Attrs{"axis": axis}, x)
 }
@@ -47,13 +48,13 @@ func softmaxShape(c *ir.Inference, n *ir.Node) error {
 	return nil
 }
 
-func softmaxMean(last func(x, total float64) float64) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
+func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.Evaluation, *ir.Node, []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return func(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
 		out, err := result(e, n, 0)
 		if err != nil {
 			return nil, err
 		}
-		x := in[0]
+		x, dt := in[0], computing(in[0].DType())
 		axis, _ := axisOf(n, n.Attrs.Int("axis", -1), x.Rank())
 		extent, step := x.Shape()[axis], tensor.Strides(x.Shape())[axis]
 		rows := append([]int64{}, x.Shape()...)
@@ -64,10 +65,10 @@ func softmaxMean(last func(x, total float64) float64) func(*ir.Evaluation, *ir.N
 				top = max(top, x.Float(begin+k*step))
 			}
 			for k := int64(0); k < extent; k++ {
-				total += math.Exp(x.Float(begin+k*step) - top)
+				total += shareOf(dt, x.Float(begin+k*step)-top)
 			}
 			for k := int64(0); k < extent; k++ {
-				out.SetFloat(begin+k*step, last(x.Float(begin+k*step)-top, total))
+				out.SetFloat(begin+k*step, last(dt, x.Float(begin+k*step)-top, total))
 			}
 		})
 		return []*tensor.Tensor{out}, nil
@@ -102,12 +103,24 @@ func softmaxRows(last func(x, total loop.Expr) loop.Expr) func(k *Nest, n *ir.No
 // share is exp(x) of a difference from the greatest, x ≤ 0, or 0 if that is no normal number: it would add nothing to a
 // sum of at least 1, and processors take a hundred times as long for products with it. Masks of −100 make many.
 func share(x loop.Expr) loop.Expr {
-	least := -87.33 // exp of it is just above 2⁻¹²⁶
-	if x.DType() == dtype.F64 {
-		least = -708.39 // 2⁻¹⁰²²
-	}
 	dt := x.DType()
-	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, least)), loop.Number(dt, 0), loop.Apply(loop.Exp, x))
+	return loop.Choose(loop.Apply2(loop.Lt, x, loop.Number(dt, leastShare(dt))), loop.Number(dt, 0), loop.Apply(loop.Exp, x))
+}
+
+// shareOf is share of a number.
+func shareOf(dt dtype.DType, x float64) float64 {
+	if x < leastShare(dt) {
+		return 0
+	}
+	return math.Exp(x)
+}
+
+// leastShare is the least number whose exponential is taken for a share that is computed in a type.
+func leastShare(dt dtype.DType) float64 {
+	if dt == dtype.F64 {
+		return -708.39 // exp of it is just above 2⁻¹⁰²²
+	}
+	return float64(float32(-87.33)) // 2⁻¹²⁶
 }
 
 // computing is the type in which a lowering computes on floats of type dt: f32 for narrower ones.
