@@ -258,7 +258,7 @@ func (t *Trainer) rate() float64 {
 }
 
 // Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled. What StateBytes says
-// comes on top.
+// comes on top; see Peak for all of it.
 func (t *Trainer) Memory() *weir.Memory {
 	if t.update == nil {
 		return nil
@@ -266,13 +266,40 @@ func (t *Trainer) Memory() *weir.Memory {
 	return t.update.compiled.Memory()
 }
 
-// StateBytes is what parameters, buffers and what the optimiser keeps take.
+// Peak is all that training takes while steps have batches of these extents: the certificates of the programs that steps run,
+// of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a program of their
+// own, whose memory is not in it.
+func (t *Trainer) Peak(d weir.Dims) (bytes int64, err error) {
+	if t.update == nil {
+		return 0, diag.Inputf("the step is not compiled yet").WithFix("give Options.Inputs, or make a step first")
+	}
+	bytes = t.StateBytes()
+	for _, p := range t.programs() {
+		n, err := p.compiled.Memory().Peak(1, d)
+		if err != nil {
+			return 0, err
+		}
+		bytes += n
+	}
+	return bytes, nil
+}
+
+// programs are those that steps run.
+func (t *Trainer) programs() []*program {
+	if t.collect == nil {
+		return []*program{t.update}
+	}
+	return []*program{t.update, t.collect}
+}
+
+// StateBytes is what parameters, buffers, what the optimiser keeps, and the numbers that change from step to step take.
 func (t *Trainer) StateBytes() int64 {
 	n := int64(0)
-	for _, list := range [][]state{t.states, t.frozen} {
-		for _, s := range list {
-			n += int64(len(s.array.Tensor().Bytes()))
-		}
+	for _, s := range t.all() {
+		n += int64(len(s.array.Tensor().Bytes()))
+	}
+	for _, a := range t.scalars {
+		n += int64(len(a.Tensor().Bytes()))
 	}
 	return n
 }
@@ -282,7 +309,11 @@ func (t *Trainer) Certificate() string {
 	if t.update == nil {
 		return "the step is not compiled yet"
 	}
-	return fmt.Sprintf("%v; states %d bytes", t.Memory(), t.StateBytes())
+	text := fmt.Sprintf("%v; states %d bytes", t.Memory(), t.StateBytes())
+	if t.collect != nil {
+		text += fmt.Sprintf("; a step that adds gradients up:\n%v", t.collect.compiled.Memory())
+	}
+	return text
 }
 
 // use begins a method that one goroutine calls at a time.
