@@ -175,14 +175,8 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		return diag.As(err, ErrClosed).AtTensor(name)
 	}
 	defer t.leave()
-	want := &p.compiled.Program.Tensors[ports[i].Tensor]
-	if t.dtype != want.DType || len(t.shape) != len(want.Shape) {
-		return diag.Inputf("%s is given, %s is expected", t, infos[i]).AtTensor(name)
-	}
-	for axis, e := range want.Shape {
-		if v, err := e.Eval(b.dim(p)); err != nil || v != t.shape[axis] {
-			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(name)
-		}
+	if err := c.fits(b, &infos[i], ports[i].Tensor, t); err != nil {
+		return err
 	}
 	if input && g.owner == program.State {
 		if err := update(inner.Bytes(), name); err != nil {
@@ -315,6 +309,69 @@ func (c *Call) free() {
 	c.held, c.entered = 0, 0
 }
 
+// run lends tensors to the inputs, of which none is a state, and to the outputs, and runs the call.
+func (c *Call) run(tensors []any) (err error) {
+	defer c.program.counts.ended(&err)
+	defer diag.Recover(&err, "running")
+	b, err := c.try()
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	defer c.free()
+	if err = c.lend(b, tensors); err == nil {
+		err = c.start(context.Background(), b)
+	}
+	return err
+}
+
+// lend enters tensors, and binds them to the inputs and outputs.
+func (c *Call) lend(b *bound, tensors []any) error {
+	if len(tensors) != len(c.data) {
+		return diag.Internalf("%d tensors for %d inputs and outputs", len(tensors), len(c.data))
+	}
+	n := len(c.inputs)
+	for i := range c.inputs {
+		c.inputs[i] = tensors[i].(*Tensor)
+	}
+	for i := range c.places {
+		c.places[i] = tensors[n+i].(*Tensor)
+	}
+	if err := c.arguments(); err != nil {
+		return err
+	}
+	p := c.program
+	for i := range c.inputs {
+		if err := c.fits(b, &p.inputs[i], p.compiled.Program.Inputs[i].Tensor, c.inputs[i]); err != nil {
+			return err
+		}
+	}
+	for i, t := range c.places {
+		if err := c.fits(b, &p.outputs[i], p.compiled.Program.Outputs[i].Tensor, t); err != nil {
+			return err
+		}
+		if err := c.bindOutput(b, i, t, c.data[n+i].Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits checks that a tensor has the type that the call is bound to for one of the program's.
+func (c *Call) fits(b *bound, info *Info, at int, t *Tensor) error {
+	want := &c.program.compiled.Program.Tensors[at]
+	if t.dtype != want.DType || len(t.shape) != len(want.Shape) {
+		return diag.Inputf("%s is given, %s is expected", t, *info).AtTensor(info.Name)
+	}
+	for axis, e := range want.Shape {
+		v, err := e.Eval(b.dim(c.program))
+		if err != nil || v != t.shape[axis] {
+			return diag.Inputf("axis %d of %s is not the %d that the call is bound to", axis, t, v).AtTensor(info.Name)
+		}
+	}
+	return nil
+}
+
 // Run runs the call on its inputs. The outputs of the run before are overwritten, and states are updated in place.
 func (c *Call) Run(ctx context.Context) (err error) {
 	defer c.program.counts.ended(&err)
@@ -325,9 +382,14 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	}
 	defer c.leave()
 	defer c.free()
-	if err := c.arguments(); err != nil {
-		return err
+	if err = c.arguments(); err == nil {
+		err = c.start(ctx, b)
 	}
+	return err
+}
+
+// start runs the call on arguments that are entered.
+func (c *Call) start(ctx context.Context, b *bound) error {
 	for i := range c.inputs {
 		if err := c.apart(i); err != nil {
 			return err

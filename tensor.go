@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/traced"
@@ -33,8 +32,54 @@ type Tensor struct {
 func newTensor(inner *tensor.Tensor, block *mem.Block, within *mem.Gate[*bound]) *Tensor {
 	t := &Tensor{dtype: inner.DType(), shape: inner.Shape(), block: block, within: within, port: -1}
 	t.alone[0] = t
-	t.data.Set(inner, t.end)
+	t.data.SetOwner(inner, (*ender)(t))
 	return t
+}
+
+// ender gives back what a tensor has of its own, after the last who uses it.
+type ender Tensor
+
+// Last is what a gate calls.
+func (t *ender) Last() { (*Tensor)(t).end() }
+
+// whole is a tensor with all that it consists of, in one piece of Go's heap: an operation of the package array makes one for
+// each result.
+type whole struct {
+	outer Tensor
+	inner tensor.Tensor
+	block mem.Block
+	at    [1]uintptr
+	sizes [4]int64
+}
+
+// newArray is New for an array that is made at a line: its elements are zero only if zeroed says so.
+func newArray(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
+	w := &whole{at: [1]uintptr{at}}
+	sizes := w.sizes[:0]
+	for _, e := range shape {
+		sizes = append(sizes, int64(e))
+	}
+	count, err := tensor.Count(sizes)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := dt.Bytes(count)
+	if err != nil {
+		return nil, err
+	}
+	block, err := mem.TakeArray(&w.block, bytes, w.at[:], zeroed)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.inner.Over(dt, sizes, block.Bytes()); err != nil {
+		block.Close()
+		return nil, err
+	}
+	t := &w.outer
+	t.dtype, t.shape, t.block, t.port = dt, sizes, block, -1
+	t.alone[0] = t
+	t.data.SetOwner(&w.inner, (*ender)(t))
+	return t, nil
 }
 
 // list is the tensor alone.
@@ -76,17 +121,6 @@ func (t *Tensor) leave() {
 // New returns a tensor of zeros in memory outside Go's heap; Close gives it back.
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
-	return newIn(dt, shape, func(bytes int64) (*mem.Block, error) { return mem.UserPool().Take(mem.Tensors, "tensor", bytes) })
-}
-
-func init() {
-	traced.New = func(dt dtype.DType, shape []int, callers []uintptr, zeroed bool) (any, error) {
-		return newIn(dt, shape, func(bytes int64) (*mem.Block, error) { return mem.TakeArray(bytes, callers, zeroed) })
-	}
-}
-
-// newIn makes a tensor in memory that take gives.
-func newIn(dt DType, shape []int, take func(bytes int64) (*mem.Block, error)) (*Tensor, error) {
 	sizes := sizesOf(shape)
 	count, err := tensor.Count(sizes)
 	if err != nil {
@@ -96,7 +130,7 @@ func newIn(dt DType, shape []int, take func(bytes int64) (*mem.Block, error)) (*
 	if err != nil {
 		return nil, err
 	}
-	block, err := take(bytes)
+	block, err := mem.UserPool().Take(mem.Tensors, "tensor", bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +140,11 @@ func newIn(dt DType, shape []int, take func(bytes int64) (*mem.Block, error)) (*
 		return nil, err
 	}
 	return newTensor(inner, block, nil), nil
+}
+
+func init() {
+	traced.New = newArray
+	traced.Run = func(call any, tensors []any) error { return call.(*Call).run(tensors) }
 }
 
 // FromSlice returns a tensor that borrows data: leave it alone until the runs that use it have returned. Without a shape it has one axis.

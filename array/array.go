@@ -2,6 +2,7 @@ package array
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -107,7 +108,8 @@ func (a *Array) Close() error {
 	if a == nil || a.closed.Load() {
 		return nil
 	}
-	at := here()
+	var frames [1]uintptr
+	at := among(frames[:runtime.Callers(2, frames[:])])
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if len(a.loans) > 0 {

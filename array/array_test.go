@@ -118,3 +118,21 @@ func BenchmarkScope(b *testing.B) {
 		s.Close()
 	}
 }
+
+// TestSteadyAllocations: an operation that is compiled allocates its array, and the memory's line in the ledger.
+func TestSteadyAllocations(t *testing.T) {
+	s := array.NewScope("steady")
+	defer s.Close()
+	x := s.Ones(weir.F32, 64)
+	for name, f := range map[string]func() *array.Array{
+		"add":  func() *array.Array { return s.Add(x, x) },
+		"relu": func() *array.Array { return s.Relu(x) },
+		"exp":  func() *array.Array { return s.Exp(x) },
+	} {
+		fine(t, f().Close())
+		if n := testing.AllocsPerRun(200, func() { f().Close() }); n > 2 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	fine(t, s.Err())
+}

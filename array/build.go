@@ -35,6 +35,9 @@ func (s *Scope) refuse(name string, err error) *Array {
 
 // op applies an operation of one result. Operands must not be nil; numbers among them take a type.
 func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array {
+	if y := s.again(name, ints, in...); y != nil {
+		return y
+	}
 	if !s.ready(name, in) {
 		return s.none(1)[0]
 	}

@@ -25,6 +25,7 @@ type compiled struct {
 	outputs []port // without states
 	named   bool   // inputs have named extents
 	late    bool   // data decide outputs' sizes
+	updates bool   // there are states
 	bytes   int64  // that it holds, beside its calls' outputs
 	users   int
 	gone    bool
@@ -46,13 +47,50 @@ type binding struct {
 	key    string
 	dims   weir.Dims
 	shapes [][]int // of the outputs
-	free   []*weir.Call
+	free   []*call
 }
 
 // call is a call of a binding.
 type call struct {
-	call *weir.Call
-	of   *binding
+	call    *weir.Call
+	of      *binding
+	tensors []any // of a run
+}
+
+// run runs a call on its inputs; the results are written.
+func (c *compiled) run(k *call, in []*weir.Tensor, out []*Array) error {
+	if c.updates {
+		return c.runBound(k, in, out)
+	}
+	k.tensors = k.tensors[:0]
+	for _, t := range in {
+		k.tensors = append(k.tensors, t)
+	}
+	for _, a := range out {
+		k.tensors = append(k.tensors, a.tensor)
+	}
+	err := traced.Run(k.call, k.tensors)
+	clear(k.tensors)
+	return err
+}
+
+// runBound is run of a program that has states, whose new values are not among the results.
+func (c *compiled) runBound(k *call, in []*weir.Tensor, out []*Array) error {
+	for i, t := range in {
+		var arg weir.Arg = t
+		if c.states[i] {
+			arg = weir.Update(t)
+		}
+		if err := k.call.Bind(c.inputs[i], arg); err != nil {
+			return err
+		}
+	}
+	for i, a := range out {
+		if err := k.call.Bind(c.outputs[i].name, a.tensor); err != nil {
+			return err
+		}
+	}
+	return k.call.Run(context.Background())
 }
 
 // mostBindings is the number of bindings of one program whose calls are kept.
@@ -87,6 +125,7 @@ func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 func (c *compiled) readInputs() (names []string) {
 	for _, in := range c.program.Inputs() {
 		c.inputs, c.states = append(c.inputs, in.Name), append(c.states, in.State != "")
+		c.updates = c.updates || in.State != ""
 		for _, e := range in.Shape {
 			if e.Dim != "" {
 				c.named, names = true, append(names, e.Dim)
@@ -111,39 +150,49 @@ func data(out weir.Info, names []string) bool {
 }
 
 // take is a call for inputs of these shapes, which nobody else uses. It waits until there is one.
-func (c *compiled) take(in []*weir.Tensor) (used call, err error) {
+func (c *compiled) take(in []*weir.Tensor) (*call, error) {
 	c.slots <- struct{}{}
-	defer func() {
-		if err != nil {
-			<-c.slots
-		}
-	}()
+	k, err := c.find(in)
+	if err != nil {
+		<-c.slots
+	}
+	return k, err
+}
+
+// find is a call of the binding for inputs of these shapes.
+func (c *compiled) find(in []*weir.Tensor) (*call, error) {
 	var buffer [64]byte
 	key := buffer[:0]
 	if c.named {
 		key = shapesKey(key, in)
 	}
 	c.mu.Lock()
-	for i, b := range c.bindings {
-		if b.key != string(key) {
-			continue
-		}
-		if i > 0 {
-			copy(c.bindings[1:i+1], c.bindings[:i])
-			c.bindings[0] = b
-		}
-		if n := len(b.free); n > 0 {
-			taken := b.free[n-1]
-			b.free = b.free[:n-1]
-			c.mu.Unlock()
-			return call{call: taken, of: b}, nil
-		}
+	b := c.front(key)
+	if b == nil {
 		c.mu.Unlock()
-		made, err := c.newCall(b.dims)
-		return call{call: made, of: b}, err
+		return c.bind(string(key), in)
+	}
+	if n := len(b.free); n > 0 {
+		k := b.free[n-1]
+		b.free = b.free[:n-1]
+		c.mu.Unlock()
+		return k, nil
 	}
 	c.mu.Unlock()
-	return c.bind(string(key), in)
+	made, err := c.newCall(b.dims)
+	return &call{call: made, of: b}, err
+}
+
+// front is the binding of a key, which comes in front; nil if there is none.
+func (c *compiled) front(key []byte) *binding {
+	for i, b := range c.bindings {
+		if b.key == string(key) {
+			copy(c.bindings[1:i+1], c.bindings[:i])
+			c.bindings[0] = b
+			return b
+		}
+	}
+	return nil
 }
 
 // shapesKey is the shapes of tensors.
@@ -157,7 +206,7 @@ func shapesKey(b []byte, in []*weir.Tensor) []byte {
 }
 
 // bind makes the first call for inputs of these shapes.
-func (c *compiled) bind(key string, in []*weir.Tensor) (call, error) {
+func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 	b := &binding{key: key, dims: weir.Dims{}}
 	for i, info := range c.program.Inputs() {
 		shape := in[i].Shape()
@@ -169,7 +218,7 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (call, error) {
 	}
 	made, err := c.newCall(b.dims)
 	if err != nil {
-		return call{}, err
+		return nil, err
 	}
 	for _, o := range c.outputs {
 		b.shapes = append(b.shapes, made.Output(o.name).Shape())
@@ -181,7 +230,7 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (call, error) {
 		c.bindings[n-1].close()
 		c.bindings = c.bindings[:n-1]
 	}
-	return call{call: made, of: b}, nil
+	return &call{call: made, of: b}, nil
 }
 
 // newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use there
@@ -205,20 +254,20 @@ func (c *compiled) newCall(dims weir.Dims) (made *weir.Call, err error) {
 const mostTries = 1 << 16
 
 // give puts a call back, or closes it if its binding is kept no more.
-func (c *compiled) give(used call) {
-	defer func() { <-c.slots }()
+func (c *compiled) give(used *call) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !c.gone && slices.Contains(c.bindings, used.of) {
-		used.of.free = append(used.of.free, used.call)
-		return
+		used.of.free = append(used.of.free, used)
+	} else {
+		used.call.Close()
 	}
-	used.call.Close()
+	c.mu.Unlock()
+	<-c.slots
 }
 
 func (b *binding) close() {
 	for _, c := range b.free {
-		c.Close()
+		c.call.Close()
 	}
 	b.free = nil
 }

@@ -10,6 +10,9 @@ import (
 
 // unary applies a function of one element; integers become f32 first if it is one of floats.
 func (s *Scope) unary(f loop.UnaryOp, x *Array, floats bool) *Array {
+	if y := s.again(f.String(), nil, x); y != nil {
+		return y
+	}
 	return s.op(f.String(), nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		if floats {
 			return ops.Unary(b, f, asFloat(b, v[0]))
@@ -20,6 +23,9 @@ func (s *Scope) unary(f loop.UnaryOp, x *Array, floats bool) *Array {
 
 // binary applies a function of two elements to arrays of their common type (see Promote), broadcast.
 func (s *Scope) binary(f loop.BinaryOp, x, y *Array) *Array {
+	if z := s.again(f.String(), nil, x, y); z != nil {
+		return z
+	}
 	return s.pairs(f.String(), x, y, func(c calc, p, q *ir.Value) *ir.Value { return c.g(f, p, q) })
 }
 

@@ -120,42 +120,77 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 	return s.launch(p, tensors)
 }
 
+// again runs an operation of one result that was compiled for operands of just these types; nil if there is no such
+// program, or if something is wrong. It is what an operation takes in the steady state: it says nothing of how to build it.
+func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
+	if s.trace != nil || s.failed() {
+		return nil
+	}
+	var tensors [4]*weir.Tensor
+	if len(in) > len(tensors) {
+		return nil
+	}
+	for i, a := range in {
+		if a == nil || a.tensor == nil || a.temp || a.closed.Load() {
+			return nil
+		}
+		tensors[i] = a.tensor
+	}
+	o := operation{name: name, ints: ints}
+	var buffer [256]byte
+	p := programs.find(o.key(buffer[:0], in))
+	if p == nil {
+		return nil
+	}
+	defer programs.done(p)
+	if p.late || len(p.outputs) != 1 {
+		return nil
+	}
+	var frames [3]uintptr // often the last of them is the user's
+	at := among(frames[:runtime.Callers(2, frames[:])])
+	var out [1]*Array
+	if err := s.launchAt(at, p, tensors[:len(in)], out[:]); err != nil {
+		s.failAt(name, withOperands(err, in))
+		return s.Dead()
+	}
+	return out[0]
+}
+
 // launch runs a program on its inputs; the results are the scope's.
-func (s *Scope) launch(p *compiled, in []*weir.Tensor) (out []*Array, err error) {
+func (s *Scope) launch(p *compiled, in []*weir.Tensor) ([]*Array, error) {
 	if p.late {
 		return s.launchLate(p, in)
 	}
+	out := make([]*Array, len(p.outputs))
+	return out, s.launchAt(here(), p, in, out)
+}
+
+// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results.
+func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, out []*Array) error {
 	c, err := p.take(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.give(c)
-	for i, t := range in {
-		var arg weir.Arg = t
-		if p.states[i] {
-			arg = weir.Update(t)
-		}
-		if err := c.call.Bind(p.inputs[i], arg); err != nil {
-			return nil, err
+	if err = s.results(at, p, c, out); err == nil {
+		err = p.run(c, in, out)
+	}
+	if err != nil {
+		for _, a := range out {
+			a.Close()
 		}
 	}
-	out = make([]*Array, len(p.outputs))
-	defer func() {
-		if err != nil {
-			for _, a := range out {
-				a.Close()
-			}
-		}
-	}()
+	return err
+}
+
+// results makes the arrays that a run writes.
+func (s *Scope) results(at site, p *compiled, c *call, out []*Array) (err error) {
 	for i, o := range p.outputs {
-		if out[i], err = s.empty(o.dtype, c.of.shapes[i], false); err != nil {
-			return nil, err
-		}
-		if err = c.call.Bind(o.name, out[i].tensor); err != nil {
-			return nil, err
+		if out[i], err = s.emptyAt(at, o.dtype, c.of.shapes[i], false); err != nil {
+			return err
 		}
 	}
-	return out, c.call.Run(context.Background())
+	return nil
 }
 
 // launchLate runs a program whose outputs' sizes data decide.
@@ -185,7 +220,12 @@ func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err er
 
 // empty is a new array of the scope: of zeros, or to be written whole.
 func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
-	a := &Array{dtype: dt, shape: shape, made: here()}
+	return s.emptyAt(here(), dt, shape, zeroed)
+}
+
+// emptyAt is empty for a line.
+func (s *Scope) emptyAt(at site, dt weir.DType, shape []int, zeroed bool) (*Array, error) {
+	a := &Array{dtype: dt, shape: shape, made: at}
 	count, err := countOf(shape)
 	if err != nil {
 		return nil, err
@@ -196,7 +236,7 @@ func (s *Scope) empty(dt weir.DType, shape []int, zeroed bool) (*Array, error) {
 	if err := s.room(a.bytes); err != nil {
 		return nil, err
 	}
-	t, err := traced.New(dt, shape, a.made[:], zeroed)
+	t, err := traced.New(dt, shape, a.made[0], zeroed)
 	if err == nil {
 		a.tensor = t.(*weir.Tensor)
 		if err = s.own(a); err != nil {

@@ -113,7 +113,7 @@ func (s *Scope) fail(err error) {
 func (s *Scope) failAt(op string, err error) {
 	e := diag.As(err, weir.ErrInput)
 	if e.File == "" {
-		e = e.AtFile(lineHere())
+		e = e.AtFile(here().line())
 	}
 	placed := *e.AtNode("", op)
 	if placed.Node == "" {

@@ -5,15 +5,61 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"sync/atomic"
 )
 
-// site is a place in a program: the innermost frames of a stack.
-type site [10]uintptr
+// site is a line of the user's program: the address that its call into these packages returns to. 0 is none.
+type site [1]uintptr
 
-// here is the place that called into this package.
+// here is the innermost line outside of these packages; tests among them are the user's.
 func here() (s site) {
-	runtime.Callers(3, s[:])
-	return s
+	var frames [8]uintptr
+	for skip, n := 2, 3; ; skip, n = skip+n, len(frames) {
+		list := frames[:runtime.Callers(skip, frames[:n])]
+		for _, pc := range list {
+			if outside(pc) {
+				return site{pc}
+			}
+		}
+		if len(list) < n {
+			return site{}
+		}
+	}
+}
+
+// among is the first address of a stack's innermost frames that lies outside of these packages; here if none does.
+func among(frames []uintptr) site {
+	for _, pc := range frames {
+		if outside(pc) {
+			return site{pc}
+		}
+	}
+	return here()
+}
+
+// line is the site as "file:line".
+func (s site) line() string {
+	if s == (site{}) {
+		return "?"
+	}
+	f, _ := runtime.CallersFrames(s[:]).Next()
+	return fmt.Sprintf("%s:%d", f.File, f.Line)
+}
+
+// sides remembers of addresses whether they lie outside of these packages: an address and one bit, at a place that the
+// address says. It is a cache that several goroutines use without a lock.
+var sides [1 << 10]atomic.Uint64
+
+// outside reports whether a frame of a stack lies outside of these packages.
+func outside(pc uintptr) bool {
+	at := &sides[uint64(pc)*0x9e3779b97f4a7c15>>(64-10)]
+	if known := at.Load(); known>>1 == uint64(pc) {
+		return known&1 != 0
+	}
+	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	is := f.File != "" && (!library(f.File) || strings.HasSuffix(f.File, "_test.go"))
+	at.Store(uint64(pc)<<1 | uint64(flag(is)))
+	return is
 }
 
 // root is the folder of the module as the compiler names it, with the slash behind it.
@@ -21,28 +67,6 @@ var root = func() string {
 	_, file, _, _ := runtime.Caller(0)
 	return path.Dir(path.Dir(file)) + "/"
 }()
-
-// lineHere is the line outside of these packages that called into them, however many frames lie between.
-func lineHere() string {
-	var frames [256]uintptr
-	return lineOf(frames[:runtime.Callers(3, frames[:])])
-}
-
-// line is the innermost line outside of these packages, "file:line"; tests among them are the user's.
-func (s site) line() string { return lineOf(s[:]) }
-
-func lineOf(callers []uintptr) string {
-	frames := runtime.CallersFrames(callers)
-	for {
-		f, more := frames.Next()
-		if f.File != "" && (!library(f.File) || strings.HasSuffix(f.File, "_test.go")) {
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
-		}
-		if !more {
-			return "?"
-		}
-	}
-}
 
 // library reports whether a file is of the packages whose lines are not the user's. Functions do not tell: a closure that
 // was inlined has the name of the function that it was inlined into.

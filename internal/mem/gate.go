@@ -10,7 +10,11 @@ type Gate[T any] struct {
 	inside atomic.Int64 // how many, and the bits shut and taken
 	value  T
 	last   func()
+	owner  Owner
 }
+
+// Owner is told when the last who was inside of a gate that is shut has left: as a function, but that setting it takes nothing from Go's heap.
+type Owner interface{ Last() }
 
 // With one of these bits nobody may enter. A gate that was taken may be opened again, unless it was shut too.
 const (
@@ -21,6 +25,19 @@ const (
 
 // Set gives the gate its value, and what the last one out does once it is shut. Nobody may have entered before.
 func (g *Gate[T]) Set(value T, last func()) { g.value, g.last = value, last }
+
+// SetOwner is Set for an owner in a function's place.
+func (g *Gate[T]) SetOwner(value T, owner Owner) { g.value, g.owner = value, owner }
+
+// end does what remains to be done.
+func (g *Gate[T]) end() {
+	if g.last != nil {
+		g.last()
+	}
+	if g.owner != nil {
+		g.owner.Last()
+	}
+}
 
 // Enter returns the value, which is the caller's to use until it calls Leave. It reports false, and there is nothing to
 // leave, where the gate is shut.
@@ -44,16 +61,16 @@ func (g *Gate[T]) Again() T {
 
 // Leave ends what Enter began.
 func (g *Gate[T]) Leave() {
-	if n := g.inside.Add(-1); n&barred == n && n != 0 && g.last != nil {
-		g.last()
+	if n := g.inside.Add(-1); n&barred == n && n != 0 {
+		g.end()
 	}
 }
 
 // Shut lets nobody enter any more. It reports whether it was open.
 func (g *Gate[T]) Shut() bool {
 	before := g.inside.Or(shut)
-	if before == 0 && g.last != nil {
-		g.last()
+	if before == 0 {
+		g.end()
 	}
 	return before&shut == 0
 }

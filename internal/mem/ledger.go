@@ -15,12 +15,12 @@ import (
 // ledger holds every live block. Nothing else in the process knows them all.
 var ledger = struct {
 	sync.Mutex
-	live    map[*Block]uint64 // the value is the order of arrival
-	count   uint64
+	oldest  *Block // of the live blocks: a list in the order of arrival
+	newest  *Block
 	totals  Totals
 	pending int64 // bytes of pages that are being asked for
 	limit   int64 // of pages; 0: none
-}{live: map[*Block]uint64{}}
+}{}
 
 // Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of the
 // kinds' peaks, since those need not fall together.
@@ -53,8 +53,13 @@ func ResetPeaks() {
 func enter(b *Block) {
 	ledger.Lock()
 	defer ledger.Unlock()
-	ledger.count++
-	ledger.live[b] = ledger.count
+	b.live, b.older, b.newer = true, ledger.newest, nil
+	if b.older == nil {
+		ledger.oldest = b
+	} else {
+		b.older.newer = b
+	}
+	ledger.newest = b
 	if b.counted = (counted{b.size, b.mapped}); b.grows {
 		b.counted.mapped = 0
 	}
@@ -66,10 +71,20 @@ func enter(b *Block) {
 func leave(b *Block) {
 	ledger.Lock()
 	defer ledger.Unlock()
-	if _, ok := ledger.live[b]; !ok {
+	if !b.live {
 		return
 	}
-	delete(ledger.live, b)
+	if b.live = false; b.older == nil {
+		ledger.oldest = b.newer
+	} else {
+		b.older.newer = b.newer
+	}
+	if b.newer == nil {
+		ledger.newest = b.older
+	} else {
+		b.newer.older = b.older
+	}
+	b.older, b.newer = nil, nil
 	ledger.totals.add(b, -1)
 }
 
@@ -102,7 +117,7 @@ func recount(b *Block, now counted) {
 	defer ledger.Unlock()
 	before := b.counted
 	b.counted = now
-	if _, ok := ledger.live[b]; !ok {
+	if !b.live {
 		return
 	}
 	ledger.totals.count(b.kind, counted{now.logical - before.logical, now.mapped - before.mapped})
@@ -128,11 +143,10 @@ func Live() []Record {
 func live() []*Block {
 	ledger.Lock()
 	defer ledger.Unlock()
-	blocks := make([]*Block, 0, len(ledger.live))
-	for b := range ledger.live {
+	var blocks []*Block
+	for b := ledger.oldest; b != nil; b = b.newer {
 		blocks = append(blocks, b)
 	}
-	slices.SortFunc(blocks, func(a, b *Block) int { return cmp.Compare(ledger.live[a], ledger.live[b]) })
 	return blocks
 }
 

@@ -68,6 +68,9 @@ type Block struct {
 	mapped  int64
 	callers []uintptr
 	owner   any // the ledger's lock guards it
+	live    bool
+	older   *Block // that the ledger holds: guarded so too
+	newer   *Block
 	counted counted
 	keep    *keeper    // of a mapped file that can be mapped in part; nil else
 	pages   *SpillFile // of MapPages: the file; nil else

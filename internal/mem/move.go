@@ -91,7 +91,7 @@ func fileOf(data []byte) (*Block, int64) {
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 	ledger.Lock()
 	defer ledger.Unlock()
-	for b := range ledger.live {
+	for b := ledger.oldest; b != nil; b = b.newer {
 		if b.kind != File || b.closed.Load() || b.size == 0 {
 			continue
 		}

@@ -24,6 +24,8 @@ type Pool struct {
 	current int64 // bytes of pieces
 	peak    int64
 	byClass [classes]Class
+	spare   *piece // that stand for nothing: a list, spares of them
+	spares  int
 
 	most  int64 // bytes of a piece: what is larger has a mapping of its own
 	least int64 // bytes of a slab
@@ -95,12 +97,14 @@ const mostLarge = 64 << 20
 
 // TakeArray is Map for an array: memory of a pool, asked for at the line that callers say. Its bytes are zero if zeroed
 // says so, and else whatever was there before.
-func TakeArray(bytes int64, callers []uintptr, zeroed bool) (*Block, error) {
+// It uses b, which is nothing yet, for the block unless that has a mapping of its own.
+func TakeArray(b *Block, bytes int64, callers []uintptr, zeroed bool) (*Block, error) {
 	p := userPool
 	if bytes > mostPooled {
 		p = largePool
 	}
-	return p.takeAt(Tensors, "array", bytes, callers, zeroed)
+	b.kind, b.label, b.size, b.callers = Tensors, "array", bytes, callers
+	return p.cut(b, zeroed)
 }
 
 // UserPool is the pool of the user's tensors.
@@ -109,15 +113,7 @@ func UserPool() *Pool { return userPool }
 // Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger. Close gives it back to the pool. What is large has a mapping of its own, and
 // under SetPoison everything has.
 func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
-	return p.takeAt(kind, label, bytes, nil, true)
-}
-
-// takeAt is Take at the line that a stack says, and with bytes that are zero only if zeroed says so.
-func (p *Pool) takeAt(kind Kind, label string, bytes int64, at []uintptr, zeroed bool) (*Block, error) {
-	if at == nil {
-		at = callers()
-	}
-	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: at}, zeroed)
+	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, true)
 }
 
 // unwritten is every byte of an array that is to be written whole, under SetPoison: what is read before that shows.
@@ -168,7 +164,8 @@ func (p *Pool) take(bytes int64) (*piece, error) {
 		p.idle -= at.slab.bytes
 	}
 	if at.bytes > bytes {
-		rest := &piece{slab: at.slab, at: at.at + bytes, bytes: at.bytes - bytes, clean: at.clean, before: at, after: at.after}
+		rest := p.fresh()
+		*rest = piece{slab: at.slab, at: at.at + bytes, bytes: at.bytes - bytes, clean: at.clean, before: at, after: at.after}
 		if rest.after != nil {
 			rest.after.before = rest
 		}
@@ -236,11 +233,13 @@ func (p *Pool) put(at *piece) error {
 	if b := at.before; b != nil && !b.taken {
 		p.remove(b)
 		b.join(at)
+		p.spend(at)
 		at = b
 	}
 	if a := at.after; a != nil && !a.taken {
 		p.remove(a)
 		at.join(a)
+		p.spend(a)
 	}
 	p.insert(at)
 	if at.slab.used > 0 {
@@ -251,6 +250,27 @@ func (p *Pool) put(at *piece) error {
 		return p.drop(at)
 	}
 	return nil
+}
+
+// mostSpare is the most pieces that stand for nothing and wait to stand for something.
+const mostSpare = 256
+
+// fresh is a piece that stands for nothing yet.
+func (p *Pool) fresh() *piece {
+	if p.spare == nil {
+		return &piece{}
+	}
+	at := p.spare
+	p.spare, p.spares = at.next, p.spares-1
+	return at
+}
+
+// spend keeps a piece that has been joined to another, to stand for something again.
+func (p *Pool) spend(at *piece) {
+	if p.spares < mostSpare {
+		*at = piece{next: p.spare}
+		p.spare, p.spares = at, p.spares+1
+	}
 }
 
 // join makes one piece of two that lie side by side.

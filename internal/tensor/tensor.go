@@ -120,17 +120,26 @@ func alignedBytes(n int64) []byte {
 // Over returns a tensor whose elements are data, which it borrows. The length must be exactly the type's packed size of the
 // shape; String has no such form. Bytes of a Bool must be 0 or 1.
 func Over(dt dtype.DType, shape []int64, data []byte) (*Tensor, error) {
-	count, size, err := sizes(dt, shape)
-	if err != nil {
+	t := &Tensor{}
+	if err := t.Over(dt, slices.Clone(shape), data); err != nil {
 		return nil, err
 	}
-	if dt == dtype.String {
-		return nil, diag.Inputf("strings have no packed form")
+	return t, nil
+}
+
+// Over makes t, which is nothing yet, what the function Over returns; it keeps shape.
+func (t *Tensor) Over(dt dtype.DType, shape []int64, data []byte) error {
+	count, size, err := sizes(dt, shape)
+	switch {
+	case err != nil:
+		return err
+	case dt == dtype.String:
+		return diag.Inputf("strings have no packed form")
+	case int64(len(data)) != size:
+		return diag.Inputf("%v%s needs %d bytes of data, not %d", dt, ShapeString(shape), size, len(data))
 	}
-	if int64(len(data)) != size {
-		return nil, diag.Inputf("%v%s needs %d bytes of data, not %d", dt, ShapeString(shape), size, len(data))
-	}
-	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count, data: data}, nil
+	*t = Tensor{dt: dt, shape: shape, count: count, data: data}
+	return nil
 }
 
 // OverStrings returns a String tensor whose elements are text, which it borrows; the length must be the shape's count.

@@ -11,7 +11,11 @@ import (
 // weir sets it when it is initialised.
 var Load func(where string, module *ir.Module) (model any, err error)
 
-// New makes a *weir.Tensor, as weir.New does, at the line that a stack says. Its elements are zero if zeroed says so, and
+// New makes a *weir.Tensor, as weir.New does, at the line that a return address says. Its elements are zero if zeroed says so, and
 // else whatever the memory held: for results that an operation writes whole. The package weir sets it when it is
 // initialised.
-var New func(dt dtype.DType, shape []int, callers []uintptr, zeroed bool) (tensor any, err error)
+var New func(dt dtype.DType, shape []int, at uintptr, zeroed bool) (tensor any, err error)
+
+// Run lends a *weir.Call, of a program without states, its inputs and places for its outputs, in the program's order, all of
+// them *weir.Tensor, and runs it: what Bind of each and Call.Run do. The package weir sets it when it is initialised.
+var Run func(call any, tensors []any) error
