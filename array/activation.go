@@ -3,6 +3,7 @@ package array
 import (
 	"math"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
@@ -25,7 +26,15 @@ func (s *Scope) activation(name string, x *Array, settings ...float64) *Array {
 }
 
 // Relu is the greater of x and 0, of x's type.
-func (s *Scope) Relu(x *Array) *Array { return s.Maximum(x, s.Number(0)) }
+func (s *Scope) Relu(x *Array) *Array {
+	return s.op("relu", nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		x := v[0]
+		if x.Type.DType == weir.Bool {
+			x = ops.Cast(b, x, weir.F32)
+		}
+		return ops.Binary(b, ops.Max, x, numeral(b, x, 0))
+	}, x)
+}
 
 // Relu6 is x, but at least 0 and at most 6, of x's type.
 func (s *Scope) Relu6(x *Array) *Array { return s.Clip(x, s.Number(0), s.Number(6)) }

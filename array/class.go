@@ -148,11 +148,7 @@ func (o *operation) formKey(b []byte, in []*Array, extents []int, v *form) []byt
 
 // keyBy is a key in which extent i, of all operands in turn, is said by a function.
 func (o *operation) keyBy(b []byte, in []*Array, say func(b []byte, i int) []byte) []byte {
-	b = append(append(append(b, o.name...), 0), o.text...)
-	b = append(b, 0)
-	for _, i := range o.ints {
-		b = binary.AppendVarint(b, int64(i))
-	}
+	b = o.begin(b)
 	i := 0
 	for _, a := range in {
 		if a == nil {

@@ -21,6 +21,7 @@ type compiled struct {
 	model   *weir.Model
 	program *weir.Program
 	inputs  []string
+	types   []weir.DType
 	states  []bool // by input: it is updated in place
 	outputs []port // without states
 	named   bool   // inputs have named extents
@@ -54,16 +55,39 @@ type binding struct {
 type call struct {
 	call    *weir.Call
 	of      *binding
-	tensors []any // of a run
+	tensors []any          // of a run
+	numbers []*weir.Tensor // by input: memory of the call's own for a number
 }
 
-// run runs a call on its inputs; the results are written.
-func (c *compiled) run(k *call, in []*weir.Tensor, out []*Array) error {
+// number is a number that is an input, in memory of the call's own.
+func (k *call) number(i int, dt weir.DType, x float64) (*weir.Tensor, error) {
+	for len(k.numbers) <= i {
+		k.numbers = append(k.numbers, nil)
+	}
+	if k.numbers[i] == nil {
+		t, err := traced.Number(dt)
+		if err != nil {
+			return nil, err
+		}
+		k.numbers[i] = t.(*weir.Tensor)
+	}
+	store(dt, k.numbers[i].Bytes(), x)
+	return k.numbers[i], nil
+}
+
+// run runs a call on its inputs; the results are written. An input that is nil is a number.
+func (c *compiled) run(k *call, in []*weir.Tensor, numbers []float64, out []*Array) error {
 	if c.updates {
 		return c.runBound(k, in, out)
 	}
 	k.tensors = k.tensors[:0]
-	for _, t := range in {
+	for i, t := range in {
+		if t == nil {
+			var err error
+			if t, err = k.number(i, c.types[i], numbers[i]); err != nil {
+				return err
+			}
+		}
 		k.tensors = append(k.tensors, t)
 	}
 	for _, a := range out {
@@ -125,6 +149,7 @@ func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 func (c *compiled) readInputs() (names []string) {
 	for _, in := range c.program.Inputs() {
 		c.inputs, c.states = append(c.inputs, in.Name), append(c.states, in.State != "")
+		c.types = append(c.types, in.DType)
 		c.updates = c.updates || in.State != ""
 		for _, e := range in.Shape {
 			if e.Dim != "" {
@@ -198,6 +223,9 @@ func (c *compiled) front(key []byte) *binding {
 // shapesKey is the shapes of tensors.
 func shapesKey(b []byte, in []*weir.Tensor) []byte {
 	for _, t := range in {
+		if t == nil { // a number
+			continue
+		}
 		for _, e := range t.Shape() {
 			b = binary.AppendUvarint(b, uint64(e))
 		}
@@ -209,6 +237,9 @@ func shapesKey(b []byte, in []*weir.Tensor) []byte {
 func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 	b := &binding{key: key, dims: weir.Dims{}}
 	for i, info := range c.program.Inputs() {
+		if in[i] == nil {
+			continue
+		}
 		shape := in[i].Shape()
 		for axis, e := range info.Shape {
 			if e.Dim != "" && axis < len(shape) {

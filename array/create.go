@@ -1,8 +1,11 @@
 package array
 
 import (
+	"runtime"
+
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -54,7 +57,9 @@ func Scalar[T weir.Element](s *Scope, v T) *Array { return From(s, []T{v}, []int
 // Number is x as an operand: it takes the element type of the array that it is combined with, f32 if that has integers
 // and x is none, or if there is no array.
 func (s *Scope) Number(x float64) *Array {
-	a := &Array{weak: true, number: x, dtype: weir.F32, shape: []int{}, made: here(), of: s.trace}
+	var frames [1]uintptr
+	at := among(frames[:runtime.Callers(2, frames[:])])
+	a := &Array{weak: true, number: x, dtype: weir.F32, shape: []int{}, made: at, of: s.trace}
 	a.owner.Store(s)
 	return a
 }
@@ -128,10 +133,15 @@ func (s *Scope) passing(dt weir.DType, x float64) *Array {
 
 // set writes a number as the element of a tensor that has one.
 func set(t *tensor.Tensor, x float64) {
-	if t.DType().IsFloat() {
-		t.SetFloat(0, x)
+	store(t.DType(), t.Bytes(), x)
+}
+
+// store writes a number as the first element of a type.
+func store(dt weir.DType, data []byte, x float64) {
+	if dt.IsFloat() {
+		dtype.StoreFloat(dt, data, 0, x)
 	} else {
-		t.SetInt(0, int64(x))
+		dtype.StoreInt(dt, data, 0, int64(x))
 	}
 }
 

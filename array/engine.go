@@ -122,23 +122,14 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 
 // again runs an operation of one result that was compiled for operands of just these types; nil if there is no such
 // program, or if something is wrong. It is what an operation takes in the steady state: it says nothing of how to build it.
+// Numbers among the operands go into memory of the call's own.
 func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
-	if s.trace != nil || s.failed() {
+	var run rerun
+	if s.trace != nil || s.failed() || !run.read(in) {
 		return nil
 	}
-	var tensors [4]*weir.Tensor
-	if len(in) > len(tensors) {
-		return nil
-	}
-	for i, a := range in {
-		if a == nil || a.tensor == nil || a.temp || a.closed.Load() {
-			return nil
-		}
-		tensors[i] = a.tensor
-	}
-	o := operation{name: name, ints: ints}
 	var buffer [256]byte
-	p := programs.find(o.key(buffer[:0], in))
+	p := programs.find(run.key(buffer[:0], name, ints, in))
 	if p == nil {
 		return nil
 	}
@@ -149,11 +140,62 @@ func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 	var frames [3]uintptr // often the last of them is the user's
 	at := among(frames[:runtime.Callers(2, frames[:])])
 	var out [1]*Array
-	if err := s.launchAt(at, p, tensors[:len(in)], out[:]); err != nil {
+	if err := s.launchAt(at, p, run.tensors[:len(in)], run.numbers[:len(in)], out[:]); err != nil {
 		s.failAt(name, withOperands(err, in))
 		return s.Dead()
 	}
 	return out[0]
+}
+
+// rerun is the operands of an operation that was compiled before.
+type rerun struct {
+	tensors [4]*weir.Tensor // nil: a number
+	numbers [4]float64
+	types   [4]weir.DType
+}
+
+// read notes the operands. It reports false if they need more care.
+func (r *rerun) read(in []*Array) bool {
+	if len(in) > len(r.tensors) {
+		return false
+	}
+	like := weir.InvalidDType
+	for i, a := range in {
+		switch {
+		case a == nil || a.closed.Load() || a.temp || a.tensor == nil && !a.weak || a.of != nil:
+			return false
+		case a.weak:
+			continue
+		case like == weir.InvalidDType || like == weir.Bool:
+			like = a.dtype
+		case a.dtype != like && a.dtype != weir.Bool:
+			dt, err := Promote(like, a.dtype)
+			if err != nil {
+				return false
+			}
+			like = dt
+		}
+		r.tensors[i], r.types[i] = a.tensor, a.dtype
+	}
+	if like == weir.Bool {
+		like = weir.InvalidDType
+	}
+	for i, a := range in {
+		if a.weak {
+			r.types[i], r.numbers[i] = numberType(like, a.number), a.number
+		}
+	}
+	return true
+}
+
+// key is the operation's key for the operands.
+func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
+	o := operation{name: name, ints: ints}
+	b = o.begin(b)
+	for i, a := range in {
+		b = keyOf(b, r.types[i], a.shape)
+	}
+	return b
 }
 
 // launch runs a program on its inputs; the results are the scope's.
@@ -162,18 +204,19 @@ func (s *Scope) launch(p *compiled, in []*weir.Tensor) ([]*Array, error) {
 		return s.launchLate(p, in)
 	}
 	out := make([]*Array, len(p.outputs))
-	return out, s.launchAt(here(), p, in, out)
+	return out, s.launchAt(here(), p, in, nil, out)
 }
 
-// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results.
-func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, out []*Array) error {
+// launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results. An input that is nil is a
+// number.
+func (s *Scope) launchAt(at site, p *compiled, in []*weir.Tensor, numbers []float64, out []*Array) error {
 	c, err := p.take(in)
 	if err != nil {
 		return err
 	}
 	defer p.give(c)
 	if err = s.results(at, p, c, out); err == nil {
-		err = p.run(c, in, out)
+		err = p.run(c, in, numbers, out)
 	}
 	if err != nil {
 		for _, a := range out {
@@ -261,20 +304,32 @@ func countOf(shape []int) (int64, error) {
 
 // key is what decides an operation's code: the operation, and the types of its operands.
 func (o *operation) key(b []byte, in []*Array) []byte {
-	b = append(append(append(b, o.name...), 0), o.text...)
-	b = append(b, 0)
-	for _, i := range o.ints {
-		b = binary.AppendVarint(b, int64(i))
-	}
+	b = o.begin(b)
 	for _, a := range in {
 		if a == nil {
 			b = append(b, 0xff)
 			continue
 		}
-		b = append(b, 0xfe, byte(a.dtype), byte(len(a.shape)))
-		for _, e := range a.shape {
-			b = binary.AppendUvarint(b, uint64(e))
-		}
+		b = keyOf(b, a.dtype, a.shape)
+	}
+	return b
+}
+
+// begin is what a key has of the operation alone.
+func (o *operation) begin(b []byte) []byte {
+	b = append(append(append(b, o.name...), 0), o.text...)
+	b = append(b, 0)
+	for _, i := range o.ints {
+		b = binary.AppendVarint(b, int64(i))
+	}
+	return b
+}
+
+// keyOf is what a key has of an operand.
+func keyOf(b []byte, dt weir.DType, shape []int) []byte {
+	b = append(b, 0xfe, byte(dt), byte(len(shape)))
+	for _, e := range shape {
+		b = binary.AppendUvarint(b, uint64(e))
 	}
 	return b
 }
