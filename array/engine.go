@@ -25,6 +25,8 @@ type operation struct {
 	text string
 	// absent: an operand may be nil.
 	absent bool
+	// places: its errors say where they are, and need not name the operands.
+	places bool
 	build  func(b *ir.Builder, in []*ir.Value) []*ir.Value
 }
 
@@ -54,7 +56,10 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 		}
 	}
 	if err != nil {
-		s.failAt(o.name, withOperands(err, in))
+		if !o.places {
+			err = withOperands(err, in)
+		}
+		s.failAt(o.name, err)
 		return s.none(results)
 	}
 	return out

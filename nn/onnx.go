@@ -9,7 +9,8 @@ import (
 )
 
 // WriteONNX writes what a trained network computes as an ONNX model, with its parameters. The specs are its inputs: extents
-// that they name stay open in the model. Without specs, they are what the network's first layer takes, if that says all.
+// that they name stay open in the model. Without specs, they are what the network's first layer takes, if that says all, as
+// a layer of one's own does by a method Inputs() []array.Spec.
 func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 	if len(inputs) == 0 {
 		spec, ok := inputOf(net)
@@ -29,6 +30,10 @@ func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 // inputOf is what a network takes, if its first layer tells.
 func inputOf(net Layer) (array.Spec, bool) {
 	switch l := net.(type) {
+	case interface{ Inputs() []array.Spec }: // a layer of another package
+		if list := l.Inputs(); len(list) == 1 {
+			return list[0], true
+		}
 	case *sequential:
 		if len(l.layers) > 0 {
 			return inputOf(l.layers[0])

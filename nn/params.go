@@ -3,7 +3,6 @@ package nn
 import (
 	"hash/fnv"
 	"math/rand/v2"
-	"path"
 	"slices"
 	"strings"
 
@@ -207,7 +206,7 @@ func (p *Params) names(which func(*slot) bool) []string {
 }
 
 // Freeze takes parameters out of training: those whose names match a pattern, in which * stands for any characters, as
-// "encoder.*". A pattern that matches none is an error.
+// "encoder.*". A pattern that matches none is an error, and changes nothing.
 func (p *Params) Freeze(patterns ...string) error { return p.freeze(true, patterns) }
 
 // Unfreeze is the opposite of Freeze.
@@ -218,11 +217,7 @@ func (p *Params) freeze(frozen bool, patterns []string) error {
 	for _, pattern := range patterns {
 		before := len(found)
 		for _, s := range p.list {
-			ok, err := path.Match(pattern, s.name)
-			if err != nil {
-				return diag.Inputf("the pattern %q: %v", pattern, err)
-			}
-			if ok && !s.buffer {
+			if !s.buffer && Matches(pattern, s.name) {
 				found = append(found, s)
 			}
 		}
@@ -234,6 +229,25 @@ func (p *Params) freeze(frozen bool, patterns []string) error {
 		s.frozen = frozen
 	}
 	return nil
+}
+
+// Matches reports whether a parameter's name is a pattern's, in which each * stands for any characters: the names of ONNX
+// models have slashes and brackets.
+func Matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return pattern == name
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	for _, part := range parts[1:last] {
+		i := strings.Index(rest, part)
+		if !ok || i < 0 {
+			return false
+		}
+		rest = rest[i+len(part):]
+	}
+	return ok && strings.HasSuffix(rest, parts[last])
 }
 
 // Tie makes two parameters one: name stands for other from here on, which must have the same type and, in files, shape. The

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"path"
 	"slices"
 
 	"github.com/weirml/weir"
@@ -24,16 +23,13 @@ type lookup struct {
 
 // isLazy reports whether a parameter's name matches a pattern of Options.Lazy.
 func (o *Options) isLazy(name string) bool {
-	return slices.ContainsFunc(o.Lazy, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
+	return slices.ContainsFunc(o.Lazy, func(pattern string) bool { return nn.Matches(pattern, name) })
 }
 
 // checkLazy checks the parameters that are to be trained lazily.
 func (t *Trainer) checkLazy(names []string) error {
 	for _, pattern := range t.options.Lazy {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return diag.Inputf("the pattern %q: %v", pattern, err)
-		}
-		if !slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(pattern, name); return ok }) {
+		if !slices.ContainsFunc(names, func(name string) bool { return nn.Matches(pattern, name) }) {
 			return diag.Inputf("no parameter that is trained matches %q", pattern)
 		}
 	}

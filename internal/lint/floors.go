@@ -79,7 +79,7 @@ var rooms = []Room{
 
 	// Arrays build ir by the operators' constructors, and have weir compile it.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
-		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor", "exporter/*"}},
+		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor", "importer/*", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},

@@ -1,9 +1,11 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ops"
 )
@@ -25,7 +27,9 @@ var errAgain = errors.New("the conversion begins again")
 // attempt is what the conversions of a model have found out so far. Places are paths of nodes, the same in every conversion.
 type attempt struct {
 	count  int
-	last   string // the node that asked for another attempt
+	last   string          // the node that asked for another attempt
+	node   *wire.NodeProto // that was converted last, wherever it stands
+	top    *wire.NodeProto // that was converted last, of the model's own graph
 	bodies map[*wire.GraphProto]int
 	varies map[string][]ops.LoopExtent // by the place of a loop: what changes from one iteration to the next
 	forms  map[string][]form           // by the place of a loop: what its carried values are
@@ -67,6 +71,21 @@ func nodesOf(proto *wire.GraphProto) int {
 		}
 	}
 	return count
+}
+
+// repeated converts by try until a conversion finds out nothing that had to be known before.
+func (a *attempt) repeated(ctx context.Context, try func() error) error {
+	for ; ; a.count++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if a.count == mostAttempts || a.work < 0 {
+			return diag.Unsupportedf("loops and branches whose shapes are not found in %d attempts", a.count).AtNode(a.last, "")
+		}
+		if err := try(); !errors.Is(err, errAgain) {
+			return err
+		}
+	}
 }
 
 // place is the path of the node under conversion.

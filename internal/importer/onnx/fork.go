@@ -77,6 +77,9 @@ func (g *graph) run(nodes []*wire.NodeProto, outputs []declared) error {
 func (g *graph) step(f *flow, at int) (next int, err error) {
 	g.at = f.ids[at]
 	n, place := f.nodes[at], g.place()
+	if g.attempt.node = n; g.depth == 0 {
+		g.attempt.top = n
+	}
 	d, ok := g.attempt.forks[place]
 	if !ok || d.only >= 0 && !d.within {
 		return at + 1, g.node(n)

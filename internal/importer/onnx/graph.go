@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +23,7 @@ type graph struct {
 	outer   *graph
 	build   *ir.Builder
 	names   map[string]*ir.Value
+	given   map[string]*ir.Value               // the values of initializers that are no constants
 	weights map[string]*wire.TensorProto       // not yet asked for
 	sparse  map[string]*wire.SparseTensorProto // likewise
 	opsets  map[string]int64
@@ -48,27 +48,31 @@ func (m *Model) Build(outputs []string) (module *ir.Module, signature *Signature
 // by those; it makes no states of them. ones are dimensions that are 1 in every run: an extent that is one of them
 // repeats where a larger one is expected.
 func (m *Model) BuildWithin(ctx context.Context, outputs []string, states map[string]string, ones []string) (module *ir.Module, signature *Signature, err error) {
-	if v := m.Proto.IRVersion; v > NewestFormat {
-		return nil, nil, diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
-	}
-	if v, ok := m.Opsets[""]; ok && (v < Oldest || v > Newest) {
-		return nil, nil, diag.Unsupportedf("operator set %d of ai.onnx; %d to %d are supported", v, Oldest, Newest).WithFix("convert the model with onnx.version_converter")
-	}
-	if missing := m.Unsupported(); missing != nil {
-		return nil, nil, diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
+	if err := m.supported(); err != nil {
+		return nil, nil, err
 	}
 	a := newAttempt(m)
-	for a.states, a.ones = states, ones; ; a.count++ {
-		if err := ctx.Err(); err != nil {
-			return nil, nil, err
-		}
-		if a.count == mostAttempts || a.work < 0 {
-			return nil, nil, diag.Unsupportedf("loops and branches whose shapes are not found in %d attempts", a.count).AtNode(a.last, "")
-		}
-		if module, signature, err = m.try(ctx, outputs, a); !errors.Is(err, errAgain) {
-			return module, signature, err
-		}
+	a.states, a.ones = states, ones
+	err = a.repeated(ctx, func() error {
+		module, signature, err = m.try(ctx, outputs, a)
+		return err
+	})
+	return module, signature, err
+}
+
+// supported refuses a model of a version, or with operators, that there are no rules for.
+func (m *Model) supported() error {
+	if v := m.Proto.IRVersion; v > NewestFormat {
+		return diag.Unsupportedf("version %d of the file format (ir_version); versions up to %d are supported", v, NewestFormat)
 	}
+	if v, ok := m.Opsets[""]; ok && (v < Oldest || v > Newest) {
+		return diag.Unsupportedf("operator set %d of ai.onnx; %d to %d are supported", v, Oldest, Newest).
+			WithFix("convert the model with onnx.version_converter")
+	}
+	if missing := m.Unsupported(); missing != nil {
+		return diag.Unsupportedf("operators %s", strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 // try is Build with what earlier attempts have found out.
@@ -230,6 +234,10 @@ func (g *graph) order(nodes []*wire.NodeProto) ([]*wire.NodeProto, error) {
 func (g *graph) find(name string) *ir.Value {
 	for s := g; s != nil; s = s.outer {
 		if v := s.names[name]; v != nil {
+			return v
+		}
+		if v := s.given[name]; v != nil && s.weights[name] != nil {
+			s.names[name] = v
 			return v
 		}
 		data, err := s.initial(name)

@@ -1,0 +1,267 @@
+package array
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Model is an ONNX model as a function of arrays, whose weights can be arrays too. It lives in Go's memory: there is
+// nothing to close. Several goroutines may use it.
+type Model struct {
+	of      *onnx.Model
+	inputs  []Spec
+	weights []Weight
+	id      string
+}
+
+// ModelOptions say how to read an ONNX model; the zero value reads it as it is.
+type ModelOptions struct {
+	// Outputs are the values to compute, any that the model's nodes do: those of its last layers but one, for
+	// example. What they do not need is left out. nil: the model's outputs.
+	Outputs []string
+	// Inputs declare inputs anew, by name: a batch that the file fixes to 1 can have a name. Nodes that rely on the
+	// number in the file are an error, or compute what they say: a Reshape to [1, -1] makes one row of all.
+	Inputs []Spec
+	// Scalars has floats without axes among the weights: they are constants otherwise, as numbers in formulas mostly
+	// are.
+	Scalars bool
+	// Untie has what an Identity makes of an initializer be one of its own, by the name of the Identity's output:
+	// PyTorch's older exporter writes parameters with equal elements once, even such as only begin equal.
+	Untie bool
+}
+
+// Weight is an initializer of an ONNX model that an array may take the place of.
+type Weight struct {
+	Name  string
+	DType weir.DType // F64 if the file has that, else F32
+	Shape []int
+	from  *tensor.Tensor
+}
+
+var models atomic.Int64
+
+// ReadONNX reads the model at a path, with the external data beside it.
+func ReadONNX(path string, o ModelOptions) (m *Model, err error) {
+	defer diag.Recover(&err, "reading a model")
+	of, err := onnx.Whole(path)
+	if err == nil {
+		m, err = modelOf(of, o)
+	}
+	if err != nil {
+		return nil, diag.As(err, weir.ErrInput).AtFile(path)
+	}
+	return m, nil
+}
+
+// ParseONNX reads a model from memory, which it keeps. The model has no external data.
+func ParseONNX(data []byte, o ModelOptions) (m *Model, err error) {
+	defer diag.Recover(&err, "reading a model")
+	of, err := onnx.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return modelOf(of, o)
+}
+
+func modelOf(of *onnx.Model, o ModelOptions) (*Model, error) {
+	m := &Model{of: of, id: fmt.Sprint(models.Add(1))}
+	if o.Untie {
+		of.Untie()
+	}
+	if o.Outputs != nil {
+		if err := of.Until(o.Outputs); err != nil {
+			return nil, err
+		}
+	}
+	for _, spec := range o.Inputs {
+		shape, err := newTrace("inputs").exprs(spec.Shape)
+		if err == nil {
+			err = of.Redeclare(spec.Name, ir.Type{DType: spec.DType, Shape: shape})
+		}
+		if err != nil {
+			return nil, diag.As(err, weir.ErrInput).AtTensor(spec.Name)
+		}
+	}
+	list, err := of.Weights(o.Scalars)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range list {
+		m.weights = append(m.weights, weightOf(w))
+	}
+	for _, p := range of.Inputs {
+		m.inputs = append(m.inputs, specOf(p))
+	}
+	return m, nil
+}
+
+// weightOf is a weight of a file; narrow floats are f32 while they are trained.
+func weightOf(from onnx.Weight) Weight {
+	w := Weight{Name: from.Name, DType: from.DType(), Shape: make([]int, len(from.Shape())), from: from.Tensor}
+	if narrow(w.DType) {
+		w.DType = weir.F32
+	}
+	for i, e := range from.Shape() {
+		w.Shape[i] = int(e)
+	}
+	return w
+}
+
+// specOf is an input as the model declares it.
+func specOf(p onnx.Port) Spec {
+	spec := Spec{Name: p.Name, DType: p.Type.DType}
+	for _, e := range p.Type.Shape {
+		if n, ok := e.Const(); ok {
+			spec.Shape = append(spec.Shape, weir.Extent{Size: n})
+		} else {
+			spec.Shape = append(spec.Shape, weir.Extent{Size: -1, Dim: e.String()})
+		}
+	}
+	return spec
+}
+
+// Inputs are what the model takes.
+func (m *Model) Inputs() []Spec { return slices.Clone(m.inputs) }
+
+// Outputs are the names of what it computes.
+func (m *Model) Outputs() (names []string) {
+	for _, o := range m.of.Outputs {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// Weights are the initializers that can be learned: floats that a derivative reaches. What says how an operator
+// computes is none, such as the running statistics of a BatchNormalization, the bounds of a Clip and scales of
+// quantised values; nor is what a Constant node holds.
+func (m *Model) Weights() []Weight { return slices.Clone(m.weights) }
+
+// Elements are a weight's elements as the file has them.
+func (w Weight) Elements() (*weir.Tensor, error) {
+	if w.DType == weir.F64 {
+		return elementsOf[float64](w)
+	}
+	return elementsOf[float32](w)
+}
+
+func elementsOf[T float32 | float64](w Weight) (*weir.Tensor, error) {
+	list, data := make([]T, w.from.Len()), w.from.Bytes()
+	for i := range list {
+		list[i] = T(dtype.LoadFloat(w.from.DType(), data, int64(i)))
+	}
+	return weir.FromSlice(list, w.Shape...)
+}
+
+// Apply computes the model's outputs of its inputs, as a part of a trace too, with arrays of the types that Weights
+// says in place of weights; those without are as in the file. Inputs have the types that the model declares.
+//
+// A BatchNormalization computes as the file says: by its running statistics, which stay as they are, unless the
+// model was exported for training.
+func (m *Model) Apply(s *Scope, weights map[string]*Array, x ...*Array) []*Array {
+	if len(x) != len(m.inputs) {
+		s.failAt("model", diag.Inputf("%d inputs are given, the model takes %s", len(x), m.signature()))
+		return s.none(len(m.of.Outputs))
+	}
+	in, given, key := slices.Clone(x), []Weight(nil), strings.Builder{}
+	for _, w := range m.weights {
+		if a := weights[w.Name]; a != nil {
+			in, given = append(in, a), append(given, w)
+			fmt.Fprintf(&key, "%q", w.Name)
+		}
+	}
+	if err := m.unknown(weights); err != nil {
+		s.failAt("model", err)
+		return s.none(len(m.of.Outputs))
+	}
+	o := operation{name: "model", text: m.id + key.String(), places: true}
+	o.build = func(b *ir.Builder, v []*ir.Value) []*ir.Value { return m.build(b, given, v) }
+	return s.many(o, len(m.of.Outputs), s.typed(in)...)
+}
+
+// unknown refuses arrays for what is no weight.
+func (m *Model) unknown(weights map[string]*Array) error {
+	for name := range weights {
+		if !slices.ContainsFunc(m.weights, func(w Weight) bool { return w.Name == name }) {
+			return diag.Inputf("an array is given for %q, which is no weight of the model", name).AtTensor(name).
+				WithFix("Weights lists them")
+		}
+	}
+	return nil
+}
+
+// signature says what the model takes.
+func (m *Model) signature() string {
+	var list []string
+	for _, p := range m.of.Inputs {
+		list = append(list, fmt.Sprintf("%s %v", p.Name, p.Type))
+	}
+	return strings.Join(list, ", ")
+}
+
+// build builds the model of its inputs and the given weights.
+func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value {
+	by := map[string]*ir.Value{}
+	for i, in := range m.inputs {
+		by[in.Name] = v[i]
+	}
+	for i, w := range given {
+		x := v[len(m.inputs)+i]
+		if want := (ir.Type{DType: w.DType, Shape: ir.Constants(w.from.Shape())}); x.Type.String() != want.String() {
+			b.Fail(diag.Inputf("%v is given, and the weight is %v", x.Type, want).AtTensor(w.Name))
+		}
+		by[w.Name] = ops.Cast(b, x, w.from.DType())
+	}
+	out, err := m.of.Into(b, by)
+	if err != nil {
+		b.Fail(err)
+	}
+	return out
+}
+
+// WriteONNX writes the model's file with the elements of arrays, of the types that Weights says, in place of
+// weights. All that was in external files is in the one that is written.
+func (m *Model) WriteONNX(w io.Writer, weights map[string]*Array) (err error) {
+	defer diag.Recover(&err, "writing a model")
+	if err := m.unknown(weights); err != nil {
+		return err
+	}
+	fresh := map[string]*tensor.Tensor{}
+	for _, of := range m.weights {
+		if a := weights[of.Name]; a != nil {
+			if fresh[of.Name], err = of.narrowed(a); err != nil {
+				return diag.As(err, weir.ErrInput).AtTensor(of.Name)
+			}
+		}
+	}
+	return m.of.WriteWith(w, func(name string) *tensor.Tensor { return fresh[name] })
+}
+
+// narrowed is an array's elements as the file has them: of its element type.
+func (w Weight) narrowed(a *Array) (*tensor.Tensor, error) {
+	from, err := a.elements()
+	if err != nil {
+		return nil, err
+	}
+	if a.dtype != w.DType || !slices.Equal(a.shape, w.Shape) {
+		return nil, diag.Inputf("%v is given, and the weight is %v of shape %v", a, w.DType, w.Shape)
+	}
+	if w.DType == w.from.DType() {
+		return tensor.Over(w.DType, w.from.Shape(), from.Bytes())
+	}
+	t, err := tensor.New(w.from.DType(), w.from.Shape()...)
+	for i := int64(0); err == nil && i < int64(a.Len()); i++ {
+		dtype.StoreFloat(t.DType(), t.Bytes(), i, dtype.LoadFloat(a.dtype, from.Bytes(), i))
+	}
+	return t, err
+}

@@ -1,0 +1,473 @@
+package onnx
+
+import (
+	"context"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// A model can be a part of another module: Into builds it there, with values in place of its inputs and of some of its
+// initializers. So a model can be trained, and WriteWith writes it with what its initializers have become.
+
+// Whole reads the model at a path with its external data into Go's memory: nothing is to be closed.
+func Whole(path string) (*Model, error) {
+	f, err := mem.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, diag.Inputf("reading the model: %w", err)
+	}
+	m, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	m.external = externalIn(filepath.Dir(path))
+	err = m.gather()
+	if closed := m.external.Close(); err == nil {
+		err = closed
+	}
+	m.external = nil
+	return m, err
+}
+
+// gather copies external data into the model. Tensors that lie at one place have one copy; as many bytes are copied as
+// the files have, at most: a small file cannot ask for more memory than its data fills.
+func (m *Model) gather() error {
+	copies, total := map[wire.ExternalEntry][]byte{}, int64(0)
+	return m.Proto.EachTensor(func(t *wire.TensorProto) error {
+		if !t.External() {
+			return nil
+		}
+		view, err := m.tensor(t)
+		if err != nil {
+			return diag.As(err, diag.ErrInput).AtTensor(t.Name)
+		}
+		entry, err := t.ExternalEntry()
+		if err != nil {
+			return err
+		}
+		entry.Length = view.Size()
+		data, ok := copies[entry]
+		if !ok {
+			if total += entry.Length; total > m.external.fileBytes() {
+				return diag.Inputf("external data: tensors overlap in their files").AtTensor(t.Name)
+			}
+			if err := mem.CatchFaults(func() error { data = slices.Clone(view.Bytes()); return nil }); err != nil {
+				return err
+			}
+			copies[entry] = data
+		}
+		inside, err := tensor.Over(view.DType(), t.Dims, data)
+		if err != nil {
+			return err
+		}
+		t.RawData, t.RawOffset = wire.FromTensor(t.Name, inside).RawData, -1
+		t.ExternalData, t.DataLocation = nil, wire.LocationDefault
+		return nil
+	})
+}
+
+// fileBytes is how many bytes the files have that were opened.
+func (x *external) fileBytes() (sum int64) {
+	for _, block := range x.files {
+		sum += block.Size()
+	}
+	return sum
+}
+
+// Until makes the named values the model's outputs, and takes out what those do not need. It changes the model.
+func (m *Model) Until(outputs []string) error {
+	proto := m.Proto.Graph
+	nodes, known := makers(proto.Node), map[string]bool{}
+	for _, p := range m.Inputs {
+		known[p.Name] = true
+	}
+	for i, name := range outputs {
+		if slices.Contains(outputs[:i], name) {
+			return diag.Inputf("output %q is asked for twice", name).AtTensor(name)
+		}
+		if nodes[name] == nil && !known[name] {
+			return diag.Inputf("nothing in the model computes %q", name).AtTensor(name).WithFix("%s", lastNames(proto))
+		}
+	}
+	needed, left := needs(nodes, outputs), []*wire.NodeProto{}
+	for _, n := range proto.Node {
+		if needed[n] {
+			left = append(left, n)
+		}
+	}
+	proto.Node = left
+	m.declare(outputs)
+	return nil
+}
+
+// lastNames says what the last nodes compute.
+func lastNames(g *wire.GraphProto) string {
+	const most = 6
+	var names []string
+	for i := len(g.Node) - 1; i >= 0 && len(names) < most; i-- {
+		names = append(names, g.Node[i].Output...)
+	}
+	return "the last nodes compute " + strings.Join(names, ", ")
+}
+
+// declare makes values the outputs of the file and of the model, with the types that the file has for them.
+func (m *Model) declare(outputs []string) {
+	proto, types := m.Proto.Graph, map[string]*wire.ValueInfoProto{}
+	for _, list := range [][]*wire.ValueInfoProto{proto.Output, proto.ValueInfo, proto.Input} {
+		for _, v := range list {
+			types[v.Name] = v
+		}
+	}
+	proto.Output, m.Outputs = nil, nil
+	for _, name := range outputs {
+		v := types[name]
+		if v == nil {
+			v = &wire.ValueInfoProto{Name: name}
+		}
+		proto.Output, m.Outputs = append(proto.Output, v), append(m.Outputs, Port{Name: name})
+	}
+	proto.ValueInfo = slices.DeleteFunc(proto.ValueInfo, func(v *wire.ValueInfoProto) bool {
+		return slices.Contains(outputs, v.Name)
+	})
+}
+
+// Untie makes initializers of their own of what Identity nodes of the graph make of initializers. It changes the model.
+func (m *Model) Untie() {
+	graph, copies, gone := m.Proto.Graph, map[string][]*wire.NodeProto{}, map[*wire.NodeProto]bool{}
+	for _, n := range graph.Node {
+		if n.OpType == "Identity" && domainOf(n.Domain) == "" && len(n.Input) == 1 && len(n.Output) == 1 {
+			copies[n.Input[0]] = append(copies[n.Input[0]], n)
+		}
+	}
+	for i := 0; i < len(graph.Initializer); i++ { // it grows
+		for _, n := range copies[graph.Initializer[i].Name] {
+			if own := *graph.Initializer[i]; !gone[n] {
+				own.Name, gone[n] = n.Output[0], true
+				graph.Initializer = append(graph.Initializer, &own)
+			}
+		}
+	}
+	graph.Node = slices.DeleteFunc(graph.Node, func(n *wire.NodeProto) bool { return gone[n] })
+}
+
+// makers are the nodes by what they compute.
+func makers(nodes []*wire.NodeProto) map[string]*wire.NodeProto {
+	by := map[string]*wire.NodeProto{}
+	for _, n := range nodes {
+		for _, o := range n.Output {
+			if o != "" {
+				by[o] = n
+			}
+		}
+	}
+	return by
+}
+
+// needs are the nodes that values come from.
+func needs(by map[string]*wire.NodeProto, names []string) map[*wire.NodeProto]bool {
+	needed := map[*wire.NodeProto]bool{}
+	for todo := slices.Clone(names); len(todo) > 0; {
+		n := by[todo[len(todo)-1]]
+		if todo = todo[:len(todo)-1]; n != nil && !needed[n] {
+			needed[n] = true
+			reads(n, func(name string) { todo = append(todo, name) })
+		}
+	}
+	return needed
+}
+
+// Redeclare gives an input other extents than the file does. It changes the model.
+func (m *Model) Redeclare(name string, t ir.Type) error {
+	for i := range m.Inputs {
+		p := &m.Inputs[i]
+		if p.Name != name {
+			continue
+		}
+		if t.DType != p.Type.DType || len(t.Shape) != len(p.Type.Shape) {
+			return diag.Inputf("it is to be %s; the file has %s, and extents alone can be others", t, p.Type).AtTensor(name)
+		}
+		p.Type = t
+		for _, v := range m.Proto.Graph.Input {
+			if v.Name == name {
+				*v = *wire.TensorValue(name, wire.DataTypeOf(t.DType), dimensions(t.Shape)...)
+			}
+		}
+		m.Proto.Graph.ValueInfo = nil
+		for i, v := range m.Proto.Graph.Output {
+			m.Proto.Graph.Output[i] = &wire.ValueInfoProto{Name: v.Name} // see complete
+		}
+		return nil
+	}
+	return diag.Inputf("the model has no input %q", name).AtTensor(name)
+}
+
+// dimensions are extents as a file declares them.
+func dimensions(shape []sym.Expr) []*wire.Dimension {
+	list := make([]*wire.Dimension, len(shape))
+	for i, e := range shape {
+		if n, ok := e.Const(); ok {
+			list[i] = wire.Size(n)
+		} else {
+			list[i] = wire.Dim(e.String())
+		}
+	}
+	return list
+}
+
+// Weight is an initializer that training may change.
+type Weight struct {
+	*tensor.Tensor
+	Name string
+}
+
+// Weights are the initializers of the graph that training may change: floats of 16 bits or more, from rank 1 on, or
+// of any if scalars says so, that a derivative reaches (see learned), and that no node needs as a constant: the
+// model is converted to find that out.
+func (m *Model) Weights(scalars bool) ([]Weight, error) {
+	if err := m.supported(); err != nil {
+		return nil, err
+	}
+	may := m.learned()
+	var list []Weight
+	for _, t := range m.Proto.Graph.Initializer {
+		dt, err := t.ElementType()
+		if err != nil || !dt.IsFloat() || dt.Bits() < 16 || len(t.Dims) == 0 && !scalars || !may(t.Name) {
+			continue
+		}
+		data, err := m.tensor(t)
+		if err != nil {
+			return nil, diag.As(err, diag.ErrInput).AtTensor(t.Name)
+		}
+		if ordinary(data) {
+			list = append(list, Weight{data, t.Name})
+		}
+	}
+	return m.variable(list)
+}
+
+// ordinary reports whether all floats are such as are learned: masks have infinities, or numbers that stand for them.
+func ordinary(t *tensor.Tensor) bool {
+	const huge = 1e30
+	data, dt := t.Bytes(), t.DType()
+	for i := range t.Len() {
+		if x := math.Abs(dtype.LoadFloat(dt, data, i)); !(x <= huge) || dt == dtype.F16 && x == 65504 {
+			return false
+		}
+	}
+	return true
+}
+
+// variable are the weights without those that must be constants: where a node cannot be converted, those that it is
+// computed from alone are.
+func (m *Model) variable(list []Weight) ([]Weight, error) {
+	types := map[string]ir.Type{}
+	for _, p := range m.Inputs {
+		types[p.Name] = p.Type
+	}
+	for _, w := range list {
+		types[w.Name] = ir.Type{DType: w.DType(), Shape: ir.Constants(w.Shape())}
+	}
+	for {
+		a, err := m.rehearse(sym.NewDims(), types)
+		if err == nil {
+			return list, nil
+		}
+		left := m.without(list, a.node)
+		if len(left) == len(list) {
+			left = m.without(list, a.top)
+		}
+		if len(left) == len(list) {
+			return nil, err
+		}
+		for _, w := range list {
+			if !slices.Contains(left, w) {
+				delete(types, w.Name)
+			}
+		}
+		list = left
+	}
+}
+
+// without are the weights but those that a node reads, itself or through what is computed of constants alone.
+func (m *Model) without(list []Weight, n *wire.NodeProto) []Weight {
+	if n == nil {
+		return list
+	}
+	by, constant := makers(m.Proto.Graph.Node), map[string]bool{}
+	given := map[string]bool{}
+	for _, p := range m.Inputs {
+		given[p.Name] = true
+	}
+	reads(n, func(name string) {
+		from, varies := []string{name}, given[name]
+		for made := range needs(by, from) {
+			reads(made, func(r string) { from, varies = append(from, r), varies || given[r] })
+		}
+		for _, f := range from {
+			constant[f] = constant[f] || !varies
+		}
+	})
+	return slices.DeleteFunc(slices.Clone(list), func(w Weight) bool { return constant[w.Name] })
+}
+
+// rehearse converts the model for inputs and weights of some types, and returns what the conversion found out.
+func (m *Model) rehearse(dims *sym.Dims, types map[string]ir.Type) (a *attempt, err error) {
+	a = newAttempt(m)
+	return a, a.repeated(context.Background(), func() error {
+		body := &ir.Block{}
+		module := &ir.Module{Name: "main", Dims: dims.Clone(), Main: &ir.Func{Name: "main", Body: body}}
+		module.Funcs = []*ir.Func{module.Main}
+		b, given := ir.NewBuilder(ir.NewInference(module), body), map[string]*ir.Value{}
+		for name, t := range types {
+			for _, e := range t.Shape {
+				for _, v := range e.Vars() {
+					if _, ok := module.Dims.Get(v); !ok {
+						module.Dims.Set(v, sym.Range{Min: 0, Max: sym.NoMax})
+					}
+				}
+			}
+			given[name] = b.Param(name, t)
+		}
+		results, err := m.attempt(b, given, a)
+		if err == nil {
+			m.complete(results)
+		}
+		return err
+	})
+}
+
+// complete gives outputs that have no type yet the types that they were found to have.
+func (m *Model) complete(results []*ir.Value) {
+	for i, v := range m.Proto.Graph.Output {
+		if t := results[i].Type; v.Type == nil {
+			*v = *wire.TensorValue(v.Name, wire.DataTypeOf(t.DType), dimensions(t.Shape)...)
+		}
+	}
+}
+
+// Into builds the model into a block: given are the values of all its inputs and of weights. The results are those
+// of the model's outputs. Several goroutines may do so at once, once Weights has returned.
+func (m *Model) Into(b *ir.Builder, given map[string]*ir.Value) ([]*ir.Value, error) {
+	types := map[string]ir.Type{}
+	for name, v := range given {
+		types[name] = v.Type
+	}
+	if err := m.fits(types); err != nil {
+		return nil, err
+	}
+	a, err := m.rehearse(b.Dims(), types)
+	if err != nil {
+		return nil, err
+	}
+	source := b.Source
+	defer func() { b.Source = source }()
+	return m.attempt(b, given, a)
+}
+
+// fits refuses inputs that are not of the types that the model declares.
+func (m *Model) fits(types map[string]ir.Type) error {
+	bound := map[string]sym.Expr{}
+	for _, p := range m.Inputs {
+		t, ok := types[p.Name]
+		if !ok || t.DType != p.Type.DType || len(t.Shape) != len(p.Type.Shape) {
+			return diag.Inputf("%s is given, the model takes %s", t, p.Type).AtTensor(p.Name)
+		}
+		for axis, e := range p.Type.Shape {
+			if err := m.fitsExtent(bound, e, t.Shape[axis]); err != nil {
+				return err.AtTensor(p.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// fitsExtent refuses an extent that is not the declared one; bound has the extents that names stand for.
+func (m *Model) fitsExtent(bound map[string]sym.Expr, declared, given sym.Expr) *diag.Error {
+	if _, named := declared.Name(); named {
+		first, ok := bound[declared.String()]
+		if ok && !first.Equal(given) {
+			return diag.Inputf("%s is %s, and was %s before: one name is one extent", declared, given, first)
+		}
+		bound[declared.String()] = given
+		return nil
+	}
+	if !declared.Equal(given) {
+		return diag.Inputf("an extent is %s, and the model's file fixes it to %s", given, declared).
+			WithFix("export the model with a named extent, as \"batch\", or declare the input anew when the model is read")
+	}
+	return nil
+}
+
+// attempt is Into with what earlier conversions have found out.
+func (m *Model) attempt(b *ir.Builder, given map[string]*ir.Value, a *attempt) (results []*ir.Value, err error) {
+	defer ir.Catch(&err)
+	a.inline = mostInlined(m.Proto)
+	g := &graph{model: m, build: b, names: map[string]*ir.Value{}, given: given, opsets: m.Opsets,
+		composites: map[*ir.Value]*composite{}, attempt: a}
+	for _, p := range m.Inputs {
+		if !p.form().simple() {
+			return nil, diag.Unsupportedf("an input that is %s, where arrays are given", p.form()).AtTensor(p.Name)
+		}
+		g.names[p.Name] = given[p.Name]
+	}
+	var names []string
+	for _, o := range m.Outputs {
+		names = append(names, o.Name)
+	}
+	if err := g.convert(m.Proto.Graph, names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		v := g.find(name)
+		if v == nil {
+			return nil, diag.Inputf("nothing computes output %q", name).AtTensor(name)
+		}
+		if f := g.formOf(v); !f.simple() {
+			return nil, diag.Unsupportedf("an output that is %s, where arrays are given", f).AtTensor(name)
+		}
+		results = append(results, v)
+	}
+	return results, nil
+}
+
+// mostBytes is what a file of the format can have.
+const mostBytes = 1<<31 - 1
+
+// WriteWith writes the model's file with new contents for initializers: value gives them, or nil for those that stay.
+func (m *Model) WriteWith(w io.Writer, value func(name string) *tensor.Tensor) error {
+	proto, graph := *m.Proto, *m.Proto.Graph
+	proto.Graph, graph.Initializer = &graph, nil
+	sum := int64(0)
+	for _, t := range m.Proto.Graph.Initializer {
+		if v := value(t.Name); v != nil {
+			fresh := wire.FromTensor(t.Name, v)
+			fresh.Dims, fresh.DocString, fresh.MetadataProps = t.Dims, t.DocString, t.MetadataProps
+			t = fresh
+		}
+		graph.Initializer = append(graph.Initializer, t)
+		if size, err := t.Size(); err == nil {
+			sum += size
+		}
+	}
+	if sum > mostBytes {
+		return diag.Unsupportedf("a file of %d bytes: an ONNX file has %d at most", sum, mostBytes).
+			WithFix("write the parameters as safetensors")
+	}
+	_, err := proto.WriteTo(w)
+	return err
+}

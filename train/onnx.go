@@ -1,0 +1,113 @@
+package train
+
+import (
+	"io"
+	"strings"
+
+	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/nn"
+)
+
+// ONNX is an ONNX model as a layer, or as a network: what its Weights are, array.Model says. They are parameters,
+// called as the file calls them.
+type ONNX struct{ model *array.Model }
+
+// FromONNX reads the ONNX model at a path, with the external data beside it, as a network whose parameters are to be
+// trained; nn.Params.Freeze keeps some of them as they are, by names. With Outputs among the options it ends
+// earlier, and other layers can follow:
+//
+//	base, err := train.FromONNX("mobilenet.onnx", array.ModelOptions{Outputs: []string{"features"}})
+//	net := nn.Sequential(base, nn.Linear(1280, 5))
+//	params, err := nn.New(net, 7)
+//	err = params.Freeze("0.*")
+//
+// A BatchNormalization computes by its running statistics, in training too, and they stay as they are. Weights of
+// f16 and bf16 are f32 in the store, and rounded where the model reads them. A model without any parameter is an
+// error.
+func FromONNX(path string, o array.ModelOptions) (*ONNX, error) {
+	m, err := array.ReadONNX(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return layerOf(m)
+}
+
+// ParseONNX is FromONNX for a model in memory, which it keeps, and which has no external data.
+func ParseONNX(data []byte, o array.ModelOptions) (*ONNX, error) {
+	m, err := array.ParseONNX(data, o)
+	if err != nil {
+		return nil, err
+	}
+	return layerOf(m)
+}
+
+func layerOf(m *array.Model) (*ONNX, error) {
+	if len(m.Weights()) == 0 {
+		return nil, diag.Inputf("no initializer of the model can be trained: they are integers, as those of quantised models, " +
+			"settings of operators, or what no derivative reaches").
+			WithFix("take the model from before it was quantised, or from an exporter that writes no weights as Constant nodes")
+	}
+	return &ONNX{m}, nil
+}
+
+// Model is the model as a function of arrays.
+func (n *ONNX) Model() *array.Model { return n.model }
+
+// Inputs are what the model takes.
+func (n *ONNX) Inputs() []array.Spec { return n.model.Inputs() }
+
+// String names the layer in errors.
+func (n *ONNX) String() string { return "ONNX" }
+
+// Declare declares the model's weights.
+func (n *ONNX) Declare(d *nn.Declaration) {
+	for _, w := range n.model.Weights() {
+		t, err := w.Elements()
+		if err != nil {
+			d.Fail(err)
+			return
+		}
+		d.Param(w.Name, w.DType, nn.Elements(t), w.Shape...)
+	}
+}
+
+// Apply computes the model's outputs.
+func (n *ONNX) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
+	weights := map[string]*array.Array{}
+	for _, w := range n.model.Weights() {
+		a := c.Param(w.Name)
+		if c.Err() == nil && a.DType() != w.DType {
+			return c.Failf("train it without Options.Precision",
+				"%s is to be %v: an ONNX model computes in the types of its file, %v here", w.Name, a.DType(), w.DType)
+		}
+		weights[w.Name] = a
+	}
+	return n.model.Apply(c.Scope, weights, x...)
+}
+
+// WriteONNX writes the model with the parameters of a store as an ONNX file: the graph is as it was, but for what
+// Outputs left out, and external data is inside. The store is one of the model alone; nn.WriteONNX writes what it is
+// a layer of.
+func (n *ONNX) WriteONNX(w io.Writer, p *nn.Params) error {
+	weights := map[string]*array.Array{}
+	for _, weight := range n.model.Weights() {
+		a := p.Get(weight.Name)
+		if a == nil {
+			return n.missing(weight.Name, p)
+		}
+		weights[weight.Name] = a
+	}
+	return n.model.WriteONNX(w, weights)
+}
+
+// missing is the error of a store that does not have a parameter.
+func (n *ONNX) missing(name string, p *nn.Params) error {
+	err := diag.Inputf("the store has no parameter %s", name).AtTensor(name)
+	for _, other := range p.Names() {
+		if strings.HasSuffix(other, "."+name) {
+			return err.WithFix("write the network that has the model as a layer, with %s, by nn.WriteONNX", other)
+		}
+	}
+	return err.WithFix("make the store of this model, by nn.New")
+}
