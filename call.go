@@ -28,6 +28,9 @@ type Call struct {
 	// disjoint: no state shares memory with another input.
 	disjoint bool
 
+	parting []*parted // what the next run consumes
+	took    bool      // the run has taken that
+
 	data    []*tensor.Tensor // of the inputs, then of the places, while a run uses them
 	entered int              // of those, up to here
 	held    int              // of the inputs, those up to here that are states are being updated
@@ -137,8 +140,8 @@ func (b *bound) dim(p *Program) func(name sym.Name) (int64, bool) {
 
 // Bind lends a tensor of the caller's to an input, or gives an output its place, for the runs that follow; the call takes no memory for outputs that have one (Memory.Giving). A tensor that is
 // bound to an output begins at a multiple of 64 bytes, as New's do, and shares no memory with the inputs and other outputs, but for one: bound to an input too, it
-// is updated in place, where the output may be written over that input (see Donate). An input that is a state is bound to an Update, and its output lies there. What a caller parts with is
-// refused: it would be gone after the first run.
+// is updated in place, where the output may be written over that input (see Donate). An input that is a state is bound to an Update, and its output lies there. What is bound by Consume is
+// the next run's, after which the input is not bound; it has memory as New makes it. A Donate is refused.
 func (c *Call) Bind(name string, a Arg) (err error) {
 	defer diag.Recover(&err, "binding an argument")
 	b, err := c.try()
@@ -163,7 +166,7 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	} else if at := p.replaces[i]; at >= 0 {
 		return diag.Inputf("it lies where the state %s does", p.inputs[at].Name).AtTensor(name).WithFix("bind %s", p.inputs[at].Name)
 	}
-	if g.owner != program.Borrow && !(input && g.owner == program.State) {
+	if g.owner == program.Donate || g.owner != program.Borrow && !input {
 		return diag.Unsupportedf("a call bound to its memory that parts with an argument, which is gone after its first run").AtTensor(name).WithFix("use Program.Run, or bind the tensor to the output as well, which is then written in its place")
 	}
 	if g.kind != TensorKind {
@@ -188,10 +191,68 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 		}
 	}
 	if input {
-		c.inputs[i], c.disjoint = t, false
-		return nil
+		return c.bindInput(i, t, g.owner)
 	}
 	return c.bindOutput(b, i, t, inner.Bytes())
+}
+
+// bindInput lends a tensor to an input, or gives it to the next run.
+func (c *Call) bindInput(i int, t *Tensor, owner program.Ownership) error {
+	if owner == program.Consume && t.block == nil {
+		return diag.Inputf("its memory is not its own, and cannot be consumed by a call").AtTensor(c.program.inputs[i].Name).WithFix("copy it into a tensor made by weir.New first")
+	}
+	c.keep(i)
+	if c.inputs[i], c.disjoint = t, false; owner == program.Consume {
+		c.parting = append(c.parting, &parted{t: t, port: i, owner: owner, output: -1})
+	}
+	return nil
+}
+
+// keep has the next run not consume an input.
+func (c *Call) keep(i int) {
+	c.parting = slices.DeleteFunc(c.parting, func(a *parted) bool { return a.port == i })
+}
+
+// part takes what the run consumes from the caller: all of it, or nothing and an error.
+func (c *Call) part() error {
+	for _, a := range c.parting {
+		name := c.program.inputs[a.port].Name
+		for k, other := range c.data {
+			if k != a.port && other != nil && overlap(c.data[a.port], other) {
+				return diag.Inputf("it is consumed, and bound elsewhere too").AtTensor(name).WithFix("lend it to both")
+			}
+		}
+	}
+	for n, a := range c.parting {
+		if !a.t.data.Take(false) {
+			for _, b := range c.parting[:n] {
+				b.taken = false
+				b.t.data.Open()
+			}
+			return diag.Inputf("it is consumed, while somebody closes it, or gives it to another run").AtTensor(c.program.inputs[a.port].Name)
+		}
+		a.taken = true
+	}
+	c.took = true
+	return nil
+}
+
+// consume has the run give back what it consumes, when it has read that for the last time.
+func (c *Call) consume(b *bound) {
+	for _, a := range c.parting {
+		b.call.Consume(a.port, func() error {
+			c.data[a.port] = nil
+			return a.done()
+		})
+	}
+}
+
+// consumed ends the bindings of what the run took.
+func (c *Call) consumed() {
+	for _, a := range c.parting {
+		c.inputs[a.port] = nil
+	}
+	c.parting, c.took = c.parting[:0], false
 }
 
 // bindOutput gives an output its place.
@@ -306,7 +367,9 @@ func (c *Call) free() {
 			c.places[i-len(c.inputs)].leave()
 		}
 	}
-	c.held, c.entered = 0, 0
+	if c.held, c.entered = 0, 0; c.took {
+		c.consumed()
+	}
 }
 
 // run lends tensors to the inputs, of which none is a state, and to the outputs, and runs the call.
@@ -407,6 +470,12 @@ func (c *Call) start(ctx context.Context, b *bound) error {
 	}
 	if err := c.program.unchanged(); err != nil {
 		return err
+	}
+	if len(c.parting) > 0 {
+		if err := c.part(); err != nil {
+			return err
+		}
+		c.consume(b)
 	}
 	defer c.program.counts.busy(time.Now())
 	return c.program.torn(b.call.Run(ctx), b.call)

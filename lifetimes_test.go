@@ -142,6 +142,7 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Memory.LimitAt":    func(_ context.Context, w *lives) error { _, err := w.memory.LimitAt(1, w.dims); return err },
 	"Memory.Donating":   func(_ context.Context, w *lives) error { _, err := w.memory.Donating("image"); return err },
 	"Memory.Formula":    func(_ context.Context, w *lives) error { _ = w.memory.Formula(2).String(); return nil },
+	"Memory.Of":         func(_ context.Context, w *lives) error { _, err := w.memory.Of("scores"); return err },
 	"Memory.Giving":     func(_ context.Context, w *lives) error { _, err := w.memory.Giving("scores"); return err },
 	"Memory.LargestStep": func(_ context.Context, w *lives) error {
 		_, _, err := w.memory.LargestStep(w.dims)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -96,6 +97,19 @@ func newMemory(p *Program) *Memory {
 		Exhausted: p.exhausted,
 	}
 	return m
+}
+
+// Of is the bytes of some outputs, each by itself, as a formula.
+func (m *Memory) Of(outputs ...string) (Size, error) {
+	sum, p := sym.Const(0), m.program
+	for _, name := range outputs {
+		i := slices.IndexFunc(p.outputs, func(o Info) bool { return o.Name == name })
+		if i < 0 || !p.outputs[i].simple() {
+			return Size{}, diag.Inputf("the program has no output %q that is a tensor of numbers", name).AtTensor(name).WithFix("its outputs are %s", infoList(p.outputs))
+		}
+		sum = sum.Add(p.compiled.Program.Tensors[p.compiled.Program.Outputs[p.gives[i].Parts[0]].Tensor].Bytes())
+	}
+	return Size{m.Outputs.dims.Simplify(p.labels.show(sum)), m.Outputs.dims}, nil
 }
 
 // Formula is the peak as an expression over the dimensions, for so many calls. It reads in Python, given ceildiv.

@@ -174,6 +174,64 @@ func TestConsumed(t *testing.T) {
 	}
 }
 
+// TestCallConsumes: a call gives back what is bound to it by Consume inside its next run, and then wants another; what is
+// refused is not consumed.
+func TestCallConsumes(t *testing.T) {
+	p := compileFile(t, "training_forward", weir.Options{Threads: 1})
+	w := []*weir.Tensor{filled(t, 16, 16), filled(t, 16, 16), filled(t, 16, 16)}
+	held := mem.Usage().Current[mem.Tensors]
+	c, err := p.NewCall(weir.Dims{"n": 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := func(name string, a weir.Arg) {
+		t.Helper()
+		if err := c.Bind(name, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range w {
+		bind(fmt.Sprintf("w%d", i), w[i])
+	}
+	for range 3 {
+		x := filled(t, 3, 16)
+		bind("x", weir.Consume(x))
+		if err := c.Run(t.Context()); err != nil || x.Bytes() != nil || mem.Usage().Current[mem.Tensors] != held {
+			t.Fatalf("%v: %d bytes of tensors before, %d after", err, held, mem.Usage().Current[mem.Tensors])
+		}
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "no value") {
+		t.Errorf("after it was consumed: %v", err)
+	}
+	x, other := filled(t, 3, 16), filled(t, 3, 16)
+	bind("x", weir.Consume(x))
+	bind("x", other) // another takes its place
+	if err := c.Run(t.Context()); err != nil || x.Bytes() == nil || other.Bytes() == nil {
+		t.Errorf("bound anew: %v", err)
+	}
+	bind("w1", weir.Consume(w[0]))
+	if err := c.Run(t.Context()); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "elsewhere") || w[0].Bytes() == nil {
+		t.Errorf("consumed and lent: %v", err)
+	}
+	bind("w1", w[1])
+	if err := c.Bind("x", weir.Consume(borrowed(t, 3, 16))); !errors.Is(err, weir.ErrInput) {
+		t.Errorf("memory of Go's: %v", err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	bind("x", weir.Consume(x))
+	if err := c.Run(stopped); !errors.Is(err, context.Canceled) || x.Bytes() != nil {
+		t.Errorf("stopped: %v", err)
+	}
+	c.Close()
+	for _, x := range append(w, other) {
+		x.Close()
+	}
+	if now := mem.Usage().Current[mem.Tensors]; now != held-3*1024 {
+		t.Errorf("%d bytes of tensors are left", now-held+3*1024)
+	}
+}
+
 // eight are the training step's weights.
 func eight(t *testing.T) (weights []*weir.Tensor) {
 	for range 8 {

@@ -400,6 +400,7 @@ var notSwept = map[string]string{
 	"Asked.Total":          "likewise",
 	"PageFolder":           "it is a name",
 	"Memory.PageFolder":    "it is a name",
+	"Memory.Of":            "it computes, which TestApartCertified of arrays is about",
 	"Memory.PeakWith":      "it computes with a Measurement and takes nothing, which TestPredicted is about",
 	"Peak.ReadAll":         "it is a look into a list",
 	"Measurement.Peak":     "it is a sum",

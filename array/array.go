@@ -37,8 +37,9 @@ type Array struct {
 	prev   *Array
 	next   *Array
 
-	lock  sync.Mutex
-	loans []*Loan
+	lock    sync.Mutex
+	loans   []*Loan
+	changed *site // where the elements were changed, the last time
 }
 
 // DType is the element type.
@@ -136,6 +137,14 @@ func (a *Array) free(at site) error {
 		return nil
 	}
 	return a.tensor.Close()
+}
+
+// change notes that the elements are changed here.
+func (a *Array) change() {
+	at := here()
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.changed = &at
 }
 
 // gone is the error of a use of a closed array: it names where it was made and where it was closed.

@@ -100,17 +100,26 @@ func (c *compiled) run(k *call, in []*weir.Tensor, numbers []float64, out []*Arr
 
 // runBound is run of a program that has states, whose new values are not among the results.
 func (c *compiled) runBound(k *call, in []*weir.Tensor, out []*Array) error {
-	for i, t := range in {
-		var arg weir.Arg = t
-		if c.states[i] {
-			arg = weir.Update(t)
-		}
-		if err := k.call.Bind(c.inputs[i], arg); err != nil {
+	return c.runWith(k, len(in), func(i int) weir.Arg { return c.argument(i, in[i]) }, out)
+}
+
+// argument is an input's tensor as the program takes it.
+func (c *compiled) argument(i int, t *weir.Tensor) weir.Arg {
+	if c.states[i] {
+		return weir.Update(t)
+	}
+	return t
+}
+
+// runWith is runBound with arguments that a function gives. Outputs are bound first: if that is refused, nothing is consumed.
+func (c *compiled) runWith(k *call, inputs int, arg func(i int) weir.Arg, out []*Array) error {
+	for i, a := range out {
+		if err := k.call.Bind(c.outputs[i].name, a.tensor); err != nil {
 			return err
 		}
 	}
-	for i, a := range out {
-		if err := k.call.Bind(c.outputs[i].name, a.tensor); err != nil {
+	for i := range inputs {
+		if err := k.call.Bind(c.inputs[i], arg(i)); err != nil {
 			return err
 		}
 	}

@@ -206,7 +206,7 @@ func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
 // launch runs a program on its inputs; the results are the scope's.
 func (s *Scope) launch(p *compiled, in []*weir.Tensor) ([]*Array, error) {
 	if p.late {
-		return s.launchLate(p, in)
+		return launchLate(p, func(int) *Scope { return s }, func(i int) weir.Arg { return p.argument(i, in[i]) })
 	}
 	out := make([]*Array, len(p.outputs))
 	return out, s.launchAt(here(), p, in, nil, out)
@@ -242,23 +242,21 @@ func (s *Scope) results(at site, p *compiled, c *call, out []*Array) (err error)
 }
 
 // launchLate runs a program whose outputs' sizes data decide.
-func (s *Scope) launchLate(p *compiled, in []*weir.Tensor) (out []*Array, err error) {
+func launchLate(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg) (out []*Array, err error) {
 	args := weir.Inputs{}
-	for i, t := range in {
-		if args[p.inputs[i]] = t; p.states[i] {
-			args[p.inputs[i]] = weir.Update(t)
-		}
+	for i, name := range p.inputs {
+		args[name] = arg(i)
 	}
 	r, err := p.program.Run(context.Background(), args)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	for _, o := range p.outputs {
+	for i, o := range p.outputs {
 		t := r.Get(o.name)
-		a, err := s.empty(t.DType(), t.Shape(), false)
+		a, err := owner(i).empty(t.DType(), t.Shape(), false)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		copy(a.tensor.Bytes(), t.Bytes())
 		out = append(out, a)

@@ -128,3 +128,26 @@ func ExampleScope_Dump() {
 	fmt.Println(stats.Name, stats.Bytes, stats.Arrays[0].Count, stats.Arrays[0].Type)
 	// Output: model 4000 1 f32[1000]
 }
+
+// ExampleApart computes a function forward and backward apart: what forward saves is consumed by backward.
+func ExampleApart() {
+	pair, err := array.Apart(func(s *array.Scope, in ...*array.Array) []*array.Array {
+		return []*array.Array{s.Sum(s.Square(s.MatMul(in[0], in[1])))}
+	}, 0, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32, "batch", 2), array.SpecOf("w", weir.F32, 2, 3)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pair.Close()
+	s := array.NewScope("step")
+	defer s.Close()
+	_, bytes := pair.Saves()
+	out, saved := pair.Forward(s, array.From(s, []float32{1, 2}, 1, 2), s.Ones(weir.F32, 2, 3))
+	grads := saved.Backward(s)
+	loss, err := array.Item[float32](out[0])
+	if err != nil {
+		log.Fatal(err)
+	}
+	dx, err := array.Copy[float32](grads[0])
+	fmt.Println("saved", bytes, "bytes; loss", loss, "dx", dx, err)
+	// Output: saved 12*batch bytes; loss 27 dx [18 18] <nil>
+}

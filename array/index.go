@@ -279,6 +279,7 @@ func (s *Scope) put(name string, x, value *Array, at []any, add bool) *Array {
 	case x.weak || x.dtype.IsSubByte() || add && x.dtype == weir.Bool:
 		err = diag.Inputf("%v cannot be changed", x)
 	case s.trace == nil:
+		x.change()
 		err = s.putEager(x, value, list, add)
 	default:
 		err = s.putTraced(name, x, value, list, add)

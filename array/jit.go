@@ -2,7 +2,6 @@ package array
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -63,15 +62,8 @@ func traceOf(f Func, name string, inputs []Spec) (*trace, error) {
 	s := NewScope(name)
 	s.trace = t
 	defer s.Close()
-	for i, in := range inputs {
-		shape, err := t.exprs(in.Shape)
-		if err != nil {
-			return nil, diag.As(err, weir.ErrInput).AtTensor(in.Name)
-		}
-		if in.Name == "" {
-			in.Name = fmt.Sprintf("x%d", i)
-		}
-		t.inputs = append(t.inputs, t.param(s, in.Name, in.DType, shape))
+	if err := t.params(s, inputs); err != nil {
+		return nil, err
 	}
 	if _, err := t.run(s, f); err != nil {
 		return nil, err
@@ -178,6 +170,9 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 			}
 			tensors = append(tensors, t)
 		}
+	}
+	for i := range c.options.States {
+		in[i].change()
 	}
 	return s.launch(v.program, tensors)
 }

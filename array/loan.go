@@ -88,6 +88,20 @@ func (s *Scope) borrow(l *Loan) error {
 	return nil
 }
 
+// borrowAll has arrays lent to the scope by their owners.
+func (s *Scope) borrowAll(arrays []*Array) error {
+	for _, a := range arrays {
+		l, err := a.lend(a.owner.Load(), s)
+		if err == nil {
+			err = s.borrow(l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close ends the loan. A loan of an array that was lent on does not end before the other: that is an error. Closing twice
 // is fine.
 func (l *Loan) Close() error {

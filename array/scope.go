@@ -21,6 +21,9 @@ type Scope struct {
 	parent *Scope
 	opened site
 	trace  *trace // nil: operations run at once
+	// quiet: it is closed with its parent, which need not be told. onClose is told where it was closed, by whom holds no lock.
+	quiet   bool
+	onClose func(at site)
 
 	mu       sync.Mutex
 	first    *Array   // of those that the scope owns: a list, the newest first
@@ -172,8 +175,14 @@ func (s *Scope) Close() error {
 func (s *Scope) finish(at site) error {
 	errs := []error{nil}
 	for child := s.newest(); child != nil; child = s.newest() {
-		errs = append(errs, diag.New(weir.ErrInput, "%v was still open inside of %v", child, s).AtFile(at.line()).
-			WithFix("close it first: defer its Close after opening it"), child.finish(at))
+		if !child.quiet {
+			errs = append(errs, diag.New(weir.ErrInput, "%v was still open inside of %v", child, s).AtFile(at.line()).
+				WithFix("close it first: defer its Close after opening it"))
+		}
+		errs = append(errs, child.finish(at))
+	}
+	if s.onClose != nil {
+		s.onClose(at)
 	}
 	errs[0] = s.release(at)
 	s.leave()

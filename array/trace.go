@@ -108,6 +108,21 @@ func (t *trace) operand(a *Array) *ir.Value {
 	return v
 }
 
+// params adds the inputs that specs describe.
+func (t *trace) params(s *Scope, inputs []Spec) error {
+	for i, in := range inputs {
+		shape, err := t.exprs(in.Shape)
+		if err != nil {
+			return diag.As(err, weir.ErrInput).AtTensor(in.Name)
+		}
+		if in.Name == "" {
+			in.Name = fmt.Sprintf("x%d", i)
+		}
+		t.inputs = append(t.inputs, t.param(s, in.Name, in.DType, shape))
+	}
+	return nil
+}
+
 // run traces f: the arrays it gives are the results, in this order, of the module.
 func (t *trace) run(s *Scope, f Func) (results []*ir.Value, err error) {
 	defer ir.Catch(&err)

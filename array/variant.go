@@ -125,15 +125,9 @@ func (c *Compiled) trace(v *variant, inputs []Spec) (err error) {
 func (c *Compiled) compile(v *variant) (err error) {
 	defer diag.Recover(&err, "compiling "+c.options.Name)
 	v.scope = NewScope(c.options.Name)
-	for _, a := range v.held {
-		l, err := a.lend(a.owner.Load(), v.scope)
-		if err == nil {
-			err = v.scope.borrow(l)
-		}
-		if err != nil {
-			v.scope.Close()
-			return err
-		}
+	if err := v.scope.borrowAll(v.held); err != nil {
+		v.scope.Close()
+		return err
 	}
 	o := c.options.Compile
 	o.Calls = max(1, o.Calls)

@@ -77,9 +77,9 @@ var rooms = []Room{
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
 		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
-	// Arrays build ir by the operators' constructors, and have weir compile it.
+	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
-		May: []string{"weir", "traced", "ir", "ops", "loop", "tensor", "importer/*", "exporter/*"}},
+		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
