@@ -102,3 +102,22 @@ func BenchmarkClass(b *testing.B) {
 	}
 	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
 }
+
+// BenchmarkProductClass is the first run of a product of a class, of matrices whose rows have a name.
+func BenchmarkProductClass(b *testing.B) {
+	s := array.NewScope("bench")
+	defer s.Close()
+	w := array.From(s, make([]float32, 32*64), 64, 32)
+	n, took := 2, time.Duration(0)
+	for b.Loop() {
+		n++
+		x := array.From(s, make([]float32, n*64), n, 64)
+		array.CacheLimit(array.CacheLimit(0))
+		begin := time.Now()
+		y := s.MatMul(x, w)
+		took += time.Since(begin)
+		y.Close()
+		x.Close()
+	}
+	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "µs/class")
+}

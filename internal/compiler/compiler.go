@@ -175,6 +175,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	if o.Reference {
 		m = ops.Interpreted(m)
 	}
+	last := m.Digest() // of what was verified
 	for _, p := range Passes {
 		if o.Reference {
 			break
@@ -197,8 +198,11 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if err := m.Ask(); err != nil {
 			return nil, err
 		}
-		if err := ir.Verify(m); err != nil {
-			panic(diag.Internalf("after %s: %v", p.Name, err))
+		if now := m.Digest(); now != last {
+			if err := ir.Verify(m); err != nil {
+				panic(diag.Internalf("after %s: %v", p.Name, err))
+			}
+			last = now
 		}
 		done(p.Name, m.String)
 	}

@@ -63,8 +63,12 @@ func runCase(t *testing.T, head, source string) string {
 	fired = func(rule string) { names = append(names, rule) }
 	defer func() { fired = nil }()
 	for _, pass := range []func(*ir.Module) error{run, Dead} {
+		text, digest := after.String(), after.Digest()
 		if err := pass(after); err != nil {
 			t.Fatalf("%s: %v", head, err)
+		}
+		if changed := after.String() != text; changed && after.Digest() == digest {
+			t.Errorf("%s: the module has changed, and its digest has not: it would not be verified", head)
 		}
 		if err := ir.Verify(after); err != nil {
 			t.Fatalf("%s: the result: %v\n%s", head, err, after)

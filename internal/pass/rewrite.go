@@ -58,6 +58,9 @@ var fired func(rule string)
 
 // apply rewrites a module by a table of rules.
 func apply(m *ir.Module, table []rule) error {
+	if !slices.ContainsFunc(m.Funcs, func(f *ir.Func) bool { return rooted(table, f.Body) }) {
+		return nil
+	}
 	rules := map[string][]*rule{}
 	for i := range table {
 		for _, root := range table[i].roots {
@@ -73,6 +76,15 @@ func apply(m *ir.Module, table []rule) error {
 		r.sweep(f.Body)
 	}
 	return nil
+}
+
+// rooted reports whether a block has a node that a rule of a table may replace.
+func rooted(table []rule, b *ir.Block) bool {
+	return slices.ContainsFunc(b.Nodes, func(n *ir.Node) bool {
+		name := n.Op.Name()
+		return slices.ContainsFunc(table, func(r rule) bool { return slices.Contains(r.roots, name) }) ||
+			slices.ContainsFunc(n.Regions, func(b *ir.Block) bool { return rooted(table, b) })
+	})
 }
 
 // count counts the uses of values in a block.

@@ -12,6 +12,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
@@ -84,6 +85,9 @@ func held(block *mem.Block) int64 {
 	return block.Size()
 }
 
+// workspaces are those that nobody uses.
+var workspaces = sync.Pool{New: func() any { return &workspace{} }}
+
 // compileAll compiles kernels, several at a time; of those that it has no code for it says why. A panic, which is a bug
 // of ours, is such a reason, with a fault. In a test, of whatever package, it ends the compilation: a kernel that
 // became portable gives right results, and takes hundreds of times as long.
@@ -93,10 +97,13 @@ func compileAll(kernels []*loop.Kernel, i *isa, m *loop.Module) (compiled []*ker
 	var workers diag.Group
 	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
 		workers.Go("generating machine code", func() error {
-			work := &workspace{module: m}
+			work := workspaces.Get().(*workspace)
+			work.module = m
 			for at := next.Add(1) - 1; at < int64(len(kernels)); at = next.Add(1) - 1 {
 				compiled[at], why[at] = work.compileOne(kernels[at], i)
 			}
+			work.module = nil
+			workspaces.Put(work)
 			return nil
 		})
 	}

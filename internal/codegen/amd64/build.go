@@ -57,6 +57,7 @@ type workspace struct {
 	module    *loop.Module // what is known of the dimensions; nil: each is 0 or more
 	lists     [][]asm.Inst // without contents
 	out       []asm.Inst
+	paused    []asm.Inst
 	intervals []interval
 	order     []int32
 	blocks    []block

@@ -244,7 +244,8 @@ func (b *builder) withPauses(insts []asm.Inst, tiles asm.Label) (list []asm.Inst
 	}
 	at := map[int]*turn{}
 	root.collect(at)
-	list = make([]asm.Inst, 0, len(insts)+5*len(at))
+	list = slices.Grow(b.work.paused[:0], len(insts)+5*len(at))
+	defer func() { b.work.paused = list }()
 	b.backs = map[asm.Label]int64{}
 	var aside []asm.Inst
 	var tested *turn // the turn whose counter's test is to come
