@@ -40,6 +40,18 @@ type RecurrentOperands struct {
 	Bias      *ir.Value // [D, G·H]; optional; gru with ResetAfter: added to the state's product
 }
 
+// The operands of a node by their places.
+const (
+	recurrentProjected = iota
+	recurrentWeights
+	recurrentLengths
+	recurrentState
+	recurrentMemory
+	recurrentPeephole
+	recurrentBias
+	recurrentOperands // their number
+)
+
 // Recurrent runs a recurrent layer: the state after every step, [S, D, B, H], the last state, [D, B, H], and of an lstm the last memory, [D, B, H].
 func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 	reverse := make([]int64, len(r.Reverse))
@@ -52,13 +64,48 @@ func Recurrent(b *ir.Builder, r Recurrence, x RecurrentOperands) []*ir.Value {
 	return b.Node("recurrent", attrs, x.Projected, x.Weights, x.Lengths, x.State, x.Memory, x.Peephole, x.Bias).Outputs
 }
 
-// cells says how many gates and functions each kind of cell has.
-var cells = map[string]struct{ gates, functions int64 }{"lstm": {4, 3}, "gru": {3, 2}, "rnn": {1, 1}}
+// cells says how many gates, functions and carried tensors each kind of cell has.
+var cells = map[string]struct{ gates, functions, carried int64 }{"lstm": {4, 3, 2}, "gru": {3, 2, 1}, "rnn": {1, 1, 1}}
+
+// carried is how many tensors a layer carries from step to step.
+func carried(n *ir.Node) int { return int(cells[n.Attrs.String("cell", "")].carried) }
 
 func recurrentShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 2, 7); err != nil {
+	if err := arity(n, 2, recurrentOperands); err != nil {
 		return err
 	}
+	if err := recurrentOperandTypes(c, n); err != nil {
+		return err
+	}
+	x := n.Inputs[0].Type
+	for i, shape := range recurrentResults(n) {
+		n.Result(i, ir.Type{DType: x.DType, Shape: shape})
+	}
+	return nil
+}
+
+// recurrentResults are the shapes of a layer's results: of its states, of the last ones, and with the attribute keep, of
+// what a derivative needs of each step, [S, B, D, …]: what the gates' functions are of (of a gru with reset_after, the
+// state's product alone), and what is carried before the step; 0 beyond a sequence's end.
+func recurrentResults(n *ir.Node) [][]sym.Expr {
+	x, units := n.Inputs[0].Type.Shape, n.Inputs[1].Type.Shape[2]
+	steps, batch, d, gates := x[0], x[1], x[2], x[3]
+	out := [][]sym.Expr{{steps, d, batch, units}}
+	for range carried(n) {
+		out = append(out, []sym.Expr{d, batch, units})
+	}
+	if !n.Attrs.Bool("keep") {
+		return out
+	}
+	out = append(out, []sym.Expr{steps, batch, d, gates})
+	for range carried(n) {
+		out = append(out, []sym.Expr{steps, batch, d, units})
+	}
+	return out
+}
+
+// recurrentOperandTypes checks the attributes and the operands of a recurrent layer.
+func recurrentOperandTypes(c *ir.Inference, n *ir.Node) error {
 	kind, known := cells[n.Attrs.String("cell", "")]
 	directions := int64(len(n.Attrs.Ints("reverse")))
 	functions, _ := n.Attrs["functions"].([]string)
@@ -93,11 +140,6 @@ func recurrentShape(c *ir.Inference, n *ir.Node) error {
 			}
 		}
 	}
-	n.Result(0, ir.Type{DType: x.DType, Shape: []sym.Expr{steps, d, batch, units}})
-	n.Result(1, ir.Type{DType: x.DType, Shape: []sym.Expr{d, batch, units}})
-	if n.Attrs.String("cell", "") == "lstm" {
-		n.Result(2, ir.Type{DType: x.DType, Shape: []sym.Expr{d, batch, units}})
-	}
 	return nil
 }
 
@@ -115,45 +157,67 @@ func recurrentMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor
 			return nil, err
 		}
 	}
-	x, w := in[0], in[1]
-	steps, batch, width, units := x.Shape()[0], x.Shape()[1], x.Shape()[3], w.Shape()[2]
-	for d, back := range n.Attrs.Ints("reverse") {
-		for b := range batch {
-			m := &recurrentReference{n: n, d: d, units: units, w: w, width: width, peephole: present(in, 5), bias: present(in, 6), h: make([]float64, units), c: make([]float64, units)}
-			line := (int64(d)*batch + b) * units
-			for j := range units {
-				if h := present(in, 3); h != nil {
-					m.h[j] = h.Float(line + j)
-				}
-				if c := present(in, 4); c != nil {
-					m.c[j] = c.Float(line + j)
-				}
-			}
-			length := steps
-			if lengths := present(in, 2); lengths != nil {
-				length = min(steps, lengths.Int(b))
-			}
-			for s := range max(length, 0) {
+	recurrentRun(n, in, out)
+	return out, nil
+}
+
+// recurrentRun computes a layer's results.
+func recurrentRun(n *ir.Node, in, out []*tensor.Tensor) {
+	shape, reverse := in[0].Shape(), n.Attrs.Ints("reverse")
+	for d, back := range reverse {
+		for b := range shape[1] {
+			m := newRecurrentReference(n, in, d, b)
+			for s := range m.length {
 				t := s
 				if back != 0 {
-					t = length - 1 - s
+					t = m.length - 1 - s
 				}
-				from := ((t*batch+b)*int64(len(n.Attrs.Ints("reverse"))) + int64(d)) * width
-				m.step(func(i int64) float64 { return x.Float(from + i) })
-				to := ((t*int64(len(n.Attrs.Ints("reverse")))+int64(d))*batch + b) * units
-				for j := range units {
-					out[0].SetFloat(to+j, m.h[j])
+				place := (t*shape[1]+b)*int64(len(reverse)) + int64(d)
+				before := [][]float64{m.h, m.c}
+				m.step(func(i int64) float64 { return in[0].Float(place*m.width + i) })
+				if last := 1 + carried(n); len(out) > last {
+					for i, list := range append([][]float64{m.gates}, before[:carried(n)]...) {
+						setFloats(out[last+i], place*int64(len(list)), list)
+					}
 				}
+				setFloats(out[0], ((t*int64(len(reverse))+int64(d))*shape[1]+b)*m.units, m.h)
 			}
-			for j := range units {
-				out[1].SetFloat(line+j, m.h[j])
-				if len(out) > 2 {
-					out[2].SetFloat(line+j, m.c[j])
-				}
+			line := (int64(d)*shape[1] + b) * m.units
+			for i, list := range [][]float64{m.h, m.c}[:carried(n)] {
+				setFloats(out[1+i], line, list)
 			}
 		}
 	}
-	return out, nil
+}
+
+// setFloats writes a list into a tensor from a place on.
+func setFloats(t *tensor.Tensor, from int64, list []float64) {
+	for i, x := range list {
+		t.SetFloat(from+int64(i), x)
+	}
+}
+
+// floatsOf are count elements of a tensor from a place on; zeros of one that is absent.
+func floatsOf(t *tensor.Tensor, from, count int64) []float64 {
+	list := make([]float64, count)
+	for i := range list {
+		if t != nil {
+			list[i] = t.Float(from + int64(i))
+		}
+	}
+	return list
+}
+
+// newRecurrentReference is sequence b in direction d before its first step.
+func newRecurrentReference(n *ir.Node, in []*tensor.Tensor, d int, b int64) *recurrentReference {
+	shape, units := in[0].Shape(), in[1].Shape()[2]
+	line := (int64(d)*shape[1] + b) * units
+	m := &recurrentReference{n: n, d: d, units: units, w: in[1], width: shape[3], length: shape[0], peephole: present(in, recurrentPeephole), bias: present(in, recurrentBias),
+		h: floatsOf(present(in, recurrentState), line, units), c: floatsOf(present(in, recurrentMemory), line, units), gates: make([]float64, shape[3])}
+	if lengths := present(in, recurrentLengths); lengths != nil {
+		m.length = max(min(m.length, lengths.Int(b)), 0)
+	}
+	return m
 }
 
 // recurrentReference is the state of one sequence in one direction.
@@ -161,8 +225,10 @@ type recurrentReference struct {
 	n                 *ir.Node
 	d                 int
 	units, width      int64
+	length            int64 // how many steps the sequence has
 	w, peephole, bias *tensor.Tensor
 	h, c              []float64
+	gates             []float64 // what is kept of a step
 }
 
 // product is row `gate` of the weights times a state.
@@ -197,7 +263,10 @@ func (m *recurrentReference) step(x func(i int64) float64) {
 	switch m.n.Attrs.String("cell", "") {
 	case "lstm":
 		for j := range u {
-			gate := func(g int64) float64 { return x(g*u+j) + m.product(g*u+j, m.h) }
+			gate := func(g int64) float64 {
+				m.gates[g*u+j] = x(g*u+j) + m.product(g*u+j, m.h)
+				return m.gates[g*u+j]
+			}
 			in := m.apply(0, gate(0)+m.peep(0, j)*m.c[j])
 			forget := m.apply(0, gate(2)+m.peep(2, j)*m.c[j])
 			if m.n.Attrs.Bool("coupled") {
@@ -210,22 +279,27 @@ func (m *recurrentReference) step(x func(i int64) float64) {
 	case "gru":
 		reset, held := make([]float64, u), make([]float64, u)
 		for j := range u {
-			reset[j] = m.apply(0, x(u+j)+m.product(u+j, m.h))
+			m.gates[u+j] = m.product(u+j, m.h)
+			reset[j] = m.apply(0, x(u+j)+m.gates[u+j])
 			held[j] = reset[j] * m.h[j]
 		}
 		for j := range u {
-			update := m.apply(0, x(j)+m.product(j, m.h))
+			m.gates[j] = m.product(j, m.h)
+			update := m.apply(0, x(j)+m.gates[j])
 			sum := 0.0
 			if m.n.Attrs.Bool("reset_after") {
-				sum = reset[j] * m.product(2*u+j, m.h)
+				m.gates[2*u+j] = m.product(2*u+j, m.h)
+				sum = reset[j] * m.gates[2*u+j]
 			} else {
 				sum = m.product(2*u+j, held)
+				m.gates[j], m.gates[u+j], m.gates[2*u+j] = x(j)+m.gates[j], x(u+j)+m.gates[u+j], x(2*u+j)+sum
 			}
 			h[j] = (1-update)*m.apply(1, x(2*u+j)+sum) + update*m.h[j]
 		}
 	default:
 		for j := range u {
-			h[j] = m.apply(0, x(j)+m.product(j, m.h))
+			m.gates[j] = x(j) + m.product(j, m.h)
+			h[j] = m.apply(0, m.gates[j])
 		}
 	}
 	m.h, m.c = h, c
@@ -236,13 +310,16 @@ const recurrentRows = 32
 
 // recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over the gates; directions, and blocks of sequences, are
 // independent of one another.
-func recurrentSteps(k *Nest, n *ir.Node) {
-	batch, block := k.In[0].Shape[1], sym.Const(recurrentRows)
+func recurrentSteps(k *Nest, n *ir.Node) { recurrentBlocks(k, n, k.In[0], (*recurrentKernel).build) }
+
+// recurrentBlocks has build write the kernel of each direction and block of sequences, given something [S, B, D, G·H].
+func recurrentBlocks(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recurrentKernel)) {
+	batch, block := like.Shape[1], sym.Const(recurrentRows)
 	write := func(first, rows sym.Expr) {
 		for d, back := range n.Attrs.Ints("reverse") {
-			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2], dt: computing(k.In[0].DType)}
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: first, rows: rows, units: k.In[1].Shape[2], width: like.Shape[3], dt: computing(like.DType)}
 			m.most = k.D.Simplify(block.Min(batch))
-			k.Each("d", one, func(sym.Expr) { m.build() })
+			k.Each("d", one, func(sym.Expr) { build(m) })
 		}
 	}
 	if k.D.LE(batch, block) == sym.Yes {
@@ -259,6 +336,7 @@ type recurrentKernel struct {
 	d                        int
 	back                     bool
 	first, rows, most, units sym.Expr // the block's first sequence, how many it has and may have, units
+	width                    sym.Expr // of all gates
 	dt                       dtype.DType
 	h, c, gates              *loop.Memory
 }
@@ -273,26 +351,10 @@ func (m *recurrentKernel) over(hint string, units sym.Expr, body func(b, j sym.E
 func (m *recurrentKernel) build() {
 	cell := m.n.Attrs.String("cell", "")
 	x := m.In[0]
-	steps, gates := x.Shape[0], x.Shape[3]
-	m.h = m.Local("h", m.dt, m.most, m.units)
-	m.gates = m.Local("gates", m.dt, m.most, gates)
-	if cell == "lstm" {
-		m.c = m.Local("c", m.dt, m.most, m.units)
-	}
-	start := func(local, given *loop.Memory) {
-		if local == nil {
-			return
-		}
-		m.over("z", m.units, func(b, j sym.Expr) {
-			v := loop.Expr(loop.Number(m.dt, 0))
-			if given != nil {
-				v = loop.Convert(m.dt, given.Load(m.direction(), m.first.Add(b), j))
-			}
-			m.Store(local, []sym.Expr{b, j}, v)
-		})
-	}
-	start(m.h, present(m.In, 3))
-	start(m.c, present(m.In, 4))
+	steps := x.Shape[0]
+	m.locals()
+	m.start(m.h, present(m.In, recurrentState))
+	m.start(m.c, present(m.In, recurrentMemory))
 	var held *loop.Memory
 	if cell == "gru" && !m.n.Attrs.Bool("reset_after") {
 		held = m.Local("held", m.dt, m.most, m.units)
@@ -311,11 +373,14 @@ func (m *recurrentKernel) build() {
 		case cell == "gru":
 			m.gruBefore(t, input, held)
 		default:
-			m.multiply(m.h, sym.Const(0), gates, input)
+			m.multiply(m.h, sym.Const(0), m.width, input)
 			if cell == "lstm" {
 				m.lstm(t)
 			} else {
-				m.over("u", m.units, func(b, j sym.Expr) { m.finish(t, b, j, m.apply(0, m.gates.Load(b, j)), nil) })
+				m.over("u", m.units, func(b, j sym.Expr) {
+					m.keep(t, b, j)
+					m.finish(t, b, j, m.apply(0, m.gates.Load(b, j)), nil)
+				})
 			}
 		}
 	})
@@ -325,6 +390,29 @@ func (m *recurrentKernel) build() {
 		if m.c != nil {
 			m.Store(m.Out[2], to, loop.Convert(m.Out[2].DType, m.c.Load(b, j)))
 		}
+	})
+}
+
+// locals are what is carried, and the gates.
+func (m *recurrentKernel) locals() {
+	m.h = m.Local("h", m.dt, m.most, m.units)
+	m.gates = m.Local("gates", m.dt, m.most, m.width)
+	if m.n.Attrs.String("cell", "") == "lstm" {
+		m.c = m.Local("c", m.dt, m.most, m.units)
+	}
+}
+
+// start gives what is carried its first value: what is given, or 0.
+func (m *recurrentKernel) start(local, given *loop.Memory) {
+	if local == nil {
+		return
+	}
+	m.over("z", m.units, func(b, j sym.Expr) {
+		v := loop.Expr(loop.Number(m.dt, 0))
+		if given != nil {
+			v = loop.Convert(m.dt, given.Load(m.direction(), m.first.Add(b), j))
+		}
+		m.Store(local, []sym.Expr{b, j}, v)
 	})
 }
 
@@ -351,17 +439,51 @@ func (m *recurrentKernel) apply(i int64, x loop.Expr) loop.Expr {
 	return f.body(x, loop.Number(m.dt, alpha), loop.Number(m.dt, beta))
 }
 
+// alive says whether a sequence has a step; nil: all have.
+func (m *recurrentKernel) alive(t, b sym.Expr) loop.Expr {
+	lengths := present(m.In, recurrentLengths)
+	if lengths == nil {
+		return nil
+	}
+	return m.Let("alive", less(loop.At(t), loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))))
+}
+
+// whileAlive is x where a sequence has a step, and y beyond.
+func whileAlive(alive, x, y loop.Expr) loop.Expr {
+	if alive == nil {
+		return x
+	}
+	return loop.Choose(alive, x, y)
+}
+
+// keep writes what a derivative needs of a step, if the node keeps that: see recurrentResults.
+func (m *recurrentKernel) keep(t, b, j sym.Expr) {
+	if !m.n.Attrs.Bool("keep") {
+		return
+	}
+	alive, to := m.alive(t, b), m.Out[1+carried(m.n):]
+	store := func(to *loop.Memory, j sym.Expr, v loop.Expr) {
+		v = whileAlive(alive, v, loop.Number(m.dt, 0))
+		m.Store(to, []sym.Expr{t, m.first.Add(b), m.direction(), j}, loop.Convert(to.DType, v))
+	}
+	for g := range cells[m.n.Attrs.String("cell", "")].gates {
+		at := m.units.Mul(sym.Const(g)).Add(j)
+		store(to[0], at, m.gates.Load(b, at))
+	}
+	store(to[1], j, m.h.Load(b, j))
+	if m.c != nil {
+		store(to[2], j, m.c.Load(b, j))
+	}
+}
+
 // finish takes over a new state (and memory) and writes the step's output; beyond a sequence's end, the state stays and the output is 0.
 func (m *recurrentKernel) finish(t, b, j sym.Expr, h, c loop.Expr) {
 	h = m.Let("state", h)
-	y := h
-	if lengths := present(m.In, 2); lengths != nil {
-		alive := m.Let("alive", less(loop.At(t), loop.Convert(dtype.I64, lengths.Load(m.first.Add(b)))))
-		y = loop.Choose(alive, h, loop.Number(m.dt, 0))
-		h = loop.Choose(alive, h, m.h.Load(b, j))
-		if c != nil {
-			c = loop.Choose(alive, c, m.c.Load(b, j))
-		}
+	alive := m.alive(t, b)
+	y := whileAlive(alive, h, loop.Number(m.dt, 0))
+	h = whileAlive(alive, h, m.h.Load(b, j))
+	if c != nil {
+		c = whileAlive(alive, c, m.c.Load(b, j))
 	}
 	m.Store(m.Out[0], []sym.Expr{t, m.direction(), m.first.Add(b), j}, loop.Convert(m.Out[0].DType, y))
 	m.Store(m.h, []sym.Expr{b, j}, h)
@@ -380,6 +502,7 @@ func (m *recurrentKernel) lstm(t sym.Expr) {
 			}
 			return v
 		}
+		m.keep(t, b, j)
 		memory := m.Let("memory", m.c.Load(b, j))
 		in, forget := m.apply(0, gate(0, 0, memory)), m.apply(0, gate(2, 2, memory))
 		if m.n.Attrs.Bool("coupled") {
@@ -403,6 +526,7 @@ func (m *recurrentKernel) gruBefore(t sym.Expr, input func(b, i sym.Expr) loop.E
 	})
 	m.multiply(held, two, m.units, input)
 	m.over("u", m.units, func(b, j sym.Expr) {
+		m.keep(t, b, j)
 		update := m.Let("update", m.apply(0, m.gates.Load(b, j)))
 		m.blend(t, b, j, update, m.apply(1, m.gates.Load(b, two.Add(j))))
 	})
@@ -418,6 +542,7 @@ func (m *recurrentKernel) gruAfter(t sym.Expr, input func(b, i sym.Expr) loop.Ex
 		return loop.Number(m.dt, 0)
 	})
 	m.over("u", m.units, func(b, j sym.Expr) {
+		m.keep(t, b, j)
 		update := m.Let("update", m.apply(0, plus(input(b, j), m.gates.Load(b, j))))
 		reset := m.apply(0, plus(input(b, m.units.Add(j)), m.gates.Load(b, m.units.Add(j))))
 		candidate := m.apply(1, plus(input(b, two.Add(j)), times(reset, m.gates.Load(b, two.Add(j)))))
@@ -477,5 +602,9 @@ func recurrentSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, "gru", 3, 2, 4, []int64{0, 1}, true, ir.Attrs{"reset_after": true})
 	sample(dtype.F32, "gru", 3, 2, 4, []int64{0}, false, ir.Attrs{"reset_after": true})
 	sample(dtype.F32, "rnn", 3, 2, 4, []int64{0}, true, ir.Attrs{"functions": []string{"leaky_relu"}, "alpha": []float64{0.1}})
+	for _, cell := range []string{"lstm", "gru", "rnn"} {
+		sample(dtype.F32, cell, 2, 33, 2, []int64{0, 1}, true, ir.Attrs{"keep": true})
+	}
+	sample(dtype.F32, "gru", 2, 3, 4, []int64{1}, true, ir.Attrs{"keep": true, "reset_after": true})
 	return out
 }

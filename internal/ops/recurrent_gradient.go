@@ -9,9 +9,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// recurrentGrad differentiates a scan over the steps in each direction. The weights stay out of that: their derivative
-// is one product over all steps, of the derivatives by the state's products with the states.
+// recurrentGrad is a recurrent_back of what the layer keeps of each step, if there is one of its cell, and nothing is
+// derived by what is kept; else it differentiates a scan over the steps in each direction. The weights stay out of
+// both: their derivative is one product over all steps, of the derivatives by the state's products with the states.
 func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
+	last := 1 + carried(n)
+	if hasRecurrentBack(n) && !slices.ContainsFunc(up[last:], func(v *ir.Value) bool { return v != nil }) {
+		return keptGrad(g, n, up[:last])
+	}
 	parts := make([][]*ir.Value, len(n.Inputs))
 	for d, back := range n.Attrs.Ints("reverse") {
 		r := &recurrentScan{Gradients: g, n: n, d: d}
@@ -21,17 +26,16 @@ func recurrentGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	}
 	out := make([]*ir.Value, len(n.Inputs))
 	for i, x := range n.Inputs {
-		if i == 2 || !g.Wants(x) {
-			continue
+		if i != recurrentLengths && g.Wants(x) {
+			out[i] = Concat(g.Builder, int64(recurrentAxis(i)), parts[i]...)
 		}
-		out[i] = Concat(g.Builder, int64(recurrentAxis(i)), parts[i]...)
 	}
 	return out
 }
 
 // recurrentAxis is the axis of the directions of an operand.
 func recurrentAxis(operand int) int {
-	if operand == 0 {
+	if operand == recurrentProjected {
 		return 2
 	}
 	return 0
@@ -85,15 +89,20 @@ func (r *recurrentScan) derivatives(back bool, up []*ir.Value) []*ir.Value {
 	}
 	peephole, bias := r.part(5), r.part(6)
 	body := r.body(states, scanned, w, peephole, bias)
-	back1 := slices.Repeat([]int64{oneIf(back)}, 4)
+	back1 := slices.Repeat([]int64{oneIf(back)}, 8)
 	y := Scan(b, body, ScanOver{InputReversed: back1[:len(scanned)], OutputReverse: back1[:len(body.Results)-len(states)]}, states, scanned)
 	ends, outs := y[:len(states)], y[len(states):]
-	ys, ups := reached(append([]*ir.Value{outs[0]}, ends...), append([]*ir.Value{r.along1(up[0], 1)}, r.ends(up[1:])...))
+	of, kept := outs[1:], []*ir.Value(nil)
+	if n.Attrs.Bool("keep") {
+		of, kept = of[:len(of)-1-len(states)], of[len(of)-1-len(states):]
+	}
+	by0 := slices.Concat([]*ir.Value{r.along1(up[0], 1)}, r.parts(up[1:1+len(states)], 0), r.parts(up[1+len(states):], 2))
+	ys, ups := reached(slices.Concat(outs[:1], ends, kept), by0)
 	xs := append(slices.Clone(scanned[:2]), states...)
 	more := slices.DeleteFunc([]*ir.Value{peephole, bias}, func(v *ir.Value) bool { return v == nil })
 	d := VJP(b, ys, ups, append(xs, more...))
-	by := make([]*ir.Value, 7)
-	by[0], by[1], by[3] = d[0], r.byWeights(d[1], outs[1:]), d[2]
+	by := make([]*ir.Value, recurrentOperands)
+	by[0], by[1], by[3] = d[0], r.byWeights(d[1], of), d[2]
 	if len(states) > 1 {
 		by[4] = d[3]
 	}
@@ -117,11 +126,11 @@ func (r *recurrentScan) whole1(by []*ir.Value) []*ir.Value {
 	return by
 }
 
-// ends are the derivatives by the last states of the direction.
-func (r *recurrentScan) ends(up []*ir.Value) []*ir.Value {
-	out := make([]*ir.Value, len(up))
-	for i, u := range up {
-		out[i] = r.along1(u, 0)
+// parts are values' parts for the direction along an axis.
+func (r *recurrentScan) parts(list []*ir.Value, axis int) []*ir.Value {
+	out := make([]*ir.Value, len(list))
+	for i, v := range list {
+		out[i] = r.along1(v, axis)
 	}
 	return out
 }
@@ -153,15 +162,19 @@ func (r *recurrentScan) body(states, scanned []*ir.Value, w, peephole, bias *ir.
 	}
 	p := block.Params
 	h, x, more := p[0], p[len(states)], p[len(states)+1]
+	var gates *ir.Value
 	var next, of []*ir.Value
 	switch r.n.Attrs.String("cell", "") {
 	case "lstm":
-		next, of = r.lstm(h, p[1], r.in.plus(x, r.product(h, w, more)), peephole), []*ir.Value{h}
+		gates = r.in.plus(x, r.product(h, w, more))
+		next, of = r.lstm(h, p[1], gates, peephole), []*ir.Value{h}
 	case "gru":
-		next, of = r.gru(h, x, w, more, bias)
+		next, of, gates = r.gru(h, x, w, more, bias)
 	default:
-		next, of = []*ir.Value{r.apply(0, r.in.plus(x, r.product(h, w, more)))}, []*ir.Value{h}
+		gates = r.in.plus(x, r.product(h, w, more))
+		next, of = []*ir.Value{r.apply(0, gates)}, []*ir.Value{h}
 	}
+	kept := append([]*ir.Value{gates}, p[:len(states)]...)
 	y := next[0]
 	if len(scanned) > 2 {
 		alive := p[len(p)-1]
@@ -169,8 +182,14 @@ func (r *recurrentScan) body(states, scanned []*ir.Value, w, peephole, bias *ir.
 		for i := range next {
 			next[i] = r.in.choose(alive, next[i], p[i])
 		}
+		for i := range kept {
+			kept[i] = r.in.choose(alive, kept[i], nil)
+		}
 	}
 	block.Results = slices.Concat(next, []*ir.Value{y}, of)
+	if r.n.Attrs.Bool("keep") {
+		block.Results = append(block.Results, kept...)
+	}
 	return block
 }
 
@@ -224,8 +243,8 @@ func (r *recurrentScan) lstm(h, memory, gates, peephole *ir.Value) []*ir.Value {
 	return []*ir.Value{in.mul(gate(1, 1, c), r.function(2, c)), c}
 }
 
-// gru yields the state, and what the weights multiply: the state, and what they do for the candidate.
-func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value) {
+// gru yields the state, what the weights multiply: the state, and what they do for the candidate; and what is kept.
+func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value, kept *ir.Value) {
 	in, b := r.in, r.in.Builder
 	units := r.n.Inputs[1].Type.Shape[2]
 	two := units.Mul(sym.Const(2))
@@ -234,15 +253,24 @@ func (r *recurrentScan) gru(h, x, w, more, bias *ir.Value) (next, of []*ir.Value
 		if bias != nil {
 			products = in.plus(products, bias)
 		}
-		update := r.apply(0, in.plus(r.gate(x, 0), r.gate(products, 0)))
-		reset := r.apply(0, in.plus(r.gate(x, 1), r.gate(products, 1)))
-		candidate := r.apply(1, in.plus(r.gate(x, 2), in.mul(reset, r.gate(products, 2))))
-		return []*ir.Value{in.plus(in.mul(in.from(1, update), candidate), in.mul(update, h))}, []*ir.Value{h}
+		return r.gruAfter(h, x, products), []*ir.Value{h}, products
 	}
 	first := r.product(h, SliceAxis(b, w, 0, sym.Const(0), two), SliceAxis(b, more, 1, sym.Const(0), two))
-	update := r.apply(0, in.plus(r.gate(x, 0), r.gate(first, 0)))
-	held := in.mul(r.apply(0, in.plus(r.gate(x, 1), r.gate(first, 1))), h)
-	last := r.product(held, SliceAxis(b, w, 0, two, units), r.gate(more, 2))
-	candidate := r.apply(1, in.plus(r.gate(x, 2), last))
-	return []*ir.Value{in.plus(in.mul(in.from(1, update), candidate), in.mul(update, h))}, []*ir.Value{h, held}
+	first = in.plus(SliceAxis(b, x, 1, sym.Const(0), two), first)
+	held := in.mul(r.apply(0, r.gate(first, 1)), h)
+	last := in.plus(r.gate(x, 2), r.product(held, SliceAxis(b, w, 0, two, units), r.gate(more, 2)))
+	return r.blended(h, r.apply(0, r.gate(first, 0)), r.apply(1, last)), []*ir.Value{h, held}, Reshape(b, Concat(b, 1, first, last), x.Type.Shape...)
+}
+
+// gruAfter is the state of a gru whose reset gate multiplies the state's product.
+func (r *recurrentScan) gruAfter(h, x, products *ir.Value) []*ir.Value {
+	in := r.in
+	update := r.apply(0, in.plus(r.gate(x, 0), r.gate(products, 0)))
+	reset := r.apply(0, in.plus(r.gate(x, 1), r.gate(products, 1)))
+	return r.blended(h, update, r.apply(1, in.plus(r.gate(x, 2), in.mul(reset, r.gate(products, 2)))))
+}
+
+// blended is a gru's state of the one before and a candidate.
+func (r *recurrentScan) blended(h, update, candidate *ir.Value) []*ir.Value {
+	return []*ir.Value{r.in.plus(r.in.mul(r.in.from(1, update), candidate), r.in.mul(update, h))}
 }

@@ -219,6 +219,9 @@ func recurrent(c *call) {
 	a, in := c.n.Attrs, c.n.Inputs
 	shape := in[0].Type.Shape
 	weights := in[1].Type.Shape
+	if a.Bool("keep") {
+		c.refuse("what is kept of each step for a derivative")
+	}
 	sizes, ok := numbersOf([]sym.Expr{shape[2], weights[1], weights[2]})
 	if !ok {
 		c.refuse("units whose number has a name")

@@ -32,7 +32,7 @@ var refusedRules = map[string]string{
 	"shl": "integers with a sign", "shr": "integers with a sign", "slice_by": "steps of either sign", "slice": "steps backwards to an extent of either sign",
 	"matmul": "sums of other types", "convolution": "sums of other types", "convolution_transpose": "padding below 0",
 	"max_pool": "padding that depends on extents", "average_pool": "padding that depends on extents", "lp_pool": "padding", "max_pool_indices": "padding",
-	"recurrent": "functions and directions that ONNX does not name", "elu": "settings of f64", "celu": "settings of f64", "leaky_relu": "settings of f64",
+	"recurrent": "functions and directions that ONNX does not name, and what is kept for a derivative", "elu": "settings of f64", "celu": "settings of f64", "leaky_relu": "settings of f64",
 	"hard_sigmoid": "settings of f64", "thresholded_relu": "settings of f64", "shrink": "settings of f64", "selu": "settings of f64",
 	"reduce_sum": "axes that the run knows", "reduce_prod": "axes that the run knows", "reduce_min": "axes that the run knows",
 	"reduce_max": "axes that the run knows", "reduce_mean": "axes that the run knows",
