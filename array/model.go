@@ -142,9 +142,14 @@ func (m *Model) Outputs() (names []string) {
 	return names
 }
 
+// Values are the names of all that the model's nodes compute, in the order of the file: what ModelOptions.Outputs
+// can name.
+func (m *Model) Values() []string { return m.of.Values() }
+
 // Weights are the initializers that can be learned: floats that a derivative reaches. What says how an operator
 // computes is none, such as the running statistics of a BatchNormalization, the bounds of a Clip and scales of
-// quantised values; nor is what a Constant node holds.
+// quantised values, and the running statistics of a network that WriteONNX of package nn wrote; nor is what a
+// Constant node holds.
 func (m *Model) Weights() []Weight { return slices.Clone(m.weights) }
 
 // Elements are a weight's elements as the file has them.

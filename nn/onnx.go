@@ -19,12 +19,13 @@ func WriteONNX(w io.Writer, net Layer, p *Params, inputs ...array.Spec) error {
 		}
 		inputs = []array.Spec{spec}
 	}
-	names := map[*array.Array]string{}
+	names, buffers := map[*array.Array]string{}, map[*array.Array]bool{}
 	for _, s := range p.list {
-		names[s.array] = s.name
+		names[s.array], buffers[s.array] = s.name, s.buffer
 	}
 	f := func(s *array.Scope, in ...*array.Array) []*array.Array { return Apply(Inference(s, p), net, in...) }
-	return array.WriteONNX(w, f, inputs, func(a *array.Array) string { return names[a] })
+	name := func(a *array.Array) string { return names[a] }
+	return array.WriteONNX(w, f, inputs, name, func(a *array.Array) bool { return buffers[a] })
 }
 
 // inputOf is what a network takes, if its first layer tells.

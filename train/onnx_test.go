@@ -701,3 +701,40 @@ func TestONNXMisuse(t *testing.T) {
 		t.Errorf("bf16: %v", err)
 	}
 }
+
+// TestONNXBuffers: running statistics of a network that nn wrote are no parameters when it is read again.
+func TestONNXBuffers(t *testing.T) {
+	net := nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm(4), nn.Relu, nn.GlobalAvgPool, nn.Linear(4, 5))
+	p := nn.Init(net, 7)
+	defer p.Close()
+	var out bytes.Buffer
+	if err := nn.WriteONNX(&out, net, p, array.SpecOf("x", weir.F32, "batch", 3, 8, 8)); err != nil {
+		t.Fatal(err)
+	}
+	again, q := mustParse(t, out.Bytes(), array.ModelOptions{})
+	want := []string{"0.bias", "0.weight", "1.bias", "1.weight", "4.bias", "4.weight"}
+	if got := slices.Sorted(slices.Values(q.Names())); !slices.Equal(got, want) {
+		t.Errorf("parameters are %v, not %v", got, want)
+	}
+	s := array.NewScope("test")
+	defer s.Close()
+	x := images(s, 3).X
+	got := view(t, nn.Apply(nn.Inference(s, q), again, x)[0])
+	within(t, "the file", got, view(t, nn.Apply(nn.Inference(s, p), net, x)[0]), 1e-5)
+	sameAsWritten(t, s, again, q, x)
+	base, _ := mustParse(t, convnet(wire.Dim("N")).bytes("scores"), array.ModelOptions{})
+	whole := nn.Sequential(base, nn.Linear(5, 2))
+	r := nn.Init(whole, 7)
+	defer r.Close()
+	out.Reset()
+	if err := nn.WriteONNX(&out, whole, r); err != nil {
+		t.Fatal(err)
+	}
+	_, third := mustParse(t, out.Bytes(), array.ModelOptions{})
+	if got, want := len(third.Names()), len(trainable)+2; got != want {
+		t.Errorf("the parameters that are read again are %v", third.Names())
+	}
+	if values := again.Model().Values(); len(values) == 0 || values[len(values)-1] != again.Model().Outputs()[0] {
+		t.Errorf("the model computes %v", values)
+	}
+}

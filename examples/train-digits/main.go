@@ -3,24 +3,17 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	_ "embed"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 
+	"github.com/weirml/weir/examples/train-digits/data"
 	"github.com/weirml/weir/nn"
 	"github.com/weirml/weir/train"
 )
-
-// digits are 1,797 images, each 64 pixels of 0 to 16 and the digit that its writer meant.
-//
-//go:embed data/digits.gz
-var digits []byte
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,22 +28,23 @@ func main() {
 
 // run trains, and returns the share of the test images that are read.
 func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err error) {
-	seen, unseen, err := load()
+	seen, unseen, err := data.Load()
 	if err != nil {
 		return 0, err
 	}
-	data, err := seen.data(train.DataOptions{Shuffle: true, Key: 1, Prefetch: 2})
+	o := train.DataOptions{Shuffle: true, Key: 1, Prefetch: 2}
+	digits, err := train.NewData(train.Column(seen.Images, 64), train.Column(seen.Labels), o)
 	if err != nil {
 		return 0, err
 	}
-	test, err := unseen.data(train.DataOptions{})
+	test, err := train.NewData(train.Column(unseen.Images, 64), train.Column(unseen.Labels), train.DataOptions{})
 	if err != nil {
 		return 0, err
 	}
 	net := nn.Sequential(nn.Linear(64, 128), nn.Relu, nn.Linear(128, 64), nn.Relu, nn.Linear(64, 10))
 	params := nn.Init(net, 7)
 	defer params.Close()
-	steps := int64(epochs * (data.Len() + 63) / 64)
+	steps := int64(epochs * (digits.Len() + 63) / 64)
 	loss := train.CrossEntropyOf(train.CrossEntropyOptions{Smoothing: 0.1})
 	t, err := train.New(net, params, loss, train.AdamW(3e-3, train.WeightDecay(0.1)), train.Options{Schedule: train.Cosine(steps, 0.01)})
 	if err != nil {
@@ -59,7 +53,7 @@ func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err er
 	defer t.Close()
 	for epoch := range epochs {
 		mean := train.Mean{}
-		for batch := range data.Batches(64) {
+		for batch := range digits.Batches(64) {
 			m, err := t.Step(ctx, batch)
 			if err != nil {
 				return 0, err
@@ -80,34 +74,4 @@ func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err er
 	}
 	fmt.Fprintf(w, "%d images that it never saw: loss %.4f, %.2f %% read\n", test.Len(), mean, 100*right.Value())
 	return right.Value(), nil
-}
-
-// set are images, as shares of ink, and what they mean.
-type set struct {
-	images []float32
-	labels []int32
-}
-
-func (s *set) data(o train.DataOptions) (*train.Data, error) {
-	return train.NewData(train.Column(s.images, 64), train.Column(s.labels), o)
-}
-
-// load unpacks the images: every fourth is for the test.
-func load() (seen, unseen set, err error) {
-	z, err := gzip.NewReader(bytes.NewReader(digits))
-	if err != nil {
-		return seen, unseen, err
-	}
-	raw, err := io.ReadAll(z)
-	for i := 0; len(raw) >= 65; i, raw = i+1, raw[65:] {
-		s := &seen
-		if i%4 == 3 {
-			s = &unseen
-		}
-		for _, x := range raw[:64] {
-			s.images = append(s.images, float32(x)/16)
-		}
-		s.labels = append(s.labels, int32(raw[64]))
-	}
-	return seen, unseen, err
 }

@@ -83,11 +83,13 @@ var rooms = []Room{
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
+	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
 
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.
 	{Floor: 12, Name: "train", Purpose: "training: the step as one program, optimisers, data, checkpoints", May: []string{"weir", "array", "nn", "tensor"}},
-	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write", May: []string{"weir", "examples/digits/data", "array", "nn", "train"}},
+	{Floor: 13, Name: "examples/*", Purpose: "programs a user would write",
+		May: []string{"weir", "examples/digits/data", "examples/train-digits/data", "array", "nn", "train"}},
 	{Floor: 13, Name: "bench/*", Purpose: "what is timed beside rivals", May: []string{"weir", "array", "nn", "train"}},
 	// A server is what this example is about. The library itself opens no connection.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},

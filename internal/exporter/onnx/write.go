@@ -28,6 +28,7 @@ const (
 type Weight struct {
 	Name   string
 	Tensor *tensor.Tensor
+	Fixed  bool // it is not to be learned: the file says so, in a way that the importer reads
 }
 
 // Write writes a module's main function as a model: parameters with weights are initializers, the others inputs, and names
@@ -54,7 +55,7 @@ func Write(out io.Writer, m *ir.Module, weights map[*ir.Value]Weight) (err error
 	for _, v := range body.Params {
 		if weight, ok := weights[v]; ok {
 			w.names[v] = w.unique(weight.Name)
-			w.graph.Initializer = append(w.graph.Initializer, wire.FromTensor(w.names[v], weight.Tensor))
+			w.graph.Initializer = append(w.graph.Initializer, initializer(w.names[v], weight.Tensor, weight.Fixed))
 		}
 	}
 	w.results = body.Results
@@ -238,6 +239,15 @@ func (w *writer) of(v *ir.Value) string {
 	return w.names[v]
 }
 
+// initializer is a tensor as a file has it; a fixed one is not to be learned, as constants are not.
+func initializer(name string, t *tensor.Tensor, fixed bool) *wire.TensorProto {
+	out := wire.FromTensor(name, t)
+	if fixed && t.DType().IsFloat() {
+		out.MetadataProps = append(out.MetadataProps, wire.Fixed())
+	}
+	return out
+}
+
 // tensor is an initializer.
 func (w *writer) tensor(hint string, t *tensor.Tensor) string {
 	key := ""
@@ -249,7 +259,7 @@ func (w *writer) tensor(hint string, t *tensor.Tensor) string {
 	}
 	elementType(t.DType())
 	name := w.unique(hint)
-	w.main.Initializer = append(w.main.Initializer, wire.FromTensor(name, t))
+	w.main.Initializer = append(w.main.Initializer, initializer(name, t, true))
 	if key != "" {
 		w.constants[key] = name
 	}

@@ -165,6 +165,18 @@ func (m *Model) Untie() {
 	graph.Node = slices.DeleteFunc(graph.Node, func(n *wire.NodeProto) bool { return gone[n] })
 }
 
+// Values are the names of what the graph's nodes compute, in their order.
+func (m *Model) Values() (names []string) {
+	for _, n := range m.Proto.Graph.Node {
+		for _, o := range n.Output {
+			if o != "" {
+				names = append(names, o)
+			}
+		}
+	}
+	return names
+}
+
 // makers are the nodes by what they compute.
 func makers(nodes []*wire.NodeProto) map[string]*wire.NodeProto {
 	by := map[string]*wire.NodeProto{}
@@ -236,8 +248,8 @@ type Weight struct {
 }
 
 // Weights are the initializers of the graph that training may change: floats of 16 bits or more, from rank 1 on, or
-// of any if scalars says so, that a derivative reaches (see learned), and that no node needs as a constant: the
-// model is converted to find that out.
+// of any if scalars says so, that the file does not say to be fixed, that a derivative reaches (see learned), and
+// that no node needs as a constant: the model is converted to find that out.
 func (m *Model) Weights(scalars bool) ([]Weight, error) {
 	if err := m.supported(); err != nil {
 		return nil, err
@@ -246,7 +258,7 @@ func (m *Model) Weights(scalars bool) ([]Weight, error) {
 	var list []Weight
 	for _, t := range m.Proto.Graph.Initializer {
 		dt, err := t.ElementType()
-		if err != nil || !dt.IsFloat() || dt.Bits() < 16 || len(t.Dims) == 0 && !scalars || !may(t.Name) {
+		if err != nil || !dt.IsFloat() || dt.Bits() < 16 || len(t.Dims) == 0 && !scalars || t.IsFixed() || !may(t.Name) {
 			continue
 		}
 		data, err := m.tensor(t)

@@ -1,5 +1,17 @@
 package wire
 
+import "slices"
+
+// Fixed is the property of an initializer that is not to be learned, as Weir writes it for running statistics.
+func Fixed() *StringStringEntryProto {
+	return &StringStringEntryProto{Key: "weir.fixed", Value: "true"}
+}
+
+// IsFixed reports whether an initializer has the property Fixed.
+func (t *TensorProto) IsFixed() bool {
+	return slices.ContainsFunc(t.MetadataProps, func(p *StringStringEntryProto) bool { return *p == *Fixed() })
+}
+
 // EachTensor calls f for every tensor of the model, in its graphs and functions, until one is an error.
 func (m *ModelProto) EachTensor(f func(t *TensorProto) error) error {
 	e := each{f: f}
