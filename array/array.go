@@ -122,7 +122,7 @@ func (a *Array) Close() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.closed.Load() {
+	if a.closed.Load() || a.prev == nil && s.first != a { // or the scope does not have it: the operation failed
 		return nil
 	}
 	s.drop(a)

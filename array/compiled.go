@@ -8,8 +8,10 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/traced"
@@ -22,12 +24,13 @@ type compiled struct {
 	program *weir.Program
 	inputs  []string
 	types   []weir.DType
-	states  []bool // by input: it is updated in place
-	outputs []port // without states
-	named   bool   // inputs have named extents
-	late    bool   // data decide outputs' sizes
-	updates bool   // there are states
-	bytes   int64  // that it holds, beside its calls' outputs
+	states  []bool       // by input: it is updated in place
+	outputs []port       // without states
+	named   bool         // inputs have named extents
+	late    bool         // data decide outputs' sizes
+	updates bool         // there are states
+	held    atomic.Int64 // bytes, at most, beside its calls' outputs
+	bytes   int64        // of those, what the cache counts
 	users   int
 	gone    bool
 	place   *list.Element
@@ -35,6 +38,9 @@ type compiled struct {
 	slots    chan struct{} // one for each run that is active
 	mu       sync.Mutex
 	bindings []*binding // the one used last in front
+	open     int        // calls
+	most     int        // that were open at once: the program keeps the memory of so many
+	largest  int64      // bytes of one of them; of what a run read and gave, if data decide sizes
 }
 
 // port is an output.
@@ -47,6 +53,7 @@ type port struct {
 type binding struct {
 	key    string
 	dims   weir.Dims
+	bytes  int64   // of a call: its arena and scratch
 	shapes [][]int // of the outputs
 	free   []*call
 }
@@ -143,6 +150,7 @@ func compile(m *ir.Module, where string, o weir.Options) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{model: model, program: p, slots: make(chan struct{}, runs)}
+	c.held.Store(c.fixed())
 	names := c.readInputs()
 	for _, out := range p.Outputs() {
 		if slices.ContainsFunc(p.Inputs(), func(in weir.Info) bool { return in.State == out.Name }) {
@@ -213,7 +221,7 @@ func (c *compiled) find(in []*weir.Tensor) (*call, error) {
 		return k, nil
 	}
 	c.mu.Unlock()
-	made, err := c.newCall(b.dims)
+	made, err := c.newCall(b)
 	return &call{call: made, of: b}, err
 }
 
@@ -256,33 +264,66 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 			}
 		}
 	}
-	made, err := c.newCall(b.dims)
-	if err != nil {
+	for _, out := range c.program.Outputs() {
+		if !slices.ContainsFunc(c.outputs, func(o port) bool { return o.name == out.Name }) {
+			continue
+		}
+		shape, err := b.shape(out)
+		if err != nil {
+			return nil, err
+		}
+		b.shapes = append(b.shapes, shape)
+	}
+	if err := b.size(c.program.Memory()); err != nil {
 		return nil, err
 	}
-	for _, o := range c.outputs {
-		b.shapes = append(b.shapes, made.Output(o.name).Shape())
+	made, err := c.newCall(b)
+	if err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bindings = slices.Insert(c.bindings, 0, b)
 	if n := len(c.bindings); n > mostBindings {
-		c.bindings[n-1].close()
+		c.closeFree(c.bindings[n-1])
 		c.bindings = c.bindings[:n-1]
 	}
 	return &call{call: made, of: b}, nil
 }
 
+// shape is an output's, at the values of the named extents.
+func (b *binding) shape(out weir.Info) ([]int, error) {
+	shape := make([]int, len(out.Shape))
+	for i, e := range out.Shape {
+		if shape[i] = int(e.Size); e.Dim == "" {
+			continue
+		}
+		expr, err := sym.Parse(e.Dim)
+		if err != nil {
+			return nil, diag.Internalf("extent %q of %s: %v", e.Dim, out.Name, err)
+		}
+		v, err := expr.Eval(func(name sym.Name) (int64, bool) { v, ok := b.dims[sym.Var(name).String()]; return v, ok })
+		if err != nil {
+			return nil, diag.Internalf("extent %q of %s: %v", e.Dim, out.Name, err)
+		}
+		shape[i] = int(v)
+	}
+	return shape, nil
+}
+
 // newCall binds a call. If the program has no more calls, those that nobody uses are given up first: of those in use there
 // are fewer than slots, so that in the end there is one.
-func (c *compiled) newCall(dims weir.Dims) (made *weir.Call, err error) {
+func (c *compiled) newCall(b *binding) (made *weir.Call, err error) {
 	for range mostTries {
-		if made, err = c.program.NewCall(dims); !errors.Is(err, context.Canceled) {
+		if made, err = c.program.NewCall(b.dims); err == nil {
+			c.opened(b)
+		}
+		if !errors.Is(err, context.Canceled) {
 			return made, err
 		}
 		c.mu.Lock()
 		for _, b := range c.bindings {
-			b.close()
+			c.closeFree(b)
 		}
 		c.mu.Unlock()
 		runtime.Gosched()
@@ -300,23 +341,72 @@ func (c *compiled) give(used *call) {
 		used.of.free = append(used.of.free, used)
 	} else {
 		used.call.Close()
+		c.open--
 	}
 	c.mu.Unlock()
 	<-c.slots
 }
 
-func (b *binding) close() {
-	for _, c := range b.free {
-		c.call.Close()
+// closeFree closes a binding's calls that nobody uses, for who holds the lock.
+func (c *compiled) closeFree(b *binding) {
+	for _, k := range b.free {
+		k.call.Close()
 	}
+	c.open -= len(b.free)
 	b.free = nil
+}
+
+// opened counts a call. The program keeps the memory of calls that are closed for those that come.
+func (c *compiled) opened(b *binding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open++
+	c.most, c.largest = max(c.most, c.open), max(c.largest, b.bytes)
+	c.held.Store(c.fixed() + int64(c.most)*c.largest)
+}
+
+// heldBy notes what a program holds whose sizes data decide, after the largest of its runs so far: by the bytes that it was
+// given, and gave.
+func (c *compiled) heldBy(given int64, r *weir.Results) {
+	bytes := given + 1
+	for _, o := range c.outputs {
+		bytes += int64(len(r.Get(o.name).Bytes()))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes > c.largest {
+		c.largest = bytes
+		c.held.Store(max(c.held.Load(), c.program.Stats().Bytes))
+	}
+}
+
+// fixed is what the program takes without calls, in bytes.
+func (c *compiled) fixed() (bytes int64) {
+	m := c.program.Memory()
+	for _, part := range []weir.Size{m.Weights, m.Code} {
+		if v, err := part.At(nil); err == nil {
+			bytes += v
+		}
+	}
+	return bytes
+}
+
+// size notes what a call takes. Parts that data decide come with the run, and are not in it.
+func (b *binding) size(m *weir.Memory) error {
+	arena, err := m.Arena.At(b.dims)
+	if err != nil {
+		return err
+	}
+	scratch, err := m.Scratch.At(b.dims)
+	b.bytes = arena + int64(m.Workers)*scratch
+	return err
 }
 
 // close ends the calls and the program.
 func (c *compiled) close() error {
 	c.mu.Lock()
 	for _, b := range c.bindings {
-		b.close()
+		c.closeFree(b)
 	}
 	c.bindings = nil
 	c.mu.Unlock()

@@ -243,15 +243,20 @@ func (s *Scope) results(at site, p *compiled, c *call, out []*Array) (err error)
 
 // launchLate runs a program whose outputs' sizes data decide.
 func launchLate(p *compiled, owner func(i int) *Scope, arg func(i int) weir.Arg) (out []*Array, err error) {
-	args := weir.Inputs{}
+	args, given := weir.Inputs{}, int64(0)
 	for i, name := range p.inputs {
-		args[name] = arg(i)
+		a := arg(i)
+		if t, ok := a.(*weir.Tensor); ok {
+			given += int64(len(t.Bytes()))
+		}
+		args[name] = a
 	}
 	r, err := p.program.Run(context.Background(), args)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+	p.heldBy(given, r)
 	for i, o := range p.outputs {
 		t := r.Get(o.name)
 		a, err := owner(i).empty(t.DType(), t.Shape(), false)
@@ -387,8 +392,11 @@ type cache struct {
 
 var programs = &cache{of: map[string]*compiled{}, most: 64 << 20}
 
-// CacheLimit is the most bytes that compiled operations keep from one use to the next, of all scopes together, and returns
-// the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back at once.
+// leastProgram is what the cache counts for a program that holds fewer bytes: what it has in Go's heap is not nothing.
+const leastProgram = 4 << 10
+
+// CacheLimit is the most bytes that compiled operations keep from one use to the next, of all scopes together, with the
+// memory of their runs, and returns the limit before: 64 MiB at first. 0 keeps none: what is not in use is given back at once.
 func CacheLimit(bytes int64) (before int64) {
 	c := programs
 	c.mu.Lock()
@@ -427,20 +435,8 @@ func (c *cache) get(key []byte, build func() (*ir.Module, error)) (*compiled, er
 	if err != nil {
 		return nil, err
 	}
-	p.key, p.users, p.bytes = string(key), 1, sizeOf(p.program)
+	p.key, p.users = string(key), 1
 	return c.put(p), nil
-}
-
-// sizeOf is what a program holds: its weights and code, and, if its sizes are fixed, the arena and scratch of a call.
-func sizeOf(p *weir.Program) int64 {
-	m := p.Memory()
-	bytes := int64(0)
-	for _, part := range []weir.Size{m.Weights, m.Code, m.Arena, m.Scratch} {
-		if v, err := part.Max(); err == nil && len(part.Dims()) == 0 {
-			bytes += v
-		}
-	}
-	return bytes
 }
 
 // put adds a program, and takes those out that were not used for longest.
@@ -461,7 +457,7 @@ func (c *cache) put(p *compiled) *compiled {
 	}
 	c.of[p.key] = p
 	p.place = c.order.PushFront(p)
-	c.bytes += p.bytes
+	c.count(p)
 	out = c.trim()
 	return p
 }
@@ -495,13 +491,26 @@ func (c *cache) trim() (out []*compiled) {
 	return out
 }
 
+// count has the cache count what a program holds now, for who holds the lock.
+func (c *cache) count(p *compiled) {
+	now := max(leastProgram, p.held.Load())
+	c.bytes += now - p.bytes
+	p.bytes = now
+}
+
 // done ends a use of a program.
 func (c *cache) done(p *compiled) {
 	c.mu.Lock()
-	p.users--
-	last := p.gone && p.users == 0
+	var out []*compiled
+	if p.users--; p.gone {
+		if p.users == 0 {
+			out = append(out, p)
+		}
+	} else if c.count(p); c.bytes > c.most {
+		out = c.trim()
+	}
 	c.mu.Unlock()
-	if last {
+	for _, p := range out {
 		p.close()
 	}
 }

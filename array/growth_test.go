@@ -211,3 +211,33 @@ func TestManyShapes(t *testing.T) {
 	all.Wait()
 	fine(t, c.Close())
 }
+
+// TestCacheLimit: what compiled operations keep, with the memory of their runs, is within the bound at any time, and no more
+// than the cache says: also of those whose sizes are named, whose sizes data decide, or that take nothing.
+func TestCacheLimit(t *testing.T) {
+	array.AssertNoLeaks(t)
+	defer array.CacheLimit(array.CacheLimit(0))
+	weir.Trim()
+	before := weir.Usage()
+	kept := func(limit int64) {
+		t.Helper()
+		u := weir.Usage()
+		held := u.Current - u.Tensors - (before.Current - before.Tensors)
+		if c := array.CacheStats(); held > c.Bytes || c.Bytes > limit {
+			t.Errorf("%d bytes are held, %d said in %d programs, %d allowed", held, c.Bytes, c.Programs, limit)
+		}
+	}
+	for _, limit := range []int64{0, 200 << 10, 2 << 20} {
+		array.CacheLimit(limit)
+		for turn := range 60 {
+			s := array.NewScope("s")
+			x := s.Ones(weir.F32, 100+37*turn*turn)
+			kept(limit)
+			for _, f := range []func(){func() { s.Sort(x, 0) }, func() { s.Nonzero(x) }, func() { s.Reshape(x, -1, 1) }, func() { s.Softmax(s.Exp(x), 0) }} {
+				f()
+				kept(limit)
+			}
+			fine(t, s.Close())
+		}
+	}
+}

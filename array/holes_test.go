@@ -224,3 +224,23 @@ func TestWhileTraced(t *testing.T) {
 	}
 	fine(t, c.Close())
 }
+
+// TestCloseDead: closing what an operation that failed returned does nothing, and the scope's other arrays end with it.
+func TestCloseDead(t *testing.T) {
+	array.AssertNoLeaks(t)
+	before := held()
+	s := array.NewScope("s")
+	x := s.Ones(weir.F32, 100)
+	y := s.MatMul(x, s.Ones(weir.F32, 7))
+	fine(t, y.Close())
+	fine(t, s.Dead().Close())
+	if s.Count() != 2 {
+		t.Errorf("%d arrays", s.Count())
+	}
+	_, err := array.Copy[float32](y)
+	wants(t, err, weir.ErrInput, "matmul")
+	wants(t, s.Close(), weir.ErrInput, "matmul")
+	if held() != before {
+		t.Errorf("%d bytes are left", held()-before)
+	}
+}

@@ -100,6 +100,9 @@ func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 		defer c.mu.Unlock()
 		c.drop(v)
 		v.release()
+		if c.shut { // then what it reads may be closed too, which the trace found
+			err = c.closed()
+		}
 		return err
 	}
 	if err = v.compile.do(func() error { return c.compile(v) }); err != nil {
