@@ -41,8 +41,8 @@ type named struct {
 func (t *Trainer) specs(b Batch) ([]array.Spec, error) {
 	var list []array.Spec
 	for i, a := range b.arrays() {
-		if a == nil || a.Tensor() == nil {
-			return nil, diag.Inputf("array %d of the batch is nil or closed", i)
+		if err := missing(a, b.name(i)); err != nil {
+			return nil, err
 		}
 		spec := array.Spec{Name: b.name(i), DType: a.DType()}
 		for axis, e := range a.Shape() {
@@ -515,8 +515,8 @@ func (p *program) check(b *Batch) error {
 	}
 	for i, spec := range p.specs {
 		a := b.get(i)
-		if a == nil || a.Tensor() == nil {
-			return diag.New(weir.ErrClosed, "it is nil or closed").AtTensor(b.name(i))
+		if err := missing(a, b.name(i)); err != nil {
+			return err
 		}
 		fits := a.DType() == spec.DType && a.Rank() == len(spec.Shape)
 		for axis, e := range spec.Shape {
@@ -528,6 +528,17 @@ func (p *program) check(b *Batch) error {
 		}
 	}
 	return p.agree(b)
+}
+
+// missing is why an array of a batch has no elements: it is nil, was closed, or the operation that was to compute it failed.
+func missing(a *array.Array, name string) error {
+	if a.Tensor() != nil {
+		return nil
+	}
+	if _, err := array.View[byte](a); err != nil {
+		return diag.As(err, weir.ErrInput).AtTensor(name)
+	}
+	return diag.Inputf("it has no elements").AtTensor(name)
 }
 
 // agree checks that a named extent has one value.

@@ -543,3 +543,74 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// TestSweepOnce refuses each thing that the calls of one trainer take, once: the error is typed, nothing leaks, parameters are
+// whole, and the same call works when it is made again.
+func TestSweepOnce(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := learnable(t, train.DataOptions{})
+	dir := t.TempDir()
+	for i, o := range []train.Options{{}, {Accumulate: 2, ClipNorm: 1}} {
+		refused, every := 0, int64(1+4*i)
+		if *long {
+			every = 1
+		}
+		for n := int64(1); ; n += every {
+			var tr *train.Trainer
+			var batches map[int]train.Batch
+			calls := []struct {
+				name string
+				call func() error
+			}{
+				{"new", func() (err error) {
+					tr, err = train.New(s.net, s.params, train.CrossEntropy, train.AdamW(0.01), o)
+					return err
+				}},
+				{"step", func() error { _, err := tr.Step(t.Context(), batches[100]); return err }},
+				{"step", func() error { _, err := tr.Step(t.Context(), batches[60]); return err }},
+				{"step", func() error { _, err := tr.Step(t.Context(), batches[60]); return err }},
+				{"save", func() error { return tr.Save(dir) }},
+				{"evaluate", func() error { _, err := tr.Evaluate(t.Context(), s.data.Batches(50)); return err }},
+				{"restore", func() error { return tr.Restore(dir) }},
+				{"step", func() error { _, err := tr.Step(t.Context(), batches[30]); return err }},
+				{"close", func() error { return tr.Close() }},
+			}
+			held := mem.Usage()
+			scope := array.NewScope("batches")
+			batches = map[int]train.Batch{}
+			for _, size := range []int{100, 60, 30} {
+				batches[size] = train.Batch{X: array.From(scope, s.points[:2*size], size, 2), Y: array.From(scope, s.inside[:size])}
+			}
+			faults := mem.Fail(n, n)
+			for _, c := range calls {
+				before := bits(t, s.params)
+				err := c.call()
+				var e *weir.Error
+				var torn *train.Torn
+				switch {
+				case err == nil:
+					continue
+				case errors.As(err, &torn):
+					t.Errorf("%d, %s: %v", n, c.name, err)
+				case !errors.As(err, &e) || !errors.Is(err, weir.ErrMemory) || !slices.Equal(before, bits(t, s.params)):
+					t.Errorf("%d, %s: the error is %v", n, c.name, err)
+				}
+				refused++
+				if err := c.call(); err != nil {
+					t.Fatalf("%d, %s again: %v", n, c.name, err)
+				}
+			}
+			faults.Restore()
+			if err := scope.Close(); err != nil {
+				t.Error(err)
+			}
+			if now := mem.Usage(); now.All != held.All {
+				t.Fatalf("%d: %d bytes became %d", n, held.All, now.All)
+			}
+			if faults.Count() < n {
+				break
+			}
+		}
+		t.Logf("%d refused", refused)
+	}
+}
