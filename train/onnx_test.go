@@ -2,9 +2,12 @@ package train_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -660,6 +663,7 @@ func TestONNXMisuse(t *testing.T) {
 		"the last nodes compute scores, features": {good(), scores, until("feature")},
 		"twice":                   {good(), scores, until("p", "p")},
 		`no input "x"`:            {good(), scores, declared("x")},
+		"no outputs":              {good(), scores, array.ModelOptions{Outputs: []string{}}},
 		"extents alone":           {good(), scores, declared("image")},
 		"before it was quantised": {quantised, y, array.ModelOptions{}},
 		"Constant nodes":          {constants, y, array.ModelOptions{}},
@@ -736,5 +740,154 @@ func TestONNXBuffers(t *testing.T) {
 	}
 	if values := again.Model().Values(); len(values) == 0 || values[len(values)-1] != again.Model().Outputs()[0] {
 		t.Errorf("the model computes %v", values)
+	}
+}
+
+// TestONNXCut: what an earlier output does not need is neither asked for nor written, inputs and operators included.
+func TestONNXCut(t *testing.T) {
+	f := convnet(wire.Dim("N"))
+	f.input("bias", wire.Dim("N"), wire.Size(5))
+	f.node("Add", []string{"scores", "bias"}, []string{"sum"})
+	f.node("Strange", []string{"sum"}, []string{"y"})
+	net, p := mustParse(t, f.bytes("y"), array.ModelOptions{Outputs: []string{"scores", "features"}})
+	if list := net.Inputs(); len(list) != 1 || list[0].Name != "image" {
+		t.Fatalf("the model takes %v", list)
+	}
+	s := array.NewScope("test")
+	defer s.Close()
+	x := images(s, 2).X
+	if out := nn.Apply(nn.Inference(s, p), net, x); len(out) != 2 || out[1].Dim(1) != 4 {
+		t.Errorf("results %v, %v", out, s.Err())
+	}
+	sameAsWritten(t, s, net, p, x)
+}
+
+// TestONNXResume: training of an imported model goes on to the same bits.
+func TestONNXResume(t *testing.T) {
+	s := array.NewScope("test")
+	defer s.Close()
+	batch, dir := images(s, 5), t.TempDir()
+	var bits [2][]byte
+	for i := range bits {
+		net, p := mustParse(t, convnet(wire.Dim("N")).bytes("scores"), array.ModelOptions{})
+		tr, err := train.New(net, p, train.CrossEntropy, train.Adam(0.01), train.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		for step := range 4 {
+			if i == 1 && step < 2 {
+				continue
+			}
+			if i == 1 && step == 2 {
+				if err := tr.Restore(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := tr.Step(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 && step == 1 {
+				if err := tr.Save(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		bits[i] = elementsOf(p.Get("/conv/weight"))
+	}
+	if !bytes.Equal(bits[0], bits[1]) {
+		t.Error("the bits differ")
+	}
+}
+
+// TestONNXDamaged: a file in which bytes are changed is read, or refused with an error of the user's, and never a
+// panic.
+func TestONNXDamaged(t *testing.T) {
+	whole := convnet(wire.Dim("N")).bytes("scores")
+	r := rand.New(rand.NewPCG(3, 4))
+	refused := 0
+	for range 400 {
+		data := bytes.Clone(whole)
+		for range 1 + r.IntN(4) {
+			data[r.IntN(len(data))] = byte(r.Uint32())
+		}
+		if r.IntN(8) == 0 {
+			data = data[:r.IntN(len(data))]
+		}
+		net, err := train.ParseONNX(data, array.ModelOptions{})
+		if errors.Is(err, weir.ErrInternal) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			refused++
+			continue
+		}
+		p, err := nn.New(net, 1)
+		if errors.Is(err, weir.ErrInternal) {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	if refused == 0 || refused == 400 {
+		t.Errorf("%d of 400 are refused", refused)
+	}
+}
+
+// TestONNXOnnxruntime holds what onnxruntime computes of files that were trained against what Weir does.
+func TestONNXOnnxruntime(t *testing.T) {
+	python := os.Getenv("WEIR_PYTHON")
+	if python == "" {
+		t.Skip("WEIR_PYTHON names no Python with onnxruntime")
+	}
+	s := array.NewScope("test")
+	defer s.Close()
+	net, p := mustParse(t, convnet(wire.Dim("N")).bytes("scores"), array.ModelOptions{})
+	base, err := train.ParseONNX(convnet(wire.Dim("N")).bytes("scores"), array.ModelOptions{Outputs: []string{"features"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := nn.Sequential(base, nn.Linear(4, 7))
+	q := nn.Init(whole, 7)
+	defer q.Close()
+	batch, dir := images(s, 10), t.TempDir()
+	for name, c := range map[string]struct {
+		net   nn.Layer
+		p     *nn.Params
+		write func(w io.Writer) error
+	}{
+		"same":   {net, p, func(w io.Writer) error { return net.WriteONNX(w, p) }},
+		"headed": {whole, q, func(w io.Writer) error { return nn.WriteONNX(w, whole, q) }},
+	} {
+		tr, err := train.New(c.net, c.p, train.CrossEntropy, train.SGD(0.1), train.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := tr.Step(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tr.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := c.write(&out); err != nil {
+			t.Fatal(err)
+		}
+		y := nn.Apply(nn.Inference(s, c.p), c.net, batch.X)[0]
+		if s.Err() != nil {
+			t.Fatal(s.Err())
+		}
+		save(t, filepath.Join(dir, name+".onnx"), out.Bytes())
+		save(t, filepath.Join(dir, name+".x"), elementsOf(batch.X))
+		save(t, filepath.Join(dir, name+".y"), elementsOf(y))
+	}
+	said, err := exec.Command(python, "testdata/check_onnx.py", dir).CombinedOutput()
+	t.Logf("%s", said)
+	if strings.Contains(string(said), "no onnxruntime") {
+		t.Skip("there is no onnxruntime")
+	}
+	if err != nil || !strings.Contains(string(said), "2 models") {
+		t.Error(err)
 	}
 }

@@ -27,9 +27,14 @@ func Whole(path string) (*Model, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	block, err := mem.MapFile(f, filepath.Base(path))
 	if err != nil {
-		return nil, diag.Inputf("reading the model: %w", err)
+		return nil, err
+	}
+	defer block.Close()
+	var data []byte
+	if err := mem.CatchFaults(func() error { data = slices.Clone(block.Bytes()); return nil }); err != nil {
+		return nil, err
 	}
 	m, err := Parse(data)
 	if err != nil {
@@ -92,6 +97,9 @@ func (x *external) fileBytes() (sum int64) {
 // Until makes the named values the model's outputs, and takes out what those do not need. It changes the model.
 func (m *Model) Until(outputs []string) error {
 	proto := m.Proto.Graph
+	if len(outputs) == 0 {
+		return diag.Inputf("no outputs are asked for")
+	}
 	nodes, known := makers(proto.Node), map[string]bool{}
 	for _, p := range m.Inputs {
 		known[p.Name] = true
@@ -104,15 +112,25 @@ func (m *Model) Until(outputs []string) error {
 			return diag.Inputf("nothing in the model computes %q", name).AtTensor(name).WithFix("%s", lastNames(proto))
 		}
 	}
-	needed, left := needs(nodes, outputs), []*wire.NodeProto{}
-	for _, n := range proto.Node {
-		if needed[n] {
-			left = append(left, n)
-		}
-	}
-	proto.Node = left
+	needed := needs(nodes, outputs)
+	proto.Node = slices.DeleteFunc(proto.Node, func(n *wire.NodeProto) bool { return !needed[n] })
+	m.forget(outputs)
 	m.declare(outputs)
 	return nil
+}
+
+// forget takes out inputs and initializers that neither nodes nor outputs read.
+func (m *Model) forget(outputs []string) {
+	proto, read := m.Proto.Graph, map[string]bool{}
+	for _, name := range outputs {
+		read[name] = true
+	}
+	for _, n := range proto.Node {
+		reads(n, func(name string) { read[name] = true })
+	}
+	m.Inputs = slices.DeleteFunc(m.Inputs, func(p Port) bool { return !read[p.Name] })
+	proto.Input = slices.DeleteFunc(proto.Input, func(v *wire.ValueInfoProto) bool { return !read[v.Name] })
+	proto.Initializer = slices.DeleteFunc(proto.Initializer, func(t *wire.TensorProto) bool { return !read[t.Name] })
 }
 
 // lastNames says what the last nodes compute.
