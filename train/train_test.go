@@ -548,10 +548,11 @@ func TestMain(m *testing.M) {
 // whole, and the same call works when it is made again.
 func TestSweepOnce(t *testing.T) {
 	array.AssertNoLeaks(t)
+	defer array.CacheLimit(array.CacheLimit(0))
 	s := learnable(t, train.DataOptions{})
 	dir := t.TempDir()
 	for i, o := range []train.Options{{}, {Accumulate: 2, ClipNorm: 1}} {
-		refused, every := 0, int64(1+4*i)
+		refused, every := 0, int64(3+4*i)
 		if *long {
 			every = 1
 		}
