@@ -56,6 +56,21 @@ func (s *Scope) plan(name string, in []*Array, prepare func() ([]int, builder, e
 	return s.op(name, ints, build, in...)
 }
 
+// planAt is plan of an operation that only moves x's elements: at once it is done by now.
+func (s *Scope) planAt(name string, x *Array, now func() *Array, prepare func() ([]int, builder, error)) *Array {
+	if !s.ready(name, []*Array{x}) {
+		return s.none(1)[0]
+	}
+	ints, build, err := prepare()
+	switch {
+	case err != nil:
+		return s.refuse(name, err)
+	case s.movable(x):
+		return now()
+	}
+	return s.op(name, ints, build, x)
+}
+
 // typed are operands whose numbers have become arrays, of the others' common type, that the operation closes.
 func (s *Scope) typed(in []*Array) []*Array {
 	weak := 0

@@ -1,6 +1,7 @@
 package array
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/weirml/weir"
@@ -97,9 +98,14 @@ func (s *Scope) Full(x float64, dt weir.DType, shape ...int) *Array {
 	if err == nil && s.trace == nil {
 		_, err = countOf(shape)
 	}
-	if err == nil && s.trace == nil && x == 0 {
+	if err == nil && s.trace == nil && (x == 0 && !math.Signbit(x) || !dt.IsSubByte()) {
 		var a *Array
-		if a, err = s.empty(dt, append([]int(nil), shape...), true); err == nil {
+		if x == 0 && !math.Signbit(x) {
+			a, err = s.empty(dt, append([]int(nil), shape...), true)
+		} else {
+			a, err = s.full(dt, x, shape)
+		}
+		if err == nil {
 			return a
 		}
 	}

@@ -32,12 +32,60 @@ func (s *Scope) Index(x *Array, at ...any) *Array {
 		return s.refuse("index", err)
 	}
 	arrays := arraysIn(list)
-	if s.trace == nil && len(arrays) == 0 && !x.weak && !x.dtype.IsSubByte() {
+	if s.movable(x) && len(arrays) == 0 {
 		return s.window(x, list)
+	}
+	if s.movable(x) {
+		if x, list, err = s.cutFirst(x, list); err != nil {
+			return s.refuse("index", err)
+		}
 	}
 	return s.op("index", placesKey(list), func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		return indexValue(b, v[0], s.placesOf(list, v[0].Type.Shape), v[1:])
 	}, append([]*Array{x}, arrays...)...)
+}
+
+// cutFirst takes the parts that numbers and slices of an index take, at once, so that what is left of the index has arrays
+// only, and its code serves whatever the numbers are.
+func (s *Scope) cutFirst(x *Array, list []place) (*Array, []place, error) {
+	var parts, rest []place
+	some := false
+	for _, p := range list {
+		rest = append(rest, p)
+		if p.kind == fresh {
+			continue
+		}
+		if p.kind == several || p.kind == span && p.span == All {
+			p.kind, p.span = span, All
+		} else {
+			some = true
+			rest[len(rest)-1].number, rest[len(rest)-1].span = 0, All
+		}
+		if p.kind == single { // its axis stays: beside arrays a number is one of them
+			n, _ := p.begin.Const()
+			p.kind, p.span = span, Slice(int(n), int(n)+1)
+		}
+		parts = append(parts, p)
+	}
+	if !some {
+		return x, list, nil
+	}
+	for i := range parts {
+		if err := s.resolve(x, &parts[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	y := s.window(x, parts)
+	if s.failed() {
+		return nil, nil, s.Err()
+	}
+	y.temp = true
+	for i := range rest {
+		if err := s.resolve(y, &rest[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return y, rest, nil
 }
 
 // end closes arrays that an operation made for itself, if it ran at once.
@@ -70,16 +118,7 @@ func (s *Scope) window(x *Array, list []place) *Array {
 	if err != nil {
 		return s.refuse("index", err)
 	}
-	size, from, to := x.dtype.Size(), x.tensor.Bytes(), y.tensor.Bytes()
-	if t.whole() {
-		copy(to, from[t.begin*size:])
-		return y
-	}
-	next := 0
-	t.each(func(at int) {
-		copy(to[next:next+size], from[at*size:])
-		next += size
-	})
+	move(x.dtype.Size(), t.shape, y.tensor.Bytes(), lay{strides: stridesOf(t.shape)}, x.tensor.Bytes(), lay{t.strides, t.begin})
 	return y
 }
 

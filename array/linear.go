@@ -103,6 +103,9 @@ func (s *Scope) VecDot(x, y *Array, axis int) *Array {
 // Diagonal is the elements of each matrix, in the last two axes, whose column is their row plus offset; they are the last
 // axis of the result.
 func (s *Scope) Diagonal(x *Array, offset int) *Array {
+	if s.ready("diagonal", []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
+		return s.diagonals(x, offset)
+	}
 	return s.onMatrices("diagonal", x, []int{offset}, func(b *ir.Builder, v *ir.Value) *ir.Value { return diagonal(b, v, offset) })
 }
 

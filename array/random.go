@@ -71,15 +71,21 @@ func (s *Scope) draw(name string, k Random, in []*Array, prepare func() ([]int, 
 // drawn is draw of an array of a float type and a shape.
 func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, settings []float64, build func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value) *Array {
 	return s.draw(name, k, nil, func() ([]int, builder, error) {
-		exprs, err := s.extents(shape)
-		if err == nil && !dt.IsFloat() {
-			err = diag.Inputf("random numbers of %v; a float type is needed", dt)
-		}
+		exprs, err := s.drawable(dt, shape)
 		ints := append(append([]int{int(dt)}, bits(settings...)...), shape...)
 		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 			return ops.Cast(b, build(calc{b}, v[0], exprs), dt)
 		}, err
 	})
+}
+
+// drawable are the extents of a shape that numbers of a type are drawn for.
+func (s *Scope) drawable(dt weir.DType, shape []int) ([]sym.Expr, error) {
+	exprs, err := s.extents(shape)
+	if err == nil && !dt.IsFloat() {
+		err = diag.Inputf("random numbers of %v; a float type is needed", dt)
+	}
+	return exprs, err
 }
 
 // uniform draws numbers from [low, high).
@@ -105,9 +111,17 @@ func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int
 
 // Normal draws normal numbers of a float type around mean, with a standard deviation.
 func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape ...int) *Array {
-	return s.drawn("normal", k, dt, shape, []float64{mean, deviation}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
-		z := normal(c, key, drawType(dt), shape)
-		return c.add(c.mul(z, numeral(c.b, z, deviation)), numeral(c.b, z, mean))
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	wide := drawType(dt)
+	return s.draw("normal", k, []*Array{s.passing(wide, mean), s.passing(wide, deviation)}, func() ([]int, builder, error) {
+		exprs, err := s.drawable(dt, shape)
+		return append([]int{int(dt)}, shape...), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			c := calc{b}
+			z := normal(c, v[0], wide, exprs)
+			return ops.Cast(b, c.add(c.mul(z, v[2]), v[1]), dt)
+		}, err
 	})
 }
 
@@ -222,16 +236,23 @@ func (s *Scope) Categorical(k Random, logits *Array) *Array {
 
 // Dropout is x, of floats, with elements set to 0 with probability rate, and the others divided by 1 − rate.
 func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
-	return s.draw("dropout", k, []*Array{x}, func() ([]int, builder, error) {
+	if s.failed() {
+		return s.none(1)[0]
+	}
+	keep := 1.0
+	if rate < 1 {
+		keep = 1 / (1 - rate)
+	}
+	return s.draw("dropout", k, []*Array{x, s.passing(weir.F32, rate), s.passing(weir.F64, keep)}, func() ([]int, builder, error) {
 		var err error
 		if rate < 0 || rate >= 1 || rate != rate {
 			err = diag.Inputf("a rate of %v; it is at least 0 and below 1", rate)
 		}
-		return bits(rate), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 			c, x := calc{b}, asFloat(b, v[1])
 			u := uniform(b, v[0], weir.F32, 0, 1, x.Type.Shape...)
-			kept := c.g(ops.Ge, u, numeral(b, u, rate))
-			return c.where(kept, c.mul(x, numeral(b, x, 1/(1-rate))), numeral(b, x, 0))
+			kept := c.g(ops.Ge, u, v[2])
+			return c.where(kept, c.mul(x, ops.Cast(b, v[3], x.Type.DType)), numeral(b, x, 0))
 		}, err
 	})
 }

@@ -58,6 +58,9 @@ func (s *Scope) Iota(dt weir.DType, n int) *Array {
 	if err != nil {
 		return s.refuse("iota", err)
 	}
+	if s.trace == nil && (dt.IsInt() || dt.IsFloat()) {
+		return s.filled("iota", dt, []int{n}, func(i int) float64 { return float64(i) })
+	}
 	return s.op("iota", []int{int(dt), n}, func(b *ir.Builder, _ []*ir.Value) *ir.Value { return ops.Counting(b, dt, exprs[0]) })
 }
 

@@ -273,7 +273,7 @@ func (s *Scope) MoveAxis(x *Array, from, to int) *Array {
 
 // BroadcastTo repeats x along its axes of extent 1, and along new ones in front.
 func (s *Scope) BroadcastTo(x *Array, shape ...int) *Array {
-	return s.plan("broadcast_to", []*Array{x}, func() ([]int, builder, error) {
+	return s.planAt("broadcast_to", x, func() *Array { return s.broadcastAt(x, shape) }, func() ([]int, builder, error) {
 		exprs, err := s.extents(shape)
 		if err == nil {
 			err = stretches(x, shape)
@@ -369,6 +369,9 @@ func (s *Scope) Split(x *Array, axis int, extents ...int) []*Array {
 		s.failAt("split", err)
 		return s.none(len(extents))
 	}
+	if s.movable(x) {
+		return s.cuts("split", x, int(i), s.codes(exprs), false)
+	}
 	return s.many(operation{name: "split", ints: append([]int{int(i)}, s.codes(exprs)...), build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
 		return ops.Split(b, v[0], int(i), exprs)
 	}}, len(extents), x)
@@ -418,6 +421,9 @@ func (s *Scope) Unstack(x *Array, axis int) []*Array {
 	if n == 0 {
 		return nil
 	}
+	if s.movable(x) {
+		return s.cuts("unstack", x, int(i), slices.Repeat([]int{1}, n), true)
+	}
 	return s.many(operation{name: "unstack", ints: []int{int(i), n}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
 		out := make([]*ir.Value, n)
 		for k := range out {
@@ -430,11 +436,11 @@ func (s *Scope) Unstack(x *Array, axis int) []*Array {
 
 // Flip turns the order of the elements along axes, all of them if none is given.
 func (s *Scope) Flip(x *Array, axes ...int) *Array {
-	return s.reduce("flip", x, true, axes, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
+	return s.alongAxes("flip", x, axes, func(list []int64) *Array { return s.flipped(x, list) }, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
 		begin, extent, step := make([]sym.Expr, len(v.Type.Shape)), v.Type.Shape, make([]int64, len(v.Type.Shape))
 		for i := range step {
 			step[i] = 1
-			if slices.Contains(axes, int64(i)) {
+			if n, known := extent[i].Const(); slices.Contains(axes, int64(i)) && !(known && n == 0) {
 				begin[i], step[i] = extent[i].Sub(sym.Const(1)), -1
 			}
 		}
@@ -442,10 +448,23 @@ func (s *Scope) Flip(x *Array, axes ...int) *Array {
 	})
 }
 
+// alongAxes is reduce of an operation that keeps the shape and only moves elements: at once it is done by now.
+func (s *Scope) alongAxes(name string, x *Array, axes []int, now func(axes []int64) *Array, build reduction, settings ...int) *Array {
+	if s.ready(name, []*Array{x}) && s.movable(x) {
+		list, err := axesOf(x, axes)
+		if err != nil {
+			return s.refuse(name, err)
+		}
+		return now(list)
+	}
+	return s.reduce(name, x, len(axes) == 0, axes, build, settings...)
+}
+
 // Roll moves elements so many places on along axes; those that leave the end come in at the beginning. Without axes the
 // elements are moved in their order, whatever the shape.
 func (s *Scope) Roll(x *Array, shift int, axes ...int) *Array {
-	return s.reduce("roll", x, len(axes) == 0, axes, func(b *ir.Builder, v *ir.Value, flat bool, axes ...int64) *ir.Value {
+	flat := len(axes) == 0
+	return s.alongAxes("roll", x, axes, func(list []int64) *Array { return s.rolled(x, shift, list, flat) }, func(b *ir.Builder, v *ir.Value, _ bool, axes ...int64) *ir.Value {
 		shape := v.Type.Shape
 		if flat {
 			v, axes = ops.Reshape(b, v, extentsProduct(shape)), []int64{0}
@@ -473,8 +492,9 @@ func roll(b *ir.Builder, v *ir.Value, axis int, shift int64) *ir.Value {
 
 // Repeat has each element so many times, at least once, side by side along an axis.
 func (s *Scope) Repeat(x *Array, times, axis int) *Array {
-	return s.plan("repeat", []*Array{x}, func() ([]int, builder, error) {
-		i, err := axisOf(x, axis)
+	var i int64
+	return s.planAt("repeat", x, func() *Array { return s.repeated(x, times, int(i)) }, func() (_ []int, _ builder, err error) {
+		i, err = axisOf(x, axis)
 		if err == nil && times < 1 {
 			err = diag.Inputf("each element %d times", times)
 		}
@@ -488,7 +508,7 @@ func (s *Scope) Repeat(x *Array, times, axis int) *Array {
 
 // Tile repeats x as a whole so many times along each axis; a shorter list is of the last axes, a longer one adds axes.
 func (s *Scope) Tile(x *Array, times ...int) *Array {
-	return s.plan("tile", []*Array{x}, func() ([]int, builder, error) {
+	return s.planAt("tile", x, func() *Array { return s.tiled(x, times) }, func() ([]int, builder, error) {
 		exprs, err := s.extents(times)
 		return times, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 			one, y := sym.Const(1), v[0]

@@ -77,7 +77,7 @@ func (s *Scope) PutAlong(x, indices, values *Array, axis int) *Array {
 
 // Pad adds elements of a number before and after each axis: widths has a pair for each.
 func (s *Scope) Pad(x *Array, number float64, widths ...[2]int) *Array {
-	return s.plan("pad", []*Array{x}, func() ([]int, builder, error) {
+	return s.planAt("pad", x, func() *Array { return s.padded(x, number, widths) }, func() ([]int, builder, error) {
 		ints := bits(number)
 		var begin, end []sym.Expr
 		for _, w := range widths {

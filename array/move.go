@@ -1,0 +1,265 @@
+package array
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// What only moves elements is done at once without code of its own, so that a loop over positions, extents or numbers
+// compiles nothing. In a trace it is an operation like any other.
+
+// lay is where the elements of a shape lie in memory: element i at begin + Σ i · strides, in elements.
+type lay struct {
+	strides []int
+	begin   int
+}
+
+// movable reports whether an array's elements can be moved at once.
+func (s *Scope) movable(x *Array) bool {
+	return s.trace == nil && x.tensor != nil && !x.dtype.IsSubByte() && slices.Contains([]int{1, 2, 4, 8, 16}, x.dtype.Size())
+}
+
+// moved is an array of a shape whose elements are x's at places.
+func (s *Scope) moved(name string, x *Array, shape []int, from lay) *Array {
+	return s.movedTo(name, x, shape, shape, from)
+}
+
+// movedTo is moved for elements that lie, in row-major order, at places of another shape than the result's.
+func (s *Scope) movedTo(name string, x *Array, shape, places []int, from lay) *Array {
+	y, err := s.fresh(x.dtype, shape)
+	if err != nil {
+		return s.refuse(name, err)
+	}
+	move(x.dtype.Size(), places, y.tensor.Bytes(), lay{strides: stridesOf(places)}, x.tensor.Bytes(), from)
+	return y
+}
+
+// fresh is an array of the scope that is to be written whole.
+func (s *Scope) fresh(dt weir.DType, shape []int) (*Array, error) {
+	for _, e := range shape {
+		if e < 0 {
+			return nil, diag.Inputf("an extent of %d", e)
+		}
+	}
+	return s.empty(dt, slices.Clone(shape), false)
+}
+
+// move copies the elements of a shape, of a size in bytes, from places to places.
+func move(size int, shape []int, to []byte, toLay lay, from []byte, fromLay lay) {
+	if slices.Contains(shape, 0) {
+		return
+	}
+	shape, toLay, fromLay = merged(shape, toLay, fromLay)
+	switch size {
+	case 1:
+		moveIn(shape, viewOf[uint8](to), toLay, viewOf[uint8](from), fromLay)
+	case 2:
+		moveIn(shape, viewOf[uint16](to), toLay, viewOf[uint16](from), fromLay)
+	case 4:
+		moveIn(shape, viewOf[uint32](to), toLay, viewOf[uint32](from), fromLay)
+	case 8:
+		moveIn(shape, viewOf[uint64](to), toLay, viewOf[uint64](from), fromLay)
+	case 16:
+		moveIn(shape, viewOf[[2]uint64](to), toLay, viewOf[[2]uint64](from), fromLay)
+	default:
+		panic(diag.Internalf("elements of %d bytes", size))
+	}
+}
+
+// viewOf is memory as elements.
+func viewOf[T any](data []byte) []T {
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(one)))
+}
+
+// merged leaves axes of extent 1 out, and makes one axis of two that are walked as one.
+func merged(shape []int, to, from lay) ([]int, lay, lay) {
+	var out []int
+	a, b := lay{begin: to.begin}, lay{begin: from.begin}
+	for i, e := range shape {
+		n := len(out) - 1
+		switch {
+		case e == 1:
+		case n >= 0 && a.strides[n] == to.strides[i]*e && b.strides[n] == from.strides[i]*e:
+			out[n], a.strides[n], b.strides[n] = out[n]*e, to.strides[i], from.strides[i]
+		default:
+			out, a.strides, b.strides = append(out, e), append(a.strides, to.strides[i]), append(b.strides, from.strides[i])
+		}
+	}
+	return out, a, b
+}
+
+func moveIn[T any](shape []int, to []T, toLay lay, from []T, fromLay lay) {
+	at, of := toLay.begin, fromLay.begin
+	if len(shape) == 0 {
+		to[at] = from[of]
+		return
+	}
+	n, step, back := shape[0], toLay.strides[0], fromLay.strides[0]
+	switch {
+	case len(shape) > 1:
+		for i := range n {
+			moveIn(shape[1:], to, lay{toLay.strides[1:], at + i*step}, from, lay{fromLay.strides[1:], of + i*back})
+		}
+	case step == 1 && back == 1:
+		copy(to[at:at+n], from[of:of+n])
+	case step == 1 && back == 0:
+		repeat(to[at:at+n], from[of])
+	default:
+		for range n {
+			to[at] = from[of]
+			at, of = at+step, of+back
+		}
+	}
+}
+
+// repeat makes all elements the same.
+func repeat[T any](to []T, x T) {
+	if len(to) == 0 {
+		return
+	}
+	to[0] = x
+	for n := 1; n < len(to); n *= 2 {
+		copy(to[n:], to[:n])
+	}
+}
+
+// fill makes all elements of memory the first one, of a size in bytes.
+func fill(data []byte, size int) {
+	for n := size; n > 0 && n < len(data); n *= 2 {
+		copy(data[n:], data[:n])
+	}
+}
+
+// full is an array whose elements are a number.
+func (s *Scope) full(dt weir.DType, x float64, shape []int) (*Array, error) {
+	y, err := s.fresh(dt, shape)
+	if err != nil {
+		return nil, err
+	}
+	if data := y.tensor.Bytes(); len(data) > 0 {
+		store(dt, data, x)
+		fill(data, dt.Size())
+	}
+	return y, nil
+}
+
+// broadcastAt is BroadcastTo at once.
+func (s *Scope) broadcastAt(x *Array, shape []int) *Array {
+	return s.moved("broadcast_to", x, shape, lay{strides: stretchedStrides(x.shape, shape)})
+}
+
+// tiled is Tile at once: between the axes of x lie those along which it is repeated.
+func (s *Scope) tiled(x *Array, times []int) *Array {
+	rank := max(len(times), len(x.shape))
+	times = append(slices.Repeat([]int{1}, rank-len(times)), times...)
+	extents := append(slices.Repeat([]int{1}, rank-len(x.shape)), x.shape...)
+	own := stridesOf(extents)
+	var shape, places, strides []int
+	for i, n := range times {
+		shape, places, strides = append(shape, n*extents[i]), append(places, n, extents[i]), append(strides, 0, own[i])
+	}
+	return s.movedTo("tile", x, shape, places, lay{strides: strides})
+}
+
+// repeated is Repeat at once.
+func (s *Scope) repeated(x *Array, times, axis int) *Array {
+	shape, strides := slices.Clone(x.shape), stridesOf(x.shape)
+	shape[axis] *= times
+	return s.movedTo("repeat", x, shape, slices.Insert(slices.Clone(x.shape), axis+1, times), lay{strides: slices.Insert(strides, axis+1, 0)})
+}
+
+// cuts are pieces of x along an axis, at once; without the axis if they are slices.
+func (s *Scope) cuts(name string, x *Array, axis int, extents []int, slice bool) []*Array {
+	out, at := make([]*Array, len(extents)), 0
+	strides := stridesOf(x.shape)
+	for i, e := range extents {
+		places := slices.Clone(x.shape)
+		places[axis] = e
+		shape := places
+		if slice {
+			shape = slices.Delete(slices.Clone(places), axis, axis+1)
+		}
+		if out[i] = s.movedTo(name, x, shape, places, lay{strides, at * strides[axis]}); s.failed() {
+			return s.none(len(extents))
+		}
+		at += e
+	}
+	return out
+}
+
+// flipped is Flip at once.
+func (s *Scope) flipped(x *Array, axes []int64) *Array {
+	from := lay{strides: stridesOf(x.shape)}
+	for _, a := range axes {
+		from.begin += max(x.shape[a]-1, 0) * from.strides[a]
+		from.strides[a] = -from.strides[a]
+	}
+	return s.moved("flip", x, x.shape, from)
+}
+
+// rolled is Roll at once; along all elements in their order if flat says so.
+func (s *Scope) rolled(x *Array, shift int, axes []int64, flat bool) *Array {
+	y, err := s.fresh(x.dtype, x.shape)
+	if err != nil {
+		return s.refuse("roll", err)
+	}
+	shape := x.shape
+	if flat {
+		shape, axes = []int{x.Len()}, []int64{0}
+	}
+	var part func(axes []int64, shape []int, to, from lay)
+	part = func(axes []int64, shape []int, to, from lay) {
+		if len(axes) == 0 {
+			move(x.dtype.Size(), shape, y.tensor.Bytes(), to, x.tensor.Bytes(), from)
+			return
+		}
+		a := axes[0]
+		n, step := shape[a], to.strides[a]
+		if n == 0 {
+			return
+		}
+		first := (shift%n + n) % n // so many come from the end
+		for _, p := range []struct{ extent, to, from int }{{first, 0, n - first}, {n - first, first, 0}} {
+			inner := slices.Clone(shape)
+			inner[a] = p.extent
+			part(axes[1:], inner, lay{to.strides, to.begin + p.to*step}, lay{from.strides, from.begin + p.from*step})
+		}
+	}
+	own := lay{strides: stridesOf(shape)}
+	part(axes, shape, own, own)
+	return y
+}
+
+// padded is Pad at once.
+func (s *Scope) padded(x *Array, number float64, widths [][2]int) *Array {
+	shape := slices.Clone(x.shape)
+	for i, w := range widths {
+		shape[i] += w[0] + w[1]
+	}
+	y, err := s.full(x.dtype, number, shape)
+	if err != nil {
+		return s.refuse("pad", err)
+	}
+	to := lay{strides: stridesOf(shape)}
+	for i, w := range widths {
+		to.begin += w[0] * to.strides[i]
+	}
+	move(x.dtype.Size(), x.shape, y.tensor.Bytes(), to, x.tensor.Bytes(), lay{strides: stridesOf(x.shape)})
+	return y
+}
+
+// diagonals is Diagonal at once.
+func (s *Scope) diagonals(x *Array, offset int) *Array {
+	rank, strides := len(x.shape), stridesOf(x.shape)
+	down, across := max(-offset, 0), max(offset, 0)
+	n := max(min(x.shape[rank-2]-down, x.shape[rank-1]-across), 0)
+	from := lay{strides: append(slices.Clone(strides[:rank-2]), strides[rank-2]+strides[rank-1])}
+	if n > 0 {
+		from.begin = down*strides[rank-2] + across*strides[rank-1]
+	}
+	return s.moved("diagonal", x, append(slices.Clone(x.shape[:rank-2]), n), from)
+}
