@@ -23,6 +23,7 @@ func init() {
 		"gather": func(c *call) {
 			c.final("Gather", []string{c.in(0), c.indices(1)}, intAttr("axis", c.n.Attrs.Int("axis", 0)))
 		},
+		"resample": resample,
 		"gather_elements": func(c *call) {
 			c.final("GatherElements", []string{c.in(0), c.indices(1)}, intAttr("axis", c.n.Attrs.Int("axis", 0)))
 		},
@@ -164,4 +165,28 @@ func integers(c *call) {
 func topk(c *call) {
 	out := []string{c.result(c.n.Outputs[0]), c.result(c.n.Outputs[1])}
 	c.node("TopK", []string{c.in(0), c.extent(c.expr("k"))}, out, intAttr("axis", c.n.Attrs.Int("axis", -1)), intAttr("largest", flag(c.n.Attrs.Bool("largest"))))
+}
+
+// resample is a Gather of the taps, which are an axis of their own then, times their weights, added up.
+func resample(c *call) {
+	dt, rank := c.dtype(), int64(len(c.shape()))
+	axis := (c.n.Attrs.Int("axis", 0) + rank) % rank
+	x, weights := c.in(0), c.in(2)
+	if dt.Bits() < 32 {
+		x, weights = c.cast(x, dtype.F32), c.cast(weights, dtype.F32)
+	}
+	taps := c.add("Gather", []string{x, c.indices(1)}, intAttr("axis", axis))
+	var after []int64 // axes
+	for i := axis + 1; i < rank; i++ {
+		after = append(after, i-axis+1)
+	}
+	if after != nil {
+		weights = c.add("Unsqueeze", []string{weights, c.ints(after...)})
+	}
+	product := []string{c.add("Mul", []string{taps, weights}), c.ints(axis + 1)}
+	if dt.Bits() < 32 {
+		c.final("Cast", []string{c.add("ReduceSum", product, intAttr("keepdims", 0))}, intAttr("to", int64(elementType(dt))))
+		return
+	}
+	c.final("ReduceSum", product, intAttr("keepdims", 0))
 }

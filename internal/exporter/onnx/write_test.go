@@ -23,7 +23,7 @@ import (
 
 // composed are the operators that ONNX has no operator for: what is written rounds more often.
 var composed = map[string]float64{"log1p": 4e-3, "expm1": 4e-3, "normalize": 8e-3, "swish": 8e-3, "scaled_tanh": 4e-3, "affine": 4e-3, "attention": 8e-3,
-	"reduce_log_sum_exp": 8e-3, "recurrent": 1e-2, "range": 4e-3,
+	"reduce_log_sum_exp": 8e-3, "recurrent": 1e-2, "range": 4e-3, "resample": 4e-3,
 	// Their settings are f32 in ONNX.
 	"elu": 4e-3, "celu": 4e-3, "leaky_relu": 4e-3, "hard_sigmoid": 4e-3, "selu": 4e-3, "thresholded_relu": 4e-3, "lrn": 4e-3, "shrink": 4e-3}
 
