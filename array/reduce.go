@@ -6,8 +6,10 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // reduction combines the elements of a value along axes, which stay as extents of 1 if keep is true.
@@ -210,10 +212,9 @@ func variance(correction int, root bool) reduction {
 			far := c.sub(v, ops.ReduceMean(b, v, true, axes...))
 			y := ops.ReduceMean(b, c.mul(far, far), keep, axes...)
 			if correction != 0 {
-				ones := ops.Expand(b, numeral(b, v, 1), v.Type.Shape...)
-				count := ops.ReduceSum(b, ones, keep, axes...)
+				count := elements(b, v, axes)
 				left := c.g(ops.Max, c.sub(count, numeral(b, v, float64(correction))), numeral(b, v, 0))
-				y = c.div(ops.ReduceSum(b, c.mul(far, far), keep, axes...), left)
+				y = c.div(c.mul(y, count), left)
 			}
 			if root {
 				y = c.f(ops.Sqrt, y)
@@ -221,6 +222,15 @@ func variance(correction int, root bool) reduction {
 			return y
 		})
 	}
+}
+
+// elements is how many elements of v there are along axes, as a number of its type.
+func elements(b *ir.Builder, v *ir.Value, axes []int64) *ir.Value {
+	count := sym.Const(1)
+	for _, axis := range axes {
+		count = count.Mul(v.Type.Shape[axis])
+	}
+	return ops.Cast(b, ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{count}), v.Type.DType)
 }
 
 // LogSumExp is log(Σ exp(x)) without overflow.

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
 )
 
@@ -172,16 +173,132 @@ func (l *batchNorm) Apply(c *Context, x ...*array.Array) []*array.Array {
 		return c.dead()
 	}
 	mean, variance := c.Buffer("running_mean"), c.Buffer("running_var")
-	if c.Training() {
-		axes := append([]int{0}, spatial(x[0])...)
-		m, v := c.Mean(x[0], axes...), c.Var(x[0], axes...)
-		follow := func(old, now *array.Array) *array.Array {
-			return c.Add(c.Mul(old, c.Number(1-l.momentum)), c.Mul(c.Cast(now, f32), c.Number(l.momentum)))
-		}
-		c.Update("running_mean", follow(mean, m))
-		c.Update("running_var", follow(variance, c.VarCorrected(x[0], 1, axes...)))
-		mean, variance = m, v
-	}
 	weight, bias := c.scale(&l.settings)
-	return []*array.Array{c.BatchNorm(x[0], weight, bias, mean, variance, l.epsilon)}
+	if !c.Training() {
+		return []*array.Array{c.BatchNorm(x[0], weight, bias, mean, variance, l.epsilon)}
+	}
+	n := &batchStatistics{axes: append([]int{0}, spatial(x[0])...), epsilon: l.epsilon, scaled: weight != nil, shifted: bias != nil}
+	in := []*array.Array{x[0]}
+	for _, a := range []*array.Array{weight, bias} {
+		if a != nil {
+			in = append(in, a)
+		}
+	}
+	out := array.Custom(n.apply, n.back)(c.Scope, in...)
+	follow := func(old, now *array.Array) *array.Array {
+		return c.Add(c.Mul(old, c.Number(1-l.momentum)), c.Mul(c.Cast(now, f32), c.Number(l.momentum)))
+	}
+	c.Update("running_mean", follow(mean, out[1]))
+	c.Update("running_var", follow(variance, c.VarCorrected(x[0], 1, n.axes...)))
+	return out[:1]
+}
+
+// batchStatistics is a batch normalised by its own statistics, with a derivative that reads the batch three times: two
+// sums for each channel, and what is made of them. That of the mean and the variance as they are spelled out is a sum
+// for each time that they are used.
+type batchStatistics struct {
+	axes            []int
+	epsilon         float64
+	scaled, shifted bool
+}
+
+// apply takes x, and what there is of the scale and the shift, [C], and returns the result, the mean and the variance.
+func (n *batchStatistics) apply(s *array.Scope, in ...*array.Array) []*array.Array {
+	scale, shift := n.affine(in)
+	mean, variance := s.Reshape(s.MeanKeep(in[0], n.axes...), in[0].Dim(1)), s.Var(in[0], n.axes...)
+	return []*array.Array{s.BatchNorm(in[0], scale, shift, mean, variance, n.epsilon), mean, variance}
+}
+
+// affine is the scale and the shift among the inputs; nil where there is none.
+func (n *batchStatistics) affine(in []*array.Array) (scale, shift *array.Array) {
+	if n.scaled {
+		scale = in[1]
+	}
+	if n.shifted {
+		shift = in[len(in)-1]
+	}
+	return scale, shift
+}
+
+// back is the derivatives by what apply is given, computed in f32 at least.
+func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*array.Array {
+	dt := in[0].DType()
+	if dt == weir.F16 || dt == weir.BF16 {
+		dt = weir.F32
+	}
+	b := &batchBack{batchStatistics: n, Scope: s, x: s.Cast(in[0], dt), grads: make([]*array.Array, len(in))}
+	b.far, b.count = s.Sub(b.x, b.along(out[1])), b.elements()
+	if up[0] != nil {
+		scale, _ := n.affine(in)
+		b.byResult(s.Cast(up[0], dt), out[2], scale)
+	}
+	if up[1] != nil {
+		b.add(s.Mul(s.OnesLike(b.x), s.Div(b.along(up[1]), b.count)))
+	}
+	if up[2] != nil {
+		b.add(s.Mul(b.far, s.Div(s.Mul(b.along(up[2]), s.Number(2)), b.count)))
+	}
+	for i, grad := range b.grads {
+		if grad != nil {
+			b.grads[i] = s.Cast(grad, in[i].DType())
+		}
+	}
+	return b.grads
+}
+
+// batchBack builds the derivatives of batchStatistics.
+type batchBack struct {
+	*batchStatistics
+	*array.Scope
+	x, far, count *array.Array // far: from the mean; count: of a channel's elements
+	grads         []*array.Array
+}
+
+// along is a number for each channel, beside x.
+func (b *batchBack) along(a *array.Array) *array.Array {
+	shape := make([]int, b.x.Rank())
+	for i := range shape {
+		shape[i] = 1
+	}
+	shape[1] = b.x.Dim(1)
+	return b.Reshape(b.Cast(a, b.x.DType()), shape...)
+}
+
+// elements is how many a channel has, at least 1, as a number of x's type.
+func (b *batchBack) elements() *array.Array {
+	fixed, count := 1, b.Ones(weir.I64)
+	for _, axis := range b.axes {
+		if extent := b.x.Dim(axis); extent >= 0 {
+			fixed *= extent
+		} else {
+			count = b.Mul(count, b.Sum(b.Ones(weir.I64, extent)))
+		}
+	}
+	count = b.Maximum(b.Mul(count, b.Full(float64(fixed), weir.I64)), b.Ones(weir.I64))
+	return b.Cast(count, b.x.DType())
+}
+
+// byResult is what the derivatives by the result give.
+func (b *batchBack) byResult(up, variance, scale *array.Array) {
+	spread := b.along(b.Rsqrt(b.Add(b.Cast(variance, b.x.DType()), b.Number(b.epsilon))))
+	scaled := b.Mul(b.far, spread)
+	sum, product := b.SumKeep(up, b.axes...), b.SumKeep(b.Mul(up, scaled), b.axes...)
+	channels := b.x.Dim(1)
+	if b.shifted {
+		b.grads[len(b.grads)-1] = b.Reshape(sum, channels)
+	}
+	if b.scaled {
+		b.grads[1] = b.Reshape(product, channels)
+		spread = b.Mul(spread, b.along(scale))
+	}
+	rest := b.Sub(b.Sub(up, b.Div(sum, b.count)), b.Mul(scaled, b.Div(product, b.count)))
+	b.add(b.Mul(rest, spread))
+}
+
+// add adds to the derivative by x.
+func (b *batchBack) add(part *array.Array) {
+	if b.grads[0] != nil {
+		part = b.Add(b.grads[0], part)
+	}
+	b.grads[0] = part
 }
