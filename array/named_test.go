@@ -65,7 +65,7 @@ func TestNamed(t *testing.T) {
 			case y.String() != z[0].String():
 				t.Errorf("%s times %d: %v at once, %v named", e.expr, k, y, z[0])
 			default:
-				if d := differ(y.Tensor(), z[0].Tensor()); d != "" {
+				if d := differ(y.Tensor(), z[0].Tensor(), weir.Best); d != "" {
 					t.Errorf("%s of %v times %d: at once and named differ: %s", e.expr, weir.F32, k, d)
 				}
 			}

@@ -63,9 +63,7 @@ func (s *Scope) inferred(x *Array, shape []int) ([]sym.Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if shape[open] = s.codeOf(left); shape[open] == 0 && s.trace == nil && slices.Contains(append(slices.Clone(shape[:open]), shape[open+1:]...), 0) {
-		return nil, diag.Inputf("a shape %v of no elements: −1 could be anything", shape)
-	}
+	shape[open] = s.codeOf(left)
 	return slices.Insert(rest, open, left), nil
 }
 
@@ -82,7 +80,7 @@ func (s *Scope) quotient(x *Array, whole, rest []sym.Expr) (sym.Expr, error) {
 	q, known := m.Const()
 	switch {
 	case known && q == 0 && fixed && p == 0:
-		return sym.Const(0), nil
+		return n, diag.Inputf("%v, and a shape of no elements: −1 could be anything", x)
 	case known && q == 0, known && fixed && p%q != 0:
 		return n, diag.Inputf("%v, whose elements are not a multiple of %d", x, q)
 	}
