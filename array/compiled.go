@@ -53,7 +53,7 @@ type port struct {
 type binding struct {
 	key    string
 	dims   weir.Dims
-	bytes  int64   // of a call: its arena and scratch
+	bytes  int64   // of a call: its arena and scratch; -1: data decide it
 	shapes [][]int // of the outputs
 	free   []*call
 }
@@ -274,9 +274,7 @@ func (c *compiled) bind(key string, in []*weir.Tensor) (*call, error) {
 		}
 		b.shapes = append(b.shapes, shape)
 	}
-	if err := b.size(c.program.Memory()); err != nil {
-		return nil, err
-	}
+	b.size(c.program.Memory())
 	made, err := c.newCall(b)
 	if err != nil {
 		return nil, err
@@ -337,6 +335,9 @@ const mostTries = 1 << 16
 // give puts a call back, or closes it if its binding is kept no more.
 func (c *compiled) give(used *call) {
 	c.mu.Lock()
+	if used.of.bytes < 0 {
+		c.held.Store(max(c.held.Load(), c.program.Stats().Bytes))
+	}
 	if !c.gone && slices.Contains(c.bindings, used.of) {
 		used.of.free = append(used.of.free, used)
 	} else {
@@ -362,7 +363,7 @@ func (c *compiled) opened(b *binding) {
 	defer c.mu.Unlock()
 	c.open++
 	c.most, c.largest = max(c.most, c.open), max(c.largest, b.bytes)
-	c.held.Store(c.fixed() + int64(c.most)*c.largest)
+	c.held.Store(max(c.held.Load(), c.fixed()+int64(c.most)*c.largest))
 }
 
 // heldBy notes what a program holds whose sizes data decide, after the largest of its runs so far: by the bytes that it was
@@ -391,15 +392,13 @@ func (c *compiled) fixed() (bytes int64) {
 	return bytes
 }
 
-// size notes what a call takes. Parts that data decide come with the run, and are not in it.
-func (b *binding) size(m *weir.Memory) error {
+// size notes what a call takes, if inputs' extents say it.
+func (b *binding) size(m *weir.Memory) {
 	arena, err := m.Arena.At(b.dims)
-	if err != nil {
-		return err
+	scratch, other := m.Scratch.At(b.dims)
+	if b.bytes = arena + int64(m.Workers)*scratch; err != nil || other != nil {
+		b.bytes = -1
 	}
-	scratch, err := m.Scratch.At(b.dims)
-	b.bytes = arena + int64(m.Workers)*scratch
-	return err
 }
 
 // close ends the calls and the program.
