@@ -23,7 +23,7 @@ import (
 const checkpointName = "checkpoint.safetensors"
 
 // format is the version of checkpoints.
-const format = 1
+const format = 2
 
 // header is what a checkpoint says beside its tensors.
 type header struct {
@@ -37,7 +37,13 @@ type header struct {
 	Seed      uint64    `json:"seed"`
 	Data      *position `json:"data,omitempty"`
 	Order     *order    `json:"order,omitempty"`
-	Sum       uint32    `json:"crc32c"` // of the tensors' elements
+	Sum       uint32    `json:"crc32c"` // of the tensors' elements, and of this text with 0 in its place
+}
+
+// text is the header as a file has it, with a checksum.
+func (h header) text(sum uint32) ([]byte, error) {
+	h.Sum = sum
+	return json.Marshal(h)
 }
 
 // order is what decides in which order data come.
@@ -122,9 +128,12 @@ func (t *Trainer) write(w io.Writer) error {
 		sum.Write(s.array.Tensor().Bytes())
 		list = append(list, entryOf(s))
 	}
-	h.Sum = sum.Sum32()
-	text, err := json.Marshal(h)
+	text, err := h.text(0)
 	if err != nil {
+		return err
+	}
+	sum.Write(text)
+	if text, err = h.text(sum.Sum32()); err != nil {
 		return err
 	}
 	b := bufio.NewWriterSize(w, 1<<16)
@@ -219,20 +228,26 @@ func (t *Trainer) verify(f io.Reader) (*header, error) {
 	return h, nil
 }
 
-// whole checks that all elements are there, and no others.
+// whole checks that all elements are there, and no others, and that they and the header are as they were written.
 func (h *header) whole(r io.Reader, list []safetensors.Entry, sum hash.Hash32) error {
 	want := int64(0)
 	for _, e := range list {
 		want = max(want, e.End)
 	}
 	n, err := io.Copy(sum, r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	text, err := h.text(0)
+	if err != nil {
+		return err
+	}
+	sum.Write(text)
+	switch {
 	case n != want:
 		return diag.Inputf("it is cut short, or goes on: %d bytes of elements, not %d", n, want)
 	case sum.Sum32() != h.Sum:
-		return diag.Inputf("it is damaged: the elements' CRC-32C is %08x, not %08x", sum.Sum32(), h.Sum)
+		return diag.Inputf("it is damaged: the CRC-32C is %08x, not %08x", sum.Sum32(), h.Sum)
 	}
 	return nil
 }

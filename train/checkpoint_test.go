@@ -144,6 +144,59 @@ func write(t *testing.T, name string, data []byte) {
 	}
 }
 
+// TestFlippedBits flips bits of a checkpoint, each of the table and of the header, and some of the elements: it is refused, and
+// nothing changes, or it is the same checkpoint.
+func TestFlippedBits(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := learnable(t, train.DataOptions{Shuffle: true, Key: 5})
+	tr := s.trainer(t, train.Options{LossScale: 64})
+	steps(t, tr, s.data, 7, 30)
+	dir, again := t.TempDir(), t.TempDir()
+	if err := tr.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "checkpoint.safetensors")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elements := 8 + int(good[0]) + int(good[1])<<8
+	refused, same := 0, 0
+	for at := 0; at < len(good); at++ {
+		if at > elements {
+			at += 37
+		}
+		for bit := range 8 {
+			if at >= len(good) || bit != at%8 && (at > elements || !*long) {
+				continue
+			}
+			bad := slices.Clone(good)
+			bad[at] ^= 1 << bit
+			write(t, file, bad)
+			before := bits(t, s.params)
+			err := tr.Restore(dir, s.data)
+			var e *weir.Error
+			switch {
+			case err == nil:
+				same++
+				if err := tr.Save(again); err != nil {
+					t.Fatal(err)
+				}
+				if now, err := os.ReadFile(filepath.Join(again, "checkpoint.safetensors")); err != nil || !slices.Equal(now, good) {
+					t.Errorf("byte %d, bit %d: another checkpoint is taken: %s", at, bit, bad[max(0, at-20):min(len(bad), at+20)])
+				}
+			case !errors.As(err, &e) || errors.Is(err, weir.ErrInternal) || !strings.Contains(err.Error(), "checkpoint.safetensors"):
+				t.Errorf("byte %d, bit %d: %v", at, bit, err)
+			case !slices.Equal(before, bits(t, s.params)) || tr.Steps() != 7:
+				t.Errorf("byte %d, bit %d: something changed: %v", at, bit, err)
+			default:
+				refused++
+			}
+		}
+	}
+	t.Logf("%d refused, %d the same", refused, same)
+}
+
 // trainUntilKilled is the process that TestKilled kills: it trains, saves after each step, and says when the first
 // checkpoint is there.
 func trainUntilKilled(dir string) {

@@ -61,6 +61,9 @@ func observe(y *weir.Tensor, target *array.Array, metrics []Metric) error {
 	if len(metrics) == 0 || target == nil {
 		return nil
 	}
+	if err := missing(target, "y"); err != nil {
+		return err
+	}
 	values, err := weir.View[float32](y)
 	if err != nil {
 		return err

@@ -30,6 +30,9 @@ func (t *Trainer) Predict(ctx context.Context, x ...*array.Array) (y *weir.Tenso
 		return nil, err
 	}
 	defer t.alone.Unlock()
+	if len(x) == 0 {
+		return nil, diag.Inputf("no arrays are given").WithFix("give those that the network takes")
+	}
 	return t.predict(ctx, &Batch{X: x[0], More: x[1:]})
 }
 

@@ -257,8 +257,8 @@ func (t *Trainer) rate() float64 {
 	return r
 }
 
-// Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled. What StateBytes says
-// comes on top; see Peak for all of it.
+// Memory is the certificate of a step, as a formula over the batch: nil before the step is compiled, and once the trainer is
+// closed. What StateBytes says comes on top; see Peak for all of it.
 func (t *Trainer) Memory() *weir.Memory {
 	if t.update == nil {
 		return nil
@@ -270,7 +270,10 @@ func (t *Trainer) Memory() *weir.Memory {
 // of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a program of their
 // own, whose memory is not in it.
 func (t *Trainer) Peak(d weir.Dims) (bytes int64, err error) {
-	if t.update == nil {
+	switch {
+	case t.closed:
+		return 0, shut()
+	case t.update == nil:
 		return 0, diag.Inputf("the step is not compiled yet").WithFix("give Options.Inputs, or make a step first")
 	}
 	bytes = t.StateBytes()
@@ -296,17 +299,28 @@ func (t *Trainer) programs() []*program {
 func (t *Trainer) StateBytes() int64 {
 	n := int64(0)
 	for _, s := range t.all() {
-		n += int64(len(s.array.Tensor().Bytes()))
+		n += bytesOf(s.array)
 	}
 	for _, a := range t.scalars {
-		n += int64(len(a.Tensor().Bytes()))
+		n += bytesOf(a)
 	}
 	return n
 }
 
+// bytesOf is what an array takes, 0 if it is closed.
+func bytesOf(a *array.Array) int64 {
+	if x := a.Tensor(); x != nil {
+		return int64(len(x.Bytes()))
+	}
+	return 0
+}
+
 // Certificate says what a step takes, in words.
 func (t *Trainer) Certificate() string {
-	if t.update == nil {
+	switch {
+	case t.closed:
+		return "the trainer is closed"
+	case t.update == nil:
 		return "the step is not compiled yet"
 	}
 	text := fmt.Sprintf("%v; states %d bytes", t.Memory(), t.StateBytes())
@@ -319,27 +333,34 @@ func (t *Trainer) Certificate() string {
 // use begins a method that one goroutine calls at a time.
 func (t *Trainer) use() error {
 	if !t.alone.TryLock() {
-		return diag.Inputf("another goroutine is using the trainer").WithFix("one goroutine calls Step at a time")
+		return used()
 	}
 	if t.closed {
 		t.alone.Unlock()
-		return diag.New(weir.ErrClosed, "the trainer is closed")
+		return shut()
 	}
 	return nil
 }
 
-// Close gives back what the trainer has of its own. The parameters stay, as the last step left them. Closing twice is fine.
+func shut() error { return diag.New(weir.ErrClosed, "the trainer is closed") }
+
+func used() error {
+	return diag.Inputf("another goroutine is using the trainer").WithFix("one goroutine uses it at a time")
+}
+
+// Close gives back what the trainer has of its own. The parameters stay, as the last step left them. While another goroutine
+// uses the trainer it is an error, and nothing is closed. Closing twice is fine.
 func (t *Trainer) Close() error {
 	if t == nil {
 		return nil
 	}
-	if err := t.use(); err != nil {
-		if t.closed {
-			return nil
-		}
-		return err
+	if !t.alone.TryLock() {
+		return used()
 	}
 	defer t.alone.Unlock()
+	if t.closed {
+		return nil
+	}
 	t.closed = true
 	var first error
 	for _, p := range []*program{t.update, t.collect} {
@@ -347,6 +368,7 @@ func (t *Trainer) Close() error {
 			first = err
 		}
 	}
+	t.update, t.collect = nil, nil
 	if err := t.predicted.close(); err != nil && first == nil {
 		first = err
 	}
