@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,13 +234,13 @@ func (e entry) operand(r *rand.Rand, dt weir.DType, i int, shape []int) *tensor.
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/numpy.gz anew, by the NumPy that WEIR_NUMPY names")
 
-// TestNumPy compares every operation of entries with NumPy over random cases and special ones: at once, compiled, and
+// TestNumPy compares every operation of entries with NumPy over random cases, and specials over theirs: at once, compiled, and
 // compiled for the portable target. What NumPy says is in testdata/numpy.gz, which -rewrite writes; with WEIR_NUMPY, a
 // Python that has NumPy, it is asked.
 func TestNumPy(t *testing.T) {
 	var cases []npCase
 	var list []pending
-	for n, e := range entries {
+	for n, e := range slices.Concat(entries, specials) {
 		r := rand.New(rand.NewSource(int64(n)))
 		for _, dt := range typeSets[e.types] {
 			shapes := [][][]int{e.shape}
