@@ -40,8 +40,9 @@ type halves struct {
 	held     []*Array
 	scope    *Scope // to which those are lent
 	ready    stage  // the rest is there
-	users    int    // calls, and what is saved and not used
-	gone     bool   // the last user closes it
+	names    *ir.Builder
+	users    int  // calls, and what is saved and not used
+	gone     bool // the last user closes it
 }
 
 // Apart compiles a function of arrays as two programs, forward and backward. Backward takes a seed for each of the first
@@ -119,7 +120,7 @@ func (h *halves) trace(p *Pair, inputs []Spec) (parts *pass.Apart, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h.held, h.results = t.captured, len(out)
+	h.held, h.results, h.names = t.captured, len(out), t.b
 	return pass.Divide(t.b, len(out), seeds)
 }
 
@@ -166,17 +167,17 @@ func (h *halves) programs(parts *pass.Apart) (forward, backward *compiled, err e
 		if i >= h.results {
 			h.saved = append(h.saved, v.Name)
 		} else {
-			v.Name = fmt.Sprintf("y%d", i)
+			v.Name = h.names.Name(fmt.Sprintf("y%d", i))
 		}
 	}
 	i := 0
 	for k, float := range h.floats {
 		if float {
-			parts.Backward.Main.Body.Results[i].Name = fmt.Sprintf("d%d", k)
+			parts.Backward.Main.Body.Results[i].Name = h.names.Name(fmt.Sprintf("d%d", k))
 			i++
 		}
 	}
-	h.takes = parts.Takes
+	h.takes, h.names = parts.Takes, nil
 	if forward, err = compile(parts.Forward, o.Name, o.Compile); err == nil {
 		backward, err = compile(parts.Backward, o.Name+", backward", o.Compile)
 	}

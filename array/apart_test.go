@@ -111,7 +111,7 @@ func (h halved) specs() (specs []array.Spec) {
 		if len(h.ints) > 0 && h.ints[0] == i {
 			dt = weir.I64
 		}
-		specs = append(specs, array.SpecOf("", dt, shape...))
+		specs = append(specs, array.SpecOf([]string{"", "y0", "d0", "seed0"}[i], dt, shape...)) // names that results have too
 	}
 	return specs
 }

@@ -249,7 +249,7 @@ func (a *division) build() *Apart {
 	front.Params = params
 	out.Forward, out.Backward = a.module("forward", front), a.module("backward", back)
 	for i, v := range front.Results[len(a.own):] {
-		v.Name = a.b.Name(out.Saved[i].Name + ".saved")
+		v.TakeName(&ir.Value{Name: a.b.Name(out.Saved[i].Name + ".saved")})
 	}
 	return out
 }
