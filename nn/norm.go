@@ -227,7 +227,7 @@ func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*ar
 		dt = weir.F32
 	}
 	b := &batchBack{batchStatistics: n, Scope: s, x: s.Cast(in[0], dt), grads: make([]*array.Array, len(in))}
-	b.far, b.count = s.Sub(b.x, b.along(out[1])), b.elements()
+	b.mean, b.count = b.along(out[1]), b.elements()
 	if up[0] != nil {
 		scale, _ := n.affine(in)
 		b.byResult(s.Cast(up[0], dt), out[2], scale)
@@ -236,7 +236,7 @@ func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*ar
 		b.add(s.Mul(s.OnesLike(b.x), s.Div(b.along(up[1]), b.count)))
 	}
 	if up[2] != nil {
-		b.add(s.Mul(b.far, s.Div(s.Mul(b.along(up[2]), s.Number(2)), b.count)))
+		b.add(s.Mul(b.far(), s.Div(s.Mul(b.along(up[2]), s.Number(2)), b.count)))
 	}
 	for i, grad := range b.grads {
 		if grad != nil {
@@ -250,9 +250,13 @@ func (n *batchStatistics) back(s *array.Scope, in, out, up []*array.Array) []*ar
 type batchBack struct {
 	*batchStatistics
 	*array.Scope
-	x, far, count *array.Array // far: from the mean; count: of a channel's elements
-	grads         []*array.Array
+	x, mean, count *array.Array // count: of a channel's elements
+	grads          []*array.Array
 }
+
+// far is how far x is from the mean. It is not spelled as forward does, and not as byResult does for its sum, lest it be
+// one value for all three: that would be stored, and takes longer to read than to compute.
+func (b *batchBack) far() *array.Array { return b.Add(b.x, b.Neg(b.mean)) }
 
 // along is a number for each channel, beside x.
 func (b *batchBack) along(a *array.Array) *array.Array {
@@ -281,18 +285,18 @@ func (b *batchBack) elements() *array.Array {
 // byResult is what the derivatives by the result give.
 func (b *batchBack) byResult(up, variance, scale *array.Array) {
 	spread := b.along(b.Rsqrt(b.Add(b.Cast(variance, b.x.DType()), b.Number(b.epsilon))))
-	scaled := b.Mul(b.far, spread)
-	sum, product := b.SumKeep(up, b.axes...), b.SumKeep(b.Mul(up, scaled), b.axes...)
-	channels := b.x.Dim(1)
+	sum := b.SumKeep(up, b.axes...)
+	product := b.Neg(b.SumKeep(b.Mul(b.Mul(up, b.Sub(b.mean, b.x)), spread), b.axes...))
+	channels, factor := b.x.Dim(1), spread
 	if b.shifted {
 		b.grads[len(b.grads)-1] = b.Reshape(sum, channels)
 	}
 	if b.scaled {
 		b.grads[1] = b.Reshape(product, channels)
-		spread = b.Mul(spread, b.along(scale))
+		factor = b.Mul(spread, b.along(scale))
 	}
-	rest := b.Sub(b.Sub(up, b.Div(sum, b.count)), b.Mul(scaled, b.Div(product, b.count)))
-	b.add(b.Mul(rest, spread))
+	rest := b.Mul(b.Sub(up, b.Div(sum, b.count)), factor)
+	b.add(b.Sub(rest, b.Mul(b.far(), b.Mul(b.Mul(factor, spread), b.Div(product, b.count)))))
 }
 
 // add adds to the derivative by x.
