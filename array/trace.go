@@ -3,6 +3,7 @@ package array
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
@@ -23,6 +24,7 @@ type trace struct {
 	captured []*Array    // arrays of other scopes that it reads: inputs after those
 	values   map[*Array]*ir.Value
 	extents  []sym.Expr // that are named
+	building sync.Mutex // held by the operation that is being added
 }
 
 // newTrace begins a module.
@@ -163,6 +165,10 @@ func same(b *ir.Builder, v *ir.Value) *ir.Value {
 // apply builds an operation into the trace.
 func (t *trace) apply(s *Scope, o *operation, in []*Array) (out []*Array, err error) {
 	defer ir.Catch(&err)
+	if !t.building.TryLock() {
+		return nil, crowded()
+	}
+	defer t.building.Unlock()
 	values := make([]*ir.Value, len(in))
 	for i, a := range in {
 		if a != nil {
@@ -178,7 +184,16 @@ func (t *trace) apply(s *Scope, o *operation, in []*Array) (out []*Array, err er
 
 // constant is an array of the trace with contents that are known.
 func (t *trace) constant(s *Scope, c *tensor.Tensor) *Array {
+	if !t.building.TryLock() {
+		return s.refuse("constant", crowded())
+	}
+	defer t.building.Unlock()
 	return t.array(s, t.b.Constant("c", c))
+}
+
+// crowded is the error of two operations that are added to a trace at once.
+func crowded() error {
+	return diag.Inputf("another goroutine is computing in the trace").WithFix("a function that is traced computes in one goroutine")
 }
 
 // Spec describes an input of a function that is compiled before it is called.
