@@ -268,32 +268,6 @@ func walk(shape, strides []int, begin int, visit func(at int)) {
 	}
 }
 
-// whole reports whether the elements lie in order, without gaps.
-func (t target) whole() bool {
-	step := 1
-	for i := len(t.shape) - 1; i >= 0; i-- {
-		if t.shape[i] != 1 && t.strides[i] != step {
-			return false
-		}
-		step *= t.shape[i]
-	}
-	return t.table == nil
-}
-
-// each visits where the elements lie.
-func (t target) each(visit func(at int)) {
-	if t.table == nil {
-		walk(t.shape, t.strides, t.begin, visit)
-		return
-	}
-	inside := t.shape[t.group+t.count:]
-	walk(t.shape[:t.group], t.strides[:t.group], t.begin, func(outer int) {
-		for _, offset := range t.table {
-			walk(inside, t.strides[t.group+t.count:], outer+offset, visit)
-		}
-	})
-}
-
 // Assign writes value, broadcast and converted to x's type, to the part of x at an index (see Index), and returns x. At once
 // it changes x's elements where they lie: nobody else may be reading them. In a trace x stands for the new elements from
 // there on; an array of another scope, and in a loop's body or a branch one from outside of it, cannot be assigned to. If an
@@ -359,40 +333,40 @@ func (s *Scope) putEager(x, value *Array, list []place, add bool) error {
 	if s.failed() {
 		return s.Err()
 	}
-	to, from, size := x.tensor.Bytes(), own.tensor.Bytes(), x.dtype.Size()
-	if !add && t.whole() && slices.Equal(given, t.shape) {
-		copy(to[t.begin*size:], from)
+	source := stretchedStrides(given, t.shape)
+	if n := x.dtype.Size(); !add && slices.Contains([]int{1, 2, 4, 8, 16}, n) {
+		inner := t.shape[t.inside():]
+		t.pairs(source, mover(n, inner, x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(), source[t.inside():]))
 		return nil
 	}
-	var source []int
-	walk(t.shape, stretchedStrides(given, t.shape), 0, func(at int) { source = append(source, at) })
-	i := 0
-	if !add {
-		t.each(func(at int) {
-			copy(to[at*size:(at+1)*size], from[source[i]*size:])
-			i++
-		})
-		return nil
-	}
-	sum, term := readable(x), readable(own)
-	t.each(func(at int) {
-		if x.dtype.IsFloat() {
-			sum.SetFloat(int64(at), sum.Float(int64(at))+term.Float(int64(source[i])))
-		} else {
-			sum.SetInt(int64(at), wrap(x.dtype, sum.Int(int64(at))+term.Int(int64(source[i]))))
-		}
-		i++
-	})
+	t.pairs(source, adder(x.dtype, t.shape[t.inside():], x.tensor.Bytes(), t.strides[t.inside():], own.tensor.Bytes(), source[t.inside():]))
 	return nil
 }
 
-// wrap is the integer of a type with the same low bits.
-func wrap(dt weir.DType, x int64) int64 {
-	unused := 64 - dt.Bits()
-	if dt.IsSigned() {
-		return x << unused >> unused
+// inside is the first of the axes that are walked for each element of the table; 0 if there is none.
+func (t target) inside() int {
+	if t.table == nil {
+		return 0
 	}
-	return int64(uint64(x) << unused >> unused)
+	return t.group + t.count
+}
+
+// pairs visits where the parts of the axes inside begin, with where they begin in an array of other strides.
+func (t target) pairs(source []int, visit func(to, from int)) {
+	if t.table == nil {
+		visit(t.begin, 0)
+		return
+	}
+	var outer, inner []int
+	walk(t.shape[:t.group], source[:t.group], 0, func(at int) { outer = append(outer, at) })
+	walk(t.shape[t.group:t.inside()], source[t.group:t.inside()], 0, func(at int) { inner = append(inner, at) })
+	i := 0
+	walk(t.shape[:t.group], t.strides[:t.group], t.begin, func(to int) {
+		for k, offset := range t.table {
+			visit(to+offset, outer[i]+inner[k])
+		}
+		i++
+	})
 }
 
 // overlaps reports whether arrays share elements.

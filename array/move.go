@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 )
 
 // What only moves elements is done at once without code of its own, so that a loop over positions, extents or numbers
@@ -49,23 +50,105 @@ func (s *Scope) fresh(dt weir.DType, shape []int) (*Array, error) {
 
 // move copies the elements of a shape, of a size in bytes, from places to places.
 func move(size int, shape []int, to []byte, toLay lay, from []byte, fromLay lay) {
+	mover(size, shape, to, toLay.strides, from, fromLay.strides)(toLay.begin, fromLay.begin)
+}
+
+// mover copies the elements of a shape, of a size in bytes, from one place on to another.
+func mover(size int, shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
 	if slices.Contains(shape, 0) {
-		return
+		return func(int, int) {}
 	}
-	shape, toLay, fromLay = merged(shape, toLay, fromLay)
+	shape, toLay, fromLay := merged(shape, lay{strides: toStrides}, lay{strides: fromStrides})
 	switch size {
 	case 1:
-		moveIn(shape, viewOf[uint8](to), toLay, viewOf[uint8](from), fromLay)
+		return movesOf[uint8](shape, to, toLay.strides, from, fromLay.strides)
 	case 2:
-		moveIn(shape, viewOf[uint16](to), toLay, viewOf[uint16](from), fromLay)
+		return movesOf[uint16](shape, to, toLay.strides, from, fromLay.strides)
 	case 4:
-		moveIn(shape, viewOf[uint32](to), toLay, viewOf[uint32](from), fromLay)
+		return movesOf[uint32](shape, to, toLay.strides, from, fromLay.strides)
 	case 8:
-		moveIn(shape, viewOf[uint64](to), toLay, viewOf[uint64](from), fromLay)
+		return movesOf[uint64](shape, to, toLay.strides, from, fromLay.strides)
 	case 16:
-		moveIn(shape, viewOf[[2]uint64](to), toLay, viewOf[[2]uint64](from), fromLay)
+		return movesOf[[2]uint64](shape, to, toLay.strides, from, fromLay.strides)
+	}
+	panic(diag.Internalf("elements of %d bytes", size))
+}
+
+func movesOf[T any](shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
+	p, q := viewOf[T](to), viewOf[T](from)
+	return func(to, from int) { moveIn(shape, p, lay{toStrides, to}, q, lay{fromStrides, from}) }
+}
+
+// adder adds the elements of a shape from one place on to those at another: integers keep the low bits.
+func adder(dt weir.DType, shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
+	shape, toLay, fromLay := merged(shape, lay{strides: toStrides}, lay{strides: fromStrides})
+	toStrides, fromStrides = toLay.strides, fromLay.strides
+	switch {
+	case slices.Contains(shape, 0):
+		return func(int, int) {}
+	case dt == weir.F32:
+		return addsOf[float32](shape, to, toStrides, from, fromStrides)
+	case dt == weir.F64:
+		return addsOf[float64](shape, to, toStrides, from, fromStrides)
+	case dt.IsInt() && dt.Size() == 1:
+		return addsOf[uint8](shape, to, toStrides, from, fromStrides)
+	case dt.IsInt() && dt.Size() == 2:
+		return addsOf[uint16](shape, to, toStrides, from, fromStrides)
+	case dt.IsInt() && dt.Size() == 4:
+		return addsOf[uint32](shape, to, toStrides, from, fromStrides)
+	case dt.IsInt() && dt.Size() == 8:
+		return addsOf[uint64](shape, to, toStrides, from, fromStrides)
+	}
+	return func(toBegin, fromBegin int) {
+		each(shape, toBegin, toStrides, fromBegin, fromStrides, func(at, of int) {
+			dtype.StoreFloat(dt, to, int64(at), dtype.LoadFloat(dt, to, int64(at))+dtype.LoadFloat(dt, from, int64(of)))
+		})
+	}
+}
+
+// summand is what Go adds as an operation on arrays does.
+type summand interface {
+	float32 | float64 | uint8 | uint16 | uint32 | uint64
+}
+
+func addsOf[T summand](shape []int, to []byte, toStrides []int, from []byte, fromStrides []int) func(to, from int) {
+	p, q := viewOf[T](to), viewOf[T](from)
+	return func(to, from int) { addIn(shape, p, lay{toStrides, to}, q, lay{fromStrides, from}) }
+}
+
+func addIn[T summand](shape []int, to []T, toLay lay, from []T, fromLay lay) {
+	at, of := toLay.begin, fromLay.begin
+	if len(shape) == 0 {
+		to[at] += from[of]
+		return
+	}
+	n, step, back := shape[0], toLay.strides[0], fromLay.strides[0]
+	switch {
+	case len(shape) > 1:
+		for i := range n {
+			addIn(shape[1:], to, lay{toLay.strides[1:], at + i*step}, from, lay{fromLay.strides[1:], of + i*back})
+		}
+	case step == 1 && back == 1:
+		sum := to[at : at+n]
+		for i, x := range from[of : of+n] {
+			sum[i] += x
+		}
 	default:
-		panic(diag.Internalf("elements of %d bytes", size))
+		for range n {
+			to[at] += from[of]
+			at, of = at+step, of+back
+		}
+	}
+}
+
+// each visits the elements of a shape in two places.
+func each(shape []int, to int, toStrides []int, from int, fromStrides []int, visit func(to, from int)) {
+	if len(shape) == 0 {
+		visit(to, from)
+		return
+	}
+	for i := range shape[0] {
+		each(shape[1:], to+i*toStrides[0], toStrides[1:], from+i*fromStrides[0], fromStrides[1:], visit)
 	}
 }
 

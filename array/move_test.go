@@ -172,3 +172,68 @@ func TestNumbersVary(t *testing.T) {
 		}
 	}
 }
+
+// TestAssignments compares assignments to parts that arrays, numbers and slices index with the compiled operation.
+func TestAssignments(t *testing.T) {
+	array.AssertNoLeaks(t)
+	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.U32}
+	r := rand.New(rand.NewSource(5))
+	for turn := range max(times(60), 7) {
+		dt := types[turn%len(types)]
+		shape := []int{2 + r.Intn(4), 1 + r.Intn(4), 2 + r.Intn(3)}
+		add := r.Intn(2) == 0
+		axis := r.Intn(3)
+		rows := array.Slice(r.Intn(2), r.Intn(6))
+		number := r.Intn(2 * shape[0])
+		places := make([]int64, 2)
+		for i, at := range r.Perm(shape[axis])[:min(2, shape[axis])] {
+			places[i] = int64(at)
+		}
+		if shape[axis] == 1 {
+			places = places[:1]
+		}
+		f := func(s *array.Scope, in ...*array.Array) *array.Array {
+			x := s.Add(in[0], s.Zeros(dt, 1))
+			var at []any
+			switch list := array.From(s, places); axis {
+			case 0:
+				at = []any{list, array.All, rows}
+			case 1:
+				at = []any{number - shape[0], list}
+			default:
+				at = []any{rows, array.Ellipsis, list}
+			}
+			value := s.Sub(s.Ones(dt, 1), s.Index(in[0], at...))
+			if add {
+				return s.AddAt(x, value, at...)
+			}
+			return s.Assign(x, value, at...)
+		}
+		in := []*tensor.Tensor{sample(r, dt, -4, 4, false, shape...)}
+		if _, err := both(t, fmt.Sprint("assignment ", turn, " of ", dt, shape, axis, add), f, in); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// BenchmarkRows assigns, and adds, a thousand rows to a table.
+func BenchmarkRows(b *testing.B) {
+	s := array.NewScope("bench")
+	defer s.Close()
+	table := s.Zeros(weir.F32, 100_000, 64)
+	ids := s.RandInt(array.Key(1), weir.I64, 0, 100_000, 1024)
+	rows := s.Ones(weir.F32, 1024, 64)
+	for name, f := range map[string]func(){
+		"assign": func() { s.Assign(table, rows, ids) },
+		"add":    func() { s.AddAt(table, rows, ids) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+	if err := s.Err(); err != nil {
+		b.Fatal(err)
+	}
+}
