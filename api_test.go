@@ -10,20 +10,33 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite what tests compare with")
 
-// TestAPI holds the package's exported names and signatures against api.txt, so that none changes unseen, and sees that each has a comment.
+// TestAPI holds the exported names and signatures of the packages that users import against their api.txt, so that none changes unseen, and sees that each has a comment.
 func TestAPI(t *testing.T) {
+	for _, folder := range []string{".", "array", "nn", "train"} {
+		t.Run(folder, func(t *testing.T) { holdAPI(t, folder) })
+	}
+}
+
+// holdAPI holds the package in a folder against its api.txt.
+func holdAPI(t *testing.T, folder string) {
 	set := token.NewFileSet()
-	packages, err := parser.ParseDir(set, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
+	packages, err := parser.ParseDir(set, folder, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := doc.NewFromFiles(set, filesOf(packages["weir"]), "github.com/weirml/weir")
+	name := folder
+	if folder == "." {
+		name = "weir"
+	}
+	all, err := doc.NewFromFiles(set, filesOf(packages[name]), path.Join("github.com/weirml/weir", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +85,30 @@ func TestAPI(t *testing.T) {
 		functions(typ.Funcs)
 		functions(typ.Methods)
 	}
+	file := filepath.Join(folder, "api.txt")
 	if *rewrite {
-		if err := os.WriteFile("api.txt", b.Bytes(), 0o666); err != nil {
+		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile("api.txt")
+	want, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(want, b.Bytes()) {
-		t.Errorf("the API is not what api.txt says (%v): go test . -run TestAPI -rewrite, and say so in CHANGELOG.md\n%s", err, b.String())
+		t.Errorf("the API is not what %s says (%v): go test . -run TestAPI -rewrite, and say so in CHANGELOG.md\n%s", file, err, changes(string(want), b.String()))
 	}
+}
+
+// changes are the lines that only one of two texts has.
+func changes(before, after string) string {
+	var b strings.Builder
+	for _, side := range []struct{ sign, text, other string }{{"-", before, after}, {"+", after, before}} {
+		for line := range strings.Lines(side.text) {
+			if !strings.Contains("\n"+side.other, "\n"+line) {
+				b.WriteString(side.sign + line)
+			}
+		}
+	}
+	return b.String()
 }
 
 func filesOf(p *ast.Package) []*ast.File {

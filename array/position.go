@@ -35,6 +35,7 @@ var All = Slice(Begin, End)
 
 type marker int
 
+// What an index may have beside integers, spans and arrays.
 const (
 	// NewAxis adds an axis of extent 1.
 	NewAxis marker = iota
