@@ -891,3 +891,43 @@ func TestONNXOnnxruntime(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestONNXQuantizedBase: layers are trained on top of a quantised model, which stays as it is, and both are written.
+func TestONNXQuantizedBase(t *testing.T) {
+	f := &file{}
+	f.input("x", wire.Dim("n"), wire.Size(4))
+	weights := tensor.Must(tensor.FromSlice([]int8{1, -2, 3, 4, 5, 6, -7, 8, 9, 10, 11, -12}, 4, 3))
+	f.weight("w", weights)
+	f.weight("scales", tensor.Must(tensor.FromSlice([]float32{0.1, 0.2, 0.05}, 3)))
+	f.weight("scale", tensor.Must(tensor.FromSlice([]float32{0.02}, []int64{}...)))
+	f.weight("zero", tensor.Must(tensor.FromSlice([]uint8{128}, []int64{}...)))
+	f.node("QuantizeLinear", []string{"x", "scale", "zero"}, []string{"q"})
+	f.node("DequantizeLinear", []string{"q", "scale", "zero"}, []string{"d"})
+	f.node("DequantizeLinear", []string{"w", "scales"}, []string{"v"}, wire.IntAttribute("axis", 1))
+	f.node("MatMul", []string{"d", "v"}, []string{"y"})
+	base, err := array.ParseONNX(f.bytes("y"), array.ModelOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	net := nn.Sequential(nn.Lambdas(func(c *nn.Context, x ...*array.Array) []*array.Array {
+		return base.Apply(c.Scope, nil, x...)
+	}), nn.Linear(3, 2))
+	p := nn.Init(net, 7)
+	defer p.Close()
+	s := array.NewScope("test")
+	defer s.Close()
+	x := array.From(s, []float32{1, -2, 0.5, 2, 0.25, 1, -1, 0}, 2, 4)
+	tr, err := train.New(net, p, train.CrossEntropy, train.SGD(0.1), train.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if _, err := tr.Step(t.Context(), train.Batch{X: x, Y: array.From(s, []int32{0, 1})}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := nn.WriteONNX(&out, net, p, base.Inputs()...); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the file", loaded(t, out.Bytes(), x), view(t, nn.Apply(nn.Inference(s, p), net, x)[0]), 1e-5)
+}

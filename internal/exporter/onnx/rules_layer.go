@@ -40,7 +40,7 @@ func init() {
 		"softmax": axisRule("Softmax"), "log_softmax": axisRule("LogSoftmax"), "hardmax": axisRule("Hardmax"),
 		"matmul": matmul, "convolution": convolution, "convolution_transpose": convolutionTranspose,
 		"max_pool": pool("MaxPool"), "average_pool": pool("AveragePool"), "lp_pool": pool("LpPool"), "max_pool_indices": pool("MaxPool"),
-		"normalize": normalize, "recurrent": recurrent,
+		"normalize": normalize, "recurrent": recurrent, "quantize": quantize, "dequantize": dequantize,
 		"determinant": direct("Det"),
 		"lrn": func(c *call) {
 			a := c.n.Attrs
@@ -90,8 +90,10 @@ func (c *call) window() []*wire.AttributeProto {
 	if !known || !also {
 		c.refuse("padding that depends on named extents")
 	}
-	list := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", a.Ints("kernel")...), wire.IntsAttribute("strides", a.Ints("strides")...),
-		wire.IntsAttribute("dilations", a.Ints("dilations")...)}
+	list := []*wire.AttributeProto{wire.IntsAttribute("kernel_shape", a.Ints("kernel")...), wire.IntsAttribute("strides", a.Ints("strides")...)}
+	if d := a.Ints("dilations"); slices.ContainsFunc(d, func(n int64) bool { return n > 1 }) { // quantised poolings of readers do not have them
+		list = append(list, wire.IntsAttribute("dilations", d...))
+	}
 	more := make([]int64, len(end))
 	for i := range end {
 		if c.n.Op.Name() == "convolution_transpose" {

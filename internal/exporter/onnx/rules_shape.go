@@ -13,7 +13,7 @@ import (
 
 func init() {
 	rulesOf(map[string]rule{
-		"reshape":   func(c *call) { c.reshape(c.in(0), c.shape(), c.n.Outputs[0].Type.Shape, c.result(c.n.Outputs[0])) },
+		"reshape":   reshape,
 		"transpose": func(c *call) { c.final("Transpose", c.inputs(), wire.IntsAttribute("perm", c.n.Attrs.Ints("perm")...)) },
 		"concat":    func(c *call) { c.final("Concat", c.inputs(), intAttr("axis", c.n.Attrs.Int("axis", 0))) },
 		"expand":    func(c *call) { c.final("Expand", []string{c.in(0), c.vector(c.n.Attrs.Exprs("shape"))}) },
@@ -165,6 +165,16 @@ func integers(c *call) {
 func topk(c *call) {
 	out := []string{c.result(c.n.Outputs[0]), c.result(c.n.Outputs[1])}
 	c.node("TopK", []string{c.in(0), c.extent(c.expr("k"))}, out, intAttr("axis", c.n.Attrs.Int("axis", -1)), intAttr("largest", flag(c.n.Attrs.Bool("largest"))))
+}
+
+// reshape is an Identity if the shape stays.
+func reshape(c *call) {
+	to := c.n.Outputs[0].Type.Shape
+	if slices.EqualFunc(c.shape(), to, sym.Expr.Equal) {
+		c.final("Identity", c.inputs())
+		return
+	}
+	c.reshape(c.in(0), c.shape(), to, c.result(c.n.Outputs[0]))
 }
 
 // resample is a Gather of the taps, which are an axis of their own then, times their weights, added up.

@@ -36,7 +36,7 @@ var refusedRules = map[string]string{
 	"hard_sigmoid": "settings of f64", "thresholded_relu": "settings of f64", "shrink": "settings of f64", "selu": "settings of f64",
 	"reduce_sum": "axes that the run knows", "reduce_prod": "axes that the run knows", "reduce_min": "axes that the run knows",
 	"reduce_max": "axes that the run knows", "reduce_mean": "axes that the run knows",
-	"lrn": "settings of f64", "normalize": "no axes",
+	"lrn": "settings of f64", "normalize": "no axes", "quantize": "types that version 21 does not mix", "dequantize": "types that version 21 does not mix",
 	"reduce_l1": "no axes", "reduce_l2": "no axes", "reduce_sum_square": "no axes", "reduce_log_sum": "no axes", "reduce_log_sum_exp": "no axes",
 }
 
