@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
+	"github.com/weirml/weir/internal/mem"
 )
 
 // times is n, or a hundredth of it in a short run; WEIR_GROWTH multiplies it.
@@ -29,6 +30,12 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// resident is what the system says of the process; zeros if it says nothing.
+func resident() mem.Process {
+	p, _ := mem.ProcessBytes()
+	return p
 }
 
 // flat fails if f leaves bytes in the ledger, or more than some in Go's heap.
@@ -107,12 +114,18 @@ func TestOrphans(t *testing.T) {
 	}, times(100_000))
 }
 
-// TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations.
+// TestPredictions: a hundred goroutines make ten thousand predictions by one compiled model and by single operations; what is
+// resident of the process does not grow with their number.
 func TestPredictions(t *testing.T) {
 	array.AssertNoLeaks(t)
 	model := array.NewScope("model")
 	w := model.Ones(weir.F32, 32, 32)
 	model.Cap()
+	defer func(before mem.Process) {
+		if now, ok := mem.ProcessBytes(); ok && now.Resident > before.Resident+128<<20 {
+			t.Errorf("%d resident bytes became %d", before.Resident, now.Resident)
+		}
+	}(resident())
 	flat(t, func(n int) {
 		var all sync.WaitGroup
 		for range 100 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 )
 
@@ -31,6 +32,7 @@ func (s *Scope) Lend(a *Array, to *Scope) *Loan {
 	if err == nil {
 		if err = to.borrow(l); err != nil {
 			l.Close()
+			err = s.unfit(a, err)
 		}
 	}
 	if err != nil {
@@ -267,7 +269,7 @@ func (s *Scope) tryMove(a *Array, to *Scope) error {
 		return nil
 	}
 	if err := to.room(a.bytes); err != nil {
-		return err
+		return s.unfit(a, err)
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -284,10 +286,17 @@ func (s *Scope) tryMove(a *Array, to *Scope) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.back(a)
-		return err
+		return s.unfit(a, err)
 	}
 	s.grow(-a.bytes)
 	return nil
+}
+
+// unfit is why another scope does not take an array, with the array and this scope, which has it.
+func (s *Scope) unfit(a *Array, why error) error {
+	e := *diag.As(why, weir.ErrInput)
+	e.Detail = fmt.Sprintf("%v of %v: %s", a, s, e.Detail)
+	return &e
 }
 
 // back puts an array back into the list that drop took it out of, for who holds the lock; whether the scope is capped does

@@ -186,8 +186,8 @@ func TestSweep(t *testing.T) {
 			}
 			weir.Trim()
 			held, refused := mem.Usage(), 0
-			for _, last := range []int64{0, math.MaxInt64} {
-				for n := int64(1); ; n++ {
+			for i, last := range []int64{0, math.MaxInt64} {
+				for n := int64(1); ; n += int64(1 + 4*i) {
 					faults := mem.Fail(n, max(n, last))
 					got, err := run()
 					faults.Restore()
