@@ -31,6 +31,9 @@ func (s *Scope) binary(f loop.BinaryOp, x, y *Array) *Array {
 
 // pairs applies a function of two elements, which have their common type.
 func (s *Scope) pairs(name string, x, y *Array, f func(c calc, p, q *ir.Value) *ir.Value) *Array {
+	if z := s.again(name, nil, x, y); z != nil {
+		return z
+	}
 	return s.op(name, nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 		p, q := common(b, v[0], v[1])
 		return f(calc{b}, p, q)

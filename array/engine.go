@@ -142,7 +142,7 @@ func (s *Scope) again(name string, ints []int, in ...*Array) *Array {
 	if p.late || len(p.outputs) != 1 {
 		return nil
 	}
-	var frames [3]uintptr // often the last of them is the user's
+	var frames [4]uintptr // often the last of them is the user's
 	at := among(frames[:runtime.Callers(2, frames[:])])
 	var out [1]*Array
 	if err := s.launchAt(at, p, run.tensors[:len(in)], run.numbers[:len(in)], out[:]); err != nil {

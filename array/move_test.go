@@ -237,3 +237,40 @@ func BenchmarkRows(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// TestBoxes compares assignments to boxes, small and large, and what is added to them, with the compiled operation.
+func TestBoxes(t *testing.T) {
+	array.AssertNoLeaks(t)
+	types := []weir.DType{weir.F32, weir.F16, weir.U8, weir.I64, weir.Bool}
+	r := rand.New(rand.NewSource(6))
+	for turn := range max(times(80), 8) {
+		dt := types[turn%len(types)]
+		shape := []int{1 + r.Intn(5), 1 + r.Intn(4), 1 + r.Intn(6)}
+		add := dt != weir.Bool && r.Intn(2) == 0
+		var at []any
+		for _, e := range shape {
+			switch r.Intn(4) {
+			case 0:
+				at = append(at, array.All)
+			case 1:
+				at = append(at, r.Intn(2*e)-e)
+			case 2:
+				at = append(at, array.NewAxis, array.Slice(r.Intn(2), r.Intn(9)-2))
+			default:
+				at = append(at, array.Slice(1, -1))
+			}
+		}
+		f := func(s *array.Scope, in ...*array.Array) *array.Array {
+			x := s.Where(s.Zeros(weir.Bool), in[0], in[0])
+			value := s.Flip(s.Index(in[0], at...))
+			if add {
+				return s.AddAt(x, value, at...)
+			}
+			return s.Assign(x, value, at...)
+		}
+		in := []*tensor.Tensor{sample(r, dt, -4, 4, true, shape...)}
+		if _, err := both(t, fmt.Sprint("box ", turn, " of ", dt, shape, at, add), f, in); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package array
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -52,7 +53,8 @@ func Limit(bytes int64) Option { return Option{func(s *Scope) { s.limit = bytes 
 // NewScope opens a scope. Names are for people: errors and dumps have them. If the parent that In gives is closed, that is
 // the new scope's error.
 func NewScope(name string, options ...Option) *Scope {
-	s := &Scope{name: name, opened: here()}
+	var frames [1]uintptr
+	s := &Scope{name: name, opened: among(frames[:runtime.Callers(2, frames[:])])}
 	for _, option := range options {
 		if option.set != nil {
 			option.set(s)
@@ -163,7 +165,8 @@ func (s *Scope) Close() error {
 	if s == nil {
 		return nil
 	}
-	at := here()
+	var frames [1]uintptr
+	at := among(frames[:runtime.Callers(2, frames[:])])
 	if done, err := s.loansOut(at); done || err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ type site [1]uintptr
 // here is the innermost line outside of these packages; tests among them are the user's.
 func here() (s site) {
 	var frames [8]uintptr
-	for skip, n := 2, 3; ; skip, n = skip+n, len(frames) {
+	for skip, n := 2, 6; ; skip, n = skip+n, len(frames) {
 		list := frames[:runtime.Callers(skip, frames[:n])]
 		for _, pc := range list {
 			if outside(pc) {
