@@ -147,6 +147,9 @@ func (s *Scope) Tril(x *Array, k int) *Array { return s.triangle("tril", x, fals
 func (s *Scope) Triu(x *Array, k int) *Array { return s.triangle("triu", x, true, k) }
 
 func (s *Scope) triangle(name string, x *Array, upper bool, k int) *Array {
+	if s.ready(name, []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
+		return s.triangles(name, x, upper, k)
+	}
 	return s.onMatrices(name, x, []int{k}, func(b *ir.Builder, v *ir.Value) *ir.Value {
 		return ops.Triangle(b, v, upper, sym.Const(int64(k)))
 	})

@@ -346,3 +346,23 @@ func (s *Scope) diagonals(x *Array, offset int) *Array {
 	}
 	return s.moved("diagonal", x, append(slices.Clone(x.shape[:rank-2]), n), from)
 }
+
+// triangles is Tril and Triu at once: a copy, with what lies beyond the diagonal cleared, row by row.
+func (s *Scope) triangles(name string, x *Array, upper bool, k int) *Array {
+	y := s.moved(name, x, x.shape, lay{strides: stridesOf(x.shape)})
+	if s.failed() {
+		return y
+	}
+	rows, columns := x.shape[len(x.shape)-2], x.shape[len(x.shape)-1]
+	data, size := y.tensor.Bytes(), x.dtype.Size()
+	k = min(max(k, -rows-1), columns)
+	for i := 0; columns > 0 && i < len(data)/size/columns; i++ {
+		at := min(max(i%rows+k, -1), columns) // the diagonal's column
+		from, to := min(at+1, columns), columns
+		if upper {
+			from, to = 0, max(at, 0)
+		}
+		clear(data[(i*columns+from)*size : (i*columns+to)*size])
+	}
+	return y
+}

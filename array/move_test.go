@@ -57,6 +57,14 @@ var moves = map[string]func(r *rand.Rand, shape []int) op{
 		offset := r.Intn(9) - 4
 		return func(s *array.Scope, in ...*array.Array) *array.Array { return s.Diagonal(in[0], offset) }
 	},
+	"tril": func(r *rand.Rand, shape []int) op {
+		k := r.Intn(13) - 6
+		return func(s *array.Scope, in ...*array.Array) *array.Array { return s.Tril(in[0], k) }
+	},
+	"triu": func(r *rand.Rand, shape []int) op {
+		k := r.Intn(13) - 6
+		return func(s *array.Scope, in ...*array.Array) *array.Array { return s.Triu(in[0], k) }
+	},
 	"index": func(r *rand.Rand, shape []int) op {
 		var at []any
 		for _, e := range shape {
@@ -111,7 +119,7 @@ var moves = map[string]func(r *rand.Rand, shape []int) op{
 // TestMoves compares what only moves elements, which at once is a loop of its own, with the compiled operation.
 func TestMoves(t *testing.T) {
 	array.AssertNoLeaks(t)
-	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.Bool}
+	types := []weir.DType{weir.F32, weir.F64, weir.F16, weir.U8, weir.I16, weir.I64, weir.Bool, weir.BF16}
 	turns := times(300)
 	for name, make := range moves {
 		r := rand.New(rand.NewSource(int64(len(name))))
@@ -144,6 +152,8 @@ func TestNumbersVary(t *testing.T) {
 		"roll":      func(s *array.Scope, i int) { s.Roll(x, i, 1) },
 		"pad":       func(s *array.Scope, i int) { s.Pad(x, float64(i), [2]int{i, 0}, [2]int{0, i}) },
 		"diagonal":  func(s *array.Scope, i int) { s.Diagonal(x, i) },
+		"tril":      func(s *array.Scope, i int) { s.Tril(x, i-50) },
+		"triu":      func(s *array.Scope, i int) { s.Triu(x, i-50) },
 		"index":     func(s *array.Scope, i int) { s.Index(x, i%6, array.Slice(i, array.End, 3)) },
 		"by arrays": func(s *array.Scope, i int) { s.Index(x, rows, i) },
 		"assign": func(s *array.Scope, i int) {
