@@ -116,7 +116,11 @@ func (s *Scope) Trace(x *Array, offset int) *Array {
 	})
 }
 
+// nearOffset is an offset that can be negated and added: those that are further leave nothing as well.
+func nearOffset(offset int) int { return min(max(offset, -1<<30), 1<<30) }
+
 func diagonal(b *ir.Builder, v *ir.Value, offset int) *ir.Value {
+	offset = nearOffset(offset)
 	row := len(v.Type.Shape) - 2
 	down, across := sym.Const(int64(max(-offset, 0))), sym.Const(int64(max(offset, 0)))
 	extent := v.Type.Shape[row].Sub(down).Min(v.Type.Shape[row+1].Sub(across))

@@ -337,6 +337,7 @@ func (s *Scope) padded(x *Array, number float64, widths [][2]int) *Array {
 
 // diagonals is Diagonal at once.
 func (s *Scope) diagonals(x *Array, offset int) *Array {
+	offset = nearOffset(offset)
 	rank, strides := len(x.shape), stridesOf(x.shape)
 	down, across := max(-offset, 0), max(offset, 0)
 	n := max(min(x.shape[rank-2]-down, x.shape[rank-1]-across), 0)

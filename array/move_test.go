@@ -2,6 +2,7 @@ package array_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"testing"
 
@@ -54,7 +55,7 @@ var moves = map[string]func(r *rand.Rand, shape []int) op{
 		return func(s *array.Scope, in ...*array.Array) *array.Array { return s.Pad(in[0], number, widths...) }
 	},
 	"diagonal": func(r *rand.Rand, shape []int) op {
-		offset := r.Intn(9) - 4
+		offset := []int{r.Intn(9) - 4, math.MinInt, math.MaxInt}[max(0, r.Intn(9)-6)]
 		return func(s *array.Scope, in ...*array.Array) *array.Array { return s.Diagonal(in[0], offset) }
 	},
 	"tril": func(r *rand.Rand, shape []int) op {
