@@ -74,11 +74,13 @@ type Group struct {
 
 // Stats tells what the scope and those inside of it hold.
 func (s *Scope) Stats() Stats {
+	owned, borrowed := s.holds()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	out := Stats{Name: s.name, Line: s.opened.line(), Bytes: s.bytes, Refused: s.refused}
+	children := slices.Clone(s.children)
+	s.mu.Unlock()
 	groups := map[Group]*Group{}
-	for a := s.first; a != nil; a = a.next {
+	for _, a := range owned {
 		g := Group{Type: a.String(), Line: a.made.line()}
 		if groups[g] == nil {
 			groups[g] = &Group{Type: g.Type, Line: g.Line}
@@ -91,10 +93,10 @@ func (s *Scope) Stats() Stats {
 	slices.SortFunc(out.Arrays, func(a, b Group) int {
 		return cmp.Or(-cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Type, b.Type))
 	})
-	for _, l := range s.borrowed {
+	for _, l := range borrowed {
 		out.Loans = append(out.Loans, fmt.Sprintf("%v by %v at %s", l.array, l.from, l.at.line()))
 	}
-	for _, child := range s.children {
+	for _, child := range children {
 		out.Children = append(out.Children, child.Stats())
 	}
 	return out

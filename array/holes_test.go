@@ -179,6 +179,7 @@ func TestWhileTraced(t *testing.T) {
 	within := func(s *array.Scope, in ...*array.Array) []*array.Array { return double(s, in...) }
 	c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array { return within(s, in...) }, array.Options{Name: "self"})
 	fine(t, err)
+	defer c.Close()
 	s := array.NewScope("s")
 	// It reads its own program, of the call before, and calls itself at another shape.
 	within = func(s *array.Scope, in ...*array.Array) []*array.Array {
@@ -202,7 +203,7 @@ func TestWhileTraced(t *testing.T) {
 	wants(t, s.Close(), weir.ErrClosed, "self is closed")
 	// A function that fails is traced again by the next call.
 	fails := true
-	c, err = array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+	failing, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
 		if fails {
 			panic("not now")
 		}
@@ -211,7 +212,7 @@ func TestWhileTraced(t *testing.T) {
 	fine(t, err)
 	for range 2 {
 		s := array.NewScope("s")
-		v, err := array.Item[float32](c.Call(s, array.From(s, []float32{2}))[0])
+		v, err := array.Item[float32](failing.Call(s, array.From(s, []float32{2}))[0])
 		if fails {
 			wants(t, err, weir.ErrInternal, "not now")
 		} else if err != nil || v != 4 {
@@ -222,7 +223,7 @@ func TestWhileTraced(t *testing.T) {
 		}
 		fails = false
 	}
-	fine(t, c.Close())
+	fine(t, failing.Close())
 }
 
 // TestCloseDead: closing what an operation that failed returned does nothing, and the scope's other arrays end with it.

@@ -182,24 +182,31 @@ func (s *Scope) each(f func(s *Scope)) {
 
 // lentOutside is the loans by this scope to scopes outside of another.
 func (s *Scope) lentOutside(of *Scope) (out []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	note := func(a *Array) {
+	owned, borrowed := s.holds()
+	for _, l := range borrowed {
+		owned = append(owned, l.array)
+	}
+	for _, a := range owned {
 		a.lock.Lock()
-		defer a.lock.Unlock()
 		for _, l := range a.loans {
 			if l.from == s && !l.to.inside(of) {
 				out = append(out, fmt.Sprintf("%v %v", a, l))
 			}
 		}
-	}
-	for a := s.first; a != nil; a = a.next {
-		note(a)
-	}
-	for _, l := range s.borrowed {
-		note(l.array)
+		a.lock.Unlock()
 	}
 	return out
+}
+
+// holds is the arrays that the scope owns, the newest first, and the loans to it. They are copies: an array's lock is
+// taken before a scope's, so that nobody may take an array's while it holds the scope's.
+func (s *Scope) holds() (owned []*Array, borrowed []*Loan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := s.first; a != nil; a = a.next {
+		owned = append(owned, a)
+	}
+	return owned, slices.Clone(s.borrowed)
 }
 
 // endInside ends the loans to the scope and to those inside of it, which lent nothing to scopes outside.
