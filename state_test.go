@@ -304,7 +304,7 @@ func TestStateCall(t *testing.T) {
 		a     weir.Arg
 		words string
 	}{
-		{"w0", x["w0"], "Update(t)"}, {"x", weir.Update(x["x"]), "no state"}, {"u0", x["w0"], "the state w0"}, {"w0", weir.Donate(x["w0"]), "Update(t)"}, {"x", weir.Consume(x["x"]), "Program.Run"},
+		{"w0", x["w0"], "Update(t)"}, {"x", weir.Update(x["x"]), "no state"}, {"u0", x["w0"], "the state w0"}, {"w0", weir.Donate(x["w0"]), "Update(t)"}, {"x", weir.Donate(x["x"]), "Program.Run"},
 	} {
 		if err := c.Bind(bad.name, bad.a); err == nil || !strings.Contains(err.Error(), bad.words) {
 			t.Errorf("binding %s: %v", bad.name, err)
