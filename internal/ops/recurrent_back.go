@@ -131,16 +131,23 @@ func recurrentBackShape(c *ir.Inference, n *ir.Node) error {
 	}
 	x, shapes := n.Inputs[backGates].Type, recurrentResults(layer)
 	last := 1 + carried(n)
+	wants := map[int][]sym.Expr{recurrentProjected: x.Shape}
 	for i, want := range shapes {
-		at := backByY + i
-		if i >= last {
-			at = backGates + i - last
+		if i < last {
+			wants[backByY+i] = want
+		} else {
+			wants[backGates+i-last] = want
 		}
-		v := input(n, at)
-		if v == nil && i < last {
+	}
+	for at := range backByEnd + 1 {
+		v, want := input(n, at), wants[at]
+		if at < recurrentOperands && want == nil { // the layer's, which are checked
 			continue
 		}
-		if v == nil || v.Type.DType != x.DType || len(v.Type.Shape) != len(want) {
+		if v == nil && at != backGates && at != backState && (at != backMemory || want == nil) {
+			continue
+		}
+		if v == nil || want == nil || v.Type.DType != x.DType || len(v.Type.Shape) != len(want) {
 			return fault(n, "input %d is %v", at, v)
 		}
 		for axis, extent := range want {
