@@ -11,31 +11,33 @@ import (
 	"github.com/weirml/weir/nn"
 )
 
+// typed are layers with parameters, of an element type that options may say, and the shape of what each takes.
+var typed = []struct {
+	build func(o ...nn.Option) nn.Layer
+	shape []int
+}{
+	{func(o ...nn.Option) nn.Layer { return nn.Linear(6, 4, o...) }, []int{2, 6}},
+	{func(o ...nn.Option) nn.Layer { return nn.Conv2d(2, 4, 3, append(o, nn.Padding(1))...) }, []int{1, 2, 5, 4}},
+	{func(o ...nn.Option) nn.Layer { return nn.ConvTranspose1d(2, 4, 3, o...) }, []int{1, 2, 5}},
+	{func(o ...nn.Option) nn.Layer { return nn.LayerNorm(6, o...) }, []int{3, 6}},
+	{func(o ...nn.Option) nn.Layer { return nn.RMSNorm(6, o...) }, []int{3, 6}},
+	{func(o ...nn.Option) nn.Layer { return nn.BatchNorm(3, o...) }, []int{4, 3, 2}},
+	{func(o ...nn.Option) nn.Layer { return nn.GroupNorm(2, 4, o...) }, []int{2, 4, 3}},
+	{func(o ...nn.Option) nn.Layer { return nn.LSTM(3, 4, o...) }, []int{2, 3, 3}},
+	{func(o ...nn.Option) nn.Layer { return nn.GRU(3, 4, o...) }, []int{2, 3, 3}},
+	{func(o ...nn.Option) nn.Layer { return nn.TransformerEncoderLayer(8, 2, 12, o...) }, []int{1, 4, 8}},
+	{func(o ...nn.Option) nn.Layer { return nn.PRelu(3, o...) }, []int{2, 3, 2}},
+	{func(o ...nn.Option) nn.Layer { return nn.Positions(5, 4, o...) }, []int{2, 3, 4}},
+}
+
 // TestTypes has layers of other element types read parameters of f32 from a file, and holds what they compute against f32.
 func TestTypes(t *testing.T) {
-	nets := []struct {
-		build func(o ...nn.Option) nn.Layer
-		shape []int
-	}{
-		{func(o ...nn.Option) nn.Layer { return nn.Linear(6, 4, o...) }, []int{2, 6}},
-		{func(o ...nn.Option) nn.Layer { return nn.Conv2d(2, 4, 3, append(o, nn.Padding(1))...) }, []int{1, 2, 5, 4}},
-		{func(o ...nn.Option) nn.Layer { return nn.ConvTranspose1d(2, 4, 3, o...) }, []int{1, 2, 5}},
-		{func(o ...nn.Option) nn.Layer { return nn.LayerNorm(6, o...) }, []int{3, 6}},
-		{func(o ...nn.Option) nn.Layer { return nn.RMSNorm(6, o...) }, []int{3, 6}},
-		{func(o ...nn.Option) nn.Layer { return nn.BatchNorm(3, o...) }, []int{4, 3, 2}},
-		{func(o ...nn.Option) nn.Layer { return nn.GroupNorm(2, 4, o...) }, []int{2, 4, 3}},
-		{func(o ...nn.Option) nn.Layer { return nn.LSTM(3, 4, o...) }, []int{2, 3, 3}},
-		{func(o ...nn.Option) nn.Layer { return nn.GRU(3, 4, o...) }, []int{2, 3, 3}},
-		{func(o ...nn.Option) nn.Layer { return nn.TransformerEncoderLayer(8, 2, 12, o...) }, []int{1, 4, 8}},
-		{func(o ...nn.Option) nn.Layer { return nn.PRelu(3, o...) }, []int{2, 3, 2}},
-		{func(o ...nn.Option) nn.Layer { return nn.Positions(5, 4, o...) }, []int{2, 3, 4}},
-	}
 	for _, dt := range []weir.DType{weir.F64, weir.BF16, weir.F16} {
-		for _, c := range nets {
+		for _, c := range typed {
 			t.Run(fmt.Sprint(dt, c.build()), func(t *testing.T) {
-				plain, typed := c.build(), c.build(nn.Type(dt))
+				plain, other := c.build(), c.build(nn.Type(dt))
 				s, p := open(t, plain)
-				q, err := nn.New(typed, 3)
+				q, err := nn.New(other, 3)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -49,7 +51,7 @@ func TestTypes(t *testing.T) {
 				}
 				x := ramp(s, c.shape...)
 				want := nn.One(nn.Training(s, p, nil), plain, x)
-				got := nn.One(nn.Training(s, q, nil), typed, s.Cast(x, dt))
+				got := nn.One(nn.Training(s, q, nil), other, s.Cast(x, dt))
 				if got.DType() != dt {
 					t.Errorf("the result is %v", got)
 				}
@@ -63,6 +65,37 @@ func TestTypes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestParametersOwnNothing: what a layer computes belongs to the scope in which it runs, one operation at a time, compiled and
+// differentiated, never to the scope of its parameters, which is capped.
+func TestParametersOwnNothing(t *testing.T) {
+	check := func(net nn.Layer, input func(s *array.Scope) *array.Array) {
+		t.Run(fmt.Sprint(net), func(t *testing.T) {
+			s, p := open(t, net)
+			before := p.Scope().Stats()
+			x := input(s)
+			for range 3 {
+				request := array.NewScope("request")
+				for _, y := range []*array.Array{nn.One(nn.Inference(request, p), net, x), nn.One(nn.Training(request, p, nil), net, x)} {
+					if y.Scope() != request {
+						t.Errorf("a result belongs to %v: %v", y.Scope(), request.Err())
+					}
+				}
+				if err := request.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			after := p.Scope().Stats()
+			if after.Bytes != before.Bytes || len(after.Arrays) != len(before.Arrays) || len(after.Children) != 0 {
+				t.Errorf("the parameters' scope holds %v, and held %v", after, before)
+			}
+		})
+	}
+	for _, c := range typed {
+		check(c.build(), func(s *array.Scope) *array.Array { return ramp(s, c.shape...) })
+	}
+	check(nn.Embedding(24, 3), func(s *array.Scope) *array.Array { return s.Reshape(s.Arange(weir.I32, 0, 24, 1), 2, 3, 4) })
 }
 
 // TestScale keeps a scope of the caller's own free of a network's parameters: they are counted apart.
