@@ -3,6 +3,7 @@ package train_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -796,6 +797,67 @@ func TestONNXResume(t *testing.T) {
 	whole := fit(false)
 	if !bytes.Equal(whole, fit(true)) {
 		t.Error("the bits differ")
+	}
+}
+
+// TestONNXCollidingNames: parameters that are called as a batch's arrays, as the step's other inputs and as what an optimiser
+// keeps of another parameter are trained as under any other names, in checkpoints too.
+func TestONNXCollidingNames(t *testing.T) {
+	s := array.NewScope("test")
+	defer s.Close()
+	batch := train.Batch{X: array.From(s, []float32{1, 2, -1, 0.5, 3, -2, 0.25, 1, -1.5, 2, 0.75, -3}, 3, 4), Y: array.From(s, []int32{0, 2, 1})}
+	fit := func(o train.Optimiser, names ...string) (bits [][]byte) {
+		f := &file{}
+		f.input("image", wire.Dim("N"), wire.Size(4))
+		at := "image"
+		for i, name := range names {
+			wide := int64(4)
+			if i == len(names)-1 {
+				wide = 3
+			}
+			f.weight(name, normal(uint64(i)+1, 0.4, 4, wide))
+			f.node("MatMul", []string{at, name}, []string{fmt.Sprint("value", i)})
+			at = fmt.Sprint("value", i)
+		}
+		net, p := mustParse(t, f.bytes(at), array.ModelOptions{})
+		open := func() *train.Trainer {
+			tr, err := train.New(net, p, train.CrossEntropy, o, train.Options{Accumulate: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tr
+		}
+		dir, tr := t.TempDir(), open()
+		defer func() { tr.Close() }()
+		for step := range 8 {
+			if _, err := tr.Step(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			if step != 3 {
+				continue
+			}
+			if err := tr.Save(dir); err != nil {
+				t.Fatal(err)
+			}
+			tr.Close()
+			tr = open()
+			if err := tr.Restore(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range names {
+			bits = append(bits, elementsOf(p.Get(name)))
+		}
+		return bits
+	}
+	for _, o := range []train.Optimiser{train.Adam(0.01), train.Adagrad(0.01)} {
+		plain := fit(o, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
+		odd := fit(o, "w", "w@mean", "w@square", "w@sum", "x", "y", "scalar0", "key", "loss", "w@mean@sum")
+		for i := range plain {
+			if !bytes.Equal(plain[i], odd[i]) {
+				t.Errorf("%v: parameter %d differs", o, i)
+			}
+		}
 	}
 }
 

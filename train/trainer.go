@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -195,14 +196,24 @@ func (t *Trainer) keep(i int, name string) {
 	shape := t.states[i].array.Shape()
 	for _, s := range t.optimiser.Slots(shape) {
 		a := array.From(t.scope, full(s.Value, s.Shape), s.Shape...)
-		t.states = append(t.states, state{name: name + "@" + s.Name, array: a, kind: slot, param: i})
+		t.states = append(t.states, state{name: t.free(name, s.Name), array: a, kind: slot, param: i})
 	}
 	if t.options.isLazy(name) {
-		t.states = append(t.states, state{name: name + "@mark", array: t.scope.Zeros(weir.I32, shape[0]), kind: mark, param: i})
+		t.states = append(t.states, state{name: t.free(name, "mark"), array: t.scope.Zeros(weir.I32, shape[0]), kind: mark, param: i})
 	}
 	if t.options.Accumulate > 1 {
-		t.states = append(t.states, state{name: name + "@sum", array: t.scope.Zeros(weir.F32, shape...), kind: sum, param: i})
+		t.states = append(t.states, state{name: t.free(name, "sum"), array: t.scope.Zeros(weir.F32, shape...), kind: sum, param: i})
 	}
+}
+
+// free is a name for what is kept of a parameter, as w@mean, with as many @ as make it no name of another state's or
+// parameter's: checkpoints have all of them.
+func (t *Trainer) free(name, what string) string {
+	taken := func(s state) bool { return s.name == name+what }
+	for name += "@"; slices.ContainsFunc(t.states, taken) || slices.ContainsFunc(t.frozen, taken); {
+		name += "@"
+	}
+	return name + what
 }
 
 // prepare makes the arrays for what changes from step to step.
