@@ -3,7 +3,8 @@
 Usage: steps.py ENGINE MODEL THREADS SECONDS
 ENGINE is torch (eager) or inductor (torch.compile of forward, loss and optimiser). bench/steps is the same in Weir.
 MODEL is one of those in MODELS: a step is forward, loss, backward and the optimiser's update, on a batch that stays.
-peak is the process's resident bytes at their highest while it trains, less those before the model was made.
+peak is the process's resident bytes at their highest while it trains, less those before the model was made. tensors is the
+most bytes of tensors alive at once in a step, as PyTorch's profiler records them.
 """
 import json
 import sys
@@ -110,6 +111,19 @@ def resident(field):
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith(field))
 
 
+def most(step, held):
+    """The most bytes of tensors alive at once in a step: the tensors held from step to step, and those the step makes."""
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held}
+    with torch.profiler.profile(profile_memory=True) as seen:
+        step()
+    events = sorted((e.start_ns(), e.nbytes()) for e in seen.profiler.kineto_results.events() if e.name() == "[memory]")
+    now = top = sum(storages.values())
+    for _, size in events:
+        now += size
+        top = max(top, now)
+    return top
+
+
 def main():
     engine, name, threads, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     torch.set_num_threads(threads)
@@ -140,7 +154,11 @@ def main():
         last = step()
         times.append((time.perf_counter() - begin) * 1e3)
     times.sort()
-    print(json.dumps({"min": times[0], "median": times[len(times) // 2], "first": first, "peak": resident("VmHWM:") - before,
+    peak = resident("VmHWM:") - before
+    optimiser.zero_grad(set_to_none=True)
+    state = [t for entry in optimiser.state.values() for t in entry.values() if torch.is_tensor(t)]
+    tensors = most(step, [x, y, *model.parameters(), *model.buffers(), *state])
+    print(json.dumps({"min": times[0], "median": times[len(times) // 2], "first": first, "peak": peak, "tensors": tensors,
                       "loss": loss, "last": last.item()}))
 
 

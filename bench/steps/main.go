@@ -1,7 +1,8 @@
 // Command steps times training steps of Weir on the models of bench/steps.py: it prints one JSON line as that does, with the
 // bytes that the certificate and the states come to.
 //
-// Usage: steps MODEL SECONDS. It uses as many threads as GOMAXPROCS says.
+// Usage: steps MODEL SECONDS [BUDGET]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that a step may
+// take besides its states, for batches up to this one's size.
 package main
 
 import (
@@ -114,12 +115,18 @@ type line struct {
 }
 
 func run(arguments []string) (err error) {
-	if len(arguments) != 2 || models[arguments[0]] == nil {
-		return fmt.Errorf("usage: steps MODEL SECONDS")
+	if len(arguments) < 2 || len(arguments) > 3 || models[arguments[0]] == nil {
+		return fmt.Errorf("usage: steps MODEL SECONDS [BUDGET]")
 	}
 	seconds, err := strconv.ParseFloat(arguments[1], 64)
 	if err != nil {
 		return err
+	}
+	budget := int64(0)
+	if len(arguments) == 3 {
+		if budget, err = strconv.ParseInt(arguments[2], 10, 64); err != nil {
+			return err
+		}
 	}
 	before, begin := resident("VmRSS:"), time.Now()
 	m := models[arguments[0]]()
@@ -129,7 +136,11 @@ func run(arguments []string) (err error) {
 	batch := train.Batch{X: m.x(s, r), Y: array.From(s, draw(r, m.classes, m.labels), m.shape...)}
 	params := nn.Init(m.net, 7)
 	defer params.Close()
-	t, err := train.New(m.net, params, train.CrossEntropy, m.optimiser, train.Options{Threads: runtime.GOMAXPROCS(0)})
+	o := train.Options{Threads: runtime.GOMAXPROCS(0), Budget: budget}
+	if budget > 0 {
+		o.Compile.Dims = map[string]weir.Range{"batch": {Min: 1, Max: int64(batch.X.Dim(0))}}
+	}
+	t, err := train.New(m.net, params, train.CrossEntropy, m.optimiser, o)
 	if err != nil {
 		return err
 	}
