@@ -1,25 +1,38 @@
 package hostop
 
 import (
-	"math/bits"
-
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() { register("random_uniform", randomUniform) }
 
-// philox is the counter-based generator Philox 4×32 with ten rounds: four random words from a counter and a key, the same on every machine and in any order of
-// counters (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011).
-func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
-	for range 10 {
-		high0, low0 := bits.Mul32(0xd2511f53, counter[0])
-		high1, low1 := bits.Mul32(0xcd9e8d57, counter[2])
-		counter = [4]uint32{high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0}
-		key[0] += 0x9e3779b9
-		key[1] += 0xbb67ae85
+// randomBlock is how many elements are drawn before they are stored: an even number.
+const randomBlock = 512
+
+// randomWords fills a list with the random bits of consecutive elements, two for each counter from the first on, by the
+// counter-based generator Philox 4×32 with ten rounds: the same on every machine and in any order of counters (Salmon, Moraes,
+// Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011). Two counters are worked on at once, since each round of one
+// waits for the round before it.
+func randomWords(list []uint64, first, draw, seed uint64) {
+	low, high := uint32(draw), uint32(draw>>32)
+	for i := 0; i < len(list); i += 4 {
+		a0, a1, a2, a3 := uint32(first), uint32(first>>32), low, high
+		b0, b1, b2, b3 := uint32(first+1), uint32((first+1)>>32), low, high
+		k0, k1 := uint32(seed), uint32(seed>>32)
+		for range 10 {
+			p, q := 0xd2511f53*uint64(a0), 0xcd9e8d57*uint64(a2)
+			a0, a1, a2, a3 = uint32(q>>32)^a1^k0, uint32(q), uint32(p>>32)^a3^k1, uint32(p)
+			p, q = 0xd2511f53*uint64(b0), 0xcd9e8d57*uint64(b2)
+			b0, b1, b2, b3 = uint32(q>>32)^b1^k0, uint32(q), uint32(p>>32)^b3^k1, uint32(p)
+			k0 += 0x9e3779b9
+			k1 += 0xbb67ae85
+		}
+		four := [4]uint64{uint64(a0)<<32 | uint64(a1), uint64(a2)<<32 | uint64(a3), uint64(b0)<<32 | uint64(b1), uint64(b2)<<32 | uint64(b3)}
+		copy(list[i:], four[:])
+		first += 2
 	}
-	return counter
 }
 
 // precision is the number of random bits that make an element, at most as many as its significand has, so that none is rounded up to 1.
@@ -41,13 +54,23 @@ func randomUniform(c *Call) error {
 	if err != nil {
 		return err
 	}
-	scale := 1 / float64(uint64(1)<<width)
-	for i := range out.Len() {
-		c.work(8)
-		block := uint64(i) / 2
-		words := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(draw), uint32(draw >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
-		random := uint64(words[2*(i%2)])<<32 | uint64(words[2*(i%2)+1])
-		out.SetFloat(i, low+float64(random>>(64-width))*scale*(high-low))
+	scale, span := 1/float64(uint64(1)<<width), high-low
+	number := func(random uint64) float64 { return low + float64(float64(random>>(64-width))*scale*span) }
+	floats, _ := tensor.Data[float32](out)
+	var words [randomBlock]uint64
+	for first := int64(0); first < out.Len(); first += randomBlock {
+		list := words[:min(randomBlock, out.Len()-first)]
+		c.work(8 * int64(len(list)))
+		randomWords(list, uint64(first)/2, draw, seed)
+		if floats != nil {
+			for i, random := range list {
+				floats[first+int64(i)] = float32(number(random))
+			}
+			continue
+		}
+		for i, random := range list {
+			out.SetFloat(first+int64(i), number(random))
+		}
 	}
 	next, err := c.Result(1, 2)
 	if err != nil {

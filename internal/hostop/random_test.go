@@ -1,11 +1,24 @@
 package hostop
 
 import (
+	"math/bits"
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 )
+
+// philox is the generator as its paper writes it: four random words from a counter and a key.
+func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
+	for range 10 {
+		high0, low0 := bits.Mul32(0xd2511f53, counter[0])
+		high1, low1 := bits.Mul32(0xcd9e8d57, counter[2])
+		counter = [4]uint32{high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0}
+		key[0] += 0x9e3779b9
+		key[1] += 0xbb67ae85
+	}
+	return counter
+}
 
 // TestPhilox compares with the known answers that its authors publish.
 func TestPhilox(t *testing.T) {
@@ -20,6 +33,24 @@ func TestPhilox(t *testing.T) {
 	} {
 		if got := philox(c.counter, c.key); got != c.want {
 			t.Errorf("%x %x: %x, want %x", c.counter, c.key, got, c.want)
+		}
+	}
+}
+
+// TestRandomWords: words that are made four at a time are those of one counter after another, for lists of any length.
+func TestRandomWords(t *testing.T) {
+	for length := range 23 {
+		for _, first := range []uint64{0, 1<<32 - 3, 1<<63 + 5} {
+			draw, seed := uint64(0x9e3779b97f4a7c15), uint64(length)<<40+11
+			got := make([]uint64, length)
+			randomWords(got, first, draw, seed)
+			for i, x := range got {
+				block := first + uint64(i)/2
+				four := philox([4]uint32{uint32(block), uint32(block >> 32), uint32(draw), uint32(draw >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+				if want := uint64(four[2*(i%2)])<<32 | uint64(four[2*(i%2)+1]); x != want {
+					t.Fatalf("word %d of %d from %d: %x, want %x", i, length, first, x, want)
+				}
+			}
 		}
 	}
 }

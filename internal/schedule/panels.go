@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -275,8 +276,8 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors = chosen
 	} else if depth, known := c.K.Const(); known && depth <= shortSum && s.inSquares(k, c) {
 		vectors = squareVectors
-	} else if fixed && vectors == 3 && all%3 != 0 && all%4 == 0 {
-		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3
+	} else if most := s.mostVectors(c, lanes); vectors == 3 && (most == 4 || fixed && all%3 != 0 && all%4 == 0) {
+		vectors = 4 // nearly as fast, and no panel is in part empty: tiles of 6 × 4 vectors in the place of 8 × 3; and what was cut to four stays whole
 	}
 	if usual == 2 && vectors == 2 && !s.inSquares(k, c) {
 		vectors = s.wider(k, c, lanes)
@@ -288,6 +289,15 @@ func (s *scheduler) panelWidth(k *loop.Kernel, c *loop.Contract, dt dtype.DType)
 		vectors--
 	}
 	return vectors * lanes
+}
+
+// mostVectors is the vectors of a contraction's columns at the most; 0 if they have no bound.
+func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
+	_, columns := s.dims.Bounds(c.N)
+	if columns < 0 || columns > math.MaxInt64-lanes {
+		return 0
+	}
+	return (columns + lanes - 1) / lanes
 }
 
 // wider is the vectors of a panel in the place of two: four or three, if they make whole panels that stay near and
