@@ -377,3 +377,36 @@ func TestWiderPanels(t *testing.T) {
 		}
 	}
 }
+
+// TestPanelsOnce: a transposed right operand is gathered for products of every number of columns, so that none is read with its
+// columns apart.
+func TestPanelsOnce(t *testing.T) {
+	for _, columns := range []int64{48, 64} { // three vectors, four
+		machine := target.Machine{Name: "wide", VectorBytes: 64, Tile: target.Tile{Rows: 8, Columns: columns}, Limits: target.Limits{Scratch: 8 << 20, Registers: 32, L1: 32 << 10, L2: 1 << 20}}
+		for m := int64(2); m <= 530; m++ {
+			b := loop.NewBuilder("product")
+			rows, depth := sym.Var(sym.User("n")), number(70)
+			x := b.Param("x", loop.Read, dtype.F32, shape(rows, depth))
+			w := b.Param("w", loop.Read, dtype.F32, shape(number(m), depth))
+			y := b.Param("y", loop.Write, dtype.F32, shape(rows, number(m)))
+			acc := b.Local("acc", dtype.F32, rows, number(m))
+			b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, f32(0)) })
+			down, right := shape(one, zero), shape(zero, one)
+			b.Contract(rows, number(m), depth, acc.Tile(shape(zero, zero), down, right), x.Tile(shape(zero, zero), down, right), w.Tile(shape(zero, zero), right, down))
+			b.Nest(loop.Each, "o", y.Shape, func(i []sym.Expr) { b.Store(y, i, acc.Load(i...)) })
+			k := b.Kernel
+			k.Dims = loop.FreeDims(k)
+			ranges := sym.NewDims()
+			ranges.Set(sym.User("n"), sym.Range{Min: 0, Max: 1 << 20})
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: machine, dims: ranges}
+			if err := s.contractions(); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range loop.Accesses(k.Body) {
+				if c, ok := a.Stmt.(*loop.Contract); ok && c.B.Buffer == "w" {
+					t.Fatalf("%d columns, tiles of %d: the columns lie apart\n%s", m, columns, k)
+				}
+			}
+		}
+	}
+}
