@@ -277,6 +277,16 @@ func (t *Trainer) Memory() *weir.Memory {
 	return t.update.compiled.Memory()
 }
 
+// Program is the compiled step: what it does and takes can be looked at, profiled (weir.Program.Kernels) and written as an
+// artefact that weir plan and weir bench read. It belongs to the trainer: do not close it. nil before the step is compiled,
+// and once the trainer is closed.
+func (t *Trainer) Program() *weir.Program {
+	if t.update == nil {
+		return nil
+	}
+	return t.update.compiled.Program()
+}
+
 // Peak is all that training takes while steps have batches of these extents: the certificates of the programs that steps run,
 // of which there are two if gradients are added up, and what StateBytes says. Predict and Evaluate have a program of their
 // own, whose memory is not in it.

@@ -1,8 +1,9 @@
 // Command steps times training steps of Weir on the models of bench/steps.py: it prints one JSON line as that does, with the
 // bytes that the certificate and the states come to.
 //
-// Usage: steps MODEL SECONDS [BUDGET]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that a step may
-// take besides its states, for batches up to this one's size.
+// Usage: steps MODEL SECONDS [BUDGET [FILE]]. It uses as many threads as GOMAXPROCS says. BUDGET is the most bytes that a step
+// may take besides its states, for batches up to this one's size; 0: there is none. The step is written to FILE as an
+// artefact, for weir plan and weir bench --profile.
 package main
 
 import (
@@ -115,15 +116,15 @@ type line struct {
 }
 
 func run(arguments []string) (err error) {
-	if len(arguments) < 2 || len(arguments) > 3 || models[arguments[0]] == nil {
-		return fmt.Errorf("usage: steps MODEL SECONDS [BUDGET]")
+	if len(arguments) < 2 || len(arguments) > 4 || models[arguments[0]] == nil {
+		return fmt.Errorf("usage: steps MODEL SECONDS [BUDGET [FILE]]")
 	}
 	seconds, err := strconv.ParseFloat(arguments[1], 64)
 	if err != nil {
 		return err
 	}
 	budget := int64(0)
-	if len(arguments) == 3 {
+	if len(arguments) > 2 {
 		if budget, err = strconv.ParseInt(arguments[2], 10, 64); err != nil {
 			return err
 		}
@@ -149,7 +150,22 @@ func run(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(arguments) > 3 {
+		if err := write(t.Program(), arguments[3]); err != nil {
+			return err
+		}
+	}
 	return json.NewEncoder(os.Stdout).Encode(l)
+}
+
+// write writes a program's artefact to a file.
+func write(p *weir.Program, name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = p.WriteTo(f)
+	return errors.Join(err, f.Close())
 }
 
 // measure steps on one batch for so many seconds.
