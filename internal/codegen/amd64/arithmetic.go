@@ -213,6 +213,27 @@ func (e *emitter) product32(x *loop.Binary) (value, bool) {
 	return value{}, false
 }
 
+// expFrom is select(lt(x, low), 0, exp(x)) for a constant low, as one function: exp computes nothing of lanes that are not
+// chosen.
+func (e *emitter) expFrom(s *loop.Select) (value, bool) {
+	below, isLess := s.Cond.(*loop.Binary)
+	power, isUnary := s.Y.(*loop.Unary)
+	if !isLess || below.Op != loop.Lt || !isUnary || power.Op != loop.Exp || !loop.Same(below.X, power.X) {
+		return value{}, false
+	}
+	low, zero := constantOf(below.Y), constantOf(s.X)
+	if low == nil || zero == nil || zero.Bits != 0 {
+		return value{}, false
+	}
+	switch limit := loop.ToFloat(low.Type, low.Bits); {
+	case s.DType() == dtype.F32 && limit >= expLow && limit <= 0:
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emitted{e.builder}.expFrom(x, float32(limit)) }), true
+	case s.DType() == dtype.F64 && limit >= expLowWide && limit <= 0:
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emittedWide{wideBuilder{e.builder}}.expFrom(x, limit) }), true
+	}
+	return value{}, false
+}
+
 // combine applies an operation to two values of one type.
 func (e *emitter) combine(op loop.BinaryOp, a, b value) value {
 	switch a.kind() {

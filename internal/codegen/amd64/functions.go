@@ -85,6 +85,7 @@ func (b wideBuilder) integer(c int64) asm.Reg               { return b.repeated6
 func (b wideBuilder) add(x, y asm.Reg) asm.Reg              { return b.three(asm.VADDPD, x, y) }
 func (b wideBuilder) sub(x, y asm.Reg) asm.Reg              { return b.three(asm.VSUBPD, x, y) }
 func (b wideBuilder) mul(x, y asm.Reg) asm.Reg              { return b.three(asm.VMULPD, x, y) }
+func (b wideBuilder) mulWhere(m, x, y asm.Reg) asm.Reg      { return b.mulMasked(asm.VMULPD, m, x, y) }
 func (b wideBuilder) div(x, y asm.Reg) asm.Reg              { return b.three(asm.VDIVPD, x, y) }
 func (b wideBuilder) min(x, y asm.Reg) asm.Reg              { return b.three(asm.VMINPD, x, y) }
 func (b wideBuilder) max(x, y asm.Reg) asm.Reg              { return b.three(asm.VMAXPD, x, y) }

@@ -12,6 +12,7 @@ type algebra[V, M any] interface {
 	add(x, y V) V
 	sub(x, y V) V
 	mul(x, y V) V
+	mulWhere(m M, x, y V) V // x·y in the mask's lanes, 0 elsewhere, where y is a positive number
 	div(x, y V) V
 	min(x, y V) V // y where one is NaN, and where both are zeros
 	max(x, y V) V // likewise

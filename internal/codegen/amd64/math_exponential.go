@@ -13,26 +13,26 @@ const (
 	// exp overflows above and is zero below; between, what exp's parts are multiplied by is a normal number.
 	expHigh = 90
 	expLow  = -104.5
+
+	// expNormal is about the least number whose exponential is a normal number.
+	expNormal = -87.33
 )
 
 // exp has an error of at most 1.63 ulp.
-func (m mathematics[V, M]) exp(x V) V {
-	return m.expOf(m.max(m.float(expLow), m.min(m.float(expHigh), x)), 0)
-}
+func (m mathematics[V, M]) exp(x V) V { return m.expFrom(x, expLow) }
 
-// expOf is 2ᵇ·exp(x) for expLow ≤ x ≤ expHigh, or NaN. The result is p·2ⁿ·2ⁿ with n = x / 2 ln 2, so that only the last multiplication can
-// overflow, or round to a subnormal number; |r| ≤ ln 2.
-func (m mathematics[V, M]) expOf(x V, b int32) V {
+// expFrom is exp(x), but 0 where x < low, which is expLow or more. There it multiplies nothing: a product that underflows, even to zero,
+// takes processors some hundred times as long as another.
+func (m mathematics[V, M]) expFrom(x V, low float32) V {
+	above := m.compare(notLess, x, m.float(low))
+	x = m.max(m.float(low), m.min(m.float(expHigh), x))
+	// The result is p·2ⁿ·2ⁿ with n = x / 2 ln 2, so that only the last multiplication can overflow, or round to a subnormal number; |r| ≤ ln 2.
 	t := m.fma(x, m.float(0.5/math.Ln2), m.float(roundShift))
 	n := m.sub(t, m.float(roundShift))
 	r := m.fnma(n, m.float(2*ln2Low), m.fnma(n, m.float(2*ln2), x))
 	p := m.horner(r, 1, 1, 5.0000036e-01, 1.6666616e-01, 4.166117e-02, 8.335868e-03, 1.4105992e-03, 1.9650394e-04)
 	scale := m.shiftLeft(t, 23)
-	p = m.mul(p, scale)
-	if b != 0 {
-		scale = m.addInt(scale, m.integer(b<<23))
-	}
-	return m.mul(p, scale)
+	return m.mulWhere(above, m.mul(p, scale), scale)
 }
 
 // expm1Parts gives p, the polynomial of eʳ − 1 for x = n·ln 2 + r, and 2ⁿ⁺ᵇ, which must be normal.
@@ -54,8 +54,9 @@ func (m mathematics[V, M]) expm1(x V) V {
 // sigmoid is 1 / (1 + e⁻ˣ), with an error of at most 1.67 ulp.
 func (m mathematics[V, M]) sigmoid(x V) V {
 	one := m.float(1)
-	p, scale := m.expm1Parts(m.max(m.float(expLow), m.or(m.integer(signBit), x)), 64)
-	e := m.mul(m.fma(scale, p, scale), m.float(0x1p-64)) // exp(−|x|)
+	a := m.or(m.integer(signBit), x)
+	p, scale := m.expm1Parts(m.max(m.float(expLow), a), 64)
+	e := m.mulWhere(m.compare(notLess, a, m.float(expLow)), m.fma(scale, p, scale), m.float(0x1p-64)) // exp(−|x|)
 	numerator := m.selectLanes(m.compare(less, x, m.float(0)), e, one)
 	q := m.div(numerator, m.add(one, e))
 	rest := m.fnma(q, e, m.sub(numerator, q)) // numerator − q·(1 + e); what it adds to q is rest / (1 + e)
@@ -64,7 +65,7 @@ func (m mathematics[V, M]) sigmoid(x V) V {
 
 // gated is x·sigmoid(y) with one division, with an error of at most 3 ulp where e⁻ʸ does not overflow (y ≥ −88.7), and 0 below.
 func (m mathematics[V, M]) gated(x, y V) V {
-	return m.div(x, m.add(m.float(1), m.exp(m.xor(m.integer(signBit), y))))
+	return m.div(x, m.add(m.float(1), m.expFrom(m.xor(m.integer(signBit), y), expNormal)))
 }
 
 // tanh has an error of at most 1.95 ulp. With e = exp(−2|x|), it is (1 − e) / (1 + e) near 0 and 1 − 2e / (1 + e) elsewhere.

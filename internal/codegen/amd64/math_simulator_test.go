@@ -8,11 +8,17 @@ type lane struct{}
 func single(x uint32) float32 { return math.Float32frombits(x) }
 func word(x float32) uint32   { return math.Float32bits(x) }
 
-func (lane) float(c float32) uint32    { return word(c) }
-func (lane) integer(c int32) uint32    { return uint32(c) }
-func (lane) add(x, y uint32) uint32    { return word(single(x) + single(y)) }
-func (lane) sub(x, y uint32) uint32    { return word(single(x) - single(y)) }
-func (lane) mul(x, y uint32) uint32    { return word(single(x) * single(y)) }
+func (lane) float(c float32) uint32 { return word(c) }
+func (lane) integer(c int32) uint32 { return uint32(c) }
+func (lane) add(x, y uint32) uint32 { return word(single(x) + single(y)) }
+func (lane) sub(x, y uint32) uint32 { return word(single(x) - single(y)) }
+func (lane) mul(x, y uint32) uint32 { return word(single(x) * single(y)) }
+func (m lane) mulWhere(above bool, x, y uint32) uint32 {
+	if !above {
+		return 0
+	}
+	return m.mul(x, y)
+}
 func (lane) div(x, y uint32) uint32    { return word(single(x) / single(y)) }
 func (lane) sqrt(x uint32) uint32      { return word(float32(math.Sqrt(float64(single(x))))) }
 func (lane) and(x, y uint32) uint32    { return x & y }
@@ -97,6 +103,8 @@ func satisfies(p predicate, a, b float64) bool {
 		return a != a || b != b
 	case notEqual:
 		return a != b
+	case notLess:
+		return !(a < b)
 	case greaterOrEqual:
 		return a >= b
 	case greater:
@@ -138,6 +146,12 @@ func (wideLane) integer(c int64) uint64 { return uint64(c) }
 func (wideLane) add(x, y uint64) uint64 { return wideWord(double(x) + double(y)) }
 func (wideLane) sub(x, y uint64) uint64 { return wideWord(double(x) - double(y)) }
 func (wideLane) mul(x, y uint64) uint64 { return wideWord(double(x) * double(y)) }
+func (m wideLane) mulWhere(above bool, x, y uint64) uint64 {
+	if !above {
+		return 0
+	}
+	return m.mul(x, y)
+}
 func (wideLane) div(x, y uint64) uint64 { return wideWord(double(x) / double(y)) }
 func (wideLane) fma(x, y, z uint64) uint64 {
 	return wideWord(math.FMA(double(x), double(y), double(z)))

@@ -229,3 +229,54 @@ func TestGated(t *testing.T) {
 		}
 	}
 }
+
+// watched is the model of a lane that counts products that underflow: of numbers but zeros, a product that is no normal number, which
+// processors take a hundred times as long for.
+type watched struct {
+	lane
+	count *int
+}
+
+func (w watched) mul(x, y uint32) uint32 {
+	z := w.lane.mul(x, y)
+	if x<<1 != 0 && y<<1 != 0 && z<<1 < 2<<23 {
+		*w.count++
+	}
+	return z
+}
+
+func (w watched) mulWhere(above bool, x, y uint32) uint32 {
+	if !above {
+		return 0
+	}
+	return w.mul(x, y)
+}
+
+// Arguments far below those whose exponential is a number of f32, such as masks make, cost no more than others.
+func TestUnderflow(t *testing.T) {
+	count := 0
+	m := model{watched{count: &count}}
+	for _, test := range []struct {
+		name     string
+		function func(x uint32) uint32
+		least    float32 // from which on down nothing underflows
+	}{
+		{"exp", m.exp, expLow},
+		{"exp of shares", func(x uint32) uint32 { return m.expFrom(x, expNormal) }, 0},
+		{"sigmoid", m.sigmoid, expLow},
+		{"gated", func(x uint32) uint32 { return m.gated(word(1), x) }, 0},
+	} {
+		for _, x := range []float32{-1, -20, -87, expNormal, -87.34, -90, -100, -104, -104.6, -120, -150, -1e4, -1e9, -math.MaxFloat32, float32(math.Inf(-1))} {
+			if x > test.least {
+				continue
+			}
+			count = 0
+			if y := single(test.function(word(x))); count > 0 {
+				t.Errorf("%s(%g) = %g: %d products underflow", test.name, x, y, count)
+			}
+		}
+	}
+	if count = 0; m.exp(word(-90)) == 0 || count == 0 {
+		t.Error("exp(-90) is no subnormal number, or its product is not counted")
+	}
+}

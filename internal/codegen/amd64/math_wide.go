@@ -10,6 +10,7 @@ type wideAlgebra[V, M any] interface {
 	add(x, y V) V
 	sub(x, y V) V
 	mul(x, y V) V
+	mulWhere(m M, x, y V) V
 	div(x, y V) V
 	min(x, y V) V
 	max(x, y V) V
@@ -68,10 +69,16 @@ func (m wideMathematics[V, M]) split(x V, b float64) (p, n V) {
 
 // exp has an error below 1.0 ulp.
 func (m wideMathematics[V, M]) exp(x V) V {
-	p, n := m.split(m.max(m.float(expLowWide), m.min(m.float(expHighWide), x)), 1023)
+	return m.expFrom(x, expLowWide)
+}
+
+// expFrom is exp(x), but 0 where x < low, which is expLowWide or more.
+func (m wideMathematics[V, M]) expFrom(x V, low float64) V {
+	above := m.compare(notLess, x, m.float(low))
+	p, n := m.split(m.max(m.float(low), m.min(m.float(expHighWide), x)), 1023)
 	half := m.shiftRight(n, 1) // 2ⁿ in two factors
 	scale := m.shiftLeft(half, 52)
-	return m.mul(m.fma(scale, p, scale), m.shiftLeft(m.subInt(n, half), 52))
+	return m.mulWhere(above, m.fma(scale, p, scale), m.shiftLeft(m.subInt(n, half), 52))
 }
 
 // expm1 has an error below 1.7 ulp.
@@ -85,9 +92,10 @@ func (m wideMathematics[V, M]) expm1(x V) V {
 // sigmoid has an error below 1.5 ulp.
 func (m wideMathematics[V, M]) sigmoid(x V) V {
 	one := m.float(1)
-	p, n := m.split(m.max(m.float(expLowWide), m.or(m.integer(wideSign), x)), 100)
+	a := m.or(m.integer(wideSign), x)
+	p, n := m.split(m.max(m.float(expLowWide), a), 100)
 	scale := m.shiftLeft(n, 52)
-	e := m.mul(m.fma(scale, p, scale), m.float(0x1p-100))
+	e := m.mulWhere(m.compare(notLess, a, m.float(expLowWide)), m.fma(scale, p, scale), m.float(0x1p-100))
 	numerator := m.selectLanes(m.compare(less, x, m.float(0)), e, one)
 	q := m.div(numerator, m.add(one, e))
 	return m.fma(m.fnma(q, e, m.sub(numerator, q)), m.float(0.75), q)

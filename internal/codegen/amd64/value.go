@@ -218,6 +218,9 @@ func (e *emitter) expression(x loop.Expr) value {
 	case *loop.Binary:
 		return e.binary(x)
 	case *loop.Select:
+		if v, ok := e.expFrom(x); ok {
+			return v
+		}
 		cond, a, b := e.value(x.Cond), e.value(x.X), e.value(x.Y)
 		return e.choose(cond, a, b)
 	case *loop.Cast:

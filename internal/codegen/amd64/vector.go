@@ -31,6 +31,18 @@ func (b *builder) sub(x, y asm.Reg) asm.Reg { return b.three(asm.VSUBPS, x, y) }
 func (b *builder) mul(x, y asm.Reg) asm.Reg { return b.three(asm.VMULPS, x, y) }
 func (b *builder) div(x, y asm.Reg) asm.Reg { return b.three(asm.VDIVPS, x, y) }
 
+// mulWhere is x·y in the lanes of the mask and 0 in the others, where y is a positive number.
+func (b *builder) mulWhere(mask, x, y asm.Reg) asm.Reg { return b.mulMasked(asm.VMULPS, mask, x, y) }
+
+func (b *builder) mulMasked(op asm.Op, mask, x, y asm.Reg) asm.Reg {
+	if !b.isa.masks {
+		return b.three(op, b.and(mask, x), y)
+	}
+	r := b.vector()
+	b.emit(asm.Inst{Op: op, Bits: uint16(b.isa.bits), Args: [4]asm.Reg{r, x, y}, Mask: mask, Zero: true})
+	return r
+}
+
 // min and max are the machine's: y where an operand is NaN, and where both are zeros.
 func (b *builder) min(x, y asm.Reg) asm.Reg { return b.three(asm.VMINPS, x, y) }
 func (b *builder) max(x, y asm.Reg) asm.Reg { return b.three(asm.VMAXPS, x, y) }
@@ -104,7 +116,7 @@ func (b *builder) toFloat(x asm.Reg) asm.Reg       { return b.two(asm.VCVTDQ2PS,
 
 // Comparisons and masks.
 
-// predicate is a comparison of floats; those but notEqual and unordered are false where an operand is NaN.
+// predicate is a comparison of floats; those but notEqual, notLess and unordered are false where an operand is NaN.
 type predicate int64
 
 // The predicates, by the machine's numbers.
@@ -117,6 +129,7 @@ const (
 	ordered        predicate = 0x07
 	greaterOrEqual predicate = 0x1d
 	greater        predicate = 0x1e
+	notLess        predicate = 0x15
 )
 
 func (b *builder) compare(p predicate, x, y asm.Reg) asm.Reg {
