@@ -15,7 +15,7 @@ var orderSamples = []int64{1, 7, 64, 500}
 // that bind dimensions, branch or loop stay where they are. Fewer bytes alive may still lie less well: the new order must need no more at
 // any sample, and less at one.
 func (c *Compiled) order() error {
-	body, _, err := c.ordered()
+	body, _, err := c.ordered(0)
 	c.Loop.Body = body
 	return err
 }
@@ -23,7 +23,7 @@ func (c *Compiled) order() error {
 // predicted is the arena's size for the module as it is, in the order that it will have, at each of orderSamples.
 func (c *Compiled) predicted() ([]int64, error) {
 	own := c.Loop.Body
-	_, sizes, err := c.ordered()
+	_, sizes, err := c.ordered(fewMoves)
 	if err == nil && sizes == nil {
 		sizes, err = c.arenaOf(own)
 	}
@@ -34,10 +34,13 @@ func (c *Compiled) predicted() ([]int64, error) {
 	return sizes, err
 }
 
-// ordered is the better order of the steps, and the arena's sizes for it; no sizes where only one was looked at.
-func (c *Compiled) ordered() (body []loop.Step, sizes []int64, err error) {
+// fewMoves is what Order may look at where many orders are only compared.
+const fewMoves = 2_000
+
+// ordered is the better order of the steps, as found by so many moves (0: as many as usual), and the arena's sizes for it; no sizes where only one was looked at.
+func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err error) {
 	own := c.Loop.Body
-	found := fewerAlive(c.Loop)
+	found := fewerAlive(c.Loop, moves)
 	if found == nil {
 		return own, nil, nil
 	}
@@ -94,7 +97,7 @@ func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 }
 
 // fewerAlive is the steps in an order that keeps fewer bytes alive at the peak; nil where the model's own order is as good.
-func fewerAlive(m *loop.Module) []loop.Step {
+func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 	g := memplan.Graph{Dims: m.Dims}
 	values := map[*loop.Buffer]int{}
 	value := func(b *loop.Buffer) (int, bool) {
@@ -138,7 +141,7 @@ func fewerAlive(m *loop.Module) []loop.Step {
 			}
 			if before, again := made[v]; again {
 				n.Uses = append(n.Uses, v)
-				n.After = append(append(n.After, before), readers[v]...)
+				n.After = append(append(n.After, before), slices.DeleteFunc(slices.Clone(readers[v]), func(r int) bool { return r == i })...)
 			} else {
 				n.Makes = append(n.Makes, v)
 			}
@@ -146,7 +149,7 @@ func fewerAlive(m *loop.Module) []loop.Step {
 		}
 		g.Nodes = append(g.Nodes, n)
 	}
-	found, _, err := memplan.Order(g, 0)
+	found, _, err := memplan.Order(g, moves)
 	if err != nil || slices.IsSorted(found) {
 		return nil // sizes that cannot be computed at a sample keep the model's own order
 	}

@@ -126,6 +126,9 @@ func (d *dag) pieces() [][2]int {
 	return slices.DeleteFunc(list, func(p [2]int) bool { return p[0] == p[1] })
 }
 
+// searchable is the most nodes of a piece of which a search may look at every set.
+const searchable = 40
+
 // schedule lowers the peak of the given order 0, 1, …, piece by piece, and is worse at no sample. Samples are looked at in their order, the first most of all:
 // exact reports whether the peak there is proved least.
 func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
@@ -146,10 +149,19 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 		settled := int64(0)
 		for _, p := range pieces {
 			if given := highest(p); given > settled && p[1]-p[0] > 1 {
-				search := pieceSearch{dag: d, from: int32(p[0]), to: int32(p[1]), sample: s, given: given, enough: settled, budget: budget}
+				share := int64(1)
 				if s > 0 {
-					search.budget /= int64(samples - 1) // all samples but the first together cost as much as the first
+					share = int64(samples - 1) // all samples but the first together cost as much as the first
 				}
+				if found := d.improved(order[p[0]:p[1]], before[s][p[0]], s, settled, improverWork/share); found != nil && d.adopt(order, before, peak, p, found) {
+					if given = highest(p); given <= settled {
+						continue
+					}
+					if p[1]-p[0] > searchable {
+						share *= 8 // such a search seldom finds more
+					}
+				}
+				search := pieceSearch{dag: d, from: int32(p[0]), to: int32(p[1]), sample: s, given: given, enough: settled, budget: budget / share}
 				found, proved := search.run(before[s][p[0]])
 				if s == 0 && !proved {
 					exact = false
