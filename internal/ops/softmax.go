@@ -13,13 +13,9 @@ import (
 
 func init() {
 	define(&Def{Op: "softmax", Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
-		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
-			return loop.Apply2(loop.Div, share(x), total)
-		})}}})
+		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows}}})
 	define(&Def{Op: "log_softmax", Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
-		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows(func(x, total loop.Expr) loop.Expr {
-			return loop.Apply2(loop.Sub, x, loop.Apply(loop.Log, total))
-		})}}})
+		Lowerings: []Lowering{{Name: "rows", Build: logSoftmaxRows}}})
 }
 
 // Softmax makes the elements along an axis positive with sum 1: exp(x − max) / Σ exp(x − max). An exponential that is no
@@ -75,29 +71,60 @@ func softmaxMean(last func(dt dtype.DType, x, total float64) float64) func(*ir.E
 	}
 }
 
-func softmaxRows(last func(x, total loop.Expr) loop.Expr) func(k *Nest, n *ir.Node) {
-	return func(k *Nest, n *ir.Node) {
-		x, out := k.In[0], k.Out[0]
-		axis, _ := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
-		extent := x.Shape[axis]
-		rows := append(append([]sym.Expr{}, x.Shape[:axis]...), x.Shape[axis+1:]...)
-		dt := computing(x.DType)
-		k.Nest(loop.Each, "i", rows, func(row []sym.Expr) {
-			at := func(j sym.Expr) []sym.Expr {
-				return append(append(append([]sym.Expr{}, row[:axis]...), j), row[axis:]...)
-			}
-			load := func(j sym.Expr) loop.Expr { return loop.Convert(dt, x.Load(at(j)...)) }
-			top := k.Var("top", loop.Lowest(dt))
-			k.Serial("k", extent, func(j sym.Expr) { k.Reduce(top, loop.Max, load(j)) })
-			total := k.Var("total", loop.Number(dt, 0))
-			k.Serial("k", extent, func(j sym.Expr) {
-				k.Reduce(total, loop.Add, share(loop.Apply2(loop.Sub, load(j), top)))
-			})
-			k.Each("k", extent, func(j sym.Expr) {
-				k.Store(out, at(j), loop.Convert(out.DType, last(loop.Apply2(loop.Sub, load(j), top), total)))
-			})
+// softmaxRow is a row of a softmax's operand, less its greatest element, as it is computed.
+type softmaxRow struct {
+	at     func(j sym.Expr) []sym.Expr
+	value  func(j sym.Expr) loop.Expr
+	extent sym.Expr
+}
+
+// softmaxEach writes the loops over rows; write writes what is made of each.
+func softmaxEach(k *Nest, n *ir.Node, write func(r softmaxRow, dt dtype.DType)) {
+	x := k.In[0]
+	axis, _ := axisOf(n, n.Attrs.Int("axis", -1), len(x.Shape))
+	extent := x.Shape[axis]
+	rows := append(append([]sym.Expr{}, x.Shape[:axis]...), x.Shape[axis+1:]...)
+	dt := computing(x.DType)
+	k.Nest(loop.Each, "i", rows, func(row []sym.Expr) {
+		at := func(j sym.Expr) []sym.Expr {
+			return append(append(append([]sym.Expr{}, row[:axis]...), j), row[axis:]...)
+		}
+		load := func(j sym.Expr) loop.Expr { return loop.Convert(dt, x.Load(at(j)...)) }
+		top := k.Var("top", loop.Lowest(dt))
+		k.Serial("k", extent, func(j sym.Expr) { k.Reduce(top, loop.Max, load(j)) })
+		write(softmaxRow{at, func(j sym.Expr) loop.Expr { return loop.Apply2(loop.Sub, load(j), top) }, extent}, dt)
+	})
+}
+
+// softmaxRows keeps the exponentials where the result goes, if that holds them as they are computed: each is computed once then.
+func softmaxRows(k *Nest, n *ir.Node) {
+	out := k.Out[0]
+	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
+		kept := out.DType == dt
+		part := func(j sym.Expr) loop.Expr { return share(r.value(j)) }
+		if kept {
+			k.Each("k", r.extent, func(j sym.Expr) { k.Store(out, r.at(j), share(r.value(j))) })
+			part = func(j sym.Expr) loop.Expr { return out.Load(r.at(j)...) }
+		}
+		total := k.Var("total", loop.Number(dt, 0))
+		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, part(j)) })
+		factor := k.Let("factor", loop.Apply(loop.Reciprocal, total))
+		k.Each("k", r.extent, func(j sym.Expr) {
+			k.Store(out, r.at(j), loop.Convert(out.DType, times(part(j), factor)))
 		})
-	}
+	})
+}
+
+func logSoftmaxRows(k *Nest, n *ir.Node) {
+	out := k.Out[0]
+	softmaxEach(k, n, func(r softmaxRow, dt dtype.DType) {
+		total := k.Var("total", loop.Number(dt, 0))
+		k.Serial("k", r.extent, func(j sym.Expr) { k.Reduce(total, loop.Add, share(r.value(j))) })
+		log := k.Let("log", loop.Apply(loop.Log, total))
+		k.Each("k", r.extent, func(j sym.Expr) {
+			k.Store(out, r.at(j), loop.Convert(out.DType, loop.Apply2(loop.Sub, r.value(j), log)))
+		})
+	})
 }
 
 // share is exp(x) of a difference from the greatest, x ≤ 0, or 0 if that is no normal number: it would add nothing to a
