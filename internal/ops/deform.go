@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "deform_columns", Shape: deformShape, Mean: deformMean, Samples: deformSamples, Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
+	define(&Def{Op: "deform_columns", Shape: deformShape, Grad: deformGrad, Mean: deformMean, Samples: deformSamples, Lowerings: []Lowering{{Name: "taps", Build: deformTaps}}})
 }
 
 // DeformConvolution is Convolution (Dai et al., Deformable Convolutional Networks, 2017) whose window's positions are moved: offset[N, G·K·axes, o…] is added to
@@ -281,5 +281,21 @@ func deformSamples(r *rand.Rand) (out []Sample) {
 	line := Window{Kernel: []int64{2}, Strides: []int64{1}, Dilations: []int64{1}, Begin: ir.Constants([]int64{0}), End: ir.Constants([]int64{1})}
 	attrs := line.Attrs()
 	attrs["groups"] = int64(1)
+	for _, last := range []bool{false, true} {
+		w := sampleWindows[0]
+		each, shape := w.Attrs(), []int64{2, 4, 6, 7}
+		each["groups"], each["last"] = int64(2), last
+		places := []int64{2, 2 * w.Kernel[0] * w.Kernel[1]}
+		for axis := range w.Kernel {
+			count, _ := w.positions(axis, sym.Const(shape[2+axis])).Const()
+			places = append(places, count)
+		}
+		mask := sampleNormal(r, dtype.F32, places...)
+		places[1] *= 2
+		if last {
+			shape = []int64{2, 6, 7, 4}
+		}
+		out = append(out, Sample{Attrs: each, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F32, shape...), sampleNormal(r, dtype.F32, places...), mask}})
+	}
 	return append(out, Sample{Attrs: attrs, Inputs: []*tensor.Tensor{sampleNormal(r, dtype.F16, 1, 2, 5), sampleFloats(r, dtype.F16, 1, 2, 5)}, Constant: []int{0, 1}})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Samples: determinantSamples,
+	define(&Def{Op: "determinant", Shape: determinantShape, Mean: determinantMean, Grad: determinantGrad, Samples: determinantSamples,
 		Lowerings: []Lowering{{Name: "elimination", Build: determinantElimination}}})
 }
 

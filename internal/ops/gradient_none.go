@@ -6,7 +6,6 @@ const (
 	random      = "random numbers"
 	listed      = "lists of tensors"
 	occurrences = "numbers of occurrences"
-	unbuilt     = "no rule yet"
 )
 
 // undifferentiated says why an operator with float results has no derivative.
@@ -19,9 +18,10 @@ var undifferentiated = map[string]string{
 	"trees":       "constant between the values at which trees branch",
 	"mel_weights": "a table made once",
 	"couple":      "probabilities that an iteration finds",
-	"determinant": "it needs an inverse, which no operator computes",
 	"bitcast":     "bits are no numbers",
 	"quantize":    "rounded; Custom says how to pass a derivative through",
 	"interpret":   "it runs a module apart", "non_max_suppression": "a choice",
-	"deform_columns": unbuilt, "roi_align": unbuilt, "max_roi_pool": unbuilt,
 }
+
+// taken lists the inputs of operators that derivatives take as constants.
+var taken = map[string][]int{"roi_align": {1}, "roi_align_back": {2}, "roi_align_largest": {1}, "max_roi_pool": {1}}

@@ -102,8 +102,13 @@ func (g *Gradients) gridReflected(at, d *ir.Value, align bool) *ir.Value {
 
 // gridTap is the element at whole coordinates, or what the padding has in its place: its weight is 0 beyond zeros.
 func (g *Gradients) gridTap(n *ir.Node, at, d, weight *ir.Value) gridTap {
+	return g.paddedTap(at, d, weight, n.Attrs.String("padding", ""), n.Attrs.Bool("align"))
+}
+
+// paddedTap is gridTap for a kind of padding.
+func (g *Gradients) paddedTap(at, d, weight *ir.Value, padding string, align bool) gridTap {
 	last, zero := g.above(d, -1), g.number(at, 0)
-	switch n.Attrs.String("padding", "") {
+	switch padding {
 	case "zeros":
 		inside := g.op(loop.And, g.op(loop.Ge, at, zero), g.op(loop.Le, at, last))
 		if weight == nil {
@@ -112,7 +117,7 @@ func (g *Gradients) gridTap(n *ir.Node, at, d, weight *ir.Value) gridTap {
 		weight = g.choose(inside, weight, nil)
 	case "reflection":
 		edge := 1.0
-		if n.Attrs.Bool("align") {
+		if align {
 			edge = 0
 		}
 		period := g.times(g.above(last, edge), 2)

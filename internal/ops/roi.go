@@ -14,8 +14,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "roi_align", Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
-	define(&Def{Op: "max_roi_pool", Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
+	define(&Def{Op: "roi_align", Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
+	define(&Def{Op: "max_roi_pool", Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
 }
 
 // RoiAlignment is how RoiAlign reads its regions.
@@ -158,19 +158,11 @@ func roiAlignMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.
 	channels, first := channelAxis(n)
 	extents := x.Shape()[first:]
 	tensor.Each(out.Shape(), func(o []int64) {
-		image := images.Int(o[0])
-		if image < 0 || image >= x.Shape()[0] {
-			err = diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
-		}
-		var axes [2]roiAxis
-		for i := range axes {
-			var wrong error
-			low, high := regions.Float(4*o[0]+int64(1-i)), regions.Float(4*o[0]+int64(3-i))
-			if axes[i], wrong = roiAxisOf(n, low, high, out.Shape()[first+i], round); wrong != nil {
-				err = wrong
-			}
-		}
 		if err != nil {
+			return
+		}
+		axes, image, wrong := roiAxesOf(n, x, regions, images, o, out.Shape(), round)
+		if err = wrong; err != nil {
 			return
 		}
 		from, sum, most := image*strides[0]+o[channels]*strides[channels], 0.0, math.Inf(-1)
@@ -212,16 +204,10 @@ func roiAlignNest(k *Nest, n *ir.Node) {
 		return loop.Number(dt, 0)
 	}
 	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[first], out.Shape[first+1]}, func(o []sym.Expr) {
-		image := k.Check("image", loop.Convert(dtype.I64, images.Load(o[0])), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
+		image := k.roiImage(images, o[0], x.Shape[0])
 		total := k.Local("total", dt, channels)
 		k.Each("z", channels, func(c sym.Expr) { k.Store(total, []sym.Expr{c}, begin()) })
-		var axes [2]roiLoop
-		for i := range axes {
-			number := func(column int) loop.Expr {
-				return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(column))))
-			}
-			axes[i] = k.roiLoop(n, number(1-i), number(3-i), o[1+i], out.Shape[first+i])
-		}
+		axes := k.roiAxes(n, dt, regions, o, out.Shape[first:])
 		k.Serial("i", axes[0].samples, func(i sym.Expr) {
 			rows := axes[0].taps(k, i, x.Shape[first])
 			k.Serial("j", axes[1].samples, func(j sym.Expr) {
@@ -343,39 +329,65 @@ func maxRoiPoolMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tenso
 	if err != nil {
 		return nil, err
 	}
-	x, regions, round := in[0], in[1], rounding(in[1].DType())
-	scale, strides, flat := round(n.Attrs.Float("scale", 1)), tensor.Strides(x.Shape()), int64(0)
-	tensor.Each(out.Shape(), func(o []int64) {
+	flat := int64(0)
+	err = maxRoiPoolEach(n, in[0], in[1], out.Shape(), func(most int64) {
+		if out.SetFloat(flat, 0); most >= 0 {
+			out.SetFloat(flat, in[0].Float(most))
+		}
+		flat++
+	})
+	return []*tensor.Tensor{out}, err
+}
+
+// maxRoiPoolEach is given the place in x of the largest element of each bin of a result's shape, in order; −1 if the bin
+// is empty.
+func maxRoiPoolEach(n *ir.Node, x, regions *tensor.Tensor, shape []int64, each func(most int64)) (err error) {
+	round := rounding(regions.DType())
+	scale, strides := round(n.Attrs.Float("scale", 1)), tensor.Strides(x.Shape())
+	tensor.Each(shape, func(o []int64) {
 		row := func(i int) float64 { return regions.Float(5*o[0] + int64(i)) }
 		image := wholeOf(row(0), x.Shape()[0], 1)
 		if image < 0 || image >= x.Shape()[0] {
 			err = diag.Inputf("image %d of %d", image, x.Shape()[0]).AtNode(n.Source, n.Op.Name())
 			return
 		}
-		top, bottom := maxRoiBin(row(2), row(4), scale, o[2], out.Shape()[2], x.Shape()[2], round)
-		left, right := maxRoiBin(row(1), row(3), scale, o[3], out.Shape()[3], x.Shape()[3], round)
-		most, found := 0.0, false
+		top, bottom := maxRoiBin(row(2), row(4), scale, o[2], shape[2], x.Shape()[2], round)
+		left, right := maxRoiBin(row(1), row(3), scale, o[3], shape[3], x.Shape()[3], round)
+		most, where := math.Inf(-1), int64(-1)
 		for i := top; i < bottom; i++ {
 			for j := left; j < right; j++ {
-				v := x.Float(image*strides[0] + o[1]*strides[1] + i*strides[2] + j*strides[3])
-				if !found {
-					most = v
+				at := image*strides[0] + o[1]*strides[1] + i*strides[2] + j*strides[3]
+				if v := x.Float(at); where < 0 || v > most || v != v && most == most {
+					most, where = v, at
 				}
-				most, found = max(most, v), true
 			}
 		}
-		out.SetFloat(flat, most)
-		flat++
+		each(where)
 	})
-	return []*tensor.Tensor{out}, err
+	return err
 }
 
 func maxRoiPoolNest(k *Nest, n *ir.Node) {
-	x, regions, out := k.In[0], k.In[1], k.Out[0]
+	x, out := k.In[0], k.Out[0]
+	k.maxRoiBins(n, x, k.In[1], out.Shape, func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr) {
+		k.Each("c", x.Shape[1], func(c sym.Expr) {
+			most := k.Var("most", loop.Lowest(x.DType))
+			k.Nest(loop.Serial, "i", extents, func(at []sym.Expr) {
+				k.Reduce(most, loop.Max, x.Load(image, c, from[0].Add(at[0]), from[1].Add(at[1])))
+			})
+			empty := loop.Apply2(loop.Or, loop.Apply2(loop.Le, loop.At(extents[0]), loop.Integer(dtype.I64, 0)), loop.Apply2(loop.Le, loop.At(extents[1]), loop.Integer(dtype.I64, 0)))
+			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Choose(empty, loop.Number(x.DType, 0), most))
+		})
+	})
+}
+
+// maxRoiBins goes through the bins of a result's shape: o is the region and its bin, from the bin's first element, extents
+// how many it has.
+func (k *Nest) maxRoiBins(n *ir.Node, x, regions *loop.Memory, shape []sym.Expr, body func(o []sym.Expr, image sym.Expr, from, extents []sym.Expr)) {
 	dt := computing(x.DType)
 	number := func(v float64) loop.Expr { return loop.Number(dt, v) }
 	scale := number(n.Attrs.Float("scale", 1))
-	k.Nest(loop.Each, "o", []sym.Expr{out.Shape[0], out.Shape[2], out.Shape[3]}, func(o []sym.Expr) {
+	k.Nest(loop.Each, "o", []sym.Expr{shape[0], shape[2], shape[3]}, func(o []sym.Expr) {
 		row := func(i int) loop.Expr { return loop.Convert(dt, regions.Load(o[0], sym.Const(int64(i)))) }
 		image := k.Check("image", k.whole(row(0), x.Shape[0], 1), sym.Const(0), x.Shape[0].Sub(one), "the number of a region's image")
 		rounded := func(v loop.Expr) loop.Expr {
@@ -385,7 +397,7 @@ func maxRoiPoolNest(k *Nest, n *ir.Node) {
 		var from [2]sym.Expr
 		var extents []sym.Expr
 		for i := range from {
-			bin, bins, extent := o[1+i], out.Shape[2+i], x.Shape[2+i]
+			bin, bins, extent := o[1+i], shape[2+i], x.Shape[2+i]
 			first, last := rounded(row(2-i)), rounded(row(4-i))
 			size := plus(minus(last, first), number(1))
 			width := k.Let("width", loop.Apply2(loop.Div, loop.Choose(less(number(1), size), size, number(1)), extentAs(dt, bins)))
@@ -398,14 +410,7 @@ func maxRoiPoolNest(k *Nest, n *ir.Node) {
 			end := bound(loop.Apply(loop.Ceil, times(extentAs(dt, bin.Add(one)), width)))
 			from[i], extents = begin, append(extents, end.Sub(begin))
 		}
-		k.Each("c", x.Shape[1], func(c sym.Expr) {
-			most := k.Var("most", loop.Lowest(x.DType))
-			k.Nest(loop.Serial, "i", extents, func(at []sym.Expr) {
-				k.Reduce(most, loop.Max, x.Load(image, c, from[0].Add(at[0]), from[1].Add(at[1])))
-			})
-			empty := loop.Apply2(loop.Or, loop.Apply2(loop.Le, loop.At(extents[0]), loop.Integer(dtype.I64, 0)), loop.Apply2(loop.Le, loop.At(extents[1]), loop.Integer(dtype.I64, 0)))
-			k.Store(out, []sym.Expr{o[0], c, o[1], o[2]}, loop.Choose(empty, loop.Number(x.DType, 0), most))
-		})
+		body(o, image, from[:], extents)
 	})
 }
 

@@ -54,5 +54,6 @@ var specialDeviations = map[string]string{
 	"draw_bernoulli": "refuses probabilities that are no numbers",
 	"draw_classes":   "refuses a row of which no class is possible",
 	"max_roi_pool":   "refuses an image that is none",
-	"mel_weights":    "refuses frequencies out of range",
+	"roi_align_back": "as roi_align", "roi_align_largest": "as roi_align", "max_roi_pool_largest": "as max_roi_pool",
+	"mel_weights": "refuses frequencies out of range",
 }
