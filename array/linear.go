@@ -116,6 +116,44 @@ func (s *Scope) Trace(x *Array, offset int) *Array {
 	})
 }
 
+// Det is the determinant of each matrix in the last two axes, which are equal.
+func (s *Scope) Det(x *Array) *Array {
+	return s.onMatrices("det", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value { return ops.Determinant(b, asFloat(b, v)) })
+}
+
+// Inv is the inverse of each matrix in the last two axes, which are equal: of one without an inverse, infinities and NaN.
+func (s *Scope) Inv(x *Array) *Array {
+	return s.onMatrices("inv", x, nil, func(b *ir.Builder, v *ir.Value) *ir.Value { return ops.Inverse(b, asFloat(b, v)) })
+}
+
+// Solve is z with x·z = y for the matrices in x's last two axes, which are equal; those of y may have any number of
+// columns, and a y of rank 1 is one column. The other axes are broadcast. A matrix without an inverse gives infinities and
+// NaN.
+func (s *Scope) Solve(x, y *Array) *Array {
+	return s.plan("solve", []*Array{x, y}, func() ([]int, builder, error) {
+		if len(x.shape) < 2 || len(y.shape) == 0 {
+			return nil, nil, diag.Inputf("%v is no matrix, or %v no right side", x, y)
+		}
+		column := len(y.shape) == 1
+		return nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+			p, q := common(b, asFloat(b, v[0]), asFloat(b, v[1]))
+			if column {
+				q = ops.Reshape(b, q, q.Type.Shape[0], one)
+			}
+			lead := func(v *ir.Value) []sym.Expr {
+				return append(slices.Clone(v.Type.Shape[:len(v.Type.Shape)-2]), one, one)
+			}
+			p = ops.Expand(b, p, lead(q)...)
+			q = ops.Expand(b, q, lead(p)...)
+			z := ops.Solve(b, p, q)
+			if column {
+				z = ops.Reshape(b, z, z.Type.Shape[:len(z.Type.Shape)-1]...)
+			}
+			return z
+		}, nil
+	})
+}
+
 // nearOffset is an offset that can be negated and added: those that are further leave nothing as well.
 func nearOffset(offset int) int { return min(max(offset, -1<<30), 1<<30) }
 
