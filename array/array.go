@@ -42,30 +42,47 @@ type Array struct {
 	changed *site // where the elements were changed, the last time
 }
 
-// DType is the element type.
-func (a *Array) DType() weir.DType { return a.dtype }
+// DType is the element type: InvalidDType of nil.
+func (a *Array) DType() weir.DType {
+	if a == nil {
+		return weir.InvalidDType
+	}
+	return a.dtype
+}
 
 // Shape is the extents. A named extent, of an array in a trace, is a negative number that stands for it: operations that
 // take extents, such as Reshape and Zeros, take it as it is. Arithmetic with it is refused there.
-func (a *Array) Shape() []int { return slices.Clone(a.shape) }
+func (a *Array) Shape() []int { return slices.Clone(a.extents()) }
+
+// extents are the shape, not a copy; none of nil, so that who is given nil by a caller can say so instead of failing.
+func (a *Array) extents() []int {
+	if a == nil {
+		return nil
+	}
+	return a.shape
+}
 
 // Dim is the extent of an axis, as Shape has it; a negative axis counts from the last. It is 0 for an axis that the array
 // does not have.
 func (a *Array) Dim(axis int) int {
+	shape := a.extents()
 	if axis < 0 {
-		axis += len(a.shape)
+		axis += len(shape)
 	}
-	if axis < 0 || axis >= len(a.shape) {
+	if axis < 0 || axis >= len(shape) {
 		return 0
 	}
-	return a.shape[axis]
+	return shape[axis]
 }
 
 // Rank is the number of axes.
-func (a *Array) Rank() int { return len(a.shape) }
+func (a *Array) Rank() int { return len(a.extents()) }
 
-// Len is the number of elements; −1 if an extent is named.
+// Len is the number of elements; −1 if an extent is named, 0 of nil.
 func (a *Array) Len() int {
+	if a == nil {
+		return 0
+	}
 	n := 1
 	for _, e := range a.shape {
 		if e < 0 {
@@ -76,8 +93,13 @@ func (a *Array) Len() int {
 	return n
 }
 
-// Scope is the scope that owns the array.
-func (a *Array) Scope() *Scope { return a.owner.Load() }
+// Scope is the scope that owns the array; nil of nil.
+func (a *Array) Scope() *Scope {
+	if a == nil {
+		return nil
+	}
+	return a.owner.Load()
+}
 
 // String is like "f32[64,784]".
 func (a *Array) String() string {

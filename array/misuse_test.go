@@ -149,3 +149,12 @@ func TestResults(t *testing.T) {
 	fine(t, c.Close())
 	fine(t, outer.Close())
 }
+
+// TestNil: what is asked of nil is answered, so that a function that is given it can say so.
+func TestNil(t *testing.T) {
+	var a *array.Array
+	if a.DType() != weir.InvalidDType || a.Rank() != 0 || a.Len() != 0 || a.Dim(0) != 0 || a.Dim(-1) != 0 || len(a.Shape()) != 0 || a.Scope() != nil ||
+		a.Tensor() != nil || a.String() != "no array" || a.Close() != nil {
+		t.Error("nil is taken for an array")
+	}
+}
