@@ -274,6 +274,10 @@ func (c *Context) Commit() error {
 // Call applies an inner layer, by the name under which it was declared.
 func (c *Context) Call(name string, inner Layer, x ...*array.Array) []*array.Array {
 	path := join(c.path, name)
+	if inner == nil {
+		c.Fail(diag.Inputf("the layer is nil").AtNode(path, ""))
+		return c.dead()
+	}
 	before := c.At(place(path, inner))
 	defer c.At(before)
 	return inner.Apply(&Context{Scope: c.Scope, run: c.run, path: path}, x...)

@@ -152,7 +152,7 @@ func (p *Params) entry(name string) *slot {
 
 // find is entry, and whether the parameter's axes are the other way round than the layer of the name has them.
 func (p *Params) find(name string) (s *slot, turned bool) {
-	for {
+	for p != nil {
 		if s := p.by[name]; s != nil {
 			return s, p.other[name]
 		}
@@ -162,6 +162,7 @@ func (p *Params) find(name string) (s *slot, turned bool) {
 		}
 		name = next
 	}
+	return nil, false
 }
 
 // canonical is the name with the longest path that stands elsewhere too replaced by where it stood first.
@@ -287,7 +288,11 @@ func (p *Params) Set(name string, a *array.Array) error {
 	if from == nil {
 		return diag.Inputf("%s is set to an array that has no elements", name).AtTensor(name)
 	}
-	copy(s.array.Tensor().Bytes(), from.Bytes())
+	to := s.array.Tensor()
+	if to == nil {
+		return diag.New(weir.ErrClosed, "the store is closed").AtTensor(name)
+	}
+	copy(to.Bytes(), from.Bytes())
 	return nil
 }
 

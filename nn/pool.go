@@ -161,6 +161,9 @@ func averaging(extent, cells int) []float32 {
 // Upsample repeats each position of x[N, C, d…] so many times along each axis after batch and channels.
 func Upsample(times int) Layer {
 	return named(fmt.Sprintf("Upsample(%d)", times), func(c *Context, x *array.Array) *array.Array {
+		if x.Rank() < 3 {
+			return c.Failf("", "the input is %v; the layer takes batch, channels and more", x)[0]
+		}
 		for _, axis := range spatial(x) {
 			x = c.Repeat(x, times, axis)
 		}

@@ -90,10 +90,11 @@ func (l *residual) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if len(x) < len(y) {
 		return c.Failf("", "%d inputs for %d results", len(x), len(y))
 	}
+	sums := make([]*array.Array, len(y)) // y may be x itself, which other layers are given too
 	for i := range y {
-		y[i] = c.Add(x[i], y[i])
+		sums[i] = c.Add(x[i], y[i])
 	}
-	return y
+	return sums
 }
 
 // parallel applies layers to the same inputs.
