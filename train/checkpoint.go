@@ -31,6 +31,7 @@ type header struct {
 	Optimiser string    `json:"optimiser"`
 	Step      int64     `json:"step"`
 	Pending   int       `json:"pending"`
+	Of        int       `json:"of,omitempty"` // batches that are added up for an update; 0: it does not say
 	Factor    float64   `json:"factor"`
 	Scale     float64   `json:"scale"`
 	Calm      int       `json:"calm"`
@@ -116,7 +117,7 @@ func syncFolder(dir string) error {
 
 // write writes the checkpoint's file.
 func (t *Trainer) write(w io.Writer) error {
-	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed}
+	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Of: max(t.options.Accumulate, 1), Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed}
 	if t.from != nil {
 		at := t.at
 		h.Data, h.Order = &at, t.from.ordering()
@@ -277,6 +278,10 @@ func (h *header) fits(t *Trainer, data []*Data) error {
 	if h.Pending > 0 && h.Pending >= t.options.Accumulate {
 		return diag.Inputf("the gradients of %d batches are added up there, of %d at most here", h.Pending, t.options.Accumulate)
 	}
+	if of := max(t.options.Accumulate, 1); h.Pending > 0 && h.Of > 0 && h.Of != of {
+		return diag.Inputf("the gradients of %d batches are added up there, for a mean of %d, and here the mean is of %d", h.Pending, h.Of, of).
+			WithFix("save after an update, or set Accumulate to %d", h.Of)
+	}
 	for _, d := range data {
 		if h.Data == nil || h.Order == nil {
 			return diag.Inputf("it does not say where in the data it stands: its batches came from elsewhere")
@@ -307,7 +312,10 @@ func (t *Trainer) take(f io.ReadSeeker, h *header, data []*Data) error {
 			return t.torn
 		}
 	}
-	t.step, t.pending, t.factor, t.scale, t.calm, t.torn = h.Step, h.Pending, h.Factor, h.Scale, h.Calm, nil
+	t.step, t.pending, t.factor, t.scale, t.calm, t.torn = h.Step, h.Pending, h.Factor, t.options.LossScale, 0, nil
+	if h.Scale > 0 && t.options.LossScale > 0 {
+		t.scale, t.calm = h.Scale, h.Calm
+	}
 	t.options.Seed = h.Seed
 	t.from = nil
 	for _, d := range data {

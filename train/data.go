@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -65,13 +66,16 @@ func Rows(a *array.Array) (Field, error) {
 // Records is a field of a file: from offset on, examples lie one after the other in the machine's order of bytes, and each
 // is followed by gap bytes of something else. The file stays the caller's.
 func Records(file *os.File, offset int64, gap int, dt weir.DType, shape ...int) (Field, error) {
-	size, err := dt.Bytes(int64(elements(shape)))
+	size, err := (&Field{DType: dt, Shape: shape}).bytes(1)
 	if err != nil {
 		return Field{}, err
 	}
+	if offset < 0 || gap < 0 || size == 0 {
+		return Field{}, diag.Inputf("records of %d bytes from byte %d on, with gaps of %d", size, offset, gap)
+	}
 	info, err := file.Stat()
 	if err != nil {
-		return Field{}, err
+		return Field{}, diag.Inputf("%v", err).WithCause(err)
 	}
 	each := size + int64(gap)
 	count := max((info.Size()-offset+int64(gap))/max(each, 1), 0)
@@ -145,8 +149,19 @@ func (d *Data) fields() []*Field {
 	return list
 }
 
+// bytes are what so many examples take: each of them whole bytes.
 func (f *Field) bytes(examples int) (int64, error) {
-	return f.DType.Bytes(int64(examples) * int64(elements(f.Shape)))
+	n := int64(examples)
+	for _, e := range f.Shape {
+		if e < 0 || e > 0 && n > math.MaxInt64/64/int64(e) {
+			return 0, diag.Inputf("%d examples of %v%v", examples, f.DType, f.Shape)
+		}
+		n *= int64(e)
+	}
+	if bits := n * int64(f.DType.Bits()); f.DType.IsSubByte() && bits%8 != 0 {
+		return 0, diag.Unsupportedf("examples of %v%v: each of them takes %d bits, which are no whole bytes", f.DType, f.Shape, bits)
+	}
+	return f.DType.Bytes(n)
 }
 
 // Len is the number of examples.
@@ -178,7 +193,8 @@ func (d *Data) order(epoch int64) []int32 {
 }
 
 // Batches gives what is left of the epoch, in batches of a size; the last may be smaller. The next Batches gives the next
-// epoch. A batch's arrays hold their elements until the next one is asked for.
+// epoch. A batch's arrays hold their elements until the next one is asked for. With DropLast, a size beyond the number of
+// examples is an error, and what is left of an epoch may be nothing.
 //
 // A field that cannot be read ends the sequence; Err has its error.
 func (d *Data) Batches(size int) iter.Seq[Batch] {
@@ -218,12 +234,21 @@ func (d *Data) each(size int, yield func(Batch) bool) (err error) {
 	if size < 1 {
 		return diag.Inputf("batches of %d", size)
 	}
+	if d.options.DropLast && size > d.x.Len {
+		return diag.Inputf("batches of %d of %d examples, and smaller batches are left out", size, d.x.Len).WithFix("ask for smaller batches")
+	}
 	d.lock.Lock()
 	at := d.at
 	d.lock.Unlock()
 	scope := array.NewScope("batches")
 	defer scope.Close()
 	r := &reader{d: d, at: at, size: size, order: d.order(at.Epoch)}
+	if r.next() == 0 { // as after a batch of another size: the epoch is over
+		d.lock.Lock()
+		d.at = r.after()
+		d.lock.Unlock()
+		return nil
+	}
 	sets, err := r.sets(scope, 1+max(d.options.Prefetch, 0))
 	if err != nil {
 		return err

@@ -11,13 +11,16 @@ import (
 )
 
 // Evaluate computes the loss over batches, each weighted by its examples, and has metrics see what the network says. The
-// network infers, and nothing changes.
+// network infers, and nothing changes. Batches without any example are an error: there is no loss of nothing.
 func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) bool), metrics ...Metric) (loss float64, err error) {
 	defer diag.Recover(&err, "evaluating")
 	if err := t.use(); err != nil {
 		return 0, err
 	}
 	defer t.alone.Unlock()
+	if batches == nil {
+		return 0, diag.Inputf("no batches are given")
+	}
 	var mean Mean
 	var from *Data
 	for b := range iter.Seq[Batch](batches) {
@@ -41,6 +44,9 @@ func (t *Trainer) Evaluate(ctx context.Context, batches func(yield func(Batch) b
 	if from != nil && from.Err() != nil {
 		return 0, from.Err()
 	}
+	if mean.weight == 0 {
+		return 0, diag.Inputf("there is no example to evaluate").WithFix("Data.Err says what ended the batches")
+	}
 	return mean.Value(), nil
 }
 
@@ -49,7 +55,10 @@ func (t *Trainer) lossOf(y *weir.Tensor, target *array.Array) (float64, error) {
 	s := array.NewScope("evaluation")
 	defer s.Close()
 	loss := t.loss(s, array.Of(s, y), target)
-	x, err := array.Item[float32](loss)
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	x, err := array.Item[float32](s.Cast(loss, weir.F32))
 	if first := s.Err(); first != nil {
 		err = first
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -93,7 +94,7 @@ func (t *Trainer) epoch(ctx context.Context, data *Data, epoch int64, o *FitOpti
 		r.Metrics = o.Metrics()
 	}
 	if r.Validation, err = t.Evaluate(ctx, o.Validation.Batches(o.BatchSize), r.Metrics...); err != nil {
-		return r, err
+		return r, cmp.Or(o.Validation.Err(), err)
 	}
 	for _, l := range o.Logs {
 		if err := l.Log(t.Steps(), Value{"validation", r.Validation}); err != nil {

@@ -11,7 +11,7 @@ import (
 type Loss func(s *array.Scope, out, y *array.Array) *array.Array
 
 // CrossEntropy is the mean cross entropy of logits, whose classes are the last axis. The target is class ids, integers
-// without that axis, or distributions, floats of the logits' shape.
+// without that axis, or distributions, floats of the logits' shape. An id that is no class is an error of the step.
 func CrossEntropy(s *array.Scope, out, y *array.Array) *array.Array {
 	return CrossEntropyOf(CrossEntropyOptions{})(s, out, y)
 }
@@ -81,6 +81,12 @@ func (o *CrossEntropyOptions) weights(s *array.Scope) *array.Array {
 
 // ofIDs is the mean over ids, weighted by their classes.
 func (o *CrossEntropyOptions) ofIDs(s *array.Scope, log, y *array.Array) *array.Array {
+	y = s.Cast(y, weir.I64)
+	var counts *array.Array
+	if o.HasIgnore {
+		counts = s.NotEqual(y, array.Scalar(s, int64(o.Ignore)))
+		y = s.Where(counts, y, array.Scalar(s, int64(0)))
+	}
 	hot := oneHot(s, y, log.Dim(-1))
 	w := o.weights(s)
 	if w != nil {
@@ -88,7 +94,7 @@ func (o *CrossEntropyOptions) ofIDs(s *array.Scope, log, y *array.Array) *array.
 	}
 	each := s.Sum(s.Where(hot, log, s.Number(0)), -1)
 	if o.Smoothing > 0 {
-		spread := s.Mul(s.Sum(log, -1), s.Number(o.Smoothing/float64(log.Dim(-1))))
+		spread := s.Mul(s.Sum(log, -1), o.share(s, log))
 		each = s.Add(s.Mul(each, s.Number(1-o.Smoothing)), spread)
 	}
 	if w == nil && !o.HasIgnore {
@@ -99,15 +105,15 @@ func (o *CrossEntropyOptions) ofIDs(s *array.Scope, log, y *array.Array) *array.
 		weight = s.Sum(s.Where(hot, w, s.Number(0)), -1)
 	}
 	if o.HasIgnore {
-		counts := s.NotEqual(y, s.Number(float64(o.Ignore)))
 		each, weight = s.Where(counts, each, s.Number(0)), s.Where(counts, weight, s.Number(0))
 	}
 	return s.Neg(s.Div(s.Sum(each), s.Sum(weight)))
 }
 
 func (o *CrossEntropyOptions) ofDistributions(s *array.Scope, log, y *array.Array) *array.Array {
+	y = s.Cast(y, log.DType())
 	if o.Smoothing > 0 {
-		y = s.Add(s.Mul(y, s.Number(1-o.Smoothing)), s.Number(o.Smoothing/float64(log.Dim(-1))))
+		y = s.Add(s.Mul(y, s.Number(1-o.Smoothing)), o.share(s, log))
 	}
 	if w := o.weights(s); w != nil {
 		log = s.Mul(log, w)
@@ -115,13 +121,45 @@ func (o *CrossEntropyOptions) ofDistributions(s *array.Scope, log, y *array.Arra
 	return s.Neg(s.Mean(s.Sum(s.Mul(log, y), -1)))
 }
 
-// oneHot compares ids with each class, along a new last axis.
-func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
-	list := make([]int64, classes)
-	for i := range list {
-		list[i] = int64(i)
+// share is what smoothing gives to each class.
+func (o *CrossEntropyOptions) share(s *array.Scope, log *array.Array) *array.Array {
+	if n := log.Dim(-1); n >= 0 {
+		return s.Number(o.Smoothing / float64(n))
 	}
-	return s.Equal(s.Reshape(s.Cast(ids, weir.I64), append(ids.Shape(), 1)...), array.From(s, list))
+	return s.Div(s.Number(o.Smoothing), s.Cast(extent(s, log.Dim(-1)), log.DType()))
+}
+
+// extent is an extent as an array of i64, whether it is named or not.
+func extent(s *array.Scope, n int) *array.Array {
+	if n >= 0 {
+		return array.Scalar(s, int64(n))
+	}
+	return s.Sum(s.Ones(weir.I64, n))
+}
+
+// oneHot compares ids, of i64, with each class, along a new last axis. An id that is no class is an error when this is run: a
+// take from the classes checks it.
+func oneHot(s *array.Scope, ids *array.Array, classes int) *array.Array {
+	if classes == 0 {
+		refuse(s, "there are no classes: the last axis of the logits is empty")
+		return s.Dead()
+	}
+	var list *array.Array
+	if classes < 0 {
+		list = s.Iota(weir.I64, classes)
+	} else {
+		numbers := make([]int64, classes)
+		for i := range numbers {
+			numbers[i] = int64(i)
+		}
+		list = array.From(s, numbers)
+	}
+	// A take counts negative indices from the end: here they are moved to before the first, and the error names the id.
+	ids = s.Where(s.Less(ids, array.Scalar(s, int64(0))), s.Sub(ids, extent(s, classes)), ids)
+	before := s.At("class ids")
+	ids = s.Take(list, ids, 0)
+	s.At(before)
+	return s.Equal(s.Reshape(ids, append(ids.Shape(), 1)...), list)
 }
 
 // NLL is the mean of the negative log likelihoods, which the network gives as logarithms, of class ids.
@@ -194,12 +232,19 @@ func BCEWithLogits(s *array.Scope, out, y *array.Array) *array.Array {
 // KL is the Kullback-Leibler divergence of distributions from those whose logarithms the network gives: the sum along the
 // last axis, and the mean over the others.
 func KL(s *array.Scope, out, y *array.Array) *array.Array {
+	if out.Rank() == 0 {
+		refuse(s, "KL of %v: its last axis are the classes", out)
+		return out
+	}
 	each := pairs("KL", func(s *array.Scope, out, y *array.Array) *array.Array {
 		positive := s.Greater(y, s.Number(0))
 		log := s.Log(s.Where(positive, y, s.Number(1)))
 		return s.Mul(y, s.Sub(log, out))
 	})(s, out, y)
-	return s.Mul(each, s.Number(float64(out.Dim(-1))))
+	if n := out.Dim(-1); n >= 0 {
+		return s.Mul(each, s.Number(float64(n)))
+	}
+	return s.Mul(each, s.Cast(extent(s, out.Dim(-1)), out.DType()))
 }
 
 // Hinge is the mean of max(0, margin − y·out), for targets of −1 and 1.
@@ -217,6 +262,7 @@ func CosineDistance(s *array.Scope, out, y *array.Array) *array.Array {
 		}
 		return out
 	}
+	y = s.Cast(y, out.DType())
 	dot := s.Sum(s.Mul(out, y), -1)
 	sizes := s.Mul(s.Sum(s.Mul(out, out), -1), s.Sum(s.Mul(y, y), -1))
 	return s.Mean(s.Sub(s.Number(1), s.Div(dot, s.Sqrt(s.Maximum(sizes, s.Number(1e-16))))))

@@ -24,8 +24,12 @@ type Mean struct {
 	sum, weight float64
 }
 
-// Add adds a value.
-func (m *Mean) Add(x, weight float64) { m.sum, m.weight = m.sum+x*weight, m.weight+weight }
+// Add adds a value. One of weight 0, such as the loss of a batch without examples, counts for nothing, whatever it is.
+func (m *Mean) Add(x, weight float64) {
+	if weight != 0 {
+		m.sum, m.weight = m.sum+x*weight, m.weight+weight
+	}
+}
 
 // Value is the mean; 0 without values.
 func (m *Mean) Value() float64 {

@@ -59,8 +59,12 @@ func (t *Trainer) compilePredictor(b *Batch) error {
 	if err != nil {
 		return err
 	}
-	if len(t.options.Inputs) > len(specs) {
-		specs = t.options.Inputs[:len(specs)]
+	inputs := t.options.Inputs
+	if targeted(inputs) {
+		inputs = inputs[:len(inputs)-1]
+	}
+	if len(inputs) == len(specs) {
+		specs = inputs
 	}
 	p := &program{specs: specs}
 	o := array.Options{Name: "network", Compile: t.options.Compile}

@@ -77,7 +77,9 @@ type Plateau struct {
 
 // Observe is told the measure, such as an evaluation's loss. It reports whether it lowered the rate.
 func (p *Plateau) Observe(t *Trainer, measure float64) bool {
-	if !p.began || measure < p.best*(1-p.Margin) {
+	if math.IsNaN(measure) {
+		// It has not fallen, and is nothing to compare with.
+	} else if !p.began || measure < p.best*(1-p.Margin) {
 		p.best, p.waits, p.began = measure, 0, true
 		return false
 	}
@@ -102,7 +104,9 @@ type EarlyStopping struct {
 
 // Observe is told the measure; it reports whether to stop.
 func (e *EarlyStopping) Observe(measure float64) bool {
-	if !e.began || measure < e.best-e.Margin {
+	if math.IsNaN(measure) {
+		// It has not fallen, and is nothing to compare with.
+	} else if !e.began || measure < e.best-e.Margin {
 		e.best, e.waits, e.began = measure, 0, true
 		return false
 	}

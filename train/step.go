@@ -96,9 +96,12 @@ func (b *Batch) name(i int) string {
 	return "y"
 }
 
+// targeted reports whether the last of a batch's arrays is the target.
+func targeted(specs []array.Spec) bool { return len(specs) > 1 && specs[len(specs)-1].Name == "y" }
+
 // compile compiles the step's programs.
 func (t *Trainer) compile(specs []array.Spec) (err error) {
-	t.target = len(specs) > 1 && specs[len(specs)-1].Name == "y"
+	t.target = targeted(specs)
 	if t.options.Accumulate > 1 {
 		if t.collect, err = t.program(specs, false); err != nil {
 			return err
@@ -259,7 +262,11 @@ func (t *Trainer) forward(s *array.Scope, values []*array.Array, key *array.Arra
 	if s.Err() != nil {
 		return loss, nil
 	}
-	return s.Reshape(loss, []int{}...), c.Updates()
+	if !loss.DType().IsFloat() {
+		refuse(s, "the loss is %v; it is a float", loss)
+		return loss, nil
+	}
+	return s.Cast(s.Reshape(loss, []int{}...), weir.F32), c.Updates()
 }
 
 // bind gives parameters and buffers the values that stand for them.
@@ -298,6 +305,7 @@ type writing struct {
 	updates []nn.Update
 	rows    map[int]*touched // of tables that are trained lazily
 	marks   map[int]int      // their marks among the states
+	known   *array.Array     // whether the loss and buffers are finite: if only gradients are not, LossScale skips the update
 }
 
 // marks are where the states are that tell the places of tables' rows.
@@ -319,14 +327,19 @@ func (w *writing) results(p *program, loss *array.Array, grads []*array.Array) [
 			grads[i] = s.Div(grads[i], w.scalars[len(w.scalars)-1])
 		}
 	}
-	fine := finite(s, loss)
+	buffers := w.buffersFinite()
+	w.known = s.LogicalAnd(finite(s, loss), buffers)
+	fine := w.known
 	if o.Accumulate > 1 {
 		grads = w.added(grads)
 	}
-	norm := s.Zeros(weir.F32)
-	if p.updates && (o.ClipNorm > 0 || o.LossScale > 0 || o.Finite) {
+	norm, told := s.Zeros(weir.F32), s.Zeros(weir.F32)
+	if o.ClipNorm > 0 || o.LossScale > 0 || o.Finite {
 		norm = normOf(s, grads)
 		fine = s.LogicalAnd(fine, finite(s, norm))
+		if p.updates {
+			told = norm
+		}
 	}
 	var out []*array.Array
 	if p.updates {
@@ -334,7 +347,31 @@ func (w *writing) results(p *program, loss *array.Array, grads []*array.Array) [
 	} else {
 		out = w.collected(grads, fine)
 	}
-	return append(out, loss, norm, s.Cast(fine, weir.F32))
+	state := s.Where(fine, s.Full(allFine, weir.F32), s.Where(buffers, s.Full(notFine, weir.F32), s.Full(buffersNotFine, weir.F32)))
+	return append(out, loss, told, state)
+}
+
+// What a step tells of its numbers.
+const (
+	buffersNotFine = -1 // a buffer would become infinite or NaN
+	notFine        = 0  // the loss is, or gradients are
+	allFine        = 1
+)
+
+// buffersFinite reports whether no buffer of floats that the network updates would become infinite or NaN, as a variance
+// of one value is. One that is so already stays its network's own affair.
+func (w *writing) buffersFinite() *array.Array {
+	s := w.s
+	fine := array.Scalar(s, true)
+	for i, st := range w.t.states {
+		if st.kind != buffer || !w.in[i].DType().IsFloat() {
+			continue
+		}
+		if now := w.buffer(i, st.name); now != w.in[i] {
+			fine = s.LogicalAnd(fine, s.All(s.LogicalOr(s.IsFinite(now), s.LogicalNot(s.IsFinite(w.in[i])))))
+		}
+	}
+	return fine
 }
 
 // finite reports whether a number is neither infinite nor NaN.
@@ -431,7 +468,9 @@ func (w *writing) guarded(next []*array.Array, fine *array.Array) []*array.Array
 		switch {
 		case value == nil:
 		case st.kind == sum && w.t.options.LossScale > 0:
-			out = append(out, value) // what is skipped is gone
+			// What is skipped is gone; a batch that is refused leaves what there was before.
+			skipped := w.s.Where(w.known, w.s.ZerosLike(value), w.in[i])
+			out = append(out, w.s.Where(fine, value, skipped))
 		case st.kind == mark || w.rows[i] != nil || st.kind == slot && w.rows[st.param] != nil:
 			out = append(out, value) // rows were guarded one by one
 		default:
@@ -471,12 +510,12 @@ func (p *program) run(ctx context.Context, t *Trainer, b Batch, m *Metrics) erro
 	if err := p.call.Run(ctx); err != nil {
 		return t.failed(err)
 	}
-	loss, norm, fine, err := p.told()
+	loss, norm, state, err := p.told()
 	if err != nil {
 		return err
 	}
 	m.Loss, m.Norm = loss, norm
-	return t.ended(p, m, fine)
+	return t.ended(p, m, state)
 }
 
 // prepare binds the call to a batch.
@@ -635,17 +674,17 @@ func (t *Trainer) fill(rate float64) {
 	t.fillKey()
 }
 
-// told is what a run told.
-func (p *program) told() (loss, norm float64, fine bool, err error) {
+// told is what a run told: the state is one of allFine and the others.
+func (p *program) told() (loss, norm, state float64, err error) {
 	var values [3]float64
 	for i, name := range p.results {
 		list, err := weir.View[float32](p.call.Output(name))
 		if err != nil {
-			return 0, 0, false, err
+			return 0, 0, 0, err
 		}
 		values[i] = float64(list[0])
 	}
-	return values[0], values[1], values[2] != 0, nil
+	return values[0], values[1], values[2], nil
 }
 
 // failed is the error of a run that failed: Torn, if it had begun to write.
@@ -659,8 +698,11 @@ func (t *Trainer) failed(err error) error {
 }
 
 // ended notes what a run did.
-func (t *Trainer) ended(p *program, m *Metrics, fine bool) error {
+func (t *Trainer) ended(p *program, m *Metrics, state float64) error {
+	fine := state == allFine
 	switch {
+	case state == buffersNotFine:
+		return &NotFinite{Step: t.step + 1, Loss: m.Loss, Buffers: finiteNumber(m.Loss)}
 	case !fine && t.options.LossScale > 0 && finiteNumber(m.Loss):
 		t.scale, t.calm, t.pending = t.scale/2, 0, 0
 		if t.scale < 1e-10 {

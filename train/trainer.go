@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,8 +15,8 @@ import (
 
 // Options are a trainer's settings; the zero value works.
 type Options struct {
-	// Inputs are what batches have: X, More and Y, in this order. With them the step is compiled by New, and an extent may
-	// have a name, as "sequence". Without them it is compiled by the first batch: the first axes are "batch", the other
+	// Inputs are what batches have: X, More and Y, in this order; the last of several is Y if its Name is "y". With them
+	// the step is compiled by New, and an extent may have a name, as "sequence". Without them it is compiled by the first batch: the first axes are "batch", the other
 	// extents that batch's own.
 	Inputs []array.Spec
 	// Schedule is what each step's learning rate is multiplied by; nil: 1.
@@ -134,6 +135,9 @@ func New(net nn.Layer, p *nn.Params, loss Loss, optimiser Optimiser, o Options) 
 	t.scope = array.NewScope("training")
 	if err = t.gather(); err == nil && o.Inputs != nil {
 		err = t.compile(o.Inputs)
+		if e := new(weir.Error); errors.As(err, &e) && e.Fix == "" && len(o.Inputs) > 1 && !targeted(o.Inputs) {
+			err = e.WithFix("the last of Options.Inputs is the target if its name is y; here none is")
+		}
 	}
 	if err != nil {
 		t.Close()
