@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// TestFarOperands: products of operands whose steps lie far apart, which are copied, give the sums of the products, whatever is left over at the edges, and the same bits on one thread and several.
+// TestFarOperands: products of operands whose steps lie far apart, which are copied or added up in blocks of steps, give the sums of the products, whatever is left over at the edges, and the same bits on one thread and several.
 func TestFarOperands(t *testing.T) {
 	copied := map[string]int{}
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestFarOperands(t *testing.T) {
 		turned  bool // the left operand
 	}{
 		{300, 257, 300, true}, {513, 300, 261, true}, {1024, 256, 260, true}, {264, 700, 264, true}, {257, 384, 1024, true}, {256, 256, 33, true}, {2100, 260, 96, true},
-		{300, 70, 300, false}, {600, 50, 1000, false}, {1, 256, 256, true}, {64, 1025, 1024, true},
+		{300, 70, 300, false}, {600, 50, 1000, false}, {1, 256, 256, true}, {64, 1025, 1024, true}, {770, 1030, 100, true}, {640, 70, 1100, true},
 	} {
 		for _, named := range []bool{false, true} {
 			var first []float32
@@ -36,7 +36,7 @@ func TestFarOperands(t *testing.T) {
 			}
 		}
 	}
-	if target.Host(1).Name == target.AMD64Name && (copied["%panel"] < 16 || copied["%rows"] < 10) {
+	if target.Host(1).Name == target.AMD64Name && (copied["local %panel"] < 16 || copied["local %rows"] < 8 || copied["for $b"] < 20) {
 		t.Errorf("%v are copied", copied)
 	}
 }
@@ -62,9 +62,9 @@ func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copi
 	}
 	defer model.Close()
 	p, err := weir.Compile(t.Context(), model, weir.Options{Threads: threads, Stage: func(name, text string) {
-		for _, local := range []string{"%panel", "%rows"} {
-			if name == "schedule" && strings.Contains(text, "local "+local) {
-				copied[local]++
+		for _, form := range []string{"local %panel", "local %rows", "for $b"} {
+			if name == "schedule" && strings.Contains(text, form) {
+				copied[form]++
 			}
 		}
 	}})

@@ -18,7 +18,7 @@ const (
 
 // far reports whether the steps of a sum lie far apart in an operand.
 func (s *scheduler) far(c *loop.Contract, step []sym.Expr, b *loop.Param) bool {
-	bytes := s.guess(loop.Offset(step, b.Shape, b.Strides)) * float64(b.DType.Bits()) / 8
+	bytes := s.stepBytes(step, b)
 	return bytes >= farBytes && bytes*s.guess(c.K) >= farSpan
 }
 
@@ -83,15 +83,8 @@ func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
 func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, names *namer) loop.Stmt {
 	a := bufferOf(k, c.A.Buffer)
 	_, most := s.dims.Bounds(c.M)
-	rows := &loop.Local{Name: names.name("rows"), DType: a.DType, Shape: []sym.Expr{c.K, sym.Const(most)}}
-	d, n := names.bound("d"), names.bound("n")
-	at := make([]sym.Expr, len(c.A.Origin))
-	for i, e := range c.A.Origin {
-		at[i] = e.Add(c.A.Col[i].Mul(sym.Var(d))).Add(c.A.Row[i].Mul(sym.Var(n)))
-	}
-	store := &loop.Store{To: rows.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: &loop.Load{From: c.A.Buffer, Index: at, Type: a.DType}}
-	fill := &loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{&loop.For{Kind: loop.Vector, Var: n, Extent: c.M, Body: []loop.Stmt{store}}}}
-	c.A = loop.Tile{Buffer: rows.Name, Origin: []sym.Expr{zero, zero}, Row: []sym.Expr{zero, one}, Col: []sym.Expr{one, zero}}
+	shape := [2]sym.Expr{c.K, sym.Const(most)}
+	fill := nearby(a, &c.A, &c.A.Col, &c.A.Row, [2]sym.Expr{c.K, c.M}, shape, "rows", names)
 	panels := int64(farPanels)
 	for panels > 2 && s.guess(f.Extent) <= float64(panels) {
 		panels /= 2
@@ -100,6 +93,6 @@ func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, name
 	f.Kind = loop.Each
 	cut := s.coster(k).cutInto(f, sym.Const(panels), names)
 	cut.Kind = kind
-	cut.Body = append([]loop.Stmt{rows, fill}, cut.Body...)
+	cut.Body = append(fill, cut.Body...)
 	return cut
 }

@@ -74,6 +74,13 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 		for i, stmt := range body {
 			if l, ok := stmt.(*loop.Local); ok && hasContract(body[i+1:], l.Name) {
 				after := body[i+1:]
+				if list := s.blocks(k, l, after, packs, names); list != nil {
+					for j := range body[i:] {
+						body[i+j] = nil
+					}
+					copy(body[i:], list)
+					return
+				}
 				sizes := func(l *loop.Local, axis int, use axisUse) int64 { return s.panelSize(k, l, axis, use, after, packs) }
 				if cut := s.cut(l, after, names, sizes); cut != nil {
 					body[i] = cut
@@ -176,23 +183,11 @@ func (s *scheduler) gathered(k *loop.Kernel, c *loop.Contract, names *namer) []l
 	if isOne(c.N) || b == nil || !s.overDims(k, c.K) {
 		return nil
 	}
-	beside := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
-	if beside && !s.farPanel(c, b) {
+	if isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) && !s.farPanel(c, b) {
 		return nil
 	}
-	panel := &loop.Local{Name: names.name("panel"), DType: b.DType, Shape: []sym.Expr{c.K, sym.Const(s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType))}}
-	n, d := names.bound("n"), names.bound("d")
-	at := make([]sym.Expr, len(c.B.Origin))
-	for i, e := range c.B.Origin {
-		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
-	}
-	store := &loop.Store{To: panel.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: &loop.Load{From: c.B.Buffer, Index: at, Type: b.DType}}
-	fill := &loop.For{Kind: loop.Each, Var: n, Extent: c.N, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{store}}}}
-	if beside {
-		fill = &loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{&loop.For{Kind: loop.Vector, Var: n, Extent: c.N, Body: []loop.Stmt{store}}}}
-	}
-	c.B = loop.Tile{Buffer: panel.Name, Origin: []sym.Expr{zero, zero}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, one}}
-	return []loop.Stmt{panel, fill}
+	shape := [2]sym.Expr{c.K, sym.Const(s.panelWidth(k, c, bufferOf(k, c.C.Buffer).DType))}
+	return nearby(b, &c.B, &c.B.Row, &c.B.Col, [2]sym.Expr{c.K, c.N}, shape, "panel", names)
 }
 
 // overDims reports whether an expression mentions no loop's variable.
@@ -300,10 +295,11 @@ func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 	return (columns + lanes - 1) / lanes
 }
 
-// wider is the vectors of a panel in the place of two: four or three, if they make whole panels that stay near and
+// wider is the vectors of a panel in the place of two: four or three, if they make panels that are whole, or nearly, and
 // there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
-// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that
-// are no more than a panel, such as those that were cut to be one, stay whole.
+// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2, four vectors as
+// long as the second-level cache holds a panel and the rows. Columns that are no more than a panel, such as those that were
+// cut to be one, stay whole.
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)
@@ -314,11 +310,18 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	}
 	near := float64(s.machine.Limits.L2 / 2)
 	line := s.steps(k, c) * float64(lanes*int64(bufferOf(k, c.B.Buffer).DType.Bits())/8)
+	room := func(vectors int64) int64 { return (all + vectors - 1) / vectors * vectors }
 	for _, tile := range []struct {
 		rows, vectors int64
 		near          float64 // the most bytes of a panel, which is read once for each tile
-	}{{6, 4, near / 4}, {8, 3, near}} {
-		fits := all%tile.vectors == 0 && line*float64(tile.vectors) <= tile.near
+		empty         int64   // of the room for two vectors, one part of so many may be added; 0: panels are whole
+	}{{6, 4, near / 4, 0}, {8, 3, near, 0}, {6, 4, near, 0}, {8, 3, math.Inf(1), 16}} {
+		fits := line*float64(tile.vectors) <= tile.near
+		if tile.empty == 0 {
+			fits = fits && all%tile.vectors == 0
+		} else {
+			fits = fits && (room(tile.vectors)-room(2))*tile.empty <= room(2)
+		}
 		if fits && (whole || rows > 4*tile.rows) && s.machine.Limits.HoldSums(tile.rows, tile.vectors) {
 			return tile.vectors
 		}

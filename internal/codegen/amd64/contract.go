@@ -78,7 +78,7 @@ func groupOf(list []loop.Stmt) *contractionGroup {
 			s = f.Body[0]
 		}
 		c, ok := s.(*loop.Contract)
-		if !ok || c.C.Buffer != l.Name || !g.fits(c) {
+		if !ok || c.C.Buffer != l.Name || !g.fits(c) || variesIn(t.serial, c.K) {
 			break
 		}
 		t.product = c
@@ -95,6 +95,14 @@ func groupOf(list []loop.Stmt) *contractionGroup {
 		return nil
 	}
 	return g
+}
+
+// variesIn reports whether an expression mentions a loop's variable: a sum whose steps are more in one iteration than in
+// another, such as the last block of them, is no sum of one loop.
+func variesIn(loops []*loop.For, x sym.Expr) bool {
+	return slices.ContainsFunc(x.Vars(), func(name sym.Name) bool {
+		return slices.ContainsFunc(loops, func(f *loop.For) bool { return f.Var == name })
+	})
 }
 
 // fits reports whether a contraction adds to the whole of the group's part of the local, as those before it do.

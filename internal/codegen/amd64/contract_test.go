@@ -577,3 +577,34 @@ func TestProducts(t *testing.T) {
 		}
 	})
 }
+
+// TestRaggedBlocks: sums in blocks of steps, the last of which is shorter, are added up in memory if one loop goes through
+// the blocks and does nothing else.
+func TestRaggedBlocks(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		zero, depth, block := sym.Const(0), sym.Dim("k"), sym.Const(5)
+		b := loop.NewBuilder("product")
+		x, w := b.Param("x", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(7)}), b.Param("w", loop.Read, dtype.F32, []sym.Expr{depth, sym.Const(19)})
+		y := b.Param("y", loop.Write, dtype.F32, constants(7, 19))
+		b.For(loop.Parallel, "t", sym.Const(1), func(sym.Expr) {
+			acc := b.Local("acc", dtype.F32, constants(7, 19)...)
+			nest := func(body func(i, j sym.Expr)) {
+				b.Each("i", sym.Const(7), func(i sym.Expr) {
+					b.For(loop.Vector, "j", sym.Const(19), func(j sym.Expr) { body(i, j) })
+				})
+			}
+			nest(func(i, j sym.Expr) { b.Store(acc, []sym.Expr{i, j}, loop.Number(dtype.F32, 0)) })
+			b.Serial("d", depth.CeilDiv(block), func(d sym.Expr) {
+				first := d.Mul(block)
+				b.Contract(sym.Const(7), sym.Const(19), block.Min(depth.Sub(first)), acc.Tile(constants(0, 0), unitIndex(2, 0), unitIndex(2, 1)),
+					x.Tile([]sym.Expr{first, zero}, unitIndex(2, 1), unitIndex(2, 0)), w.Tile([]sym.Expr{first, zero}, unitIndex(2, 0), unitIndex(2, 1)))
+			})
+			nest(func(i, j sym.Expr) { b.Store(y, []sym.Expr{i, j}, acc.Load(i, j)) })
+		})
+		b.Finish()
+		for _, k := range []int64{0, 1, 4, 5, 6, 23, 25} {
+			dims := map[sym.Name]int64{sym.User("k"): k}
+			h.Agree(t, b.Kernel, dims, operandsOf(t, b.Kernel, dims, 2), 0, 0)
+		}
+	})
+}

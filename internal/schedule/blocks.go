@@ -1,0 +1,223 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// A long sum whose left operand is stored transposed, such as a derivative by a weight, is added up in blocks of steps. A
+// tile of registers reads a few elements of each of the sum's steps, each in a line of its own, and often in a page of its
+// own and the same few sets of the caches: until the next tile reads the line again, it is gone. A block has so few steps
+// that the first-level cache holds a panel of them, and the lines of rows beside it:
+//
+//	local acc [rows, columns]
+//	each i { vector j { acc[i, j] = … } }
+//	for block of steps {
+//	  each panel { contract }
+//	}
+//	each i { vector j { … acc[i, j] … } }
+//
+// The sums lie in the second-level cache from block to block. Each still adds its products one by one in the order of its
+// steps, so that no result depends on blocks.
+const (
+	blockRows    = 256 // of a tile of sums, at most
+	blockFew     = 96  // of a tile that is made smaller so that there are several
+	blockColumns = 256 // and its columns: more, if that makes panels even
+	blockTiles   = 8   // that a product is cut into, so that several workers have something to do
+	blockSteps   = 512 // of a sum, at the least, for blocks to be worth a pass over the sums each
+	pageBytes    = 4096
+)
+
+// blocks is a local with the nests and the contraction that touch it, cut into tiles whose sums are added up in blocks of
+// steps; nil if that is not worth it or not possible.
+func (s *scheduler) blocks(k *loop.Kernel, l *loop.Local, body []loop.Stmt, packs []*Pack, names *namer) []loop.Stmt {
+	c := s.longSum(k, l, body, packs)
+	if c == nil {
+		return nil
+	}
+	// The panels' width goes by a block's steps.
+	steps := s.stepsOfBlock(k, c)
+	short := *c
+	short.K = sym.Const(steps)
+	width := s.panelWidth(k, &short, l.DType)
+	result := append([]loop.Stmt{l}, body...)
+	sizes := func(l *loop.Local, axis int, use axisUse) int64 { return s.blockSize(l, axis, use, c, width) }
+	cut := s.cut(l, body, names, sizes)
+	if cut != nil {
+		result = []loop.Stmt{cut}
+	}
+	found := false
+	r := &loop.Rewrite{Stmt: func(stmt loop.Stmt) []loop.Stmt {
+		if c, ok := stmt.(*loop.Contract); ok && c.C.Buffer == l.Name {
+			found = true
+			return []loop.Stmt{s.byBlocks(k, c, steps, width, names)}
+		}
+		return []loop.Stmt{stmt}
+	}}
+	if result = r.Body(result); !found {
+		return nil
+	}
+	return result
+}
+
+// longSum is the only contraction of a body, if it is worth blocks; nil otherwise.
+func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, packs []*Pack) (c *loop.Contract) {
+	for _, stmt := range body {
+		if found, ok := stmt.(*loop.Contract); ok && c == nil {
+			c = found
+		} else if ok {
+			return nil
+		}
+	}
+	if c == nil || l.Space != loop.Own || l.DType != dtype.F32 && l.DType != dtype.F64 || !s.overDims(k, c.K) {
+		return nil
+	}
+	depth := s.guess(c.K)
+	if _, fixed := c.K.Const(); !fixed && s.most(c.K) >= blockSteps {
+		depth = max(depth, blockSteps) // blocks cost short sums next to nothing
+	}
+	a, b := bufferOf(k, c.A.Buffer), bufferOf(k, c.B.Buffer)
+	for _, p := range []*loop.Param{a, b} {
+		if p == nil || p.Access != loop.Read || p.DType != l.DType {
+			return nil
+		}
+	}
+	step := max(s.stepBytes(c.A.Col, a), s.stepBytes(c.B.Row, b))
+	if !isOne(loop.Offset(c.A.Row, a.Shape, a.Strides)) || depth < blockSteps || step < farBytes || step*depth < farSpan {
+		return nil
+	}
+	if slices.ContainsFunc(packs, func(p *Pack) bool { return p.widthFor(k, c.B.Buffer) > 0 }) {
+		return nil
+	}
+	if s.most(c.M) < farRows {
+		return nil
+	}
+	return c
+}
+
+// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache.
+func (s *scheduler) stepsOfBlock(k *loop.Kernel, c *loop.Contract) int64 {
+	const lines = 4 // vectors of a wide panel
+	bytes := lines * int64(s.machine.VectorBytes)
+	steps := s.machine.Limits.L1 * 2 / 3 / bytes
+	return max(steps/16*16, 16)
+}
+
+// blockSize is the tile along an axis of a local whose sums are added up in blocks.
+func (s *scheduler) blockSize(l *loop.Local, axis int, use axisUse, c *loop.Contract, width int64) int64 {
+	if !use.rows && !use.cols {
+		return 1
+	}
+	panels := max(blockColumns/width, 1)
+	columns, fixed := c.N.Const()
+	groups := int64(1)
+	if fixed {
+		all := (columns + width - 1) / width
+		groups = max(1, (all+panels-1)/panels)
+		panels = (all + groups - 1) / groups
+	}
+	if use.cols {
+		return panels * width
+	}
+	size := s.halved(blockRows)
+	n, known := l.Shape[axis].Const()
+	if !known || n <= 0 {
+		return size
+	}
+	pieces := (n + size - 1) / size
+	if pieces*groups < blockTiles && n/pieces/2 >= s.halved(blockFew) {
+		pieces *= 2
+	}
+	return (n + pieces - 1) / pieces
+}
+
+// byBlocks is a contraction into a local, block by block of its steps, and in each panel by panel. Operands whose steps lie
+// a page or more apart are copied first, and so are rows if there is one panel.
+func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int64, names *namer) loop.Stmt {
+	a, b := bufferOf(k, c.A.Buffer), bufferOf(k, c.B.Buffer)
+	at, panel := names.bound("b"), names.bound("t")
+	depth, depths := s.blockOf(c.K, steps, at)
+	columns, panels := s.blockOf(c.N, width, panel)
+	move := func(t *loop.Tile, steps []sym.Expr, by sym.Expr) {
+		for i := range t.Origin {
+			t.Origin[i] = t.Origin[i].Add(steps[i].Mul(by))
+		}
+	}
+	first := sym.Var(at).Mul(sym.Const(steps))
+	move(&c.A, c.A.Col, first)
+	move(&c.B, c.B.Row, first)
+	c.K = depth
+	var outside, inside []loop.Stmt
+	if s.stepBytes(c.A.Col, a) >= pageBytes || isOne(panels) {
+		shape := [2]sym.Expr{sym.Const(steps), sym.Const(spread(s.most(c.M), a.DType))}
+		outside = nearby(a, &c.A, &c.A.Col, &c.A.Row, [2]sym.Expr{depth, c.M}, shape, "rows", names)
+	}
+	left := sym.Var(panel).Mul(sym.Const(width))
+	move(&c.B, c.B.Col, left)
+	move(&c.C, c.C.Col, left)
+	c.N = columns
+	if !isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || s.stepBytes(c.B.Row, b) >= pageBytes {
+		shape := [2]sym.Expr{sym.Const(steps), sym.Const(width)}
+		inside = nearby(b, &c.B, &c.B.Row, &c.B.Col, [2]sym.Expr{depth, columns}, shape, "panel", names)
+	}
+	walk := &loop.For{Kind: loop.Each, Var: panel, Extent: panels, Body: append(inside, c)}
+	return &loop.For{Kind: loop.Serial, Var: at, Extent: depths, Body: append(outside, walk)}
+}
+
+// blockOf is the length of the block that a variable counts, of an extent cut into blocks of a size, and how many there
+// are.
+func (s *scheduler) blockOf(extent sym.Expr, size int64, variable sym.Name) (length, count sym.Expr) {
+	length = sym.Const(size)
+	count = extent.CeilDiv(length)
+	if s.dims.EQ(extent.Mod(length), zero) != sym.Yes {
+		length = length.Min(extent.Sub(sym.Var(variable).Mul(length)))
+	}
+	return length, count
+}
+
+// most is the upper bound of an extent.
+func (s *scheduler) most(extent sym.Expr) int64 {
+	_, most := s.dims.Bounds(extent)
+	return most
+}
+
+// stepBytes is how far apart a step leads in a parameter, in bytes.
+func (s *scheduler) stepBytes(step []sym.Expr, p *loop.Param) float64 {
+	return s.guess(loop.Offset(step, p.Shape, p.Strides)) * float64(p.DType.Bits()) / 8
+}
+
+// spread is the room for a line of elements: a cache line more, if lines would else lie in few sets of the caches.
+func spread(elements int64, dt dtype.DType) int64 {
+	const line, few = 64, 512
+	size := int64(dt.Bits()) / 8
+	if elements*size%few == 0 {
+		elements += line / size
+	}
+	return elements
+}
+
+// nearby is a local of a shape with a tile's elements, and the nest that fills it. The tile has so many steps and elements
+// in each as the extents say; step and element are its Row and Col, in either order. It lies in the local from then on,
+// step after step, with the elements of each side by side.
+func nearby(p *loop.Param, tile *loop.Tile, step, element *[]sym.Expr, extents, shape [2]sym.Expr, hint string, names *namer) []loop.Stmt {
+	local := &loop.Local{Name: names.name(hint), DType: p.DType, Shape: shape[:]}
+	d, n := names.bound("d"), names.bound("n")
+	at := make([]sym.Expr, len(tile.Origin))
+	for i, e := range tile.Origin {
+		at[i] = e.Add((*step)[i].Mul(sym.Var(d))).Add((*element)[i].Mul(sym.Var(n)))
+	}
+	outer, inner := &loop.For{Kind: loop.Each, Var: n, Extent: extents[1]}, &loop.For{Kind: loop.Each, Var: d, Extent: extents[0]}
+	if isOne(loop.Offset(*element, p.Shape, p.Strides)) {
+		outer, inner = inner, outer
+		inner.Kind = loop.Vector
+	}
+	x := &loop.Load{From: p.Name, Index: at, Type: p.DType}
+	inner.Body = []loop.Stmt{&loop.Store{To: local.Name, Index: []sym.Expr{sym.Var(d), sym.Var(n)}, X: x}}
+	outer.Body = []loop.Stmt{inner}
+	tile.Buffer, tile.Origin = local.Name, []sym.Expr{zero, zero}
+	*step, *element = []sym.Expr{one, zero}, []sym.Expr{zero, one}
+	return []loop.Stmt{local, outer}
+}

@@ -1,0 +1,133 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// transposed is a product of a left operand that is stored transposed, with something made of the sums.
+func transposed(dt dtype.DType, m, n, k sym.Expr) *loop.Kernel {
+	b := loop.NewBuilder("product")
+	x, y := b.Param("x", loop.Read, dt, shape(k, m)), b.Param("y", loop.Read, dt, shape(k, n))
+	w, z := b.Param("w", loop.Read, dt, shape(m, n)), b.Param("z", loop.Write, dt, shape(m, n))
+	acc := b.Local("acc", dt, m, n)
+	b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dt, 0)) })
+	down, right := unit(2, 0), unit(2, 1)
+	b.Contract(m, n, k, acc.Tile(zeros(2), down, right), x.Tile(zeros(2), right, down), y.Tile(zeros(2), down, right))
+	b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
+		b.Store(z, i, loop.Apply2(loop.Sub, w.Load(i...), loop.Apply2(loop.Mul, acc.Load(i...), loop.Number(dt, 0.5))))
+	})
+	b.Kernel.Dims = loop.FreeDims(b.Kernel)
+	return b.Kernel
+}
+
+// TestBlocks: long sums of a left operand that is stored transposed are added up in blocks of steps, which copy operands
+// whose steps lie pages apart, and are what they were, in whatever sizes; short sums, and those whose steps lie near one
+// another, have no blocks.
+func TestBlocks(t *testing.T) {
+	for _, c := range []struct {
+		m, n, k     int64
+		most        int64 // with named extents: of the sum's steps; 0: they are fixed
+		dt          dtype.DType
+		blocks      bool
+		rows, panel bool // are copied
+	}{
+		{m: 256, n: 33, k: 512, dt: dtype.F32, blocks: true},
+		{m: 48, n: 1026, k: 514, dt: dtype.F32, blocks: true, panel: true},
+		{m: 1025, n: 5, k: 515, dt: dtype.F32, blocks: true, rows: true},
+		{m: 270, n: 20, k: 513, dt: dtype.F64, blocks: true},
+		{m: 50, n: 513, k: 512, dt: dtype.F64, blocks: true, panel: true},
+		{m: 256, n: 100, k: 37, most: 1 << 40, dt: dtype.F32, blocks: true},
+		{m: 256, n: 300, k: 0, most: 1 << 40, dt: dtype.F32, blocks: true},
+		{m: 256, n: 300, k: 1, most: 1 << 40, dt: dtype.F32, blocks: true},
+		{m: 256, n: 1024, k: 20, most: 1 << 20, dt: dtype.F32, blocks: true, panel: true},
+		{m: 256, n: 30, k: 511, most: 511, dt: dtype.F32},
+		{m: 256, n: 20, k: 511, dt: dtype.F32},
+		{m: 30, n: 260, k: 520, dt: dtype.F32},
+		{m: 96, n: 64, k: 520, dt: dtype.F32},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			ranges, dims := sym.NewDims(), map[sym.Name]int64{}
+			depth := number(c.k)
+			if c.most > 0 {
+				depth = dim("k")
+				ranges.Set(sym.User("k"), sym.Range{Min: 0, Max: c.most})
+				dims[sym.User("k")] = c.k
+			}
+			k := transposed(c.dt, number(c.m), number(c.n), depth)
+			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
+			if err := interpret(k, want, dims); err != nil {
+				t.Fatal(err)
+			}
+			scheduled := k.Clone()
+			machine := registers
+			machine.Limits.L1, machine.Limits.L2 = 8<<10, 256<<10
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{scheduled}}, machine: machine, dims: ranges}
+			if err := s.contractions(); err != nil {
+				t.Fatal(err)
+			}
+			scheduled = s.kernel(scheduled)
+			if _, err := loop.Verify(scheduled, ranges); err != nil {
+				t.Fatalf("%v\n%s", err, scheduled)
+			}
+			p := theContraction(scheduled)
+			_, most := ranges.Bounds(p.K)
+			if blocks := most <= 128; blocks != c.blocks {
+				t.Errorf("blocks are %v\n%s", blocks, scheduled)
+			}
+			if rows, panel := p.A.Buffer != "x", p.B.Buffer != "y"; c.blocks && (rows != c.rows || panel != c.panel) {
+				t.Errorf("rows are copied: %v, panels: %v\n%s", rows, panel, scheduled)
+			}
+			if err := interpret(scheduled, got, dims); err != nil {
+				t.Fatalf("%v\n%s", err, scheduled)
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 0, 0); err != nil {
+					t.Fatalf("%s: %v\n%s", k.Params[i].Name, err, scheduled)
+				}
+			}
+		})
+	}
+}
+
+// theContraction is a kernel's last contraction.
+func theContraction(k *loop.Kernel) (c *loop.Contract) {
+	loop.Walk(k.Body, func(stmt loop.Stmt) bool {
+		if found, ok := stmt.(*loop.Contract); ok {
+			c = found
+		}
+		return true
+	})
+	return c
+}
+
+// TestBlockTiles: tiles of sums in blocks are even, and several if that does not make them small.
+func TestBlockTiles(t *testing.T) {
+	machine, err := target.For("avx512", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine.Tile, machine.Limits.L1, machine.Limits.L2 = target.Tile{Rows: 14, Columns: 32}, 48<<10, 1<<20+1<<18
+	for _, c := range []struct{ m, n, height, columns int64 }{
+		{256, 1024, 128, 256}, {1024, 256, 128, 256}, {1024, 1024, 256, 256}, {192, 768, 96, 256}, {768, 192, 128, 192}, {320, 320, 160, 192},
+		{1000, 1000, 250, 240}, {500, 500, 125, 256},
+	} {
+		k := transposed(dtype.F32, number(c.m), number(c.n), number(2048))
+		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: machine, dims: sym.NewDims()}
+		if err := s.contractions(); err != nil {
+			t.Fatal(err)
+		}
+		sums := bufferOf(k, theContraction(k).C.Buffer)
+		height, _ := sums.Shape[0].Const()
+		columns, _ := sums.Shape[1].Const()
+		if height != c.height || columns != c.columns {
+			t.Errorf("%d × %d: tiles of %d × %d, not of %d × %d", c.m, c.n, height, columns, c.height, c.columns)
+		}
+	}
+}
