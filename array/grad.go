@@ -44,7 +44,7 @@ func (s *Scope) traced(f Func, in []*Array) []*Array {
 
 // compileAndRun traces a function at the shapes of its arguments, and runs the program of the cache that computes it.
 func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
-	defer diag.Recover(&err, "computing a function")
+	defer recovered(&err, "computing a function")
 	specs, err := specsOf(in)
 	if err != nil {
 		return nil, err

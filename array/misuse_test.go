@@ -1,7 +1,9 @@
 package array_test
 
 import (
+	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,6 +59,33 @@ func TestMisuse(t *testing.T) {
 		})
 	}
 	fine(t, outer.Close())
+}
+
+// TestPanicsLine: the error of a function that panics while it is traced names the line that panicked; a panic inside of these
+// packages names none.
+func TestPanicsLine(t *testing.T) {
+	array.AssertNoLeaks(t)
+	line := ""
+	mark := func() {
+		_, file, number, _ := runtime.Caller(1)
+		line = fmt.Sprintf("%s:%d", file, number)
+	}
+	for name, f := range map[string]array.Func{
+		"index": func(_ *array.Scope, in ...*array.Array) []*array.Array { mark(); return in[1:2:len(in)] },
+		"nil":   func(_ *array.Scope, in ...*array.Array) []*array.Array { mark(); return *(*[]*array.Array)(nil) },
+		"own":   func(*array.Scope, ...*array.Array) []*array.Array { mark(); panic("mine") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := array.Jit(f, array.Options{Name: "f", Inputs: []array.Spec{array.SpecOf("x", weir.F32, 2)}})
+			wants(t, err, err, "tracing f, at "+line)
+			if c != nil {
+				t.Error("it is compiled")
+			}
+			s := array.NewScope("s")
+			array.Grad(f)(s, s.Ones(weir.F32, 2))
+			wants(t, s.Close(), weir.ErrInternal, ", at "+line)
+		})
+	}
 }
 
 // TestMisuseOfJit: what Jit refuses when it compiles, and what a compiled function refuses when it is called.

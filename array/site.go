@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+
+	"github.com/weirml/weir/internal/diag"
 )
 
 // site is a line of the user's program: the address that its call into these packages returns to. 0 is none.
@@ -44,6 +46,42 @@ func (s site) line() string {
 	}
 	f, _ := runtime.CallersFrames(s[:]).Next()
 	return fmt.Sprintf("%s:%d", f.File, f.Line)
+}
+
+// recovered is diag.Recover for functions of the user's: the error names the line that panicked, if it is the user's. It is
+// deferred directly.
+func recovered(err *error, what string) {
+	if value := recover(); value != nil {
+		if line := panicked(); line != "" {
+			what += ", at " + line
+		}
+		*err = diag.Recovered(value, what)
+	}
+}
+
+// panicked is the line that panicked, as "file:line", if it lies outside of these packages; else "". It is called while a
+// deferred function recovers.
+func panicked() string {
+	var list [32]uintptr
+	frames := runtime.CallersFrames(list[:runtime.Callers(2, list[:])])
+	above := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			above = true
+		case strings.HasSuffix(f.Function, "/internal/ir.Catch"): // it panics anew: the first panic is further out
+			above = false
+		case above && !strings.HasPrefix(f.Function, "runtime."):
+			if library(f.File) && !strings.HasSuffix(f.File, "_test.go") {
+				return ""
+			}
+			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
 }
 
 // sides remembers of addresses whether they lie outside of these packages: an address and one bit, at a place that the

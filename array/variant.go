@@ -116,7 +116,7 @@ func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 
 // trace traces the function.
 func (c *Compiled) trace(v *variant, inputs []Spec) (err error) {
-	defer diag.Recover(&err, "tracing "+c.options.Name)
+	defer recovered(&err, "tracing "+c.options.Name)
 	if v.traced, err = traceOf(c.f, c.options.Name, inputs); err != nil {
 		return err
 	}

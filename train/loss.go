@@ -178,13 +178,25 @@ func pairs(name string, f func(s *array.Scope, out, y *array.Array) *array.Array
 		case s.Err() != nil:
 			return out
 		case out.Rank() != y.Rank():
-			refuse(s, "%s of %v by %v: their shapes differ", name, out, y)
+			s.Fail(differ(name, out, y))
 			return out
 		case !sameExtents(s, name, out, y, out.Rank()):
 			return out
 		}
 		return s.Mean(f(s, out, s.Cast(y, out.DType())))
 	}
+}
+
+// differ is the error of an output and a target with other axes: mostly it is an axis of one element that one of them has.
+func differ(name string, out, y *array.Array) error {
+	e := diag.Inputf("%s of %v by %v: their shapes differ", name, out, y)
+	switch {
+	case out.Rank() == y.Rank()+1 && out.Dim(-1) == 1:
+		return e.WithFix("give the target such an axis too, as train.Column(y, 1) does")
+	case y.Rank() == out.Rank()+1 && y.Dim(-1) == 1:
+		return e.WithFix("give the target without that axis, as train.Column(y) does")
+	}
+	return e
 }
 
 // MSE is the mean of squared differences.
@@ -258,7 +270,7 @@ func Hinge(margin float64) Loss {
 func CosineDistance(s *array.Scope, out, y *array.Array) *array.Array {
 	if s.Err() != nil || out.Rank() != y.Rank() || !sameExtents(s, "cosine", out, y, out.Rank()) {
 		if s.Err() == nil {
-			refuse(s, "cosine of %v by %v: their shapes differ", out, y)
+			s.Fail(differ("cosine", out, y))
 		}
 		return out
 	}

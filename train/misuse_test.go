@@ -161,3 +161,38 @@ func TestDeadBatch(t *testing.T) {
 		scope.Close()
 	}
 }
+
+// TestLossAxes: a network that gives a column is no fit for targets without that axis, nor the other way round, and the error
+// says what fits.
+func TestLossAxes(t *testing.T) {
+	array.AssertNoLeaks(t)
+	scope := array.NewScope("batch")
+	defer scope.Close()
+	x, row, column := scope.Zeros(weir.F32, 4, 3), scope.Zeros(weir.F32, 4), scope.Zeros(weir.F32, 4, 1)
+	flat := nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+	for name, test := range map[string]struct {
+		net  nn.Layer
+		y    *array.Array
+		says []string
+	}{
+		"column by row": {nn.Linear(3, 1), row, []string{"their shapes differ", "train.Column(y, 1)"}},
+		"row by column": {flat, column, []string{"their shapes differ", "train.Column(y)"}},
+		"pairs":         {nn.Linear(3, 2), row, []string{"their shapes differ"}},
+	} {
+		for _, loss := range []train.Loss{train.MSE, train.CosineDistance} {
+			p := nn.Init(test.net, 1)
+			tr, err := train.New(test.net, p, loss, train.SGD(1), train.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = tr.Step(t.Context(), train.Batch{X: x, Y: test.y})
+			refuses(t, name, err, test.says...)
+			if name == "pairs" && strings.Contains(err.Error(), "Column") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := errors.Join(tr.Close(), p.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
