@@ -11,6 +11,7 @@ further from them than the part's tolerance, or fails, has no time.
   bench.py --parts sweep --threads 1 --rounds 1     the sweep, a look
   bench.py --models resnet50 unet_64                of all parts these models only
   bench.py --parts exported --engines weir,ort,torch,inductor     other engines
+  bench.py --parts training --update                only the section of this part; the document keeps the others
   bench.py --report RESULTS.json                    only writes the document from results that there are
 """
 import argparse
@@ -19,6 +20,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -97,14 +99,22 @@ def inputs_of(folder):
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.python = environment(options.rivals, "rivals.txt")
-        self.weir = options.weir or self.build()
-        self.environments, self.errors, self.refused, self.built = {}, {}, set(), set()
+        self.environments, self.errors, self.refused, self.built, self.steps = {}, {}, set(), {}, {}
 
-    def build(self):
-        binary = CACHE / "weir"
-        subprocess.run(["go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/weir"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
-        return binary
+    @property
+    def python(self):
+        return self.environment(self.options.rivals, "rivals.txt")
+
+    @property
+    def weir(self):
+        return self.options.weir or self.build("weir", "./cmd/weir", ROOT, "-ldflags=-s -w")
+
+    def build(self, name, package, module, *flags):
+        """A command of a module, built once."""
+        if name not in self.built:
+            self.built[name] = CACHE / name
+            subprocess.run(["go", "build", "-trimpath", *flags, "-o", self.built[name], package], cwd=module, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+        return self.built[name]
 
     def environment(self, folder, requirements):
         if folder not in self.environments:
@@ -155,17 +165,24 @@ class Bench:
 
     def step(self, engine, name, threads):
         """A training step's figures, and the bytes that the process grew by."""
-        if engine == "weir":
-            binary = CACHE / "steps"
-            if binary not in self.built:
-                subprocess.run(["go", "build", "-trimpath", "-o", binary, "./bench/steps"], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
-                self.built.add(binary)
-            command = [binary, name, self.options.seconds]
-        else:
+        if engine in PYTORCH:
             command = [self.pytorch(), BENCH / "steps.py", engine, name, threads, self.options.seconds]
-        text, _ = pinned(command, threads, self.options.realtime)
+        elif engine == "gomlx":
+            command = [self.build("gomlx_steps", "./steps", BENCH / "gomlx"), name, self.options.seconds]
+        else:
+            command = [self.build("steps", "./bench/steps", ROOT), name, self.options.seconds, self.budget(name, threads) if engine == "weir_budget" else 0]
+        text, _ = pinned([*self.options.prefix.split(), *command], threads, self.options.realtime)
         found = json.loads(text.strip().splitlines()[-1])
+        if engine == "weir":
+            self.steps[name, threads] = found
         return {**found, "resident": found["peak"] / 2**20, "error": 0}
+
+    def budget(self, name, threads):
+        """The share of a step's bytes that the budget is; states come on top."""
+        if (name, threads) not in self.steps:
+            self.step("weir", name, threads)
+        found = self.steps[name, threads]
+        return int(parts.BUDGET * (found["certificate"] - found["states"]))
 
     def run_weir(self, engine, folder, threads):
         """Times are `weir bench`'s; the error and the resident size those of a `weir run`, since bench holds more than one run does."""
@@ -209,10 +226,7 @@ class Bench:
         return found
 
     def run_gomlx(self, folder, threads):
-        binary = CACHE / "gomlx"
-        if not binary.exists():
-            subprocess.run(["go", "build", "-o", binary, "."], cwd=BENCH / "gomlx", env={**os.environ, "CGO_ENABLED": "0"}, check=True)
-        text, _ = pinned([binary, folder, self.options.seconds], threads, self.options.realtime)
+        text, _ = pinned([self.build("gomlx", ".", BENCH / "gomlx"), folder, self.options.seconds], threads, self.options.realtime)
         return json.loads(text.strip().splitlines()[-1])
 
 
@@ -275,13 +289,14 @@ def machine():
 
 
 def versions(bench, engines):
-    found = {"weir": subprocess.run(["git", "describe", "--tags", "--always"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "this tree"}
-    pythons = [bench.python] + ([bench.pytorch()] if set(engines) & set(PYTORCH) else [])
+    found = {"weir": subprocess.run(["git", "describe", "--tags", "--always"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "this tree",
+             "gomlx": re.search(r"gomlx/gomlx v(\S+)", (BENCH / "gomlx/go.mod").read_text()).group(1)}
+    names = {"weir": "weir", "ort": "onnxruntime", "openvino": "openvino", "ncnn": "ncnn", "iree": "iree-base-compiler", "inductor": "torch", "torch": "torch", "gomlx": "gomlx"}
+    families = {e.split("_")[0] for e in engines}
+    pythons = ([bench.python] if families - {"weir", "gomlx", *PYTORCH} else []) + ([bench.pytorch()] if families & set(PYTORCH) else [])
     for python in pythons:
         for package in json.loads(subprocess.run([python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"], capture_output=True, check=True).stdout):
             found.setdefault(package["name"], package["version"])
-    names = {"weir": "weir", "ort": "onnxruntime", "openvino": "openvino", "ncnn": "ncnn", "iree": "iree-base-compiler", "inductor": "torch", "torch": "torch"}
-    families = {e.split("_")[0] for e in engines}
     return {e: found[names[e]] for e in names if e in families and names[e] in found}
 
 
@@ -295,6 +310,8 @@ def arguments():
     p.add_argument("--seconds", type=float, default=1, help="of each measurement")
     p.add_argument("--compile-seconds", type=float, default=900, help="how long IREE may compile a model")
     p.add_argument("--realtime", action="store_true", help="measure at real-time priority, which needs the right to: for a machine that does other work as well")
+    p.add_argument("--prefix", default="", help="words in front of each command that times a training step, such as 'nice -n -5'")
+    p.add_argument("--update", action="store_true", help="write only the sections of the parts that are measured into the document that there is")
     p.add_argument("--flags", default="", help="more flags for weir, such as '--cpu avx2'")
     p.add_argument("--weir", type=pathlib.Path, help="the command to time, instead of one built here")
     p.add_argument("--rivals", type=pathlib.Path, default=CACHE / "rivals", help="a virtual environment with the rivals")
@@ -333,7 +350,7 @@ def command(options):
         words += ["--models", *options.models]
     if options.compile_seconds != 900:
         words += ["--compile-seconds", f"{options.compile_seconds:g}"]
-    return " ".join(words + ["--realtime"] * options.realtime + (["--flags", repr(options.flags)] if options.flags else []))
+    return " ".join(words + ["--update"] * options.update + ["--realtime"] * options.realtime + (["--flags", repr(options.flags)] if options.flags else []))
 
 
 def main():
@@ -352,7 +369,7 @@ def main():
 
         about["start"] = {name: bench.start(name) for part in asked if part.name == "exported" and "weir" in part.engines for name in part.models}
         rounds(bench, options, asked, save)
-    report.write(json.loads((options.report or options.results).read_text()), options.document)
+    (report.update if options.update else report.write)(json.loads((options.report or options.results).read_text()), options.document)
 
 
 if __name__ == "__main__":

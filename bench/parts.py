@@ -16,7 +16,8 @@ QUANTISED = {"q8_resnet18": "resnet18_dyn_hw", "q8_bert": "distilbert_dyn", "q8d
              "int4_distilbert": "distilbert_dyn", "f16_resnet18": "resnet18_dyn_hw",
              "gpt2_decode_int4": "gpt2_decode_p127"}  # each made of the other
 
-STEPS = ["step_mlp", "step_cnn", "step_transformer", "step_lstm", "step_embedding"]  # of steps.py and steps/main.go
+BUDGET = 0.4  # of the bytes of a training step, besides its states
+STEPS = ["step_mlp", "step_cnn", "step_transformer", "step_lstm", "step_embedding"]  # of steps.py, steps and gomlx/steps
 
 TOLERANCE = {"q8_resnet18": 0.05, "q8_bert": 0.1, "q8dyn_bert": 0.1, "int4_distilbert": 0.1, "f16_resnet18": 0.02,
              "gpt2_decode_int4": 0.1}  # of results in few bits: engines round in different places
@@ -51,6 +52,7 @@ PARTS = [
          "in a second over what the probe reads from memory.",
          ["gpt2_decode_p127", "gpt2_decode_int4", "llama_gqa_decode_dyn"], ["weir", "weir_bf16", "weir_int8", "ort", "openvino", "openvino_bf16"], 0.5),
     Part("training", "Training", "A step: forward, loss, backward and the optimiser's update, on a batch that stays; the models are those of bench/steps.py. Engines begin "
-         "with weights of their own; that losses and derivatives are right is what the tests of nn and train hold, beside PyTorch's.",
-         STEPS, ["weir", "torch", "inductor"]),
+         "with weights of their own; that losses and derivatives are right is what the tests of nn and train hold, beside PyTorch's. PyTorch inductor is torch.compile of the "
+         f"whole step. Weir with a budget has {100 * BUDGET:.0f} % of the bytes that its step takes without one, besides parameters and the optimiser's memory.",
+         STEPS, ["weir", "weir_budget", "torch", "inductor", "gomlx"]),
 ]

@@ -3,7 +3,7 @@ import math
 
 import parts
 
-TITLES = {"weir": "Weir", "weir_bf16": "Weir bf16", "weir_int8": "Weir int8", "ort": "ONNX Runtime", "ort_int8": "ONNX Runtime int8",
+TITLES = {"weir": "Weir", "weir_budget": "Weir with a budget", "weir_bf16": "Weir bf16", "weir_int8": "Weir int8", "ort": "ONNX Runtime", "ort_int8": "ONNX Runtime int8",
           "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "openvino_int8": "OpenVINO int8", "ncnn": "ncnn", "iree": "IREE",
           "inductor": "PyTorch inductor", "torch": "PyTorch eager", "gomlx": "GoMLX (Go)"}
 BUSY = "The machine did other work meanwhile; all that was measured had real-time priority. "
@@ -51,6 +51,7 @@ def engines_of(results):
 
 def speeds(results, threads):
     engines, own, rows = engines_of(results), own_of(results), []
+    counted = any("gflops" in c for by in results.values() for cells in by.values() for c in cells.values())
     for name, by_threads in results.items():
         cells = by_threads.get(threads)
         if not cells:
@@ -61,8 +62,8 @@ def speeds(results, threads):
             text = number(cells.get(e, {}).get("min"))
             row.append(f"**{text}**" if rival and e == rival[1] else text)
         gflops = cells.get(own, {}).get("gflops")
-        rows.append(row + [f"{r:.2f}" if r else "–", f"{gflops:.0f}" if gflops else "–"])
-    return table(["model", *(TITLES[e] for e in engines), "Weir ahead", "GFLOP/s"], rows)
+        rows.append(row + [f"{r:.2f}" if r else "–"] + ([f"{gflops:.0f}" if gflops else "–"] if counted else []))
+    return table(["model", *(TITLES[e] for e in engines), "Weir ahead"] + ["GFLOP/s"] * counted, rows)
 
 
 def tokens(results, threads):
@@ -191,29 +192,62 @@ def section(part, results):
         if part.name != "decode":
             text.append(summary(results, t))
     if part.name == "training":
-        text += ["### Training: MiB\n", "What the process grew by until a step's highest moment, parameters and the optimiser's memory included; after it what Weir's certificate and "
-                 "states come to, which does not count Go's heap and the program's own pages.\n", growth(results)]
-    return text
+        text += ["### Training: MiB of tensors\n", "The most bytes alive in a step, parameters and the optimiser's memory included. Weir's is its certificate, which holds for the batch before "
+                 "it runs, and counts machine code and scratch too; PyTorch's is what its profiler records. GoMLX's buffers are not counted by anything.\n", sizes(results, tensors),
+                 "### Training: MiB that the process grew by\n", "Until a step's highest moment: each engine's own heap and compiler are in it.\n", sizes(results, resident)]
+    return text + [f"### {part.title}: what failed\n", failures({part.name: results})] * (part.name == "training")
 
 
-def growth(results):
+def tensors(cell):
+    return cell.get("certificate", cell.get("tensors"))
+
+
+def resident(cell):
+    return cell["resident"] * 2**20
+
+
+def sizes(results, size):
+    """A table of MiB, of one number of threads."""
     engines, rows = engines_of(results), []
     for name, by_threads in results.items():
         cells = by_threads[min(by_threads)]
-        certificate = cells.get("weir", {}).get("certificate")
-        rows.append([name] + [number(cells[e]["resident"]) if "min" in cells.get(e, {}) else "–" for e in engines] + [number(certificate / 2**20) if certificate else "–"])
-    return table(["model", *(TITLES[e] for e in engines), "certificate"], rows)
+        found = [size(cells[e]) if "min" in cells.get(e, {}) else None for e in engines]
+        rows.append([name] + [number(bytes / 2**20) if bytes else "–" for bytes in found])
+    return table(["model", *(TITLES[e] for e in engines)], rows)
+
+
+def origin(data):
+    """What the figures were made by, and on what."""
+    m = data["machine"]
+    about = f"{m.get('model name', 'unknown processor')} (family {m.get('cpu family', '?')}, model {m.get('model', '?')}), {m['cores']} core{'s' * (m['cores'] != 1)}"
+    about += "".join(f", {level} {m[level]}" for level in ("L1", "L2", "L3") if level in m) + f"; {m['system']}; {data['date']}"
+    return (f"`{data['command']}`. The machine: {about}. Engines: " + ", ".join(f"{TITLES[e].removesuffix(' f32')} {version}".strip() for e, version in data["versions"].items()) + ".\n")
+
+
+def update(data, document):
+    """Writes the sections of the parts that there are results of, each with what it was made by, into a document that keeps the rest."""
+    head, *blocks = document.read_text().split("\n## ")
+    for part in parts.PARTS:
+        if part.name not in data["results"]:
+            continue
+        text = section(part, data["results"][part.name])
+        text.insert(1, f"Made by {origin(data)}\nEach engine runs in a process of its own, pinned to as many cores as it has threads; engines take turns, {data['rounds']} "
+                    f"round{'s' * (data['rounds'] > 1)} of {data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}\n".replace(" \n", "\n"))
+        block = "\n".join(t for t in text if t).removeprefix("## ")
+        titles = [b.partition("\n")[0] for b in blocks]
+        if part.title in titles:
+            blocks[titles.index(part.title)] = block
+        else:
+            later = [p.title for p in parts.PARTS[parts.PARTS.index(part) + 1:]] + ["Starting, ms", "Memory"]
+            blocks.insert(next((i for i, t in enumerate(titles) if t in later), len(blocks)), block)
+    document.write_text("\n## ".join([head, *blocks]))
 
 
 def write(data, document):
     results = data["results"]
     engines = [e for part in results.values() for e in engines_of(part)]
-    m = data["machine"]
-    about = f"{m.get('model name', 'unknown processor')} (family {m.get('cpu family', '?')}, model {m.get('model', '?')}), {m['cores']} cores"
-    about += "".join(f", {level} {m[level]}" for level in ("L1", "L2", "L3") if level in m) + f"; {m['system']}; {data['date']}"
     text = ["# Benchmarks\n\n<!-- written by bench/bench.py -->\n",
-            f"Weir beside other engines on the same models, in one run: `{data['command']}`. The machine: {about}. Engines: "
-            + ", ".join(f"{TITLES[e].removesuffix(' f32')} {version}".strip() for e, version in data["versions"].items()) + ".\n",
+            "Weir beside other engines on the same models, in one run: " + origin(data),
             f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
             f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's, or for models of other tools with ONNX Runtime's without "
             "optimisations; an engine that fails or is off has no time. \"Weir ahead\" is the time of the fastest rival of the same precision (bold) over Weir's: above 1, Weir is faster.\n",
@@ -234,7 +268,7 @@ def write(data, document):
                  "Of the whole process, Python and its libraries included where the engine is used from there; Weir's is that of `weir run`.\n", costs(part, "resident")]
         if named := compiling(part):
             text += [f"## {title}: compiling for named sizes\n", "With one thread, beside the same model with `--dim` for each of its sizes.\n", named]
-    text += ["## Memory\n", unlike(results), "## What failed\n", failures(results)]
+    text += ["## Memory\n", unlike(results), "## What failed\n", failures({name: part for name, part in results.items() if name != "training"})]
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text("\n".join(t for t in text if t))
     document.with_suffix(".svg").write_text(chart(results))

@@ -110,6 +110,7 @@ type line struct {
 	First       float64 `json:"first"`
 	Peak        int64   `json:"peak"`        // resident bytes of the process while it trains, less those before
 	Certificate int64   `json:"certificate"` // the step's certificate, and its states
+	States      int64   `json:"states"`      // parameters, buffers, and what the optimiser keeps
 	Loss        float64 `json:"loss"`
 	Last        float64 `json:"last"`
 	Allocated   float64 `json:"allocated"` // of Go's heap, times a step
@@ -197,9 +198,8 @@ func measure(t *train.Trainer, batch train.Batch, begin time.Time, before int64,
 	slices.Sort(times)
 	l.Min, l.Median, l.Last, l.Peak = times[0], times[len(times)/2], m.Loss, resident("VmHWM:")-before
 	dims := weir.Dims{"batch": int64(batch.X.Dim(0))}
-	if l.Certificate, err = t.Memory().Peak(1, dims); err == nil {
-		l.Certificate += t.StateBytes()
-	}
+	l.States = t.StateBytes()
+	l.Certificate, err = t.Peak(dims)
 	return l, err
 }
 
