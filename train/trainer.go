@@ -340,7 +340,8 @@ func bytesOf(a *array.Array) int64 {
 	return 0
 }
 
-// Certificate says what a step takes, in words.
+// Certificate is what a step takes as a table of formulas, which Memory gives apart, and what StateBytes says; Peak is their
+// sum for a batch.
 func (t *Trainer) Certificate() string {
 	switch {
 	case t.closed:
@@ -348,9 +349,9 @@ func (t *Trainer) Certificate() string {
 	case t.update == nil:
 		return "the step is not compiled yet"
 	}
-	text := fmt.Sprintf("%v; states %d bytes", t.Memory(), t.StateBytes())
+	text := fmt.Sprintf("%v%-25s %d: parameters, buffers and what the optimiser keeps of them, besides the peak\n", t.Memory(), "states", t.StateBytes())
 	if t.collect != nil {
-		text += fmt.Sprintf("; a step that adds gradients up:\n%v", t.collect.compiled.Memory())
+		text += fmt.Sprintf("a step that only adds gradients up:\n%v", t.collect.compiled.Memory())
 	}
 	return text
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -12,8 +14,23 @@ func TestLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(out.String())
+	screen(t, out.String())
 	if share < 0.85 {
 		t.Errorf("%.1f %% of the judgements are right", 100*share)
+	}
+}
+
+// screen fails unless the README shows what the program prints, whatever its numbers are.
+func screen(t *testing.T, out string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(readme), "```\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	plain := func(text string) string { return regexp.MustCompile(`[0-9]+(\.[0-9]+)?`).ReplaceAllString(text, "N") }
+	if plain(shown) != plain(out) {
+		t.Errorf("README.md shows\n%sand the program prints\n%s", shown, out)
 	}
 }

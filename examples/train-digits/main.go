@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/examples/train-digits/data"
 	"github.com/weirml/weir/nn"
 	"github.com/weirml/weir/train"
@@ -60,8 +61,15 @@ func run(ctx context.Context, w io.Writer, epochs int) (accuracy float64, err er
 			}
 			mean.Add(m.Loss, 1)
 		}
+		if err := digits.Err(); err != nil {
+			return 0, err
+		}
 		if epoch == 0 {
-			fmt.Fprintln(w, t.Certificate())
+			bytes, err := t.Memory().Peak(1, weir.Dims{"batch": 64})
+			if err != nil {
+				return 0, err
+			}
+			fmt.Fprintf(w, "a step of 64 images takes %d bytes, and %d of parameters and moments\n", bytes, t.StateBytes())
 		}
 		if epoch%10 == 9 {
 			fmt.Fprintf(w, "epoch %d: loss %.4f\n", epoch+1, mean.Value())
