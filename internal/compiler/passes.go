@@ -54,6 +54,7 @@ var Passes = []PassRow{
 	{"beside", pass.Beside, "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
 	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
 	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
+	{"again", pass.Again, "after what makes one value of those that are the same, and before dead-expanded, which drops what is computed again everywhere"},
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 

@@ -36,7 +36,7 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 			continue
 		}
 		to, ok := s.meeting(*list, place, at)
-		if !ok {
+		if !ok || to == place && at-place > farEpilogue && s.keptFor(producer, launch) {
 			continue
 		}
 		kernel, args := s.joined(producer, launch, m)
@@ -54,6 +54,17 @@ func (s *scheduler) epilogue(list *[]loop.Step, at int) bool {
 		return true
 	}
 	return false
+}
+
+// farEpilogue is how many steps before its own place a map is computed at most, if what it is computed of is there until then in any case.
+const farEpilogue = 24
+
+// keptFor reports whether another step than a map reads what it reads of a producer: the map's result then lies in memory beside that.
+func (s *scheduler) keptFor(producer, launch *loop.Launch) bool {
+	_, writes := touched(producer, false)
+	return slices.ContainsFunc(launch.Args, func(b *loop.Buffer) bool {
+		return slices.Contains(writes, b) && s.uses[b] != nil && len(s.uses[b].readers) > 1
+	})
 }
 
 // updatesLast reports whether whatever reads a state, but for what writes its new value, is done for certain before another step: where the new value is written with that step's results,

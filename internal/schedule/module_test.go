@@ -340,6 +340,16 @@ func TestFusion(t *testing.T) {
 			x := w.buffer(loop.Input, dtype.F32, square)
 			w.smooth(loop.Output, w.unary(loop.Temp, loop.Tanh, x))
 		}},
+		{"what reads a product much later, which is kept until then, does not join it", farEpilogue + 3, func(w *writer) {
+			x, y := w.buffer(loop.Input, dtype.F32, square), w.buffer(loop.Input, dtype.F32, square)
+			g := w.matmul(loop.Temp, x, y)
+			z := g
+			for range farEpilogue {
+				z = w.matmul(loop.Temp, z, y)
+			}
+			t := w.unary(loop.Temp, loop.Tanh, g)
+			w.binary(loop.Output, loop.Add, w.matmul(loop.Temp, z, t), g)
+		}},
 		{"a reduction's result is not computed for each element", 2, func(w *writer) {
 			x := w.buffer(loop.Input, dtype.F32, square)
 			w.binary(loop.Output, loop.Add, x, w.sum(loop.Temp, x))
