@@ -27,6 +27,7 @@ const (
 	manyTiles = 16      // a product is cut into, so that workers have about as much to do
 	leastWork = 750_000 // multiplications in such a tile: some microseconds
 	fewRows   = 32      // of such a tile: fewer would read panels too often
+	fewWide   = 64      // the same, if panels are wider than the register tile by half
 )
 
 // registerTiles reports whether contractions run in the machine's registers.
@@ -238,8 +239,12 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 		width := s.panelWidth(k, sum, l.DType)
 		panels := max(1, (columns+width-1)/width)
 		tiles := min(manyTiles, int64(float64(n*columns)*depth/leastWork))
+		few := int64(fewRows)
+		if width*int64(l.DType.Bits())/32*3 > s.machine.Tile.Columns*4 {
+			few = fewWide
+		}
 		if pieces := (tiles + panels - 1) / panels; pieces > 1 {
-			size = min(size, max(fewRows, (n+pieces-1)/pieces))
+			size = min(size, max(few, (n+pieces-1)/pieces))
 		}
 	}
 	// Even tiles, if they need not be much smaller; else all but the last are whole register tiles.
@@ -297,9 +302,8 @@ func (s *scheduler) mostVectors(c *loop.Contract, lanes int64) int64 {
 
 // wider is the vectors of a panel in the place of two: four or three, if they make panels that are whole, or nearly, and
 // there are rows for several of the lower tiles that go with them. Such a tile reads fewer elements of rows for a
-// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2, four vectors as
-// long as the second-level cache holds a panel and the rows. Columns that are no more than a panel, such as those that were
-// cut to be one, stay whole.
+// product, and keeps the lines of fewer rows near: 6 × 4 or 8 × 3 sums take a tenth less time than 14 × 2. Columns that are
+// no more than a panel, such as those that were cut to be one, stay whole.
 func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	_, rows := s.dims.Bounds(c.M)
 	_, columns := s.dims.Bounds(c.N)
@@ -310,24 +314,34 @@ func (s *scheduler) wider(k *loop.Kernel, c *loop.Contract, lanes int64) int64 {
 	}
 	near := float64(s.machine.Limits.L2 / 2)
 	line := s.steps(k, c) * float64(lanes*int64(bufferOf(k, c.B.Buffer).DType.Bits())/8)
-	room := func(vectors int64) int64 { return (all + vectors - 1) / vectors * vectors }
 	for _, tile := range []struct {
 		rows, vectors int64
+		more          int64   // rows than these
 		near          float64 // the most bytes of a panel, which is read once for each tile
-		empty         int64   // of the room for two vectors, one part of so many may be added; 0: panels are whole
-	}{{6, 4, near / 4, 0}, {8, 3, near, 0}, {6, 4, near, 0}, {8, 3, math.Inf(1), 16}} {
-		fits := line*float64(tile.vectors) <= tile.near
-		if tile.empty == 0 {
-			fits = fits && all%tile.vectors == 0
-		} else {
-			fits = fits && (room(tile.vectors)-room(2))*tile.empty <= room(2)
+		window        bool    // also for sums inside serial loops
+		ragged        bool    // panels are nearly whole
+	}{
+		{6, 4, 24, near / 4, true, false},
+		{8, 3, 32, near, true, false},
+		{6, 4, 96, near / 2, false, false},
+		{8, 3, 32, near, false, true},
+		{8, 3, 127, math.Inf(1), false, true},
+	} {
+		room := (all + tile.vectors - 1) / tile.vectors * tile.vectors
+		fits := room == all || tile.ragged && (room-(all+1)/2*2)*mostEmpty <= all
+		fits = fits && line*float64(tile.vectors) <= tile.near && (whole || rows > tile.more)
+		if !tile.window {
+			fits = fits && s.steps(k, c) == max(s.guess(c.K), 1)
 		}
-		if fits && (whole || rows > 4*tile.rows) && s.machine.Limits.HoldSums(tile.rows, tile.vectors) {
+		if fits && s.machine.Limits.HoldSums(tile.rows, tile.vectors) {
 			return tile.vectors
 		}
 	}
 	return 2
 }
+
+// mostEmpty: one part of so many columns, at most, is added to the room of panels to make them wider.
+const mostEmpty = 16
 
 // steps is how many products each sum of a contraction has, with those of the serial loops around it.
 func (s *scheduler) steps(k *loop.Kernel, c *loop.Contract) float64 {

@@ -311,7 +311,14 @@ func TestPieces(t *testing.T) {
 
 // TestProductsHaveTilesForWorkers cuts a product with few columns into several tiles, and leaves one whole that is too small.
 func TestProductsHaveTilesForWorkers(t *testing.T) {
-	for _, c := range []struct{ m, n, k, least, most int64 }{{196, 64, 384, 4, 8}, {49, 320, 960, 7, 14}, {30, 64, 64, 1, 1}, {3136, 24, 144, 9, 32}} {
+	amd, intel := target.Tile{Rows: 8, Columns: 48}, target.Tile{Rows: 14, Columns: 32}
+	for _, c := range []struct {
+		m, n, k, least, most int64
+		tile                 target.Tile
+	}{
+		{196, 64, 384, 4, 8, amd}, {49, 320, 960, 7, 14, amd}, {30, 64, 64, 1, 1, amd}, {3136, 24, 144, 9, 32, amd},
+		{64, 512, 2048, 11, 11, intel}, {256, 256, 1024, 16, 16, intel}, {49, 320, 960, 7, 14, intel},
+	} {
 		b := loop.NewBuilder("product")
 		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))
 		acc := b.Local("acc", dtype.F32, number(c.m), number(c.n))
@@ -322,7 +329,7 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		machine.Tile = target.Tile{Rows: 8, Columns: 48} // whoever made this processor
+		machine.Tile, machine.Limits.L2 = c.tile, 1<<20+1<<18 // whoever made this processor
 		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{b.Kernel}}, machine: machine, dims: sym.NewDims()}
 		if err := s.contractions(); err != nil {
 			t.Fatal(err)
@@ -348,8 +355,8 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 func TestWiderPanels(t *testing.T) {
 	for _, c := range []struct{ m, k, n, want int64 }{
 		{98, 512, 256, 64}, {98, 1024, 256, 64}, {98, 1 << 20, 256, 32}, {20, 512, 256, 32}, {98, 512, 250, 64},
-		{98, 1024, 240, 48}, {98, 1024, 192, 48}, {98, 512, 192, 64}, {98, 4096, 240, 48},
-		{98, 512, 224, 32}, {98, 4096, 1024, 48}, {98, 512, 592, 48}, {98, 512, 112, 32}, {30, 512, 592, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
+		{98, 1024, 240, 48}, {98, 1024, 192, 48}, {98, 512, 192, 64}, {98, 2048, 256, 32}, {98, 4096, 240, 32}, {130, 4096, 240, 48},
+		{98, 512, 224, 32}, {130, 4096, 1024, 48}, {98, 3072, 1024, 48}, {40, 1024, 1024, 48}, {98, 512, 592, 48}, {98, 512, 112, 32}, {30, 512, 592, 32}, {98, 512, 64, 64}, {98, 512, 48, 48}, {20, 512, 48, 48},
 	} {
 		b := loop.NewBuilder("product")
 		x := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k}))
