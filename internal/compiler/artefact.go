@@ -36,7 +36,7 @@ import (
 // program gives, and must come out the same; the plan is validated like one that was just made.
 const (
 	artefactMagic   = "\x93WEIR\r\n\x1a"
-	artefactVersion = 3
+	artefactVersion = 4
 	artefactHeader  = 64
 	artefactAlign   = 64
 )

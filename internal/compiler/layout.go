@@ -225,9 +225,9 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 				continue
 			}
 			for r, in := range l.Args {
-				i, planned := index[in]
+				i, planned := index[wholeOf(in)]
 				if l.Kernel.Params[r].Access != loop.Read || !planned || i == o || p.Buffers[i].Last != a.time.at[l].first ||
-					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in) {
+					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in.Root()) {
 					continue
 				}
 				if !taken[i] && inPlace(l.Kernel, r, w) {

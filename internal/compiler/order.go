@@ -139,10 +139,12 @@ func fewerAlive(m *loop.Module, moves int64) []loop.Step {
 			if !ok {
 				continue
 			}
-			if before, again := made[v]; again {
+			switch before, again := made[v]; {
+			case again && before == i: // into another part of it
+			case again:
 				n.Uses = append(n.Uses, v)
 				n.After = append(append(n.After, before), slices.DeleteFunc(slices.Clone(readers[v]), func(r int) bool { return r == i })...)
-			} else {
+			default:
 				n.Makes = append(n.Makes, v)
 			}
 			made[v] = i
