@@ -7,22 +7,41 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // The functions of this file are of floats, but for Relu: integers become f32 first.
 
 // activation applies one of the functions that package ops knows by name, with its settings.
 func (s *Scope) activation(name string, x *Array, settings ...float64) *Array {
-	return s.op(name, bits(settings...), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+	return s.set(operation{name: name, settings: told(settings...)}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+		x := asFloat(b, v[0])
 		alpha, beta, _ := ops.ActivationDefaults(name)
 		if len(settings) > 0 {
+			if !numbers[0].fixed() {
+				return inWide(b, x, func(x *ir.Value) *ir.Value { return bent[name](calc{b}, x, numbers[0].like(b, x)) })
+			}
 			alpha = settings[0]
 		}
 		if len(settings) > 1 {
 			beta = settings[1]
 		}
-		return ops.ActivationWith(b, name, asFloat(b, v[0]), alpha, beta)
+		return ops.ActivationWith(b, name, x, alpha, beta)
 	}, x)
+}
+
+// bent are the activations that differ below 0 by a number that is an operand.
+var bent = map[string]func(c calc, x, alpha *ir.Value) *ir.Value{
+	"leaky_relu": func(c calc, x, alpha *ir.Value) *ir.Value {
+		return c.where(c.g(ops.Lt, x, numeral(c.b, x, 0)), c.mul(alpha, x), x)
+	},
+	"elu": func(c calc, x, alpha *ir.Value) *ir.Value {
+		return c.where(c.g(ops.Lt, x, numeral(c.b, x, 0)), c.mul(alpha, c.f(ops.Expm1, x)), x)
+	},
+	"celu": func(c calc, x, alpha *ir.Value) *ir.Value {
+		zero := numeral(c.b, x, 0)
+		return c.add(c.g(ops.Max, x, zero), c.g(ops.Min, zero, c.mul(alpha, c.f(ops.Expm1, c.div(x, alpha)))))
+	},
 }
 
 // Relu is the greater of x and 0, of x's type.

@@ -14,6 +14,9 @@ import (
 // builder says an operation of one result in ir.
 type builder func(b *ir.Builder, v []*ir.Value) *ir.Value
 
+// setBuilder is builder of an operation that has settings.
+type setBuilder func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value
+
 // ready reports whether operands can be used; if not, the scope has an error. An operand may be nil if it is optional.
 func (s *Scope) ready(name string, in []*Array) bool {
 	if s.failed() {
@@ -42,6 +45,34 @@ func (s *Scope) op(name string, ints []int, build builder, in ...*Array) *Array 
 		return s.none(1)[0]
 	}
 	return s.one(operation{name: name, ints: ints, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value { return []*ir.Value{build(b, v)} }}, s.typed(in)...)
+}
+
+// set is op of an operation that has settings.
+func (s *Scope) set(o operation, build setBuilder, in ...*Array) *Array {
+	var room [12]int
+	if y := s.again(o.name, append(append(append(room[:0], o.ints...), o.sizes...), bits(o.numbers...)...), in...); y != nil {
+		return y
+	}
+	if !s.ready(o.name, in) {
+		return s.none(1)[0]
+	}
+	o.with = func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) []*ir.Value {
+		return []*ir.Value{build(b, v, sizes, numbers)}
+	}
+	return s.one(o, s.typed(in)...)
+}
+
+// planSet is set of an operation that comes from operands that can be used.
+func (s *Scope) planSet(name string, in []*Array, prepare func() (operation, setBuilder, error)) *Array {
+	if !s.ready(name, in) {
+		return s.none(1)[0]
+	}
+	o, build, err := prepare()
+	if err != nil {
+		return s.refuse(name, err)
+	}
+	o.name = name
+	return s.set(o, build, in...)
 }
 
 // plan is op whose settings come from operands that can be used: prepare returns what decides the code, beside the operands.
@@ -114,8 +145,8 @@ func numberType(like weir.DType, x float64) weir.DType {
 func bits(list ...float64) []int {
 	var out []int
 	for _, x := range list {
-		w := math.Float64bits(x)
-		out = append(out, int(int32(w>>32)), int(int32(w)))
+		w := wordsOf(x)
+		out = append(out, w[:]...)
 	}
 	return out
 }

@@ -3,7 +3,7 @@ package array
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"math"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -15,21 +15,26 @@ import (
 // An operation is compiled for the exact shapes of its operands. Shapes of one class are those of operations with equal
 // settings, types and ranks, in which the same extents are 0, are 1, and are equal to each other. At the third shape of a
 // class the operation is compiled with names for the extents that differed so far: a form, which serves every further
-// shape of the class that differs in nothing else. So a workload of ragged shapes stops compiling.
+// shape of the class that differs in nothing else. So a workload of ragged shapes stops compiling. Sizes that an
+// operation is told are extents too, and its numbers are to forms as extents are: see settings.
 
 // class is what is known of a class of shapes.
 type class struct {
-	first  []int  // the extents of the first shape
-	varies []bool // which of them differed since
-	count  int    // of shapes that no form served
-	forms  []*form
+	first   []int     // the extents of the first shape
+	varies  []bool    // which of them differed since
+	numbers []float64 // of the first
+	differ  []bool    // which of them differed since
+	count   int       // of shapes that no form served
+	forms   []*form
 }
 
 // form is a form of an operation in which some extents have names.
 type form struct {
-	first  []int
-	varies []bool
-	failed bool // it cannot be compiled
+	first   []int
+	varies  []bool
+	numbers []float64
+	differ  []bool
+	failed  bool // it cannot be compiled
 }
 
 // enoughShapes is the number of shapes of a class from which on extents get names.
@@ -43,8 +48,13 @@ var classes = struct {
 	of map[string]*class
 }{of: map[string]*class{}}
 
-// serves reports whether a form is of shapes with these extents.
-func (v *form) serves(extents []int) bool {
+// serves reports whether a form is of shapes with these extents, and of these numbers.
+func (v *form) serves(extents []int, numbers []float64) bool {
+	for i, x := range numbers {
+		if !v.differ[i] && math.Float64bits(x) != math.Float64bits(v.numbers[i]) {
+			return false
+		}
+	}
 	for i, e := range extents {
 		if e != v.first[i] && !v.varies[i] {
 			return false
@@ -58,8 +68,8 @@ func (v *form) serves(extents []int) bool {
 func (o *operation) formFor(in []*Array) *form {
 	var buffer [256]byte
 	var room [16]int
-	extents := extentsOf(room[:0], in)
-	if len(extents) == 0 {
+	extents := o.extents(room[:0], in)
+	if len(extents)+len(o.numbers) == 0 {
 		return nil
 	}
 	key := o.classKey(buffer[:0], in, extents)
@@ -70,31 +80,36 @@ func (o *operation) formFor(in []*Array) *form {
 		if len(classes.of) >= mostClasses {
 			clear(classes.of)
 		}
-		c = &class{first: append([]int(nil), extents...), varies: make([]bool, len(extents))}
+		c = &class{first: append([]int(nil), extents...), varies: make([]bool, len(extents)),
+			numbers: append([]float64(nil), o.numbers...), differ: make([]bool, len(o.numbers))}
 		classes.of[string(key)] = c
 	}
 	for _, v := range c.forms {
-		if v.serves(extents) {
+		if v.serves(extents, o.numbers) {
 			if v.failed {
 				return nil
 			}
 			return v
 		}
 	}
-	return c.add(extents)
+	return c.add(extents, o.numbers)
 }
 
 // add notes a shape that no form serves; it makes one that does if there were enough.
-func (c *class) add(extents []int) *form {
+func (c *class) add(extents []int, numbers []float64) *form {
 	differ := false
 	for i, e := range extents {
 		c.varies[i] = c.varies[i] || e != c.first[i]
 		differ = differ || c.varies[i]
 	}
+	for i, x := range numbers {
+		c.differ[i] = c.differ[i] || math.Float64bits(x) != math.Float64bits(c.numbers[i])
+		differ = differ || c.differ[i]
+	}
 	if c.count++; c.count < enoughShapes || !differ {
 		return nil
 	}
-	v := &form{first: c.first, varies: append([]bool(nil), c.varies...)}
+	v := &form{first: c.first, varies: append([]bool(nil), c.varies...), numbers: c.numbers, differ: append([]bool(nil), c.differ...)}
 	c.forms = append(c.forms, v)
 	return v
 }
@@ -104,6 +119,11 @@ func (v *form) fail() {
 	classes.Lock()
 	defer classes.Unlock()
 	v.failed = true
+}
+
+// extents are the operands' extents, one after the other, then the sizes that the operation is told.
+func (o *operation) extents(out []int, in []*Array) []int {
+	return append(extentsOf(out, in), o.sizes...)
 }
 
 // extentsOf are the operands' extents, one after the other.
@@ -138,12 +158,20 @@ func (o *operation) classKey(b []byte, in []*Array, extents []int) []byte {
 
 // formKey is the key of a form's program: no exact shapes have it.
 func (o *operation) formKey(b []byte, in []*Array, extents []int, v *form) []byte {
-	return o.keyBy(append(b, "named "...), in, func(b []byte, i int) []byte {
+	b = o.keyBy(append(b, "named "...), in, func(b []byte, i int) []byte {
 		if v.varies[i] {
 			return binary.AppendUvarint(append(b, 1), uint64(group(extents, i)))
 		}
 		return binary.AppendUvarint(append(b, 0), uint64(extents[i]))
 	})
+	for i, differs := range v.differ {
+		if differs {
+			b = append(b, 1)
+			continue
+		}
+		b = binary.LittleEndian.AppendUint64(append(b, 0), math.Float64bits(v.numbers[i]))
+	}
+	return b
 }
 
 // keyBy is a key in which extent i, of all operands in turn, is said by a function.
@@ -161,44 +189,61 @@ func (o *operation) keyBy(b []byte, in []*Array, say func(b []byte, i int) []byt
 			i++
 		}
 	}
+	for range o.sizes {
+		b = say(b, i)
+		i++
+	}
 	return b
 }
 
 // named builds a module of the operation alone, with names for the extents that vary.
 func (o *operation) named(in []*Array, v *form) (*ir.Module, error) {
 	var room [16]int
-	extents := extentsOf(room[:0], in)
+	extents := o.extents(room[:0], in)
 	at := 0
 	return o.moduleOf(in, func(t *trace, a *Array) ([]sym.Expr, error) {
 		out := make([]sym.Expr, len(a.shape))
 		for i, e := range a.shape {
 			out[i] = sym.Const(int64(e))
 			if v.varies[at] {
-				expr, err := sym.Parse(fmt.Sprintf("n%d", group(extents, at)))
+				expr, err := t.dimension(group(extents, at))
 				if err != nil {
 					return nil, err
 				}
-				t.b.Dims().Set(expr.Vars()[0], sym.Range{Min: 2, Max: sym.NoMax})
 				out[i] = expr
 			}
 			at++
 		}
 		return out, nil
-	})
+	}, func(t *trace) ([]sym.Expr, []number, error) { return v.named(t, o, extents) })
 }
 
 // eagerNamed runs an operation by a form. It reports done if that could be.
 func (s *Scope) eagerNamed(o *operation, in []*Array, v *form, tensors []*weir.Tensor) (out []*Array, done bool, err error) {
 	var buffer [256]byte
 	var room [16]int
-	key := o.formKey(buffer[:0], in, extentsOf(room[:0], in), v)
+	extents := o.extents(room[:0], in)
+	key := o.formKey(buffer[:0], in, extents, v)
 	p, err := programs.get(key, func() (*ir.Module, error) { return o.named(in, v) })
 	if err != nil {
 		v.fail()
 		return nil, false, nil
 	}
 	defer programs.done(p)
-	if out, err = s.launch(p, tensors); err == nil {
+	all, numbers, sizes, err := s.given(o, v, len(extents)-len(o.sizes), tensors)
+	defer func() {
+		for _, a := range sizes {
+			a.Close()
+		}
+	}()
+	if err != nil {
+		return nil, true, err
+	}
+	if p.late && len(all) > len(tensors) {
+		v.fail()
+		return nil, false, nil
+	}
+	if out, err = s.launch(p, all, numbers); err == nil {
 		return out, true, nil
 	}
 	// What the named form asks of its extents may be more than the operation does of these.

@@ -93,14 +93,59 @@ func BenchmarkClass(b *testing.B) {
 	s := array.NewScope("bench")
 	defer s.Close()
 	x := s.Ones(weir.F32, 64, 32)
-	slope := 0.0
 	start := time.Now()
 	for b.Loop() {
-		slope++
-		y := s.LeakyRelu(x, slope) // the slope is part of the code
+		array.CacheLimit(array.CacheLimit(0))
+		y := s.Elu(x, 1)
 		y.Close()
 	}
 	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/class")
+}
+
+// BenchmarkClasses is the first run of every operation of entries for a class of shapes, whose first extent has a name: what
+// it takes to compile it.
+func BenchmarkClasses(b *testing.B) {
+	for n, e := range entries {
+		b.Run(e.expr, func(b *testing.B) {
+			r := rand.New(rand.NewSource(int64(n)))
+			shape := e.shape
+			if shape == nil {
+				shape = elementwiseShapes[2]
+			}
+			s := array.NewScope("bench")
+			defer s.Close()
+			k, took := 1, time.Duration(0)
+			run := func() {
+				k++
+				var in []*tensor.Tensor
+				for i := range operands(e, shape) {
+					scaled := append([]int(nil), shape[i]...)
+					if len(scaled) > 0 && scaled[0] > 1 {
+						scaled[0] *= k
+					}
+					in = append(in, e.operand(r, typeSets[e.types][0], i, scaled))
+				}
+				inner := array.NewScope("turn", array.In(s))
+				defer inner.Close()
+				args := arraysOf(inner, in)
+				array.CacheLimit(array.CacheLimit(0))
+				begin := time.Now()
+				e.f(inner, args...)
+				took += time.Since(begin)
+			}
+			for range 3 { // from the third shape on, extents have names
+				run()
+			}
+			took = 0
+			for b.Loop() {
+				if run(); k > 20 {
+					k = 4
+				}
+			}
+			b.ReportMetric(float64(took.Microseconds())/float64(b.N), "µs/class")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // BenchmarkProductClass is the first run of a product of a class, of matrices whose rows have a name.

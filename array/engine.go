@@ -17,8 +17,8 @@ import (
 	"github.com/weirml/weir/internal/traced"
 )
 
-// operation is one operation with its settings: what it is called, what beside its operands decides its code, and how ir
-// says it. Operations with equal name, ints and text build the same of operands of equal types.
+// operation is one operation: what it is called, what beside its operands decides its code, what it is told beside them,
+// and how ir says it. Operations with equal name, ints, text and settings build the same of operands of equal types.
 type operation struct {
 	name string
 	ints []int
@@ -28,6 +28,7 @@ type operation struct {
 	// places: its errors say where they are, and need not name the operands.
 	places bool
 	build  func(b *ir.Builder, in []*ir.Value) []*ir.Value
+	settings
 }
 
 // one applies an operation that has one result.
@@ -122,7 +123,7 @@ func (s *Scope) eager(o *operation, in []*Array) ([]*Array, error) {
 		}
 	}
 	defer programs.done(p)
-	return s.launch(p, tensors)
+	return s.launch(p, tensors, nil)
 }
 
 // again runs an operation of one result that was compiled for operands of just these types; nil if there is no such
@@ -203,13 +204,13 @@ func (r *rerun) key(b []byte, name string, ints []int, in []*Array) []byte {
 	return b
 }
 
-// launch runs a program on its inputs; the results are the scope's.
-func (s *Scope) launch(p *compiled, in []*weir.Tensor) ([]*Array, error) {
+// launch runs a program on its inputs, of which those that are nil are numbers; the results are the scope's.
+func (s *Scope) launch(p *compiled, in []*weir.Tensor, numbers []float64) ([]*Array, error) {
 	if p.late {
 		return launchLate(p, func(int) *Scope { return s }, func(i int) weir.Arg { return p.argument(i, in[i]) })
 	}
 	out := make([]*Array, len(p.outputs))
-	return out, s.launchAt(here(), p, in, nil, out)
+	return out, s.launchAt(here(), p, in, numbers, out)
 }
 
 // launchAt runs a program whose outputs' sizes are known, for a line; out becomes the results. An input that is nil is a
@@ -312,7 +313,7 @@ func countOf(shape []int) (int64, error) {
 
 // key is what decides an operation's code: the operation, and the types of its operands.
 func (o *operation) key(b []byte, in []*Array) []byte {
-	b = o.begin(b)
+	b = o.settings.key(o.begin(b))
 	for _, a := range in {
 		if a == nil {
 			b = append(b, 0xff)
@@ -350,11 +351,11 @@ func (o *operation) module(in []*Array) (*ir.Module, error) {
 			shape[k] = int64(e)
 		}
 		return ir.Constants(shape), nil
-	})
+	}, o.settings.fixed)
 }
 
-// moduleOf builds a module of the operation alone, for operands of the shapes that a function gives.
-func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error)) (m *ir.Module, err error) {
+// moduleOf builds a module of the operation alone, for operands of the shapes, and with the settings, that functions give.
+func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sym.Expr, error), settled func(t *trace) ([]sym.Expr, []number, error)) (m *ir.Module, err error) {
 	defer ir.Catch(&err)
 	t := newTrace(o.name)
 	values := make([]*ir.Value, len(in))
@@ -370,8 +371,12 @@ func (o *operation) moduleOf(in []*Array, shapeOf func(t *trace, a *Array) ([]sy
 		t.body.Params = append(t.body.Params, v)
 		values[i] = v
 	}
+	sizes, numbers, err := settled(t)
+	if err != nil {
+		return nil, err
+	}
 	t.b.Source = o.name
-	for i, v := range o.build(t.b, values) {
+	for i, v := range o.made(t.b, values, sizes, numbers) {
 		v = same(t.b, v)
 		v.Name = t.b.Name(fmt.Sprintf("y%d", i))
 		t.body.Results = append(t.body.Results, v)

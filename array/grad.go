@@ -66,7 +66,7 @@ func (s *Scope) compileAndRun(f Func, in []*Array) (out []*Array, err error) {
 		}
 		tensors = append(tensors, e)
 	}
-	return s.launch(p, tensors)
+	return s.launch(p, tensors, nil)
 }
 
 // arguments are inputs of a function that is differentiated: values of its own, so that what it reads of its arguments otherwise

@@ -174,7 +174,7 @@ func (c *Compiled) call(s *Scope, in []*Array) (out []*Array, err error) {
 	for i := range c.options.States {
 		in[i].change()
 	}
-	return s.launch(v.program, tensors)
+	return s.launch(v.program, tensors, nil)
 }
 
 // specsOf are the types and shapes of arrays.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -139,18 +140,33 @@ func (s *Scope) RMSNorm(x, scale *Array, epsilon float64, axes ...int) *Array {
 
 func (s *Scope) normed(name string, x, scale, shift *Array, epsilon float64, centered bool, axes []int) *Array {
 	in, apply := affine(x, scale, shift, func(_ *ir.Builder, v, _ *ir.Value) *ir.Value { return v })
-	return s.plan(name, in, func() ([]int, builder, error) {
+	return s.planSet(name, in, func() (operation, setBuilder, error) {
 		if len(axes) == 0 {
 			axes = []int{-1}
 		}
 		list, err := axesOf(x, axes)
-		ints := append([]int{flag(centered), flag(scale != nil), flag(shift != nil)}, bits(epsilon)...)
+		ints := []int{flag(centered), flag(scale != nil), flag(shift != nil)}
 		for _, a := range list {
 			ints = append(ints, int(a))
 		}
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
-			return apply(b, ops.Normalize(b, asFloat(b, v[0]), epsilon, centered, list...), v[1:])
+		return operation{ints: ints, settings: told(epsilon)}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+			return apply(b, normalized(b, asFloat(b, v[0]), numbers[0], centered, list...), v[1:])
 		}, err
+	})
+}
+
+// normalized scales the elements along axes to variance 1, and, if centered, to mean 0.
+func normalized(b *ir.Builder, x *ir.Value, epsilon number, centered bool, axes ...int64) *ir.Value {
+	if epsilon.fixed() {
+		return ops.Normalize(b, x, epsilon.x, centered, axes...)
+	}
+	return inWide(b, x, func(x *ir.Value) *ir.Value {
+		c := calc{b}
+		if centered {
+			x = c.sub(x, ops.ReduceMean(b, x, true, axes...))
+		}
+		variance := c.add(ops.ReduceMean(b, c.mul(x, x), true, axes...), epsilon.like(b, x))
+		return c.mul(x, c.f(ops.Reciprocal, c.f(ops.Sqrt, variance)))
 	})
 }
 
@@ -184,12 +200,12 @@ func channels(b *ir.Builder, v, x *ir.Value) *ir.Value {
 // Then it multiplies by scale and adds shift, [C]; either may be nil.
 func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon float64) *Array {
 	in, apply := affine(x, scale, shift, channels)
-	return s.plan("group_norm", in, func() ([]int, builder, error) {
+	return s.planSet("group_norm", in, func() (operation, setBuilder, error) {
 		if len(x.shape) < 2 || groups < 1 || x.shape[1] >= 0 && x.shape[1]%groups != 0 {
-			return nil, nil, diag.Inputf("%d groups of the channels, axis 1, of %v", groups, x)
+			return operation{}, nil, diag.Inputf("%d groups of the channels, axis 1, of %v", groups, x)
 		}
-		ints := append([]int{groups, flag(scale != nil), flag(shift != nil)}, bits(epsilon)...)
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		o := operation{ints: []int{groups, flag(scale != nil), flag(shift != nil)}, settings: told(epsilon)}
+		return o, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
 			x := asFloat(b, v[0])
 			shape := x.Type.Shape
 			split := append([]sym.Expr{shape[0], sym.Const(int64(groups)), shape[1].FloorDiv(sym.Const(int64(groups)))}, shape[2:]...)
@@ -197,7 +213,7 @@ func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon flo
 			for i := 2; i < len(split); i++ {
 				axes = append(axes, int64(i))
 			}
-			y := ops.Reshape(b, ops.Normalize(b, ops.Reshape(b, x, split...), epsilon, true, axes...), shape...)
+			y := ops.Reshape(b, normalized(b, ops.Reshape(b, x, split...), numbers[0], true, axes...), shape...)
 			return apply(b, y, v[1:])
 		}, nil
 	})
@@ -207,15 +223,15 @@ func (s *Scope) GroupNorm(x *Array, groups int, scale, shift *Array, epsilon flo
 // √(variance + epsilon) · scale + shift, all of them [C]; scale and shift may be nil.
 func (s *Scope) BatchNorm(x, scale, shift, mean, variance *Array, epsilon float64) *Array {
 	in, apply := affine(x, scale, shift, channels)
-	return s.plan("batch_norm", append([]*Array{mean, variance}, in...), func() ([]int, builder, error) {
+	return s.planSet("batch_norm", append([]*Array{mean, variance}, in...), func() (operation, setBuilder, error) {
 		if len(x.shape) < 2 {
-			return nil, nil, diag.Inputf("%v has no channels, axis 1", x)
+			return operation{}, nil, diag.Inputf("%v has no channels, axis 1", x)
 		}
-		ints := append([]int{flag(scale != nil), flag(shift != nil)}, bits(epsilon)...)
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		o := operation{ints: []int{flag(scale != nil), flag(shift != nil)}, settings: told(epsilon)}
+		return o, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
 			c, x := calc{b}, asFloat(b, v[2])
 			at := func(v *ir.Value) *ir.Value { return channels(b, ops.Cast(b, v, x.Type.DType), x) }
-			spread := c.f(ops.Sqrt, c.add(at(v[1]), numeral(b, x, epsilon)))
+			spread := c.f(ops.Sqrt, c.add(at(v[1]), numbers[0].like(b, x)))
 			return apply(b, c.div(c.sub(x, at(v[0])), spread), v[3:])
 		}, nil
 	})
@@ -236,13 +252,24 @@ func (s *Scope) Attention(query, key, value, mask *Array, o Heads) *Array {
 	if mask != nil {
 		in = append(in, mask)
 	}
-	return s.plan("attention", in, func() ([]int, builder, error) {
+	return s.planSet("attention", in, func() (operation, setBuilder, error) {
 		for _, a := range in[:3] {
 			if len(a.shape) != 4 || a.dtype != query.dtype || !a.dtype.IsFloat() {
-				return nil, nil, diag.Inputf("attention of %v, %v and %v: all are of one float type and of rank 4", query, key, value)
+				return operation{}, nil, diag.Inputf("attention of %v, %v and %v: all are of one float type and of rank 4", query, key, value)
 			}
 		}
-		return append([]int{flag(o.Causal)}, bits(o.Scale, o.Softcap)...), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		how := operation{ints: append([]int{flag(o.Causal), flag(o.Scale == 0)}, bits(o.Softcap)...), settings: told(o.Scale)}
+		return how, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+			scale, dt := o.Scale, v[0].Type.DType
+			if !numbers[0].fixed() { // the query has it
+				scale = 1
+				if narrow(dt) {
+					for i := range 3 {
+						v[i] = ops.Cast(b, v[i], dtype.F32)
+					}
+				}
+				v[0] = calc{b}.mul(v[0], numbers[0].like(b, v[0]))
+			}
 			x := ops.AttentionOperands{Query: v[0], Key: v[1], Value: v[2]}
 			if len(v) > 3 {
 				if x.Mask = v[3]; x.Mask.Type.DType.IsFloat() {
@@ -253,7 +280,8 @@ func (s *Scope) Attention(query, key, value, mask *Array, o Heads) *Array {
 			if o.Causal {
 				past = v[1].Type.Shape[2].Sub(v[0].Type.Shape[2])
 			}
-			return ops.AttentionNode(b, x, ops.AttentionSettings{Scale: o.Scale, Softcap: o.Softcap, Causal: o.Causal, Past: past})
+			y := ops.AttentionNode(b, x, ops.AttentionSettings{Scale: scale, Softcap: o.Softcap, Causal: o.Causal, Past: past})
+			return ops.Cast(b, y, dt)
 		}, nil
 	})
 }

@@ -111,6 +111,11 @@ func (s *Scope) Diagonal(x *Array, offset int) *Array {
 
 // Trace is the sum of Diagonal; integers as Sum adds them.
 func (s *Scope) Trace(x *Array, offset int) *Array {
+	if s.ready("trace", []*Array{x}) && s.movable(x) && len(x.shape) >= 2 {
+		d := s.diagonals(x, offset)
+		defer d.Close()
+		return s.Sum(d, -1)
+	}
 	return s.onMatrices("trace", x, []int{offset}, func(b *ir.Builder, v *ir.Value) *ir.Value {
 		return total("reduce_sum")(b, diagonal(b, v, offset), false, int64(len(v.Type.Shape)-2))
 	})

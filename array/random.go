@@ -53,8 +53,8 @@ func mixed(z uint64) uint64 {
 // Key makes an array of a key, u64[2]: the key, and the number of the draw, 0.
 func (s *Scope) Key(k Key) *Array { return From(s, []uint64{uint64(k), 0}, 2) }
 
-// draw is plan with a key as the first operand.
-func (s *Scope) draw(name string, k Random, in []*Array, prepare func() ([]int, builder, error)) *Array {
+// draw is planSet with a key as the first operand.
+func (s *Scope) draw(name string, k Random, in []*Array, prepare func() (operation, setBuilder, error)) *Array {
 	if s.failed() {
 		return s.none(1)[0]
 	}
@@ -65,33 +65,40 @@ func (s *Scope) draw(name string, k Random, in []*Array, prepare func() ([]int, 
 	if own {
 		defer key.Close()
 	}
-	return s.plan(name, append([]*Array{key}, in...), prepare)
+	return s.planSet(name, append([]*Array{key}, in...), prepare)
 }
 
-// drawn is draw of an array of a float type and a shape.
-func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, settings []float64, build func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value) *Array {
-	return s.draw(name, k, nil, func() ([]int, builder, error) {
-		exprs, err := s.drawable(dt, shape)
-		ints := append(append([]int{int(dt)}, bits(settings...)...), shape...)
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
-			return ops.Cast(b, build(calc{b}, v[0], exprs), dt)
-		}, err
+// drawn is draw of an array of a float type and a shape, which is told numbers.
+func (s *Scope) drawn(name string, k Random, dt weir.DType, shape []int, list []float64, build func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value) *Array {
+	return s.draw(name, k, nil, func() (operation, setBuilder, error) {
+		o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape, numbers: list}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value {
+			return ops.Cast(b, build(calc{b}, v[0], sizes, numbers), dt)
+		}, s.drawable(dt, shape)
 	})
 }
 
-// drawable are the extents of a shape that numbers of a type are drawn for.
-func (s *Scope) drawable(dt weir.DType, shape []int) ([]sym.Expr, error) {
-	exprs, err := s.extents(shape)
+// drawable is what is wrong with a shape that numbers of a type are to be drawn for.
+func (s *Scope) drawable(dt weir.DType, shape []int) error {
+	_, err := s.extents(shape)
 	if err == nil && !dt.IsFloat() {
 		err = diag.Inputf("random numbers of %v; a float type is needed", dt)
 	}
-	return exprs, err
+	return err
 }
 
 // uniform draws numbers from [low, high).
 func uniform(b *ir.Builder, key *ir.Value, dt weir.DType, low, high float64, shape ...sym.Expr) *ir.Value {
 	y, _ := ops.RandomUniform(b, key, dt, low, high, shape...)
 	return y
+}
+
+// uniformBetween is uniform of bounds that are told.
+func uniformBetween(b *ir.Builder, key *ir.Value, dt weir.DType, low, high number, shape ...sym.Expr) *ir.Value {
+	if low.fixed() && high.fixed() {
+		return uniform(b, key, dt, low.x, high.x, shape...)
+	}
+	return ops.RandomUniformBetween(b, key, low.as(b, weir.F64), high.as(b, weir.F64), dt, shape...)
 }
 
 // drawType is the float type in which numbers of a type are drawn.
@@ -104,8 +111,8 @@ func drawType(dt weir.DType) weir.DType {
 
 // Uniform draws numbers from [low, high), of a float type.
 func (s *Scope) Uniform(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
-	return s.drawn("uniform", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
-		return uniform(c.b, key, drawType(dt), low, high, shape...)
+	return s.drawn("uniform", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
+		return uniformBetween(c.b, key, drawType(dt), numbers[0], numbers[1], shape...)
 	})
 }
 
@@ -115,13 +122,13 @@ func (s *Scope) Normal(k Random, dt weir.DType, mean, deviation float64, shape .
 		return s.none(1)[0]
 	}
 	wide := drawType(dt)
-	return s.draw("normal", k, []*Array{s.passing(wide, mean), s.passing(wide, deviation)}, func() ([]int, builder, error) {
-		exprs, err := s.drawable(dt, shape)
-		return append([]int{int(dt)}, shape...), func(b *ir.Builder, v []*ir.Value) *ir.Value {
+	return s.draw("normal", k, []*Array{s.passing(wide, mean), s.passing(wide, deviation)}, func() (operation, setBuilder, error) {
+		o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
 			c := calc{b}
-			z := normal(c, v[0], wide, exprs)
+			z := normal(c, v[0], wide, sizes)
 			return ops.Cast(b, c.add(c.mul(z, v[2]), v[1]), dt)
-		}, err
+		}, s.drawable(dt, shape)
 	})
 }
 
@@ -137,32 +144,34 @@ func normal(c calc, key *ir.Value, dt weir.DType, shape []sym.Expr) *ir.Value {
 
 // TruncatedNormal draws normal numbers around 0, of deviation 1, that lie between low and high.
 func (s *Scope) TruncatedNormal(k Random, dt weir.DType, low, high float64, shape ...int) *Array {
-	return s.drawn("truncated_normal", k, dt, shape, []float64{low, high}, func(c calc, key *ir.Value, shape []sym.Expr) *ir.Value {
-		u := uniform(c.b, key, drawType(dt), math.Erf(low/math.Sqrt2), math.Erf(high/math.Sqrt2), shape...)
+	list := []float64{low, high, math.Erf(low / math.Sqrt2), math.Erf(high / math.Sqrt2)}
+	return s.drawn("truncated_normal", k, dt, shape, list, func(c calc, key *ir.Value, shape []sym.Expr, numbers []number) *ir.Value {
+		u := uniformBetween(c.b, key, drawType(dt), numbers[2], numbers[3], shape...)
 		z := c.mul(erfinv(c, u), numeral(c.b, u, math.Sqrt2))
-		return c.g(ops.Min, c.g(ops.Max, z, numeral(c.b, u, low)), numeral(c.b, u, high))
+		return c.g(ops.Min, c.g(ops.Max, z, numbers[0].like(c.b, u)), numbers[1].like(c.b, u))
 	})
 }
 
 // Bernoulli draws bools that are true with probability p, a number or an array that is broadcast to the shape.
 func (s *Scope) Bernoulli(k Random, p *Array, shape ...int) *Array {
-	return s.draw("bernoulli", k, []*Array{p}, func() ([]int, builder, error) {
-		exprs, err := s.extents(shape)
+	return s.draw("bernoulli", k, []*Array{p}, func() (operation, setBuilder, error) {
+		_, err := s.extents(shape)
 		if err == nil {
 			err = stretches(p, shape)
 		}
-		return shape, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		o := operation{settings: settings{sizes: shape}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
 			p := asFloat(b, v[1])
 			dt := drawType(p.Type.DType)
-			return ops.Binary(b, ops.Lt, uniform(b, v[0], dt, 0, 1, exprs...), ops.Cast(b, p, dt))
+			return ops.Binary(b, ops.Lt, uniform(b, v[0], dt, 0, 1, sizes...), ops.Cast(b, p, dt))
 		}, err
 	})
 }
 
 // RandInt draws integers from low on, below high, of an integer type.
 func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) *Array {
-	return s.draw("rand_int", k, nil, func() ([]int, builder, error) {
-		exprs, err := s.extents(shape)
+	return s.draw("rand_int", k, nil, func() (operation, setBuilder, error) {
+		_, err := s.extents(shape)
 		switch {
 		case err != nil:
 		case !dt.IsInt():
@@ -172,13 +181,17 @@ func (s *Scope) RandInt(k Random, dt weir.DType, low, high int64, shape ...int) 
 		case low < dt.MinInt() || high-1 > 0 && uint64(high-1) > dt.MaxInt():
 			err = diag.Inputf("integers from %d on, below %d, of %v", low, high, dt)
 		}
-		ints := append([]int{int(dt), int(low >> 32), int(int32(low)), int(high >> 32), int(int32(high))}, shape...)
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		list := []float64{float64(high - low), float64(high - low - 1), float64(low >> 32), float64(uint32(low))}
+		o := operation{ints: []int{int(dt)}, settings: settings{sizes: shape, numbers: list}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, numbers []number) *ir.Value {
 			c := calc{b}
-			u := uniform(b, v[0], weir.F64, 0, float64(high-low), exprs...)
-			most := numeral(b, u, float64(high-low-1))
-			whole := ops.Cast(b, c.g(ops.Min, c.f(ops.Floor, u), most), weir.I64)
-			return ops.Cast(b, c.add(whole, integer(b, low)), dt)
+			u := uniformBetween(b, v[0], weir.F64, number{}, numbers[0], sizes...)
+			whole := ops.Cast(b, c.g(ops.Min, c.f(ops.Floor, u), numbers[1].like(b, u)), weir.I64)
+			from := integer(b, low)
+			if !numbers[2].fixed() || !numbers[3].fixed() { // the halves of low
+				from = c.add(c.mul(numbers[2].as(b, weir.I64), integer(b, 1<<32)), numbers[3].as(b, weir.I64))
+			}
+			return ops.Cast(b, c.add(whole, from), dt)
 		}, err
 	})
 }
@@ -195,9 +208,12 @@ func word(b *ir.Builder, x uint64) *ir.Value {
 
 // Permutation is 0, 1, … n − 1 in random order, i64.
 func (s *Scope) Permutation(k Random, n int) *Array {
-	return s.draw("permutation", k, nil, func() ([]int, builder, error) {
-		exprs, err := s.extents([]int{n})
-		return []int{n}, func(b *ir.Builder, v []*ir.Value) *ir.Value { return permutation(b, v[0], exprs[0]) }, err
+	return s.draw("permutation", k, nil, func() (operation, setBuilder, error) {
+		_, err := s.extents([]int{n})
+		o := operation{settings: settings{sizes: []int{n}}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
+			return permutation(b, v[0], sizes[0])
+		}, err
 	})
 }
 
@@ -208,9 +224,9 @@ func permutation(b *ir.Builder, key *ir.Value, n sym.Expr) *ir.Value {
 
 // Shuffle puts the slices along an axis in random order.
 func (s *Scope) Shuffle(k Random, x *Array, axis int) *Array {
-	return s.draw("shuffle", k, []*Array{x}, func() ([]int, builder, error) {
+	return s.draw("shuffle", k, []*Array{x}, func() (operation, setBuilder, error) {
 		i, err := axisOf(x, axis)
-		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return operation{ints: []int{int(i)}}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, _ []number) *ir.Value {
 			return ops.Gather(b, v[1], permutation(b, v[0], v[1].Type.Shape[i]), i)
 		}, err
 	})
@@ -219,11 +235,11 @@ func (s *Scope) Shuffle(k Random, x *Array, axis int) *Array {
 // Categorical draws one class for each row of logits, along the last axis: by the softmax of the row; i64. A class of −∞
 // is never drawn.
 func (s *Scope) Categorical(k Random, logits *Array) *Array {
-	return s.draw("categorical", k, []*Array{logits}, func() ([]int, builder, error) {
+	return s.draw("categorical", k, []*Array{logits}, func() (operation, setBuilder, error) {
 		if len(logits.shape) == 0 {
-			return nil, nil, diag.Inputf("logits %v without an axis of classes", logits)
+			return operation{}, nil, diag.Inputf("logits %v without an axis of classes", logits)
 		}
-		return nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return operation{}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, _ []number) *ir.Value {
 			c, x := calc{b}, asFloat(b, v[1])
 			x = ops.Cast(b, x, drawType(x.Type.DType))
 			u := c.sub(numeral(b, x, 1), uniform(b, v[0], x.Type.DType, 0, 1, x.Type.Shape...)) // from (0, 1]
@@ -243,12 +259,12 @@ func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 	if rate < 1 {
 		keep = 1 / (1 - rate)
 	}
-	return s.draw("dropout", k, []*Array{x, s.passing(weir.F32, rate), s.passing(weir.F64, keep)}, func() ([]int, builder, error) {
+	return s.draw("dropout", k, []*Array{x, s.passing(weir.F32, rate), s.passing(weir.F64, keep)}, func() (operation, setBuilder, error) {
 		var err error
 		if rate < 0 || rate >= 1 || rate != rate {
 			err = diag.Inputf("a rate of %v; it is at least 0 and below 1", rate)
 		}
-		return nil, func(b *ir.Builder, v []*ir.Value) *ir.Value {
+		return operation{}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, _ []number) *ir.Value {
 			c, x := calc{b}, asFloat(b, v[1])
 			u := uniform(b, v[0], weir.F32, 0, 1, x.Type.Shape...)
 			kept := c.g(ops.Ge, u, v[2])

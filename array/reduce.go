@@ -16,17 +16,24 @@ import (
 type reduction func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value
 
 // reduce applies a reduction along axes, all of them if none is given; negative axes count from the last.
-func (s *Scope) reduce(name string, x *Array, keep bool, axes []int, build reduction, settings ...int) *Array {
-	return s.plan(name, []*Array{x}, func() ([]int, builder, error) {
+func (s *Scope) reduce(name string, x *Array, keep bool, axes []int, build reduction, kind ...int) *Array {
+	return s.reduceBy(name, x, keep, axes, settings{}, func([]number) reduction { return build }, kind...)
+}
+
+// reduceBy is reduce of a reduction that is told numbers.
+func (s *Scope) reduceBy(name string, x *Array, keep bool, axes []int, o settings, build func(numbers []number) reduction, kind ...int) *Array {
+	return s.planSet(name, []*Array{x}, func() (operation, setBuilder, error) {
 		list, err := axesOf(x, axes)
 		if err != nil {
-			return nil, nil, err
+			return operation{}, nil, err
 		}
-		ints := append([]int{flag(keep)}, settings...)
+		ints := append([]int{flag(keep)}, kind...)
 		for _, a := range list {
 			ints = append(ints, int(a))
 		}
-		return ints, func(b *ir.Builder, v []*ir.Value) *ir.Value { return build(b, v[0], keep, list...) }, nil
+		return operation{ints: ints, settings: o}, func(b *ir.Builder, v []*ir.Value, _ []sym.Expr, numbers []number) *ir.Value {
+			return build(numbers)(b, v[0], keep, list...)
+		}, nil
 	})
 }
 
@@ -182,13 +189,13 @@ func (s *Scope) Var(x *Array, axes ...int) *Array { return s.VarCorrected(x, 0, 
 
 // VarKeep is Var, with the axes kept.
 func (s *Scope) VarKeep(x *Array, axes ...int) *Array {
-	return s.reduce("var", x, true, axes, ofFloats(variance(0, false)), 0, 0)
+	return s.reduce("var", x, true, axes, ofFloats(variance(number{}, false)), 0, 0)
 }
 
 // VarCorrected is Var whose sum of squares is divided by the number of elements less a correction: 1 estimates the variance
 // that the elements were drawn with.
 func (s *Scope) VarCorrected(x *Array, correction int, axes ...int) *Array {
-	return s.reduce("var", x, false, axes, ofFloats(variance(correction, false)), correction, 0)
+	return s.corrected(x, correction, false, axes)
 }
 
 // Std is the square root of Var.
@@ -196,24 +203,34 @@ func (s *Scope) Std(x *Array, axes ...int) *Array { return s.StdCorrected(x, 0, 
 
 // StdKeep is Std, with the axes kept.
 func (s *Scope) StdKeep(x *Array, axes ...int) *Array {
-	return s.reduce("var", x, true, axes, ofFloats(variance(0, true)), 0, 1)
+	return s.reduce("var", x, true, axes, ofFloats(variance(number{}, true)), 0, 1)
 }
 
 // StdCorrected is the square root of VarCorrected.
 func (s *Scope) StdCorrected(x *Array, correction int, axes ...int) *Array {
-	return s.reduce("var", x, false, axes, ofFloats(variance(correction, true)), correction, 1)
+	return s.corrected(x, correction, true, axes)
+}
+
+// corrected is VarCorrected, or its root.
+func (s *Scope) corrected(x *Array, correction int, root bool, axes []int) *Array {
+	if correction == 0 {
+		return s.reduce("var", x, false, axes, ofFloats(variance(number{}, root)), 0, flag(root))
+	}
+	return s.reduceBy("var_corrected", x, false, axes, told(float64(correction)), func(numbers []number) reduction {
+		return ofFloats(variance(numbers[0], root))
+	}, flag(root))
 }
 
 // variance is a reduction in f32 at least.
-func variance(correction int, root bool) reduction {
+func variance(correction number, root bool) reduction {
 	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
 		return inWide(b, v, func(v *ir.Value) *ir.Value {
 			c := calc{b}
 			far := c.sub(v, ops.ReduceMean(b, v, true, axes...))
 			y := ops.ReduceMean(b, c.mul(far, far), keep, axes...)
-			if correction != 0 {
+			if !correction.fixed() || correction.x != 0 {
 				count := elements(b, v, axes)
-				left := c.g(ops.Max, c.sub(count, numeral(b, v, float64(correction))), numeral(b, v, 0))
+				left := c.g(ops.Max, c.sub(count, correction.like(b, v)), numeral(b, v, 0))
 				y = c.div(c.mul(y, count), left)
 			}
 			if root {
@@ -246,15 +263,28 @@ func (s *Scope) LogSumExpKeep(x *Array, axes ...int) *Array {
 // Norm is the p-norm of the elements, (Σ |x|ᵖ)^(1/p); p may be 0 (the number of those that are not 0) or infinite (the
 // greatest magnitude; −∞: the least).
 func (s *Scope) Norm(x *Array, p float64, axes ...int) *Array {
-	return s.reduce("norm", x, false, axes, ofFloats(norm(p)), bits(p)...)
+	return s.norm(x, p, false, axes)
 }
 
 // NormKeep is Norm, with the axes kept.
 func (s *Scope) NormKeep(x *Array, p float64, axes ...int) *Array {
-	return s.reduce("norm", x, true, axes, ofFloats(norm(p)), bits(p)...)
+	return s.norm(x, p, true, axes)
 }
 
-func norm(p float64) reduction {
+// norm is Norm. Those of a p that has a way of its own are compiled for just that.
+func (s *Scope) norm(x *Array, p float64, keep bool, axes []int) *Array {
+	if p == 0 || p == 1 || p == 2 || math.IsInf(p, 0) {
+		return s.reduce("norm", x, keep, axes, ofFloats(norm(number{x: p})), bits(p)...)
+	}
+	return s.reduceBy("norm_of", x, keep, axes, told(p, 1/p), func(numbers []number) reduction { return ofFloats(norm(numbers...)) })
+}
+
+// norm is the norm of p, and of 1/p if that is needed.
+func norm(numbers ...number) reduction {
+	p := numbers[0].x
+	if !numbers[0].fixed() {
+		p = math.NaN()
+	}
 	return func(b *ir.Builder, v *ir.Value, keep bool, axes ...int64) *ir.Value {
 		c := calc{b}
 		switch {
@@ -270,8 +300,8 @@ func norm(p float64) reduction {
 			return ops.Reduce(b, "reduce_l2", v, keep, axes...)
 		}
 		return inWide(b, v, func(v *ir.Value) *ir.Value {
-			powers := c.g(ops.Pow, c.f(ops.Abs, v), numeral(b, v, p))
-			return c.g(ops.Pow, ops.ReduceSum(b, powers, keep, axes...), numeral(b, v, 1/p))
+			powers := c.g(ops.Pow, c.f(ops.Abs, v), numbers[0].like(b, v))
+			return c.g(ops.Pow, ops.ReduceSum(b, powers, keep, axes...), numbers[1].like(b, v))
 		})
 	}
 }

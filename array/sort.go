@@ -53,9 +53,8 @@ func (s *Scope) TopK(x *Array, k, axis int) (values, indices *Array) {
 		return s.none(1)[0], s.none(1)[0]
 	}
 	i, err := axisOf(x, axis)
-	var count []sym.Expr
 	if err == nil {
-		count, err = s.extents([]int{k})
+		_, err = s.extents([]int{k})
 	}
 	if err == nil && k >= 0 && x.shape[i] >= 0 && k > x.shape[i] {
 		err = diag.Inputf("%d elements of axis %d of %v", k, axis, x)
@@ -63,10 +62,11 @@ func (s *Scope) TopK(x *Array, k, axis int) (values, indices *Array) {
 	if err != nil {
 		return s.refuse("topk", err), s.none(1)[0]
 	}
-	out := s.many(operation{name: "topk", ints: []int{int(i), k}, build: func(b *ir.Builder, v []*ir.Value) []*ir.Value {
-		values, indices := topk(b, v[0], count[0], i, true)
+	with := func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) []*ir.Value {
+		values, indices := topk(b, v[0], sizes[0], i, true)
 		return []*ir.Value{values, indices}
-	}}, 2, x)
+	}
+	out := s.many(operation{name: "topk", ints: []int{int(i)}, settings: settings{sizes: []int{k}, with: with}}, 2, x)
 	return out[0], out[1]
 }
 

@@ -1,6 +1,8 @@
 package array
 
 import (
+	"slices"
+
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
@@ -43,18 +45,19 @@ func (s *Scope) Embedding(table, ids *Array) *Array { return s.Take(table, ids, 
 
 // OneHot has a new last axis of so many classes: 1 at the index, else 0. An index that is no class has zeros.
 func (s *Scope) OneHot(indices *Array, classes int, dt weir.DType) *Array {
-	return s.plan("one_hot", []*Array{indices}, func() ([]int, builder, error) {
+	return s.planSet("one_hot", []*Array{indices}, func() (operation, setBuilder, error) {
 		if !indices.weak && !indices.dtype.IsInt() {
-			return nil, nil, wrongType(indices, "integers")
+			return operation{}, nil, wrongType(indices, "integers")
 		}
-		exprs, err := s.extents([]int{classes})
+		_, err := s.extents([]int{classes})
 		if err == nil && classes == 0 {
 			err = diag.Inputf("0 classes")
 		}
-		return []int{classes, int(dt)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
-			places := ops.Counting(b, weir.I64, exprs[0])
+		o := operation{ints: []int{int(dt)}, settings: settings{sizes: []int{classes}}}
+		return o, func(b *ir.Builder, v []*ir.Value, sizes []sym.Expr, _ []number) *ir.Value {
+			places := ops.Counting(b, weir.I64, sizes[0])
 			index := ops.Cast(b, v[0], weir.I64)
-			index = ops.Reshape(b, index, append(append(exprs[:0:0], index.Type.Shape...), one)...)
+			index = ops.Reshape(b, index, append(slices.Clone(index.Type.Shape), one)...)
 			return ops.Cast(b, ops.Binary(b, ops.Eq, index, places), dt)
 		}, err
 	})

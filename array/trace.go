@@ -175,8 +175,12 @@ func (t *trace) apply(s *Scope, o *operation, in []*Array) (out []*Array, err er
 			values[i] = t.operand(a)
 		}
 	}
+	sizes, err := s.extents(o.sizes)
+	if err != nil {
+		return nil, err
+	}
 	t.b.Source = o.name
-	for _, v := range o.build(t.b, values) {
+	for _, v := range o.made(t.b, values, sizes, fixedNumbers(o.numbers)) {
 		out = append(out, t.array(s, v))
 	}
 	return out, nil

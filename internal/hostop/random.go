@@ -38,13 +38,16 @@ func randomWords(list []uint64, first, draw, seed uint64) {
 // precision is the number of random bits that make an element, at most as many as its significand has, so that none is rounded up to 1.
 var precision = map[dtype.DType]int{dtype.F16: 11, dtype.BF16: 8, dtype.F32: 24, dtype.F64: 53}
 
-// randomUniform fills result 0 with numbers u from [0, 1), each as low + u × (high − low), from the u64[2] of input 0: a seed, and the number of the next draw. Result
-// 1 is the key of the next draw. Element i comes from the counter (i ÷ 2, draw), whatever the shape and the type.
+// randomUniform fills result 0 with numbers u from [0, 1), each as low + u × (high − low), from the u64[2] of input 0: a seed, and the number of the next draw. The
+// bounds are inputs 1 and 2, or attributes. Result 1 is the key of the next draw. Element i comes from the counter (i ÷ 2, draw), whatever the shape and the type.
 func randomUniform(c *Call) error {
 	key := c.In[0]
 	shape, _ := c.Attrs["shape"].([]int64)
 	low, _ := c.Attrs["low"].(float64)
 	high, _ := c.Attrs["high"].(float64)
+	if len(c.In) == 3 {
+		low, high = c.In[1].Float(0), c.In[2].Float(0)
+	}
 	width := precision[c.Types[0]]
 	if width == 0 || key.Len() != 2 {
 		return diag.Inputf("random numbers of type %s from %d words", c.Types[0], key.Len())

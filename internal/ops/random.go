@@ -20,9 +20,22 @@ func RandomUniform(b *ir.Builder, key *ir.Value, dt dtype.DType, low, high float
 	return out[0], out[1]
 }
 
+// RandomUniformBetween is RandomUniform without the next key, of bounds that are scalars of f64.
+func RandomUniformBetween(b *ir.Builder, key, low, high *ir.Value, dt dtype.DType, shape ...sym.Expr) *ir.Value {
+	return b.Node("random_uniform", ir.Attrs{"dtype": dt, "shape": shape}, key, low, high).Outputs[0]
+}
+
 func randomShape(c *ir.Inference, n *ir.Node) error {
-	if err := arity(n, 1, 1); err != nil {
+	if len(n.Inputs) == 2 {
+		return fault(n, "one bound; there are both or none")
+	}
+	if err := arity(n, 1, 3); err != nil {
 		return err
+	}
+	for _, bound := range n.Inputs[1:] {
+		if bound == nil || bound.Type.DType != dtype.F64 || len(bound.Type.Shape) > 0 {
+			return fault(n, "a bound that is no scalar of f64")
+		}
 	}
 	key, dt := n.Inputs[0].Type, n.Attrs.DType("dtype")
 	if key.DType != dtype.U64 || len(key.Shape) != 1 {
@@ -45,6 +58,8 @@ func randomSamples(r *rand.Rand) []Sample {
 		for _, shape := range [][]int64{{}, {3, 5}, {0}} {
 			key := tensor.Must(tensor.FromSlice([]uint64{r.Uint64(), r.Uint64()}, 2))
 			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape), "low": -2.0, "high": 5.0}, Inputs: []*tensor.Tensor{key}})
+			low, high := tensor.Must(tensor.FromSlice([]float64{-0.3})), tensor.Must(tensor.FromSlice([]float64{7.1}))
+			out = append(out, Sample{Attrs: ir.Attrs{"dtype": dt, "shape": ir.Constants(shape)}, Inputs: []*tensor.Tensor{key, low, high}})
 		}
 	}
 	return out
