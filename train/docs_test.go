@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -31,7 +32,13 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("go", "run", "./"+dir).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "accuracy 0.9") || !strings.Contains(string(out), "batch") {
+	if err != nil || !strings.Contains(string(out), "accuracy 0.9") {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	_, screen, _ := strings.Cut(string(text), "```\n\n```\n")
+	screen, _, _ = strings.Cut(screen, "```")
+	plain := func(text string) string { return regexp.MustCompile(`[0-9.]+`).ReplaceAllString(text, "N") }
+	if plain(screen) != plain(string(out)) {
+		t.Errorf("the document shows\n%sand the program prints\n%s", screen, out)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-var long = flag.Bool("long", false, "the growth test's 100,000 steps and the kill test's 100 kills, rather than some")
+var long = flag.Bool("long", false, "the growth test's 100,000 steps, the kill test's 100 kills and each taking that the sweeps refuse, rather than some")
 
 // small is a network, its parameters and data that it can learn: whether a point lies inside a circle.
 type small struct {
