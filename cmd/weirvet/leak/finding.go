@@ -27,6 +27,30 @@ func (w *walk) again(s *state) {
 	})
 }
 
+// carried reports whether a variable from before the loop holds the resource when the loop's next turn opens another, so that
+// the turn may still close it. From then on the call's results are the new resource.
+func (w *walk) carried(s *state) bool {
+	if s.ending != open {
+		return false
+	}
+	found := false
+	for p, m := range s.marks {
+		switch v := p.value.(type) {
+		case *ssa.Alloc, *ssa.Phi:
+			found = found || m.kind == itself && precedes(v.(ssa.Instruction), w.site)
+		}
+	}
+	if found {
+		for _, r := range *w.site.Referrers() {
+			if e, ok := r.(*ssa.Extract); ok {
+				s.clear(e)
+			}
+		}
+		s.clear(w.site)
+	}
+	return found
+}
+
 // inTurn reports a defer in a loop.
 func (w *walk) inTurn() {
 	message := w.what() + w.be() + " opened in each turn of a loop, and closed by a defer only when the function returns: " +

@@ -409,7 +409,7 @@ func ends(call *ssa.CallCommon) bool {
 func (w *walk) call(i *ssa.Call, s *state) bool {
 	call := i.Common()
 	s.set(i, mark{})
-	if i == w.site {
+	if i == w.site && !w.carried(s) {
 		w.again(s)
 		return false
 	}

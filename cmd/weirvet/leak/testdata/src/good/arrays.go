@@ -407,3 +407,35 @@ func weight(parent *array.Scope, p *nn.Store) *array.Array {
 	defer s.Close()
 	return nn.Inference(s, p).Param("weight")
 }
+
+// carried has each turn close the scope of the turn before it.
+func carried(n int) float32 {
+	last := array.NewScope("first")
+	x := array.From(last, []float32{1, 2})
+	for range n {
+		s := array.NewScope("turn")
+		x = s.Add(x, x)
+		last.Close()
+		last = s
+	}
+	defer last.Close()
+	v, _ := array.Item[float32](x)
+	return v
+}
+
+// carriedDeferred does so with a variable that a defer closes.
+func carriedDeferred(list [][]float32) error {
+	last := array.NewScope("first")
+	defer func() { last.Close() }()
+	for _, data := range list {
+		s := array.NewScope("turn")
+		array.From(s, data).Shape()
+		if err := s.Err(); err != nil {
+			s.Close()
+			return err
+		}
+		last.Close()
+		last = s
+	}
+	return nil
+}

@@ -217,3 +217,27 @@ func methodValueNotCalled() {
 	relu := s.Relu
 	fmt.Println(relu(nil).Shape())
 }
+
+func carriedNotClosed(n int) {
+	last := array.NewScope("first") // want `the scope from array.NewScope is not closed if the function runs to its end`
+	for range n {
+		s := array.NewScope("turn") // want `the scope from array.NewScope is not closed`
+		last = s
+	}
+	last.Close()
+}
+
+func carriedLost(list [][]float32) error {
+	last := array.NewScope("first")
+	defer func() { last.Close() }()
+	for _, data := range list {
+		s := array.NewScope("turn") // want `the scope from array.NewScope is not closed if the function returns at line`
+		array.From(s, data).Shape()
+		if err := s.Err(); err != nil {
+			return err
+		}
+		last.Close()
+		last = s
+	}
+	return nil
+}
