@@ -65,7 +65,9 @@ func (s *Scope) Sigmoid(x *Array) *Array { return s.unary(loop.Sigmoid, x, true)
 func (s *Scope) LogSigmoid(x *Array) *Array {
 	return s.float("log_sigmoid", x, func(c calc, v *ir.Value) *ir.Value {
 		small := c.f(ops.Log1p, c.f(ops.Exp, c.f(ops.Neg, c.f(ops.Abs, v))))
-		return c.sub(c.g(ops.Min, v, numeral(c.b, v, 0)), small)
+		y := c.sub(c.g(ops.Min, v, numeral(c.b, v, 0)), small)
+		// Both parts have an edge at 0, and the sum has none: its derivative is Sigmoid(−x).
+		return c.derived(y, v, func(c calc) *ir.Value { return c.f(loop.Sigmoid, c.f(ops.Neg, v)) })
 	})
 }
 
@@ -110,7 +112,7 @@ func (s *Scope) HardSwish(x *Array) *Array { return s.activation("hard_swish", x
 // PRelu is x, and slope · x below 0, broadcast: a slope of rank 1 belongs to the axis that it meets from the last on.
 func (s *Scope) PRelu(x, slope *Array) *Array {
 	return s.floatPairs("prelu", x, slope, func(c calc, p, q *ir.Value) *ir.Value {
-		return c.where(c.g(ops.Lt, p, numeral(c.b, p, 0)), c.mul(p, q), p)
+		return c.where(c.g(ops.Le, p, numeral(c.b, p, 0)), c.mul(p, q), p)
 	})
 }
 
@@ -125,7 +127,24 @@ var (
 	erfinvTails  = []float64{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
 )
 
+// erfinv marks its result with the derivative, √π/2 · e^(y²): that of what follows is no number at the ends, and times 0
+// between them.
 func erfinv(c calc, x *ir.Value) *ir.Value {
+	y := erfinvOf(c, x)
+	return c.derived(y, x, func(c calc) *ir.Value {
+		return c.mul(c.f(ops.Exp, c.mul(y, y)), numeral(c.b, y, math.Sqrt(math.Pi)/2))
+	})
+}
+
+// derived is y, computed from x element by element, with a derivative of its own.
+func (c calc) derived(y, x *ir.Value, slope func(c calc) *ir.Value) *ir.Value {
+	return ops.Custom(c.b, []*ir.Value{y}, []*ir.Value{x}, func(b *ir.Builder, up []*ir.Value) []*ir.Value {
+		c := calc{b}
+		return []*ir.Value{c.mul(up[0], slope(c))}
+	})[0]
+}
+
+func erfinvOf(c calc, x *ir.Value) *ir.Value {
 	n := func(v float64) *ir.Value { return numeral(c.b, x, v) }
 	polynomial := func(w *ir.Value, factors []float64) *ir.Value {
 		p := n(factors[0])

@@ -117,6 +117,7 @@ func (s *Scope) Erf(x *Array) *Array { return s.unary(loop.Erf, x, true) }
 // Hypot is √(x² + y²) without overflow.
 func (s *Scope) Hypot(x, y *Array) *Array {
 	return s.floatPairs("hypot", x, y, func(c calc, p, q *ir.Value) *ir.Value {
+		signed := []*ir.Value{p, q}
 		p, q = c.f(ops.Abs, p), c.f(ops.Abs, q)
 		large, small := c.g(ops.Max, p, q), c.g(ops.Min, p, q)
 		zero, infinite := numeral(c.b, p, 0), numeral(c.b, p, math.Inf(1))
@@ -124,8 +125,23 @@ func (s *Scope) Hypot(x, y *Array) *Array {
 		root := c.mul(large, c.f(ops.Sqrt, c.add(numeral(c.b, p, 1), c.mul(ratio, ratio))))
 		root = c.where(c.g(ops.Eq, large, zero), zero, root)
 		either := c.g(ops.Or, c.f(ops.IsInf, p), c.f(ops.IsInf, q))
-		return c.where(either, infinite, root)
+		root = c.where(either, infinite, root)
+		return c.derivedPair(root, signed[0], signed[1], func(c calc, this, _ *ir.Value) *ir.Value {
+			zero, one := numeral(c.b, root, 0), numeral(c.b, root, 1)
+			origin := c.g(ops.Eq, root, zero)
+			return c.where(origin, zero, c.div(this, c.where(origin, one, root)))
+		})
 	})
+}
+
+// derivedPair is z, computed from x and y element by element, with derivatives of its own: slope gives that by its first
+// argument, which x and y are in turn. What z is composed of has edges that z does not have, as where x and y are equal.
+func (c calc) derivedPair(z, x, y *ir.Value, slope func(c calc, this, other *ir.Value) *ir.Value) *ir.Value {
+	x, y = ops.Expand(c.b, x, z.Type.Shape...), ops.Expand(c.b, y, z.Type.Shape...)
+	return ops.Custom(c.b, []*ir.Value{z}, []*ir.Value{x, y}, func(b *ir.Builder, up []*ir.Value) []*ir.Value {
+		c := calc{b}
+		return []*ir.Value{c.mul(up[0], slope(c, x, y)), c.mul(up[0], slope(c, y, x))}
+	})[0]
 }
 
 // LogAddExp is log(exp(x) + exp(y)) without overflow.
@@ -134,7 +150,10 @@ func (s *Scope) LogAddExp(x, y *Array) *Array {
 		large := c.g(ops.Max, p, q)
 		apart := c.f(ops.Abs, c.sub(p, q))
 		sum := c.add(large, c.f(ops.Log1p, c.f(ops.Exp, c.f(ops.Neg, apart))))
-		return c.where(c.g(ops.Eq, p, q), c.add(p, numeral(c.b, p, math.Ln2)), sum)
+		sum = c.where(c.g(ops.Eq, p, q), c.add(p, numeral(c.b, p, math.Ln2)), sum)
+		return c.derivedPair(sum, p, q, func(c calc, this, other *ir.Value) *ir.Value {
+			return c.f(loop.Sigmoid, c.sub(this, other))
+		})
 	})
 }
 

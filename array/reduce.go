@@ -234,11 +234,18 @@ func variance(correction number, root bool) reduction {
 				y = c.div(c.mul(y, count), left)
 			}
 			if root {
-				y = c.f(ops.Sqrt, y)
+				y = c.safely(y, func(x *ir.Value) *ir.Value { return c.f(ops.Sqrt, x) })
 			}
 			return y
 		})
 	}
+}
+
+// safely is a root, or another function that is 0 at 0, whose derivative there is 0 instead of infinite: what it is multiplied
+// by is 0 too, as that of a variance, and the product would be no number.
+func (c calc) safely(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
+	zero := c.g(ops.Eq, x, numeral(c.b, x, 0))
+	return c.where(zero, numeral(c.b, x, 0), f(c.where(zero, numeral(c.b, x, 1), x)))
 }
 
 // elements is how many elements of v there are along axes, as a number of its type.
@@ -274,13 +281,13 @@ func (s *Scope) NormKeep(x *Array, p float64, axes ...int) *Array {
 // norm is Norm. Those of a p that has a way of its own are compiled for just that.
 func (s *Scope) norm(x *Array, p float64, keep bool, axes []int) *Array {
 	if p == 0 || p == 1 || p == 2 || math.IsInf(p, 0) {
-		return s.reduce("norm", x, keep, axes, ofFloats(norm(number{x: p})), bits(p)...)
+		return s.reduce("norm", x, keep, axes, ofFloats(norm(p < 0, number{x: p})), bits(p)...)
 	}
-	return s.reduceBy("norm_of", x, keep, axes, told(p, 1/p), func(numbers []number) reduction { return ofFloats(norm(numbers...)) })
+	return s.reduceBy("norm_of", x, keep, axes, told(p, 1/p), func(numbers []number) reduction { return ofFloats(norm(p < 0, numbers...)) }, flag(p < 0))
 }
 
-// norm is the norm of p, and of 1/p if that is needed.
-func norm(numbers ...number) reduction {
+// norm is the norm of p, which is negative or not, and of 1/p if that is needed.
+func norm(negative bool, numbers ...number) reduction {
 	p := numbers[0].x
 	if !numbers[0].fixed() {
 		p = math.NaN()
@@ -300,8 +307,12 @@ func norm(numbers ...number) reduction {
 			return ops.Reduce(b, "reduce_l2", v, keep, axes...)
 		}
 		return inWide(b, v, func(v *ir.Value) *ir.Value {
-			powers := c.g(ops.Pow, c.f(ops.Abs, v), numbers[0].like(b, v))
-			return c.g(ops.Pow, ops.ReduceSum(b, powers, keep, axes...), numbers[1].like(b, v))
+			power := func(x *ir.Value, i int) *ir.Value { return c.g(ops.Pow, x, numbers[i].like(b, v)) }
+			if negative {
+				return power(ops.ReduceSum(b, power(c.f(ops.Abs, v), 0), keep, axes...), 1)
+			}
+			powers := c.safely(c.f(ops.Abs, v), func(x *ir.Value) *ir.Value { return power(x, 0) })
+			return c.safely(ops.ReduceSum(b, powers, keep, axes...), func(x *ir.Value) *ir.Value { return power(x, 1) })
 		})
 	}
 }

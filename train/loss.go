@@ -222,22 +222,33 @@ func Huber(delta float64) Loss {
 	})
 }
 
-// BCE is the mean cross entropy of probabilities; their logarithms are −100 at least.
+// BCE is the mean cross entropy of probabilities; their logarithms are −100 at least. The derivative is finite for
+// probabilities of 0 and 1 too, where that of a logarithm is not: a product p·(1−p) below 10⁻¹² counts as that.
 func BCE(s *array.Scope, out, y *array.Array) *array.Array {
 	return pairs("BCE", func(s *array.Scope, out, y *array.Array) *array.Array {
-		floor := s.Number(-100)
-		yes := s.Maximum(s.Log(out), floor)
-		no := s.Maximum(s.Log(s.Sub(s.Number(1), out)), floor)
-		return s.Neg(s.Add(s.Mul(y, yes), s.Mul(s.Sub(s.Number(1), y), no)))
+		return array.Custom(entropies, func(s *array.Scope, in, _, up []*array.Array) []*array.Array {
+			p, y := in[0], in[1]
+			no := s.Sub(s.Number(1), p)
+			spread := s.Maximum(s.Mul(p, no), s.Number(1e-12))
+			floor := s.Number(-100)
+			byTarget := s.Sub(s.Maximum(s.Log(no), floor), s.Maximum(s.Log(p), floor))
+			return []*array.Array{s.Mul(up[0], s.Div(s.Sub(p, y), spread)), s.Mul(up[0], byTarget)}
+		})(s, out, y)[0]
 	})(s, out, y)
+}
+
+// entropies are the cross entropies of probabilities.
+func entropies(s *array.Scope, in ...*array.Array) []*array.Array {
+	out, y, floor := in[0], in[1], s.Number(-100)
+	yes := s.Maximum(s.Log(out), floor)
+	no := s.Maximum(s.Log(s.Sub(s.Number(1), out)), floor)
+	return []*array.Array{s.Neg(s.Add(s.Mul(y, yes), s.Mul(s.Sub(s.Number(1), y), no)))}
 }
 
 // BCEWithLogits is the mean cross entropy of probabilities whose logits the network gives.
 func BCEWithLogits(s *array.Scope, out, y *array.Array) *array.Array {
 	return pairs("BCE", func(s *array.Scope, out, y *array.Array) *array.Array {
-		// max(x, 0) − x·y + log(1 + e^−|x|): no exponential of something large.
-		rest := s.Log(s.Add(s.Exp(s.Neg(s.Abs(out))), s.Number(1)))
-		return s.Add(s.Sub(s.Relu(out), s.Mul(out, y)), rest)
+		return s.Sub(s.Softplus(out), s.Mul(out, y)) // no exponential of something large
 	})(s, out, y)
 }
 

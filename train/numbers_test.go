@@ -132,6 +132,39 @@ func TestNamedClasses(t *testing.T) {
 	}
 }
 
+// TestEdgeLosses: derivatives of losses at outputs where a formula has an edge, or is infinite, are PyTorch's.
+func TestEdgeLosses(t *testing.T) {
+	array.AssertNoLeaks(t)
+	for _, test := range []struct {
+		name    string
+		loss    train.Loss
+		x, y, d []float32
+	}{
+		{"BCE", train.BCE, []float32{0, 1, 0, 1, 0.5, 1e-30}, []float32{0, 1, 1, 0, 1, 0}, []float32{0, 0, -1e12 / 6, 1e12 / 6, -2. / 6, 1e-18 / 6}},
+		{"BCE with logits", train.BCEWithLogits, []float32{0, 0, 1e4, -1e4}, []float32{0, 1, 1, 0.5}, []float32{0.125, -0.125, 0, -0.125}},
+		{"hinge", train.Hinge(1), []float32{1, 0, 2}, []float32{1, 1, 1}, []float32{0, -1. / 3, 0}},
+		{"huber", train.Huber(1), []float32{0, 1, 2, -3}, []float32{0, 0, 0, 0}, []float32{0, 0.25, 0.25, -0.25}},
+		{"L1", train.L1, []float32{1, 2}, []float32{1, 1}, []float32{0, 0.5}},
+	} {
+		s := array.NewScope(test.name)
+		c, err := array.Jit(array.Grad(func(s *array.Scope, in ...*array.Array) []*array.Array {
+			return []*array.Array{test.loss(s, in[0], in[1])}
+		}), array.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := array.Copy[float32](c.Call(s, array.From(s, test.x), array.From(s, test.y))[0])
+		if err := errors.Join(err, s.Close(), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range test.d {
+			if !(math.Abs(float64(got[i]-want)) <= 1e-5*math.Max(1, math.Abs(float64(want)))) {
+				t.Errorf("%s at %v by %v: the derivative is %v, not %v", test.name, test.x[i], test.y[i], got[i], want)
+			}
+		}
+	}
+}
+
 // TestWideTargets: targets and losses of f64 are as those of f32.
 func TestWideTargets(t *testing.T) {
 	array.AssertNoLeaks(t)

@@ -65,7 +65,7 @@ var activationTable = []activation{
 	}},
 	{name: "hard_swish", mean: func(x, _, _ float64) float64 { return x * hardSigmoid(x, 1.0/6, 0.5) },
 		body: func(x, _, _ loop.Expr) loop.Expr { return times(x, hardSigmoidBody(x, like(x, 1.0/6), like(x, 0.5))) }, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value {
-			above, below := g.op(loop.Gt, x, g.number(x, 3)), g.op(loop.Lt, x, g.number(x, -3))
+			above, below := g.op(loop.Ge, x, g.number(x, 3)), g.op(loop.Le, x, g.number(x, -3))
 			return g.choose(below, nil, g.choose(above, up, g.mul(up, g.above(g.times(x, 1.0/3), 0.5))))
 		}},
 	{name: "softplus", mean: softplus, body: softplusBody, slope: func(g *Gradients, up, x, _ *ir.Value, _, _ float64) *ir.Value { return g.mul(up, g.f(loop.Sigmoid, x)) }},

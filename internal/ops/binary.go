@@ -32,16 +32,12 @@ var binaryTable = []struct {
 		return g.neg(g.mul(up, g.f(loop.Trunc, g.div(x, y))))
 	})},
 	{loop.Pow, numbers, pairGrad(powerSlope, exponentSlope)},
-	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt), extremeSlope(loop.Lt))},
-	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt), extremeSlope(loop.Gt))},
+	{loop.Min, numbers, pairGrad(extremeSlope(loop.Gt, loop.Ge, 1), extremeSlope(loop.Lt, loop.Le, 0))},
+	{loop.Max, numbers, pairGrad(extremeSlope(loop.Lt, loop.Le, 1), extremeSlope(loop.Gt, loop.Ge, 0))},
 	{loop.And, bitsets, nil}, {loop.Or, bitsets, nil}, {loop.Xor, bitsets, nil}, {loop.Shl, integers, nil}, {loop.Shr, integers, nil},
 	{loop.Atan2, floats, pairGrad(
-		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
-			return g.div(g.mul(up, y), g.plus(g.mul(x, x), g.mul(y, y)))
-		},
-		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
-			return g.neg(g.div(g.mul(up, x), g.plus(g.mul(x, x), g.mul(y, y))))
-		})},
+		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return angleSlope(g, up, x, y, y) },
+		func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value { return g.neg(angleSlope(g, up, x, y, x)) })},
 	{loop.Eq, anything, nil}, {loop.Ne, anything, nil}, {loop.Lt, numbers, nil}, {loop.Le, numbers, nil}, {loop.Gt, numbers, nil}, {loop.Ge, numbers, nil},
 }
 
@@ -84,13 +80,36 @@ func exponentSlope(g *Gradients, up, x, y, z *ir.Value) *ir.Value {
 	return g.choose(zero, nil, g.mul(up, g.mul(z, g.f(loop.Log, x))))
 }
 
+// angleSlope is up · side / (x² + y²); 0 of the point (0, 0), which has no angle.
+func angleSlope(g *Gradients, up, x, y, side *ir.Value) *ir.Value {
+	square := g.plus(g.mul(x, x), g.mul(y, y))
+	origin := g.op(loop.And, g.op(loop.Eq, x, g.number(x, 0)), g.op(loop.Eq, y, g.number(y, 0)))
+	return g.choose(origin, nil, g.div(g.mul(up, side), square))
+}
+
 // extremeSlope is that of the smaller or larger of two elements: nothing where lost holds of them, and half where they
-// are equal.
-func extremeSlope(lost loop.BinaryOp) slope2 {
+// are equal. What equals a limit, a constant that is the other operand, has none either: lostOrTied holds of it.
+func extremeSlope(lost, lostOrTied loop.BinaryOp, other int) slope2 {
 	return func(g *Gradients, up, x, y, _ *ir.Value) *ir.Value {
+		if isConstant([]*ir.Value{x, y}[other]) {
+			return g.choose(g.op(lostOrTied, x, y), nil, up)
+		}
 		tied := g.choose(g.op(loop.Eq, x, y), g.times(up, 0.5), up)
 		return g.choose(g.op(lost, x, y), nil, tied)
 	}
+}
+
+// isConstant reports whether a value is a constant, or one in another type or shape.
+func isConstant(v *ir.Value) bool {
+	for v.Const == nil && v.Node != nil && len(v.Node.Inputs) > 0 {
+		switch v.Node.Op.Name() {
+		case "cast", "expand", "reshape":
+			v = v.Node.Inputs[0]
+		default:
+			return false
+		}
+	}
+	return v.Const != nil
 }
 
 func init() {

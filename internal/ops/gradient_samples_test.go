@@ -107,7 +107,8 @@ func gradientTable(list map[string]verdict) string {
 		"over its samples and random seeds, relative to the derivative's size where that is above 1. Second derivatives are\n" +
 		"differences of first ones.\n\n" +
 		"Where a function has an edge, it is as in PyTorch: equal elements share the derivative of the largest or smallest one\n" +
-		"(`max`, `reduce_max`, `scatter` with max), a pool gives it to the first of them, `abs` and `relu` are 0 at 0. A branch\n" +
+		"(`max`, `reduce_max`, `scatter` with max), a pool gives it to the first of them, `abs` and `relu` are 0 at 0, and so is\n" +
+		"`max` or `min` with a constant at that constant, as the limits of Clip are. A branch\n" +
 		"that is taken is computed again for its derivative; a loop or scan stacks what it carries, and computes each iteration\n" +
 		"again from that. Regions that an operator reads are constants, as in torchvision; a singular matrix has a determinant's\n" +
 		"derivatives too. Stop and Custom say otherwise: a constant, and a derivative of one's own.\n\n| operator | how | error | second |\n|---|---|---|---|\n")
