@@ -53,8 +53,8 @@ func (o *adam) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	} else {
 		g = o.decayed(s, u)
 	}
-	m := mix(s, u.Slots[0], g, o.beta1)
-	v := mix(s, u.Slots[1], s.Mul(g, g), o.beta2)
+	m := settled(s, mix(s, u.Slots[0], g, o.beta1))
+	v := settled(s, mix(s, u.Slots[1], s.Mul(g, g), o.beta2))
 	root := s.Add(s.Div(s.Sqrt(v), u.Scalars[1]), s.Number(o.epsilon))
 	return s.Sub(p, s.Mul(u.Scalars[0], s.Div(m, root))), []*array.Array{m, v}
 }
@@ -90,15 +90,15 @@ func (o *rmsProp) Fill(into []float32, step int64, rate float64) { into[0] = flo
 
 func (o *rmsProp) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	g := o.decayed(s, u)
-	v := mix(s, u.Slots[0], s.Mul(g, g), o.alpha)
+	v := settled(s, mix(s, u.Slots[0], s.Mul(g, g), o.alpha))
 	slots, variance := []*array.Array{v}, v
 	if o.centred {
-		m := mix(s, u.Slots[1], g, o.alpha)
+		m := settled(s, mix(s, u.Slots[1], g, o.alpha))
 		slots, variance = append(slots, m), s.Sub(v, s.Mul(m, m))
 	}
 	d := s.Div(g, s.Add(s.Sqrt(variance), s.Number(o.epsilon)))
 	if o.momentum > 0 {
-		d = s.Add(s.Mul(u.Slots[len(u.Slots)-1], s.Number(o.momentum)), d)
+		d = settled(s, s.Add(s.Mul(u.Slots[len(u.Slots)-1], s.Number(o.momentum)), d))
 		slots = append(slots, d)
 	}
 	return s.Sub(u.P, s.Mul(d, u.Scalars[0])), slots

@@ -130,6 +130,13 @@ func mix(s *array.Scope, old, now *array.Array, share float64) *array.Array {
 	return s.Add(s.Mul(old, s.Number(share)), s.Mul(now, s.Number(1-share)))
 }
 
+// settled is what is kept from step to step, or 0 where that is no normal number of f32. What no gradient reaches any
+// more, as the rows of words that batches do not have, would otherwise stay a subnormal number for ever: no parameter
+// changes by it, but processors take some ten times as long with such numbers.
+func settled(s *array.Scope, x *array.Array) *array.Array {
+	return s.Where(s.Less(s.Abs(x), s.Number(0x1p-126)), s.Number(0), x)
+}
+
 // like is a slot of a parameter's own shape.
 func like(name string, shape []int) Slot { return Slot{Name: name, Shape: shape} }
 

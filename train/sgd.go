@@ -30,7 +30,7 @@ func (o *sgd) Update(s *array.Scope, u Update) (*array.Array, []*array.Array) {
 	if o.momentum == 0 {
 		return s.Sub(u.P, s.Mul(g, u.Scalars[0])), nil
 	}
-	m := s.Add(s.Mul(u.Slots[0], s.Number(o.momentum)), g)
+	m := settled(s, s.Add(s.Mul(u.Slots[0], s.Number(o.momentum)), g))
 	d := m
 	if o.nesterov {
 		d = s.Add(g, s.Mul(m, s.Number(o.momentum)))
