@@ -466,6 +466,22 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 	} else if strips > 1 && !(fixed && constant < strips*width) {
 		many = strip(strips, asm.NoReg)
 	}
+	with := int64(0) // whole strips that are done with the part of one
+	if n := e.jammable(s); n > 1 && many == nil {
+		switch {
+		case fixed && constant%width != 0 && constant/width+1 <= n && constant > width:
+			with = constant / width
+		case fixed:
+			n = together(constant/width, n)
+		default:
+			n = min(n, e.most(extent)/width)
+		}
+		if with == 0 && n > 1 {
+			e.vector.tail = asm.NoReg
+			e.jammed(s, n).emit(e)
+			many, strips = e.rebody(), n
+		}
+	}
 	one := strip(1, asm.NoReg)
 	lanesAtEnd := true
 	if !fixed || constant%width != 0 {
@@ -480,6 +496,14 @@ func (e *emitter) vectorLoop(s *loop.For, start int64, extent sym.Expr) {
 			}
 			mask := e.firstLanes(rest)
 			setup := e.rebodyKeep()
+			if with > 0 {
+				e.names[s.Var] = name{depth: scope.depth, replaced: true, value: sym.Var(first).Add(sym.Const(start))}
+				j := e.jammed(s, with+1)
+				j.tails[with] = mask
+				j.emit(e)
+				tail, one = append(setup, e.rebody()...), nil
+				return
+			}
 			tail = append(setup, strip(1, mask)...)
 		}); reason != "" {
 			e.restore(saved)

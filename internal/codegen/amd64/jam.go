@@ -1,0 +1,144 @@
+package amd64
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file does strips of a vector loop together whose lanes each sum up along loops of their own, as sums of the
+// columns of a matrix do: these loops are written once, with the sums of all strips in them. Sums need not wait for one
+// another then, and what is read in one turn lies side by side.
+
+// mostJammed is how many sums are under way together: as many as addition takes to be through, twice.
+const mostJammed = 8
+
+// jam is copies of a vector loop's body, one for each strip.
+type jam struct {
+	copies [][]loop.Stmt
+	tails  []asm.Reg // of each, the lanes that there are; NoReg: all
+}
+
+// jammable is how many strips of a vector loop can be done together; at most 1: it is none of the kind.
+func (e *emitter) jammable(s *loop.For) int64 {
+	if e.rows != nil || e.collect != nil || e.override != nil || e.turning != nil {
+		return 1
+	}
+	sums, loops := int64(0), false
+	for _, stmt := range s.Body {
+		switch stmt := stmt.(type) {
+		case *loop.Var, *loop.Let:
+		case *loop.Store:
+			if stmt.Mask != nil {
+				return 1
+			}
+		case *loop.For:
+			n := sumsIn(stmt)
+			if n == 0 || loops || e.inPieces(stmt) {
+				return 1
+			}
+			sums, loops = n, true
+		default:
+			return 1
+		}
+	}
+	if !loops {
+		return 1
+	}
+	if most := int64(mostJammed); e.isa.masks {
+		return most / sums
+	}
+	return mostJammed / 2 / sums
+}
+
+// inPieces reports whether a loop is better written out, or cut where its indices leave an interior.
+func (e *emitter) inPieces(f *loop.For) bool {
+	n, fixed := e.resolve(f.Extent).Const()
+	if !fixed {
+		return false
+	}
+	if copied(n, f.Body) <= mostUnrolled {
+		return true
+	}
+	_, _, cut := e.interior(f.Var, n, f.Body)
+	return cut
+}
+
+// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else.
+func sumsIn(f *loop.For) (count int64) {
+	if f.Kind == loop.Vector {
+		return 0
+	}
+	if inner, only := loop.Only(f.Body); only {
+		return sumsIn(inner)
+	}
+	for _, s := range f.Body {
+		switch s.(type) {
+		case *loop.Reduce:
+			count++
+		case *loop.Let:
+		default:
+			return 0
+		}
+	}
+	return count
+}
+
+// jammed is so many copies of a vector loop's body, each a strip further.
+func (e *emitter) jammed(s *loop.For, count int64) *jam {
+	declared := map[string]bool{}
+	for _, name := range declaredIn(s.Body) {
+		declared[name] = true
+	}
+	j := &jam{}
+	for c := range count {
+		place := map[sym.Name]sym.Expr{s.Var: sym.Var(s.Var).Add(sym.Const(c * int64(e.isa.lanes)))}
+		r := &loop.Rewrite{
+			Integer: func(x sym.Expr) sym.Expr {
+				return x.Subst(func(n sym.Name) (sym.Expr, bool) { v, ok := place[n]; return v, ok })
+			},
+			Name: func(name string) string {
+				if declared[name] {
+					return fmt.Sprintf("%s#%d", name, c)
+				}
+				return name
+			},
+		}
+		j.copies, j.tails = append(j.copies, r.Body(s.Body)), append(j.tails, asm.NoReg)
+	}
+	return j
+}
+
+// emit emits the statements of all copies, a loop's together.
+func (j *jam) emit(e *emitter) {
+	for i, first := range j.copies[0] {
+		f, ok := first.(*loop.For)
+		if !ok {
+			for c, body := range j.copies {
+				e.vector.tail = j.tails[c]
+				e.statement(body[i])
+			}
+			continue
+		}
+		inner := &jam{tails: j.tails}
+		var all []loop.Stmt
+		for _, body := range j.copies {
+			list := body[i].(*loop.For).Body
+			inner.copies, all = append(inner.copies, list), append(all, list...)
+		}
+		e.counted(sym.Const(0), e.resolve(f.Extent), f.Var, all, func() { inner.emit(e) })
+	}
+}
+
+// together is how many strips are done in one turn of so many: as few turns as possible are left.
+func together(strips, most int64) int64 {
+	best := int64(1)
+	for n := int64(2); n <= min(most, strips); n++ {
+		if strips/n+strips%n <= strips/best+strips%best {
+			best = n
+		}
+	}
+	return best
+}
