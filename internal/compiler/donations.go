@@ -99,8 +99,9 @@ func (c *Compiled) updateLast() error {
 		if in.Kind != loop.Input || in.View != nil {
 			continue
 		}
-		for i := range body {
-			if last := lastMention(body, in); i < last && c.updatesAny(body[i], in) && movable(body, i, last) {
+		last := lastMention(body, in)
+		for i := range max(last, 0) {
+			if c.updatesAny(body[i], in) && movable(body, i, last) {
 				step := body[i]
 				copy(body[i:last], body[i+1:last+1])
 				body[last] = step

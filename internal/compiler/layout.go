@@ -230,7 +230,7 @@ func (c *Compiled) alias(a *assembly, roots []*loop.Buffer, p *memplan.Problem) 
 					!p.Buffers[i].Size.Equal(p.Buffers[o].Size) || in.DType.Bits() != out.DType.Bits() || !onlyOperand(l, in.Root()) {
 					continue
 				}
-				if !taken[i] && inPlace(l.Kernel, r, w) {
+				if !taken[i] && (inPlace(l.Kernel, r, w) || inPlaceByBoxes(l.Kernel, c.Loop.Dims, r, w)) {
 					p.Buffers[o].Alias = &memplan.Alias{Of: i}
 					taken[i] = true
 					break

@@ -35,7 +35,7 @@ func (c *Compiled) predicted() ([]int64, error) {
 }
 
 // fewMoves is what Order may look at where many orders are only compared.
-const fewMoves = 2_000
+const fewMoves = 10_000
 
 // ordered is the better order of the steps, as found by so many moves (0: as many as usual), and the arena's sizes for it; no sizes where only one was looked at.
 func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err error) {

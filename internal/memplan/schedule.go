@@ -153,7 +153,7 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 				if s > 0 {
 					share = int64(samples - 1) // all samples but the first together cost as much as the first
 				}
-				if found := d.improved(order[p[0]:p[1]], before[s][p[0]], s, settled, improverWork/share); found != nil && d.adopt(order, before, peak, p, found) {
+				if found := d.improved(order[p[0]:p[1]], before[s][p[0]], s, settled, min(improverWork, 4*budget)/share); found != nil && d.adopt(order, before, peak, p, found) {
 					if given = highest(p); given <= settled {
 						continue
 					}

@@ -1,0 +1,162 @@
+package compiler
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// inPlaceByBoxes reports whether a kernel may write parameter w into the storage of parameter r: there are loops around all that it reads of r and writes of w whose iterations touch boxes of
+// elements apart from one another, and each iteration reads before it writes. A recurrent layer reads a step's rows of its input, and writes what it keeps of them there.
+func inPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
+	in, out := k.Params[r], k.Params[w]
+	if in.DType.Bits() != out.DType.Bits() || in.DType.Bits()%8 != 0 || in.Strides != nil || out.Strides != nil || !slices.EqualFunc(in.Shape, out.Shape, sym.Expr.Equal) {
+		return false
+	}
+	b := &boxes{in: in.Name, out: out.Name, dims: dims.Clone(), loops: map[sym.Name]*loop.For{}}
+	for _, a := range loop.Accesses(k.Body) {
+		if a.Buffer != in.Name && a.Buffer != out.Name {
+			continue
+		}
+		_, stored := a.Stmt.(*loop.Store)
+		_, copied := a.Stmt.(*loop.BulkCopy)
+		if a.Tile != nil || copied || a.Write != (a.Buffer == out.Name) || a.Write && !stored {
+			return false
+		}
+		b.touches = append(b.touches, a)
+		for _, f := range a.Loops {
+			if other := b.loops[f.Var]; other == f {
+				continue
+			} else if _, known := b.dims.Get(f.Var); known {
+				return false
+			}
+			_, most := b.dims.Bounds(f.Extent)
+			if most != math.MaxInt64 {
+				most = max(most-1, 0)
+			}
+			b.loops[f.Var] = f
+			b.dims.Set(f.Var, sym.Range{Min: 0, Max: most})
+		}
+	}
+	return b.ordered(k.Body, nil)
+}
+
+// boxes is what a kernel touches of two parameters.
+type boxes struct {
+	in, out string
+	dims    *sym.Dims // with the loops' variables
+	loops   map[sym.Name]*loop.For
+	touches []loop.Touches
+}
+
+// ordered finds the loops around all touches in whose iterations reads come before writes, and reports whether the iterations are apart.
+func (b *boxes) ordered(body []loop.Stmt, around []*loop.For) bool {
+	lastRead, firstWrite := -1, len(body)
+	for i, s := range body {
+		for _, a := range loop.Accesses([]loop.Stmt{s}) {
+			switch a.Buffer {
+			case b.in:
+				lastRead = i
+			case b.out:
+				firstWrite = min(firstWrite, i)
+			}
+		}
+	}
+	switch {
+	case lastRead < 0 || firstWrite == len(body):
+		return false
+	case lastRead < firstWrite:
+		return b.apart(around)
+	case lastRead > firstWrite:
+		return false
+	}
+	// One statement does both: it must be the only one.
+	for i, s := range body {
+		if i != lastRead && slices.ContainsFunc(loop.Accesses([]loop.Stmt{s}), func(a loop.Touches) bool { return a.Buffer == b.in || a.Buffer == b.out }) {
+			return false
+		}
+	}
+	f, ok := body[lastRead].(*loop.For)
+	return ok && b.ordered(f.Body, append(slices.Clip(around), f))
+}
+
+// apart reports whether no two iterations of loops, one inside the other, touch one element, and no loop inside of them is run by several workers. Once iterations that differ in some of the
+// variables are apart, the others are looked at with those fixed.
+func (b *boxes) apart(loops []*loop.For) bool {
+	for _, f := range b.loops {
+		if f.Kind == loop.Parallel && !slices.Contains(loops, f) {
+			return false
+		}
+	}
+	var fixed []sym.Name
+	for _, f := range loops {
+		if _, most := b.dims.Bounds(f.Extent); most <= 1 {
+			fixed = append(fixed, f.Var)
+			continue
+		}
+		found := false
+		for axis := range b.touches[0].Index {
+			found = found || b.apartAlong(axis, f, fixed)
+		}
+		if !found {
+			return false
+		}
+		fixed = append(fixed, f.Var)
+	}
+	return true
+}
+
+// apartAlong reports whether iterations that differ in one loop's variable, and not in fixed ones, touch elements apart along an axis: its steps are at least as long as what one iteration
+// touches, or what that touches are elements at least the whole way of the loop apart.
+func (b *boxes) apartAlong(axis int, f *loop.For, fixed []sym.Name) bool {
+	step := int64(0)
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	var common []sym.Expr
+	var places []int64
+	for i, a := range b.touches {
+		coef, rest, ok := a.Index[axis].Linear(f.Var)
+		c, number := coef.Const()
+		if !ok || !number || c == 0 || i > 0 && c != step {
+			return false
+		}
+		step = c
+		for j, name := range fixed {
+			coef, without, ok := rest.Linear(name)
+			if !ok || i > 0 && !coef.Equal(common[j]) {
+				return false
+			}
+			if i == 0 {
+				common = append(common, coef)
+			}
+			rest = without
+		}
+		lo, hi := b.dims.Bounds(rest)
+		if lo == math.MinInt64 || hi == math.MaxInt64 {
+			return false
+		}
+		low, high = min(low, lo), max(high, hi)
+		if lo == hi {
+			places = append(places, lo)
+		}
+	}
+	if step < 0 {
+		step = -step
+	}
+	if high-low < step {
+		return true
+	}
+	_, most := b.dims.Bounds(f.Extent)
+	if len(places) < len(b.touches) || most == math.MaxInt64 || most > math.MaxInt64/step {
+		return false
+	}
+	slices.Sort(places)
+	places = slices.Compact(places)
+	for i := 1; i < len(places); i++ {
+		if places[i]-places[i-1] < step*most {
+			return false
+		}
+	}
+	return true
+}
