@@ -76,6 +76,7 @@ func ParseONNX(data []byte, o ModelOptions) (m *Model, err error) {
 
 func modelOf(of *onnx.Model, o ModelOptions) (*Model, error) {
 	m := &Model{of: of, id: fmt.Sprint(models.Add(1))}
+	of.Hoist()
 	if o.Untie {
 		of.Untie()
 	}
@@ -146,7 +147,8 @@ func (m *Model) Outputs() (names []string) {
 // can name.
 func (m *Model) Values() []string { return m.of.Values() }
 
-// Weights are the initializers that can be learned: floats that a derivative reaches. What says how an operator
+// Weights are the initializers that can be learned: floats that a derivative reaches, in branches and bodies of loops too,
+// if nothing else has their name. What says how an operator
 // computes is none, such as the running statistics of a BatchNormalization, the bounds of a Clip and scales of
 // quantised values, and the running statistics of a network that WriteONNX of package nn wrote; nor is what a
 // Constant node holds.

@@ -183,6 +183,57 @@ func (m *Model) Untie() {
 	graph.Node = slices.DeleteFunc(graph.Node, func(n *wire.NodeProto) bool { return gone[n] })
 }
 
+// Hoist makes initializers of the graph of those that branches and bodies of loops hold, which are read there all the same:
+// of names that nothing else in the graph has. It changes the model.
+func (m *Model) Hoist() {
+	const sinceVersion = 4 // before, initializers were inputs too
+	if m.Proto.IRVersion < sinceVersion {
+		return
+	}
+	named := map[string]int{}
+	bodies := bodiesIn(m.Proto.Graph)
+	for _, g := range append(bodies, m.Proto.Graph) {
+		for _, v := range g.Input {
+			named[v.Name]++
+		}
+		for _, t := range g.Initializer {
+			named[t.Name]++
+		}
+		for _, t := range g.SparseInitializer {
+			if t.Values != nil {
+				named[t.Values.Name]++
+			}
+		}
+		for _, n := range g.Node {
+			for _, name := range n.Output {
+				named[name]++
+			}
+		}
+	}
+	for _, g := range bodies {
+		g.Initializer = slices.DeleteFunc(g.Initializer, func(t *wire.TensorProto) bool {
+			if named[t.Name] == 1 {
+				m.Proto.Graph.Initializer = append(m.Proto.Graph.Initializer, t)
+			}
+			return named[t.Name] == 1
+		})
+	}
+}
+
+// bodiesIn are the branches and bodies of a graph's nodes, and those in them.
+func bodiesIn(g *wire.GraphProto) (list []*wire.GraphProto) {
+	for _, n := range g.Node {
+		for _, a := range n.Attribute {
+			for _, body := range append(a.Graphs[:len(a.Graphs):len(a.Graphs)], a.G) {
+				if body != nil {
+					list = append(append(list, body), bodiesIn(body)...)
+				}
+			}
+		}
+	}
+	return list
+}
+
 // Values are the names of what the graph's nodes compute, in their order.
 func (m *Model) Values() (names []string) {
 	for _, n := range m.Proto.Graph.Node {
