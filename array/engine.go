@@ -50,6 +50,7 @@ func (s *Scope) apply(o *operation, results int, in []*Array) []*Array {
 			return s.none(results)
 		}
 	}
+	in = s.typed(in)
 	out, err := s.run(o, in)
 	for _, a := range in {
 		if a != nil && a.temp && s.trace == nil {

@@ -44,17 +44,17 @@ func (w Window) window(kernel []int) (ops.Window, error) {
 		}
 	}
 	number := func(list []int, i int) int64 {
-		if list == nil {
+		if len(list) == 0 {
 			return 1
 		}
 		return int64(list[i])
 	}
 	for i, k := range kernel {
 		begin, end := 0, 0
-		if w.Padding != nil {
+		if len(w.Padding) > 0 {
 			begin, end = w.Padding[i][0], w.Padding[i][1]
 		}
-		if w.Output != nil {
+		if len(w.Output) > 0 {
 			end -= w.Output[i]
 		}
 		stride, dilation := number(w.Strides, i), number(w.Dilations, i)
@@ -118,7 +118,7 @@ func (s *Scope) pooled(name string, x *Array, kernel []int, o Window, f func(b *
 		if len(kernel)+2 != len(x.shape) || len(kernel) == 0 {
 			return nil, nil, diag.Inputf("a window of %d axes over %v, which has batch, channels and those", len(kernel), x)
 		}
-		if o.Strides == nil {
+		if len(o.Strides) == 0 {
 			o.Strides = kernel
 		}
 		window, err := o.window(kernel)

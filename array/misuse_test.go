@@ -1,6 +1,7 @@
 package array_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -185,5 +186,53 @@ func TestNil(t *testing.T) {
 	if a.DType() != weir.InvalidDType || a.Rank() != 0 || a.Len() != 0 || a.Dim(0) != 0 || a.Dim(-1) != 0 || len(a.Shape()) != 0 || a.Scope() != nil ||
 		a.Tensor() != nil || a.String() != "no array" || a.Close() != nil {
 		t.Error("nil is taken for an array")
+	}
+}
+
+// TestHostileSizes: what is too much is refused before it is made, at once and in a trace, and what is left out is as nil.
+func TestHostileSizes(t *testing.T) {
+	array.AssertNoLeaks(t)
+	const huge = math.MaxInt / 4
+	for _, test := range []struct {
+		name string
+		f    func(s *array.Scope) *array.Array
+		kind error
+	}{
+		{"eye", func(s *array.Scope) *array.Array { return s.Eye(weir.F32, 1, 1<<31-1, 3) }, weir.ErrMemory},
+		{"eye of nothing", func(s *array.Scope) *array.Array { return s.Eye(weir.F32, 0, huge, 1) }, nil},
+		{"arange", func(s *array.Scope) *array.Array { return s.Arange(weir.F64, 0, 1<<30, 1) }, weir.ErrMemory},
+		{"linspace", func(s *array.Scope) *array.Array { return s.Linspace(weir.F32, 0, 1, 1<<31-1) }, weir.ErrMemory},
+		{"keys", func(s *array.Scope) *array.Array { return s.SplitKey(array.Key(1), huge)[0] }, weir.ErrInput},
+		{"ranks", func(s *array.Scope) *array.Array { return s.Stack(2, s.Ones(weir.F32, 2, 3, 4), s.Ones(weir.F32, 3)) }, weir.ErrInput},
+	} {
+		s := array.NewScope("small", array.Limit(1<<20))
+		test.f(s)
+		if err := s.Close(); test.kind != nil && !errors.Is(err, test.kind) {
+			t.Errorf("%s: the error is %v", test.name, err)
+		} else if test.kind == nil && errors.Is(err, weir.ErrInternal) {
+			t.Errorf("%s: the error is %v", test.name, err)
+		}
+		c, err := array.Jit(func(s *array.Scope, in ...*array.Array) []*array.Array {
+			return []*array.Array{s.Sum(s.Cast(test.f(s), weir.F32))}
+		}, array.Options{Inputs: []array.Spec{array.SpecOf("x", weir.F32)}})
+		if err == nil {
+			t.Errorf("%s is traced", test.name)
+			c.Close()
+		} else if e := new(weir.Error); !errors.As(err, &e) || errors.Is(err, weir.ErrInternal) {
+			t.Errorf("%s in a trace: the error is %v", test.name, err)
+		}
+	}
+	s := array.NewScope("same")
+	defer s.Close()
+	x := s.Reshape(s.Iota(weir.F32, 8), 1, 1, 8)
+	empty := array.Window{Strides: []int{}, Dilations: []int{}, Padding: [][2]int{}, Output: []int{}}
+	same := s.All(s.Equal(s.AvgPool(x, []int{2}, array.Window{}), s.AvgPool(x, []int{2}, empty)))
+	if ok, err := array.Item[bool](same); err != nil || !ok {
+		t.Errorf("settings without elements are not as those that are nil: %v", err)
+	}
+	// A number, among operations whose results' sizes data decide too.
+	values, indices, inverse, counts := s.UniqueAll(s.Number(3))
+	if s.Err() != nil || values.Len() != 1 || indices.Len() != 1 || inverse.Rank() != 0 || counts.Len() != 1 {
+		t.Errorf("the different elements of a number: %v %v %v %v, %v", values, indices, inverse, counts, s.Err())
 	}
 }

@@ -275,11 +275,11 @@ func (s *Scope) Dropout(k Random, x *Array, rate float64) *Array {
 
 // SplitKey is n keys, arrays of u64[2], made of a key: those of Key.Split, if it is one that Scope.Key made.
 func (s *Scope) SplitKey(k Random, n int) []*Array {
-	if s.failed() || k == nil || n < 1 {
+	if s.failed() || k == nil || n < 1 || n > mostKeys {
 		if !s.failed() {
-			s.failAt("split_key", diag.Inputf("%d keys of %v", n, k))
+			s.failAt("split_key", diag.Inputf("%d keys of %v: 1 to %d can be made at once", n, k, mostKeys))
 		}
-		return s.none(max(n, 0))
+		return s.none(min(max(n, 0), mostKeys))
 	}
 	key, own := k.key(s)
 	if own {
@@ -295,6 +295,9 @@ func (s *Scope) SplitKey(k Random, n int) []*Array {
 		return splitKey(calc{b}, v[0], n)
 	}}, n, key)
 }
+
+// mostKeys is how many keys SplitKey makes at once: each is a piece of the program.
+const mostKeys = 1 << 12
 
 // splitKey mixes a key as Key.Split does; the number of its draw counts too.
 func splitKey(c calc, key *ir.Value, n int) []*ir.Value {

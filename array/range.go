@@ -23,7 +23,7 @@ func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) fl
 			return s.refuse(name, diag.Inputf("an extent of %d", e))
 		}
 	}
-	t, err := tensor.New(dt, sizes...)
+	t, a, err := s.fillable(dt, sizes, shape)
 	if err != nil {
 		return s.refuse(name, err)
 	}
@@ -34,7 +34,36 @@ func (s *Scope) filled(name string, dt weir.DType, shape []int, f func(i int) fl
 			t.SetInt(i, int64(f(int(i))))
 		}
 	}
-	return s.hold(t, shape)
+	if a == nil {
+		return s.trace.constant(s, t)
+	}
+	return a
+}
+
+// mostConstant is how many bytes a constant of a trace may have, since it lies in Go's heap, which cannot refuse: 1 GiB.
+const mostConstant = 1 << 30
+
+// fillable is a tensor of a known shape that can be written: the array's, or of a trace, where there is no array yet, a
+// constant's.
+func (s *Scope) fillable(dt weir.DType, sizes []int64, shape []int) (t *tensor.Tensor, a *Array, err error) {
+	if s.trace == nil {
+		if a, err = s.empty(dt, slices.Clone(shape), dt.IsSubByte()); err != nil {
+			return nil, nil, err
+		}
+		if t, err = tensor.Over(dt, sizes, a.tensor.Bytes()); err != nil {
+			a.Close()
+		}
+		return t, a, err
+	}
+	bytes := int64(max(dt.Size(), 1)) // a shape without elements may have extents that no sum of sizes can hold
+	for _, e := range sizes {
+		if e = max(e, 1); bytes > mostConstant/e {
+			return nil, nil, diag.New(weir.ErrMemory, "a constant of the shape %v in a trace, which may have %d bytes", shape, int64(mostConstant))
+		}
+		bytes *= e
+	}
+	t, err = tensor.New(dt, sizes...)
+	return t, nil, err
 }
 
 // Arange is start, start + step, … before stop.

@@ -298,7 +298,7 @@ func (s *Scope) room(bytes int64) error {
 	held.Lock()
 	defer held.Unlock()
 	for l := top; l != nil; l = l.parent.limited() {
-		if have := held.bytes[l]; have+bytes > l.limit {
+		if have := held.bytes[l]; bytes > l.limit-have {
 			return diag.New(weir.ErrMemory, "%v may hold %d bytes; it holds %d, and %d more are asked for", l, l.limit, have, bytes)
 		}
 	}

@@ -342,6 +342,11 @@ func (s *Scope) Stack(axis int, xs ...*Array) *Array {
 		if len(xs) == 0 {
 			return nil, nil, diag.Inputf("no arrays")
 		}
+		for _, x := range xs {
+			if len(x.shape) != len(xs[0].shape) {
+				return nil, nil, diag.Inputf("arrays of different shapes: %v and %v", xs[0], x)
+			}
+		}
 		i, err := axisAmong(xs[0], axis, len(xs[0].shape)+1)
 		return []int{int(i)}, func(b *ir.Builder, v []*ir.Value) *ir.Value {
 			v = joint(b, v)

@@ -192,7 +192,17 @@ func (t *trace) constant(s *Scope, c *tensor.Tensor) *Array {
 		return s.refuse("constant", crowded())
 	}
 	defer t.building.Unlock()
-	return t.array(s, t.b.Constant("c", c))
+	a, err := t.build(s, c)
+	if err != nil {
+		return s.refuse("constant", err)
+	}
+	return a
+}
+
+// build is constant for who has the trace; what the builder refuses, as extents that it cannot hold, is an error.
+func (t *trace) build(s *Scope, c *tensor.Tensor) (a *Array, err error) {
+	defer diag.Recover(&err, "making a constant")
+	return t.array(s, t.b.Constant("c", c)), nil
 }
 
 // crowded is the error of two operations that are added to a trace at once.
