@@ -164,13 +164,24 @@ class Bench:
         return json.loads(text.strip().splitlines()[-1])
 
     def step(self, engine, name, threads):
-        """A training step's figures, and the bytes that the process grew by."""
+        """A training step's figures, and the bytes that the process grew by. A budget that is refused gives way to the least that works."""
+        if engine == "weir_budget":
+            try:
+                return self.timed_step(engine, name, threads, self.budget(name, threads))
+            except RuntimeError as e:
+                least = re.search(r"a budget of (\d+) bytes works", str(e))
+                if not least:
+                    raise
+                return {**self.timed_step(engine, name, threads, int(least.group(1))), "refused": str(e)}
+        return self.timed_step(engine, name, threads, 0)
+
+    def timed_step(self, engine, name, threads, budget):
         if engine in PYTORCH:
             command = [self.pytorch(), BENCH / "steps.py", engine, name, threads, self.options.seconds]
         elif engine == "gomlx":
             command = [self.build("gomlx_steps", "./steps", BENCH / "gomlx"), name, self.options.seconds]
         else:
-            command = [self.build("steps", "./bench/steps", ROOT), name, self.options.seconds, self.budget(name, threads) if engine == "weir_budget" else 0]
+            command = [self.build("steps", "./bench/steps", ROOT), name, self.options.seconds, budget]
         text, _ = pinned([*self.options.prefix.split(), *command], threads, self.options.realtime)
         found = json.loads(text.strip().splitlines()[-1])
         if engine == "weir":

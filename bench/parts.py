@@ -53,6 +53,7 @@ PARTS = [
          ["gpt2_decode_p127", "gpt2_decode_int4", "llama_gqa_decode_dyn"], ["weir", "weir_bf16", "weir_int8", "ort", "openvino", "openvino_bf16"], 0.5),
     Part("training", "Training", "A step: forward, loss, backward and the optimiser's update, on a batch that stays; the models are those of bench/steps.py. Engines begin "
          "with weights of their own; that losses and derivatives are right is what the tests of nn and train hold, beside PyTorch's. PyTorch inductor is torch.compile of the "
-         f"whole step. Weir with a budget has {100 * BUDGET:.0f} % of the bytes that its step takes without one, besides parameters and the optimiser's memory.",
+         f"whole step. Weir with a budget has {100 * BUDGET:.0f} % of the bytes that its step takes without one, besides parameters and the optimiser's memory, or if that is refused "
+         "the least that works. GoMLX's step, on one thread, is the time that it has of the processor.",
          STEPS, ["weir", "weir_budget", "torch", "inductor", "gomlx"]),
 ]

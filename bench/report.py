@@ -137,7 +137,7 @@ def failures(data):
     for part, results in data.items():
         for name, by_threads in results.items():
             for e in engines_of({name: by_threads}):
-                texts = {c[e]["failed"] for c in by_threads.values() if "failed" in c.get(e, {})}
+                texts = {c[e][key] for c in by_threads.values() for key in ("failed", "refused") if key in c.get(e, {})}
                 lines += [f"- {part}, {name}, {TITLES[e]}: {text}".replace("|", "\\|") for text in sorted(texts)]
     return "\n".join(lines) + "\n" if lines else "None.\n"
 
@@ -195,7 +195,7 @@ def section(part, results):
         text += ["### Training: MiB of tensors\n", "The most bytes alive in a step, parameters and the optimiser's memory included. Weir's is its certificate, which holds for the batch before "
                  "it runs, and counts machine code and scratch too; PyTorch's is what its profiler records. GoMLX's buffers are not counted by anything.\n", sizes(results, tensors),
                  "### Training: MiB that the process grew by\n", "Until a step's highest moment: each engine's own heap and compiler are in it.\n", sizes(results, resident)]
-    return text + [f"### {part.title}: what failed\n", failures({part.name: results})] * (part.name == "training")
+    return text + [f"### {part.title}: what failed, and budgets that were refused\n", failures({part.name: results})] * (part.name == "training")
 
 
 def tensors(cell):
