@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
 )
 
@@ -31,7 +32,18 @@ func (l *embedding) Apply(c *Context, x ...*array.Array) []*array.Array {
 	if !x[0].DType().IsInt() {
 		return c.Failf("Cast them to an integer type", "the ids are %v; they must be integers", x[0])
 	}
-	return []*array.Array{c.Rows("weight", x[0])}
+	return []*array.Array{c.Rows("weight", c.notBelow(x[0], l.count))}
+}
+
+// notBelow has ids below 0 be errors in training, as those beyond the table are: a take counts them from the end, and would
+// train the last rows. Such an id is moved so far that the error names it.
+func (c *Context) notBelow(ids *array.Array, count int) *array.Array {
+	if !c.Training() || !ids.DType().IsSigned() {
+		return ids
+	}
+	ids = c.Cast(ids, weir.I64)
+	below := c.Less(ids, array.Scalar(c.Scope, int64(0)))
+	return c.Where(below, c.Sub(ids, array.Scalar(c.Scope, int64(count))), ids)
 }
 
 // positions is a table of vectors that are added by position.

@@ -467,3 +467,37 @@ func TestPredictNamed(t *testing.T) {
 	_, err := train.New(nn.Linear(4, 3), p, train.MSE, train.SGD(0.1), train.Options{Inputs: []array.Spec{x, array.SpecOf("target", weir.F32, "batch", "steps", 3)}})
 	refuses(t, "a target of another name", err, "its name is y")
 }
+
+// TestIDsOutside: an id that a table has no row for is an error of the step which names it, below 0 too, and changes nothing.
+func TestIDsOutside(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("batch")
+	defer s.Close()
+	y := array.From(s, waves(6), 2, 3)
+	for name, o := range map[string]train.Options{"plain": {}, "lazy": {Lazy: []string{"weight"}}} {
+		tr, p := trainerOf(t, nn.Embedding(5, 3), train.MSE, o)
+		for _, test := range []struct {
+			ids  *array.Array
+			says string
+		}{
+			{array.From(s, []int64{4, 0}), ""}, {array.From(s, []uint8{4, 4}), ""}, {array.From(s, []int64{5, 0}), "5"}, {array.From(s, []int64{0, -1}), "-1"},
+			{array.From(s, []int32{-5, 0}), "-5"}, {array.From(s, []int16{-6, 0}), "-6"}, {array.From(s, []int64{1 << 40, 0}), "1099511627776"},
+		} {
+			each, store := tr, p
+			if test.ids.DType() != weir.I64 {
+				each, store = trainerOf(t, nn.Embedding(5, 3), train.MSE, o)
+			}
+			before, steps := bits(t, store), each.Steps()
+			_, err := each.Step(t.Context(), train.Batch{X: test.ids, Y: y})
+			if test.says == "" {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			if refuses(t, name, err, "an index is "+test.says+", outside [0, 4]"); each.Steps() != steps || !slices.Equal(before, bits(t, store)) {
+				t.Errorf("%s, %s: something changed", name, test.says)
+			}
+		}
+	}
+}
