@@ -11,7 +11,8 @@ import (
 // A long sum whose left operand is stored transposed, such as a derivative by a weight, is added up in blocks of steps. A
 // tile of registers reads a few elements of each of the sum's steps, each in a line of its own, and often in a page of its
 // own and the same few sets of the caches: until the next tile reads the line again, it is gone. A block has so few steps
-// that the first-level cache holds a panel of them, and the lines of rows beside it:
+// that the first-level cache holds a panel of them, and the lines of rows beside it. So is a sum so long that neither a
+// panel of it nor a tile of rows stays in the second-level cache, if the right operand is no packed weight.
 //
 //	local acc [rows, columns]
 //	each i { vector j { acc[i, j] = … } }
@@ -23,11 +24,12 @@ import (
 // The sums lie in the second-level cache from block to block. Each still adds its products one by one in the order of its
 // steps, so that no result depends on blocks.
 const (
-	blockRows    = 256 // of a tile of sums, at most
-	blockFew     = 96  // of a tile that is made smaller so that there are several
-	blockColumns = 256 // and its columns: more, if that makes panels even
-	blockTiles   = 8   // that a product is cut into, so that several workers have something to do
-	blockSteps   = 512 // of a sum, at the least, for blocks to be worth a pass over the sums each
+	blockRows    = 256  // of a tile of sums, at most
+	blockFew     = 96   // of a tile that is made smaller so that there are several
+	blockColumns = 256  // and its columns: more, if that makes panels even
+	blockTiles   = 8    // that a product is cut into, so that several workers have something to do
+	blockSteps   = 512  // of a sum, at the least, for blocks to be worth a pass over the sums each
+	longSteps    = 2048 // the same, if the left operand's steps lie side by side
 	pageBytes    = 4096
 )
 
@@ -39,7 +41,7 @@ func (s *scheduler) blocks(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pack
 		return nil
 	}
 	// The panels' width goes by a block's steps.
-	steps := s.stepsOfBlock(k, c)
+	steps := s.stepsOfBlock(bufferOf(k, c.A.Buffer), c)
 	short := *c
 	short.K = sym.Const(steps)
 	width := s.panelWidth(k, &short, l.DType)
@@ -86,7 +88,11 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 		}
 	}
 	step := max(s.stepBytes(c.A.Col, a), s.stepBytes(c.B.Row, b))
-	if !isOne(loop.Offset(c.A.Row, a.Shape, a.Strides)) || depth < blockSteps || step < farBytes || step*depth < farSpan {
+	transposed := isOne(loop.Offset(c.A.Row, a.Shape, a.Strides)) && depth >= blockSteps
+	transposed = transposed && step >= farBytes && step*depth >= farSpan
+	beside := isOne(loop.Offset(c.B.Col, b.Shape, b.Strides))
+	long := alongRows(a, c) && depth >= longSteps && (s.far(c, c.B.Row, b) || !beside)
+	if !transposed && !long {
 		return nil
 	}
 	if slices.ContainsFunc(packs, func(p *Pack) bool { return p.widthFor(k, c.B.Buffer) > 0 }) {
@@ -98,12 +104,20 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	return c
 }
 
-// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache.
-func (s *scheduler) stepsOfBlock(k *loop.Kernel, c *loop.Contract) int64 {
-	const lines = 4 // vectors of a wide panel
-	bytes := lines * int64(s.machine.VectorBytes)
-	steps := s.machine.Limits.L1 * 2 / 3 / bytes
+// stepsOfBlock is the steps of a block: a panel of so many takes two thirds of the first-level cache, beside the lines of a
+// transposed operand's rows. Rows whose steps lie side by side need few lines, and blocks are twice as long.
+func (s *scheduler) stepsOfBlock(a *loop.Param, c *loop.Contract) int64 {
+	const vectors = 4 // of a wide panel
+	steps := s.machine.Limits.L1 * 2 / 3 / (vectors * int64(s.machine.VectorBytes))
+	if alongRows(a, c) {
+		steps *= 2
+	}
 	return max(steps/16*16, 16)
+}
+
+// alongRows reports whether the steps of a contraction lie side by side in its left operand.
+func alongRows(a *loop.Param, c *loop.Contract) bool {
+	return isOne(loop.Offset(c.A.Col, a.Shape, a.Strides))
 }
 
 // blockSize is the tile along an axis of a local whose sums are added up in blocks.
@@ -111,31 +125,34 @@ func (s *scheduler) blockSize(l *loop.Local, axis int, use axisUse, c *loop.Cont
 	if !use.rows && !use.cols {
 		return 1
 	}
-	panels := max(blockColumns/width, 1)
-	columns, fixed := c.N.Const()
-	groups := int64(1)
-	if fixed {
+	panels, groups := max(blockColumns/width, 1), int64(1)
+	rows, size, pieces := int64(0), s.halved(blockRows), int64(1)
+	if m, fixed := c.M.Const(); fixed && m > 0 {
+		rows, pieces = m, (m+size-1)/size
+	}
+	if columns, fixed := c.N.Const(); fixed {
 		all := (columns + width - 1) / width
 		groups = max(1, (all+panels-1)/panels)
+		if pieces*groups < blockTiles && rows/pieces/2 >= s.halved(blockFew) {
+			pieces *= 2
+		}
+		for pieces*groups < blockTiles/2 && (all+groups)/(groups+1) >= 2 {
+			groups++
+		}
 		panels = (all + groups - 1) / groups
 	}
-	if use.cols {
+	switch {
+	case use.cols:
 		return panels * width
+	case rows > 0:
+		return (rows + pieces - 1) / pieces
 	}
-	size := s.halved(blockRows)
-	n, known := l.Shape[axis].Const()
-	if !known || n <= 0 {
-		return size
-	}
-	pieces := (n + size - 1) / size
-	if pieces*groups < blockTiles && n/pieces/2 >= s.halved(blockFew) {
-		pieces *= 2
-	}
-	return (n + pieces - 1) / pieces
+	return size
 }
 
 // byBlocks is a contraction into a local, block by block of its steps, and in each panel by panel. Operands whose steps lie
-// a page or more apart are copied first, and so are rows if there is one panel.
+// a page or more apart are copied first. If there is one panel, one operand is copied in any case: otherwise a loop over
+// blocks would do nothing but the product, whose sums stay in registers then, for all steps.
 func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int64, names *namer) loop.Stmt {
 	a, b := bufferOf(k, c.A.Buffer), bufferOf(k, c.B.Buffer)
 	at, panel := names.bound("b"), names.bound("t")
@@ -151,7 +168,8 @@ func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int6
 	move(&c.B, c.B.Row, first)
 	c.K = depth
 	var outside, inside []loop.Stmt
-	if s.stepBytes(c.A.Col, a) >= pageBytes || isOne(panels) {
+	single, rows := isOne(panels), alongRows(a, c)
+	if s.stepBytes(c.A.Col, a) >= pageBytes || single && !rows {
 		shape := [2]sym.Expr{sym.Const(steps), sym.Const(spread(s.most(c.M), a.DType))}
 		outside = nearby(a, &c.A, &c.A.Col, &c.A.Row, [2]sym.Expr{depth, c.M}, shape, "rows", names)
 	}
@@ -159,7 +177,7 @@ func (s *scheduler) byBlocks(k *loop.Kernel, c *loop.Contract, steps, width int6
 	move(&c.B, c.B.Col, left)
 	move(&c.C, c.C.Col, left)
 	c.N = columns
-	if !isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || s.stepBytes(c.B.Row, b) >= pageBytes {
+	if !isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || s.stepBytes(c.B.Row, b) >= pageBytes || single && rows {
 		shape := [2]sym.Expr{sym.Const(steps), sym.Const(width)}
 		inside = nearby(b, &c.B, &c.B.Row, &c.B.Col, [2]sym.Expr{depth, columns}, shape, "panel", names)
 	}
@@ -202,14 +220,17 @@ func spread(elements int64, dt dtype.DType) int64 {
 // nearby is a local of a shape with a tile's elements, and the nest that fills it. The tile has so many steps and elements
 // in each as the extents say; step and element are its Row and Col, in either order. It lies in the local from then on,
 // step after step, with the elements of each side by side.
-func nearby(p *loop.Param, tile *loop.Tile, step, element *[]sym.Expr, extents, shape [2]sym.Expr, hint string, names *namer) []loop.Stmt {
+func nearby(
+	p *loop.Param, tile *loop.Tile, step, element *[]sym.Expr, extents, shape [2]sym.Expr, hint string, names *namer,
+) []loop.Stmt {
 	local := &loop.Local{Name: names.name(hint), DType: p.DType, Shape: shape[:]}
 	d, n := names.bound("d"), names.bound("n")
 	at := make([]sym.Expr, len(tile.Origin))
 	for i, e := range tile.Origin {
 		at[i] = e.Add((*step)[i].Mul(sym.Var(d))).Add((*element)[i].Mul(sym.Var(n)))
 	}
-	outer, inner := &loop.For{Kind: loop.Each, Var: n, Extent: extents[1]}, &loop.For{Kind: loop.Each, Var: d, Extent: extents[0]}
+	outer := &loop.For{Kind: loop.Each, Var: n, Extent: extents[1]}
+	inner := &loop.For{Kind: loop.Each, Var: d, Extent: extents[0]}
 	if isOne(loop.Offset(*element, p.Shape, p.Strides)) {
 		outer, inner = inner, outer
 		inner.Kind = loop.Vector

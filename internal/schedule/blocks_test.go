@@ -11,15 +11,30 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// transposed is a product of a left operand that is stored transposed, with something made of the sums.
-func transposed(dt dtype.DType, m, n, k sym.Expr) *loop.Kernel {
+// transposed is a product of operands that are stored transposed or not, with something made of the sums.
+func transposed(dt dtype.DType, m, n, k sym.Expr, left, right bool) *loop.Kernel {
 	b := loop.NewBuilder("product")
-	x, y := b.Param("x", loop.Read, dt, shape(k, m)), b.Param("y", loop.Read, dt, shape(k, n))
+	axes := func(turned bool, a, b []sym.Expr) ([]sym.Expr, []sym.Expr) {
+		if turned {
+			return b, a
+		}
+		return a, b
+	}
+	shapeX, shapeY := shape(m, k), shape(k, n)
+	if left {
+		shapeX = shape(k, m)
+	}
+	if right {
+		shapeY = shape(n, k)
+	}
+	x, y := b.Param("x", loop.Read, dt, shapeX), b.Param("y", loop.Read, dt, shapeY)
 	w, z := b.Param("w", loop.Read, dt, shape(m, n)), b.Param("z", loop.Write, dt, shape(m, n))
 	acc := b.Local("acc", dt, m, n)
 	b.Nest(loop.Each, "z", acc.Shape, func(i []sym.Expr) { b.Store(acc, i, loop.Number(dt, 0)) })
-	down, right := unit(2, 0), unit(2, 1)
-	b.Contract(m, n, k, acc.Tile(zeros(2), down, right), x.Tile(zeros(2), right, down), y.Tile(zeros(2), down, right))
+	down, across := unit(2, 0), unit(2, 1)
+	rowX, stepX := axes(left, down, across)
+	stepY, columnY := axes(right, down, across)
+	b.Contract(m, n, k, acc.Tile(zeros(2), down, across), x.Tile(zeros(2), rowX, stepX), y.Tile(zeros(2), stepY, columnY))
 	b.Nest(loop.Each, "o", acc.Shape, func(i []sym.Expr) {
 		b.Store(z, i, loop.Apply2(loop.Sub, w.Load(i...), loop.Apply2(loop.Mul, acc.Load(i...), loop.Number(dt, 0.5))))
 	})
@@ -27,16 +42,17 @@ func transposed(dt dtype.DType, m, n, k sym.Expr) *loop.Kernel {
 	return b.Kernel
 }
 
-// TestBlocks: long sums of a left operand that is stored transposed are added up in blocks of steps, which copy operands
-// whose steps lie pages apart, and are what they were, in whatever sizes; short sums, and those whose steps lie near one
-// another, have no blocks.
+// TestBlocks: long sums of a left operand that is stored transposed, and longer ones, are added up in blocks of steps, which
+// copy operands whose steps lie pages apart, and are what they were, in whatever sizes; short sums, and those whose steps
+// lie near one another, have no blocks.
 func TestBlocks(t *testing.T) {
 	for _, c := range []struct {
-		m, n, k     int64
-		most        int64 // with named extents: of the sum's steps; 0: they are fixed
-		dt          dtype.DType
-		blocks      bool
-		rows, panel bool // are copied
+		m, n, k       int64
+		most          int64 // with named extents: of the sum's steps; 0: they are fixed
+		dt            dtype.DType
+		blocks        bool
+		rows, panel   bool // are copied
+		plain, turned bool // the left operand is not stored transposed, the right one is
 	}{
 		{m: 256, n: 33, k: 512, dt: dtype.F32, blocks: true},
 		{m: 48, n: 1026, k: 514, dt: dtype.F32, blocks: true, panel: true},
@@ -47,6 +63,11 @@ func TestBlocks(t *testing.T) {
 		{m: 256, n: 300, k: 0, most: 1 << 40, dt: dtype.F32, blocks: true},
 		{m: 256, n: 300, k: 1, most: 1 << 40, dt: dtype.F32, blocks: true},
 		{m: 256, n: 1024, k: 20, most: 1 << 20, dt: dtype.F32, blocks: true, panel: true},
+		{m: 48, n: 257, k: 2048, dt: dtype.F32, blocks: true, plain: true},
+		{m: 48, n: 40, k: 2100, dt: dtype.F32, blocks: true, plain: true, panel: true, turned: true},
+		{m: 48, n: 15, k: 2100, dt: dtype.F32, blocks: true, plain: true, panel: true, turned: true},
+		{m: 48, n: 257, k: 1000, dt: dtype.F32, plain: true},
+		{m: 48, n: 40, k: 2048, dt: dtype.F32, plain: true},
 		{m: 256, n: 30, k: 511, most: 511, dt: dtype.F32},
 		{m: 256, n: 20, k: 511, dt: dtype.F32},
 		{m: 30, n: 260, k: 520, dt: dtype.F32},
@@ -60,7 +81,7 @@ func TestBlocks(t *testing.T) {
 				ranges.Set(sym.User("k"), sym.Range{Min: 0, Max: c.most})
 				dims[sym.User("k")] = c.k
 			}
-			k := transposed(c.dt, number(c.m), number(c.n), depth)
+			k := transposed(c.dt, number(c.m), number(c.n), depth, !c.plain, c.turned)
 			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
 			if err := interpret(k, want, dims); err != nil {
 				t.Fatal(err)
@@ -78,7 +99,7 @@ func TestBlocks(t *testing.T) {
 			}
 			p := theContraction(scheduled)
 			_, most := ranges.Bounds(p.K)
-			if blocks := most <= 128; blocks != c.blocks {
+			if blocks := most <= 256; blocks != c.blocks {
 				t.Errorf("blocks are %v\n%s", blocks, scheduled)
 			}
 			if rows, panel := p.A.Buffer != "x", p.B.Buffer != "y"; c.blocks && (rows != c.rows || panel != c.panel) {
@@ -118,7 +139,7 @@ func TestBlockTiles(t *testing.T) {
 		{256, 1024, 128, 256}, {1024, 256, 128, 256}, {1024, 1024, 256, 256}, {192, 768, 96, 256}, {768, 192, 128, 192}, {320, 320, 160, 192},
 		{1000, 1000, 250, 240}, {500, 500, 125, 256},
 	} {
-		k := transposed(dtype.F32, number(c.m), number(c.n), number(2048))
+		k := transposed(dtype.F32, number(c.m), number(c.n), number(2048), true, false)
 		s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: machine, dims: sym.NewDims()}
 		if err := s.contractions(); err != nil {
 			t.Fatal(err)
