@@ -15,6 +15,7 @@ type Options struct {
 	NoEpilogue bool // maps are not joined to the kernels whose results they read
 	NoContract bool // contractions keep their size
 	NoFlatten  bool // loops are not merged
+	NoOnce     bool // functions are computed as often as they are written
 	NoVector   bool // no loop becomes a vector loop
 	NoParallel bool // no loop becomes parallel
 	NoPack     bool // weights keep their layout
@@ -119,6 +120,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		{o.NoVector, keepInLanes},                            // after vectors: it changes where they are
 		{o.NoVector, blockTranspositions},
 		{o.NoParallel, chooseTiles},
+		{o.NoOnce, functionsOnce}, // last: names for parts of what is stored hide what nests are from the others
 	} {
 		if step.off {
 			continue
