@@ -277,7 +277,7 @@ func edit(t *testing.T, file []byte, from, to string) []byte {
 func TestArtefactRefused(t *testing.T) {
 	file := digitsArtefact(t)
 	version := bytes.Clone(file)
-	version[8] = 4
+	version[8] = 5
 	damaged := bytes.Clone(file)
 	damaged[80]++
 	long := bytes.Clone(file)
@@ -295,7 +295,7 @@ func TestArtefactRefused(t *testing.T) {
 		{"cut in the text", file[:200], "cut off", weir.ErrInput},
 		{"cut in the weights", file[:len(file)-1], "cut off", weir.ErrInput},
 		{"more than there should be", append(bytes.Clone(file), 0), "follow the artefact's end", weir.ErrInput},
-		{"another version", version, "version 4", weir.ErrUnsupported},
+		{"another version", version, "version 5", weir.ErrUnsupported},
 		{"a byte changed", damaged, "checksum", weir.ErrInput},
 		{"a size beyond everything", long, "cut off", weir.ErrInput},
 		{"another machine", edit(t, file, name+string(file[at]), name+"X"), `an artefact for "X`, weir.ErrUnsupported},

@@ -35,6 +35,8 @@ func certifiedNets() map[string]certified {
 			train.Options{Compile: wide}, array.SpecOf("x", weir.F32, "batch", 1, 8, 8), 0, batches},
 		"transformer": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
 			train.Options{Compile: bounds, ClipNorm: 1}, array.SpecOf("x", weir.I64, "batch", "sequence"), 11, sequences},
+		"within a budget": {nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), nn.TransformerEncoderLayer(16, 2, 32, nn.NormFirst, nn.Causal), mean, nn.Linear(16, 4)),
+			train.Options{Compile: bounds, ClipNorm: 1, Budget: 800_000}, array.SpecOf("x", weir.I64, "batch", "sequence"), 11, sequences},
 		"lstm": {nn.Sequential(nn.LSTM(3, 16), mean, nn.Linear(16, 4)), train.Options{Compile: bounds}, array.SpecOf("x", weir.F32, "batch", "sequence", 3), 0, sequences},
 		"embedding": {nn.Sequential(nn.Embedding(1000, 8), mean, nn.Linear(8, 4)), train.Options{Compile: bounds, Lazy: []string{"0.*"}},
 			array.SpecOf("x", weir.I64, "batch", "sequence"), 1000, sequences},
