@@ -462,7 +462,7 @@ func elementAt(a arr, i int64) float64 { return at(a.Tensor(), i) }
 // many, WEIR_FIRST the first one's number.
 func TestDrawnPrograms(t *testing.T) {
 	array.AssertNoLeaks(t)
-	count, first := 60, 1
+	count, first := 40, 1
 	if n, err := strconv.Atoi(os.Getenv("WEIR_PROGRAMS")); err == nil {
 		count = n
 	}
