@@ -17,11 +17,10 @@ func TestResidualLeavesInputs(t *testing.T) {
 	for name, inner := range map[string]nn.Layer{"function": same, "nothing": nn.Sequential(), "nested": nn.Residual(same)} {
 		net := nn.Sequential(nn.Parallel(nn.Residual(inner), nn.Identity), nn.Concat(0))
 		p := nn.Init(net, 1)
-		defer p.Close()
 		s := array.NewScope("call")
 		y, err := nn.Predict(s, net, p, array.From(s, []float32{1, 2}))
 		list, other := array.Copy[float32](y)
-		if err := errors.Join(err, other, s.Close()); err != nil {
+		if err := errors.Join(err, other, s.Close(), p.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(list[2:], []float32{1, 2}) {
