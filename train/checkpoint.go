@@ -36,6 +36,7 @@ type header struct {
 	Scale     float64   `json:"scale"`
 	Calm      int       `json:"calm"`
 	Seed      uint64    `json:"seed"`
+	Watch     watch     `json:"watch,omitzero"`
 	Data      *position `json:"data,omitempty"`
 	Order     *order    `json:"order,omitempty"`
 	Sum       uint32    `json:"crc32c"` // of the tensors' elements, and of this text with 0 in its place
@@ -117,7 +118,7 @@ func syncFolder(dir string) error {
 
 // write writes the checkpoint's file.
 func (t *Trainer) write(w io.Writer) error {
-	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Of: max(t.options.Accumulate, 1), Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed}
+	h := header{Format: format, Optimiser: t.optimiser.String(), Step: t.step, Pending: t.pending, Of: max(t.options.Accumulate, 1), Factor: t.factor, Scale: t.scale, Calm: t.calm, Seed: t.options.Seed, Watch: t.watch}
 	if t.from != nil {
 		at := t.at
 		h.Data, h.Order = &at, t.from.ordering()
@@ -316,7 +317,8 @@ func (t *Trainer) take(f io.ReadSeeker, h *header, data []*Data) error {
 	if h.Scale > 0 && t.options.LossScale > 0 {
 		t.scale, t.calm = h.Scale, h.Calm
 	}
-	t.options.Seed = h.Seed
+	t.options.Seed, t.watch = h.Seed, h.Watch
+	t.resumed = true
 	t.from = nil
 	for _, d := range data {
 		if err := d.restore(*h.Data); err != nil {

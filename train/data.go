@@ -101,6 +101,7 @@ type Data struct {
 	lock    sync.Mutex
 	at      position
 	err     error // of the last Batches
+	loops   bool  // a Batches goes on
 }
 
 // DataOptions say in which order examples come.
@@ -196,12 +197,37 @@ func (d *Data) order(epoch int64) []int32 {
 // epoch. A batch's arrays hold their elements until the next one is asked for. With DropLast, a size beyond the number of
 // examples is an error, and what is left of an epoch may be nothing.
 //
-// A field that cannot be read ends the sequence; Err has its error.
+// A field that cannot be read ends the sequence; Err has its error. While one loop goes on, another gives no batch, and Err
+// has that too: both would move the same position.
 func (d *Data) Batches(size int) iter.Seq[Batch] {
 	return func(yield func(Batch) bool) {
-		err := d.each(size, yield)
-		d.lock.Lock()
-		defer d.lock.Unlock()
+		if !d.begin() {
+			return
+		}
+		var err error
+		defer func() { d.end(err) }()
+		err = d.each(size, yield)
+	}
+}
+
+// begin reports whether no other loop goes on; if one does, that is an error.
+func (d *Data) begin() bool {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.loops {
+		d.err = diag.Inputf("another loop over the same data has not ended").WithFix("make other data of the same fields")
+		return false
+	}
+	d.loops, d.err = true, nil
+	return true
+}
+
+// end ends a loop with its error. That of a loop inside of it stays.
+func (d *Data) end(err error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.loops = false
+	if err != nil {
 		d.err = err
 	}
 }

@@ -23,7 +23,8 @@ type FitOptions struct {
 	Metrics    func() []Metric
 	Stop       *EarlyStopping
 	Plateau    *Plateau
-	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none.
+	// Folder gets a checkpoint after each epoch, and Best one when the observed loss is the least so far; "": none. A Fit that
+	// goes on with data, resumed or not, compares with what was observed of them before.
 	Folder, Best string
 	Logs         []Log     // of each step's loss and rate, and each epoch's evaluation
 	Progress     io.Writer // a bar, if it is a terminal; nil: none
@@ -49,14 +50,16 @@ func (t *Trainer) Fit(ctx context.Context, data *Data, o FitOptions) (h *History
 	if data == nil || o.Epochs < 1 || o.BatchSize < 1 {
 		return h, diag.Inputf("data, Epochs and BatchSize are needed")
 	}
-	best := math.Inf(1)
+	if err := t.watched(data, &o); err != nil {
+		return h, err
+	}
 	for epoch := data.Epoch(); epoch < int64(o.Epochs); epoch = data.Epoch() {
 		r, err := t.epoch(ctx, data, epoch, &o)
 		if err != nil {
 			return h, err
 		}
 		h.Epochs = append(h.Epochs, r)
-		stop, err := t.observed(r, &o, &best)
+		stop, err := t.observed(r, &o)
 		if stop || err != nil {
 			h.Stopped = stop
 			return h, err
@@ -104,8 +107,36 @@ func (t *Trainer) epoch(ctx context.Context, data *Data, epoch int64, o *FitOpti
 	return r, o.Validation.Err()
 }
 
-// observed has what watches the loss see it, and saves. It reports whether to stop.
-func (t *Trainer) observed(r EpochResult, o *FitOptions, best *float64) (stop bool, err error) {
+// watch is what Fit keeps from epoch to epoch.
+type watch struct {
+	Best    *number `json:"best,omitempty"` // the least loss that was observed
+	Stop    *lowest `json:"stop,omitempty"`
+	Plateau *lowest `json:"plateau,omitempty"`
+}
+
+// watched has Fit go on with what was observed before, if the data were begun: Stop and Plateau, unless they have observed
+// something, take what a checkpoint has of them.
+func (t *Trainer) watched(data *Data, o *FitOptions) error {
+	if err := t.use(); err != nil {
+		return err
+	}
+	defer t.alone.Unlock()
+	if data.Epoch() == 0 {
+		t.watch = watch{}
+	}
+	if t.resumed && o.Stop != nil && o.Stop.seen == nil {
+		o.Stop.seen = t.watch.Stop
+	}
+	if t.resumed && o.Plateau != nil && o.Plateau.seen == nil {
+		o.Plateau.seen = t.watch.Plateau
+	}
+	t.resumed = false
+	return nil
+}
+
+// observed has what watches the loss see it, and saves: first to Best, so that a Fit that is killed in between and resumed
+// from Folder saves there again. It reports whether to stop.
+func (t *Trainer) observed(r EpochResult, o *FitOptions) (stop bool, err error) {
 	measure := r.Validation
 	if o.Validation == nil {
 		measure = r.Loss
@@ -113,18 +144,42 @@ func (t *Trainer) observed(r EpochResult, o *FitOptions, best *float64) (stop bo
 	if o.Plateau != nil {
 		o.Plateau.Observe(t, measure)
 	}
-	if o.Folder != "" {
-		if err := t.Save(o.Folder); err != nil {
-			return false, err
-		}
+	stop = o.Stop != nil && o.Stop.Observe(measure)
+	better, err := t.note(measure, o)
+	if err != nil {
+		return stop, err
 	}
-	if o.Best != "" && measure < *best {
-		*best = measure
+	if o.Best != "" && better {
 		if err := t.Save(o.Best); err != nil {
-			return false, err
+			return stop, err
 		}
 	}
-	return o.Stop != nil && o.Stop.Observe(measure), nil
+	if o.Folder != "" {
+		err = t.Save(o.Folder)
+	}
+	return stop, err
+}
+
+// note keeps what was observed for checkpoints; it reports whether the measure is the least so far.
+func (t *Trainer) note(measure float64, o *FitOptions) (better bool, err error) {
+	if err := t.use(); err != nil {
+		return false, err
+	}
+	defer t.alone.Unlock()
+	least := math.Inf(1)
+	if t.watch.Best != nil {
+		least = float64(*t.watch.Best)
+	}
+	if better = measure < least; better {
+		t.watch.Best = (*number)(&measure)
+	}
+	if o.Stop != nil {
+		t.watch.Stop = o.Stop.seen
+	}
+	if o.Plateau != nil {
+		t.watch.Plateau = o.Plateau.seen
+	}
+	return better, nil
 }
 
 // bar is a progress bar on a terminal; nil is none.

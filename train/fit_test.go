@@ -119,6 +119,71 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
+// TestFitGoesOn: a Fit that is resumed from a checkpoint stops and lowers the rate when one that was never interrupted does, and
+// does not take a loss for the best that is not. Data that begin anew are watched anew.
+func TestFitGoesOn(t *testing.T) {
+	array.AssertNoLeaks(t)
+	dir := t.TempDir()
+	o := func(epochs int) train.FitOptions {
+		return train.FitOptions{Epochs: epochs, BatchSize: 100, Folder: filepath.Join(dir, "last"), Best: filepath.Join(dir, "best"),
+			Stop: &train.EarlyStopping{Patience: 6}, Plateau: &train.Plateau{Factor: 0.5, Patience: 1, Least: 0.2}}
+	}
+	best := func() string {
+		data, err := os.ReadFile(filepath.Join(dir, "best", "checkpoint.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	s := learnable(t, train.DataOptions{})
+	tr, err := train.New(s.net, s.params, train.CrossEntropy, train.SGD(0), train.Options{}) // the loss stays
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := tr.Fit(t.Context(), s.data, o(4)); err != nil || h.Stopped || len(h.Epochs) != 4 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	tr.Close()
+	first := best()
+	again := learnable(t, train.DataOptions{})
+	rest, err := train.Resume(filepath.Join(dir, "last"), again.net, again.params, train.CrossEntropy, train.SGD(0), train.Options{}, again.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rest.Close()
+	if h, err := rest.Fit(t.Context(), again.data, o(100)); err != nil || !h.Stopped || len(h.Epochs) != 4 || rest.Factor() != 0.2 {
+		t.Errorf("resumed: %d epochs, stopped %v, factor %v, %v", len(h.Epochs), h.Stopped, rest.Factor(), err)
+	}
+	if best() != first {
+		t.Error("a loss that is not less was saved as the best")
+	}
+	fresh, err := train.NewData(train.Column(again.points, 2), train.Column(again.inside), train.DataOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := rest.Fit(t.Context(), fresh, o(2)); err != nil || h.Stopped || best() == first {
+		t.Errorf("other data: %+v, %v, and the best is as before: %v", h, err, best() == first)
+	}
+}
+
+// TestWatchesNonsense: measures that are infinite or NaN are in checkpoints too.
+func TestWatchesNonsense(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := learnable(t, train.DataOptions{})
+	tr := s.trainer(t, train.Options{})
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		dir := t.TempDir()
+		stop := &train.EarlyStopping{Patience: 3}
+		stop.Observe(x)
+		if _, err := tr.Fit(t.Context(), s.data, train.FitOptions{Epochs: int(s.data.Epoch()) + 1, BatchSize: 50, Folder: dir, Stop: stop}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Restore(dir, s.data); err != nil {
+			t.Errorf("after %v: %v", x, err)
+		}
+	}
+}
+
 // TestBreakOff: a loop over batches that breaks off leaves neither memory nor a goroutine, and the next loop goes on there.
 func TestBreakOff(t *testing.T) {
 	array.AssertNoLeaks(t)
@@ -140,6 +205,34 @@ func TestBreakOff(t *testing.T) {
 		if seen != 100 {
 			t.Errorf("prefetch %d: %d examples", prefetch, seen)
 		}
+	}
+}
+
+// TestLoopWithin: a loop inside of another over the same data gives nothing and is an error, which stays; the outer one gives each
+// example once.
+func TestLoopWithin(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := learnable(t, train.DataOptions{Prefetch: 1})
+	seen := 0
+	for b := range s.data.Batches(30) {
+		seen += b.X.Dim(0)
+		for range s.data.Batches(10) {
+			t.Error("a batch of the inner loop")
+		}
+	}
+	if err := s.data.Err(); seen != 100 || err == nil || !strings.Contains(err.Error(), "another loop") {
+		t.Errorf("%d examples, %v", seen, err)
+	}
+	func() {
+		defer func() { recover() }()
+		for range s.data.Batches(30) {
+			panic("a loop's body")
+		}
+	}()
+	for range s.data.Batches(30) {
+	}
+	if err := s.data.Err(); err != nil {
+		t.Errorf("after a loop that panicked: %v", err)
 	}
 }
 

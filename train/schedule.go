@@ -1,6 +1,9 @@
 package train
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // Schedule is what the learning rate of a step is multiplied by. Steps count from 1.
 type Schedule func(step int64) float64
@@ -62,57 +65,80 @@ func share(done, steps int64) float64 {
 // falling goes from one value to another along half a cosine.
 func falling(at, from, to float64) float64 { return to + (from-to)*(1+math.Cos(math.Pi*at))/2 }
 
-// Plateau lowers the rate when a measure has not fallen for a while. Its rate is part of the trainer, and of checkpoints;
-// how long it has waited is not.
+// lowest is the least of the measures that were observed, and how many were since. Checkpoints have it.
+type lowest struct {
+	Value number `json:"value"`
+	Waits int    `json:"waits"`
+}
+
+// after is what is known after one measure more; l is nil before the first. A measure below limit, a function of the least
+// so far, is the new least. NaN is not below anything, and nothing is compared with it.
+func (l *lowest) after(measure float64, limit func(least float64) float64) *lowest {
+	switch {
+	case l == nil && math.IsNaN(measure):
+		return &lowest{Value: number(math.Inf(1)), Waits: 1}
+	case l != nil && !(measure < limit(float64(l.Value))):
+		return &lowest{Value: l.Value, Waits: l.Waits + 1}
+	}
+	return &lowest{Value: number(measure)}
+}
+
+// number is a float64 in JSON, infinite or not.
+type number float64
+
+// MarshalText writes all digits.
+func (x number) MarshalText() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(x), 'g', -1, 64), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (x *number) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseFloat(string(text), 64)
+	*x = number(v)
+	return err
+}
+
+// Plateau lowers the rate when a measure has not fallen for a while. Its rate and how long it has waited are part of the
+// checkpoints that Fit writes.
 type Plateau struct {
 	Factor   float64 // that the rate is multiplied by
 	Patience int     // how many times the measure may fail to fall
 	Least    float64 // the smallest share of the rate
 	Margin   float64 // by how much, relatively, it must fall to count
 
-	best  float64
-	waits int
-	began bool
+	seen *lowest // nil: nothing
 }
 
 // Observe is told the measure, such as an evaluation's loss. It reports whether it lowered the rate.
 func (p *Plateau) Observe(t *Trainer, measure float64) bool {
-	if math.IsNaN(measure) {
-		// It has not fallen, and is nothing to compare with.
-	} else if !p.began || measure < p.best*(1-p.Margin) {
-		p.best, p.waits, p.began = measure, 0, true
+	p.seen = p.seen.after(measure, func(least float64) float64 { return least * (1 - p.Margin) })
+	if p.seen.Waits == 0 || p.seen.Waits <= p.Patience {
 		return false
 	}
-	if p.waits++; p.waits <= p.Patience {
-		return false
-	}
-	p.waits = 0
+	p.seen.Waits = 0
 	before := t.Factor()
 	t.SetFactor(max(before*p.Factor, p.Least))
 	return t.Factor() < before
 }
 
-// EarlyStopping ends training when a measure has not fallen for a while.
+// EarlyStopping ends training when a measure has not fallen for a while. The checkpoints that Fit writes have how long that is.
 type EarlyStopping struct {
 	Patience int     // how many times the measure may fail to fall
 	Margin   float64 // by how much it must fall to count
 
-	best  float64
-	waits int
-	began bool
+	seen *lowest // nil: nothing
 }
 
 // Observe is told the measure; it reports whether to stop.
 func (e *EarlyStopping) Observe(measure float64) bool {
-	if math.IsNaN(measure) {
-		// It has not fallen, and is nothing to compare with.
-	} else if !e.began || measure < e.best-e.Margin {
-		e.best, e.waits, e.began = measure, 0, true
-		return false
-	}
-	e.waits++
-	return e.waits > e.Patience
+	e.seen = e.seen.after(measure, func(least float64) float64 { return least - e.Margin })
+	return e.seen.Waits > 0 && e.seen.Waits > e.Patience
 }
 
-// Best is the least measure so far.
-func (e *EarlyStopping) Best() float64 { return e.best }
+// Best is the least measure so far; 0 before the first.
+func (e *EarlyStopping) Best() float64 {
+	if e.seen == nil {
+		return 0
+	}
+	return float64(e.seen.Value)
+}

@@ -91,6 +91,8 @@ type Trainer struct {
 	factor    float64
 	scale     float64 // of the loss
 	calm      int     // updates since the scale changed
+	watch     watch   // of Fit
+	resumed   bool    // watch comes from a checkpoint, and Fit has not read it
 	at        position
 	from      *Data
 	torn      *Torn
