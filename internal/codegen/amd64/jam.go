@@ -27,15 +27,18 @@ func (e *emitter) jammable(s *loop.For) int64 {
 		return 1
 	}
 	sums, loops := int64(0), false
+	own := map[string]bool{}
 	for _, stmt := range s.Body {
 		switch stmt := stmt.(type) {
-		case *loop.Var, *loop.Let:
+		case *loop.Var:
+			own[stmt.Name] = true
+		case *loop.Let:
 		case *loop.Store:
 			if stmt.Mask != nil {
 				return 1
 			}
 		case *loop.For:
-			n := sumsIn(stmt)
+			n := sumsIn(stmt, own)
 			if n == 0 || loops || e.inPieces(stmt) {
 				return 1
 			}
@@ -66,17 +69,21 @@ func (e *emitter) inPieces(f *loop.For) bool {
 	return cut
 }
 
-// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else.
-func sumsIn(f *loop.For) (count int64) {
+// sumsIn is how many variables a loop, or loops right inside it, reduce; 0 if they do anything else, or reduce others than
+// own: one from outside of the vector loop is the sum of all lanes.
+func sumsIn(f *loop.For, own map[string]bool) (count int64) {
 	if f.Kind == loop.Vector {
 		return 0
 	}
 	if inner, only := loop.Only(f.Body); only {
-		return sumsIn(inner)
+		return sumsIn(inner, own)
 	}
 	for _, s := range f.Body {
-		switch s.(type) {
+		switch s := s.(type) {
 		case *loop.Reduce:
+			if !own[s.Name] {
+				return 0
+			}
 			count++
 		case *loop.Let:
 		default:

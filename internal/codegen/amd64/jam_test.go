@@ -42,6 +42,49 @@ func columnSums(two, nested bool, rows, cols sym.Expr) *loop.Kernel {
 	return kernelcheck.Finish(b)
 }
 
+// sumOfAll adds up the elements of a matrix, columns in lanes and rows in a loop inside, in a variable of neither.
+func sumOfAll(dt dtype.DType, op loop.BinaryOp, rows, cols sym.Expr) *loop.Kernel {
+	b := loop.NewBuilder("all")
+	x := b.Param("x", loop.Read, dt, []sym.Expr{rows, cols})
+	y := b.Param("y", loop.Write, dt, []sym.Expr{})
+	all := b.Var("all", loop.Number(dt, 0))
+	b.For(loop.Vector, "c", cols, func(c sym.Expr) {
+		b.Serial("r", rows, func(r sym.Expr) { b.Reduce(all, op, x.Load(r, c)) })
+	})
+	b.Store(y, nil, all)
+	return kernelcheck.Finish(b)
+}
+
+// TestSumOfAll: a variable from outside of a vector loop, which a loop inside reduces, has all lanes in it.
+func TestSumOfAll(t *testing.T) {
+	levels(t, func(t *testing.T, h kernelcheck.Harness) {
+		for _, dt := range []dtype.DType{dtype.I16, dtype.U8, dtype.I32, dtype.F64, dtype.F32} {
+			for _, size := range [][2]int64{{0, 40}, {3, 0}, {3, 1}, {7, 17}, {20, 64}, {70, 300}} {
+				for _, named := range []bool{false, true} {
+					rows, cols, dims := sym.Const(size[0]), sym.Const(size[1]), map[sym.Name]int64{}
+					if named {
+						n, m := sym.User("n"), sym.User("m")
+						rows, cols = sym.Var(n), sym.Var(m)
+						dims[n], dims[m] = size[0], size[1]
+					}
+					for _, op := range []loop.BinaryOp{loop.Add, loop.Max} {
+						k := sumOfAll(dt, op, rows, cols)
+						var operands []*tensor.Tensor
+						for _, p := range k.Params {
+							x := kernelcheck.Operand(t, p, dims)
+							for i := range x.Len() {
+								x.SetFloat(i, float64(i%3))
+							}
+							operands = append(operands, x)
+						}
+						t.Run(fmt.Sprint(dt, size, named, op), func(t *testing.T) { h.Agree(t, k, dims, operands, 0, 0) })
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestColumnSums compares sums of columns, of which several strips are done together, with the interpreter: of numbers
 // and named extents, with columns that are not finite, which leave others as they are.
 func TestColumnSums(t *testing.T) {
@@ -92,10 +135,16 @@ func TestJammable(t *testing.T) {
 		{"two loops", columnSums(false, true, rows, cols), avx512, 8},
 		{"a sum with fewer registers", columnSums(false, false, rows, cols), avx2, 4},
 		{"a sum that is written out", columnSums(false, false, sym.Const(3), cols), avx512, 1},
+		{"a sum of all", sumOfAll(dtype.F32, loop.Add, rows, cols), avx512, 1},
 		{"sums along rows", rowSums(dtype.F32, sym.Const(40), cols, 1), avx512, 1},
 	} {
 		e := &emitter{builder: &builder{isa: test.isa}}
-		f := test.kernel.Body[0].(*loop.For)
+		var f *loop.For
+		for _, stmt := range test.kernel.Body {
+			if found, ok := stmt.(*loop.For); ok {
+				f = found
+			}
+		}
 		if got := e.jammable(f); got != test.want {
 			t.Errorf("%s: %d strips are done together, want %d", test.name, got, test.want)
 		}
