@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from Tensor to At is computed in so many Pieces; "recompute": the tensor is computed again where it is needed again; "spill": it is
+// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from Tensor to At is computed in so many Pieces; "batch": so is all that
+// depends on the batch, in Loops over its examples, and sums over the batch grow from piece to piece, in another order than without a budget; "recompute": the tensor is computed again where it is needed again; "spill": it is
 // put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used: of a table the rows that a run asks for, at most so many Rows; what a product
 // reads in so many Pieces, one after the other; else all of it.
 type Saving struct {
@@ -18,23 +19,26 @@ type Saving struct {
 	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
-	// Of a chunk: the pieces, the rows that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece. Of a page: the pieces, and
-	// the rows of a table.
+	// Of a chunk and a batch: the pieces, the rows or examples that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece. Of a
+	// batch: how many loops over the pieces follow each other. Of a page: the pieces, and the rows of a table.
 	Pieces    int64   `json:"pieces,omitempty"`
 	Rows      int64   `json:"rows,omitempty"`
 	Operators int64   `json:"operators,omitempty"`
+	Loops     int64   `json:"loops,omitempty"`
 	Share     float64 `json:"share,omitempty"`
 }
 
 // String says it in one line.
 func (s Saving) String() string {
 	cost := fmt.Sprintf("%s to and from a file", mem.FormatBytes(s.Moved))
+	more := ""
+	if s.Operations > 0 {
+		more = fmt.Sprintf(", %.1f%% more operations", 100*s.Share)
+	}
 	switch s.Kind {
+	case "batch":
+		return fmt.Sprintf("batch %s to %s (%s): %d examples of %d operators in %d pieces, in %d loops%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, s.Loops, more)
 	case "chunk":
-		more := ""
-		if s.Operations > 0 {
-			more = fmt.Sprintf(", %.1f%% more operations", 100*s.Share)
-		}
 		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
 	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
@@ -53,7 +57,7 @@ func (s Saving) String() string {
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {
-		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Share: s.Share})
+		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Loops: s.Loops, Share: s.Share})
 	}
 	return out
 }

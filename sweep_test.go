@@ -612,6 +612,9 @@ func (w *swept) prepare(t *testing.T) *stand {
 		s.options.Budget = least + int64(w.budget*float64(peak-least))
 		s.drop()
 		s.upTo("Run")
+		if slices.ContainsFunc(s.program.Savings(), func(saving weir.Saving) bool { return saving.Kind == "batch" }) {
+			s.want = allContents(t, s.program, s.results) // its sums have another order
+		}
 		if s.right(); len(s.program.Savings()) == 0 {
 			t.Error("the budget asks for nothing")
 		}

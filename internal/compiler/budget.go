@@ -26,10 +26,10 @@ type Saving struct {
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
 	Operations, Moved int64
-	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds. Of a weight: the pieces that it is
-	// brought in by, and the most rows of it that are.
-	Pieces, Rows, Nodes int64
-	Share               float64
+	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds. Of a batch: the loops over the pieces,
+	// too. Of a weight: the pieces that it is brought in by, and the most rows of it that are.
+	Pieces, Rows, Nodes, Loops int64
+	Share                      float64
 }
 
 // SavingKind is how memory is saved.
@@ -38,6 +38,7 @@ type SavingKind string
 // The kinds of saving, in the order in which they are tried.
 const (
 	ChunkUp   SavingKind = "chunk"     // computed in pieces, with what lies between there a piece at a time
+	BatchUp   SavingKind = "batch"     // all of the batch computed in pieces of it, with sums that grow from piece to piece
 	Recompute SavingKind = "recompute" // computed again where it is needed again
 	SpillOut  SavingKind = "spill"     // put into a file and fetched back
 	PageIn    SavingKind = "page"      // a weight left in the file, brought in where it is used

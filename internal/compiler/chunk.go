@@ -9,11 +9,13 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/pass"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // way is one way to keep within a budget.
 type way struct {
 	chunk bool  // stretches are computed in pieces, before all else
+	batch bool  // the whole is computed in pieces of the batch, before all else
 	page  bool  // weights are paged before results are computed again or spilled, not after
 	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
 }
@@ -48,41 +50,99 @@ func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
 		WithFix("a budget of %d bytes works", named.Bytes)
 }
 
-// within has the program keep within its budget, in the first way that does. Where not even an empty arena would be small enough, so that weights must be paged in any case, that
-// comes first. It gives what the program takes then, or, which is more than the budget, the least that any way takes, and whether that way was by pieces.
+// within has the program keep within its budget, in the first way that does. What sums up over its batch, as a training step does, is computed in pieces of that first. Where not even an
+// empty arena would be small enough, so that weights must be paged in any case, that comes first. Where what does adds more than a little time, the whole in pieces of the batch is tried
+// too, and the better of the two is taken. It gives what the program takes then, or, which is more than the budget, the least that any way takes, and whether that way was by pieces.
 func (c *Compiled) within(m *ir.Module, o Options) (least int64, pieces bool, err error) {
 	s := newSqueezer(c, *o.Budget)
 	if !s.bounded() {
 		return 0, false, nil
 	}
-	ways := []way{{chunk: true}, {}, {page: true}, {chunk: true, page: true}}
-	if s.target() <= 0 {
-		ways = []way{{page: true}, {chunk: true, page: true}, {}, {chunk: true}}
+	ways := []way{{chunk: true}, {}, {batch: true}}
+	if pass.SumsUp(m) {
+		ways = []way{{batch: true}, {chunk: true}, {}}
 	}
+	paging := []way{{page: true}, {chunk: true, page: true}, {batch: true, page: true}}
+	pageable := slices.ContainsFunc(c.Loop.Buffers, func(b *loop.Buffer) bool {
+		return b.Kind == loop.Weight && b.View == nil && len(b.Data.Bytes()) >= leastPaged
+	})
+	switch {
+	case pageable && s.target() <= 0:
+		ways = append(paging, ways...)
+	case pageable:
+		ways = append(ways, paging...)
+	}
+	little := littleTime * s.seconds()
+	var fits *way
+	var takes float64
 	least = math.MaxInt64
 	for i, w := range ways {
-		if i > 0 {
-			if _, err := c.remade(m, o, 0); err != nil {
-				return 0, false, err
-			}
+		if fits != nil && (!w.batch || w.page != fits.page) {
+			continue
 		}
-		c.Savings = nil
-		undo := func() {}
-		if w.chunk {
-			if undo, err = c.chunk(m, o); err != nil {
-				return 0, false, err
-			}
+		whole, undo, err := c.by(w, m, o, i == 0)
+		if err != nil {
+			return 0, false, err
 		}
-		whole, err := c.squeezed(w, o, m.Ask)
-		if err != nil || whole <= o.Budget.Bytes {
-			return whole, w.chunk, err
+		if whole <= o.Budget.Bytes {
+			added := c.added()
+			if fits == nil && (added <= little || w.batch) || fits != nil && added < takes {
+				return whole, w.chunk || w.batch, nil
+			}
+			if fits == nil {
+				fits, takes = &w, added
+			}
 		}
 		undo()
 		if whole < least {
-			least, pieces = whole, w.chunk
+			least, pieces = whole, w.chunk || w.batch
 		}
 	}
+	if fits != nil {
+		whole, _, err := c.by(*fits, m, o, false)
+		return whole, fits.chunk, err
+	}
 	return least, pieces, nil
+}
+
+// littleTime is the share of a run's time that savings may add before another way is looked for.
+const littleTime = 0.05
+
+// by has the program keep within its budget in one way, of kernels that are made anew unless they are as they were at first. It gives what it takes then; undo makes ir what it was.
+func (c *Compiled) by(w way, m *ir.Module, o Options, fresh bool) (whole int64, undo func(), err error) {
+	if !fresh {
+		if _, err := c.remade(m, o, 0); err != nil {
+			return 0, nil, err
+		}
+	}
+	c.Savings, undo = nil, func() {}
+	if w.chunk {
+		undo, err = c.chunk(m, o)
+	} else if w.batch {
+		undo, err = c.batch(m, o)
+	}
+	if err == nil {
+		whole, err = c.squeezed(w, o, m.Ask)
+	}
+	return whole, undo, err
+}
+
+// added is about how much longer a run takes for what was saved, in seconds.
+func (c *Compiled) added() (seconds float64) {
+	for i := range c.Savings {
+		seconds += c.Savings[i].seconds()
+	}
+	return seconds
+}
+
+// seconds is about how long a run takes, at the dimensions' bounds.
+func (s *squeezer) seconds() (seconds float64) {
+	s.c.launches(s.m.Body, func(l *loop.Launch) {
+		if n, err := sym.AtLimits(loop.CostOf(l.Kernel).Operations, s.m.Limits).Eval(s.value); err == nil {
+			seconds += float64(n) / operationsPerSecond
+		}
+	})
+	return seconds
 }
 
 // keepWritten is keepWithin for a module that lays out memory itself: its storages stay as they are, and its kernels are not made anew.
@@ -222,6 +282,59 @@ func (c *Compiled) chunkTo(m *ir.Module, o Options, budget bool) (enough bool, u
 	s.bounded()
 	whole, err := s.whole(c.Loop.Body)
 	return whole <= o.Budget.Bytes, undo, err
+}
+
+// mostBatchings is how often the whole is computed in other pieces of the batch, since what it takes is estimated.
+const mostBatchings = 5
+
+// batch has the whole computed in pieces of the batch, where it takes less memory then: in the way that adds the fewest operations of those that should be enough, or in the one that takes
+// least. undo makes ir what it was.
+func (c *Compiled) batch(m *ir.Module, o Options) (undo func(), err error) {
+	undo = func() {}
+	s := newSqueezer(c, *o.Budget)
+	if !s.bounded() {
+		return undo, nil
+	}
+	before, err := s.whole(c.Loop.Body)
+	if err != nil || before <= o.Budget.Bytes {
+		return undo, err
+	}
+	try := func(allowed float64) (whole int64, err error) {
+		done, back := pass.Batch(m, allowed)
+		if undo = back; done == nil {
+			return before, nil
+		}
+		saving := savingOf(done.Chunked)
+		saving.Kind, saving.Loops = BatchUp, done.Loops
+		c.Savings = []Saving{saving}
+		if _, err := c.remade(m, o, before); err != nil {
+			return 0, err
+		}
+		s := newSqueezer(c, *o.Budget)
+		s.bounded()
+		return s.whole(c.Loop.Body)
+	}
+	least, best := before, 0.0
+	allowed := float64(s.target())
+	for i := range mostBatchings {
+		whole, err := try(allowed)
+		if err != nil || whole <= o.Budget.Bytes {
+			return undo, err
+		}
+		if undo(); whole < least {
+			least, best = whole, allowed
+		}
+		if allowed -= float64(whole - o.Budget.Bytes); allowed < 0 || i == mostBatchings-2 {
+			allowed = 0
+		}
+	}
+	if least < before {
+		_, err := try(best)
+		return undo, err
+	}
+	c.Savings, undo = nil, func() {}
+	_, err = c.remade(m, o, before)
+	return undo, err
 }
 
 // fullest are the sources of the steps at which more is alive than the budget leaves, and at least half as much as at the fullest.

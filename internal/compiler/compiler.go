@@ -314,6 +314,9 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 		}
 		done("schedule", c.Loop.String)
 	}
+	if !o.Reference && c.plain != bare {
+		c.carryInPlace()
+	}
 	if err := c.settle(); err != nil {
 		return err
 	}

@@ -50,10 +50,10 @@ func Loop(b *ir.Builder, body *ir.Block, trip, cond *ir.Value, carried ...*ir.Va
 	return b.NodeWith("loop", nil, []*ir.Block{body}, append([]*ir.Value{trip, cond}, carried...)...).Outputs
 }
 
-// LoopLaid is a Loop of trip iterations without carried values whose slices are not stacked, but laid along their own first axis: those of scan output i from row at[i], over the
+// LoopLaid is a Loop of trip iterations whose slices are not stacked, but laid along their own first axis: those of scan output i from row at[i], over the
 // iteration's number, of extent[i] rows. Together they cover all rows, and where two of them meet they are the same.
-func LoopLaid(b *ir.Builder, body *ir.Block, trip *ir.Value, at, extent []sym.Expr) []*ir.Value {
-	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body}, trip, nil).Outputs
+func LoopLaid(b *ir.Builder, body *ir.Block, trip *ir.Value, at, extent []sym.Expr, carried ...*ir.Value) []*ir.Value {
+	return b.NodeWith("loop", ir.Attrs{"at": at, "extent": extent}, []*ir.Block{body}, append([]*ir.Value{trip, nil}, carried...)...).Outputs
 }
 
 // LoopVaries are the extents along which the body's results are not proved to be what its parameters are.
@@ -130,14 +130,15 @@ func loopShape(c *ir.Inference, n *ir.Node) error {
 
 // laidShape is the shape rule of a loop whose slices are laid along their first axis.
 func laidShape(c *ir.Inference, n *ir.Node) error {
-	slices, at, extent := n.Regions[0].Results[1:], n.Attrs.Exprs("at"), n.Attrs.Exprs("extent")
+	carried := len(n.Inputs) - 2
+	slices, at, extent := n.Regions[0].Results[1+carried:], n.Attrs.Exprs("at"), n.Attrs.Exprs("extent")
 	trips, exact, err := loopTrips(c, n)
 	if err != nil {
 		return err
 	}
 	iteration, named := n.Regions[0].Params[0].Known[0].Name()
-	if !named || !exact || len(n.Inputs) > 2 || len(at) != len(slices) || len(extent) != len(slices) {
-		return fault(n, "%d slices laid at %d places in %d extents, in a loop that carries nothing and ends after its trips", len(slices), len(at), len(extent))
+	if !named || !exact || len(at) != len(slices) || len(extent) != len(slices) {
+		return fault(n, "%d slices laid at %d places in %d extents, in a loop that ends after its trips", len(slices), len(at), len(extent))
 	}
 	for i, v := range slices {
 		if len(v.Type.Shape) == 0 {
@@ -155,7 +156,7 @@ func laidShape(c *ir.Inference, n *ir.Node) error {
 				}
 			}
 		}
-		n.Result(i, ir.Type{DType: v.Type.DType, Shape: append([]sym.Expr{extent[i]}, v.Type.Shape[1:]...)})
+		n.Result(carried+i, ir.Type{DType: v.Type.DType, Shape: append([]sym.Expr{extent[i]}, v.Type.Shape[1:]...)})
 	}
 	return nil
 }
@@ -403,8 +404,12 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		}
 	}
 	for i, list := range stacks {
+		fixed := 0 // the axes along which slices may differ
+		if laid != nil {
+			fixed = 1
+		}
 		for _, slice := range list {
-			if !slices.Equal(slice.Shape(), list[0].Shape()) {
+			if !slices.Equal(slice.Shape()[fixed:], list[0].Shape()[fixed:]) {
 				return nil, fault(n, "the slices of scan output %d have shapes %v and %v", i, list[0].Shape(), slice.Shape())
 			}
 		}

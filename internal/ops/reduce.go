@@ -130,6 +130,18 @@ func reduce(b *ir.Builder, op string, x *ir.Value, keep bool, axes []int64) *ir.
 	return b.Op(op, ir.Attrs{"axes": axes, "keep": keep}, x)
 }
 
+// ReducedAxes are the axes that a reduction combines; nil where only the run may know them.
+func ReducedAxes(n *ir.Node) []int {
+	if n.Attrs["outer"] != nil {
+		return nil
+	}
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
+	if err != nil {
+		return nil
+	}
+	return axes
+}
+
 // reducedShape is a shape with some axes reduced.
 func reducedShape(n *ir.Node, shape []sym.Expr) ([]sym.Expr, []int, error) {
 	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(shape))

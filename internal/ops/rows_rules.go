@@ -16,8 +16,16 @@ func init() {
 	table := rowRule{axes: tableAxes, seen: tableSeen, loose: func(_ *ir.Node, _, i int) bool { return i == 0 }, cut: tableCut, tables: true}
 	shape := func(key string) func(*ir.Builder, *ir.Node, ir.Attrs, []*ir.Value, int, RowCut) {
 		return func(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
-			setExpr(attrs, key, axis, sym.Const(c.Out.Rows))
+			setExpr(attrs, key, axis, c.Rows)
 		}
+	}
+	along := func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+		along := n.Attrs.Int("axis", -1)
+		if along < 0 {
+			along += int64(len(n.Outputs[0].Type.Shape))
+		}
+		in[0] = axis
+		return len(n.Inputs) == 1 && int64(axis) != along
 	}
 	rowRules = map[string]rowRule{
 		"matmul":    {axes: matmulRowAxes},
@@ -27,14 +35,7 @@ func init() {
 			in[0] = axis
 			return err == nil && len(n.Inputs) == 1 && !slices.Contains(axes, axis)
 		}},
-		"softmax": {axes: func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
-			along := n.Attrs.Int("axis", -1)
-			if along < 0 {
-				along += int64(len(n.Outputs[0].Type.Shape))
-			}
-			in[0] = axis
-			return len(n.Inputs) == 1 && int64(axis) != along
-		}},
+		"softmax": {axes: along}, "log_softmax": {axes: along},
 		"transpose": {axes: func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 			perm := n.Attrs.Ints("perm")
 			if axis >= len(perm) {
@@ -121,12 +122,12 @@ func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) 
 func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
 	before := sym.Product(out[:axis]...)
-	extent, number := out[axis].Const()
 	for at := range from {
-		if !sym.Product(from[:at]...).Equal(before) {
+		if !sym.Product(from[:at]...).Equal(before) || isOne(from[at]) || isOne(out[axis]) {
 			continue
 		}
-		if other, same := from[at].Const(); number && same && extent > 1 && other > 1 && (extent%other == 0 || other%extent == 0) || !number && out[axis].Equal(from[at]) {
+		_, more := out[axis].Multiple(from[at])
+		if _, fewer := from[at].Multiple(out[axis]); more || fewer {
 			in[0] = at
 			return true
 		}
@@ -140,15 +141,12 @@ func reshapeRatio(n *ir.Node, axis int) (up, down int64) {
 	if !reshapeAxes(n, axis, in, nil) {
 		return 1, 1
 	}
-	to, number := n.Outputs[0].Type.Shape[axis].Const()
-	from, _ := n.Inputs[0].Type.Shape[in[0]].Const()
-	switch {
-	case !number:
-		return 1, 1
-	case to > from:
-		return to / from, 1
+	to, from := n.Outputs[0].Type.Shape[axis], n.Inputs[0].Type.Shape[in[0]]
+	if k, more := to.Multiple(from); more {
+		return k, 1
 	}
-	return 1, from / to
+	k, _ := from.Multiple(to)
+	return 1, k
 }
 
 func reshapeSeen(n *ir.Node, axis, _ int, rows Span) Span {
@@ -179,7 +177,7 @@ func sliceSeen(n *ir.Node, axis, _ int, rows Span) Span {
 
 func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	setExpr(attrs, "begin", axis, sym.Const(0))
-	setExpr(attrs, "extent", axis, sym.Const(c.Out.Rows))
+	setExpr(attrs, "extent", axis, c.Rows)
 }
 
 // pads reports whether a node adds rows along an axis, or takes some away.
@@ -339,6 +337,10 @@ func tableAxis(n *ir.Node) int {
 func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	along, table := tableAxis(n), n.Inputs[1]
+	if n.Op.Name() == "gather" && looks(n, axis) {
+		in[0], in[1] = -1, axis-along
+		return true
+	}
 	switch {
 	case along < 0 || n.Op.Name() == "gather" && len(table.Type.Shape) != 1:
 		return false
@@ -356,6 +358,12 @@ func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool 
 		}
 	}
 	return true
+}
+
+// looks reports whether an axis of a gather's result is one of its table of rows, which are numbers that only the run knows.
+func looks(n *ir.Node, axis int) bool {
+	along, table := tableAxis(n), n.Inputs[1]
+	return along >= 0 && table.Const == nil && axis >= along && axis < along+len(table.Type.Shape)
 }
 
 func tableSeen(n *ir.Node, axis, i int, rows Span) Span {
@@ -376,7 +384,7 @@ func tableSeen(n *ir.Node, axis, i int, rows Span) Span {
 }
 
 func tableCut(b *ir.Builder, n *ir.Node, _ ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
-	if axis != tableAxis(n) {
+	if axis != tableAxis(n) || n.Op.Name() == "gather" && looks(n, axis) {
 		return
 	}
 	first, ok := Steps(c.In[0].First, c.Index)

@@ -37,16 +37,7 @@ const mostPieces = 16
 func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []Chunked, undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts
-	undo = func() {
-		block.Nodes, block.Consts = before, constants
-		for _, n := range before {
-			for i, v := range n.Outputs {
-				if v != nil {
-					v.Node, v.Index = n, i
-				}
-			}
-		}
-	}
+	undo = func() { restore(block, before, constants) }
 	c := newChunking(m, allowed)
 	found := c.best(wanted)
 	slices.SortStableFunc(found, func(a, b *stretch) int { return cmp.Compare(b.gain, a.gain) })
@@ -666,7 +657,7 @@ func (p *pieced) steps(values []int64) sym.Expr {
 func (p *pieced) node(n *ir.Node) {
 	v := n.Outputs[0]
 	axis := p.axes[v]
-	cut := ops.RowCut{Index: p.index, Out: p.have[v], In: make([]ops.Piece, len(n.Inputs))}
+	cut := ops.RowCut{Index: p.index, Rows: sym.Const(p.have[v].Rows), Out: p.have[v], In: make([]ops.Piece, len(n.Inputs))}
 	list := slices.Clone(n.Inputs)
 	if p.images != nil {
 		image, _ := p.rows(n, 0)
@@ -693,7 +684,7 @@ func (p *pieced) node(n *ir.Node) {
 	attrs := maps.Clone(n.Attrs)
 	ops.CutRows(p.Builder, n, attrs, list, axis, cut)
 	if p.images != nil {
-		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
+		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Rows: sym.Const(1), Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
 	}
 	made := p.Node(n.Op.Name(), attrs, list...).Outputs[0]
 	if rows, ok := made.Type.Shape[axis].Const(); !ok || rows != cut.Out.Rows {

@@ -127,12 +127,21 @@ func evened(spans []ops.Span, extent, granule, more int64) (piece ops.Piece, ok 
 
 // operations is about the arithmetic of a node, for one image of those that are not numbers.
 func operations(n *ir.Node) float64 {
+	return operationsAt(n, func(e sym.Expr) float64 {
+		v, ok := e.Const()
+		if !ok {
+			v = 1
+		}
+		return float64(v)
+	})
+}
+
+// operationsAt is about the arithmetic of a node, of extents that are so large.
+func operationsAt(n *ir.Node, number func(e sym.Expr) float64) float64 {
 	size := func(shape []sym.Expr) float64 {
 		product := 1.0
 		for _, e := range shape {
-			if v, ok := e.Const(); ok {
-				product *= float64(v)
-			}
+			product *= number(e)
 		}
 		return product
 	}

@@ -45,6 +45,25 @@ func (e Expr) Mod(o Expr) Expr {
 	return divideAtom(modulo, e, o)
 }
 
+// Multiple returns k where e is k times o for every value of the names in them; ok is false where it is no multiple.
+func (e Expr) Multiple(o Expr) (k int64, ok bool) {
+	if e.huge() || o.huge() {
+		return 0, false
+	}
+	by := o.c
+	if k = e.c; o.n != nil {
+		if e.n == nil {
+			return 0, false
+		}
+		k, by = e.terms()[0].coef, o.terms()[0].coef
+	}
+	if by == 0 || k%by != 0 {
+		return 0, false
+	}
+	k /= by
+	return k, o.scale(k).Equal(e)
+}
+
 // split writes e as k×whole + part, where whole takes the terms that k > 0 divides and the constant's quotient.
 func (e Expr) split(k int64) (whole, part Expr) {
 	var divided, rest []term

@@ -1,0 +1,75 @@
+package compiler
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+)
+
+// carryInPlace has what a loop carries from one iteration to the next computed where it lies, and not copied there when an iteration ends: where one launch makes it, which may write over
+// what it reads of the value before, and nobody reads that any more.
+func (c *Compiled) carryInPlace() {
+	writers := map[*loop.Buffer]int{}
+	var count func(steps []loop.Step)
+	count = func(steps []loop.Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *loop.If:
+				count(s.Then)
+				count(s.Else)
+			case *loop.Loop:
+				count(s.Body)
+			default:
+				_, writes, _ := operands(step)
+				for _, b := range writes {
+					writers[b.Root()]++
+				}
+			}
+		}
+	}
+	count(c.Loop.Body)
+	each(c.Loop.Body, func(l *loop.Loop) {
+		l.Body = slices.DeleteFunc(slices.Clone(l.Body), func(step loop.Step) bool {
+			end, is := step.(*loop.Copy)
+			if !is || end.Pick != nil || !c.madeInPlace(l, end, writers[end.From]) {
+				return false
+			}
+			end.From.View = &loop.View{Of: end.To}
+			return true
+		})
+	})
+}
+
+// madeInPlace reports whether what a copy at the end of a loop's body copies, which so many steps write, may be computed where the copy would put it.
+func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
+	to, from := end.To, end.From
+	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved || from.Reserved || writers != 1 ||
+		late(c.Loop, to) || late(c.Loop, from) || !sameBytes(c.Loop, from, to) || to.DType != from.DType {
+		return false
+	}
+	if slices.Contains([]*loop.Buffer{l.Trip, l.Cond, l.Index}, to) {
+		return false
+	}
+	at := slices.IndexFunc(l.Body, func(step loop.Step) bool {
+		launch, is := step.(*loop.Launch)
+		return is && slices.ContainsFunc(launch.Args, func(b *loop.Buffer) bool { return b == from })
+	})
+	if at < 0 {
+		return false
+	}
+	launch := l.Body[at].(*loop.Launch)
+	w := slices.Index(launch.Args, from)
+	if launch.Kernel.Params[w].Access != loop.Write || !onlyOperand(launch, from) {
+		return false
+	}
+	for _, step := range l.Body[at+1:] {
+		if step != loop.Step(end) && mentions(step, to) {
+			return false
+		}
+	}
+	if !mentions(launch, to) {
+		return true
+	}
+	r := slices.Index(launch.Args, to)
+	return r >= 0 && onlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read && (inPlace(launch.Kernel, r, w) || inPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
+}
