@@ -312,10 +312,9 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 		if err := c.schedule(m, o); err != nil {
 			return err
 		}
-		done("schedule", c.Loop.String)
-	}
-	if !o.Reference && c.plain != bare {
 		c.carryInPlace()
+		c.boundLocals()
+		done("schedule", c.Loop.String)
 	}
 	if err := c.settle(); err != nil {
 		return err

@@ -31,7 +31,7 @@ func late(m *loop.Module, b *loop.Buffer) bool {
 // lateSize is a buffer's size in bytes when the dimensions without a limit have their values: what they bound is taken at its limit, where that is no less.
 func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 	size := bytesOf(b, sym.Product(b.Shape...))
-	if limit := sym.AtLimits(size, m.Limits); m.Dims.LE(size, limit) == sym.Yes || monotone(m, size) {
+	if limit, ok := atMost(m, size); ok {
 		return limit
 	}
 	return size

@@ -156,7 +156,7 @@ func (c *Compiled) solve(a *assembly, name string, p memplan.Problem, roots []*l
 // atLimits is a buffer's size in bytes over the inputs' dimensions: what data decide is taken at its limit.
 func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	size := bytesOf(b, sym.Product(b.Shape...))
-	limit := sym.AtLimits(size, m.Limits)
+	limit, most := atMost(m, size)
 	for _, name := range limit.Vars() {
 		if _, data := m.Limits[name]; data {
 			return size, unbounded(b, size)
@@ -168,13 +168,13 @@ func atLimits(m *loop.Module, b *loop.Buffer) (sym.Expr, error) {
 	if lo, _ := m.Dims.Bounds(limit); lo > mostAtLimit {
 		return size, unbounded(b, size)
 	}
-	if m.Dims.LE(size, limit) == sym.Yes || monotone(m, size) {
+	if most {
 		return limit, nil
 	}
-	if _, hi := m.Dims.Bounds(size); hi <= mostAtLimit {
-		return sym.Const(hi), nil
+	if limit = largest(m, size); limit.Equal(size) {
+		return size, unbounded(b, size)
 	}
-	return size, unbounded(b, size)
+	return limit, nil
 }
 
 // mostAtLimit is the largest size, in bytes, that is planned for because data might decide it.

@@ -126,7 +126,8 @@ func (c *Call) lateAlone(t int) int {
 	return -1
 }
 
-// moreScratch gives the workers the scratch that a launch wants whose dimensions have no limit.
+// moreScratch gives the workers the scratch that a launch wants whose dimensions the run decides, if it is more than
+// there is: those have no limit, or nothing proves that it wants no more than at their limits.
 func (c *Call) moreScratch(b *bound, source string) error {
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
@@ -158,7 +159,7 @@ func (c *Call) beginAgain() error {
 	c.shrink(c.grown)
 	c.grown = 0
 	for s, b := range c.args {
-		if c.x.layout.unknown[s] {
+		if c.x.layout.asks[s] {
 			b.ready = false // it asks for its scratch anew
 		}
 	}

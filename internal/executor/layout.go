@@ -22,6 +22,7 @@ type layout struct {
 	tensors  []place
 	launches map[*program.Launch][]int
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
+	asks     map[*program.Launch]bool // the run decides a dimension of it, so that it asks whether there is scratch enough
 	binds    map[*program.Bind]*sym.Code
 	last     []int // by input: the last step that reads it
 	updated  []int // by input: the first step that writes what replaces it, where it is a state
@@ -60,7 +61,7 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
@@ -171,6 +172,7 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 			l.launches[s] = s.Dims
 			for _, d := range s.Dims {
 				l.unknown[s] = l.unknown[s] || l.program.AwaitsData(d)
+				l.asks[s] = l.asks[s] || l.program.Dims[d].Data
 			}
 		case *program.Bind:
 			if s.From < 0 {

@@ -154,7 +154,7 @@ func (c *Call) launch(s *program.Launch) error {
 		if err := b.Kernel.Needs(b.Args.Dims, b.needs); err != nil {
 			return at(err, s.Source)
 		}
-		if c.x.layout.unknown[s] && tiles > 0 {
+		if c.x.layout.asks[s] && tiles > 0 {
 			if err := c.moreScratch(b, s.Source); err != nil {
 				return err
 			}
