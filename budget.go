@@ -7,10 +7,12 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from Tensor to At is computed in so many Pieces; "batch": so is all that
-// depends on the batch, in Loops over its examples, and sums over the batch grow from piece to piece, in another order than without a budget; "recompute": the tensor is computed again where it is needed again; "spill": it is
-// put into a file of the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used: of a table the rows that a run asks for, at most so many Rows; what a product
-// reads in so many Pieces, one after the other; else all of it.
+// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from
+// Tensor to At is computed in so many Pieces; "batch": so is all that depends on the batch, in Loops over its examples,
+// and sums over the batch grow from piece to piece, in another order than without a budget; "recompute": the tensor is
+// computed again where it is needed again; "spill": it is put into a file of the run's own and fetched back; "page": a
+// weight is left in its file and brought into memory where it is used: of a table the rows that a run asks for, at most
+// so many Rows; what a product reads in so many Pieces, one after the other; else all of it.
 type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
@@ -19,8 +21,9 @@ type Saving struct {
 	// Operations and Moved are what every run does more: arithmetic, and bytes to and from files.
 	Operations int64 `json:"operations"`
 	Moved      int64 `json:"moved"`
-	// Of a chunk and a batch: the pieces, the rows or examples that they are of, the operators that are computed in them, and Operations as a share of what those take in one piece. Of a
-	// batch: how many loops over the pieces follow each other. Of a page: the pieces, and the rows of a table.
+	// Of a chunk and a batch: the pieces, the rows or examples that they are of, the operators that are computed in
+	// them, and Operations as a share of what those take in one piece. Of a batch: how many loops over the pieces
+	// follow each other. Of a page: the pieces, and the rows of a table.
 	Pieces    int64   `json:"pieces,omitempty"`
 	Rows      int64   `json:"rows,omitempty"`
 	Operators int64   `json:"operators,omitempty"`
@@ -52,8 +55,8 @@ func (s Saving) String() string {
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }
 
-// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by itself. What an artefact's own budget changed
-// comes first.
+// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by
+// itself. What an artefact's own budget changed comes first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {

@@ -14,7 +14,8 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// TestBudgets: from the unconstrained peak down to the smallest budget that works, a program keeps within it, takes what it says, and computes the very same bits; but for sums over a batch that is computed in pieces.
+// TestBudgets: from the unconstrained peak down to the smallest budget that works, a program keeps within it, takes what
+// it says, and computes the very same bits, but for sums over a batch that is computed in pieces.
 func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -306,12 +307,13 @@ type within struct {
 	results     [][]float32
 }
 
-// sameResults: to the bit; where a batch is computed in pieces, but for the order of its sums.
-func sameResults(got, want [][]float32, savings []weir.Saving, tolerance float64) bool {
+// sameResults reports whether results are the same to the bit, or, where a batch is computed in pieces, but for the order
+// of its sums.
+func sameResults(got, want [][]float32, savings []weir.Saving) bool {
 	sums := slices.ContainsFunc(savings, func(s weir.Saving) bool { return s.Kind == "batch" })
 	return slices.EqualFunc(got, want, func(x, y []float32) bool {
 		return slices.EqualFunc(x, y, func(a, b float32) bool {
-			return math.Float32bits(a) == math.Float32bits(b) || sums && math.Abs(float64(a-b)) <= tolerance*max(1, math.Abs(float64(b)))
+			return math.Float32bits(a) == math.Float32bits(b) || sums && math.Abs(float64(a-b)) <= 1e-5*max(1, math.Abs(float64(b)))
 		})
 	})
 }
@@ -358,7 +360,7 @@ func budgeted(t *testing.T, m *weir.Model, o weir.Options, in weir.Inputs, want 
 			}
 			w.results = append(w.results, numbers)
 		}
-		if want != nil && !sameResults(w.results, want, w.savings, 1e-4) {
+		if want != nil && !sameResults(w.results, want, w.savings) {
 			t.Errorf("budget %d: other results", o.Budget)
 		}
 		r.Close()

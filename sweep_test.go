@@ -128,6 +128,21 @@ func (s *stand) right() {
 	}
 }
 
+// floats are the results that are f32.
+func (s *stand) floats() (list [][]float32) {
+	for i, info := range s.program.Outputs() {
+		if info.DType != weir.F32 {
+			continue
+		}
+		numbers, err := weir.Copy[float32](s.results.At(i))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		list = append(list, numbers)
+	}
+	return list
+}
+
 func allContents(t *testing.T, p *weir.Program, r *weir.Results) (list []string) {
 	t.Helper()
 	for i, info := range p.Outputs() {
@@ -610,10 +625,11 @@ func (w *swept) prepare(t *testing.T) *stand {
 		}
 		least := smallest(t, s.model, s.options)
 		s.options.Budget = least + int64(w.budget*float64(peak-least))
+		free := s.floats()
 		s.drop()
 		s.upTo("Run")
-		if slices.ContainsFunc(s.program.Savings(), func(saving weir.Saving) bool { return saving.Kind == "batch" }) {
-			s.want = allContents(t, s.program, s.results) // its sums have another order
+		if !slices.Equal(allContents(t, s.program, s.results), s.want) && sameResults(s.floats(), free, s.program.Savings()) {
+			s.want = allContents(t, s.program, s.results) // sums over the batch have another order
 		}
 		if s.right(); len(s.program.Savings()) == 0 {
 			t.Error("the budget asks for nothing")

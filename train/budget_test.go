@@ -16,7 +16,8 @@ import (
 	"github.com/weirml/weir/train"
 )
 
-// budgetedNets are networks whose steps are to fit into less: sums over the batch, statistics of it, what waits for them, and what cannot be computed in pieces.
+// budgetedNets are networks whose steps are to fit into less: sums over the batch, statistics of it, what waits for
+// them, and what cannot be computed in pieces.
 func budgetedNets() map[string]certified {
 	mean := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Mean(x, 1) })
 	between := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array { return c.Add(x, c.Tanh(c.Mean(x, 0))) })
@@ -83,8 +84,9 @@ func (c certified) steps(t *testing.T, budget int64) (losses []float64, values [
 	return losses, values, peak, nil
 }
 
-// TestBudgets: a step within a budget takes what its certificate says and no more than allowed, from what it takes by itself down to the least that a refusal names, and trains to the same
-// parameters but for the order of sums, with batches of every size.
+// TestBudgets: a step within a budget takes what its certificate says and no more than allowed, from what it takes by
+// itself down to the least that a refusal names, and trains to the same parameters but for the order of sums, with
+// batches of every size.
 func TestBudgets(t *testing.T) {
 	shares := map[string]float64{"batch norms": 0.3, "residual": 0.3, "transformer": 0.3, "statistics": 0.8}
 	for name, test := range budgetedNets() {

@@ -26,8 +26,9 @@ type Saving struct {
 	Bytes  int64  // that no longer lie in memory in between
 	// Operations and Moved are what each run does more: arithmetic, and bytes to and from files.
 	Operations, Moved int64
-	// Of a stretch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of its arithmetic that Operations adds. Of a batch: the loops over the pieces,
-	// too. Of a weight: the pieces that it is brought in by, and the most rows of it that are.
+	// Of a stretch and a batch: the pieces that it is computed in, the rows that these are of, its nodes, and the share of
+	// its arithmetic that Operations adds. Of a batch: the loops over the pieces. Of a weight: the pieces that it is
+	// brought in by, and the most rows of it that are.
 	Pieces, Rows, Nodes, Loops int64
 	Share                      float64
 }

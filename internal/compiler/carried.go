@@ -6,28 +6,20 @@ import (
 	"github.com/weirml/weir/internal/loop"
 )
 
-// carryInPlace has what a loop carries from one iteration to the next computed where it lies, and not copied there when an iteration ends: where one launch makes it, which may write over
-// what it reads of the value before, and nobody reads that any more.
+// carryInPlace has what a loop carries from one iteration to the next computed where it lies, and not copied there when
+// an iteration ends: where one launch makes it, which may write over what it reads of the value before, and nobody
+// reads that any more.
 func (c *Compiled) carryInPlace() {
 	writers := map[*loop.Buffer]int{}
-	var count func(steps []loop.Step)
-	count = func(steps []loop.Step) {
-		for _, step := range steps {
-			switch s := step.(type) {
-			case *loop.If:
-				count(s.Then)
-				count(s.Else)
-			case *loop.Loop:
-				count(s.Body)
-			default:
-				_, writes, _ := operands(step)
-				for _, b := range writes {
-					writers[b.Root()]++
-				}
-			}
+	count := func(step loop.Step) {
+		_, writes, _ := operands(step)
+		for _, b := range writes {
+			writers[b.Root()]++
 		}
 	}
-	count(c.Loop.Body)
+	each(c.Loop.Body, func(s *loop.Launch) { count(s) })
+	each(c.Loop.Body, func(s *loop.Copy) { count(s) })
+	each(c.Loop.Body, func(s *loop.Host) { count(s) })
 	each(c.Loop.Body, func(l *loop.Loop) {
 		l.Body = slices.DeleteFunc(slices.Clone(l.Body), func(step loop.Step) bool {
 			end, is := step.(*loop.Copy)
@@ -40,7 +32,8 @@ func (c *Compiled) carryInPlace() {
 	})
 }
 
-// madeInPlace reports whether what a copy at the end of a loop's body copies, which so many steps write, may be computed where the copy would put it.
+// madeInPlace reports whether what a copy at the end of a loop's body copies, which so many steps write, may be
+// computed where the copy would put it.
 func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	to, from := end.To, end.From
 	if to.Kind != loop.Temp || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.Reserved || from.Reserved || writers != 1 ||

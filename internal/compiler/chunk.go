@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -376,5 +377,5 @@ func (c *Compiled) remade(m *ir.Module, o Options, before int64) (bool, error) {
 
 func savingOf(d pass.Chunked) Saving {
 	first, last := d.Nodes[0], d.Nodes[len(d.Nodes)-1]
-	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: last.Source, Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
+	return Saving{Kind: ChunkUp, Tensor: first.Outputs[0].Name, At: cmp.Or(last.Source, last.Outputs[0].Name), Bytes: d.Bytes, Operations: d.Operations, Share: d.Share, Pieces: d.Pieces, Rows: d.Rows, Nodes: int64(len(d.Nodes))}
 }

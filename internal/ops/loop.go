@@ -404,12 +404,8 @@ func loopMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tens
 		}
 	}
 	for i, list := range stacks {
-		fixed := 0 // the axes along which slices may differ
-		if laid != nil {
-			fixed = 1
-		}
 		for _, slice := range list {
-			if !slices.Equal(slice.Shape()[fixed:], list[0].Shape()[fixed:]) {
+			if !slices.Equal(slice.Shape(), list[0].Shape()) {
 				return nil, fault(n, "the slices of scan output %d have shapes %v and %v", i, list[0].Shape(), slice.Shape())
 			}
 		}

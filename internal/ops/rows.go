@@ -35,12 +35,11 @@ type rowRule struct {
 	tables bool
 }
 
-// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in pieces. Index is the number of the piece, and Rows how many rows of
-// the result it has: Out's, or fewer where the last piece is a smaller one.
+// A RowCut is how a node is computed in pieces of an axis: what its result and those of its operands have that come in pieces. Index is the number of the piece.
 type RowCut struct {
-	Index, Rows sym.Expr
-	Out         Piece
-	In          []Piece
+	Index sym.Expr
+	Out   Piece
+	In    []Piece
 }
 
 // offset is, in each piece, how much later than the result's first row, times a stride, operand i's is.

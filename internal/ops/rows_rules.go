@@ -16,7 +16,7 @@ func init() {
 	table := rowRule{axes: tableAxes, seen: tableSeen, loose: func(_ *ir.Node, _, i int) bool { return i == 0 }, cut: tableCut, tables: true}
 	shape := func(key string) func(*ir.Builder, *ir.Node, ir.Attrs, []*ir.Value, int, RowCut) {
 		return func(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
-			setExpr(attrs, key, axis, c.Rows)
+			setExpr(attrs, key, axis, sym.Const(c.Out.Rows))
 		}
 	}
 	along := func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
@@ -177,7 +177,7 @@ func sliceSeen(n *ir.Node, axis, _ int, rows Span) Span {
 
 func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	setExpr(attrs, "begin", axis, sym.Const(0))
-	setExpr(attrs, "extent", axis, c.Rows)
+	setExpr(attrs, "extent", axis, sym.Const(c.Out.Rows))
 }
 
 // pads reports whether a node adds rows along an axis, or takes some away.

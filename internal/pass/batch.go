@@ -10,43 +10,45 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
 )
 
-// mostParts is the most pieces that a batch whose extent is a number is computed in, unless each of its examples is one; where it is a dimension each is.
+// mostParts is the most pieces of a batch whose extent is a number, unless each example is one. Where it is a dimension
+// each is.
 const mostParts = 32
 
-// mostCuts is in how many loops more than need be the sums are divided among, at most.
+// mostCuts is how many loops more than sums ask for the block may be divided among.
 const mostCuts = 4
 
-// mostDropped is how many values are looked at, of which one is not kept any more.
+// mostDropped is how many of the kept values are compared when one of them has to go.
 const mostDropped = 8
 
-// A Batched is what is told of a batch that is computed in pieces.
+// Batched is what is told of a batch that is computed in pieces.
 type Batched struct {
 	Chunked
 	Loops int64 // one behind the other, each over all pieces
 }
 
-// Batch has a block computed in pieces of the batch: in loops over some examples at a time. A sum over the whole batch, such as the derivative of a weight or a statistic of a batch
-// normalization, grows from piece to piece, and who reads it waits for the end of its loop: so there is a loop for each sum that another one waits for. What a later loop reads of an earlier
-// one is kept whole, or computed again there, piece by piece: dear results are kept as long as no more than so many bytes are alive, which is estimated. Of the ways that keep to it Batch
-// chooses the one that adds the fewest operations, else the one that keeps least alive; nil where it finds none, or none that keeps less alive than there is. undo puts the nodes back.
+// Batch has a block computed in pieces of the batch, in loops over some examples at a time. A sum over the whole batch,
+// such as the derivative of a weight or a statistic of batch normalization, grows from piece to piece, and what reads
+// it waits for the end of its loop: where one sum waits for another, loops follow each other. What a later loop reads
+// of an earlier one is kept whole, or computed again piece by piece.
 //
-// The batch is the first axis of the operands that are no states; its extent may be a dimension. The sums come in another order than without pieces.
+// Of the ways that keep no more than so many bytes alive, by an estimate, Batch chooses the one that adds the fewest
+// operations, else the one that keeps least alive. done is nil where there is none. undo puts the nodes back.
+//
+// The batch is the first axis of operands that are no states; its extent may be a dimension. Sums come in another order
+// than without pieces.
 func Batch(m *ir.Module, allowed float64) (done *Batched, undo func()) {
 	block := m.Main.Body
 	before, constants := block.Nodes, block.Consts
 	undo = func() { restore(block, before, constants) }
+	b := batchOf(m)
+	if b == nil || b.most < 2 {
+		return nil, undo
+	}
 	var best *batching
-	for _, extent := range batches(m) {
-		b := newBatching(m, extent)
-		for cuts := range mostCuts + 1 {
-			if b.most < 2 || !b.levels(cuts) {
-				break
-			}
-			best = b.best(allowed, best)
-		}
+	for cuts := 0; cuts <= mostCuts && b.levels(cuts); cuts++ {
+		best = b.search(allowed, best)
 	}
 	if best == nil || !best.build(block) {
 		return nil, undo
@@ -56,14 +58,43 @@ func Batch(m *ir.Module, allowed float64) (done *Batched, undo func()) {
 
 // SumsUp reports whether a module sums up over its batch, as training steps do.
 func SumsUp(m *ir.Module) bool {
-	return slices.ContainsFunc(batches(m), func(extent sym.Expr) bool {
-		for _, role := range newBatching(m, extent).roles {
-			if role == summing {
-				return true
-			}
+	b := batchOf(m)
+	return b != nil && slices.Contains(slices.Collect(maps.Values(b.roles)), summing)
+}
+
+// batchOf is a block and its batch: of the extents that operands begin with, the one of which most bytes come in
+// pieces. It is nil where there is none.
+func batchOf(m *ir.Module) (best *batching) {
+	var seen []sym.Expr
+	var chunking *chunking
+	most := 0.0
+	for _, v := range given(m) {
+		extent := v.Type.Shape[0]
+		if isOne(extent) || slices.ContainsFunc(seen, extent.Equal) {
+			continue
 		}
-		return false
-	})
+		if seen = append(seen, extent); chunking == nil {
+			chunking = newChunking(m, 0)
+		}
+		b, bytes := newBatching(chunking, extent), 0.0
+		for v := range b.cut {
+			bytes += b.size[v]
+		}
+		if best == nil || bytes > most {
+			best, most = b, bytes
+		}
+	}
+	return best
+}
+
+// given are the operands of a module that have axes and are no states.
+func given(m *ir.Module) (list []*ir.Value) {
+	for _, v := range m.Main.Body.Params {
+		if len(v.Type.Shape) > 0 && !slices.ContainsFunc(m.Main.States, func(s ir.State) bool { return s.In == v }) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // restore puts a block's nodes back, and the constants.
@@ -78,23 +109,6 @@ func restore(block *ir.Block, nodes []*ir.Node, constants []*ir.Value) {
 	}
 }
 
-// batches are the extents that may be a batch's.
-func batches(m *ir.Module) (list []sym.Expr) {
-	state := map[*ir.Value]bool{}
-	for _, s := range m.Main.States {
-		state[s.In] = true
-	}
-	for _, v := range m.Main.Body.Params {
-		if state[v] || len(v.Type.Shape) == 0 || isOne(v.Type.Shape[0]) {
-			continue
-		}
-		if e := v.Type.Shape[0]; !slices.ContainsFunc(list, e.Equal) {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // role is how a node is computed.
 type role int
 
@@ -107,7 +121,6 @@ const (
 // batching is a block that is to be computed in pieces of its batch.
 type batching struct {
 	*chunking
-	module *ir.Module
 	extent sym.Expr // of the batch
 	most   int64    // examples at the dimensions' bounds
 
@@ -139,8 +152,8 @@ type batchLoop struct {
 	keep  []*ir.Value // what is kept whole of it
 }
 
-func newBatching(m *ir.Module, extent sym.Expr) *batching {
-	b := &batching{chunking: newChunking(m, 0), module: m, extent: extent, cannot: map[*ir.Node]bool{}, work: map[*ir.Node]float64{}, reads: map[*ir.Node][]*ir.Value{}}
+func newBatching(chunking *chunking, extent sym.Expr) *batching {
+	b := &batching{chunking: chunking, extent: extent, cannot: map[*ir.Node]bool{}, work: map[*ir.Node]float64{}, reads: map[*ir.Node][]*ir.Value{}}
 	b.most = int64(b.number(extent))
 	for _, n := range b.block.Nodes {
 		b.reads[n] = valuesOf(n)
@@ -183,18 +196,6 @@ func (b *batching) larger(n *ir.Node) bool {
 	return b.size[n.Outputs[0]] > operands
 }
 
-// number is an extent at the dimensions' bounds.
-func (b *batching) number(e sym.Expr) float64 {
-	v, err := sym.AtLimits(e, b.module.Limits).Eval(func(name sym.Name) (int64, bool) {
-		r, ok := b.module.Dims.Get(name)
-		return r.Max, ok && r.Max != sym.NoMax
-	})
-	if err != nil {
-		return 0
-	}
-	return float64(v)
-}
-
 // rowsOf is how many rows of an axis an example has; ok is false where it is none of the batch's.
 func (b *batching) rowsOf(v *ir.Value, axis int) (rows int64, ok bool) {
 	rows, ok = v.Type.Shape[axis].Multiple(b.extent)
@@ -209,12 +210,8 @@ func (b *batching) leads(v *ir.Value) bool {
 // assign finds the role of each node.
 func (b *batching) assign() {
 	b.roles, b.axes, b.cut, b.parted, b.forced = map[*ir.Node]role{}, map[*ir.Node][]int{}, map[*ir.Value]int{}, map[*ir.Value][]int{}, map[*ir.Value]bool{}
-	state := map[*ir.Value]bool{}
-	for _, s := range b.module.Main.States {
-		state[s.In] = true
-	}
-	for _, v := range b.block.Params {
-		if !state[v] && len(v.Type.Shape) > 0 && v.Type.Shape[0].Equal(b.extent) {
+	for _, v := range given(b.module) {
+		if v.Type.Shape[0].Equal(b.extent) {
 			b.cut[v] = 0
 		}
 	}
@@ -278,7 +275,8 @@ func (b *batching) along(n *ir.Node, in []int) {
 	}
 }
 
-// adopt has a value come in pieces of an axis, if it is cheap to compute and made of nothing that does; otherwise a piece of it is read of the whole.
+// adopt has a value come in pieces of an axis, if it is cheap to compute and made of nothing that does; otherwise a
+// piece of it is read of the whole.
 func (b *batching) adopt(v *ir.Value, axis int) {
 	n := v.Node
 	if _, made := b.at[n]; !made || b.cannot[n] || b.roles[n] != once || !lone(n) || !cheap(n) {
@@ -320,7 +318,8 @@ func (b *batching) piece(n *ir.Node) (axis int, in []int, ok bool) {
 	return 0, nil, false
 }
 
-// fits reports whether a node can be computed in pieces of an axis, each of the same examples of its operands, and of their axes in.
+// fits reports whether a node can be computed in pieces of an axis, each of the same examples of its operands, and of
+// their axes in.
 func (b *batching) fits(n *ir.Node, axis int) (in []int, ok bool) {
 	out, whole := b.rowsOf(n.Outputs[0], axis)
 	if !whole {
@@ -393,7 +392,8 @@ func (b *batching) sums(n *ir.Node) (in []int, ok bool) {
 	return append(in, slices.Repeat([]int{-1}, len(n.Inputs)-2)...), true
 }
 
-// levels finds the loop that each node belongs to, where loops end after so many sums that none has to wait for, so that not all sums are there at once; false where there are too few sums.
+// levels finds the loop that each node belongs to, where loops end after so many sums that none has to wait for, so
+// that not all sums are there at once; false where there are too few sums.
 func (b *batching) levels(cuts int) bool {
 	places := b.places(cuts)
 	if len(places) < cuts {
@@ -495,9 +495,9 @@ func (b *batching) parts() (list []int64) {
 	return append(list, 1)
 }
 
-// best is the best of the ways to compute the block with these loops, and of another: with all dear results kept, and with fewer and fewer of them until no more is alive than is allowed if
-// pieces are as small as can be, in pieces of any size.
-func (b *batching) best(allowed float64, best *batching) *batching {
+// search is the best of the ways to compute the block with these loops, and of another way: with all dear results kept,
+// and with fewer and fewer of them, until no more is alive than is allowed in the smallest pieces.
+func (b *batching) search(allowed float64, best *batching) *batching {
 	parts := b.parts()
 	kept := map[*ir.Value]bool{}
 	for _, n := range b.block.Nodes {
@@ -523,7 +523,8 @@ func (b *batching) best(allowed float64, best *batching) *batching {
 	}
 }
 
-// way is the way to compute the block in pieces of so many examples with some values kept, but one. It tells which are there in the fullest loop.
+// way is the way to compute the block in pieces of so many examples with some values kept, but one. It tells which are
+// there in the fullest loop.
 func (b *batching) way(each int64, kept map[*ir.Value]bool, but *ir.Value) (w *batching, there map[*ir.Value]bool) {
 	next := *b
 	next.each, next.kept = each, maps.Clone(kept)
@@ -532,7 +533,8 @@ func (b *batching) way(each int64, kept map[*ir.Value]bool, but *ir.Value) (w *b
 	return &next, next.weigh()
 }
 
-// dropped is the value that is not kept any more: of the largest that are there in the fullest loop the one that costs least for the bytes that are saved; nil where there is none.
+// dropped is the value that is not kept any more: of the largest that are there in the fullest loop the one that costs
+// least for the bytes that are saved; nil where there is none.
 func (b *batching) dropped(w *batching, there map[*ir.Value]bool) (out *ir.Value) {
 	var large []*ir.Value
 	for v := range w.kept {
@@ -553,7 +555,8 @@ func (b *batching) dropped(w *batching, there map[*ir.Value]bool) (out *ir.Value
 	return out
 }
 
-// price is how many operations more a way takes than another for each byte that it keeps alive less, or than one byte where it keeps no fewer.
+// price is how many operations more a way takes than another for each byte that it keeps alive less, or than one byte
+// where it keeps no fewer.
 func (b *batching) price(than *batching) float64 {
 	return (b.more - than.more + 1e-9) / max(than.alive-b.alive, 1)
 }
@@ -621,7 +624,8 @@ func (b *batching) lay() {
 	}
 }
 
-// weigh finds about how much is alive in the fullest loop, and which values are there whole. Nodes that are in no loop get another order later, and are parts of kernels.
+// weigh finds about how much is alive in the fullest loop, and which values are there whole. Nodes that are in no loop
+// get another order later, and are parts of kernels.
 func (b *batching) weigh() (there map[*ir.Value]bool) {
 	type span struct{ first, last int }
 	spans := map[*ir.Value]*span{}
@@ -688,9 +692,8 @@ func (b *batching) weigh() (there map[*ir.Value]bool) {
 	for _, s := range b.module.Main.States { // what a state becomes lies apart as long as its old value is read
 		v := b.block.Results[s.Out]
 		if at := spans[v]; at != nil && last[s.In] > at.first {
-			bytes := b.number(sym.Product(v.Type.Shape...)) * float64(v.Type.DType.Bits()) / 8
-			live[at.first] += bytes
-			live[last[s.In]+1] -= bytes
+			live[at.first] += b.bytesOf(v)
+			live[last[s.In]+1] -= b.bytesOf(v)
 		}
 	}
 	b.alive = -1
@@ -799,12 +802,7 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 	to.Source = l.nodes[0].Source
 	each := sym.Const(b.each)
 	trips := b.extent.FloorDiv(each)
-	var trip *ir.Value
-	if count, fixed := trips.Const(); fixed {
-		trip = to.Constant("pieces", tensor.Must(tensor.FromSlice([]int64{count})))
-	} else {
-		trip = ops.Integers(to, ir.Type{DType: dtype.I64}, []sym.Expr{trips})
-	}
+	trip := tripCount(to, trips)
 	begin := make([]*ir.Value, len(l.sums))
 	for i, n := range l.sums {
 		begin[i] = startOf(to, n)
@@ -812,8 +810,6 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 	body, in := ops.LoopBody(to, "piece", trips, begin)
 	index := body.Params[0].Known[0]
 	first := index.Mul(each)
-	again := tensor.Must(tensor.New(dtype.Bool, 1))
-	again.SetInt(0, 1)
 	type part struct {
 		of   *ir.Value
 		axis int
@@ -847,19 +843,16 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 		v := n.Outputs[0]
 		axis := b.cut[v]
 		rows, _ := b.rowsOf(v, axis)
-		zero := ops.Piece{First: []int64{0}, Rows: rows * b.each}
-		cut := ops.RowCut{Index: index, Rows: each.Mul(sym.Const(rows)), Out: zero}
-		for range n.Inputs {
-			cut.In = append(cut.In, zero)
-		}
+		piece := ops.Piece{First: []int64{0}, Rows: rows * b.each}
+		cut := ops.RowCut{Index: index, Out: piece, In: slices.Repeat([]ops.Piece{piece}, len(n.Inputs))}
 		ops.CutRows(in, n, attrs, list, axis, cut)
 		made := in.Node(n.Op.Name(), attrs, list...).Outputs[0]
-		if !made.Type.Shape[axis].Equal(cut.Rows) {
-			in.Failf("a piece of %s is %s, with %s rows", v.Name, made.Type, cut.Rows)
+		if made, ok := made.Type.Shape[axis].Const(); !ok || made != piece.Rows {
+			in.Failf("a piece of %s has %d rows, not %d", v.Name, made, piece.Rows)
 		}
 		now[part{v, axis}] = made
 	}
-	body.Results = append([]*ir.Value{in.Constant("again", again)}, sums...)
+	body.Results = append([]*ir.Value{goesOn(in)}, sums...)
 	var at, extents []sym.Expr
 	for _, v := range l.keep {
 		rows, _ := b.rowsOf(v, b.cut[v])
@@ -868,13 +861,6 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 		body.Results = append(body.Results, reshapedTo(in, piece, piece.Type.Shape[b.cut[v]:]))
 	}
 	made := ops.LoopLaid(to, body, trip, at, extents, begin...)
-	become := func(v, is *ir.Value) {
-		if is.Node == nil || !slices.EqualFunc(is.Type.Shape, v.Type.Shape, sym.Expr.Equal) {
-			to.Failf("the pieces of %s come together as %s", v.Name, is.Type)
-		}
-		is.Node.Outputs[is.Index] = v
-		v.Node, v.Index = is.Node, is.Index
-	}
 	for i, n := range l.sums {
 		to.Source = n.Source
 		is := made[i]
@@ -885,11 +871,11 @@ func (b *batching) loop(to *ir.Builder, l batchLoop) {
 			}
 			is = to.Op("div", nil, is, ops.Cast(to, ops.Integers(to, ir.Type{DType: dtype.I64}, []sym.Expr{count}), is.Type.DType))
 		}
-		become(n.Outputs[0], is)
+		becomes(to, n.Outputs[0], is)
 	}
 	for i, v := range l.keep {
 		to.Source = v.Name
-		become(v, reshapedTo(to, made[len(l.sums)+i], v.Type.Shape))
+		becomes(to, v, reshapedTo(to, made[len(l.sums)+i], v.Type.Shape))
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// stepBuilder builds a random module as training steps are: values with a batch, sums over it, what is made of those, and values with a batch again. It notes the operators.
+// stepBuilder builds a random module as training steps are: values with a batch, sums over it, what is made of those,
+// and values with a batch again. It notes the operators.
 type stepBuilder struct {
 	windows
 	batch   sym.Expr
@@ -166,7 +167,8 @@ func (s *stepBuilder) next() *ir.Value {
 	return ops.Gather(b, s.constant(3, 2), ids, 0)
 }
 
-// TestBatch: random modules in pieces of the batch, of any number of examples and with any results kept, compute what they compute in one piece but for the order of sums.
+// TestBatch: random modules in pieces of the batch, of any number of examples and with any results kept, compute what
+// they compute in one piece but for the order of sums.
 func TestBatch(t *testing.T) {
 	built, cut := map[string]int{}, map[string]int{}
 	loops, pieces := map[int]int{}, map[int64]int{}

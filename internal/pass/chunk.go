@@ -58,6 +58,7 @@ func Chunk(m *ir.Module, wanted func(n *ir.Node) bool, allowed float64) (done []
 
 // chunking is what is known of a block whose nodes are to be computed in pieces.
 type chunking struct {
+	module  *ir.Module
 	block   *ir.Block
 	allowed float64
 	at      map[*ir.Node]int
@@ -82,7 +83,7 @@ type rowsAre struct {
 
 func newChunking(m *ir.Module, allowed float64) *chunking {
 	block := m.Main.Body
-	c := &chunking{block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
+	c := &chunking{module: m, block: block, allowed: allowed, at: map[*ir.Node]int{}, uses: map[*ir.Value]int{}, size: map[*ir.Value]float64{}, bytes: map[*ir.Value]float64{},
 		through: make([]float64, len(block.Nodes)+1), part: map[*ir.Value]bool{}, from: map[*ir.Value]int{}, known: map[rowsOf]rowsAre{}}
 	readers := map[*ir.Value]int{}
 	for i, n := range block.Nodes {
@@ -114,20 +115,14 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			}
 		}
 	}
-	most := func(name sym.Name) (int64, bool) {
-		r, ok := m.Dims.Get(name)
-		return r.Max, ok && r.Max != sym.NoMax
-	}
 	for i, n := range block.Nodes {
 		for _, v := range n.Outputs {
 			if v == nil {
 				continue
 			}
-			count, err := sym.AtLimits(sym.Product(v.Type.Shape...), m.Limits).Eval(most)
-			if err != nil || slices.Contains(block.Results, v) { // nobody knows, or it is no part of the arena
-				count = 0
+			if c.size[v] = 0; !slices.Contains(block.Results, v) { // it is a part of the arena
+				c.size[v] = c.bytesOf(v)
 			}
-			c.size[v] = float64(count) * float64(v.Type.DType.Bits()) / 8
 			if c.uses[v] < len(block.Nodes) {
 				reader := block.Nodes[c.uses[v]]
 				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
@@ -147,6 +142,23 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 		}
 	}
 	return c
+}
+
+// number is an extent at the dimensions' bounds; 0 where nobody knows it.
+func (c *chunking) number(e sym.Expr) float64 {
+	v, err := sym.AtLimits(e, c.module.Limits).Eval(func(name sym.Name) (int64, bool) {
+		r, ok := c.module.Dims.Get(name)
+		return r.Max, ok && r.Max != sym.NoMax
+	})
+	if err != nil {
+		return 0
+	}
+	return float64(v)
+}
+
+// bytesOf is a value's size at the dimensions' bounds.
+func (c *chunking) bytesOf(v *ir.Value) float64 {
+	return c.number(sym.Product(v.Type.Shape...)) * float64(v.Type.DType.Bits()) / 8
 }
 
 // looped reports whether a value is what a loop has laid together, which has memory of its own.
@@ -577,14 +589,7 @@ func (s *stretch) build(m *ir.Module, block *ir.Block) (ok bool) {
 	if s.images != nil {
 		trips = trips.Mul(*s.images)
 	}
-	var trip *ir.Value
-	if count, fixed := trips.Const(); fixed {
-		trip = b.Constant("pieces", tensor.Must(tensor.FromSlice([]int64{count})))
-	} else {
-		trip = ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{trips})
-	}
-	one := tensor.Must(tensor.New(dtype.Bool, 1))
-	one.SetInt(0, 1)
+	trip := tripCount(b, trips)
 	p := &pieced{stretch: s, now: map[*ir.Value]*ir.Value{}, alone: map[*ir.Value]*ir.Value{}}
 	body, in := ops.LoopBody(b, "piece", trips, nil)
 	p.Builder, p.index = in, body.Params[0].Known[0]
@@ -595,7 +600,7 @@ func (s *stretch) build(m *ir.Module, block *ir.Block) (ok bool) {
 		in.Source = n.Source
 		p.node(n)
 	}
-	body.Results = []*ir.Value{in.Constant("again", one)}
+	body.Results = []*ir.Value{goesOn(in)}
 	var leave []*ir.Node
 	var at, extent []sym.Expr
 	for _, n := range s.nodes {
@@ -615,16 +620,35 @@ func (s *stretch) build(m *ir.Module, block *ir.Block) (ok bool) {
 	for i, n := range leave {
 		v := n.Outputs[0]
 		b.Source = n.Source
-		made := reshapedTo(b, whole[i], v.Type.Shape)
-		if made.Node == nil || !slices.EqualFunc(made.Type.Shape, v.Type.Shape, sym.Expr.Equal) {
-			b.Failf("the pieces of %s come together as %s", v.Name, made.Type)
-		}
-		made.Node.Outputs[made.Index] = v
-		v.Node, v.Index = made.Node, made.Index
+		becomes(b, v, reshapedTo(b, whole[i], v.Type.Shape))
 	}
 	block.Consts = out.Consts
 	block.Nodes = slices.Concat(was[:first], s.apart, out.Nodes, was[last+1:])
 	return true
+}
+
+// tripCount is how often a loop over pieces runs.
+func tripCount(b *ir.Builder, trips sym.Expr) *ir.Value {
+	if count, fixed := trips.Const(); fixed {
+		return b.Constant("pieces", tensor.Must(tensor.FromSlice([]int64{count})))
+	}
+	return ops.Integers(b, ir.Type{DType: dtype.I64}, []sym.Expr{trips})
+}
+
+// goesOn is the condition of a loop that ends after its trips.
+func goesOn(body *ir.Builder) *ir.Value {
+	one := tensor.Must(tensor.New(dtype.Bool, 1))
+	one.SetInt(0, 1)
+	return body.Constant("again", one)
+}
+
+// becomes has a value be what another one is, so that who reads it need not change.
+func becomes(b *ir.Builder, v, made *ir.Value) {
+	if made.Node == nil || !slices.EqualFunc(made.Type.Shape, v.Type.Shape, sym.Expr.Equal) {
+		b.Failf("the pieces of %s come together as %s", v.Name, made.Type)
+	}
+	made.Node.Outputs[made.Index] = v
+	v.Node, v.Index = made.Node, made.Index
 }
 
 // reshapedTo is a value in a shape, the value itself where it has it.
@@ -657,7 +681,7 @@ func (p *pieced) steps(values []int64) sym.Expr {
 func (p *pieced) node(n *ir.Node) {
 	v := n.Outputs[0]
 	axis := p.axes[v]
-	cut := ops.RowCut{Index: p.index, Rows: sym.Const(p.have[v].Rows), Out: p.have[v], In: make([]ops.Piece, len(n.Inputs))}
+	cut := ops.RowCut{Index: p.index, Out: p.have[v], In: make([]ops.Piece, len(n.Inputs))}
 	list := slices.Clone(n.Inputs)
 	if p.images != nil {
 		image, _ := p.rows(n, 0)
@@ -684,7 +708,7 @@ func (p *pieced) node(n *ir.Node) {
 	attrs := maps.Clone(n.Attrs)
 	ops.CutRows(p.Builder, n, attrs, list, axis, cut)
 	if p.images != nil {
-		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Rows: sym.Const(1), Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
+		ops.CutRows(p.Builder, n, attrs, list, 0, ops.RowCut{Index: p.image, Out: ops.Piece{First: []int64{0}, Rows: 1}, In: make([]ops.Piece, len(n.Inputs))})
 	}
 	made := p.Node(n.Op.Name(), attrs, list...).Outputs[0]
 	if rows, ok := made.Type.Shape[axis].Const(); !ok || rows != cut.Out.Rows {
