@@ -181,6 +181,11 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	if err := c.fits(b, &infos[i], ports[i].Tensor, t); err != nil {
 		return err
 	}
+	if !input || g.owner == program.State {
+		if err := t.mayWrite(name); err != nil {
+			return err
+		}
+	}
 	if input && g.owner == program.State {
 		if err := update(inner.Bytes(), name); err != nil {
 			return err

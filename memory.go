@@ -187,6 +187,7 @@ type Totals struct {
 	Current, Peak                                           int64 // all together
 	Cached                                                  int64 // free in the pool that small tensors come from; in none of the others
 	Fragmented                                              int64 // of Cached, what Trim cannot give back: it lies beside tensors that are in use
+	Foreign                                                 int64 // that other code lends and has not back yet (see Foreign): its memory, and in none of the others
 }
 
 // SizeClass is what the pool that small tensors come from has of pieces of about one size, in bytes.
@@ -208,7 +209,7 @@ func Classes() (list []SizeClass) {
 func Usage() Totals {
 	u := mem.Usage()
 	return Totals{Weights: u.Current[mem.Weights], Arenas: u.Current[mem.Arena], Outputs: u.Current[mem.Outputs], Scratch: u.Current[mem.Scratch],
-		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented()}
+		Code: u.Current[mem.Code], Tensors: u.Current[mem.Tensors], Files: u.Current[mem.File], Current: u.All, Peak: u.AllPeak, Cached: u.Cached, Fragmented: mem.Fragmented(), Foreign: u.Current[mem.Foreign]}
 }
 
 // Trim gives back to the system what is cached and can be, and returns how many bytes that were. It is done without being asked for where memory is refused.

@@ -62,6 +62,11 @@ func (p *Program) mayPart(args *packing, list []given) error {
 				return diag.Inputf("it is %s, and given for %s too", word, p.owner(k).Name).AtTensor(name).WithFix("lend it to both")
 			}
 		}
+		if g.owner != program.Consume {
+			if err := t.mayWrite(name); err != nil {
+				return err
+			}
+		}
 		if g.owner == program.State {
 			args.states = append(args.states, state{t, g.data[0], p.takes[i].Parts[0]})
 			continue

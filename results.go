@@ -27,6 +27,8 @@ type Results struct {
 	closed  *atomic.Bool // says so to the report
 	report  runtime.Cleanup
 	left    atomic.Int64 // tensors that were neither closed nor consumed
+	// detached are the tensors that Detach made, and its call is given back; nil before.
+	detached []*Tensor
 }
 
 // holder is an open result or call, and where it was made. It does not keep the result from being collected.
@@ -301,6 +303,9 @@ func (r *Results) Sequence(name string) []*Tensor {
 // Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying,
 // follows when it has been read: Close does not wait for that. Closing twice is fine.
 func (r *Results) Close() error {
+	if r.detached != nil {
+		return r.closeDetached()
+	}
 	r.closed.Store(true)
 	r.use.Shut()
 	return nil

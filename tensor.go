@@ -25,6 +25,7 @@ type Tensor struct {
 	port   int               // of its program, which it is alone; −1 where it is not
 	within *mem.Gate[*bound] // of the results or the call that it is a part of
 	failed error             // of giving its memory back
+	fixed  bool              // its memory may only be read
 	alone  [1]*Tensor        // itself: an argument is a list of tensors, and making one allocates nothing
 }
 

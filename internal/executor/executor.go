@@ -174,6 +174,7 @@ type Call struct {
 	endings  []ending           // what the next run consumes
 	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
+	handedOn bool               // a run's results were, and may be again
 	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison

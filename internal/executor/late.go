@@ -24,6 +24,15 @@ func (x *Executable) mapStorage(s *program.Storage, size int64) (*mem.Block, err
 	return x.owned(mem.Map(kind, s.Name, size))
 }
 
+// another is mapStorage for results of which a run before has handed its storage on: what is given back soon is kept for the
+// runs that follow, so that not each of them asks the system.
+func (x *Executable) another(s *program.Storage, size int64) (*mem.Block, error) {
+	if most := mem.Machine(); size > most {
+		return nil, diag.New(diag.ErrMemory, "%s of %d bytes, and the machine has %d", s.Name, size, most)
+	}
+	return x.owned(mem.TakeAgain(mem.Outputs, s.Name, size))
+}
+
 // grow asks for more memory for something that data decide.
 func (c *Call) grow(bytes int64) error {
 	if c.x.reserve != nil {

@@ -59,7 +59,7 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 	if g := c.guards[c.x.program.Outputs[i].Tensor]; g != nil && b != nil {
 		copy(b.Bytes(), g.Bytes())
 	}
-	c.storages[s], c.unplaced = nil, true
+	c.storages[s], c.unplaced, c.handedOn = nil, true, true
 	if b != nil {
 		b.Own(nil)
 	}
@@ -82,7 +82,11 @@ func (c *Call) ready() error {
 		if err != nil {
 			return c.x.typed(err, c.values)
 		}
-		if c.storages[s], err = c.x.mapStorage(&c.x.program.Storages[s], size); err != nil {
+		take := c.x.mapStorage
+		if c.handedOn {
+			take = c.x.another
+		}
+		if c.storages[s], err = take(&c.x.program.Storages[s], size); err != nil {
 			return err
 		}
 		if c.watch != nil {

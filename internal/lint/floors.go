@@ -84,6 +84,7 @@ var rooms = []Room{
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
+	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy", May: []string{"weir", "tensor"}},
 
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
 	// Elements of data are copied as tensors have them, and checkpoints written as tables of safetensors files.

@@ -27,7 +27,7 @@ var ledger = struct {
 type Totals struct {
 	Current, Peak             [Kinds]int64 // logical sizes
 	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages, or in a pool to its pieces
-	All, AllPeak              int64        // logical sizes, every kind
+	All, AllPeak              int64        // logical sizes, every kind but Foreign
 	MappedAll, MappedAllPeak  int64
 	Blocks                    int   // live blocks
 	Spilled, SpilledPeak      int64 // in files of the process's own: no memory, and in no other count
@@ -99,6 +99,9 @@ func (t *Totals) add(b *Block, sign int64) {
 func (t *Totals) count(k Kind, more counted) {
 	t.Current[k] += more.logical
 	t.MappedCurrent[k] += more.mapped
+	if k == Foreign {
+		return
+	}
 	t.All += more.logical
 	t.MappedAll += more.mapped
 }

@@ -46,10 +46,11 @@ const (
 	Code                // machine code (see MapCode)
 	Tensors             // arrays of the user
 	File                // a file's contents, mapped or read
+	Foreign             // memory that other code made, and lends: in no sum of kinds (see Lent)
 	Kinds   = iota
 )
 
-var kindNames = [Kinds]string{"weights", "arena", "outputs", "scratch", "code", "tensors", "file"}
+var kindNames = [Kinds]string{"weights", "arena", "outputs", "scratch", "code", "tensors", "file", "foreign"}
 
 // String returns the kind's name, in lower case.
 func (k Kind) String() string {
@@ -80,6 +81,7 @@ type Block struct {
 	closed  atomic.Bool
 	pool    *Pool // that it is a piece of; nil where it has a mapping of its own
 	piece   *piece
+	release func() // of Lent: gives the memory back to who made it; nil else
 }
 
 // Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for arenas and scratch, which have them from the start. Zero bytes
@@ -181,6 +183,10 @@ func (b *Block) Close() error {
 		return b.pool.put(b.piece)
 	}
 	leave(b)
+	if b.release != nil {
+		b.release()
+		return nil
+	}
 	if b.keep != nil {
 		b.keep.close()
 	}

@@ -107,6 +107,16 @@ func TakeArray(b *Block, bytes int64, callers []uintptr, zeroed bool) (*Block, e
 	return p.cut(b, zeroed)
 }
 
+// TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was there
+// before.
+func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
+	p := userPool
+	if bytes > mostPooled {
+		p = largePool
+	}
+	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
+}
+
 // UserPool is the pool of the user's tensors.
 func UserPool() *Pool { return userPool }
 

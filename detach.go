@@ -1,0 +1,163 @@
+package weir
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Detach makes the outputs independent of their run: each has memory of its own from then on, which its Close gives back,
+// and the program has its call for the next run. Most are handed over where they lie; what lies inside of another output is
+// copied. Tensors that Get, At and Sequence gave before are dead: ask again. A state that the run updated stays its
+// owner's. Memory is refused before anything has changed, and so it is while somebody reads an output or another run
+// consumes it. The outputs' bytes come on top of the program's certificate, for as long as they are kept.
+func (r *Results) Detach() (err error) {
+	defer diag.Recover(&err, "detaching results")
+	if r.detached != nil {
+		return nil
+	}
+	b, ok := r.use.Enter()
+	if !ok {
+		return diag.New(ErrClosed, "the results are closed")
+	}
+	defer r.use.Leave()
+	moves := &detaching{r: r, b: b, made: map[*Tensor]*Tensor{}}
+	if err := moves.prepare(); err != nil {
+		moves.undo()
+		return err
+	}
+	if err := moves.move(); err != nil {
+		return err
+	}
+	r.closed.Store(true)
+	r.use.Shut()
+	return nil
+}
+
+// detaching is what Detach does.
+type detaching struct {
+	r     *Results
+	b     *bound
+	taken []*Tensor           // from who might read them
+	made  map[*Tensor]*Tensor // by output: the copy, for those that are copied
+}
+
+// outputs are the tensors that the results consist of, without states.
+func (r *Results) outputs() (list []*Tensor) {
+	for _, t := range slices.Concat(append(r.lists, r.tensors)...) {
+		if t != nil && t.of == r {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// prepare takes the outputs from who might read them, and copies those that have no storage of their own.
+func (d *detaching) prepare() error {
+	for _, t := range d.r.outputs() {
+		inner, ok := t.data.Enter()
+		if !ok {
+			continue // it is closed, or a run has consumed it
+		}
+		if !t.data.Take(true) {
+			t.data.Leave()
+			return diag.Inputf("it is read, while the results are detached").AtTensor(d.r.nameOf(t)).WithFix("wait for the run or the copy that reads it")
+		}
+		d.taken = append(d.taken, t)
+		if t.block != nil || t.port >= 0 && d.r.program.owns[t.port] {
+			continue
+		}
+		copied, err := copyOf(inner)
+		if err != nil {
+			return diag.As(err, ErrMemory).AtTensor(d.r.nameOf(t))
+		}
+		d.made[t] = copied
+	}
+	return nil
+}
+
+// copyOf is a tensor in memory of its own.
+func copyOf(inner *tensor.Tensor) (*Tensor, error) {
+	if inner.DType() == StringType {
+		return newTensor(inner.Clone(), nil, nil), nil
+	}
+	bytes := inner.Bytes()
+	block, err := mem.TakeAgain(mem.Outputs, "output", int64(len(bytes)))
+	if err != nil {
+		return nil, err
+	}
+	copy(block.Bytes(), bytes)
+	copied, err := tensor.Over(inner.DType(), inner.Shape(), block.Bytes())
+	if err != nil {
+		block.Close()
+		return nil, err
+	}
+	return newTensor(copied, block, nil), nil
+}
+
+// undo gives the outputs back, and the copies.
+func (d *detaching) undo() {
+	for _, t := range d.made {
+		t.Close()
+	}
+	for _, t := range d.taken {
+		t.data.Open()
+		t.data.Leave()
+	}
+}
+
+// move hands the outputs' storage over, and puts the new tensors in the place of the old ones.
+func (d *detaching) move() error {
+	for _, t := range d.taken {
+		if d.made[t] != nil {
+			continue
+		}
+		block := t.block
+		if t.block = nil; block == nil {
+			block = d.b.call.TakeOutput(t.port)
+		}
+		if block == nil {
+			return diag.Internalf("output %s has no storage to hand over", d.r.nameOf(t))
+		}
+		inner, err := tensor.Over(t.dtype, t.shape, block.Bytes())
+		if err != nil {
+			return err
+		}
+		d.made[t] = newTensor(inner, block, nil)
+	}
+	d.r.detached = []*Tensor{}
+	for _, list := range append(d.r.lists, d.r.tensors) {
+		for i, t := range list {
+			if moved := d.made[t]; moved != nil {
+				list[i] = moved
+				d.r.detached = append(d.r.detached, moved)
+			}
+		}
+	}
+	for _, t := range d.taken {
+		t.data.Leave()
+	}
+	return nil
+}
+
+// nameOf is the name of the output that a tensor is, or is a part of.
+func (r *Results) nameOf(t *Tensor) string {
+	for i, name := range r.names {
+		if r.tensors[i] == t || slices.Contains(r.lists[i], t) {
+			return name
+		}
+	}
+	return ""
+}
+
+// closeDetached closes the tensors one by one.
+func (r *Results) closeDetached() error {
+	var failed error
+	for _, t := range r.detached {
+		failed = errors.Join(failed, t.Close())
+	}
+	return failed
+}

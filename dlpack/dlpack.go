@@ -1,0 +1,334 @@
+// Package dlpack exchanges tensors with other libraries in the same process, without a copy, by the structures of DLPack
+// (https://dmlc.github.io/dlpack), on 64-bit systems.
+//
+// A library that gives a tensor away hands over a structure with a deleter. Who takes it calls the deleter once, when
+// nobody reads the memory any more: Import turns the structure into a *weir.Tensor whose Close does so, and calls it at
+// once if it refuses the tensor. The package contains no C: the caller passes a function that calls the deleter. Fill
+// is the other way: it describes a *weir.Tensor in memory that the caller has from C, and whose deleter closes the tensor.
+package dlpack
+
+import (
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// The version of DLPack that this package writes. It reads every minor version of this major one.
+const (
+	Major = 1
+	Minor = 0
+)
+
+// The kinds of device whose memory the processor reads.
+const (
+	CPU     = 1  // kDLCPU
+	Pinned  = 3  // kDLCUDAHost
+	Managed = 13 // kDLCUDAManaged
+	PinnedA = 11 // kDLROCMHost
+)
+
+// Flags of Versioned.
+const (
+	ReadOnly = 1 << 0 // the memory is not to be written
+	IsCopied = 1 << 1 // the producer made a copy for this exchange
+	IsPadded = 1 << 2 // elements of less than a byte take a byte each
+)
+
+// Device is DLDevice.
+type Device struct{ Type, ID int32 }
+
+// Type is DLDataType: an element type.
+type Type struct {
+	Code, Bits uint8
+	Lanes      uint16
+}
+
+// Tensor is DLTensor: a view of memory. Strides count elements; nil stands for row-major order.
+type Tensor struct {
+	Data       unsafe.Pointer
+	Device     Device
+	Rank       int32
+	Type       Type
+	Shape      *int64
+	Strides    *int64
+	ByteOffset uint64
+}
+
+// Versioned is DLManagedTensorVersioned.
+type Versioned struct {
+	Major, Minor uint32
+	Manager      unsafe.Pointer
+	Deleter      unsafe.Pointer // void (*)(DLManagedTensorVersioned *), or nil
+	Flags        uint64
+	Tensor       Tensor
+}
+
+// Legacy is DLManagedTensor, which has no version and no flags.
+type Legacy struct {
+	Tensor  Tensor
+	Manager unsafe.Pointer
+	Deleter unsafe.Pointer // void (*)(DLManagedTensor *), or nil
+}
+
+// Copying says whether taking a tensor may copy it.
+type Copying int
+
+// The ways of copying.
+const (
+	IfNeeded Copying = iota // what cannot be read where it lies is copied
+	Never                   // it is refused, as ErrUnsupported
+	Always                  // everything is copied
+)
+
+// Import takes a tensor over. free calls the deleter with m; it is called exactly once: by the returned tensor's Close or
+// the run that consumes it, after the last who reads it, and before Import returns if that copies or refuses the tensor.
+// What is not in row-major order is copied into memory of Weir's own, as copying says, and so is what does not lie at a
+// multiple of its element's size. Memory that is flagged as read-only becomes a tensor that cannot be updated or
+// donated. ErrUnsupported: another major version, a device or a type that Weir does not read. ErrInput: a shape that is none.
+func (m *Versioned) Import(free func(), copying Copying) (t *weir.Tensor, err error) {
+	if m.Major != Major { // nothing but the deleter has a known place
+		got := [2]uint32{m.Major, m.Minor}
+		free()
+		return nil, diag.Unsupportedf("a tensor of DLPack %d.%d", got[0], got[1]).WithFix("ask for version %d", Major)
+	}
+	access := weir.ReadWrite
+	if m.Flags&ReadOnly != 0 {
+		access = weir.ReadOnly
+	}
+	return m.Tensor.take(free, copying, access, m.Flags&IsPadded != 0)
+}
+
+// Import takes a tensor over, as Import of a Versioned does.
+func (m *Legacy) Import(free func(), copying Copying) (*weir.Tensor, error) {
+	return m.Tensor.take(free, copying, weir.ReadWrite, false)
+}
+
+// Borrow is a tensor of memory that stays its owner's, who keeps it and d until the runs that use the tensor have
+// returned. What cannot be read where it lies is copied, as Import says; Close gives that back, and is harmless else.
+// With weir.ReadOnly the tensor cannot be updated.
+func (d *Tensor) Borrow(copying Copying, access weir.Access) (t *weir.Tensor, err error) {
+	return d.take(nil, copying, access, false)
+}
+
+// take is Import, and Borrow if there is no release.
+func (d *Tensor) take(release func(), copying Copying, access weir.Access, padded bool) (t *weir.Tensor, err error) {
+	taken := false
+	defer func() {
+		if !taken && release != nil {
+			release()
+		}
+	}()
+	defer diag.Recover(&err, "taking a tensor over")
+	v, err := d.read(padded)
+	if err != nil {
+		return nil, err
+	}
+	if v.whole() && copying != Always {
+		t, err = weir.Foreign(v.dtype, v.data, access, release, v.shape...)
+		taken = err == nil
+		return t, err
+	}
+	if copying == Never {
+		return nil, diag.Unsupportedf("%s without a copy", v).WithFix("allow a copy, or give a contiguous tensor")
+	}
+	return v.copied()
+}
+
+// view is a DLTensor that was checked.
+type view struct {
+	data    unsafe.Pointer // of the first element
+	dtype   weir.DType
+	shape   []int
+	strides []int64 // in elements; nil in row-major order
+}
+
+// mostBytes is more than a tensor can have, with its strides.
+const mostBytes = 1 << 62
+
+// read checks a tensor that other code describes.
+func (d *Tensor) read(padded bool) (*view, error) {
+	if bits.UintSize != 64 {
+		return nil, diag.Unsupportedf("DLPack on a 32-bit system")
+	}
+	switch d.Device.Type {
+	case CPU, Pinned, PinnedA, Managed:
+	default:
+		return nil, diag.Unsupportedf("memory of device %d:%d, which the processor does not read", d.Device.Type, d.Device.ID).WithFix("copy the tensor to the CPU")
+	}
+	dt, err := d.Type.DType()
+	if err != nil {
+		return nil, err
+	}
+	if padded && dt.IsSubByte() {
+		return nil, diag.Unsupportedf("elements of type %s that take a byte each", dt).WithFix("pack them")
+	}
+	if d.Rank < 0 || d.Rank > tensor.MaxRank || d.Rank > 0 && d.Shape == nil {
+		return nil, diag.Inputf("a tensor of rank %d; it is 0 to %d, with a shape", d.Rank, tensor.MaxRank)
+	}
+	v := &view{dtype: dt}
+	sizes := unsafe.Slice(d.Shape, int(d.Rank))
+	count, err := tensor.Count(sizes)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range sizes {
+		v.shape = append(v.shape, int(e))
+	}
+	if count == 0 {
+		return v, nil
+	}
+	if d.Data == nil {
+		return nil, diag.Inputf("%s has elements, and no memory", v)
+	}
+	if d.Strides != nil {
+		v.strides = slices.Clone(unsafe.Slice(d.Strides, int(d.Rank)))
+	}
+	return v, v.locate(d)
+}
+
+// locate finds the first element, and checks that all lie within the address space.
+func (v *view) locate(d *Tensor) error {
+	if v.rowMajor() {
+		v.strides = nil
+	}
+	below, above := int64(0), int64(1)
+	for axis, stride := range v.strides {
+		far, ok := times(int64(v.shape[axis]-1), stride)
+		if !ok || far > mostBytes/16-above || far < below-mostBytes/16 {
+			return diag.Inputf("%s has a stride of %d", v, stride)
+		}
+		if far < 0 {
+			below += far
+		} else {
+			above += far
+		}
+	}
+	if v.strides != nil && v.dtype.IsSubByte() {
+		return diag.Unsupportedf("%s, packed and not in row-major order", v).WithFix("give a contiguous tensor")
+	}
+	base, size := uint64(uintptr(d.Data)), uint64(max(1, v.dtype.Size()))
+	at, over := bits.Add64(base, d.ByteOffset, 0)
+	if over != 0 || at < uint64(-below)*size || at+uint64(above)*size < at {
+		return diag.Inputf("%s at offset %d does not lie within the address space", v, d.ByteOffset)
+	}
+	v.data = unsafe.Add(d.Data, d.ByteOffset)
+	return nil
+}
+
+// times is x·y, where that is no more than mostBytes.
+func times(x, y int64) (int64, bool) {
+	size := uint64(y)
+	if y < 0 {
+		size = -size
+	}
+	high, low := bits.Mul64(uint64(x), size)
+	if high != 0 || low > mostBytes {
+		return 0, false
+	}
+	return x * y, true
+}
+
+// rowMajor reports whether the strides are those of row-major order. That of an axis of one element says nothing.
+func (v *view) rowMajor() bool {
+	stride := int64(1)
+	for axis := len(v.strides) - 1; axis >= 0; axis-- {
+		if v.shape[axis] != 1 && v.strides[axis] != stride {
+			return false
+		}
+		stride *= int64(v.shape[axis])
+	}
+	return true
+}
+
+// whole reports whether the elements can be read where they lie.
+func (v *view) whole() bool {
+	size := v.dtype.Size()
+	if v.dtype.IsComplex() {
+		size /= 2
+	}
+	return v.strides == nil && uintptr(v.data)%uintptr(max(1, size)) == 0
+}
+
+// String is like "f32[2,3]", with strides where there are some.
+func (v *view) String() string {
+	sizes := make([]int64, len(v.shape))
+	for i, e := range v.shape {
+		sizes[i] = int64(e)
+	}
+	text := v.dtype.String() + tensor.ShapeString(sizes)
+	if v.strides != nil {
+		text += " with strides " + tensor.ShapeString(v.strides)
+	}
+	return text
+}
+
+// copied is the elements in row-major order, in memory of Weir's own.
+func (v *view) copied() (*weir.Tensor, error) {
+	t, err := weir.New(v.dtype, v.shape...)
+	if err != nil {
+		return nil, err
+	}
+	to := t.Bytes()
+	switch {
+	case len(to) == 0:
+	case v.strides == nil:
+		copy(to, unsafe.Slice((*byte)(v.data), len(to)))
+	default:
+		v.gather(to, v.data, 0)
+	}
+	return t, nil
+}
+
+// gather copies what lies at an index of the axes before axis, and returns what is left of to.
+func (v *view) gather(to []byte, from unsafe.Pointer, axis int) []byte {
+	size := v.dtype.Size()
+	if axis == len(v.shape) {
+		copy(to[:size], unsafe.Slice((*byte)(from), size))
+		return to[size:]
+	}
+	step := int(v.strides[axis]) * size
+	if axis == len(v.shape)-1 && v.strides[axis] == 1 {
+		n := v.shape[axis] * size
+		copy(to[:n], unsafe.Slice((*byte)(from), n))
+		return to[n:]
+	}
+	for i := range v.shape[axis] {
+		to = v.gather(to, unsafe.Add(from, i*step), axis+1)
+	}
+	return to
+}
+
+// Fill describes a tensor, whose elements stay where they are. shape and strides have room for its rank, and are memory
+// that stays as long as d is used; so does the tensor. ErrUnsupported: a tensor of strings; ErrClosed: a closed one.
+func (d *Tensor) Fill(t *weir.Tensor, shape, strides []int64) error {
+	code, err := TypeOf(t.DType())
+	if err != nil {
+		return err
+	}
+	sizes := t.Shape()
+	if len(shape) < len(sizes) || len(strides) < len(sizes) {
+		return diag.Inputf("room for %d extents and %d strides, of %s", len(shape), len(strides), t)
+	}
+	data := t.Bytes()
+	if data == nil && t.Len() > 0 {
+		return diag.New(weir.ErrClosed, "the tensor is closed, or was given away")
+	}
+	*d = Tensor{Device: Device{Type: CPU}, Rank: int32(len(sizes)), Type: code}
+	if len(data) > 0 {
+		d.Data = unsafe.Pointer(unsafe.SliceData(data))
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	stride := int64(1)
+	for axis := len(sizes) - 1; axis >= 0; axis-- {
+		shape[axis], strides[axis] = int64(sizes[axis]), stride
+		stride *= int64(max(1, sizes[axis]))
+	}
+	d.Shape, d.Strides = unsafe.SliceData(shape), unsafe.SliceData(strides)
+	return nil
+}
