@@ -39,7 +39,7 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet weirvet unit cross test-386 test-wasm test-race conformance ## every test there is
+test: fresh format vet weirvet unit cross test-386 test-wasm test-race conformance python ## every test there is
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -132,6 +132,18 @@ conformance: venv filetype models | .cache ## the tests that need Python and the
 	test -d "$$data/node"; \
 	WEIR_ONNX_DATA="$$data" WEIR_PYTHON="$$python" WEIR_MODELS="$$PWD/.cache/models" $(GO) test -json -timeout 30m ./... | \
 		$(GO) run ./internal/lint/leftout $(ENDINGS)
+
+# The package is built as a user builds it, but without a network, and tested in development mode.
+.PHONY: python
+python: venv ## the Python package: built, type-checked and tested
+	@if command -v gcc >/dev/null; then \
+		echo "== the Python package"; \
+		python=$$(cd $(VENV) && pwd)/bin/python; \
+		"$$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python; \
+		cd python && "$$python" -m mypy && "$$python" -X dev -P -m pytest -q; \
+	else \
+		echo "== the Python package: left out, there is no gcc"; \
+	fi
 
 .PHONY: models
 models: venv ## the models of testdata/models, out of pinned packages, in .cache (60 MB, once)

@@ -250,3 +250,17 @@ func TestDetachRefused(t *testing.T) {
 	}
 	readers.Wait()
 }
+
+// TestNegativeOptions compiles with counts and bytes below zero.
+func TestNegativeOptions(t *testing.T) {
+	m, err := weir.LoadBytes([]byte(detachText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, o := range []weir.Options{{Threads: -1}, {Calls: -1}, {Budget: -1}} {
+		if p, err := weir.Compile(context.Background(), m, o); !errors.Is(err, weir.ErrInput) {
+			t.Errorf("%d threads, %d calls, budget %d: %v, %v", o.Threads, o.Calls, o.Budget, p, err)
+		}
+	}
+}

@@ -148,10 +148,14 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if o.Threads <= 0 {
+	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 {
+		return nil, diag.Inputf("%d threads, %d calls and a budget of %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget).
+			WithFix("0 stands for all cores, one call and no budget")
+	}
+	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	if o.Calls <= 0 {
+	if o.Calls == 0 {
 		o.Calls = 1
 	}
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {

@@ -1,0 +1,185 @@
+//go:build cgo
+
+// Command libweir is Weir as a C library, for Python and other languages: weir.h says what it does.
+//
+//	go build -buildmode=c-shared -o libweir.so ./cmd/libweir
+package main
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/diag"
+)
+
+func main() {} // a library has none
+
+// objects are what handles stand for. A handle is never used twice.
+var objects = struct {
+	sync.RWMutex
+	of   map[C.uint64_t]any
+	last C.uint64_t
+}{of: map[C.uint64_t]any{}}
+
+// add makes a handle.
+func add(object any) C.uint64_t {
+	objects.Lock()
+	defer objects.Unlock()
+	objects.last++
+	objects.of[objects.last] = object
+	return objects.last
+}
+
+// take ends a handle, and returns what it stood for; nil where it stands for nothing.
+func take(handle C.uint64_t) any {
+	objects.Lock()
+	defer objects.Unlock()
+	object := objects.of[handle]
+	delete(objects.of, handle)
+	return object
+}
+
+// find is what a handle stands for.
+func find[T any](handle C.uint64_t, what string) (object T, err error) {
+	objects.RLock()
+	defer objects.RUnlock()
+	found, ok := objects.of[handle]
+	if object, ok := found.(T); ok {
+		return object, nil
+	}
+	if !ok {
+		return object, fault(weir.ErrClosed, "", "handle %d is closed, or was never given", handle)
+	}
+	return object, fault(weir.ErrInput, "", "handle %d is no %s", handle, what)
+}
+
+// fault is an error of this interface's own.
+func fault(kind error, fix, format string, args ...any) error {
+	return &weir.Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// message is an error as weir.h describes it.
+type message struct {
+	Kind    string `json:"kind"`
+	File    string `json:"file"`
+	Node    string `json:"node"`
+	Op      string `json:"op"`
+	Tensor  string `json:"tensor"`
+	Dim     string `json:"dim"`
+	Detail  string `json:"detail"`
+	Fix     string `json:"fix"`
+	Message string `json:"message"`
+}
+
+// kinds are the names of kinds of error, the most telling first.
+var kinds = []struct {
+	err  error
+	name string
+}{
+	{weir.ErrInternal, "internal"}, {context.Canceled, "interrupted"}, {weir.ErrClosed, "closed"}, {weir.ErrMemory, "memory"},
+	{weir.ErrBudget, "budget"}, {weir.ErrUnsupported, "unsupported"}, {weir.ErrInput, "input"},
+}
+
+// messageOf is an error's.
+func messageOf(err error) message {
+	m := message{Kind: "internal", Detail: err.Error(), Message: err.Error()}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			m.Kind = k.name
+			break
+		}
+	}
+	var e *weir.Error
+	if errors.As(err, &e) {
+		m.File, m.Node, m.Op, m.Tensor, m.Dim, m.Detail, m.Fix = e.File, e.Node, e.Op, e.Tensor, e.Dim, e.Detail, e.Fix
+	}
+	return m
+}
+
+// edge runs what a function of the interface does: what panics inside is an error too, and the process lives.
+func edge(do func() error) (text *C.char) {
+	var err error
+	defer func() {
+		if err != nil {
+			text = textOf(messageOf(err))
+		}
+	}()
+	defer diag.Recover(&err, "calling weir")
+	err = do()
+	return nil
+}
+
+// textOf is a value as JSON, in C's memory.
+func textOf(value any) *C.char {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return C.CString(string(text))
+}
+
+//export goClose
+func goClose(handle C.uint64_t) *C.char {
+	return edge(func() error {
+		switch object := take(handle).(type) {
+		case nil:
+			if handle != 0 {
+				return fault(weir.ErrClosed, "", "handle %d is closed, or was never given", handle)
+			}
+		case *tensor:
+			return object.drop()
+		case *list:
+			return object.close()
+		case *model:
+			return object.drop()
+		case *program:
+			return object.close()
+		}
+		return nil
+	})
+}
+
+//export goUsage
+func goUsage(text **C.char) *C.char {
+	return edge(func() error {
+		u := weir.Usage()
+		objects.RLock()
+		handles := len(objects.of)
+		objects.RUnlock()
+		*text = textOf(map[string]any{
+			"weights_bytes": u.Weights, "arenas_bytes": u.Arenas, "outputs_bytes": u.Outputs, "scratch_bytes": u.Scratch, "code_bytes": u.Code,
+			"tensors_bytes": u.Tensors, "files_bytes": u.Files, "current_bytes": u.Current, "peak_bytes": u.Peak, "cached_bytes": u.Cached,
+			"foreign_bytes": u.Foreign, "handles": handles, "exported": exported.Load(),
+		})
+		return nil
+	})
+}
+
+//export goTrim
+func goTrim() C.int64_t { return C.int64_t(weir.Trim()) }
+
+//export goSetLimit
+func goSetLimit(bytes C.int64_t) C.int64_t { return C.int64_t(weir.SetLimit(int64(bytes))) }
+
+// sizesOf are extents that C passes.
+func sizesOf(shape *C.int64_t, rank C.int32_t) ([]int, error) {
+	if rank < 0 || rank > mostRank || rank > 0 && shape == nil {
+		return nil, fault(weir.ErrInput, "", "a tensor of rank %d; it is 0 to %d, with a shape", rank, mostRank)
+	}
+	sizes := make([]int, rank)
+	for i, e := range unsafe.Slice(shape, rank) {
+		sizes[i] = int(e)
+	}
+	return sizes, nil
+}
+
+// mostRank is the greatest rank of a tensor.
+const mostRank = 64

@@ -1,0 +1,288 @@
+//go:build cgo
+
+package main
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weirml/weir"
+)
+
+// model is a model with its handle and the programs that were compiled of it: the last of them closes it.
+type model struct {
+	*weir.Model
+	holders atomic.Int64
+}
+
+func addModel(m *weir.Model) C.uint64_t {
+	held := &model{Model: m}
+	held.holders.Store(1)
+	return add(held)
+}
+
+func (m *model) drop() error {
+	if m.holders.Add(-1) > 0 {
+		return nil
+	}
+	return m.Close()
+}
+
+// program is a program with the places for its runs.
+type program struct {
+	*weir.Program
+	model   *model
+	inputs  []weir.Info
+	outputs []weir.Info
+	states  []bool        // by output: it is the new value of a state, and lies where that does
+	slots   chan struct{} // one for each run that is active
+}
+
+func (p *program) close() error { return errors.Join(p.Program.Close(), p.model.drop()) }
+
+//export goLoad
+func goLoad(path *C.char, handle *C.uint64_t) *C.char {
+	return edge(func() error {
+		m, err := weir.Load(C.GoString(path))
+		if err == nil {
+			*handle = addModel(m)
+		}
+		return err
+	})
+}
+
+//export goLoadBytes
+func goLoadBytes(data unsafe.Pointer, size C.size_t, handle *C.uint64_t) *C.char {
+	return edge(func() error {
+		m, err := weir.LoadBytes(bytes.Clone(unsafe.Slice((*byte)(data), size)))
+		if err == nil {
+			*handle = addModel(m)
+		}
+		return err
+	})
+}
+
+// options are weir_compile's.
+type options struct {
+	Budget     int64               `json:"budget"`
+	Calls      int                 `json:"calls"`
+	Threads    int                 `json:"threads"`
+	Target     string              `json:"target"`
+	Precision  string              `json:"precision"`
+	Cache      string              `json:"cache"`
+	CPU        string              `json:"cpu"`
+	PageFolder string              `json:"page_folder"`
+	Outputs    []string            `json:"outputs"`
+	States     map[string]string   `json:"states"`
+	Dims       map[string][2]int64 `json:"dims"`
+	Exact      bool                `json:"exact"`
+	Tune       bool                `json:"tune"`
+}
+
+// read is the options of a text.
+func (o *options) read(text *C.char) (weir.Options, error) {
+	w := weir.Options{}
+	if text != nil {
+		d := json.NewDecoder(bytes.NewReader([]byte(C.GoString(text))))
+		d.DisallowUnknownFields()
+		if err := d.Decode(o); err != nil {
+			return w, fault(weir.ErrInput, "weir.h lists the options", "the options: %v", err)
+		}
+		if _, err := d.Token(); err != io.EOF {
+			return w, fault(weir.ErrInput, "", "something follows the options")
+		}
+	}
+	w = weir.Options{Target: weir.Target(o.Target), Threads: o.Threads, Calls: o.Calls, Budget: o.Budget, PageFolder: o.PageFolder, CPU: o.CPU,
+		Outputs: o.Outputs, States: o.States, Exact: o.Exact, Tune: o.Tune, Dims: map[string]weir.Range{}}
+	if len(o.Outputs) == 0 {
+		w.Outputs = nil // all
+	}
+	for name, r := range o.Dims {
+		w.Dims[name] = weir.Range{Min: r[0], Max: r[1]}
+	}
+	for _, named := range []struct {
+		name string
+		to   *weir.DType
+	}{{o.Precision, &w.Precision}, {o.Cache, &w.Cache}} {
+		if named.name != "" {
+			if err := named.to.UnmarshalText([]byte(named.name)); err != nil {
+				return w, err
+			}
+		}
+	}
+	return w, nil
+}
+
+//export goCompile
+func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_t) *C.char {
+	return edge(func() error {
+		m, err := find[*model](handle, "model")
+		if err != nil {
+			return err
+		}
+		o, err := new(options).read(text)
+		if err != nil {
+			return err
+		}
+		if m.holders.Add(1) == 1 {
+			m.holders.Add(-1)
+			return fault(weir.ErrClosed, "", "the model is closed")
+		}
+		var p *weir.Program
+		err = polled(poll, func(ctx context.Context) (err error) {
+			p, err = weir.Compile(ctx, m.Model, o)
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, m.drop())
+		}
+		made := &program{Program: p, model: m, inputs: p.Inputs(), outputs: p.Outputs(), slots: make(chan struct{}, max(1, o.Calls))}
+		for _, o := range made.outputs {
+			made.states = append(made.states, slices.ContainsFunc(made.inputs, func(in weir.Info) bool { return in.State == o.Name }))
+		}
+		*out = add(made)
+		return nil
+	})
+}
+
+// port is an input or output as weir_describe tells it.
+type port struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []any  `json:"shape"`
+	Kind  string `json:"kind"`
+	State string `json:"state"`
+}
+
+// kindNames are the names of kinds of ports.
+var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKind: "sequence", weir.OptionalKind: "optional", weir.OptionalSequenceKind: "optional sequence"}
+
+func portsOf(infos []weir.Info) []port {
+	list := []port{}
+	for _, i := range infos {
+		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State}
+		for _, e := range i.Shape {
+			if e.Dim != "" {
+				p.Shape = append(p.Shape, e.Dim)
+			} else {
+				p.Shape = append(p.Shape, e.Size)
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// dimension is one as weir_describe tells it; it has no greatest size where Max is nil.
+type dimension struct {
+	Name string `json:"name"`
+	Min  int64  `json:"min"`
+	Max  *int64 `json:"max"`
+}
+
+func dimensionsOf(list []weir.Dimension) []dimension {
+	out := []dimension{}
+	for _, d := range list {
+		told := dimension{Name: d.Name, Min: d.Min}
+		if d.Max != weir.Unbounded {
+			told.Max = &d.Max
+		}
+		out = append(out, told)
+	}
+	return out
+}
+
+//export goDescribe
+func goDescribe(handle C.uint64_t, text **C.char) *C.char {
+	return edge(func() error {
+		if m, err := find[*model](handle, "model"); err == nil {
+			*text = textOf(map[string]any{"inputs": portsOf(m.Inputs()), "outputs": portsOf(m.Outputs()), "metadata": m.Metadata()})
+			return nil
+		}
+		p, err := find[*program](handle, "model or program")
+		if err != nil {
+			return err
+		}
+		requires := []string{}
+		for _, c := range p.Requires() {
+			requires = append(requires, c.Condition)
+		}
+		*text = textOf(map[string]any{"inputs": portsOf(p.inputs), "outputs": portsOf(p.outputs), "dims": dimensionsOf(p.Dims()),
+			"decided": dimensionsOf(p.Decided()), "requires": requires, "target": p.Target(), "cpu": p.CPU(), "savings": append([]weir.Saving{}, p.Savings()...)})
+		return nil
+	})
+}
+
+//export goMemory
+func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *C.char {
+	return edge(func() error {
+		p, err := find[*program](handle, "program")
+		if err != nil {
+			return err
+		}
+		if calls < 1 {
+			return fault(weir.ErrInput, "", "%d calls; there is at least one", calls)
+		}
+		m, bound := p.Memory(), weir.Dims{}
+		if dims != nil {
+			if err := json.Unmarshal([]byte(C.GoString(dims)), &bound); err != nil {
+				return fault(weir.ErrInput, "", "the dimensions are no JSON object of whole numbers: %v", err)
+			}
+		}
+		told := map[string]any{"peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
+		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena, "outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
+			told[name+"_formula"] = size.String()
+		}
+		if dims != nil {
+			peak, err := m.Peak(int(calls), bound)
+			if err != nil {
+				return err
+			}
+			told["peak_bytes"] = peak
+		}
+		*text = textOf(told)
+		return nil
+	})
+}
+
+//export goSave
+func goSave(handle C.uint64_t, path *C.char) *C.char {
+	return edge(func() error {
+		p, err := find[*program](handle, "program")
+		if err != nil {
+			return err
+		}
+		return writeWhole(C.GoString(path), p.Program)
+	})
+}
+
+// writeWhole writes a file that is there wholly or not at all.
+func writeWhole(path string, from io.WriterTo) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = from.WriteTo(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

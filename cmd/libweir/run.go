@@ -1,0 +1,264 @@
+//go:build cgo
+
+package main
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/dlpack"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// pollEvery is how often a poll is asked.
+const pollEvery = 50 * time.Millisecond
+
+// polling is a context that ends when a poll says so. The poll is asked by whoever asks for Err on the thread that made it.
+type polling struct {
+	context.Context
+	end   context.CancelFunc
+	poll  C.weir_poll
+	self  C.uint64_t
+	asked atomic.Int64 // when, in nanoseconds since begin
+	begin time.Time
+}
+
+func newPolling(poll C.weir_poll) *polling {
+	p := &polling{poll: poll, self: C.weir_bridge_self(), begin: time.Now()}
+	p.Context, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Err is the context's, after asking the poll if it is time to.
+func (p *polling) Err() error {
+	now := int64(time.Since(p.begin))
+	if now-p.asked.Load() > int64(pollEvery) {
+		p.asked.Store(now)
+		p.ask()
+	}
+	return p.Context.Err()
+}
+
+// ask asks the poll.
+func (p *polling) ask() {
+	if C.weir_bridge_poll(p.poll, p.self) != 0 {
+		p.end()
+	}
+}
+
+// polled does what takes long on another thread, and asks the poll on this one.
+func polled(poll C.weir_poll, do func(context.Context) error) error {
+	if poll == nil {
+		return do(context.Background())
+	}
+	p := newPolling(poll)
+	defer p.end()
+	done := make(chan error, 1)
+	diag.Go("compiling", func() error { return do(p.Context) }, func(err error) { done <- err })
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			p.ask()
+		}
+	}
+}
+
+// enter waits for one of the program's places, and asks the poll meanwhile.
+func (p *program) enter(asked *polling) error {
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	var tick <-chan time.Time
+	if asked != nil {
+		ticker := time.NewTicker(pollEvery)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case p.slots <- struct{}{}:
+			return nil
+		case <-tick:
+			if err := asked.Err(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// supplied is what a run was given.
+type supplied struct {
+	in       weir.Inputs
+	borrowed []*weir.Tensor
+	parted   []*tensor
+}
+
+// suppliedPool keeps what runs were given for the runs that follow.
+var suppliedPool = sync.Pool{New: func() any { return &supplied{in: weir.Inputs{}} }}
+
+// release ends the use of arguments: copies are given back.
+func (s *supplied) release() {
+	for _, t := range s.borrowed {
+		t.Close()
+	}
+	for _, t := range s.parted {
+		t.keep()
+	}
+	clear(s.in)
+	clear(s.borrowed)
+	clear(s.parted)
+	s.borrowed, s.parted = s.borrowed[:0], s.parted[:0]
+	suppliedPool.Put(s)
+}
+
+// add supplies an input.
+func (s *supplied) add(info *weir.Info, a *C.weir_argument) error {
+	arg, err := s.argument(a)
+	if err != nil {
+		var e *weir.Error
+		if errors.As(err, &e) && e.Tensor == "" {
+			at := *e
+			at.Tensor = info.Name
+			return &at
+		}
+		return err
+	}
+	s.in[info.Name] = arg
+	return nil
+}
+
+// argument is an argument as a run takes it.
+func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
+	switch {
+	case a.how == C.WEIR_ABSENT:
+		return weir.Absent, nil
+	case a.tensor != 0:
+		return s.owned(a)
+	case a.lent == nil:
+		return nil, fault(weir.ErrInput, "", "no value is given for it")
+	}
+	access := weir.ReadOnly
+	if a.how == C.WEIR_UPDATE {
+		access = weir.ReadWrite
+	} else if a.how != C.WEIR_LEND {
+		return nil, fault(weir.ErrInput, "give it by weir_take first", "memory that its owner keeps is given to a run for good")
+	}
+	copying := dlpack.IfNeeded
+	if a.how == C.WEIR_UPDATE { // a copy would get the new value
+		copying = dlpack.Never
+	}
+	t, err := (*dlpack.Tensor)(unsafe.Pointer(a.lent)).Borrow(copying, access)
+	if err != nil {
+		return nil, err
+	}
+	s.borrowed = append(s.borrowed, t)
+	if a.how == C.WEIR_UPDATE {
+		return weir.Update(t), nil
+	}
+	return t, nil
+}
+
+// owned is an argument that is a handle.
+func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
+	if l, err := find[*list](a.tensor, "list"); err == nil {
+		var tensors []*weir.Tensor
+		for _, t := range l.items {
+			tensors = append(tensors, t.Tensor)
+		}
+		return weir.Sequence(tensors...), nil
+	}
+	t, err := find[*tensor](a.tensor, "tensor or list")
+	if err != nil {
+		return nil, err
+	}
+	switch a.how {
+	case C.WEIR_LEND:
+		return t.Tensor, nil
+	case C.WEIR_UPDATE:
+		return weir.Update(t.Tensor), nil
+	}
+	if err := t.part(); err != nil {
+		return nil, err
+	}
+	if s.parted = append(s.parted, t); a.how == C.WEIR_CONSUME {
+		return weir.Consume(t.Tensor), nil
+	}
+	return weir.Donate(t.Tensor), nil
+}
+
+//export goRun
+func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t, room C.int32_t) *C.char {
+	return edge(func() error {
+		p, err := find[*program](handle, "program")
+		if err != nil {
+			return err
+		}
+		if int(count) != len(p.inputs) || int(room) != len(p.outputs) {
+			return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs", count, room, len(p.inputs), len(p.outputs))
+		}
+		given := suppliedPool.Get().(*supplied)
+		defer given.release()
+		args := unsafe.Slice(arguments, count)
+		for i := range args {
+			if err := given.add(&p.inputs[i], &args[i]); err != nil {
+				return err
+			}
+		}
+		ctx, asked := context.Background(), (*polling)(nil)
+		if poll != nil {
+			asked = newPolling(poll)
+			defer asked.end()
+			ctx = asked
+		}
+		if err := p.enter(asked); err != nil {
+			return err
+		}
+		defer func() { <-p.slots }()
+		r, err := p.Run(ctx, given.in)
+		if err != nil {
+			return err
+		}
+		if err := r.Detach(); err != nil {
+			return errors.Join(err, r.Close())
+		}
+		p.give(r, args, unsafe.Slice(outputs, room))
+		return nil
+	})
+}
+
+// give makes handles of a run's outputs. That of a state is the argument's own.
+func (p *program) give(r *weir.Results, args []C.weir_argument, to []C.uint64_t) {
+	for i := range to {
+		to[i] = 0
+		if items := r.Sequence(p.outputs[i].Name); items != nil {
+			l := &list{}
+			for _, t := range items {
+				held := &tensor{Tensor: t}
+				held.holders.Store(1)
+				l.items = append(l.items, held)
+			}
+			to[i] = add(l)
+			continue
+		}
+		if p.states[i] {
+			continue // the caller has it
+		}
+		if t := r.At(i); t != nil {
+			to[i] = addTensor(t)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+"""The C library, by ctypes. It is loaded when it is first used, so that a process may fork before that."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from typing import Any
+
+from ._errors import _Interrupted, error_of
+
+_NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
+_ABI = 1
+
+
+# The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and what the run does with it.
+TENSOR, LENT, HOW = range(3)
+WORDS = 3
+LEND, CONSUME, DONATE, UPDATE, ABSENT = range(5)
+COPY_IF_NEEDED, COPY_NEVER, COPY_ALWAYS = range(3)
+
+
+class DLTensor(ctypes.Structure):
+    """DLPack's view of a tensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_handle, _out, _pointer, _text = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
+
+# What each function takes. Those that may fail give an error, or NULL.
+_FALLIBLE: dict[str, list[Any]] = {
+    "weir_load": [_text, _out],
+    "weir_load_bytes": [_text, ctypes.c_size_t, _out],
+    "weir_compile": [_handle, _text, _pointer, _out],
+    "weir_describe": [_handle, _out],
+    "weir_memory": [_handle, ctypes.c_int32, _text, _out],
+    "weir_run": [_handle, _pointer, ctypes.c_int32, _pointer, _pointer, ctypes.c_int32],
+    "weir_take": [_pointer, ctypes.c_int32, ctypes.c_int32, _out],
+    "weir_give": [_handle, ctypes.c_int32, ctypes.c_int32, _out],
+    "weir_view": [_handle, _out],
+    "weir_type": [_handle, _out, _out],
+    "weir_zeros": [_text, _pointer, ctypes.c_int32, _out],
+    "weir_strings": [_text, _pointer, ctypes.c_int32, _out],
+    "weir_text": [_handle, _out, _pointer, _out],
+    "weir_list": [_pointer, ctypes.c_int32, _out],
+    "weir_items": [_handle, _pointer, _out],
+    "weir_close": [_handle],
+    "weir_usage": [_out],
+    "weir_save": [_handle, _text],
+}
+
+# Python's own functions, in the order of weir_python.
+_PYTHON = (
+    "PyCapsule_IsValid",
+    "PyCapsule_GetPointer",
+    "PyCapsule_SetName",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyErr_CheckSignals",
+    "PyErr_Fetch",
+    "PyErr_Restore",
+)
+
+
+class Library:
+    """The loaded library. Functions of c release Python's lock while they run; those of held keep it."""
+
+    def __init__(self, path: str) -> None:
+        self.c = ctypes.CDLL(path)
+        self.held = ctypes.PyDLL(path)
+        if self.c.weir_abi() != _ABI:
+            raise ImportError(f"{path} has version {self.c.weir_abi()} of weir's interface; this package wants {_ABI}")
+        for name, takes in _FALLIBLE.items():
+            function = getattr(self.c, name)
+            function.argtypes, function.restype = takes, ctypes.c_void_p
+        self.c.weir_free.argtypes = [ctypes.c_void_p]
+        self.c.weir_trim.restype = ctypes.c_int64
+        self.c.weir_set_limit.argtypes, self.c.weir_set_limit.restype = [ctypes.c_int64], ctypes.c_int64
+        self.held.weir_capsule_take.argtypes = [ctypes.py_object, _out]
+        self.held.weir_capsule_take.restype = ctypes.c_void_p
+        self.held.weir_capsule_view.argtypes = [ctypes.py_object, _out]
+        self.held.weir_capsule_view.restype = ctypes.c_void_p
+        addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _PYTHON]
+        self.c.weir_python((ctypes.c_void_p * len(addresses))(*addresses))
+        self.poll = ctypes.cast(self.c.weir_python_poll, ctypes.c_void_p)
+        self.destructor = ctypes.cast(self.c.weir_capsule_destructor, ctypes.c_void_p)
+        self.new_capsule = ctypes.pythonapi.PyCapsule_New
+        self.new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.new_capsule.restype = ctypes.py_object
+        self.run, self.close, self.view = self.c.weir_run, self.c.weir_close, self.c.weir_view
+
+    def check(self, failed: int | None) -> None:
+        """Raises the error that a function gave."""
+        if not failed:
+            return
+        text = ctypes.string_at(failed)
+        self.c.weir_free(failed)
+        error = error_of(text)
+        if isinstance(error, _Interrupted):
+            self.held.weir_python_raise()
+            raise KeyboardInterrupt
+        raise error
+
+    def string(self, text: ctypes.c_char_p | ctypes.c_void_p) -> str:
+        """A text that a function gave, which is freed."""
+        address = ctypes.cast(text, ctypes.c_void_p).value or 0
+        value = ctypes.string_at(address).decode()
+        self.c.weir_free(address)
+        return value
+
+
+_library: Library | None = None
+_loading = threading.Lock()
+
+
+def library() -> Library:
+    """The library, which the first call loads."""
+    global _library
+    if _library is None:
+        with _loading:
+            if _library is None:
+                name = _NAMES.get(sys.platform, "libweir.so")
+                path = os.environ.get("WEIR_LIBRARY") or os.path.join(os.path.dirname(__file__), name)
+                _library = Library(path)
+    return _library

@@ -1,0 +1,412 @@
+"""Models, programs and their certificates."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from types import TracebackType
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
+
+from ._errors import ClosedError, InputError
+from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, library
+from ._tensor import Tensor, capsule_of, from_dlpack, strings
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+class Port(NamedTuple):
+    """An input or an output: an extent of its shape is a number, or the name of a dimension or a formula."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    kind: str  # tensor, sequence, optional, or optional sequence
+    state: str  # of an input that a run updates: the output that is its new value
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+class Dimension(NamedTuple):
+    """A dimension with its range; max is None if nothing bounds it."""
+
+    name: str
+    min: int
+    max: int | None
+
+
+class _Given:
+    """An argument with what a run does with it."""
+
+    __slots__ = ("value", "how")
+
+    def __init__(self, value: Any, how: int) -> None:
+        self.value, self.how = value, how
+
+
+def consume(x: Any) -> Any:
+    """Gives x to a run for good: its memory is released inside the run, after the last step that reads it."""
+    return _Given(x, CONSUME)
+
+
+def donate(x: Any) -> Any:
+    """Gives x to a run for good, and its memory to an output, which lies there."""
+    return _Given(x, DONATE)
+
+
+def update(x: Any) -> Any:
+    """Lends x as a state: the run writes its new value in its place."""
+    return _Given(x, UPDATE)
+
+
+class _Closable:
+    """Something of the library's that is closed once."""
+
+    _handle = 0
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # the interpreter may be ending
+            pass
+
+    def close(self) -> None:
+        """Closes it. Closing twice is fine."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            library().check(library().close(handle))
+
+    def _open(self) -> int:
+        if not self._handle:
+            raise ClosedError(f"the {type(self).__name__.lower()} is closed")
+        return self._handle
+
+
+class Model(_Closable):
+    """A model that was loaded: see load."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        told = _told(handle)
+        self.inputs: tuple[Port, ...] = _ports(told["inputs"])
+        self.outputs: tuple[Port, ...] = _ports(told["outputs"])
+        self.metadata: dict[str, str] = told["metadata"] or {}
+
+    def __repr__(self) -> str:
+        return f"<weir.Model ({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})>"
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def load(model: _Path | bytes) -> Model:
+    """Loads a model from a file, or from the bytes of one: ONNX, weir's own text, or an artefact."""
+    handle = ctypes.c_uint64()
+    lib = library()
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        data = bytes(model)
+        lib.check(lib.c.weir_load_bytes(data, len(data), ctypes.byref(handle)))
+    else:
+        lib.check(lib.c.weir_load(os.fsencode(model), ctypes.byref(handle)))
+    return Model(handle.value)
+
+
+def compile(
+    model: Model | _Path | bytes,
+    *,
+    budget: int = 0,
+    calls: int = 1,
+    threads: int = 0,
+    target: str = "",
+    precision: str = "",
+    cache: str = "",
+    cpu: str = "",
+    page_folder: str = "",
+    outputs: Sequence[str] = (),
+    states: Mapping[str, str] | None = None,
+    dims: Mapping[str, int | tuple[int, int]] | None = None,
+    exact: bool = False,
+    tune: bool = False,
+) -> Program:
+    """Compiles a model, and plans its memory.
+
+    budget is the most bytes that its peak may have (0: no bound), calls how many runs may be active at once, threads how
+    many a run may use (0: all), dims a size or a range for dimensions, states which output is the new value of which
+    input. The others are as the command's flags of the same names. Ctrl-C ends it.
+    """
+    loaded = model if isinstance(model, Model) else load(model)
+    ranges = {name: [r, r] if isinstance(r, int) else list(r) for name, r in (dims or {}).items()}
+    options: dict[str, Any] = {
+        "budget": budget, "calls": calls, "threads": threads, "target": target, "precision": precision, "cache": cache,
+        "cpu": cpu, "page_folder": page_folder, "outputs": list(outputs), "states": dict(states or {}), "dims": ranges,
+        "exact": exact, "tune": tune,
+    }  # fmt: skip
+    handle = ctypes.c_uint64()
+    lib = library()
+    lib.check(lib.c.weir_compile(loaded._open(), json.dumps(options).encode(), lib.poll, ctypes.byref(handle)))
+    if loaded is not model:
+        loaded.close()
+    return Program(handle.value, calls)
+
+
+class Memory:
+    """A program's certificate: what it takes, before it runs, to the byte."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def _ask(self, calls: int | None, dims: dict[str, int] | None) -> dict[str, Any]:
+        text = ctypes.c_void_p()
+        lib = library()
+        bound = None if dims is None else json.dumps(dims).encode()
+        count = self._program.calls if calls is None else calls
+        lib.check(lib.c.weir_memory(self._program._open(), count, bound, ctypes.byref(text)))
+        told: dict[str, Any] = json.loads(lib.string(text))
+        return told
+
+    @property
+    def formula(self) -> str:
+        """The peak as a formula over the dimensions, in Python's syntax; ceildiv(a, b) is -(-a // b)."""
+        return str(self._ask(None, None)["peak_formula"])
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The formulas of the parts: weights, code, arena, outputs, scratch and lower_bound."""
+        told = self._ask(None, None)
+        return {name[: -len("_formula")]: told[name] for name in told if name.endswith("_formula") and name != "peak_formula"}
+
+    def peak(self, calls: int | None = None, **dims: int) -> int:
+        """The peak in bytes where the dimensions have these sizes: peak(batch=64)."""
+        return int(self._ask(calls, dims)["peak_bytes"])
+
+    def __repr__(self) -> str:
+        return str(self._ask(None, None)["report"])
+
+
+class Results(Sequence[Any]):
+    """A run's outputs: by position, and by name as results["scores"]."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        self._names, self._values = names, tuple(values)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                return self._values[list(self._names).index(key)]
+            except ValueError:
+                raise KeyError(f"there is no output {key!r}; there are {', '.join(self._names)}") from None
+        return self._values[key]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __repr__(self) -> str:
+        return "<weir.Results " + ", ".join(f"{n}: {v!r}" for n, v in zip(self._names, self._values)) + ">"
+
+    def asdict(self) -> dict[str, Any]:
+        """The outputs by name."""
+        return dict(zip(self._names, self._values))
+
+
+class Program(_Closable):
+    """A compiled model: call it with one array for each input, by position or by name.
+
+    Arrays of NumPy and PyTorch, weir's tensors, and whatever else has __dlpack__ are read where they lie. One output is
+    given as a tensor, several as Results. As many threads as calls says may run it at once; others wait.
+    """
+
+    def __init__(self, handle: int, calls: int) -> None:
+        """For the package's own use: compile makes programs."""
+        self._handle = handle
+        self.calls = calls
+        told = _told(handle)
+        self.inputs: tuple[Port, ...] = _ports(told["inputs"])
+        self.outputs: tuple[Port, ...] = _ports(told["outputs"])
+        self.dims: tuple[Dimension, ...] = tuple(Dimension(**d) for d in told["dims"])
+        self.requires: tuple[str, ...] = tuple(told["requires"])
+        self.target: str = told["target"]
+        self.memory = Memory(self)
+        self._names = [p.name for p in self.inputs]
+        self._gives = [p.name for p in self.outputs]
+        self._arguments_type = ctypes.c_uint64 * (WORDS * len(self._names))
+        self._outputs_type = ctypes.c_uint64 * len(self._gives)
+        states = {p.state: i for i, p in enumerate(self.inputs) if p.state}
+        self._states = [states.get(name) for name in self._gives]
+
+    def __repr__(self) -> str:
+        ports = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
+        return f"<weir.Program {ports}{'' if self._handle else ', closed'}>"
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def save(self, path: _Path) -> None:
+        """Writes the program as an artefact, which load reads."""
+        library().check(library().c.weir_save(self._open(), os.fsencode(path)))
+
+    def _arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        if len(args) > len(self._names):
+            raise InputError(f"{len(args)} arguments are given; the inputs are {', '.join(map(str, self.inputs))}")
+        values = list(args) + [None] * (len(self._names) - len(args))
+        for name, value in named.items():
+            if name not in self._names:
+                raise InputError(f"there is no input {name!r}; the inputs are {', '.join(map(str, self.inputs))}")
+            at = self._names.index(name)
+            if at < len(args):
+                raise InputError(f"input {name!r} is given by position and by name")
+            values[at] = value
+        return values
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        values = self._arguments(args, named) if named or len(args) != len(self._names) else args
+        count, room = len(values), len(self._gives)
+        arguments, outputs = self._arguments_type(), self._outputs_type()
+        kept: list[Any] = []
+        parted: list[Tensor] = []
+        for i, value in enumerate(values):
+            _supply(arguments, WORDS * i, value, self.inputs[i], kept, parted)
+        lib = library()
+        failed = lib.run(self._open(), arguments, count, lib.poll, outputs, room)
+        if failed:
+            lib.check(failed)
+        for tensor in parted:
+            tensor.close()
+        results = [self._output(i, outputs[i], values) for i in range(room)]
+        return results[0] if room == 1 else Results(self._gives, results)
+
+    def _output(self, i: int, handle: int, values: Sequence[Any]) -> Any:
+        state = self._states[i]
+        if state is not None:
+            given = values[state]
+            return given.value if isinstance(given, _Given) else given
+        if not handle:
+            return None
+        if self.outputs[i].kind.endswith("sequence"):
+            return _items(handle)
+        return Tensor(handle)
+
+
+def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: list[Tensor]) -> None:
+    """Writes a value as an argument, at a word. What must live until the run has returned is put into kept, and a tensor
+    that the run takes for good into parted."""
+    how = LEND
+    if isinstance(value, _Given):
+        value, how = value.value, value.how
+    if isinstance(value, Tensor):
+        if not value._handle:
+            raise ClosedError(f"the tensor given for input {port} is closed, or was given away", tensor=port.name)
+        to[at + TENSOR], to[at + HOW] = value._handle, how
+        if how in (CONSUME, DONATE):
+            parted.append(value)
+        return
+    if value is None:
+        if not port.kind.startswith("optional"):
+            raise InputError(f"no value is given for input {port}", tensor=port.name)
+        to[at + HOW] = ABSENT
+        return
+    if port.kind.endswith("sequence") or port.dtype == "string":
+        owned = _list(value, port) if port.kind.endswith("sequence") else _words(value)
+        kept.append(owned)
+        to[at + TENSOR] = owned._handle
+        return
+    if not hasattr(value, "__dlpack__"):
+        value = _array(value, port)
+    if how in (CONSUME, DONATE):
+        tensor = from_dlpack(value)
+        parted.append(tensor)
+        to[at + TENSOR], to[at + HOW] = tensor._handle, how
+        return
+    capsule = capsule_of(value)
+    fixed = ctypes.c_int32()
+    view = library().held.weir_capsule_view(capsule, ctypes.byref(fixed))
+    if not view:
+        raise BufferError(f"what is given for input {port} holds no tensor of DLPack 0 or 1")
+    if how == UPDATE and fixed.value:
+        raise InputError(f"the memory given for state {port} may only be read", tensor=port.name)
+    kept.append(capsule)
+    to[at + LENT], to[at + HOW] = view, how
+
+
+def _words(value: Any) -> Tensor:
+    """A tensor of the strings of lists, or of an array of NumPy's."""
+    return strings(value.tolist() if hasattr(value, "tolist") else value)
+
+
+# NumPy's names of the types that Python's numbers become.
+_NUMPY = {
+    "bool": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i8": "int8", "i16": "int16",
+    "i32": "int32", "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64",
+    "c128": "complex128",
+}  # fmt: skip
+
+
+def _array(value: Any, port: Port) -> Any:
+    """Python's numbers, and lists of them, as NumPy's array of an input's type."""
+    if port.dtype not in _NUMPY:
+        raise InputError(f"{type(value).__name__} is given for input {port}; give a tensor", tensor=port.name)
+    try:
+        import numpy
+    except ImportError:
+        raise InputError(f"{type(value).__name__} is given for input {port}; NumPy would make an array of it") from None
+    array = numpy.asarray(value)
+    if array.dtype == object or array.dtype.kind not in "biufc":
+        raise InputError(f"{type(value).__name__} is given for input {port}, of no numbers", tensor=port.name)
+    return numpy.ascontiguousarray(array.astype(_NUMPY[port.dtype], casting="same_kind" if array.size else "unsafe")).reshape(array.shape)
+
+
+class _List(_Closable):
+    """A list of tensors in the library."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+
+def _list(values: Any, port: Port) -> _List:
+    """A sequence's tensors as a list of the library's."""
+    made: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            made.append(value)
+        elif port.dtype == "string":
+            made.append(_words(value))
+        else:
+            made.append(from_dlpack(value if hasattr(value, "__dlpack__") else _array(value, port)))
+    handles = (ctypes.c_uint64 * len(made))(*[t._handle for t in made])
+    handle = ctypes.c_uint64()
+    library().check(library().c.weir_list(handles, len(made), ctypes.byref(handle)))
+    return _List(handle.value)
+
+
+def _items(handle: int) -> list[Tensor]:
+    """The tensors of a list of the library's, which is closed."""
+    owned = _List(handle)
+    count = ctypes.c_int32()
+    lib = library()
+    lib.check(lib.c.weir_items(handle, None, ctypes.byref(count)))
+    items = (ctypes.c_uint64 * count.value)()
+    lib.check(lib.c.weir_items(handle, items, ctypes.byref(count)))
+    owned.close()
+    return [Tensor(item) for item in items]
+
+
+def _told(handle: int) -> dict[str, Any]:
+    text = ctypes.c_void_p()
+    library().check(library().c.weir_describe(handle, ctypes.byref(text)))
+    told: dict[str, Any] = json.loads(library().string(text))
+    return told
+
+
+def _ports(list_: list[dict[str, Any]]) -> tuple[Port, ...]:
+    return tuple(Port(p["name"], p["dtype"], tuple(p["shape"]), p["kind"], p["state"]) for p in list_)

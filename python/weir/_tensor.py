@@ -1,0 +1,281 @@
+"""Tensors, and how they are exchanged with other libraries."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import TYPE_CHECKING, Any, Protocol, Sequence
+
+from ._errors import ClosedError, Error
+from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, DLTensor, library
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_CPU = 1  # DLPack's kDLCPU
+_VERSION = (1, 0)  # of DLPack, that weir writes
+_VERSIONED, _LEGACY = b"dltensor_versioned", b"dltensor"  # capsules keep the address
+
+
+class Exchangeable(Protocol):
+    """What DLPack's protocol asks of an array: NumPy's, PyTorch's and JAX's have it, and weir's."""
+
+    def __dlpack__(self) -> object: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+class Tensor:
+    """An array in memory of weir's, or in memory that another library lends; in row-major order.
+
+    NumPy and PyTorch read it without a copy: numpy.from_dlpack(t), torch.from_dlpack(t). The memory is given back when
+    the tensor is closed, or collected, and everything that was made of it is gone.
+    """
+
+    __slots__ = ("_handle", "_seen", "_dtype", "__weakref__")
+
+    def __init__(self, handle: int) -> None:
+        """For the package's own use; from_dlpack, zeros and programs make tensors."""
+        self._handle = handle
+        self._seen: DLTensor | None = None
+        self._dtype = ""
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", 0)
+        if handle:
+            self._handle = 0
+            try:
+                failed = library().close(handle)
+                if failed:
+                    library().c.weir_free(failed)
+            except (AttributeError, TypeError):  # the interpreter is ending, and has taken modules apart
+                pass
+
+    def close(self) -> None:
+        """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
+        handle, self._handle, self._seen = self._handle, 0, None
+        if handle:
+            library().check(library().close(handle))
+
+    @property
+    def closed(self) -> bool:
+        """Whether the tensor was closed, or given to a run for good."""
+        return not self._handle
+
+    def _view(self) -> DLTensor:
+        if self._seen is None:
+            if not self._handle:
+                raise ClosedError("the tensor is closed, or was given away")
+            address = ctypes.c_void_p()
+            library().check(library().view(self._handle, ctypes.byref(address)))
+            self._seen = DLTensor.from_address(address.value or 0)
+        return self._seen
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        if self.dtype == "string":
+            return self._strings()[1]
+        view = self._view()
+        return tuple(int(e) for e in view.shape[: view.ndim]) if view.ndim else ()
+
+    @property
+    def dtype(self) -> str:
+        """The element type by weir's name, such as f32, bf16 or i64."""
+        if not self._dtype:
+            if not self._handle:
+                raise ClosedError("the tensor is closed, or was given away")
+            name, fixed = ctypes.c_void_p(), ctypes.c_int32()
+            library().check(library().c.weir_type(self._handle, ctypes.byref(name), ctypes.byref(fixed)))
+            self._dtype = library().string(name)
+        return self._dtype
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the memory may only be read, since its owner lends it so."""
+        name, fixed = ctypes.c_void_p(), ctypes.c_int32()
+        library().check(library().c.weir_type(self._handle, ctypes.byref(name), ctypes.byref(fixed)))
+        library().c.weir_free(name)
+        return bool(fixed.value)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def data_ptr(self) -> int:
+        """The address of the first element; 0 if there is none."""
+        return int(self._view().data or 0)
+
+    @property
+    def nbytes(self) -> int:
+        """The elements' bytes."""
+        return (self.size * int(self._view().bits) + 7) // 8
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without axes has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        if not self._handle:
+            return "<weir.Tensor, closed>"
+        return f"<weir.Tensor {self.dtype}{list(self.shape)}>".replace(" [", "[")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (_CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule for from_dlpack of another library, as the array API describes it.
+
+        BufferError: another device, a stream, or memory that may only be read for a library that knows no such thing.
+        """
+        if stream is not None:
+            raise BufferError("a tensor on the CPU has no stream")
+        if dl_device is not None and tuple(dl_device) != (_CPU, 0):
+            raise BufferError(f"the tensor is on the CPU, and cannot be had on device {tuple(dl_device)}")
+        if not self._handle:
+            raise ClosedError("the tensor is closed, or was given away")
+        versioned = max_version is not None and max_version[0] >= 1
+        copying = COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
+        managed = ctypes.c_void_p()
+        lib = library()
+        try:
+            lib.check(lib.c.weir_give(self._handle, versioned, copying, ctypes.byref(managed)))
+        except NotImplementedError as error:
+            raise BufferError(str(error)) from None
+        return lib.new_capsule(managed, _VERSIONED if versioned else _LEGACY, lib.destructor)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The tensor as NumPy's array, without a copy; a tensor of strings as an array of objects."""
+        import numpy
+
+        if self.dtype == "string":
+            words, shape = self._strings()
+            return numpy.array(words, dtype=object).reshape(shape)
+        array: np.ndarray[Any, Any] = numpy.from_dlpack(self)
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self!r} is {dtype} with a copy only")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def torch(self) -> Any:
+        """The tensor as PyTorch's, without a copy."""
+        import torch
+
+        return torch.from_dlpack(self)
+
+    def tolist(self) -> Any:
+        """The elements as Python's numbers, in lists of lists."""
+        return self.numpy().tolist()
+
+    def item(self) -> Any:
+        """The only element."""
+        return self.numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def _strings(self) -> tuple[list[str], tuple[int, ...]]:
+        text, shape, rank = ctypes.c_void_p(), (ctypes.c_int64 * 64)(), ctypes.c_int32()
+        if not self._handle:
+            raise ClosedError("the tensor is closed, or was given away")
+        lib = library()
+        lib.check(lib.c.weir_text(self._handle, ctypes.byref(text), shape, ctypes.byref(rank)))
+        return json.loads(lib.string(text)), tuple(shape[: rank.value])
+
+
+# Types whose __dlpack__ takes no max_version.
+_older: set[type] = set()
+
+
+def capsule_of(x: Any) -> object:
+    """What x gives away by DLPack."""
+    if getattr(x, "requires_grad", False):
+        x = x.detach()
+    kind = type(x)
+    if kind not in _older:
+        try:
+            return x.__dlpack__(max_version=(1, 0))
+        except TypeError:
+            _older.add(kind)
+    return x.__dlpack__()
+
+
+def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
+    """A tensor of the memory of x, without a copy unless copy asks for one or the memory's strides need one.
+
+    With copy=False such memory is refused. x's memory is released when the tensor is closed or collected.
+    """
+    copying = COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
+    lib = library()
+    capsule = capsule_of(x)
+    versioned = ctypes.c_int32()
+    managed = lib.held.weir_capsule_take(capsule, ctypes.byref(versioned))
+    if not managed:
+        raise BufferError(f"{type(x).__name__}.__dlpack__ gave {capsule!r}, which holds no tensor, or one that was taken")
+    handle = ctypes.c_uint64()
+    try:
+        lib.check(lib.c.weir_take(managed, versioned, copying, ctypes.byref(handle)))
+    except NotImplementedError as error:
+        raise BufferError(str(error)) from error
+    return Tensor(handle.value)
+
+
+def zeros(shape: Sequence[int], dtype: str = "f32") -> Tensor:
+    """A tensor of zeros."""
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    handle = ctypes.c_uint64()
+    library().check(library().c.weir_zeros(dtype.encode(), sizes, len(shape), ctypes.byref(handle)))
+    return Tensor(handle.value)
+
+
+def strings(words: Any) -> Tensor:
+    """A tensor of strings: of a string, or of lists of lists of them."""
+    shape: list[int] = []
+    flat = words
+    while isinstance(flat, (list, tuple)):
+        shape.append(len(flat))
+        if len(flat) == 0:
+            break
+        flat = flat[0]
+    items: list[Any] = [words]
+    for extent in shape:
+        if any(not isinstance(item, (list, tuple)) or len(item) != extent for item in items):
+            raise ValueError("lists of strings of unequal lengths")
+        items = [word for item in items for word in item]
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    handle = ctypes.c_uint64()
+    text = json.dumps(items).encode()
+    library().check(library().c.weir_strings(text, sizes, len(shape), ctypes.byref(handle)))
+    return Tensor(handle.value)
+
+
+__all__ = ["Error", "Exchangeable", "Tensor", "from_dlpack", "strings", "zeros"]
