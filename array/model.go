@@ -3,6 +3,7 @@ package array
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -173,6 +174,9 @@ func elementsOf[T float32 | float64](w Weight) (*weir.Tensor, error) {
 // Apply computes the model's outputs of its inputs, as a part of a trace too, with arrays of the types that Weights
 // says in place of weights; those without are as in the file. Inputs have the types that the model declares.
 //
+// Weights and inputs of F32 may be given in BF16. If a weight is, the model's matrix products and convolutions of F32
+// multiply values that are rounded to BF16, and add up in F32; everything else computes as the file says.
+//
 // A BatchNormalization computes as the file says: by its running statistics, which stay as they are, unless the
 // model was exported for training.
 func (m *Model) Apply(s *Scope, weights map[string]*Array, x ...*Array) []*Array {
@@ -220,10 +224,14 @@ func (m *Model) signature() string {
 func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value {
 	by := map[string]*ir.Value{}
 	for i, in := range m.inputs {
-		by[in.Name] = v[i]
+		by[in.Name] = widened(b, v[i], in.DType)
 	}
 	for i, w := range given {
-		x := v[len(m.inputs)+i]
+		x := widened(b, v[len(m.inputs)+i], w.DType)
+		if x != v[len(m.inputs)+i] {
+			b.Instead = productOfBF16
+			defer func() { b.Instead = nil }()
+		}
 		if want := (ir.Type{DType: w.DType, Shape: ir.Constants(w.from.Shape())}); x.Type.String() != want.String() {
 			b.Fail(diag.Inputf("%v is given, and the weight is %v", x.Type, want).AtTensor(w.Name))
 		}
@@ -234,6 +242,28 @@ func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value 
 		b.Fail(err)
 	}
 	return out
+}
+
+// widened is a value of bf16 as f32, if that is the type that a model wants.
+func widened(b *ir.Builder, x *ir.Value, want weir.DType) *ir.Value {
+	if want == weir.F32 && x.Type.DType == weir.BF16 {
+		return ops.Cast(b, x, weir.F32)
+	}
+	return x
+}
+
+// productOfBF16 is a matrix product or a convolution of f32, with operands that are rounded to bf16.
+func productOfBF16(b *ir.Builder, op string, attrs ir.Attrs, in []*ir.Value) *ir.Value {
+	if op != "matmul" && op != "convolution" || in[0].Type.DType != weir.F32 || in[1].Type.DType != weir.F32 {
+		return nil
+	}
+	attrs = maps.Clone(attrs)
+	if attrs == nil {
+		attrs = ir.Attrs{}
+	}
+	attrs["dtype"] = weir.F32
+	rounded := []*ir.Value{ops.Cast(b, in[0], weir.BF16), ops.Cast(b, in[1], weir.BF16)}
+	return b.Op(op, attrs, append(rounded, in[2:]...)...)
 }
 
 // WriteONNX writes the model's file with the elements of arrays, of the types that Weights says, in place of

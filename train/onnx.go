@@ -22,6 +22,9 @@ type ONNX struct{ model *array.Model }
 //	params, err := nn.New(net, 7)
 //	err = params.Freeze("0.*")
 //
+// With Options.Precision BF16 the model's matrix products and convolutions of f32 multiply bf16 and add up in f32; see
+// array.Model.Apply. The store, and what WriteONNX writes, are f32 as without.
+//
 // A BatchNormalization computes by its running statistics, in training too, and they stay as they are. Weights of
 // f16 and bf16 are f32 in the store, and rounded where the model reads them. A model without any parameter is an
 // error.
@@ -76,12 +79,7 @@ func (n *ONNX) Declare(d *nn.Declaration) {
 func (n *ONNX) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	weights := map[string]*array.Array{}
 	for _, w := range n.model.Weights() {
-		a := c.Param(w.Name)
-		if c.Err() == nil && a.DType() != w.DType {
-			return c.Failf("train it without Options.Precision",
-				"%s is to be %v: an ONNX model computes in the types of its file, %v here", w.Name, a.DType(), w.DType)
-		}
-		weights[w.Name] = a
+		weights[w.Name] = c.Param(w.Name)
 	}
 	return n.model.Apply(c.Scope, weights, x...)
 }

@@ -14,6 +14,9 @@ type Builder struct {
 	*Inference
 	Block  *Block
 	Source string // given to the nodes it makes
+	// Instead builds what stands in the place of a node that Op is to make, and returns its output; nil leaves the node
+	// as it is. It applies to inner blocks too. A nil Instead leaves all nodes.
+	Instead func(b *Builder, op string, attrs Attrs, inputs []*Value) *Value
 }
 
 // NewBuilder builds into block.
@@ -23,7 +26,7 @@ func NewBuilder(c *Inference, block *Block) *Builder {
 
 // In returns a builder for an inner block (a region's body), with the source carried on.
 func (b *Builder) In(block *Block) *Builder {
-	return &Builder{Inference: b.Inference, Block: block, Source: b.Source}
+	return &Builder{Inference: b.Inference, Block: block, Source: b.Source, Instead: b.Instead}
 }
 
 type buildError struct{ err error }
@@ -149,6 +152,13 @@ func (b *Builder) NodeWith(op string, attrs Attrs, regions []*Block, inputs ...*
 
 // Op appends a node with one output and returns that.
 func (b *Builder) Op(op string, attrs Attrs, inputs ...*Value) *Value {
+	if b.Instead != nil {
+		plain := *b
+		plain.Instead = nil
+		if v := b.Instead(&plain, op, attrs, inputs); v != nil {
+			return v
+		}
+	}
 	return b.Node(op, attrs, inputs...).Outputs[0]
 }
 
