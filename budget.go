@@ -1,9 +1,12 @@
 package weir
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
 )
 
@@ -63,4 +66,47 @@ func (p *Program) Savings() []Saving {
 		out = append(out, Saving{Kind: string(s.Kind), Tensor: s.Tensor, At: s.At, Bytes: s.Bytes, Operations: s.Operations, Moved: s.Moved, Pieces: s.Pieces, Rows: s.Rows, Operators: s.Nodes, Loops: s.Loops, Share: s.Share})
 	}
 	return out
+}
+
+// mostEnough is how often a budget that a refusal names is tried, before the peak without a budget is named.
+const mostEnough = 6
+
+// enough is the error of a refused budget with one that works. What the compiler names is an estimate: how a model keeps
+// within a budget depends on the budget. So the model is compiled within the number that is named, or within a greater one.
+func (m *Model) enough(ctx context.Context, o Options, refused error) error {
+	var e *Error
+	if !errors.As(refused, &e) || e.Budget <= 0 {
+		return refused
+	}
+	o.Logger, o.Stage, o.Tune = nil, nil, false
+	for n := range mostEnough {
+		if o.Budget = max(e.Budget, o.Budget+1); n == mostEnough-1 {
+			o.Budget = 0
+		}
+		p, err := compileWith(ctx, m, o, compiler.Choices{})
+		if err == nil {
+			defer p.Close()
+			return works(refused, p)
+		}
+		if e = nil; !errors.As(err, &e) || e.Budget <= 0 {
+			return errors.Join(refused, err)
+		}
+	}
+	return refused
+}
+
+// works is a refusal with the budget that a program was compiled within; without one, with the program's peak.
+func works(refused error, p *Program) error {
+	bytes := p.options.Budget
+	if bytes == 0 {
+		var err error
+		if bytes, err = p.memory.before(p.options.Calls).Max(); err != nil {
+			return errors.Join(refused, err)
+		}
+	}
+	var e *Error
+	errors.As(refused, &e)
+	named := *e.WithFix("a budget of %d bytes works", bytes)
+	named.Budget = bytes
+	return &named
 }

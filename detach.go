@@ -16,6 +16,8 @@ import (
 // consumes it. The outputs' bytes come on top of the program's certificate, for as long as they are kept.
 func (r *Results) Detach() (err error) {
 	defer diag.Recover(&err, "detaching results")
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.detached != nil {
 		return nil
 	}
@@ -153,10 +155,9 @@ func (r *Results) nameOf(t *Tensor) string {
 	return ""
 }
 
-// closeDetached closes the tensors one by one.
-func (r *Results) closeDetached() error {
-	var failed error
-	for _, t := range r.detached {
+// closeAll closes tensors.
+func closeAll(list []*Tensor) (failed error) {
+	for _, t := range list {
 		failed = errors.Join(failed, t.Close())
 	}
 	return failed

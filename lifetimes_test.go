@@ -217,11 +217,13 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Program.WriteTo": func(_ context.Context, w *lives) error { _, err := w.program.WriteTo(new(bytes.Buffer)); return err },
 
 	"Results.At":       func(_ context.Context, w *lives) error { w.results.At(0); return nil },
+	"Results.Detach":   func(_ context.Context, w *lives) error { return allow(w.results.Detach(), weir.ErrInput) },
 	"Results.Get":      func(_ context.Context, w *lives) error { w.results.Get("scores"); return nil },
 	"Results.Sequence": func(_ context.Context, w *lives) error { w.results.Sequence("scores"); return nil },
 
 	"Tensor.Bytes":  func(_ context.Context, w *lives) error { w.scores.Bytes(); return nil },
 	"Tensor.DType":  func(_ context.Context, w *lives) error { w.x.DType(); return nil },
+	"Tensor.Fixed":  func(_ context.Context, w *lives) error { w.x.Fixed(); return nil },
 	"Tensor.Len":    func(_ context.Context, w *lives) error { w.x.Len(); return nil },
 	"Tensor.Shape":  func(_ context.Context, w *lives) error { w.scores.Shape(); return nil },
 	"Tensor.String": func(_ context.Context, w *lives) error { _ = w.scores.String(); return nil },

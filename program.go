@@ -134,11 +134,17 @@ type bound struct {
 }
 
 // Compile prepares a model to run, and plans its memory. Where no dimension is left open it takes the memory of a first call too, if that is small. When ctx ends it stops soon after, with the context's error.
+// What does not fit Options.Budget is an ErrBudget whose Budget is one that works: the model was compiled within it.
 func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	if o.Tune {
-		return tune(ctx, m, o)
+		p, err = tune(ctx, m, o)
+	} else {
+		p, err = compileWith(ctx, m, o, compiler.Choices{})
 	}
-	return compileWith(ctx, m, o, compiler.Choices{})
+	if err != nil {
+		return nil, m.enough(ctx, o, err)
+	}
+	return p, nil
 }
 
 // compileWith compiles with choices that were made.
@@ -346,7 +352,7 @@ func (p *Program) checkBudget() error {
 		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
 	if peak > p.options.Budget {
-		return diag.New(ErrBudget, "the peak is %d bytes, %d are allowed", peak, p.options.Budget).WithFix("a budget of %d bytes works", peak)
+		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
 	p.room = p.options.Budget - peak
 	return nil

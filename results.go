@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type Results struct {
 	program *Program
 	use     mem.Gate[*bound] // shut by Close; the last one out gives the call back
+	mu      sync.Mutex       // of tensors, lists and detached
 	tensors []*Tensor        // nil for what is no tensor, or nothing
 	lists   [][]*Tensor      // of sequences
 	ports   []*Tensor        // what they are made of
@@ -283,18 +285,24 @@ func (o origin) line() string {
 // Get is the output of that name, or nil: where there is none, where it is an optional that has nothing, and where it is a sequence. It is dead after Close.
 func (r *Results) Get(name string) *Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
-		return r.tensors[i]
+		return r.At(i)
 	}
 	return nil
 }
 
 // At is the i-th output, nil where Get gives nil. It is dead after Close.
-func (r *Results) At(i int) *Tensor { return r.tensors[i] }
+func (r *Results) At(i int) *Tensor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tensors[i]
+}
 
 // Sequence is the tensors of the sequence of that name. It is nil where there is none, and where it is an optional that has nothing; an empty sequence is not nil. The tensors are dead
 // after Close.
 func (r *Results) Sequence(name string) []*Tensor {
 	if i := slices.Index(r.names, name); i >= 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		return slices.Clone(r.lists[i])
 	}
 	return nil
@@ -303,8 +311,11 @@ func (r *Results) Sequence(name string) []*Tensor {
 // Close gives the run's memory back to the program, for the next run. What a run is consuming, or somebody is copying,
 // follows when it has been read: Close does not wait for that. Closing twice is fine.
 func (r *Results) Close() error {
-	if r.detached != nil {
-		return r.closeDetached()
+	r.mu.Lock()
+	detached := r.detached
+	r.mu.Unlock()
+	if detached != nil {
+		return closeAll(detached)
 	}
 	r.closed.Store(true)
 	r.use.Shut()

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/onnx/wire"
@@ -216,6 +217,7 @@ var apiCalls = []apiCall{
 			return x
 		})
 	}},
+	{name: "Results.Detach", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error { return s.results.Detach() }},
 	{name: "Results.Close", after: "Run", keeps: true, do: func(s *stand, _ context.Context) error {
 		defer func() { s.results = nil }()
 		return s.results.Close()
@@ -363,7 +365,7 @@ var apiCalls = []apiCall{
 		}
 		return nil
 	}},
-	{name: "telling", covers: "FromSlice Memory.Donating Memory.Formula Memory.Giving Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
+	{name: "telling", covers: "Foreign FromSlice Memory.Donating Memory.Formula Memory.Giving Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
 		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.Legal Program.Memory Program.Operations Program.Outputs " +
 		"Program.Proved Program.Requires Program.Savings Program.Stats Program.Target Program.Tuned Saving.String Sequence Size.At Size.Dims Size.Max Size.String",
 		after: "Run", do: (*stand).tell},
@@ -402,7 +404,13 @@ func (s *stand) tell(context.Context) error {
 	if _, _, err := memory.LargestStep(d); err != nil {
 		return err
 	}
-	_, err = weir.FromSlice([]float32{1, 2})
+	data := []float32{1, 2}
+	lent, err := weir.Foreign(weir.F32, unsafe.Pointer(&data[0]), weir.ReadOnly, func() {}, 2)
+	if err != nil {
+		return err
+	}
+	lent.Close()
+	_, err = weir.FromSlice(data)
 	return err
 }
 
@@ -417,6 +425,7 @@ var notSwept = map[string]string{
 	"Memory.PageFolder":    "it is a name",
 	"Memory.Of":            "it computes, which TestApartCertified of arrays is about",
 	"Memory.PeakWith":      "it computes with a Measurement and takes nothing, which TestPredicted is about",
+	"Tensor.Fixed":         "it is a field",
 	"Peak.ReadAll":         "it is a look into a list",
 	"Measurement.Peak":     "it is a sum",
 	"Probe":                "it takes a block at a time, which its room's TestRefused refuses",

@@ -254,15 +254,22 @@ func widened(b *ir.Builder, x *ir.Value, want weir.DType) *ir.Value {
 
 // productOfBF16 is a matrix product or a convolution of f32, with operands that are rounded to bf16.
 func productOfBF16(b *ir.Builder, op string, attrs ir.Attrs, in []*ir.Value) *ir.Value {
-	if op != "matmul" && op != "convolution" || in[0].Type.DType != weir.F32 || in[1].Type.DType != weir.F32 {
+	product := op == "matmul" || op == "convolution"
+	if !product && op != "convolution_transpose" || in[0].Type.DType != weir.F32 || in[1].Type.DType != weir.F32 {
 		return nil
+	}
+	rounded := []*ir.Value{ops.Cast(b, in[0], weir.BF16), ops.Cast(b, in[1], weir.BF16)}
+	if !product { // it has a result of its operands' type
+		if len(in) > 2 && in[2] != nil {
+			rounded = append(rounded, ops.Cast(b, in[2], weir.BF16))
+		}
+		return ops.Cast(b, b.Op(op, attrs, rounded...), weir.F32)
 	}
 	attrs = maps.Clone(attrs)
 	if attrs == nil {
 		attrs = ir.Attrs{}
 	}
 	attrs["dtype"] = weir.F32
-	rounded := []*ir.Value{ops.Cast(b, in[0], weir.BF16), ops.Cast(b, in[1], weir.BF16)}
 	return b.Op(op, attrs, append(rounded, in[2:]...)...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/weirml/weir"
 	"github.com/weirml/weir/array"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/nn"
@@ -81,7 +82,16 @@ func (n *ONNX) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
 	for _, w := range n.model.Weights() {
 		weights[w.Name] = c.Param(w.Name)
 	}
-	return n.model.Apply(c.Scope, weights, x...)
+	out, narrow := n.model.Apply(c.Scope, weights, x...), false
+	for _, w := range n.model.Weights() {
+		narrow = narrow || c.Err() == nil && weights[w.Name].DType() == weir.BF16 && w.DType == weir.F32
+	}
+	for i, y := range out {
+		if narrow && c.Err() == nil && y.DType() == weir.F32 { // as the values between other layers are
+			out[i] = c.Cast(y, weir.BF16)
+		}
+	}
+	return out
 }
 
 // WriteONNX writes the model with the parameters of a store as an ONNX file: the graph is as it was, but for what

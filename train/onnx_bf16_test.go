@@ -39,6 +39,22 @@ func attends() *file {
 	return f
 }
 
+// windows is a convolution in groups, one that is transposed, and pooling.
+func windows() *file {
+	f := &file{}
+	f.input("image", wire.Dim("N"), wire.Size(3), wire.Size(8), wire.Size(8))
+	f.weight("deep", normal(1, 0.3, 6, 1, 3, 3))
+	f.weight("wide", normal(2, 0.3, 6, 4, 2, 2))
+	f.weight("shift", normal(3, 0.1, 4))
+	f.weight("head", normal(4, 0.3, 4, 5))
+	f.node("Conv", []string{"image", "deep"}, []string{"c"}, wire.IntAttribute("group", 3), wire.IntsAttribute("strides", 2, 2))
+	f.node("Relu", []string{"c"}, []string{"r"})
+	f.node("ConvTranspose", []string{"r", "wide", "shift"}, []string{"t"}, wire.IntsAttribute("strides", 2, 2))
+	f.node("ReduceMean", []string{"t"}, []string{"features"}, wire.IntsAttribute("axes", 2, 3), wire.IntAttribute("keepdims", 0))
+	f.node("MatMul", []string{"features", "head"}, []string{"scores"})
+	return f
+}
+
 // trainedFor trains a model for some steps, and returns the losses.
 func trainedFor(t *testing.T, net nn.Layer, p *nn.Params, batch train.Batch, o train.Options) (losses []float64) {
 	t.Helper()
@@ -61,7 +77,7 @@ func trainedFor(t *testing.T, net nn.Layer, p *nn.Params, batch train.Batch, o t
 // written is what the store has.
 func TestONNXBF16(t *testing.T) {
 	array.AssertNoLeaks(t)
-	models := map[string]*file{"convnet": convnet(wire.Dim("N")), "attends": attends()}
+	models := map[string]*file{"convnet": convnet(wire.Dim("N")), "attends": attends(), "windows": windows()}
 	maps.Copy(models, looped())
 	for name, f := range models {
 		t.Run(name, func(t *testing.T) {
@@ -134,6 +150,35 @@ func TestONNXBF16Products(t *testing.T) {
 	}
 	if products < 8 {
 		t.Errorf("%d products were seen", products)
+	}
+}
+
+// TestONNXBF16Base: layers that follow a model from a file compute in bf16 as it does.
+func TestONNXBF16Base(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("test")
+	defer s.Close()
+	base, err := train.ParseONNX(convnet(wire.Dim("N")).bytes("scores"), array.ModelOptions{Outputs: []string{"features"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := weir.InvalidDType
+	seen := nn.Lambda(func(c *nn.Context, x *array.Array) *array.Array {
+		kind = x.DType()
+		return x
+	})
+	net := nn.Sequential(base, nn.Linear(4, 16), seen, nn.Gelu, nn.Linear(16, 5))
+	p, err := nn.New(net, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	losses := trainedFor(t, net, p, images(s, 10), train.Options{Precision: weir.BF16})
+	if kind != weir.BF16 {
+		t.Errorf("a layer after the model computes in %v", kind)
+	}
+	if last := losses[49]; !(last < losses[0]*0.9) {
+		t.Errorf("the loss went from %v to %v", losses[0], last)
 	}
 }
 

@@ -102,26 +102,63 @@ func targeted(specs []array.Spec) bool { return len(specs) > 1 && specs[len(spec
 // compile compiles the step's programs.
 func (t *Trainer) compile(specs []array.Spec) (err error) {
 	t.target = targeted(specs)
+	budget := max(t.options.Budget, t.options.Compile.Budget)
+	if t.collect, t.update, err = t.within(specs, budget); err != nil {
+		return t.enough(specs, err)
+	}
+	return nil
+}
+
+// within compiles the step, and if gradients are accumulated the program that adds them up, each within a budget.
+func (t *Trainer) within(specs []array.Spec, budget int64) (collect, update *program, err error) {
 	if t.options.Accumulate > 1 {
-		if t.collect, err = t.program(specs, false); err != nil {
-			return err
+		if collect, err = t.program(specs, false, budget); err != nil {
+			return nil, nil, err
 		}
 	}
-	if t.update, err = t.program(specs, true); err != nil {
-		t.collect.close()
-		t.collect = nil
+	if update, err = t.program(specs, true, budget); err != nil {
+		collect.close()
+		return nil, nil, err
 	}
-	return err
+	return collect, update, nil
+}
+
+// mostPrograms is the number of programs that a trainer compiles within a budget.
+const mostPrograms = 2
+
+// enough is the error of a refused budget with one that is enough for all programs of the trainer: what one of them is
+// refused for may not be all that another needs.
+func (t *Trainer) enough(specs []array.Spec, refused error) error {
+	var first *weir.Error
+	if t.options.Accumulate <= 1 || !errors.As(refused, &first) || first.Budget <= 0 {
+		return refused
+	}
+	named := *first
+	for range mostPrograms {
+		collect, update, err := t.within(specs, named.Budget)
+		if err == nil {
+			collect.close()
+			update.close()
+			named.Fix = fmt.Sprintf("a budget of %d bytes works", named.Budget)
+			return &named
+		}
+		var e *weir.Error
+		if !errors.As(err, &e) || e.Budget <= named.Budget {
+			return errors.Join(refused, err)
+		}
+		named.Budget = e.Budget
+	}
+	return refused
 }
 
 // program compiles the step, or, if it does not update, the one that adds gradients up.
-func (t *Trainer) program(specs []array.Spec, updates bool) (*program, error) {
+func (t *Trainer) program(specs []array.Spec, updates bool, budget int64) (*program, error) {
 	p := &program{updates: updates, specs: specs}
 	o := array.Options{Name: "step", States: map[int]int{}, Compile: t.options.Compile}
 	if !updates {
 		o.Name = "gradients"
 	}
-	o.Compile.Budget, o.Compile.Threads = max(t.options.Budget, o.Compile.Budget), max(t.options.Threads, o.Compile.Threads)
+	o.Compile.Budget, o.Compile.Threads = budget, max(t.options.Threads, o.Compile.Threads)
 	for i, s := range t.states {
 		if p.writes(s) {
 			o.States[i] = len(o.States)

@@ -21,43 +21,30 @@ type way struct {
 	most  int64 // of a weight, that is brought in at once where a kernel can do with parts; 0: all of it
 }
 
-// mostNamed is how often a budget that an error would name is tried.
-const mostNamed = 4
-
-// keepWithin has the program keep within its budget. Where that cannot be, the error names the least that works: which stretches are computed in pieces depends on the budget, so what
-// hangs on pieces is tried before it is named.
+// keepWithin has the program keep within its budget. Where that cannot be, the error names the least that a way took: what is computed in pieces or again depends on the budget, so
+// whoever shows the number tries it first.
 func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
-	least, pieces, err := c.within(m, o)
+	least, err := c.within(m, o)
 	if err != nil || least <= o.Budget.Bytes {
 		return err
 	}
-	named := *o.Budget
-	trial := o
-	trial.Budget = &named
-	for range mostNamed {
-		if named.Bytes = least; !pieces {
-			break
-		}
-		if _, err := c.remade(m, trial, 0); err != nil {
-			return err
-		}
-		if least, pieces, err = c.within(m, trial); err != nil {
-			return err
-		} else if least <= named.Bytes {
-			break
-		}
-	}
-	return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", o.Budget.Bytes, named.Bytes).
-		WithFix("a budget of %d bytes works", named.Bytes)
+	return OverBudget(least, "%d bytes are allowed, and whatever is computed in pieces or again, spilled or paged, it takes %d", o.Budget.Bytes, least)
+}
+
+// OverBudget is the error of a budget that is not enough, where so many bytes may be.
+func OverBudget(least int64, format string, args ...any) error {
+	e := diag.New(diag.ErrBudget, format, args...).WithFix("a budget of %d bytes works", least)
+	e.Budget = least
+	return e
 }
 
 // within has the program keep within its budget, in the first way that does. What sums up over its batch, as a training step does, is computed in pieces of that first. Where not even an
 // empty arena would be small enough, so that weights must be paged in any case, that comes first. Where what does adds more than a little time, the whole in pieces of the batch is tried
-// too, and the better of the two is taken. It gives what the program takes then, or, which is more than the budget, the least that any way takes, and whether that way was by pieces.
-func (c *Compiled) within(m *ir.Module, o Options) (least int64, pieces bool, err error) {
+// too, and the better of the two is taken. It gives what the program takes then, or, which is more than the budget, the least that any way takes.
+func (c *Compiled) within(m *ir.Module, o Options) (least int64, err error) {
 	s := newSqueezer(c, *o.Budget)
 	if !s.bounded() {
-		return 0, false, nil
+		return 0, nil
 	}
 	ways := []way{{chunk: true}, {}, {batch: true}}
 	if pass.SumsUp(m) {
@@ -83,27 +70,25 @@ func (c *Compiled) within(m *ir.Module, o Options) (least int64, pieces bool, er
 		}
 		whole, undo, err := c.by(w, m, o, i == 0)
 		if err != nil {
-			return 0, false, err
+			return 0, err
 		}
 		if whole <= o.Budget.Bytes {
 			added := c.added()
 			if fits == nil && (added <= little || w.batch) || fits != nil && added < takes {
-				return whole, w.chunk || w.batch, nil
+				return whole, nil
 			}
 			if fits == nil {
 				fits, takes = &w, added
 			}
 		}
 		undo()
-		if whole < least {
-			least, pieces = whole, w.chunk || w.batch
-		}
+		least = min(least, whole)
 	}
 	if fits != nil {
 		whole, _, err := c.by(*fits, m, o, false)
-		return whole, fits.chunk, err
+		return whole, err
 	}
-	return least, pieces, nil
+	return least, nil
 }
 
 // littleTime is the share of a run's time that savings may add before another way is looked for.
@@ -153,8 +138,7 @@ func (c *Compiled) keepWritten(m *ir.Module, o Options) error {
 		return err
 	}
 	if least > o.Budget.Bytes {
-		return diag.New(diag.ErrBudget, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: the storages that its text lays out stay as they are, and such a text is not computed in pieces", o.Budget.Bytes, least).
-			WithFix("a budget of %d bytes works", least)
+		return OverBudget(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: the storages that its text lays out stay as they are, and such a text is not computed in pieces", o.Budget.Bytes, least)
 	}
 	return c.checkPlaces()
 }

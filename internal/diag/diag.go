@@ -53,6 +53,7 @@ type Error struct {
 	Dim    string // the dimension
 	Detail string // what is wrong, in one sentence without a full stop
 	Fix    string // what would make it right
+	Budget int64  // of an ErrBudget: bytes that are enough, where a number is known; 0 else
 	Err    error  // the cause, for errors.Is and errors.As
 }
 
