@@ -8,7 +8,9 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/torch"
 	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/text"
 	"github.com/weirml/weir/internal/traced"
@@ -18,7 +20,9 @@ import (
 type textModel struct {
 	source string
 	module *ir.Module // as it is written; each Compile reads its own
-	traced bool       // Go code built the module, and constants has what the text leaves out of it
+	traced bool       // other code built the module, and constants has what the text leaves out of it
+	from   string     // what that code is
+	file   *mem.Block // that constants lie in; nil if there is none
 	// constants are the contents of constants, by name.
 	constants map[string]*tensor.Tensor
 }
@@ -26,15 +30,47 @@ type textModel struct {
 func init() {
 	traced.Load = func(where string, module *ir.Module) (model any, err error) {
 		defer diag.Recover(&err, "loading what code built")
-		t := &textModel{source: module.String(), traced: true, constants: map[string]*tensor.Tensor{}}
-		t.collect(module.Main.Body)
-		if t.module, err = t.parse(); err != nil {
-			return nil, err
-		}
-		m, err := asText(t, nil)
+		m, err := asText(built("Go code, traced", module, nil))
 		return named(m, err, where)
 	}
 }
+
+// built is a module that other code built, whose constants may lie in a file.
+func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) {
+	t := &textModel{source: module.String(), traced: true, from: from, file: file, constants: map[string]*tensor.Tensor{}}
+	t.collect(module.Main.Body)
+	var err error
+	t.module, err = t.parse()
+	return t, err
+}
+
+// exported is a program that torch.export saved, in a file that is closed if it cannot be read.
+func exported(file *mem.Block, err error) (*textModel, error) {
+	if err != nil {
+		return nil, err
+	}
+	t, err := exportedIn(file.Bytes(), file)
+	if err != nil {
+		file.Close()
+	}
+	return t, err
+}
+
+// exportedIn is exported for what is in memory: an archive, or the graph alone.
+func exportedIn(data []byte, file *mem.Block) (*textModel, error) {
+	read, from := torch.Parse, "torch.export, .pt2"
+	if torch.IsGraph(data) {
+		read, from = torch.ParseGraph, "torch.export, a graph"
+	}
+	m, err := read(data)
+	if err != nil {
+		return nil, err
+	}
+	return built(from, m, file)
+}
+
+// isExported reports whether a file that begins so is one of torch.export's.
+func isExported(head []byte) bool { return torch.IsArchive(head) || torch.IsGraph(head) }
 
 // collect notes the contents of a block's constants, and of the blocks' within it.
 func (t *textModel) collect(b *ir.Block) {
@@ -58,7 +94,7 @@ func isText(head []byte) bool {
 
 // headOf reads the bytes by which files are told apart, as far as there are any.
 func headOf(r io.Reader) ([]byte, error) {
-	head := make([]byte, 8)
+	head := make([]byte, 12)
 	n, err := io.ReadFull(r, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return nil, diag.Inputf("%v", err).WithCause(err)
@@ -190,7 +226,7 @@ func infosOfValues(values []*ir.Value) []Info {
 // format says where the module is from.
 func (t *textModel) format() string {
 	if t.traced {
-		return "Go code, traced"
+		return t.from
 	}
 	return "weir text, version 1"
 }

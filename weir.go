@@ -162,7 +162,7 @@ type weights struct {
 	views   map[*Program][][]byte // what programs read in place
 }
 
-// Load reads the model at path: ONNX, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
+// Load reads the model at path: ONNX, a .pt2 file that torch.export.save of torch 2.9 or later wrote, an artefact that Program.WriteTo wrote, or Weir's own text; the contents tell which. External data is read from the model's own
 // folder only.
 func Load(path string) (m *Model, err error) {
 	defer diag.Recover(&err, "loading "+path)
@@ -180,6 +180,8 @@ func Load(path string) (m *Model, err error) {
 	switch {
 	case isText(head):
 		m, err = asText(readTextFrom(head, f))
+	case isExported(head):
+		m, err = asText(exported(mem.MapFile(f, path)))
 	case compiler.IsArtefact(head):
 		m, err = asArtefact(mapArtefact(f))
 	default:
@@ -208,6 +210,8 @@ func LoadFS(fsys fs.FS, name string) (m *Model, err error) {
 	switch {
 	case err != nil:
 		err = diag.Inputf("%v", err).WithCause(err)
+	case isExported(head):
+		m, err = asText(exportedIn(data, nil))
 	case compiler.IsArtefact(head):
 		m, err = asArtefact(readArtefact(data))
 	default:
@@ -222,6 +226,8 @@ func LoadBytes(data []byte) (m *Model, err error) {
 	switch {
 	case isText(data):
 		m, err = asText(readText(string(data)))
+	case isExported(data):
+		m, err = asText(exportedIn(data, nil))
 	case compiler.IsArtefact(data):
 		m, err = asArtefact(readArtefact(data))
 	default:
@@ -462,6 +468,8 @@ func (m *Model) blocks() []*mem.Block {
 	switch {
 	case m.artefact != nil && m.artefact.block != nil:
 		return []*mem.Block{m.artefact.block}
+	case m.text != nil && m.text.file != nil:
+		return []*mem.Block{m.text.file}
 	case m.model != nil:
 		return m.model.Blocks()
 	}
@@ -473,6 +481,8 @@ func (m *Model) leave() error {
 		return nil
 	}
 	switch {
+	case m.text != nil && m.text.file != nil:
+		return m.text.file.Close()
 	case m.text != nil || m.artefact != nil && m.artefact.block == nil:
 		return nil
 	case m.artefact != nil:

@@ -1,0 +1,285 @@
+// Package torch reads what torch.export saves: .pt2 files of torch 2.9 and later, and the graph of one as JSON alone, as
+// torch.compile hands it over. Rules build ir of ATen's operators, one for each name; see docs/torch.md.
+//
+// A .pt2 file is a zip archive whose records are stored as they are: the graph as JSON, and weights as raw storages, which
+// are read where they lie in the file's mapping. Nothing in it is executed, and no pickle is read.
+package torch
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// Bounds of what a file may ask for.
+const (
+	mostRecords = 1 << 20   // in an archive
+	mostJSON    = 256 << 20 // bytes of a record of JSON
+	mostNodes   = 1 << 20
+)
+
+// IsArchive reports whether a file that begins so is a zip archive.
+func IsArchive(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
+
+// IsGraph reports whether a file that begins so may be a graph as JSON alone.
+func IsGraph(head []byte) bool { return bytes.HasPrefix(head, []byte(`{"graph_m`)) }
+
+// archive is a .pt2 file.
+type archive struct {
+	data    []byte
+	root    string // the folder that all records are in, with a slash
+	records map[string]*zip.File
+}
+
+// Parse builds the module of a .pt2 file that is in memory, which stays as long as the module is used.
+func Parse(data []byte) (*ir.Module, error) {
+	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, diag.Inputf("no zip archive: %v", err).WithCause(err)
+	}
+	if len(r.File) > mostRecords {
+		return nil, diag.Inputf("an archive of %d records; there may be %d", len(r.File), mostRecords)
+	}
+	a := &archive{data: data, records: map[string]*zip.File{}}
+	for i, f := range r.File {
+		if root, _, ok := strings.Cut(f.Name, "/"); i == 0 && ok && root != "models" && root != "data" {
+			a.root = root + "/"
+		}
+		if a.records[f.Name] != nil {
+			return nil, diag.Inputf("record %q is in the archive twice", f.Name)
+		}
+		a.records[f.Name] = f
+	}
+	graph, err := a.read("models/model.json")
+	if err != nil {
+		return nil, a.other(err)
+	}
+	program, err := parseProgram(graph)
+	if err != nil {
+		return nil, err
+	}
+	return build(program, a.constant)
+}
+
+// ParseGraph builds the module of an exported program as JSON alone, which has no weights and no constants.
+func ParseGraph(data []byte) (*ir.Module, error) {
+	program, err := parseProgram(data)
+	if err != nil {
+		return nil, err
+	}
+	return build(program, func(name string) (*tensor.Tensor, error) {
+		return nil, diag.Inputf("the graph has no contents of %s", name).AtTensor(name)
+	})
+}
+
+// other says what an archive is that has no model.
+func (a *archive) other(err error) error {
+	for name := range a.records {
+		switch {
+		case strings.HasSuffix(name, "serialized_exported_program.json"):
+			return diag.Unsupportedf("a file of torch 2.7 or earlier, whose weights are pickled").WithFix("save it with torch 2.9 or later")
+		case strings.Contains(name, "data/aotinductor/"):
+			return diag.Unsupportedf("a package of AOTInductor, which holds machine code and no graph").WithFix("save the exported program by torch.export.save")
+		case strings.HasSuffix(name, "data.pkl"):
+			return diag.Unsupportedf("what torch.save wrote, which is pickled").WithFix("export the model by torch.export.export, and save it by torch.export.save")
+		}
+	}
+	return err
+}
+
+// record is a record's bytes where they lie in the file.
+func (a *archive) record(name string) ([]byte, error) {
+	f := a.records[a.root+name]
+	if f == nil {
+		return nil, diag.Inputf("the archive has no record %q", a.root+name)
+	}
+	if f.Method != zip.Store {
+		return nil, diag.Unsupportedf("record %q is compressed", f.Name).WithFix("save the model by torch.export.save, which stores records as they are")
+	}
+	at, err := f.DataOffset()
+	if err != nil {
+		return nil, diag.Inputf("record %q: %v", f.Name, err).WithCause(err)
+	}
+	size := f.UncompressedSize64
+	if f.CompressedSize64 != size || at < 0 || uint64(at) > uint64(len(a.data)) || size > uint64(len(a.data))-uint64(at) {
+		return nil, diag.Inputf("record %q of %d bytes at %d is not within the file's %d", f.Name, size, at, len(a.data))
+	}
+	return a.data[at : uint64(at)+size : uint64(at)+size], nil
+}
+
+// read is a record of JSON.
+func (a *archive) read(name string) ([]byte, error) {
+	f := a.records[a.root+name]
+	if f != nil && f.Method != zip.Store && f.UncompressedSize64 <= mostJSON {
+		r, err := f.Open()
+		if err != nil {
+			return nil, diag.Inputf("record %q: %v", f.Name, err).WithCause(err)
+		}
+		defer r.Close()
+		data, err := io.ReadAll(io.LimitReader(r, mostJSON+1))
+		if err != nil || len(data) > mostJSON {
+			return nil, diag.Inputf("record %q cannot be read: %v", f.Name, err)
+		}
+		return data, nil
+	}
+	data, err := a.record(name)
+	if err == nil && len(data) > mostJSON {
+		return nil, diag.Unsupportedf("record %q of %d bytes; there may be %d", name, len(data), mostJSON)
+	}
+	return data, err
+}
+
+// payload says where a weight or constant lies.
+type payload struct {
+	Path   string      `json:"path_name"`
+	Pickle bool        `json:"use_pickle"`
+	Meta   *tensorMeta `json:"tensor_meta"`
+}
+
+// constant is the contents of a parameter, buffer or constant.
+func (a *archive) constant(name string) (*tensor.Tensor, error) {
+	for _, folder := range []string{"weights", "constants"} {
+		text, err := a.read("data/" + folder + "/model_" + folder + "_config.json")
+		if err != nil {
+			continue
+		}
+		var config struct {
+			Config map[string]payload `json:"config"`
+		}
+		if err := json.Unmarshal(text, &config); err != nil {
+			return nil, diag.Inputf("the list of %s: %v", folder, err)
+		}
+		if p, ok := config.Config[name]; ok {
+			return a.tensor(name, "data/"+folder+"/", p)
+		}
+	}
+	if a.records[a.root+"data/weights/model.pt"] != nil {
+		return nil, diag.Unsupportedf("a file of torch 2.8, whose weights are pickled").WithFix("save it with torch 2.9 or later")
+	}
+	return nil, diag.Inputf("the archive has no contents of %s", name).AtTensor(name)
+}
+
+// tensor is a view of a storage. In row-major order it lies in the file; else it is copied.
+func (a *archive) tensor(name, folder string, p payload) (*tensor.Tensor, error) {
+	if p.Pickle {
+		return nil, diag.Unsupportedf("%s is pickled: it is no plain tensor", name).AtTensor(name).WithFix("convert the model's weights to plain tensors")
+	}
+	if p.Meta == nil {
+		return nil, diag.Inputf("%s has no type and shape", name).AtTensor(name)
+	}
+	t, err := p.Meta.view(name)
+	if err != nil {
+		return nil, err
+	}
+	storage := []byte{}
+	if t.count > 0 {
+		if storage, err = a.record(folder + p.Path); err != nil {
+			return nil, err
+		}
+	}
+	return t.of(storage)
+}
+
+// view is a tensor within a storage.
+type view struct {
+	name                string
+	dt                  dtype.DType
+	sizes, strides      []int64
+	offset, count, size int64
+}
+
+// view checks what a file says of a tensor.
+func (m *tensorMeta) view(name string) (*view, error) {
+	fault := func(format string, args ...any) error {
+		return diag.Inputf("%s", fmt.Sprintf(format, args...)).AtTensor(name)
+	}
+	dt, ok := scalarTypes[m.DType]
+	if !ok {
+		return nil, diag.Unsupportedf("the element type %d", m.DType).AtTensor(name)
+	}
+	v := &view{name: name, dt: dt, size: int64(max(1, dt.Size()))}
+	for _, list := range []struct {
+		from []symInt
+		to   *[]int64
+	}{{m.Sizes, &v.sizes}, {m.Strides, &v.strides}} {
+		for _, e := range list.from {
+			if e.Int == nil || *e.Int < 0 {
+				return nil, fault("an extent or a stride is no number, or negative")
+			}
+			*list.to = append(*list.to, *e.Int)
+		}
+	}
+	if m.StorageOffset.Int != nil {
+		v.offset = *m.StorageOffset.Int
+	}
+	if len(v.strides) != len(v.sizes) || v.offset < 0 {
+		return nil, fault("%d extents, %d strides, offset %d", len(v.sizes), len(v.strides), v.offset)
+	}
+	var err error
+	v.count, err = tensor.Count(v.sizes)
+	return v, err
+}
+
+// of is the tensor within a storage.
+func (v *view) of(storage []byte) (*tensor.Tensor, error) {
+	end := uint64(v.offset)
+	rowMajor, stride := true, int64(1)
+	for axis := len(v.sizes) - 1; axis >= 0 && v.count > 0; axis-- {
+		rowMajor = rowMajor && (v.sizes[axis] == 1 || v.strides[axis] == stride)
+		stride *= v.sizes[axis]
+		high, far := bits.Mul64(uint64(v.sizes[axis]-1), uint64(v.strides[axis]))
+		var over uint64
+		if end, over = bits.Add64(end, far, 0); high != 0 || over != 0 {
+			end = 1 << 63
+			break
+		}
+	}
+	if v.count > 0 && end >= uint64(len(storage))/uint64(v.size) {
+		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes, v.strides, v.offset, len(storage)).AtTensor(v.name)
+	}
+	if v.count == 0 {
+		return tensor.New(v.dt, v.sizes...)
+	}
+	if rowMajor {
+		return tensor.Over(v.dt, v.sizes, storage[v.offset*v.size:(v.offset+v.count)*v.size])
+	}
+	t, err := tensor.New(v.dt, v.sizes...)
+	if err != nil {
+		return nil, err
+	}
+	v.gather(t.Bytes(), storage, v.offset, 0)
+	return t, nil
+}
+
+// gather copies what lies at an index of the axes before axis, and returns what is left of to.
+func (v *view) gather(to, storage []byte, at int64, axis int) []byte {
+	if axis == len(v.sizes) {
+		copy(to[:v.size], storage[at*v.size:])
+		return to[v.size:]
+	}
+	for range v.sizes[axis] {
+		to = v.gather(to, storage, at, axis+1)
+		at += v.strides[axis]
+	}
+	return to
+}
+
+// sorted is the keys of a map, in order.
+func sorted[T any](m map[string]T) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,678 @@
+package torch
+
+import (
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// graph is a program that is being built.
+type graph struct {
+	*ir.Builder
+	program  *exportedProgram
+	constant func(name string) (*tensor.Tensor, error)
+	values   map[string]*ir.Value
+	lists    map[string][]*ir.Value
+	ints     map[string]sym.Expr
+	symbols  map[string]bool // that an input's shape has
+	module   *ir.Module
+}
+
+// build builds the module of a program. constant gives the contents of parameters, buffers and constants.
+func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, err error) {
+	defer ir.Catch(&err)
+	body := &ir.Block{}
+	main := &ir.Func{Name: "main", Body: body}
+	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
+	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
+		lists: map[string][]*ir.Value{}, ints: map[string]sym.Expr{}, symbols: map[string]bool{}, module: m}
+	if err := g.inputs(); err != nil {
+		return nil, err
+	}
+	for i := range p.GraphModule.Graph.Nodes {
+		if err := g.node(&p.GraphModule.Graph.Nodes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m, g.outputs()
+}
+
+// symbol is a dimension by its name.
+func (g *graph) symbol(name string) (sym.Expr, error) {
+	if !g.symbols[name] {
+		return sym.Expr{}, diag.Unsupportedf("the symbol %s, which is no extent of an input", name).AtDim(name)
+	}
+	return sym.Dim(name), nil
+}
+
+// declare makes a dimension of a symbol, with its range.
+func (g *graph) declare(name string) (sym.Expr, error) {
+	if g.symbols[name] {
+		return sym.Dim(name), nil
+	}
+	if strings.HasPrefix(name, "u") { // data decide it
+		return sym.Expr{}, diag.Unsupportedf("the size %s, which data decide", name).AtDim(name)
+	}
+	r := sym.Range{Min: 0, Max: sym.NoMax}
+	if c, ok := g.program.Ranges[name]; ok {
+		if c.Min != nil {
+			r.Min = max(0, *c.Min)
+		}
+		if c.Max != nil && *c.Max < 1<<62 {
+			r.Max = *c.Max
+		}
+	}
+	if r.Max < r.Min {
+		return sym.Expr{}, diag.Inputf("%s is from %d to %d", name, r.Min, r.Max).AtDim(name)
+	}
+	g.symbols[name] = true
+	g.Dims().Set(sym.User(name), r)
+	return sym.Dim(name), nil
+}
+
+// extent is a size of the schema's; declare says that its symbols may be new.
+func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Expr, error) {
+	switch {
+	case s.Int != nil:
+		return sym.Const(*s.Int), nil
+	case s.Expr != nil:
+		return expression(s.Expr.Text, symbol)
+	}
+	return sym.Expr{}, diag.Inputf("an extent that is neither a number nor an expression")
+}
+
+// typeOf is a tensor's type as the file says it.
+func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir.Type, err error) {
+	meta, ok := g.program.GraphModule.Graph.Tensors[name]
+	if !ok {
+		return t, diag.Inputf("the graph does not say the type of %s", name).AtTensor(name)
+	}
+	if t.DType, ok = scalarTypes[meta.DType]; !ok {
+		return t, diag.Unsupportedf("the element type %d", meta.DType).AtTensor(name)
+	}
+	for _, s := range meta.Sizes {
+		e, err := g.extent(s, symbol)
+		if err != nil {
+			return t, err
+		}
+		t.Shape = append(t.Shape, e)
+	}
+	return t, nil
+}
+
+// inputs makes parameters of the graph's inputs, and constants of what the file has.
+func (g *graph) inputs() error {
+	specs := g.program.GraphModule.Signature.Inputs
+	for _, plain := range []bool{true, false} { // symbols that stand alone come first, so that expressions find them
+		for name, meta := range g.program.GraphModule.Graph.Tensors {
+			if !g.isInput(name) {
+				continue
+			}
+			for _, s := range meta.Sizes {
+				if s.Expr == nil {
+					continue
+				}
+				if _, alone := symbolOf(s.Expr.Text); alone != plain {
+					continue
+				}
+				if _, err := g.extent(s, g.declare); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for name, s := range g.program.GraphModule.Graph.Ints {
+		if s.Expr == nil {
+			continue
+		}
+		if symbol, alone := symbolOf(s.Expr.Text); alone && g.symbols[symbol] {
+			g.ints[name] = sym.Dim(symbol)
+		}
+	}
+	if len(specs) != len(g.program.GraphModule.Graph.Inputs) {
+		return diag.Inputf("%d inputs, of which %d are described", len(g.program.GraphModule.Graph.Inputs), len(specs))
+	}
+	for i, in := range g.program.GraphModule.Graph.Inputs {
+		if err := g.input(in, specs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isInput reports whether a tensor is an input of the graph.
+func (g *graph) isInput(name string) bool {
+	if g.values == nil || g.lists["inputs"] == nil {
+		g.lists["inputs"] = []*ir.Value{}
+		for _, in := range g.program.GraphModule.Graph.Inputs {
+			var n named
+			if in.kind == "as_tensor" && in.into(&n) == nil {
+				g.values[n.Name] = nil
+			}
+		}
+	}
+	_, ok := g.values[name]
+	return ok
+}
+
+// symbolOf is the name of the symbol that an expression is, if it is one.
+func symbolOf(text string) (name string, ok bool) {
+	_, err := expression(text, func(word string) (sym.Expr, error) {
+		name = word
+		return sym.Dim(word), nil
+	})
+	if err != nil {
+		return "", false
+	}
+	e, _ := expression(text, func(word string) (sym.Expr, error) { return sym.Dim(word), nil })
+	_, ok = e.Name()
+	return name, ok
+}
+
+// input makes a parameter or a constant of one input.
+func (g *graph) input(in argument, spec inputSpec) error {
+	var n named
+	switch in.kind {
+	case "as_tensor":
+	case "as_sym_int", "as_none", "as_int", "as_float", "as_bool", "as_string":
+		return nil // nodes name symbols themselves, and numbers are in the graph
+	default:
+		return diag.Unsupportedf("an input of the kind %s", in.kind)
+	}
+	if err := in.into(&n); err != nil {
+		return err
+	}
+	for kind, text := range spec {
+		switch kind {
+		case "user_input":
+			t, err := g.typeOf(n.Name, g.symbol)
+			if err != nil {
+				return err
+			}
+			g.values[n.Name] = g.Param(n.Name, t)
+			return nil
+		case "parameter", "buffer", "tensor_constant":
+			var s struct {
+				Parameter string `json:"parameter_name"`
+				Buffer    string `json:"buffer_name"`
+				Constant  string `json:"tensor_constant_name"`
+			}
+			if err := (&argument{kind, text}).into(&s); err != nil {
+				return err
+			}
+			name := s.Parameter + s.Buffer + s.Constant
+			c, err := g.constant(name)
+			if err != nil {
+				return err
+			}
+			g.values[n.Name] = g.Builder.Constant(name, c)
+			return nil
+		default:
+			return diag.Unsupportedf("an input of the kind %s", kind).AtTensor(n.Name)
+		}
+	}
+	return diag.Inputf("input %s is not described", n.Name).AtTensor(n.Name)
+}
+
+// outputs are the program's results: what the user is given, and new values of buffers, which are states.
+func (g *graph) outputs() error {
+	specs, body := g.program.GraphModule.Signature.Outputs, g.module.Main.Body
+	if len(specs) != len(g.program.GraphModule.Graph.Outputs) {
+		return diag.Inputf("%d outputs, of which %d are described", len(g.program.GraphModule.Graph.Outputs), len(specs))
+	}
+	returned := map[*ir.Value]bool{}
+	for i, out := range g.program.GraphModule.Graph.Outputs {
+		for kind := range specs[i] {
+			if kind != "user_output" {
+				return diag.Unsupportedf("an output of the kind %s", kind).WithFix("export the model in evaluation mode, so that nothing changes")
+			}
+		}
+		if out.kind == "as_none" {
+			continue
+		}
+		var n named
+		if out.kind != "as_tensor" {
+			return diag.Unsupportedf("an output of the kind %s; outputs are tensors", out.kind)
+		}
+		if err := out.into(&n); err != nil {
+			return err
+		}
+		v := g.values[n.Name]
+		if v == nil {
+			return diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
+		}
+		if v.Node == nil || returned[v] { // an input, or a value that is given twice
+			v = ops.Reshape(g.Builder, v, v.Type.Shape...)
+		}
+		returned[v] = true
+		body.Results = append(body.Results, v)
+		rename(body, v, n.Name)
+	}
+	return nil
+}
+
+// rename gives a value a name. Who has it takes the value's.
+func rename(b *ir.Block, v *ir.Value, name string) {
+	for _, list := range [][]*ir.Value{b.Params, b.Consts} {
+		for _, other := range list {
+			if other.Name == name {
+				other.Name = v.Name
+			}
+		}
+	}
+	for _, n := range b.Nodes {
+		for _, other := range n.Outputs {
+			if other.Name == name {
+				other.Name = v.Name
+			}
+		}
+	}
+	v.Name = name
+}
+
+// node builds a node.
+func (g *graph) node(n *nodeJSON) (err error) {
+	name := strings.TrimPrefix(n.Target, "torch.ops.")
+	defer func() {
+		if err != nil {
+			err = diag.As(err, diag.ErrInput).AtNode(n.Name, name)
+		}
+	}()
+	defer ir.Catch(&err)
+	g.Source = n.Name
+	c := &call{graph: g, node: n, args: map[string]*argument{}}
+	for i := range n.Inputs {
+		c.args[n.Inputs[i].Name] = &n.Inputs[i].Arg
+	}
+	if strings.HasPrefix(name, "_operator.") || strings.HasPrefix(name, "math.") || name == "torch.sym_max" || name == "torch.sym_min" || strings.HasPrefix(name, "aten.sym_size") {
+		return g.integer(n, c, name)
+	}
+	rule := rules[name]
+	if rule == nil {
+		return diag.Unsupportedf("the operator %s", name).WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
+	}
+	results := rule(c)
+	return g.assign(n, results)
+}
+
+// assign gives a node's results their names.
+func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
+	for _, out := range n.Outputs {
+		switch out.kind {
+		case "as_tensors":
+			var list []named
+			if err := out.into(&list); err != nil {
+				return err
+			}
+			if len(list) > len(results) {
+				return diag.Internalf("%d results, of %d", len(results), len(list))
+			}
+			for i, t := range list {
+				g.values[t.Name] = results[i]
+			}
+			return nil
+		case "as_tensor":
+			var t named
+			if err := out.into(&t); err != nil {
+				return err
+			}
+			if len(results) == 0 {
+				return diag.Unsupportedf("a result that is not computed")
+			}
+			g.values[t.Name], results = results[0], results[1:]
+		case "as_none", "":
+			if len(results) > 0 {
+				results = results[1:]
+			}
+		default:
+			return diag.Unsupportedf("a result of the kind %s", out.kind)
+		}
+	}
+	return nil
+}
+
+// integer computes a whole number out of extents.
+func (g *graph) integer(n *nodeJSON, c *call, name string) error {
+	if len(n.Outputs) != 1 {
+		return diag.Inputf("%d results", len(n.Outputs))
+	}
+	var out named
+	var as struct {
+		Name string `json:"as_name"`
+	}
+	if n.Outputs[0].kind != "as_sym_int" {
+		return diag.Unsupportedf("a result of the kind %s", n.Outputs[0].kind)
+	}
+	if err := n.Outputs[0].into(&as); err != nil {
+		return err
+	}
+	out.Name = as.Name
+	var e sym.Expr
+	if strings.HasPrefix(name, "aten.sym_size") {
+		x := c.tensor("self")
+		e = x.Type.Shape[c.axis("dim", 0, len(x.Type.Shape))]
+	} else {
+		a := c.sym("a")
+		b := sym.Const(0)
+		if c.args["b"] != nil {
+			b = c.sym("b")
+		}
+		switch strings.TrimPrefix(name, "_operator.") {
+		case "add":
+			e = a.Add(b)
+		case "sub":
+			e = a.Sub(b)
+		case "mul":
+			e = a.Mul(b)
+		case "floordiv":
+			e = a.FloorDiv(b)
+		case "mod":
+			e = a.Mod(b)
+		case "neg":
+			e = a.Neg()
+		case "torch.sym_max":
+			e = a.Max(b)
+		case "torch.sym_min":
+			e = a.Min(b)
+		default:
+			return diag.Unsupportedf("the function %s of whole numbers", name)
+		}
+	}
+	g.ints[out.Name] = g.Dims().Simplify(e)
+	return nil
+}
+
+// call is a node with its arguments by name, for its rule. What is wrong stops the building.
+type call struct {
+	*graph
+	node *nodeJSON
+	args map[string]*argument
+}
+
+// has reports whether an argument is given, and is not None.
+func (c *call) has(name string) bool {
+	a := c.args[name]
+	return a != nil && a.kind != "as_none" && a.kind != ""
+}
+
+// optional is a tensor, or nil if there is none.
+func (c *call) optional(name string) *ir.Value {
+	a := c.args[name]
+	if !c.has(name) {
+		return nil
+	}
+	if a.kind == "as_optional_tensor" {
+		var inner argument
+		if err := a.into(&inner); err != nil {
+			c.Fail(err)
+		}
+		if a = &inner; a.kind == "as_none" {
+			return nil
+		}
+	}
+	if a.kind != "as_tensor" {
+		return c.number(name, dtype.Invalid)
+	}
+	return c.find(a)
+}
+
+// find is the tensor that an argument names.
+func (c *call) find(a *argument) *ir.Value {
+	var n named
+	if err := a.into(&n); err != nil {
+		c.Fail(err)
+	}
+	v := c.values[n.Name]
+	if v == nil {
+		c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
+	}
+	return v
+}
+
+// tensor is a tensor that must be there.
+func (c *call) tensor(name string) *ir.Value {
+	v := c.optional(name)
+	if v == nil {
+		c.Fail(diag.Inputf("the tensor %s is missing", name))
+	}
+	return v
+}
+
+// tensors is a list of tensors.
+func (c *call) tensors(name string) (list []*ir.Value) {
+	a := c.args[name]
+	if a == nil || a.kind != "as_tensors" {
+		c.Fail(diag.Inputf("the tensors %s are missing", name))
+	}
+	var names []named
+	if err := a.into(&names); err != nil {
+		c.Fail(err)
+	}
+	for _, n := range names {
+		v := c.values[n.Name]
+		if v == nil {
+			c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// optionals is a list of tensors, of which some may not be there.
+func (c *call) optionals(name string) (list []*ir.Value) {
+	a := c.args[name]
+	if a != nil && a.kind == "as_tensors" {
+		return c.tensors(name)
+	}
+	var items []argument
+	if a == nil || a.kind != "as_optional_tensors" {
+		c.Fail(diag.Inputf("the tensors %s are missing", name))
+	}
+	if err := a.into(&items); err != nil {
+		c.Fail(err)
+	}
+	for i := range items {
+		if items[i].kind == "as_none" {
+			list = append(list, nil)
+			continue
+		}
+		list = append(list, c.find(&items[i]))
+	}
+	return list
+}
+
+// symOf is a whole number of a union that says it by its value or by its name.
+func (c *call) symOf(text []byte) sym.Expr {
+	var s struct {
+		Name *string `json:"as_name"`
+		Int  *int64  `json:"as_int"`
+	}
+	if err := (&argument{"as_sym_int", text}).into(&s); err != nil {
+		c.Fail(err)
+	}
+	if s.Int != nil {
+		return sym.Const(*s.Int)
+	}
+	if s.Name == nil {
+		c.Fail(diag.Inputf("a whole number without a value"))
+	}
+	e, ok := c.ints[*s.Name]
+	if !ok {
+		c.Fail(diag.Unsupportedf("the whole number %s, which is no extent of an input", *s.Name))
+	}
+	return e
+}
+
+// sym is a whole number that must be there.
+func (c *call) sym(name string) sym.Expr {
+	a := c.args[name]
+	if a == nil {
+		c.Fail(diag.Inputf("the number %s is missing", name))
+	}
+	switch a.kind {
+	case "as_int":
+		var v int64
+		if err := a.into(&v); err != nil {
+			c.Fail(err)
+		}
+		return sym.Const(v)
+	case "as_sym_int":
+		return c.symOf(a.value)
+	}
+	c.Fail(diag.Unsupportedf("%s as %s; a whole number is expected", name, a.kind))
+	return sym.Expr{}
+}
+
+// symOr is a whole number, or what stands for none.
+func (c *call) symOr(name string, none sym.Expr) sym.Expr {
+	if !c.has(name) {
+		return none
+	}
+	return c.sym(name)
+}
+
+// int is a whole number that is known, or what stands for none.
+func (c *call) int(name string, none int64) int64 {
+	v, ok := c.symOr(name, sym.Const(none)).Const()
+	if !ok {
+		c.Fail(diag.Unsupportedf("%s as an expression; a number is expected", name))
+	}
+	return v
+}
+
+// axis is an axis of so many, counted from the end if it is negative.
+func (c *call) axis(name string, none int64, rank int) int {
+	return c.axisOf(c.int(name, none), rank)
+}
+
+func (c *call) axisOf(axis int64, rank int) int {
+	if rank == 0 && (axis == 0 || axis == -1) {
+		return 0
+	}
+	if axis < 0 {
+		axis += int64(rank)
+	}
+	if axis < 0 || axis >= int64(rank) {
+		c.Fail(diag.Inputf("axis %d of a tensor of rank %d", axis, rank))
+	}
+	return int(axis)
+}
+
+// syms is a list of whole numbers; nil if there is none.
+func (c *call) syms(name string) (list []sym.Expr) {
+	if !c.has(name) {
+		return nil
+	}
+	a := c.args[name]
+	switch a.kind {
+	case "as_ints":
+		var ints []int64
+		if err := a.into(&ints); err != nil {
+			c.Fail(err)
+		}
+		return ir.Constants(ints)
+	case "as_sym_ints":
+		var items []rawJSON
+		if err := a.into(&items); err != nil {
+			c.Fail(err)
+		}
+		for _, item := range items {
+			list = append(list, c.symOf(item))
+		}
+		return list
+	}
+	return []sym.Expr{c.sym(name)}
+}
+
+// rawJSON is JSON that is read later.
+type rawJSON []byte
+
+// UnmarshalJSON keeps the text.
+func (r *rawJSON) UnmarshalJSON(data []byte) error {
+	*r = append((*r)[:0], data...)
+	return nil
+}
+
+// listOf is a list of known whole numbers.
+func (c *call) listOf(name string) []int64 {
+	var list []int64
+	for _, e := range c.syms(name) {
+		v, ok := e.Const()
+		if !ok {
+			c.Fail(diag.Unsupportedf("%s as expressions; numbers are expected", name))
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// pairOf is a list of n known numbers; one alone stands for all, and none for so many of the last argument.
+func (c *call) pairOf(name string, n int, none int64) []int64 {
+	list := c.listOf(name)
+	for len(list) < n {
+		if len(list) == 0 {
+			list = append(list, none)
+			continue
+		}
+		list = append(list, list[0])
+	}
+	if len(list) != n {
+		c.Fail(diag.Inputf("%s has %d numbers, not %d", name, len(list), n))
+	}
+	return list
+}
+
+// bool is a truth value, or what stands for none.
+func (c *call) bool(name string, none bool) (v bool) {
+	if !c.has(name) {
+		return none
+	}
+	if err := c.args[name].into(&v); err != nil {
+		c.Fail(err)
+	}
+	return v
+}
+
+// float is a number, or what stands for none.
+func (c *call) float(name string, none float64) float64 {
+	if !c.has(name) {
+		return none
+	}
+	var v number
+	if err := c.args[name].into(&v); err != nil {
+		c.Fail(err)
+	}
+	return float64(v)
+}
+
+// text is a word, or what stands for none.
+func (c *call) text(name, none string) (v string) {
+	if !c.has(name) {
+		return none
+	}
+	if err := c.args[name].into(&v); err != nil {
+		c.Fail(err)
+	}
+	return v
+}
+
+// dtype is an element type, or what stands for none.
+func (c *call) dtype(name string, none dtype.DType) dtype.DType {
+	if !c.has(name) {
+		return none
+	}
+	var v int
+	if err := c.args[name].into(&v); err != nil {
+		c.Fail(err)
+	}
+	dt, ok := scalarTypes[v]
+	if !ok {
+		c.Fail(diag.Unsupportedf("the element type %d", v))
+	}
+	return dt
+}

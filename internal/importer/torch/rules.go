@@ -1,0 +1,297 @@
+package torch
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+)
+
+// rule builds what a node computes: its results in order.
+type rule func(c *call) []*ir.Value
+
+// rules are the operators that are read, by their names with overloads.
+var rules = map[string]rule{}
+
+// add adds rules to the table.
+func add(more map[string]rule) {
+	for name, r := range more {
+		if rules[name] != nil {
+			panic(diag.Internalf("two rules for %s", name))
+		}
+		rules[name] = r
+	}
+}
+
+// one is a single result.
+func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
+
+// mapped is a rule for a function of each element of self, as floats if float says so.
+func mapped(float bool, f func(c *call, x *ir.Value) *ir.Value) rule {
+	return func(c *call) []*ir.Value {
+		if float {
+			return one(f(c, c.floats("self")))
+		}
+		return one(f(c, c.tensor("self")))
+	}
+}
+
+// unaryOf is a rule for one of loop's functions.
+func unaryOf(float bool, op loop.UnaryOp) rule {
+	return mapped(float, func(c *call, x *ir.Value) *ir.Value { return c.unary(op, x) })
+}
+
+// pairs is a rule for a function of self and other, after promotion.
+func pairs(float bool, f func(c *call, x, y *ir.Value) *ir.Value) rule {
+	return func(c *call) []*ir.Value {
+		v := c.promote(float, c.operand("self"), c.operand("other"))
+		return one(f(c, v[0], v[1]))
+	}
+}
+
+func binaryOf(float bool, op loop.BinaryOp) rule {
+	return pairs(float, func(c *call, x, y *ir.Value) *ir.Value { return c.binary(op, x, y) })
+}
+
+// scaled is self ± alpha · other.
+func scaled(op loop.BinaryOp, swapped bool) rule {
+	return func(c *call) []*ir.Value {
+		v := c.promote(false, c.operand("self"), c.operand("other"))
+		x, y := v[0], v[1]
+		if swapped {
+			x, y = y, x
+		}
+		if c.has("alpha") && !c.isOne("alpha") {
+			y = c.binary(loop.Mul, y, c.number("alpha", y.Type.DType))
+		}
+		if x.Type.DType == dtype.Bool && op == loop.Add {
+			return one(c.binary(loop.Or, x, y))
+		}
+		return one(c.binary(op, x, y))
+	}
+}
+
+// isOne reports whether an argument is the number 1.
+func (c *call) isOne(name string) bool {
+	a := c.args[name]
+	var v number
+	return (a.kind == "as_int" || a.kind == "as_float") && a.into(&v) == nil && v == 1
+}
+
+// activation is a rule for an activation function with settings.
+func activation(name string, settings func(c *call) (alpha, beta float64)) rule {
+	return mapped(true, func(c *call, x *ir.Value) *ir.Value {
+		if settings == nil {
+			return ops.Activation(c.Builder, name, x)
+		}
+		alpha, beta := settings(c)
+		return ops.ActivationWith(c.Builder, name, x, alpha, beta)
+	})
+}
+
+func init() {
+	both := func(name string, r rule) map[string]rule { // of tensors, and of a tensor and a number
+		return map[string]rule{"aten." + name + ".Tensor": r, "aten." + name + ".Scalar": r}
+	}
+	for name, r := range map[string]rule{
+		"add": scaled(loop.Add, false), "sub": scaled(loop.Sub, false), "rsub": scaled(loop.Sub, true),
+		"mul": pairs(false, times), "div": binaryOf(true, loop.Div), "remainder": binaryOf(false, loop.FloorMod), "fmod": binaryOf(false, loop.Rem),
+		"eq": binaryOf(false, loop.Eq), "ne": binaryOf(false, loop.Ne), "lt": binaryOf(false, loop.Lt), "le": binaryOf(false, loop.Le),
+		"gt": binaryOf(false, loop.Gt), "ge": binaryOf(false, loop.Ge),
+		"bitwise_and": binaryOf(false, loop.And), "bitwise_or": binaryOf(false, loop.Or), "bitwise_xor": binaryOf(false, loop.Xor),
+		"floor_divide": pairs(false, floorDivide),
+	} {
+		add(both(name, r))
+	}
+	divide := func(c *call) []*ir.Value {
+		mode := c.text("rounding_mode", "")
+		v := c.promote(mode == "", c.operand("self"), c.operand("other"))
+		switch {
+		case mode == "":
+			return one(c.binary(loop.Div, v[0], v[1]))
+		case mode == "floor":
+			return one(floorDivide(c, v[0], v[1]))
+		case v[0].Type.DType.IsInt():
+			return one(c.binary(loop.Div, v[0], v[1]))
+		}
+		return one(c.unary(loop.Trunc, c.binary(loop.Div, v[0], v[1])))
+	}
+	power := func(c *call) []*ir.Value {
+		at := "exponent"
+		v := c.promote(false, c.operand("self"), c.operand(at))
+		if a := c.args[at]; a.kind == "as_int" || a.kind == "as_float" {
+			var n number
+			if a.into(&n) == nil && n == 2 {
+				return one(c.binary(loop.Mul, v[0], v[0]))
+			}
+		}
+		return one(c.binary(loop.Pow, v[0], v[1]))
+	}
+	add(map[string]rule{
+		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide, "aten.floor_divide.default": pairs(false, floorDivide),
+		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
+		"aten.maximum.default": binaryOf(false, loop.Max), "aten.minimum.default": binaryOf(false, loop.Min), "aten.atan2.default": binaryOf(true, loop.Atan2),
+		"aten.logical_and.default": logical(loop.And), "aten.logical_or.default": logical(loop.Or), "aten.logical_xor.default": logical(loop.Xor),
+		"aten.neg.default": unaryOf(false, loop.Neg), "aten.abs.default": unaryOf(false, loop.Abs), "aten.sign.default": unaryOf(false, loop.Sign),
+		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
+			if x.Type.DType == dtype.Bool {
+				return c.unary(loop.Not, x)
+			}
+			return c.unary(loop.BitNot, x)
+		}),
+		"aten.logical_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.Not, ops.Cast(c.Builder, x, dtype.Bool)) }),
+		"aten.floor.default":       rounded(loop.Floor), "aten.ceil.default": rounded(loop.Ceil), "aten.round.default": rounded(loop.Round), "aten.trunc.default": rounded(loop.Trunc),
+		"aten.isnan.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.IsNaN, x) }),
+		"aten.isinf.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.IsInf, x) }),
+		"aten.rsqrt.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.Reciprocal, c.unary(loop.Sqrt, x)) }),
+		"aten.log2.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
+			return c.binary(loop.Mul, c.unary(loop.Log, x), c.like(x, 1/math.Ln2))
+		}),
+		"aten.log10.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
+			return c.binary(loop.Mul, c.unary(loop.Log, x), c.like(x, 1/math.Ln10))
+		}),
+		"aten.square.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(loop.Mul, x, x) }),
+		"aten.relu.default":   mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(loop.Max, x, c.like(x, 0)) }),
+		"aten.gelu.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
+			if c.text("approximate", "none") == "tanh" {
+				return ops.Activation(c.Builder, "gelu_tanh", x)
+			}
+			return ops.Activation(c.Builder, "gelu", x)
+		}),
+		"aten.silu.default": activation("swish", func(*call) (float64, float64) { return 1, 0 }), "aten.mish.default": activation("mish", nil),
+		"aten.hardswish.default": activation("hard_swish", nil), "aten.softplus.default": softplus,
+		"aten.hardsigmoid.default": activation("hard_sigmoid", func(*call) (float64, float64) { return 1.0 / 6, 0.5 }),
+		"aten.leaky_relu.default":  activation("leaky_relu", func(c *call) (float64, float64) { return c.float("negative_slope", 0.01), 0 }),
+		"aten.elu.default":         activation("elu", func(c *call) (float64, float64) { return c.float("alpha", 1), 0 }),
+		"aten.hardtanh.default": func(c *call) []*ir.Value {
+			x := c.tensor("self")
+			low, high := c.float("min_val", -1), c.float("max_val", 1)
+			return one(c.binary(loop.Min, c.binary(loop.Max, x, c.like(x, low)), c.like(x, high)))
+		},
+		"aten.relu6.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
+			return c.binary(loop.Min, c.binary(loop.Max, x, c.like(x, 0)), c.like(x, 6))
+		}),
+		"aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp, "aten.clamp_max.default": clamp,
+		"aten.where.self": where, "aten.where.ScalarOther": where, "aten.where.ScalarSelf": where, "aten.where.Scalar": where,
+		"aten.masked_fill.Scalar": maskedFill, "aten.masked_fill.Tensor": maskedFill,
+		"aten.threshold_backward.default": func(c *call) []*ir.Value {
+			g, x := c.tensor("grad_output"), c.tensor("self")
+			over := c.binary(loop.Gt, x, c.number("threshold", x.Type.DType))
+			return one(ops.Where(c.Builder, over, g, c.like(g, 0)))
+		},
+		"aten.sigmoid_backward.default": func(c *call) []*ir.Value {
+			g, y := c.tensor("grad_output"), c.tensor("output")
+			return one(c.binary(loop.Mul, g, c.binary(loop.Mul, y, c.binary(loop.Sub, c.like(y, 1), y))))
+		},
+		"aten.tanh_backward.default": func(c *call) []*ir.Value {
+			g, y := c.tensor("grad_output"), c.tensor("output")
+			return one(c.binary(loop.Mul, g, c.binary(loop.Sub, c.like(y, 1), c.binary(loop.Mul, y, y))))
+		},
+		"aten.gelu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
+			if c.text("approximate", "none") == "tanh" {
+				return ops.Activation(b, "gelu_tanh", x)
+			}
+			return ops.Activation(b, "gelu", x)
+		}),
+		"aten.silu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
+			return ops.ActivationWith(b, "swish", x, 1, 0)
+		}),
+	})
+	for name, op := range map[string]loop.UnaryOp{"sqrt": loop.Sqrt, "reciprocal": loop.Reciprocal, "exp": loop.Exp, "log": loop.Log, "log1p": loop.Log1p,
+		"expm1": loop.Expm1, "sin": loop.Sin, "cos": loop.Cos, "tan": loop.Tan, "asin": loop.Asin, "acos": loop.Acos, "atan": loop.Atan, "sinh": loop.Sinh,
+		"cosh": loop.Cosh, "tanh": loop.Tanh, "asinh": loop.Asinh, "acosh": loop.Acosh, "atanh": loop.Atanh, "erf": loop.Erf, "sigmoid": loop.Sigmoid} {
+		add(map[string]rule{"aten." + name + ".default": unaryOf(true, op)})
+	}
+}
+
+// times is a product; of truth values it is and.
+func times(c *call, x, y *ir.Value) *ir.Value {
+	if x.Type.DType == dtype.Bool {
+		return c.binary(loop.And, x, y)
+	}
+	return c.binary(loop.Mul, x, y)
+}
+
+// floorDivide is the quotient rounded down.
+func floorDivide(c *call, x, y *ir.Value) *ir.Value {
+	if !x.Type.DType.IsInt() {
+		return c.unary(loop.Floor, c.binary(loop.Div, x, y))
+	}
+	rest := c.binary(loop.FloorMod, x, y)
+	return c.binary(loop.Div, c.binary(loop.Sub, x, rest), y)
+}
+
+// rounded is a rule that leaves integers as they are.
+func rounded(op loop.UnaryOp) rule {
+	return mapped(false, func(c *call, x *ir.Value) *ir.Value {
+		if !x.Type.DType.IsFloat() {
+			return x
+		}
+		return c.unary(op, x)
+	})
+}
+
+// logical is a rule of truth values.
+func logical(op loop.BinaryOp) rule {
+	return func(c *call) []*ir.Value {
+		x, y := ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), ops.Cast(c.Builder, c.tensor("other"), dtype.Bool)
+		return one(c.binary(op, x, y))
+	}
+}
+
+func softplus(c *call) []*ir.Value {
+	x := c.floats("self")
+	beta, threshold := c.float("beta", 1), c.float("threshold", 20)
+	scaled := c.binary(loop.Mul, x, c.like(x, beta))
+	soft := c.binary(loop.Div, ops.Activation(c.Builder, "softplus", scaled), c.like(x, beta))
+	return one(ops.Where(c.Builder, c.binary(loop.Gt, scaled, c.like(x, threshold)), x, soft))
+}
+
+func clamp(c *call) []*ir.Value {
+	list := []operand{c.operand("self")}
+	for _, name := range []string{"min", "max"} {
+		if c.has(name) {
+			list = append(list, c.operand(name))
+		}
+	}
+	v := c.promote(false, list...)
+	x, rest := v[0], v[1:]
+	if c.has("min") {
+		x, rest = c.binary(loop.Max, x, rest[0]), rest[1:]
+	}
+	if c.has("max") {
+		x = c.binary(loop.Min, x, rest[0])
+	}
+	return one(x)
+}
+
+func where(c *call) []*ir.Value {
+	v := c.promote(false, c.operand("self"), c.operand("other"))
+	return one(ops.Where(c.Builder, ops.Cast(c.Builder, c.tensor("condition"), dtype.Bool), v[0], v[1]))
+}
+
+func maskedFill(c *call) []*ir.Value {
+	x := c.tensor("self")
+	value := c.number2("value", x.Type.DType)
+	return one(ops.Where(c.Builder, c.tensor("mask"), value, x))
+}
+
+// number2 is a number, or a tensor without axes, of a type.
+func (c *call) number2(name string, dt dtype.DType) *ir.Value {
+	if o := c.operand(name); o.value != nil {
+		return ops.Cast(c.Builder, o.value, dt)
+	}
+	return c.number(name, dt)
+}
+
+// backwardOf is a rule for the derivative of a function of self, times grad_output: what weir's own derivative of it is.
+func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
+	return func(c *call) []*ir.Value {
+		x, g := c.tensor("self"), c.tensor("grad_output")
+		y := f(c, c.Builder, x)
+		return ops.VJP(c.Builder, []*ir.Value{y}, []*ir.Value{g}, []*ir.Value{x})
+	}
+}

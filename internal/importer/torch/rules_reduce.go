@@ -1,0 +1,409 @@
+package torch
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	add(map[string]rule{
+		"aten.sum.default": sum, "aten.sum.dim_IntList": sum, "aten.mean.default": mean, "aten.mean.dim": mean, "aten.prod.default": folded("reduce_prod"), "aten.prod.dim_int": folded("reduce_prod"),
+		"aten.amax.default": folded("reduce_max"), "aten.amin.default": folded("reduce_min"), "aten.max.default": folded("reduce_max"), "aten.min.default": folded("reduce_min"),
+		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": argument1(false), "aten.argmin.default": argument1(true),
+		"aten.any.default": truth("reduce_max"), "aten.any.dim": truth("reduce_max"), "aten.any.dims": truth("reduce_max"), "aten.all.default": truth("reduce_min"), "aten.all.dim": truth("reduce_min"),
+		"aten.var.correction": variance, "aten.var.dim": variance, "aten.logsumexp.default": logSumExp, "aten.linalg_vector_norm.default": norm,
+		"aten.cumsum.default": cumulative, "aten.topk.default": topK, "aten.sort.default": sort,
+		"aten._softmax.default": softmax, "aten.softmax.int": softmax, "aten._log_softmax.default": logSoftmax, "aten.log_softmax.int": logSoftmax,
+		"aten._softmax_backward_data.default": softmaxBackward, "aten._log_softmax_backward_data.default": logSoftmaxBackward,
+		"aten.native_layer_norm.default": layerNorm, "aten.layer_norm.default": layerNorm, "aten.native_layer_norm_backward.default": layerNormBackward,
+		"aten.native_group_norm.default": groupNorm, "aten.group_norm.default": groupNorm, "aten.native_group_norm_backward.default": groupNormBackward,
+		"aten.rms_norm.default": rmsNorm, "aten._native_batch_norm_legit_no_training.default": batchNorm, "aten.batch_norm.default": batchNorm,
+		"aten.embedding_dense_backward.default": embeddingBackward, "aten.nll_loss_forward.default": nllLoss, "aten.nll_loss_backward.default": nllLossBackward,
+	})
+}
+
+// axes are the axes that dim names; all of them if it names none.
+func (c *call) axes(x *ir.Value) (list []int64) {
+	for _, d := range c.listOf("dim") {
+		list = append(list, int64(c.axisOf(d, len(x.Type.Shape))))
+	}
+	if len(list) == 0 {
+		for i := range x.Type.Shape {
+			list = append(list, int64(i))
+		}
+	}
+	return list
+}
+
+// reduce reduces a value along axes; one without axes is what it reduces to.
+func (c *call) reduce(name string, x *ir.Value, keep bool, axes []int64) *ir.Value {
+	if len(x.Type.Shape) == 0 {
+		return x
+	}
+	return ops.Reduce(c.Builder, name, x, keep, axes...)
+}
+
+func sum(c *call) []*ir.Value {
+	x := c.tensor("self")
+	own := x.Type.DType
+	if kind(own) < 2 {
+		own = dtype.I64
+	}
+	x = ops.Cast(c.Builder, x, c.dtype("dtype", own))
+	return one(c.reduce("reduce_sum", x, c.bool("keepdim", false), c.axes(x)))
+}
+
+func mean(c *call) []*ir.Value {
+	x := c.tensor("self")
+	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
+	if len(x.Type.Shape) == 0 {
+		return one(x)
+	}
+	return one(ops.ReduceMean(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
+}
+
+func folded(name string) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		if name == "reduce_prod" && kind(x.Type.DType) < 2 {
+			x = ops.Cast(c.Builder, x, dtype.I64)
+		}
+		x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
+		return one(c.reduce(name, x, c.bool("keepdim", false), c.axes(x)))
+	}
+}
+
+func truth(name string) rule {
+	return func(c *call) []*ir.Value {
+		x := ops.Cast(c.Builder, ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), dtype.U8)
+		return one(ops.Cast(c.Builder, c.reduce(name, x, c.bool("keepdim", false), c.axes(x)), dtype.Bool))
+	}
+}
+
+// extreme is the greatest or least along an axis, with its place.
+func extreme(smallest bool) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		axis, keep := int64(c.axis("dim", 0, len(x.Type.Shape))), c.bool("keepdim", false)
+		at := ops.ArgMax(c.Builder, x, axis, smallest, true, false)
+		y := ops.GatherElements(c.Builder, x, at, axis)
+		if !keep {
+			shape := without(y.Type.Shape, int(axis))
+			y, at = ops.Reshape(c.Builder, y, shape...), ops.Reshape(c.Builder, at, shape...)
+		}
+		return []*ir.Value{y, at}
+	}
+}
+
+func argument1(smallest bool) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		if !c.has("dim") {
+			x = ops.Reshape(c.Builder, x, product(x.Type.Shape))
+			return one(ops.ArgMax(c.Builder, x, 0, smallest, false, false))
+		}
+		return one(ops.ArgMax(c.Builder, x, int64(c.axis("dim", 0, len(x.Type.Shape))), smallest, c.bool("keepdim", false), false))
+	}
+}
+
+// count is the number of elements along axes, as a float of a type.
+func (c *call) count(x *ir.Value, axes []int64) *ir.Value {
+	n := []sym.Expr{unit}
+	for _, a := range axes {
+		n = append(n, x.Type.Shape[a])
+	}
+	return ops.Cast(c.Builder, ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{sym.Product(n...)}), x.Type.DType)
+}
+
+func variance(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axes := c.axes(x)
+	away := c.binary(loop.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...))
+	squares := ops.ReduceSum(c.Builder, c.binary(loop.Mul, away, away), c.bool("keepdim", false), axes...)
+	correction := c.float("correction", 1)
+	if c.has("unbiased") && !c.bool("unbiased", true) {
+		correction = 0
+	}
+	n := c.binary(loop.Max, c.binary(loop.Sub, c.count(x, axes), c.like(x, correction)), c.like(x, 0))
+	return one(c.binary(loop.Div, squares, n))
+}
+
+func logSumExp(c *call) []*ir.Value {
+	x := c.floats("self")
+	return one(ops.ReduceLogSumExp(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
+}
+
+func norm(c *call) []*ir.Value {
+	x := c.tensor("self")
+	if p := c.float("ord", 2); p == 1 || p == 2 {
+		return one(ops.LpNorm(c.Builder, x, int64(p), c.bool("keepdim", false), c.axes(x)...))
+	}
+	c.Fail(diag.Unsupportedf("a norm that is neither of order 1 nor 2"))
+	return nil
+}
+
+func cumulative(c *call) []*ir.Value {
+	x := c.tensor("self")
+	own := x.Type.DType
+	if kind(own) < 2 {
+		own = dtype.I64
+	}
+	return one(ops.CumSum(c.Builder, ops.Cast(c.Builder, x, c.dtype("dtype", own)), int64(c.axis("dim", 0, len(x.Type.Shape))), false, false))
+}
+
+func topK(c *call) []*ir.Value {
+	x := c.tensor("self")
+	y, at := ops.TopK(c.Builder, x, c.sym("k"), int64(c.axis("dim", -1, len(x.Type.Shape))), c.bool("largest", true))
+	return []*ir.Value{y, at}
+}
+
+func sort(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", -1, len(x.Type.Shape))
+	y, at := ops.TopK(c.Builder, x, x.Type.Shape[axis], int64(axis), c.bool("descending", false))
+	return []*ir.Value{y, at}
+}
+
+func softmax(c *call) []*ir.Value {
+	x := c.tensor("self")
+	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
+	return one(ops.Softmax(c.Builder, x, int64(c.axis("dim", -1, len(x.Type.Shape)))))
+}
+
+func logSoftmax(c *call) []*ir.Value {
+	x := c.tensor("self")
+	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
+	return one(ops.LogSoftmax(c.Builder, x, int64(c.axis("dim", -1, len(x.Type.Shape)))))
+}
+
+// softmaxBackward is y · (g − Σ g · y).
+func softmaxBackward(c *call) []*ir.Value {
+	g, y := c.tensor("grad_output"), c.tensor("output")
+	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
+	gy := c.binary(loop.Mul, g, y)
+	return one(c.binary(loop.Sub, gy, c.binary(loop.Mul, y, ops.ReduceSum(c.Builder, gy, true, axis))))
+}
+
+// logSoftmaxBackward is g − exp(y) · Σ g.
+func logSoftmaxBackward(c *call) []*ir.Value {
+	g, y := c.tensor("grad_output"), c.tensor("output")
+	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
+	return one(c.binary(loop.Sub, g, c.binary(loop.Mul, c.unary(loop.Exp, y), ops.ReduceSum(c.Builder, g, true, axis))))
+}
+
+// lastAxes are the axes of a norm over so many.
+func lastAxes(x *ir.Value, n int) (list []int64) {
+	for i := len(x.Type.Shape) - n; i < len(x.Type.Shape); i++ {
+		list = append(list, int64(i))
+	}
+	return list
+}
+
+// statistics are the mean and the reciprocal deviation along axes, which stay.
+func (c *call) statistics(x *ir.Value, epsilon float64, axes []int64) (mean, reciprocal *ir.Value) {
+	mean = ops.ReduceMean(c.Builder, x, true, axes...)
+	away := c.binary(loop.Sub, x, mean)
+	spread := ops.ReduceMean(c.Builder, c.binary(loop.Mul, away, away), true, axes...)
+	return mean, c.unary(loop.Reciprocal, c.unary(loop.Sqrt, c.binary(loop.Add, spread, c.like(x, epsilon))))
+}
+
+// scaledBy multiplies by a weight and adds a bias, where they are there.
+func (c *call) scaledBy(x, weight, bias *ir.Value) *ir.Value {
+	if weight != nil {
+		x = c.binary(loop.Mul, x, weight)
+	}
+	if bias != nil {
+		x = c.binary(loop.Add, x, bias)
+	}
+	return x
+}
+
+func layerNorm(c *call) []*ir.Value {
+	x, epsilon := c.tensor("input"), c.float("eps", 1e-5)
+	axes := lastAxes(x, len(c.syms("normalized_shape")))
+	y := c.scaledBy(ops.Normalize(c.Builder, x, epsilon, true, axes...), c.optional("weight"), c.optional("bias"))
+	if len(c.node.Outputs) < 2 {
+		return one(y)
+	}
+	mean, reciprocal := c.statistics(x, epsilon, axes)
+	return []*ir.Value{y, mean, reciprocal}
+}
+
+// layerNormBackward computes with the mean and the reciprocal deviation that the forward pass kept.
+func layerNormBackward(c *call) []*ir.Value {
+	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
+	axes, wanted := lastAxes(x, len(c.syms("normalized_shape"))), c.mask(3)
+	reciprocal := c.tensor("rstd")
+	normal := c.binary(loop.Mul, c.binary(loop.Sub, x, c.tensor("mean")), reciprocal)
+	out := make([]*ir.Value, 3)
+	if wanted[0] {
+		up := g
+		if weight != nil {
+			up = c.binary(loop.Mul, g, weight)
+		}
+		first := ops.ReduceMean(c.Builder, up, true, axes...)
+		second := ops.ReduceMean(c.Builder, c.binary(loop.Mul, up, normal), true, axes...)
+		out[0] = c.binary(loop.Mul, reciprocal, c.binary(loop.Sub, c.binary(loop.Sub, up, first), c.binary(loop.Mul, normal, second)))
+	}
+	var others []int64
+	for i := range len(x.Type.Shape) - len(axes) {
+		others = append(others, int64(i))
+	}
+	sumOf := func(v *ir.Value) *ir.Value {
+		if len(others) == 0 {
+			return v
+		}
+		return ops.ReduceSum(c.Builder, v, false, others...)
+	}
+	if wanted[1] {
+		out[1] = sumOf(c.binary(loop.Mul, g, normal))
+	}
+	if wanted[2] {
+		out[2] = sumOf(g)
+	}
+	return out
+}
+
+// groups is group norm of x without scale: its value, and the mean and reciprocal deviation, [N, groups].
+func (c *call) groups(x *ir.Value, groups int64, epsilon float64) (y, mean, reciprocal *ir.Value) {
+	shape := x.Type.Shape
+	split := ops.Reshape(c.Builder, x, shape[0], sym.Const(groups), product(shape[1:]).FloorDiv(sym.Const(groups)))
+	y = ops.Reshape(c.Builder, ops.Normalize(c.Builder, split, epsilon, true, 2), shape...)
+	if len(c.node.Outputs) < 2 {
+		return y, nil, nil
+	}
+	mean, reciprocal = c.statistics(split, epsilon, []int64{2})
+	flat := func(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, shape[0], sym.Const(groups)) }
+	return y, flat(mean), flat(reciprocal)
+}
+
+// perChannel is a vector of channels beside a tensor with the channels on axis 1.
+func (c *call) perChannel(v, x *ir.Value) *ir.Value {
+	if v == nil {
+		return nil
+	}
+	return ops.AlongAxis(c.Builder, v, 1, len(x.Type.Shape))
+}
+
+func groupNorm(c *call) []*ir.Value {
+	x, name := c.tensor("input"), "group"
+	if c.args["num_groups"] != nil {
+		name = "num_groups"
+	}
+	y, mean, reciprocal := c.groups(x, c.int(name, 1), c.float("eps", 1e-5))
+	y = c.scaledBy(y, c.perChannel(c.optional("weight"), x), c.perChannel(c.optional("bias"), x))
+	if mean == nil {
+		return one(y)
+	}
+	return []*ir.Value{y, mean, reciprocal}
+}
+
+// groupNormBackward is weir's own derivative of what groupNorm computes.
+func groupNormBackward(c *call) []*ir.Value {
+	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
+	reciprocal, mean, groups := c.tensor("rstd"), c.tensor("mean"), sym.Const(c.int("group", 1))
+	shape, wanted := x.Type.Shape, c.mask(3)
+	split := func(v *ir.Value) *ir.Value {
+		return ops.Reshape(c.Builder, v, shape[0], groups, product(shape[1:]).FloorDiv(groups))
+	}
+	stat := func(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, shape[0], groups, unit) }
+	normal := c.binary(loop.Mul, c.binary(loop.Sub, split(x), stat(mean)), stat(reciprocal))
+	out := make([]*ir.Value, 3)
+	if wanted[0] {
+		up := g
+		if weight != nil {
+			up = c.binary(loop.Mul, g, c.perChannel(weight, x))
+		}
+		u := split(up)
+		first := ops.ReduceMean(c.Builder, u, true, 2)
+		second := ops.ReduceMean(c.Builder, c.binary(loop.Mul, u, normal), true, 2)
+		by := c.binary(loop.Mul, stat(reciprocal), c.binary(loop.Sub, c.binary(loop.Sub, u, first), c.binary(loop.Mul, normal, second)))
+		out[0] = ops.Reshape(c.Builder, by, shape...)
+	}
+	others := []int64{0}
+	for i := 2; i < len(shape); i++ {
+		others = append(others, int64(i))
+	}
+	if wanted[1] {
+		out[1] = ops.ReduceSum(c.Builder, c.binary(loop.Mul, g, ops.Reshape(c.Builder, normal, shape...)), false, others...)
+	}
+	if wanted[2] {
+		out[2] = ops.ReduceSum(c.Builder, g, false, others...)
+	}
+	return out
+}
+
+func rmsNorm(c *call) []*ir.Value {
+	x := c.tensor("input")
+	y := ops.Normalize(c.Builder, x, c.float("eps", 1.1920929e-07), false, lastAxes(x, len(c.syms("normalized_shape")))...)
+	return one(c.scaledBy(y, c.optional("weight"), nil))
+}
+
+func batchNorm(c *call) []*ir.Value {
+	if c.bool("training", false) {
+		c.Fail(diag.Unsupportedf("batch norm in training").WithFix("export the model in evaluation mode"))
+	}
+	x := c.tensor("input")
+	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
+	scale, shift := c.optional("weight"), c.optional("bias")
+	if scale == nil {
+		scale = ops.Expand(c.Builder, c.like(x, 1), mean.Type.Shape...)
+	}
+	if shift == nil {
+		shift = ops.Expand(c.Builder, c.like(x, 0), mean.Type.Shape...)
+	}
+	y := ops.BatchNorm(c.Builder, x, scale, shift, mean, variance, c.float("eps", 1e-5))
+	nothing := ops.Expand(c.Builder, c.like(x, 0), sym.Const(0))
+	return []*ir.Value{y, nothing, nothing}
+}
+
+// embeddingBackward adds the derivatives of rows up, but that of the padding row.
+func embeddingBackward(c *call) []*ir.Value {
+	g, at := c.tensor("grad_output"), c.tensor("indices")
+	rows, width := c.sym("num_weights"), g.Type.Shape[len(g.Type.Shape)-1]
+	if c.bool("scale_grad_by_freq", false) {
+		c.Fail(diag.Unsupportedf("derivatives that are scaled by how often a row is read"))
+	}
+	n := product(at.Type.Shape)
+	table := ops.Expand(c.Builder, c.like(g, 0), rows, width)
+	flat, up := ops.Reshape(c.Builder, ops.Cast(c.Builder, at, dtype.I64), n, unit), ops.Reshape(c.Builder, g, n, width)
+	if padding := c.int("padding_idx", -1); padding >= 0 {
+		up = ops.Where(c.Builder, c.binary(loop.Eq, flat, c.like(flat, float64(padding))), c.like(up, 0), up)
+	}
+	return one(ops.ScatterND(c.Builder, table, flat, up, "add"))
+}
+
+// reductions are how a loss is added up, by PyTorch's numbers.
+var reductions = []string{"none", "mean", "sum"}
+
+// losses is the negative log likelihood of logs.
+func (c *call) losses(logs *ir.Value) *ir.Value {
+	ignore := c.int("ignore_index", -100)
+	how := c.int("reduction", 1)
+	if how < 0 || how > 2 {
+		c.Fail(diag.Inputf("a reduction %d", how))
+	}
+	return ops.NegativeLogLikelihood(c.Builder, logs, c.tensor("target"), c.optional("weight"), &ignore, reductions[how])
+}
+
+func nllLoss(c *call) []*ir.Value {
+	logs, target := c.tensor("self"), c.tensor("target")
+	if c.has("weight") {
+		c.Fail(diag.Unsupportedf("weights of classes in a loss"))
+	}
+	kept := c.binary(loop.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
+	total := ops.Cast(c.Builder, kept, logs.Type.DType)
+	if len(total.Type.Shape) > 0 {
+		total = ops.ReduceSum(c.Builder, total, false, 0)
+	}
+	return []*ir.Value{c.losses(logs), total}
+}
+
+func nllLossBackward(c *call) []*ir.Value {
+	logs := c.tensor("self")
+	return ops.VJP(c.Builder, []*ir.Value{c.losses(logs)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{logs})
+}

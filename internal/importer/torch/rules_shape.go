@@ -1,0 +1,592 @@
+package torch
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+var unit = sym.Const(1)
+
+// same is a rule for what gives self again.
+func same(c *call) []*ir.Value { return one(c.tensor("self")) }
+
+func init() {
+	add(map[string]rule{
+		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"), "aten._unsafe_view.default": reshape("size"), "aten.view_copy.default": reshape("size"),
+		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same, "aten.lift_fresh_copy.default": same,
+		"aten.dropout.default": evaluated, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
+		"aten.permute.default": permute, "aten.transpose.int": transpose, "aten.t.default": transpose, "aten.numpy_T.default": transpose,
+		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze, "aten.squeeze.default": squeeze, "aten.flatten.using_ints": flatten,
+		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs, "aten.repeat.default": repeat,
+		"aten.cat.default": concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow, "aten.select.int": choose,
+		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
+		"aten.flip.default": flip, "aten.roll.default": roll, "aten.constant_pad_nd.default": pad("constant"), "aten.pad.default": pad(""),
+		"aten.reflection_pad1d.default": pad("reflect"), "aten.reflection_pad2d.default": pad("reflect"), "aten.replication_pad2d.default": pad("edge"),
+		"aten.embedding.default": embedding, "aten.index_select.default": indexSelect, "aten.gather.default": gather, "aten.index.Tensor": index,
+		"aten.scatter.src": scatter("none"), "aten.scatter.value": scatter("none"), "aten.scatter_add.default": scatter("add"), "aten.index_put.default": indexPut,
+		"aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.scalar_tensor.default": scalarTensor,
+		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
+		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillScalar,
+		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
+		"aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
+		"aten._to_copy.default": convert, "aten.to.dtype": convert, "aten.to.dtype_layout": convert, "aten.type_as.default": typeAs, "aten.to.device": convert,
+		"prims.convert_element_type.default": convert, "aten.copy.default": copied,
+	})
+}
+
+// evaluated is dropout of a model in evaluation mode.
+func evaluated(c *call) []*ir.Value {
+	if c.bool("train", false) {
+		c.Fail(diag.Unsupportedf("dropout in training").WithFix("export the model in evaluation mode"))
+	}
+	return one(c.tensor("input"))
+}
+
+// nothing is a rule for checks, whose conditions the shapes' own conditions say.
+func nothing(*call) []*ir.Value { return nil }
+
+// product is the number of elements of a shape.
+func product(shape []sym.Expr) sym.Expr { return sym.Product(append([]sym.Expr{unit}, shape...)...) }
+
+// reshape is a rule for another shape, of which one extent may be -1.
+func reshape(name string) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		return one(ops.Reshape(c.Builder, x, c.whole(x, c.syms(name))...))
+	}
+}
+
+// whole is a shape whose extent of -1 is what the elements of x leave.
+func (c *call) whole(x *ir.Value, shape []sym.Expr) []sym.Expr {
+	rest, open := []sym.Expr{unit}, -1
+	for i, e := range shape {
+		if v, ok := e.Const(); ok && v == -1 {
+			if open >= 0 {
+				c.Fail(diag.Inputf("two extents of -1"))
+			}
+			open = i
+			continue
+		}
+		rest = append(rest, e)
+	}
+	if open < 0 {
+		return shape
+	}
+	out := append([]sym.Expr(nil), shape...)
+	out[open] = c.Dims().Simplify(product(x.Type.Shape).FloorDiv(sym.Product(rest...)))
+	return out
+}
+
+func permute(c *call) []*ir.Value {
+	x := c.tensor("self")
+	perm := c.listOf("dims")
+	for i := range perm {
+		perm[i] = int64(c.axisOf(perm[i], len(x.Type.Shape)))
+	}
+	return one(ops.Transpose(c.Builder, x, perm...))
+}
+
+func transpose(c *call) []*ir.Value {
+	x := c.tensor("self")
+	rank := len(x.Type.Shape)
+	if rank < 2 && !c.has("dim0") {
+		return one(x)
+	}
+	a, b := c.axis("dim0", 0, rank), c.axis("dim1", 1, rank)
+	perm := make([]int64, rank)
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	if rank > 0 {
+		perm[a], perm[b] = perm[b], perm[a]
+	}
+	return one(ops.Transpose(c.Builder, x, perm...))
+}
+
+// at inserts an extent into a shape.
+func at(shape []sym.Expr, axis int, e sym.Expr) []sym.Expr {
+	out := append([]sym.Expr{}, shape[:axis]...)
+	return append(append(out, e), shape[axis:]...)
+}
+
+func unsqueeze(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Reshape(c.Builder, x, at(x.Type.Shape, c.axis("dim", 0, len(x.Type.Shape)+1), unit)...))
+}
+
+func squeeze(c *call) []*ir.Value {
+	x := c.tensor("self")
+	wanted := map[int]bool{}
+	for _, d := range c.listOf("dim") {
+		wanted[c.axisOf(d, len(x.Type.Shape))] = true
+	}
+	var shape []sym.Expr
+	for i, e := range x.Type.Shape {
+		n, known := e.Const()
+		if (!c.has("dim") || wanted[i]) && known && n == 1 {
+			continue
+		}
+		shape = append(shape, e)
+	}
+	return one(ops.Reshape(c.Builder, x, shape...))
+}
+
+func flatten(c *call) []*ir.Value {
+	x := c.tensor("self")
+	rank := len(x.Type.Shape)
+	if rank == 0 {
+		return one(ops.Reshape(c.Builder, x, unit))
+	}
+	first, last := c.axis("start_dim", 0, rank), c.axis("end_dim", -1, rank)
+	shape := append(append([]sym.Expr{}, x.Type.Shape[:first]...), product(x.Type.Shape[first:last+1]))
+	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[last+1:]...)...))
+}
+
+func unflatten(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	part := &ir.Value{Type: ir.Type{Shape: x.Type.Shape[axis : axis+1]}}
+	shape := append(append([]sym.Expr{}, x.Type.Shape[:axis]...), c.whole(part, c.syms("sizes"))...)
+	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[axis+1:]...)...))
+}
+
+// expandTo repeats along axes of 1; an extent of -1 stays.
+func (c *call) expandTo(x *ir.Value, shape []sym.Expr) *ir.Value {
+	out := append([]sym.Expr{}, shape...)
+	for i := range out {
+		if v, ok := out[i].Const(); ok && v == -1 {
+			out[i] = x.Type.Shape[i-len(out)+len(x.Type.Shape)]
+		}
+	}
+	return ops.Expand(c.Builder, x, out...)
+}
+
+func expand(c *call) []*ir.Value { return one(c.expandTo(c.tensor("self"), c.syms("size"))) }
+
+func expandAs(c *call) []*ir.Value {
+	return one(c.expandTo(c.tensor("self"), c.tensor("other").Type.Shape))
+}
+
+func repeat(c *call) []*ir.Value {
+	x, times := c.tensor("self"), c.syms("repeats")
+	shape := x.Type.Shape
+	for len(shape) < len(times) {
+		shape = at(shape, 0, unit)
+	}
+	return one(ops.Tile(c.Builder, ops.Reshape(c.Builder, x, shape...), times))
+}
+
+// alike are tensors of one type.
+func (c *call) alike(list []*ir.Value) []*ir.Value {
+	dt := dtype.Invalid
+	for _, v := range list {
+		dt = joined(dt, v.Type.DType)
+	}
+	out := make([]*ir.Value, len(list))
+	for i, v := range list {
+		out[i] = ops.Cast(c.Builder, v, dt)
+	}
+	return out
+}
+
+func concat(c *call) []*ir.Value {
+	list := c.alike(c.tensors("tensors"))
+	kept := list[:0:0]
+	for _, v := range list { // an empty vector may stand beside any tensors
+		if n, ok := product(v.Type.Shape).Const(); len(v.Type.Shape) == 1 && ok && n == 0 {
+			continue
+		}
+		kept = append(kept, v)
+	}
+	if len(kept) == 0 {
+		return one(list[0])
+	}
+	return one(ops.Concat(c.Builder, int64(c.axis("dim", 0, len(kept[0].Type.Shape))), kept...))
+}
+
+func stack(c *call) []*ir.Value {
+	list := c.alike(c.tensors("tensors"))
+	axis := c.axis("dim", 0, len(list[0].Type.Shape)+1)
+	for i, v := range list {
+		list[i] = ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+	}
+	return one(ops.Concat(c.Builder, int64(axis), list...))
+}
+
+// bound is a position along an extent, counted from its end if it is negative, and kept within it.
+func (c *call) bound(e, extent sym.Expr) sym.Expr {
+	if v, ok := e.Const(); ok && v < 0 {
+		e = extent.Add(e)
+	}
+	return c.Dims().Simplify(e.Max(sym.Const(0)).Min(extent))
+}
+
+func slice(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	extent, step := x.Type.Shape[axis], c.int("step", 1)
+	begin := c.bound(c.symOr("start", sym.Const(0)), extent)
+	end := extent
+	if last := c.symOr("end", sym.Const(math.MaxInt64)); true {
+		if v, ok := last.Const(); !ok || v < math.MaxInt32 {
+			end = c.bound(last, extent)
+		}
+	}
+	if step < 1 {
+		c.Fail(diag.Inputf("a step of %d", step))
+	}
+	count := end.Sub(begin).Max(sym.Const(0)).CeilDiv(sym.Const(step))
+	begins, extents, steps := make([]sym.Expr, len(x.Type.Shape)), append([]sym.Expr{}, x.Type.Shape...), make([]int64, len(x.Type.Shape))
+	for i := range steps {
+		begins[i], steps[i] = sym.Const(0), 1
+	}
+	begins[axis], extents[axis], steps[axis] = begin, c.Dims().Simplify(count), step
+	return one(ops.Slice(c.Builder, x, begins, extents, steps))
+}
+
+func narrow(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	return one(ops.SliceAxis(c.Builder, x, axis, c.bound(c.sym("start"), x.Type.Shape[axis]), c.sym("length")))
+}
+
+// without is a shape without an axis.
+func without(shape []sym.Expr, axis int) []sym.Expr {
+	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
+}
+
+func choose(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	place := c.sym("index")
+	if v, ok := place.Const(); ok && v < 0 {
+		place = x.Type.Shape[axis].Add(place)
+	}
+	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
+}
+
+// cut cuts a tensor along an axis into parts of these extents.
+func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	return ops.Split(c.Builder, x, axis, extents)
+}
+
+// parts are the extents of parts of so many, of which the last may be smaller.
+func (c *call) parts(extent sym.Expr, size int64) (list []sym.Expr) {
+	n, ok := extent.Const()
+	if !ok {
+		c.Fail(diag.Unsupportedf("a split of %s: into how many parts depends on it", extent))
+	}
+	if size <= 0 {
+		c.Fail(diag.Inputf("parts of %d", size))
+	}
+	for n > size {
+		list, n = append(list, sym.Const(size)), n-size
+	}
+	return append(list, sym.Const(n))
+}
+
+func split(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	if c.has("split_sizes") {
+		return c.cut(x, axis, c.syms("split_sizes"))
+	}
+	return c.cut(x, axis, c.parts(x.Type.Shape[axis], c.int("split_size", 0)))
+}
+
+func chunk(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, count := c.axis("dim", 0, len(x.Type.Shape)), c.int("chunks", 1)
+	n, ok := x.Type.Shape[axis].Const()
+	if !ok || count < 1 {
+		c.Fail(diag.Unsupportedf("%d chunks of %s", count, x.Type.Shape[axis]))
+	}
+	return c.cut(x, axis, c.parts(x.Type.Shape[axis], max(1, (n+count-1)/count)))
+}
+
+func unbind(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	list := c.cut(x, axis, c.parts(x.Type.Shape[axis], 1))
+	for i, v := range list {
+		list[i] = ops.Reshape(c.Builder, v, without(v.Type.Shape, axis)...)
+	}
+	return list
+}
+
+func flip(c *call) []*ir.Value {
+	x := c.tensor("self")
+	n := len(x.Type.Shape)
+	begin, extent, step := make([]sym.Expr, n), append([]sym.Expr{}, x.Type.Shape...), make([]int64, n)
+	for i := range step {
+		begin[i], step[i] = sym.Const(0), 1
+	}
+	for _, d := range c.listOf("dims") {
+		axis := c.axisOf(d, n)
+		begin[axis], step[axis] = extent[axis].Sub(unit), -1
+	}
+	return one(ops.Slice(c.Builder, x, begin, extent, step))
+}
+
+func roll(c *call) []*ir.Value {
+	x := c.tensor("self")
+	shifts, dims := c.listOf("shifts"), c.listOf("dims")
+	if len(shifts) != len(dims) {
+		c.Fail(diag.Unsupportedf("a roll of the flattened tensor"))
+	}
+	for i, d := range dims {
+		axis := c.axisOf(d, len(x.Type.Shape))
+		extent := x.Type.Shape[axis]
+		first := c.Dims().Simplify(sym.Const(-shifts[i]).Mod(extent.Max(unit)))
+		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
+	}
+	return one(x)
+}
+
+// pad is a rule for padding; its numbers begin with the last axis.
+func pad(mode string) rule {
+	return func(c *call) []*ir.Value {
+		x, how := c.tensor("self"), mode
+		name := "padding"
+		if c.has("pad") {
+			name = "pad"
+		}
+		if how == "" {
+			how = map[string]string{"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[c.text("mode", "constant")]
+		}
+		list, n := c.syms(name), len(x.Type.Shape)
+		begin, end := make([]sym.Expr, n), make([]sym.Expr, n)
+		for i := range begin {
+			begin[i], end[i] = sym.Const(0), sym.Const(0)
+		}
+		if len(list)%2 != 0 || len(list) > 2*n {
+			c.Fail(diag.Inputf("%d numbers of padding, of a tensor of rank %d", len(list), n))
+		}
+		for i := range len(list) / 2 {
+			begin[n-1-i], end[n-1-i] = list[2*i], list[2*i+1]
+		}
+		var value *ir.Value
+		if how == "constant" && c.has("value") {
+			value = c.number("value", x.Type.DType)
+		}
+		return one(ops.Pad(c.Builder, x, value, how, begin, end))
+	}
+}
+
+func embedding(c *call) []*ir.Value {
+	return one(ops.Gather(c.Builder, c.tensor("weight"), c.tensor("indices"), 0))
+}
+
+func indexSelect(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
+}
+
+func gather(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.GatherElements(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
+}
+
+// places are the positions that indices beside each other give: [..., n], n the number of indices.
+func (c *call) places(indices []*ir.Value) *ir.Value {
+	all := indices[0]
+	for _, v := range indices[1:] {
+		all = c.binary(loop.Add, all, c.binary(loop.Mul, v, c.like(v, 0)))
+	}
+	shape := append(append([]sym.Expr{}, all.Type.Shape...), unit)
+	parts := make([]*ir.Value, len(indices))
+	for i, v := range indices {
+		parts[i] = ops.Reshape(c.Builder, ops.Expand(c.Builder, v, all.Type.Shape...), shape...)
+	}
+	return ops.Concat(c.Builder, int64(len(shape)-1), parts...)
+}
+
+// indices are the index tensors of a node, as positions from 0 on, and the axis of the first; they stand beside each other.
+func (c *call) indices(x *ir.Value) (list []*ir.Value, first int) {
+	first = -1
+	for i, v := range c.optionals("indices") {
+		if v == nil {
+			continue
+		}
+		if v.Type.DType == dtype.Bool || v.Type.DType == dtype.U8 {
+			c.Fail(diag.Unsupportedf("an index that is a mask: how much it takes, data decide"))
+		}
+		if first < 0 {
+			first = i
+		}
+		if i != first+len(list) {
+			c.Fail(diag.Unsupportedf("indices with a whole axis between them"))
+		}
+		v = ops.Cast(c.Builder, v, dtype.I64)
+		extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[i]})
+		list = append(list, ops.Where(c.Builder, c.binary(loop.Lt, v, c.like(v, 0)), c.binary(loop.Add, v, extent), v))
+	}
+	if first < 0 {
+		c.Fail(diag.Inputf("no index is given"))
+	}
+	return list, first
+}
+
+func index(c *call) []*ir.Value {
+	x := c.tensor("self")
+	list, first := c.indices(x)
+	if len(list) == 1 {
+		return one(ops.Gather(c.Builder, x, list[0], int64(first)))
+	}
+	if first > 0 { // the indexed axes come first, and their results go back
+		rank := len(x.Type.Shape)
+		perm := []int64{}
+		for i := range rank {
+			perm = append(perm, int64((i+first)%rank))
+		}
+		y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, perm...), c.places(list), 0)
+		n := len(y.Type.Shape)
+		back := make([]int64, n)
+		for i := range back {
+			back[i] = int64((i + n - first) % n)
+		}
+		return one(ops.Transpose(c.Builder, y, back...))
+	}
+	return one(ops.GatherND(c.Builder, x, c.places(list), 0))
+}
+
+func indexPut(c *call) []*ir.Value {
+	x, values := c.tensor("self"), c.tensor("values")
+	list, first := c.indices(x)
+	if first > 0 {
+		c.Fail(diag.Unsupportedf("an assignment to indices of axis %d on", first))
+	}
+	at := c.places(list)
+	shape := append(append([]sym.Expr{}, at.Type.Shape[:len(at.Type.Shape)-1]...), x.Type.Shape[len(list):]...)
+	how := "none"
+	if c.bool("accumulate", false) {
+		how = "add"
+	}
+	return one(ops.ScatterND(c.Builder, x, at, ops.Expand(c.Builder, ops.Cast(c.Builder, values, x.Type.DType), shape...), how))
+}
+
+// scatter is a rule for assignments along an axis.
+func scatter(how string) rule {
+	return func(c *call) []*ir.Value {
+		x, at := c.tensor("self"), c.tensor("index")
+		var from *ir.Value
+		if c.has("src") {
+			from = c.tensor("src")
+			begin, step := make([]sym.Expr, len(at.Type.Shape)), make([]int64, len(at.Type.Shape))
+			for i := range begin {
+				begin[i], step[i] = sym.Const(0), 1
+			}
+			from = ops.Slice(c.Builder, from, begin, at.Type.Shape, step)
+		} else {
+			from = ops.Expand(c.Builder, c.number("value", x.Type.DType), at.Type.Shape...)
+		}
+		return one(ops.ScatterElements(c.Builder, x, at, from, int64(c.axis("dim", 0, len(x.Type.Shape))), how))
+	}
+}
+
+func full(c *call) []*ir.Value {
+	own := dtype.F32
+	if c.has("self") {
+		own = c.tensor("self").Type.DType
+	} else if a := c.args["fill_value"]; a != nil && (a.kind == "as_int" || a.kind == "as_sym_int") {
+		own = dtype.I64
+	} else if a != nil && a.kind == "as_bool" {
+		own = dtype.Bool
+	}
+	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", own)), c.syms("size")...))
+}
+
+func filled(x float64) rule {
+	return func(c *call) []*ir.Value {
+		own := dtype.F32
+		if c.has("self") {
+			own = c.tensor("self").Type.DType
+		}
+		return one(ops.Expand(c.Builder, c.constantOf(c.dtype("dtype", own), x), c.syms("size")...))
+	}
+}
+
+// constantOf is a number of any type.
+func (c *call) constantOf(dt dtype.DType, x float64) *ir.Value {
+	if dt.IsFloat() || dt.IsInt() {
+		return ops.Scalar(c.Builder, dt, x)
+	}
+	return ops.Cast(c.Builder, ops.Scalar(c.Builder, dtype.F32, x), dt)
+}
+
+func scalarTensor(c *call) []*ir.Value {
+	return one(c.number("s", c.dtype("dtype", dtype.F32)))
+}
+
+func fullLike(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", x.Type.DType)), x.Type.Shape...))
+}
+
+func fillScalar(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Expand(c.Builder, c.number("value", x.Type.DType), x.Type.Shape...))
+}
+
+func filledLike(v float64) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		return one(ops.Expand(c.Builder, c.constantOf(c.dtype("dtype", x.Type.DType), v), x.Type.Shape...))
+	}
+}
+
+func arange(c *call) []*ir.Value {
+	if a := c.args["end"]; a == nil || a.kind != "as_int" && a.kind != "as_sym_int" {
+		c.Fail(diag.Unsupportedf("a range of floats"))
+	}
+	begin, end, step := c.symOr("start", sym.Const(0)), c.sym("end"), c.int("step", 1)
+	if step == 0 {
+		c.Fail(diag.Inputf("a step of 0"))
+	}
+	distance, by := end.Sub(begin), step
+	if step < 0 {
+		distance, by = begin.Sub(end), -step
+	}
+	count := c.Dims().Simplify(distance.Max(sym.Const(0)).CeilDiv(sym.Const(by)))
+	first := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
+	return one(ops.Cast(c.Builder, ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), count), c.dtype("dtype", dtype.I64)))
+}
+
+func triangle(upper bool) rule {
+	return func(c *call) []*ir.Value {
+		return one(ops.Triangle(c.Builder, c.tensor("self"), upper, c.symOr("diagonal", sym.Const(0))))
+	}
+}
+
+func diagonal(c *call) []*ir.Value {
+	x := c.tensor("self")
+	if c.int("offset", 0) != 0 {
+		c.Fail(diag.Unsupportedf("a diagonal beside the main one"))
+	}
+	rank := len(x.Type.Shape)
+	return one(ops.Diagonal(c.Builder, x, c.axis("dim1", 0, rank), c.axis("dim2", 1, rank)))
+}
+
+func convert(c *call) []*ir.Value {
+	name := "self"
+	if c.args[name] == nil {
+		name = "a"
+	}
+	x := c.tensor(name)
+	return one(ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType)))
+}
+
+func typeAs(c *call) []*ir.Value {
+	return one(ops.Cast(c.Builder, c.tensor("self"), c.tensor("other").Type.DType))
+}
+
+func copied(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Expand(c.Builder, ops.Cast(c.Builder, c.tensor("src"), x.Type.DType), x.Type.Shape...))
+}

@@ -1,0 +1,164 @@
+package torch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// The schema of torch/_export/serde/schema.py, as far as it is read.
+
+// schemaMajor is the version that is read; later minor versions only add.
+const schemaMajor = 8
+
+type exportedProgram struct {
+	GraphModule struct {
+		Graph     graphJSON `json:"graph"`
+		Signature struct {
+			Inputs  []inputSpec  `json:"input_specs"`
+			Outputs []outputSpec `json:"output_specs"`
+		} `json:"signature"`
+	} `json:"graph_module"`
+	Ranges map[string]struct {
+		Min *int64 `json:"min_val"`
+		Max *int64 `json:"max_val"`
+	} `json:"range_constraints"`
+	Version struct {
+		Major int `json:"major"`
+		Minor int `json:"minor"`
+	} `json:"schema_version"`
+	TorchVersion string   `json:"torch_version"`
+	Guards       []string `json:"guards_code"`
+}
+
+type graphJSON struct {
+	Inputs  []argument            `json:"inputs"`
+	Outputs []argument            `json:"outputs"`
+	Nodes   []nodeJSON            `json:"nodes"`
+	Tensors map[string]tensorMeta `json:"tensor_values"`
+	Ints    map[string]symInt     `json:"sym_int_values"`
+	Single  bool                  `json:"is_single_tensor_return"`
+}
+
+type nodeJSON struct {
+	Target string `json:"target"`
+	Inputs []struct {
+		Name string   `json:"name"`
+		Arg  argument `json:"arg"`
+	} `json:"inputs"`
+	Outputs []argument `json:"outputs"`
+	Name    string     `json:"name"`
+}
+
+type tensorMeta struct {
+	DType         int      `json:"dtype"`
+	Sizes         []symInt `json:"sizes"`
+	Strides       []symInt `json:"strides"`
+	StorageOffset symInt   `json:"storage_offset"`
+}
+
+// symInt is a number, or an expression over symbols.
+type symInt struct {
+	Int  *int64 `json:"as_int"`
+	Expr *struct {
+		Text string `json:"expr_str"`
+	} `json:"as_expr"`
+}
+
+// inputSpec and outputSpec are unions with one key, which says the kind.
+type inputSpec map[string]json.RawMessage
+type outputSpec map[string]json.RawMessage
+
+// argument is a union with one key, which says the kind of the value.
+type argument struct {
+	kind  string
+	value json.RawMessage
+}
+
+// UnmarshalJSON reads a union.
+func (a *argument) UnmarshalJSON(data []byte) error {
+	if bytes.Equal(data, []byte("null")) {
+		return nil
+	}
+	var union map[string]json.RawMessage
+	if err := json.Unmarshal(data, &union); err != nil {
+		return err
+	}
+	if len(union) != 1 {
+		return fmt.Errorf("an argument with %d kinds", len(union))
+	}
+	for kind, value := range union {
+		a.kind, a.value = kind, value
+	}
+	return nil
+}
+
+// into reads the value of an argument.
+func (a *argument) into(to any) error {
+	if err := json.Unmarshal(a.value, to); err != nil {
+		return diag.Inputf("an argument %s of %.100q", a.kind, string(a.value))
+	}
+	return nil
+}
+
+// named is the name of a tensor, or of another value.
+type named struct {
+	Name string `json:"name"`
+}
+
+// number is a float, which JSON says as a number, or as a word if it is not finite.
+type number float64
+
+// UnmarshalJSON reads a number or a word.
+func (n *number) UnmarshalJSON(data []byte) error {
+	switch string(data) {
+	case `"Infinity"`, `"inf"`, "Infinity":
+		*n = number(math.Inf(1))
+	case `"-Infinity"`, `"-inf"`, "-Infinity":
+		*n = number(math.Inf(-1))
+	case `"NaN"`, `"nan"`, "NaN":
+		*n = number(math.NaN())
+	default:
+		return json.Unmarshal(data, (*float64)(n))
+	}
+	return nil
+}
+
+// scalarTypes are the element types by the schema's numbers.
+var scalarTypes = map[int]dtype.DType{
+	1: dtype.U8, 2: dtype.I8, 3: dtype.I16, 4: dtype.I32, 5: dtype.I64, 6: dtype.F16, 7: dtype.F32, 8: dtype.F64,
+	10: dtype.C64, 11: dtype.C128, 12: dtype.Bool, 13: dtype.BF16, 28: dtype.U16, 29: dtype.F8E4M3FN, 30: dtype.F8E5M2,
+	31: dtype.F8E4M3FNUZ, 32: dtype.F8E5M2FNUZ, 33: dtype.F8E8M0, 34: dtype.U32, 35: dtype.U64,
+}
+
+// parseProgram reads and checks the JSON.
+func parseProgram(data []byte) (*exportedProgram, error) {
+	p := &exportedProgram{}
+	if err := json.Unmarshal(finite(data), p); err != nil {
+		return nil, diag.Inputf("the exported program: %v", err).WithCause(err)
+	}
+	if p.Version.Major != schemaMajor {
+		return nil, diag.Unsupportedf("version %d.%d of torch.export's schema; %d is read", p.Version.Major, p.Version.Minor, schemaMajor).
+			WithFix("save the model with a torch between 2.9 and 2.15")
+	}
+	if n := len(p.GraphModule.Graph.Nodes); n > mostNodes {
+		return nil, diag.Inputf("a graph of %d nodes; there may be %d", n, mostNodes)
+	}
+	return p, nil
+}
+
+// finite quotes the words that Python writes for floats that are not finite, which JSON does not have.
+func finite(data []byte) []byte {
+	for _, word := range []string{"-Infinity", "Infinity", "NaN"} {
+		for _, before := range []string{": ", ":", "[", ", ", ","} {
+			if bytes.Contains(data, []byte(before+word)) {
+				data = bytes.ReplaceAll(data, []byte(before+word), []byte(before+`"`+word+`"`))
+			}
+		}
+	}
+	return data
+}
