@@ -92,6 +92,7 @@ extern char *goItems(weir_handle, weir_handle *, int32_t *);
 extern char *goClose(weir_handle);
 extern char *goUsage(char **);
 extern char *goSave(weir_handle, char *);
+extern char *goOperators(char **);
 
 weir_error weir_load(const char *path, weir_handle *model) {
 	if (forked) return in_a_child();
@@ -181,6 +182,11 @@ weir_error weir_usage(char **json) {
 weir_error weir_save(weir_handle program, const char *path) {
 	if (forked) return in_a_child();
 	return goSave(program, (char *)path);
+}
+
+weir_error weir_operators(char **json) {
+	if (forked) return in_a_child();
+	return goOperators(json);
 }
 
 int32_t weir_abi(void) { return WEIR_ABI; }

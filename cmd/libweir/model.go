@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/importer/torch"
 )
 
 // model is a model with its handle and the programs that were compiled of it: the last of them closes it.
@@ -252,6 +253,14 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 			told["peak_bytes"] = peak
 		}
 		*text = textOf(told)
+		return nil
+	})
+}
+
+//export goOperators
+func goOperators(text **C.char) *C.char {
+	return edge(func() error {
+		*text = textOf(torch.Operators())
 		return nil
 	})
 }

@@ -117,6 +117,9 @@ weir_error weir_text(weir_handle tensor, char **json, int64_t *shape, int32_t *r
 weir_error weir_list(const weir_handle *tensors, int32_t count, weir_handle *list);
 weir_error weir_items(weir_handle list, weir_handle *items, int32_t *count);
 
+/* The names of the ATen operators that weir_load_bytes reads in graphs of torch.export, as a JSON list. */
+weir_error weir_operators(char **json);
+
 /* Closes a handle; closing 0 is fine. A program waits for its runs. */
 weir_error weir_close(weir_handle object);
 

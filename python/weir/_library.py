@@ -60,6 +60,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_close": [_handle],
     "weir_usage": [_out],
     "weir_save": [_handle, _text],
+    "weir_operators": [_out],
 }
 
 # Python's own functions, in the order of weir_python.

@@ -130,8 +130,8 @@ func (g *graph) inputs() error {
 		if s.Expr == nil {
 			continue
 		}
-		if symbol, alone := symbolOf(s.Expr.Text); alone && g.symbols[symbol] {
-			g.ints[name] = sym.Dim(symbol)
+		if e, err := expression(s.Expr.Text, g.symbol); err == nil {
+			g.ints[name] = e
 		}
 	}
 	if len(specs) != len(g.program.GraphModule.Graph.Inputs) {

@@ -26,6 +26,9 @@ func add(more map[string]rule) {
 	}
 }
 
+// Operators are the names of the operators that are read, sorted.
+func Operators() []string { return sorted(rules) }
+
 // one is a single result.
 func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
 
@@ -292,6 +295,6 @@ func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		x, g := c.tensor("self"), c.tensor("grad_output")
 		y := f(c, c.Builder, x)
-		return ops.VJP(c.Builder, []*ir.Value{y}, []*ir.Value{g}, []*ir.Value{x})
+		return c.derivatives([]*ir.Value{y}, []*ir.Value{g}, []*ir.Value{x})
 	}
 }

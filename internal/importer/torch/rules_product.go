@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"math"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -137,6 +138,15 @@ func (c *call) mask(n int) []bool {
 	return list
 }
 
+// derivatives are weir's own derivatives of ys, times gs, by xs. What torch knows of the shapes' sizes, weir may not: it is
+// checked.
+func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
+	for i, y := range ys {
+		gs[i] = ops.Reshape(c.Builder, ops.Cast(c.Builder, gs[i], y.Type.DType), y.Type.Shape...)
+	}
+	return ops.VJP(c.Builder, ys, gs, xs)
+}
+
 // backward is weir's own derivatives of y, times g, by those of xs that are wanted; the others are nil.
 func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 	var by []*ir.Value
@@ -145,7 +155,7 @@ func (c *call) backward(ys, gs, xs []*ir.Value, wanted []bool) []*ir.Value {
 			by = append(by, x)
 		}
 	}
-	list := ops.VJP(c.Builder, ys, gs, by)
+	list := c.derivatives(ys, gs, by)
 	out := make([]*ir.Value, len(xs))
 	for i, x := range xs {
 		if wanted[i] && x != nil {
@@ -179,7 +189,7 @@ func convolutionBackward(c *call) []*ir.Value {
 	return out
 }
 
-// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums.
+// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums of exponentials.
 func attention(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	y := c.attend(q, k, v)
@@ -214,15 +224,36 @@ func (c *call) attend(q, k, v *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, y, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)], v.Type.Shape[len(v.Type.Shape)-1])...)
 }
 
-// sums is what a backward pass of PyTorch's would read of a forward one; weir's computes it anew, and nothing reads this.
+// sums are the logarithms of the sums of the scores' exponentials, [..., L], in f32: what torch's backward pass reads.
 func (c *call) sums(q, k *ir.Value) *ir.Value {
-	return ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 0), q.Type.Shape[:len(q.Type.Shape)-1]...)
+	scores := ops.Cast(c.Builder, ops.MatMul(c.Builder, q, k, false, true), dtype.F32)
+	n := len(scores.Type.Shape)
+	scale := c.float("scale", 0)
+	if scale == 0 {
+		width, ok := q.Type.Shape[len(q.Type.Shape)-1].Const()
+		if !ok {
+			c.Fail(diag.Unsupportedf("attention of heads of %s", q.Type.Shape[len(q.Type.Shape)-1]))
+		}
+		scale = 1 / math.Sqrt(float64(width))
+	}
+	scores = c.binary(loop.Mul, scores, c.like(scores, scale))
+	if mask := c.optional("attn_mask"); mask != nil && mask.Type.DType == dtype.Bool {
+		scores = ops.Where(c.Builder, mask, scores, c.like(scores, math.Inf(-1)))
+	} else if mask != nil {
+		scores = c.binary(loop.Add, scores, ops.Cast(c.Builder, mask, dtype.F32))
+	}
+	if c.bool("is_causal", false) {
+		shape := scores.Type.Shape[n-2:]
+		seen := ops.Triangle(c.Builder, ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 1), shape...), false, sym.Const(0))
+		scores = ops.Where(c.Builder, c.binary(loop.Gt, seen, c.like(seen, 0)), scores, c.like(scores, math.Inf(-1)))
+	}
+	return ops.ReduceLogSumExp(c.Builder, scores, false, int64(n-1))
 }
 
 func attentionBackward(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	y := c.attend(q, k, v)
-	return ops.VJP(c.Builder, []*ir.Value{y}, []*ir.Value{c.tensor("grad_out")}, []*ir.Value{q, k, v})
+	return c.derivatives([]*ir.Value{y}, []*ir.Value{c.tensor("grad_out")}, []*ir.Value{q, k, v})
 }
 
 // poolWindow is the window of a pooling.
@@ -270,7 +301,7 @@ func (c *call) withinPlane(indices *ir.Value) *ir.Value {
 func maxPoolBackward(c *call) []*ir.Value {
 	x := c.tensor("self")
 	y := ops.MaxPool(c.Builder, x, c.poolWindow(2), c.bool("ceil_mode", false))
-	return ops.VJP(c.Builder, []*ir.Value{y}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
+	return c.derivatives([]*ir.Value{y}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
 }
 
 // average is average pooling of self.
@@ -288,7 +319,7 @@ func averagePool(c *call) []*ir.Value {
 
 func averagePoolBackward(c *call) []*ir.Value {
 	x := c.tensor("self")
-	return ops.VJP(c.Builder, []*ir.Value{c.average(x, 2)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
+	return c.derivatives([]*ir.Value{c.average(x, 2)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
 }
 
 // adapt is average pooling to a size that divides the image's.
@@ -326,5 +357,5 @@ func adaptiveBackward(c *call) []*ir.Value {
 		v, _ := e.Const()
 		sizes = append(sizes, v)
 	}
-	return ops.VJP(c.Builder, []*ir.Value{c.adapt(x, 2, sizes)}, []*ir.Value{g}, []*ir.Value{x})
+	return c.derivatives([]*ir.Value{c.adapt(x, 2, sizes)}, []*ir.Value{g}, []*ir.Value{x})
 }

@@ -405,5 +405,5 @@ func nllLoss(c *call) []*ir.Value {
 
 func nllLossBackward(c *call) []*ir.Value {
 	logs := c.tensor("self")
-	return ops.VJP(c.Builder, []*ir.Value{c.losses(logs)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{logs})
+	return c.derivatives([]*ir.Value{c.losses(logs)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{logs})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 var unit = sym.Const(1)
@@ -34,6 +35,8 @@ func init() {
 		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
 		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillScalar,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
+		"aten.slice_scatter.default": sliceScatter, "aten.select_scatter.default": selectScatter, "aten.triu_indices.default": triangleIndices(true), "aten.tril_indices.default": triangleIndices(false),
+		"aten.outer.default": outer, "aten.replication_pad1d.default": pad("edge"), "aten.replication_pad3d.default": pad("edge"), "aten.reflection_pad3d.default": pad("reflect"),
 		"aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
 		"aten._to_copy.default": convert, "aten.to.dtype": convert, "aten.to.dtype_layout": convert, "aten.type_as.default": typeAs, "aten.to.device": convert,
 		"prims.convert_element_type.default": convert, "aten.copy.default": copied,
@@ -248,6 +251,74 @@ func slice(c *call) []*ir.Value {
 	}
 	begins[axis], extents[axis], steps[axis] = begin, c.Dims().Simplify(count), step
 	return one(ops.Slice(c.Builder, x, begins, extents, steps))
+}
+
+// within puts src into self along an axis, from begin to end in steps.
+func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int64) *ir.Value {
+	extent := x.Type.Shape[axis]
+	if step != 1 {
+		c.Fail(diag.Unsupportedf("an assignment in steps of %d", step))
+	}
+	length := c.Dims().Simplify(end.Sub(begin).Max(sym.Const(0)))
+	shape := append([]sym.Expr{}, x.Type.Shape...)
+	shape[axis] = length
+	src = ops.Expand(c.Builder, ops.Cast(c.Builder, src, x.Type.DType), shape...)
+	return ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), begin), src,
+		ops.SliceAxis(c.Builder, x, axis, begin.Add(length), c.Dims().Simplify(extent.Sub(begin).Sub(length))))
+}
+
+func sliceScatter(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	extent := x.Type.Shape[axis]
+	begin, end := c.bound(c.symOr("start", sym.Const(0)), extent), extent
+	if v, ok := c.symOr("end", sym.Const(math.MaxInt64)).Const(); !ok || v < math.MaxInt32 {
+		end = c.bound(c.sym("end"), extent)
+	}
+	return one(c.within(x, c.tensor("src"), axis, begin, end, c.int("step", 1)))
+}
+
+func selectScatter(c *call) []*ir.Value {
+	x, src := c.tensor("self"), c.tensor("src")
+	axis := c.axis("dim", 0, len(x.Type.Shape))
+	place := c.sym("index")
+	if v, ok := place.Const(); ok && v < 0 {
+		place = x.Type.Shape[axis].Add(place)
+	}
+	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
+	return one(c.within(x, src, axis, place, place.Add(unit), 1))
+}
+
+// mostIndices is the greatest number of indices that are made when a file is read.
+const mostIndices = 1 << 24
+
+// triangleIndices are the positions of a triangle's elements, [2, n].
+func triangleIndices(upper bool) rule {
+	return func(c *call) []*ir.Value {
+		rows, columns, offset := c.int("row", 0), c.int("col", 0), c.int("offset", 0)
+		if rows < 0 || columns < 0 || rows > mostIndices || columns > mostIndices || rows*columns > mostIndices {
+			c.Fail(diag.Unsupportedf("the indices of a triangle of %d rows and %d columns", rows, columns))
+		}
+		var first, second []int64
+		for i := range rows {
+			for k := range columns {
+				if upper && k-i >= offset || !upper && k-i <= offset {
+					first, second = append(first, i), append(second, k)
+				}
+			}
+		}
+		t, err := tensor.FromSlice(append(first, second...), 2, int64(len(first)))
+		if err != nil {
+			c.Fail(err)
+		}
+		return one(ops.Cast(c.Builder, c.Constant(c.node.Name, t), c.dtype("dtype", dtype.I64)))
+	}
+}
+
+func outer(c *call) []*ir.Value {
+	v := c.promote(false, c.operand("self"), c.operand("vec2"))
+	column := ops.Reshape(c.Builder, v[0], v[0].Type.Shape[0], unit)
+	return one(times(c, column, v[1]))
 }
 
 func narrow(c *call) []*ir.Value {
