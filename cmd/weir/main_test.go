@@ -161,7 +161,6 @@ func TestExitCodes(t *testing.T) {
 		{"run " + digits + " --input zeros --precision f16", 3, "--precision f16"},
 		{"run " + digits + " --input zeros --cpu avx9", 3, "avx9"},
 		{"run " + digits + " --input zeros --target cuda", 3, "target cuda"},
-		{"run model.pt2", 3, ".pt2"},
 		{"run model.mlir", 3, ".mlir"},
 		{"run " + write("m.weir", "weir 1\nprogram @f {}\n"), 3, "written as text"},
 		{"dump " + digits + " --lang ptx", 3, "--lang ptx"},
@@ -241,7 +240,7 @@ func TestKeys(t *testing.T) {
 		"run " + digits + " --input zeros", "run " + digits + " --input zeros --compare reference", "plan " + digits, "plan " + digits + " --dim batch=3 --budget 1GiB", "plan " + m + " --dim batch=3", "plan " + table,
 		"plan " + digits + " --actual", "plan " + digits + " --diff " + models + "two_dims/model.onnx",
 		"check " + models + "two_dims/model.onnx", "info " + digits, "info " + m, "dump " + digits, "bench " + digits + " --seconds 0.01 --profile", "kernels " + digits + " --all", "test " + models + "logic",
-		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.pt2",
+		"compile " + digits + " -o " + filepath.Join(t.TempDir(), "k.weir"), "env", "demo", "run missing.onnx", "run --loud", "run model.mlir",
 	} {
 		args := strings.Fields(row)
 		r := weirRun(t, append(args, "--json")...)

@@ -176,8 +176,8 @@ func (l *loaded) Close() {
 // load opens a model, telling a format that is not supported by name.
 func load(path string) (*weir.Model, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".pt2", ".mlir":
-		return nil, diag.Unsupportedf("%s files; .onnx and .weir are supported", filepath.Ext(path)).AtFile(path)
+	case ".mlir":
+		return nil, diag.Unsupportedf("%s files; .onnx, .pt2 and .weir are supported", filepath.Ext(path)).AtFile(path)
 	}
 	return weir.Load(path)
 }

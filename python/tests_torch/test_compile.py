@@ -1,0 +1,137 @@
+"""torch.compile(backend="weir") beside torch: results, derivatives, and what stays in memory."""
+
+from __future__ import annotations
+
+import copy
+import gc
+
+import pytest
+import torch
+import weir
+
+from models import CASES
+from test_export import close, outputs
+
+
+def compiled(model, **options):
+    torch._dynamo.reset()
+    return torch.compile(model, backend="weir", **options)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_training(name, dynamic):
+    torch.manual_seed(2)
+    model, args, _ = CASES[name]
+    model = copy.deepcopy(model).train(name not in ("resnet", "mobilenet"))
+    got = outputs(compiled(model, dynamic=dynamic)(*args))
+    seeds = [torch.randn_like(y) for y in got]
+    torch.autograd.backward(got, seeds)
+    found = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    want = outputs(model(*args))
+    torch.autograd.backward(want, seeds)
+    for a, b in zip(got, want):
+        close(a.detach(), b)
+    for a, p in zip(found, model.parameters()):
+        if p.grad is not None:
+            close(a, p.grad, 1e-4)
+
+
+def test_dynamic_sizes():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.GELU(), torch.nn.Linear(9, 2))
+    fast = compiled(model, dynamic=True)
+    for n in (2, 7, 3, 64, 11):
+        x = torch.randn(n, 6, requires_grad=True)
+        y = fast(x)
+        close(y.detach(), model(x))
+        (y.square().sum()).backward()
+        got, x.grad = x.grad, None
+        model(x).square().sum().backward()
+        close(got, x.grad, 1e-4)
+
+
+def test_views_and_mutations():
+    def f(x, state):
+        state.add_(x.sum())
+        y = x.transpose(0, 1)
+        return y, y * 2, x.view(-1), x[1:], x
+
+    x, state = torch.randn(3, 4), torch.zeros(())
+    got = compiled(f)(x, state)
+    other = torch.zeros(())
+    for a, b in zip(got, f(x, other)):
+        close(a, b)
+        assert a.stride() == b.stride()
+    close(state, other)
+    assert got[0].data_ptr() == x.data_ptr() and got[4] is x
+
+
+def test_modes():
+    model = torch.nn.Linear(4, 3)
+    fast = compiled(model)
+    x = torch.randn(5, 4)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            close(fast(x), model(x))
+    with torch.no_grad():
+        model.weight.mul_(2)
+        close(fast(x), model(x))
+    with torch.autocast("cpu", torch.bfloat16):
+        close(fast(x).float(), model(x).float(), 2e-2)
+
+
+def test_what_torch_runs(caplog):
+    def f(x):
+        return torch.sinc(torch.special.i0(x).relu() + 1) @ x.t() + torch.rand(x.shape[0], x.shape[0]) * 0
+
+    x = torch.rand(5, 4)
+    close(compiled(f)(x), f(x), 1e-4)
+
+
+def test_strided_arguments():
+    f = lambda x, y: (x @ y).relu() + x.sum()  # noqa: E731
+    fast = compiled(f)
+    base = torch.randn(8, 8)
+    for x in (base[:, ::2][:4], base.t()[:4, :4], base[::2, 4:], torch.randn(4, 4)):
+        close(fast(x, base[:4, :4]), f(x, base[:4, :4]), 1e-4)
+
+
+def test_memory_is_flat():
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
+    fast = compiled(model)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    x = torch.randn(128, 64)
+
+    def step():
+        fast(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def resident() -> int:
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * 4096
+
+    for _ in range(50):
+        step()
+    gc.collect()
+    before, held = resident(), weir.usage()
+    for _ in range(1000):
+        step()
+    gc.collect()
+    now = weir.usage()
+    assert resident() - before < 8 << 20
+    for key in ("exported", "foreign_bytes", "current_bytes", "handles"):
+        assert now[key] <= held[key], key
+
+
+def test_the_story():
+    """Fresh tensors, call after call: nothing of them stays."""
+    program = compiled(torch.add)
+    for i in range(200):
+        x, y = torch.rand(64, 64, 64), torch.rand(64, 64, 64)
+        z = program(x, y)
+        assert i % 50 or torch.equal(z, x + y)
+    del x, y, z
+    gc.collect()
+    assert weir.usage()["exported"] == 0 and weir.usage()["foreign_bytes"] == 0

@@ -1,0 +1,77 @@
+"""Exported models, as files and with torch's operators spelled out, beside torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import weir
+
+from models import CASES
+
+
+def close(got, want, tolerance: float = 1e-5) -> None:
+    got, want = torch.as_tensor(got), want.detach()
+    assert got.shape == want.shape and got.dtype == want.dtype
+    far = (got.double() - want.double()).abs().max() if want.numel() else torch.zeros(())
+    assert float(far) <= tolerance * (1e-3 + float(want.abs().max())), float(far)
+
+
+def outputs(y) -> list:
+    return list(y) if isinstance(y, (tuple, list, weir.Results)) else [y]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("spelled", [False, True])
+def test_models(name, spelled, tmp_path):
+    torch.manual_seed(1)
+    model, args, dynamic = CASES[name]
+    model = model.eval()
+    program = torch.export.export(model, args, dynamic_shapes=dynamic)
+    if spelled:
+        program = program.run_decompositions()
+    torch.export.save(program, tmp_path / "model.pt2")
+    try:
+        compiled = weir.compile(tmp_path / "model.pt2")
+    except weir.UnsupportedError:
+        if spelled:
+            raise
+        pytest.skip("the operators of training are not spelled out: run_decompositions() is needed")
+    for count in (2, 5):
+        given = [torch.cat([a, a, a])[:count].contiguous() for a in args]
+        want = outputs(model(*given))
+        got = outputs(compiled(*given))
+        for a, b in zip(got, want):
+            close(a.torch(), b)
+
+
+def test_shared_and_strided_weights(tmp_path):
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(30, 8)
+            self.turned = torch.nn.Parameter(torch.randn(8, 5).t())
+            self.register_buffer("part", torch.arange(40.0).reshape(5, 8)[1:4, ::2])
+
+        def forward(self, ids):
+            x = self.table(ids)
+            return x @ self.table.weight.t(), x @ self.turned.t(), x[:, :4] @ self.part.t()
+
+    model = Tied().eval()
+    ids = torch.randint(0, 30, (7,))
+    torch.export.save(torch.export.export(model, (ids,)), tmp_path / "tied.pt2")
+    for a, b in zip(weir.compile(tmp_path / "tied.pt2")(ids), model(ids)):
+        close(a.torch(), b)
+
+
+def test_refusals(tmp_path):
+    class Random(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand_like(x)
+
+    torch.export.save(torch.export.export(Random(), (torch.ones(3),)), tmp_path / "random.pt2")
+    with pytest.raises(weir.UnsupportedError) as refused:
+        weir.load(tmp_path / "random.pt2")
+    assert "rand" in refused.value.op and refused.value.node and refused.value.file
+    torch.save({"a": torch.ones(3)}, tmp_path / "saved.pt")
+    with pytest.raises(weir.UnsupportedError, match="export"):
+        weir.load(tmp_path / "saved.pt")
