@@ -78,6 +78,8 @@ func (g *graph) declare(name string) (sym.Expr, error) {
 // extent is a size of the schema's; declare says that its symbols may be new.
 func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Expr, error) {
 	switch {
+	case s.Int != nil && *s.Int < 0:
+		return sym.Expr{}, diag.Inputf("an extent of %d", *s.Int)
 	case s.Int != nil:
 		return sym.Const(*s.Int), nil
 	case s.Expr != nil:

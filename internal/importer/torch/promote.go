@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 )
 
@@ -178,12 +177,12 @@ func (c *call) floats(name string) *ir.Value {
 }
 
 // binary applies a function to two values.
-func (c *call) binary(f loop.BinaryOp, x, y *ir.Value) *ir.Value {
+func (c *call) binary(f ops.BinaryFunction, x, y *ir.Value) *ir.Value {
 	return ops.Binary(c.Builder, f, x, y)
 }
 
 // unary applies a function to a value.
-func (c *call) unary(f loop.UnaryOp, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, f, x) }
+func (c *call) unary(f ops.UnaryFunction, x *ir.Value) *ir.Value { return ops.Unary(c.Builder, f, x) }
 
 // like is a number of a value's type.
 func (c *call) like(x *ir.Value, number float64) *ir.Value {

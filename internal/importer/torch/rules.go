@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 )
 
@@ -43,7 +42,7 @@ func mapped(float bool, f func(c *call, x *ir.Value) *ir.Value) rule {
 }
 
 // unaryOf is a rule for one of loop's functions.
-func unaryOf(float bool, op loop.UnaryOp) rule {
+func unaryOf(float bool, op ops.UnaryFunction) rule {
 	return mapped(float, func(c *call, x *ir.Value) *ir.Value { return c.unary(op, x) })
 }
 
@@ -55,12 +54,12 @@ func pairs(float bool, f func(c *call, x, y *ir.Value) *ir.Value) rule {
 	}
 }
 
-func binaryOf(float bool, op loop.BinaryOp) rule {
+func binaryOf(float bool, op ops.BinaryFunction) rule {
 	return pairs(float, func(c *call, x, y *ir.Value) *ir.Value { return c.binary(op, x, y) })
 }
 
 // scaled is self ± alpha · other.
-func scaled(op loop.BinaryOp, swapped bool) rule {
+func scaled(op ops.BinaryFunction, swapped bool) rule {
 	return func(c *call) []*ir.Value {
 		v := c.promote(false, c.operand("self"), c.operand("other"))
 		x, y := v[0], v[1]
@@ -68,10 +67,10 @@ func scaled(op loop.BinaryOp, swapped bool) rule {
 			x, y = y, x
 		}
 		if c.has("alpha") && !c.isOne("alpha") {
-			y = c.binary(loop.Mul, y, c.number("alpha", y.Type.DType))
+			y = c.binary(ops.Mul, y, c.number("alpha", y.Type.DType))
 		}
-		if x.Type.DType == dtype.Bool && op == loop.Add {
-			return one(c.binary(loop.Or, x, y))
+		if x.Type.DType == dtype.Bool && op == ops.Add {
+			return one(c.binary(ops.Or, x, y))
 		}
 		return one(c.binary(op, x, y))
 	}
@@ -100,11 +99,11 @@ func init() {
 		return map[string]rule{"aten." + name + ".Tensor": r, "aten." + name + ".Scalar": r}
 	}
 	for name, r := range map[string]rule{
-		"add": scaled(loop.Add, false), "sub": scaled(loop.Sub, false), "rsub": scaled(loop.Sub, true),
-		"mul": pairs(false, times), "div": binaryOf(true, loop.Div), "remainder": binaryOf(false, loop.FloorMod), "fmod": binaryOf(false, loop.Rem),
-		"eq": binaryOf(false, loop.Eq), "ne": binaryOf(false, loop.Ne), "lt": binaryOf(false, loop.Lt), "le": binaryOf(false, loop.Le),
-		"gt": binaryOf(false, loop.Gt), "ge": binaryOf(false, loop.Ge),
-		"bitwise_and": binaryOf(false, loop.And), "bitwise_or": binaryOf(false, loop.Or), "bitwise_xor": binaryOf(false, loop.Xor),
+		"add": scaled(ops.Add, false), "sub": scaled(ops.Sub, false), "rsub": scaled(ops.Sub, true),
+		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": binaryOf(false, ops.FloorMod), "fmod": binaryOf(false, ops.Rem),
+		"eq": binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": binaryOf(false, ops.Lt), "le": binaryOf(false, ops.Le),
+		"gt": binaryOf(false, ops.Gt), "ge": binaryOf(false, ops.Ge),
+		"bitwise_and": binaryOf(false, ops.And), "bitwise_or": binaryOf(false, ops.Or), "bitwise_xor": binaryOf(false, ops.Xor),
 		"floor_divide": pairs(false, floorDivide),
 	} {
 		add(both(name, r))
@@ -114,13 +113,13 @@ func init() {
 		v := c.promote(mode == "", c.operand("self"), c.operand("other"))
 		switch {
 		case mode == "":
-			return one(c.binary(loop.Div, v[0], v[1]))
+			return one(c.binary(ops.Div, v[0], v[1]))
 		case mode == "floor":
 			return one(floorDivide(c, v[0], v[1]))
 		case v[0].Type.DType.IsInt():
-			return one(c.binary(loop.Div, v[0], v[1]))
+			return one(c.binary(ops.Div, v[0], v[1]))
 		}
-		return one(c.unary(loop.Trunc, c.binary(loop.Div, v[0], v[1])))
+		return one(c.unary(ops.Trunc, c.binary(ops.Div, v[0], v[1])))
 	}
 	power := func(c *call) []*ir.Value {
 		at := "exponent"
@@ -128,36 +127,36 @@ func init() {
 		if a := c.args[at]; a.kind == "as_int" || a.kind == "as_float" {
 			var n number
 			if a.into(&n) == nil && n == 2 {
-				return one(c.binary(loop.Mul, v[0], v[0]))
+				return one(c.binary(ops.Mul, v[0], v[0]))
 			}
 		}
-		return one(c.binary(loop.Pow, v[0], v[1]))
+		return one(c.binary(ops.Pow, v[0], v[1]))
 	}
 	add(map[string]rule{
 		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide, "aten.floor_divide.default": pairs(false, floorDivide),
 		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
-		"aten.maximum.default": binaryOf(false, loop.Max), "aten.minimum.default": binaryOf(false, loop.Min), "aten.atan2.default": binaryOf(true, loop.Atan2),
-		"aten.logical_and.default": logical(loop.And), "aten.logical_or.default": logical(loop.Or), "aten.logical_xor.default": logical(loop.Xor),
-		"aten.neg.default": unaryOf(false, loop.Neg), "aten.abs.default": unaryOf(false, loop.Abs), "aten.sign.default": unaryOf(false, loop.Sign),
+		"aten.maximum.default": binaryOf(false, ops.Max), "aten.minimum.default": binaryOf(false, ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
+		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or), "aten.logical_xor.default": logical(ops.Xor),
+		"aten.neg.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": unaryOf(false, ops.Sign),
 		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
 			if x.Type.DType == dtype.Bool {
-				return c.unary(loop.Not, x)
+				return c.unary(ops.Not, x)
 			}
-			return c.unary(loop.BitNot, x)
+			return c.unary(ops.BitNot, x)
 		}),
-		"aten.logical_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.Not, ops.Cast(c.Builder, x, dtype.Bool)) }),
-		"aten.floor.default":       rounded(loop.Floor), "aten.ceil.default": rounded(loop.Ceil), "aten.round.default": rounded(loop.Round), "aten.trunc.default": rounded(loop.Trunc),
-		"aten.isnan.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.IsNaN, x) }),
-		"aten.isinf.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.IsInf, x) }),
-		"aten.rsqrt.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(loop.Reciprocal, c.unary(loop.Sqrt, x)) }),
+		"aten.logical_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.Not, ops.Cast(c.Builder, x, dtype.Bool)) }),
+		"aten.floor.default":       rounded(ops.Floor), "aten.ceil.default": rounded(ops.Ceil), "aten.round.default": rounded(ops.Round), "aten.trunc.default": rounded(ops.Trunc),
+		"aten.isnan.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.IsNaN, x) }),
+		"aten.isinf.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.IsInf, x) }),
+		"aten.rsqrt.default": mapped(true, func(c *call, x *ir.Value) *ir.Value { return c.unary(ops.Reciprocal, c.unary(ops.Sqrt, x)) }),
 		"aten.log2.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
-			return c.binary(loop.Mul, c.unary(loop.Log, x), c.like(x, 1/math.Ln2))
+			return c.binary(ops.Mul, c.unary(ops.Log, x), c.like(x, 1/math.Ln2))
 		}),
 		"aten.log10.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
-			return c.binary(loop.Mul, c.unary(loop.Log, x), c.like(x, 1/math.Ln10))
+			return c.binary(ops.Mul, c.unary(ops.Log, x), c.like(x, 1/math.Ln10))
 		}),
-		"aten.square.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(loop.Mul, x, x) }),
-		"aten.relu.default":   mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(loop.Max, x, c.like(x, 0)) }),
+		"aten.square.default": mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(ops.Mul, x, x) }),
+		"aten.relu.default":   mapped(false, func(c *call, x *ir.Value) *ir.Value { return c.binary(ops.Max, x, c.like(x, 0)) }),
 		"aten.gelu.default": mapped(true, func(c *call, x *ir.Value) *ir.Value {
 			if c.text("approximate", "none") == "tanh" {
 				return ops.Activation(c.Builder, "gelu_tanh", x)
@@ -172,26 +171,26 @@ func init() {
 		"aten.hardtanh.default": func(c *call) []*ir.Value {
 			x := c.tensor("self")
 			low, high := c.float("min_val", -1), c.float("max_val", 1)
-			return one(c.binary(loop.Min, c.binary(loop.Max, x, c.like(x, low)), c.like(x, high)))
+			return one(c.binary(ops.Min, c.binary(ops.Max, x, c.like(x, low)), c.like(x, high)))
 		},
 		"aten.relu6.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
-			return c.binary(loop.Min, c.binary(loop.Max, x, c.like(x, 0)), c.like(x, 6))
+			return c.binary(ops.Min, c.binary(ops.Max, x, c.like(x, 0)), c.like(x, 6))
 		}),
 		"aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clamp_min.default": clamp, "aten.clamp_max.default": clamp,
 		"aten.where.self": where, "aten.where.ScalarOther": where, "aten.where.ScalarSelf": where, "aten.where.Scalar": where,
 		"aten.masked_fill.Scalar": maskedFill, "aten.masked_fill.Tensor": maskedFill,
 		"aten.threshold_backward.default": func(c *call) []*ir.Value {
 			g, x := c.tensor("grad_output"), c.tensor("self")
-			over := c.binary(loop.Gt, x, c.number("threshold", x.Type.DType))
+			over := c.binary(ops.Gt, x, c.number("threshold", x.Type.DType))
 			return one(ops.Where(c.Builder, over, g, c.like(g, 0)))
 		},
 		"aten.sigmoid_backward.default": func(c *call) []*ir.Value {
 			g, y := c.tensor("grad_output"), c.tensor("output")
-			return one(c.binary(loop.Mul, g, c.binary(loop.Mul, y, c.binary(loop.Sub, c.like(y, 1), y))))
+			return one(c.binary(ops.Mul, g, c.binary(ops.Mul, y, c.binary(ops.Sub, c.like(y, 1), y))))
 		},
 		"aten.tanh_backward.default": func(c *call) []*ir.Value {
 			g, y := c.tensor("grad_output"), c.tensor("output")
-			return one(c.binary(loop.Mul, g, c.binary(loop.Sub, c.like(y, 1), c.binary(loop.Mul, y, y))))
+			return one(c.binary(ops.Mul, g, c.binary(ops.Sub, c.like(y, 1), c.binary(ops.Mul, y, y))))
 		},
 		"aten.gelu_backward.default": backwardOf(func(c *call, b *ir.Builder, x *ir.Value) *ir.Value {
 			if c.text("approximate", "none") == "tanh" {
@@ -203,9 +202,9 @@ func init() {
 			return ops.ActivationWith(b, "swish", x, 1, 0)
 		}),
 	})
-	for name, op := range map[string]loop.UnaryOp{"sqrt": loop.Sqrt, "reciprocal": loop.Reciprocal, "exp": loop.Exp, "log": loop.Log, "log1p": loop.Log1p,
-		"expm1": loop.Expm1, "sin": loop.Sin, "cos": loop.Cos, "tan": loop.Tan, "asin": loop.Asin, "acos": loop.Acos, "atan": loop.Atan, "sinh": loop.Sinh,
-		"cosh": loop.Cosh, "tanh": loop.Tanh, "asinh": loop.Asinh, "acosh": loop.Acosh, "atanh": loop.Atanh, "erf": loop.Erf, "sigmoid": loop.Sigmoid} {
+	for name, op := range map[string]ops.UnaryFunction{"sqrt": ops.Sqrt, "reciprocal": ops.Reciprocal, "exp": ops.Exp, "log": ops.Log, "log1p": ops.Log1p,
+		"expm1": ops.Expm1, "sin": ops.Sin, "cos": ops.Cos, "tan": ops.Tan, "asin": ops.Asin, "acos": ops.Acos, "atan": ops.Atan, "sinh": ops.Sinh,
+		"cosh": ops.Cosh, "tanh": ops.Tanh, "asinh": ops.Asinh, "acosh": ops.Acosh, "atanh": ops.Atanh, "erf": ops.Erf, "sigmoid": ops.Sigmoid} {
 		add(map[string]rule{"aten." + name + ".default": unaryOf(true, op)})
 	}
 }
@@ -213,22 +212,22 @@ func init() {
 // times is a product; of truth values it is and.
 func times(c *call, x, y *ir.Value) *ir.Value {
 	if x.Type.DType == dtype.Bool {
-		return c.binary(loop.And, x, y)
+		return c.binary(ops.And, x, y)
 	}
-	return c.binary(loop.Mul, x, y)
+	return c.binary(ops.Mul, x, y)
 }
 
 // floorDivide is the quotient rounded down.
 func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	if !x.Type.DType.IsInt() {
-		return c.unary(loop.Floor, c.binary(loop.Div, x, y))
+		return c.unary(ops.Floor, c.binary(ops.Div, x, y))
 	}
-	rest := c.binary(loop.FloorMod, x, y)
-	return c.binary(loop.Div, c.binary(loop.Sub, x, rest), y)
+	rest := c.binary(ops.FloorMod, x, y)
+	return c.binary(ops.Div, c.binary(ops.Sub, x, rest), y)
 }
 
 // rounded is a rule that leaves integers as they are.
-func rounded(op loop.UnaryOp) rule {
+func rounded(op ops.UnaryFunction) rule {
 	return mapped(false, func(c *call, x *ir.Value) *ir.Value {
 		if !x.Type.DType.IsFloat() {
 			return x
@@ -238,7 +237,7 @@ func rounded(op loop.UnaryOp) rule {
 }
 
 // logical is a rule of truth values.
-func logical(op loop.BinaryOp) rule {
+func logical(op ops.BinaryFunction) rule {
 	return func(c *call) []*ir.Value {
 		x, y := ops.Cast(c.Builder, c.tensor("self"), dtype.Bool), ops.Cast(c.Builder, c.tensor("other"), dtype.Bool)
 		return one(c.binary(op, x, y))
@@ -248,9 +247,9 @@ func logical(op loop.BinaryOp) rule {
 func softplus(c *call) []*ir.Value {
 	x := c.floats("self")
 	beta, threshold := c.float("beta", 1), c.float("threshold", 20)
-	scaled := c.binary(loop.Mul, x, c.like(x, beta))
-	soft := c.binary(loop.Div, ops.Activation(c.Builder, "softplus", scaled), c.like(x, beta))
-	return one(ops.Where(c.Builder, c.binary(loop.Gt, scaled, c.like(x, threshold)), x, soft))
+	scaled := c.binary(ops.Mul, x, c.like(x, beta))
+	soft := c.binary(ops.Div, ops.Activation(c.Builder, "softplus", scaled), c.like(x, beta))
+	return one(ops.Where(c.Builder, c.binary(ops.Gt, scaled, c.like(x, threshold)), x, soft))
 }
 
 func clamp(c *call) []*ir.Value {
@@ -263,10 +262,10 @@ func clamp(c *call) []*ir.Value {
 	v := c.promote(false, list...)
 	x, rest := v[0], v[1:]
 	if c.has("min") {
-		x, rest = c.binary(loop.Max, x, rest[0]), rest[1:]
+		x, rest = c.binary(ops.Max, x, rest[0]), rest[1:]
 	}
 	if c.has("max") {
-		x = c.binary(loop.Min, x, rest[0])
+		x = c.binary(ops.Min, x, rest[0])
 	}
 	return one(x)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -41,12 +40,12 @@ func addmm(x, y string) rule {
 	return func(c *call) []*ir.Value {
 		z, bias := ops.MatMul(c.Builder, c.tensor(x), c.tensor(y), false, false), c.tensor("self")
 		if c.has("alpha") && !c.isOne("alpha") {
-			z = c.binary(loop.Mul, z, c.number("alpha", z.Type.DType))
+			z = c.binary(ops.Mul, z, c.number("alpha", z.Type.DType))
 		}
 		if c.has("beta") && !c.isOne("beta") {
-			bias = c.binary(loop.Mul, bias, c.number("beta", z.Type.DType))
+			bias = c.binary(ops.Mul, bias, c.number("beta", z.Type.DType))
 		}
-		return one(c.binary(loop.Add, z, bias))
+		return one(c.binary(ops.Add, z, bias))
 	}
 }
 
@@ -61,7 +60,7 @@ func linear(c *call) []*ir.Value {
 		y = ops.Reshape(c.Builder, y, y.Type.Shape[1])
 	}
 	if bias := c.optional("bias"); bias != nil {
-		y = c.binary(loop.Add, y, bias)
+		y = c.binary(ops.Add, y, bias)
 	}
 	return one(y)
 }
@@ -236,16 +235,16 @@ func (c *call) sums(q, k *ir.Value) *ir.Value {
 		}
 		scale = 1 / math.Sqrt(float64(width))
 	}
-	scores = c.binary(loop.Mul, scores, c.like(scores, scale))
+	scores = c.binary(ops.Mul, scores, c.like(scores, scale))
 	if mask := c.optional("attn_mask"); mask != nil && mask.Type.DType == dtype.Bool {
 		scores = ops.Where(c.Builder, mask, scores, c.like(scores, math.Inf(-1)))
 	} else if mask != nil {
-		scores = c.binary(loop.Add, scores, ops.Cast(c.Builder, mask, dtype.F32))
+		scores = c.binary(ops.Add, scores, ops.Cast(c.Builder, mask, dtype.F32))
 	}
 	if c.bool("is_causal", false) {
 		shape := scores.Type.Shape[n-2:]
 		seen := ops.Triangle(c.Builder, ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 1), shape...), false, sym.Const(0))
-		scores = ops.Where(c.Builder, c.binary(loop.Gt, seen, c.like(seen, 0)), scores, c.like(scores, math.Inf(-1)))
+		scores = ops.Where(c.Builder, c.binary(ops.Gt, seen, c.like(seen, 0)), scores, c.like(scores, math.Inf(-1)))
 	}
 	return ops.ReduceLogSumExp(c.Builder, scores, false, int64(n-1))
 }
@@ -295,7 +294,7 @@ func maxPool(c *call) []*ir.Value {
 func (c *call) withinPlane(indices *ir.Value) *ir.Value {
 	x := c.tensor("self")
 	plane := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(x.Type.Shape[2:]).Max(unit)})
-	return c.binary(loop.FloorMod, ops.Cast(c.Builder, indices, dtype.I64), plane)
+	return c.binary(ops.FloorMod, ops.Cast(c.Builder, indices, dtype.I64), plane)
 }
 
 func maxPoolBackward(c *call) []*ir.Value {

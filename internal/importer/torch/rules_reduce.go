@@ -4,7 +4,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -122,14 +121,14 @@ func (c *call) count(x *ir.Value, axes []int64) *ir.Value {
 func variance(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axes := c.axes(x)
-	away := c.binary(loop.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...))
-	squares := ops.ReduceSum(c.Builder, c.binary(loop.Mul, away, away), c.bool("keepdim", false), axes...)
+	away := c.binary(ops.Sub, x, ops.ReduceMean(c.Builder, x, true, axes...))
+	squares := ops.ReduceSum(c.Builder, c.binary(ops.Mul, away, away), c.bool("keepdim", false), axes...)
 	correction := c.float("correction", 1)
 	if c.has("unbiased") && !c.bool("unbiased", true) {
 		correction = 0
 	}
-	n := c.binary(loop.Max, c.binary(loop.Sub, c.count(x, axes), c.like(x, correction)), c.like(x, 0))
-	return one(c.binary(loop.Div, squares, n))
+	n := c.binary(ops.Max, c.binary(ops.Sub, c.count(x, axes), c.like(x, correction)), c.like(x, 0))
+	return one(c.binary(ops.Div, squares, n))
 }
 
 func logSumExp(c *call) []*ir.Value {
@@ -184,15 +183,15 @@ func logSoftmax(c *call) []*ir.Value {
 func softmaxBackward(c *call) []*ir.Value {
 	g, y := c.tensor("grad_output"), c.tensor("output")
 	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
-	gy := c.binary(loop.Mul, g, y)
-	return one(c.binary(loop.Sub, gy, c.binary(loop.Mul, y, ops.ReduceSum(c.Builder, gy, true, axis))))
+	gy := c.binary(ops.Mul, g, y)
+	return one(c.binary(ops.Sub, gy, c.binary(ops.Mul, y, ops.ReduceSum(c.Builder, gy, true, axis))))
 }
 
 // logSoftmaxBackward is g − exp(y) · Σ g.
 func logSoftmaxBackward(c *call) []*ir.Value {
 	g, y := c.tensor("grad_output"), c.tensor("output")
 	axis := int64(c.axis("dim", -1, len(y.Type.Shape)))
-	return one(c.binary(loop.Sub, g, c.binary(loop.Mul, c.unary(loop.Exp, y), ops.ReduceSum(c.Builder, g, true, axis))))
+	return one(c.binary(ops.Sub, g, c.binary(ops.Mul, c.unary(ops.Exp, y), ops.ReduceSum(c.Builder, g, true, axis))))
 }
 
 // lastAxes are the axes of a norm over so many.
@@ -206,18 +205,18 @@ func lastAxes(x *ir.Value, n int) (list []int64) {
 // statistics are the mean and the reciprocal deviation along axes, which stay.
 func (c *call) statistics(x *ir.Value, epsilon float64, axes []int64) (mean, reciprocal *ir.Value) {
 	mean = ops.ReduceMean(c.Builder, x, true, axes...)
-	away := c.binary(loop.Sub, x, mean)
-	spread := ops.ReduceMean(c.Builder, c.binary(loop.Mul, away, away), true, axes...)
-	return mean, c.unary(loop.Reciprocal, c.unary(loop.Sqrt, c.binary(loop.Add, spread, c.like(x, epsilon))))
+	away := c.binary(ops.Sub, x, mean)
+	spread := ops.ReduceMean(c.Builder, c.binary(ops.Mul, away, away), true, axes...)
+	return mean, c.unary(ops.Reciprocal, c.unary(ops.Sqrt, c.binary(ops.Add, spread, c.like(x, epsilon))))
 }
 
 // scaledBy multiplies by a weight and adds a bias, where they are there.
 func (c *call) scaledBy(x, weight, bias *ir.Value) *ir.Value {
 	if weight != nil {
-		x = c.binary(loop.Mul, x, weight)
+		x = c.binary(ops.Mul, x, weight)
 	}
 	if bias != nil {
-		x = c.binary(loop.Add, x, bias)
+		x = c.binary(ops.Add, x, bias)
 	}
 	return x
 }
@@ -238,16 +237,16 @@ func layerNormBackward(c *call) []*ir.Value {
 	g, x, weight := c.tensor("grad_out"), c.tensor("input"), c.optional("weight")
 	axes, wanted := lastAxes(x, len(c.syms("normalized_shape"))), c.mask(3)
 	reciprocal := c.tensor("rstd")
-	normal := c.binary(loop.Mul, c.binary(loop.Sub, x, c.tensor("mean")), reciprocal)
+	normal := c.binary(ops.Mul, c.binary(ops.Sub, x, c.tensor("mean")), reciprocal)
 	out := make([]*ir.Value, 3)
 	if wanted[0] {
 		up := g
 		if weight != nil {
-			up = c.binary(loop.Mul, g, weight)
+			up = c.binary(ops.Mul, g, weight)
 		}
 		first := ops.ReduceMean(c.Builder, up, true, axes...)
-		second := ops.ReduceMean(c.Builder, c.binary(loop.Mul, up, normal), true, axes...)
-		out[0] = c.binary(loop.Mul, reciprocal, c.binary(loop.Sub, c.binary(loop.Sub, up, first), c.binary(loop.Mul, normal, second)))
+		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, up, normal), true, axes...)
+		out[0] = c.binary(ops.Mul, reciprocal, c.binary(ops.Sub, c.binary(ops.Sub, up, first), c.binary(ops.Mul, normal, second)))
 	}
 	var others []int64
 	for i := range len(x.Type.Shape) - len(axes) {
@@ -260,7 +259,7 @@ func layerNormBackward(c *call) []*ir.Value {
 		return ops.ReduceSum(c.Builder, v, false, others...)
 	}
 	if wanted[1] {
-		out[1] = sumOf(c.binary(loop.Mul, g, normal))
+		out[1] = sumOf(c.binary(ops.Mul, g, normal))
 	}
 	if wanted[2] {
 		out[2] = sumOf(g)
@@ -311,17 +310,17 @@ func groupNormBackward(c *call) []*ir.Value {
 		return ops.Reshape(c.Builder, v, shape[0], groups, product(shape[1:]).FloorDiv(groups))
 	}
 	stat := func(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, shape[0], groups, unit) }
-	normal := c.binary(loop.Mul, c.binary(loop.Sub, split(x), stat(mean)), stat(reciprocal))
+	normal := c.binary(ops.Mul, c.binary(ops.Sub, split(x), stat(mean)), stat(reciprocal))
 	out := make([]*ir.Value, 3)
 	if wanted[0] {
 		up := g
 		if weight != nil {
-			up = c.binary(loop.Mul, g, c.perChannel(weight, x))
+			up = c.binary(ops.Mul, g, c.perChannel(weight, x))
 		}
 		u := split(up)
 		first := ops.ReduceMean(c.Builder, u, true, 2)
-		second := ops.ReduceMean(c.Builder, c.binary(loop.Mul, u, normal), true, 2)
-		by := c.binary(loop.Mul, stat(reciprocal), c.binary(loop.Sub, c.binary(loop.Sub, u, first), c.binary(loop.Mul, normal, second)))
+		second := ops.ReduceMean(c.Builder, c.binary(ops.Mul, u, normal), true, 2)
+		by := c.binary(ops.Mul, stat(reciprocal), c.binary(ops.Sub, c.binary(ops.Sub, u, first), c.binary(ops.Mul, normal, second)))
 		out[0] = ops.Reshape(c.Builder, by, shape...)
 	}
 	others := []int64{0}
@@ -329,7 +328,7 @@ func groupNormBackward(c *call) []*ir.Value {
 		others = append(others, int64(i))
 	}
 	if wanted[1] {
-		out[1] = ops.ReduceSum(c.Builder, c.binary(loop.Mul, g, ops.Reshape(c.Builder, normal, shape...)), false, others...)
+		out[1] = ops.ReduceSum(c.Builder, c.binary(ops.Mul, g, ops.Reshape(c.Builder, normal, shape...)), false, others...)
 	}
 	if wanted[2] {
 		out[2] = ops.ReduceSum(c.Builder, g, false, others...)
@@ -372,7 +371,7 @@ func embeddingBackward(c *call) []*ir.Value {
 	table := ops.Expand(c.Builder, c.like(g, 0), rows, width)
 	flat, up := ops.Reshape(c.Builder, ops.Cast(c.Builder, at, dtype.I64), n, unit), ops.Reshape(c.Builder, g, n, width)
 	if padding := c.int("padding_idx", -1); padding >= 0 {
-		up = ops.Where(c.Builder, c.binary(loop.Eq, flat, c.like(flat, float64(padding))), c.like(up, 0), up)
+		up = ops.Where(c.Builder, c.binary(ops.Eq, flat, c.like(flat, float64(padding))), c.like(up, 0), up)
 	}
 	return one(ops.ScatterND(c.Builder, table, flat, up, "add"))
 }
@@ -395,7 +394,7 @@ func nllLoss(c *call) []*ir.Value {
 	if c.has("weight") {
 		c.Fail(diag.Unsupportedf("weights of classes in a loss"))
 	}
-	kept := c.binary(loop.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
+	kept := c.binary(ops.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
 	total := ops.Cast(c.Builder, kept, logs.Type.DType)
 	if len(total.Type.Shape) > 0 {
 		total = ops.ReduceSum(c.Builder, total, false, 0)

@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
@@ -468,7 +467,7 @@ func gather(c *call) []*ir.Value {
 func (c *call) places(indices []*ir.Value) *ir.Value {
 	all := indices[0]
 	for _, v := range indices[1:] {
-		all = c.binary(loop.Add, all, c.binary(loop.Mul, v, c.like(v, 0)))
+		all = c.binary(ops.Add, all, c.binary(ops.Mul, v, c.like(v, 0)))
 	}
 	shape := append(append([]sym.Expr{}, all.Type.Shape...), unit)
 	parts := make([]*ir.Value, len(indices))
@@ -496,7 +495,7 @@ func (c *call) indices(x *ir.Value) (list []*ir.Value, first int) {
 		}
 		v = ops.Cast(c.Builder, v, dtype.I64)
 		extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[i]})
-		list = append(list, ops.Where(c.Builder, c.binary(loop.Lt, v, c.like(v, 0)), c.binary(loop.Add, v, extent), v))
+		list = append(list, ops.Where(c.Builder, c.binary(ops.Lt, v, c.like(v, 0)), c.binary(ops.Add, v, extent), v))
 	}
 	if first < 0 {
 		c.Fail(diag.Inputf("no index is given"))

@@ -1,0 +1,136 @@
+package torch_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/importer/torch"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the list of operators into docs/torch.md")
+
+// TestList holds the list of operators in docs/torch.md.
+func TestList(t *testing.T) {
+	const file, mark = "../../../docs/torch.md", "<!-- generated: go test ./internal/importer/torch -rewrite -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, ok := strings.Cut(string(text), mark)
+	if !ok {
+		t.Fatal("the document has no place for the list")
+	}
+	list := torch.Operators()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d overloads:\n\n", len(list))
+	overloads, names := map[string][]string{}, []string{}
+	for _, name := range list {
+		at := strings.LastIndexByte(name, '.')
+		if overloads[name[:at]] == nil {
+			names = append(names, name[:at])
+		}
+		overloads[name[:at]] = append(overloads[name[:at]], name[at+1:])
+	}
+	line := ""
+	for i, name := range names {
+		word := "`" + strings.TrimPrefix(name, "aten.") + "`"
+		if others := overloads[name]; len(others) > 1 || others[0] != "default" {
+			word += " (" + strings.Join(others, ", ") + ")"
+		}
+		if i < len(names)-1 {
+			word += ","
+		}
+		if len(line)+len(word) > 118 {
+			b.WriteString(strings.TrimSpace(line) + "\n")
+			line = ""
+		}
+		line += word + " "
+	}
+	b.WriteString(strings.TrimSpace(line) + "\n")
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(before+mark+b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if after != b.String() {
+		t.Error("docs/torch.md lists other operators: go test ./internal/importer/torch -rewrite")
+	}
+}
+
+// program is a graph with one input x and these nodes, as JSON.
+func program(nodes, tensors, extra string) []byte {
+	return fmt.Appendf(nil, `{"graph_module": {"graph": {"inputs": [{"as_tensor": {"name": "x"}}], "outputs": [{"as_tensor": {"name": "y"}}],
+		"nodes": [%s], "tensor_values": {"x": {"dtype": 7, "sizes": [{"as_expr": {"expr_str": "s0"}}, {"as_int": 4}]}%s}, "sym_int_values": {}},
+		"signature": {"input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "x"}}}}], "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}]}},
+		"range_constraints": {"s0": {"min_val": 1, "max_val": 9}}, "schema_version": {"major": 8, "minor": 0}, "torch_version": "2.15"%s}`, nodes, tensors, extra)
+}
+
+func node(target, inputs string) string {
+	return fmt.Sprintf(`{"target": "torch.ops.%s", "inputs": [%s], "outputs": [{"as_tensor": {"name": "y"}}], "name": "y"}`, target, inputs)
+}
+
+const self = `{"name": "self", "arg": {"as_tensor": {"name": "x"}}}`
+
+// TestGraph reads graphs, and prints what they become.
+func TestGraph(t *testing.T) {
+	for _, c := range []struct{ nodes, want string }{
+		{node("aten.relu.default", self), "%y: f32[s0, 4] = max("},
+		{node("aten.add.Scalar", self+`, {"name": "other", "arg": {"as_float": "Infinity"}}`), "add("},
+		{node("aten.view.default", self+`, {"name": "size", "arg": {"as_ints": [-1]}}`), "f32[4*s0]"},
+		{node("aten.sum.dim_IntList", self+`, {"name": "dim", "arg": {"as_ints": [-1]}}, {"name": "keepdim", "arg": {"as_bool": true}}`), "f32[s0, 1]"},
+		{node("aten.slice.Tensor", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": -3}}, {"name": "end", "arg": {"as_int": 9223372036854775807}}`), "f32[s0, 3]"},
+		{node("aten.gt.Scalar", self+`, {"name": "other", "arg": {"as_int": 0}}`), "bool[s0, 4]"},
+	} {
+		m, err := torch.ParseGraph(program(c.nodes, "", ""))
+		if err != nil {
+			t.Error(c.nodes, err)
+		} else if text := m.String(); !strings.Contains(text, c.want) || !strings.Contains(text, "dim s0 in [1, 9]") {
+			t.Errorf("%s becomes\n%s", c.nodes, text)
+		}
+	}
+}
+
+// TestHostile gives graphs that are wrong: each is refused with its node.
+func TestHostile(t *testing.T) {
+	deep := strings.Repeat("(", 5000) + "s0" + strings.Repeat(")", 5000)
+	for name, data := range map[string][]byte{
+		"an unknown operator":            program(node("aten.nothing.default", self), "", ""),
+		"a missing tensor":               program(node("aten.relu.default", `{"name": "self", "arg": {"as_tensor": {"name": "z"}}}`), "", ""),
+		"a missing argument":             program(node("aten.relu.default", ""), "", ""),
+		"an argument of two kinds":       program(node("aten.relu.default", `{"name": "self", "arg": {"as_tensor": {"name": "x"}, "as_int": 1}}`), "", ""),
+		"a number for a tensor's name":   program(node("aten.relu.default", `{"name": "self", "arg": {"as_tensor": 3}}`), "", ""),
+		"an axis beyond":                 program(node("aten.softmax.int", self+`, {"name": "dim", "arg": {"as_int": 7}}`), "", ""),
+		"two open extents":               program(node("aten.view.default", self+`, {"name": "size", "arg": {"as_ints": [-1, -1]}}`), "", ""),
+		"many indices":                   program(node("aten.triu_indices.default", `{"name": "row", "arg": {"as_int": 1000000000}}, {"name": "col", "arg": {"as_int": 1000000000}}`), "", ""),
+		"parts of nothing":               program(node("aten.split.Tensor", self+`, {"name": "split_size", "arg": {"as_int": 0}}, {"name": "dim", "arg": {"as_int": 1}}`), "", ""),
+		"no result":                      program("", "", ""),
+		"an expression without an end":   bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"s0"}}`), []byte(`"(s0"}}`), 1),
+		"a deep expression":              bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"s0"}}`), []byte(`"`+deep+`"}}`), 1),
+		"an unknown function":            bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"s0"}}`), []byte(`"Gamma(s0)"}}`), 1),
+		"a great power":                  bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"s0"}}`), []byte(`"s0**99999999"}}`), 1),
+		"an unknown type":                bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"dtype": 7`), []byte(`"dtype": 77`), 1),
+		"a negative extent":              bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`{"as_int": 4}`), []byte(`{"as_int": -4}`), 1),
+		"an empty range":                 bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"max_val": 9`), []byte(`"max_val": 0`), 1),
+		"another schema":                 bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"major": 8`), []byte(`"major": 9`), 1),
+		"more inputs than are described": bytes.Replace(program(node("aten.relu.default", self), "", ""), []byte(`"inputs": [{`), []byte(`"inputs": [{"as_tensor": {"name": "x"}}, {`), 1),
+		"no JSON":                        []byte(`{"graph_m`),
+		"nothing":                        nil,
+	} {
+		_, err := torch.ParseGraph(data)
+		if err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) && !errors.Is(err, diag.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, data := range map[string][]byte{"nothing": nil, "no archive": []byte("PK\x03\x04 and no more")} {
+		if _, err := torch.Parse(data); !errors.Is(err, diag.ErrInput) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
