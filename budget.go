@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
@@ -106,7 +107,8 @@ func works(refused error, p *Program) error {
 	}
 	var e *Error
 	errors.As(refused, &e)
-	named := *e.WithFix("a budget of %d bytes works", bytes)
+	named := *e
+	named.Fix = strings.Replace(e.Fix, fmt.Sprintf("a budget of %d bytes", e.Budget), fmt.Sprintf("a budget of %d bytes", bytes), 1)
 	named.Budget = bytes
 	return &named
 }

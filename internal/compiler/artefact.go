@@ -290,7 +290,8 @@ func (a *Artefact) keepWithin(c *Compiled, o Options, ask func() error) (err err
 		return err
 	}
 	if least > o.Budget.Bytes {
-		return OverBudget(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces, which weir compile MODEL --budget %d may do", o.Budget.Bytes, least, o.Budget.Bytes)
+		e := OverBudget(least, "%d bytes are allowed, and whatever is computed again, spilled or paged, it takes %d: what an artefact computes is not cut into pieces", o.Budget.Bytes, least)
+		return e.WithFix("%s; weir compile MODEL --budget %d may cut the model itself", e.Fix, o.Budget.Bytes)
 	}
 	c.time = lifetimes(c.Loop)
 	if c.Program, err = assemble(c.Loop, c.time, func(as *assembly) error { return c.layout(as, search) }); err != nil {

@@ -32,7 +32,7 @@ func (c *Compiled) keepWithin(m *ir.Module, o Options) error {
 }
 
 // OverBudget is the error of a budget that is not enough, where so many bytes may be.
-func OverBudget(least int64, format string, args ...any) error {
+func OverBudget(least int64, format string, args ...any) *diag.Error {
 	e := diag.New(diag.ErrBudget, format, args...).WithFix("a budget of %d bytes works", least)
 	e.Budget = least
 	return e
