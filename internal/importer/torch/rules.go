@@ -58,6 +58,16 @@ func binaryOf(float bool, op ops.BinaryFunction) rule {
 	return pairs(float, func(c *call, x, y *ir.Value) *ir.Value { return c.binary(op, x, y) })
 }
 
+// orderedOf is binaryOf for functions that know an order, which is false before true of truth values.
+func orderedOf(op ops.BinaryFunction) rule {
+	return pairs(false, func(c *call, x, y *ir.Value) *ir.Value {
+		if x.Type.DType != dtype.Bool {
+			return c.binary(op, x, y)
+		}
+		return ops.Cast(c.Builder, c.binary(op, ops.Cast(c.Builder, x, dtype.U8), ops.Cast(c.Builder, y, dtype.U8)), dtype.Bool)
+	})
+}
+
 // scaled is self ± alpha · other.
 func scaled(op ops.BinaryFunction, swapped bool) rule {
 	return func(c *call) []*ir.Value {
@@ -101,8 +111,8 @@ func init() {
 	for name, r := range map[string]rule{
 		"add": scaled(ops.Add, false), "sub": scaled(ops.Sub, false), "rsub": scaled(ops.Sub, true),
 		"mul": pairs(false, times), "div": binaryOf(true, ops.Div), "remainder": binaryOf(false, ops.FloorMod), "fmod": binaryOf(false, ops.Rem),
-		"eq": binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": binaryOf(false, ops.Lt), "le": binaryOf(false, ops.Le),
-		"gt": binaryOf(false, ops.Gt), "ge": binaryOf(false, ops.Ge),
+		"eq": binaryOf(false, ops.Eq), "ne": binaryOf(false, ops.Ne), "lt": orderedOf(ops.Lt), "le": orderedOf(ops.Le),
+		"gt": orderedOf(ops.Gt), "ge": orderedOf(ops.Ge),
 		"bitwise_and": binaryOf(false, ops.And), "bitwise_or": binaryOf(false, ops.Or), "bitwise_xor": binaryOf(false, ops.Xor),
 		"floor_divide": pairs(false, floorDivide),
 	} {
@@ -135,7 +145,7 @@ func init() {
 	add(map[string]rule{
 		"aten.div.Tensor_mode": divide, "aten.div.Scalar_mode": divide, "aten.floor_divide.default": pairs(false, floorDivide),
 		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
-		"aten.maximum.default": binaryOf(false, ops.Max), "aten.minimum.default": binaryOf(false, ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
+		"aten.maximum.default": orderedOf(ops.Max), "aten.minimum.default": orderedOf(ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
 		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or), "aten.logical_xor.default": logical(ops.Xor),
 		"aten.neg.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": unaryOf(false, ops.Sign),
 		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
@@ -167,7 +177,7 @@ func init() {
 		"aten.hardswish.default": activation("hard_swish", nil), "aten.softplus.default": softplus,
 		"aten.hardsigmoid.default": activation("hard_sigmoid", func(*call) (float64, float64) { return 1.0 / 6, 0.5 }),
 		"aten.leaky_relu.default":  activation("leaky_relu", func(c *call) (float64, float64) { return c.float("negative_slope", 0.01), 0 }),
-		"aten.elu.default":         activation("elu", func(c *call) (float64, float64) { return c.float("alpha", 1), 0 }),
+		"aten.elu.default":         elu,
 		"aten.hardtanh.default": func(c *call) []*ir.Value {
 			x := c.tensor("self")
 			low, high := c.float("min_val", -1), c.float("max_val", 1)
@@ -250,6 +260,17 @@ func softplus(c *call) []*ir.Value {
 	scaled := c.binary(ops.Mul, x, c.like(x, beta))
 	soft := c.binary(ops.Div, ops.Activation(c.Builder, "softplus", scaled), c.like(x, beta))
 	return one(ops.Where(c.Builder, c.binary(ops.Gt, scaled, c.like(x, threshold)), x, soft))
+}
+
+// elu is scale · x above 0, and scale · alpha · (exp(input_scale · x) − 1) below.
+func elu(c *call) []*ir.Value {
+	x := c.floats("self")
+	below := c.binary(ops.Mul, c.unary(ops.Expm1, c.binary(ops.Mul, x, c.like(x, c.float("input_scale", 1)))), c.like(x, c.float("alpha", 1)))
+	y := ops.Where(c.Builder, c.binary(ops.Gt, x, c.like(x, 0)), x, below)
+	if scale := c.float("scale", 1); scale != 1 {
+		y = c.binary(ops.Mul, y, c.like(y, scale))
+	}
+	return one(y)
 }
 
 func clamp(c *call) []*ir.Value {

@@ -9,6 +9,7 @@ import (
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() {
@@ -321,27 +322,44 @@ func averagePoolBackward(c *call) []*ir.Value {
 	return c.derivatives([]*ir.Value{c.average(x, 2)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
 }
 
-// adapt is average pooling to a size that divides the image's.
+// adapt is average pooling to a size: along each axis the mean of what lies between floor(i·n/size) and ceil((i+1)·n/size).
 func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
-	win := ops.Window{}
-	all := true
-	var axes []int64
 	for i, size := range sizes {
-		all = all && size == 1
-		axes = append(axes, int64(len(x.Type.Shape)-n+i))
-	}
-	if all {
-		return ops.ReduceMean(c.Builder, x, true, axes...)
-	}
-	for i, size := range sizes {
-		extent, ok := x.Type.Shape[len(x.Type.Shape)-n+i].Const()
-		if !ok || size < 1 || extent%size != 0 {
-			c.Fail(diag.Unsupportedf("pooling of %s to %d", x.Type.Shape[len(x.Type.Shape)-n+i], size))
+		axis := len(x.Type.Shape) - n + i
+		if size == 1 {
+			x = ops.ReduceMean(c.Builder, x, true, int64(axis))
+			continue
 		}
-		win.Kernel, win.Strides, win.Dilations = append(win.Kernel, extent/size), append(win.Strides, extent/size), append(win.Dilations, 1)
-		win.Begin, win.End = append(win.Begin, sym.Const(0)), append(win.End, sym.Const(0))
+		extent, ok := x.Type.Shape[axis].Const()
+		if !ok || size < 0 || extent < 1 || extent*size > mostIndices {
+			c.Fail(diag.Unsupportedf("pooling of %s to %d", x.Type.Shape[axis], size))
+		}
+		if extent == size {
+			continue
+		}
+		shares := make([]float32, size*extent)
+		for to := range size {
+			begin, end := to*extent/size, ((to+1)*extent+size-1)/size
+			for from := begin; from < end; from++ {
+				shares[to*extent+from] = 1 / float32(end-begin)
+			}
+		}
+		t, err := tensor.FromSlice(shares, size, extent)
+		if err != nil {
+			c.Fail(err)
+		}
+		mix := ops.Cast(c.Builder, c.Constant(c.Name(c.node.Name), t), x.Type.DType)
+		if axis == len(x.Type.Shape)-1 {
+			x = ops.MatMul(c.Builder, x, mix, false, true)
+			continue
+		}
+		shape := x.Type.Shape
+		rest := product(shape[axis+1:])
+		folded := ops.Reshape(c.Builder, x, append(append([]sym.Expr{}, shape[:axis+1]...), rest)...)
+		folded = ops.MatMul(c.Builder, mix, folded, false, false)
+		x = ops.Reshape(c.Builder, folded, append(append(append([]sym.Expr{}, shape[:axis]...), sym.Const(size)), shape[axis+1:]...)...)
 	}
-	return ops.AveragePool(c.Builder, x, win, false, true)
+	return x
 }
 
 func adaptive(c *call) []*ir.Value {

@@ -1,6 +1,8 @@
 package torch
 
 import (
+	"math"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -88,13 +90,20 @@ func extreme(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
 		axis, keep := int64(c.axis("dim", 0, len(x.Type.Shape))), c.bool("keepdim", false)
+		if len(x.Type.Shape) == 0 {
+			return []*ir.Value{x, ops.Scalar(c.Builder, dtype.I64, 0)}
+		}
+		own := x.Type.DType
+		if own == dtype.Bool {
+			x = ops.Cast(c.Builder, x, dtype.U8)
+		}
 		at := ops.ArgMax(c.Builder, x, axis, smallest, true, false)
 		y := ops.GatherElements(c.Builder, x, at, axis)
 		if !keep {
 			shape := without(y.Type.Shape, int(axis))
 			y, at = ops.Reshape(c.Builder, y, shape...), ops.Reshape(c.Builder, at, shape...)
 		}
-		return []*ir.Value{y, at}
+		return []*ir.Value{ops.Cast(c.Builder, y, own), at}
 	}
 }
 
@@ -133,16 +142,30 @@ func variance(c *call) []*ir.Value {
 
 func logSumExp(c *call) []*ir.Value {
 	x := c.floats("self")
+	if len(x.Type.Shape) == 0 {
+		return one(x)
+	}
 	return one(ops.ReduceLogSumExp(c.Builder, x, c.bool("keepdim", false), c.axes(x)...))
 }
 
+// norm is (Σ |x|^p)^(1/p); of order 0 the number of elements that are not 0, and of ±∞ the greatest or least magnitude.
 func norm(c *call) []*ir.Value {
-	x := c.tensor("self")
-	if p := c.float("ord", 2); p == 1 || p == 2 {
-		return one(ops.LpNorm(c.Builder, x, int64(p), c.bool("keepdim", false), c.axes(x)...))
+	x, keep, p := c.tensor("self"), c.bool("keepdim", false), c.float("ord", 2)
+	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
+	if len(x.Type.Shape) > 0 && (p == 1 || p == 2) {
+		return one(ops.LpNorm(c.Builder, x, int64(p), keep, c.axes(x)...))
 	}
-	c.Fail(diag.Unsupportedf("a norm that is neither of order 1 nor 2"))
-	return nil
+	size, axes := c.unary(ops.Abs, x), c.axes(x)
+	switch {
+	case p == 0:
+		return one(c.reduce("reduce_sum", ops.Cast(c.Builder, c.binary(ops.Ne, x, c.like(x, 0)), x.Type.DType), keep, axes))
+	case math.IsInf(p, 1):
+		return one(c.reduce("reduce_max", size, keep, axes))
+	case math.IsInf(p, -1):
+		return one(c.reduce("reduce_min", size, keep, axes))
+	}
+	total := c.reduce("reduce_sum", c.binary(ops.Pow, size, c.like(x, p)), keep, axes)
+	return one(c.binary(ops.Pow, total, c.like(x, 1/p)))
 }
 
 func cumulative(c *call) []*ir.Value {
@@ -151,20 +174,32 @@ func cumulative(c *call) []*ir.Value {
 	if kind(own) < 2 {
 		own = dtype.I64
 	}
-	return one(ops.CumSum(c.Builder, ops.Cast(c.Builder, x, c.dtype("dtype", own)), int64(c.axis("dim", 0, len(x.Type.Shape))), false, false))
+	if x = ops.Cast(c.Builder, x, c.dtype("dtype", own)); len(x.Type.Shape) == 0 {
+		return one(x)
+	}
+	return one(ops.CumSum(c.Builder, x, int64(c.axis("dim", 0, len(x.Type.Shape))), false, false))
 }
 
 func topK(c *call) []*ir.Value {
 	x := c.tensor("self")
+	if len(x.Type.Shape) == 0 {
+		return []*ir.Value{x, ops.Scalar(c.Builder, dtype.I64, 0)}
+	}
 	y, at := ops.TopK(c.Builder, x, c.sym("k"), int64(c.axis("dim", -1, len(x.Type.Shape))), c.bool("largest", true))
 	return []*ir.Value{y, at}
 }
 
 func sort(c *call) []*ir.Value {
 	x := c.tensor("self")
-	axis := c.axis("dim", -1, len(x.Type.Shape))
+	if len(x.Type.Shape) == 0 {
+		return []*ir.Value{x, ops.Scalar(c.Builder, dtype.I64, 0)}
+	}
+	axis, own := c.axis("dim", -1, len(x.Type.Shape)), x.Type.DType
+	if own == dtype.Bool {
+		x = ops.Cast(c.Builder, x, dtype.U8)
+	}
 	y, at := ops.TopK(c.Builder, x, x.Type.Shape[axis], int64(axis), c.bool("descending", false))
-	return []*ir.Value{y, at}
+	return []*ir.Value{ops.Cast(c.Builder, y, own), at}
 }
 
 func softmax(c *call) []*ir.Value {

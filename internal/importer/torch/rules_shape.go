@@ -455,6 +455,9 @@ func embedding(c *call) []*ir.Value {
 
 func indexSelect(c *call) []*ir.Value {
 	x := c.tensor("self")
+	if len(x.Type.Shape) == 0 {
+		return one(ops.Reshape(c.Builder, ops.Gather(c.Builder, ops.Reshape(c.Builder, x, unit), c.tensor("index"), 0)))
+	}
 	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
 }
 
@@ -636,11 +639,14 @@ func triangle(upper bool) rule {
 
 func diagonal(c *call) []*ir.Value {
 	x := c.tensor("self")
-	if c.int("offset", 0) != 0 {
-		c.Fail(diag.Unsupportedf("a diagonal beside the main one"))
-	}
 	rank := len(x.Type.Shape)
-	return one(ops.Diagonal(c.Builder, x, c.axis("dim1", 0, rank), c.axis("dim2", 1, rank)))
+	first, second := c.axis("dim1", 0, rank), c.axis("dim2", 1, rank)
+	offset := c.int("offset", 0)
+	row, column := sym.Const(max(0, -offset)), sym.Const(max(0, offset))
+	n := c.Dims().Simplify(x.Type.Shape[first].Sub(row).Min(x.Type.Shape[second].Sub(column)).Max(sym.Const(0)))
+	row, column = c.bound(row, x.Type.Shape[first]), c.bound(column, x.Type.Shape[second])
+	x = ops.SliceAxis(c.Builder, ops.SliceAxis(c.Builder, x, first, row, n), second, column, n)
+	return one(ops.Diagonal(c.Builder, x, first, second))
 }
 
 func convert(c *call) []*ir.Value {
