@@ -89,7 +89,7 @@ class _Support(OperatorSupportBase):
         if node.op != "call_function":
             return False
         if node.target is operator.getitem:
-            return self.is_node_supported(submodules, node.args[0])  # type: ignore[arg-type]
+            return self.is_node_supported(submodules, node.args[0])
         if _is_number(node):
             return False
         values = _value(node)
@@ -160,7 +160,7 @@ class _Compiled:
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        self.results: list[Any] = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
+        self.results: list[Any] = list(gm.graph.output_node().args[0])
         self.single = False
         self.eager = self._eager()
         graph = torch.fx.Graph()
@@ -327,7 +327,7 @@ class _Compiled:
             find = lambda n: self._light(n, args, known)  # noqa: E731
             inputs = torch.fx.map_arg(node.args, find)
             named = torch.fx.map_arg(node.kwargs, find)
-            known[node] = node.target(*inputs, **named)  # type: ignore[operator]
+            known[node] = node.target(*inputs, **named)
         return known[node]
 
 
@@ -446,7 +446,8 @@ def _boxed_eager(gm: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
 
 def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str]) -> Callable[[list[Any]], list[Any]]:
     """A graph of which weir computes parts. torch runs what is left."""
-    graph, copies = torch.fx.Graph(), {}
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in gm.graph.nodes:
         copies[node] = graph.node_copy(node, lambda n: copies[n])
     copy = torch.fx.GraphModule(gm, graph)
