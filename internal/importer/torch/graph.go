@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"runtime"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -285,6 +286,7 @@ func (g *graph) node(n *nodeJSON) (err error) {
 			err = diag.As(err, diag.ErrInput).AtNode(n.Name, name)
 		}
 	}()
+	defer misfit(&err)
 	defer ir.Catch(&err)
 	g.Source = n.Name
 	c := &call{graph: g, node: n, args: map[string]*argument{}}
@@ -300,6 +302,20 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	}
 	results := rule(c)
 	return g.assign(n, results)
+}
+
+// misfit turns a rule's step beyond a list into an error. Rules count axes and arguments by what the operator takes: a file
+// that gives it fewer is at fault.
+func misfit(err *error) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	bounds, ok := r.(runtime.Error)
+	if !ok {
+		panic(r)
+	}
+	*err = diag.Inputf("its arguments are not of the ranks, or not as many, as it takes (%v)", bounds)
 }
 
 // assign gives a node's results their names.

@@ -146,6 +146,9 @@ func flatten(c *call) []*ir.Value {
 		return one(ops.Reshape(c.Builder, x, unit))
 	}
 	first, last := c.axis("start_dim", 0, rank), c.axis("end_dim", -1, rank)
+	if last < first {
+		c.Fail(diag.Inputf("axes %d to %d", first, last))
+	}
 	shape := append(append([]sym.Expr{}, x.Type.Shape[:first]...), product(x.Type.Shape[first:last+1]))
 	return one(ops.Reshape(c.Builder, x, append(shape, x.Type.Shape[last+1:]...)...))
 }

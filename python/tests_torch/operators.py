@@ -1,0 +1,134 @@
+"""Counts which of ATen's core operators weir computes as torch does, on torch's own samples of arguments.
+
+    python operators.py [SAMPLES [NAME ...]]      so many samples of each of torch's functions (2), or of those named
+
+Each function is traced into a graph of ATen's operators, which weir compiles whole; results are compared with torch's.
+An operator is right if every graph that has it is. Indices among equal elements may differ, and are not told apart.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+import warnings
+from typing import Any, Iterator
+
+import torch
+import weir
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+from weir import _torch
+
+RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "empty", "normal")
+MOST_ELEMENTS = 100_000
+
+
+def core() -> set[str]:
+    """The core overloads, as torch tags them."""
+    found = set()
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads() if hasattr(packet, "overloads") else ():
+            operator = getattr(packet, overload)
+            if torch.Tag.core in operator.tags:
+                found.add(str(operator))
+    return found
+
+
+class Sample:
+    """A call of a function, of which tensors are the arguments."""
+
+    def __init__(self, function: Any, sample: Any) -> None:
+        self.function = function
+        self.flat, self.spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        self.places = [i for i, a in enumerate(self.flat) if isinstance(a, torch.Tensor)]
+        self.tensors = [self.flat[i].detach().clone() for i in self.places]
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        flat = list(self.flat)
+        for i, t in zip(self.places, tensors):
+            flat[i] = t
+        args, named = pytree.tree_unflatten(flat, self.spec)
+        return self.function(*args, **named)
+
+    def graph(self, decompositions: Any) -> torch.fx.GraphModule:
+        """The call as a graph of ATen's operators."""
+        gm = make_fx(self, decomposition_table=decompositions, tracing_mode="fake")(*self.tensors)
+        output = gm.graph.output_node()
+        output.args = (tuple(pytree.tree_leaves(output.args[0])),)
+        gm.recompile()
+        return gm
+
+
+def samples(function: Any, count: int) -> Iterator[Sample]:
+    """Some calls of a function, spread over those that torch has."""
+    for dtype in (torch.float32, torch.int64, torch.bool):
+        if dtype not in function.dtypes:
+            continue
+        try:
+            found = list(function.sample_inputs("cpu", dtype))[:60]
+        except Exception:  # torch's own, where a library is missing
+            continue
+        for sample in found[:: max(1, len(found) // count)][:count]:
+            yield Sample(function.op, sample)
+
+
+def verdict(gm: torch.fx.GraphModule, sample: Sample, want: list[torch.Tensor]) -> str:
+    """What weir makes of a graph."""
+    try:
+        got = _torch._Compiled(gm)(sample.tensors)
+    except weir.UnsupportedError as error:
+        return f"refused: {error}"
+    except weir.Error as error:
+        return f"failed: {error}"
+    for g, w in zip(got, want):
+        if g.shape != w.shape or g.dtype != w.dtype:
+            return f"wrong: {g.dtype}{tuple(g.shape)} for {w.dtype}{tuple(w.shape)}"
+        if not torch.allclose(g.double(), w.double(), rtol=1e-3, atol=1e-4, equal_nan=True):
+            return "wrong: other elements"
+    return ""
+
+
+def main(count: int, names: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    wanted, known, decompositions = core(), _torch._operators(), _torch._decompositions()
+    status: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    told = set()
+    for function in op_db:
+        if names and function.name not in names:
+            continue
+        for sample in samples(function, count):
+            if not sample.places or sum(t.numel() for t in sample.tensors) > MOST_ELEMENTS:
+                continue
+            try:
+                with torch.no_grad():
+                    want = pytree.tree_leaves(sample(*[t.clone() for t in sample.tensors]))
+                    gm = sample.graph(decompositions)
+            except Exception:  # what torch itself refuses, or cannot trace
+                continue
+            if any(not isinstance(t, torch.Tensor) or t.dtype not in _torch._TYPES for t in want + sample.tensors):
+                continue
+            nodes = [n for n in gm.graph.nodes if n.op == "call_function"]
+            operators = {str(n.target) for n in nodes if str(n.target).startswith("aten.")}
+            if any(word in name for word in RANDOM for name in operators | {function.name}):
+                continue
+            if missing := operators - known:
+                status.update({name: status[name] + collections.Counter(["missing"]) for name in missing})
+                continue
+            if any(n.op == "get_attr" for n in gm.graph.nodes):
+                continue
+            why = verdict(gm, sample, want)
+            for name in operators:
+                status[name][why.split(":")[0] or "right"] += 1
+            if why and (function.name, why) not in told:
+                told.add((function.name, why))
+                print(f"{function.name}: {why}"[:200])
+    right = [n for n in wanted if status[n]["right"] and set(status[n]) == {"right"}]
+    some = [n for n in wanted if status[n]["right"]]
+    print(f"{len(wanted)} core overloads: {len(wanted & known)} have a rule, {len(right)} are right on every sample, {len(some)} on some")
+    print("others:", ", ".join(f"{n} {dict(status[n])}" for n in sorted(wanted - set(right))))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2, sys.argv[2:])
