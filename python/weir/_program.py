@@ -8,9 +8,10 @@ import os
 from types import TracebackType
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
+from . import _narrow
 from ._errors import ClosedError, InputError
 from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, library
-from ._tensor import Tensor, capsule_of, from_dlpack, strings
+from ._tensor import Tensor, capsule_of, copied, from_dlpack, strings
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -321,6 +322,11 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
         kept.append(owned)
         to[at + TENSOR] = owned._handle
         return
+    if _narrow.name_of(value):
+        owned = copied(value)
+        kept.append(owned)
+        to[at + TENSOR] = owned._handle
+        return
     if not hasattr(value, "__dlpack__"):
         value = _array(value, port)
     if how in (CONSUME, DONATE):
@@ -381,6 +387,8 @@ def _list(values: Any, port: Port) -> _List:
             made.append(value)
         elif port.dtype == "string":
             made.append(_words(value))
+        elif _narrow.name_of(value):
+            made.append(copied(value))
         else:
             made.append(from_dlpack(value if hasattr(value, "__dlpack__") else _array(value, port)))
     handles = (ctypes.c_uint64 * len(made))(*[t._handle for t in made])

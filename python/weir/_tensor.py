@@ -6,6 +6,7 @@ import ctypes
 import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
+from . import _narrow
 from ._errors import ClosedError, Error
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, DLTensor, library
 
@@ -163,8 +164,14 @@ class Tensor:
         return lib.new_capsule(managed, _VERSIONED if versioned else _LEGACY, lib.destructor)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The tensor as NumPy's array, without a copy; a tensor of strings as an array of objects."""
+        """The tensor as NumPy's array, without a copy.
+
+        Strings are copied into an array of objects; types that NumPy does not have, as bf16, into those of ml_dtypes.
+        """
         import numpy
+
+        if self.dtype in _narrow.NAMES:
+            return _narrow.unpacked(self.dtype, self.data_ptr, self.size, self.shape)
 
         if self.dtype == "string":
             words, shape = self._strings()
@@ -227,6 +234,15 @@ def capsule_of(x: Any) -> object:
         except TypeError:
             _older.add(kind)
     return x.__dlpack__()
+
+
+def copied(array: Any) -> Tensor:
+    """A copy of an array of a type that NumPy does not have by itself."""
+    data = _narrow.packed(array)
+    tensor = zeros(array.shape, _narrow.name_of(array))
+    if data:
+        ctypes.memmove(tensor.data_ptr, data, len(data))
+    return tensor
 
 
 def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
