@@ -9,11 +9,11 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// Detach makes the outputs independent of their run: each has memory of its own from then on, which its Close gives back,
-// and the program has its call for the next run. Most are handed over where they lie; what lies inside of another output is
-// copied. Tensors that Get, At and Sequence gave before are dead: ask again. A state that the run updated stays its
-// owner's. Memory is refused before anything has changed, and so it is while somebody reads an output or another run
-// consumes it. The outputs' bytes come on top of the program's certificate, for as long as they are kept.
+// Detach makes the outputs independent of their run: each has memory of its own from then on, which its Close gives
+// back, and the program has its call for the next run. Most are handed over where they lie; what lies inside of another
+// output is copied. Tensors that Get, At and Sequence gave before are dead: ask again. A state that the run updated
+// stays its owner's. Memory is refused before anything has changed, and so it is while somebody reads an output or
+// another run consumes it. The outputs' bytes come on top of the program's certificate, for as long as they are kept.
 func (r *Results) Detach() (err error) {
 	defer diag.Recover(&err, "detaching results")
 	r.mu.Lock()

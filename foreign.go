@@ -18,13 +18,13 @@ const (
 	ReadWrite Access = true
 )
 
-// Foreign returns a tensor of memory that other code made, of elements in row-major order at data, packed as Bytes is. The
-// tensor can be lent, consumed and, if access allows it, donated and updated. release is called once: by Close, or by the
-// run that consumes the tensor, after the last who reads it. Until then the memory must stay as it is. An error leaves the
-// memory to the caller, and release uncalled. With a nil release the tensor borrows the memory, as FromSlice's does, and
-// can be lent and updated only: the caller keeps the memory until the runs that use it have returned. data is no memory
-// of Go's heap, unless release keeps it alive; it lies at a multiple of the element's size. A tensor without elements may
-// have none.
+// Foreign returns a tensor of memory that other code made, of elements in row-major order at data, packed as Bytes is.
+// The tensor can be lent, consumed and, if access allows it, donated and updated. release is called once: by Close, or
+// by the run that consumes the tensor, after the last who reads it. Until then the memory must stay as it is. An error
+// leaves the memory to the caller, and release uncalled. With a nil release the tensor borrows the memory, as
+// FromSlice's does, and can be lent and updated only: the caller keeps the memory until the runs that use it have
+// returned. data is no memory of Go's heap, unless release keeps it alive; it lies at a multiple of the element's size.
+// A tensor without elements may have none.
 func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
 	sizes := sizesOf(shape)

@@ -1,10 +1,11 @@
-// Package dlpack exchanges tensors with other libraries in the same process, without a copy, by the structures of DLPack
-// (https://dmlc.github.io/dlpack), on 64-bit systems.
+// Package dlpack exchanges tensors with other libraries in the same process, without a copy, by the structures of
+// DLPack (https://dmlc.github.io/dlpack), on 64-bit systems.
 //
 // A library that gives a tensor away hands over a structure with a deleter. Who takes it calls the deleter once, when
 // nobody reads the memory any more: Import turns the structure into a *weir.Tensor whose Close does so, and calls it at
 // once if it refuses the tensor. The package contains no C: the caller passes a function that calls the deleter. Fill
-// is the other way: it describes a *weir.Tensor in memory that the caller has from C, and whose deleter closes the tensor.
+// is the other way: it describes a *weir.Tensor in memory that the caller has from C, and whose deleter closes the
+// tensor.
 package dlpack
 
 import (
@@ -84,11 +85,12 @@ const (
 	Always                  // everything is copied
 )
 
-// Import takes a tensor over. free calls the deleter with m; it is called exactly once: by the returned tensor's Close or
-// the run that consumes it, after the last who reads it, and before Import returns if that copies or refuses the tensor.
-// What is not in row-major order is copied into memory of Weir's own, as copying says, and so is what does not lie at a
-// multiple of its element's size. Memory that is flagged as read-only becomes a tensor that cannot be updated or
-// donated. ErrUnsupported: another major version, a device or a type that Weir does not read. ErrInput: a shape that is none.
+// Import takes a tensor over. free calls the deleter with m; it is called exactly once: by the returned tensor's Close
+// or the run that consumes it, after the last who reads it, and before Import returns if that copies or refuses the
+// tensor. What is not in row-major order is copied into memory of Weir's own, as copying says, and so is what does not
+// lie at a multiple of its element's size. Memory that is flagged as read-only becomes a tensor that cannot be updated
+// or donated. ErrUnsupported: another major version, a device or a type that Weir does not read. ErrInput: a shape that
+// is none.
 func (m *Versioned) Import(free func(), copying Copying) (t *weir.Tensor, err error) {
 	if m.Major != Major { // nothing but the deleter has a known place
 		got := [2]uint32{m.Major, m.Minor}

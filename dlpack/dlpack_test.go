@@ -210,7 +210,8 @@ ir @add {
 }
 `
 
-// TestRuns runs a program on what another library lends, and on what it gives away: consumed memory is deleted by the run.
+// TestRuns runs a program on what another library lends, and on what it gives away: consumed memory is deleted by the
+// run.
 func TestRuns(t *testing.T) {
 	m, err := weir.LoadBytes([]byte(text))
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 // pollEvery is how often a poll is asked.
 const pollEvery = 50 * time.Millisecond
 
-// polling is a context that ends when a poll says so. The poll is asked by whoever asks for Err on the thread that made it.
+// polling is a context that ends when a poll says so. The poll is asked by whoever asks for Err on the thread that made
+// it.
 type polling struct {
 	context.Context
 	end   context.CancelFunc

@@ -48,8 +48,8 @@ func (t *tensor) hold() bool {
 	}
 }
 
-// part has nobody hold the tensor any more while a run takes it. It refuses a tensor that others hold: what was exported
-// of it reads its memory.
+// part has nobody hold the tensor any more while a run takes it. It refuses a tensor that others hold: what was
+// exported of it reads its memory.
 func (t *tensor) part() error {
 	if !t.holders.CompareAndSwap(1, parting) {
 		return fault(weir.ErrInput, "lend it, or delete what was made of it first", "%s is held by others too, and cannot be given to a run for good", t.Tensor)

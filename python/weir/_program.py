@@ -26,7 +26,8 @@ class Port(NamedTuple):
     state: str  # of an input that a run updates: the output that is its new value
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+        tensor = f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return f"{self.name}: {tensor}" if self.kind == "tensor" else f"{self.name}: {self.kind} of {tensor}"
 
 
 class Dimension(NamedTuple):

@@ -161,7 +161,6 @@ class _Compiled:
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self.results: list[Any] = list(gm.graph.output_node().args[0])
-        self.single = False
         self.eager = self._eager()
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}

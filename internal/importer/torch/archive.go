@@ -1,8 +1,8 @@
-// Package torch reads what torch.export saves: .pt2 files of torch 2.9 and later, and the graph of one as JSON alone, as
-// torch.compile hands it over. Rules build ir of ATen's operators, one for each name; see docs/torch.md.
+// Package torch reads what torch.export saves: .pt2 files of torch 2.9 and later, and the graph of one as JSON alone,
+// as torch.compile hands it over. Rules build ir of ATen's operators, one for each name; see docs/torch.md.
 //
-// A .pt2 file is a zip archive whose records are stored as they are: the graph as JSON, and weights as raw storages, which
-// are read where they lie in the file's mapping. Nothing in it is executed, and no pickle is read.
+// A .pt2 file is a zip archive whose records are stored as they are: the graph as JSON, and weights as raw storages,
+// which are read where they lie in the file's mapping. Nothing in it is executed, and no pickle is read.
 package torch
 
 import (

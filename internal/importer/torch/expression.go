@@ -9,7 +9,8 @@ import (
 )
 
 // expression reads an integer expression as SymPy prints it, in either of its ways: numbers, symbols, + - * // % **,
-// parentheses and functions, as in 2*s0 + 1; or all of it as functions, as in Add(Mul(Integer(2), Symbol('s0')), Integer(1)).
+// parentheses and functions, as in 2*s0 + 1; or all of it as functions, as in Add(Mul(Integer(2), Symbol('s0')),
+// Integer(1)).
 func expression(text string, symbol func(name string) (sym.Expr, error)) (e sym.Expr, err error) {
 	p := &expressions{text: text, symbol: symbol}
 	defer func() {

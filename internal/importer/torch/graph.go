@@ -304,8 +304,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	return g.assign(n, results)
 }
 
-// misfit turns a rule's step beyond a list into an error. Rules count axes and arguments by what the operator takes: a file
-// that gives it fewer is at fault.
+// misfit turns a rule's step beyond a list into an error. Rules count axes and arguments by what the operator takes: a
+// file that gives it fewer is at fault.
 func misfit(err *error) {
 	r := recover()
 	if r == nil {

@@ -134,8 +134,8 @@ func (c *call) number(name string, dt dtype.DType) *ir.Value {
 	return nil
 }
 
-// promote is operands of one type, as PyTorch's arithmetic chooses it: tensors with axes count before those without, and
-// those before numbers, unless these are of a greater kind. With float, whole numbers become f32.
+// promote is operands of one type, as PyTorch's arithmetic chooses it: tensors with axes count before those without,
+// and those before numbers, unless these are of a greater kind. With float, whole numbers become f32.
 func (c *call) promote(float bool, operands ...operand) (out []*ir.Value) {
 	var types [3]dtype.DType
 	for _, o := range operands {

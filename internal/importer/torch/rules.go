@@ -310,7 +310,8 @@ func (c *call) number2(name string, dt dtype.DType) *ir.Value {
 	return c.number(name, dt)
 }
 
-// backwardOf is a rule for the derivative of a function of self, times grad_output: what weir's own derivative of it is.
+// backwardOf is a rule for the derivative of a function of self, times grad_output: what weir's own derivative of it
+// is.
 func backwardOf(f func(c *call, b *ir.Builder, x *ir.Value) *ir.Value) rule {
 	return func(c *call) []*ir.Value {
 		x, g := c.tensor("self"), c.tensor("grad_output")

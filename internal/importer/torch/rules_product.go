@@ -138,8 +138,8 @@ func (c *call) mask(n int) []bool {
 	return list
 }
 
-// derivatives are weir's own derivatives of ys, times gs, by xs. What torch knows of the shapes' sizes, weir may not: it is
-// checked.
+// derivatives are weir's own derivatives of ys, times gs, by xs. What torch knows of the shapes' sizes, weir may not:
+// it is checked.
 func (c *call) derivatives(ys, gs, xs []*ir.Value) []*ir.Value {
 	for i, y := range ys {
 		gs[i] = ops.Reshape(c.Builder, ops.Cast(c.Builder, gs[i], y.Type.DType), y.Type.Shape...)
@@ -189,7 +189,8 @@ func convolutionBackward(c *call) []*ir.Value {
 	return out
 }
 
-// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums of exponentials.
+// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums of
+// exponentials.
 func attention(c *call) []*ir.Value {
 	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
 	y := c.attend(q, k, v)
@@ -322,7 +323,8 @@ func averagePoolBackward(c *call) []*ir.Value {
 	return c.derivatives([]*ir.Value{c.average(x, 2)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
 }
 
-// adapt is average pooling to a size: along each axis the mean of what lies between floor(i·n/size) and ceil((i+1)·n/size).
+// adapt is average pooling to a size: along each axis the mean of what lies between floor(i·n/size) and
+// ceil((i+1)·n/size).
 func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
 	for i, size := range sizes {
 		axis := len(x.Type.Shape) - n + i
