@@ -2,6 +2,7 @@ package weir
 
 import (
 	"math"
+	"math/bits"
 	"unsafe"
 
 	"github.com/weirml/weir/internal/diag"
@@ -42,7 +43,7 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 	switch {
 	case data == nil && bytes > 0:
 		return nil, diag.Inputf("%s%s has no memory", dt, tensor.ShapeString(sizes))
-	case bytes > math.MaxInt || uint64(uintptr(data)) > -uint64(bytes): // the end is beyond the last address
+	case bytes > math.MaxInt || uint64(uintptr(data)) > lastAddress-uint64(bytes):
 		return nil, diag.Inputf("%s%s at %p does not end within the address space", dt, tensor.ShapeString(sizes), data)
 	case uintptr(data)%alignOf(dt) != 0:
 		return nil, diag.Inputf("%s%s at %p does not lie at a multiple of %d bytes", dt, tensor.ShapeString(sizes), data, alignOf(dt)).
@@ -60,6 +61,9 @@ func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape
 	t.fixed = access == ReadOnly
 	return t, nil
 }
+
+// lastAddress is the last address that a process may have: of 64-bit systems in the lower half.
+const lastAddress uint64 = math.MaxUint >> (bits.UintSize / 64)
 
 // alignOf is what the address of an element is a multiple of, in bytes.
 func alignOf(dt DType) uintptr {

@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -124,8 +125,8 @@ func TestForeignRefused(t *testing.T) {
 		shape   []int
 	}{
 		{"a negative extent", weir.F32, at, released, []int{2, -1}},
-		{"more elements than there are", weir.F32, at, released, []int{1 << 40, 1 << 40}},
-		{"beyond the last address", weir.F64, at, released, []int{1 << 60}},
+		{"more elements than there are", weir.F32, at, released, []int{math.MaxInt / 2, math.MaxInt / 2}},
+		{"beyond the last address", weir.F64, at, released, []int{math.MaxInt / 8}},
 		{"no memory", weir.F32, nil, released, []int{1}},
 		{"an odd address", weir.F32, unsafe.Add(at, 2), released, []int{1}},
 		{"strings", weir.StringType, at, released, []int{1}},
