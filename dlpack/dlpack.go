@@ -146,6 +146,17 @@ type view struct {
 	dtype   weir.DType
 	shape   []int
 	strides []int64 // in elements; nil in row-major order
+	// below and above are where the elements begin and end, counted in elements from the first one.
+	below, above int64
+}
+
+// sizes are the extents as package tensor has them.
+func (v *view) sizes() []int64 {
+	sizes := make([]int64, len(v.shape))
+	for i, e := range v.shape {
+		sizes[i] = int64(e)
+	}
+	return sizes
 }
 
 // mostBytes is more than a tensor can have, with its strides.
@@ -194,7 +205,7 @@ func (d *Tensor) read(padded bool) (*view, error) {
 
 // locate finds the first element, and checks that all lie within the address space.
 func (v *view) locate(d *Tensor) error {
-	if v.rowMajor() {
+	if v.strides != nil && tensor.RowMajor(v.sizes(), v.strides) {
 		v.strides = nil
 	}
 	below, above := int64(0), int64(1)
@@ -217,7 +228,7 @@ func (v *view) locate(d *Tensor) error {
 	if over != 0 || at < uint64(-below)*size || at+uint64(above)*size < at {
 		return diag.Inputf("%s at offset %d does not lie within the address space", v, d.ByteOffset)
 	}
-	v.data = unsafe.Add(d.Data, d.ByteOffset)
+	v.data, v.below, v.above = unsafe.Add(d.Data, d.ByteOffset), below, above
 	return nil
 }
 
@@ -234,18 +245,6 @@ func times(x, y int64) (int64, bool) {
 	return x * y, true
 }
 
-// rowMajor reports whether the strides are those of row-major order. That of an axis of one element says nothing.
-func (v *view) rowMajor() bool {
-	stride := int64(1)
-	for axis := len(v.strides) - 1; axis >= 0; axis-- {
-		if v.shape[axis] != 1 && v.strides[axis] != stride {
-			return false
-		}
-		stride *= int64(v.shape[axis])
-	}
-	return true
-}
-
 // whole reports whether the elements can be read where they lie.
 func (v *view) whole() bool {
 	size := v.dtype.Size()
@@ -257,11 +256,7 @@ func (v *view) whole() bool {
 
 // String is like "f32[2,3]", with strides where there are some.
 func (v *view) String() string {
-	sizes := make([]int64, len(v.shape))
-	for i, e := range v.shape {
-		sizes[i] = int64(e)
-	}
-	text := v.dtype.String() + tensor.ShapeString(sizes)
+	text := v.dtype.String() + tensor.ShapeString(v.sizes())
 	if v.strides != nil {
 		text += " with strides " + tensor.ShapeString(v.strides)
 	}
@@ -280,28 +275,11 @@ func (v *view) copied() (*weir.Tensor, error) {
 	case v.strides == nil:
 		copy(to, unsafe.Slice((*byte)(v.data), len(to)))
 	default:
-		v.gather(to, v.data, 0)
+		size := int64(v.dtype.Size())
+		from := unsafe.Slice((*byte)(unsafe.Add(v.data, v.below*size)), (v.above-v.below)*size)
+		tensor.Gather(to, from, size, v.sizes(), v.strides, -v.below)
 	}
 	return t, nil
-}
-
-// gather copies what lies at an index of the axes before axis, and returns what is left of to.
-func (v *view) gather(to []byte, from unsafe.Pointer, axis int) []byte {
-	size := v.dtype.Size()
-	if axis == len(v.shape) {
-		copy(to[:size], unsafe.Slice((*byte)(from), size))
-		return to[size:]
-	}
-	step := int(v.strides[axis]) * size
-	if axis == len(v.shape)-1 && v.strides[axis] == 1 {
-		n := v.shape[axis] * size
-		copy(to[:n], unsafe.Slice((*byte)(from), n))
-		return to[n:]
-	}
-	for i := range v.shape[axis] {
-		to = v.gather(to, unsafe.Add(from, i*step), axis+1)
-	}
-	return to
 }
 
 // Fill describes a tensor, whose elements stay where they are. shape and strides have room for its rank, and are memory

@@ -459,17 +459,7 @@ func Temporary(dt dtype.DType, shape ...int64) (t *Tensor, release func()) {
 
 // turn fills y from elements that lie steps apart along its axes, in data at any address.
 func turn(y *Tensor, data []byte, steps []int64) {
-	to := y.contents()
-	switch y.dt.Bits() {
-	case 8:
-		turned[uint8](to, data, y.shape, steps)
-	case 16:
-		turned[uint16](to, data, y.shape, steps)
-	case 32:
-		turned[uint32](to, data, y.shape, steps)
-	case 64:
-		turned[uint64](to, data, y.shape, steps)
-	}
+	Gather(y.contents(), data, int64(y.dt.Bits()/8), y.shape, steps, 0)
 }
 
 // load is the element at index i of data at any address.

@@ -63,6 +63,26 @@ def test_shared_and_strided_weights(tmp_path):
         close(a.torch(), b)
 
 
+def test_guards(tmp_path):
+    """Sizes with which a model would go another way are refused: what was exported is the one way."""
+
+    class Ways(torch.nn.Module):
+        def forward(self, x, pair):
+            if 2 * x.shape[0] > pair["y"][0].shape[1] + 3:
+                return x.sum() + pair["y"][0].sum()
+            return x.sum() - pair["y"][0].sum()
+
+    auto = torch.export.Dim.AUTO
+    x, pair = torch.randn(6, 2), {"y": [torch.randn(3, 5)]}
+    program = torch.export.export(Ways(), (x, pair), dynamic_shapes=({0: auto}, {"y": [{1: auto}]}))
+    torch.export.save(program, tmp_path / "ways.pt2")
+    compiled = weir.compile(tmp_path / "ways.pt2")
+    close(compiled(x, pair["y"][0]).torch(), Ways()(x, pair))
+    close(compiled(torch.ones(7, 2), torch.ones(3, 9)).torch(), torch.tensor(41.0))
+    with pytest.raises(weir.InputError, match="size"):
+        compiled(torch.ones(4, 2), torch.ones(3, 9))
+
+
 def test_refusals(tmp_path):
     class Random(torch.nn.Module):
         def forward(self, x):

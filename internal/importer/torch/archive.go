@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
@@ -39,6 +38,7 @@ type archive struct {
 	data    []byte
 	root    string // the folder that all records are in, with a slash
 	records map[string]*zip.File
+	folders map[string]map[string]payload // what the folders of weights and constants list, by name
 }
 
 // Parse builds the module of a .pt2 file that is in memory, which stays as long as the module is used.
@@ -50,7 +50,7 @@ func Parse(data []byte) (*ir.Module, error) {
 	if len(r.File) > mostRecords {
 		return nil, diag.Inputf("an archive of %d records; there may be %d", len(r.File), mostRecords)
 	}
-	a := &archive{data: data, records: map[string]*zip.File{}}
+	a := &archive{data: data, records: map[string]*zip.File{}, folders: map[string]map[string]payload{}}
 	for i, f := range r.File {
 		if root, _, ok := strings.Cut(f.Name, "/"); i == 0 && ok && root != "models" && root != "data" {
 			a.root = root + "/"
@@ -149,17 +149,11 @@ type payload struct {
 // constant is the contents of a parameter, buffer or constant.
 func (a *archive) constant(name string) (*tensor.Tensor, error) {
 	for _, folder := range []string{"weights", "constants"} {
-		text, err := a.read("data/" + folder + "/model_" + folder + "_config.json")
+		list, err := a.listed(folder)
 		if err != nil {
-			continue
+			return nil, err
 		}
-		var config struct {
-			Config map[string]payload `json:"config"`
-		}
-		if err := json.Unmarshal(text, &config); err != nil {
-			return nil, diag.Inputf("the list of %s: %v", folder, err)
-		}
-		if p, ok := config.Config[name]; ok {
+		if p, ok := list[name]; ok {
 			return a.tensor(name, "data/"+folder+"/", p)
 		}
 	}
@@ -167,6 +161,28 @@ func (a *archive) constant(name string) (*tensor.Tensor, error) {
 		return nil, diag.Unsupportedf("a file of torch 2.8, whose weights are pickled").WithFix("save it with torch 2.9 or later")
 	}
 	return nil, diag.Inputf("the archive has no contents of %s", name).AtTensor(name)
+}
+
+// listed is what a folder lists; nothing if the archive has no such list. It is read once.
+func (a *archive) listed(folder string) (map[string]payload, error) {
+	if list, ok := a.folders[folder]; ok {
+		return list, nil
+	}
+	var config struct {
+		Config map[string]payload `json:"config"`
+	}
+	file := "data/" + folder + "/model_" + folder + "_config.json"
+	if a.records[a.root+file] != nil {
+		text, err := a.read(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &config); err != nil {
+			return nil, diag.Inputf("the list of %s: %v", folder, err)
+		}
+	}
+	a.folders[folder] = config.Config
+	return config.Config, nil
 }
 
 // tensor is a view of a storage. In row-major order it lies in the file; else it is copied.
@@ -232,54 +248,25 @@ func (m *tensorMeta) view(name string) (*view, error) {
 
 // of is the tensor within a storage.
 func (v *view) of(storage []byte) (*tensor.Tensor, error) {
-	end := uint64(v.offset)
-	rowMajor, stride := true, int64(1)
-	for axis := len(v.sizes) - 1; axis >= 0 && v.count > 0; axis-- {
-		rowMajor = rowMajor && (v.sizes[axis] == 1 || v.strides[axis] == stride)
-		stride *= v.sizes[axis]
-		high, far := bits.Mul64(uint64(v.sizes[axis]-1), uint64(v.strides[axis]))
-		var over uint64
-		if end, over = bits.Add64(end, far, 0); high != 0 || over != 0 {
-			end = 1 << 63
-			break
-		}
-	}
-	if v.count > 0 && end >= uint64(len(storage))/uint64(v.size) {
-		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes, v.strides, v.offset, len(storage)).AtTensor(v.name)
-	}
 	if v.count == 0 {
 		return tensor.New(v.dt, v.sizes...)
 	}
-	if rowMajor {
+	end, beyond := uint64(v.offset), false
+	for axis, size := range v.sizes {
+		high, far := bits.Mul64(uint64(size-1), uint64(v.strides[axis]))
+		var over uint64
+		end, over = bits.Add64(end, far, 0)
+		beyond = beyond || high != 0 || over != 0
+	}
+	if beyond || end >= uint64(len(storage))/uint64(v.size) {
+		return nil, diag.Inputf("%s%v with strides %v at %d does not lie within its storage of %d bytes", v.dt, v.sizes, v.strides, v.offset, len(storage)).AtTensor(v.name)
+	}
+	if tensor.RowMajor(v.sizes, v.strides) {
 		return tensor.Over(v.dt, v.sizes, storage[v.offset*v.size:(v.offset+v.count)*v.size])
 	}
 	t, err := tensor.New(v.dt, v.sizes...)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		tensor.Gather(t.Bytes(), storage, v.size, v.sizes, v.strides, v.offset)
 	}
-	v.gather(t.Bytes(), storage, v.offset, 0)
-	return t, nil
-}
-
-// gather copies what lies at an index of the axes before axis, and returns what is left of to.
-func (v *view) gather(to, storage []byte, at int64, axis int) []byte {
-	if axis == len(v.sizes) {
-		copy(to[:v.size], storage[at*v.size:])
-		return to[v.size:]
-	}
-	for range v.sizes[axis] {
-		to = v.gather(to, storage, at, axis+1)
-		at += v.strides[axis]
-	}
-	return to
-}
-
-// sorted is the keys of a map, in order.
-func sorted[T any](m map[string]T) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return t, err
 }

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"encoding/json"
 	"runtime"
 	"strings"
 
@@ -18,7 +19,6 @@ type graph struct {
 	program  *exportedProgram
 	constant func(name string) (*tensor.Tensor, error)
 	values   map[string]*ir.Value
-	lists    map[string][]*ir.Value
 	ints     map[string]sym.Expr
 	symbols  map[string]bool // that an input's shape has
 	module   *ir.Module
@@ -31,8 +31,11 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
-		lists: map[string][]*ir.Value{}, ints: map[string]sym.Expr{}, symbols: map[string]bool{}, module: m}
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, module: m}
 	if err := g.inputs(); err != nil {
+		return nil, err
+	}
+	if err := g.guards(); err != nil {
 		return nil, err
 	}
 	for i := range p.GraphModule.Graph.Nodes {
@@ -110,26 +113,16 @@ func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir
 
 // inputs makes parameters of the graph's inputs, and constants of what the file has.
 func (g *graph) inputs() error {
-	specs := g.program.GraphModule.Signature.Inputs
-	for _, plain := range []bool{true, false} { // symbols that stand alone come first, so that expressions find them
-		for name, meta := range g.program.GraphModule.Graph.Tensors {
-			if !g.isInput(name) {
-				continue
-			}
-			for _, s := range meta.Sizes {
-				if s.Expr == nil {
-					continue
-				}
-				if _, alone := symbolOf(s.Expr.Text); alone != plain {
-					continue
-				}
-				if _, err := g.extent(s, g.declare); err != nil {
-					return err
-				}
-			}
+	graph, specs := &g.program.GraphModule.Graph, g.program.GraphModule.Signature.Inputs
+	if len(specs) != len(graph.Inputs) {
+		return diag.Inputf("%d inputs, of which %d are described", len(graph.Inputs), len(specs))
+	}
+	for _, alone := range []bool{true, false} { // symbols that stand alone come first, so that expressions find them
+		if err := g.declareSymbols(alone); err != nil {
+			return err
 		}
 	}
-	for name, s := range g.program.GraphModule.Graph.Ints {
+	for name, s := range graph.Ints {
 		if s.Expr == nil {
 			continue
 		}
@@ -137,10 +130,7 @@ func (g *graph) inputs() error {
 			g.ints[name] = e
 		}
 	}
-	if len(specs) != len(g.program.GraphModule.Graph.Inputs) {
-		return diag.Inputf("%d inputs, of which %d are described", len(g.program.GraphModule.Graph.Inputs), len(specs))
-	}
-	for i, in := range g.program.GraphModule.Graph.Inputs {
+	for i, in := range graph.Inputs {
 		if err := g.input(in, specs[i]); err != nil {
 			return err
 		}
@@ -148,33 +138,33 @@ func (g *graph) inputs() error {
 	return nil
 }
 
-// isInput reports whether a tensor is an input of the graph.
-func (g *graph) isInput(name string) bool {
-	if g.values == nil || g.lists["inputs"] == nil {
-		g.lists["inputs"] = []*ir.Value{}
-		for _, in := range g.program.GraphModule.Graph.Inputs {
-			var n named
-			if in.kind == "as_tensor" && in.into(&n) == nil {
-				g.values[n.Name] = nil
+// declareSymbols declares the symbols of the inputs' extents that stand alone, or of those that are expressions.
+func (g *graph) declareSymbols(alone bool) error {
+	for _, in := range g.program.GraphModule.Graph.Inputs {
+		var n named
+		if in.kind != "as_tensor" {
+			continue
+		}
+		if err := in.into(&n); err != nil {
+			return err
+		}
+		for _, s := range g.program.GraphModule.Graph.Tensors[n.Name].Sizes {
+			if s.Expr == nil || isSymbol(s.Expr.Text) != alone {
+				continue
+			}
+			if _, err := g.extent(s, g.declare); err != nil {
+				return err
 			}
 		}
 	}
-	_, ok := g.values[name]
-	return ok
+	return nil
 }
 
-// symbolOf is the name of the symbol that an expression is, if it is one.
-func symbolOf(text string) (name string, ok bool) {
-	_, err := expression(text, func(word string) (sym.Expr, error) {
-		name = word
-		return sym.Dim(word), nil
-	})
-	if err != nil {
-		return "", false
-	}
-	e, _ := expression(text, func(word string) (sym.Expr, error) { return sym.Dim(word), nil })
-	_, ok = e.Name()
-	return name, ok
+// isSymbol reports whether an expression is a symbol alone.
+func isSymbol(text string) bool {
+	e, err := expression(text, func(word string) (sym.Expr, error) { return sym.Dim(word), nil })
+	_, alone := e.Name()
+	return err == nil && alone
 }
 
 // input makes a parameter or a constant of one input.
@@ -228,7 +218,15 @@ func (g *graph) outputs() error {
 	if len(specs) != len(g.program.GraphModule.Graph.Outputs) {
 		return diag.Inputf("%d outputs, of which %d are described", len(g.program.GraphModule.Graph.Outputs), len(specs))
 	}
-	returned := map[*ir.Value]bool{}
+	returned, called := map[*ir.Value]bool{}, map[string]*ir.Value{}
+	for _, n := range body.Nodes {
+		for _, v := range n.Outputs {
+			called[v.Name] = v
+		}
+	}
+	for _, v := range append(body.Params, body.Consts...) {
+		called[v.Name] = v
+	}
 	for i, out := range g.program.GraphModule.Graph.Outputs {
 		for kind := range specs[i] {
 			if kind != "user_output" {
@@ -254,28 +252,12 @@ func (g *graph) outputs() error {
 		}
 		returned[v] = true
 		body.Results = append(body.Results, v)
-		rename(body, v, n.Name)
+		if other := called[n.Name]; other != nil { // who has the name takes the value's
+			other.Name, called[v.Name] = v.Name, other
+		}
+		v.Name, called[n.Name] = n.Name, v
 	}
 	return nil
-}
-
-// rename gives a value a name. Who has it takes the value's.
-func rename(b *ir.Block, v *ir.Value, name string) {
-	for _, list := range [][]*ir.Value{b.Params, b.Consts} {
-		for _, other := range list {
-			if other.Name == name {
-				other.Name = v.Name
-			}
-		}
-	}
-	for _, n := range b.Nodes {
-		for _, other := range n.Outputs {
-			if other.Name == name {
-				other.Name = v.Name
-			}
-		}
-	}
-	v.Name = name
 }
 
 // node builds a node.
@@ -595,7 +577,7 @@ func (c *call) syms(name string) (list []sym.Expr) {
 		}
 		return ir.Constants(ints)
 	case "as_sym_ints":
-		var items []rawJSON
+		var items []json.RawMessage
 		if err := a.into(&items); err != nil {
 			c.Fail(err)
 		}
@@ -605,15 +587,6 @@ func (c *call) syms(name string) (list []sym.Expr) {
 		return list
 	}
 	return []sym.Expr{c.sym(name)}
-}
-
-// rawJSON is JSON that is read later.
-type rawJSON []byte
-
-// UnmarshalJSON keeps the text.
-func (r *rawJSON) UnmarshalJSON(data []byte) error {
-	*r = append((*r)[:0], data...)
-	return nil
 }
 
 // listOf is a list of known whole numbers.

@@ -97,6 +97,37 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestGuards: what torch found out about sizes is a condition, and what cannot be read of it refuses the file.
+func TestGuards(t *testing.T) {
+	with := func(guard string) (string, error) {
+		m, err := torch.ParseGraph(program(node("aten.relu.default", self), "", fmt.Sprintf(`, "guards_code": [%q]`, guard)))
+		if err != nil {
+			return "", err
+		}
+		return m.String(), nil
+	}
+	for guard, want := range map[string]string{
+		"2*L['x'].size()[0] > 3 + L['x'].size()[1]": "7 < 2*s0",
+		"(L['x'].size()[0] % 4) == 0":               "s0%4 == 0",
+		"L['x'].size()[0] >= 5":                     "5 <= s0",
+		"L['x'].size()[0] <= L['x'].size()[1]":      "s0 <= 4",
+		"L['x'].size()[0] != 3":                     "s0 != 3",
+	} {
+		if text, err := with(guard); err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %v\n%s", guard, err, text)
+		}
+	}
+	for _, guard := range []string{"L['z'].size()[0] > 3", "L['x'].size()[7] > 3", "L['x'].size()[0] > 3 and L['x'].size()[1] > 2", "L['x'] is None",
+		"f(L['x'].size()[0]) > 3", "s0 > 3", "", "L['x'].size()[0]"} {
+		if _, err := with(guard); !errors.Is(err, diag.ErrUnsupported) {
+			t.Errorf("%q: %v", guard, err)
+		}
+	}
+	if _, err := with("L['x'].size()[0] > 9"); !errors.Is(err, diag.ErrInput) {
+		t.Errorf("a guard that never holds: %v", err)
+	}
+}
+
 // TestHostile gives graphs that are wrong: each is refused with its node.
 func TestHostile(t *testing.T) {
 	deep := strings.Repeat("(", 5000) + "s0" + strings.Repeat(")", 5000)

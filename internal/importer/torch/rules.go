@@ -1,7 +1,9 @@
 package torch
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -26,7 +28,7 @@ func add(more map[string]rule) {
 }
 
 // Operators are the names of the operators that are read, sorted.
-func Operators() []string { return sorted(rules) }
+func Operators() []string { return slices.Sorted(maps.Keys(rules)) }
 
 // one is a single result.
 func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
@@ -298,12 +300,12 @@ func where(c *call) []*ir.Value {
 
 func maskedFill(c *call) []*ir.Value {
 	x := c.tensor("self")
-	value := c.number2("value", x.Type.DType)
+	value := c.scalarOf("value", x.Type.DType)
 	return one(ops.Where(c.Builder, c.tensor("mask"), value, x))
 }
 
-// number2 is a number, or a tensor without axes, of a type.
-func (c *call) number2(name string, dt dtype.DType) *ir.Value {
+// scalarOf is a number, or a tensor without axes, of a type.
+func (c *call) scalarOf(name string, dt dtype.DType) *ir.Value {
 	if o := c.operand(name); o.value != nil {
 		return ops.Cast(c.Builder, o.value, dt)
 	}

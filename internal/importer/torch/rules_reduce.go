@@ -14,7 +14,7 @@ func init() {
 	add(map[string]rule{
 		"aten.sum.default": sum, "aten.sum.dim_IntList": sum, "aten.mean.default": mean, "aten.mean.dim": mean, "aten.prod.default": folded("reduce_prod"), "aten.prod.dim_int": folded("reduce_prod"),
 		"aten.amax.default": folded("reduce_max"), "aten.amin.default": folded("reduce_min"), "aten.max.default": folded("reduce_max"), "aten.min.default": folded("reduce_min"),
-		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": argument1(false), "aten.argmin.default": argument1(true),
+		"aten.max.dim": extreme(false), "aten.min.dim": extreme(true), "aten.argmax.default": placeOf(false), "aten.argmin.default": placeOf(true),
 		"aten.any.default": truth("reduce_max"), "aten.any.dim": truth("reduce_max"), "aten.any.dims": truth("reduce_max"), "aten.all.default": truth("reduce_min"), "aten.all.dim": truth("reduce_min"),
 		"aten.var.correction": variance, "aten.var.dim": variance, "aten.logsumexp.default": logSumExp, "aten.linalg_vector_norm.default": norm,
 		"aten.cumsum.default": cumulative, "aten.topk.default": topK, "aten.sort.default": sort,
@@ -107,7 +107,8 @@ func extreme(smallest bool) rule {
 	}
 }
 
-func argument1(smallest bool) rule {
+// placeOf is a rule for the place of the greatest or least, along an axis or of all.
+func placeOf(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
 		if !c.has("dim") {

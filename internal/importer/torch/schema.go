@@ -151,14 +151,38 @@ func parseProgram(data []byte) (*exportedProgram, error) {
 	return p, nil
 }
 
-// finite quotes the words that Python writes for floats that are not finite, which JSON does not have.
+// finite quotes the words that Python writes for floats that are not finite, which JSON does not have. What stands in
+// strings stays.
 func finite(data []byte) []byte {
-	for _, word := range []string{"-Infinity", "Infinity", "NaN"} {
-		for _, before := range []string{": ", ":", "[", ", ", ","} {
-			if bytes.Contains(data, []byte(before+word)) {
-				data = bytes.ReplaceAll(data, []byte(before+word), []byte(before+`"`+word+`"`))
+	var out []byte
+	done, within := 0, false
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++ // what is escaped ends no string
+		case '"':
+			within = !within
+		case 'N', 'I':
+			if within {
+				continue
+			}
+			for _, word := range []string{"NaN", "Infinity"} {
+				if !bytes.HasPrefix(data[i:], []byte(word)) {
+					continue
+				}
+				begin := i
+				if begin > done && data[begin-1] == '-' {
+					begin--
+				}
+				out = append(append(append(out, data[done:begin]...), '"'), data[begin:i+len(word)]...)
+				out, done = append(out, '"'), i+len(word)
+				i = done - 1
+				break
 			}
 		}
 	}
-	return data
+	if out == nil {
+		return data
+	}
+	return append(out, data[done:]...)
 }

@@ -1,0 +1,81 @@
+package torch
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// guardSize is an input's extent as guards say it: L['d']['a'][0].size()[1] is an extent of what the graph calls d_a_0.
+var guardSize = regexp.MustCompile(`L((?:\[(?:'\w+'|\d+)\])+)\.size\(\)\[(\d+)\]`)
+
+// guardRelation is how a guard compares.
+var guardRelation = regexp.MustCompile(`==|!=|<=|>=|<|>`)
+
+// guards makes conditions of what torch.export found out about the inputs' sizes on its way: with others the model would
+// have gone another way, and is another. A guard that cannot be read refuses the file.
+func (g *graph) guards() error {
+	for _, text := range g.program.Guards {
+		cond, err := g.guard(text)
+		if err == nil {
+			err = g.RequireOf("", "guard", 0, cond, text)
+		}
+		if err != nil {
+			return diag.As(err, diag.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// guard reads a comparison of two expressions over extents of inputs.
+func (g *graph) guard(text string) (c sym.Cond, err error) {
+	refused := diag.Unsupportedf("the guard %q; comparisons of inputs' extents are read", text)
+	sizes := map[string]sym.Expr{}
+	plain := guardSize.ReplaceAllStringFunc(text, func(size string) string {
+		parts := guardSize.FindStringSubmatch(size)
+		path := strings.NewReplacer("][", "_", "[", "", "]", "", "'", "").Replace(parts[1])
+		axis, wrong := strconv.Atoi(parts[2])
+		v := g.values[path]
+		if wrong != nil || v == nil || axis >= len(v.Type.Shape) {
+			err = refused
+			return "0"
+		}
+		word := fmt.Sprint("size", len(sizes))
+		sizes[word] = v.Type.Shape[axis]
+		return word
+	})
+	relations := guardRelation.FindAllStringIndex(plain, -1)
+	if err != nil || len(relations) != 1 {
+		return c, refused
+	}
+	symbol := func(word string) (sym.Expr, error) {
+		if e, ok := sizes[word]; ok {
+			return e, nil
+		}
+		return sym.Expr{}, refused
+	}
+	at := relations[0]
+	if c.A, err = expression(strings.TrimSpace(plain[:at[0]]), symbol); err != nil {
+		return c, err
+	}
+	if c.B, err = expression(strings.TrimSpace(plain[at[1]:]), symbol); err != nil {
+		return c, err
+	}
+	switch plain[at[0]:at[1]] {
+	case "==":
+		c.Rel = sym.EQ
+	case "!=":
+		c.Rel = sym.NE
+	case "<":
+		c.Rel = sym.LT
+	case ">":
+		c.A, c.B, c.Rel = c.B, c.A, sym.LT
+	case ">=":
+		c.A, c.B = c.B, c.A
+	}
+	return c, nil
+}
