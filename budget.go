@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/mem"
@@ -70,45 +69,40 @@ func (p *Program) Savings() []Saving {
 }
 
 // mostEnough is how often a budget that a refusal names is tried, before the peak without a budget is named.
-const mostEnough = 6
+const mostEnough = 5
 
 // enough is the error of a refused budget with one that works. What the compiler names is an estimate: how a model keeps
-// within a budget depends on the budget. So the model is compiled within the number that is named, or within a greater one.
+// within a budget depends on the budget. So the model is compiled within the number that is named, or within a greater
+// one. If that ends with another error, no number is named.
 func (m *Model) enough(ctx context.Context, o Options, refused error) error {
 	var e *Error
 	if !errors.As(refused, &e) || e.Budget <= 0 {
 		return refused
 	}
+	first := e
 	o.Logger, o.Stage, o.Tune = nil, nil, false
-	for n := range mostEnough {
-		if o.Budget = max(e.Budget, o.Budget+1); n == mostEnough-1 {
+	for tries := 0; ; tries++ {
+		if o.Budget = max(e.Budget, o.Budget+1); tries == mostEnough {
 			o.Budget = 0
 		}
 		p, err := compileWith(ctx, m, o, compiler.Choices{})
 		if err == nil {
 			defer p.Close()
-			return works(refused, p)
+			if bytes, err := p.keptWithin(); err == nil {
+				return first.Enough(bytes)
+			}
+			return first.Enough(0)
 		}
-		if e = nil; !errors.As(err, &e) || e.Budget <= 0 {
-			return errors.Join(refused, err)
+		if !errors.As(err, &e) || e.Budget <= 0 {
+			return errors.Join(first.Enough(0), err)
 		}
 	}
-	return refused
 }
 
-// works is a refusal with the budget that a program was compiled within; without one, with the program's peak.
-func works(refused error, p *Program) error {
-	bytes := p.options.Budget
-	if bytes == 0 {
-		var err error
-		if bytes, err = p.memory.before(p.options.Calls).Max(); err != nil {
-			return errors.Join(refused, err)
-		}
+// keptWithin is the budget that the program was compiled within; without one, its peak.
+func (p *Program) keptWithin() (int64, error) {
+	if p.options.Budget > 0 {
+		return p.options.Budget, nil
 	}
-	var e *Error
-	errors.As(refused, &e)
-	named := *e
-	named.Fix = strings.Replace(e.Fix, fmt.Sprintf("a budget of %d bytes", e.Budget), fmt.Sprintf("a budget of %d bytes", bytes), 1)
-	named.Budget = bytes
-	return &named
+	return p.memory.before(p.options.Calls).Max()
 }

@@ -28,15 +28,11 @@ const (
 // A tensor without elements may have none.
 func Foreign(dt DType, data unsafe.Pointer, access Access, release func(), shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
-	sizes := sizesOf(shape)
-	count, err := tensor.Count(sizes)
-	if err != nil {
-		return nil, err
-	}
 	if dt == StringType {
 		return nil, diag.Unsupportedf("strings in memory that other code made").WithFix("copy them by FromSlice")
 	}
-	bytes, err := dt.Bytes(count)
+	sizes := sizesOf(shape)
+	bytes, err := bytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}

@@ -60,11 +60,7 @@ func newArray(dt DType, shape []int, at uintptr, zeroed bool) (any, error) {
 	for _, e := range shape {
 		sizes = append(sizes, int64(e))
 	}
-	count, err := tensor.Count(sizes)
-	if err != nil {
-		return nil, err
-	}
-	bytes, err := dt.Bytes(count)
+	bytes, err := bytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -123,11 +119,7 @@ func (t *Tensor) leave() {
 func New(dt DType, shape ...int) (t *Tensor, err error) {
 	defer diag.Recover(&err, "making a tensor")
 	sizes := sizesOf(shape)
-	count, err := tensor.Count(sizes)
-	if err != nil {
-		return nil, err
-	}
-	bytes, err := dt.Bytes(count)
+	bytes, err := bytesOf(dt, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +157,15 @@ func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 		return nil, err
 	}
 	return newTensor(inner, nil, nil), nil
+}
+
+// bytesOf is the bytes of a tensor.
+func bytesOf(dt DType, sizes []int64) (int64, error) {
+	count, err := tensor.Count(sizes)
+	if err != nil {
+		return 0, err
+	}
+	return dt.Bytes(count)
 }
 
 func sizesOf(shape []int) []int64 {

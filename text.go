@@ -20,8 +20,7 @@ import (
 type textModel struct {
 	source string
 	module *ir.Module // as it is written; each Compile reads its own
-	traced bool       // other code built the module, and constants has what the text leaves out of it
-	from   string     // what that code is
+	from   string     // what built the module, if other code did: constants has what the text leaves out then
 	file   *mem.Block // that constants lie in; nil if there is none
 	// constants are the contents of constants, by name.
 	constants map[string]*tensor.Tensor
@@ -37,7 +36,7 @@ func init() {
 
 // built is a module that other code built, whose constants may lie in a file.
 func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) {
-	t := &textModel{source: module.String(), traced: true, from: from, file: file, constants: map[string]*tensor.Tensor{}}
+	t := &textModel{source: module.String(), from: from, file: file, constants: map[string]*tensor.Tensor{}}
 	t.collect(module.Main.Body)
 	var err error
 	t.module, err = t.parse()
@@ -131,7 +130,7 @@ func readText(source string) (*textModel, error) {
 
 // parse reads the text.
 func (t *textModel) parse() (*ir.Module, error) {
-	if t.traced {
+	if t.from != "" {
 		return ir.Parse(t.source, ir.ParseOptions{Data: t.constant})
 	}
 	m, err := ir.Parse(t.source, ir.ParseOptions{})
@@ -225,7 +224,7 @@ func infosOfValues(values []*ir.Value) []Info {
 
 // format says where the module is from.
 func (t *textModel) format() string {
-	if t.traced {
+	if t.from != "" {
 		return t.from
 	}
 	return "weir text, version 1"

@@ -222,20 +222,21 @@ func (m *Model) signature() string {
 
 // build builds the model of its inputs and the given weights.
 func (m *Model) build(b *ir.Builder, given []Weight, v []*ir.Value) []*ir.Value {
-	by := map[string]*ir.Value{}
+	by, narrow := map[string]*ir.Value{}, false
 	for i, in := range m.inputs {
 		by[in.Name] = widened(b, v[i], in.DType)
 	}
 	for i, w := range given {
 		x := widened(b, v[len(m.inputs)+i], w.DType)
-		if x != v[len(m.inputs)+i] {
-			b.Instead = productOfBF16
-			defer func() { b.Instead = nil }()
-		}
+		narrow = narrow || x != v[len(m.inputs)+i]
 		if want := (ir.Type{DType: w.DType, Shape: ir.Constants(w.from.Shape())}); x.Type.String() != want.String() {
 			b.Fail(diag.Inputf("%v is given, and the weight is %v", x.Type, want).AtTensor(w.Name))
 		}
 		by[w.Name] = ops.Cast(b, x, w.from.DType())
+	}
+	if narrow {
+		b.Instead = productOfBF16
+		defer func() { b.Instead = nil }()
 	}
 	out, err := m.of.Into(b, by)
 	if err != nil {

@@ -78,14 +78,13 @@ func (n *ONNX) Declare(d *nn.Declaration) {
 
 // Apply computes the model's outputs.
 func (n *ONNX) Apply(c *nn.Context, x ...*array.Array) []*array.Array {
-	weights := map[string]*array.Array{}
+	weights, narrow := map[string]*array.Array{}, false
 	for _, w := range n.model.Weights() {
-		weights[w.Name] = c.Param(w.Name)
+		a := c.Param(w.Name)
+		narrow = narrow || c.Err() == nil && a.DType() == weir.BF16 && w.DType == weir.F32
+		weights[w.Name] = a
 	}
-	out, narrow := n.model.Apply(c.Scope, weights, x...), false
-	for _, w := range n.model.Weights() {
-		narrow = narrow || c.Err() == nil && weights[w.Name].DType() == weir.BF16 && w.DType == weir.F32
-	}
+	out := n.model.Apply(c.Scope, weights, x...)
 	for i, y := range out {
 		if narrow && c.Err() == nil && y.DType() == weir.F32 { // as the values between other layers are
 			out[i] = c.Cast(y, weir.BF16)

@@ -123,32 +123,30 @@ func (t *Trainer) within(specs []array.Spec, budget int64) (collect, update *pro
 	return collect, update, nil
 }
 
-// mostPrograms is the number of programs that a trainer compiles within a budget.
-const mostPrograms = 2
+// mostEnough is how often a budget that a refusal names is tried for all programs of a trainer.
+const mostEnough = 6
 
 // enough is the error of a refused budget with one that is enough for all programs of the trainer: what one of them is
-// refused for may not be all that another needs.
+// refused for may not be all that another needs. If none is found, no number is named.
 func (t *Trainer) enough(specs []array.Spec, refused error) error {
-	var first *weir.Error
+	var first, e *weir.Error
 	if t.options.Accumulate <= 1 || !errors.As(refused, &first) || first.Budget <= 0 {
 		return refused
 	}
-	named := *first
-	for range mostPrograms {
-		collect, update, err := t.within(specs, named.Budget)
+	budget := first.Budget
+	for range mostEnough {
+		collect, update, err := t.within(specs, budget)
 		if err == nil {
 			collect.close()
 			update.close()
-			named.Fix = fmt.Sprintf("a budget of %d bytes works", named.Budget)
-			return &named
+			return first.Enough(budget)
 		}
-		var e *weir.Error
-		if !errors.As(err, &e) || e.Budget <= named.Budget {
-			return errors.Join(refused, err)
+		if !errors.As(err, &e) || e.Budget <= budget {
+			return errors.Join(first.Enough(0), err)
 		}
-		named.Budget = e.Budget
+		budget = e.Budget
 	}
-	return refused
+	return first.Enough(0)
 }
 
 // program compiles the step, or, if it does not update, the one that adds gradients up.

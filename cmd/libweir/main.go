@@ -66,40 +66,22 @@ func fault(kind error, fix, format string, args ...any) error {
 	return &weir.Error{Kind: kind, Detail: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// message is an error as weir.h describes it.
-type message struct {
-	Kind    string `json:"kind"`
-	File    string `json:"file"`
-	Node    string `json:"node"`
-	Op      string `json:"op"`
-	Tensor  string `json:"tensor"`
-	Dim     string `json:"dim"`
-	Detail  string `json:"detail"`
-	Fix     string `json:"fix"`
-	Message string `json:"message"`
-}
-
-// kinds are the names of kinds of error, the most telling first.
-var kinds = []struct {
-	err  error
-	name string
-}{
-	{weir.ErrInternal, "internal"}, {context.Canceled, "interrupted"}, {weir.ErrClosed, "closed"}, {weir.ErrMemory, "memory"},
-	{weir.ErrBudget, "budget"}, {weir.ErrUnsupported, "unsupported"}, {weir.ErrInput, "input"},
-}
-
-// messageOf is an error's.
-func messageOf(err error) message {
-	m := message{Kind: "internal", Detail: err.Error(), Message: err.Error()}
-	for _, k := range kinds {
-		if errors.Is(err, k.err) {
-			m.Kind = k.name
-			break
-		}
-	}
+// messageOf is an error as weir.h describes it: what diag says of one, and its whole text.
+func messageOf(err error) map[string]string {
+	m := map[string]string{"file": "", "node": "", "op": "", "tensor": "", "dim": "", "detail": err.Error(), "fix": ""}
 	var e *weir.Error
 	if errors.As(err, &e) {
-		m.File, m.Node, m.Op, m.Tensor, m.Dim, m.Detail, m.Fix = e.File, e.Node, e.Op, e.Tensor, e.Dim, e.Detail, e.Fix
+		text, failed := json.Marshal(e)
+		if failed == nil {
+			failed = json.Unmarshal(text, &m)
+		}
+		if failed != nil {
+			panic(failed)
+		}
+	}
+	m["kind"], m["message"] = diag.KindName(err), err.Error()
+	if errors.Is(err, context.Canceled) {
+		m["kind"] = "interrupted"
 	}
 	return m
 }

@@ -98,6 +98,18 @@ func (e *Error) Error() string {
 	return oneLine(b.String())
 }
 
+// Enough is a refused budget's error with so many bytes as the budget that works; 0 names none.
+func (e *Error) Enough(bytes int64) *Error {
+	named := *e
+	said := fmt.Sprintf("a budget of %d bytes works", e.Budget)
+	words := fmt.Sprintf("a budget of %d bytes works", bytes)
+	if named.Budget = bytes; bytes == 0 {
+		words = "a greater budget may work"
+	}
+	named.Fix = strings.Replace(e.Fix, said, words, 1)
+	return &named
+}
+
 // Is reports whether target is the error's kind, or what its kind also stands for.
 func (e *Error) Is(target error) bool {
 	return e.Kind != nil && errors.Is(e.Kind, target)

@@ -238,7 +238,7 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			}
 			continue
 		}
-		block, err := x.mapStorage(s, size)
+		block, err := x.takeStorage(s, size, mem.Map)
 		if err != nil {
 			return c, err
 		}

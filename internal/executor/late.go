@@ -12,8 +12,8 @@ import (
 
 // What data decide the size of, and nothing bounds, gets its memory when the size is known: checked first, kept for the call's next run, given back with the call.
 
-// mapStorage takes the memory of a storage. More than the machine has is refused before it is asked for: the system would promise it.
-func (x *Executable) mapStorage(s *program.Storage, size int64) (*mem.Block, error) {
+// takeStorage takes the memory of a storage by a function of mem's. More than the machine has is refused before it is asked for: the system would promise it.
+func (x *Executable) takeStorage(s *program.Storage, size int64, take func(mem.Kind, string, int64) (*mem.Block, error)) (*mem.Block, error) {
 	kind := mem.Arena
 	if s.Kind == program.Results {
 		kind = mem.Outputs
@@ -21,16 +21,7 @@ func (x *Executable) mapStorage(s *program.Storage, size int64) (*mem.Block, err
 	if most := mem.Machine(); size > most {
 		return nil, diag.New(diag.ErrMemory, "%s of %d bytes, and the machine has %d", s.Name, size, most)
 	}
-	return x.owned(mem.Map(kind, s.Name, size))
-}
-
-// another is mapStorage for results of which a run before has handed its storage on: what is given back soon is kept for the
-// runs that follow, so that not each of them asks the system.
-func (x *Executable) another(s *program.Storage, size int64) (*mem.Block, error) {
-	if most := mem.Machine(); size > most {
-		return nil, diag.New(diag.ErrMemory, "%s of %d bytes, and the machine has %d", s.Name, size, most)
-	}
-	return x.owned(mem.TakeAgain(mem.Outputs, s.Name, size))
+	return x.owned(take(kind, s.Name, size))
 }
 
 // grow asks for more memory for something that data decide.
@@ -85,7 +76,7 @@ func (c *Call) take(storage int) error {
 		c.shrink(had)
 		return c.tooLarge(storage, err)
 	}
-	block, err := c.x.mapStorage(&c.x.program.Storages[storage], size)
+	block, err := c.x.takeStorage(&c.x.program.Storages[storage], size, mem.Map)
 	if err != nil {
 		c.shrink(size)
 		return c.tooLarge(storage, err)

@@ -82,11 +82,11 @@ func (c *Call) ready() error {
 		if err != nil {
 			return c.x.typed(err, c.values)
 		}
-		take := c.x.mapStorage
-		if c.handedOn {
-			take = c.x.another
+		take := mem.Map
+		if c.handedOn { // and may be given back soon: a pool keeps it for the runs that follow
+			take = mem.TakeAgain
 		}
-		if c.storages[s], err = take(&c.x.program.Storages[s], size); err != nil {
+		if c.storages[s], err = c.x.takeStorage(&c.x.program.Storages[s], size, take); err != nil {
 			return err
 		}
 		if c.watch != nil {

@@ -99,22 +99,22 @@ const mostLarge = 64 << 20
 // says so, and else whatever was there before.
 // It uses b, which is nothing yet, for the block unless that has a mapping of its own.
 func TakeArray(b *Block, bytes int64, callers []uintptr, zeroed bool) (*Block, error) {
-	p := userPool
-	if bytes > mostPooled {
-		p = largePool
-	}
 	b.kind, b.label, b.size, b.callers = Tensors, "array", bytes, callers
-	return p.cut(b, zeroed)
+	return poolOf(bytes).cut(b, zeroed)
+}
+
+// poolOf is the pool for memory of so many bytes that comes and goes.
+func poolOf(bytes int64) *Pool {
+	if bytes > mostPooled {
+		return largePool
+	}
+	return userPool
 }
 
 // TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was there
 // before.
 func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
-	p := userPool
-	if bytes > mostPooled {
-		p = largePool
-	}
-	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
+	return poolOf(bytes).cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
 }
 
 // UserPool is the pool of the user's tensors.
