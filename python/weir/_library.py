@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any
 
-from ._errors import _Interrupted, error_of
+from ._errors import ClosedError, _Interrupted, error_of
 
 _NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
 _ABI = 1
@@ -137,3 +137,30 @@ def library() -> Library:
                 path = os.environ.get("WEIR_LIBRARY") or os.path.join(os.path.dirname(__file__), name)
                 _library = Library(path)
     return _library
+
+
+class Owned:
+    """Something of the library's that is closed once: by close, or when it is collected."""
+
+    __slots__ = ("_handle", "__weakref__")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # the interpreter may be ending, and have taken modules apart
+            pass
+
+    def close(self) -> None:
+        """Gives it back. Closing twice is fine."""
+        handle, self._handle = getattr(self, "_handle", 0), 0
+        if handle:
+            library().check(library().close(handle))
+
+    def _open(self) -> int:
+        """The handle, of what is not closed."""
+        if not self._handle:
+            raise ClosedError(f"the {type(self).__name__.lower()} is closed, or was given away")
+        return self._handle

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
 from . import _narrow
 from ._errors import ClosedError, InputError
-from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, library
+from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, Owned, library
 from ._tensor import Tensor, capsule_of, copied, from_dlpack, strings
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -62,34 +62,11 @@ def update(x: Any) -> Any:
     return _Given(x, UPDATE)
 
 
-class _Closable:
-    """Something of the library's that is closed once."""
-
-    _handle = 0
-
-    def __del__(self) -> None:
-        try:
-            self.close()
-        except Exception:  # the interpreter may be ending
-            pass
-
-    def close(self) -> None:
-        """Closes it. Closing twice is fine."""
-        handle, self._handle = self._handle, 0
-        if handle:
-            library().check(library().close(handle))
-
-    def _open(self) -> int:
-        if not self._handle:
-            raise ClosedError(f"the {type(self).__name__.lower()} is closed")
-        return self._handle
-
-
-class Model(_Closable):
+class Model(Owned):
     """A model that was loaded: see load."""
 
     def __init__(self, handle: int) -> None:
-        self._handle = handle
+        super().__init__(handle)
         told = _told(handle)
         self.inputs: tuple[Port, ...] = _ports(told["inputs"])
         self.outputs: tuple[Port, ...] = _ports(told["outputs"])
@@ -219,7 +196,7 @@ class Results(Sequence[Any]):
         return dict(zip(self._names, self._values))
 
 
-class Program(_Closable):
+class Program(Owned):
     """A compiled model: call it with one array for each input, by position or by name.
 
     Arrays of NumPy and PyTorch, weir's tensors, and whatever else has __dlpack__ are read where they lie. One output is
@@ -228,7 +205,7 @@ class Program(_Closable):
 
     def __init__(self, handle: int, calls: int) -> None:
         """For the package's own use: compile makes programs."""
-        self._handle = handle
+        super().__init__(handle)
         self.calls = calls
         told = _told(handle)
         self.inputs: tuple[Port, ...] = _ports(told["inputs"])
@@ -373,14 +350,7 @@ def _array(value: Any, port: Port) -> Any:
     return numpy.ascontiguousarray(array.astype(_NUMPY[port.dtype], casting="same_kind" if array.size else "unsafe")).reshape(array.shape)
 
 
-class _List(_Closable):
-    """A list of tensors in the library."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-
-def _list(values: Any, port: Port) -> _List:
+def _list(values: Any, port: Port) -> Owned:
     """A sequence's tensors as a list of the library's."""
     made: list[Tensor] = []
     for value in values:
@@ -395,12 +365,12 @@ def _list(values: Any, port: Port) -> _List:
     handles = (ctypes.c_uint64 * len(made))(*[t._handle for t in made])
     handle = ctypes.c_uint64()
     library().check(library().c.weir_list(handles, len(made), ctypes.byref(handle)))
-    return _List(handle.value)
+    return Owned(handle.value)
 
 
 def _items(handle: int) -> list[Tensor]:
     """The tensors of a list of the library's, which is closed."""
-    owned = _List(handle)
+    owned = Owned(handle)
     count = ctypes.c_int32()
     lib = library()
     lib.check(lib.c.weir_items(handle, None, ctypes.byref(count)))

@@ -7,14 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
 from . import _narrow
-from ._errors import ClosedError, Error
-from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, DLTensor, library
+from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, DLTensor, Owned, library
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CPU = 1  # DLPack's kDLCPU
-_VERSION = (1, 0)  # of DLPack, that weir writes
 _VERSIONED, _LEGACY = b"dltensor_versioned", b"dltensor"  # capsules keep the address
 
 
@@ -26,37 +24,25 @@ class Exchangeable(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-class Tensor:
+class Tensor(Owned):
     """An array in memory of weir's, or in memory that another library lends; in row-major order.
 
     NumPy and PyTorch read it without a copy: numpy.from_dlpack(t), torch.from_dlpack(t). The memory is given back when
     the tensor is closed, or collected, and everything that was made of it is gone.
     """
 
-    __slots__ = ("_handle", "_seen", "_dtype", "__weakref__")
+    __slots__ = ("_seen", "_dtype")
 
     def __init__(self, handle: int) -> None:
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
-        self._handle = handle
+        super().__init__(handle)
         self._seen: DLTensor | None = None
         self._dtype = ""
 
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", 0)
-        if handle:
-            self._handle = 0
-            try:
-                failed = library().close(handle)
-                if failed:
-                    library().c.weir_free(failed)
-            except (AttributeError, TypeError):  # the interpreter is ending, and has taken modules apart
-                pass
-
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
-        handle, self._handle, self._seen = self._handle, 0, None
-        if handle:
-            library().check(library().close(handle))
+        self._seen = None
+        super().close()
 
     @property
     def closed(self) -> bool:
@@ -65,10 +51,8 @@ class Tensor:
 
     def _view(self) -> DLTensor:
         if self._seen is None:
-            if not self._handle:
-                raise ClosedError("the tensor is closed, or was given away")
             address = ctypes.c_void_p()
-            library().check(library().view(self._handle, ctypes.byref(address)))
+            library().check(library().view(self._open(), ctypes.byref(address)))
             self._seen = DLTensor.from_address(address.value or 0)
         return self._seen
 
@@ -84,20 +68,19 @@ class Tensor:
     def dtype(self) -> str:
         """The element type by weir's name, such as f32, bf16 or i64."""
         if not self._dtype:
-            if not self._handle:
-                raise ClosedError("the tensor is closed, or was given away")
-            name, fixed = ctypes.c_void_p(), ctypes.c_int32()
-            library().check(library().c.weir_type(self._handle, ctypes.byref(name), ctypes.byref(fixed)))
-            self._dtype = library().string(name)
+            self._dtype = self._type()[0]
         return self._dtype
+
+    def _type(self) -> tuple[str, bool]:
+        """The element type, and whether the memory may only be read."""
+        name, fixed = ctypes.c_void_p(), ctypes.c_int32()
+        library().check(library().c.weir_type(self._open(), ctypes.byref(name), ctypes.byref(fixed)))
+        return library().string(name), bool(fixed.value)
 
     @property
     def read_only(self) -> bool:
         """Whether the memory may only be read, since its owner lends it so."""
-        name, fixed = ctypes.c_void_p(), ctypes.c_int32()
-        library().check(library().c.weir_type(self._handle, ctypes.byref(name), ctypes.byref(fixed)))
-        library().c.weir_free(name)
-        return bool(fixed.value)
+        return self._type()[1]
 
     @property
     def ndim(self) -> int:
@@ -151,14 +134,12 @@ class Tensor:
             raise BufferError("a tensor on the CPU has no stream")
         if dl_device is not None and tuple(dl_device) != (_CPU, 0):
             raise BufferError(f"the tensor is on the CPU, and cannot be had on device {tuple(dl_device)}")
-        if not self._handle:
-            raise ClosedError("the tensor is closed, or was given away")
+        handle = self._open()
         versioned = max_version is not None and max_version[0] >= 1
-        copying = COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
         managed = ctypes.c_void_p()
         lib = library()
         try:
-            lib.check(lib.c.weir_give(self._handle, versioned, copying, ctypes.byref(managed)))
+            lib.check(lib.c.weir_give(handle, versioned, _copying(copy), ctypes.byref(managed)))
         except NotImplementedError as error:
             raise BufferError(str(error)) from None
         return lib.new_capsule(managed, _VERSIONED if versioned else _LEGACY, lib.destructor)
@@ -212,11 +193,14 @@ class Tensor:
 
     def _strings(self) -> tuple[list[str], tuple[int, ...]]:
         text, shape, rank = ctypes.c_void_p(), (ctypes.c_int64 * 64)(), ctypes.c_int32()
-        if not self._handle:
-            raise ClosedError("the tensor is closed, or was given away")
         lib = library()
-        lib.check(lib.c.weir_text(self._handle, ctypes.byref(text), shape, ctypes.byref(rank)))
+        lib.check(lib.c.weir_text(self._open(), ctypes.byref(text), shape, ctypes.byref(rank)))
         return json.loads(lib.string(text)), tuple(shape[: rank.value])
+
+
+def _copying(copy: bool | None) -> int:
+    """What copy= of the array API asks for."""
+    return COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
 
 
 # Types whose __dlpack__ takes no max_version.
@@ -250,7 +234,6 @@ def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
 
     With copy=False such memory is refused. x's memory is released when the tensor is closed or collected.
     """
-    copying = COPY_ALWAYS if copy else COPY_NEVER if copy is False else COPY_IF_NEEDED
     lib = library()
     capsule = capsule_of(x)
     versioned = ctypes.c_int32()
@@ -259,7 +242,7 @@ def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
         raise BufferError(f"{type(x).__name__}.__dlpack__ gave {capsule!r}, which holds no tensor, or one that was taken")
     handle = ctypes.c_uint64()
     try:
-        lib.check(lib.c.weir_take(managed, versioned, copying, ctypes.byref(handle)))
+        lib.check(lib.c.weir_take(managed, versioned, _copying(copy), ctypes.byref(handle)))
     except NotImplementedError as error:
         raise BufferError(str(error)) from error
     return Tensor(handle.value)
@@ -292,6 +275,3 @@ def strings(words: Any) -> Tensor:
     text = json.dumps(items).encode()
     library().check(library().c.weir_strings(text, sizes, len(shape), ctypes.byref(handle)))
     return Tensor(handle.value)
-
-
-__all__ = ["Error", "Exchangeable", "Tensor", "from_dlpack", "strings", "zeros"]

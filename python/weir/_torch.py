@@ -7,6 +7,7 @@ handed over in the form that torch.export writes; what it does not is run by tor
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import logging
 import operator
@@ -53,6 +54,7 @@ _TYPES = {
 }  # fmt: skip
 
 
+@functools.cache
 def _operators() -> frozenset[str]:
     """The names of the operators that weir reads."""
     text = ctypes.c_void_p()
@@ -129,7 +131,6 @@ class _Argument:
         self.order = order
         shown = value if order is None else value.permute(order)
         self.rank = shown.dim()
-        self.fixed = all(isinstance(s, int) for s in shown.shape)
         self.extents = (ctypes.c_int64 * max(1, 2 * self.rank))()
         self.tensor = DLTensor()
         self.tensor.device_type, self.tensor.ndim, self.tensor.lanes = 1, self.rank, 1
@@ -160,6 +161,7 @@ class _Compiled:
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self.places = {node: i for i, node in enumerate(self.placeholders)}
         self.results: list[Any] = list(gm.graph.output_node().args[0])
         self.eager = self._eager()
         graph = torch.fx.Graph()
@@ -305,7 +307,7 @@ class _Compiled:
         if failed:
             lib.check(failed)
         tensors = [torch.from_dlpack(Tensor(handle)) for handle in outputs]
-        known: dict[torch.fx.Node, Any] = {}
+        known: dict[torch.fx.Node, Any] = self._numbers(args)
         results = []
         for node, (at, order) in zip(self.results, self.outputs):
             if at >= 0:
@@ -319,9 +321,7 @@ class _Compiled:
     def _light(self, node: torch.fx.Node, args: Sequence[Any], known: dict[torch.fx.Node, Any]) -> Any:
         """A number, or a view of an input."""
         if node.op == "placeholder":
-            return args[self.placeholders.index(node)]
-        if _is_number(node):
-            return self._number(_value(node), args)
+            return args[self.places[node]]
         if node not in known:
             find = lambda n: self._light(n, args, known)  # noqa: E731
             inputs = torch.fx.map_arg(node.args, find)
@@ -330,11 +330,11 @@ class _Compiled:
         return known[node]
 
 
-    def _number(self, value: Any, args: Sequence[Any]) -> int:
-        """The value of a size, out of the sizes of arguments."""
-        if isinstance(value, int):
-            return value
-        expression = value.node.expr
+    def _numbers(self, args: Sequence[Any]) -> dict[torch.fx.Node, Any]:
+        """The values of the sizes that results need, out of the sizes of arguments."""
+        numbers = [n for n, light in self.eager.items() if light and n.op != "placeholder" and _is_number(n)]
+        if not numbers:
+            return {}
         found: dict[Any, int] = {}
         for node, arg in zip(self.placeholders, args):
             declared = _value(node)
@@ -342,7 +342,8 @@ class _Compiled:
             for symbol, size in pairs:
                 if isinstance(symbol, torch.SymInt) and symbol.node.expr.is_symbol:
                     found[symbol.node.expr] = int(size)
-        return int(expression.xreplace(found))
+        values = ((n, _value(n)) for n in numbers)
+        return {n: v if isinstance(v, int) else int(v.node.expr.xreplace(found)) for n, v in values}
 
 
 def _ranges(graph: torch.fx.Graph) -> dict[str, dict[str, int | None]]:
