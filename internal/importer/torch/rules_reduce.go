@@ -24,6 +24,9 @@ func init() {
 		"aten.native_group_norm.default": groupNorm, "aten.group_norm.default": groupNorm, "aten.native_group_norm_backward.default": groupNormBackward,
 		"aten.rms_norm.default": rmsNorm, "aten._native_batch_norm_legit_no_training.default": batchNorm, "aten.batch_norm.default": batchNorm,
 		"aten.embedding_dense_backward.default": embeddingBackward, "aten.nll_loss_forward.default": nllLoss, "aten.nll_loss_backward.default": nllLossBackward,
+		"aten.nll_loss2d_forward.default": nllLoss, "aten.nll_loss2d_backward.default": nllLossBackward, "aten.sort.stable": sort,
+		"aten._native_batch_norm_legit.default": batchNorm, "aten.native_batch_norm.default": batchNorm,
+		"aten._native_batch_norm_legit.no_stats": batchNormOfInput,
 	})
 }
 
@@ -55,7 +58,11 @@ func sum(c *call) []*ir.Value {
 		own = dtype.I64
 	}
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", own))
-	return one(c.reduce("reduce_sum", x, c.bool("keepdim", false), c.axes(x)))
+	name := "reduce_sum"
+	if x.Type.DType == dtype.Bool {
+		name = "reduce_max"
+	}
+	return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
 }
 
 func mean(c *call) []*ir.Value {
@@ -74,7 +81,7 @@ func folded(name string) rule {
 			x = ops.Cast(c.Builder, x, dtype.I64)
 		}
 		x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
-		return one(c.reduce(name, x, c.bool("keepdim", false), c.axes(x)))
+		return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
 	}
 }
 
@@ -378,8 +385,34 @@ func rmsNorm(c *call) []*ir.Value {
 	return one(c.scaledBy(y, c.optional("weight"), nil))
 }
 
+// batchNormOfInput is batch norm with the statistics of its input: the result, and the mean and the reciprocal deviation
+// of each channel.
+func batchNormOfInput(c *call) []*ir.Value {
+	x := c.tensor("input")
+	if !c.bool("training", true) {
+		c.Fail(diag.Inputf("batch norm in evaluation mode has running statistics"))
+	}
+	axes := []int64{0}
+	for i := 2; i < len(x.Type.Shape); i++ {
+		axes = append(axes, int64(i))
+	}
+	wide := x
+	if bits := x.Type.DType.Bits(); bits < 32 {
+		wide = ops.Cast(c.Builder, x, dtype.F32)
+	}
+	epsilon := c.float("eps", 1e-5)
+	y := ops.Cast(c.Builder, ops.Normalize(c.Builder, wide, epsilon, true, axes...), x.Type.DType)
+	y = c.scaledBy(y, c.perChannel(c.optional("weight"), x), c.perChannel(c.optional("bias"), x))
+	mean, reciprocal := c.statistics(wide, epsilon, axes)
+	channels := x.Type.Shape[1]
+	return []*ir.Value{y, ops.Reshape(c.Builder, mean, channels), ops.Reshape(c.Builder, reciprocal, channels)}
+}
+
 func batchNorm(c *call) []*ir.Value {
 	if c.bool("training", false) {
+		if !c.has("running_mean") && !c.has("running_var") {
+			return batchNormOfInput(c)
+		}
 		c.Fail(diag.Unsupportedf("batch norm in training").WithFix("export the model in evaluation mode"))
 	}
 	x := c.tensor("input")
@@ -422,20 +455,28 @@ func (c *call) losses(logs *ir.Value) *ir.Value {
 	if how < 0 || how > 2 {
 		c.Fail(diag.Inputf("a reduction %d", how))
 	}
-	return ops.NegativeLogLikelihood(c.Builder, logs, c.tensor("target"), c.optional("weight"), &ignore, reductions[how])
+	target := c.tensor("target")
+	if len(logs.Type.Shape) > 1 {
+		return ops.NegativeLogLikelihood(c.Builder, logs, target, c.optional("weight"), &ignore, reductions[how])
+	}
+	logs = ops.Reshape(c.Builder, logs, unit, product(logs.Type.Shape))
+	target = ops.Reshape(c.Builder, target, unit)
+	loss := ops.NegativeLogLikelihood(c.Builder, logs, target, c.optional("weight"), &ignore, reductions[how])
+	return ops.Reshape(c.Builder, loss)
 }
 
 func nllLoss(c *call) []*ir.Value {
 	logs, target := c.tensor("self"), c.tensor("target")
-	if c.has("weight") {
-		c.Fail(diag.Unsupportedf("weights of classes in a loss"))
+	if c.int("reduction", 1) == 0 && len(logs.Type.Shape) > 1 {
+		return []*ir.Value{c.losses(logs), c.like(logs, 0)}
 	}
 	kept := c.binary(ops.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
-	total := ops.Cast(c.Builder, kept, logs.Type.DType)
-	if len(total.Type.Shape) > 0 {
-		total = ops.ReduceSum(c.Builder, total, false, 0)
+	share := ops.Cast(c.Builder, kept, logs.Type.DType)
+	if weight := c.optional("weight"); weight != nil {
+		place := ops.Where(c.Builder, kept, target, c.like(target, 0))
+		share = c.binary(ops.Mul, share, ops.Gather(c.Builder, weight, place, 0))
 	}
-	return []*ir.Value{c.losses(logs), total}
+	return []*ir.Value{c.losses(logs), c.reduce("reduce_sum", share, false, c.axes(share))}
 }
 
 func nllLossBackward(c *call) []*ir.Value {
