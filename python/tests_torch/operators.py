@@ -130,7 +130,7 @@ def count_functions(count: int, names: list[str], status: Counts, tell: Any) -> 
             operators = {str(n.target) for n in nodes if str(n.target).startswith("aten.")}
             if any(word in name for word in RANDOM for name in operators | {function.name}):
                 continue
-            if missing := operators - known:
+            if missing := {str(n.target) for n in nodes if isinstance(n.target, torch._ops.OpOverload)} - known:
                 status.update({name: status[name] + collections.Counter(["missing"]) for name in missing})
                 continue
             if any(n.op == "get_attr" for n in gm.graph.nodes):

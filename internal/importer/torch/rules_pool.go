@@ -95,9 +95,6 @@ func (c *call) average(x *ir.Value, n int) *ir.Value {
 		return ops.AveragePool(c.Builder, x, win, ceil, c.bool("count_include_pad", true))
 	}
 	divisor := c.int("divisor_override", 1)
-	if !x.Type.DType.IsFloat() {
-		c.Fail(diag.Unsupportedf("sums of %s that are divided by a number", x.Type))
-	}
 	if divisor == 0 {
 		c.Fail(diag.Inputf("sums that are divided by 0"))
 	}
@@ -108,8 +105,13 @@ func (c *call) average(x *ir.Value, n int) *ir.Value {
 	for _, k := range win.Kernel {
 		size *= float64(k)
 	}
-	y := ops.AveragePool(c.Builder, x, win, false, true)
-	return c.binary(ops.Mul, y, c.like(y, size/float64(divisor)))
+	if x.Type.DType.IsFloat() {
+		y := ops.AveragePool(c.Builder, x, win, false, true)
+		return c.binary(ops.Mul, y, c.like(y, size/float64(divisor)))
+	}
+	y := ops.AveragePool(c.Builder, ops.Cast(c.Builder, x, dtype.F64), win, false, true)
+	sum := c.unary(ops.Round, c.binary(ops.Mul, y, c.like(y, size)))
+	return ops.Cast(c.Builder, c.unary(ops.Trunc, c.binary(ops.Div, sum, c.like(y, float64(divisor)))), x.Type.DType)
 }
 
 // overhung pads by zeros what a last window that hangs over the end reads there, so that none does.
