@@ -12,8 +12,9 @@ import (
 // call is a node with its arguments by name, for its rule. What is wrong stops the building.
 type call struct {
 	*graph
-	node *nodeJSON
-	args map[string]*argument
+	node  *nodeJSON
+	args  map[string]*argument
+	reads part // of complex numbers
 }
 
 // has reports whether an argument is given, and is not None.
@@ -49,7 +50,7 @@ func (c *call) find(a *argument) *ir.Value {
 	if err := a.into(&n); err != nil {
 		c.Fail(err)
 	}
-	v := c.values[n.Name]
+	v := c.partOf(n.Name)
 	if v == nil {
 		c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
 	}
@@ -76,7 +77,7 @@ func (c *call) tensors(name string) (list []*ir.Value) {
 		c.Fail(err)
 	}
 	for _, n := range names {
-		v := c.values[n.Name]
+		v := c.partOf(n.Name)
 		if v == nil {
 			c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
 		}

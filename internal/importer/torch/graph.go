@@ -14,13 +14,15 @@ import (
 // graph is a program that is being built.
 type graph struct {
 	*ir.Builder
-	program  *exportedProgram
-	constant func(name string) (*tensor.Tensor, error)
-	values   map[string]*ir.Value
-	ints     map[string]sym.Expr
-	symbols  map[string]bool     // that an input's shape has
-	decided  map[string]sym.Expr // the extents of results by the symbols that torch gives to what data decide
-	module   *ir.Module
+	program   *exportedProgram
+	constant  func(name string) (*tensor.Tensor, error)
+	values    map[string]*ir.Value
+	ints      map[string]sym.Expr
+	symbols   map[string]bool      // that an input's shape has
+	imaginary map[string]*ir.Value // the imaginary parts of those values that are the real parts of complex numbers
+	numbers   map[string]*ir.Value // that data decide, by their names
+	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
+	module    *ir.Module
 }
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants.
@@ -30,7 +32,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
-		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, module: m}
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
 	if err := g.inputs(); err != nil {
 		return nil, err
 	}
@@ -205,6 +207,11 @@ func (g *graph) input(in argument, spec inputSpec) error {
 			if err != nil {
 				return err
 			}
+			if c.DType().IsComplex() {
+				z, err := g.complexConstant(name, c)
+				g.values[n.Name], g.imaginary[n.Name] = z.re, z.im
+				return err
+			}
 			g.values[n.Name] = g.Builder.Constant(name, c)
 			return nil
 		default:
@@ -246,6 +253,9 @@ func (g *graph) outputs() error {
 			return err
 		}
 		v := g.values[n.Name]
+		if g.imaginary[n.Name] != nil {
+			return diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
+		}
 		if v == nil {
 			return diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
 		}
@@ -282,6 +292,9 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	}
 	if comparisons[name] {
 		return nil
+	}
+	if done, err := g.complexNode(n, c, name); done || err != nil {
+		return err
 	}
 	rule := rules[name]
 	if rule == nil {
@@ -333,6 +346,17 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 			g.values[t.Name] = results[0]
 			g.learn(t.Name, results[0])
 			results = results[1:]
+		case "as_sym_float", "as_sym_int", "as_sym_bool":
+			var t struct {
+				Name string `json:"as_name"`
+			}
+			if err := out.into(&t); err != nil {
+				return err
+			}
+			if len(results) == 0 {
+				return diag.Unsupportedf("a result that is not computed")
+			}
+			g.numbers[t.Name], results = results[0], results[1:]
 		case "as_none", "":
 			if len(results) > 0 {
 				results = results[1:]

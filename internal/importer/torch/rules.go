@@ -30,14 +30,14 @@ func add(more map[string]rule) {
 
 // Operators are the names of the operators that are read, sorted.
 func Operators() []string {
-	list := slices.Collect(maps.Keys(rules))
+	list := slices.AppendSeq(slices.Collect(maps.Keys(rules)), maps.Keys(complexRules))
 	for name := range integers {
 		if strings.HasPrefix(name, "aten.") {
 			list = append(list, name)
 		}
 	}
 	slices.Sort(list)
-	return list
+	return slices.Compact(list)
 }
 
 // one is a single result.

@@ -15,6 +15,7 @@ func init() {
 	add(map[string]rule{
 		"aten.embedding.default": embedding, "aten.index_select.default": indexSelect, "aten.gather.default": gather,
 		"aten.index.Tensor": index, "aten.index_put.default": indexPut, "aten.nonzero.default": nonzero,
+		"aten.masked_select.default": maskedSelect, "aten.item.default": item, "aten._local_scalar_dense.default": item,
 		"aten.masked_scatter.default": maskedScatter, "aten.as_strided.default": strided,
 	})
 }
@@ -242,6 +243,18 @@ func maskedScatter(c *call) []*ir.Value {
 	taken := ops.Gather(c.Builder, ops.Reshape(c.Builder, ops.Cast(c.Builder, source, x.Type.DType), count), before, 0)
 	return one(ops.Where(c.Builder, mask, ops.Reshape(c.Builder, taken, shape...), x))
 }
+
+// maskedSelect takes the elements at which a mask is true.
+func maskedSelect(c *call) []*ir.Value {
+	x, mask := c.tensor("self"), ops.Cast(c.Builder, c.tensor("mask"), dtype.Bool)
+	shape := c.binary(ops.Or, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...), mask).Type.Shape
+	flat := ops.Reshape(c.Builder, ops.Expand(c.Builder, x, shape...), product(shape))
+	mask = ops.Reshape(c.Builder, ops.Expand(c.Builder, mask, shape...), product(shape))
+	return one(ops.Compress(c.Builder, flat, mask, 0))
+}
+
+// item is a tensor's only element as a number, which functions of tensors and numbers read. No size can be one.
+func item(c *call) []*ir.Value { return one(ops.Reshape(c.Builder, c.tensor("self"))) }
 
 // strided reads a tensor's memory with other sizes and strides. Its memory is what torch says of it: a tensor that has
 // its elements one after another, in whatever order of its axes.

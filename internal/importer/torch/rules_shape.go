@@ -293,10 +293,7 @@ func sliceScatter(c *call) []*ir.Value {
 func selectScatter(c *call) []*ir.Value {
 	x, src := c.tensor("self"), c.tensor("src")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	place := c.sym("index")
-	if v, ok := place.Const(); ok && v < 0 {
-		place = x.Type.Shape[axis].Add(place)
-	}
+	place := c.place(x, axis)
 	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
 	return one(c.within(x, src, axis, place, place.Add(unit), 1))
 }
@@ -335,8 +332,11 @@ func outer(c *call) []*ir.Value {
 
 func narrow(c *call) []*ir.Value {
 	x := c.tensor("self")
-	axis := c.axis("dim", 0, len(x.Type.Shape))
-	return one(ops.SliceAxis(c.Builder, x, axis, c.bound(c.sym("start"), x.Type.Shape[axis]), c.sym("length")))
+	axis, length := c.axis("dim", 0, len(x.Type.Shape)), c.sym("length")
+	begin := c.bound(c.sym("start"), x.Type.Shape[axis])
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: length}, "a part's length is not negative")
+	c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: x.Type.Shape[axis]}, "a part lies within its tensor")
+	return one(ops.SliceAxis(c.Builder, x, axis, begin, length))
 }
 
 // without is a shape without an axis.
@@ -344,18 +344,32 @@ func without(shape []sym.Expr, axis int) []sym.Expr {
 	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
 }
 
+// place is the position along an axis that the argument index names, counted from the end if it is negative.
+func (c *call) place(x *ir.Value, axis int) sym.Expr {
+	place := c.sym("index")
+	if v, ok := place.Const(); ok && v < 0 {
+		place = c.Dims().Simplify(x.Type.Shape[axis].Add(place))
+	}
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: place}, "the place is within the axis")
+	c.require(sym.Cond{A: place, Rel: sym.LT, B: x.Type.Shape[axis]}, "the place is within the axis")
+	return place
+}
+
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	place := c.sym("index")
-	if v, ok := place.Const(); ok && v < 0 {
-		place = x.Type.Shape[axis].Add(place)
-	}
+	place := c.place(x, axis)
 	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
 }
 
 // cut cuts a tensor along an axis into parts of these extents.
 func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	total := sym.Const(0)
+	for _, e := range extents {
+		c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: e}, "a part's length is not negative")
+		total = total.Add(e)
+	}
+	c.require(sym.Cond{A: total, Rel: sym.LE, B: x.Type.Shape[axis]}, "the parts lie within their tensor")
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
