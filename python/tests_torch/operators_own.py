@@ -1,6 +1,7 @@
-"""Calls of core operators that torch's samples of functions do not come to, for operators.py.
+"""Calls of operators that torch's samples of functions do not come to, for operators.py.
 
-Each becomes a graph of one node, without the decompositions that the way through a function takes.
+Each becomes a graph of one node, without the decompositions that the way through a function takes. Functions are for
+operators whose results only others read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
@@ -165,6 +167,7 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
     ],
     aten.var.dim: [(_floats(3, 4, 5), [1]), (_floats(3, 4, 5), [0, -1], False), (_floats(3, 4, 5), None)],
     # operators that are not core
+    aten.unfold.default: [(_floats(3, 11, 2), 1, 4, 3), (_floats(3, 5), -1, 5, 2), (_floats(3, 5), 0, 1, 1), (_floats(), 0, 1, 1)],
     aten.upsample_bicubic2d.vec: [(_floats(2, 3, 5, 6), [8, 4], align, None) for align in (False, True)] + [(_floats(1, 2, 5, 6), None, False, [1.7, 2.0])],
     aten.upsample_linear1d.vec: [(_floats(2, 3, 5), [8], False, None)],
     aten.upsample_trilinear3d.vec: [(_floats(2, 3, 5, 6, 4), [8, 4, 9], False, None)],
@@ -187,7 +190,53 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
     aten.sort.stable: [((_ints(3, 9),), {"stable": True, "dim": 1}), ((_ints(3, 9),), {"stable": True, "dim": 0, "descending": True})],
 }  # fmt: skip
 
+
+def _transforms(x: torch.Tensor) -> Any:
+    return (
+        torch.view_as_real(torch.fft.rfft(x)),
+        torch.view_as_real(torch.fft.rfftn(x, dim=(2, 0), norm="ortho")),
+        torch.fft.fft2(x, norm="forward").abs(),
+        torch.view_as_real(torch.fft.ifft(torch.fft.fft(x, dim=1).conj(), dim=1) * 2),
+        torch.fft.irfft2(torch.fft.rfft2(x) * x[:, :, :4], s=x.shape[-2:]),
+        torch.fft.ihfft(x).imag,
+        torch.fft.hfft(torch.fft.rfft(x)),
+    )
+
+
+def _turned(x: torch.Tensor) -> Any:
+    """Rotary embeddings, by complex numbers."""
+    z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    turns = torch.polar(torch.ones_like(x[0, :, :3]), x[0, :, :3])
+    return torch.view_as_real(z * turns).flatten(2), (torch.cat([z, z * 1j], 1) + z.sum()).real, (z.mean(1) / 2).angle()
+
+
+FUNCTIONS: list[tuple[Any, list[torch.Tensor]]] = [
+    (_transforms, [_floats(3, 5, 6)]),
+    (_transforms, [_floats(4, 4, 7).double()]),
+    (_turned, [_floats(2, 5, 6)]),
+    (lambda x, n: x * n.item(), [_floats(3, 4), torch.tensor(2.5)]),
+    (lambda x: x[x > 0] * 2, [_floats(3, 4)]),
+]
+
 _NAMED: dict[Any, dict[str, Any]] = {aten.div.Scalar_mode: {"rounding_mode": "floor"}}
+
+
+def _traced(function: Any, tensors: list[torch.Tensor]) -> Any:
+    """A function's graph, and what torch makes of it."""
+    gm = make_fx(function, tracing_mode="fake")(*tensors)
+    output = gm.graph.output_node()
+    output.args = (tuple(pytree.tree_leaves(output.args[0])),)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    with torch.no_grad():
+        return gm, pytree.tree_leaves(function(*tensors))
+
+
+def traced() -> Iterator[tuple[set[str], list[torch.Tensor], torch.fx.GraphModule, list[torch.Tensor]]]:
+    """The operators of each function, the tensors it is given, its graph, and torch's results."""
+    for function, tensors in FUNCTIONS:
+        gm, want = _traced(function, tensors)
+        yield {str(n.target) for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}, tensors, gm, want
 
 
 def calls() -> Iterator[tuple[Any, list[torch.Tensor], torch.fx.GraphModule, list[torch.Tensor | None]]]:

@@ -128,9 +128,11 @@ func (c *call) symOf(text []byte) sym.Expr {
 		return e
 	}
 	if declared := c.program.GraphModule.Graph.Ints[*s.Name]; declared.Expr != nil {
-		if e, err := expression(declared.Expr.Text, c.symbol); err == nil {
-			return e
+		e, err := expression(declared.Expr.Text, c.symbol)
+		if err != nil {
+			c.Fail(err)
 		}
+		return e
 	}
 	c.Fail(diag.Unsupportedf("the whole number %s, which is no extent of an input", *s.Name))
 	return sym.Expr{}

@@ -21,6 +21,7 @@ type graph struct {
 	symbols   map[string]bool      // that an input's shape has
 	imaginary map[string]*ir.Value // the imaginary parts of those values that are the real parts of complex numbers
 	numbers   map[string]*ir.Value // that data decide, by their names
+	items     map[string]*ir.Value // the elements that are sizes, by torch's symbols
 	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
 	module    *ir.Module
 }
@@ -32,7 +33,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
-		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
 	if err := g.inputs(); err != nil {
 		return nil, err
 	}
@@ -51,6 +52,9 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 func (g *graph) symbol(name string) (sym.Expr, error) {
 	if e, ok := g.decided[name]; ok {
 		return e, nil
+	}
+	if v := g.items[name]; v != nil {
+		return g.item(name, v)
 	}
 	if !g.symbols[name] {
 		return sym.Expr{}, diag.Unsupportedf("the symbol %s, which is no extent of an input", name).AtDim(name)
@@ -165,10 +169,18 @@ func (g *graph) declareSymbols(alone bool) error {
 }
 
 // isSymbol reports whether an expression is a symbol alone.
-func isSymbol(text string) bool {
-	e, err := expression(text, func(word string) (sym.Expr, error) { return sym.Dim(word), nil })
-	_, alone := e.Name()
-	return err == nil && alone
+func isSymbol(text string) bool { return symbolOf(text) != "" }
+
+// symbolOf is the symbol that an expression is alone; "" if it is more.
+func symbolOf(text string) (name string) {
+	e, err := expression(text, func(word string) (sym.Expr, error) {
+		name = word
+		return sym.Dim(word), nil
+	})
+	if _, alone := e.Name(); err != nil || !alone {
+		return ""
+	}
+	return name
 }
 
 // input makes a parameter or a constant of one input.
@@ -356,7 +368,11 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 			if len(results) == 0 {
 				return diag.Unsupportedf("a result that is not computed")
 			}
-			g.numbers[t.Name], results = results[0], results[1:]
+			g.numbers[t.Name] = results[0]
+			if e := g.program.GraphModule.Graph.Ints[t.Name].Expr; e != nil {
+				g.items[symbolOf(e.Text)] = results[0]
+			}
+			results = results[1:]
 		case "as_none", "":
 			if len(results) > 0 {
 				results = results[1:]

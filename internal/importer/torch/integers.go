@@ -13,8 +13,8 @@ var integers = map[string]func(c *call) sym.Expr{
 	"_operator.add":      pairOfIntegers(sym.Expr.Add),
 	"_operator.sub":      pairOfIntegers(sym.Expr.Sub),
 	"_operator.mul":      pairOfIntegers(sym.Expr.Mul),
-	"_operator.floordiv": pairOfIntegers(sym.Expr.FloorDiv),
-	"_operator.mod":      pairOfIntegers(sym.Expr.Mod),
+	"_operator.floordiv": quotient(sym.Expr.FloorDiv),
+	"_operator.mod":      quotient(sym.Expr.Mod),
 	"_operator.neg":      func(c *call) sym.Expr { return c.sym("a").Neg() },
 	"torch.sym_max":      pairOfIntegers(sym.Expr.Max),
 	"torch.sym_min":      pairOfIntegers(sym.Expr.Min),
@@ -29,12 +29,23 @@ var integers = map[string]func(c *call) sym.Expr{
 // what these assert.
 var comparisons = map[string]bool{
 	"_operator.eq": true, "_operator.ne": true, "_operator.lt": true, "_operator.le": true, "_operator.gt": true,
-	"_operator.ge": true,
+	"_operator.ge": true, "_operator.and_": true, "_operator.or_": true,
 }
 
 // pairOfIntegers is a function of the whole numbers a and b.
 func pairOfIntegers(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr { return f(c.sym("a"), c.sym("b")) }
+}
+
+// quotient is a function of the whole numbers a and b, of which b is not 0.
+func quotient(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
+	return func(c *call) sym.Expr {
+		b := c.sym("b")
+		if n, ok := b.Const(); ok && n == 0 {
+			c.Fail(diag.Inputf("a quotient by 0"))
+		}
+		return f(c.sym("a"), b)
+	}
 }
 
 // ofAxis returns the entry of the axis dim of a list that has one for each axis.
@@ -114,11 +125,34 @@ func (g *graph) learn(name string, v *ir.Value) {
 		return
 	}
 	for i, s := range sizes {
-		if s.Expr == nil || !strings.HasPrefix(s.Expr.Text, "u") || !isSymbol(s.Expr.Text) {
+		if s.Expr == nil {
 			continue
 		}
-		if _, ok := g.decided[s.Expr.Text]; !ok {
-			g.decided[s.Expr.Text] = v.Type.Shape[i]
+		symbol := symbolOf(s.Expr.Text)
+		if _, ok := g.decided[symbol]; !ok && strings.HasPrefix(symbol, "u") && g.items[symbol] == nil {
+			g.decided[symbol] = v.Type.Shape[i]
 		}
 	}
+}
+
+// item makes a size of a tensor's only element, which torch knows not to be negative.
+func (g *graph) item(name string, v *ir.Value) (sym.Expr, error) {
+	r := g.program.Ranges[name]
+	if r.Min == nil || *r.Min < 0 {
+		return sym.Expr{}, diag.Unsupportedf("the size %s, which data decide and may be negative", name).AtDim(name).
+			WithFix("torch._check(size >= 0) in the model")
+	}
+	most := sym.Unlimited
+	if r.Max != nil && *r.Max < 1<<31 {
+		most = sym.Const(max(*r.Max, *r.Min))
+	}
+	list, err := g.ElementsWithin(v, g.Source, *r.Min, most)
+	if err != nil {
+		return sym.Expr{}, err
+	}
+	if len(list) != 1 {
+		return sym.Expr{}, diag.Inputf("a size of %d elements", len(list))
+	}
+	g.decided[name] = list[0]
+	return list[0], nil
 }

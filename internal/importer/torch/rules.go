@@ -167,7 +167,7 @@ func init() {
 		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
 		"aten.maximum.default": orderedOf(ops.Max), "aten.minimum.default": orderedOf(ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
 		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or), "aten.logical_xor.default": logical(ops.Xor),
-		"aten.neg.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": signum,
+		"aten.neg.default": unaryOf(false, ops.Neg), "aten._neg_view.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": signum,
 		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
 			if x.Type.DType == dtype.Bool {
 				return c.unary(ops.Not, x)

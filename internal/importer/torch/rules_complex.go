@@ -35,7 +35,7 @@ var complexRules map[string]complexRule
 func init() {
 	for _, name := range []string{"view", "reshape", "_unsafe_view", "view_copy", "contiguous", "clone", "detach", "alias", "lift_fresh_copy",
 		"permute", "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "cat", "stack", "narrow", "flip", "roll",
-		"index_select", "neg", "sum", "mean", "diagonal", "tril", "triu"} {
+		"index_select", "unfold", "neg", "_neg_view", "sum", "mean", "diagonal", "tril", "triu"} {
 		byParts["aten."+name+".default"] = true
 	}
 	for _, name := range []string{"transpose.int", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int", "slice.Tensor", "select.int",
@@ -150,6 +150,16 @@ func (c *call) partOf(name string) *ir.Value {
 
 // complex is a tensor of complex numbers, or of real ones.
 func (c *call) complex(name string) complexNumbers {
+	if a := c.args[name]; a != nil && a.kind == "as_complex" {
+		var z struct {
+			Re number `json:"real"`
+			Im number `json:"imag"`
+		}
+		if err := a.into(&z); err != nil {
+			c.Fail(err)
+		}
+		return complexNumbers{ops.Scalar(c.Builder, dtype.F32, float64(z.Re)), ops.Scalar(c.Builder, dtype.F32, float64(z.Im))}
+	}
 	c.reads = realPart
 	defer func() { c.reads = noPart }()
 	v := c.tensor(name)
@@ -248,7 +258,7 @@ func (c *call) likeTypes(x, y complexNumbers) (complexNumbers, complexNumbers) {
 }
 
 func complexProduct(c *call) complexNumbers {
-	if a := c.args["other"]; a != nil && a.kind != "as_tensor" {
+	if a := c.args["other"]; a != nil && a.kind != "as_tensor" && a.kind != "as_complex" {
 		return scaledComplex(ops.Mul)(c)
 	}
 	x, y := c.likeTypes(c.complex("self"), c.complex("other"))

@@ -16,7 +16,7 @@ func init() {
 		"aten.embedding.default": embedding, "aten.index_select.default": indexSelect, "aten.gather.default": gather,
 		"aten.index.Tensor": index, "aten.index_put.default": indexPut, "aten.nonzero.default": nonzero,
 		"aten.masked_select.default": maskedSelect, "aten.item.default": item, "aten._local_scalar_dense.default": item,
-		"aten.masked_scatter.default": maskedScatter, "aten.as_strided.default": strided,
+		"aten.masked_scatter.default": maskedScatter, "aten.as_strided.default": strided, "aten.unfold.default": unfold,
 	})
 }
 
@@ -330,4 +330,25 @@ func (c *call) memory(x *ir.Value) *ir.Value {
 		c.Fail(diag.Unsupportedf("a view of the memory of %s, which torch does not have in one piece", x.Type))
 	}
 	return ops.Reshape(c.Builder, ops.Transpose(c.Builder, x, order...), product(sizes))
+}
+
+// unfold has the windows of an axis as its elements, with what lies in them along a new last axis.
+func unfold(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, size, step := c.axis("dimension", 0, len(x.Type.Shape)), c.int("size", 1), c.int("step", 1)
+	if step < 1 || size < 0 || size > mostIndices {
+		c.Fail(diag.Inputf("windows of %d in steps of %d", size, step))
+	}
+	x = c.vectored(x)
+	extent := x.Type.Shape[axis]
+	c.require(sym.Cond{A: sym.Const(size), Rel: sym.LE, B: extent}, "a window lies within the axis")
+	count := c.Dims().Simplify(extent.Sub(sym.Const(size)).FloorDiv(sym.Const(step)).Add(unit))
+	begin := ops.Range(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), ops.Scalar(c.Builder, dtype.I64, float64(step)), count)
+	at := c.binary(ops.Add, ops.Reshape(c.Builder, begin, count, unit), ops.Counting(c.Builder, dtype.I64, sym.Const(size)))
+	y := ops.Gather(c.Builder, x, at, int64(axis))
+	y = c.moved(y, axis+1, len(y.Type.Shape)-1, 1)
+	if len(c.tensor("self").Type.Shape) == 0 {
+		y = ops.Reshape(c.Builder, y, sym.Const(size))
+	}
+	return one(y)
 }
