@@ -95,3 +95,50 @@ def test_refusals(tmp_path):
     torch.save({"a": torch.ones(3)}, tmp_path / "saved.pt")
     with pytest.raises(weir.UnsupportedError, match="export"):
         weir.load(tmp_path / "saved.pt")
+
+
+def exported(model, args, tmp_path, dynamic=None):
+    torch.export.save(torch.export.export(model.eval(), args, dynamic_shapes=dynamic).run_decompositions(), tmp_path / "model.pt2")
+    return weir.compile(tmp_path / "model.pt2")
+
+
+def test_sizes_of_data(tmp_path):
+    """Masks and elements decide sizes."""
+
+    class Chosen(torch.nn.Module):
+        def forward(self, x, n):
+            count = n.item()
+            torch._check(count >= 0)
+            torch._check(count <= x.shape[1])
+            kept = x[x.sum(1) > 0]
+            both = torch.cat([kept, kept * 2], 0)
+            return both.softmax(1).sum(0), torch.nonzero(x)[:, 0].sum(), x[:, :count] * count, torch.masked_select(x, x > 0).mean()
+
+    model, n = Chosen(), torch.tensor(3)
+    compiled = exported(model, (torch.randn(4, 6), n), tmp_path, ({0: torch.export.Dim("batch", min=1)}, None))
+    for rows in (4, 7):
+        x = torch.randn(rows, 6)
+        for a, b in zip(outputs(compiled(x, n)), model(x, n)):
+            close(a.torch(), b)
+    with pytest.raises(weir.InputError, match="item|dense"):
+        compiled(x, torch.tensor(9))
+
+
+def test_complex_numbers(tmp_path):
+    """Rotary embeddings by complex numbers, and transforms of signals."""
+
+    class Waves(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            angles = torch.outer(torch.arange(9.0), torch.rand(4))
+            self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+            self.register_buffer("window", torch.hann_window(16))
+
+        def forward(self, x, sound):
+            z = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * self.turns[: x.shape[1]]
+            spectrum = torch.stft(sound, 16, 4, window=self.window, return_complex=True)
+            return torch.view_as_real(z).flatten(2), spectrum.abs(), torch.istft(spectrum, 16, 4, window=self.window)
+
+    model, args = Waves(), (torch.randn(2, 5, 8), torch.randn(2, 64))
+    for a, b in zip(outputs(exported(model, args, tmp_path)(*args)), model(*args)):
+        close(a.torch(), b, 1e-4)

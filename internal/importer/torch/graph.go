@@ -1,12 +1,10 @@
 package torch
 
 import (
-	"encoding/json"
 	"runtime"
 	"strings"
 
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -16,12 +14,16 @@ import (
 // graph is a program that is being built.
 type graph struct {
 	*ir.Builder
-	program  *exportedProgram
-	constant func(name string) (*tensor.Tensor, error)
-	values   map[string]*ir.Value
-	ints     map[string]sym.Expr
-	symbols  map[string]bool // that an input's shape has
-	module   *ir.Module
+	program   *exportedProgram
+	constant  func(name string) (*tensor.Tensor, error)
+	values    map[string]*ir.Value
+	ints      map[string]sym.Expr
+	symbols   map[string]bool      // that an input's shape has
+	imaginary map[string]*ir.Value // the imaginary parts of those values that are the real parts of complex numbers
+	numbers   map[string]*ir.Value // that data decide, by their names
+	items     map[string]*ir.Value // the elements that are sizes, by torch's symbols
+	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
+	module    *ir.Module
 }
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants.
@@ -31,7 +33,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
-		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, module: m}
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
 	if err := g.inputs(); err != nil {
 		return nil, err
 	}
@@ -48,6 +50,12 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 
 // symbol is a dimension by its name.
 func (g *graph) symbol(name string) (sym.Expr, error) {
+	if e, ok := g.decided[name]; ok {
+		return e, nil
+	}
+	if v := g.items[name]; v != nil {
+		return g.item(name, v)
+	}
 	if !g.symbols[name] {
 		return sym.Expr{}, diag.Unsupportedf("the symbol %s, which is no extent of an input", name).AtDim(name)
 	}
@@ -161,10 +169,18 @@ func (g *graph) declareSymbols(alone bool) error {
 }
 
 // isSymbol reports whether an expression is a symbol alone.
-func isSymbol(text string) bool {
-	e, err := expression(text, func(word string) (sym.Expr, error) { return sym.Dim(word), nil })
-	_, alone := e.Name()
-	return err == nil && alone
+func isSymbol(text string) bool { return symbolOf(text) != "" }
+
+// symbolOf is the symbol that an expression is alone; "" if it is more.
+func symbolOf(text string) (name string) {
+	e, err := expression(text, func(word string) (sym.Expr, error) {
+		name = word
+		return sym.Dim(word), nil
+	})
+	if _, alone := e.Name(); err != nil || !alone {
+		return ""
+	}
+	return name
 }
 
 // input makes a parameter or a constant of one input.
@@ -201,6 +217,11 @@ func (g *graph) input(in argument, spec inputSpec) error {
 			name := s.Parameter + s.Buffer + s.Constant
 			c, err := g.constant(name)
 			if err != nil {
+				return err
+			}
+			if c.DType().IsComplex() {
+				z, err := g.complexConstant(name, c)
+				g.values[n.Name], g.imaginary[n.Name] = z.re, z.im
 				return err
 			}
 			g.values[n.Name] = g.Builder.Constant(name, c)
@@ -244,6 +265,9 @@ func (g *graph) outputs() error {
 			return err
 		}
 		v := g.values[n.Name]
+		if g.imaginary[n.Name] != nil {
+			return diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
+		}
 		if v == nil {
 			return diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
 		}
@@ -275,8 +299,14 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	for i := range n.Inputs {
 		c.args[n.Inputs[i].Name] = &n.Inputs[i].Arg
 	}
-	if strings.HasPrefix(name, "_operator.") || strings.HasPrefix(name, "math.") || name == "torch.sym_max" || name == "torch.sym_min" || strings.HasPrefix(name, "aten.sym_size") {
-		return g.integer(n, c, name)
+	if f := integers[name]; f != nil {
+		return g.integer(n, f(c))
+	}
+	if comparisons[name] {
+		return nil
+	}
+	if done, err := g.complexNode(n, c, name); done || err != nil {
+		return err
 	}
 	rule := rules[name]
 	if rule == nil {
@@ -314,6 +344,7 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 			}
 			for i, t := range list {
 				g.values[t.Name] = results[i]
+				g.learn(t.Name, results[i])
 			}
 			return nil
 		case "as_tensor":
@@ -324,7 +355,24 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 			if len(results) == 0 {
 				return diag.Unsupportedf("a result that is not computed")
 			}
-			g.values[t.Name], results = results[0], results[1:]
+			g.values[t.Name] = results[0]
+			g.learn(t.Name, results[0])
+			results = results[1:]
+		case "as_sym_float", "as_sym_int", "as_sym_bool":
+			var t struct {
+				Name string `json:"as_name"`
+			}
+			if err := out.into(&t); err != nil {
+				return err
+			}
+			if len(results) == 0 {
+				return diag.Unsupportedf("a result that is not computed")
+			}
+			g.numbers[t.Name] = results[0]
+			if e := g.program.GraphModule.Graph.Ints[t.Name].Expr; e != nil {
+				g.items[symbolOf(e.Text)] = results[0]
+			}
+			results = results[1:]
 		case "as_none", "":
 			if len(results) > 0 {
 				results = results[1:]
@@ -334,336 +382,4 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 		}
 	}
 	return nil
-}
-
-// integer computes a whole number out of extents.
-func (g *graph) integer(n *nodeJSON, c *call, name string) error {
-	if len(n.Outputs) != 1 {
-		return diag.Inputf("%d results", len(n.Outputs))
-	}
-	var out named
-	var as struct {
-		Name string `json:"as_name"`
-	}
-	if n.Outputs[0].kind != "as_sym_int" {
-		return diag.Unsupportedf("a result of the kind %s", n.Outputs[0].kind)
-	}
-	if err := n.Outputs[0].into(&as); err != nil {
-		return err
-	}
-	out.Name = as.Name
-	var e sym.Expr
-	if strings.HasPrefix(name, "aten.sym_size") {
-		x := c.tensor("self")
-		e = x.Type.Shape[c.axis("dim", 0, len(x.Type.Shape))]
-	} else {
-		a := c.sym("a")
-		b := sym.Const(0)
-		if c.args["b"] != nil {
-			b = c.sym("b")
-		}
-		switch strings.TrimPrefix(name, "_operator.") {
-		case "add":
-			e = a.Add(b)
-		case "sub":
-			e = a.Sub(b)
-		case "mul":
-			e = a.Mul(b)
-		case "floordiv":
-			e = a.FloorDiv(b)
-		case "mod":
-			e = a.Mod(b)
-		case "neg":
-			e = a.Neg()
-		case "torch.sym_max":
-			e = a.Max(b)
-		case "torch.sym_min":
-			e = a.Min(b)
-		default:
-			return diag.Unsupportedf("the function %s of whole numbers", name)
-		}
-	}
-	g.ints[out.Name] = g.Dims().Simplify(e)
-	return nil
-}
-
-// call is a node with its arguments by name, for its rule. What is wrong stops the building.
-type call struct {
-	*graph
-	node *nodeJSON
-	args map[string]*argument
-}
-
-// has reports whether an argument is given, and is not None.
-func (c *call) has(name string) bool {
-	a := c.args[name]
-	return a != nil && a.kind != "as_none" && a.kind != ""
-}
-
-// optional is a tensor, or nil if there is none.
-func (c *call) optional(name string) *ir.Value {
-	a := c.args[name]
-	if !c.has(name) {
-		return nil
-	}
-	if a.kind == "as_optional_tensor" {
-		var inner argument
-		if err := a.into(&inner); err != nil {
-			c.Fail(err)
-		}
-		if a = &inner; a.kind == "as_none" {
-			return nil
-		}
-	}
-	if a.kind != "as_tensor" {
-		return c.number(name, dtype.Invalid)
-	}
-	return c.find(a)
-}
-
-// find is the tensor that an argument names.
-func (c *call) find(a *argument) *ir.Value {
-	var n named
-	if err := a.into(&n); err != nil {
-		c.Fail(err)
-	}
-	v := c.values[n.Name]
-	if v == nil {
-		c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
-	}
-	return v
-}
-
-// tensor is a tensor that must be there.
-func (c *call) tensor(name string) *ir.Value {
-	v := c.optional(name)
-	if v == nil {
-		c.Fail(diag.Inputf("the tensor %s is missing", name))
-	}
-	return v
-}
-
-// tensors is a list of tensors.
-func (c *call) tensors(name string) (list []*ir.Value) {
-	a := c.args[name]
-	if a == nil || a.kind != "as_tensors" {
-		c.Fail(diag.Inputf("the tensors %s are missing", name))
-	}
-	var names []named
-	if err := a.into(&names); err != nil {
-		c.Fail(err)
-	}
-	for _, n := range names {
-		v := c.values[n.Name]
-		if v == nil {
-			c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
-		}
-		list = append(list, v)
-	}
-	return list
-}
-
-// optionals is a list of tensors, of which some may not be there.
-func (c *call) optionals(name string) (list []*ir.Value) {
-	a := c.args[name]
-	if a != nil && a.kind == "as_tensors" {
-		return c.tensors(name)
-	}
-	var items []argument
-	if a == nil || a.kind != "as_optional_tensors" {
-		c.Fail(diag.Inputf("the tensors %s are missing", name))
-	}
-	if err := a.into(&items); err != nil {
-		c.Fail(err)
-	}
-	for i := range items {
-		if items[i].kind == "as_none" {
-			list = append(list, nil)
-			continue
-		}
-		list = append(list, c.find(&items[i]))
-	}
-	return list
-}
-
-// symOf is a whole number of a union that says it by its value or by its name.
-func (c *call) symOf(text []byte) sym.Expr {
-	var s struct {
-		Name *string `json:"as_name"`
-		Int  *int64  `json:"as_int"`
-	}
-	if err := (&argument{"as_sym_int", text}).into(&s); err != nil {
-		c.Fail(err)
-	}
-	if s.Int != nil {
-		return sym.Const(*s.Int)
-	}
-	if s.Name == nil {
-		c.Fail(diag.Inputf("a whole number without a value"))
-	}
-	e, ok := c.ints[*s.Name]
-	if !ok {
-		c.Fail(diag.Unsupportedf("the whole number %s, which is no extent of an input", *s.Name))
-	}
-	return e
-}
-
-// sym is a whole number that must be there.
-func (c *call) sym(name string) sym.Expr {
-	a := c.args[name]
-	if a == nil {
-		c.Fail(diag.Inputf("the number %s is missing", name))
-	}
-	switch a.kind {
-	case "as_int":
-		var v int64
-		if err := a.into(&v); err != nil {
-			c.Fail(err)
-		}
-		return sym.Const(v)
-	case "as_sym_int":
-		return c.symOf(a.value)
-	}
-	c.Fail(diag.Unsupportedf("%s as %s; a whole number is expected", name, a.kind))
-	return sym.Expr{}
-}
-
-// symOr is a whole number, or what stands for none.
-func (c *call) symOr(name string, none sym.Expr) sym.Expr {
-	if !c.has(name) {
-		return none
-	}
-	return c.sym(name)
-}
-
-// int is a whole number that is known, or what stands for none.
-func (c *call) int(name string, none int64) int64 {
-	v, ok := c.symOr(name, sym.Const(none)).Const()
-	if !ok {
-		c.Fail(diag.Unsupportedf("%s as an expression; a number is expected", name))
-	}
-	return v
-}
-
-// axis is an axis of so many, counted from the end if it is negative.
-func (c *call) axis(name string, none int64, rank int) int {
-	return c.axisOf(c.int(name, none), rank)
-}
-
-func (c *call) axisOf(axis int64, rank int) int {
-	if rank == 0 && (axis == 0 || axis == -1) {
-		return 0
-	}
-	if axis < 0 {
-		axis += int64(rank)
-	}
-	if axis < 0 || axis >= int64(rank) {
-		c.Fail(diag.Inputf("axis %d of a tensor of rank %d", axis, rank))
-	}
-	return int(axis)
-}
-
-// syms is a list of whole numbers; nil if there is none.
-func (c *call) syms(name string) (list []sym.Expr) {
-	if !c.has(name) {
-		return nil
-	}
-	a := c.args[name]
-	switch a.kind {
-	case "as_ints":
-		var ints []int64
-		if err := a.into(&ints); err != nil {
-			c.Fail(err)
-		}
-		return ir.Constants(ints)
-	case "as_sym_ints":
-		var items []json.RawMessage
-		if err := a.into(&items); err != nil {
-			c.Fail(err)
-		}
-		for _, item := range items {
-			list = append(list, c.symOf(item))
-		}
-		return list
-	}
-	return []sym.Expr{c.sym(name)}
-}
-
-// listOf is a list of known whole numbers.
-func (c *call) listOf(name string) []int64 {
-	var list []int64
-	for _, e := range c.syms(name) {
-		v, ok := e.Const()
-		if !ok {
-			c.Fail(diag.Unsupportedf("%s as expressions; numbers are expected", name))
-		}
-		list = append(list, v)
-	}
-	return list
-}
-
-// pairOf is a list of n known numbers; one alone stands for all, and none for so many of the last argument.
-func (c *call) pairOf(name string, n int, none int64) []int64 {
-	list := c.listOf(name)
-	for len(list) < n {
-		if len(list) == 0 {
-			list = append(list, none)
-			continue
-		}
-		list = append(list, list[0])
-	}
-	if len(list) != n {
-		c.Fail(diag.Inputf("%s has %d numbers, not %d", name, len(list), n))
-	}
-	return list
-}
-
-// bool is a truth value, or what stands for none.
-func (c *call) bool(name string, none bool) (v bool) {
-	if !c.has(name) {
-		return none
-	}
-	if err := c.args[name].into(&v); err != nil {
-		c.Fail(err)
-	}
-	return v
-}
-
-// float is a number, or what stands for none.
-func (c *call) float(name string, none float64) float64 {
-	if !c.has(name) {
-		return none
-	}
-	var v number
-	if err := c.args[name].into(&v); err != nil {
-		c.Fail(err)
-	}
-	return float64(v)
-}
-
-// text is a word, or what stands for none.
-func (c *call) text(name, none string) (v string) {
-	if !c.has(name) {
-		return none
-	}
-	if err := c.args[name].into(&v); err != nil {
-		c.Fail(err)
-	}
-	return v
-}
-
-// dtype is an element type, or what stands for none.
-func (c *call) dtype(name string, none dtype.DType) dtype.DType {
-	if !c.has(name) {
-		return none
-	}
-	var v int
-	if err := c.args[name].into(&v); err != nil {
-		c.Fail(err)
-	}
-	dt, ok := scalarTypes[v]
-	if !ok {
-		c.Fail(diag.Unsupportedf("the element type %d", v))
-	}
-	return dt
 }

@@ -76,6 +76,17 @@ func node(target, inputs string) string {
 	return fmt.Sprintf(`{"target": "torch.ops.%s", "inputs": [%s], "outputs": [{"as_tensor": {"name": "y"}}], "name": "y"}`, target, inputs)
 }
 
+// size is a node of x whose result is the whole number n.
+func size(target, inputs string) string {
+	return fmt.Sprintf(`{"target": "torch.ops.aten.%s", "inputs": [%s], "outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, self+inputs)
+}
+
+// integer is a node whose result is a function of 7 and a number.
+func integer(target string, b int) string {
+	return fmt.Sprintf(`{"target": %q, "inputs": [{"name": "a", "arg": {"as_int": 7}}, {"name": "b", "arg": {"as_int": %d}}],
+		"outputs": [{"as_sym_int": {"as_name": "n"}}], "name": "n"}`, target, b)
+}
+
 const self = `{"name": "self", "arg": {"as_tensor": {"name": "x"}}}`
 
 // TestGraph reads graphs, and prints what they become.
@@ -86,6 +97,14 @@ func TestGraph(t *testing.T) {
 		{node("aten.view.default", self+`, {"name": "size", "arg": {"as_ints": [-1]}}`), "f32[4*s0]"},
 		{node("aten.sum.dim_IntList", self+`, {"name": "dim", "arg": {"as_ints": [-1]}}, {"name": "keepdim", "arg": {"as_bool": true}}`), "f32[s0, 1]"},
 		{node("aten.slice.Tensor", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": -3}}, {"name": "end", "arg": {"as_int": 9223372036854775807}}`), "f32[s0, 3]"},
+		{size("sym_numel.default", "") + "," + node("aten.view.default", self+`, {"name": "size", "arg": {"as_sym_ints": [{"as_name": "n"}]}}`), "f32[4*s0]"},
+		{size("sym_stride.int", `, {"name": "dim", "arg": {"as_int": 0}}`) + "," + node("aten.unfold.default", self+`, {"name": "dimension",
+			"arg": {"as_int": 1}}, {"name": "size", "arg": {"as_sym_int": {"as_name": "n"}}}, {"name": "step", "arg": {"as_int": 1}}`), "f32[s0, 1, 4]"},
+		{size("sym_storage_offset.default", "") + "," + node("aten.narrow.default", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start",
+			"arg": {"as_sym_int": {"as_name": "n"}}}, {"name": "length", "arg": {"as_int": 2}}`), "f32[s0, 2]"},
+		{size("sym_size.int", `, {"name": "dim", "arg": {"as_int": -2}}`) + "," + node("aten.select.int", self+`, {"name": "dim", "arg": {"as_int": 0}},
+			{"name": "index", "arg": {"as_int": -1}}`), "f32[4]"},
+		{node("aten.as_strided.default", self+`, {"name": "size", "arg": {"as_ints": [2, 2]}}, {"name": "stride", "arg": {"as_ints": [2, 1]}}`), "f32[2, 2]"},
 		{node("aten.gt.Scalar", self+`, {"name": "other", "arg": {"as_int": 0}}`), "bool[s0, 4]"},
 	} {
 		m, err := torch.ParseGraph(program(c.nodes, "", ""))
@@ -138,6 +157,15 @@ func TestHostile(t *testing.T) {
 		"an argument of two kinds":       program(node("aten.relu.default", `{"name": "self", "arg": {"as_tensor": {"name": "x"}, "as_int": 1}}`), "", ""),
 		"a number for a tensor's name":   program(node("aten.relu.default", `{"name": "self", "arg": {"as_tensor": 3}}`), "", ""),
 		"an axis beyond":                 program(node("aten.softmax.int", self+`, {"name": "dim", "arg": {"as_int": 7}}`), "", ""),
+		"a place behind the last":        program(node("aten.select.int", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "index", "arg": {"as_int": 4}}`), "", ""),
+		"a part that is too long":        program(node("aten.narrow.default", self+`, {"name": "dim", "arg": {"as_int": 1}}, {"name": "start", "arg": {"as_int": 2}}, {"name": "length", "arg": {"as_int": 3}}`), "", ""),
+		"parts that are too long":        program(node("aten.split_with_sizes.default", self+`, {"name": "split_sizes", "arg": {"as_ints": [3, 3]}}, {"name": "dim", "arg": {"as_int": 1}}`), "", ""),
+		"memory behind the last element": program(node("aten.as_strided.default", self+`, {"name": "size", "arg": {"as_ints": [99]}}, {"name": "stride", "arg": {"as_ints": [1]}}`), "", ""),
+		"a quotient by 0":                program(integer("_operator.floordiv", 0)+","+node("aten.relu.default", self), "", ""),
+		"a remainder by 0":               program(integer("_operator.mod", 0)+","+node("aten.relu.default", self), "", ""),
+		"pairs of 4 numbers":             program(node("aten.view_as_complex.default", self), "", ""),
+		"a transform along no axis":      program(node("aten._fft_r2c.default", self+`, {"name": "dim", "arg": {"as_ints": []}}`), "", ""),
+		"a result of complex numbers":    program(node("aten._fft_r2c.default", self+`, {"name": "dim", "arg": {"as_ints": [1]}}`), "", ""),
 		"two open extents":               program(node("aten.view.default", self+`, {"name": "size", "arg": {"as_ints": [-1, -1]}}`), "", ""),
 		"many indices":                   program(node("aten.triu_indices.default", `{"name": "row", "arg": {"as_int": 1000000000}}, {"name": "col", "arg": {"as_int": 1000000000}}`), "", ""),
 		"parts of nothing":               program(node("aten.split.Tensor", self+`, {"name": "split_size", "arg": {"as_int": 0}}, {"name": "dim", "arg": {"as_int": 1}}`), "", ""),

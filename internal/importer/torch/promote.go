@@ -74,7 +74,7 @@ func (c *call) operand(name string) operand {
 	switch a.kind {
 	case "as_int", "as_sym_int":
 		weak = dtype.I64
-	case "as_bool":
+	case "as_bool", "as_sym_bool":
 		weak = dtype.Bool
 	}
 	return operand{weak: weak, number: func(dt dtype.DType) *ir.Value { return c.number(name, dt) }}
@@ -83,6 +83,15 @@ func (c *call) operand(name string) operand {
 // number is a number of Python's as a tensor of a type; Invalid is the number's own.
 func (c *call) number(name string, dt dtype.DType) *ir.Value {
 	a := c.args[name]
+	if a == nil {
+		c.Fail(diag.Inputf("the number %s is missing", name))
+	}
+	if v := c.decidedBy(a); v != nil {
+		if dt == dtype.Invalid {
+			dt = v.Type.DType
+		}
+		return ops.Cast(c.Builder, v, dt)
+	}
 	own := dtype.I64
 	switch a.kind {
 	case "as_int":
@@ -132,6 +141,20 @@ func (c *call) number(name string, dt dtype.DType) *ir.Value {
 	}
 	c.Fail(diag.Unsupportedf("%s as %s; a number is expected", name, a.kind))
 	return nil
+}
+
+// decidedBy is the number that data decide and an argument names; nil if it is another one.
+func (c *call) decidedBy(a *argument) *ir.Value {
+	if a.kind != "as_sym_int" && a.kind != "as_sym_float" && a.kind != "as_sym_bool" {
+		return nil
+	}
+	var s struct {
+		Name string `json:"as_name"`
+	}
+	if a.into(&s) != nil {
+		return nil
+	}
+	return c.numbers[s.Name]
 }
 
 // promote is operands of one type, as PyTorch's arithmetic chooses it: tensors with axes count before those without,

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -28,7 +29,16 @@ func add(more map[string]rule) {
 }
 
 // Operators are the names of the operators that are read, sorted.
-func Operators() []string { return slices.Sorted(maps.Keys(rules)) }
+func Operators() []string {
+	list := slices.AppendSeq(slices.Collect(maps.Keys(rules)), maps.Keys(complexRules))
+	for name := range integers {
+		if strings.HasPrefix(name, "aten.") {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
 
 // one is a single result.
 func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
@@ -62,12 +72,20 @@ func binaryOf(float bool, op ops.BinaryFunction) rule {
 
 // orderedOf is binaryOf for functions that know an order, which is false before true of truth values.
 func orderedOf(op ops.BinaryFunction) rule {
-	return pairs(false, func(c *call, x, y *ir.Value) *ir.Value {
-		if x.Type.DType != dtype.Bool {
-			return c.binary(op, x, y)
-		}
-		return ops.Cast(c.Builder, c.binary(op, ops.Cast(c.Builder, x, dtype.U8), ops.Cast(c.Builder, y, dtype.U8)), dtype.Bool)
-	})
+	return pairs(false, func(c *call, x, y *ir.Value) *ir.Value { return c.ordered(op, x, y) })
+}
+
+// ordered applies a function that knows an order, in which false is before true.
+func (c *call) ordered(op ops.BinaryFunction, x, y *ir.Value) *ir.Value {
+	return c.asNumbers(x, func(v *ir.Value) *ir.Value { return c.binary(op, v, ops.Cast(c.Builder, y, v.Type.DType)) })
+}
+
+// asNumbers applies a function to numbers. Truth values are the numbers 0 and 1 for it, and its result is truth values.
+func (c *call) asNumbers(x *ir.Value, f func(x *ir.Value) *ir.Value) *ir.Value {
+	if x.Type.DType != dtype.Bool {
+		return f(x)
+	}
+	return ops.Cast(c.Builder, f(ops.Cast(c.Builder, x, dtype.U8)), dtype.Bool)
 }
 
 // scaled is self ± alpha · other.
@@ -149,7 +167,7 @@ func init() {
 		"aten.pow.Tensor_Scalar": power, "aten.pow.Tensor_Tensor": power, "aten.pow.Scalar": power,
 		"aten.maximum.default": orderedOf(ops.Max), "aten.minimum.default": orderedOf(ops.Min), "aten.atan2.default": binaryOf(true, ops.Atan2),
 		"aten.logical_and.default": logical(ops.And), "aten.logical_or.default": logical(ops.Or), "aten.logical_xor.default": logical(ops.Xor),
-		"aten.neg.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": unaryOf(false, ops.Sign),
+		"aten.neg.default": unaryOf(false, ops.Neg), "aten._neg_view.default": unaryOf(false, ops.Neg), "aten.abs.default": unaryOf(false, ops.Abs), "aten.sign.default": signum,
 		"aten.bitwise_not.default": mapped(false, func(c *call, x *ir.Value) *ir.Value {
 			if x.Type.DType == dtype.Bool {
 				return c.unary(ops.Not, x)
@@ -229,6 +247,15 @@ func times(c *call, x, y *ir.Value) *ir.Value {
 	return c.binary(ops.Mul, x, y)
 }
 
+// signum is -1, 0 or 1; of truth values it is themselves.
+func signum(c *call) []*ir.Value {
+	x := c.tensor("self")
+	if x.Type.DType == dtype.Bool {
+		return one(x)
+	}
+	return one(c.unary(ops.Sign, x))
+}
+
 // floorDivide is the quotient rounded down.
 func floorDivide(c *call, x, y *ir.Value) *ir.Value {
 	if !x.Type.DType.IsInt() {
@@ -285,10 +312,10 @@ func clamp(c *call) []*ir.Value {
 	v := c.promote(false, list...)
 	x, rest := v[0], v[1:]
 	if c.has("min") {
-		x, rest = c.binary(ops.Max, x, rest[0]), rest[1:]
+		x, rest = c.ordered(ops.Max, x, rest[0]), rest[1:]
 	}
 	if c.has("max") {
-		x = c.binary(ops.Min, x, rest[0])
+		x = c.ordered(ops.Min, x, rest[0])
 	}
 	return one(x)
 }

@@ -1,6 +1,9 @@
 package torch
 
 import (
+	"math"
+	"slices"
+
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -11,8 +14,9 @@ import (
 func init() {
 	add(map[string]rule{
 		"aten.embedding.default": embedding, "aten.index_select.default": indexSelect, "aten.gather.default": gather,
-		"aten.index.Tensor": index, "aten.index_put.default": indexPut, "aten.scatter.src": scatter("none"),
-		"aten.scatter.value": scatter("none"), "aten.scatter_add.default": scatter("add"),
+		"aten.index.Tensor": index, "aten.index_put.default": indexPut, "aten.nonzero.default": nonzero,
+		"aten.masked_select.default": maskedSelect, "aten.item.default": item, "aten._local_scalar_dense.default": item,
+		"aten.masked_scatter.default": maskedScatter, "aten.as_strided.default": strided, "aten.unfold.default": unfold,
 	})
 }
 
@@ -28,9 +32,29 @@ func indexSelect(c *call) []*ir.Value {
 	return one(ops.Gather(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
 }
 
+// vectored returns a tensor with an axis: a number becomes a vector of one.
+func (c *call) vectored(x *ir.Value) *ir.Value {
+	if len(x.Type.Shape) > 0 {
+		return x
+	}
+	return ops.Reshape(c.Builder, x, unit)
+}
+
 func gather(c *call) []*ir.Value {
+	x, at := c.tensor("self"), c.tensor("index")
+	axis := int64(c.axis("dim", 0, len(x.Type.Shape)))
+	y := ops.GatherElements(c.Builder, c.vectored(x), c.vectored(at), axis)
+	return one(ops.Reshape(c.Builder, y, at.Type.Shape...))
+}
+
+// nonzero finds the elements that are not zero: [count, rank] indices.
+func nonzero(c *call) []*ir.Value {
 	x := c.tensor("self")
-	return one(ops.GatherElements(c.Builder, x, c.tensor("index"), int64(c.axis("dim", 0, len(x.Type.Shape)))))
+	at := ops.NonZero(c.Builder, c.vectored(x))
+	if len(x.Type.Shape) == 0 {
+		return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, at, 0, sym.Const(0), sym.Const(0)), at.Type.Shape[1], sym.Const(0)))
+	}
+	return one(ops.Transpose(c.Builder, at, 1, 0))
 }
 
 // places are the positions that indices beside each other give: [..., n], n the number of indices.
@@ -47,86 +71,284 @@ func (c *call) places(indices []*ir.Value) *ir.Value {
 	return ops.Concat(c.Builder, int64(len(shape)-1), parts...)
 }
 
-// indices are the index tensors of a node, as positions from 0 on, and the axis of the first; they stand beside each
-// other.
-func (c *call) indices(x *ir.Value) (list []*ir.Value, first int) {
-	first = -1
-	for i, v := range c.optionals("indices") {
+// indexed is what a node's index tensors address: positions from 0 on, of axes.
+type indexed struct {
+	indices []*ir.Value
+	axes    []int // of each index, in order
+}
+
+// front returns where the axes of the indices' result stand in the node's: where the first indexed axis was if the
+// indexed axes are beside each other, otherwise before all others.
+func (x indexed) front() int {
+	if x.axes[len(x.axes)-1]-x.axes[0] == len(x.axes)-1 {
+		return x.axes[0]
+	}
+	return 0
+}
+
+// perm returns the permutation that puts the indexed axes first.
+func (x indexed) perm(rank int) []int64 {
+	var perm []int64
+	for _, axis := range x.axes {
+		perm = append(perm, int64(axis))
+	}
+	for i := range rank {
+		if !slices.Contains(x.axes, i) {
+			perm = append(perm, int64(i))
+		}
+	}
+	return perm
+}
+
+// isMask reports whether an index is a mask, which takes the places at which it is true.
+func isMask(v *ir.Value) bool { return v.Type.DType == dtype.Bool || v.Type.DType == dtype.U8 }
+
+// indices reads the index tensors of a node. A mask becomes an index for each of its axes: data decide how long.
+func (c *call) indices(x *ir.Value) (found indexed) {
+	axis := 0
+	for _, v := range c.optionals("indices") {
 		if v == nil {
+			axis++
 			continue
 		}
-		if v.Type.DType == dtype.Bool || v.Type.DType == dtype.U8 {
-			c.Fail(diag.Unsupportedf("an index that is a mask: how much it takes, data decide"))
+		list := []*ir.Value{v}
+		if isMask(v) {
+			list = c.trues(v)
 		}
-		if first < 0 {
-			first = i
+		for _, v := range list {
+			if axis >= len(x.Type.Shape) {
+				c.Fail(diag.Inputf("more indices than %s has axes", x.Type))
+			}
+			v = ops.Cast(c.Builder, v, dtype.I64)
+			extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[axis]})
+			v = ops.Where(c.Builder, c.binary(ops.Lt, v, c.like(v, 0)), c.binary(ops.Add, v, extent), v)
+			found.indices, found.axes = append(found.indices, v), append(found.axes, axis)
+			axis++
 		}
-		if i != first+len(list) {
-			c.Fail(diag.Unsupportedf("indices with a whole axis between them"))
-		}
-		v = ops.Cast(c.Builder, v, dtype.I64)
-		extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[i]})
-		list = append(list, ops.Where(c.Builder, c.binary(ops.Lt, v, c.like(v, 0)), c.binary(ops.Add, v, extent), v))
 	}
-	if first < 0 {
+	if len(found.axes) == 0 {
 		c.Fail(diag.Inputf("no index is given"))
 	}
-	return list, first
+	return found
+}
+
+// trues returns the places at which a mask is true, a vector for each axis.
+func (c *call) trues(mask *ir.Value) (list []*ir.Value) {
+	if len(mask.Type.Shape) == 0 {
+		c.Fail(diag.Unsupportedf("a mask without axes as an index"))
+	}
+	at := ops.NonZero(c.Builder, ops.Cast(c.Builder, mask, dtype.Bool))
+	for i := range mask.Type.Shape {
+		row := ops.SliceAxis(c.Builder, at, 0, sym.Const(int64(i)), unit)
+		list = append(list, ops.Reshape(c.Builder, row, at.Type.Shape[1]))
+	}
+	return list
 }
 
 func index(c *call) []*ir.Value {
 	x := c.tensor("self")
-	list, first := c.indices(x)
-	if len(list) == 1 {
-		return one(ops.Gather(c.Builder, x, list[0], int64(first)))
+	at := c.indices(x)
+	if len(at.indices) == 1 {
+		return one(ops.Gather(c.Builder, x, at.indices[0], int64(at.axes[0])))
 	}
-	if first > 0 { // the indexed axes come first, and their results go back
-		rank := len(x.Type.Shape)
-		perm := []int64{}
-		for i := range rank {
-			perm = append(perm, int64((i+first)%rank))
-		}
-		y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, perm...), c.places(list), 0)
-		n := len(y.Type.Shape)
-		back := make([]int64, n)
-		for i := range back {
-			back[i] = int64((i + n - first) % n)
-		}
-		return one(ops.Transpose(c.Builder, y, back...))
+	places := c.places(at.indices)
+	y := ops.GatherND(c.Builder, ops.Transpose(c.Builder, x, at.perm(len(x.Type.Shape))...), places, 0)
+	return one(c.moved(y, 0, at.front(), len(places.Type.Shape)-1))
+}
+
+// moved moves count axes that begin at one place to another one.
+func (c *call) moved(x *ir.Value, from, to, count int) *ir.Value {
+	if from == to || count == 0 {
+		return x
 	}
-	return one(ops.GatherND(c.Builder, x, c.places(list), 0))
+	var axes, others []int64
+	for i := range x.Type.Shape {
+		if i >= from && i < from+count {
+			axes = append(axes, int64(i))
+		} else {
+			others = append(others, int64(i))
+		}
+	}
+	return ops.Transpose(c.Builder, x, slices.Insert(others, to, axes...)...)
 }
 
 func indexPut(c *call) []*ir.Value {
-	x, values := c.tensor("self"), c.tensor("values")
-	list, first := c.indices(x)
-	if first > 0 {
-		c.Fail(diag.Unsupportedf("an assignment to indices of axis %d on", first))
+	x := c.tensor("self")
+	values := ops.Cast(c.Builder, c.tensor("values"), x.Type.DType)
+	if list := c.optionals("indices"); len(list) == 1 && list[0] != nil && isMask(list[0]) {
+		if n, ok := product(values.Type.Shape).Const(); ok && n == 1 {
+			return one(c.putMasked(x, list[0], ops.Reshape(c.Builder, values)))
+		}
 	}
-	at := c.places(list)
-	shape := append(append([]sym.Expr{}, at.Type.Shape[:len(at.Type.Shape)-1]...), x.Type.Shape[len(list):]...)
-	how := "none"
-	if c.bool("accumulate", false) {
-		how = "add"
+	at := c.indices(x)
+	perm := at.perm(len(x.Type.Shape))
+	turned, places := ops.Transpose(c.Builder, x, perm...), c.places(at.indices)
+	whole, front := len(places.Type.Shape)-1, at.front()
+	rest := turned.Type.Shape[len(at.indices):]
+	shape := append(append([]sym.Expr{}, rest[:front]...), places.Type.Shape[:whole]...)
+	values = ops.Expand(c.Builder, values, append(shape, rest[front:]...)...)
+	turned = c.scatteredSlices(turned, places, c.moved(values, front, 0, whole), c.bool("accumulate", false))
+	back := make([]int64, len(perm))
+	for i, axis := range perm {
+		back[axis] = int64(i)
 	}
-	return one(ops.ScatterND(c.Builder, x, at, ops.Expand(c.Builder, ops.Cast(c.Builder, values, x.Type.DType), shape...), how))
+	return one(ops.Transpose(c.Builder, turned, back...))
 }
 
-// scatter is a rule for assignments along an axis.
-func scatter(how string) rule {
-	return func(c *call) []*ir.Value {
-		x, at := c.tensor("self"), c.tensor("index")
-		var from *ir.Value
-		if c.has("src") {
-			from = c.tensor("src")
-			begin, step := make([]sym.Expr, len(at.Type.Shape)), make([]int64, len(at.Type.Shape))
-			for i := range begin {
-				begin[i], step[i] = sym.Const(0), 1
-			}
-			from = ops.Slice(c.Builder, from, begin, at.Type.Shape, step)
-		} else {
-			from = ops.Expand(c.Builder, c.number("value", x.Type.DType), at.Type.Shape...)
-		}
-		return one(ops.ScatterElements(c.Builder, x, at, from, int64(c.axis("dim", 0, len(x.Type.Shape))), how))
+// putMasked puts one number at the places at which a mask of the first axes is true, or adds it there.
+func (c *call) putMasked(x, mask, value *ir.Value) *ir.Value {
+	shape := append([]sym.Expr{}, mask.Type.Shape...)
+	for len(shape) < len(x.Type.Shape) {
+		shape = append(shape, unit)
 	}
+	if c.bool("accumulate", false) {
+		value = c.sumOf(x, value)
+	}
+	return ops.Where(c.Builder, ops.Reshape(c.Builder, ops.Cast(c.Builder, mask, dtype.Bool), shape...), value, x)
+}
+
+// sumOf is a sum; of truth values it is or.
+func (c *call) sumOf(x, y *ir.Value) *ir.Value {
+	if x.Type.DType == dtype.Bool {
+		return c.binary(ops.Or, x, y)
+	}
+	return c.binary(ops.Add, x, y)
+}
+
+// scatteredSlices is x with slices replaced, or added to.
+func (c *call) scatteredSlices(x, places, values *ir.Value, add bool) *ir.Value {
+	if !add {
+		return ops.ScatterND(c.Builder, x, places, values, "none")
+	}
+	if x.Type.DType != dtype.Bool {
+		return ops.ScatterND(c.Builder, x, places, values, "add")
+	}
+	return c.asNumbers(x, func(x *ir.Value) *ir.Value {
+		return ops.ScatterND(c.Builder, x, places, ops.Cast(c.Builder, values, x.Type.DType), "max")
+	})
+}
+
+// maskedScatter puts the elements of source, in order, at the places at which a mask is true.
+func maskedScatter(c *call) []*ir.Value {
+	x, mask, source := c.tensor("self"), ops.Cast(c.Builder, c.tensor("mask"), dtype.Bool), c.tensor("source")
+	shape := c.binary(ops.Or, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...), mask).Type.Shape
+	count := product(source.Type.Shape)
+	if n, ok := count.Const(); ok && n == 0 {
+		return one(ops.Expand(c.Builder, x, shape...))
+	}
+	mask = ops.Expand(c.Builder, mask, shape...)
+	flat := ops.Cast(c.Builder, ops.Reshape(c.Builder, mask, product(shape)), dtype.I64)
+	before := c.binary(ops.Sub, ops.CumSum(c.Builder, flat, 0, false, false), c.like(flat, 1))
+	before = c.binary(ops.Max, before, c.like(before, 0))
+	taken := ops.Gather(c.Builder, ops.Reshape(c.Builder, ops.Cast(c.Builder, source, x.Type.DType), count), before, 0)
+	return one(ops.Where(c.Builder, mask, ops.Reshape(c.Builder, taken, shape...), x))
+}
+
+// maskedSelect takes the elements at which a mask is true.
+func maskedSelect(c *call) []*ir.Value {
+	x, mask := c.tensor("self"), ops.Cast(c.Builder, c.tensor("mask"), dtype.Bool)
+	shape := c.binary(ops.Or, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...), mask).Type.Shape
+	flat := ops.Reshape(c.Builder, ops.Expand(c.Builder, x, shape...), product(shape))
+	mask = ops.Reshape(c.Builder, ops.Expand(c.Builder, mask, shape...), product(shape))
+	return one(ops.Compress(c.Builder, flat, mask, 0))
+}
+
+// item is a tensor's only element as a number, which functions of tensors and numbers read. No size can be one.
+func item(c *call) []*ir.Value { return one(ops.Reshape(c.Builder, c.tensor("self"))) }
+
+// strided reads a tensor's memory with other sizes and strides. Its memory is what torch says of it: a tensor that has
+// its elements one after another, in whatever order of its axes.
+func strided(c *call) []*ir.Value {
+	x := c.tensor("self")
+	sizes, strides := c.syms("size"), c.syms("stride")
+	if len(sizes) != len(strides) {
+		c.Fail(diag.Inputf("%d strides of %d axes", len(strides), len(sizes)))
+	}
+	for i := range sizes {
+		for _, e := range []sym.Expr{sizes[i], strides[i]} {
+			if n, ok := e.Const(); ok && (n < 0 || n > math.MaxInt32) {
+				c.Fail(diag.Inputf("an extent of %s with a stride of %s", sizes[i], strides[i]))
+			}
+		}
+	}
+	memory := c.memory(x)
+	begin := c.symOr("storage_offset", sym.Const(0))
+	if n, ok := begin.Const(); ok && n < 0 {
+		c.Fail(diag.Inputf("a storage's element %d", n))
+	}
+	if c.rowMajor(sizes, strides) {
+		length := c.Dims().Simplify(product(sizes))
+		c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: memory.Type.Shape[0]}, "a view lies within its storage")
+		return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, memory, 0, begin, length), sizes...))
+	}
+	at := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
+	for i, size := range sizes {
+		stride := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{strides[i]})
+		along := ops.Range(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), stride, size)
+		at = c.binary(ops.Add, at, ops.AlongAxis(c.Builder, along, i, len(sizes)))
+	}
+	return one(ops.Gather(c.Builder, memory, at, 0))
+}
+
+// rowMajor reports whether strides are those of a tensor in row-major order.
+func (c *call) rowMajor(sizes, strides []sym.Expr) bool {
+	for i, size := range sizes {
+		if n, ok := size.Const(); ok && n == 1 {
+			continue
+		}
+		if c.Dims().EQ(strides[i], product(sizes[i+1:])) != sym.Yes {
+			return false
+		}
+	}
+	return true
+}
+
+// memory returns the elements of self in the order in which torch has them in memory.
+func (c *call) memory(x *ir.Value) *ir.Value {
+	strides := c.strides("self")
+	if n, ok := c.offset("self").Const(); !ok || n != 0 {
+		c.Fail(diag.Unsupportedf("a view of a storage that %s is a part of", x.Type))
+	}
+	order := make([]int64, len(strides))
+	for i := range order {
+		order[i] = int64(i)
+	}
+	slices.SortStableFunc(order, func(a, b int64) int {
+		if a != b && c.Dims().LT(strides[a], strides[b]) == sym.Yes {
+			return 1
+		}
+		if a != b && c.Dims().LT(strides[b], strides[a]) == sym.Yes {
+			return -1
+		}
+		return 0
+	})
+	var sizes, turned []sym.Expr
+	for _, axis := range order {
+		sizes, turned = append(sizes, x.Type.Shape[axis]), append(turned, strides[axis])
+	}
+	if !c.rowMajor(sizes, turned) {
+		c.Fail(diag.Unsupportedf("a view of the memory of %s, which torch does not have in one piece", x.Type))
+	}
+	return ops.Reshape(c.Builder, ops.Transpose(c.Builder, x, order...), product(sizes))
+}
+
+// unfold has the windows of an axis as its elements, with what lies in them along a new last axis.
+func unfold(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, size, step := c.axis("dimension", 0, len(x.Type.Shape)), c.int("size", 1), c.int("step", 1)
+	if step < 1 || size < 0 || size > mostIndices {
+		c.Fail(diag.Inputf("windows of %d in steps of %d", size, step))
+	}
+	x = c.vectored(x)
+	extent := x.Type.Shape[axis]
+	c.require(sym.Cond{A: sym.Const(size), Rel: sym.LE, B: extent}, "a window lies within the axis")
+	count := c.Dims().Simplify(extent.Sub(sym.Const(size)).FloorDiv(sym.Const(step)).Add(unit))
+	begin := ops.Range(c.Builder, ops.Scalar(c.Builder, dtype.I64, 0), ops.Scalar(c.Builder, dtype.I64, float64(step)), count)
+	at := c.binary(ops.Add, ops.Reshape(c.Builder, begin, count, unit), ops.Counting(c.Builder, dtype.I64, sym.Const(size)))
+	y := ops.Gather(c.Builder, x, at, int64(axis))
+	y = c.moved(y, axis+1, len(y.Type.Shape)-1, 1)
+	if len(c.tensor("self").Type.Shape) == 0 {
+		y = ops.Reshape(c.Builder, y, sym.Const(size))
+	}
+	return one(y)
 }

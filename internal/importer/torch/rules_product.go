@@ -1,14 +1,10 @@
 package torch
 
 import (
-	"strings"
-
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/tensor"
 )
 
 func init() {
@@ -21,11 +17,6 @@ func init() {
 		"aten.conv_transpose3d.input": transposed, "aten.convolution_backward.default": convolutionBackward,
 		"aten.scaled_dot_product_attention.default": attention, "aten._scaled_dot_product_flash_attention_for_cpu.default": attention,
 		"aten._scaled_dot_product_flash_attention_for_cpu_backward.default": attentionBackward,
-		"aten.max_pool2d_with_indices.default":                              maxPool, "aten.max_pool2d.default": maxPool, "aten.max_pool1d.default": maxPool, "aten.max_pool3d.default": maxPool,
-		"aten.max_pool2d_with_indices_backward.default": maxPoolBackward, "aten.avg_pool2d_backward.default": averagePoolBackward,
-		"aten.avg_pool1d.default": averagePool, "aten.avg_pool2d.default": averagePool, "aten.avg_pool3d.default": averagePool,
-		"aten.adaptive_avg_pool1d.default": adaptive, "aten.adaptive_avg_pool2d.default": adaptive, "aten._adaptive_avg_pool2d.default": adaptive,
-		"aten._adaptive_avg_pool2d_backward.default": adaptiveBackward,
 	})
 }
 
@@ -186,126 +177,4 @@ func convolutionBackward(c *call) []*ir.Value {
 		out[2] = ops.ReduceSum(c.Builder, g, false, axes...)
 	}
 	return out
-}
-
-// poolWindow is the window of a pooling.
-func (c *call) poolWindow(n int) ops.Window {
-	win := ops.Window{Kernel: c.pairOf("kernel_size", n, 1), Dilations: c.pairOf("dilation", n, 1)}
-	if win.Strides = win.Kernel; len(c.listOf("stride")) > 0 {
-		win.Strides = c.pairOf("stride", n, 1)
-	}
-	for _, p := range c.pairOf("padding", n, 0) {
-		win.Begin, win.End = append(win.Begin, sym.Const(p)), append(win.End, sym.Const(p))
-	}
-	return win
-}
-
-// poolAxes is the number of axes that an operator pools over, which its name says.
-func (c *call) poolAxes() int {
-	for _, n := range []int{1, 2, 3} {
-		if strings.Contains(c.node.Target, "pool"+string(rune('0'+n))+"d") {
-			return n
-		}
-	}
-	return 2
-}
-
-func maxPool(c *call) []*ir.Value {
-	n := c.poolAxes()
-	win, ceil := c.poolWindow(n), c.bool("ceil_mode", false)
-	if len(c.node.Outputs) > 1 {
-		y, indices := ops.MaxPoolIndices(c.Builder, c.tensor("self"), win, ceil, false)
-		if len(y.Type.Shape) != n+2 {
-			c.Fail(diag.Unsupportedf("pooling without a batch"))
-		}
-		return []*ir.Value{y, c.withinPlane(indices)}
-	}
-	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return ops.MaxPool(c.Builder, x, win, ceil) })
-}
-
-// withinPlane turns positions within a whole tensor into positions within their own plane.
-func (c *call) withinPlane(indices *ir.Value) *ir.Value {
-	x := c.tensor("self")
-	plane := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(x.Type.Shape[2:]).Max(unit)})
-	return c.binary(ops.FloorMod, ops.Cast(c.Builder, indices, dtype.I64), plane)
-}
-
-func maxPoolBackward(c *call) []*ir.Value {
-	x := c.tensor("self")
-	y := ops.MaxPool(c.Builder, x, c.poolWindow(2), c.bool("ceil_mode", false))
-	return c.derivatives([]*ir.Value{y}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
-}
-
-// average is average pooling of self.
-func (c *call) average(x *ir.Value, n int) *ir.Value {
-	if c.has("divisor_override") {
-		c.Fail(diag.Unsupportedf("a divisor of its own"))
-	}
-	return ops.AveragePool(c.Builder, x, c.poolWindow(n), c.bool("ceil_mode", false), c.bool("count_include_pad", true))
-}
-
-func averagePool(c *call) []*ir.Value {
-	n := c.poolAxes()
-	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return c.average(x, n) })
-}
-
-func averagePoolBackward(c *call) []*ir.Value {
-	x := c.tensor("self")
-	return c.derivatives([]*ir.Value{c.average(x, 2)}, []*ir.Value{c.tensor("grad_output")}, []*ir.Value{x})
-}
-
-// adapt is average pooling to a size: along each axis the mean of what lies between floor(i·n/size) and
-// ceil((i+1)·n/size).
-func (c *call) adapt(x *ir.Value, n int, sizes []int64) *ir.Value {
-	for i, size := range sizes {
-		axis := len(x.Type.Shape) - n + i
-		if size == 1 {
-			x = ops.ReduceMean(c.Builder, x, true, int64(axis))
-			continue
-		}
-		extent, ok := x.Type.Shape[axis].Const()
-		if !ok || size < 0 || extent < 1 || extent*size > mostIndices {
-			c.Fail(diag.Unsupportedf("pooling of %s to %d", x.Type.Shape[axis], size))
-		}
-		if extent == size {
-			continue
-		}
-		shares := make([]float32, size*extent)
-		for to := range size {
-			begin, end := to*extent/size, ((to+1)*extent+size-1)/size
-			for from := begin; from < end; from++ {
-				shares[to*extent+from] = 1 / float32(end-begin)
-			}
-		}
-		t, err := tensor.FromSlice(shares, size, extent)
-		if err != nil {
-			c.Fail(err)
-		}
-		mix := ops.Cast(c.Builder, c.Constant(c.Name(c.node.Name), t), x.Type.DType)
-		if axis == len(x.Type.Shape)-1 {
-			x = ops.MatMul(c.Builder, x, mix, false, true)
-			continue
-		}
-		shape := x.Type.Shape
-		rest := product(shape[axis+1:])
-		folded := ops.Reshape(c.Builder, x, append(append([]sym.Expr{}, shape[:axis+1]...), rest)...)
-		folded = ops.MatMul(c.Builder, mix, folded, false, false)
-		x = ops.Reshape(c.Builder, folded, append(append(append([]sym.Expr{}, shape[:axis]...), sym.Const(size)), shape[axis+1:]...)...)
-	}
-	return x
-}
-
-func adaptive(c *call) []*ir.Value {
-	n := c.poolAxes()
-	return c.batched(c.tensor("self"), n+2, func(x *ir.Value) *ir.Value { return c.adapt(x, n, c.pairOf("output_size", n, 1)) })
-}
-
-func adaptiveBackward(c *call) []*ir.Value {
-	x, g := c.tensor("self"), c.tensor("grad_output")
-	var sizes []int64
-	for _, e := range g.Type.Shape[len(g.Type.Shape)-2:] {
-		v, _ := e.Const()
-		sizes = append(sizes, v)
-	}
-	return c.derivatives([]*ir.Value{c.adapt(x, 2, sizes)}, []*ir.Value{g}, []*ir.Value{x})
 }

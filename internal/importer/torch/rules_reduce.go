@@ -22,8 +22,9 @@ func init() {
 		"aten._softmax_backward_data.default": softmaxBackward, "aten._log_softmax_backward_data.default": logSoftmaxBackward,
 		"aten.native_layer_norm.default": layerNorm, "aten.layer_norm.default": layerNorm, "aten.native_layer_norm_backward.default": layerNormBackward,
 		"aten.native_group_norm.default": groupNorm, "aten.group_norm.default": groupNorm, "aten.native_group_norm_backward.default": groupNormBackward,
-		"aten.rms_norm.default": rmsNorm, "aten._native_batch_norm_legit_no_training.default": batchNorm, "aten.batch_norm.default": batchNorm,
+		"aten.rms_norm.default":                 rmsNorm,
 		"aten.embedding_dense_backward.default": embeddingBackward, "aten.nll_loss_forward.default": nllLoss, "aten.nll_loss_backward.default": nllLossBackward,
+		"aten.nll_loss2d_forward.default": nllLoss, "aten.nll_loss2d_backward.default": nllLossBackward, "aten.sort.stable": sort,
 	})
 }
 
@@ -55,7 +56,11 @@ func sum(c *call) []*ir.Value {
 		own = dtype.I64
 	}
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", own))
-	return one(c.reduce("reduce_sum", x, c.bool("keepdim", false), c.axes(x)))
+	name := "reduce_sum"
+	if x.Type.DType == dtype.Bool {
+		name = "reduce_max"
+	}
+	return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
 }
 
 func mean(c *call) []*ir.Value {
@@ -74,7 +79,7 @@ func folded(name string) rule {
 			x = ops.Cast(c.Builder, x, dtype.I64)
 		}
 		x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
-		return one(c.reduce(name, x, c.bool("keepdim", false), c.axes(x)))
+		return one(c.asNumbers(x, func(x *ir.Value) *ir.Value { return c.reduce(name, x, c.bool("keepdim", false), c.axes(x)) }))
 	}
 }
 
@@ -378,24 +383,6 @@ func rmsNorm(c *call) []*ir.Value {
 	return one(c.scaledBy(y, c.optional("weight"), nil))
 }
 
-func batchNorm(c *call) []*ir.Value {
-	if c.bool("training", false) {
-		c.Fail(diag.Unsupportedf("batch norm in training").WithFix("export the model in evaluation mode"))
-	}
-	x := c.tensor("input")
-	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
-	scale, shift := c.optional("weight"), c.optional("bias")
-	if scale == nil {
-		scale = ops.Expand(c.Builder, c.like(x, 1), mean.Type.Shape...)
-	}
-	if shift == nil {
-		shift = ops.Expand(c.Builder, c.like(x, 0), mean.Type.Shape...)
-	}
-	y := ops.BatchNorm(c.Builder, x, scale, shift, mean, variance, c.float("eps", 1e-5))
-	nothing := ops.Expand(c.Builder, c.like(x, 0), sym.Const(0))
-	return []*ir.Value{y, nothing, nothing}
-}
-
 // embeddingBackward adds the derivatives of rows up, but that of the padding row.
 func embeddingBackward(c *call) []*ir.Value {
 	g, at := c.tensor("grad_output"), c.tensor("indices")
@@ -422,20 +409,28 @@ func (c *call) losses(logs *ir.Value) *ir.Value {
 	if how < 0 || how > 2 {
 		c.Fail(diag.Inputf("a reduction %d", how))
 	}
-	return ops.NegativeLogLikelihood(c.Builder, logs, c.tensor("target"), c.optional("weight"), &ignore, reductions[how])
+	target := c.tensor("target")
+	if len(logs.Type.Shape) > 1 {
+		return ops.NegativeLogLikelihood(c.Builder, logs, target, c.optional("weight"), &ignore, reductions[how])
+	}
+	logs = ops.Reshape(c.Builder, logs, unit, product(logs.Type.Shape))
+	target = ops.Reshape(c.Builder, target, unit)
+	loss := ops.NegativeLogLikelihood(c.Builder, logs, target, c.optional("weight"), &ignore, reductions[how])
+	return ops.Reshape(c.Builder, loss)
 }
 
 func nllLoss(c *call) []*ir.Value {
 	logs, target := c.tensor("self"), c.tensor("target")
-	if c.has("weight") {
-		c.Fail(diag.Unsupportedf("weights of classes in a loss"))
+	if c.int("reduction", 1) == 0 && len(logs.Type.Shape) > 1 {
+		return []*ir.Value{c.losses(logs), c.like(logs, 0)}
 	}
 	kept := c.binary(ops.Ne, target, c.like(target, float64(c.int("ignore_index", -100))))
-	total := ops.Cast(c.Builder, kept, logs.Type.DType)
-	if len(total.Type.Shape) > 0 {
-		total = ops.ReduceSum(c.Builder, total, false, 0)
+	share := ops.Cast(c.Builder, kept, logs.Type.DType)
+	if weight := c.optional("weight"); weight != nil {
+		place := ops.Where(c.Builder, kept, target, c.like(target, 0))
+		share = c.binary(ops.Mul, share, ops.Gather(c.Builder, weight, place, 0))
 	}
-	return []*ir.Value{c.losses(logs), total}
+	return []*ir.Value{c.losses(logs), c.reduce("reduce_sum", share, false, c.axes(share))}
 }
 
 func nllLossBackward(c *call) []*ir.Value {

@@ -20,21 +20,18 @@ func init() {
 	add(map[string]rule{
 		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"), "aten._unsafe_view.default": reshape("size"), "aten.view_copy.default": reshape("size"),
 		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same, "aten.lift_fresh_copy.default": same,
-		"aten.dropout.default": evaluated, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
+		"aten.dropout.default": evaluated, "aten.native_dropout.default": nativeDropout, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
 		"aten.permute.default": permute, "aten.transpose.int": transpose, "aten.t.default": transpose, "aten.numpy_T.default": transpose,
 		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze, "aten.squeeze.default": squeeze, "aten.flatten.using_ints": flatten,
 		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs, "aten.repeat.default": repeat,
 		"aten.cat.default": concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow, "aten.select.int": choose,
 		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
-		"aten.flip.default": flip, "aten.roll.default": roll, "aten.constant_pad_nd.default": pad("constant"), "aten.pad.default": pad(""),
-		"aten.reflection_pad1d.default": pad("reflect"), "aten.reflection_pad2d.default": pad("reflect"), "aten.replication_pad2d.default": pad("edge"),
-		"aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.scalar_tensor.default": scalarTensor,
+		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.scalar_tensor.default": scalarTensor,
 		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
 		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillScalar,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
 		"aten.slice_scatter.default": sliceScatter, "aten.select_scatter.default": selectScatter, "aten.triu_indices.default": triangleIndices(true), "aten.tril_indices.default": triangleIndices(false),
-		"aten.outer.default": outer, "aten.replication_pad1d.default": pad("edge"), "aten.replication_pad3d.default": pad("edge"), "aten.reflection_pad3d.default": pad("reflect"),
-		"aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
+		"aten.outer.default": outer, "aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
 		"aten._to_copy.default": convert, "aten.to.dtype": convert, "aten.to.dtype_layout": convert, "aten.type_as.default": typeAs, "aten.to.device": convert,
 		"prims.convert_element_type.default": convert, "aten.copy.default": copied,
 	})
@@ -46,6 +43,21 @@ func evaluated(c *call) []*ir.Value {
 		c.Fail(diag.Unsupportedf("dropout in training").WithFix("export the model in evaluation mode"))
 	}
 	return one(c.tensor("input"))
+}
+
+// nativeDropout is dropout and what it keeps, if chance has no part in it.
+func nativeDropout(c *call) []*ir.Value {
+	x, p := c.tensor("input"), c.float("p", 0.5)
+	keeps := 1.0
+	if c.bool("train", true) {
+		if keeps = 1 - p; keeps != 0 && keeps != 1 {
+			c.Fail(diag.Unsupportedf("dropout in training").WithFix("export the model in evaluation mode"))
+		}
+	}
+	if keeps == 0 {
+		x = ops.Expand(c.Builder, c.like(x, 0), x.Type.Shape...)
+	}
+	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, keeps), x.Type.Shape...)}
 }
 
 // nothing is a rule for checks, whose conditions the shapes' own conditions say.
@@ -281,10 +293,7 @@ func sliceScatter(c *call) []*ir.Value {
 func selectScatter(c *call) []*ir.Value {
 	x, src := c.tensor("self"), c.tensor("src")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	place := c.sym("index")
-	if v, ok := place.Const(); ok && v < 0 {
-		place = x.Type.Shape[axis].Add(place)
-	}
+	place := c.place(x, axis)
 	src = ops.Reshape(c.Builder, src, at(src.Type.Shape, axis, unit)...)
 	return one(c.within(x, src, axis, place, place.Add(unit), 1))
 }
@@ -323,8 +332,11 @@ func outer(c *call) []*ir.Value {
 
 func narrow(c *call) []*ir.Value {
 	x := c.tensor("self")
-	axis := c.axis("dim", 0, len(x.Type.Shape))
-	return one(ops.SliceAxis(c.Builder, x, axis, c.bound(c.sym("start"), x.Type.Shape[axis]), c.sym("length")))
+	axis, length := c.axis("dim", 0, len(x.Type.Shape)), c.sym("length")
+	begin := c.bound(c.sym("start"), x.Type.Shape[axis])
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: length}, "a part's length is not negative")
+	c.require(sym.Cond{A: begin.Add(length), Rel: sym.LE, B: x.Type.Shape[axis]}, "a part lies within its tensor")
+	return one(ops.SliceAxis(c.Builder, x, axis, begin, length))
 }
 
 // without is a shape without an axis.
@@ -332,18 +344,32 @@ func without(shape []sym.Expr, axis int) []sym.Expr {
 	return append(append([]sym.Expr{}, shape[:axis]...), shape[axis+1:]...)
 }
 
+// place is the position along an axis that the argument index names, counted from the end if it is negative.
+func (c *call) place(x *ir.Value, axis int) sym.Expr {
+	place := c.sym("index")
+	if v, ok := place.Const(); ok && v < 0 {
+		place = c.Dims().Simplify(x.Type.Shape[axis].Add(place))
+	}
+	c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: place}, "the place is within the axis")
+	c.require(sym.Cond{A: place, Rel: sym.LT, B: x.Type.Shape[axis]}, "the place is within the axis")
+	return place
+}
+
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
-	place := c.sym("index")
-	if v, ok := place.Const(); ok && v < 0 {
-		place = x.Type.Shape[axis].Add(place)
-	}
+	place := c.place(x, axis)
 	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
 }
 
 // cut cuts a tensor along an axis into parts of these extents.
 func (c *call) cut(x *ir.Value, axis int, extents []sym.Expr) []*ir.Value {
+	total := sym.Const(0)
+	for _, e := range extents {
+		c.require(sym.Cond{A: sym.Const(0), Rel: sym.LE, B: e}, "a part's length is not negative")
+		total = total.Add(e)
+	}
+	c.require(sym.Cond{A: total, Rel: sym.LE, B: x.Type.Shape[axis]}, "the parts lie within their tensor")
 	return ops.Split(c.Builder, x, axis, extents)
 }
 
@@ -400,6 +426,9 @@ func flip(c *call) []*ir.Value {
 	}
 	for _, d := range c.listOf("dims") {
 		axis := c.axisOf(d, n)
+		if n, ok := extent[axis].Const(); ok && n == 0 {
+			continue
+		}
 		begin[axis], step[axis] = extent[axis].Sub(unit), -1
 	}
 	return one(ops.Slice(c.Builder, x, begin, extent, step))
@@ -418,36 +447,6 @@ func roll(c *call) []*ir.Value {
 		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
 	}
 	return one(x)
-}
-
-// pad is a rule for padding; its numbers begin with the last axis.
-func pad(mode string) rule {
-	return func(c *call) []*ir.Value {
-		x, how := c.tensor("self"), mode
-		name := "padding"
-		if c.has("pad") {
-			name = "pad"
-		}
-		if how == "" {
-			how = map[string]string{"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[c.text("mode", "constant")]
-		}
-		list, n := c.syms(name), len(x.Type.Shape)
-		begin, end := make([]sym.Expr, n), make([]sym.Expr, n)
-		for i := range begin {
-			begin[i], end[i] = sym.Const(0), sym.Const(0)
-		}
-		if len(list)%2 != 0 || len(list) > 2*n {
-			c.Fail(diag.Inputf("%d numbers of padding, of a tensor of rank %d", len(list), n))
-		}
-		for i := range len(list) / 2 {
-			begin[n-1-i], end[n-1-i] = list[2*i], list[2*i+1]
-		}
-		var value *ir.Value
-		if how == "constant" && c.has("value") {
-			value = c.number("value", x.Type.DType)
-		}
-		return one(ops.Pad(c.Builder, x, value, how, begin, end))
-	}
 }
 
 func full(c *call) []*ir.Value {

@@ -1,0 +1,389 @@
+package torch
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// complexNumbers is a tensor of complex numbers as two values; im is nil if all numbers are real. A graph's values have
+// the real parts by their names, and its imaginary the others.
+type complexNumbers struct{ re, im *ir.Value }
+
+// complexRule builds the only result of a node that reads complex numbers, or has them as its result.
+type complexRule func(c *call) complexNumbers
+
+// part says which part of complex numbers a rule is given.
+type part int
+
+const (
+	noPart part = iota // the rule reads no complex numbers
+	realPart
+	imaginaryPart
+)
+
+// byParts are the operators that do the same with the real and the imaginary parts. Numbers of theirs are real, and
+// have an imaginary part of 0.
+var byParts = map[string]bool{}
+
+// complexRules are the other operators of complex numbers. An operator that is in neither list refuses them.
+var complexRules map[string]complexRule
+
+func init() {
+	for _, name := range []string{"view", "reshape", "_unsafe_view", "view_copy", "contiguous", "clone", "detach", "alias", "lift_fresh_copy",
+		"permute", "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "repeat", "cat", "stack", "narrow", "flip", "roll",
+		"index_select", "unfold", "neg", "_neg_view", "sum", "mean", "diagonal", "tril", "triu"} {
+		byParts["aten."+name+".default"] = true
+	}
+	for _, name := range []string{"transpose.int", "squeeze.dim", "squeeze.dims", "flatten.using_ints", "unflatten.int", "slice.Tensor", "select.int",
+		"index.Tensor", "add.Tensor", "sub.Tensor", "sum.dim_IntList", "mean.dim"} {
+		byParts["aten."+name] = true
+	}
+	complexRules = map[string]complexRule{
+		"aten._fft_r2c.default": fourierOfReals, "aten._fft_c2c.default": fourierOfComplex, "aten._fft_c2r.default": fourierToReals,
+		"aten.view_as_complex.default": viewAsComplex, "aten.view_as_real.default": viewAsReal, "aten.polar.default": polar,
+		"aten.complex.default": func(c *call) complexNumbers { return complexNumbers{c.tensor("real"), c.tensor("imag")} },
+		"aten.real.default":    func(c *call) complexNumbers { return complexNumbers{re: c.complex("self").re} },
+		"aten.imag.default":    func(c *call) complexNumbers { return complexNumbers{re: c.filledComplex("self").im} },
+		"aten.abs.default":     magnitude, "aten.angle.default": angle,
+		"aten._conj.default": conjugate, "aten.conj_physical.default": conjugate, "aten._conj_physical.default": conjugate,
+		"aten.resolve_conj.default": func(c *call) complexNumbers { return c.complex("self") },
+		"aten.resolve_neg.default":  func(c *call) complexNumbers { return c.complex("self") },
+		"aten.mul.Tensor":           complexProduct, "aten.div.Tensor": complexQuotient,
+		"aten.mul.Scalar": scaledComplex(ops.Mul), "aten.div.Scalar": scaledComplex(ops.Div),
+		"aten._to_copy.default": complexConvert, "aten.to.dtype": complexConvert, "prims.convert_element_type.default": complexConvert,
+	}
+}
+
+// complexNode builds a node of complex numbers, and reports whether it is one.
+func (g *graph) complexNode(n *nodeJSON, c *call, name string) (done bool, err error) {
+	reads := c.readsComplex()
+	if f := complexRules[name]; f != nil && (reads || rules[name] == nil || c.makesComplex()) {
+		result := f(c)
+		return true, g.assignComplex(n, []*ir.Value{result.re}, []*ir.Value{result.im})
+	}
+	if !reads || !byParts[name] {
+		return false, nil
+	}
+	c.reads = realPart
+	real := rules[name](c)
+	c.reads = imaginaryPart
+	return true, g.assignComplex(n, real, rules[name](c))
+}
+
+// assignComplex gives a node's results their names, by their parts.
+func (g *graph) assignComplex(n *nodeJSON, real, imaginary []*ir.Value) error {
+	if err := g.assign(n, real); err != nil {
+		return err
+	}
+	for i, name := range g.outputNames(n) {
+		if i < len(imaginary) && imaginary[i] != nil {
+			g.imaginary[name] = imaginary[i]
+		}
+	}
+	return nil
+}
+
+// outputNames are the names of a node's results that are tensors.
+func (g *graph) outputNames(n *nodeJSON) (names []string) {
+	for _, out := range n.Outputs {
+		var list []named
+		var one named
+		switch {
+		case out.kind == "as_tensors" && out.into(&list) == nil:
+			for _, t := range list {
+				names = append(names, t.Name)
+			}
+		case out.kind == "as_tensor" && out.into(&one) == nil:
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
+// readsComplex reports whether an argument is a tensor of complex numbers.
+func (c *call) readsComplex() bool {
+	if len(c.imaginary) == 0 {
+		return false
+	}
+	for _, a := range c.args {
+		var list []named
+		var one named
+		switch {
+		case a.kind == "as_tensors" && a.into(&list) == nil:
+			for _, t := range list {
+				if c.imaginary[t.Name] != nil {
+					return true
+				}
+			}
+		case a.kind == "as_tensor" && a.into(&one) == nil && c.imaginary[one.Name] != nil:
+			return true
+		}
+	}
+	return false
+}
+
+// makesComplex reports whether the argument dtype is a type of complex numbers.
+func (c *call) makesComplex() bool {
+	a := c.args["dtype"]
+	return a != nil && a.kind == "as_scalar_type" && c.dtype("dtype", dtype.F32).IsComplex()
+}
+
+// partOf is the value by a name, or the part of it that a rule is given; nil if there is none.
+func (c *call) partOf(name string) *ir.Value {
+	v, im := c.values[name], c.imaginary[name]
+	switch {
+	case v == nil || c.reads == realPart:
+		return v
+	case im != nil && c.reads == imaginaryPart:
+		return im
+	case im != nil:
+		c.Fail(diag.Unsupportedf("complex numbers of the tensor %s", name).AtTensor(name))
+	case c.reads == imaginaryPart && v.Type.DType.IsFloat():
+		return ops.Expand(c.Builder, c.like(v, 0), v.Type.Shape...)
+	}
+	return v
+}
+
+// complex is a tensor of complex numbers, or of real ones.
+func (c *call) complex(name string) complexNumbers {
+	if a := c.args[name]; a != nil && a.kind == "as_complex" {
+		var z struct {
+			Re number `json:"real"`
+			Im number `json:"imag"`
+		}
+		if err := a.into(&z); err != nil {
+			c.Fail(err)
+		}
+		return complexNumbers{ops.Scalar(c.Builder, dtype.F32, float64(z.Re)), ops.Scalar(c.Builder, dtype.F32, float64(z.Im))}
+	}
+	c.reads = realPart
+	defer func() { c.reads = noPart }()
+	v := c.tensor(name)
+	if v.Type.DType.IsComplex() {
+		c.Fail(diag.Unsupportedf("an input of complex numbers"))
+	}
+	var n named
+	if a := c.args[name]; a.kind == "as_tensor" && a.into(&n) == nil {
+		return complexNumbers{v, c.imaginary[n.Name]}
+	}
+	return complexNumbers{re: v}
+}
+
+// filledComplex is a tensor of complex numbers, of which the imaginary part is 0 if they are real.
+func (c *call) filledComplex(name string) complexNumbers {
+	x := c.complex(name)
+	if kind(x.re.Type.DType) < 2 {
+		x.re = ops.Cast(c.Builder, x.re, dtype.F32)
+	}
+	if x.im == nil {
+		x.im = ops.Expand(c.Builder, c.like(x.re, 0), x.re.Type.Shape...)
+	}
+	return x
+}
+
+// complexConstant is a constant of complex numbers.
+func (g *graph) complexConstant(name string, t *tensor.Tensor) (z complexNumbers, err error) {
+	each := dtype.F32
+	if t.DType() == dtype.C128 {
+		each = dtype.F64
+	}
+	parts, err := t.BitCast(each, append(append([]int64{}, t.Shape()...), 2)...)
+	if err != nil {
+		return z, err
+	}
+	return g.split(g.Builder.Constant(name, parts)), nil
+}
+
+// split is a tensor of pairs along the last axis as complex numbers.
+func (g *graph) split(x *ir.Value) complexNumbers {
+	axis := len(x.Type.Shape) - 1
+	take := func(at int64) *ir.Value {
+		return ops.Reshape(g.Builder, ops.SliceAxis(g.Builder, x, axis, sym.Const(at), unit), x.Type.Shape[:axis]...)
+	}
+	return complexNumbers{take(0), take(1)}
+}
+
+// pairs are complex numbers as pairs along a new last axis.
+func (c *call) pairs(z complexNumbers) *ir.Value {
+	shape := append(append([]sym.Expr{}, z.re.Type.Shape...), unit)
+	return ops.Concat(c.Builder, int64(len(shape)-1), ops.Reshape(c.Builder, z.re, shape...), ops.Reshape(c.Builder, z.im, shape...))
+}
+
+func viewAsReal(c *call) complexNumbers { return complexNumbers{re: c.pairs(c.filledComplex("self"))} }
+
+func viewAsComplex(c *call) complexNumbers {
+	x := c.tensor("self")
+	if n := len(x.Type.Shape); n == 0 || c.Dims().EQ(x.Type.Shape[n-1], sym.Const(2)) != sym.Yes {
+		c.Fail(diag.Inputf("%s as complex numbers: its last axis has no 2 elements", x.Type))
+	}
+	return c.split(x)
+}
+
+// polar are complex numbers by their magnitudes and angles.
+func polar(c *call) complexNumbers {
+	size, angle := c.tensor("abs"), c.tensor("angle")
+	return complexNumbers{c.binary(ops.Mul, size, c.unary(ops.Cos, angle)), c.binary(ops.Mul, size, c.unary(ops.Sin, angle))}
+}
+
+func magnitude(c *call) complexNumbers {
+	z := c.filledComplex("self")
+	squares := c.binary(ops.Add, c.binary(ops.Mul, z.re, z.re), c.binary(ops.Mul, z.im, z.im))
+	return complexNumbers{re: c.unary(ops.Sqrt, squares)}
+}
+
+func angle(c *call) complexNumbers {
+	z := c.filledComplex("self")
+	return complexNumbers{re: c.binary(ops.Atan2, z.im, z.re)}
+}
+
+func conjugate(c *call) complexNumbers {
+	z := c.filledComplex("self")
+	return complexNumbers{z.re, c.unary(ops.Neg, z.im)}
+}
+
+// likeTypes gives the parts of two tensors of numbers one type.
+func (c *call) likeTypes(x, y complexNumbers) (complexNumbers, complexNumbers) {
+	dt := joined(x.re.Type.DType, y.re.Type.DType)
+	as := func(v *ir.Value) *ir.Value {
+		if v == nil {
+			return nil
+		}
+		return ops.Cast(c.Builder, v, dt)
+	}
+	return complexNumbers{as(x.re), as(x.im)}, complexNumbers{as(y.re), as(y.im)}
+}
+
+func complexProduct(c *call) complexNumbers {
+	if a := c.args["other"]; a != nil && a.kind != "as_tensor" && a.kind != "as_complex" {
+		return scaledComplex(ops.Mul)(c)
+	}
+	x, y := c.likeTypes(c.complex("self"), c.complex("other"))
+	if x.im == nil {
+		x, y = y, x
+	}
+	if y.im == nil {
+		return complexNumbers{c.binary(ops.Mul, x.re, y.re), c.binary(ops.Mul, x.im, y.re)}
+	}
+	return complexNumbers{
+		c.binary(ops.Sub, c.binary(ops.Mul, x.re, y.re), c.binary(ops.Mul, x.im, y.im)),
+		c.binary(ops.Add, c.binary(ops.Mul, x.re, y.im), c.binary(ops.Mul, x.im, y.re)),
+	}
+}
+
+// complexQuotient divides complex numbers by real ones.
+func complexQuotient(c *call) complexNumbers {
+	if a := c.args["other"]; a != nil && a.kind != "as_tensor" {
+		return scaledComplex(ops.Div)(c)
+	}
+	x, y := c.likeTypes(c.complex("self"), c.complex("other"))
+	if y.im != nil {
+		c.Fail(diag.Unsupportedf("a quotient by complex numbers"))
+	}
+	return complexNumbers{c.binary(ops.Div, x.re, y.re), c.binary(ops.Div, x.im, y.re)}
+}
+
+// scaledComplex is a rule for complex numbers times or by a real one.
+func scaledComplex(op ops.BinaryFunction) complexRule {
+	return func(c *call) complexNumbers {
+		z := c.filledComplex("self")
+		by := c.number("other", z.re.Type.DType)
+		return complexNumbers{c.binary(op, z.re, by), c.binary(op, z.im, by)}
+	}
+}
+
+// complexConvert gives numbers another type: real ones become complex, complex ones another precision.
+func complexConvert(c *call) complexNumbers {
+	name := "self"
+	if c.args[name] == nil {
+		name = "a"
+	}
+	z := c.filledComplex(name)
+	to := c.dtype("dtype", dtype.C64)
+	each, ok := map[dtype.DType]dtype.DType{dtype.C64: dtype.F32, dtype.C128: dtype.F64}[to]
+	switch {
+	case !c.has("dtype"):
+		each = z.re.Type.DType
+	case !ok:
+		return complexNumbers{re: ops.Cast(c.Builder, z.re, to)}
+	}
+	return complexNumbers{ops.Cast(c.Builder, z.re, each), ops.Cast(c.Builder, z.im, each)}
+}
+
+// transform is the Fourier transform of x, [..., parts], along axes. It is not divided by any length.
+func (c *call) transform(x *ir.Value, axes []int, inverse bool) *ir.Value {
+	for _, axis := range axes {
+		length := x.Type.Shape[axis]
+		x = ops.Fourier(c.Builder, x, int64(axis), length, inverse, false)
+		if inverse { // which divides by the length
+			x = c.binary(ops.Mul, x, c.lengthOf(x, length))
+		}
+	}
+	return x
+}
+
+// lengthOf is an extent as a number of a value's type.
+func (c *call) lengthOf(x *ir.Value, extents ...sym.Expr) *ir.Value {
+	n := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{product(extents)})
+	return ops.Cast(c.Builder, n, x.Type.DType)
+}
+
+// normalized divides a transform by what the argument normalization says of its lengths.
+func (c *call) normalized(x *ir.Value, lengths []sym.Expr) *ir.Value {
+	switch c.int("normalization", 0) {
+	case 0:
+		return x
+	case 1:
+		return c.binary(ops.Div, x, c.unary(ops.Sqrt, c.lengthOf(x, lengths...)))
+	case 2:
+		return c.binary(ops.Div, x, c.lengthOf(x, lengths...))
+	}
+	c.Fail(diag.Inputf("a normalization %d", c.int("normalization", 0)))
+	return nil
+}
+
+// transformed are the axes of a transform; the last one is the one of which a half is enough.
+func (c *call) transformed(x *ir.Value) (axes []int, lengths []sym.Expr) {
+	seen := map[int]bool{}
+	for _, d := range c.listOf("dim") {
+		axis := c.axisOf(d, len(x.Type.Shape))
+		if axis >= len(x.Type.Shape) || seen[axis] {
+			c.Fail(diag.Inputf("a transform of %s along axis %d", x.Type, d))
+		}
+		seen[axis] = true
+		axes, lengths = append(axes, axis), append(lengths, x.Type.Shape[axis])
+	}
+	if len(axes) == 0 {
+		c.Fail(diag.Inputf("a transform along no axis"))
+	}
+	return axes, lengths
+}
+
+func fourierOfReals(c *call) complexNumbers {
+	x := c.floats("self")
+	axes, lengths := c.transformed(x)
+	last := len(axes) - 1
+	y := ops.Reshape(c.Builder, x, append(append([]sym.Expr{}, x.Type.Shape...), unit)...)
+	y = ops.Fourier(c.Builder, y, int64(axes[last]), lengths[last], false, c.bool("onesided", true))
+	return c.split(c.normalized(c.transform(y, axes[:last], false), lengths))
+}
+
+func fourierOfComplex(c *call) complexNumbers {
+	z := c.filledComplex("self")
+	axes, lengths := c.transformed(z.re)
+	return c.split(c.normalized(c.transform(c.pairs(z), axes, !c.bool("forward", true)), lengths))
+}
+
+func fourierToReals(c *call) complexNumbers {
+	z := c.filledComplex("self")
+	axes, lengths := c.transformed(z.re)
+	last, length := len(axes)-1, c.sym("last_dim_size")
+	lengths[last] = length
+	y := c.transform(c.pairs(z), axes[:last], true)
+	y = ops.Fourier(c.Builder, y, int64(axes[last]), length, true, true)
+	y = c.normalized(c.binary(ops.Mul, y, c.lengthOf(y, length)), lengths)
+	return complexNumbers{re: ops.Reshape(c.Builder, y, y.Type.Shape[:len(y.Type.Shape)-1]...)}
+}
