@@ -15,7 +15,44 @@ func init() {
 			}
 			return nil
 		},
-		Lowerings: []Lowering{{Name: "pieces", When: movable, Build: concatPieces}}})
+		Lowerings: []Lowering{{Name: "interleaved", When: concatInterleaves, Build: concatInterleaved}, {Name: "pieces", When: movable, Build: concatPieces}}})
+}
+
+// mostInterleaved is the most elements of a row of an interleaved result, and fewInterleaved those of each piece in it.
+const mostInterleaved, fewInterleaved = 64, 2
+
+// concatInterleaves reports whether pieces of one shape alternate in the result after an element or two: a loop over one
+// piece after the other would write each cache line of it as often as there are pieces.
+func concatInterleaves(n *ir.Node, d *sym.Dims) bool {
+	if !movable(n, d) {
+		return false
+	}
+	first := n.Inputs[0].Type.Shape
+	axis, err := axisOf(n, n.Attrs.Int("axis", 0), len(first))
+	if err != nil || axis == 0 {
+		return false
+	}
+	few, fixed := product(first[axis:]).Const()
+	if !fixed || few < 1 || few > fewInterleaved || few*int64(len(n.Inputs)) > mostInterleaved {
+		return false
+	}
+	for _, x := range n.Inputs[1:] {
+		if d.EQ(x.Type.Shape[axis], first[axis]) != sym.Yes {
+			return false
+		}
+	}
+	return true
+}
+
+func concatInterleaved(k *Nest, n *ir.Node) {
+	axis, _ := axisOf(n, n.Attrs.Int("axis", 0), len(k.Out[0].Shape))
+	k.Nest(loop.Each, "i", k.In[0].Shape, func(at []sym.Expr) {
+		for i, x := range k.In {
+			to := append([]sym.Expr{}, at...)
+			to[axis] = to[axis].Add(x.Shape[axis].Mul(sym.Const(int64(i))))
+			k.Store(k.Out[0], to, x.Load(at...))
+		}
+	})
 }
 
 // Concat puts tensors of one rank one after the other along an axis.

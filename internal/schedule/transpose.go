@@ -1,6 +1,11 @@
 package schedule
 
-import "github.com/weirml/weir/internal/loop"
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+)
 
 // transposedLanes is the width of the blocks in which a transposition reads and writes: the cache lines that the lanes of one block touch stay in the
 // first-level cache, of which they take an eighth, until all of each has been used.
@@ -52,31 +57,32 @@ func (c *coster) blocked(f *loop.For, names *namer) loop.Stmt {
 	if v.Kind != loop.Vector || len(chain) == 0 || c.guess(v.Extent) <= float64(c.transposedLanes()) || containsLoop(v.Body) {
 		return nil
 	}
-	across := -1
-	for i, u := range chain {
-		if c.guess(u.Extent) > 4 && !mentions(v.Extent, u.Var) && c.transposes(v, u) {
-			across = i
+	var across, rest []*loop.For // loops that go inside, and those that stay
+	steps := 1.0
+	for _, u := range chain {
+		if !mentions(v.Extent, u.Var) && c.transposes(v, u) {
+			across = append(across, u)
+			steps *= c.guess(u.Extent)
+			continue
 		}
-	}
-	if across < 0 {
-		return nil
-	}
-	for _, other := range chain[across+1:] {
-		if mentions(other.Extent, chain[across].Var) {
+		if slices.ContainsFunc(across, func(outer *loop.For) bool { return mentions(u.Extent, outer.Var) }) {
 			return nil
 		}
+		rest = append(rest, u)
+	}
+	if steps <= leastAcross {
+		return nil
 	}
 	block := c.split(v, c.transposedLanes(), names)
-	lanes := block.Body[0].(*loop.For)
-	u := chain[across]
-	block.Body = []loop.Stmt{&loop.For{Kind: u.Kind, Var: u.Var, Extent: u.Extent, Body: []loop.Stmt{lanes}}}
-	var result loop.Stmt = block
-	for i := len(chain) - 1; i >= 0; i-- {
-		if i != across {
-			result = &loop.For{Kind: chain[i].Kind, Var: chain[i].Var, Extent: chain[i].Extent, Body: []loop.Stmt{result}}
+	lanes := block.Body[0]
+	wrap := func(inner loop.Stmt, around []*loop.For) loop.Stmt {
+		for _, u := range slices.Backward(around) {
+			inner = &loop.For{Kind: u.Kind, Var: u.Var, Extent: u.Extent, Body: []loop.Stmt{inner}}
 		}
+		return inner
 	}
-	return result
+	block.Body = []loop.Stmt{wrap(lanes, across)}
+	return wrap(block, rest)
 }
 
 func containsLoop(body []loop.Stmt) bool {
@@ -89,7 +95,16 @@ func containsLoop(body []loop.Stmt) bool {
 	return found
 }
 
-// transposes reports whether some access of a vector loop's body is in large steps along it and of step 1 along another loop.
+// Loops over elements that lie so near each other read the same cache lines, which are worth keeping if there are more
+// steps than these, and if a step of the vector loop leads away from them.
+const (
+	nearElements = 64
+	leastAcross  = 4
+	leastAway    = 4 // elements
+)
+
+// transposes reports whether some access of a vector loop's body is in large steps along it and along another loop is one
+// element after the other, forward or back, or in steps that stay near.
 func (c *coster) transposes(v, u *loop.For) bool {
 	for _, a := range loop.Accesses(v.Body) {
 		p := c.shapes[a.Buffer]
@@ -99,7 +114,10 @@ func (c *coster) transposes(v, u *loop.For) bool {
 		offset := p.Offset(a.Index)
 		along, _, ok := offset.Linear(v.Var)
 		beside, _, also := offset.Linear(u.Var)
-		if ok && also && isOne(beside) && !isOne(along) && !isZero(along) && c.guess(along) >= 16 {
+		step, fixed := beside.Const()
+		step = max(step, -step)
+		near := fixed && (step == 1 || step > 1 && float64(step)*c.guess(u.Extent) < nearElements)
+		if ok && also && near && math.Abs(c.guess(along)) >= leastAway {
 			return true
 		}
 	}

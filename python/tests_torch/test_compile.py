@@ -39,6 +39,32 @@ def test_training(name, dynamic):
             close(a, p.grad, 1e-4)
 
 
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("layer, shape", [("BatchNorm1d", (6, 5)), ("BatchNorm2d", (3, 5, 4, 7)), ("BatchNorm3d", (2, 5, 2, 3, 4))])
+def test_batch_norm(layer, shape, momentum, caplog):
+    """Statistics of batches, and running ones, over steps of training and in evaluation after."""
+    model = getattr(torch.nn, layer)(shape[1], momentum=momentum)
+    torch.nn.init.normal_(model.weight)
+    other = copy.deepcopy(model)
+    fast = compiled(model)
+    for i in range(3):
+        x = torch.randn(shape) * (i + 1) + i
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        got, want = fast(a), other(b)
+        close(got.detach(), want.detach())
+        up = torch.randn_like(want)
+        got.backward(up)
+        want.backward(up)
+        close(a.grad, b.grad, 1e-4)
+    for p, q in zip(model.parameters(), other.parameters()):
+        close(p.grad, q.grad, 1e-4)
+    for p, q in zip(model.buffers(), other.buffers()):
+        close(p.double(), q.double())
+    model.eval(), other.eval()
+    close(fast(x).detach(), other(x).detach())
+    assert not [r for r in caplog.records if r.name == "weir"]
+
+
 def test_dynamic_sizes():
     model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.GELU(), torch.nn.Linear(9, 2))
     fast = compiled(model, dynamic=True)
