@@ -2,13 +2,14 @@
 
     python speed.py [THREADS [NAME ...]]      with so many threads (1), of all models or of those named
 
-Engines take turns in one process, and the fastest of each one's rounds counts. Peak is how far a step raises the
-process's resident memory, with every engine's parameters and caches already there.
+Engines take turns in one process, and the fastest of each one's rounds counts. Peak is how far steps raise the
+process's resident memory: by activations, derivatives and what engines need besides.
 """
 
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import logging
 import math
@@ -19,6 +20,7 @@ from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
+import weir
 from torch import nn
 
 from models import UNet
@@ -110,8 +112,10 @@ def memory(key: str) -> int:
 
 
 def peak(step: Callable[[], None]) -> int:
-    """How far steps raise the resident memory."""
+    """How far steps raise the resident memory, from where nothing of steps before is kept."""
     gc.collect()
+    weir.trim()
+    ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as f:
         f.write("5")
     before = memory("VmRSS")
@@ -125,9 +129,10 @@ def measure(name: str, kind: Callable[..., Callable[[], None]]) -> list[float]:
     model, args = MODELS[name]()
     model.train(kind is training)
     steps, compiling, fastest, peaks = {}, {}, dict.fromkeys(ENGINES, math.inf), {}
+    modules: list[nn.Module] = []
     for engine in ENGINES:
         torch._dynamo.reset()
-        own = copy.deepcopy(model)
+        modules.append(own := copy.deepcopy(model))
         begin = time.perf_counter()
         steps[engine] = kind(own if engine == "eager" else torch.compile(own, backend=engine), args)
         steps[engine]()
@@ -143,6 +148,8 @@ def measure(name: str, kind: Callable[..., Callable[[], None]]) -> list[float]:
             taken = time.perf_counter() - begin
             fastest[engine] = min(fastest[engine], taken / count)
     for engine in ENGINES:
+        for m in modules:
+            m.zero_grad()
         peaks[engine] = peak(steps[engine])
     columns = [f"{fastest[e] * 1e3:9.2f}" for e in ENGINES] + [f"{peaks[e] / 2**20:7.1f}" for e in ENGINES]
     columns += [f"{compiling[e]:7.1f}" for e in ENGINES[1:]]
