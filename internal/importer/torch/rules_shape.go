@@ -365,6 +365,11 @@ func (c *call) place(x *ir.Value, axis int) sym.Expr {
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
+	if a := c.args["index"]; a != nil {
+		if at := c.decidedBy(a); at != nil { // by data, and perhaps counted from the end
+			return one(ops.Gather(c.Builder, x, at, int64(axis)))
+		}
+	}
 	place := c.place(x, axis)
 	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
 }
