@@ -80,6 +80,7 @@ extern char *goCompile(weir_handle, char *, weir_poll, weir_handle *);
 extern char *goDescribe(weir_handle, char **);
 extern char *goMemory(weir_handle, int32_t, char *, char **);
 extern char *goRun(weir_handle, weir_argument *, int32_t, weir_poll, weir_handle *, int32_t);
+extern char *goRunGiving(weir_handle, weir_argument *, int32_t, weir_poll, void **, int32_t);
 extern char *goTake(void *, int32_t, int32_t, weir_handle *);
 extern char *goGive(weir_handle, int32_t, int32_t, void **);
 extern char *goView(weir_handle, struct DLTensor **);
@@ -122,6 +123,11 @@ weir_error weir_memory(weir_handle program, int32_t calls, const char *dims, cha
 weir_error weir_run(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll, weir_handle *outputs, int32_t outputs_count) {
 	if (forked) return in_a_child();
 	return goRun(program, (weir_argument *)arguments, count, poll, outputs, outputs_count);
+}
+
+weir_error weir_run_giving(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll, void **managed, int32_t outputs_count) {
+	if (forked) return in_a_child();
+	return goRunGiving(program, (weir_argument *)arguments, count, poll, managed, outputs_count);
 }
 
 weir_error weir_take(void *managed, int32_t versioned, int32_t copying, weir_handle *tensor) {

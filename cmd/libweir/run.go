@@ -204,45 +204,95 @@ func (s *supplied) owned(a *C.weir_argument) (weir.Arg, error) {
 //export goRun
 func goRun(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, outputs *C.uint64_t, room C.int32_t) *C.char {
 	return edge(func() error {
-		p, err := find[*program](handle, "program")
-		if err != nil {
-			return err
-		}
-		if int(count) != len(p.inputs) || int(room) != len(p.outputs) {
-			return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs", count, room, len(p.inputs), len(p.outputs))
-		}
-		given := suppliedPool.Get().(*supplied)
-		defer given.release()
-		args := unsafe.Slice(arguments, count)
-		for i := range args {
-			if err := given.add(&p.inputs[i], &args[i]); err != nil {
-				return err
-			}
-		}
-		ctx, asked := context.Background(), (*polling)(nil)
-		if poll != nil {
-			asked = newPolling(poll)
-			defer asked.end()
-			ctx = asked
-		}
-		if err := p.enter(asked); err != nil {
-			return err
-		}
-		defer func() { <-p.slots }()
-		r, err := p.Run(ctx, given.in)
-		if err != nil {
-			return err
-		}
-		if err := r.Detach(); err != nil {
-			return errors.Join(err, r.Close())
-		}
-		p.give(r, args, unsafe.Slice(outputs, room))
-		return nil
+		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
+			p.give(r, unsafe.Slice(outputs, room))
+			return nil
+		})
 	})
 }
 
+//export goRunGiving
+func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t, poll C.weir_poll, managed *unsafe.Pointer, room C.int32_t) *C.char {
+	return edge(func() error {
+		return run(handle, unsafe.Slice(arguments, count), poll, int(room), func(p *program, r *weir.Results) error {
+			return p.export(r, unsafe.Slice(managed, room))
+		})
+	})
+}
+
+// run runs a program, and has give take over what it gave, which is detached.
+func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int, give func(*program, *weir.Results) error) error {
+	p, err := find[*program](handle, "program")
+	if err != nil {
+		return err
+	}
+	if len(args) != len(p.inputs) || room != len(p.outputs) {
+		return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs", len(args), room, len(p.inputs), len(p.outputs))
+	}
+	given := suppliedPool.Get().(*supplied)
+	defer given.release()
+	for i := range args {
+		if err := given.add(&p.inputs[i], &args[i]); err != nil {
+			return err
+		}
+	}
+	ctx, asked := context.Background(), (*polling)(nil)
+	if poll != nil {
+		asked = newPolling(poll)
+		defer asked.end()
+		ctx = asked
+	}
+	if err := p.enter(asked); err != nil {
+		return err
+	}
+	defer func() { <-p.slots }()
+	r, err := p.Run(ctx, given.in)
+	if err != nil {
+		return err
+	}
+	if err := r.Detach(); err != nil {
+		return errors.Join(err, r.Close())
+	}
+	return give(p, r)
+}
+
+// export gives a run's outputs away, each in a structure of DLPack's that owns it; nil for a state's, which the caller
+// has. What has no such structure is refused, and then everything is given back.
+func (p *program) export(r *weir.Results, to []unsafe.Pointer) (err error) {
+	clear(to)
+	for i := range to {
+		if r.Sequence(p.outputs[i].Name) != nil {
+			err = fault(weir.ErrUnsupported, "run it by weir_run", "output %s is no tensor", p.outputs[i].Name)
+			break
+		}
+		if t := r.At(i); t != nil && !p.states[i] {
+			held := &tensor{Tensor: t}
+			held.holders.Store(1)
+			if to[i], err = structure(held, true, 0); err != nil {
+				break
+			}
+			exported.Add(1)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	for i := range to {
+		if m := (*C.weir_dl_versioned)(to[i]); m != nil {
+			C.weir_bridge_delete_versioned(m)
+			to[i] = nil
+		} else if t := r.At(i); t != nil && !p.states[i] {
+			err = errors.Join(err, t.Close())
+		}
+		for _, t := range r.Sequence(p.outputs[i].Name) {
+			err = errors.Join(err, t.Close())
+		}
+	}
+	return err
+}
+
 // give makes handles of a run's outputs. That of a state is the argument's own.
-func (p *program) give(r *weir.Results, args []C.weir_argument, to []C.uint64_t) {
+func (p *program) give(r *weir.Results, to []C.uint64_t) {
 	for i := range to {
 		to[i] = 0
 		if items := r.Sequence(p.outputs[i].Name); items != nil {

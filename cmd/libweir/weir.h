@@ -89,6 +89,11 @@ weir_error weir_memory(weir_handle program, int32_t calls, const char *dims, cha
 weir_error weir_run(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll,
 	weir_handle *outputs, int32_t outputs_count);
 
+/* weir_run and weir_give of each output in one: managed[i] becomes a DLManagedTensorVersioned that owns output i, or NULL
+ * for a state or an optional that is not there. Outputs that are lists or strings are refused. */
+weir_error weir_run_giving(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll,
+	void **managed, int32_t outputs_count);
+
 /* Takes a tensor over that another library gives away by DLPack: a DLManagedTensorVersioned, or with versioned 0 a
  * DLManagedTensor. Its deleter is called once, whatever happens: when the tensor is closed and nobody reads it, or before
  * the function returns an error. */

@@ -66,3 +66,40 @@ func (c *Compiled) madeInPlace(l *loop.Loop, end *loop.Copy, writers int) bool {
 	r := slices.Index(launch.Args, to)
 	return r >= 0 && onlyOperand(launch, to) && launch.Kernel.Params[r].Access == loop.Read && (inPlace(launch.Kernel, r, w) || inPlaceByBoxes(launch.Kernel, c.Loop.Dims, r, w))
 }
+
+// resultsInPlace has outputs computed where they lie, and not copied there, where what the copy is of is made by the
+// same list of steps, and nobody reads it after the copy.
+func (c *Compiled) resultsInPlace() {
+	for at := 0; at < len(c.Loop.Body); at++ {
+		end, is := c.Loop.Body[at].(*loop.Copy)
+		if !is || end.Pick != nil || !c.madeForResult(end, at) {
+			continue
+		}
+		end.From.View = &loop.View{Of: end.To}
+		c.Loop.Body = slices.Delete(slices.Clone(c.Loop.Body), at, at+1)
+		at--
+	}
+}
+
+// madeForResult reports whether what the copy at a place of the module's body copies may be computed in the output that
+// the copy writes.
+func (c *Compiled) madeForResult(end *loop.Copy, at int) bool {
+	to, from := end.To, end.From
+	if to.Kind != loop.Output || from.Kind != loop.Temp || to.View != nil || from.View != nil || to.State != nil || from.Reserved ||
+		late(c.Loop, to) || late(c.Loop, from) || !sameBytes(c.Loop, from, to) || to.DType != from.DType {
+		return false
+	}
+	for i, step := range c.Loop.Body {
+		switch step.(type) {
+		case *loop.Launch, *loop.Copy, *loop.Host:
+		default:
+			if mentions(step, to) || mentions(step, from) {
+				return false
+			}
+		}
+		if i < at && mentions(step, to) || i > at && mentions(step, from) {
+			return false
+		}
+	}
+	return true
+}

@@ -313,6 +313,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 			return err
 		}
 		c.carryInPlace()
+		c.resultsInPlace()
 		c.boundLocals()
 		done("schedule", c.Loop.String)
 	}

@@ -98,7 +98,7 @@ func (s *scheduler) longSum(k *loop.Kernel, l *loop.Local, body []loop.Stmt, pac
 	if slices.ContainsFunc(packs, func(p *Pack) bool { return p.widthFor(k, c.B.Buffer) > 0 }) {
 		return nil
 	}
-	if s.most(c.M) < farRows {
+	if s.most(c.M) < s.leastFarRows(c, b) {
 		return nil
 	}
 	return c

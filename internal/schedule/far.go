@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/loop"
@@ -13,6 +14,8 @@ const (
 	farBytes  = 1024    // from step to step
 	farSpan   = 1 << 18 // from the first step to the last
 	farRows   = 48      // that read a panel, for a copy of it to be worth its time
+	setRows   = 12      // the same, where all steps of the panel lie in a few sets of the caches
+	setBytes  = 512     // which they do if they are a multiple of so many bytes apart
 	farPanels = 4       // that read a copy of rows
 )
 
@@ -24,8 +27,15 @@ func (s *scheduler) far(c *loop.Contract, step []sym.Expr, b *loop.Param) bool {
 
 // farPanel reports whether a panel of a right operand whose columns lie side by side is worth a copy.
 func (s *scheduler) farPanel(c *loop.Contract, b *loop.Param) bool {
-	_, rows := s.dims.Bounds(c.M)
-	return rows >= farRows && s.far(c, c.B.Row, b)
+	return s.most(c.M) >= s.leastFarRows(c, b) && s.far(c, c.B.Row, b)
+}
+
+// leastFarRows is how many rows must read a panel of a right operand for a copy of it to be worth its time.
+func (s *scheduler) leastFarRows(c *loop.Contract, b *loop.Param) int64 {
+	if math.Mod(s.stepBytes(c.B.Row, b), setBytes) == 0 {
+		return setRows
+	}
+	return farRows
 }
 
 // gatherRows copies rows of a left operand that is stored transposed, and whose steps lie far apart, into a local that several panels are multiplied with.

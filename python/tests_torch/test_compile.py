@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 
 import pytest
 import torch
@@ -95,6 +96,54 @@ def test_strided_arguments():
     base = torch.randn(8, 8)
     for x in (base[:, ::2][:4], base.t()[:4, :4], base[::2, 4:], torch.randn(4, 4)):
         close(fast(x, base[:4, :4]), f(x, base[:4, :4]), 1e-4)
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "bool", "float"])
+@pytest.mark.parametrize("heads, shared, width", [(6, 2, 16), (4, 4, 7), (3, 1, 8)])
+def test_attention(mask, heads, shared, width, caplog):
+    """Heads that share keys, and each kind of mask; of a bool one, one row sees no key."""
+    length, keys = (9, 9) if mask == "causal" else (9, 13)
+    q = torch.randn(2, heads, length, width, requires_grad=True)
+    k, v = (torch.randn(2, shared, keys, width, requires_grad=True) for _ in range(2))
+    seen = torch.rand(length, keys) > 0.3
+    seen[4] = False
+    masks = {None: None, "causal": None, "bool": seen, "float": torch.randn(length, keys)}
+
+    def attend(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, masks[mask], is_causal=mask == "causal", enable_gqa=True
+        )
+
+    got, want = compiled(attend)(q, k, v), attend(q, k, v)
+    close(got.detach(), want.detach())
+    up = torch.randn_like(want)
+    for a, b in zip(torch.autograd.grad(got, (q, k, v), up), torch.autograd.grad(want, (q, k, v), up)):
+        close(a, b, 1e-4)
+    assert not [r for r in caplog.records if r.name == "weir"]
+
+
+def test_threads():
+    """Threads that call a module at once have each their own arguments."""
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 32))
+    fast = compiled(model)
+    inputs = [torch.randn(16, 32) for _ in range(8)]
+    want = [model(x).detach() for x in inputs]
+    with torch.no_grad():
+        fast(inputs[0])
+    wrong = []
+
+    def work(x, y):
+        with torch.no_grad():
+            for _ in range(300):
+                if not torch.allclose(fast(x), y, 1e-5, 1e-5):
+                    wrong.append(1)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(inputs, want)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
 
 
 def test_memory_is_flat():

@@ -48,6 +48,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_describe": [_handle, _out],
     "weir_memory": [_handle, ctypes.c_int32, _text, _out],
     "weir_run": [_handle, _pointer, ctypes.c_int32, _pointer, _pointer, ctypes.c_int32],
+    "weir_run_giving": [_handle, _pointer, ctypes.c_int32, _pointer, _pointer, ctypes.c_int32],
     "weir_take": [_pointer, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_give": [_handle, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_view": [_handle, _out],
@@ -76,6 +77,9 @@ _PYTHON = (
 )
 
 
+VERSIONED, LEGACY = b"dltensor_versioned", b"dltensor"  # the names of capsules, which keep the address
+
+
 class Library:
     """The loaded library. Functions of c release Python's lock while they run; those of held keep it."""
 
@@ -98,10 +102,15 @@ class Library:
         self.c.weir_python((ctypes.c_void_p * len(addresses))(*addresses))
         self.poll = ctypes.cast(self.c.weir_python_poll, ctypes.c_void_p)
         self.destructor = ctypes.cast(self.c.weir_capsule_destructor, ctypes.c_void_p)
-        self.new_capsule = ctypes.pythonapi.PyCapsule_New
-        self.new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        self.new_capsule.restype = ctypes.py_object
+        self._new_capsule = ctypes.pythonapi.PyCapsule_New
+        self._new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self._new_capsule.restype = ctypes.py_object
         self.run, self.close, self.view = self.c.weir_run, self.c.weir_close, self.c.weir_view
+        self.run_giving = self.c.weir_run_giving
+
+    def capsule(self, managed: Any, name: bytes = VERSIONED) -> Any:
+        """A capsule of what weir_give gave."""
+        return self._new_capsule(managed, name, self.destructor)
 
     def check(self, failed: int | None) -> None:
         """Raises the error that a function gave."""

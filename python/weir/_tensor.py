@@ -7,13 +7,12 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
 from . import _narrow
-from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, DLTensor, Owned, library
+from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CPU = 1  # DLPack's kDLCPU
-_VERSIONED, _LEGACY = b"dltensor_versioned", b"dltensor"  # capsules keep the address
 
 
 class Exchangeable(Protocol):
@@ -142,7 +141,7 @@ class Tensor(Owned):
             lib.check(lib.c.weir_give(handle, versioned, _copying(copy), ctypes.byref(managed)))
         except NotImplementedError as error:
             raise BufferError(str(error)) from None
-        return lib.new_capsule(managed, _VERSIONED if versioned else _LEGACY, lib.destructor)
+        return lib.capsule(managed, VERSIONED if versioned else LEGACY)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The tensor as NumPy's array, without a copy.

@@ -34,7 +34,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ._errors import Error, UnsupportedError
 from ._library import HOW, LEND, LENT, WORDS, DLTensor, library
 from ._program import Program, compile
-from ._tensor import Tensor
 
 _log = logging.getLogger("weir")
 _aten = torch.ops.aten
@@ -130,35 +129,66 @@ def _hint(size: Any) -> int:
 
 
 class _Argument:
-    """An input of a program: where the argument's memory lies is written into a DLTensor before each run."""
+    """An input of a program: which argument it is, and the order in which its axes lie."""
 
-    def __init__(self, value: torch.Tensor, order: list[int] | None) -> None:
+    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None) -> None:
+        self.place = place
         self.order = order
-        shown = value if order is None else value.permute(order)
-        self.rank = shown.dim()
-        self.extents = (ctypes.c_int64 * max(1, 2 * self.rank))()
-        self.tensor = DLTensor()
-        self.tensor.device_type, self.tensor.ndim, self.tensor.lanes = 1, self.rank, 1
-        self.tensor.code, self.tensor.bits = _TYPES[value.dtype]
-        self.shape: tuple[int, ...] = ()
-        self.stride: tuple[int, ...] = ()
+        self.rank = value.dim()
+        self.code, self.bits = _TYPES[value.dtype]
 
-    def point(self, t: Any) -> int:
-        """Says where an argument lies; the address of what says it. A size is the extent of what has no elements."""
+
+class _Lent:
+    """Where an argument lies, as a program is told it."""
+
+    def __init__(self, argument: _Argument) -> None:
+        self.place, self.order = argument.place, argument.order
+        self.rank = n = argument.rank
+        self.extents = (ctypes.c_int64 * max(1, 2 * n))()
+        self.tensor = DLTensor()
+        self.tensor.device_type, self.tensor.ndim, self.tensor.lanes = 1, n, 1
+        self.tensor.code, self.tensor.bits = argument.code, argument.bits
+        self.tensor.shape = ctypes.cast(self.extents, ctypes.POINTER(ctypes.c_int64))
+        self.tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
+        self.shape: Any = None
+        self.stride: Any = None
+
+    def point(self, t: Any) -> None:
+        """Says where an argument lies. A size is the extent of what has no elements."""
         if not isinstance(t, torch.Tensor):
             t = torch.empty((int(t), 0), dtype=torch.uint8)
         if self.order is not None:
             t = t.permute(self.order)
-        shape, stride = tuple(t.shape), t.stride()
-        tensor = self.tensor
+        shape, stride = t.shape, t.stride()
         if shape != self.shape or stride != self.stride:
             n = self.rank
             self.extents[:n], self.extents[n : 2 * n] = shape, stride
-            tensor.shape = ctypes.cast(self.extents, ctypes.POINTER(ctypes.c_int64))
-            tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
             self.shape, self.stride = shape, stride
-        tensor.data = t.data_ptr()
-        return ctypes.addressof(tensor)
+        self.tensor.data = t.data_ptr()
+
+
+class _Call:
+    """What one call of a program tells it: calls that run at once have one each."""
+
+    def __init__(self, arguments: list[_Argument], outputs: int) -> None:
+        self.lent = [_Lent(argument) for argument in arguments]
+        self.words = (ctypes.c_uint64 * (WORDS * len(arguments)))()
+        for k, lent in enumerate(self.lent):
+            self.words[WORDS * k + LENT], self.words[WORDS * k + HOW] = ctypes.addressof(lent.tensor), LEND
+        self.outputs = (ctypes.c_void_p * outputs)()
+
+    def run(self, program: Program, args: Sequence[Any]) -> list[torch.Tensor]:
+        """Runs a program. Its outputs are torch's from then on."""
+        for lent in self.lent:
+            lent.point(args[lent.place])
+        lib, outputs = library(), self.outputs
+        failed = lib.run_giving(program._handle, self.words, len(self.lent), lib.poll, outputs, len(outputs))
+        if failed:
+            lib.check(failed)
+        return [_from_capsule(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
+
+
+_from_capsule = torch.utils.dlpack.from_dlpack
 
 
 class _Compiled:
@@ -176,7 +206,7 @@ class _Compiled:
         self.eager = self._eager()
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
-        self.inputs: list[tuple[int, _Argument]] = []
+        self.inputs: list[_Argument] = []
         self.turned: list[tuple[torch.fx.Node, Callable[[], torch.fx.Node]]] = []
         for i, node in enumerate(self.placeholders):
             self._input(graph, copies, i, node)
@@ -201,6 +231,7 @@ class _Compiled:
         graph.output(given)
         self.program = self._compiled(graph, given)
         self.room = len(given)
+        self.calls: list[_Call] = []  # that no thread makes just now
 
     def _eager(self) -> dict[torch.fx.Node, bool]:
         """The nodes that torch computes for results: numbers, and views of inputs."""
@@ -229,7 +260,7 @@ class _Compiled:
         if not isinstance(value, torch.Tensor):
             return
         order = _order(value)
-        self.inputs.append((i, _Argument(value, order)))
+        self.inputs.append(_Argument(i, value, order))
         if order is not None:
             back = [order.index(k) for k in range(len(order))]
             copy.meta["val"] = value.permute(order)
@@ -264,7 +295,7 @@ class _Compiled:
                 with mode:
                     shown = torch.empty((value, 0), dtype=torch.uint8)
                 graph.placeholder(f"size_{symbol}").meta["val"] = shown
-                self.inputs.append((i, _Argument(shown, None)))
+                self.inputs.append(_Argument(i, shown, None))
 
     def _result(
         self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], given: list[torch.fx.Node], node: Any
@@ -309,15 +340,13 @@ class _Compiled:
         return compile(text.encode(), threads=torch.get_num_threads())
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        program, lib = self.program, library()
         args = [*args, *self.held]
-        words, outputs = (ctypes.c_uint64 * (WORDS * len(self.inputs)))(), (ctypes.c_uint64 * self.room)()
-        for k, (i, argument) in enumerate(self.inputs):
-            words[WORDS * k + LENT], words[WORDS * k + HOW] = argument.point(args[i]), LEND
-        failed = lib.run(program._handle, words, len(self.inputs), lib.poll, outputs, self.room)
-        if failed:
-            lib.check(failed)
-        tensors = [torch.from_dlpack(Tensor(handle)) for handle in outputs]
+        try:
+            call = self.calls.pop()
+        except IndexError:
+            call = _Call(self.inputs, self.room)
+        tensors = call.run(self.program, args)
+        self.calls.append(call)
         known: dict[torch.fx.Node, Any] = self._numbers(args)
         results = []
         for node, (at, order) in zip(self.results, self.outputs):
@@ -339,7 +368,6 @@ class _Compiled:
             named = torch.fx.map_arg(node.kwargs, find)
             known[node] = node.target(*inputs, **named)
         return known[node]
-
 
     def _numbers(self, args: Sequence[Any]) -> dict[torch.fx.Node, Any]:
         """The values of the sizes that results need, out of the sizes of arguments."""
@@ -395,11 +423,10 @@ def _whole(gm: torch.fx.GraphModule, refused: set[str]) -> _Compiled:
     try:
         return _Compiled(gm)
     except Error as error:
-        if isinstance(error, UnsupportedError) and error.node and error.node not in refused:
+        known = {node.name: node for node in gm.graph.nodes}
+        if error.node in known and error.node not in refused:
             refused.add(error.node)
-            for node in gm.graph.nodes:
-                if node.name == error.node:
-                    _tell(node, error.detail)
+            _tell(known[error.node], error.detail)
         else:
             refused.add("")
             _log.warning("torch runs a graph: %s", error)
@@ -426,10 +453,8 @@ def _compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> C
                 if node.name not in refused:
                     _tell(node, "weir does not read it")
             return _boxed_parts(gm, support, refused)
-        except UnsupportedError:
-            continue
         except Error:
-            break
+            continue
     return _boxed_eager(gm)
 
 

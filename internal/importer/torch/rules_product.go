@@ -1,10 +1,7 @@
 package torch
 
 import (
-	"math"
-
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
@@ -180,72 +177,4 @@ func convolutionBackward(c *call) []*ir.Value {
 		out[2] = ops.ReduceSum(c.Builder, g, false, axes...)
 	}
 	return out
-}
-
-// attention is scaled dot-product attention: the result, and where it is asked for the logarithms of the sums of
-// exponentials.
-func attention(c *call) []*ir.Value {
-	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
-	y := c.attend(q, k, v)
-	if len(c.node.Outputs) < 2 {
-		return one(y)
-	}
-	return []*ir.Value{y, c.sums(q, k)}
-}
-
-// attend computes attention of [.., H, L, D].
-func (c *call) attend(q, k, v *ir.Value) *ir.Value {
-	if c.float("dropout_p", 0) != 0 {
-		c.Fail(diag.Unsupportedf("attention with dropout"))
-	}
-	mask := c.optional("attn_mask")
-	lead := q.Type.Shape[:len(q.Type.Shape)-2]
-	fold := func(x *ir.Value) *ir.Value {
-		n := len(x.Type.Shape)
-		if n == 4 {
-			return x
-		}
-		return ops.Reshape(c.Builder, x, product(x.Type.Shape[:n-2]), unit, x.Type.Shape[n-2], x.Type.Shape[n-1])
-	}
-	if mask != nil && len(q.Type.Shape) != 4 {
-		mask = fold(ops.Expand(c.Builder, mask, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)], k.Type.Shape[len(k.Type.Shape)-2])...))
-	}
-	y := ops.AttentionNode(c.Builder, ops.AttentionOperands{Query: fold(q), Key: fold(k), Value: fold(v), Mask: mask},
-		ops.AttentionSettings{Scale: c.float("scale", 0), Causal: c.bool("is_causal", false), Past: sym.Const(0)})
-	if len(q.Type.Shape) == 4 {
-		return y
-	}
-	return ops.Reshape(c.Builder, y, append(append([]sym.Expr{}, lead...), q.Type.Shape[len(lead)], v.Type.Shape[len(v.Type.Shape)-1])...)
-}
-
-// sums are the logarithms of the sums of the scores' exponentials, [..., L], in f32: what torch's backward pass reads.
-func (c *call) sums(q, k *ir.Value) *ir.Value {
-	scores := ops.Cast(c.Builder, ops.MatMul(c.Builder, q, k, false, true), dtype.F32)
-	n := len(scores.Type.Shape)
-	scale := c.float("scale", 0)
-	if scale == 0 {
-		width, ok := q.Type.Shape[len(q.Type.Shape)-1].Const()
-		if !ok {
-			c.Fail(diag.Unsupportedf("attention of heads of %s", q.Type.Shape[len(q.Type.Shape)-1]))
-		}
-		scale = 1 / math.Sqrt(float64(width))
-	}
-	scores = c.binary(ops.Mul, scores, c.like(scores, scale))
-	if mask := c.optional("attn_mask"); mask != nil && mask.Type.DType == dtype.Bool {
-		scores = ops.Where(c.Builder, mask, scores, c.like(scores, math.Inf(-1)))
-	} else if mask != nil {
-		scores = c.binary(ops.Add, scores, ops.Cast(c.Builder, mask, dtype.F32))
-	}
-	if c.bool("is_causal", false) {
-		shape := scores.Type.Shape[n-2:]
-		seen := ops.Triangle(c.Builder, ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F32, 1), shape...), false, sym.Const(0))
-		scores = ops.Where(c.Builder, c.binary(ops.Gt, seen, c.like(seen, 0)), scores, c.like(scores, math.Inf(-1)))
-	}
-	return ops.ReduceLogSumExp(c.Builder, scores, false, int64(n-1))
-}
-
-func attentionBackward(c *call) []*ir.Value {
-	q, k, v := c.tensor("query"), c.tensor("key"), c.tensor("value")
-	y := c.attend(q, k, v)
-	return c.derivatives([]*ir.Value{y}, []*ir.Value{c.tensor("grad_out")}, []*ir.Value{q, k, v})
 }

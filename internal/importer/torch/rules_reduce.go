@@ -22,11 +22,9 @@ func init() {
 		"aten._softmax_backward_data.default": softmaxBackward, "aten._log_softmax_backward_data.default": logSoftmaxBackward,
 		"aten.native_layer_norm.default": layerNorm, "aten.layer_norm.default": layerNorm, "aten.native_layer_norm_backward.default": layerNormBackward,
 		"aten.native_group_norm.default": groupNorm, "aten.group_norm.default": groupNorm, "aten.native_group_norm_backward.default": groupNormBackward,
-		"aten.rms_norm.default": rmsNorm, "aten._native_batch_norm_legit_no_training.default": batchNorm, "aten.batch_norm.default": batchNorm,
+		"aten.rms_norm.default":                 rmsNorm,
 		"aten.embedding_dense_backward.default": embeddingBackward, "aten.nll_loss_forward.default": nllLoss, "aten.nll_loss_backward.default": nllLossBackward,
 		"aten.nll_loss2d_forward.default": nllLoss, "aten.nll_loss2d_backward.default": nllLossBackward, "aten.sort.stable": sort,
-		"aten._native_batch_norm_legit.default": batchNorm, "aten.native_batch_norm.default": batchNorm,
-		"aten._native_batch_norm_legit.no_stats": batchNormOfInput,
 	})
 }
 
@@ -388,50 +386,6 @@ func rmsNorm(c *call) []*ir.Value {
 	x := c.tensor("input")
 	y := ops.Normalize(c.Builder, x, c.float("eps", 1.1920929e-07), false, lastAxes(x, len(c.syms("normalized_shape")))...)
 	return one(c.scaledBy(y, c.optional("weight"), nil))
-}
-
-// batchNormOfInput is batch norm with the statistics of its input: the result, and the mean and the reciprocal deviation
-// of each channel.
-func batchNormOfInput(c *call) []*ir.Value {
-	x := c.tensor("input")
-	if !c.bool("training", true) {
-		c.Fail(diag.Inputf("batch norm in evaluation mode has running statistics"))
-	}
-	axes := []int64{0}
-	for i := 2; i < len(x.Type.Shape); i++ {
-		axes = append(axes, int64(i))
-	}
-	wide := x
-	if bits := x.Type.DType.Bits(); bits < 32 {
-		wide = ops.Cast(c.Builder, x, dtype.F32)
-	}
-	epsilon := c.float("eps", 1e-5)
-	y := ops.Cast(c.Builder, ops.Normalize(c.Builder, wide, epsilon, true, axes...), x.Type.DType)
-	y = c.scaledBy(y, c.perChannel(c.optional("weight"), x), c.perChannel(c.optional("bias"), x))
-	mean, reciprocal := c.statistics(wide, epsilon, axes)
-	channels := x.Type.Shape[1]
-	return []*ir.Value{y, ops.Reshape(c.Builder, mean, channels), ops.Reshape(c.Builder, reciprocal, channels)}
-}
-
-func batchNorm(c *call) []*ir.Value {
-	if c.bool("training", false) {
-		if !c.has("running_mean") && !c.has("running_var") {
-			return batchNormOfInput(c)
-		}
-		c.Fail(diag.Unsupportedf("batch norm in training").WithFix("export the model in evaluation mode"))
-	}
-	x := c.tensor("input")
-	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
-	scale, shift := c.optional("weight"), c.optional("bias")
-	if scale == nil {
-		scale = ops.Expand(c.Builder, c.like(x, 1), mean.Type.Shape...)
-	}
-	if shift == nil {
-		shift = ops.Expand(c.Builder, c.like(x, 0), mean.Type.Shape...)
-	}
-	y := ops.BatchNorm(c.Builder, x, scale, shift, mean, variance, c.float("eps", 1e-5))
-	nothing := ops.Expand(c.Builder, c.like(x, 0), sym.Const(0))
-	return []*ir.Value{y, nothing, nothing}
 }
 
 // embeddingBackward adds the derivatives of rows up, but that of the padding row.
