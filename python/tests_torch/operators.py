@@ -100,6 +100,8 @@ def verdict(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], want: list[to
     for g, w, node in zip(got, want, gm.graph.output_node().args[0]):
         if g.shape != w.shape or g.dtype != w.dtype:
             return f"wrong: {g.dtype}{tuple(g.shape)} for {w.dtype}{tuple(w.shape)}"
+        if str(getattr(node, "target", "")).startswith("aten.empty"):  # whatever lies there
+            continue
         if (sorted_ := order(gm, tensors, node)) is not None and sorted_[0].dim() > 0:
             g, w = (torch.gather(sorted_[0], sorted_[1], at) for at in (g, w))
         if not torch.allclose(g.double(), w.double(), rtol=1e-3, atol=1e-4, equal_nan=True):

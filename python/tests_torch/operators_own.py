@@ -105,6 +105,8 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
         (_floats(2, 5, 3), _ints(2, 5, least=0, most=7), 7, -1, False),
         (_floats(5, 3), _ints(5, least=0, most=7), 7, 2, False),
     ],
+    aten.empty.memory_format: [([3, 4],), (([2, 0],), {"dtype": torch.int64})],
+    aten.empty_strided.default: [([3, 4], [4, 1]), ([], [])],
     aten.flip.default: [(_floats(3, 4), [0, -1]), (_floats(3, 0), [1]), (_floats(3), [])],
     aten.fmod.Scalar: [(_floats(3, 4), 0.7), (_ints(3, 4), 4)],
     aten.gather.default: [(_floats(3, 4), 1, _ints(3, 2, least=0, most=4)), (_floats(), 0, torch.tensor(0)), (_floats(), 0, torch.tensor([0, 0]))],
@@ -153,6 +155,8 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
         for x, s in ((_floats(3, 4), _floats(3, 6)), (_ints(3, 4), _ints(4, 5)))
     ]
     + [(_floats(), 0, torch.tensor(0), _floats(), "sum", False), (_floats(3, 4), 0, _ints(0, 4), _floats(3, 4), "mean", False)],
+    aten.slice_scatter.default: [(_floats(3, 9), _floats(3, 3), 1, 2, 8, 2), (_floats(5, 2), _floats(2, 2), 0, 1, 100, 3)],
+    aten.roll.default: [(_floats(3, 4), [5], []), (_floats(3, 4), [-1, 1], [0, 1])],
     aten.sub.Scalar: [(_floats(3, 4), 2, 3), (_ints(3, 4), 2)],
     aten.upsample_bilinear2d.vec: [
         (_floats(2, 3, 5, 6), [8, 4], align, None) for align in (False, True)

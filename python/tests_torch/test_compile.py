@@ -210,3 +210,20 @@ def test_the_story():
     del x, y, z
     gc.collect()
     assert weir.usage()["exported"] == 0 and weir.usage()["foreign_bytes"] == 0
+
+
+def test_held_tensors():
+    """Tensors that a function makes of numbers, with masks, bags and places that indices address."""
+
+    def function(x, table):
+        y = x.clone()
+        y[y > 0] = 0
+        y[:, torch.tensor([0, 2])] += 1
+        bags = torch.nn.functional.embedding_bag(torch.tensor([0, 3, 3, 6]), table, torch.tensor([0, 2, 2]), mode="max")
+        return y.sum() + bags.pow(2).sum()
+
+    x, table = torch.randn(4, 5), torch.randn(7, 3, requires_grad=True)
+    compiled = torch.compile(function, backend="weir")
+    close(compiled(x, table).detach(), function(x, table))
+    want, got = (torch.autograd.grad(f(x, table), table)[0] for f in (function, compiled))
+    close(got, want)

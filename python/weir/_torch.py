@@ -75,7 +75,12 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 
 
 def _is_number(node: torch.fx.Node) -> bool:
-    """Whether a node is a size: a number that torch computes."""
+    """Whether a node is a size: a number that torch computes. A tensor's element is not, even if it becomes a size."""
+    return _is_integer(node) and node.target is not _aten._local_scalar_dense.default
+
+
+def _is_integer(node: torch.fx.Node) -> bool:
+    """Whether a node is a whole number: a size, or a tensor's element."""
     return isinstance(_value(node), (int, torch.SymInt)) and not isinstance(_value(node), bool)
 
 
@@ -91,7 +96,7 @@ class _Support(OperatorSupportBase):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.args[0])
-        if _is_number(node):
+        if _is_integer(node):  # a size, or an element that may be one in another part
             return False
         values = _value(node)
         for v in values if isinstance(values, (tuple, list)) else (values,):
@@ -191,6 +196,11 @@ class _Compiled:
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        held = [n for n in gm.graph.nodes if n.op == "get_attr"]  # tensors of the graph's own: further inputs
+        self.held = [operator.attrgetter(str(n.target))(gm) for n in held]
+        for node, tensor in zip(held, self.held):
+            node.meta.setdefault("val", tensor)
+        self.placeholders += held
         self.places = {node: i for i, node in enumerate(self.placeholders)}
         self.results: list[Any] = list(gm.graph.output_node().args[0])
         self.eager = self._eager()
@@ -230,7 +240,7 @@ class _Compiled:
         def light(node: torch.fx.Node) -> bool:
             if node not in out:
                 out[node] = (
-                    node.op == "placeholder"
+                    node.op in ("placeholder", "get_attr")
                     or _is_number(node)
                     or (node.op == "call_function" and node.target in _VIEWS and all(light(n) for n in node.all_input_nodes))
                 )
@@ -330,6 +340,7 @@ class _Compiled:
         return compile(text.encode(), threads=torch.get_num_threads())
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
+        args = [*args, *self.held]
         try:
             call = self.calls.pop()
         except IndexError:
@@ -349,7 +360,7 @@ class _Compiled:
 
     def _light(self, node: torch.fx.Node, args: Sequence[Any], known: dict[torch.fx.Node, Any]) -> Any:
         """A number, or a view of an input."""
-        if node.op == "placeholder":
+        if node in self.places:
             return args[self.places[node]]
         if node not in known:
             find = lambda n: self._light(n, args, known)  # noqa: E731
@@ -360,7 +371,7 @@ class _Compiled:
 
     def _numbers(self, args: Sequence[Any]) -> dict[torch.fx.Node, Any]:
         """The values of the sizes that results need, out of the sizes of arguments."""
-        numbers = [n for n, light in self.eager.items() if light and n.op != "placeholder" and _is_number(n)]
+        numbers = [n for n, light in self.eager.items() if light and n not in self.places and _is_number(n)]
         if not numbers:
             return {}
         found: dict[Any, int] = {}

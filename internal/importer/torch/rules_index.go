@@ -40,9 +40,18 @@ func (c *call) vectored(x *ir.Value) *ir.Value {
 	return ops.Reshape(c.Builder, x, unit)
 }
 
+// isEmpty reports whether a tensor is known to have no elements.
+func (c *call) isEmpty(x *ir.Value) bool {
+	n, ok := product(x.Type.Shape).Const()
+	return ok && n == 0
+}
+
 func gather(c *call) []*ir.Value {
 	x, at := c.tensor("self"), c.tensor("index")
 	axis := int64(c.axis("dim", 0, len(x.Type.Shape)))
+	if c.isEmpty(at) { // indices of whatever rank
+		return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), at.Type.Shape...))
+	}
 	y := ops.GatherElements(c.Builder, c.vectored(x), c.vectored(at), axis)
 	return one(ops.Reshape(c.Builder, y, at.Type.Shape...))
 }

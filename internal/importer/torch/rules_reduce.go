@@ -116,7 +116,10 @@ func extreme(smallest bool) rule {
 func placeOf(smallest bool) rule {
 	return func(c *call) []*ir.Value {
 		x := c.tensor("self")
-		if !c.has("dim") {
+		if x.Type.DType == dtype.Bool {
+			x = ops.Cast(c.Builder, x, dtype.U8)
+		}
+		if axis := c.axis("dim", 0, len(x.Type.Shape)); !c.has("dim") || len(x.Type.Shape) == 0 && axis == 0 {
 			x = ops.Reshape(c.Builder, x, product(x.Type.Shape))
 			return one(ops.ArgMax(c.Builder, x, 0, smallest, false, false))
 		}
@@ -211,13 +214,15 @@ func sort(c *call) []*ir.Value {
 func softmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
-	return one(ops.Softmax(c.Builder, x, int64(c.axis("dim", -1, len(x.Type.Shape)))))
+	axis := int64(c.axis("dim", -1, len(x.Type.Shape)))
+	return one(ops.Reshape(c.Builder, ops.Softmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
 }
 
 func logSoftmax(c *call) []*ir.Value {
 	x := c.tensor("self")
 	x = ops.Cast(c.Builder, x, c.dtype("dtype", x.Type.DType))
-	return one(ops.LogSoftmax(c.Builder, x, int64(c.axis("dim", -1, len(x.Type.Shape)))))
+	axis := int64(c.axis("dim", -1, len(x.Type.Shape)))
+	return one(ops.Reshape(c.Builder, ops.LogSoftmax(c.Builder, c.vectored(x), axis), x.Type.Shape...))
 }
 
 // softmaxBackward is y · (g − Σ g · y).

@@ -212,7 +212,7 @@ func (r *resampler) between(x *ir.Value, kind resampling) *ir.Value {
 	return ops.Resample(r.Builder, x, places, ops.Concat(r.Builder, 1, weights...), r.axis)
 }
 
-// cubic are the weights of the four elements around positions, t behind the second of them: Keys' kernel, with the slope
+// cubic are the weights of the four elements around positions, t behind the second of them: Keys' kernel with the slope
 // that torch takes.
 func (r *resampler) cubic(t *ir.Value) []*ir.Value {
 	const slope = -0.75

@@ -96,6 +96,9 @@ func scatter(how string) rule {
 			c.Fail(diag.Inputf("a reduction %q", how))
 		}
 		self := c.tensor("self")
+		if c.isEmpty(c.tensor("index")) { // indices of whatever rank
+			return one(self)
+		}
 		x, at := c.vectored(self), c.vectored(c.tensor("index"))
 		s := &scattering{c: c, at: at, axis: int64(c.axis("dim", 0, len(self.Type.Shape)))}
 		if c.has("src") {

@@ -26,7 +26,7 @@ func init() {
 		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs, "aten.repeat.default": repeat,
 		"aten.cat.default": concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow, "aten.select.int": choose,
 		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
-		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.scalar_tensor.default": scalarTensor,
+		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
 		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
 		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillScalar,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
@@ -268,13 +268,20 @@ func slice(c *call) []*ir.Value {
 // within puts src into self along an axis, from begin to end in steps.
 func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int64) *ir.Value {
 	extent := x.Type.Shape[axis]
-	if step != 1 {
-		c.Fail(diag.Unsupportedf("an assignment in steps of %d", step))
+	if step < 1 {
+		c.Fail(diag.Inputf("an assignment in steps of %d", step))
 	}
-	length := c.Dims().Simplify(end.Sub(begin).Max(sym.Const(0)))
+	length := c.Dims().Simplify(end.Sub(begin).Max(sym.Const(0)).CeilDiv(sym.Const(step)))
 	shape := append([]sym.Expr{}, x.Type.Shape...)
 	shape[axis] = length
 	src = ops.Expand(c.Builder, ops.Cast(c.Builder, src, x.Type.DType), shape...)
+	if step != 1 {
+		first := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{begin})
+		at := ops.Range(c.Builder, first, ops.Scalar(c.Builder, dtype.I64, float64(step)), length)
+		turned, rows := c.moved(x, axis, 0, 1), c.moved(src, axis, 0, 1)
+		turned = ops.ScatterND(c.Builder, turned, ops.Reshape(c.Builder, at, length, unit), rows, "none")
+		return c.moved(turned, 0, axis, 1)
+	}
 	return ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), begin), src,
 		ops.SliceAxis(c.Builder, x, axis, begin.Add(length), c.Dims().Simplify(extent.Sub(begin).Sub(length))))
 }
@@ -358,6 +365,11 @@ func (c *call) place(x *ir.Value, axis int) sym.Expr {
 func choose(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis := c.axis("dim", 0, len(x.Type.Shape))
+	if a := c.args["index"]; a != nil {
+		if at := c.decidedBy(a); at != nil { // by data, and perhaps counted from the end
+			return one(ops.Gather(c.Builder, x, at, int64(axis)))
+		}
+	}
 	place := c.place(x, axis)
 	return one(ops.Reshape(c.Builder, ops.SliceAxis(c.Builder, x, axis, place, unit), without(x.Type.Shape, axis)...))
 }
@@ -436,9 +448,12 @@ func flip(c *call) []*ir.Value {
 
 func roll(c *call) []*ir.Value {
 	x := c.tensor("self")
-	shifts, dims := c.listOf("shifts"), c.listOf("dims")
+	shifts, dims, whole := c.listOf("shifts"), c.listOf("dims"), x.Type.Shape
+	if len(dims) == 0 && len(shifts) == 1 { // of all elements in order
+		x, dims = ops.Reshape(c.Builder, x, product(whole)), []int64{0}
+	}
 	if len(shifts) != len(dims) {
-		c.Fail(diag.Unsupportedf("a roll of the flattened tensor"))
+		c.Fail(diag.Inputf("%d shifts of %d axes", len(shifts), len(dims)))
 	}
 	for i, d := range dims {
 		axis := c.axisOf(d, len(x.Type.Shape))
@@ -446,7 +461,7 @@ func roll(c *call) []*ir.Value {
 		first := c.Dims().Simplify(sym.Const(-shifts[i]).Mod(extent.Max(unit)))
 		x = ops.Concat(c.Builder, int64(axis), ops.SliceAxis(c.Builder, x, axis, first, extent.Sub(first)), ops.SliceAxis(c.Builder, x, axis, sym.Const(0), first))
 	}
-	return one(x)
+	return one(ops.Reshape(c.Builder, x, whole...))
 }
 
 func full(c *call) []*ir.Value {
