@@ -44,6 +44,8 @@ _VIEWS = {
     _aten.squeeze.dim, _aten.squeeze.dims, _aten.expand.default, _aten.alias.default, _aten.detach.default,
     _aten.slice.Tensor, _aten.select.int,
 }  # fmt: skip
+# Those of them that need no more memory than what they look at, whole.
+_WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int}
 _ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
 
 # What DLPack calls torch's element types: code and bits.
@@ -128,12 +130,24 @@ def _hint(size: Any) -> int:
     return int(size) if isinstance(size, int) else int(size.node.hint or 0)
 
 
+class _Size:
+    """How a symbol's value is found: an argument, or its extent along an axis, is step · symbol + rest."""
+
+    def __init__(self, place: int, axis: int | None, step: int, rest: int) -> None:
+        self.place, self.axis, self.step, self.rest = place, axis, step, rest
+
+    def of(self, args: Sequence[Any]) -> int:
+        arg = args[self.place]
+        return (int(arg if self.axis is None else arg.shape[self.axis]) - self.rest) // self.step
+
+
 class _Argument:
     """An input of a program: which argument it is, and the order in which its axes lie."""
 
-    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None) -> None:
+    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None, size: _Size | None = None) -> None:
         self.place = place
         self.order = order
+        self.size = size  # which the input has as its extent
         self.rank = value.dim()
         self.code, self.bits = _TYPES[value.dtype]
 
@@ -142,7 +156,7 @@ class _Lent:
     """Where an argument lies, as a program is told it."""
 
     def __init__(self, argument: _Argument) -> None:
-        self.place, self.order = argument.place, argument.order
+        self.place, self.order, self.size = argument.place, argument.order, argument.size
         self.rank = n = argument.rank
         self.extents = (ctypes.c_int64 * max(1, 2 * n))()
         self.tensor = DLTensor()
@@ -153,10 +167,12 @@ class _Lent:
         self.shape: Any = None
         self.stride: Any = None
 
-    def point(self, t: Any) -> None:
+    def point(self, args: Sequence[Any]) -> None:
         """Says where an argument lies. A size is the extent of what has no elements."""
-        if not isinstance(t, torch.Tensor):
-            t = torch.empty((int(t), 0), dtype=torch.uint8)
+        if self.size is not None:
+            t = torch.empty((self.size.of(args), 0), dtype=torch.uint8)
+        else:
+            t = args[self.place]
         if self.order is not None:
             t = t.permute(self.order)
         shape, stride = t.shape, t.stride()
@@ -180,7 +196,7 @@ class _Call:
     def run(self, program: Program, args: Sequence[Any]) -> list[torch.Tensor]:
         """Runs a program. Its outputs are torch's from then on."""
         for lent in self.lent:
-            lent.point(args[lent.place])
+            lent.point(args)
         lib, outputs = library(), self.outputs
         failed = lib.run_giving(program._handle, self.words, len(self.lent), lib.poll, outputs, len(outputs))
         if failed:
@@ -203,6 +219,7 @@ class _Compiled:
         self.placeholders += held
         self.places = {node: i for i, node in enumerate(self.placeholders)}
         self.results: list[Any] = list(gm.graph.output_node().args[0])
+        self.found = self._found()
         self.eager = self._eager()
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -224,7 +241,7 @@ class _Compiled:
                 copies[node] = copies[node.args[0]]
                 continue
             copies[node] = graph.node_copy(node, lambda n: copies[n])
-        self.outputs: list[tuple[int, list[int] | None]] = []  # by result: which output, and how its axes lie
+        self.computed: dict[torch.fx.Node, tuple[int, list[int] | None]] = {}  # which output it is, and how its axes lie
         given: list[torch.fx.Node] = []
         for node in self.results:
             self._result(graph, copies, given, node)
@@ -234,21 +251,30 @@ class _Compiled:
         self.calls: list[_Call] = []  # that no thread makes just now
 
     def _eager(self) -> dict[torch.fx.Node, bool]:
-        """The nodes that torch computes for results: numbers, and views of inputs."""
+        """The nodes that torch computes for results: numbers, and views of inputs and of what weir computes."""
         out: dict[torch.fx.Node, bool] = {}
 
         def light(node: torch.fx.Node) -> bool:
             if node not in out:
                 out[node] = (
-                    node.op in ("placeholder", "get_attr")
+                    node in self.places
                     or _is_number(node)
                     or (node.op == "call_function" and node.target in _VIEWS and all(light(n) for n in node.all_input_nodes))
                 )
             return out[node]
 
         for node in self.results:
-            if isinstance(node, torch.fx.Node):
-                light(node)
+            chain = []
+            while isinstance(node, torch.fx.Node) and not light(node) and node.target in _WHOLE_VIEWS:
+                if not all(light(n) for n in node.all_input_nodes[1:]):
+                    break
+                chain.append(node)
+                node = node.args[0]
+            if chain and _is_tensor(node):
+                out.update(dict.fromkeys(chain, True))
+        for node in [n for n, eager in out.items() if eager and isinstance(_value(n), torch.SymInt)]:
+            if unknown := _value(node).node.expr.free_symbols - self.found.keys():
+                raise UnsupportedError(f"no argument tells the size {min(map(str, unknown))}")
         return out
 
     def _input(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], i: int, node: torch.fx.Node) -> None:
@@ -272,37 +298,64 @@ class _Compiled:
 
             self.turned.append((node, turned))
 
+    def _found(self) -> dict[Any, _Size]:
+        """How the symbols that arguments tell are found."""
+        found: dict[Any, _Size] = {}
+        for place, node in enumerate(self.placeholders):
+            value = _value(node)
+            pairs = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+            for axis, extent in pairs:
+                if not isinstance(extent, torch.SymInt):
+                    continue
+                expression = extent.node.expr
+                if len(expression.free_symbols) != 1:
+                    continue
+                (symbol,) = expression.free_symbols
+                step = expression.coeff(symbol)
+                rest = expression - step * symbol
+                if not (step.is_Integer and step > 0 and rest.is_Integer):
+                    continue
+                if symbol not in found or expression.is_symbol and axis is not None:
+                    found[symbol] = _Size(place, axis, int(step), int(rest))
+        return found
+
     def _sizes(self, graph: torch.fx.Graph, gm: torch.fx.GraphModule) -> None:
         """Declares an input without elements for each symbol that is no extent of another input: its shape has it."""
-        bound, used, mode = set(), set(), None
+        told: dict[Any, tuple[Any, Any]] = {}
+        bound = set()
         for node in gm.graph.nodes:
             value = _value(node)
             for v in value if isinstance(value, (tuple, list)) else (value,):
-                extents = v.shape if isinstance(v, torch.Tensor) else (v,)
-                for e in extents:
-                    if isinstance(e, torch.SymInt):
-                        used |= set(e.node.expr.free_symbols)
-                        if node.op == "placeholder" and isinstance(v, torch.Tensor) and e.node.expr.is_symbol:
-                            bound.add(e.node.expr)
-                mode = mode or getattr(v, "fake_mode", None)
-        for i, node in enumerate(self.placeholders):
-            value = _value(node)
-            if mode is None or not isinstance(value, torch.SymInt):
-                continue
-            symbol = value.node.expr
-            if symbol.is_symbol and symbol in used - bound:
-                bound.add(symbol)
-                with mode:
-                    shown = torch.empty((value, 0), dtype=torch.uint8)
-                graph.placeholder(f"size_{symbol}").meta["val"] = shown
-                self.inputs.append(_Argument(i, shown, None))
+                mode = getattr(v, "fake_mode", None)
+                for e in v.shape if isinstance(v, torch.Tensor) else (v,):
+                    if not isinstance(e, torch.SymInt):
+                        continue
+                    for symbol in e.node.expr.free_symbols:
+                        before = told.get(symbol, (None, None))
+                        told[symbol] = (before[0] or mode, e.node.shape_env)
+                    if node.op == "placeholder" and isinstance(v, torch.Tensor) and e.node.expr.is_symbol:
+                        bound.add(e.node.expr)
+        for symbol in sorted(told.keys() - bound, key=str):
+            mode, environment = told[symbol]
+            if mode is None:
+                continue  # a number that no tensor's shape has
+            size = self.found.get(symbol)
+            if size is None:
+                raise UnsupportedError(f"no argument tells the size {symbol}")
+            hint = environment.var_to_val.get(symbol)
+            with mode:
+                extent = environment.create_symintnode(symbol, hint=None if hint is None else int(hint))
+                shown = torch.empty((extent, 0), dtype=torch.uint8)
+            graph.placeholder(f"size_{symbol}").meta["val"] = shown
+            self.inputs.append(_Argument(size.place, shown, None, size))
 
     def _result(
         self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], given: list[torch.fx.Node], node: Any
     ) -> None:
-        """Declares an output, in the order in which torch expects it to lie in memory."""
-        if not isinstance(node, torch.fx.Node) or self.eager.get(node):
-            self.outputs.append((-1, None))
+        """Declares what weir computes of a result, in the order in which torch expects it to lie in memory."""
+        while isinstance(node, torch.fx.Node) and self.eager.get(node) and node not in self.places and not _is_number(node):
+            node = node.args[0]  # torch computes a view
+        if not isinstance(node, torch.fx.Node) or self.eager.get(node) or node in self.computed:
             return
         copy, order = copies[node], _order(_value(node))
         if order is not None:
@@ -311,9 +364,9 @@ class _Compiled:
             copy.meta["val"] = value.permute(order)
             order = [order.index(k) for k in range(len(order))]
         elif copy in given:
-            self.outputs.append((given.index(copy), None))
+            self.computed[node] = (given.index(copy), None)
             return
-        self.outputs.append((len(given), order))
+        self.computed[node] = (len(given), order)
         given.append(copy)
 
     def _compiled(self, graph: torch.fx.Graph, given: Sequence[torch.fx.Node]) -> Program:
@@ -348,18 +401,12 @@ class _Compiled:
         tensors = call.run(self.program, args)
         self.calls.append(call)
         known: dict[torch.fx.Node, Any] = self._numbers(args)
-        results = []
-        for node, (at, order) in zip(self.results, self.outputs):
-            if at >= 0:
-                results.append(tensors[at] if order is None else tensors[at].permute(order))
-            elif isinstance(node, torch.fx.Node):
-                results.append(self._light(node, args, known))
-            else:
-                results.append(node)
-        return results
+        for node, (at, order) in self.computed.items():
+            known[node] = tensors[at] if order is None else tensors[at].permute(order)
+        return [self._light(node, args, known) if isinstance(node, torch.fx.Node) else node for node in self.results]
 
     def _light(self, node: torch.fx.Node, args: Sequence[Any], known: dict[torch.fx.Node, Any]) -> Any:
-        """A number, or a view of an input."""
+        """A result, or what it is a view of."""
         if node in self.places:
             return args[self.places[node]]
         if node not in known:
@@ -374,15 +421,14 @@ class _Compiled:
         numbers = [n for n, light in self.eager.items() if light and n not in self.places and _is_number(n)]
         if not numbers:
             return {}
-        found: dict[Any, int] = {}
-        for node, arg in zip(self.placeholders, args):
-            declared = _value(node)
-            pairs = zip(declared.shape, arg.shape) if isinstance(declared, torch.Tensor) else [(declared, arg)]
-            for symbol, size in pairs:
-                if isinstance(symbol, torch.SymInt) and symbol.node.expr.is_symbol:
-                    found[symbol.node.expr] = int(size)
-        values = ((n, _value(n)) for n in numbers)
-        return {n: v if isinstance(v, int) else int(v.node.expr.xreplace(found)) for n, v in values}
+        values: dict[torch.fx.Node, Any] = {}
+        for node in numbers:
+            value = _value(node)
+            if isinstance(value, torch.SymInt):
+                sizes = {symbol: self.found[symbol].of(args) for symbol in value.node.expr.free_symbols}
+                value = int(value.node.expr.xreplace(sizes))
+            values[node] = value
+        return values
 
 
 def _ranges(graph: torch.fx.Graph) -> dict[str, dict[str, int | None]]:
