@@ -143,7 +143,11 @@ func (c *call) run(result *C.uint64_t) error {
 	if err != nil {
 		return err
 	}
-	given := f.Call(in)
+	call := f.Call
+	if f.Type().IsVariadic() {
+		call = f.CallSlice
+	}
+	given := call(in)
 	if err := c.scope.Err(); err != nil {
 		var e *weir.Error
 		if errors.As(err, &e) { // the line is one of this library
@@ -191,7 +195,7 @@ func resultsOf(given []reflect.Value) (arrays []*array.Array, several bool) {
 }
 
 // parameters are the arguments of an operation, in the order of its parameters: arrays are the operands in their order, and
-// anything else is the next of the attributes. A variadic parameter takes all that is left.
+// anything else is the next of the attributes. A variadic parameter is a list of all that is left.
 func (c *call) parameters(f reflect.Type) ([]reflect.Value, error) {
 	in := []reflect.Value{reflect.ValueOf(c.scope)}
 	last := f.NumIn() - 1
@@ -204,13 +208,15 @@ func (c *call) parameters(f reflect.Type) ([]reflect.Value, error) {
 			in = append(in, v)
 			continue
 		}
+		list := reflect.Zero(f.In(i))
 		for element := f.In(i).Elem(); c.more(element); {
 			v, err := c.parameter(element)
 			if err != nil {
 				return nil, err
 			}
-			in = append(in, v)
+			list = reflect.Append(list, v)
 		}
+		in = append(in, list)
 	}
 	if len(c.operands)+len(c.attributes) > 0 {
 		return nil, fault(weir.ErrInput, "", "%s is given %d operands and %d attributes more than it takes", c.name, len(c.operands), len(c.attributes))
@@ -274,13 +280,21 @@ func (c *call) operand() (*array.Array, error) {
 // place is one place of an index: a number, a list of begin, end and step, in which null is an end of the axis, or one of the
 // words "new", "rest" and "array", the last of which stands for the next operand.
 func (c *call) place(text json.RawMessage) (any, error) {
-	var number int
-	var word string
-	var ends []*int
-	switch {
-	case json.Unmarshal(text, &number) == nil:
-		return number, nil
-	case json.Unmarshal(text, &ends) == nil && len(ends) == 3 && ends[2] != nil:
+	switch text[0] {
+	case '"':
+		switch string(text) {
+		case `"new"`:
+			return array.NewAxis, nil
+		case `"rest"`:
+			return array.Ellipsis, nil
+		case `"array"`:
+			return c.operand()
+		}
+	case '[':
+		var ends []*int
+		if err := json.Unmarshal(text, &ends); err != nil || len(ends) != 3 || ends[2] == nil {
+			break
+		}
 		begin, end := array.Begin, array.End
 		if *ends[2] < 0 {
 			begin, end = end, begin
@@ -292,14 +306,10 @@ func (c *call) place(text json.RawMessage) (any, error) {
 			end = *ends[1]
 		}
 		return array.Slice(begin, end, *ends[2]), nil
-	case json.Unmarshal(text, &word) == nil:
-		switch word {
-		case "new":
-			return array.NewAxis, nil
-		case "rest":
-			return array.Ellipsis, nil
-		case "array":
-			return c.operand()
+	default:
+		var number int
+		if err := json.Unmarshal(text, &number); err == nil {
+			return number, nil
 		}
 	}
 	return nil, fault(weir.ErrInput, "", "%s is no place of an index", text)

@@ -141,7 +141,7 @@ weir_error weir_close(weir_handle object);
 /* What the process holds, in bytes, by kind, and how many handles and exported tensors there are. */
 weir_error weir_usage(char **json);
 
-/* Gives back what is kept for later, and tells how many bytes that were. */
+/* Gives back what is kept for later, compiled operations too, and tells how many bytes that were. */
 int64_t weir_trim(void);
 
 /* The most bytes of pages that the process may hold; 0 is no limit. It returns the limit before. */
