@@ -110,7 +110,18 @@ def pair(x: Tensor | Scalar, y: Tensor | Scalar) -> tuple[Tensor, Tensor]:
 
 def binary(name: str, x: Tensor | Scalar, y: Tensor | Scalar) -> Tensor:
     """The result of an operation of two operands."""
-    return operate(name, *pair(x, y))
+    return quotient(x, y) if name == "floor_divide" else operate(name, *pair(x, y))
+
+
+def quotient(x: Tensor | Scalar, y: Tensor | Scalar) -> Tensor:
+    """The greatest integers not above x / y. Of floats that are infinite or 0 the standard wants what the division gives."""
+    x, y = pair(x, y)
+    whole = operate("floor_divide", x, y)
+    if whole.dtype.kind != "float":
+        return whole
+    plain = operate("logical_and", operate("isfinite", x), operate("isfinite", y))
+    plain = operate("logical_and", plain, operate("cast", x, give=["bool"]))
+    return operate("where", plain, whole, operate("floor", operate("div", x, y)))
 
 
 def copy_of(x: Tensor) -> Tensor:

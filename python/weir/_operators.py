@@ -63,11 +63,20 @@ class Operators:
 
     def __getitem__(self, key: Any, /) -> Tensor:
         """A copy of the part of the tensor at an index: integers, slices, None, ..., tensors of integers or bools."""
+        mask = _single_mask(key)
+        if mask is not None:
+            rows = _operate.operate("expand_dims", _self(self), give=[0])
+            return _operate.operate("index", rows, _operate.operate("reshape", mask, give=[1]), give=["array"])
         places, arrays = _places(_self(self), key)
         return _operate.operate("index", _self(self), *arrays, give=places)
 
     def __setitem__(self, key: Any, value: Tensor | Scalar, /) -> None:
         """Writes value, broadcast and converted to the tensor's type, to the part of the tensor at an index."""
+        mask = _single_mask(key)
+        if mask is not None:
+            if not mask:
+                return
+            key = ...
         places, arrays = _places(_self(self), key)
         dtype = _self(self).dtype
         if isinstance(value, float) and dtype.kind != "float":
@@ -253,6 +262,15 @@ def _in_place(name: str, x: Operators, y: Any) -> Tensor:
     _operate.operate("assign", this, result)
     result.close()
     return this
+
+
+def _single_mask(key: Any) -> Tensor | None:
+    """The tensor of one bool that an index is; None if it is another."""
+    if isinstance(key, tuple) and len(key) == 1:
+        key = key[0]
+    if isinstance(key, Operators) and _self(key).dtype == "bool" and not _self(key).shape:
+        return _self(key)
+    return None
 
 
 def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:

@@ -7,8 +7,8 @@ import math
 import operator
 from typing import Any, Sequence
 
-from .._dtypes import DType
-from .._operate import Scalar, copy_of, elements, operand, operate, operate_several, type_of_scalar, written
+from .._dtypes import DType, promote
+from .._operate import Scalar, copy_of, operate, operate_several, type_of_scalar, written
 from .._tensor import Exchangeable, Tensor
 from .._tensor import from_dlpack as _from_dlpack
 from .._tensor import zeros as _zeros
@@ -90,7 +90,7 @@ def _flat(obj: Any) -> tuple[list[Any], list[int], DType | None]:
     while True:
         for i, item in enumerate(level):
             if isinstance(item, Tensor):
-                within = item.dtype if within is None else operate("add", _zeros([0], within), _zeros([0], item.dtype)).dtype
+                within = item.dtype if within is None else promote(within, item.dtype)
                 level[i] = item.tolist()
         if not any(isinstance(item, (list, tuple)) for item in level):
             break
@@ -130,7 +130,12 @@ def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None =
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """A matrix with ones where the column is the row plus k, else zeros."""
     cpu(device)
-    return operate("eye", give=[_known(dtype or float32), n_rows, n_rows if n_cols is None else n_cols, k])
+    return operate("eye", give=[_known(dtype or float32), n_rows, n_rows if n_cols is None else n_cols, _offset(k)])
+
+
+def _offset(k: int) -> int:
+    """An offset of a diagonal that the library takes: those that are further leave nothing as well."""
+    return max(min(k, 1 << 40), -(1 << 40))
 
 
 def from_dlpack(x: Exchangeable, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -159,8 +164,7 @@ def linspace(
     dtype = _known(dtype or float32)
     if endpoint:
         return operate("linspace", give=[dtype, float(start), float(stop), num])
-    step = (float(stop) - float(start)) / max(num, 1)
-    return operate("linspace", give=[dtype, float(start), float(start) + (num - 1) * step, num])
+    return operate("index", operate("linspace", give=[dtype, float(start), float(stop), num + 1]), give=[[0, num, 1]])
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
@@ -188,12 +192,12 @@ def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None = 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """The elements whose column is at most their row plus k, of each matrix in the last two axes; 0 elsewhere."""
-    return operate("tril", x, give=[k])
+    return operate("tril", x, give=[_offset(k)])
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """The elements whose column is at least their row plus k, of each matrix in the last two axes; 0 elsewhere."""
-    return operate("triu", x, give=[k])
+    return operate("triu", x, give=[_offset(k)])
 
 
 def zeros(shape: Shape, *, dtype: DType | None = None, device: str | None = None) -> Tensor:

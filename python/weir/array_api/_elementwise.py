@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._operate import Scalar, binary, copy_of, operand, operate
+from .._operate import Scalar, binary, copy_of, operand, operate, quotient
 from .._tensor import Tensor, zeros
 
 
@@ -139,7 +139,7 @@ def floor(x: Tensor, /) -> Tensor:
 
 def floor_divide(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:
     """The greatest integers not above x1 / x2; integers divided by 0 are 0."""
-    return binary("floor_divide", x1, x2)
+    return quotient(x1, x2)
 
 
 def greater(x1: Tensor | Scalar, x2: Tensor | Scalar, /) -> Tensor:

@@ -66,7 +66,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
     return operate("concat", *arrays, give=[axis])
 
 
-def expand_dims(x: Tensor, /, *, axis: Axes = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: Axes = 0) -> Tensor:
     """x with axes of extent 1 at these places of the result."""
     axes = axes_of(axis)
     for a in axes:

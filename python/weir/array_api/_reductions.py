@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from .._dtypes import DType
-from .._operate import Scalar, copy_of, elements, operand, operate, operate_several, pair, written
+from .._operate import Scalar, copy_of, operand, operate, operate_several, pair, written
 from .._tensor import Tensor
 from ._manipulation import Axes, axes_of, concat, flat, place_of
-from ._types import _known, astype, float32, int64, uint64
+from ._types import _known, astype, float32, int64
 
 
 class UniqueAll(NamedTuple):
