@@ -295,8 +295,9 @@ def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
                 raise ValueError("a slice with a step of 0")
             places.append([begin, end, step])
         elif isinstance(k, Operators):
-            places.append("array")
-            arrays.append(_self(k))
+            found = _positions(x, _self(k), axis)
+            places += ["array"] * len(found)
+            arrays += found
         else:
             place = operator.index(k)
             extent = x.shape[axis]
@@ -305,6 +306,16 @@ def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
             places.append(place)
         axis += _axes(k)
     return places, arrays
+
+
+def _positions(x: Tensor, key: Tensor, axis: int) -> list[Tensor]:
+    """What a tensor of an index stands for: itself, or positions of a mask of no elements, whose extents may differ from x's."""
+    if key.dtype != "bool" or key.size or not key.shape:
+        return [key]
+    for extent, other in zip(key.shape, x.shape[axis:]):
+        if extent not in (0, other):
+            raise IndexError(f"the mask {key!r} from axis {axis} of {x!r} on")
+    return _operate.operate_several("nonzero", key)
 
 
 def _axes(key: Any) -> int:

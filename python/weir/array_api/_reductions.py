@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from .._dtypes import DType
 from .._operate import Scalar, copy_of, operand, operate, operate_several, pair, written
-from .._tensor import Tensor
+from .._tensor import Tensor, zeros
 from ._manipulation import Axes, axes_of, concat, flat, place_of
 from ._types import _known, astype, float32, int64
 
@@ -222,8 +222,26 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """The different elements in order, where each is first, which of them each element is, and how often each occurs."""
-    return UniqueAll(*operate_several("unique_all", x))
+    """The different elements in order, where each is first, which of them each element is, and how often each occurs.
+
+    Each NaN differs from the others.
+    """
+    missing = operate("isnan", x)
+    if not operate("any", missing):
+        return UniqueAll(*operate_several("unique_all", x))
+    every, missing = flat(x), flat(missing)
+    (there,), (nans,) = nonzero(operate("logical_not", missing)), nonzero(missing)
+    found = UniqueAll(*operate_several("unique_all", every[there]))
+    first, last = found.values.size, found.values.size + nans.size
+    inverse = zeros([every.size], int64)
+    inverse[there] = found.inverse_indices
+    inverse[nans] = operate("arange", give=["i64", first, last, 1])
+    return UniqueAll(
+        concat([found.values, every[nans]]),
+        concat([there[found.indices], nans]),
+        operate("reshape", inverse, give=list(x.shape)),
+        concat([found.counts, operate("full", give=[1, "i64", nans.size])]),
+    )
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
