@@ -17,57 +17,58 @@ import (
 	"github.com/weirml/weir/array"
 )
 
+// scope is what has the operations.
+type scope = array.Scope
+
 // operations are the functions of weir_operate by their names, each a method of array.Scope. See call for what they are given.
 //
 //weir:table
 var operations = map[string]any{
 	// Elementwise functions.
-	"abs": (*array.Scope).Abs, "acos": (*array.Scope).Acos, "acosh": (*array.Scope).Acosh, "add": (*array.Scope).Add,
-	"asin": (*array.Scope).Asin, "asinh": (*array.Scope).Asinh, "atan": (*array.Scope).Atan, "atan2": (*array.Scope).Atan2,
-	"atanh": (*array.Scope).Atanh, "bitwise_and": (*array.Scope).BitwiseAnd, "bitwise_invert": (*array.Scope).BitwiseInvert,
-	"bitwise_or": (*array.Scope).BitwiseOr, "bitwise_xor": (*array.Scope).BitwiseXor, "cast": (*array.Scope).Cast,
-	"ceil": (*array.Scope).Ceil, "clip": (*array.Scope).Clip, "copysign": (*array.Scope).CopySign, "cos": (*array.Scope).Cos,
-	"cosh": (*array.Scope).Cosh, "div": (*array.Scope).Div, "equal": (*array.Scope).Equal, "erf": (*array.Scope).Erf,
-	"exp": (*array.Scope).Exp, "expm1": (*array.Scope).Expm1, "floor": (*array.Scope).Floor,
-	"floor_divide": (*array.Scope).FloorDivide, "greater": (*array.Scope).Greater, "greater_equal": (*array.Scope).GreaterEqual,
-	"hypot": (*array.Scope).Hypot, "isfinite": (*array.Scope).IsFinite, "isinf": (*array.Scope).IsInf, "isnan": (*array.Scope).IsNaN,
-	"less": (*array.Scope).Less, "less_equal": (*array.Scope).LessEqual, "log": (*array.Scope).Log, "log10": (*array.Scope).Log10,
-	"log1p": (*array.Scope).Log1p, "log2": (*array.Scope).Log2, "logaddexp": (*array.Scope).LogAddExp,
-	"logical_and": (*array.Scope).LogicalAnd, "logical_not": (*array.Scope).LogicalNot, "logical_or": (*array.Scope).LogicalOr,
-	"logical_xor": (*array.Scope).LogicalXor, "maximum": (*array.Scope).Maximum, "minimum": (*array.Scope).Minimum,
-	"mul": (*array.Scope).Mul, "neg": (*array.Scope).Neg, "nextafter": (*array.Scope).NextAfter, "not_equal": (*array.Scope).NotEqual,
-	"pow": (*array.Scope).Pow, "reciprocal": (*array.Scope).Reciprocal, "remainder": (*array.Scope).Remainder,
-	"round": (*array.Scope).Round, "shift_left": (*array.Scope).ShiftLeft, "shift_right": (*array.Scope).ShiftRight,
-	"sign": (*array.Scope).Sign, "signbit": (*array.Scope).SignBit, "sin": (*array.Scope).Sin, "sinh": (*array.Scope).Sinh,
-	"sqrt": (*array.Scope).Sqrt, "square": (*array.Scope).Square, "sub": (*array.Scope).Sub, "tan": (*array.Scope).Tan,
-	"tanh": (*array.Scope).Tanh, "trunc": (*array.Scope).Trunc, "where": (*array.Scope).Where,
+	"abs": (*scope).Abs, "acos": (*scope).Acos, "acosh": (*scope).Acosh, "add": (*scope).Add, "asin": (*scope).Asin,
+	"asinh": (*scope).Asinh, "atan": (*scope).Atan, "atan2": (*scope).Atan2, "atanh": (*scope).Atanh,
+	"bitwise_and": (*scope).BitwiseAnd, "bitwise_invert": (*scope).BitwiseInvert, "bitwise_or": (*scope).BitwiseOr,
+	"bitwise_xor": (*scope).BitwiseXor, "cast": (*scope).Cast, "ceil": (*scope).Ceil, "clip": (*scope).Clip,
+	"copysign": (*scope).CopySign, "cos": (*scope).Cos, "cosh": (*scope).Cosh, "div": (*scope).Div,
+	"equal": (*scope).Equal, "erf": (*scope).Erf, "exp": (*scope).Exp, "expm1": (*scope).Expm1,
+	"floor": (*scope).Floor, "floor_divide": (*scope).FloorDivide, "greater": (*scope).Greater,
+	"greater_equal": (*scope).GreaterEqual, "hypot": (*scope).Hypot, "isfinite": (*scope).IsFinite,
+	"isinf": (*scope).IsInf, "isnan": (*scope).IsNaN, "less": (*scope).Less, "less_equal": (*scope).LessEqual,
+	"log": (*scope).Log, "log10": (*scope).Log10, "log1p": (*scope).Log1p, "log2": (*scope).Log2,
+	"logaddexp": (*scope).LogAddExp, "logical_and": (*scope).LogicalAnd, "logical_not": (*scope).LogicalNot,
+	"logical_or": (*scope).LogicalOr, "logical_xor": (*scope).LogicalXor, "maximum": (*scope).Maximum,
+	"minimum": (*scope).Minimum, "mul": (*scope).Mul, "neg": (*scope).Neg, "nextafter": (*scope).NextAfter,
+	"not_equal": (*scope).NotEqual, "pow": (*scope).Pow, "reciprocal": (*scope).Reciprocal,
+	"remainder": (*scope).Remainder, "round": (*scope).Round, "shift_left": (*scope).ShiftLeft,
+	"shift_right": (*scope).ShiftRight, "sign": (*scope).Sign, "signbit": (*scope).SignBit, "sin": (*scope).Sin,
+	"sinh": (*scope).Sinh, "sqrt": (*scope).Sqrt, "square": (*scope).Square, "sub": (*scope).Sub,
+	"tan": (*scope).Tan, "tanh": (*scope).Tanh, "trunc": (*scope).Trunc, "where": (*scope).Where,
 
 	// New arrays.
-	"arange": (*array.Scope).Arange, "eye": (*array.Scope).Eye, "full": (*array.Scope).Full, "iota": (*array.Scope).Iota,
-	"linspace": (*array.Scope).Linspace, "meshgrid": (*array.Scope).Meshgrid, "tril": (*array.Scope).Tril, "triu": (*array.Scope).Triu,
+	"arange": (*scope).Arange, "eye": (*scope).Eye, "full": (*scope).Full, "iota": (*scope).Iota,
+	"linspace": (*scope).Linspace, "meshgrid": (*scope).Meshgrid, "tril": (*scope).Tril, "triu": (*scope).Triu,
 
 	// Shapes and places.
-	"add_at": (*array.Scope).AddAt, "assign": (*array.Scope).Assign, "broadcast_to": (*array.Scope).BroadcastTo,
-	"concat": (*array.Scope).Concat, "expand_dims": (*array.Scope).ExpandDims, "flip": (*array.Scope).Flip, "index": (*array.Scope).Index,
-	"move_axis": (*array.Scope).MoveAxis, "permute": (*array.Scope).Permute, "repeat": (*array.Scope).Repeat,
-	"reshape": (*array.Scope).Reshape, "roll": (*array.Scope).Roll, "squeeze": (*array.Scope).Squeeze, "stack": (*array.Scope).Stack,
-	"take": (*array.Scope).Take, "take_along": (*array.Scope).TakeAlong, "tile": (*array.Scope).Tile, "unstack": (*array.Scope).Unstack,
+	"add_at": (*scope).AddAt, "assign": (*scope).Assign, "broadcast_to": (*scope).BroadcastTo,
+	"concat": (*scope).Concat, "expand_dims": (*scope).ExpandDims, "flip": (*scope).Flip, "index": (*scope).Index,
+	"move_axis": (*scope).MoveAxis, "permute": (*scope).Permute, "repeat": (*scope).Repeat,
+	"reshape": (*scope).Reshape, "roll": (*scope).Roll, "squeeze": (*scope).Squeeze, "stack": (*scope).Stack,
+	"take": (*scope).Take, "take_along": (*scope).TakeAlong, "tile": (*scope).Tile, "unstack": (*scope).Unstack,
 
 	// Along axes.
-	"all": (*array.Scope).All, "all_keep": (*array.Scope).AllKeep, "any": (*array.Scope).Any, "any_keep": (*array.Scope).AnyKeep,
-	"argmax": (*array.Scope).ArgMax, "argmin": (*array.Scope).ArgMin, "argsort": (*array.Scope).ArgSort,
-	"argsort_descending": (*array.Scope).ArgSortDescending, "count_nonzero": (*array.Scope).CountNonzero,
-	"cumprod": (*array.Scope).CumProd, "cumsum": (*array.Scope).CumSum, "diff": (*array.Scope).Diff, "max": (*array.Scope).Max,
-	"max_keep": (*array.Scope).MaxKeep, "mean": (*array.Scope).Mean, "mean_keep": (*array.Scope).MeanKeep, "min": (*array.Scope).Min,
-	"min_keep": (*array.Scope).MinKeep, "nonzero": (*array.Scope).Nonzero, "prod": (*array.Scope).Prod,
-	"prod_keep": (*array.Scope).ProdKeep, "searchsorted": (*array.Scope).SearchSorted, "sort": (*array.Scope).Sort,
-	"sort_descending": (*array.Scope).SortDescending, "sum": (*array.Scope).Sum, "sum_keep": (*array.Scope).SumKeep,
-	"unique_all": (*array.Scope).UniqueAll,
+	"all": (*scope).All, "all_keep": (*scope).AllKeep, "any": (*scope).Any, "any_keep": (*scope).AnyKeep,
+	"argmax": (*scope).ArgMax, "argmin": (*scope).ArgMin, "argsort": (*scope).ArgSort,
+	"argsort_descending": (*scope).ArgSortDescending, "count_nonzero": (*scope).CountNonzero,
+	"cumprod": (*scope).CumProd, "cumsum": (*scope).CumSum, "diff": (*scope).Diff, "max": (*scope).Max,
+	"max_keep": (*scope).MaxKeep, "mean": (*scope).Mean, "mean_keep": (*scope).MeanKeep, "min": (*scope).Min,
+	"min_keep": (*scope).MinKeep, "nonzero": (*scope).Nonzero, "prod": (*scope).Prod, "prod_keep": (*scope).ProdKeep,
+	"searchsorted": (*scope).SearchSorted, "sort": (*scope).Sort, "sort_descending": (*scope).SortDescending,
+	"sum": (*scope).Sum, "sum_keep": (*scope).SumKeep, "unique_all": (*scope).UniqueAll,
 
 	// Matrices.
-	"det": (*array.Scope).Det, "diagonal": (*array.Scope).Diagonal, "einsum": (*array.Scope).Einsum, "inv": (*array.Scope).Inv,
-	"matmul": (*array.Scope).MatMul, "norm": (*array.Scope).Norm, "norm_keep": (*array.Scope).NormKeep, "outer": (*array.Scope).Outer,
-	"solve": (*array.Scope).Solve, "tensordot": (*array.Scope).TensorDot, "trace": (*array.Scope).Trace, "vecdot": (*array.Scope).VecDot,
+	"det": (*scope).Det, "diagonal": (*scope).Diagonal, "einsum": (*scope).Einsum, "inv": (*scope).Inv,
+	"matmul": (*scope).MatMul, "norm": (*scope).Norm, "norm_keep": (*scope).NormKeep, "outer": (*scope).Outer,
+	"solve": (*scope).Solve, "tensordot": (*scope).TensorDot, "trace": (*scope).Trace, "vecdot": (*scope).VecDot,
 }
 
 // changes are the operations that write into their first operand, and return it.
@@ -219,7 +220,8 @@ func (c *call) parameters(f reflect.Type) ([]reflect.Value, error) {
 		in = append(in, list)
 	}
 	if len(c.operands)+len(c.attributes) > 0 {
-		return nil, fault(weir.ErrInput, "", "%s is given %d operands and %d attributes more than it takes", c.name, len(c.operands), len(c.attributes))
+		return nil, fault(weir.ErrInput, "", "%s is given %d operands and %d attributes more than it takes",
+			c.name, len(c.operands), len(c.attributes))
 	}
 	return in, nil
 }

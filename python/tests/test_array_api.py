@@ -61,8 +61,8 @@ def quiet():
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "name",
-    """abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 log1p log2 negative positive
-    reciprocal round sign signbit sin sinh sqrt square tan tanh trunc""".split(),
+    """abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 log1p log2 negative
+    positive reciprocal round sign signbit sin sinh sqrt square tan tanh trunc""".split(),
 )
 def test_unary(name, dtype):
     exact = name in "abs ceil floor isfinite isinf isnan negative positive round sign signbit square trunc".split()
@@ -74,11 +74,21 @@ def test_unary(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", "add subtract multiply maximum minimum less less_equal greater greater_equal equal not_equal".split())
+@pytest.mark.parametrize(
+    "name", "add subtract multiply maximum minimum less less_equal greater greater_equal equal not_equal".split()
+)
 def test_binary(name, dtype):
     if dtype == "bool" and name in ("add", "subtract", "multiply", "maximum", "minimum"):
         pytest.skip("the standard has no arithmetic of bools")
-    for left, right in [((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (5,)), ((0,), (1,)), ((2, 1, 3), (4, 1)), ((), ())]:
+    for left, right in [
+        ((3, 4), (3, 4)),
+        ((3, 4), (4,)),
+        ((3, 1), (1, 4)),
+        ((), (5,)),
+        ((0,), (1,)),
+        ((2, 1, 3), (4, 1)),
+        ((), ()),
+    ]:
         x, y = data(dtype, left, 1), data(dtype, right, 2)
         same(getattr(xp, name)(weirs(x), weirs(y)), getattr(numpy, name)(x, y))
 
@@ -245,7 +255,10 @@ def test_shapes():
     same(xp.concat([w, xp.asarray([1.0])], axis=None), numpy.append(x, 1.0))
     same(xp.diff(w, axis=2, n=2), numpy.diff(x, axis=2, n=2))
     same(xp.take(w, xp.asarray([2, 0]), axis=1), numpy.take(x, [2, 0], axis=1))
-    same(xp.take_along_axis(w, xp.asarray([[[0], [2], [1]]]), axis=2), numpy.take_along_axis(x, numpy.asarray([[[0], [2], [1]]]), 2))
+    same(
+        xp.take_along_axis(w, xp.asarray([[[0], [2], [1]]]), axis=2),
+        numpy.take_along_axis(x, numpy.asarray([[[0], [2], [1]]]), 2),
+    )
     for got, want in zip(xp.unstack(w, axis=1), numpy.unstack(x, axis=1)):
         same(got, want)
     for got, want in zip(xp.broadcast_arrays(w, weirs(x[:1, :, :1])), numpy.broadcast_arrays(x, x[:1, :, :1])):
@@ -278,7 +291,8 @@ def test_matrices(dtype):
 INDICES = [
     (), 0, -1, (1, 2), slice(None), slice(1, None), slice(None, None, -1), slice(5, -9, -2), slice(7, 9), ..., None, (..., 0),
     (0, ..., None), (None, slice(None, 1), -2), (slice(None), slice(2, 0, -1), slice(None, None, 3)), (slice(0, 0),),
-    numpy.asarray([1, 0, 1]), (numpy.asarray([[1], [0]]), 0, slice(1, 3)), (slice(None), numpy.asarray([2, -1]), numpy.asarray([0, 3])),
+    numpy.asarray([1, 0, 1]), (numpy.asarray([[1], [0]]), 0, slice(1, 3)),
+    (slice(None), numpy.asarray([2, -1]), numpy.asarray([0, 3])),
     numpy.asarray([True, False]), (0, numpy.asarray([0, 1], "int32")), numpy.asarray([], "int64"),
 ]  # fmt: skip
 
@@ -326,7 +340,7 @@ def test_wrong_indices():
     with pytest.raises(ValueError):
         x[..., ...]
     with pytest.raises(ValueError):
-        x[:: 0]
+        x[::0]
     with pytest.raises(weir.InputError):
         x[xp.asarray([5])]
     with pytest.raises(weir.InputError):
@@ -395,7 +409,9 @@ def test_objects():
 def test_types():
     assert xp.float32 == "f32" and str(xp.float32) == "f32" and xp.float32 != xp.float64 and len({xp.float32, "f32"}) == 1
     info = xp.__array_namespace_info__()
-    assert set(info.dtypes()) == set(TYPES) and set(info.dtypes(kind="unsigned integer")) == {t for t in INTEGERS if t[0] == "u"}
+    assert set(info.dtypes()) == set(TYPES) and set(info.dtypes(kind="unsigned integer")) == {
+        t for t in INTEGERS if t[0] == "u"
+    }
     for name in INTEGERS:
         mine, theirs = xp.iinfo(getattr(xp, name)), numpy.iinfo(name)
         assert (mine.bits, mine.max, mine.min) == (theirs.bits, theirs.max, theirs.min)
@@ -429,7 +445,13 @@ def test_creation():
     assert xp.asarray([True, 2]).dtype == "i64" and xp.asarray([]).dtype == "f32" and xp.asarray([2**63]).dtype == "u64"
     assert xp.asarray([[xp.asarray(1), 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert xp.asarray(memoryview(struct.pack("3i", 1, 2, 3)).cast("i")).tolist() == [1, 2, 3]
-    for wrong, kind in (([[1], [1, 2]], ValueError), ([1, [2]], ValueError), ("abc", TypeError), ([1j], TypeError), (object(), TypeError)):
+    for wrong, kind in (
+        ([[1], [1, 2]], ValueError),
+        ([1, [2]], ValueError),
+        ("abc", TypeError),
+        ([1j], TypeError),
+        (object(), TypeError),
+    ):
         with pytest.raises(kind):
             xp.asarray(wrong)
     with pytest.raises(OverflowError):
@@ -472,7 +494,13 @@ def test_unknown_operations():
     from weir._operate import operate
 
     x = xp.ones((3,))
-    for name, operands, give in [("nothing", [x], []), ("add", [x], []), ("add", [x, x, x], []), ("sum", [x], ["a"]), ("eye", [], ["f32", 1])]:
+    for name, operands, give in [
+        ("nothing", [x], []),
+        ("add", [x], []),
+        ("add", [x, x, x], []),
+        ("sum", [x], ["a"]),
+        ("eye", [], ["f32", 1]),
+    ]:
         with pytest.raises(weir.InputError):
             operate(name, *operands, give=give)
 
@@ -497,7 +525,16 @@ def test_nothing_leaks():
         work()
     gc.collect()
     after = weir.usage()
-    for kind in ("tensors_bytes", "outputs_bytes", "code_bytes", "arenas_bytes", "scratch_bytes", "current_bytes", "handles", "exported"):
+    for kind in (
+        "tensors_bytes",
+        "outputs_bytes",
+        "code_bytes",
+        "arenas_bytes",
+        "scratch_bytes",
+        "current_bytes",
+        "handles",
+        "exported",
+    ):
         assert after[kind] == before[kind], kind
 
 

@@ -309,7 +309,7 @@ def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
 
 
 def _positions(x: Tensor, key: Tensor, axis: int) -> list[Tensor]:
-    """What a tensor of an index stands for: itself, or positions of a mask of no elements, whose extents may differ from x's."""
+    """What a tensor of an index stands for: itself, or the positions of an empty mask, whose extents may differ."""
     if key.dtype != "bool" or key.size or not key.shape:
         return [key]
     for extent, other in zip(key.shape, x.shape[axis:]):
@@ -325,5 +325,5 @@ def _axes(key: Any) -> int:
     if isinstance(key, Operators) and _self(key).dtype == "bool":
         return _self(key).ndim
     if isinstance(key, (bool, float, str, list)):
-        raise IndexError(f"{key!r} is no place of an index: integers, slices, None, ... and tensors of integers or bools are")
+        raise IndexError(f"{key!r} is no place of an index; those are integers, slices, None, ... and tensors")
     return 1

@@ -25,7 +25,13 @@ def shape_of(shape: Shape | Sequence[int]) -> list[int]:
 
 
 def arange(
-    start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: DType | None = None, device: str | None = None
+    start: int | float,
+    /,
+    stop: int | float | None = None,
+    step: int | float = 1,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """start, start + step, … before stop; from 0 on if only one number is given."""
     cpu(device)
@@ -42,7 +48,9 @@ def arange(
     if dtype.kind == "float" or not whole:
         first, second = float(start), float(start) + float(step)
         places = operate("iota", give=["f64", count])
-        values = operate("add", operate("mul", places, written([second - first], (), DType("f64"))), written([first], (), DType("f64")))
+        values = operate(
+            "add", operate("mul", places, written([second - first], (), DType("f64"))), written([first], (), DType("f64"))
+        )
         return astype(values, dtype, copy=False)
     if count == 0:
         return _zeros([0], dtype)
@@ -127,7 +135,9 @@ def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: str | None =
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None) -> Tensor:
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
     """A matrix with ones where the column is the row plus k, else zeros."""
     cpu(device)
     return operate("eye", give=[_known(dtype or float32), n_rows, n_rows if n_cols is None else n_cols, _offset(k)])
@@ -157,7 +167,14 @@ def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: DType | None = None, d
 
 
 def linspace(
-    start: int | float, stop: int | float, /, num: int, *, dtype: DType | None = None, device: str | None = None, endpoint: bool = True
+    start: int | float,
+    stop: int | float,
+    /,
+    num: int,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    endpoint: bool = True,
 ) -> Tensor:
     """num numbers from start to stop, equally far apart; stop is left out if endpoint says so."""
     cpu(device)
@@ -168,7 +185,7 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """For each of vectors a tensor of all their extents, in which its element depends on one axis: the first two are exchanged for xy."""
+    """For each vector a tensor of all their extents, with its elements along its axis; xy exchanges the first two axes."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"indexing {indexing!r}; it is xy or ij")
     if not arrays:

@@ -137,12 +137,16 @@ def _cumulative(name: str, x: Tensor, axis: int | None, dtype: DType | None, fir
     return concat([begin, result], axis=axis)
 
 
-def cumulative_sum(x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False) -> Tensor:
+def cumulative_sum(
+    x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
+) -> Tensor:
     """The sums of each element and all before it along an axis, after a 0 if include_initial says so."""
     return _cumulative("cumsum", x, axis, dtype, 0 if include_initial else None)
 
 
-def cumulative_prod(x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False) -> Tensor:
+def cumulative_prod(
+    x: Tensor, /, *, axis: int | None = None, dtype: DType | None = None, include_initial: bool = False
+) -> Tensor:
     """The products of each element and all before it along an axis, after a 1 if include_initial says so."""
     return _cumulative("cumprod", x, axis, dtype, 1 if include_initial else None)
 
@@ -193,7 +197,9 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(operate_several("nonzero", x))
 
 
-def searchsorted(x1: Tensor, x2: Tensor | Scalar, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None) -> Tensor:
+def searchsorted(
+    x1: Tensor, x2: Tensor | Scalar, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
+) -> Tensor:
     """The places in x1, a vector in ascending order, where elements of x2 could be put in, i64."""
     if side not in ("left", "right"):
         raise ValueError(f"side {side!r}; it is left or right")

@@ -109,7 +109,7 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Tensor | DType | bool | int | float) -> DType:
-    """The type in which elements of several types are combined. Python's numbers take that of the others, if it can hold them."""
+    """The type in which elements are combined. Python's numbers take the type of the others, if it can hold them."""
     types = [_type_of(x) for x in arrays_and_dtypes if isinstance(x, (Tensor, DType))]
     numbers = [x for x in arrays_and_dtypes if not isinstance(x, (Tensor, DType))]
     if not types:
