@@ -326,8 +326,9 @@ def test_indexing_masks():
     w[xp.asarray(False)] = 9
     same(w, x)
     same(w[weirs(numpy.zeros((0, 4), bool))], x[numpy.zeros((3, 4), bool)])
-    with pytest.raises(IndexError):
-        w[weirs(numpy.zeros((0, 3), bool))]
+    for wrong in ((0, 3), (2, 4), (4,), (3, 4, 1)):
+        with pytest.raises(IndexError):
+            w[weirs(numpy.ones(wrong, bool))]
     w[xp.asarray(True)] = 9
     assert xp.all(w == 9)
 

@@ -310,12 +310,12 @@ def _places(x: Tensor, key: Any) -> tuple[list[Any], list[Tensor]]:
 
 def _positions(x: Tensor, key: Tensor, axis: int) -> list[Tensor]:
     """What a tensor of an index stands for: itself, or the positions of an empty mask, whose extents may differ."""
-    if key.dtype != "bool" or key.size or not key.shape:
+    if key.dtype != "bool" or not key.shape:
         return [key]
     for extent, other in zip(key.shape, x.shape[axis:]):
         if extent not in (0, other):
             raise IndexError(f"the mask {key!r} from axis {axis} of {x!r} on")
-    return _operate.operate_several("nonzero", key)
+    return [key] if key.size else _operate.operate_several("nonzero", key)
 
 
 def _axes(key: Any) -> int:
