@@ -152,6 +152,34 @@ func (a *Array) Close() error {
 	return a.free(at)
 }
 
+// Detach takes the array out of its scope and returns its tensor, which the caller closes. The array is closed from then on.
+// An array that is lent, and one whose elements are somebody else's (see Of), cannot be detached.
+func (a *Array) Detach() (*weir.Tensor, error) {
+	t, err := a.elements()
+	if err != nil {
+		return nil, err
+	}
+	at := here()
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.lent {
+		return nil, diag.Inputf("the elements of %v are not its own", a).AtFile(at.line()).WithFix("copy them")
+	}
+	if len(a.loans) > 0 {
+		return nil, diag.Inputf("%v is lent %v", a, a.loans[len(a.loans)-1]).AtFile(at.line()).WithFix("end the loan first")
+	}
+	s := a.owner.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.closed.Swap(true) {
+		return nil, a.gone().AtFile(at.line())
+	}
+	s.drop(a)
+	s.grow(-a.bytes)
+	a.end = at
+	return t, nil
+}
+
 // free gives the elements back, for who holds the owner's lock.
 func (a *Array) free(at site) error {
 	a.end = at

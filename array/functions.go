@@ -181,7 +181,9 @@ func (s *Scope) FloorDivide(x, y *Array) *Array {
 		far := c.g(ops.And, c.f(ops.IsInf, q), c.g(ops.Lt, c.f(ops.Abs, p), numeral(c.b, p, math.Inf(1))))
 		below := c.g(ops.And, c.g(ops.Ne, p, zero), opposite(p))
 		whole = c.where(far, c.where(below, numeral(c.b, p, -1), zero), whole)
-		return c.where(c.g(ops.Eq, q, zero), c.div(p, q), whole)
+		quotient := c.div(p, q)
+		whole = c.where(c.g(ops.Eq, whole, zero), c.mul(zero, quotient), whole) // 0 has the quotient's sign
+		return c.where(c.g(ops.Eq, q, zero), quotient, whole)
 	})
 }
 

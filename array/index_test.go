@@ -31,6 +31,28 @@ func TestAssignInPlace(t *testing.T) {
 	}
 }
 
+// TestIndexMixed checks an index of a number and arrays of several types of integers.
+func TestIndexMixed(t *testing.T) {
+	array.AssertNoLeaks(t)
+	s := array.NewScope("index")
+	defer s.Close()
+	x := array.From(s, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 2, 2, 2)
+	narrow, wide := array.From(s, []int32{1, 0}), array.From(s, []int64{0, 1})
+	for _, c := range []struct {
+		at   []any
+		want []float32
+	}{
+		{[]any{0, narrow}, []float32{3, 4, 1, 2}},
+		{[]any{narrow, wide}, []float32{5, 6, 3, 4}},
+		{[]any{1, narrow, wide}, []float32{7, 6}},
+	} {
+		got, err := array.Copy[float32](s.Index(x, c.at...))
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, not %v: %v", c.at, got, c.want, err)
+		}
+	}
+}
+
 // TestAssignTraced checks assignments in compiled functions: to an input that is a state, and in a derivative.
 func TestAssignTraced(t *testing.T) {
 	array.AssertNoLeaks(t)

@@ -52,6 +52,39 @@ func TestCreated(t *testing.T) {
 	wants(t, err, weir.ErrClosed, "ownership_test.go")
 }
 
+// TestDetach: an array that is detached leaves its scope, whose closing does not end it; one that is lent, or stands over
+// another's tensor, stays.
+func TestDetach(t *testing.T) {
+	array.AssertNoLeaks(t)
+	before := held()
+	s := array.NewScope("s", array.Limit(8000))
+	a := s.Ones(weir.F32, 1000)
+	borrower := array.NewScope("borrower")
+	defer borrower.Close()
+	loan := s.Lend(a, borrower)
+	_, err := a.Detach()
+	wants(t, err, weir.ErrInput, "is lent", "borrower")
+	fine(t, loan.Close())
+	tensor, err := a.Detach()
+	if err != nil || s.Count() != 0 {
+		t.Fatalf("%v, %d arrays", err, s.Count())
+	}
+	_, err = a.Detach()
+	wants(t, err, weir.ErrClosed, "ownership_test.go")
+	s.Ones(weir.F32, 2000) // the limit counts it no more
+	_, err = array.Of(s, tensor).Detach()
+	wants(t, err, weir.ErrInput, "not its own")
+	fine(t, s.Close())
+	list, err := weir.Copy[float32](tensor)
+	if err != nil || len(list) != 1000 || list[999] != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	fine(t, tensor.Close())
+	if held() != before {
+		t.Errorf("%d bytes are left", held()-before)
+	}
+}
+
 // TestResultOwner: a result belongs to the scope that runs the operation, whoever owns the operands, also if the operands
 // are reshaped or gathered from, which is what a model's own table was in the case of the embedding.
 func TestResultOwner(t *testing.T) {

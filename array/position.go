@@ -371,7 +371,7 @@ func tupled(b *ir.Builder, indices []*ir.Value) *ir.Value {
 		}
 		out = append(out, ops.Reshape(b, v, append(append([]sym.Expr(nil), v.Type.Shape...), one)...))
 	}
-	return ops.Concat(b, int64(len(out[0].Type.Shape)-1), out...)
+	return ops.Concat(b, int64(len(out[0].Type.Shape)-1), joint(b, out)...)
 }
 
 // shaped gives what an index took its shape: without the axes of numbers, with those that are fresh; taken are the axes of

@@ -94,6 +94,7 @@ extern char *goClose(weir_handle);
 extern char *goUsage(char **);
 extern char *goSave(weir_handle, char *);
 extern char *goOperators(char **);
+extern char *goOperate(char *, char *, weir_handle *, int32_t, weir_handle *);
 
 weir_error weir_load(const char *path, weir_handle *model) {
 	if (forked) return in_a_child();
@@ -193,6 +194,11 @@ weir_error weir_save(weir_handle program, const char *path) {
 weir_error weir_operators(char **json) {
 	if (forked) return in_a_child();
 	return goOperators(json);
+}
+
+weir_error weir_operate(const char *name, const char *attributes, const weir_handle *operands, int32_t count, weir_handle *result) {
+	if (forked) return in_a_child();
+	return goOperate((char *)name, (char *)attributes, (weir_handle *)operands, count, result);
 }
 
 int32_t weir_abi(void) { return WEIR_ABI; }

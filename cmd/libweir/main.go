@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/array"
 	"github.com/weirml/weir/internal/diag"
 )
 
@@ -145,8 +146,18 @@ func goUsage(text **C.char) *C.char {
 	})
 }
 
+// trimming is held while the limit of compiled operations is 0.
+var trimming sync.Mutex
+
 //export goTrim
-func goTrim() C.int64_t { return C.int64_t(weir.Trim()) }
+func goTrim() C.int64_t {
+	trimming.Lock()
+	defer trimming.Unlock()
+	held := weir.Usage().Current
+	array.CacheLimit(array.CacheLimit(0))
+	held -= weir.Usage().Current
+	return C.int64_t(held + weir.Trim())
+}
 
 //export goSetLimit
 func goSetLimit(bytes C.int64_t) C.int64_t { return C.int64_t(weir.SetLimit(int64(bytes))) }

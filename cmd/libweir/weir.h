@@ -122,6 +122,21 @@ weir_error weir_text(weir_handle tensor, char **json, int64_t *shape, int32_t *r
 weir_error weir_list(const weir_handle *tensors, int32_t count, weir_handle *list);
 weir_error weir_items(weir_handle list, weir_handle *items, int32_t *count);
 
+/* Computes an operation on tensors, at once. name is one of Go's package array in lower case, such as add, sum_keep or matmul:
+ * https://pkg.go.dev/github.com/weirml/weir/array#Scope describes each, and operate.go lists their names. operands are its
+ * arrays, in order; 0 is one that may be absent. attributes is a JSON list of its other arguments, in order, or NULL: numbers
+ * (those that JSON does not have are the texts Infinity, -Infinity and NaN), truth values, names of element types, lists.
+ * A variadic argument is what is left of the operands or the attributes.
+ *
+ * A place of an index, as in index and assign, is a number, a list [begin, end, step] in which null is an end of the axis, or
+ * one of the texts new, for a new axis, rest, for the axes that are left, and array, for the next operand.
+ *
+ * An operation that has one result gives a tensor; one that has several, or as many as data say, gives a list. assign and
+ * add_at write into their first operand, which nobody else may use meanwhile, and give another handle of it.
+ *
+ * The first call for operands of some types and shapes compiles the operation; see docs/arrays.md. */
+weir_error weir_operate(const char *name, const char *attributes, const weir_handle *operands, int32_t count, weir_handle *result);
+
 /* The names of the ATen operators that weir_load_bytes reads in graphs of torch.export, as a JSON list. */
 weir_error weir_operators(char **json);
 
@@ -131,7 +146,7 @@ weir_error weir_close(weir_handle object);
 /* What the process holds, in bytes, by kind, and how many handles and exported tensors there are. */
 weir_error weir_usage(char **json);
 
-/* Gives back what is kept for later, and tells how many bytes that were. */
+/* Gives back what is kept for later, compiled operations too, and tells how many bytes that were. */
 int64_t weir_trim(void);
 
 /* The most bytes of pages that the process may hold; 0 is no limit. It returns the limit before. */

@@ -97,7 +97,7 @@ var rooms = []Room{
 		Modules: []string{"net", "net/http"}},
 	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
-	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "dlpack", "importer/*"},
+	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*"},
 		Modules: []string{"C"}},
 
 	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names alone.

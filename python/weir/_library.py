@@ -58,6 +58,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_text": [_handle, _out, _pointer, _out],
     "weir_list": [_pointer, ctypes.c_int32, _out],
     "weir_items": [_handle, _pointer, _out],
+    "weir_operate": [_text, _text, _pointer, ctypes.c_int32, _out],
     "weir_close": [_handle],
     "weir_usage": [_out],
     "weir_save": [_handle, _text],

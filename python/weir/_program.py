@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 from . import _narrow
 from ._errors import ClosedError, InputError
 from ._library import ABSENT, CONSUME, DONATE, HOW, LEND, LENT, TENSOR, UPDATE, WORDS, Owned, library
-from ._tensor import Tensor, capsule_of, copied, from_dlpack, strings
+from ._tensor import Tensor, capsule_of, copied, from_dlpack, items, strings
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -273,7 +273,7 @@ class Program(Owned):
         if not handle:
             return None
         if self.outputs[i].kind.endswith("sequence"):
-            return _items(handle)
+            return items(handle)
         return Tensor(handle)
 
 
@@ -366,18 +366,6 @@ def _list(values: Any, port: Port) -> Owned:
     handle = ctypes.c_uint64()
     library().check(library().c.weir_list(handles, len(made), ctypes.byref(handle)))
     return Owned(handle.value)
-
-
-def _items(handle: int) -> list[Tensor]:
-    """The tensors of a list of the library's, which is closed."""
-    owned = Owned(handle)
-    count = ctypes.c_int32()
-    lib = library()
-    lib.check(lib.c.weir_items(handle, None, ctypes.byref(count)))
-    items = (ctypes.c_uint64 * count.value)()
-    lib.check(lib.c.weir_items(handle, items, ctypes.byref(count)))
-    owned.close()
-    return [Tensor(item) for item in items]
 
 
 def _told(handle: int) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import ctypes
 import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from . import _narrow
+from . import _narrow, _operate
+from ._dtypes import DType
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
+from ._operators import Operators
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +25,7 @@ class Exchangeable(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-class Tensor(Owned):
+class Tensor(Operators, Owned):
     """An array in memory of weir's, or in memory that another library lends; in row-major order.
 
     NumPy and PyTorch read it without a copy: numpy.from_dlpack(t), torch.from_dlpack(t). The memory is given back when
@@ -36,7 +38,7 @@ class Tensor(Owned):
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
         super().__init__(handle)
         self._seen: DLTensor | None = None
-        self._dtype = ""
+        self._dtype: DType | None = None
 
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
@@ -64,10 +66,10 @@ class Tensor(Owned):
         return tuple(int(e) for e in view.shape[: view.ndim]) if view.ndim else ()
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         """The element type by weir's name, such as f32, bf16 or i64."""
-        if not self._dtype:
-            self._dtype = self._type()[0]
+        if self._dtype is None:
+            self._dtype = DType(self._type()[0])
         return self._dtype
 
     def _type(self) -> tuple[str, bool]:
@@ -150,8 +152,8 @@ class Tensor(Owned):
         """
         import numpy
 
-        if self.dtype in _narrow.NAMES:
-            return _narrow.unpacked(self.dtype, self.data_ptr, self.size, self.shape)
+        if self.dtype.name in _narrow.NAMES:
+            return _narrow.unpacked(self.dtype.name, self.data_ptr, self.size, self.shape)
 
         if self.dtype == "string":
             words, shape = self._strings()
@@ -175,17 +177,31 @@ class Tensor(Owned):
 
     def tolist(self) -> Any:
         """The elements as Python's numbers, in lists of lists."""
-        return self.numpy().tolist()
+        if not self.dtype.letter:
+            return self.numpy().tolist()
+        return _operate.nested(_operate.elements(self), self.shape)
 
     def item(self) -> Any:
         """The only element."""
-        return self.numpy().item()
+        if not self.dtype.letter:
+            return self.numpy().item()
+        if self.size != 1:
+            raise ValueError(f"{self!r} has {self.size} elements, not one")
+        return _operate.elements(self)[0]
 
     def __float__(self) -> float:
         return float(self.item())
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in ("signed", "unsigned") or self.shape:
+            raise TypeError(f"{self!r} is no integer")
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def __bool__(self) -> bool:
         return bool(self.item())
@@ -247,11 +263,23 @@ def from_dlpack(x: Exchangeable, /, *, copy: bool | None = None) -> Tensor:
     return Tensor(handle.value)
 
 
-def zeros(shape: Sequence[int], dtype: str = "f32") -> Tensor:
+def items(handle: int) -> list[Tensor]:
+    """The tensors of a list of the library's, which is closed."""
+    owned = Owned(handle)
+    count = ctypes.c_int32()
+    lib = library()
+    lib.check(lib.c.weir_items(handle, None, ctypes.byref(count)))
+    found = (ctypes.c_uint64 * count.value)()
+    lib.check(lib.c.weir_items(handle, found, ctypes.byref(count)))
+    owned.close()
+    return [Tensor(item) for item in found]
+
+
+def zeros(shape: Sequence[int], dtype: DType | str = "f32") -> Tensor:
     """A tensor of zeros."""
     sizes = (ctypes.c_int64 * len(shape))(*shape)
     handle = ctypes.c_uint64()
-    library().check(library().c.weir_zeros(dtype.encode(), sizes, len(shape), ctypes.byref(handle)))
+    library().check(library().c.weir_zeros(str(dtype).encode(), sizes, len(shape), ctypes.byref(handle)))
     return Tensor(handle.value)
 
 

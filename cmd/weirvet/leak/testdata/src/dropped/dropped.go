@@ -59,3 +59,8 @@ func call(p *weir.Program) error {
 	}
 	return nil
 }
+
+func detached(x *array.Array) error {
+	_, err := x.Detach() // want `the tensor from Array.Detach is dropped`
+	return err
+}

@@ -32,6 +32,7 @@ func (a *Array) DType() weir.DType                   { return 0 }
 func (a *Array) Shape() []int                        { return nil }
 func (a *Array) Dim(axis int) int                    { return 0 }
 func (a *Array) Tensor() *weir.Tensor                { return nil }
+func (a *Array) Detach() (*weir.Tensor, error)       { return nil, nil }
 
 func From[T weir.Element](s *Scope, data []T, shape ...int) *Array { return nil }
 func Scalar[T weir.Element](s *Scope, v T) *Array                  { return nil }
