@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import sys
-import subprocess
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -377,9 +377,10 @@ def exchange(n: int) -> None:
         "there and back": lambda: weir.from_dlpack(weir.from_dlpack(x)),
         "copied": lambda: weir.from_dlpack(x, copy=True),
     }
-    for name, do in kinds.items():
-        for _ in range(n // 10):
+    for do in kinds.values():  # until the heaps have the sizes that they keep
+        for _ in range(n):
             do()
+    for name, do in kinds.items():
         gc.collect()
         before, held = resident(), weir.usage()
         for _ in range(n):
