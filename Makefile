@@ -188,7 +188,7 @@ torch: ## .pt2 files and torch.compile beside PyTorch (installs about 6 GB into 
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt pytest==9.2.0 expecttest==0.3.0
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall ./python
 	@cd python/tests_torch && ../../.cache/compare/venv/bin/python -P -m pytest -q -c pytest.ini
-	@cd python/tests_torch && ../../.cache/compare/venv/bin/python -P operators.py
+	@cd python/tests_torch && ../../.cache/compare/venv/bin/python operators.py
 
 .PHONY: bench
 bench: ## weir beside other engines, into docs/benchmarks.md (installs about 8 GB into .cache; bench/bench.py --help)

@@ -22,7 +22,7 @@ import weir
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
-from weir import _torch
+from weir import _torch, _torch_program
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "empty", "normal")
 MOST_ELEMENTS = 100_000
@@ -92,7 +92,7 @@ def order(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], node: Any) -> t
 def verdict(gm: torch.fx.GraphModule, tensors: list[torch.Tensor], want: list[torch.Tensor]) -> str:
     """What weir makes of a graph."""
     try:
-        got = _torch._Compiled(gm)(tensors)
+        got = _torch_program.Compiled(gm)(tensors)
     except weir.UnsupportedError as error:
         return f"refused: {error}" if error.op.startswith("aten.") else f"missing: {error}"
     except weir.Error as error:
@@ -127,7 +127,7 @@ def count_functions(count: int, names: list[str], status: Counts, tell: Any) -> 
                     gm = sample.graph(decompositions)
             except Exception:  # what torch itself refuses, or cannot trace
                 continue
-            if any(not isinstance(t, torch.Tensor) or t.dtype not in _torch._TYPES for t in want + sample.tensors):
+            if any(not isinstance(t, torch.Tensor) or t.dtype not in _torch_program.TYPES for t in want + sample.tensors):
                 continue
             nodes = [n for n in gm.graph.nodes if n.op == "call_function"]
             operators = {str(n.target) for n in nodes if str(n.target).startswith("aten.")}

@@ -1,0 +1,404 @@
+"""Graphs of ATen's operators as programs of weir, which are called with torch's tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import operator
+from typing import Any, Callable, Sequence
+
+import torch
+import torch.fx
+from torch._export.serde import serialize
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
+
+from ._errors import UnsupportedError
+from ._library import HOW, LEND, LENT, WORDS, DLTensor, library
+from ._program import Program, compile
+
+_aten = torch.ops.aten
+
+# Operators that only look at memory in another way: torch computes them for outputs, which are views then.
+_VIEWS = {
+    _aten.t.default, _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default,
+    _aten.squeeze.dim, _aten.squeeze.dims, _aten.expand.default, _aten.alias.default, _aten.detach.default,
+    _aten.slice.Tensor, _aten.select.int,
+}  # fmt: skip
+# Those of them that need no more memory than what they look at, whole.
+_WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int}
+_ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
+# What DLPack calls torch's element types: code and bits.
+TYPES = {
+    torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.int64: (0, 64),
+    torch.int32: (0, 32), torch.int16: (0, 16), torch.int8: (0, 8), torch.uint8: (1, 8), torch.bool: (6, 8),
+}  # fmt: skip
+
+
+def value_of(node: torch.fx.Node) -> Any:
+    """What a node gives, as the tracer knows it."""
+    return node.meta.get("val")
+
+
+def is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(value_of(node), torch.Tensor)
+
+
+def is_integer(node: torch.fx.Node) -> bool:
+    """Whether a node is a whole number: a size, or a tensor's element."""
+    return isinstance(value_of(node), (int, torch.SymInt)) and not isinstance(value_of(node), bool)
+
+
+def is_number(node: torch.fx.Node) -> bool:
+    """Whether a node is a size: a number that torch computes. A tensor's element is not, even if it becomes a size."""
+    return is_integer(node) and node.target is not _aten._local_scalar_dense.default
+
+
+def _order(value: torch.Tensor) -> list[int] | None:
+    """The order of axes in which a tensor lies in row-major order; None if there is none, or it is the axes' own."""
+    strides, sizes = [_hint(s) for s in value.stride()], [_hint(s) for s in value.shape]
+    order = sorted(range(value.dim()), key=lambda i: (-strides[i], i))
+    if 0 in strides or order == list(range(value.dim())):
+        return None
+    expected = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != expected:
+            return None
+        expected *= sizes[axis]
+    return order
+
+
+def _hint(size: Any) -> int:
+    """A size as it is now, which of a dynamic one may be another later."""
+    return int(size) if isinstance(size, int) else int(size.node.hint or 0)
+
+
+class _Size:
+    """How a symbol's value is found: an argument, or its extent along an axis, is step · symbol + rest."""
+
+    def __init__(self, place: int, axis: int | None, step: int, rest: int) -> None:
+        self.place, self.axis, self.step, self.rest = place, axis, step, rest
+
+    def of(self, args: Sequence[Any]) -> int:
+        arg = args[self.place]
+        return (int(arg if self.axis is None else arg.shape[self.axis]) - self.rest) // self.step
+
+
+class _Argument:
+    """An input of a program: which argument it is, and the order in which its axes lie."""
+
+    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None, size: _Size | None = None) -> None:
+        self.place = place
+        self.order = order
+        self.size = size  # which the input has as its extent
+        self.rank = value.dim()
+        self.code, self.bits = TYPES[value.dtype]
+
+
+class _Lent:
+    """Where an argument lies, as a program is told it."""
+
+    def __init__(self, argument: _Argument) -> None:
+        self.place, self.order, self.size = argument.place, argument.order, argument.size
+        self.rank = n = argument.rank
+        self.extents = (ctypes.c_int64 * max(1, 2 * n))()
+        self.tensor = DLTensor()
+        self.tensor.device_type, self.tensor.ndim, self.tensor.lanes = 1, n, 1
+        self.tensor.code, self.tensor.bits = argument.code, argument.bits
+        self.tensor.shape = ctypes.cast(self.extents, ctypes.POINTER(ctypes.c_int64))
+        self.tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
+        self.shape: Any = None
+        self.stride: Any = None
+
+    def point(self, args: Sequence[Any]) -> None:
+        """Says where an argument lies. A size is the extent of what has no elements."""
+        if self.size is not None:
+            t = torch.empty((self.size.of(args), 0), dtype=torch.uint8)
+        else:
+            t = args[self.place]
+        if self.order is not None:
+            t = t.permute(self.order)
+        shape, stride = t.shape, t.stride()
+        if shape != self.shape or stride != self.stride:
+            n = self.rank
+            self.extents[:n], self.extents[n : 2 * n] = shape, stride
+            self.shape, self.stride = shape, stride
+        self.tensor.data = t.data_ptr()
+
+
+class _Call:
+    """What one call of a program tells it: calls that run at once have one each."""
+
+    def __init__(self, arguments: list[_Argument], outputs: int) -> None:
+        self.lent = [_Lent(argument) for argument in arguments]
+        self.words = (ctypes.c_uint64 * (WORDS * len(arguments)))()
+        for k, lent in enumerate(self.lent):
+            self.words[WORDS * k + LENT], self.words[WORDS * k + HOW] = ctypes.addressof(lent.tensor), LEND
+        self.outputs = (ctypes.c_void_p * outputs)()
+
+    def run(self, program: Program, args: Sequence[Any]) -> list[torch.Tensor]:
+        """Runs a program. Its outputs are torch's from then on."""
+        for lent in self.lent:
+            lent.point(args)
+        lib, outputs = library(), self.outputs
+        failed = lib.run_giving(program._handle, self.words, len(self.lent), lib.poll, outputs, len(outputs))
+        if failed:
+            lib.check(failed)
+        return [_from_capsule(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
+
+
+_from_capsule = torch.utils.dlpack.from_dlpack
+
+
+class Compiled:
+    """A graph of which weir computes everything: called with its inputs, it gives its outputs."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        held = [n for n in gm.graph.nodes if n.op == "get_attr"]  # tensors of the graph's own: further inputs
+        self.held = [operator.attrgetter(str(n.target))(gm) for n in held]
+        for node, tensor in zip(held, self.held):
+            node.meta.setdefault("val", tensor)
+        self.placeholders += held
+        self.places = {node: i for i, node in enumerate(self.placeholders)}
+        self.results: list[Any] = list(gm.graph.output_node().args[0])
+        self.found = self._found()
+        self.eager = self._eager()
+        graph = torch.fx.Graph()
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        self.inputs: list[_Argument] = []
+        self.turned: list[tuple[torch.fx.Node, Callable[[], torch.fx.Node]]] = []
+        for i, node in enumerate(self.placeholders):
+            self._input(graph, copies, i, node)
+        self._sizes(graph, gm)
+        for node in gm.graph.nodes:  # sizes are expressions of symbols: they are declared, not computed
+            if node.op == "call_function" and is_number(node):
+                copies[node] = graph.placeholder(node.name)
+                copies[node].meta["val"] = value_of(node)
+        for node, turned in self.turned:
+            copies[node] = turned()
+        for node in gm.graph.nodes:
+            if node.op != "call_function" or is_number(node):
+                continue
+            if node.target in _ALIASES:
+                copies[node] = copies[node.args[0]]
+                continue
+            copies[node] = graph.node_copy(node, lambda n: copies[n])
+        self.computed: dict[torch.fx.Node, tuple[int, list[int] | None]] = {}  # which output it is, and how its axes lie
+        given: list[torch.fx.Node] = []
+        for node in self.results:
+            self._result(graph, copies, given, node)
+        graph.output(given)
+        self.program = self._compiled(graph, given)
+        self.room = len(given)
+        self.calls: list[_Call] = []  # that no thread makes just now
+
+    def _eager(self) -> dict[torch.fx.Node, bool]:
+        """The nodes that torch computes for results: numbers, and views of inputs and of what weir computes."""
+        out: dict[torch.fx.Node, bool] = {}
+
+        def light(node: torch.fx.Node) -> bool:
+            if node not in out:
+                out[node] = (
+                    node in self.places
+                    or is_number(node)
+                    or (node.op == "call_function" and node.target in _VIEWS and all(light(n) for n in node.all_input_nodes))
+                )
+            return out[node]
+
+        for node in self.results:
+            chain = []
+            while isinstance(node, torch.fx.Node) and not light(node) and node.target in _WHOLE_VIEWS:
+                if not all(light(n) for n in node.all_input_nodes[1:]):
+                    break
+                chain.append(node)
+                node = node.args[0]
+            if chain and is_tensor(node):
+                out.update(dict.fromkeys(chain, True))
+        for node in [n for n, eager in out.items() if eager and isinstance(value_of(n), torch.SymInt)]:
+            if unknown := value_of(node).node.expr.free_symbols - self.found.keys():
+                raise UnsupportedError(f"no argument tells the size {min(map(str, unknown))}")
+        return out
+
+    def _input(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], i: int, node: torch.fx.Node) -> None:
+        """Declares an input, in the order in which it lies in memory."""
+        copy = graph.placeholder(node.name)
+        value = value_of(node)
+        copy.meta["val"] = value
+        copies[node] = copy
+        if not isinstance(value, torch.Tensor):
+            return
+        order = _order(value)
+        self.inputs.append(_Argument(i, value, order))
+        if order is not None:
+            back = [order.index(k) for k in range(len(order))]
+            copy.meta["val"] = value.permute(order)
+
+            def turned() -> torch.fx.Node:
+                node = graph.call_function(_aten.permute.default, (copy, back))
+                node.meta["val"] = value
+                return node
+
+            self.turned.append((node, turned))
+
+    def _found(self) -> dict[Any, _Size]:
+        """How the symbols that arguments tell are found."""
+        found: dict[Any, _Size] = {}
+        for place, node in enumerate(self.placeholders):
+            value = value_of(node)
+            pairs = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+            for axis, extent in pairs:
+                if not isinstance(extent, torch.SymInt):
+                    continue
+                expression = extent.node.expr
+                if len(expression.free_symbols) != 1:
+                    continue
+                (symbol,) = expression.free_symbols
+                step = expression.coeff(symbol)
+                rest = expression - step * symbol
+                if not (step.is_Integer and step > 0 and rest.is_Integer):
+                    continue
+                if symbol not in found or expression.is_symbol and axis is not None:
+                    found[symbol] = _Size(place, axis, int(step), int(rest))
+        return found
+
+    def _sizes(self, graph: torch.fx.Graph, gm: torch.fx.GraphModule) -> None:
+        """Declares an input without elements for each symbol that is no extent of another input: its shape has it."""
+        told: dict[Any, tuple[Any, Any]] = {}
+        bound = set()
+        for node in gm.graph.nodes:
+            value = value_of(node)
+            for v in value if isinstance(value, (tuple, list)) else (value,):
+                mode = getattr(v, "fake_mode", None)
+                for e in v.shape if isinstance(v, torch.Tensor) else (v,):
+                    if not isinstance(e, torch.SymInt):
+                        continue
+                    for symbol in e.node.expr.free_symbols:
+                        before = told.get(symbol, (None, None))
+                        told[symbol] = (before[0] or mode, e.node.shape_env)
+                    if node.op == "placeholder" and isinstance(v, torch.Tensor) and e.node.expr.is_symbol:
+                        bound.add(e.node.expr)
+        for symbol in sorted(told.keys() - bound, key=str):
+            mode, environment = told[symbol]
+            if mode is None:
+                continue  # a number that no tensor's shape has
+            size = self.found.get(symbol)
+            if size is None:
+                raise UnsupportedError(f"no argument tells the size {symbol}")
+            hint = environment.var_to_val.get(symbol)
+            with mode:
+                extent = environment.create_symintnode(symbol, hint=None if hint is None else int(hint))
+                shown = torch.empty((extent, 0), dtype=torch.uint8)
+            graph.placeholder(f"size_{symbol}").meta["val"] = shown
+            self.inputs.append(_Argument(size.place, shown, None, size))
+
+    def _result(
+        self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], given: list[torch.fx.Node], node: Any
+    ) -> None:
+        """Declares what weir computes of a result, in the order in which torch expects it to lie in memory."""
+        while isinstance(node, torch.fx.Node) and self.eager.get(node) and node not in self.places and not is_number(node):
+            node = node.args[0]  # torch computes a view
+        if not isinstance(node, torch.fx.Node) or self.eager.get(node) or node in self.computed:
+            return
+        copy, order = copies[node], _order(value_of(node))
+        if order is not None:
+            value = value_of(node)
+            copy = graph.call_function(_aten.permute.default, (copy, order))
+            copy.meta["val"] = value.permute(order)
+            order = [order.index(k) for k in range(len(order))]
+        elif copy in given:
+            self.computed[node] = (given.index(copy), None)
+            return
+        self.computed[node] = (len(given), order)
+        given.append(copy)
+
+    def _compiled(self, graph: torch.fx.Graph, given: Sequence[torch.fx.Node]) -> Program:
+        """The program of a graph, by way of torch.export's JSON."""
+        for node in graph.nodes:
+            node.meta = {"val": node.meta.get("val")}
+        inputs = [
+            InputSpec(InputKind.USER_INPUT, TensorArgument(n.name) if is_tensor(n) else SymIntArgument(n.name), None)
+            for n in graph.nodes
+            if n.op == "placeholder"
+        ]
+        outputs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in given]
+        module = torch.fx.GraphModule(torch.nn.Module(), graph)
+        written = serialize.GraphModuleSerializer(ExportGraphSignature(inputs, outputs), []).serialize(module)
+        text = json.dumps(
+            {
+                "graph_module": serialize._dataclass_to_dict(written),
+                "schema_version": {"major": serialize.SCHEMA_VERSION[0], "minor": serialize.SCHEMA_VERSION[1]},
+                "range_constraints": _ranges(graph),
+                "torch_version": torch.__version__,
+            },
+            cls=serialize.EnumEncoder,
+        )
+        return compile(text.encode(), threads=torch.get_num_threads())
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        args = [*args, *self.held]
+        try:
+            call = self.calls.pop()
+        except IndexError:
+            call = _Call(self.inputs, self.room)
+        tensors = call.run(self.program, args)
+        self.calls.append(call)
+        known: dict[torch.fx.Node, Any] = self._numbers(args)
+        for node, (at, order) in self.computed.items():
+            known[node] = tensors[at] if order is None else tensors[at].permute(order)
+        return [self._light(node, args, known) if isinstance(node, torch.fx.Node) else node for node in self.results]
+
+    def _light(self, node: torch.fx.Node, args: Sequence[Any], known: dict[torch.fx.Node, Any]) -> Any:
+        """A result, or what it is a view of."""
+        if node in self.places:
+            return args[self.places[node]]
+        if node not in known:
+            find = lambda n: self._light(n, args, known)  # noqa: E731
+            inputs = torch.fx.map_arg(node.args, find)
+            named = torch.fx.map_arg(node.kwargs, find)
+            known[node] = node.target(*inputs, **named)
+        return known[node]
+
+    def _numbers(self, args: Sequence[Any]) -> dict[torch.fx.Node, Any]:
+        """The values of the sizes that results need, out of the sizes of arguments."""
+        numbers = [n for n, light in self.eager.items() if light and n not in self.places and is_number(n)]
+        if not numbers:
+            return {}
+        values: dict[torch.fx.Node, Any] = {}
+        for node in numbers:
+            value = value_of(node)
+            if isinstance(value, torch.SymInt):
+                sizes = {symbol: self.found[symbol].of(args) for symbol in value.node.expr.free_symbols}
+                value = int(value.node.expr.xreplace(sizes))
+            values[node] = value
+        return values
+
+
+def _ranges(graph: torch.fx.Graph) -> dict[str, dict[str, int | None]]:
+    """The ranges of the symbols of a graph's shapes."""
+    ranges: dict[str, dict[str, int | None]] = {}
+    for node in graph.nodes:
+        value = value_of(node)
+        if not isinstance(value, torch.Tensor):
+            continue
+        for extent in value.shape:
+            if not isinstance(extent, torch.SymInt):
+                continue
+            environment = extent.node.shape_env
+            for symbol in extent.node.expr.free_symbols:
+                bounds = environment.var_to_range.get(symbol)
+                if bounds is None:
+                    continue
+                low, high = bounds.lower, bounds.upper
+                ranges[str(symbol)] = {
+                    "min_val": int(low) if low.is_finite else 0,
+                    "max_val": int(high) if high.is_finite and high < 1 << 60 else None,
+                }
+    return ranges
