@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"unsafe"
 
@@ -160,6 +161,7 @@ func goTrim() C.int64_t {
 	before := mapped()
 	array.CacheLimit(array.CacheLimit(0))
 	weir.Trim()
+	debug.FreeOSMemory() // what describes programs lies in Go's heap
 	return C.int64_t(max(before-mapped(), 0))
 }
 

@@ -54,6 +54,13 @@ def same(got: weir.Tensor, want: object, rtol: float = 0.0) -> None:
             numpy.testing.assert_array_equal(numpy.signbit(got.numpy())[real], numpy.signbit(want)[real])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def given_back():
+    """Compiled operations are given back at the end, so that tests which measure the process find it small."""
+    yield
+    weir.trim()
+
+
 @pytest.fixture(autouse=True)
 def quiet():
     with numpy.errstate(all="ignore"), warnings.catch_warnings():
