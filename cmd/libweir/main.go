@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"unsafe"
 
@@ -153,10 +154,15 @@ var trimming sync.Mutex
 func goTrim() C.int64_t {
 	trimming.Lock()
 	defer trimming.Unlock()
-	held := weir.Usage().Current
+	mapped := func() int64 {
+		u := weir.Usage()
+		return u.Current + u.Cached
+	}
+	before := mapped()
 	array.CacheLimit(array.CacheLimit(0))
-	held -= weir.Usage().Current
-	return C.int64_t(held + weir.Trim())
+	weir.Trim()
+	debug.FreeOSMemory() // what describes programs lies in Go's heap
+	return C.int64_t(max(before-mapped(), 0))
 }
 
 //export goSetLimit

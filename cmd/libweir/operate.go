@@ -144,11 +144,11 @@ func (c *call) run(result *C.uint64_t) error {
 	if err != nil {
 		return err
 	}
-	call := f.Call
+	apply := f.Call
 	if f.Type().IsVariadic() {
-		call = f.CallSlice
+		apply = f.CallSlice
 	}
-	given := call(in)
+	given := apply(in)
 	if err := c.scope.Err(); err != nil {
 		var e *weir.Error
 		if errors.As(err, &e) { // the line is one of this library

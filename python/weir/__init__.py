@@ -3,6 +3,7 @@
     program = weir.compile("model.onnx")
     program.memory.peak(batch=64)      # bytes
     y = program(x)                     # x of NumPy, PyTorch, or whatever has __dlpack__
+    z = weir.array_api.exp(y) + 1      # the array API standard, by Weir's kernels
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import ctypes as _ctypes
 import json as _json
 from typing import Any as _Any
 
+from . import array_api
+from ._dtypes import DType
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
 from ._library import library as _weir
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
@@ -41,6 +44,7 @@ def set_limit(bytes: int) -> int:
 __all__ = [
     "BudgetError",
     "ClosedError",
+    "DType",
     "Dimension",
     "Error",
     "Exchangeable",
@@ -54,6 +58,7 @@ __all__ = [
     "Results",
     "Tensor",
     "UnsupportedError",
+    "array_api",
     "compile",
     "consume",
     "donate",

@@ -177,13 +177,13 @@ class Tensor(Operators, Owned):
 
     def tolist(self) -> Any:
         """The elements as Python's numbers, in lists of lists."""
-        if not self.dtype.letter:
+        if self.dtype.kind in ("complex", "other"):
             return self.numpy().tolist()
         return _operate.nested(_operate.elements(self), self.shape)
 
     def item(self) -> Any:
         """The only element."""
-        if not self.dtype.letter:
+        if self.dtype.kind in ("complex", "other"):
             return self.numpy().item()
         if self.size != 1:
             raise ValueError(f"{self!r} has {self.size} elements, not one")
