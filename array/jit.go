@@ -2,6 +2,7 @@ package array
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/weirml/weir"
@@ -121,7 +122,7 @@ func (c *Compiled) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shut = true
-	for c.running > 0 {
+	for c.running > 0 || slices.ContainsFunc(c.made, (*variant).lends) {
 		c.idle.Wait()
 	}
 	var errs []error

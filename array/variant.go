@@ -24,6 +24,10 @@ type variant struct {
 	gone    bool   // it is no longer kept: the last of them closes it
 }
 
+// lends reports whether a call that is to begin, or to find the function closed, keeps what the variant borrowed, for who
+// holds the lock.
+func (v *variant) lends() bool { return v.program != nil && v.users > 0 }
+
 // stage is what is done once, by who comes first.
 type stage struct {
 	mu   sync.Mutex
@@ -100,6 +104,7 @@ func (c *Compiled) prepare(v *variant, inputs []Spec) error {
 		defer c.mu.Unlock()
 		c.drop(v)
 		v.release()
+		c.idle.Broadcast()
 		if c.shut { // then what it reads may be closed too, which the trace found
 			err = c.closed()
 		}
