@@ -46,6 +46,25 @@ class Turned(nn.Module):
         return torch.where(y > n, y, torch.zeros_like(y)), y.shape[0] * y.sum(), (x * 2)[:, 1::2]
 
 
+class States(nn.Module):
+    """Updates buffers: a counter, a mean, a cache that is written at places that are given, and one by a slice."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(3))
+        self.register_buffer("mean", torch.linspace(0, 1, 4))
+        self.register_buffer("cache", torch.zeros(1, 8, 4))
+        self.register_buffer("last", torch.ones(5, 4), persistent=False)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x, at):
+        self.count.add_(1)
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        self.cache.index_copy_(1, at, x[None])
+        self.last[:2].copy_(x[:2] * self.count)
+        return x * self.mean + self.count + self.norm(x), self.cache.sum(1), self.last.sum(0)
+
+
 def main():
     torch.manual_seed(3)
     batch, sequence = torch.export.Dim("batch", min=2, max=9), torch.export.Dim("sequence", min=2, max=32)
@@ -55,18 +74,28 @@ def main():
         ("attends_spelled", Attends(), (torch.randint(0, 11, (2, 5)),), ({0: batch, 1: sequence},), True),
         ("picture", Picture(), (torch.randn(3, 2, 12, 12),), ({0: batch},), True),
         ("turned", Turned(), (torch.randn(4, 5), torch.tensor(0.5)), ({0: batch}, None), False),
+        ("states", States(), (torch.randn(3, 4), torch.tensor([4, 0, 6])), None, True),
     ]:
-        model = model.eval()
+        model = model.train() if name == "states" else model.eval()
         program = torch.export.export(model, args, dynamic_shapes=sizes)
         if spelled:
             program = program.run_decompositions()
         path = HERE / f"{name}.pt2"
         torch.export.save(program, path)
         trim(path)
-        outputs = model(*args)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        told = [[{"shape": list(t.shape), "values": t.detach().flatten().tolist()} for t in list_] for list_ in (args, outputs)]
-        (HERE / f"{name}.json").write_text(json.dumps({"inputs": told[0], "outputs": told[1]}) + "\n")
+        steps = []
+        for _ in range(3 if name == "states" else 1):
+            outputs = model(*args)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            changed = dict(model.named_buffers()) if name == "states" else {}
+            steps.append({"outputs": [tell(t) for t in outputs], "states": {k: tell(t) for k, t in changed.items()}})
+        told = {"inputs": [tell(t) for t in args], "outputs": steps[0]["outputs"]}
+        (HERE / f"{name}.json").write_text(json.dumps({**told, "steps": steps} if len(steps) > 1 else told) + "\n")
+
+
+def tell(tensor):
+    """A tensor as JSON."""
+    return {"shape": list(tensor.shape), "values": tensor.detach().flatten().tolist()}
 
 
 def trim(path):

@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -24,28 +23,33 @@ type graph struct {
 	items     map[string]*ir.Value // the elements that are sizes, by torch's symbols
 	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
 	module    *ir.Module
+	states    states
 }
 
-// build builds the module of a program. constant gives the contents of parameters, buffers and constants.
-func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, err error) {
+// build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
+// the first values of states that the file has, by their inputs' names.
+func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
 		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
+	if g.states, err = statesOf(p); err != nil {
+		return nil, nil, err
+	}
 	if err := g.inputs(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := g.guards(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range p.GraphModule.Graph.Nodes {
 		if err := g.node(&p.GraphModule.Graph.Nodes[i]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return m, g.outputs()
+	return m, g.states.initial, g.outputs()
 }
 
 // symbol is a dimension by its name.
@@ -138,9 +142,14 @@ func (g *graph) inputs() error {
 			g.ints[name] = e
 		}
 	}
-	for i, in := range graph.Inputs {
-		if err := g.input(in, specs[i]); err != nil {
-			return err
+	for _, given := range []bool{true, false} { // what the user gives comes first, and keeps its name
+		for i, in := range graph.Inputs {
+			if _, is := specs[i]["user_input"]; is != given {
+				continue
+			}
+			if err := g.input(in, specs[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -203,7 +212,8 @@ func (g *graph) input(in argument, spec inputSpec) error {
 			if err != nil {
 				return err
 			}
-			g.values[n.Name] = g.Param(n.Name, t)
+			v := g.Param(n.Name, t)
+			g.values[n.Name], g.states.inputs["input "+n.Name] = v, v
 			return nil
 		case "parameter", "buffer", "tensor_constant":
 			var s struct {
@@ -224,6 +234,10 @@ func (g *graph) input(in argument, spec inputSpec) error {
 				g.values[n.Name], g.imaginary[n.Name] = z.re, z.im
 				return err
 			}
+			if g.states.changed[name] {
+				g.values[n.Name] = g.state(name, c)
+				return nil
+			}
 			g.values[n.Name] = g.Builder.Constant(name, c)
 			return nil
 		default:
@@ -231,57 +245,6 @@ func (g *graph) input(in argument, spec inputSpec) error {
 		}
 	}
 	return diag.Inputf("input %s is not described", n.Name).AtTensor(n.Name)
-}
-
-// outputs are the program's results: what the user is given, and new values of buffers, which are states.
-func (g *graph) outputs() error {
-	specs, body := g.program.GraphModule.Signature.Outputs, g.module.Main.Body
-	if len(specs) != len(g.program.GraphModule.Graph.Outputs) {
-		return diag.Inputf("%d outputs, of which %d are described", len(g.program.GraphModule.Graph.Outputs), len(specs))
-	}
-	returned, called := map[*ir.Value]bool{}, map[string]*ir.Value{}
-	for _, n := range body.Nodes {
-		for _, v := range n.Outputs {
-			called[v.Name] = v
-		}
-	}
-	for _, v := range append(body.Params, body.Consts...) {
-		called[v.Name] = v
-	}
-	for i, out := range g.program.GraphModule.Graph.Outputs {
-		for kind := range specs[i] {
-			if kind != "user_output" {
-				return diag.Unsupportedf("an output of the kind %s", kind).WithFix("export the model in evaluation mode, so that nothing changes")
-			}
-		}
-		if out.kind == "as_none" {
-			continue
-		}
-		var n named
-		if out.kind != "as_tensor" {
-			return diag.Unsupportedf("an output of the kind %s; outputs are tensors", out.kind)
-		}
-		if err := out.into(&n); err != nil {
-			return err
-		}
-		v := g.values[n.Name]
-		if g.imaginary[n.Name] != nil {
-			return diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
-		}
-		if v == nil {
-			return diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
-		}
-		if v.Node == nil || returned[v] { // an input, or a value that is given twice
-			v = ops.Reshape(g.Builder, v, v.Type.Shape...)
-		}
-		returned[v] = true
-		body.Results = append(body.Results, v)
-		if other := called[n.Name]; other != nil { // who has the name takes the value's
-			other.Name, called[v.Name] = v.Name, other
-		}
-		v.Name, called[n.Name] = n.Name, v
-	}
-	return nil
 }
 
 // node builds a node.
