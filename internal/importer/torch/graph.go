@@ -14,6 +14,7 @@ import (
 type graph struct {
 	*ir.Builder
 	program   *exportedProgram
+	json      *graphJSON // what is built: the program's graph, or one within it
 	constant  func(name string) (*tensor.Tensor, error)
 	values    map[string]*ir.Value
 	ints      map[string]sym.Expr
@@ -24,6 +25,9 @@ type graph struct {
 	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
 	module    *ir.Module
 	states    states
+	compared  map[string]*comparison // truth values of whole numbers, by their names
+	budget    *budget
+	depth     int // of graphs within graphs
 }
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
@@ -33,7 +37,7 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
-	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
+	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
 		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
 	if g.states, err = statesOf(p); err != nil {
 		return nil, nil, err
@@ -44,12 +48,20 @@ func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error
 	if err := g.guards(); err != nil {
 		return nil, nil, err
 	}
-	for i := range p.GraphModule.Graph.Nodes {
-		if err := g.node(&p.GraphModule.Graph.Nodes[i]); err != nil {
-			return nil, nil, err
-		}
+	if err := g.nodes(); err != nil {
+		return nil, nil, err
 	}
 	return m, g.states.initial, g.outputs()
+}
+
+// nodes builds the nodes of a graph.
+func (g *graph) nodes() error {
+	for i := range g.json.Nodes {
+		if err := g.node(&g.json.Nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // symbol is a dimension by its name.
@@ -106,7 +118,7 @@ func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Exp
 
 // typeOf is a tensor's type as the file says it.
 func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir.Type, err error) {
-	meta, ok := g.program.GraphModule.Graph.Tensors[name]
+	meta, ok := g.json.Tensors[name]
 	if !ok {
 		return t, diag.Inputf("the graph does not say the type of %s", name).AtTensor(name)
 	}
@@ -125,7 +137,7 @@ func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir
 
 // inputs makes parameters of the graph's inputs, and constants of what the file has.
 func (g *graph) inputs() error {
-	graph, specs := &g.program.GraphModule.Graph, g.program.GraphModule.Signature.Inputs
+	graph, specs := g.json, g.program.GraphModule.Signature.Inputs
 	if len(specs) != len(graph.Inputs) {
 		return diag.Inputf("%d inputs, of which %d are described", len(graph.Inputs), len(specs))
 	}
@@ -157,7 +169,7 @@ func (g *graph) inputs() error {
 
 // declareSymbols declares the symbols of the inputs' extents that stand alone, or of those that are expressions.
 func (g *graph) declareSymbols(alone bool) error {
-	for _, in := range g.program.GraphModule.Graph.Inputs {
+	for _, in := range g.json.Inputs {
 		var n named
 		if in.kind != "as_tensor" {
 			continue
@@ -165,7 +177,7 @@ func (g *graph) declareSymbols(alone bool) error {
 		if err := in.into(&n); err != nil {
 			return err
 		}
-		for _, s := range g.program.GraphModule.Graph.Tensors[n.Name].Sizes {
+		for _, s := range g.json.Tensors[n.Name].Sizes {
 			if s.Expr == nil || isSymbol(s.Expr.Text) != alone {
 				continue
 			}
@@ -257,6 +269,11 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	}()
 	defer misfit(&err)
 	defer ir.Catch(&err)
+	if g.depth > 0 {
+		if err := g.budget.take(); err != nil {
+			return err
+		}
+	}
 	g.Source = n.Name
 	c := &call{graph: g, node: n, args: map[string]*argument{}}
 	for i := range n.Inputs {
@@ -265,8 +282,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	if f := integers[name]; f != nil {
 		return g.integer(n, f(c))
 	}
-	if comparisons[name] {
-		return nil
+	if f, ok := comparisons[name]; ok {
+		return g.compare(c, f)
 	}
 	if done, err := g.complexNode(n, c, name); done || err != nil {
 		return err
@@ -332,7 +349,7 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 				return diag.Unsupportedf("a result that is not computed")
 			}
 			g.numbers[t.Name] = results[0]
-			if e := g.program.GraphModule.Graph.Ints[t.Name].Expr; e != nil {
+			if e := g.json.Ints[t.Name].Expr; e != nil {
 				g.items[symbolOf(e.Text)] = results[0]
 			}
 			results = results[1:]

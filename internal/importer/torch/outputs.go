@@ -81,7 +81,7 @@ type results struct {
 
 // outputs are the program's results: what the user is given, then the new values of states.
 func (g *graph) outputs() error {
-	graph, specs, main := &g.program.GraphModule.Graph, g.program.GraphModule.Signature.Outputs, g.module.Main
+	graph, specs, main := g.json, g.program.GraphModule.Signature.Outputs, g.module.Main
 	if len(specs) != len(graph.Outputs) {
 		return diag.Inputf("%d outputs, of which %d are described", len(graph.Outputs), len(specs))
 	}
