@@ -34,6 +34,7 @@ type about struct {
 	Outputs     []edge            `json:"outputs"`
 	Savings     []Saving          `json:"savings,omitempty"`
 	Exhausted   bool              `json:"exhausted,omitempty"` // see Memory
+	Initial     map[string][]byte `json:"initial,omitempty"`   // the first values of states, by input; zeros are left out
 }
 
 // WriteTo writes the program as an artefact, a .weir file, which Load reads: its text, its scheduled loops, its certificate and its weights, and no
@@ -59,6 +60,9 @@ func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 			info.Shape = shape
 		}
 		a.Extents = append(a.Extents, info.Shape)
+	}
+	if a.Initial, err = p.firstBytes(); err != nil {
+		return 0, err
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -96,7 +100,10 @@ func readArtefact(data []byte) (a *artefact, err error) {
 		if err := checkEdges(a.about.Inputs, read.Program.Inputs, read.Program.Tensors); err != nil {
 			return err
 		}
-		return checkEdges(a.about.Outputs, read.Program.Outputs, read.Program.Tensors)
+		if err := checkEdges(a.about.Outputs, read.Program.Outputs, read.Program.Tensors); err != nil {
+			return err
+		}
+		return a.checkInitial()
 	})
 	if err != nil {
 		return nil, err
@@ -182,8 +189,12 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
 	p.setEdges(a.edges(a.about.Inputs, a.Program.Inputs), a.edges(a.about.Outputs, a.Program.Outputs))
 	p.exhausted = a.about.Exhausted
 	p.proved, p.tuned, p.saved = a.about.Proved, a.about.Description.Tuned, a.about.Savings
+	budget, err := p.budget(o)
+	if err != nil {
+		return err
+	}
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: o.budget(), Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
+		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

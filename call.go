@@ -86,6 +86,9 @@ func (p *Program) NewCall(d Dims) (c *Call, err error) {
 		return nil, err
 	}
 	c = &Call{program: p, inputs: make([]*Tensor, len(p.inputs)), outputs: make([]*Tensor, len(p.outputs)), places: make([]*Tensor, len(p.outputs)), data: make([]*tensor.Tensor, len(p.inputs)+len(p.outputs))}
+	for i := range p.own {
+		c.inputs[i] = p.own[i].tensor
+	}
 	c.use.Set(b, func() {
 		p.drop(c)
 		p.release(b)

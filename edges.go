@@ -322,6 +322,9 @@ func (i Info) String() string {
 	}
 	if i.State != "" {
 		text += " updated to " + i.State
+		if i.Initial {
+			text += ", first as in the file"
+		}
 	}
 	return i.Name + ": " + text
 }

@@ -148,7 +148,7 @@ func (p *Program) settle(x *executor.Executable) {
 			views = append(views, b.Bytes())
 		}
 	}
-	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held()}
+	p.asks = asks{Asks: p.compiled.Asks(), placed: x.Held() + p.ownPages()}
 	p.model.settle(p, &p.asks, views)
 	for _, b := range p.model.files() {
 		if b.Kept(p.readInPlace()) > 0 {

@@ -69,7 +69,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 			return m, nil, err
 		}
 		seen := call.Measured(pattern)
-		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights, seen.Arena, seen.Outputs, seen.Scratch
+		m.Weights, m.Arena, m.Outputs, m.Scratch = seen.Weights+p.ownHeld(), seen.Arena, seen.Outputs, seen.Scratch
 		m.Decided, ranges = Dims{}, seen.Accesses
 		for i, d := range p.compiled.Program.Dims {
 			if d.Data {

@@ -17,7 +17,7 @@ import (
 // over the model's named dimensions. It is what the program takes, neither more nor less. Where data decide a size that nothing bounds, the dimensions that they
 // decide stand in the formulas too (see Program.Decided), and a run takes that part when it knows them.
 type Memory struct {
-	Weights    Size // constants
+	Weights    Size // constants, and the program's own states (see Info.Initial)
 	Code       Size // executable pages
 	Arena      Size // working memory of one run
 	Outputs    Size // results of one run
@@ -76,7 +76,7 @@ func newMemory(p *Program) *Memory {
 	c := p.compiled
 	dims := p.ranges()
 	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.show(x)), dims} }
-	var weights int64
+	weights := p.ownHeld()
 	for _, w := range c.Program.Weights {
 		if !w.Paged {
 			weights += int64(len(w.Data))

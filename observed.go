@@ -80,6 +80,7 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 		}
 	}
 	fixed, err := m.Code.At(nil)
+	fixed += m.program.ownHeld()
 	for _, w := range p.Weights {
 		if used[w.Tensor] && !w.Paged {
 			fixed += int64(len(w.Data))

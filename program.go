@@ -121,6 +121,7 @@ type Program struct {
 	files  files  // that runs read in place
 	ledger any    // the owner of its blocks there
 	owns   []bool // by output's port: it has storage that can be elsewhere
+	own    []held // by input: the states that the program has tensors for; nil if there are none
 
 	asks  asks
 	room  int64        // with a budget: what it leaves for what data decide
@@ -195,6 +196,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	kept := false
 	defer func(p *Program) {
 		if !kept {
+			_ = p.closeOwn()
 			m.release(p)
 		}
 	}(p)
@@ -223,6 +225,10 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	p.engine.Set(x, func() { p.end(x) })
 	for i := range p.compiled.Program.Outputs {
 		p.owns = append(p.owns, x.Owns(i))
+	}
+	if err := p.makeOwn(); err != nil {
+		x.Close()
+		return nil, inFile(err, m.file)
 	}
 	p.memory = newMemory(p)
 	p.setStates()
@@ -282,7 +288,11 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: o.budget(), Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil && m.text.from == "", After: o.Stage, Progress: func(stage string) {
+	budget, err := p.budget(o)
+	if err != nil {
+		return err
+	}
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil && m.text.from == "", After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -300,12 +310,13 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	return nil
 }
 
-// budget is what the compiler is told to keep within; nil where there is no limit.
-func (o *Options) budget() *compiler.Budget {
-	if o.Budget <= 0 {
-		return nil
+// budget is what the compiler is told to keep within, beside the program's own states; nil where there is no limit.
+func (p *Program) budget(o Options) (*compiler.Budget, error) {
+	own, err := p.ownBytes()
+	if o.Budget <= 0 || err != nil {
+		return nil, err
 	}
-	return &compiler.Budget{Bytes: o.Budget, Calls: o.Calls, Workers: o.Threads}
+	return &compiler.Budget{Bytes: max(1, o.Budget-own), Calls: o.Calls, Workers: o.Threads}, nil
 }
 
 // ones are the dimensions that Options.Dims leaves no value but 1, sorted.
@@ -513,11 +524,14 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 	used := 0
 	for i, info := range p.inputs {
 		a, ok := in[info.Name]
-		if t, tensor := a.(*Tensor); !ok || a == nil || tensor && t == nil {
+		if ok {
+			used++
+		}
+		if t, tensor := a.(*Tensor); a != nil && !(tensor && t == nil) {
+			list[i] = a.given()
+		} else if list[i], ok = p.ownState(i); !ok {
 			return args, nil, diag.Inputf("no value is given for input %s", info).AtTensor(info.Name).WithFix("add Inputs{%q: …}", info.Name)
 		}
-		used++
-		list[i] = a.given()
 		for _, t := range list[i].tensors {
 			if t == nil {
 				return args, nil, diag.Inputf("a tensor given for it is nil").AtTensor(info.Name)

@@ -41,9 +41,10 @@ func (e *StateError) Unwrap() error { return e.Err }
 // State is an input that each run updates in place.
 type State struct {
 	Input, Output string // Output is the name of the new value
-	Bytes         Size   // the caller's, in no term of the certificate
+	Bytes         Size   // the caller's, in no term of the certificate; see Info.Initial for the program's own
 	// InPlace: the new value is computed where the old one lies. Otherwise it is computed in the arena, and copied when nothing reads the old one any more.
 	InPlace bool
+	Initial bool // the program has a tensor of its own for it: see Info.Initial
 }
 
 // States lists the inputs that each run updates in place.
@@ -51,7 +52,7 @@ func (p *Program) States() (list []State) {
 	prog := p.compiled.Program
 	for i, port := range prog.Inputs {
 		if o := p.becomes[i]; o >= 0 {
-			list = append(list, State{port.Name, prog.Outputs[o].Name, Size{p.memory.Arena.dims.Simplify(prog.Tensors[port.Tensor].Bytes()), p.memory.Arena.dims}, p.compiled.StateInPlace(i)})
+			list = append(list, State{port.Name, prog.Outputs[o].Name, Size{p.memory.Arena.dims.Simplify(prog.Tensors[port.Tensor].Bytes()), p.memory.Arena.dims}, p.compiled.StateInPlace(i), p.owner(i).Initial})
 		}
 	}
 	return list
@@ -122,6 +123,11 @@ func (p *Program) narrowCaches(module *ir.Module, names []string, dt DType) (mor
 	takes, gives := addedEdges(p.takes, body.Params, inputs), addedEdges(p.gives, body.Results, outputs)
 	for i, name := range more {
 		gives[len(gives)-len(more)+i].Info.Name = name
+	}
+	for i := len(p.takes); i < len(takes); i++ { // scales begin as zeros
+		scale := &takes[i].Info
+		at, ok := p.input(strings.TrimSuffix(scale.Name, ".scale"))
+		scale.Initial = ok && p.inputs[at].Initial
 	}
 	p.setEdges(takes, gives)
 	return more, nil

@@ -433,6 +433,7 @@ var notSwept = map[string]string{
 	"Difference.String":    "likewise",
 	"Update":               "only a text has states: TestStateFaults",
 	"Program.States":       "it is a list",
+	"Program.Initial":      "only a .pt2 file has first values: TestTorchStates",
 	"StateError.Error":     "it is a line",
 	"StateError.Unwrap":    "it is a field",
 	"Program.CloseContext": "it gives back, as Close does: TestCloseContext",

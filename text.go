@@ -24,6 +24,8 @@ type textModel struct {
 	file   *mem.Block // that constants lie in; nil if there is none
 	// constants are the contents of constants, by name.
 	constants map[string]*tensor.Tensor
+	// initial are the first values of states, by their inputs' names.
+	initial map[string]*tensor.Tensor
 }
 
 func init() {
@@ -56,16 +58,22 @@ func exported(file *mem.Block, err error) (*textModel, error) {
 }
 
 // exportedIn is exported for what is in memory: an archive, or the graph alone.
-func exportedIn(data []byte, file *mem.Block) (*textModel, error) {
-	read, from := torch.Parse, "torch.export, .pt2"
+func exportedIn(data []byte, file *mem.Block) (t *textModel, err error) {
 	if torch.IsGraph(data) {
-		read, from = torch.ParseGraph, "torch.export, a graph"
+		m, err := torch.ParseGraph(data)
+		if err != nil {
+			return nil, err
+		}
+		return built("torch.export, a graph", m, file)
 	}
-	m, err := read(data)
+	m, initial, err := torch.Parse(data)
 	if err != nil {
 		return nil, err
 	}
-	return built(from, m, file)
+	if t, err = built("torch.export, .pt2", m, file); err == nil {
+		t.initial = initial
+	}
+	return t, err
 }
 
 // isExported reports whether a file that begins so is one of torch.export's.
@@ -206,7 +214,8 @@ func (t *textModel) outputs() []Info { return infosOfValues(t.module.Main.Body.R
 func (t *textModel) inputs() []Info {
 	list := infosOfValues(t.module.Main.Body.Params)
 	for _, s := range t.module.Main.States {
-		list[slices.Index(t.module.Main.Body.Params, s.In)].State = t.module.Main.Body.Results[s.Out].Name
+		i := slices.Index(t.module.Main.Body.Params, s.In)
+		list[i].State, list[i].Initial = t.module.Main.Body.Results[s.Out].Name, t.initial[s.In.Name] != nil
 	}
 	return list
 }
@@ -266,5 +275,8 @@ func (t *textModel) describe() Description {
 		}
 	}
 	block(t.module.Main.Body, "")
+	for _, first := range t.initial {
+		d.count(first.DType(), first.Len())
+	}
 	return d
 }

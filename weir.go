@@ -122,6 +122,9 @@ type Info struct {
 	Shape []Extent
 	Kind  Kind
 	State string `json:",omitempty"` // of an input that a run updates in place (see Update): the output that is its new value; else empty
+	// Initial says that the model's file has the first value of a state. A run that is given nothing for it updates the
+	// program's own tensor, which begins with that value and is in the certificate: see Program.Initial.
+	Initial bool `json:",omitempty"`
 }
 
 func infoOf(name string, t ir.Type) Info {

@@ -100,6 +100,7 @@ type stateRow struct {
 	Output  string `json:"output"`
 	Bytes   *int64 `json:"bytes"`
 	InPlace bool   `json:"in_place"`
+	Initial bool   `json:"initial,omitempty"` // the program has one of its own, in weights
 	formula weir.Size
 }
 
@@ -281,7 +282,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		p.Region = fit.region(free[0], free[1])
 	}
 	for _, s := range l.program.States() {
-		p.States = append(p.States, stateRow{s.Input, s.Output, at(s.Bytes), s.InPlace, s.Bytes})
+		p.States = append(p.States, stateRow{s.Input, s.Output, at(s.Bytes), s.InPlace, s.Initial, s.Bytes})
 	}
 	p.Savings = l.program.Savings()
 	if p.Spill = at(m.Spill); p.Spill != nil && *p.Spill == 0 {
@@ -435,7 +436,8 @@ func (p *planned) print(m *weir.Memory) {
 		if s.Bytes != nil {
 			bytes = values.FormatBytes(*s.Bytes)
 		}
-		fmt.Printf("%-14s %s becomes %s, %s: %s of the caller's\n", "state", s.Input, s.Output, how, bytes)
+		whose := map[bool]string{true: "the program's, in weights, if a run is given none", false: "the caller's"}[s.Initial]
+		fmt.Printf("%-14s %s becomes %s, %s: %s of %s\n", "state", s.Input, s.Output, how, bytes, whose)
 	}
 	for _, s := range p.Savings {
 		fmt.Printf("%-14s %s\n", "saving", s)

@@ -54,6 +54,9 @@ func (f *inputFlags) read(p *weir.Program, dims weir.Dims, fill bool) (weir.Inpu
 			takeFree(p, dims)
 		}
 		for i, info := range infos {
+			if !given[i] && info.Initial {
+				continue // the program's own
+			}
 			if !given[i] {
 				if !fill {
 					return nil, diag.Inputf("input %s has no value", info).AtTensor(info.Name).WithFix("add --input %s=VALUE", info.Name)

@@ -9,7 +9,9 @@ import zipfile
 
 import torch
 import torch.nn.functional as F
+from functorch.experimental.control_flow import map as map_over
 from torch import nn
+from torch._higher_order_ops import scan, while_loop
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -46,6 +48,89 @@ class Turned(nn.Module):
         return torch.where(y > n, y, torch.zeros_like(y)), y.shape[0] * y.sum(), (x * 2)[:, 1::2]
 
 
+class States(nn.Module):
+    """Updates buffers: a counter, a mean, a cache that is written at places that are given, and one by a slice."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.tensor(3))
+        self.register_buffer("mean", torch.linspace(0, 1, 4))
+        self.register_buffer("cache", torch.zeros(1, 8, 4))
+        self.register_buffer("last", torch.ones(5, 4), persistent=False)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x, at):
+        self.count.add_(1)
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        self.cache.index_copy_(1, at, x[None])
+        self.last[:2].copy_(x[:2] * self.count)
+        return x * self.mean + self.count + self.norm(x), self.cache.sum(1), self.last.sum(0)
+
+
+class Branches(nn.Module):
+    """Branches within a branch, which read a tensor and weights from around them, and results of two sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, choice):
+        around = x.sin()
+
+        def inner(x):
+            return torch.cond(x.mean() > 0, lambda x: x + around, self.linear, (x,))
+
+        y = torch.cond(choice, inner, lambda x: x * 2 - around, (x,))
+        twice = torch.cond(choice, lambda x: torch.cat([x, x]), lambda x: x + 1, (x,))
+        return y, torch.cond(x.shape[0] > 4, lambda x: x.cos(), lambda x: x.exp(), (x,)), twice.sum(0)
+
+
+class Loops(nn.Module):
+    """A loop over rows with a branch in its body, and a loop that data end."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x, most):
+        def more(i, total):
+            return i < x.shape[0]
+
+        def row(i, total):
+            row = x.index_select(0, i.reshape(1))
+            return i + 1, torch.cond(row.sum() > 0, lambda t, r: t + r @ self.weight, lambda t, r: t - r, (total, row))
+
+        def small(n, y):
+            return y.abs().sum() < most
+
+        def grow(n, y):
+            return n + 1, y * 1.5
+
+        rows, total = while_loop(more, row, (torch.tensor(0), torch.zeros(1, 4)))
+        times, y = while_loop(small, grow, (torch.zeros(1, dtype=torch.int64), x))
+        return total, rows, y, times
+
+
+class Slices(nn.Module):
+    """A map over rows and a scan, whose body has a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, h):
+        def each(row, h):
+            return row.sin() + h, row.sum()
+
+        def step(h, row):
+            h = torch.tanh(self.linear(h) + row)
+            return h.clone(), torch.cond(h.sum() > 0, lambda h: h * 2, lambda h: -h, (h,))
+
+        y, sums = map_over(each, x, h)
+        last, all_ = scan(step, h, x)
+        return y, sums, last, all_
+
+
 def main():
     torch.manual_seed(3)
     batch, sequence = torch.export.Dim("batch", min=2, max=9), torch.export.Dim("sequence", min=2, max=32)
@@ -55,18 +140,41 @@ def main():
         ("attends_spelled", Attends(), (torch.randint(0, 11, (2, 5)),), ({0: batch, 1: sequence},), True),
         ("picture", Picture(), (torch.randn(3, 2, 12, 12),), ({0: batch},), True),
         ("turned", Turned(), (torch.randn(4, 5), torch.tensor(0.5)), ({0: batch}, None), False),
+        ("branches", Branches(), (torch.randn(3, 4), torch.tensor(True)), ({0: batch}, None), True),
+        ("loops", Loops(), (torch.randn(3, 4), torch.tensor(90.0)), ({0: batch}, None), True),
+        ("slices", Slices(), (torch.randn(3, 4), torch.randn(4)), ({0: batch}, None), True),
+        ("states", States(), (torch.randn(3, 4), torch.tensor([4, 0, 6])), None, True),
     ]:
-        model = model.eval()
+        model = model.train() if name == "states" else model.eval()
         program = torch.export.export(model, args, dynamic_shapes=sizes)
         if spelled:
             program = program.run_decompositions()
         path = HERE / f"{name}.pt2"
         torch.export.save(program, path)
         trim(path)
-        outputs = model(*args)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        told = [[{"shape": list(t.shape), "values": t.detach().flatten().tolist()} for t in list_] for list_ in (args, outputs)]
-        (HERE / f"{name}.json").write_text(json.dumps({"inputs": told[0], "outputs": told[1]}) + "\n")
+        steps = []
+        for _ in range(3 if name == "states" else 1):
+            outputs = model(*args)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            changed = dict(model.named_buffers()) if name == "states" else {}
+            steps.append({"outputs": [tell(t) for t in outputs], "states": {k: tell(t) for k, t in changed.items()}})
+        told = {"inputs": [tell(t) for t in args], "outputs": steps[0]["outputs"]}
+        if name in OTHERS:
+            told["others"] = [{"inputs": [tell(t) for t in a], "outputs": [tell(t) for t in model(*a)]} for a in OTHERS[name]()]
+        (HERE / f"{name}.json").write_text(json.dumps({**told, "steps": steps} if len(steps) > 1 else told) + "\n")
+
+
+# Other arguments, with which a model takes its other ways.
+OTHERS = {
+    "branches": lambda: [(torch.ones(2, 4), torch.tensor(True)), (-torch.ones(6, 4), torch.tensor(True)), (torch.randn(5, 4), torch.tensor(False))],
+    "loops": lambda: [(torch.ones(2, 4), torch.tensor(3.0)), (torch.randn(9, 4), torch.tensor(1e4))],
+    "slices": lambda: [(torch.randn(9, 4), torch.randn(4))],
+}
+
+
+def tell(tensor):
+    """A tensor as JSON."""
+    return {"shape": list(tensor.shape), "values": [float(v) if isinstance(v, bool) else v for v in tensor.detach().flatten().tolist()]}
 
 
 def trim(path):

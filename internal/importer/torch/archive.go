@@ -41,14 +41,15 @@ type archive struct {
 	folders map[string]map[string]payload // what the folders of weights and constants list, by name
 }
 
-// Parse builds the module of a .pt2 file that is in memory, which stays as long as the module is used.
-func Parse(data []byte) (*ir.Module, error) {
+// Parse builds the module of a .pt2 file that is in memory, which stays as long as the module is used. initial are the
+// first values of its states that the file has, by their inputs' names: the buffers that the model updates.
+func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
-		return nil, diag.Inputf("no zip archive: %v", err).WithCause(err)
+		return nil, nil, diag.Inputf("no zip archive: %v", err).WithCause(err)
 	}
 	if len(r.File) > mostRecords {
-		return nil, diag.Inputf("an archive of %d records; there may be %d", len(r.File), mostRecords)
+		return nil, nil, diag.Inputf("an archive of %d records; there may be %d", len(r.File), mostRecords)
 	}
 	a := &archive{data: data, records: map[string]*zip.File{}, folders: map[string]map[string]payload{}}
 	for i, f := range r.File {
@@ -56,17 +57,17 @@ func Parse(data []byte) (*ir.Module, error) {
 			a.root = root + "/"
 		}
 		if a.records[f.Name] != nil {
-			return nil, diag.Inputf("record %q is in the archive twice", f.Name)
+			return nil, nil, diag.Inputf("record %q is in the archive twice", f.Name)
 		}
 		a.records[f.Name] = f
 	}
 	graph, err := a.read("models/model.json")
 	if err != nil {
-		return nil, a.other(err)
+		return nil, nil, a.other(err)
 	}
 	program, err := parseProgram(graph)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return build(program, a.constant)
 }
@@ -77,9 +78,10 @@ func ParseGraph(data []byte) (*ir.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(program, func(name string) (*tensor.Tensor, error) {
+	m, _, err := build(program, func(name string) (*tensor.Tensor, error) {
 		return nil, diag.Inputf("the graph has no contents of %s", name).AtTensor(name)
 	})
+	return m, err
 }
 
 // other says what an archive is that has no model.

@@ -127,7 +127,7 @@ func (c *call) symOf(text []byte) sym.Expr {
 	if e, ok := c.ints[*s.Name]; ok {
 		return e
 	}
-	if declared := c.program.GraphModule.Graph.Ints[*s.Name]; declared.Expr != nil {
+	if declared := c.json.Ints[*s.Name]; declared.Expr != nil {
 		e, err := expression(declared.Expr.Text, c.symbol)
 		if err != nil {
 			c.Fail(err)

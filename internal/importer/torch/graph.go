@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
@@ -15,6 +14,7 @@ import (
 type graph struct {
 	*ir.Builder
 	program   *exportedProgram
+	json      *graphJSON // what is built: the program's graph, or one within it
 	constant  func(name string) (*tensor.Tensor, error)
 	values    map[string]*ir.Value
 	ints      map[string]sym.Expr
@@ -24,28 +24,44 @@ type graph struct {
 	items     map[string]*ir.Value // the elements that are sizes, by torch's symbols
 	decided   map[string]sym.Expr  // the extents of results by the symbols that torch gives to what data decide
 	module    *ir.Module
+	states    states
+	compared  map[string]*comparison // truth values of whole numbers, by their names
+	budget    *budget
+	depth     int // of graphs within graphs
 }
 
-// build builds the module of a program. constant gives the contents of parameters, buffers and constants.
-func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, err error) {
+// build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
+// the first values of states that the file has, by their inputs' names.
+func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
 	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
-	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, constant: constant, values: map[string]*ir.Value{},
+	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
 		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
+	if g.states, err = statesOf(p); err != nil {
+		return nil, nil, err
+	}
 	if err := g.inputs(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := g.guards(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for i := range p.GraphModule.Graph.Nodes {
-		if err := g.node(&p.GraphModule.Graph.Nodes[i]); err != nil {
-			return nil, err
+	if err := g.nodes(); err != nil {
+		return nil, nil, err
+	}
+	return m, g.states.initial, g.outputs()
+}
+
+// nodes builds the nodes of a graph.
+func (g *graph) nodes() error {
+	for i := range g.json.Nodes {
+		if err := g.node(&g.json.Nodes[i]); err != nil {
+			return err
 		}
 	}
-	return m, g.outputs()
+	return nil
 }
 
 // symbol is a dimension by its name.
@@ -102,7 +118,7 @@ func (g *graph) extent(s symInt, symbol func(string) (sym.Expr, error)) (sym.Exp
 
 // typeOf is a tensor's type as the file says it.
 func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir.Type, err error) {
-	meta, ok := g.program.GraphModule.Graph.Tensors[name]
+	meta, ok := g.json.Tensors[name]
 	if !ok {
 		return t, diag.Inputf("the graph does not say the type of %s", name).AtTensor(name)
 	}
@@ -121,7 +137,7 @@ func (g *graph) typeOf(name string, symbol func(string) (sym.Expr, error)) (t ir
 
 // inputs makes parameters of the graph's inputs, and constants of what the file has.
 func (g *graph) inputs() error {
-	graph, specs := &g.program.GraphModule.Graph, g.program.GraphModule.Signature.Inputs
+	graph, specs := g.json, g.program.GraphModule.Signature.Inputs
 	if len(specs) != len(graph.Inputs) {
 		return diag.Inputf("%d inputs, of which %d are described", len(graph.Inputs), len(specs))
 	}
@@ -138,9 +154,14 @@ func (g *graph) inputs() error {
 			g.ints[name] = e
 		}
 	}
-	for i, in := range graph.Inputs {
-		if err := g.input(in, specs[i]); err != nil {
-			return err
+	for _, given := range []bool{true, false} { // what the user gives comes first, and keeps its name
+		for i, in := range graph.Inputs {
+			if _, is := specs[i]["user_input"]; is != given {
+				continue
+			}
+			if err := g.input(in, specs[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -148,7 +169,7 @@ func (g *graph) inputs() error {
 
 // declareSymbols declares the symbols of the inputs' extents that stand alone, or of those that are expressions.
 func (g *graph) declareSymbols(alone bool) error {
-	for _, in := range g.program.GraphModule.Graph.Inputs {
+	for _, in := range g.json.Inputs {
 		var n named
 		if in.kind != "as_tensor" {
 			continue
@@ -156,7 +177,7 @@ func (g *graph) declareSymbols(alone bool) error {
 		if err := in.into(&n); err != nil {
 			return err
 		}
-		for _, s := range g.program.GraphModule.Graph.Tensors[n.Name].Sizes {
+		for _, s := range g.json.Tensors[n.Name].Sizes {
 			if s.Expr == nil || isSymbol(s.Expr.Text) != alone {
 				continue
 			}
@@ -203,7 +224,8 @@ func (g *graph) input(in argument, spec inputSpec) error {
 			if err != nil {
 				return err
 			}
-			g.values[n.Name] = g.Param(n.Name, t)
+			v := g.Param(n.Name, t)
+			g.values[n.Name], g.states.inputs["input "+n.Name] = v, v
 			return nil
 		case "parameter", "buffer", "tensor_constant":
 			var s struct {
@@ -224,6 +246,10 @@ func (g *graph) input(in argument, spec inputSpec) error {
 				g.values[n.Name], g.imaginary[n.Name] = z.re, z.im
 				return err
 			}
+			if g.states.changed[name] {
+				g.values[n.Name] = g.state(name, c)
+				return nil
+			}
 			g.values[n.Name] = g.Builder.Constant(name, c)
 			return nil
 		default:
@@ -231,57 +257,6 @@ func (g *graph) input(in argument, spec inputSpec) error {
 		}
 	}
 	return diag.Inputf("input %s is not described", n.Name).AtTensor(n.Name)
-}
-
-// outputs are the program's results: what the user is given, and new values of buffers, which are states.
-func (g *graph) outputs() error {
-	specs, body := g.program.GraphModule.Signature.Outputs, g.module.Main.Body
-	if len(specs) != len(g.program.GraphModule.Graph.Outputs) {
-		return diag.Inputf("%d outputs, of which %d are described", len(g.program.GraphModule.Graph.Outputs), len(specs))
-	}
-	returned, called := map[*ir.Value]bool{}, map[string]*ir.Value{}
-	for _, n := range body.Nodes {
-		for _, v := range n.Outputs {
-			called[v.Name] = v
-		}
-	}
-	for _, v := range append(body.Params, body.Consts...) {
-		called[v.Name] = v
-	}
-	for i, out := range g.program.GraphModule.Graph.Outputs {
-		for kind := range specs[i] {
-			if kind != "user_output" {
-				return diag.Unsupportedf("an output of the kind %s", kind).WithFix("export the model in evaluation mode, so that nothing changes")
-			}
-		}
-		if out.kind == "as_none" {
-			continue
-		}
-		var n named
-		if out.kind != "as_tensor" {
-			return diag.Unsupportedf("an output of the kind %s; outputs are tensors", out.kind)
-		}
-		if err := out.into(&n); err != nil {
-			return err
-		}
-		v := g.values[n.Name]
-		if g.imaginary[n.Name] != nil {
-			return diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
-		}
-		if v == nil {
-			return diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
-		}
-		if v.Node == nil || returned[v] { // an input, or a value that is given twice
-			v = ops.Reshape(g.Builder, v, v.Type.Shape...)
-		}
-		returned[v] = true
-		body.Results = append(body.Results, v)
-		if other := called[n.Name]; other != nil { // who has the name takes the value's
-			other.Name, called[v.Name] = v.Name, other
-		}
-		v.Name, called[n.Name] = n.Name, v
-	}
-	return nil
 }
 
 // node builds a node.
@@ -294,6 +269,11 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	}()
 	defer misfit(&err)
 	defer ir.Catch(&err)
+	if g.depth > 0 {
+		if err := g.budget.take(); err != nil {
+			return err
+		}
+	}
 	g.Source = n.Name
 	c := &call{graph: g, node: n, args: map[string]*argument{}}
 	for i := range n.Inputs {
@@ -302,8 +282,8 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	if f := integers[name]; f != nil {
 		return g.integer(n, f(c))
 	}
-	if comparisons[name] {
-		return nil
+	if f, ok := comparisons[name]; ok {
+		return g.compare(c, f)
 	}
 	if done, err := g.complexNode(n, c, name); done || err != nil {
 		return err
@@ -369,7 +349,7 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 				return diag.Unsupportedf("a result that is not computed")
 			}
 			g.numbers[t.Name] = results[0]
-			if e := g.program.GraphModule.Graph.Ints[t.Name].Expr; e != nil {
+			if e := g.json.Ints[t.Name].Expr; e != nil {
 				g.items[symbolOf(e.Text)] = results[0]
 			}
 			results = results[1:]

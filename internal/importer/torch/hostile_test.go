@@ -122,3 +122,42 @@ func TestHostileArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestMutations: new values of inputs are states, and what is wrong about them is refused.
+func TestMutations(t *testing.T) {
+	with := func(outputs, specs string) (string, error) {
+		data := strings.Replace(string(program(node("aten.relu.default", self)+", "+strings.ReplaceAll(node("aten.sum.default", self), `"y"`, `"z"`), "", "")),
+			`"outputs": [{"as_tensor": {"name": "y"}}],
+		"nodes"`, `"outputs": [`+outputs+`], "nodes"`, 1)
+		data = strings.Replace(data, `{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}`, specs, 1)
+		m, err := torch.ParseGraph([]byte(data))
+		if err != nil {
+			return "", err
+		}
+		return m.String(), nil
+	}
+	const y, z, x = `{"as_tensor": {"name": "y"}}`, `{"as_tensor": {"name": "z"}}`, `{"as_tensor": {"name": "x"}}`
+	update := `{"user_input_mutation": {"arg": {"name": "y"}, "user_input_name": "x"}}`
+	result := `{"user_output": {"arg": ` + y + `}}`
+	for _, c := range [][2]string{{y + "," + y, update + "," + result}, {y, update}, {x, update}} {
+		if text, err := with(c[0], c[1]); err != nil || !strings.Contains(text, "state %x -> %x.new") {
+			t.Errorf("%v: %v\n%s", c, err, text)
+		}
+	}
+	for name, c := range map[string][2]string{
+		"an input that is none":  {y, strings.Replace(update, `"x"`, `"w"`, 1)},
+		"a buffer that is none":  {y, `{"buffer_mutation": {"arg": {"name": "y"}, "buffer_name": "b"}}`},
+		"an input twice":         {y + "," + y, update + "," + update},
+		"another shape":          {z, update},
+		"no tensor":              {`{"as_int": 3}`, update},
+		"no name":                {y, `{"user_input_mutation": {}}`},
+		"a loss":                 {y, `{"loss_output": {"arg": {"name": "y"}}}`},
+		"a description of none":  {y, `{}`},
+		"nothing that computes":  {`{"as_tensor": {"name": "q"}}`, update},
+		"a name that is no name": {y, `{"user_input_mutation": {"user_input_name": 3}}`},
+	} {
+		if _, err := with(c[0], c[1]); err == nil || errors.Is(err, diag.ErrInternal) || !errors.Is(err, diag.ErrInput) && !errors.Is(err, diag.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

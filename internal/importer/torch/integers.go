@@ -25,13 +25,6 @@ var integers = map[string]func(c *call) sym.Expr{
 	"aten.sym_storage_offset.default": func(c *call) sym.Expr { return c.offset("self") },
 }
 
-// comparisons are the functions of whole numbers whose results only assertions read. The shapes' own conditions say
-// what these assert.
-var comparisons = map[string]bool{
-	"_operator.eq": true, "_operator.ne": true, "_operator.lt": true, "_operator.le": true, "_operator.gt": true,
-	"_operator.ge": true, "_operator.and_": true, "_operator.or_": true,
-}
-
 // pairOfIntegers is a function of the whole numbers a and b.
 func pairOfIntegers(f func(a, b sym.Expr) sym.Expr) func(c *call) sym.Expr {
 	return func(c *call) sym.Expr { return f(c.sym("a"), c.sym("b")) }
@@ -80,7 +73,7 @@ func (c *call) meta(name string) (meta tensorMeta, ok bool) {
 	if a := c.args[name]; a == nil || a.kind != "as_tensor" || a.into(&n) != nil {
 		return meta, false
 	}
-	meta, ok = c.program.GraphModule.Graph.Tensors[n.Name]
+	meta, ok = c.json.Tensors[n.Name]
 	return meta, ok
 }
 
@@ -120,7 +113,7 @@ func (c *call) offset(name string) sym.Expr {
 
 // learn finds out which extents torch's symbols for sizes that data decide stand for.
 func (g *graph) learn(name string, v *ir.Value) {
-	sizes := g.program.GraphModule.Graph.Tensors[name].Sizes
+	sizes := g.json.Tensors[name].Sizes
 	if v == nil || len(sizes) != len(v.Type.Shape) {
 		return
 	}

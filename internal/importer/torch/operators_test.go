@@ -194,7 +194,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	for name, data := range map[string][]byte{"nothing": nil, "no archive": []byte("PK\x03\x04 and no more")} {
-		if _, err := torch.Parse(data); !errors.Is(err, diag.ErrInput) {
+		if _, _, err := torch.Parse(data); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

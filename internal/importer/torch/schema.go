@@ -33,6 +33,8 @@ type exportedProgram struct {
 	} `json:"schema_version"`
 	TorchVersion string   `json:"torch_version"`
 	Guards       []string `json:"guards_code"`
+
+	inner map[*argument]*graphJSON // graphs that are arguments, once they are read
 }
 
 type graphJSON struct {
