@@ -17,6 +17,7 @@ from ._dtypes import DType
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
 from ._library import library as _weir
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
+from ._scope import Scope
 from ._tensor import Exchangeable, Tensor, from_dlpack, strings, zeros
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ __all__ = [
     "Port",
     "Program",
     "Results",
+    "Scope",
     "Tensor",
     "UnsupportedError",
     "array_api",

@@ -6,7 +6,7 @@ import ctypes
 import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from . import _narrow, _operate
+from . import _narrow, _operate, _scope
 from ._dtypes import DType
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
 from ._operators import Operators
@@ -39,6 +39,9 @@ class Tensor(Operators, Owned):
         super().__init__(handle)
         self._seen: DLTensor | None = None
         self._dtype: DType | None = None
+        scope = _scope.current.get()
+        if scope is not None:
+            scope._own(self)
 
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
