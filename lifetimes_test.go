@@ -177,6 +177,10 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	},
 	"Program.Decided": func(_ context.Context, w *lives) error { w.program.Decided(); return nil },
 	"Program.Dims":    func(_ context.Context, w *lives) error { w.program.Dims(); return nil },
+	"Program.Initial": func(_ context.Context, w *lives) error { // the digits have no state
+		_, err := w.program.Initial("image")
+		return allow(err, weir.ErrInput)
+	},
 	"Program.Inputs":  func(_ context.Context, w *lives) error { w.program.Inputs(); return nil },
 	"Program.Legal":   func(_ context.Context, w *lives) error { w.program.Legal("image", w.dims); return nil },
 	"Program.Measure": func(ctx context.Context, w *lives) error { _, err := w.program.Measure(ctx, w.in); return err },
