@@ -14,6 +14,7 @@ import (
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // artefact is a model that was compiled before.
@@ -41,7 +42,7 @@ type about struct {
 // machine code. Loading one verifies it and generates the code in a moment; what it computes is the same to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
-	if p.target == Reference && p.model.artefact == nil {
+	if p.target == Reference && p.model.source.module() != nil {
 		return 0, diag.Unsupportedf("an artefact of the reference, which interprets the model's nodes; an artefact has loops").WithFix("compile for --target cpu")
 	}
 	if _, err := p.enter(); err != nil {
@@ -136,11 +137,13 @@ func (a *artefact) inputs() []Info {
 	}
 	return list
 }
-func (a *artefact) outputs() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
 
-// declared is the outputs as the model declares them.
-func (a *artefact) declared() []Info {
-	out := a.outputs()
+// results is the outputs as the program has them.
+func (a *artefact) results() []Info { return edgeInfos(a.edges(a.about.Outputs, a.Program.Outputs)) }
+
+// outputs is the outputs as the model declares them.
+func (a *artefact) outputs() []Info {
+	out := a.results()
 	for i := range out {
 		if i < len(a.about.Extents) && len(a.about.Extents[i]) == len(out[i].Shape) {
 			out[i].Shape = slices.Clone(a.about.Extents[i])
@@ -151,10 +154,35 @@ func (a *artefact) declared() []Info {
 
 func (a *artefact) metadata() map[string]string { return maps.Clone(a.about.Metadata) }
 
+func (a *artefact) describe(func() (func(), error)) Description { return a.about.Description }
+
+func (a *artefact) blocks() []*mem.Block {
+	if a.block == nil {
+		return nil
+	}
+	return []*mem.Block{a.block}
+}
+
+func (a *artefact) close() error {
+	if a.block == nil {
+		return nil
+	}
+	return a.block.Close()
+}
+
+func (a *artefact) module() moduleSource { return nil }
+func (a *artefact) fixed(string) bool    { return false }
+
+// first writes a first value; one that is left out is zeros.
+func (a *artefact) first(input string, to *tensor.Tensor) error {
+	copy(to.Bytes(), a.about.Initial[input])
+	return nil
+}
+
 // compile makes a program's parts of the artefact.
-func (a *artefact) compile(ctx context.Context, p *Program, o Options) error {
-	if o.Outputs != nil && !sameNames(o.Outputs, a.outputs()) {
-		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.outputs())).
+func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compiler.Choices) error {
+	if o.Outputs != nil && !sameNames(o.Outputs, a.results()) {
+		return diag.Unsupportedf("other outputs than those that the artefact was compiled with: %s", infoList(a.results())).
 			WithFix("compile the model again with the outputs wanted")
 	}
 	for in, out := range o.States {

@@ -69,7 +69,7 @@ func (p *Program) Compare(ctx context.Context, in Inputs, rtol, atol float64) (d
 	}
 	defer p.engine.Leave()
 	switch m := p.model; {
-	case m.artefact != nil:
+	case m.source.module() == nil:
 		return nil, diag.Unsupportedf("an artefact has no nodes to compare with the reference").AtFile(m.file).WithFix("compare the model that it was compiled from")
 	case slices.ContainsFunc(p.becomes, func(output int) bool { return output >= 0 }):
 		return nil, diag.Unsupportedf("comparing a program with states, which a run changes").AtFile(m.file).WithFix("run it with --target reference, and compare the outputs")
@@ -153,19 +153,7 @@ func (c *comparison) interpret(p *Program) error {
 			c.origin[name], c.order = o, append(c.order, name)
 		}
 	}
-	if text := c.model.text; text != nil {
-		for _, n := range text.module.Main.Body.Nodes {
-			for _, v := range n.Outputs {
-				add(v.Name, origins{node: n.Source, op: n.Op.Name()})
-			}
-		}
-	} else {
-		for _, n := range c.model.model.Proto.Graph.Node {
-			for _, name := range n.Output {
-				add(name, origins{node: n.Name, op: n.OpType, proto: n})
-			}
-		}
-	}
+	c.model.source.module().origins(add)
 	wanted := slices.Clone(c.order)
 	for _, name := range c.outputs {
 		if _, computed := c.origin[name]; !computed {
@@ -173,10 +161,9 @@ func (c *comparison) interpret(p *Program) error {
 			c.origin[name] = origins{at: -1, node: name, op: "an input or a constant"}
 		}
 	}
-	ports := &Program{}
 	o := c.options
 	o.Outputs = wanted
-	module, _, err := c.model.build(c.ctx, ports, o)
+	module, _, _, gives, err := c.model.source.module().build(c.ctx, o)
 	if err != nil {
 		return err
 	}
@@ -193,7 +180,7 @@ func (c *comparison) interpret(p *Program) error {
 		return err
 	}
 	c.types = map[string]DType{}
-	for k, edges := range [][]edge{ports.gives, p.takes} {
+	for k, edges := range [][]edge{gives, p.takes} {
 		for _, g := range edges {
 			if c.want[g.Info.Name], err = valueOf(g, [][]*tensor.Tensor{results, inputs}[k]); err != nil {
 				return err
@@ -367,7 +354,8 @@ func reads(n *wire.NodeProto, names []string) []string {
 // Save writes the differing node, and those of Hidden, with their inputs as a folder in ONNX's test layout, and what the reference gives as its expected output; dir "" makes a
 // folder of its own among the temporary files. It returns the folder. Only nodes of an ONNX model can be saved.
 func (d *Difference) Save(dir string) (string, error) {
-	if d.nodes == nil {
+	source, ok := d.model.source.(cutter)
+	if d.nodes == nil || !ok {
 		return "", diag.Unsupportedf("saving what is no node of an ONNX model").AtTensor(d.Tensor)
 	}
 	if dir == "" {
@@ -386,7 +374,6 @@ func (d *Difference) Save(dir string) (string, error) {
 		return "", err
 	}
 	defer done()
-	proto := &wire.ModelProto{IRVersion: d.model.model.Proto.IRVersion, OpsetImport: d.model.model.Proto.OpsetImport, Functions: d.model.model.Proto.Functions, ProducerName: "weir"}
 	g := &wire.GraphProto{Name: d.Node, Node: d.nodes}
 	used := map[string]bool{}
 	for _, n := range d.nodes {
@@ -396,11 +383,6 @@ func (d *Difference) Save(dir string) (string, error) {
 	}
 	for _, v := range d.inputs { // an input with an initializer is its default
 		delete(used, v.Name)
-	}
-	for _, t := range d.model.model.Proto.Graph.Initializer {
-		if used[t.Name] {
-			g.Initializer = append(g.Initializer, t)
-		}
 	}
 	for i, v := range d.inputs {
 		g.Input = append(g.Input, v.Declaration(d.types[i]))
@@ -412,6 +394,5 @@ func (d *Difference) Save(dir string) (string, error) {
 	if err := os.WriteFile(filepath.Join(set, "output_0.pb"), d.want.Marshal(), 0o666); err != nil {
 		return "", err
 	}
-	proto.Graph = g
-	return dir, os.WriteFile(filepath.Join(dir, "model.onnx"), proto.Marshal(), 0o666)
+	return dir, os.WriteFile(filepath.Join(dir, "model.onnx"), source.cut(g, used).Marshal(), 0o666)
 }

@@ -2,10 +2,8 @@ package weir
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
-	"github.com/weirml/weir/internal/importer/onnx/wire"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -126,81 +124,7 @@ type NodeInfo struct {
 }
 
 // Describe tells what the file holds.
-func (m *Model) Describe() Description {
-	if m.artefact != nil {
-		return m.artefact.about.Description
-	}
-	if m.text != nil {
-		return m.text.describe()
-	}
-	proto := m.model.Proto
-	d := Description{Format: fmt.Sprintf("ONNX, IR version %d", proto.IRVersion), Producer: proto.ProducerName, Ops: map[string]int{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}}
-	if done, err := m.read(); err == nil {
-		d.Unsupported = m.model.Unsupported()
-		done()
-	}
-	if d.Unsupported == nil {
-		d.Unsupported = []string{}
-	}
-	if proto.ProducerVersion != "" {
-		d.Producer += " " + proto.ProducerVersion
-	}
-	for _, o := range proto.OpsetImport {
-		domain := o.Domain
-		if domain == "" {
-			domain = "ai.onnx"
-		}
-		d.Opsets = append(d.Opsets, fmt.Sprintf("%s %d", domain, o.Version))
-	}
-	for _, i := range m.Inputs() {
-		d.Inputs = append(d.Inputs, i.String())
-	}
-	for _, o := range m.Outputs() {
-		d.Outputs = append(d.Outputs, o.String())
-	}
-	d.graph(proto.Graph, "")
-	for _, f := range proto.Functions {
-		d.nodes(f.Node, f.Name+"/")
-	}
-	return d
-}
-
-// graph adds what a graph and those within it hold; the names of inner nodes begin with the path to them.
-func (d *Description) graph(g *wire.GraphProto, path string) {
-	for _, t := range g.Initializer {
-		d.parameter(t)
-	}
-	d.nodes(g.Node, path)
-}
-
-func (d *Description) nodes(nodes []*wire.NodeProto, path string) {
-	for _, n := range nodes {
-		d.Ops[n.OpType]++
-		d.Nodes = append(d.Nodes, NodeInfo{path + n.Name, n.OpType, n.Input, n.Output})
-		inner := path + cmp.Or(n.Name, n.OpType) + "/"
-		for _, a := range n.Attribute {
-			if a.T != nil && n.OpType == "Constant" {
-				d.parameter(a.T)
-			}
-			if a.G != nil {
-				d.graph(a.G, inner)
-			}
-			for _, g := range a.Graphs {
-				d.graph(g, inner)
-			}
-		}
-	}
-}
-
-// parameter counts a constant of the file.
-func (d *Description) parameter(t *wire.TensorProto) {
-	dt, err := t.ElementType()
-	count, err2 := t.Count()
-	if err != nil || err2 != nil {
-		return
-	}
-	d.count(dt, count)
-}
+func (m *Model) Describe() Description { return m.source.describe(m.read) }
 
 // count adds so many elements of a type to the parameters.
 func (d *Description) count(dt DType, count int64) {

@@ -62,30 +62,25 @@ func extentsOf(info Info) []int {
 
 // first writes the first value of a state into a tensor.
 func (p *Program) first(input string, to *tensor.Tensor) error {
-	return mem.CatchFaults(func() error {
-		if a := p.model.artefact; a != nil {
-			copy(to.Bytes(), a.about.Initial[input]) // what is left out is zeros
-			return nil
+	return mem.CatchFaults(func() error { return p.model.source.first(input, to) })
+}
+
+// writeFirst writes a first value into a tensor of the type that a state is stored in. None, for the scales of a cache
+// that is stored as bytes, is zeros.
+func writeFirst(from, to *tensor.Tensor, input string) error {
+	switch {
+	case from == nil:
+	case from.DType() == to.DType():
+		copy(to.Bytes(), from.Bytes())
+	case allZero(from.Bytes()):
+	case to.DType() == BF16:
+		for i := range from.Len() {
+			to.SetFloat(i, from.Float(i))
 		}
-		var from *tensor.Tensor
-		if p.model.text != nil {
-			from = p.model.text.initial[input]
-		}
-		switch {
-		case from == nil: // the scales of a cache that is stored as bytes
-			return nil
-		case from.DType() == to.DType():
-			copy(to.Bytes(), from.Bytes())
-		case allZero(from.Bytes()):
-		case to.DType() == BF16:
-			for i := range from.Len() {
-				to.SetFloat(i, from.Float(i))
-			}
-		default:
-			return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).WithFix("store it as f32 or bf16")
-		}
-		return nil
-	})
+	default:
+		return diag.Unsupportedf("the first value of a cache that is stored as %s, but zeros", to.DType()).AtTensor(input).WithFix("store it as f32 or bf16")
+	}
+	return nil
 }
 
 // allZero reports whether all bytes are 0.

@@ -178,7 +178,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	default:
 		return nil, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
 	}
-	if o.Target == Reference && m.artefact == nil {
+	if o.Target == Reference && m.source.module() != nil {
 		if o.Budget > 0 {
 			return nil, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
 		}
@@ -200,12 +200,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			m.release(p)
 		}
 	}(p)
-	if m.artefact != nil {
-		err = m.artefact.compile(ctx, p, o)
-	} else {
-		err = p.compile(ctx, m, o, choices)
-	}
-	if err != nil {
+	if err = m.source.compile(ctx, p, o, choices); err != nil {
 		return nil, inFile(err, m.file)
 	}
 	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference {
@@ -267,12 +262,14 @@ func (p *Program) ready() {
 	}
 }
 
-// compile builds the model and runs the compiler on it.
-func (p *Program) compile(ctx context.Context, m *Model, o Options, choices compiler.Choices) error {
-	module, names, err := m.build(ctx, p, o)
+// compileModule builds a source's module and runs the compiler on it.
+func (p *Program) compileModule(ctx context.Context, from moduleSource, o Options, choices compiler.Choices) error {
+	m := p.model
+	module, names, takes, gives, err := from.build(ctx, o)
 	if err != nil {
 		return err
 	}
+	p.setEdges(takes, gives)
 	if err := p.addStates(module, m, o.States); err != nil {
 		return err
 	}
@@ -292,7 +289,7 @@ func (p *Program) compile(ctx context.Context, m *Model, o Options, choices comp
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: m.text != nil && m.text.from == "", After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.written(), After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}
@@ -328,28 +325,6 @@ func (o Options) ones() (list []string) {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// build makes a module of the model, whose results have the names, and says what a program's ports are to the user.
-func (m *Model) build(ctx context.Context, p *Program, o Options) (module *ir.Module, names []string, err error) {
-	if m.text != nil {
-		module, err = m.text.build(ctx, o.Outputs)
-		if err != nil {
-			return nil, nil, err
-		}
-		gives := infosOfValues(module.Main.Body.Results)
-		for _, info := range gives {
-			names = append(names, info.Name)
-		}
-		p.setEdges(plainEdges(m.text.inputs()), plainEdges(gives))
-		return module, names, nil
-	}
-	module, signature, err := m.model.BuildWithin(ctx, o.Outputs, o.States, o.ones())
-	if err != nil {
-		return nil, nil, err
-	}
-	p.setEdges(edgesOf(signature.Inputs), edgesOf(signature.Outputs))
-	return module, signature.Results, nil
 }
 
 // checkBudget refuses a program that cannot keep within Options.Budget.
@@ -600,7 +575,7 @@ func (p *Program) input(name string) (int, bool) {
 
 // noInput is the error of a name that is none of the inputs. The default of an input is compiled in, as every other weight is.
 func (p *Program) noInput(name string) error {
-	if m := p.model.model; m != nil && slices.Contains(m.Defaults, name) {
+	if p.model.source.fixed(name) {
 		return diag.Unsupportedf("%q has a value in the model's file, which is part of the program; a run cannot give another", name).AtTensor(name).WithFix("take it out of the file's initializers")
 	}
 	return diag.Inputf("the program has no input %q", name).AtTensor(name).WithFix("its inputs are %s", infoList(p.inputs))

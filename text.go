@@ -3,9 +3,11 @@ package weir
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/importer/torch"
@@ -19,7 +21,7 @@ import (
 // textModel is a model in Weir's own text, an ir module: see docs/memory.md.
 type textModel struct {
 	source string
-	module *ir.Module // as it is written; each Compile reads its own
+	parsed *ir.Module // as it is written; each Compile reads its own
 	from   string     // what built the module, if other code did: constants has what the text leaves out then
 	file   *mem.Block // that constants lie in; nil if there is none
 	// constants are the contents of constants, by name.
@@ -41,7 +43,7 @@ func built(from string, module *ir.Module, file *mem.Block) (*textModel, error) 
 	t := &textModel{source: module.String(), from: from, file: file, constants: map[string]*tensor.Tensor{}}
 	t.collect(module.Main.Body)
 	var err error
-	t.module, err = t.parse()
+	t.parsed, err = t.parse()
 	return t, err
 }
 
@@ -132,7 +134,7 @@ func readText(source string) (*textModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.module = m
+	t.parsed = m
 	return t, nil
 }
 
@@ -163,8 +165,55 @@ func (t *textModel) constant(name string, _ dtype.DType, _ []int64, _ int64) (*t
 	return nil, diag.Internalf("constant %s has no contents", name)
 }
 
-// build reads the module again, with the named values as results where names is not nil.
-func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, error) {
+func (t *textModel) metadata() map[string]string { return maps.Clone(t.parsed.Meta) }
+
+func (t *textModel) blocks() []*mem.Block {
+	if t.file == nil {
+		return nil
+	}
+	return []*mem.Block{t.file}
+}
+
+func (t *textModel) close() error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}
+
+func (t *textModel) first(input string, to *tensor.Tensor) error {
+	return writeFirst(t.initial[input], to, input)
+}
+
+func (t *textModel) module() moduleSource { return t }
+func (t *textModel) written() bool        { return t.from == "" }
+func (t *textModel) fixed(string) bool    { return false }
+
+func (t *textModel) compile(ctx context.Context, p *Program, o Options, choices compiler.Choices) error {
+	return p.compileModule(ctx, t, o, choices)
+}
+
+func (t *textModel) origins(add func(name string, o origins)) {
+	for _, n := range t.parsed.Main.Body.Nodes {
+		for _, v := range n.Outputs {
+			add(v.Name, origins{node: n.Source, op: n.Op.Name()})
+		}
+	}
+}
+
+func (t *textModel) build(ctx context.Context, o Options) (m *ir.Module, names []string, takes, gives []edge, err error) {
+	if m, err = t.again(ctx, o.Outputs); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	results := infosOfValues(m.Main.Body.Results)
+	for _, info := range results {
+		names = append(names, info.Name)
+	}
+	return m, names, plainEdges(t.inputs()), plainEdges(results), nil
+}
+
+// again reads the module again, with the named values as results where names is not nil.
+func (t *textModel) again(ctx context.Context, names []string) (*ir.Module, error) {
 	m, err := t.parse()
 	if err != nil {
 		return nil, err
@@ -210,12 +259,12 @@ func (t *textModel) build(ctx context.Context, names []string) (*ir.Module, erro
 	return m, nil
 }
 
-func (t *textModel) outputs() []Info { return infosOfValues(t.module.Main.Body.Results) }
+func (t *textModel) outputs() []Info { return infosOfValues(t.parsed.Main.Body.Results) }
 func (t *textModel) inputs() []Info {
-	list := infosOfValues(t.module.Main.Body.Params)
-	for _, s := range t.module.Main.States {
-		i := slices.Index(t.module.Main.Body.Params, s.In)
-		list[i].State, list[i].Initial = t.module.Main.Body.Results[s.Out].Name, t.initial[s.In.Name] != nil
+	list := infosOfValues(t.parsed.Main.Body.Params)
+	for _, s := range t.parsed.Main.States {
+		i := slices.Index(t.parsed.Main.Body.Params, s.In)
+		list[i].State, list[i].Initial = t.parsed.Main.Body.Results[s.Out].Name, t.initial[s.In.Name] != nil
 	}
 	return list
 }
@@ -240,8 +289,8 @@ func (t *textModel) format() string {
 }
 
 // describe tells what the text holds.
-func (t *textModel) describe() Description {
-	d := Description{Format: t.format(), Producer: t.module.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
+func (t *textModel) describe(func() (func(), error)) Description {
+	d := Description{Format: t.format(), Producer: t.parsed.Meta["producer"], Ops: map[string]int{}, Unsupported: []string{}, Parameters: []ParameterInfo{}, Nodes: []NodeInfo{}, Opsets: []string{}}
 	for _, i := range t.inputs() {
 		d.Inputs = append(d.Inputs, i.String())
 	}
@@ -274,7 +323,7 @@ func (t *textModel) describe() Description {
 			}
 		}
 	}
-	block(t.module.Main.Body, "")
+	block(t.parsed.Main.Body, "")
 	for _, first := range t.initial {
 		d.count(first.DType(), first.Len())
 	}

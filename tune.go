@@ -42,7 +42,7 @@ const (
 // tune compiles a model as the tables say and with other choices, and returns the fastest program. The one that the tables make is held meanwhile, and another beside it.
 func tune(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	o.Tune = false
-	if m.artefact != nil {
+	if m.source.module() == nil {
 		return nil, diag.Unsupportedf("tuning an artefact, whose choices are made").AtFile(m.file).WithFix("weir compile MODEL --tune")
 	}
 	usual, err := compileWith(ctx, m, o, compiler.Choices{})

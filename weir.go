@@ -37,7 +37,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"sync"
 
@@ -147,10 +146,8 @@ func extentOf(e sym.Expr) Extent {
 
 // Model is a loaded model. Its weights stay in its file's mapping until it and every program compiled from it are closed.
 type Model struct {
-	file     string
-	model    *onnx.Model // nil where it is another
-	artefact *artefact   // nil where it is not one
-	text     *textModel  // nil where it is not one
+	file   string
+	source source
 	weights
 }
 
@@ -240,15 +237,15 @@ func LoadBytes(data []byte) (m *Model, err error) {
 }
 
 func asONNX(model *onnx.Model, err error) (*Model, error) {
-	return &Model{model: model, weights: weights{users: 1}}, err
+	return &Model{source: onnxModel{model}, weights: weights{users: 1}}, err
 }
 
 func asArtefact(a *artefact, err error) (*Model, error) {
-	return &Model{artefact: a, weights: weights{users: 1}}, err
+	return &Model{source: a, weights: weights{users: 1}}, err
 }
 
 func asText(t *textModel, err error) (*Model, error) {
-	return &Model{text: t, weights: weights{users: 1}}, err
+	return &Model{source: t, weights: weights{users: 1}}, err
 }
 
 // named is a model that was read from a file, or why it was not.
@@ -270,46 +267,13 @@ func inFile(err error, path string) error {
 }
 
 // Inputs describes what a run is given, in the model's order.
-func (m *Model) Inputs() []Info {
-	switch {
-	case m.artefact != nil:
-		return m.artefact.inputs()
-	case m.text != nil:
-		return m.text.inputs()
-	}
-	return infosOf(m.model.Inputs)
-}
+func (m *Model) Inputs() []Info { return m.source.inputs() }
 
 // Outputs describes what a run gives, in the model's order, as far as the model declares it.
-func (m *Model) Outputs() []Info {
-	switch {
-	case m.artefact != nil:
-		return m.artefact.declared()
-	case m.text != nil:
-		return m.text.outputs()
-	}
-	return infosOf(m.model.Outputs)
-}
-
-func infosOf(ports []onnx.Port) []Info {
-	out := make([]Info, len(ports))
-	for i, p := range ports {
-		out[i] = infoOf(p.Name, p.Type)
-		out[i].Kind = Kind(p.Kind)
-	}
-	return out
-}
+func (m *Model) Outputs() []Info { return m.source.outputs() }
 
 // Metadata is the model's own: producer, licence, and whatever else its maker wrote.
-func (m *Model) Metadata() map[string]string {
-	switch {
-	case m.artefact != nil:
-		return m.artefact.metadata()
-	case m.text != nil:
-		return maps.Clone(m.text.module.Meta)
-	}
-	return maps.Clone(m.model.Meta)
-}
+func (m *Model) Metadata() map[string]string { return m.source.metadata() }
 
 // Close ends the model's own use of its file; closing twice is fine. Programs compiled from it go on: each keeps mapped what it reads of the file in place, and the last of them to be
 // closed gives that back.
@@ -467,31 +431,13 @@ func (m *Model) files() []*mem.Block {
 }
 
 // blocks is files for who holds the lock.
-func (m *Model) blocks() []*mem.Block {
-	switch {
-	case m.artefact != nil && m.artefact.block != nil:
-		return []*mem.Block{m.artefact.block}
-	case m.text != nil && m.text.file != nil:
-		return []*mem.Block{m.text.file}
-	case m.model != nil:
-		return m.model.Blocks()
-	}
-	return nil
-}
+func (m *Model) blocks() []*mem.Block { return m.source.blocks() }
 
 func (m *Model) leave() error {
 	if m.users--; m.users > 0 {
 		return nil
 	}
-	switch {
-	case m.text != nil && m.text.file != nil:
-		return m.text.file.Close()
-	case m.text != nil || m.artefact != nil && m.artefact.block == nil:
-		return nil
-	case m.artefact != nil:
-		return m.artefact.block.Close()
-	}
-	return m.model.Close()
+	return m.source.close()
 }
 
 // Target names where a program runs.
