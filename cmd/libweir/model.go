@@ -159,11 +159,12 @@ func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_
 
 // port is an input or output as weir_describe tells it.
 type port struct {
-	Name  string `json:"name"`
-	DType string `json:"dtype"`
-	Shape []any  `json:"shape"`
-	Kind  string `json:"kind"`
-	State string `json:"state"`
+	Name    string `json:"name"`
+	DType   string `json:"dtype"`
+	Shape   []any  `json:"shape"`
+	Kind    string `json:"kind"`
+	State   string `json:"state"`
+	Initial bool   `json:"initial"`
 }
 
 // kindNames are the names of kinds of ports.
@@ -172,7 +173,7 @@ var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKin
 func portsOf(infos []weir.Info) []port {
 	list := []port{}
 	for _, i := range infos {
-		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State}
+		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State, Initial: i.Initial}
 		for _, e := range i.Shape {
 			if e.Dim != "" {
 				p.Shape = append(p.Shape, e.Dim)

@@ -128,6 +128,9 @@ func (s *supplied) release() {
 
 // add supplies an input.
 func (s *supplied) add(info *weir.Info, a *C.weir_argument) error {
+	if a.how == C.WEIR_ABSENT && info.Initial {
+		return nil // the program has a tensor of its own for it
+	}
 	arg, err := s.argument(a)
 	if err != nil {
 		var e *weir.Error

@@ -44,7 +44,7 @@ enum {
 	WEIR_CONSUME = 1, /* reads it, and gives its memory back after the last step that does */
 	WEIR_DONATE = 2,  /* consumes it, and lays an output into its memory */
 	WEIR_UPDATE = 3,  /* a state: reads it, and writes its new value in its place */
-	WEIR_ABSENT = 4   /* an optional argument that is not there */
+	WEIR_ABSENT = 4   /* an optional argument that is not there, or a state that the program keeps (initial) */
 };
 
 /* What may be copied on the way in or out. */

@@ -348,3 +348,28 @@ def test_usage_is_plain():
     assert weir.trim() >= 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "weir leaves signals alone"
     assert time.time() > 0
+
+
+def test_states_that_a_model_updates():
+    """Buffers of a .pt2 file: the program keeps them from call to call, or the caller does."""
+    folder = DIGITS.parents[3] / "testdata" / "torch"
+    told = json.loads((folder / "states.json").read_text())
+    program = weir.compile(folder / "states.pt2")
+    own = [p for p in program.inputs if p.initial]
+    users = [p for p in program.inputs if not p.initial]
+    inputs = [
+        numpy.array(given["values"], p.dtype.replace("f", "float").replace("i", "int")).reshape(given["shape"])
+        for p, given in zip(users, told["inputs"])
+    ]
+    assert own and all(p.state for p in own)
+    for step in told["steps"]:
+        results = program(*inputs)
+        assert len(results) == len(step["outputs"])
+        for result, want in zip(results, step["outputs"]):
+            numpy.testing.assert_allclose(result.numpy(), numpy.reshape(want["values"], want["shape"]), rtol=1e-4, atol=1e-4)
+        result = results = None
+    state = next(p for p in own if p.dtype == "f32")
+    mine = numpy.zeros(state.shape, numpy.float32)
+    results = program(*inputs, **{state.name: weir.update(mine)})
+    assert results[state.state] is mine and mine.any()
+    program.close()

@@ -24,6 +24,7 @@ class Port(NamedTuple):
     shape: tuple[int | str, ...]
     kind: str  # tensor, sequence, optional, or optional sequence
     state: str  # of an input that a run updates: the output that is its new value
+    initial: bool = False  # the model has the state's first value, and the program keeps a state that a call is not given
 
     def __str__(self) -> str:
         tensor = f"{self.dtype}[{','.join(map(str, self.shape))}]"
@@ -220,6 +221,7 @@ class Program(Owned):
         self._outputs_type = ctypes.c_uint64 * len(self._gives)
         states = {p.state: i for i, p in enumerate(self.inputs) if p.state}
         self._states = [states.get(name) for name in self._gives]
+        self._keeps = any(p.initial for p in self.inputs)
 
     def __repr__(self) -> str:
         ports = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -263,7 +265,11 @@ class Program(Owned):
         for tensor in parted:
             tensor.close()
         results = [self._output(i, outputs[i], values) for i in range(room)]
-        return results[0] if room == 1 else Results(self._gives, results)
+        names = self._gives
+        if self._keeps:  # states that the program keeps are no results
+            shown = [i for i, state in enumerate(self._states) if state is None or values[state] is not None]
+            results, names = [results[i] for i in shown], [names[i] for i in shown]
+        return results[0] if len(results) == 1 else Results(names, results)
 
     def _output(self, i: int, handle: int, values: Sequence[Any]) -> Any:
         state = self._states[i]
@@ -291,7 +297,7 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
             parted.append(value)
         return
     if value is None:
-        if not port.kind.startswith("optional"):
+        if not port.kind.startswith("optional") and not port.initial:
             raise InputError(f"no value is given for input {port}", tensor=port.name)
         to[at + HOW] = ABSENT
         return
@@ -376,4 +382,4 @@ def _told(handle: int) -> dict[str, Any]:
 
 
 def _ports(list_: list[dict[str, Any]]) -> tuple[Port, ...]:
-    return tuple(Port(p["name"], p["dtype"], tuple(p["shape"]), p["kind"], p["state"]) for p in list_)
+    return tuple(Port(p["name"], p["dtype"], tuple(p["shape"]), p["kind"], p["state"], p["initial"]) for p in list_)
