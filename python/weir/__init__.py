@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
 from ._library import library as _weir
+from ._page import Page, plan_html
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
 from ._tensor import Exchangeable, Tensor, from_dlpack, strings, zeros
 
@@ -49,6 +50,7 @@ __all__ = [
     "Memory",
     "Model",
     "OutOfMemoryError",
+    "Page",
     "Port",
     "Program",
     "Results",
@@ -59,6 +61,7 @@ __all__ = [
     "donate",
     "from_dlpack",
     "load",
+    "plan_html",
     "set_limit",
     "strings",
     "trim",
