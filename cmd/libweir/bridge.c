@@ -79,6 +79,7 @@ extern char *goLoadBytes(void *, size_t, weir_handle *);
 extern char *goCompile(weir_handle, char *, weir_poll, weir_handle *);
 extern char *goDescribe(weir_handle, char **);
 extern char *goMemory(weir_handle, int32_t, char *, char **);
+extern char *goPlanPage(weir_handle, char *, char *, char **);
 extern char *goRun(weir_handle, weir_argument *, int32_t, weir_poll, weir_handle *, int32_t);
 extern char *goRunGiving(weir_handle, weir_argument *, int32_t, weir_poll, void **, int32_t);
 extern char *goTake(void *, int32_t, int32_t, weir_handle *);
@@ -119,6 +120,11 @@ weir_error weir_describe(weir_handle object, char **json) {
 weir_error weir_memory(weir_handle program, int32_t calls, const char *dims, char **json) {
 	if (forked) return in_a_child();
 	return goMemory(program, calls, (char *)dims, json);
+}
+
+weir_error weir_plan_page(weir_handle program, const char *title, const char *dims, char **html) {
+	if (forked) return in_a_child();
+	return goPlanPage(program, (char *)title, (char *)dims, html);
 }
 
 weir_error weir_run(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll, weir_handle *outputs, int32_t outputs_count) {

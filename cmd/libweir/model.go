@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/importer/torch"
+	"github.com/weirml/weir/internal/planpage"
 )
 
 // model is a model with its handle and the programs that were compiled of it: the last of them closes it.
@@ -236,11 +238,10 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 		if calls < 1 {
 			return fault(weir.ErrInput, "", "%d calls; there is at least one", calls)
 		}
-		m, bound := p.Memory(), weir.Dims{}
-		if dims != nil {
-			if err := json.Unmarshal([]byte(C.GoString(dims)), &bound); err != nil {
-				return fault(weir.ErrInput, "", "the dimensions are no JSON object of whole numbers: %v", err)
-			}
+		m := p.Memory()
+		bound, err := dimsOf(dims)
+		if err != nil {
+			return err
 		}
 		told := map[string]any{"peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
 		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena, "outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
@@ -254,6 +255,49 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 			told["peak_bytes"] = peak
 		}
 		*text = textOf(told)
+		return nil
+	})
+}
+
+// dimsOf reads the sizes of dimensions from a JSON object; NULL binds none.
+func dimsOf(text *C.char) (weir.Dims, error) {
+	bound := weir.Dims{}
+	if text != nil {
+		if err := json.Unmarshal([]byte(C.GoString(text)), &bound); err != nil {
+			return nil, fault(weir.ErrInput, "", "the dimensions are no JSON object of whole numbers: %v", err)
+		}
+	}
+	return bound, nil
+}
+
+//export goPlanPage
+func goPlanPage(handle C.uint64_t, title, dims *C.char, html **C.char) *C.char {
+	return edge(func() error {
+		p, err := find[*program](handle, "program")
+		if err != nil {
+			return err
+		}
+		bound, err := dimsOf(dims)
+		if err != nil {
+			return err
+		}
+		known := append(p.Dims(), p.Decided()...)
+		for name := range bound {
+			if !slices.ContainsFunc(known, func(d weir.Dimension) bool { return d.Name == name }) {
+				return &weir.Error{Kind: weir.ErrInput, Dim: name, Detail: fmt.Sprintf("the program has no dimension %q", name)}
+			}
+		}
+		d, notes := planpage.FreeDims(p.Program, bound, "")
+		plan, err := p.Plan(d)
+		if err != nil {
+			return err
+		}
+		name := C.GoString(title)
+		var page bytes.Buffer
+		if err := planpage.Write(&page, name, planpage.Data{Plans: []planpage.Plan{planpage.NewPlan(name, p.Program, plan, notes)}}); err != nil {
+			return err
+		}
+		*html = C.CString(page.String())
 		return nil
 	})
 }

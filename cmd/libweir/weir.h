@@ -84,6 +84,10 @@ weir_error weir_describe(weir_handle object, char **json);
  * JSON object of numbers or NULL, binds every dimension. */
 weir_error weir_memory(weir_handle program, int32_t calls, const char *dims, char **json);
 
+/* The memory plan of a program as one page of HTML that needs nothing else, under a title. dims is a JSON object of numbers
+ * or NULL; a dimension that it does not bind is drawn at its upper bound, or at 1, and the page says so. */
+weir_error weir_plan_page(weir_handle program, const char *title, const char *dims, char **html);
+
 /* Runs a program on one argument for each input, in order, and gives one handle for each output: a tensor, a list, or 0
  * for an optional that is not there. Outputs have memory of their own. */
 weir_error weir_run(weir_handle program, const weir_argument *arguments, int32_t count, weir_poll poll,

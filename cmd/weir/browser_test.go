@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/planpage"
 )
 
 // browser is a headless Chromium, spoken to over a pipe in its debugging protocol.
@@ -357,7 +358,7 @@ func manyBuffers(t *testing.T, dir string) string {
 		p.Buffers = append(p.Buffers, weir.PlanBuffer{Name: fmt.Sprintf("b%d", i), DType: "f32", Shape: []int64{4}, Offset: int64(i%40) << 20, Bytes: int64(1+i%16) << 16, First: first, Last: first + i%9, Reached: -1})
 	}
 	file := filepath.Join(dir, "many.html")
-	if err := writePageTo(file, "many", pageData{Plans: []pagePlan{{Name: "many", Plan: p, Formulas: map[string]string{}}}}); err != nil {
+	if err := writePageTo(file, "many", planpage.Data{Plans: []planpage.Plan{{Name: "many", Plan: p, Formulas: map[string]string{}}}}); err != nil {
 		t.Fatal(err)
 	}
 	return file

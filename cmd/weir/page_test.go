@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/planpage"
 )
 
 // attacks are names for a page that trusts names.
@@ -45,17 +46,17 @@ func hostilePage(t *testing.T) []byte {
 		plan.Storages[i].Name = attacks[i]
 	}
 	plan.Dims = weir.Dims{attacks[0]: 4}
-	page := newPagePlan(attacks[1], p, plan, attacks)
-	page.Savings = []pageSaving{{attacks[0], attacks[0], attacks[1]}}
+	page := planpage.NewPlan(attacks[1], p, plan, attacks)
+	page.Savings = []planpage.Saving{{Kind: attacks[0], Tensor: attacks[0], Text: attacks[1]}}
 	var b bytes.Buffer
-	if err := writePage(&b, "</title>"+attacks[0], pageData{Plans: []pagePlan{page, page}, Diff: diffPlans(plan, plan)}); err != nil {
+	if err := planpage.Write(&b, "</title>"+attacks[0], planpage.Data{Plans: []planpage.Plan{page, page}, Diff: diffPlans(plan, plan)}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // dataOf is what a page's script reads.
-func dataOf(t *testing.T, page []byte) (data pageData) {
+func dataOf(t *testing.T, page []byte) (data planpage.Data) {
 	t.Helper()
 	_, rest, ok := bytes.Cut(page, []byte(`id="data">`))
 	text, _, ok2 := bytes.Cut(rest, []byte("</script>"))
@@ -110,7 +111,7 @@ func TestPageConditions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []pageCondition{{"m*n ≤ 64", "carve %t of %s, line 8"}}
+	want := []planpage.Condition{{Condition: "m*n ≤ 64", From: "carve %t of %s, line 8"}}
 	if got := dataOf(t, page).Plans[0].Requires; !slices.Equal(got, want) {
 		t.Errorf("the page has %v, want %v", got, want)
 	}

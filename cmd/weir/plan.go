@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/planpage"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/text"
 	"github.com/weirml/weir/internal/values"
@@ -295,7 +296,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 			return err
 		}
 		if f.html != "" {
-			if err := writePageTo(f.html, page.Name, pageData{Plans: []pagePlan{page}}); err != nil {
+			if err := writePageTo(f.html, page.Name, planpage.Data{Plans: []planpage.Plan{page}}); err != nil {
 				return err
 			}
 		}
@@ -495,9 +496,6 @@ type conditionRow struct {
 	From      string `json:"from"`
 }
 
-// relations are conditions as people write them; as JSON they are as Python does.
-var relations = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
-
 func (f *modelFlags) check(ctx context.Context, path string) error {
 	rows := []conditionRow{}
 	l, _, err := f.compile(ctx, path, nil)
@@ -526,7 +524,7 @@ func (f *modelFlags) check(ctx context.Context, path string) error {
 		return f.c.printJSON(map[string]any{"conditions": rows, "checks": append([]weir.KernelChecks{}, l.program.Checks()...)})
 	}
 	for _, r := range rows {
-		fmt.Printf("%-8s %s (from %s)\n", r.Class, relations.Replace(r.Condition), r.From)
+		fmt.Printf("%-8s %s (from %s)\n", r.Class, planpage.Relations.Replace(r.Condition), r.From)
 	}
 	if len(rows) == 0 {
 		fmt.Println("nothing needs to hold beyond the inputs' types")

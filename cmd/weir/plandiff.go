@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/planpage"
 	"github.com/weirml/weir/internal/values"
 )
 
@@ -134,7 +135,7 @@ func (f *planFlags) compare(ctx context.Context, path string, budget int64) erro
 	if isTable(f.diff) {
 		return usageError{fmt.Errorf("--diff compares models; %s is a table of buffers", f.diff)}
 	}
-	pages := make([]pagePlan, 2)
+	pages := make([]planpage.Plan, 2)
 	for i, file := range []string{path, f.diff} {
 		g := *f
 		var err error
@@ -160,7 +161,7 @@ func (f *planFlags) compare(ctx context.Context, path string, budget int64) erro
 	}
 	d := diffPlans(pages[0].Plan, pages[1].Plan)
 	if f.html != "" {
-		if err := writePageTo(f.html, pages[0].Name+" and "+pages[1].Name, pageData{Plans: pages, Diff: d}); err != nil {
+		if err := writePageTo(f.html, pages[0].Name+" and "+pages[1].Name, planpage.Data{Plans: pages, Diff: d}); err != nil {
 			return err
 		}
 	}
@@ -201,7 +202,7 @@ func (f *planFlags) dimsOf(path, other string) ([]string, error) {
 // mostPrinted is how many tensors the text lists; JSON and the page have all.
 const mostPrinted = 40
 
-func (d *planDiff) print(first, second string, pages []pagePlan) {
+func (d *planDiff) print(first, second string, pages []planpage.Plan) {
 	fmt.Printf("first   %s\nsecond  %s\n\n", first, second)
 	for _, p := range pages {
 		for _, n := range p.Notes {
@@ -260,8 +261,8 @@ func actualText(a *weir.PlanActual) string {
 }
 
 // draw lays out a program's plan for the page, with --actual as a run had it.
-func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir.Dims) (page pagePlan, err error) {
-	d, notes := freeDims(l.program, bound)
+func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir.Dims) (page planpage.Plan, err error) {
+	d, notes := planpage.FreeDims(l.program, bound, "--dim ")
 	var plan *weir.Plan
 	if f.actual {
 		in, err := f.inputFlags.read(l.program, d, true)
@@ -274,5 +275,5 @@ func (f *planFlags) draw(ctx context.Context, path string, l *loaded, bound weir
 	} else if plan, err = l.program.Plan(d); err != nil {
 		return page, err
 	}
-	return newPagePlan(shortName(path), l.program, plan, notes), nil
+	return planpage.NewPlan(shortName(path), l.program, plan, notes), nil
 }

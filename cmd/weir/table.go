@@ -12,6 +12,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/memplan"
+	"github.com/weirml/weir/internal/planpage"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/values"
 )
@@ -62,7 +63,7 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	}
 	if f.html != "" {
 		page := p.page(shortName(path), problem)
-		if err := writePageTo(f.html, page.Name, pageData{Plans: []pagePlan{page}}); err != nil {
+		if err := writePageTo(f.html, page.Name, planpage.Data{Plans: []planpage.Plan{page}}); err != nil {
 			return err
 		}
 	}
@@ -129,7 +130,7 @@ func solveTable(ctx context.Context, problem memplan.Problem, calls int64) (*pla
 const mostSteps = 10_000
 
 // page is what the page of plans draws of a table.
-func (p *plannedTable) page(name string, problem memplan.Problem) pagePlan {
+func (p *plannedTable) page(name string, problem memplan.Problem) planpage.Plan {
 	begins := map[int]bool{0: true}
 	last := -1
 	for _, b := range problem.Buffers {
@@ -172,7 +173,7 @@ func (p *plannedTable) page(name string, problem memplan.Problem) pagePlan {
 			plan.Steps[step].Live += size
 		}
 	}
-	page := pagePlan{Name: name, Plan: plan, Table: true, Formulas: map[string]string{}, Notes: []string{fmt.Sprintf("A table of %d buffers in %d steps.", len(problem.Buffers), last+1)}}
+	page := planpage.Plan{Name: name, Plan: plan, Table: true, Formulas: map[string]string{}, Notes: []string{fmt.Sprintf("A table of %d buffers in %d steps.", len(problem.Buffers), last+1)}}
 	if len(times) <= last {
 		page.Notes = append(page.Notes, fmt.Sprintf("Steps between which nothing begins or ends are drawn as one: %d are left.", len(times)))
 	}

@@ -81,6 +81,7 @@ var rooms = []Room{
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
 		May: []string{"weir", "traced", "ir", "ops", "pass", "loop", "tensor", "importer/*", "exporter/*"}},
 	{Floor: 10, Name: "values", Purpose: "tensors from files and literals, results into files, as the command does it", May: []string{below}},
+	{Floor: 10, Name: "planpage", Purpose: "memory plans drawn on one page of HTML", May: []string{"weir"}},
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
@@ -95,9 +96,9 @@ var rooms = []Room{
 	// A server is what this example is about. The library itself opens no connection.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http"}},
-	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan"},
+	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
-	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*"},
+	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*", "planpage"},
 		Modules: []string{"C"}},
 
 	// A module of its own, so that who imports Weir does not depend on the tools of analysis. It knows Weir by its names alone.

@@ -16,6 +16,7 @@ from . import array_api
 from ._dtypes import DType
 from ._errors import BudgetError, ClosedError, Error, InputError, InternalError, OutOfMemoryError, UnsupportedError
 from ._library import library as _weir
+from ._page import Page, plan_html
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
 from ._scope import Scope
 from ._tensor import Exchangeable, Tensor, from_dlpack, strings, zeros
@@ -54,6 +55,7 @@ __all__ = [
     "Memory",
     "Model",
     "OutOfMemoryError",
+    "Page",
     "Port",
     "Program",
     "Results",
@@ -66,6 +68,7 @@ __all__ = [
     "donate",
     "from_dlpack",
     "load",
+    "plan_html",
     "set_limit",
     "strings",
     "trim",

@@ -47,6 +47,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_compile": [_handle, _text, _pointer, _out],
     "weir_describe": [_handle, _out],
     "weir_memory": [_handle, ctypes.c_int32, _text, _out],
+    "weir_plan_page": [_handle, _text, _text, _out],
     "weir_run": [_handle, _pointer, ctypes.c_int32, _pointer, _pointer, ctypes.c_int32],
     "weir_run_giving": [_handle, _pointer, ctypes.c_int32, _pointer, _pointer, ctypes.c_int32],
     "weir_take": [_pointer, ctypes.c_int32, ctypes.c_int32, _out],

@@ -1,0 +1,119 @@
+// Package planpage draws memory plans on one page of HTML that needs nothing else.
+package planpage
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/weirml/weir"
+)
+
+// The page of plans: its frame, its looks, and the script that draws it from the plans' JSON.
+//
+//go:embed page
+var pageFiles embed.FS
+
+// Data is what the page's script reads.
+type Data struct {
+	Plans []Plan `json:"plans"`
+	Diff  any    `json:"diff,omitempty"` // what differs between two plans, as the command tells it
+}
+
+// Plan is one plan with what is said beside it.
+type Plan struct {
+	Name     string            `json:"name"`
+	Plan     *weir.Plan        `json:"plan"`
+	Formulas map[string]string `json:"formulas"` // of the certificate's terms
+	Savings  []Saving          `json:"savings,omitempty"`
+	Requires []Condition       `json:"requires,omitempty"` // what a run's sizes must keep to
+	Table    bool              `json:"table,omitempty"`    // it is of a table of buffers, no model
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+// Saving is a change that the budget asked for.
+type Saving struct {
+	Kind   string `json:"kind"`
+	Tensor string `json:"tensor"`
+	Text   string `json:"text"`
+}
+
+// Condition is a condition and where it comes from.
+type Condition struct {
+	Condition string `json:"condition"`
+	From      string `json:"from"`
+}
+
+// NewPlan collects what the page says of a program.
+func NewPlan(name string, p *weir.Program, plan *weir.Plan, notes []string) Plan {
+	m := p.Memory()
+	out := Plan{Name: name, Plan: plan, Notes: notes, Formulas: map[string]string{
+		"arena": m.Arena.String(), "outputs": m.Outputs.String(), "scratch": m.Scratch.String(), "peak": m.Formula(plan.Calls).String()}}
+	for _, s := range p.Savings() {
+		out.Savings = append(out.Savings, Saving{s.Kind, s.Tensor, s.String()})
+	}
+	for _, r := range p.Requires() {
+		out.Requires = append(out.Requires, Condition{Relations.Replace(r.Condition), r.From})
+	}
+	return out
+}
+
+// Write writes one page that needs nothing else: no file, no network. The names in a model come from whoever wrote it: they reach the page as JSON that is escaped
+// for its place, are shown as text only, and the page's policy lets no script run but its own.
+func Write(w io.Writer, title string, data Data) error {
+	frame, err := template.ParseFS(pageFiles, "page/page.html")
+	if err != nil {
+		return err
+	}
+	read := func(name string) (text, hash string) {
+		b, e := pageFiles.ReadFile("page/" + name)
+		if e != nil && err == nil {
+			err = e
+		}
+		sum := sha256.Sum256(b)
+		return string(b), "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+	}
+	script, scriptHash := read("page.js")
+	style, styleHash := read("page.css")
+	if err != nil {
+		return err
+	}
+	return frame.Execute(w, map[string]any{"Title": title, "Data": data, "Script": template.JS(script), "Style": template.CSS(style),
+		"Policy": "default-src 'none'; script-src '" + scriptHash + "'; style-src '" + styleHash + "'"})
+}
+
+// Relations writes conditions as people do; as JSON they are as Python does.
+var Relations = strings.NewReplacer(" <= ", " ≤ ", " == ", " = ", " != ", " ≠ ")
+
+// FreeDims adds the dimensions that nothing has bound: at their upper bounds, or, where there is none, at 1. The notes say so;
+// flag is what stands before NAME=SIZE where the caller binds a dimension.
+func FreeDims(p *weir.Program, bound weir.Dims, flag string) (d weir.Dims, notes []string) {
+	d = weir.Dims{}
+	for name, size := range bound {
+		d[name] = size
+	}
+	say := func(dim weir.Dimension, size int64, why string) {
+		d[dim.Name] = size
+		notes = append(notes, fmt.Sprintf("%s is free: drawn at %d, %s.", dim.Name, size, why))
+	}
+	for _, dim := range p.Dims() {
+		if _, given := d[dim.Name]; given {
+			continue
+		}
+		if dim.Max != weir.Unbounded {
+			say(dim, dim.Max, "its upper bound")
+		} else {
+			say(dim, max(1, dim.Min), "since it has no upper bound; "+flag+dim.Name+"=SIZE draws another")
+		}
+	}
+	for _, dim := range p.Decided() {
+		if _, given := d[dim.Name]; !given && dim.Max == weir.Unbounded {
+			say(dim, max(1, dim.Min), "since the data decide it and nothing bounds it; "+flag+dim.Name+"=SIZE draws another")
+		}
+	}
+	return d, notes
+}
