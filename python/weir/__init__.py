@@ -15,6 +15,7 @@ from ._errors import BudgetError, ClosedError, Error, InputError, InternalError,
 from ._library import library as _weir
 from ._page import Page, plan_html
 from ._program import Dimension, Memory, Model, Port, Program, Results, compile, consume, donate, load, update
+from ._scope import Scope
 from ._tensor import Exchangeable, Tensor, from_dlpack, strings, zeros
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ __all__ = [
     "Port",
     "Program",
     "Results",
+    "Scope",
     "Tensor",
     "UnsupportedError",
     "compile",

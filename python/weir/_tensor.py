@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
 from . import _narrow
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
+from ._scope import adopt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +31,14 @@ class Tensor(Owned):
     the tensor is closed, or collected, and everything that was made of it is gone.
     """
 
-    __slots__ = ("_seen", "_dtype")
+    __slots__ = ("_seen", "_dtype", "_scope")
 
     def __init__(self, handle: int) -> None:
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
         super().__init__(handle)
         self._seen: DLTensor | None = None
         self._dtype = ""
+        self._scope = adopt(self)
 
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
