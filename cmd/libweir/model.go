@@ -120,7 +120,7 @@ func (o *options) read(text *C.char) (weir.Options, error) {
 	}{{o.Precision, &w.Precision}, {o.Cache, &w.Cache}} {
 		if named.name != "" {
 			if err := named.to.UnmarshalText([]byte(named.name)); err != nil {
-				return w, err
+				return w, fault(weir.ErrInput, "", "%v", err)
 			}
 		}
 	}

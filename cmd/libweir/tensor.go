@@ -250,7 +250,7 @@ func goZeros(name *C.char, shape *C.int64_t, rank C.int32_t, handle *C.uint64_t)
 		}
 		var dt weir.DType
 		if err := dt.UnmarshalText([]byte(C.GoString(name))); err != nil {
-			return err
+			return fault(weir.ErrInput, "", "%v", err)
 		}
 		t, err := weir.New(dt, sizes...)
 		if err == nil {

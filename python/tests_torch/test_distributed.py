@@ -1,56 +1,128 @@
-"""Two processes that train a compiled module together, by DistributedDataParallel over gloo."""
+"""DistributedDataParallel over gloo: two processes train a model that weir compiles, beside one that torch runs."""
 
 from __future__ import annotations
 
 import copy
 import datetime
+import logging
+import os
+import time
 
+import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-import weir
-from torch import nn
+import torch.distributed
+import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-
-def model() -> nn.Module:
-    torch.manual_seed(5)
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 20), nn.GELU(), nn.Linear(20, 4)
-    )
+WORLD = 2
+STEPS = 3
+SECONDS = 300  # after which a test has failed
 
 
-def train(module: nn.Module, rank: int) -> list[torch.Tensor]:
-    """What three steps make of a module: the derivatives of the first, and the parameters and buffers after the last."""
-    optimizer = torch.optim.SGD(module.parameters(), 0.05, momentum=0.9)
-    found = []
-    for step in range(3):
-        torch.manual_seed(100 * step + rank)
-        x, want = torch.randn(7 + rank, 3, 6, 6), torch.randn(7 + rank, 4)
-        optimizer.zero_grad()
-        (module(x) - want).square().mean().backward()
-        if step == 0:
-            found += [p.grad.clone() for p in module.parameters()]
-        optimizer.step()
-    return found + [v.detach() for v in (*module.parameters(), *module.buffers())]
+class Model(torch.nn.Module):
+    """A small model. One layer fills the first bucket, which has 1 MB."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(12, 520)
+        self.norm = torch.nn.LayerNorm(520)
+        self.second = torch.nn.Linear(520, 520)
+        self.last = torch.nn.Linear(520, 5)
+
+    def forward(self, x):
+        x = torch.nn.functional.gelu(self.norm(self.first(x)))
+        return self.last(x + torch.relu(self.second(x)))
 
 
-def work(rank: int, folder: str) -> None:
+class Records(logging.Handler):
+    """Records keeps the messages of a logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record) -> None:
+        self.messages.append(record.getMessage())
+
+
+def step(model, optimizer, parts) -> None:
+    """One step over parts of a batch: gradients are exchanged after the last part alone."""
+    optimizer.zero_grad()
+    for x, y in parts[:-1]:
+        with model.no_sync():
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+    x, y = parts[-1]
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+
+
+def same(got, want, what) -> None:
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6, msg=lambda text: f"{what}: {text}")
+
+
+def train(rank: int, store: str, where: str, divided: bool, parts: int, programs: int) -> None:
+    """The life of one process. An assertion that fails reaches the test."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    import weir._torch
+
+    made = []
+    compile = weir._torch.compile
+    weir._torch.compile = lambda *args, **options: made.append(compile(*args, **options)) or made[-1]
+    torch._dynamo.config.optimize_ddp = divided
+    told = Records()
+    logging.getLogger("weir").addHandler(told)
     torch.set_num_threads(1)
-    store = dist.FileStore(f"{folder}/store", 2)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=120))
-    own = model()
-    want = train(DistributedDataParallel(copy.deepcopy(own)), rank)
-    got = train(torch.compile(DistributedDataParallel(copy.deepcopy(own)), backend="weir"), rank)
-    inside = train(DistributedDataParallel(torch.compile(copy.deepcopy(own), backend="weir")), rank)
-    for other in (got, inside):
-        for a, b in zip(other, want):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-    assert weir.usage()["current_bytes"] > 0, "weir computed nothing"
-    dist.barrier()
-    dist.destroy_process_group()
+    timeout = datetime.timedelta(seconds=SECONDS / 2)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD, timeout=timeout)
+    try:
+        torch.manual_seed(5)  # both processes begin with the same parameters
+        plain = Model()
+        other = copy.deepcopy(plain)
+        eager = DistributedDataParallel(other)
+        if where == "around":
+            model = torch.compile(DistributedDataParallel(plain), backend="weir")
+        else:
+            model = DistributedDataParallel(torch.compile(plain, backend="weir"))
+        ours = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+        theirs = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
+        torch.manual_seed(100 + rank)  # and see different data
+        for _ in range(STEPS):
+            data = [(torch.randn(8, 12), torch.randint(5, (8,))) for _ in range(parts)]
+            step(model, ours, data)
+            step(eager, theirs, data)
+            for (name, p), q in zip(plain.named_parameters(), other.parameters()):
+                same(p.grad, q.grad, f"the gradient of {name}")
+                shared = [torch.empty_like(p.grad) for _ in range(WORLD)]
+                torch.distributed.all_gather(shared, p.grad)
+                assert all(torch.equal(g, shared[0]) for g in shared), f"the gradient of {name} differs between processes"
+            ours.step()
+            theirs.step()
+        for (name, p), q in zip(plain.named_parameters(), other.parameters()):
+            same(p.detach(), q.detach(), name)
+        assert len(made) == programs, f"weir has compiled {len(made)} graphs"
+        assert not told.messages, told.messages
+    finally:
+        torch.distributed.destroy_process_group()
 
 
-def test_two_processes(tmp_path):
-    """Derivatives and parameters are those of the same training without a compiler, whichever wraps the other."""
-    mp.spawn(work, (str(tmp_path),), nprocs=2)
+CASES = [
+    # where torch.compile stands, whether torch divides graphs by buckets, parts of a batch, and the graphs of the model
+    ("around", False, 1, 2),
+    ("around", True, 1, 4),  # so that exchanges begin early
+    ("inside", False, 2, 2),
+]
+
+
+@pytest.mark.parametrize("where, divided, parts, programs", CASES)
+def test_data_parallel(tmp_path, where, divided, parts, programs):
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("this PyTorch has no gloo")
+    end = time.monotonic() + SECONDS
+    context = torch.multiprocessing.spawn(train, (str(tmp_path / "store"), where, divided, parts, programs), nprocs=WORLD, join=False)
+    try:
+        while not context.join(timeout=max(0.0, end - time.monotonic())):
+            assert time.monotonic() < end, f"the processes are not done after {SECONDS} seconds"
+    finally:
+        for process in context.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()

@@ -1,86 +1,144 @@
-"""Scopes: what owns the tensors that are made within."""
+"""Scopes: tensors that are made within one are closed at its end."""
 
 from __future__ import annotations
 
 import contextvars
+import threading
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, TypeVar
 
-from ._errors import ClosedError
+from ._errors import ClosedError, InputError
 
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
-    T = TypeVar("T", bound=Tensor)
+_T = TypeVar("_T")
 
-# The scope that tensors are made in, of each thread and task its own.
-current: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("weir.Scope", default=None)
+_current: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("weir.scope", default=None)
+_NEW, _OPEN, _CLOSED = range(3)
 
 
 class Scope:
-    """Owns every tensor that is made while it is entered, by a program, by from_dlpack or by a function, and closes them at its end.
+    """A block of code that owns the tensors made within it, and closes them at its end, also when an error ends it.
 
         with weir.Scope("batch") as s:
-            y = s.keep(program(x))     # outlives the scope
+            h = first(x)
+            y = s.keep(second(h))
+        # h is closed; y is not
 
-    Scopes may lie within each other. A thread begins outside of all.
+    The results of programs, and the tensors of from_dlpack and zeros, belong to the innermost open scope of the context
+    that makes them. A thread begins in no scope; contextvars.copy_context, asyncio's tasks and asyncio.to_thread bring
+    theirs along. A scope refers to its tensors weakly: what nobody refers to is closed before the end, as it is without a
+    scope. What NumPy or PyTorch made of a tensor lives on, as after Tensor.close.
     """
 
-    def __init__(self, name: str = "scope") -> None:
+    __slots__ = ("name", "_parent", "_state", "_lock", "_tensors", "__weakref__")
+
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self._owned: dict[int, weakref.ref[Tensor]] = {}
-        self._outer: contextvars.Token[Scope | None] | None = None
-
-    def __enter__(self) -> Scope:
-        if self._outer is not None:
-            raise ClosedError(f"scope {self.name} is entered already")
-        self._outer = current.set(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._outer is None:
-            raise ClosedError(f"scope {self.name} is not entered")
-        current.reset(self._outer)
-        self._outer = None
-        self.close()
-
-    def close(self) -> None:
-        """Closes the tensors that the scope owns. What others made of them, such as NumPy's arrays, keeps their memory."""
-        failed: Exception | None = None
-        while self._owned:
-            _, reference = self._owned.popitem()
-            tensor = reference()
-            try:
-                if tensor is not None:
-                    tensor.close()
-            except Exception as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-
-    def keep(self, tensor: T) -> T:
-        """Moves a tensor out, to the scope around this one, or to nobody, and returns it."""
-        found = self._owned.get(id(tensor))
-        if found is None or found() is not tensor:
-            raise ValueError(f"scope {self.name} does not own {tensor!r}")
-        del self._owned[id(tensor)]
-        outer = self._outer.old_value if self._outer is not None else None
-        if isinstance(outer, Scope):
-            outer._own(tensor)
-        return tensor
-
-    def _own(self, tensor: Tensor) -> None:
-        owned, key = self._owned, id(tensor)
-
-        def gone(reference: weakref.ref[Tensor]) -> None:
-            if owned.get(key) is reference:
-                del owned[key]
-
-        owned[key] = weakref.ref(tensor, gone)
-
-    def __len__(self) -> int:
-        return len(self._owned)
+        self._parent: Scope | None = None
+        self._state = _NEW
+        self._lock = threading.RLock()  # a finalizer may make a tensor while the thread has it
+        self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()  # by id
 
     def __repr__(self) -> str:
-        return f"<weir.Scope {self.name}, of {len(self)} tensors>"
+        state = ("not entered", f"{len(self._tensors)} tensors", "closed")[self._state]
+        return f"<weir.Scope {self.name!r}, {state}>"
+
+    def __enter__(self) -> Scope:
+        with self._lock:
+            if self._state != _NEW:
+                raise ClosedError(f"{self!r} is entered again; each block needs a scope of its own")
+            self._parent, self._state = _innermost(), _OPEN
+        _current.set(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._state = _CLOSED
+            tensors = list(self._tensors.values())
+            self._tensors.clear()
+        if _current.get() is self:
+            _current.set(_nearest(self._parent))
+        failed: BaseException | None = None
+        for tensor in reversed(tensors):
+            try:
+                tensor.close()
+            except Exception as e:
+                failed = failed or e
+        if failed is not None and error is None:
+            raise failed
+
+    def keep(self, value: _T) -> _T:
+        """Moves a tensor to the scope around this one, or out of all scopes, and returns it: return s.keep(y).
+
+        value may be Results, or a list, tuple or dict of tensors, which are moved together. What would survive this scope
+        anyway, such as a tensor of the scope around it, stays where it is. ClosedError: the scope or a tensor is closed.
+        InputError: a tensor belongs to a scope within this one, which must keep it first.
+        """
+        tensors = {id(t): t for t in _tensors_of(value)}.values()
+        if not tensors and not isinstance(value, (Sequence, Mapping)):
+            raise InputError(f"{type(value).__name__} is no tensor, and cannot be kept")
+        with self._lock:
+            if self._state != _OPEN:
+                raise ClosedError(f"{self!r} keeps nothing")
+            for tensor in tensors:
+                if tensor.closed:
+                    raise ClosedError("a tensor that is to be kept is closed, or was given away")
+                owner = tensor._scope
+                if owner is not None and owner is not self and owner._within(self):
+                    raise InputError(f"a tensor that is to be kept belongs to {owner!r}, within {self!r}")
+            for tensor in tensors:
+                if self._tensors.pop(id(tensor), None) is not None:
+                    tensor._scope = _given(self._parent, tensor)
+        return value
+
+    def _within(self, other: Scope) -> bool:
+        """Whether other is around this scope."""
+        at = self._parent
+        while at is not None and at is not other:
+            at = at._parent
+        return at is not None
+
+
+def adopt(tensor: Tensor) -> Scope | None:
+    """Gives a new tensor to the innermost open scope, which is returned; None if there is none."""
+    scope = _current.get()
+    return scope if scope is None else _given(scope, tensor)
+
+
+def _given(scope: Scope | None, tensor: Tensor) -> Scope | None:
+    """Gives a tensor to a scope, or to the nearest open one around it."""
+    while scope is not None:
+        with scope._lock:
+            if scope._state == _OPEN:
+                scope._tensors[id(tensor)] = tensor
+                return scope
+        scope = scope._parent
+    return None
+
+
+def _nearest(scope: Scope | None) -> Scope | None:
+    """The scope, or the nearest one around it that is open."""
+    while scope is not None and scope._state != _OPEN:
+        scope = scope._parent
+    return scope
+
+
+def _innermost() -> Scope | None:
+    return _nearest(_current.get())
+
+
+def _tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors of a value, and of the lists and dicts in it."""
+    from ._tensor import Tensor  # which imports this module
+
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors_of(item)
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        for item in value:
+            yield from _tensors_of(item)

@@ -6,10 +6,11 @@ import ctypes
 import json
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from . import _narrow, _operate, _scope
+from . import _narrow, _operate
 from ._dtypes import DType
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
 from ._operators import Operators
+from ._scope import adopt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,16 +33,14 @@ class Tensor(Operators, Owned):
     the tensor is closed, or collected, and everything that was made of it is gone.
     """
 
-    __slots__ = ("_seen", "_dtype")
+    __slots__ = ("_seen", "_dtype", "_scope")
 
     def __init__(self, handle: int) -> None:
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
         super().__init__(handle)
         self._seen: DLTensor | None = None
         self._dtype: DType | None = None
-        scope = _scope.current.get()
-        if scope is not None:
-            scope._own(self)
+        self._scope = adopt(self)
 
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
