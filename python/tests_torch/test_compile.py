@@ -78,6 +78,21 @@ def test_dynamic_sizes():
         close(got, x.grad, 1e-4)
 
 
+def test_sizes_that_no_tensor_has(caplog):
+    """Numbers among arguments, and extents that are sums: what weir computes by them is not left to torch."""
+    cases = [
+        (lambda x, n: x * n + n, [(torch.ones(4), n) for n in (3, 5, 7)]),
+        (lambda x, n: torch.arange(n) + x.sum().long(), [(torch.ones(4), n) for n in (3, 5, 7)]),
+        (lambda x: (x[1:], x[1:] * x.shape[0], x.new_full((x.shape[0] - 1,), x.shape[0])), [(torch.ones(n),) for n in (3, 5, 9)]),
+    ]
+    for f, calls in cases:
+        fast = compiled(f, dynamic=True)
+        for args in calls:
+            for a, b in zip(outputs(fast(*args)), outputs(f(*args))):
+                assert torch.equal(a, b)
+    assert not [r for r in caplog.records if r.name == "weir"]
+
+
 def test_views_and_mutations():
     def f(x, state):
         state.add_(x.sum())

@@ -86,7 +86,13 @@ class _Size:
     def __init__(self, place: int, axis: int | None, step: int, rest: int) -> None:
         self.place, self.axis, self.step, self.rest = place, axis, step, rest
 
+    @property
+    def plain(self) -> bool:
+        """Whether the symbol is an extent itself, from which a program has its value."""
+        return self.axis is not None and self.step == 1 and self.rest == 0
+
     def of(self, args: Sequence[Any]) -> int:
+        """The symbol's value, out of a graph's arguments."""
         arg = args[self.place]
         return (int(arg if self.axis is None else arg.shape[self.axis]) - self.rest) // self.step
 
@@ -151,10 +157,7 @@ class _Call:
         failed = lib.run_giving(program._handle, self.words, len(self.lent), lib.poll, outputs, len(outputs))
         if failed:
             lib.check(failed)
-        return [_from_capsule(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
-
-
-_from_capsule = torch.utils.dlpack.from_dlpack
+        return [torch.from_dlpack(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
 
 
 class Compiled:
@@ -265,36 +268,29 @@ class Compiled:
                 rest = expression - step * symbol
                 if not (step.is_Integer and step > 0 and rest.is_Integer):
                     continue
-                if symbol not in found or expression.is_symbol and axis is not None:
-                    found[symbol] = _Size(place, axis, int(step), int(rest))
+                size = _Size(place, axis, int(step), int(rest))
+                if symbol not in found or size.plain:
+                    found[symbol] = size
         return found
 
     def _sizes(self, graph: torch.fx.Graph, gm: torch.fx.GraphModule) -> None:
         """Declares an input without elements for each symbol that is no extent of another input: its shape has it."""
-        told: dict[Any, tuple[Any, Any]] = {}
-        bound = set()
+        told: dict[Any, Any] = {}  # the symbols, with what knows their values
+        mode = None
         for node in gm.graph.nodes:
             value = value_of(node)
             for v in value if isinstance(value, (tuple, list)) else (value,):
-                mode = getattr(v, "fake_mode", None)
+                mode = mode or getattr(v, "fake_mode", None)
                 for e in v.shape if isinstance(v, torch.Tensor) else (v,):
-                    if not isinstance(e, torch.SymInt):
-                        continue
-                    for symbol in e.node.expr.free_symbols:
-                        before = told.get(symbol, (None, None))
-                        told[symbol] = (before[0] or mode, e.node.shape_env)
-                    if node.op == "placeholder" and isinstance(v, torch.Tensor) and e.node.expr.is_symbol:
-                        bound.add(e.node.expr)
+                    if isinstance(e, torch.SymInt):
+                        told.update(dict.fromkeys(e.node.expr.free_symbols, e.node.shape_env))
+        bound = {symbol for symbol, size in self.found.items() if size.plain}
         for symbol in sorted(told.keys() - bound, key=str):
-            mode, environment = told[symbol]
-            if mode is None:
-                continue  # a number that no tensor's shape has
             size = self.found.get(symbol)
-            if size is None:
+            if size is None or mode is None:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
-            hint = environment.var_to_val.get(symbol)
             with mode:
-                extent = environment.create_symintnode(symbol, hint=None if hint is None else int(hint))
+                extent = told[symbol].create_symintnode(symbol, hint=None)
                 shown = torch.empty((extent, 0), dtype=torch.uint8)
             graph.placeholder(f"size_{symbol}").meta["val"] = shown
             self.inputs.append(_Argument(size.place, shown, None, size))
