@@ -307,13 +307,13 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 	return nil
 }
 
-// budget is what the compiler is told to keep within, beside the program's own states; nil where there is no limit.
+// budget is what the compiler is told to keep within; nil where there is no limit.
 func (p *Program) budget(o Options) (*compiler.Budget, error) {
 	own, err := p.ownBytes()
 	if o.Budget <= 0 || err != nil {
 		return nil, err
 	}
-	return &compiler.Budget{Bytes: max(1, o.Budget-own), Calls: o.Calls, Workers: o.Threads}, nil
+	return &compiler.Budget{Bytes: o.Budget, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
 }
 
 // ones are the dimensions that Options.Dims leaves no value but 1, sorted.

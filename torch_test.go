@@ -242,6 +242,25 @@ func TestTorchStatesLeftOut(t *testing.T) {
 	}
 }
 
+// TestTorchStatesBudget: a budget is of the program's own states too, and an error names one that works.
+func TestTorchStatesBudget(t *testing.T) {
+	m := must[*weir.Model](t)(weir.Load("testdata/torch/states.pt2"))
+	defer m.Close()
+	_, err := weir.Compile(t.Context(), m, weir.Options{Budget: 100})
+	var e *weir.Error
+	if !errors.As(err, &e) || !errors.Is(err, weir.ErrBudget) || !strings.Contains(e.Detail, "100 bytes") {
+		t.Fatal(err)
+	}
+	p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Budget: e.Budget}))
+	defer p.Close()
+	if peak := must[int64](t)(p.Memory().Max(1)); peak > e.Budget {
+		t.Errorf("the peak is %d, the budget was %d", peak, e.Budget)
+	}
+	if _, err := weir.Compile(t.Context(), m, weir.Options{Budget: e.Budget - 1}); !errors.Is(err, weir.ErrBudget) {
+		t.Error(err)
+	}
+}
+
 // TestTorchDamaged changes bytes of files: each is read, or refused by a typed error that is no fault of ours.
 func TestTorchDamaged(t *testing.T) {
 	files, _ := filepath.Glob("testdata/torch/*.pt2")

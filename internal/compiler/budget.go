@@ -12,9 +12,11 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Budget is the most that a program may take: weights + code + calls × (arena + outputs + workers × scratch), at the upper bounds of the dimensions.
+// Budget is the most that a program may take: held + weights + code + calls × (arena + outputs + workers × scratch), at the
+// upper bounds of the dimensions.
 type Budget struct {
 	Bytes          int64
+	Held           int64 // by the program besides, such as states of its own
 	Calls, Workers int
 }
 
@@ -167,7 +169,7 @@ func (s *squeezer) bounded() bool {
 	if err != nil {
 		return false
 	}
-	s.fixed = s.c.Code.Bytes + int64(s.budget.Calls)*(outputs+int64(s.budget.Workers)*scratch)
+	s.fixed = s.budget.Held + s.c.Code.Bytes + int64(s.budget.Calls)*(outputs+int64(s.budget.Workers)*scratch)
 	return true
 }
 
