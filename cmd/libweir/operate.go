@@ -172,9 +172,7 @@ func (c *call) run(result *C.uint64_t) error {
 		if err != nil {
 			return errors.Join(err, l.close())
 		}
-		held := &tensor{Tensor: t}
-		held.holders.Store(1)
-		l.items = append(l.items, held)
+		l.items = append(l.items, heldBy(t))
 	}
 	if several {
 		*result = add(l)

@@ -269,9 +269,7 @@ func (p *program) export(r *weir.Results, to []unsafe.Pointer) (err error) {
 			break
 		}
 		if t := r.At(i); t != nil && !p.states[i] {
-			held := &tensor{Tensor: t}
-			held.holders.Store(1)
-			if to[i], err = structure(held, true, 0); err != nil {
+			if to[i], err = structure(heldBy(t), true, 0); err != nil {
 				break
 			}
 			exported.Add(1)
@@ -301,9 +299,7 @@ func (p *program) give(r *weir.Results, to []C.uint64_t) {
 		if items := r.Sequence(p.outputs[i].Name); items != nil {
 			l := &list{}
 			for _, t := range items {
-				held := &tensor{Tensor: t}
-				held.holders.Store(1)
-				l.items = append(l.items, held)
+				l.items = append(l.items, heldBy(t))
 			}
 			to[i] = add(l)
 			continue

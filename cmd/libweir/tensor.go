@@ -25,12 +25,15 @@ type tensor struct {
 // exported is the number of structures that were given away and not deleted.
 var exported atomic.Int64
 
-// addTensor makes a handle of a tensor, which the handle owns.
-func addTensor(t *weir.Tensor) C.uint64_t {
+// heldBy is a tensor with one holder, which owns it.
+func heldBy(t *weir.Tensor) *tensor {
 	held := &tensor{Tensor: t}
 	held.holders.Store(1)
-	return add(held)
+	return held
 }
+
+// addTensor makes a handle of a tensor, which the handle owns.
+func addTensor(t *weir.Tensor) C.uint64_t { return add(heldBy(t)) }
 
 // parting is the number of holders of a tensor that is being given to a run for good.
 const parting = -1 << 40
@@ -123,8 +126,7 @@ func goGive(handle C.uint64_t, versioned, copying C.int32_t, managed *unsafe.Poi
 			if err != nil {
 				return err
 			}
-			t, flags = &tensor{Tensor: copied}, dlpack.IsCopied
-			t.holders.Store(1)
+			t, flags = heldBy(copied), dlpack.IsCopied
 			defer t.drop()
 		} else if t.Fixed() {
 			if flags = dlpack.ReadOnly; versioned == 0 {

@@ -50,6 +50,11 @@ func (c *call) find(a *argument) *ir.Value {
 	if err := a.into(&n); err != nil {
 		c.Fail(err)
 	}
+	return c.named(n)
+}
+
+// named is the tensor of a name.
+func (c *call) named(n named) *ir.Value {
 	v := c.partOf(n.Name)
 	if v == nil {
 		c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
@@ -77,11 +82,7 @@ func (c *call) tensors(name string) (list []*ir.Value) {
 		c.Fail(err)
 	}
 	for _, n := range names {
-		v := c.partOf(n.Name)
-		if v == nil {
-			c.Fail(diag.Inputf("nothing computes %s before it is read", n.Name).AtTensor(n.Name))
-		}
-		list = append(list, v)
+		list = append(list, c.named(n))
 	}
 	return list
 }

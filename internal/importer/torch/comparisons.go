@@ -29,9 +29,7 @@ const mostCompared = 200
 // compare notes a node that compares numbers.
 func (g *graph) compare(c *call, f ops.BinaryFunction) error {
 	for _, out := range c.node.Outputs {
-		var as struct {
-			Name string `json:"as_name"`
-		}
+		var as namedNumber
 		if out.kind != "as_sym_bool" {
 			return diag.Unsupportedf("a result of the kind %s", out.kind)
 		}
@@ -54,9 +52,7 @@ func (g *graph) compare(c *call, f ops.BinaryFunction) error {
 
 // comparedBy is the comparison that an argument names; nil if it names none.
 func (g *graph) comparedBy(a *argument) *comparison {
-	var as struct {
-		Name string `json:"as_name"`
-	}
+	var as namedNumber
 	if a == nil || a.kind != "as_sym_bool" || a.into(&as) != nil {
 		return nil
 	}

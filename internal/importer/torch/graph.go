@@ -339,9 +339,7 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 			g.learn(t.Name, results[0])
 			results = results[1:]
 		case "as_sym_float", "as_sym_int", "as_sym_bool":
-			var t struct {
-				Name string `json:"as_name"`
-			}
+			var t namedNumber
 			if err := out.into(&t); err != nil {
 				return err
 			}

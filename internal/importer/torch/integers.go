@@ -54,9 +54,7 @@ func (g *graph) integer(n *nodeJSON, e sym.Expr) error {
 	if len(n.Outputs) != 1 {
 		return diag.Inputf("%d results", len(n.Outputs))
 	}
-	var as struct {
-		Name string `json:"as_name"`
-	}
+	var as namedNumber
 	if n.Outputs[0].kind != "as_sym_int" {
 		return diag.Unsupportedf("a result of the kind %s", n.Outputs[0].kind)
 	}

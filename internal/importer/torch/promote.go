@@ -148,9 +148,7 @@ func (c *call) decidedBy(a *argument) *ir.Value {
 	if a.kind != "as_sym_int" && a.kind != "as_sym_float" && a.kind != "as_sym_bool" {
 		return nil
 	}
-	var s struct {
-		Name string `json:"as_name"`
-	}
+	var s namedNumber
 	if a.into(&s) != nil {
 		return nil
 	}

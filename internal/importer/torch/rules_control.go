@@ -193,9 +193,7 @@ func (g *graph) bind(in argument, p passed) {
 		g.values[n.Name] = p.value
 		g.learn(n.Name, p.value)
 	case in.kind == "as_sym_int" && p.value == nil:
-		var n struct {
-			Name string `json:"as_name"`
-		}
+		var n namedNumber
 		if err := in.into(&n); err != nil {
 			g.Fail(err)
 		}

@@ -112,6 +112,11 @@ type named struct {
 	Name string `json:"name"`
 }
 
+// namedNumber names a number or a truth value.
+type namedNumber struct {
+	Name string `json:"as_name"`
+}
+
 // number is a float, which JSON says as a number, or as a word if it is not finite.
 type number float64
 
