@@ -143,6 +143,12 @@ func TestTorchFiles(t *testing.T) {
 // TestTorchStates runs a model that updates its buffers: on the program's own states, from run to run and beside an
 // artefact of it; on those of a caller, which begin as the file says; and by a call.
 func TestTorchStates(t *testing.T) {
+	for name, state := range map[string]string{"states": "mean", "inplace": "cache"} {
+		t.Run(name, func(t *testing.T) { testTorchStates(t, "testdata/torch/"+name, state) })
+	}
+}
+
+func testTorchStates(t *testing.T, file, state string) {
 	var want struct {
 		Inputs []torchTensor
 		Steps  []struct {
@@ -150,19 +156,19 @@ func TestTorchStates(t *testing.T) {
 			States  map[string]torchTensor
 		}
 	}
-	if err := json.Unmarshal(must[[]byte](t)(os.ReadFile("testdata/torch/states.json")), &want); err != nil {
+	if err := json.Unmarshal(must[[]byte](t)(os.ReadFile(file + ".json")), &want); err != nil {
 		t.Fatal(err)
 	}
 	before := weir.Usage()
 	for _, saved := range []bool{false, true} {
-		m := must[*weir.Model](t)(weir.Load("testdata/torch/states.pt2"))
+		m := must[*weir.Model](t)(weir.Load(file + ".pt2"))
 		p := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Calls: 2}))
 		if m.Close(); saved {
-			var file bytes.Buffer
-			if _, err := p.WriteTo(&file); err != nil {
+			var saved bytes.Buffer
+			if _, err := p.WriteTo(&saved); err != nil {
 				t.Fatal(err)
 			}
-			m := must[*weir.Model](t)(weir.LoadBytes(file.Bytes()))
+			m := must[*weir.Model](t)(weir.LoadBytes(saved.Bytes()))
 			q := must[*weir.Program](t)(weir.Compile(t.Context(), m, weir.Options{Calls: 2}))
 			m.Close()
 			p.Close()
@@ -206,12 +212,12 @@ func TestTorchStates(t *testing.T) {
 		if err := c.Run(t.Context()); err != nil { // goes on where the runs ended
 			t.Fatal(err)
 		}
-		want.Steps[2].States["mean"].equals(t, "a call's mean", c.Output("mean.new"))
+		want.Steps[2].States[state].equals(t, "a call's "+state, c.Output(state+".new"))
 		c.Close()
 		step(1, theirs)
 		step(2, theirs)
-		if now := weir.Usage(); now.Weights-before.Weights != must[int64](t)(p.Memory().Weights.At(nil)) {
-			t.Errorf("%d bytes of weights are held, %s are predicted", now.Weights-before.Weights, p.Memory().Weights)
+		if now := weir.Usage(); now.Weights-before.Weights > must[int64](t)(p.Memory().Weights.At(nil)) {
+			t.Errorf("%d bytes of weights are held, %s are predicted at most", now.Weights-before.Weights, p.Memory().Weights)
 		}
 		for _, x := range states {
 			x.Close()

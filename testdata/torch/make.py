@@ -131,6 +131,30 @@ class Slices(nn.Module):
         return y, sums, last, all_
 
 
+class InPlace(nn.Module):
+    """Operators in place: on views of views, on a buffer by a slice, on an input, and with a tensor for the result."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 4))
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, x, y):
+        whole = x.clone()
+        part, turned = whole[:, 1:3], whole.t()
+        turned[0].mul_(2)
+        part.copy_(y[:, :2])
+        self.cache[1:3] = whole[:2]
+        with torch.no_grad():
+            self.count += 1
+        left, right = whole.chunk(2, 1)
+        left.relu_().add_(self.count)
+        whole.diagonal()[1:].fill_(3)
+        whole[whole > 2.5] = 0.5
+        angle = torch.atan2(whole, x.exp(), out=torch.empty_like(x))
+        return whole, part, turned * right.sum(), self.cache.sum(0), angle.unsqueeze_(0)
+
+
 def main():
     torch.manual_seed(3)
     batch, sequence = torch.export.Dim("batch", min=2, max=9), torch.export.Dim("sequence", min=2, max=32)
@@ -144,6 +168,7 @@ def main():
         ("loops", Loops(), (torch.randn(3, 4), torch.tensor(90.0)), ({0: batch}, None), True),
         ("slices", Slices(), (torch.randn(3, 4), torch.randn(4)), ({0: batch}, None), True),
         ("states", States(), (torch.randn(3, 4), torch.tensor([4, 0, 6])), None, True),
+        ("inplace", InPlace(), (torch.randn(4, 4), torch.randn(4, 2)), None, False),
     ]:
         model = model.train() if name == "states" else model.eval()
         program = torch.export.export(model, args, dynamic_shapes=sizes)
@@ -153,10 +178,10 @@ def main():
         torch.export.save(program, path)
         trim(path)
         steps = []
-        for _ in range(3 if name == "states" else 1):
+        for _ in range(3 if name in ("states", "inplace") else 1):
             outputs = model(*args)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-            changed = dict(model.named_buffers()) if name == "states" else {}
+            changed = dict(model.named_buffers()) if name in ("states", "inplace") else {}
             steps.append({"outputs": [tell(t) for t in outputs], "states": {k: tell(t) for k, t in changed.items()}})
         told = {"inputs": [tell(t) for t in args], "outputs": steps[0]["outputs"]}
         if name in OTHERS:

@@ -13,8 +13,14 @@ import (
 type call struct {
 	*graph
 	node  *nodeJSON
+	name  string // of its operator
 	args  map[string]*argument
 	reads part // of complex numbers
+
+	base     *ir.Value // what the name baseName stands for in place of its value, if it is not nil
+	baseName string
+	inside   []*alias // of the outputs of the graph that was built last
+	returned []*alias // what the results share memory with, of a graph that is built in place
 }
 
 // has reports whether an argument is given, and is not None.

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"maps"
 	"runtime"
 	"strings"
 
@@ -27,31 +28,50 @@ type graph struct {
 	states    states
 	compared  map[string]*comparison // truth values of whole numbers, by their names
 	budget    *budget
-	depth     int // of graphs within graphs
+	depth     int               // of graphs within graphs
+	aliases   map[string]*alias // tensors that share memory, or are written to, by their names
+	gone      map[string]string // names of tensors that operators in place gave another shape, with the operators
+	givens    []given
 }
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
 // the first values of states that the file has, by their inputs' names.
 func build(p *exportedProgram, constant func(name string) (*tensor.Tensor, error)) (m *ir.Module, initial map[string]*tensor.Tensor, err error) {
+	changed := map[string]bool{} // buffers that operators in place write to
+	for {
+		g, err := buildOnce(p, constant, changed)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !g.unforeseen(changed):
+			return g.module, g.states.initial, nil
+		}
+	}
+}
+
+// buildOnce is build of a program that changes these buffers, besides those of which its signature says so. The module
+// has results unless others are changed.
+func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, error), changed map[string]bool) (g *graph, err error) {
 	defer ir.Catch(&err)
 	body := &ir.Block{}
 	main := &ir.Func{Name: "main", Body: body}
-	m = &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
-	g := &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
-		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m}
+	m := &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
+	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
+		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m,
+		aliases: map[string]*alias{}, gone: map[string]string{}}
 	if g.states, err = statesOf(p); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := g.inputs(); err != nil {
-		return nil, nil, err
+	maps.Copy(g.states.changed, changed)
+	for _, part := range []func() error{g.inputs, g.guards, g.nodes} {
+		if err := part(); err != nil {
+			return nil, err
+		}
 	}
-	if err := g.guards(); err != nil {
-		return nil, nil, err
+	if g.unforeseen(map[string]bool{}) {
+		return g, nil
 	}
-	if err := g.nodes(); err != nil {
-		return nil, nil, err
-	}
-	return m, g.states.initial, g.outputs()
+	return g, g.outputs()
 }
 
 // nodes builds the nodes of a graph.
@@ -226,6 +246,7 @@ func (g *graph) input(in argument, spec inputSpec) error {
 			}
 			v := g.Param(n.Name, t)
 			g.values[n.Name], g.states.inputs["input "+n.Name] = v, v
+			g.givens = append(g.givens, given{n.Name, mutation{Input: n.Name}})
 			return nil
 		case "parameter", "buffer", "tensor_constant":
 			var s struct {
@@ -237,6 +258,7 @@ func (g *graph) input(in argument, spec inputSpec) error {
 				return err
 			}
 			name := s.Parameter + s.Buffer + s.Constant
+			g.givens = append(g.givens, given{n.Name, mutation{Buffer: name}})
 			c, err := g.constant(name)
 			if err != nil {
 				return err
@@ -275,7 +297,7 @@ func (g *graph) node(n *nodeJSON) (err error) {
 		}
 	}
 	g.Source = n.Name
-	c := &call{graph: g, node: n, args: map[string]*argument{}}
+	c := &call{graph: g, node: n, name: name, args: map[string]*argument{}}
 	for i := range n.Inputs {
 		c.args[n.Inputs[i].Name] = &n.Inputs[i].Arg
 	}
@@ -285,15 +307,29 @@ func (g *graph) node(n *nodeJSON) (err error) {
 	if f, ok := comparisons[name]; ok {
 		return g.compare(c, f)
 	}
+	if done, err := g.written(n, c, name); done || err != nil {
+		return err
+	}
 	if done, err := g.complexNode(n, c, name); done || err != nil {
+		if err == nil {
+			g.note(n, c)
+		}
 		return err
 	}
 	rule := rules[name]
 	if rule == nil {
 		return diag.Unsupportedf("the operator %s", name).WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
 	}
-	results := rule(c)
-	return g.assign(n, results)
+	if err := g.assign(n, rule(c)); err != nil {
+		return err
+	}
+	g.note(n, c)
+	for i, result := range g.outputNames(n) {
+		if i < len(c.returned) && c.returned[i] != nil {
+			g.aliases[result] = c.returned[i]
+		}
+	}
+	return nil
 }
 
 // misfit turns a rule's step beyond a list into an error. Rules count axes and arguments by what the operator takes: a
@@ -320,7 +356,7 @@ func (g *graph) assign(n *nodeJSON, results []*ir.Value) error {
 				return err
 			}
 			if len(list) > len(results) {
-				return diag.Internalf("%d results, of %d", len(results), len(list))
+				return diag.Inputf("%d results, of which it has %d", len(list), len(results))
 			}
 			for i, t := range list {
 				g.values[t.Name] = results[i]

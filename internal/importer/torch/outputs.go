@@ -116,6 +116,11 @@ func (g *graph) outputs() error {
 			}
 		}
 	}
+	for _, in := range g.updates() { // by operators in place
+		if err := r.update(in.what, g.read(g.aliases[in.name])); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -131,7 +136,7 @@ func (g *graph) output(out argument) (*ir.Value, error) {
 	if g.imaginary[n.Name] != nil {
 		return nil, diag.Unsupportedf("the output %s of complex numbers", n.Name).AtTensor(n.Name)
 	}
-	v := g.values[n.Name]
+	v := (&call{graph: g}).partOf(n.Name)
 	if v == nil {
 		return nil, diag.Inputf("nothing computes output %s", n.Name).AtTensor(n.Name)
 	}

@@ -109,7 +109,7 @@ func batchNorm(c *call) []*ir.Value {
 		if !c.has("running_mean") && !c.has("running_var") {
 			return batchNormOfInput(c)
 		}
-		c.Fail(diag.Unsupportedf("batch norm in training").WithFix("export the model in evaluation mode"))
+		return batchNormUpdating(c)
 	}
 	x := c.tensor("input")
 	mean, variance := c.tensor("running_mean"), c.tensor("running_var")
@@ -123,4 +123,16 @@ func batchNorm(c *call) []*ir.Value {
 	y := ops.BatchNorm(c.Builder, x, scale, shift, mean, variance, c.float("eps", 1e-5))
 	nothing := ops.Expand(c.Builder, c.like(x, 0), sym.Const(0))
 	return []*ir.Value{y, nothing, nothing}
+}
+
+// batchNormUpdating is batch norm in training, which writes to the running statistics.
+func batchNormUpdating(c *call) []*ir.Value {
+	mean, variance := c.target("running_mean"), c.target("running_var")
+	if mean == nil || variance == nil {
+		c.Fail(diag.Unsupportedf("batch norm in training with one of both running statistics"))
+	}
+	results := batchNormFunctional(c)
+	c.into(mean, results[3], false)
+	c.into(variance, results[4], false)
+	return results[:3]
 }

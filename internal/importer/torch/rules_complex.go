@@ -134,7 +134,16 @@ func (c *call) makesComplex() bool {
 
 // partOf is the value by a name, or the part of it that a rule is given; nil if there is none.
 func (c *call) partOf(name string) *ir.Value {
+	if c.base != nil && name == c.baseName {
+		return c.base
+	}
 	v, im := c.values[name], c.imaginary[name]
+	if op := c.gone[name]; op != "" {
+		c.Fail(diag.Unsupportedf("%s by its name before %s_ gave it another shape", name, op).AtTensor(name))
+	}
+	if a := c.aliases[name]; a != nil {
+		v = c.read(a)
+	}
 	switch {
 	case v == nil || c.reads == realPart:
 		return v

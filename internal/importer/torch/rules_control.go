@@ -28,8 +28,9 @@ const (
 	mostInner = 1 << 16 // nodes, in each graph as often as it is built
 )
 
-// budget counts the nodes of graphs within graphs: a loop builds that of its condition twice.
-type budget struct{ nodes int }
+// budget counts the nodes of graphs within graphs, of which a loop builds that of its condition twice, and the views
+// that are made anew.
+type budget struct{ nodes, rebuilt int }
 
 // take counts a node.
 func (b *budget) take() error {
@@ -43,6 +44,7 @@ func (b *budget) take() error {
 type passed struct {
 	value  *ir.Value
 	number sym.Expr
+	memory *alias // of the value, if the graph may write to it
 }
 
 // arg is a positional argument.
@@ -163,6 +165,7 @@ func (c *call) run(inner *graphJSON, b *ir.Builder, given []passed) []*ir.Value 
 	g := *c.graph
 	g.Builder, g.json, g.depth = b, inner, c.depth+1
 	g.values, g.imaginary, g.numbers = map[string]*ir.Value{}, map[string]*ir.Value{}, map[string]*ir.Value{}
+	g.aliases, g.gone = map[string]*alias{}, map[string]string{}
 	g.ints, g.compared = map[string]sym.Expr{}, map[string]*comparison{}
 	g.items, g.decided = maps.Clone(c.items), maps.Clone(c.decided)
 	for i, in := range inner.Inputs {
@@ -173,8 +176,12 @@ func (c *call) run(inner *graphJSON, b *ir.Builder, given []passed) []*ir.Value 
 	}
 	inside := &call{graph: &g, node: c.node, args: map[string]*argument{}}
 	var out []*ir.Value
+	c.inside = nil
 	for i := range inner.Outputs {
 		out = append(out, inside.result(&inner.Outputs[i]))
+		if inner.Outputs[i].kind == "as_tensor" {
+			c.inside = append(c.inside, inside.memoryOf(&inner.Outputs[i]))
+		}
 	}
 	return out
 }
@@ -189,6 +196,9 @@ func (g *graph) bind(in argument, p passed) {
 		}
 		if meta, ok := g.json.Tensors[n.Name]; ok && (scalarTypes[meta.DType] != p.value.Type.DType || len(meta.Sizes) != len(p.value.Type.Shape)) {
 			g.Fail(diag.Inputf("it is given %s, which is of another type or rank", p.value.Type).AtTensor(n.Name))
+		}
+		if g.aliases[n.Name] = p.memory; p.memory == nil {
+			g.aliases[n.Name] = &alias{storage: &storage{opaque: "what is around a graph"}, value: p.value}
 		}
 		g.values[n.Name] = p.value
 		g.learn(n.Name, p.value)
@@ -297,11 +307,26 @@ func (c *call) slices(at int, states, scanned []*ir.Value, stays []passed) []*ir
 	return ops.Scan(c.Builder, block, ops.ScanOver{}, states, scanned)
 }
 
-// withoutGradients is a part of the model under torch.no_grad, as a graph of its own.
+// withoutGradients is a part of the model under torch.no_grad, as a graph of its own. It may write to what it is given.
 func withoutGradients(c *call) []*ir.Value {
 	var given []passed
 	for i := 2; i < len(c.node.Inputs); i++ {
-		given = append(given, c.pass(c.arg(i, "an argument")))
+		p := c.pass(c.arg(i, "an argument"))
+		if p.value != nil {
+			p.memory = c.memoryOf(c.arg(i, "an argument"))
+		}
+		given = append(given, p)
 	}
-	return c.run(c.inner(1, "the graph"), c.Builder, given)
+	out := c.run(c.inner(1, "the graph"), c.Builder, given)
+	c.returned = c.inside
+	return out
+}
+
+// memoryOf is what the tensor that an argument names shares memory with; nil if it names none.
+func (c *call) memoryOf(a *argument) *alias {
+	var n named
+	if a.kind != "as_tensor" || a.into(&n) != nil {
+		return nil
+	}
+	return c.share(n.Name)
 }

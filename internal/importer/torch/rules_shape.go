@@ -2,6 +2,7 @@ package torch
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
@@ -28,7 +29,7 @@ func init() {
 		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
 		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
 		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
-		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillScalar,
+		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillWith, "aten.fill.Tensor": fillWith, "aten.zero.default": zeroed,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
 		"aten.slice_scatter.default": sliceScatter, "aten.select_scatter.default": selectScatter, "aten.triu_indices.default": triangleIndices(true), "aten.tril_indices.default": triangleIndices(false),
 		"aten.outer.default": outer, "aten.tril.default": triangle(false), "aten.triu.default": triangle(true), "aten.diagonal.default": diagonal,
@@ -242,17 +243,23 @@ func (c *call) bound(e, extent sym.Expr) sym.Expr {
 	return c.Dims().Simplify(e.Max(sym.Const(0)).Min(extent))
 }
 
-func slice(c *call) []*ir.Value {
-	x := c.tensor("self")
-	axis := c.axis("dim", 0, len(x.Type.Shape))
-	extent, step := x.Type.Shape[axis], c.int("step", 1)
-	begin := c.bound(c.symOr("start", sym.Const(0)), extent)
-	end := extent
+// sliced is the axis of a slice of x, where it begins, and where it ends.
+func (c *call) sliced(x *ir.Value) (axis int, begin, end sym.Expr) {
+	axis = c.axis("dim", 0, len(x.Type.Shape))
+	extent := x.Type.Shape[axis]
+	begin, end = c.bound(c.symOr("start", sym.Const(0)), extent), extent
 	if last := c.symOr("end", sym.Const(math.MaxInt64)); true {
 		if v, ok := last.Const(); !ok || v < math.MaxInt32 {
 			end = c.bound(last, extent)
 		}
 	}
+	return axis, begin, end
+}
+
+func slice(c *call) []*ir.Value {
+	x := c.tensor("self")
+	axis, begin, end := c.sliced(x)
+	step := c.int("step", 1)
 	if step < 1 {
 		c.Fail(diag.Inputf("a step of %d", step))
 	}
@@ -262,6 +269,9 @@ func slice(c *call) []*ir.Value {
 		begins[i], steps[i] = sym.Const(0), 1
 	}
 	begins[axis], extents[axis], steps[axis] = begin, c.Dims().Simplify(count), step
+	if n, ok := extents[axis].Const(); ok && n == 0 { // wherever it begins
+		begins[axis], steps[axis] = sym.Const(0), 1
+	}
 	return one(ops.Slice(c.Builder, x, begins, extents, steps))
 }
 
@@ -288,12 +298,7 @@ func (c *call) within(x, src *ir.Value, axis int, begin, end sym.Expr, step int6
 
 func sliceScatter(c *call) []*ir.Value {
 	x := c.tensor("self")
-	axis := c.axis("dim", 0, len(x.Type.Shape))
-	extent := x.Type.Shape[axis]
-	begin, end := c.bound(c.symOr("start", sym.Const(0)), extent), extent
-	if v, ok := c.symOr("end", sym.Const(math.MaxInt64)).Const(); !ok || v < math.MaxInt32 {
-		end = c.bound(c.sym("end"), extent)
-	}
+	axis, begin, end := c.sliced(x)
 	return one(c.within(x, c.tensor("src"), axis, begin, end, c.int("step", 1)))
 }
 
@@ -409,12 +414,21 @@ func split(c *call) []*ir.Value {
 	return c.cut(x, axis, c.parts(x.Type.Shape[axis], c.int("split_size", 0)))
 }
 
+// mostChunks is the greatest number of chunks of an axis without elements.
+const mostChunks = 1 << 10
+
 func chunk(c *call) []*ir.Value {
 	x := c.tensor("self")
 	axis, count := c.axis("dim", 0, len(x.Type.Shape)), c.int("chunks", 1)
 	n, ok := x.Type.Shape[axis].Const()
 	if !ok || count < 1 {
 		c.Fail(diag.Unsupportedf("%d chunks of %s", count, x.Type.Shape[axis]))
+	}
+	if n == 0 { // so many parts of nothing
+		if count > mostChunks {
+			c.Fail(diag.Unsupportedf("%d chunks", count))
+		}
+		return c.cut(x, axis, slices.Repeat([]sym.Expr{sym.Const(0)}, int(count)))
 	}
 	return c.cut(x, axis, c.parts(x.Type.Shape[axis], max(1, (n+count-1)/count)))
 }
@@ -503,9 +517,14 @@ func fullLike(c *call) []*ir.Value {
 	return one(ops.Expand(c.Builder, c.number("fill_value", c.dtype("dtype", x.Type.DType)), x.Type.Shape...))
 }
 
-func fillScalar(c *call) []*ir.Value {
+func fillWith(c *call) []*ir.Value {
 	x := c.tensor("self")
-	return one(ops.Expand(c.Builder, c.number("value", x.Type.DType), x.Type.Shape...))
+	return one(ops.Expand(c.Builder, c.scalarOf("value", x.Type.DType), x.Type.Shape...))
+}
+
+func zeroed(c *call) []*ir.Value {
+	x := c.tensor("self")
+	return one(ops.Expand(c.Builder, c.constantOf(x.Type.DType, 0), x.Type.Shape...))
 }
 
 func filledLike(v float64) rule {
@@ -547,7 +566,13 @@ func diagonal(c *call) []*ir.Value {
 	n := c.Dims().Simplify(x.Type.Shape[first].Sub(row).Min(x.Type.Shape[second].Sub(column)).Max(sym.Const(0)))
 	row, column = c.bound(row, x.Type.Shape[first]), c.bound(column, x.Type.Shape[second])
 	x = ops.SliceAxis(c.Builder, ops.SliceAxis(c.Builder, x, first, row, n), second, column, n)
-	return one(ops.Diagonal(c.Builder, x, first, second))
+	if first > second {
+		first, second = second, first
+	}
+	if first == second {
+		c.Fail(diag.Inputf("a diagonal of axis %d and itself", first))
+	}
+	return one(c.moved(ops.Diagonal(c.Builder, x, first, second), first, rank-2, 1))
 }
 
 func convert(c *call) []*ir.Value {

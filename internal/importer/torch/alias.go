@@ -1,0 +1,245 @@
+package torch
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Operators in place become operators that give new values. A tensor's name stands for a piece of memory, which others
+// may share: each view keeps what it is a view of, and how it was made. A write to a view is a new value of its base,
+// into which the view is put; other views of that memory are made anew once something reads them.
+
+// storage is memory that tensors share.
+type storage struct {
+	version int    // how often it was written to
+	opaque  string // why what shares it is not known; "" if it is
+	views   int
+}
+
+// alias is a tensor that may share its memory.
+type alias struct {
+	storage *storage
+	of      *alias // what it is a view of; nil if the storage is its own
+	made    *call  // the node that made the view, and which of its results it is
+	result  int
+	value   *ir.Value // what it was at the version
+	version int
+	depth   int // of views of views
+}
+
+// Bounds of what views may ask for.
+const (
+	mostViews   = 1000    // of views, one of another
+	mostRebuilt = 1 << 18 // views that are made anew since their memory was written to
+)
+
+// share returns the alias of a name, which is that of memory of its own if there is none yet.
+func (g *graph) share(name string) *alias {
+	if a := g.aliases[name]; a != nil {
+		return a
+	}
+	v := g.values[name]
+	if v == nil {
+		return nil
+	}
+	a := &alias{storage: &storage{}, value: v}
+	if g.imaginary[name] != nil {
+		a.storage.opaque = "complex numbers"
+	}
+	g.aliases[name] = a
+	return a
+}
+
+// read returns the value that a tensor has by now.
+func (g *graph) read(a *alias) *ir.Value {
+	if a.version == a.storage.version || a.of == nil {
+		return a.value
+	}
+	if g.budget.rebuilt++; g.budget.rebuilt > mostRebuilt {
+		g.Fail(diag.Unsupportedf("more than %d views that are read after writes to what they view", mostRebuilt))
+	}
+	a.value = a.made.again(g.read(a.of), a.result)
+	a.version = a.storage.version
+	return a.value
+}
+
+// write gives a tensor a new value, and with it what it is a view of.
+func (g *graph) write(a *alias, v *ir.Value) {
+	s := a.storage
+	if s.opaque != "" {
+		g.Fail(diag.Unsupportedf("a write to memory that %s may share", s.opaque).
+			WithFix("ExportedProgram.run_decompositions() makes other operators of those in place"))
+	}
+	for {
+		var base *ir.Value
+		if a.of != nil {
+			base = g.read(a.of)
+			base = a.made.putBack(base, v, a.result)
+		}
+		a.value, a.version = v, s.version+1
+		if a.of == nil {
+			break
+		}
+		a, v = a.of, base
+	}
+	s.version++
+}
+
+// again makes a view of a base that has another value.
+func (c *call) again(base *ir.Value, result int) *ir.Value {
+	results := c.viewing(base)
+	if result >= len(results) {
+		c.Fail(diag.Inputf("a view of %d parts, of which it has %d", result+1, len(results)))
+	}
+	return results[result]
+}
+
+// viewing applies a view's rule to another tensor than the one that its node names.
+func (c *call) viewing(base *ir.Value) []*ir.Value {
+	other := *c
+	other.base, other.baseName = base, c.viewed()
+	return rules[c.name](&other)
+}
+
+// written reports whether a node writes to its arguments, and builds it if it does.
+func (g *graph) written(n *nodeJSON, c *call, name string) (done bool, err error) {
+	op, into := writing(name)
+	if op == "" {
+		return false, nil
+	}
+	if views[op] != nil { // another shape of the same tensor
+		return true, g.reshaped(n, c, op)
+	}
+	f := rules[op]
+	if f == nil {
+		return true, diag.Unsupportedf("the operator %s", name).WithFix("ExportedProgram.run_decompositions() may spell it out; docs/torch.md lists the operators")
+	}
+	targets := make([]*alias, len(into))
+	for i, arg := range into {
+		if targets[i] = c.target(arg); targets[i] == nil {
+			return true, diag.Inputf("the tensor %s, which is written to, is missing", arg)
+		}
+	}
+	if c.args["input"] == nil { // as operators that are not in place call it
+		c.args["input"] = c.args["self"]
+	}
+	if c.readsComplex() {
+		return true, diag.Unsupportedf("%s of complex numbers", name)
+	}
+	results := f(c)
+	if len(results) < len(into) {
+		return true, diag.Unsupportedf("%s, of which %d results are written", name, len(into))
+	}
+	for i, a := range targets {
+		c.into(a, results[i], into[i] != "self")
+	}
+	for i, result := range g.outputNames(n) {
+		if i < len(targets) {
+			g.values[result], g.aliases[result] = targets[i].value, targets[i]
+		}
+	}
+	return true, nil
+}
+
+// target is what an argument names, to be written to.
+func (c *call) target(arg string) *alias {
+	if c.args[arg] == nil {
+		return nil
+	}
+	return c.memoryOf(c.args[arg])
+}
+
+// into writes a result to a tensor, as of its type and shape. An argument out takes the result's shape if it has no
+// elements.
+func (c *call) into(a *alias, v *ir.Value, out bool) {
+	old := c.read(a)
+	v = ops.Cast(c.Builder, v, old.Type.DType)
+	if n, ok := product(old.Type.Shape).Const(); out && ok && n == 0 && a.of == nil && a.storage.views == 0 {
+		c.write(a, v)
+		return
+	}
+	if len(v.Type.Shape) > len(old.Type.Shape) {
+		c.Fail(diag.Unsupportedf("a write of %s to %s", v.Type, old.Type))
+	}
+	v = ops.Expand(c.Builder, v, old.Type.Shape...)
+	for i, extent := range v.Type.Shape {
+		c.require(sym.Cond{A: extent, Rel: sym.EQ, B: old.Type.Shape[i]}, "a tensor that is written to keeps its shape")
+	}
+	c.write(a, v)
+}
+
+// reshaped builds an operator in place that gives a tensor another shape: its new name is a view of it, and the old one
+// is not to be read.
+func (g *graph) reshaped(n *nodeJSON, c *call, op string) error {
+	c.name = op
+	var of named
+	if c.args["self"] == nil {
+		return diag.Inputf("the tensor self is missing")
+	}
+	if err := c.args["self"].into(&of); err != nil {
+		return err
+	}
+	if g.share(of.Name) == nil {
+		return diag.Inputf("nothing computes %s before it is read", of.Name).AtTensor(of.Name)
+	}
+	if err := g.assign(n, rules[op](c)); err != nil {
+		return err
+	}
+	g.note(n, c)
+	if op != "aten.detach.default" {
+		g.gone[of.Name] = op
+	}
+	return nil
+}
+
+// note keeps what a node's results share with its argument.
+func (g *graph) note(n *nodeJSON, c *call) {
+	view, of := views[c.name], c.viewed()
+	if view == nil || of == "" {
+		return
+	}
+	sharing := view.shares(c)
+	if sharing == apart {
+		return
+	}
+	base := g.share(of)
+	if base == nil {
+		return
+	}
+	if sharing == unknown || view.back == nil || base.depth >= mostViews {
+		base.storage.opaque = c.name
+	}
+	base.storage.views++
+	for i, result := range g.outputNames(n) {
+		g.aliases[result] = &alias{storage: base.storage, of: base, made: c, result: i, value: g.values[result], version: base.storage.version, depth: base.depth + 1}
+	}
+}
+
+// given is an input of the graph that may be written to.
+type given struct {
+	name string
+	what mutation
+}
+
+// updates are the parameters, buffers and inputs that operators in place have written to, in the graph's order.
+func (g *graph) updates() (list []given) {
+	for _, in := range g.givens {
+		if a := g.aliases[in.name]; a != nil && a.storage.version > 0 {
+			list = append(list, in)
+		}
+	}
+	return list
+}
+
+// unforeseen reports whether operators in place have written to a buffer or a parameter that was taken for a constant,
+// and notes that it changes.
+func (g *graph) unforeseen(changed map[string]bool) (more bool) {
+	for _, in := range g.updates() {
+		if key := in.what.key(); in.what.Input == "" && !g.states.changed[key] {
+			changed[key], more = true, true
+		}
+	}
+	return more
+}

@@ -1,0 +1,94 @@
+package torch
+
+import (
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	add(map[string]rule{
+		"aten.addcmul.default": combined(ops.Mul), "aten.addcdiv.default": combined(ops.Div),
+		"aten.lerp.Scalar": lerp, "aten.lerp.Tensor": lerp,
+		"aten.index_fill.int_Scalar": indexFill, "aten.index_fill.int_Tensor": indexFill,
+		"aten.index_copy.default": indexInto(false), "aten.index_add.default": indexInto(true),
+		"prims.copy_strided.default":    func(c *call) []*ir.Value { return one(c.tensor("a")) },
+		"aten.diagonal_scatter.default": scatteredView("aten.diagonal.default"), "aten.as_strided_scatter.default": scatteredView("aten.as_strided.default"),
+	})
+}
+
+// combined is self + value · f(tensor1, tensor2).
+func combined(f ops.BinaryFunction) rule {
+	return func(c *call) []*ir.Value {
+		v := c.promote(f == ops.Div, c.operand("self"), c.operand("tensor1"), c.operand("tensor2"))
+		part := c.binary(f, v[1], v[2])
+		if c.has("value") && !c.isOne("value") {
+			part = c.binary(ops.Mul, part, c.number("value", part.Type.DType))
+		}
+		return one(c.binary(ops.Add, v[0], part))
+	}
+}
+
+// lerp is self + weight · (end − self).
+func lerp(c *call) []*ir.Value {
+	v := c.promote(true, c.operand("self"), c.operand("end"), c.operand("weight"))
+	return one(c.binary(ops.Add, v[0], c.binary(ops.Mul, v[2], c.binary(ops.Sub, v[1], v[0]))))
+}
+
+// indexedAlong is self with an axis, that axis, and the places along it that a vector gives, counted from 0 on.
+func (c *call) indexedAlong() (x *ir.Value, axis int, places *ir.Value) {
+	self, at := c.tensor("self"), c.vectored(c.tensor("index"))
+	axis = c.axis("dim", 0, len(self.Type.Shape))
+	if x = c.vectored(self); len(at.Type.Shape) != 1 {
+		c.Fail(diag.Inputf("places %s along an axis", at.Type))
+	}
+	at = ops.Cast(c.Builder, at, dtype.I64)
+	extent := ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{x.Type.Shape[axis]})
+	at = ops.Where(c.Builder, c.binary(ops.Lt, at, c.like(at, 0)), c.binary(ops.Add, at, extent), at)
+	return x, axis, ops.Reshape(c.Builder, at, at.Type.Shape[0], unit)
+}
+
+// alongAxis puts rows at places along an axis of x, or adds them to what is there.
+func (c *call) alongAxis(x *ir.Value, axis int, places, rows *ir.Value, add bool) *ir.Value {
+	turned := c.moved(x, axis, 0, 1)
+	turned = c.scatteredSlices(turned, places, c.moved(rows, axis, 0, 1), add)
+	return c.moved(turned, 0, axis, 1)
+}
+
+func indexFill(c *call) []*ir.Value {
+	x, axis, places := c.indexedAlong()
+	shape := append([]sym.Expr{}, x.Type.Shape...)
+	shape[axis] = places.Type.Shape[0]
+	rows := ops.Expand(c.Builder, c.scalarOf("value", x.Type.DType), shape...)
+	y := c.alongAxis(x, axis, places, rows, false)
+	return one(ops.Reshape(c.Builder, y, c.tensor("self").Type.Shape...))
+}
+
+// indexInto is a rule that puts slices of source at places along an axis, or adds them there.
+func indexInto(add bool) rule {
+	return func(c *call) []*ir.Value {
+		x, axis, places := c.indexedAlong()
+		rows := ops.Cast(c.Builder, c.vectored(c.tensor("source")), x.Type.DType)
+		if c.has("alpha") && !c.isOne("alpha") {
+			rows = c.binary(ops.Mul, rows, c.number("alpha", rows.Type.DType))
+		}
+		shape := append([]sym.Expr{}, x.Type.Shape...)
+		shape[axis] = places.Type.Shape[0]
+		y := c.alongAxis(x, axis, places, ops.Expand(c.Builder, rows, shape...), add)
+		return one(ops.Reshape(c.Builder, y, c.tensor("self").Type.Shape...))
+	}
+}
+
+// scatteredView is a rule that puts src in the place of a view of self.
+func scatteredView(name string) rule {
+	return func(c *call) []*ir.Value {
+		x := c.tensor("self")
+		as := *c
+		as.name = name
+		place := as.again(x, 0)
+		src := ops.Expand(c.Builder, ops.Cast(c.Builder, c.tensor("src"), x.Type.DType), place.Type.Shape...)
+		return one(as.putBack(x, src, 0))
+	}
+}
