@@ -135,3 +135,22 @@ def test_training(tmp_path):
     model.eval()
     state = {i.name for i in compiled.inputs if i.state}
     assert state == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+
+
+def test_shared_buffers(tmp_path):
+    """Buffers that are parts of one tensor are not to be written to one by one."""
+
+    class Shares(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", torch.zeros(4))
+            self.register_buffer("b", self.a[1:3])
+
+        def forward(self, x):
+            self.a.add_(x)
+            return self.b * 1
+
+    with warnings.catch_warnings(action="ignore"):
+        torch.export.save(torch.export.export(Shares(), (torch.ones(4),)), tmp_path / "shares.pt2")
+    with pytest.raises(weir.UnsupportedError, match="shares its memory"):
+        weir.load(tmp_path / "shares.pt2")

@@ -37,6 +37,7 @@ const (
 
 // share returns the alias of a name, which is that of memory of its own if there is none yet.
 func (g *graph) share(name string) *alias {
+	g.used[name] = true
 	if a := g.aliases[name]; a != nil {
 		return a
 	}
@@ -242,4 +243,20 @@ func (g *graph) unforeseen(changed map[string]bool) (more bool) {
 		}
 	}
 	return more
+}
+
+// alone returns an error if the contents of what is updated lie in a record that another name's do, which the graph
+// reads: a write to the one would change the other.
+func (g *graph) alone(m mutation) error {
+	key := m.key()
+	if g.program.record == nil || m.Input != "" || g.program.record(key) == "" {
+		return nil
+	}
+	for _, other := range g.givens {
+		if name := other.what.key(); name != key && other.what.Input == "" && g.used[other.name] && g.program.record(name) == g.program.record(key) {
+			return diag.Unsupportedf("a new value of %s, which shares its memory with %s", key, name).AtTensor(key).
+				WithFix("give the model buffers of their own")
+		}
+	}
+	return nil
 }

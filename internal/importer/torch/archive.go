@@ -69,7 +69,18 @@ func Parse(data []byte) (m *ir.Module, initial map[string]*tensor.Tensor, err er
 	if err != nil {
 		return nil, nil, err
 	}
+	program.record = a.recordOf
 	return build(program, a.constant)
+}
+
+// recordOf names the record that the contents of a parameter, buffer or constant are in; "" if it is not known.
+func (a *archive) recordOf(name string) string {
+	for _, folder := range []string{"weights", "constants"} {
+		if list, err := a.listed(folder); err == nil && list[name].Path != "" {
+			return folder + "/" + list[name].Path
+		}
+	}
+	return ""
 }
 
 // ParseGraph builds the module of an exported program as JSON alone, which has no weights and no constants.

@@ -32,6 +32,7 @@ type graph struct {
 	aliases   map[string]*alias // tensors that share memory, or are written to, by their names
 	gone      map[string]string // names of tensors that operators in place gave another shape, with the operators
 	givens    []given
+	used      map[string]bool // names that nodes and outputs have read
 }
 
 // build builds the module of a program. constant gives the contents of parameters, buffers and constants. initial are
@@ -58,7 +59,7 @@ func buildOnce(p *exportedProgram, constant func(name string) (*tensor.Tensor, e
 	m := &ir.Module{Name: "exported", Dims: sym.NewDims(), Funcs: []*ir.Func{main}, Main: main, Meta: map[string]string{"producer": "torch " + p.TorchVersion}}
 	g = &graph{Builder: ir.NewBuilder(ir.NewInference(m), body), program: p, json: &p.GraphModule.Graph, budget: &budget{}, compared: map[string]*comparison{}, constant: constant, values: map[string]*ir.Value{},
 		ints: map[string]sym.Expr{}, symbols: map[string]bool{}, decided: map[string]sym.Expr{}, numbers: map[string]*ir.Value{}, items: map[string]*ir.Value{}, imaginary: map[string]*ir.Value{}, module: m,
-		aliases: map[string]*alias{}, gone: map[string]string{}}
+		aliases: map[string]*alias{}, gone: map[string]string{}, used: map[string]bool{}}
 	if g.states, err = statesOf(p); err != nil {
 		return nil, err
 	}

@@ -161,6 +161,9 @@ func (r *results) add(v *ir.Value, name string) {
 
 // update makes a state of what is updated, and a result of its new value v.
 func (r *results) update(m mutation, v *ir.Value) error {
+	if err := r.alone(m); err != nil {
+		return err
+	}
 	in := r.states.inputs[m.key()]
 	if in == nil {
 		return diag.Inputf("a new value of %s, which is no input or is updated twice", m.Buffer+m.Parameter+m.Input)

@@ -137,6 +137,7 @@ func (c *call) partOf(name string) *ir.Value {
 	if c.base != nil && name == c.baseName {
 		return c.base
 	}
+	c.used[name] = true
 	v, im := c.values[name], c.imaginary[name]
 	if op := c.gone[name]; op != "" {
 		c.Fail(diag.Unsupportedf("%s by its name before %s_ gave it another shape", name, op).AtTensor(name))

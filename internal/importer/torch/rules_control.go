@@ -165,7 +165,7 @@ func (c *call) run(inner *graphJSON, b *ir.Builder, given []passed) []*ir.Value 
 	g := *c.graph
 	g.Builder, g.json, g.depth = b, inner, c.depth+1
 	g.values, g.imaginary, g.numbers = map[string]*ir.Value{}, map[string]*ir.Value{}, map[string]*ir.Value{}
-	g.aliases, g.gone = map[string]*alias{}, map[string]string{}
+	g.aliases, g.gone, g.used = map[string]*alias{}, map[string]string{}, map[string]bool{}
 	g.ints, g.compared = map[string]sym.Expr{}, map[string]*comparison{}
 	g.items, g.decided = maps.Clone(c.items), maps.Clone(c.decided)
 	for i, in := range inner.Inputs {

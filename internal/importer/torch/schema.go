@@ -34,7 +34,8 @@ type exportedProgram struct {
 	TorchVersion string   `json:"torch_version"`
 	Guards       []string `json:"guards_code"`
 
-	inner map[*argument]*graphJSON // graphs that are arguments, once they are read
+	record func(name string) string // the record that contents are in, by their name in the model; nil if there is none
+	inner  map[*argument]*graphJSON // graphs that are arguments, once they are read
 }
 
 type graphJSON struct {
