@@ -305,7 +305,7 @@ func goPlanPage(handle C.uint64_t, title, dims *C.char, html **C.char) *C.char {
 //export goOperators
 func goOperators(text **C.char) *C.char {
 	return edge(func() error {
-		*text = textOf(torch.Operators())
+		*text = textOf(torch.Compiled())
 		return nil
 	})
 }

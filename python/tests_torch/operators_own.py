@@ -42,6 +42,29 @@ def _norm_back(groups: bool) -> tuple[Any, ...]:
     return (g, x, [6, 5], mean, rstd, w, _floats(6, 5), [True, True, True])
 
 
+def _distances_back(p: float, pairs: bool) -> tuple[Any, ...]:
+    x = _floats(6, 3)
+    x[2] = x[1]  # a distance of 0
+    if pairs:
+        return (_floats(15), x, p, aten._pdist_forward(x, p))
+    x, y = x.expand(2, 6, 3).contiguous(), torch.cat([x, _floats(1, 3)]).expand(2, 7, 3).contiguous()
+    return (_floats(2, 6, 7), x, y, p, aten._cdist_forward(x, y, p, None))
+
+
+def _bags_back(mode: int, padding: int = -1, weights: bool = False, often: bool = False) -> tuple[Any, ...]:
+    args = _bags(mode, padding=padding, weights=weights)
+    _, _, sizes, greatest = aten._embedding_bag(*args)
+    bag = torch.tensor([0, 0, 0, 2, 2, 2, 3, 3, 3, 3])
+    return (_floats(4, 3), args[1], bag, sizes, greatest, 7, often, mode, args[6], padding)
+
+
+def _bag_weights_back(padding: int = -1) -> tuple[Any, ...]:
+    table, indices, offsets, *_ = _bags(0, padding=padding, weights=True)
+    bag = aten._embedding_bag(*_bags(0, padding=padding, weights=True))[1]
+    return (_floats(4, 3), table, indices, offsets, bag, 0, padding)
+
+
+_ORDERS = (0.0, 0.7, 1.0, 1.5, 2.0, 3.5, math.inf)
 _RUNNING = (_floats(4), _floats(4).abs() + 1)
 
 CALLS: dict[Any, list[tuple[Any, ...]]] = {
@@ -171,6 +194,21 @@ CALLS: dict[Any, list[tuple[Any, ...]]] = {
     ],
     aten.var.dim: [(_floats(3, 4, 5), [1]), (_floats(3, 4, 5), [0, -1], False), (_floats(3, 4, 5), None)],
     # operators that are not core
+    aten._cdist_backward.default: [_distances_back(p, False) for p in _ORDERS],
+    aten._pdist_backward.default: [_distances_back(p, True) for p in _ORDERS],
+    aten._embedding_bag_dense_backward.default: [
+        _bags_back(0), _bags_back(1), _bags_back(2), _bags_back(0, weights=True), _bags_back(1, 4), _bags_back(2, 4), _bags_back(0, often=True),
+    ],
+    aten._embedding_bag_per_sample_weights_backward.default: [_bag_weights_back(), _bag_weights_back(4)],
+    aten.atan2.default: [(_floats(3, 4), _floats(4))],
+    aten.gt.Scalar: [(_floats(3, 4), 0.25), (_ints(3, 4), 2)],
+    aten.ge.Scalar: [(_floats(3, 4), 0.25), (_ints(3, 4), 2)],
+    aten.index_fill.int_Scalar: [(_floats(3, 4), 1, torch.tensor([0, -1]), 2.5)],
+    aten.index_copy.default: [(_floats(3, 4), 0, torch.tensor([2, 0]), _floats(2, 4))],
+    aten.index_add.default: [((_floats(3, 4), 1, torch.tensor([2, 2]), _floats(3, 2)), {"alpha": 3})],
+    aten.diagonal.default: [(_floats(3, 4, 5), 1), (_floats(3, 4, 5), -1, 2, 0), (_floats(3, 4, 5), 0, 1, 2)],
+    aten.diagonal_scatter.default: [(_floats(3, 4, 5), _floats(5, 3), 1)],
+    aten.as_strided_scatter.default: [(_floats(4, 6), _floats(2, 2), [2, 2], [6, 2], 1)],
     aten.unfold.default: [(_floats(3, 11, 2), 1, 4, 3), (_floats(3, 5), -1, 5, 2), (_floats(3, 5), 0, 1, 1), (_floats(), 0, 1, 1)],
     aten.upsample_bicubic2d.vec: [(_floats(2, 3, 5, 6), [8, 4], align, None) for align in (False, True)] + [(_floats(1, 2, 5, 6), None, False, [1.7, 2.0])],
     aten.upsample_linear1d.vec: [(_floats(2, 3, 5), [8], False, None)],

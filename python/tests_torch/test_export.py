@@ -84,17 +84,44 @@ def test_guards(tmp_path):
 
 
 def test_refusals(tmp_path):
-    class Random(torch.nn.Module):
+    class Solves(torch.nn.Module):
         def forward(self, x):
-            return x + torch.rand_like(x)
+            return torch.linalg.eigvalsh(x)
 
-    torch.export.save(torch.export.export(Random(), (torch.ones(3),)), tmp_path / "random.pt2")
+    torch.export.save(torch.export.export(Solves(), (torch.ones(3, 3),)), tmp_path / "solves.pt2")
     with pytest.raises(weir.UnsupportedError) as refused:
-        weir.load(tmp_path / "random.pt2")
-    assert "rand" in refused.value.op and refused.value.node and refused.value.file
+        weir.load(tmp_path / "solves.pt2")
+    assert "linalg" in refused.value.op and refused.value.node and refused.value.file
     torch.save({"a": torch.ones(3)}, tmp_path / "saved.pt")
     with pytest.raises(weir.UnsupportedError, match="export"):
         weir.load(tmp_path / "saved.pt")
+
+
+def test_random(tmp_path):
+    """Random operators draw weir's own numbers: of torch's distributions, and the same in every run."""
+
+    class Random(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            return (
+                torch.rand(n, 3), torch.randn_like(x), torch.randint(-3, 5, (n,)), torch.randperm(n), torch.bernoulli(x * 0 + 0.25),
+                torch.nn.functional.dropout(x, 0.25, True), torch.multinomial(torch.tensor([1.0, 0, 3]), 2), torch.multinomial(x[:2, :4], 5000, True),
+                torch.empty_like(x).uniform_(2, 4), torch.zeros_like(x).normal_(3, 2).exponential_(2.0), torch.empty_like(x).bernoulli_(0.75),
+            )  # fmt: skip
+
+    x = torch.ones(500, 20)
+    for spelled in (False, True):
+        program = torch.export.export(Random(), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+        torch.export.save(program.run_decompositions() if spelled else program, tmp_path / "random.pt2")
+        compiled = weir.compile(tmp_path / "random.pt2")
+        results, again = ([y.torch() for y in compiled(x)] for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(results, again))
+        for got, want in zip(results, Random()(x)):
+            assert got.shape == want.shape and got.dtype == want.dtype
+            assert abs(float(got.double().mean() - want.double().mean())) < 0.25 and got.dim() == 0 or len(got.unique()) > 1
+        assert results[2].unique().tolist() == list(range(-3, 5)) and sorted(results[3].tolist()) == list(range(500))
+        assert sorted(results[6].tolist()) == [0, 2] and results[8].min() >= 2 and results[8].max() <= 4
+        assert abs(float((results[5] == 0).double().mean()) - 0.25) < 0.02 and abs(float(results[9].mean()) - 0.5) < 0.02
 
 
 def exported(model, args, tmp_path, dynamic=None):

@@ -20,6 +20,8 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
 from ._errors import UnsupportedError
 from ._library import HOW, LEND, LENT, WORDS, DLTensor, library
 from ._program import Program, compile
@@ -287,6 +289,8 @@ class Compiled:
         bound = {symbol for symbol, size in self.found.items() if size.plain}
         for symbol in sorted(told.keys() - bound, key=str):
             size = self.found.get(symbol)
+            if size is None and symbol_is_type(symbol, SymT.UNBACKED_INT):
+                continue  # data decide it within the graph, or the graph is refused
             if size is None or mode is None:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
             with mode:

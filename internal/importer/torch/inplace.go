@@ -27,6 +27,9 @@ func writing(name string) (op string, into []string) {
 	if o, ok := outOverloads[name]; ok {
 		return o.op, o.into
 	}
+	if op := inPlaceDraws(name); op != "" {
+		return op, []string{"self"}
+	}
 	packet, overload, ok := strings.Cut(strings.TrimPrefix(name, "aten."), ".")
 	if !ok || !strings.HasPrefix(name, "aten.") {
 		return "", nil

@@ -110,6 +110,10 @@ func scaled(op ops.BinaryFunction, swapped bool) rule {
 func (c *call) isOne(name string) bool {
 	a := c.args[name]
 	var v number
+	var yes bool
+	if a.kind == "as_bool" {
+		return a.into(&yes) == nil && yes
+	}
 	return (a.kind == "as_int" || a.kind == "as_float") && a.into(&v) == nil && v == 1
 }
 

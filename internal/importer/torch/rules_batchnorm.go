@@ -127,6 +127,9 @@ func batchNorm(c *call) []*ir.Value {
 
 // batchNormUpdating is batch norm in training, which writes to the running statistics.
 func batchNormUpdating(c *call) []*ir.Value {
+	if c.program.record == nil {
+		c.Fail(diag.Unsupportedf("batch norm in training in a graph alone, whose arguments are not written to"))
+	}
 	mean, variance := c.target("running_mean"), c.target("running_var")
 	if mean == nil || variance == nil {
 		c.Fail(diag.Unsupportedf("batch norm in training with one of both running statistics"))

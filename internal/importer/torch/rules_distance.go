@@ -46,22 +46,27 @@ func distances(c *call) []*ir.Value {
 	return one(c.length(c.binary(ops.Sub, x, y), c.float("p", 2)))
 }
 
-// pairDistances are those of each row from each later one.
-func pairDistances(c *call) []*ir.Value {
-	x := c.tensor("self")
+// pairsOf are the numbers of the rows of x that stand beside each other in each of its pairs.
+func (c *call) pairsOf(x *ir.Value) (first, second []int64) {
 	if len(x.Type.Shape) != 2 {
 		c.Fail(diag.Inputf("distances of the rows of %s", x.Type))
 	}
 	rows, ok := x.Type.Shape[0].Const()
-	if !ok || rows*rows > mostIndices || rows > mostIndices {
+	if !ok || rows > mostIndices || rows*rows > mostIndices {
 		c.Fail(diag.Unsupportedf("the distances of %s rows from each other", x.Type.Shape[0]))
 	}
-	var first, second []int64
 	for i := range rows {
 		for k := i + 1; k < rows; k++ {
 			first, second = append(first, i), append(second, k)
 		}
 	}
+	return first, second
+}
+
+// pairDistances are those of each row from each later one.
+func pairDistances(c *call) []*ir.Value {
+	x := c.tensor("self")
+	first, second := c.pairsOf(x)
 	if len(first) == 0 {
 		return one(ops.Expand(c.Builder, c.like(x, 0), sym.Const(0)))
 	}

@@ -21,13 +21,13 @@ func init() {
 	add(map[string]rule{
 		"aten.view.default": reshape("size"), "aten.reshape.default": reshape("shape"), "aten._unsafe_view.default": reshape("size"), "aten.view_copy.default": reshape("size"),
 		"aten.contiguous.default": same, "aten.clone.default": same, "aten.detach.default": same, "aten.alias.default": same, "aten.lift_fresh_copy.default": same,
-		"aten.dropout.default": evaluated, "aten.native_dropout.default": nativeDropout, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
+		"aten.dropout.default": dropout, "aten.native_dropout.default": nativeDropout, "aten._assert_tensor_metadata.default": nothing, "aten.sym_constrain_range_for_size.default": nothing, "aten._assert_scalar.default": nothing,
 		"aten.permute.default": permute, "aten.transpose.int": transpose, "aten.t.default": transpose, "aten.numpy_T.default": transpose,
 		"aten.unsqueeze.default": unsqueeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze, "aten.squeeze.default": squeeze, "aten.flatten.using_ints": flatten,
 		"aten.unflatten.int": unflatten, "aten.expand.default": expand, "aten.expand_as.default": expandAs, "aten.repeat.default": repeat,
 		"aten.cat.default": concat, "aten.stack.default": stack, "aten.slice.Tensor": slice, "aten.narrow.default": narrow, "aten.select.int": choose,
 		"aten.split.Tensor": split, "aten.split_with_sizes.default": split, "aten.chunk.default": chunk, "aten.unbind.int": unbind,
-		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
+		"aten.flip.default": flip, "aten.roll.default": roll, "aten.full.default": full, "aten.zeros.default": filled(0), "aten.ones.default": filled(1), "aten.empty.memory_format": filled(0), "aten.empty_strided.default": filled(0), "aten.empty_permuted.default": filled(0), "aten.scalar_tensor.default": scalarTensor,
 		"aten.full_like.default": fullLike, "aten.zeros_like.default": filledLike(0), "aten.ones_like.default": filledLike(1), "aten.empty_like.default": filledLike(0),
 		"aten.new_zeros.default": filled(0), "aten.new_ones.default": filled(1), "aten.new_full.default": full, "aten.fill.Scalar": fillWith, "aten.fill.Tensor": fillWith, "aten.zero.default": zeroed,
 		"aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
@@ -38,27 +38,26 @@ func init() {
 	})
 }
 
-// evaluated is dropout of a model in evaluation mode.
-func evaluated(c *call) []*ir.Value {
-	if c.bool("train", false) {
-		c.Fail(diag.Unsupportedf("dropout in training").WithFix("export the model in evaluation mode"))
+// dropout is what native_dropout keeps of its input in training.
+func dropout(c *call) []*ir.Value {
+	x, p := c.tensor("input"), c.float("p", 0.5)
+	if !c.bool("train", false) || p == 0 {
+		return one(x)
 	}
-	return one(c.tensor("input"))
+	return nativeDropout(c)[:1]
 }
 
-// nativeDropout is dropout and what it keeps, if chance has no part in it.
+// nativeDropout is dropout and what it keeps.
 func nativeDropout(c *call) []*ir.Value {
 	x, p := c.tensor("input"), c.float("p", 0.5)
-	keeps := 1.0
-	if c.bool("train", true) {
-		if keeps = 1 - p; keeps != 0 && keeps != 1 {
-			c.Fail(diag.Unsupportedf("dropout in training").WithFix("export the model in evaluation mode"))
-		}
-	}
-	if keeps == 0 {
+	if keeps := 1 - p; c.bool("train", true) && keeps != 0 && keeps != 1 {
+		y, mask := c.kept(x, p)
+		return []*ir.Value{y, mask}
+	} else if c.bool("train", true) && keeps == 0 {
 		x = ops.Expand(c.Builder, c.like(x, 0), x.Type.Shape...)
+		return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 0), x.Type.Shape...)}
 	}
-	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, keeps), x.Type.Shape...)}
+	return []*ir.Value{x, ops.Expand(c.Builder, c.constantOf(dtype.Bool, 1), x.Type.Shape...)}
 }
 
 // nothing is a rule for checks, whose conditions the shapes' own conditions say.

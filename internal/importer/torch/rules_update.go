@@ -72,7 +72,7 @@ func indexInto(add bool) rule {
 		x, axis, places := c.indexedAlong()
 		rows := ops.Cast(c.Builder, c.vectored(c.tensor("source")), x.Type.DType)
 		if c.has("alpha") && !c.isOne("alpha") {
-			rows = c.binary(ops.Mul, rows, c.number("alpha", rows.Type.DType))
+			rows = times(c, rows, c.number("alpha", rows.Type.DType))
 		}
 		shape := append([]sym.Expr{}, x.Type.Shape...)
 		shape[axis] = places.Type.Shape[0]

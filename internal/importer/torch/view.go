@@ -39,7 +39,7 @@ func init() {
 		"aten.split.Tensor": {always, cutBack}, "aten.split_with_sizes.default": {always, cutBack}, "aten.chunk.default": {always, cutBack},
 		"aten.unbind.int": {always, unboundBack}, "aten.expand.default": {always, expandedBack}, "aten.expand_as.default": {always, expandedBack},
 		"aten.diagonal.default": numbered, "aten.as_strided.default": {always, stridedBack}, "aten.unfold.default": {always, nil},
-		"aten.dropout.default": {always, reshapedBack}, // of models in evaluation, which are all that it is read for
+		"aten.dropout.default": {sharesDropped, reshapedBack},
 	}
 	for _, name := range []string{"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
 		"unflatten.int", "alias.default", "detach.default"} {
@@ -207,6 +207,14 @@ func sharesConverted(c *call) sharing {
 		return apart
 	case c.has("memory_format"):
 		return unknown
+	}
+	return shared
+}
+
+// sharesDropped is for dropout, which gives the tensor itself outside of training.
+func sharesDropped(c *call) sharing {
+	if c.bool("train", false) && c.float("p", 0.5) != 0 {
+		return apart
 	}
 	return shared
 }

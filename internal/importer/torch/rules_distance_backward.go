@@ -1,0 +1,73 @@
+package torch
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+func init() {
+	add(map[string]rule{"aten._cdist_backward.default": distancesBackward, "aten._pdist_backward.default": pairDistancesBackward})
+}
+
+// slope is the derivative of distances of order p by differences, whose last axis the distances and their gradients have
+// as one of 1. A distance of 0 has none.
+func (c *call) slope(apart, distance, grad *ir.Value, p float64) *ir.Value {
+	sign, size := c.unary(ops.Sign, apart), c.unary(ops.Abs, apart)
+	switch {
+	case p < 0 || math.IsNaN(p):
+		c.Fail(diag.Inputf("a distance of order %g", p))
+	case p == 0:
+		return c.binary(ops.Mul, apart, c.like(apart, 0))
+	case p == 1:
+		return c.binary(ops.Mul, grad, sign)
+	case math.IsInf(p, 1):
+		greatest := ops.Cast(c.Builder, c.binary(ops.Eq, size, distance), sign.Type.DType)
+		return c.binary(ops.Mul, grad, c.binary(ops.Mul, sign, greatest))
+	}
+	none := c.binary(ops.Eq, distance, c.like(distance, 0))
+	if p < 1 {
+		none = c.binary(ops.Or, c.binary(ops.Eq, size, c.like(size, 0)), none)
+	}
+	share := c.binary(ops.Div, size, distance) // to the power p − 1
+	if p != 2 {
+		share = c.binary(ops.Pow, share, c.like(share, p-1))
+	}
+	y := c.binary(ops.Mul, grad, c.binary(ops.Mul, sign, share))
+	return ops.Where(c.Builder, none, c.like(y, 0), y)
+}
+
+// distancesBackward is the gradient of _cdist_forward by x1.
+func distancesBackward(c *call) []*ir.Value {
+	x, y, grad, distance := c.tensor("x1"), c.tensor("x2"), c.tensor("grad_output"), c.tensor("cdist")
+	rank := len(x.Type.Shape)
+	if rank < 2 || len(y.Type.Shape) != rank || len(grad.Type.Shape) != rank || len(distance.Type.Shape) != rank {
+		c.Fail(diag.Inputf("distances of %s and %s", x.Type, y.Type))
+	}
+	row := func(v *ir.Value, axis int) *ir.Value {
+		return ops.Reshape(c.Builder, v, at(v.Type.Shape, axis, unit)...)
+	}
+	apart := c.binary(ops.Sub, row(x, rank-1), row(y, rank-2))
+	slope := c.slope(apart, row(distance, rank), row(grad, rank), c.float("p", 2))
+	return one(ops.Expand(c.Builder, ops.ReduceSum(c.Builder, slope, false, int64(rank-1)), x.Type.Shape...))
+}
+
+// pairDistancesBackward is the gradient of _pdist_forward.
+func pairDistancesBackward(c *call) []*ir.Value {
+	x, grad, distance := c.tensor("self"), c.tensor("grad_output"), c.tensor("pdist")
+	first, second := c.pairsOf(x)
+	zeros := ops.Expand(c.Builder, c.like(x, 0), x.Type.Shape...)
+	if len(first) == 0 {
+		return one(zeros)
+	}
+	n := sym.Const(int64(len(first)))
+	from, to := c.vector(first), c.vector(second)
+	apart := c.binary(ops.Sub, ops.Gather(c.Builder, x, from, 0), ops.Gather(c.Builder, x, to, 0))
+	column := func(v *ir.Value) *ir.Value { return ops.Reshape(c.Builder, v, n, unit) }
+	slope := c.slope(apart, column(distance), column(grad), c.float("p", 2))
+	y := ops.ScatterND(c.Builder, zeros, column(from), slope, "add")
+	return one(ops.ScatterND(c.Builder, y, column(to), c.unary(ops.Neg, slope), "add"))
+}

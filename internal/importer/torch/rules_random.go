@@ -1,0 +1,165 @@
+package torch
+
+import (
+	"hash/fnv"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/ir"
+	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Random operators of files draw from weir's generator: a node has a seed of its own, made of its name, so that every run
+// of a model draws the same numbers, and no two nodes do. They are not torch's numbers. Graphs alone, such as those of
+// torch.compile, leave chance to torch.
+
+// chance are the names of the random operators, which graphs alone do not have.
+var chance = map[string]bool{}
+
+func init() {
+	drawing := map[string]rule{
+		"rand.default": uniform, "rand_like.default": uniform, "uniform.default": uniform,
+		"randn.default": normal, "randn_like.default": normal, "normal_functional.default": normal,
+		"randint.default": randomIntegers, "randint.low": randomIntegers, "randint_like.default": randomIntegers, "randint_like.low_dtype": randomIntegers,
+		"randperm.default": permutation, "bernoulli.default": bernoulli, "bernoulli.p": bernoulli, "multinomial.default": multinomial,
+		"exponential.default": exponential,
+	}
+	for name, r := range drawing {
+		chance["aten."+name] = true
+		add(map[string]rule{"aten." + name: r})
+	}
+}
+
+// Compiled are the operators of graphs alone: those that chance has no part in.
+func Compiled() (list []string) {
+	for _, name := range Operators() {
+		if !chance[name] {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// seed is that of a node's draws.
+func (c *call) seed() uint32 {
+	if c.program.record == nil {
+		c.Fail(diag.Unsupportedf("random numbers in a graph alone, which are torch's"))
+	}
+	h := fnv.New32a()
+	h.Write([]byte(c.Source))
+	return h.Sum32()
+}
+
+// drawn is the type and the shape of a node's draws: what it says, or those of self.
+func (c *call) drawn(own dtype.DType) (dtype.DType, []sym.Expr) {
+	shape := c.syms("size")
+	if c.has("self") {
+		x := c.tensor("self")
+		own, shape = x.Type.DType, x.Type.Shape
+	}
+	return c.dtype("dtype", own), shape
+}
+
+// floating is drawn of numbers that are floats.
+func (c *call) floating() (dtype.DType, []sym.Expr) {
+	dt, shape := c.drawn(dtype.F32)
+	if !dt.IsFloat() {
+		c.Fail(diag.Inputf("random numbers of type %s", dt))
+	}
+	return dt, shape
+}
+
+func uniform(c *call) []*ir.Value {
+	dt, shape := c.floating()
+	return one(ops.DrawUniform(c.Builder, c.seed(), dt, c.float("from", 0), c.float("to", 1), shape...))
+}
+
+func normal(c *call) []*ir.Value {
+	dt, shape := c.floating()
+	return one(ops.DrawNormal(c.Builder, c.seed(), dt, c.float("mean", 0), c.float("std", 1), shape...))
+}
+
+// exponential is −log(1 − u) / lambd of uniform numbers u.
+func exponential(c *call) []*ir.Value {
+	dt, shape := c.floating()
+	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, shape...)
+	y := c.binary(ops.Div, c.unary(ops.Log1p, c.unary(ops.Neg, u)), c.like(u, -c.float("lambd", 1)))
+	return one(ops.Cast(c.Builder, y, dt))
+}
+
+// randomIntegers are whole numbers from low on, below high.
+func randomIntegers(c *call) []*ir.Value {
+	dt, shape := c.drawn(dtype.I64)
+	low, high := c.symOr("low", sym.Const(0)), c.sym("high")
+	c.require(sym.Cond{A: low, Rel: sym.LT, B: high}, "there is a number to draw")
+	bound := func(e sym.Expr) *ir.Value {
+		return ops.Cast(c.Builder, ops.Integers(c.Builder, ir.Type{DType: dtype.I64}, []sym.Expr{e}), dtype.F64)
+	}
+	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, shape...)
+	y := c.unary(ops.Floor, c.binary(ops.Mul, u, bound(high.Sub(low))))
+	return one(ops.Cast(c.Builder, c.binary(ops.Add, y, bound(low)), dt))
+}
+
+// permutation is the order of random numbers.
+func permutation(c *call) []*ir.Value {
+	n := c.sym("n")
+	u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, n)
+	_, at := ops.TopK(c.Builder, u, n, 0, true)
+	return one(ops.Cast(c.Builder, at, c.dtype("dtype", dtype.I64)))
+}
+
+// bernoulli is 1 with the probability p, or that which self has for each element.
+func bernoulli(c *call) []*ir.Value {
+	x := c.tensor("self")
+	p := x
+	if c.has("p") {
+		p = ops.Expand(c.Builder, ops.Scalar(c.Builder, dtype.F64, c.float("p", 0.5)), x.Type.Shape...)
+	}
+	if !p.Type.DType.IsFloat() {
+		c.Fail(diag.Inputf("probabilities of type %s", p.Type.DType))
+	}
+	return one(ops.DrawBernoulli(c.Builder, c.seed(), x.Type.DType, p))
+}
+
+// multinomial draws places along the last axis by their weights: without replacement, those with the greatest sums of
+// the weights' logarithms and Gumbel's numbers.
+func multinomial(c *call) []*ir.Value {
+	x, count := c.tensor("self"), c.int("num_samples", 1)
+	rank := len(x.Type.Shape)
+	if rank < 1 || rank > 2 || !x.Type.DType.IsFloat() || count < 1 || count > mostIndices {
+		c.Fail(diag.Inputf("%d draws by the weights %s", count, x.Type))
+	}
+	rows := ops.Reshape(c.Builder, c.widened(x), append([]sym.Expr{unit}, x.Type.Shape...)[rank-1:]...)
+	logs := c.unary(ops.Log, rows)
+	var at *ir.Value
+	if c.bool("replacement", false) {
+		at = ops.DrawClasses(c.Builder, c.seed(), dtype.I64, logs, count)
+	} else {
+		u := ops.DrawUniform(c.Builder, c.seed(), dtype.F64, 0, 1, rows.Type.Shape...)
+		noise := c.unary(ops.Neg, c.unary(ops.Log, c.unary(ops.Neg, c.unary(ops.Log, u))))
+		_, at = ops.TopK(c.Builder, c.binary(ops.Add, ops.Cast(c.Builder, logs, dtype.F64), noise), sym.Const(count), 1, true)
+	}
+	return one(ops.Reshape(c.Builder, at, append(append([]sym.Expr{}, x.Type.Shape[:rank-1]...), sym.Const(count))...))
+}
+
+// kept is x with each element kept with the probability 1 − p, divided by that, and which are.
+func (c *call) kept(x *ir.Value, p float64) (y, mask *ir.Value) {
+	if p < 0 || p > 1 || !x.Type.DType.IsFloat() {
+		c.Fail(diag.Inputf("a dropout of %s with the probability %g", x.Type, p))
+	}
+	mask = ops.DrawKept(c.Builder, c.seed(), ops.Scalar(c.Builder, dtype.F64, p), x.Type.Shape...)
+	return ops.Where(c.Builder, mask, c.binary(ops.Mul, x, c.like(x, 1/(1-p))), c.like(x, 0)), mask
+}
+
+// inPlaceDraws are random operators that exist in place alone, with what they do otherwise.
+func inPlaceDraws(name string) string {
+	switch short := strings.TrimPrefix(name, "aten."); short {
+	case "normal_.default":
+		return "aten.normal_functional.default"
+	case "bernoulli_.float":
+		return "aten.bernoulli.p"
+	}
+	return ""
+}
