@@ -242,3 +242,37 @@ def test_held_tensors():
     close(compiled(x, table).detach(), function(x, table))
     want, got = (torch.autograd.grad(f(x, table), table)[0] for f in (function, compiled))
     close(got, want)
+
+
+def test_divided_sizes(caplog):
+    """Parts of a divided graph are given the sizes that their own arguments do not tell, and sizes by way of floats are told."""
+
+    class Divided(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = torch.nn.EmbeddingBag(50, 16, mode="mean")
+            self.qkv, self.out = torch.nn.Linear(16, 48), torch.nn.Linear(16, 16)
+
+        def forward(self, ids, offsets, x):
+            heads = lambda z: z.reshape(*x.shape[:2], 2, 8).transpose(1, 2)  # noqa: E731
+            q, k, v = map(heads, self.qkv(x + self.bag(ids, offsets)[:, None, :]).chunk(3, -1))
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
+            y = self.out(y) * torch.linalg.svdvals(y).mean()  # which weir does not read
+            z = torch.nn.functional.interpolate(y.transpose(1, 2), scale_factor=1.7, mode="linear")
+            return z.sum(1) * (x.shape[1] / 2) + torch.nn.functional.pad(z, (0, x.shape[1] // 2)).mean(), z.shape[-1] * y.mean()
+
+    torch.manual_seed(0)
+    model = Divided()
+    fast = compiled(model, dynamic=True)
+    caplog.clear()
+    for batch, length, count in ((3, 5, 9), (4, 7, 12), (2, 11, 20)):
+        args = torch.randint(0, 50, (count,)), torch.arange(batch) * (count // batch), torch.randn(batch, length, 16)
+        gradients = []
+        for f in (fast, model):
+            model.zero_grad()
+            y, z = f(*args)
+            y.sum().backward()
+            gradients.append([y.detach(), z.detach()] + [p.grad.clone() for p in model.parameters()])
+        for got, want in zip(*gradients):
+            assert torch.allclose(got, want, 1e-3, 1e-3)
+    assert not [m for m in caplog.messages if "torch runs a graph" in m or "bag" in m or "attention" in m]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import json
 import logging
 import operator
@@ -24,7 +25,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ._errors import Error, UnsupportedError
 from ._library import library
-from ._torch_program import TYPES, Compiled, is_integer, is_number, value_of
+from ._torch_program import TYPES, Compiled, is_integer, is_number, numbers_of, sizes_of, value_of
 
 _log = logging.getLogger("weir")
 
@@ -148,15 +149,42 @@ def _boxed_parts(gm: torch.fx.GraphModule, support: _Support, refused: set[str])
     copy = torch.fx.GraphModule(gm, graph)
     partitioner = CapabilityBasedPartitioner(copy, support, allows_single_node_partition=False)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
-    for name, module in list(fused.named_children()):
+    for caller in [n for n in fused.graph.nodes if n.op == "call_module"]:
+        name = str(caller.target)
+        module = getattr(fused, name)
         if isinstance(module, torch.fx.GraphModule) and name.startswith("fused_"):
+            _teach(fused, caller, module)
             out = module.graph.output_node()
             single = isinstance(out.args[0], torch.fx.Node)
             if single:
                 out.args = ((out.args[0],),)
             setattr(fused, name, _Part(_whole(module, refused), single))
+    fused.recompile()
     fused.delete_all_unused_submodules()
     return _boxed_eager(fused)
+
+
+def _teach(fused: torch.fx.GraphModule, caller: torch.fx.Node, module: torch.fx.GraphModule) -> None:
+    """Gives a part of a graph the sizes that no argument of its own tells, as further arguments."""
+    inner = [n for n in module.graph.nodes if n.op == "placeholder"]
+    missing = {s for e in numbers_of(module) for s in e.free_symbols} - sizes_of(inner).keys()
+    if not missing:
+        return
+    before = list(itertools.takewhile(lambda n: n is not caller, fused.graph.nodes))
+    known = sizes_of(before)
+    for symbol in sorted(missing & known.keys(), key=str):
+        size = known[symbol]
+        source = before[size.place]
+        value = value_of(source) if size.axis is None else value_of(source).shape[size.axis]
+        if size.axis is not None:
+            with fused.graph.inserting_before(caller):
+                source = fused.graph.call_function(torch.ops.aten.sym_size.int, (source, size.axis))
+            source.meta["val"] = value
+        with module.graph.inserting_after(inner[-1]) if inner else module.graph.inserting_before():
+            inner.append(module.graph.placeholder(f"size_of_{symbol}"))
+        inner[-1].meta["val"] = value
+        caller.args = (*caller.args, source)
+    module.recompile()
 
 
 class _Part(torch.nn.Module):

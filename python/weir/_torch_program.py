@@ -7,6 +7,7 @@ import json
 import operator
 from typing import Any, Callable, Sequence
 
+import sympy
 import torch
 import torch.fx
 from torch._export.serde import serialize
@@ -59,8 +60,24 @@ def is_integer(node: torch.fx.Node) -> bool:
 
 
 def is_number(node: torch.fx.Node) -> bool:
-    """Whether a node is a size: a number that torch computes. A tensor's element is not, even if it becomes a size."""
-    return is_integer(node) and node.target is not _aten._local_scalar_dense.default
+    """Whether a node is a size, or a number made of sizes: torch computes it. A tensor's element is not, even if it becomes a size."""
+    numbers = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return isinstance(value_of(node), numbers) and node.target is not _aten._local_scalar_dense.default
+
+
+# Functions of sizes that are computed as floats are, which weir's formulas do not have.
+_ROUNDED = {
+    "ToFloat", "FloatTrueDiv", "IntTrueDiv", "FloatPow", "TruncToInt", "TruncToFloat", "FloorToInt", "CeilToInt", "RoundToInt",
+    "RoundDecimal",
+}  # fmt: skip
+
+
+def _is_rounded(expression: Any) -> bool:
+    """Whether an expression of sizes goes by way of floats."""
+    return any(
+        type(e).__name__ in _ROUNDED or type(e).__name__.startswith("OpaqueUnaryFn") or (e.is_number and not e.is_integer)
+        for e in sympy.preorder_traversal(expression)
+    )
 
 
 def _order(value: torch.Tensor) -> list[int] | None:
@@ -98,14 +115,81 @@ class _Size:
         arg = args[self.place]
         return (int(arg if self.axis is None else arg.shape[self.axis]) - self.rest) // self.step
 
+    def shown(self, args: Sequence[Any]) -> torch.Tensor:
+        """The tensor without elements that tells a program the symbol's value."""
+        return torch.empty((self.of(args), 0), dtype=torch.uint8)
+
+
+class _Computed:
+    """How a number that is made of sizes is found: an expression of symbols, or an argument."""
+
+    def __init__(self, expression: Any, sizes: dict[Any, _Size], place: int | None = None) -> None:
+        self.expression, self.place = expression, place
+        self.sizes = sizes
+
+    def of(self, args: Sequence[Any]) -> Any:
+        """The number, out of a graph's arguments."""
+        if self.place is not None:
+            return args[self.place]
+        return self.expression.xreplace({symbol: sympy.Integer(size.of(args)) for symbol, size in self.sizes.items()})
+
+
+class _Extent(_Computed):
+    """A whole number that a program is told as an extent."""
+
+    def shown(self, args: Sequence[Any]) -> torch.Tensor:
+        return torch.empty((int(self.of(args)), 0), dtype=torch.uint8)
+
+
+class _Float(_Computed):
+    """A float that a program is told as a tensor's only element."""
+
+    def shown(self, args: Sequence[Any]) -> torch.Tensor:
+        return torch.tensor(float(self.of(args)), dtype=torch.float64)
+
+
+def sizes_of(nodes: Sequence[torch.fx.Node]) -> dict[Any, _Size]:
+    """How the symbols that nodes tell are found, each by the place of a node."""
+    found: dict[Any, _Size] = {}
+    for place, node in enumerate(nodes):
+        value = value_of(node)
+        pairs = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+        for axis, extent in pairs:
+            if not isinstance(extent, torch.SymInt):
+                continue
+            expression = extent.node.expr
+            if len(expression.free_symbols) != 1:
+                continue
+            (symbol,) = expression.free_symbols
+            step = expression.coeff(symbol)
+            rest = expression - step * symbol
+            if not (step.is_Integer and step > 0 and rest.is_Integer):
+                continue
+            size = _Size(place, axis, int(step), int(rest))
+            if symbol not in found or size.plain:
+                found[symbol] = size
+    return found
+
+
+def numbers_of(gm: torch.fx.GraphModule) -> dict[Any, Any]:
+    """The expressions of sizes in a graph, with what knows their symbols."""
+    told: dict[Any, Any] = {}
+    for node in gm.graph.nodes:
+        value = value_of(node)
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            for e in v.shape if isinstance(v, torch.Tensor) else (v,):
+                if isinstance(e, (torch.SymInt, torch.SymFloat)):
+                    told[e.node.expr] = e.node.shape_env
+    return told
+
 
 class _Argument:
     """An input of a program: which argument it is, and the order in which its axes lie."""
 
-    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None, size: _Size | None = None) -> None:
+    def __init__(self, place: int, value: torch.Tensor, order: list[int] | None, size: Any = None) -> None:
         self.place = place
         self.order = order
-        self.size = size  # which the input has as its extent
+        self.size = size  # the number that the input tells, if it is no argument
         self.rank = value.dim()
         self.code, self.bits = TYPES[value.dtype]
 
@@ -124,11 +208,12 @@ class _Lent:
         self.tensor.strides = ctypes.cast(ctypes.byref(self.extents, 8 * n), ctypes.POINTER(ctypes.c_int64))
         self.shape: Any = None
         self.stride: Any = None
+        self.told: torch.Tensor | None = None  # which tells a number
 
     def point(self, args: Sequence[Any]) -> None:
         """Says where an argument lies. A size is the extent of what has no elements."""
         if self.size is not None:
-            t = torch.empty((self.size.of(args), 0), dtype=torch.uint8)
+            t = self.told = self.size.shown(args)
         else:
             t = args[self.place]
         if self.order is not None:
@@ -174,7 +259,8 @@ class Compiled:
         self.placeholders += held
         self.places = {node: i for i, node in enumerate(self.placeholders)}
         self.results: list[Any] = list(gm.graph.output_node().args[0])
-        self.found = self._found()
+        self.found = sizes_of(self.placeholders)
+        self.mode = next((v.fake_mode for v in map(value_of, gm.graph.nodes) if getattr(v, "fake_mode", None)), None)
         self.eager = self._eager()
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -185,8 +271,7 @@ class Compiled:
         self._sizes(graph, gm)
         for node in gm.graph.nodes:  # sizes are expressions of symbols: they are declared, not computed
             if node.op == "call_function" and is_number(node):
-                copies[node] = graph.placeholder(node.name)
-                copies[node].meta["val"] = value_of(node)
+                self._number(graph, copies, node)
         for node, turned in self.turned:
             copies[node] = turned()
         for node in gm.graph.nodes:
@@ -227,15 +312,18 @@ class Compiled:
                 node = node.args[0]
             if chain and is_tensor(node):
                 out.update(dict.fromkeys(chain, True))
-        for node in [n for n, eager in out.items() if eager and isinstance(value_of(n), torch.SymInt)]:
-            if unknown := value_of(node).node.expr.free_symbols - self.found.keys():
-                raise UnsupportedError(f"no argument tells the size {min(map(str, unknown))}")
+        for node in [n for n, eager in out.items() if eager and n not in self.places]:
+            if isinstance(value_of(node), (torch.SymInt, torch.SymFloat)):
+                self._of(value_of(node).node.expr)
         return out
 
     def _input(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], i: int, node: torch.fx.Node) -> None:
         """Declares an input, in the order in which it lies in memory."""
-        copy = graph.placeholder(node.name)
         value = value_of(node)
+        if isinstance(value, torch.SymFloat):
+            self._float(graph, copies, node, _Float(None, {}, i))
+            return
+        copy = graph.placeholder(node.name)
         copy.meta["val"] = value
         copies[node] = copy
         if not isinstance(value, torch.Tensor):
@@ -253,51 +341,64 @@ class Compiled:
 
             self.turned.append((node, turned))
 
-    def _found(self) -> dict[Any, _Size]:
-        """How the symbols that arguments tell are found."""
-        found: dict[Any, _Size] = {}
-        for place, node in enumerate(self.placeholders):
-            value = value_of(node)
-            pairs = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
-            for axis, extent in pairs:
-                if not isinstance(extent, torch.SymInt):
-                    continue
-                expression = extent.node.expr
-                if len(expression.free_symbols) != 1:
-                    continue
-                (symbol,) = expression.free_symbols
-                step = expression.coeff(symbol)
-                rest = expression - step * symbol
-                if not (step.is_Integer and step > 0 and rest.is_Integer):
-                    continue
-                size = _Size(place, axis, int(step), int(rest))
-                if symbol not in found or size.plain:
-                    found[symbol] = size
-        return found
-
     def _sizes(self, graph: torch.fx.Graph, gm: torch.fx.GraphModule) -> None:
-        """Declares an input without elements for each symbol that is no extent of another input: its shape has it."""
-        told: dict[Any, Any] = {}  # the symbols, with what knows their values
-        mode = None
-        for node in gm.graph.nodes:
-            value = value_of(node)
-            for v in value if isinstance(value, (tuple, list)) else (value,):
-                mode = mode or getattr(v, "fake_mode", None)
-                for e in v.shape if isinstance(v, torch.Tensor) else (v,):
-                    if isinstance(e, torch.SymInt):
-                        told.update(dict.fromkeys(e.node.expr.free_symbols, e.node.shape_env))
+        """Declares an input without elements for each size that is no extent of another input: its shape has it."""
+        told = numbers_of(gm)
+        symbols = {symbol: environment for expression, environment in told.items() for symbol in expression.free_symbols}
         bound = {symbol for symbol, size in self.found.items() if size.plain}
-        for symbol in sorted(told.keys() - bound, key=str):
+        for symbol in sorted(symbols.keys() - bound, key=str):
             size = self.found.get(symbol)
             if size is None and symbol_is_type(symbol, SymT.UNBACKED_INT):
                 continue  # data decide it within the graph, or the graph is refused
-            if size is None or mode is None:
+            if size is None:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
-            with mode:
-                extent = told[symbol].create_symintnode(symbol, hint=None)
-                shown = torch.empty((extent, 0), dtype=torch.uint8)
-            graph.placeholder(f"size_{symbol}").meta["val"] = shown
-            self.inputs.append(_Argument(size.place, shown, None, size))
+            self._told(graph, f"size_{symbol}", size, symbols[symbol], symbol)
+        self.named: dict[str, str] = {}  # expressions that go by way of floats, with the symbols that stand for them
+        for expression in sorted((e for e in told if e.is_integer and _is_rounded(e)), key=str):
+            name = self.named[sympy.srepr(expression)] = f"w{len(self.named)}"
+            self._told(graph, f"size_{name}", _Extent(expression, self._of(expression)), told[expression], expression)
+
+    def _of(self, expression: Any) -> dict[Any, _Size]:
+        """How the symbols of an expression are found."""
+        if unknown := expression.free_symbols - self.found.keys():
+            raise UnsupportedError(f"no argument tells the size {min(map(str, unknown))}")
+        return {symbol: self.found[symbol] for symbol in expression.free_symbols}
+
+    def _told(self, graph: torch.fx.Graph, name: str, size: Any, environment: Any, extent: Any) -> torch.fx.Node:
+        """Declares an input that tells a number: as an extent, which is a symbol or an expression, or, without one, as an element."""
+        if self.mode is None:
+            raise UnsupportedError(f"no tensor beside the size {name}")
+        with self.mode:
+            if extent is None:
+                shown = torch.empty((), dtype=torch.float64)
+            else:
+                shown = torch.empty((environment.create_symintnode(extent, hint=None), 0), dtype=torch.uint8)
+        node = graph.placeholder(name)
+        node.meta["val"] = shown
+        self.inputs.append(_Argument(0, shown, None, size))
+        return node
+
+    def _number(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, Any], node: torch.fx.Node) -> None:
+        """Declares a number that is made of sizes. Whole numbers are expressions of symbols; floats are elements of inputs."""
+        value = value_of(node)
+        if isinstance(value, float):
+            copies[node] = value
+        elif isinstance(value, torch.SymFloat):
+            self._float(graph, copies, node, _Float(value.node.expr, self._of(value.node.expr)))
+        else:
+            copies[node] = graph.placeholder(node.name)
+            copies[node].meta["val"] = value
+
+    def _float(self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, Any], node: torch.fx.Node, size: _Float) -> None:
+        """Declares a float as the element of an input."""
+        told = self._told(graph, f"told_{node.name}", size, None, None)
+
+        def read() -> torch.fx.Node:
+            element = graph.call_function(_aten._local_scalar_dense.default, (told,))
+            element.meta["val"] = value_of(node)
+            return element
+
+        self.turned.append((node, read))
 
     def _result(
         self, graph: torch.fx.Graph, copies: dict[torch.fx.Node, torch.fx.Node], given: list[torch.fx.Node], node: Any
@@ -333,7 +434,7 @@ class Compiled:
         written = serialize.GraphModuleSerializer(ExportGraphSignature(inputs, outputs), []).serialize(module)
         text = json.dumps(
             {
-                "graph_module": serialize._dataclass_to_dict(written),
+                "graph_module": _renamed(serialize._dataclass_to_dict(written), self.named),
                 "schema_version": {"major": serialize.SCHEMA_VERSION[0], "minor": serialize.SCHEMA_VERSION[1]},
                 "range_constraints": _ranges(graph),
                 "torch_version": torch.__version__,
@@ -374,11 +475,23 @@ class Compiled:
         values: dict[torch.fx.Node, Any] = {}
         for node in numbers:
             value = value_of(node)
-            if isinstance(value, torch.SymInt):
-                sizes = {symbol: self.found[symbol].of(args) for symbol in value.node.expr.free_symbols}
-                value = int(value.node.expr.xreplace(sizes))
+            if isinstance(value, (torch.SymInt, torch.SymFloat)):
+                number = _Computed(value.node.expr, self._of(value.node.expr)).of(args)
+                value = int(number) if isinstance(value, torch.SymInt) else float(number)
             values[node] = value
         return values
+
+
+def _renamed(written: Any, named: dict[str, str]) -> Any:
+    """A graph as it is written, with expressions replaced by the symbols that stand for them."""
+    if isinstance(written, dict):
+        text = written.get("expr_str")
+        if isinstance(text, str) and text in named:
+            return {**written, "expr_str": named[text]}
+        return {key: _renamed(value, named) for key, value in written.items()} if named else written
+    if isinstance(written, list):
+        return [_renamed(value, named) for value in written]
+    return written
 
 
 def _ranges(graph: torch.fx.Graph) -> dict[str, dict[str, int | None]]:
