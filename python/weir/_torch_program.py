@@ -61,8 +61,9 @@ def is_integer(node: torch.fx.Node) -> bool:
 
 def is_number(node: torch.fx.Node) -> bool:
     """Whether a node is a size, or a number made of sizes: torch computes it. A tensor's element is not, even if it becomes a size."""
-    numbers = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
-    return isinstance(value_of(node), numbers) and node.target is not _aten._local_scalar_dense.default
+    numbers = (int, float, torch.SymInt, torch.SymFloat)
+    value = value_of(node)
+    return isinstance(value, numbers) and not isinstance(value, bool) and node.target is not _aten._local_scalar_dense.default
 
 
 # Functions of sizes that are computed as floats are, which weir's formulas do not have.
@@ -348,7 +349,7 @@ class Compiled:
         bound = {symbol for symbol, size in self.found.items() if size.plain}
         for symbol in sorted(symbols.keys() - bound, key=str):
             size = self.found.get(symbol)
-            if size is None and symbol_is_type(symbol, SymT.UNBACKED_INT):
+            if size is None and symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)):
                 continue  # data decide it within the graph, or the graph is refused
             if size is None:
                 raise UnsupportedError(f"no argument tells the size {symbol}")
