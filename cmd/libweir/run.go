@@ -106,6 +106,7 @@ type supplied struct {
 	in       weir.Inputs
 	borrowed []*weir.Tensor
 	parted   []*tensor
+	taken    []*weir.Tensor // by argument; nil but for WEIR_TAKE
 }
 
 // suppliedPool keeps what runs were given for the runs that follow.
@@ -119,17 +120,45 @@ func (s *supplied) release() {
 	for _, t := range s.parted {
 		t.keep()
 	}
+	for _, t := range s.taken {
+		if t != nil {
+			t.Close() // which is nothing if the run consumed it
+		}
+	}
 	clear(s.in)
+	clear(s.taken)
 	clear(s.borrowed)
 	clear(s.parted)
-	s.borrowed, s.parted = s.borrowed[:0], s.parted[:0]
+	s.borrowed, s.parted, s.taken = s.borrowed[:0], s.parted[:0], s.taken[:0]
 	suppliedPool.Put(s)
 }
 
+// take takes over what the caller gives away. It goes on after an error, which it returns, so that each deleter is
+// called.
+func (s *supplied) take(args []C.weir_argument) (failed error) {
+	for i := range args {
+		var t *weir.Tensor
+		if a := &args[i]; a.how == C.WEIR_TAKE && a.tensor == 0 && a.lent != nil {
+			managed := (*C.weir_dl_versioned)(unsafe.Pointer(a.lent))
+			free := func() { C.weir_bridge_delete_versioned(managed) }
+			var err error
+			if t, err = (*dlpack.Versioned)(unsafe.Pointer(managed)).Import(free, dlpack.IfNeeded); err != nil {
+				failed = errors.Join(failed, err)
+			}
+		}
+		s.taken = append(s.taken, t)
+	}
+	return failed
+}
+
 // add supplies an input.
-func (s *supplied) add(info *weir.Info, a *C.weir_argument) error {
+func (s *supplied) add(i int, info *weir.Info, a *C.weir_argument) error {
 	if a.how == C.WEIR_ABSENT && info.Initial {
 		return nil // the program has a tensor of its own for it
+	}
+	if t := s.taken[i]; t != nil {
+		s.in[info.Name] = weir.Consume(t)
+		return nil
 	}
 	arg, err := s.argument(a)
 	if err != nil {
@@ -225,6 +254,11 @@ func goRunGiving(handle C.uint64_t, arguments *C.weir_argument, count C.int32_t,
 
 // run runs a program, and has give take over what it gave, which is detached.
 func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int, give func(*program, *weir.Results) error) error {
+	given := suppliedPool.Get().(*supplied)
+	defer given.release()
+	if err := given.take(args); err != nil {
+		return err
+	}
 	p, err := find[*program](handle, "program")
 	if err != nil {
 		return err
@@ -232,10 +266,8 @@ func run(handle C.uint64_t, args []C.weir_argument, poll C.weir_poll, room int, 
 	if len(args) != len(p.inputs) || room != len(p.outputs) {
 		return fault(weir.ErrInput, "", "%d arguments and room for %d outputs; the program has %d inputs and %d outputs", len(args), room, len(p.inputs), len(p.outputs))
 	}
-	given := suppliedPool.Get().(*supplied)
-	defer given.release()
 	for i := range args {
-		if err := given.add(&p.inputs[i], &args[i]); err != nil {
+		if err := given.add(i, &p.inputs[i], &args[i]); err != nil {
 			return err
 		}
 	}

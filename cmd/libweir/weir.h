@@ -44,7 +44,8 @@ enum {
 	WEIR_CONSUME = 1, /* reads it, and gives its memory back after the last step that does */
 	WEIR_DONATE = 2,  /* consumes it, and lays an output into its memory */
 	WEIR_UPDATE = 3,  /* a state: reads it, and writes its new value in its place */
-	WEIR_ABSENT = 4   /* an optional argument that is not there, or a state that the program keeps (initial) */
+	WEIR_ABSENT = 4,  /* an optional argument that is not there, or a state that the program keeps (initial) */
+	WEIR_TAKE = 5     /* takes what lent points at over, as weir_take does, and consumes it: see weir_argument */
 };
 
 /* What may be copied on the way in or out. */
@@ -57,7 +58,10 @@ enum {
 /* One argument of a run: a tensor or list of Weir's, or memory that the caller keeps until the run has returned. */
 typedef struct {
 	weir_handle tensor;          /* or 0 */
-	const struct DLTensor *lent; /* if tensor is 0; WEIR_LEND and WEIR_UPDATE only */
+	const struct DLTensor *lent; /* if tensor is 0; WEIR_LEND and WEIR_UPDATE only. With WEIR_TAKE it is a
+	                              * DLManagedTensorVersioned, whose deleter is called once, whatever happens: after the
+	                              * last step that reads it, or before the function returns an error. It may be called on
+	                              * the calling thread while the run goes on. */
 	int32_t how;                 /* WEIR_LEND, … */
 	int32_t reserved;            /* 0 */
 } weir_argument;

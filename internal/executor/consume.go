@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/program"
@@ -20,11 +21,15 @@ func (c *Call) Consume(i int, done func() error) {
 	c.endings = append(c.endings, ending{i, c.x.layout.last[i], done})
 }
 
-// consuming follows the program's steps, and gives back what is consumed on the way.
+// consuming follows the program's steps, and gives back what is consumed on the way. What outputs need is taken after
+// what is given back before they are written.
 func (c *Call) consuming() error {
 	slices.SortStableFunc(c.endings, func(a, b ending) int { return a.last - b.last })
 	steps, from := c.x.program.Steps, 0
 	for _, e := range c.endings {
+		if err := c.readyAt(e.last + 1); err != nil {
+			return err
+		}
 		if err := c.follow(steps, from, e.last+1); err != nil {
 			return err
 		}
@@ -33,7 +38,19 @@ func (c *Call) consuming() error {
 			return err
 		}
 	}
+	if err := c.readyAt(math.MaxInt); err != nil {
+		return err
+	}
 	return c.follow(steps, from, len(steps))
+}
+
+// early is how many of the program's own steps have the outputs that they use before the run begins: all of them,
+// unless it consumes an argument. If it updates a state, memory is refused before that.
+func (c *Call) early() int {
+	if len(c.endings) == 0 || c.x.layout.states || c.watch != nil || c.guards != nil || c.x.poison {
+		return math.MaxInt
+	}
+	return 0
 }
 
 // follow follows some of the program's own steps.

@@ -4,6 +4,7 @@ package executor
 
 import (
 	"context"
+	"math"
 	"sync"
 	"unsafe"
 
@@ -175,6 +176,7 @@ type Call struct {
 	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
 	handedOn bool               // a run's results were, and may be again
+	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil where nothing was handed on
 	reached  int                // the last of the program's own steps that was begun; −1 before the first
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
@@ -481,7 +483,7 @@ func (x *Executable) argument(t int) bool {
 // Output is where output i lies once the call has run: its shape, and its bytes.
 func (c *Call) Output(i int) ([]int64, []byte, error) {
 	at := c.x.program.Outputs[i].Tensor
-	if err := c.ready(); err != nil {
+	if err := c.ready(math.MaxInt); err != nil {
 		return nil, nil, err
 	}
 	if err := c.place(at); err != nil {
@@ -513,6 +515,9 @@ func (c *Call) Close() error {
 		}
 	}
 	c.storages, c.scratch, c.workers, c.files = nil, nil, nil, nil
+	if err := c.forgo(); err != nil && first == nil {
+		first = err
+	}
 	if err := c.closeGuards(); err != nil && first == nil {
 		first = err
 	}

@@ -32,6 +32,8 @@ type layout struct {
 	inResults []bool // by tensor: it lies in one of those
 	moving    []int  // the tensors that do, and whose place no data decide
 	own       []int  // by output: the storage that is its own
+	home      []int  // by tensor: which of results it lies in; −1 where it is in none
+	begins    []int  // by storage: the first of the program's own steps that uses it, if it is one of results
 }
 
 // lateLets are the names that late storage has of its own.

@@ -62,43 +62,115 @@ func (c *Call) TakeOutput(i int) *mem.Block {
 	c.storages[s], c.unplaced, c.handedOn = nil, true, true
 	if b != nil {
 		b.Own(nil)
+		c.again(s, b.Size())
 	}
 	return b
+}
+
+// again has the memory of an output that is handed on kept when it is given back: the next run takes as much. A call has
+// kept no more than its outputs' bytes.
+func (c *Call) again(s int, bytes int64) {
+	if mem.Pooled(bytes) {
+		return // pools keep that anyway
+	}
+	if c.kept == nil {
+		c.kept = make([]int64, len(c.storages))
+	}
+	if bytes > c.kept[s] {
+		mem.Again(bytes - c.kept[s]) // which gives nothing back
+		c.kept[s] = bytes
+	}
+}
+
+// forgo has nothing kept for the call's outputs any more.
+func (c *Call) forgo() error {
+	total := int64(0)
+	for _, bytes := range c.kept {
+		total += bytes
+	}
+	c.kept = nil
+	return mem.Again(-total)
 }
 
 // Owns reports whether output i has storage that can be elsewhere, or be handed on.
 func (x *Executable) Owns(i int) bool { return x.layout.own[i] >= 0 }
 
-// ready takes the storages of outputs that are missing, and places what has moved.
-func (c *Call) ready() error {
+// ready takes the storages of outputs that are missing and that the first so many of the program's own steps use, and
+// places what has moved.
+func (c *Call) ready(steps int) error {
 	if !c.unplaced {
 		return nil
 	}
+	c.unplaced = false
 	for _, s := range c.x.layout.results {
 		if c.storages[s] != nil || c.elsewhere(s) {
 			continue
 		}
-		size, err := c.x.layout.sizes[s].Eval(c.values)
-		if err != nil {
-			return c.x.typed(err, c.values)
-		}
-		take := mem.Map
-		if c.handedOn { // and may be given back soon: a pool keeps it for the runs that follow
-			take = mem.TakeAgain
-		}
-		if c.storages[s], err = c.x.takeStorage(&c.x.program.Storages[s], size, take); err != nil {
+		if c.x.layout.begins[s] >= steps {
+			c.unplaced = true
+		} else if err := c.takeResult(s); err != nil {
+			c.unplaced = true
 			return err
-		}
-		if c.watch != nil {
-			mem.Fill(c.storages[s], c.watch.pattern)
 		}
 	}
 	for _, t := range c.x.layout.moving {
+		if s := c.x.layout.home[t]; c.storages[s] == nil && !c.elsewhere(s) {
+			continue
+		}
 		if err := c.place(t); err != nil {
+			c.unplaced = true
 			return c.x.typed(err, c.values)
 		}
 	}
-	c.unplaced = false
+	return nil
+}
+
+// readyAt takes the storages of outputs that the steps up to one use and that ready left out, and places what lies there.
+func (c *Call) readyAt(steps int) error {
+	if !c.unplaced {
+		return nil
+	}
+	left := false
+	for _, s := range c.x.layout.results {
+		if c.storages[s] != nil || c.elsewhere(s) {
+			continue
+		}
+		if c.x.layout.begins[s] >= steps {
+			left = true
+			continue
+		}
+		if err := c.takeResult(s); err != nil {
+			return err
+		}
+		for _, t := range c.x.layout.moving {
+			if c.x.layout.home[t] != s {
+				continue
+			}
+			if err := c.place(t); err != nil {
+				return c.x.typed(err, c.values)
+			}
+		}
+	}
+	c.unplaced = left
+	return nil
+}
+
+// takeResult takes the storage of an output.
+func (c *Call) takeResult(s int) error {
+	size, err := c.x.layout.sizes[s].Eval(c.values)
+	if err != nil {
+		return c.x.typed(err, c.values)
+	}
+	take := mem.Map
+	if c.handedOn { // and may be given back soon: a pool keeps it for the runs that follow
+		take = mem.TakeAgain
+	}
+	if c.storages[s], err = c.x.takeStorage(&c.x.program.Storages[s], size, take); err != nil {
+		return err
+	}
+	if c.watch != nil {
+		mem.Fill(c.storages[s], c.watch.pattern)
+	}
 	return nil
 }
 
@@ -127,11 +199,41 @@ func (l *layout) outputs() {
 			l.moving = append(l.moving, i)
 		}
 	}
+	l.beginnings()
 	for _, port := range p.Outputs {
 		own := -1
 		if t := &p.Tensors[port.Tensor]; t.Place == program.Carved && l.inResults[port.Tensor] && !l.tensors[port.Tensor].dynamic && of[t.Of] == 1 {
 			own = t.Of
 		}
 		l.own = append(l.own, own)
+	}
+}
+
+// beginnings notes for each tensor in which of the outputs' storages it lies, and for each of those the first of the
+// program's own steps that uses it.
+func (l *layout) beginnings() {
+	p := l.program
+	l.home, l.begins = make([]int, len(p.Tensors)), make([]int, len(p.Storages))
+	for s := range l.begins {
+		l.begins[s] = max(0, len(p.Steps)-1)
+	}
+	for t := range p.Tensors {
+		root := t
+		for p.Tensors[root].Place == program.Part {
+			root = p.Tensors[root].Of
+		}
+		if l.home[t] = -1; l.inResults[t] {
+			l.home[t] = p.Tensors[root].Of
+		}
+	}
+	for at := len(p.Steps) - 1; at >= 0; at-- {
+		if _, is := p.Steps[at].(*program.Carve); is {
+			continue // it only says who owns which range
+		}
+		program.Mentions(p.Steps[at:at+1], func(t int) {
+			if s := l.home[t]; s >= 0 {
+				l.begins[s] = at
+			}
+		})
 	}
 }

@@ -28,7 +28,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 			return c.x.typed(err, c.values)
 		}
 	}
-	if err := c.ready(); err != nil {
+	if err := c.ready(c.early()); err != nil {
 		return err
 	}
 	c.ctx = ctx

@@ -30,6 +30,8 @@ type Pool struct {
 	most  int64 // bytes of a piece: what is larger has a mapping of its own
 	least int64 // bytes of a slab
 	keep  int64 // bytes of wholly free slabs that are kept
+
+	wanted int64 // and as many more, which somebody is going to ask for again
 }
 
 // slab is a mapping that a pool cuts up.
@@ -54,7 +56,7 @@ const (
 	slabBytes  = 1 << 20 // of a slab
 	mostPooled = 1 << 17 // bytes of a piece; what is larger has a mapping of its own
 	mostIdle   = 4 << 20 // bytes of wholly free slabs that are kept
-	classes    = 16 * 24 // enough for a piece as large as a slab
+	classes    = 16 * 44 // enough for a piece as large as an address space
 	searched   = 8       // pieces of a request's own class that are looked at
 )
 
@@ -111,6 +113,11 @@ func poolOf(bytes int64) *Pool {
 	return userPool
 }
 
+// Again has pools keep so many bytes more than they do by themselves, or with a negative number fewer, of memory that
+// TakeAgain gave, when it is given back: whoever asked for it is going to do so again. Trim gives it back all the same,
+// and so does whoever is refused memory.
+func Again(bytes int64) error { return largePool.want(bytes) }
+
 // TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was there
 // before.
 func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
@@ -126,13 +133,20 @@ func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
 	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, true)
 }
 
+// largest is the largest piece, in bytes: what is larger would not be kept.
+func (p *Pool) largest() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.most, p.wanted)
+}
+
 // unwritten is every byte of an array that is to be written whole, under SetPoison: what is read before that shows.
 const unwritten = 0xa5
 
 // cut gives a block its memory.
 func (p *Pool) cut(b *Block, zeroed bool) (*Block, error) {
 	kind, label, bytes := b.kind, b.label, b.size
-	if bytes <= 0 || bytes > p.most || poisoning.Load() || !outsideHeap {
+	if bytes <= 0 || bytes > p.largest() || poisoning.Load() || !outsideHeap {
 		mapped, err := Map(kind, label, bytes)
 		if err == nil && !zeroed && poisoning.Load() {
 			Fill(mapped, unwritten)
@@ -208,8 +222,28 @@ func (p *Pool) find(bytes int64) (best *piece) {
 	return best
 }
 
-// grow takes another slab, of at least so many bytes.
+// shed gives wholly free slabs back, the largest first, until they come to so many bytes, or none is left.
+func (p *Pool) shed(bytes int64) error {
+	for c := classes - 1; c >= 0 && bytes > 0 && p.idle > 0; c-- {
+		for at := p.free[c]; at != nil && bytes > 0; {
+			next := at.next
+			if at.slab.used == 0 {
+				bytes -= at.slab.bytes
+				if err := p.drop(at); err != nil {
+					return err
+				}
+			}
+			at = next
+		}
+	}
+	return nil
+}
+
+// grow takes another slab, of at least so many bytes. It takes the place of those that are free, and too small.
 func (p *Pool) grow(bytes int64) (*piece, error) {
+	if err := p.shed(bytes); err != nil {
+		return nil, err
+	}
 	if err := claim(roundUp(bytes)); err != nil {
 		return nil, err
 	}
@@ -256,10 +290,18 @@ func (p *Pool) put(at *piece) error {
 		return nil
 	}
 	p.idle += at.slab.bytes
-	if p.idle > p.keep {
+	if p.idle > p.keep+p.wanted {
 		return p.drop(at)
 	}
 	return nil
+}
+
+// want changes how many bytes of wholly free slabs are kept, and gives back what is more.
+func (p *Pool) want(bytes int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted += bytes
+	return p.shed(p.idle - p.keep - p.wanted)
 }
 
 // mostSpare is the most pieces that stand for nothing and wait to stand for something.

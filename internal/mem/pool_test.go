@@ -227,3 +227,39 @@ func TestLimit(t *testing.T) {
 		t.Errorf("before %+v, after %+v", now, u)
 	}
 }
+
+// TestAgain: memory that is asked for again is kept, however large, as long as somebody says so.
+func TestAgain(t *testing.T) {
+	if !outsideHeap {
+		t.Skip("pages are Go's own here")
+	}
+	const size = mostLarge + 1<<20
+	take := func() {
+		t.Helper()
+		b, err := TakeAgain(Outputs, "y", size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+	}
+	Trim()
+	before := Usage().Cached
+	take()
+	if now := Usage().Cached; now != before {
+		t.Errorf("%d bytes are kept that nobody wants", now-before)
+	}
+	Again(size)
+	take()
+	if now := Usage().Cached; now < before+size {
+		t.Errorf("%d bytes are kept", now-before)
+	}
+	take()
+	if now := Usage().Cached; now > before+size+PageSize() {
+		t.Errorf("%d bytes are kept after the same again", now-before)
+	}
+	Again(-size)
+	if now := Usage().Cached; now != before {
+		t.Errorf("%d bytes are kept that nobody wants any more", now-before)
+	}
+	largePool.check(t, nil)
+}

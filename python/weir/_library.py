@@ -17,7 +17,7 @@ _ABI = 1
 # The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and what the run does with it.
 TENSOR, LENT, HOW = range(3)
 WORDS = 3
-LEND, CONSUME, DONATE, UPDATE, ABSENT = range(5)
+LEND, CONSUME, DONATE, UPDATE, ABSENT, TAKE = range(6)
 COPY_IF_NEEDED, COPY_NEVER, COPY_ALWAYS = range(3)
 
 

@@ -12,7 +12,7 @@ import itertools
 import json
 import logging
 import operator
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Collection, Sequence
 
 import torch
 import torch.fx
@@ -78,10 +78,10 @@ def _tell(node: torch.fx.Node, why: str) -> None:
         _log.warning("torch runs %s: %s", _name(node), why)
 
 
-def _whole(gm: torch.fx.GraphModule, refused: set[str]) -> Compiled:
+def _whole(gm: torch.fx.GraphModule, refused: set[str], spent: Collection[int] = ()) -> Compiled:
     """A graph as one program. What is refused is noted by the node's name."""
     try:
-        return Compiled(gm)
+        return Compiled(gm, spent)
     except Error as error:
         known = {node.name: node for node in gm.graph.nodes}
         if error.node in known and error.node not in refused:
@@ -97,7 +97,22 @@ def _whole(gm: torch.fx.GraphModule, refused: set[str]) -> Compiled:
         raise UnsupportedError(str(error)) from error
 
 
-def _compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+def _spent(gm: torch.fx.GraphModule) -> set[int]:
+    """The inputs of a backward graph, by their places, that nobody reads after it: activations, and derivatives of results."""
+    context = torch._guards.TracingContext.try_get()
+    donated = context.fw_metadata.bw_donated_idxs if context and context.fw_metadata else None
+    inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    return {*(donated or ()), *(i for i, n in enumerate(inputs) if n.name.startswith("tangents_"))}
+
+
+def _compile_backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+    """Compiles a backward graph, which gives its inputs back on the way."""
+    return _compile_graph(gm, example_inputs, _spent(gm))
+
+
+def _compile_graph(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], spent: Collection[int] = ()
+) -> Callable[[list[Any]], list[Any]]:
     """Compiles a graph of AOTAutograd's: what weir reads of it."""
     refused: set[str] = set()
     while "" not in refused:
@@ -108,7 +123,7 @@ def _compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> C
             break
         try:
             if not missing:
-                return _boxed(_whole(gm, refused))
+                return _boxed(_whole(gm, refused, spent))
             for node in missing:
                 if node.name not in refused:
                     _tell(node, "weir does not read it")
@@ -124,7 +139,7 @@ def _boxed(compiled: Compiled) -> Callable[[list[Any]], list[Any]]:
     def run(args: list[Any]) -> list[Any]:
         given = list(args)
         args.clear()
-        return compiled(given)
+        return compiled.run(given)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -209,7 +224,7 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
     """torch.compile's backend, which the entry point "weir" names."""
     compiler = aot_autograd(
         fw_compiler=_compile_graph,
-        bw_compiler=_compile_graph,
+        bw_compiler=_compile_backward,
         inference_compiler=_compile_graph,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(),

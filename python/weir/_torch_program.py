@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import operator
-from typing import Any, Callable, Sequence
+import sys
+from typing import Any, Callable, Collection, Sequence
 
 import sympy
 import torch
@@ -24,7 +25,7 @@ from torch.export.graph_signature import (
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ._errors import UnsupportedError
-from ._library import HOW, LEND, LENT, WORDS, DLTensor, library
+from ._library import HOW, LEND, LENT, TAKE, WORDS, DLTensor, library
 from ._program import Program, compile
 
 _aten = torch.ops.aten
@@ -226,6 +227,29 @@ class _Lent:
             self.shape, self.stride = shape, stride
         self.tensor.data = t.data_ptr()
 
+    def taken(self, args: list[Any]) -> bool:
+        """Whether the run may take the argument: it is the list's alone, and lies as the program reads it."""
+        if self.size is not None or not _sole(args, self.place):
+            return False
+        t = args[self.place]
+        return bool((t if self.order is None else t.permute(self.order)).is_contiguous())
+
+
+# Tensors of fewer bytes are held until a run has ended: giving one away costs more than it saves.
+_LEAST = 1 << 16
+
+
+def _sole(args: list[Any], place: int) -> bool:
+    """Whether the list alone holds an argument, which nobody else then reads any more: hooks and retained graphs may."""
+    t = args[place]
+    return (
+        sys.getrefcount(t) == 3  # the list, this function, and the question
+        and t._use_count() == 1
+        and torch._C._storage_Use_Count(t.untyped_storage()._cdata) == 2  # the question again
+        and t.nbytes >= _LEAST
+        and not t.requires_grad
+    )
+
 
 class _Call:
     """What one call of a program tells it: calls that run at once have one each."""
@@ -237,21 +261,35 @@ class _Call:
             self.words[WORDS * k + LENT], self.words[WORDS * k + HOW] = ctypes.addressof(lent.tensor), LEND
         self.outputs = (ctypes.c_void_p * outputs)()
 
-    def run(self, program: Program, args: Sequence[Any]) -> list[torch.Tensor]:
-        """Runs a program. Its outputs are torch's from then on."""
+    def run(self, program: Program, args: list[Any], spent: Collection[int]) -> list[torch.Tensor]:
+        """Runs a program. Its outputs are torch's from then on. Of spent arguments it takes those that are the list's alone."""
         for lent in self.lent:
             lent.point(args)
-        lib, outputs = library(), self.outputs
+        given = [(k, self._capsule(lent, args)) for k, lent in enumerate(self.lent) if lent.place in spent and lent.taken(args)]
+        lib, outputs, versioned = library(), self.outputs, ctypes.c_int32()
+        for k, capsule in given:
+            self.words[WORDS * k + LENT] = lib.held.weir_capsule_take(capsule, ctypes.byref(versioned))
+            self.words[WORDS * k + HOW] = TAKE
         failed = lib.run_giving(program._handle, self.words, len(self.lent), lib.poll, outputs, len(outputs))
+        for k, _ in given:
+            self.words[WORDS * k + LENT], self.words[WORDS * k + HOW] = ctypes.addressof(self.lent[k].tensor), LEND
         if failed:
             lib.check(failed)
         return [torch.from_dlpack(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
 
+    def _capsule(self, lent: _Lent, args: list[Any]) -> Any:
+        """An argument as a capsule that holds it. The list does not have it any more."""
+        t, args[lent.place] = args[lent.place], None
+        return torch._C._to_dlpack_versioned(t if lent.order is None else t.permute(lent.order))
+
 
 class Compiled:
-    """A graph of which weir computes everything: called with its inputs, it gives its outputs."""
+    """A graph of which weir computes everything: called with its inputs, it gives its outputs.
 
-    def __init__(self, gm: torch.fx.GraphModule) -> None:
+    spent are inputs, by their places, that nobody reads after a call: run gives them back after the last step that does.
+    """
+
+    def __init__(self, gm: torch.fx.GraphModule, spent: Collection[int] = ()) -> None:
         self.placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         held = [n for n in gm.graph.nodes if n.op == "get_attr"]  # tensors of the graph's own: further inputs
         self.held = [operator.attrgetter(str(n.target))(gm) for n in held]
@@ -263,6 +301,7 @@ class Compiled:
         self.found = sizes_of(self.placeholders)
         self.mode = next((v.fake_mode for v in map(value_of, gm.graph.nodes) if getattr(v, "fake_mode", None)), None)
         self.eager = self._eager()
+        self.spent = frozenset(spent) - {self.places[n] for n in self.eager if n in self.places}
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         self.inputs: list[_Argument] = []
@@ -445,14 +484,18 @@ class Compiled:
         return compile(text.encode(), threads=torch.get_num_threads())
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
-        args = [*args, *self.held]
+        return self.run([*args])
+
+    def run(self, args: list[Any]) -> list[Any]:
+        """Computes the outputs. The list becomes the call's own."""
+        args.extend(self.held)
+        known: dict[torch.fx.Node, Any] = self._numbers(args)
         try:
             call = self.calls.pop()
         except IndexError:
             call = _Call(self.inputs, self.room)
-        tensors = call.run(self.program, args)
+        tensors = call.run(self.program, args, self.spent)
         self.calls.append(call)
-        known: dict[torch.fx.Node, Any] = self._numbers(args)
         for node, (at, order) in self.computed.items():
             known[node] = tensors[at] if order is None else tensors[at].permute(order)
         return [self._light(node, args, known) if isinstance(node, torch.fx.Node) else node for node in self.results]
