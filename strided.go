@@ -36,7 +36,7 @@ func Strided(dt DType, data unsafe.Pointer, shape, strides []int) (a Arg, err er
 	l := &lent{dtype: dt, data: data, shape: sizesOf(shape)}
 	bytes, err := bytesOf(dt, l.shape)
 	if err != nil {
-		return nil, err
+		return nil, diag.As(err, ErrInput)
 	}
 	if strides != nil {
 		if l.steps = sizesOf(strides); len(strides) != len(shape) {

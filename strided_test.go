@@ -1,17 +1,18 @@
 package weir_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/mem"
 )
 
 // stridedText is a program that reads an input of every kind of consumer: a product, a sum, and element by element.
@@ -188,5 +189,186 @@ func runAll(t *testing.T, p *weir.Program, in weir.Inputs) (all []float32) {
 	return all
 }
 
-var _ = fmt.Sprint
-var _ = rand.N[int]
+// TestStridedCopies holds that a copy is what Copies says and declared memory is not copied, that limits and budgets
+// count it, and that nothing is left of a run that is refused.
+func TestStridedCopies(t *testing.T) {
+	text := strings.Replace(stridedText, "[0, 64]", "[0, 1000]", 1)
+	plain, turned := compiledWith(t, text, weir.Options{}), compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}})
+	memory, at, _ := spread([]int{1000, 3, 4}, []int{12, 1, 3})
+	x, err := weir.Strided(weir.F32, unsafe.Pointer(&memory[at]), []int{1000, 3, 4}, []int{12, 1, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := weir.FromSlice(ramp(20), 4, 5)
+	in, bytes := weir.Inputs{"x": x, "y": y}, int64(4*12*1000)
+	copies, err := plain.Memory().Copies("x")
+	if v, err2 := copies.At(weir.Dims{"n": 1000}); err != nil || err2 != nil || v != bytes {
+		t.Errorf("copies: %d, %v, %v", v, err, err2)
+	}
+	if _, err := plain.Memory().Copies("z"); !errors.Is(err, weir.ErrInput) {
+		t.Errorf("copies of no input: %v", err)
+	}
+	for _, p := range []*weir.Program{plain, turned} {
+		m, err := p.Measure(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peak, err := p.Memory().Peak(1, weir.Dims{"n": 1000}); err != nil || peak != m.Peak(1) {
+			t.Errorf("predicted %d, measured %d, %v", peak, m.Peak(1), err)
+		}
+		runAll(t, p, in)
+		weir.Trim()
+		before := weir.Usage()
+		weir.SetLimit(mappedNow() + 4096) // a copy takes more
+		r, err := p.Run(t.Context(), in)
+		weir.SetLimit(0)
+		if err == nil {
+			r.Close()
+		}
+		if copied := p == plain; copied != errors.Is(err, weir.ErrMemory) || !copied && err != nil {
+			t.Errorf("copied is %v; beyond the limit: %v", copied, err)
+		}
+		if now := weir.Usage(); now.Tensors != before.Tensors {
+			t.Errorf("%d bytes of copies are left", now.Tensors-before.Tensors)
+		}
+	}
+	peak, _ := plain.Memory().Peak(1, weir.Dims{"n": 1000})
+	for budget, fits := range map[int64]bool{peak + bytes: true, peak + bytes - 1: false} {
+		p := compiledWith(t, text, weir.Options{Budget: budget})
+		for range 3 { // what a copy took of the budget is given back
+			r, err := p.Run(t.Context(), in)
+			if fits != (err == nil) || !fits && !errors.Is(err, weir.ErrBudget) {
+				t.Errorf("a budget of %d, where %d and %d are needed: %v", budget, peak, bytes, err)
+			}
+			if err == nil {
+				r.Close()
+			}
+		}
+	}
+	if laid := turned.Laid(); len(laid) != 1 || laid[0].Layout != "0,2,1" || laid[0].Input != "x" {
+		t.Errorf("declared: %v", laid)
+	}
+}
+
+// mappedNow is a limit that what is held now just keeps.
+func mappedNow() int64 {
+	held := mem.Usage()
+	return held.MappedAll + held.Cached
+}
+
+// TestStridedTypes reads a transposed matrix of every element type, at every alignment, in place and by a copy.
+func TestStridedTypes(t *testing.T) {
+	for dt := weir.Bool; dt < weir.C128; dt++ { // no kernel moves c128
+		text := fmt.Sprintf("weir 1\nir @turned {\n  main @main(%%x: %[1]s[3, 5]) {\n    %%y: %[1]s[5, 3] = transpose(%%x) {perm = ints [1, 0]}\n    return %%y\n  }\n}\n", dt)
+		if dt.IsSubByte() {
+			refuses(t, dt.String(), text, weir.Options{Layouts: map[string]weir.Layout{"x": "1,0"}}, weir.ErrUnsupported)
+			data := make([]byte, 64)
+			if _, err := weir.Strided(dt, unsafe.Pointer(&data[0]), []int{3, 5}, []int{1, 3}); !errors.Is(err, weir.ErrUnsupported) {
+				t.Errorf("%s with strides: %v", dt, err)
+			}
+			continue
+		}
+		size := dt.Size()
+		memory := make([]byte, 16*size+8)
+		for i := range memory {
+			memory[i] = byte(i) & 1
+		}
+		for _, layout := range []weir.Layout{"", "1,0"} {
+			p := compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": layout}})
+			for _, offset := range []int{0, 1, size} {
+				x, err := weir.Strided(dt, unsafe.Pointer(&memory[offset]), []int{3, 5}, []int{1, 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := p.Run(t.Context(), weir.Inputs{"x": x})
+				if err != nil {
+					t.Fatal(dt, err)
+				}
+				if got := r.At(0).Bytes(); !slices.Equal(got, memory[offset:offset+15*size]) {
+					t.Errorf("%s at %d, layout %q: %v", dt, offset, layout, got)
+				}
+				r.Close()
+			}
+		}
+	}
+}
+
+// TestStridedRefused gives what cannot be: strides beyond all addresses, layouts of nothing.
+func TestStridedRefused(t *testing.T) {
+	data := make([]float32, 8)
+	at := unsafe.Pointer(&data[0])
+	for _, c := range []struct {
+		why            string
+		at             unsafe.Pointer
+		shape, strides []int
+	}{
+		{"too few strides", at, []int{2, 3}, []int{1}},
+		{"too many strides", at, []int{2}, []int{1, 1}},
+		{"a negative extent", at, []int{-2}, []int{1}},
+		{"no memory", nil, []int{2}, []int{1}},
+		{"an endless stride", at, []int{2, 2}, []int{math.MaxInt, 1}},
+		{"an endless stride backwards", at, []int{2, 2}, []int{math.MinInt, 1}},
+		{"strides that overflow together", at, []int{3, 3, 3}, []int{math.MaxInt / 2, math.MaxInt / 2, math.MaxInt / 2}},
+		{"more elements than there can be", at, []int{math.MaxInt, math.MaxInt}, []int{0, 0}},
+		{"more bytes than there can be", at, []int{math.MaxInt}, []int{0}},
+	} {
+		if a, err := weir.Strided(weir.F32, c.at, c.shape, c.strides); !errors.Is(err, weir.ErrInput) {
+			t.Errorf("%s: %v, %v", c.why, a, err)
+		}
+	}
+	if _, err := weir.Strided(weir.StringType, at, []int{1}, nil); !errors.Is(err, weir.ErrUnsupported) {
+		t.Errorf("strings: %v", err)
+	}
+	for _, layout := range []weir.Layout{"0", "0,1", "0,1,1", "0,1,3", "0,1,-2", "0,1,2-*", "a,b,c", "0,1,2,", "0,,1", "99999999999999999999,0,1"} {
+		refuses(t, string(layout), stridedText, weir.Options{Layouts: map[string]weir.Layout{"x": layout}}, weir.ErrInput)
+	}
+	refuses(t, "no input", stridedText, weir.Options{Layouts: map[string]weir.Layout{"z": "0"}}, weir.ErrInput)
+	p := compiledWith(t, stridedText, weir.Options{Layouts: map[string]weir.Layout{"x": "2,1,0"}})
+	y, _ := weir.FromSlice(ramp(20), 4, 5)
+	for _, shape := range [][]int{{2, 4, 3}, {4, 3}, {65, 3, 4}} {
+		big := make([]float32, 1000)
+		x, _ := weir.Strided(weir.F32, unsafe.Pointer(&big[0]), shape, nil)
+		if _, err := p.Run(t.Context(), weir.Inputs{"x": x, "y": y}); !errors.Is(err, weir.ErrInput) {
+			t.Errorf("shape %v: %v", shape, err)
+		}
+	}
+	own, _ := weir.New(weir.F32, 2, 3, 4)
+	defer own.Close()
+	if _, err := p.Run(t.Context(), weir.Inputs{"x": weir.Consume(own), "y": y}); !errors.Is(err, weir.ErrUnsupported) {
+		t.Errorf("consumed: %v", err)
+	}
+	for _, n := range []int{0, 1} {
+		x, err := weir.Strided(weir.F32, at, []int{n, 3, 4}, []int{0, 0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runAll(t, p, weir.Inputs{"x": x, "y": y})
+	}
+	if _, err := p.Memory().Peak(1, weir.Dims{"n": 2, "nothing": 3}); !errors.Is(err, weir.ErrInput) || !strings.Contains(err.Error(), "its dimensions are n") {
+		t.Errorf("a dimension that is none: %v", err)
+	}
+}
+
+// TestLayoutArtefact writes a program with layouts and reads it back; Compare knows its inputs too.
+func TestLayoutArtefact(t *testing.T) {
+	o := weir.Options{Layouts: map[string]weir.Layout{"x": "2-,0,1", "y": "1,0"}}
+	p := compiledWith(t, stridedText, o)
+	var file bytes.Buffer
+	if _, err := p.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	back := compiledWith(t, file.String(), weir.Options{})
+	if !slices.EqualFunc(p.Inputs(), back.Inputs(), func(a, b weir.Info) bool { return a.String() == b.String() }) {
+		t.Errorf("%v, not %v", back.Inputs(), p.Inputs())
+	}
+	x, _ := weir.FromSlice(ramp(24), 2, 3, 4)
+	y, _ := weir.FromSlice(ramp(20), 4, 5)
+	in := weir.Inputs{"x": x, "y": y}
+	if a, b := runAll(t, p, in), runAll(t, back, in); !slices.Equal(a, b) {
+		t.Errorf("%v, not %v", b, a)
+	}
+	refuses(t, "another layout", file.String(), weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}}, weir.ErrUnsupported)
+	if d, err := p.Compare(t.Context(), in, 1e-5, 1e-5); err != nil || d != nil {
+		t.Errorf("compared: %v, %v", d, err)
+	}
+}

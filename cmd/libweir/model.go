@@ -275,7 +275,11 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 		if err != nil {
 			return err
 		}
-		told := map[string]any{"peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
+		copies, err := m.Copies()
+		if err != nil {
+			return err
+		}
+		told := map[string]any{"copies": copies.String(), "peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
 		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena, "outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
 			told[name+"_formula"] = size.String()
 		}
@@ -285,6 +289,9 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 				return err
 			}
 			told["peak_bytes"] = peak
+			if told["copies_bytes"], err = copies.At(bound); err != nil {
+				return err
+			}
 		}
 		*text = textOf(told)
 		return nil
