@@ -263,7 +263,8 @@ func (p *Program) Laid() (list []Laid) {
 		port := prog.Inputs[p.takes[i].Parts[0]]
 		l := Laid{Input: info.Name, Layout: info.Layout, Bytes: Size{p.memory.Arena.dims.Simplify(p.labels.show(prog.Tensors[port.Tensor].Bytes())), p.memory.Arena.dims}}
 		for t := range prog.Tensors {
-			if prog.Tensors[t].Source == info.Name+laidSuffix && prog.Tensors[rootOf(prog, t)].Place == program.Carved {
+			root := &prog.Tensors[rootOf(prog, t)]
+			if prog.Tensors[t].Source == info.Name+laidSuffix && root.Place == program.Carved && prog.Storages[root.Of].Kind == program.Arena {
 				l.Copied = true
 			}
 		}

@@ -250,6 +250,26 @@ func TestStridedCopies(t *testing.T) {
 	}
 }
 
+// TestLaid tells what reads a transposed input where it lies, and what needs a copy in the plan: a host operator.
+func TestLaid(t *testing.T) {
+	for _, c := range []struct {
+		results, node string
+		copied        bool
+	}{
+		{"%y", "%y: f32[64, 256] = softmax(%x) {axis = int 1}", false},
+		{"%y", "%y: f32[64, 3], %i: i64[64, 3], %c: i64[512] = topk(%x) {k = sym 3, axis = int 1, largest = bool true}", true},
+	} {
+		text := fmt.Sprintf("weir 1\nir @laid {\n  main @main(%%x: f32[64, 256]) {\n    %s\n    return %s\n  }\n}\n", c.node, c.results)
+		p := compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "1,0"}})
+		arena, err := p.Memory().Arena.At(nil)
+		laid := p.Laid()
+		bytes, err2 := laid[0].Bytes.At(nil)
+		if err != nil || err2 != nil || len(laid) != 1 || laid[0].Copied != c.copied || bytes != 4*64*256 || c.copied != (arena >= bytes) {
+			t.Errorf("%s: %v, an arena of %d, %v, %v", c.node, laid, arena, err, err2)
+		}
+	}
+}
+
 // mappedNow is a limit that what is held now just keeps.
 func mappedNow() int64 {
 	held := mem.Usage()
