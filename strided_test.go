@@ -270,6 +270,17 @@ func TestLaid(t *testing.T) {
 	}
 }
 
+// ofProgram are the dimensions of a binding that a program has.
+func ofProgram(p *weir.Program, d weir.Dims) weir.Dims {
+	own := weir.Dims{}
+	for _, dim := range slices.Concat(p.Dims(), p.Decided()) {
+		if v, ok := d[dim.Name]; ok {
+			own[dim.Name] = v
+		}
+	}
+	return own
+}
+
 // mappedNow is a limit that what is held now just keeps.
 func mappedNow() int64 {
 	held := mem.Usage()
