@@ -192,17 +192,17 @@ func runAll(t *testing.T, p *weir.Program, in weir.Inputs) (all []float32) {
 // TestStridedCopies holds that a copy is what Copies says and declared memory is not copied, that limits and budgets
 // count it, and that nothing is left of a run that is refused.
 func TestStridedCopies(t *testing.T) {
-	text := strings.Replace(stridedText, "[0, 64]", "[0, 1000]", 1)
+	text := strings.Replace(stridedText, "[0, 64]", "[0, 100000]", 1)
 	plain, turned := compiledWith(t, text, weir.Options{}), compiledWith(t, text, weir.Options{Layouts: map[string]weir.Layout{"x": "0,2,1"}})
-	memory, at, _ := spread([]int{1000, 3, 4}, []int{12, 1, 3})
-	x, err := weir.Strided(weir.F32, unsafe.Pointer(&memory[at]), []int{1000, 3, 4}, []int{12, 1, 3})
+	memory, at, _ := spread([]int{100000, 3, 4}, []int{12, 1, 3})
+	x, err := weir.Strided(weir.F32, unsafe.Pointer(&memory[at]), []int{100000, 3, 4}, []int{12, 1, 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	y, _ := weir.FromSlice(ramp(20), 4, 5)
-	in, bytes := weir.Inputs{"x": x, "y": y}, int64(4*12*1000)
+	in, bytes := weir.Inputs{"x": x, "y": y}, int64(4*12*100000) // too much for the pool
 	copies, err := plain.Memory().Copies("x")
-	if v, err2 := copies.At(weir.Dims{"n": 1000}); err != nil || err2 != nil || v != bytes {
+	if v, err2 := copies.At(weir.Dims{"n": 100000}); err != nil || err2 != nil || v != bytes {
 		t.Errorf("copies: %d, %v, %v", v, err, err2)
 	}
 	if _, err := plain.Memory().Copies("z"); !errors.Is(err, weir.ErrInput) {
@@ -213,7 +213,7 @@ func TestStridedCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if peak, err := p.Memory().Peak(1, weir.Dims{"n": 1000}); err != nil || peak != m.Peak(1) {
+		if peak, err := p.Memory().Peak(1, weir.Dims{"n": 100000}); err != nil || peak != m.Peak(1) {
 			t.Errorf("predicted %d, measured %d, %v", peak, m.Peak(1), err)
 		}
 		runAll(t, p, in)
@@ -232,7 +232,7 @@ func TestStridedCopies(t *testing.T) {
 			t.Errorf("%d bytes of copies are left", now.Tensors-before.Tensors)
 		}
 	}
-	peak, _ := plain.Memory().Peak(1, weir.Dims{"n": 1000})
+	peak, _ := plain.Memory().Peak(1, weir.Dims{"n": 100000})
 	for budget, fits := range map[int64]bool{peak + bytes: true, peak + bytes - 1: false} {
 		p := compiledWith(t, text, weir.Options{Budget: budget})
 		for range 3 { // what a copy took of the budget is given back
