@@ -124,6 +124,15 @@ func (a *artefact) edges(edges []edge, ports []program.Port) []edge {
 		for _, extent := range t.Shape {
 			edges[i].Info.Shape = append(edges[i].Info.Shape, extentOf(extent))
 		}
+		if order, err := e.Info.Layout.axes(len(e.Info.Shape)); err == nil && e.Info.Layout != "" {
+			memory := edges[i].Info.Shape
+			edges[i].Info.Shape = slices.Clone(e.Info.Shape)
+			for k, axis := range order {
+				if !axis.once {
+					edges[i].Info.Shape[axis.axis] = memory[k]
+				}
+			}
+		}
 	}
 	return edges
 }
@@ -189,6 +198,12 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		if !slices.ContainsFunc(a.inputs(), func(info Info) bool { return info.Name == in && info.State == out }) {
 			return diag.Unsupportedf("an artefact with other states than it was compiled with").AtTensor(in).
 				WithFix("compile the model again with the states wanted")
+		}
+	}
+	for in, layout := range o.Layouts {
+		if !slices.ContainsFunc(a.inputs(), func(info Info) bool { return info.Name == in && info.Layout == layout }) {
+			return diag.Unsupportedf("an artefact with other layouts than it was compiled with").AtTensor(in).
+				WithFix("compile the model again with the layouts wanted")
 		}
 	}
 	if o.Precision == BF16 || o.Precision == I8 {

@@ -211,7 +211,7 @@ func (h *byteCaches) step(at, news int) {
 		return
 	}
 	measured := must[weir.Measurement](h.T)(h.narrow.Measure(h.Context(), in))
-	dims := weir.Dims{"room": int64(h.room), "news": int64(news)}
+	dims := ofProgram(h.narrow, weir.Dims{"room": int64(h.room), "news": int64(news)})
 	if peak := must[int64](h.T)(h.narrow.Memory().Peak(1, dims)); peak != measured.Peak(1) {
 		h.Errorf("predicted %d, measured %d bytes", peak, measured.Peak(1))
 	}

@@ -104,7 +104,7 @@ func checkCache(t *testing.T, m *weir.Model, o weir.Options, batch int) {
 		in := func(cache weir.Arg) weir.Inputs { return weir.Inputs{"cache": cache, "new": news, "at": at} }
 		want := must[*weir.Results](t)(reference.Run(t.Context(), in(lent)))
 		measured := must[weir.Measurement](t)(updating.Measure(t.Context(), in(weir.Update(state))))
-		if peak := must[int64](t)(updating.Memory().Peak(1, weir.Dims{"b": int64(batch)})); peak != measured.Peak(1) {
+		if peak := must[int64](t)(updating.Memory().Peak(1, ofProgram(updating, weir.Dims{"b": int64(batch)}))); peak != measured.Peak(1) {
 			t.Errorf("predicted %d, measured %d bytes", peak, measured.Peak(1))
 		}
 		updated := must[*weir.Results](t)(updating.Run(t.Context(), in(weir.Update(state))))

@@ -175,6 +175,9 @@ func (c *Call) Bind(name string, a Arg) (err error) {
 	if g.kind != TensorKind {
 		return diag.Inputf("%s is given, %s is expected", g, infos[i]).AtTensor(name)
 	}
+	if g.lent != nil {
+		return diag.Unsupportedf("a call bound to memory with strides").AtTensor(name).WithFix("bind a tensor of the memory (see Foreign), or use Program.Run")
+	}
 	t := g.tensors[0]
 	inner, err := t.entered()
 	if err != nil {

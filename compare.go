@@ -172,7 +172,13 @@ func (c *comparison) interpret(p *Program) error {
 	if err != nil {
 		return err
 	}
-	inputs := args.parts
+	if err := args.copyAll(p); err != nil {
+		return err
+	}
+	inputs, err := p.unlaid(args, c.in)
+	if err != nil {
+		return err
+	}
 	e := ir.NewEvaluation(nil)
 	e.Ask = c.ctx.Err
 	results, err := e.Main(module, inputs)

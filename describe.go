@@ -2,8 +2,11 @@ package weir
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -35,6 +38,26 @@ func (p *Program) Dims() []Dimension {
 // checked.
 func (p *Program) Check(d Dims) error {
 	return p.compiled.Program.Admits(p.labels.values(d))
+}
+
+// named refuses names that are no dimension's.
+func (p *Program) named(d Dims) error {
+	for _, name := range slices.Sorted(maps.Keys(d)) {
+		if _, ok := p.labels.find(name); ok {
+			continue
+		}
+		known := make([]string, len(p.compiled.Program.Dims))
+		for i := range known {
+			known[i] = p.label(i)
+		}
+		slices.Sort(known)
+		fix := "the program has no dimensions"
+		if len(known) > 0 {
+			fix = "its dimensions are " + strings.Join(known, ", ")
+		}
+		return diag.Inputf("the program has no dimension %q", name).AtDim(name).WithFix("%s", fix)
+	}
+	return nil
 }
 
 // ranges are the dimensions' ranges as callers' formulas have them, narrowed by the conditions that are checked when a run begins.

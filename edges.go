@@ -95,6 +95,9 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 		if e.Info.Kind > OptionalSequenceKind {
 			return diag.Inputf("there is no kind %d", e.Info.Kind).AtTensor(e.Info.Name)
 		}
+		if err := e.checkLayout(ports); err != nil {
+			return err
+		}
 		if len(types) != len(e.Parts) {
 			return diag.Inputf("%s of %d parts", e.Info, len(e.Parts)).AtTensor(e.Info.Name)
 		}
@@ -110,6 +113,19 @@ func checkEdges(edges []edge, ports []program.Port, tensors []program.Tensor) er
 	}
 	if at := slices.Index(seen, false); at >= 0 {
 		return diag.Inputf("nothing is said of port %s", ports[at].Name).AtTensor(ports[at].Name)
+	}
+	return nil
+}
+
+// checkLayout checks the layout that a file says an input has.
+func (e edge) checkLayout(ports []program.Port) error {
+	if e.Info.Layout == "" {
+		return nil
+	}
+	_, err := e.Info.Layout.axes(len(e.Info.Shape))
+	state := slices.ContainsFunc(e.Parts, func(i int) bool { return i >= 0 && i < len(ports) && ports[i].Ownership == program.State })
+	if err != nil || !e.Info.simple() || e.Info.DType.IsSubByte() || state {
+		return diag.Inputf("it cannot lie as %q", string(e.Info.Layout)).AtTensor(e.Info.Name)
 	}
 	return nil
 }
@@ -137,6 +153,7 @@ type Arg interface{ given() given }
 type given struct {
 	kind    Kind // TensorKind, SequenceKind, or OptionalKind for nothing
 	tensors []*Tensor
+	lent    *lent            // in their place: memory with strides
 	data    []*tensor.Tensor // of the tensors, once a run has entered them
 	owner   program.Ownership
 }
@@ -161,7 +178,21 @@ func (g given) String() string {
 	case OptionalKind:
 		return "nothing"
 	}
+	if g.lent != nil {
+		return g.lent.String()
+	}
 	return g.tensors[0].String()
+}
+
+// shape is that of an argument that is one tensor; else nil.
+func (g given) shape() []int64 {
+	switch {
+	case g.lent != nil:
+		return g.lent.shape
+	case len(g.tensors) == 1:
+		return g.tensors[0].shape
+	}
+	return nil
 }
 
 // packing makes the parts of arguments. What it has to make is a copy in memory of its own, the user's as far as the ledger goes, which release gives back.
@@ -172,6 +203,10 @@ type packing struct {
 	parted  []*parted // what the caller parts with
 	states  []state   // what the run updates
 	held    int       // of those, how many no other run may update meanwhile
+	copies  []copying // what is copied when the run begins
+	// by is the program of whose budget the copies have taken reserved bytes.
+	by       *Program
+	reserved int64
 }
 
 // state is a tensor that a run updates, and the port that it is given for.
@@ -185,7 +220,11 @@ func (p *packing) release() {
 	for _, b := range p.blocks {
 		b.Close()
 	}
-	p.blocks = nil
+	p.blocks, p.copies = nil, nil
+	if p.by != nil {
+		_ = p.by.reserve(-p.reserved)
+		p.by, p.reserved = nil, 0
+	}
 	for _, a := range p.parted {
 		a.done()
 	}
@@ -325,6 +364,9 @@ func (i Info) String() string {
 		if i.Initial {
 			text += ", first as in the file"
 		}
+	}
+	if i.Layout != "" {
+		text += " lying as " + string(i.Layout)
 	}
 	return i.Name + ": " + text
 }

@@ -137,6 +137,8 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Call.Run": func(ctx context.Context, w *lives) error { return w.call.Run(ctx) },
 
 	"Memory.Asked":      func(_ context.Context, w *lives) error { _, err := w.memory.Asked(1, w.dims); return err },
+	"Memory.Copies":     func(_ context.Context, w *lives) error { _, err := w.memory.Copies(); return err },
+	"Program.Laid":      func(_ context.Context, w *lives) error { w.program.Laid(); return nil },
 	"Memory.PageFolder": func(_ context.Context, w *lives) error { w.memory.PageFolder(); return nil },
 	"Memory.Limit":      func(_ context.Context, w *lives) error { _, err := w.memory.Limit(1); return err },
 	"Memory.LimitAt":    func(_ context.Context, w *lives) error { _, err := w.memory.LimitAt(1, w.dims); return err },

@@ -74,6 +74,9 @@ func (m *Memory) LimitAt(calls int, d Dims) (int64, error) {
 // Asked is what LimitAt is made of.
 func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 	p := m.program
+	if err := p.named(d); err != nil {
+		return Asked{}, err
+	}
 	a := Asked{Compiling: max(p.asks.loaded, p.asks.Most, p.asks.left+p.asks.Weights+p.asks.Asks.Paged+p.asks.Code+p.asks.placed), Weights: p.asks.Weights + p.asks.placed + p.asks.copies,
 		Files: p.asks.views + p.asks.Asks.Paged, Paged: p.asks.Asks.Paged, Code: p.asks.Code, Calls: calls}
 	add := func(total *int64, count int64, x sym.Expr) error {

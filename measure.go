@@ -58,6 +58,9 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 		return m, nil, err
 	}
 	defer call.Close()
+	if err := args.copyAll(p); err != nil {
+		return m, nil, err
+	}
 	parts, lend, err := args.lend(call)
 	if err != nil {
 		return m, nil, err

@@ -118,8 +118,13 @@ func (m *Memory) Formula(calls int) Size {
 	return Size{m.Arena.dims.Simplify(sym.Sum(m.Weights.x, m.Code.x, call.Mul(sym.Const(int64(calls))))), m.Arena.dims}
 }
 
-// Peak is the whole for so many calls and a binding of the dimensions.
-func (m *Memory) Peak(calls int, d Dims) (int64, error) { return m.Formula(calls).At(d) }
+// Peak is the whole for so many calls and a binding of the dimensions. A name that is no dimension's is ErrInput.
+func (m *Memory) Peak(calls int, d Dims) (int64, error) {
+	if err := m.program.named(d); err != nil {
+		return 0, err
+	}
+	return m.Formula(calls).At(d)
+}
 
 // Max is the whole at the dimensions' upper bounds.
 func (m *Memory) Max(calls int) (int64, error) { return m.Formula(calls).Max() }
@@ -164,6 +169,9 @@ func (m *Memory) String() string {
 		rows = append(rows, [2]string{"proven least of the arena", m.Least.text()})
 	}
 	rows = append(rows, [2]string{"peak of one call", m.Formula(1).text()})
+	if copies, err := m.Copies(); err == nil && copies.String() != "0" {
+		rows = append(rows, [2]string{"beside it, at most", copies.text() + " a call, of arguments that do not lie as declared"})
+	}
 	if m.Exhausted {
 		rows = append(rows, [2]string{"proofs", "used up what they may cost: narrower dimensions may make it smaller and faster"})
 	}

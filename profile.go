@@ -55,6 +55,9 @@ func (p *Program) Profile(ctx context.Context, in Inputs, runs int) (list []Kern
 		return nil, err
 	}
 	defer p.release(b)
+	if err := args.copyAll(p); err != nil {
+		return nil, err
+	}
 	if err := p.unchanged(); err != nil {
 		return nil, err
 	}

@@ -71,6 +71,11 @@ type Options struct {
 	// output's are the new value of that: Inputs lists both. An element read is off by at most the vector's greatest
 	// magnitude / 254. A vector with an infinity or NaN reads as NaN.
 	Cache DType
+	// Layouts says how inputs lie in memory, by name, if not in row-major order: "0,2,3,1" of an image with its channels
+	// side by side. A run reads such memory where it lies (see Strided); kernels that cannot read it so have one copy in
+	// row-major order, in the arena: Program.Laid. What lies otherwise, also in row-major order, is copied for the run.
+	// Call's tensors for such an input have the memory's shape. States and artefacts have no other layouts than they had.
+	Layouts map[string]Layout
 	// Private copies the weights that a program would read in the model's file, so that what becomes of the file does
 	// not matter any more, but for those that a budget leaves there. Without it a run fails with ErrInput if the file's
 	// size or time of modification has changed since it was loaded. See also WEIR_MAP in docs/memory.md.
@@ -281,6 +286,9 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 	if err := narrow(module, o.Dims); err != nil {
 		return err
 	}
+	if err := p.lay(module, o.Layouts); err != nil {
+		return err
+	}
 	machine, err := compiler.Machine(o.CPU, o.Threads, o.Cross)
 	if err != nil {
 		return err
@@ -442,6 +450,9 @@ func (p *Program) Run(ctx context.Context, in Inputs) (r *Results, err error) {
 			p.release(b)
 		}
 	}()
+	if err := args.copyAll(p); err != nil {
+		return nil, err
+	}
 	if err := args.place(b.call); err != nil {
 		return nil, err
 	}
@@ -530,7 +541,11 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		if list[i].kind == OptionalKind {
 			nothing = p.nothing(e.Info, list)
 		}
-		if err := args.pack(e, list[i], nothing); err != nil {
+		pack := func() error { return args.pack(e, list[i], nothing) }
+		if list[i].lent != nil || e.Info.Layout != "" {
+			pack = func() error { return p.lie(args, e, list[i]) }
+		}
+		if err := pack(); err != nil {
 			var known *Error
 			if errors.As(err, &known) {
 				return args, nil, known.AtTensor(e.Info.Name)
@@ -539,6 +554,9 @@ func (p *Program) bindInputs(in Inputs) (*packing, []int64, error) {
 		}
 	}
 	dims, err := p.dimsOf(args.parts)
+	if err == nil {
+		err = p.repeats(list, dims)
+	}
 	if err == nil {
 		err = p.mayPart(args, list)
 	}
@@ -555,8 +573,8 @@ func (p *Program) nothing(info Info, list []given) []int64 {
 		shape[axis] = 0
 		for i, other := range p.inputs {
 			for k, size := range other.Shape {
-				if size.Dim == e.Dim && !other.Kind.sequence() && len(list[i].tensors) == 1 && k < len(list[i].tensors[0].shape) {
-					shape[axis] = list[i].tensors[0].shape[k]
+				if size.Dim == e.Dim && !other.Kind.sequence() && k < len(list[i].shape()) {
+					shape[axis] = list[i].shape()[k]
 				}
 			}
 		}

@@ -124,6 +124,8 @@ type Info struct {
 	// Initial says that the model's file has the first value of a state. A run that is given nothing for it updates the
 	// program's own tensor, which begins with that value and is in the certificate: see Program.Initial.
 	Initial bool `json:",omitempty"`
+	// Layout is how an input lies in memory: see Options.Layouts.
+	Layout Layout `json:",omitempty"`
 }
 
 func infoOf(name string, t ir.Type) Info {

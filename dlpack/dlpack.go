@@ -116,6 +116,25 @@ func (d *Tensor) Borrow(copying Copying, access weir.Access) (t *weir.Tensor, er
 	return d.take(nil, copying, access, false)
 }
 
+// Lend is an argument of a run that reads the memory, which stays its owner's, who keeps it and d until the run has
+// returned. What cannot be read where it lies is copied when the run begins: weir.Strided has the rules. Closing it is
+// not needed.
+func (d *Tensor) Lend() (a weir.Arg, err error) {
+	defer diag.Recover(&err, "borrowing a tensor")
+	v, err := d.read(false)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.whole():
+		return weir.Foreign(v.dtype, v.data, weir.ReadOnly, nil, v.shape...)
+	}
+	var strides []int
+	for _, s := range v.strides {
+		strides = append(strides, int(s))
+	}
+	return weir.Strided(v.dtype, v.data, v.shape, strides)
+}
+
 // take is Import, and Borrow if there is no release.
 func (d *Tensor) take(release func(), copying Copying, access weir.Access, padded bool) (t *weir.Tensor, err error) {
 	taken := false

@@ -208,6 +208,7 @@ weir_error weir_operate(const char *name, const char *attributes, const weir_han
 }
 
 int32_t weir_abi(void) { return WEIR_ABI; }
+int32_t weir_abi_minor(void) { return WEIR_ABI_MINOR; }
 
 void weir_free(void *text) { free(text); }
 

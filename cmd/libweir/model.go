@@ -91,6 +91,27 @@ type options struct {
 	Dims       map[string][2]int64 `json:"dims"`
 	Exact      bool                `json:"exact"`
 	Tune       bool                `json:"tune"`
+	Layouts    map[string]laidOut  `json:"layouts"`
+}
+
+// laidOut is a layout: its text, or an example's extents and strides.
+type laidOut struct {
+	Text    weir.Layout `json:"text"`
+	Shape   []int       `json:"shape"`
+	Strides []int       `json:"strides"`
+}
+
+// layout is the layout, or why there is none.
+func (l laidOut) layout(input string) (weir.Layout, error) {
+	if l.Shape == nil && l.Strides == nil {
+		return l.Text, nil
+	}
+	layout, err := weir.LayoutOf(l.Shape, l.Strides)
+	var e *weir.Error
+	if errors.As(err, &e) {
+		return "", e.AtTensor(input)
+	}
+	return layout, err
 }
 
 // read is the options of a text.
@@ -110,6 +131,16 @@ func (o *options) read(text *C.char) (weir.Options, error) {
 		Outputs: o.Outputs, States: o.States, Exact: o.Exact, Tune: o.Tune, Dims: map[string]weir.Range{}}
 	if len(o.Outputs) == 0 {
 		w.Outputs = nil // all
+	}
+	for name, l := range o.Layouts {
+		layout, err := l.layout(name)
+		if err != nil {
+			return w, err
+		}
+		if w.Layouts == nil {
+			w.Layouts = map[string]weir.Layout{}
+		}
+		w.Layouts[name] = layout
 	}
 	for name, r := range o.Dims {
 		w.Dims[name] = weir.Range{Min: r[0], Max: r[1]}
@@ -167,6 +198,7 @@ type port struct {
 	Kind    string `json:"kind"`
 	State   string `json:"state"`
 	Initial bool   `json:"initial"`
+	Layout  string `json:"layout"`
 }
 
 // kindNames are the names of kinds of ports.
@@ -175,7 +207,7 @@ var kindNames = map[weir.Kind]string{weir.TensorKind: "tensor", weir.SequenceKin
 func portsOf(infos []weir.Info) []port {
 	list := []port{}
 	for _, i := range infos {
-		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State, Initial: i.Initial}
+		p := port{Name: i.Name, DType: i.DType.String(), Shape: []any{}, Kind: kindNames[i.Kind], State: i.State, Initial: i.Initial, Layout: string(i.Layout)}
 		for _, e := range i.Shape {
 			if e.Dim != "" {
 				p.Shape = append(p.Shape, e.Dim)
@@ -243,7 +275,11 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 		if err != nil {
 			return err
 		}
-		told := map[string]any{"peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
+		copies, err := m.Copies()
+		if err != nil {
+			return err
+		}
+		told := map[string]any{"copies": copies.String(), "peak_formula": m.Formula(int(calls)).String(), "workers": m.Workers, "proven": m.Proven, "report": m.String()}
 		for name, size := range map[string]weir.Size{"weights": m.Weights, "code": m.Code, "arena": m.Arena, "outputs": m.Outputs, "scratch": m.Scratch, "lower_bound": m.LowerBound} {
 			told[name+"_formula"] = size.String()
 		}
@@ -253,6 +289,9 @@ func goMemory(handle C.uint64_t, calls C.int32_t, dims *C.char, text **C.char) *
 				return err
 			}
 			told["peak_bytes"] = peak
+			if told["copies_bytes"], err = copies.At(bound); err != nil {
+				return err
+			}
 		}
 		*text = textOf(told)
 		return nil

@@ -103,20 +103,16 @@ func (p *program) enter(asked *polling) error {
 
 // supplied is what a run was given.
 type supplied struct {
-	in       weir.Inputs
-	borrowed []*weir.Tensor
-	parted   []*tensor
-	taken    []*weir.Tensor // by argument; nil but for WEIR_TAKE
+	in     weir.Inputs
+	parted []*tensor
+	taken  []*weir.Tensor // by argument; nil but for WEIR_TAKE
 }
 
 // suppliedPool keeps what runs were given for the runs that follow.
 var suppliedPool = sync.Pool{New: func() any { return &supplied{in: weir.Inputs{}} }}
 
-// release ends the use of arguments: copies are given back.
+// release ends the use of arguments.
 func (s *supplied) release() {
-	for _, t := range s.borrowed {
-		t.Close()
-	}
 	for _, t := range s.parted {
 		t.keep()
 	}
@@ -127,9 +123,8 @@ func (s *supplied) release() {
 	}
 	clear(s.in)
 	clear(s.taken)
-	clear(s.borrowed)
 	clear(s.parted)
-	s.borrowed, s.parted, s.taken = s.borrowed[:0], s.parted[:0], s.taken[:0]
+	s.parted, s.taken = s.parted[:0], s.taken[:0]
 	suppliedPool.Put(s)
 }
 
@@ -184,25 +179,18 @@ func (s *supplied) argument(a *C.weir_argument) (weir.Arg, error) {
 	case a.lent == nil:
 		return nil, fault(weir.ErrInput, "", "no value is given for it")
 	}
-	access := weir.ReadOnly
-	if a.how == C.WEIR_UPDATE {
-		access = weir.ReadWrite
-	} else if a.how != C.WEIR_LEND {
-		return nil, fault(weir.ErrInput, "give it by weir_take first", "memory that its owner keeps is given to a run for good")
-	}
-	copying := dlpack.IfNeeded
-	if a.how == C.WEIR_UPDATE { // a copy would get the new value
-		copying = dlpack.Never
-	}
-	t, err := (*dlpack.Tensor)(unsafe.Pointer(a.lent)).Borrow(copying, access)
-	if err != nil {
-		return nil, err
-	}
-	s.borrowed = append(s.borrowed, t)
-	if a.how == C.WEIR_UPDATE {
+	lent := (*dlpack.Tensor)(unsafe.Pointer(a.lent))
+	switch a.how {
+	case C.WEIR_LEND:
+		return lent.Lend()
+	case C.WEIR_UPDATE:
+		t, err := lent.Borrow(dlpack.Never, weir.ReadWrite) // a copy would get the new value
+		if err != nil {
+			return nil, err
+		}
 		return weir.Update(t), nil
 	}
-	return t, nil
+	return nil, fault(weir.ErrInput, "give it by weir_take first", "memory that its owner keeps is given to a run for good")
 }
 
 // owned is an argument that is a handle.

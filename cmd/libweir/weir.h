@@ -22,8 +22,12 @@
 extern "C" {
 #endif
 
-/* The version of this interface. It changes when a caller that was compiled with another header would go wrong. */
+/* The version of this interface. WEIR_ABI changes when a caller that was compiled with another header would go wrong: when
+ * a function, a structure or a constant changes or goes. WEIR_ABI_MINOR grows, within one WEIR_ABI, when something is added:
+ * a function, a constant, a key of weir_compile's options. A caller needs the same WEIR_ABI as it was compiled with, and at
+ * least its WEIR_ABI_MINOR. Minor versions: 1 has weir_abi_minor and the option layouts. */
 #define WEIR_ABI 1
+#define WEIR_ABI_MINOR 1
 
 /* A model, a program, a tensor or a list of tensors; 0 is none. */
 typedef uint64_t weir_handle;
@@ -55,7 +59,9 @@ enum {
 	WEIR_COPY_ALWAYS = 2
 };
 
-/* One argument of a run: a tensor or list of Weir's, or memory that the caller keeps until the run has returned. */
+/* One argument of a run: a tensor or list of Weir's, or memory that the caller keeps until the run has returned. Memory that
+ * does not lie as the input is declared to (layouts, else row-major order) is copied for the run; if that is more than
+ * weir_set_limit or the budget leaves, the run is refused. */
 typedef struct {
 	weir_handle tensor;          /* or 0 */
 	const struct DLTensor *lent; /* if tensor is 0; WEIR_LEND and WEIR_UPDATE only. With WEIR_TAKE it is a
@@ -66,8 +72,9 @@ typedef struct {
 	int32_t reserved;            /* 0 */
 } weir_argument;
 
-/* WEIR_ABI of the library. */
+/* WEIR_ABI and WEIR_ABI_MINOR of the library. Of minor version 0 there is no weir_abi_minor. */
 int32_t weir_abi(void);
+int32_t weir_abi_minor(void);
 
 /* Frees a text or an error. NULL is fine. */
 void weir_free(void *text);
@@ -77,8 +84,9 @@ weir_error weir_load(const char *path, weir_handle *model);
 weir_error weir_load_bytes(const void *data, size_t size, weir_handle *model);
 
 /* Compiles a model. options is a JSON object, or NULL, with any of the keys budget, calls, threads (numbers), target,
- * precision, cpu, cache, page_folder (texts), outputs (a list), states (input: output), dims (name: [least, most]), exact
- * and tune. The program does not need the model's handle any more. */
+ * precision, cpu, cache, page_folder (texts), outputs (a list), states (input: output), dims (name: [least, most]), exact,
+ * tune and layouts (input: {"text": how it lies in memory, as "0,2,3,1"} or {"shape": a list, "strides": a list}, of an
+ * example, in elements). The program does not need the model's handle any more. */
 weir_error weir_compile(weir_handle model, const char *options, weir_poll poll, weir_handle *program);
 
 /* Describes a model or a program: inputs, outputs, and of a program dims and requires. */

@@ -32,6 +32,7 @@ type modelFlags struct {
 	budget    string
 	folder    string
 	states    []string
+	layouts   []string
 	exact     bool
 	tune      bool
 	stage     func(name, text string)
@@ -50,6 +51,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
 	flags.StringArrayVar(&f.states, "state", nil, "have runs update an input in place, INPUT=OUTPUT: the output is its new value, such as a cache's (repeatable)")
+	flags.StringArrayVar(&f.layouts, "layout", nil, "read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after an axis runs backwards, * repeats (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
@@ -87,6 +89,9 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 			o.States = map[string]string{}
 		}
 		o.States[in] = out
+	}
+	if o.Layouts, err = layoutsOf(f.layouts); err != nil {
+		return o, nil, err
 	}
 	if o.Threads, err = setting(f.threads, "WEIR_THREADS"); err != nil {
 		return o, nil, err

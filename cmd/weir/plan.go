@@ -90,7 +90,10 @@ type planned struct {
 	// With --budget, where the plan had to be changed for it: how, and the file that one run spills to.
 	Savings []weir.Saving `json:"savings,omitempty"`
 	Spill   *int64        `json:"spill_bytes,omitempty"`
-	States  []stateRow    `json:"states,omitempty"` // inputs that a run updates in place: the caller's memory, in none of the terms
+	// Copies is what a run takes besides if no argument lies as its input is declared to.
+	Copies  *int64     `json:"copies_bytes"`
+	Layouts []laidRow  `json:"layouts,omitempty"` // inputs that --layout declares
+	States  []stateRow `json:"states,omitempty"`  // inputs that a run updates in place: the caller's memory, in none of the terms
 	// With --actual.
 	Actual *weir.PlanActual `json:"actual,omitempty"`
 }
@@ -282,6 +285,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	if o.Budget > 0 && len(free) == 2 {
 		p.Region = fit.region(free[0], free[1])
 	}
+	p.lay(l.program, at)
 	for _, s := range l.program.States() {
 		p.States = append(p.States, stateRow{s.Input, s.Output, at(s.Bytes), s.InPlace, s.Initial, s.Bytes})
 	}
@@ -431,6 +435,7 @@ func (p *planned) print(m *weir.Memory) {
 			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
 	}
+	p.printCopies(m)
 	for _, s := range p.States {
 		how := map[bool]string{true: "in place", false: "by a copy at the end"}[s.InPlace]
 		bytes := s.formula.String()

@@ -142,6 +142,12 @@ func (t *Tensor) Over(dt dtype.DType, shape []int64, data []byte) error {
 	return nil
 }
 
+// Outline returns a tensor that has a type and a shape, and no elements yet: nothing but those may be asked of it.
+func Outline(dt dtype.DType, shape []int64) (*Tensor, error) {
+	count, _, err := sizes(dt, shape)
+	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count}, err
+}
+
 // OverStrings returns a String tensor whose elements are text, which it borrows; the length must be the shape's count.
 func OverStrings(shape []int64, text []string) (*Tensor, error) {
 	count, err := Count(shape)

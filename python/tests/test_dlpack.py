@@ -394,3 +394,65 @@ def exchange(n: int) -> None:
 
 
 OLD = OldProducer()
+
+
+TURNED = b"""weir 1
+ir @turned {
+  dim n in [0, 1000000]
+  main @main(%x: f32[n, 8]) {
+    %double: f32[n, 8] = add(%x, %x)
+    return %double
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("turn", [
+    lambda a: a.T, lambda a: a.T[::-1], lambda a: a.T[:, ::-1], lambda a: a.T[::-1, ::-1], lambda a: a.T[::2], lambda a: a.T[1:, :],
+    lambda a: numpy.broadcast_to(a.T[:, :1], a.T.shape), lambda a: a.T[:0],
+])  # fmt: skip
+def test_strides(turn):
+    whole = numpy.arange(8 * 6, dtype=numpy.float32).reshape(8, 6)
+    x = turn(whole)
+    plain = weir.compile(TURNED)
+    before = weir.usage()["tensors_bytes"]
+    assert numpy.array_equal(plain(x).numpy(), 2 * x)
+    assert weir.usage()["tensors_bytes"] == before
+    try:
+        declared = weir.compile(TURNED, layouts={"x": x})
+    except NotImplementedError:
+        return  # it has gaps
+    assert numpy.array_equal(declared(x).numpy(), 2 * x)
+    assert numpy.array_equal(plain(x).numpy(), declared(x).numpy())
+
+
+def test_copies_are_counted():
+    columns = numpy.zeros((8, 100000), numpy.float32).T
+    plain, declared = weir.compile(TURNED), weir.compile(TURNED, layouts={"x": (1, 0)})
+    assert declared.inputs[0].layout == "1,0" and plain.inputs[0].layout == ""
+    peak, copies = plain.memory.peak(n=100000), plain.memory.copies(n=100000)
+    assert copies == columns.nbytes
+    for program, refused in ((plain, True), (declared, False)):
+        program(columns).close()
+        limit = weir.set_limit(1 << 40)
+        try:
+            held = weir.usage()["current_bytes"]
+            weir.trim()
+            weir.set_limit(held + peak + (1 << 20))
+            if refused:
+                with pytest.raises(MemoryError):
+                    program(columns)
+            else:
+                program(columns).close()
+        finally:
+            weir.set_limit(limit)
+    tight = weir.compile(TURNED, budget=peak, dims={"n": (0, 100000)})
+    with pytest.raises(weir.BudgetError):
+        tight(columns)
+    tight(numpy.ascontiguousarray(columns)).close()
+    with pytest.raises(weir.InputError, match="x"):
+        weir.compile(TURNED, layouts={"x": (0,)})
+    with pytest.raises(weir.InputError, match="its dimensions are n"):
+        plain.memory.peak(nothing=3)
+    with pytest.raises(weir.InputError, match="its dimensions are n"):
+        plain.memory.peak(n=3, nothing=3)

@@ -276,3 +276,42 @@ def test_divided_sizes(caplog):
         for got, want in zip(*gradients):
             assert torch.allclose(got, want, 1e-3, 1e-3)
     assert not [m for m in caplog.messages if "torch runs a graph" in m or "bag" in m or "attention" in m]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.to(memory_format=torch.channels_last), lambda x: x.transpose(2, 3), lambda x: x[:, :, ::2],
+        lambda x: x[:1].expand(2, -1, -1, -1), lambda x: x.flip(2),
+    ],
+)  # fmt: skip
+def test_strides_and_the_ledger(turn):
+    """Permuted examples are read where they lie, and of the others nothing is left."""
+    f = lambda x: torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3)) + x.mean()  # noqa: E731
+    fast = compiled(f)
+    x = turn(torch.randn(2, 3, 8, 8))
+    close(fast(x), f(x), 1e-4)
+    before = weir.usage()["tensors_bytes"]
+    for _ in range(3):
+        close(fast(x), f(x), 1e-4)
+    assert weir.usage()["tensors_bytes"] == before
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (3, 0, 2, 1), (0, 1, 2, 3)])
+def test_layouts_of_examples(order):
+    """A tensor of torch's tells a layout, as its axes do."""
+    text = b"""weir 1
+ir @double {
+  main @main(%x: f32[2, 3, 4, 5]) {
+    %y: f32[2, 3, 4, 5] = add(%x, %x)
+    return %y
+  }
+}
+"""
+    sizes = [(2, 3, 4, 5)[axis] for axis in order]
+    x = torch.arange(120, dtype=torch.float32).reshape(sizes).permute([order.index(k) for k in range(4)])
+    for layout in (x, order):
+        program = weir.compile(text, layouts={"x": layout})
+        assert torch.equal(torch.from_dlpack(program(x)), 2 * x)
+    with pytest.raises(weir.UnsupportedError):
+        weir.compile(text, layouts={"x": torch.zeros(2, 3, 4, 10)[..., ::2]})

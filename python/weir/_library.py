@@ -11,7 +11,7 @@ from typing import Any
 from ._errors import ClosedError, _Interrupted, error_of
 
 _NAMES = {"darwin": "libweir.dylib", "win32": "libweir.dll"}
-_ABI = 1
+_ABI, _ABI_MINOR = 1, 1  # the least minor version that has what this package calls
 
 
 # The words of weir_argument, one argument of a run: a handle, the address of a DLTensor, and what the run does with it.
@@ -90,6 +90,9 @@ class Library:
         self.held = ctypes.PyDLL(path)
         if self.c.weir_abi() != _ABI:
             raise ImportError(f"{path} has version {self.c.weir_abi()} of weir's interface; this package wants {_ABI}")
+        minor = self.c.weir_abi_minor() if hasattr(self.c, "weir_abi_minor") else 0
+        if minor < _ABI_MINOR:
+            raise ImportError(f"{path} has version {_ABI}.{minor} of weir's interface; this package wants {_ABI}.{_ABI_MINOR}")
         for name, takes in _FALLIBLE.items():
             function = getattr(self.c, name)
             function.argtypes, function.restype = takes, ctypes.c_void_p

@@ -25,6 +25,7 @@ class Port(NamedTuple):
     kind: str  # tensor, sequence, optional, or optional sequence
     state: str  # of an input that a run updates: the output that is its new value
     initial: bool = False  # the model has the state's first value, and the program keeps a state that a call is not given
+    layout: str = ""  # how an input lies in memory, if not in row-major order: see compile
 
     def __str__(self) -> str:
         tensor = f"{self.dtype}[{','.join(map(str, self.shape))}]"
@@ -109,6 +110,7 @@ def compile(
     outputs: Sequence[str] = (),
     states: Mapping[str, str] | None = None,
     dims: Mapping[str, int | tuple[int, int]] | None = None,
+    layouts: Mapping[str, Any] | None = None,
     exact: bool = False,
     tune: bool = False,
 ) -> Program:
@@ -116,14 +118,16 @@ def compile(
 
     budget is the most bytes that its peak may have (0: no bound), calls how many runs may be active at once, threads how
     many a run may use (0: all), dims a size or a range for dimensions, states which output is the new value of which
-    input. The others are as the command's flags of the same names. Ctrl-C ends it.
+    input. layouts says how inputs lie in memory that is not row-major: an example array, whose strides tell, or the axes
+    from the outermost to the innermost, such as (0, 2, 3, 1) or "0,2,3,1"; runs read such arrays where they lie. The
+    others are as the command's flags of the same names. Ctrl-C ends it.
     """
     loaded = model if isinstance(model, Model) else load(model)
     ranges = {name: [r, r] if isinstance(r, int) else list(r) for name, r in (dims or {}).items()}
     options: dict[str, Any] = {
         "budget": budget, "calls": calls, "threads": threads, "target": target, "precision": precision, "cache": cache,
         "cpu": cpu, "page_folder": page_folder, "outputs": list(outputs), "states": dict(states or {}), "dims": ranges,
-        "exact": exact, "tune": tune,
+        "exact": exact, "tune": tune, "layouts": {name: _layout(how) for name, how in (layouts or {}).items()},
     }  # fmt: skip
     handle = ctypes.c_uint64()
     lib = library()
@@ -131,6 +135,23 @@ def compile(
     if loaded is not model:
         loaded.close()
     return Program(handle.value, calls)
+
+
+def _layout(how: Any) -> dict[str, Any]:
+    """How an input lies, as the library is told it."""
+    if isinstance(how, str):
+        return {"text": how}
+    shape = getattr(how, "shape", None)
+    if shape is None:
+        return {"text": ",".join(str(axis) for axis in how)}
+    if callable(getattr(how, "stride", None)):  # PyTorch's counts elements
+        return {"shape": list(shape), "strides": list(how.stride())}
+    strides = getattr(how, "strides", None)
+    if strides is None:
+        return {"text": ""}  # weir's own tensors
+    if any(s % how.itemsize for s in strides):
+        raise InputError(f"strides of {tuple(strides)} bytes between elements of {how.itemsize}")
+    return {"shape": list(shape), "strides": [s // how.itemsize for s in strides]}
 
 
 class Memory:
@@ -162,6 +183,10 @@ class Memory:
     def peak(self, calls: int | None = None, **dims: int) -> int:
         """The peak in bytes where the dimensions have these sizes: peak(batch=64)."""
         return int(self._ask(calls, dims)["peak_bytes"])
+
+    def copies(self, **dims: int) -> int:
+        """The bytes that a call takes beside the peak while it runs, if no argument lies in memory as declared."""
+        return int(self._ask(1, dims)["copies_bytes"])
 
     def __repr__(self) -> str:
         return str(self._ask(None, None)["report"])
@@ -382,4 +407,4 @@ def _told(handle: int) -> dict[str, Any]:
 
 
 def _ports(list_: list[dict[str, Any]]) -> tuple[Port, ...]:
-    return tuple(Port(p["name"], p["dtype"], tuple(p["shape"]), p["kind"], p["state"], p["initial"]) for p in list_)
+    return tuple(Port(p["name"], p["dtype"], tuple(p["shape"]), p["kind"], p["state"], p["initial"], p["layout"]) for p in list_)
