@@ -20,6 +20,7 @@ func TestFarOperands(t *testing.T) {
 	}{
 		{300, 257, 300, true}, {513, 300, 261, true}, {1024, 256, 260, true}, {264, 700, 264, true}, {257, 384, 1024, true}, {256, 256, 33, true}, {2100, 260, 96, true},
 		{300, 70, 300, false}, {600, 50, 1000, false}, {1, 256, 256, true}, {64, 1025, 1024, true}, {770, 1030, 100, true}, {640, 70, 1100, true}, {2100, 70, 300, false},
+		{512, 130, 1999, false}, {1500, 60, 200, false}, {700, 49, 521, false}, {130, 390, 3070, true},
 	} {
 		for _, named := range []bool{false, true} {
 			var first []float32
@@ -36,7 +37,7 @@ func TestFarOperands(t *testing.T) {
 			}
 		}
 	}
-	if target.Host(1).Name == target.AMD64Name && (copied["local %panel"] < 16 || copied["local %rows"] < 8 || copied["for $b"] < 20) {
+	if target.Host(1).Name == target.AMD64Name && (copied["local %panel"] < 8 || copied["local %block"] < 15 || copied["local %rows"] < 8 || copied["for $b"] < 20) {
 		t.Errorf("%v are copied", copied)
 	}
 }
@@ -62,7 +63,7 @@ func farProduct(t *testing.T, k, m, n int, turned, named bool, threads int, copi
 	}
 	defer model.Close()
 	p, err := weir.Compile(t.Context(), model, weir.Options{Threads: threads, Stage: func(name, text string) {
-		for _, form := range []string{"local %panel", "local %rows", "for $b"} {
+		for _, form := range []string{"local %panel", "local %block", "local %rows", "for $b"} {
 			if name == "schedule" && strings.Contains(text, form) {
 				copied[form]++
 			}

@@ -54,6 +54,7 @@ type piece struct {
 const (
 	pieceAlign = 64      // of addresses and sizes, in bytes
 	slabBytes  = 1 << 20 // of a slab
+	largeSlab  = 2 << 20 // one of so many bytes or more has large pages: it is written and read whole
 	mostPooled = 1 << 17 // bytes of a piece; what is larger has a mapping of its own
 	mostIdle   = 4 << 20 // bytes of wholly free slabs that are kept
 	classes    = 16 * 44 // enough for a piece as large as an address space
@@ -251,6 +252,9 @@ func (p *Pool) grow(bytes int64) (*piece, error) {
 	system, err := mapPages(int(bytes), name(Tensors, "pool"))
 	if err != nil {
 		return nil, err
+	}
+	if bytes >= largeSlab {
+		system.large()
 	}
 	s := &slab{system: system, bytes: int64(len(system.pages))}
 	cached(s.bytes)

@@ -55,8 +55,104 @@ func (s *scheduler) gatherRows(k *loop.Kernel, names *namer) {
 	}
 }
 
-// overPanels is the only contraction in a loop over panels, if its left operand is the same for all of them and worth a copy; nil otherwise.
-func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
+// gatherBlocks copies several panels at once of a right operand whose columns lie side by side and whose steps lie far
+// apart, in front of the loop over panels: each of its steps is then read in one long run, which the processor fetches
+// ahead by itself, where a panel's columns alone are a few lines of each page.
+func (s *scheduler) gatherBlocks(k *loop.Kernel, packs []*Pack, names *namer) {
+	next := k.Clone()
+	var visit func(body []loop.Stmt, tiles float64) []loop.Stmt
+	visit = func(body []loop.Stmt, tiles float64) []loop.Stmt {
+		for i, stmt := range body {
+			inside := tiles
+			if f, ok := stmt.(*loop.For); ok {
+				if c, panels := s.overBlocks(next, f, packs, tiles); c != nil {
+					body[i] = s.withBlocks(next, f, c, panels, names)
+					continue
+				}
+				if inside *= max(s.guess(f.Extent), 1); f.Kind == loop.Serial {
+					inside = math.Inf(1)
+				}
+			}
+			for _, inner := range loop.Bodies(stmt) {
+				*inner = visit(*inner, inside)
+			}
+		}
+		return body
+	}
+	next.Body = visit(next.Body, 1)
+	if s.commits(next, k) {
+		k.Body = next.Body
+	}
+}
+
+// overBlocks is the only contraction in a loop over panels, if several panels of its right operand at once are worth a
+// copy, and how many; nil otherwise. The loop stands in so many tiles. Enough of them are left for all workers.
+func (s *scheduler) overBlocks(k *loop.Kernel, f *loop.For, packs []*Pack, tiles float64) (c *loop.Contract, panels int64) {
+	if c = s.onlyContract(f); c == nil || willBePacked(k, c, packs) {
+		return nil, 0
+	}
+	b := bufferOf(k, c.B.Buffer)
+	most, steps := s.most(c.N), s.most(c.K)
+	if b == nil || b.Access != loop.Read || !slices.Contains(k.Params, b) || most <= 0 || steps <= 0 || b.DType.Bits() < 8 || !s.overDims(k, c.K) {
+		return nil, 0
+	}
+	if !isOne(loop.Offset(c.B.Col, b.Shape, b.Strides)) || !s.farPanel(c, b) {
+		return nil, 0
+	}
+	inside := bound(f.Body)
+	for i, e := range c.B.Origin {
+		step, rest, ok := e.Linear(f.Var)
+		if !ok || !s.equal(step, c.B.Col[i].Mul(sym.Const(most))) || slices.ContainsFunc(rest.Vars(), func(name sym.Name) bool { return slices.Contains(inside, name) }) {
+			return nil, 0
+		}
+	}
+	panels = farPanels
+	if n := s.most(f.Extent); n > 0 {
+		panels = min(panels, n)
+	}
+	near := int64(s.machine.Limits.L2/2) / int64(b.DType.Bits()/8)
+	for panels > 1 && (steps > near/(panels*most) || tiles*s.guess(f.Extent) < float64(panels*s.enough()) && s.enough() > 1) {
+		panels /= 2
+	}
+	if panels < 2 {
+		return nil, 0
+	}
+	return c, panels
+}
+
+// withBlocks is a loop over panels, some of them at a time, each after a copy of them.
+func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, panels int64, names *namer) loop.Stmt {
+	b := bufferOf(k, c.B.Buffer)
+	_, width := s.dims.Bounds(c.N)
+	local := &loop.Local{Name: names.name("block"), DType: b.DType, Shape: []sym.Expr{sym.Const(panels), c.K, sym.Const(width)}}
+	p, d, n := names.bound("p"), names.bound("d"), names.bound("n")
+	at := make([]sym.Expr, len(c.B.Origin))
+	for i, e := range c.B.Origin {
+		at[i] = e.Add(c.B.Row[i].Mul(sym.Var(d))).Add(c.B.Col[i].Mul(sym.Var(n)))
+	}
+	copied := &loop.For{Kind: loop.Vector, Var: n, Extent: c.N, Body: []loop.Stmt{
+		&loop.Store{To: local.Name, Index: []sym.Expr{sym.Var(p), sym.Var(d), sym.Var(n)}, X: &loop.Load{From: b.Name, Index: at, Type: b.DType}}}}
+	c.B = loop.Tile{Buffer: local.Name, Origin: []sym.Expr{sym.Var(f.Var), zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}}
+	kind, place := f.Kind, f.Var
+	f.Kind = loop.Each
+	cut := s.coster(k).cutInto(f, sym.Const(panels), names)
+	cut.Kind = kind
+	inner := cut.Body[0].(*loop.For)
+	first := sym.Var(cut.Var).Mul(sym.Const(panels))
+	loop.Walk(inner.Body, func(stmt loop.Stmt) bool {
+		if c, ok := stmt.(*loop.Contract); ok && c.B.Buffer == local.Name {
+			c.B.Origin[0] = sym.Var(inner.Var)
+		}
+		return true
+	})
+	fill := &loop.For{Kind: loop.Each, Var: d, Extent: c.K, Body: []loop.Stmt{&loop.For{Kind: loop.Each, Var: p, Extent: inner.Extent,
+		Body: loop.Substitute([]loop.Stmt{copied}, map[sym.Name]sym.Expr{place: first.Add(sym.Var(p))})}}}
+	cut.Body = append([]loop.Stmt{local, fill}, cut.Body...)
+	return cut
+}
+
+// onlyContract is the only contraction directly in a loop of several iterations; nil otherwise.
+func (s *scheduler) onlyContract(f *loop.For) (c *loop.Contract) {
 	if f.Kind != loop.Each && f.Kind != loop.Parallel || s.guess(f.Extent) < 2 {
 		return nil
 	}
@@ -67,7 +163,12 @@ func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
 			return nil
 		}
 	}
-	if c == nil {
+	return c
+}
+
+// overPanels is the only contraction in a loop over panels, if its left operand is the same for all of them and worth a copy; nil otherwise.
+func (s *scheduler) overPanels(k *loop.Kernel, f *loop.For) (c *loop.Contract) {
+	if c = s.onlyContract(f); c == nil {
 		return nil
 	}
 	a := bufferOf(k, c.A.Buffer)
@@ -96,6 +197,9 @@ func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, name
 	shape := [2]sym.Expr{c.K, sym.Const(most)}
 	fill := nearby(a, &c.A, &c.A.Col, &c.A.Row, [2]sym.Expr{c.K, c.M}, shape, "rows", names)
 	panels := int64(farPanels)
+	if s.enough() == 1 {
+		panels = max(panels, int64(s.guess(f.Extent)))
+	}
 	for panels > 2 && s.guess(f.Extent) <= float64(panels) {
 		panels /= 2
 	}

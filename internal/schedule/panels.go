@@ -24,7 +24,8 @@ const (
 	mostRows   = 384
 	widestTile = 8 // vectors of sums for a single row: as many as hide the latency of adding
 
-	manyTiles = 16      // a product is cut into, so that workers have about as much to do
+	manyTiles = 16      // a product is cut into at most, so that workers have about as much to do
+	tilesEach = 4       // for each worker
 	leastWork = 750_000 // multiplications in such a tile: some microseconds
 	fewRows   = 32      // of such a tile: fewer would read panels too often
 	fewWide   = 64      // the same, if panels are wider than the register tile by half
@@ -101,8 +102,9 @@ func (s *scheduler) panels(k *loop.Kernel, packs []*Pack) {
 	dropSingle(k)
 	s.wholePanels(k, packs, names)
 	s.columnsInLanes(k)
-	s.gatherPanels(k, packs, names)
 	s.gatherRows(k, names)
+	s.gatherBlocks(k, packs, names)
+	s.gatherPanels(k, packs, names)
 }
 
 // wholePanels cuts contractions that are still wider than a panel, because what they add into could not be cut: their sums go to memory panel by panel.
@@ -154,10 +156,7 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 			if l, ok := stmt.(*loop.Local); ok {
 				for _, later := range body[i+1:] {
 					c, ok := later.(*loop.Contract)
-					packed := func(p *Pack) bool { // its columns will lie side by side
-						return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape, p.old)
-					}
-					if ok && c.C.Buffer == l.Name && !slices.ContainsFunc(packs, packed) {
+					if ok && c.C.Buffer == l.Name && !willBePacked(k, c, packs) {
 						result = append(result, s.gathered(k, c, names)...)
 					}
 				}
@@ -170,6 +169,13 @@ func (s *scheduler) gatherPanels(k *loop.Kernel, packs []*Pack, names *namer) {
 	if s.commits(next, k) {
 		k.Body = next.Body
 	}
+}
+
+// willBePacked reports whether a contraction's right operand is a weight whose columns will lie side by side.
+func willBePacked(k *loop.Kernel, c *loop.Contract, packs []*Pack) bool {
+	return slices.ContainsFunc(packs, func(p *Pack) bool {
+		return p.widthFor(k, c.B.Buffer) > 0 && stepOf(c.B.Col) == p.columns && sameNumbers(bufferOf(k, c.B.Buffer).Shape, p.old)
+	})
 }
 
 func sameNumbers(shape []sym.Expr, list []int64) bool {
@@ -238,7 +244,7 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 		// Enough tiles for several workers, where each has work for some microseconds.
 		width := s.panelWidth(k, sum, l.DType)
 		panels := max(1, (columns+width-1)/width)
-		tiles := min(manyTiles, int64(float64(n*columns)*depth/leastWork))
+		tiles := min(manyTiles, s.enough(), int64(float64(n*columns)*depth/leastWork))
 		few := int64(fewRows)
 		if width*int64(l.DType.Bits())/32*3 > s.machine.Tile.Columns*4 {
 			few = fewWide
@@ -256,6 +262,14 @@ func (s *scheduler) panelSize(k *loop.Kernel, l *loop.Local, axis int, use axisU
 	pieces := (n + size - 1) / size
 	even := (n + pieces - 1) / pieces
 	return (even + rows - 1) / rows * rows
+}
+
+// enough is how many tiles of a kernel let all workers have about as much to do.
+func (s *scheduler) enough() int64 {
+	if s.machine.Threads < 2 {
+		return 1
+	}
+	return tilesEach * int64(s.machine.Threads)
 }
 
 // panelWidth is the columns of a contraction's panels: the register tile's, or more vectors where there are few rows, so that there

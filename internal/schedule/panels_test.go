@@ -317,7 +317,7 @@ func TestProductsHaveTilesForWorkers(t *testing.T) {
 		tile                 target.Tile
 	}{
 		{196, 64, 384, 4, 8, amd}, {49, 320, 960, 7, 14, amd}, {30, 64, 64, 1, 1, amd}, {3136, 24, 144, 9, 32, amd},
-		{64, 512, 2048, 4, 4, intel}, {64, 512, 2047, 11, 11, intel}, {256, 256, 1024, 16, 16, intel}, {49, 320, 960, 7, 14, intel},
+		{64, 512, 2048, 4, 4, intel}, {64, 512, 2047, 11, 11, intel}, {256, 256, 1024, 8, 8, intel}, {49, 320, 960, 7, 14, intel},
 	} {
 		b := loop.NewBuilder("product")
 		x, w, y := b.Param("x", loop.Read, dtype.F32, constants([]int64{c.m, c.k})), b.Param("w", loop.Read, dtype.F32, constants([]int64{c.k, c.n})), b.Param("y", loop.Write, dtype.F32, constants([]int64{c.m, c.n}))

@@ -220,7 +220,7 @@ func (e *emitter) contractions(g *contractionGroup, direct bool) {
 	}
 	if direct {
 		last := p.expressions(g, g.last)
-		p.finish = last.run
+		p.finish, p.fetch = last.run, last.fetch
 	} else {
 		m := e.k.memory(g.local.Name)
 		sums := p.stream(g.local.Name, sym.Const(0), e.distance(loop.Offset(unitIndex(len(m.shape), g.row), m.shape, m.strides), p.ops.size))
@@ -337,8 +337,9 @@ type product struct {
 	whole   bool // what is written may be written in whole vectors
 	start   func(t *registerTile)
 	finish  func(t *registerTile)
-	cleared bool    // start makes all sums 0
-	save    *stream // to which finish writes them; nil: it does otherwise
+	fetch   func(t *registerTile) // before the products; nil: nothing is
+	cleared bool                  // start makes all sums 0
+	save    *stream               // to which finish writes them; nil: it does otherwise
 }
 
 // newProduct prepares what the tiles need, before the first of them.
@@ -555,6 +556,9 @@ func (p *product) tiles(isa *isa, vectors int, part distance) {
 		t := &registerTile{emitter: p.emitter, isa: isa, ops: p.ops, rows: rows, vectors: vectors, part: part, whole: p.whole}
 		t.begin()
 		p.start(t)
+		if p.fetch != nil {
+			p.fetch(t)
+		}
 		for _, m := range p.terms {
 			t.products(m)
 		}

@@ -143,6 +143,30 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 	})
 }
 
+// fetch asks for the lines that the nest is going to write, before the products that it takes as long to come as a
+// tile's sums are worked out.
+func (x *sumExpressions) fetch(t *registerTile) {
+	for _, s := range x.nest.body {
+		s, ok := s.(*loop.Store)
+		if !ok {
+			continue
+		}
+		p, seen := x.places[s]
+		if !seen || p.turned || !p.stream.row.known() {
+			continue
+		}
+		line := t.ops.size
+		if p.narrow != nil {
+			line = p.narrow.size
+		}
+		for row := range t.rows {
+			for at := int64(0); at < int64(t.vectors)*t.lanes()*line; at += 64 {
+				t.emit(asm.Inst{Op: asm.PREFETCHW, Args: [4]asm.Reg{asm.Memory}, Mem: asm.Mem{Base: p.stream.at, Disp: t.disp(int64(row)*p.stream.row.fixed + at)}})
+			}
+		}
+	}
+}
+
 // run does what the nest does, for all sums.
 func (x *sumExpressions) run(t *registerTile) {
 	var last *place
