@@ -235,16 +235,29 @@ class _Lent:
         return bool((t if self.order is None else t.permute(self.order)).is_contiguous())
 
 
+_from_dlpack = torch._C._from_dlpack  # which torch.from_dlpack calls for a capsule
+
 # Tensors of fewer bytes are held until a run has ended: giving one away costs more than it saves.
 _LEAST = 1 << 16
 
 
+def _references(args: list[Any], place: int) -> int:
+    """How many references an argument has, with those of this function and of the question."""
+    t = args[place]
+    return sys.getrefcount(t)
+
+
+# What _references gives if the list alone holds an argument: versions of Python count their own references differently.
+_ALONE = _references([object()], 0)
+
+
 def _sole(args: list[Any], place: int) -> bool:
     """Whether the list alone holds an argument, which nobody else then reads any more: hooks and retained graphs may."""
+    if _references(args, place) != _ALONE:
+        return False
     t = args[place]
     return (
-        sys.getrefcount(t) == 3  # the list, this function, and the question
-        and t._use_count() == 1
+        t._use_count() == 1
         and torch._C._storage_Use_Count(t.untyped_storage()._cdata) == 2  # the question again
         and t.nbytes >= _LEAST
         and not t.requires_grad
@@ -275,7 +288,7 @@ class _Call:
             self.words[WORDS * k + LENT], self.words[WORDS * k + HOW] = ctypes.addressof(self.lent[k].tensor), LEND
         if failed:
             lib.check(failed)
-        return [torch.from_dlpack(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
+        return [_from_dlpack(capsule) for capsule in [lib.capsule(managed) for managed in outputs]]
 
     def _capsule(self, lent: _Lent, args: list[Any]) -> Any:
         """An argument as a capsule that holds it. The list does not have it any more."""
@@ -328,6 +341,7 @@ class Compiled:
         graph.output(given)
         self.program = self._compiled(graph, given)
         self.room = len(given)
+        self._plan()
         self.calls: list[_Call] = []  # that no thread makes just now
 
     def _eager(self) -> dict[torch.fx.Node, bool]:
@@ -489,41 +503,88 @@ class Compiled:
     def run(self, args: list[Any]) -> list[Any]:
         """Computes the outputs. The list becomes the call's own."""
         args.extend(self.held)
-        known: dict[torch.fx.Node, Any] = self._numbers(args)
+        numbers = [self._value(node, args) for node in self.numbers]
         try:
             call = self.calls.pop()
         except IndexError:
             call = _Call(self.inputs, self.room)
         tensors = call.run(self.program, args, self.spent)
         self.calls.append(call)
-        for node, (at, order) in self.computed.items():
-            known[node] = tensors[at] if order is None else tensors[at].permute(order)
-        return [self._light(node, args, known) if isinstance(node, torch.fx.Node) else node for node in self.results]
+        values = args + numbers
+        for at, order in self.computed.values():
+            values.append(tensors[at] if order is None else tensors[at].permute(order))
+        for view in self.views:
+            values.append(view(values))
+        return [values[k] if isinstance(k, int) else k.constant for k in self.given]
 
-    def _light(self, node: torch.fx.Node, args: Sequence[Any], known: dict[torch.fx.Node, Any]) -> Any:
-        """A result, or what it is a view of."""
-        if node in self.places:
-            return args[self.places[node]]
-        if node not in known:
-            find = lambda n: self._light(n, args, known)  # noqa: E731
-            inputs = torch.fx.map_arg(node.args, find)
-            named = torch.fx.map_arg(node.kwargs, find)
-            known[node] = node.target(*inputs, **named)
-        return known[node]
+    def _plan(self) -> None:
+        """Finds in which order a call has values: arguments, numbers, computed tensors, and the views that results need."""
+        places: dict[torch.fx.Node, int] = dict(self.places)
+        self.numbers = [n for n, light in self.eager.items() if light and n not in places and is_number(n)]
+        for node in (*self.numbers, *self.computed):
+            places[node] = len(places)
+        self.views: list[Callable[[list[Any]], Any]] = []
 
-    def _numbers(self, args: Sequence[Any]) -> dict[torch.fx.Node, Any]:
-        """The values of the sizes that results need, out of the sizes of arguments."""
-        numbers = [n for n, light in self.eager.items() if light and n not in self.places and is_number(n)]
-        if not numbers:
-            return {}
-        values: dict[torch.fx.Node, Any] = {}
-        for node in numbers:
-            value = value_of(node)
-            if isinstance(value, (torch.SymInt, torch.SymFloat)):
-                number = _Computed(value.node.expr, self._of(value.node.expr)).of(args)
-                value = int(number) if isinstance(value, torch.SymInt) else float(number)
-            values[node] = value
-        return values
+        def visit(node: torch.fx.Node) -> None:
+            if node in places:
+                return
+            for inner in node.all_input_nodes:
+                visit(inner)
+            self.views.append(_view(node, places))
+            places[node] = len(places)
+
+        self.given: list[Any] = []
+        for node in self.results:
+            if isinstance(node, torch.fx.Node):
+                visit(node)
+                self.given.append(places[node])
+            else:
+                self.given.append(_Constant(node))
+
+    def _value(self, node: torch.fx.Node, args: Sequence[Any]) -> Any:
+        """The value of a number that results need, out of the sizes of arguments."""
+        value = value_of(node)
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            number = _Computed(value.node.expr, self._of(value.node.expr)).of(args)
+            return int(number) if isinstance(value, torch.SymInt) else float(number)
+        return value
+
+
+class _Constant:
+    """A result that is no value of a call's."""
+
+    def __init__(self, constant: Any) -> None:
+        self.constant = constant
+
+
+# What a tensor does by itself is several times as fast as the operator of the same effect.
+_METHODS = {
+    _aten.permute.default: torch.Tensor.permute,
+    _aten.t.default: torch.Tensor.t,
+    _aten.transpose.int: torch.Tensor.transpose,
+    _aten.view.default: torch.Tensor.view,
+    _aten.unsqueeze.default: torch.Tensor.unsqueeze,
+    _aten.squeeze.dim: torch.Tensor.squeeze,
+    _aten.detach.default: torch.Tensor.detach,
+}
+
+
+def _view(node: torch.fx.Node, places: dict[torch.fx.Node, int]) -> Callable[[list[Any]], Any]:
+    """What computes a node out of a call's values."""
+    target: Any = node.target
+    first, rest = node.args[0], node.args[1:]
+    if isinstance(first, torch.fx.Node) and node.all_input_nodes == [first] and not node.kwargs:
+        does, at = _METHODS.get(target, target), places[first]
+        fixed = [list(a) if isinstance(a, torch.fx.immutable_collections.immutable_list) else a for a in rest]
+        if not any(isinstance(a, torch.fx.Node) for a in rest):
+            return lambda values: does(values[at], *fixed)
+    known = dict(places)
+
+    def general(values: list[Any]) -> Any:
+        find = lambda n: values[known[n]]  # noqa: E731
+        return target(*torch.fx.map_arg(node.args, find), **torch.fx.map_arg(node.kwargs, find))
+
+    return general
 
 
 def _renamed(written: Any, named: dict[str, str]) -> Any:
