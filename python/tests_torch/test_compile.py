@@ -315,3 +315,15 @@ ir @double {
         assert torch.equal(torch.from_dlpack(program(x)), 2 * x)
     with pytest.raises(weir.UnsupportedError):
         weir.compile(text, layouts={"x": torch.zeros(2, 3, 4, 10)[..., ::2]})
+
+
+def test_windows_are_views():
+    """Windows that overlap are views of what weir computes, with torch's strides; those that leave gaps are not."""
+    for size, step in ((2, 1), (3, 3), (1, 3)):
+        f = lambda x: (x * 2).unfold(0, size, step)  # noqa: B023, E731
+        x = torch.randn(11, 4)
+        for dynamic in (False, True):
+            got, want = compiled(f, dynamic=dynamic)(x), f(x)
+            close(got, want)
+            if step <= size:
+                assert got.stride() == want.stride()

@@ -34,16 +34,24 @@ _aten = torch.ops.aten
 _VIEWS = {
     _aten.t.default, _aten.view.default, _aten.permute.default, _aten.transpose.int, _aten.unsqueeze.default,
     _aten.squeeze.dim, _aten.squeeze.dims, _aten.expand.default, _aten.alias.default, _aten.detach.default,
-    _aten.slice.Tensor, _aten.select.int,
+    _aten.slice.Tensor, _aten.select.int, _aten.unfold.default,
 }  # fmt: skip
 # Those of them that need no more memory than what they look at, whole.
-_WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int}
+_WHOLE_VIEWS = _VIEWS - {_aten.slice.Tensor, _aten.select.int, _aten.unfold.default}
 _ALIASES = {_aten.alias.default, _aten.detach.default, _aten.lift_fresh_copy.default}
 # What DLPack calls torch's element types: code and bits.
 TYPES = {
     torch.float32: (2, 32), torch.float64: (2, 64), torch.float16: (2, 16), torch.bfloat16: (4, 16), torch.int64: (0, 64),
     torch.int32: (0, 32), torch.int16: (0, 16), torch.int8: (0, 8), torch.uint8: (1, 8), torch.bool: (6, 8),
 }  # fmt: skip
+
+
+def _is_whole_view(node: torch.fx.Node) -> bool:
+    """Whether a node is a view that needs no more memory than what it looks at: windows are if they overlap or touch."""
+    if node.target is _aten.unfold.default:
+        size, step = node.args[2:4]
+        return isinstance(size, int) and isinstance(step, int) and step <= size
+    return node.target in _WHOLE_VIEWS
 
 
 def value_of(node: torch.fx.Node) -> Any:
@@ -359,7 +367,7 @@ class Compiled:
 
         for node in self.results:
             chain = []
-            while isinstance(node, torch.fx.Node) and not light(node) and node.target in _WHOLE_VIEWS:
+            while isinstance(node, torch.fx.Node) and not light(node) and _is_whole_view(node):
                 if not all(light(n) for n in node.all_input_nodes[1:]):
                     break
                 chain.append(node)
