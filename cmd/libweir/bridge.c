@@ -92,7 +92,7 @@ extern char *goRunGiving(weir_handle, weir_argument *, int32_t, weir_poll, void 
 extern char *goTake(void *, int32_t, int32_t, weir_handle *);
 extern char *goGive(weir_handle, int32_t, int32_t, void **);
 extern char *goView(weir_handle, struct DLTensor **);
-extern char *goShare(weir_handle, weir_handle *);
+extern char *goShare(weir_handle, weir_handle *, struct DLTensor **);
 extern char *goType(weir_handle, char **, int32_t *);
 extern char *goZeros(char *, int64_t *, int32_t, weir_handle *);
 extern char *goStrings(char *, int64_t *, int32_t, weir_handle *);
@@ -160,9 +160,9 @@ weir_error weir_view(weir_handle tensor, const struct DLTensor **view) {
 	return goView(tensor, (struct DLTensor **)view);
 }
 
-weir_error weir_share(weir_handle tensor, weir_handle *share) {
+weir_error weir_share(weir_handle tensor, weir_handle *share, const struct DLTensor **view) {
 	if (forked) return in_a_child();
-	return goShare(tensor, share);
+	return goShare(tensor, share, (struct DLTensor **)view);
 }
 
 weir_error weir_type(weir_handle tensor, char **name, int32_t *fixed) {

@@ -195,6 +195,27 @@ func weir_bridge_release(object C.uint64_t) {
 	}
 }
 
+// described is the tensor as a DLTensor, in memory that is valid until nobody holds the tensor. The caller holds it.
+func (t *tensor) described() (*C.struct_DLTensor, error) {
+	if v := t.view.Load(); v != nil && t.Bytes() != nil {
+		return &v.tensor, nil
+	}
+	rank := len(t.Shape())
+	var extents *C.int64_t
+	v := C.weir_bridge_versioned(C.int32_t(rank), 0, &extents)
+	if v == nil {
+		return nil, fault(weir.ErrMemory, "", "the system refused memory for a tensor's extents")
+	}
+	if err := fill(&v.tensor, t.Tensor, extents, rank); err != nil {
+		C.free(unsafe.Pointer(v))
+		return nil, err
+	}
+	if !t.view.CompareAndSwap(nil, v) { // another thread was first
+		C.free(unsafe.Pointer(v))
+	}
+	return &t.view.Load().tensor, nil
+}
+
 //export goView
 func goView(handle C.uint64_t, view **C.struct_DLTensor) *C.char {
 	return edge(func() error {
@@ -203,36 +224,27 @@ func goView(handle C.uint64_t, view **C.struct_DLTensor) *C.char {
 			return err
 		}
 		defer t.drop()
-		if v := t.view.Load(); v != nil && t.Bytes() != nil {
-			*view = &v.tensor
-			return nil
+		v, err := t.described()
+		if err == nil {
+			*view = v
 		}
-		rank := len(t.Shape())
-		var extents *C.int64_t
-		v := C.weir_bridge_versioned(C.int32_t(rank), 0, &extents)
-		if v == nil {
-			return fault(weir.ErrMemory, "", "the system refused memory for a tensor's extents")
-		}
-		if err := fill(&v.tensor, t.Tensor, extents, rank); err != nil {
-			C.free(unsafe.Pointer(v))
-			return err
-		}
-		if !t.view.CompareAndSwap(nil, v) { // another thread was first
-			C.free(unsafe.Pointer(v))
-		}
-		*view = &t.view.Load().tensor
-		return nil
+		return err
 	})
 }
 
 //export goShare
-func goShare(handle C.uint64_t, share *C.uint64_t) *C.char {
+func goShare(handle C.uint64_t, share *C.uint64_t, view **C.struct_DLTensor) *C.char {
 	return edge(func() error {
 		t, err := holding(handle)
-		if err == nil {
-			*share = add(t)
+		if err != nil {
+			return err
 		}
-		return err
+		v, err := t.described()
+		if err != nil {
+			return errors.Join(err, t.drop())
+		}
+		*share, *view = add(t), v
+		return nil
 	})
 }
 

@@ -53,7 +53,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_take": [_pointer, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_give": [_handle, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_view": [_handle, _out],
-    "weir_share": [_handle, _out],
+    "weir_share": [_handle, _out, _out],
     "weir_type": [_handle, _out, _out],
     "weir_zeros": [_text, _pointer, ctypes.c_int32, _out],
     "weir_strings": [_text, _pointer, ctypes.c_int32, _out],
@@ -108,7 +108,7 @@ class Library:
         self._new_capsule = ctypes.pythonapi.PyCapsule_New
         self._new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self._new_capsule.restype = ctypes.py_object
-        self.run, self.close, self.view = self.c.weir_run, self.c.weir_close, self.c.weir_view
+        self.run, self.close, self.share = self.c.weir_run, self.c.weir_close, self.c.weir_share
         self.run_giving = self.c.weir_run_giving
 
     def capsule(self, managed: Any, name: bytes = VERSIONED) -> Any:

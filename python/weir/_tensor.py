@@ -39,21 +39,19 @@ class _Layout(NamedTuple):
 class _Shared(Owned):
     """A handle of a tensor beside the tensor's own: within its block the memory stays, whoever closes the tensor."""
 
-    __slots__ = ()
+    __slots__ = ("_layout",)
 
     def __init__(self, tensor: Tensor) -> None:
-        handle = ctypes.c_uint64()
+        handle, address = ctypes.c_uint64(), ctypes.c_void_p()
         lib = library()
-        lib.check(lib.c.weir_share(tensor._open(), ctypes.byref(handle)))
+        lib.check(lib.share(tensor._open(), ctypes.byref(handle), ctypes.byref(address)))
         super().__init__(handle.value)
-
-    def __enter__(self) -> _Layout:
-        address = ctypes.c_void_p()
-        lib = library()
-        lib.check(lib.view(self._open(), ctypes.byref(address)))
         view = DLTensor.from_address(address.value or 0)
         shape = tuple(view.shape[: view.ndim]) if view.ndim else ()
-        return _Layout(shape, int(view.data or 0), int(view.bits))
+        self._layout = _Layout(shape, int(view.data or 0), int(view.bits))
+
+    def __enter__(self) -> _Layout:
+        return self._layout
 
     def __exit__(self, *_: object) -> None:
         self.close()
