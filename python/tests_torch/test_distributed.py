@@ -62,11 +62,11 @@ def same(got, want, what) -> None:
 def train(rank: int, store: str, where: str, divided: bool, parts: int, programs: int) -> None:
     """The life of one process. An assertion that fails reaches the test."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    import weir._torch
+    import weir._torch_program
 
     made = []
-    compile = weir._torch.compile
-    weir._torch.compile = lambda *args, **options: made.append(compile(*args, **options)) or made[-1]
+    compile = weir._torch_program.compile
+    weir._torch_program.compile = lambda *args, **options: made.append(compile(*args, **options)) or made[-1]
     torch._dynamo.config.optimize_ddp = divided
     told = Records()
     logging.getLogger("weir").addHandler(told)
