@@ -21,7 +21,7 @@ from typing import Iterator, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 MINORS = range(10, 15)
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+PIP = ["-m", "pip", "--disable-pip-version-check"]
 SECONDS = 1200  # for the tests of one interpreter
 
 # What the tests import, and what that needs, of testdata/requirements.txt.
@@ -51,7 +51,7 @@ class Python(NamedTuple):
         return f"3.{self.minor}{'t' * self.free}{'d' * self.debug}"
 
     def pins(self) -> dict[str, str]:
-        """An environment's packages with their versions: testdata/requirements.txt's, or the last that are made for it."""
+        """The packages of an environment: testdata/requirements.txt's versions, or the last that are made for it."""
         text = (HERE.parent / "testdata" / "requirements.txt").read_text()
         pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", text, re.M))
         pins = {name: pinned[name] for name in PACKAGES}
@@ -106,10 +106,10 @@ def environment(python: Python, folder: pathlib.Path, wheel: pathlib.Path) -> pa
     inside = home / "bin" / "python"
     pins = [f"{name}=={version}" for name, version in sorted(python.pins().items())]
     told = "\n".join([python.path, python.version, *pins])
-    pip = [*PIP, "--python", str(inside), "install", "--quiet", "--no-deps"]
+    pip = [str(inside), *PIP, "install", "--quiet", "--no-deps"]  # its own, which knows what wheels are made for it
     if not stamp.exists() or stamp.read_text() != told:
         shutil.rmtree(home, ignore_errors=True)
-        subprocess.run([python.path, "-m", "venv", "--without-pip", str(home)], check=True)
+        subprocess.run([python.path, "-m", "venv", str(home)], check=True)
         subprocess.run([*pip, "--only-binary", ":all:", *pins], check=True)
         stamp.write_text(told)
     subprocess.run([*pip, "--force-reinstall", str(wheel)], check=True)
@@ -134,8 +134,8 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1]).resolve()
     wheels = folder / "wheel"
     shutil.rmtree(wheels, ignore_errors=True)
-    build = [*PIP, "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w", str(wheels), str(HERE)]
-    subprocess.run(build, check=True)
+    build = [sys.executable, *PIP, "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
+    subprocess.run([*build, "-w", str(wheels), str(HERE)], check=True)
     (wheel,) = wheels.glob("*.whl")
     pythons = found()
     failed = [label for label, python in pythons.items() if not test(python, folder, wheel)]
