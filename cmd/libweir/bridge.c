@@ -5,9 +5,16 @@
 // Exported by Go: gives back what an exported structure holds.
 extern void weir_bridge_release(uint64_t object);
 
-// In the child of a fork, Go's other threads are gone: nothing of Go may be called.
+// naming is held while a capsule's name is read and changed: Python without its lock lets two threads do that at once.
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+// In the child of a fork, Go's other threads are gone: nothing of Go may be called. Nor does the thread live on that
+// held naming.
 static int forked;
-static void in_child(void) { forked = 1; }
+static void in_child(void) {
+	forked = 1;
+	naming = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
 static void release(void *object) {
@@ -85,6 +92,7 @@ extern char *goRunGiving(weir_handle, weir_argument *, int32_t, weir_poll, void 
 extern char *goTake(void *, int32_t, int32_t, weir_handle *);
 extern char *goGive(weir_handle, int32_t, int32_t, void **);
 extern char *goView(weir_handle, struct DLTensor **);
+extern char *goShare(weir_handle, weir_handle *, struct DLTensor **);
 extern char *goType(weir_handle, char **, int32_t *);
 extern char *goZeros(char *, int64_t *, int32_t, weir_handle *);
 extern char *goStrings(char *, int64_t *, int32_t, weir_handle *);
@@ -150,6 +158,11 @@ weir_error weir_give(weir_handle tensor, int32_t versioned, int32_t copying, voi
 weir_error weir_view(weir_handle tensor, const struct DLTensor **view) {
 	if (forked) return in_a_child();
 	return goView(tensor, (struct DLTensor **)view);
+}
+
+weir_error weir_share(weir_handle tensor, weir_handle *share, const struct DLTensor **view) {
+	if (forked) return in_a_child();
+	return goShare(tensor, share, (struct DLTensor **)view);
 }
 
 weir_error weir_type(weir_handle tensor, char **name, int32_t *fixed) {
@@ -266,6 +279,7 @@ void weir_capsule_destructor(void *capsule) {
 
 void *weir_capsule_take(void *capsule, int32_t *versioned) {
 	void *m = NULL;
+	pthread_mutex_lock(&naming);
 	if (python.is_valid(capsule, versioned_name)) {
 		*versioned = 1;
 		m = python.get_pointer(capsule, versioned_name);
@@ -275,17 +289,23 @@ void *weir_capsule_take(void *capsule, int32_t *versioned) {
 		m = python.get_pointer(capsule, legacy_name);
 		if (python.set_name(capsule, used_legacy_name) != 0) m = NULL;
 	}
+	pthread_mutex_unlock(&naming);
 	return m;
 }
 
 const struct DLTensor *weir_capsule_view(void *capsule, int32_t *fixed) {
+	const struct DLTensor *view = NULL;
 	*fixed = 0;
+	pthread_mutex_lock(&naming);
 	if (python.is_valid(capsule, versioned_name)) {
 		weir_dl_versioned *m = python.get_pointer(capsule, versioned_name);
-		if (m->major != 1) return NULL;
-		*fixed = m->flags & 1;
-		return &m->tensor;
+		if (m->major == 1) {
+			*fixed = m->flags & 1;
+			view = &m->tensor;
+		}
+	} else if (python.is_valid(capsule, legacy_name)) {
+		view = &((weir_dl_legacy *)python.get_pointer(capsule, legacy_name))->tensor;
 	}
-	if (python.is_valid(capsule, legacy_name)) return &((weir_dl_legacy *)python.get_pointer(capsule, legacy_name))->tensor;
-	return NULL;
+	pthread_mutex_unlock(&naming);
+	return view;
 }

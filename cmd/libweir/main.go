@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weirml/weir"
@@ -61,6 +62,22 @@ func find[T any](handle C.uint64_t, what string) (object T, err error) {
 		return object, fault(weir.ErrClosed, "", "handle %d is closed, or was never given", handle)
 	}
 	return object, fault(weir.ErrInput, "", "handle %d is no %s", handle, what)
+}
+
+// holders is the number of those who hold an object. The last of them closes it.
+type holders struct{ atomic.Int64 }
+
+// hold adds a holder. It reports false for an object that is closed, or being given to a run for good.
+func (h *holders) hold() bool {
+	for {
+		n := h.Load()
+		if n <= 0 {
+			return false
+		}
+		if h.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // fault is an error of this interface's own.

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/weirml/weir"
@@ -26,7 +25,7 @@ import (
 // model is a model with its handle and the programs that were compiled of it: the last of them closes it.
 type model struct {
 	*weir.Model
-	holders atomic.Int64
+	holders holders
 }
 
 func addModel(m *weir.Model) C.uint64_t {
@@ -169,8 +168,7 @@ func goCompile(handle C.uint64_t, text *C.char, poll C.weir_poll, out *C.uint64_
 		if err != nil {
 			return err
 		}
-		if m.holders.Add(1) == 1 {
-			m.holders.Add(-1)
+		if !m.holders.hold() {
 			return fault(weir.ErrClosed, "", "the model is closed")
 		}
 		var p *weir.Program

@@ -108,12 +108,9 @@ func (c *call) hold(handles []C.uint64_t) error {
 			c.held, c.operands = append(c.held, nil), append(c.operands, nil)
 			continue
 		}
-		t, err := find[*tensor](h, "tensor")
+		t, err := holding(h)
 		if err != nil {
 			return err
-		}
-		if !t.hold() {
-			return errGone()
 		}
 		c.held, c.operands = append(c.held, t), append(c.operands, array.Of(c.scope, t.Tensor))
 	}
@@ -159,7 +156,7 @@ func (c *call) run(result *C.uint64_t) error {
 		return err
 	}
 	if writes {
-		if !c.held[0].hold() {
+		if !c.held[0].holders.hold() {
 			return errGone()
 		}
 		*result = add(c.held[0])

@@ -18,7 +18,7 @@ import (
 // tensor is a tensor with those who hold it: its handles, and what was exported of it.
 type tensor struct {
 	*weir.Tensor
-	holders atomic.Int64
+	holders holders
 	view    atomic.Pointer[C.weir_dl_versioned]
 }
 
@@ -38,19 +38,6 @@ func addTensor(t *weir.Tensor) C.uint64_t { return add(heldBy(t)) }
 // parting is the number of holders of a tensor that is being given to a run for good.
 const parting = -1 << 40
 
-// hold adds a holder. It reports false for a tensor that is closed, or being given to a run for good.
-func (t *tensor) hold() bool {
-	for {
-		n := t.holders.Load()
-		if n <= 0 {
-			return false
-		}
-		if t.holders.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 // part has nobody hold the tensor any more while a run takes it. It refuses a tensor that others hold: what was
 // exported of it reads its memory.
 func (t *tensor) part() error {
@@ -69,6 +56,18 @@ func (t *tensor) keep() {
 
 // errGone is the error of a tensor that nobody holds.
 func errGone() error { return fault(weir.ErrClosed, "", "the tensor is closed, or was given to a run") }
+
+// holding is find of a tensor that the caller then holds, and must drop.
+func holding(handle C.uint64_t) (*tensor, error) {
+	t, err := find[*tensor](handle, "tensor")
+	if err != nil {
+		return nil, err
+	}
+	if !t.holders.hold() {
+		return nil, errGone()
+	}
+	return t, nil
+}
 
 // drop ends a hold. The last one closes the tensor.
 func (t *tensor) drop() error {
@@ -116,25 +115,22 @@ func goTake(managed unsafe.Pointer, versioned, copying C.int32_t, handle *C.uint
 //export goGive
 func goGive(handle C.uint64_t, versioned, copying C.int32_t, managed *unsafe.Pointer) *C.char {
 	return edge(func() error {
-		t, err := find[*tensor](handle, "tensor")
+		t, err := holding(handle)
 		if err != nil {
 			return err
 		}
 		var flags C.uint64_t
 		if dlpack.Copying(copying) == dlpack.Always {
 			copied, err := copyOf(t.Tensor)
-			if err != nil {
+			if err = errors.Join(err, t.drop()); err != nil {
 				return err
 			}
 			t, flags = heldBy(copied), dlpack.IsCopied
-			defer t.drop()
 		} else if t.Fixed() {
 			if flags = dlpack.ReadOnly; versioned == 0 {
-				return fault(weir.ErrUnsupported, "ask for DLPack 1, or for a copy", "a tensor that may only be read, in a structure that cannot say so")
+				err := fault(weir.ErrUnsupported, "ask for DLPack 1, or for a copy", "a tensor that may only be read, in a structure that cannot say so")
+				return errors.Join(err, t.drop())
 			}
-		}
-		if !t.hold() {
-			return errGone()
 		}
 		m, err := structure(t, versioned != 0, flags)
 		if err != nil {
@@ -199,31 +195,55 @@ func weir_bridge_release(object C.uint64_t) {
 	}
 }
 
+// described is the tensor as a DLTensor, in memory that is valid until nobody holds the tensor. The caller holds it.
+func (t *tensor) described() (*C.struct_DLTensor, error) {
+	if v := t.view.Load(); v != nil && t.Bytes() != nil {
+		return &v.tensor, nil
+	}
+	rank := len(t.Shape())
+	var extents *C.int64_t
+	v := C.weir_bridge_versioned(C.int32_t(rank), 0, &extents)
+	if v == nil {
+		return nil, fault(weir.ErrMemory, "", "the system refused memory for a tensor's extents")
+	}
+	if err := fill(&v.tensor, t.Tensor, extents, rank); err != nil {
+		C.free(unsafe.Pointer(v))
+		return nil, err
+	}
+	if !t.view.CompareAndSwap(nil, v) { // another thread was first
+		C.free(unsafe.Pointer(v))
+	}
+	return &t.view.Load().tensor, nil
+}
+
 //export goView
 func goView(handle C.uint64_t, view **C.struct_DLTensor) *C.char {
 	return edge(func() error {
-		t, err := find[*tensor](handle, "tensor")
+		t, err := holding(handle)
 		if err != nil {
 			return err
 		}
-		if v := t.view.Load(); v != nil && t.Bytes() != nil {
-			*view = &v.tensor
-			return nil
+		defer t.drop()
+		v, err := t.described()
+		if err == nil {
+			*view = v
 		}
-		rank := len(t.Shape())
-		var extents *C.int64_t
-		v := C.weir_bridge_versioned(C.int32_t(rank), 0, &extents)
-		if v == nil {
-			return fault(weir.ErrMemory, "", "the system refused memory for a tensor's extents")
-		}
-		if err := fill(&v.tensor, t.Tensor, extents, rank); err != nil {
-			C.free(unsafe.Pointer(v))
+		return err
+	})
+}
+
+//export goShare
+func goShare(handle C.uint64_t, share *C.uint64_t, view **C.struct_DLTensor) *C.char {
+	return edge(func() error {
+		t, err := holding(handle)
+		if err != nil {
 			return err
 		}
-		if !t.view.CompareAndSwap(nil, v) { // another thread was first
-			C.free(unsafe.Pointer(v))
+		v, err := t.described()
+		if err != nil {
+			return errors.Join(err, t.drop())
 		}
-		*view = &t.view.Load().tensor
+		*share, *view = add(t), v
 		return nil
 	})
 }
@@ -305,12 +325,9 @@ func goList(handles *C.uint64_t, count C.int32_t, handle *C.uint64_t) *C.char {
 	return edge(func() error {
 		l := &list{}
 		for _, h := range unsafe.Slice(handles, count) {
-			t, err := find[*tensor](h, "tensor")
+			t, err := holding(h)
 			if err != nil {
 				return errors.Join(err, l.close())
-			}
-			if !t.hold() {
-				return errors.Join(errGone(), l.close())
 			}
 			l.items = append(l.items, t)
 		}
@@ -330,7 +347,7 @@ func goItems(handle C.uint64_t, items *C.uint64_t, count *C.int32_t) *C.char {
 			return nil
 		}
 		for i, t := range l.items {
-			if !t.hold() {
+			if !t.holders.hold() {
 				return errGone()
 			}
 			unsafe.Slice(items, len(l.items))[i] = add(t)

@@ -123,6 +123,10 @@ weir_error weir_give(weir_handle tensor, int32_t versioned, int32_t copying, voi
 /* The tensor as a DLTensor, in memory that is valid until the handle is closed. */
 weir_error weir_view(weir_handle tensor, const struct DLTensor **view);
 
+/* weir_view with another handle of the tensor, for a caller whose other threads may close the first: the view is valid, and
+ * the memory there, until share is closed. */
+weir_error weir_share(weir_handle tensor, weir_handle *share, const struct DLTensor **view);
+
 /* The name of a tensor's element type, such as f32, and whether its memory may only be read. */
 weir_error weir_type(weir_handle tensor, char **name, int32_t *fixed);
 

@@ -62,7 +62,7 @@ _given: dict[int, tuple[Any, ...]] = {}
 
 def _delete(managed: Any) -> None:
     producer = _given.pop(ctypes.addressof(managed.contents))[0]
-    producer.deleted += 1
+    producer.deletions.append(None)
 
 
 _versioned_deleter, _legacy_deleter = VersionedDeleter(_delete), LegacyDeleter(_delete)
@@ -76,11 +76,23 @@ class Producer:
         self.memory = (ctypes.c_float * count)(*range(count))
         self.shape, self.strides, self.offset = shape, strides, offset
         self.change = change
-        self.given, self.deleted = 0, 0
+        # A mark for each: lists grow by one at a time, whichever threads append.
+        self.gifts: list[None] = []
+        self.deletions: list[None] = []
+
+    @property
+    def given(self) -> int:
+        """How many structures were given."""
+        return len(self.gifts)
+
+    @property
+    def deleted(self) -> int:
+        """How many deleters were called."""
+        return len(self.deletions)
 
     def alive(self) -> list[Any]:
         """The structures that were not given back."""
-        return [given[1] for given in _given.values() if given[0] is self]
+        return [given[1] for given in _given.copy().values() if given[0] is self]
 
     def _fill(self, tensor: DLTensor) -> Any:
         rank = len(self.shape)
@@ -114,7 +126,7 @@ class Producer:
             if not self.change.get("no_deleter"):
                 managed.deleter = _legacy_deleter
         extents = self._fill(managed.tensor)
-        self.given += 1
+        self.gifts.append(None)
         address = ctypes.addressof(managed)
         _given[address] = (self, managed, extents)
         return _new(address, VERSIONED if versioned else LEGACY, _destructor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import operator
+import os
 import random
 import struct
 import subprocess
@@ -570,7 +571,7 @@ x[0] = xp.exp(xp.asarray(0.0))
 assert (x @ x).tolist() == [[4.0, 5.0], [15.0, 19.0]] and int(xp.argmax(x)) == 3 and x[1, 1].item() == 4
 assert xp.asarray([1.5], dtype=xp.float16).item() == 1.5 and list(map(bool, xp.asarray([0, 2]) > 1)) == [False, True]
 """
-    subprocess.run([sys.executable, "-P", "-X", "dev", "-c", program], check=True)
+    subprocess.run([sys.executable, "-X", "dev", "-c", program], cwd=os.path.dirname(__file__), check=True)
 
 
 def test_threads():

@@ -53,6 +53,7 @@ _FALLIBLE: dict[str, list[Any]] = {
     "weir_take": [_pointer, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_give": [_handle, ctypes.c_int32, ctypes.c_int32, _out],
     "weir_view": [_handle, _out],
+    "weir_share": [_handle, _out, _out],
     "weir_type": [_handle, _out, _out],
     "weir_zeros": [_text, _pointer, ctypes.c_int32, _out],
     "weir_strings": [_text, _pointer, ctypes.c_int32, _out],
@@ -110,7 +111,7 @@ class Library:
         self._new_capsule = ctypes.pythonapi.PyCapsule_New
         self._new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self._new_capsule.restype = ctypes.py_object
-        self.run, self.close, self.view = self.c.weir_run, self.c.weir_close, self.c.weir_view
+        self.run, self.close, self.share = self.c.weir_run, self.c.weir_close, self.c.weir_share
         self.run_giving = self.c.weir_run_giving
 
     def capsule(self, managed: Any, name: bytes = VERSIONED) -> Any:
@@ -156,10 +157,10 @@ def library() -> Library:
 class Owned:
     """Something of the library's that is closed once: by close, or when it is collected."""
 
-    __slots__ = ("_handle", "__weakref__")
+    __slots__ = ("_handles", "__weakref__")
 
     def __init__(self, handle: int) -> None:
-        self._handle = handle
+        self._handles = [handle]  # until close takes it out, which of several threads one does
 
     def __del__(self) -> None:
         try:
@@ -169,12 +170,23 @@ class Owned:
 
     def close(self) -> None:
         """Gives it back. Closing twice is fine."""
-        handle, self._handle = getattr(self, "_handle", 0), 0
-        if handle:
-            library().check(library().close(handle))
+        try:
+            handle = self._handles.pop()
+        except (IndexError, AttributeError):  # it is closed, or was never made
+            return
+        library().check(library().close(handle))
+
+    @property
+    def _handle(self) -> int:
+        """The handle; 0 of what is closed."""
+        try:
+            return self._handles[0]
+        except IndexError:
+            return 0
 
     def _open(self) -> int:
         """The handle, of what is not closed."""
-        if not self._handle:
-            raise ClosedError(f"the {type(self).__name__.lower()} is closed, or was given away")
-        return self._handle
+        try:
+            return self._handles[0]
+        except IndexError:
+            raise ClosedError(f"the {type(self).__name__.lower()} is closed, or was given away") from None

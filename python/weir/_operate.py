@@ -73,7 +73,8 @@ def written(values: Sequence[Any], shape: Sequence[int], dtype: DType) -> Tensor
         if dtype.kind == "float":  # what is too large becomes infinite
             return operate("cast", written(values, shape, DType("f64")), give=[dtype])
         raise OverflowError(f"{dtype} has the numbers from {limits(dtype)[0]} to {limits(dtype)[1]}") from None
-    ctypes.memmove(tensor.data_ptr, data, len(data))
+    with tensor._lent() as lies:
+        ctypes.memmove(lies.data, data, len(data))
     return tensor
 
 
@@ -133,10 +134,10 @@ def elements(x: Tensor) -> list[Any]:
     """The elements as Python's numbers, in row-major order."""
     if not x.dtype.letter:
         x = operate("cast", x, give=["f64"])
-    count = x.size
-    if not count:
-        return []
-    return list(struct.unpack(f"={count}{x.dtype.letter}", ctypes.string_at(x.data_ptr, count * x.dtype.itemsize)))
+    with x._lent() as lies:
+        count = math.prod(lies.shape)
+        data = ctypes.string_at(lies.data, count * x.dtype.itemsize) if count else b""
+    return list(struct.unpack(f"={count}{x.dtype.letter}", data))
 
 
 def nested(values: Sequence[Any], shape: Sequence[int]) -> Any:

@@ -315,9 +315,10 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
     if isinstance(value, _Given):
         value, how = value.value, value.how
     if isinstance(value, Tensor):
-        if not value._handle:
+        handle = value._handle
+        if not handle:
             raise ClosedError(f"the tensor given for input {port} is closed, or was given away", tensor=port.name)
-        to[at + TENSOR], to[at + HOW] = value._handle, how
+        to[at + TENSOR], to[at + HOW] = handle, how
         if how in (CONSUME, DONATE):
             parted.append(value)
         return
@@ -329,19 +330,19 @@ def _supply(to: Any, at: int, value: Any, port: Port, kept: list[Any], parted: l
     if port.kind.endswith("sequence") or port.dtype == "string":
         owned = _list(value, port) if port.kind.endswith("sequence") else _words(value)
         kept.append(owned)
-        to[at + TENSOR] = owned._handle
+        to[at + TENSOR] = owned._open()
         return
     if _narrow.name_of(value):
         owned = copied(value)
         kept.append(owned)
-        to[at + TENSOR] = owned._handle
+        to[at + TENSOR] = owned._open()
         return
     if not hasattr(value, "__dlpack__"):
         value = _array(value, port)
     if how in (CONSUME, DONATE):
         tensor = from_dlpack(value)
         parted.append(tensor)
-        to[at + TENSOR], to[at + HOW] = tensor._handle, how
+        to[at + TENSOR], to[at + HOW] = tensor._open(), how
         return
     capsule = capsule_of(value)
     fixed = ctypes.c_int32()
@@ -393,7 +394,7 @@ def _list(values: Any, port: Port) -> Owned:
             made.append(copied(value))
         else:
             made.append(from_dlpack(value if hasattr(value, "__dlpack__") else _array(value, port)))
-    handles = (ctypes.c_uint64 * len(made))(*[t._handle for t in made])
+    handles = (ctypes.c_uint64 * len(made))(*[t._open() for t in made])
     handle = ctypes.c_uint64()
     library().check(library().c.weir_list(handles, len(made), ctypes.byref(handle)))
     return Owned(handle.value)

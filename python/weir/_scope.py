@@ -40,7 +40,7 @@ class Scope:
         self._parent: Scope | None = None
         self._state = _NEW
         self._lock = threading.RLock()  # a finalizer may make a tensor while the thread has it
-        self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()  # by id
+        self._tensors: dict[int, weakref.ref[Tensor]] = {}  # by id
 
     def __repr__(self) -> str:
         state = ("not entered", f"{len(self._tensors)} tensors", "closed")[self._state]
@@ -57,7 +57,7 @@ class Scope:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self._lock:
             self._state = _CLOSED
-            tensors = list(self._tensors.values())
+            tensors = [tensor for ref in self._tensors.copy().values() if (tensor := ref()) is not None]
             self._tensors.clear()
         if _current.get() is self:
             _current.set(_nearest(self._parent))
@@ -113,10 +113,19 @@ def _given(scope: Scope | None, tensor: Tensor) -> Scope | None:
     while scope is not None:
         with scope._lock:
             if scope._state == _OPEN:
-                scope._tensors[id(tensor)] = tensor
+                scope._tensors[id(tensor)] = _reference(tensor, scope._tensors)
                 return scope
         scope = scope._parent
     return None
+
+
+def _reference(tensor: Tensor, tensors: dict[int, weakref.ref[Tensor]]) -> weakref.ref[Tensor]:
+    """A weak reference to a tensor, which leaves tensors when the tensor goes: at any time, and on any thread.
+
+    weakref.WeakValueDictionary is not for that: of Python 3.13 without its lock it fails if that happens while it is read.
+    """
+    key = id(tensor)
+    return weakref.ref(tensor, lambda _: tensors.pop(key, None))
 
 
 def _nearest(scope: Scope | None) -> Scope | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
-from typing import TYPE_CHECKING, Any, Protocol, Sequence
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Sequence
 
 from . import _narrow, _operate
 from ._dtypes import DType
+from ._errors import ClosedError
 from ._library import COPY_ALWAYS, COPY_IF_NEEDED, COPY_NEVER, LEGACY, VERSIONED, DLTensor, Owned, library
 from ._operators import Operators
 from ._scope import adopt
@@ -26,6 +28,35 @@ class Exchangeable(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
+class _Layout(NamedTuple):
+    """How a tensor lies in memory. It is a copy: what the library has goes when another thread closes the tensor."""
+
+    shape: tuple[int, ...]
+    data: int
+    bits: int
+
+
+class _Shared(Owned):
+    """A handle of a tensor beside the tensor's own: within its block the memory stays, whoever closes the tensor."""
+
+    __slots__ = ("_layout",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        handle, address = ctypes.c_uint64(), ctypes.c_void_p()
+        lib = library()
+        lib.check(lib.share(tensor._open(), ctypes.byref(handle), ctypes.byref(address)))
+        super().__init__(handle.value)
+        view = DLTensor.from_address(address.value or 0)
+        shape = tuple(view.shape[: view.ndim]) if view.ndim else ()
+        self._layout = _Layout(shape, int(view.data or 0), int(view.bits))
+
+    def __enter__(self) -> _Layout:
+        return self._layout
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Tensor(Operators, Owned):
     """An array in memory of weir's, or in memory that another library lends; in row-major order.
 
@@ -38,13 +69,12 @@ class Tensor(Operators, Owned):
     def __init__(self, handle: int) -> None:
         """For the package's own use; from_dlpack, zeros and programs make tensors."""
         super().__init__(handle)
-        self._seen: DLTensor | None = None
+        self._seen: _Layout | None = None
         self._dtype: DType | None = None
         self._scope = adopt(self)
 
     def close(self) -> None:
         """Gives the memory back, unless what was made of it is still there: then that does. Closing twice is fine."""
-        self._seen = None
         super().close()
 
     @property
@@ -52,20 +82,24 @@ class Tensor(Operators, Owned):
         """Whether the tensor was closed, or given to a run for good."""
         return not self._handle
 
-    def _view(self) -> DLTensor:
-        if self._seen is None:
-            address = ctypes.c_void_p()
-            library().check(library().view(self._open(), ctypes.byref(address)))
-            self._seen = DLTensor.from_address(address.value or 0)
-        return self._seen
+    def _view(self) -> _Layout:
+        seen = self._seen
+        if seen is None:
+            with _Shared(self) as seen:
+                self._seen = seen
+        self._open()
+        return seen
+
+    def _lent(self) -> _Shared:
+        """A block within which the memory stays, whatever other threads do with the tensor."""
+        return _Shared(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents."""
         if self.dtype == "string":
             return self._strings()[1]
-        view = self._view()
-        return tuple(int(e) for e in view.shape[: view.ndim]) if view.ndim else ()
+        return self._view().shape
 
     @property
     def dtype(self) -> DType:
@@ -101,12 +135,12 @@ class Tensor(Operators, Owned):
     @property
     def data_ptr(self) -> int:
         """The address of the first element; 0 if there is none."""
-        return int(self._view().data or 0)
+        return self._view().data
 
     @property
     def nbytes(self) -> int:
         """The elements' bytes."""
-        return (self.size * int(self._view().bits) + 7) // 8
+        return (self.size * self._view().bits + 7) // 8
 
     def __len__(self) -> int:
         if not self.shape:
@@ -114,9 +148,10 @@ class Tensor(Operators, Owned):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        if not self._handle:
+        try:
+            return f"<weir.Tensor {self.dtype}{list(self.shape)}>" if self._handle else "<weir.Tensor, closed>"
+        except ClosedError:  # another thread closed it
             return "<weir.Tensor, closed>"
-        return f"<weir.Tensor {self.dtype}{list(self.shape)}>".replace(" [", "[")
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (_CPU, 0)
@@ -155,7 +190,8 @@ class Tensor(Operators, Owned):
         import numpy
 
         if self.dtype.name in _narrow.NAMES:
-            return _narrow.unpacked(self.dtype.name, self.data_ptr, self.size, self.shape)
+            with self._lent() as lies:
+                return _narrow.unpacked(self.dtype.name, lies.data, math.prod(lies.shape), lies.shape)
 
         if self.dtype == "string":
             words, shape = self._strings()
@@ -242,7 +278,8 @@ def copied(array: Any) -> Tensor:
     data = _narrow.packed(array)
     tensor = zeros(array.shape, _narrow.name_of(array))
     if data:
-        ctypes.memmove(tensor.data_ptr, data, len(data))
+        with tensor._lent() as lies:
+            ctypes.memmove(lies.data, data, len(data))
     return tensor
 
 

@@ -68,13 +68,13 @@ class _Support(OperatorSupportBase):
         return _name(node) in self.operators and node.name not in self.refused
 
 
-_told: set[str] = set()
+_told: dict[str, object] = {}
 
 
 def _tell(node: torch.fx.Node, why: str) -> None:
     """Says once that torch runs an operator, and why."""
-    if _name(node) not in _told:
-        _told.add(_name(node))
+    mine = object()
+    if _told.setdefault(_name(node), mine) is mine:  # of several threads, one
         _log.warning("torch runs %s: %s", _name(node), why)
 
 
