@@ -25,7 +25,7 @@ extern "C" {
 /* The version of this interface. WEIR_ABI changes when a caller that was compiled with another header would go wrong: when
  * a function, a structure or a constant changes or goes. WEIR_ABI_MINOR grows, within one WEIR_ABI, when something is added:
  * a function, a constant, a key of weir_compile's options. A caller needs the same WEIR_ABI as it was compiled with, and at
- * least its WEIR_ABI_MINOR. Minor versions: 1 has weir_abi_minor and the option layouts. */
+ * least its WEIR_ABI_MINOR. Minor versions: 1 has weir_abi_minor, weir_share, WEIR_TAKE and the option layouts. */
 #define WEIR_ABI 1
 #define WEIR_ABI_MINOR 1
 
