@@ -28,6 +28,7 @@ type place struct {
 	narrow *operandForm // of elements that registers hold as f32 or i32; nil: they are as wide as sums
 	turned bool         // rows lie side by side, and columns so far apart
 	column distance
+	far    bool // of a store: in memory that is too large for the caches
 }
 
 // expressions prepares a nest's loads and stores.
@@ -57,13 +58,31 @@ func (p *product) expressions(g *contractionGroup, n nestOfSums) *sumExpressions
 			if at.narrow != nil && !(at.narrow.high && p.isa.masks || p.k.memory(s.To).dtype.IsInt()) {
 				refuse("elements of %s made of sums", p.k.memory(s.To).dtype)
 			}
-			at.lanes = true
+			at.lanes, at.far = true, !at.turned && at.stream.row.known() && p.exceeds(s.To, farBytes)
 			x.places[s] = at
 			x.once = !at.turned
 		}
 	}
 	x.once = x.once && reads == 1
 	return x
+}
+
+// farBytes is the size from which on a buffer's lines are fetched before they are written: about what a core's own caches
+// hold.
+const farBytes = 1 << 20
+
+// exceeds reports whether a parameter may have more bytes than these, as far as its extents are known.
+func (p *product) exceeds(buffer string, bytes float64) bool {
+	m := p.k.memory(buffer)
+	if m.param == nil {
+		return false
+	}
+	size := float64(m.dtype.Bits()) / 8
+	for _, extent := range m.shape {
+		_, most := p.k.ranges.Bounds(extent)
+		size *= float64(most)
+	}
+	return size > bytes
 }
 
 // placeOfStore is where a store finds a tile's elements. Only the last may have its columns apart: nothing reads the
@@ -143,16 +162,16 @@ func (x *sumExpressions) fill(t *registerTile, v loop.Expr) {
 	})
 }
 
-// fetch asks for the lines that the nest is going to write, before the products that it takes as long to come as a
-// tile's sums are worked out.
+// fetch asks for the lines that the nest is going to write far away, so that they come while a tile's products are added
+// up.
 func (x *sumExpressions) fetch(t *registerTile) {
 	for _, s := range x.nest.body {
 		s, ok := s.(*loop.Store)
 		if !ok {
 			continue
 		}
-		p, seen := x.places[s]
-		if !seen || p.turned || !p.stream.row.known() {
+		p := x.places[s]
+		if !p.far {
 			continue
 		}
 		line := t.ops.size
