@@ -202,7 +202,7 @@ def test_memory_is_flat():
         with open("/proc/self/statm") as f:
             return int(f.read().split()[1]) * 4096
 
-    for _ in range(50):
+    for _ in range(300):  # until the heaps of three languages have their size
         step()
     gc.collect()
     before, held = resident(), weir.usage()
