@@ -191,10 +191,13 @@ gradients: build ## derivatives compared with PyTorch's, operator by operator (i
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	@.cache/compare/venv/bin/python bench/gradients.py ./weir .cache/gradients
 
-.PHONY: torch
-torch: ## .pt2 files and torch.compile beside PyTorch (installs about 6 GB into .cache)
+.PHONY: pytorch
+pytorch: ## PyTorch, and what is compared with it, in .cache (about 6 GB)
 	@test -d .cache/compare/venv || "$(PYTHON)" -m venv .cache/compare/venv
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt pytest==9.2.0 expecttest==0.3.0
+
+.PHONY: torch
+torch: pytorch ## .pt2 files and torch.compile beside PyTorch (installs about 6 GB into .cache)
 	@.cache/compare/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall ./python
 	@cd python/tests_torch && ../../.cache/compare/venv/bin/python -P -m pytest -q -c pytest.ini
 	@cd python/tests_torch && ../../.cache/compare/venv/bin/python operators.py
