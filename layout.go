@@ -13,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/ops"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/tensor"
 )
 
 // Layout says how the elements of an input lie in memory: its axes, from the outermost to the innermost, with commas.
@@ -107,7 +108,7 @@ func (l Layout) axes(rank int) ([]axisPlace, error) {
 // are row-major.
 func lies(sizes, steps []int64, order []axisPlace) bool {
 	if steps == nil {
-		return slices.Equal(order, rowMajor(len(sizes))) || lies(sizes, stridesOf(sizes), order)
+		return slices.Equal(order, rowMajor(len(sizes))) || lies(sizes, tensor.Strides(sizes), order)
 	}
 	want := int64(1)
 	for _, a := range slices.Backward(order) {

@@ -75,7 +75,7 @@ func (l *lent) check() error {
 	}
 	steps := l.steps
 	if steps == nil {
-		steps = stridesOf(l.shape)
+		steps = tensor.Strides(l.shape)
 	}
 	const most = math.MaxInt64 / 64 // so that bytes do not overflow either
 	l.above = 1
@@ -107,9 +107,6 @@ func magnitude(step int64) uint64 {
 	}
 	return uint64(step)
 }
-
-// stridesOf are the strides of row-major order.
-func stridesOf(shape []int64) []int64 { return tensor.Strides(shape) }
 
 // lentBy is a tensor's memory as memory that is lent.
 func lentBy(t *tensor.Tensor) *lent {
@@ -154,7 +151,7 @@ func (l *lent) gather(to []byte, order []axisPlace) {
 	}
 	steps, at := l.steps, -l.below
 	if steps == nil {
-		steps = stridesOf(l.shape)
+		steps = tensor.Strides(l.shape)
 	}
 	turned := make([]int64, len(order))
 	for i, a := range order {

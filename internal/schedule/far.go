@@ -133,10 +133,8 @@ func (s *scheduler) withBlocks(k *loop.Kernel, f *loop.For, c *loop.Contract, pa
 	copied := &loop.For{Kind: loop.Vector, Var: n, Extent: c.N, Body: []loop.Stmt{
 		&loop.Store{To: local.Name, Index: []sym.Expr{sym.Var(p), sym.Var(d), sym.Var(n)}, X: &loop.Load{From: b.Name, Index: at, Type: b.DType}}}}
 	c.B = loop.Tile{Buffer: local.Name, Origin: []sym.Expr{sym.Var(f.Var), zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}}
-	kind, place := f.Kind, f.Var
-	f.Kind = loop.Each
-	cut := s.coster(k).cutInto(f, sym.Const(panels), names)
-	cut.Kind = kind
+	place := f.Var
+	cut := s.inGroups(k, f, panels, names)
 	inner := cut.Body[0].(*loop.For)
 	first := sym.Var(cut.Var).Mul(sym.Const(panels))
 	loop.Walk(inner.Body, func(stmt loop.Stmt) bool {
@@ -203,10 +201,16 @@ func (s *scheduler) withRows(k *loop.Kernel, f *loop.For, c *loop.Contract, name
 	for panels > 2 && s.guess(f.Extent) <= float64(panels) {
 		panels /= 2
 	}
-	kind := f.Kind
-	f.Kind = loop.Each
-	cut := s.coster(k).cutInto(f, sym.Const(panels), names)
-	cut.Kind = kind
+	cut := s.inGroups(k, f, panels, names)
 	cut.Body = append(fill, cut.Body...)
 	return cut
+}
+
+// inGroups is a loop over groups of so many iterations of a loop, which is of its kind.
+func (s *scheduler) inGroups(k *loop.Kernel, f *loop.For, size int64, names *namer) *loop.For {
+	kind := f.Kind
+	f.Kind = loop.Each
+	groups := s.coster(k).cutInto(f, sym.Const(size), names)
+	groups.Kind = kind
+	return groups
 }

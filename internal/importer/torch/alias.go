@@ -98,10 +98,13 @@ func (c *call) again(base *ir.Value, result int) *ir.Value {
 }
 
 // viewing applies a view's rule to another tensor than the one that its node names.
-func (c *call) viewing(base *ir.Value) []*ir.Value {
+func (c *call) viewing(base *ir.Value) []*ir.Value { return rules[c.name](c.on(base)) }
+
+// on is the call with another tensor in the place of the one that its node views.
+func (c *call) on(base *ir.Value) *call {
 	other := *c
 	other.base, other.baseName = base, c.viewed()
-	return rules[c.name](&other)
+	return &other
 }
 
 // written reports whether a node writes to its arguments, and builds it if it does.

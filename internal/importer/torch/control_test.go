@@ -45,6 +45,22 @@ func condition(name string) string {
 		strings.ReplaceAll(node("aten.gt.Scalar", `{"name": "self", "arg": {"as_tensor": {"name": "s"}}}, {"name": "other", "arg": {"as_int": 3}}`), `"y"`, `"`+name+`"`)
 }
 
+// graphCase is the nodes of a graph, and what stands in the text of the module that they become.
+type graphCase struct{ nodes, want string }
+
+// becomes reads graphs of x, and compares what they become.
+func becomes(t *testing.T, cases map[string]graphCase) {
+	t.Helper()
+	for name, c := range cases {
+		m, err := torch.ParseGraph(program(c.nodes, "", ""))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if text := m.String(); !strings.Contains(text, c.want) {
+			t.Errorf("%s becomes\n%s", name, text)
+		}
+	}
+}
+
 // TestControl reads graphs within graphs, and prints what they become.
 func TestControl(t *testing.T) {
 	compared := func(target, a, b string) string {
@@ -54,7 +70,7 @@ func TestControl(t *testing.T) {
 	rows, truth := size("sym_size.int", `, {"name": "dim", "arg": {"as_int": 0}}`), `{"as_sym_bool": {"as_name": "gt"}}`
 	n := `{"as_sym_int": {"as_name": "n"}}`
 	scaled := within(tensorX+`, {"as_sym_int": {"as_name": "k"}}`, node("aten.mul.Scalar", self+`, {"name": "other", "arg": {"as_sym_int": {"as_name": "k"}}}`), tensorY)
-	for name, c := range map[string]struct{ nodes, want string }{
+	becomes(t, map[string]graphCase{
 		"a branch":             {condition("p") + "," + node("higher_order.cond", positional(`{"as_tensor": {"name": "p"}}`, unary("relu"), unary("exp"), tensorsNamed("x"))), "= if("},
 		"a size":               {rows + "," + compared("_operator.gt", n, `{"as_int": 3}`) + "," + node("higher_order.cond", positional(truth, unary("relu"), unary("exp"), tensorsNamed("x"))), "gt("},
 		"a truth":              {node("higher_order.cond", positional(`{"as_bool": true}`, unary("relu"), unary("exp"), tensorsNamed("x"))), "= if("},
@@ -65,14 +81,7 @@ func TestControl(t *testing.T) {
 		"a scan":               {strings.ReplaceAll(node("aten.select.int", self+`, {"name": "dim", "arg": {"as_int": 0}}, {"name": "index", "arg": {"as_int": 0}}`), `"y"`, `"h"`) + "," + node("higher_order.scan", positional(within(`{"as_tensor": {"name": "h"}}, `+tensorX, node("aten.add.Tensor", `{"name": "self", "arg": {"as_tensor": {"name": "h"}}}, {"name": "other", "arg": `+tensorX+`}`), tensorY+","+tensorY), tensorsNamed("h"), tensorsNamed("x"), `{"as_none": true}`)), "= scan("},
 		"without gradients":    {node("higher_order.wrap_with_set_grad_enabled", positional(`{"as_bool": false}`, unary("relu"), tensorX)), "max("},
 		"a number for a graph": {node("higher_order.wrap_with_set_grad_enabled", positional(`{"as_bool": false}`, scaled, tensorX, `{"as_int": 7}`)), "mul("},
-	} {
-		m, err := torch.ParseGraph(program(c.nodes, "", ""))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if text := m.String(); !strings.Contains(text, c.want) {
-			t.Errorf("%s becomes\n%s", name, text)
-		}
-	}
+	})
 }
 
 // TestHostileControl gives graphs within graphs that are wrong. None panics, and each is refused by a typed error soon.

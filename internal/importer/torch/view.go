@@ -79,9 +79,7 @@ func (c *call) putBack(base, v *ir.Value, result int) *ir.Value {
 	if back == nil {
 		c.Fail(diag.Unsupportedf("a write to a view that %s makes", c.name))
 	}
-	other := *c
-	other.base, other.baseName = base, c.viewed()
-	return back(&other, base, v, result)
+	return back(c.on(base), base, v, result)
 }
 
 // reshapedBack is for views of all elements in their order.
