@@ -39,6 +39,11 @@ type Limits struct {
 	Operands  int64 // whose addresses are at hand
 	Values    int64 // that a vector loop keeps at once
 	L1, L2    int64 // bytes of the caches that a worker has to itself
+
+	// Of machines of blocks; Invocations is 0 for others.
+	Invocations int64 // threads of a block
+	Subgroup    int64 // threads that go together; 1 where nobody knows
+	Private     int64 // bytes of what a thread keeps in registers: sums, and the elements that it multiplies
 }
 
 // Tight are limits that few kernels keep within as they were written: for tests of what is done then.
