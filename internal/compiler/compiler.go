@@ -58,6 +58,7 @@ type Compiled struct {
 	Exhausted bool
 	Faults    []error  // of scheduling, that a simpler way was found around: bugs
 	Notes     []string // why the code is less than the machine could do
+	OnHost    []OnHost // launches that a device does not run, though the program is for one
 	Savings   []Saving // what a budget asked for
 	Spilled   sym.Expr // bytes of the file that one call spills to
 	Guards    int      // accesses of the scheduled loops that a check guards, since they are not proved

@@ -61,6 +61,8 @@ type Buffer struct {
 	Reserved bool
 	// State is the Input that an Output replaces, where it lies; nil where it lies elsewhere. To the steps they are two buffers.
 	State *Buffer
+	// Device names the device in whose memory a Temp or a Weight lies; "" is the host's. A view lies where what it views does.
+	Device string
 }
 
 // View places a buffer inside another: element (i, j, …) lies at Offset + i·Strides[0] + j·Strides[1] + … elements of Of. Strides nil
@@ -80,6 +82,7 @@ type Launch struct {
 	Kernel *Kernel
 	Args   []*Buffer
 	Source string // the model's nodes that it computes, comma separated
+	Device string // that runs it, and in whose memory its operands lie; "" is the host
 }
 
 // Host runs a host operator (see package hostop) on whole tensors. Results whose extents data decide bind those dimensions.
@@ -118,7 +121,8 @@ type Loop struct {
 	Source            string
 }
 
-// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one, number of elements.
+// Copy copies a whole buffer, or with Pick some of its rows. Both have the same element type and, of a whole one, number of elements. A whole one may be copied
+// from one device's memory to another's, where both are row-major.
 type Copy struct {
 	To, From *Buffer
 	Pick     *Pick

@@ -127,6 +127,7 @@ func (p *parser) buffer() (b *Buffer, others func()) {
 	b.Kind = BufferKind(p.choice(kindNames[:]))
 	b.Paged = p.accept("paged")
 	b.Reserved = p.accept("reserved")
+	b.Device = p.device()
 	if p.accept("state") {
 		of := p.percent()
 		others = func() { b.State = p.bufferNamed(of) }
@@ -271,8 +272,17 @@ func (p *parser) launch() Step {
 		p.fail("kernel @%s is not declared", name)
 	}
 	l.Args = p.bufferList()
+	l.Device = p.device()
 	l.Source = p.source()
 	return l
+}
+
+// device reads device "vulkan", or nothing.
+func (p *parser) device() string {
+	if !p.accept("device") {
+		return ""
+	}
+	return p.quoted()
 }
 
 func (p *parser) host() Step {

@@ -73,6 +73,9 @@ func (p *printer) buffer(b *Buffer) {
 	if b.Reserved {
 		line += " reserved"
 	}
+	if b.Device != "" {
+		line += " device " + strconv.Quote(b.Device)
+	}
 	if b.State != nil {
 		line += " state " + text.LocalName(b.State.Name)
 	}
@@ -120,7 +123,11 @@ func (p *printer) steps(body []Step) {
 func (p *printer) step(s Step) {
 	switch s := s.(type) {
 	case *Launch:
-		p.Line("launch %s%s%s", text.GlobalName(s.Kernel.Name), formatBuffers(s.Args), source(s.Source))
+		device := ""
+		if s.Device != "" {
+			device = " device " + strconv.Quote(s.Device)
+		}
+		p.Line("launch %s%s%s%s", text.GlobalName(s.Kernel.Name), formatBuffers(s.Args), device, source(s.Source))
 	case *Host:
 		attrs := ""
 		if s.Attrs != nil {

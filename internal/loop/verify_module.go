@@ -237,6 +237,7 @@ func (v *moduleVerifier) buffer(b *Buffer) {
 		v.fail("%s is reserved, and is no temp of bytes", where)
 	}
 	v.state(b)
+	v.lies(b)
 	if len(b.Elements) > 0 && (b.Kind != Input || b.View != nil || !b.DType.IsInt()) {
 		v.fail("%s has elements that are dimensions, and is no input of integers", where)
 	}
@@ -340,6 +341,7 @@ func (v *moduleVerifier) atMost(what string, a, b sym.Expr) {
 func (v *moduleVerifier) steps(body []Step) {
 	for _, s := range body {
 		v.step(s)
+		v.onDevices(s)
 	}
 }
 

@@ -1,0 +1,398 @@
+package compiler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file divides a module between the host and a device with memory of its own. Every launch whose kernel the device's generator takes runs there;
+// other launches, host operators, and what decides about steps run on the host. A root buffer that both touch has a mirror in the other memory, of
+// the same bytes, and copies between the two stand before the steps that need them: what one side wrote is copied when, and only when, the other reaches for it.
+
+// OnHost is a launch that runs on the host though the program is for a device.
+type OnHost struct {
+	Kernel, Source string // the kernel, and the model's nodes that it computes
+	Reason         string // why the device does not run it
+}
+
+// place divides the module. refuses says why a device cannot run a kernel; nil: it can.
+func (c *Compiled) place(device string, refuses func(k *loop.Kernel) error) {
+	d := &division{module: c.Loop, device: device, home: map[*loop.Buffer]string{}, valid: map[*loop.Buffer]memories{},
+		other: map[*loop.Buffer]*loop.Buffer{}, names: map[string]bool{}}
+	for _, b := range c.Loop.Buffers {
+		d.names[b.Name] = true
+	}
+	for _, k := range c.Loop.Kernels {
+		d.names[k.Name] = true
+	}
+	verdicts := map[*loop.Kernel]error{}
+	each(c.Loop.Body, func(l *loop.Launch) {
+		verdict, known := verdicts[l.Kernel]
+		if !known {
+			verdict = refuses(l.Kernel)
+			verdicts[l.Kernel] = verdict
+		}
+		if verdict == nil {
+			l.Device = device
+			return
+		}
+		c.OnHost = append(c.OnHost, OnHost{Kernel: l.Kernel.Name, Source: l.Source, Reason: verdict.Error()})
+	})
+	d.settle()
+	body := d.steps(c.Loop.Body)
+	c.Loop.Body = append(body, d.deliver()...)
+	c.Loop.Buffers = append(c.Loop.Buffers, d.made...)
+}
+
+// memories are the memories in which a root buffer's contents are what the steps made them.
+type memories struct{ host, device bool }
+
+func (m memories) any() bool { return m.host || m.device }
+
+func (m memories) in(device string) bool {
+	if device == "" {
+		return m.host
+	}
+	return m.device
+}
+
+func only(device string) memories { return memories{host: device == "", device: device != ""} }
+
+// division is the state of place.
+type division struct {
+	module *loop.Module
+	device string
+	home   map[*loop.Buffer]string // of root buffers: the device in whose memory the buffer itself lies
+	valid  map[*loop.Buffer]memories
+	other  map[*loop.Buffer]*loop.Buffer // what stands for a buffer in the memory that is not its home's
+	made   []*loop.Buffer
+	names  map[string]bool
+}
+
+// settle gives every root buffer its home. A temp lies on the device if a launch there touches it; a weight, if nothing else does.
+func (d *division) settle() {
+	host, device := map[*loop.Buffer]bool{}, map[*loop.Buffer]bool{}
+	d.reach(d.module.Body, func(b *loop.Buffer, on string) {
+		if on == "" {
+			host[b.Root()] = true
+		} else {
+			device[b.Root()] = true
+		}
+	})
+	for _, b := range d.module.Buffers {
+		if b.View != nil {
+			continue
+		}
+		switch {
+		case b.Kind == loop.Input || b.Kind == loop.Weight:
+			d.valid[b] = memories{host: true}
+		}
+		if device[b] && (b.Kind == loop.Temp || b.Kind == loop.Weight && !host[b] && !b.Paged) {
+			b.Device, d.home[b] = d.device, d.device
+			if b.Kind == loop.Weight {
+				d.valid[b] = memories{device: true}
+			}
+		}
+	}
+}
+
+// reach visits the buffers that steps touch, and where.
+func (d *division) reach(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
+	for _, step := range steps {
+		switch s := step.(type) {
+		case *loop.Launch:
+			for _, b := range s.Args {
+				visit(b, s.Device)
+			}
+		case *loop.If:
+			visit(s.Cond, "")
+			d.reach(s.Then, visit)
+			d.reach(s.Else, visit)
+		case *loop.Loop:
+			for _, b := range []*loop.Buffer{s.Trip, s.Cond, s.Index} {
+				if b != nil {
+					visit(b, "")
+				}
+			}
+			d.reach(s.Body, visit)
+		case *loop.Copy:
+			if s.Pick != nil || s.From.Away() || s.To.Away() {
+				loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) { visit(b, "") })
+			}
+		default:
+			loop.EachBuffer([]loop.Step{step}, func(b *loop.Buffer) { visit(b, "") })
+		}
+	}
+}
+
+// steps is a body in which each step finds its operands in the memory of who runs it.
+func (d *division) steps(body []loop.Step) []loop.Step {
+	var out []loop.Step
+	for _, step := range body {
+		switch s := step.(type) {
+		case *loop.Launch:
+			out = d.launch(out, s)
+		case *loop.Copy:
+			out = d.copy(out, s)
+		case *loop.Host:
+			h := *s
+			h.In, h.Out = slices.Clone(s.In), slices.Clone(s.Out)
+			for i, b := range h.In {
+				out, h.In[i] = d.read(out, b, "")
+			}
+			for i, b := range h.Out {
+				out, h.Out[i] = d.write(out, b, "")
+			}
+			out = append(out, &h)
+		case *loop.Bind:
+			b := *s
+			out, b.From = d.read(out, s.From, "")
+			out = append(out, &b)
+		case *loop.If:
+			out = d.branch(out, s)
+		case *loop.Loop:
+			out = d.loop(out, s)
+		}
+	}
+	return out
+}
+
+// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it.
+func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
+	if b == nil {
+		return out, nil
+	}
+	root := b.Root()
+	if have := d.valid[root]; have.any() && !have.in(device) {
+		out = d.bring(out, root, device)
+	}
+	return out, d.standIn(b, device)
+}
+
+// bring copies a root buffer's contents into a memory that does not have them.
+func (d *division) bring(out []loop.Step, root *loop.Buffer, device string) []loop.Step {
+	from := d.device
+	if device != "" {
+		from = ""
+	}
+	d.valid[root] = memories{host: true, device: true}
+	to, source := d.standIn(root, device), d.standIn(root, from)
+	if to.Kind == loop.Weight {
+		return out // it is there from the beginning
+	}
+	return append(out, &loop.Copy{To: to, From: source})
+}
+
+// write is read for a buffer that a step writes: contents that it leaves are brought first, and the other memory's are stale afterwards.
+func (d *division) write(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
+	if b == nil {
+		return out, nil
+	}
+	root := b.Root()
+	if have := d.valid[root]; wholeOf(b) != root && have.any() && !have.in(device) {
+		out = d.bring(out, root, device)
+	}
+	d.valid[root] = only(device)
+	return out, d.standIn(b, device)
+}
+
+// launch gives a launch its operands.
+func (d *division) launch(out []loop.Step, s *loop.Launch) []loop.Step {
+	l := *s
+	l.Args = slices.Clone(s.Args)
+	for i, b := range s.Args {
+		if access := s.Kernel.Params[i].Access; access == loop.Read || access == loop.Update {
+			out, l.Args[i] = d.read(out, b, s.Device)
+		}
+	}
+	for i, b := range s.Args {
+		if s.Kernel.Params[i].Access != loop.Read {
+			out, l.Args[i] = d.write(out, b, s.Device)
+		}
+	}
+	return append(out, &l)
+}
+
+// copy has a copy done where what it reads is. One on the device whose elements do not follow one another in both buffers is a kernel's work, if
+// both have one shape, and else the host's.
+func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
+	c := *s
+	if s.Pick != nil {
+		p := *s.Pick
+		c.Pick = &p
+		out, p.Index = d.read(out, s.Pick.Index, "")
+	}
+	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
+	if s.Pick == nil && !s.From.Away() && !s.To.Away() && (dense || d.sameShape(s.From, s.To)) {
+		if have := d.valid[s.From.Root()]; have.device && (!have.host || d.home[s.To.Root()] != "") {
+			device = d.device
+		}
+	}
+	out, c.From = d.read(out, s.From, device)
+	out, c.To = d.write(out, s.To, device)
+	if device != "" && !dense {
+		return append(out, d.kernelFor(&c))
+	}
+	return append(out, &c)
+}
+
+// rowMajor reports whether a buffer's elements follow one another in memory.
+func rowMajor(b *loop.Buffer) bool { return b.View == nil || b.View.Strides == nil }
+
+func (d *division) sameShape(a, b *loop.Buffer) bool {
+	return slices.EqualFunc(a.Shape, b.Shape, func(x, y sym.Expr) bool { return d.module.Dims.EQ(x, y) == sym.Yes })
+}
+
+// kernelFor is a launch that copies one buffer of the device to another, element by element.
+func (d *division) kernelFor(c *loop.Copy) *loop.Launch {
+	shape := c.To.Shape
+	param := func(name string, access loop.Access, b *loop.Buffer) *loop.Param {
+		p := &loop.Param{Name: name, Access: access, DType: b.DType, Shape: shape}
+		if b.View != nil {
+			p.Strides = b.View.Strides
+		}
+		return p
+	}
+	from, to := param("from", loop.Read, c.From), param("to", loop.Write, c.To)
+	index, names := make([]sym.Expr, len(shape)), make([]sym.Name, len(shape))
+	for axis := range shape {
+		names[axis] = sym.Bound(fmt.Sprintf("i%d", axis))
+		index[axis] = sym.Var(names[axis])
+	}
+	body := []loop.Stmt{&loop.Store{To: to.Name, Index: index, X: &loop.Load{From: from.Name, Index: index, Type: from.DType}}}
+	for axis := len(shape) - 1; axis >= 0; axis-- {
+		body = []loop.Stmt{&loop.For{Kind: loop.Each, Var: names[axis], Extent: shape[axis], Body: body}}
+	}
+	k := &loop.Kernel{Name: d.fresh("copy_" + c.To.Name), Params: []*loop.Param{from, to}, Body: body}
+	k.Dims = loop.FreeDims(k)
+	d.module.Kernels = append(d.module.Kernels, k)
+	return &loop.Launch{Kernel: k, Args: []*loop.Buffer{c.From, c.To}, Device: d.device}
+}
+
+// branch divides the bodies of an If. What either touches lies at home after both.
+func (d *division) branch(out []loop.Step, s *loop.If) []loop.Step {
+	b := *s
+	out, b.Cond = d.read(out, s.Cond, "")
+	touched := d.touched(append(slices.Clone(s.Then), s.Else...))
+	before := maps.Clone(d.valid)
+	b.Then = d.steps(s.Then)
+	b.Then = d.goHome(b.Then, touched)
+	then := d.valid
+	d.valid = before
+	b.Else = d.steps(s.Else)
+	b.Else = d.goHome(b.Else, touched)
+	for _, root := range touched {
+		if !d.valid[root].any() {
+			d.valid[root] = then[root]
+		}
+	}
+	return append(out, &b)
+}
+
+// loop divides the body of a Loop. What it touches lies at home whenever an iteration begins and ends, and what decides about the loop on the host too.
+func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
+	l := *s
+	touched := d.touched([]loop.Step{s})
+	out = d.goHome(out, touched)
+	out, l.Trip = d.read(out, s.Trip, "")
+	out, l.Cond = d.read(out, s.Cond, "")
+	start := maps.Clone(d.valid)
+	if s.Index != nil {
+		_, l.Index = d.write(nil, s.Index, "")
+	}
+	l.Body = d.goHome(d.steps(s.Body), touched)
+	l.Body, _ = d.read(l.Body, s.Trip, "")
+	l.Body, _ = d.read(l.Body, s.Cond, "")
+	for _, root := range touched {
+		if start[root].any() {
+			d.valid[root] = memories{host: d.valid[root].host && start[root].host, device: d.valid[root].device && start[root].device}
+		}
+	}
+	return append(out, &l)
+}
+
+// touched is the root buffers that steps mention, each once.
+func (d *division) touched(steps []loop.Step) (roots []*loop.Buffer) {
+	seen := map[*loop.Buffer]bool{}
+	loop.EachBuffer(steps, func(b *loop.Buffer) {
+		if root := b.Root(); !seen[root] && root.Kind != loop.Weight {
+			seen[root] = true
+			roots = append(roots, root)
+		}
+	})
+	return roots
+}
+
+// goHome brings what was written elsewhere home, and takes nothing else to be anywhere but there.
+func (d *division) goHome(out []loop.Step, roots []*loop.Buffer) []loop.Step {
+	for _, root := range roots {
+		have, home := d.valid[root], d.home[root]
+		if !have.any() {
+			continue
+		}
+		if !have.in(home) {
+			out = d.bring(out, root, home)
+		}
+		d.valid[root] = only(home)
+	}
+	return out
+}
+
+// deliver brings the outputs to the host.
+func (d *division) deliver() (out []loop.Step) {
+	for _, b := range d.module.Buffers {
+		if b.Kind == loop.Output && b.View == nil {
+			out, _ = d.read(out, b, "")
+		}
+	}
+	return out
+}
+
+// standIn is what stands for a buffer in a device's memory: the buffer itself at its home, elsewhere its mirror, or the same view of one.
+func (d *division) standIn(b *loop.Buffer, device string) *loop.Buffer {
+	root := b.Root()
+	if d.home[root] == device {
+		return b
+	}
+	if made := d.other[b]; made != nil {
+		return made
+	}
+	m := *b
+	m.Name, m.Elements, m.State = d.fresh(b.Name+"."+memoryWord(device)), nil, nil
+	switch {
+	case b.View != nil:
+		view := *b.View
+		view.Of = d.standIn(b.View.Of, device)
+		m.View = &view
+	default:
+		m.Device = device
+		if b.Kind != loop.Weight {
+			m.Kind = loop.Temp
+		}
+	}
+	d.other[b] = &m
+	d.made = append(d.made, &m)
+	return &m
+}
+
+// memoryWord is a memory in the name of a mirror.
+func memoryWord(device string) string {
+	if device == "" {
+		return "host"
+	}
+	return device
+}
+
+// fresh is a name that neither a buffer nor a kernel has.
+func (d *division) fresh(hint string) string {
+	name := hint
+	for i := 1; d.names[name]; i++ {
+		name = fmt.Sprintf("%s.%d", hint, i)
+	}
+	d.names[name] = true
+	return name
+}

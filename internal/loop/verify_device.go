@@ -1,0 +1,65 @@
+package loop
+
+import "slices"
+
+// This file checks that steps find their operands in the memory of the device that runs them.
+
+// Memory names the device in whose memory a buffer lies; "" is the host's.
+func (b *Buffer) Memory() string { return b.Root().Device }
+
+// lies checks that only a Temp or a Weight lies in a device's memory, and that a view says nothing of its own.
+func (v *moduleVerifier) lies(b *Buffer) {
+	if b.Device != "" && (b.View != nil || b.Kind != Temp && b.Kind != Weight || b.Paged) {
+		v.fail("buffer %%%s lies in the memory of %s: only a temp or a weight does, and a view lies where what it views does", b.Name, b.Device)
+	}
+}
+
+// reaches checks that buffers lie in a device's memory.
+func (v *moduleVerifier) reaches(device, where string, list ...*Buffer) {
+	for _, b := range list {
+		if b != nil && b.Memory() != device {
+			v.fail("%s runs on %s and reaches for %%%s in the memory of %s", where, deviceWord(device), b.Name, deviceWord(b.Memory()))
+		}
+	}
+}
+
+// across checks a copy from one memory to another: all elements follow one another in both.
+func (v *moduleVerifier) across(s *Copy) {
+	if s.Pick != nil {
+		v.reaches("", "a copy of rows", s.From, s.To, s.Pick.Index)
+		return
+	}
+	if s.From.Memory() == "" && s.To.Memory() == "" {
+		return
+	}
+	for _, b := range []*Buffer{s.From, s.To} {
+		if b.Away() || b.View != nil && b.View.Strides != nil && !v.equal(b.View.Strides, RowMajor(b.Shape)) {
+			v.fail("a copy between %s and %s of %%%s, whose elements do not follow one another in memory", deviceWord(s.From.Memory()), deviceWord(s.To.Memory()), b.Name)
+		}
+	}
+}
+
+// onDevices checks one step's operands, those of inner steps not included.
+func (v *moduleVerifier) onDevices(s Step) {
+	switch s := s.(type) {
+	case *Launch:
+		v.reaches(s.Device, "the launch of @"+s.Kernel.Name, s.Args...)
+	case *Copy:
+		v.across(s)
+	case *Host:
+		v.reaches("", "host operator "+s.Op, slices.Concat(s.In, s.Out)...)
+	case *Bind:
+		v.reaches("", "the bind of "+s.Dim.String(), s.From)
+	case *If:
+		v.reaches("", "an if", s.Cond)
+	case *Loop:
+		v.reaches("", "a loop", s.Trip, s.Cond, s.Index)
+	}
+}
+
+func deviceWord(device string) string {
+	if device == "" {
+		return "the host"
+	}
+	return device
+}
