@@ -23,6 +23,7 @@ type assembly struct {
 	ends    map[int][]*loop.Buffer        // and by the last step of their lives
 	over    map[*loop.Buffer]*loop.Buffer // what a buffer may be written over
 	live    map[*loop.Buffer]bool         // carved, not released
+	pending bool                          // copies between memories may be under way
 	step    int
 }
 
@@ -88,7 +89,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 			}
 		}
 	}
-	a.to.Steps = a.steps(m.Body)
+	a.to.Steps = a.finish(a.steps(m.Body))
 	placeTakes(a.to)
 	return a.to, nil
 }
@@ -147,6 +148,7 @@ func (a *assembly) steps(body []loop.Step) []program.Step {
 	for _, step := range body {
 		first := a.step
 		a.step++
+		out = a.await(out, step)
 		for _, b := range a.begins[first] {
 			out = append(out, a.carve(b))
 		}
@@ -196,7 +198,7 @@ func (a *assembly) branch(s *loop.If) program.Step {
 		}
 	}
 	before := maps.Clone(a.live)
-	out.Then = append(a.release(nil, head), a.steps(s.Then)...)
+	out.Then = a.finish(append(a.release(nil, head), a.steps(s.Then)...))
 	then := a.live
 	a.live = maps.Clone(before)
 	var gone []*loop.Buffer
@@ -211,7 +213,7 @@ func (a *assembly) branch(s *loop.If) program.Step {
 			out.Else = append(out.Else, a.carve(b))
 		}
 	}
-	out.Else = append(out.Else, a.steps(s.Else)...)
+	out.Else = a.finish(append(out.Else, a.steps(s.Else)...))
 	var left, late []*loop.Buffer
 	for _, b := range a.from.Buffers {
 		if then[b] && !a.live[b] {
@@ -234,7 +236,7 @@ func (a *assembly) branch(s *loop.If) program.Step {
 func (a *assembly) one(step loop.Step) program.Step {
 	switch s := step.(type) {
 	case *loop.Launch:
-		l := &program.Launch{Kernel: a.kernels[s.Kernel], Args: a.list(s.Args), Source: s.Source}
+		l := &program.Launch{Kernel: a.kernels[s.Kernel], Args: a.list(s.Args), Source: s.Source, Stream: a.stream(s.Device)}
 		for _, p := range s.Kernel.Params {
 			l.Writes = append(l.Writes, p.Access != loop.Read)
 		}
@@ -253,11 +255,11 @@ func (a *assembly) one(step loop.Step) program.Step {
 		if !s.Count.None() {
 			l.Count = a.dims[s.Count]
 		}
-		l.Body = a.steps(s.Body)
+		l.Body = a.finish(a.steps(s.Body))
 		a.step++
 		return l
 	case *loop.Copy:
-		c := &program.Copy{To: a.tensors[s.To], From: a.tensors[s.From]}
+		c := &program.Copy{To: a.tensors[s.To], From: a.tensors[s.From], Stream: a.stream(s.To.Memory() + s.From.Memory())}
 		if s.Pick != nil {
 			c.Pick = &program.Pick{Index: a.tensors[s.Pick.Index], Rows: s.Pick.Rows, Source: s.Pick.Source}
 		}

@@ -58,12 +58,13 @@ type Compiled struct {
 	Exhausted bool
 	Faults    []error  // of scheduling, that a simpler way was found around: bugs
 	Notes     []string // why the code is less than the machine could do
-	OnHost    []OnHost // launches that a device does not run, though the program is for one
+	Device    OnDevice // what a device with memory of its own runs, and what it takes
 	Savings   []Saving // what a budget asked for
 	Spilled   sym.Expr // bytes of the file that one call spills to
 	Guards    int      // accesses of the scheduled loops that a check guards, since they are not proved
 	Scratch   sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
+	device  string // that runs the kernels, with memory of its own; "" where the host does
 	time    *timeline
 	problem memplan.Problem // of the arena
 	late    []memplan.Problem
@@ -336,6 +337,11 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	}
 	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
 	done("order", c.Loop.String)
+	if refuses := refusals[c.Machine.Name]; refuses != nil && !o.Reference {
+		c.divide(c.Machine.Name, func(k *loop.Kernel) error { return refuses(k, c.Machine) })
+		verifyLoop(c.Loop, "divide")
+		done("divide", c.Loop.String)
+	}
 	if err := c.checkPlaces(); err != nil {
 		return err
 	}

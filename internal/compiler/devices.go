@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/memplan"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -19,8 +20,16 @@ type OnHost struct {
 	Reason         string // why the device does not run it
 }
 
-// place divides the module. refuses says why a device cannot run a kernel; nil: it can.
-func (c *Compiled) place(device string, refuses func(k *loop.Kernel) error) {
+// OnDevice is what a program takes of a device, beside what it takes of the host.
+type OnDevice struct {
+	Arena   *memplan.Solution // nil where there is no device
+	Scratch sym.Expr          // bytes that one launch needs at most, over the inputs' dimensions
+	Refused []OnHost          // launches that run on the host
+}
+
+// divide divides the module. refuses says why a device cannot run a kernel; nil: it can.
+func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
+	c.device = device
 	d := &division{module: c.Loop, device: device, home: map[*loop.Buffer]string{}, valid: map[*loop.Buffer]memories{},
 		other: map[*loop.Buffer]*loop.Buffer{}, names: map[string]bool{}}
 	for _, b := range c.Loop.Buffers {
@@ -40,7 +49,7 @@ func (c *Compiled) place(device string, refuses func(k *loop.Kernel) error) {
 			l.Device = device
 			return
 		}
-		c.OnHost = append(c.OnHost, OnHost{Kernel: l.Kernel.Name, Source: l.Source, Reason: verdict.Error()})
+		c.Device.Refused = append(c.Device.Refused, OnHost{Kernel: l.Kernel.Name, Source: l.Source, Reason: verdict.Error()})
 	})
 	d.settle()
 	body := d.steps(c.Loop.Body)
@@ -62,7 +71,7 @@ func (m memories) in(device string) bool {
 
 func only(device string) memories { return memories{host: device == "", device: device != ""} }
 
-// division is the state of place.
+// division is the state of divide.
 type division struct {
 	module *loop.Module
 	device string

@@ -20,6 +20,9 @@ var generators = map[string]func(m *loop.Module, machine target.Machine) (*targe
 	target.AMD64Name:    amd64.Compile,
 }
 
+// refusals say, by the name of a machine that is a device with memory of its own, why it cannot run a kernel; nil: it can.
+var refusals = map[string]func(k *loop.Kernel, machine target.Machine) error{}
+
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine { return target.Portable(threads) }
 

@@ -13,9 +13,10 @@ import (
 
 // Late is a storage for what the data decide the size of and nothing bounds: a plan of its own, over the dimensions that the data decide too.
 type Late struct {
-	Name  string
-	Kind  program.StorageKind
-	Plan  *memplan.Solution
+	Name   string
+	Kind   program.StorageKind
+	Device string // as a Storage's
+	Plan   *memplan.Solution
 	roots []*loop.Buffer
 }
 
@@ -38,11 +39,15 @@ func lateSize(m *loop.Module, b *loop.Buffer) sym.Expr {
 }
 
 // groups are the buffers that late storages are planned for, a list for each. Those whose last dimension one step binds, and whose dimensions keep their values while they
-// are alive, are planned together; every other, and every output, has storage of its own.
+// are alive, are planned together, in each memory by themselves; every other, and every output, has storage of its own.
 func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 	binds := binders(a.from, a.time)
-	var order []int
-	together := map[int][]*loop.Buffer{}
+	type when struct {
+		step   int
+		device string
+	}
+	var order []when
+	together := map[when][]*loop.Buffer{}
 	var apart [][]*loop.Buffer
 	for _, b := range a.from.Buffers {
 		life := a.time.alive[b]
@@ -61,14 +66,15 @@ func (c *Compiled) groups(a *assembly) [][]*loop.Buffer {
 			apart = append(apart, []*loop.Buffer{b})
 			continue
 		}
-		if together[step] == nil {
-			order = append(order, step)
+		at := when{step, b.Device}
+		if together[at] == nil {
+			order = append(order, at)
 		}
-		together[step] = append(together[step], b)
+		together[at] = append(together[at], b)
 	}
 	var all [][]*loop.Buffer
-	for _, step := range order {
-		all = append(all, together[step])
+	for _, at := range order {
+		all = append(all, together[at])
 	}
 	return append(all, apart...)
 }
@@ -111,7 +117,7 @@ func binders(m *loop.Module, t *timeline) map[sym.Name][]span {
 // planLate gives every buffer that needs it late storage.
 func (c *Compiled) planLate(a *assembly, solve solver) error {
 	for i, roots := range c.groups(a) {
-		l := Late{Name: fmt.Sprintf("late.%d", i), Kind: program.Arena, roots: roots}
+		l := Late{Name: fmt.Sprintf("late.%d", i), Kind: program.Arena, Device: roots[0].Device, roots: roots}
 		p := memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
 		for _, b := range roots {
 			life := a.time.alive[b]
@@ -128,7 +134,7 @@ func (c *Compiled) planLate(a *assembly, solve solver) error {
 			return err
 		}
 		at := len(a.to.Storages)
-		s := program.Storage{Name: l.Name, Kind: l.Kind, Align: 64, Size: l.Plan.Height, Late: true}
+		s := program.Storage{Name: l.Name, Kind: l.Kind, Device: l.Device, Align: 64, Size: l.Plan.Height, Late: true}
 		for _, let := range l.Plan.Layouts[0].Lets {
 			s.Lets = append(s.Lets, program.Let{Name: let.Name, X: let.X})
 		}

@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
@@ -19,13 +20,21 @@ func search(_ string, p memplan.Problem, _ []*loop.Buffer, o memplan.Options) (*
 	return memplan.Plan(p, o)
 }
 
-// layout has the arena and the outputs placed, has both plans validated, and writes them into the program.
+// layout has the arenas and the outputs placed, has their plans validated, and writes them into the program.
 func (c *Compiled) layout(a *assembly, solve solver) error {
-	arena, err := c.plan(a, loop.Temp, "arena", program.Arena, solve)
+	arena, err := c.plan(a, space{name: "arena"}, solve)
 	if err != nil {
 		return err
 	}
 	c.Arena = arena
+	var host []memplan.Let
+	if c.device != "" {
+		host = arena.Layouts[0].Lets // it has one layout, and the device's, which is the larger, may have several
+		if arena, err = c.plan(a, space{name: "arena." + c.device, device: c.device}, solve); err != nil {
+			return err
+		}
+		c.Device.Arena = arena
+	}
 	if err := c.planOutputs(a); err != nil {
 		return err
 	}
@@ -37,7 +46,7 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	}
 	for _, l := range arena.Layouts {
 		p := program.Plan{When: l.When}
-		for _, let := range l.Lets {
+		for _, let := range slices.Concat(host, l.Lets) {
 			p.Lets = append(p.Lets, program.Let{Name: let.Name, X: let.X})
 		}
 		a.to.Plans = append(a.to.Plans, p)
@@ -45,22 +54,28 @@ func (c *Compiled) layout(a *assembly, solve solver) error {
 	return nil
 }
 
-// plan places the root buffers of one kind in a storage of their own.
-func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage program.StorageKind, solve solver) (*memplan.Solution, error) {
-	p, roots, err := c.problemOf(a, kind)
+// space is an arena: its storage's name, and the device in whose memory it is.
+type space struct{ name, device string }
+
+// plan places the temps of an arena.
+func (c *Compiled) plan(a *assembly, where space, solve solver) (*memplan.Solution, error) {
+	p, roots, err := c.problemOf(a, loop.Temp, where.device)
 	if err != nil {
 		return nil, err
 	}
-	options := memplan.Options{Prefix: name + "."}
-	if kind == loop.Temp {
+	options := memplan.Options{Prefix: where.name + "."}
+	if where.device == "" && c.device != "" {
+		options.Layouts = 1
+	}
+	if where.device == "" {
 		c.problem, c.planned = p, options
 	}
-	s, err := c.solve(a, name, p, roots, options, solve)
+	s, err := c.solve(a, where.name, p, roots, options, solve)
 	if err != nil {
 		return nil, err
 	}
 	at := len(a.to.Storages)
-	a.to.Storages = append(a.to.Storages, program.Storage{Name: name, Kind: storage, Align: 64, Size: s.Height})
+	a.to.Storages = append(a.to.Storages, program.Storage{Name: where.name, Kind: program.Arena, Device: where.device, Align: 64, Size: s.Height})
 	for _, b := range roots {
 		a.storage[b] = at
 	}
@@ -69,7 +84,7 @@ func (c *Compiled) plan(a *assembly, kind loop.BufferKind, name string, storage 
 
 // planOutputs gives each output storage of its own: one may be elsewhere, in an argument's storage or the caller's, and outlive the others.
 func (c *Compiled) planOutputs(a *assembly) error {
-	p, roots, err := c.problemOf(a, loop.Output)
+	p, roots, err := c.problemOf(a, loop.Output, "")
 	if err != nil {
 		return err
 	}
@@ -109,11 +124,11 @@ func (c *Compiled) planSpill(a *assembly) error {
 	return nil
 }
 
-// problemOf is what there is to place of one kind: buffer i of the problem is roots[i].
-func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind) (p memplan.Problem, roots []*loop.Buffer, err error) {
+// problemOf is what there is to place of one kind in one memory: buffer i of the problem is roots[i].
+func (c *Compiled) problemOf(a *assembly, kind loop.BufferKind, device string) (p memplan.Problem, roots []*loop.Buffer, err error) {
 	p = memplan.Problem{Dims: a.from.Dims, Steps: max(1, a.time.steps)}
 	for _, b := range a.from.Buffers {
-		if b.Kind != kind || b.View != nil || b.State != nil || late(a.from, b) {
+		if b.Kind != kind || b.Device != device || b.View != nil || b.State != nil || late(a.from, b) {
 			continue
 		}
 		life := a.time.alive[b]

@@ -69,7 +69,7 @@ func (c *Compiled) ordered(moves int64) (body []loop.Step, sizes []int64, err er
 // arenaOf is the arena's size for an order of the steps, at each sample that has one.
 func (c *Compiled) arenaOf(body []loop.Step) (sizes []int64, err error) {
 	c.Loop.Body = body
-	p, _, err := c.problemOf(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp)
+	p, _, err := c.problemOf(newAssembly(c.Loop, lifetimes(c.Loop)), loop.Temp, "")
 	if err != nil {
 		return nil, err
 	}
