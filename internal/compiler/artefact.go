@@ -275,7 +275,7 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 		}
 	}
 	c.own()
-	c.Scratch = scratchOf(c.Loop, c.Code)
+	c.scratch()
 	return c, nil
 }
 
@@ -501,7 +501,7 @@ func (c *Compiled) Certify(value func(name sym.Name) (int64, bool)) (*memplan.Ce
 			whole := c.problem
 			whole.Buffers = slices.Clone(whole.Buffers)
 			for i, p := range c.late {
-				if c.Late[i].Kind == program.Arena {
+				if c.Late[i].Kind == program.Arena && c.Late[i].Device == "" {
 					whole.Buffers = appendProblem(whole.Buffers, p.Buffers)
 				}
 			}

@@ -165,7 +165,7 @@ func (s *squeezer) bounded() bool {
 			outputs += bytes
 		}
 	}
-	scratch, err := scratchOf(s.m, s.c.Code).Eval(s.value)
+	scratch, err := scratchOf(s.m, s.c.Code.Kernels).Eval(s.value)
 	if err != nil {
 		return false
 	}

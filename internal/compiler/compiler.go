@@ -257,7 +257,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	}
 	done("program", c.Program.String)
 	c.own()
-	c.Scratch = scratchOf(c.Loop, c.Code)
+	c.scratch()
 	return c, nil
 }
 
@@ -354,12 +354,25 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	return c.generate(o)
 }
 
+// scratch says what a worker's scratch is, and what a launch on a device needs.
+func (c *Compiled) scratch() {
+	var own, device []target.Kernel
+	for _, k := range c.Code.Kernels {
+		if _, blocks := k.(target.Blocks); blocks {
+			device = append(device, k)
+		} else {
+			own = append(own, k)
+		}
+	}
+	c.Scratch, c.Device.Scratch = scratchOf(c.Loop, own), scratchOf(c.Loop, device)
+}
+
 // scratchOf is the most that any kernel wants of a worker's scratch: at the limits of what data decide. A kernel without tiles is not run, and wants none.
-func scratchOf(m *loop.Module, code *target.Code) sym.Expr {
+func scratchOf(m *loop.Module, kernels []target.Kernel) sym.Expr {
 	var order []string
 	groups := map[string][]sym.Expr{}
 	factors := map[string]sym.Expr{}
-	for _, k := range code.Kernels {
+	for _, k := range kernels {
 		scratch := k.ScratchFormula()
 		if n, ok := scratch.Const(); ok && n == 0 {
 			continue

@@ -89,6 +89,11 @@ func (c *Compiled) generate(o Options) (err error) {
 	m := *c.Loop
 	m.Dims = c.Loop.Dims.Fresh() // what code asks has a credit of its own, as the proofs have
 	m.Dims.Grant(proofsOfKernel * (1 + len(m.Kernels)))
+	if c.device != "" {
+		err = c.generateDivided(&m, o)
+		c.report(o)
+		return err
+	}
 	generator, missing := generators[c.Machine.Name], c.Machine.Lacks()
 	if generator != nil && !o.Portable && len(missing) == 0 {
 		c.Code, err = generator(&m, c.Machine)
@@ -102,6 +107,52 @@ func (c *Compiled) generate(o Options) (err error) {
 	}
 	c.Code, err = portable.Compile(&m, Portable(c.Machine.Threads))
 	return err
+}
+
+// generateDivided makes a device's code of the kernels that it runs, and of the others the best code for the host.
+func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
+	device := map[*loop.Kernel]bool{}
+	each(m.Body, func(l *loop.Launch) { device[l.Kernel] = l.Device != "" })
+	parts := [2]loop.Module{*m, *m}
+	for i := range parts {
+		parts[i].Kernels = nil
+	}
+	var at []int // of each kernel: the part that it is in
+	for _, k := range m.Kernels {
+		part := 0
+		if device[k] {
+			part = 1
+		}
+		parts[part].Kernels = append(parts[part].Kernels, k)
+		at = append(at, part)
+	}
+	host, err := Machine("", c.Machine.Threads, false)
+	if err != nil || o.Portable {
+		host = Portable(c.Machine.Threads)
+	}
+	machines := [2]target.Machine{host, c.Machine}
+	whole := &target.Code{Machine: c.Machine}
+	var made [2]*target.Code
+	for i, machine := range machines {
+		if made[i], err = generators[machine.Name](&parts[i], machine); err != nil {
+			if whole.Release != nil {
+				whole.Release()
+			}
+			return err
+		}
+		code := made[i]
+		whole.Bytes += code.Bytes
+		whole.Left, whole.Slower = append(whole.Left, code.Left...), append(whole.Slower, code.Slower...)
+		if i == 0 {
+			whole.Release, whole.Held = code.Release, code.Held
+		}
+	}
+	for _, part := range at {
+		whole.Kernels = append(whole.Kernels, made[part].Kernels[0])
+		made[part].Kernels = made[part].Kernels[1:]
+	}
+	c.Code = whole
+	return nil
 }
 
 // report tells of kernels that a bug of ours kept from being machine code.

@@ -17,7 +17,7 @@ type Late struct {
 	Kind   program.StorageKind
 	Device string // as a Storage's
 	Plan   *memplan.Solution
-	roots []*loop.Buffer
+	roots  []*loop.Buffer
 }
 
 // late reports whether nothing bounds a root buffer's size before the run has decided it.
