@@ -1,0 +1,70 @@
+package target
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirml/weir/internal/diag"
+)
+
+// profiles are machines of blocks that may be compiled for though no such device is here. Shared bytes are of the devices' documentation; a thread's private bytes
+// are what leaves a processor enough threads to hide how long memory takes.
+var profiles = map[string]Machine{
+	// What every implementation of Vulkan 1.2 that has addresses of buffers must have.
+	"minimum": Vulkan(Limits{}, PhysicalAddress),
+	"mobile": Vulkan(Limits{Shared: 16384, Invocations: 256, Subgroup: 16, Private: 256},
+		PhysicalAddress, Int8, Int16, Int64, Float16, Storage8, Storage16, SubgroupSums, VulkanMemory),
+	"desktop": Vulkan(Limits{Shared: 49152, Invocations: 1024, Subgroup: 32, Private: 512},
+		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, VulkanMemory),
+	// AMD's Instinct MI300.
+	"gfx942": Vulkan(Limits{Shared: 65536, Invocations: 1024, Subgroup: 64, Private: 1024},
+		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, VulkanMemory),
+}
+
+// Profiles are the names that ParseLimits takes.
+func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
+
+// blockFeatures are the features that a text may name.
+var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, MatrixFloat16, ImportHost, VulkanMemory, PhysicalAddress}
+
+// mostLimit is the largest limit that a text may name: sums of a few of them stay far from overflow.
+const mostLimit = 1 << 40
+
+// ParseLimits reads a machine of blocks: words with commas between them, from left to right. A profile's name stands for all that it has, shared=16384,
+// invocations=128, subgroup=32 and private=256 for one limit, a feature's name adds that feature, and -feature takes it away. It begins at "minimum".
+func ParseLimits(source string) (Machine, error) {
+	m := profiles["minimum"]
+	features := slices.Clone(m.Features)
+	limits := map[string]*int64{"shared": &m.Limits.Shared, "invocations": &m.Limits.Invocations, "subgroup": &m.Limits.Subgroup, "private": &m.Limits.Private}
+	for _, word := range strings.Split(source, ",") {
+		word = strings.TrimSpace(word)
+		name, value, sets := strings.Cut(word, "=")
+		profile, known := profiles[word]
+		switch {
+		case known:
+			m.Limits, features = profile.Limits, slices.Clone(profile.Features)
+		case sets && limits[name] != nil:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 || n > mostLimit {
+				return Machine{}, diag.Inputf("limit %s is %q", name, value).WithFix("give a number from 1 to %d", int64(mostLimit))
+			}
+			*limits[name] = n
+		case !sets && slices.Contains(blockFeatures, word):
+			features = append(features, word)
+		case !sets && strings.HasPrefix(word, "-") && slices.Contains(blockFeatures, word[1:]):
+			features = slices.DeleteFunc(features, func(f string) bool { return f == word[1:] })
+		default:
+			return Machine{}, diag.Inputf("%q in the limits %q", word, source).WithFix("there are the profiles %s, the limits %s, and the features %s", strings.Join(Profiles(), ", "),
+				strings.Join(slices.Sorted(maps.Keys(limits)), ", "), strings.Join(blockFeatures, ", "))
+		}
+	}
+	if !slices.Contains(features, PhysicalAddress) {
+		return Machine{}, diag.Unsupportedf("a device without %s", PhysicalAddress)
+	}
+	if m.Limits.Subgroup > m.Limits.Invocations {
+		return Machine{}, diag.Inputf("a subgroup of %d threads in blocks of %d", m.Limits.Subgroup, m.Limits.Invocations)
+	}
+	return Vulkan(m.Limits, features...), nil
+}
