@@ -1,0 +1,124 @@
+package spirv
+
+// body is a function without parameters under construction. Control flow is structured: a branch and a loop are written whole, by what writes their
+// inside.
+type body struct {
+	m         *module
+	function  id
+	variables []uint32 // of the function: they stand at the beginning of its first block
+	code      []uint32 // what follows them
+	mentions  []id     // the global variables that it mentions
+}
+
+func (m *module) newBody() *body { return &body{m: m, function: m.fresh()} }
+
+// finish puts the function into the module.
+func (b *body) finish() {
+	m := b.m
+	void := m.voidType()
+	m.functions = appendOp(m.functions, opFunction, uint32(void), uint32(b.function), functionControlNone, uint32(m.global(opTypeFunction, 0, uint32(void))))
+	m.functions = appendOp(m.functions, opLabel, uint32(m.fresh()))
+	m.functions = append(append(m.functions, b.variables...), b.code...)
+	m.functions = appendOp(m.functions, opReturn)
+	m.functions = appendOp(m.functions, opFunctionEnd)
+}
+
+// do writes an instruction without a result.
+func (b *body) do(op opcode, operands ...uint32) { b.code = appendOp(b.code, op, operands...) }
+
+// op writes an instruction with a result of a type.
+func (b *body) op(op opcode, typ id, operands ...id) id {
+	x := b.m.fresh()
+	b.code = append(b.code, uint32(len(operands)+3)<<16|uint32(op), uint32(typ), uint32(x))
+	for _, o := range operands {
+		b.code = append(b.code, uint32(o))
+	}
+	return x
+}
+
+// exactly is op for arithmetic of floats that is not to be joined with other arithmetic.
+func (b *body) exactly(op opcode, typ id, operands ...id) id {
+	x := b.op(op, typ, operands...)
+	b.m.decorate(x, decorationNoContraction)
+	return x
+}
+
+// extended writes a function of GLSL.std.450, by its number.
+func (b *body) extended(number uint32, typ id, operands ...id) id {
+	x := b.m.fresh()
+	b.code = append(b.code, uint32(len(operands)+5)<<16|uint32(opExtInst), uint32(typ), uint32(x), uint32(b.m.glsl()), number)
+	for _, o := range operands {
+		b.code = append(b.code, uint32(o))
+	}
+	return x
+}
+
+// variable is a variable of the function.
+func (b *body) variable(typ id) id {
+	x := b.m.fresh()
+	b.variables = appendOp(b.variables, opVariable, uint32(b.m.pointerType(storageClassFunction, typ)), uint32(x), storageClassFunction)
+	return x
+}
+
+func (b *body) get(variable, typ id) id { return b.op(opLoad, typ, variable) }
+func (b *body) set(variable, x id)      { b.do(opStore, uint32(variable), uint32(x)) }
+
+// element is a pointer to an element of an array variable.
+func (b *body) element(class uint32, variable, typ, index id) id {
+	return b.op(opAccessChain, b.m.pointerType(class, typ), variable, index)
+}
+
+// when writes a branch; otherwise may be nil.
+func (b *body) when(condition id, then, otherwise func()) {
+	yes, no, after := b.m.fresh(), b.m.fresh(), b.m.fresh()
+	if otherwise == nil {
+		no = after
+	}
+	b.do(opSelectionMerge, uint32(after), selectionControlNone)
+	b.do(opBranchConditional, uint32(condition), uint32(yes), uint32(no))
+	b.do(opLabel, uint32(yes))
+	then()
+	b.do(opBranch, uint32(after))
+	if otherwise != nil {
+		b.do(opLabel, uint32(no))
+		otherwise()
+		b.do(opBranch, uint32(after))
+	}
+	b.do(opLabel, uint32(after))
+}
+
+// loop writes a loop: it runs inside while condition, written anew before each iteration, holds, and next after each.
+func (b *body) loop(condition func() id, inside, next func()) {
+	head, test, run, again, after := b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh(), b.m.fresh()
+	b.do(opBranch, uint32(head))
+	b.do(opLabel, uint32(head))
+	b.do(opLoopMerge, uint32(after), uint32(again), loopControlNone)
+	b.do(opBranch, uint32(test))
+	b.do(opLabel, uint32(test))
+	b.do(opBranchConditional, uint32(condition()), uint32(run), uint32(after))
+	b.do(opLabel, uint32(run))
+	inside()
+	b.do(opBranch, uint32(again))
+	b.do(opLabel, uint32(again))
+	next()
+	b.do(opBranch, uint32(head))
+	b.do(opLabel, uint32(after))
+}
+
+// barrier has the threads of a block wait for one another, and see what each has written to shared memory and to buffers.
+func (b *body) barrier() {
+	const workgroup, semantics = 2, 0x8 | 0x100 | 0x40 // acquire and release, of shared memory and of buffers
+	scope := b.m.constant32(workgroup)
+	b.do(opControlBarrier, uint32(scope), uint32(scope), uint32(b.m.constant32(semantics)))
+}
+
+// uses notes that the function mentions a global variable.
+func (b *body) uses(variable id) id {
+	for _, known := range b.mentions {
+		if known == variable {
+			return variable
+		}
+	}
+	b.mentions = append(b.mentions, variable)
+	return variable
+}

@@ -1,0 +1,168 @@
+package spirv
+
+import (
+	"slices"
+	"strconv"
+)
+
+// id names a result of an instruction; 0 names none.
+type id uint32
+
+// module is a SPIR-V module under construction: its sections, in the order in which they stand in the words.
+type module struct {
+	last         id
+	capabilities []uint32
+	extensions   []string
+	extended     id // the import of GLSL.std.450; 0 until it is used
+	entries      []uint32
+	modes        []uint32
+	names        []uint32
+	decorations  []uint32
+	globals      []uint32      // types, constants and variables, each after what it uses
+	known        map[string]id // of globals that are the same wherever they are used, by their words
+	functions    []uint32
+}
+
+func newModule() *module { return &module{known: map[string]id{}} }
+
+// version is SPIR-V 1.5: what Vulkan 1.2 takes.
+const (
+	magic   = 0x07230203
+	version = 0x00010500
+)
+
+// words is the module.
+func (m *module) words() []uint32 {
+	out := []uint32{magic, version, 0, uint32(m.last) + 1, 0}
+	for _, c := range m.capabilities {
+		out = appendOp(out, opCapability, c)
+	}
+	for _, e := range m.extensions {
+		out = appendOp(out, opExtension, literal(e)...)
+	}
+	if m.extended != 0 {
+		out = appendOp(out, opExtInstImport, append([]uint32{uint32(m.extended)}, literal("GLSL.std.450")...)...)
+	}
+	out = appendOp(out, opMemoryModel, addressingModelPhysicalStorageBuffer64, memoryModelGLSL450)
+	return slices.Concat(out, m.entries, m.modes, m.names, m.decorations, m.globals, m.functions)
+}
+
+func appendOp(to []uint32, op opcode, operands ...uint32) []uint32 {
+	return append(append(to, uint32(len(operands)+1)<<16|uint32(op)), operands...)
+}
+
+// literal is a string as words: its bytes, and a zero byte after them.
+func literal(s string) []uint32 {
+	words := make([]uint32, len(s)/4+1)
+	for i := range len(s) {
+		words[i/4] |= uint32(s[i]) << (8 * (i % 4))
+	}
+	return words
+}
+
+func (m *module) fresh() id {
+	m.last++
+	return m.last
+}
+
+func (m *module) capability(list ...uint32) {
+	for _, c := range list {
+		if !slices.Contains(m.capabilities, c) {
+			m.capabilities = append(m.capabilities, c)
+		}
+	}
+}
+
+func (m *module) extension(name string) {
+	if !slices.Contains(m.extensions, name) {
+		m.extensions = append(m.extensions, name)
+	}
+}
+
+func (m *module) decorate(x id, decoration uint32, operands ...uint32) {
+	m.decorations = appendOp(m.decorations, opDecorate, append([]uint32{uint32(x), decoration}, operands...)...)
+}
+
+// global is a type, a constant or a variable with these operands, made when it is first asked for. A typed one has its type first.
+func (m *module) global(op opcode, typ id, operands ...uint32) id {
+	key := strconv.Itoa(int(op)) + " " + strconv.Itoa(int(typ))
+	for _, w := range operands {
+		key += " " + strconv.FormatUint(uint64(w), 36)
+	}
+	if x, ok := m.known[key]; ok {
+		return x
+	}
+	x := m.unique(op, typ, operands...)
+	m.known[key] = x
+	return x
+}
+
+// unique is global for what is not the same wherever it is used.
+func (m *module) unique(op opcode, typ id, operands ...uint32) id {
+	x := m.fresh()
+	head := []uint32{uint32(x)}
+	if typ != 0 {
+		head = []uint32{uint32(typ), uint32(x)}
+	}
+	m.globals = appendOp(m.globals, op, append(head, operands...)...)
+	return x
+}
+
+func (m *module) voidType() id { return m.global(opTypeVoid, 0) }
+func (m *module) boolType() id { return m.global(opTypeBool, 0) }
+
+// intType is the type of integers of some bits. Whether they are signed is the instructions' affair.
+func (m *module) intType(bits uint32) id {
+	if bits == 64 {
+		m.capability(capabilityInt64)
+	}
+	return m.global(opTypeInt, 0, bits, 0)
+}
+
+func (m *module) floatType(bits uint32) id {
+	if bits == 64 {
+		m.capability(capabilityFloat64)
+	}
+	return m.global(opTypeFloat, 0, bits)
+}
+
+func (m *module) pairType() id { return m.global(opTypeVector, 0, uint32(m.intType(32)), 2) }
+
+func (m *module) pointerType(class uint32, to id) id {
+	return m.global(opTypePointer, 0, class, uint32(to))
+}
+
+func (m *module) arrayType(element id, length int64) id {
+	return m.global(opTypeArray, 0, uint32(element), uint32(m.constant32(uint32(length))))
+}
+
+func (m *module) constant32(bits uint32) id { return m.global(opConstant, m.intType(32), bits) }
+
+func (m *module) constant64(bits uint64) id {
+	return m.global(opConstant, m.intType(64), uint32(bits), uint32(bits>>32))
+}
+
+func (m *module) constantFloat(bits uint32) id { return m.global(opConstant, m.floatType(32), bits) }
+
+func (m *module) constantDouble(bits uint64) id {
+	return m.global(opConstant, m.floatType(64), uint32(bits), uint32(bits>>32))
+}
+
+func (m *module) constantPair(low, high uint32) id {
+	return m.global(opConstantComposite, m.pairType(), uint32(m.constant32(low)), uint32(m.constant32(high)))
+}
+
+func (m *module) constantBool(b bool) id {
+	if b {
+		return m.global(opConstantTrue, m.boolType())
+	}
+	return m.global(opConstantFalse, m.boolType())
+}
+
+// glsl is the import of GLSL's functions.
+func (m *module) glsl() id {
+	if m.extended == 0 {
+		m.extended = m.fresh()
+	}
+	return m.extended
+}

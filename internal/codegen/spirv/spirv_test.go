@@ -1,0 +1,129 @@
+package spirv
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tool runs one of Khronos's tools; it is false, said loudly, where that is not installed.
+func tool(t testing.TB, name string, args ...string) (output string, ok bool) {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Logf("%s IS NOT INSTALLED: what it would check is not checked", name)
+		return "", false
+	}
+	out, err := exec.Command(path, args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", name, err, out)
+	}
+	return string(out), true
+}
+
+func bytesOf(words []uint32) []byte {
+	var data []byte
+	for _, w := range words {
+		data = binary.LittleEndian.AppendUint32(data, w)
+	}
+	return data
+}
+
+// validate has spirv-val look at a module, and spirv-as read its text back.
+func validate(t testing.TB, words []uint32) {
+	t.Helper()
+	dir := t.TempDir()
+	file, text, again := filepath.Join(dir, "m.spv"), filepath.Join(dir, "m.txt"), filepath.Join(dir, "again.spv")
+	if err := os.WriteFile(file, bytesOf(words), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "spirv-val", "--target-env", "vulkan1.2", file)
+	if err := os.WriteFile(text, []byte(Text(words)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := tool(t, "spirv-as", "--preserve-numeric-ids", "--target-env", "vulkan1.2", "-o", again, text); !ok || t.Failed() {
+		return
+	}
+	got, err := os.ReadFile(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := bytesOf(words); len(got) != len(want) || string(got[20:]) != string(want[20:]) {
+		t.Errorf("the text is read back to other words\n%s", Text(words))
+	}
+}
+
+func TestHostileText(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for range 2000 {
+		words := make([]uint32, r.Intn(40))
+		for i := range words {
+			switch r.Intn(3) {
+			case 0:
+				words[i] = uint32(r.Intn(8)<<16 | r.Intn(400))
+			case 1:
+				words[i] = uint32(r.Intn(8))
+			default:
+				words[i] = r.Uint32()
+			}
+		}
+		if text := Text(words); len(words) > 0 && !strings.HasSuffix(text, "\n") {
+			t.Fatalf("the text of %v is %q", words, text)
+		}
+	}
+}
+
+// TestGrammar compares the table of instructions with the one that Khronos publishes.
+func TestGrammar(t *testing.T) {
+	data, err := os.ReadFile("/usr/include/spirv/unified1/spirv.core.grammar.json")
+	if err != nil {
+		t.Skipf("THE GRAMMAR IS NOT INSTALLED (Debian's spirv-headers), and the table is not compared with it: %v", err)
+	}
+	var grammar struct {
+		Instructions []struct {
+			Opname   string
+			Opcode   uint16
+			Operands []struct{ Kind, Quantifier string }
+		}
+	}
+	if err := json.Unmarshal(data, &grammar); err != nil {
+		t.Fatal(err)
+	}
+	found := map[uint16]bool{} // a number may stand there twice
+	for _, i := range grammar.Instructions {
+		l, ok := layouts[opcode(i.Opcode)]
+		if !ok {
+			continue
+		}
+		found[i.Opcode] = true
+		if l.name != i.Opname && l.name+"KHR" != i.Opname {
+			t.Errorf("instruction %d is %s, not %s", i.Opcode, i.Opname, l.name)
+		}
+		if have := strings.Count(l.operands, "<") + len(strings.Map(func(c rune) rune {
+			if strings.ContainsRune("trincsx", c) {
+				return c
+			}
+			return -1
+		}, stripKinds(l.operands))); have != len(i.Operands) {
+			t.Errorf("%s has %d operands, not %d", l.name, len(i.Operands), have)
+		}
+	}
+	if len(found) != len(layouts) {
+		t.Errorf("%d of %d instructions are in the grammar", len(found), len(layouts))
+	}
+}
+
+func stripKinds(s string) string {
+	for {
+		begin := strings.IndexByte(s, '<')
+		if begin < 0 {
+			return s
+		}
+		s = s[:begin] + s[begin+strings.IndexByte(s[begin:], '>')+1:]
+	}
+}

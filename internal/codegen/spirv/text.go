@@ -1,0 +1,182 @@
+package spirv
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. Words that are no instruction this room writes stand
+// as they are, after an exclamation mark; spirv-as reads the text back to the same words.
+func Text(words []uint32) string {
+	var out strings.Builder
+	if len(words) < 5 {
+		for _, w := range words {
+			fmt.Fprintf(&out, "!%d\n", w)
+		}
+		return out.String()
+	}
+	fmt.Fprintf(&out, "; SPIR-V\n; version %d.%d\n; bound %d\n", words[1]>>16&255, words[1]>>8&255, words[3])
+	t := texter{floats: map[uint32]uint32{}, ints: map[uint32]uint32{}}
+	for rest := words[5:]; len(rest) > 0; {
+		count := int(rest[0] >> 16)
+		if count == 0 || count > len(rest) {
+			count = len(rest)
+		}
+		out.WriteString(t.line(rest[:count]))
+		out.WriteByte('\n')
+		rest = rest[count:]
+	}
+	return out.String()
+}
+
+// texter knows the widths of the types that it has seen.
+type texter struct{ floats, ints map[uint32]uint32 }
+
+// line is one instruction.
+func (t *texter) line(words []uint32) string {
+	if int(words[0]>>16) == len(words) {
+		if l, ok := layouts[opcode(words[0])]; ok {
+			if s, ok := t.instruction(l, words); ok {
+				return s
+			}
+		}
+	}
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = "!" + strconv.FormatUint(uint64(w), 10)
+	}
+	return strings.Join(list, " ")
+}
+
+func (t *texter) instruction(l layout, words []uint32) (string, bool) {
+	result, operands := "", ""
+	rest, typ := words[1:], uint32(0)
+	for at := 0; at < len(l.operands); {
+		letter := l.operands[at]
+		kind := ""
+		if at++; letter == '<' {
+			end := at + strings.IndexByte(l.operands[at:], '>')
+			kind, at = l.operands[at:end], end+1
+		}
+		times := byte('1')
+		if at < len(l.operands) && (l.operands[at] == '?' || l.operands[at] == '*') {
+			times = l.operands[at]
+			at++
+		}
+		for n := 0; len(rest) > 0 && (n == 0 || times == '*'); n++ {
+			text, used := t.operand(letter, kind, typ, rest)
+			if used == 0 {
+				return "", false
+			}
+			switch letter {
+			case 'r':
+				result = text + " = "
+			case 't':
+				typ = rest[0]
+				fallthrough
+			default:
+				operands += " " + text
+			}
+			rest = rest[used:]
+		}
+	}
+	switch opcode(words[0]) {
+	case opDecorate, opMemberDecorate, opExecutionMode, opLoad, opStore, opLoopMerge: // an enumerant's own operands
+		for _, w := range rest {
+			operands += " " + decoration(words, w)
+		}
+		rest = nil
+	case opTypeInt, opTypeFloat:
+		if len(words) > 2 {
+			t.note(opcode(words[0]), words[1], words[2])
+		}
+	}
+	return result + l.name + operands, len(rest) == 0
+}
+
+func (t *texter) note(op opcode, typ, width uint32) {
+	if op == opTypeInt {
+		t.ints[typ] = width
+	} else {
+		t.floats[typ] = width
+	}
+}
+
+// decoration is an operand of an enumerant: a number, or of BuiltIn a word.
+func decoration(words []uint32, w uint32) string {
+	if opcode(words[0]) == opDecorate && len(words) == 4 && words[2] == decorationBuiltIn {
+		if name, ok := enumerants["BuiltIn"][w]; ok {
+			return name
+		}
+	}
+	return strconv.FormatUint(uint64(w), 10)
+}
+
+// operand is the first operand of words, and how many of them it takes; 0 where they are none.
+func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (text string, used int) {
+	switch letter {
+	case 't', 'r', 'i':
+		return "%" + strconv.FormatUint(uint64(words[0]), 10), 1
+	case 'n', 'x':
+		return strconv.FormatUint(uint64(words[0]), 10), 1
+	case 's':
+		return str(words)
+	case 'c':
+		return t.number(typ, words)
+	}
+	if kind == "MemoryAccess" && words[0] == memoryAccessNone {
+		return "None", 1
+	}
+	name, ok := enumerants[kind][words[0]]
+	if !ok {
+		return "", 0
+	}
+	return name, 1
+}
+
+func str(words []uint32) (text string, used int) {
+	var b []byte
+	for i, w := range words {
+		for shift := 0; shift < 32; shift += 8 {
+			c := byte(w >> shift)
+			if c == 0 {
+				if w>>shift != 0 { // what follows the end is zero
+					return "", 0
+				}
+				return `"` + string(b) + `"`, i + 1
+			}
+			if c < ' ' || c > '~' || c == '"' || c == '\\' {
+				return "", 0
+			}
+			b = append(b, c)
+		}
+	}
+	return "", 0
+}
+
+// number is a constant of a type. Floats stand as hexadecimal ones, which lose no bit.
+func (t *texter) number(typ uint32, words []uint32) (text string, used int) {
+	if width, ok := t.ints[typ]; ok {
+		switch {
+		case width == 64 && len(words) == 2:
+			return strconv.FormatUint(uint64(words[1])<<32|uint64(words[0]), 10), 2
+		case width == 32:
+			return strconv.FormatUint(uint64(words[0]), 10), 1
+		}
+		return "", 0
+	}
+	switch width := t.floats[typ]; {
+	case width == 32:
+		if x := math.Float32frombits(words[0]); x == x && x-x == 0 {
+			return strconv.FormatFloat(float64(x), 'x', -1, 32), 1
+		}
+	case width == 64 && len(words) == 2:
+		x := math.Float64frombits(uint64(words[1])<<32 | uint64(words[0]))
+		if x == x && x-x == 0 {
+			return strconv.FormatFloat(x, 'x', -1, 64), 2
+		}
+	}
+	return "", 0
+}
