@@ -26,6 +26,8 @@ const (
 	ImportHost      = "import-host"      // host memory used where it lies
 	VulkanMemory    = "vulkan-memory"    // the Vulkan memory model
 	PhysicalAddress = "physical-address" // buffers by address: without it there is no code for a machine
+	KeepsSpecial    = "keeps-special"    // f32 with signed zeros, infinities and NaN
+	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers
 )
 
 // HasBlocks reports whether kernels of a machine are blocks of threads.
@@ -69,8 +71,8 @@ type Entry struct {
 	Blocks  sym.Expr // how many blocks, over the kernel's dimensions: not negative
 }
 
-// Report is where the threads of a launch tell of a value that failed its check: four words, all zero until one did. Word 0 is the number of the check, from 1 on; word
-// 1 the value. One thread of those that failed writes it.
+// Report is where the threads of a launch tell of a value that failed its check: four words, all zero until one did. Word 0 is the number of the check, from 1 on; the
+// others are the value, and the least and the greatest that may be. One thread of those that failed writes it.
 type Report [4]uint64
 
 // Blocks is a Kernel for a machine of blocks, whose Run does nothing but return an error: a device runs its Binary. Its Scratch is what one launch of all
@@ -79,5 +81,18 @@ type Blocks interface {
 	Kernel
 	Binary() *Binary
 	// Failed is the error that a report tells of; nil for one that is all zero.
-	Failed(r Report, dims []int64) error
+	Failed(r Report) error
+}
+
+// SharedBits is how many bits an element of so many takes in memory that a block shares: a machine without narrow integers has it in wider ones.
+func (m Machine) SharedBits(bits int) int {
+	switch {
+	case bits <= 8 && m.Has(Int8):
+		return 8
+	case bits <= 16 && m.Has(Int16):
+		return 16
+	case bits <= 32:
+		return 32
+	}
+	return bits
 }

@@ -13,7 +13,7 @@ type module struct {
 	last         id
 	capabilities []uint32
 	extensions   []string
-	extended     id // the import of GLSL.std.450; 0 until it is used
+	functionSet  id // the import of GLSL.std.450; 0 until it is used
 	entries      []uint32
 	modes        []uint32
 	names        []uint32
@@ -40,8 +40,8 @@ func (m *module) words() []uint32 {
 	for _, e := range m.extensions {
 		out = appendOp(out, opExtension, literal(e)...)
 	}
-	if m.extended != 0 {
-		out = appendOp(out, opExtInstImport, append([]uint32{uint32(m.extended)}, literal("GLSL.std.450")...)...)
+	if m.functionSet != 0 {
+		out = appendOp(out, opExtInstImport, append([]uint32{uint32(m.functionSet)}, literal("GLSL.std.450")...)...)
 	}
 	out = appendOp(out, opMemoryModel, addressingModelPhysicalStorageBuffer64, memoryModelGLSL450)
 	return slices.Concat(out, m.entries, m.modes, m.names, m.decorations, m.globals, m.functions)
@@ -161,8 +161,8 @@ func (m *module) constantBool(b bool) id {
 
 // glsl is the import of GLSL's functions.
 func (m *module) glsl() id {
-	if m.extended == 0 {
-		m.extended = m.fresh()
+	if m.functionSet == 0 {
+		m.functionSet = m.fresh()
 	}
-	return m.extended
+	return m.functionSet
 }

@@ -1,0 +1,401 @@
+package spirv
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+)
+
+// This file makes values of what lies in memory, and the other way round, and converts values from type to type, as package dtype has it.
+
+func (w *writer) word(op opcode, operands ...id) id { return w.op(op, w.intType(32), operands...) }
+func (w *writer) and(x id, mask uint32) id          { return w.word(opBitwiseAnd, x, w.constant32(mask)) }
+func (w *writer) or(x, y id) id                     { return w.word(opBitwiseOr, x, y) }
+func (w *writer) left(x id, bits uint32) id         { return w.word(opShiftLeftLogical, x, w.constant32(bits)) }
+func (w *writer) right(x id, bits uint32) id {
+	return w.word(opShiftRightLogical, x, w.constant32(bits))
+}
+func (w *writer) test(op opcode, x, y id) id   { return w.op(op, w.boolType(), x, y) }
+func (w *writer) choose(typ, cond, x, y id) id { return w.op(opSelect, typ, cond, x, y) }
+func (w *writer) bits32(x id) id               { return w.op(opBitcast, w.intType(32), x) }
+func (w *writer) float32(bits id) id           { return w.op(opBitcast, w.floatType(32), bits) }
+
+// decode makes a value of an element's bits, which are zero-extended.
+func (w *writer) decode(dt dtype.DType, x id) id {
+	switch {
+	case dt == dtype.Bool:
+		return w.test(opINotEqual, x, w.constant32(0))
+	case dt == dtype.F32:
+		return w.float32(x)
+	case dt == dtype.BF16:
+		return w.float32(w.left(x, 16))
+	case dt == dtype.F16:
+		return w.decodeHalf(x)
+	case dt == dtype.F64:
+		return w.op(opBitcast, w.floatType(64), x)
+	case dt.IsFloat():
+		refuse("elements of %s", dt)
+	case dt.IsSigned() && dt.Bits() < 32:
+		return w.wrapped(dt, x)
+	}
+	return x
+}
+
+// encode makes the bits of an element of a value; those above the element's own are of no meaning.
+func (w *writer) encode(dt dtype.DType, x id) id {
+	switch {
+	case dt == dtype.Bool:
+		return w.choose(w.intType(32), x, w.constant32(1), w.constant32(0))
+	case dt == dtype.F32:
+		return w.bits32(x)
+	case dt == dtype.BF16:
+		return w.encodeBrain(x)
+	case dt == dtype.F16:
+		return w.encodeHalf(x)
+	case dt == dtype.F64:
+		if !w.int64s() {
+			return w.op(opBitcast, w.pairType(), x)
+		}
+		return w.op(opBitcast, w.intType(64), x)
+	case dt.IsFloat():
+		refuse("elements of %s", dt)
+	}
+	return x
+}
+
+// rounded is a value of f32 rounded to a narrower type.
+func (w *writer) rounded(dt dtype.DType, x id) id {
+	if dt == dtype.F32 || dt == dtype.F64 {
+		return x
+	}
+	bits := w.encode(dt, x)
+	return w.decode(dt, w.and(bits, uint32(1)<<dt.Bits()-1))
+}
+
+// wrapped is an integer of 32 bits reduced to those of a narrower type, extended by its sign or by zeros.
+func (w *writer) wrapped(dt dtype.DType, x id) id {
+	bits := uint32(dt.Bits())
+	switch {
+	case bits >= 32:
+		return x
+	case dt.IsSigned():
+		return w.word(opShiftRightArithmetic, w.left(x, 32-bits), w.constant32(32-bits))
+	}
+	return w.and(x, 1<<bits-1)
+}
+
+// isNaN32 tells by the bits, since a device may take it that nothing is NaN.
+func (w *writer) isNaN32(x id) id {
+	return w.test(opUGreaterThan, w.and(w.bits32(x), 0x7fffffff), w.constant32(0x7f800000))
+}
+
+func (w *writer) isNaN64(x id) id {
+	word := w.intType(64)
+	magnitude := w.op(opBitwiseAnd, word, w.op(opBitcast, word, x), w.constant64(math.MaxInt64))
+	return w.test(opUGreaterThan, magnitude, w.constant64(0x7ff0000000000000))
+}
+
+func (w *writer) isNaN(dt dtype.DType, x id) id {
+	if dt != dtype.F64 {
+		return w.isNaN32(x)
+	}
+	if !w.int64s() {
+		refuse("f64 without integers of 64 bits")
+	}
+	return w.isNaN64(x)
+}
+
+// decodeHalf has the value of an f16, subnormal numbers too, without an f32 that is subnormal.
+func (w *writer) decodeHalf(x id) id {
+	word, float := w.intType(32), w.floatType(32)
+	sign, magnitude := w.left(w.and(x, 0x8000), 16), w.and(x, 0x7fff)
+	normal := w.word(opIAdd, w.left(magnitude, 13), w.constant32((127-15)<<23))
+	special := w.or(w.left(magnitude, 13), w.constant32(0x7f800000))
+	quiet := w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7c00)), w.constant32(0x00400000), w.constant32(0))
+	special = w.or(special, quiet)
+	small := w.bits32(w.exactly(opFMul, float, w.op(opConvertUToF, float, magnitude), w.constantFloat(math.Float32bits(0x1p-24))))
+	out := w.choose(word, w.test(opULessThan, magnitude, w.constant32(0x0400)), small, normal)
+	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x7c00)), special, out)
+	return w.float32(w.or(sign, out))
+}
+
+// encodeHalf rounds to the nearest f16, of two the even one.
+func (w *writer) encodeHalf(x id) id {
+	word, float := w.intType(32), w.floatType(32)
+	bits := w.bits32(x)
+	sign, magnitude := w.and(w.right(bits, 16), 0x8000), w.and(bits, 0x7fffffff)
+	odd := w.and(w.right(magnitude, 13), 1)
+	normal := w.right(w.word(opIAdd, w.word(opIAdd, magnitude, w.constant32(1<<32-0x38000000+0x0fff)), odd), 13)
+	// The sum with ½ has units of 2⁻²⁴, a subnormal's, so that the addition itself rounds.
+	small := w.and(w.bits32(w.exactly(opFAdd, float, w.float32(magnitude), w.constantFloat(math.Float32bits(0.5)))), 0xffff)
+	nan := w.or(w.constant32(0x7e00), w.and(w.right(magnitude, 13), 0x3ff))
+	out := w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x38800000)), normal, small)
+	out = w.choose(word, w.test(opUGreaterThanEqual, magnitude, w.constant32(0x47800000)), w.constant32(0x7c00), out)
+	out = w.choose(word, w.test(opUGreaterThan, magnitude, w.constant32(0x7f800000)), nan, out)
+	return w.or(sign, out)
+}
+
+// encodeBrain rounds to the nearest bf16, of two the even one.
+func (w *writer) encodeBrain(x id) id {
+	bits := w.bits32(x)
+	odd := w.and(w.right(bits, 16), 1)
+	out := w.right(w.word(opIAdd, w.word(opIAdd, bits, w.constant32(0x7fff)), odd), 16)
+	nan := w.or(w.and(w.right(bits, 16), 0x8000), w.constant32(0x7fc0))
+	return w.choose(w.intType(32), w.isNaN32(x), nan, out)
+}
+
+// cast converts a value.
+func (w *writer) cast(to dtype.DType, x value) id {
+	from := x.dt
+	switch {
+	case to == from:
+		return w.whole(x)
+	case to == dtype.Bool:
+		return w.notZero(x)
+	case from == dtype.Bool:
+		return w.fromBool(to, x.id)
+	case to == dtype.C64:
+		return w.op(opCompositeConstruct, w.pairType(), w.bits32(w.cast(dtype.F32, x)), w.constant32(0))
+	case from == dtype.C64:
+		return w.cast(to, value{id: w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, 0)), dt: dtype.F32})
+	case from.IsInt() && to.IsInt():
+		return w.castInteger(to, x)
+	case from.IsInt():
+		return w.intToFloat(to, x)
+	case to.IsInt():
+		return w.floatToInt(to, x)
+	}
+	return w.castFloat(to, x)
+}
+
+func (w *writer) notZero(x value) id {
+	switch {
+	case x.dt == dtype.C64:
+		part := func(i uint32) id {
+			float := w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, i))
+			return w.notZero(value{id: float, dt: dtype.F32})
+		}
+		return w.op(opLogicalOr, w.boolType(), part(0), part(1))
+	case x.dt.IsInt():
+		return w.test(opINotEqual, x.id, w.zero(x))
+	case x.dt == dtype.F64:
+		return w.op(opLogicalOr, w.boolType(), w.isNaN(x.dt, x.id), w.test(opFUnordNotEqual, x.id, w.constantDouble(0)))
+	}
+	return w.test(opINotEqual, w.and(w.bits32(x.id), 0x7fffffff), w.constant32(0))
+}
+
+// zero is a zero as wide as an integer.
+func (w *writer) zero(x value) id {
+	if x.dt.Bits() == 64 && !x.narrow {
+		return w.constant64(0)
+	}
+	return w.constant32(0)
+}
+
+func (w *writer) fromBool(to dtype.DType, x id) id {
+	typ := w.heldType(to)
+	switch {
+	case to == dtype.C64:
+		one := w.constantPair(math.Float32bits(1), 0)
+		return w.choose(typ, x, one, w.constantPair(0, 0))
+	case to == dtype.F64:
+		return w.choose(typ, x, w.constantDouble(math.Float64bits(1)), w.constantDouble(0))
+	case to.IsFloat():
+		return w.choose(typ, x, w.constantFloat(math.Float32bits(1)), w.constantFloat(0))
+	case to.Bits() == 64:
+		return w.choose(typ, x, w.constant64(1), w.constant64(0))
+	}
+	return w.choose(typ, x, w.constant32(1), w.constant32(0))
+}
+
+func (w *writer) castInteger(to dtype.DType, x value) id {
+	wide := x.dt.Bits() == 64 && !x.narrow
+	switch {
+	case to.Bits() == 64 && wide:
+		return x.id
+	case to.Bits() == 64 && (x.dt.IsSigned() || x.narrow):
+		return w.op(opSConvert, w.heldType(to), x.id)
+	case to.Bits() == 64:
+		return w.op(opUConvert, w.heldType(to), x.id)
+	case wide:
+		return w.wrapped(to, w.op(opUConvert, w.intType(32), x.id))
+	}
+	return w.wrapped(to, x.id)
+}
+
+// intToFloat rounds once, to whatever type.
+func (w *writer) intToFloat(to dtype.DType, x value) id {
+	signed := x.dt.IsSigned()
+	op := opConvertUToF
+	if signed {
+		op = opConvertSToF
+	}
+	switch {
+	case to == dtype.F64 || to == dtype.F32:
+		return w.op(op, w.heldType(to), x.id)
+	case x.dt.Bits() <= 16:
+		return w.rounded(to, w.op(op, w.floatType(32), x.id)) // which is exact
+	}
+	magnitude, negative := x.id, w.constantBool(false)
+	typ := w.intType(32)
+	wide := x.dt.Bits() == 64 && !x.narrow
+	if wide {
+		typ = w.intType(64)
+	}
+	if signed {
+		negative = w.test(opSLessThan, x.id, w.zero(x))
+		magnitude = w.choose(typ, negative, w.op(opSNegate, typ, x.id), x.id)
+	}
+	y := w.oddFloat(magnitude, wide)
+	float := w.floatType(32)
+	return w.rounded(to, w.choose(float, negative, w.op(opFNegate, float, y), y))
+}
+
+// oddFloat is an integer without a sign as an f32 of 24 bits: what is cut off makes the last bit odd, so that rounding to fewer bits rounds as if nothing
+// had been cut off.
+func (w *writer) oddFloat(x id, wide bool) id {
+	word, float := w.intType(32), w.floatType(32)
+	if !wide {
+		return w.op(opConvertUToF, float, w.oddWord(x))
+	}
+	long := w.intType(64)
+	low := w.op(opUConvert, word, x)
+	high := w.op(opUConvert, word, w.op(opShiftRightLogical, long, x, w.constant64(32)))
+	top := w.op(opConvertUToF, float, w.oddWord(w.upper(high, low)))
+	scale := w.powerOfTwo(w.shiftOf(high))
+	return w.choose(float, w.test(opIEqual, high, w.constant32(0)), w.op(opConvertUToF, float, w.oddWord(low)), w.exactly(opFMul, float, top, scale))
+}
+
+// shiftOf is how many bits of the low word lie above the place of the last of the 32 highest bits of two words: 32 less the leading zeros of the high one.
+func (w *writer) shiftOf(high id) id {
+	return w.word(opIAdd, w.extended(glslFindUMsb, w.intType(32), high), w.constant32(1))
+}
+
+// upper is the 32 highest bits of two words, of which the high one is not zero, with what is under them gathered in the last.
+func (w *writer) upper(high, low id) id {
+	n := w.shiftOf(high) // 1 to 32
+	left := w.word(opISub, w.constant32(32), n)
+	// Shifts by 32 have no meaning: each is done in two.
+	rest := w.word(opShiftRightLogical, w.word(opShiftRightLogical, low, w.word(opISub, n, w.constant32(1))), w.constant32(1))
+	top := w.or(w.word(opShiftLeftLogical, high, left), rest)
+	mask := w.word(opISub, w.word(opShiftLeftLogical, w.word(opShiftLeftLogical, w.constant32(1), w.word(opISub, n, w.constant32(1))), w.constant32(1)), w.constant32(1))
+	lost := w.test(opINotEqual, w.word(opBitwiseAnd, low, mask), w.constant32(0))
+	return w.or(top, w.choose(w.intType(32), lost, w.constant32(1), w.constant32(0)))
+}
+
+// powerOfTwo is 2ⁿ for an integer n from 0 to 127.
+func (w *writer) powerOfTwo(n id) id {
+	return w.float32(w.left(w.word(opIAdd, n, w.constant32(127)), 23))
+}
+
+// oddWord is an integer with at most 24 bits that are not zero: where it has more, the last of the 24 is odd.
+func (w *writer) oddWord(x id) id {
+	word := w.intType(32)
+	top := w.extended(glslFindUMsb, word, w.or(x, w.constant32(1)))
+	drop := w.word(opISub, w.choose(word, w.test(opUGreaterThan, top, w.constant32(23)), top, w.constant32(23)), w.constant32(23)) // 0 to 8
+	mask := w.word(opISub, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(1))
+	lost := w.test(opINotEqual, w.word(opBitwiseAnd, x, mask), w.constant32(0))
+	last := w.choose(word, lost, w.word(opShiftLeftLogical, w.constant32(1), drop), w.constant32(0))
+	return w.or(w.word(opBitwiseAnd, x, w.word(opNot, mask)), last)
+}
+
+// floatToInt truncates. NaN is 0, and what does not fit is clamped as package dtype has it, before its low bits are kept.
+func (w *writer) floatToInt(to dtype.DType, x value) id {
+	if x.dt == dtype.F64 || to.Bits() == 64 {
+		return w.floatToWide(to, x)
+	}
+	word, float := w.intType(32), w.floatType(32)
+	number := func(v float64) id { return w.constantFloat(math.Float32bits(float32(v))) }
+	nan := w.isNaN32(x.id)
+	if to == dtype.U32 { // clamped to the range of i64
+		t := w.extended(glslTrunc, float, x.id)
+		high := w.extended(glslFloor, float, w.exactly(opFMul, float, t, number(0x1p-32)))
+		rest := w.exactly(opFSub, float, t, w.exactly(opFMul, float, high, number(0x1p32)))
+		inside := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdLessThan, t, number(0x1p63)), w.test(opFOrdGreaterThan, t, number(-0x1p63)))
+		inside = w.op(opLogicalAnd, w.boolType(), inside, w.op(opLogicalNot, w.boolType(), nan))
+		rest = w.choose(float, inside, rest, number(0))
+		most := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdGreaterThanEqual, t, number(0x1p63)), w.op(opLogicalNot, w.boolType(), nan))
+		return w.choose(word, most, w.constant32(math.MaxUint32), w.op(opConvertFToU, word, rest))
+	}
+	above, under := w.test(opFOrdGreaterThanEqual, x.id, number(0x1p31)), w.test(opFOrdLessThan, x.id, number(-0x1p31))
+	out := w.op(opLogicalOr, w.boolType(), nan, w.op(opLogicalOr, w.boolType(), above, under))
+	n := w.op(opConvertFToS, word, w.choose(float, out, number(0), x.id))
+	n = w.choose(word, above, w.constant32(math.MaxInt32), n)
+	n = w.choose(word, under, w.constant32(1<<31), n)
+	return w.wrapped(to, w.choose(word, nan, w.constant32(0), n))
+}
+
+// floatToWide is floatToInt by way of 64 bits.
+func (w *writer) floatToWide(to dtype.DType, x value) id {
+	if !w.int64s() {
+		refuse("%s to %s, for which the device has no integers of 64 bits", x.dt, to)
+	}
+	long, typ := w.intType(64), w.heldType(x.dt)
+	number := func(v float64) id {
+		if x.dt == dtype.F64 {
+			return w.constantDouble(math.Float64bits(v))
+		}
+		return w.constantFloat(math.Float32bits(float32(v)))
+	}
+	nan := w.isNaN(x.dt, x.id)
+	clamp := func(op opcode, low, high float64, least, most uint64) id {
+		above, under := w.test(opFOrdGreaterThanEqual, x.id, number(high)), w.test(opFOrdLessThan, x.id, number(low))
+		out := w.op(opLogicalOr, w.boolType(), nan, w.op(opLogicalOr, w.boolType(), above, under))
+		n := w.op(op, long, w.choose(typ, out, number(0), x.id))
+		n = w.choose(long, above, w.constant64(most), n)
+		n = w.choose(long, under, w.constant64(least), n)
+		return w.choose(long, nan, w.constant64(0), n)
+	}
+	switch {
+	case to.Bits() < 32 || to == dtype.I32:
+		least := int64(math.MinInt32)
+		n := clamp(opConvertFToS, -0x1p31, 0x1p31, uint64(least), math.MaxInt32)
+		return w.wrapped(to, w.op(opUConvert, w.intType(32), n))
+	case to == dtype.U64:
+		signed := clamp(opConvertFToS, -0x1p63, 0x1p63, 1<<63, math.MaxInt64)
+		unsigned := clamp(opConvertFToU, 0, 0x1p64, 0, math.MaxUint64)
+		return w.choose(long, w.test(opFOrdLessThan, x.id, number(0)), signed, unsigned)
+	}
+	n := clamp(opConvertFToS, -0x1p63, 0x1p63, 1<<63, math.MaxInt64)
+	if to == dtype.U32 {
+		return w.op(opUConvert, w.intType(32), n)
+	}
+	return n
+}
+
+func (w *writer) castFloat(to dtype.DType, x value) id {
+	switch {
+	case to == dtype.F64:
+		return w.op(opFConvert, w.heldType(to), x.id)
+	case x.dt == dtype.F64 && to == dtype.F32:
+		return w.op(opFConvert, w.floatType(32), x.id)
+	case x.dt == dtype.F64:
+		return w.rounded(to, w.oddOfDouble(x.id))
+	case to == dtype.F32:
+		return x.id
+	}
+	return w.rounded(to, x.id)
+}
+
+// oddOfDouble is an f64 as an f32, of two the odd one, so that rounding that rounds as if it had been of the f64.
+func (w *writer) oddOfDouble(x id) id {
+	if !w.int64s() {
+		refuse("f64 without integers of 64 bits")
+	}
+	float, double := w.floatType(32), w.floatType(64)
+	y := w.op(opFConvert, float, x)
+	back := w.op(opFConvert, double, y)
+	bits := w.bits32(y)
+	// Where y is too far from 0, the float before it is the other of the two. One of them is odd.
+	far := w.test(opUGreaterThan, w.magnitude64(back), w.magnitude64(x))
+	even := w.test(opIEqual, w.and(bits, 1), w.constant32(0))
+	inexact := w.test(opINotEqual, w.magnitude64(back), w.magnitude64(x))
+	other := w.choose(w.intType(32), far, w.word(opISub, bits, w.constant32(1)), w.word(opIAdd, bits, w.constant32(1)))
+	change := w.op(opLogicalAnd, w.boolType(), w.op(opLogicalAnd, w.boolType(), even, inexact), w.op(opLogicalNot, w.boolType(), w.isNaN64(x)))
+	return w.float32(w.choose(w.intType(32), change, other, bits))
+}
+
+func (w *writer) magnitude64(x id) id {
+	long := w.intType(64)
+	return w.op(opBitwiseAnd, long, w.op(opBitcast, long, x), w.constant64(math.MaxInt64))
+}

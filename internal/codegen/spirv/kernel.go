@@ -1,0 +1,407 @@
+// Package spirv is the code generator for machines of blocks of threads that run SPIR-V, such as GPUs through Vulkan. It writes the words of a module
+// itself.
+//
+// A kernel's top-level nests are entry points, run one after another. Where a nest begins with Block loops, an iteration of those is a block, and Thread loops
+// inside are spread over its threads (see block.go). In any other nest a thread does one iteration of the outermost loops whose iterations are independent, alone.
+//
+// Memory is reached by address: the module's one push constant is the address of the argument block that target.Binary describes. What the loop language proves
+// or checks is relied on; nothing else is, robust access least of all.
+package spirv
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// plainThreads is the threads of a block where each of them works alone.
+const plainThreads = 64
+
+// mostThreads is how many threads of a nest have locals in the launch's scratch at once: with more iterations, each thread does several.
+const mostThreads = 1 << 14
+
+// mostPrivate is how many bytes of locals of known size a thread keeps as variables; what is larger lies in the launch's scratch.
+const mostPrivate = 4 << 10
+
+// Compile makes code of the kernels of a module. One that Refuses would refuse is an error.
+func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	code := &target.Code{Machine: machine}
+	for _, k := range m.Kernels {
+		compiled, err := compile(k, m, machine)
+		if err != nil {
+			return nil, err
+		}
+		code.Kernels = append(code.Kernels, compiled)
+	}
+	return code, nil
+}
+
+// Refuses is the reason, of kind diag.ErrUnsupported, why a machine cannot run a kernel of a module; nil: it can.
+func Refuses(k *loop.Kernel, m *loop.Module, machine target.Machine) error {
+	_, err := compile(k, m, machine)
+	return err
+}
+
+// refusal is how the writing of a kernel ends that the machine cannot run.
+type refusal struct{ reason string }
+
+func refuse(format string, args ...any) { panic(refusal{fmt.Sprintf(format, args...)}) }
+
+// compile makes one kernel's code.
+func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kernel, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case refusal:
+			done, err = nil, diag.Unsupportedf("%s", r.reason)
+		default:
+			panic(r)
+		}
+	}()
+	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
+		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}}
+	w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
+	w.extension("SPV_KHR_physical_storage_buffer")
+	w.float32Modes()
+	for _, name := range k.Dims {
+		w.ranges.Set(name, m.RangeOf(name))
+	}
+	out := &kernel{loop: k, width: loop.WidthOf(k)}
+	for _, nest := range w.nests() {
+		out.entries = append(out.entries, w.entry(nest))
+		w.tiles = w.tiles.Add(out.entries[len(out.entries)-1].Blocks)
+	}
+	out.binary = &target.Binary{Words: w.words(), Entries: out.entries}
+	out.checks = w.checks
+	out.tiles, out.scratch = w.tiles, w.scratch
+	if out.tilesCode, err = out.tiles.Compile(k.Dims); err != nil {
+		return nil, diag.Internalf("spirv: kernel @%s: %v", k.Name, err)
+	}
+	if out.scratchCode, err = out.scratch.Compile(k.Dims); err != nil {
+		return nil, diag.Internalf("spirv: kernel @%s: %v", k.Name, err)
+	}
+	return out, nil
+}
+
+// kernel is a compiled kernel.
+type kernel struct {
+	loop                   *loop.Kernel
+	width                  *loop.Width
+	binary                 *target.Binary
+	entries                []target.Entry
+	checks                 []*loop.Check
+	tiles, scratch         sym.Expr
+	tilesCode, scratchCode *sym.Code
+}
+
+// Name is the loop kernel's.
+func (k *kernel) Name() string { return k.loop.Name }
+
+// Backend names this generator: a program may have kernels of several.
+func (k *kernel) Backend() string { return target.VulkanName }
+
+// Binary is the kernel's code.
+func (k *kernel) Binary() *target.Binary { return k.binary }
+
+// Tiles is the blocks of all entries.
+func (k *kernel) Tiles(dims []int64) (int64, error) {
+	n, err := k.eval(k.tilesCode, dims)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	if n > target.RowBlocks*mostRows {
+		return 0, diag.Inputf("kernel @%s: %d blocks for dimensions %v, at most %d are possible", k.loop.Name, n, dims, int64(target.RowBlocks*mostRows))
+	}
+	return n, k.width.Check(dims)
+}
+
+// mostRows is how many rows of blocks a grid has at most: what every implementation of Vulkan allows.
+const mostRows = 65535
+
+func (k *kernel) eval(code *sym.Code, dims []int64) (int64, error) {
+	v, err := code.Eval(dims)
+	if err != nil {
+		return 0, diag.Inputf("kernel @%s: a size cannot be computed for dimensions %v: %v", k.loop.Name, dims, err)
+	}
+	return v, nil
+}
+
+// TilesFormula is the number of blocks as a formula.
+func (k *kernel) TilesFormula() sym.Expr { return k.tiles }
+
+// ScratchFormula is the bytes of the locals that lie in the launch's scratch, of all threads that run at once.
+func (k *kernel) ScratchFormula() sym.Expr { return k.scratch }
+
+// Scratch is ScratchFormula's value.
+func (k *kernel) Scratch(dims []int64) (int64, error) { return k.eval(k.scratchCode, dims) }
+
+// Needs is what the operands must have.
+func (k *kernel) Needs(dims, bytes []int64) error { return k.width.Needs(dims, bytes) }
+
+// Run is refused: a device runs the kernel's Binary.
+func (k *kernel) Run(*target.Args, int64, int64, []byte) error {
+	return diag.Internalf("kernel @%s is for a device, and was run on the host", k.loop.Name)
+}
+
+// Failed is the error of a value that failed its check.
+func (k *kernel) Failed(r target.Report) error {
+	if r[0] == 0 {
+		return nil
+	}
+	if r[0] > uint64(len(k.checks)) {
+		return diag.Internalf("kernel @%s reports check %d of %d", k.loop.Name, r[0], len(k.checks))
+	}
+	c := k.checks[r[0]-1]
+	dt := c.X.DType()
+	detail := loop.CheckDetail(c.What, dt, loop.FromInt(dt, int64(r[1])), int64(r[2]), int64(r[3]))
+	return &diag.Error{Kind: diag.ErrInput, Node: k.loop.Source, Detail: detail}
+}
+
+// nest is a part of a kernel that is one entry: loops over dimensions alone, and what they are around.
+type nest struct {
+	loops  []*loop.For
+	body   []loop.Stmt
+	blocks bool // the loops' iterations are blocks; otherwise a thread does one alone
+	alone  bool // one thread does all
+}
+
+// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name values; otherwise one thread does everything.
+func (w *writer) nests() []nest {
+	var list []nest
+	var before []loop.Stmt
+	for _, s := range w.kernel.Body {
+		f, ok := s.(*loop.For)
+		if !ok {
+			if l, names := s.(*loop.Let); !names || loop.ReadsMemory(l.X) {
+				return []nest{{body: w.kernel.Body, alone: true}}
+			}
+			before = append(before, s)
+			continue
+		}
+		n := w.nest(f)
+		if len(before) > 0 {
+			n.body = append(append([]loop.Stmt{}, before...), n.body...)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+// nest takes the independent loops off a loop.
+func (w *writer) nest(f *loop.For) nest {
+	n := nest{blocks: f.Kind == loop.Block, body: []loop.Stmt{f}}
+	for {
+		inner, ok := loop.Only(n.body)
+		if !ok || !w.overDims(inner.Extent) || n.blocks != (inner.Kind == loop.Block) || !independent(inner) {
+			break
+		}
+		n.loops, n.body = append(n.loops, inner), inner.Body
+	}
+	n.alone = len(n.loops) == 0
+	return n
+}
+
+// independent reports whether a loop's iterations may be done at once.
+func independent(f *loop.For) bool {
+	return f.Kind == loop.Each || f.Kind == loop.Parallel || f.Kind == loop.Vector || f.Kind == loop.Block || f.Kind == loop.Thread
+}
+
+// overDims reports whether an integer depends on the kernel's dimensions only.
+func (w *writer) overDims(e sym.Expr) bool {
+	for _, name := range e.Vars() {
+		known := false
+		for _, dim := range w.kernel.Dims {
+			known = known || dim == name
+		}
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// most is an upper bound of an integer, for the ranges that names have where it stands.
+func (w *writer) most(e sym.Expr) int64 {
+	r, _ := w.ranges.Of(e)
+	return r.Max
+}
+
+// entry writes an entry point.
+func (w *writer) entry(n nest) target.Entry {
+	e := target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: plainThreads, Blocks: sym.Const(1)}
+	w.entryNames = append(w.entryNames, e.Name)
+	w.body = w.newBody()
+	w.begin()
+	total := sym.Const(1)
+	for _, l := range n.loops {
+		total = total.Mul(l.Extent.Max(sym.Const(0)))
+	}
+	switch {
+	case n.blocks:
+		e.Threads = w.blockThreads(n)
+		e.Blocks = total
+		e.Shared = w.block(n, total, e.Threads)
+	case n.alone:
+		e.Threads = 1
+		w.plain(n, total, 1)
+	default:
+		e.Threads = min(plainThreads, w.machine.Limits.Invocations)
+		e.Blocks = w.plain(n, total, e.Threads)
+	}
+	w.finishEntry(&e)
+	return e
+}
+
+func (w *writer) finishEntry(e *target.Entry) {
+	m := w.module
+	w.body.finish()
+	operands := append([]uint32{executionModelGLCompute, uint32(w.body.function)}, literal(e.Name)...)
+	for _, x := range w.body.mentions {
+		operands = append(operands, uint32(x))
+	}
+	m.entries = appendOp(m.entries, opEntryPoint, operands...)
+	m.modes = appendOp(m.modes, opExecutionMode, uint32(w.body.function), executionModeLocalSize, uint32(e.Threads), 1, 1)
+	for _, mode := range w.modes {
+		m.modes = appendOp(m.modes, opExecutionMode, uint32(w.body.function), mode, 32)
+	}
+}
+
+// float32Modes asks for f32 as IEEE 754 has it, as far as the machine grants it.
+func (w *writer) float32Modes() {
+	for _, row := range []struct {
+		feature          string
+		capability, mode uint32
+	}{
+		{target.KeepsSpecial, capabilitySignedZeroInfNanPreserve, executionModeSignedZeroInfNanPreserve},
+		{target.KeepsSubnormal, capabilityDenormPreserve, executionModeDenormPreserve},
+	} {
+		if w.machine.Has(row.feature) {
+			w.extension("SPV_KHR_float_controls")
+			w.capability(row.capability)
+			w.modes = append(w.modes, row.mode)
+		}
+	}
+}
+
+// plain writes a nest whose threads work alone, and says how many blocks it has.
+func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) {
+	w.enterPlain(n)
+	perThread := w.placeLocals(n.body)
+	size := sym.Const(threads)
+	blocks = total.CeilDiv(size)
+	if n.alone {
+		blocks = sym.Const(1)
+	}
+	limited := false
+	if zero, ok := perThread.Const(); !ok || zero != 0 {
+		most := sym.Const(max(1, mostThreads/threads))
+		limited = w.most(blocks) > mostThreads/threads
+		if limited {
+			blocks = blocks.Min(most)
+		}
+	}
+	thread := w.globalThread(threads, w.most(total))
+	count := w.integer(total)
+	work := func(at integer) {
+		for i := len(n.loops) - 1; i > 0; i-- {
+			var rest integer
+			extent := w.integer(n.loops[i].Extent)
+			rest, at = w.remainder(at, extent), w.quotient(at, extent)
+			w.bind(n.loops[i].Var, rest)
+		}
+		if len(n.loops) > 0 {
+			w.bind(n.loops[0].Var, at)
+		}
+		w.offsetLocals(thread, perThread)
+		w.statements(n.body)
+	}
+	if !limited {
+		w.when(w.below(thread, count), func() { work(thread) }, nil)
+	} else {
+		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), work)
+	}
+	if !perThread.Equal(sym.Const(0)) {
+		w.scratch = w.scratch.Max(perThread.Mul(blocks).Mul(size))
+	}
+	return blocks
+}
+
+// enterPlain gives the names of a nest's loops their ranges.
+func (w *writer) enterPlain(n nest) {
+	for _, l := range n.loops {
+		w.ranges.Set(l.Var, sym.Range{Max: max(w.most(l.Extent), 1) - 1})
+	}
+	w.rangesOf(n.body)
+}
+
+// rangesOf gives the names that statements declare the ranges that they have at most.
+func (w *writer) rangesOf(body []loop.Stmt) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			w.ranges.Set(s.Var, sym.Range{Max: max(w.most(s.Extent), 1) - 1})
+		case *loop.Check:
+			low, _ := w.ranges.Of(s.Min)
+			high, _ := w.ranges.Of(s.Max)
+			w.ranges.Set(s.Name, sym.Range{Min: min(low.Min, high.Max), Max: high.Max})
+		}
+		return true
+	})
+}
+
+// placeLocals gives each local of a thread's own code its place: variables, or the launch's scratch, of which it says the bytes that one thread needs.
+func (w *writer) placeLocals(body []loop.Stmt) sym.Expr {
+	k := &loop.Kernel{Name: w.kernel.Name, Body: body}
+	private := int64(0)
+	perThread := sym.Const(0)
+	for _, place := range loop.Locals(k) {
+		l := place.Local
+		m := &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape)}
+		bytes, fixed := loop.Bytes(l.DType, l.Shape).Const()
+		if fixed && bytes <= mostPrivate-private && l.DType.Bits() >= 8 {
+			private += bytes
+			m.variable, m.class = w.variable(w.arrayType(w.heldType(l.DType), max(1, elements(l.Shape)))), storageClassFunction
+		} else {
+			m.offset = place.Offset
+			end := place.Offset.Add(loop.Bytes(l.DType, l.Shape))
+			perThread = perThread.Max(end.CeilDiv(sym.Const(loop.ScratchAlign)).Mul(sym.Const(loop.ScratchAlign)))
+			w.inScratch = append(w.inScratch, m)
+		}
+		w.memories[l.Name] = m
+	}
+	return perThread
+}
+
+// elements is the number of elements of a fixed shape.
+func elements(shape []sym.Expr) int64 {
+	n, ok := sym.Product(shape...).Const()
+	if !ok || n < 0 || n > math.MaxInt32 {
+		return 0
+	}
+	return n
+}
+
+// offsetLocals computes where a thread's locals in the launch's scratch lie.
+func (w *writer) offsetLocals(thread integer, perThread sym.Expr) {
+	if len(w.inScratch) == 0 {
+		return
+	}
+	base := w.argument(len(w.kernel.Params) + len(w.kernel.Dims))
+	own := w.product(w.widened(thread), w.widened(w.integer(perThread)))
+	for _, m := range w.inScratch {
+		m.base = w.address(base, w.sum(own, w.widened(w.integer(m.offset))))
+	}
+	w.inScratch = nil
+}
+
+func (w *writer) bug(format string, args ...any) {
+	panic(diag.Internalf("spirv: kernel @%s: "+format+"\n%s", append(append([]any{w.kernel.Name}, args...), w.kernel)...))
+}
+
+// widthOf is the bytes of an element that has at least one.
+func widthOf(dt dtype.DType) int64 { return max(int64(dt.Bits())/8, 1) }

@@ -1,0 +1,226 @@
+package spirv
+
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// memory is a buffer that a kernel reaches: by address, or a variable.
+type memory struct {
+	dt             dtype.DType
+	shape, strides []sym.Expr
+	base           id       // the address; 0 for a variable
+	offset         sym.Expr // in a thread's part of the launch's scratch
+	variable       id
+	class          uint32 // of the variable
+	thread         bool   // the first axis of a variable is the thread, whose own the variable is
+}
+
+// memory is a buffer by its name.
+func (w *writer) memory(name string) *memory {
+	m := w.memories[name]
+	if m == nil {
+		w.bug("%%%s is not declared", name)
+	}
+	return m
+}
+
+// place is where an element lies: elements from the buffer's first one.
+func (w *writer) place(m *memory, index []sym.Expr) sym.Expr {
+	if m.thread {
+		index = append([]sym.Expr{sym.Const(0)}, index[1:]...)
+	}
+	return loop.Offset(index, m.shape, m.strides)
+}
+
+// heldType is the type of values of an element type: bool, integers of 32 bits or 64, f32 for floats of at most 32 bits, f64, and for complex numbers two integers.
+func (w *writer) heldType(dt dtype.DType) id {
+	switch {
+	case dt == dtype.Bool:
+		return w.boolType()
+	case dt == dtype.C64:
+		return w.pairType()
+	case dt == dtype.F64:
+		if !w.machine.Has(target.Float64) {
+			refuse("f64, which the device does not have")
+		}
+		return w.floatType(64)
+	case dt.IsFloat():
+		return w.floatType(32)
+	case dt.Bits() == 64:
+		if !w.int64s() {
+			refuse("%s, which the device does not have", dt)
+		}
+		return w.intType(64)
+	case dt.IsInt():
+		return w.intType(32)
+	}
+	refuse("elements of %s", dt)
+	return 0
+}
+
+// rawType is the type of elements in memory, of some bits.
+func (w *writer) rawType(bits int) id {
+	switch bits {
+	case 8:
+		w.capability(capabilityStorageBuffer8BitAccess)
+		w.extension("SPV_KHR_8bit_storage")
+	case 16:
+		w.capability(capabilityStorageBuffer16BitAccess)
+		w.extension("SPV_KHR_16bit_storage")
+	case 64:
+		if !w.int64s() {
+			return w.pairType()
+		}
+	}
+	return w.intType(uint32(bits))
+}
+
+// bitsStored is the bits of what memory is read and written in for elements of some bits, where the machine has that.
+func (w *writer) bitsStored(dt dtype.DType) int {
+	bits := dt.Bits()
+	if bits < 8 || bits == 8 && !w.machine.Has(target.Storage8) || bits == 16 && !w.machine.Has(target.Storage16) {
+		return 32
+	}
+	return bits
+}
+
+// load reads the element at an offset in elements.
+func (w *writer) load(m *memory, offset sym.Expr) id {
+	if m.variable != 0 {
+		return w.loadVariable(m, w.integer(offset))
+	}
+	return w.loadAt(m, w.elementOf(m, offset))
+}
+
+// element is where an element lies: the address of the word that it is in, and the bits before it there.
+type element struct {
+	address id
+	shift   id // 0: it is the whole word
+}
+
+// elementOf finds an element.
+func (w *writer) elementOf(m *memory, offset sym.Expr) element {
+	bits, stored := m.dt.Bits(), w.bitsStored(m.dt)
+	if bits == stored {
+		return element{address: w.address(m.base, w.scaled(offset, int64(bits/8)))}
+	}
+	per := sym.Const(int64(stored / bits))
+	word := w.address(m.base, w.scaled(offset.FloorDiv(per), int64(stored/8)))
+	at := w.product(w.sized(w.integer(offset.Mod(per)), false), w.constant(int64(bits)))
+	return element{word, at.id}
+}
+
+// loadAt reads an element.
+func (w *writer) loadAt(m *memory, e element) id {
+	bits := w.bitsStored(m.dt)
+	raw := w.rawType(bits)
+	x := w.op2(opLoad, raw, w.pointer(raw, e.address), memoryAccessAligned, uint32(bits/8))
+	if bits < 32 {
+		x = w.op(opUConvert, w.intType(32), x)
+	}
+	if e.shift != 0 {
+		word := w.intType(32)
+		x = w.op(opBitwiseAnd, word, w.op(opShiftRightLogical, word, x, e.shift), w.constant32(1<<m.dt.Bits()-1))
+	}
+	return w.decode(m.dt, x)
+}
+
+// store writes the element at an offset in elements.
+func (w *writer) store(m *memory, offset sym.Expr, x id) {
+	if m.variable != 0 {
+		w.storeVariable(m, w.integer(offset), x)
+		return
+	}
+	e := w.elementOf(m, offset)
+	x = w.encode(m.dt, x)
+	bits := w.bitsStored(m.dt)
+	raw := w.rawType(bits)
+	to := w.pointer(raw, e.address)
+	if e.shift != 0 {
+		w.replaceBits(to, e.shift, m.dt.Bits(), x)
+		return
+	}
+	if bits < 32 {
+		x = w.op(opUConvert, raw, x)
+	}
+	w.do(opStore, uint32(to), uint32(x), memoryAccessAligned, uint32(bits/8))
+}
+
+// replaceBits writes some bits of a word of which other threads write others.
+func (w *writer) replaceBits(to, shift id, bits int, x id) {
+	word := w.intType(32)
+	mask := w.constant32(1<<bits - 1)
+	x = w.op(opBitwiseAnd, word, x, mask)
+	hole := w.op(opNot, word, w.op(opShiftLeftLogical, word, mask, shift))
+	device, relaxed := w.constant32(1), w.constant32(0)
+	w.op(opAtomicAnd, word, to, device, relaxed, hole)
+	w.op(opAtomicOr, word, to, device, relaxed, w.op(opShiftLeftLogical, word, x, shift))
+}
+
+// loadVariable reads an element of a variable.
+func (w *writer) loadVariable(m *memory, at integer) id {
+	typ := w.variableType(m)
+	x := w.op(opLoad, typ, w.element(m.class, m.variable, typ, at.id))
+	if m.class == storageClassWorkgroup {
+		return w.fromShared(m.dt, x)
+	}
+	return x
+}
+
+func (w *writer) storeVariable(m *memory, at integer, x id) {
+	typ := w.variableType(m)
+	if m.class == storageClassWorkgroup {
+		x = w.toShared(m.dt, x)
+	}
+	w.do(opStore, uint32(w.element(m.class, m.variable, typ, at.id)), uint32(x))
+}
+
+// variableType is the type of a variable's elements: of a thread's own the type of values, of shared ones an integer as large as the elements.
+func (w *writer) variableType(m *memory) id {
+	if m.class != storageClassWorkgroup {
+		return w.heldType(m.dt)
+	}
+	return w.sharedType(m.dt)
+}
+
+// sharedType is the type of the elements of shared memory.
+func (w *writer) sharedType(dt dtype.DType) id {
+	switch bits := w.machine.SharedBits(dt.Bits()); {
+	case dt == dtype.F32:
+		return w.floatType(32)
+	case bits == 8:
+		w.capability(capabilityInt8)
+		return w.intType(8)
+	case bits == 16:
+		w.capability(capabilityInt16)
+		return w.intType(16)
+	case bits == 64 && !w.int64s():
+		return w.pairType()
+	default:
+		return w.intType(uint32(bits))
+	}
+}
+
+func (w *writer) toShared(dt dtype.DType, x id) id {
+	if dt == dtype.F32 {
+		return x
+	}
+	x = w.encode(dt, x)
+	if bits := w.machine.SharedBits(dt.Bits()); bits < 32 {
+		return w.op(opUConvert, w.sharedType(dt), x)
+	}
+	return x
+}
+
+func (w *writer) fromShared(dt dtype.DType, x id) id {
+	if dt == dtype.F32 {
+		return x
+	}
+	if bits := w.machine.SharedBits(dt.Bits()); bits < 32 {
+		x = w.op(opUConvert, w.intType(32), x)
+	}
+	return w.decode(dt, x)
+}

@@ -1,0 +1,272 @@
+package spirv
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// statements writes what one thread does alone.
+func (w *writer) statements(body []loop.Stmt) {
+	for i, s := range body {
+		switch s := s.(type) {
+		case *loop.For:
+			w.serial(s, func() { w.statements(s.Body) })
+		case *loop.When:
+			w.branch(s, w.statements)
+		case *loop.Check:
+			w.check(s, func() { w.statements(body[i+1:]) })
+			return
+		case *loop.Local: // its place is known
+		case *loop.Contract:
+			w.contract(s)
+		case *loop.Store:
+			w.storeStmt(s)
+		default:
+			w.scalar(s)
+		}
+	}
+}
+
+// scalar writes a statement about a named value.
+func (w *writer) scalar(s loop.Stmt) {
+	switch s := s.(type) {
+	case *loop.Let:
+		w.bound[s.Name] = w.expr(s.X)
+	case *loop.Var:
+		x := w.expr(s.X)
+		v := value{id: w.variable(w.heldType(x.dt)), dt: x.dt, held: true}
+		w.set(v.id, w.whole(x))
+		w.bound[s.Name] = v
+	case *loop.Set:
+		w.set(w.bound[s.Name].id, w.whole(w.expr(s.X)))
+	case *loop.Reduce:
+		v := w.bound[s.Name]
+		x := w.expr(s.X)
+		w.set(v.id, w.whole(w.binary(s.Op, value{id: w.get(v.id, w.heldType(v.dt)), dt: v.dt}, x)))
+	default:
+		refuse("a statement of type %T", s)
+	}
+}
+
+// serial writes a loop whose iterations one thread does in order.
+func (w *writer) serial(s *loop.For, inside func()) {
+	if n, ok := s.Extent.Const(); ok && n <= 0 {
+		return
+	}
+	count := w.integer(s.Extent)
+	typ := w.typeOf(count)
+	at := w.variable(typ)
+	w.set(at, w.sized(w.constant(0), count.wide).id)
+	w.loop(func() id { return w.below(integer{w.get(at, typ), count.wide}, count) }, func() {
+		w.bind(s.Var, integer{w.get(at, typ), count.wide})
+		inside()
+	}, func() {
+		w.set(at, w.sum(integer{w.get(at, typ), count.wide}, w.sized(w.constant(1), count.wide)).id)
+	})
+}
+
+// bind gives a loop's variable its value, in as many bits as its range needs.
+func (w *writer) bind(name sym.Name, x integer) {
+	if _, size := w.ranges.Of(sym.Var(name)); x.wide && size <= narrowest {
+		x = w.sized(x, false)
+	}
+	w.names[name] = x
+}
+
+func (w *writer) branch(s *loop.When, inside func(body []loop.Stmt)) {
+	cond := w.expr(s.Cond)
+	var otherwise func()
+	if len(s.Else) > 0 {
+		otherwise = func() { inside(s.Else) }
+	}
+	w.when(cond.id, func() { inside(s.Then) }, otherwise)
+}
+
+// check tests an integer; what follows is done only where it passes. The first thread that finds a failure tells of it.
+func (w *writer) check(s *loop.Check, rest func()) {
+	x := w.expr(s.X)
+	low, high := w.integer(s.Min), w.integer(s.Max)
+	v := integer{x.id, x.dt.Bits() == 64 && !x.narrow}
+	beyond := w.constantBool(false)
+	switch {
+	case x.dt == dtype.U64:
+		beyond = w.test(opUGreaterThan, x.id, w.constant64(math.MaxInt64))
+	case x.dt == dtype.U32 && w.int64s():
+		v = integer{w.op(opUConvert, w.intType(64), x.id), true}
+	case x.dt == dtype.U32:
+		beyond = w.test(opUGreaterThan, x.id, w.constant32(math.MaxInt32))
+	}
+	fails := w.op(opLogicalOr, w.boolType(), w.compare(opSLessThan, v, low), w.compare(opSGreaterThan, v, high))
+	fails = w.op(opLogicalOr, w.boolType(), fails, beyond)
+	w.checks = append(w.checks, s)
+	number := len(w.checks)
+	w.when(fails, func() { w.report(number, x, low, high) }, func() {
+		if _, size := w.ranges.Of(sym.Var(s.Name)); size <= narrowest {
+			v = w.sized(v, false)
+		}
+		w.names[s.Name] = v
+		rest()
+	})
+}
+
+// report writes the launch's report, if nobody did before.
+func (w *writer) report(number int, x value, low, high integer) {
+	word := w.intType(32)
+	at := w.argument(len(w.kernel.Params) + len(w.kernel.Dims) + 1)
+	first := w.op(opAtomicCompareExchange, word, w.pointer(word, at), w.constant32(1), w.constant32(0), w.constant32(0), w.constant32(uint32(number)), w.constant32(0))
+	w.when(w.test(opIEqual, first, w.constant32(0)), func() {
+		typ := w.addressType()
+		put := func(i int64, v id) {
+			w.do(opStore, uint32(w.pointer(typ, w.address(at, w.constant(8*i)))), uint32(v), memoryAccessAligned, 8)
+		}
+		full := func(v integer, signed bool) id {
+			switch {
+			case v.wide:
+				return v.id
+			case w.int64s() && signed:
+				return w.op(opSConvert, typ, v.id)
+			case w.int64s():
+				return w.op(opUConvert, typ, v.id)
+			}
+			high := w.constant32(0)
+			if signed {
+				high = w.word(opShiftRightArithmetic, v.id, w.constant32(31))
+			}
+			return w.op(opCompositeConstruct, typ, v.id, high)
+		}
+		put(1, full(integer{x.id, x.dt.Bits() == 64 && !x.narrow}, x.dt.IsSigned()))
+		put(2, full(low, true))
+		put(3, full(high, true))
+	}, nil)
+}
+
+func (w *writer) storeStmt(s *loop.Store) {
+	m := w.memory(s.To)
+	offset := w.place(m, s.Index)
+	if s.Mask == nil {
+		w.store(m, offset, w.whole(w.expr(s.X)))
+		return
+	}
+	x := w.whole(w.expr(s.X))
+	w.when(w.expr(s.Mask).id, func() { w.store(m, offset, x) }, nil)
+}
+
+// mostUnrolled is how many sums of a contraction are written out, each with its place known.
+const mostUnrolled = 256
+
+// contract adds products up. Where the extents of the sums are small and known, and they are a thread's own variables, the loop over the steps is around them all: a step's
+// elements are read once.
+func (w *writer) contract(s *loop.Contract) {
+	rows, fixedRows := s.M.Const()
+	columns, fixedColumns := s.N.Const()
+	c := w.memory(s.C.Buffer)
+	step := sym.Bound(w.kernel.Name + " step")
+	if fixedRows && fixedColumns && rows*columns <= mostUnrolled && c.variable != 0 {
+		if rows > 0 && columns > 0 {
+			w.contractHeld(s, rows, columns, step)
+		}
+		return
+	}
+	row, column := sym.Bound(w.kernel.Name+" row"), sym.Bound(w.kernel.Name+" column")
+	for _, l := range []struct {
+		name   sym.Name
+		extent sym.Expr
+	}{{row, s.M}, {column, s.N}, {step, s.K}} {
+		w.ranges.Set(l.name, sym.Range{Max: max(w.most(l.extent), 1) - 1})
+	}
+	w.serial(&loop.For{Var: row, Extent: s.M}, func() {
+		w.serial(&loop.For{Var: column, Extent: s.N}, func() {
+			at := w.tilePlace(&s.C, sym.Var(row), sym.Var(column))
+			typ := w.heldType(c.dt)
+			sum := w.variable(typ)
+			w.set(sum, w.load(c, at))
+			w.serial(&loop.For{Var: step, Extent: s.K}, func() {
+				x := w.tileValue(&s.A, c.dt, sym.Var(row), sym.Var(step))
+				y := w.tileValue(&s.B, c.dt, sym.Var(step), sym.Var(column))
+				w.set(sum, w.multiplyAdd(c.dt, x, y, w.get(sum, typ)))
+			})
+			w.store(c, at, w.get(sum, typ))
+		})
+	})
+}
+
+// contractHeld keeps the sums in variables of their own.
+func (w *writer) contractHeld(s *loop.Contract, rows, columns int64, step sym.Name) {
+	w.ranges.Set(step, sym.Range{Max: max(w.most(s.K), 1) - 1})
+	c := w.memory(s.C.Buffer)
+	typ := w.heldType(c.dt)
+	place := func(r, n int64) sym.Expr { return w.tilePlace(&s.C, sym.Const(r), sym.Const(n)) }
+	sums := make([]id, rows*columns)
+	for i := range sums {
+		sums[i] = w.variable(typ)
+		w.set(sums[i], w.load(c, place(int64(i)/columns, int64(i)%columns)))
+	}
+	w.serial(&loop.For{Var: step, Extent: s.K}, func() {
+		var left, right []id
+		for r := range rows {
+			left = append(left, w.tileValue(&s.A, c.dt, sym.Const(r), sym.Var(step)))
+		}
+		for n := range columns {
+			right = append(right, w.tileValue(&s.B, c.dt, sym.Var(step), sym.Const(n)))
+		}
+		for i, sum := range sums {
+			w.set(sum, w.multiplyAdd(c.dt, left[int64(i)/columns], right[int64(i)%columns], w.get(sum, typ)))
+		}
+	})
+	for i, sum := range sums {
+		w.store(c, place(int64(i)/columns, int64(i)%columns), w.get(sum, typ))
+	}
+}
+
+// multiplyAdd is x·y + z. Floats of one product and sum may be rounded once.
+func (w *writer) multiplyAdd(dt dtype.DType, x, y, z id) id {
+	typ := w.heldType(dt)
+	if dt.IsFloat() {
+		return w.extended(glslFma, typ, x, y, z)
+	}
+	return w.wrappedAny(dt, w.op(opIAdd, typ, z, w.op(opIMul, typ, x, y)))
+}
+
+func (w *writer) wrappedAny(dt dtype.DType, x id) id {
+	if dt.Bits() < 32 {
+		return w.wrapped(dt, x)
+	}
+	return x
+}
+
+// tilePlace is where a tile's element lies.
+func (w *writer) tilePlace(t *loop.Tile, row, column sym.Expr) sym.Expr {
+	index := make([]sym.Expr, len(t.Origin))
+	for i := range index {
+		index[i] = t.Origin[i].Add(t.Row[i].Mul(row)).Add(t.Col[i].Mul(column))
+	}
+	return w.place(w.memory(t.Buffer), index)
+}
+
+// tileValue is a tile's element, in the type of the sums.
+func (w *writer) tileValue(t *loop.Tile, dt dtype.DType, row, column sym.Expr) id {
+	m := w.memory(t.Buffer)
+	x := value{id: w.load(m, w.tilePlace(t, row, column)), dt: m.dt}
+	if m.dt == dt {
+		return x.id
+	}
+	return w.cast(dt, x)
+}
+
+// function applies a function of one f32.
+func (w *writer) function(op loop.UnaryOp, x id) id {
+	refuse("%s", op)
+	return 0
+}
+
+// function2 applies a function of two f32.
+func (w *writer) function2(op loop.BinaryOp, x, y id) id {
+	refuse("%s", op)
+	return 0
+}
+
+var _ = target.VulkanName

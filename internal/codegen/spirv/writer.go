@@ -1,0 +1,192 @@
+package spirv
+
+import (
+	"math"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// writer writes one kernel's module, an entry after the other.
+type writer struct {
+	*module
+	*body
+	kernel   *loop.Kernel
+	machine  target.Machine
+	dims     *sym.Dims
+	ranges   *sym.Measure // of names, for how wide integers must be
+	divisors *loop.Divisors
+	names    map[sym.Name]integer
+	memories map[string]*memory
+	bound    map[string]value // of Lets, and of Vars as variables
+	checks   []*loop.Check
+	tiles    sym.Expr
+	scratch  sym.Expr
+
+	entryNames []string
+	modes      []uint32 // execution modes that take the width of floats
+	inScratch  []*memory
+	arguments  id // the address of the argument block
+	threads    int64
+	shared     int64           // bytes that the block's locals share, so far
+	touched    map[string]bool // what Thread loops touched since the threads last waited, and whether they wrote it
+}
+
+// integer is a whole number: of 32 bits where it is proved to fit them with its sign, or else of 64.
+type integer struct {
+	id
+	wide bool
+}
+
+// narrowest is the size from which on integers are wide.
+const narrowest = math.MaxInt32
+
+// begin writes what every entry begins with: the addresses and the dimensions, out of the argument block.
+func (w *writer) begin() {
+	address := w.addressType()
+	block := w.global(opTypeStruct, 0, uint32(address))
+	if !w.has("block") {
+		w.decorate(block, decorationBlock)
+		w.decorations = appendOp(w.decorations, opMemberDecorate, uint32(block), 0, decorationOffset, 0)
+	}
+	constants := w.global(opVariable, w.pointerType(storageClassPushConstant, block), storageClassPushConstant)
+	w.uses(constants)
+	at := w.op(opAccessChain, w.pointerType(storageClassPushConstant, address), constants, w.constant32(0))
+	w.arguments = w.op(opLoad, address, at)
+	for i, p := range w.kernel.Params {
+		steps := p.Strides
+		if steps == nil {
+			steps = loop.RowMajor(p.Shape)
+		}
+		w.memories[p.Name] = &memory{dt: p.DType, shape: p.Shape, strides: steps, base: w.argument(i)}
+	}
+	for i, name := range w.kernel.Dims {
+		_, size := w.ranges.Of(sym.Var(name))
+		word := w.argument(len(w.kernel.Params) + i)
+		switch {
+		case !w.int64s() && size > narrowest:
+			refuse("dimension %s may need 64 bits, which the device's integers do not have", name)
+		case !w.int64s():
+			w.names[name] = integer{w.op(opCompositeExtract, w.intType(32), word, 0), false}
+		case size > narrowest:
+			w.names[name] = integer{word, true}
+		default:
+			w.names[name] = integer{w.op(opUConvert, w.intType(32), word), false}
+		}
+	}
+}
+
+// has reports whether something was noted before, and notes it.
+func (w *writer) has(what string) bool {
+	_, was := w.known[what]
+	w.known[what] = 0
+	return was
+}
+
+// int64s reports whether the machine computes with integers of 64 bits.
+func (w *writer) int64s() bool { return w.machine.Has(target.Int64) }
+
+// addressType is the type of an address: an integer of 64 bits, or two of 32.
+func (w *writer) addressType() id {
+	if w.int64s() {
+		return w.intType(64)
+	}
+	return w.pairType()
+}
+
+// argument is a word of the argument block, as an address.
+func (w *writer) argument(i int) id {
+	at := w.address(w.arguments, w.constant(int64(8*i)))
+	return w.op2(opLoad, w.addressType(), w.pointer(w.addressType(), at), memoryAccessAligned, 8)
+}
+
+// op2 is op for an instruction whose last operands are numbers.
+func (w *writer) op2(op opcode, typ, x id, numbers ...uint32) id {
+	result := w.fresh()
+	w.code = append(w.code, uint32(4+len(numbers))<<16|uint32(op), uint32(typ), uint32(result), uint32(x))
+	w.code = append(w.code, numbers...)
+	return result
+}
+
+// address is an address and an offset in bytes, which is not negative where the address is no number of 64 bits.
+func (w *writer) address(base id, offset integer) id {
+	if w.int64s() {
+		return w.op(opIAdd, w.intType(64), base, w.widened(offset).id)
+	}
+	word := w.intType(32)
+	low, high := w.op2(opCompositeExtract, word, base, 0), w.op2(opCompositeExtract, word, base, 1)
+	both := w.op(opIAddCarry, w.global(opTypeStruct, 0, uint32(word), uint32(word)), low, offset.id)
+	high = w.op(opIAdd, word, high, w.op2(opCompositeExtract, word, both, 1))
+	return w.op(opCompositeConstruct, w.pairType(), w.op2(opCompositeExtract, word, both, 0), high)
+}
+
+// pointer is an address as a pointer to a type.
+func (w *writer) pointer(typ, address id) id {
+	to := w.pointerType(storageClassPhysicalStorageBuffer, typ)
+	if w.int64s() {
+		return w.op(opConvertUToPtr, to, address)
+	}
+	return w.op(opBitcast, to, address)
+}
+
+// widened is a wide integer, where the machine has them, and else the integer as it is.
+func (w *writer) widened(x integer) integer {
+	if x.wide || !w.int64s() {
+		return x
+	}
+	return integer{w.op(opSConvert, w.intType(64), x.id), true}
+}
+
+// builtIn is a component of a vector that the machine gives each thread.
+func (w *writer) builtIn(number, component uint32) id {
+	vector := w.global(opTypeVector, 0, uint32(w.intType(32)), 3)
+	x := w.known["builtin "+string(rune('0'+number))]
+	if x == 0 {
+		x = w.unique(opVariable, w.pointerType(storageClassInput, vector), storageClassInput)
+		w.known["builtin "+string(rune('0'+number))] = x
+		w.decorate(x, decorationBuiltIn, number)
+	}
+	return w.op2(opCompositeExtract, w.intType(32), w.op(opLoad, vector, w.uses(x)), component)
+}
+
+// localThread is the number of a thread in its block.
+func (w *writer) localThread() integer { return integer{w.builtIn(builtInLocalInvocationId, 0), false} }
+
+// blockNumber is the number of the block, of at most so many.
+func (w *writer) blockNumber(most int64) integer {
+	x, y := integer{w.builtIn(builtInWorkgroupId, 0), false}, integer{w.builtIn(builtInWorkgroupId, 1), false}
+	if most > narrowest-target.RowBlocks {
+		if !w.int64s() {
+			refuse("the blocks may be too many for integers of 32 bits")
+		}
+		x, y = w.widened(x), w.widened(y)
+	}
+	return w.sum(w.product(y, w.constant(target.RowBlocks)), x)
+}
+
+// globalThread is the number of a thread among those of all blocks, of which most have something to do.
+func (w *writer) globalThread(threads, most int64) integer {
+	local := w.localThread()
+	if most > narrowest-2*target.RowBlocks*threads {
+		if !w.int64s() {
+			refuse("the threads may be too many for integers of 32 bits")
+		}
+		block := w.widened(w.blockNumber(most))
+		return w.sum(w.product(block, w.widened(w.constant(threads))), w.widened(local))
+	}
+	return w.sum(w.product(w.blockNumber(most), w.constant(threads)), local)
+}
+
+// stride runs work for first, first + step, … below count.
+func (w *writer) stride(first, count, step integer, work func(at integer)) {
+	if first.wide || count.wide || step.wide {
+		first, count, step = w.widened(first), w.widened(count), w.widened(step)
+	}
+	typ := w.typeOf(first)
+	at := w.variable(typ)
+	w.set(at, first.id)
+	w.loop(func() id { return w.below(integer{w.get(at, typ), first.wide}, count) },
+		func() { work(integer{w.get(at, typ), first.wide}) },
+		func() { w.set(at, w.sum(integer{w.get(at, typ), first.wide}, step).id) })
+}
