@@ -57,6 +57,7 @@ func Vulkan(limits Limits, features ...string) Machine {
 type Binary struct {
 	Words   []uint32 // SPIR-V
 	Entries []Entry  // in the order in which they run: each begins when the one before it has ended, and sees what it wrote
+	Dims    []sym.Name
 }
 
 // RowBlocks is the blocks of a row of an entry's grid: block b is dispatched at x = b mod RowBlocks, y = b / RowBlocks. Entries return at once in the blocks past

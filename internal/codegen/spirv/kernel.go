@@ -76,7 +76,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 		out.entries = append(out.entries, w.entry(nest))
 		w.tiles = w.tiles.Add(out.entries[len(out.entries)-1].Blocks)
 	}
-	out.binary = &target.Binary{Words: w.words(), Entries: out.entries}
+	out.binary = &target.Binary{Words: w.words(), Entries: out.entries, Dims: k.Dims}
 	out.checks = w.checks
 	out.tiles, out.scratch = w.tiles, w.scratch
 	if out.tilesCode, err = out.tiles.Compile(k.Dims); err != nil {

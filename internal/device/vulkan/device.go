@@ -1,0 +1,241 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/target"
+)
+
+// Kind is Vulkan as a kind of device.
+func Kind() device.Kind {
+	return device.Kind{Name: target.VulkanName, List: List, Open: func(number int) (device.Device, error) { return Open(number, Options{}) }}
+}
+
+// List describes the devices that are there, those too that cannot be used.
+func List() ([]device.Info, error) {
+	i, err := enter(false)
+	if err != nil {
+		return nil, err
+	}
+	defer i.leave()
+	found, err := i.physicals()
+	if err != nil {
+		return nil, err
+	}
+	var infos []device.Info
+	for _, p := range found {
+		infos = append(infos, p.info)
+	}
+	return infos, nil
+}
+
+// Options for opening a device.
+type Options struct {
+	Validate bool   // with Khronos's validation layer: see Messages
+	Cache    string // the folder of the file in which pipelines are kept from one process to the next; "": none
+}
+
+// Device is an open device.
+type Device struct {
+	*instance
+	physical physical
+	handle   uintptr
+	queue    uintptr
+	layout   uint64
+	cache    uint64
+	folder   string
+	deviceFunctions
+
+	submitting sync.Mutex // a queue of Vulkan's is given work by one thread at a time
+	gone       atomic.Bool
+	mu         sync.Mutex
+	usage      device.Usage
+}
+
+// deviceFunctions are the addresses of the functions that are called often.
+type deviceFunctions struct {
+	resetCommands, beginCommands, endCommands, bindPipeline, pushConstants, dispatch, barrier, copyBuffer, submit, waitSemaphores uintptr
+}
+
+// Open opens a device by its number in List.
+func Open(number int, o Options) (d *Device, err error) {
+	i, err := enter(o.Validate)
+	if err != nil {
+		return nil, err
+	}
+	d = &Device{instance: i, folder: o.Cache}
+	defer func() {
+		if err != nil {
+			d.Close()
+			d = nil
+		}
+	}()
+	found, err := i.physicals()
+	if err != nil {
+		return d, err
+	}
+	if number < 0 || number >= len(found) {
+		return d, diag.Unsupportedf("device %d of %d that Vulkan has here", number, len(found)).WithFix("weir env lists them")
+	}
+	d.physical = found[number]
+	if why := d.physical.info.Why; why != "" {
+		return d, diag.Unsupportedf("%s, %s: %s", d.physical.info.Name, d.physical.info.Product, why)
+	}
+	if err := d.create(); err != nil {
+		return d, err
+	}
+	return d, d.prepare()
+}
+
+// create makes the logical device, with the features that code for it uses.
+func (d *Device) create() error {
+	var p pins
+	defer p.Unpin()
+	m := &d.physical.info.Machine
+	on := func(b blob, at int, feature string) {
+		if m.Has(feature) {
+			b.set(at, 1)
+		}
+	}
+	next := uintptr(0)
+	if m.Has(target.Dot8) {
+		dots := newBlob(&p, dotProductSize, kindDotProduct, 0)
+		dots.set(featureDotProduct, 1)
+		next = dots.address()
+	}
+	f12 := newBlob(&p, features12Size, kindFeatures12, next)
+	f11 := newBlob(&p, features11Size, kindFeatures11, f12.address())
+	features := newBlob(&p, features2Size, kindFeatures2, f11.address())
+	f12.set(featureAddress, 1)
+	f12.set(featureTimeline, 1)
+	on(f12, featureInt8, target.Int8)
+	on(f12, featureFloat16, target.Float16)
+	on(f12, feature8Bits, target.Storage8)
+	on(f12, featureMemoryModel, target.VulkanMemory)
+	on(f11, feature16Bits, target.Storage16)
+	on(features, featureInt16, target.Int16)
+	on(features, featureInt64, target.Int64)
+	on(features, featureFloat64, target.Float64)
+	priority := float32(1)
+	queue := queueCreateInfo{head: head{kind: kindQueueCreate}, family: d.physical.family, count: 1, priorities: at(&p, &priority)}
+	info := deviceCreateInfo{head: head{kind: kindDevice, next: features.address()}, queueCount: 1, queues: at(&p, &queue)}
+	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0, at(&p, &d.handle)); err != nil {
+		return err
+	}
+	do(d.function("vkGetDeviceQueue"), d.handle, uintptr(d.physical.family), 0, at(&p, &d.queue))
+	return nil
+}
+
+// prepare makes what all kernels share.
+func (d *Device) prepare() error {
+	var p pins
+	defer p.Unpin()
+	for name, to := range map[string]*uintptr{
+		"vkResetCommandPool": &d.resetCommands, "vkBeginCommandBuffer": &d.beginCommands, "vkEndCommandBuffer": &d.endCommands, "vkCmdBindPipeline": &d.bindPipeline,
+		"vkCmdPushConstants": &d.pushConstants, "vkCmdDispatch": &d.dispatch, "vkCmdPipelineBarrier": &d.barrier, "vkCmdCopyBuffer": &d.copyBuffer,
+		"vkQueueSubmit": &d.submit, "vkWaitSemaphores": &d.waitSemaphores,
+	} {
+		if *to = d.function(name); *to == 0 {
+			return diag.Unsupportedf("the driver has no %s", name)
+		}
+	}
+	constants := pushConstantRange{stages: stageCompute, size: 8}
+	info := layoutCreateInfo{head: head{kind: kindLayout}, rangeCount: 1, ranges: at(&p, &constants)}
+	if err := d.call("vkCreatePipelineLayout", d.handle, at(&p, &info), 0, at(&p, &d.layout)); err != nil {
+		return err
+	}
+	return d.openCache()
+}
+
+// call calls a function that may find that the device is lost.
+func (d *Device) call(name string, args ...uintptr) error {
+	return d.callAt(name, d.function(name), args...)
+}
+
+func (d *Device) callAt(name string, function uintptr, args ...uintptr) error {
+	if d.gone.Load() {
+		return device.ErrLost
+	}
+	err := call(name, function, args...)
+	if errors.Is(err, device.ErrLost) {
+		d.gone.Store(true)
+		device.Forget(d)
+	}
+	return err
+}
+
+// destroy calls a function that gives something of the device's back.
+func (d *Device) destroy(name string, handle uint64) {
+	if handle != 0 {
+		do(d.function(name), d.handle, uintptr(handle), 0)
+	}
+}
+
+// Name is the device's kind and number.
+func (d *Device) Name() string { return d.physical.info.Name }
+
+// Machine is what code for the device may use.
+func (d *Device) Machine() target.Machine { return d.physical.info.Machine }
+
+// Usage is what the driver was asked for.
+func (d *Device) Usage() device.Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.usage
+}
+
+// count notes bytes that the driver was asked for, or given back.
+func (d *Device) count(bytes int64, queues bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u := &d.usage
+	if queues {
+		u.Queues += bytes
+	} else {
+		u.Memory += bytes
+	}
+	if u.Most = max(u.Most, u.Memory+u.Queues); bytes > 0 {
+		u.Blocks++
+	} else {
+		u.Blocks--
+	}
+}
+
+// Close gives the device back.
+func (d *Device) Close() error {
+	var err error
+	if d.handle != 0 {
+		do(d.function("vkDeviceWaitIdle"), d.handle)
+		err = d.closeCache()
+		d.destroy("vkDestroyPipelineLayout", d.layout)
+		do(d.function("vkDestroyDevice"), d.handle, 0)
+		d.handle = 0
+	}
+	if d.instance != nil {
+		d.leave()
+		d.instance = nil
+	}
+	return err
+}
+
+// Messages are what the validation layer has said since the last call, of all devices of the process.
+func Messages() []string {
+	m := &collected.messages
+	m.Lock()
+	defer m.Unlock()
+	said := m.list
+	m.list = nil
+	return said
+}
+
+// String is the device in words.
+func (d *Device) String() string {
+	return fmt.Sprintf("%s, %s, %s", d.physical.info.Name, d.physical.info.Product, d.physical.info.Driver)
+}

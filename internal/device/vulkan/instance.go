@@ -1,0 +1,251 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/target"
+)
+
+// instance is Vulkan, entered. Each open device has one of its own.
+type instance struct {
+	library   *library
+	handle    uintptr
+	messenger uint64
+	messages  *messages // nil without the validation layer
+}
+
+// validationLayer is Khronos's checker of how Vulkan is used.
+const validationLayer = "VK_LAYER_KHRONOS_validation"
+
+// messages are what the validation layer says.
+type messages struct {
+	sync.Mutex
+	list []string
+}
+
+var collected struct {
+	sync.Once
+	callback uintptr
+	messages messages
+}
+
+// collect is the function that the layer calls.
+func collect() uintptr {
+	collected.Do(func() {
+		collected.callback = purego.NewCallback(func(severity, kinds uintptr, data, user unsafe.Pointer) uintptr {
+			message := *(*unsafe.Pointer)(unsafe.Add(data, messageAt))
+			collected.messages.Lock()
+			defer collected.messages.Unlock()
+			collected.messages.list = append(collected.messages.list, cString(message))
+			return 0
+		})
+	})
+	return collected.callback
+}
+
+// cString is a string of C's, at most mostText bytes of it.
+func cString(p unsafe.Pointer) string {
+	const mostText = 4096
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for n < mostText && *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}
+
+// enter makes an instance, with the validation layer if asked for.
+func enter(validate bool) (*instance, error) {
+	l, err := load()
+	if err != nil {
+		return nil, err
+	}
+	var p pins
+	defer p.Unpin()
+	app := applicationInfo{head: head{kind: kindApplication}, engine: text(&p, "weir"), api: apiVersion13}
+	info := instanceCreateInfo{head: head{kind: kindInstance}, application: at(&p, &app)}
+	i := &instance{library: l}
+	if validate {
+		layers, extensions := []uintptr{text(&p, validationLayer)}, []uintptr{text(&p, "VK_EXT_debug_utils")}
+		info.layers, info.layerCount = list(&p, layers), 1
+		info.extensions, info.extensionCount = list(&p, extensions), 1
+		i.messages = &collected.messages
+	}
+	if err := call("vkCreateInstance", l.address(0, "vkCreateInstance"), at(&p, &info), 0, at(&p, &i.handle)); err != nil {
+		return nil, withoutInstance(err)
+	}
+	if validate {
+		m := messengerCreateInfo{head: head{kind: kindMessenger}, severity: 0x1100, kinds: 7, callback: collect()}
+		if err := call("vkCreateDebugUtilsMessengerEXT", l.address(i.handle, "vkCreateDebugUtilsMessengerEXT"), i.handle, at(&p, &m), 0, at(&p, &i.messenger)); err != nil {
+			i.leave()
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// withoutInstance says what would mend an instance that could not be made.
+func withoutInstance(err error) error {
+	if e, ok := err.(*diag.Error); ok && strings.Contains(e.Detail, resultWords[-9]) {
+		return e.WithFix("install a Vulkan driver (Debian: mesa-vulkan-drivers)")
+	}
+	return err
+}
+
+// leave ends the instance.
+func (i *instance) leave() {
+	if i.messenger != 0 {
+		do(i.library.address(i.handle, "vkDestroyDebugUtilsMessengerEXT"), i.handle, uintptr(i.messenger), 0)
+	}
+	do(i.library.address(i.handle, "vkDestroyInstance"), i.handle, 0)
+	i.handle = 0
+}
+
+// physical is a device as the driver describes it.
+type physical struct {
+	handle     uintptr
+	info       device.Info
+	family     uint32 // of queues that compute
+	memory     memoryProperties
+	uuid       [16]byte
+	vendor     uint32
+	product    uint32
+	mostBlock  uint64
+	extensions []string // that code for it needs
+}
+
+// physicals lists the devices that the driver has.
+func (i *instance) physicals() ([]physical, error) {
+	var p pins
+	defer p.Unpin()
+	var count uint32
+	enumerate := i.library.address(i.handle, "vkEnumeratePhysicalDevices")
+	if err := call("vkEnumeratePhysicalDevices", enumerate, i.handle, at(&p, &count), 0); err != nil {
+		return nil, err
+	}
+	const mostDevices = 64
+	count = min(count, mostDevices)
+	handles := make([]uintptr, count)
+	if count > 0 {
+		if err := call("vkEnumeratePhysicalDevices", enumerate, i.handle, at(&p, &count), list(&p, handles)); err != nil {
+			return nil, err
+		}
+	}
+	var out []physical
+	for n, h := range handles[:min(int(count), len(handles))] {
+		out = append(out, i.describe(h, n))
+	}
+	return out, nil
+}
+
+// blob is a structure that drivers fill in.
+type blob []byte
+
+func newBlob(p *pins, size int, kind uint32, next uintptr) blob {
+	words := make([]uint64, (size+7)/8) // aligned
+	b := blob(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size))
+	binary.NativeEndian.PutUint32(b, kind)
+	*(*uintptr)(unsafe.Pointer(&b[8])) = next
+	p.Pin(&words[0])
+	return b
+}
+
+func (b blob) address() uintptr               { return uintptr(unsafe.Pointer(&b[0])) }
+func (b blob) word(at int) uint32             { return binary.NativeEndian.Uint32(b[at:]) }
+func (b blob) long(at int) uint64             { return binary.NativeEndian.Uint64(b[at:]) }
+func (b blob) text(at, n int) string          { return strings.TrimRight(cutAtZero(b[at:at+n]), " ") }
+func (b blob) set(at int, v uint32)           { binary.NativeEndian.PutUint32(b[at:], v) }
+func cutAtZero(b []byte) string               { s, _, _ := strings.Cut(string(b), "\x00"); return s }
+func (i *instance) function(n string) uintptr { return i.library.address(i.handle, n) }
+
+// describe asks for all that is needed of a device.
+func (i *instance) describe(handle uintptr, number int) physical {
+	var p pins
+	defer p.Unpin()
+	d := physical{handle: handle, info: device.Info{Name: fmt.Sprintf("%s:%d", target.VulkanName, number)}}
+	driver := newBlob(&p, driverSize, kindDriver, 0)
+	maintenance := newBlob(&p, maintenance3Size, kindMaintenance3, driver.address())
+	subgroups := newBlob(&p, subgroupSize, kindSubgroup, maintenance.address())
+	floats := newBlob(&p, floatControlsSize, kindFloatControls, subgroups.address())
+	props := newBlob(&p, properties2Size, kindProperties2, floats.address())
+	do(i.function("vkGetPhysicalDeviceProperties2"), handle, props.address())
+	dots := newBlob(&p, dotProductSize, kindDotProduct, 0)
+	f12 := newBlob(&p, features12Size, kindFeatures12, dots.address())
+	f11 := newBlob(&p, features11Size, kindFeatures11, f12.address())
+	features := newBlob(&p, features2Size, kindFeatures2, f11.address())
+	do(i.function("vkGetPhysicalDeviceFeatures2"), handle, features.address())
+	do(i.function("vkGetPhysicalDeviceMemoryProperties"), handle, at(&p, &d.memory))
+
+	d.info.Product = props.text(propertyName, 256)
+	d.info.Driver = strings.TrimSpace(driver.text(driverName, 256) + " " + driver.text(driverInfo, 256))
+	copy(d.uuid[:], props[propertyCacheUUID:])
+	d.vendor, d.product = props.word(propertyVendor), props.word(propertyDevice)
+	d.mostBlock = maintenance.long(maintenanceMostAllocated)
+	limits := target.Limits{Shared: int64(props.word(limitShared)), Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
+	limits.Invocations = int64(min(props.word(limitInvocations), props.word(limitWidth)))
+	api := props.word(propertyAPI)
+	var have []string
+	for _, row := range []struct {
+		name string
+		has  bool
+	}{
+		{target.Int8, f12.word(featureInt8) != 0}, {target.Int16, features.word(featureInt16) != 0}, {target.Int64, features.word(featureInt64) != 0},
+		{target.Float16, f12.word(featureFloat16) != 0}, {target.Float64, features.word(featureFloat64) != 0},
+		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
+		{target.Dot8, api >= apiVersion13 && dots.word(featureDotProduct) != 0},
+		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0},
+		{target.VulkanMemory, f12.word(featureMemoryModel) != 0}, {target.PhysicalAddress, f12.word(featureAddress) != 0},
+		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
+	} {
+		if row.has {
+			have = append(have, row.name)
+		}
+	}
+	d.info.Machine = target.Vulkan(limits, have...)
+	for _, h := range d.memory.heaps[:min(d.memory.heapCount, 16)] {
+		d.info.Bytes = max(d.info.Bytes, int64(min(h.size, 1<<62)))
+	}
+	d.family, d.info.Why = i.whyNot(&d, api, f12)
+	return d
+}
+
+// privateBytes is what a thread may keep in registers: more leaves a processor too few threads to hide how long memory takes. Vulkan does not tell.
+const privateBytes = 512
+
+// whyNot is the family of queues that compute, and the reason why a device cannot be used.
+func (i *instance) whyNot(d *physical, api uint32, f12 blob) (family uint32, why string) {
+	var p pins
+	defer p.Unpin()
+	switch {
+	case api < apiVersion12:
+		return 0, fmt.Sprintf("it has Vulkan %d.%d, and 1.2 is needed", api>>22&127, api>>12&1023)
+	case f12.word(featureAddress) == 0:
+		return 0, "it has no addresses of buffers (bufferDeviceAddress)"
+	case f12.word(featureTimeline) == 0:
+		return 0, "it has no timeline semaphores"
+	}
+	count := uint32(0)
+	get := i.function("vkGetPhysicalDeviceQueueFamilyProperties")
+	do(get, d.handle, at(&p, &count), 0)
+	families := make([]queueFamily, min(count, 64))
+	count = uint32(len(families))
+	do(get, d.handle, at(&p, &count), list(&p, families))
+	n := slices.IndexFunc(families, func(f queueFamily) bool { return f.flags&queueCompute != 0 && f.count > 0 })
+	if n < 0 {
+		return 0, "it has no queue that computes"
+	}
+	return uint32(n), ""
+}

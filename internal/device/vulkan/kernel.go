@@ -1,0 +1,155 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+)
+
+// kernel is a kernel's entries as pipelines.
+type kernel struct {
+	device    *Device
+	code      target.Blocks
+	pipelines []uint64
+	blocks    []*sym.Code
+}
+
+// Load makes a kernel's pipelines.
+func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
+	k, err := d.load(code)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (d *Device) load(code target.Blocks) (k *kernel, err error) {
+	binary, limits := code.Binary(), d.physical.info.Machine.Limits
+	k = &kernel{device: d, code: code}
+	defer func() {
+		if err != nil {
+			k.Close()
+			k = nil
+		}
+	}()
+	var p pins
+	defer p.Unpin()
+	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(binary.Words)), code: list(&p, binary.Words)}
+	var module uint64
+	if err := d.call("vkCreateShaderModule", d.handle, at(&p, &info), 0, at(&p, &module)); err != nil {
+		return k, err
+	}
+	defer d.destroy("vkDestroyShaderModule", module)
+	for _, e := range binary.Entries {
+		if e.Shared > limits.Shared || e.Threads > limits.Invocations || e.Threads < 1 {
+			return k, diag.Internalf("kernel @%s wants %d bytes of shared memory and %d threads of a block, and %s has %d and %d",
+				code.Name(), e.Shared, e.Threads, d.Name(), limits.Shared, limits.Invocations)
+		}
+		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module, name: text(&p, e.Name)}
+		info := pipelineCreateInfo{head: head{kind: kindPipeline}, stage: stage, layout: d.layout, baseIndex: -1}
+		var pipeline uint64
+		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0, at(&p, &pipeline)); err != nil {
+			return k, err
+		}
+		k.pipelines = append(k.pipelines, pipeline)
+		blocks, err := e.Blocks.Compile(dimsOf(code))
+		if err != nil {
+			return k, diag.Internalf("kernel @%s: %v", code.Name(), err)
+		}
+		k.blocks = append(k.blocks, blocks)
+	}
+	return k, nil
+}
+
+// dimsOf are the names of a kernel's dimensions.
+func dimsOf(code target.Blocks) []sym.Name { return code.Binary().Dims }
+
+// Close gives the pipelines back.
+func (k *kernel) Close() error {
+	for _, p := range k.pipelines {
+		k.device.destroy("vkDestroyPipeline", p)
+	}
+	k.pipelines = nil
+	return nil
+}
+
+// The file of pipelines begins with a line that says of which driver they are: another's are of no use.
+func (d *Device) cacheName() string {
+	return filepath.Join(d.folder, fmt.Sprintf("vulkan-%08x-%08x-%x.pipelines", d.physical.vendor, d.physical.product, d.physical.uuid))
+}
+
+// mostCache is the largest file of pipelines that is read.
+const mostCache = 256 << 20
+
+// openCache makes the cache of pipelines, with what the file has if it is this driver's. Whatever is wrong with the file, it is as if there were none.
+func (d *Device) openCache() error {
+	var p pins
+	defer p.Unpin()
+	var data []byte
+	if d.folder != "" {
+		if s, err := os.Stat(d.cacheName()); err == nil && s.Mode().IsRegular() && s.Size() <= mostCache {
+			if read, err := os.ReadFile(d.cacheName()); err == nil && d.ours(read) {
+				data = read
+			}
+		}
+	}
+	info := pipelineCacheCreateInfo{head: head{kind: kindPipelineCache}, size: uintptr(len(data)), data: list(&p, data)}
+	return d.call("vkCreatePipelineCache", d.handle, at(&p, &info), 0, at(&p, &d.cache))
+}
+
+// ours reports whether a file of pipelines begins as Vulkan says that those of this driver do.
+func (d *Device) ours(data []byte) bool {
+	const header = 32
+	return len(data) > header && binary.NativeEndian.Uint32(data) == header && binary.NativeEndian.Uint32(data[4:]) == 1 &&
+		binary.NativeEndian.Uint32(data[8:]) == d.physical.vendor && binary.NativeEndian.Uint32(data[12:]) == d.physical.product && bytes.Equal(data[16:32], d.physical.uuid[:])
+}
+
+// closeCache writes the cache's file, by renaming, and gives the cache back.
+func (d *Device) closeCache() error {
+	if d.cache == 0 {
+		return nil
+	}
+	defer func() {
+		d.destroy("vkDestroyPipelineCache", d.cache)
+		d.cache = 0
+	}()
+	if d.folder == "" || d.gone.Load() {
+		return nil
+	}
+	var p pins
+	defer p.Unpin()
+	var size uintptr
+	if err := d.call("vkGetPipelineCacheData", d.handle, uintptr(d.cache), at(&p, &size), 0); err != nil || size == 0 || size > mostCache {
+		return err
+	}
+	data := make([]byte, size)
+	if err := d.call("vkGetPipelineCacheData", d.handle, uintptr(d.cache), at(&p, &size), list(&p, data)); err != nil {
+		return err
+	}
+	runtime.KeepAlive(data)
+	f, err := os.CreateTemp(d.folder, ".pipelines-*")
+	if err != nil {
+		return nil // a folder that takes no file is as good as none
+	}
+	_, err = f.Write(data[:min(int(size), len(data))])
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), d.cacheName())
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return nil
+}

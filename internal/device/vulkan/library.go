@@ -1,0 +1,136 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+)
+
+// library is the loader.
+type library struct {
+	instanceAddress uintptr // vkGetInstanceProcAddr
+}
+
+var loaded struct {
+	sync.Mutex
+	library *library
+	err     error
+}
+
+// load finds the loader, once.
+func load() (*library, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.library != nil || loaded.err != nil {
+		return loaded.library, loaded.err
+	}
+	var first error
+	for _, name := range libraryNames {
+		address, err := openLibrary(name)
+		if err == nil {
+			loaded.library = &library{address}
+			return loaded.library, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	loaded.err = diag.Unsupportedf("there is no Vulkan here: %v", first).WithFix("install the system's Vulkan loader (Debian: libvulkan1) and a driver (Debian: mesa-vulkan-drivers)")
+	return nil, loaded.err
+}
+
+// address is a function's; 0 where there is none.
+func (l *library) address(instance uintptr, name string) uintptr {
+	text := append([]byte(name), 0)
+	p, _, _ := purego.SyscallN(l.instanceAddress, instance, uintptr(unsafe.Pointer(&text[0])))
+	runtime.KeepAlive(text)
+	return p
+}
+
+// The results of calls.
+const (
+	success       = 0
+	timeout       = 2
+	outOfHost     = -1
+	outOfDevice   = -2
+	failed        = -3
+	lost          = -4
+	layerMissing  = -6
+	tooManyBlocks = -10
+)
+
+var resultWords = map[int32]string{
+	1: "not ready", timeout: "timeout", outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed", lost: "device lost",
+	-5: "memory map failed", layerMissing: "layer not present", -7: "extension not present", -8: "feature not present", -9: "incompatible driver", tooManyBlocks: "too many objects",
+	-13: "unknown", -1000257000: "invalid address",
+}
+
+// resultError is the error of a call that failed.
+func resultError(call string, result int32) error {
+	word, known := resultWords[result]
+	if !known {
+		word = fmt.Sprintf("result %d", result)
+	}
+	switch result {
+	case lost:
+		return fmt.Errorf("%s: %w", call, device.ErrLost)
+	case outOfHost, outOfDevice, tooManyBlocks, -5:
+		return diag.New(diag.ErrMemory, "%s: %s", call, word)
+	}
+	return diag.Unsupportedf("%s: %s", call, word)
+}
+
+// inject, where not nil, is asked before each call that can fail, and may have it fail: for tests.
+var inject func(call string) (result int32, fails bool)
+
+// call calls a function that gives a result.
+func call(name string, function uintptr, args ...uintptr) error {
+	if inject != nil {
+		if result, fails := inject(name); fails {
+			return resultError(name, result)
+		}
+	}
+	if function == 0 {
+		return diag.Unsupportedf("the driver has no %s", name)
+	}
+	r, _, _ := purego.SyscallN(function, args...)
+	if result := int32(r); result != success {
+		return resultError(name, result)
+	}
+	return nil
+}
+
+// do calls a function without a result.
+func do(function uintptr, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(function, args...)
+	return r
+}
+
+// pins keep what a call reads in its place.
+type pins struct{ runtime.Pinner }
+
+// at pins what p points to, and is its address.
+func at[T any](p *pins, x *T) uintptr {
+	p.Pin(x)
+	return uintptr(unsafe.Pointer(x))
+}
+
+// list pins a slice, and is the address of its first element; 0 where there is none.
+func list[T any](p *pins, x []T) uintptr {
+	if len(x) == 0 {
+		return 0
+	}
+	p.Pin(&x[0])
+	return uintptr(unsafe.Pointer(&x[0]))
+}
+
+// text pins a string that ends with a zero byte.
+func text(p *pins, s string) uintptr { return list(p, append([]byte(s), 0)) }

@@ -1,0 +1,141 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"unsafe"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/mem"
+)
+
+// memory is a buffer with memory of its own.
+type memory struct {
+	device  *Device
+	bytes   int64
+	taken   int64
+	buffer  uint64
+	memory  uint64
+	address uint64
+	mapped  unsafe.Pointer // where the host sees it; nil where it does not
+	queues  bool
+}
+
+// Allocate takes memory of the device's own, which the host sees too where the device has memory of that kind.
+func (d *Device) Allocate(label string, bytes int64) (device.Memory, error) {
+	m, err := d.allocate(label, bytes, false)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// allocate takes memory; what queues need the host must see.
+func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, err error) {
+	if bytes < 0 {
+		return nil, diag.Internalf("%d bytes for %s", bytes, label)
+	}
+	if most := int64(min(d.physical.mostBlock, 1<<62)); bytes > most || bytes > d.physical.info.Bytes {
+		return nil, diag.New(diag.ErrMemory, "%s for %s: %s gives at most %s at once", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(min(most, d.physical.info.Bytes)))
+	}
+	m = &memory{device: d, bytes: bytes, queues: queues}
+	defer func() {
+		if err != nil {
+			m.Close()
+			m = nil
+		}
+	}()
+	var p pins
+	defer p.Unpin()
+	info := bufferCreateInfo{head: head{kind: kindBuffer}, size: uint64(max(bytes, 64)), usage: usageTransfer | usageStorage | usageAddress}
+	if err := d.call("vkCreateBuffer", d.handle, at(&p, &info), 0, at(&p, &m.buffer)); err != nil {
+		return m, err
+	}
+	var needs memoryRequirements
+	do(d.function("vkGetBufferMemoryRequirements"), d.handle, uintptr(m.buffer), at(&p, &needs))
+	kind, visible, found := d.memoryType(needs.types, queues)
+	if !found {
+		return m, diag.Unsupportedf("%s has no memory for %s", d.Name(), label)
+	}
+	flags := allocateFlags{head: head{kind: kindAllocateFlags}, flags: 2}
+	ask := allocateInfo{head: head{kind: kindAllocate, next: at(&p, &flags)}, size: needs.size, typeAt: kind}
+	if err := d.call("vkAllocateMemory", d.handle, at(&p, &ask), 0, at(&p, &m.memory)); err != nil {
+		return m, refused(err, label, bytes)
+	}
+	m.taken = int64(needs.size)
+	d.count(m.taken, queues)
+	if err := d.call("vkBindBufferMemory", d.handle, uintptr(m.buffer), uintptr(m.memory), 0); err != nil {
+		return m, err
+	}
+	if visible {
+		if err := d.call("vkMapMemory", d.handle, uintptr(m.memory), 0, uintptr(needs.size), 0, at(&p, &m.mapped)); err != nil {
+			return m, err
+		}
+	}
+	where := bufferAddressInfo{head: head{kind: kindBufferAddress}, buffer: m.buffer}
+	m.address = uint64(do(d.function("vkGetBufferDeviceAddress"), d.handle, at(&p, &where)))
+	return m, nil
+}
+
+// refused adds to an error what was asked for.
+func refused(err error, label string, bytes int64) error {
+	if e, ok := err.(*diag.Error); ok {
+		e.Detail = mem.FormatBytes(bytes) + " for " + label + ": " + e.Detail
+	}
+	return err
+}
+
+// memoryType chooses a type of memory: the device's own, that the host sees too, if there is one. For queues it must be seen.
+func (d *Device) memoryType(allowed uint32, queues bool) (index uint32, visible, found bool) {
+	const seen = propertyVisible | propertyCoherent
+	want := []uint32{propertyDeviceLocal | seen, propertyDeviceLocal, seen}
+	if queues {
+		want = []uint32{seen}
+	}
+	props := &d.physical.memory
+	for _, flags := range want {
+		for i := range min(props.typeCount, 32) {
+			if allowed>>i&1 == 1 && props.types[i].flags&flags == flags && !d.small(props.types[i], flags) {
+				return i, props.types[i].flags&seen == seen, true
+			}
+		}
+	}
+	return 0, false, false
+}
+
+// small reports whether memory that both sides see is a window on the device's own, which is larger.
+func (d *Device) small(t memoryType, flags uint32) bool {
+	return flags == propertyDeviceLocal|propertyVisible|propertyCoherent && int64(min(d.physical.memory.heaps[t.heap%16].size, 1<<62)) < d.physical.info.Bytes/2
+}
+
+// Address is of the first byte, for kernels.
+func (m *memory) Address() uint64 { return m.address }
+
+// Bytes is the size that was asked for.
+func (m *memory) Bytes() int64 { return m.bytes }
+
+// Close gives the memory back. Nothing may be under way that uses it.
+func (m *memory) Close() error {
+	d := m.device
+	d.destroy("vkDestroyBuffer", m.buffer)
+	d.destroy("vkFreeMemory", m.memory)
+	if m.taken > 0 {
+		d.count(-m.taken, m.queues)
+	}
+	*m = memory{device: d}
+	return nil
+}
+
+// host is bytes as the host sees them.
+func (m *memory) host(from, bytes int64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(m.mapped, from)), bytes)
+}
+
+// inside checks a range of the memory.
+func (m *memory) inside(from, bytes int64) error {
+	if from < 0 || bytes < 0 || bytes > m.bytes-from {
+		return diag.Internalf("%d bytes at %d of a device's block of %d", bytes, from, m.bytes)
+	}
+	return nil
+}

@@ -1,0 +1,17 @@
+//go:build (linux || darwin || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import "github.com/ebitengine/purego"
+
+// libraryNames are the loader's, the best first.
+var libraryNames = []string{"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib"}
+
+// openLibrary loads a library, and is the address of vkGetInstanceProcAddr in it.
+func openLibrary(name string) (uintptr, error) {
+	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return 0, err
+	}
+	return purego.Dlsym(handle, "vkGetInstanceProcAddr")
+}
