@@ -1,10 +1,6 @@
 package target
 
-import (
-	"slices"
-
-	"github.com/weirml/weir/internal/sym"
-)
+import "slices"
 
 // This file is about machines that run blocks of threads, which share memory: GPUs.
 
@@ -24,7 +20,6 @@ const (
 	SubgroupSums    = "subgroup-sums"    // reductions over a subgroup
 	MatrixFloat16   = "matrix-float16"   // cooperative matrices of f16 with sums in f32
 	ImportHost      = "import-host"      // host memory used where it lies
-	VulkanMemory    = "vulkan-memory"    // the Vulkan memory model
 	PhysicalAddress = "physical-address" // buffers by address: without it there is no code for a machine
 	KeepsSpecial    = "keeps-special"    // f32 with signed zeros, infinities and NaN
 	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers
@@ -57,7 +52,6 @@ func Vulkan(limits Limits, features ...string) Machine {
 type Binary struct {
 	Words   []uint32 // SPIR-V
 	Entries []Entry  // in the order in which they run: each begins when the one before it has ended, and sees what it wrote
-	Dims    []sym.Name
 }
 
 // RowBlocks is the blocks of a row of an entry's grid: block b is dispatched at x = b mod RowBlocks, y = b / RowBlocks. Entries return at once in the blocks past
@@ -67,9 +61,8 @@ const RowBlocks = 1 << 15
 // Entry is one entry point of a Binary.
 type Entry struct {
 	Name    string
-	Threads int64    // of a block
-	Shared  int64    // bytes that the threads of a block share
-	Blocks  sym.Expr // how many blocks, over the kernel's dimensions: not negative
+	Threads int64 // of a block
+	Shared  int64 // bytes that the threads of a block share
 }
 
 // Report is where the threads of a launch tell of a value that failed its check: four words, all zero until one did. Word 0 is the number of the check, from 1 on; the
@@ -81,6 +74,8 @@ type Report [4]uint64
 type Blocks interface {
 	Kernel
 	Binary() *Binary
+	// Grid puts into blocks, which has a place for each entry, how many blocks of it are run for these dimensions.
+	Grid(dims, blocks []int64) error
 	// Failed is the error that a report tells of; nil for one that is all zero.
 	Failed(r Report) error
 }

@@ -44,6 +44,7 @@ type Limits struct {
 	Invocations int64 // threads of a block
 	Subgroup    int64 // threads that go together; 1 where nobody knows
 	Private     int64 // bytes of what a thread keeps in registers: sums, and the elements that it multiplies
+	Iterations  int64 // of all loops of a thread: some drivers end a loop when there were more; 0: as many as it likes
 }
 
 // Tight are limits that few kernels keep within as they were written: for tests of what is done then.

@@ -40,10 +40,10 @@ var divisions = []struct {
 		for j < 2 { parallel t < n - m { store %y[(t + j)%(n - m)] = add(load %x[t], cast(f32, index(j))) } }
 	}`},
 	{text: `kernel @nested(%x: f32[8] read, %y: f32[8] update) dims(m, n) {
-		each i < n//m { each j < min(m//n, 8) { vector k < 8 { store %y[k] = add(load %y[k], load %x[(k + i + j)%min(m, 8)]) } } }
+		for i < n//m { for j < min(m//n, 8) { vector k < 8 { store %y[k] = add(load %y[k], load %x[(k + i + j)%min(m, 8)]) } } }
 	}`, given: []sym.Cond{{A: sym.Const(1), Rel: sym.LE, B: dim("m")}, {A: sym.Const(1), Rel: sym.LE, B: dim("n")}}},
 	{text: `kernel @inside(%x: f32[8] read, %y: f32[8] update) dims(m, n) {
-		each i < min(m, 8) { each j < n//m { for k < 8 { store %y[i] = add(load %y[i], load %x[((k + j)//m + (n*i)//m)%8]) } } }
+		each i < min(m, 8) { for j < n//m { for k < 8 { store %y[i] = add(load %y[i], load %x[((k + j)//m + (n*i)//m)%8]) } } }
 	}`},
 	{text: `kernel @checked(%x: i64[4] read, %y: f32[4] update) dims(n) {
 		for i < 4 { check c = and(load %x[i], 0) in [0, n - 1] "a place"  store %y[i] = add(load %y[i], cast(f32, index((i + c)//n))) }

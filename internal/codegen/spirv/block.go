@@ -102,6 +102,7 @@ func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 	w.threads, w.shared = threads, 0
 	w.touched = map[string]bool{}
 	at := w.blockNumber(w.most(total))
+	w.noteLoops(w.blockIterations(n.body))
 	w.when(w.below(at, w.integer(total)), func() {
 		for i := len(n.loops) - 1; i > 0; i-- {
 			extent := w.integer(n.loops[i].Extent)
@@ -294,4 +295,30 @@ func readsOf(body []loop.Stmt) map[string]bool {
 		}
 	})
 	return reads
+}
+
+// blockIterations is iterationsOf for what a block does: a Thread loop's iterations are spread over the threads.
+func (w *writer) blockIterations(body []loop.Stmt) sym.Expr {
+	total := sym.Const(0)
+	for _, s := range body {
+		switch s := s.(type) {
+		case *loop.For:
+			if s.Kind != loop.Thread {
+				total = total.Add(w.overAll(s.Extent).Mul(sym.Const(1).Add(w.blockIterations(s.Body))))
+				continue
+			}
+			loops, inside := threadLoops(s)
+			count := sym.Const(1)
+			for _, l := range loops {
+				count = count.Mul(w.overAll(l.Extent))
+			}
+			rounds := count.CeilDiv(sym.Const(w.threads))
+			total = total.Add(rounds.Mul(sym.Const(1).Add(w.iterationsOf(inside))))
+		case *loop.When:
+			total = total.Add(w.blockIterations(s.Then).Max(w.blockIterations(s.Else)))
+		default:
+			total = total.Add(w.iterationsOf([]loop.Stmt{s}))
+		}
+	}
+	return total
 }

@@ -308,14 +308,15 @@ func (w *writer) floatToInt(to dtype.DType, x value) id {
 	number := func(v float64) id { return w.constantFloat(math.Float32bits(float32(v))) }
 	nan := w.isNaN32(x.id)
 	if to == dtype.U32 { // clamped to the range of i64
-		t := w.extended(glslTrunc, float, x.id)
+		t := w.float32(w.and(w.bits32(w.extended(glslTrunc, float, x.id)), 0x7fffffff))
 		high := w.extended(glslFloor, float, w.exactly(opFMul, float, t, number(0x1p-32)))
 		rest := w.exactly(opFSub, float, t, w.exactly(opFMul, float, high, number(0x1p32)))
-		inside := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdLessThan, t, number(0x1p63)), w.test(opFOrdGreaterThan, t, number(-0x1p63)))
-		inside = w.op(opLogicalAnd, w.boolType(), inside, w.op(opLogicalNot, w.boolType(), nan))
-		rest = w.choose(float, inside, rest, number(0))
-		most := w.op(opLogicalAnd, w.boolType(), w.test(opFOrdGreaterThanEqual, t, number(0x1p63)), w.op(opLogicalNot, w.boolType(), nan))
-		return w.choose(word, most, w.constant32(math.MaxUint32), w.op(opConvertFToU, word, rest))
+		rest = w.choose(float, w.test(opFOrdLessThan, t, number(0x1p63)), rest, number(0)) // of NaN too
+		n := w.op(opConvertFToU, word, rest)
+		negative := w.test(opFOrdLessThan, x.id, number(0))
+		n = w.choose(word, negative, w.op(opSNegate, word, n), n)
+		most := w.test(opFOrdGreaterThanEqual, x.id, number(0x1p63))
+		return w.choose(word, nan, w.constant32(0), w.choose(word, most, w.constant32(math.MaxUint32), n))
 	}
 	above, under := w.test(opFOrdGreaterThanEqual, x.id, number(0x1p31)), w.test(opFOrdLessThan, x.id, number(-0x1p31))
 	out := w.op(opLogicalOr, w.boolType(), nan, w.op(opLogicalOr, w.boolType(), above, under))

@@ -64,7 +64,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 		}
 	}()
 	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
-		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}}
+		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, notZeros: map[id]bool{}}
 	w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 	w.extension("SPV_KHR_physical_storage_buffer")
 	w.float32Modes()
@@ -73,14 +73,16 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 	}
 	out := &kernel{loop: k, width: loop.WidthOf(k)}
 	for _, nest := range w.nests() {
-		out.entries = append(out.entries, w.entry(nest))
-		w.tiles = w.tiles.Add(out.entries[len(out.entries)-1].Blocks)
+		entry, blocks := w.entry(nest)
+		out.entries = append(out.entries, entry)
+		out.grids = append(out.grids, gridOf(nest, k, blocks))
+		w.tiles = w.tiles.Add(blocks)
 	}
-	out.binary = &target.Binary{Words: w.words(), Entries: out.entries, Dims: k.Dims}
+	out.binary = &target.Binary{Words: w.words(), Entries: out.entries}
 	out.checks = w.checks
 	out.tiles, out.scratch = w.tiles, w.scratch
-	if out.tilesCode, err = out.tiles.Compile(k.Dims); err != nil {
-		return nil, diag.Internalf("spirv: kernel @%s: %v", k.Name, err)
+	if err := out.limitIterations(w, machine.Limits.Iterations); err != nil {
+		return nil, err
 	}
 	if out.scratchCode, err = out.scratch.Compile(k.Dims); err != nil {
 		return nil, diag.Internalf("spirv: kernel @%s: %v", k.Name, err)
@@ -90,13 +92,37 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 
 // kernel is a compiled kernel.
 type kernel struct {
-	loop                   *loop.Kernel
-	width                  *loop.Width
-	binary                 *target.Binary
-	entries                []target.Entry
-	checks                 []*loop.Check
-	tiles, scratch         sym.Expr
-	tilesCode, scratchCode *sym.Code
+	loop           *loop.Kernel
+	width          *loop.Width
+	binary         *target.Binary
+	entries        []target.Entry
+	checks         []*loop.Check
+	grids          []grid
+	tiles, scratch sym.Expr
+	scratchCode    *sym.Code
+	iterations     *sym.Code // of the longest loop; nil where that is no matter
+	most           int64     // of them
+}
+
+// grid is how many blocks an entry has: none where one of the extents is 0, whatever the others are then.
+type grid struct {
+	extents []*sym.Code
+	blocks  *sym.Code
+}
+
+func gridOf(n nest, k *loop.Kernel, blocks sym.Expr) (g grid) {
+	code := func(e sym.Expr) *sym.Code {
+		c, err := e.Compile(k.Dims)
+		if err != nil {
+			panic(diag.Internalf("spirv: kernel @%s: %v", k.Name, err))
+		}
+		return c
+	}
+	for _, l := range n.loops {
+		g.extents = append(g.extents, code(l.Extent))
+	}
+	g.blocks = code(blocks)
+	return g
 }
 
 // Name is the loop kernel's.
@@ -110,14 +136,47 @@ func (k *kernel) Binary() *target.Binary { return k.binary }
 
 // Tiles is the blocks of all entries.
 func (k *kernel) Tiles(dims []int64) (int64, error) {
-	n, err := k.eval(k.tilesCode, dims)
-	if err != nil || n == 0 {
+	blocks := make([]int64, len(k.grids))
+	if err := k.Grid(dims, blocks); err != nil {
 		return 0, err
 	}
-	if n > target.RowBlocks*mostRows {
-		return 0, diag.Inputf("kernel @%s: %d blocks for dimensions %v, at most %d are possible", k.loop.Name, n, dims, int64(target.RowBlocks*mostRows))
+	total := int64(0)
+	for _, n := range blocks {
+		total += n
 	}
-	return n, k.width.Check(dims)
+	if total == 0 {
+		return 0, nil
+	}
+	return total, k.width.Check(dims)
+}
+
+// Grid is how many blocks each entry has.
+func (k *kernel) Grid(dims, blocks []int64) error {
+	for i := range k.grids {
+		n, err := k.grid(&k.grids[i], dims)
+		if err != nil {
+			return err
+		}
+		if n > 0 && k.iterations != nil {
+			if err := k.fewEnough(dims); err != nil {
+				return err
+			}
+		}
+		if n > target.RowBlocks*mostRows {
+			return diag.Inputf("kernel @%s: %d blocks for dimensions %v, at most %d are possible", k.loop.Name, n, dims, int64(target.RowBlocks*mostRows))
+		}
+		blocks[i] = n
+	}
+	return nil
+}
+
+func (k *kernel) grid(g *grid, dims []int64) (int64, error) {
+	for _, e := range g.extents {
+		if n, err := k.eval(e, dims); err != nil || n <= 0 {
+			return 0, err
+		}
+	}
+	return k.eval(g.blocks, dims)
 }
 
 // mostRows is how many rows of blocks a grid has at most: what every implementation of Vulkan allows.
@@ -231,9 +290,9 @@ func (w *writer) most(e sym.Expr) int64 {
 	return r.Max
 }
 
-// entry writes an entry point.
-func (w *writer) entry(n nest) target.Entry {
-	e := target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: plainThreads, Blocks: sym.Const(1)}
+// entry writes an entry point, and says how many blocks of it are run.
+func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
+	e = target.Entry{Name: fmt.Sprintf("part%d", len(w.entryNames)), Threads: plainThreads}
 	w.entryNames = append(w.entryNames, e.Name)
 	w.body = w.newBody()
 	w.begin()
@@ -244,17 +303,17 @@ func (w *writer) entry(n nest) target.Entry {
 	switch {
 	case n.blocks:
 		e.Threads = w.blockThreads(n)
-		e.Blocks = total
+		blocks = total
 		e.Shared = w.block(n, total, e.Threads)
 	case n.alone:
 		e.Threads = 1
-		w.plain(n, total, 1)
+		blocks = w.plain(n, total, 1)
 	default:
 		e.Threads = min(plainThreads, w.machine.Limits.Invocations)
-		e.Blocks = w.plain(n, total, e.Threads)
+		blocks = w.plain(n, total, e.Threads)
 	}
 	w.finishEntry(&e)
-	return e
+	return e, blocks
 }
 
 func (w *writer) finishEntry(e *target.Entry) {
@@ -321,8 +380,11 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 		w.statements(n.body)
 	}
 	if !limited {
+		w.noteLoops(w.iterationsOf(n.body))
 		w.when(w.below(thread, count), func() { work(thread) }, nil)
 	} else {
+		rounds := total.CeilDiv(sym.Const(mostThreads))
+		w.noteLoops(rounds.Mul(w.iterationsOf(n.body).Add(sym.Const(1))))
 		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), work)
 	}
 	if !perThread.Equal(sym.Const(0)) {
@@ -367,7 +429,7 @@ func (w *writer) placeLocals(body []loop.Stmt) sym.Expr {
 			private += bytes
 			m.variable, m.class = w.variable(w.arrayType(w.heldType(l.DType), max(1, elements(l.Shape)))), storageClassFunction
 		} else {
-			m.offset = place.Offset
+			m.offset, m.written = place.Offset, true
 			end := place.Offset.Add(loop.Bytes(l.DType, l.Shape))
 			perThread = perThread.Max(end.CeilDiv(sym.Const(loop.ScratchAlign)).Mul(sym.Const(loop.ScratchAlign)))
 			w.inScratch = append(w.inScratch, m)

@@ -15,6 +15,7 @@ type memory struct {
 	offset         sym.Expr // in a thread's part of the launch's scratch
 	variable       id
 	class          uint32 // of the variable
+	written        bool   // the kernel writes what lies at the address
 	thread         bool   // the first axis of a variable is the thread, whose own the variable is
 }
 
@@ -117,7 +118,11 @@ func (w *writer) elementOf(m *memory, offset sym.Expr) element {
 func (w *writer) loadAt(m *memory, e element) id {
 	bits := w.bitsStored(m.dt)
 	raw := w.rawType(bits)
-	x := w.op2(opLoad, raw, w.pointer(raw, e.address), memoryAccessAligned, uint32(bits/8))
+	access := uint32(memoryAccessAligned)
+	if m.written { // drivers have been seen to take it that nothing changes behind an address
+		access |= memoryAccessVolatile
+	}
+	x := w.op2(opLoad, raw, w.pointer(raw, e.address), access, uint32(bits/8))
 	if bits < 32 {
 		x = w.op(opUConvert, w.intType(32), x)
 	}

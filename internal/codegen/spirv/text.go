@@ -126,8 +126,8 @@ func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (
 	case 'c':
 		return t.number(typ, words)
 	}
-	if kind == "MemoryAccess" && words[0] == memoryAccessNone {
-		return "None", 1
+	if kind == "MemoryAccess" && words[0] == memoryAccessVolatile|memoryAccessAligned {
+		return "Volatile|Aligned", 1
 	}
 	name, ok := enumerants[kind][words[0]]
 	if !ok {

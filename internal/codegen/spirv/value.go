@@ -94,8 +94,10 @@ func (w *writer) constantValue(e *loop.Const) value {
 	case dt == dtype.F64:
 		w.heldType(dt)
 		x.id = w.constantDouble(e.Bits)
+		w.notZeros[x.id] = loop.ToFloat(dt, e.Bits) != 0
 	case dt.IsFloat():
 		x.id = w.constantFloat(math.Float32bits(float32(loop.ToFloat(dt, e.Bits))))
+		w.notZeros[x.id] = loop.ToFloat(dt, e.Bits) != 0
 	case dt == dtype.I64 && int64(e.Bits) == int64(int32(e.Bits)):
 		x.id, x.narrow = w.constant32(uint32(e.Bits)), true
 	case dt.Bits() == 64:
@@ -243,7 +245,7 @@ func (w *writer) unaryFloat(op loop.UnaryOp, x value) id {
 	case loop.Sqrt:
 		return w.rounded(x.dt, w.extended(glslSqrt, float, x.id))
 	case loop.Reciprocal:
-		return w.rounded(x.dt, w.exactly(opFDiv, float, w.constantFloat(math.Float32bits(1)), x.id))
+		return w.rounded(x.dt, w.divide(x.dt, w.constantFloat(math.Float32bits(1)), x.id))
 	}
 	return w.rounded(x.dt, w.function(op, x.id))
 }
@@ -272,7 +274,7 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	case loop.Sqrt:
 		return w.extended(glslSqrt, double, x)
 	case loop.Reciprocal:
-		return w.exactly(opFDiv, double, w.constantDouble(math.Float64bits(1)), x)
+		return w.divide(dtype.F64, w.constantDouble(math.Float64bits(1)), x)
 	}
 	refuse("%s of f64", op)
 	return 0
@@ -472,7 +474,35 @@ func (w *writer) dotBytes(x, y id) id {
 	return sum
 }
 
-var floatOps = map[loop.BinaryOp]opcode{loop.Add: opFAdd, loop.Sub: opFSub, loop.Mul: opFMul, loop.Div: opFDiv}
+// divide is a quotient of floats. By 0 it is what IEEE 754 says, which Vulkan leaves open.
+func (w *writer) divide(dt dtype.DType, x, y id) id {
+	typ := w.heldType(dt)
+	q := w.exactly(opFDiv, typ, x, y)
+	if w.notZeros[y] {
+		return q
+	}
+	if dt == dtype.F64 {
+		if !w.int64s() {
+			refuse("f64 without integers of 64 bits")
+		}
+		long := w.intType(64)
+		sign := w.op(opBitwiseXor, long, w.op(opBitcast, long, x), w.op(opBitcast, long, y))
+		sign = w.op(opBitwiseAnd, long, sign, w.constant64(1<<63))
+		infinite := w.op(opBitcast, typ, w.op(opBitwiseOr, long, sign, w.constant64(math.Float64bits(math.Inf(1)))))
+		nan := w.op(opLogicalOr, w.boolType(), w.test(opIEqual, w.magnitude64(x), w.constant64(0)), w.isNaN64(x))
+		infinite = w.choose(typ, nan, w.constantDouble(math.Float64bits(math.NaN())), infinite)
+		return w.choose(typ, w.test(opIEqual, w.magnitude64(y), w.constant64(0)), infinite, q)
+	}
+	a, b := w.bits32(x), w.bits32(y)
+	infinite := w.or(w.and(w.word(opBitwiseXor, a, b), 1<<31), w.constant32(0x7f800000))
+	a = w.and(a, 0x7fffffff)
+	nan := w.op(opLogicalOr, w.boolType(), w.test(opIEqual, a, w.constant32(0)), w.test(opUGreaterThan, a, w.constant32(0x7f800000)))
+	infinite = w.choose(w.intType(32), nan, w.constant32(0x7fc00000), infinite)
+	zero := w.test(opIEqual, w.and(b, 0x7fffffff), w.constant32(0))
+	return w.choose(typ, zero, w.float32(infinite), q)
+}
+
+var floatOps = map[loop.BinaryOp]opcode{loop.Add: opFAdd, loop.Sub: opFSub, loop.Mul: opFMul}
 
 func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 	typ := w.heldType(dt)
@@ -480,6 +510,8 @@ func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
 		return w.rounded(dt, w.exactly(code, typ, x, y))
 	}
 	switch op {
+	case loop.Div:
+		return w.rounded(dt, w.divide(dt, x, y))
 	case loop.Min, loop.Max:
 		return w.leastFloat(op, dt, typ, x, y)
 	case loop.Rem, loop.FloorMod:

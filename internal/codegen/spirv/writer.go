@@ -20,7 +20,9 @@ type writer struct {
 	names    map[sym.Name]integer
 	memories map[string]*memory
 	bound    map[string]value // of Lets, and of Vars as variables
+	notZeros map[id]bool      // constants that are known not to be 0
 	checks   []*loop.Check
+	longest  sym.Expr // iterations of a thread's loops, of the entry with most
 	tiles    sym.Expr
 	scratch  sym.Expr
 
@@ -59,7 +61,7 @@ func (w *writer) begin() {
 		if steps == nil {
 			steps = loop.RowMajor(p.Shape)
 		}
-		w.memories[p.Name] = &memory{dt: p.DType, shape: p.Shape, strides: steps, base: w.argument(i)}
+		w.memories[p.Name] = &memory{dt: p.DType, shape: p.Shape, strides: steps, base: w.argument(i), written: p.Access != loop.Read}
 	}
 	for i, name := range w.kernel.Dims {
 		_, size := w.ranges.Of(sym.Var(name))

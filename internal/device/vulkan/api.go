@@ -315,7 +315,6 @@ const (
 	featureInt8              = 48
 	featureTimeline          = 164
 	featureAddress           = 168
-	featureMemoryModel       = 180
 	dotProductSize           = 24
 	featureDotProduct        = 16
 	floatControlsSize        = 88

@@ -118,7 +118,6 @@ func (d *Device) create() error {
 	on(f12, featureInt8, target.Int8)
 	on(f12, featureFloat16, target.Float16)
 	on(f12, feature8Bits, target.Storage8)
-	on(f12, featureMemoryModel, target.VulkanMemory)
 	on(f11, feature16Bits, target.Storage16)
 	on(features, featureInt16, target.Int16)
 	on(features, featureInt64, target.Int64)

@@ -196,6 +196,9 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	d.mostBlock = maintenance.long(maintenanceMostAllocated)
 	limits := target.Limits{Shared: int64(props.word(limitShared)), Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
 	limits.Invocations = int64(min(props.word(limitInvocations), props.word(limitWidth)))
+	if strings.HasPrefix(d.info.Driver, "llvmpipe") {
+		limits.Iterations = 65535 // gallivm's loop limiter: what is left of a loop is not done, and nobody is told
+	}
 	api := props.word(propertyAPI)
 	var have []string
 	for _, row := range []struct {
@@ -207,7 +210,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
 		{target.Dot8, api >= apiVersion13 && dots.word(featureDotProduct) != 0},
 		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0},
-		{target.VulkanMemory, f12.word(featureMemoryModel) != 0}, {target.PhysicalAddress, f12.word(featureAddress) != 0},
+		{target.PhysicalAddress, f12.word(featureAddress) != 0},
 		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
 	} {
 		if row.has {

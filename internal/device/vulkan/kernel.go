@@ -12,7 +12,6 @@ import (
 
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -21,7 +20,6 @@ type kernel struct {
 	device    *Device
 	code      target.Blocks
 	pipelines []uint64
-	blocks    []*sym.Code
 }
 
 // Load makes a kernel's pipelines.
@@ -62,17 +60,9 @@ func (d *Device) load(code target.Blocks) (k *kernel, err error) {
 			return k, err
 		}
 		k.pipelines = append(k.pipelines, pipeline)
-		blocks, err := e.Blocks.Compile(dimsOf(code))
-		if err != nil {
-			return k, diag.Internalf("kernel @%s: %v", code.Name(), err)
-		}
-		k.blocks = append(k.blocks, blocks)
 	}
 	return k, nil
 }
-
-// dimsOf are the names of a kernel's dimensions.
-func dimsOf(code target.Blocks) []sym.Name { return code.Binary().Dims }
 
 // Close gives the pipelines back.
 func (k *kernel) Close() error {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/weirml/weir/internal/device"
@@ -36,6 +37,7 @@ type queue struct {
 	used      int64 // bytes of arguments since the last wait
 	staging   *memory
 	launches  []launched // since the last wait
+	grid      []int64    // of the launch under way
 	failed    error      // what the next Wait returns
 }
 
@@ -162,11 +164,12 @@ func (q *queue) dispatch(k *kernel, dims []int64, address uint64) error {
 	var p pins
 	defer p.Unpin()
 	d := q.device
+	q.grid = slices.Grow(q.grid[:0], len(k.pipelines))[:len(k.pipelines)]
+	if err := k.code.Grid(dims, q.grid); err != nil {
+		return err
+	}
 	for i, pipeline := range k.pipelines {
-		blocks, err := k.blocks[i].Eval(dims)
-		if err != nil {
-			return diag.Internalf("kernel @%s: %v", k.code.Name(), err)
-		}
+		blocks := q.grid[i]
 		if blocks <= 0 {
 			continue
 		}

@@ -1,0 +1,177 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/codegen/kernelcheck"
+	"github.com/weirml/weir/internal/codegen/portable"
+	"github.com/weirml/weir/internal/codegen/spirv"
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/target"
+)
+
+// opened is the device that the tests share.
+var opened struct {
+	sync.Once
+	device *Device
+	err    error
+}
+
+// open is the first device that can be used, with the validation layer where that is installed. A test that finds none says so loudly, and is skipped.
+func open(t testing.TB) *Device {
+	t.Helper()
+	opened.Do(func() {
+		if opened.device, opened.err = Open(0, Options{Validate: true}); opened.err != nil {
+			t.Logf("WITHOUT THE VALIDATION LAYER (Debian: vulkan-validationlayers): %v", opened.err)
+			opened.device, opened.err = Open(0, Options{})
+		}
+	})
+	if opened.err != nil {
+		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v", opened.err)
+	}
+	t.Cleanup(func() {
+		for _, m := range Messages() {
+			t.Errorf("the validation layer says: %s", m)
+		}
+	})
+	return opened.device
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if opened.device != nil {
+		if u := opened.device.Usage(); u.Memory != 0 || u.Queues != 0 {
+			println("memory of the device was not given back")
+			code = 1
+		}
+		opened.device.Close()
+		for _, m := range Messages() {
+			println("the validation layer says: " + m)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// onDevice is a kernel that is run on the device, its operands copied there and back.
+type onDevice struct {
+	target.Blocks
+	device *Device
+	loop   *loop.Kernel
+}
+
+// Tiles is 1 where there is anything to do: the device does all blocks at once.
+func (k *onDevice) Tiles(dims []int64) (int64, error) {
+	n, err := k.Blocks.Tiles(dims)
+	return min(n, 1), err
+}
+
+// Scratch is none of the host's.
+func (k *onDevice) Scratch(dims []int64) (int64, error) { return 0, nil }
+
+func (k *onDevice) Run(a *target.Args, begin, end int64, _ []byte) error {
+	if begin >= end {
+		return nil
+	}
+	return k.run(a)
+}
+
+func (k *onDevice) run(a *target.Args) (err error) {
+	loaded, err := k.device.Load(k.Blocks)
+	if err != nil {
+		return err
+	}
+	defer loaded.Close()
+	q, err := k.device.NewQueue()
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	need, err := k.Blocks.Scratch(a.Dims)
+	if err != nil {
+		return err
+	}
+	scratch, err := k.device.Allocate("scratch", need)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+	var places []device.Memory
+	var operands []uint64
+	for _, o := range a.Operands {
+		m, err := k.device.Allocate("an operand", o.Bytes)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		if err := q.Upload(m, 0, unsafe.Slice((*byte)(o.Base), o.Bytes)); err != nil {
+			return err
+		}
+		places, operands = append(places, m), append(operands, m.Address())
+	}
+	if err := q.Launch(loaded, operands, a.Dims, scratch.Address()); err != nil {
+		return err
+	}
+	failed := q.Wait(context.Background())
+	for i, o := range a.Operands {
+		if k.loop.Params[i].Access == loop.Read {
+			continue
+		}
+		if err := q.Download(unsafe.Slice((*byte)(o.Base), o.Bytes), places[i], 0); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// harness compiles for the device. Kernels that it does not run are counted, by their reasons.
+func harness(t testing.TB, refused map[string]int) kernelcheck.Harness {
+	d := open(t)
+	return kernelcheck.Harness{Machine: d.Machine(), Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+		code, err := spirv.Compile(m, d.Machine())
+		var e *diag.Error
+		if errors.As(err, &e) && errors.Is(err, diag.ErrUnsupported) {
+			refused[e.Detail]++
+			return portable.Compile(m, target.Portable(1))
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i, k := range code.Kernels {
+			code.Kernels[i] = &onDevice{k.(target.Blocks), d, m.Kernels[i]}
+		}
+		return code, nil
+	}}
+}
+
+// TestKernels runs the suites of kernels that every generator is tested with.
+func TestKernels(t *testing.T) {
+	refused := map[string]int{}
+	for name, suite := range map[string]func(h kernelcheck.Harness, t *testing.T){
+		"functions": kernelcheck.Harness.Functions, "conversions": kernelcheck.Harness.Conversions, "specials": kernelcheck.Harness.Specials,
+		"powers": kernelcheck.Harness.Powers, "quantisations": kernelcheck.Harness.Quantisations, "few bits": kernelcheck.Harness.FewBits,
+		"checks": kernelcheck.Harness.Checks, "outside": kernelcheck.Harness.Outside, "contractions": kernelcheck.Harness.Contractions,
+		"divisions": kernelcheck.Harness.Divisions, "empty contractions": kernelcheck.Harness.EmptyContractions, "wide": kernelcheck.Harness.Wide,
+		"lanes": kernelcheck.Harness.Lanes, "borders": kernelcheck.Harness.Borders,
+	} {
+		t.Run(name, func(t *testing.T) { suite(harness(t, refused), t) })
+	}
+	t.Logf("refused: %v", refused)
+}
+
+func TestRandomKernels(t *testing.T) {
+	refused := map[string]int{}
+	for seed := range int64(200) {
+		t.Run("", func(t *testing.T) { harness(t, refused).Random(t, seed, false) })
+	}
+	t.Logf("refused: %v", refused)
+}
