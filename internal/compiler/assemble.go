@@ -77,7 +77,7 @@ func assemble(m *loop.Module, t *timeline, layout func(a *assembly) error) (*pro
 			a.to.Outputs = append(a.to.Outputs, program.Port{Name: b.Source, Tensor: a.tensors[b]})
 		case loop.Weight:
 			if b.View == nil {
-				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(), Paged: b.Paged})
+				a.to.Weights = append(a.to.Weights, program.Weight{Name: b.Name, Tensor: a.tensors[b], Data: b.Data.Bytes(), Paged: b.Paged, Device: b.Device})
 			}
 		}
 		if life := t.alive[b]; life != nil && b.View == nil {

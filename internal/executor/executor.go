@@ -8,6 +8,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
@@ -29,6 +30,7 @@ type Executable struct {
 	poison  bool
 	own     bool
 	folder  string
+	remote  *remote // nil where the program runs on the host alone
 
 	sync.Mutex
 }
@@ -46,6 +48,8 @@ type Options struct {
 	Own bool
 	// Folder is where calls spill to; "" is the folder for temporary files.
 	Folder string
+	// Device runs the program's streams; nil where it has none. The executable borrows it.
+	Device device.Device
 	// Poison fills what a step releases with a pattern, for finding what is read after its release.
 	Poison bool
 }
@@ -72,6 +76,10 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 		x.Close()
 		return nil, err
 	}
+	if err := x.openDevice(o.Device); err != nil {
+		x.Close()
+		return nil, err
+	}
 	return x, nil
 }
 
@@ -87,6 +95,9 @@ func (x *Executable) place() error {
 	offsets := make([]int64, len(x.program.Weights))
 	for i, w := range x.program.Weights {
 		offsets[i] = -1
+		if w.Device != "" {
+			continue // see openDevice
+		}
 		if !w.Paged && (x.own || !aligned(w.Data, x.program.Tensors[w.Tensor].DType.Bits()/8)) {
 			total = (total + weightAlign - 1) &^ (weightAlign - 1)
 			offsets[i] = total
@@ -105,6 +116,10 @@ func (x *Executable) place() error {
 	var stay [][]byte
 	for i, w := range x.program.Weights {
 		data := w.Data
+		if w.Device != "" {
+			x.weights[w.Tensor].Bytes = int64(len(data))
+			continue
+		}
 		if offsets[i] >= 0 {
 			data = own[offsets[i] : offsets[i]+int64(len(w.Data))]
 			mem.Move(data, w.Data)
@@ -134,7 +149,7 @@ func (x *Executable) Program() *program.Program { return x.program }
 
 // Close frees what the executable owns. No call may be running or bound.
 func (x *Executable) Close() error {
-	var first error
+	first := x.remote.close()
 	for _, b := range x.blocks {
 		if err := b.Close(); err != nil && first == nil {
 			first = err
@@ -181,6 +196,7 @@ type Call struct {
 	guards   map[int]*mem.Block // by tensor; nil without Options.Guard
 	poison   poison
 	lent     []*target.Operand // that have arguments' addresses
+	remote   *remoteCall       // nil where the program runs on the host alone
 }
 
 // bound is a launch with its operands and dimensions in place.
@@ -218,10 +234,13 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		}
 	}
 	c.shapes = make([][]int64, len(x.program.Tensors))
+	if err = c.bindDevice(); err != nil {
+		return c, err
+	}
 	for i := range x.program.Storages {
 		s := &x.program.Storages[i]
 		c.files = append(c.files, nil)
-		if s.Late {
+		if s.Late || s.Device != "" {
 			c.storages = append(c.storages, nil)
 			continue
 		}
@@ -308,6 +327,9 @@ func (c *Call) place(i int) error {
 	}
 	o := &c.operands[i]
 	o.Bytes = bytes
+	if c.x.isRemote(i) {
+		return c.placeRemote(i, bytes)
+	}
 	if c.file(i) != nil {
 		return nil
 	}
@@ -424,6 +446,11 @@ func (x *Executable) ScratchBytes(values []int64) (int64, error) {
 
 // ScratchOf is one worker's scratch for some of the launches, for the given values of the dimensions.
 func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
+	return x.scratchOf(values, func(s *program.Launch) bool { return s.Stream == 0 && some(s) })
+}
+
+// scratchOf is the most that some of the launches need.
+func (x *Executable) scratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
 	var most int64
 	for s, dims := range x.layout.launches {
 		if !some(s) {
@@ -495,7 +522,7 @@ func (c *Call) Output(i int) ([]int64, []byte, error) {
 
 // Close gives the call's memory back.
 func (c *Call) Close() error {
-	var first error
+	first := c.closeDevice()
 	for _, blocks := range [][]*mem.Block{c.storages, c.scratch} {
 		for _, b := range blocks {
 			if b == nil {

@@ -57,6 +57,9 @@ func (c *Call) take(storage int) error {
 	if err != nil {
 		return c.tooLarge(storage, err)
 	}
+	if c.x.program.Storages[storage].Device != "" {
+		return c.takeRemote(storage, size)
+	}
 	old := c.storages[storage]
 	if old != nil && old.Size() >= size {
 		return nil

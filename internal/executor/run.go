@@ -36,7 +36,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	err = c.team.Enter(c.x.threads)
 	defer c.team.Leave()
 	if err == nil {
-		err = c.consuming()
+		err = c.settleDevice(c.consuming())
 	}
 	if err == cpu.ErrStopped {
 		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // its timer may be late
@@ -89,6 +89,9 @@ func (c *Call) step(step program.Step) error {
 		return c.copy(s)
 	case *program.Take:
 		return c.take(s.Storage)
+	case *program.Record: // what the device does is in one order: who waits for a part of it waits for all
+	case *program.Wait:
+		return c.remote.queue.Wait(c.ctx)
 	case *program.Carve:
 		if c.x.program.Tensors[s.Tensor].Reserved {
 			c.watch.touch(c, s.Tensor)
@@ -96,12 +99,17 @@ func (c *Call) step(step program.Step) error {
 		c.poison.carve(s)
 	case *program.Release:
 		c.poison.release(c, s)
+	default:
+		return diag.Internalf("a step of type %T", step)
 	}
 	return nil // Carve and Release only say who owns which range
 }
 
 // operand is a tensor's place now.
 func (c *Call) operand(i int) (target.Operand, error) {
+	if c.x.isRemote(i) {
+		return target.Operand{}, diag.Internalf("the host reaches for %s, which lies in a device's memory", c.x.program.Tensors[i].Name)
+	}
 	if c.x.layout.tensors[i].dynamic {
 		for at := i; c.x.program.Tensors[at].Place == program.Part; {
 			at = c.x.program.Tensors[at].Of
@@ -122,6 +130,9 @@ func (c *Call) operand(i int) (target.Operand, error) {
 func (c *Call) launch(s *program.Launch) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
+	}
+	if s.Stream > 0 {
+		return c.launchRemote(s)
 	}
 	b := c.args[s]
 	for i, t := range s.Args {
@@ -327,6 +338,9 @@ func (c *Call) counted(s *program.Loop) error {
 func (c *Call) copy(s *program.Copy) error {
 	if s.Pick != nil {
 		return c.pick(s)
+	}
+	if c.x.isRemote(s.To) || c.x.isRemote(s.From) {
+		return c.copyRemote(s)
 	}
 	if c.away(s.To) || c.away(s.From) {
 		return c.page(s)

@@ -245,6 +245,7 @@ func (p *parser) weight() {
 	w := Weight{Name: p.Must(text.Quoted), Tensor: p.one()}
 	p.add(&p.weights, w.Name)
 	w.Paged = p.Accept("paged")
+	w.Device = p.device()
 	if p.Accept("=") {
 		if p.Err() == nil {
 			t := &p.out.Tensors[w.Tensor]

@@ -135,6 +135,7 @@ func (w *printer) program(word string, p *Program, next *int64) {
 			if weight.Paged {
 				line += " paged"
 			}
+			line += device(weight.Device)
 			if t := p.inline(weight); t != nil {
 				w.Line("%s = %s", line, literal.Elements(t))
 			} else {

@@ -80,12 +80,13 @@ type Port struct {
 }
 
 // Weight is constant data that lives with the program: the tensor that names it, and its bytes. One that is Paged is left in a file: only copies reach it, and
-// it is no part of the memory that weights take.
+// it is no part of the memory that weights take. One with a Device is copied into that device's memory when the program is made ready, and lies there.
 type Weight struct {
 	Name   string
 	Tensor int
 	Data   []byte
 	Paged  bool
+	Device string // as a Storage's
 }
 
 // StorageKind says which term of the peak a storage belongs to.

@@ -32,7 +32,7 @@ func (p *Program) Verify() error {
 func (p *Program) Check() ([]Condition, error) { return p.check(false) }
 
 func (p *Program) check(strict bool) ([]Condition, error) {
-	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, newValues: map[int]int{},
+	v := &verifier{p: p, strict: strict, dims: sym.NewDims(), lets: map[sym.Name]bool{}, data: map[sym.Name]int{}, ports: map[int]*Port{}, paged: map[int]bool{}, weightOn: map[int]string{}, newValues: map[int]int{},
 		late: p.lateness(), state: state{live: map[int]bool{}, lost: map[int]bool{}, bound: map[sym.Name]bool{}, taken: map[int]bool{}}}
 	v.dims.Grant(len(p.Tensors) + len(p.Steps))
 	if err := v.header(); err != nil {
@@ -72,10 +72,11 @@ type verifier struct {
 	data       map[sym.Name]int // indices of dimensions that data decide
 	ports      map[int]*Port    // by argument's tensor
 	conditions []Condition
-	strict     bool         // a condition that fails at a sample is an error
-	visits     int          // of steps
-	paged      map[int]bool // constants that are left in a file
-	newValues  map[int]int  // of states: the old one by the new one
+	strict     bool           // a condition that fails at a sample is an error
+	visits     int            // of steps
+	paged      map[int]bool   // constants that are left in a file
+	weightOn   map[int]string // devices of weights, by tensor
+	newValues  map[int]int    // of states: the old one by the new one
 	late       lateness
 	state
 }
@@ -273,7 +274,10 @@ func (v *verifier) holders() error {
 		if w.Tensor < 0 || w.Tensor >= len(v.p.Tensors) || v.p.Tensors[w.Tensor].Place != Constant || weights[w.Tensor] {
 			return diag.Inputf("weight %q is no constant of its own", w.Name)
 		}
-		weights[w.Tensor], v.paged[w.Tensor] = true, w.Paged
+		weights[w.Tensor], v.paged[w.Tensor], v.weightOn[w.Tensor] = true, w.Paged, w.Device
+		if w.Paged && w.Device != "" {
+			return diag.Inputf("weight %q is left in a file, and lies in a device's memory", w.Name)
+		}
 		if size, ok := v.p.Tensors[w.Tensor].Bytes().Const(); !ok || size != int64(len(w.Data)) {
 			return diag.Inputf("weight %q has %d bytes of %s", w.Name, len(w.Data), v.p.Tensors[w.Tensor].Bytes())
 		}
@@ -315,7 +319,7 @@ func (v *verifier) deviceOf(i int) string {
 	case t.Place == Carved:
 		return v.p.Storages[t.Of].Device
 	}
-	return ""
+	return v.weightOn[root]
 }
 
 // ending checks what must hold when the last step is done.
