@@ -24,15 +24,19 @@ type lowering struct {
 	buffers map[*ir.Value]*loop.Buffer
 	names   map[string]int
 	outputs map[*loop.Buffer]bool
+	blocks  bool                       // see ops.Lowering
 	rooms   map[*ir.Value]*loop.Buffer // of scan outputs, where their rows are made
 	// branches is how many branches are around the nodes. What they need of the dimensions holds only where they are taken; memory is planned for every run.
 	branches int
 	storages map[string]*loop.Buffer // that the model's text lays out, by name
 }
 
-// Module lowers main. Values named in the results become Output buffers, parameters Input buffers, both in order.
-func Module(m *ir.Module) (*loop.Module, error) {
-	l := &lowering{from: m, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
+// Module lowers main for a machine without blocks of threads.
+func Module(m *ir.Module) (*loop.Module, error) { return For(m, false) }
+
+// For lowers main, for a machine with blocks of threads or without. Values named in the results become Output buffers, parameters Input buffers, both in order.
+func For(m *ir.Module, blocks bool) (*loop.Module, error) {
+	l := &lowering{from: m, blocks: blocks, buffers: map[*ir.Value]*loop.Buffer{}, names: map[string]int{}, outputs: map[*loop.Buffer]bool{}, rooms: map[*ir.Value]*loop.Buffer{}, storages: map[string]*loop.Buffer{},
 		to: &loop.Module{Name: m.Name, Dims: m.Dims, Limits: m.Limits, Origins: m.Origins}}
 	for _, r := range m.Requires {
 		l.to.Requires = append(l.to.Requires, loop.Require(r))
@@ -265,10 +269,8 @@ func (l *lowering) node(n *ir.Node, steps *[]loop.Step) error {
 			l.buffers[v] = l.buffer(v.Name, loop.Temp, v.Type, v.Name)
 		}
 	}
-	for _, low := range def.Lowerings {
-		if low.When == nil || low.When(n, l.from.Dims) {
-			return l.launch(n, def, low, steps)
-		}
+	if low := def.LoweringOf(n, l.from.Dims, l.blocks); low != nil {
+		return l.launch(n, def, *low, steps)
 	}
 	if def.Host != "" {
 		return l.host(n, def.Host, steps)

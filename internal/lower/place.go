@@ -52,12 +52,7 @@ func (l *lowering) launches(n *ir.Node) bool {
 	if structures[n.Op.Name()] != nil || viewOf(n, l.from.Dims) != nil {
 		return false
 	}
-	for _, low := range ops.Of(n).Lowerings {
-		if low.When == nil || low.When(n, l.from.Dims) {
-			return true
-		}
-	}
-	return false
+	return ops.Of(n).LoweringOf(n, l.from.Dims, l.blocks) != nil
 }
 
 // place lowers a carve: nothing where its value was computed there, else a copy.

@@ -16,6 +16,7 @@ import (
 func init() {
 	define(&Def{Op: "convolution", Grad: convolutionGrad, Shape: convolutionShape, Mean: convolutionMean, Work: convolutionWork, Samples: convolutionSamples,
 		Lowerings: []Lowering{
+			{Name: "sums", Blocks: true, When: channelsFirst, Build: convolutionSums},
 			{Name: "pointwise", Apart: true, When: both(channelsFirst, convolutionIsPointwise), Build: convolutionPointwise},
 			{Name: "planes", When: both(channelsFirst, convolutionIsPlanes), Build: convolutionPlanes},
 			{Name: "beside", When: convolutionIsBeside, Build: convolutionBeside},
@@ -391,6 +392,41 @@ func convolutionDirect(k *Nest, n *ir.Node) {
 				})
 			})
 		})
+	})
+}
+
+// convolutionSums has a sum for each element of the result, over the channels of its group and the window's places; those outside the image count as 0.
+func convolutionSums(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	rank := len(x.Shape)
+	window, _ := windowOf(n, rank-2)
+	groups := n.Attrs.Int("groups", 1)
+	perGroup, inner, dt := groupOf(out.Shape[1], groups), w.Shape[1], accumulator(out.DType)
+	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, out.Shape[2:]...)
+	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
+		image, group, places := at[0], at[1], at[3:]
+		filter := group.Mul(perGroup).Add(at[2])
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias := present(k.In, 2); bias != nil {
+			start = loop.Convert(dt, bias.Load(filter))
+		}
+		sum := k.Var("sum", start)
+		k.Nest(loop.Serial, "k", append([]sym.Expr{inner}, w.Shape[2:]...), func(steps []sym.Expr) {
+			from := []sym.Expr{image, group.Mul(inner).Add(steps[0])}
+			var mask loop.Expr
+			for i := range places {
+				p := window.source(i, places[i], steps[1+i])
+				from = append(from, p)
+				mask = bothTrue(mask, inside(k.D, p, x.Shape[2+i], steps[1+i], window, i))
+			}
+			value := x.Load(from...)
+			if mask != nil {
+				value = x.LoadIf(mask, loop.Number(x.DType, 0), from...)
+			}
+			weight := w.Load(append([]sym.Expr{filter}, steps...)...)
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, weight)))
+		})
+		k.Store(out, append([]sym.Expr{image, filter}, places...), loop.Convert(out.DType, sum))
 	})
 }
 

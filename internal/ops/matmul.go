@@ -13,7 +13,7 @@ import (
 
 func init() {
 	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
-		Lowerings: []Lowering{{Name: "contract", Build: matmulContract}}})
+		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
 // MatMul multiplies matrices a[…, M, K] and b[…, K, N] over broadcast leading axes. With transposeA, a is stored as […, K, M]; with
@@ -170,6 +170,26 @@ func matmulContract(k *Nest, n *ir.Node) {
 			to := append(append([]sym.Expr{}, batch...), unraveled(at[0], inner)...)
 			k.Store(out, append(to, at[1]), loop.Convert(out.DType, acc.Load(at...)))
 		})
+	})
+}
+
+// matmulSums has a sum for each element of the result.
+func matmulSums(k *Nest, n *ir.Node) {
+	a, b, out := k.In[0], k.In[1], k.Out[0]
+	m, ka, kb, cols := matmulAxes(n)
+	rank, dt := len(out.Shape), accumulator(out.DType)
+	matrix := func(x *loop.Memory, batch []sym.Expr, axisA, axisB int, atA, atB sym.Expr) loop.Expr {
+		index := append(stretched(batch, x.Shape[:len(x.Shape)-2]), sym.Expr{}, sym.Expr{})
+		index[axisA], index[axisB] = atA, atB
+		return loop.Convert(dt, x.Load(index...))
+	}
+	k.Nest(loop.Each, "o", out.Shape, func(at []sym.Expr) {
+		batch, row, column := at[:rank-2], at[rank-2], at[rank-1]
+		sum := k.Var("sum", loop.Number(dt, 0))
+		k.Serial("k", a.Shape[ka], func(step sym.Expr) {
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, matrix(a, batch, m, ka, row, step), matrix(b, batch, kb, cols, step, column)))
+		})
+		k.Store(out, at, loop.Convert(out.DType, sum))
 	})
 }
 

@@ -55,7 +55,9 @@ type Lowering struct {
 	// Onto has the only result begin as a copy of the first input: k.Out[0] holds it and is an Update, k.In[0] is nil.
 	// The copy is a step of its own, which moves nothing if the result lies where the input does.
 	Onto bool
-	Name string
+	// Blocks is of lowerings for machines that run blocks of threads, which take them before the others; machines without take none.
+	Blocks bool
+	Name   string
 	// When, where not nil, is the condition under which Build is right.
 	When func(n *ir.Node, d *sym.Dims) bool
 	// Build writes the kernel: k has a parameter for each present input and each output.
@@ -98,3 +100,18 @@ func define(d *Def) { ir.Register(d) }
 
 // Of is a node's definition.
 func Of(n *ir.Node) *Def { return n.Op.(*Def) }
+
+// LoweringOf is the lowering of a node; nil where it has none.
+func (d *Def) LoweringOf(n *ir.Node, dims *sym.Dims, blocks bool) *Lowering {
+	for _, own := range []bool{true, false} {
+		if own && !blocks {
+			continue
+		}
+		for i := range d.Lowerings {
+			if low := &d.Lowerings[i]; low.Blocks == own && (low.When == nil || low.When(n, dims)) {
+				return low
+			}
+		}
+	}
+	return nil
+}

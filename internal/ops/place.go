@@ -79,10 +79,5 @@ func (d *Def) NeedsExpansion(n *ir.Node, dims *sym.Dims) bool {
 	if d.View != nil && d.View(n, dims) != nil {
 		return false
 	}
-	for _, low := range d.Lowerings {
-		if low.When == nil || low.When(n, dims) {
-			return false
-		}
-	}
-	return true
+	return d.LoweringOf(n, dims, false) == nil
 }
