@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
@@ -25,6 +26,11 @@ import (
 // Options say how to compile. The zero value works: the best target here, f32, as many threads as GOMAXPROCS, one run at a time.
 type Options struct {
 	Target Target
+	// Device is the number of the device, of those that Devices lists for the target; 0 is the first.
+	Device int
+	// Limits compiles for a device that is not here: a profile's name, "minimum", "mobile", "desktop" or "gfx942", and changes to it, such as
+	// "desktop,shared=32768,-float64". The program has its plan and its kernels, and cannot run.
+	Limits string
 	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16
 	// has the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in
 	// f32: results differ by at most about 2⁻⁷ of the sum of the products' magnitudes for each. I8 has the weights as
@@ -122,11 +128,12 @@ type Program struct {
 	failed error         // of that
 
 	counts counts
-	made   origin // where it was compiled
-	files  files  // that runs read in place
-	ledger any    // the owner of its blocks there
-	owns   []bool // by output's port: it has storage that can be elsewhere
-	own    []held // by input: the states that the program has tensors for; nil if there are none
+	made   origin        // where it was compiled
+	device device.Device // that it runs on beside the host; nil for none
+	files  files         // that runs read in place
+	ledger any           // the owner of its blocks there
+	owns   []bool        // by output's port: it has storage that can be elsewhere
+	own    []held        // by input: the states that the program has tensors for; nil if there are none
 
 	asks  asks
 	room  int64        // with a budget: what it leaves for what data decide
@@ -180,8 +187,12 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	case Best, CPU, Reference:
 	case Portable:
 		o.CPU = string(Portable)
+	case Vulkan:
 	default:
-		return nil, diag.Unsupportedf("target %q; there are cpu, portable and reference", o.Target)
+		return nil, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
+	}
+	if o.Limits != "" && o.Target != Vulkan {
+		return nil, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
 	}
 	if o.Target == Reference && m.source.module() != nil {
 		if o.Budget > 0 {
@@ -202,13 +213,14 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	defer func(p *Program) {
 		if !kept {
 			_ = p.closeOwn()
+			_ = p.leaveDevice()
 			m.release(p)
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
 		return nil, inFile(err, m.file)
 	}
-	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference {
+	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference && p.target != Vulkan {
 		p.target = CPU
 	}
 	for _, note := range p.compiled.Notes {
@@ -216,7 +228,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Limits != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +301,7 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 	if err := p.lay(module, o.Layouts); err != nil {
 		return err
 	}
-	machine, err := compiler.Machine(o.CPU, o.Threads, o.Cross)
+	machine, err := p.machine(o)
 	if err != nil {
 		return err
 	}

@@ -454,4 +454,6 @@ const (
 	CPU       Target = "cpu"
 	Portable  Target = "portable"
 	Reference Target = "reference"
+	// Vulkan is a GPU, through Vulkan: a program has it if it imports github.com/weirml/weir/vulkan for its effect.
+	Vulkan Target = "vulkan"
 )

@@ -26,6 +26,8 @@ type modelFlags struct {
 	threads   int
 	calls     int
 	target    string
+	device    int
+	limits    string
 	cpu       string
 	precision string
 	cache     string
@@ -46,7 +48,9 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of that size alone (repeatable)")
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
-	flags.StringVar(&f.target, "target", "", "cpu or reference (default WEIR_TARGET, else cpu)")
+	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu)")
+	flags.IntVar(&f.device, "device", 0, "the device's number, as weir env lists them, for --target vulkan")
+	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device that is not here: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
@@ -106,9 +110,12 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 		o.Target = weir.Reference
 	case "", "cpu":
 		o.Target, o.CPU = weir.CPU, first(f.cpu, os.Getenv("WEIR_CPU"))
+	case "vulkan":
+		o.Target = weir.Vulkan
 	default:
-		return o, nil, diag.Unsupportedf("target %s; cpu and reference are supported", name)
+		return o, nil, diag.Unsupportedf("target %s; cpu, vulkan and reference are supported", name)
 	}
+	o.Device, o.Limits = f.device, f.limits
 	switch f.precision {
 	case "f32":
 	case "bf16":

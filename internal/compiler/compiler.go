@@ -185,6 +185,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if c.plain != whole && !needed[p.Name] {
 			continue
 		}
+		if forProcessors[p.Name] && c.forBlocks(&o) {
+			continue
+		}
 		if want := optional[p.Name]; want != nil && !want(&o) {
 			continue
 		}
@@ -261,6 +264,9 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 	return c, nil
 }
 
+// forBlocks reports whether kernels are for blocks of threads.
+func (c *Compiled) forBlocks(o *Options) bool { return !o.Reference && o.Machine.HasBlocks() }
+
 // countable refuses a module that computes a tensor whose bytes are past 64 bits, all of whose dimensions have one value
 // each.
 func countable(m *ir.Module) error {
@@ -302,7 +308,7 @@ func possible(m *ir.Module) error {
 // kernels makes the scheduled module of ir, with its steps in order and its code.
 func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text func() string)) (err error) {
 	m.Dims.Renew(len(m.Main.Body.Nodes))
-	if c.Loop, err = lower.Module(m); err != nil {
+	if c.Loop, err = lower.For(m, c.forBlocks(&o)); err != nil {
 		return err
 	}
 	if err := m.Ask(); err != nil {
@@ -338,7 +344,7 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
 	done("order", c.Loop.String)
 	if refuses := refusals[c.Machine.Name]; refuses != nil && !o.Reference {
-		c.divide(c.Machine.Name, func(k *loop.Kernel) error { return refuses(k, c.Machine) })
+		c.divide(c.Machine.Name, func(k *loop.Kernel) error { return refuses(k, c.Loop, c.Machine) })
 		verifyLoop(c.Loop, "divide")
 		done("divide", c.Loop.String)
 	}
@@ -486,7 +492,7 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		if o.Progress != nil {
 			o.Progress("schedule, which failed and is done more simply: " + fault.Error())
 		}
-		if c.Loop, err = lower.Module(m); err != nil {
+		if c.Loop, err = lower.For(m, c.forBlocks(&o)); err != nil {
 			return err
 		}
 	}

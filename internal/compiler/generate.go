@@ -8,6 +8,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64"
 	"github.com/weirml/weir/internal/codegen/portable"
 	"github.com/weirml/weir/internal/codegen/reference"
+	"github.com/weirml/weir/internal/codegen/spirv"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -18,10 +19,11 @@ import (
 var generators = map[string]func(m *loop.Module, machine target.Machine) (*target.Code, error){
 	target.PortableName: portable.Compile,
 	target.AMD64Name:    amd64.Compile,
+	target.VulkanName:   spirv.Compile,
 }
 
 // refusals say, by the name of a machine that is a device with memory of its own, why it cannot run a kernel; nil: it can.
-var refusals = map[string]func(k *loop.Kernel, machine target.Machine) error{}
+var refusals = map[string]func(k *loop.Kernel, m *loop.Module, machine target.Machine) error{target.VulkanName: spirv.Refuses}
 
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) target.Machine { return target.Portable(threads) }

@@ -61,6 +61,10 @@ var Passes = []PassRow{
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 
+// forProcessors are the passes that lay values out, or compute them, as suits registers of vectors: kernels for blocks of threads read what models have.
+var forProcessors = map[string]bool{"blocks": true, "blocks-allowed": true, "blocks-bytes": true, "layout": true, "bytes": true, "winograd": true, "brain": true, "brain-weights": true,
+	"beside": true, "dequantized": true}
+
 // optional is what runs only where an option asks for it.
 var optional = map[string]func(o *Options) bool{
 	"brain":          func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 },

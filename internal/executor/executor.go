@@ -31,6 +31,7 @@ type Executable struct {
 	own     bool
 	folder  string
 	remote  *remote // nil where the program runs on the host alone
+	absent  bool    // see Options.Absent
 
 	sync.Mutex
 }
@@ -50,6 +51,8 @@ type Options struct {
 	Folder string
 	// Device runs the program's streams; nil where it has none. The executable borrows it.
 	Device device.Device
+	// Absent: the device is not here, and no call can be bound.
+	Absent bool
 	// Poison fills what a step releases with a pattern, for finding what is read after its release.
 	Poison bool
 }
@@ -75,6 +78,9 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 	if err := x.place(); err != nil {
 		x.Close()
 		return nil, err
+	}
+	if x.absent = o.Absent; x.absent {
+		return x, nil
 	}
 	if err := x.openDevice(o.Device); err != nil {
 		x.Close()
@@ -224,6 +230,9 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			c = nil
 		}
 	}()
+	if x.absent {
+		return c, diag.Unsupportedf("a run of a program for a device that is not here")
+	}
 	if c.values, err = x.layout.evaluate(dims); err != nil {
 		return c, err
 	}

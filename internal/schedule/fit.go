@@ -14,6 +14,8 @@ import (
 type Need struct {
 	Scratch   int64 // bytes of its locals that one worker holds at once
 	Shared    int64 // bytes of the locals that the threads of a block share
+	Threads   int64 // of a block, as far as locals of theirs say
+	Private   int64 // bytes of the locals that each thread of a block has, and of what it multiplies at once
 	Registers int64 // of vectors, for one row of its widest product's sums: see target.SumRegisters
 	Operands  int64 // buffers that it is given
 	Values    int64 // that a vector loop keeps at once: named ones, and the deepest expression's
@@ -27,9 +29,18 @@ func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 		switch s := s.(type) {
 		case *loop.Local:
 			if s.Space == loop.Shared {
-				shared = shared.Add(loop.Bytes(s.DType, s.Shape))
+				bits := int64(machine.SharedBits(s.DType.Bits()))
+				shared = shared.Add(sym.Product(s.Shape...).Mul(sym.Const(bits / 8)))
+			} else if machine.HasBlocks() && len(s.Shape) > 0 && ofThreads(k, s) {
+				threads := upper(s.Shape[0], dims)
+				n.Threads = max(n.Threads, threads)
+				n.Private += upper(loop.Bytes(s.DType, s.Shape[1:]), dims)
 			}
 		case *loop.Contract:
+			if machine.HasBlocks() {
+				n.Private += bytesOfStep(s, dims)
+				return true
+			}
 			n.Registers = max(n.Registers, sumRegisters(k, s, machine, dims))
 		case *loop.For:
 			if s.Kind == loop.Vector {
@@ -59,6 +70,8 @@ func Fit(k *loop.Kernel, machine target.Machine, dims *sym.Dims) (over []Excess)
 	for _, row := range []Excess{
 		{"scratch bytes", need.Scratch, most.Scratch, true},
 		{"shared bytes", need.Shared, most.Shared, true},
+		{"threads of a block", need.Threads, most.Invocations, true},
+		{"a thread's bytes", need.Private, most.Private, true},
 		{"vector registers", need.Registers, most.Registers, true},
 		{"operands", need.Operands, most.Operands, false},
 		{"values", need.Values, most.Values, false},
@@ -223,4 +236,32 @@ func depth(e loop.Expr) int {
 		d = max(d, depth(x)+min(i, 1))
 	}
 	return max(d, 1)
+}
+
+// ofThreads reports whether a local outside Thread loops, which is not shared, belongs to the threads of a block, one part to each.
+func ofThreads(k *loop.Kernel, l *loop.Local) bool {
+	found := false
+	var walk func(body []loop.Stmt, inBlock bool)
+	walk = func(body []loop.Stmt, inBlock bool) {
+		for _, s := range body {
+			switch s := s.(type) {
+			case *loop.Local:
+				found = found || s.Name == l.Name && inBlock
+			case *loop.For:
+				if s.Kind != loop.Thread {
+					walk(s.Body, inBlock || s.Kind == loop.Block)
+				}
+			case *loop.When:
+				walk(s.Then, inBlock)
+				walk(s.Else, inBlock)
+			}
+		}
+	}
+	walk(k.Body, false)
+	return found
+}
+
+// bytesOfStep is the elements that a thread multiplies at once in a contraction of its own, in bytes.
+func bytesOfStep(c *loop.Contract, dims *sym.Dims) int64 {
+	return 4 * (upper(c.M, dims) + upper(c.N, dims))
 }

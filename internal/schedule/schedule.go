@@ -111,6 +111,12 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	if forBlocks(k) || neverRuns(k) {
 		return k
 	}
+	if s.machine.HasBlocks() {
+		if next := s.blockProduct(k); next != nil {
+			return next
+		}
+		return k
+	}
 	for _, step := range []step{
 		{o.NoFlatten, rejoin},                                // before variables are taken apart further
 		{o.NoContract || s.registerTiles(), cutContractions}, // then: it recognises nests as lowering wrote them

@@ -14,6 +14,9 @@ func (w *writer) statements(body []loop.Stmt) {
 	for i, s := range body {
 		switch s := s.(type) {
 		case *loop.For:
+			if w.unroll(s) {
+				continue
+			}
 			w.serial(s, func() { w.statements(s.Body) })
 		case *loop.When:
 			w.branch(s, w.statements)
@@ -30,6 +33,33 @@ func (w *writer) statements(body []loop.Stmt) {
 		}
 	}
 }
+
+// unroll writes a loop's iterations one after the other, if they are few and known and reach what the thread has for its own across loops: registers have no
+// addresses.
+func (w *writer) unroll(s *loop.For) bool {
+	n, fixed := s.Extent.Const()
+	if !fixed || n > mostWritten || s.Kind == loop.Serial {
+		return false
+	}
+	own := false
+	reads, writes := touches(s.Body)
+	for _, set := range []map[string]bool{reads, writes} {
+		for name := range set {
+			m := w.memories[name]
+			own = own || m != nil && m.thread
+		}
+	}
+	if !own {
+		return false
+	}
+	for i := range n {
+		w.statements(loop.Substitute(s.Body, map[sym.Name]sym.Expr{s.Var: sym.Const(i)}))
+	}
+	return true
+}
+
+// mostWritten is how many iterations of a loop are written one after the other.
+const mostWritten = 16
 
 // scalar writes a statement about a named value.
 func (w *writer) scalar(s loop.Stmt) {

@@ -1,0 +1,485 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// A sum of products, for machines that run blocks of threads. What it is of does not matter: of a matrix product, of a convolution of any kind, of attention's scores. The
+// kernel has a sum for each iteration of its outer loops:
+//
+//	each i … { let …; var s = begin; serial k … { s += A × B }; …; store … }
+//
+// An outer loop's variable that A mentions and B does not is one of the rows, one that B alone mentions one of the columns; for the others each value is a product of its own. A
+// block computes a tile of rows × columns. In each step it brings a few steps' elements of A and of B, as they are computed, conversions and masks included, to shared
+// memory, and each thread adds the products of its own rows and columns up in registers. What is made of the sums is computed where they are.
+//
+// All extents but those of a tile may be dynamic. Elements beyond the rows and columns are computed at the last ones, and not stored; those beyond the steps are 0.
+
+// productTile is the sizes of a block's tile: rows, columns and steps, and the rows and columns that a thread has of it.
+type productTile struct{ rows, columns, steps, ownRows, ownColumns int64 }
+
+func (t productTile) threads() int64 { return t.rows / t.ownRows * (t.columns / t.ownColumns) }
+
+// productTiles are tried by their cost.
+var productTiles = []productTile{
+	{128, 128, 8, 8, 8}, {128, 64, 16, 8, 8}, {64, 128, 16, 8, 8}, {64, 64, 16, 8, 8}, {64, 64, 16, 4, 4}, {128, 32, 16, 8, 4}, {32, 128, 16, 4, 8},
+	{64, 32, 16, 4, 4}, {32, 64, 16, 4, 4}, {32, 32, 16, 4, 4}, {128, 16, 16, 8, 2}, {16, 128, 16, 2, 8}, {64, 16, 16, 4, 2}, {16, 64, 16, 2, 4},
+	{16, 16, 16, 2, 2}, {64, 8, 16, 4, 1}, {8, 64, 16, 1, 4}, {16, 16, 8, 2, 2}, {8, 8, 8, 1, 1}, {8, 8, 4, 1, 1}, {4, 4, 4, 1, 1}, {4, 4, 1, 1, 1}, {2, 2, 1, 1, 1},
+}
+
+// product is a kernel's parts.
+type product struct {
+	loops         []*loop.For // around the sum
+	before, after []loop.Stmt
+	begin         *loop.Var
+	steps         []*loop.For
+	lets          []loop.Stmt // in the innermost of steps
+	a, b          loop.Expr
+	batch         []*loop.For
+	rows, columns []*loop.For
+	sum           dtype.DType
+	storedRows    bool // neighbours in what is stored are neighbouring rows
+}
+
+// blockProduct makes a kernel of a sum of products one for blocks of threads; nil where it is none, or no tile fits.
+func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
+	p := matchProduct(k)
+	if p == nil {
+		return nil
+	}
+	tiles := slices.Clone(productTiles)
+	slices.SortStableFunc(tiles, func(x, y productTile) int {
+		if a, b := s.productCost(p, x), s.productCost(p, y); a < b {
+			return -1
+		} else if a > b {
+			return 1
+		}
+		return 0
+	})
+	for _, t := range tiles {
+		if t.threads() > s.machine.Limits.Invocations {
+			continue
+		}
+		next := s.tiledProduct(k, p, t)
+		next.Dims = dimsOf(next, k)
+		if s.fits(next) {
+			return next
+		}
+	}
+	return nil
+}
+
+// matchProduct takes a kernel apart; nil where it is no sum of products that has several rows and several columns.
+func matchProduct(k *loop.Kernel) *product {
+	p := &product{}
+	body := k.Body
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, p.loops) {
+			break
+		}
+		p.loops, body = append(p.loops, f), f.Body
+	}
+	at := slices.IndexFunc(body, func(s loop.Stmt) bool { _, is := s.(*loop.For); return is })
+	if at < 1 || len(p.loops) < 2 {
+		return nil
+	}
+	p.before, p.after = body[:at], body[at+1:]
+	inner := body[at : at+1]
+	for {
+		f, ok := loop.Only(inner)
+		if !ok || f.Kind != loop.Serial || !freeOf(f.Extent, append(slices.Clone(p.loops), p.steps...)) {
+			break
+		}
+		p.steps, inner = append(p.steps, f), f.Body
+	}
+	if len(p.steps) == 0 || len(inner) == 0 || !p.matchSum(inner) || !p.matchAround() {
+		return nil
+	}
+	p.sort()
+	if len(p.rows) == 0 || len(p.columns) == 0 {
+		return nil
+	}
+	return p
+}
+
+func freeOf(e sym.Expr, loops []*loop.For) bool {
+	return !slices.ContainsFunc(loops, func(f *loop.For) bool { return mentions(e, f.Var) })
+}
+
+// matchSum finds the product that the innermost loop adds.
+func (p *product) matchSum(inner []loop.Stmt) bool {
+	last := len(inner) - 1
+	add, ok := inner[last].(*loop.Reduce)
+	if !ok || add.Op != loop.Add {
+		return false
+	}
+	for _, s := range inner[:last] {
+		if _, ok := s.(*loop.Let); !ok {
+			return false
+		}
+	}
+	p.lets = inner[:last]
+	times, ok := add.X.(*loop.Binary)
+	if !ok || times.Op != loop.Mul {
+		return false
+	}
+	p.a, p.b, p.sum = times.X, times.Y, times.DType()
+	for _, s := range p.before {
+		if v, is := s.(*loop.Var); is && v.Name == add.Name {
+			p.begin = v
+		}
+	}
+	return p.begin != nil && (p.sum == dtype.F32 || p.sum == dtype.F64 || p.sum == dtype.I32 || p.sum == dtype.I64 || p.sum == dtype.U32 || p.sum == dtype.U64)
+}
+
+// matchAround checks what stands before and after the sum: values with names, and stores. The product mentions no value of a name but its own.
+func (p *product) matchAround() bool {
+	for _, s := range p.before {
+		switch s.(type) {
+		case *loop.Let, *loop.Var:
+		default:
+			return false
+		}
+	}
+	stores := false
+	plain := true
+	loop.Walk(p.after, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Store:
+			stores = true
+		case *loop.For, *loop.Local, *loop.Contract, *loop.Check:
+			plain = false
+		case *loop.Set:
+			plain = plain && s.Name != p.begin.Name
+		case *loop.Reduce:
+			plain = plain && s.Name != p.begin.Name
+		}
+		return true
+	})
+	if !plain || !stores {
+		return false
+	}
+	own := map[string]bool{}
+	for _, s := range p.lets {
+		own[s.(*loop.Let).Name] = true
+	}
+	ok := true
+	visit := func(e loop.Expr) {
+		if r, is := e.(*loop.Ref); is && !own[r.Name] {
+			ok = false
+		}
+	}
+	loop.WalkExpr(p.a, visit)
+	loop.WalkExpr(p.b, visit)
+	loop.WalkValues(p.lets, visit)
+	return ok
+}
+
+// sort tells rows from columns.
+func (p *product) sort() {
+	inA, inB := p.mentioned(p.a), p.mentioned(p.b)
+	for _, f := range p.loops {
+		switch a, b := inA[f.Var], inB[f.Var]; {
+		case a && !b:
+			p.rows = append(p.rows, f)
+		case b && !a:
+			p.columns = append(p.columns, f)
+		default:
+			p.batch = append(p.batch, f)
+		}
+	}
+	last := p.loops[len(p.loops)-1]
+	p.storedRows = slices.Contains(p.rows, last)
+}
+
+// mentioned are the integers that an expression mentions, by the values with names in it too.
+func (p *product) mentioned(e loop.Expr) map[sym.Name]bool {
+	seen := map[sym.Name]bool{}
+	var visit func(e loop.Expr)
+	visit = func(e loop.Expr) {
+		for _, i := range loop.IntegersOf(e) {
+			for _, name := range i.Vars() {
+				seen[name] = true
+			}
+		}
+		if r, is := e.(*loop.Ref); is {
+			for _, s := range p.lets {
+				if l := s.(*loop.Let); l.Name == r.Name {
+					loop.WalkExpr(l.X, visit)
+				}
+			}
+		}
+	}
+	loop.WalkExpr(e, visit)
+	return seen
+}
+
+// productCost is about how long a product takes with a tile: its multiplications, those of what hangs over included, with what they cost beside in elements that are read, where blocks are
+// enough to keep a machine busy.
+func (s *scheduler) productCost(p *product, t productTile) float64 {
+	size := func(loops []*loop.For) float64 {
+		n := 1.0
+		for _, f := range loops {
+			n *= max(s.guess(f.Extent), 1)
+		}
+		return n
+	}
+	tiles := func(n float64, by int64) float64 { return float64(int64((n + float64(by) - 1) / float64(by))) }
+	rows, columns, steps := tiles(size(p.rows), t.rows), tiles(size(p.columns), t.columns), tiles(size(p.steps), t.steps)
+	blocks := rows * columns * size(p.batch)
+	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) + 4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
+	cost := blocks * steps * float64(t.steps) * perStep
+	if few := busyThreads / (blocks * float64(t.threads())); few > 1 {
+		cost *= min(few, 16)
+	}
+	return cost
+}
+
+const (
+	busyThreads = 1 << 14 // that a large machine runs at once, about
+	barrierCost = 1 << 10 // of the two barriers of a step, in multiplications of a block
+)
+
+// flat is loops taken as one: its index is taken apart into theirs.
+type flat struct {
+	loops []*loop.For
+	size  sym.Expr
+}
+
+func flatten1(loops []*loop.For) flat {
+	size := one
+	for _, f := range loops {
+		size = size.Mul(f.Extent)
+	}
+	return flat{loops, size}
+}
+
+// at puts the loops' variables at an index, one of those that there are.
+func (f flat) at(index sym.Expr, values map[sym.Name]sym.Expr) {
+	for i := len(f.loops) - 1; i > 0; i-- {
+		extent := f.loops[i].Extent
+		values[f.loops[i].Var] = index.Mod(extent)
+		index = index.FloorDiv(extent)
+	}
+	if len(f.loops) > 0 {
+		values[f.loops[0].Var] = index
+	}
+}
+
+// tiledProduct writes the kernel for a tile.
+func (s *scheduler) tiledProduct(k *loop.Kernel, p *product, t productTile) *loop.Kernel {
+	w := &productWriter{scheduler: s, product: p, tile: t, names: s.newNamer(k),
+		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
+	next := k.Clone()
+	next.Body = []loop.Stmt{w.blocks()}
+	return next
+}
+
+// productWriter writes one.
+type productWriter struct {
+	*scheduler
+	*product
+	tile                       productTile
+	names                      *namer
+	rowsOf, columnsOf, stepsOf flat
+	row, column                sym.Expr // where the block's tile begins
+}
+
+func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr, body func(i sym.Expr) []loop.Stmt) *loop.For {
+	name := w.names.bound(hint)
+	return &loop.For{Kind: kind, Var: name, Extent: extent, Body: body(sym.Var(name))}
+}
+
+// blocks is the loops over blocks: what neighbouring blocks read of A or B is the same.
+func (w *productWriter) blocks() loop.Stmt {
+	t := w.tile
+	body := w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
+		return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
+			w.row, w.column = bm.Mul(sym.Const(t.rows)), bn.Mul(sym.Const(t.columns))
+			return w.block()
+		})}
+	})
+	for _, f := range slices.Backward(w.batch) {
+		body = &loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{body}}
+	}
+	return body
+}
+
+// block is what one block does.
+func (w *productWriter) block() []loop.Stmt {
+	t := w.tile
+	threads := sym.Const(t.threads())
+	shared := func(hint string, e loop.Expr, n int64) *loop.Local {
+		return &loop.Local{Name: w.names.name(hint), DType: w.tileType(e), Shape: []sym.Expr{sym.Const(t.steps), sym.Const(n)}, Space: loop.Shared}
+	}
+	tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
+	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum, Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
+	own := func(do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
+		return w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
+			return []loop.Stmt{w.each(loop.Each, "r", sym.Const(t.ownRows), func(r sym.Expr) []loop.Stmt {
+				return []loop.Stmt{w.each(loop.Each, "c", sym.Const(t.ownColumns), func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
+			})}
+		})
+	}
+	begin := own(func(thread, r, c sym.Expr) []loop.Stmt {
+		return []loop.Stmt{&loop.Store{To: sums.Name, Index: []sym.Expr{thread, r, c}, X: zeroOf(w.sum)}}
+	})
+	steps := w.each(loop.Serial, "k", w.stepsOf.size.CeilDiv(sym.Const(t.steps)), func(step sym.Expr) []loop.Stmt {
+		first := step.Mul(sym.Const(t.steps))
+		return []loop.Stmt{
+			w.fetch(tileA, w.a, w.rowsOf, w.row, first, t.rows),
+			w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns),
+			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt { return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)} }),
+		}
+	})
+	end := own(func(thread, r, c sym.Expr) []loop.Stmt { return w.finish(sums, thread, r, c) })
+	return []loop.Stmt{tileA, tileB, sums, begin, steps, end}
+}
+
+func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
+
+// tileType is the type of a tile's elements: that of the operand before it is made as wide as the sums, where products are taken of it as it is.
+func (w *productWriter) tileType(e loop.Expr) dtype.DType {
+	if narrow := narrowOf(e, w.sum); narrow != nil {
+		return narrow.DType()
+	}
+	return w.sum
+}
+
+// narrowOf is what an operand is converted from, where a contraction does that itself; nil where not.
+func narrowOf(e loop.Expr, sum dtype.DType) loop.Expr {
+	c, ok := e.(*loop.Cast)
+	if !ok || c.Type != sum {
+		return nil
+	}
+	from := c.X.DType()
+	if from.Bits() < 8 || from.Bits() > 16 || sum == dtype.F64 || from == dtype.Bool {
+		return nil
+	}
+	if sum == dtype.F32 && (from == dtype.F16 || from == dtype.BF16) || sum.IsInt() && from.IsInt() {
+		return c.X
+	}
+	return nil
+}
+
+// fetch brings a tile's elements to shared memory. Neighbouring threads read neighbouring elements, as far as that can be seen.
+func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, first sym.Expr, n int64) loop.Stmt {
+	if narrow := narrowOf(e, w.sum); narrow != nil {
+		e = narrow
+	}
+	steps, width := sym.Const(w.tile.steps), sym.Const(n)
+	return w.each(loop.Thread, "e", steps.Mul(width), func(i sym.Expr) []loop.Stmt {
+		step, place := i.FloorDiv(width), i.Mod(width)
+		if w.stepsBeside(e, across) {
+			step, place = i.Mod(steps), i.FloorDiv(steps)
+		}
+		values := map[sym.Name]sym.Expr{}
+		across.at(inRange(begin.Add(place), across.size, w.scheduler, n), values)
+		at := first.Add(step)
+		inside := w.equal(w.stepsOf.size.Mod(steps), zero)
+		from := at
+		if !inside {
+			from = at.Min(w.stepsOf.size.Sub(one))
+		}
+		w.stepsOf.at(from, values)
+		body := loop.Substitute(w.lets, values)
+		x := (&loop.Rewrite{Integer: func(i sym.Expr) sym.Expr {
+			return i.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := values[name]; return v, ok })
+		}}).Value(e)
+		if !inside {
+			within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: w.stepsOf.size}}
+			x = &loop.Select{Cond: within, X: x, Y: zeroOf(x.DType())}
+		}
+		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, place}, X: x})
+	})
+}
+
+// inRange is an index, or the last one where it may lie beyond.
+func inRange(index, size sym.Expr, s *scheduler, by int64) sym.Expr {
+	if s.equal(size.Mod(sym.Const(by)), zero) {
+		return index
+	}
+	return index.Min(size.Sub(one))
+}
+
+// stepsBeside reports whether the elements of an operand's steps lie side by side in memory, and those of the other axis do not.
+func (w *productWriter) stepsBeside(e loop.Expr, across flat) bool {
+	last := func(loops []*loop.For) sym.Name { return loops[len(loops)-1].Var }
+	step, other := last(w.stepsOf.loops), last(across.loops)
+	beside := false
+	loop.WalkExpr(e, func(x loop.Expr) {
+		l, ok := x.(*loop.Load)
+		if !ok || len(l.Index) == 0 {
+			return
+		}
+		end := l.Index[len(l.Index)-1]
+		if mentions(end, step) && !mentions(end, other) {
+			beside = true
+		}
+	})
+	return beside
+}
+
+// place is a thread's first row and column in the tile, and how far apart its own ones lie: those of neighbouring threads lie side by side.
+func (w *productWriter) place(thread sym.Expr) (row, column, rowStep, columnStep sym.Expr) {
+	t := w.tile
+	rows, columns := sym.Const(t.rows/t.ownRows), sym.Const(t.columns/t.ownColumns)
+	if w.storedRows {
+		return thread.Mod(rows), thread.FloorDiv(rows), rows, columns
+	}
+	return thread.FloorDiv(columns), thread.Mod(columns), rows, columns
+}
+
+// multiply adds the products of a thread's rows and columns.
+func (w *productWriter) multiply(sums, a, b *loop.Local, thread sym.Expr) loop.Stmt {
+	row, column, rowStep, columnStep := w.place(thread)
+	return &loop.Contract{M: sym.Const(w.tile.ownRows), N: sym.Const(w.tile.ownColumns), K: sym.Const(w.tile.steps),
+		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}},
+		A: loop.Tile{Buffer: a.Name, Origin: []sym.Expr{zero, row}, Row: []sym.Expr{zero, rowStep}, Col: []sym.Expr{one, zero}},
+		B: loop.Tile{Buffer: b.Name, Origin: []sym.Expr{zero, column}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, columnStep}}}
+}
+
+// finish makes of a sum what the kernel stores.
+func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
+	row, column, rowStep, columnStep := w.place(thread)
+	m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
+	values := map[sym.Name]sym.Expr{}
+	w.rowsOf.at(m, values)
+	w.columnsOf.at(n, values)
+	var body []loop.Stmt
+	for _, s := range w.before {
+		if s != loop.Stmt(w.begin) {
+			body = append(body, s)
+			continue
+		}
+		sum := loop.Expr(&loop.Load{From: sums.Name, Index: []sym.Expr{thread, r, c}, Type: w.sum})
+		if zero, is := w.begin.X.(*loop.Const); !is || zero.Bits != 0 {
+			sum = &loop.Binary{Op: loop.Add, X: w.begin.X, Y: sum}
+		}
+		body = append(body, &loop.Let{Name: w.begin.Name, X: sum})
+	}
+	body = loop.Substitute(append(body, w.after...), values)
+	var inside loop.Expr
+	for _, x := range []struct {
+		at, size sym.Expr
+		by       int64
+	}{{m, w.rowsOf.size, w.tile.rows}, {n, w.columnsOf.size, w.tile.columns}} {
+		if w.equal(x.size.Mod(sym.Const(x.by)), zero) {
+			continue
+		}
+		within := loop.Expr(&loop.Binary{Op: loop.Lt, X: &loop.Index{X: x.at}, Y: &loop.Index{X: x.size}})
+		if inside != nil {
+			within = &loop.Binary{Op: loop.And, X: inside, Y: within}
+		}
+		inside = within
+	}
+	if inside == nil {
+		return body
+	}
+	return []loop.Stmt{&loop.When{Cond: inside, Then: body}}
+}
