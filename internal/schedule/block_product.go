@@ -483,3 +483,19 @@ func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.S
 	}
 	return []loop.Stmt{&loop.When{Cond: inside, Then: body}}
 }
+
+// tileReuse is how often an element of a tile in shared memory is multiplied, at the least, where what is computed of it then costs little beside.
+const tileReuse = 32
+
+// computedInTiles reports whether a kernel is a product for blocks of threads, and a map of so many functions and loads may be computed wherever a tile is filled with
+// its elements: what is stored in the tile is used so often that this costs less than to write the map's result to memory and to read it.
+func (s *scheduler) computedInTiles(k *loop.Kernel, functions, loads int) bool {
+	if !s.machine.HasBlocks() || functions > mostRecomputed || loads > 3 {
+		return false
+	}
+	p := matchProduct(k)
+	if p == nil {
+		return false
+	}
+	return s.guess(flatten1(p.rows).size) >= tileReuse && s.guess(flatten1(p.columns).size) >= tileReuse
+}

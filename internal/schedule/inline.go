@@ -13,6 +13,7 @@ const (
 	mostReads      = 4.5
 )
 
+
 // inline computes a map, the launch at a place in the list, where its result is read, and drops the launch. With chains, only where
 // one other map reads it, each element once.
 func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {
@@ -109,8 +110,9 @@ func (s *scheduler) inlined(m *mapping, launch, consumer *loop.Launch, result *l
 		elements *= max(s.guess(e), 1)
 	}
 	reads := count / elements
-	functions, _ := m.weight()
-	if reads > 1.01 && (chains || reads > mostReads || reads*float64(functions) > mostRecomputed) {
+	functions, loads := m.weight()
+	tiled := !chains && s.computedInTiles(k, functions, loads)
+	if !tiled && reads > 1.01 && (chains || reads > mostReads || reads*float64(functions) > mostRecomputed) {
 		return nil, nil
 	}
 	if m.checks() && (masked || s.asMap(k) == nil || !s.readsAll(k, p)) {
