@@ -15,10 +15,28 @@ func (w *writer) left(x id, bits uint32) id         { return w.word(opShiftLeftL
 func (w *writer) right(x id, bits uint32) id {
 	return w.word(opShiftRightLogical, x, w.constant32(bits))
 }
-func (w *writer) test(op opcode, x, y id) id   { return w.op(op, w.boolType(), x, y) }
-func (w *writer) choose(typ, cond, x, y id) id { return w.op(opSelect, typ, cond, x, y) }
-func (w *writer) bits32(x id) id               { return w.op(opBitcast, w.intType(32), x) }
-func (w *writer) float32(bits id) id           { return w.op(opBitcast, w.floatType(32), bits) }
+func (w *writer) test(op opcode, x, y id) id { return w.op(op, w.boolType(), x, y) }
+func (w *writer) bits32(x id) id             { return w.op(opBitcast, w.intType(32), x) }
+func (w *writer) float32(bits id) id         { return w.op(opBitcast, w.floatType(32), bits) }
+
+// choose is x where a condition holds, and else y. Mesa takes a choice between 0 and −1 for a negated boolean, which makes −0 of the 0: it gets two choices.
+func (w *writer) choose(typ, cond, x, y id) id {
+	a, first := w.numbers[x]
+	b, second := w.numbers[y]
+	if first && second && (a == 0 && b == -1 || a == -1 && b == 0) {
+		dt := dtype.F32
+		if typ != w.floatType(32) {
+			dt = dtype.F64
+		}
+		f := w.floatBits(dt)
+		part := func(mask uint64) id {
+			return w.op(opSelect, f.word, cond, f.number(f.bitsOf(a)&mask), f.number(f.bitsOf(b)&mask))
+		}
+		sign := uint64(1) << (f.width - 1)
+		return f.back(w.op(opBitwiseOr, f.word, part(sign), part(sign-1)))
+	}
+	return w.op(opSelect, typ, cond, x, y)
+}
 
 // decode makes a value of an element's bits, which are zero-extended.
 func (w *writer) decode(dt dtype.DType, x id) id {
@@ -33,6 +51,8 @@ func (w *writer) decode(dt dtype.DType, x id) id {
 		return w.decodeHalf(x)
 	case dt == dtype.F64:
 		return w.op(opBitcast, w.floatType(64), x)
+	case dt == dtype.C64 && w.int64s():
+		return w.op(opBitcast, w.pairType(), x)
 	case dt.IsFloat():
 		refuse("elements of %s", dt)
 	case dt.IsSigned() && dt.Bits() < 32:
@@ -56,6 +76,8 @@ func (w *writer) encode(dt dtype.DType, x id) id {
 		if !w.int64s() {
 			return w.op(opBitcast, w.pairType(), x)
 		}
+		return w.op(opBitcast, w.intType(64), x)
+	case dt == dtype.C64 && w.int64s():
 		return w.op(opBitcast, w.intType(64), x)
 	case dt.IsFloat():
 		refuse("elements of %s", dt)

@@ -64,7 +64,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 		}
 	}()
 	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
-		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, notZeros: map[id]bool{}}
+		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, numbers: map[id]float64{}}
 	w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 	w.extension("SPV_KHR_physical_storage_buffer")
 	w.float32Modes()

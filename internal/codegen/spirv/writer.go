@@ -20,7 +20,7 @@ type writer struct {
 	names    map[sym.Name]integer
 	memories map[string]*memory
 	bound    map[string]value // of Lets, and of Vars as variables
-	notZeros map[id]bool      // constants that are known not to be 0
+	numbers  map[id]float64   // floats that are known
 	checks   []*loop.Check
 	longest  sym.Expr // iterations of a thread's loops, of the entry with most
 	tiles    sym.Expr
