@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/target"
 )
 
 // statements writes what one thread does alone.
@@ -286,17 +285,3 @@ func (w *writer) tileValue(t *loop.Tile, dt dtype.DType, row, column sym.Expr) i
 	}
 	return w.cast(dt, x)
 }
-
-// function applies a function of one f32.
-func (w *writer) function(op loop.UnaryOp, x id) id {
-	refuse("%s", op)
-	return 0
-}
-
-// function2 applies a function of two f32.
-func (w *writer) function2(op loop.BinaryOp, x, y id) id {
-	refuse("%s", op)
-	return 0
-}
-
-var _ = target.VulkanName

@@ -40,9 +40,10 @@ func (w *writer) whole(x value) id {
 
 // expr is an expression's value.
 func (w *writer) expr(e loop.Expr) value {
+	if c := folded(e); c != nil {
+		return w.constantValue(c)
+	}
 	switch e := e.(type) {
-	case *loop.Const:
-		return w.constantValue(e)
 	case *loop.Ref:
 		x, ok := w.bound[e.Name]
 		if !ok {
@@ -82,6 +83,31 @@ func (w *writer) expr(e loop.Expr) value {
 	}
 	w.bug("an expression of type %T", e)
 	return value{}
+}
+
+// folded is the constant that an expression of constants is; nil for others.
+func folded(e loop.Expr) *loop.Const {
+	switch e := e.(type) {
+	case *loop.Const:
+		return e
+	case *loop.Unary:
+		if x := folded(e.X); x != nil && loop.Scalar(x.Type) {
+			return &loop.Const{Type: e.DType(), Bits: loop.EvalUnary(e.Op, x.Type, x.Bits)}
+		}
+	case *loop.Binary:
+		x := folded(e.X)
+		if x == nil || !loop.Scalar(x.Type) {
+			return nil
+		}
+		if y := folded(e.Y); y != nil {
+			return &loop.Const{Type: e.DType(), Bits: loop.EvalBinary(e.Op, x.Type, x.Bits, y.Bits)}
+		}
+	case *loop.Cast:
+		if x := folded(e.X); x != nil && loop.Scalar(x.Type) && loop.Scalar(e.Type) {
+			return &loop.Const{Type: e.Type, Bits: loop.EvalCast(e.Type, x.Type, e.Wrap, x.Bits)}
+		}
+	}
+	return nil
 }
 
 func (w *writer) constantValue(e *loop.Const) value {
@@ -288,8 +314,7 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	case loop.Reciprocal:
 		return w.divide(dtype.F64, w.constantDouble(math.Float64bits(1)), x)
 	}
-	refuse("%s of f64", op)
-	return 0
+	return w.wideFunction(op, x)
 }
 
 // comparisons are the instructions for floats, for signed integers and for unsigned ones.
