@@ -283,5 +283,5 @@ func (w *writer) tileValue(t *loop.Tile, dt dtype.DType, row, column sym.Expr) i
 	if m.dt == dt {
 		return x.id
 	}
-	return w.cast(dt, x)
+	return w.cast(dt, x, true)
 }

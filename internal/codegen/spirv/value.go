@@ -72,14 +72,11 @@ func (w *writer) expr(e loop.Expr) value {
 		}
 		return value{id: w.choose(w.heldType(x.dt), cond.id, w.whole(x), w.whole(y)), dt: x.dt}
 	case *loop.Cast:
-		if e.Wrap && e.Type.IsFloat() && e.Type.Bits() <= 8 {
-			refuse("a cast to %s", e.Type)
-		}
 		x := w.expr(e.X)
 		if e.Type == x.dt {
 			return x
 		}
-		return value{id: w.cast(e.Type, x), dt: e.Type}
+		return value{id: w.cast(e.Type, x, !e.Wrap), dt: e.Type}
 	}
 	w.bug("an expression of type %T", e)
 	return value{}
@@ -195,6 +192,9 @@ func (w *writer) someElements(m *memory) bool {
 
 // zeroOf is a zero of a type.
 func (w *writer) zeroOf(dt dtype.DType) id {
+	if dt == dtype.F8E8M0 { // the code 0
+		return w.constantFloat(leastPower)
+	}
 	x := w.global(opConstantNull, w.heldType(dt))
 	if dt.IsFloat() {
 		w.numbers[x] = 0
@@ -214,7 +214,11 @@ func (w *writer) unary(op loop.UnaryOp, x value) value {
 	case x.dt.IsInt():
 		return value{id: w.unaryInteger(op, value{id: w.whole(x), dt: x.dt}), dt: x.dt}
 	}
-	return value{id: w.unaryFloat(op, x), dt: x.dt}
+	y := w.unaryFloat(op, x)
+	if coded(x.dt) {
+		y = w.rounded(x.dt, y)
+	}
+	return value{id: y, dt: x.dt}
 }
 
 func (w *writer) isInf(x value) id {
