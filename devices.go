@@ -68,3 +68,12 @@ func (p *Program) leaveDevice() error {
 	p.device = nil
 	return device.Leave(d)
 }
+
+// deviceAsked is what the device's driver has been asked for, by all programs.
+func (p *Program) deviceAsked() int64 {
+	if p.device == nil {
+		return 0
+	}
+	u := p.device.Usage()
+	return u.Memory + u.Queues
+}

@@ -94,6 +94,9 @@ func (m *Memory) Asked(calls int, d Dims) (Asked, error) {
 		return a, err
 	}
 	for _, l := range c.Late {
+		if l.Device != "" {
+			continue
+		}
 		if err := add(&a.Call, 1, l.Plan.Arena); err != nil {
 			return a, err
 		}

@@ -19,6 +19,8 @@ type Measurement struct {
 	ScratchWritten               int64 // of one worker's
 	// Kernel is what the operating system itself counts for the call's mappings, and Mapped what those sizes come to in whole pages; 0 where it does not tell.
 	Kernel, Mapped int64
+	// DeviceWeights and DeviceCall are what the device's driver was asked for: for the program, and for the measured call.
+	DeviceWeights, DeviceCall int64
 	// Decided is the largest value that each dimension had which the data decide: with those of the inputs, what the certificate's formulas want.
 	Decided Dims
 
@@ -53,6 +55,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 	if err := p.unchanged(); err != nil {
 		return m, nil, err
 	}
+	before := p.deviceAsked()
 	call, err := p.bind(x, dims)
 	if err != nil {
 		return m, nil, err
@@ -92,6 +95,7 @@ func (p *Program) measure(ctx context.Context, in Inputs) (m Measurement, ranges
 	if held := p.compiled.Code.Held; held != nil {
 		m.Code = held()
 	}
+	m.DeviceWeights, m.DeviceCall = p.deviceHeld, p.deviceAsked()-before
 	if extent, ok := mem.KernelBytes(call.Blocks()...); ok {
 		m.Kernel = extent.Size
 		for _, b := range call.Blocks() {

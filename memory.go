@@ -31,6 +31,8 @@ type Memory struct {
 	// larger and the code slower than they have to be. Narrower ranges of dimensions mend it.
 	Exhausted bool
 	Proven    bool // Arena equals Least for every binding: no plan is smaller
+	// Device is what the program takes of a device's memory, beside all that; nil where it runs on the host alone.
+	Device *DeviceMemory
 
 	program   *Program
 	elsewhere map[int]bool // storages of outputs that are no part of it
@@ -78,12 +80,15 @@ func newMemory(p *Program) *Memory {
 	size := func(x sym.Expr) Size { return Size{dims.Simplify(p.labels.show(x)), dims} }
 	weights := p.ownHeld()
 	for _, w := range c.Program.Weights {
-		if !w.Paged {
+		if !w.Paged && w.Device == "" {
 			weights += int64(len(w.Data))
 		}
 	}
 	arena, outputs, bound, least, late, proven := c.Arena.Arena, c.Outputs, c.Arena.Bound, c.Arena.Least, sym.Const(0), c.Arena.Proven
 	for _, l := range c.Late {
+		if l.Device != "" {
+			continue
+		}
 		late = late.Add(l.Plan.Arena)
 		if l.Kind == program.Results {
 			outputs = outputs.Add(l.Plan.Arena)
@@ -96,6 +101,7 @@ func newMemory(p *Program) *Memory {
 		Scratch: size(c.Scratch), LowerBound: size(bound), Least: size(least), Late: size(late), Spill: size(c.Spilled), Workers: p.options.Threads, Proven: proven, program: p,
 		Exhausted: p.exhausted,
 	}
+	m.Device = newDeviceMemory(p, size)
 	return m
 }
 
@@ -171,6 +177,10 @@ func (m *Memory) String() string {
 	rows = append(rows, [2]string{"peak of one call", m.Formula(1).text()})
 	if copies, err := m.Copies(); err == nil && copies.String() != "0" {
 		rows = append(rows, [2]string{"beside it, at most", copies.text() + " a call, of arguments that do not lie as declared"})
+	}
+	if d := m.Device; d != nil {
+		rows = append(rows, [2]string{"on " + d.Name, "weights " + d.Weights.text() + ", arena " + d.Arena.text() + ", scratch " + d.Scratch.text() + ", queue " + d.Queue.text()},
+			[2]string{"its peak of one call", d.Formula(1).text()})
 	}
 	if m.Exhausted {
 		rows = append(rows, [2]string{"proofs", "used up what they may cost: narrower dimensions may make it smaller and faster"})

@@ -127,13 +127,14 @@ type Program struct {
 	closed chan struct{} // once all memory is given back
 	failed error         // of that
 
-	counts counts
-	made   origin        // where it was compiled
-	device device.Device // that it runs on beside the host; nil for none
-	files  files         // that runs read in place
-	ledger any           // the owner of its blocks there
-	owns   []bool        // by output's port: it has storage that can be elsewhere
-	own    []held        // by input: the states that the program has tensors for; nil if there are none
+	counts     counts
+	made       origin        // where it was compiled
+	device     device.Device // that it runs on beside the host; nil for none
+	deviceHeld int64         // what its driver was asked for to make the executable ready
+	files      files         // that runs read in place
+	ledger     any           // the owner of its blocks there
+	owns       []bool        // by output's port: it has storage that can be elsewhere
+	own        []held        // by input: the states that the program has tensors for; nil if there are none
 
 	asks  asks
 	room  int64        // with a budget: what it leaves for what data decide
@@ -228,10 +229,12 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 			o.Logger.Warn(note, "model", m.file)
 		}
 	}
+	asked := p.deviceAsked()
 	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Limits != ""})
 	if err != nil {
 		return nil, err
 	}
+	p.deviceHeld = p.deviceAsked() - asked
 	p.labels = labelsOf(p.compiled.Program)
 	p.ledger = x
 	p.engine.Set(x, func() { p.end(x) })

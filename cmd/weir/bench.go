@@ -58,29 +58,32 @@ type latency struct {
 
 // measured is what bench prints as JSON.
 type measured struct {
-	Latency    latency          `json:"latency_ms"`
-	Throughput float64          `json:"throughput_per_s"`
-	Operations int64            `json:"operations"`
-	GFLOPs     float64          `json:"gflops"`
-	PeakShare  float64          `json:"peak_share"`
-	Moved      int64            `json:"moved_bytes"`
-	MovedRate  float64          `json:"moved_gb_per_s"`
-	Predicted  int64            `json:"predicted_bytes"`
-	Measured   int64            `json:"measured_bytes"`
-	Process    int64            `json:"process_bytes"`
-	Anonymous  int64            `json:"process_anonymous_bytes"` // of a peak like process_bytes', what no file stands behind
-	Compile    float64          `json:"compile_ms"`
-	Load       float64          `json:"load_ms"`
-	First      float64          `json:"first_ms"`
-	Threads    int              `json:"threads"`
-	Calls      int              `json:"calls"`
-	Precision  string           `json:"precision"`
-	CPU        string           `json:"cpu"`
-	Target     string           `json:"target"`
-	Dims       map[string]int64 `json:"dims"`
-	Runs       int              `json:"runs"`
-	Probe      weir.Peak        `json:"probe"`
-	Profile    []row            `json:"profile,omitempty"`
+	Latency    latency `json:"latency_ms"`
+	Throughput float64 `json:"throughput_per_s"`
+	Operations int64   `json:"operations"`
+	GFLOPs     float64 `json:"gflops"`
+	PeakShare  float64 `json:"peak_share"`
+	Moved      int64   `json:"moved_bytes"`
+	MovedRate  float64 `json:"moved_gb_per_s"`
+	Predicted  int64   `json:"predicted_bytes"`
+	Measured   int64   `json:"measured_bytes"`
+	// Of a device's memory, as its driver was asked for it; absent where the program has no device.
+	DevicePredicted int64            `json:"device_predicted_bytes,omitempty"`
+	DeviceMeasured  int64            `json:"device_measured_bytes,omitempty"`
+	Process         int64            `json:"process_bytes"`
+	Anonymous       int64            `json:"process_anonymous_bytes"` // of a peak like process_bytes', what no file stands behind
+	Compile         float64          `json:"compile_ms"`
+	Load            float64          `json:"load_ms"`
+	First           float64          `json:"first_ms"`
+	Threads         int              `json:"threads"`
+	Calls           int              `json:"calls"`
+	Precision       string           `json:"precision"`
+	CPU             string           `json:"cpu"`
+	Target          string           `json:"target"`
+	Dims            map[string]int64 `json:"dims"`
+	Runs            int              `json:"runs"`
+	Probe           weir.Peak        `json:"probe"`
+	Profile         []row            `json:"profile,omitempty"`
 }
 
 func (f *benchFlags) bench(ctx context.Context, path string) error {
@@ -132,7 +135,17 @@ func (f *benchFlags) bench(ctx context.Context, path string) error {
 		return err
 	}
 	m.Measured = seen.Peak(f.calls)
-	if m.Probe, err = weir.Probe(m.CPU, m.Threads); err != nil {
+	if d := p.Memory().Device; d != nil {
+		if m.DevicePredicted, err = d.Formula(f.calls).At(dims); err != nil {
+			return err
+		}
+		m.DeviceMeasured = seen.DeviceWeights + int64(f.calls)*seen.DeviceCall
+	}
+	level := m.CPU
+	if p.Target() == weir.Vulkan {
+		level = "" // of the processor beside the device
+	}
+	if m.Probe, err = weir.Probe(level, m.Threads); err != nil {
 		return err
 	}
 	if err := f.speed(ctx, p, in, &m); err != nil {
@@ -271,6 +284,9 @@ func (m *measured) print() {
 	}
 	fmt.Println(" GB/s")
 	fmt.Printf("memory         predicted %d, measured %d bytes (%s)\n", m.Predicted, m.Measured, values.FormatBytes(m.Measured))
+	if m.DevicePredicted > 0 {
+		fmt.Printf("the device's   predicted %d, asked of its driver %d bytes (%s)\n", m.DevicePredicted, m.DeviceMeasured, values.FormatBytes(m.DeviceMeasured))
+	}
 	fmt.Printf("process        %s above what it had before loading; files apart, %s\n", values.FormatBytes(m.Process), values.FormatBytes(m.Anonymous))
 	fmt.Printf("time           load %.1f, compile %.1f, first run %.1f ms\n", m.Load, m.Compile, m.First)
 	fmt.Printf("target         %s for %s\n", m.Target, m.CPU)

@@ -144,6 +144,7 @@ func (c *cli) env() error {
 	rows := [][2]string{{"version", version}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
 		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)}, {"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
 		{"probe", probed()}}
+	devices, none := weir.Devices()
 	settings := map[string]map[string]string{}
 	for _, v := range variables {
 		value, from := os.Getenv(v.name), "environment"
@@ -153,7 +154,7 @@ func (c *cli) env() error {
 		settings[v.name] = map[string]string{"value": value, "from": from}
 	}
 	if c.json {
-		all := map[string]any{"settings": settings}
+		all := map[string]any{"settings": settings, "devices": devices}
 		for _, r := range rows {
 			all[r[0]] = r[1]
 		}
@@ -162,6 +163,7 @@ func (c *cli) env() error {
 	for _, r := range rows {
 		fmt.Printf("%-24s %s\n", r[0], r[1])
 	}
+	printDevices(devices, none)
 	for _, v := range variables {
 		fmt.Printf("%-24s %s (%s)\n", v.name, settings[v.name]["value"], settings[v.name]["from"])
 	}

@@ -94,6 +94,11 @@ type planned struct {
 	Copies  *int64     `json:"copies_bytes"`
 	Layouts []laidRow  `json:"layouts,omitempty"` // inputs that --layout declares
 	States  []stateRow `json:"states,omitempty"`  // inputs that a run updates in place: the caller's memory, in none of the terms
+	// For a device: each memory, the device's limits and kernels, and what the host computes.
+	Spaces  []spaceRow          `json:"spaces,omitempty"`
+	Limits  *weir.DeviceInfo    `json:"limits,omitempty"`
+	Kernels []weir.DeviceKernel `json:"kernels,omitempty"`
+	OnHost  []weir.OnHost       `json:"on_host,omitempty"`
 	// With --actual.
 	Actual *weir.PlanActual `json:"actual,omitempty"`
 }
@@ -293,6 +298,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 	if p.Spill = at(m.Spill); p.Spill != nil && *p.Spill == 0 {
 		p.Spill = nil
 	}
+	p.onDevice(l.program, at)
 	over := p.overBudget(fit, free, o.Budget, refused)
 	if f.html != "" || f.actual {
 		page, err := f.draw(ctx, path, l, bound)
@@ -435,6 +441,7 @@ func (p *planned) print(m *weir.Memory) {
 			fmt.Printf("%-14s   %s  %s\n", "", a.Tensor, values.FormatBytes(a.Bytes))
 		}
 	}
+	p.printDevice(m)
 	p.printCopies(m)
 	for _, s := range p.States {
 		how := map[bool]string{true: "in place", false: "by a copy at the end"}[s.InPlace]

@@ -69,20 +69,23 @@ func (m memories) in(device string) bool {
 	return m.device
 }
 
+func (m memories) and(o memories) memories { return memories{m.host && o.host, m.device && o.device} }
+
 func only(device string) memories { return memories{host: device == "", device: device != ""} }
 
 // division is the state of divide.
 type division struct {
 	module *loop.Module
 	device string
-	home   map[*loop.Buffer]string // of root buffers: the device in whose memory the buffer itself lies
+	home   map[*loop.Buffer]string // of root buffers: where their contents are whenever a body begins or ends
 	valid  map[*loop.Buffer]memories
 	other  map[*loop.Buffer]*loop.Buffer // what stands for a buffer in the memory that is not its home's
 	made   []*loop.Buffer
 	names  map[string]bool
 }
 
-// settle gives every root buffer its home. A temp lies on the device if a launch there touches it; a weight, if nothing else does.
+// settle gives every root buffer its home: the device's memory if a launch there touches it, but for inputs. A temp then lies there itself, and a weight, if nothing else
+// touches it; of an output it is the mirror, which is copied to the output when all else is done.
 func (d *division) settle() {
 	host, device := map[*loop.Buffer]bool{}, map[*loop.Buffer]bool{}
 	d.reach(d.module.Body, func(b *loop.Buffer, on string) {
@@ -92,12 +95,20 @@ func (d *division) settle() {
 			device[b.Root()] = true
 		}
 	})
+	for grown := true; grown; { // what is copied from there lies there too
+		grown = false
+		each(d.module.Body, func(s *loop.Copy) {
+			from, to := s.From.Root(), s.To.Root()
+			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() {
+				device[to], grown = true, true
+			}
+		})
+	}
 	for _, b := range d.module.Buffers {
 		if b.View != nil {
 			continue
 		}
-		switch {
-		case b.Kind == loop.Input || b.Kind == loop.Weight:
+		if b.Kind == loop.Input || b.Kind == loop.Weight {
 			d.valid[b] = memories{host: true}
 		}
 		if device[b] && (b.Kind == loop.Temp || b.Kind == loop.Weight && !host[b] && !b.Paged) {
@@ -105,6 +116,9 @@ func (d *division) settle() {
 			if b.Kind == loop.Weight {
 				d.valid[b] = memories{device: true}
 			}
+		}
+		if device[b] && b.Kind == loop.Output {
+			d.home[b] = d.device
 		}
 	}
 }
@@ -237,7 +251,7 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 	}
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
 	if s.Pick == nil && !s.From.Away() && !s.To.Away() && (dense || d.sameShape(s.From, s.To)) {
-		if have := d.valid[s.From.Root()]; have.device && (!have.host || d.home[s.To.Root()] != "") {
+		if have := d.valid[s.From.Root()]; have.device && d.home[s.To.Root()] != "" {
 			device = d.device
 		}
 	}
@@ -282,57 +296,90 @@ func (d *division) kernelFor(c *loop.Copy) *loop.Launch {
 	return &loop.Launch{Kernel: k, Args: []*loop.Buffer{c.From, c.To}, Device: d.device}
 }
 
-// branch divides the bodies of an If. What either touches lies at home after both.
+// branch divides the bodies of an If. What either writes lies at home after both.
 func (d *division) branch(out []loop.Step, s *loop.If) []loop.Step {
 	b := *s
 	out, b.Cond = d.read(out, s.Cond, "")
-	touched := d.touched(append(slices.Clone(s.Then), s.Else...))
+	written := d.written(append(slices.Clone(s.Then), s.Else...))
 	before := maps.Clone(d.valid)
-	b.Then = d.steps(s.Then)
-	b.Then = d.goHome(b.Then, touched)
+	b.Then = d.goHome(d.steps(s.Then), written)
 	then := d.valid
 	d.valid = before
-	b.Else = d.steps(s.Else)
-	b.Else = d.goHome(b.Else, touched)
-	for _, root := range touched {
-		if !d.valid[root].any() {
-			d.valid[root] = then[root]
+	b.Else = d.goHome(d.steps(s.Else), written)
+	for root, have := range then {
+		switch now := d.valid[root]; {
+		case !now.any():
+			d.valid[root] = have
+		case have.any():
+			d.valid[root] = now.and(have)
 		}
 	}
 	return append(out, &b)
 }
 
-// loop divides the body of a Loop. What it touches lies at home whenever an iteration begins and ends, and what decides about the loop on the host too.
+// loop divides the body of a Loop. What it writes lies at home whenever an iteration begins and ends, and what decides about the loop on the host too; what it only
+// reads is brought before it.
 func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
 	l := *s
-	touched := d.touched([]loop.Step{s})
-	out = d.goHome(out, touched)
+	written := d.written([]loop.Step{s})
+	out = d.goHome(out, written)
+	d.reach(s.Body, func(b *loop.Buffer, device string) {
+		if !slices.Contains(written, b.Root()) {
+			out, _ = d.read(out, b, device)
+		}
+	})
 	out, l.Trip = d.read(out, s.Trip, "")
 	out, l.Cond = d.read(out, s.Cond, "")
 	start := maps.Clone(d.valid)
 	if s.Index != nil {
 		_, l.Index = d.write(nil, s.Index, "")
 	}
-	l.Body = d.goHome(d.steps(s.Body), touched)
+	l.Body = d.goHome(d.steps(s.Body), written)
 	l.Body, _ = d.read(l.Body, s.Trip, "")
 	l.Body, _ = d.read(l.Body, s.Cond, "")
-	for _, root := range touched {
-		if start[root].any() {
-			d.valid[root] = memories{host: d.valid[root].host && start[root].host, device: d.valid[root].device && start[root].device}
+	for root, have := range start {
+		if have.any() {
+			d.valid[root] = d.valid[root].and(have)
 		}
 	}
 	return append(out, &l)
 }
 
-// touched is the root buffers that steps mention, each once.
-func (d *division) touched(steps []loop.Step) (roots []*loop.Buffer) {
+// written is the root buffers that steps write, each once.
+func (d *division) written(steps []loop.Step) (roots []*loop.Buffer) {
 	seen := map[*loop.Buffer]bool{}
-	loop.EachBuffer(steps, func(b *loop.Buffer) {
-		if root := b.Root(); !seen[root] && root.Kind != loop.Weight {
-			seen[root] = true
-			roots = append(roots, root)
+	add := func(list ...*loop.Buffer) {
+		for _, b := range list {
+			if b != nil && !seen[b.Root()] {
+				seen[b.Root()] = true
+				roots = append(roots, b.Root())
+			}
 		}
-	})
+	}
+	var visit func(steps []loop.Step)
+	visit = func(steps []loop.Step) {
+		for _, step := range steps {
+			switch s := step.(type) {
+			case *loop.Launch:
+				for i, b := range s.Args {
+					if s.Kernel.Params[i].Access != loop.Read {
+						add(b)
+					}
+				}
+			case *loop.Copy:
+				add(s.To)
+			case *loop.Host:
+				add(s.Out...)
+			case *loop.If:
+				visit(s.Then)
+				visit(s.Else)
+			case *loop.Loop:
+				add(s.Index)
+				visit(s.Body)
+			}
+		}
+	}
+	visit(steps)
 	return roots
 }
 
@@ -364,7 +411,7 @@ func (d *division) deliver() (out []loop.Step) {
 // standIn is what stands for a buffer in a device's memory: the buffer itself at its home, elsewhere its mirror, or the same view of one.
 func (d *division) standIn(b *loop.Buffer, device string) *loop.Buffer {
 	root := b.Root()
-	if d.home[root] == device {
+	if root.Device == device {
 		return b
 	}
 	if made := d.other[b]; made != nil {

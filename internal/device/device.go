@@ -24,18 +24,20 @@ type Device interface {
 	Allocate(label string, bytes int64) (Memory, error)
 	// Load makes a kernel ready to be launched.
 	Load(k target.Blocks) (Kernel, error)
-	// NewQueue makes a queue.
+	// NewQueue makes a queue. It takes QueueBytes of the device's memory, at most, for what is on its way to kernels and between the memories.
 	NewQueue() (Queue, error)
+	QueueBytes() int64
 	// Usage is what the device's driver was asked for.
 	Usage() Usage
 	// Close gives everything back; queues, kernels and memory must have been closed. It must not be used afterwards.
 	Close() error
 }
 
-// Usage is the bytes of a device's memory that its driver was asked for: of Allocate's memory, and of what queues need for themselves.
+// Usage is the bytes of a device's memory that its driver was asked for: of Allocate's memory, and of what queues need for themselves. The driver may round each block up.
 type Usage struct {
 	Memory, Queues int64
-	Most           int64 // both together
+	Rounded        int64 // what it took beyond them
+	Most           int64 // all together, at most
 	Blocks         int   // allocations that are not closed
 }
 

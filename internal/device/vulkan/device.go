@@ -190,21 +190,27 @@ func (d *Device) Usage() device.Usage {
 	return d.usage
 }
 
-// count notes bytes that the driver was asked for, or given back.
-func (d *Device) count(bytes int64, queues bool) {
+// count notes a block that the driver was asked for, or given back: its bytes, and what the driver rounded them up by.
+func (d *Device) count(m *memory, sign int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	u := &d.usage
-	if queues {
-		u.Queues += bytes
+	if m.queues {
+		u.Queues += sign * m.bytes
 	} else {
-		u.Memory += bytes
+		u.Memory += sign * m.bytes
 	}
-	if u.Most = max(u.Most, u.Memory+u.Queues); bytes > 0 {
-		u.Blocks++
-	} else {
-		u.Blocks--
+	u.Rounded += sign * (m.taken - m.bytes)
+	u.Blocks += int(sign)
+	u.Most = max(u.Most, u.Memory+u.Queues+u.Rounded)
+}
+
+// QueueBytes is what a queue takes at most. Memory that the host sees is copied to and from without a way through more.
+func (d *Device) QueueBytes() int64 {
+	if _, seen, _ := d.memoryType(^uint32(0), false); seen {
+		return argumentBytes
 	}
+	return argumentBytes + stagingBytes
 }
 
 // Close gives the device back.

@@ -64,7 +64,7 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 		return m, refused(err, label, bytes)
 	}
 	m.taken = int64(needs.size)
-	d.count(m.taken, queues)
+	d.count(m, 1)
 	if err := d.call("vkBindBufferMemory", d.handle, uintptr(m.buffer), uintptr(m.memory), 0); err != nil {
 		return m, err
 	}
@@ -121,7 +121,7 @@ func (m *memory) Close() error {
 	d.destroy("vkDestroyBuffer", m.buffer)
 	d.destroy("vkFreeMemory", m.memory)
 	if m.taken > 0 {
-		d.count(-m.taken, m.queues)
+		d.count(m, -1)
 	}
 	*m = memory{device: d}
 	return nil

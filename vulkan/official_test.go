@@ -1,0 +1,61 @@
+package vulkan_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance"
+	_ "github.com/weirml/weir/vulkan"
+)
+
+// available skips a test, loudly, where there is no device.
+func available(t testing.TB) {
+	t.Helper()
+	list, err := weir.Devices()
+	for _, d := range list {
+		if d.Why == "" {
+			return
+		}
+	}
+	t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v %v", list, err)
+}
+
+// TestOfficial runs ONNX's own cases on the device.
+func TestOfficial(t *testing.T) {
+	available(t)
+	data := os.Getenv("WEIR_ONNX_DATA")
+	if data == "" {
+		t.Skip("WEIR_ONNX_DATA is not set: it names the folder onnx/backend/test/data of the Python package onnx, which is not part of this repository")
+	}
+	cases, err := conformance.Find([]string{data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[conformance.Verdict]int{}
+	why := map[string]int{}
+	for _, c := range cases {
+		if filepath.Base(filepath.Dir(c.Dir)) == "real" {
+			continue
+		}
+		r := c.Run(context.Background(), weir.Options{Target: weir.Vulkan})
+		count[r.Verdict]++
+		if r.Verdict == conformance.Fail {
+			t.Errorf("%s: %s", r.Name, r.Why)
+		}
+		if r.Verdict == conformance.Refused {
+			why[strings.Join(r.Ops, ",")]++
+		}
+	}
+	t.Logf("%d cases: %v", len(cases), count)
+	var list []string
+	for w := range why {
+		list = append(list, w)
+	}
+	sort.Strings(list)
+	t.Log(list)
+}
