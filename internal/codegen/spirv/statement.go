@@ -40,15 +40,7 @@ func (w *writer) unroll(s *loop.For) bool {
 	if !fixed || n > mostWritten || s.Kind == loop.Serial {
 		return false
 	}
-	own := false
-	reads, writes := touches(s.Body)
-	for _, set := range []map[string]bool{reads, writes} {
-		for name := range set {
-			m := w.memories[name]
-			own = own || m != nil && m.thread
-		}
-	}
-	if !own {
+	if !w.reachesOwn(touches(s.Body)) {
 		return false
 	}
 	for i := range n {
