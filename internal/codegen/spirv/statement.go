@@ -176,8 +176,8 @@ func (w *writer) storeStmt(s *loop.Store) {
 	w.when(w.expr(s.Mask).id, func() { w.store(m, offset, x) }, nil)
 }
 
-// mostUnrolled is how many sums of a contraction are written out, each with its place known.
-const mostUnrolled = 256
+// mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread of a block has for its own; mostAlone if not.
+const mostUnrolled, mostAlone = 256, 16
 
 // contract adds products up. Where the extents of the sums are small and known, and they are a thread's own variables, the loop over the steps is around them all: a step's
 // elements are read once.
@@ -186,7 +186,11 @@ func (w *writer) contract(s *loop.Contract) {
 	columns, fixedColumns := s.N.Const()
 	c := w.memory(s.C.Buffer)
 	step := sym.Bound(w.kernel.Name + " step")
-	if fixedRows && fixedColumns && rows*columns <= mostUnrolled && c.variable != 0 {
+	most := int64(mostAlone)
+	if c.thread {
+		most = mostUnrolled
+	}
+	if fixedRows && fixedColumns && rows*columns <= most && c.variable != 0 {
 		if rows > 0 && columns > 0 {
 			w.contractHeld(s, rows, columns, step)
 		}
