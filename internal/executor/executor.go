@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/device"
-	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
@@ -24,6 +23,7 @@ type Executable struct {
 	weights []target.Operand // by tensor; zero where the tensor is no weight
 	paged   []bool           // by tensor: a weight that is left in its file, or a part of one
 	blocks  []*mem.Block     // what the executable owns
+	host    device.Host
 	threads int
 	reserve func(bytes int64) error
 	guard   bool
@@ -38,6 +38,8 @@ type Executable struct {
 
 // Options for making an executable.
 type Options struct {
+	// Host runs what no device does.
+	Host    device.Host
 	Threads int // workers that one run may use; at least 1
 	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
 	// error of kind ErrBudget.
@@ -60,11 +62,14 @@ type Options struct {
 // New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
 // must outlive the executable); the others are copied into memory of the executable's own, a piece at a time.
 func New(p *program.Program, code *target.Code, o Options) (*Executable, error) {
+	if o.Host == nil {
+		return nil, diag.Internalf("an executable without a host")
+	}
 	l, err := newLayout(p)
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, host: o.Host, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
 	}
@@ -181,7 +186,7 @@ type Call struct {
 	files    []*mem.SpillFile // by storage; nil but for a spill
 	scratch  []*mem.Block
 	workers  [][]byte
-	team     cpu.Team
+	team     device.Team
 	args     map[*program.Launch]*bound
 	host     map[*program.Host]*hostCall
 	mover    mover
@@ -207,7 +212,7 @@ type Call struct {
 
 // bound is a launch with its operands and dimensions in place.
 type bound struct {
-	cpu.Job
+	device.Job
 	ready bool    // its tiles, and what it needs, are those of its dimensions
 	needs []int64 // bytes, by operand
 }
@@ -223,7 +228,7 @@ func (x *Executable) Check(dims []int64) (err error) {
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = &Call{x: x, guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{}}
+	c = &Call{x: x, team: x.host.NewTeam(), guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{}}
 	defer func() {
 		if err != nil {
 			c.Close()

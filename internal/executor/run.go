@@ -6,7 +6,6 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
@@ -32,13 +31,12 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return err
 	}
 	c.ctx = ctx
-	c.team.Stop = target.StopOf(ctx)
-	err = c.team.Enter(c.x.threads)
+	err = c.team.Enter(c.x.threads, target.StopOf(ctx))
 	defer c.team.Leave()
 	if err == nil {
 		err = c.settleDevice(c.consuming())
 	}
-	if err == cpu.ErrStopped {
+	if err == target.ErrStopped {
 		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // its timer may be late
 	}
 	return c.x.typed(err, c.values)

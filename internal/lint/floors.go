@@ -66,16 +66,17 @@ var rooms = []Room{
 	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
-	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"target", "mem"}},
+	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors and devices: memory by address, queues of work, teams of workers", May: []string{"target"}},
+	{Floor: 6, Name: "device/*", Purpose: "what runs kernels: worker pools, drivers", May: []string{"device", "target", "mem"}},
 
 	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
-		May: []string{"program", "device/*", "tensor", "hostop", "target", "mem"}},
+		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
 
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
 		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "executor", "device/*", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"importer/*", "compiler", "executor", "device", "device/*", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
