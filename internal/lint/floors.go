@@ -66,8 +66,11 @@ var rooms = []Room{
 	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
-	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors and devices: memory by address, queues of work, teams of workers", May: []string{"target"}},
-	{Floor: 6, Name: "device/*", Purpose: "what runs kernels: worker pools, drivers", May: []string{"device", "target", "mem"}},
+	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own", May: []string{"target"}},
+	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
+	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.
+	{Floor: 6, Name: "device/vulkan", Purpose: "GPUs, through Vulkan", May: []string{"device", "target", "mem"},
+		Modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys/windows"}},
 
 	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
 		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
@@ -75,8 +78,9 @@ var rooms = []Room{
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
 		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},
 
+	// A program for a device is scheduled for the machine that the device is, or that the user names.
 	{Floor: 9, Name: "weir", Purpose: "the user's API",
-		May: []string{"importer/*", "compiler", "executor", "device", "device/*", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
+		May: []string{"importer/*", "compiler", "executor", "device", "device/*", "target", "ir", "ops", "program", "tensor", "mem", "probe", "traced"}},
 
 	// Arrays build ir by the operators' constructors, and have weir compile it. A pass divides a function from its derivative.
 	{Floor: 10, Name: "array", Purpose: "arrays, scopes that own them, and functions of them compiled and differentiated",
@@ -86,6 +90,7 @@ var rooms = []Room{
 	{Floor: 10, Name: "conformance", Purpose: "test suites × targets", May: []string{below, "values"}},
 	{Floor: 10, Name: "examples/digits/data", Purpose: "the digits model and its pictures, embedded"},
 	{Floor: 10, Name: "examples/train-digits/data", Purpose: "handwritten digits to train with, embedded"},
+	{Floor: 10, Name: "vulkan", Purpose: "imported for its effect: programs may run on GPUs", May: []string{"device", "device/vulkan"}},
 	{Floor: 10, Name: "dlpack", Purpose: "tensors of other libraries in the process, without a copy", May: []string{"weir", "tensor"}},
 
 	{Floor: 11, Name: "nn", Purpose: "layers, the store of their parameters, and networks as ONNX", May: []string{"weir", "array"}},
@@ -97,7 +102,7 @@ var rooms = []Room{
 	// A server is what this example is about. The library itself opens no connection.
 	{Floor: 13, Name: "examples/service", Purpose: "an HTTP service around a model", May: []string{"weir", "examples/digits/data"},
 		Modules: []string{"net", "net/http"}},
-	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
+	{Floor: 13, Name: "cmd/*", Purpose: "the commands", May: []string{"weir", "vulkan", "values", "conformance", "examples/digits/data", "memplan", "planpage"},
 		Modules: []string{"github.com/spf13/cobra", "syscall"}},
 	{Floor: 13, Name: "cmd/libweir", Purpose: "a C library for Python and other languages: the one room with cgo", May: []string{"weir", "array", "dlpack", "importer/*", "planpage"},
 		Modules: []string{"C"}},

@@ -13,7 +13,6 @@ const (
 	mostReads      = 4.5
 )
 
-
 // inline computes a map, the launch at a place in the list, where its result is read, and drops the launch. With chains, only where
 // one other map reads it, each element once.
 func (s *scheduler) inline(list *[]loop.Step, at int, chains bool) bool {

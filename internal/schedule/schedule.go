@@ -112,8 +112,10 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		return k
 	}
 	if s.machine.HasBlocks() {
-		if next := s.blockProduct(k); next != nil {
-			return next
+		for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockProduct, s.blockRows} {
+			if next := recipe(k); next != nil {
+				return next
+			}
 		}
 		return k
 	}

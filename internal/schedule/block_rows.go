@@ -1,0 +1,304 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Rows, for machines that run blocks of threads: sums and other reductions, softmax, normalisations. The kernel does something for each row, which needs all of it:
+//
+//	each i … { var s = begin; serial k … { s = op(s, x) }; …; each k … { … store … } }
+//
+// A block has a row. In a loop that reduces, each thread takes every so many-th element, and what the threads have is combined in shared memory, by halves. A loop that stores is
+// spread over the threads. Elements are read again where several loops need them: a row is as long as it likes.
+
+// rowThreads is the threads of a block that has a row, at most.
+const rowThreads = 256
+
+// shortRow is the length of rows up to which a thread alone has one.
+const shortRow = 32
+
+// rows is a kernel's parts.
+type rows struct {
+	loops []*loop.For
+	body  []loop.Stmt
+}
+
+// blockRows makes a kernel of rows one for blocks of threads; nil where it is none.
+func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
+	r := &rows{}
+	body := k.Body
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, r.loops) {
+			break
+		}
+		r.loops, body = append(r.loops, f), f.Body
+	}
+	if r.body = body; !r.reduces(s) {
+		return nil
+	}
+	for threads := rowThreads; threads >= 2; threads /= 2 {
+		if int64(threads) > s.machine.Limits.Invocations {
+			continue
+		}
+		w := &rowWriter{scheduler: s, names: s.newNamer(k), threads: int64(threads)}
+		next := k.Clone()
+		block := w.block(next)
+		if block == nil {
+			return nil
+		}
+		next.Body = []loop.Stmt{block}
+		next.Dims = dimsOf(next, k)
+		if s.fits(next) {
+			return next
+		}
+	}
+	return nil
+}
+
+// reduces reports whether the body has a loop that reduces a long row, and nothing but what blockRows knows.
+func (r *rows) reduces(s *scheduler) bool {
+	long := false
+	for _, stmt := range r.body {
+		switch stmt := stmt.(type) {
+		case *loop.Let, *loop.Var, *loop.Store:
+		case *loop.For:
+			if loops, _ := reduction(stmt); loops != nil {
+				size := 1.0
+				for _, f := range loops {
+					size *= s.guess(f.Extent)
+				}
+				long = long || size > shortRow
+				continue
+			}
+			if !spreads(stmt) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return long
+}
+
+// reduction takes a loop apart that does nothing but reduce: its loops, and what is in the innermost. None where it is no such loop.
+func reduction(f *loop.For) (loops []*loop.For, inner []loop.Stmt) {
+	body := []loop.Stmt{f}
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Serial || !freeOf(f.Extent, loops) {
+			break
+		}
+		loops, body = append(loops, f), f.Body
+	}
+	reduces := false
+	reduced := map[string]bool{}
+	for _, s := range body {
+		switch s := s.(type) {
+		case *loop.Let:
+		case *loop.Reduce:
+			if _, known := identityOf(s.Op, s.X.DType()); !known {
+				return nil, nil
+			}
+			reduces, reduced[s.Name] = true, true
+		default:
+			return nil, nil
+		}
+	}
+	if !reduces {
+		return nil, nil
+	}
+	ok := true // nothing that is being reduced is read on the way
+	loop.WalkValues(body, func(e loop.Expr) {
+		if r, is := e.(*loop.Ref); is && reduced[r.Name] {
+			ok = false
+		}
+	})
+	if !ok {
+		return nil, nil
+	}
+	return loops, body
+}
+
+// spreads reports whether a loop's iterations may be spread over threads: they are independent, and have no loop in them that is not a thread's own.
+func spreads(f *loop.For) bool {
+	if f.Kind != loop.Each {
+		return false
+	}
+	ok := true
+	loop.Walk(f.Body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Set, *loop.Reduce, *loop.Contract, *loop.Check, *loop.Local:
+			ok = false
+		case *loop.For:
+			ok = ok && s.Kind == loop.Each
+		}
+		return ok
+	})
+	return ok
+}
+
+// identityOf is what changes nothing when it is combined with anything.
+func identityOf(op loop.BinaryOp, dt dtype.DType) (loop.Expr, bool) {
+	switch {
+	case op == loop.Add || op == loop.Or || op == loop.Xor:
+		return &loop.Const{Type: dt}, true
+	case op == loop.Mul && (dt.IsInt() || dt.IsFloat()):
+		return loop.Number(dt, 1), true
+	case op == loop.Max && dt.IsFloat():
+		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(-1))}, dt == dtype.F32 || dt == dtype.F64 || dt == dtype.F16 || dt == dtype.BF16
+	case op == loop.Min && dt.IsFloat():
+		return &loop.Const{Type: dt, Bits: loop.FromFloat(dt, math.Inf(1))}, dt == dtype.F32 || dt == dtype.F64 || dt == dtype.F16 || dt == dtype.BF16
+	}
+	return nil, false
+}
+
+// rowWriter writes a kernel of rows.
+type rowWriter struct {
+	*scheduler
+	names   *namer
+	threads int64
+	shared  map[dtype.DType]*loop.Local
+	locals  []loop.Stmt
+}
+
+// block is the loops over blocks.
+func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
+	w.shared = map[dtype.DType]*loop.Local{}
+	var loops []*loop.For
+	body := k.Body
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, loops) {
+			break
+		}
+		loops, body = append(loops, f), f.Body
+	}
+	if len(loops) == 0 {
+		loops = []*loop.For{{Var: w.names.bound("row"), Extent: one}}
+	}
+	reduced := map[string]bool{}
+	for _, s := range body {
+		if f, ok := s.(*loop.For); ok {
+			if _, inner := reduction(f); inner != nil {
+				for _, s := range inner {
+					if r, ok := s.(*loop.Reduce); ok {
+						if reduced[r.Name] { // by two loops: its name stands for one value
+							return nil
+						}
+						reduced[r.Name] = true
+					}
+				}
+			}
+		}
+	}
+	begins := map[string]loop.Expr{}
+	var out []loop.Stmt
+	for _, s := range body {
+		switch s := s.(type) {
+		case *loop.Var:
+			if reduced[s.Name] {
+				begins[s.Name] = s.X
+				continue
+			}
+			out = append(out, s)
+		case *loop.For:
+			if nest, inner := reduction(s); nest != nil {
+				out = append(out, w.reduce(nest, inner, begins)...)
+				continue
+			}
+			s.Kind = loop.Thread
+			out = append(out, s)
+		case *loop.Store: // which one thread does
+			once := w.names.bound("once")
+			out = append(out, &loop.For{Kind: loop.Thread, Var: once, Extent: one, Body: []loop.Stmt{s}})
+		default:
+			out = append(out, s)
+		}
+	}
+	out = append(w.locals, out...)
+	for _, f := range slices.Backward(loops) {
+		out = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: out}}
+	}
+	return out[0]
+}
+
+// reduce is a loop that reduces: each thread's part, and their combination. The names then stand for the results.
+func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[string]loop.Expr) (out []loop.Stmt) {
+	all, threads := flatten1(nest), sym.Const(w.threads)
+	thread, round := w.names.bound("t"), w.names.bound("j")
+	at := sym.Var(round).Mul(threads).Add(sym.Var(thread))
+	values := map[sym.Name]sym.Expr{}
+	all.at(at, values)
+	own := map[string]string{}
+	var begin, end []loop.Stmt
+	type part struct {
+		name string
+		op   loop.BinaryOp
+		dt   dtype.DType
+		of   *loop.Local
+	}
+	var parts []part
+	for _, s := range inner {
+		r, ok := s.(*loop.Reduce)
+		if !ok {
+			continue
+		}
+		dt := r.X.DType()
+		identity, _ := identityOf(r.Op, dt)
+		own[r.Name] = w.names.name(r.Name)
+		begin = append(begin, &loop.Var{Name: own[r.Name], X: identity})
+		p := part{r.Name, r.Op, dt, w.place(dt, len(parts))}
+		parts = append(parts, p)
+		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own[r.Name], Type: dt}})
+	}
+	rename := &loop.Rewrite{Name: func(name string) string {
+		if to, ok := own[name]; ok {
+			return to
+		}
+		return name
+	}}
+	body := loop.Substitute(rename.Body(inner), values)
+	if !w.equal(all.size.Mod(threads), zero) {
+		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: all.size}}
+		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}
+	}
+	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(threads), Body: body}
+	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads, Body: append(append(begin, rounds), end...)})
+	for half := w.threads / 2; half >= 1; half /= 2 {
+		t := w.names.bound("t")
+		var fold []loop.Stmt
+		for _, p := range parts {
+			load := func(i sym.Expr) loop.Expr { return &loop.Load{From: p.of.Name, Index: []sym.Expr{i}, Type: p.dt} }
+			x := &loop.Binary{Op: p.op, X: load(sym.Var(t)), Y: load(sym.Var(t).Add(sym.Const(half)))}
+			fold = append(fold, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(t)}, X: x})
+		}
+		out = append(out, &loop.For{Kind: loop.Thread, Var: t, Extent: sym.Const(half), Body: fold})
+	}
+	for _, p := range parts {
+		x := &loop.Binary{Op: p.op, X: begins[p.name], Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}}
+		out = append(out, &loop.Let{Name: p.name, X: x})
+	}
+	return out
+}
+
+// place is shared memory for an element of each thread, the n-th of a loop.
+func (w *rowWriter) place(dt dtype.DType, n int) *loop.Local {
+	key := dt
+	if n == 0 {
+		if l := w.shared[key]; l != nil {
+			return l
+		}
+	}
+	l := &loop.Local{Name: w.names.name("parts"), DType: dt, Shape: []sym.Expr{sym.Const(w.threads)}, Space: loop.Shared}
+	w.locals = append(w.locals, l)
+	if n == 0 {
+		w.shared[key] = l
+	}
+	return l
+}
