@@ -20,6 +20,7 @@ func TestSnippets(t *testing.T) {
 		t.Skip("there is no go command to compile them with")
 	}
 	given := map[string]string{
+		"docs/gpu.md":      "ctx context.Context, m *weir.Model",
 		"docs/arrays.md":   "s *array.Scope, f array.Func, specs []array.Spec, x, w *array.Array, seeds []*array.Array",
 		"docs/training.md": "file io.Writer",
 		"docs/memory.md":   "ctx context.Context, model *weir.Model, program *weir.Program, calls int, container int64",
