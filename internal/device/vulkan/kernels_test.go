@@ -206,12 +206,8 @@ func TestFewFeatures(t *testing.T) {
 	} {
 		t.Run(strings.Join(without, " "), func(t *testing.T) {
 			refused := map[string]int{}
-			for _, c := range blockKernels {
-				k, err := loop.ParseKernel(c.source)
-				if err != nil {
-					t.Fatal(err)
-				}
-				runBlocks(t, k, c.dims, without...)
+			for _, k := range kernelcheck.BlockKernels(t) {
+				runBlocks(t, k, without...)
 			}
 			for seed := range int64(30) {
 				harness(t, refused, without...).Random(t, seed, false)
