@@ -106,6 +106,22 @@ var blockKernels = []struct {
 	    thread t < min(7, n - 7*b) { store %y[7*b + t] = select(load %flags[t], cast(i32, load %t[t]), -1) }
 	  }
 	}`, map[string][]int64{"n": {1, 99, 100, 101, 1000, 0}}},
+	{`kernel @conditions(%x: i32[n, 64] read, %y: i32[n, 64] write) dims(n) {
+	  block b < n {
+	    shared %s: i32[64]
+	    thread t < 64 { store %s[t] = load %x[b, t] }
+	    for k < 20 {
+	      when lt(load %s[3], load %s[40]) {
+	        thread t < 64 { store %s[t] = add(load %s[t], cast(i32, index(t*k))) }
+	      } else {
+	        thread t < 64 { store %s[t] = sub(load %s[t], cast(i32, index(t*t + k))) }
+	      }
+	    }
+	    check first = load %s[0] in [-100000, 100000] "the first one"
+	    thread t < 64 { store %s[t] = add(load %s[t], 1) }
+	    when ge(index(first), index(0)) { thread t < 64 { store %y[b, t] = load %s[63 - t] } } else { thread t < 64 { store %y[b, t] = 7 } }
+	  }
+	}`, map[string][]int64{"n": {1, 4, 50}}},
 	{`kernel @uniform(%x: f32[n, 50] read, %i: i64[n] read, %y: f32[n, 50] update) dims(n) {
 	  block b < n {
 	    shared %s: f32[50]
