@@ -117,7 +117,7 @@ var blockKernels = []struct {
 	        thread t < 64 { store %s[t] = sub(load %s[t], cast(i32, index(t*t + k))) }
 	      }
 	    }
-	    check first = load %s[0] in [-100000, 100000] "the first one"
+	    check first = load %s[0] in [-2147483648, 2147483647] "the first one"
 	    thread t < 64 { store %s[t] = add(load %s[t], 1) }
 	    when ge(index(first), index(0)) { thread t < 64 { store %y[b, t] = load %s[63 - t] } } else { thread t < 64 { store %y[b, t] = 7 } }
 	  }
