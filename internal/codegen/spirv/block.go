@@ -139,15 +139,19 @@ func (w *writer) together(body []loop.Stmt) {
 			})
 		case *loop.When:
 			w.settle()
+			cond := map[string]bool{}
+			noteReads(s.Cond, cond)
 			after := map[string]bool{}
 			w.branch(s, func(body []loop.Stmt) {
+				w.touched = map[string]bool{} // a thread may write what another has yet to read for the condition
+				w.meet(cond, nil)
 				w.together(body)
 				for name, wrote := range w.touched {
 					after[name] = after[name] || wrote
 				}
-				w.touched = map[string]bool{}
 			})
 			w.touched = after
+			w.meet(cond, nil)
 		case *loop.Check:
 			w.meet(readsOf([]loop.Stmt{s}), nil)
 			w.check(s, func() { w.together(body[i+1:]) })
@@ -316,12 +320,19 @@ func touches(body []loop.Stmt) (reads, writes map[string]bool) {
 
 func readsOf(body []loop.Stmt) map[string]bool {
 	reads := map[string]bool{}
-	loop.WalkValues(body, func(e loop.Expr) {
-		if l, is := e.(*loop.Load); is {
-			reads[l.From] = true
-		}
-	})
+	loop.WalkValues(body, func(e loop.Expr) { noteRead(e, reads) })
 	return reads
+}
+
+// noteReads notes the buffers that a value is computed from.
+func noteReads(e loop.Expr, reads map[string]bool) {
+	loop.WalkExpr(e, func(e loop.Expr) { noteRead(e, reads) })
+}
+
+func noteRead(e loop.Expr, reads map[string]bool) {
+	if l, is := e.(*loop.Load); is {
+		reads[l.From] = true
+	}
 }
 
 // blockIterations is iterationsOf for what a block does: a Thread loop's iterations are spread over the threads.

@@ -40,6 +40,7 @@ func (w *writer) choose(typ, cond, x, y id) id {
 
 // decode makes a value of an element's bits, which are zero-extended.
 func (w *writer) decode(dt dtype.DType, x id) id {
+	w.heldType(dt) // or it is refused
 	switch {
 	case dt == dtype.Bool:
 		return w.test(opINotEqual, x, w.constant32(0))

@@ -302,3 +302,16 @@ var enumerants = map[string]map[uint32]string{
 	"GroupOperation":     {0: "Reduce"},
 	"PackedVectorFormat": {0: "PackedVectorFormat4x8Bit"},
 }
+
+// The numbers of GLSL.std.450's functions.
+const (
+	glslRoundEven = 2
+	glslTrunc     = 3
+	glslFloor     = 8
+	glslCeil      = 9
+	glslSqrt      = 31
+	glslFma       = 50
+	glslFindUMsb  = 75
+)
+
+var glslNames = map[uint32]string{glslRoundEven: "RoundEven", glslTrunc: "Trunc", glslFloor: "Floor", glslCeil: "Ceil", glslSqrt: "Sqrt", glslFma: "Fma", glslFindUMsb: "FindUMsb"}

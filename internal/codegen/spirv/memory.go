@@ -71,9 +71,15 @@ func (w *writer) rawType(bits int) id {
 	case 8:
 		w.capability(capabilityStorageBuffer8BitAccess)
 		w.extension("SPV_KHR_8bit_storage")
+		if !w.int64s() {
+			w.capability(capabilityInt8)
+		}
 	case 16:
 		w.capability(capabilityStorageBuffer16BitAccess)
 		w.extension("SPV_KHR_16bit_storage")
+		if !w.int64s() {
+			w.capability(capabilityInt16)
+		}
 	case 64:
 		if !w.int64s() {
 			return w.pairType()
@@ -85,10 +91,15 @@ func (w *writer) rawType(bits int) id {
 // bitsStored is the bits of what memory is read and written in for elements of some bits, where the machine has that.
 func (w *writer) bitsStored(dt dtype.DType) int {
 	bits := dt.Bits()
-	if bits < 8 || bits == 8 && !w.machine.Has(target.Storage8) || bits == 16 && !w.machine.Has(target.Storage16) {
+	if bits < 8 || bits == 8 && !w.stores(target.Storage8, target.Int8) || bits == 16 && !w.stores(target.Storage16, target.Int16) {
 		return 32
 	}
 	return bits
+}
+
+// stores reports whether memory is read and written in narrow integers. Pointers to such are not made of two words where they may be in memory only.
+func (w *writer) stores(storage, arithmetic string) bool {
+	return w.machine.Has(storage) && (w.int64s() || w.machine.Has(arithmetic))
 }
 
 // load reads the element at an offset in elements.

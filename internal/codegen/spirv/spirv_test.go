@@ -54,7 +54,11 @@ func validate(t testing.TB, words []uint32) {
 		t.Fatal(err)
 	}
 	if want := bytesOf(words); len(got) != len(want) || string(got[20:]) != string(want[20:]) {
-		t.Errorf("the text is read back to other words\n%s", Text(words))
+		at := 20
+		for at < min(len(got), len(want)) && got[at] == want[at] {
+			at++
+		}
+		t.Errorf("the text is read back to other words, from word %d on: %v, not %v\n%s", at/4, words[at/4:min(at/4+8, len(words))], got[at&^3:min(at+32, len(got))], Text(words))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. Words that are no instruction this room writes stand
-// as they are, after an exclamation mark; spirv-as reads the text back to the same words.
+// Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. spirv-as reads the text of what this room writes back to the
+// same words. Other words stand as they are, after an exclamation mark.
 func Text(words []uint32) string {
 	var out strings.Builder
 	if len(words) < 5 {
@@ -119,7 +119,13 @@ func (t *texter) operand(letter byte, kind string, typ uint32, words []uint32) (
 	switch letter {
 	case 't', 'r', 'i':
 		return "%" + strconv.FormatUint(uint64(words[0]), 10), 1
-	case 'n', 'x':
+	case 'x':
+		name, ok := glslNames[words[0]]
+		if !ok {
+			return "", 0
+		}
+		return name, 1
+	case 'n':
 		return strconv.FormatUint(uint64(words[0]), 10), 1
 	case 's':
 		return str(words)
@@ -169,14 +175,28 @@ func (t *texter) number(typ uint32, words []uint32) (text string, used int) {
 	}
 	switch width := t.floats[typ]; {
 	case width == 32:
-		if x := math.Float32frombits(words[0]); x == x && x-x == 0 {
-			return strconv.FormatFloat(float64(x), 'x', -1, 32), 1
+		if exponent := words[0] >> 23 & 0xff; exponent == 0xff {
+			return special(words[0]>>31 != 0, uint64(words[0])<<29, 128), 1
 		}
+		return strconv.FormatFloat(float64(math.Float32frombits(words[0])), 'x', -1, 32), 1
 	case width == 64 && len(words) == 2:
-		x := math.Float64frombits(uint64(words[1])<<32 | uint64(words[0]))
-		if x == x && x-x == 0 {
-			return strconv.FormatFloat(x, 'x', -1, 64), 2
+		x := uint64(words[1])<<32 | uint64(words[0])
+		if x>>52&0x7ff == 0x7ff {
+			return special(x>>63 != 0, x, 1024), 2
 		}
+		return strconv.FormatFloat(math.Float64frombits(x), 'x', -1, 64), 2
 	}
 	return "", 0
+}
+
+// special is an infinity or a NaN, as if floats had one more exponent: with the last 52 bits of a significand.
+func special(negative bool, significand uint64, exponent int) string {
+	sign, digits := "", strings.TrimRight(fmt.Sprintf("%013x", significand&(1<<52-1)), "0")
+	if negative {
+		sign = "-"
+	}
+	if digits != "" {
+		digits = "." + digits
+	}
+	return fmt.Sprintf("%s0x1%sp+%d", sign, digits, exponent)
 }

@@ -16,17 +16,6 @@ type value struct {
 	held   bool // the id is a variable that holds the value
 }
 
-// The numbers of GLSL.std.450's functions.
-const (
-	glslRoundEven = 2
-	glslTrunc     = 3
-	glslFloor     = 8
-	glslCeil      = 9
-	glslSqrt      = 31
-	glslFma       = 50
-	glslFindUMsb  = 75
-)
-
 // whole is a value as heldType has it.
 func (w *writer) whole(x value) id {
 	if x.narrow {

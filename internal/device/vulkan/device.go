@@ -94,7 +94,16 @@ func Open(number int, o Options) (d *Device, err error) {
 	if err := d.create(); err != nil {
 		return d, err
 	}
-	return d, d.prepare()
+	if err := d.prepare(); err != nil {
+		return d, err
+	}
+	machine := &d.physical.info.Machine
+	if fused, err := d.fuses(); err != nil {
+		return d, err
+	} else if fused {
+		*machine = target.Vulkan(machine.Limits, append(machine.Features, target.Fused)...)
+	}
+	return d, nil
 }
 
 // noSuch is the error of a number that no device has.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -17,6 +19,7 @@ import (
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -134,11 +137,14 @@ func (k *onDevice) run(a *target.Args) (err error) {
 	return failed
 }
 
-// harness compiles for the device. Kernels that it does not run are counted, by their reasons.
-func harness(t testing.TB, refused map[string]int) kernelcheck.Harness {
+// harness compiles for the device, as if it were without some features. Kernels that it does not run are counted, by their reasons.
+func harness(t testing.TB, refused map[string]int, without ...string) kernelcheck.Harness {
 	d := open(t)
-	return kernelcheck.Harness{Machine: d.Machine(), Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
-		code, err := spirv.Compile(m, d.Machine())
+	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool { return slices.Contains(without, f) })
+	device := target.Vulkan(d.Machine().Limits, have...)
+	return kernelcheck.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+		bound(m, device)
+		code, err := spirv.Compile(m, device)
 		var e *diag.Error
 		if errors.As(err, &e) && errors.Is(err, diag.ErrUnsupported) {
 			refused[e.Detail]++
@@ -152,6 +158,19 @@ func harness(t testing.TB, refused map[string]int) kernelcheck.Harness {
 		}
 		return code, nil
 	}}
+}
+
+// bound gives dimensions that may be anything a greatest value, if a device's integers need one.
+func bound(m *loop.Module, device target.Machine) {
+	if m.Dims != nil || device.Has(target.Int64) {
+		return
+	}
+	m.Dims = sym.NewDims()
+	for _, k := range m.Kernels {
+		for _, name := range k.Dims {
+			m.Dims.Set(name, sym.Range{Max: 2000})
+		}
+	}
 }
 
 var all = flag.Bool("all", false, "run every kernel of the suites on the device, which takes minutes: a driver compiles each of them")
@@ -177,6 +196,34 @@ func TestKernels(t *testing.T) {
 		})
 	}
 	t.Logf("refused: %v", refused)
+}
+
+// TestFewFeatures runs kernels that were compiled for devices with less.
+func TestFewFeatures(t *testing.T) {
+	for _, without := range [][]string{
+		{target.Int64}, {target.Int8, target.Storage8, target.Dot8}, {target.Int16, target.Storage16},
+		{target.Int64, target.Float64, target.Int8, target.Int16, target.Storage8, target.Storage16, target.Dot8, target.Float16, target.SubgroupSums},
+	} {
+		t.Run(strings.Join(without, " "), func(t *testing.T) {
+			refused := map[string]int{}
+			for _, k := range kernelcheck.BlockKernels(t) {
+				runBlocks(t, k, without...)
+			}
+			for seed := range int64(12) {
+				harness(t, refused, without...).Random(t, seed, false)
+			}
+			h, n := harness(t, refused, without...), 0
+			every := 0
+			h.Take = func() bool { n++; return *all || n%every < 2 }
+			for i, suite := range []func(h kernelcheck.Harness, t *testing.T){
+				kernelcheck.Harness.Functions, kernelcheck.Harness.Conversions, kernelcheck.Harness.FewBits, kernelcheck.Harness.Divisions, kernelcheck.Harness.Checks,
+			} {
+				every = []int{1009, 101, 61, 101, 1}[i]
+				suite(h, t)
+			}
+			t.Logf("refused: %v", refused)
+		})
+	}
 }
 
 func TestRandomKernels(t *testing.T) {

@@ -1,0 +1,62 @@
+//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+
+package vulkan
+
+import (
+	"context"
+	"math"
+	"unsafe"
+
+	"github.com/weirml/weir/internal/target"
+)
+
+// probe is the kernel that fuses runs: of x it adds x[0]·x[1] to y[0].
+type probe struct {
+	target.Blocks // of which a launch asks for no more than the methods below
+}
+
+func (probe) Name() string                 { return "probe" }
+func (probe) Failed(target.Report) error   { return nil }
+func (probe) Grid(_, blocks []int64) error { blocks[0] = 1; return nil }
+func (probe) Binary() *target.Binary {
+	return &target.Binary{Words: probeWords, Entries: []target.Entry{{Name: "part0", Threads: 1}}}
+}
+
+// fuses reports whether the device's instruction for a product and a sum rounds once. Vulkan leaves that open, and it cannot be asked for: the instruction is given numbers whose
+// product rounded is less the sum, so that nothing is left if it rounds twice.
+func (d *Device) fuses() (fused bool, err error) {
+	loaded, err := d.Load(probe{})
+	if err != nil {
+		return false, err
+	}
+	defer loaded.Close()
+	q, err := d.NewQueue()
+	if err != nil {
+		return false, err
+	}
+	defer q.Close()
+	memory, err := d.Allocate("probe", 128)
+	if err != nil {
+		return false, err
+	}
+	defer memory.Close()
+	const factor = 1 + 0x1p-12
+	x := [2]float32{factor, factor}
+	y := [1]float32{-(1 + 0x1p-11)}
+	if err := q.Upload(memory, 0, unsafe.Slice((*byte)(unsafe.Pointer(&x)), 8)); err != nil {
+		return false, err
+	}
+	if err := q.Upload(memory, 64, unsafe.Slice((*byte)(unsafe.Pointer(&y)), 4)); err != nil {
+		return false, err
+	}
+	if err := q.Launch(loaded, []uint64{memory.Address(), memory.Address() + 64}, nil, 0); err != nil {
+		return false, err
+	}
+	if err := q.Wait(context.Background()); err != nil {
+		return false, err
+	}
+	if err := q.Download(unsafe.Slice((*byte)(unsafe.Pointer(&y)), 4), memory, 64); err != nil {
+		return false, err
+	}
+	return math.Float32bits(y[0]) == math.Float32bits(0x1p-24), nil
+}
