@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -199,6 +199,7 @@ func TestLost(t *testing.T) {
 		"launch":   func() error { return q.Launch(k, []uint64{m.Address()}, []int64{100, 1}, 0) },
 		"upload":   func() error { return q.Upload(m, 0, make([]byte, 400)) },
 		"download": func() error { return q.Download(make([]byte, 400), m, 0) },
+		"wait":     func() error { return q.Wait(t.Context()) },
 		"copy":     func() error { return q.Copy(m, 0, m, 200, 100) },
 		"allocate": func() error { _, err := d.Allocate("more", 400); return err },
 		"load":     func() error { _, err := d.Load(stepKernel()); return err },
