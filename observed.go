@@ -75,14 +75,14 @@ func (m *Memory) PeakWith(calls int, d Dims, seen Measurement) (int64, error) {
 	}
 	call := scratch * int64(m.Workers)
 	for i, bytes := range reach {
-		if p.Storages[i].Kind != program.Spill && !m.elsewhere[i] {
+		if p.Storages[i].Kind != program.Spill && p.Storages[i].Device == "" && !m.elsewhere[i] {
 			call += bytes
 		}
 	}
 	fixed, err := m.Code.At(nil)
 	fixed += m.program.ownHeld()
 	for _, w := range p.Weights {
-		if used[w.Tensor] && !w.Paged {
+		if used[w.Tensor] && !w.Paged && w.Device == "" {
 			fixed += int64(len(w.Data))
 		}
 	}

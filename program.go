@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/executor"
 	"github.com/weirml/weir/internal/ir"
@@ -230,7 +231,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Limits != ""})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Limits != ""})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/compiler"
+	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/executor"
@@ -336,7 +337,7 @@ func release(c *compiler.Compiled) {
 
 // execute runs a compiled module once, and releases it.
 func execute(ctx context.Context, c *compiler.Compiled, args []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	exe, err := executor.New(c.Program, c.Code, executor.Options{Threads: 2})
+	exe, err := executor.New(c.Program, c.Code, executor.Options{Host: cpu.Host{}, Threads: 2})
 	if err != nil {
 		release(c)
 		return nil, err

@@ -69,6 +69,8 @@ type Queue interface {
 	// Wait ends when all that was given to the queue has ended, whatever becomes of ctx. Its error is that of a launch's value that failed its check, or ErrLost; where there is neither and ctx has
 	// ended, the context's.
 	Wait(ctx context.Context) error
+	// Bytes is what the queue has taken of the device's memory by now: see NewQueue.
+	Bytes() int64
 	// Close waits, and gives back what the queue has.
 	Close() error
 }

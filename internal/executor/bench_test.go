@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
@@ -46,6 +47,7 @@ func chain(t testing.TB, launches int, o Options, kernel func(name string) targe
 	for _, name := range p.Kernels {
 		code.Kernels = append(code.Kernels, kernel(name))
 	}
+	o.Host = cpu.Host{}
 	x, err := New(p, code, o)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/target"
 )
@@ -22,7 +23,7 @@ func TestBoundAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := New(p, &target.Code{Kernels: []target.Kernel{&nothing{"k", 1}}}, Options{Threads: 1})
+		x, err := New(p, &target.Code{Kernels: []target.Kernel{&nothing{"k", 1}}}, Options{Host: cpu.Host{}, Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

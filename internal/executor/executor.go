@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/device"
-	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
@@ -24,20 +23,24 @@ type Executable struct {
 	weights []target.Operand // by tensor; zero where the tensor is no weight
 	paged   []bool           // by tensor: a weight that is left in its file, or a part of one
 	blocks  []*mem.Block     // what the executable owns
+	host    device.Host
 	threads int
 	reserve func(bytes int64) error
 	guard   bool
 	poison  bool
 	own     bool
 	folder  string
-	remote  *remote // nil where the program runs on the host alone
-	absent  bool    // see Options.Absent
+	remote  *remote       // nil where the program runs on the host alone
+	subs    []*Executable // of the subprograms
+	absent  bool          // see Options.Absent
 
 	sync.Mutex
 }
 
 // Options for making an executable.
 type Options struct {
+	// Host runs what no device does.
+	Host    device.Host
 	Threads int // workers that one run may use; at least 1
 	// Reserve, where not nil, is asked before a run takes memory whose size data have decided, and told what it gives back, as a negative number. It refuses by an
 	// error of kind ErrBudget.
@@ -58,13 +61,29 @@ type Options struct {
 }
 
 // New places the weights and prepares a program to run. Weights whose bytes are aligned for their element type stay where they lie (they
-// must outlive the executable); the others are copied into memory of the executable's own, a piece at a time.
+// must outlive the executable); the others are copied into memory of the executable's own, or of its device, a piece at a time.
 func New(p *program.Program, code *target.Code, o Options) (*Executable, error) {
+	if o.Host == nil {
+		return nil, diag.Internalf("an executable without a host")
+	}
+	x, err := newExecutable(p, code, o)
+	if err != nil {
+		if x != nil {
+			x.Close()
+		}
+		return nil, err
+	}
+	return x, nil
+}
+
+// newExecutable is New for a program or a subprogram; with an error, the executable must be closed, if there is one.
+func newExecutable(p *program.Program, code *target.Code, o Options) (*Executable, error) {
 	l, err := newLayout(p)
 	if err != nil {
 		return nil, err
 	}
-	x := &Executable{program: p, code: code, layout: l, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
+	x := &Executable{program: p, code: code, layout: l, host: o.Host, threads: max(1, o.Threads), reserve: o.Reserve, guard: o.Guard, poison: o.Poison, own: o.Own, folder: o.Folder, absent: o.Absent,
+		weights: make([]target.Operand, len(p.Tensors)), paged: make([]bool, len(p.Tensors))}
 	for _, w := range p.Weights {
 		x.paged[w.Tensor] = w.Paged
 	}
@@ -76,17 +95,12 @@ func New(p *program.Program, code *target.Code, o Options) (*Executable, error) 
 		x.paged[i] = x.paged[root]
 	}
 	if err := x.place(); err != nil {
-		x.Close()
-		return nil, err
+		return x, err
 	}
-	if x.absent = o.Absent; x.absent {
-		return x, nil
+	if err := x.newSubs(o); err != nil || x.absent {
+		return x, err
 	}
-	if err := x.openDevice(o.Device); err != nil {
-		x.Close()
-		return nil, err
-	}
-	return x, nil
+	return x, x.openDevice(o.Device)
 }
 
 // weightAlign is the alignment of the weights that are copied.
@@ -147,6 +161,9 @@ func (x *Executable) Held() (bytes int64) {
 	for _, b := range x.blocks {
 		bytes += b.Mapped()
 	}
+	for _, sub := range x.subs {
+		bytes += sub.Held()
+	}
 	return bytes
 }
 
@@ -156,6 +173,12 @@ func (x *Executable) Program() *program.Program { return x.program }
 // Close frees what the executable owns. No call may be running or bound.
 func (x *Executable) Close() error {
 	first := x.remote.close()
+	for _, sub := range x.subs {
+		if err := sub.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	x.subs = nil
 	for _, b := range x.blocks {
 		if err := b.Close(); err != nil && first == nil {
 			first = err
@@ -174,27 +197,22 @@ func (x *Executable) Close() error {
 // Call is a run's memory for one binding of the inputs' dimensions: arena, outputs and scratch. One goroutine uses it at a time.
 // Running it again allocates nothing.
 type Call struct {
-	x        *Executable
+	x *Executable
+	*running
+	outer    *Call   // whose step this call is; nil for a run's own
 	values   []int64 // of the dimensions, then the plan's lets
 	operands []target.Operand
 	storages []*mem.Block
 	files    []*mem.SpillFile // by storage; nil but for a spill
-	scratch  []*mem.Block
-	workers  [][]byte
-	team     cpu.Team
 	args     map[*program.Launch]*bound
 	host     map[*program.Host]*hostCall
+	calls    map[*program.Call]*subCall
+	events   []int64 // by event: 0 before it is recorded; see record
 	mover    mover
 	picks    map[*program.Copy]*picker
 	shapes   [][]int64
-	watch    *Watch
-	timing   Timing
-	ctx      context.Context
-	reserved int64              // bytes of late storage, and of the scratch that late sizes asked for
-	grown    int64              // of them, that scratch
-	heap     []*mem.Block       // what a host function takes of Go's heap now
 	endings  []ending           // what the next run consumes
-	outside  []target.Operand   // by storage of outputs: the caller's memory that stands for it; nil where nothing does
+	outside  []target.Operand   // by storage: the caller's memory that stands for it; nil where nothing does
 	unplaced bool               // storages of outputs are missing, or have moved
 	handedOn bool               // a run's results were, and may be again
 	kept     []int64            // by storage of outputs: bytes that pools keep for it; nil where nothing was handed on
@@ -205,9 +223,23 @@ type Call struct {
 	remote   *remoteCall       // nil where the program runs on the host alone
 }
 
+// running is what a call and the calls of its subprograms share.
+type running struct {
+	team     device.Team
+	scratch  []*mem.Block
+	workers  [][]byte
+	watch    *Watch
+	timing   Timing
+	ctx      context.Context
+	reserved int64        // bytes of late storage, and of the scratch that late sizes asked for
+	grown    int64        // of them, that scratch
+	heap     []*mem.Block // what a host function takes of Go's heap now
+	remoteRun
+}
+
 // bound is a launch with its operands and dimensions in place.
 type bound struct {
-	cpu.Job
+	device.Job
 	ready bool    // its tiles, and what it needs, are those of its dimensions
 	needs []int64 // bytes, by operand
 }
@@ -215,15 +247,30 @@ type bound struct {
 // Check returns the error of Bind for dimensions that break the program's ranges or conditions.
 func (x *Executable) Check(dims []int64) (err error) {
 	defer func() { err = x.typed(err, dims) }()
-	_, err = x.layout.evaluate(dims)
-	return err
+	return x.layout.evaluate(make([]int64, len(x.layout.names)), dims)
+}
+
+// newCall is a call without values and memory.
+func (x *Executable) newCall(r *running) *Call {
+	c := &Call{x: x, running: r, poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, calls: map[*program.Call]*subCall{}, picks: map[*program.Copy]*picker{},
+		operands: make([]target.Operand, len(x.program.Tensors)), shapes: make([][]int64, len(x.program.Tensors)), events: make([]int64, len(x.program.Events))}
+	for i := range c.operands {
+		if x.argument(i) {
+			c.lent = append(c.lent, &c.operands[i])
+		}
+		if x.program.Tensors[i].Place == program.Constant {
+			c.operands[i] = x.weights[i]
+		}
+	}
+	return c
 }
 
 // Bind evaluates everything that the inputs' dimensions decide, and takes the memory. dims has a value for each of the program's
 // dimensions; those that data decide are ignored.
 func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	defer func() { err = x.typed(err, dims) }()
-	c = &Call{x: x, guards: x.newGuards(), poison: x.newPoison(), args: map[*program.Launch]*bound{}, host: map[*program.Host]*hostCall{}, picks: map[*program.Copy]*picker{}}
+	c = x.newCall(&running{team: x.host.NewTeam()})
+	c.guards = x.newGuards()
 	defer func() {
 		if err != nil {
 			c.Close()
@@ -233,16 +280,10 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	if x.absent {
 		return c, diag.Unsupportedf("a run of a program for a device that is not here")
 	}
-	if c.values, err = x.layout.evaluate(dims); err != nil {
+	c.values = make([]int64, len(x.layout.names))
+	if err = x.layout.evaluate(c.values, dims); err != nil {
 		return c, err
 	}
-	c.operands = make([]target.Operand, len(x.program.Tensors))
-	for t := range c.operands {
-		if x.argument(t) {
-			c.lent = append(c.lent, &c.operands[t])
-		}
-	}
-	c.shapes = make([][]int64, len(x.program.Tensors))
 	if err = c.bindDevice(); err != nil {
 		return c, err
 	}
@@ -273,11 +314,6 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			return c, err
 		}
 		c.storages = append(c.storages, block)
-	}
-	for i := range x.program.Tensors {
-		if t := &x.program.Tensors[i]; t.Place == program.Constant {
-			c.operands[i] = x.weights[i]
-		}
 	}
 	if err = c.locate(); err != nil {
 		return c, err
@@ -423,6 +459,12 @@ func (c *Call) prepare(steps []program.Step) error {
 				return err
 			}
 			c.picks[s] = p
+		case *program.Call:
+			sub, err := c.newSubCall(s)
+			if err != nil {
+				return err
+			}
+			c.calls[s] = sub
 		case *program.If:
 			if err := c.prepare(s.Then); err != nil {
 				return err
@@ -439,30 +481,36 @@ func (c *Call) prepare(steps []program.Step) error {
 	return nil
 }
 
-// takeScratch maps the workers' scratch: as much as the greediest kernel wants at the data's limits.
+// takeScratch maps the workers' scratch, and takes the device's: as much as the greediest kernel wants at the data's limits.
 func (c *Call) takeScratch() error {
 	most, err := c.x.ScratchBytes(c.values)
 	if err != nil {
 		return err
 	}
-	return c.mapScratch(most)
+	if err := c.mapScratch(most); err != nil {
+		return err
+	}
+	return c.takeDeviceScratch()
 }
 
 // ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
 func (x *Executable) ScratchBytes(values []int64) (int64, error) {
-	return x.ScratchOf(values, func(s *program.Launch) bool { return !x.layout.unknown[s] })
+	return x.scratchOf(values, false, nil)
 }
 
 // ScratchOf is one worker's scratch for some of the launches, for the given values of the dimensions.
 func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
-	return x.scratchOf(values, func(s *program.Launch) bool { return s.Stream == 0 && some(s) })
+	return x.scratchOf(values, false, some)
 }
 
-// scratchOf is the most that some of the launches need.
-func (x *Executable) scratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
-	var most int64
+// scratchOf is the most that some of the launches need, of those on a device or those on the host. Nil stands for all whose dimensions have limits.
+func (x *Executable) scratchOf(values []int64, device bool, some func(s *program.Launch) bool) (int64, error) {
+	most, err := x.scratchOfSubs(values, device, some)
+	if err != nil {
+		return 0, err
+	}
 	for s, dims := range x.layout.launches {
-		if !some(s) {
+		if x.onDevice(s.Stream) != device || some == nil && x.layout.unknown[s] || some != nil && !some(s) {
 			continue
 		}
 		vector := make([]int64, len(dims))
@@ -505,6 +553,10 @@ func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 func (c *Call) Unlend() {
 	for _, o := range c.lent {
 		o.Base = nil
+	}
+	for _, sub := range c.calls {
+		clear(sub.call.outside)
+		sub.call.Unlend()
 	}
 }
 

@@ -20,6 +20,10 @@ func (x *Executable) newGuards() map[int]*mem.Block {
 // guardWeights copies the weights.
 func (x *Executable) guardWeights() error {
 	for _, w := range x.program.Weights {
+		if w.Device != "" {
+			x.weights[w.Tensor].Bytes = int64(len(w.Data))
+			continue // see openDevice
+		}
 		block, err := mem.MapGuarded(mem.Weights, w.Name, int64(len(w.Data)))
 		if err != nil {
 			return err

@@ -45,6 +45,9 @@ func (c *Call) shrink(bytes int64) {
 
 // take makes late storage as large as the dimensions say. What it has is kept where that is enough.
 func (c *Call) take(storage int) error {
+	if c.outer != nil {
+		return diag.Internalf("subprogram @%s takes storage of its own", c.x.program.Name)
+	}
 	l := &c.x.layout.late[storage]
 	for i, code := range l.lets {
 		v, err := code.Eval(c.values)
@@ -136,6 +139,11 @@ func (c *Call) moreScratch(b *bound, source string) error {
 	if err != nil {
 		return at(err, source)
 	}
+	return c.enlargeScratch(need, source)
+}
+
+// enlargeScratch gives the workers more scratch, if they have less than so many bytes each.
+func (c *Call) enlargeScratch(need int64, source string) error {
 	if len(c.scratch) == 0 || need <= c.scratch[0].Size() {
 		return nil
 	}
@@ -161,16 +169,28 @@ func (c *Call) moreScratch(b *bound, source string) error {
 func (c *Call) beginAgain() error {
 	c.shrink(c.grown)
 	c.grown = 0
-	for s, b := range c.args {
-		if c.x.layout.asks[s] {
-			b.ready = false // it asks for its scratch anew
-		}
+	c.asksAnew()
+	if err := c.dropScratch(); err != nil {
+		return err
 	}
 	if err := c.takeScratch(); err != nil {
 		c.dropScratch()
 		return err
 	}
 	return nil
+}
+
+// asksAnew has the launches whose dimensions the run decides ask for their scratch again.
+func (c *Call) asksAnew() {
+	for s, b := range c.args {
+		if c.x.layout.asks[s] {
+			b.ready = false
+		}
+	}
+	for _, sub := range c.calls {
+		sub.sized = false
+		sub.call.asksAnew()
+	}
 }
 
 // mapScratch maps the workers' scratch, of so many bytes each.

@@ -24,9 +24,12 @@ type layout struct {
 	unknown  map[*program.Launch]bool // a dimension of it has no limit
 	asks     map[*program.Launch]bool // the run decides a dimension of it, so that it asks whether there is scratch enough
 	binds    map[*program.Bind]*sym.Code
-	last     []int // by input: the last step that reads it
-	updated  []int // by input: the first step that writes what replaces it, where it is a state
-	states   bool  // there are some
+	calls    map[*program.Call][]*sym.Code // the dimensions that a step gives
+	open     map[*program.Call]bool        // one of them has no limit
+	decides  bool                          // data decide some dimension
+	last     []int                         // by input: the last step that reads it
+	updated  []int                         // by input: the first step that writes what replaces it, where it is a state
+	states   bool                          // there are some
 
 	results   []int  // the outputs' storages
 	inResults []bool // by tensor: it lies in one of those
@@ -63,7 +66,7 @@ type place struct {
 }
 
 func newLayout(p *program.Program) (*layout, error) {
-	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
+	l := &layout{program: p, launches: map[*program.Launch][]int{}, unknown: map[*program.Launch]bool{}, asks: map[*program.Launch]bool{}, binds: map[*program.Bind]*sym.Code{}, calls: map[*program.Call][]*sym.Code{}, open: map[*program.Call]bool{}, alone: p.Alone(), last: lastReads(p), updated: firstWrites(p)}
 	for _, d := range p.Dims {
 		l.names = append(l.names, d.Name)
 	}
@@ -84,7 +87,7 @@ func newLayout(p *program.Program) (*layout, error) {
 	for _, d := range p.Dims {
 		var code *sym.Code
 		if d.Data {
-			code = c.compile(d.Limit)
+			code, l.decides = c.compile(d.Limit), true
 		}
 		l.limits = append(l.limits, code)
 	}
@@ -180,6 +183,8 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 			if s.From < 0 {
 				l.binds[s] = c.compile(s.Value)
 			}
+		case *program.Call:
+			l.compileCall(c, s)
 		case *program.If:
 			l.steps(c, s.Then)
 			l.steps(c, s.Else)
@@ -189,26 +194,25 @@ func (l *layout) steps(c *compilation, steps []program.Step) {
 	}
 }
 
-// evaluate is the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then the lets of the plan that
+// evaluate completes the vector of values at entry: the inputs' dimensions as given, the data's at their limits, then the lets of the plan that
 // applies. Conditions that do not hold are the user's fault.
-func (l *layout) evaluate(dims []int64) ([]int64, error) {
-	values := make([]int64, len(l.names))
+func (l *layout) evaluate(values, dims []int64) error {
 	copy(values, dims)
 	for i, d := range l.program.Dims {
 		if l.limits[i] == nil && (values[i] < d.Range.Min || values[i] > d.Range.Max) {
-			return nil, l.program.Outside(i, values[i])
+			return l.program.Outside(i, values[i])
 		}
 	}
 	for _, r := range l.requires {
 		if ok, err := r.holds(values); err != nil || !ok {
-			return nil, l.refused(&r, values)
+			return l.refused(&r, values)
 		}
 	}
 	for i, code := range l.limits {
 		if code != nil && !l.program.AwaitsData(i) {
 			v, err := code.Eval(values)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			values[i] = v
 		}
@@ -216,7 +220,7 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 	for _, p := range l.plans {
 		ok, err := p.applies(values)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !ok {
 			continue
@@ -224,11 +228,11 @@ func (l *layout) evaluate(dims []int64) ([]int64, error) {
 		for i, code := range p.lets {
 			v, err := code.Eval(values)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			values[p.slots[i]] = v
 		}
-		return values, nil
+		return nil
 	}
 	panic(diag.Internalf("no plan applies to %v", dims))
 }

@@ -1,7 +1,7 @@
 package executor
 
 import (
-	"github.com/weirml/weir/internal/device/cpu"
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/program"
 	"github.com/weirml/weir/internal/target"
@@ -13,12 +13,12 @@ import (
 type mover struct {
 	target.Kernel // of which a team calls Run alone
 	to, from      []byte
-	bytes         int64   // of all elements
-	tile          int64   // bytes of a tile: whole runs, or a part of the only run
-	run           int64   // bytes of a run
-	shape         []int64 // of the runs; none if there is one
-	st, sf        []int64 // bytes from a run to the next, by axis, in to and in from
-	job           cpu.Job // remembers how long a tile takes
+	bytes         int64      // of all elements
+	tile          int64      // bytes of a tile: whole runs, or a part of the only run
+	run           int64      // bytes of a run
+	shape         []int64    // of the runs; none if there is one
+	st, sf        []int64    // bytes from a run to the next, by axis, in to and in from
+	job           device.Job // remembers how long a tile takes
 }
 
 // tileBytes is about how many bytes a tile has, so that to share it costs little beside it.

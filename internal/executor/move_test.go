@@ -35,7 +35,7 @@ func TestMove(t *testing.T) {
 			t.Run(fmt.Sprintf("%v to %v from %v gap %d, %d threads", g.shape, g.to, g.from, g.gap, threads), func(t *testing.T) {
 				c := chain(t, 1, Options{Threads: threads}, func(name string) target.Kernel { return &nothing{name, 1} })
 				c.ctx = t.Context()
-				if err := c.team.Enter(threads); err != nil {
+				if err := c.team.Enter(threads, target.Stop{}); err != nil {
 					t.Fatal(err)
 				}
 				defer c.team.Leave()

@@ -6,7 +6,6 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
@@ -23,7 +22,7 @@ func (c *Call) Run(ctx context.Context) (err error) {
 	defer diag.Faults(diag.Faults(true))
 	defer c.forget()
 	c.reached = -1
-	if len(c.scratch) == 0 {
+	if len(c.scratch) == 0 || c.lacks {
 		if err := c.beginAgain(); err != nil {
 			return c.x.typed(err, c.values)
 		}
@@ -32,16 +31,22 @@ func (c *Call) Run(ctx context.Context) (err error) {
 		return err
 	}
 	c.ctx = ctx
-	c.team.Stop = target.StopOf(ctx)
-	err = c.team.Enter(c.x.threads)
+	err = c.team.Enter(c.x.threads, target.StopOf(ctx))
 	defer c.team.Leave()
 	if err == nil {
-		err = c.settleDevice(c.consuming())
+		err = c.all()
 	}
-	if err == cpu.ErrStopped {
+	if err == target.ErrStopped {
 		return cmp.Or(ctx.Err(), context.DeadlineExceeded) // its timer may be late
 	}
 	return c.x.typed(err, c.values)
+}
+
+// all follows the program to its end, and the device's.
+func (c *Call) all() (err error) {
+	defer c.settleDevice(&err)
+	clear(c.events)
+	return c.consuming()
 }
 
 func (c *Call) steps(steps []program.Step) error {
@@ -58,9 +63,15 @@ func (c *Call) steps(steps []program.Step) error {
 }
 
 func (c *Call) step(step program.Step) error {
-	c.watch.begin(step)
+	c.begin(step)
 	switch s := step.(type) {
 	case *program.Launch:
+		if c.x.onDevice(s.Stream) {
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+			return c.launchRemote(s)
+		}
 		return c.launch(s)
 	case *program.Host:
 		return c.host[s].run(c)
@@ -89,9 +100,12 @@ func (c *Call) step(step program.Step) error {
 		return c.copy(s)
 	case *program.Take:
 		return c.take(s.Storage)
-	case *program.Record: // what the device does is in one order: who waits for a part of it waits for all
+	case *program.Call:
+		return at(c.call(s), s.Source)
+	case *program.Record:
+		return c.record(s)
 	case *program.Wait:
-		return c.remote.queue.Wait(c.ctx)
+		return c.wait(s)
 	case *program.Carve:
 		if c.x.program.Tensors[s.Tensor].Reserved {
 			c.watch.touch(c, s.Tensor)
@@ -103,6 +117,13 @@ func (c *Call) step(step program.Step) error {
 		return diag.Internalf("a step of type %T", step)
 	}
 	return nil // Carve and Release only say who owns which range
+}
+
+// begin tells the watch which step runs. The steps of a subprogram are their caller's.
+func (c *Call) begin(step program.Step) {
+	if c.outer == nil {
+		c.watch.begin(step)
+	}
 }
 
 // operand is a tensor's place now.
@@ -130,9 +151,6 @@ func (c *Call) operand(i int) (target.Operand, error) {
 func (c *Call) launch(s *program.Launch) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
-	}
-	if s.Stream > 0 {
-		return c.launchRemote(s)
 	}
 	b := c.args[s]
 	for i, t := range s.Args {
@@ -175,7 +193,7 @@ func (c *Call) launch(s *program.Launch) error {
 	if b.Tiles == 0 {
 		if c.watch != nil { // it has its operands, and nothing to do
 			for _, o := range b.Args.Operands {
-				c.watch.see(c, o)
+				c.watch.see(o)
 			}
 		}
 		return nil
@@ -294,7 +312,7 @@ func (c *Call) loop(s *program.Loop) error {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		c.watch.begin(s)
+		c.begin(s)
 		if s.Cond >= 0 {
 			c.watch.entered(s, 2)
 			if yes, err := c.truth(s.Cond); err != nil || !yes {

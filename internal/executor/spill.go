@@ -47,7 +47,7 @@ func (c *Call) page(s *program.Copy) error {
 	f := c.file(away)
 	if f == nil {
 		return mem.Read(bytesOf(there), func() error {
-			return c.inPieces(data, func(piece []byte, at int64) error {
+			return inPieces(data, c.ctx.Err, func(piece []byte, at int64) error {
 				mem.Move(piece, bytesOf(there)[at:at+int64(len(piece))])
 				return nil
 			})
@@ -59,16 +59,16 @@ func (c *Call) page(s *program.Copy) error {
 	}
 	c.watch.note(c.x.program.Tensors[away].Of, at, o.Bytes)
 	if away == s.To {
-		return c.inPieces(data, func(piece []byte, from int64) error { return f.Write(piece, at+from) })
+		return inPieces(data, c.ctx.Err, func(piece []byte, from int64) error { return f.Write(piece, at+from) })
 	}
-	return c.inPieces(data, func(piece []byte, from int64) error { return f.Read(piece, at+from) })
+	return inPieces(data, c.ctx.Err, func(piece []byte, from int64) error { return f.Read(piece, at+from) })
 }
 
-// inPieces calls do with one piece of data after the other, and where it begins, as long as the context does not end.
-func (c *Call) inPieces(data []byte, do func(piece []byte, at int64) error) error {
+// inPieces calls do with one piece of data after the other, and where it begins, as long as ask has no error.
+func inPieces(data []byte, ask func() error, do func(piece []byte, at int64) error) error {
 	for at := 0; at < len(data); at += bytesAtOnce {
 		if at > 0 {
-			if err := c.ctx.Err(); err != nil {
+			if err := ask(); err != nil {
 				return err
 			}
 		}

@@ -1,7 +1,7 @@
 package executor
 
 import (
-	"github.com/weirml/weir/internal/device/cpu"
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/hostop"
 	"github.com/weirml/weir/internal/target"
 )
@@ -11,7 +11,7 @@ type splitter struct {
 	target.Kernel // of which a team calls Run alone
 	do            func(c *hostop.Call, from, to int64) error
 	ask           func() error
-	job           cpu.Job // remembers how long a tile takes
+	job           device.Job // remembers how long a tile takes
 }
 
 // Run does tiles [from, to).

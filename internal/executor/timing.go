@@ -18,6 +18,9 @@ func (c *Call) timed(step program.Step) error {
 	case *program.Launch, *program.Host, *program.Copy:
 		begin := time.Now()
 		err := c.step(step)
+		if err == nil && c.queue != nil {
+			err = c.awaitDevice() // or it would be the time that it took to ask
+		}
 		c.timing(step, time.Since(begin))
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 // Watch records what launches, copies and host operators really receive. It never reads the plan: the memory of a call is measured by
 // the addresses and sizes of operands, and by what was found written in storage that a pattern had filled.
 type Watch struct {
+	call    *Call             // that is watched; calls of its subprograms tell the same watch
 	ranges  map[uintptr]int64 // operands seen, by address: the most bytes given there
 	scratch int64             // the most scratch that a kernel asked for
 	written int64             // the end of the highest byte of a worker's scratch that was found changed
@@ -40,7 +41,7 @@ const accesses = 1 << 20
 
 // Watch begins recording this call's runs, over storage filled with a pattern.
 func (c *Call) Watch(pattern byte) *Watch {
-	c.watch = &Watch{ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
+	c.watch = &Watch{call: c, ranges: map[uintptr]int64{}, workers: len(c.workers), pattern: pattern, past: map[int]int64{}, known: map[Access]bool{}, bodies: map[program.Step]uint8{}, decided: make([]int64, len(c.x.program.Dims)), has: make([]bool, len(c.x.program.Dims))}
 	for _, b := range c.storages {
 		if b != nil {
 			mem.Fill(b, pattern)
@@ -68,17 +69,27 @@ func (w *Watch) touch(c *Call, t int) {
 		return
 	}
 	if o, err := c.operand(t); err == nil {
-		w.see(c, o)
+		w.see(o)
 	}
 }
 
-func (w *Watch) see(c *Call, o target.Operand) {
+// touchRemote notes a tensor in a device's memory.
+func (w *Watch) touchRemote(c *Call, t int) {
+	if w == nil {
+		return
+	}
+	if s := c.remote.spots[t]; s.memory != nil && s.storage >= 0 {
+		w.note(s.storage, s.at, c.operands[t].Bytes)
+	}
+}
+
+func (w *Watch) see(o target.Operand) {
 	at := uintptr(o.Base)
 	w.ranges[at] = max(w.ranges[at], o.Bytes)
 	if o.Bytes <= 0 {
 		return
 	}
-	for i, b := range c.storages {
+	for i, b := range w.call.storages {
 		if b == nil || b.Size() == 0 {
 			continue
 		}
@@ -102,7 +113,7 @@ func (w *Watch) note(storage int, begin, bytes int64) {
 // launch runs a kernel with its operands recorded, and exactly the scratch that it asks for.
 func (w *Watch) launch(c *Call, s *program.Launch, b *bound) error {
 	for _, o := range b.Args.Operands {
-		w.see(c, o)
+		w.see(o)
 	}
 	need, err := b.Kernel.Scratch(b.Args.Dims)
 	if err != nil {
@@ -146,6 +157,7 @@ type Measured struct {
 	Beyond                           error                  // a kernel that wrote beyond the scratch that it asked for; nil if none did
 	Decided                          []int64                // by dimension: the largest value that data decided
 	Bodies                           map[program.Step]uint8 // of branches and loops: what entered says of them, added up
+	Device                           Held                   // of a device's memory, as its driver was asked for it
 	Accesses                         []Access               // the ranges of storage that steps received, in the order in which they first did
 }
 
@@ -164,7 +176,12 @@ func (c *Call) Measured(pattern byte) Measured {
 			m.Arena, m.ArenaWritten = m.Arena+high, m.ArenaWritten+written
 		}
 	}
+	m.Device = c.OnDevice()
+	m.Device.Weights = c.x.OnDevice().Weights
 	for _, w := range c.x.program.Weights {
+		if w.Device != "" {
+			continue
+		}
 		o := c.x.weights[w.Tensor]
 		if c.watch.reached(uintptr(unsafe.Pointer(o.Base)), o.Bytes) {
 			m.Weights += o.Bytes

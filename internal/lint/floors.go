@@ -68,14 +68,14 @@ var rooms = []Room{
 	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},
-	{Floor: 6, Name: "device", Purpose: "what the executor knows of devices with memory of their own", May: []string{"target", "mem"}},
+	{Floor: 6, Name: "device", Purpose: "what the executor knows of processors, and of devices with memory of their own", May: []string{"target"}},
 	{Floor: 6, Name: "device/*", Purpose: "streams, worker pools, launch", May: []string{"device", "target", "mem"}},
 	// The system's Vulkan is a C library: purego calls it without cgo. Windows has a way of its own to load one.
 	{Floor: 6, Name: "device/vulkan", Purpose: "GPUs, through Vulkan", May: []string{"device", "target", "mem"},
 		Modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys/windows"}},
 
 	{Floor: 7, Name: "executor", Purpose: "a program on a device, from inputs to results",
-		May: []string{"program", "device", "device/*", "tensor", "hostop", "target", "mem"}},
+		May: []string{"program", "device", "tensor", "hostop", "target", "mem"}},
 
 	{Floor: 8, Name: "compiler", Purpose: "the pipeline from ir to program, on one screen",
 		May: []string{"ir", "loop", "program", "ops", "hostop", "pass", "lower", "schedule", "codegen/*", "codegen/portable", "codegen/amd64", "memplan", "target", "tensor", "mem"}},

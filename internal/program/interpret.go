@@ -39,9 +39,10 @@ type Interpreter struct {
 // poison fills memory that holds nothing.
 const poison = 0xa5
 
-// block is memory that is the same for all who see it.
+// block is memory that is the same for all who see it. Only steps of its device reach for it, but for copies between it and the host's.
 type block struct {
 	name    string
+	device  string
 	data    []byte
 	written []bool // by byte: it holds something
 	log     []access
@@ -55,8 +56,8 @@ type access struct {
 	write      bool
 }
 
-func newBlock(name string, data []byte, written bool) *block {
-	b := &block{name: name, data: data, written: make([]bool, len(data))}
+func newBlock(name, device string, data []byte, written bool) *block {
+	b := &block{name: name, device: device, data: data, written: make([]bool, len(data))}
 	for i := range b.written {
 		b.written[i] = written
 	}
@@ -94,6 +95,7 @@ type shared struct {
 	o      *Interpreter
 	left   int64
 	clocks [][]int64 // by stream: how much of each stream's work it knows done
+	on     []string  // by stream: the device that does its work
 }
 
 // Run interprets a verified program. Inputs that the program donates or consumes, and states, are written to; results are new tensors.
@@ -133,7 +135,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		if port.Ownership == Borrow {
 			lent[i] = bytes.Clone(data)
 		}
-		r.given[port.Tensor] = where{newBlock(port.Name, data, true), 0, int64(len(data))}
+		r.given[port.Tensor] = where{newBlock(port.Name, "", data, true), 0, int64(len(data))}
 		r.live[port.Tensor] = port.Ownership == Consume
 	}
 	for _, port := range p.Outputs {
@@ -142,7 +144,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 			if err != nil {
 				return nil, err
 			}
-			if r.given[port.Tensor], err = fresh(port.Name, size); err != nil {
+			if r.given[port.Tensor], err = fresh(port.Name, "", size); err != nil {
 				return nil, err
 			}
 		}
@@ -152,7 +154,7 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 		return nil, err
 	}
 	for i, size := range sizes {
-		at, err := fresh(p.Storages[i].Name, size)
+		at, err := fresh(p.Storages[i].Name, p.Storages[i].Device, size)
 		if err != nil {
 			return nil, err
 		}
@@ -173,11 +175,11 @@ func (o *Interpreter) Run(p *Program, inputs []*tensor.Tensor) ([]*tensor.Tensor
 }
 
 // fresh is new memory that holds nothing.
-func fresh(name string, size int64) (where, error) {
+func fresh(name, device string, size int64) (where, error) {
 	if size > tensor.MaxBytes() {
 		return where{}, diag.New(diag.ErrMemory, "%s of %d bytes is more than an interpreter takes", name, size)
 	}
-	return where{newBlock(name, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}, nil
+	return where{newBlock(name, device, bytes.Repeat([]byte{poison}, int(size)), false), 0, size}, nil
 }
 
 // bindShape gives the dimensions of an input's shape their values, and checks the rest of it.
@@ -262,15 +264,15 @@ func (s *shared) enter(p *Program, values map[sym.Name]int64, own int) *run {
 	r := &run{shared: s, p: p, values: values, given: map[int]where{}, live: map[int]bool{}, lost: map[int]bool{}, over: map[int][]int{}, waiting: p.waiting(), taken: map[int]bool{}, late: p.lateness(), newValues: p.newValues(), own: own,
 		events: make([][]int64, len(p.Events))}
 	if len(s.clocks) == 0 {
-		s.clocks = [][]int64{nil}
+		s.clocks, s.on = [][]int64{nil}, []string{""}
 	}
 	r.base = len(s.clocks) - 1
-	for range p.Streams {
-		s.clocks = append(s.clocks, nil)
+	for i := range p.Streams {
+		s.clocks, s.on = append(s.clocks, nil), append(s.on, p.Streams[i].Device)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
-		r.given[w.Tensor] = where{newBlock(w.Name, w.Data, true), 0, int64(len(w.Data))}
+		r.given[w.Tensor] = where{newBlock(w.Name, w.Device, w.Data, true), 0, int64(len(w.Data))}
 	}
 	return r
 }
@@ -399,8 +401,16 @@ func (r *run) allowed(t int, write bool) error {
 	return nil
 }
 
-// access is a tensor as a step of a stream reads or writes it, with the checks.
+// access is a tensor in the memory of who does a stream's work, as a step of it reads or writes it, with the checks.
 func (r *run) access(t int, write bool, stream int) (Operand, error) {
+	if at, err := r.locate(t); err == nil && at.block != nil && at.device != r.on[stream] {
+		return Operand{}, diag.Inputf("a step on %s reaches into the memory of %s", memoryWord(r.on[stream]), memoryWord(at.device)).AtTensor(r.p.Tensors[t].Name)
+	}
+	return r.reach(t, write, stream)
+}
+
+// reach is access for a copy, which may have one end in the host's memory.
+func (r *run) reach(t int, write bool, stream int) (Operand, error) {
 	x := &r.p.Tensors[t]
 	fault := func(format string, args ...any) (Operand, error) {
 		return Operand{}, diag.Inputf(format, args...).AtTensor(x.Name)

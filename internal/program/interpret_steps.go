@@ -391,12 +391,17 @@ func (r *run) loop(s *Loop) error {
 
 func (r *run) copy(s *Copy) error {
 	stream := r.begin(s.Stream)
-	from, err := r.access(s.From, false, stream)
+	if s.Pick != nil {
+		return at(r.pick(s, stream), s.Pick.Source)
+	}
+	for _, t := range []int{s.From, s.To} { // one end may be the host's
+		if end, err := r.locate(t); err == nil && end.block != nil && end.device != "" && end.device != r.on[stream] {
+			return diag.Inputf("a copy by %s reaches into the memory of %s", memoryWord(r.on[stream]), memoryWord(end.device)).AtTensor(r.p.Tensors[t].Name)
+		}
+	}
+	from, err := r.reach(s.From, false, stream)
 	if err != nil {
 		return err
-	}
-	if s.Pick != nil {
-		return at(r.pick(s, from, stream), s.Pick.Source)
 	}
 	piece, err := tensor.New(from.DType, from.Shape...) // so that source and target may meet
 	if err != nil {
@@ -405,7 +410,7 @@ func (r *run) copy(s *Copy) error {
 	if err := gather(piece.Bytes(), nil, from.Data, from.Strides, from); err != nil {
 		return err
 	}
-	to, err := r.access(s.To, true, stream)
+	to, err := r.reach(s.To, true, stream)
 	if err != nil {
 		return err
 	}
@@ -417,7 +422,11 @@ func (r *run) copy(s *Copy) error {
 }
 
 // pick copies the rows that are asked for.
-func (r *run) pick(s *Copy, from Operand, stream int) error {
+func (r *run) pick(s *Copy, stream int) error {
+	from, err := r.access(s.From, false, stream)
+	if err != nil {
+		return err
+	}
 	of, err := r.access(s.Pick.Index, false, stream)
 	if err != nil {
 		return err
@@ -513,6 +522,9 @@ func (r *run) call(s *Call) error {
 		}
 		if sizes[i] > at.size {
 			return diag.Inputf("@%s needs %d bytes of it, it has %d", sub.Name, sizes[i], at.size).AtTensor(r.p.Tensors[t].Name)
+		}
+		if at.device != sub.Storages[i].Device {
+			return diag.Inputf("@%s needs it in the memory of %s", sub.Name, memoryWord(sub.Storages[i].Device)).AtTensor(r.p.Tensors[t].Name)
 		}
 		at.forget()
 		inner.storages = append(inner.storages, where{at.block, at.begin, sizes[i]})

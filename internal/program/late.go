@@ -112,6 +112,9 @@ func (v *verifier) storages() error {
 		if s.Align < 1 || s.Align&(s.Align-1) != 0 {
 			return diag.Inputf("storage %s is aligned to %d", s.Name, s.Align)
 		}
+		if s.Device != "" && s.Kind != Arena {
+			return diag.Inputf("storage %s lies in the memory of %s, and what outlives a run, or is in a file, is the host's", s.Name, memoryWord(s.Device))
+		}
 		if s.Lets != nil && !s.Late {
 			return diag.Inputf("storage %s has names of its own and is not late", s.Name)
 		}
@@ -194,7 +197,7 @@ func (r *run) take(s *Take) error {
 		return diag.Inputf("late storage %s has %d bytes", storage.Name, size)
 	}
 	if at := r.storages[s.Storage]; size > at.size {
-		if r.storages[s.Storage], err = fresh(storage.Name, size); err != nil {
+		if r.storages[s.Storage], err = fresh(storage.Name, storage.Device, size); err != nil {
 			return err
 		}
 	} else {

@@ -307,21 +307,6 @@ func (p *Program) root(i int) int {
 	return i
 }
 
-// inFile is the device of what lies in a file.
-const inFile = "file"
-
-// deviceOf is where a tensor lies: arguments and constants are with the program, but for what is left in a file.
-func (v *verifier) deviceOf(i int) string {
-	root := v.p.root(i)
-	switch t := &v.p.Tensors[root]; {
-	case t.Place == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
-		return inFile
-	case t.Place == Carved:
-		return v.p.Storages[t.Of].Device
-	}
-	return v.weightOn[root]
-}
-
 // ending checks what must hold when the last step is done.
 func (v *verifier) ending() error {
 	for _, port := range v.p.Outputs {

@@ -92,35 +92,6 @@ func (v *verifier) writes(tensors ...int) error {
 	return nil
 }
 
-// onDevice checks that tensors are where a step that names a stream runs.
-func (v *verifier) onDevice(stream int, tensors ...int) error {
-	if stream < 0 || stream > len(v.p.Streams) {
-		return diag.Inputf("there is no stream %d", stream)
-	}
-	where, first := "", true
-	if stream > 0 {
-		where, first = v.p.Streams[stream-1].Device, false
-	}
-	for _, t := range tensors {
-		d := v.deviceOf(t)
-		if first {
-			where, first = d, false
-		}
-		if d == inFile {
-			return v.elsewhere(t)
-		}
-		if d != where {
-			return diag.Inputf("it is on device %q, its reader or writer on %q", d, where).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
-		}
-	}
-	return nil
-}
-
-// elsewhere is the error of a step that wants in memory what lies in a file.
-func (v *verifier) elsewhere(t int) error {
-	return diag.Inputf("it lies in a file").AtTensor(v.p.Tensors[t].Name).WithFix("copy it into memory first")
-}
-
 // mostVisits bounds the work on loops in loops, whose bodies are gone through twice at every level.
 const mostVisits = 1 << 20
 
@@ -266,14 +237,7 @@ func (v *verifier) host(s *Host) error {
 	if err := v.writes(s.Out...); err != nil {
 		return err
 	}
-	for _, list := range [][]int{s.In, s.Out} {
-		for _, t := range list {
-			if t >= 0 && v.deviceOf(t) != "" {
-				return diag.Inputf("a host operator reaches for a tensor on %q", v.deviceOf(t)).AtTensor(v.p.Tensors[t].Name)
-			}
-		}
-	}
-	return nil
+	return v.lieOn("", slices.Concat(s.In, s.Out)...)
 }
 
 // decided checks that a dimension is one that data decide.
@@ -299,8 +263,8 @@ func (v *verifier) bind(s *Bind) error {
 		if err := v.reads(s.From); err != nil {
 			return err
 		}
-		if v.deviceOf(s.From) == inFile {
-			return v.elsewhere(s.From)
+		if err := v.lieOn("", s.From); err != nil {
+			return err
 		}
 		t := &v.p.Tensors[s.From]
 		if !t.DType.IsInt() && t.DType != dtype.Bool || t.Strides != nil || s.At < 0 || v.dims.LT(sym.Const(s.At), sym.Product(t.Shape...)) == sym.No {
@@ -319,8 +283,8 @@ func (v *verifier) scalar(t int, ok func(dtype.DType) bool) error {
 	if err := v.reads(t); err != nil {
 		return err
 	}
-	if v.deviceOf(t) == inFile {
-		return v.elsewhere(t)
+	if err := v.lieOn("", t); err != nil {
+		return err
 	}
 	x := &v.p.Tensors[t]
 	if count, fixed := sym.Product(x.Shape...).Const(); !fixed || count != 1 || !ok(x.DType) {
@@ -432,14 +396,11 @@ func (v *verifier) copy(s *Copy) error {
 		return at(v.pick(s), s.Pick.Source)
 	}
 	to, from := &v.p.Tensors[s.To], &v.p.Tensors[s.From]
-	if v.deviceOf(s.To) == inFile && v.deviceOf(s.From) == inFile {
-		return v.elsewhere(s.From)
+	if err := v.across(s); err != nil {
+		return err
 	}
 	if to.DType != from.DType || v.dims.EQ(sym.Product(to.Shape...), sym.Product(from.Shape...)) == sym.No {
 		return diag.Inputf("%s%v is copied from %s%v", to.DType, to.Shape, from.DType, from.Shape).AtTensor(to.Name)
-	}
-	if s.Stream < 0 || s.Stream > len(v.p.Streams) {
-		return diag.Inputf("there is no stream %d", s.Stream)
 	}
 	return nil
 }
@@ -447,12 +408,16 @@ func (v *verifier) copy(s *Copy) error {
 // pick checks a copy of rows: between memory of the host or a file, and the host's memory.
 func (v *verifier) pick(s *Copy) error {
 	to, from, of := &v.p.Tensors[s.To], &v.p.Tensors[s.From], &v.p.Tensors[s.Pick.Index]
-	for _, t := range []int{s.To, s.Pick.Index} {
-		if v.deviceOf(t) == inFile {
-			return v.elsewhere(t)
-		}
-		if v.deviceOf(t) != "" || v.p.Tensors[t].Strides != nil {
-			return diag.Inputf("rows are copied to it or by it, which is on a device of its own or has strides").AtTensor(v.p.Tensors[t].Name)
+	where := []int{s.To, s.Pick.Index, s.From}
+	if v.deviceOf(s.From) == inFile {
+		where = where[:2]
+	}
+	if err := v.lieOn("", where...); err != nil {
+		return err
+	}
+	for _, t := range where[:2] {
+		if v.p.Tensors[t].Strides != nil {
+			return diag.Inputf("rows are copied to it or by it, which has strides").AtTensor(v.p.Tensors[t].Name)
 		}
 	}
 	leading := len(from.Shape) - len(to.Shape) + len(of.Shape)
@@ -528,6 +493,9 @@ func (v *verifier) call(s *Call) error {
 		}
 	}
 	if err := v.writes(append(append(written, s.Out...), s.Storage...)...); err != nil {
+		return err
+	}
+	if err := v.lent(s, sub); err != nil {
 		return err
 	}
 	for i, t := range s.Storage {

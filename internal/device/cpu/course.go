@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"time"
+
+	"github.com/weirml/weir/internal/target"
 )
 
 // apart is what the tiles of a stage take, on one worker, for them to be handed over: about three times what a stage costs more on several workers.
@@ -16,7 +18,7 @@ type part struct {
 }
 
 // follow does the tiles of a job that has a course, stage by stage: each by the whole team where that is expected to pay.
-func (t *Team) follow(before *Job, scratch [][]byte) error {
+func (t *Team) follow(before *job, scratch [][]byte) error {
 	j := t.job
 	if len(j.stages) != len(j.Course.Stages) {
 		j.stages = make([]pace, len(j.Course.Stages))
@@ -64,7 +66,7 @@ func (t *Team) follow(before *Job, scratch [][]byte) error {
 }
 
 // handed is how long the stages take, on one worker, that are worth handing over.
-func (j *Job) handed() time.Duration {
+func (j *job) handed() time.Duration {
 	sum := 0.0
 	for i, n := range j.Course.Stages {
 		if took := j.stages[i].tile() * float64(n); n > 1 && took >= float64(apart) {
@@ -145,8 +147,8 @@ func (t *Team) part(worker int, p *part) {
 			t.fail(from, err)
 			return
 		}
-		if worker == 0 && from+piece < p.to && t.Stop.Ended() {
-			t.fail(from, ErrStopped)
+		if worker == 0 && from+piece < p.to && t.stop.Ended() {
+			t.fail(from, target.ErrStopped)
 			return
 		}
 	}

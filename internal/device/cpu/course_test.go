@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -81,9 +82,9 @@ func TestCourse(t *testing.T) {
 				}
 				c.First = random.IntN(len(c.Stages))
 				c.End = c.First + 1 + random.IntN(len(c.Stages)-c.First)
-				job := Job{Course: c}
+				job := device.Job{Course: c}
 				tile := time.Duration(random.IntN(2000)) * time.Nanosecond
-				if err := team.Enter(1 + random.IntN(4)); err != nil {
+				if err := team.Enter(1+random.IntN(4), target.Stop{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -118,14 +119,14 @@ func TestCourseAsleep(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	c := &target.Course{Stages: []int64{2}, End: 1, Steps: 3}
 	var team Team
-	if err := team.Enter(2); err != nil {
+	if err := team.Enter(2, target.Stop{}); err != nil {
 		t.Fatal(err)
 	}
 	defer team.Leave()
-	job := Job{Course: c, Tiles: 6}
+	job := device.Job{Course: c, Tiles: 6}
 	for range 5 {
 		for range 2 {
-			if err := team.Launch(&Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 20}, scratches(2)); err != nil {
+			if err := team.Launch(&device.Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 20}, scratches(2)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,12 +149,12 @@ func TestCourseEnds(t *testing.T) {
 	c := &target.Course{Stages: []int64{1, 8, 2, 1}, First: 1, End: 3, Steps: 1000}
 	var team Team
 	for _, width := range []int{1, 2} {
-		if err := team.Enter(width); err != nil {
+		if err := team.Enter(width, target.Stop{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, fail := range []int64{0, 3, 8, 107, 5004} {
 			k := newOrdered(c, 2*time.Microsecond)
-			job := Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}
+			job := device.Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}
 			if err := team.Launch(&job, scratches(2)); err != nil {
 				t.Fatal(err)
 			}
@@ -170,13 +171,13 @@ func TestCourseEnds(t *testing.T) {
 			}
 		}
 		stop := make(chan struct{})
-		team.Stop.Done = stop
+		team.stop.Done = stop
 		time.AfterFunc(5*time.Millisecond, func() { close(stop) })
 		k := newOrdered(c, time.Millisecond/4)
-		if err := team.Launch(&Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}, scratches(2)); err != ErrStopped {
+		if err := team.Launch(&device.Job{Kernel: k, Course: c, Tiles: int64(len(k.stage))}, scratches(2)); err != target.ErrStopped {
 			t.Errorf("%d workers: %v", width, err)
 		}
-		team.Stop.Done = nil
+		team.stop.Done = nil
 		team.Leave()
 	}
 }
@@ -188,9 +189,9 @@ func BenchmarkStages(b *testing.B) {
 	}
 	const tile = 10 * time.Microsecond
 	c := &target.Course{Stages: []int64{2}, End: 1, Steps: 1000}
-	job := Job{Kernel: &busy{tile: tile}, Course: c, Tiles: 2000}
+	job := device.Job{Kernel: &busy{tile: tile}, Course: c, Tiles: 2000}
 	var team Team
-	if err := team.Enter(2); err != nil {
+	if err := team.Enter(2, target.Stop{}); err != nil {
 		b.Fatal(err)
 	}
 	defer team.Leave()

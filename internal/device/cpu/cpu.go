@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/target"
 )
@@ -30,19 +31,28 @@ const (
 	large = 500 * time.Microsecond // and no larger, unless a single tile is
 )
 
-// ErrStopped is the error of a launch, or of a wait, that was stopped.
-var ErrStopped = target.ErrStopped
+// Host is the machine's processors, as the executor is given them.
+type Host struct{}
 
-// Job is a launch: a kernel, its arguments, the number of its tiles and, where they are not all independent, their order. It remembers from run to run how long they take.
-type Job struct {
-	Kernel target.Kernel
-	Args   target.Args
-	Tiles  int64
-	Course *target.Course
+// NewTeam makes the workers of a call.
+func (Host) NewTeam() device.Team { return new(Team) }
 
+// job is a launch, and what is known of it from its earlier runs.
+type job struct {
+	*device.Job
 	pace
 	stages []pace        // of a course
 	soon   time.Duration // from the end of this launch to one that is worth waking helpers for, last time; 0 is never
+}
+
+// known is what the team remembers of a job, which is nothing at first.
+func known(j *device.Job) *job {
+	k, _ := j.Known.(*job)
+	if k == nil || k.Job != j {
+		k = &job{Job: j}
+		j.Known = k
+	}
+	return k
 }
 
 // pace is the nanoseconds that a tile takes, the bits of a float64; 0 is not known.
@@ -64,7 +74,7 @@ func (p *pace) tile() float64 { return math.Float64frombits(p.Load()) }
 
 // piece is how many of the tiles that are left in a span should be taken at once: half of them where others may want some, but neither too small a piece nor too large
 // a one.
-func (j *Job) piece(left int64, shared bool) int64 {
+func (j *job) piece(left int64, shared bool) int64 {
 	tile, share := j.tile(), float64(left)
 	if tile == 0 {
 		return 1 // which tells how long one takes
@@ -93,16 +103,14 @@ type span struct {
 
 // Team is the workers of one run: worker 0 is the goroutine that entered.
 type Team struct {
-	// Stop ends a wait for a place, and a launch between two pieces of work. It is set before Enter.
-	Stop target.Stop
-
-	width   int       // the most workers
-	helpers []*helper // each with a place
-	inside  bool      // it has a place
-	since   time.Time // when the turn began; zero where no slice of it is over
+	stop    target.Stop // ends a wait for a place, and a launch between two pieces of work
+	width   int         // the most workers
+	helpers []*helper   // each with a place
+	inside  bool        // it has a place
+	since   time.Time   // when the turn began; zero where no slice of it is over
 	ran     time.Duration
 	queue             // what waiting for a place needs
-	job     *Job      // being done, or else the last one
+	job     *job      // being done, or else the last one
 	shared  time.Time // when helpers last had work
 	scratch [][]byte  // of the workers
 	spans   []span    // of the workers
@@ -115,10 +123,10 @@ type Team struct {
 	errAt  int64
 }
 
-// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken. Helpers join, as far as there are places, when there
-// is work for them.
-func (t *Team) Enter(width int) error {
-	t.width, t.job, t.ran = width, nil, 0
+// Enter takes a place in the pool for a run of at most width workers; it waits where all are taken, until stop. Helpers join, as far as there are places, when
+// there is work for them.
+func (t *Team) Enter(width int, stop target.Stop) error {
+	t.stop, t.width, t.job, t.ran = stop, width, nil, 0
 	return t.enter()
 }
 
@@ -126,15 +134,15 @@ func (t *Team) Enter(width int) error {
 func (t *Team) Leave() { t.leave() }
 
 // Launch runs a job's tiles on the team and returns when all are done. scratch has an entry for each worker. The error is
-// that of the first tile, in order, that failed, or ErrStopped.
-func (t *Team) Launch(j *Job, scratch [][]byte) error {
+// that of the first tile, in order, that failed, or target.ErrStopped.
+func (t *Team) Launch(launch *device.Job, scratch [][]byte) error {
 	if t.ran > slice {
 		if err := t.pause(); err != nil {
 			return err
 		}
 	}
-	before := t.job
-	t.job, j.Args.Stop = j, t.Stop
+	before, j := t.job, known(launch)
+	t.job, j.Args.Stop = j, t.stop
 	if j.Course != nil {
 		return t.follow(before, scratch)
 	}
@@ -171,7 +179,7 @@ func (t *Team) Launch(j *Job, scratch [][]byte) error {
 }
 
 // foresee remembers, with the launch before this one, how long it is until helpers are worth waking, and wakes them where that is soon, so that they are awake by then.
-func (t *Team) foresee(before *Job, whole time.Duration) {
+func (t *Team) foresee(before *job, whole time.Duration) {
 	j := t.job
 	wide := whole >= waken && j.Tiles > 1
 	if before != nil {
@@ -213,7 +221,7 @@ func (t *Team) divide(tiles int64) {
 }
 
 // run does tiles [from, to). A panic of the kernel's, a fault of memory among them, is an error like its others: the workers of a launch end it together.
-func (j *Job) run(from, to int64, scratch []byte) (err error) {
+func (j *job) run(from, to int64, scratch []byte) (err error) {
 	defer diag.Recover(&err, "running a kernel")
 	return j.Kernel.Run(&j.Args, from, to, scratch)
 }

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/target"
 )
 
 // TestHandlerLatency reports how soon an HTTP handler of the process answers, without runs and with eight in flight. It fails on errors only: how fast the
@@ -21,14 +24,14 @@ func TestHandlerLatency(t *testing.T) {
 		for i := range runs {
 			wait.Go(func() {
 				var team Team
-				job := Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 400} // 20 ms
+				job := device.Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 400} // 20 ms
 				for {
 					select {
 					case <-stop:
 						return
 					default:
 					}
-					if err := team.Enter(2); err != nil {
+					if err := team.Enter(2, target.Stop{}); err != nil {
 						t.Error(err)
 						return
 					}

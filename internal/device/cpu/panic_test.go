@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
@@ -67,15 +68,15 @@ func TestPanics(t *testing.T) {
 	for name, fault := range faults(t) {
 		for worker := range 3 {
 			var team Team
-			if err := team.Enter(3); err != nil {
+			if err := team.Enter(3, target.Stop{}); err != nil {
 				t.Fatal(err)
 			}
 			k := &broken{only: worker, meet: make(chan struct{}), fault: sync.OnceFunc(fault)}
-			err := team.Launch(&Job{Kernel: k, Tiles: 3}, scratches(3))
+			err := team.Launch(&device.Job{Kernel: k, Tiles: 3}, scratches(3))
 			if !errors.Is(err, diag.ErrInternal) || diag.Stack(err) == "" || !strings.Contains(err.Error(), "running a kernel") {
 				t.Errorf("%s on worker %d: %v", name, worker, err)
 			}
-			if err := team.Launch(&Job{Kernel: &busy{}, Tiles: 100}, scratches(3)); err != nil {
+			if err := team.Launch(&device.Job{Kernel: &busy{}, Tiles: 100}, scratches(3)); err != nil {
 				t.Errorf("the launch after %s on worker %d: %v", name, worker, err)
 			}
 			team.Leave()
@@ -95,13 +96,13 @@ func TestPanicsAmongRuns(t *testing.T) {
 			defer diag.Faults(diag.Faults(true))
 			var team Team
 			for range 40 {
-				if err := team.Enter(1 + random.IntN(4)); err != nil {
+				if err := team.Enter(1+random.IntN(4), target.Stop{}); err != nil {
 					t.Error(err)
 					return
 				}
 				n := 1 + random.Int64N(200)
 				for name, fault := range ways {
-					j := &Job{Kernel: &broken{tile: random.Int64N(n), only: -1, fault: fault}, Tiles: n}
+					j := &device.Job{Kernel: &broken{tile: random.Int64N(n), only: -1, fault: fault}, Tiles: n}
 					if random.IntN(2) == 0 {
 						j.Course = &target.Course{Stages: []int64{n - n/2, n / 2}, First: 2, End: 2}
 					}
@@ -110,7 +111,7 @@ func TestPanicsAmongRuns(t *testing.T) {
 					}
 				}
 				good := &busy{}
-				if err := team.Launch(&Job{Kernel: good, Tiles: n}, scratches(4)); err != nil {
+				if err := team.Launch(&device.Job{Kernel: good, Tiles: n}, scratches(4)); err != nil {
 					t.Error(err)
 				}
 				team.Leave()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/target"
 )
 
 // pool is what the runs of the process share.
@@ -65,7 +66,7 @@ func (t *Team) line() error {
 	pool.Unlock()
 	select {
 	case <-t.turn:
-	case <-t.Stop.Done:
+	case <-t.stop.Done:
 		pool.Lock()
 		if !t.unline() { // it was given a place at the same time
 			<-t.turn
@@ -74,7 +75,7 @@ func (t *Team) line() error {
 			admit()
 		}
 		pool.Unlock()
-		return ErrStopped
+		return target.ErrStopped
 	}
 	t.inside = true
 	return nil
@@ -161,8 +162,8 @@ func (t *Team) gather() {
 
 // pause is where a run, between two pieces of work, ends if it must and lets others compute.
 func (t *Team) pause() error {
-	if t.Stop.Ended() {
-		return ErrStopped
+	if t.stop.Ended() {
+		return target.ErrStopped
 	}
 	arouse()
 	if pool.waiting.Load() > 0 && len(t.helpers) > 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -68,13 +69,13 @@ func TestEachTileOnce(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(g), 1))
 		runs.Go(func() {
 			var team Team
-			jobs := make([]Job, 5)
+			jobs := make([]device.Job, 5)
 			for i := range jobs {
 				jobs[i].Tiles = 1 + random.Int64N(300)
 				jobs[i].Kernel = &busy{tile: time.Duration(random.IntN(3)) * time.Microsecond, done: make([]atomic.Int32, jobs[i].Tiles), now: &now, most: &most}
 			}
 			for range 20 {
-				if err := team.Enter(1 + random.IntN(4)); err != nil {
+				if err := team.Enter(1+random.IntN(4), target.Stop{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -112,13 +113,13 @@ func TestTurns(t *testing.T) {
 	var long sync.WaitGroup
 	for range 4 {
 		long.Go(func() {
-			team := Team{Stop: target.Stop{Done: stop}}
-			if err := team.Enter(2); err != nil {
+			var team Team
+			if err := team.Enter(2, target.Stop{Done: stop}); err != nil {
 				t.Error(err)
 				return
 			}
 			defer team.Leave()
-			if err := team.Launch(&Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 1 << 40}, scratches(2)); err != ErrStopped {
+			if err := team.Launch(&device.Job{Kernel: &busy{tile: 50 * time.Microsecond}, Tiles: 1 << 40}, scratches(2)); err != target.ErrStopped {
 				t.Error(err)
 			}
 		})
@@ -130,7 +131,7 @@ func TestTurns(t *testing.T) {
 	for range 5 {
 		var team Team
 		begin := time.Now()
-		if err := team.Enter(2); err != nil {
+		if err := team.Enter(2, target.Stop{}); err != nil {
 			t.Fatal(err)
 		}
 		waited = append(waited, time.Since(begin))
@@ -145,8 +146,8 @@ func TestTurns(t *testing.T) {
 	cancelled := make(chan struct{})
 	close(cancelled)
 	for range 3 { // who is stopped while it waits leaves the line
-		team := Team{Stop: target.Stop{Done: cancelled}}
-		if err := team.Enter(1); err != nil && err != ErrStopped {
+		var team Team
+		if err := team.Enter(1, target.Stop{Done: cancelled}); err != nil && err != target.ErrStopped {
 			t.Error(err)
 		}
 		team.Leave()
@@ -162,9 +163,9 @@ func TestTurns(t *testing.T) {
 func TestIdleHelpersPark(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var team Team
-	job := Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 64}
+	job := device.Job{Kernel: &busy{tile: 20 * time.Microsecond}, Tiles: 64}
 	for range 3 {
-		if err := team.Enter(4); err != nil {
+		if err := team.Enter(4, target.Stop{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := team.Launch(&job, scratches(4)); err != nil {
@@ -196,13 +197,13 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 	var begin time.Time
 	var took []time.Duration
-	job := Job{Kernel: &busy{tile: 15 * time.Microsecond, stamp: func(scratch []byte) {
+	job := device.Job{Kernel: &busy{tile: 15 * time.Microsecond, stamp: func(scratch []byte) {
 		if len(scratch) == 1 {
 			took = append(took, time.Since(begin))
 		}
 	}}, Tiles: 2}
 	var team Team
-	if err := team.Enter(2); err != nil {
+	if err := team.Enter(2, target.Stop{}); err != nil {
 		b.Fatal(err)
 	}
 	defer team.Leave()
@@ -228,9 +229,9 @@ func TestNoRestAlone(t *testing.T) {
 	for range 4 {
 		runs.Go(func() {
 			var team Team
-			job := Job{Kernel: &busy{tile: 200 * time.Microsecond}, Tiles: 100}
+			job := device.Job{Kernel: &busy{tile: 200 * time.Microsecond}, Tiles: 100}
 			for range 3 {
-				if err := team.Enter(2); err != nil {
+				if err := team.Enter(2, target.Stop{}); err != nil {
 					t.Error(err)
 					return
 				}

@@ -282,6 +282,16 @@ func (q *queue) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Bytes is what the queue has asked of the device's memory.
+func (q *queue) Bytes() (bytes int64) {
+	for _, m := range []*memory{q.arguments, q.staging} {
+		if m != nil {
+			bytes += m.bytes
+		}
+	}
+	return bytes
+}
+
 // Close waits for what is under way, and gives everything back.
 func (q *queue) Close() error {
 	q.finish() // its error is one of Wait's, which nobody asked for

@@ -1,0 +1,142 @@
+package program
+
+import (
+	"fmt"
+
+	"github.com/weirml/weir/internal/diag"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Every tensor lies in one memory: the host's, a device's, or a file. A step reaches for tensors in the memory of whom it runs on; only a copy has one end in another memory. It
+// is then a step of a stream of that device: who is on the host never touches what a device may be at work on.
+
+// inFile stands for the device of what lies in a file. No device has such a name.
+const inFile = "\x00file"
+
+// deviceOf names the device in whose memory a tensor lies: "" is the host.
+func (v *verifier) deviceOf(i int) string {
+	root := v.p.root(i)
+	switch t := &v.p.Tensors[root]; {
+	case t.Place == Carved && v.p.Storages[t.Of].Kind == Spill, v.paged[root]:
+		return inFile
+	case t.Place == Carved:
+		return v.p.Storages[t.Of].Device
+	}
+	return v.weightOn[root]
+}
+
+// runsOn names the device that runs a stream's steps.
+func (v *verifier) runsOn(stream int) (string, error) {
+	if stream < 0 || stream > len(v.p.Streams) {
+		return "", diag.Inputf("there is no stream %d", stream)
+	}
+	if stream == 0 {
+		return "", nil
+	}
+	return v.p.Streams[stream-1].Device, nil
+}
+
+// lieOn checks that tensors lie in the memory of a device; −1 is none.
+func (v *verifier) lieOn(device string, tensors ...int) error {
+	for _, t := range tensors {
+		if t < 0 {
+			continue
+		}
+		switch d := v.deviceOf(t); {
+		case d == inFile:
+			return v.elsewhere(t)
+		case d != device:
+			return diag.Inputf("it lies in the memory of %s, its reader or writer runs on %s", memoryWord(d), memoryWord(device)).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
+		}
+	}
+	return nil
+}
+
+// onDevice checks that tensors are where a step that names a stream runs.
+func (v *verifier) onDevice(stream int, tensors ...int) error {
+	where, err := v.runsOn(stream)
+	if err != nil {
+		return err
+	}
+	return v.lieOn(where, tensors...)
+}
+
+// elsewhere is the error of a step that wants in memory what lies in a file.
+func (v *verifier) elsewhere(t int) error {
+	return diag.Inputf("it lies in a file").AtTensor(v.p.Tensors[t].Name).WithFix("copy it into memory first")
+}
+
+// memoryWord names a device in an error.
+func memoryWord(device string) string {
+	if device == "" {
+		return "the host"
+	}
+	return fmt.Sprintf("device %q", device)
+}
+
+// across checks who runs a copy: within a memory its owner; between the host's and a device's the device; between memory and a file the host. What a device
+// copies are bytes that lie side by side.
+func (v *verifier) across(s *Copy) error {
+	where, err := v.runsOn(s.Stream)
+	if err != nil {
+		return err
+	}
+	to, from := v.deviceOf(s.To), v.deviceOf(s.From)
+	switch {
+	case from == inFile && (to == inFile || where != ""):
+		return v.elsewhere(s.From)
+	case from == inFile:
+		return v.lieOn("", s.To)
+	case to == inFile && where != "":
+		return v.elsewhere(s.To)
+	case to == inFile:
+		return v.lieOn("", s.From)
+	case to == from || to == "" || from == "":
+		if owner := to + from; to != from && where != owner || to == from && where != to {
+			return diag.Inputf("it is copied from the memory of %s to that of %s by a stream of %s", memoryWord(from), memoryWord(to), memoryWord(where)).AtTensor(v.p.Tensors[s.From].Name)
+		}
+	default:
+		return diag.Inputf("it is copied from %s to %s", memoryWord(from), memoryWord(to)).AtTensor(v.p.Tensors[s.From].Name).WithFix("copy it to the host first")
+	}
+	if to == "" && from == "" {
+		return nil
+	}
+	for _, t := range []int{s.To, s.From} {
+		if !v.dense(t) {
+			return diag.Inputf("a device copies it, and its elements do not lie side by side").AtTensor(v.p.Tensors[t].Name)
+		}
+	}
+	return nil
+}
+
+// dense reports whether a tensor's elements are known to lie side by side in row-major order.
+func (v *verifier) dense(t int) bool {
+	x := &v.p.Tensors[t]
+	if x.Strides == nil {
+		return true
+	}
+	step := sym.Const(1)
+	for axis := len(x.Shape) - 1; axis >= 0; axis-- {
+		if v.dims.EQ(x.Strides[axis], step) != sym.Yes {
+			return false
+		}
+		step = step.Mul(x.Shape[axis])
+	}
+	return true
+}
+
+// lent checks what a call lends a subprogram: the host's memory for its ports, and for each of its storages the memory that this is in.
+func (v *verifier) lent(s *Call, sub *Program) error {
+	if err := v.lieOn("", append(append([]int{}, s.In...), s.Out...)...); err != nil {
+		return err
+	}
+	for i, t := range s.Storage {
+		if err := v.lieOn(sub.Storages[i].Device, t); err != nil {
+			return err
+		}
+		if !v.dense(t) {
+			return diag.Inputf("@%s works in it, and its bytes do not lie side by side", sub.Name).AtTensor(v.p.Tensors[t].Name)
+		}
+	}
+	return nil
+}
