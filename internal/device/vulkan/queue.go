@@ -85,6 +85,9 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 		return q.failed
 	}
 	k := what.(*kernel)
+	if len(k.pipelines) != len(k.code.Binary().Entries) {
+		return diag.New(diag.ErrClosed, "kernel @%s is closed", k.code.Name())
+	}
 	words := int64(len(operands) + len(dims) + 2)
 	report := (8*words + 63) / 64 * 64
 	need := report + 64
@@ -268,6 +271,9 @@ func (q *queue) copyBytes(b *batch, to *memory, toAt int64, from *memory, fromAt
 
 // Wait waits for all that was given to the queue.
 func (q *queue) Wait(ctx context.Context) error {
+	if q.failed == errClosed {
+		return errClosed
+	}
 	err := q.finish()
 	if q.failed != nil && !errors.Is(err, device.ErrLost) {
 		err = q.failed
@@ -294,7 +300,7 @@ func (q *queue) Bytes() (bytes int64) {
 
 // Close waits for what is under way, and gives everything back.
 func (q *queue) Close() error {
-	q.finish() // its error is one of Wait's, which nobody asked for
+	_ = q.finish() // its error is one of Wait's, which nobody asked for
 	q.release()
 	return nil
 }
@@ -310,5 +316,7 @@ func (q *queue) release() {
 	for i := range q.batches {
 		d.destroy("vkDestroyCommandPool", q.batches[i].pool)
 	}
-	*q = queue{device: d, enough: fewCommands}
+	*q = queue{device: d, failed: errClosed}
 }
+
+var errClosed = diag.New(diag.ErrClosed, "the queue is closed")

@@ -417,6 +417,37 @@ func use(d *Device, seed uint32) (err error) {
 	return nil
 }
 
+// TestTwoQueues hands memory from one queue to another, which has waited for it.
+func TestTwoQueues(t *testing.T) {
+	both(t, func(t *testing.T, d *Device) {
+		b := newBench(t, d)
+		other := b.newQueue()
+		step := b.load(stepKernel())
+		const count = 500
+		in := words(count, 8)
+		x, y := b.put(in), b.allocate(4*count)
+		b.wait()
+		for i := range 20 {
+			q, next := b.queue, other
+			if i%2 == 1 {
+				q, next = next, q
+			}
+			for range 10 {
+				must(t, q.Launch(step, []uint64{x.Address()}, []int64{count, 1}, 0))
+			}
+			must(t, q.Copy(y, 0, x, 0, 4*count))
+			must(t, q.Wait(t.Context()))
+			must(t, next.Copy(x, 0, y, 0, 4*count))
+		}
+		must(t, other.Wait(t.Context()))
+		b.wait()
+		for i := range in {
+			in[i] = stepped(in[i], 200)
+		}
+		same(t, b.get(x), in)
+	})
+}
+
 // TestRefusedKernels loads kernels that take more than the device has.
 func TestRefusedKernels(t *testing.T) {
 	d := open(t)
