@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -105,10 +105,8 @@ func (q *queue) order(b *batch) {
 
 // fence has what follows in some stages see what shaders and copies wrote before.
 func (q *queue) fence(b *batch, stages, access uint32) {
-	var p pins
-	defer p.Unpin()
-	m := memoryBarrier{head: head{kind: kindMemoryBarrier}, from: shaderWrite | transferWrite, to: access}
-	do(q.device.barrier, b.commands, computeShader|transferStage, uintptr(stages), 0, 1, at(&p, &m), 0, 0, 0, 0)
+	q.barrier = memoryBarrier{head: head{kind: kindMemoryBarrier}, from: shaderWrite | transferWrite, to: access}
+	q.record(q.device.barrier, b.commands, computeShader|transferStage, uintptr(stages), 0, 1, at(&q.pins, &q.barrier), 0, 0, 0, 0)
 }
 
 // submit gives the device the batch that records. The next one records then.

@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -23,6 +23,9 @@ type kernel struct {
 	pipelines []uint64
 }
 
+// spirvMark is the first word of SPIR-V.
+const spirvMark = 0x07230203
+
 // Load makes a kernel's pipelines.
 func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
 	k, err := d.load(code)
@@ -41,6 +44,9 @@ func (d *Device) load(code target.Blocks) (k *kernel, err error) {
 			k = nil
 		}
 	}()
+	if len(binary.Words) < 5 || binary.Words[0] != spirvMark || len(binary.Entries) == 0 {
+		return k, diag.Internalf("the code of kernel @%s is not SPIR-V", code.Name())
+	}
 	var p pins
 	defer p.Unpin()
 	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(binary.Words)), code: list(&p, binary.Words)}

@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -95,16 +95,18 @@ var inject func(call string) (result int32, fails bool)
 
 // call calls a function that gives a result. An error of another kind than device.ErrLost and errTimeout is a *diag.Error.
 func call(name string, function uintptr, args ...uintptr) error {
+	result, fails := int32(0), false
 	if inject != nil {
-		if result, fails := inject(name); fails {
-			return resultError(name, result)
+		result, fails = inject(name)
+	}
+	if !fails {
+		if function == 0 {
+			return diag.Unsupportedf("the driver has no %s", name)
 		}
+		r, _, _ := purego.SyscallN(function, args...)
+		result = int32(r)
 	}
-	if function == 0 {
-		return diag.Unsupportedf("the driver has no %s", name)
-	}
-	r, _, _ := purego.SyscallN(function, args...)
-	switch result := int32(r); {
+	switch {
 	case result == timeout:
 		return errTimeout
 	case result < 0: // others greater than 0 are kinds of success

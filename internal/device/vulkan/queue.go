@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -29,6 +29,13 @@ type queue struct {
 	staging   *memory // nil until it is needed
 	grid      []int64 // of the launch under way
 	failed    error   // what everything returns until Wait does
+
+	// What calls that record are given. It is part of the queue so that a launch allocates nothing.
+	pins     pins
+	barrier  memoryBarrier
+	argument uint64 // address of an argument block
+	region   bufferCopy
+	args     [10]uintptr
 }
 
 // NewQueue makes a queue.
@@ -78,6 +85,9 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 		return q.failed
 	}
 	k := what.(*kernel)
+	if len(k.pipelines) != len(k.code.Binary().Entries) {
+		return diag.New(diag.ErrClosed, "kernel @%s is closed", k.code.Name())
+	}
 	words := int64(len(operands) + len(dims) + 2)
 	report := (8*words + 63) / 64 * 64
 	need := report + 64
@@ -123,9 +133,8 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 
 // dispatch records an argument block's dispatches, with the grid that was found.
 func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
-	var p pins
-	defer p.Unpin()
 	d := q.device
+	q.argument = address
 	for i, pipeline := range k.pipelines {
 		blocks := q.grid[i]
 		if blocks <= 0 {
@@ -133,10 +142,17 @@ func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
 		}
 		rows := (blocks + target.RowBlocks - 1) / target.RowBlocks
 		q.order(b)
-		do(d.bindPipeline, b.commands, bindCompute, uintptr(pipeline))
-		do(d.pushConstants, b.commands, uintptr(d.layout), stageCompute, 0, 8, at(&p, &address))
-		do(d.dispatch, b.commands, uintptr(min(blocks, target.RowBlocks)), uintptr(rows), 1)
+		q.record(d.bindPipeline, b.commands, bindCompute, uintptr(pipeline))
+		q.record(d.pushConstants, b.commands, uintptr(d.layout), stageCompute, 0, 8, at(&q.pins, &q.argument))
+		q.record(d.dispatch, b.commands, uintptr(min(blocks, target.RowBlocks)), uintptr(rows), 1)
 	}
+}
+
+// record calls a function that adds to commands, whose arguments are pinned until then.
+func (q *queue) record(function uintptr, args ...uintptr) {
+	n := copy(q.args[:], args)
+	do(function, q.args[:n]...)
+	q.pins.Unpin()
 }
 
 // Upload copies bytes to the device.
@@ -247,22 +263,27 @@ func (q *queue) Copy(toWhat device.Memory, at int64, fromWhat device.Memory, beg
 }
 
 func (q *queue) copyBytes(b *batch, to *memory, toAt int64, from *memory, fromAt, bytes int64) {
-	var p pins
-	defer p.Unpin()
 	q.order(b)
-	region := bufferCopy{uint64(fromAt), uint64(toAt), uint64(bytes)}
-	do(q.device.copyBuffer, b.commands, uintptr(from.buffer), uintptr(to.buffer), 1, at(&p, &region))
+	q.region = bufferCopy{uint64(fromAt), uint64(toAt), uint64(bytes)}
+	q.record(q.device.copyBuffer, b.commands, uintptr(from.buffer), uintptr(to.buffer), 1, at(&q.pins, &q.region))
 	b.count++
 }
 
 // Wait waits for all that was given to the queue.
 func (q *queue) Wait(ctx context.Context) error {
+	if q.failed == errClosed {
+		return errClosed
+	}
 	err := q.finish()
 	if q.failed != nil && !errors.Is(err, device.ErrLost) {
 		err = q.failed
 	}
-	if q.failed = nil; err != nil {
+	q.failed = nil
+	switch {
+	case err != nil:
 		return err
+	case q.device.Lost():
+		return device.ErrLost
 	}
 	return ctx.Err()
 }
@@ -279,7 +300,7 @@ func (q *queue) Bytes() (bytes int64) {
 
 // Close waits for what is under way, and gives everything back.
 func (q *queue) Close() error {
-	q.finish() // its error is one of Wait's, which nobody asked for
+	_ = q.finish() // its error is one of Wait's, which nobody asked for
 	q.release()
 	return nil
 }
@@ -295,5 +316,7 @@ func (q *queue) release() {
 	for i := range q.batches {
 		d.destroy("vkDestroyCommandPool", q.batches[i].pool)
 	}
-	*q = queue{device: d, enough: fewCommands}
+	*q = queue{device: d, failed: errClosed}
 }
+
+var errClosed = diag.New(diag.ErrClosed, "the queue is closed")

@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -199,6 +200,7 @@ func TestLost(t *testing.T) {
 		"launch":   func() error { return q.Launch(k, []uint64{m.Address()}, []int64{100, 1}, 0) },
 		"upload":   func() error { return q.Upload(m, 0, make([]byte, 400)) },
 		"download": func() error { return q.Download(make([]byte, 400), m, 0) },
+		"wait":     func() error { return q.Wait(t.Context()) },
 		"copy":     func() error { return q.Copy(m, 0, m, 200, 100) },
 		"allocate": func() error { _, err := d.Allocate("more", 400); return err },
 		"load":     func() error { _, err := d.Load(stepKernel()); return err },
@@ -217,6 +219,93 @@ func TestLost(t *testing.T) {
 	must(t, d.Close())
 	inject = nil
 	must(t, session(t, "", false))
+	silent(t)
+}
+
+// TestValidation finds that the validation layer is asked: a wrong call, and an object that is not given back, are told of. The silence of other tests says something then.
+func TestValidation(t *testing.T) {
+	if open(t).messages == nil {
+		t.Skip("THE VALIDATION LAYER IS NOT INSTALLED (Debian: vulkan-validationlayers): wrong calls of Vulkan are not found")
+	}
+	d, err := fresh(t, Options{})
+	must(t, err)
+	var p pins
+	defer p.Unpin()
+	var buffer uint64
+	info := bufferCreateInfo{head: head{kind: kindBuffer}, usage: usageTransfer}
+	_ = d.call("vkCreateBuffer", d.handle, at(&p, &info), 0, at(&p, &buffer)) // without bytes
+	if said := strings.Join(Messages(), "\n"); !strings.Contains(said, "VUID-VkBufferCreateInfo-size-00912") {
+		t.Errorf("a buffer without bytes: %q", said)
+	}
+	info.size = 64
+	must(t, d.call("vkCreateBuffer", d.handle, at(&p, &info), 0, at(&p, &buffer)))
+	must(t, d.Close())
+	if said := strings.Join(Messages(), "\n"); !strings.Contains(said, "VUID-vkDestroyDevice-device-00378") {
+		t.Errorf("a buffer that is left: %q", said)
+	}
+}
+
+// TestClosed uses what is closed, and closes it again.
+func TestClosed(t *testing.T) {
+	d, err := fresh(t, Options{})
+	must(t, err)
+	m, err := d.Allocate("a test", 256)
+	must(t, err)
+	address := m.Address()
+	k, err := d.Load(stepKernel())
+	must(t, err)
+	q, err := d.NewQueue()
+	must(t, err)
+	for range 2 {
+		must(t, k.Close())
+	}
+	launch := func() error { return q.Launch(k, []uint64{address}, []int64{64, 1}, 0) }
+	if err := launch(); !errors.Is(err, diag.ErrClosed) {
+		t.Errorf("a closed kernel: %v", err)
+	}
+	for range 2 {
+		must(t, m.Close())
+	}
+	if err := q.Upload(m, 0, []byte{1}); !errors.Is(err, diag.ErrInternal) {
+		t.Errorf("closed memory: %v", err)
+	}
+	for range 2 {
+		must(t, q.Close())
+		for _, err := range []error{launch(), q.Upload(m, 0, []byte{1}), q.Download([]byte{1}, m, 0), q.Copy(m, 0, m, 0, 0), q.Wait(t.Context())} {
+			if !errors.Is(err, diag.ErrClosed) {
+				t.Errorf("a closed queue: %v", err)
+			}
+		}
+	}
+	for range 2 {
+		must(t, d.Close())
+	}
+	silent(t)
+}
+
+// TestSessionsLeaveNothing has one session after the other: files that are open, and memory, are what they were.
+func TestSessionsLeaveNothing(t *testing.T) {
+	open(t)
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("this system does not tell what a process has open")
+		}
+		return len(list)
+	}
+	for range 5 {
+		must(t, session(t, "", true))
+	}
+	had, resident := files(), residentBytes(t)
+	for range 20 {
+		must(t, session(t, "", true))
+	}
+	if now := files(); now > had {
+		t.Errorf("%d files are open, and %d were", now, had)
+	}
+	if grown := residentBytes(t) - resident; grown > 16<<20 {
+		t.Errorf("the process has %d bytes more", grown)
+	}
 	silent(t)
 }
 
