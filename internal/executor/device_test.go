@@ -138,6 +138,18 @@ var devicePrograms = []deviceProgram{
 		input "x" = %x borrow input "at" = %at borrow input "m" = %m borrow output "y" = %y borrow
 		body { carve %a carve %all copy %a = %x on @s copy %all = %at on @s bind k = %m[0] take %l carve %b carve %c launch @gather(%a, %few, write %b) dims (k, n) on @s launch @double(%b, write %c) dims (k) on @s
 		take %o carve %y copy %y = %c on @s record @e on @s wait @e release %a, %all, %b, %c } }`},
+	{name: "late storage that grows", inputs: func(r *rand.Rand) []*tensor.Tensor {
+		return []*tensor.Tensor{floats(r, 40), number(dtype.I64, 1+r.Int64N(30))}
+	}, text: `weir 1 program @p { dim k in [0, inf] data limit inf dim j in [0, 40] data limit 40 storage %g: arena bytes 160 align 4 on "gpu" storage %l: late arena bytes 4*k align 4 on "gpu" storage %o: results bytes 160 align 4 plan { } kernel @double stream @s on "gpu"
+		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %l: f32[k] in %l at 0 tensor %y: f32[40] in %o at 0
+		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
+		body { carve %a copy %a = %x on @s loop trip %m count j { bind k = j take %l carve %l launch @double(%some, write %l) dims (k) on @s copy %some = %l on @s release %l } carve %y copy %y = %a on @s release %a } }`},
+	{name: "scratch that grows", inputs: func(r *rand.Rand) []*tensor.Tensor {
+		return []*tensor.Tensor{floats(r, 40), number(dtype.I64, 1+r.Int64N(30))}
+	}, text: `weir 1 program @p { dim k in [0, inf] data limit inf dim j in [0, 40] data limit 40 storage %g: arena bytes 320 align 4 on "gpu" storage %o: results bytes 160 align 4 plan { } kernel @double stream @s on "gpu"
+		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %b: f32[40] in %g at 160 tensor %to: f32[k] part of %b at 0 tensor %y: f32[40] in %o at 0
+		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
+		body { carve %a carve %b copy %a = %x on @s loop trip %m count j { bind k = j launch @double(%some, write %to) dims (k) on @s copy %some = %to on @s } carve %y copy %y = %a on @s release %a, %b } }`},
 	{name: "subprograms", inputs: func(r *rand.Rand) []*tensor.Tensor {
 		return []*tensor.Tensor{number(dtype.I64, r.Int64N(3)), floats(r, 1+r.Int64N(300))}
 	}, text: vectorHead + `tensor %k: i64[] argument input "k" = %k borrow
@@ -341,7 +353,7 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 		case x.DType() == dtype.Bool:
 			y.SetInt(0, r.Int64N(2))
 		case p.Inputs[i].Name == "m":
-			y.SetInt(0, r.Int64N(40))
+			y.SetInt(0, 1+r.Int64N(39))
 		}
 		out = append(out, y)
 	}
@@ -521,6 +533,46 @@ func TestDeviceEnds(t *testing.T) {
 	}
 }
 
+// TestDeviceWaits: the host's steps after a wait, and after a call of a subprogram, are not done where what is waited for failed; those before it may be.
+func TestDeviceWaits(t *testing.T) {
+	const head = `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %h: arena bytes 16 align 4 plan { } kernel @gather kernel @hook stream @s on "gpu" event @e
+		tensor %w: f32[4] constant weight "w" %w on "gpu" = [1, 2, 3, 4] tensor %at: i64[2] constant weight "at" %at on "gpu" = [1, 4] tensor %b: f32[k] in %g at 32 tensor %u: f32[k] in %h at 0 `
+	const fails = `carve %b launch @gather(%w, %at, write %b) dims (k, n) on @s `
+	const after = `carve %u launch @hook(write %u) dims (k) release %u `
+	const sub = `tensor %room: u8[8] in %g at 0 sub @inner { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 8 align 8 on "gpu" plan { } kernel @gather stream @s on "gpu" tensor %b: f32[k] in %g at 0
+		tensor %w: f32[4] constant weight "w" %w on "gpu" = [1, 2, 3, 4] tensor %at: i64[2] constant weight "at" %at on "gpu" = [1, 4] body { ` + fails + ` release %b } } `
+	for text, runs := range map[string]int{
+		head + "body { " + fails + "record @e on @s wait @e " + after + " release %b } }":                                 0,
+		head + "body { " + fails + after + "record @e on @s wait @e release %b } }":                                       1,
+		head + "body { record @e on @s " + fails + "wait @e " + after + " release %b } }":                                 1, // it was recorded before
+		head + "body { " + fails + "record @e on @s wait @e on @s " + after + " release %b } }":                           1, // the device waits, not the host
+		head + sub + "body { carve %room call @inner() -> () dims [4, 2] storage (%room) release %room " + after + " } }": 0,
+	} {
+		p := parsed(t, text)
+		gpu := devicetest.New(devicetest.Options{Late: true})
+		q := *p
+		q.Kernels = p.Kernels[:1]
+		count := 0
+		do := func() { count++ }
+		code := testKernels(t, &q)
+		code.Kernels = []target.Kernel{code.Kernels[0], &hook{nothing{"hook", 1}, &do}}
+		x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := bindTo(x, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); !errors.Is(err, diag.ErrInput) || count != runs {
+			t.Errorf("%v, and the host ran %d times, not %d, in %s", err, count, runs, text)
+		}
+		if err := errors.Join(c.Close(), x.Close(), gpu.Close()); err != nil || len(gpu.Faults()) > 0 {
+			t.Error(err, gpu.Faults())
+		}
+	}
+}
+
 // hook is a kernel that calls a function, if there is one.
 type hook struct {
 	nothing
@@ -581,10 +633,11 @@ func TestNoDevice(t *testing.T) {
 
 // TestLateScratch: launches on a device whose scratch data decide get it when they need it.
 func TestLateScratch(t *testing.T) {
-	p := parsed(t, `weir 1 program @p { dim k in [0, inf] data limit inf storage %l: late arena bytes &r + 4*k align 4 on "gpu" { let &r = 4*k } storage %o: late results bytes 4*k align 4 plan { } kernel @double stream @s on "gpu"
-		tensor %x: f32[100] argument tensor %m: i64[] argument tensor %some: f32[k] part of %x at 0 tensor %b: f32[k] in %l at 0 tensor %c: f32[k] in %l at &r tensor %y: f32[k] in %o at 0
+	p := parsed(t, `weir 1 program @p { dim k in [0, inf] data limit inf dim ten in [10, 10] storage %g: arena bytes 80 align 4 on "gpu" storage %l: late arena bytes &r + 4*k align 4 on "gpu" { let &r = 4*k } storage %o: late results bytes 4*k align 4 plan { } kernel @double stream @s on "gpu"
+		tensor %p: f32[10] in %g at 0 tensor %q: f32[10] in %g at 40 tensor %x: f32[100] argument tensor %begin: f32[10] part of %x at 0 tensor %m: i64[] argument tensor %some: f32[k] part of %x at 0 tensor %b: f32[k] in %l at 0 tensor %c: f32[k] in %l at &r tensor %y: f32[k] in %o at 0
 		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
-		body { bind k = %m[0] take %l carve %b carve %c copy %b = %some on @s launch @double(%b, write %c) dims (k) on @s take %o carve %y copy %y = %c on @s release %b, %c } }`)
+		body { carve %p carve %q copy %p = %begin on @s launch @double(%p, write %q) dims (ten) on @s release %p, %q
+			bind k = %m[0] take %l carve %b carve %c copy %b = %some on @s launch @double(%b, write %c) dims (k) on @s take %o carve %y copy %y = %c on @s release %b, %c } }`)
 	gpu := devicetest.New(devicetest.Options{Late: true})
 	code := testKernels(t, p)
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
@@ -609,6 +662,10 @@ func TestLateScratch(t *testing.T) {
 				t.Error(err)
 			}
 			gpu.Set(devicetest.Options{Late: true})
+			few := []*tensor.Tensor{xs, number(dtype.I64, 5)}
+			if _, err := runWith(t.Context(), c, few); err != nil {
+				t.Error(err)
+			}
 		}
 		got, err := runWith(t.Context(), c, in)
 		if err == nil {
@@ -618,7 +675,7 @@ func TestLateScratch(t *testing.T) {
 			t.Errorf("%d: %v", m, err)
 		}
 		most = max(most, m)
-		if h := c.OnDevice(); h.Scratch != 4*most || h.Arena != 8*most {
+		if h := c.OnDevice(); h.Scratch != max(40, 4*most) || h.Arena != 80+8*most {
 			t.Errorf("%d: %+v", m, h)
 		}
 	}
