@@ -203,7 +203,12 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	"Program.Check":      func(_ context.Context, w *lives) error { return w.program.Check(weir.Dims{"batch": 1}) },
 	"Program.Checks":     func(_ context.Context, w *lives) error { w.program.Checks(); return nil },
 	"Program.Kernels":    func(_ context.Context, w *lives) error { w.program.Kernels(); return nil },
-	"Program.Requires":   func(_ context.Context, w *lives) error { w.program.Requires(); return nil },
+	"Program.OnHost":     func(_ context.Context, w *lives) error { w.program.OnHost(); return nil },
+	"Program.DeviceKernels": func(_ context.Context, w *lives) error {
+		w.program.DeviceKernels()
+		return nil
+	},
+	"Program.Requires": func(_ context.Context, w *lives) error { w.program.Requires(); return nil },
 	"Program.Run": func(ctx context.Context, w *lives) error {
 		r, err := w.program.Run(ctx, w.in)
 		if err != nil {

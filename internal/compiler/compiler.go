@@ -185,8 +185,10 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if c.plain != whole && !needed[p.Name] {
 			continue
 		}
-		if forProcessors[p.Name] && c.forBlocks(&o) {
-			continue
+		if other, differs := onBlocks[p.Name]; differs && c.forBlocks(&o) {
+			if p.Run = other; other == nil {
+				continue
+			}
 		}
 		if want := optional[p.Name]; want != nil && !want(&o) {
 			continue

@@ -51,6 +51,9 @@ func (c *Compiled) divide(device string, refuses func(k *loop.Kernel) error) {
 		}
 		c.Device.Refused = append(c.Device.Refused, OnHost{Kernel: l.Kernel.Name, Source: l.Source, Reason: verdict.Error()})
 	})
+	d.keepTogether(func(l *loop.Launch, reason string) {
+		c.Device.Refused = append(c.Device.Refused, OnHost{Kernel: l.Kernel.Name, Source: l.Source, Reason: reason})
+	})
 	d.settle()
 	body := d.steps(c.Loop.Body)
 	c.Loop.Body = append(body, d.deliver()...)
@@ -80,8 +83,58 @@ type division struct {
 	home   map[*loop.Buffer]string // of root buffers: where their contents are whenever a body begins or ends
 	valid  map[*loop.Buffer]memories
 	other  map[*loop.Buffer]*loop.Buffer // what stands for a buffer in the memory that is not its home's
+	parts  map[*loop.Buffer]memories     // who writes parts of root buffers whose elements do not follow one another
+	after  []loop.Step                   // that follow the step under way
 	made   []*loop.Buffer
 	names  map[string]bool
+}
+
+// keepTogether has parts whose elements do not follow one another written by one side: a mirror of the whole holds no more than what was written there. Where the host writes
+// such parts, it writes all.
+func (d *division) keepTogether(refuse func(l *loop.Launch, reason string)) {
+	d.parts = map[*loop.Buffer]memories{}
+	for again := true; again; {
+		again = false
+		clear(d.parts)
+		d.writes(d.module.Body, func(b *loop.Buffer, device string) {
+			if root := b.Root(); wholeOf(b) != root && !rowMajor(b) {
+				have := d.parts[root]
+				d.parts[root] = memories{have.host || device == "", have.device || device != ""}
+			}
+		})
+		each(d.module.Body, func(l *loop.Launch) {
+			for i, b := range l.Args {
+				if p := d.parts[b.Root()]; l.Device != "" && l.Kernel.Params[i].Access != loop.Read && !rowMajor(b) && p.host && p.device {
+					refuse(l, "it writes a part of "+b.Root().Name+", of which the host writes others")
+					l.Device, again = "", true
+					return
+				}
+			}
+		})
+	}
+}
+
+// writes visits what launches, host operators and copies that only the host does write, and where, at any depth.
+func (d *division) writes(steps []loop.Step, visit func(b *loop.Buffer, device string)) {
+	each(steps, func(s *loop.Launch) {
+		for i, b := range s.Args {
+			if s.Kernel.Params[i].Access != loop.Read {
+				visit(b, s.Device)
+			}
+		}
+	})
+	each(steps, func(s *loop.Host) {
+		for _, b := range s.Out {
+			if b != nil {
+				visit(b, "")
+			}
+		}
+	})
+	each(steps, func(s *loop.Copy) {
+		if d.hostCopies(s) {
+			visit(s.To, "")
+		}
+	})
 }
 
 // settle gives every root buffer its home: the device's memory if a launch there touches it, but for inputs. A temp then lies there itself, and a weight, if nothing else
@@ -95,11 +148,16 @@ func (d *division) settle() {
 			device[b.Root()] = true
 		}
 	})
+	for root, p := range d.parts {
+		if p.host {
+			delete(device, root)
+		}
+	}
 	for grown := true; grown; { // what is copied from there lies there too
 		grown = false
 		each(d.module.Body, func(s *loop.Copy) {
 			from, to := s.From.Root(), s.To.Root()
-			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() {
+			if s.Pick == nil && device[from] && from.Kind == loop.Temp && !device[to] && !s.To.Away() && !d.parts[to].host {
 				device[to], grown = true, true
 			}
 		})
@@ -107,6 +165,9 @@ func (d *division) settle() {
 	for _, b := range d.module.Buffers {
 		if b.View != nil {
 			continue
+		}
+		if d.parts[b].host {
+			delete(device, b)
 		}
 		if b.Kind == loop.Input || b.Kind == loop.Weight {
 			d.valid[b] = memories{host: true}
@@ -168,7 +229,7 @@ func (d *division) steps(body []loop.Step) []loop.Step {
 				out, h.In[i] = d.read(out, b, "")
 			}
 			for i, b := range h.Out {
-				out, h.Out[i] = d.write(out, b, "")
+				out, h.Out[i] = d.write(out, b, "", false)
 			}
 			out = append(out, &h)
 		case *loop.Bind:
@@ -180,20 +241,36 @@ func (d *division) steps(body []loop.Step) []loop.Step {
 		case *loop.Loop:
 			out = d.loop(out, s)
 		}
+		out, d.after = append(out, d.after...), nil
 	}
 	return out
 }
 
-// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it.
+// read is what stands for a buffer in a device's memory, with the copy that brings its contents there before it: those of the part alone, if its elements follow one another, since
+// others may not be written yet.
 func (d *division) read(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
 	}
 	root := b.Root()
 	if have := d.valid[root]; have.any() && !have.in(device) {
+		if wholeOf(b) != root && rowMajor(b) && root.Kind != loop.Weight {
+			own, from := d.part(b, device), d.device
+			if have.host {
+				from = ""
+			}
+			return append(out, &loop.Copy{To: own, From: d.standIn(b, from)}), own
+		}
 		out = d.bring(out, root, device)
 	}
 	return out, d.standIn(b, device)
+}
+
+// part is a buffer of its own for a part of another.
+func (d *division) part(b *loop.Buffer, device string) *loop.Buffer {
+	own := &loop.Buffer{Name: d.fresh(b.Name + "." + memoryWord(device)), Kind: loop.Temp, DType: b.DType, Shape: b.Shape, Source: b.Source, Device: device}
+	d.made = append(d.made, own)
+	return own
 }
 
 // bring copies a root buffer's contents into a memory that does not have them.
@@ -210,13 +287,28 @@ func (d *division) bring(out []loop.Step, root *loop.Buffer, device string) []lo
 	return append(out, &loop.Copy{To: to, From: source})
 }
 
-// write is read for a buffer that a step writes: contents that it leaves are brought first, and the other memory's are stale afterwards.
-func (d *division) write(out []loop.Step, b *loop.Buffer, device string) ([]loop.Step, *loop.Buffer) {
+// write is what stands for a buffer that a step writes in a device's memory. The other memory's contents are stale afterwards; of a part, they are brought first. A
+// part whose elements follow one another is written by itself, and copied to where the whole is after the step.
+func (d *division) write(out []loop.Step, b *loop.Buffer, device string, update bool) ([]loop.Step, *loop.Buffer) {
 	if b == nil {
 		return out, nil
 	}
 	root := b.Root()
-	if have := d.valid[root]; wholeOf(b) != root && have.any() && !have.in(device) {
+	have, home, whole := d.valid[root], d.home[root], wholeOf(b) == root
+	if !whole && device != home && rowMajor(b) {
+		if have.any() && !have.in(home) {
+			out = d.bring(out, root, home)
+		}
+		own := d.part(b, device)
+		d.valid[root] = only(home)
+		there := d.standIn(b, home)
+		if update {
+			out = append(out, &loop.Copy{To: own, From: there})
+		}
+		d.after = append(d.after, &loop.Copy{To: there, From: own})
+		return out, own
+	}
+	if !whole && have.any() && !have.in(device) {
 		out = d.bring(out, root, device)
 	}
 	d.valid[root] = only(device)
@@ -233,8 +325,8 @@ func (d *division) launch(out []loop.Step, s *loop.Launch) []loop.Step {
 		}
 	}
 	for i, b := range s.Args {
-		if s.Kernel.Params[i].Access != loop.Read {
-			out, l.Args[i] = d.write(out, b, s.Device)
+		if access := s.Kernel.Params[i].Access; access != loop.Read {
+			out, l.Args[i] = d.write(out, b, s.Device, access == loop.Update)
 		}
 	}
 	return append(out, &l)
@@ -250,17 +342,20 @@ func (d *division) copy(out []loop.Step, s *loop.Copy) []loop.Step {
 		out, p.Index = d.read(out, s.Pick.Index, "")
 	}
 	device, dense := "", rowMajor(s.From) && rowMajor(s.To)
-	if s.Pick == nil && !s.From.Away() && !s.To.Away() && (dense || d.sameShape(s.From, s.To)) {
-		if have := d.valid[s.From.Root()]; have.device && d.home[s.To.Root()] != "" {
-			device = d.device
-		}
+	if d.home[s.To.Root()] != "" && !d.hostCopies(s) && (d.valid[s.From.Root()].device || wholeOf(s.To) != s.To.Root()) {
+		device = d.device // a part is written where the whole is
 	}
 	out, c.From = d.read(out, s.From, device)
-	out, c.To = d.write(out, s.To, device)
+	out, c.To = d.write(out, s.To, device, false)
 	if device != "" && !dense {
 		return append(out, d.kernelFor(&c))
 	}
 	return append(out, &c)
+}
+
+// hostCopies reports whether only the host can do a copy.
+func (d *division) hostCopies(s *loop.Copy) bool {
+	return s.Pick != nil || s.From.Away() || s.To.Away() || !(rowMajor(s.From) && rowMajor(s.To)) && !d.sameShape(s.From, s.To)
 }
 
 // rowMajor reports whether a buffer's elements follow one another in memory.
@@ -325,14 +420,14 @@ func (d *division) loop(out []loop.Step, s *loop.Loop) []loop.Step {
 	out = d.goHome(out, written)
 	d.reach(s.Body, func(b *loop.Buffer, device string) {
 		if !slices.Contains(written, b.Root()) {
-			out, _ = d.read(out, b, device)
+			out, _ = d.read(out, b.Root(), device)
 		}
 	})
 	out, l.Trip = d.read(out, s.Trip, "")
 	out, l.Cond = d.read(out, s.Cond, "")
 	start := maps.Clone(d.valid)
 	if s.Index != nil {
-		_, l.Index = d.write(nil, s.Index, "")
+		_, l.Index = d.write(nil, s.Index, "", false)
 	}
 	l.Body = d.goHome(d.steps(s.Body), written)
 	l.Body, _ = d.read(l.Body, s.Trip, "")

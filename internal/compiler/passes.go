@@ -61,9 +61,10 @@ var Passes = []PassRow{
 	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
 }
 
-// forProcessors are the passes that lay values out, or compute them, as suits registers of vectors: kernels for blocks of threads read what models have.
-var forProcessors = map[string]bool{"blocks": true, "blocks-allowed": true, "blocks-bytes": true, "layout": true, "bytes": true, "winograd": true, "brain": true, "brain-weights": true,
-	"beside": true, "dequantized": true}
+// onBlocks is what runs in the place of passes for machines that run blocks of threads; nil: nothing, since the pass lays values out, or computes them, as suits registers of
+// vectors, and kernels for blocks read what models have.
+var onBlocks = map[string]func(*ir.Module) error{"blocks": nil, "blocks-allowed": nil, "blocks-bytes": nil, "layout": nil, "bytes": nil, "winograd": nil, "brain": nil,
+	"brain-weights": nil, "beside": nil, "dequantized": nil, "attention": nil, "expand": pass.ExpandForBlocks}
 
 // optional is what runs only where an option asks for it.
 var optional = map[string]func(o *Options) bool{

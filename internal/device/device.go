@@ -29,6 +29,8 @@ type Device interface {
 	QueueBytes() int64
 	// Usage is what the device's driver was asked for.
 	Usage() Usage
+	// Lost reports whether the device has stopped working: everything that is asked of it returns ErrLost.
+	Lost() bool
 	// Close gives everything back; queues, kernels and memory must have been closed. It must not be used afterwards.
 	Close() error
 }
@@ -53,13 +55,14 @@ type Kernel interface {
 	Close() error
 }
 
-// Queue is an order of work: each thing begins when those before it have ended, and sees what they wrote. One goroutine uses it at a time. The first error that
-// a queue returns from Launch or Copy, but for an argument's fault, is returned by Wait too.
+// Queue is an order of work: each thing begins when those before it have ended, and sees what they wrote. One goroutine uses it at a time. A value that fails its check, or
+// a device that refuses work, is told by the next call that finds out and by each one after it, up to Wait and with it. What was given to the queue meanwhile may not have been done.
 type Queue interface {
 	// Launch has a kernel run over operands and scratch, given by their addresses. It does not wait.
 	Launch(k Kernel, operands []uint64, dims []int64, scratch uint64) error
-	// Upload copies bytes to a device's memory, and Download from it. From and to may be changed when they return.
+	// Upload copies bytes to a device's memory. From may be changed when it returns.
 	Upload(to Memory, at int64, from []byte) error
+	// Download copies bytes from a device's memory: it waits for all that was given to the queue before. After an error, to may hold anything.
 	Download(to []byte, from Memory, at int64) error
 	// Copy copies bytes between blocks of the device's memory, which do not overlap. It does not wait.
 	Copy(to Memory, at int64, from Memory, begin, bytes int64) error
@@ -92,7 +95,7 @@ type Kind struct {
 var kinds struct {
 	sync.Mutex
 	list []Kind
-	open map[string]*shared
+	open []*shared
 }
 
 // Register makes a kind of device known. It is called by packages that are imported for that.

@@ -59,10 +59,12 @@ var rooms = []Room{
 	// Weights are tensors, and packed as the tiles read them.
 	{Floor: 5, Name: "schedule", Purpose: "loop to loop: grouping, tiling, vectors, packing", May: []string{"loop", "target", "tensor"}},
 
-	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem"}},
+	{Floor: 6, Name: "codegen/*", Purpose: "loop to code that runs", May: []string{"loop", "target", "mem", "codegen/mathematics"}},
+	// The functions are written over an algebra, and know no machine.
+	{Floor: 6, Name: "codegen/mathematics", Purpose: "functions of floats, for every code generator", May: []string{}},
 	{Floor: 6, Name: "codegen/portable", Purpose: "plain Go, for every processor", May: []string{"loop", "target", "mem"}},
 	// What machine code is not there for, portable code does.
-	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable"}},
+	{Floor: 6, Name: "codegen/amd64", Purpose: "machine code", May: []string{"loop", "target", "mem", "codegen/portable", "codegen/mathematics"}},
 	{Floor: 6, Name: "codegen/amd64/emulate", Purpose: "emitted code in an emulated processor, for tests", May: []string{"codegen/amd64"},
 		Modules: []string{"os/exec"}},
 	{Floor: 6, Name: "codegen/kernelcheck", Purpose: "what every code generator is tested with", May: []string{"loop", "schedule", "target", "tensor", "mem"}},

@@ -57,6 +57,8 @@ type Lowering struct {
 	Onto bool
 	// Blocks is of lowerings for machines that run blocks of threads, which take them before the others; machines without take none.
 	Blocks bool
+	// Worker is of lowerings that keep much in a worker's scratch: machines with blocks of threads take the expansion instead.
+	Worker bool
 	Name   string
 	// When, where not nil, is the condition under which Build is right.
 	When func(n *ir.Node, d *sym.Dims) bool
@@ -108,7 +110,7 @@ func (d *Def) LoweringOf(n *ir.Node, dims *sym.Dims, blocks bool) *Lowering {
 			continue
 		}
 		for i := range d.Lowerings {
-			if low := &d.Lowerings[i]; low.Blocks == own && (low.When == nil || low.When(n, dims)) {
+			if low := &d.Lowerings[i]; low.Blocks == own && !(low.Worker && blocks) && (low.When == nil || low.When(n, dims)) {
 				return low
 			}
 		}

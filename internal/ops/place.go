@@ -38,7 +38,7 @@ func (d *Def) LiesIn(n *ir.Node, output int, dims *sym.Dims) (input int, ok bool
 			return v.Of, true
 		}
 	}
-	if d.Expand == nil || !d.NeedsExpansion(n, dims) {
+	if d.Expand == nil || !d.NeedsExpansion(n, dims, false) {
 		return 0, false
 	}
 	root := expansionOf(d, n, dims, output)
@@ -74,10 +74,10 @@ func expansionOf(d *Def, n *ir.Node, dims *sym.Dims, output int) (root *ir.Value
 	return root
 }
 
-// NeedsExpansion reports whether a node cannot be computed as it is.
-func (d *Def) NeedsExpansion(n *ir.Node, dims *sym.Dims) bool {
+// NeedsExpansion reports whether a node cannot be computed as it is, by a machine with blocks of threads or without.
+func (d *Def) NeedsExpansion(n *ir.Node, dims *sym.Dims, blocks bool) bool {
 	if d.View != nil && d.View(n, dims) != nil {
 		return false
 	}
-	return d.LoweringOf(n, dims, false) == nil
+	return d.LoweringOf(n, dims, blocks) == nil
 }

@@ -6,15 +6,29 @@ import (
 )
 
 // Expand replaces each node that has neither a view nor a lowering that applies by its expansion, until only primitives are left.
-func Expand(m *ir.Module) (err error) {
+func Expand(m *ir.Module) error { return expandAll(m, false) }
+
+// ExpandForBlocks is Expand for machines with blocks of threads.
+func ExpandForBlocks(m *ir.Module) error { return expandAll(m, true) }
+
+func expandAll(m *ir.Module, blocks bool) (err error) {
 	defer ir.Catch(&err)
 	for _, f := range m.Funcs {
-		expand(ir.NewInference(m), f.Body, map[*ir.Value]*ir.Value{})
+		e := &expansion{ir.NewInference(m), map[*ir.Value]*ir.Value{}, blocks}
+		e.block(f.Body)
 	}
 	return nil
 }
 
-func expand(c *ir.Inference, b *ir.Block, replaced map[*ir.Value]*ir.Value) {
+// expansion is the expanding of one function.
+type expansion struct {
+	c        *ir.Inference
+	replaced map[*ir.Value]*ir.Value
+	blocks   bool // for a machine with blocks of threads
+}
+
+func (e *expansion) block(b *ir.Block) {
+	c, replaced := e.c, e.replaced
 	old := b.Nodes
 	b.Nodes = nil
 	build := ir.NewBuilder(c, b)
@@ -25,9 +39,9 @@ func expand(c *ir.Inference, b *ir.Block, replaced map[*ir.Value]*ir.Value) {
 			}
 		}
 		for _, region := range n.Regions {
-			expand(c, region, replaced)
+			e.block(region)
 		}
-		if !expandNode(c, build, n, replaced) {
+		if !e.node(build, n) {
 			b.Nodes = append(b.Nodes, n)
 		}
 	}
@@ -38,10 +52,11 @@ func expand(c *ir.Inference, b *ir.Block, replaced map[*ir.Value]*ir.Value) {
 	}
 }
 
-// expandNode appends n's expansion, itself expanded, and records what replaces its results; false where n stays as it is.
-func expandNode(c *ir.Inference, build *ir.Builder, n *ir.Node, replaced map[*ir.Value]*ir.Value) bool {
+// node appends n's expansion, itself expanded, and records what replaces its results; false where n stays as it is.
+func (e *expansion) node(build *ir.Builder, n *ir.Node) bool {
+	c, replaced := e.c, e.replaced
 	def := ops.Of(n)
-	if def.Expand == nil || !def.NeedsExpansion(n, c.Dims()) {
+	if def.Expand == nil || !def.NeedsExpansion(n, c.Dims(), e.blocks) {
 		return false
 	}
 	inner := &ir.Block{}
@@ -66,7 +81,7 @@ func expandNode(c *ir.Inference, build *ir.Builder, n *ir.Node, replaced map[*ir
 		}
 	}
 	build.Block.Consts = append(build.Block.Consts, inner.Consts...)
-	expand(c, inner, replaced)
+	e.block(inner)
 	build.Block.Nodes = append(build.Block.Nodes, inner.Nodes...)
 	for i, out := range n.Outputs {
 		if r := replaced[results[min(i, len(results)-1)]]; i < len(results) && r != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
@@ -206,7 +207,7 @@ func (e *emitter) product32(x *loop.Binary) (value, bool) {
 		case *loop.Unary:
 			if factor.Op == loop.Sigmoid {
 				a, b := e.value(f[1]), e.value(factor.X)
-				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform, lo: emitted{e.builder}.gated(a.lo, b.lo)}, true
+				return value{dtype: dtype.F32, uniform: a.uniform && b.uniform, lo: emitted{Algebra: vectors{e.builder}}.Gated(a.lo, b.lo)}, true
 			}
 		}
 	}
@@ -226,10 +227,10 @@ func (e *emitter) expFrom(s *loop.Select) (value, bool) {
 		return value{}, false
 	}
 	switch limit := loop.ToFloat(low.Type, low.Bits); {
-	case s.DType() == dtype.F32 && limit >= expLow && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emitted{e.builder}.expFrom(x, float32(limit)) }), true
-	case s.DType() == dtype.F64 && limit >= expLowWide && limit <= 0:
-		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emittedWide{wideBuilder{e.builder}}.expFrom(x, limit) }), true
+	case s.DType() == dtype.F32 && limit >= mathematics.ExpLow && limit <= 0:
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emitted{Algebra: vectors{e.builder}}.ExpFrom(x, float32(limit)) }), true
+	case s.DType() == dtype.F64 && limit >= mathematics.ExpLowWide && limit <= 0:
+		return e.each(e.value(power.X), func(x asm.Reg) asm.Reg { return emittedWide{WideAlgebra: wideBuilder{e.builder}}.ExpFrom(x, limit) }), true
 	}
 	return value{}, false
 }

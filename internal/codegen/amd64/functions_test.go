@@ -2,6 +2,7 @@ package amd64
 
 import (
 	"flag"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/weirml/weir/internal/codegen/amd64/asm"
 	"github.com/weirml/weir/internal/codegen/amd64/call"
 	"github.com/weirml/weir/internal/codegen/amd64/emulate"
+	"github.com/weirml/weir/internal/codegen/mathematics"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/target"
@@ -32,7 +34,7 @@ func program(i *isa, f func(m emitted, x, y asm.Reg) asm.Reg) (code []byte, fram
 	b.jump(asm.JGE, over)
 	at := b.times(tile, int64(i.bits/8))
 	place := func(r asm.Reg) asm.Mem { return asm.Mem{Base: r, Index: at, Scale: 1} }
-	b.store(place(result), f(emitted{b}, b.load(place(x)), b.load(place(y))))
+	b.store(place(result), f(emitted{Algebra: vectors{b}}, b.load(place(x)), b.load(place(y))))
 	b.integerImm(asm.ADD, tile, 1)
 	b.jump(asm.JMP, again)
 	b.bind(over)
@@ -79,6 +81,8 @@ func native(t testing.TB, code []byte) uintptr {
 	return uintptr(block.Pointer())
 }
 
+type model = mathematics.Functions[uint32, bool]
+
 // functionCase is a function as model and as instructions.
 type functionCase struct {
 	name   string
@@ -86,41 +90,43 @@ type functionCase struct {
 	instrs func(m emitted, x, y asm.Reg) asm.Reg
 }
 
-func one[V, M any](f func(m mathematics[V, M], x V) V) func(m mathematics[V, M], x, y V) V {
-	return func(m mathematics[V, M], x, _ V) V { return f(m, x) }
+func one[V, M any](f func(m mathematics.Functions[V, M], x V) V) func(m mathematics.Functions[V, M], x, y V) V {
+	return func(m mathematics.Functions[V, M], x, _ V) V { return f(m, x) }
 }
 
 var functionCases = []functionCase{
-	{"exp", one(model.exp), one(emitted.exp)},
-	{"expm1", one(model.expm1), one(emitted.expm1)},
-	{"log", one(model.log), one(emitted.log)},
-	{"log1p", one(model.log1p), one(emitted.log1p)},
-	{"sin", one(model.sin), one(emitted.sin)},
-	{"cos", one(model.cos), one(emitted.cos)},
-	{"tan", one(model.tan), one(emitted.tan)},
-	{"asin", one(model.asin), one(emitted.asin)},
-	{"acos", one(model.acos), one(emitted.acos)},
-	{"atan", one(model.atan), one(emitted.atan)},
-	{"sinh", one(model.sinh), one(emitted.sinh)},
-	{"cosh", one(model.cosh), one(emitted.cosh)},
-	{"tanh", one(model.tanh), one(emitted.tanh)},
-	{"asinh", one(model.asinh), one(emitted.asinh)},
-	{"acosh", one(model.acosh), one(emitted.acosh)},
-	{"atanh", one(model.atanh), one(emitted.atanh)},
-	{"erf", one(model.erf), one(emitted.erf)},
-	{"sigmoid", one(model.sigmoid), one(emitted.sigmoid)},
-	{"atan2", model.atan2, emitted.atan2},
-	{"pow", model.pow, emitted.pow},
+	{"exp", one(model.Exp), one(emitted.Exp)},
+	{"expm1", one(model.Expm1), one(emitted.Expm1)},
+	{"log", one(model.Log), one(emitted.Log)},
+	{"log1p", one(model.Log1p), one(emitted.Log1p)},
+	{"sin", one(model.Sin), one(emitted.Sin)},
+	{"cos", one(model.Cos), one(emitted.Cos)},
+	{"tan", one(model.Tan), one(emitted.Tan)},
+	{"asin", one(model.Asin), one(emitted.Asin)},
+	{"acos", one(model.Acos), one(emitted.Acos)},
+	{"atan", one(model.Atan), one(emitted.Atan)},
+	{"sinh", one(model.Sinh), one(emitted.Sinh)},
+	{"cosh", one(model.Cosh), one(emitted.Cosh)},
+	{"tanh", one(model.Tanh), one(emitted.Tanh)},
+	{"asinh", one(model.Asinh), one(emitted.Asinh)},
+	{"acosh", one(model.Acosh), one(emitted.Acosh)},
+	{"atanh", one(model.Atanh), one(emitted.Atanh)},
+	{"erf", one(model.Erf), one(emitted.Erf)},
+	{"sigmoid", one(model.Sigmoid), one(emitted.Sigmoid)},
+	{"atan2", model.Atan2, emitted.Atan2},
+	{"pow", model.Pow, emitted.Pow},
 }
 
 func init() {
-	for _, p := range powers {
+	for _, p := range mathematics.Powers {
 		functionCases = append(functionCases, functionCase{"pow " + strconv.FormatFloat(float64(p), 'g', -1, 32),
 			one(func(m model, x uint32) uint32 {
-				x, _ = m.powConstant(x, p)
+				x, _ = m.PowConstant(x, p)
 				return x
 			}),
-			one(func(m emitted, x asm.Reg) asm.Reg { return functions2[loop.Pow](m.algebra.(*builder), x, m.float(p)) })})
+			one(func(m emitted, x asm.Reg) asm.Reg {
+				return functions2[loop.Pow](m.Algebra.(vectors).builder, x, m.Float(p))
+			})})
 	}
 }
 
@@ -128,9 +134,9 @@ func init() {
 func agree(t *testing.T, c *functionCase, x, y, result []uint32) {
 	t.Helper()
 	for i := range result {
-		want := c.model(model{lane{}}, x[i], y[i])
-		if result[i] != want && !(single(want) != single(want) && single(result[i]) != single(result[i])) {
-			t.Fatalf("%s(%g, %g) = %g (%#x), the model has %g (%#x)", c.name, single(x[i]), single(y[i]), single(result[i]), result[i], single(want), want)
+		want := c.model(model{Algebra: mathematics.Lane{}}, x[i], y[i])
+		if result[i] != want && !(math.Float32frombits(want) != math.Float32frombits(want) && math.Float32frombits(result[i]) != math.Float32frombits(result[i])) {
+			t.Fatalf("%s(%g, %g) = %g (%#x), the model has %g (%#x)", c.name, math.Float32frombits(x[i]), math.Float32frombits(y[i]), math.Float32frombits(result[i]), result[i], math.Float32frombits(want), want)
 		}
 	}
 }
@@ -146,7 +152,7 @@ func seconds(xs []uint32) []uint32 {
 
 func TestFunctionsEmitted(t *testing.T) {
 	var xs []uint32
-	arguments(t, func(x uint32) { xs = append(xs, x) })
+	mathematics.Arguments(func(x uint32) { xs = append(xs, x) })
 	xs = xs[:len(xs)&^15]
 	ys := seconds(xs)
 	for _, c := range functionCases {
@@ -185,7 +191,7 @@ func runEmulated(t *testing.T, machine *emulate.Machine, f func(m emitted, x, y 
 func TestFunctionsEmulated(t *testing.T) {
 	machine := emulate.New(t)
 	var xs []uint32
-	arguments(t, func(x uint32) { xs = append(xs, x) })
+	mathematics.Arguments(func(x uint32) { xs = append(xs, x) })
 	step := len(xs)/4096 | 1
 	var few []uint32
 	for i := 0; i < len(xs) && len(few) < 4096; i += step {
@@ -209,12 +215,12 @@ func TestExhaustive(t *testing.T) {
 		t.Skip("without -exhaustive, TestMathematics measures samples")
 	}
 	const chunk = 1 << 20
-	for _, s := range samples {
-		t.Run(s.name, func(t *testing.T) {
-			if strings.HasPrefix(s.name, "pow ") {
+	for _, s := range mathematics.Samples() {
+		t.Run(s.Name, func(t *testing.T) {
+			if strings.HasPrefix(s.Name, "pow ") {
 				t.Skip("a few multiplications")
 			}
-			i := slices.IndexFunc(functionCases, func(c functionCase) bool { return c.name == s.name })
+			i := slices.IndexFunc(functionCases, func(c functionCase) bool { return c.name == s.Name })
 			code, frame := program(avx2, functionCases[i].instrs)
 			entry := native(t, code)
 			a := newArrays(t, chunk, frame)
@@ -231,17 +237,17 @@ func TestExhaustive(t *testing.T) {
 				}
 				call.Call(entry, a.frame, 0, chunk/int64(avx2.lanes))
 				for i, got := range a.result {
-					want := s.reference(float64(single(a.x[i])))
-					if word(float32(want)) == got && worst > 0.5 {
+					want := s.Reference(float64(math.Float32frombits(a.x[i])))
+					if math.Float32bits(float32(want)) == got && worst > 0.5 {
 						continue
 					}
-					if e := ulps(single(got), want); e > worst {
-						worst, at = e, single(a.x[i])
+					if e := mathematics.Ulps(math.Float32frombits(got), want); e > worst {
+						worst, at = e, math.Float32frombits(a.x[i])
 					}
 				}
 			}
-			if t.Logf("%.4f ulp at %g", worst, at); worst > s.ulp {
-				t.Errorf("want at most %g", s.ulp)
+			if t.Logf("%.4f ulp at %g", worst, at); worst > s.Ulp {
+				t.Errorf("want at most %g", s.Ulp)
 			}
 		})
 	}
@@ -255,7 +261,7 @@ func BenchmarkFunctions(b *testing.B) {
 			entry := native(b, code)
 			a := newArrays(b, n, frame)
 			for i := range n {
-				a.x[i], a.y[i] = word(float32(i+1)/(n/4)), word(2.5)
+				a.x[i], a.y[i] = math.Float32bits(float32(i+1)/(n/4)), math.Float32bits(2.5)
 			}
 			for b.Loop() {
 				call.Call(entry, a.frame, 0, n/int64(avx2.lanes))

@@ -46,6 +46,9 @@ func (w *writer) ownLocals(body []loop.Stmt) (list []*loop.Local) {
 			switch s := s.(type) {
 			case *loop.Local:
 				if s.Space == loop.Own {
+					if len(s.Shape) == 0 {
+						refuse("a local of a block without a shape")
+					}
 					list = append(list, s)
 				}
 			case *loop.For:
@@ -146,6 +149,7 @@ func (w *writer) together(body []loop.Stmt) {
 			})
 			w.touched = after
 		case *loop.Check:
+			w.meet(readsOf([]loop.Stmt{s}), nil)
 			w.check(s, func() { w.together(body[i+1:]) })
 			return
 		case *loop.Store, *loop.Contract:
@@ -178,6 +182,9 @@ func (w *writer) blockLocal(l *loop.Local) {
 		w.uses(m.variable)
 		w.shared += count * int64(w.machine.SharedBits(l.DType.Bits())/8)
 	default:
+		if n, fixed := l.Shape[0].Const(); !fixed || n != w.threads {
+			refuse("%s threads' own memory in a block of %d", l.Shape[0], w.threads)
+		}
 		m.thread = true
 		m.variable, m.class = w.body.variable(w.arrayType(w.heldType(l.DType), max(1, count/w.threads))), storageClassFunction
 	}
@@ -189,6 +196,14 @@ func (w *writer) spread(f *loop.For) {
 	reads, writes := touches(f.Body)
 	w.meet(reads, writes)
 	loops, body := threadLoops(f)
+	if w.reachesOwn(reads, writes) { // of the thread that the variable names
+		if n, fixed := f.Extent.Const(); !fixed || n != w.threads {
+			refuse("a loop over %s threads, of %d, that reaches what each has for its own", f.Extent, w.threads)
+		}
+		loops, body = []*loop.For{f}, f.Body
+		w.thread = f.Var
+	}
+	defer func() { w.thread = sym.Name{} }()
 	count := sym.Const(1)
 	for _, l := range loops {
 		w.ranges.Set(l.Var, sym.Range{Max: max(w.most(l.Extent), 1) - 1})
@@ -226,6 +241,18 @@ func (w *writer) spread(f *loop.For) {
 // mostCopies is how many iterations of a thread are written one after the other rather than as a loop.
 const mostCopies = 8
 
+// reachesOwn reports whether one of some memories is a thread's own.
+func (w *writer) reachesOwn(sets ...map[string]bool) bool {
+	for _, set := range sets {
+		for name := range set {
+			if m := w.memories[name]; m != nil && m.thread {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // meet has the threads wait where a loop touches what one before it wrote, or writes what one before it read, and notes what it touches.
 func (w *writer) meet(reads, writes map[string]bool) {
 	clash := false
@@ -259,10 +286,10 @@ func (w *writer) settle() {
 	w.touched = map[string]bool{}
 }
 
-// shares reports whether more than one thread may reach a memory: all but a thread's own variables.
+// shares reports whether a thread may see what another writes to a memory: not to a thread's own variables, nor to what nobody writes.
 func (w *writer) shares(name string) bool {
 	m := w.memories[name]
-	return m == nil || m.class != storageClassFunction
+	return m == nil || m.class == storageClassWorkgroup || m.variable == 0 && m.written
 }
 
 // touches are the buffers that statements read and write.
@@ -303,6 +330,7 @@ func (w *writer) blockIterations(body []loop.Stmt) sym.Expr {
 	for _, s := range body {
 		switch s := s.(type) {
 		case *loop.For:
+			w.extents[s.Var] = s.Extent
 			if s.Kind != loop.Thread {
 				total = total.Add(w.overAll(s.Extent).Mul(sym.Const(1).Add(w.blockIterations(s.Body))))
 				continue
@@ -310,6 +338,7 @@ func (w *writer) blockIterations(body []loop.Stmt) sym.Expr {
 			loops, inside := threadLoops(s)
 			count := sym.Const(1)
 			for _, l := range loops {
+				w.extents[l.Var] = l.Extent
 				count = count.Mul(w.overAll(l.Extent))
 			}
 			rounds := count.CeilDiv(sym.Const(w.threads))

@@ -5,12 +5,50 @@ package spirv
 type body struct {
 	m         *module
 	function  id
-	variables []uint32 // of the function: they stand at the beginning of its first block
-	code      []uint32 // what follows them
-	mentions  []id     // the global variables that it mentions
+	variables []uint32             // of the function: they stand at the beginning of its first block
+	code      []uint32             // what follows them
+	mentions  []id                 // the global variables that it mentions
+	computed  []map[computation]id // what was computed before, for each branch and loop around the place where the next instruction stands
 }
 
-func (m *module) newBody() *body { return &body{m: m, function: m.fresh()} }
+// computation is an instruction whose result depends on its operands alone.
+type computation struct {
+	op       opcode
+	exactly  bool
+	number   uint32 // of an extended one
+	typ      id
+	operands [4]id
+}
+
+func (m *module) newBody() *body {
+	return &body{m: m, function: m.fresh(), computed: []map[computation]id{{}}}
+}
+
+// The instructions between these, and OpLoad, depend on more than their operands.
+const firstAtomic, lastAtomic opcode = 227, 242
+
+// once is the result of an earlier instruction that computed the same; or else that of the one that write writes.
+func (b *body) once(c computation, operands []id, write func() id) id {
+	if len(operands) > len(c.operands) || c.op == opLoad || c.op >= firstAtomic && c.op <= lastAtomic {
+		return write()
+	}
+	copy(c.operands[:], operands)
+	for _, known := range b.computed {
+		if x, ok := known[c]; ok {
+			return x
+		}
+	}
+	x := write()
+	b.computed[len(b.computed)-1][c] = x
+	return x
+}
+
+// inside writes instructions that need not be done when what follows them is.
+func (b *body) inside(write func()) {
+	b.computed = append(b.computed, map[computation]id{})
+	write()
+	b.computed = b.computed[:len(b.computed)-1]
+}
 
 // finish puts the function into the module.
 func (b *body) finish() {
@@ -28,6 +66,10 @@ func (b *body) do(op opcode, operands ...uint32) { b.code = appendOp(b.code, op,
 
 // op writes an instruction with a result of a type.
 func (b *body) op(op opcode, typ id, operands ...id) id {
+	return b.once(computation{op: op, typ: typ}, operands, func() id { return b.write(op, typ, operands) })
+}
+
+func (b *body) write(op opcode, typ id, operands []id) id {
 	x := b.m.fresh()
 	b.code = append(b.code, uint32(len(operands)+3)<<16|uint32(op), uint32(typ), uint32(x))
 	for _, o := range operands {
@@ -38,19 +80,23 @@ func (b *body) op(op opcode, typ id, operands ...id) id {
 
 // exactly is op for arithmetic of floats that is not to be joined with other arithmetic.
 func (b *body) exactly(op opcode, typ id, operands ...id) id {
-	x := b.op(op, typ, operands...)
-	b.m.decorate(x, decorationNoContraction)
-	return x
+	return b.once(computation{op: op, typ: typ, exactly: true}, operands, func() id {
+		x := b.write(op, typ, operands)
+		b.m.decorate(x, decorationNoContraction)
+		return x
+	})
 }
 
 // extended writes a function of GLSL.std.450, by its number.
 func (b *body) extended(number uint32, typ id, operands ...id) id {
-	x := b.m.fresh()
-	b.code = append(b.code, uint32(len(operands)+5)<<16|uint32(opExtInst), uint32(typ), uint32(x), uint32(b.m.glsl()), number)
-	for _, o := range operands {
-		b.code = append(b.code, uint32(o))
-	}
-	return x
+	return b.once(computation{op: opExtInst, number: number, typ: typ}, operands, func() id {
+		x := b.m.fresh()
+		b.code = append(b.code, uint32(len(operands)+5)<<16|uint32(opExtInst), uint32(typ), uint32(x), uint32(b.m.glsl()), number)
+		for _, o := range operands {
+			b.code = append(b.code, uint32(o))
+		}
+		return x
+	})
 }
 
 // variable is a variable of the function.
@@ -77,11 +123,11 @@ func (b *body) when(condition id, then, otherwise func()) {
 	b.do(opSelectionMerge, uint32(after), selectionControlNone)
 	b.do(opBranchConditional, uint32(condition), uint32(yes), uint32(no))
 	b.do(opLabel, uint32(yes))
-	then()
+	b.inside(then)
 	b.do(opBranch, uint32(after))
 	if otherwise != nil {
 		b.do(opLabel, uint32(no))
-		otherwise()
+		b.inside(otherwise)
 		b.do(opBranch, uint32(after))
 	}
 	b.do(opLabel, uint32(after))
@@ -95,12 +141,14 @@ func (b *body) loop(condition func() id, inside, next func()) {
 	b.do(opLoopMerge, uint32(after), uint32(again), loopControlNone)
 	b.do(opBranch, uint32(test))
 	b.do(opLabel, uint32(test))
-	b.do(opBranchConditional, uint32(condition()), uint32(run), uint32(after))
-	b.do(opLabel, uint32(run))
-	inside()
-	b.do(opBranch, uint32(again))
-	b.do(opLabel, uint32(again))
-	next()
+	b.inside(func() {
+		b.do(opBranchConditional, uint32(condition()), uint32(run), uint32(after))
+		b.do(opLabel, uint32(run))
+		b.inside(inside)
+		b.do(opBranch, uint32(again))
+		b.do(opLabel, uint32(again))
+		next()
+	})
 	b.do(opBranch, uint32(head))
 	b.do(opLabel, uint32(after))
 }

@@ -15,10 +15,28 @@ func (w *writer) left(x id, bits uint32) id         { return w.word(opShiftLeftL
 func (w *writer) right(x id, bits uint32) id {
 	return w.word(opShiftRightLogical, x, w.constant32(bits))
 }
-func (w *writer) test(op opcode, x, y id) id   { return w.op(op, w.boolType(), x, y) }
-func (w *writer) choose(typ, cond, x, y id) id { return w.op(opSelect, typ, cond, x, y) }
-func (w *writer) bits32(x id) id               { return w.op(opBitcast, w.intType(32), x) }
-func (w *writer) float32(bits id) id           { return w.op(opBitcast, w.floatType(32), bits) }
+func (w *writer) test(op opcode, x, y id) id { return w.op(op, w.boolType(), x, y) }
+func (w *writer) bits32(x id) id             { return w.op(opBitcast, w.intType(32), x) }
+func (w *writer) float32(bits id) id         { return w.op(opBitcast, w.floatType(32), bits) }
+
+// choose is x where a condition holds, and else y. Mesa takes a choice between 0 and −1 for a negated boolean, which makes −0 of the 0: it gets two choices.
+func (w *writer) choose(typ, cond, x, y id) id {
+	a, first := w.numbers[x]
+	b, second := w.numbers[y]
+	if first && second && (a == 0 && b == -1 || a == -1 && b == 0) {
+		dt := dtype.F32
+		if typ != w.floatType(32) {
+			dt = dtype.F64
+		}
+		f := w.floatBits(dt)
+		part := func(mask uint64) id {
+			return w.op(opSelect, f.word, cond, f.number(f.bitsOf(a)&mask), f.number(f.bitsOf(b)&mask))
+		}
+		sign := uint64(1) << (f.width - 1)
+		return f.back(w.op(opBitwiseOr, f.word, part(sign), part(sign-1)))
+	}
+	return w.op(opSelect, typ, cond, x, y)
+}
 
 // decode makes a value of an element's bits, which are zero-extended.
 func (w *writer) decode(dt dtype.DType, x id) id {
@@ -33,8 +51,10 @@ func (w *writer) decode(dt dtype.DType, x id) id {
 		return w.decodeHalf(x)
 	case dt == dtype.F64:
 		return w.op(opBitcast, w.floatType(64), x)
-	case dt.IsFloat():
-		refuse("elements of %s", dt)
+	case dt == dtype.C64 && w.int64s():
+		return w.op(opBitcast, w.pairType(), x)
+	case coded(dt):
+		return w.fromCode(dt, x)
 	case dt.IsSigned() && dt.Bits() < 32:
 		return w.wrapped(dt, x)
 	}
@@ -57,16 +77,21 @@ func (w *writer) encode(dt dtype.DType, x id) id {
 			return w.op(opBitcast, w.pairType(), x)
 		}
 		return w.op(opBitcast, w.intType(64), x)
-	case dt.IsFloat():
-		refuse("elements of %s", dt)
+	case dt == dtype.C64 && w.int64s():
+		return w.op(opBitcast, w.intType(64), x)
+	case coded(dt):
+		return w.toCode(dt, x, false)
 	}
 	return x
 }
 
 // rounded is a value of f32 rounded to a narrower type.
 func (w *writer) rounded(dt dtype.DType, x id) id {
-	if dt == dtype.F32 || dt == dtype.F64 {
+	switch {
+	case dt == dtype.F32 || dt == dtype.F64:
 		return x
+	case coded(dt):
+		return w.fromCode(dt, w.toCode(dt, x, true))
 	}
 	bits := w.encode(dt, x)
 	return w.decode(dt, w.and(bits, uint32(1)<<dt.Bits()-1))
@@ -144,20 +169,22 @@ func (w *writer) encodeBrain(x id) id {
 	return w.choose(w.intType(32), w.isNaN32(x), nan, out)
 }
 
-// cast converts a value.
-func (w *writer) cast(to dtype.DType, x value) id {
+// cast converts a value. What is beyond a float of at most 8 bits becomes the greatest if clamped.
+func (w *writer) cast(to dtype.DType, x value, clamped bool) id {
 	from := x.dt
 	switch {
 	case to == from:
 		return w.whole(x)
+	case coded(to):
+		return w.fromCode(to, w.toCode(to, w.near(x), clamped))
 	case to == dtype.Bool:
 		return w.notZero(x)
 	case from == dtype.Bool:
 		return w.fromBool(to, x.id)
 	case to == dtype.C64:
-		return w.op(opCompositeConstruct, w.pairType(), w.bits32(w.cast(dtype.F32, x)), w.constant32(0))
+		return w.op(opCompositeConstruct, w.pairType(), w.bits32(w.cast(dtype.F32, x, true)), w.constant32(0))
 	case from == dtype.C64:
-		return w.cast(to, value{id: w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, 0)), dt: dtype.F32})
+		return w.cast(to, value{id: w.float32(w.op2(opCompositeExtract, w.intType(32), x.id, 0)), dt: dtype.F32}, clamped)
 	case from.IsInt() && to.IsInt():
 		return w.castInteger(to, x)
 	case from.IsInt():
@@ -223,18 +250,42 @@ func (w *writer) castInteger(to dtype.DType, x value) id {
 	return w.wrapped(to, x.id)
 }
 
+// near is an f32 that is rounded to fewer bits as the value itself would be.
+func (w *writer) near(x value) id {
+	switch {
+	case x.dt == dtype.C64:
+		return w.cast(dtype.F32, x, true)
+	case x.dt == dtype.F64:
+		return w.oddOfDouble(x.id)
+	case x.dt == dtype.Bool:
+		return w.fromBool(dtype.F32, x.id)
+	case x.dt.IsFloat():
+		return x.id
+	}
+	return w.nearInteger(x)
+}
+
 // intToFloat rounds once, to whatever type.
 func (w *writer) intToFloat(to dtype.DType, x value) id {
-	signed := x.dt.IsSigned()
-	op := opConvertUToF
-	if signed {
-		op = opConvertSToF
+	if to == dtype.F64 || to == dtype.F32 {
+		return w.op(conversionOf(x.dt), w.heldType(to), x.id)
 	}
-	switch {
-	case to == dtype.F64 || to == dtype.F32:
-		return w.op(op, w.heldType(to), x.id)
-	case x.dt.Bits() <= 16:
-		return w.rounded(to, w.op(op, w.floatType(32), x.id)) // which is exact
+	return w.rounded(to, w.nearInteger(x))
+}
+
+// conversionOf is the instruction that makes floats of integers.
+func conversionOf(dt dtype.DType) opcode {
+	if dt.IsSigned() {
+		return opConvertSToF
+	}
+	return opConvertUToF
+}
+
+// nearInteger is near for integers.
+func (w *writer) nearInteger(x value) id {
+	signed := x.dt.IsSigned()
+	if x.dt.Bits() <= 16 {
+		return w.op(conversionOf(x.dt), w.floatType(32), x.id) // which is exact
 	}
 	magnitude, negative := x.id, w.constantBool(false)
 	typ := w.intType(32)
@@ -248,7 +299,7 @@ func (w *writer) intToFloat(to dtype.DType, x value) id {
 	}
 	y := w.oddFloat(magnitude, wide)
 	float := w.floatType(32)
-	return w.rounded(to, w.choose(float, negative, w.op(opFNegate, float, y), y))
+	return w.choose(float, negative, w.op(opFNegate, float, y), y)
 }
 
 // oddFloat is an integer without a sign as an f32 of 24 bits: what is cut off makes the last bit odd, so that rounding to fewer bits rounds as if nothing
@@ -370,12 +421,10 @@ func (w *writer) castFloat(to dtype.DType, x value) id {
 		return w.op(opFConvert, w.heldType(to), x.id)
 	case x.dt == dtype.F64 && to == dtype.F32:
 		return w.op(opFConvert, w.floatType(32), x.id)
-	case x.dt == dtype.F64:
-		return w.rounded(to, w.oddOfDouble(x.id))
 	case to == dtype.F32:
 		return x.id
 	}
-	return w.rounded(to, x.id)
+	return w.rounded(to, w.near(x))
 }
 
 // oddOfDouble is an f64 as an f32, of two the odd one, so that rounding that rounds as if it had been of the f64.

@@ -46,6 +46,7 @@ func (w *writer) iterationsOf(body []loop.Stmt) sym.Expr {
 	for _, s := range body {
 		switch s := s.(type) {
 		case *loop.For:
+			w.extents[s.Var] = s.Extent
 			total = total.Add(w.overAll(s.Extent).Mul(sym.Const(1).Add(w.iterationsOf(s.Body))))
 		case *loop.When:
 			total = total.Add(w.iterationsOf(s.Then).Max(w.iterationsOf(s.Else)))
@@ -56,10 +57,99 @@ func (w *writer) iterationsOf(body []loop.Stmt) sym.Expr {
 	return total
 }
 
-// overAll is an extent over dimensions: one that loops' variables decide is taken at its greatest.
+// overAll is an extent over dimensions: at least what it is for all values of the loops' variables in it.
 func (w *writer) overAll(e sym.Expr) sym.Expr {
-	if !w.overDims(e) {
-		e = sym.Const(w.most(e))
+	if w.overDims(e) {
+		return e.Max(sym.Const(0))
 	}
-	return e.Max(sym.Const(0))
+	if bound, ok := w.extreme(e, true); ok {
+		return bound.Max(sym.Const(0))
+	}
+	return sym.Const(max(w.most(e), 0))
+}
+
+// extreme is an integer over dimensions that is at least, or not up at most, what another is for all values of the loops' variables in it.
+func (w *writer) extreme(e sym.Expr, up bool) (sym.Expr, bool) {
+	if w.overDims(e) {
+		return e, true
+	}
+	constant, terms := e.Terms()
+	total := sym.Const(constant)
+	for _, t := range terms {
+		product := sym.Const(t.Coef)
+		for _, f := range t.Factors {
+			x, ok := w.extremeFactor(f, up == (t.Coef > 0))
+			if !ok || len(t.Factors) > 1 && !w.overDims(x) {
+				return e, false
+			}
+			low, _ := w.ranges.Of(x)
+			if own, _ := w.ranges.Of(f.Expr()); len(t.Factors) > 1 && min(low.Min, own.Min) < 0 {
+				return e, false
+			}
+			product = product.Mul(x)
+		}
+		total = total.Add(product)
+	}
+	return total, true
+}
+
+func (w *writer) extremeFactor(f sym.Factor, up bool) (sym.Expr, bool) {
+	var args []sym.Expr
+	for i, arg := range f.Args {
+		if i == 1 && (f.Kind == sym.FloorQuotient || f.Kind == sym.CeilQuotient || f.Kind == sym.Remainder) {
+			args = append(args, arg)
+			continue
+		}
+		x, ok := w.extreme(arg, up)
+		if !ok {
+			return x, false
+		}
+		args = append(args, x)
+	}
+	switch f.Kind {
+	case sym.Variable:
+		return w.extremeName(f.Name, up)
+	case sym.Least, sym.Greatest:
+		x := args[0]
+		for _, y := range args[1:] {
+			if f.Kind == sym.Least {
+				x = x.Min(y)
+			} else {
+				x = x.Max(y)
+			}
+		}
+		return x, true
+	case sym.FloorQuotient, sym.CeilQuotient, sym.Remainder:
+		if !w.overDims(args[1]) {
+			return sym.Expr{}, false
+		}
+	}
+	switch f.Kind {
+	case sym.FloorQuotient:
+		return args[0].FloorDiv(args[1]), true
+	case sym.CeilQuotient:
+		return args[0].CeilDiv(args[1]), true
+	case sym.Remainder:
+		if up {
+			return args[1].Sub(sym.Const(1)), true
+		}
+		return sym.Const(0), true
+	}
+	return sym.Expr{}, false
+}
+
+// extremeName is extreme for a name: a dimension, or a loop's variable.
+func (w *writer) extremeName(name sym.Name, up bool) (sym.Expr, bool) {
+	if w.overDims(sym.Var(name)) {
+		return sym.Var(name), true
+	}
+	extent, known := w.extents[name]
+	switch {
+	case !known:
+		return extent, false
+	case up:
+		top, ok := w.extreme(extent, true)
+		return top.Sub(sym.Const(1)).Max(sym.Const(0)), ok
+	}
+	return sym.Const(0), true
 }

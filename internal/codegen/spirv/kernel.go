@@ -64,7 +64,7 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 		}
 	}()
 	w := &writer{module: newModule(), kernel: k, machine: machine, ranges: sym.NewMeasure(), dims: m.Dims, divisors: loop.DivisorsOf(k, m),
-		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, notZeros: map[id]bool{}}
+		names: map[sym.Name]integer{}, memories: map[string]*memory{}, bound: map[string]value{}, numbers: map[id]float64{}, extents: map[sym.Name]sym.Expr{}}
 	w.capability(capabilityShader, capabilityPhysicalStorageBufferAddresses)
 	w.extension("SPV_KHR_physical_storage_buffer")
 	w.float32Modes()
@@ -396,6 +396,7 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 // enterPlain gives the names of a nest's loops their ranges.
 func (w *writer) enterPlain(n nest) {
 	for _, l := range n.loops {
+		w.extents[l.Var] = l.Extent
 		w.ranges.Set(l.Var, sym.Range{Max: max(w.most(l.Extent), 1) - 1})
 	}
 	w.rangesOf(n.body)

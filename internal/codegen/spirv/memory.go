@@ -31,6 +31,9 @@ func (w *writer) memory(name string) *memory {
 // place is where an element lies: elements from the buffer's first one.
 func (w *writer) place(m *memory, index []sym.Expr) sym.Expr {
 	if m.thread {
+		if w.thread == (sym.Name{}) || !index[0].Equal(sym.Var(w.thread)) {
+			refuse("another thread's own memory")
+		}
 		index = append([]sym.Expr{sym.Const(0)}, index[1:]...)
 	}
 	return loop.Offset(index, m.shape, m.strides)

@@ -6,7 +6,6 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
-	"github.com/weirml/weir/internal/target"
 )
 
 // statements writes what one thread does alone.
@@ -41,15 +40,7 @@ func (w *writer) unroll(s *loop.For) bool {
 	if !fixed || n > mostWritten || s.Kind == loop.Serial {
 		return false
 	}
-	own := false
-	reads, writes := touches(s.Body)
-	for _, set := range []map[string]bool{reads, writes} {
-		for name := range set {
-			m := w.memories[name]
-			own = own || m != nil && m.thread
-		}
-	}
-	if !own {
+	if !w.reachesOwn(touches(s.Body)) {
 		return false
 	}
 	for i := range n {
@@ -185,8 +176,8 @@ func (w *writer) storeStmt(s *loop.Store) {
 	w.when(w.expr(s.Mask).id, func() { w.store(m, offset, x) }, nil)
 }
 
-// mostUnrolled is how many sums of a contraction are written out, each with its place known.
-const mostUnrolled = 256
+// mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread of a block has for its own; mostAlone if not.
+const mostUnrolled, mostAlone = 256, 16
 
 // contract adds products up. Where the extents of the sums are small and known, and they are a thread's own variables, the loop over the steps is around them all: a step's
 // elements are read once.
@@ -195,7 +186,11 @@ func (w *writer) contract(s *loop.Contract) {
 	columns, fixedColumns := s.N.Const()
 	c := w.memory(s.C.Buffer)
 	step := sym.Bound(w.kernel.Name + " step")
-	if fixedRows && fixedColumns && rows*columns <= mostUnrolled && c.variable != 0 {
+	most := int64(mostAlone)
+	if c.thread {
+		most = mostUnrolled
+	}
+	if fixedRows && fixedColumns && rows*columns <= most && c.variable != 0 {
 		if rows > 0 && columns > 0 {
 			w.contractHeld(s, rows, columns, step)
 		}
@@ -284,19 +279,5 @@ func (w *writer) tileValue(t *loop.Tile, dt dtype.DType, row, column sym.Expr) i
 	if m.dt == dt {
 		return x.id
 	}
-	return w.cast(dt, x)
+	return w.cast(dt, x, true)
 }
-
-// function applies a function of one f32.
-func (w *writer) function(op loop.UnaryOp, x id) id {
-	refuse("%s", op)
-	return 0
-}
-
-// function2 applies a function of two f32.
-func (w *writer) function2(op loop.BinaryOp, x, y id) id {
-	refuse("%s", op)
-	return 0
-}
-
-var _ = target.VulkanName

@@ -40,9 +40,10 @@ func (w *writer) whole(x value) id {
 
 // expr is an expression's value.
 func (w *writer) expr(e loop.Expr) value {
+	if c := folded(e); c != nil {
+		return w.constantValue(c)
+	}
 	switch e := e.(type) {
-	case *loop.Const:
-		return w.constantValue(e)
 	case *loop.Ref:
 		x, ok := w.bound[e.Name]
 		if !ok {
@@ -71,17 +72,39 @@ func (w *writer) expr(e loop.Expr) value {
 		}
 		return value{id: w.choose(w.heldType(x.dt), cond.id, w.whole(x), w.whole(y)), dt: x.dt}
 	case *loop.Cast:
-		if e.Wrap && e.Type.IsFloat() && e.Type.Bits() <= 8 {
-			refuse("a cast to %s", e.Type)
-		}
 		x := w.expr(e.X)
 		if e.Type == x.dt {
 			return x
 		}
-		return value{id: w.cast(e.Type, x), dt: e.Type}
+		return value{id: w.cast(e.Type, x, !e.Wrap), dt: e.Type}
 	}
 	w.bug("an expression of type %T", e)
 	return value{}
+}
+
+// folded is the constant that an expression of constants is; nil for others.
+func folded(e loop.Expr) *loop.Const {
+	switch e := e.(type) {
+	case *loop.Const:
+		return e
+	case *loop.Unary:
+		if x := folded(e.X); x != nil && loop.Scalar(x.Type) {
+			return &loop.Const{Type: e.DType(), Bits: loop.EvalUnary(e.Op, x.Type, x.Bits)}
+		}
+	case *loop.Binary:
+		x := folded(e.X)
+		if x == nil || !loop.Scalar(x.Type) {
+			return nil
+		}
+		if y := folded(e.Y); y != nil {
+			return &loop.Const{Type: e.DType(), Bits: loop.EvalBinary(e.Op, x.Type, x.Bits, y.Bits)}
+		}
+	case *loop.Cast:
+		if x := folded(e.X); x != nil && loop.Scalar(x.Type) && loop.Scalar(e.Type) {
+			return &loop.Const{Type: e.Type, Bits: loop.EvalCast(e.Type, x.Type, e.Wrap, x.Bits)}
+		}
+	}
+	return nil
 }
 
 func (w *writer) constantValue(e *loop.Const) value {
@@ -94,10 +117,10 @@ func (w *writer) constantValue(e *loop.Const) value {
 	case dt == dtype.F64:
 		w.heldType(dt)
 		x.id = w.constantDouble(e.Bits)
-		w.notZeros[x.id] = loop.ToFloat(dt, e.Bits) != 0
+		w.numbers[x.id] = loop.ToFloat(dt, e.Bits)
 	case dt.IsFloat():
 		x.id = w.constantFloat(math.Float32bits(float32(loop.ToFloat(dt, e.Bits))))
-		w.notZeros[x.id] = loop.ToFloat(dt, e.Bits) != 0
+		w.numbers[x.id] = loop.ToFloat(dt, e.Bits)
 	case dt == dtype.I64 && int64(e.Bits) == int64(int32(e.Bits)):
 		x.id, x.narrow = w.constant32(uint32(e.Bits)), true
 	case dt.Bits() == 64:
@@ -119,9 +142,15 @@ func (w *writer) loadExpr(e *loop.Load) id {
 		return w.load(m, offset)
 	}
 	mask, typ := w.expr(e.Mask), w.heldType(e.Type)
+	if mask.id == w.constantBool(true) {
+		return w.load(m, offset)
+	}
 	other := w.zeroOf(e.Type)
 	if e.Else != nil {
 		other = w.whole(w.expr(e.Else))
+	}
+	if mask.id == w.constantBool(false) {
+		return other
 	}
 	if !w.someElements(m) || m.dt.Bits() < 8 {
 		result := w.variable(typ)
@@ -162,7 +191,16 @@ func (w *writer) someElements(m *memory) bool {
 }
 
 // zeroOf is a zero of a type.
-func (w *writer) zeroOf(dt dtype.DType) id { return w.global(opConstantNull, w.heldType(dt)) }
+func (w *writer) zeroOf(dt dtype.DType) id {
+	if dt == dtype.F8E8M0 { // the code 0
+		return w.constantFloat(leastPower)
+	}
+	x := w.global(opConstantNull, w.heldType(dt))
+	if dt.IsFloat() {
+		w.numbers[x] = 0
+	}
+	return x
+}
 
 // unary applies a function.
 func (w *writer) unary(op loop.UnaryOp, x value) value {
@@ -176,7 +214,11 @@ func (w *writer) unary(op loop.UnaryOp, x value) value {
 	case x.dt.IsInt():
 		return value{id: w.unaryInteger(op, value{id: w.whole(x), dt: x.dt}), dt: x.dt}
 	}
-	return value{id: w.unaryFloat(op, x), dt: x.dt}
+	y := w.unaryFloat(op, x)
+	if coded(x.dt) {
+		y = w.rounded(x.dt, y)
+	}
+	return value{id: y, dt: x.dt}
 }
 
 func (w *writer) isInf(x value) id {
@@ -276,8 +318,7 @@ func (w *writer) unaryDouble(op loop.UnaryOp, x id) id {
 	case loop.Reciprocal:
 		return w.divide(dtype.F64, w.constantDouble(math.Float64bits(1)), x)
 	}
-	refuse("%s of f64", op)
-	return 0
+	return w.wideFunction(op, x)
 }
 
 // comparisons are the instructions for floats, for signed integers and for unsigned ones.
@@ -472,130 +513,6 @@ func (w *writer) dotBytes(x, y id) id {
 		}
 	}
 	return sum
-}
-
-// divide is a quotient of floats. By 0 it is what IEEE 754 says, which Vulkan leaves open.
-func (w *writer) divide(dt dtype.DType, x, y id) id {
-	typ := w.heldType(dt)
-	q := w.exactly(opFDiv, typ, x, y)
-	if w.notZeros[y] {
-		return q
-	}
-	if dt == dtype.F64 {
-		if !w.int64s() {
-			refuse("f64 without integers of 64 bits")
-		}
-		long := w.intType(64)
-		sign := w.op(opBitwiseXor, long, w.op(opBitcast, long, x), w.op(opBitcast, long, y))
-		sign = w.op(opBitwiseAnd, long, sign, w.constant64(1<<63))
-		infinite := w.op(opBitcast, typ, w.op(opBitwiseOr, long, sign, w.constant64(math.Float64bits(math.Inf(1)))))
-		nan := w.op(opLogicalOr, w.boolType(), w.test(opIEqual, w.magnitude64(x), w.constant64(0)), w.isNaN64(x))
-		infinite = w.choose(typ, nan, w.constantDouble(math.Float64bits(math.NaN())), infinite)
-		return w.choose(typ, w.test(opIEqual, w.magnitude64(y), w.constant64(0)), infinite, q)
-	}
-	a, b := w.bits32(x), w.bits32(y)
-	infinite := w.or(w.and(w.word(opBitwiseXor, a, b), 1<<31), w.constant32(0x7f800000))
-	a = w.and(a, 0x7fffffff)
-	nan := w.op(opLogicalOr, w.boolType(), w.test(opIEqual, a, w.constant32(0)), w.test(opUGreaterThan, a, w.constant32(0x7f800000)))
-	infinite = w.choose(w.intType(32), nan, w.constant32(0x7fc00000), infinite)
-	zero := w.test(opIEqual, w.and(b, 0x7fffffff), w.constant32(0))
-	return w.choose(typ, zero, w.float32(infinite), q)
-}
-
-var floatOps = map[loop.BinaryOp]opcode{loop.Add: opFAdd, loop.Sub: opFSub, loop.Mul: opFMul}
-
-func (w *writer) binaryFloat(op loop.BinaryOp, dt dtype.DType, x, y id) id {
-	typ := w.heldType(dt)
-	if code, ok := floatOps[op]; ok {
-		return w.rounded(dt, w.exactly(code, typ, x, y))
-	}
-	switch op {
-	case loop.Div:
-		return w.rounded(dt, w.divide(dt, x, y))
-	case loop.Min, loop.Max:
-		return w.leastFloat(op, dt, typ, x, y)
-	case loop.Rem, loop.FloorMod:
-		if dt == dtype.F64 {
-			break
-		}
-		return w.rounded(dt, w.modulo(op, x, y))
-	case loop.Pow, loop.Atan2:
-		if dt == dtype.F64 {
-			break
-		}
-		return w.rounded(dt, w.function2(op, x, y))
-	}
-	refuse("%s of %s", op, dt)
-	return 0
-}
-
-// leastFloat is the lesser, or for Max the greater. NaN wins, and −0 is less than 0.
-func (w *writer) leastFloat(op loop.BinaryOp, dt dtype.DType, typ, x, y id) id {
-	less, join := opFOrdLessThan, opBitwiseOr
-	if op == loop.Max {
-		less, join = opFOrdGreaterThan, opBitwiseAnd
-	}
-	z := w.choose(typ, w.test(less, x, y), x, y)
-	bits := w.intType(32)
-	if dt == dtype.F64 {
-		if !w.int64s() {
-			refuse("f64 without integers of 64 bits")
-		}
-		bits = w.intType(64)
-	}
-	same := w.op(opBitcast, typ, w.op(join, bits, w.op(opBitcast, bits, x), w.op(opBitcast, bits, y)))
-	z = w.choose(typ, w.test(opFOrdEqual, x, y), same, z)
-	z = w.choose(typ, w.isNaN(dt, y), y, z)
-	return w.choose(typ, w.isNaN(dt, x), x, z)
-}
-
-// modulo is the exact remainder of f32, with the dividend's sign, or for FloorMod as Python has it: both are taken as integers times powers of two, and what is left of the
-// dividend is doubled and reduced, once for each power that lies between.
-func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
-	word, float := w.intType(32), w.floatType(32)
-	a, b := w.and(w.bits32(x), 0x7fffffff), w.and(w.bits32(y), 0x7fffffff)
-	significand := func(v id) (m, e id) {
-		exponent := w.right(v, 23)
-		small := w.test(opIEqual, exponent, w.constant32(0))
-		m = w.or(w.and(v, 0x7fffff), w.choose(word, small, w.constant32(0), w.constant32(1<<23)))
-		return m, w.choose(word, small, w.constant32(1), exponent)
-	}
-	m, e := significand(a)
-	n, f := significand(b)
-	some := w.choose(word, w.test(opIEqual, n, w.constant32(0)), w.constant32(1), n)
-	rest, at := w.variable(word), w.variable(word)
-	less := w.test(opULessThan, a, b)
-	w.set(rest, m)
-	w.set(at, w.choose(word, less, f, e))
-	w.loop(func() id { return w.test(opUGreaterThan, w.get(at, word), f) }, func() {
-		w.set(rest, w.left(w.word(opUMod, w.get(rest, word), some), 1))
-	}, func() { w.set(at, w.word(opISub, w.get(at, word), w.constant32(1))) })
-	left := w.word(opUMod, w.get(rest, word), some)
-	// left · 2^(f−150), left < 2²⁴: f is at least 1, so that this is a normal number or rightly subnormal.
-	top := w.extended(glslFindUMsb, word, w.or(left, w.constant32(1)))
-	up := w.word(opISub, w.constant32(23), top) // to make it 24 bits
-	room := w.word(opISub, f, w.constant32(1))
-	up = w.choose(word, w.test(opULessThan, up, room), up, room)
-	shifted := w.word(opShiftLeftLogical, left, up)
-	exponent := w.word(opISub, f, up)
-	normal := w.test(opUGreaterThanEqual, shifted, w.constant32(1<<23))
-	exponent = w.choose(word, normal, exponent, w.constant32(0))
-	r := w.or(w.left(exponent, 23), w.and(shifted, 0x7fffff))
-	r = w.choose(word, less, a, r)
-	sign := w.and(w.bits32(x), 1<<31)
-	out := w.float32(w.or(sign, r))
-	// NaN where an operand is NaN, the dividend infinite or the divisor 0.
-	bad := w.test(opUGreaterThanEqual, a, w.constant32(0x7f800000))
-	bad = w.op(opLogicalOr, w.boolType(), bad, w.test(opUGreaterThan, b, w.constant32(0x7f800000)))
-	bad = w.op(opLogicalOr, w.boolType(), bad, w.test(opIEqual, b, w.constant32(0)))
-	if op == loop.FloorMod {
-		zero := w.test(opIEqual, r, w.constant32(0))
-		other := w.and(w.bits32(y), 1<<31)
-		differ := w.test(opINotEqual, sign, other)
-		moved := w.choose(float, differ, w.exactly(opFAdd, float, out, y), out)
-		out = w.choose(float, zero, w.float32(other), moved)
-	}
-	return w.choose(float, bad, w.constantFloat(0x7fc00000), out)
 }
 
 // decided tells of comparisons of Index values, which are common in masks, whether they hold for every binding.

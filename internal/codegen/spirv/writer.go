@@ -20,9 +20,10 @@ type writer struct {
 	names    map[sym.Name]integer
 	memories map[string]*memory
 	bound    map[string]value // of Lets, and of Vars as variables
-	notZeros map[id]bool      // constants that are known not to be 0
+	numbers  map[id]float64   // floats that are known
 	checks   []*loop.Check
-	longest  sym.Expr // iterations of a thread's loops, of the entry with most
+	extents  map[sym.Name]sym.Expr // of loops, by their variables
+	longest  sym.Expr              // iterations of a thread's loops, of the entry with most
 	tiles    sym.Expr
 	scratch  sym.Expr
 
@@ -32,6 +33,7 @@ type writer struct {
 	arguments  id // the address of the argument block
 	threads    int64
 	shared     int64           // bytes that the block's locals share, so far
+	thread     sym.Name        // the variable of the Thread loop, if it reaches what threads have for their own
 	touched    map[string]bool // what Thread loops touched since the threads last waited, and whether they wrote it
 }
 

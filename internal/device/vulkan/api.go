@@ -45,12 +45,17 @@ const (
 	kindSemaphoreWait   = 1000207004
 	kindBufferAddress   = 1000244001
 	kindDotProduct      = 1000280000
+	kindMaintenance4    = 1000413001
 	apiVersion12        = 1<<22 | 2<<12
 	apiVersion13        = 1<<22 | 3<<12
 	queueCompute        = 2
 	propertyDeviceLocal = 1
 	propertyVisible     = 2
 	propertyCoherent    = 4
+	propertyCached      = 8
+	mostTypes           = 32
+	mostHeaps           = 16
+	heapDeviceLocal     = 1
 	usageTransfer       = 1 | 2
 	usageStorage        = 0x20
 	usageAddress        = 0x20000
@@ -65,6 +70,13 @@ const (
 	hostRead            = 0x2000
 	bindCompute         = 1
 	subgroupArithmetic  = 4
+	portability         = 1 // flag of an instance: devices that lack a part of Vulkan are listed too
+	allocateAddressed   = 2 // flag of an allocation: it has an address
+	submitOnce          = 1 // flag of commands
+	timelineSemaphore   = 1
+	severityWarning     = 0x100
+	severityError       = 0x1000
+	messagesAll         = 7
 )
 
 type applicationInfo struct {
@@ -125,6 +137,11 @@ type deviceCreateInfo struct {
 	features          uintptr
 }
 
+type extension struct {
+	name    [256]byte
+	version uint32
+}
+
 type memoryType struct{ flags, heap uint32 }
 
 type memoryHeap struct {
@@ -135,9 +152,9 @@ type memoryHeap struct {
 
 type memoryProperties struct {
 	typeCount uint32
-	types     [32]memoryType
+	types     [mostTypes]memoryType
 	heapCount uint32
-	heaps     [16]memoryHeap
+	heaps     [mostHeaps]memoryHeap
 }
 
 type bufferCreateInfo struct {
@@ -323,6 +340,9 @@ const (
 	subgroupSize             = 32
 	subgroupThreads          = 16
 	subgroupOperations       = 24
+	subgroupStages           = 20
+	maintenance4Size         = 24
+	maintenanceMostBuffer    = 16
 	maintenance3Size         = 32
 	maintenanceMostAllocated = 24
 	driverSize               = 536

@@ -5,6 +5,8 @@ package vulkan
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -57,6 +59,7 @@ type Device struct {
 	gone       atomic.Bool
 	mu         sync.Mutex
 	usage      device.Usage
+	hidden     bool // tests have the host not see the device's own memory
 }
 
 // deviceFunctions are the addresses of the functions that are called often.
@@ -82,7 +85,7 @@ func Open(number int, o Options) (d *Device, err error) {
 		return d, err
 	}
 	if number < 0 || number >= len(found) {
-		return d, diag.Unsupportedf("device %d of %d that Vulkan has here", number, len(found)).WithFix("weir env lists them")
+		return d, noSuch(number, found)
 	}
 	d.physical = found[number]
 	if why := d.physical.info.Why; why != "" {
@@ -92,6 +95,18 @@ func Open(number int, o Options) (d *Device, err error) {
 		return d, err
 	}
 	return d, d.prepare()
+}
+
+// noSuch is the error of a number that no device has.
+func noSuch(number int, found []physical) error {
+	if len(found) == 0 {
+		return diag.Unsupportedf("Vulkan has no device here").WithFix(driverFix)
+	}
+	var names []string
+	for _, p := range found {
+		names = append(names, p.info.Name+" is "+p.info.Product)
+	}
+	return diag.Unsupportedf("there is no %s:%d", target.VulkanName, number).WithFix("choose one of these: %s", strings.Join(names, ", "))
 }
 
 // create makes the logical device, with the features that code for it uses.
@@ -125,6 +140,14 @@ func (d *Device) create() error {
 	priority := float32(1)
 	queue := queueCreateInfo{head: head{kind: kindQueueCreate}, family: d.physical.family, count: 1, priorities: at(&p, &priority)}
 	info := deviceCreateInfo{head: head{kind: kindDevice, next: features.address()}, queueCount: 1, queues: at(&p, &queue)}
+	has, err := d.extensions("vkEnumerateDeviceExtensionProperties", d.physical.handle)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(has, portabilitySubset) { // such a device must be told that it is known to be one
+		names := []uintptr{text(&p, portabilitySubset)}
+		info.extensions, info.extensionCount = list(&p, names), 1
+	}
 	if err := call("vkCreateDevice", d.function("vkCreateDevice"), d.physical.handle, at(&p, &info), 0, at(&p, &d.handle)); err != nil {
 		return err
 	}
@@ -165,9 +188,18 @@ func (d *Device) callAt(name string, function uintptr, args ...uintptr) error {
 	err := call(name, function, args...)
 	if errors.Is(err, device.ErrLost) {
 		d.gone.Store(true)
-		device.Forget(d)
 	}
 	return err
+}
+
+// Lost reports whether the device has stopped working.
+func (d *Device) Lost() bool { return d.gone.Load() }
+
+// waitIdle ends when the device has done all that it was given.
+func (d *Device) waitIdle() error {
+	d.submitting.Lock()
+	defer d.submitting.Unlock()
+	return d.call("vkQueueWaitIdle", d.queue)
 }
 
 // destroy calls a function that gives something of the device's back.
@@ -175,6 +207,13 @@ func (d *Device) destroy(name string, handle uint64) {
 	if handle != 0 {
 		do(d.function(name), d.handle, uintptr(handle), 0)
 	}
+}
+
+// stop ends when a lost device does nothing any more. Vulkan says that this takes a while, at most.
+func (d *Device) stop() {
+	d.submitting.Lock()
+	defer d.submitting.Unlock()
+	do(d.function("vkQueueWaitIdle"), d.queue)
 }
 
 // Name is the device's kind and number.
@@ -205,9 +244,9 @@ func (d *Device) count(m *memory, sign int64) {
 	u.Most = max(u.Most, u.Memory+u.Queues+u.Rounded)
 }
 
-// QueueBytes is what a queue takes at most. Memory that the host sees is copied to and from without a way through more.
+// QueueBytes is what a queue takes at most. Memory that the host reads quickly is copied to and from without a way through more.
 func (d *Device) QueueBytes() int64 {
-	if _, seen, _ := d.memoryType(^uint32(0), false); seen {
+	if _, flags, _ := d.memoryType(^uint32(0), false); flags&propertyCached != 0 {
 		return argumentBytes
 	}
 	return argumentBytes + stagingBytes
@@ -217,7 +256,9 @@ func (d *Device) QueueBytes() int64 {
 func (d *Device) Close() error {
 	var err error
 	if d.handle != 0 {
-		do(d.function("vkDeviceWaitIdle"), d.handle)
+		if d.queue != 0 {
+			d.waitIdle() // queues have been closed, and waited for
+		}
 		err = d.closeCache()
 		d.destroy("vkDestroyPipelineLayout", d.layout)
 		do(d.function("vkDestroyDevice"), d.handle, 0)

@@ -78,18 +78,29 @@ func enter(validate bool) (*instance, error) {
 	app := applicationInfo{head: head{kind: kindApplication}, engine: text(&p, "weir"), api: apiVersion13}
 	info := instanceCreateInfo{head: head{kind: kindInstance}, application: at(&p, &app)}
 	i := &instance{library: l}
-	if validate {
-		layers, extensions := []uintptr{text(&p, validationLayer)}, []uintptr{text(&p, "VK_EXT_debug_utils")}
-		info.layers, info.layerCount = list(&p, layers), 1
-		info.extensions, info.extensionCount = list(&p, extensions), 1
-		i.messages = &collected.messages
+	has, err := i.extensions("vkEnumerateInstanceExtensionProperties")
+	if err != nil {
+		return nil, err
 	}
+	var layers, extensions []uintptr
+	var messenger messengerCreateInfo
+	if slices.Contains(has, portabilityEnumeration) {
+		extensions = append(extensions, text(&p, portabilityEnumeration))
+		info.flags = portability
+	}
+	if validate {
+		layers, extensions = append(layers, text(&p, validationLayer)), append(extensions, text(&p, "VK_EXT_debug_utils"))
+		i.messages = &collected.messages
+		messenger = messengerCreateInfo{head: head{kind: kindMessenger}, severity: severityWarning | severityError, kinds: messagesAll, callback: collect()}
+		info.next = at(&p, &messenger) // for what is said while the instance is made and ended
+	}
+	info.layers, info.layerCount = list(&p, layers), uint32(len(layers))
+	info.extensions, info.extensionCount = list(&p, extensions), uint32(len(extensions))
 	if err := call("vkCreateInstance", l.address(0, "vkCreateInstance"), at(&p, &info), 0, at(&p, &i.handle)); err != nil {
 		return nil, withoutInstance(err)
 	}
 	if validate {
-		m := messengerCreateInfo{head: head{kind: kindMessenger}, severity: 0x1100, kinds: 7, callback: collect()}
-		if err := call("vkCreateDebugUtilsMessengerEXT", l.address(i.handle, "vkCreateDebugUtilsMessengerEXT"), i.handle, at(&p, &m), 0, at(&p, &i.messenger)); err != nil {
+		if err := call("vkCreateDebugUtilsMessengerEXT", i.function("vkCreateDebugUtilsMessengerEXT"), i.handle, at(&p, &messenger), 0, at(&p, &i.messenger)); err != nil {
 			i.leave()
 			return nil, err
 		}
@@ -97,13 +108,51 @@ func enter(validate bool) (*instance, error) {
 	return i, nil
 }
 
+// Extensions of drivers that do not have all of Vulkan, such as those on top of another system's interface.
+const (
+	portabilityEnumeration = "VK_KHR_portability_enumeration"
+	portabilitySubset      = "VK_KHR_portability_subset"
+)
+
+// extensions lists those that the loader, or a device, has, by the name of the function that does.
+func (i *instance) extensions(function string, of ...uintptr) ([]string, error) {
+	var p pins
+	defer p.Unpin()
+	var count uint32
+	enumerate := i.function(function)
+	if err := call(function, enumerate, append(of, 0, at(&p, &count), 0)...); err != nil {
+		return nil, err
+	}
+	const mostExtensions = 4096
+	count = min(count, mostExtensions)
+	found := make([]extension, count)
+	if count > 0 {
+		if err := call(function, enumerate, append(of, 0, at(&p, &count), list(&p, found))...); err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	for _, e := range found[:min(int(count), len(found))] {
+		names = append(names, cutAtZero(e.name[:]))
+	}
+	return names, nil
+}
+
 // withoutInstance says what would mend an instance that could not be made.
 func withoutInstance(err error) error {
-	if e, ok := err.(*diag.Error); ok && strings.Contains(e.Detail, resultWords[-9]) {
-		return e.WithFix("install a Vulkan driver (Debian: mesa-vulkan-drivers)")
+	e, ok := err.(*diag.Error)
+	switch {
+	case !ok:
+		return err
+	case strings.Contains(e.Detail, resultWords[noDriver]):
+		return e.WithFix(driverFix)
+	case strings.Contains(e.Detail, resultWords[layerMissing]) || strings.Contains(e.Detail, resultWords[extensionMissing]):
+		return e.WithFix("install %s (Debian: vulkan-validationlayers)", validationLayer)
 	}
 	return err
 }
+
+const driverFix = "install a Vulkan driver of the GPU's maker, or one without a GPU (Debian: mesa-vulkan-drivers)"
 
 // leave ends the instance.
 func (i *instance) leave() {
@@ -116,15 +165,14 @@ func (i *instance) leave() {
 
 // physical is a device as the driver describes it.
 type physical struct {
-	handle     uintptr
-	info       device.Info
-	family     uint32 // of queues that compute
-	memory     memoryProperties
-	uuid       [16]byte
-	vendor     uint32
-	product    uint32
-	mostBlock  uint64
-	extensions []string // that code for it needs
+	handle    uintptr
+	info      device.Info
+	family    uint32 // of queues that compute
+	memory    memoryProperties
+	uuid      [16]byte
+	vendor    uint32
+	product   uint32
+	mostBlock uint64
 }
 
 // physicals lists the devices that the driver has.
@@ -176,30 +224,45 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	var p pins
 	defer p.Unpin()
 	d := physical{handle: handle, info: device.Info{Name: fmt.Sprintf("%s:%d", target.VulkanName, number)}}
+	// A version of Vulkan knows only the structures that it has. This one has been there from the beginning, and is the end of a larger one.
+	first := newBlob(&p, properties2Size, kindProperties2, 0)
+	do(i.function("vkGetPhysicalDeviceProperties"), handle, first.address()+propertiesAt)
+	api := first.word(propertyAPI)
+	d.info.Product = first.text(propertyName, 256)
+	if api < apiVersion12 {
+		d.info.Machine = target.Vulkan(target.Limits{})
+		d.info.Why = fmt.Sprintf("it has Vulkan %d.%d, and 1.2 is needed", api>>22&127, api>>12&1023)
+		return d
+	}
 	driver := newBlob(&p, driverSize, kindDriver, 0)
 	maintenance := newBlob(&p, maintenance3Size, kindMaintenance3, driver.address())
 	subgroups := newBlob(&p, subgroupSize, kindSubgroup, maintenance.address())
 	floats := newBlob(&p, floatControlsSize, kindFloatControls, subgroups.address())
-	props := newBlob(&p, properties2Size, kindProperties2, floats.address())
+	largest, dots := newBlob(&p, maintenance4Size, kindMaintenance4, floats.address()), newBlob(&p, dotProductSize, kindDotProduct, 0)
+	next, nextFeatures := floats.address(), uintptr(0)
+	if api >= apiVersion13 {
+		next, nextFeatures = largest.address(), dots.address()
+	}
+	props := newBlob(&p, properties2Size, kindProperties2, next)
 	do(i.function("vkGetPhysicalDeviceProperties2"), handle, props.address())
-	dots := newBlob(&p, dotProductSize, kindDotProduct, 0)
-	f12 := newBlob(&p, features12Size, kindFeatures12, dots.address())
+	f12 := newBlob(&p, features12Size, kindFeatures12, nextFeatures)
 	f11 := newBlob(&p, features11Size, kindFeatures11, f12.address())
 	features := newBlob(&p, features2Size, kindFeatures2, f11.address())
 	do(i.function("vkGetPhysicalDeviceFeatures2"), handle, features.address())
 	do(i.function("vkGetPhysicalDeviceMemoryProperties"), handle, at(&p, &d.memory))
 
-	d.info.Product = props.text(propertyName, 256)
 	d.info.Driver = strings.TrimSpace(driver.text(driverName, 256) + " " + driver.text(driverInfo, 256))
 	copy(d.uuid[:], props[propertyCacheUUID:])
 	d.vendor, d.product = props.word(propertyVendor), props.word(propertyDevice)
 	d.mostBlock = maintenance.long(maintenanceMostAllocated)
+	if most := largest.long(maintenanceMostBuffer); most > 0 {
+		d.mostBlock = min(d.mostBlock, most)
+	}
 	limits := target.Limits{Shared: int64(props.word(limitShared)), Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
 	limits.Invocations = int64(min(props.word(limitInvocations), props.word(limitWidth)))
 	if strings.HasPrefix(d.info.Driver, "llvmpipe") {
 		limits.Iterations = 65535 // gallivm's loop limiter: what is left of a loop is not done, and nobody is told
 	}
-	api := props.word(propertyAPI)
 	var have []string
 	for _, row := range []struct {
 		name string
@@ -208,8 +271,8 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		{target.Int8, f12.word(featureInt8) != 0}, {target.Int16, features.word(featureInt16) != 0}, {target.Int64, features.word(featureInt64) != 0},
 		{target.Float16, f12.word(featureFloat16) != 0}, {target.Float64, features.word(featureFloat64) != 0},
 		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
-		{target.Dot8, api >= apiVersion13 && dots.word(featureDotProduct) != 0},
-		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0},
+		{target.Dot8, dots.word(featureDotProduct) != 0},
+		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0 && subgroups.word(subgroupStages)&stageCompute != 0},
 		{target.PhysicalAddress, f12.word(featureAddress) != 0},
 		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
 	} {
@@ -218,10 +281,12 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		}
 	}
 	d.info.Machine = target.Vulkan(limits, have...)
-	for _, h := range d.memory.heaps[:min(d.memory.heapCount, 16)] {
-		d.info.Bytes = max(d.info.Bytes, int64(min(h.size, 1<<62)))
+	for _, h := range d.memory.heaps[:min(d.memory.heapCount, mostHeaps)] {
+		if h.flags&heapDeviceLocal != 0 {
+			d.info.Bytes = max(d.info.Bytes, int64(min(h.size, 1<<62)))
+		}
 	}
-	d.family, d.info.Why = i.whyNot(&d, api, f12)
+	d.family, d.info.Why = i.whyNot(&d, f12)
 	return d
 }
 
@@ -229,12 +294,10 @@ func (i *instance) describe(handle uintptr, number int) physical {
 const privateBytes = 512
 
 // whyNot is the family of queues that compute, and the reason why a device cannot be used.
-func (i *instance) whyNot(d *physical, api uint32, f12 blob) (family uint32, why string) {
+func (i *instance) whyNot(d *physical, f12 blob) (family uint32, why string) {
 	var p pins
 	defer p.Unpin()
 	switch {
-	case api < apiVersion12:
-		return 0, fmt.Sprintf("it has Vulkan %d.%d, and 1.2 is needed", api>>22&127, api>>12&1023)
 	case f12.word(featureAddress) == 0:
 		return 0, "it has no addresses of buffers (bufferDeviceAddress)"
 	case f12.word(featureTimeline) == 0:

@@ -4,11 +4,12 @@ package vulkan
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
@@ -73,34 +74,49 @@ func (k *kernel) Close() error {
 	return nil
 }
 
-// The file of pipelines begins with a line that says of which driver they are: another's are of no use.
+// cacheName is the file of pipelines of a driver for a device: another's are of no use.
 func (d *Device) cacheName() string {
 	return filepath.Join(d.folder, fmt.Sprintf("vulkan-%08x-%08x-%x.pipelines", d.physical.vendor, d.physical.product, d.physical.uuid))
 }
 
-// mostCache is the largest file of pipelines that is read.
-const mostCache = 256 << 20
+const (
+	cacheMark = "weirvk 1"      // a file of pipelines begins with it
+	cacheHead = 8 + sha256.Size // and with the sum of what follows, which is as Vulkan gave it
+	mostCache = 256 << 20       // of what follows
+)
 
-// openCache makes the cache of pipelines, with what the file has if it is this driver's. Whatever is wrong with the file, it is as if there were none.
+// openCache makes the cache of pipelines, with what the file has.
 func (d *Device) openCache() error {
 	var p pins
 	defer p.Unpin()
-	var data []byte
-	if d.folder != "" {
-		if s, err := os.Stat(d.cacheName()); err == nil && s.Mode().IsRegular() && s.Size() <= mostCache {
-			if read, err := os.ReadFile(d.cacheName()); err == nil && d.ours(read) {
-				data = read
-			}
-		}
-	}
+	data := d.readCache()
 	info := pipelineCacheCreateInfo{head: head{kind: kindPipelineCache}, size: uintptr(len(data)), data: list(&p, data)}
 	return d.call("vkCreatePipelineCache", d.handle, at(&p, &info), 0, at(&p, &d.cache))
 }
 
-// ours reports whether a file of pipelines begins as Vulkan says that those of this driver do.
+// readCache is what the file of pipelines has; nil where there is none, or where it is not whole, or of another driver: drivers trust what they are given.
+func (d *Device) readCache() []byte {
+	if d.folder == "" {
+		return nil
+	}
+	if s, err := os.Stat(d.cacheName()); err != nil || !s.Mode().IsRegular() || s.Size() > mostCache+cacheHead {
+		return nil
+	}
+	file, err := os.ReadFile(d.cacheName())
+	if err != nil || len(file) < cacheHead || string(file[:8]) != cacheMark {
+		return nil
+	}
+	data := file[cacheHead:]
+	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], file[8:cacheHead]) || !d.ours(data) {
+		return nil
+	}
+	return data
+}
+
+// ours reports whether pipelines begin as Vulkan says that those of this driver do.
 func (d *Device) ours(data []byte) bool {
 	const header = 32
-	return len(data) > header && binary.NativeEndian.Uint32(data) == header && binary.NativeEndian.Uint32(data[4:]) == 1 &&
+	return len(data) >= header && binary.NativeEndian.Uint32(data) == header && binary.NativeEndian.Uint32(data[4:]) == 1 &&
 		binary.NativeEndian.Uint32(data[8:]) == d.physical.vendor && binary.NativeEndian.Uint32(data[12:]) == d.physical.product && bytes.Equal(data[16:32], d.physical.uuid[:])
 }
 
@@ -126,12 +142,21 @@ func (d *Device) closeCache() error {
 	if err := d.call("vkGetPipelineCacheData", d.handle, uintptr(d.cache), at(&p, &size), list(&p, data)); err != nil {
 		return err
 	}
-	runtime.KeepAlive(data)
+	d.writeCache(data[:min(int(size), len(data))])
+	return nil
+}
+
+// writeCache writes the file of pipelines, by renaming. A folder that takes no file is as good as none.
+func (d *Device) writeCache(data []byte) {
+	if !d.ours(data) {
+		return
+	}
+	sum := sha256.Sum256(data)
 	f, err := os.CreateTemp(d.folder, ".pipelines-*")
 	if err != nil {
-		return nil // a folder that takes no file is as good as none
+		return
 	}
-	_, err = f.Write(data[:min(int(size), len(data))])
+	_, err = f.Write(slices.Concat([]byte(cacheMark), sum[:], data))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
@@ -141,5 +166,4 @@ func (d *Device) closeCache() error {
 	if err != nil {
 		os.Remove(f.Name())
 	}
-	return nil
 }

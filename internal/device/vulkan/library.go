@@ -3,6 +3,7 @@
 package vulkan
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -57,19 +58,20 @@ func (l *library) address(instance uintptr, name string) uintptr {
 
 // The results of calls.
 const (
-	success       = 0
-	timeout       = 2
-	outOfHost     = -1
-	outOfDevice   = -2
-	failed        = -3
-	lost          = -4
-	layerMissing  = -6
-	tooManyBlocks = -10
+	timeout          = 2
+	outOfHost        = -1
+	outOfDevice      = -2
+	failed           = -3
+	lost             = -4
+	layerMissing     = -6
+	extensionMissing = -7
+	noDriver         = -9
+	tooManyBlocks    = -10
 )
 
 var resultWords = map[int32]string{
-	1: "not ready", timeout: "timeout", outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed", lost: "device lost",
-	-5: "memory map failed", layerMissing: "layer not present", -7: "extension not present", -8: "feature not present", -9: "incompatible driver", tooManyBlocks: "too many objects",
+	outOfHost: "out of host memory", outOfDevice: "out of device memory", failed: "initialization failed", lost: "device lost",
+	-5: "memory map failed", layerMissing: "layer not present", extensionMissing: "extension not present", -8: "feature not present", noDriver: "there is no driver that fits", tooManyBlocks: "too many objects",
 	-13: "unknown", -1000257000: "invalid address",
 }
 
@@ -91,7 +93,7 @@ func resultError(call string, result int32) error {
 // inject, where not nil, is asked before each call that can fail, and may have it fail: for tests.
 var inject func(call string) (result int32, fails bool)
 
-// call calls a function that gives a result.
+// call calls a function that gives a result. An error of another kind than device.ErrLost and errTimeout is a *diag.Error.
 func call(name string, function uintptr, args ...uintptr) error {
 	if inject != nil {
 		if result, fails := inject(name); fails {
@@ -102,11 +104,16 @@ func call(name string, function uintptr, args ...uintptr) error {
 		return diag.Unsupportedf("the driver has no %s", name)
 	}
 	r, _, _ := purego.SyscallN(function, args...)
-	if result := int32(r); result != success {
+	switch result := int32(r); {
+	case result == timeout:
+		return errTimeout
+	case result < 0: // others greater than 0 are kinds of success
 		return resultError(name, result)
 	}
 	return nil
 }
+
+var errTimeout = errors.New("timeout")
 
 // do calls a function without a result.
 func do(function uintptr, args ...uintptr) uintptr {

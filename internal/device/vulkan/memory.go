@@ -19,7 +19,9 @@ type memory struct {
 	memory  uint64
 	address uint64
 	mapped  unsafe.Pointer // where the host sees it; nil where it does not
+	cached  bool           // the host reads it quickly
 	queues  bool
+	counted bool
 }
 
 // Allocate takes memory of the device's own, which the host sees too where the device has memory of that kind.
@@ -36,8 +38,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	if bytes < 0 {
 		return nil, diag.Internalf("%d bytes for %s", bytes, label)
 	}
-	if most := int64(min(d.physical.mostBlock, 1<<62)); bytes > most || bytes > d.physical.info.Bytes {
-		return nil, diag.New(diag.ErrMemory, "%s for %s: %s gives at most %s at once", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(min(most, d.physical.info.Bytes)))
+	if most := d.most(); bytes > most {
+		return nil, diag.New(diag.ErrMemory, "%s for %s: %s gives at most %s at once", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(most))
 	}
 	m = &memory{device: d, bytes: bytes, queues: queues}
 	defer func() {
@@ -54,21 +56,27 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (m *memory, er
 	}
 	var needs memoryRequirements
 	do(d.function("vkGetBufferMemoryRequirements"), d.handle, uintptr(m.buffer), at(&p, &needs))
-	kind, visible, found := d.memoryType(needs.types, queues)
+	kind, flags, found := d.memoryType(needs.types, queues)
 	if !found {
 		return m, diag.Unsupportedf("%s has no memory for %s", d.Name(), label)
 	}
-	flags := allocateFlags{head: head{kind: kindAllocateFlags}, flags: 2}
-	ask := allocateInfo{head: head{kind: kindAllocate, next: at(&p, &flags)}, size: needs.size, typeAt: kind}
+	heap := d.physical.memory.heaps[d.physical.memory.types[kind].heap%mostHeaps].size
+	if needs.size > min(d.physical.mostBlock, heap) {
+		return m, diag.New(diag.ErrMemory, "%s for %s: %s has %s", mem.FormatBytes(bytes), label, d.Name(), mem.FormatBytes(d.most()))
+	}
+	addressed := allocateFlags{head: head{kind: kindAllocateFlags}, flags: allocateAddressed}
+	ask := allocateInfo{head: head{kind: kindAllocate, next: at(&p, &addressed)}, size: needs.size, typeAt: kind}
 	if err := d.call("vkAllocateMemory", d.handle, at(&p, &ask), 0, at(&p, &m.memory)); err != nil {
 		return m, refused(err, label, bytes)
 	}
 	m.taken = int64(needs.size)
+	m.counted = true
 	d.count(m, 1)
 	if err := d.call("vkBindBufferMemory", d.handle, uintptr(m.buffer), uintptr(m.memory), 0); err != nil {
 		return m, err
 	}
-	if visible {
+	if flags&propertyVisible != 0 {
+		m.cached = flags&propertyCached != 0
 		if err := d.call("vkMapMemory", d.handle, uintptr(m.memory), 0, uintptr(needs.size), 0, at(&p, &m.mapped)); err != nil {
 			return m, err
 		}
@@ -86,27 +94,37 @@ func refused(err error, label string, bytes int64) error {
 	return err
 }
 
-// memoryType chooses a type of memory: the device's own, that the host sees too, if there is one. For queues it must be seen.
-func (d *Device) memoryType(allowed uint32, queues bool) (index uint32, visible, found bool) {
-	const seen = propertyVisible | propertyCoherent
-	want := []uint32{propertyDeviceLocal | seen, propertyDeviceLocal, seen}
-	if queues {
-		want = []uint32{seen}
-	}
-	props := &d.physical.memory
-	for _, flags := range want {
-		for i := range min(props.typeCount, 32) {
-			if allowed>>i&1 == 1 && props.types[i].flags&flags == flags && !d.small(props.types[i], flags) {
-				return i, props.types[i].flags&seen == seen, true
-			}
-		}
-	}
-	return 0, false, false
+// most is the largest block that the device gives.
+func (d *Device) most() int64 {
+	return int64(min(d.physical.mostBlock, uint64(d.physical.info.Bytes)))
 }
 
-// small reports whether memory that both sides see is a window on the device's own, which is larger.
-func (d *Device) small(t memoryType, flags uint32) bool {
-	return flags == propertyDeviceLocal|propertyVisible|propertyCoherent && int64(min(d.physical.memory.heaps[t.heap%16].size, 1<<62)) < d.physical.info.Bytes/2
+// memoryType chooses a type of memory, of those allowed: the device's own, that the host sees too if there is as much of it. What queues need the host must see,
+// and reads. The flags are those of the type; what the host sees without being coherent it does not use.
+func (d *Device) memoryType(allowed uint32, queues bool) (index, flags uint32, found bool) {
+	const seen = propertyVisible | propertyCoherent
+	want := []uint32{propertyDeviceLocal | seen | propertyCached, propertyDeviceLocal | seen, propertyDeviceLocal, seen}
+	if queues {
+		want = []uint32{seen | propertyCached, seen}
+	}
+	props := &d.physical.memory
+	for _, w := range want {
+		for i := range min(props.typeCount, mostTypes) {
+			t := props.types[i]
+			if allowed>>i&1 == 0 || t.flags&w != w || t.flags&^uint32(propertyDeviceLocal|seen|propertyCached) != 0 {
+				continue
+			}
+			window := !queues && w != seen && int64(min(props.heaps[t.heap%mostHeaps].size, 1<<62)) < d.physical.info.Bytes/2
+			if window { // of a device's own memory, most of which the host does not see
+				continue
+			}
+			if flags = t.flags; flags&seen != seen || d.hidden && !queues {
+				flags &^= seen | propertyCached
+			}
+			return i, flags, true
+		}
+	}
+	return 0, 0, false
 }
 
 // Address is of the first byte, for kernels.
@@ -120,7 +138,7 @@ func (m *memory) Close() error {
 	d := m.device
 	d.destroy("vkDestroyBuffer", m.buffer)
 	d.destroy("vkFreeMemory", m.memory)
-	if m.taken > 0 {
+	if m.counted {
 		d.count(m, -1)
 	}
 	*m = memory{device: d}

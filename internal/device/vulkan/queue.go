@@ -7,9 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"runtime"
 	"slices"
-	"time"
 
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/diag"
@@ -17,34 +15,20 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// What a queue has for itself: argument blocks and reports of the launches under way, and where there is no other way to a device's memory, what is on its way there.
-const (
-	argumentBytes = 256 << 10
-	stagingBytes  = 4 << 20
-	reportBytes   = 32
-)
+const reportBytes = 32
 
 // queue is commands for the device, in order.
 type queue struct {
 	device    *Device
-	pool      uint64
-	commands  uintptr
 	semaphore uint64
 	value     uint64 // of the semaphore, when all that was submitted has ended
-	recording bool
-	submitted bool // something is under way
+	batches   [batches]batch
+	current   int // the batch that records, or will next
+	enough    int // commands of it, which is submitted then
 	arguments *memory
-	used      int64 // bytes of arguments since the last wait
-	staging   *memory
-	launches  []launched // since the last wait
-	grid      []int64    // of the launch under way
-	failed    error      // what the next Wait returns
-}
-
-// launched is a launch whose report nobody has read yet.
-type launched struct {
-	kernel *kernel
-	report int64 // where in arguments
+	staging   *memory // nil until it is needed
+	grid      []int64 // of the launch under way
+	failed    error   // what everything returns until Wait does
 }
 
 // NewQueue makes a queue.
@@ -57,24 +41,21 @@ func (d *Device) NewQueue() (device.Queue, error) {
 }
 
 func (d *Device) newQueue() (q *queue, err error) {
-	q = &queue{device: d}
+	q = &queue{device: d, enough: fewCommands}
 	defer func() {
 		if err != nil {
 			q.release()
 			q = nil
 		}
 	}()
+	for i := range q.batches {
+		if err := q.batches[i].make(d); err != nil {
+			return q, err
+		}
+	}
 	var p pins
 	defer p.Unpin()
-	pool := commandPoolCreateInfo{head: head{kind: kindCommandPool}, family: d.physical.family}
-	if err := d.call("vkCreateCommandPool", d.handle, at(&p, &pool), 0, at(&p, &q.pool)); err != nil {
-		return q, err
-	}
-	commands := commandsAllocateInfo{head: head{kind: kindCommands}, pool: q.pool, count: 1}
-	if err := d.call("vkAllocateCommandBuffers", d.handle, at(&p, &commands), at(&p, &q.commands)); err != nil {
-		return q, err
-	}
-	timeline := semaphoreTypeInfo{head: head{kind: kindSemaphoreType}, kindOf: 1}
+	timeline := semaphoreTypeInfo{head: head{kind: kindSemaphoreType}, kindOf: timelineSemaphore}
 	semaphore := semaphoreCreateInfo{head: head{kind: kindSemaphore, next: at(&p, &timeline)}}
 	if err := d.call("vkCreateSemaphore", d.handle, at(&p, &semaphore), 0, at(&p, &q.semaphore)); err != nil {
 		return q, err
@@ -83,62 +64,43 @@ func (d *Device) newQueue() (q *queue, err error) {
 	return q, err
 }
 
-// begin begins to record.
-func (q *queue) begin() error {
-	if q.recording {
-		return nil
+// keep has Wait return an error too, and everything before it.
+func (q *queue) keep(err error) error {
+	if q.failed == nil {
+		q.failed = err
 	}
-	if q.submitted { // its commands are still being read
-		if err := q.finish(); err != nil {
-			return err
-		}
-	}
-	var p pins
-	defer p.Unpin()
-	d := q.device
-	if err := d.callAt("vkResetCommandPool", d.resetCommands, d.handle, uintptr(q.pool), 0); err != nil {
-		return err
-	}
-	info := beginInfo{head: head{kind: kindBegin}, flags: 1}
-	if err := d.callAt("vkBeginCommandBuffer", d.beginCommands, q.commands, at(&p, &info)); err != nil {
-		return err
-	}
-	q.recording = true
-	return nil
-}
-
-// order has what follows see what went before: shaders and copies.
-func (q *queue) order() {
-	q.fence(computeShader|transferStage, shaderWrite|transferWrite, computeShader|transferStage, shaderRead|shaderWrite|transferRead|transferWrite)
-}
-
-func (q *queue) fence(fromStages, from, toStages, to uint32) {
-	var p pins
-	defer p.Unpin()
-	b := memoryBarrier{head: head{kind: kindMemoryBarrier}, from: from, to: to}
-	do(q.device.barrier, q.commands, uintptr(fromStages), uintptr(toStages), 0, 1, at(&p, &b), 0, 0, 0, 0)
+	return err
 }
 
 // Launch records the dispatches of a kernel's entries.
 func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scratch uint64) error {
+	if q.failed != nil {
+		return q.failed
+	}
 	k := what.(*kernel)
 	words := int64(len(operands) + len(dims) + 2)
-	need := (8*words + 63) / 64 * 64
-	report := need
-	if need += 64; need > argumentBytes {
+	report := (8*words + 63) / 64 * 64
+	need := report + 64
+	if need > batchArgument {
 		return diag.Internalf("kernel @%s has %d operands and dimensions", k.code.Name(), words)
 	}
-	if q.used+need > argumentBytes {
-		if err := q.finish(); err != nil {
-			return err
-		}
-	}
-	if err := q.begin(); err != nil {
+	q.grid = slices.Grow(q.grid[:0], len(k.pipelines))[:len(k.pipelines)]
+	if err := k.code.Grid(dims, q.grid); err != nil {
 		return err
 	}
-	block := q.arguments.host(q.used, need)
+	for _, blocks := range q.grid {
+		if blocks > target.RowBlocks*math.MaxUint16 {
+			return diag.Inputf("kernel @%s: %d blocks are too many for a device", k.code.Name(), blocks)
+		}
+	}
+	b, err := q.room(need, 0)
+	if err != nil {
+		return q.keep(err)
+	}
+	from := int64(q.current)*batchArgument + b.arguments
+	block := q.arguments.host(from, need)
 	clear(block[report:])
-	address := q.arguments.address + uint64(q.used)
+	address := q.arguments.address + uint64(from)
 	at := 0
 	put := func(v uint64) {
 		binary.NativeEndian.PutUint64(block[at:], v)
@@ -152,232 +114,153 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 	}
 	put(scratch)
 	put(address + uint64(report))
-	if err := q.dispatch(k, dims, address); err != nil {
-		return err
-	}
-	q.launches = append(q.launches, launched{k, q.used + report})
-	q.used += need
+	q.dispatch(b, k, address)
+	b.launches = append(b.launches, launched{k.code, from + report})
+	b.arguments += need
+	b.count++
 	return nil
 }
 
-func (q *queue) dispatch(k *kernel, dims []int64, address uint64) error {
+// dispatch records an argument block's dispatches, with the grid that was found.
+func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
 	var p pins
 	defer p.Unpin()
 	d := q.device
-	q.grid = slices.Grow(q.grid[:0], len(k.pipelines))[:len(k.pipelines)]
-	if err := k.code.Grid(dims, q.grid); err != nil {
-		return err
-	}
 	for i, pipeline := range k.pipelines {
 		blocks := q.grid[i]
 		if blocks <= 0 {
 			continue
 		}
 		rows := (blocks + target.RowBlocks - 1) / target.RowBlocks
-		if rows > math.MaxUint16 {
-			return diag.Inputf("kernel @%s: %d blocks are too many for a device", k.code.Name(), blocks)
-		}
-		q.order()
-		do(d.bindPipeline, q.commands, bindCompute, uintptr(pipeline))
-		do(d.pushConstants, q.commands, uintptr(d.layout), stageCompute, 0, 8, at(&p, &address))
-		do(d.dispatch, q.commands, uintptr(min(blocks, target.RowBlocks)), uintptr(rows), 1)
+		q.order(b)
+		do(d.bindPipeline, b.commands, bindCompute, uintptr(pipeline))
+		do(d.pushConstants, b.commands, uintptr(d.layout), stageCompute, 0, 8, at(&p, &address))
+		do(d.dispatch, b.commands, uintptr(min(blocks, target.RowBlocks)), uintptr(rows), 1)
 	}
-	return nil
 }
 
 // Upload copies bytes to the device.
 func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
+	if q.failed != nil {
+		return q.failed
+	}
 	to := what.(*memory)
 	if err := to.inside(at, int64(len(from))); err != nil || len(from) == 0 {
 		return err
 	}
 	if to.mapped != nil {
 		if err := q.finish(); err != nil {
-			return err
+			return q.keep(err)
 		}
 		return mem.CatchFaults(func() error { mem.Move(to.host(at, int64(len(from))), from); return nil })
 	}
-	return q.through(int64(len(from)), func(done, n int64) error {
-		if err := mem.CatchFaults(func() error { copy(q.staging.host(0, n), from[done:done+n]); return nil }); err != nil {
+	for done := int64(0); done < int64(len(from)); {
+		n := min(batchStaging, int64(len(from))-done)
+		b, place, err := q.stage(n)
+		if err != nil {
+			return q.keep(err)
+		}
+		if err := mem.CatchFaults(func() error { mem.Move(q.staging.host(place, n), from[done:done+n]); return nil }); err != nil {
 			return err
 		}
-		if err := q.copyBytes(to, at+done, q.staging, 0, n); err != nil {
-			return err
-		}
-		return q.finish()
-	})
+		q.copyBytes(b, to, at+done, q.staging, place, n)
+		done += n
+	}
+	return nil
 }
 
 // Download copies bytes from the device.
 func (q *queue) Download(to []byte, what device.Memory, at int64) error {
+	if q.failed != nil {
+		return q.failed
+	}
 	from := what.(*memory)
 	if err := from.inside(at, int64(len(to))); err != nil || len(to) == 0 {
 		return err
 	}
-	if from.mapped != nil {
+	if from.cached {
 		if err := q.finish(); err != nil {
-			return err
+			return q.keep(err)
 		}
 		mem.Move(to, from.host(at, int64(len(to))))
 		return nil
 	}
-	return q.through(int64(len(to)), func(done, n int64) error {
-		if err := q.copyBytes(q.staging, 0, from, at+done, n); err != nil {
-			return err
+	for done := int64(0); done < int64(len(to)); {
+		n := min(batchStaging, int64(len(to))-done)
+		b, place, err := q.stage(n)
+		if err != nil {
+			q.drop()
+			return q.keep(err)
 		}
-		if err := q.finish(); err != nil {
-			return err
-		}
-		copy(to[done:done+n], q.staging.host(0, n))
-		return nil
-	})
-}
-
-// through moves bytes by way of staging memory, a piece at a time.
-func (q *queue) through(bytes int64, move func(done, n int64) error) (err error) {
-	if q.staging == nil {
-		if q.staging, err = q.device.allocate("copies between host and device", stagingBytes, true); err != nil {
-			return err
-		}
+		q.copyBytes(b, q.staging, place, from, at+done, n)
+		b.arrivals = append(b.arrivals, arrival{to[done : done+n], place})
+		done += n
 	}
-	for done := int64(0); done < bytes; done += stagingBytes {
-		if err := move(done, min(stagingBytes, bytes-done)); err != nil {
-			return err
-		}
+	if err := q.finish(); err != nil {
+		return q.keep(err)
 	}
 	return nil
+}
+
+// drop has nothing arrive any more: to whom it belongs has been told of an error.
+func (q *queue) drop() {
+	for i := range q.batches {
+		b := &q.batches[i]
+		clear(b.arrivals)
+		b.arrivals = b.arrivals[:0]
+	}
+}
+
+// stage finds bytes of staging memory, at most a batch's, and the batch in which they may be used.
+func (q *queue) stage(bytes int64) (b *batch, place int64, err error) {
+	if q.staging == nil {
+		if q.staging, err = q.device.allocate("copies between host and device", stagingBytes, true); err != nil {
+			return nil, 0, err
+		}
+	}
+	if b, err = q.room(0, bytes); err != nil {
+		return nil, 0, err
+	}
+	place = int64(q.current)*batchStaging + b.staged
+	b.staged += bytes
+	return b, place, nil
 }
 
 // Copy records a copy within the device.
-func (q *queue) Copy(to device.Memory, at int64, from device.Memory, begin, bytes int64) error {
-	return q.copyBytes(to.(*memory), at, from.(*memory), begin, bytes)
-}
-
-func (q *queue) copyBytes(to *memory, toAt int64, from *memory, fromAt, bytes int64) error {
-	if err := to.inside(toAt, bytes); err != nil {
+func (q *queue) Copy(toWhat device.Memory, at int64, fromWhat device.Memory, begin, bytes int64) error {
+	if q.failed != nil {
+		return q.failed
+	}
+	to, from := toWhat.(*memory), fromWhat.(*memory)
+	if err := to.inside(at, bytes); err != nil {
 		return err
 	}
-	if err := from.inside(fromAt, bytes); err != nil || bytes == 0 {
+	if err := from.inside(begin, bytes); err != nil || bytes == 0 {
 		return err
 	}
-	if err := q.begin(); err != nil {
-		return err
-	}
-	var p pins
-	defer p.Unpin()
-	q.order()
-	region := bufferCopy{uint64(fromAt), uint64(toAt), uint64(bytes)}
-	do(q.device.copyBuffer, q.commands, uintptr(from.buffer), uintptr(to.buffer), 1, at(&p, &region))
-	return nil
-}
-
-// submit gives the device what was recorded.
-func (q *queue) submit() error {
-	if !q.recording {
-		return nil
-	}
-	q.recording = false
-	var p pins
-	defer p.Unpin()
-	d := q.device
-	q.fence(computeShader|transferStage, shaderWrite|transferWrite, hostStage, hostRead)
-	if err := d.callAt("vkEndCommandBuffer", d.endCommands, q.commands); err != nil {
-		return err
-	}
-	next := q.value + 1
-	timeline := timelineSubmitInfo{head: head{kind: kindTimelineSubmit}, signalCount: 1, signals: at(&p, &next)}
-	info := submitInfo{head: head{kind: kindSubmit, next: at(&p, &timeline)}, commandCount: 1, commands: at(&p, &q.commands), signalCount: 1, signals: at(&p, &q.semaphore)}
-	d.submitting.Lock()
-	err := d.callAt("vkQueueSubmit", d.submit, d.queue, 1, at(&p, &info), 0)
-	d.submitting.Unlock()
+	b, err := q.room(0, 0)
 	if err != nil {
-		return err
+		return q.keep(err)
 	}
-	q.value, q.submitted = next, true
+	q.copyBytes(b, to, at, from, begin, bytes)
 	return nil
 }
 
-// finish waits for all that was recorded, and reads the reports of the launches.
-func (q *queue) finish() error {
-	if err := q.submit(); err != nil {
-		return q.fail(err)
-	}
-	if q.submitted {
-		if err := q.wait(); err != nil {
-			return q.fail(err)
-		}
-	}
-	q.submitted, q.used = false, 0
-	for _, l := range q.launches {
-		var r target.Report
-		for i, b := 0, q.arguments.host(l.report, reportBytes); i < len(r); i++ {
-			r[i] = binary.NativeEndian.Uint64(b[8*i:])
-		}
-		if err := l.kernel.code.Failed(r); err != nil && q.failed == nil {
-			q.failed = err
-		}
-	}
-	clear(q.launches)
-	q.launches = q.launches[:0]
-	return nil
-}
-
-// fail drops what was recorded: the queue may be used again where the device works.
-func (q *queue) fail(err error) error {
-	q.recording, q.used = false, 0
-	clear(q.launches)
-	q.launches = q.launches[:0]
-	return err
-}
-
-// longest is how long one wait takes before the device is looked at again.
-const longest = time.Second
-
-// wait ends when all that was submitted has ended. However long that takes: the device uses the memory until then.
-func (q *queue) wait() error {
-	d := q.device
-	for {
-		var p pins
-		info := semaphoreWaitInfo{head: head{kind: kindSemaphoreWait}, count: 1, semaphores: at(&p, &q.semaphore), values: at(&p, &q.value)}
-		if d.gone.Load() {
-			p.Unpin()
-			return device.ErrLost
-		}
-		if inject != nil {
-			if result, fails := inject("vkWaitSemaphores"); fails {
-				p.Unpin()
-				err := resultError("vkWaitSemaphores", result)
-				if errors.Is(err, device.ErrLost) {
-					d.gone.Store(true)
-					device.Forget(d)
-				}
-				return err
-			}
-		}
-		result := int32(do(d.waitSemaphores, d.handle, at(&p, &info), uintptr(longest.Nanoseconds())))
-		p.Unpin()
-		switch {
-		case result == success:
-			return nil
-		case result == timeout:
-			runtime.Gosched()
-		default:
-			err := resultError("vkWaitSemaphores", result)
-			if errors.Is(err, device.ErrLost) {
-				d.gone.Store(true)
-				device.Forget(d)
-			}
-			return err
-		}
-	}
+func (q *queue) copyBytes(b *batch, to *memory, toAt int64, from *memory, fromAt, bytes int64) {
+	var p pins
+	defer p.Unpin()
+	q.order(b)
+	region := bufferCopy{uint64(fromAt), uint64(toAt), uint64(bytes)}
+	do(q.device.copyBuffer, b.commands, uintptr(from.buffer), uintptr(to.buffer), 1, at(&p, &region))
+	b.count++
 }
 
 // Wait waits for all that was given to the queue.
 func (q *queue) Wait(ctx context.Context) error {
-	if err := q.finish(); err != nil {
-		return err
+	err := q.finish()
+	if q.failed != nil && !errors.Is(err, device.ErrLost) {
+		err = q.failed
 	}
-	err := q.failed
 	if q.failed = nil; err != nil {
 		return err
 	}
@@ -396,10 +279,7 @@ func (q *queue) Bytes() (bytes int64) {
 
 // Close waits for what is under way, and gives everything back.
 func (q *queue) Close() error {
-	err := q.finish()
-	if q.submitted && err != nil && !q.device.gone.Load() {
-		do(q.device.function("vkDeviceWaitIdle"), q.device.handle)
-	}
+	q.finish() // its error is one of Wait's, which nobody asked for
 	q.release()
 	return nil
 }
@@ -412,6 +292,8 @@ func (q *queue) release() {
 		}
 	}
 	d.destroy("vkDestroySemaphore", q.semaphore)
-	d.destroy("vkDestroyCommandPool", q.pool)
-	*q = queue{device: d}
+	for i := range q.batches {
+		d.destroy("vkDestroyCommandPool", q.batches[i].pool)
+	}
+	*q = queue{device: d, enough: fewCommands}
 }

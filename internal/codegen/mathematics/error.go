@@ -1,4 +1,4 @@
-package amd64
+package mathematics
 
 // erfStep is the distance of the points around which erf has a polynomial.
 const erfStep = 17.0 / 32
@@ -15,15 +15,15 @@ var erfTable = [...][8]float32{
 	{-2.0135136e-02, -4.7428638e-02, 9.148187e-03, 1.651617e-02, -2.8923696e-03, -8.116367e-04, 2.1998209e-04, -2.352568e-03},
 }
 
-// erf is a polynomial around the nearest of eight points, with an error of at most 1.02 ulp.
-func (m mathematics[V, M]) erf(x V) V {
-	a := m.min(m.float(3.95), m.abs(x))
-	shifted := m.fma(a, m.float(1/erfStep), m.float(3<<22))
-	t := m.fnma(m.sub(shifted, m.float(3<<22)), m.float(erfStep), a)
+// Erf is a polynomial around the nearest of eight points, with an error of at most 1.02 ulp.
+func (m Functions[V, M]) Erf(x V) V {
+	a := m.Min(m.Float(3.95), m.abs(x))
+	shifted := m.Fma(a, m.Float(1/erfStep), m.Float(3<<22))
+	t := m.Fnma(m.Sub(shifted, m.Float(3<<22)), m.Float(erfStep), a)
 	last := len(erfTable) - 1
 	p := m.lookupFloat(&erfTable[last], shifted)
 	for i := last - 1; i > 0; i-- {
-		p = m.fma(p, t, m.lookupFloat(&erfTable[i], shifted))
+		p = m.Fma(p, t, m.lookupFloat(&erfTable[i], shifted))
 	}
-	return m.withSign(m.fma(p, t, m.max(m.lookupFloat(&erfTable[0], shifted), t)), x)
+	return m.withSign(m.Fma(p, t, m.Max(m.lookupFloat(&erfTable[0], shifted), t)), x)
 }

@@ -1,0 +1,420 @@
+package vulkan_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/conformance"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/importer/onnx/wire"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
+)
+
+// How much is tried: more takes longer.
+var (
+	graphs   = flag.Int("graphs", 90, "how many random graphs TestLimits compiles")
+	networks = flag.Int("networks", 12, "how many random graphs TestNetworks runs on the device")
+	models   = flag.Int("models", 50, "how many random models TestRandomModels runs on the device")
+)
+
+// network is a graph under construction: a chain of layers that models are made of, with extents that are fixed or a dimension's.
+type network struct {
+	*rand.Rand
+	graph   *wire.GraphProto
+	last    string
+	shape   []int64 // of last; the first extent is the dimension n where it is dynamic
+	inputs  map[string][]int64
+	count   int
+	dynamic bool
+}
+
+func newNetwork(seed uint64, shape ...int64) *network {
+	n := &network{Rand: rand.New(rand.NewPCG(seed, 3)), graph: &wire.GraphProto{Name: "network"}, last: "x", shape: shape, inputs: map[string][]int64{"x": shape}}
+	n.dynamic = n.IntN(2) == 0
+	var dims []*wire.Dimension
+	for i, size := range shape {
+		if i == 0 && n.dynamic {
+			dims = append(dims, wire.Dim("n"))
+		} else {
+			dims = append(dims, wire.Size(size))
+		}
+	}
+	n.graph.Input = append(n.graph.Input, wire.TensorValue("x", wire.DataTypeOf(dtype.F32), dims...))
+	return n
+}
+
+// node adds an operator of the last value and of others, and makes its result the last value.
+func (n *network) node(op string, others []string, attributes ...*wire.AttributeProto) {
+	n.count++
+	out := fmt.Sprintf("%s%d", op, n.count)
+	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: op, Input: append([]string{n.last}, others...), Output: []string{out}, Attribute: attributes})
+	n.last = out
+}
+
+// constant adds a weight.
+func (n *network) constant(dt dtype.DType, shape ...int64) string {
+	n.count++
+	name := fmt.Sprintf("w%d", n.count)
+	t := tensor.Must(tensor.New(dt, shape...))
+	for i := range t.Len() {
+		if dt.IsInt() {
+			t.SetInt(i, n.Int64N(255)-127)
+		} else {
+			t.SetFloat(i, n.NormFloat64()/8)
+		}
+	}
+	n.graph.Initializer = append(n.graph.Initializer, wire.FromTensor(name, t))
+	return name
+}
+
+// scalar adds a number.
+func (n *network) scalar(t *tensor.Tensor) string {
+	n.count++
+	name := fmt.Sprintf("c%d", n.count)
+	n.graph.Initializer = append(n.graph.Initializer, wire.FromTensor(name, t))
+	return name
+}
+
+// weight is a weight, or one that is dequantised.
+func (n *network) weight(shape ...int64) string {
+	if n.IntN(2) == 0 {
+		return n.constant(dtype.F32, shape...)
+	}
+	q := n.constant(dtype.I8, shape...)
+	out := q + "f"
+	n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear", Input: []string{q, n.scalar(tensor.Scalar(float32(0.01))), n.scalar(tensor.Scalar(int8(0)))}, Output: []string{out}})
+	return out
+}
+
+// grow adds a layer.
+func (n *network) grow() {
+	if len(n.shape) == 4 {
+		n.growImage()
+		return
+	}
+	last := n.shape[len(n.shape)-1]
+	switch n.IntN(7) {
+	case 0, 1:
+		columns := 1 + n.Int64N(150)
+		n.node("MatMul", []string{n.weight(last, columns)})
+		n.shape = append(append([]int64{}, n.shape[:len(n.shape)-1]...), columns)
+		n.node("Add", []string{n.constant(dtype.F32, columns)})
+	case 2:
+		n.node("Softmax", nil, wire.IntAttribute("axis", -1))
+	case 3:
+		n.node("LayerNormalization", []string{n.constant(dtype.F32, last), n.constant(dtype.F32, last)}, wire.IntAttribute("axis", -1))
+	case 4:
+		n.attention()
+	case 5:
+		n.node([]string{"Relu", "Tanh", "Sigmoid", "Gelu"}[n.IntN(4)], nil)
+	default:
+		n.node("QuantizeLinear", []string{n.scalar(tensor.Scalar(float32(0.05))), n.scalar(tensor.Scalar(uint8(128)))})
+		n.node("DequantizeLinear", []string{n.scalar(tensor.Scalar(float32(0.05))), n.scalar(tensor.Scalar(uint8(128)))})
+	}
+}
+
+// attention is x·softmax(x·xᵀ) of the last two axes.
+func (n *network) attention() {
+	x := n.last
+	perm := make([]int64, len(n.shape))
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	perm[len(perm)-1], perm[len(perm)-2] = perm[len(perm)-2], perm[len(perm)-1]
+	n.node("Transpose", nil, wire.IntsAttribute("perm", perm...))
+	turned := n.last
+	n.last = x
+	n.node("MatMul", []string{turned})
+	n.node("Softmax", nil, wire.IntAttribute("axis", -1))
+	n.node("MatMul", []string{x})
+}
+
+// growImage adds a layer of images.
+func (n *network) growImage() {
+	channels, height, width := n.shape[1], n.shape[2], n.shape[3]
+	switch n.IntN(6) {
+	case 0, 1, 2:
+		groups := int64(1)
+		if n.IntN(3) == 0 {
+			groups = channels
+		}
+		filters := groups * (1 + n.Int64N(max(1, 70/groups)))
+		kernel, stride, dilation := 1+n.Int64N(min(3, height, width)), 1+n.Int64N(2), 1+n.Int64N(2)
+		pad := n.Int64N(2) + (kernel-1)*dilation/2
+		positions := func(size int64) int64 { return (size+2*pad-(kernel-1)*dilation-1)/stride + 1 }
+		if positions(height) < 1 || positions(width) < 1 {
+			return
+		}
+		n.node("Conv", []string{n.weight(filters, channels/groups, kernel, kernel), n.constant(dtype.F32, filters)}, wire.IntAttribute("group", groups),
+			wire.IntsAttribute("strides", stride, stride), wire.IntsAttribute("dilations", dilation, dilation), wire.IntsAttribute("pads", pad, pad, pad, pad))
+		n.shape = []int64{n.shape[0], filters, positions(height), positions(width)}
+	case 3:
+		n.node("Relu", nil)
+	case 4:
+		if height < 2 || width < 2 {
+			return
+		}
+		n.node("MaxPool", nil, wire.IntsAttribute("kernel_shape", 2, 2), wire.IntsAttribute("strides", 2, 2))
+		n.shape = []int64{n.shape[0], channels, height / 2, width / 2}
+	default:
+		n.node("Reshape", []string{n.scalar(tensor.Must(tensor.FromSlice([]int64{0, channels, -1}, 3)))})
+		n.shape = []int64{n.shape[0], channels, height * width}
+	}
+}
+
+// model is the graph as a file.
+func (n *network) model() []byte {
+	n.graph.Output = append(n.graph.Output, wire.TensorValue(n.last, wire.DataTypeOf(dtype.F32)))
+	m := &wire.ModelProto{IRVersion: 10, OpsetImport: []*wire.OperatorSetIDProto{{Version: 21}}, Graph: n.graph}
+	return m.Marshal()
+}
+
+// randomNetwork draws one. Attention needs its extents to be known: its sequence is fixed.
+func randomNetwork(seed uint64) *network {
+	r := rand.New(rand.NewPCG(seed, 5))
+	shape := []int64{1 + r.Int64N(3), 1 + r.Int64N(70), 1 + r.Int64N(90)}
+	if r.IntN(2) == 0 {
+		shape = []int64{1 + r.Int64N(2), 1 + r.Int64N(40), 2 + r.Int64N(20), 2 + r.Int64N(20)}
+	}
+	n := newNetwork(seed, shape...)
+	for range 2 + n.IntN(6) {
+		n.grow()
+	}
+	if n.count == 0 {
+		n.node("Relu", nil)
+	}
+	return n
+}
+
+// compile compiles a model's file.
+func compile(t testing.TB, data []byte, o weir.Options) (*weir.Program, error) {
+	t.Helper()
+	m, err := weir.LoadBytes(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := weir.Compile(t.Context(), m, o)
+	if closed := m.Close(); closed != nil {
+		t.Error(closed)
+	}
+	return p, err
+}
+
+// TestLimits compiles random graphs for devices with little and much of everything: none is refused, and no kernel has more than there is.
+func TestLimits(t *testing.T) {
+	kernels, tiled := 0, 0
+	for seed := range uint64(*graphs) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		shared := []int64{2, 4, 16, 32, 64, 227}[seed%6] << 10
+		threads, private := int64(1)<<r.IntN(11), int64(16)<<r.IntN(7)
+		limits := fmt.Sprintf("desktop,shared=%d,invocations=%d,subgroup=1,private=%d", shared, threads, private)
+		p, err := compile(t, randomNetwork(seed).model(), weir.Options{Target: weir.Vulkan, Limits: limits})
+		if err != nil {
+			t.Errorf("seed %d, %s: %v", seed, limits, err)
+			continue
+		}
+		_, list := p.DeviceKernels()
+		for _, k := range list {
+			kernels++
+			if k.Shared > 0 {
+				tiled++
+			}
+			if k.Shared > shared || k.Threads > threads {
+				t.Errorf("seed %d, %s: kernel %s has %d shared bytes and %d threads", seed, limits, k.Name, k.Shared, k.Threads)
+			}
+		}
+		for _, h := range p.OnHost() {
+			t.Errorf("seed %d, %s: %s (%s) runs on the host: %s", seed, limits, h.Step, h.Nodes, h.Reason)
+		}
+		p.Close()
+	}
+	t.Logf("%d graphs, %d parts of kernels, %d with shared memory", *graphs, kernels, tiled)
+	if tiled == 0 {
+		t.Error("no kernel has shared memory")
+	}
+}
+
+// results runs a program on inputs.
+func results(t testing.TB, p *weir.Program, inputs map[string]*tensor.Tensor) (list []*tensor.Tensor) {
+	t.Helper()
+	in := weir.Inputs{}
+	for name, x := range inputs {
+		w, err := values.ToWeir(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		in[name] = w
+	}
+	r, err := p.Run(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range p.Outputs() {
+		x, err := values.FromWeir(r.At(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, x.Clone())
+	}
+	if d := p.Memory().Device; d != nil {
+		checkMemory(t, p, in, d)
+	}
+	return list
+}
+
+// checkMemory compares what was predicted of the device's memory with what its driver was asked for.
+func checkMemory(t testing.TB, p *weir.Program, in weir.Inputs, d *weir.DeviceMemory) {
+	t.Helper()
+	m, err := p.Measure(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dims, err := p.Bind(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range m.Decided {
+		dims[name] = v
+	}
+	want, err := d.Formula(1).At(dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.DeviceWeights + m.DeviceCall; got != want {
+		t.Errorf("%d bytes of the device's memory were predicted, and %d asked for", want, got)
+	}
+}
+
+// TestNetworks runs random graphs on the device and on the processor.
+func TestNetworks(t *testing.T) {
+	available(t)
+	for seed := range uint64(*networks) {
+		n := randomNetwork(seed)
+		data := n.model()
+		inputs := map[string]*tensor.Tensor{}
+		for name, shape := range n.inputs {
+			x := tensor.Must(tensor.New(dtype.F32, shape...))
+			for i := range x.Len() {
+				x.SetFloat(i, n.NormFloat64())
+			}
+			inputs[name] = x
+		}
+		var list [2][]*tensor.Tensor
+		for i, target := range []weir.Target{weir.CPU, weir.Vulkan} {
+			p, err := compile(t, data, weir.Options{Target: target})
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			list[i] = results(t, p, inputs)
+			p.Close()
+		}
+		for i := range list[0] {
+			if err := tensor.Compare(list[1][i], list[0][i], 2e-3, 2e-3); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+// TestRandomModels runs the random models of the conformance tests on the device and on the processor: every type, empty extents, branches and loops.
+func TestRandomModels(t *testing.T) {
+	available(t)
+	ran := 0
+	for seed := range uint64(*models) {
+		m := conformance.Random(seed)
+		data := m.Model.Marshal()
+		inputs := map[string]*tensor.Tensor{}
+		for i, x := range m.Inputs {
+			inputs[m.Model.Graph.Input[i].Name] = x
+		}
+		var list [2][]*tensor.Tensor
+		refused := false
+		for i, target := range []weir.Target{weir.CPU, weir.Vulkan} {
+			p, err := compile(t, data, weir.Options{Target: target})
+			if errors.Is(err, weir.ErrUnsupported) && i == 0 {
+				refused = true
+				break
+			}
+			if err != nil {
+				t.Fatalf("seed %d, %s: %v", seed, target, err)
+			}
+			list[i] = results(t, p, inputs)
+			p.Close()
+		}
+		if refused {
+			continue
+		}
+		ran++
+		for i := range list[0] {
+			tolerance := max(64*m.Error[i], 1e-6)
+			if m.Error[i] == 0 {
+				tolerance = 0
+			}
+			if err := tensor.Compare(list[1][i], list[0][i], tolerance, tolerance*100); err != nil {
+				t.Errorf("seed %d, output %d: %v", seed, i, err)
+			}
+		}
+	}
+	t.Logf("%d models", ran)
+}
+
+// TestStory is the convolution that another compiler gave up on, for wanting 606,208 bytes of 65,536 of shared memory: here it has a tile of them, and the dequantised weights are nowhere.
+func TestStory(t *testing.T) {
+	story := func(size int64) []byte {
+		n := newNetwork(1, 1, 64, size, size)
+		n.dynamic = false
+		n.graph.Input = []*wire.ValueInfoProto{wire.TensorValue("x", wire.DataTypeOf(dtype.F32), wire.Size(1), wire.Size(64), wire.Size(size), wire.Size(size))}
+		dequantized := func(scale float32, shape ...int64) string {
+			q := n.constant(dtype.I8, shape...)
+			inputs := []string{q, n.scalar(tensor.Scalar(scale)), n.scalar(tensor.Scalar(int8(0)))}
+			n.graph.Node = append(n.graph.Node, &wire.NodeProto{OpType: "DequantizeLinear", Input: inputs, Output: []string{q + "f"}})
+			return q + "f"
+		}
+		n.node("Conv", []string{dequantized(0.01, 256, 64, 3, 3), dequantized(0.1, 256)}, wire.IntsAttribute("pads", 1, 1, 1, 1))
+		return n.model()
+	}
+	for _, shared := range []int64{65536, 32768, 16384, 8192, 4096, 2048, 1024, 32, 16} {
+		p, err := compile(t, story(512), weir.Options{Target: weir.Vulkan, Limits: fmt.Sprintf("desktop,shared=%d", shared)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, list := p.DeviceKernels()
+		for _, k := range list {
+			if k.Shared > shared {
+				t.Errorf("%s has %d bytes of shared memory of %d", k.Name, k.Shared, shared)
+			}
+		}
+		arena, err := p.Memory().Device.Arena.At(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if images := int64(4 * 512 * 512 * (64 + 256)); shared > 1024 && arena != images {
+			t.Errorf("with %d bytes of shared memory the arena has %d bytes, and the images %d", shared, arena, images)
+		}
+		p.Close()
+	}
+	available(t)
+	x := tensor.Must(tensor.New(dtype.F32, 1, 64, 24, 24))
+	for i := range x.Len() {
+		x.SetFloat(i, float64(i%13)/8-0.7)
+	}
+	var list [2][]*tensor.Tensor
+	for i, target := range []weir.Target{weir.CPU, weir.Vulkan} {
+		p, err := compile(t, story(24), weir.Options{Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[i] = results(t, p, map[string]*tensor.Tensor{"x": x})
+		p.Close()
+	}
+	if err := tensor.Compare(list[1][0], list[0][0], 1e-3, 1e-3); err != nil {
+		t.Error(err)
+	}
+}
