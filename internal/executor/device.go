@@ -129,9 +129,10 @@ func (r *remote) upload(p *program.Program) (err error) {
 		}
 		for done := 0; done < len(w.Data); done += pieceBytes {
 			piece := w.Data[done:min(done+pieceBytes, len(w.Data))]
-			if err := mem.Read(piece, func() error { return q.Upload(r.weights, r.at[w.Tensor]+int64(done), piece) }); err != nil {
+			if err := mem.CatchFaults(func() error { return q.Upload(r.weights, r.at[w.Tensor]+int64(done), piece) }); err != nil {
 				return err
 			}
+			mem.Forget(piece)
 		}
 	}
 	return q.Wait(context.Background())
@@ -339,10 +340,11 @@ func (c *Call) takeRemote(storage int, size int64) error {
 			return err
 		}
 	}
-	if err := c.takeRegion(storage, size); err != nil {
+	err := c.takeRegion(storage, size)
+	if errors.Is(err, diag.ErrMemory) {
 		return c.tooLarge(storage, err)
 	}
-	return nil
+	return err
 }
 
 // awaitDevice waits until the device has done what the run gave it.

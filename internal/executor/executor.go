@@ -481,57 +481,6 @@ func (c *Call) prepare(steps []program.Step) error {
 	return nil
 }
 
-// takeScratch maps the workers' scratch, and takes the device's: as much as the greediest kernel wants at the data's limits.
-func (c *Call) takeScratch() error {
-	most, err := c.x.ScratchBytes(c.values)
-	if err != nil {
-		return err
-	}
-	if err := c.mapScratch(most); err != nil {
-		return err
-	}
-	return c.takeDeviceScratch()
-}
-
-// ScratchBytes is one worker's scratch for the given values of the dimensions, but for launches whose dimensions have no limit.
-func (x *Executable) ScratchBytes(values []int64) (int64, error) {
-	return x.scratchOf(values, false, nil)
-}
-
-// ScratchOf is one worker's scratch for some of the launches, for the given values of the dimensions.
-func (x *Executable) ScratchOf(values []int64, some func(s *program.Launch) bool) (int64, error) {
-	return x.scratchOf(values, false, some)
-}
-
-// scratchOf is the most that some of the launches need, of those on a device or those on the host. Nil stands for all whose dimensions have limits.
-func (x *Executable) scratchOf(values []int64, device bool, some func(s *program.Launch) bool) (int64, error) {
-	most, err := x.scratchOfSubs(values, device, some)
-	if err != nil {
-		return 0, err
-	}
-	for s, dims := range x.layout.launches {
-		if x.onDevice(s.Stream) != device || some == nil && x.layout.unknown[s] || some != nil && !some(s) {
-			continue
-		}
-		vector := make([]int64, len(dims))
-		for i, d := range dims {
-			vector[i] = values[d]
-		}
-		k := x.code.Kernels[s.Kernel]
-		if tiles, err := k.Tiles(vector); err != nil {
-			return 0, err
-		} else if tiles == 0 {
-			continue // it is not run
-		}
-		size, err := k.Scratch(vector)
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, size)
-	}
-	return most, nil
-}
-
 // Input lends the call an argument: its address, and where the input is a tensor of another size than expected, an error.
 func (c *Call) Input(i int, base unsafe.Pointer, bytes int64) error {
 	port := c.x.program.Inputs[i]

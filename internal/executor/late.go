@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -130,87 +129,4 @@ func (c *Call) lateAlone(t int) int {
 		return x.Of
 	}
 	return -1
-}
-
-// moreScratch gives the workers the scratch that a launch wants whose dimensions the run decides, if it is more than
-// there is: those have no limit, or nothing proves that it wants no more than at their limits.
-func (c *Call) moreScratch(b *bound, source string) error {
-	need, err := b.Kernel.Scratch(b.Args.Dims)
-	if err != nil {
-		return at(err, source)
-	}
-	return c.enlargeScratch(need, source)
-}
-
-// enlargeScratch gives the workers more scratch, if they have less than so many bytes each.
-func (c *Call) enlargeScratch(need int64, source string) error {
-	if len(c.scratch) == 0 || need <= c.scratch[0].Size() {
-		return nil
-	}
-	if most := mem.Machine(); need > most {
-		return diag.New(diag.ErrMemory, "scratch of %d bytes, and the machine has %d", need, most).AtNode(source, "")
-	}
-	more := (need - c.scratch[0].Size()) * int64(len(c.scratch))
-	if err := c.grow(more); err != nil {
-		return at(err, source)
-	}
-	c.grown += more
-	if err := c.dropScratch(); err != nil {
-		return at(err, source)
-	}
-	if err := c.mapScratch(need); err != nil {
-		c.dropScratch() // the next run begins with what every run has
-		return at(err, source)
-	}
-	return nil
-}
-
-// beginAgain gives the call the scratch that it had before its first run, after a run was refused more.
-func (c *Call) beginAgain() error {
-	c.shrink(c.grown)
-	c.grown = 0
-	c.asksAnew()
-	if err := c.dropScratch(); err != nil {
-		return err
-	}
-	if err := c.takeScratch(); err != nil {
-		c.dropScratch()
-		return err
-	}
-	return nil
-}
-
-// asksAnew has the launches whose dimensions the run decides ask for their scratch again.
-func (c *Call) asksAnew() {
-	for s, b := range c.args {
-		if c.x.layout.asks[s] {
-			b.ready = false
-		}
-	}
-	for _, sub := range c.calls {
-		sub.sized = false
-		sub.call.asksAnew()
-	}
-}
-
-// mapScratch maps the workers' scratch, of so many bytes each.
-func (c *Call) mapScratch(bytes int64) error {
-	for range c.x.threads {
-		block, err := c.x.owned(mem.Map(mem.Scratch, "scratch", bytes))
-		if err != nil {
-			return err
-		}
-		c.scratch = append(c.scratch, block)
-		c.workers = append(c.workers, block.Bytes())
-	}
-	return nil
-}
-
-// dropScratch gives the workers' scratch back.
-func (c *Call) dropScratch() (err error) {
-	for _, b := range c.scratch {
-		err = errors.Join(err, b.Close())
-	}
-	c.scratch, c.workers = c.scratch[:0], c.workers[:0]
-	return err
 }
