@@ -148,10 +148,11 @@ func TestEveryCallFails(t *testing.T) {
 		result int32
 		kind   error
 		hidden bool
-	}{{outOfDevice, diag.ErrMemory, true}, {lost, device.ErrLost, false}, {lost, device.ErrLost, true}, {failed, diag.ErrUnsupported, false}} {
+		step   int // from one call to the next that fails
+	}{{outOfDevice, diag.ErrMemory, true, 1}, {lost, device.ErrLost, true, 1}, {lost, device.ErrLost, false, 5}, {failed, diag.ErrUnsupported, false, 5}} {
 		folder := t.TempDir()
 		must(t, session(t, folder, row.hidden))
-		for at := 1; ; at++ {
+		for at := 1; ; at += row.step {
 			call, calls, err := failAt(at, row.result, func() error { return session(t, folder, row.hidden) })
 			if at > len(calls) {
 				must(t, err)
