@@ -98,6 +98,13 @@ func (d *Device) Machine() target.Machine { return target.Vulkan(target.Limits{}
 // QueueBytes is what a queue takes.
 func (d *Device) QueueBytes() int64 { return QueueBytes }
 
+// Lost reports whether the device was lost.
+func (d *Device) Lost() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
 // Usage is what was allocated.
 func (d *Device) Usage() device.Usage {
 	d.mu.Lock()

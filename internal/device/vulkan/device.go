@@ -103,6 +103,7 @@ func Open(number int, o Options) (d *Device, err error) {
 	} else if fused {
 		*machine = target.Vulkan(machine.Limits, append(machine.Features, target.Fused)...)
 	}
+	d.usage.Most = 0 // what that took is none of a program's
 	return d, nil
 }
 

@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 

@@ -1,4 +1,4 @@
-//go:build (linux || darwin || windows || freebsd) && (amd64 || arm64)
+//go:build ((linux && !android) || (darwin && !ios) || windows) && (amd64 || arm64)
 
 package vulkan
 
@@ -30,16 +30,16 @@ func (d *Device) fuses() (fused bool, err error) {
 		return false, err
 	}
 	defer loaded.Close()
-	q, err := d.NewQueue()
-	if err != nil {
-		return false, err
-	}
-	defer q.Close()
 	memory, err := d.Allocate("probe", 128)
 	if err != nil {
 		return false, err
 	}
 	defer memory.Close()
+	q, err := d.NewQueue()
+	if err != nil {
+		return false, err
+	}
+	defer q.Close()
 	const factor = 1 + 0x1p-12
 	x := [2]float32{factor, factor}
 	y := [1]float32{-(1 + 0x1p-11)}
