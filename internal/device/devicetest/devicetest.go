@@ -82,13 +82,6 @@ func (d *Device) Held() int {
 	return d.usage.Blocks + d.kernels
 }
 
-// Lost reports whether the device is lost.
-func (d *Device) Lost() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lost
-}
-
 // Name is the device's.
 func (d *Device) Name() string { return "test:0" }
 
