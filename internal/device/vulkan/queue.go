@@ -79,10 +79,18 @@ func (q *queue) keep(err error) error {
 	return err
 }
 
+// broken is why the queue takes nothing more.
+func (q *queue) broken() error {
+	if q.failed == nil && q.device.Lost() {
+		return device.ErrLost
+	}
+	return q.failed
+}
+
 // Launch records the dispatches of a kernel's entries.
 func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scratch uint64) error {
-	if q.failed != nil {
-		return q.failed
+	if err := q.broken(); err != nil {
+		return err
 	}
 	k := what.(*kernel)
 	if len(k.pipelines) != len(k.code.Binary().Entries) {
@@ -157,8 +165,8 @@ func (q *queue) record(function uintptr, args ...uintptr) {
 
 // Upload copies bytes to the device.
 func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
-	if q.failed != nil {
-		return q.failed
+	if err := q.broken(); err != nil {
+		return err
 	}
 	to := what.(*memory)
 	if err := to.inside(at, int64(len(from))); err != nil || len(from) == 0 {
@@ -187,8 +195,8 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 
 // Download copies bytes from the device.
 func (q *queue) Download(to []byte, what device.Memory, at int64) error {
-	if q.failed != nil {
-		return q.failed
+	if err := q.broken(); err != nil {
+		return err
 	}
 	from := what.(*memory)
 	if err := from.inside(at, int64(len(to))); err != nil || len(to) == 0 {
@@ -244,8 +252,8 @@ func (q *queue) stage(bytes int64) (b *batch, place int64, err error) {
 
 // Copy records a copy within the device.
 func (q *queue) Copy(toWhat device.Memory, at int64, fromWhat device.Memory, begin, bytes int64) error {
-	if q.failed != nil {
-		return q.failed
+	if err := q.broken(); err != nil {
+		return err
 	}
 	to, from := toWhat.(*memory), fromWhat.(*memory)
 	if err := to.inside(at, bytes); err != nil {
