@@ -42,6 +42,9 @@ type about struct {
 // machine code. Loading one verifies it and generates the code in a moment; what it computes is the same to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
+	if p.target == Vulkan {
+		return 0, diag.Unsupportedf("an artefact of a program for a device").WithFix("compile for --target cpu, or compile the model where it runs")
+	}
 	if p.target == Reference && p.model.source.module() != nil {
 		return 0, diag.Unsupportedf("an artefact of the reference, which interprets the model's nodes; an artefact has loops").WithFix("compile for --target cpu")
 	}

@@ -61,7 +61,7 @@ func (c *Call) follow(steps []program.Step, from, to int) error {
 				return err
 			}
 		}
-		c.reached = at
+		c.reached, c.next = at, c.own[at]
 		if err := c.steps(steps[at : at+1]); err != nil {
 			return err
 		}

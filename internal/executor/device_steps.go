@@ -68,7 +68,7 @@ func (c *Call) locateRemote(t int) error {
 
 // launchRemote gives a launch to the device.
 func (c *Call) launchRemote(s *program.Launch) error {
-	b, r := c.args[s], c.remote
+	b, r := c.boundTo(s), c.remote
 	kernel := r.kernels[s.Kernel]
 	if kernel == nil {
 		return diag.Internalf("kernel %s is launched on a device, and is none of its", c.x.program.Kernels[s.Kernel])

@@ -589,7 +589,7 @@ func (k *hook) Run(*target.Args, int64, int64, []byte) error {
 // TestUnknownStep: what the executor does not know ends the run.
 func TestUnknownStep(t *testing.T) {
 	c := chain(t, 1, Options{Threads: 1}, func(name string) target.Kernel { return &nothing{name, 1} })
-	c.x.program.Steps = append(c.x.program.Steps, nil)
+	c.x.program.Steps, c.own = append(c.x.program.Steps, nil), append(c.own, nil)
 	if err := c.Run(t.Context()); !errors.Is(err, diag.ErrInternal) {
 		t.Error(err)
 	}

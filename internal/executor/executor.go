@@ -205,6 +205,8 @@ type Call struct {
 	storages []*mem.Block
 	files    []*mem.SpillFile // by storage; nil but for a spill
 	args     map[*program.Launch]*bound
+	own      []*bound // by the program's own steps, those that are launches
+	next     *bound   // of own, of the step that is begun
 	host     map[*program.Host]*hostCall
 	calls    map[*program.Call]*subCall
 	events   []int64 // by event: 0 before it is recorded; see record
@@ -240,6 +242,7 @@ type running struct {
 // bound is a launch with its operands and dimensions in place.
 type bound struct {
 	device.Job
+	step  *program.Launch
 	ready bool    // its tiles, and what it needs, are those of its dimensions
 	needs []int64 // bytes, by operand
 }
@@ -320,6 +323,12 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 	}
 	if err = c.prepare(x.program.Steps); err != nil {
 		return c, err
+	}
+	c.own = make([]*bound, len(x.program.Steps))
+	for i, step := range x.program.Steps {
+		if s, is := step.(*program.Launch); is {
+			c.own[i] = c.args[s]
+		}
 	}
 	return c, c.takeScratch()
 }
@@ -434,7 +443,7 @@ func (c *Call) prepare(steps []program.Step) error {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case *program.Launch:
-			b := &bound{}
+			b := &bound{step: s}
 			b.Kernel = c.x.code.Kernels[s.Kernel]
 			b.Args = target.Args{Operands: make([]target.Operand, len(s.Args)), Dims: make([]int64, len(s.Dims))}
 			b.needs = make([]int64, len(s.Args))

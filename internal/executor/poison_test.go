@@ -43,7 +43,7 @@ func TestReleasedIsPoisoned(t *testing.T) {
 		if c.over {
 			p.Steps[2].(*program.Carve).Over = []int{first}
 		}
-		p.Steps = slices.Insert(p.Steps, at, program.Step(release))
+		p.Steps, call.own = slices.Insert(p.Steps, at, program.Step(release)), slices.Insert(call.own, at, nil)
 		if err := call.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -148,11 +148,19 @@ func (c *Call) operand(i int) (target.Operand, error) {
 	return c.operands[i], nil
 }
 
+// boundTo is a launch as it was made ready: the one whose step was begun is at hand.
+func (c *Call) boundTo(s *program.Launch) *bound {
+	if b := c.next; b != nil && b.step == s {
+		return b
+	}
+	return c.args[s]
+}
+
 func (c *Call) launch(s *program.Launch) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	b := c.args[s]
+	b := c.boundTo(s)
 	for i, t := range s.Args {
 		o, err := c.operand(t)
 		if err != nil {

@@ -89,6 +89,16 @@ func (q *queue) one(w work) (err error) {
 	return w.do()
 }
 
+// begin counts an operation. Its error is that the device is lost, or what failed since the last wait. The device is locked.
+func (q *queue) begin() error {
+	if err := q.device.operation(); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
+}
+
 // give adds work that names blocks. The device is locked.
 func (q *queue) give(do func() error, users ...*memory) {
 	for _, m := range users {
@@ -116,7 +126,7 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 	k, d := what.(*kernel), q.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.operation(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	if k.closed {
@@ -178,7 +188,7 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 	d := q.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.operation(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	m, to, err := d.span(what, at, int64(len(from)))
@@ -194,7 +204,7 @@ func (q *queue) Upload(what device.Memory, at int64, from []byte) error {
 func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	d := q.device
 	d.mu.Lock()
-	err := d.operation()
+	err := q.begin()
 	if err != nil {
 		d.mu.Unlock()
 		return err
@@ -207,7 +217,9 @@ func (q *queue) Download(to []byte, what device.Memory, at int64) error {
 	q.give(func() error { copy(to, from); return nil }, m)
 	d.mu.Unlock()
 	q.finish()
-	return nil
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
 }
 
 // Copy copies bytes on the device.
@@ -215,7 +227,7 @@ func (q *queue) Copy(what device.Memory, at int64, source device.Memory, begin, 
 	d := q.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.operation(); err != nil {
+	if err := q.begin(); err != nil {
 		return err
 	}
 	a, to, err := d.span(what, at, bytes)
