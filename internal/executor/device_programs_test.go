@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/weirml/weir/internal/codegen/reference"
-	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/device/devicetest"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/hostop"
