@@ -19,7 +19,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// kernelTexts are the kernels of the programs below. Those whose name begins with h are the host's, the others a device's.
+// kernelTexts are the kernels of the programs below. Those whose name begins with h are the host's, the others a
+// device's.
 var kernelTexts = []string{
 	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,
 	`kernel @add(%x: f32[n] read, %y: f32[n] read, %z: f32[n] write) dims(n) { each i < n { store %z[i] = add(load %x[i], load %y[i]) } }`,

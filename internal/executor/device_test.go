@@ -21,8 +21,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestDevicePrograms: programs for a device give what program's interpreter does, however late and slowly the device works, and what a call and an executable hold of its memory is what
-// it was asked for.
+// TestDevicePrograms: programs for a device give what program's interpreter does, however late and slowly the device
+// works, and what a call and an executable hold of its memory is what it was asked for.
 func TestDevicePrograms(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	for _, d := range devicePrograms {
@@ -30,8 +30,11 @@ func TestDevicePrograms(t *testing.T) {
 			gpu devicetest.Options
 			x   Options
 		}{
-			"": {}, "late": {gpu: devicetest.Options{Late: true}}, "slow": {gpu: devicetest.Options{Delay: func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }}},
-			"yields": {gpu: devicetest.Options{Delay: runtime.Gosched}}, "guarded": {x: Options{Guard: true}}, "poisoned": {gpu: devicetest.Options{Late: true}, x: Options{Poison: true}}, "own": {x: Options{Own: true}},
+			"": {}, "late": {gpu: devicetest.Options{Late: true}},
+			"slow":   {gpu: devicetest.Options{Delay: func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }}},
+			"yields": {gpu: devicetest.Options{Delay: runtime.Gosched}}, "guarded": {x: Options{Guard: true}},
+			"poisoned": {gpu: devicetest.Options{Late: true}, x: Options{Poison: true}},
+			"own":      {x: Options{Own: true}},
 		} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				p := parsed(t, d.text)
@@ -112,7 +115,8 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 	return out
 }
 
-// lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The error is the first.
+// lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The
+// error is the first.
 func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor, again func(c *Call) error) error {
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
 	if err != nil {
@@ -133,7 +137,8 @@ func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []
 	return err
 }
 
-// TestDeviceFails: whatever the device refuses, and whenever it is lost, the error says which of the two it was, nothing is held afterwards, and a call that was refused memory runs when there is some.
+// TestDeviceFails: whatever the device refuses, and whenever it is lost, the error says which of the two it was,
+// nothing is held afterwards, and a call that was refused memory runs when there is some.
 func TestDeviceFails(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, d := range devicePrograms {
@@ -155,7 +160,8 @@ func TestDeviceFails(t *testing.T) {
 			check := func(what string, n int, gpu *devicetest.Device) {
 				after := mem.Usage()
 				if gpu.Held() != 0 || len(gpu.Faults()) > 0 || after.Blocks != before.Blocks || after.All != before.All {
-					t.Errorf("%s %d: %d are held, faults %v, host %+v after %+v", what, n, gpu.Held(), gpu.Faults(), after, before)
+					t.Errorf("%s %d: %d are held, faults %v, host %+v after %+v", what, n, gpu.Held(), gpu.Faults(),
+						after, before)
 				}
 			}
 			for n := 1; n <= counts.Operations(); n++ {
@@ -273,7 +279,8 @@ func TestDeviceWeightPieces(t *testing.T) {
 		values[i] = float32(i)
 	}
 	p, err := program.Parse(fmt.Sprintf(`weir 1 program @p { dim n in [8, 8] storage %%g: arena bytes 32 align 4 on "gpu" storage %%o: results bytes 32 align 4 plan { } kernel @double stream @s on "gpu" tensor %%w: f32[%d] constant tensor %%i: f32[5] constant
-		weight "i" %%i on "gpu" = [9, 9, 9, 9, 9] weight "w" %%w on "gpu" data %d at 0 tensor %%end: f32[8] part of %%w at %d tensor %%b: f32[8] in %%g at 0 tensor %%y: f32[8] in %%o at 0 output "y" = %%y borrow
+		weight "i" %%i on "gpu" = [9, 9, 9, 9,
+			9] weight "w" %%w on "gpu" data %d at 0 tensor %%end: f32[8] part of %%w at %d tensor %%b: f32[8] in %%g at 0 tensor %%y: f32[8] in %%o at 0 output "y" = %%y borrow
 		body { carve %%b launch @double(%%end, write %%b) dims (n) on @s carve %%y copy %%y = %%b on @s release %%b } }`, bytes/4, bytes, bytes-32), program.ParseOptions{Data: data})
 	if err == nil {
 		err = p.Verify()
@@ -307,7 +314,8 @@ func TestDeviceWeightPieces(t *testing.T) {
 	}
 }
 
-// TestDeviceEnds: a context that ends, a value that fails its check, and a panic of the host's end a run when the device has done what it was given; the call runs again.
+// TestDeviceEnds: a context that ends, a value that fails its check, and a panic of the host's end a run when the
+// device has done what it was given; the call runs again.
 func TestDeviceEnds(t *testing.T) {
 	p := parsed(t, `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %o: results bytes 8 align 4 storage %h: arena bytes 8 align 4 plan { } kernel @gather kernel @hpanic stream @s on "gpu" event @e
 		tensor %x: f32[n] argument tensor %at: i64[k] argument tensor %a: f32[n] in %g at 0 tensor %i: i64[k] in %g at 16 tensor %b: f32[k] in %g at 32 tensor %y: f32[k] in %o at 0 tensor %u: f32[k] in %h at 0
@@ -370,7 +378,8 @@ func TestDeviceEnds(t *testing.T) {
 	}
 }
 
-// TestDeviceWaits: the host's steps after a wait, and after a call of a subprogram, are not done where what is waited for failed; those before it may be.
+// TestDeviceWaits: the host's steps after a wait, and after a call of a subprogram, are not done where what is waited
+// for failed; those before it may be.
 func TestDeviceWaits(t *testing.T) {
 	const head = `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %h: arena bytes 16 align 4 plan { } kernel @gather kernel @hook stream @s on "gpu" event @e
 		tensor %w: f32[4] constant weight "w" %w on "gpu" = [1, 2, 3, 4] tensor %at: i64[2] constant weight "at" %at on "gpu" = [1, 4] tensor %b: f32[k] in %g at 32 tensor %u: f32[k] in %h at 0 `
@@ -432,15 +441,18 @@ func TestUnknownStep(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a program for a device needs it; one for two is refused; a program that waits for what was never recorded, and one that has the host touch a device's tensor, end with an error.
+// TestNoDevice: a program for a device needs it; one for two is refused; a program that waits for what was never
+// recorded, and one that has the host touch a device's tensor, end with an error.
 func TestNoDevice(t *testing.T) {
 	one := parsed(t, vectorHead+vectorPorts+`carve %y copy %y = %x } }`)
-	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err, diag.ErrInternal) {
+	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err,
+		diag.ErrInternal) {
 		t.Error(err)
 	}
 	gpu := devicetest.New(devicetest.Options{})
 	two := parsed(t, `weir 1 program @p { plan { } stream @s on "gpu" stream @r on "npu" body { } }`)
-	if _, err := New(two, testKernels(t, two), Options{Host: cpu.Host{}, Threads: 1, Device: gpu}); !errors.Is(err, diag.ErrUnsupported) {
+	if _, err := New(two, testKernels(t, two), Options{Host: cpu.Host{}, Threads: 1, Device: gpu}); !errors.Is(err,
+		diag.ErrUnsupported) {
 		t.Error(err)
 	}
 	for _, body := range []string{`wait @e`, `carve %a copy %a = %x release %a`, `carve %a carve %b launch @hdouble(%a, write %b) dims (n)`, `carve %u copy %u = %x on @s carve %v launch @double(%u, write %v) dims (n) on @s`} {
