@@ -585,13 +585,16 @@ func (c *cli) dumpCommand() *cobra.Command {
 			}
 			if name == "" {
 				var ok bool
-				if name, ok = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program"}[lang]; !ok {
-					return &weir.Error{Kind: weir.ErrUnsupported, Detail: fmt.Sprintf("--lang %s; ir, loop and program are supported", lang)}
+				if name, ok = map[string]string{"ir": "dead-expanded", "loop": "schedule", "program": "program", "spirv": "spirv"}[lang]; !ok {
+					return &weir.Error{Kind: weir.ErrUnsupported, Detail: fmt.Sprintf("--lang %s; ir, loop, program and, for --target vulkan, spirv are supported", lang)}
 				}
 			}
 			text, ok := stages[name]
 			if !ok && name == "schedule" {
 				text, ok = stages["lower"]
+			}
+			if !ok && after == "" && lang == "spirv" {
+				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "no SPIR-V is made of it for this target", Fix: "--target vulkan makes some"}
 			}
 			if !ok && after == "" {
 				return &weir.Error{Kind: weir.ErrUnsupported, File: args[0], Detail: "an artefact holds no ir", Fix: "--lang loop and --lang program are there"}
@@ -613,7 +616,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 	}
 	f.register(cmd, c)
 	cmd.Flags().StringVar(&after, "after", "", "the text after this stage of the compiler")
-	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop or program")
+	cmd.Flags().StringVar(&lang, "lang", "ir", "ir, loop, program or, for --target vulkan, spirv")
 	cmd.Flags().StringVar(&kernel, "kernel", "", "only this kernel")
 	return cmd
 }

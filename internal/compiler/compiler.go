@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/reference"
+	"github.com/weirml/weir/internal/codegen/spirv"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
@@ -359,7 +360,13 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	}
 	done("guards", c.Loop.String)
 	c.Exhausted = c.Exhausted || m.Dims.Exhausted()
-	return c.generate(o)
+	if err := c.generate(o); err != nil {
+		return err
+	}
+	if c.device != "" {
+		done("spirv", func() string { return spirv.Texts(c.Code.Kernels) })
+	}
+	return nil
 }
 
 // scratch says what a worker's scratch is, and what a launch on a device needs.

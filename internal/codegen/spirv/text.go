@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/weirml/weir/internal/target"
 )
 
 // Text is a module in the language of Khronos's tools: each instruction on a line, ids by their numbers. spirv-as reads the text of what this room writes back to the
@@ -27,6 +29,17 @@ func Text(words []uint32) string {
 		out.WriteString(t.line(rest[:count]))
 		out.WriteByte('\n')
 		rest = rest[count:]
+	}
+	return out.String()
+}
+
+// Texts is the text of the kernels that run on a device, each after its name.
+func Texts(kernels []target.Kernel) string {
+	var out strings.Builder
+	for _, k := range kernels {
+		if b, ok := k.(target.Blocks); ok {
+			fmt.Fprintf(&out, "; kernel @%s\n%s\n", k.Name(), Text(b.Binary().Words))
+		}
 	}
 	return out.String()
 }
