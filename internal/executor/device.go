@@ -13,8 +13,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A device with memory of its own runs a program's streams, and holds the storages and weights that the program has there. What is in its memory has an address that means
-// nothing to the host: only the device's queue is given it. All of a call's streams on the device go through one queue, in the order of the program's steps.
+// A device with memory of its own runs a program's streams, and holds the storages and weights that the program has
+// there. What is in its memory has an address that means nothing to the host: only the device's queue is given it. All
+// of a call's streams on the device go through one queue, in the order of the program's steps.
 
 // remote is an executable's part on a device.
 type remote struct {
@@ -77,7 +78,8 @@ func (x *Executable) openDevice(d device.Device) (err error) {
 	case d == nil:
 		return diag.Internalf("a program for device %q, and no device", names[0])
 	}
-	r := &remote{device: d, kernels: map[int]device.Kernel{}, at: map[int]int64{}, tensors: make([]bool, len(p.Tensors))}
+	r := &remote{device: d, kernels: map[int]device.Kernel{}, at: map[int]int64{}, tensors: make([]bool,
+		len(p.Tensors))}
 	x.remote = r
 	var total int64
 	for _, w := range p.Weights {
@@ -129,7 +131,10 @@ func (r *remote) upload(p *program.Program) (err error) {
 		}
 		for done := 0; done < len(w.Data); done += pieceBytes {
 			piece := w.Data[done:min(done+pieceBytes, len(w.Data))]
-			if err := mem.CatchFaults(func() error { return q.Upload(r.weights, r.at[w.Tensor]+int64(done), piece) }); err != nil {
+			if err := mem.CatchFaults(func() error {
+				return q.Upload(r.weights, r.at[w.Tensor]+int64(done),
+					piece)
+			}); err != nil {
 				return err
 			}
 			mem.Forget(piece)
@@ -203,7 +208,8 @@ func (x *Executable) newRemoteCall() *remoteCall {
 	if x.remote == nil {
 		return nil
 	}
-	return &remoteCall{remote: x.remote, storages: make([]region, len(x.program.Storages)), spots: make([]spot, len(x.program.Tensors))}
+	return &remoteCall{remote: x.remote, storages: make([]region, len(x.program.Storages)), spots: make([]spot,
+		len(x.program.Tensors))}
 }
 
 // bindDevice takes the call's memory on the device, but for late storage.
@@ -242,7 +248,8 @@ func (c *Call) takeRegion(storage int, size int64) (err error) {
 	return nil
 }
 
-// takeDeviceScratch takes what launches on the device need for the dimensions, as far as these have values or limits. What it has is kept where that is enough.
+// takeDeviceScratch takes what launches on the device need for the dimensions, as far as these have values or limits.
+// What it has is kept where that is enough.
 func (c *Call) takeDeviceScratch() error {
 	if c.remote == nil {
 		return nil
@@ -254,7 +261,8 @@ func (c *Call) takeDeviceScratch() error {
 	return c.growDeviceScratch(most)
 }
 
-// DeviceScratch is what a launch on the device needs at most, for the given values of the dimensions, but for launches whose dimensions have no limit.
+// DeviceScratch is what a launch on the device needs at most, for the given values of the dimensions, but for launches
+// whose dimensions have no limit.
 func (x *Executable) DeviceScratch(values []int64) (int64, error) {
 	return x.scratchOf(values, true, nil)
 }
@@ -356,7 +364,8 @@ func (c *Call) awaitDevice() error {
 	return c.queue.Wait(c.ctx)
 }
 
-// settleDevice ends a run, also one that panics: nobody else may use the call's memory before the device has done all that it was given. A run that has failed keeps its error.
+// settleDevice ends a run, also one that panics: nobody else may use the call's memory before the device has done all
+// that it was given. A run that has failed keeps its error.
 func (c *Call) settleDevice(failed *error) {
 	if c.queue == nil || c.done == c.ahead {
 		return

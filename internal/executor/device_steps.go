@@ -38,7 +38,8 @@ func (c *Call) placeRemote(i int, bytes int64) error {
 		return nil
 	}
 	if s.memory == nil || offset < 0 || bytes > room-offset || s.at < 0 || bytes > s.memory.Bytes()-s.at {
-		panic(diag.Internalf("%s at %d with %d bytes leaves the device's memory of %d given for it", t.Name, offset, bytes, room))
+		panic(diag.Internalf("%s at %d with %d bytes leaves the device's memory of %d given for it", t.Name, offset,
+			bytes, room))
 	}
 	r.spots[i] = s
 	return nil
@@ -76,7 +77,8 @@ func (c *Call) launchRemote(s *program.Launch) error {
 	c.addresses = c.addresses[:0]
 	for i, t := range s.Args {
 		if !r.tensors[t] {
-			return diag.Internalf("kernel %s is given %s, which lies in the host's memory", c.x.program.Kernels[s.Kernel], c.x.program.Tensors[t].Name)
+			return diag.Internalf("kernel %s is given %s, which lies in the host's memory",
+				c.x.program.Kernels[s.Kernel], c.x.program.Tensors[t].Name)
 		}
 		if err := c.locateRemote(t); err != nil {
 			return err
@@ -137,7 +139,8 @@ func (c *Call) prepareRemote(s *program.Launch, b *bound) (err error) {
 func (c *Call) copyRemote(s *program.Copy) error {
 	r := c.remote
 	if !c.x.onDevice(s.Stream) {
-		return diag.Internalf("%s is copied to %s by the host", c.x.program.Tensors[s.From].Name, c.x.program.Tensors[s.To].Name)
+		return diag.Internalf("%s is copied to %s by the host", c.x.program.Tensors[s.From].Name,
+			c.x.program.Tensors[s.To].Name)
 	}
 	for _, t := range []int{s.From, s.To} {
 		if r.tensors[t] {
@@ -156,7 +159,8 @@ func (c *Call) copyRemote(s *program.Copy) error {
 	}
 	bytes := c.operands[s.To].Bytes
 	if other := c.operands[s.From].Bytes; other != bytes {
-		return diag.Internalf("%d bytes of %s are copied to %d of %s", other, c.x.program.Tensors[s.From].Name, bytes, c.x.program.Tensors[s.To].Name)
+		return diag.Internalf("%d bytes of %s are copied to %d of %s", other, c.x.program.Tensors[s.From].Name, bytes,
+			c.x.program.Tensors[s.To].Name)
 	}
 	to, from := r.spots[s.To], r.spots[s.From]
 	if bytes == 0 || r.tensors[s.To] && r.tensors[s.From] && to == from { // the plan has both in one place
@@ -199,8 +203,8 @@ func (c *Call) record(s *program.Record) error {
 	return nil
 }
 
-// wait has a stream go on only when what an event noted is done. What the device does is in one order, so that its streams need not wait for each other, and who waits for a part of it waits
-// for all.
+// wait has a stream go on only when what an event noted is done. What the device does is in one order, so that its
+// streams need not wait for each other, and who waits for a part of it waits for all.
 func (c *Call) wait(s *program.Wait) error {
 	at := c.events[s.Event]
 	if at == 0 {

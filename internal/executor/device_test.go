@@ -6,293 +6,42 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 	"unsafe"
 
-	"github.com/weirml/weir/internal/codegen/reference"
 	"github.com/weirml/weir/internal/device"
 	"github.com/weirml/weir/internal/device/cpu"
 	"github.com/weirml/weir/internal/device/devicetest"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/hostop"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
 	"github.com/weirml/weir/internal/program"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// kernelTexts are the kernels of the programs below. Those whose name begins with h are the host's, the others a device's.
-var kernelTexts = []string{
-	`kernel @double(%x: f32[n] read, %y: f32[n] write) dims(n) { local %copy: f32[n] each i < n { store %copy[i] = mul(load %x[i], 2) } each i < n { store %y[i] = load %copy[i] } }`,
-	`kernel @add(%x: f32[n] read, %y: f32[n] read, %z: f32[n] write) dims(n) { each i < n { store %z[i] = add(load %x[i], load %y[i]) } }`,
-	`kernel @gather(%x: f32[n] read, %at: i64[m] read, %y: f32[m] write) dims(m, n) { each j < m { check k = load %at[j] in [0, n - 1] "an index" store %y[j] = load %x[k] } }`,
-	`kernel @hdouble(%x: f32[n] read, %y: f32[n] write) dims(n) { each i < n { store %y[i] = mul(load %x[i], 2) } }`,
-}
-
-// testKernels makes the kernels of a program and its subprograms.
-func testKernels(t testing.TB, p *program.Program) *target.Code {
-	t.Helper()
-	var kernels []*loop.Kernel
-	for _, text := range kernelTexts {
-		k, err := loop.ParseKernel(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kernels = append(kernels, k)
-	}
-	made := map[string]target.Kernel{}
-	for _, k := range reference.Compile(kernels).Kernels {
-		if made[k.Name()] = k; k.Name()[0] != 'h' {
-			made[k.Name()] = devicetest.Blocks(k)
-		}
-	}
-	code := &target.Code{}
-	names := slices.Clone(p.Kernels)
-	for _, sub := range p.Subs {
-		names = append(names, sub.Kernels...)
-	}
-	for _, name := range names {
-		if made[name] == nil {
-			t.Fatalf("no kernel %s", name)
-		}
-		code.Kernels = append(code.Kernels, made[name])
-	}
-	return code
-}
-
-// deviceProgram is a program for a device, and the inputs that it is run with.
-type deviceProgram struct {
-	name, text string
-	inputs     func(r *rand.Rand) []*tensor.Tensor
-	host       bool // it has no device
-}
-
-func floats(r *rand.Rand, n int64) *tensor.Tensor {
-	x := tensor.Must(tensor.New(dtype.F32, n))
-	for i := range n {
-		x.SetFloat(i, float64(r.IntN(2000)-1000)/8)
-	}
-	return x
-}
-
-func number(dt dtype.DType, v int64) *tensor.Tensor {
-	x := tensor.Must(tensor.New(dt))
-	x.SetInt(0, v)
-	return x
-}
-
-// vector is inputs of integers, each of which is no greater than it says, and of one vector after them.
-func vector(most int64, first ...int64) func(r *rand.Rand) (in []*tensor.Tensor) {
-	return func(r *rand.Rand) (in []*tensor.Tensor) {
-		for _, m := range first {
-			in = append(in, number(dtype.I64, r.Int64N(m+1)))
-		}
-		return append(in, floats(r, 1+r.Int64N(most)))
-	}
-}
-
-// vectorHead declares n elements twice on the host and three times on the device.
-const vectorHead = `weir 1 program @p { dim n in [1, 300] storage %g: arena bytes 12*n align 4 on "gpu" storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { }
-	tensor %x: f32[n] argument tensor %a: f32[n] in %g at 0 tensor %b: f32[n] in %g at 4*n tensor %c: f32[n] in %g at 8*n
-	tensor %u: f32[n] in %h at 0 tensor %v: f32[n] in %h at 4*n tensor %y: f32[n] in %o at 0
-	kernel @double kernel @add kernel @hdouble stream @s on "gpu" stream @r on "gpu" stream @q event @e event @f `
-
-const vectorPorts = ` input "x" = %x borrow output "y" = %y borrow body { `
-
-var devicePrograms = []deviceProgram{
-	{name: "up, launches, down", inputs: vector(300), text: vectorHead + vectorPorts + `carve %a carve %b carve %c carve %y copy %a = %x on @s launch @double(%a, write %b) dims (n) on @s launch @add(%a, %b, write %c) dims (n) on @s
-		copy %y = %c on @s record @e on @s wait @e release %a, %b, %c } }`},
-	{name: "the host before, between and after", inputs: vector(300), text: vectorHead + vectorPorts + `carve %u launch @hdouble(%x, write %u) dims (n) carve %a carve %b copy %a = %u on @s launch @double(%a, write %b) dims (n) on @s
-		carve %v copy %v = %b on @s record @e on @s wait @e launch @hdouble(%v, write %u) dims (n) copy %a = %u on @s copy %b = %a on @s carve %y copy %y = %b on @s release %a, %b, %u, %v } }`},
-	{name: "two streams of a device", inputs: vector(300), text: vectorHead + vectorPorts + `carve %a carve %b carve %c carve %y copy %a = %x on @s record @e on @s wait @e on @r launch @double(%a, write %b) dims (n) on @r
-		launch @double(%a, write %c) dims (n) on @s record @f on @s wait @f on @r launch @add(%b, %c, write %a) dims (n) on @r copy %y = %a on @r record @e on @r wait @e on @q wait @e release %a, %b, %c } }`},
-	{name: "a weight in both memories", inputs: func(r *rand.Rand) []*tensor.Tensor { return []*tensor.Tensor{floats(r, 3)} }, text: `weir 1 program @p { storage %g: arena bytes 24 align 4 on "gpu" storage %h: arena bytes 12 align 4
-		storage %o: results bytes 12 align 4 plan { } tensor %x: f32[3] argument tensor %w: f32[3] constant tensor %m: f32[2] constant tensor %v: f32[3] constant weight "w" %w on "gpu" = [1, 2, 3] weight "m" %m on "gpu" = [7, 8]
-		weight "v" %v = [4, 5, 6] tensor %a: f32[3] in %g at 0 tensor %b: f32[3] in %g at 12 tensor %u: f32[3] in %h at 0 tensor %y: f32[3] in %o at 0 tensor %mid: f32[1] part of %w at 4
-		tensor %first: f32[1] part of %b at 0 dim n in [3, 3] dim one in [1, 1] kernel @add kernel @hdouble kernel @double stream @s on "gpu" input "x" = %x borrow output "y" = %y borrow
-		body { carve %u launch @hdouble(%v, write %u) dims (n) carve %a copy %a = %u on @s carve %b launch @add(%a, %w, write %b) dims (n) on @s launch @double(%mid, write %first) dims (one) on @s copy %a = %b on @s carve %y copy %y = %a on @s
-		release %a, %b, %u } }`},
-	{name: "a loop", inputs: vector(300, 5), text: vectorHead + `tensor %k: i64[] argument input "k" = %k borrow` + vectorPorts + `carve %a carve %b copy %a = %x on @s loop trip %k { launch @double(%a, write %b) dims (n) on @s copy %a = %b on @s }
-		carve %y copy %y = %a on @s release %a, %b } }`},
-	{name: "a loop that goes through the host", inputs: vector(300, 4), text: vectorHead + `tensor %k: i64[] argument input "k" = %k borrow` + vectorPorts + `carve %a carve %b carve %u carve %v copy %u = %x loop trip %k { copy %a = %u on @s
-		launch @double(%a, write %b) dims (n) on @s copy %v = %b on @s record @e on @s wait @e launch @hdouble(%v, write %u) dims (n) } carve %y copy %y = %u release %a, %b, %u, %v } }`},
-	{name: "a branch", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		return []*tensor.Tensor{number(dtype.Bool, r.Int64N(2)), floats(r, 1+r.Int64N(300))}
-	}, text: vectorHead + `tensor %k: bool[] argument input "k" = %k borrow` + vectorPorts + `carve %a carve %b copy %a = %x on @s if %k { launch @double(%a, write %b) dims (n) on @s } else { copy %b = %a on @s }
-		carve %y copy %y = %b on @s release %a, %b } }`},
-	{name: "late storage", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		m := r.Int64N(40)
-		at := tensor.Must(tensor.New(dtype.I64, 40))
-		for i := range int64(40) {
-			at.SetInt(i, r.Int64N(300))
-		}
-		return []*tensor.Tensor{floats(r, 300), at, number(dtype.I64, m)}
-	}, text: `weir 1 program @p { dim n in [300, 300] dim k in [0, inf] data limit inf storage %g: arena bytes 1200 align 4 on "gpu" storage %i: arena bytes 320 align 4 on "gpu" storage %l: late arena bytes &r + 4*k align 4 on "gpu" { let &r = 4*k }
-		storage %o: late results bytes 4*k align 4 plan { } kernel @gather kernel @double stream @s on "gpu" event @e tensor %x: f32[n] argument tensor %at: i64[40] argument tensor %m: i64[] argument tensor %some: i64[k] part of %at at 0
-		tensor %a: f32[n] in %g at 0 tensor %all: i64[40] in %i at 0 tensor %few: i64[k] part of %all at 0 tensor %b: f32[k] in %l at 0 tensor %c: f32[k] in %l at &r tensor %y: f32[k] in %o at 0
-		input "x" = %x borrow input "at" = %at borrow input "m" = %m borrow output "y" = %y borrow
-		body { carve %a carve %all copy %a = %x on @s copy %all = %at on @s bind k = %m[0] take %l carve %b carve %c launch @gather(%a, %few, write %b) dims (k, n) on @s launch @double(%b, write %c) dims (k) on @s
-		take %o carve %y copy %y = %c on @s record @e on @s wait @e release %a, %all, %b, %c } }`},
-	{name: "late storage that grows", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		return []*tensor.Tensor{floats(r, 40), number(dtype.I64, 1+r.Int64N(30))}
-	}, text: `weir 1 program @p { dim k in [0, inf] data limit inf dim j in [0, 40] data limit 40 storage %g: arena bytes 160 align 4 on "gpu" storage %l: late arena bytes 4*k align 4 on "gpu" storage %o: results bytes 160 align 4 plan { } kernel @double stream @s on "gpu"
-		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %l: f32[k] in %l at 0 tensor %y: f32[40] in %o at 0
-		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
-		body { carve %a copy %a = %x on @s loop trip %m count j { bind k = j take %l carve %l launch @double(%some, write %l) dims (k) on @s copy %some = %l on @s release %l } carve %y copy %y = %a on @s release %a } }`},
-	{name: "scratch that grows", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		return []*tensor.Tensor{floats(r, 40), number(dtype.I64, 1+r.Int64N(30))}
-	}, text: `weir 1 program @p { dim k in [0, inf] data limit inf dim j in [0, 40] data limit 40 storage %g: arena bytes 320 align 4 on "gpu" storage %o: results bytes 160 align 4 plan { } kernel @double stream @s on "gpu"
-		tensor %x: f32[40] argument tensor %m: i64[] argument tensor %a: f32[40] in %g at 0 tensor %some: f32[k] part of %a at 0 tensor %b: f32[40] in %g at 160 tensor %to: f32[k] part of %b at 0 tensor %y: f32[40] in %o at 0
-		input "x" = %x borrow input "m" = %m borrow output "y" = %y borrow
-		body { carve %a carve %b copy %a = %x on @s loop trip %m count j { bind k = j launch @double(%some, write %to) dims (k) on @s copy %some = %to on @s } carve %y copy %y = %a on @s release %a, %b } }`},
-	{name: "subprograms", inputs: func(r *rand.Rand) []*tensor.Tensor {
-		return []*tensor.Tensor{number(dtype.I64, r.Int64N(3)), floats(r, 1+r.Int64N(300))}
-	}, text: vectorHead + `tensor %k: i64[] argument input "k" = %k borrow
-		tensor %room: u8[4*n] in %g at 0 tensor %more: u8[8*n] in %g at 4*n tensor %own: u8[4*n] in %h at 4*n
-		sub @twice { dim m in [1, 300] storage %s: arena bytes 8*m align 4 on "gpu" plan { } kernel @double stream @q on "gpu" tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0 tensor %d: f32[m] in %s at 4*m
-			tensor %w: f32[1] constant weight "w" %w on "gpu" = [3]
-			input "x" = %x borrow output "y" = %y caller body { carve %t carve %d copy %t = %x on @q launch @double(%t, write %d) dims (m) on @q copy %y = %d on @q release %t, %d } }
-		sub @own { dim m in [1, 300] storage %s: arena bytes 4*m align 4 plan { } kernel @hdouble stream @q tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0
-			input "x" = %x borrow output "y" = %y caller body { carve %t launch @hdouble(%x, write %t) dims (m) on @q copy %y = %t on @q release %t } }` + vectorPorts + `
-		carve %a copy %a = %x on @s carve %more carve %own carve %u copy %u = %x loop trip %k { carve %y call @twice(%u) -> (%y) dims [n] storage (%more) call @own(%y) -> (%u) dims [n] storage (%own) release %y }
-		carve %y copy %y = %u release %a, %more, %own, %u } }`},
-	{name: "streams of the host", host: true, inputs: vector(300), text: `weir 1 program @p { dim n in [1, 300] storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %u: f32[n] in %h at 0 tensor %v: f32[n] in %h at 4*n
-		tensor %y: f32[n] in %o at 0 kernel @hdouble stream @s stream @r event @e input "x" = %x borrow output "y" = %y borrow
-		body { carve %u carve %v launch @hdouble(%x, write %u) dims (n) on @s record @e on @s wait @e on @r launch @hdouble(%u, write %v) dims (n) on @r record @e on @r wait @e carve %y copy %y = %v release %u, %v } }`},
-	{name: "a subprogram of the host", host: true, inputs: vector(300), text: `weir 1 program @p { dim n in [1, 300] storage %h: arena bytes 8*n align 4 storage %o: results bytes 4*n align 4 plan { } tensor %x: f32[n] argument tensor %u: f32[n] in %h at 0 tensor %v: u8[4*n] in %h at 4*n
-		tensor %y: f32[n] in %o at 0 sub @own { dim m in [1, 300] storage %s: arena bytes &a align 4 plan { let &a = 4*m } kernel @hdouble tensor %x: f32[m] argument tensor %y: f32[m] argument tensor %t: f32[m] in %s at 0
-			input "x" = %x borrow output "y" = %y caller body { carve %t launch @hdouble(%x, write %t) dims (m) launch @hdouble(%t, write %y) dims (m) release %t } } input "x" = %x borrow output "y" = %y borrow
-		body { carve %u carve %v call @own(%x) -> (%u) dims [n] storage (%v) carve %y call @own(%u) -> (%y) dims [n] storage (%v) release %u, %v } }`},
-}
-
-// interpret is what a program gives, by program's own interpreter.
-func interpret(t testing.TB, p *program.Program, code *target.Code, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	t.Helper()
-	byName := map[string]*loop.Kernel{}
-	for _, text := range kernelTexts {
-		k, err := loop.ParseKernel(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		byName[k.Name] = k
-	}
-	fixed := map[sym.Name]int64{}
-	for _, d := range p.Dims {
-		if d.Range.Min == d.Range.Max {
-			fixed[d.Name] = d.Range.Min
-		}
-	}
-	o := program.Interpreter{Dims: fixed, Kernel: func(name string, operands []program.Operand, dims []int64) error {
-		k := reference.Compile([]*loop.Kernel{byName[name]}).Kernels[0]
-		args := &target.Args{Dims: dims}
-		for _, o := range operands {
-			args.Operands = append(args.Operands, target.Operand{Base: unsafe.Pointer(unsafe.SliceData(o.Data)), Bytes: int64(len(o.Data))})
-		}
-		tiles, err := k.Tiles(dims)
-		if err != nil {
-			return err
-		}
-		need, err := k.Scratch(dims)
-		if err != nil {
-			return err
-		}
-		return k.Run(args, 0, tiles, make([]byte, need))
-	}, Host: func(op string, attrs map[string]any, in []*tensor.Tensor, result func(i int, shape ...int64) (*tensor.Tensor, error)) error {
-		f, err := hostop.Lookup(op)
-		if err != nil {
-			return err
-		}
-		return f(&hostop.Call{In: in, Attrs: attrs, Result: result})
-	}}
-	return o.Run(p, in)
-}
-
-func parsed(t testing.TB, text string) *program.Program {
-	t.Helper()
-	p, err := program.Parse(text, program.ParseOptions{})
-	if err == nil {
-		err = p.Verify()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// bindTo binds a call for inputs.
-func bindTo(x *Executable, in []*tensor.Tensor) (*Call, error) {
-	p := x.program
-	dims := make([]int64, len(p.Dims))
-	for d := range p.Dims {
-		dims[d] = p.Dims[d].Range.Min
-	}
-	for i, port := range p.Inputs {
-		for axis, e := range p.Tensors[port.Tensor].Shape {
-			for d := range p.Dims {
-				if name, ok := e.Name(); ok && p.Dims[d].Name == name {
-					dims[d] = in[i].Shape()[axis]
-				}
-			}
-		}
-	}
-	return x.Bind(dims)
-}
-
-// runWith runs a call on inputs, and copies what it gives.
-func runWith(ctx context.Context, c *Call, in []*tensor.Tensor) (out []*tensor.Tensor, err error) {
-	for i, x := range in {
-		if err := c.Input(i, unsafe.Pointer(unsafe.SliceData(x.Bytes())), int64(len(x.Bytes()))); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.Run(ctx); err != nil {
-		return nil, err
-	}
-	for i, port := range c.x.program.Outputs {
-		shape, data, err := c.Output(i)
-		if err != nil {
-			return nil, err
-		}
-		y, err := tensor.New(c.x.program.Tensors[port.Tensor].DType, shape...)
-		if err != nil {
-			return nil, err
-		}
-		copy(y.Bytes(), data)
-		out = append(out, y)
-	}
-	return out, nil
-}
-
-func sameAs(got, want []*tensor.Tensor) error {
-	if len(got) != len(want) {
-		return fmt.Errorf("%d results, not %d", len(got), len(want))
-	}
-	for i := range want {
-		if err := tensor.Compare(got[i], want[i], 0, 0); err != nil {
-			return fmt.Errorf("result %d: %v", i, err)
-		}
-	}
-	return nil
-}
-
-// TestDevicePrograms: programs for a device give what program's interpreter does, however late and slowly the device works, and what a call and an executable hold of its memory is what
-// it was asked for.
+// TestDevicePrograms: programs for a device give what program's interpreter does, however late and slowly the device
+// works, and what a call and an executable hold of its memory is what it was asked for.
 func TestDevicePrograms(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
 	for _, d := range devicePrograms {
-		for name, o := range map[string]devicetest.Options{
-			"": {}, "late": {Late: true}, "slow": {Delay: func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }}, "yields": {Delay: runtime.Gosched},
+		for name, o := range map[string]struct {
+			gpu devicetest.Options
+			x   Options
+		}{
+			"": {}, "late": {gpu: devicetest.Options{Late: true}},
+			"slow":   {gpu: devicetest.Options{Delay: func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }}},
+			"yields": {gpu: devicetest.Options{Delay: runtime.Gosched}}, "guarded": {x: Options{Guard: true}},
+			"poisoned": {gpu: devicetest.Options{Late: true}, x: Options{Poison: true}},
+			"own":      {x: Options{Own: true}},
 		} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				p := parsed(t, d.text)
-				gpu := devicetest.New(o)
+				gpu := devicetest.New(o.gpu)
 				code := testKernels(t, p)
-				x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 2, Device: gpu})
+				o.x.Host, o.x.Threads, o.x.Device = cpu.Host{}, 2, gpu
+				x, err := New(p, code, o.x)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -310,7 +59,9 @@ func TestDevicePrograms(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						c.Watch(0x5a)
+						if c.Watch(0x5a); o.x.Poison {
+							c.watch = nil // which leaves poison out
+						}
 						got, err := runWith(t.Context(), c, in)
 						if err == nil {
 							err = sameAs(got, want)
@@ -318,9 +69,13 @@ func TestDevicePrograms(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						seen, asked := c.Measured(0x5a).Device, gpu.Usage()
+						seen, asked := c.OnDevice(), gpu.Usage()
+						seen.Weights = x.OnDevice().Weights
+						if c.watch != nil && c.Measured(0x5a).Device != seen {
+							t.Errorf("measured %+v, held %+v", c.Measured(0x5a).Device, seen)
+						}
 						if seen.Weights+seen.Arena+seen.Scratch != asked.Memory || seen.Queues != asked.Queues {
-							t.Errorf("measured %+v, and the device was asked for %+v", seen, asked)
+							t.Errorf("the call holds %+v, and the device was asked for %+v", seen, asked)
 						}
 						if d.host != (asked.Most == 0) {
 							t.Errorf("the device was asked for %+v", asked)
@@ -360,7 +115,8 @@ func sameShapes(r *rand.Rand, in []*tensor.Tensor, p *program.Program) []*tensor
 	return out
 }
 
-// lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The error is the first.
+// lifeOf makes an executable, binds a call, runs it and closes all; each part only where those before it went well. The
+// error is the first.
 func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []*tensor.Tensor, again func(c *Call) error) error {
 	x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
 	if err != nil {
@@ -381,7 +137,8 @@ func lifeOf(p *program.Program, code *target.Code, gpu *devicetest.Device, in []
 	return err
 }
 
-// TestDeviceFails: whatever the device refuses, and whenever it is lost, the error says which of the two it was, nothing is held afterwards, and a call that was refused memory runs when there is some.
+// TestDeviceFails: whatever the device refuses, and whenever it is lost, the error says which of the two it was,
+// nothing is held afterwards, and a call that was refused memory runs when there is some.
 func TestDeviceFails(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for _, d := range devicePrograms {
@@ -403,7 +160,8 @@ func TestDeviceFails(t *testing.T) {
 			check := func(what string, n int, gpu *devicetest.Device) {
 				after := mem.Usage()
 				if gpu.Held() != 0 || len(gpu.Faults()) > 0 || after.Blocks != before.Blocks || after.All != before.All {
-					t.Errorf("%s %d: %d are held, faults %v, host %+v after %+v", what, n, gpu.Held(), gpu.Faults(), after, before)
+					t.Errorf("%s %d: %d are held, faults %v, host %+v after %+v", what, n, gpu.Held(), gpu.Faults(),
+						after, before)
 				}
 			}
 			for n := 1; n <= counts.Operations(); n++ {
@@ -470,7 +228,94 @@ func TestDeviceFlat(t *testing.T) {
 	}
 }
 
-// TestDeviceEnds: a context that ends, a value that fails its check, and a panic of the host's end a run when the device has done what it was given; the call runs again.
+// TestDeviceTogether: calls of one executable run at the same time, each with memory of its own.
+func TestDeviceTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(19, 23))
+	for _, d := range devicePrograms {
+		p := parsed(t, d.text)
+		gpu := devicetest.New(devicetest.Options{Delay: runtime.Gosched})
+		code := testKernels(t, p)
+		x, err := New(p, code, Options{Host: cpu.Host{}, Threads: 2, Device: gpu})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls diag.Group
+		for range 4 {
+			in := d.inputs(random)
+			want, err := interpret(t, p, code, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls.Go("a call", func() error {
+				c, err := bindTo(x, in)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				for range 10 {
+					got, err := runWith(context.Background(), c, in)
+					if err == nil {
+						err = sameAs(got, want)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := errors.Join(calls.Wait(), x.Close(), gpu.Close()); err != nil || len(gpu.Faults()) > 0 {
+			t.Errorf("%s: %v, %v", d.name, err, gpu.Faults())
+		}
+	}
+}
+
+// TestDeviceWeightPieces: a weight larger than a piece arrives whole.
+func TestDeviceWeightPieces(t *testing.T) {
+	const bytes = 2*pieceBytes + 48
+	data := make([]byte, bytes)
+	values := unsafe.Slice((*float32)(unsafe.Pointer(&data[0])), bytes/4)
+	for i := range values {
+		values[i] = float32(i)
+	}
+	p, err := program.Parse(fmt.Sprintf(`weir 1 program @p { dim n in [8, 8] storage %%g: arena bytes 32 align 4 on "gpu" storage %%o: results bytes 32 align 4 plan { } kernel @double stream @s on "gpu" tensor %%w: f32[%d] constant tensor %%i: f32[5] constant
+		weight "i" %%i on "gpu" = [9, 9, 9, 9,
+			9] weight "w" %%w on "gpu" data %d at 0 tensor %%end: f32[8] part of %%w at %d tensor %%b: f32[8] in %%g at 0 tensor %%y: f32[8] in %%o at 0 output "y" = %%y borrow
+		body { carve %%b launch @double(%%end, write %%b) dims (n) on @s carve %%y copy %%y = %%b on @s release %%b } }`, bytes/4, bytes, bytes-32), program.ParseOptions{Data: data})
+	if err == nil {
+		err = p.Verify()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := devicetest.New(devicetest.Options{})
+	x, err := New(p, testKernels(t, p), Options{Host: cpu.Host{}, Threads: 1, Device: gpu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := x.OnDevice().Weights; held != 64+bytes || x.Held() != 0 {
+		t.Errorf("%d bytes are held there, and %d here", held, x.Held())
+	}
+	c, err := bindTo(x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := runWith(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(8) {
+		if want := 2 * float64(values[bytes/4-8+i]); got[0].Float(i) != want {
+			t.Errorf("element %d is %v, want %v", i, got[0].Float(i), want)
+		}
+	}
+	if err := errors.Join(c.Close(), x.Close(), gpu.Close()); err != nil || len(gpu.Faults()) > 0 {
+		t.Error(err, gpu.Faults())
+	}
+}
+
+// TestDeviceEnds: a context that ends, a value that fails its check, and a panic of the host's end a run when the
+// device has done what it was given; the call runs again.
 func TestDeviceEnds(t *testing.T) {
 	p := parsed(t, `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %o: results bytes 8 align 4 storage %h: arena bytes 8 align 4 plan { } kernel @gather kernel @hpanic stream @s on "gpu" event @e
 		tensor %x: f32[n] argument tensor %at: i64[k] argument tensor %a: f32[n] in %g at 0 tensor %i: i64[k] in %g at 16 tensor %b: f32[k] in %g at 32 tensor %y: f32[k] in %o at 0 tensor %u: f32[k] in %h at 0
@@ -533,7 +378,8 @@ func TestDeviceEnds(t *testing.T) {
 	}
 }
 
-// TestDeviceWaits: the host's steps after a wait, and after a call of a subprogram, are not done where what is waited for failed; those before it may be.
+// TestDeviceWaits: the host's steps after a wait, and after a call of a subprogram, are not done where what is waited
+// for failed; those before it may be.
 func TestDeviceWaits(t *testing.T) {
 	const head = `weir 1 program @p { dim n in [4, 4] dim k in [2, 2] storage %g: arena bytes 64 align 8 on "gpu" storage %h: arena bytes 16 align 4 plan { } kernel @gather kernel @hook stream @s on "gpu" event @e
 		tensor %w: f32[4] constant weight "w" %w on "gpu" = [1, 2, 3, 4] tensor %at: i64[2] constant weight "at" %at on "gpu" = [1, 4] tensor %b: f32[k] in %g at 32 tensor %u: f32[k] in %h at 0 `
@@ -595,15 +441,18 @@ func TestUnknownStep(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a program for a device needs it; one for two is refused; a program that waits for what was never recorded, and one that has the host touch a device's tensor, end with an error.
+// TestNoDevice: a program for a device needs it; one for two is refused; a program that waits for what was never
+// recorded, and one that has the host touch a device's tensor, end with an error.
 func TestNoDevice(t *testing.T) {
 	one := parsed(t, vectorHead+vectorPorts+`carve %y copy %y = %x } }`)
-	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err, diag.ErrInternal) {
+	if _, err := New(one, testKernels(t, one), Options{Host: cpu.Host{}, Threads: 1}); !errors.Is(err,
+		diag.ErrInternal) {
 		t.Error(err)
 	}
 	gpu := devicetest.New(devicetest.Options{})
 	two := parsed(t, `weir 1 program @p { plan { } stream @s on "gpu" stream @r on "npu" body { } }`)
-	if _, err := New(two, testKernels(t, two), Options{Host: cpu.Host{}, Threads: 1, Device: gpu}); !errors.Is(err, diag.ErrUnsupported) {
+	if _, err := New(two, testKernels(t, two), Options{Host: cpu.Host{}, Threads: 1, Device: gpu}); !errors.Is(err,
+		diag.ErrUnsupported) {
 		t.Error(err)
 	}
 	for _, body := range []string{`wait @e`, `carve %a copy %a = %x release %a`, `carve %a carve %b launch @hdouble(%a, write %b) dims (n)`, `carve %u copy %u = %x on @s carve %v launch @double(%u, write %v) dims (n) on @s`} {

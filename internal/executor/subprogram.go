@@ -11,8 +11,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A subprogram is an executable of its own, and each step that calls it a call of its own, on the memory that the caller lends: its ports, its storages, and the scratch and the queue of the
-// whole run. Its kernels are those of the program's code that have their names.
+// A subprogram is an executable of its own, and each step that calls it a call of its own, on the memory that the
+// caller lends: its ports, its storages, and the scratch and the queue of the whole run. Its kernels are those of the
+// program's code that have their names.
 
 // subCall is a step that calls a subprogram, made ready once.
 type subCall struct {
@@ -124,7 +125,8 @@ func (c *Call) lend(s *program.Call, in *Call) error {
 			return err
 		}
 		if c.x.isRemote(t) != (p.Storages[i].Device != "") {
-			return diag.Internalf("%s, which stands for %s of @%s, lies in another memory", c.x.program.Tensors[t].Name, p.Storages[i].Name, p.Name)
+			return diag.Internalf("%s, which stands for %s of @%s, lies in another memory",
+				c.x.program.Tensors[t].Name, p.Storages[i].Name, p.Name)
 		}
 		if c.x.isRemote(t) {
 			if err := c.locateRemote(t); err != nil {
@@ -142,7 +144,8 @@ func (c *Call) lend(s *program.Call, in *Call) error {
 			}
 		}
 		if have := c.operands[t].Bytes; size > have {
-			return diag.Inputf("@%s needs %d bytes of it, it has %d", p.Name, size, have).AtTensor(c.x.program.Tensors[t].Source)
+			return diag.Inputf("@%s needs %d bytes of it, it has %d", p.Name, size, have).
+				AtTensor(c.x.program.Tensors[t].Source)
 		}
 	}
 	if err := in.locate(); err != nil {
@@ -173,7 +176,8 @@ func (c *Call) lendPort(in *Call, port, lent int) error {
 		}
 	}
 	if have, want := o.Bytes, in.operands[port].Bytes; have != want {
-		return diag.Inputf("@%s is given %d bytes for %s of %d", in.x.program.Name, have, in.x.program.Tensors[port].Name, want).AtTensor(c.x.program.Tensors[lent].Source)
+		return diag.Inputf("@%s is given %d bytes for %s of %d", in.x.program.Name, have,
+			in.x.program.Tensors[port].Name, want).AtTensor(c.x.program.Tensors[lent].Source)
 	}
 	in.operands[port].Base = o.Base
 	c.watch.touch(c, lent)
@@ -198,8 +202,10 @@ func (c *Call) sufficientScratch(source string) error {
 	return at(c.growDeviceScratch(need), source)
 }
 
-// scratchOfSubs is the most that launches of subprograms need, where the dimensions that the steps give them have values or limits.
-func (x *Executable) scratchOfSubs(values []int64, device bool, some func(s *program.Launch) bool) (most int64, err error) {
+// scratchOfSubs is the most that launches of subprograms need, where the dimensions that the steps give them have
+// values or limits.
+func (x *Executable) scratchOfSubs(values []int64, device bool, some func(s *program.Launch) bool) (int64, error) {
+	most := int64(0)
 	for s := range x.layout.calls {
 		sub := x.subs[s.Sub]
 		inner, dims := make([]int64, len(sub.layout.names)), make([]int64, len(sub.program.Dims))

@@ -7,8 +7,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Every tensor lies in one memory: the host's, a device's, or a file. A step reaches for tensors in the memory of whom it runs on; only a copy has one end in another memory. It
-// is then a step of a stream of that device: who is on the host never touches what a device may be at work on.
+// Every tensor lies in one memory: the host's, a device's, or a file. A step reaches for tensors in the memory of whom
+// it runs on; only a copy has one end in another memory. It is then a step of a stream of that device: who is on the
+// host never touches what a device may be at work on.
 
 // inFile stands for the device of what lies in a file. No device has such a name.
 const inFile = "\x00file"
@@ -46,7 +47,8 @@ func (v *verifier) lieOn(device string, tensors ...int) error {
 		case d == inFile:
 			return v.elsewhere(t)
 		case d != device:
-			return diag.Inputf("it lies in the memory of %s, its reader or writer runs on %s", memoryWord(d), memoryWord(device)).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
+			return diag.Inputf("it lies in the memory of %s, its reader or writer runs on %s", memoryWord(d),
+				memoryWord(device)).AtTensor(v.p.Tensors[t].Name).WithFix("copy it there first")
 		}
 	}
 	return nil
@@ -74,8 +76,8 @@ func memoryWord(device string) string {
 	return fmt.Sprintf("device %q", device)
 }
 
-// across checks who runs a copy: within a memory its owner; between the host's and a device's the device; between memory and a file the host. What a device
-// copies are bytes that lie side by side.
+// across checks who runs a copy: within a memory its owner; between the host's and a device's the device; between
+// memory and a file the host. What a device copies are bytes that lie side by side.
 func (v *verifier) across(s *Copy) error {
 	where, err := v.runsOn(s.Stream)
 	if err != nil {
@@ -93,17 +95,20 @@ func (v *verifier) across(s *Copy) error {
 		return v.lieOn("", s.From)
 	case to == from || to == "" || from == "":
 		if owner := to + from; to != from && where != owner || to == from && where != to {
-			return diag.Inputf("it is copied from the memory of %s to that of %s by a stream of %s", memoryWord(from), memoryWord(to), memoryWord(where)).AtTensor(v.p.Tensors[s.From].Name)
+			return diag.Inputf("it is copied from the memory of %s to that of %s by a stream of %s", memoryWord(from),
+				memoryWord(to), memoryWord(where)).AtTensor(v.p.Tensors[s.From].Name)
 		}
 	default:
-		return diag.Inputf("it is copied from %s to %s", memoryWord(from), memoryWord(to)).AtTensor(v.p.Tensors[s.From].Name).WithFix("copy it to the host first")
+		return diag.Inputf("it is copied from %s to %s", memoryWord(from), memoryWord(to)).
+			AtTensor(v.p.Tensors[s.From].Name).WithFix("copy it to the host first")
 	}
 	if to == "" && from == "" {
 		return nil
 	}
 	for _, t := range []int{s.To, s.From} {
 		if !v.dense(t) {
-			return diag.Inputf("a device copies it, and its elements do not lie side by side").AtTensor(v.p.Tensors[t].Name)
+			return diag.Inputf("a device copies it, and its elements do not lie side by side").
+				AtTensor(v.p.Tensors[t].Name)
 		}
 	}
 	return nil
@@ -125,7 +130,8 @@ func (v *verifier) dense(t int) bool {
 	return true
 }
 
-// lent checks what a call lends a subprogram: the host's memory for its ports, and for each of its storages the memory that this is in.
+// lent checks what a call lends a subprogram: the host's memory for its ports, and for each of its storages the memory
+// that this is in.
 func (v *verifier) lent(s *Call, sub *Program) error {
 	if err := v.lieOn("", append(append([]int{}, s.In...), s.Out...)...); err != nil {
 		return err
@@ -135,7 +141,8 @@ func (v *verifier) lent(s *Call, sub *Program) error {
 			return err
 		}
 		if !v.dense(t) {
-			return diag.Inputf("@%s works in it, and its bytes do not lie side by side", sub.Name).AtTensor(v.p.Tensors[t].Name)
+			return diag.Inputf("@%s works in it, and its bytes do not lie side by side", sub.Name).
+				AtTensor(v.p.Tensors[t].Name)
 		}
 	}
 	return nil

@@ -1,5 +1,6 @@
-// Package devicetest is a device for tests of what uses one: it lies in the process, but its memory is reached by addresses that mean nothing to the host, it works on goroutines of its
-// own, it is as slow as it likes, and it fails when it is told to.
+// Package devicetest is a device for tests of what uses one: it lies in the process, but its memory is reached by
+// addresses that mean nothing to the host, it works on goroutines of its own, it is as slow as it likes, and it fails
+// when it is told to.
 package devicetest
 
 import (
@@ -54,7 +55,8 @@ func (d *Device) Set(o Options) {
 	d.o, d.allocated, d.operations = o, 0, 0
 }
 
-// Operations is how many operations there were since Set: of allocation, loading, making queues, launching, copying and waiting.
+// Operations is how many operations there were since Set: of allocation, loading, making queues, launching, copying and
+// waiting.
 func (d *Device) Operations() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +70,8 @@ func (d *Device) Allocations() int {
 	return d.allocated
 }
 
-// Faults are what was asked for that no real device would survive: accesses outside blocks, or to blocks that are closed, and blocks that are closed while work on them is under way.
+// Faults are what was asked for that no real device would survive: accesses outside blocks, or to blocks that are
+// closed, and blocks that are closed while work on them is under way.
 func (d *Device) Faults() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +166,8 @@ func (d *Device) allocate(label string, bytes int64, queues bool) (*memory, erro
 	}
 	room := make([]byte, bytes+64)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(room))) & 63
-	m := &memory{device: d, label: label, at: d.next, data: room[skip : int64(skip)+bytes : int64(skip)+bytes], queues: queues}
+	m := &memory{device: d, label: label, at: d.next, data: room[skip : int64(skip)+bytes : int64(skip)+bytes],
+		queues: queues}
 	fill(m.data, fresh)
 	d.next += uint64(bytes+4095)&^4095 + 4096 // no two blocks are neighbours
 	d.blocks = append(d.blocks, m)
@@ -229,7 +233,8 @@ func (d *Device) find(at uint64, bytes int64) (*memory, []byte, error) {
 	return m, m.data[at-m.at : at-m.at+uint64(bytes)], nil
 }
 
-// Blocks makes a kernel that host code runs one for a block machine: its Binary is empty, and only a device of this package runs it.
+// Blocks makes a kernel that host code runs one for a block machine: its Binary is empty, and only a device of this
+// package runs it.
 func Blocks(k target.Kernel) target.Blocks { return &blocks{k} }
 
 type blocks struct{ target.Kernel }

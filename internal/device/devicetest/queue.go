@@ -89,7 +89,8 @@ func (q *queue) one(w work) (err error) {
 	return w.do()
 }
 
-// begin counts an operation. Its error is that the device is lost, or what failed since the last wait. The device is locked.
+// begin counts an operation. Its error is that the device is lost, or what failed since the last wait. The device is
+// locked.
 func (q *queue) begin() error {
 	if err := q.device.operation(); err != nil {
 		return err
@@ -178,7 +179,8 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 func (d *Device) span(what device.Memory, at, bytes int64) (*memory, []byte, error) {
 	m := what.(*memory)
 	if m.closed || at < 0 || bytes < 0 || bytes > int64(len(m.data))-at {
-		return nil, nil, d.fault("%d bytes at %d of %s, which has %d (closed: %v)", bytes, at, m.label, len(m.data), m.closed)
+		return nil, nil, d.fault("%d bytes at %d of %s, which has %d (closed: %v)", bytes, at, m.label, len(m.data),
+			m.closed)
 	}
 	return m, m.data[at : at+bytes], nil
 }
