@@ -36,6 +36,11 @@ func TestOfficial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	held, err := compile(t, randomNetwork(1).model(), weir.Options{Target: weir.Vulkan}) // so that the device stays open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
 	count := map[conformance.Verdict]int{}
 	why := map[string]int{}
 	for _, c := range cases {
