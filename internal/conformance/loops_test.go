@@ -87,11 +87,7 @@ func TestLongLoops(t *testing.T) {
 			}
 			run()
 			before := mem.Usage()
-			// All goroutines are counted, those of Go's runtime too: the least of some runs is what a run allocates.
-			allocations[trips] = testing.AllocsPerRun(1, run)
-			for tries := 0; tries < 4 && allocations[trips] > 0; tries++ {
-				allocations[trips] = min(allocations[trips], testing.AllocsPerRun(1, run))
-			}
+			allocations[trips] = testing.AllocsPerRun(3, run) // Go's runtime allocates now and then beside the runs
 			if after := mem.Usage(); after != before {
 				t.Errorf("%s, %d iterations: %v mapped before, %v behind", name, trips, before, after)
 			}

@@ -4,15 +4,17 @@ package kernelcheck
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/mem"
@@ -27,7 +29,6 @@ type Harness struct {
 	Machine target.Machine
 	Take    func() bool // where not nil: asked before each case whether it is run
 	Guarded bool        // operands lie at the end of a page, then at the beginning of one, beside pages that fault
-	Device  bool        // blocks run side by side: any failed check may be reported, not only the first
 }
 
 // One is the harness with which one case of so many is run.
@@ -246,9 +247,8 @@ func (h Harness) Agree(t testing.TB, k *loop.Kernel, dims map[sym.Name]int64, op
 	}
 }
 
-var failedCheck = regexp.MustCompile(`(\S.*) is (-?[0-9]+), outside \[(-?[0-9]+), (-?[0-9]+)\]$`)
-
-// sameFailure says whether a kernel failed as the interpreter did. On a device any check that fails may be the one that is reported.
+// sameFailure reports whether a kernel failed as the interpreter did. Blocks of a machine run side by side: there any check that fails may be the
+// one that is reported, so the details may differ, and nothing else.
 func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 	if got == nil || want == nil {
 		return got == want
@@ -256,22 +256,26 @@ func (h Harness) sameFailure(k *loop.Kernel, got, want error) bool {
 	if got.Error() == want.Error() {
 		return true
 	}
-	g, w := failedCheck.FindStringSubmatch(got.Error()), failedCheck.FindStringSubmatch(want.Error())
-	if !h.Device || g == nil || w == nil {
+	var g, w *diag.Error
+	if !h.Machine.HasBlocks() || !errors.As(got, &g) || !errors.As(want, &w) || !failedCheck(k, g.Detail) || !failedCheck(k, w.Detail) {
 		return false
 	}
-	known := false
+	same := *g
+	same.Detail = w.Detail
+	return g.Kind == w.Kind && same.Error() == want.Error()
+}
+
+// failedCheck reports whether a detail is what a check of the kernel says of a value outside its limits.
+func failedCheck(k *loop.Kernel, detail string) (failed bool) {
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		if check, ok := s.(*loop.Check); ok {
-			known = known || strings.HasSuffix(g[1], check.What)
+			var value, low, high big.Int
+			n, _ := fmt.Sscanf(strings.TrimPrefix(detail, check.What), " is %d, outside [%d, %d]", &value, &low, &high)
+			failed = failed || n == 3 && (value.Cmp(&low) < 0 || value.Cmp(&high) > 0)
 		}
-		return true
+		return !failed
 	})
-	var value, low, high big.Int
-	value.SetString(g[2], 10)
-	low.SetString(g[3], 10)
-	high.SetString(g[4], 10)
-	return known && (value.Cmp(&low) < 0 || value.Cmp(&high) > 0)
+	return failed
 }
 
 // Finish is the builder's kernel, with its dimensions.

@@ -142,7 +142,7 @@ func harness(t testing.TB, refused map[string]int, without ...string) kernelchec
 	d := open(t)
 	have := slices.DeleteFunc(slices.Clone(d.Machine().Features), func(f string) bool { return slices.Contains(without, f) })
 	device := target.Vulkan(d.Machine().Limits, have...)
-	return kernelcheck.Harness{Machine: device, Device: true, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
+	return kernelcheck.Harness{Machine: device, Compile: func(m *loop.Module, machine target.Machine) (*target.Code, error) {
 		bound(m, device)
 		code, err := spirv.Compile(m, device)
 		var e *diag.Error
