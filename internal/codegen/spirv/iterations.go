@@ -6,9 +6,14 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Some drivers end the loops of a thread that take too long, without a word: see target.Limits.Iterations. Such a kernel is refused, or where dimensions decide, its launch is.
+// Some drivers end the loops of a thread that take too long, without a word: see target.Limits.Iterations. Such a kernel is refused, so that the host
+// runs it. Where dimensions decide, it is refused if common sizes are too many, and otherwise its launch is.
 
-// limitIterations refuses a kernel whose loops always take more iterations than the machine does, and notes what dimensions decide.
+// commonSize is a size that dimensions are expected to have: a device's kernel is to run with it.
+const commonSize = 64
+
+// limitIterations refuses a kernel whose loops take more iterations than the machine does, always or with dimensions of a common size, and notes what
+// dimensions decide.
 func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	if most == 0 {
 		return nil
@@ -24,6 +29,14 @@ func (k *kernel) limitIterations(w *writer, most int64) (err error) {
 	k.most = most
 	if k.iterations, err = n.Compile(k.loop.Dims); err != nil {
 		return diag.Internalf("spirv: kernel @%s: %v", k.loop.Name, err)
+	}
+	common := make([]int64, len(k.loop.Dims))
+	for i, name := range k.loop.Dims {
+		r, _ := w.ranges.Of(sym.Var(name))
+		common[i] = min(max(commonSize, r.Min), r.Max)
+	}
+	if n, err := k.eval(k.iterations, common); err == nil && n > most {
+		refuse("loops of %d iterations for dimensions %v, of which this driver does at most %d", n, common, most)
 	}
 	return nil
 }
