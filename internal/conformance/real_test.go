@@ -15,6 +15,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
 	"github.com/weirml/weir/internal/values"
+	_ "github.com/weirml/weir/vulkan"
 )
 
 // realModels is testdata/models/models.json: the pinned packages that models are taken from, and the cases that they
@@ -64,6 +65,7 @@ var realWays = []struct {
 }{
 	{name: "best"}, {name: "bound", bound: true}, {name: "artefact", artefact: true, steps: 3},
 	{name: "avx2", cpu: "avx2", steps: 3}, {name: "portable", target: weir.Portable, bound: true, steps: 2},
+	{name: "vulkan", target: weir.Vulkan, steps: 2},
 }
 
 // TestRealModels runs models that people use, from pinned packages, and compares each step's outputs with what
@@ -119,6 +121,9 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			continue // of which the light ones show enough
 		}
 		t.Run(way.name, func(t *testing.T) {
+			if way.target == weir.Vulkan && !haveDevice() {
+				t.Skip("THERE IS NO VULKAN DEVICE HERE, and the model is not run on one")
+			}
 			m, err := weir.Load(path)
 			if err != nil {
 				t.Fatal(err)
@@ -148,6 +153,12 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			c.stream(t, p, want[:steps], decide)
 		})
 	}
+}
+
+// haveDevice reports whether there is a device that models run on.
+func haveDevice() bool {
+	list, err := weir.Devices()
+	return err == nil && slices.ContainsFunc(list, func(d weir.DeviceInfo) bool { return d.Why == "" })
 }
 
 // dims are the sizes of the model's dimensions in the case's inputs.

@@ -185,6 +185,8 @@ func (p *product) sort() {
 	inA, inB := p.mentioned(p.a), p.mentioned(p.b)
 	for _, f := range p.loops {
 		switch a, b := inA[f.Var], inB[f.Var]; {
+		case isOne(f.Extent): // and what is stored need not mention it
+			p.batch = append(p.batch, f)
 		case a && !b:
 			p.rows = append(p.rows, f)
 		case b && !a:

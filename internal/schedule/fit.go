@@ -25,22 +25,17 @@ type Need struct {
 func NeedOf(k *loop.Kernel, machine target.Machine, dims *sym.Dims) Need {
 	n := Need{Operands: int64(len(k.Params))}
 	var shared sym.Expr
+	if machine.HasBlocks() {
+		n.ofThreads(k.Body, dims)
+	}
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
 		switch s := s.(type) {
 		case *loop.Local:
 			if s.Space == loop.Shared {
 				bits := int64(machine.SharedBits(s.DType.Bits()))
 				shared = shared.Add(sym.Product(s.Shape...).Mul(sym.Const(bits / 8)))
-			} else if machine.HasBlocks() && len(s.Shape) > 0 && ofThreads(k, s) {
-				threads := upper(s.Shape[0], dims)
-				n.Threads = max(n.Threads, threads)
-				n.Private += upper(loop.Bytes(s.DType, s.Shape[1:]), dims)
 			}
 		case *loop.Contract:
-			if machine.HasBlocks() {
-				n.Private += bytesOfStep(s, dims)
-				return true
-			}
 			n.Registers = max(n.Registers, sumRegisters(k, s, machine, dims))
 		case *loop.For:
 			if s.Kind == loop.Vector {
@@ -238,30 +233,46 @@ func depth(e loop.Expr) int {
 	return max(d, 1)
 }
 
-// ofThreads reports whether a local outside Thread loops, which is not shared, belongs to the threads of a block, one part to each.
-func ofThreads(k *loop.Kernel, l *loop.Local) bool {
-	found := false
-	var walk func(body []loop.Stmt, inBlock bool)
-	walk = func(body []loop.Stmt, inBlock bool) {
-		for _, s := range body {
-			switch s := s.(type) {
-			case *loop.Local:
-				found = found || s.Name == l.Name && inBlock
-			case *loop.For:
-				if s.Kind != loop.Thread {
-					walk(s.Body, inBlock || s.Kind == loop.Block)
-				}
-			case *loop.When:
-				walk(s.Then, inBlock)
-				walk(s.Else, inBlock)
-			}
+// ofThreads counts what the threads of each block in a body have. Outside blocks nothing is a thread's own.
+func (n *Need) ofThreads(body []loop.Stmt, dims *sym.Dims) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		f, ok := s.(*loop.For)
+		if ok && f.Kind == loop.Block {
+			n.inBlock(f.Body, dims)
+			return false
 		}
-	}
-	walk(k.Body, false)
-	return found
+		return true
+	})
 }
 
-// bytesOfStep is the elements that a thread multiplies at once in a contraction of its own, in bytes.
-func bytesOfStep(c *loop.Contract, dims *sym.Dims) int64 {
-	return 4 * (upper(c.M, dims) + upper(c.N, dims))
+// inBlock counts what the threads of a block have: of a local outside Thread loops that is not shared a part each, one inside wholly. A thread that
+// multiplies keeps one element of each of its rows and columns.
+func (n *Need) inBlock(body []loop.Stmt, dims *sym.Dims) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.For:
+			if s.Kind == loop.Thread {
+				n.inThread(s.Body, dims)
+				return false
+			}
+		case *loop.Local:
+			if s.Space != loop.Shared && len(s.Shape) > 0 {
+				n.Threads = max(n.Threads, upper(s.Shape[0], dims))
+				n.Private += upper(loop.Bytes(s.DType, s.Shape[1:]), dims)
+			}
+		}
+		return true
+	})
+}
+
+func (n *Need) inThread(body []loop.Stmt, dims *sym.Dims) {
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Local:
+			n.Private += upper(loop.Bytes(s.DType, s.Shape), dims)
+		case *loop.Contract:
+			n.Private += 4 * (upper(s.M, dims) + upper(s.N, dims))
+		}
+		return true
+	})
 }
