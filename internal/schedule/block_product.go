@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
@@ -35,7 +37,7 @@ var productTiles = []productTile{
 type product struct {
 	loops         []*loop.For // around the sum
 	before, after []loop.Stmt
-	begin         *loop.Var
+	begin         *loop.Var // of the sum
 	steps         []*loop.For
 	lets          []loop.Stmt // in the innermost of steps
 	a, b          loop.Expr
@@ -48,32 +50,35 @@ type product struct {
 // blockProduct makes a kernel of a sum of products one for blocks of threads; nil where it is none, or no tile fits.
 func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	p := matchProduct(k)
-	if p == nil {
+	if p == nil || len(p.rows) == 0 || len(p.columns) == 0 {
 		return nil
 	}
-	tiles := slices.Clone(productTiles)
-	slices.SortStableFunc(tiles, func(x, y productTile) int {
-		if a, b := s.productCost(p, x), s.productCost(p, y); a < b {
-			return -1
-		} else if a > b {
-			return 1
-		}
-		return 0
-	})
-	for _, t := range tiles {
-		if t.threads() > s.machine.Limits.Invocations {
-			continue
-		}
-		next := s.tiledProduct(k, p, t)
-		next.Dims = dimsOf(next, k)
-		if s.fits(next) {
+	tiles := slices.DeleteFunc(slices.Clone(productTiles), func(t productTile) bool { return t.threads() > s.machine.Limits.Invocations })
+	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
+		func(t productTile) *loop.Kernel { return s.tiledProduct(k, p, t) })
+}
+
+// cheapest is the kernel with the tile that costs least among those that fit; nil if none does.
+func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64, write func(t productTile) *loop.Kernel) *loop.Kernel {
+	type candidate struct {
+		tile productTile
+		cost float64
+	}
+	list := make([]candidate, len(tiles))
+	for i, t := range tiles {
+		list[i] = candidate{t, cost(t)}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.cost, b.cost) })
+	for _, c := range list {
+		next := write(c.tile)
+		if next.Dims = dimsOf(next, k); s.fits(next) {
 			return next
 		}
 	}
 	return nil
 }
 
-// matchProduct takes a kernel apart; nil where it is no sum of products that has several rows and several columns.
+// matchProduct takes a kernel apart; nil where it is no sum of products.
 func matchProduct(k *loop.Kernel) *product {
 	p := &product{}
 	body := k.Body
@@ -85,7 +90,7 @@ func matchProduct(k *loop.Kernel) *product {
 		p.loops, body = append(p.loops, f), f.Body
 	}
 	at := slices.IndexFunc(body, func(s loop.Stmt) bool { _, is := s.(*loop.For); return is })
-	if at < 1 || len(p.loops) < 2 {
+	if at < 1 || len(p.loops) == 0 {
 		return nil
 	}
 	p.before, p.after = body[:at], body[at+1:]
@@ -101,9 +106,6 @@ func matchProduct(k *loop.Kernel) *product {
 		return nil
 	}
 	p.sort()
-	if len(p.rows) == 0 || len(p.columns) == 0 {
-		return nil
-	}
 	return p
 }
 
@@ -224,16 +226,8 @@ func (p *product) mentioned(e loop.Expr) map[sym.Name]bool {
 // productCost is about how long a product takes with a tile: its multiplications, those of what hangs over included, with what they cost beside in elements that are read, where blocks are
 // enough to keep a machine busy.
 func (s *scheduler) productCost(p *product, t productTile) float64 {
-	size := func(loops []*loop.For) float64 {
-		n := 1.0
-		for _, f := range loops {
-			n *= max(s.guess(f.Extent), 1)
-		}
-		return n
-	}
-	tiles := func(n float64, by int64) float64 { return float64(int64((n + float64(by) - 1) / float64(by))) }
-	rows, columns, steps := tiles(size(p.rows), t.rows), tiles(size(p.columns), t.columns), tiles(size(p.steps), t.steps)
-	blocks := rows * columns * size(p.batch)
+	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns), ceil(s.sizeOf(p.steps), t.steps)
+	blocks := rows * columns * s.sizeOf(p.batch)
 	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) + 4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
 	cost := blocks * steps * float64(t.steps) * perStep
 	if few := busyThreads / (blocks * float64(t.threads())); few > 1 {
@@ -241,6 +235,17 @@ func (s *scheduler) productCost(p *product, t productTile) float64 {
 	}
 	return cost
 }
+
+// sizeOf is about how many iterations loops inside one another have.
+func (s *scheduler) sizeOf(loops []*loop.For) float64 {
+	n := 1.0
+	for _, f := range loops {
+		n *= max(s.guess(f.Extent), 1)
+	}
+	return n
+}
+
+func ceil(n float64, by int64) float64 { return math.Ceil(n / float64(by)) }
 
 const (
 	busyThreads = 1 << 14 // that a large machine runs at once, about
@@ -275,10 +280,9 @@ func (f flat) at(index sym.Expr, values map[sym.Name]sym.Expr) {
 
 // tiledProduct writes the kernel for a tile.
 func (s *scheduler) tiledProduct(k *loop.Kernel, p *product, t productTile) *loop.Kernel {
-	w := &productWriter{scheduler: s, product: p, tile: t, names: s.newNamer(k),
-		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
+	w := s.newProductWriter(k, p, t)
 	next := k.Clone()
-	next.Body = []loop.Stmt{w.blocks()}
+	next.Body = []loop.Stmt{w.blocks(w.block)}
 	return next
 }
 
@@ -292,18 +296,23 @@ type productWriter struct {
 	row, column                sym.Expr // where the block's tile begins
 }
 
+func (s *scheduler) newProductWriter(k *loop.Kernel, p *product, t productTile) *productWriter {
+	return &productWriter{scheduler: s, product: p, tile: t, names: s.newNamer(k),
+		rowsOf: flatten1(p.rows), columnsOf: flatten1(p.columns), stepsOf: flatten1(p.steps)}
+}
+
 func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr, body func(i sym.Expr) []loop.Stmt) *loop.For {
 	name := w.names.bound(hint)
 	return &loop.For{Kind: kind, Var: name, Extent: extent, Body: body(sym.Var(name))}
 }
 
-// blocks is the loops over blocks: what neighbouring blocks read of A or B is the same.
-func (w *productWriter) blocks() loop.Stmt {
+// blocks is the loops over blocks, each of which does what block says: what neighbouring blocks read of A or B is the same.
+func (w *productWriter) blocks(block func() []loop.Stmt) loop.Stmt {
 	t := w.tile
 	body := w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
 		return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
 			w.row, w.column = bm.Mul(sym.Const(t.rows)), bn.Mul(sym.Const(t.columns))
-			return w.block()
+			return block()
 		})}
 	})
 	for _, f := range slices.Backward(w.batch) {
@@ -321,16 +330,6 @@ func (w *productWriter) block() []loop.Stmt {
 	}
 	tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
 	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum, Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
-	own := func(do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
-		return w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
-			return []loop.Stmt{w.each(loop.Each, "r", sym.Const(t.ownRows), func(r sym.Expr) []loop.Stmt {
-				return []loop.Stmt{w.each(loop.Each, "c", sym.Const(t.ownColumns), func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
-			})}
-		})
-	}
-	begin := own(func(thread, r, c sym.Expr) []loop.Stmt {
-		return []loop.Stmt{&loop.Store{To: sums.Name, Index: []sym.Expr{thread, r, c}, X: zeroOf(w.sum)}}
-	})
 	steps := w.each(loop.Serial, "k", w.stepsOf.size.CeilDiv(sym.Const(t.steps)), func(step sym.Expr) []loop.Stmt {
 		first := step.Mul(sym.Const(t.steps))
 		return []loop.Stmt{
@@ -339,8 +338,29 @@ func (w *productWriter) block() []loop.Stmt {
 			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt { return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)} }),
 		}
 	})
-	end := own(func(thread, r, c sym.Expr) []loop.Stmt { return w.finish(sums, thread, r, c) })
-	return []loop.Stmt{tileA, tileB, sums, begin, steps, end}
+	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums)}
+}
+
+// begin makes a thread's sums 0.
+func (w *productWriter) begin(sums *loop.Local) loop.Stmt {
+	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt {
+		return []loop.Stmt{&loop.Store{To: sums.Name, Index: []sym.Expr{thread, r, c}, X: zeroOf(w.sum)}}
+	})
+}
+
+// end makes of a thread's sums what the kernel stores.
+func (w *productWriter) end(sums *loop.Local) loop.Stmt {
+	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt { return w.finish(sums, thread, r, c) })
+}
+
+// eachSum has each thread do something for each of its sums.
+func (w *productWriter) eachSum(do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
+	t := w.tile
+	return w.each(loop.Thread, "t", sym.Const(t.threads()), func(thread sym.Expr) []loop.Stmt {
+		return []loop.Stmt{w.each(loop.Each, "r", sym.Const(t.ownRows), func(r sym.Expr) []loop.Stmt {
+			return []loop.Stmt{w.each(loop.Each, "c", sym.Const(t.ownColumns), func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
+		})}
+	})
 }
 
 func zeroOf(dt dtype.DType) loop.Expr { return &loop.Const{Type: dt} }
@@ -390,15 +410,20 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 		}
 		w.stepsOf.at(from, values)
 		body := loop.Substitute(w.lets, values)
-		x := (&loop.Rewrite{Integer: func(i sym.Expr) sym.Expr {
-			return i.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := values[name]; return v, ok })
-		}}).Value(e)
+		x := withIntegers(e, values)
 		if !inside {
 			within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: w.stepsOf.size}}
 			x = &loop.Select{Cond: within, X: x, Y: zeroOf(x.DType())}
 		}
 		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, place}, X: x})
 	})
+}
+
+// withIntegers is a value with other integers in it.
+func withIntegers(e loop.Expr, values map[sym.Name]sym.Expr) loop.Expr {
+	return (&loop.Rewrite{Integer: func(i sym.Expr) sym.Expr {
+		return i.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := values[name]; return v, ok })
+	}}).Value(e)
 }
 
 // inRange is an index, or the last one where it may lie beyond.
@@ -446,31 +471,44 @@ func (w *productWriter) multiply(sums, a, b *loop.Local, thread sym.Expr) loop.S
 		B: loop.Tile{Buffer: b.Name, Origin: []sym.Expr{zero, column}, Row: []sym.Expr{one, zero}, Col: []sym.Expr{zero, columnStep}}}
 }
 
-// finish makes of a sum what the kernel stores.
+// finish makes of a sum what the kernel stores. Sums beyond the rows and columns are taken for those of the last ones, and not stored.
 func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
 	row, column, rowStep, columnStep := w.place(thread)
 	m, n := w.row.Add(row).Add(r.Mul(rowStep)), w.column.Add(column).Add(c.Mul(columnStep))
 	values := map[sym.Name]sym.Expr{}
-	w.rowsOf.at(m, values)
-	w.columnsOf.at(n, values)
+	w.rowsOf.at(inRange(m, w.rowsOf.size, w.scheduler, w.tile.rows), values)
+	w.columnsOf.at(inRange(n, w.columnsOf.size, w.scheduler, w.tile.columns), values)
 	var body []loop.Stmt
 	for _, s := range w.before {
-		if s != loop.Stmt(w.begin) {
+		if s != loop.Stmt(w.product.begin) {
 			body = append(body, s)
 			continue
 		}
 		sum := loop.Expr(&loop.Load{From: sums.Name, Index: []sym.Expr{thread, r, c}, Type: w.sum})
-		if zero, is := w.begin.X.(*loop.Const); !is || zero.Bits != 0 {
-			sum = &loop.Binary{Op: loop.Add, X: w.begin.X, Y: sum}
+		if zero, is := w.product.begin.X.(*loop.Const); !is || zero.Bits != 0 {
+			sum = &loop.Binary{Op: loop.Add, X: w.product.begin.X, Y: sum}
 		}
-		body = append(body, &loop.Let{Name: w.begin.Name, X: sum})
+		body = append(body, &loop.Let{Name: w.product.begin.Name, X: sum})
 	}
 	body = loop.Substitute(append(body, w.after...), values)
-	var inside loop.Expr
+	inside := w.inside(m, n)
+	if inside == nil {
+		return body
+	}
+	return (&loop.Rewrite{Stmt: func(s loop.Stmt) []loop.Stmt {
+		if _, stores := s.(*loop.Store); stores {
+			return []loop.Stmt{&loop.When{Cond: inside, Then: []loop.Stmt{s}}}
+		}
+		return []loop.Stmt{s}
+	}}).Body(body)
+}
+
+// inside is whether a row and a column are among those that there are; nil where all of the tiles' are.
+func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 	for _, x := range []struct {
 		at, size sym.Expr
 		by       int64
-	}{{m, w.rowsOf.size, w.tile.rows}, {n, w.columnsOf.size, w.tile.columns}} {
+	}{{row, w.rowsOf.size, w.tile.rows}, {column, w.columnsOf.size, w.tile.columns}} {
 		if w.equal(x.size.Mod(sym.Const(x.by)), zero) {
 			continue
 		}
@@ -480,10 +518,7 @@ func (w *productWriter) finish(sums *loop.Local, thread, r, c sym.Expr) []loop.S
 		}
 		inside = within
 	}
-	if inside == nil {
-		return body
-	}
-	return []loop.Stmt{&loop.When{Cond: inside, Then: body}}
+	return inside
 }
 
 // tileReuse is how often an element of a tile in shared memory is multiplied, at the least, where what is computed of it then costs little beside.

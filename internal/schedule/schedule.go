@@ -112,7 +112,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		return k
 	}
 	if s.machine.HasBlocks() {
-		for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockProduct, s.blockRows} {
+		for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockRows} {
 			if next := recipe(k); next != nil {
 				return next
 			}

@@ -23,6 +23,7 @@ const (
 	PhysicalAddress = "physical-address" // buffers by address: without it there is no code for a machine
 	KeepsSpecial    = "keeps-special"    // f32 with signed zeros, infinities and NaN
 	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers
+	CachedReads     = "cached-reads"     // what some thread has read is read again as fast as what a block shares
 	Fused           = "fused"            // products and sums of floats in one instruction that rounds once
 )
 

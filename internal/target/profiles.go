@@ -27,7 +27,7 @@ var profiles = map[string]Machine{
 func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
 // blockFeatures are the features that a text may name.
-var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, MatrixFloat16, ImportHost, PhysicalAddress, KeepsSpecial, KeepsSubnormal, Fused}
+var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, MatrixFloat16, ImportHost, PhysicalAddress, KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
 
 // mostLimit is the largest limit that a text may name: sums of a few of them stay far from overflow.
 const mostLimit = 1 << 40

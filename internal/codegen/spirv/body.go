@@ -33,6 +33,11 @@ func (b *body) once(c computation, operands []id, write func() id) id {
 		return write()
 	}
 	copy(c.operands[:], operands)
+	return b.remembered(c, write)
+}
+
+// remembered is once for any instruction of which the caller knows that it always has this result.
+func (b *body) remembered(c computation, write func() id) id {
 	for _, known := range b.computed {
 		if x, ok := known[c]; ok {
 			return x

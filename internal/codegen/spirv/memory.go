@@ -132,11 +132,15 @@ func (w *writer) elementOf(m *memory, offset sym.Expr) element {
 func (w *writer) loadAt(m *memory, e element) id {
 	bits := w.bitsStored(m.dt)
 	raw := w.rawType(bits)
-	access := uint32(memoryAccessAligned)
+	from := w.pointer(raw, e.address)
+	var x id
 	if m.written { // drivers have been seen to take it that nothing changes behind an address
-		access |= memoryAccessVolatile
+		x = w.op2(opLoad, raw, from, memoryAccessAligned|memoryAccessVolatile, uint32(bits/8))
+	} else {
+		x = w.remembered(computation{op: opLoad, typ: raw, operands: [4]id{from}}, func() id {
+			return w.op2(opLoad, raw, from, memoryAccessAligned, uint32(bits/8))
+		})
 	}
-	x := w.op2(opLoad, raw, w.pointer(raw, e.address), access, uint32(bits/8))
 	if bits < 32 {
 		x = w.op(opUConvert, w.intType(32), x)
 	}

@@ -314,6 +314,8 @@ const (
 	propertyAPI              = propertiesAt
 	propertyVendor           = propertiesAt + 8
 	propertyDevice           = propertiesAt + 12
+	propertyType             = propertiesAt + 16
+	deviceIsProcessor        = 4
 	propertyName             = propertiesAt + 20
 	propertyCacheUUID        = propertiesAt + 276
 	propertyLimits           = propertiesAt + 296

@@ -260,6 +260,10 @@ func (i *instance) describe(handle uintptr, number int) physical {
 	}
 	limits := target.Limits{Shared: int64(props.word(limitShared)), Subgroup: int64(max(subgroups.word(subgroupThreads), 1)), Private: privateBytes}
 	limits.Invocations = int64(min(props.word(limitInvocations), props.word(limitWidth)))
+	processor := props.word(propertyType) == deviceIsProcessor
+	if processor {
+		limits.Private = processorPrivateBytes
+	}
 	if strings.HasPrefix(d.info.Driver, "llvmpipe") {
 		limits.Iterations = 65535 // gallivm's loop limiter: what is left of a loop is not done, and nobody is told
 	}
@@ -274,6 +278,7 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		{target.Dot8, dots.word(featureDotProduct) != 0},
 		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0 && subgroups.word(subgroupStages)&stageCompute != 0},
 		{target.PhysicalAddress, f12.word(featureAddress) != 0},
+		{target.CachedReads, processor},
 		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
 	} {
 		if row.has {
@@ -292,6 +297,9 @@ func (i *instance) describe(handle uintptr, number int) physical {
 
 // privateBytes is what a thread may keep in registers: more leaves a processor too few threads to hide how long memory takes. Vulkan does not tell.
 const privateBytes = 512
+
+// processorPrivateBytes is the same for a device that is a processor: what has no register lies in its first cache.
+const processorPrivateBytes = 2048
 
 // whyNot is the family of queues that compute, and the reason why a device cannot be used.
 func (i *instance) whyNot(d *physical, f12 blob) (family uint32, why string) {
