@@ -46,8 +46,12 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 	}
 	if o.Limits != "" {
 		m, err := target.ParseLimits(o.Limits)
+		if err != nil {
+			return target.Machine{}, err
+		}
 		m.Threads = o.Threads
-		return m, err
+		p.runWithin(&m, o)
+		return m, nil
 	}
 	d, err := device.Share(string(o.Target), o.Device)
 	if err != nil {
@@ -57,6 +61,21 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 	m := d.Machine()
 	m.Threads = o.Threads
 	return m, nil
+}
+
+// runWithin opens the device if there is one that has all that a machine has: the program then runs on it.
+func (p *Program) runWithin(m *target.Machine, o Options) {
+	d, err := device.Share(string(o.Target), o.Device)
+	if err != nil {
+		return
+	}
+	here := d.Machine()
+	if !m.Within(here) {
+		_ = device.Leave(d)
+		return
+	}
+	m.Limits.Iterations = here.Limits.Iterations
+	p.device = d
 }
 
 // leaveDevice ends the program's use of its device.

@@ -29,8 +29,8 @@ type Options struct {
 	Target Target
 	// Device is the number of the device, of those that Devices lists for the target; 0 is the first.
 	Device int
-	// Limits compiles for a device that is not here: a profile's name, "minimum", "mobile", "desktop" or "gfx942", and changes to it, such as
-	// "desktop,shared=32768,-float64". The program has its plan and its kernels, and cannot run.
+	// Limits compiles for a device of these limits: a profile's name, "minimum", "mobile", "desktop" or "gfx942", and changes to it, such as
+	// "desktop,shared=32768,-float64". The program runs if the device has all of that; else, or if there is no device, it has its plan and its kernels, and cannot run.
 	Limits string
 	// Precision is of products and convolutions of f32 with constant weights: F32 (also when zero), BF16 or I8. BF16
 	// has the weights rounded, which halves their bytes, and the other operand where that is faster, and adds up in
@@ -231,7 +231,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Limits != ""})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Target == Vulkan && p.device == nil})
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,8 @@ type Compiled struct {
 	Guards    int      // accesses of the scheduled loops that a check guards, since they are not proved
 	Scratch   sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
-	device  string // that runs the kernels, with memory of its own; "" where the host does
+	refused map[string]error // kernels that are scheduled for the host, and why
+	device  string           // that runs the kernels, with memory of its own; "" where the host does
 	time    *timeline
 	problem memplan.Problem // of the arena
 	late    []memplan.Problem
@@ -347,7 +348,12 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	c.Loop.Body, _ = c.computeApart(c.Loop.Body)
 	done("order", c.Loop.String)
 	if refuses := refusals[c.Machine.Name]; refuses != nil && !o.Reference {
-		c.divide(c.Machine.Name, func(k *loop.Kernel) error { return refuses(k, c.Loop, c.Machine) })
+		c.divide(c.Machine.Name, func(k *loop.Kernel) error {
+			if reason := c.refused[k.Name]; reason != nil {
+				return reason
+			}
+			return refuses(k, c.Loop, c.Machine)
+		})
 		verifyLoop(c.Loop, "divide")
 		done("divide", c.Loop.String)
 	}
@@ -485,8 +491,14 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
 		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
-		c.kept = map[string]string{}
-		how.Kept = c.kept
+		c.kept, c.refused = map[string]string{}, map[string]error{}
+		how.Kept, how.Host = c.kept, c.hostMachine(&o)
+		if refuses := refusals[o.Machine.Name]; refuses != nil {
+			how.Refuses = func(k *loop.Kernel) error {
+				c.refused[k.Name] = refuses(k, c.Loop, o.Machine)
+				return c.refused[k.Name]
+			}
+		}
 		fault := scheduled(c.Loop, o.Machine, how)
 		if err := m.Ask(); err != nil || fault == nil {
 			return err
@@ -504,6 +516,7 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		if c.Loop, err = lower.For(m, c.forBlocks(&o)); err != nil {
 			return err
 		}
+		c.refused = nil
 	}
 	return nil
 }

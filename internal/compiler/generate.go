@@ -128,14 +128,11 @@ func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 		parts[part].Kernels = append(parts[part].Kernels, k)
 		at = append(at, part)
 	}
-	host, err := Machine("", c.Machine.Threads, false)
-	if err != nil || o.Portable {
-		host = Portable(c.Machine.Threads)
-	}
-	machines := [2]target.Machine{host, c.Machine}
+	machines := [2]target.Machine{c.hostMachine(&o), c.Machine}
 	whole := &target.Code{Machine: c.Machine}
 	var made [2]*target.Code
 	for i, machine := range machines {
+		var err error
 		if made[i], err = generators[machine.Name](&parts[i], machine); err != nil {
 			if whole.Release != nil {
 				whole.Release()
@@ -155,6 +152,15 @@ func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 	}
 	c.Code = whole
 	return nil
+}
+
+// hostMachine is the machine of kernels that the host runs beside a device.
+func (c *Compiled) hostMachine(o *Options) target.Machine {
+	host, err := Machine("", o.Machine.Threads, false)
+	if err != nil || o.Portable {
+		return Portable(o.Machine.Threads)
+	}
+	return host
 }
 
 // report tells of kernels that a bug of ours kept from being machine code.

@@ -32,6 +32,10 @@ type Options struct {
 	// Choice is asked for each kernel of products in registers, by the model's nodes that it computes. Nil: all is as the table says.
 	Choice func(nodes string) Choice
 
+	// Refuses says why a machine of blocks cannot run a kernel; nil: it can. What it refuses is scheduled for Host, which then runs it. Nil: nobody is asked.
+	Refuses func(k *loop.Kernel) error
+	Host    target.Machine
+
 	Check func() error // where not nil, asked before each kernel; its error ends the work
 }
 
@@ -112,12 +116,7 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		return k
 	}
 	if s.machine.HasBlocks() {
-		for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockRows} {
-			if next := recipe(k); next != nil {
-				return next
-			}
-		}
-		return k
+		return s.blockKernel(k)
 	}
 	for _, step := range []step{
 		{o.NoFlatten, rejoin},                                // before variables are taken apart further
@@ -143,6 +142,25 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 		}
 	}
 	return k
+}
+
+// blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the machine can run neither.
+func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
+	refuses := s.options.Refuses
+	if refuses == nil {
+		refuses = func(*loop.Kernel) error { return nil }
+	}
+	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockRows} {
+		if next := recipe(k); next != nil && refuses(next) == nil {
+			return next
+		}
+	}
+	if refuses(k) == nil {
+		return k
+	}
+	host := *s
+	host.machine = s.options.Host
+	return host.kernel(k)
 }
 
 // forBlocks reports whether a kernel is written for blocks of threads, and so is scheduled already.

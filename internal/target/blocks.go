@@ -46,6 +46,17 @@ func Vulkan(limits Limits, features ...string) Machine {
 	return Machine{Name: VulkanName, Arch: "spirv", CPU: VulkanName, Features: slices.Compact(features), Threads: 1, Limits: limits}
 }
 
+// Within reports whether code for a machine of blocks runs on another: that one has its features, and no smaller limits of what a block may have. What a thread keeps in
+// registers is no limit, nor is how fast memory is read.
+func (m Machine) Within(other Machine) bool {
+	for _, f := range m.Features {
+		if f != CachedReads && !other.Has(f) {
+			return false
+		}
+	}
+	return m.Limits.Shared <= other.Limits.Shared && m.Limits.Invocations <= other.Limits.Invocations
+}
+
 // A Binary is a kernel's code for a machine of blocks: a module, and what is run of it.
 //
 // A launch is given the address of its argument block, 64-bit words in the order: the address of each operand, the value of each dimension, the address of the
