@@ -105,7 +105,6 @@ func (w *writer) block(n nest, total sym.Expr, threads int64) int64 {
 	w.threads, w.shared = threads, 0
 	w.touched = map[string]bool{}
 	at := w.blockNumber(w.most(total))
-	w.noteLoops(w.blockIterations(n.body))
 	w.when(w.below(at, w.integer(total)), func() {
 		for i := len(n.loops) - 1; i > 0; i-- {
 			extent := w.integer(n.loops[i].Extent)
@@ -208,10 +207,11 @@ func (w *writer) spread(f *loop.For) {
 		w.thread = f.Var
 	}
 	defer func() { w.thread = sym.Name{} }()
-	count := sym.Const(1)
+	count, most := sym.Const(1), sym.Const(1)
 	for _, l := range loops {
 		w.ranges.Set(l.Var, sym.Range{Max: max(w.most(l.Extent), 1) - 1})
-		count = count.Mul(l.Extent.Max(sym.Const(0)))
+		w.extents[l.Var] = l.Extent
+		count, most = count.Mul(l.Extent.Max(sym.Const(0))), most.Mul(w.overAll(l.Extent))
 	}
 	w.rangesOf(body)
 	local := w.localThread()
@@ -238,7 +238,7 @@ func (w *writer) spread(f *loop.For) {
 			do(w.sum(local, w.constant(i*w.threads)))
 		}
 	default:
-		w.stride(local, w.integer(count), w.constant(w.threads), do)
+		w.stride(local, w.integer(count), w.constant(w.threads), most.CeilDiv(sym.Const(w.threads)), do)
 	}
 }
 
@@ -333,32 +333,4 @@ func noteRead(e loop.Expr, reads map[string]bool) {
 	if l, is := e.(*loop.Load); is {
 		reads[l.From] = true
 	}
-}
-
-// blockIterations is iterationsOf for what a block does: a Thread loop's iterations are spread over the threads.
-func (w *writer) blockIterations(body []loop.Stmt) sym.Expr {
-	total := sym.Const(0)
-	for _, s := range body {
-		switch s := s.(type) {
-		case *loop.For:
-			w.extents[s.Var] = s.Extent
-			if s.Kind != loop.Thread {
-				total = total.Add(w.overAll(s.Extent).Mul(sym.Const(1).Add(w.blockIterations(s.Body))))
-				continue
-			}
-			loops, inside := threadLoops(s)
-			count := sym.Const(1)
-			for _, l := range loops {
-				w.extents[l.Var] = l.Extent
-				count = count.Mul(w.overAll(l.Extent))
-			}
-			rounds := count.CeilDiv(sym.Const(w.threads))
-			total = total.Add(rounds.Mul(sym.Const(1).Add(w.iterationsOf(inside))))
-		case *loop.When:
-			total = total.Add(w.blockIterations(s.Then).Max(w.blockIterations(s.Else)))
-		default:
-			total = total.Add(w.iterationsOf([]loop.Stmt{s}))
-		}
-	}
-	return total
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 )
 
 // This file computes with floats as IEEE 754 has it. Vulkan leaves some of that open, and drivers have been seen to take x·0 for 0 and x + 0 for x:
@@ -190,9 +191,11 @@ func (w *writer) modulo(op loop.BinaryOp, x, y id) id {
 	less := w.test(opULessThan, a, b)
 	w.set(rest, m)
 	w.set(at, w.choose(word, less, f, e))
-	w.loop(func() id { return w.test(opUGreaterThan, w.get(at, word), f) }, func() {
-		w.set(rest, w.left(w.word(opUMod, w.get(rest, word), some), 1))
-	}, func() { w.set(at, w.word(opISub, w.get(at, word), w.constant32(1))) })
+	w.counted(sym.Const(254), func() { // exponents
+		w.loop(func() id { return w.test(opUGreaterThan, w.get(at, word), f) }, func() {
+			w.set(rest, w.left(w.word(opUMod, w.get(rest, word), some), 1))
+		}, func() { w.set(at, w.word(opISub, w.get(at, word), w.constant32(1))) })
+	})
 	left := w.word(opUMod, w.get(rest, word), some)
 	// left · 2^(f−150), left < 2²⁴: f is at least 1, so that this is a normal number or rightly subnormal.
 	top := w.extended(glslFindUMsb, word, w.or(left, w.constant32(1)))

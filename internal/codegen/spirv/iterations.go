@@ -2,7 +2,6 @@ package spirv
 
 import (
 	"github.com/weirml/weir/internal/diag"
-	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
 
@@ -50,24 +49,12 @@ func (k *kernel) fewEnough(dims []int64) error {
 	return err
 }
 
-// noteLoops notes how many iterations the loops of an entry's thread take, all together.
-func (w *writer) noteLoops(n sym.Expr) { w.longest = w.longest.Max(n) }
-
-// iterationsOf is a bound of the iterations of the loops of a thread's statements, over dimensions.
-func (w *writer) iterationsOf(body []loop.Stmt) sym.Expr {
-	total := sym.Const(0)
-	for _, s := range body {
-		switch s := s.(type) {
-		case *loop.For:
-			w.extents[s.Var] = s.Extent
-			total = total.Add(w.overAll(s.Extent).Mul(sym.Const(1).Add(w.iterationsOf(s.Body))))
-		case *loop.When:
-			total = total.Add(w.iterationsOf(s.Then).Max(w.iterationsOf(s.Else)))
-		case *loop.Contract:
-			total = total.Add(w.overAll(s.M).Mul(w.overAll(s.N).Add(sym.Const(1))).Mul(w.overAll(s.K).Add(sym.Const(1))))
-		}
-	}
-	return total
+// counted writes a loop of so many iterations, and adds them, with those of the loops in it, to what a thread takes.
+func (w *writer) counted(iterations sym.Expr, write func()) {
+	before := w.taken
+	w.taken = sym.Const(0)
+	write()
+	w.taken = before.Add(iterations.Mul(w.taken.Add(sym.Const(1))))
 }
 
 // overAll is an extent over dimensions: at least what it is for all values of the loops' variables in it.

@@ -296,6 +296,7 @@ func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
 	w.entryNames = append(w.entryNames, e.Name)
 	w.body = w.newBody()
 	w.begin()
+	w.taken = sym.Const(0)
 	total := sym.Const(1)
 	for _, l := range n.loops {
 		total = total.Mul(l.Extent.Max(sym.Const(0)))
@@ -312,6 +313,7 @@ func (w *writer) entry(n nest) (e target.Entry, blocks sym.Expr) {
 		e.Threads = min(plainThreads, w.machine.Limits.Invocations)
 		blocks = w.plain(n, total, e.Threads)
 	}
+	w.longest = w.longest.Max(w.taken)
 	w.finishEntry(&e)
 	return e, blocks
 }
@@ -380,12 +382,9 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 		w.statements(n.body)
 	}
 	if !limited {
-		w.noteLoops(w.iterationsOf(n.body))
 		w.when(w.below(thread, count), func() { work(thread) }, nil)
 	} else {
-		rounds := total.CeilDiv(sym.Const(mostThreads))
-		w.noteLoops(rounds.Mul(w.iterationsOf(n.body).Add(sym.Const(1))))
-		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), work)
+		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), total.CeilDiv(sym.Const(mostThreads)), work)
 	}
 	if !perThread.Equal(sym.Const(0)) {
 		w.scratch = w.scratch.Max(perThread.Mul(blocks).Mul(size))

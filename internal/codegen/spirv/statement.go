@@ -82,11 +82,14 @@ func (w *writer) serial(s *loop.For, inside func()) {
 	typ := w.typeOf(count)
 	at := w.variable(typ)
 	w.set(at, w.sized(w.constant(0), count.wide).id)
-	w.loop(func() id { return w.below(integer{w.get(at, typ), count.wide}, count) }, func() {
-		w.bind(s.Var, integer{w.get(at, typ), count.wide})
-		inside()
-	}, func() {
-		w.set(at, w.sum(integer{w.get(at, typ), count.wide}, w.sized(w.constant(1), count.wide)).id)
+	w.extents[s.Var] = s.Extent
+	w.counted(w.overAll(s.Extent), func() {
+		w.loop(func() id { return w.below(integer{w.get(at, typ), count.wide}, count) }, func() {
+			w.bind(s.Var, integer{w.get(at, typ), count.wide})
+			inside()
+		}, func() {
+			w.set(at, w.sum(integer{w.get(at, typ), count.wide}, w.sized(w.constant(1), count.wide)).id)
+		})
 	})
 }
 
@@ -100,11 +103,20 @@ func (w *writer) bind(name sym.Name, x integer) {
 
 func (w *writer) branch(s *loop.When, inside func(body []loop.Stmt)) {
 	cond := w.expr(s.Cond)
+	before, most := w.taken, sym.Const(0)
+	part := func(body []loop.Stmt) func() {
+		return func() {
+			w.taken = sym.Const(0)
+			inside(body)
+			most = most.Max(w.taken)
+		}
+	}
 	var otherwise func()
 	if len(s.Else) > 0 {
-		otherwise = func() { inside(s.Else) }
+		otherwise = part(s.Else)
 	}
-	w.when(cond.id, func() { inside(s.Then) }, otherwise)
+	w.when(cond.id, part(s.Then), otherwise)
+	w.taken = before.Add(most)
 }
 
 // check tests an integer; what follows is done only where it passes. The first thread that finds a failure tells of it.

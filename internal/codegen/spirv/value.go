@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -464,12 +465,14 @@ func (w *writer) powerInteger(dt dtype.DType, typ, x, y id, number func(v uint64
 		negative = w.test(opSLessThan, y, number(0))
 		w.set(left, w.choose(typ, negative, number(0), y))
 	}
-	w.loop(func() id { return w.test(opINotEqual, w.get(left, typ), number(0)) }, func() {
-		odd := w.test(opINotEqual, w.op(opBitwiseAnd, typ, w.get(left, typ), number(1)), number(0))
-		b := w.get(base, typ)
-		w.set(result, w.choose(typ, odd, w.op(opIMul, typ, w.get(result, typ), b), w.get(result, typ)))
-		w.set(base, w.op(opIMul, typ, b, b))
-	}, func() { w.set(left, w.op(opShiftRightLogical, typ, w.get(left, typ), number(1))) })
+	w.counted(sym.Const(int64(dt.Bits())), func() {
+		w.loop(func() id { return w.test(opINotEqual, w.get(left, typ), number(0)) }, func() {
+			odd := w.test(opINotEqual, w.op(opBitwiseAnd, typ, w.get(left, typ), number(1)), number(0))
+			b := w.get(base, typ)
+			w.set(result, w.choose(typ, odd, w.op(opIMul, typ, w.get(result, typ), b), w.get(result, typ)))
+			w.set(base, w.op(opIMul, typ, b, b))
+		}, func() { w.set(left, w.op(opShiftRightLogical, typ, w.get(left, typ), number(1))) })
+	})
 	out := w.get(result, typ)
 	if !dt.IsSigned() {
 		return out

@@ -23,7 +23,8 @@ type writer struct {
 	numbers  map[id]float64   // floats that are known
 	checks   []*loop.Check
 	extents  map[sym.Name]sym.Expr // of loops, by their variables
-	longest  sym.Expr              // iterations of a thread's loops, of the entry with most
+	taken    sym.Expr              // iterations of the loops that are written so far, of one thread, over dimensions
+	longest  sym.Expr              // the same of a whole entry, of the one with most
 	tiles    sym.Expr
 	scratch  sym.Expr
 
@@ -182,15 +183,17 @@ func (w *writer) globalThread(threads, most int64) integer {
 	return w.sum(w.product(w.blockNumber(most), w.constant(threads)), local)
 }
 
-// stride runs work for first, first + step, … below count.
-func (w *writer) stride(first, count, step integer, work func(at integer)) {
+// stride runs work for first, first + step, … below count: so many rounds, over dimensions.
+func (w *writer) stride(first, count, step integer, rounds sym.Expr, work func(at integer)) {
 	if first.wide || count.wide || step.wide {
 		first, count, step = w.widened(first), w.widened(count), w.widened(step)
 	}
 	typ := w.typeOf(first)
 	at := w.variable(typ)
 	w.set(at, first.id)
-	w.loop(func() id { return w.below(integer{w.get(at, typ), first.wide}, count) },
-		func() { work(integer{w.get(at, typ), first.wide}) },
-		func() { w.set(at, w.sum(integer{w.get(at, typ), first.wide}, step).id) })
+	w.counted(rounds, func() {
+		w.loop(func() id { return w.below(integer{w.get(at, typ), first.wide}, count) },
+			func() { work(integer{w.get(at, typ), first.wide}) },
+			func() { w.set(at, w.sum(integer{w.get(at, typ), first.wide}, step).id) })
+	})
 }
