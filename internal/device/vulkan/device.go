@@ -3,6 +3,7 @@
 package vulkan
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,9 @@ type Device struct {
 	cache    uint64
 	folder   string
 	deviceFunctions
+
+	loading sync.Mutex
+	made    map[[sha256.Size]byte]*pipelines // that kernels have now
 
 	submitting sync.Mutex // a queue of Vulkan's is given work by one thread at a time
 	gone       atomic.Bool

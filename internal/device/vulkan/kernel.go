@@ -18,9 +18,16 @@ import (
 
 // kernel is a kernel's entries as pipelines.
 type kernel struct {
-	device    *Device
-	code      target.Blocks
-	pipelines []uint64
+	device *Device
+	code   target.Blocks
+	*pipelines
+}
+
+// pipelines are the entries of a binary. Kernels with the same binary have the same ones: a driver takes long to make them.
+type pipelines struct {
+	key   [sha256.Size]byte
+	list  []uint64
+	users int
 }
 
 // spirvMark is the first word of SPIR-V.
@@ -35,48 +42,90 @@ func (d *Device) Load(code target.Blocks) (device.Kernel, error) {
 	return k, nil
 }
 
-func (d *Device) load(code target.Blocks) (k *kernel, err error) {
-	binary, limits := code.Binary(), d.physical.info.Machine.Limits
-	k = &kernel{device: d, code: code}
-	defer func() {
-		if err != nil {
-			k.Close()
-			k = nil
-		}
-	}()
-	if len(binary.Words) < 5 || binary.Words[0] != spirvMark || len(binary.Entries) == 0 {
-		return k, diag.Internalf("the code of kernel @%s is not SPIR-V", code.Name())
+func (d *Device) load(code target.Blocks) (*kernel, error) {
+	b := code.Binary()
+	if len(b.Words) < 5 || b.Words[0] != spirvMark || len(b.Entries) == 0 {
+		return nil, diag.Internalf("the code of kernel @%s is not SPIR-V", code.Name())
 	}
+	if d.gone.Load() {
+		return nil, device.ErrLost
+	}
+	d.loading.Lock()
+	defer d.loading.Unlock()
+	key := keyOf(b)
+	if made := d.made[key]; made != nil {
+		made.users++
+		return &kernel{d, code, made}, nil
+	}
+	made := &pipelines{key: key, users: 1}
+	if err := d.makePipelines(made, code.Name(), b); err != nil {
+		d.destroyPipelines(made)
+		return nil, err
+	}
+	if d.made == nil {
+		d.made = map[[sha256.Size]byte]*pipelines{}
+	}
+	d.made[key] = made
+	return &kernel{d, code, made}, nil
+}
+
+// keyOf is a number that no other binary has.
+func keyOf(b *target.Binary) (key [sha256.Size]byte) {
+	h := sha256.New()
+	_ = binary.Write(h, binary.LittleEndian, b.Words)
+	for _, e := range b.Entries {
+		fmt.Fprintf(h, "%q %d %d", e.Name, e.Threads, e.Shared)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func (d *Device) makePipelines(made *pipelines, name string, code *target.Binary) error {
+	limits := d.physical.info.Machine.Limits
 	var p pins
 	defer p.Unpin()
-	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(binary.Words)), code: list(&p, binary.Words)}
+	info := shaderModuleCreateInfo{head: head{kind: kindShaderModule}, size: uintptr(4 * len(code.Words)), code: list(&p, code.Words)}
 	var module uint64
 	if err := d.call("vkCreateShaderModule", d.handle, at(&p, &info), 0, at(&p, &module)); err != nil {
-		return k, err
+		return err
 	}
 	defer d.destroy("vkDestroyShaderModule", module)
-	for _, e := range binary.Entries {
+	for _, e := range code.Entries {
 		if e.Shared > limits.Shared || e.Threads > limits.Invocations || e.Threads < 1 {
-			return k, diag.Internalf("kernel @%s wants %d bytes of shared memory and %d threads of a block, and %s has %d and %d",
-				code.Name(), e.Shared, e.Threads, d.Name(), limits.Shared, limits.Invocations)
+			return diag.Internalf("kernel @%s wants %d bytes of shared memory and %d threads of a block, and %s has %d and %d",
+				name, e.Shared, e.Threads, d.Name(), limits.Shared, limits.Invocations)
 		}
 		stage := stageCreateInfo{head: head{kind: kindStage}, stage: stageCompute, module: module, name: text(&p, e.Name)}
 		info := pipelineCreateInfo{head: head{kind: kindPipeline}, stage: stage, layout: d.layout, baseIndex: -1}
 		var pipeline uint64
 		if err := d.call("vkCreateComputePipelines", d.handle, uintptr(d.cache), 1, at(&p, &info), 0, at(&p, &pipeline)); err != nil {
-			return k, err
+			return err
 		}
-		k.pipelines = append(k.pipelines, pipeline)
+		made.list = append(made.list, pipeline)
 	}
-	return k, nil
+	return nil
 }
 
-// Close gives the pipelines back.
+func (d *Device) destroyPipelines(made *pipelines) {
+	for _, p := range made.list {
+		d.destroy("vkDestroyPipeline", p)
+	}
+	made.list = nil
+}
+
+// Close gives the pipelines back, if no other kernel has them.
 func (k *kernel) Close() error {
-	for _, p := range k.pipelines {
-		k.device.destroy("vkDestroyPipeline", p)
+	d := k.device
+	d.loading.Lock()
+	defer d.loading.Unlock()
+	made := k.pipelines
+	if made == nil {
+		return nil
 	}
 	k.pipelines = nil
+	if made.users--; made.users == 0 {
+		delete(d.made, made.key)
+		d.destroyPipelines(made)
+	}
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 		return err
 	}
 	k := what.(*kernel)
-	if len(k.pipelines) != len(k.code.Binary().Entries) {
+	if k.pipelines == nil || len(k.list) != len(k.code.Binary().Entries) {
 		return diag.New(diag.ErrClosed, "kernel @%s is closed", k.code.Name())
 	}
 	words := int64(len(operands) + len(dims) + 2)
@@ -102,7 +102,7 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 	if need > batchArgument {
 		return diag.Internalf("kernel @%s has %d operands and dimensions", k.code.Name(), words)
 	}
-	q.grid = slices.Grow(q.grid[:0], len(k.pipelines))[:len(k.pipelines)]
+	q.grid = slices.Grow(q.grid[:0], len(k.list))[:len(k.list)]
 	if err := k.code.Grid(dims, q.grid); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (q *queue) Launch(what device.Kernel, operands []uint64, dims []int64, scra
 func (q *queue) dispatch(b *batch, k *kernel, address uint64) {
 	d := q.device
 	q.argument = address
-	for i, pipeline := range k.pipelines {
+	for i, pipeline := range k.list {
 		blocks := q.grid[i]
 		if blocks <= 0 {
 			continue
