@@ -42,7 +42,7 @@ func TestOfficial(t *testing.T) {
 	}
 	defer held.Close()
 	count := map[conformance.Verdict]int{}
-	why := map[string]int{}
+	why, whole, reasons := map[string]int{}, 0, map[string]int{}
 	for _, c := range cases {
 		if filepath.Base(filepath.Dir(c.Dir)) == "real" {
 			continue
@@ -52,11 +52,20 @@ func TestOfficial(t *testing.T) {
 		if r.Verdict == conformance.Fail {
 			t.Errorf("%s: %s", r.Name, r.Why)
 		}
+		if r.Verdict == conformance.Pass && len(r.OnHost) == 0 {
+			whole++
+		}
+		for _, h := range r.OnHost {
+			reasons[h.Reason]++
+		}
 		if r.Verdict == conformance.Refused {
 			why[strings.Join(r.Ops, ",")]++
 		}
 	}
-	t.Logf("%d cases: %v", len(cases), count)
+	t.Logf("%d cases: %v; %d pass whole on the device", len(cases), count, whole)
+	for reason, n := range reasons {
+		t.Logf("%d steps on the host: %s", n, reason)
+	}
 	var list []string
 	for w := range why {
 		list = append(list, w)

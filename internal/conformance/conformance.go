@@ -66,6 +66,7 @@ type Result struct {
 	Memory  []Memory            `json:"memory,omitempty"`  // one for each data set of a Case with Measure
 	Checks  []weir.KernelChecks `json:"-"`                 // of its code
 	Kernels []weir.KernelTime   `json:"kernels,omitempty"` // that may be slow, of a Case with Slow
+	OnHost  []weir.OnHost       `json:"on_host,omitempty"` // of a program for a device
 	// DataDecide says that the memory of a run depends on more than its inputs' shapes: on elements, or on which steps they have run.
 	DataDecide bool `json:"data_decide,omitempty"`
 }
@@ -91,7 +92,7 @@ func (c Case) Run(ctx context.Context, o weir.Options) Result {
 		return r.end(err)
 	}
 	defer p.Close()
-	r.Checks = p.Checks()
+	r.Checks, r.OnHost = p.Checks(), p.OnHost()
 	if c.Slow {
 		r.Kernels = slices.DeleteFunc(p.Kernels(), func(k weir.KernelTime) bool { return len(k.Why) == 0 })
 	}
