@@ -81,14 +81,8 @@ func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t pr
 // matchProduct takes a kernel apart; nil where it is no sum of products.
 func matchProduct(k *loop.Kernel) *product {
 	p := &product{}
-	body := k.Body
-	for {
-		f, ok := loop.Only(body)
-		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, p.loops) {
-			break
-		}
-		p.loops, body = append(p.loops, f), f.Body
-	}
+	loops, body := outerLoops(k.Body)
+	p.loops = loops
 	at := slices.IndexFunc(body, func(s loop.Stmt) bool { _, is := s.(*loop.For); return is })
 	if at < 1 || len(p.loops) == 0 {
 		return nil

@@ -31,15 +31,8 @@ type rows struct {
 // blockRows makes a kernel of rows one for blocks of threads; nil where it is none.
 func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
 	r := &rows{}
-	body := k.Body
-	for {
-		f, ok := loop.Only(body)
-		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, r.loops) {
-			break
-		}
-		r.loops, body = append(r.loops, f), f.Body
-	}
-	if r.body = body; !r.reduces(s) {
+	r.loops, r.body = outerLoops(k.Body)
+	if !r.reduces(s) {
 		return nil
 	}
 	for threads := rowThreads; threads >= 2; threads /= 2 {
@@ -170,15 +163,7 @@ type rowWriter struct {
 // block is the loops over blocks.
 func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 	w.shared = map[dtype.DType]*loop.Local{}
-	var loops []*loop.For
-	body := k.Body
-	for {
-		f, ok := loop.Only(body)
-		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, loops) {
-			break
-		}
-		loops, body = append(loops, f), f.Body
-	}
+	loops, body := outerLoops(k.Body)
 	if len(loops) == 0 {
 		loops = []*loop.For{{Var: w.names.bound("row"), Extent: one}}
 	}

@@ -191,6 +191,9 @@ func (w *writer) storeStmt(s *loop.Store) {
 // mostUnrolled is how many sums of a contraction are written out, each with its place known, if they are what a thread of a block has for its own; mostAlone if not.
 const mostUnrolled, mostAlone = 256, 16
 
+// stepsWritten is how many steps of a contraction with few sums are written one after the other.
+const stepsWritten = 4
+
 // contract adds products up. Where the extents of the sums are small and known, and they are a thread's own variables, the loop over the steps is around them all: a step's
 // elements are read once.
 func (w *writer) contract(s *loop.Contract) {
@@ -242,16 +245,23 @@ func (w *writer) contractHeld(s *loop.Contract, rows, columns int64, step sym.Na
 		sums[i] = w.variable(typ)
 		w.set(sums[i], w.load(c, place(int64(i)/columns, int64(i)%columns)))
 	}
-	w.serial(&loop.For{Var: step, Extent: s.K}, func() {
-		var left, right []id
-		for r := range rows {
-			left = append(left, w.tileValue(&s.A, c.dt, sym.Const(r), sym.Var(step)))
-		}
-		for n := range columns {
-			right = append(right, w.tileValue(&s.B, c.dt, sym.Var(step), sym.Const(n)))
-		}
-		for i, sum := range sums {
-			w.set(sum, w.multiplyAdd(c.dt, left[int64(i)/columns], right[int64(i)%columns], w.get(sum, typ)))
+	copies := int64(1)
+	if all, fixed := s.K.Const(); fixed && all%stepsWritten == 0 && rows*columns <= mostAlone {
+		copies = stepsWritten
+	}
+	w.serial(&loop.For{Var: step, Extent: s.K.CeilDiv(sym.Const(copies))}, func() {
+		for i := range copies {
+			at := sym.Var(step).Mul(sym.Const(copies)).Add(sym.Const(i))
+			var left, right []id
+			for r := range rows {
+				left = append(left, w.tileValue(&s.A, c.dt, sym.Const(r), at))
+			}
+			for n := range columns {
+				right = append(right, w.tileValue(&s.B, c.dt, at, sym.Const(n)))
+			}
+			for i, sum := range sums {
+				w.set(sum, w.multiplyAdd(c.dt, left[int64(i)/columns], right[int64(i)%columns], w.get(sum, typ)))
+			}
 		}
 	})
 	for i, sum := range sums {

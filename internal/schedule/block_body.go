@@ -1,0 +1,149 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// Kernels that keep something from step to step, for machines that run blocks of threads: recurrent networks, scans. A kernel has locals, and nests
+// that read and write them, some of them in a loop whose iterations follow one another:
+//
+//	each i … { local h; each j { h[j] = … }; serial t … { contract s += h × w; each j { … h[j] = …; store } } }
+//
+// A block does what is in the outer loops. Its threads share the locals, and each nest of independent iterations, or of a contraction's sums, is spread
+// over them.
+
+// bodyThreads is how many iterations some nest must have for it to be worth threads.
+const bodyThreads = 16
+
+// blockBody makes a kernel with locals one for blocks of threads; nil where it has none, or does what a block cannot.
+func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
+	next := k.Clone()
+	loops, body := outerLoops(next.Body)
+	w := &bodyWriter{scheduler: s, names: s.newNamer(k)}
+	body = w.body(body)
+	if w.not || w.widest < bodyThreads || !w.locals {
+		return nil
+	}
+	if len(loops) == 0 {
+		loops = []*loop.For{{Var: w.names.bound("block"), Extent: one}}
+	}
+	for _, f := range slices.Backward(loops) {
+		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
+	}
+	next.Body = body
+	if next.Dims = dimsOf(next, k); !s.fits(next) {
+		return nil
+	}
+	return next
+}
+
+// outerLoops are the independent loops, each alone in the one around it, that all of a body is in, and what is in them.
+func outerLoops(body []loop.Stmt) (loops []*loop.For, inner []loop.Stmt) {
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, loops) {
+			return loops, body
+		}
+		loops, body = append(loops, f), f.Body
+	}
+}
+
+// bodyWriter writes what a block does.
+type bodyWriter struct {
+	*scheduler
+	names  *namer
+	widest float64 // iterations of a nest that is spread
+	locals bool
+	not    bool // there is something that a block cannot do
+}
+
+// body is statements that a block does.
+func (w *bodyWriter) body(body []loop.Stmt) (out []loop.Stmt) {
+	for _, s := range body {
+		switch s := s.(type) {
+		case *loop.Local:
+			s.Space = loop.Shared
+			w.locals = true
+			out = append(out, s)
+		case *loop.Contract:
+			out = append(out, w.contract(s))
+		case *loop.For:
+			out = append(out, w.loop(s))
+		case *loop.When:
+			s.Then, s.Else = w.body(s.Then), w.body(s.Else)
+			out = append(out, s)
+		case *loop.Let, *loop.Var, *loop.Set, *loop.Reduce, *loop.Store:
+			out = append(out, s)
+		default:
+			w.not = true
+		}
+	}
+	return out
+}
+
+// loop is a loop that a block does: it is spread over the threads if its iterations are independent, and need nothing but what a thread has.
+func (w *bodyWriter) loop(f *loop.For) loop.Stmt {
+	switch {
+	case f.Kind == loop.Each && alone(f.Body):
+		size := 1.0
+		for inner := f; ; {
+			inner.Kind = loop.Thread
+			size *= w.guess(inner.Extent)
+			next, ok := loop.Only(inner.Body)
+			if !ok || next.Kind != loop.Each {
+				break
+			}
+			inner = next
+		}
+		w.widest = max(w.widest, size)
+	case f.Kind == loop.Each || f.Kind == loop.Serial:
+		f.Kind = loop.Serial
+		f.Body = w.body(f.Body)
+	default:
+		w.not = true
+	}
+	return f
+}
+
+// alone reports whether one thread can do statements by itself: it changes no value that is declared around them.
+func alone(body []loop.Stmt) bool {
+	names, ok := declared(body), true
+	loop.Walk(body, func(s loop.Stmt) bool {
+		switch s := s.(type) {
+		case *loop.Set:
+			ok = ok && slices.Contains(names, s.Name)
+		case *loop.Reduce:
+			ok = ok && slices.Contains(names, s.Name)
+		case *loop.Let, *loop.Var, *loop.Store, *loop.When:
+		case *loop.For:
+			ok = ok && (s.Kind == loop.Each || s.Kind == loop.Serial)
+		default:
+			ok = false
+		}
+		return ok
+	})
+	return ok
+}
+
+// contract is a contraction whose sums the threads have one by one.
+func (w *bodyWriter) contract(c *loop.Contract) loop.Stmt {
+	w.widest = max(w.widest, w.guess(c.M)*w.guess(c.N))
+	row, column := w.names.bound("m"), w.names.bound("n")
+	move := func(t *loop.Tile, steps []sym.Expr, by sym.Name) {
+		t.Origin = slices.Clone(t.Origin)
+		for i := range t.Origin {
+			t.Origin[i] = t.Origin[i].Add(steps[i].Mul(sym.Var(by)))
+		}
+	}
+	sum := *c
+	move(&sum.C, c.C.Row, row)
+	move(&sum.C, c.C.Col, column)
+	move(&sum.A, c.A.Row, row)
+	move(&sum.B, c.B.Col, column)
+	sum.M, sum.N = one, one
+	inner := &loop.For{Kind: loop.Thread, Var: column, Extent: c.N, Body: []loop.Stmt{&sum}}
+	return &loop.For{Kind: loop.Thread, Var: row, Extent: c.M, Body: []loop.Stmt{inner}}
+}
