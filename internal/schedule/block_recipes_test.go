@@ -1,0 +1,170 @@
+package schedule
+
+import (
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+	"github.com/weirml/weir/internal/target"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// recipes are kernels as lowering writes them for machines with blocks. Their dimensions have any size.
+var recipes = func() []struct{ name, source string } {
+	product := func(begin, x, y, end string) string {
+		return `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[m] read, %q: i8[k, m] read, %z: f32[n, m] write) dims(n, k, m) {
+		  each i < n { each j < m {
+		    var %s: f32 = ` + begin + `
+		    for d < k { %s add= mul(` + x + `, ` + y + `) }
+		    store %z[i, j] = ` + end + `
+		  } }
+		}`
+	}
+	return []struct{ name, source string }{
+		{"product", product("0", "load %x[i, d]", "load %y[d, j]", "max(add(%s, load %b[j]), 0)")},
+		{"product of dequantised", product("1", "load %x[i, d]", "mul(cast(f32, load %q[d, j]), load %b[j])", "%s")},
+		{"one row", `kernel @k(%x: f32[k] read, %y: f32[k, m] read, %z: f32[m] write) dims(k, m) {
+		  each j < m {
+		    var %s: f32 = 0
+		    for d < k { %s add= mul(load %x[d], load %y[d, j]) }
+		    store %z[j] = %s
+		  }
+		}`},
+		{"axes of one", `kernel @k(%x: f32[1, k] read, %y: f32[m, k] read, %z: f32[m, 1, 1] write) dims(k, m) {
+		  each j < m { each i < 1 { each l < 1 {
+		    var %s: f32 = 0
+		    for d < k { %s add= mul(load %x[i, d], load %y[j, d]) }
+		    store %z[j, 0, 0] = %s
+		  } } }
+		}`},
+		{"depthwise", `kernel @k(%x: f32[n, m, k] read, %y: f32[m, 3] read, %z: f32[n, m, k] write) dims(n, k, m) {
+		  each a < n { each c < m { each i < k {
+		    var %s: f32 = 0
+		    for d < 3 { %s add= mul(select(and(le(index(0), index(i + d - 1)), lt(index(i + d - 1), index(k))), load %x[a, c, max(0, min(i + d - 1, k - 1))], f32(0)), load %y[c, d]) }
+		    store %z[a, c, i] = %s
+		  } } }
+		}`},
+		{"integers", `kernel @k(%x: u8[n, k] read, %y: i8[m, k] read, %z: i32[n, m] write) dims(n, k, m) {
+		  each i < n { each j < m {
+		    var %s: i32 = 0
+		    for d < k { %s add= mul(cast(i32, load %x[i, d]), cast(i32, load %y[j, d])) }
+		    store %z[i, j] = %s
+		  } }
+		}`},
+		{"softmax", `kernel @k(%x: f32[n, m, k] read, %z: f32[n, m, k] write) dims(n, k, m) {
+		  each i < n { each j < m {
+		    var %top: f32 = -inf
+		    for d1 < k { %top max= load %x[i, j, d1] }
+		    var %sum: f32 = 0
+		    for d2 < k { %sum add= exp(sub(load %x[i, j, d2], %top)) }
+		    each d3 < k { store %z[i, j, d3] = div(exp(sub(load %x[i, j, d3], %top)), %sum) }
+		  } }
+		}`},
+		{"columns", `kernel @k(%x: f32[k, m] read, %z: f32[m] write) dims(k, m) {
+		  each j < m {
+		    var %s: f32 = 0
+		    for d < k { %s add= load %x[d, j] }
+		    store %z[j] = %s
+		  }
+		}`},
+		{"recurrence", `kernel @k(%x: f32[n, 1, 40] read, %w: f32[40, 40] read, %z: f32[n, 2, 40] write, %e: f32[2, 40] write) dims(n) {
+		  each b < 2 {
+		    local %h: f32[1, 40]
+		    each j1 < 40 { store %h[0, j1] = f32(1) }
+		    for t < n {
+		      each once < 1 {
+		        local %g: f32[1, 40]
+		        each j2 < 40 { store %g[0, j2] = load %x[t, 0, j2] }
+		        contract %g[r, c] += %h[r, k] * %w[k, c] for r < 1, c < 40, k < 40
+		        each j3 < 40 {
+		          let %new = tanh(load %g[0, j3])
+		          store %z[t, b, j3] = %new
+		          store %h[0, j3] = %new
+		        }
+		      }
+		    }
+		    each j4 < 40 { store %e[b, j4] = load %h[0, j4] }
+		  }
+		}`},
+	}
+}()
+
+// TestBlockRecipes schedules kernels for machines with blocks that have little or much of everything: they are what they were, keep within the limits, and each recipe is
+// taken by some.
+func TestBlockRecipes(t *testing.T) {
+	r := rand.New(rand.NewSource(3))
+	taken := map[string]int{}
+	for range 60 {
+		for _, c := range recipes {
+			k, err := loop.ParseKernel(c.source)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			limits := target.Limits{Shared: 16 << r.Intn(11), Invocations: 1 << r.Intn(9), Private: 16 << r.Intn(8)}
+			var features []string
+			if r.Intn(2) == 0 {
+				features = []string{target.CachedReads}
+			}
+			machine := target.Vulkan(limits, features...)
+			ranges, dims := sym.NewDims(), map[sym.Name]int64{}
+			for _, name := range k.Dims {
+				dims[name] = []int64{0, 1, 2, 3 + r.Int63n(9), 40 + r.Int63n(40)}[r.Intn(5)]
+				ranges.Set(name, sym.Range{Max: 1 << 20})
+			}
+			fixed := r.Intn(2) == 0
+			if fixed {
+				k = withSizes(k, dims)
+			}
+			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
+			if err := interpret(k, want, dims); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			m := &loop.Module{Kernels: []*loop.Kernel{k.Clone()}, Dims: ranges}
+			s := &scheduler{module: m, machine: machine, dims: ranges}
+			next := s.kernel(m.Kernels[0])
+			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"direct": s.blockDirect, "product": s.blockProduct, "rows": s.blockRows, "body": s.blockBody} {
+				if !neverRuns(k) && recipe(k.Clone()) != nil {
+					taken[name+" "+c.name]++
+				}
+			}
+			if _, err := loop.Verify(next, ranges); err != nil {
+				t.Fatalf("%s, %+v: %v\n%s", c.name, limits, err, next)
+			}
+			if over := Fit(next, machine, ranges); slices.ContainsFunc(over, func(e Excess) bool { return e.Hard }) {
+				t.Fatalf("%s, %+v: %v\n%s", c.name, limits, over, next)
+			}
+			if err := interpret(next, got, dims); err != nil {
+				t.Fatalf("%s, %v, %+v: %v\n%s", c.name, dims, limits, err, next)
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 1e-5, 1e-5); err != nil {
+					t.Fatalf("%s, %v, %+v: %s: %v\n%s", c.name, dims, limits, k.Params[i].Name, err, next)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"direct product", "product product", "direct product of dequantised", "product product of dequantised", "direct one row", "direct depthwise",
+		"direct integers", "product integers", "rows softmax", "rows columns", "body recurrence"} {
+		if taken[name] == 0 {
+			t.Errorf("nothing is taken by %s: %v", name, taken)
+		}
+	}
+}
+
+// withSizes is a kernel with sizes in the place of its dimensions.
+func withSizes(k *loop.Kernel, dims map[sym.Name]int64) *loop.Kernel {
+	k = k.Clone()
+	number := func(e sym.Expr) sym.Expr {
+		return e.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := dims[name]; return sym.Const(v), ok })
+	}
+	for _, p := range k.Params {
+		for i := range p.Shape {
+			p.Shape[i] = number(p.Shape[i])
+		}
+	}
+	k.Body = (&loop.Rewrite{Integer: number}).Body(k.Body)
+	k.Dims = nil
+	return k
+}
