@@ -12,7 +12,7 @@ import (
 
 func init() {
 	define(&Def{Op: "convolution_transpose", Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
-		Lowerings: []Lowering{{Name: "rows", Build: convTransposeRows}}})
+		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: convTransposeSums}, {Name: "rows", Build: convTransposeRows}}})
 }
 
 // ConvolutionTranspose spreads each element of x[N, I, d…] over the window that w[I, O/groups, k…] gives, Strides apart: what Convolution's gradient does. The
@@ -167,6 +167,107 @@ func convTransposeRows(k *Nest, n *ir.Node) {
 			})
 		})
 	})
+}
+
+// convTransposeSums has a sum for each element of the result, over the channels of its group and those places of the window that reach it: with a stride of s, every s-th,
+// from one that the element's position modulo s decides. So positions that are equal modulo s are in a nest of their own. A window with a stride and a
+// dilation is gone through as a whole instead.
+func convTransposeSums(k *Nest, n *ir.Node) {
+	x, w, out := k.In[0], k.In[1], k.Out[0]
+	window, _ := windowOf(n, len(x.Shape)-2)
+	groups := n.Attrs.Int("groups", 1)
+	perGroup, inner, dt := w.Shape[1], groupOf(x.Shape[1], groups), accumulator(out.DType)
+	axes := make([]spreadAxis, len(window.Kernel))
+	var phases, places []sym.Expr
+	steps := []sym.Expr{inner}
+	for i := range axes {
+		axes[i] = spreadAxis{stride: window.Strides[i], dilation: window.Dilations[i], begin: window.Begin[i], kernel: window.Kernel[i], from: x.Shape[2+i], to: out.Shape[2+i]}
+		phase, place, step := axes[i].extents(k.D)
+		phases, places, steps = append(phases, phase), append(places, place), append(steps, step)
+	}
+	extents := append([]sym.Expr{out.Shape[0], sym.Const(groups), perGroup}, append(phases, places...)...)
+	k.Nest(loop.Each, "o", extents, func(at []sym.Expr) {
+		image, group, filter := at[0], at[1], at[1].Mul(perGroup).Add(at[2])
+		start := loop.Expr(loop.Number(dt, 0))
+		if bias := present(k.In, 2); bias != nil {
+			start = loop.Convert(dt, bias.Load(filter))
+		}
+		sum := k.Var("sum", start)
+		to := []sym.Expr{image, filter}
+		var stored loop.Expr
+		for i, a := range axes {
+			o, inside := a.place(at[3+i], at[3+len(axes)+i])
+			to, stored = append(to, o), bothTrue(stored, inside)
+		}
+		k.Nest(loop.Serial, "k", steps, func(step []sym.Expr) {
+			channel := group.Mul(inner).Add(step[0])
+			from, weight := []sym.Expr{image, channel}, []sym.Expr{channel, at[2]}
+			var reaches, within loop.Expr
+			for i, a := range axes {
+				p, tap, in, known := a.source(at[3+i], at[3+len(axes)+i], step[1+i])
+				from, weight = append(from, p), append(weight, tap)
+				reaches, within = bothTrue(reaches, in), bothTrue(within, known)
+			}
+			factor := w.Load(weight...)
+			if within != nil {
+				factor = w.LoadIf(within, loop.Number(w.DType, 0), weight...)
+			}
+			value := x.LoadIf(bothTrue(within, reaches), loop.Number(x.DType, 0), from...)
+			k.Reduce(sum, loop.Add, loop.Apply2(loop.Mul, loop.Convert(dt, value), loop.Convert(dt, factor)))
+		})
+		k.StoreIf(stored, out, to, loop.Convert(out.DType, sum))
+	})
+}
+
+// spreadAxis is one axis of a transposed convolution.
+type spreadAxis struct {
+	stride, dilation, kernel int64
+	begin, from, to          sym.Expr // padding, and the extents of the input and the result
+}
+
+// phased reports whether positions that are equal modulo the stride are apart.
+func (a spreadAxis) phased() bool { return a.stride > 1 && a.dilation == 1 }
+
+// extents are how many phases there are, positions of one, and places of the window that may reach it.
+func (a spreadAxis) extents(d *sym.Dims) (phases, places, steps sym.Expr) {
+	if !a.phased() {
+		return one, a.to, sym.Const(a.kernel)
+	}
+	stride := sym.Const(a.stride)
+	return stride, d.Simplify(a.to.CeilDiv(stride)), sym.Const((a.kernel + a.stride - 1) / a.stride)
+}
+
+// place is a position of the result, and whether there is such; nil: there is.
+func (a spreadAxis) place(phase, at sym.Expr) (o sym.Expr, inside loop.Expr) {
+	if !a.phased() {
+		return at, nil
+	}
+	o = at.Mul(sym.Const(a.stride)).Add(phase)
+	if isMultiple(a.to, a.stride) {
+		return o, nil
+	}
+	return o, loop.Apply2(loop.Lt, loop.At(o), loop.At(a.to))
+}
+
+// source is the position of the input that a place of the window spreads to a position of the result, and that place; whether the one is in the input, and the other in
+// the window: nil, if it is.
+func (a spreadAxis) source(phase, at, step sym.Expr) (p, tap sym.Expr, reaches, within loop.Expr) {
+	stride := sym.Const(a.stride)
+	if a.phased() {
+		first := phase.Add(a.begin)
+		p, tap = at.Add(first.FloorDiv(stride)).Sub(step), first.Mod(stride).Add(step.Mul(stride))
+		if a.kernel%a.stride != 0 {
+			within = loop.Apply2(loop.Lt, loop.At(tap), loop.At(sym.Const(a.kernel)))
+		}
+		return p, tap, loop.Inside(p, sym.Const(0), a.from), within
+	}
+	spread := at.Add(a.begin).Sub(step.Mul(sym.Const(a.dilation)))
+	p = spread.FloorDiv(stride)
+	reaches = loop.Inside(p, sym.Const(0), a.from)
+	if a.stride > 1 {
+		reaches = bothTrue(reaches, loop.Apply2(loop.Eq, loop.At(spread.Mod(stride)), loop.At(sym.Const(0))))
+	}
+	return p, step, reaches, nil
 }
 
 func convTransposeSamples(r *rand.Rand) []Sample {
