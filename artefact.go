@@ -42,9 +42,6 @@ type about struct {
 // machine code. Loading one verifies it and generates the code in a moment; what it computes is the same to the bit.
 func (p *Program) WriteTo(w io.Writer) (n int64, err error) {
 	defer diag.Recover(&err, "writing an artefact")
-	if p.target == Vulkan {
-		return 0, diag.Unsupportedf("an artefact of a program for a device").WithFix("compile for --target cpu, or compile the model where it runs")
-	}
 	if p.target == Reference && p.model.source.module() != nil {
 		return 0, diag.Unsupportedf("an artefact of the reference, which interprets the model's nodes; an artefact has loops").WithFix("compile for --target cpu")
 	}
@@ -218,6 +215,16 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 	if o.Target == Best {
 		p.target = a.about.Target
 	}
+	if a.Machine.HasBlocks() != (p.target == Vulkan) {
+		return diag.Unsupportedf("an artefact for %s as one for %s", a.about.Target, p.target).WithFix("weir compile MODEL --target %s", p.target)
+	}
+	if o.Limits != "" {
+		return diag.Unsupportedf("an artefact with other limits than it was compiled with: %s", o.Limits).WithFix("weir compile MODEL --target vulkan --limits %s", o.Limits)
+	}
+	here := a.Machine
+	if p.target == Vulkan {
+		p.runWithin(&here, o)
+	}
 	switch made := a.Machine.CPU; o.CPU {
 	case "", "native", string(Portable), made:
 	default:
@@ -240,7 +247,7 @@ func (a *artefact) compile(ctx context.Context, p *Program, o Options, _ compile
 		return err
 	}
 	return mem.CatchFaults(func() (err error) {
-		p.compiled, err = a.Compile(compiler.Options{Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
+		p.compiled, err = a.Compile(compiler.Options{Machine: here, Reference: p.target == Reference, Portable: o.CPU == string(Portable) || o.Cross, Budget: budget, Folder: o.PageFolder, Files: whileCompiling{p.model}, After: o.Stage}, dims, ctx.Err)
 		return err
 	})
 }

@@ -65,7 +65,7 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 
 // runWithin opens the device if there is one that has all that a machine has: the program then runs on it.
 func (p *Program) runWithin(m *target.Machine, o Options) {
-	d, err := device.Share(string(o.Target), o.Device)
+	d, err := device.Share(string(Vulkan), o.Device)
 	if err != nil {
 		return
 	}

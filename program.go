@@ -231,7 +231,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: o.Target == Vulkan && p.device == nil})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.target == Vulkan && p.device == nil})
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringArrayVar(&f.dims, "dim", nil, "bind a named dimension, NAME=SIZE, or compile for a range of it, NAME=MIN..MAX; NAME=SIZE..SIZE is a model of that size alone (repeatable)")
 	flags.IntVar(&f.threads, "threads", 0, "workers that one run may use (default WEIR_THREADS, else GOMAXPROCS)")
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
-	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu)")
+	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
 	flags.IntVar(&f.device, "device", 0, "the device's number, as weir env lists them, for --target vulkan")
 	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device that is not here: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
@@ -108,7 +108,9 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	switch name {
 	case "reference":
 		o.Target = weir.Reference
-	case "", "cpu":
+	case "": // cpu, or what an artefact is for
+		o.CPU = first(f.cpu, os.Getenv("WEIR_CPU"))
+	case "cpu":
 		o.Target, o.CPU = weir.CPU, first(f.cpu, os.Getenv("WEIR_CPU"))
 	case "vulkan":
 		o.Target = weir.Vulkan

@@ -51,8 +51,15 @@ type manifest struct {
 	Machine target.Machine  `json:"machine"`
 	Arena   certified       `json:"arena"`
 	Late    []certified     `json:"late,omitempty"`
-	Names   []string        `json:"names"` // of the outputs
+	Device  *onDevice       `json:"device,omitempty"` // of a program for a device
+	Names   []string        `json:"names"`            // of the outputs
 	About   json.RawMessage `json:"about"`
+}
+
+// onDevice is what an OnDevice holds and a program's text does not.
+type onDevice struct {
+	Arena   certified `json:"arena"`
+	Refused []OnHost  `json:"refused,omitempty"`
 }
 
 // certified is what a memplan.Solution holds and a program's text does not.
@@ -84,6 +91,9 @@ func (c *Compiled) WriteTo(w io.Writer, about []byte) (int64, error) {
 	m := manifest{Machine: machine, Arena: certificateOf(c.Arena), About: about}
 	for _, l := range c.Late {
 		m.Late = append(m.Late, certificateOf(l.Plan))
+	}
+	if c.device != "" {
+		m.Device = &onDevice{certificateOf(c.Device.Arena), c.Device.Refused}
 	}
 	for _, o := range c.Program.Outputs {
 		m.Names = append(m.Names, o.Name)
@@ -251,6 +261,9 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	if err != nil {
 		return nil, err
 	}
+	if err := a.onDevice(c); err != nil {
+		return nil, err
+	}
 	c.Loop.Dims.Grant(proofsOfKernel * (1 + len(c.Loop.Kernels)))
 	open, err := c.unproven()
 	if err != nil {
@@ -277,6 +290,22 @@ func (a *Artefact) Compile(o Options, dims map[sym.Name]sym.Range, ask func() er
 	c.own()
 	c.scratch()
 	return c, nil
+}
+
+// onDevice has the loops be divided as the artefact says.
+func (a *Artefact) onDevice(c *Compiled) (err error) {
+	if a.manifest.Device != nil {
+		c.device, c.Device.Refused = c.Machine.Name, a.manifest.Device.Refused
+	}
+	each(c.Loop.Body, func(l *loop.Launch) {
+		if l.Device != "" && l.Device != c.device {
+			err = diag.Inputf("the artefact launches @%s on %q, and is for %q", l.Kernel.Name, l.Device, c.device)
+		}
+	})
+	if refusals[c.Machine.Name] == nil && c.device != "" {
+		err = diag.Inputf("the artefact has a device's memory, and is for %s", c.Machine.Name)
+	}
+	return err
 }
 
 // keepWithin has the scheduled loops keep within a budget, and makes the program anew, where its own is too large: dimensions may have smaller ranges now, for which there is a better plan.
@@ -392,8 +421,9 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	if at < 0 {
 		return nil, diag.Inputf("the artefact has no storage %s", storage)
 	}
-	from, plans := c.manifest.Arena, c.program.Plans
-	switch stored := &c.program.Storages[at]; {
+	from, plans, skipped, choosing := c.manifest.Arena, c.program.Plans, 0, at == 0
+	stored := &c.program.Storages[at]
+	switch device := c.manifest.Device; {
 	case stored.Late:
 		// The entry storages come before the late ones.
 		i := at - slices.IndexFunc(c.program.Storages, func(s program.Storage) bool { return s.Late })
@@ -401,9 +431,17 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 			return nil, diag.Inputf("the artefact has no certificate of the storage %s", storage)
 		}
 		from, plans = c.manifest.Late[i], []program.Plan{{Lets: stored.Lets}}
+	case device != nil && stored.Device == "": // it has one layout, whose names come before those of each of the device's
+		plans, choosing = plans[:min(1, len(plans))], false
+	case device != nil:
+		from, skipped, choosing = device.Arena, from.Lets, true
 	}
-	if len(from.Layouts) != len(plans) || from.Lets < 0 || from.Lets > len(plans[0].Lets) {
-		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans of %d", storage, len(from.Layouts), from.Lets, len(plans), len(plans[0].Lets))
+	names := 0
+	if len(plans) > 0 {
+		names = len(plans[0].Lets) - skipped
+	}
+	if len(plans) == 0 || len(from.Layouts) != len(plans) || from.Lets < 0 || skipped < 0 || from.Lets > names {
+		return nil, diag.Inputf("the artefact's certificate of the %s has %d layouts of %d names, its program has %d plans of %d", storage, len(from.Layouts), from.Lets, len(plans), names)
 	}
 	s := &memplan.Solution{Height: c.program.Storages[at].Size, BoundComplete: from.Complete}
 	for _, b := range roots {
@@ -416,10 +454,10 @@ func (c *claims) solve(storage string, p memplan.Problem, roots []*loop.Buffer, 
 	var arenas []sym.Expr
 	for i, plan := range plans {
 		l := memplan.Layout{}
-		if storage == c.program.Storages[0].Name {
+		if choosing {
 			l.When = plan.When
 		}
-		for _, let := range plan.Lets[:from.Lets] {
+		for _, let := range plan.Lets[skipped : skipped+from.Lets] {
 			l.Lets = append(l.Lets, memplan.Let{Name: let.Name, X: let.X})
 		}
 		var err error

@@ -183,6 +183,11 @@ func trusted(m target.Machine, o Options) (target.Machine, error) {
 	if m.Name == target.PortableName || m.Name == reference.Machine().Name {
 		return m, nil
 	}
+	if m.Name == target.VulkanName {
+		known, err := m.KnownBlocks()
+		known.Limits.Iterations = o.Machine.Limits.Iterations
+		return known, err
+	}
 	known, ok := m.Known()
 	if !ok || generators[known.Name] == nil {
 		return m, diag.Unsupportedf("an artefact for %q, %q", m.Name, m.CPU).WithFix("compile the model again with this weir")

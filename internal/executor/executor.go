@@ -281,7 +281,8 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 		}
 	}()
 	if x.absent {
-		return c, diag.Unsupportedf("a run of a program for a device that is not here")
+		return c, diag.Unsupportedf("a run of a program for a device that is not here, or has less than it was compiled for").
+			WithFix("weir env lists devices and their limits; compile the model for one of them")
 	}
 	c.values = make([]int64, len(x.layout.names))
 	if err = x.layout.evaluate(c.values, dims); err != nil {

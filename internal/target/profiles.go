@@ -68,3 +68,22 @@ func ParseLimits(source string) (Machine, error) {
 	}
 	return Vulkan(m.Limits, features...), nil
 }
+
+// KnownBlocks is a machine of blocks as a file has it, with nothing that no device could have.
+func (m Machine) KnownBlocks() (Machine, error) {
+	for _, f := range m.Features {
+		if !slices.Contains(blockFeatures, f) {
+			return m, diag.Unsupportedf("a device with %q; there are the features %s", f, strings.Join(blockFeatures, ", "))
+		}
+	}
+	for _, n := range []int64{m.Limits.Shared, m.Limits.Invocations, m.Limits.Subgroup, m.Limits.Private} {
+		if n < 1 || n > mostLimit {
+			return m, diag.Inputf("a device's limit of %d", n).WithFix("limits are from 1 to %d", int64(mostLimit))
+		}
+	}
+	known := Vulkan(Limits{Shared: m.Limits.Shared, Invocations: m.Limits.Invocations, Subgroup: m.Limits.Subgroup, Private: m.Limits.Private}, m.Features...)
+	if known.Threads = max(m.Threads, 1); !known.Has(PhysicalAddress) {
+		return m, diag.Unsupportedf("a device without %s", PhysicalAddress)
+	}
+	return known, nil
+}

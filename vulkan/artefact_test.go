@@ -1,0 +1,95 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
+
+// TestArtefacts writes programs for the device, reads them, and runs both: they compute the same to the bit, in the same memory. One for a device that is
+// not here has its plan, and refuses to run.
+func TestArtefacts(t *testing.T) {
+	available(t)
+	for seed := range uint64(30) {
+		n := randomNetwork(seed)
+		inputs := map[string]*tensor.Tensor{}
+		for name, shape := range n.inputs {
+			x := tensor.Must(tensor.New(dtype.F32, shape...))
+			for i := range x.Len() {
+				x.SetFloat(i, n.NormFloat64())
+			}
+			inputs[name] = x
+		}
+		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(seed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, plan := results(t, p, inputs), p.Memory().Device.Formula(1).String()
+		q := reread(t, p)
+		got := results(t, q, inputs)
+		for i := range want {
+			if !bytes.Equal(got[i].Bytes(), want[i].Bytes()) {
+				t.Errorf("seed %d, output %d: the artefact's is another", seed, i)
+			}
+		}
+		if now := q.Memory().Device.Formula(1).String(); now != plan {
+			t.Errorf("seed %d: the artefact takes %s, and took %s", seed, now, plan)
+		}
+		q.Close()
+	}
+}
+
+func TestAbsentArtefact(t *testing.T) {
+	p, err := compile(t, randomNetwork(1).model(), weir.Options{Target: weir.Vulkan, Limits: "gfx942,matrix-float16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, kernels := p.DeviceKernels()
+	q := reread(t, p)
+	defer q.Close()
+	if now, list := q.DeviceKernels(); now.Shared != limits.Shared || len(list) != len(kernels) {
+		t.Errorf("%d kernels within %d shared bytes, and there were %d within %d", len(list), now.Shared, len(kernels), limits.Shared)
+	}
+	if _, err := q.NewCall(weir.Dims{"n": 2}); !errors.Is(err, weir.ErrUnsupported) {
+		t.Errorf("a call: %v", err)
+	}
+	var file bytes.Buffer
+	if _, err := q.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := weir.LoadBytes(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, o := range []weir.Options{{Target: weir.CPU}, {Target: weir.Reference}, {Target: weir.Vulkan, Limits: "desktop"}} {
+		if p, err := weir.Compile(t.Context(), m, o); !errors.Is(err, weir.ErrUnsupported) {
+			t.Errorf("%+v: %v", o, err)
+			p.Close()
+		}
+	}
+}
+
+// reread closes a program, and makes one of its artefact.
+func reread(t *testing.T, p *weir.Program) *weir.Program {
+	t.Helper()
+	var file bytes.Buffer
+	if _, err := p.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	m, err := weir.LoadBytes(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	q, err := weir.Compile(t.Context(), m, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
