@@ -2,7 +2,10 @@ package vulkan_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -92,4 +95,89 @@ func reread(t *testing.T, p *weir.Program) *weir.Program {
 		t.Fatal(err)
 	}
 	return q
+}
+
+// TestMutatedArtefacts reads artefacts of which a few digits are others, with a checksum that is right: each is refused, or runs without reaching beyond its memory.
+func TestMutatedArtefacts(t *testing.T) {
+	available(t)
+	refused, ran := 0, 0
+	for seed := range uint64(72) {
+		n := randomNetwork(seed % 12)
+		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(seed % 5)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if _, err := p.WriteTo(&file); err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		err = runArtefact(t, mutatedDigits(file.Bytes(), rand.New(rand.NewPCG(seed, 21))), n)
+		switch {
+		case err == nil:
+			ran++
+		case errors.Is(err, weir.ErrInternal) || !errors.As(err, new(*weir.Error)):
+			t.Errorf("seed %d: %v", seed, err)
+		default:
+			refused++
+		}
+	}
+	t.Logf("%d refused, %d ran", refused, ran)
+}
+
+// mutatedDigits changes one to three digits in the texts of an artefact.
+func mutatedDigits(data []byte, r *rand.Rand) []byte {
+	data = bytes.Clone(data)
+	size := int64(0)
+	for i := range 3 {
+		size += int64(binary.LittleEndian.Uint64(data[16+8*i:]))
+	}
+	texts := data[64 : 64+size]
+	for range 1 + r.IntN(3) {
+		for {
+			if at := r.Int64N(size); texts[at] >= '0' && texts[at] <= '9' {
+				texts[at] = byte('0' + r.IntN(10))
+				break
+			}
+		}
+	}
+	binary.LittleEndian.PutUint32(data[12:], crc32.Checksum(texts, crc32.MakeTable(crc32.Castagnoli)))
+	return data
+}
+
+// runArtefact reads an artefact and runs it once.
+func runArtefact(t *testing.T, data []byte, n *network) error {
+	t.Helper()
+	m, err := weir.LoadBytes(data)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p, err := weir.Compile(t.Context(), m, weir.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	in := weir.Inputs{}
+	for _, info := range p.Inputs() {
+		shape := n.inputs["x"]
+		if len(info.Shape) != len(shape) {
+			return nil
+		}
+		var sizes []int
+		for _, n := range shape {
+			sizes = append(sizes, int(n))
+		}
+		x, err := weir.New(weir.F32, sizes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		in[info.Name] = x
+	}
+	r, err := p.Run(t.Context(), in)
+	if err != nil {
+		return err
+	}
+	return r.Close()
 }
