@@ -132,7 +132,7 @@ func (c *cli) envCommand() *cobra.Command {
 
 // variables are the environment variables that weir reads, and what each means when it is not set.
 var variables = []struct{ name, otherwise string }{
-	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
+	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"}, {"WEIR_PIPELINES", "none kept"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
 }
 
 func (c *cli) env() error {

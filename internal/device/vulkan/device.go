@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,9 @@ import (
 
 // Kind is Vulkan as a kind of device.
 func Kind() device.Kind {
-	return device.Kind{Name: target.VulkanName, List: List, Open: func(number int) (device.Device, error) { return Open(number, Options{}) }}
+	return device.Kind{Name: target.VulkanName, List: List, Open: func(number int) (device.Device, error) {
+		return Open(number, Options{Cache: os.Getenv("WEIR_PIPELINES")})
+	}}
 }
 
 // List describes the devices that are there, those too that cannot be used.
