@@ -1,0 +1,78 @@
+package vulkan_test
+
+import (
+	"flag"
+	"runtime/debug"
+	"testing"
+
+	"github.com/weirml/weir"
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/mem"
+	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
+)
+
+var runs = flag.Int("runs", 3000, "how often TestRuns runs a program")
+
+// TestRuns runs programs again and again, with other sizes in turn: neither the device's memory nor the process grows.
+func TestRuns(t *testing.T) {
+	available(t)
+	n := newNetwork(4, 3, 20, 40)
+	for range 6 {
+		n.grow()
+	}
+	p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var inputs []weir.Inputs
+	for rows := range int64(3) {
+		shape := []int64{3, 20, 40}
+		if n.dynamic {
+			shape[0] += rows
+		}
+		x, err := values.ToWeir(tensor.Must(tensor.New(dtype.F32, shape...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		inputs = append(inputs, weir.Inputs{"x": x})
+	}
+	run := func(count int) {
+		for i := range count {
+			r, err := p.Run(t.Context(), inputs[i%len(inputs)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		debug.FreeOSMemory()
+	}
+	run(300)
+	asked, held := measured(t, p, inputs[0]), resident()
+	run(*runs)
+	if now := measured(t, p, inputs[0]); now != asked {
+		t.Errorf("%d bytes were asked of the driver, and now %d", asked, now)
+	}
+	if grown := resident() - held; grown > 8<<20 {
+		t.Errorf("after %d runs the process has %d bytes more", *runs, grown)
+	}
+}
+
+func measured(t *testing.T, p *weir.Program, in weir.Inputs) int64 {
+	t.Helper()
+	m, err := p.Measure(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.DeviceWeights + m.DeviceCall
+}
+
+// resident is what the system says that the process holds; 0 if it says nothing.
+func resident() int64 {
+	held, _ := mem.ProcessBytes()
+	return held.Resident
+}
