@@ -120,6 +120,7 @@ func (w *productWriter) own(to *loop.Local, e loop.Expr, across flat, begin, ste
 	return w.each(loop.Each, "i", to.Shape[1], func(i sym.Expr) []loop.Stmt {
 		values := map[sym.Name]sym.Expr{}
 		across.at(inRange(begin.Add(i.Mul(step)), across.size, w.scheduler, by), values)
-		return append(loop.Substitute(w.lets, values), &loop.Store{To: to.Name, Index: []sym.Expr{thread, i}, X: withIntegers(e, values)})
+		body, x := w.computed(e, values)
+		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{thread, i}, X: x})
 	})
 }

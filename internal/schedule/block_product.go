@@ -403,14 +403,34 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 			from = at.Min(w.stepsOf.size.Sub(one))
 		}
 		w.stepsOf.at(from, values)
-		body := loop.Substitute(w.lets, values)
-		x := withIntegers(e, values)
+		body, x := w.computed(e, values)
 		if !inside {
 			within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: w.stepsOf.size}}
 			x = &loop.Select{Cond: within, X: x, Y: zeroOf(x.DType())}
 		}
 		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, place}, X: x})
 	})
+}
+
+// computed is an operand's element for some values of the loops' variables, and the statements before it that name what it mentions.
+func (w *productWriter) computed(e loop.Expr, values map[sym.Name]sym.Expr) ([]loop.Stmt, loop.Expr) {
+	needed := map[string]bool{}
+	visit := func(x loop.Expr) {
+		if r, is := x.(*loop.Ref); is {
+			needed[r.Name] = true
+		}
+	}
+	loop.WalkExpr(e, visit)
+	var lets []loop.Stmt
+	for _, s := range slices.Backward(w.lets) {
+		if l := s.(*loop.Let); needed[l.Name] {
+			loop.WalkExpr(l.X, visit)
+			lets = append(lets, s)
+		}
+	}
+	slices.Reverse(lets)
+	rename := w.names.anew(lets)
+	return loop.Substitute(rename.body(lets), values), withIntegers(rename.rewrite().Value(e), values)
 }
 
 // withIntegers is a value with other integers in it.

@@ -25,6 +25,17 @@ var recipes = func() []struct{ name, source string } {
 	return []struct{ name, source string }{
 		{"product", product("0", "load %x[i, d]", "load %y[d, j]", "max(add(%s, load %b[j]), 0)")},
 		{"product of dequantised", product("1", "load %x[i, d]", "mul(cast(f32, load %q[d, j]), load %b[j])", "%s")},
+		{"product of values with names", `kernel @k(%x: f32[n, k] read, %y: f32[k, m] read, %b: f32[k] read, %z: f32[n, m] write) dims(n, k, m) {
+		  each i < n { each j < m {
+		    var %s: f32 = 0
+		    for d < k {
+		      let %f = load %b[d]
+		      let %v = mul(load %y[d, j], %f)
+		      %s add= mul(add(load %x[i, d], %f), %v)
+		    }
+		    store %z[i, j] = %s
+		  } }
+		}`},
 		{"one row", `kernel @k(%x: f32[k] read, %y: f32[k, m] read, %z: f32[m] write) dims(k, m) {
 		  each j < m {
 		    var %s: f32 = 0
@@ -68,6 +79,20 @@ var recipes = func() []struct{ name, source string } {
 		    for d < k { %s add= load %x[d, j] }
 		    store %z[j] = %s
 		  }
+		}`},
+		{"means", `kernel @k(%x: f16[n, k, m] read, %b: f32[m] read, %z: f32[n, m] write) dims(n, k, m) {
+		  each i < n { each j < m {
+		    let %scale = load %b[j]
+		    var %s: f32 = 0.5
+		    var %top: f32 = -inf
+		    for d < k {
+		      let %v = mul(cast(f32, load %x[i, d, j]), %scale)
+		      %s add= %v
+		      %top max= %v
+		    }
+		    let %r = mul(%s, %scale)
+		    when gt(%r, 0) { store %z[i, j] = add(%r, %top) } else { store %z[i, j] = %r }
+		  } }
 		}`},
 		{"recurrence", `kernel @k(%x: f32[n, 1, 40] read, %w: f32[40, 40] read, %z: f32[n, 2, 40] write, %e: f32[2, 40] write) dims(n) {
 		  each b < 2 {
@@ -124,7 +149,7 @@ func TestBlockRecipes(t *testing.T) {
 			m := &loop.Module{Kernels: []*loop.Kernel{k.Clone()}, Dims: ranges}
 			s := &scheduler{module: m, machine: machine, dims: ranges}
 			next := s.kernel(m.Kernels[0])
-			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"direct": s.blockDirect, "product": s.blockProduct, "rows": s.blockRows, "body": s.blockBody} {
+			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows, "body": s.blockBody} {
 				if !neverRuns(k) && recipe(k.Clone()) != nil {
 					taken[name+" "+c.name]++
 				}
@@ -145,8 +170,8 @@ func TestBlockRecipes(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"direct product", "product product", "direct product of dequantised", "product product of dequantised", "direct one row", "direct depthwise",
-		"direct integers", "product integers", "rows softmax", "rows columns", "body recurrence"} {
+	for _, name := range []string{"direct product", "product product", "direct product of dequantised", "product product of dequantised", "direct one row", "product product of values with names", "direct product of values with names", "direct depthwise",
+		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means", "body recurrence"} {
 		if taken[name] == 0 {
 			t.Errorf("nothing is taken by %s: %v", name, taken)
 		}

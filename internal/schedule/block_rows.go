@@ -220,14 +220,8 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 	at := sym.Var(round).Mul(threads).Add(sym.Var(thread))
 	values := map[sym.Name]sym.Expr{}
 	all.at(at, values)
-	own := map[string]string{}
+	rename := w.names.anew(nil)
 	var begin, end []loop.Stmt
-	type part struct {
-		name string
-		op   loop.BinaryOp
-		dt   dtype.DType
-		of   *loop.Local
-	}
 	var parts []part
 	for _, s := range inner {
 		r, ok := s.(*loop.Reduce)
@@ -236,19 +230,13 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 		}
 		dt := r.X.DType()
 		identity, _ := identityOf(r.Op, dt)
-		own[r.Name] = w.names.name(r.Name)
-		begin = append(begin, &loop.Var{Name: own[r.Name], X: identity})
+		own := rename.to(r.Name)
+		begin = append(begin, &loop.Var{Name: own, X: identity})
 		p := part{r.Name, r.Op, dt, w.place(dt, len(parts))}
 		parts = append(parts, p)
-		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own[r.Name], Type: dt}})
+		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own, Type: dt}})
 	}
-	rename := &loop.Rewrite{Name: func(name string) string {
-		if to, ok := own[name]; ok {
-			return to
-		}
-		return name
-	}}
-	body := loop.Substitute(rename.Body(inner), values)
+	body := loop.Substitute(rename.body(inner), values)
 	if !w.equal(all.size.Mod(threads), zero) {
 		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: all.size}}
 		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}

@@ -150,7 +150,7 @@ func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	if refuses == nil {
 		refuses = func(*loop.Kernel) error { return nil }
 	}
-	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockRows, s.blockBody} {
+	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockColumns, s.blockRows, s.blockBody} {
 		if next := recipe(k); next != nil && refuses(next) == nil {
 			return next
 		}
@@ -223,6 +223,40 @@ func (n *namer) name(hint string) string {
 
 // bound is a name for a loop's variable or a checked value.
 func (n *namer) bound(hint string) sym.Name { return sym.Bound(n.name(hint)) }
+
+// renaming gives values other names: statements that are written twice declare each name once.
+type renaming struct {
+	names *namer
+	given map[string]string
+}
+
+// anew renames what a body declares.
+func (n *namer) anew(body []loop.Stmt) *renaming {
+	r := &renaming{n, map[string]string{}}
+	for _, name := range declared(body) {
+		r.to(name)
+	}
+	return r
+}
+
+// to is the name that stands for a name.
+func (r *renaming) to(name string) string {
+	if r.given[name] == "" {
+		r.given[name] = r.names.name(name)
+	}
+	return r.given[name]
+}
+
+func (r *renaming) rewrite() *loop.Rewrite {
+	return &loop.Rewrite{Name: func(name string) string {
+		if to, ok := r.given[name]; ok {
+			return to
+		}
+		return name
+	}}
+}
+
+func (r *renaming) body(body []loop.Stmt) []loop.Stmt { return r.rewrite().Body(body) }
 
 func decimal(i int) string {
 	if i < 10 {
