@@ -39,7 +39,7 @@ demo: build ## build the command and run it on the digits
 	@./weir demo
 
 .PHONY: test
-test: fresh format vet weirvet unit cross test-386 test-wasm test-race conformance python ## every test there is
+test: fresh format vet weirvet unit second-driver cross test-386 test-wasm test-race conformance python ## every test there is
 	@$(GO) run ./internal/lint/leftout -say $(ENDINGS)
 	@echo "   longer runs, each of which has a short form that ran: docs/robustness.md, CONTRIBUTING.md"
 	@echo "== all tests passed"
@@ -79,6 +79,19 @@ weirvet: | .cache ## the leak finder: its tests, then its verdict on this reposi
 unit: | .cache ## the tests that need nothing but Go
 	@echo "== go test"
 	@env -u WEIR_ONNX_DATA -u WEIR_PYTHON -u WEIR_MODELS $(GO) test -json -timeout 30m ./... | $(GO) run ./internal/lint/leftout $(ENDINGS)
+
+# Another driver has other limits and other types, and another compiler: SwiftShader, which comes with Debian's chromium-common.
+SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
+
+.PHONY: second-driver
+second-driver: ## the tests of GPUs on a second driver, where there is one
+	@if [ -e "$(SWIFTSHADER)" ]; then \
+		echo "== go test ./vulkan on SwiftShader"; \
+		VK_DRIVER_FILES="$(SWIFTSHADER)" VK_ICD_FILENAMES="$(SWIFTSHADER)" $(GO) test -timeout 20m \
+			-run 'Networks|RandomModels|Story|Fusions|Artefacts$$|Runs' ./vulkan; \
+	else \
+		echo "== go test ./vulkan on a second driver: left out, there is no SwiftShader (Debian: chromium-common)"; \
+	fi
 
 .PHONY: cross
 cross: ## build and vet for every system in TARGETS

@@ -27,7 +27,7 @@ func TestArtefacts(t *testing.T) {
 			}
 			inputs[name] = x
 		}
-		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(seed)})
+		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(t, seed)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestMutatedArtefacts(t *testing.T) {
 	refused, ran := 0, 0
 	for seed := range uint64(72) {
 		n := randomNetwork(seed % 12)
-		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(seed % 5)})
+		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(t, seed%5)})
 		if err != nil {
 			t.Fatal(err)
 		}

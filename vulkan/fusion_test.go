@@ -217,7 +217,7 @@ func TestFusions(t *testing.T) {
 			available(t)
 			data, inputs := f.model(true)
 			want := f.run(t, data, inputs, weir.Options{})
-			for _, limits := range []string{"", "gfx942,shared=32768", "gfx942,shared=2048", "minimum,int64,shared=512,invocations=32"} {
+			for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 1024), smallerLimits(t, 2048, 256, 512), smallerLimits(t, 512, 32, 256)} {
 				got := f.run(t, data, inputs, weir.Options{Target: weir.Vulkan, Limits: limits})
 				for i := range want {
 					if err := tensor.Compare(got[i], want[i], 2e-3, 2e-3); err != nil {

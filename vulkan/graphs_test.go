@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir"
@@ -298,17 +299,29 @@ func checkMemory(t testing.TB, p *weir.Program, in weir.Inputs, d *weir.DeviceMe
 	}
 }
 
-// driverLimits are the device's own, or smaller ones that each driver of the tests has.
-func driverLimits(seed uint64) string {
+// driverLimits are the device's own, or smaller ones.
+func driverLimits(t testing.TB, seed uint64) string {
 	if seed%2 == 0 {
 		return ""
 	}
 	r := rand.New(rand.NewPCG(seed, 11))
-	limits := fmt.Sprintf("minimum,int64,shared=%d,invocations=%d,private=%d", 16<<r.IntN(11), 1<<r.IntN(8), 16<<r.IntN(8))
+	limits := smallerLimits(t, 16<<r.IntN(11), 1<<r.IntN(8), 16<<r.IntN(8))
 	if r.IntN(3) == 0 {
 		limits += ",cached-reads"
 	}
 	return limits
+}
+
+// smallerLimits are limits that the device has, and no larger than these; tiles lie in shared memory.
+func smallerLimits(t testing.TB, shared, threads, private int64) string {
+	d := available(t)
+	words := []string{"minimum"}
+	for _, f := range d.Features {
+		if f != "cached-reads" {
+			words = append(words, f)
+		}
+	}
+	return fmt.Sprintf("%s,shared=%d,invocations=%d,private=%d", strings.Join(words, ","), min(shared, d.Shared), min(threads, d.Threads), private)
 }
 
 // TestNetworks runs random graphs on the device and on the processor.
@@ -325,7 +338,7 @@ func TestNetworks(t *testing.T) {
 			}
 			inputs[name] = x
 		}
-		limits := driverLimits(seed)
+		limits := driverLimits(t, seed)
 		var list [2][]*tensor.Tensor
 		for i, o := range []weir.Options{{}, {Target: weir.Vulkan, Limits: limits}} {
 			p, err := compile(t, data, o)
@@ -444,7 +457,7 @@ func TestStory(t *testing.T) {
 		x.SetFloat(i, float64(i%13)/8-0.7)
 	}
 	var list [2][]*tensor.Tensor
-	for _, limits := range []string{"", "desktop,shared=32768", "desktop,shared=16384", "desktop,shared=16"} {
+	for _, limits := range []string{"", smallerLimits(t, 32768, 1024, 512), smallerLimits(t, 16384, 1024, 512), smallerLimits(t, 16, 128, 256)} {
 		for i, o := range []weir.Options{{}, {Target: weir.Vulkan, Limits: limits}} {
 			p, err := compile(t, story(24), o)
 			if err != nil {

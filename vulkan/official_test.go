@@ -13,16 +13,14 @@ import (
 	_ "github.com/weirml/weir/vulkan"
 )
 
-// available skips a test, loudly, where there is no device.
-func available(t testing.TB) {
+// available is the device of the tests, the first. It skips a test, loudly, where there is none.
+func available(t testing.TB) weir.DeviceInfo {
 	t.Helper()
 	list, err := weir.Devices()
-	for _, d := range list {
-		if d.Why == "" {
-			return
-		}
+	if len(list) == 0 || list[0].Why != "" {
+		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v %v", list, err)
 	}
-	t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v %v", list, err)
+	return list[0]
 }
 
 // TestOfficial runs ONNX's own cases on the device.
