@@ -137,9 +137,11 @@ type Program struct {
 	owns       []bool        // by output's port: it has storage that can be elsewhere
 	own        []held        // by input: the states that the program has tensors for; nil if there are none
 
-	asks  asks
-	room  int64        // with a budget: what it leaves for what data decide
-	taken atomic.Int64 // of it
+	asks asks
+	room int64 // with a budget: what it leaves for what data decide
+	// What the compiler is told to keep within is so much less than the budget, and the peak so much more.
+	stricter, excess int64
+	taken            atomic.Int64 // of it
 }
 
 // bound is a call for certain dimensions.
@@ -162,15 +164,32 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 	return p, nil
 }
 
-// compileWith compiles with choices that were made.
-func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (p *Program, err error) {
+// mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
+const mostStricter = 4
+
+// compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and with the code that there is before
+// anything is saved: where the peak is more than the budget in the end, it is told to keep within less.
+func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
+	first, excess, err := compileWithin(ctx, m, o, choices, 0)
+	for stricter, tries := excess, 0; excess > 0 && tries < mostStricter && stricter < o.Budget; tries++ {
+		var p *Program
+		if p, excess, _ = compileWithin(ctx, m, o, choices, stricter); p != nil {
+			return p, nil
+		}
+		stricter += excess
+	}
+	return first, err
+}
+
+// compileWithin compiles, and has the compiler keep within so much less than the budget. excess is how much more than the budget the program takes, if that is why it is refused.
+func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program, excess int64, err error) {
 	defer diag.Recover(&err, "compiling")
 	defer diag.Faults(diag.Faults(true))
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 {
-		return nil, diag.Inputf("%d threads, %d calls and a budget of %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget).
+		return nil, 0, diag.Inputf("%d threads, %d calls and a budget of %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget).
 			WithFix("0 stands for all cores, one call and no budget")
 	}
 	if o.Threads == 0 {
@@ -180,10 +199,10 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		o.Calls = 1
 	}
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
-		return nil, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
+		return nil, 0, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
 	}
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
-		return nil, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
+		return nil, 0, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
 	}
 	switch o.Target {
 	case Best, CPU, Reference:
@@ -191,26 +210,26 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		o.CPU = string(Portable)
 	case Vulkan:
 	default:
-		return nil, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
+		return nil, 0, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
 	}
 	if o.Limits != "" && o.Target != Vulkan {
-		return nil, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
+		return nil, 0, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
 	}
 	if o.Target == Reference && m.source.module() != nil {
 		if o.Budget > 0 {
-			return nil, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
+			return nil, 0, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
 		}
 		if o.Precision == BF16 || o.Precision == I8 {
-			return nil, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
+			return nil, 0, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
 		}
 	}
 	if err := m.retain(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
 	}
-	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(), closed: make(chan struct{})}
+	p = &Program{model: m, options: o, target: o.Target, slots: make(chan struct{}, o.Calls), made: here(), closed: make(chan struct{}), stricter: stricter}
 	kept := false
 	defer func(p *Program) {
 		if !kept {
@@ -220,7 +239,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
-		return nil, inFile(err, m.file)
+		return nil, 0, inFile(err, m.file)
 	}
 	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference && p.target != Vulkan {
 		p.target = CPU
@@ -233,7 +252,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	asked := p.deviceAsked()
 	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.target == Vulkan && p.device == nil})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	p.deviceHeld = p.deviceAsked() - asked
 	p.labels = labelsOf(p.compiled.Program)
@@ -244,7 +263,7 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	}
 	if err := p.makeOwn(); err != nil {
 		x.Close()
-		return nil, inFile(err, m.file)
+		return nil, 0, inFile(err, m.file)
 	}
 	p.memory = newMemory(p)
 	p.setStates()
@@ -252,12 +271,12 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	for _, check := range []func() error{p.checkBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
 			x.Close()
-			return nil, inFile(err, m.file)
+			return nil, p.excess, inFile(err, m.file)
 		}
 	}
 	kept = true
 	p.ready()
-	return p, nil
+	return p, 0, nil
 }
 
 // ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no longer than those that follow. Where there is no memory
@@ -337,7 +356,7 @@ func (p *Program) budget(o Options) (*compiler.Budget, error) {
 	if o.Budget <= 0 || err != nil {
 		return nil, err
 	}
-	return &compiler.Budget{Bytes: o.Budget, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
+	return &compiler.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
 }
 
 // ones are the dimensions that Options.Dims leaves no value but 1, sorted.
@@ -361,7 +380,7 @@ func (p *Program) checkBudget() error {
 	if err != nil {
 		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
-	if peak > p.options.Budget {
+	if p.excess = peak - p.options.Budget; p.excess > 0 {
 		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
 	p.room = p.options.Budget - peak
