@@ -30,10 +30,7 @@ func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	if len(loops) == 0 {
 		loops = []*loop.For{{Var: w.names.bound("block"), Extent: one}}
 	}
-	for _, f := range slices.Backward(loops) {
-		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
-	}
-	next.Body = body
+	next.Body = inBlocks(loops, body)
 	if next.Dims = dimsOf(next, k); !s.fits(next) {
 		return nil
 	}

@@ -3,7 +3,6 @@ package schedule
 import (
 	"slices"
 
-	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
 	"github.com/weirml/weir/internal/sym"
 )
@@ -86,14 +85,6 @@ type columnWriter struct {
 	width, groups int64       // columns of a block, and threads of a column
 }
 
-// part is a value that is reduced.
-type part struct {
-	name string
-	op   loop.BinaryOp
-	dt   dtype.DType
-	of   *loop.Local // what the threads have of it
-}
-
 func (w *columnWriter) block() []loop.Stmt {
 	var parts []*part
 	var locals []loop.Stmt
@@ -108,22 +99,10 @@ func (w *columnWriter) block() []loop.Stmt {
 	width := sym.Const(w.width)
 	column := func(at sym.Expr) sym.Expr { return sym.Var(first).Mul(width).Add(at) }
 	body := append(locals, w.reduce(parts, func(at sym.Expr) sym.Expr { return inRange(column(at), last.Extent, w.scheduler, w.width) }))
-	for half := w.groups / 2; half >= 1; half /= 2 {
-		t := w.names.bound("t")
-		var fold []loop.Stmt
-		for _, p := range parts {
-			load := func(i sym.Expr) loop.Expr { return &loop.Load{From: p.of.Name, Index: []sym.Expr{i}, Type: p.dt} }
-			x := &loop.Binary{Op: p.op, X: load(sym.Var(t)), Y: load(sym.Var(t).Add(sym.Const(half * w.width)))}
-			fold = append(fold, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(t)}, X: x})
-		}
-		body = append(body, &loop.For{Kind: loop.Thread, Var: t, Extent: sym.Const(half * w.width), Body: fold})
-	}
+	body = append(body, combined(w.names, parts, w.width, w.groups)...)
 	body = append(body, w.end(parts, column))
 	body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: last.Extent.CeilDiv(width), Body: body}}
-	for _, f := range slices.Backward(w.loops[:len(w.loops)-1]) {
-		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
-	}
-	return body
+	return inBlocks(w.loops[:len(w.loops)-1], body)
 }
 
 // reduce is each thread's part of its column.
@@ -135,13 +114,7 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 	all.at(at, values)
 	known := w.known(parts)
 	rename := w.names.anew(known)
-	var begin, end []loop.Stmt
-	for _, p := range parts {
-		identity, _ := identityOf(p.op, p.dt)
-		own := rename.to(p.name)
-		begin = append(begin, &loop.Var{Name: own, X: identity})
-		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own, Type: p.dt}})
-	}
+	begin, end := ownParts(parts, rename, thread)
 	begin = append(loop.Substitute(rename.body(known), values), begin...)
 	body := loop.Substitute(rename.body(w.inner), values)
 	if !w.equal(all.size.Mod(groups), zero) {

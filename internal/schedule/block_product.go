@@ -309,10 +309,7 @@ func (w *productWriter) blocks(block func() []loop.Stmt) loop.Stmt {
 			return block()
 		})}
 	})
-	for _, f := range slices.Backward(w.batch) {
-		body = &loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: []loop.Stmt{body}}
-	}
-	return body
+	return inBlocks(w.batch, []loop.Stmt{body})[0]
 }
 
 // block is what one block does.

@@ -207,10 +207,49 @@ func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 		}
 	}
 	out = append(w.locals, out...)
+	return inBlocks(loops, out)[0]
+}
+
+// inBlocks is what blocks do for each iteration of some loops.
+func inBlocks(loops []*loop.For, body []loop.Stmt) []loop.Stmt {
 	for _, f := range slices.Backward(loops) {
-		out = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: out}}
+		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
 	}
-	return out[0]
+	return body
+}
+
+// part is a value that is reduced, and the shared memory in which each thread puts what it has of it.
+type part struct {
+	name string
+	op   loop.BinaryOp
+	dt   dtype.DType
+	of   *loop.Local
+}
+
+// ownParts declare a thread's own values of parts, with new names, before it reduces, and store them after.
+func ownParts(parts []*part, rename *renaming, thread sym.Name) (begin, end []loop.Stmt) {
+	for _, p := range parts {
+		identity, _ := identityOf(p.op, p.dt)
+		own := rename.to(p.name)
+		begin = append(begin, &loop.Var{Name: own, X: identity})
+		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own, Type: p.dt}})
+	}
+	return begin, end
+}
+
+// combined combines what the threads of each of width values have, by halves: the first of each then has all.
+func combined(names *namer, parts []*part, width, threads int64) (out []loop.Stmt) {
+	for half := threads / 2; half >= 1; half /= 2 {
+		t := names.bound("t")
+		var fold []loop.Stmt
+		for _, p := range parts {
+			load := func(i sym.Expr) loop.Expr { return &loop.Load{From: p.of.Name, Index: []sym.Expr{i}, Type: p.dt} }
+			x := &loop.Binary{Op: p.op, X: load(sym.Var(t)), Y: load(sym.Var(t).Add(sym.Const(half * width)))}
+			fold = append(fold, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(t)}, X: x})
+		}
+		out = append(out, &loop.For{Kind: loop.Thread, Var: t, Extent: sym.Const(half * width), Body: fold})
+	}
+	return out
 }
 
 // reduce is a loop that reduces: each thread's part, and their combination. The names then stand for the results.
@@ -220,22 +259,15 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 	at := sym.Var(round).Mul(threads).Add(sym.Var(thread))
 	values := map[sym.Name]sym.Expr{}
 	all.at(at, values)
-	rename := w.names.anew(nil)
-	var begin, end []loop.Stmt
-	var parts []part
+	var parts []*part
 	for _, s := range inner {
-		r, ok := s.(*loop.Reduce)
-		if !ok {
-			continue
+		if r, ok := s.(*loop.Reduce); ok {
+			dt := r.X.DType()
+			parts = append(parts, &part{r.Name, r.Op, dt, w.place(dt, len(parts))})
 		}
-		dt := r.X.DType()
-		identity, _ := identityOf(r.Op, dt)
-		own := rename.to(r.Name)
-		begin = append(begin, &loop.Var{Name: own, X: identity})
-		p := part{r.Name, r.Op, dt, w.place(dt, len(parts))}
-		parts = append(parts, p)
-		end = append(end, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, X: &loop.Ref{Name: own, Type: dt}})
 	}
+	rename := w.names.anew(nil)
+	begin, end := ownParts(parts, rename, thread)
 	body := loop.Substitute(rename.body(inner), values)
 	if !w.equal(all.size.Mod(threads), zero) {
 		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: all.size}}
@@ -243,16 +275,7 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 	}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(threads), Body: body}
 	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads, Body: append(append(begin, rounds), end...)})
-	for half := w.threads / 2; half >= 1; half /= 2 {
-		t := w.names.bound("t")
-		var fold []loop.Stmt
-		for _, p := range parts {
-			load := func(i sym.Expr) loop.Expr { return &loop.Load{From: p.of.Name, Index: []sym.Expr{i}, Type: p.dt} }
-			x := &loop.Binary{Op: p.op, X: load(sym.Var(t)), Y: load(sym.Var(t).Add(sym.Const(half)))}
-			fold = append(fold, &loop.Store{To: p.of.Name, Index: []sym.Expr{sym.Var(t)}, X: x})
-		}
-		out = append(out, &loop.For{Kind: loop.Thread, Var: t, Extent: sym.Const(half), Body: fold})
-	}
+	out = append(out, combined(w.names, parts, 1, w.threads)...)
 	for _, p := range parts {
 		x := &loop.Binary{Op: p.op, X: begins[p.name], Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{zero}, Type: p.dt}}
 		out = append(out, &loop.Let{Name: p.name, X: x})
