@@ -23,17 +23,15 @@ const (
 
 // blockColumns makes a kernel of columns one for blocks of threads; nil where it is none.
 func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
-	loops, body := outerLoops(k.Body)
-	at := slices.IndexFunc(body, func(s loop.Stmt) bool { _, is := s.(*loop.For); return is })
-	if len(loops) == 0 || at < 0 || !alone(body[:at]) || !alone(body[at+1:]) || hasLoops(body[at+1:]) {
+	r := soleReductionOf(k)
+	if r == nil || len(r.loops) == 0 {
 		return nil
 	}
-	nest, inner := reduction(body[at].(*loop.For))
-	last := loops[len(loops)-1]
-	if nest == nil || s.sizeOf(nest) <= shortRow || s.guess(last.Extent) < 2 || !besideColumns(inner, last.Var, nest[len(nest)-1].Var) {
+	last := r.loops[len(r.loops)-1]
+	if s.sizeOf(r.nest) <= shortRow || s.guess(last.Extent) < 2 || !besideColumns(r.inner, last.Var, r.nest[len(r.nest)-1].Var) {
 		return nil
 	}
-	w := &columnWriter{scheduler: s, names: s.newNamer(k), loops: loops, before: body[:at], after: body[at+1:], nest: nest, inner: inner}
+	w := &columnWriter{scheduler: s, names: s.newNamer(k), soleReduction: r}
 	for w.width = blockOfColumns; w.width >= 2; w.width /= 2 {
 		for w.groups = columnThreads / w.width; w.groups >= 2; w.groups /= 2 {
 			if w.width*w.groups > s.machine.Limits.Invocations {
@@ -49,14 +47,67 @@ func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 	return nil
 }
 
-func hasLoops(body []loop.Stmt) bool {
-	found := false
-	loop.Walk(body, func(s loop.Stmt) bool {
-		_, is := s.(*loop.For)
-		found = found || is
-		return true
-	})
-	return found
+// soleReduction is the parts of a kernel that reduces once for each iteration of its outer loops.
+type soleReduction struct {
+	loops         []*loop.For
+	before, after []loop.Stmt
+	nest          []*loop.For
+	inner         []loop.Stmt // of the reduction
+}
+
+// soleReductionOf takes a kernel apart; nil where it is no such.
+func soleReductionOf(k *loop.Kernel) *soleReduction {
+	isLoop := func(s loop.Stmt) bool { _, is := s.(*loop.For); return is }
+	loops, body := outerLoops(k.Body)
+	at := slices.IndexFunc(body, isLoop)
+	if at < 0 || !alone(body[:at]) || !alone(body[at+1:]) || slices.ContainsFunc(body[at+1:], isLoop) {
+		return nil
+	}
+	nest, inner := reduction(body[at].(*loop.For))
+	if nest == nil {
+		return nil
+	}
+	return &soleReduction{loops, body[:at], body[at+1:], nest, inner}
+}
+
+// parts are the values that it reduces, with shared memory for so many threads.
+func (r *soleReduction) parts(names *namer, threads int64) (parts []*part, locals []loop.Stmt) {
+	for _, s := range r.inner {
+		if r, ok := s.(*loop.Reduce); ok {
+			p := &part{name: r.Name, op: r.Op, dt: r.X.DType()}
+			p.of = &loop.Local{Name: names.name("parts"), DType: p.dt, Shape: []sym.Expr{sym.Const(threads)}, Space: loop.Shared}
+			parts, locals = append(parts, p), append(locals, p.of)
+		}
+	}
+	return parts, locals
+}
+
+// known are the values that stand before the reduction, but for those that it reduces.
+func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
+	for _, s := range r.before {
+		if v, is := s.(*loop.Var); !is || !slices.ContainsFunc(parts, func(p *part) bool { return p.name == v.Name }) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// end is what follows the reduction: begin and what was reduced are combined, where shared memory has it, at a place.
+func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
+	for _, s := range r.before {
+		i := -1
+		v, ok := s.(*loop.Var)
+		if ok {
+			i = slices.IndexFunc(parts, func(p *part) bool { return p.name == v.Name })
+		}
+		if i < 0 {
+			body = append(body, s)
+			continue
+		}
+		p := parts[i]
+		body = append(body, &loop.Let{Name: p.name, X: &loop.Binary{Op: p.op, X: v.X, Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{at}, Type: p.dt}}})
+	}
+	return append(body, r.after...)
 }
 
 // besideColumns reports whether what a reduction reads lies side by side for neighbouring columns, and not for neighbouring steps.
@@ -74,33 +125,22 @@ func besideColumns(inner []loop.Stmt, column, step sym.Name) bool {
 	return columns && !steps
 }
 
-// columnWriter writes a kernel of columns.
+// columnWriter writes a kernel of columns: the last loop is over them.
 type columnWriter struct {
 	*scheduler
+	*soleReduction
 	names         *namer
-	loops         []*loop.For // the last is over columns
-	before, after []loop.Stmt
-	nest          []*loop.For
-	inner         []loop.Stmt // of the reduction
-	width, groups int64       // columns of a block, and threads of a column
+	width, groups int64 // columns of a block, and threads of a column
 }
 
 func (w *columnWriter) block() []loop.Stmt {
-	var parts []*part
-	var locals []loop.Stmt
-	for _, s := range w.inner {
-		if r, ok := s.(*loop.Reduce); ok {
-			p := &part{name: r.Name, op: r.Op, dt: r.X.DType()}
-			p.of = &loop.Local{Name: w.names.name("parts"), DType: p.dt, Shape: []sym.Expr{sym.Const(w.width * w.groups)}, Space: loop.Shared}
-			parts, locals = append(parts, p), append(locals, p.of)
-		}
-	}
+	parts, locals := w.parts(w.names, w.width*w.groups)
 	last, first := w.loops[len(w.loops)-1], w.names.bound("bn")
 	width := sym.Const(w.width)
 	column := func(at sym.Expr) sym.Expr { return sym.Var(first).Mul(width).Add(at) }
 	body := append(locals, w.reduce(parts, func(at sym.Expr) sym.Expr { return inRange(column(at), last.Extent, w.scheduler, w.width) }))
 	body = append(body, combined(w.names, parts, w.width, w.groups)...)
-	body = append(body, w.end(parts, column))
+	body = append(body, w.finish(parts, column))
 	body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: first, Extent: last.Extent.CeilDiv(width), Body: body}}
 	return inBlocks(w.loops[:len(w.loops)-1], body)
 }
@@ -125,36 +165,11 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 	return &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.width * w.groups), Body: append(append(begin, rounds), end...)}
 }
 
-// known are the values that stand before the reduction, but for those that it reduces.
-func (w *columnWriter) known(parts []*part) (list []loop.Stmt) {
-	for _, s := range w.before {
-		if v, is := s.(*loop.Var); !is || !slices.ContainsFunc(parts, func(p *part) bool { return p.name == v.Name }) {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// end makes of a column's result what the kernel stores.
-func (w *columnWriter) end(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
+// finish makes of a column's result what the kernel stores.
+func (w *columnWriter) finish(parts []*part, column func(at sym.Expr) sym.Expr) loop.Stmt {
 	last, thread := w.loops[len(w.loops)-1], w.names.bound("t")
 	at := column(sym.Var(thread))
-	values := map[sym.Name]sym.Expr{last.Var: at}
-	var body []loop.Stmt
-	for _, s := range w.before {
-		v, ok := s.(*loop.Var)
-		i := -1
-		if ok {
-			i = slices.IndexFunc(parts, func(p *part) bool { return p.name == v.Name })
-		}
-		if i < 0 {
-			body = append(body, s)
-			continue
-		}
-		p := parts[i]
-		body = append(body, &loop.Let{Name: p.name, X: &loop.Binary{Op: p.op, X: v.X, Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{sym.Var(thread)}, Type: p.dt}}})
-	}
-	body = loop.Substitute(append(body, w.after...), values)
+	body := loop.Substitute(w.end(parts, sym.Var(thread)), map[sym.Name]sym.Expr{last.Var: at})
 	if !w.equal(last.Extent.Mod(sym.Const(w.width)), zero) {
 		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: last.Extent}}
 		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}

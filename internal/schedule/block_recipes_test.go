@@ -178,6 +178,59 @@ func TestBlockRecipes(t *testing.T) {
 	}
 }
 
+// TestBlockSlices: few long reductions are cut into slices, and are what they were.
+func TestBlockSlices(t *testing.T) {
+	for _, source := range []string{
+		`kernel @k(%x: f32[n, k] read, %b: f32[n] read, %z: f32[n] write) dims(n, k) {
+		  each i < n {
+		    let %scale = load %b[i]
+		    var %s: f32 = 3
+		    var %top: f32 = -inf
+		    for d < k {
+		      let %v = mul(load %x[i, d], %scale)
+		      %s add= %v
+		      %top max= %v
+		    }
+		    store %z[i] = add(%s, mul(%top, %scale))
+		  }
+		}`,
+		`kernel @k(%x: i32[n, k] read, %z: i32[] write) dims(n, k) {
+		  var %s: i32 = 1
+		  for a < n { for d < k { %s add= load %x[a, d] } }
+		  store %z[] = %s
+		}`,
+	} {
+		for _, c := range []struct{ n, k, shared, threads int64 }{{2, 70001, 16384, 256}, {1, 65536, 256, 64}, {3, 90000, 64, 8}} {
+			k, err := loop.ParseKernel(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dims := map[sym.Name]int64{sym.User("n"): c.n, sym.User("k"): c.k}
+			k = withSizes(k, dims)
+			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
+			if err := interpret(k, want, dims); err != nil {
+				t.Fatal(err)
+			}
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads}), dims: sym.NewDims()}
+			next := s.blockSlices(k)
+			if next == nil {
+				t.Fatalf("%+v: not cut:\n%s", c, k)
+			}
+			if _, err := loop.Verify(next, s.dims); err != nil {
+				t.Fatalf("%v\n%s", err, next)
+			}
+			if err := interpret(next, got, dims); err != nil {
+				t.Fatalf("%v\n%s", err, next)
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 1e-3, 1e-2); err != nil {
+					t.Fatalf("%+v: %v\n%s", c, err, next)
+				}
+			}
+		}
+	}
+}
+
 // withSizes is a kernel with sizes in the place of its dimensions.
 func withSizes(k *loop.Kernel, dims map[sym.Name]int64) *loop.Kernel {
 	k = k.Clone()

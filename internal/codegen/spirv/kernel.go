@@ -72,7 +72,9 @@ func compile(k *loop.Kernel, m *loop.Module, machine target.Machine) (done *kern
 		w.ranges.Set(name, m.RangeOf(name))
 	}
 	out := &kernel{loop: k, width: loop.WidthOf(k)}
-	for _, nest := range w.nests() {
+	nests := w.nests()
+	w.scratch = w.launchBytes()
+	for _, nest := range nests {
 		entry, blocks := w.entry(nest)
 		out.entries = append(out.entries, entry)
 		out.grids = append(out.grids, gridOf(nest, k, blocks))
@@ -229,14 +231,20 @@ type nest struct {
 	alone  bool // one thread does all
 }
 
-// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name values; otherwise one thread does everything.
+// nests takes a kernel apart. Statements that are no loops are done again by each nest after them, if they only name values; locals that stand beside the nests are the
+// launch's, in its scratch. If there is anything else, one thread does everything.
 func (w *writer) nests() []nest {
 	var list []nest
 	var before []loop.Stmt
 	for _, s := range w.kernel.Body {
 		f, ok := s.(*loop.For)
+		if l, is := s.(*loop.Local); is && l.Space == loop.Own && l.DType.Bits() >= 8 {
+			w.launchLocals = append(w.launchLocals, l)
+			continue
+		}
 		if !ok {
 			if l, names := s.(*loop.Let); !names || loop.ReadsMemory(l.X) {
+				w.launchLocals = nil
 				return []nest{{body: w.kernel.Body, alone: true}}
 			}
 			before = append(before, s)
@@ -387,6 +395,9 @@ func (w *writer) plain(n nest, total sym.Expr, threads int64) (blocks sym.Expr) 
 		w.stride(thread, count, w.product(w.integer(blocks), w.constant(threads)), total.CeilDiv(sym.Const(mostThreads)), work)
 	}
 	if !perThread.Equal(sym.Const(0)) {
+		if len(w.launchLocals) > 0 {
+			refuse("locals of threads beside those of the launch")
+		}
 		w.scratch = w.scratch.Max(perThread.Mul(blocks).Mul(size))
 	}
 	return blocks
@@ -446,6 +457,27 @@ func elements(shape []sym.Expr) int64 {
 		return 0
 	}
 	return n
+}
+
+// launchBytes is what the launch's locals take: each begins at a multiple of loop.ScratchAlign.
+func (w *writer) launchBytes() sym.Expr {
+	total, align := sym.Const(0), sym.Const(loop.ScratchAlign)
+	for _, l := range w.launchLocals {
+		total = total.Add(loop.Bytes(l.DType, l.Shape).CeilDiv(align).Mul(align))
+	}
+	return total
+}
+
+// placeLaunchLocals gives the launch's locals their places, for an entry.
+func (w *writer) placeLaunchLocals() {
+	if len(w.launchLocals) == 0 {
+		return
+	}
+	base, at, align := w.argument(len(w.kernel.Params)+len(w.kernel.Dims)), sym.Const(0), sym.Const(loop.ScratchAlign)
+	for _, l := range w.launchLocals {
+		w.memories[l.Name] = &memory{dt: l.DType, shape: l.Shape, strides: loop.RowMajor(l.Shape), base: w.address(base, w.integer(at)), written: true}
+		at = at.Add(loop.Bytes(l.DType, l.Shape).CeilDiv(align).Mul(align))
+	}
 }
 
 // offsetLocals computes where a thread's locals in the launch's scratch lie.

@@ -28,14 +28,15 @@ type writer struct {
 	tiles    sym.Expr
 	scratch  sym.Expr
 
-	entryNames []string
-	modes      []uint32 // execution modes that take the width of floats
-	inScratch  []*memory
-	arguments  id // the address of the argument block
-	threads    int64
-	shared     int64           // bytes that the block's locals share, so far
-	thread     sym.Name        // the variable of the Thread loop, if it reaches what threads have for their own
-	touched    map[string]bool // what Thread loops touched since the threads last waited, and whether they wrote it
+	entryNames   []string
+	modes        []uint32 // execution modes that take the width of floats
+	inScratch    []*memory
+	launchLocals []*loop.Local // that stand beside the nests
+	arguments    id            // the address of the argument block
+	threads      int64
+	shared       int64           // bytes that the block's locals share, so far
+	thread       sym.Name        // the variable of the Thread loop, if it reaches what threads have for their own
+	touched      map[string]bool // what Thread loops touched since the threads last waited, and whether they wrote it
 }
 
 // integer is a whole number: of 32 bits where it is proved to fit them with its sign, or else of 64.
@@ -80,6 +81,7 @@ func (w *writer) begin() {
 			w.names[name] = integer{w.op(opUConvert, w.intType(32), word), false}
 		}
 	}
+	w.placeLaunchLocals()
 }
 
 // has reports whether something was noted before, and notes it.
