@@ -14,9 +14,10 @@ import (
 
 const (
 	fewReductions = 64      // at most
-	longReduction = 1 << 16 // steps of one, at the least
-	sliceSteps    = 1 << 13 // of a slice, about
+	longReduction = 1 << 15 // steps of one, at the least
+	sliceSteps    = 1 << 12 // of a slice, about
 	mostSlices    = 256
+	openSlices    = 64 // at least, if a dimension decides the steps: there may be many more than are expected
 )
 
 // blockSlices makes a kernel of few long reductions one in two parts; nil where it is none.
@@ -25,11 +26,15 @@ func (s *scheduler) blockSlices(k *loop.Kernel) *loop.Kernel {
 	if r == nil || s.sizeOf(r.loops) > fewReductions || s.sizeOf(r.nest) < longReduction {
 		return nil
 	}
+	slices := int64(min(mostSlices, s.sizeOf(r.nest)/sliceSteps))
+	if _, fixed := flatten1(r.nest).size.Const(); !fixed {
+		slices = max(slices, openSlices)
+	}
 	for threads := int64(rowThreads); threads >= 2; threads /= 2 {
 		if threads > s.machine.Limits.Invocations {
 			continue
 		}
-		w := &sliceWriter{scheduler: s, soleReduction: r, names: s.newNamer(k), threads: threads, slices: int64(min(mostSlices, s.sizeOf(r.nest)/sliceSteps))}
+		w := &sliceWriter{scheduler: s, soleReduction: r, names: s.newNamer(k), threads: threads, slices: slices}
 		next := k.Clone()
 		next.Body = w.kernel()
 		if next.Dims = dimsOf(next, k); s.fits(next) {
