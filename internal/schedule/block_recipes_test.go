@@ -94,6 +94,12 @@ var recipes = func() []struct{ name, source string } {
 		    when gt(%r, 0) { store %z[i, j] = add(%r, %top) } else { store %z[i, j] = %r }
 		  } }
 		}`},
+		{"transpose", `kernel @k(%x: f32[n, k, m] read, %b: f32[k, m] read, %z: f32[n, m, k] write) dims(n, k, m) {
+		  each a < n { each i < m { each j < k {
+		    let %v = load %x[a, j, i]
+		    store %z[a, i, j] = add(mul(%v, %v), load %b[j, i])
+		  } } }
+		}`},
 		{"recurrence", `kernel @k(%x: f32[n, 1, 40] read, %w: f32[40, 40] read, %z: f32[n, 2, 40] write, %e: f32[2, 40] write) dims(n) {
 		  each b < 2 {
 		    local %h: f32[1, 40]
@@ -149,7 +155,7 @@ func TestBlockRecipes(t *testing.T) {
 			m := &loop.Module{Kernels: []*loop.Kernel{k.Clone()}, Dims: ranges}
 			s := &scheduler{module: m, machine: machine, dims: ranges}
 			next := s.kernel(m.Kernels[0])
-			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows, "body": s.blockBody} {
+			for name, recipe := range map[string]func(k *loop.Kernel) *loop.Kernel{"direct": s.blockDirect, "product": s.blockProduct, "columns": s.blockColumns, "rows": s.blockRows, "body": s.blockBody, "turned": s.blockTurned} {
 				if !neverRuns(k) && recipe(k.Clone()) != nil {
 					taken[name+" "+c.name]++
 				}
@@ -171,7 +177,7 @@ func TestBlockRecipes(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"direct product", "product product", "direct product of dequantised", "product product of dequantised", "direct one row", "product product of values with names", "direct product of values with names", "direct depthwise",
-		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means", "body recurrence"} {
+		"direct integers", "product integers", "rows softmax", "columns columns", "columns one row", "columns means", "turned transpose", "body recurrence"} {
 		if taken[name] == 0 {
 			t.Errorf("nothing is taken by %s: %v", name, taken)
 		}

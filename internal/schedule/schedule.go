@@ -150,7 +150,7 @@ func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 	if refuses == nil {
 		refuses = func(*loop.Kernel) error { return nil }
 	}
-	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockSlices, s.blockColumns, s.blockRows, s.blockBody} {
+	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockSlices, s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
 		if next := recipe(k); next != nil && refuses(next) == nil {
 			return next
 		}
