@@ -2,6 +2,7 @@ package vulkan_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"sort"
@@ -23,6 +24,8 @@ func available(t testing.TB) weir.DeviceInfo {
 	return list[0]
 }
 
+var shared = flag.Int("shared", 8, "TestOfficial runs every so-many-th case within limits of its own as well")
+
 // TestOfficial runs ONNX's own cases on the device.
 func TestOfficial(t *testing.T) {
 	available(t)
@@ -41,9 +44,15 @@ func TestOfficial(t *testing.T) {
 	defer held.Close()
 	count := map[conformance.Verdict]int{}
 	why, whole, reasons := map[string]int{}, 0, map[string]int{}
-	for _, c := range cases {
+	for i, c := range cases {
 		if filepath.Base(filepath.Dir(c.Dir)) == "real" {
 			continue
+		}
+		if i%*shared == 0 { // with tiles in shared memory, which a device that is a processor has none of
+			r := c.Run(context.Background(), weir.Options{Target: weir.Vulkan, Limits: smallerLimits(t, 16384, 256, 512)})
+			if r.Verdict == conformance.Fail {
+				t.Errorf("%s, with shared memory: %s", r.Name, r.Why)
+			}
 		}
 		r := c.Run(context.Background(), weir.Options{Target: weir.Vulkan})
 		count[r.Verdict]++
