@@ -41,6 +41,9 @@ type Options struct {
 	Threads   int   // the most workers that one run may use; 0: GOMAXPROCS
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
+	// DeviceBudget is the most bytes that the program may take of its device's memory, where Budget is of the host's; 0: no limit. For neither is anything of a program for a
+	// device computed again, in pieces, or from files: it fits as it is, or is refused.
+	DeviceBudget int64
 	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and
 	// are paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files
 	// (TMPDIR). A folder that does not take them is ErrInput when the program is compiled, and one without room for
@@ -188,7 +191,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 {
+	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
 		return nil, 0, diag.Inputf("%d threads, %d calls and a budget of %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget).
 			WithFix("0 stands for all cores, one call and no budget")
 	}
@@ -268,7 +271,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	p.memory = newMemory(p)
 	p.setStates()
 	p.settle(x)
-	for _, check := range []func() error{p.checkBudget, p.checkFolder, p.checkLimit} {
+	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
 			x.Close()
 			return nil, p.excess, inFile(err, m.file)
@@ -353,7 +356,7 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 // budget is what the compiler is told to keep within; nil where there is no limit.
 func (p *Program) budget(o Options) (*compiler.Budget, error) {
 	own, err := p.ownBytes()
-	if o.Budget <= 0 || err != nil {
+	if o.Budget <= 0 || p.target == Vulkan || err != nil {
 		return nil, err
 	}
 	return &compiler.Budget{Bytes: o.Budget - p.stricter, Held: own, Calls: o.Calls, Workers: o.Threads}, nil
@@ -384,6 +387,25 @@ func (p *Program) checkBudget() error {
 		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
 	p.room = p.options.Budget - peak
+	return nil
+}
+
+// checkDeviceBudget refuses a program that takes more of its device's memory than Options.DeviceBudget.
+func (p *Program) checkDeviceBudget() error {
+	most := p.options.DeviceBudget
+	if most <= 0 {
+		return nil
+	}
+	if p.memory.Device == nil {
+		return diag.Inputf("a budget of %d bytes of a device's memory, and the program is for none", most).WithFix("compile for --target vulkan, or set Budget")
+	}
+	peak, err := p.memory.Device.Formula(p.options.Calls).Max()
+	if err != nil {
+		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
+	}
+	if peak > most {
+		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).WithFix("give the dimensions smaller values, or fewer calls")
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package vulkan_test
 
 import (
+	"errors"
 	"flag"
 	"runtime/debug"
 	"testing"
@@ -75,4 +76,42 @@ func measured(t *testing.T, p *weir.Program, in weir.Inputs) int64 {
 func resident() int64 {
 	held, _ := mem.ProcessBytes()
 	return held.Resident
+}
+
+// TestBudgets: each memory has a budget of its own; what does not fit is refused.
+func TestBudgets(t *testing.T) {
+	available(t)
+	data := randomNetwork(2).model()
+	bounds := map[string]weir.Range{}
+	if randomNetwork(2).dynamic {
+		bounds["n"] = weir.Range{Min: 1, Max: 3}
+	}
+	p, err := compile(t, data, weir.Options{Target: weir.Vulkan, Dims: bounds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := p.Memory().Max(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := p.Memory().Device.Formula(1).Max()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	for _, c := range []struct {
+		host, device int64
+		fits         bool
+	}{{host, device, true}, {host - 1, 0, false}, {0, device - 1, false}, {host, device - 1, false}, {1, 1, false}} {
+		p, err := compile(t, data, weir.Options{Target: weir.Vulkan, Dims: bounds, Budget: c.host, DeviceBudget: c.device})
+		if c.fits != (err == nil) || err != nil && !errors.Is(err, weir.ErrBudget) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err == nil {
+			p.Close()
+		}
+	}
+	if _, err := compile(t, data, weir.Options{Target: weir.CPU, DeviceBudget: 1 << 30}); !errors.Is(err, weir.ErrInput) {
+		t.Errorf("a budget of no device's memory: %v", err)
+	}
 }

@@ -21,25 +21,26 @@ import (
 
 // modelFlags are the settings of every command that compiles a model.
 type modelFlags struct {
-	c         *cli
-	dims      []string
-	threads   int
-	calls     int
-	target    string
-	device    int
-	limits    string
-	cpu       string
-	precision string
-	cache     string
-	budget    string
-	folder    string
-	states    []string
-	layouts   []string
-	exact     bool
-	tune      bool
-	stage     func(name, text string)
-	plans     bool // says itself what fits the budget
-	fixes     bool // compiles for the sizes that are bound, and no others
+	c            *cli
+	dims         []string
+	threads      int
+	calls        int
+	target       string
+	device       int
+	limits       string
+	cpu          string
+	precision    string
+	cache        string
+	budget       string
+	deviceBudget string
+	folder       string
+	states       []string
+	layouts      []string
+	exact        bool
+	tune         bool
+	stage        func(name, text string)
+	plans        bool // says itself what fits the budget
+	fixes        bool // compiles for the sizes that are bound, and no others
 }
 
 func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
@@ -58,6 +59,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.StringArrayVar(&f.layouts, "layout", nil, "read an input that lies so in memory, NAME=AXES from the outermost to the innermost, such as x=0,2,3,1; - after an axis runs backwards, * repeats (repeatable)")
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
+	flags.StringVar(&f.deviceBudget, "device-budget", "", "for --target vulkan, the most of the device's memory that the whole may take")
 	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
 	flags.StringVar(&f.folder, "page-folder", "", "where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
@@ -139,6 +141,11 @@ func (f *modelFlags) options() (o weir.Options, bound weir.Dims, err error) {
 	if f.budget != "" {
 		if o.Budget, err = values.ParseBytes(f.budget); err != nil {
 			return o, nil, usageError{fmt.Errorf("--budget %s: %w", f.budget, err)}
+		}
+	}
+	if f.deviceBudget != "" {
+		if o.DeviceBudget, err = values.ParseBytes(f.deviceBudget); err != nil {
+			return o, nil, usageError{fmt.Errorf("--device-budget %s: %w", f.deviceBudget, err)}
 		}
 	}
 	o.PageFolder = f.folder
