@@ -12,7 +12,7 @@ import (
 
 func init() {
 	define(&Def{Op: "recurrent", Grad: recurrentGrad, Shape: recurrentShape, Mean: recurrentMean, Samples: recurrentSamples,
-		Lowerings: []Lowering{{Name: "steps", Build: recurrentSteps}}})
+		Lowerings: []Lowering{{Name: "sequences", Blocks: true, Build: recurrentSequences}, {Name: "steps", Build: recurrentSteps}}})
 }
 
 // Recurrence is what a recurrent layer is made of, beyond its operands. One direction has one element in Reverse, a layer in both directions two.
@@ -311,6 +311,17 @@ const recurrentRows = 32
 // recurrentSteps is a serial loop over the steps, each one contraction of the state with the weights and one pass over the gates; directions, and blocks of sequences, are
 // independent of one another.
 func recurrentSteps(k *Nest, n *ir.Node) { recurrentBlocks(k, n, k.In[0], (*recurrentKernel).build) }
+
+// recurrentSequences has each sequence of each direction computed by itself, so that what one carries has a size that is known.
+func recurrentSequences(k *Nest, n *ir.Node) {
+	x := k.In[0]
+	for d, back := range n.Attrs.Ints("reverse") {
+		k.Each("b", x.Shape[1], func(at sym.Expr) {
+			m := &recurrentKernel{Nest: k, n: n, d: d, back: back != 0, first: at, rows: one, most: one, units: k.In[1].Shape[2], width: x.Shape[3], dt: computing(x.DType)}
+			m.build()
+		})
+	}
+}
 
 // recurrentBlocks has build write the kernel of each direction and block of sequences, given something [S, B, D, G·H].
 func recurrentBlocks(k *Nest, n *ir.Node, like *loop.Memory, build func(m *recurrentKernel)) {

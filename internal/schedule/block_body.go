@@ -21,20 +21,34 @@ const bodyThreads = 16
 // blockBody makes a kernel with locals one for blocks of threads; nil where it has none, or does what a block cannot.
 func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	next := k.Clone()
-	loops, body := outerLoops(next.Body)
 	w := &bodyWriter{scheduler: s, names: s.newNamer(k)}
-	body = w.body(body)
+	var out []loop.Stmt
+	for _, nest := range nestsOf(next.Body) {
+		loops, body := outerLoops(nest)
+		if body = w.body(body); len(loops) == 0 {
+			loops = []*loop.For{{Var: w.names.bound("block"), Extent: one}}
+		}
+		out = append(out, inBlocks(loops, body)...)
+	}
 	if w.not || w.widest < bodyThreads || !w.locals {
 		return nil
 	}
-	if len(loops) == 0 {
-		loops = []*loop.For{{Var: w.names.bound("block"), Extent: one}}
-	}
-	next.Body = inBlocks(loops, body)
+	next.Body = out
 	if next.Dims = dimsOf(next, k); !s.fits(next) {
 		return nil
 	}
 	return next
+}
+
+// nestsOf are the loops that stand one after the other in a kernel, each apart; all of the kernel if there is something else beside them.
+func nestsOf(body []loop.Stmt) (list [][]loop.Stmt) {
+	for i, s := range body {
+		if _, ok := s.(*loop.For); !ok {
+			return [][]loop.Stmt{body}
+		}
+		list = append(list, body[i:i+1])
+	}
+	return list
 }
 
 // outerLoops are the independent loops, each alone in the one around it, that all of a body is in, and what is in them.

@@ -34,6 +34,8 @@ const (
 	directRead = 20
 	// Blocks that keep such a machine busy.
 	directBlocks = 16
+	// How long a driver takes to compile what it does for one sum, as a share of each of some hundred runs.
+	directCompiled = 40_000
 )
 
 // blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil where it is none, or the machine does better
@@ -66,14 +68,14 @@ func (s *scheduler) directTiles() (list []productTile) {
 	return list
 }
 
-// directCost is about how long a product takes with a tile. Threads go together by subgroups, and few blocks leave some of the machine idle.
+// directCost is about how long a product takes with a tile, in multiplications. Threads go together by subgroups, and few blocks leave some of the machine idle.
 func (s *scheduler) directCost(p *product, t productTile) float64 {
 	rows, columns := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns)
 	blocks := rows * columns * s.sizeOf(p.batch)
 	together := max(s.machine.Limits.Subgroup, 1)
 	subgroups := float64((t.threads() + together - 1) / together)
 	step := float64(t.ownRows*t.ownColumns) + directRead*float64(t.ownRows+t.ownColumns)
-	return max(blocks, directBlocks) * subgroups * step * s.sizeOf(p.steps)
+	return max(blocks, directBlocks)*subgroups*step*s.sizeOf(p.steps) + directCompiled*float64(t.ownRows*t.ownColumns)
 }
 
 // directProduct writes the kernel for a tile.
