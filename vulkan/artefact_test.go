@@ -13,8 +13,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// TestArtefacts writes programs for the device, reads them, and runs both: they compute the same to the bit, in the same memory. One for a device that is
-// not here has its plan, and refuses to run.
+// TestArtefacts writes programs for the device, reads them, and runs both: they compute the same to the bit, in the
+// same memory. One for a device that is not here has its plan, and refuses to run.
 func TestArtefacts(t *testing.T) {
 	available(t)
 	for seed := range uint64(30) {
@@ -97,7 +97,8 @@ func reread(t *testing.T, p *weir.Program) *weir.Program {
 	return q
 }
 
-// TestMutatedArtefacts reads artefacts of which a few digits are others, with a checksum that is right: each is refused, or runs without reaching beyond its memory.
+// TestMutatedArtefacts reads artefacts of which a few digits are others, with a checksum that is right: each is
+// refused, or runs without reaching beyond its memory.
 func TestMutatedArtefacts(t *testing.T) {
 	available(t)
 	refused, ran := 0, 0

@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// fusion is a graph that a compiler which fuses first and asks for shared memory later has failed on, from the issues of IREE.
+// fusion is a graph that a compiler which fuses first and asks for shared memory later has failed on, from the issues
+// of IREE.
 type fusion struct {
 	issue   string
 	dynamic bool // the first extent of the inputs that begin with rows has a name
@@ -191,8 +192,8 @@ func (f fusion) model(small bool) ([]byte, map[string]*tensor.Tensor) {
 	return m.Marshal(), g.inputs
 }
 
-// TestFusions compiles the cases as they were reported, within what shared memory there was and far less: no kernel has more, and none is left to the host. Smaller ones
-// run on the device, and are what the processor computes.
+// TestFusions compiles the cases as they were reported, within what shared memory there was and far less: no kernel has
+// more, and none is left to the host. Smaller ones run on the device, and are what the processor computes.
 func TestFusions(t *testing.T) {
 	for _, f := range fusions {
 		t.Run(f.issue, func(t *testing.T) {

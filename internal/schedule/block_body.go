@@ -7,13 +7,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Kernels that keep something from step to step, for machines that run blocks of threads: recurrent networks, scans. A kernel has locals, and nests
-// that read and write them, some of them in a loop whose iterations follow one another:
+// Kernels that keep something from step to step, for machines that run blocks of threads: recurrent networks, scans. A
+// kernel has locals, and nests that read and write them, some of them in a loop whose iterations follow one another:
 //
 //	each i … { local h; each j { h[j] = … }; serial t … { contract s += h × w; each j { … h[j] = …; store } } }
 //
-// A block does what is in the outer loops. Its threads share the locals, and each nest of independent iterations, or of a contraction's sums, is spread
-// over them.
+// A block does what is in the outer loops. Its threads share the locals, and each nest of independent iterations, or of
+// a contraction's sums, is spread over them.
 
 // bodyThreads is how many iterations some nest must have for it to be worth threads.
 const bodyThreads = 16
@@ -40,7 +40,8 @@ func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	return next
 }
 
-// nestsOf are the loops that stand one after the other in a kernel, each apart; all of the kernel if there is something else beside them.
+// nestsOf are the loops that stand one after the other in a kernel, each apart; all of the kernel if there is something
+// else beside them.
 func nestsOf(body []loop.Stmt) (list [][]loop.Stmt) {
 	for i, s := range body {
 		if _, ok := s.(*loop.For); !ok {
@@ -95,7 +96,8 @@ func (w *bodyWriter) body(body []loop.Stmt) (out []loop.Stmt) {
 	return out
 }
 
-// loop is a loop that a block does: it is spread over the threads if its iterations are independent, and need nothing but what a thread has.
+// loop is a loop that a block does: it is spread over the threads if its iterations are independent, and need nothing
+// but what a thread has.
 func (w *bodyWriter) loop(f *loop.For) loop.Stmt {
 	switch {
 	case f.Kind == loop.Each && alone(f.Body):

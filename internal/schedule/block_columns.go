@@ -7,13 +7,13 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Columns, for machines that run blocks of threads: sums and other reductions whose neighbours in memory are other reductions' elements, such as sums of
-// columns, and products of a row and a matrix:
+// Columns, for machines that run blocks of threads: sums and other reductions whose neighbours in memory are other
+// reductions' elements, such as sums of columns, and products of a row and a matrix:
 //
 //	each i … { each j { var s = begin; serial k … { s = op(s, x[k, j]) }; …; store y[j] } }
 //
-// A block has neighbouring columns, each of which several threads reduce: threads side by side read elements side by side. What those of a column have is
-// combined in shared memory, by halves.
+// A block has neighbouring columns, each of which several threads reduce: threads side by side read elements side by
+// side. What those of a column have is combined in shared memory, by halves.
 
 // Columns and threads of a block, at most.
 const (
@@ -110,7 +110,8 @@ func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
 	return append(body, r.after...)
 }
 
-// besideColumns reports whether what a reduction reads lies side by side for neighbouring columns, and not for neighbouring steps.
+// besideColumns reports whether what a reduction reads lies side by side for neighbouring columns, and not for
+// neighbouring steps.
 func besideColumns(inner []loop.Stmt, column, step sym.Name) bool {
 	columns, steps := false, false
 	loop.WalkValues(inner, func(e loop.Expr) {

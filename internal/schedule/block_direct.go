@@ -8,9 +8,9 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// A sum of products, for machines of blocks on which a thread reads an element that another has read before as fast as it reads shared memory. A
-// thread has a tile of rows and columns of its own; in each step it reads, or computes, the elements of its rows and of its columns, and adds all of
-// their products up in registers:
+// A sum of products, for machines of blocks on which a thread reads an element that another has read before as fast as
+// it reads shared memory. A thread has a tile of rows and columns of its own; in each step it reads, or computes, the
+// elements of its rows and of its columns, and adds all of their products up in registers:
 //
 //	each r, c { sums[r, c] = 0 }
 //	serial k … {
@@ -22,10 +22,10 @@ import (
 //
 // A product with one row, or with one column, is one as well.
 
-// Directs are what a thread has of rows, and of columns.
+// directOwn are how many rows, and how many columns, a thread may have.
 var directOwn = []int64{1, 2, 4, 8, 16}
 
-// Threads of a block, along rows and along columns.
+// directThreads are the threads of a block along rows, and along columns.
 var directThreads = []int64{1, 2, 4, 8, 16, 32, 64}
 
 const (
@@ -38,8 +38,8 @@ const (
 	directCompiled = 40_000
 )
 
-// blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil where it is none, or the machine does better
-// with shared memory.
+// blockDirect makes a kernel of a sum of products one for blocks of threads that share nothing; nil where it is none,
+// or the machine does better with shared memory.
 func (s *scheduler) blockDirect(k *loop.Kernel) *loop.Kernel {
 	if !s.machine.Has(target.CachedReads) {
 		return nil
@@ -68,7 +68,8 @@ func (s *scheduler) directTiles() (list []productTile) {
 	return list
 }
 
-// directCost is about how long a product takes with a tile, in multiplications. Threads go together by subgroups, and few blocks leave some of the machine idle.
+// directCost is about how long a product takes with a tile, in multiplications. Threads go together by subgroups, and
+// few blocks leave some of the machine idle.
 func (s *scheduler) directCost(p *product, t productTile) float64 {
 	rows, columns := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns)
 	blocks := rows * columns * s.sizeOf(p.batch)

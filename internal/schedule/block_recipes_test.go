@@ -122,8 +122,8 @@ var recipes = func() []struct{ name, source string } {
 	}
 }()
 
-// TestBlockRecipes schedules kernels for machines with blocks that have little or much of everything: they are what they were, keep within the limits, and each recipe is
-// taken by some.
+// TestBlockRecipes schedules kernels for machines with blocks that have little or much of everything: they are what
+// they were, keep within the limits, and each recipe is taken by some.
 func TestBlockRecipes(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	taken := map[string]int{}

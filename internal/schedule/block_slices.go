@@ -5,8 +5,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Few long reductions, for machines that run blocks of threads: one block for each would leave most of the machine idle. Each is cut into slices, which blocks reduce; what they
-// come to lies in the launch's scratch, and a second part of the kernel combines it:
+// Few long reductions, for machines that run blocks of threads: one block for each would leave most of the machine
+// idle. Each is cut into slices, which blocks reduce; what they come to lies in the launch's scratch, and a second part
+// of the kernel combines it:
 //
 //	local partial [slices]
 //	block p < slices { partial[p] = … }

@@ -8,16 +8,18 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Transposes, for machines that run blocks of threads: maps that store along one axis what they read along another. Whichever of the two neighbouring threads follow, the other
-// is read, or written, an element at a time from lines far apart. A block brings a square tile to shared memory along the one, and takes it from there along
-// the other:
+// Transposes, for machines that run blocks of threads: maps that store along one axis what they read along another.
+// Whichever of the two neighbouring threads follow, the other is read, or written, an element at a time from lines far
+// apart. A block brings a square tile to shared memory along the one, and takes it from there along the other:
 //
 //	each i … { each j … { y[i, j] = f(x[j, i]) } }
 
-// turnedSide is the side of a tile, at most. A row of it has an element more than it needs: else the elements of a column lie in one bank of shared memory.
+// turnedSide is the side of a tile, at most. A row of it has an element more than it needs: else the elements of a
+// column lie in one bank of shared memory.
 const turnedSide = 32
 
-// blockTurned makes a map of a transpose one for blocks of threads; nil where it is none, or reads are as fast in any order.
+// blockTurned makes a map of a transpose one for blocks of threads; nil where it is none, or reads are as fast in any
+// order.
 func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
 	loops, body := outerLoops(k.Body)
 	if s.machine.Has(target.CachedReads) || len(loops) < 2 || !alone(body) || hasLoops(body) {
