@@ -20,10 +20,9 @@ const bodyThreads = 16
 
 // blockBody makes a kernel with locals one for blocks of threads; nil where it has none, or does what a block cannot.
 func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
-	next := k.Clone()
 	w := &bodyWriter{scheduler: s, names: s.newNamer(k)}
 	var out []loop.Stmt
-	for _, nest := range nestsOf(next.Body) {
+	for _, nest := range nestsOf(k.Clone().Body) {
 		loops, body := outerLoops(nest)
 		if body = w.body(body); len(loops) == 0 {
 			loops = []*loop.For{{Var: w.names.bound("block"), Extent: one}}
@@ -33,11 +32,7 @@ func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 	if w.not || w.widest < bodyThreads || !w.locals {
 		return nil
 	}
-	next.Body = out
-	if next.Dims = dimsOf(next, k); !s.fits(next) {
-		return nil
-	}
-	return next
+	return s.ifFits(k, out)
 }
 
 // nestsOf are the loops that stand one after the other in a kernel, each apart; all of the kernel if there is something
@@ -50,17 +45,6 @@ func nestsOf(body []loop.Stmt) (list [][]loop.Stmt) {
 		list = append(list, body[i:i+1])
 	}
 	return list
-}
-
-// outerLoops are the independent loops, each alone in the one around it, that all of a body is in, and what is in them.
-func outerLoops(body []loop.Stmt) (loops []*loop.For, inner []loop.Stmt) {
-	for {
-		f, ok := loop.Only(body)
-		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, loops) {
-			return loops, body
-		}
-		loops, body = append(loops, f), f.Body
-	}
 }
 
 // bodyWriter writes what a block does.

@@ -15,10 +15,9 @@ import (
 // A block has neighbouring columns, each of which several threads reduce: threads side by side read elements side by
 // side. What those of a column have is combined in shared memory, by halves.
 
-// Columns and threads of a block, at most.
 const (
-	blockOfColumns = 32
-	columnThreads  = 256
+	blockOfColumns = 32  // columns of a block, at most
+	columnThreads  = 256 // and its threads
 )
 
 // blockColumns makes a kernel of columns one for blocks of threads; nil where it is none.
@@ -37,9 +36,7 @@ func (s *scheduler) blockColumns(k *loop.Kernel) *loop.Kernel {
 			if w.width*w.groups > s.machine.Limits.Invocations {
 				continue
 			}
-			next := k.Clone()
-			next.Body = w.block()
-			if next.Dims = dimsOf(next, k); s.fits(next) {
+			if next := s.ifFits(k, w.block()); next != nil {
 				return next
 			}
 		}
@@ -85,27 +82,33 @@ func (r *soleReduction) parts(names *namer, threads int64) (parts []*part, local
 // known are the values that stand before the reduction, but for those that it reduces.
 func (r *soleReduction) known(parts []*part) (list []loop.Stmt) {
 	for _, s := range r.before {
-		if v, is := s.(*loop.Var); !is || !slices.ContainsFunc(parts, func(p *part) bool { return p.name == v.Name }) {
+		if begun(s, parts) == nil {
 			list = append(list, s)
 		}
 	}
 	return list
 }
 
+// begun is the part whose first value a statement declares; nil if it does something else.
+func begun(s loop.Stmt, parts []*part) *part {
+	if v, is := s.(*loop.Var); is {
+		for _, p := range parts {
+			if p.name == v.Name {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
 // end is what follows the reduction: begin and what was reduced are combined, where shared memory has it, at a place.
 func (r *soleReduction) end(parts []*part, at sym.Expr) (body []loop.Stmt) {
 	for _, s := range r.before {
-		i := -1
-		v, ok := s.(*loop.Var)
-		if ok {
-			i = slices.IndexFunc(parts, func(p *part) bool { return p.name == v.Name })
+		if p := begun(s, parts); p != nil {
+			all := &loop.Load{From: p.of.Name, Index: []sym.Expr{at}, Type: p.dt}
+			s = &loop.Let{Name: p.name, X: &loop.Binary{Op: p.op, X: s.(*loop.Var).X, Y: all}}
 		}
-		if i < 0 {
-			body = append(body, s)
-			continue
-		}
-		p := parts[i]
-		body = append(body, &loop.Let{Name: p.name, X: &loop.Binary{Op: p.op, X: v.X, Y: &loop.Load{From: p.of.Name, Index: []sym.Expr{at}, Type: p.dt}}})
+		body = append(body, s)
 	}
 	return append(body, r.after...)
 }
@@ -159,8 +162,7 @@ func (w *columnWriter) reduce(parts []*part, column func(at sym.Expr) sym.Expr) 
 	begin = append(loop.Substitute(rename.body(known), values), begin...)
 	body := loop.Substitute(rename.body(w.inner), values)
 	if !w.equal(all.size.Mod(groups), zero) {
-		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: all.size}}
-		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}
+		body = ifBelow(at, all.size, body)
 	}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(groups), Body: body}
 	return &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.width * w.groups), Body: append(append(begin, rounds), end...)}
@@ -172,8 +174,7 @@ func (w *columnWriter) finish(parts []*part, column func(at sym.Expr) sym.Expr) 
 	at := column(sym.Var(thread))
 	body := loop.Substitute(w.end(parts, sym.Var(thread)), map[sym.Name]sym.Expr{last.Var: at})
 	if !w.equal(last.Extent.Mod(sym.Const(w.width)), zero) {
-		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: last.Extent}}
-		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}
+		body = ifBelow(at, last.Extent, body)
 	}
 	return &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.width), Body: body}
 }

@@ -29,12 +29,10 @@ var directOwn = []int64{1, 2, 4, 8, 16}
 var directThreads = []int64{1, 2, 4, 8, 16, 32, 64}
 
 const (
-	mostDirectThreads = 64
-	// What a thread does for each element that it reads, in multiplications.
-	directRead = 20
-	// Blocks that keep such a machine busy.
-	directBlocks = 16
-	// How long a driver takes to compile what it does for one sum, as a share of each of some hundred runs.
+	mostDirectThreads = 64 // of a block
+	directRead        = 20 // what a thread does for each element that it reads, in multiplications
+	directBlocks      = 16 // that keep such a machine busy
+	// directCompiled is what a driver takes to compile the code of one sum: the share of each of some hundred runs.
 	directCompiled = 40_000
 )
 
@@ -49,7 +47,10 @@ func (s *scheduler) blockDirect(k *loop.Kernel) *loop.Kernel {
 		return nil
 	}
 	return s.cheapest(k, s.directTiles(), func(t productTile) float64 { return s.directCost(p, t) },
-		func(t productTile) *loop.Kernel { return s.directProduct(k, p, t) })
+		func(t productTile) []loop.Stmt {
+			w := s.newProductWriter(k, p, t)
+			return w.blocks(w.direct)
+		})
 }
 
 // directTiles are the tiles that a block may have.
@@ -77,14 +78,6 @@ func (s *scheduler) directCost(p *product, t productTile) float64 {
 	subgroups := float64((t.threads() + together - 1) / together)
 	step := float64(t.ownRows*t.ownColumns) + directRead*float64(t.ownRows+t.ownColumns)
 	return max(blocks, directBlocks)*subgroups*step*s.sizeOf(p.steps) + directCompiled*float64(t.ownRows*t.ownColumns)
-}
-
-// directProduct writes the kernel for a tile.
-func (s *scheduler) directProduct(k *loop.Kernel, p *product, t productTile) *loop.Kernel {
-	w := s.newProductWriter(k, p, t)
-	next := k.Clone()
-	next.Body = []loop.Stmt{w.blocks(w.direct)}
-	return next
 }
 
 // direct is what one block does.

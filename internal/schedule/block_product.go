@@ -55,11 +55,14 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	}
 	tiles := slices.DeleteFunc(slices.Clone(productTiles), func(t productTile) bool { return t.threads() > s.machine.Limits.Invocations })
 	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
-		func(t productTile) *loop.Kernel { return s.tiledProduct(k, p, t) })
+		func(t productTile) []loop.Stmt {
+			w := s.newProductWriter(k, p, t)
+			return w.blocks(w.block)
+		})
 }
 
 // cheapest is the kernel with the tile that costs least among those that fit; nil if none does.
-func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64, write func(t productTile) *loop.Kernel) *loop.Kernel {
+func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64, write func(t productTile) []loop.Stmt) *loop.Kernel {
 	type candidate struct {
 		tile productTile
 		cost float64
@@ -70,8 +73,7 @@ func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t pr
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.cost, b.cost) })
 	for _, c := range list {
-		next := write(c.tile)
-		if next.Dims = dimsOf(next, k); s.fits(next) {
+		if next := s.ifFits(k, write(c.tile)); next != nil {
 			return next
 		}
 	}
@@ -272,14 +274,6 @@ func (f flat) at(index sym.Expr, values map[sym.Name]sym.Expr) {
 	}
 }
 
-// tiledProduct writes the kernel for a tile.
-func (s *scheduler) tiledProduct(k *loop.Kernel, p *product, t productTile) *loop.Kernel {
-	w := s.newProductWriter(k, p, t)
-	next := k.Clone()
-	next.Body = []loop.Stmt{w.blocks(w.block)}
-	return next
-}
-
 // productWriter writes one.
 type productWriter struct {
 	*scheduler
@@ -301,7 +295,7 @@ func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr, b
 }
 
 // blocks is the loops over blocks, each of which does what block says: what neighbouring blocks read of A or B is the same.
-func (w *productWriter) blocks(block func() []loop.Stmt) loop.Stmt {
+func (w *productWriter) blocks(block func() []loop.Stmt) []loop.Stmt {
 	t := w.tile
 	body := w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
 		return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
@@ -309,7 +303,7 @@ func (w *productWriter) blocks(block func() []loop.Stmt) loop.Stmt {
 			return block()
 		})}
 	})
-	return inBlocks(w.batch, []loop.Stmt{body})[0]
+	return inBlocks(w.batch, []loop.Stmt{body})
 }
 
 // block is what one block does.
@@ -402,8 +396,7 @@ func (w *productWriter) fetch(to *loop.Local, e loop.Expr, across flat, begin, f
 		w.stepsOf.at(from, values)
 		body, x := w.computed(e, values)
 		if !inside {
-			within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: w.stepsOf.size}}
-			x = &loop.Select{Cond: within, X: x, Y: zeroOf(x.DType())}
+			x = &loop.Select{Cond: below(at, w.stepsOf.size), X: x, Y: zeroOf(x.DType())}
 		}
 		return append(body, &loop.Store{To: to.Name, Index: []sym.Expr{step, place}, X: x})
 	})
@@ -523,11 +516,11 @@ func (w *productWriter) inside(row, column sym.Expr) (inside loop.Expr) {
 		if w.equal(x.size.Mod(sym.Const(x.by)), zero) {
 			continue
 		}
-		within := loop.Expr(&loop.Binary{Op: loop.Lt, X: &loop.Index{X: x.at}, Y: &loop.Index{X: x.size}})
-		if inside != nil {
-			within = &loop.Binary{Op: loop.And, X: inside, Y: within}
+		if within := below(x.at, x.size); inside == nil {
+			inside = within
+		} else {
+			inside = loop.Apply2(loop.And, inside, within)
 		}
-		inside = within
 	}
 	return inside
 }

@@ -100,6 +100,11 @@ var recipes = func() []struct{ name, source string } {
 		    store %z[a, i, j] = add(mul(%v, %v), load %b[j, i])
 		  } } }
 		}`},
+		{"guarded transpose", `kernel @k(%x: f32[3, m] read, %z: f32[m, k] update) dims(k, m) {
+		  each i < m { each j < k {
+		    when lt(index(j), index(3)) { store %z[i, j] = load %x[j, i] }
+		  } }
+		}`},
 		{"recurrence", `kernel @k(%x: f32[n, 1, 40] read, %w: f32[40, 40] read, %z: f32[n, 2, 40] write, %e: f32[2, 40] write) dims(n) {
 		  each b < 2 {
 		    local %h: f32[1, 40]

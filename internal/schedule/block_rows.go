@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"math"
-	"slices"
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/loop"
@@ -40,14 +39,11 @@ func (s *scheduler) blockRows(k *loop.Kernel) *loop.Kernel {
 			continue
 		}
 		w := &rowWriter{scheduler: s, names: s.newNamer(k), threads: int64(threads)}
-		next := k.Clone()
-		block := w.block(next)
+		block := w.block(k.Clone())
 		if block == nil {
 			return nil
 		}
-		next.Body = []loop.Stmt{block}
-		next.Dims = dimsOf(next, k)
-		if s.fits(next) {
+		if next := s.ifFits(k, []loop.Stmt{block}); next != nil {
 			return next
 		}
 	}
@@ -210,14 +206,6 @@ func (w *rowWriter) block(k *loop.Kernel) loop.Stmt {
 	return inBlocks(loops, out)[0]
 }
 
-// inBlocks is what blocks do for each iteration of some loops.
-func inBlocks(loops []*loop.For, body []loop.Stmt) []loop.Stmt {
-	for _, f := range slices.Backward(loops) {
-		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
-	}
-	return body
-}
-
 // part is a value that is reduced, and the shared memory in which each thread puts what it has of it.
 type part struct {
 	name string
@@ -270,8 +258,7 @@ func (w *rowWriter) reduce(nest []*loop.For, inner []loop.Stmt, begins map[strin
 	begin, end := ownParts(parts, rename, thread)
 	body := loop.Substitute(rename.body(inner), values)
 	if !w.equal(all.size.Mod(threads), zero) {
-		within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: at}, Y: &loop.Index{X: all.size}}
-		body = []loop.Stmt{&loop.When{Cond: within, Then: body}}
+		body = ifBelow(at, all.size, body)
 	}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: all.size.CeilDiv(threads), Body: body}
 	out = append(out, &loop.For{Kind: loop.Thread, Var: thread, Extent: threads, Body: append(append(begin, rounds), end...)})

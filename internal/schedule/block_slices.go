@@ -36,9 +36,7 @@ func (s *scheduler) blockSlices(k *loop.Kernel) *loop.Kernel {
 			continue
 		}
 		w := &sliceWriter{scheduler: s, soleReduction: r, names: s.newNamer(k), threads: threads, slices: slices}
-		next := k.Clone()
-		next.Body = w.kernel()
-		if next.Dims = dimsOf(next, k); s.fits(next) {
+		if next := s.ifFits(k, w.kernel()); next != nil {
 			return next
 		}
 	}
@@ -84,10 +82,7 @@ func (w *sliceWriter) first(at []sym.Expr, slice sym.Expr) []loop.Stmt {
 	known := w.known(parts)
 	rename := w.names.anew(known)
 	begin, end := ownParts(parts, rename, thread)
-	below := func(x, y sym.Expr) loop.Expr {
-		return &loop.Binary{Op: loop.Lt, X: &loop.Index{X: x}, Y: &loop.Index{X: y}}
-	}
-	within := &loop.Binary{Op: loop.And, X: below(in, size), Y: below(step, all.size)}
+	within := loop.Apply2(loop.And, below(in, size), below(step, all.size))
 	reduce := []loop.Stmt{&loop.When{Cond: within, Then: loop.Substitute(rename.body(w.inner), values)}}
 	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: size.CeilDiv(threads), Body: reduce}
 	own := append(append(append(rename.body(known), begin...), rounds), end...)
@@ -129,8 +124,8 @@ func (w *sliceWriter) second() []loop.Stmt {
 		own := begin[i].(*loop.Var).Name
 		reduce = append(reduce, &loop.Reduce{Name: own, Op: p.op, X: &loop.Load{From: w.partial[i].Name, Index: index, Type: p.dt}})
 	}
-	within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: slice}, Y: &loop.Index{X: sym.Const(w.slices)}}
-	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: sym.Const((w.slices + w.threads - 1) / w.threads), Body: []loop.Stmt{&loop.When{Cond: within, Then: reduce}}}
+	count := sym.Const(w.slices)
+	rounds := &loop.For{Kind: loop.Serial, Var: round, Extent: count.CeilDiv(sym.Const(w.threads)), Body: ifBelow(slice, count, reduce)}
 	body = append(body, &loop.For{Kind: loop.Thread, Var: thread, Extent: sym.Const(w.threads), Body: append(append(begin, rounds), end...)})
 	body = append(body, combined(w.names, parts, 1, w.threads)...)
 	body = append(body, w.once(loop.Substitute(w.end(parts, zero), values)))

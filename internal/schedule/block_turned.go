@@ -22,7 +22,7 @@ const turnedSide = 32
 // order.
 func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
 	loops, body := outerLoops(k.Body)
-	if s.machine.Has(target.CachedReads) || len(loops) < 2 || !alone(body) || hasLoops(body) {
+	if s.machine.Has(target.CachedReads) || len(loops) < 2 || !straight(body) {
 		return nil
 	}
 	w := &turnedWriter{scheduler: s, names: s.newNamer(k), body: body}
@@ -30,38 +30,32 @@ func (s *scheduler) blockTurned(k *loop.Kernel) *loop.Kernel {
 		return nil
 	}
 	for w.side = turnedSide; w.side >= 4; w.side /= 2 {
-		for w.threads = w.side * w.side; w.threads >= w.side; w.threads /= 2 {
-			if w.threads > min(s.machine.Limits.Invocations, rowThreads) {
-				continue
-			}
-			next := k.Clone()
-			next.Body = w.block(loops)
-			if next.Dims = dimsOf(next, k); s.fits(next) {
-				return next
-			}
+		if next := s.ifFits(k, w.block(loops)); next != nil {
+			return next
 		}
 	}
 	return nil
 }
 
-func hasLoops(body []loop.Stmt) bool {
-	found := false
-	loop.Walk(body, func(s loop.Stmt) bool {
-		_, is := s.(*loop.For)
-		found = found || is
+// straight reports whether statements name values and store, and nothing else: all that they read may be read at once.
+func straight(body []loop.Stmt) bool {
+	return !slices.ContainsFunc(body, func(s loop.Stmt) bool {
+		switch s.(type) {
+		case *loop.Let, *loop.Store:
+			return false
+		}
 		return true
 	})
-	return found
 }
 
 // turnedWriter writes such a kernel.
 type turnedWriter struct {
 	*scheduler
-	names         *namer
-	body          []loop.Stmt
-	load          *loop.Load // the one along the other axis
-	read, stored  *loop.For  // the axis along which it reads, and that of the store
-	side, threads int64
+	names        *namer
+	body         []loop.Stmt
+	load         *loop.Load // the one along the other axis
+	read, stored *loop.For  // the axis along which it reads, and that of the store
+	side         int64
 }
 
 // match finds the load and the two axes. The load mentions no value with a name.
@@ -78,13 +72,12 @@ func (w *turnedWriter) match(loops []*loop.For) bool {
 		return nil
 	}
 	stores := 0
-	loop.Walk(w.body, func(s loop.Stmt) bool {
+	for _, s := range w.body {
 		if store, ok := s.(*loop.Store); ok {
 			w.stored = along(store.Index)
 			stores++
 		}
-		return true
-	})
+	}
 	if stores != 1 || w.stored == nil {
 		return false
 	}
@@ -133,8 +126,7 @@ func (w *turnedWriter) block(loops []*loop.For) []loop.Stmt {
 		body := loop.Substitute(taken, values)
 		for _, f := range []*loop.For{w.stored, w.read} {
 			if !w.equal(f.Extent.Mod(side), zero) {
-				within := &loop.Binary{Op: loop.Lt, X: &loop.Index{X: values[f.Var]}, Y: &loop.Index{X: f.Extent}}
-				body = []loop.Stmt{&loop.When{Cond: within, Then: body}}
+				body = ifBelow(values[f.Var], f.Extent, body)
 			}
 		}
 		return body

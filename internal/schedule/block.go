@@ -1,0 +1,47 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/weirml/weir/internal/loop"
+	"github.com/weirml/weir/internal/sym"
+)
+
+// This file is what the recipes for blocks of threads (block_*.go) have in common.
+
+// outerLoops are the independent loops, each alone in the one around it, that all of a body is in, and what is in them.
+func outerLoops(body []loop.Stmt) (loops []*loop.For, inner []loop.Stmt) {
+	for {
+		f, ok := loop.Only(body)
+		if !ok || f.Kind != loop.Each || !freeOf(f.Extent, loops) {
+			return loops, body
+		}
+		loops, body = append(loops, f), f.Body
+	}
+}
+
+// inBlocks is what blocks do for each iteration of some loops.
+func inBlocks(loops []*loop.For, body []loop.Stmt) []loop.Stmt {
+	for _, f := range slices.Backward(loops) {
+		body = []loop.Stmt{&loop.For{Kind: loop.Block, Var: f.Var, Extent: f.Extent, Body: body}}
+	}
+	return body
+}
+
+// ifFits is a kernel with another body; nil if that takes more than the machine has.
+func (s *scheduler) ifFits(k *loop.Kernel, body []loop.Stmt) *loop.Kernel {
+	next := k.Clone()
+	next.Body = body
+	if next.Dims = dimsOf(next, k); !s.fits(next) {
+		return nil
+	}
+	return next
+}
+
+// below is x < y, as a bool value.
+func below(x, y sym.Expr) loop.Expr { return loop.Apply2(loop.Lt, loop.At(x), loop.At(y)) }
+
+// ifBelow is statements that are done where x < y.
+func ifBelow(x, y sym.Expr, body []loop.Stmt) []loop.Stmt {
+	return []loop.Stmt{&loop.When{Cond: below(x, y), Then: body}}
+}
