@@ -179,6 +179,9 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 		if p, excess, _ = compileWithin(ctx, m, o, choices, stricter); p != nil {
 			return p, nil
 		}
+		if stopped := ctx.Err(); stopped != nil {
+			return nil, stopped
+		}
 		stricter += excess
 	}
 	return first, err
@@ -192,7 +195,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		return nil, 0, err
 	}
 	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
-		return nil, 0, diag.Inputf("%d threads, %d calls and a budget of %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget).
+		return nil, 0, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget, o.DeviceBudget).
 			WithFix("0 stands for all cores, one call and no budget")
 	}
 	if o.Threads == 0 {
@@ -383,7 +386,10 @@ func (p *Program) checkBudget() error {
 	if err != nil {
 		return diag.New(ErrBudget, "the peak has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
-	if p.excess = peak - p.options.Budget; p.excess > 0 {
+	if peak > p.options.Budget {
+		if p.target != Vulkan { // for which the compiler saves nothing
+			p.excess = peak - p.options.Budget
+		}
 		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
 	p.room = p.options.Budget - peak

@@ -11,6 +11,7 @@ import (
 	"github.com/weirml/weir"
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/tensor"
+	"github.com/weirml/weir/internal/values"
 )
 
 // TestArtefacts writes programs for the device, reads them, and runs both: they compute the same to the bit, in the
@@ -19,18 +20,11 @@ func TestArtefacts(t *testing.T) {
 	available(t)
 	for seed := range uint64(30) {
 		n := randomNetwork(seed)
-		inputs := map[string]*tensor.Tensor{}
-		for name, shape := range n.inputs {
-			x := tensor.Must(tensor.New(dtype.F32, shape...))
-			for i := range x.Len() {
-				x.SetFloat(i, n.NormFloat64())
-			}
-			inputs[name] = x
-		}
 		p, err := compile(t, n.model(), weir.Options{Target: weir.Vulkan, Limits: driverLimits(t, seed)})
 		if err != nil {
 			t.Fatal(err)
 		}
+		inputs := n.drawn()
 		want, plan := results(t, p, inputs), p.Memory().Device.Formula(1).String()
 		q := reread(t, p)
 		got := results(t, q, inputs)
@@ -165,11 +159,7 @@ func runArtefact(t *testing.T, data []byte, n *network) error {
 		if len(info.Shape) != len(shape) {
 			return nil
 		}
-		var sizes []int
-		for _, n := range shape {
-			sizes = append(sizes, int(n))
-		}
-		x, err := weir.New(weir.F32, sizes...)
+		x, err := values.ToWeir(tensor.Must(tensor.New(dtype.F32, shape...)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,6 +195,19 @@ func randomNetwork(seed uint64) *network {
 	return n
 }
 
+// drawn are inputs for it.
+func (n *network) drawn() map[string]*tensor.Tensor {
+	inputs := map[string]*tensor.Tensor{}
+	for name, shape := range n.inputs {
+		x := tensor.Must(tensor.New(dtype.F32, shape...))
+		for i := range x.Len() {
+			x.SetFloat(i, n.NormFloat64())
+		}
+		inputs[name] = x
+	}
+	return inputs
+}
+
 // compile compiles a model's file.
 func compile(t testing.TB, data []byte, o weir.Options) (*weir.Program, error) {
 	t.Helper()
@@ -330,14 +343,7 @@ func TestNetworks(t *testing.T) {
 	for seed := range uint64(*networks) {
 		n := randomNetwork(seed)
 		data := n.model()
-		inputs := map[string]*tensor.Tensor{}
-		for name, shape := range n.inputs {
-			x := tensor.Must(tensor.New(dtype.F32, shape...))
-			for i := range x.Len() {
-				x.SetFloat(i, n.NormFloat64())
-			}
-			inputs[name] = x
-		}
+		inputs := n.drawn()
 		limits := driverLimits(t, seed)
 		var list [2][]*tensor.Tensor
 		for i, o := range []weir.Options{{}, {Target: weir.Vulkan, Limits: limits}} {

@@ -14,14 +14,14 @@ import (
 	_ "github.com/weirml/weir/vulkan"
 )
 
-// available is the device of the tests, the first. It skips a test, loudly, where there is none.
+// available is the device of the tests. It skips a test, loudly, where there is none.
 func available(t testing.TB) weir.DeviceInfo {
 	t.Helper()
-	list, err := weir.Devices()
-	if len(list) == 0 || list[0].Why != "" {
-		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v %v", list, err)
+	d, err := conformance.Device()
+	if err != nil {
+		t.Skipf("THERE IS NO VULKAN DEVICE HERE, and nothing of this is tested: %v", err)
 	}
-	return list[0]
+	return d
 }
 
 var shared = flag.Int("shared", 8, "TestOfficial runs every so-many-th case within limits of its own as well")

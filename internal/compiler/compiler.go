@@ -65,25 +65,25 @@ type Compiled struct {
 	Guards    int      // accesses of the scheduled loops that a check guards, since they are not proved
 	Scratch   sym.Expr // bytes that one worker needs, over the inputs' dimensions
 
-	refused map[string]error // kernels that are scheduled for the host, and why
-	device  string           // that runs the kernels, with memory of its own; "" where the host does
-	time    *timeline
-	problem memplan.Problem // of the arena
-	late    []memplan.Problem
-	planned memplan.Options
-	certify sync.Once // where the arena's plan was read rather than found: finds it
-	found   *memplan.Solution
-	failed  error
-	open    bool                  // see Recheck
-	proved  map[*loop.Kernel]bool // see prove
-	asked   asked
-	kept    map[string]string // see schedule.Options
-	blocks  []*mem.Block      // the weights that were laid out anew, until the code owns them
-	asks    Asks
-	inPlace bool  // weights that lie in the model's file stay there, for a budget may page them
-	budget  int64 // see room; 0: none
-	files   Files // of the model; nil: none
-	done    int64 // see letGo
+	verdicts map[string]verdict // about kernels, by name: the last of each
+	device   string             // that runs the kernels, with memory of its own; "" where the host does
+	time     *timeline
+	problem  memplan.Problem // of the arena
+	late     []memplan.Problem
+	planned  memplan.Options
+	certify  sync.Once // where the arena's plan was read rather than found: finds it
+	found    *memplan.Solution
+	failed   error
+	open     bool                  // see Recheck
+	proved   map[*loop.Kernel]bool // see prove
+	asked    asked
+	kept     map[string]string // see schedule.Options
+	blocks   []*mem.Block      // the weights that were laid out anew, until the code owns them
+	asks     Asks
+	inPlace  bool  // weights that lie in the model's file stay there, for a budget may page them
+	budget   int64 // see room; 0: none
+	files    Files // of the model; nil: none
+	done     int64 // see letGo
 
 	interpreted bool   // see Options.Reference: any constant of the model may be read
 	folder      string // see Options.Folder
@@ -349,8 +349,8 @@ func (c *Compiled) kernels(m *ir.Module, o Options, done func(name string, text 
 	done("order", c.Loop.String)
 	if refuses := refusals[c.Machine.Name]; refuses != nil && !o.Reference {
 		c.divide(c.Machine.Name, func(k *loop.Kernel) error {
-			if reason := c.refused[k.Name]; reason != nil {
-				return reason
+			if v, known := c.verdicts[k.Name]; known && (v.refused != nil || v.of == k.String()) {
+				return v.refused
 			}
 			return refuses(k, c.Loop, c.Machine)
 		})
@@ -491,12 +491,13 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
 		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
-		c.kept, c.refused = map[string]string{}, map[string]error{}
+		c.kept, c.verdicts = map[string]string{}, map[string]verdict{}
 		how.Kept, how.Host = c.kept, c.hostMachine(&o)
 		if refuses := refusals[o.Machine.Name]; refuses != nil {
 			how.Refuses = func(k *loop.Kernel) error {
-				c.refused[k.Name] = refuses(k, c.Loop, o.Machine)
-				return c.refused[k.Name]
+				v := verdict{k.String(), refuses(k, c.Loop, o.Machine)}
+				c.verdicts[k.Name] = v
+				return v.refused
 			}
 		}
 		fault := scheduled(c.Loop, o.Machine, how)
@@ -516,9 +517,15 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		if c.Loop, err = lower.For(m, c.forBlocks(&o)); err != nil {
 			return err
 		}
-		c.refused = nil
+		c.verdicts = nil
 	}
 	return nil
+}
+
+// verdict is what the generator of a device's code said of a kernel: of this text of it. One that it refused is scheduled for the host.
+type verdict struct {
+	of      string
+	refused error // why the device cannot run it; nil: it can
 }
 
 // scheduled schedules a module in place, and checks that it is still right and fits the machine; an error, or a panic, leaves it in no defined state.

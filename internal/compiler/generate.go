@@ -156,9 +156,9 @@ func (c *Compiled) generateDivided(m *loop.Module, o Options) error {
 
 // hostMachine is the machine of kernels that the host runs beside a device.
 func (c *Compiled) hostMachine(o *Options) target.Machine {
-	host, err := Machine("", o.Machine.Threads, false)
+	host, err := Machine("", c.Machine.Threads, false)
 	if err != nil || o.Portable {
-		return Portable(o.Machine.Threads)
+		return Portable(c.Machine.Threads)
 	}
 	return host
 }

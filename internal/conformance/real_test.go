@@ -121,8 +121,8 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			continue // of which the light ones show enough
 		}
 		t.Run(way.name, func(t *testing.T) {
-			if way.target == weir.Vulkan && !haveDevice() {
-				t.Skip("THERE IS NO VULKAN DEVICE HERE, and the model is not run on one")
+			if _, err := Device(); err != nil && way.target == weir.Vulkan {
+				t.Skipf("THERE IS NO VULKAN DEVICE HERE, and the model is not run on one: %v", err)
 			}
 			m, err := weir.Load(path)
 			if err != nil {
@@ -153,12 +153,6 @@ func (c realCase) run(t *testing.T, path string, want []map[string]realOutput) {
 			c.stream(t, p, want[:steps], decide)
 		})
 	}
-}
-
-// haveDevice reports whether there is a device that models run on.
-func haveDevice() bool {
-	list, err := weir.Devices()
-	return err == nil && slices.ContainsFunc(list, func(d weir.DeviceInfo) bool { return d.Why == "" })
 }
 
 // dims are the sizes of the model's dimensions in the case's inputs.

@@ -53,6 +53,7 @@ const (
 	propertyVisible     = 2
 	propertyCoherent    = 4
 	propertyCached      = 8
+	deviceIsProcessor   = 4 // VK_PHYSICAL_DEVICE_TYPE_CPU
 	mostTypes           = 32
 	mostHeaps           = 16
 	heapDeviceLocal     = 1
@@ -315,7 +316,6 @@ const (
 	propertyVendor           = propertiesAt + 8
 	propertyDevice           = propertiesAt + 12
 	propertyType             = propertiesAt + 16
-	deviceIsProcessor        = 4
 	propertyName             = propertiesAt + 20
 	propertyCacheUUID        = propertiesAt + 276
 	propertyLimits           = propertiesAt + 296
