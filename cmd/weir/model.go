@@ -51,7 +51,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.IntVar(&f.calls, "calls", 1, "runs that may be active at once")
 	flags.StringVar(&f.target, "target", "", "cpu, vulkan or reference (default WEIR_TARGET, else cpu, or what a compiled model is for)")
 	flags.IntVar(&f.device, "device", 0, "the device's number, as weir env lists them, for --target vulkan")
-	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device that is not here: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
+	flags.StringVar(&f.limits, "limits", "", "for --target vulkan, a device of these limits, here or not: minimum, mobile, desktop, gfx942, and changes such as shared=32768,-float64")
 	flags.StringVar(&f.cpu, "cpu", "", "native, avx512amx, avx512bf16, avx512vnni, avx512, avxvnni, avx2 or portable (default WEIR_CPU, else native)")
 	flags.StringVar(&f.precision, "precision", "f32", "f32; bf16 or int8 for products with weights, which then take half or a quarter of the bytes")
 	flags.StringVar(&f.cache, "cache", "f32", "f32, or bf16 or int8: how states of f32 that are caches are stored")
@@ -60,7 +60,7 @@ func (f *modelFlags) register(cmd *cobra.Command, c *cli) {
 	flags.BoolVar(&f.exact, "exact", false, "leave out faster formulas than the model's, whose results differ by more than the order of sums makes")
 	flags.BoolVar(&f.tune, "tune", false, "time other ways to compute each kernel than the tables choose, for ten to twenty seconds, and take the fastest; NAME=SIZE..SIZE binds a dimension for it")
 	flags.StringVar(&f.deviceBudget, "device-budget", "", "for --target vulkan, the most of the device's memory that the whole may take")
-	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB")
+	flags.StringVar(&f.budget, "budget", "", "the most memory that the whole may take, such as 512MiB; for --target vulkan, of the host's")
 	flags.StringVar(&f.folder, "page-folder", "", "where a budget's files lie: what is spilled, and weights that are paged (default TMPDIR)")
 }
 
