@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/device"
+	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/target"
 )
 
@@ -63,14 +64,16 @@ func (p *Program) machine(o Options) (target.Machine, error) {
 	return m, nil
 }
 
-// runWithin opens the device if there is one that has all that a machine has: the program then runs on it.
+// runWithin opens the device if there is one that has all that a machine has: the program then runs on it. Else it notes why runs are refused.
 func (p *Program) runWithin(m *target.Machine, o Options) {
 	d, err := device.Share(string(Vulkan), o.Device)
 	if err != nil {
+		p.absent = diag.Unsupportedf("a run of a program for a device that is not here: %v", err)
 		return
 	}
 	here := d.Machine()
 	if !m.Within(here) {
+		p.absent = diag.Unsupportedf("a run of a program for a device that has more than %s", d.Name()).WithFix("weir env lists devices and their limits; compile the model for one of them")
 		_ = device.Leave(d)
 		return
 	}

@@ -134,6 +134,7 @@ type Program struct {
 	counts     counts
 	made       origin        // where it was compiled
 	device     device.Device // that it runs on beside the host; nil for none
+	absent     error         // why a program for a device cannot run; nil: it can
 	deviceHeld int64         // what its driver was asked for to make the executable ready
 	files      files         // that runs read in place
 	ledger     any           // the owner of its blocks there
@@ -256,7 +257,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		}
 	}
 	asked := p.deviceAsked()
-	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.target == Vulkan && p.device == nil})
+	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -32,7 +32,7 @@ type Executable struct {
 	folder  string
 	remote  *remote       // nil where the program runs on the host alone
 	subs    []*Executable // of the subprograms
-	absent  bool          // see Options.Absent
+	absent  error         // see Options.Absent
 
 	sync.Mutex
 }
@@ -54,8 +54,8 @@ type Options struct {
 	Folder string
 	// Device runs the program's streams; nil where it has none. The executable borrows it.
 	Device device.Device
-	// Absent: the device is not here, and no call can be bound.
-	Absent bool
+	// Absent is why no call can be bound: the device is not here. Nil: it is, or there is none.
+	Absent error
 	// Poison fills what a step releases with a pattern, for finding what is read after its release.
 	Poison bool
 }
@@ -97,7 +97,7 @@ func newExecutable(p *program.Program, code *target.Code, o Options) (*Executabl
 	if err := x.place(); err != nil {
 		return x, err
 	}
-	if err := x.newSubs(o); err != nil || x.absent {
+	if err := x.newSubs(o); err != nil || x.absent != nil {
 		return x, err
 	}
 	return x, x.openDevice(o.Device)
@@ -280,9 +280,8 @@ func (x *Executable) Bind(dims []int64) (c *Call, err error) {
 			c = nil
 		}
 	}()
-	if x.absent {
-		return c, diag.Unsupportedf("a run of a program for a device that is not here, or has less than it was compiled for").
-			WithFix("weir env lists devices and their limits; compile the model for one of them")
+	if x.absent != nil {
+		return c, x.absent
 	}
 	c.values = make([]int64, len(x.layout.names))
 	if err = x.layout.evaluate(c.values, dims); err != nil {
