@@ -68,16 +68,25 @@ func (c *Choices) tileOf(node string) int64 {
 }
 
 // choosing are the passes that choose algorithms.
-var choosing = map[string]func(m *ir.Module, brains float64, choose func(node string) int64) error{"winograd": pass.WinogradBy}
+var choosing = map[string]choosingRuns{"winograd": {pass.WinogradBy, pass.WinogradForBlocksBy}}
+
+// choosingRuns are how a pass runs that asks which algorithm to take: for a processor, and for blocks of threads.
+type choosingRuns struct {
+	run, forBlocks func(m *ir.Module, brains float64, choose func(node string) int64) error
+}
 
 // asked is what a compilation asked choices of.
 type asked struct{ tile, panel bool }
 
 // run is a row's pass, with what was chosen.
 func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
-	chosen := choosing[p.Name]
-	if chosen == nil {
+	runs, chooses := choosing[p.Name]
+	if !chooses {
 		return p.Run(m)
+	}
+	chosen := runs.run
+	if c.forBlocks(o) {
+		chosen = runs.forBlocks
 	}
 	brains := 1.0
 	if o.Precision == dtype.BF16 {

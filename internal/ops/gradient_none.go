@@ -10,7 +10,8 @@ const (
 
 // undifferentiated says why an operator with float results has no derivative.
 var undifferentiated = map[string]string{
-	"winograd": byPasses, "quantize_blocks": byPasses, "matmul_blocks_bytes": byPasses,
+	"winograd": byPasses, "winograd_far": byPasses, "winograd_input": byPasses, "winograd_output": byPasses,
+	"quantize_blocks": byPasses, "matmul_blocks_bytes": byPasses,
 	"matmul_blocks":  "its weights are quantised, and it is for inference",
 	"draw_bernoulli": random, "draw_classes": random, "draw_normal": random, "draw_uniform": random, "draw_kept": random, "random_uniform": random,
 	"sequence_at": listed, "sequence_concat": listed, "sequence_insert": listed, "sequence_erase": listed, "sequence_split": listed,

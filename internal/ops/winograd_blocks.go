@@ -221,6 +221,16 @@ func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 	return i.costOf(b, tile), true
 }
 
+// stagesTransform is what transforming an element of a tile costs in stages, in multiplications of a product: it is read
+// from memory, and written to it.
+const stagesTransform = 24
+
+// StagesCost is Cost in stages.
+func (i WinogradImage) StagesCost(tile int64) int64 {
+	tiles, side := ceilDiv(i.Height, tile)*ceilDiv(i.Width, tile), (tile+2)*(tile+2)
+	return tiles * side * (i.Channels*i.Filters + stagesTransform*(i.Channels+i.Filters))
+}
+
 func (i WinogradImage) freeCost(tile int64) (cost int64, ok bool) {
 	b, ok := winogradFreeBlock(i, tile)
 	if !ok {

@@ -83,7 +83,7 @@ func (g WinogradRange) Fits() bool {
 
 // far is a buffer of a truth for each tile of each plane of the block: whether it is computed directly.
 func (w *winogradPlace) far() *loop.Memory {
-	tile, number := sym.Const(w.tile), func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	tile := sym.Const(w.tile)
 	_, most := w.seenPlanes()
 	rows := w.rowSums(most)
 	far := w.Local("far", dtype.F32, sym.Const(w.block.planes*w.block.rows), sym.Const(w.block.columns))
@@ -107,12 +107,9 @@ func (w *winogradPlace) far() *loop.Memory {
 					sums[i] = total(sums[i], plus(plus(row(p, q), row(p+1, q)), row(p+2, q)))
 				}
 			}
-			largest = w.Let("n", largest)
-			least := w.Let("n", extreme(loop.Min, w.existing(sums, t)))
-			within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
-			sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)), loop.Apply2(loop.Eq, largest, number(0)))
-			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]},
-				loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1)))
+			first := [2]sym.Expr{w.firstRow.Add(t[0].Mul(tile)), w.firstColumn.Add(t[1].Mul(tile))}
+			existing(sums, w.tile, first, [2]sym.Expr{w.places[0], w.places[1]}, [2]bool{w.block.ragged[0], w.block.ragged[1]})
+			w.Store(far, []sym.Expr{plane.Mul(sym.Const(w.block.rows)).Add(t[0]), t[1]}, w.isFar(largest, extreme(loop.Min, sums)))
 		})
 	})
 	return far
@@ -126,23 +123,27 @@ func total(sum, v loop.Expr) loop.Expr {
 	return plus(sum, v)
 }
 
-// existing are the sums of a tile's results, where there is no result the greatest number: where the last tiles reach
-// beyond the image there are none.
-func (w *winogradPlace) existing(sums []loop.Expr, t []sym.Expr) []loop.Expr {
-	tile := sym.Const(w.tile)
-	for i, sum := range sums {
-		p, q := int64(i)/w.tile, int64(i)%w.tile
-		if w.block.ragged[0] && p > 0 {
-			exists := loop.Apply2(loop.Lt, loop.At(w.firstRow.Add(t[0].Mul(tile)).Add(sym.Const(p))), loop.At(w.places[0]))
-			sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
+// isFar is 1 if a tile is far, and 0 if not, by the greatest sum of magnitudes at a position that it sees, and the least
+// over the window of a result.
+func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
+	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
+	largest, least = k.Let("n", largest), k.Let("n", least)
+	within := loop.Apply2(loop.And, loop.Apply2(loop.Le, largest, least), loop.Apply2(loop.Le, largest, number(farAbove)))
+	sized := loop.Apply2(loop.Or, loop.Apply2(loop.Ge, largest, number(farBelow)), loop.Apply2(loop.Eq, largest, number(0)))
+	return loop.Choose(loop.Apply2(loop.And, within, sized), number(0), number(1))
+}
+
+// existing has the sums of the results that a tile does not have, beyond an image of so many places, be the greatest
+// number. first is where the tile begins, and ragged whether tiles reach beyond, along rows and columns.
+func existing(sums []loop.Expr, tile int64, first, places [2]sym.Expr, ragged [2]bool) {
+	for i := range sums {
+		for axis, at := range []int64{int64(i) / tile, int64(i) % tile} {
+			if ragged[axis] {
+				exists := loop.Apply2(loop.Lt, loop.At(first[axis].Add(sym.Const(at))), loop.At(places[axis]))
+				sums[i] = loop.Choose(exists, sums[i], loop.Highest(dtype.F32))
+			}
 		}
-		if w.block.ragged[1] && (q > 0 || !w.block.fixed) {
-			exists := loop.Apply2(loop.Lt, loop.At(w.firstColumn.Add(t[1].Mul(tile)).Add(sym.Const(q))), loop.At(w.places[1]))
-			sum = loop.Choose(exists, sum, loop.Highest(dtype.F32))
-		}
-		sums[i] = sum
 	}
-	return sums
 }
 
 // rowSums are, of each row of each plane that a tile sees, the sums of three neighbours, and the greatest.

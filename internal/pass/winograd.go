@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/ops"
+	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -44,6 +45,32 @@ func WinogradBy(m *ir.Module, brains float64, choose func(node string) int64) er
 	}}})
 }
 
+// WinogradForBlocks is Winograd for machines that run blocks of threads: in stages, of images whose channels are first.
+func WinogradForBlocks(m *ir.Module) error {
+	return WinogradForBlocksBy(m, 1, func(string) int64 { return 0 })
+}
+
+// WinogradForBlocksAs is WinogradForBlocks with tiles of the given size wherever they can be: for tests.
+func WinogradForBlocksAs(m *ir.Module, tile int64) error {
+	return WinogradForBlocksBy(m, 1, func(string) int64 { return tile })
+}
+
+// WinogradForBlocksBy is to WinogradForBlocks what WinogradBy is to Winograd.
+func WinogradForBlocksBy(m *ir.Module, _ float64, choose func(node string) int64) error {
+	return apply(m, []rule{{"convolution in stages", []string{"convolution"}, func(r *rewriting, b *ir.Builder, n *ir.Node) *ir.Value {
+		return inStages(r, b, n, func(image ops.WinogradImage) int64 {
+			switch tile := choose(n.Source); tile {
+			case 0:
+				return bestTile(image, 1, func(tile int64) (int64, bool) { return image.StagesCost(tile), true })
+			case 1:
+				return 0
+			default:
+				return tile
+			}
+		})
+	}}})
+}
+
 const (
 	tilesLeast     = 32  // channels, in and out, below which transforms take more time than they save
 	tilesFaster    = 0.8 // of the time of a direct convolution, which tiles must stay below
@@ -54,6 +81,11 @@ const (
 // chosenTile is the size of tiles that is best for an image; 0 for none. direct is how many times as fast a
 // multiplication is without tiles.
 func chosenTile(image ops.WinogradImage, direct float64) int64 {
+	return bestTile(image, direct, image.Cost)
+}
+
+// bestTile is chosenTile by a cost of tiles.
+func bestTile(image ops.WinogradImage, direct float64, cost func(tile int64) (int64, bool)) int64 {
 	if image.Channels < tilesLeast || image.Filters < tilesLeast {
 		return 0
 	}
@@ -62,7 +94,7 @@ func chosenTile(image ops.WinogradImage, direct float64) int64 {
 	best = int64(float64(best) / direct)
 	limit := int64(float64(best) * tilesFaster)
 	for _, t := range []int64{2, 4} {
-		time, ok := image.Cost(t)
+		time, ok := cost(t)
 		side := (t + 2) * (t + 2)
 		if more := 4 * (side - taps) * image.Kernel * image.Channels * image.Filters; ok && time < limit && best-time >= tilesWorthByte*more {
 			tile, taps, best = t, side, time
@@ -74,38 +106,80 @@ func chosenTile(image ops.WinogradImage, direct float64) int64 {
 // inTiles is a convolution by tiles of the size that choose gives.
 func inTiles(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
 	w, x := n.Inputs[1], n.Inputs[0]
-	rank, kernel := len(x.Type.Shape), n.Attrs.Ints("kernel")
-	all := func(name string, want int64) bool {
-		return !slices.ContainsFunc(n.Attrs.Ints(name), func(v int64) bool { return v != want })
-	}
-	if !ops.Last(n) || ops.HasHoles(n) || rank != 4 && rank != 5 || w.Const == nil || x.Type.DType != dtype.F32 || n.Outputs[0].Type.DType != dtype.F32 || n.Attrs.Int("groups", 1) != 1 ||
-		kernel[rank-4] != 3 || kernel[rank-3] != 3 || !all("strides", 1) || !all("dilations", 1) {
+	if !ops.Last(n) || ops.HasHoles(n) || !canBeTiled(n) {
 		return nil
 	}
 	planes := int64(1)
-	if rank == 5 {
-		planes = kernel[0]
+	if len(x.Type.Shape) == 5 {
+		planes = n.Attrs.Ints("kernel")[0]
 	}
 	image := ops.WinogradImageOf(x.Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin"), planes, r.Dims())
 	if image.Channels*image.Filters == 0 || planes > tilesPlanes {
+		return nil
+	}
+	weights, tile := weightsInTiles(b, w, w.Const, choose(image))
+	if weights == nil {
+		return nil
+	}
+	return ops.Winograd(b, x, weights, w, biasOf(n), tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+}
+
+// inStages is a convolution by tiles of the size that choose gives, in stages.
+func inStages(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.WinogradImage) int64) *ir.Value {
+	w, x := n.Inputs[1], n.Inputs[0]
+	if ops.Last(n) || ops.HasHoles(n) || len(x.Type.Shape) != 4 || !canBeTiled(n) {
+		return nil
+	}
+	last := func(shape []sym.Expr) []sym.Expr { return permutedShape(shape, ops.ChannelsLast(4)) }
+	image := ops.WinogradImageOf(last(x.Type.Shape), last(n.Outputs[0].Type.Shape), n.Attrs.Exprs("begin"), 1, r.Dims())
+	if image.Channels*image.Filters == 0 {
 		return nil
 	}
 	tile := choose(image)
 	if tile == 0 {
 		return nil
 	}
-	if !transformable(w.Const) {
-		return nil
-	}
-	weights, err := tiledWeights(w.Const, tile)
+	turned, err := tensor.Permuted(w.Const, w.Const.Shape(), ops.WeightsLast(n))
 	if err != nil {
 		b.Fail(err)
 	}
-	var bias *ir.Value
-	if len(n.Inputs) > 2 {
-		bias = n.Inputs[2]
+	weights, tile := weightsInTiles(b, w, turned, tile)
+	if weights == nil {
+		return nil
 	}
-	return ops.Winograd(b, x, b.Constant(w.Name, weights), w, bias, tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+	return ops.WinogradStages(b, x, weights, w, biasOf(n), tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
+}
+
+// canBeTiled reports whether a convolution is one of f32 of 3 × 3, or of planes of that, side by side, with constant weights.
+func canBeTiled(n *ir.Node) bool {
+	w, x := n.Inputs[1], n.Inputs[0]
+	rank, kernel := len(x.Type.Shape), n.Attrs.Ints("kernel")
+	all := func(name string, want int64) bool {
+		return !slices.ContainsFunc(n.Attrs.Ints(name), func(v int64) bool { return v != want })
+	}
+	return (rank == 4 || rank == 5) && w.Const != nil && x.Type.DType == dtype.F32 && n.Outputs[0].Type.DType == dtype.F32 && n.Attrs.Int("groups", 1) == 1 &&
+		kernel[rank-4] == 3 && kernel[rank-3] == 3 && all("strides", 1) && all("dilations", 1)
+}
+
+// weightsInTiles are the weights of w, [3, 3, C, O] or planes of them, transformed for tiles of a size; nil if that is 0
+// or they cannot be.
+func weightsInTiles(b *ir.Builder, w *ir.Value, plain *tensor.Tensor, tile int64) (*ir.Value, int64) {
+	if tile == 0 || !transformable(plain) {
+		return nil, 0
+	}
+	weights, err := tiledWeights(plain, tile)
+	if err != nil {
+		b.Fail(err)
+	}
+	return b.Constant(w.Name, weights), tile
+}
+
+// biasOf is a convolution's bias; nil where it has none.
+func biasOf(n *ir.Node) *ir.Value {
+	if len(n.Inputs) > 2 {
+		return n.Inputs[2]
+	}
+	return nil
 }
 
 // transformable reports whether weights [3, 3, C, O], or planes of them, have a range in which transforming them loses

@@ -15,7 +15,8 @@ import (
 // A block does what is in the outer loops. Its threads share the locals, and each nest of independent iterations, or of
 // a contraction's sums, is spread over them.
 
-// bodyThreads is how many iterations some nest must have for it to be worth threads.
+// bodyThreads is how many iterations some nest must have for it to be worth threads; a kernel without steps needs more
+// than a thread does alone of a row.
 const bodyThreads = 16
 
 // blockBody makes a kernel with locals one for blocks of threads; nil where it has none, or does what a block cannot.
@@ -29,7 +30,7 @@ func (s *scheduler) blockBody(k *loop.Kernel) *loop.Kernel {
 		}
 		out = append(out, inBlocks(loops, body)...)
 	}
-	if w.not || w.widest < bodyThreads || !w.locals {
+	if w.not || w.widest < bodyThreads || !w.locals || !w.steps && w.widest <= shortRow {
 		return nil
 	}
 	return s.ifFits(k, out)
@@ -53,6 +54,8 @@ type bodyWriter struct {
 	names  *namer
 	widest float64 // iterations of a nest that is spread
 	locals bool
+	spread int  // nests
+	steps  bool // there are nests in steps that follow one another, or sums of products
 	not    bool // there is something that a block cannot do
 }
 
@@ -96,9 +99,12 @@ func (w *bodyWriter) loop(f *loop.For) loop.Stmt {
 			inner = next
 		}
 		w.widest = max(w.widest, size)
+		w.spread++
 	case f.Kind == loop.Each || f.Kind == loop.Serial:
+		steps, spread := f.Kind == loop.Serial, w.spread
 		f.Kind = loop.Serial
 		f.Body = w.body(f.Body)
+		w.steps = w.steps || steps && w.spread > spread
 	default:
 		w.not = true
 	}
@@ -127,7 +133,7 @@ func alone(body []loop.Stmt) bool {
 
 // contract is a contraction whose sums the threads have one by one.
 func (w *bodyWriter) contract(c *loop.Contract) loop.Stmt {
-	w.widest = max(w.widest, w.guess(c.M)*w.guess(c.N))
+	w.widest, w.steps = max(w.widest, w.guess(c.M)*w.guess(c.N)), true
 	row, column := w.names.bound("m"), w.names.bound("n")
 	move := func(t *loop.Tile, steps []sym.Expr, by sym.Name) {
 		t.Origin = slices.Clone(t.Origin)
