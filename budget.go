@@ -10,12 +10,14 @@ import (
 	"github.com/weirml/weir/internal/mem"
 )
 
-// Saving is one change that Options.Budget asked for, and what it costs. Its Kind is "chunk": what is computed from
-// Tensor to At is computed in so many Pieces; "batch": so is all that depends on the batch, in Loops over its examples,
-// and sums over the batch grow from piece to piece, in another order than without a budget; "recompute": the tensor is
-// computed again where it is needed again; "spill": it is put into a file of the run's own and fetched back; "page": a
-// weight is left in its file and brought into memory where it is used: of a table the rows that a run asks for, at most
-// so many Rows; what a product reads in so many Pieces, one after the other; else all of it.
+// Saving is one change that Options.Budget or Options.DeviceBudget asked for, and what it costs. Its Kind is
+// "chunk": what is computed from Tensor to At is computed in so many Pieces; "batch": so is all that depends on the
+// batch, in Loops over its examples, and sums over the batch grow from piece to piece, in another order than without
+// a budget; "recompute": the tensor is computed again where it is needed again; "spill": it is put into a file of
+// the run's own and fetched back; "page": a weight is left in its file and brought into memory where it is used: of
+// a table the rows that a run asks for, at most so many Rows; what a product reads in so many Pieces, one after the
+// other; else all of it; "direct": a device computes all convolutions directly, not by Winograd's algorithms, and so
+// many Bytes of its memory less are taken.
 type Saving struct {
 	Kind   string `json:"kind"`
 	Tensor string `json:"tensor"`
@@ -46,6 +48,8 @@ func (s Saving) String() string {
 		return fmt.Sprintf("batch %s to %s (%s): %d examples of %d operators in %d pieces, in %d loops%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, s.Loops, more)
 	case "chunk":
 		return fmt.Sprintf("chunk %s to %s (%s): %d rows of %d operators in %d pieces%s", s.Tensor, s.At, mem.FormatBytes(s.Bytes), s.Rows, s.Operators, s.Pieces, more)
+	case "direct":
+		return fmt.Sprintf("direct convolutions, not by Winograd's algorithms (%s of the device's memory)", mem.FormatBytes(s.Bytes))
 	case "recompute":
 		cost = fmt.Sprintf("%.1f MFLOP", float64(s.Operations)/1e6)
 	}
@@ -58,7 +62,7 @@ func (s Saving) String() string {
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }
 
-// Savings lists what Options.Budget changed in the plan, in the order in which it was done; none where it fits by
+// Savings lists what Options.Budget and Options.DeviceBudget changed in the plan, in the order in which it was done; none where it fits by
 // itself. What an artefact's own budget changed comes first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)

@@ -42,7 +42,7 @@ type Options struct {
 	Calls     int   // runs that may be active, or have results not closed, at once; 0: 1
 	Budget    int64 // the most bytes that the whole may take; 0: no limit
 	// DeviceBudget is the most bytes that the program may take of its device's memory, where Budget is of the host's; 0: no limit. For neither is anything of a program for a
-	// device computed again, in pieces, or from files: it fits as it is, or is refused.
+	// device computed again, in pieces, or from files: it fits as it is, for DeviceBudget at least with all convolutions computed directly, or is refused.
 	DeviceBudget int64
 	// PageFolder is where a budget has files of its own: what calls spill to, and weights that were laid out anew and
 	// are paged. It should be on a disk: files on a tmpfs are memory. Empty, it is the folder for temporary files
@@ -141,11 +141,11 @@ type Program struct {
 	owns       []bool        // by output's port: it has storage that can be elsewhere
 	own        []held        // by input: the states that the program has tensors for; nil if there are none
 
-	asks asks
-	room int64 // with a budget: what it leaves for what data decide
-	// What the compiler is told to keep within is so much less than the budget, and the peak so much more.
-	stricter, excess int64
-	taken            atomic.Int64 // of it
+	asks     asks
+	room     int64 // with a budget: what it leaves for what data decide
+	stricter int64 // what the compiler is told to keep within is so much less than the budget
+	over     over
+	taken    atomic.Int64 // of it
 }
 
 // bound is a call for certain dimensions.
@@ -171,32 +171,62 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
 const mostStricter = 4
 
+// over is how many bytes more than its budgets a program takes, if that is why it is refused, and something can be done.
+type over struct{ host, device int64 }
+
 // compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and with the code that there is before
-// anything is saved: where the peak is more than the budget in the end, it is told to keep within less.
+// anything is saved: where the peak is more than the budget in the end, it is told to keep within less. What takes too much of a device's memory is compiled with convolutions computed directly.
 func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choices) (*Program, error) {
-	first, excess, err := compileWithin(ctx, m, o, choices, 0)
+	first, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	if beyond.device > 0 {
+		return compileDirect(ctx, m, o, choices, beyond.device, err)
+	}
+	excess := beyond.host
 	for stricter, tries := excess, 0; excess > 0 && tries < mostStricter && stricter < o.Budget; tries++ {
-		var p *Program
-		if p, excess, _ = compileWithin(ctx, m, o, choices, stricter); p != nil {
+		p, beyond, _ := compileWithin(ctx, m, o, choices, stricter)
+		if p != nil {
 			return p, nil
 		}
 		if stopped := ctx.Err(); stopped != nil {
 			return nil, stopped
 		}
+		excess = beyond.host
 		stricter += excess
 	}
 	return first, err
 }
 
-// compileWithin compiles, and has the compiler keep within so much less than the budget. excess is how much more than the budget the program takes, if that is why it is refused.
-func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program, excess int64, err error) {
+// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more than its device's budget, and was refused for that. If it takes too much
+// still, it is refused for the less.
+func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64, refused error) (*Program, error) {
+	if choices.All.Tile != 0 || o.Exact {
+		return nil, refused
+	}
+	choices.All.Tile = 1
+	p, beyond, err := compileWithin(ctx, m, o, choices, 0)
+	switch {
+	case p != nil:
+		peak, err := p.memory.Device.Formula(p.options.Calls).Max()
+		if err != nil {
+			return p, nil
+		}
+		p.saved = append(p.saved, Saving{Kind: "direct", Bytes: o.DeviceBudget + excess - peak})
+		return p, nil
+	case ctx.Err() != nil || beyond.device > 0 && beyond.device < excess:
+		return nil, err
+	}
+	return nil, refused
+}
+
+// compileWithin compiles, and has the compiler keep within so much less than the budget.
+func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Choices, stricter int64) (p *Program, beyond over, err error) {
 	defer diag.Recover(&err, "compiling")
 	defer diag.Faults(diag.Faults(true))
 	if err := ctx.Err(); err != nil {
-		return nil, 0, err
+		return nil, over{}, err
 	}
 	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
-		return nil, 0, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget, o.DeviceBudget).
+		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget, o.DeviceBudget).
 			WithFix("0 stands for all cores, one call and no budget")
 	}
 	if o.Threads == 0 {
@@ -206,10 +236,10 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		o.Calls = 1
 	}
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Precision) {
-		return nil, 0, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
+		return nil, over{}, diag.Unsupportedf("precision %s; f32, bf16 and i8 are supported", o.Precision)
 	}
 	if !slices.Contains([]DType{InvalidDType, F32, BF16, I8}, o.Cache) {
-		return nil, 0, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
+		return nil, over{}, diag.Unsupportedf("caches of %s; f32, bf16 and i8 are supported", o.Cache)
 	}
 	switch o.Target {
 	case Best, CPU, Reference:
@@ -217,21 +247,21 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		o.CPU = string(Portable)
 	case Vulkan:
 	default:
-		return nil, 0, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
+		return nil, over{}, diag.Unsupportedf("target %q; there are cpu, portable, reference and vulkan", o.Target)
 	}
 	if o.Limits != "" && o.Target != Vulkan {
-		return nil, 0, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
+		return nil, over{}, diag.Inputf("limits %q for target %q", o.Limits, o.Target).WithFix("limits are of a device: set the target to vulkan")
 	}
 	if o.Target == Reference && m.source.module() != nil {
 		if o.Budget > 0 {
-			return nil, 0, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
+			return nil, over{}, diag.Unsupportedf("a budget for the reference, which computes on Go's heap").WithFix("compile for --target cpu, or set GOMEMLIMIT")
 		}
 		if o.Precision == BF16 || o.Precision == I8 {
-			return nil, 0, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
+			return nil, over{}, diag.Unsupportedf("%s by the reference, which computes what the model says", o.Precision).WithFix("compare with the tolerance of the precision")
 		}
 	}
 	if err := m.retain(); err != nil {
-		return nil, 0, err
+		return nil, over{}, err
 	}
 	if o.Logger != nil {
 		o.Logger.Debug("compiling", "model", m.file, "target", o.Target, "cpu", o.CPU)
@@ -246,7 +276,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 		}
 	}(p)
 	if err = m.source.compile(ctx, p, o, choices); err != nil {
-		return nil, 0, inFile(err, m.file)
+		return nil, over{}, inFile(err, m.file)
 	}
 	if p.target = Target(p.compiled.Code.Machine.Name); p.target != Portable && p.target != Reference && p.target != Vulkan {
 		p.target = CPU
@@ -259,7 +289,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	asked := p.deviceAsked()
 	x, err := executor.New(p.compiled.Program, p.compiled.Code, executor.Options{Host: cpu.Host{}, Threads: o.Threads, Reserve: p.reserve, Guard: guarded, Poison: poisoned, Own: o.Private, Folder: o.PageFolder, Device: p.device, Absent: p.absent})
 	if err != nil {
-		return nil, 0, err
+		return nil, over{}, err
 	}
 	p.deviceHeld = p.deviceAsked() - asked
 	p.labels = labelsOf(p.compiled.Program)
@@ -270,7 +300,7 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	}
 	if err := p.makeOwn(); err != nil {
 		x.Close()
-		return nil, 0, inFile(err, m.file)
+		return nil, over{}, inFile(err, m.file)
 	}
 	p.memory = newMemory(p)
 	p.setStates()
@@ -278,12 +308,12 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	for _, check := range []func() error{p.checkBudget, p.checkDeviceBudget, p.checkFolder, p.checkLimit} {
 		if err := check(); err != nil {
 			x.Close()
-			return nil, p.excess, inFile(err, m.file)
+			return nil, p.over, inFile(err, m.file)
 		}
 	}
 	kept = true
 	p.ready()
-	return p, 0, nil
+	return p, over{}, nil
 }
 
 // ready makes the first call where nothing about it is left to know and it is small, so that the first run takes no longer than those that follow. Where there is no memory
@@ -389,7 +419,7 @@ func (p *Program) checkBudget() error {
 	}
 	if peak > p.options.Budget {
 		if p.target != Vulkan { // for which the compiler saves nothing
-			p.excess = peak - p.options.Budget
+			p.over.host = peak - p.options.Budget
 		}
 		return compiler.OverBudget(peak, "the peak is %d bytes, %d are allowed", peak, p.options.Budget)
 	}
@@ -411,6 +441,7 @@ func (p *Program) checkDeviceBudget() error {
 		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
 	if peak > most {
+		p.over.device = peak - most
 		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).WithFix("give the dimensions smaller values, or fewer calls")
 	}
 	return nil

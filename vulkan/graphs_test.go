@@ -141,7 +141,11 @@ func (n *network) attention() {
 // growImage adds a layer of images.
 func (n *network) growImage() {
 	channels, height, width := n.shape[1], n.shape[2], n.shape[3]
-	switch n.IntN(6) {
+	switch n.IntN(7) {
+	case 6: // in tiles, if there are channels enough
+		filters := 32 + n.Int64N(40)
+		n.node("Conv", []string{n.constant(dtype.F32, filters, channels, 3, 3), n.constant(dtype.F32, filters)}, wire.IntsAttribute("pads", 1, 1, 1, 1))
+		n.shape = []int64{n.shape[0], filters, height, width}
 	case 0, 1, 2:
 		groups := int64(1)
 		if n.IntN(3) == 0 {

@@ -26,12 +26,17 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected results in testd
 
 // commands are the passes that testdata runs, by the name that a case begins with.
 var commands = map[string]func(*ir.Module) error{
-	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": Blocks, "dequantized": Dequantized, "halves": Halves, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "scattered": Scattered, "factored": Factored, "groups": Groups, "shared": Shared, "quantised": Quantised, "integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout, "beside": func(m *ir.Module) error { return errors.Join(Layout(m), Beside(m)) }, "exactly": LayoutExact, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "narrow": Narrow, "chunk": chunkAll,
+	"absorb": Absorb, "again": Again, "marks": Marks, "blocks": Blocks, "dequantized": Dequantized, "halves": Halves, "activations": Activations, "attention": Attention, "reductions": Reductions, "rotary": Rotary, "scales": Scales, "scattered": Scattered, "factored": Factored, "groups": Groups, "shared": Shared, "quantised": Quantised, "integers": Integers, "transposes": Transposes, "branches": Branches, "common": Common, "dead": Dead, "expand": Expand, "fold": Fold, "identities": Identities, "joined": Joined, "repeats": Repeats, "layout": Layout, "beside": func(m *ir.Module) error { return errors.Join(Layout(m), Beside(m)) }, "exactly": LayoutExact, "winograd2": inTilesOf(2), "winograd4": inTilesOf(4), "stages2": inStagesOf(2), "stages4": inStagesOf(4), "narrow": Narrow, "chunk": chunkAll,
 }
 
 // inTilesOf is Layout, and then Winograd with tiles of one size.
 func inTilesOf(tile int64) func(*ir.Module) error {
 	return func(m *ir.Module) error { return errors.Join(Layout(m), WinogradAs(m, tile)) }
+}
+
+// inStagesOf is WinogradForBlocks with tiles of one size.
+func inStagesOf(tile int64) func(*ir.Module) error {
+	return func(m *ir.Module) error { return WinogradForBlocksAs(m, tile) }
 }
 
 // TestText runs the cases of testdata/*.txt: a line "== pass title", the declarations of a module, a line "--", the rules that fired, and the module after the pass and
