@@ -64,7 +64,7 @@ var Passes = []PassRow{
 // onBlocks is what runs in the place of passes for machines that run blocks of threads; nil: nothing, since the pass lays values out, or computes them, as suits registers of
 // vectors, and kernels for blocks read what models have.
 var onBlocks = map[string]func(*ir.Module) error{"blocks": nil, "blocks-allowed": nil, "blocks-bytes": nil, "layout": nil, "bytes": nil, "winograd": pass.WinogradForBlocks, "brain": nil,
-	"brain-weights": nil, "beside": nil, "dequantized": nil, "attention": nil, "expand": pass.ExpandForBlocks}
+	"brain-weights": nil, "beside": nil, "dequantized": nil, "expand": pass.ExpandForBlocks}
 
 // optional is what runs only where an option asks for it.
 var optional = map[string]func(o *Options) bool{

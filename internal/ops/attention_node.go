@@ -12,7 +12,7 @@ import (
 
 func init() {
 	define(&Def{Op: "attention", Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
-		Lowerings: []Lowering{{Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
+		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline}, {Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
 }
 
 // AttentionNode is Attention as one node, whose expansion Attention is; without its scores, and with every mask but the causal one in x.Mask. The node's own mask is

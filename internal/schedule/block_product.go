@@ -61,6 +61,9 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 		})
 }
 
+// mostRefused is how many tiles that fit are tried, at most, if the generator refuses them.
+const mostRefused = 4
+
 // cheapest is the kernel with the tile that costs least among those that fit; nil if none does.
 func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t productTile) float64, write func(t productTile) []loop.Stmt) *loop.Kernel {
 	type candidate struct {
@@ -72,9 +75,17 @@ func (s *scheduler) cheapest(k *loop.Kernel, tiles []productTile, cost func(t pr
 		list[i] = candidate{t, cost(t)}
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.cost, b.cost) })
+	refused := 0
 	for _, c := range list {
-		if next := s.ifFits(k, write(c.tile)); next != nil {
+		next := s.ifFits(k, write(c.tile))
+		if next == nil {
+			continue
+		}
+		if !s.refuses(next) {
 			return next
+		}
+		if refused++; refused == mostRefused {
+			break
 		}
 	}
 	return nil
@@ -159,9 +170,11 @@ func (p *product) matchAround() bool {
 		}
 		return true
 	})
-	if !plain || !stores {
-		return false
-	}
+	return plain && stores && p.closed()
+}
+
+// closed reports whether the operands mention no value of a name but their own.
+func (p *product) closed() bool {
 	own := map[string]bool{}
 	for _, s := range p.lets {
 		own[s.(*loop.Let).Name] = true

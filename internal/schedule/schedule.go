@@ -146,22 +146,21 @@ func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 
 // blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the machine can run neither.
 func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
-	refuses := s.options.Refuses
-	if refuses == nil {
-		refuses = func(*loop.Kernel) error { return nil }
-	}
-	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockDirect, s.blockProduct, s.blockSlices, s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
-		if next := recipe(k); next != nil && refuses(next) == nil {
+	for _, recipe := range []func(k *loop.Kernel) *loop.Kernel{s.blockOnline, s.blockDirect, s.blockProduct, s.blockSlices, s.blockColumns, s.blockRows, s.blockBody, s.blockTurned} {
+		if next := recipe(k); next != nil && !s.refuses(next) {
 			return next
 		}
 	}
-	if refuses(k) == nil {
+	if !s.refuses(k) {
 		return k
 	}
 	host := *s
 	host.machine = s.options.Host
 	return host.kernel(k)
 }
+
+// refuses reports whether the generator does not take a kernel.
+func (s *scheduler) refuses(k *loop.Kernel) bool { return s.options.Refuses != nil && s.options.Refuses(k) != nil }
 
 // forBlocks reports whether a kernel is written for blocks of threads, and so is scheduled already.
 func forBlocks(k *loop.Kernel) bool {
