@@ -18,7 +18,9 @@ func inStages(t *testing.T, x, w *tensor.Tensor, tile int64) *tensor.Tensor {
 	transformed := make([]float32, (tile+2)*(tile+2)*channels*filters)
 	WinogradWeights(transformed, weights, channels, filters, tile)
 	u := tensor.Must(tensor.FromSlice(transformed, (tile+2)*(tile+2), channels, filters))
-	turned := func(x *tensor.Tensor, perm ...int64) *tensor.Tensor { return tensor.Must(tensor.Permuted(x, x.Shape(), perm)).Clone() }
+	turned := func(x *tensor.Tensor, perm ...int64) *tensor.Tensor {
+		return tensor.Must(tensor.Permuted(x, x.Shape(), perm)).Clone()
+	}
 	s := newSampled(Sample{Inputs: []*tensor.Tensor{turned(x, 0, 3, 1, 2), u, turned(w, 3, 2, 0, 1)}}, false)
 	pad := ir.Constants([]int64{1, 1})
 	var y *ir.Value
