@@ -94,21 +94,17 @@ func (w *productWriter) direct() []loop.Stmt {
 	sums, a, b := local("sums", t.ownRows, t.ownColumns), local("a", t.ownRows), local("b", t.ownColumns)
 	steps := w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt {
 		row, column, rowStep, columnStep := w.place(thread)
-		origin, own := []sym.Expr{thread, zero}, []sym.Expr{zero, one}
 		body := []loop.Stmt{
 			w.own(a, w.a, w.rowsOf, w.row.Add(row), rowStep, thread, t.rows),
 			w.own(b, w.b, w.columnsOf, w.column.Add(column), columnStep, thread, t.columns),
-			&loop.Contract{M: sym.Const(t.ownRows), N: sym.Const(t.ownColumns), K: one,
-				C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}},
-				A: loop.Tile{Buffer: a.Name, Origin: origin, Row: own, Col: []sym.Expr{zero, zero}},
-				B: loop.Tile{Buffer: b.Name, Origin: origin, Row: []sym.Expr{zero, zero}, Col: own}},
+			contractOwn(sums, a, b, thread),
 		}
 		for _, f := range slices.Backward(w.product.steps) {
 			body = []loop.Stmt{&loop.For{Kind: loop.Serial, Var: f.Var, Extent: f.Extent, Body: body}}
 		}
 		return body
 	})
-	return []loop.Stmt{sums, a, b, w.begin(sums), steps, w.end(sums)}
+	return []loop.Stmt{sums, a, b, w.begin(sums), steps, w.end(sums, w.finish)}
 }
 
 // own computes what a thread reads of one operand in a step.

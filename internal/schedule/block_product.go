@@ -57,6 +57,9 @@ func (s *scheduler) blockProduct(k *loop.Kernel) *loop.Kernel {
 	return s.cheapest(k, tiles, func(t productTile) float64 { return s.productCost(p, t) },
 		func(t productTile) []loop.Stmt {
 			w := s.newProductWriter(k, p, t)
+			if splits := s.splitsOf(p, t); splits > 1 {
+				return (&splitWriter{productWriter: w, splits: splits}).kernel()
+			}
 			return w.blocks(w.block)
 		})
 }
@@ -238,9 +241,12 @@ func (s *scheduler) productCost(p *product, t productTile) float64 {
 	rows, columns, steps := ceil(s.sizeOf(p.rows), t.rows), ceil(s.sizeOf(p.columns), t.columns), ceil(s.sizeOf(p.steps), t.steps)
 	blocks := rows * columns * s.sizeOf(p.batch)
 	perStep := float64(t.rows*t.columns)*(1+0.5/float64(t.ownRows)+0.5/float64(t.ownColumns)) + 4*float64(t.rows+t.columns) + float64(barrierCost)/float64(t.steps)
-	cost := blocks * steps * float64(t.steps) * perStep
-	if few := busyThreads / (blocks * float64(t.threads())); few > 1 {
+	cost, splits := blocks*steps*float64(t.steps)*perStep, float64(s.splitsOf(p, t))
+	if few := busyThreads / (blocks * splits * float64(t.threads())); few > 1 {
 		cost *= min(few, 16)
+	}
+	if splits > 1 {
+		cost += splitCost * splits * s.sizeOf(p.loops)
 	}
 	return cost
 }
@@ -259,6 +265,7 @@ func ceil(n float64, by int64) float64 { return math.Ceil(n / float64(by)) }
 const (
 	busyThreads = 1 << 14 // that a large machine runs at once, about
 	barrierCost = 1 << 10 // of the two barriers of a step, in multiplications of a block
+	splitCost   = 16      // of a partial sum that is stored and read, in multiplications
 )
 
 // flat is loops taken as one: its index is taken apart into theirs.
@@ -307,20 +314,29 @@ func (w *productWriter) each(kind loop.LoopKind, hint string, extent sym.Expr, b
 	return &loop.For{Kind: kind, Var: name, Extent: extent, Body: body(sym.Var(name))}
 }
 
-// blocks is the loops over blocks, each of which does what block says: what neighbouring blocks read of A or B is the same.
+// blocks is the loops over blocks, each of which does what block says.
 func (w *productWriter) blocks(block func() []loop.Stmt) []loop.Stmt {
+	return inBlocks(w.batch, w.tiles(block))
+}
+
+// tiles is the loops over the tiles of rows and columns: what neighbouring blocks read of A or B is the same.
+func (w *productWriter) tiles(block func() []loop.Stmt) []loop.Stmt {
 	t := w.tile
-	body := w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
+	return []loop.Stmt{w.each(loop.Block, "bn", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), func(bn sym.Expr) []loop.Stmt {
 		return []loop.Stmt{w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
 			w.row, w.column = bm.Mul(sym.Const(t.rows)), bn.Mul(sym.Const(t.columns))
 			return block()
 		})}
-	})
-	return inBlocks(w.batch, []loop.Stmt{body})
+	})}
 }
 
 // block is what one block does.
 func (w *productWriter) block() []loop.Stmt {
+	return w.added(zero, w.stepsOf.size.CeilDiv(sym.Const(w.tile.steps)), w.finish)
+}
+
+// added is a block that adds up so many tiles of steps, from one on, and makes of each sum of a thread what end says.
+func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt) []loop.Stmt {
 	t := w.tile
 	threads := sym.Const(t.threads())
 	shared := func(hint string, e loop.Expr, n int64) *loop.Local {
@@ -328,15 +344,15 @@ func (w *productWriter) block() []loop.Stmt {
 	}
 	tileA, tileB := shared("tile_a", w.a, t.rows), shared("tile_b", w.b, t.columns)
 	sums := &loop.Local{Name: w.names.name("sums"), DType: w.sum, Shape: []sym.Expr{threads, sym.Const(t.ownRows), sym.Const(t.ownColumns)}}
-	steps := w.each(loop.Serial, "k", w.stepsOf.size.CeilDiv(sym.Const(t.steps)), func(step sym.Expr) []loop.Stmt {
-		first := step.Mul(sym.Const(t.steps))
+	steps := w.each(loop.Serial, "k", count, func(step sym.Expr) []loop.Stmt {
+		first := from.Add(step).Mul(sym.Const(t.steps))
 		return []loop.Stmt{
 			w.fetch(tileA, w.a, w.rowsOf, w.row, first, t.rows),
 			w.fetch(tileB, w.b, w.columnsOf, w.column, first, t.columns),
 			w.each(loop.Thread, "t", threads, func(thread sym.Expr) []loop.Stmt { return []loop.Stmt{w.multiply(sums, tileA, tileB, thread)} }),
 		}
 	})
-	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums)}
+	return []loop.Stmt{tileA, tileB, sums, w.begin(sums), steps, w.end(sums, end)}
 }
 
 // begin makes a thread's sums 0.
@@ -347,8 +363,8 @@ func (w *productWriter) begin(sums *loop.Local) loop.Stmt {
 }
 
 // end makes of a thread's sums what the kernel stores.
-func (w *productWriter) end(sums *loop.Local) loop.Stmt {
-	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt { return w.finish(sums, thread, r, c) })
+func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
+	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt { return finish(sums, thread, r, c) })
 }
 
 // eachSum has each thread do something for each of its sums.

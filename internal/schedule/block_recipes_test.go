@@ -3,6 +3,7 @@ package schedule
 import (
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirml/weir/internal/loop"
@@ -261,6 +262,59 @@ func TestBlockSlices(t *testing.T) {
 			}
 			for i := range want {
 				if err := tensor.Compare(got[i], want[i], 1e-3, 1e-2); err != nil {
+					t.Fatalf("%+v: %v\n%s", c, err, next)
+				}
+			}
+		}
+	}
+}
+
+// TestBlockSplit: the steps of few sums of products are split among blocks, and the sums are what they were.
+func TestBlockSplit(t *testing.T) {
+	for _, source := range []string{
+		`kernel @k(%x: f32[2, n, k] read, %y: f32[k, m] read, %b: f32[m] read, %z: f32[2, n, m] write) dims(n, k, m) {
+		  each a < 2 { each i < n { each j < m {
+		    let %f = load %b[j]
+		    var %s: f32 = 1
+		    for d < k { %s add= mul(load %x[a, i, d], load %y[d, j]) }
+		    store %z[a, i, j] = max(mul(%s, %f), 0)
+		  } } }
+		}`,
+		`kernel @k(%x: f16[n, 1, k] read, %y: i8[m, k] read, %z: f32[m, n] write) dims(n, k, m) {
+		  each j < m { each i < n {
+		    var %s: f32 = 0
+		    for c < 1 { for d < k { %s add= mul(cast(f32, load %x[i, c, d]), cast(f32, load %y[j, d])) } }
+		    store %z[j, i] = %s
+		  } }
+		}`,
+	} {
+		for _, c := range []struct{ n, m, k, shared, threads int64 }{{3, 5, 2000, 16384, 256}, {64, 40, 1111, 32768, 1024}, {17, 9, 700, 256, 64}, {2, 130, 513, 64, 16}} {
+			k, err := loop.ParseKernel(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dims := map[sym.Name]int64{sym.User("n"): c.n, sym.User("k"): c.k, sym.User("m"): c.m}
+			s := &scheduler{module: &loop.Module{Kernels: []*loop.Kernel{k}}, machine: target.Vulkan(target.Limits{Shared: c.shared, Invocations: c.threads, Private: 512}), dims: sym.NewDims()}
+			if next := s.blockProduct(k.Clone()); next == nil || !strings.Contains(next.String(), "%tile_a") || strings.Contains(next.String(), "%partial") {
+				t.Fatalf("%+v: sums whose number is not known are split:\n%s", c, next)
+			}
+			k = withSizes(k, dims)
+			want, got := operands(t, k, dims, 1), operands(t, k, dims, 1)
+			if err := interpret(k, want, dims); err != nil {
+				t.Fatal(err)
+			}
+			next := s.blockProduct(k)
+			if next == nil || !strings.Contains(next.String(), "%partial") {
+				t.Fatalf("%+v: not split:\n%s", c, next)
+			}
+			if _, err := loop.Verify(next, s.dims); err != nil {
+				t.Fatalf("%v\n%s", err, next)
+			}
+			if err := interpret(next, got, dims); err != nil {
+				t.Fatalf("%v\n%s", err, next)
+			}
+			for i := range want {
+				if err := tensor.Compare(got[i], want[i], 1e-3, 1e-3); err != nil {
 					t.Fatalf("%+v: %v\n%s", c, err, next)
 				}
 			}

@@ -160,7 +160,9 @@ func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 }
 
 // refuses reports whether the generator does not take a kernel.
-func (s *scheduler) refuses(k *loop.Kernel) bool { return s.options.Refuses != nil && s.options.Refuses(k) != nil }
+func (s *scheduler) refuses(k *loop.Kernel) bool {
+	return s.options.Refuses != nil && s.options.Refuses(k) != nil
+}
 
 // forBlocks reports whether a kernel is written for blocks of threads, and so is scheduled already.
 func forBlocks(k *loop.Kernel) bool {
