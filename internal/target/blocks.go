@@ -17,9 +17,6 @@ const (
 	Storage8        = "storage8"         // elements of 8 bits in memory
 	Storage16       = "storage16"        // elements of 16 bits in memory
 	Dot8            = "dot8"             // products of four 8-bit integers, added up in one instruction
-	SubgroupSums    = "subgroup-sums"    // reductions over a subgroup
-	MatrixFloat16   = "matrix-float16"   // cooperative matrices of f16 with sums in f32
-	ImportHost      = "import-host"      // host memory used where it lies
 	PhysicalAddress = "physical-address" // buffers by address: without it there is no code for a machine
 	KeepsSpecial    = "keeps-special"    // f32 with signed zeros, infinities and NaN
 	KeepsSubnormal  = "keeps-subnormal"  // f32 with subnormal numbers

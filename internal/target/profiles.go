@@ -15,19 +15,19 @@ var profiles = map[string]Machine{
 	// What every implementation of Vulkan 1.2 that has addresses of buffers must have.
 	"minimum": Vulkan(Limits{}, PhysicalAddress),
 	"mobile": Vulkan(Limits{Shared: 16384, Invocations: 256, Subgroup: 16, Private: 256},
-		PhysicalAddress, Int8, Int16, Int64, Float16, Storage8, Storage16, SubgroupSums),
+		PhysicalAddress, Int8, Int16, Int64, Float16, Storage8, Storage16),
 	"desktop": Vulkan(Limits{Shared: 49152, Invocations: 1024, Subgroup: 32, Private: 512},
-		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums),
+		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8),
 	// AMD's Instinct MI300.
 	"gfx942": Vulkan(Limits{Shared: 65536, Invocations: 1024, Subgroup: 64, Private: 1024},
-		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums),
+		PhysicalAddress, Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8),
 }
 
 // Profiles are the names that ParseLimits takes.
 func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
 // blockFeatures are the features that a text may name.
-var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, SubgroupSums, MatrixFloat16, ImportHost, PhysicalAddress, KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
+var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress, KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
 
 // mostLimit is the largest limit that a text may name: sums of a few of them stay far from overflow.
 const mostLimit = 1 << 40

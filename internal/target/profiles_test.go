@@ -8,14 +8,14 @@ import (
 )
 
 func TestParseLimits(t *testing.T) {
-	m, err := ParseLimits("desktop, shared=1000,-float64,matrix-float16")
+	m, err := ParseLimits("desktop, shared=1000,-float64,cached-reads")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l := m.Limits; l.Shared != 1000 || l.Invocations != 1024 || l.Subgroup != 32 || !m.HasBlocks() {
 		t.Errorf("the limits are %+v", l)
 	}
-	if m.Has(Float64) || !m.Has(MatrixFloat16) || !m.Has(Int64) {
+	if m.Has(Float64) || !m.Has(CachedReads) || !m.Has(Int64) {
 		t.Errorf("the features are %v", m.Features)
 	}
 	for _, source := range []string{"", "shared", "shared=", "shared=0", "shared=-1", "shared=99999999999999999999", "Desktop", "float128", "-", "shared=1=2", "invocations=2,subgroup=4"} {

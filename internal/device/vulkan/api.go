@@ -70,7 +70,6 @@ const (
 	transferWrite       = 0x1000
 	hostRead            = 0x2000
 	bindCompute         = 1
-	subgroupArithmetic  = 4
 	portability         = 1 // flag of an instance: devices that lack a part of Vulkan are listed too
 	allocateAddressed   = 2 // flag of an allocation: it has an address
 	submitOnce          = 1 // flag of commands
@@ -341,8 +340,6 @@ const (
 	controlSubnormal         = 40
 	subgroupSize             = 32
 	subgroupThreads          = 16
-	subgroupOperations       = 24
-	subgroupStages           = 20
 	maintenance4Size         = 24
 	maintenanceMostBuffer    = 16
 	maintenance3Size         = 32

@@ -276,7 +276,6 @@ func (i *instance) describe(handle uintptr, number int) physical {
 		{target.Float16, f12.word(featureFloat16) != 0}, {target.Float64, features.word(featureFloat64) != 0},
 		{target.Storage8, f12.word(feature8Bits) != 0}, {target.Storage16, f11.word(feature16Bits) != 0},
 		{target.Dot8, dots.word(featureDotProduct) != 0},
-		{target.SubgroupSums, subgroups.word(subgroupOperations)&subgroupArithmetic != 0 && subgroups.word(subgroupStages)&stageCompute != 0},
 		{target.PhysicalAddress, f12.word(featureAddress) != 0},
 		{target.CachedReads, processor},
 		{target.KeepsSpecial, floats.word(controlSpecial) != 0}, {target.KeepsSubnormal, floats.word(controlSubnormal) != 0},
