@@ -74,7 +74,7 @@ func attentionFused(k *Nest, n *ir.Node) {
 		a.segments = append(a.segments, segment)
 		a.keys = a.keys.Add(segment.keys)
 	}
-	a.skips = s.Causal && (math.IsInf(s.fill(), -1) || s.fill() <= attentionHidden && a.mask == nil)
+	a.setSkips()
 	few := sym.Const(attentionFew)
 	switch {
 	case k.D.LE(a.queries, few) == sym.Yes:
@@ -92,6 +92,11 @@ func attentionFused(k *Nest, n *ir.Node) {
 			})
 		})
 	}
+}
+
+// setSkips has keys behind a query's position be left out, if they have no weight.
+func (a *attentionKernel) setSkips() {
+	a.skips = a.Causal && (math.IsInf(a.fill(), -1) || a.fill() <= attentionHidden && a.mask == nil)
 }
 
 // each visits all sequences and heads.

@@ -33,18 +33,19 @@ func attentionOnline(k *Nest, n *ir.Node) {
 	key, value := k.In[1], k.In[2]
 	a.queries, a.keys, a.size, a.width = a.query.Shape[2], key.Shape[2], a.query.Shape[3], a.out.Shape[3]
 	a.segments = []attentionSegment{{key: key, value: value, keys: a.keys}}
+	a.setSkips()
 	a.each(func(row attentionRow) {
 		k.Each("q", a.queries, func(q sym.Expr) {
 			sums := k.Local("o", dtype.F32, a.width)
 			k.Each("z", a.width, func(e sym.Expr) { k.Store(sums, []sym.Expr{e}, a.number(0)) })
 			top, total := k.Var("top", a.number(math.Inf(-1))), k.Var("total", a.number(0))
-			k.Serial("j", a.keys, func(j sym.Expr) {
+			k.Serial("j", a.seen(a.segments[0], q), func(j sym.Expr) {
 				sum := k.Var("sum", a.number(0))
 				k.Serial("d", a.size, func(d sym.Expr) {
 					k.Reduce(sum, loop.Add, times(a.query.Load(row.sequence, row.head, q, d), loop.Convert(dtype.F32, key.Load(row.sequence, row.group, j, d))))
 				})
 				x := a.score(a.scaled(sum), row, q, j)
-				if a.Causal {
+				if a.Causal && !a.skips {
 					x = loop.Choose(loop.Apply2(loop.Le, loop.At(j), loop.At(q.Add(a.Past))), x, a.number(a.fill()))
 				}
 				score := k.Let("score", x)

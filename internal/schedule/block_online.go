@@ -35,8 +35,9 @@ var lowest = loop.Number(dtype.F32, math.Inf(-1))
 type online struct {
 	*product // of rows and keys
 	keys     *loop.For
-	sums     string // the local
-	size     int64  // of it
+	seen     sym.Expr // of the keys, so many go into a row, if that depends on it
+	sums     string   // the local
+	size     int64    // of it
 	scores   []loop.Stmt
 	score    string
 	top      string
@@ -56,11 +57,11 @@ func matchOnline(k *loop.Kernel) *online {
 	var body []loop.Stmt
 	o.loops, body = outerLoops(k.Body)
 	at := slices.IndexFunc(body, func(s loop.Stmt) bool { f, is := s.(*loop.For); return is && f.Kind == loop.Serial })
-	if len(o.loops) == 0 || at < 0 || !freeOf(body[at].(*loop.For).Extent, o.loops) {
+	if len(o.loops) == 0 || at < 0 {
 		return nil
 	}
 	o.keys = body[at].(*loop.For)
-	if o.ended = body[at+1:]; !o.matchBegin(body[:at]) || !o.matchKeys(o.keys.Body) || !o.matchEnd() {
+	if o.ended = body[at+1:]; !o.matchBegin(body[:at]) || !o.matchKeys(o.keys.Body) || !o.matchEnd() || !o.matchSeen() {
 		return nil
 	}
 	o.loops = append(slices.Clone(o.loops), o.keys)
@@ -72,6 +73,43 @@ func matchOnline(k *loop.Kernel) *online {
 		return nil
 	}
 	return o
+}
+
+// matchSeen finds how many keys there are for all rows together, if each row has as many as those before it, or more.
+func (o *online) matchSeen() bool {
+	extent := o.keys.Extent
+	if freeOf(extent, o.loops) {
+		return true
+	}
+	o.seen = extent
+	values := map[sym.Name]sym.Expr{}
+	for _, f := range o.loops {
+		if !mentions(extent, f.Var) {
+			continue
+		}
+		if !rises(extent, f.Var) {
+			return false
+		}
+		values[f.Var] = f.Extent.Sub(one)
+	}
+	most := extent.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := values[name]; return v, ok }).Max(zero)
+	o.keys = &loop.For{Kind: o.keys.Kind, Var: o.keys.Var, Extent: most, Body: o.keys.Body}
+	return freeOf(most, o.loops)
+}
+
+// rises reports whether an extent, the least or greatest of sums, is seen not to fall when a variable rises.
+func rises(extent sym.Expr, by sym.Name) bool {
+	for _, args := range [][]sym.Expr{extent.MinArgs(), extent.MaxArgs()} {
+		if len(args) > 1 {
+			return !slices.ContainsFunc(args, func(e sym.Expr) bool { return !rises(e, by) })
+		}
+	}
+	step, rest, ok := extent.Linear(by)
+	if !ok {
+		return false
+	}
+	n, fixed := step.Const()
+	return fixed && n >= 0 && !mentions(rest, by)
 }
 
 // matchBegin finds the local of sums, which begin as 0, and the two values that go from key to key.
@@ -389,10 +427,24 @@ func (w *onlineWriter) block() []loop.Stmt {
 		body = append(body, w.each(loop.Thread, "r", sym.Const(t.rows), func(r sym.Expr) []loop.Stmt {
 			return []loop.Stmt{store(w.tops, lowest, r), store(w.totals, zeroOf(dtype.F32), r)}
 		}))
-		body = append(body, w.each(loop.Serial, "u", w.columnsOf.size.CeilDiv(sym.Const(t.columns)), w.keyTile))
+		body = append(body, w.each(loop.Serial, "u", w.keysSeen().CeilDiv(sym.Const(t.columns)), w.keyTile))
 		return append(body, w.eachOwn(w.sums, w.result))
 	})
 	return inBlocks(w.batch, []loop.Stmt{tiles})
+}
+
+// keysSeen is how many keys the rows of a block go through: as many as the last of them, if that can be told.
+func (w *onlineWriter) keysSeen() sym.Expr {
+	if w.of.seen.Equal(sym.Expr{}) || len(w.rowsOf.loops) != 1 {
+		return w.columnsOf.size
+	}
+	last := map[sym.Name]sym.Expr{w.rowsOf.loops[0].Var: w.row.Add(sym.Const(w.tile.rows)).Min(w.rowsOf.size).Sub(one)}
+	return w.of.seenBy(last).Max(zero)
+}
+
+// seenBy is how many keys a row goes through.
+func (o *online) seenBy(row map[sym.Name]sym.Expr) sym.Expr {
+	return o.seen.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := row[name]; return v, ok })
 }
 
 func store(to *loop.Local, x loop.Expr, index ...sym.Expr) *loop.Store {
@@ -453,7 +505,7 @@ func contractOwn(sums, a, b *loop.Local, thread sym.Expr) *loop.Contract {
 		B: loop.Tile{Buffer: b.Name, Origin: origin, Row: []sym.Expr{zero, zero}, Col: own}}
 }
 
-// scored makes a score of a product; that of a key that does not exist is −∞.
+// scored makes a score of a product; that of a key that does not exist, or that the row does not go to, is −∞.
 func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
 	row, column, rowStep, columnStep := w.place(thread)
 	row, column = row.Add(r.Mul(rowStep)), column.Add(c.Mul(columnStep))
@@ -467,7 +519,10 @@ func (w *onlineWriter) scored(thread, r, c sym.Expr) []loop.Stmt {
 	names := w.names.anew(append([]loop.Stmt{&loop.Let{Name: w.product.begin.Name}}, w.of.scores...))
 	body := append([]loop.Stmt{&loop.Let{Name: names.to(w.product.begin.Name), X: sum}}, names.body(w.of.scores)...)
 	x := loop.Expr(&loop.Ref{Name: names.to(w.of.score), Type: dtype.F32})
-	if !w.equal(w.columnsOf.size.Mod(sym.Const(w.tile.columns)), zero) {
+	switch {
+	case !w.of.seen.Equal(sym.Expr{}):
+		x = &loop.Select{Cond: below(key, w.of.seenBy(values)), X: x, Y: lowest}
+	case !w.equal(w.columnsOf.size.Mod(sym.Const(w.tile.columns)), zero):
 		x = &loop.Select{Cond: below(key, w.columnsOf.size), X: x, Y: lowest}
 	}
 	return append(loop.Substitute(body, values), store(w.scores, x, column, row))
