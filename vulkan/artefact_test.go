@@ -41,7 +41,7 @@ func TestArtefacts(t *testing.T) {
 }
 
 func TestAbsentArtefact(t *testing.T) {
-	p, err := compile(t, randomNetwork(1).model(), weir.Options{Target: weir.Vulkan, Limits: "gfx942"})
+	p, err := compile(t, randomNetwork(1).model(), weir.Options{Target: weir.Vulkan, Limits: "gfx942,keeps-subnormal"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func TestFusions(t *testing.T) {
 			data, _ := f.model(false)
 			// A feature that the driver of the tests does not have keeps that driver's own limits out of it.
 			for _, shared := range []int64{65536, 32768, 16384, 2048} {
-				p, err := compile(t, data, weir.Options{Target: weir.Vulkan, Limits: fmt.Sprintf("gfx942,shared=%d", shared)})
+				p, err := compile(t, data, weir.Options{Target: weir.Vulkan, Limits: fmt.Sprintf("gfx942,keeps-subnormal,shared=%d", shared)})
 				if err != nil {
 					t.Fatalf("%d shared bytes: %v", shared, err)
 				}

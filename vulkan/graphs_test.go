@@ -233,7 +233,7 @@ func TestLimits(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		shared := []int64{2, 4, 16, 32, 64, 227}[seed%6] << 10
 		threads, private := int64(1)<<r.IntN(11), int64(16)<<r.IntN(7)
-		limits := fmt.Sprintf("desktop,shared=%d,invocations=%d,subgroup=1,private=%d", shared, threads, private)
+		limits := fmt.Sprintf("desktop,keeps-subnormal,shared=%d,invocations=%d,subgroup=1,private=%d", shared, threads, private)
 		if r.IntN(4) == 0 {
 			limits += ",cached-reads"
 		}
