@@ -45,3 +45,22 @@ func below(x, y sym.Expr) loop.Expr { return loop.Apply2(loop.Lt, loop.At(x), lo
 func ifBelow(x, y sym.Expr, body []loop.Stmt) []loop.Stmt {
 	return []loop.Stmt{&loop.When{Cond: below(x, y), Then: body}}
 }
+
+// store is a store to an element of a local.
+func store(to *loop.Local, x loop.Expr, index ...sym.Expr) *loop.Store {
+	return &loop.Store{To: to.Name, Index: index, X: x}
+}
+
+// load is an element of a local.
+func load(from *loop.Local, index ...sym.Expr) *loop.Load {
+	return &loop.Load{From: from.Name, Index: index, Type: from.DType}
+}
+
+// contractOwn adds the products of what a thread has of two operands in one step.
+func contractOwn(sums, a, b *loop.Local, thread sym.Expr) *loop.Contract {
+	origin, own := []sym.Expr{thread, zero}, []sym.Expr{zero, one}
+	return &loop.Contract{M: sums.Shape[1], N: sums.Shape[2], K: one,
+		C: loop.Tile{Buffer: sums.Name, Origin: []sym.Expr{thread, zero, zero}, Row: []sym.Expr{zero, one, zero}, Col: []sym.Expr{zero, zero, one}},
+		A: loop.Tile{Buffer: a.Name, Origin: origin, Row: own, Col: []sym.Expr{zero, zero}},
+		B: loop.Tile{Buffer: b.Name, Origin: origin, Row: []sym.Expr{zero, zero}, Col: own}}
+}
