@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -757,8 +758,13 @@ func (p *Program) dimsOf(args []*tensor.Tensor) ([]int64, error) {
 				return nil, err
 			}
 			if got := a.Shape()[axis]; got != want {
-				e := diag.Inputf("axis %d of %s%s is %d, %s is %d", axis, a.DType(), tensor.ShapeString(a.Shape()), got, extent, want).AtTensor(p.owner(i).Name)
-				if name, ok := extent.Name(); ok {
+				of := fmt.Sprintf("of %s%s, axis %d is %d", a.DType(), tensor.ShapeString(a.Shape()), axis, got)
+				name, named := extent.Name()
+				if _, fixed := extent.Const(); fixed {
+					return nil, diag.Inputf("%s, and the input's is %d", of, want).AtTensor(p.owner(i).Name)
+				}
+				e := diag.Inputf("%s, and %s is %d by what the other axes and inputs say", of, p.labels.show(extent), want).AtTensor(p.owner(i).Name)
+				if named {
 					return nil, e.AtDim(p.labels.of[name])
 				}
 				return nil, e

@@ -135,13 +135,17 @@ var variables = []struct{ name, otherwise string }{
 	{"WEIR_TARGET", "cpu"}, {"WEIR_CPU", "native"}, {"WEIR_THREADS", "GOMAXPROCS"}, {"WEIR_MAP", "on"}, {"WEIR_PIPELINES", "none kept"}, {"WEIR_DEBUG", "nothing"}, {"NO_COLOR", "not set"}, {"GOMEMLIMIT", "no limit"},
 }
 
-func (c *cli) env() error {
-	version := "devel"
+// version is that of the module, or devel for what was built where it is developed.
+func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
+		return info.Main.Version
 	}
+	return "devel"
+}
+
+func (c *cli) env() error {
 	here := weir.Here()
-	rows := [][2]string{{"version", version}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
+	rows := [][2]string{{"version", version()}, {"go", runtime.Version()}, {"os", runtime.GOOS}, {"architecture", runtime.GOARCH}, {"threads", fmt.Sprint(runtime.GOMAXPROCS(0))},
 		{"processor", here.Name}, {"features", strings.Join(here.Features, " ")}, {"caches", caches(here.Cache)}, {"target", here.CPU + ": " + here.Why}, {"page size", fmt.Sprint(values.PageSize())}, {"memory outside go's heap", fmt.Sprint(values.OutsideHeap())},
 		{"probe", probed()}}
 	devices, none := weir.Devices()

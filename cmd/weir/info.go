@@ -36,11 +36,11 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 		return err
 	}
 	defer m.Close()
-	d := m.Describe()
+	d, operations := m.Describe(), ""
 	if len(d.Unsupported) == 0 {
 		bar := c.progress(0, "counting operations")
 		if p, err := weir.Compile(ctx, m, weir.Options{}); err == nil {
-			d.Operations = p.Operations().String()
+			d.Operations, operations = p.Operations().String(), operationsText(p)
 			p.Close()
 		}
 		bar.finish()
@@ -57,7 +57,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 			return err
 		}
 	} else {
-		printInfo(m, d)
+		printInfo(m, d, operations)
 		if nodes {
 			for _, n := range d.Nodes {
 				fmt.Printf("  %s (%s): %s -> %s\n", n.Name, n.Op, strings.Join(n.Inputs, ", "), strings.Join(n.Outputs, ", "))
@@ -70,7 +70,7 @@ func (c *cli) info(ctx context.Context, path string, nodes bool) error {
 	return nil
 }
 
-func printInfo(m *weir.Model, d weir.Description) {
+func printInfo(m *weir.Model, d weir.Description, operations string) {
 	fmt.Printf("format       %s\n", d.Format)
 	if d.Producer != "" {
 		fmt.Printf("producer     %s\n", d.Producer)
@@ -88,8 +88,8 @@ func printInfo(m *weir.Model, d weir.Description) {
 		fmt.Printf("parameters   %d of %s, %s\n", p.Count, p.DType, values.FormatBytes(p.Bytes))
 	}
 	fmt.Printf("nodes        %d\n", len(d.Nodes))
-	if d.Operations != "" {
-		fmt.Printf("operations   %s\n", d.Operations)
+	if operations != "" {
+		fmt.Printf("operations   %s\n", operations)
 	}
 	if d.Tuned != nil {
 		printTuned(d.Tuned)
@@ -114,6 +114,65 @@ func printInfo(m *weir.Model, d weir.Description) {
 	for _, k := range keys {
 		fmt.Printf("metadata     %s = %s\n", k, m.Metadata()[k])
 	}
+}
+
+// usualExtent is what a dimension along another axis than an input's first counts as in an example.
+const usualExtent = 64
+
+// operationsText is a program's arithmetic for a person: a number, or an example and the formula.
+func operationsText(p *weir.Program) string {
+	size, example := p.Operations(), weir.Dims{}
+	if n, err := size.At(example); err == nil {
+		return formatOperations(n)
+	}
+	first := map[string]bool{}
+	for _, in := range p.Inputs() {
+		if len(in.Shape) > 0 {
+			first[in.Shape[0].Dim] = true
+		}
+	}
+	var at []string
+	for _, d := range p.Dims() {
+		n := int64(usualExtent)
+		if first[d.Name] {
+			n = 1
+		}
+		example[d.Name] = min(max(n, d.Min), d.Max)
+		at = append(at, fmt.Sprintf("%s = %d", d.Name, example[d.Name]))
+	}
+	n, err := size.At(example)
+	if err != nil {
+		return shortFormula(size.String())
+	}
+	return fmt.Sprintf("%s for %s; %s", formatOperations(n), strings.Join(at, ", "), shortFormula(size.String()))
+}
+
+// formatOperations is a number of operations with its thousands apart, and about.
+func formatOperations(n int64) string {
+	digits := fmt.Sprint(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	for _, unit := range []struct {
+		of   float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
+		if f := float64(n); f >= unit.of {
+			return fmt.Sprintf("%s (%.3g %sFLOP)", digits, f/unit.of, unit.name)
+		}
+	}
+	return digits
+}
+
+// longFormula is how much of a formula is printed where a person reads it.
+const longFormula = 200
+
+// shortFormula is a formula, or its beginning and how long it is.
+func shortFormula(formula string) string {
+	if len(formula) <= longFormula {
+		return formula
+	}
+	return fmt.Sprintf("%s (of %d characters; --json has all)", shortened(formula, longFormula), len(formula))
 }
 
 // printTuned lists what tuning chose.

@@ -29,6 +29,15 @@ const (
 // usageError is wrong usage of the command line.
 type usageError struct{ error }
 
+// missingError is a file of the command line that is not there.
+type missingError struct{ error }
+
+// Unwrap gives what was found.
+func (e missingError) Unwrap() error { return e.error }
+
+// errInterrupted is the error of a command that was interrupted.
+var errInterrupted = errors.New("interrupted")
+
 // errFailed ends the command with exit code 1 after its output has said why.
 var errFailed = errors.New("failed")
 
@@ -63,8 +72,10 @@ func (c *cli) command() *cobra.Command {
 		Long: `weir runs, plans, checks, measures and compiles models (ONNX, or its own text).
 
 It tells, before a model runs, exactly how much memory it will take; then it takes exactly that.`,
+		Version:       version(),
 		SilenceErrors: true, SilenceUsage: true,
 	}
+	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON value instead of text")
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false, "no progress")
 	root.PersistentFlags().BoolVarP(&c.verbose, "verbose", "v", false, "log what happens to standard error")
@@ -80,11 +91,14 @@ func (c *cli) report(ctx context.Context, err error) int {
 	}
 	code := exitNo
 	var usage usageError
+	var missing missingError
 	switch {
+	case errors.As(err, &missing):
+		code = exitUsage
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"), strings.HasPrefix(err.Error(), "required flag"):
 		code = exitUsage
 	case ctx.Err() != nil:
-		code = exitInterrupted
+		code, err = exitInterrupted, errInterrupted
 	case errors.Is(err, weir.ErrInternal):
 		code = exitBug
 	case errors.Is(err, weir.ErrUnsupported):
@@ -102,7 +116,7 @@ func (c *cli) report(ctx context.Context, err error) int {
 		fmt.Println(string(text))
 	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
-	if code == exitUsage {
+	if code == exitUsage && missing.error == nil {
 		fmt.Fprintln(os.Stderr, "weir: see weir help")
 	}
 	if code == exitBug {

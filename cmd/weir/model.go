@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -200,7 +202,11 @@ func load(path string) (*weir.Model, error) {
 	case ".mlir":
 		return nil, diag.Unsupportedf("%s files; .onnx, .pt2 and .weir are supported", filepath.Ext(path)).AtFile(path)
 	}
-	return weir.Load(path)
+	m, err := weir.Load(path)
+	if _, absent := os.Stat(path); err != nil && errors.Is(absent, fs.ErrNotExist) {
+		return nil, missingError{err}
+	}
+	return m, err
 }
 
 // compile loads and compiles, with a progress bar for what takes long.
@@ -241,6 +247,15 @@ func (f *modelFlags) compile(ctx context.Context, path string, adjust func(o *we
 	return l, bound, nil
 }
 
+// unknownDim is the error of a dimension that a model does not have, beside those that it has.
+func unknownDim(name string, names []string) error {
+	e := diag.Inputf("the model has no dimension %q", name).AtDim(name)
+	if len(names) == 0 {
+		return e.WithFix("leave --dim out: all of its sizes are fixed")
+	}
+	return e.WithFix("its dimensions are %s", strings.Join(names, ", "))
+}
+
 // checkBound checks the dimensions that --dim binds, and the budget at them.
 func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) error {
 	known := map[string]weir.Dimension{}
@@ -252,7 +267,7 @@ func (f *modelFlags) checkBound(p *weir.Program, bound weir.Dims, budget int64) 
 	for _, name := range slices.Sorted(maps.Keys(bound)) {
 		size := bound[name]
 		if d, ok := known[name]; !ok {
-			return diag.Inputf("the model has no dimension %q", name).AtDim(name).WithFix("its dimensions are %s", strings.Join(names, ", "))
+			return unknownDim(name, names)
 		} else if slices.ContainsFunc(p.Decided(), func(o weir.Dimension) bool { return o.Name == name }) && (size < d.Min || size > d.Max) {
 			return diag.Inputf("%d is outside %d to %d", size, d.Min, d.Max).AtDim(name)
 		}

@@ -98,6 +98,7 @@ type runFlags struct {
 	atol    float64
 	keep    []string
 	compare string
+	values  bool
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -118,6 +119,7 @@ func (c *cli) runCommand() *cobra.Command {
 	flags.Float64Var(&f.rtol, "rtol", 1e-3, "relative tolerance of --expect and --compare")
 	flags.Float64Var(&f.atol, "atol", 1e-7, "absolute tolerance of --expect and --compare")
 	flags.StringArrayVar(&f.keep, "keep", nil, "also give this tensor of the model's as a result (repeatable)")
+	flags.BoolVar(&f.values, "values", false, "with --json, give all elements of the results")
 	flags.StringVar(&f.compare, "compare", "", "reference: run the slow reference too, and name the first node that differs")
 	return cmd
 }
@@ -125,6 +127,9 @@ func (c *cli) runCommand() *cobra.Command {
 func (f *runFlags) run(ctx context.Context, path string) error {
 	if f.compare != "" && f.compare != "reference" {
 		return usageError{fmt.Errorf("--compare %s: compare with reference", f.compare)}
+	}
+	if f.values && !f.c.json {
+		return usageError{errors.New("--values is for --json; --output writes the results to files")}
 	}
 	l, dims, err := f.compile(ctx, path, f.kept)
 	if err != nil {
@@ -183,7 +188,7 @@ func (f *runFlags) print(outputs []values.Value) error {
 	if f.c.json {
 		all := map[string]any{}
 		for _, v := range outputs {
-			all[v.Name] = values.SummariseValue(v)
+			all[v.Name] = values.SummariseValue(v, f.values)
 		}
 		return f.c.printJSON(map[string]any{"outputs": all})
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -50,7 +52,11 @@ func (f *planFlags) planTable(ctx context.Context, path string) error {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return &weir.Error{Kind: weir.ErrInput, File: path, Detail: "it cannot be opened", Err: err}
+		e := &weir.Error{Kind: weir.ErrInput, File: path, Detail: "it cannot be opened", Err: err}
+		if errors.Is(err, fs.ErrNotExist) {
+			return missingError{e}
+		}
+		return e
 	}
 	defer file.Close()
 	problem, err := memplan.ReadCSV(file)

@@ -1,6 +1,7 @@
 package values
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"sort"
@@ -80,6 +81,26 @@ type Summary struct {
 	Max   *float64 `json:"max,omitempty"`
 	Mean  *float64 `json:"mean,omitempty"`
 	First []string `json:"first"`
+	// Values are all elements in order, where they are asked for. What JSON has no number for is a string.
+	Values []json.RawMessage `json:"values,omitempty"`
+}
+
+// WithValues adds all elements.
+func (s Summary) WithValues(t *Array) Summary {
+	s.Values = make([]json.RawMessage, t.Len())
+	for i := range s.Values {
+		text := t.Format(int64(i))
+		if json.Valid([]byte(text)) {
+			s.Values[i] = json.RawMessage(text)
+			continue
+		}
+		if strings := t.Strings(); strings != nil {
+			text = strings[i]
+		}
+		quoted, _ := json.Marshal(text)
+		s.Values[i] = quoted
+	}
+	return s
 }
 
 // Summarise looks at every element.

@@ -104,16 +104,22 @@ func Expected(file string, info weir.Info, got Value) (Value, error) {
 }
 
 // SummariseValue is Summarise for any kind: a list of a sequence's, nil for nothing.
-func SummariseValue(v Value) any {
+func SummariseValue(v Value, elements bool) any {
+	summary := func(t *Array) Summary {
+		if elements {
+			return Summarise(t).WithValues(t)
+		}
+		return Summarise(t)
+	}
 	switch {
 	case v.Absent:
 		return nil
 	case !v.Sequence:
-		return Summarise(v.Tensors[0])
+		return summary(v.Tensors[0])
 	}
 	list := make([]Summary, len(v.Tensors))
 	for i, t := range v.Tensors {
-		list[i] = Summarise(t)
+		list[i] = summary(t)
 	}
 	return list
 }

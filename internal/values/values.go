@@ -5,11 +5,11 @@ package values
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -484,7 +484,8 @@ func ints(shape []int64) []int {
 	return out
 }
 
-// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without one, next is given.
+// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without one, next is given;
+// a text that looks like the name of another input, and is no file, is an error.
 func Match(text string, inputs []weir.Info, next int) (input int, value string, err error) {
 	best := -1
 	for i, info := range inputs {
@@ -495,8 +496,25 @@ func Match(text string, inputs []weir.Info, next int) (input int, value string, 
 	if best >= 0 {
 		return best, text[len(inputs[best].Name)+1:], nil
 	}
+	if name, _, named := strings.Cut(text, "="); named && isName.MatchString(name) {
+		if _, err := os.Stat(text); err != nil {
+			return 0, "", diag.Inputf("there is no input %q", name).WithFix("the inputs are %s", listed(inputs))
+		}
+	}
 	if next >= len(inputs) {
-		return 0, "", diag.Inputf("%q names no input, and all have values", text).WithFix("the inputs are %s", fmt.Sprint(inputs))
+		return 0, "", diag.Inputf("%q names no input, and all have values", text).WithFix("the inputs are %s", listed(inputs))
 	}
 	return next, text, nil
+}
+
+// isName matches what a user would write for an input's name.
+var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:/-]*$`)
+
+// listed is inputs for a message.
+func listed(inputs []weir.Info) string {
+	list := make([]string, len(inputs))
+	for i, info := range inputs {
+		list[i] = info.String()
+	}
+	return strings.Join(list, ", ")
 }

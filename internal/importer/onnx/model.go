@@ -5,6 +5,7 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -108,6 +109,9 @@ func parse(data []byte) (m *Model, err error) {
 func parseModel(data []byte) (*Model, error) {
 	proto, err := wire.ParseModel(data)
 	if err != nil {
+		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) {
+			e.Detail = "this is not an ONNX model, or a broken one: " + e.Detail
+		}
 		return nil, err
 	}
 	if proto.Graph == nil {
