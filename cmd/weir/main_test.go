@@ -236,6 +236,18 @@ const table = "../../internal/memplan/testdata/minimalloc/input.12.csv"
 // open are the objects whose keys are names of the model's or the machine's.
 var open = map[string]bool{"outputs.": true, "dims.": true, "ops.": true, "metadata.": true, "settings.": true}
 
+// TestCompletion: a shell is told values of flags, and names in the model.
+func TestCompletion(t *testing.T) {
+	for _, row := range []struct{ args, want string }{
+		{"run " + digits + " --input ", "image=\n"}, {"plan " + digits + " --dim ", "batch=\n"}, {"run " + digits + " --expect ", "scores=\n"},
+		{"run --target ", "vulkan\n"}, {"dump --lang ", "spirv\n"}, {"run ", "onnx\n"}, {"run missing.onnx --input ", ":0\n"},
+	} {
+		if r := weirRun(t, append([]string{"__complete"}, strings.Split(row.args, " ")...)...); r.code != 0 || !strings.Contains(r.out, row.want) {
+			t.Errorf("%q: %d, %s%s, not %q", row.args, r.code, r.out, r.err, row.want)
+		}
+	}
+}
+
 // TestKeys holds the keys of what --json prints; -rewrite writes them down again.
 func TestKeys(t *testing.T) {
 	m := artefact(t, digits)
