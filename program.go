@@ -226,6 +226,9 @@ func compileWithin(ctx context.Context, m *Model, o Options, choices compiler.Ch
 	if err := ctx.Err(); err != nil {
 		return nil, over{}, err
 	}
+	if err := checkDebug(); err != nil {
+		return nil, over{}, err
+	}
 	if o.Threads < 0 || o.Calls < 0 || o.Budget < 0 || o.DeviceBudget < 0 {
 		return nil, over{}, diag.Inputf("%d threads, %d calls and budgets of %d and %d bytes: none of them is negative", o.Threads, o.Calls, o.Budget, o.DeviceBudget).
 			WithFix("0 stands for all cores, one call and no budget")
@@ -370,7 +373,7 @@ func (p *Program) compileModule(ctx context.Context, from moduleSource, o Option
 	if err != nil {
 		return err
 	}
-	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.written(), After: o.Stage, Progress: func(stage string) {
+	p.compiled, err = compiler.Compile(module, compiler.Options{Machine: machine, Tight: tight, Without: without, Budget: budget, Exact: o.Exact, Precision: o.Precision, Folder: o.PageFolder, Files: whileCompiling{m}, Choices: choices, Reference: p.target == Reference, Names: names, Written: from.written(), After: o.Stage, Progress: func(stage string) {
 		if o.Logger != nil {
 			o.Logger.Debug("compiled", "stage", stage)
 		}

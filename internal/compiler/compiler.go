@@ -4,6 +4,7 @@ package compiler
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/weirml/weir/internal/codegen/reference"
@@ -31,6 +32,7 @@ type Options struct {
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Precision dtype.DType                     // of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
+	Without   []string                        // passes that do not run: for finding out what one does
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
@@ -184,21 +186,11 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if o.Reference {
 			break
 		}
-		if c.plain != whole && !needed[p.Name] {
+		if c.plain != whole && !p.Needed || slices.Contains(o.Without, p.Name) {
 			continue
 		}
-		if other, differs := onBlocks[p.Name]; differs && c.forBlocks(&o) {
-			if p.Run = other; other == nil {
-				continue
-			}
-		}
-		if want := optional[p.Name]; want != nil && !want(&o) {
+		if p.Run = p.runs(&o, c.forBlocks(&o)); p.Run == nil {
 			continue
-		}
-		if other, differs := exact[p.Name]; differs && o.Exact {
-			if p.Run = other; other == nil {
-				continue
-			}
 		}
 		stage = p.Name
 		if err := c.run(&p, m, &o); err != nil {

@@ -1,88 +1,188 @@
 package compiler
 
 import (
+	"slices"
+
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/pass"
 )
 
-// PassRow is one rewriting of ir: its name, as `weir dump --after` takes it, and why it stands where it does.
+// PassRow is one rewriting of ir.
 type PassRow struct {
-	Name string
-	Run  func(*ir.Module) error
-	Why  string
+	Name          string // as `weir dump --after` takes it
+	Run           func(*ir.Module) error
+	Why           string                // it stands where it does
+	After, Before []string              // the passes that must come before it, and after it: held when the program begins
+	Needed        bool                  // nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
+	When          func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
+	// Blocks is for machines that run blocks of threads: what lays values out, or computes them, as suits registers of vectors is not for them, since kernels for
+	// blocks read what models have. Exact is for Options.Exact, which forbids other formulas than the model's.
+	Blocks, Exact instead
+	// Choosing and ChoosingForBlocks run a pass that chooses algorithms, and asks choose which; Run is not called then.
+	Choosing, ChoosingForBlocks func(m *ir.Module, brains float64, choose func(node string) int64) error
+}
+
+// instead is what runs in the place of a pass: nothing if it is off, and the pass itself if there is no other.
+type instead struct {
+	off bool
+	run func(*ir.Module) error
 }
 
 // Passes are run in this order.
 var Passes = []PassRow{
-	{"extents", pass.Extents, "first: conditions that were met late hold for shapes that were inferred early"},
-	{"marks", pass.Marks, "before what looks for patterns, which need not know of them"},
-	{"absorb", pass.Absorb, "before fold, which would make a second copy of a weight that a product can read transposed"},
-	{"dead-absorbed", pass.Dead, "before fold, which would compute the transposes that nothing reads any more"},
-	{"fold", pass.FoldFirst, "early: what is constant need not be rewritten by anything else"},
-	{"branches", pass.Branches, "after fold, which computes conditions; what a branch brings along is folded below, with what expand brings"},
-	{"dead", pass.Dead, "after fold, which leaves the inputs of what it folded behind"},
-	{"common", pass.Common, "before what looks for patterns, in which a value that occurs twice is computed once"},
-	{"identities", pass.Identities, "after common, before what looks for patterns, which need not know of operations that do nothing"},
-	{"scattered", pass.Scattered, "after identities, which leaves sums with 0 to nobody else"},
-	{"factored", pass.Factored, "after common, which leaves one value of those that are the same"},
-	{"scales", pass.Scales, "after fold, which makes one factor and one summand of a channel's statistics"},
-	{"quantised", pass.Quantised, "after identities, before transposes, which would move axes of floats"},
-	{"integers", pass.Integers, "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of floats"},
-	{"transposes", pass.Transposes, "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
-	{"activations", pass.Activations, "after identities"},
-	{"reductions", pass.Reductions, "after identities, which keeps the axes of reductions, before attention, which begins at a softmax"},
-	{"rotary", pass.Rotary, "after identities, which leaves one way to write a part of an axis"},
-	{"attention", pass.Attention, "after transposes and reductions"},
-	{"joined", pass.Joined, "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out of joined axes"},
-	{"narrow", pass.Narrow, "after attention, of which only some queries may be read, and before expand"},
-	{"expand", pass.Expand, "after what recognises whole operators, before lowering, which knows primitives only"},
-	{"absorb-expanded", pass.Absorb, "after expand, which makes products of transposed operands"},
-	{"fold-expanded", pass.Fold, "after expand, which makes constants of its own"},
-	{"common-expanded", pass.Common, "after expand, which makes the same counts and masks for every layer"},
-	{"identities-expanded", pass.Identities, "after expand and what recognises, which put reshapes one after another"},
-	{"blocks-bytes", pass.BlocksBytes, "as blocks-allowed, for all products"},
-	{"blocks-allowed", pass.BlocksAllowed, "before blocks, which takes what is left; in the same place as blocks"},
-	{"blocks", pass.Blocks, "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
-	{"dequantized", pass.Dequantized, "after integers and blocks, which read weights as they are stored, before layout, which lays weights out"},
-	{"halves", pass.Halves, "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
-	{"groups", pass.Groups, "after expand and identities-expanded, which leave reshapes one to a shape, before layout, which knows no groups"},
-	{"shared", pass.Shared, "after what recognises functions, and before the last search for what is computed twice"},
-	{"common-shared", pass.Common, "after groups and shared, which compute a normalisation's statistics and parts of functions for derivatives too"},
-	{"layout", pass.Layout, "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
-	{"bytes", pass.Bytes, "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
-	{"winograd", pass.Winograd, "after layout, whose convolutions it knows"},
-	{"brain-weights", pass.BrainWeights, "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
-	{"brain", pass.Brain, "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
-	{"beside", pass.Beside, "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
-	{"transposes-layout", pass.Transposes, "after layout, whose transposes may meet others"},
-	{"repeats", pass.Repeats, "after layout, which moves the axes of what is expanded"},
-	{"again", pass.Again, "after what makes one value of those that are the same, and before dead-expanded, which drops what is computed again everywhere"},
-	{"dead-expanded", pass.Dead, "last: lowering makes a kernel of every node that is left"},
+	{Name: "extents", Run: pass.Extents,
+		Why: "first: conditions that were met late hold for shapes that were inferred early"},
+	{Name: "marks", Run: pass.Marks, Before: []string{"absorb"},
+		Why: "before what looks for patterns, which need not know of them"},
+	{Name: "absorb", Run: pass.Absorb, Before: []string{"fold"},
+		Why: "before fold, which would make a second copy of a weight that a product can read transposed"},
+	{Name: "dead-absorbed", Run: pass.Dead, After: []string{"absorb"}, Before: []string{"fold"},
+		Why: "before fold, which would compute the transposes that nothing reads any more"},
+	{Name: "fold", Run: pass.FoldFirst, Before: []string{"branches"},
+		Why: "early: what is constant need not be rewritten by anything else"},
+	{Name: "branches", Run: pass.Branches, After: []string{"fold"}, Before: []string{"fold-expanded"},
+		Why: "after fold, which computes conditions; what a branch brings along is folded below, with what expand brings"},
+	{Name: "dead", Run: pass.Dead, After: []string{"fold"},
+		Why: "after fold, which leaves the inputs of what it folded behind"},
+	{Name: "common", Run: pass.Common, Before: []string{"identities", "attention"},
+		Why: "before what looks for patterns, in which a value that occurs twice is computed once"},
+	{Name: "identities", Run: pass.Identities, After: []string{"common"}, Before: []string{"attention"},
+		Why: "after common, before what looks for patterns, which need not know of operations that do nothing"},
+	{Name: "scattered", Run: pass.Scattered, After: []string{"identities"}, Exact: instead{off: true},
+		Why: "after identities, which leaves sums with 0 to nobody else"},
+	{Name: "factored", Run: pass.Factored, After: []string{"common"}, Exact: instead{off: true},
+		Why: "after common, which leaves one value of those that are the same"},
+	{Name: "scales", Run: pass.Scales, After: []string{"fold"},
+		Why: "after fold, which makes one factor and one summand of a channel's statistics"},
+	{Name: "quantised", Run: pass.Quantised, After: []string{"identities"}, Before: []string{"transposes"},
+		Why: "after identities, before transposes, which would move axes of floats"},
+	{Name: "integers", Run: pass.Integers, After: []string{"quantised"}, Before: []string{"activations"},
+		Why: "after quantised, which leaves what is only moved as it is stored, and before what recognises patterns of floats"},
+	{Name: "transposes", Run: pass.Transposes, After: []string{"identities"}, Before: []string{"attention"},
+		Why: "after identities, which makes one reshape of several, before attention, which sees heads split in one way"},
+	{Name: "activations", Run: pass.Activations, After: []string{"identities"},
+		Why: "after identities"},
+	{Name: "reductions", Run: pass.Reductions, After: []string{"identities"}, Before: []string{"attention"},
+		Why: "after identities, which keeps the axes of reductions, before attention, which begins at a softmax"},
+	{Name: "rotary", Run: pass.Rotary, After: []string{"identities"},
+		Why: "after identities, which leaves one way to write a part of an axis"},
+	{Name: "attention", Run: pass.Attention, After: []string{"transposes", "reductions"},
+		Why: "after transposes and reductions"},
+	{Name: "joined", Run: pass.Joined, After: []string{"attention"}, Before: []string{"narrow"},
+		Why: "after what recognises patterns, which models write with reshapes; before narrow, which cannot cut rows out of joined axes"},
+	{Name: "narrow", Run: pass.Narrow, After: []string{"attention"}, Before: []string{"expand"},
+		Why: "after attention, of which only some queries may be read, and before expand"},
+	{Name: "expand", Run: pass.Expand, After: []string{"attention", "narrow"}, Needed: true, Blocks: instead{run: pass.ExpandForBlocks},
+		Why: "after what recognises whole operators, before lowering, which knows primitives only"},
+	{Name: "absorb-expanded", Run: pass.Absorb, After: []string{"expand"},
+		Why: "after expand, which makes products of transposed operands"},
+	{Name: "fold-expanded", Run: pass.Fold, After: []string{"expand"},
+		Why: "after expand, which makes constants of its own"},
+	{Name: "common-expanded", Run: pass.Common, After: []string{"expand"},
+		Why: "after expand, which makes the same counts and masks for every layer"},
+	{Name: "identities-expanded", Run: pass.Identities, After: []string{"expand"},
+		Why: "after expand and what recognises, which put reshapes one after another"},
+	{Name: "blocks-bytes", Run: pass.BlocksBytes, After: []string{"absorb-expanded"}, Before: []string{"blocks"}, When: func(o *Options) bool { return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4 }, Blocks: instead{off: true},
+		Why: "as blocks-allowed, for all products"},
+	{Name: "blocks-allowed", Run: pass.BlocksAllowed, After: []string{"absorb-expanded"}, Before: []string{"blocks"}, When: func(o *Options) bool { return o.Machine.Dot.Bytes == 4 }, Blocks: instead{off: true}, Exact: instead{off: true},
+		Why: "before blocks, which takes what is left; in the same place as blocks"},
+	{Name: "blocks", Run: pass.Blocks, After: []string{"absorb-expanded", "fold-expanded"}, Blocks: instead{off: true},
+		Why: "after absorb-expanded, which leaves products of transposed operands, and after fold, so that weights are constants"},
+	{Name: "dequantized", Run: pass.Dequantized, After: []string{"integers", "blocks"}, Before: []string{"layout"}, Blocks: instead{off: true},
+		Why: "after integers and blocks, which read weights as they are stored, before layout, which lays weights out"},
+	{Name: "halves", Run: pass.Halves, After: []string{"expand"}, Before: []string{"layout", "winograd"},
+		Why: "after expand, which leaves products as they are computed, before layout and winograd, which then see convolutions of f32"},
+	{Name: "groups", Run: pass.Groups, After: []string{"expand", "identities-expanded"}, Before: []string{"layout"},
+		Why: "after expand and identities-expanded, which leave reshapes one to a shape, before layout, which knows no groups"},
+	{Name: "shared", Run: pass.Shared, After: []string{"groups"}, Before: []string{"common-shared"},
+		Why: "after what recognises functions, and before the last search for what is computed twice"},
+	{Name: "common-shared", Run: pass.Common, After: []string{"groups", "shared"},
+		Why: "after groups and shared, which compute a normalisation's statistics and parts of functions for derivatives too"},
+	{Name: "layout", Run: pass.Layout, After: []string{"expand", "fold-expanded"}, Blocks: instead{off: true}, Exact: instead{run: pass.LayoutExact},
+		Why: "after expand, which leaves the operators that it knows, and after fold, so that weights are constants"},
+	{Name: "bytes", Run: pass.Bytes, After: []string{"layout"}, Before: []string{"winograd"}, When: func(o *Options) bool { return o.Precision == dtype.I8 }, Blocks: instead{off: true},
+		Why: "after layout, whose convolutions it knows, before winograd, whose convolutions stay in f32"},
+	{Name: "winograd", Run: pass.Winograd, After: []string{"layout"}, Blocks: instead{run: pass.WinogradForBlocks}, Exact: instead{off: true}, Choosing: pass.WinogradBy, ChoosingForBlocks: pass.WinogradForBlocksBy,
+		Why: "after layout, whose convolutions it knows"},
+	{Name: "brain-weights", Run: pass.BrainWeights, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 }, Blocks: instead{off: true},
+		Why: "as brain, in its place where the machine's products of bf16 are no faster than those of f32"},
+	{Name: "brain", Run: pass.Brain, After: []string{"winograd"}, Before: []string{"beside"}, When: func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 }, Blocks: instead{off: true},
+		Why: "after winograd, whose convolutions stay in f32: they are those that take less time so than in bf16"},
+	{Name: "beside", Run: pass.Beside, After: []string{"winograd", "brain"}, Blocks: instead{off: true},
+		Why: "after winograd and brain, which know weights as layout leaves them, and leave it what it is for"},
+	{Name: "transposes-layout", Run: pass.Transposes, After: []string{"layout"},
+		Why: "after layout, whose transposes may meet others"},
+	{Name: "repeats", Run: pass.Repeats, After: []string{"layout"},
+		Why: "after layout, which moves the axes of what is expanded"},
+	{Name: "again", Run: pass.Again, After: []string{"common-shared"}, Before: []string{"dead-expanded"},
+		Why: "after what makes one value of those that are the same, and before dead-expanded, which drops what is computed again everywhere"},
+	{Name: "dead-expanded", Run: pass.Dead, After: []string{"again"}, Needed: true,
+		Why: "last: lowering makes a kernel of every node that is left"},
 }
 
-// onBlocks is what runs in the place of passes for machines that run blocks of threads; nil: nothing, since the pass lays values out, or computes them, as suits registers of
-// vectors, and kernels for blocks read what models have.
-var onBlocks = map[string]func(*ir.Module) error{"blocks": nil, "blocks-allowed": nil, "blocks-bytes": nil, "layout": nil, "bytes": nil, "winograd": pass.WinogradForBlocks, "brain": nil,
-	"brain-weights": nil, "beside": nil, "dequantized": nil, "expand": pass.ExpandForBlocks}
+func init() { checkOrder(Passes) }
 
-// optional is what runs only where an option asks for it.
-var optional = map[string]func(o *Options) bool{
-	"brain":          func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains > 1 },
-	"brain-weights":  func(o *Options) bool { return o.Precision == dtype.BF16 && o.Machine.Dot.Brains <= 1 },
-	"blocks-bytes":   func(o *Options) bool { return o.Precision == dtype.I8 && o.Machine.Dot.Bytes == 4 },
-	"blocks-allowed": func(o *Options) bool { return o.Machine.Dot.Bytes == 4 },
-	"bytes":          func(o *Options) bool { return o.Precision == dtype.I8 },
+// checkOrder panics if a pass does not stand where it must.
+func checkOrder(rows []PassRow) {
+	at := map[string]int{}
+	for i, p := range rows {
+		if _, twice := at[p.Name]; twice {
+			panic("pass " + p.Name + " is there twice")
+		}
+		at[p.Name] = i
+	}
+	place := func(name string) int {
+		i, known := at[name]
+		if !known {
+			panic("there is no pass " + name)
+		}
+		return i
+	}
+	for i, p := range rows {
+		for _, other := range p.After {
+			if place(other) >= i {
+				panic("pass " + p.Name + " must come after " + other)
+			}
+		}
+		for _, other := range p.Before {
+			if place(other) <= i {
+				panic("pass " + p.Name + " must come before " + other)
+			}
+		}
+	}
+}
+
+// runs is how a pass runs, with these options; nil: not at all.
+func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
+	if p.When != nil && !p.When(o) {
+		return nil
+	}
+	run := p.Run
+	for _, other := range []struct {
+		instead
+		holds bool
+	}{{p.Blocks, blocks}, {p.Exact, o.Exact}} {
+		switch {
+		case !other.holds:
+		case other.off:
+			return nil
+		case other.run != nil:
+			run = other.run
+		}
+	}
+	return run
+}
+
+// Optional reports whether there is a pass of a name, and nothing needs it.
+func Optional(pass string) bool {
+	return slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && !p.Needed })
 }
 
 // OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.
-func OnRequest(pass string) bool { return optional[pass] != nil }
-
-// needed are the passes without which nothing can be lowered. They leave every node where it is, but those that nothing reads.
-var needed = map[string]bool{"expand": true, "dead-expanded": true}
-
-// exact is what runs in the place of passes that compute by other formulas than the model's, where Options.Exact forbids that; nil: nothing.
-var exact = map[string]func(*ir.Module) error{"layout": pass.LayoutExact, "winograd": nil, "scattered": nil, "factored": nil, "blocks-allowed": nil}
+func OnRequest(pass string) bool {
+	return slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && p.When != nil })
+}
 
 // NarrowCaches has a module's caches stored in bf16, before it is compiled or interpreted: see pass.Caches.
 func NarrowCaches(m *ir.Module) (narrowed int, err error) { return pass.Caches(m) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
-	"github.com/weirml/weir/internal/pass"
 	"github.com/weirml/weir/internal/schedule"
 )
 
@@ -67,26 +66,17 @@ func (c *Choices) tileOf(node string) int64 {
 	return tile
 }
 
-// choosing are the passes that choose algorithms.
-var choosing = map[string]choosingRuns{"winograd": {pass.WinogradBy, pass.WinogradForBlocksBy}}
-
-// choosingRuns are how a pass runs that asks which algorithm to take: for a processor, and for blocks of threads.
-type choosingRuns struct {
-	run, forBlocks func(m *ir.Module, brains float64, choose func(node string) int64) error
-}
-
 // asked is what a compilation asked choices of.
 type asked struct{ tile, panel bool }
 
 // run is a row's pass, with what was chosen.
 func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
-	runs, chooses := choosing[p.Name]
-	if !chooses {
+	chosen := p.Choosing
+	if chosen == nil {
 		return p.Run(m)
 	}
-	chosen := runs.run
 	if c.forBlocks(o) {
-		chosen = runs.forBlocks
+		chosen = p.ChoosingForBlocks
 	}
 	brains := 1.0
 	if o.Precision == dtype.BF16 {

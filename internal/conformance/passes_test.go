@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
@@ -33,7 +35,7 @@ func passNames() []string {
 	return names
 }
 
-// TestPassesOnAndOff compiles random models without one pass, and with one pass alone, each in its turn: they compute what the reference does.
+// TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with one and some others, each in its turn: they compute what the reference does.
 func TestPassesOnAndOff(t *testing.T) {
 	count := 6 * len(passNames())
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_GRAPHS")); err == nil {
@@ -43,7 +45,13 @@ func TestPassesOnAndOff(t *testing.T) {
 	for seed := range uint64(count) {
 		name := names[seed%uint64(len(names))]
 		m := Random(1000 + seed)
-		for form, keep := range map[string]func(string) bool{"without": func(p string) bool { return p != name }, "with only": func(p string) bool { return p == name }} {
+		r := rand.New(rand.NewPCG(seed, 1))
+		some := map[string]bool{}
+		for _, n := range names {
+			some[n] = r.IntN(2) == 0
+		}
+		for form, keep := range map[string]func(string) bool{"without": func(p string) bool { return p != name }, "with only": func(p string) bool { return p == name },
+			fmt.Sprintf("with %v and", some): func(p string) bool { return p == name || some[p] }} {
 			with(keep, func() {
 				if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 					t.Errorf("%s %s: %v\n%s", form, name, err, m.Text())
