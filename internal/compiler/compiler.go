@@ -32,7 +32,7 @@ type Options struct {
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Precision dtype.DType                     // of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
-	Without   []string                        // passes that do not run: for finding out what one does
+	Without   []string                        // passes, and steps of the schedule, that do not run: for finding out what one does
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
@@ -470,7 +470,7 @@ func (c *Compiled) Operations() sym.Expr {
 }
 
 // schedules are the ways to schedule, each simpler than the one before; what none of them can do runs as it was lowered.
-var schedules = []schedule.Options{{}, {NoInline: true, NoEpilogue: true}}
+var schedules = []schedule.Options{{}, {Without: schedule.Simplest}}
 
 // schedule schedules the module, and verifies what came out: a fault in scheduling is our bug, but not the user's loss. It is reported as
 // progress, and the module is lowered again and scheduled more simply.
@@ -482,7 +482,14 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 	for _, how := range ways {
 		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
-		how.Check, how.Pack, how.Choice, how.Arena, how.NoParts = m.Check, pack, c.chosen(&o), c.predicted, c.plain != whole || c.written != nil
+		how.Check, how.Pack, how.Choice, how.Arena = m.Check, pack, c.chosen(&o), c.predicted
+		how.Without = slices.Concat(how.Without, o.Without)
+		if c.plain != whole || c.written != nil {
+			how.Without = append(how.Without, "parts")
+		}
+		if o.After != nil {
+			how.After = func(step string, text func() string) { o.After(step, text()) }
+		}
 		c.kept, c.verdicts = map[string]string{}, map[string]verdict{}
 		how.Kept, how.Host = c.kept, c.hostMachine(&o)
 		if refuses := refusals[o.Machine.Name]; refuses != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/pass"
+	"github.com/weirml/weir/internal/schedule"
 )
 
 // PassRow is one rewriting of ir.
@@ -174,9 +175,9 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	return run
 }
 
-// Optional reports whether there is a pass of a name, and nothing needs it.
+// Optional reports whether there is a pass of a name, or a step of the schedule, and nothing needs it.
 func Optional(pass string) bool {
-	return slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && !p.Needed })
+	return schedule.Optional(pass) || slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && !p.Needed })
 }
 
 // OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.

@@ -15,6 +15,9 @@ const (
 
 // cutContractions gathers narrow rows where that fits, and cuts the locals that contractions add into.
 func cutContractions(s *scheduler, k *loop.Kernel) bool {
+	if s.registerTiles() {
+		return false // contractions did it
+	}
 	rows := s.smaller(k, func(next *loop.Kernel) bool {
 		if !gatherRows(s, next) || !tileContractions(s, next) {
 			return false

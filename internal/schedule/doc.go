@@ -6,7 +6,7 @@
 // gives contractions their tiles (rows.go, contract.go), merges axes and loops that walk memory as one (rejoin.go, flatten.go),
 // picks the vector loop (vector.go, transpose.go) and the parallel tiles (parallel.go). Every step asks Fit, the one accountant of what a kernel takes of the
 // machine (fit.go), before it commits: kernels are joined only where the result exceeds no limit by more than they did, tiles are halved until they fit, and what still does not has its
-// largest locals planned as buffers (outside.go), which always can be done. Every step has an off switch in Options; whatever a step does not recognise it leaves as it was, which is always right.
+// largest locals planned as buffers (outside.go), which always can be done. Steps are a table (schedule.go) and can be left out one by one (Options.Without); whatever a step does not recognise it leaves as it was, which is always right.
 // What kernels compute, to the bit, depends on shapes and the machine's description, never on the number of threads; how
 // large their tiles are may.
 //

@@ -13,6 +13,9 @@ import (
 // borders. Maps that are read element for element by other maps go first, so that chains become one map; that is joined to the
 // kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
+	if s.off("inline") && s.off("epilogue") {
+		return
+	}
 	for _, k := range s.module.Kernels {
 		dropSingle(k) // so that index 0 and the variable of such a loop are the same index
 	}
@@ -22,9 +25,9 @@ func (s *scheduler) fuse() {
 			off  bool
 			join func(list *[]loop.Step, at int) bool
 		}{
-			{s.options.NoInline, func(list *[]loop.Step, at int) bool { return s.inline(list, at, true) }},
-			{s.options.NoEpilogue, s.epilogue},
-			{s.options.NoInline, func(list *[]loop.Step, at int) bool { return s.inline(list, at, false) }},
+			{s.off("inline"), func(list *[]loop.Step, at int) bool { return s.inline(list, at, true) }},
+			{s.off("epilogue"), s.epilogue},
+			{s.off("inline"), func(list *[]loop.Step, at int) bool { return s.inline(list, at, false) }},
 		}
 		for _, round := range rounds {
 			if round.off {

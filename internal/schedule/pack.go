@@ -53,7 +53,7 @@ func packed(dt dtype.DType) bool {
 
 // planPacks finds the weights to pack: constants that contractions read as their right operand.
 func (s *scheduler) planPacks() []*Pack {
-	if s.options.NoPack {
+	if s.off("pack") {
 		return nil
 	}
 	s.findShared()

@@ -38,6 +38,9 @@ func (s *scheduler) registerTiles() bool {
 
 // contractions cuts all contractions of the module into tiles of registers, and packs the weights among their right operands.
 func (s *scheduler) contractions() error {
+	if !s.registerTiles() {
+		return nil
+	}
 	packs := s.planPacks()
 	for _, k := range s.module.Kernels {
 		s.free = k.Dims
@@ -45,7 +48,7 @@ func (s *scheduler) contractions() error {
 			continue
 		}
 		next := s.smaller(k, func(next *loop.Kernel) bool {
-			if !s.options.NoFlatten {
+			if !s.off("rejoin") {
 				rejoin(s, next)
 			}
 			s.panels(next, packs)

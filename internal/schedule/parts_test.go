@@ -207,7 +207,7 @@ func TestRandomParts(t *testing.T) {
 			values = append(values, y)
 		}
 		w.window(loop.Output, values[len(values)-1])
-		scheduled := checkParts(t, w, n, Options{NoInline: r.Intn(3) == 0})
+		scheduled := checkParts(t, w, n, Options{Without: map[bool][]string{true: {"constants", "inline"}}[r.Intn(3) == 0]})
 		for _, b := range scheduled.Buffers {
 			if b.View != nil {
 				placed++

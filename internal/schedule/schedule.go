@@ -9,17 +9,11 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Options switch steps off; the zero value has them all.
+// Options say how to schedule; the zero value has all steps.
 type Options struct {
-	NoInline   bool // maps are not computed where their results are read
-	NoEpilogue bool // maps are not joined to the kernels whose results they read
-	NoContract bool // contractions keep their size
-	NoFlatten  bool // loops are not merged
-	NoOnce     bool // functions are computed as often as they are written
-	NoVector   bool // no loop becomes a vector loop
-	NoParallel bool // no loop becomes parallel
-	NoPack     bool // weights keep their layout
-	NoParts    bool // what is put together is moved there
+	Without []string // steps that are left out, by name: see Steps
+	// After, where not nil, is given the module's text after each step that is not left out.
+	After func(step string, text func() string)
 
 	// Arena is how many bytes of arena the module needs, as it is now, at some bindings of the dimensions. Nil: nobody counts them.
 	Arena func() ([]int64, error)
@@ -42,6 +36,51 @@ type Options struct {
 // Run schedules a module in place, with every step.
 func Run(m *loop.Module, machine target.Machine) error { return RunWith(m, machine, Options{}) }
 
+// step is one transformation: of a module as a whole, or of each of its kernels.
+type step struct {
+	name, why string // and why it stands where it does
+	module    func(s *scheduler) error
+	// kernel changes k, its own copy, and reports whether it did. Machines with blocks of threads take none of these: they have recipes (block_*.go).
+	kernel func(s *scheduler, k *loop.Kernel) bool
+}
+
+// steps are done in this order: those of the module that come first, then those of each kernel, then the rest.
+var steps = []step{
+	{name: "constants", why: "first: what one element of a constant decides is known to all other steps", module: always((*scheduler).constants)},
+	{name: "idle", why: "before anything looks at loops", module: always((*scheduler).dropIdle)},
+	{name: "inline", why: "with epilogue, in one walk over the steps", module: always((*scheduler).fuse)},
+	{name: "epilogue", why: "with inline: maps go where results are read, and where they are stored", module: nil},
+	{name: "parts", why: "after inline and epilogue, which leave few kernels, before their loops are changed", module: (*scheduler).putParts},
+	{name: "contractions", why: "after parts, which change where operands lie", module: (*scheduler).contractions},
+	{name: "rejoin", why: "before variables are taken apart further", kernel: rejoin},
+	{name: "cut-contractions", why: "then: it recognises nests as lowering wrote them", kernel: cutContractions},
+	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored},
+	{name: "flatten", why: "before vectors: it makes loops long", kernel: flatten},
+	{name: "vectors", why: "before tiles: which loops are left depends on it", kernel: chooseVectors},
+	{name: "lanes", why: "after vectors: it changes where they are", kernel: keepInLanes},
+	{name: "transpositions", why: "after vectors, which it looks for", kernel: blockTranspositions},
+	{name: "tiles", why: "after what changes which loops there are", kernel: chooseTiles},
+	{name: "functions-once", why: "last of a kernel: names for parts of what is stored hide what nests are from the others", kernel: functionsOnce},
+	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do", module: always((*scheduler).inSteps)},
+	{name: "outside", why: "last: what still does not fit", module: always((*scheduler).moveOut)},
+}
+
+// needed are the steps that cannot be left out.
+var needed = []string{"idle", "outside"}
+
+// always is a step that does not fail.
+func always(do func(s *scheduler)) func(s *scheduler) error {
+	return func(s *scheduler) error { do(s); return nil }
+}
+
+// Optional reports whether there is a step of a name that can be left out. What one leaves out is right, and slower.
+func Optional(name string) bool {
+	return name == "pack" || !slices.Contains(needed, name) && slices.ContainsFunc(steps, func(s step) bool { return s.name == name })
+}
+
+// Simplest are the steps that the simplest way to schedule does without: no kernel is joined to another.
+var Simplest = []string{"constants", "inline", "epilogue", "finish"}
+
 // RunWith schedules a module in place. Kernels and launches are replaced and removed; buffers that no step uses any more are
 // dropped, unless they are inputs or outputs. An error means that the module was not well formed.
 func RunWith(m *loop.Module, machine target.Machine, o Options) error {
@@ -49,38 +88,65 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 	if s.dims == nil {
 		s.dims = sym.NewDims()
 	}
-	if !o.NoInline {
-		s.constants()
-	}
-	for _, k := range m.Kernels {
-		dropIdle(k)
-	}
-	if !o.NoInline || !o.NoEpilogue {
-		s.fuse()
-	}
-	if !o.NoParts {
-		if err := s.putParts(); err != nil {
-			return err
-		}
-	}
-	if s.registerTiles() && !o.NoContract {
-		if err := s.contractions(); err != nil {
-			return err
-		}
-	}
-	for i, k := range m.Kernels {
-		if o.Check != nil {
-			if err := o.Check(); err != nil {
+	kernels := false // whether their steps are done
+	for _, step := range steps {
+		if step.kernel != nil && !kernels {
+			kernels = true
+			if err := s.kernels(); err != nil {
 				return err
 			}
 		}
-		better := s.kernel(k)
-		if better != k {
-			*m.Kernels[i] = *better
+		if step.module == nil || s.off(step.name) && step.name != "inline" {
+			continue
+		}
+		if err := step.module(s); err != nil {
+			return err
+		}
+		s.told(step.name, m.Kernels)
+	}
+	return nil
+}
+
+// off reports whether a step is left out.
+func (s *scheduler) off(step string) bool { return slices.Contains(s.options.Without, step) }
+
+// told tells what a module is with some kernels in the place of its own, which have the same names.
+func (s *scheduler) told(step string, kernels []*loop.Kernel) {
+	if s.options.After == nil || s.off(step) {
+		return
+	}
+	m := *s.module
+	m.Kernels = kernels
+	s.options.After(step, m.String)
+}
+
+// dropIdle drops loops without iterations.
+func (s *scheduler) dropIdle() {
+	for _, k := range s.module.Kernels {
+		dropIdle(k)
+	}
+}
+
+// kernels schedules each kernel.
+func (s *scheduler) kernels() error {
+	s.texts = map[string][]*loop.Kernel{}
+	for i, k := range s.module.Kernels {
+		if s.options.Check != nil {
+			if err := s.options.Check(); err != nil {
+				return err
+			}
+		}
+		if better := s.kernel(k); better != k {
+			*s.module.Kernels[i] = *better
 		}
 	}
-	s.inSteps()
-	s.moveOut()
+	if s.options.After != nil {
+		for _, step := range steps {
+			if list := s.texts[step.name]; len(list) > 0 {
+				s.told(step.name, list)
+			}
+		}
+	}
 	return nil
 }
 
@@ -95,6 +161,8 @@ type scheduler struct {
 	free    []sym.Name              // the dimensions of the kernel at hand
 	offsets loop.Offsets            // of accesses that estimates look at
 
+	texts map[string][]*loop.Kernel // if somebody asks for them: the kernels after each step of theirs
+
 	halvings int // of tiles that did not fit: see smaller
 
 	kept     map[string]string     // why parts are moved, by keptKey
@@ -102,43 +170,26 @@ type scheduler struct {
 	tooLarge map[string]bool       // kernels of whose parts the arena would grow
 }
 
-// step is one transformation of a kernel: it changes k, its own copy, and reports whether it did.
-type step struct {
-	off   bool
-	apply func(s *scheduler, k *loop.Kernel) bool
-}
-
 // kernel is a kernel with its loops scheduled. Each step works on a copy that is kept where it fits.
 func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
-	o := &s.options
 	s.free = k.Dims
-	if forBlocks(k) || neverRuns(k) {
-		return k
-	}
-	if s.machine.HasBlocks() {
+	as := forBlocks(k) || neverRuns(k)
+	if !as && s.machine.HasBlocks() {
 		return s.blockKernel(k)
 	}
-	for _, step := range []step{
-		{o.NoFlatten, rejoin},                                // before variables are taken apart further
-		{o.NoContract || s.registerTiles(), cutContractions}, // then: it recognises nests as lowering wrote them
-		{o.NoEpilogue, finishWhereStored},                    // after contractions, whose sums stay in registers from nest to nest
-		{o.NoFlatten, flatten},                               // before vectors: it makes loops long
-		{o.NoVector, chooseVectors},                          // before tiles: which loops are left depends on it
-		{o.NoVector, keepInLanes},                            // after vectors: it changes where they are
-		{o.NoVector, blockTranspositions},
-		{o.NoParallel, chooseTiles},
-		{o.NoOnce, functionsOnce}, // last: names for parts of what is stored hide what nests are from the others
-	} {
-		if step.off {
+	for _, step := range steps {
+		if step.kernel == nil || s.off(step.name) {
 			continue
 		}
 		next := k.Clone()
-		if !step.apply(s, next) {
-			continue
+		if !as && step.kernel(s, next) {
+			next.Dims = dimsOf(next, k)
+			if s.commits(next, k) {
+				k = next
+			}
 		}
-		next.Dims = dimsOf(next, k)
-		if s.commits(next, k) {
-			k = next
+		if s.options.After != nil {
+			s.texts[step.name] = append(s.texts[step.name], k)
 		}
 	}
 	return k

@@ -241,7 +241,14 @@ func variants(steps int) []Options {
 	var list []Options
 	for bits := range 1 << steps {
 		on := func(i int) bool { return bits>>i&1 != 0 }
-		list = append(list, Options{NoContract: on(0), NoFlatten: on(1), NoVector: on(2), NoParallel: on(3), NoInline: on(4), NoEpilogue: on(5), NoOnce: on(4)})
+		var o Options
+		for i, names := range [][]string{{"contractions", "cut-contractions"}, {"rejoin", "flatten"}, {"vectors", "lanes", "transpositions"}, {"tiles"}, {"constants", "inline", "functions-once"},
+			{"epilogue", "finish"}} {
+			if on(i) {
+				o.Without = append(o.Without, names...)
+			}
+		}
+		list = append(list, o)
 	}
 	return list
 }

@@ -21,7 +21,7 @@ const (
 // inSteps makes courses (see loop.Course) of the kernels that go through steps one after another, as recurrent layers do, and whose tiles keep too few of the workers busy.
 // What such a tile keeps in locals from nest to nest then lies in memory that all workers share, and the nests around the steps and in each step have tiles of their own.
 func (s *scheduler) inSteps() {
-	if !s.registerTiles() || s.options.NoParallel || s.machine.Threads < 2 {
+	if !s.registerTiles() || s.off("tiles") || s.machine.Threads < 2 {
 		return
 	}
 	var launches map[*loop.Kernel][]*loop.Launch

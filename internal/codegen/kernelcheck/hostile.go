@@ -308,7 +308,7 @@ func general(reason string) string {
 // scheduled is the kernel as it is scheduled for a machine, and guarded after that.
 func (x *Hostile) scheduled(k *loop.Kernel, m *loop.Module, machine target.Machine) *loop.Kernel {
 	other := &loop.Module{Name: "main", Dims: m.Dims.Clone(), Kernels: []*loop.Kernel{k.Clone()}}
-	if err := schedule.RunWith(other, machine, schedule.Options{NoInline: true, NoEpilogue: true}); err != nil {
+	if err := schedule.RunWith(other, machine, schedule.Options{Without: schedule.Simplest}); err != nil {
 		x.fail(nil, "scheduling: %v\n%s", err, k)
 	}
 	if _, err := loop.Prove(other); err != nil {

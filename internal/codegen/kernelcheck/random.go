@@ -276,7 +276,7 @@ func (h Harness) Random(t testing.TB, seed int64, scheduled bool) {
 		}
 		m := &loop.Module{Dims: sym.NewDims(), Kernels: []*loop.Kernel{k.Clone()}}
 		m.Dims.Set(sym.User("n"), sym.Range{Min: 0, Max: 40})
-		if err := schedule.RunWith(m, h.Machine, schedule.Options{NoInline: true, NoEpilogue: true}); err != nil {
+		if err := schedule.RunWith(m, h.Machine, schedule.Options{Without: schedule.Simplest}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Execute(t, m.Kernels[0], before, dims, 1+a.Int63n(3)); err != nil {

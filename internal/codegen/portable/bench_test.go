@@ -21,7 +21,7 @@ func benchmark(b *testing.B, unit string, work float64, build func(b *loop.Build
 	build(writer)
 	k := writer.Kernel
 	m := &loop.Module{Dims: sym.NewDims(), Kernels: []*loop.Kernel{k}}
-	if err := schedule.RunWith(m, target.Machine{}, schedule.Options{NoInline: true, NoEpilogue: true}); err != nil {
+	if err := schedule.RunWith(m, target.Machine{}, schedule.Options{Without: schedule.Simplest}); err != nil {
 		b.Fatal(err)
 	}
 	code, err := Compile(m, target.Machine{})
