@@ -2,15 +2,13 @@ package weir
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/weirml/weir/internal/compiler"
 	"github.com/weirml/weir/internal/diag"
 	"github.com/weirml/weir/internal/mem"
 )
-
-// without are the passes and steps of the compiler that do not run.
-var without []string
 
 // unknownWords are those of WEIR_DEBUG that mean nothing.
 var unknownWords []string
@@ -36,8 +34,8 @@ func init() {
 		switch do := debugWords[word]; {
 		case do != nil:
 			do()
-		case is && compiler.Optional(name):
-			without = append(without, name)
+		case is && slices.Contains(compiler.OptionalSteps(), name):
+			compiler.Without = append(compiler.Without, name)
 		case word != "":
 			unknownWords = append(unknownWords, word)
 		}

@@ -32,7 +32,6 @@ type Options struct {
 	Portable  bool                            // portable code of the scheduled kernels, whatever machine they are for
 	Exact     bool                            // no pass that changes results by more than the order of sums does
 	Precision dtype.DType                     // of products of f32 with weights: see pass.Brain for bf16, pass.Bytes for i8
-	Without   []string                        // passes, and steps of the schedule, that do not run: for finding out what one does
 	Reference bool                            // the module is interpreted as it stands: see reference.go
 	Choices   Choices                         // otherwise than the table says
 	Budget    *Budget                         // what the program must keep within; nil: as much as it takes
@@ -186,7 +185,7 @@ func (made *Compiled) compile(o Options) (c *Compiled, err error) {
 		if o.Reference {
 			break
 		}
-		if c.plain != whole && !p.Needed || slices.Contains(o.Without, p.Name) {
+		if c.plain != whole && !p.Needed || slices.Contains(Without, p.Name) {
 			continue
 		}
 		if p.Run = p.runs(&o, c.forBlocks(&o)); p.Run == nil {
@@ -483,7 +482,7 @@ func (c *Compiled) schedule(m *ir.Module, o Options) (err error) {
 		var refusal error // of memory to pack in, or of a file to read: no fault of scheduling
 		pack := func(list []*schedule.Pack) error { refusal = c.pack(list); return refusal }
 		how.Check, how.Pack, how.Choice, how.Arena = m.Check, pack, c.chosen(&o), c.predicted
-		how.Without = slices.Concat(how.Without, o.Without)
+		how.Without = slices.Concat(how.Without, Without)
 		if c.plain != whole || c.written != nil {
 			how.Without = append(how.Without, "parts")
 		}

@@ -30,6 +30,9 @@ type instead struct {
 	run func(*ir.Module) error
 }
 
+// Without are the passes, and the steps of the schedule, that do not run in this process: WEIR_DEBUG says which, and tests. Each is one of OptionalSteps.
+var Without []string
+
 // Passes are run in this order.
 var Passes = []PassRow{
 	{Name: "extents", Run: pass.Extents,
@@ -175,9 +178,14 @@ func (p *PassRow) runs(o *Options, blocks bool) func(*ir.Module) error {
 	return run
 }
 
-// Optional reports whether there is a pass of a name, or a step of the schedule, and nothing needs it.
-func Optional(pass string) bool {
-	return schedule.Optional(pass) || slices.ContainsFunc(Passes, func(p PassRow) bool { return p.Name == pass && !p.Needed })
+// OptionalSteps are the names of the passes, and of the steps of the schedule, that can be left out.
+func OptionalSteps() (names []string) {
+	for _, p := range Passes {
+		if !p.Needed {
+			names = append(names, p.Name)
+		}
+	}
+	return append(names, schedule.OptionalSteps()...)
 }
 
 // OnRequest reports whether a pass runs only where an option asks for it: it may change results by more than rounding.

@@ -61,6 +61,27 @@ func TestPassesOnAndOff(t *testing.T) {
 	}
 }
 
+// TestStepsOff compiles random models without one pass or step of the schedule, and without some, each in its turn: they compute what the reference does.
+func TestStepsOff(t *testing.T) {
+	defer func() { compiler.Without = nil }()
+	names := compiler.OptionalSteps()
+	for seed := range uint64(12 * len(names)) {
+		m, r := Random(5000+seed), rand.New(rand.NewPCG(seed, 2))
+		some := []string{names[seed%uint64(len(names))]}
+		if seed%2 == 0 {
+			for _, n := range names {
+				if r.IntN(3) == 0 {
+					some = append(some, n)
+				}
+			}
+		}
+		compiler.Without = some
+		if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+			t.Errorf("without %v: %v\n%s", some, err, m.Text())
+		}
+	}
+}
+
 // TestSpelledOutOnAndOff evaluates what the passes leave of models that are spelled out, without each of them in its turn, and compares it with the models as they were
 // written, for extents of several sizes.
 func TestSpelledOutOnAndOff(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // kernel whose result it reads; what is left of maps is computed where it is read, if that is cheap.
 func (s *scheduler) fuse() {
 	if s.off("inline") && s.off("epilogue") {
+		s.pruneBuffers()
 		return
 	}
 	for _, k := range s.module.Kernels {
@@ -43,7 +44,8 @@ func (s *scheduler) fuse() {
 			}
 		}
 	})
-	s.prune()
+	s.pruneKernels()
+	s.pruneBuffers()
 }
 
 func (s *scheduler) eachList(list *[]loop.Step, visit func(list *[]loop.Step)) {
@@ -419,9 +421,9 @@ func (s *scheduler) replace(old, fused *loop.Kernel) {
 	}
 }
 
-// prune drops the kernels that nothing launches, and the temporaries and weights that nothing mentions.
-func (s *scheduler) prune() {
-	kernels, buffers := map[*loop.Kernel]bool{}, map[*loop.Buffer]bool{}
+// pruneKernels drops the kernels that nothing launches.
+func (s *scheduler) pruneKernels() {
+	kernels := map[*loop.Kernel]bool{}
 	s.eachList(&s.module.Body, func(list *[]loop.Step) {
 		for _, step := range *list {
 			if l, ok := step.(*loop.Launch); ok {
@@ -429,13 +431,18 @@ func (s *scheduler) prune() {
 			}
 		}
 	})
+	s.module.Kernels = slices.DeleteFunc(s.module.Kernels, func(k *loop.Kernel) bool { return !kernels[k] })
+}
+
+// pruneBuffers drops the temporaries and weights that nothing mentions.
+func (s *scheduler) pruneBuffers() {
+	buffers := map[*loop.Buffer]bool{}
 	loop.EachBuffer(s.module.Body, func(b *loop.Buffer) {
 		for buffers[b] = true; b.View != nil; {
 			b = b.View.Of
 			buffers[b] = true
 		}
 	})
-	s.module.Kernels = slices.DeleteFunc(s.module.Kernels, func(k *loop.Kernel) bool { return !kernels[k] })
 	s.module.Buffers = slices.DeleteFunc(s.module.Buffers, func(b *loop.Buffer) bool {
 		return !buffers[b] && (b.Kind == loop.Temp || b.Kind == loop.Weight)
 	})

@@ -66,16 +66,22 @@ var steps = []step{
 }
 
 // needed are the steps that cannot be left out.
-var needed = []string{"idle", "outside"}
+var needed = []string{"idle", "contractions", "outside"}
 
 // always is a step that does not fail.
 func always(do func(s *scheduler)) func(s *scheduler) error {
 	return func(s *scheduler) error { do(s); return nil }
 }
 
-// Optional reports whether there is a step of a name that can be left out. What one leaves out is right, and slower.
-func Optional(name string) bool {
-	return name == "pack" || !slices.Contains(needed, name) && slices.ContainsFunc(steps, func(s step) bool { return s.name == name })
+// OptionalSteps are the names of the steps that can be left out. What is scheduled without one is right, and slower.
+func OptionalSteps() []string {
+	names := []string{"pack"} // which is a part of contractions
+	for _, s := range steps {
+		if !slices.Contains(needed, s.name) {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }
 
 // Simplest are the steps that the simplest way to schedule does without: no kernel is joined to another.
