@@ -76,7 +76,8 @@ func TestStepsOff(t *testing.T) {
 			}
 		}
 		compiler.Without = some
-		if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+		// What passes find out about extents, nothing may know without them: an upper bound may be more than the machine has.
+		if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory) {
 			t.Errorf("without %v: %v\n%s", some, err, m.Text())
 		}
 	}
