@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "attention", Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
+	define(&Def{Op: "attention", rows: rowRule{axes: attentionAxes}, Shape: attentionShape, Mean: attentionMean, Expand: attentionExpand, Samples: attentionSamples,
 		Lowerings: []Lowering{{Name: "online", Blocks: true, When: attentionIsOnline, Build: attentionOnline}, {Name: "fused", Worker: true, When: attentionFusable, Build: attentionFused}}})
 }
 
@@ -308,4 +308,23 @@ func attentionSamples(r *rand.Rand) []Sample {
 		{Attrs: attrs(ir.Attrs{"causal": true, "past": sym.Const(3)}), Inputs: []*tensor.Tensor{float(1, 4, 3, 8), bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), nil,
 			bytes(1, 2, 3, 8), bytes(1, 2, 3, 16), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3), scales(1, 2, 3)}},
 	}
+}
+
+func attentionAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
+	if input(n, 4) != nil || axis == 1 || axis == 3 || axis == 2 && n.Attrs.Bool("causal") {
+		return false
+	}
+	in[0] = axis
+	if axis == 0 {
+		in[1], in[2] = 0, 0
+	}
+	if mask := input(n, 3); mask != nil {
+		in[3] = aligned(mask, 4)
+	}
+	for i := 6; i < len(n.Inputs) && axis == 0; i++ {
+		if n.Inputs[i] != nil {
+			in[i] = 0
+		}
+	}
+	return true
 }

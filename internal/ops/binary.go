@@ -122,7 +122,7 @@ func init() {
 
 func binary(f loop.BinaryOp, takes accepts) *Def {
 	return &Def{
-		Op: f.String(), Samples: binarySamples(takes),
+		Op: f.String(), Elementwise: true, rows: elementwiseRows, Samples: binarySamples(takes),
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 2, 2); err != nil {
 				return err

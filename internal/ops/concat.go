@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "concat", Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
+	define(&Def{Op: "concat", rows: rowRule{axes: concatRows}, Grad: concatGrad, Shape: concatShape, Mean: concatMean, Samples: concatSamples,
 		View: func(n *ir.Node, _ *sym.Dims) *View {
 			if len(n.Inputs) == 1 {
 				return &View{}
@@ -135,4 +135,12 @@ func concatPieces(k *Nest, n *ir.Node) {
 		})
 		begin = begin.Add(x.Shape[axis])
 	}
+}
+
+// concatRows: rows along another axis than the operands are put together along.
+func concatRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	for i := range in {
+		in[i] = axis
+	}
+	return int64(axis) != n.Attrs.Int("axis", -1) && n.Attrs.Int("axis", -1) >= 0
 }

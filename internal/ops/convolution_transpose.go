@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "convolution_transpose", Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
+	define(&Def{Op: "convolution_transpose", rows: rowRule{axes: transposedRows}, Grad: convolutionTransposeGrad, Shape: convTransposeShape, Mean: convTransposeMean, Samples: convTransposeSamples,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: convTransposeSums}, {Name: "rows", Build: convTransposeRows}}})
 }
 
@@ -295,4 +295,10 @@ func convTransposeSamples(r *rand.Rand) []Sample {
 	sample(dtype.F32, Window{Kernel: []int64{2, 1, 3}, Strides: []int64{2, 2, 1}, Dilations: []int64{1, 1, 1}, Begin: ir.Constants([]int64{1, 0, 1}), End: ir.Constants([]int64{0, 0, 1})}, 2, 2, 4, true, 1, 3, 2, 4)
 	sample(dtype.F32, longer, 1, 2, 2, false, 0, 3, 3)
 	return out
+}
+
+// transposedRows: images alone.
+func transposedRows(_ *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	in[0] = axis
+	return axis == 0
 }

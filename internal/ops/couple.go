@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "couple", Shape: coupleShape, Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
+	define(&Def{Op: "couple", NoGrad: "probabilities that an iteration finds", Shape: coupleShape, Mean: hostMean("couple"), Host: "couple", Samples: coupleSamples})
 }
 
 // Couple makes probabilities of classes [rows, classes] from pairs[rows, classes·(classes − 1)/2], f64: how probable the first is of classes 0 and 1, 0 and 2, …, 1 and 2, …

@@ -21,7 +21,7 @@ func init() {
 		"draw_kept":      {drawKeptShape, drawKeptSamples},
 		"draw_classes":   {drawClassesShape, drawClassesSamples},
 	} {
-		define(&Def{Op: op, Shape: d.shape, Mean: hostMean(op), Host: op, Samples: d.samples})
+		define(&Def{Op: op, NoGrad: random, Shape: d.shape, Mean: hostMean(op), Host: op, Samples: d.samples})
 	}
 }
 

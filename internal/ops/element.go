@@ -1,7 +1,9 @@
 package ops
 
-import "github.com/weirml/weir/internal/dtype"
-import "github.com/weirml/weir/internal/tensor"
+import (
+	"github.com/weirml/weir/internal/dtype"
+	"github.com/weirml/weir/internal/tensor"
+)
 
 // moveElement copies one element, of any type, between tensors of one type.
 func moveElement(to *tensor.Tensor, i int64, from *tensor.Tensor, j int64) {

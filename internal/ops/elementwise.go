@@ -1,33 +1,26 @@
 package ops
 
 import (
-	"maps"
 	"slices"
 
+	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/loop"
 )
 
-// elementwise are the operators each of whose results' elements depends on the elements of its operands at the same index, after broadcasting, and on nothing else.
-var elementwise = func() map[string]bool {
-	all := map[string]bool{"cast": true, "where": true, "sigmoid": true}
-	for _, row := range unaryTable {
-		all[row.function.String()] = true
-	}
-	for _, row := range binaryTable {
-		all[row.function.String()] = true
-	}
-	for _, row := range activationTable {
-		all[row.name] = true
-	}
-	return all
-}()
-
 // Elementwise reports whether an operator is a function of single elements of its operands, with broadcasting: what moves elements may then be done before it as well
 // as after it.
-func Elementwise(op string) bool { return elementwise[op] }
+func Elementwise(n *ir.Node) bool { return Of(n).Elementwise }
 
 // ElementwiseNames are the operators of which Elementwise holds, in order.
-func ElementwiseNames() []string { return slices.Sorted(maps.Keys(elementwise)) }
+func ElementwiseNames() (names []string) {
+	for _, op := range ir.Ops() {
+		if op.(*Def).Elementwise {
+			names = append(names, op.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // light are the elementwise operators of few instructions.
 var light = func() map[string]bool {
@@ -42,4 +35,14 @@ var light = func() map[string]bool {
 }()
 
 // Dear reports whether an elementwise operator takes many instructions for an element, as functions such as exp do.
-func Dear(op string) bool { return elementwise[op] && !light[op] }
+func Dear(n *ir.Node) bool { return Elementwise(n) && !light[n.Op.Name()] }
+
+// elementwiseRows: an element depends on those at its own index.
+var elementwiseRows = rowRule{axes: func(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) bool {
+	for i, v := range n.Inputs {
+		if v != nil {
+			in[i] = aligned(v, len(n.Outputs[0].Type.Shape))
+		}
+	}
+	return true
+}}

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "expand", Shape: expandShape, Mean: expandMean, View: expandView, Samples: expandSamples, Grad: expandGrad,
+	define(&Def{Op: "expand", rows: rowRule{axes: expandRows, cut: shapeCut}, Shape: expandShape, Mean: expandMean, View: expandView, Samples: expandSamples, Grad: expandGrad,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(stretched(at, k.In[0].Shape)...)) })
 		}}}})
@@ -91,3 +91,8 @@ func expandView(n *ir.Node, d *sym.Dims) *View {
 
 // expandGrad leaves it to whoever adds the derivative to sum it over what is repeated.
 func expandGrad(_ *Gradients, _ *ir.Node, up []*ir.Value) []*ir.Value { return up }
+
+func expandRows(n *ir.Node, _ int, in []int, aligned func(*ir.Value, int) int) bool {
+	in[0] = aligned(n.Inputs[0], len(n.Outputs[0].Type.Shape))
+	return true
+}

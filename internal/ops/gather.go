@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "gather", Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
+	define(&Def{Op: "gather", rows: tableRows, Grad: gatherGrad, Shape: gatherShape, Mean: gatherMean, Samples: gatherSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherRows}}})
 	define(&Def{Op: "gather_elements", Grad: gatherElementsGrad, Shape: gatherElementsShape, Mean: gatherElementsMean, Samples: gatherElementsSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: gatherElementsMap}}})
 	define(&Def{Op: "gather_nd", Grad: gatherNDGrad, Shape: gatherNDShape, Mean: gatherNDMean, Samples: gatherNDSamples, Lowerings: []Lowering{{Name: "rows", When: movable, Build: gatherNDRows}}})

@@ -134,7 +134,7 @@ func (g *Gradients) node(n *ir.Node) {
 // refuse says that an operator has no derivative, and why.
 func (g *Gradients) refuse(n *ir.Node) {
 	e := diag.Unsupportedf("the derivative of %s", n.Op.Name())
-	if why := undifferentiated[n.Op.Name()]; why != "" {
+	if why := Of(n).NoGrad; why != "" {
 		e = diag.Unsupportedf("the derivative of %s: %s", n.Op.Name(), why)
 	}
 	g.Fail(e.AtNode(n.Source, n.Op.Name()))

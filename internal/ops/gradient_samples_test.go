@@ -61,7 +61,7 @@ func TestGradients(t *testing.T) {
 		t.Run(def.Op, func(t *testing.T) {
 			missed--
 			v, floats, err := judge(t, def)
-			switch why := undifferentiated[def.Op]; {
+			switch why := def.NoGrad; {
 			case err != nil && why == "":
 				t.Errorf("a derivative that is refused, and that nothing is said about: %v", err)
 			case err == nil && why != "" && v.compared > 0 && !v.zero:
@@ -168,7 +168,7 @@ func judge(t *testing.T, def *Def) (v verdict, floats bool, refused error) {
 			}
 		}
 	}
-	if why := undifferentiated[def.Op]; why != "" {
+	if why := def.NoGrad; why != "" {
 		v.how = "none: " + why
 	} else if v.zero && v.compared > 0 {
 		v.how = "0 everywhere"
@@ -252,7 +252,7 @@ func newDifferences(def *Def, s Sample, r *rand.Rand, shift float64) (d *differe
 			d.sample.Attrs["to"] = dt
 		}
 		for i, in := range s.Inputs {
-			if x := ordinary(in, dt, r, shift); slices.Contains(taken[def.Op], i) {
+			if x := ordinary(in, dt, r, shift); slices.Contains(def.Taken, i) {
 				in = ordinary(in, dt, nil, 0)
 			} else {
 				in = x
@@ -358,7 +358,7 @@ func (d *differences) compare(v *verdict, r *rand.Rand) error {
 		}
 		got := first[place]
 		place++
-		if slices.Contains(taken[d.def.Op], k) {
+		if slices.Contains(d.def.Taken, k) {
 			continue
 		}
 		for _, i := range r.Perm(int(in.Len()))[:d.slowChecks(in)] {
@@ -426,7 +426,7 @@ func (d *differences) compareSecond(v *verdict, r *rand.Rand) error {
 		}
 		got := second[place]
 		place++
-		if slices.Contains(taken[d.def.Op], k) {
+		if slices.Contains(d.def.Taken, k) {
 			continue
 		}
 		for _, i := range r.Perm(int(in.Len()))[:(d.slowChecks(in)+1)/2] {

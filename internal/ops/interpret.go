@@ -12,7 +12,7 @@ import (
 )
 
 // interpretDef is the operator of Interpreted's one node. It is not registered: no file can name it.
-var interpretDef = &Def{Op: "interpret", Shape: interpretShape, Mean: interpretMean, Host: "interpret"}
+var interpretDef = &Def{Op: "interpret", NoGrad: "it runs a module apart", Shape: interpretShape, Mean: interpretMean, Host: "interpret"}
 
 // interpreter is a module as a host operator takes it.
 type interpreter struct{ module *ir.Module }

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul", Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
+	define(&Def{Op: "matmul", rows: rowRule{axes: matmulRowAxes}, Shape: matmulShape, Mean: matmulMean, Samples: matmulSamples, Grad: matmulGrad,
 		Lowerings: []Lowering{{Name: "sums", Blocks: true, Build: matmulSums}, {Name: "contract", Build: matmulContract}}})
 }
 
@@ -278,4 +278,23 @@ func (g *Gradients) product(by, x, y *ir.Value, turnedX, turnedY bool) *ir.Value
 func rowsTogether(b *ir.Builder, x *ir.Value) *ir.Value {
 	last := len(x.Type.Shape) - 1
 	return Reshape(b, x, product(x.Type.Shape[:last]), x.Type.Shape[last])
+}
+
+func matmulRowAxes(n *ir.Node, axis int, in []int, aligned func(*ir.Value, int) int) bool {
+	a, b, rank := n.Inputs[0], n.Inputs[1], len(n.Outputs[0].Type.Shape)
+	if len(a.Type.Shape) < 2 || len(b.Type.Shape) < 2 {
+		return false
+	}
+	switch axis {
+	case rank - 1:
+		return false // it would cut up weights
+	case rank - 2:
+		in[0] = len(a.Type.Shape) - 2
+		if n.Attrs.Bool("transpose_a") {
+			in[0]++
+		}
+	default:
+		in[0], in[1] = aligned(a, rank), aligned(b, rank)
+	}
+	return true
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "matmul_blocks", Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
+	define(&Def{Op: "matmul_blocks", NoGrad: "its weights are quantised, and it is for inference", Shape: matmulBlocksShape, Mean: matmulBlocksMean, Samples: matmulBlocksSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: matmulBlocksPanels}}})
 }
 

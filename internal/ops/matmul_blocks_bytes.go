@@ -13,9 +13,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "quantize_blocks", Shape: quantizeBlocksShape, Mean: quantizeBlocksMean, Samples: quantizeBlocksSamples,
+	define(&Def{Op: "quantize_blocks", NoGrad: byPasses, Shape: quantizeBlocksShape, Mean: quantizeBlocksMean, Samples: quantizeBlocksSamples,
 		Lowerings: []Lowering{{Name: "rows", Build: quantizeBlocksRows}}})
-	define(&Def{Op: "matmul_blocks_bytes", Shape: blocksBytesShape, Mean: blocksBytesMean, Samples: blocksBytesSamples, Work: matmulBlocksWork,
+	define(&Def{Op: "matmul_blocks_bytes", NoGrad: byPasses, Shape: blocksBytesShape, Mean: blocksBytesMean, Samples: blocksBytesSamples, Work: matmulBlocksWork,
 		Lowerings: []Lowering{{Name: "panels", Build: blocksBytesPanels}}})
 }
 

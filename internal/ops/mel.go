@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "mel_weights", Shape: melShape, Mean: hostMean("mel_weights"), Host: "mel_weights", Samples: melSamples})
+	define(&Def{Op: "mel_weights", NoGrad: "a table made once", Shape: melShape, Mean: hostMean("mel_weights"), Host: "mel_weights", Samples: melSamples})
 }
 
 // MelWeights is the matrix [length/2 + 1, bands] that sums a spectrum of the length into bands which are triangles on the mel scale, from the frequency low to high, at a

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "ngrams", Shape: ngramsShape, Mean: hostMean("ngrams"), Host: "ngrams", Samples: ngramsSamples})
+	define(&Def{Op: "ngrams", NoGrad: occurrences, Shape: ngramsShape, Mean: hostMean("ngrams"), Host: "ngrams", Samples: ngramsSamples})
 }
 
 // NGramTable lists n-grams: the elements (i64) of those of one element first, in ascending order for each length; Starts has where those of each length from 1 begin, and the end; Columns (i64)

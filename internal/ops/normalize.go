@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "normalize", Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
+	define(&Def{Op: "normalize", rows: rowRule{axes: normalizeAxes}, Shape: normalizeShape, Mean: normalizeMean, Samples: normalizeSamples, Grad: normalizeGrad,
 		Lowerings: []Lowering{{Name: "rows", Build: normalizeRows}}})
 }
 
@@ -195,4 +195,11 @@ func normalizeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	}
 	variance := g.above(mean(g.mul(x, x)), n.Attrs.Float("epsilon", 0))
 	return []*ir.Value{g.mul(d, g.f(loop.Reciprocal, g.f(loop.Sqrt, variance)))}
+}
+
+// normalizeAxes: rows along an axis that is not normalised.
+func normalizeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
+	in[0] = axis
+	return err == nil && len(n.Inputs) == 1 && !slices.Contains(axes, axis)
 }

@@ -27,6 +27,14 @@ type Def struct {
 	// may have a result's shape where the input was broadcast to it. An operator without Grad, or whose Grad returns no
 	// list, is differentiated through its expansion.
 	Grad func(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value
+	// NoGrad says why an operator with results of floats has no derivative.
+	NoGrad string
+	// Taken lists the inputs that derivatives take as constants.
+	Taken []int
+	// Elementwise: each element of a result depends on the elements of the operands at the same index, after broadcasting, and on nothing else.
+	Elementwise bool
+	// rows says how the result is computed in pieces of an axis: see rows.go. Without axes it is not.
+	rows rowRule
 	// View says how the first output lies inside an input, where it needs no computation. It may decline by returning nil.
 	View func(n *ir.Node, d *sym.Dims) *View
 	// Lowerings are loop nests, the best first.

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "pad", Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
+	define(&Def{Op: "pad", rows: rowRule{axes: padAxes, seen: padSeen, loose: padLoose, cut: padCut}, Grad: padGrad, Shape: padShape, Mean: padMean, Expand: padExpand, Samples: padSamples,
 		View:      func(n *ir.Node, d *sym.Dims) *View { return padView(n) },
 		Lowerings: []Lowering{{Name: "map", When: padIsMap, Build: padMap}}})
 }
@@ -191,3 +191,30 @@ func padMap(k *Nest, n *ir.Node) {
 		}
 	})
 }
+
+// pads reports whether a node adds rows along an axis, or takes some away.
+func pads(n *ir.Node, axis int) bool {
+	return !isZero(n.Attrs.Exprs("begin")[axis]) || !isZero(n.Attrs.Exprs("end")[axis])
+}
+
+func padAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	in[0] = axis
+	_, number := n.Attrs.Exprs("begin")[axis].Const()
+	return !pads(n, axis) || number && n.Attrs.String("mode", "constant") == "constant"
+}
+
+func padSeen(n *ir.Node, axis, _ int, rows Span) Span {
+	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
+	return Span{rows.From - begin, rows.To - begin}
+}
+
+func padCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
+	if !pads(n, axis) {
+		return
+	}
+	begin := n.Attrs.Exprs("begin")[axis].Add(c.offset(b, 0, 1))
+	setExpr(attrs, "begin", axis, begin)
+	setExpr(attrs, "end", axis, sym.Const(c.Out.Rows-c.In[0].Rows).Sub(begin))
+}
+
+func padLoose(n *ir.Node, axis, _ int) bool { return pads(n, axis) }

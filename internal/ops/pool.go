@@ -10,11 +10,11 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "max_pool", Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
+	define(&Def{Op: "max_pool", rows: windowRows, Grad: maxPoolGrad, Shape: poolShape, Mean: maxPoolMean, Samples: poolSamples, Lowerings: []Lowering{{Name: "window", Build: maxPoolWindow}}})
 	define(&Def{Op: "max_pool_indices", Grad: maxPoolIndicesGrad, Shape: poolIndicesShape, Mean: poolIndicesMean, Samples: poolIndicesSamples,
 		Lowerings: []Lowering{{Name: "window", Build: poolIndicesWindow}}})
-	define(&Def{Op: "average_pool", Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
-	define(&Def{Op: "lp_pool", Grad: lpPoolGrad, Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
+	define(&Def{Op: "average_pool", rows: windowRows, Grad: averagePoolGrad, Shape: poolShape, Mean: averagePoolMean, Samples: averagePoolSamples, Lowerings: []Lowering{{Name: "window", Build: averagePoolWindow}}})
+	define(&Def{Op: "lp_pool", rows: windowRows, Grad: lpPoolGrad, Shape: poolShape, Mean: lpPoolMean, Samples: lpPoolSamples, Lowerings: []Lowering{{Name: "window", Build: lpPoolWindow}}})
 }
 
 // MaxPool is the largest element under the window at each place; positions outside the input count as lowest. ceil lets a last window hang over the end.

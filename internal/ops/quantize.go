@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "quantize", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
+	define(&Def{Op: "quantize", NoGrad: "rounded; Custom says how to pass a derivative through", Shape: quantizeShape, Mean: quantizeMean, Samples: quantizeSamples, Lowerings: []Lowering{{Name: "map", Build: quantizeMap}}})
 	define(&Def{Op: "dequantize", Grad: dequantizeGrad, Shape: dequantizeShape, Mean: dequantizeMean, Samples: dequantizeSamples, Lowerings: []Lowering{{Name: "map", Build: dequantizeMap}}})
 }
 

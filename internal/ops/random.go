@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "random_uniform", Shape: randomShape, Mean: hostMean("random_uniform"), Host: "random_uniform", Samples: randomSamples})
+	define(&Def{Op: "random_uniform", NoGrad: random, Shape: randomShape, Mean: hostMean("random_uniform"), Host: "random_uniform", Samples: randomSamples})
 }
 
 // RandomUniform draws numbers from [low, high) by a key, u64[2]: a seed and the number of the draw. It also returns the key of the next draw: randomness is a

@@ -183,7 +183,7 @@ func reducedIndex[T any](rank int, axes []int, keep bool, at, inner []T) []T {
 }
 
 func (r reduction) define() *Def {
-	return &Def{Op: r.name, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
+	return &Def{Op: r.name, rows: reducedRows, Shape: r.shape, Mean: r.mean, Grad: r.grad, Lowerings: []Lowering{{Name: "nest", Build: r.nest}}, Samples: r.samples}
 }
 
 func (r reduction) shape(c *ir.Inference, n *ir.Node) error {
@@ -447,3 +447,21 @@ func (g *Gradients) withoutZeros(n *ir.Node, up *ir.Value) []*ir.Value {
 	others := g.choose(g.op(loop.And, zero, single), rest, g.choose(none, g.div(rest, filled), nil))
 	return []*ir.Value{g.mul(g.repeated(n, up), others)}
 }
+
+// reducedRows: rows along an axis that is not reduced.
+var reducedRows = rowRule{axes: func(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
+	if err != nil || n.Attrs["outer"] != nil { // which axes it reduces, the extents decide
+		return false
+	}
+	at := axis
+	if !n.Attrs.Bool("keep") {
+		for from := range n.Inputs[0].Type.Shape {
+			if slices.Contains(axes, from) && from <= at {
+				at++
+			}
+		}
+	}
+	in[0] = at
+	return !slices.Contains(axes, at)
+}}

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "repeat", Grad: repeatGrad, Shape: repeatShape, Mean: repeatMean, Samples: repeatSamples,
+	define(&Def{Op: "repeat", rows: rowRule{axes: firstAxes, seen: repeatSeen, granule: repeatGranule}, Grad: repeatGrad, Shape: repeatShape, Mean: repeatMean, Samples: repeatSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(repeated(n, at)...)) })
 		}}}})
@@ -76,3 +76,10 @@ func repeatSamples(r *rand.Rand) []Sample {
 	}
 	return out
 }
+
+func repeatSeen(n *ir.Node, axis, _ int, rows Span) Span {
+	times := n.Attrs.Ints("times")[axis]
+	return Span{rows.From / times, (rows.To + times - 1) / times}
+}
+
+func repeatGranule(n *ir.Node, axis int) int64 { return n.Attrs.Ints("times")[axis] }

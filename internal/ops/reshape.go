@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "reshape", Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
+	define(&Def{Op: "reshape", rows: rowRule{axes: reshapeAxes, seen: reshapeSeen, granule: reshapeGranule, cut: shapeCut}, Shape: reshapeShape, Mean: reshapeMean, Samples: reshapeSamples, Grad: reshapeGrad,
 		View: func(n *ir.Node, d *sym.Dims) *View { return &View{Whole: true} }})
 }
 
@@ -44,4 +44,45 @@ func reshapeMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.T
 
 func reshapeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Reshape(g.Builder, up[0], n.Inputs[0].Type.Shape...)}
+}
+
+// reshapeAxes: rows lie at the same places under both shapes where as much stands before the axis, and a row of one is some whole rows of the other.
+func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
+	before := sym.Product(out[:axis]...)
+	for at := range from {
+		if !sym.Product(from[:at]...).Equal(before) || isOne(from[at]) || isOne(out[axis]) {
+			continue
+		}
+		_, more := out[axis].Multiple(from[at])
+		if _, fewer := from[at].Multiple(out[axis]); more || fewer {
+			in[0] = at
+			return true
+		}
+	}
+	return false
+}
+
+// reshapeRatio is how many rows of the result a row of the operand is, and the other way round: one of the two is 1.
+func reshapeRatio(n *ir.Node, axis int) (up, down int64) {
+	in := []int{-1}
+	if !reshapeAxes(n, axis, in, nil) {
+		return 1, 1
+	}
+	to, from := n.Outputs[0].Type.Shape[axis], n.Inputs[0].Type.Shape[in[0]]
+	if k, more := to.Multiple(from); more {
+		return k, 1
+	}
+	k, _ := from.Multiple(to)
+	return 1, k
+}
+
+func reshapeSeen(n *ir.Node, axis, _ int, rows Span) Span {
+	up, down := reshapeRatio(n, axis)
+	return Span{rows.From / up * down, (rows.To + up - 1) / up * down}
+}
+
+func reshapeGranule(n *ir.Node, axis int) int64 {
+	up, _ := reshapeRatio(n, axis)
+	return up
 }

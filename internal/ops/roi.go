@@ -14,8 +14,8 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "roi_align", Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
-	define(&Def{Op: "max_roi_pool", Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
+	define(&Def{Op: "roi_align", Taken: []int{1}, Grad: roiAlignGrad, Shape: roiAlignShape, Mean: roiAlignMean, Samples: roiAlignSamples, Lowerings: []Lowering{{Name: "samples", Build: roiAlignNest}}})
+	define(&Def{Op: "max_roi_pool", Taken: []int{1}, Grad: maxRoiPoolGrad, Shape: maxRoiPoolShape, Mean: maxRoiPoolMean, Samples: maxRoiPoolSamples, Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolNest}}})
 }
 
 // RoiAlignment is how RoiAlign reads its regions.

@@ -15,9 +15,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "roi_align_back", Grad: roiAlignBackGrad, Shape: roiAlignBackShape, Mean: roiAlignBackMean, Samples: roiAlignBackSamples,
+	define(&Def{Op: "roi_align_back", Taken: []int{2}, Grad: roiAlignBackGrad, Shape: roiAlignBackShape, Mean: roiAlignBackMean, Samples: roiAlignBackSamples,
 		Lowerings: []Lowering{{Name: "samples", Onto: true, Build: roiAlignBackNest}}})
-	define(&Def{Op: "roi_align_largest", Grad: roiLargestGrad, Shape: roiAlignLargestShape, Mean: roiAlignLargestMean, Samples: roiAlignLargestSamples,
+	define(&Def{Op: "roi_align_largest", Taken: []int{1}, Grad: roiLargestGrad, Shape: roiAlignLargestShape, Mean: roiAlignLargestMean, Samples: roiAlignLargestSamples,
 		Lowerings: []Lowering{{Name: "samples", Build: roiAlignLargestNest}}})
 	define(&Def{Op: "max_roi_pool_largest", Shape: maxRoiPoolLargestShape, Mean: maxRoiPoolLargestMean, Samples: maxRoiPoolSamples,
 		Lowerings: []Lowering{{Name: "bins", Build: maxRoiPoolLargestNest}}})

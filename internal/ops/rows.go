@@ -2,7 +2,6 @@ package ops
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/weirml/weir/internal/ir"
 	"github.com/weirml/weir/internal/sym"
@@ -137,38 +136,13 @@ func Rows(n *ir.Node, axis int) (in []int, ok bool) {
 		}
 		return at
 	}
-	name := n.Op.Name()
-	switch {
-	case elementwise[name]:
-		for i, v := range n.Inputs {
-			if v != nil {
-				in[i] = aligned(v, len(out))
-			}
-		}
-		return in, true
-	case strings.HasPrefix(name, "reduce_"):
-		axes, err := axesOf(n, n.Attrs.Ints("axes"), len(n.Inputs[0].Type.Shape))
-		if err != nil || n.Attrs["outer"] != nil { // which axes it reduces, the extents decide
-			return nil, false
-		}
-		at := axis
-		if !n.Attrs.Bool("keep") {
-			for from := range n.Inputs[0].Type.Shape {
-				if slices.Contains(axes, from) && from <= at {
-					at++
-				}
-			}
-		}
-		in[0] = at
-		return in, !slices.Contains(axes, at)
-	}
-	rule, known := rowRules[name]
-	return in, known && rule.axes(n, axis, in, aligned)
+	axes := Of(n).rows.axes
+	return in, axes != nil && axes(n, axis, in, aligned)
 }
 
 // RowsSeen is the rows of operand i that rows of the result are made of. Some may lie outside the operand.
 func RowsSeen(n *ir.Node, axis, i int, rows Span) Span {
-	if seen := rowRules[n.Op.Name()].seen; seen != nil {
+	if seen := Of(n).rows.seen; seen != nil {
 		return seen(n, axis, i, rows)
 	}
 	return rows
@@ -176,13 +150,13 @@ func RowsSeen(n *ir.Node, axis, i int, rows Span) Span {
 
 // RowsLoose reports whether a piece of operand i may have more rows than RowsSeen, and lack those of them that lie outside the operand. Otherwise it has just those.
 func RowsLoose(n *ir.Node, axis, i int) bool {
-	loose := rowRules[n.Op.Name()].loose
+	loose := Of(n).rows.loose
 	return loose != nil && loose(n, axis, i)
 }
 
 // RowGranule is what the number of each piece's first row must be a multiple of.
 func RowGranule(n *ir.Node, axis int) int64 {
-	if granule := rowRules[n.Op.Name()].granule; granule != nil {
+	if granule := Of(n).rows.granule; granule != nil {
 		return granule(n, axis)
 	}
 	return 1
@@ -190,16 +164,33 @@ func RowGranule(n *ir.Node, axis int) int64 {
 
 // RowsFit reports whether a piece of the result may have so many rows.
 func RowsFit(n *ir.Node, axis int, rows int64) bool {
-	fits := rowRules[n.Op.Name()].fits
+	fits := Of(n).rows.fits
 	return fits == nil || fits(n, axis, rows)
 }
 
 // RowTables reports whether a node's constants that come in pieces are tables over the rows.
-func RowTables(n *ir.Node) bool { return rowRules[n.Op.Name()].tables }
+func RowTables(n *ir.Node) bool { return Of(n).rows.tables }
 
 // CutRows has a copy of a node's attributes, and its inputs, which are pieces already, say what one piece of the result along an axis asks for.
 func CutRows(b *ir.Builder, n *ir.Node, attrs ir.Attrs, inputs []*ir.Value, axis int, c RowCut) {
-	if cut := rowRules[n.Op.Name()].cut; cut != nil {
+	if cut := Of(n).rows.cut; cut != nil {
 		cut(b, n, attrs, inputs, axis, c)
 	}
+}
+
+// setExpr changes one element of an attribute, in a list of its own.
+func setExpr(attrs ir.Attrs, key string, at int, e sym.Expr) {
+	list := slices.Clone(attrs.Exprs(key))
+	list[at] = e
+	attrs[key] = list
+}
+
+func firstAxes(_ *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	in[0] = axis
+	return true
+}
+
+// shapeCut is of operators whose result's shape is an attribute.
+func shapeCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
+	setExpr(attrs, "shape", axis, sym.Const(c.Out.Rows))
 }

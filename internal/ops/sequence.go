@@ -20,6 +20,7 @@ func init() {
 		{Op: "sequence_split", Shape: sequenceSplitShape, Samples: sequenceSplitSamples},
 	} {
 		d.Mean, d.Host = hostMean(d.Op), d.Op
+		d.NoGrad = listed
 		define(d)
 	}
 }

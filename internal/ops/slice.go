@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "slice", Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
+	define(&Def{Op: "slice", rows: rowRule{axes: sliceAxes, seen: sliceSeen, cut: sliceCut}, Grad: sliceGrad, Shape: sliceShape, Mean: sliceMean, View: sliceView, Samples: sliceSamples,
 		Lowerings: []Lowering{{Name: "map", When: movable, Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) { k.Store(k.Out[0], at, k.In[0].Load(sliced(n, at)...)) })
 		}}}})
@@ -174,4 +174,20 @@ func sliceView(n *ir.Node, d *sym.Dims) *View {
 		return nil
 	}
 	return &View{Offset: d.Simplify(offset)}
+}
+
+func sliceAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	in[0] = axis
+	_, number := n.Attrs.Exprs("begin")[axis].Const()
+	return number && n.Attrs.Ints("step")[axis] == 1
+}
+
+func sliceSeen(n *ir.Node, axis, _ int, rows Span) Span {
+	begin, _ := n.Attrs.Exprs("begin")[axis].Const()
+	return Span{rows.From + begin, rows.To + begin}
+}
+
+func sliceCut(_ *ir.Builder, _ *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
+	setExpr(attrs, "begin", axis, sym.Const(0))
+	setExpr(attrs, "extent", axis, sym.Const(c.Out.Rows))
 }

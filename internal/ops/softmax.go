@@ -12,9 +12,9 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "softmax", Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
+	define(&Def{Op: "softmax", rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: softmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(dt dtype.DType, x, total float64) float64 { return shareOf(dt, x) / total }),
 		Lowerings: []Lowering{{Name: "rows", Build: softmaxRows}}})
-	define(&Def{Op: "log_softmax", Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
+	define(&Def{Op: "log_softmax", rows: rowRule{axes: softmaxAxes}, Shape: softmaxShape, Grad: logSoftmaxGrad, Samples: softmaxSamples, Mean: softmaxMean(func(_ dtype.DType, x, total float64) float64 { return x - loop.Logarithm(total) }),
 		Lowerings: []Lowering{{Name: "rows", Build: logSoftmaxRows}}})
 }
 
@@ -188,4 +188,14 @@ func softmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 func logSoftmaxGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	share := g.f(loop.Exp, n.Outputs[0])
 	return []*ir.Value{g.sub(up[0], g.mul(share, g.sum(up[0], n.Attrs.Int("axis", -1))))}
+}
+
+// softmaxAxes: rows along another axis than its own.
+func softmaxAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	along := n.Attrs.Int("axis", -1)
+	if along < 0 {
+		along += int64(len(n.Outputs[0].Type.Shape))
+	}
+	in[0] = axis
+	return len(n.Inputs) == 1 && int64(axis) != along
 }

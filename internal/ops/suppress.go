@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "non_max_suppression", Shape: suppressShape, Mean: hostMean("non_max_suppression"), Host: "non_max_suppression", Samples: suppressSamples})
+	define(&Def{Op: "non_max_suppression", NoGrad: "a choice", Shape: suppressShape, Mean: hostMean("non_max_suppression"), Host: "non_max_suppression", Samples: suppressSamples})
 }
 
 // NonMaxSuppression selects, of boxes[N, B, 4] with scores[N, C, B] (both f32), the best of each image and class, at most `most`: in descending order of

@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "transpose", Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
+	define(&Def{Op: "transpose", rows: rowRule{axes: transposeRows}, Shape: transposeShape, Mean: transposeMean, View: transposeView, Samples: transposeSamples, Grad: transposeGrad,
 		Lowerings: []Lowering{{Name: "map", Build: func(k *Nest, n *ir.Node) {
 			k.Nest(loop.Each, "i", k.Out[0].Shape, func(at []sym.Expr) {
 				k.Store(k.Out[0], at, k.In[0].Load(unpermuted(at, n.Attrs.Ints("perm"))...))
@@ -85,4 +85,14 @@ func transposeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 		back[from] = int64(to)
 	}
 	return []*ir.Value{Transpose(g.Builder, up[0], back...)}
+}
+
+// transposeRows: rows along the axis that becomes the result's.
+func transposeRows(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	perm := n.Attrs.Ints("perm")
+	if axis >= len(perm) {
+		return false
+	}
+	in[0] = int(perm[axis])
+	return true
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "trees", Shape: treesShape, Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
+	define(&Def{Op: "trees", NoGrad: "constant between the values at which trees branch", Shape: treesShape, Mean: hostMean("trees"), Host: "trees", Samples: treesSamples})
 }
 
 // A Forest is decision trees in tables. A root or child of at least 0 is a node, which comes after its parent; another is the complement (^) of a leaf.

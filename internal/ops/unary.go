@@ -80,7 +80,7 @@ func init() {
 
 func unary(f loop.UnaryOp, takes accepts, s slope) *Def {
 	return &Def{
-		Op: f.String(), Samples: unarySamples(takes), Grad: s.grad,
+		Op: f.String(), Elementwise: true, rows: elementwiseRows, Samples: unarySamples(takes), Grad: s.grad,
 		Shape: func(c *ir.Inference, n *ir.Node) error {
 			if err := arity(n, 1, 1); err != nil {
 				return err

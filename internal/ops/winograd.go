@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	define(&Def{Op: "winograd", Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
+	define(&Def{Op: "winograd", NoGrad: byPasses, rows: rowRule{axes: winogradAxes, seen: winogradSeen, loose: winogradLoose, granule: winogradGranule, fits: winogradFits, cut: winogradCut}, Shape: winogradShape, Mean: winogradMean, Work: winogradWork, Samples: winogradSamples,
 		Lowerings: []Lowering{{Name: "blocks", When: winogradIsBlocks, Build: winogradBlocks, Error: 1e-4}}})
 }
 
@@ -266,3 +266,73 @@ func winogradSample(r *rand.Rand, tile int64, shape, planes, pad []int64, bias b
 	}
 	return Sample{Attrs: ir.Attrs{"tile": tile, "begin": ir.Constants(pad), "end": ir.Constants(pad)}, Inputs: in, Constant: []int{1, 2, 3}}
 }
+
+func winogradAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
+	in[0] = axis
+	begin, out := n.Attrs.Exprs("begin"), n.Outputs[0].Type.Shape
+	_, number := begin[0].Const()
+	if axis == 0 || len(begin) == 3 {
+		return axis == 0 || axis == 1 && number // planes are computed each by itself
+	}
+	// In pieces of a ragged height, other results would count in the choice of how a tile is computed.
+	height, known := out[1].Const()
+	return axis == 1 && number && known && height%n.Attrs.Int("tile", 1) == 0
+}
+
+// winogradSpan is how many elements the kernel has along an axis, of images or of planes, and how many results along it
+// are computed together.
+func winogradSpan(n *ir.Node) (kernel, together int64) {
+	if kernel, _ = winogradKernel(n).Const(); len(n.Inputs[0].Type.Shape) == 5 {
+		return kernel, 1
+	}
+	return 3, n.Attrs.Int("tile", 0)
+}
+
+// winogradSeen: a tile is computed of all that the whole's tile sees, so that its rows come out the same to the bit.
+func winogradSeen(n *ir.Node, axis, _ int, rows Span) Span {
+	if axis == 0 {
+		return rows
+	}
+	begin, _ := n.Attrs.Exprs("begin")[0].Const()
+	kernel, tile := winogradSpan(n)
+	from := rows.From / tile * tile
+	return Span{from - begin, from + (rows.To-from+tile-1)/tile*tile + kernel - 1 - begin}
+}
+
+func winogradGranule(n *ir.Node, axis int) int64 {
+	if axis == 0 {
+		return 1
+	}
+	_, tile := winogradSpan(n)
+	return tile
+}
+
+// winogradFits: a piece's blocks take no more scratch than the whole's.
+func winogradFits(n *ir.Node, axis int, rows int64) bool {
+	x, out, begin := n.Inputs[0].Type.Shape, n.Outputs[0].Type.Shape, n.Attrs.Exprs("begin")
+	if _, ok := constants(out[1 : len(out)-1]); axis != 1 || !ok { // blocks of images of unknown sizes do not depend on the rows
+		return true
+	}
+	kernel, _ := winogradKernel(n).Const()
+	i, tile := WinogradImageOf(x, out, begin, kernel, nil), n.Attrs.Int("tile", 0)
+	whole, _ := winogradBlockOf(i, tile)
+	if len(out) == 5 {
+		i.Planes = rows
+	} else {
+		i.Height = rows
+	}
+	piece, ok := winogradBlockOf(i, tile)
+	return ok && piece.rows*piece.columns <= whole.rows*whole.columns && piece.planes <= whole.planes
+}
+
+func winogradCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
+	if axis == 0 {
+		return
+	}
+	kernel, _ := winogradSpan(n)
+	begin := n.Attrs.Exprs("begin")[0].Add(c.offset(b, 0, 1))
+	setExpr(attrs, "begin", 0, begin)
+	setExpr(attrs, "end", 0, sym.Const(c.Out.Rows+kernel-1-c.In[0].Rows).Sub(begin))
+}
+
+func winogradLoose(_ *ir.Node, axis, _ int) bool { return axis == 1 }

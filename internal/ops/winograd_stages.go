@@ -19,10 +19,10 @@ func init() {
 	lowering := func(build func(k *Nest, n *ir.Node), error float64) []Lowering {
 		return []Lowering{{Name: "tiles", Build: build, Error: error}}
 	}
-	define(&Def{Op: "winograd_far", Shape: winogradFarShape, Mean: winogradFarMean, Samples: winogradFarSamples, Lowerings: lowering(winogradFarTiles, 0)})
-	define(&Def{Op: "winograd_input", Shape: winogradInputShape, Mean: winogradInputMean, Samples: winogradInputSamples,
+	define(&Def{Op: "winograd_far", NoGrad: byPasses, Shape: winogradFarShape, Mean: winogradFarMean, Samples: winogradFarSamples, Lowerings: lowering(winogradFarTiles, 0)})
+	define(&Def{Op: "winograd_input", NoGrad: byPasses, Shape: winogradInputShape, Mean: winogradInputMean, Samples: winogradInputSamples,
 		Lowerings: lowering(winogradInputTiles, 1e-5)})
-	define(&Def{Op: "winograd_output", Shape: winogradOutputShape, Mean: winogradOutputMean, Samples: winogradOutputSamples,
+	define(&Def{Op: "winograd_output", NoGrad: byPasses, Shape: winogradOutputShape, Mean: winogradOutputMean, Samples: winogradOutputSamples,
 		Lowerings: lowering(winogradOutputTiles, 1e-4)})
 }
 

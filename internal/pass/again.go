@@ -119,7 +119,7 @@ func (a *again) rootOf(v *ir.Value) *ir.Value {
 // quick reports whether a node is a function of single elements, or moves none, and has one result.
 func quick(n *ir.Node) bool {
 	name := n.Op.Name()
-	return len(n.Outputs) == 1 && n.Outputs[0] != nil && n.Outputs[0].Known == nil && len(n.Regions) == 0 && (ops.Elementwise(name) || name == "reshape" || name == "expand")
+	return len(n.Outputs) == 1 && n.Outputs[0] != nil && n.Outputs[0].Known == nil && len(n.Regions) == 0 && (ops.Elementwise(n) || name == "reshape" || name == "expand")
 }
 
 // value has the late readers of a value compute it again.
@@ -203,7 +203,7 @@ func (c *chain) add(v *ir.Value) bool {
 	c.nodes = append(c.nodes, n)
 	if name := n.Op.Name(); name != "reshape" && name != "expand" {
 		c.functions++
-		if ops.Dear(name) {
+		if ops.Dear(n) {
 			c.functions += againDear
 		}
 	}

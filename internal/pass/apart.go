@@ -128,7 +128,7 @@ var cheapMoves = map[string]bool{
 
 // fixed reports whether only Forward computes a node: Backward would do work twice that is not cheap.
 func (a *division) fixed(n *ir.Node) bool {
-	return a.needed[n] && !cheapMoves[n.Op.Name()] && !ops.Elementwise(n.Op.Name()) && !slices.ContainsFunc(n.Outputs, a.decided)
+	return a.needed[n] && !cheapMoves[n.Op.Name()] && !ops.Elementwise(n) && !slices.ContainsFunc(n.Outputs, a.decided)
 }
 
 // decided reports whether data decide a value's shape, or it decides a dimension: Backward computes it again, dimension

@@ -302,7 +302,7 @@ func cheap(n *ir.Node) bool {
 	case "expand", "reshape", "transpose", "slice", "pad", "concat", "normalize", "softmax", "log_softmax", "gather", "repeat":
 		return true
 	}
-	return ops.Elementwise(n.Op.Name())
+	return ops.Elementwise(n)
 }
 
 // piece finds the axis of a node's result along which it can be computed in pieces of its operands.

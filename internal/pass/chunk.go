@@ -125,7 +125,7 @@ func newChunking(m *ir.Module, allowed float64) *chunking {
 			}
 			if c.uses[v] < len(block.Nodes) {
 				reader := block.Nodes[c.uses[v]]
-				joined := readers[v] == 1 && ops.Elementwise(reader.Op.Name()) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
+				joined := readers[v] == 1 && ops.Elementwise(reader) && slices.EqualFunc(reader.Outputs[0].Type.Shape, v.Type.Shape, sym.Expr.Equal) &&
 					!slices.ContainsFunc(reader.Inputs, func(x *ir.Value) bool { return x != nil && x.Node != nil && c.at[x.Node] > i }) // of several the last
 				if joined || c.part[v] || n.Op.Name() == "reshape" && n.Inputs[0].Node != nil {
 					continue

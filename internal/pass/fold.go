@@ -117,7 +117,7 @@ func (f *folding) spend(n *ir.Node, read, written, bytes int64) bool {
 			}
 		}
 		work += times(written, each)
-	case !linear[name] && !ops.Elementwise(name):
+	case !linear[name] && !ops.Elementwise(n):
 		work = times(read+1, written+1)
 	}
 	if work > f.work || bytes > f.bytes {

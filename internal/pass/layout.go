@@ -149,7 +149,7 @@ func (l *layout) form(n *ir.Node) *form {
 		return nil
 	}
 	make := forms[n.Op.Name()]
-	if make == nil && ops.Elementwise(n.Op.Name()) {
+	if make == nil && ops.Elementwise(n) {
 		make = formOfFunction
 	}
 	if make == nil {

@@ -178,7 +178,7 @@ func (n *narrowing) reading(node *ir.Node) (reading, bool) {
 	rule := narrows[name]
 	switch {
 	case rule != nil:
-	case ops.Elementwise(name):
+	case ops.Elementwise(node):
 		rule = (*narrowing).ofFunction
 	case strings.HasPrefix(name, "reduce_"):
 		rule = (*narrowing).ofReduction
@@ -211,8 +211,8 @@ var narrows = map[string]func(n *narrowing, node *ir.Node, want part) (reading, 
 }
 
 // movesOnly are the operators that are no work of their own, or are computed where they are read.
-func movesOnly(name string) bool {
-	return ops.Elementwise(name) || slices.Contains([]string{"slice", "concat", "transpose", "reshape", "expand", "rotate"}, name)
+func movesOnly(n *ir.Node) bool {
+	return ops.Elementwise(n) || slices.Contains([]string{"slice", "concat", "transpose", "reshape", "expand", "rotate"}, n.Op.Name())
 }
 
 // ofSlice: a slice of a part is a part. A slice always has a reading, of what it takes.
@@ -401,7 +401,7 @@ func (n *narrowing) choose(b *ir.Block) bool {
 		if !ok {
 			continue
 		}
-		worth := !movesOnly(node.Op.Name())
+		worth := !movesOnly(node)
 		for i, v := range node.Inputs {
 			worth = worth || r.in[i] != nil && n.worth[v]
 		}

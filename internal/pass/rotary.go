@@ -159,7 +159,7 @@ func (h *halving) follow(v *ir.Value, depth int) *ir.Value {
 	smaller := last.FloorDiv(sym.Const(2))
 	follow := func(x *ir.Value) *ir.Value { return h.of(x, depth+1) }
 	switch name := n.Op.Name(); {
-	case ops.Elementwise(name):
+	case ops.Elementwise(n):
 		in := make([]*ir.Value, len(n.Inputs))
 		for i, x := range n.Inputs {
 			if k := len(x.Type.Shape); k == 0 || isOne(x.Type.Shape[k-1]) {

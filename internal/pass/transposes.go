@@ -158,7 +158,7 @@ func (a *around) follow(v *ir.Value, depth int) bool {
 
 // single reports whether an operator is a function of single elements of its operands, with broadcasting.
 func single(n *ir.Node) bool {
-	return ops.Elementwise(n.Op.Name())
+	return ops.Elementwise(n)
 }
 
 // rebuild computes v turned by the outer permutation, from what the inner transposes were of.
