@@ -227,6 +227,11 @@ var uses = map[string]func(ctx context.Context, w *lives) error{
 	},
 	"Program.WriteTo": func(_ context.Context, w *lives) error { _, err := w.program.WriteTo(new(bytes.Buffer)); return err },
 
+	"Results.All": func(_ context.Context, w *lives) error {
+		for range w.results.All() {
+		}
+		return nil
+	},
 	"Results.At":       func(_ context.Context, w *lives) error { w.results.At(0); return nil },
 	"Results.Detach":   func(_ context.Context, w *lives) error { return allow(w.results.Detach(), weir.ErrInput) },
 	"Results.Get":      func(_ context.Context, w *lives) error { w.results.Get("scores"); return nil },

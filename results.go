@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -295,6 +296,25 @@ func (r *Results) At(i int) *Tensor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tensors[i]
+}
+
+// All goes through the outputs in the model's order, by name: nil for an optional that has nothing, and the tensors of a sequence one after another. They are dead after Close.
+func (r *Results) All() iter.Seq2[string, *Tensor] {
+	return func(yield func(string, *Tensor) bool) {
+		for i, name := range r.names {
+			r.mu.Lock()
+			list := slices.Clone(r.lists[i])
+			if list == nil {
+				list = []*Tensor{r.tensors[i]}
+			}
+			r.mu.Unlock()
+			for _, t := range list {
+				if !yield(name, t) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Sequence is the tensors of the sequence of that name. It is nil where there is none, and where it is an optional that has nothing; an empty sequence is not nil. The tensors are dead

@@ -317,7 +317,7 @@ var apiCalls = []apiCall{
 		}
 		return weir.WriteHeapProfile(refusing{})
 	}},
-	{name: "Copy", covers: "Copy View Results.At Results.Get Results.Sequence Tensor.Bytes Tensor.DType Tensor.Len Tensor.Shape Tensor.String", after: "Run", do: func(s *stand, _ context.Context) error {
+	{name: "Copy", covers: "Copy View Results.All Results.At Results.Get Results.Sequence Tensor.Bytes Tensor.DType Tensor.Len Tensor.Shape Tensor.String", after: "Run", do: func(s *stand, _ context.Context) error {
 		_ = allContents(s.t, s.program, s.results)
 		return nil
 	}},
@@ -365,7 +365,7 @@ var apiCalls = []apiCall{
 		}
 		return nil
 	}},
-	{name: "telling", covers: "Foreign FromSlice Memory.Donating Memory.Formula Memory.Giving Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
+	{name: "telling", covers: "Foreign FromSlice Scalar Memory.Donating Memory.Formula Memory.Giving Memory.LargestStep Memory.Max Memory.Peak Memory.PeakAt Memory.String " +
 		"Program.Bind Program.CPU Program.Decided Program.Dims Program.Inputs Program.Legal Program.Memory Program.Operations Program.Outputs " +
 		"Program.Proved Program.Requires Program.Savings Program.Stats Program.Target Program.Tuned Saving.String Sequence Size.At Size.Dims Size.Max Size.String",
 		after: "Run", do: (*stand).tell},
@@ -410,6 +410,7 @@ func (s *stand) tell(context.Context) error {
 		return err
 	}
 	lent.Close()
+	weir.Scalar(float32(1))
 	_, err = weir.FromSlice(data)
 	return err
 }

@@ -159,6 +159,11 @@ func FromSlice[T Element](data []T, shape ...int) (*Tensor, error) {
 	return newTensor(inner, nil, nil), nil
 }
 
+// Scalar returns a tensor without axes, whose one element is x.
+func Scalar[T Element](x T) *Tensor {
+	return newTensor(tensor.Must(tensor.FromSlice([]T{x})), nil, nil)
+}
+
 // bytesOf is the bytes of a tensor.
 func bytesOf(dt DType, sizes []int64) (int64, error) {
 	count, err := tensor.Count(sizes)
