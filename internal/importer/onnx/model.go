@@ -109,7 +109,8 @@ func parse(data []byte) (m *Model, err error) {
 func parseModel(data []byte) (*Model, error) {
 	proto, err := wire.ParseModel(data)
 	if err != nil {
-		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) {
+		// What goes wrong before any field is read is no model at all.
+		if e := (*diag.Error)(nil); errors.As(err, &e) && errors.Is(err, diag.ErrInput) && strings.HasPrefix(e.Detail, "ModelProto: ") {
 			e.Detail = "this is not an ONNX model, or a broken one: " + e.Detail
 		}
 		return nil, err
