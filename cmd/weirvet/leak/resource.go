@@ -12,7 +12,7 @@ import (
 var scoped = []string{"Array", "Loan"}
 
 // lent are the library's functions and methods that return a closable thing which is somebody else's, or is only Go memory.
-var lent = []string{"FromSlice"}
+var lent = []string{"FromSlice", "Scalar"}
 
 // makers are the library's methods, besides those named New… and Open…, that return something for the caller to close.
 var makers = []string{"Program.Run", "Array.Detach"}
