@@ -62,8 +62,8 @@ func (s Saving) String() string {
 	return fmt.Sprintf("%s %s (%s) until %s: %s", s.Kind, s.Tensor, mem.FormatBytes(s.Bytes), s.At, cost)
 }
 
-// Savings lists what Options.Budget and Options.DeviceBudget changed in the plan, in the order in which it was done; none where it fits by
-// itself. What an artefact's own budget changed comes first.
+// Savings lists what Options.Budget and Options.DeviceBudget changed in the plan, in the order in which it was done;
+// none where it fits by itself. What an artefact's own budget changed comes first.
 func (p *Program) Savings() []Saving {
 	out := slices.Clone(p.saved)
 	for _, s := range p.compiled.Savings {

@@ -172,7 +172,8 @@ func Compile(ctx context.Context, m *Model, o Options) (p *Program, err error) {
 // mostStricter is how often a model is compiled anew because its peak is more than the compiler reckoned.
 const mostStricter = 4
 
-// over is how many bytes more than its budgets a program takes, if that is why it is refused, and something can be done.
+// over is how many bytes more than its budgets a program takes, if that is why it is refused and something can be
+// done.
 type over struct{ host, device int64 }
 
 // compileWith compiles with choices that were made. The compiler reckons with all dimensions at their upper bounds, and with the code that there is before
@@ -197,8 +198,8 @@ func compileWith(ctx context.Context, m *Model, o Options, choices compiler.Choi
 	return first, err
 }
 
-// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more than its device's budget, and was refused for that. If it takes too much
-// still, it is refused for the less.
+// compileDirect compiles without Winograd's algorithms, whose tiles and weights take memory, what takes so much more
+// than its device's budget, and was refused for that. If it takes too much still, it is refused for the less.
 func compileDirect(ctx context.Context, m *Model, o Options, choices compiler.Choices, excess int64, refused error) (*Program, error) {
 	if choices.All.Tile != 0 || o.Exact {
 		return nil, refused
@@ -445,7 +446,9 @@ func (p *Program) checkDeviceBudget() error {
 		return diag.New(ErrBudget, "the peak in the device's memory has no bound: %v", err).WithFix("narrow the dimensions with Options.Dims")
 	}
 	if peak > most {
-		p.over.device = peak - most
+		if p.compiled.Tiled() {
+			p.over.device = peak - most
+		}
 		return diag.New(ErrBudget, "the peak in the device's memory is %d bytes, %d are allowed", peak, most).WithFix("give the dimensions smaller values, or fewer calls")
 	}
 	return nil

@@ -298,7 +298,8 @@ func (r *Results) At(i int) *Tensor {
 	return r.tensors[i]
 }
 
-// All goes through the outputs in the model's order, by name: nil for an optional that has nothing, and the tensors of a sequence one after another. They are dead after Close.
+// All goes through the outputs in the model's order, by name: nil for an optional that has nothing, and the tensors of
+// a sequence one after another. They are dead after Close.
 func (r *Results) All() iter.Seq2[string, *Tensor] {
 	return func(yield func(string, *Tensor) bool) {
 		for i, name := range r.names {

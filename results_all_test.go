@@ -8,7 +8,8 @@ import (
 	"github.com/weirml/weir/internal/importer/onnx/wire"
 )
 
-// TestAll: All goes through all outputs in order, sequences tensor by tensor, and stops when it is told to; Scalar makes tensors without axes.
+// TestAll: All goes through all outputs in order, sequences tensor by tensor, and stops when it is told to; Scalar
+// makes tensors without axes.
 func TestAll(t *testing.T) {
 	m := modelOf(t, []*wire.ValueInfoProto{typed("x", tensorType(wire.FloatType))},
 		[]*wire.ValueInfoProto{typed("y", tensorType(wire.FloatType)), typed("s", sequenceType(tensorType(wire.FloatType))), typed("z", tensorType(wire.FloatType))},

@@ -56,8 +56,9 @@ func normal(r *rand.Rand, shape ...int64) *tensor.Tensor {
 	return t
 }
 
-// TestTiles holds convolutions in tiles to 1e-5 · Σ|x| · max|w| of each result's own window and filter on the device, whatever is in the input: both sums are the
-// processor's, of the convolution as it is and of one of magnitudes with the greatest weight. Infinities and NaN are where they are without tiles.
+// TestTiles holds convolutions in tiles to 1e-5 · Σ|x| · max|w| of each result's own window and filter on the device,
+// whatever is in the input: both sums are the processor's, of the convolution as it is and of one of magnitudes with
+// the greatest weight. Infinities and NaN are where they are without tiles.
 func TestTiles(t *testing.T) {
 	available(t)
 	r := rand.New(rand.NewPCG(1, 2))

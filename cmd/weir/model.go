@@ -203,8 +203,10 @@ func load(path string) (*weir.Model, error) {
 		return nil, diag.Unsupportedf("%s files; .onnx, .pt2 and .weir are supported", filepath.Ext(path)).AtFile(path)
 	}
 	m, err := weir.Load(path)
-	if _, absent := os.Stat(path); err != nil && errors.Is(absent, fs.ErrNotExist) {
-		return nil, missingError{err}
+	if err != nil {
+		if _, absent := os.Stat(path); errors.Is(absent, fs.ErrNotExist) {
+			return nil, missingError{err}
+		}
 	}
 	return m, err
 }

@@ -318,7 +318,7 @@ func (f *planFlags) plan(ctx context.Context, path string) error {
 		}
 		return f.c.printJSON(p)
 	}
-	p.print(f.c, m)
+	p.print(m)
 	if over == nil && o.Budget > 0 && p.Peak != nil {
 		fmt.Printf("fits the budget of %s with %s to spare\n", values.FormatBytes(o.Budget), values.FormatBytes(o.Budget-*p.Peak))
 	}
@@ -414,10 +414,10 @@ func (p *planned) overBudget(fit *fitting, free []weir.Dimension, budget int64, 
 	return e
 }
 
-func (p *planned) print(c *cli, m *weir.Memory) {
+func (p *planned) print(m *weir.Memory) {
 	row := func(name string, s weir.Size, v *int64) {
 		formula := s.String()
-		if c.onTerminal(os.Stdout) {
+		if onTerminal(os.Stdout) {
 			formula = shortFormula(formula)
 		}
 		if v == nil {

@@ -17,8 +17,9 @@ type PassRow struct {
 	After, Before []string              // the passes that must come before it, and after it: held when the program begins
 	Needed        bool                  // nothing can be lowered without it. Such a pass leaves every node where it is, but those that nothing reads
 	When          func(o *Options) bool // nil: always; otherwise it runs only where an option asks for it
-	// Blocks is for machines that run blocks of threads: what lays values out, or computes them, as suits registers of vectors is not for them, since kernels for
-	// blocks read what models have. Exact is for Options.Exact, which forbids other formulas than the model's.
+	// Blocks is for machines that run blocks of threads: what lays values out, or computes them, as suits registers of
+	// vectors is not for them, since kernels for blocks read what models have. Exact is for Options.Exact, which
+	// forbids other formulas than the model's.
 	Blocks, Exact instead
 	// Choosing and ChoosingForBlocks run a pass that chooses algorithms, and asks choose which; Run is not called then.
 	Choosing, ChoosingForBlocks func(m *ir.Module, brains float64, choose func(node string) int64) error
@@ -30,7 +31,8 @@ type instead struct {
 	run func(*ir.Module) error
 }
 
-// Without are the passes, and the steps of the schedule, that do not run in this process: WEIR_DEBUG says which, and tests. Each is one of OptionalSteps.
+// Without are the passes, and the steps of the schedule, that do not run in this process: WEIR_DEBUG says which, and
+// tests. Each is one of OptionalSteps.
 var Without []string
 
 // Passes are run in this order.

@@ -69,6 +69,10 @@ func (c *Choices) tileOf(node string) int64 {
 // asked is what a compilation asked choices of.
 type asked struct{ tile, panel bool }
 
+// Tiled reports whether some convolution may be computed in tiles, by Winograd's algorithms: choices can have it
+// computed directly.
+func (c *Compiled) Tiled() bool { return c.asked.tile }
+
 // run is a row's pass, with what was chosen.
 func (c *Compiled) run(p *PassRow, m *ir.Module, o *Options) error {
 	chosen := p.Choosing
@@ -98,7 +102,7 @@ func (c *Compiled) chosen(o *Options) func(nodes string) schedule.Choice {
 
 // Candidates are the choices to try for the program's kernels: lists of those between which only one can be taken. They are independent enough to be tried list by list.
 func (c *Compiled) Candidates() (lists [][]Choice) {
-	if c.asked.tile {
+	if c.Tiled() {
 		lists = append(lists, []Choice{{Tile: 2}, {Tile: 4}, {Tile: 1}})
 	}
 	if c.asked.panel {

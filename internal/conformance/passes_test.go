@@ -35,7 +35,8 @@ func passNames() []string {
 	return names
 }
 
-// TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with one and some others, each in its turn: they compute what the reference does.
+// TestPassesOnAndOff compiles random models without one pass, with one pass alone, and with one and some others, each
+// in its turn: they compute what the reference does.
 func TestPassesOnAndOff(t *testing.T) {
 	count := 6 * len(passNames())
 	if n, err := strconv.Atoi(os.Getenv("WEIR_FUZZ_GRAPHS")); err == nil {
@@ -61,7 +62,8 @@ func TestPassesOnAndOff(t *testing.T) {
 	}
 }
 
-// TestStepsOff compiles random models without one pass or step of the schedule, and without some, each in its turn: they compute what the reference does.
+// TestStepsOff compiles random models without one pass or step of the schedule, and without some, each in its turn:
+// they compute what the reference does.
 func TestStepsOff(t *testing.T) {
 	defer func() { compiler.Without = nil }()
 	names := compiler.OptionalSteps()
@@ -76,7 +78,8 @@ func TestStepsOff(t *testing.T) {
 			}
 		}
 		compiler.Without = some
-		// What passes find out about extents, nothing may know without them: an upper bound may be more than the machine has.
+		// What passes find out about extents, nothing may know without them: an upper bound may be more than the
+		// machine has.
 		if err := m.check(t); err != nil && !errors.Is(err, weir.ErrUnsupported) && !errors.Is(err, weir.ErrMemory) {
 			t.Errorf("without %v: %v\n%s", some, err, m.Text())
 		}

@@ -25,8 +25,8 @@ func attentionIsOnline(n *ir.Node, d *sym.Dims) bool {
 }
 
 // attentionOnline goes through the keys of each query once: the weighted sum of values so far is scaled down where a
-// greater score comes along (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). No score is kept.
-// Package schedule has a recipe for kernels of this form: block_online.go.
+// greater score comes along (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). No score is
+// kept. Package schedule has a recipe for kernels of this form: block_online.go.
 func attentionOnline(k *Nest, n *ir.Node) {
 	_, s := attentionOf(n)
 	a := &attentionKernel{Nest: k, AttentionSettings: s, query: k.In[0], mask: present(k.In, 3), out: k.Out[0]}

@@ -31,7 +31,8 @@ type Def struct {
 	NoGrad string
 	// Taken lists the inputs that derivatives take as constants.
 	Taken []int
-	// Elementwise: each element of a result depends on the elements of the operands at the same index, after broadcasting, and on nothing else.
+	// Elementwise: each element of a result depends on the elements of the operands at the same index, after
+	// broadcasting, and on nothing else.
 	Elementwise bool
 	// rows says how the result is computed in pieces of an axis: see rows.go. Without axes it is not.
 	rows rowRule

@@ -46,7 +46,8 @@ func reshapeGrad(g *Gradients, n *ir.Node, up []*ir.Value) []*ir.Value {
 	return []*ir.Value{Reshape(g.Builder, up[0], n.Inputs[0].Type.Shape...)}
 }
 
-// reshapeAxes: rows lie at the same places under both shapes where as much stands before the axis, and a row of one is some whole rows of the other.
+// reshapeAxes: rows lie at the same places under both shapes where as much stands before the axis, and a row of one is
+// some whole rows of the other.
 func reshapeAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	out, from := n.Outputs[0].Type.Shape, n.Inputs[0].Type.Shape
 	before := sym.Product(out[:axis]...)

@@ -18,7 +18,8 @@ func tableAxis(n *ir.Node) int {
 	return axis
 }
 
-// tableAxes is of operators that find rows by a table: along the others, rows are the operand's own. The table must be known.
+// tableAxes is of operators that find rows by a table: along the others, rows are the operand's own. The table must be
+// known.
 func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	along, table := tableAxis(n), n.Inputs[1]
@@ -45,7 +46,8 @@ func tableAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool 
 	return true
 }
 
-// looks reports whether an axis of a gather's result is one of its table of rows, which are numbers that only the run knows.
+// looks reports whether an axis of a gather's result is one of its table of rows, which are numbers that only the run
+// knows.
 func looks(n *ir.Node, axis int) bool {
 	along, table := tableAxis(n), n.Inputs[1]
 	return along >= 0 && table.Const == nil && axis >= along && axis < along+len(table.Type.Shape)

@@ -8,7 +8,8 @@ import (
 // windowRows is of convolutions and poolings.
 var windowRows = rowRule{axes: windowAxes, seen: windowSeen, loose: windowLoose, cut: windowCut}
 
-// windowAt is a node's window and which of its axes an axis of the result is; ok is false where it is none of them, or the window does not begin at a number.
+// windowAt is a node's window and which of its axes an axis of the result is; ok is false where it is none of them, or
+// the window does not begin at a number.
 func windowAt(n *ir.Node, axis int) (w Window, at int, begin int64, ok bool) {
 	if at = axis - 2; Last(n) {
 		at = axis - 1
@@ -21,8 +22,8 @@ func windowAt(n *ir.Node, axis int) (w Window, at int, begin int64, ok bool) {
 	return w, at, begin, ok
 }
 
-// windowAxes is of convolutions and poolings: images, and rows that their windows move along. Where a mean counts positions of the padding, windows that hang over its end would count
-// fewer in a piece.
+// windowAxes is of convolutions and poolings: images, and rows that their windows move along. Where a mean counts
+// positions of the padding, windows that hang over its end would count fewer in a piece.
 func windowAxes(n *ir.Node, axis int, in []int, _ func(*ir.Value, int) int) bool {
 	in[0] = axis
 	if axis == 0 {
@@ -45,7 +46,8 @@ func windowLoose(n *ir.Node, axis, _ int) bool {
 	return axis != 0 && ok && (!w.unpadded(at) || n.Attrs.Bool("ceil"))
 }
 
-// windowCut: the window of a piece begins where that of the whole does, counted from the piece's rows. What it sees outside them lies outside the operand, and counts as padding there too.
+// windowCut: the window of a piece begins where that of the whole does, counted from the piece's rows. What it sees
+// outside them lies outside the operand, and counts as padding there too.
 func windowCut(b *ir.Builder, n *ir.Node, attrs ir.Attrs, _ []*ir.Value, axis int, c RowCut) {
 	if axis == 0 {
 		return

@@ -221,8 +221,8 @@ func (i WinogradImage) Cost(tile int64) (cost int64, ok bool) {
 	return i.costOf(b, tile), true
 }
 
-// stagesTransform is what transforming an element of a tile costs in stages, in multiplications of a product: it is read
-// from memory, and written to it.
+// stagesTransform is what transforming an element of a tile costs in stages, in multiplications of a product: it is
+// read from memory, and written to it.
 const stagesTransform = 24
 
 // StagesCost is Cost in stages.

@@ -123,8 +123,8 @@ func total(sum, v loop.Expr) loop.Expr {
 	return plus(sum, v)
 }
 
-// isFar is 1 if a tile is far, and 0 if not, by the greatest sum of magnitudes at a position that it sees, and the least
-// over the window of a result.
+// isFar is 1 if a tile is far, and 0 if not, by the greatest sum of magnitudes at a position that it sees, and the
+// least over the window of a result.
 func (k *Nest) isFar(largest, least loop.Expr) loop.Expr {
 	number := func(v float64) loop.Expr { return loop.Number(dtype.F32, v) }
 	largest, least = k.Let("n", largest), k.Let("n", least)

@@ -11,9 +11,9 @@ import (
 	"github.com/weirml/weir/internal/tensor"
 )
 
-// This file is Winograd's algorithm in stages, for machines that run blocks of threads, where no worker has the room for
-// a block of tiles: the inputs of all tiles are transformed, multiplied by the weights in one product for each element
-// of a tile, and transformed back. Between the stages they lie in memory. Channels are before rows and columns.
+// This file is Winograd's algorithm in stages, for machines that run blocks of threads, where no worker has the room
+// for a block of tiles: the inputs of all tiles are transformed, multiplied by the weights in one product for each
+// element of a tile, and transformed back. Between the stages they lie in memory. Channels are before rows and columns.
 
 func init() {
 	lowering := func(build func(k *Nest, n *ir.Node), error float64) []Lowering {
@@ -26,9 +26,9 @@ func init() {
 		Lowerings: lowering(winogradOutputTiles, 1e-4)})
 }
 
-// WinogradStages is the convolution of x, [N, C, H, W], with plain weights, [O, C, 3, 3], side by side, without dilation
-// or groups. transformed are WinogradWeights for tiles of so many outputs each way, [(tile + 2)², C, O]. Results are
-// within the same bound as those of Winograd.
+// WinogradStages is the convolution of x, [N, C, H, W], with plain weights, [O, C, 3, 3], side by side, without
+// dilation or groups. transformed are WinogradWeights for tiles of so many outputs each way, [(tile + 2)², C, O].
+// Results are within the same bound as those of Winograd.
 func WinogradStages(b *ir.Builder, x, transformed, plain, bias *ir.Value, tile int64, begin, end []sym.Expr) *ir.Value {
 	attrs := func() ir.Attrs { return ir.Attrs{"tile": tile, "begin": begin, "end": end} }
 	reach := Reduce(b, "reduce_l1", x, false, 1)
@@ -269,19 +269,11 @@ func winogradInputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*te
 		seen := t.seen(x, (at[1]*size[1]+at[0])*size[2]*size[3], at[2], at[3])
 		for i, row := range sandwiched(minimals[t.tile].input, seen) {
 			for j, v := range row {
-				out.SetFloat(flatOf(shape, append([]int64{int64(i)*t.side + int64(j)}, at...)), v)
+				out.SetFloat(stretchedFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape), v)
 			}
 		}
 	})
 	return []*tensor.Tensor{out}, nil
-}
-
-// flatOf is how many elements are before one.
-func flatOf(shape, at []int64) (flat int64) {
-	for i, v := range at {
-		flat = flat*shape[i] + v
-	}
-	return flat
 }
 
 func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*tensor.Tensor, error) {
@@ -300,7 +292,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		for i := range values {
 			values[i] = make([]float64, t.side)
 			for j := range values[i] {
-				values[i][j] = sums.Float(flatOf(shape, append([]int64{int64(i)*t.side + int64(j)}, at...)))
+				values[i][j] = sums.Float(stretchedFlat(append([]int64{int64(i)*t.side + int64(j)}, at...), shape))
 			}
 		}
 		return sandwiched(minimals[t.tile].output, values)
@@ -314,7 +306,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 		return sum
 	}
 	tensor.Each(shape[1:], func(at []int64) {
-		isFar := far.Float(flatOf(far.Shape(), at[1:])) != 0
+		isFar := far.Float(stretchedFlat(at[1:], far.Shape())) != 0
 		tile := results(at)
 		for p := range min(t.tile, t.places[0]-at[2]*t.tile) {
 			for q := range min(t.tile, t.places[1]-at[3]*t.tile) {
@@ -325,7 +317,7 @@ func winogradOutputMean(e *ir.Evaluation, n *ir.Node, in []*tensor.Tensor) ([]*t
 				if bias != nil {
 					sum += bias.Float(at[0])
 				}
-				out.SetFloat(flatOf(out.Shape(), []int64{at[1], at[0], at[2]*t.tile + p, at[3]*t.tile + q}), sum)
+				out.SetFloat(stretchedFlat([]int64{at[1], at[0], at[2]*t.tile + p, at[3]*t.tile + q}, out.Shape()), sum)
 			}
 		}
 	})
@@ -416,7 +408,8 @@ func winogradInputTiles(k *Nest, n *ir.Node) {
 	})
 }
 
-// winogradOutputTiles has all results of a tile be sums that begin with the bias: to those of a far tile the products of the convolution are added, to the others what is transformed back.
+// winogradOutputTiles has all results of a tile be sums that begin with the bias: to those of a far tile the products
+// of the convolution are added, to the others what is transformed back.
 func winogradOutputTiles(k *Nest, n *ir.Node) {
 	sums, far, x, plain, bias, out := k.In[0], k.In[1], k.In[2], k.In[3], present(k.In, 4), k.Out[0]
 	s := newWinogradStage(k, n, x)

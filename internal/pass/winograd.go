@@ -150,7 +150,8 @@ func inStages(r *rewriting, b *ir.Builder, n *ir.Node, choose func(image ops.Win
 	return ops.WinogradStages(b, x, weights, w, biasOf(n), tile, n.Attrs.Exprs("begin"), n.Attrs.Exprs("end"))
 }
 
-// canBeTiled reports whether a convolution is one of f32 of 3 × 3, or of planes of that, side by side, with constant weights.
+// canBeTiled reports whether a convolution is one of f32 of 3 × 3, or of planes of that, side by side, with constant
+// weights.
 func canBeTiled(n *ir.Node) bool {
 	w, x := n.Inputs[1], n.Inputs[0]
 	rank, kernel := len(x.Type.Shape), n.Attrs.Ints("kernel")
@@ -161,8 +162,8 @@ func canBeTiled(n *ir.Node) bool {
 		kernel[rank-4] == 3 && kernel[rank-3] == 3 && all("strides", 1) && all("dilations", 1)
 }
 
-// weightsInTiles are the weights of w, [3, 3, C, O] or planes of them, transformed for tiles of a size; nil if that is 0
-// or they cannot be.
+// weightsInTiles are the weights of w, [3, 3, C, O] or planes of them, transformed for tiles of a size; nil if that is
+// 0 or they cannot be.
 func weightsInTiles(b *ir.Builder, w *ir.Value, plain *tensor.Tensor, tile int64) (*ir.Value, int64) {
 	if tile == 0 || !transformable(plain) {
 		return nil, 0

@@ -9,23 +9,25 @@ import (
 	"github.com/weirml/weir/internal/target"
 )
 
-// Attention without stored scores, for machines that run blocks of threads: sums of values, weighed by a softmax of products, that
-// are scaled down where a greater product comes along (Milakov and Gimelshein, 2018; in tiles: Dao et al., FlashAttention, 2022):
+// Attention without stored scores, for machines that run blocks of threads: sums of values, weighed by a softmax of
+// products, that are scaled down where a greater product comes along (Milakov and Gimelshein, 2018; in tiles: Dao et
+// al., FlashAttention, 2022):
 //
 //	each i … {
 //	  local o; each e { o[e] = 0 }; var top = -inf; var total = 0
 //	  for j {
 //	    var s = 0; for d { s += A × B }; let score = …s…
-//	    let greatest = max(top, score); let least = …greatest…; let shrink = f(top - least); let weight = f(score - least)
+//	    let greatest = max(top, score); let least = …greatest…
+//	    let shrink = f(top - least); let weight = f(score - least)
 //	    total = total × shrink + weight; top = greatest
 //	    each e { o[e] = o[e] × shrink + weight × V }
 //	  }
 //	  …; each e { …; store …o[e]… }
 //	}
 //
-// A block has a tile of rows. For a tile of keys at a time its threads add the products of their own rows and keys up in
-// registers, and store the scores in shared memory; a thread for each row makes weights of them; then the threads add
-// the weighed values of their own rows and elements up. Scores are nowhere else.
+// A block has a tile of rows. For a tile of keys at a time its threads add the products of their own rows and keys up
+// in registers, and store the scores in shared memory; a thread for each row makes weights of them; then the threads
+// add the weighed values of their own rows and elements up. Scores are nowhere else.
 
 // blockOnline makes a kernel of this form one for blocks of threads; nil where it is none, or no tile fits.
 func (s *scheduler) blockOnline(k *loop.Kernel) *loop.Kernel {
@@ -91,17 +93,17 @@ func (s *scheduler) onlineCost(o *online, t productTile) float64 {
 // onlineWriter writes one.
 type onlineWriter struct {
 	*productWriter
-	of                        *online
-	products, sums            *loop.Local // of each thread: of its rows and keys, and of its rows and elements
-	a, b, weights, v          *loop.Local
-	tops, totals, shrinks     *loop.Local // of each row
-	scores                    *loop.Local // of each key and row: shared
-	elementThreads, threadsOf sym.Expr    // of a row, and in all
+	of                    *online
+	products, sums        *loop.Local // of each thread: of its rows and keys, and of its rows and elements
+	a, b, weights, v      *loop.Local
+	tops, totals, shrinks *loop.Local // of each row
+	scores                *loop.Local // of each key and row: shared
+	elementThreads        sym.Expr    // of a row
 }
 
 func newOnlineWriter(p *productWriter, o *online) *onlineWriter {
 	t := p.tile
-	w := &onlineWriter{productWriter: p, of: o, threadsOf: sym.Const(t.threads()), elementThreads: sym.Const(t.columns / t.ownColumns)}
+	w := &onlineWriter{productWriter: p, of: o, elementThreads: sym.Const(t.columns / t.ownColumns)}
 	local := func(hint string, space loop.Space, shape ...int64) *loop.Local {
 		l := &loop.Local{Name: p.names.name(hint), DType: dtype.F32, Space: space}
 		for _, n := range shape {
@@ -126,7 +128,7 @@ func (w *onlineWriter) block() []loop.Stmt {
 	tiles := w.each(loop.Block, "bm", w.rowsOf.size.CeilDiv(sym.Const(t.rows)), func(bm sym.Expr) []loop.Stmt {
 		w.row = bm.Mul(sym.Const(t.rows))
 		body := []loop.Stmt{w.products, w.sums, w.a, w.b, w.weights, w.v, w.tops, w.totals, w.shrinks, w.scores}
-		body = append(body, w.eachOwn(w.sums, func(thread, r, c sym.Expr) []loop.Stmt { return w.clear(w.sums, thread, r, c) }))
+		body = append(body, w.begin(w.sums))
 		body = append(body, w.each(loop.Thread, "r", sym.Const(t.rows), func(r sym.Expr) []loop.Stmt {
 			return []loop.Stmt{store(w.tops, lowest, r), store(w.totals, zeroOf(dtype.F32), r)}
 		}))
@@ -150,24 +152,11 @@ func (o *online) seenBy(row map[sym.Name]sym.Expr) sym.Expr {
 	return o.seen.Subst(func(name sym.Name) (sym.Expr, bool) { v, ok := row[name]; return v, ok })
 }
 
-func (w *onlineWriter) clear(l *loop.Local, thread, r, c sym.Expr) []loop.Stmt {
-	return []loop.Stmt{store(l, zeroOf(l.DType), thread, r, c)}
-}
-
-// eachOwn has each thread do something for each element of a local of its own, [threads, rows, columns].
-func (w *onlineWriter) eachOwn(l *loop.Local, do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
-	return w.each(loop.Thread, "t", w.threadsOf, func(thread sym.Expr) []loop.Stmt {
-		return []loop.Stmt{w.each(loop.Each, "r", l.Shape[1], func(r sym.Expr) []loop.Stmt {
-			return []loop.Stmt{w.each(loop.Each, "c", l.Shape[2], func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
-		})}
-	})
-}
-
 // keyTile is what a block does for a tile of keys.
 func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 	t := w.tile
 	w.column = u.Mul(sym.Const(t.columns))
-	products := w.each(loop.Thread, "t", w.threadsOf, func(thread sym.Expr) []loop.Stmt {
+	products := w.each(loop.Thread, "t", w.sums.Shape[0], func(thread sym.Expr) []loop.Stmt {
 		row, column, rowStep, columnStep := w.place(thread)
 		body := []loop.Stmt{
 			w.own(w.a, w.product.a, w.rowsOf, w.row.Add(row), rowStep, thread, t.rows),
@@ -178,14 +167,14 @@ func (w *onlineWriter) keyTile(u sym.Expr) []loop.Stmt {
 		return []loop.Stmt{&loop.For{Kind: loop.Serial, Var: steps.Var, Extent: steps.Extent, Body: body}}
 	})
 	return []loop.Stmt{
-		w.eachOwn(w.products, func(thread, r, c sym.Expr) []loop.Stmt { return w.clear(w.products, thread, r, c) }),
+		w.begin(w.products),
 		products, w.eachOwn(w.products, w.scored), w.each(loop.Thread, "r", sym.Const(t.rows), w.weighed),
 		w.eachOwn(w.sums, func(thread, r, e sym.Expr) []loop.Stmt {
 			row, _, rowStep, _ := w.place(thread)
 			shrunk := loop.Apply2(loop.Mul, load(w.sums, thread, r, e), load(w.shrinks, row.Add(r.Mul(rowStep))))
 			return []loop.Stmt{store(w.sums, shrunk, thread, r, e)}
 		}),
-		w.each(loop.Thread, "t", w.threadsOf, func(thread sym.Expr) []loop.Stmt {
+		w.each(loop.Thread, "t", w.sums.Shape[0], func(thread sym.Expr) []loop.Stmt {
 			return []loop.Stmt{w.each(loop.Serial, "k", sym.Const(t.columns), func(key sym.Expr) []loop.Stmt { return w.added(thread, key) })}
 		}),
 	}
@@ -245,7 +234,8 @@ func (w *onlineWriter) weighed(r sym.Expr) []loop.Stmt {
 	}
 }
 
-// added adds the values of one key to a thread's sums. The elements of a key that does not exist are 0, whose weight is.
+// added adds the values of one key to a thread's sums. The elements of a key that does not exist are 0, whose weight
+// is.
 func (w *onlineWriter) added(thread, key sym.Expr) []loop.Stmt {
 	row, column, rowStep, _ := w.place(thread)
 	weights := w.each(loop.Each, "i", w.weights.Shape[1], func(i sym.Expr) []loop.Stmt {
@@ -277,7 +267,8 @@ func (w *onlineWriter) whole() bool {
 	return w.of.ownElements(w.tile)*(w.tile.columns/w.tile.ownColumns) == w.of.size
 }
 
-// result makes of a sum what the kernel stores. Sums beyond the rows and elements are taken for those of the last ones, and not stored.
+// result makes of a sum what the kernel stores. Sums beyond the rows and elements are taken for those of the last ones,
+// and not stored.
 func (w *onlineWriter) result(thread, r, e sym.Expr) []loop.Stmt {
 	row, column, rowStep, _ := w.place(thread)
 	row = row.Add(r.Mul(rowStep))

@@ -357,22 +357,21 @@ func (w *productWriter) added(from, count sym.Expr, end func(sums *loop.Local, t
 
 // begin makes a thread's sums 0.
 func (w *productWriter) begin(sums *loop.Local) loop.Stmt {
-	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt {
+	return w.eachOwn(sums, func(thread, r, c sym.Expr) []loop.Stmt {
 		return []loop.Stmt{&loop.Store{To: sums.Name, Index: []sym.Expr{thread, r, c}, X: zeroOf(w.sum)}}
 	})
 }
 
 // end makes of a thread's sums what the kernel stores.
 func (w *productWriter) end(sums *loop.Local, finish func(sums *loop.Local, thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
-	return w.eachSum(func(thread, r, c sym.Expr) []loop.Stmt { return finish(sums, thread, r, c) })
+	return w.eachOwn(sums, func(thread, r, c sym.Expr) []loop.Stmt { return finish(sums, thread, r, c) })
 }
 
-// eachSum has each thread do something for each of its sums.
-func (w *productWriter) eachSum(do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
-	t := w.tile
-	return w.each(loop.Thread, "t", sym.Const(t.threads()), func(thread sym.Expr) []loop.Stmt {
-		return []loop.Stmt{w.each(loop.Each, "r", sym.Const(t.ownRows), func(r sym.Expr) []loop.Stmt {
-			return []loop.Stmt{w.each(loop.Each, "c", sym.Const(t.ownColumns), func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
+// eachOwn has each thread do something for each element of a local of its own, [threads, rows, columns].
+func (w *productWriter) eachOwn(own *loop.Local, do func(thread, r, c sym.Expr) []loop.Stmt) loop.Stmt {
+	return w.each(loop.Thread, "t", own.Shape[0], func(thread sym.Expr) []loop.Stmt {
+		return []loop.Stmt{w.each(loop.Each, "r", own.Shape[1], func(r sym.Expr) []loop.Stmt {
+			return []loop.Stmt{w.each(loop.Each, "c", own.Shape[2], func(c sym.Expr) []loop.Stmt { return do(thread, r, c) })}
 		})}
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // Options say how to schedule; the zero value has all steps.
 type Options struct {
-	Without []string // steps that are left out, by name: see Steps
+	Without []string // steps that are left out, by name: see OptionalSteps
 	// After, where not nil, is given the module's text after each step that is not left out.
 	After func(step string, text func() string)
 
@@ -38,20 +38,23 @@ func Run(m *loop.Module, machine target.Machine) error { return RunWith(m, machi
 
 // step is one transformation: of a module as a whole, or of each of its kernels.
 type step struct {
-	name, why string // and why it stands where it does
+	name, why string   // and why it stands where it does
+	parts     []string // of it that can be left out by themselves
+	needed    bool     // it cannot be left out
 	module    func(s *scheduler) error
-	// kernel changes k, its own copy, and reports whether it did. Machines with blocks of threads take none of these: they have recipes (block_*.go).
+	// kernel changes k, its own copy, and reports whether it did. Machines with blocks of threads take none of these:
+	// they have recipes (block_*.go).
 	kernel func(s *scheduler, k *loop.Kernel) bool
 }
 
 // steps are done in this order: those of the module that come first, then those of each kernel, then the rest.
 var steps = []step{
 	{name: "constants", why: "first: what one element of a constant decides is known to all other steps", module: always((*scheduler).constants)},
-	{name: "idle", why: "before anything looks at loops", module: always((*scheduler).dropIdle)},
-	{name: "inline", why: "with epilogue, in one walk over the steps", module: always((*scheduler).fuse)},
-	{name: "epilogue", why: "with inline: maps go where results are read, and where they are stored", module: nil},
-	{name: "parts", why: "after inline and epilogue, which leave few kernels, before their loops are changed", module: (*scheduler).putParts},
-	{name: "contractions", why: "after parts, which change where operands lie", module: (*scheduler).contractions},
+	{name: "idle", why: "before anything looks at loops", needed: true, module: always((*scheduler).dropIdle)},
+	{name: "fuse", why: "before what changes loops: maps go where results are read, and where they are stored", needed: true,
+		parts: []string{"inline", "epilogue"}, module: always((*scheduler).fuse)},
+	{name: "parts", why: "after fuse, which leaves few kernels, before their loops are changed", module: (*scheduler).putParts},
+	{name: "contractions", why: "after parts, which change where operands lie", needed: true, parts: []string{"pack"}, module: (*scheduler).contractions},
 	{name: "rejoin", why: "before variables are taken apart further", kernel: rejoin},
 	{name: "cut-contractions", why: "then: it recognises nests as lowering wrote them", kernel: cutContractions},
 	{name: "finish", why: "after contractions, whose sums stay in registers from nest to nest", kernel: finishWhereStored},
@@ -62,11 +65,8 @@ var steps = []step{
 	{name: "tiles", why: "after what changes which loops there are", kernel: chooseTiles},
 	{name: "functions-once", why: "last of a kernel: names for parts of what is stored hide what nests are from the others", kernel: functionsOnce},
 	{name: "courses", why: "after tiles, whose number decides whether workers have enough to do", module: always((*scheduler).inSteps)},
-	{name: "outside", why: "last: what still does not fit", module: always((*scheduler).moveOut)},
+	{name: "outside", why: "last: what still does not fit", needed: true, module: always((*scheduler).moveOut)},
 }
-
-// needed are the steps that cannot be left out.
-var needed = []string{"idle", "contractions", "outside"}
 
 // always is a step that does not fail.
 func always(do func(s *scheduler)) func(s *scheduler) error {
@@ -74,10 +74,9 @@ func always(do func(s *scheduler)) func(s *scheduler) error {
 }
 
 // OptionalSteps are the names of the steps that can be left out. What is scheduled without one is right, and slower.
-func OptionalSteps() []string {
-	names := []string{"pack"} // which is a part of contractions
+func OptionalSteps() (names []string) {
 	for _, s := range steps {
-		if !slices.Contains(needed, s.name) {
+		if names = append(names, s.parts...); !s.needed {
 			names = append(names, s.name)
 		}
 	}
@@ -102,7 +101,7 @@ func RunWith(m *loop.Module, machine target.Machine, o Options) error {
 				return err
 			}
 		}
-		if step.module == nil || s.off(step.name) && step.name != "inline" {
+		if step.module == nil || s.off(step.name) {
 			continue
 		}
 		if err := step.module(s); err != nil {
@@ -179,26 +178,34 @@ type scheduler struct {
 // kernel is a kernel with its loops scheduled. Each step works on a copy that is kept where it fits.
 func (s *scheduler) kernel(k *loop.Kernel) *loop.Kernel {
 	s.free = k.Dims
-	as := forBlocks(k) || neverRuns(k)
-	if !as && s.machine.HasBlocks() {
+	asItIs := forBlocks(k) || neverRuns(k)
+	if !asItIs && s.machine.HasBlocks() {
 		return s.blockKernel(k)
 	}
 	for _, step := range steps {
 		if step.kernel == nil || s.off(step.name) {
 			continue
 		}
-		next := k.Clone()
-		if !as && step.kernel(s, next) {
-			next.Dims = dimsOf(next, k)
-			if s.commits(next, k) {
-				k = next
-			}
+		if !asItIs {
+			k = s.stepped(k, step)
 		}
 		if s.options.After != nil {
 			s.texts[step.name] = append(s.texts[step.name], k)
 		}
 	}
 	return k
+}
+
+// stepped is a kernel after a step of its own; as it was, if the step does nothing or the result does not fit.
+func (s *scheduler) stepped(k *loop.Kernel, step step) *loop.Kernel {
+	next := k.Clone()
+	if !step.kernel(s, next) {
+		return k
+	}
+	if next.Dims = dimsOf(next, k); !s.commits(next, k) {
+		return k
+	}
+	return next
 }
 
 // blockKernel is a kernel for blocks of threads; or as it was, for a thread an iteration; or one for the host, if the machine can run neither.
@@ -212,7 +219,7 @@ func (s *scheduler) blockKernel(k *loop.Kernel) *loop.Kernel {
 		return k
 	}
 	host := *s
-	host.machine = s.options.Host
+	host.machine, host.options.After = s.options.Host, nil
 	return host.kernel(k)
 }
 

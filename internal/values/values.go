@@ -484,8 +484,8 @@ func ints(shape []int64) []int {
 	return out
 }
 
-// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without one, next is given;
-// a text that looks like the name of another input, and is no file, is an error.
+// Match splits [NAME=]VALUE: NAME is the longest of the inputs' names that the text begins with, before a =. Without
+// one, next is given; a text that looks like the name of another input, and is no file, is an error.
 func Match(text string, inputs []weir.Info, next int) (input int, value string, err error) {
 	best := -1
 	for i, info := range inputs {
