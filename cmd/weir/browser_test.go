@@ -243,6 +243,8 @@ func TestPageInBrowser(t *testing.T) {
 	const canvas = `document.querySelector("canvas.map")`
 	for name, args := range map[string][]string{
 		"digits": {digits, "--dim", "batch=64", "--actual"},
+		"free":   {digits},
+		"budget": {models + "training_step/model.onnx", "--dim", "n=4096", "--budget", "1800KiB"},
 		"loop":   {models + "loop_nested/model.onnx"},
 		"cache":  {models + "kv_cache/model.onnx", "--calls", "3"},
 		"diff":   {digits, "--diff", models + "two_dims/model.onnx", "--dim", "batch=64"},
@@ -273,6 +275,7 @@ func TestPageInBrowser(t *testing.T) {
 			t.Errorf("%s: %s conditions are shown", name, got)
 		}
 		b.legible(name, canvas)
+		b.laidOut(name)
 	}
 	b.open(filepath.Join(dir, "digits.html"))
 	b.touch(canvas)
@@ -292,6 +295,7 @@ func TestPageInBrowser(t *testing.T) {
 		t.Errorf("%s of 5000 rectangles are drawn", got)
 	}
 	b.shot("many")
+	b.laidOut("many")
 	begin := time.Now()
 	for range 10 {
 		b.eval(canvas + `.dispatchEvent(new KeyboardEvent("keydown", {key: "+"}))`)
@@ -304,6 +308,99 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	if len(b.faults) > 0 {
 		t.Errorf("the console has errors:\n%s", strings.Join(b.faults, "\n"))
+	}
+}
+
+// window sets how wide and high the window is.
+func (b *browser) window(width, height int) {
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.settle()
+}
+
+// laidOut checks what is seen at once of a page in windows of a screen and of a telephone: the chart with its axis; that no line crosses what is written and no text
+// covers another; that one colour has one meaning; and that who sees nothing is told what is drawn.
+func (b *browser) laidOut(name string) {
+	t := b.t
+	t.Helper()
+	defer b.window(1300, 1000)
+	for _, size := range [][2]int{{1400, 900}, {390, 844}} {
+		b.window(size[0], size[1])
+		b.eval("scrollTo(0, 0)")
+		b.shot(fmt.Sprintf("%s-%d", name, size[0]))
+		var seen struct {
+			Top, Bottom, Right, Wide float64
+		}
+		b.read(`(() => { const m = document.querySelector("canvas.map").getBoundingClientRect(), l = document.querySelector("canvas.live").getBoundingClientRect();
+			return {Top: m.top, Bottom: l.bottom, Right: Math.max(m.right, l.right), Wide: document.documentElement.scrollWidth}; })()`, &seen)
+		most := map[int]float64{1400: 250, 390: 450}[size[0]]
+		if name == "diff" {
+			most = map[int]float64{1400: 320, 390: 700}[size[0]] // two sums stand above two charts
+		}
+		if seen.Top > most || seen.Right > float64(size[0]) || seen.Wide > float64(size[0]) || name != "diff" && seen.Bottom > float64(size[1]) {
+			t.Errorf("%s in %v: the chart is at %+v, at most %v from the top is wanted, and its axis in the window", name, size, seen, most)
+		}
+		for _, canvas := range []string{"canvas.map", "canvas.live"} {
+			b.uncrossed(fmt.Sprint(name, " in ", size, ", ", canvas), canvas)
+		}
+	}
+	var colors []struct{ Color, Meaning string }
+	b.read(`[...document.querySelectorAll(".dot, .stroke.peak, .stroke.bound")].map(e => { const s = getComputedStyle(e);
+		return {Color: e.className === "dot" ? s.backgroundColor : s.borderTopColor, Meaning: e.parentElement.textContent.replace(/ [0-9.]+ [KMGTP]?i?B$/, "")}; })`, &colors)
+	means := map[string]string{}
+	for _, c := range colors {
+		if other, taken := means[c.Color]; taken && other != c.Meaning {
+			t.Errorf("%s: %s is the colour of %q and of %q", name, c.Color, other, c.Meaning)
+		}
+		means[c.Color] = c.Meaning
+	}
+	if len(means) < 4 {
+		t.Errorf("%s: the legends have %d colours", name, len(means))
+	}
+	if said := b.eval(`document.querySelector("canvas.map").getAttribute("aria-label") + document.querySelector("canvas.live").getAttribute("aria-label")`); strings.Count(said, " in ") < 2 || !strings.Contains(said, "the arena takes") {
+		t.Errorf("%s: a screen reader is told %q", name, said)
+	}
+	if n := b.eval(`[...document.querySelectorAll("button, input, select, canvas.map, summary")].filter(e => e.tabIndex < 0 || !(e.getAttribute("aria-label") || e.textContent.trim())).length`); n != "0" {
+		t.Errorf("%s: %s controls have no name, or cannot be reached with the keyboard", name, n)
+	}
+}
+
+// uncrossed checks that what is written on a canvas lies on it, that no text covers another, and that no line crosses one.
+func (b *browser) uncrossed(name, canvas string) {
+	t := b.t
+	t.Helper()
+	var drawn struct {
+		Written, Lines [][4]float64 // left, top, width, height; from and to
+		Wide, High     float64
+	}
+	b.read(`(c => ({Written: JSON.parse(c.dataset.written), Lines: JSON.parse(c.dataset.lines), Wide: c.clientWidth, High: c.clientHeight}))(document.querySelector("`+canvas+`"))`, &drawn)
+	if len(drawn.Written) == 0 || len(drawn.Lines) == 0 {
+		t.Errorf("%s: %d texts, %d lines", name, len(drawn.Written), len(drawn.Lines))
+	}
+	meet := func(a, c [4]float64) bool {
+		return a[0] < c[0]+c[2] && c[0] < a[0]+a[2] && a[1] < c[1]+c[3] && c[1] < a[1]+a[3]
+	}
+	for i, w := range drawn.Written {
+		if w[0] < 0 || w[1] < 0 || w[0]+w[2] > drawn.Wide || w[1]+w[3] > drawn.High {
+			t.Errorf("%s: a text at %v leaves the canvas of %v × %v", name, w, drawn.Wide, drawn.High)
+		}
+		for _, other := range drawn.Written[:i] {
+			if meet(w, other) {
+				t.Errorf("%s: a text at %v covers one at %v", name, w, other)
+			}
+		}
+		for _, l := range drawn.Lines {
+			if meet(w, [4]float64{min(l[0], l[2]), min(l[1], l[3]), max(l[0], l[2]) - min(l[0], l[2]), max(l[1], l[3]) - min(l[1], l[3])}) {
+				t.Errorf("%s: a line from %v to %v crosses a text at %v", name, l[:2], l[2:], w)
+			}
+		}
+	}
+}
+
+// read reads an expression's value into a variable.
+func (b *browser) read(expression string, into any) {
+	b.t.Helper()
+	if err := json.Unmarshal([]byte(b.eval("JSON.stringify("+expression+")")), into); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

@@ -45,12 +45,17 @@ const stepNumber = (plan, i) => plan.steps[i].kind === "time" ? plan.steps[i].na
 // ways to colour: each gives a buffer's class, and the classes' order is that of their first use.
 const sizes = [[1 << 12, "to 4 KiB"], [1 << 16, "to 64 KiB"], [1 << 20, "to 1 MiB"], [1 << 24, "to 16 MiB"], [1 << 28, "to 256 MiB"], [Infinity, "over 256 MiB"]];
 const ways = {
-  role: (b, p) => p.storages[b.storage].kind === "outputs" ? "result" : p.storages[b.storage].kind === "spill" ? "in a file" : b.over ? "computed in place" : b.tensor || !b.dtype ? "intermediate" : "the compiler's own",
+  role: (b, p) => p.storages[b.storage].kind === "outputs" ? "result" : p.storages[b.storage].kind === "spill" ? "in a file" : b.paged ? "weight from its file" : b.over ? "computed in place" : b.tensor || !b.dtype ? "intermediate" : "the compiler's own",
   "element type": b => b.dtype,
   size: b => sizes.find(s => b.bytes <= s[0])[1],
   lifetime: b => { const n = b.last - b.first + 1; return n <= 1 ? "1 step" : n <= 4 ? "2–4 steps" : n <= 16 ? "5–16 steps" : n <= 64 ? "17–64 steps" : "over 64 steps"; },
 };
-const fixed = {role: ["intermediate", "computed in place", "result", "the compiler's own", "in a file"], size: sizes.map(s => s[1]), lifetime: ["1 step", "2–4 steps", "5–16 steps", "17–64 steps", "over 64 steps"]};
+// most is up to how many classes have a colour of their own. What comes after them is "other".
+const most = 8;
+const fixed = {role: ["intermediate", "computed in place", "result", "the compiler's own", "in a file", "weight from its file"], size: sizes.map(s => s[1]), lifetime: ["1 step", "2–4 steps", "5–16 steps", "17–64 steps", "over 64 steps"]};
+
+// ordered ways have a ramp of one hue, for their classes go from little to much.
+const ordered = {size: true, lifetime: true};
 
 const shared = {way: data.plans.every(e => e.table) ? "size" : "role", search: "", saved: new Map()};
 
@@ -61,12 +66,18 @@ class Chart {
     this.chosen = -1; this.hover = -1;
     this.step = Math.max(0, this.plan.peak_step);
     this.place();
-    this.map = make("canvas", {className: "map", tabIndex: 0, role: "application", "aria-label": "Buffers of " + entry.name + " by address and step. Arrow keys go from buffer to buffer, + and − zoom, 0 shows all."});
-    this.live = make("canvas", {className: "live", role: "img", "aria-label": "Bytes alive at each step"});
-    this.said = make("p", {className: "soft", "aria-live": "polite"});
+    this.map = make("canvas", {className: "map", tabIndex: 0, role: "application", "aria-label": "Buffers of " + entry.name + " by address and step. " + this.summary() + " Arrow keys go from buffer to buffer, plus and minus zoom, 0 shows all, p goes to the peak. The tables below hold the same."});
+    this.live = make("canvas", {className: "live", role: "img", "aria-label": "Bytes alive in the arena at each step. " + this.summary()});
+    this.said = make("p", {className: "said soft", "aria-live": "polite"});
     this.body = make("div", null, this.map, this.live, this.said);
     this.view = null;
     this.listen();
+  }
+  // summary says in words what the picture shows.
+  summary() {
+    const p = this.plan, peak = p.steps[p.peak_step];
+    return many(p.buffers.filter(b => b.bytes > 0).length, "buffer") + " in " + many(p.steps.length, "step") + "; the arena takes " + bytes(p.arena_bytes) +
+      (peak ? ", the peak is at " + stepText(p, p.peak_step) + " with " + bytes(peak.live) + " alive." : ".");
   }
   // place stacks the storages: the arena's at the bottom, then results, then files.
   place() {
@@ -78,7 +89,10 @@ class Chart {
       this.base[i] = this.stacked;
       this.stacked += p.storages[i].bytes;
     }
-    p.buffers.forEach((b, i) => { b.at = (this.base[b.storage] || 0) + b.offset; b.index = i; });
+    p.buffers.forEach((b, i) => { b.at = (this.base[b.storage] || 0) + b.offset; b.index = i; b.alone = b.last + 1; });
+    const paged = new Set((this.entry.savings || []).filter(s => s.kind === "page").map(s => s.tensor));
+    for (const b of p.buffers) b.paged = b.tensor && paged.has(b.tensor);
+    for (const b of p.buffers) for (const i of b.over || []) p.buffers[i].alone = Math.min(p.buffers[i].alone, Math.max(b.first, p.buffers[i].first)); // until another takes its place
   }
   all() { return {x0: 0, x1: this.scale.steps, y0: 0, y1: this.scale.bytes}; }
   reset() { this.view = this.all(); this.draw(); }
@@ -216,119 +230,117 @@ class Chart {
   }
   paint() {
     const [g, w, h] = this.size(this.map), p = this.plan, v = this.view;
-    this.plot = {x: 74, y: 8, w: Math.max(10, w - 82), h: Math.max(10, h - 16)};
+    this.plot = {x: 74, y: 20, w: Math.max(10, w - 82), h: Math.max(10, h - 28)};
     const c = {ink: color("--ink"), soft: color("--soft"), grid: color("--grid"), card: color("--card"), bound: color("--bound"), peak: color("--peak"), select: color("--select")};
-    const fill = palette(this.scale.classes), inks = new Map([...fill].map(([k, v]) => [k, inkOn(v)]));
+    const fill = palette(this.scale.classes), inks = new Map([...fill].map(([k, v]) => [k, inkOn(v)])), classOf = b => nameOfClass(ways[shared.way](b, p));
+    this.text = new Text(g, {x: this.plot.x, y: 0, w: this.plot.w, h});
     g.textAlign = "right";
     for (const t of ticks(v.y0, v.y1, Math.max(2, this.plot.h / 44), true)) {
       g.fillStyle = c.grid; g.fillRect(this.plot.x, Math.round(this.Y(t)), this.plot.w, 1);
       g.fillStyle = c.soft; g.fillText(bytes(t), this.plot.x - 6, this.Y(t));
     }
+    g.save(); g.beginPath(); g.rect(this.plot.x, 0, this.plot.w, h); g.clip();
+    const seen = p.buffers.filter(b => b.bytes > 0 && b.last + 1 >= v.x0 && b.first <= v.x1 && b.at + b.bytes >= v.y0 && b.at <= v.y1);
     g.save(); g.beginPath(); g.rect(this.plot.x, this.plot.y, this.plot.w, this.plot.h); g.clip();
-    let drawn = 0;
-    this.taken = [];
-    g.textAlign = "left";
-    for (const b of p.buffers) {
-      if (b.bytes <= 0 || b.last + 1 < v.x0 || b.first > v.x1 || b.at + b.bytes < v.y0 || b.at > v.y1) continue;
-      const x = this.X(b.first), y = this.Y(b.at + b.bytes), bw = Math.max(1, this.X(b.last + 1) - x), bh = Math.max(1, this.Y(b.at) - y);
-      const found = !shared.search || matches(b);
-      g.globalAlpha = found ? (b.over ? 0.8 : 0.92) : 0.13;
-      g.fillStyle = fill.get(ways[shared.way](b, p)) || c.soft;
-      g.fillRect(x, y, bw, bh);
-      if (bw > 3 && bh > 3) { g.globalAlpha = found ? 0.9 : 0.2; g.strokeStyle = c.card; g.lineWidth = 1; g.strokeRect(x + 0.5, y + 0.5, bw - 1, bh - 1); }
-      if (found) this.name(g, b, x, y, bw, bh, inks.get(ways[shared.way](b, p)));
-      drawn++;
-    }
-    g.globalAlpha = 1;
-    g.setLineDash([]);
-    const mark = (s, stroke, dash) => { if (s >= 0 && s < p.steps.length) { g.strokeStyle = stroke; g.setLineDash(dash); g.lineWidth = 1.5; const x = this.X(s + 0.5); line(g, x, this.plot.y, x, this.plot.y + this.plot.h); } };
-    mark(p.peak_step, c.peak, []);
-    if (this.step !== p.peak_step) mark(this.step, c.soft, [2, 3]);
-    g.setLineDash([]);
-    g.globalAlpha = 1;
+    for (const b of seen) this.rectangle(g, b, fill.get(classOf(b)), c.card);
+    g.restore();
+    for (const b of seen) if (!shared.search || matches(b)) this.name(b, inks.get(classOf(b)));
     for (const i of this.order) { // what each storage is, where it ends
-      const top = this.base[i] + p.storages[i].bytes;
-      g.strokeStyle = c.soft; g.setLineDash([]); g.lineWidth = 1; g.globalAlpha = 0.8;
-      line(g, this.plot.x, this.Y(top), this.plot.x + this.plot.w, this.Y(top));
-      const thin = this.Y(this.base[i]) - this.Y(top) < 18;
-      label(g, p.storages[i].name + " " + bytes(p.storages[i].bytes) + (p.storages[i].kind === "spill" ? ", a file" : ""), this.plot.x + 5, thin ? Math.max(this.plot.y + 7, this.Y(top) - 9) : this.Y(top) + 10, c.soft, c.card);
+      const s = p.storages[i], y = this.Y(this.base[i] + s.bytes), low = this.Y(this.base[i]);
+      if (y < this.plot.y - 1 || y > this.plot.y + this.plot.h) continue;
+      this.text.beside(s.name + " " + bytes(s.bytes) + (s.kind === "spill" ? ", a file" : ""), this.plot.x + 5, low - y < 18 ? [y - 9, y + 10] : [y + 10, y - 9], c.soft, c.card);
     }
-    g.globalAlpha = 1;
-    if (p.arena_bytes > 0) {
-      g.strokeStyle = c.bound; g.setLineDash([7, 4]); g.lineWidth = 1.5;
-      line(g, this.plot.x, this.Y(p.lower_bound_bytes), this.plot.x + this.plot.w, this.Y(p.lower_bound_bytes));
-      const text = "lower bound " + bytes(p.lower_bound_bytes);
-      label(g, text, this.plot.x + this.plot.w - g.measureText(text).width - 6, this.Y(p.lower_bound_bytes) + 10, c.bound, c.card);
+    const peakX = this.X(p.peak_step + 0.5), boundY = this.Y(p.lower_bound_bytes);
+    if (p.peak_step >= 0 && this.within(peakX)) this.text.beside("peak", peakX + 5, [10, 24], c.peak, c.card, peakX - 5);
+    if (p.arena_bytes > 0 && boundY >= this.plot.y) {
+      const text = "lower bound " + bytes(p.lower_bound_bytes), end = this.plot.x + this.plot.w - 6;
+      for (const x of [end, end - this.plot.w / 3, end - this.plot.w / 2]) if (this.text.beside(text, x - g.measureText(text).width, [boundY + 10, boundY - 9], c.bound, c.card)) break;
     }
-    g.setLineDash([]);
-    for (const s of this.entry.savings || []) { // a saved tensor is away between two of its rectangles
-      const list = p.buffers.filter(b => b.tensor && b.tensor === s.tensor).sort((a, b) => a.first - b.first);
-      if (list.length === 1) { // a weight that is brought for one use
-        const b = list[0];
-        g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1.5;
-        g.strokeRect(this.X(b.first), this.Y(b.at + b.bytes), Math.max(2, this.X(b.last + 1) - this.X(b.first)), Math.max(2, this.Y(b.at) - this.Y(b.at + b.bytes)));
-        this.aside(g, s.kind, this.X(b.last + 1) + 5, this.Y(b.at + b.bytes / 2), c.ink, c.card);
-      }
-      for (let i = 1; i < list.length; i++) {
-        g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1;
-        line(g, this.X(list[i - 1].last + 1), this.Y(list[i - 1].at + list[i - 1].bytes / 2), this.X(list[i].first), this.Y(list[i].at + list[i].bytes / 2));
-        this.aside(g, s.kind, this.X(list[i].first) - 40, this.Y(list[i].at + list[i].bytes / 2), c.ink, c.card);
-      }
-    }
-    g.setLineDash([]);
+    this.savings(g, c);
+    // Lines are drawn last, and leave out what is written.
+    for (const i of this.order) this.text.across(this.Y(this.base[i] + p.storages[i].bytes), this.plot, c.soft, 1, []);
+    if (p.arena_bytes > 0) this.text.across(boundY, this.plot, c.bound, 1.5, [7, 4]);
+    if (p.peak_step >= 0) this.text.down(peakX, this.plot, c.peak, 1.5, []);
+    if (this.step !== p.peak_step && this.step < p.steps.length) this.text.down(this.X(this.step + 0.5), this.plot, c.soft, 1.5, [2, 3]);
     for (const a of (p.actual && p.actual.outside) || []) { g.strokeStyle = color("--bad"); g.lineWidth = 2; const at = (this.base[a.storage] || 0) + a.offset; g.strokeRect(this.X(a.step), this.Y(at + a.bytes), Math.max(2, this.X(a.step + 1) - this.X(a.step)), Math.max(2, this.Y(at) - this.Y(at + a.bytes))); }
     for (const [i, wide] of [[this.chosen, 2.5], [this.hover, 1.5]]) {
       const b = p.buffers[i];
-      if (b) { g.strokeStyle = c.select; g.lineWidth = wide; g.strokeRect(this.X(b.first), this.Y(b.at + b.bytes), Math.max(2, this.X(b.last + 1) - this.X(b.first)), Math.max(2, this.Y(b.at) - this.Y(b.at + b.bytes))); }
+      if (b) { const [x, y, bw, bh] = this.box(b, 2); g.strokeStyle = c.select; g.lineWidth = wide; g.strokeRect(x, y, bw, bh); }
     }
     g.restore();
-    Object.assign(this.map.dataset, {inks: [...fill].map(([k, v]) => v + " " + inks.get(k)).join(","), drawn, x0: v.x0, x1: v.x1, y0: v.y0, y1: v.y1, chosen: this.chosen});
+    Object.assign(this.map.dataset, {inks: [...fill].map(([k, v]) => v + " " + inks.get(k)).join(","), drawn: seen.length, x0: v.x0, x1: v.x1, y0: v.y0, y1: v.y1, chosen: this.chosen, written: JSON.stringify(this.text.written), lines: JSON.stringify(this.text.lines)});
     this.paintLive(c);
   }
-  // name writes a buffer's name into what is seen of its rectangle, upwards where that is narrow and tall.
-  name(g, b, x, y, bw, bh, ink) {
-    const q = this.plot, left = Math.max(x, q.x), right = Math.min(x + bw, q.x + q.w), top = Math.max(y, q.y), bottom = Math.min(y + bh, q.y + q.h);
-    g.globalAlpha = 1; g.fillStyle = ink || "#fff";
-    const text = title(b), need = g.measureText(text).width, wide = right - left - 7, tall = bottom - top - 7;
-    if (tall > 6 && wide > 30 && (need <= wide || wide >= tall)) {
-      g.fillText(fitted(g, text, wide), left + 4, (top + bottom) / 2);
-      this.taken.push([left + 4, (top + bottom) / 2 - 7, Math.min(need, wide), 14]);
-    }
-    else if (tall > 30 && wide > 5) {
-      g.save(); g.translate(left + Math.min((right - left) / 2, 11), bottom - 4); g.rotate(-Math.PI / 2);
-      g.fillText(fitted(g, text, tall), 0, 0);
-      g.restore();
-      this.taken.push([left + Math.min((right - left) / 2, 11) - 7, bottom - 4 - Math.min(need, tall), 14, Math.min(need, tall)]);
-    }
+  within(x) { return x >= this.plot.x && x <= this.plot.x + this.plot.w; }
+  // box is a buffer's rectangle on the canvas, at least so many pixels wide and high.
+  box(b, least) {
+    const x = this.X(b.first), y = this.Y(b.at + b.bytes);
+    return [x, y, Math.max(least, this.X(b.last + 1) - x), Math.max(least, this.Y(b.at) - y)];
   }
-  // aside writes a label, unless it would cover another or a name.
-  aside(g, text, x, y, ink, paper) {
-    const r = [x - 3, y - 7, g.measureText(text).width + 6, 14];
-    if (this.taken.some(t => t[0] < r[0] + r[2] && r[0] < t[0] + t[2] && t[1] < r[1] + r[3] && r[1] < t[1] + t[3])) return;
-    this.taken.push(r);
-    label(g, text, x, y, ink, paper);
+  // rectangle draws a buffer. The steps at which it and one whose place it takes are both alive are hatched.
+  rectangle(g, b, fill, paper) {
+    const [x, y, bw, bh] = this.box(b, 1), found = !shared.search || matches(b);
+    g.globalAlpha = found ? 1 : 0.13;
+    g.fillStyle = fill; g.fillRect(x, y, bw, bh);
+    if (bw > 3 && bh > 3) { g.strokeStyle = paper; g.lineWidth = 1; g.strokeRect(x + 0.5, y + 0.5, bw - 1, bh - 1); }
+    for (const i of b.over || []) {
+      const o = this.plan.buffers[i], x0 = Math.max(x, this.X(o.first)), x1 = Math.min(x + bw, this.X(o.last + 1)), y0 = Math.max(y, this.Y(o.at + o.bytes)), y1 = Math.min(y + bh, this.Y(o.at));
+      if (o.storage !== b.storage || x1 - x0 < 3 || y1 - y0 < 3) continue;
+      g.save(); g.beginPath(); g.rect(x0, y0, x1 - x0, y1 - y0); g.clip();
+      g.strokeStyle = paper; g.lineWidth = 1.2; g.beginPath();
+      for (let at = -(y1 - y0); at < x1 - x0; at += 7) { g.moveTo(x0 + at, y1); g.lineTo(x0 + at + y1 - y0, y0); }
+      g.stroke(); g.restore();
+    }
+    g.globalAlpha = 1;
+  }
+  // name writes a buffer's name into what is seen of its rectangle beside the peak's line, upwards if that is narrow and tall.
+  name(b, ink) {
+    const q = this.plot, p = this.plan, [x, y, bw, bh] = this.box(b, 1), top = Math.max(y, q.y), bottom = Math.min(y + bh, q.y + q.h);
+    let left = Math.max(x, q.x), right = Math.min(x + bw, this.X(b.alone), q.x + q.w);
+    for (const i of b.over || []) if (p.buffers[i].last < b.last) left = Math.max(left, this.X(p.buffers[i].last + 1)); // the hatched part
+    for (const s of [p.peak_step, this.step]) {
+      const at = this.X(s + 0.5);
+      if (s >= 0 && at > left && at < right) { if (at - left >= right - at) right = at - 2; else left = at + 2; }
+    }
+    const text = title(b), need = this.text.width(text), wide = right - left - 7, tall = bottom - top - 7;
+    if (tall > 6 && wide > 30 && (need <= wide || wide >= tall)) this.text.into(text, left + 4, (top + bottom) / 2, wide, ink);
+    else if (tall > 30 && right - left > 12) this.text.upwards(text, left + Math.min((right - left) / 2, 11), bottom - 4, tall, ink);
+  }
+  // savings draws what the budget changed: a dashed line while a saved tensor is away, between two of its rectangles.
+  savings(g, c) {
+    const away = [];
+    for (const s of this.entry.savings || []) {
+      const list = this.plan.buffers.filter(b => b.tensor && b.tensor === s.tensor).sort((a, b) => a.first - b.first), middle = b => this.Y(b.at + b.bytes / 2);
+      for (let i = 1; i < list.length; i++) away.push([s.kind, this.X(list[i - 1].last + 1), middle(list[i - 1]), this.X(list[i].first), middle(list[i])]);
+    }
+    for (const [kind, , , x, y] of away) this.text.beside(kind, x - 40, [y, y - 14, y + 14], c.ink, c.card);
+    g.strokeStyle = c.ink; g.setLineDash([3, 3]); g.lineWidth = 1;
+    for (const [, ...ends] of away) line(g, ...ends);
+    g.setLineDash([]);
   }
   paintLive(c) {
-    const [g, , h] = this.size(this.live), p = this.plan, v = this.view, top = Math.max(this.scale.live, 1) * 1.12, bottom = h - 22;
-    const Y = b => bottom - b / top * (bottom - 6);
+    const [g, , h] = this.size(this.live), p = this.plan, v = this.view, bottom = h - 20, head = 18, top = Math.max(this.scale.live, 1);
+    const Y = b => bottom - b / top * (bottom - head), text = new Text(g, {x: this.plot.x, y: 0, w: this.plot.w, h}), area = {x: this.plot.x, y: 0, w: this.plot.w, h: bottom};
     g.textAlign = "right"; g.fillStyle = c.soft;
-    for (const t of ticks(0, top, 3, true)) { g.fillStyle = c.grid; g.fillRect(this.plot.x, Y(t), this.plot.w, 1); g.fillStyle = c.soft; g.fillText(bytes(t), this.plot.x - 6, Y(t)); }
+    for (const t of ticks(0, top, 2, true)) { g.fillStyle = c.grid; g.fillRect(this.plot.x, Y(t), this.plot.w, 1); g.fillStyle = c.soft; g.fillText(bytes(t), this.plot.x - 6, Math.min(Y(t), bottom - 4)); }
     g.save(); g.beginPath(); g.rect(this.plot.x, 0, this.plot.w, h); g.clip();
     g.beginPath(); g.moveTo(this.X(Math.floor(v.x0)), bottom);
     const first = Math.max(0, Math.floor(v.x0)), last = Math.min(p.steps.length, Math.ceil(v.x1));
     for (let s = first; s < last; s++) { g.lineTo(this.X(s), Y(p.steps[s].live)); g.lineTo(this.X(s + 1), Y(p.steps[s].live)); }
     g.lineTo(this.X(last), bottom); g.closePath();
-    g.fillStyle = color("--c0"); g.globalAlpha = 0.35; g.fill(); g.globalAlpha = 1; g.strokeStyle = color("--c0"); g.lineWidth = 1.2; g.stroke();
-    g.strokeStyle = c.bound; g.setLineDash([7, 4]); g.lineWidth = 1.5; line(g, this.plot.x, Y(p.lower_bound_bytes), this.plot.x + this.plot.w, Y(p.lower_bound_bytes)); g.setLineDash([]);
-    if (p.peak_step >= 0) {
-      g.strokeStyle = c.peak; g.lineWidth = 1.5; const x = this.X(p.peak_step + 0.5); line(g, x, 0, x, bottom);
-      const right = x > this.plot.x + this.plot.w - 90, text = "peak, step " + stepNumber(p, p.peak_step);
-      label(g, text, right ? x - g.measureText(text).width - 6 : x + 5, bottom - 9, c.peak, c.card);
-    }
-    g.textAlign = "center"; g.fillStyle = c.soft;
-    for (const t of ticks(v.x0, v.x1, Math.max(2, this.plot.w / 90))) if (t < p.steps.length) g.fillText(stepNumber(p, t), this.X(t + 0.5), h - 12);
+    g.fillStyle = color("--arena"); g.fill();
+    const x = this.X(p.peak_step + 0.5);
+    if (p.peak_step >= 0 && this.within(x) && !text.beside("peak: step " + stepNumber(p, p.peak_step) + ", " + bytes(p.steps[p.peak_step].live) + " alive", x + 5, [8], c.peak, c.card, x - 5)) text.beside("peak", x + 5, [8], c.peak, c.card, x - 5);
+    text.across(Y(p.lower_bound_bytes), area, c.bound, 1.5, [7, 4]);
+    if (p.peak_step >= 0) text.down(x, area, c.peak, 1.5, []);
     g.restore();
-    g.textAlign = "right"; g.fillStyle = c.soft; g.fillText("step", this.plot.x - 6, h - 12);
+    g.textAlign = "center"; g.fillStyle = c.soft;
+    for (const t of ticks(v.x0, v.x1, Math.max(2, this.plot.w / 90))) if (t < p.steps.length) {
+      const number = stepNumber(p, t), half = g.measureText(number).width / 2;
+      g.fillText(number, clamp(this.X(t + 0.5), this.plot.x + half, this.plot.x + this.plot.w - half), h - 9);
+    }
+    g.textAlign = "right"; g.fillText("step", this.plot.x - 6, h - 9);
+    Object.assign(this.live.dataset, {written: JSON.stringify(text.written), lines: JSON.stringify(text.lines)});
   }
   why() {
     const p = this.plan, s = this.step, step = p.steps[s], into = this.panel;
@@ -340,13 +352,13 @@ class Chart {
     for (const b of alive) {
       const name = make("td", {className: "name"}, title(b), b.over ? make("span", {className: "soft"}, " in place of " + b.over.map(i => title(p.buffers[i])).join(", ")) : null);
       const row = make("tr", {className: "hit", tabIndex: 0}, name, make("td", {className: "number", title: exactly(b.bytes)}, bytes(b.bytes)),
-        make("td", {className: "number"}, make("span", {className: "share", style: {width: clamp(60 * b.bytes / Math.max(1, step.live), 0, 60) + "px"}}), percent(b.bytes, step.live)));
+        make("td", {className: "number"}, make("span", {className: "share", style: {background: colorOf(nameOfClass(ways[shared.way](b, p))), width: clamp(60 * b.bytes / Math.max(1, step.live), 0, 60) + "px"}}), percent(b.bytes, step.live)));
       row.onclick = () => this.choose(b.index, true);
       row.onkeydown = e => { if (e.key === "Enter") this.choose(b.index, true); };
       body.append(row);
     }
     into.append(make("h2", null, s === p.peak_step ? "Why this peak" : "Why this much"),
-      make("p", null, stepText(p, s), make("br"), bytes(step.live) + " alive in the arena (" + exactly(step.live) + ")",
+      make("p", null, folded(stepText(p, s), ""), make("br"), bytes(step.live) + " alive in the arena (" + exactly(step.live) + ")",
         s === p.peak_step ? ": the lower bound" + (step.live < p.lower_bound_bytes ? " less " + bytes(p.lower_bound_bytes - step.live) + " that alignment takes" : "") + "." : ", " + percent(step.live, p.lower_bound_bytes) + " of the lower bound."),
       alive.length ? make("div", {className: "scroll"}, make("table", {className: "alive"}, make("thead", null, make("tr", null, make("th", null, "alive"), make("th", {className: "number"}, "bytes"), make("th", {className: "number"}, "share"))), body)) : make("p", {className: "soft"}, "Nothing of the arena is alive."));
     if (sum > step.live) into.append(make("p", {className: "soft"}, bytes(sum - step.live) + " of these lie in one another's place, and count once."));
@@ -355,7 +367,51 @@ class Chart {
 }
 
 function line(g, x0, y0, x1, y1) { g.beginPath(); g.moveTo(x0, y0); g.lineTo(x1, y1); g.stroke(); }
-function label(g, text, x, y, ink, paper) { g.textAlign = "left"; g.globalAlpha = 0.85; g.fillStyle = paper; g.fillRect(x - 3, y - 7, g.measureText(text).width + 6, 14); g.globalAlpha = 1; g.fillStyle = ink; g.fillText(text, x, y); }
+// Text writes onto a canvas what covers nothing that is written there, and draws lines around it.
+class Text {
+  constructor(g, area) { this.g = g; this.area = area; this.written = []; this.lines = []; }
+  width(text) { return this.g.measureText(text).width; }
+  // free takes a place, if nothing is written there and it lies within the area.
+  free(x, y, w, h) {
+    const a = this.area;
+    if (x < a.x || y < a.y || x + w > a.x + a.w || y + h > a.y + a.h || this.written.some(([p, q, r, s]) => p < x + w && x < p + r && q < y + h && y < q + s)) return false;
+    this.written.push([x, y, w, h]);
+    return true;
+  }
+  into(text, x, y, room, ink) {
+    const short = fitted(this.g, text, room);
+    if (!short || !this.free(x - 1, y - 7, this.width(short) + 2, 14)) return;
+    this.g.textAlign = "left"; this.g.fillStyle = ink; this.g.fillText(short, x, y);
+  }
+  upwards(text, x, y, room, ink) {
+    const g = this.g, short = fitted(g, text, room), long = this.width(short);
+    if (!short || !this.free(x - 6, y - long, 12, long)) return;
+    g.save(); g.translate(x, y); g.rotate(-Math.PI / 2); g.textAlign = "left"; g.fillStyle = ink; g.fillText(short, 0, 0); g.restore();
+  }
+  // beside writes a label at the first of the heights that is free, from x on, or up to end.
+  beside(text, x, heights, ink, paper, end) {
+    const w = this.width(text);
+    for (const left of end === undefined ? [x] : [x, end - w]) for (const y of heights) {
+      if (!this.free(left - 3, y - 7, w + 6, 14)) continue;
+      this.g.globalAlpha = 0.85; this.g.fillStyle = paper; this.g.fillRect(left - 3, y - 7, w + 6, 14);
+      this.g.globalAlpha = 1; this.g.textAlign = "left"; this.g.fillStyle = ink; this.g.fillText(text, left, y);
+      return true;
+    }
+    return false;
+  }
+  across(y, plot, ink, wide, dash) { if (y >= plot.y - 1 && y <= plot.y + plot.h) this.around(plot.x, plot.x + plot.w, this.written.filter(r => r[1] < y + 1 && y - 1 < r[1] + r[3]).map(r => [r[0], r[0] + r[2]]), (a, b) => [a, y, b, y], ink, wide, dash); }
+  down(x, plot, ink, wide, dash) { if (x >= plot.x && x <= plot.x + plot.w) this.around(plot.y, plot.y + plot.h, this.written.filter(r => r[0] < x + 1 && x - 1 < r[0] + r[2]).map(r => [r[1], r[1] + r[3]]), (a, b) => [x, a, x, b], ink, wide, dash); }
+  // around draws a line from a to b without the spans that are taken.
+  around(a, b, taken, ends, ink, wide, dash) {
+    const g = this.g;
+    g.strokeStyle = ink; g.lineWidth = wide; g.setLineDash(dash);
+    for (const [from, to] of taken.sort((p, q) => p[0] - q[0]).concat([[b, b]])) {
+      if (from > a) { const l = ends(a, from); this.lines.push(l); line(g, ...l); }
+      a = Math.max(a, to);
+    }
+    g.setLineDash([]);
+  }
+}
 function fitted(g, text, room) {
   if (g.measureText(text).width <= room) return text;
   let n = Math.min(text.length, Math.ceil(room / 3));
@@ -373,7 +429,11 @@ function ticks(lo, hi, count, inBytes) {
   for (let t = Math.ceil(lo / by) * by; t <= hi && list.length < 100; t += by) list.push(t);
   return list;
 }
-function palette(classes) { return new Map(classes.map((c, i) => [c, color("--c" + i % 8)])); }
+// colorOf is the colour of a class, as CSS says it.
+function colorOf(name) { return "var(" + variable(name) + ")"; }
+function variable(name) { const i = scale.classes.indexOf(name); return i < 0 || i >= most ? "--other" : (ordered[shared.way] ? "--o" : "--c") + i; }
+function nameOfClass(name) { const i = scale.classes.indexOf(name); return i >= 0 && i < most ? name : "other"; }
+function palette(classes) { return new Map(classes.slice(0, most).concat(["other"]).map(c => [c, color(variable(c))])); }
 // inkOn is what is easier to read on a colour, #rrggbb: dark or white.
 function inkOn(hex) {
   const v = parseInt(hex.slice(1), 16), bright = [v >> 16 & 255, v >> 8 & 255, v & 255].reduce((sum, c, i) => sum + [0.2126, 0.7152, 0.0722][i] * Math.pow(c / 255, 2.2), 0);
@@ -390,25 +450,43 @@ function showTip(lines, x, y) {
 }
 
 // folded is a formula, a long one behind its beginning.
-function folded(text) {
-  return text.length < 140 ? make("span", {className: "mono"}, text) : make("details", {className: "mono"}, make("summary", null, text.slice(0, 60) + "…"), text);
+function folded(text, className = "mono") {
+  return text.length < 140 ? make("span", {className}, text) : make("details", {className}, make("summary", null, text.slice(0, 60) + "…"), text);
+}
+
+// terms are the sum's: name, bytes, formula.
+function terms(entry) {
+  const p = entry.plan, f = entry.formulas;
+  const list = [["weights", p.weights_bytes, ""], ["code", p.code_bytes, ""], ["arena", p.calls * p.arena_bytes, f.arena], ["outputs", p.calls * p.outputs_bytes, f.outputs], ["scratch", p.calls * p.workers * p.scratch_bytes, f.scratch]];
+  return entry.table ? list.filter(t => t[0] === "arena") : list;
+}
+const dot = paper => make("span", {className: "dot", style: {background: paper}});
+
+const sizesOf = plan => Object.entries(plan.dims).map(([k, v]) => k + " = " + v);
+
+// sum is the peak as one bar of its terms.
+function sum(entry) {
+  const p = entry.plan, sizes = sizesOf(p), dims = sizes.slice(0, 3).join(", ") + (sizes.length > 3 ? " and " + many(sizes.length - 3, "more size") : ""), list = terms(entry);
+  const bar = make("div", {className: "sum", role: "img", "aria-label": list.map(t => t[0] + " " + bytes(t[1])).join(", ")});
+  for (const [name, n] of list) if (n > 0) bar.append(make("span", {title: name + " " + bytes(n), style: {flexGrow: String(n), background: "var(--" + name + ")"}}));
+  return make("section", {className: "card head"},
+    make("div", {className: "row"}, make("span", {className: "big", title: exactly(p.peak_bytes)}, bytes(p.peak_bytes)), make("span", null, "peak" + (data.plans.length > 1 ? " of " + entry.name : "") + ", " + exactly(p.peak_bytes) + (dims ? ", at " + dims : "")),
+      make("span", {className: "legend"}, ...list.map(([name, n]) => make("span", null, dot("var(--" + name + ")"), name + " " + bytes(n))))), bar);
 }
 
 // certificate is the card with the whole sum.
 function certificate(entry) {
-  const p = entry.plan, scratch = p.workers * p.scratch_bytes;
-  const terms = [["weights", p.weights_bytes, "", 0], ["code", p.code_bytes, "", 6], ["arena", p.calls * p.arena_bytes, entry.formulas.arena, 1], ["outputs", p.calls * p.outputs_bytes, entry.formulas.outputs, 2], ["scratch", p.calls * scratch, entry.formulas.scratch, 3]];
+  const p = entry.plan;
   const each = {arena: p.arena_bytes, outputs: p.outputs_bytes, scratch: p.scratch_bytes}, times = {arena: p.calls, outputs: p.calls, scratch: p.calls * p.workers};
-  const bar = make("div", {className: "sum", role: "img", "aria-label": terms.map(t => t[0] + " " + bytes(t[1])).join(", ")}), body = make("tbody");
-  for (const [name, n, formula, c] of terms) {
-    if (entry.table && name !== "arena") continue;
-    if (n > 0) bar.append(make("span", {title: name + " " + bytes(n), style: {flexGrow: String(n), background: "var(--c" + c + ")"}}));
+  const body = make("tbody");
+  for (const [name, n, formula] of terms(entry)) {
     const how = times[name] > 1 ? bytes(each[name]) + " × " + (name === "scratch" ? many(p.calls, "call") + " × " + many(p.workers, "worker") : many(p.calls, "call")) : "";
-    body.append(make("tr", null, make("td", null, make("span", {className: "dot", style: {background: "var(--c" + c + ")"}}), name), make("td", {className: "number", title: exactly(n)}, bytes(n)), make("td", {className: "number"}, percent(n, p.peak_bytes)),
+    body.append(make("tr", null, make("td", null, dot("var(--" + name + ")"), name), make("td", {className: "number", title: exactly(n)}, bytes(n)), make("td", {className: "number"}, percent(n, p.peak_bytes)),
       make("td", {className: "soft mono"}, how, how ? make("br") : null, formula && /[a-z]/i.test(formula) ? folded(formula) : null)));
   }
-  const gap = p.arena_bytes - p.least_bytes, refuted = p.least_bytes > p.lower_bound_bytes, dims = Object.entries(p.dims).map(([k, v]) => k + " = " + v).join(", ");
-  const card = make("section", {className: "card certificate"}, make("div", {className: "row"}, make("span", {className: "big", title: exactly(p.peak_bytes)}, bytes(p.peak_bytes)), make("span", null, "peak" + (data.plans.length > 1 ? " of " + entry.name : "") + ", " + exactly(p.peak_bytes) + (dims ? ", at " + dims : ""))), bar,
+  const gap = p.arena_bytes - p.least_bytes, refuted = p.least_bytes > p.lower_bound_bytes;
+  const card = make("section", {className: "card certificate"}, make("h2", null, "The certificate" + (data.plans.length > 1 ? " of " + entry.name : "")),
+    sizesOf(p).length > 3 ? make("p", {className: "soft"}, "At ", folded(sizesOf(p).join(", "), "")) : null,
     make("table", null, body),
     entry.table ? null : make("p", {className: "soft"}, "peak = weights + code + calls × (arena + outputs + workers × scratch)", entry.formulas.peak && /[a-z]/i.test(entry.formulas.peak) ? folded(" = " + entry.formulas.peak) : null),
     make("p", null, "Lower bound of the arena: " + bytes(p.lower_bound_bytes) + (refuted ? ", and a search refuted all below " + bytes(p.least_bytes) : "") + ". ", gap === 0 ? make("span", {className: "good"}, entry.table ? "The plan reaches it: no plan of these buffers is smaller." : p.proven ? "The plan reaches it, for every size: no plan of this arena is smaller." : "The plan reaches it here: no plan of this arena is smaller.") : "The plan is " + percent(gap, p.least_bytes) + " (" + bytes(gap) + ") above it."));
@@ -448,18 +526,18 @@ function conditions(entry) {
 // buffers is the table of all, sorted by a click on a column's head.
 function buffers(chart) {
   const p = chart.plan, columns = [["tensor", b => title(b)], ["type", b => typed(b)], ["bytes", b => b.bytes, 1], ["offset", b => b.offset, 1], ["in", b => p.storages[b.storage].name], ["first step", b => b.first, 1], ["last step", b => b.last, 1]];
-  const body = make("tbody"), head = make("tr"), most = 2000;
+  const body = make("tbody"), head = make("tr"), listed = 2000;
   let by = 2, up = false;
   const fill = () => {
     body.replaceChildren();
     const f = columns[by][1], list = p.buffers.filter(b => !shared.search || matches(b)).sort((a, b) => (f(a) < f(b) ? -1 : f(a) > f(b) ? 1 : a.index - b.index) * (up ? 1 : -1));
-    for (const b of list.slice(0, most)) {
+    for (const b of list.slice(0, listed)) {
       const row = make("tr", {className: "hit", tabIndex: 0}, ...columns.map(([, get, n]) => make("td", {className: n ? "number" : "name"}, n ? get(b).toLocaleString("en") : get(b))));
       row.onclick = () => { chart.choose(b.index, true); chart.map.scrollIntoView({block: "nearest"}); };
       row.onkeydown = e => { if (e.key === "Enter") row.onclick(); };
       body.append(row);
     }
-    count.textContent = list.length + (shared.search ? " of " + p.buffers.length : "") + " buffers" + (list.length > most ? ", the first " + most + " listed" : "");
+    count.textContent = list.length + (shared.search ? " of " + p.buffers.length : "") + " buffers" + (list.length > listed ? ", the first " + listed + " listed" : "");
   };
   columns.forEach(([name, , n], i) => {
     const b = make("button", {type: "button"}, name);
@@ -499,12 +577,17 @@ for (const c of charts) {
 }
 scale.bytes *= 1.05;
 
-const legend = make("div", {className: "legend"});
+const legend = make("div", {className: "legend", role: "group", "aria-label": "what colours and lines mean"});
+const stroke = (name, text) => make("span", null, make("span", {className: "stroke " + name}), text);
 function classify() {
   const seen = new Set();
   for (const c of charts) for (const b of c.plan.buffers) if (b.bytes > 0) seen.add(ways[shared.way](b, c.plan));
   scale.classes = (fixed[shared.way] || []).concat([...seen].filter(s => !(fixed[shared.way] || []).includes(s)));
-  legend.replaceChildren(...scale.classes.filter(s => seen.has(s)).map(s => make("span", null, make("span", {className: "dot", style: {background: "var(--c" + scale.classes.indexOf(s) % 8 + ")"}}), s)));
+  const named = scale.classes.slice(0, most).filter(s => seen.has(s)), entries = named.map(s => make("span", null, dot(colorOf(s)), s));
+  if (scale.classes.slice(most).some(s => seen.has(s))) entries.push(make("span", null, dot("var(--other)"), "other"));
+  if (charts.some(c => c.plan.buffers.some(b => b.over))) entries.push(stroke("hatched", "one takes another's place"));
+  legend.replaceChildren(...entries, stroke("peak", "peak"), stroke("bound", "lower bound"));
+  charts.forEach(c => c.why());
 }
 const tables = charts.map(buffers), redraw = () => charts.forEach(c => c.draw());
 const search = make("input", {type: "search", placeholder: "find a tensor (/)", "aria-label": "find a tensor by name"});
@@ -516,20 +599,19 @@ search.onkeydown = e => {
 const way = make("select", {"aria-label": "colour by"}, ...Object.keys(ways).map(w => make("option", {value: w, selected: w === shared.way}, "colour by " + w)));
 way.onchange = () => { shared.way = way.value; classify(); redraw(); };
 const button = (text, name, f) => { const b = make("button", {type: "button", title: name, "aria-label": name}, text); b.onclick = f; return b; };
-const tools = make("div", {className: "row tools"}, search, way, button("+", "zoom in", () => charts.forEach(c => c.zoom(0.7, 0.7))), button("−", "zoom out", () => charts.forEach(c => c.zoom(1 / 0.7, 1 / 0.7))), button("all", "show all", () => charts.forEach(c => c.reset())), legend);
+const help = make("details", {className: "help soft"}, make("summary", null, "keys"), make("p", null, "Address in bytes, upwards, by step. Wheel or ", make("kbd", null, "+"), " ", make("kbd", null, "−"), " zoom (shift: steps only, alt: bytes only), drag or shift and arrows move, click chooses, double click fits, ", make("kbd", null, "0"), " shows all; arrows go from buffer to buffer, ", make("kbd", null, "p"), " to the peak, ", make("kbd", null, "/"), " finds, ", make("kbd", null, "t"), " changes between dark and light."));
+const tools = make("div", {className: "row tools"}, search, way, button("+", "zoom in", () => charts.forEach(c => c.zoom(0.7, 0.7))), button("−", "zoom out", () => charts.forEach(c => c.zoom(1 / 0.7, 1 / 0.7))), button("all", "show all", () => charts.forEach(c => c.reset())), help, legend);
 
-const cards = data.plans.map(certificate);
-for (const c of charts) c.panel = make("section", {className: "card why"});
-const beside = charts.map(c => [actual(c.entry), conditions(c.entry), savings(c.entry)].filter(Boolean));
-page.append(cards.length > 1 ? make("div", {className: "two"}, ...cards) : make("div", {className: "columns"}, make("div", null, cards[0], ...beside[0]), charts[0].panel));
-const pictures = charts.map((c, i) => make("section", {className: "card picture"}, charts.length > 1 ? make("h2", null, c.entry.name) : null, c.body));
-page.append(make("section", {className: "card"}, tools, make("p", {className: "soft"}, "Address in bytes, upwards, by step. Wheel or ", make("kbd", null, "+"), " ", make("kbd", null, "−"), " zoom (shift: steps only, alt: bytes only), drag or shift and arrows move, click chooses, double click fits, ", make("kbd", null, "0"), " shows all; arrows go from buffer to buffer, ", make("kbd", null, "p"), " to the peak, ", make("kbd", null, "/"), " finds.")));
-page.append(charts.length > 1 ? make("div", {className: "two"}, ...pictures) : pictures[0]);
+for (const c of charts) c.panel = make("section", {className: "card why", "aria-label": "what is alive at the step"});
+const beside = charts.map(c => [certificate(c.entry), actual(c.entry), conditions(c.entry), savings(c.entry)].filter(Boolean));
+const heads = data.plans.map(sum), pictures = charts.map(c => make("section", {className: "card picture"}, charts.length > 1 ? make("h2", null, c.entry.name) : tools, c.body));
+if (charts.length > 1) page.append(make("div", {className: "two"}, ...heads), make("section", {className: "card"}, tools), make("div", {className: "two"}, ...pictures));
+else page.append(heads[0], make("div", {className: "first"}, pictures[0], charts[0].panel));
 if (data.diff) page.append(difference(data.diff));
 for (const [i, c] of charts.entries()) {
-  if (charts.length > 1) page.append(make("h2", null, c.entry.name), beside[i].length ? make("div", {className: "columns"}, c.panel, make("div", null, ...beside[i])) : c.panel);
+  if (charts.length > 1) page.append(make("h2", null, c.entry.name), make("div", {className: "columns"}, c.panel, make("div", null, ...beside[i])));
+  else page.append(...beside[i]);
   page.append(tables[i][0]);
-  c.why();
 }
 classify();
 redraw();
