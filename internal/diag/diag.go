@@ -1,9 +1,9 @@
 // Package diag is the project's one error type and the six kinds an error can be of.
 //
-// Errors come in three families that are never mixed. The user's fault (ErrInput, ErrBudget, ErrClosed) and the machine's
-// (ErrMemory) are returned and name where they lie: file, node, operator, tensor, dimension. What the project cannot do yet
-// is ErrUnsupported, which is errors.ErrUnsupported too. A bug of ours is a panic, and the edge of the API turns it into
-// ErrInternal with Recover.
+// Errors come in three families that are never mixed. The user's fault (ErrInput, ErrBudget, ErrClosed) and the
+// machine's (ErrMemory) are returned and name where they lie: file, node, operator, tensor, dimension. What the project
+// cannot do yet is ErrUnsupported, which is errors.ErrUnsupported too. A bug of ours is a panic, and the edge of the
+// API turns it into ErrInternal with Recover.
 //
 // An Error is a value to read, never to change: every method that adds a place returns a copy.
 package diag
@@ -146,8 +146,8 @@ type report struct {
 	Fix    string `json:"fix"`
 }
 
-// MarshalJSON writes the eight keys kind, file, node, op, tensor, dim, detail and fix, always all of them. The cause's text
-// is part of detail, since JSON has no place of its own for it.
+// MarshalJSON writes the eight keys kind, file, node, op, tensor, dim, detail and fix, always all of them. The cause's
+// text is part of detail, since JSON has no place of its own for it.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	detail := e.Detail
 	if e.Err != nil && e.Err.Error() != detail {
@@ -157,7 +157,8 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 		detail += e.Err.Error()
 	}
 	return json.Marshal(report{
-		Kind: KindName(e.Kind), File: e.File, Node: e.Node, Op: e.Op, Tensor: e.Tensor, Dim: e.Dim, Detail: detail, Fix: e.Fix,
+		Kind: KindName(e.Kind), File: e.File, Node: e.Node, Op: e.Op, Tensor: e.Tensor, Dim: e.Dim, Detail: detail,
+		Fix: e.Fix,
 	})
 }
 
@@ -204,7 +205,8 @@ func (e *Error) AtFile(file string) *Error {
 	return &c
 }
 
-// AtNode returns a copy that names the model node and its operator, unless one is named already: the innermost place wins.
+// AtNode returns a copy that names the model node and its operator, unless one is named already: the innermost place
+// wins.
 func (e *Error) AtNode(node, op string) *Error {
 	c := *e
 	if c.Node == "" && c.Op == "" {
@@ -276,9 +278,9 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// Recover turns a panic into an ErrInternal whose cause is a *Panic with the stack; what says what was going on ("compile",
-// "pass fold"). Use it at the edges only, deferred directly: defer diag.Recover(&err, "compile").
-// A panic with an *Error keeps that error's place and kind: an ErrInternal from Internalf, or what deep code threw knowingly.
+// Recover turns a panic into an ErrInternal whose cause is a *Panic with the stack; what says what was going on
+// ("compile", "pass fold"). Use it at the edges only, deferred directly: defer diag.Recover(&err, "compile"). A panic
+// with an *Error keeps that error's place and kind: an ErrInternal from Internalf, or what deep code threw knowingly.
 func Recover(err *error, what string) {
 	value := recover()
 	if value == nil {
@@ -287,8 +289,8 @@ func Recover(err *error, what string) {
 	*err = Recovered(value, what)
 }
 
-// Recovered is Recover for code that has called recover itself. It must run in the deferred function, so that the stack is
-// the panic's.
+// Recovered is Recover for code that has called recover itself. It must run in the deferred function, so that the stack
+// is the panic's.
 func Recovered(value any, what string) *Error {
 	if explained := explainFault(value); explained != nil {
 		return explained

@@ -90,7 +90,8 @@ func TestCause(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	e := Unsupportedf("op %s", "Foo").AtNode("n", "Foo").AtFile("m.onnx").AtTensor("t").AtDim("d").WithFix("f").WithCause(fs.ErrClosed)
+	e := Unsupportedf("op %s", "Foo").AtNode("n", "Foo").AtFile("m.onnx").AtTensor("t").AtDim("d").WithFix("f").
+		WithCause(fs.ErrClosed)
 	got, err := json.Marshal(map[string]any{"error": e})
 	if err != nil {
 		t.Fatal(err)

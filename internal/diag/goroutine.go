@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Go runs f on a goroutine of its own and calls ended there with f's error. A panic in f does not end the process: ended is given the ErrInternal that Recover makes
-// of it, which begins with what. Faults of memory are panics there (Faults). Every goroutine of the module is started by Go or by a Group; internal/lint holds that.
+// Go runs f on a goroutine of its own and calls ended there with f's error. A panic in f does not end the process:
+// ended is given the ErrInternal that Recover makes of it, which begins with what. Faults of memory are panics there
+// (Faults). Every goroutine of the module is started by Go or by a Group; internal/lint holds that.
 func Go(what string, f func() error, ended func(error)) {
 	go func() {
 		var err error
@@ -47,7 +48,8 @@ func (g *Group) Wait() error {
 	return g.first
 }
 
-// Faults makes a fault of memory a panic on this goroutine, which Recover turns into an error, instead of the process's end; or undoes that. It returns what was before:
+// Faults makes a fault of memory a panic on this goroutine, which Recover turns into an error, instead of the process's
+// end; or undoes that. It returns what was before:
 //
 //	defer diag.Faults(diag.Faults(true))
 //
@@ -57,7 +59,8 @@ func Faults(caught bool) (before bool) { return debug.SetPanicOnFault(caught) }
 // explanation is what ExplainFaults was given.
 var explanation atomic.Pointer[func(address uintptr) *Error]
 
-// ExplainFaults has Recover ask explain about the address of each fault of memory. explain returns the error that the fault becomes, or nil for what is a bug.
+// ExplainFaults has Recover ask explain about the address of each fault of memory. explain returns the error that the
+// fault becomes, or nil for what is a bug.
 func ExplainFaults(explain func(address uintptr) *Error) { explanation.Store(&explain) }
 
 // faultAddress is the address that a fault of memory was at; ok is false for every other panic.

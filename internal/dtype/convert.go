@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// ConvertSlice converts the n elements of s, packed and of type src, and stores them in d, packed and of type dst; the package
-// comment says what a conversion means, and saturate is for the float8 types (see Encode; F8E8M0 rounds Up). Equal types
-// are copied bit for bit, except that a Bool becomes 0 or 1. Unused bits of d's last byte become 0. d and s must be long
-// enough and must not overlap. String panics.
+// ConvertSlice converts the n elements of s, packed and of type src, and stores them in d, packed and of type dst; the
+// package comment says what a conversion means, and saturate is for the float8 types (see Encode; F8E8M0 rounds Up).
+// Equal types are copied bit for bit, except that a Bool becomes 0 or 1. Unused bits of d's last byte become 0. d and s
+// must be long enough and must not overlap. String panics.
 func ConvertSlice(dst DType, d []byte, src DType, s []byte, n int64, saturate bool) {
 	ConvertSliceRound(dst, d, src, s, n, saturate, Up)
 }
@@ -81,8 +81,8 @@ func bytesOf(buffer *[block]uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(buffer)), block*8)
 }
 
-// convertBlocks converts by way of Go's types: it unpacks a block of s where src has no Go type, converts it, and packs it where
-// dst has none.
+// convertBlocks converts by way of Go's types: it unpacks a block of s where src has no Go type, converts it, and packs
+// it where dst has none.
 func convertBlocks(dst DType, d []byte, src DType, s []byte, n int64, saturate bool, round Round) {
 	b := pool.Get().(*buffers)
 	defer pool.Put(b)
@@ -183,7 +183,8 @@ func packCodes(dt DType, d, codes []byte, n int) {
 	}
 }
 
-// encodeBlock converts n ≤ block elements of one of Go's types to a float type of at most 16 bits, which s is rounded to once.
+// encodeBlock converts n ≤ block elements of one of Go's types to a float type of at most 16 bits, which s is rounded
+// to once.
 func encodeBlock(dst DType, d, to []byte, src DType, s []byte, n int, saturate bool, round Round) {
 	values := slice[float64](to, n)
 	switch src {

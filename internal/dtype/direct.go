@@ -2,8 +2,8 @@ package dtype
 
 import "unsafe"
 
-// direct holds a typed loop for each pair of Go's types and for the pairs that models use most. Every loop takes bytes that are
-// aligned and long enough for n elements; an absent one is nil.
+// direct holds a typed loop for each pair of Go's types and for the pairs that models use most. Every loop takes bytes
+// that are aligned and long enough for n elements; an absent one is nil.
 var direct [count][count]func(d, s []byte, n int)
 
 // number is a Go type whose values are real numbers.
@@ -44,7 +44,8 @@ func init() {
 	direct[C64][C128] = widenComplex
 	direct[C128][C64] = narrowComplex
 	direct[Bool] = [count]func(d, s []byte, n int){
-		Bool: isTrue[uint8], U8: isTrue[uint8], I8: isTrue[uint8], I32: fromBool[int32], I64: fromBool[int64], F32: fromBool[float32],
+		Bool: isTrue[uint8], U8: isTrue[uint8], I8: isTrue[uint8], I32: fromBool[int32], I64: fromBool[int64],
+		F32: fromBool[float32],
 	}
 	direct[F16][F32] = func(d, s []byte, n int) {
 		to := slice[float32](d, n)
@@ -85,7 +86,8 @@ func fromInteger[S number](src DType) {
 	}
 }
 
-// fromFloat fills in a float type's row. Go leaves out of range values to the machine, so integers have loops of their own.
+// fromFloat fills in a float type's row. Go leaves out of range values to the machine, so integers have loops of their
+// own.
 func fromFloat[S float32 | float64](src DType) {
 	direct[src] = [count]func(d, s []byte, n int){
 		Bool: isTrue[S],

@@ -1,18 +1,18 @@
-// Package dtype is the element types of a tensor: their names and sizes, the conversions between them, and access to one
-// element of packed data.
+// Package dtype is the element types of a tensor: their names and sizes, the conversions between them, and access to
+// one element of packed data.
 //
-// The types are ONNX's. Data is contiguous, in the machine's byte order, which is little-endian wherever Weir is fast; types
-// below eight bits are packed, the first element in the lowest bits, and a run of elements starts at a byte.
+// The types are ONNX's. Data is contiguous, in the machine's byte order, which is little-endian wherever Weir is fast;
+// types below eight bits are packed, the first element in the lowest bits, and a run of elements starts at a byte.
 //
 // # What a conversion means
 //
 // One definition holds for every machine, and every faster piece of code is tested against it:
 //
-//   - to a float: rounded once, to nearest, ties to even, from whatever type; out of range is infinity, except where the
-//     type has none (see Encode). A NaN stays a NaN.
-//   - float to integer: truncated toward zero. A NaN is 0. Where the truncated value does not fit, it is clamped to the range
-//     of i32 (for u32, i64 and negative values to u64: i64; for other values to u64: u64) and its low bits are kept. So
-//     -1.0 is 255 as a u8, 300.0 is 44, as x86 compilers have it, and the result is the same on every machine.
+//   - to a float: rounded once, to nearest, ties to even, from whatever type; out of range is infinity, except where
+//     the type has none (see Encode). A NaN stays a NaN.
+//   - float to integer: truncated toward zero. A NaN is 0. Where the truncated value does not fit, it is clamped to the
+//     range of i32 (for u32, i64 and negative values to u64: i64; for other values to u64: u64) and its low bits are
+//     kept. So -1.0 is 255 as a u8, 300.0 is 44, as x86 compilers have it, and the result is the same on every machine.
 //   - integer to integer: the low bits are kept.
 //   - to bool: x != 0, so NaN is true. From bool: 0 or 1.
 //   - complex to real: the imaginary part is dropped; to bool: either part is not 0.
@@ -130,7 +130,8 @@ func Parse(s string) (DType, bool) {
 	return dt, ok
 }
 
-// String returns the type's name in Weir's texts: f32, i64, bool, f8e4m3fn, …; Invalid is "invalid", which Parse refuses.
+// String returns the type's name in Weir's texts: f32, i64, bool, f8e4m3fn, …; Invalid is "invalid", which Parse
+// refuses.
 func (dt DType) String() string {
 	if dt >= count {
 		return fmt.Sprintf("dtype(%d)", uint8(dt))

@@ -53,7 +53,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%v.Bytes(%d) = %d, %v, want %d", c.dt, c.n, got, err, c.want)
 		}
 	}
-	for dt, want := range map[DType][2]int64{Bool: {0, 1}, U2: {0, 3}, I2: {-2, 1}, I4: {-8, 7}, U8: {0, 255}, I16: {-32768, 32767}, U64: {0, -1}, I64: {math.MinInt64, math.MaxInt64}} {
+	for dt, want := range map[DType][2]int64{Bool: {0, 1}, U2: {0, 3}, I2: {-2, 1}, I4: {-8, 7}, U8: {0, 255},
+		I16: {-32768, 32767}, U64: {0, -1}, I64: {math.MinInt64, math.MaxInt64}} {
 		if dt.MinInt() != want[0] || int64(dt.MaxInt()) != want[1] {
 			t.Errorf("%v: range %d to %d", dt, dt.MinInt(), dt.MaxInt())
 		}
@@ -64,12 +65,14 @@ func TestSizes(t *testing.T) {
 func TestFamilies(t *testing.T) {
 	for _, dt := range All() {
 		families := 0
-		for _, member := range []bool{dt == Bool, dt.IsSigned(), dt.IsUnsigned(), dt.IsFloat(), dt.IsComplex(), dt == String} {
+		for _, member := range []bool{dt == Bool, dt.IsSigned(), dt.IsUnsigned(), dt.IsFloat(), dt.IsComplex(),
+			dt == String} {
 			if member {
 				families++
 			}
 		}
-		if families != 1 || dt.IsInt() != (dt.IsSigned() || dt.IsUnsigned()) || dt.IsSubByte() != (dt.Bits() == 2 || dt.Bits() == 4) {
+		if families != 1 || dt.IsInt() != (dt.IsSigned() || dt.IsUnsigned()) ||
+			dt.IsSubByte() != (dt.Bits() == 2 || dt.Bits() == 4) {
 			t.Errorf("%v is in %d families", dt, families)
 		}
 	}
@@ -85,7 +88,8 @@ func small() (all []DType) {
 	return all
 }
 
-// TestCodes decodes and encodes every code of every small float: numbers must come back as they were, NaNs as NaNs of the same sign.
+// TestCodes decodes and encodes every code of every small float: numbers must come back as they were, NaNs as NaNs of
+// the same sign.
 func TestCodes(t *testing.T) {
 	for _, dt := range small() {
 		for code := range uint32(1) << dt.Bits() {
@@ -110,8 +114,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// nearest finds the code of the finite value nearest to x by trying them all in exact arithmetic; of two, the even one. A value
-// beyond the greatest by half the last step or more is not ok.
+// nearest finds the code of the finite value nearest to x by trying them all in exact arithmetic; of two, the even one.
+// A value beyond the greatest by half the last step or more is not ok.
 func nearest(dt DType, x float64) (code uint16, ok bool) {
 	f := &formats[dt]
 	distance := func(v float64) *big.Float {
@@ -151,7 +155,8 @@ func TestEncodeNearest(t *testing.T) {
 			}
 		}
 		greatest := Decode(dt, formats[dt].max)
-		inputs = append(inputs, greatest*1.01, greatest*1.0625, greatest*1.125, greatest*1.25, greatest*2, math.MaxFloat64, math.SmallestNonzeroFloat64)
+		inputs = append(inputs, greatest*1.01, greatest*1.0625, greatest*1.125, greatest*1.25, greatest*2, math.MaxFloat64,
+			math.SmallestNonzeroFloat64)
 		for range 500 {
 			inputs = append(inputs, math.Ldexp(random.Float64(), random.IntN(40)-25))
 		}
@@ -236,10 +241,13 @@ func TestE8M0(t *testing.T) {
 		{inf, Up, true, 0xfe}, {inf, Nearest, false, 0xff}, {0x1.8p127, Up, true, 0xfe}, {0x1.8p127, Nearest, false, 0xff},
 		{0x1p-140, Up, true, 0}, {0x1p-140, Nearest, false, 0xff},
 		// Rounding.
-		{1, Up, true, 127}, {1.1, Up, true, 128}, {1.9, Down, true, 127}, {1.49, Nearest, true, 127}, {1.5, Nearest, true, 128},
-		{1.5, Down, false, 127}, {0x1p-127, Up, false, 0}, {0x1p-127, Down, false, 0}, {0x1.1p-127, Up, false, 1}, {0x1.1p-127, Nearest, false, 0},
+		{1, Up, true, 127}, {1.1, Up, true, 128}, {1.9, Down, true, 127}, {1.49, Nearest, true, 127},
+		{1.5, Nearest, true, 128},
+		{1.5, Down, false, 127}, {0x1p-127, Up, false, 0}, {0x1p-127, Down, false, 0}, {0x1.1p-127, Up, false, 1},
+		{0x1.1p-127, Nearest, false, 0},
 		{0x1.1p-128, Up, false, 0}, {0x1.8p-128, Nearest, false, 0}, {0x1.8p-128, Down, false, 0xff},
-		{0x1p127, Up, false, 0xfe}, {0x1.1p127, Up, false, 0xff}, {0x1.1p127, Down, false, 0xfe}, {0x1.4p127, Nearest, false, 0xfe},
+		{0x1p127, Up, false, 0xfe}, {0x1.1p127, Up, false, 0xff}, {0x1.1p127, Down, false, 0xfe},
+		{0x1.4p127, Nearest, false, 0xfe},
 		// What the text leaves open.
 		{-1, Up, true, 0}, {-1, Up, false, 0xff}, {-inf, Up, true, 0}, {-inf, Up, false, 0xff},
 	} {
@@ -257,7 +265,8 @@ func TestOutOfRange(t *testing.T) {
 		x    float64
 		want int64
 	}{
-		{I32, 2.9, 2}, {I32, -2.9, -2}, {I32, math.NaN(), 0}, {I32, 3e9, math.MaxInt32}, {I32, -3e9, math.MinInt32}, {I32, inf, math.MaxInt32},
+		{I32, 2.9, 2}, {I32, -2.9, -2}, {I32, math.NaN(), 0}, {I32, 3e9, math.MaxInt32}, {I32, -3e9, math.MinInt32},
+		{I32, inf, math.MaxInt32},
 		{I32, -2147483648.5, math.MinInt32}, {I32, 2147483647.5, math.MaxInt32},
 		{U8, -1, 255}, {U8, 300, 44}, {U8, 3e9, 255}, {U8, -inf, 0}, {I8, 200, -56}, {I16, 40000, -25536}, {U16, -1, 65535},
 		{I4, 9, -7}, {U4, -1, 15}, {I2, 2, -2}, {U2, 5, 1},
@@ -310,7 +319,8 @@ func samples(random *rand.Rand, dt DType, n int64) []byte {
 	for i := range data {
 		data[i] = byte(random.Uint32())
 	}
-	edges := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 127, 128, -129, 255, 256, 65504, 65520, 448, 480, 57344, 61440, 2147483647, 2147483648,
+	edges := []float64{0, math.Copysign(0, -1), 1, -1, 0.5, 127, 128, -129, 255, 256, 65504, 65520, 448, 480, 57344, 61440,
+		2147483647, 2147483648,
 		-2147483649, 4294967296, 9.3e18, -9.3e18, 1.9e19, 1e30, 1e-30, math.Inf(1), math.Inf(-1), math.NaN()}
 	for i := range n {
 		switch random.IntN(4) {
@@ -320,7 +330,8 @@ func samples(random *rand.Rand, dt DType, n int64) []byte {
 			StoreFloat(dt, data, i, random.NormFloat64()*math.Ldexp(1, random.IntN(80)-20))
 		}
 	}
-	if dt == F64 || dt == F32 || dt == BF16 { // a signalling NaN becomes quiet when a conversion touches it, on some routes only
+	// a signalling NaN becomes quiet when a conversion touches it, on some routes only
+	if dt == F64 || dt == F32 || dt == BF16 {
 		for i := range n {
 			if x := LoadFloat(dt, data, i); x != x {
 				StoreFloat(dt, data, i, x)
@@ -330,7 +341,8 @@ func samples(random *rand.Rand, dt DType, n int64) []byte {
 	return data
 }
 
-// TestConvertSlice compares every pair's fast route with element by element conversion, ragged sizes and unaligned data included.
+// TestConvertSlice compares every pair's fast route with element by element conversion, ragged sizes and unaligned data
+// included.
 func TestConvertSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for _, src := range All() {
@@ -437,7 +449,8 @@ func TestPanics(t *testing.T) {
 
 func BenchmarkConvert(b *testing.B) {
 	const n = 1 << 14
-	for _, pair := range [][2]DType{{F16, F32}, {F32, F16}, {BF16, F32}, {F32, BF16}, {F32, I64}, {I64, F32}, {F32, F8E4M3FN}, {F8E4M3FN, F32}, {I4, F32}, {F16, I8}} {
+	for _, pair := range [][2]DType{{F16, F32}, {F32, F16}, {BF16, F32}, {F32, BF16}, {F32, I64}, {I64, F32},
+		{F32, F8E4M3FN}, {F8E4M3FN, F32}, {I4, F32}, {F16, I8}} {
 		src, dst := pair[0], pair[1]
 		in := samples(rand.New(rand.NewPCG(11, 12)), src, n)
 		out := make([]byte, n*8)

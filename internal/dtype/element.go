@@ -48,8 +48,8 @@ func storeBits(dt DType, data []byte, i int64, word uint64) {
 	}
 }
 
-// LoadFloat returns element i of packed data as a float64: exact, except that integers above 2⁵³ round and a complex number
-// gives its real part. String panics, as in every function below.
+// LoadFloat returns element i of packed data as a float64: exact, except that integers above 2⁵³ round and a complex
+// number gives its real part. String panics, as in every function below.
 func LoadFloat(dt DType, data []byte, i int64) float64 {
 	switch {
 	case dt.IsComplex():
@@ -127,8 +127,8 @@ func storeBool(data []byte, i int64, x bool) {
 	}
 }
 
-// StoreInt stores x as element i of packed data: an integer type keeps the low bits, so that a U64 takes x as its bits; a
-// float type rounds once, and the float8 types saturate.
+// StoreInt stores x as element i of packed data: an integer type keeps the low bits, so that a U64 takes x as its bits;
+// a float type rounds once, and the float8 types saturate.
 func StoreInt(dt DType, data []byte, i int64, x int64) { storeSigned(dt, data, i, x, true, Up) }
 
 func storeSigned(dt DType, data []byte, i int64, x int64, saturate bool, round Round) {
@@ -213,8 +213,8 @@ func truncateUnsigned(x float64) uint64 {
 	return uint64(truncate(x))
 }
 
-// F32FromI64 rounds x once. It is float32(x), which Go gets wrong on machines of 32 bits: its runtime (uint64tofloat32) takes
-// some values for a tie that are none, 170897439928968 for one.
+// F32FromI64 rounds x once. It is float32(x), which Go gets wrong on machines of 32 bits: its runtime (uint64tofloat32)
+// takes some values for a tie that are none, 170897439928968 for one.
 func F32FromI64(x int64) float32 {
 	if bits.UintSize == 32 {
 		return float32(oddFloat(x))
@@ -230,9 +230,9 @@ func F32FromU64(x uint64) float32 {
 	return float32(x)
 }
 
-// oddUnsigned returns a float64 that rounds to any type of at most 51 mantissa bits as x itself would: bits that do not fit are
-// gathered in the last one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
-// rounding to odd", 2008).
+// oddUnsigned returns a float64 that rounds to any type of at most 51 mantissa bits as x itself would: bits that do not
+// fit are gathered in the last one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
+// algorithms using rounding to odd", 2008).
 func oddUnsigned(x uint64) float64 {
 	drop := bits.Len64(x) - 53
 	if drop <= 0 {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// format describes a float type of at most 16 bits. A value with exponent field e > 0 and mantissa field m is
-// (1 + m/2^mantissa) × 2^(e−bias); with e = 0 it is m/2^mantissa × 2^(1−bias). The codes below are those of a positive sign.
+// format describes a float type of at most 16 bits. A value with exponent field e > 0 and mantissa field m is (1 +
+// m/2^mantissa) × 2^(e−bias); with e = 0 it is m/2^mantissa × 2^(1−bias). The codes below are those of a positive sign.
 type format struct {
 	exponent, mantissa int    // bits of each field
 	bias               int    // of the exponent
@@ -37,15 +37,15 @@ const (
 	Nearest              // the nearer, of two equally near ones the greater
 )
 
-// Encode rounds x to a float type of at most 16 bits and returns its code. It rounds once, to nearest, ties to even; F8E8M0
-// rounds Up. Where the rounded value is greater than the type's greatest:
+// Encode rounds x to a float type of at most 16 bits and returns its code. It rounds once, to nearest, ties to even;
+// F8E8M0 rounds Up. Where the rounded value is greater than the type's greatest:
 //
 //   - F16 and BF16 give infinity, F4E2M1 its greatest value, whatever saturate says;
-//   - the float8 types give their greatest value if saturate, for infinities too; else F8E5M2 gives infinity and the others
-//     NaN. These are the tables of ONNX's Cast.
+//   - the float8 types give their greatest value if saturate, for infinities too; else F8E5M2 gives infinity and the
+//     others NaN. These are the tables of ONNX's Cast.
 //
-// A NaN gives the type's quiet NaN: with its sign in F16, BF16, F8E4M3FN, F8E5M2, and with the upper bits of its payload in F16.
-// F4E2M1 has none and gives a zero of the other sign, as ml_dtypes does. Another type panics.
+// A NaN gives the type's quiet NaN: with its sign in F16, BF16, F8E4M3FN, F8E5M2, and with the upper bits of its
+// payload in F16. F4E2M1 has none and gives a zero of the other sign, as ml_dtypes does. Another type panics.
 func Encode(dt DType, x float64, saturate bool) uint16 {
 	if dt == F8E8M0 {
 		return uint16(EncodeE8M0(x, saturate, Up))
@@ -114,8 +114,8 @@ func (f *format) overflow(sign uint16, saturate bool) uint16 {
 	return sign | f.over
 }
 
-// EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷, as zero and
-// every negative value does, gives the nearest of the two if saturate, else NaN. A NaN gives NaN.
+// EncodeE8M0 rounds x to a power of two and returns its F8E8M0 code. A value that rounds above 2¹²⁷ or below 2⁻¹²⁷, as
+// zero and every negative value does, gives the nearest of the two if saturate, else NaN. A NaN gives NaN.
 func EncodeE8M0(x float64, saturate bool, round Round) uint8 {
 	const nan, greatest = 0xff, 0xfe
 	below := func() uint8 {
@@ -149,8 +149,8 @@ func EncodeE8M0(x float64, saturate bool, round Round) uint8 {
 	return nan
 }
 
-// Decode returns the value of a code of a float type of at most 16 bits; it is exact. Bits above the type's are ignored.
-// Another type panics.
+// Decode returns the value of a code of a float type of at most 16 bits; it is exact. Bits above the type's are
+// ignored. Another type panics.
 func Decode(dt DType, code uint16) float64 {
 	switch dt {
 	case F16:

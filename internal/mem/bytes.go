@@ -14,8 +14,8 @@ var units = []struct {
 	bytes  int64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// FormatBytes writes a size with GOMEMLIMIT's suffixes (B, KiB, MiB, GiB, TiB), with one decimal where the unit does not
-// divide it: 512MiB, 1.5GiB, 100B. It rounds; print the exact number beside it where that matters.
+// FormatBytes writes a size with GOMEMLIMIT's suffixes (B, KiB, MiB, GiB, TiB), with one decimal where the unit does
+// not divide it: 512MiB, 1.5GiB, 100B. It rounds; print the exact number beside it where that matters.
 func FormatBytes(n int64) string {
 	if n < 0 {
 		if n == math.MinInt64 {
@@ -36,8 +36,8 @@ func FormatBytes(n int64) string {
 	return "0B"
 }
 
-// ParseBytes reads a size as GOMEMLIMIT is written: a decimal number and one of B, KiB, MiB, GiB, TiB, or a bare number of
-// bytes. A fraction is allowed where it comes to whole bytes (1.5MiB). Errors are ErrInput.
+// ParseBytes reads a size as GOMEMLIMIT is written: a decimal number and one of B, KiB, MiB, GiB, TiB, or a bare number
+// of bytes. A fraction is allowed where it comes to whole bytes (1.5MiB). Errors are ErrInput.
 func ParseBytes(text string) (int64, error) {
 	number, unit := strings.TrimSpace(text), int64(1)
 	for _, u := range units {
@@ -47,7 +47,8 @@ func ParseBytes(text string) (int64, error) {
 		}
 	}
 	bad := func(why string) (int64, error) {
-		return 0, diag.Inputf("%q is not a size: %s", text, why).WithFix("write bytes, or a number with KiB, MiB, GiB or TiB, such as 512MiB")
+		return 0, diag.Inputf("%q is not a size: %s", text, why).
+			WithFix("write bytes, or a number with KiB, MiB, GiB or TiB, such as 512MiB")
 	}
 	whole, fraction, _ := strings.Cut(number, ".")
 	if whole == "" || strings.Trim(whole+fraction, "0123456789") != "" || strings.HasSuffix(number, ".") {

@@ -9,11 +9,12 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// MapCode returns a block of kind Code that holds the given machine code and may be executed and read, never written. Its pages are written
-// while they are writable and not executable, and executable only from then on. Its logical size is the code's.
+// MapCode returns a block of kind Code that holds the given machine code and may be executed and read, never written.
+// Its pages are written while they are writable and not executable, and executable only from then on. Its logical size
+// is the code's.
 //
-// Where the system has no such pages, or refuses them, as hardened ones do, the error is an ErrUnsupported whose cause is a *Refusal: the
-// caller does without machine code. A lack of memory is an ErrMemory, as Map's.
+// Where the system has no such pages, or refuses them, as hardened ones do, the error is an ErrUnsupported whose cause
+// is a *Refusal: the caller does without machine code. A lack of memory is an ErrMemory, as Map's.
 func MapCode(label string, code []byte) (*Block, error) {
 	if len(code) == 0 {
 		panic(diag.Internalf("mem: no code for %s", label))
@@ -22,7 +23,8 @@ func MapCode(label string, code []byte) (*Block, error) {
 	switch {
 	case refuseCode.Load():
 		return nil, notExecutable(b, errInjected)
-	case !outsideHeap || runtime.GOARCH != "amd64": // others must also be told to forget what they fetched from there before
+	// others must also be told to forget what they fetched from there before
+	case !outsideHeap || runtime.GOARCH != "amd64":
 		return nil, notExecutable(b, errors.ErrUnsupported)
 	case Failing(Pages):
 		return nil, refusal(b, errInjected)
@@ -46,7 +48,8 @@ func MapCode(label string, code []byte) (*Block, error) {
 // refuseCode is whether MapCode fails as if the system refused executable pages.
 var refuseCode atomic.Bool
 
-// RefuseCode makes every later MapCode of the process fail as on a system that has no executable pages, until restore is called. It is for tests.
+// RefuseCode makes every later MapCode of the process fail as on a system that has no executable pages, until restore
+// is called. It is for tests.
 func RefuseCode() (restore func()) {
 	before := refuseCode.Swap(true)
 	return func() { refuseCode.Store(before) }

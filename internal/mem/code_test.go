@@ -51,7 +51,8 @@ func TestMapCode(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if after := Usage(); after.Current != before.Current || after.MappedCurrent != before.MappedCurrent || after.Blocks != before.Blocks {
+		if after := Usage(); after.Current != before.Current || after.MappedCurrent != before.MappedCurrent ||
+			after.Blocks != before.Blocks {
 			t.Errorf("%d bytes: before %+v, after %+v", size, before, after)
 		}
 	}
@@ -73,14 +74,16 @@ func permissions(t *testing.T, b *Block) string {
 	return ""
 }
 
-// TestMapCodeRefused: where the system has no executable pages the error says so, apart from a lack of memory, and nothing is left behind.
+// TestMapCodeRefused: where the system has no executable pages the error says so, apart from a lack of memory, and
+// nothing is left behind.
 func TestMapCodeRefused(t *testing.T) {
 	before := Usage()
 	restore := RefuseCode()
 	_, err := MapCode("k", []byte{0xC3})
 	restore()
 	var refused *Refusal
-	if !errors.Is(err, diag.ErrUnsupported) || errors.Is(err, diag.ErrMemory) || !errors.As(err, &refused) || refused.Wanted.Kind != Code {
+	if !errors.Is(err, diag.ErrUnsupported) || errors.Is(err, diag.ErrMemory) || !errors.As(err, &refused) ||
+		refused.Wanted.Kind != Code {
 		t.Errorf("no executable pages: %v", err)
 	}
 	if executable {

@@ -32,8 +32,8 @@ var takingNames = [Takings]string{"pages", "access", "opening", "mapping", "room
 // String is the way's name, in lower case.
 func (t Taking) String() string { return takingNames[t] }
 
-// Faults are refusals as if the system's, of what is taken from a certain one on up to another. They are for tests, which must not run in parallel with others that take
-// something.
+// Faults are refusals as if the system's, of what is taken from a certain one on up to another. They are for tests,
+// which must not run in parallel with others that take something.
 type Faults struct {
 	first, last int64
 	count       atomic.Int64
@@ -44,7 +44,8 @@ type Faults struct {
 // inForce are the faults of now; nil outside tests.
 var inForce atomic.Pointer[Faults]
 
-// Fail has the process's takings from the first-th on, counted from 1 and from now, refused, and those after the last-th granted again, until Restore is called.
+// Fail has the process's takings from the first-th on, counted from 1 and from now, refused, and those after the
+// last-th granted again, until Restore is called.
 func Fail(first, last int64) *Faults {
 	if first < 1 || last < first {
 		panic(diag.Internalf("mem: Fail(%d, %d)", first, last))
@@ -67,7 +68,8 @@ func (f *Faults) Count() int64 { return f.count.Load() }
 // until restore is called. It is for tests, as Fail is.
 func FailAfter(n int64) (restore func()) { return Fail(n+1, math.MaxInt64).Restore }
 
-// Failing counts one taking and reports whether it must fail. It is for rooms that take something of the system's besides what this one takes for them.
+// Failing counts one taking and reports whether it must fail. It is for rooms that take something of the system's
+// besides what this one takes for them.
 func Failing(t Taking) bool {
 	f := inForce.Load()
 	if f == nil {
@@ -106,9 +108,9 @@ func FillBytes(data []byte, pattern byte) {
 	}
 }
 
-// Written returns how many bytes from the start of data reach up to the last one that differs from the pattern: the highest
-// written byte of memory that Fill prepared, plus one, or 0 where all of it still holds the pattern. A write of the pattern's own
-// value cannot be seen.
+// Written returns how many bytes from the start of data reach up to the last one that differs from the pattern: the
+// highest written byte of memory that Fill prepared, plus one, or 0 where all of it still holds the pattern. A write of
+// the pattern's own value cannot be seen.
 func Written(data []byte, pattern byte) int64 {
 	word := uint64(pattern) * 0x0101010101010101
 	n := len(data)
@@ -137,10 +139,10 @@ var closed struct {
 // closedPattern fills a closed block where pages cannot be made inaccessible.
 const closedPattern = 0xDB
 
-// SetPoison says what Close does: when on, a closed block's pages go back to the system but its addresses stay reserved and
-// inaccessible, so that a stale slice faults at once instead of reading what is mapped there next. On Go's heap the memory is
-// overwritten instead. The oldest addresses are released once a limit of address space is reached; turning it off
-// releases them all. It returns what was set before.
+// SetPoison says what Close does: when on, a closed block's pages go back to the system but its addresses stay reserved
+// and inaccessible, so that a stale slice faults at once instead of reading what is mapped there next. On Go's heap the
+// memory is overwritten instead. The oldest addresses are released once a limit of address space is reached; turning it
+// off releases them all. It returns what was set before.
 func SetPoison(on bool) (before bool) {
 	before = poisoning.Swap(on)
 	if !on {
@@ -153,7 +155,8 @@ func SetPoison(on bool) (before bool) {
 
 const (
 	maxClosedBlocks = 1 << 13
-	maxClosedBytes  = int64(1) << (28 + unsafe.Sizeof(uintptr(0))/8*8) // 256 MiB of addresses, 64 GiB where they are 64 bits wide
+	// 256 MiB of addresses, 64 GiB where they are 64 bits wide
+	maxClosedBytes = int64(1) << (28 + unsafe.Sizeof(uintptr(0))/8*8)
 )
 
 // quarantine gives a closed block's pages back and keeps its addresses.
@@ -187,9 +190,10 @@ func release(n int) {
 	closed.list = append(kept, closed.list[n:]...)
 }
 
-// CatchFaults runs f and turns a memory fault of Go code in this goroutine into an error, where the address lies in a block:
-// in a mapped file, an ErrInput naming it, for then the file was cut short after it was mapped; in a block closed under
-// SetPoison, an ErrClosed; in a live one, which was written while read-only, and everywhere else, the panic goes on.
+// CatchFaults runs f and turns a memory fault of Go code in this goroutine into an error, where the address lies in a
+// block: in a mapped file, an ErrInput naming it, for then the file was cut short after it was mapped; in a block
+// closed under SetPoison, an ErrClosed; in a live one, which was written while read-only, and everywhere else, the
+// panic goes on.
 func CatchFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

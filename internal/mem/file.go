@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Open opens a file for reading. Where the process may open no more of them the error is an ErrMemory, else an ErrInput; both name the file.
+// Open opens a file for reading. Where the process may open no more of them the error is an ErrMemory, else an
+// ErrInput; both name the file.
 func Open(path string) (*os.File, error) {
 	return opened(path, func() (*os.File, error) { return os.Open(path) })
 }
@@ -38,15 +39,16 @@ func opened[T any](path string, open func() (T, error)) (t T, err error) {
 		return t, nil
 	}
 	if err == errInjected || tooMany(err) {
-		return t, diag.New(diag.ErrMemory, "cannot be opened: %v", err).AtFile(path).WithCause(err).WithFix("close models and programs that are not needed, or let the process open more files")
+		return t, diag.New(diag.ErrMemory, "cannot be opened: %v", err).AtFile(path).WithCause(err).
+			WithFix("close models and programs that are not needed, or let the process open more files")
 	}
 	return t, diag.Inputf("%v", err).AtFile(path).WithCause(err)
 }
 
-// MapFile returns the whole of a regular file as a read-only block of kind File, shared with every other process that maps
-// it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; what happens when it changes is
-// told in the package's comment. With WEIR_MAP=off in the environment, and where the system cannot map, the file is read
-// into memory of its own instead.
+// MapFile returns the whole of a regular file as a read-only block of kind File, shared with every other process that
+// maps it. A device, a pipe or a directory is an ErrInput. The file may be closed afterwards; what happens when it
+// changes is told in the package's comment. With WEIR_MAP=off in the environment, and where the system cannot map, the
+// file is read into memory of its own instead.
 func MapFile(f *os.File, label string) (*Block, error) {
 	bytes, err := regular(f, label)
 	if err != nil {
@@ -93,7 +95,8 @@ func describe(mode os.FileMode) string {
 	for _, row := range []struct {
 		bits os.FileMode
 		name string
-	}{{os.ModeDir, "a directory"}, {os.ModeNamedPipe, "a pipe"}, {os.ModeSocket, "a socket"}, {os.ModeDevice, "a device"}} {
+	}{{os.ModeDir, "a directory"}, {os.ModeNamedPipe, "a pipe"}, {os.ModeSocket, "a socket"},
+		{os.ModeDevice, "a device"}} {
 		if mode&row.bits != 0 {
 			return row.name
 		}
@@ -125,9 +128,9 @@ func readFile(f *os.File, label string, bytes int64) (*Block, error) {
 // readStep is how many bytes ReadAt asks for at once, so that a cancelled or failing read does not hold on for long.
 const readStep = 8 << 20
 
-// ReadAt fills bytes [at, at+n) of the block with bytes [off, off+n) of a file, by reads at a position: no page of the file
-// is mapped, so none counts as the process's own. A file that ends before is an ErrInput. The block must be writable, and
-// the range inside it.
+// ReadAt fills bytes [at, at+n) of the block with bytes [off, off+n) of a file, by reads at a position: no page of the
+// file is mapped, so none counts as the process's own. A file that ends before is an ErrInput. The block must be
+// writable, and the range inside it.
 func (b *Block) ReadAt(f io.ReaderAt, at, off, n int64) error {
 	if at < 0 || n < 0 || at > b.size || n > b.size-at {
 		panic(diag.Internalf("mem: reading %d bytes to %d of a block of %d", n, at, b.size))

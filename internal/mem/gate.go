@@ -13,7 +13,8 @@ type Gate[T any] struct {
 	owner  Owner
 }
 
-// Owner is told when the last who was inside of a gate that is shut has left: as a function, but that setting it takes nothing from Go's heap.
+// Owner is told when the last who was inside of a gate that is shut has left: as a function, but that setting it takes
+// nothing from Go's heap.
 type Owner interface{ Last() }
 
 // With one of these bits nobody may enter. A gate that was taken may be opened again, unless it was shut too.

@@ -11,7 +11,8 @@ type Holding struct {
 	Label string
 	Bytes int64 // logical size
 	Owner any   // as Own said; nil where nobody did
-	// Stack is the code that asked for it, the innermost call first. It begins with the user's line, or, where there is none, with the first outside this package.
+	// Stack is the code that asked for it, the innermost call first. It begins with the user's line, or, where there is
+	// none, with the first outside this package.
 	Stack []runtime.Frame
 }
 
@@ -37,8 +38,8 @@ func Holdings(owner any) []Holding {
 	return list
 }
 
-// Users turns a stack's addresses into frames from the user's line on: the innermost outside the library, tests among them. Where all of it is the library's, it begins with the first
-// frame outside this package.
+// Users turns a stack's addresses into frames from the user's line on: the innermost outside the library, tests among
+// them. Where all of it is the library's, it begins with the first frame outside this package.
 func Users(callers []uintptr) []runtime.Frame {
 	var all []runtime.Frame
 	user, outside := -1, 0

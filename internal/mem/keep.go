@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// keeper lets a mapped file be mapped in part: its addresses stay reserved, what is not kept has no pages and is in no count, and faults when it is read.
+// keeper lets a mapped file be mapped in part: its addresses stay reserved, what is not kept has no pages and is in no
+// count, and faults when it is read.
 type keeper struct {
 	lock     sync.Mutex
 	file     *os.File // of the same file as was mapped
@@ -47,11 +48,13 @@ func (k *keeper) close() {
 	}
 }
 
-// KeepAll maps the whole of a file again after Keep; a limit may refuse it. A file that was changed meanwhile is an ErrInput. It does nothing to other blocks.
+// KeepAll maps the whole of a file again after Keep; a limit may refuse it. A file that was changed meanwhile is an
+// ErrInput. It does nothing to other blocks.
 func (b *Block) KeepAll() error { return b.keepOnly([]span{{0, roundUp(b.size)}}) }
 
-// Keep leaves of a mapped file the pages that hold these data, of which those are left out that do not lie in it: nothing else of it may be read before KeepAll, or before a Keep that
-// names it. It does nothing to other blocks, nor where the system cannot map a file in part.
+// Keep leaves of a mapped file the pages that hold these data, of which those are left out that do not lie in it:
+// nothing else of it may be read before KeepAll, or before a Keep that names it. It does nothing to other blocks, nor
+// where the system cannot map a file in part.
 func (b *Block) Keep(data [][]byte) error {
 	if b.keep == nil {
 		return nil

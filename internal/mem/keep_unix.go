@@ -58,12 +58,14 @@ func (k *keeper) unchanged() bool {
 
 // hide gives pages [first, last), in bytes, of a mapped file back, and keeps their addresses reserved and inaccessible.
 func (m mapping) hide(first, last int) error {
-	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&m.pages[first]), uintptr(last-first), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&m.pages[first]), uintptr(last-first), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	return err
 }
 
 // show maps pages [first, last), in bytes, of a file at their addresses.
 func (m mapping) show(f *os.File, first, last int, a access) error {
-	_, err := unix.MmapPtr(int(f.Fd()), int64(first), unsafe.Pointer(&m.pages[first]), uintptr(last-first), protections[a], unix.MAP_SHARED|unix.MAP_FIXED)
+	_, err := unix.MmapPtr(int(f.Fd()), int64(first), unsafe.Pointer(&m.pages[first]), uintptr(last-first), protections[a],
+		unix.MAP_SHARED|unix.MAP_FIXED)
 	return err
 }

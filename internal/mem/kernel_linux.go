@@ -12,8 +12,8 @@ import (
 )
 
 // KernelBytes returns what the kernel itself counts for the mappings that make up the given blocks, read from
-// /proc/self/smaps by address. A mapping that touches a block is counted whole: guard pages keep it from holding anything
-// else, so one that is larger than the ledger says would show. ok is false where the kernel does not tell.
+// /proc/self/smaps by address. A mapping that touches a block is counted whole: guard pages keep it from holding
+// anything else, so one that is larger than the ledger says would show. ok is false where the kernel does not tell.
 // Closed and empty blocks count nothing.
 func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
 	err := eachMapping(func(m *kernelMapping) {

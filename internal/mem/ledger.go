@@ -22,8 +22,8 @@ var ledger = struct {
 	limit   int64 // of pages; 0: none
 }{}
 
-// Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of the
-// kinds' peaks, since those need not fall together.
+// Totals is what the process holds now and has held at most, in bytes by kind. A peak of all kinds is not the sum of
+// the kinds' peaks, since those need not fall together.
 type Totals struct {
 	Current, Peak             [Kinds]int64 // logical sizes
 	MappedCurrent, MappedPeak [Kinds]int64 // rounded up to whole pages, or in a pool to its pieces
@@ -46,7 +46,8 @@ func ResetPeaks() {
 	ledger.Lock()
 	defer ledger.Unlock()
 	t := &ledger.totals
-	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll, t.Spilled
+	t.Peak, t.MappedPeak, t.AllPeak, t.MappedAllPeak, t.SpilledPeak = t.Current, t.MappedCurrent, t.All, t.MappedAll,
+		t.Spilled
 }
 
 // enter writes a block into the ledger.
@@ -219,8 +220,9 @@ var (
 // errLimit is the cause of a refusal by SetLimit.
 var errLimit = errors.New("more than the process's limit allows")
 
-// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would exceed them is refused, in words that name the limit. 0 is no limit. It
-// returns the limit before. What is held already is left alone.
+// SetLimit makes the process's pages, of all kinds and with what pools keep, no more than so many bytes: what would
+// exceed them is refused, in words that name the limit. 0 is no limit. It returns the limit before. What is held
+// already is left alone.
 func SetLimit(bytes int64) (before int64) {
 	ledger.Lock()
 	defer ledger.Unlock()
@@ -253,8 +255,8 @@ func unclaim(bytes int64) {
 	ledger.pending -= bytes
 }
 
-// claimed takes pages for so many bytes. What is refused is asked for once more when pools have given back what they keep. The caller writes the pages into the ledger, then calls unclaim for their
-// whole number.
+// claimed takes pages for so many bytes. What is refused is asked for once more when pools have given back what they
+// keep. The caller writes the pages into the ledger, then calls unclaim for their whole number.
 func claimed(bytes int64, get func() (mapping, error)) (m mapping, err error) {
 	for again := false; ; again = true {
 		if err = claim(roundUp(bytes)); err == nil {
@@ -313,11 +315,14 @@ func refusal(b *Block, cause error) error {
 	var e *diag.Error
 	if limit := Limit(); errors.Is(cause, errLimit) {
 		need := t.MappedAll + t.Cached + roundUp(b.size)
-		e = diag.New(diag.ErrMemory, "the limit of %d bytes that SetLimit set refused %s (%d bytes) for %s, with which pages of %d bytes would be held; held: %s",
+		e = diag.New(diag.ErrMemory,
+			"the limit of %d bytes that SetLimit set refused %s (%d bytes) for %s, with which pages of %d bytes would be "+
+				"held; held: %s",
 			limit, FormatBytes(b.size), b.size, b.kind, need, strings.Join(held, ", ")).
 			WithFix("Memory.Limit says what a program needs; a limit of %d bytes grants this", need)
 	} else {
-		e = diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s", FormatBytes(b.size), b.size, b.kind, strings.Join(held, ", "))
+		e = diag.New(diag.ErrMemory, "the system refused %s (%d bytes) for %s; held: %s", FormatBytes(b.size), b.size, b.kind,
+			strings.Join(held, ", "))
 	}
 	if b.label != "" {
 		e = e.AtTensor(b.label)

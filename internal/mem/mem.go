@@ -60,8 +60,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Block is one piece of memory and its line in the ledger. Its methods may be called by any goroutine, but Close must not
-// run while the memory is in use: the block does not know who holds a slice of it.
+// Block is one piece of memory and its line in the ledger. Its methods may be called by any goroutine, but Close must
+// not run while the memory is in use: the block does not know who holds a slice of it.
 type Block struct {
 	kind    Kind
 	label   string
@@ -84,8 +84,9 @@ type Block struct {
 	release func() // of Lent: gives the memory back to who made it; nil else
 }
 
-// Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for arenas and scratch, which have them from the start. Zero bytes
-// are legal and take nothing. A refusal is an ErrMemory whose text lists what the process already holds.
+// Map returns a zeroed block of the given logical size. The kernel hands out its pages as they are touched, but for
+// arenas and scratch, which have them from the start. Zero bytes are legal and take nothing. A refusal is an ErrMemory
+// whose text lists what the process already holds.
 func Map(kind Kind, label string, bytes int64) (*Block, error) {
 	if kind >= Kinds {
 		panic(diag.Internalf("mem: no kind %d", kind))
@@ -110,7 +111,8 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 		switch {
 		case kind == Weights: // they are copied in whole
 			system.large()
-		case bytes <= Ready && (kind == Arena || kind == Scratch): // not in large pages, which the kernel may have to clear space for first
+		// not in large pages, which the kernel may have to clear space for first
+		case bytes <= Ready && (kind == Arena || kind == Scratch):
 			system.populate()
 		}
 	}
@@ -118,8 +120,9 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 	return b, nil
 }
 
-// MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that what reads or writes one byte further faults at once. Its address is
-// aligned to what its size is a multiple of. It is Map where there are no guard pages.
+// MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that what reads or writes one
+// byte further faults at once. Its address is aligned to what its size is a multiple of. It is Map where there are no
+// guard pages.
 func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	b, err := Map(kind, label, bytes)
 	if err == nil && outsideHeap && bytes > 0 {
@@ -128,8 +131,8 @@ func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	return b, err
 }
 
-// Ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run half as long again. What is larger may be
-// planned at a bound that few runs reach.
+// Ready is the size up to which working memory has its pages at once: one fault for each of them would make a first run
+// half as long again. What is larger may be planned at a bound that few runs reach.
 const Ready = 64 << 20
 
 // adopt makes the system's mapping the block's memory.
@@ -159,8 +162,8 @@ func (b *Block) Mapped() int64 {
 	return b.counted.mapped
 }
 
-// Bytes returns the block's memory, of length and capacity Size; nil after Close. A slice taken before Close is dead after
-// it: reading it faults, or reads what was mapped there since (see SetPoison).
+// Bytes returns the block's memory, of length and capacity Size; nil after Close. A slice taken before Close is dead
+// after it: reading it faults, or reads what was mapped there since (see SetPoison).
 func (b *Block) Bytes() []byte {
 	first := b.data.Load()
 	if first == nil {
@@ -178,7 +181,8 @@ func (b *Block) Close() error {
 		return nil
 	}
 	had := b.data.Swap(nil) != nil
-	if b.pool != nil { // its bytes count as kept before they count no more as the block's, so that no limit is passed meanwhile
+	// its bytes count as kept before they count no more as the block's, so that no limit is passed meanwhile
+	if b.pool != nil {
 		defer leave(b)
 		return b.pool.put(b.piece)
 	}
@@ -231,8 +235,8 @@ func (b *Block) Protect(readonly bool) error {
 	return nil
 }
 
-// DontNeed tells the system that the pages holding bytes [off, off+n) of a mapped file need not stay in memory; they come
-// back from the file when they are read again. It does nothing to other blocks, whose contents it would destroy.
+// DontNeed tells the system that the pages holding bytes [off, off+n) of a mapped file need not stay in memory; they
+// come back from the file when they are read again. It does nothing to other blocks, whose contents it would destroy.
 func (b *Block) DontNeed(off, n int64) {
 	if off < 0 || off > b.size || n < 0 || n > b.size-off {
 		panic(diag.Internalf("mem: DontNeed(%d, %d) of a block of %d bytes", off, n, b.size))

@@ -61,7 +61,8 @@ func TestMap(t *testing.T) {
 			t.Errorf("size %d: a closed block still shows memory", size)
 		}
 	}
-	if after := Usage(); after.Current != before.Current || after.MappedCurrent != before.MappedCurrent || after.Blocks != before.Blocks {
+	if after := Usage(); after.Current != before.Current || after.MappedCurrent != before.MappedCurrent ||
+		after.Blocks != before.Blocks {
 		t.Errorf("ledger before %+v, after %+v", before, after)
 	}
 }
@@ -351,7 +352,8 @@ func TestMapFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := MapFile(f, "dir"); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), "dir: is a directory") {
+	if _, err := MapFile(f, "dir"); !errors.Is(err, diag.ErrInput) ||
+		!strings.Contains(err.Error(), "dir: is a directory") {
 		t.Errorf("a directory: %v", err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -388,7 +390,8 @@ func TestReadAt(t *testing.T) {
 		b := mustMap(t, Weights, "w", 8)
 		Fill(b, '.')
 		err := b.ReadAt(bytes.NewReader(contents), test.at, test.off, test.n)
-		if test.fails == "" && err != nil || test.fails != "" && (!errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), test.fails)) {
+		if test.fails == "" && err != nil || test.fails != "" &&
+			(!errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), test.fails)) {
 			t.Errorf("%+v: %v", test, err)
 		}
 		if string(b.Bytes()) != test.want {
@@ -461,7 +464,8 @@ func TestBytes(t *testing.T) {
 			t.Errorf("ParseBytes(%q) = %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "B", "-1", "1KB", "1k", "1.5", "1.", ".5MiB", "1.1KiB", "8388608TiB", "9223372036854775808", "1e3", "0x10", "1 2"} {
+	for _, text := range []string{"", "B", "-1", "1KB", "1k", "1.5", "1.", ".5MiB", "1.1KiB", "8388608TiB",
+		"9223372036854775808", "1e3", "0x10", "1 2"} {
 		if n, err := ParseBytes(text); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("ParseBytes(%q) = %d, %v", text, n, err)
 		}

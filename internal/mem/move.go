@@ -9,8 +9,8 @@ import (
 // movePiece is how much Move copies before it lets the pages behind it go.
 const movePiece = 4 << 20
 
-// Move copies from into to, of the same length. Where from lies in a mapped file, the file's pages are let go piece by piece, so that
-// the two never both stay in memory.
+// Move copies from into to, of the same length. Where from lies in a mapped file, the file's pages are let go piece by
+// piece, so that the two never both stay in memory.
 func Move(to, from []byte) {
 	file, at := fileOf(from)
 	for done := 0; done < len(from); {
@@ -26,7 +26,8 @@ func Move(to, from []byte) {
 	}
 }
 
-// Copy copies a piece at a time: Go's collector waits for each, and ask, if not nil, is asked between them whether to go on; its error ends the copy.
+// Copy copies a piece at a time: Go's collector waits for each, and ask, if not nil, is asked between them whether to
+// go on; its error ends the copy.
 func Copy(to, from []byte, ask func() error) error {
 	n := min(len(to), len(from))
 	for at := 0; at < n; at += copyPiece {
@@ -44,8 +45,9 @@ func Copy(to, from []byte, ask func() error) error {
 // copyPiece takes less than a millisecond, page faults included.
 const copyPiece = 1 << 20
 
-// Fetch has the pages of mapped files that hold these data in memory, and in the process's page table, at once; data that lie side by side in one go. It does nothing to
-// other memory. It is advice: what is not done now is done as the data are read, a few pages at a time.
+// Fetch has the pages of mapped files that hold these data in memory, and in the process's page table, at once; data
+// that lie side by side in one go. It does nothing to other memory. It is advice: what is not done now is done as the
+// data are read, a few pages at a time.
 func Fetch(data [][]byte) {
 	var side *Block
 	var first, end int64
@@ -68,10 +70,12 @@ func Fetch(data [][]byte) {
 	flush()
 }
 
-// Read runs a function that reads data of a mapped file, of which there may be more than there is memory. What cannot be read is an error: an ErrInput where the file was cut short.
+// Read runs a function that reads data of a mapped file, of which there may be more than there is memory. What cannot
+// be read is an error: an ErrInput where the file was cut short.
 func Read(data []byte, read func() error) error {
 	if Failing(Room) {
-		return diag.New(diag.ErrMemory, "%s of weights that were left in their file: %v", FormatBytes(int64(len(data))), errInjected).WithCause(errInjected)
+		return diag.New(diag.ErrMemory, "%s of weights that were left in their file: %v", FormatBytes(int64(len(data))),
+			errInjected).WithCause(errInjected)
 	}
 	return CatchFaults(read)
 }

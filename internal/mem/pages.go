@@ -90,7 +90,8 @@ func allocateOrWrite(f *os.File, bytes int64) error {
 // cutShort is the error of a fault in a mapped file.
 func (b *Block) cutShort() *diag.Error {
 	if b.pages != nil {
-		return diag.New(diag.ErrMemory, "the system could not read or write the file of %s (%d bytes) in %s", b.label, b.size, b.pages.folder).
+		return diag.New(diag.ErrMemory, "the system could not read or write the file of %s (%d bytes) in %s", b.label, b.size,
+			b.pages.folder).
 			WithFix("look at its disk, or name another folder: --page-folder, Options.PageFolder, TMPDIR")
 	}
 	return diag.Inputf("the file was cut short after it was opened").AtFile(b.label).

@@ -41,7 +41,8 @@ func TestFullDisk(t *testing.T) {
 	if _, inMemory := Folder(folder); !inMemory {
 		t.Error("a tmpfs is not told as memory")
 	}
-	if b, err := MapPages(folder, "weights", 2<<20); !errors.Is(err, diag.ErrMemory) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), folder) {
+	if b, err := MapPages(folder, "weights", 2<<20); !errors.Is(err, diag.ErrMemory) || !errors.Is(err, unix.ENOSPC) ||
+		!strings.Contains(err.Error(), folder) {
 		t.Errorf("2 MiB of a folder with 1: %v, %v", b, err)
 	}
 	if s, err := NewSpill(folder, "results", 2<<20); !errors.Is(err, diag.ErrMemory) || !errors.Is(err, unix.ENOSPC) {

@@ -20,7 +20,8 @@ func TestMapPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Kind() != File || int64(len(b.Bytes())) != size || b.InPages() != outsideHeap || Usage().Current[File]-before.Current[File] != size {
+	if b.Kind() != File || int64(len(b.Bytes())) != size || b.InPages() != outsideHeap ||
+		Usage().Current[File]-before.Current[File] != size {
 		t.Errorf("%d bytes of kind %s, %d counted", len(b.Bytes()), b.Kind(), Usage().Current[File]-before.Current[File])
 	}
 	start, told := ProcessBytes()
@@ -50,7 +51,8 @@ func TestMapPages(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || Usage().All != before.All || Usage().MappedAll != before.MappedAll {
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || Usage().All != before.All ||
+		Usage().MappedAll != before.MappedAll {
 		t.Errorf("%v in the folder, %v; %d bytes held", left, err, Usage().All-before.All)
 	}
 }
@@ -102,7 +104,8 @@ func TestNoRoom(t *testing.T) {
 			t.Errorf("after %d takings: %v", n, err)
 		}
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || Usage().MappedAll != before.MappedAll || Usage().Spilled != before.Spilled {
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 || Usage().MappedAll != before.MappedAll ||
+		Usage().Spilled != before.Spilled {
 		t.Errorf("%v in the folder, %v", left, err)
 	}
 }

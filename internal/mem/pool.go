@@ -8,12 +8,15 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Pool hands out pieces of blocks: for memory that comes and goes in small pieces, for each of which a mapping of its own would cost more than what is done with it. A piece is
-// a Block like any other, with its own line in the ledger; what a pool holds besides is Totals.Cached.
+// Pool hands out pieces of blocks: for memory that comes and goes in small pieces, for each of which a mapping of its
+// own would cost more than what is done with it. A piece is a Block like any other, with its own line in the ledger;
+// what a pool holds besides is Totals.Cached.
 //
-// The pieces of a block lie in the order of their addresses, and a free one has no free neighbour: what is given back is joined with what is free beside it. Free pieces
-// stand in lists by class of size, sixteen to each power of two; a request takes the smallest that it finds in its own class, or else one of the next class that has any, and gives back what
-// it does not need. So both ways take the same time whatever there is. A block that is wholly free is kept, up to a limit, until somebody else is refused memory.
+// The pieces of a block lie in the order of their addresses, and a free one has no free neighbour: what is given back
+// is joined with what is free beside it. Free pieces stand in lists by class of size, sixteen to each power of two; a
+// request takes the smallest that it finds in its own class, or else one of the next class that has any, and gives back
+// what it does not need. So both ways take the same time whatever there is. A block that is wholly free is kept, up to
+// a limit, until somebody else is refused memory.
 type Pool struct {
 	mu      sync.Mutex
 	free    [classes]*piece
@@ -80,8 +83,8 @@ func PooledPages(bytes int64) int64 {
 	return (bytes + used - 1) / used * slabBytes
 }
 
-// Tensors of the user come out of one pool, and large arrays, which live as long as an operation or two, out of another:
-// its slabs are as large as a piece.
+// Tensors of the user come out of one pool, and large arrays, which live as long as an operation or two, out of
+// another: its slabs are as large as a piece.
 var (
 	userPool  = newPool(mostPooled, mostIdle)
 	largePool = newPool(mostLarge, mostLarge)
@@ -119,8 +122,8 @@ func poolOf(bytes int64) *Pool {
 // and so does whoever is refused memory.
 func Again(bytes int64) error { return largePool.want(bytes) }
 
-// TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was there
-// before.
+// TakeAgain is Map for memory that is soon given back and asked for again: it comes out of a pool, with whatever was
+// there before.
 func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
 	return poolOf(bytes).cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, false)
 }
@@ -128,8 +131,8 @@ func TakeAgain(kind Kind, label string, bytes int64) (*Block, error) {
 // UserPool is the pool of the user's tensors.
 func UserPool() *Pool { return userPool }
 
-// Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger. Close gives it back to the pool. What is large has a mapping of its own, and
-// under SetPoison everything has.
+// Take is Map for memory that comes and goes: zeroed, aligned to 64 bytes, of exactly the given size in the ledger.
+// Close gives it back to the pool. What is large has a mapping of its own, and under SetPoison everything has.
 func (p *Pool) Take(kind Kind, label string, bytes int64) (*Block, error) {
 	return p.cut(&Block{kind: kind, label: label, size: bytes, callers: callers()}, true)
 }
@@ -417,7 +420,8 @@ type PoolStats struct {
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := PoolStats{Held: p.held, Current: p.current, Peak: p.peak, Cached: p.held - p.current, Fragmented: p.held - p.current - p.idle}
+	s := PoolStats{Held: p.held, Current: p.current, Peak: p.peak, Cached: p.held - p.current,
+		Fragmented: p.held - p.current - p.idle}
 	for i, c := range p.byClass {
 		if c != (Class{}) {
 			c.Least = leastOf(i)

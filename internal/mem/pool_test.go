@@ -12,8 +12,8 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// check compares a pool with what is known of it: the blocks that are taken. Its pieces fill its slabs, no two free ones are neighbours, the free ones stand in their lists and
-// nothing else does, and the counts agree.
+// check compares a pool with what is known of it: the blocks that are taken. Its pieces fill its slabs, no two free
+// ones are neighbours, the free ones stand in their lists and nothing else does, and the counts agree.
 func (p *Pool) check(t *testing.T, taken []*Block) {
 	t.Helper()
 	p.mu.Lock()
@@ -34,7 +34,8 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 		}
 		for ; at != nil; at = at.next {
 			free++
-			if at.taken || owned[at] || classOf(at.bytes) != c || at.after != nil && !at.after.taken || at.before != nil && !at.before.taken {
+			if at.taken || owned[at] || classOf(at.bytes) != c || at.after != nil && !at.after.taken || at.before != nil &&
+				!at.before.taken {
 				t.Fatalf("a piece of %d bytes stands free in class %d", at.bytes, c)
 			}
 			first := at
@@ -53,7 +54,8 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 	for at := range firsts {
 		s, end := at.slab, int64(0)
 		for ; at != nil; at = at.after {
-			if at.at != end || at.bytes <= 0 || at.bytes%pieceAlign != 0 || at.taken != owned[at] || at.after != nil && at.after.before != at {
+			if at.at != end || at.bytes <= 0 || at.bytes%pieceAlign != 0 || at.taken != owned[at] || at.after != nil &&
+				at.after.before != at {
 				t.Fatalf("a piece of %d bytes at %d, where %d is expected", at.bytes, at.at, end)
 			}
 			end += at.bytes
@@ -72,11 +74,13 @@ func (p *Pool) check(t *testing.T, taken []*Block) {
 		}
 	}
 	if free != 0 || current != p.current || held != p.held || idle != p.idle || len(firsts) != len(p.slabs) {
-		t.Fatalf("%d free pieces too many; %d of %d bytes, idle %d; the pool says %d, %d, %d", free, current, held, idle, p.current, p.held, p.idle)
+		t.Fatalf("%d free pieces too many; %d of %d bytes, idle %d; the pool says %d, %d, %d", free, current, held, idle,
+			p.current, p.held, p.idle)
 	}
 }
 
-// TestPoolAgainstModel takes and gives back at random, and compares the pool with a list of what is taken: every block is zeroed, aligned, of its size, and nobody else writes to it.
+// TestPoolAgainstModel takes and gives back at random, and compares the pool with a list of what is taken: every block
+// is zeroed, aligned, of its size, and nobody else writes to it.
 func TestPoolAgainstModel(t *testing.T) {
 	before := Usage()
 	for seed := range uint64(30) {
@@ -93,7 +97,8 @@ func TestPoolAgainstModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				data := b.Bytes()
-				if int64(len(data)) != size || b.Size() != size || uintptr(b.Pointer())%pieceAlign != 0 || !bytes.Equal(data, make([]byte, size)) {
+				if int64(len(data)) != size || b.Size() != size || uintptr(b.Pointer())%pieceAlign != 0 ||
+					!bytes.Equal(data, make([]byte, size)) {
 					t.Fatalf("seed %d, step %d: %d bytes of %d, or not zeroed", seed, step, len(data), size)
 				}
 				mark := byte(1 + step%250)
@@ -126,7 +131,8 @@ func TestPoolAgainstModel(t *testing.T) {
 		}
 		p.check(t, nil)
 		s := p.Stats()
-		if s.Current != 0 || s.Fragmented != 0 || s.Cached > mostIdle || (s.Peak == 0) == outsideHeap { // within Go's heap there is no pool
+		// within Go's heap there is no pool
+		if s.Current != 0 || s.Fragmented != 0 || s.Cached > mostIdle || (s.Peak == 0) == outsideHeap {
 			t.Errorf("all is given back, and %+v", s)
 		}
 		if released, err := p.Trim(); err != nil || released != s.Cached || p.Stats().Held != 0 {
@@ -179,7 +185,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestLimit: what would exceed the limit is refused with the ledger, what pools keep is given up for it, and what fits is had.
+// TestLimit: what would exceed the limit is refused with the ledger, what pools keep is given up for it, and what fits
+// is had.
 func TestLimit(t *testing.T) {
 	if !outsideHeap {
 		t.Skip("pages are Go's own here")
@@ -208,7 +215,8 @@ func TestLimit(t *testing.T) {
 	}
 	_, err = Map(Arena, "too much", now.Cached+PageSize())
 	var r *Refusal
-	if !errors.Is(err, diag.ErrMemory) || !errors.As(err, &r) || len(r.Largest) == 0 || r.Largest[0].Label != "many weights" || !strings.Contains(r.Largest[0].User, "pool_test.go:") {
+	if !errors.Is(err, diag.ErrMemory) || !errors.As(err, &r) || len(r.Largest) == 0 ||
+		r.Largest[0].Label != "many weights" || !strings.Contains(r.Largest[0].User, "pool_test.go:") {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	if !strings.Contains(err.Error(), "many weights 3MiB") || !strings.Contains(err.Error(), "pool_test.go:") {

@@ -38,8 +38,8 @@ func ProcessBytes() (p Process, ok bool) {
 	return p, fields == 2
 }
 
-// ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; where it did not,
-// take the peak before as the baseline.
+// ResetProcessPeak sets the process's peak to its resident size and reports whether the system allowed it; where it did
+// not, take the peak before as the baseline.
 func ResetProcessPeak() bool {
 	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil
 }

@@ -48,9 +48,11 @@ func newFile(folder, label string, bytes int64) (*SpillFile, error) {
 	f, err := os.CreateTemp(folder, "weir-*.spill")
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly) || errors.Is(err, errNoFolder):
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly) ||
+		errors.Is(err, errNoFolder):
 		return nil, diag.Inputf("the folder for page files and spill files does not take the file of %s: %v", label, err).
-			AtFile(folder).WithCause(err).WithFix("name a folder that can be written to: --page-folder, Options.PageFolder, TMPDIR")
+			AtFile(folder).WithCause(err).
+			WithFix("name a folder that can be written to: --page-folder, Options.PageFolder, TMPDIR")
 	default:
 		return nil, s.refused(err)
 	}
@@ -82,7 +84,8 @@ func (s *SpillFile) sized(get func(f *os.File, bytes int64) error) error {
 }
 
 func (s *SpillFile) refused(cause error) error {
-	return diag.New(diag.ErrMemory, "a file of %s (%d bytes) for %s in %s: %v", FormatBytes(s.size), s.size, s.label, s.folder, cause).
+	return diag.New(diag.ErrMemory, "a file of %s (%d bytes) for %s in %s: %v", FormatBytes(s.size), s.size, s.label,
+		s.folder, cause).
 		WithFix("name a folder with room: --page-folder, Options.PageFolder, TMPDIR").WithCause(cause)
 }
 

@@ -11,7 +11,8 @@ import (
 
 const outsideHeap = true
 
-var protections = [...]int{noAccess: unix.PROT_NONE, readOnly: unix.PROT_READ, readWrite: unix.PROT_READ | unix.PROT_WRITE, readExecute: unix.PROT_READ | unix.PROT_EXEC}
+var protections = [...]int{noAccess: unix.PROT_NONE, readOnly: unix.PROT_READ,
+	readWrite: unix.PROT_READ | unix.PROT_WRITE, readExecute: unix.PROT_READ | unix.PROT_EXEC}
 
 // mapPages reserves the pages and a guard page at both ends, then opens what lies between.
 func mapPages(bytes int, name string) (mapping, error) {

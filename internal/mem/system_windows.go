@@ -10,7 +10,8 @@ import (
 
 const outsideHeap = true
 
-var protections = [...]uint32{noAccess: windows.PAGE_NOACCESS, readOnly: windows.PAGE_READONLY, readWrite: windows.PAGE_READWRITE, readExecute: windows.PAGE_EXECUTE_READ}
+var protections = [...]uint32{noAccess: windows.PAGE_NOACCESS, readOnly: windows.PAGE_READONLY,
+	readWrite: windows.PAGE_READWRITE, readExecute: windows.PAGE_EXECUTE_READ}
 
 // view makes the slice of memory that the system handed out at an address.
 func view(address uintptr, bytes int) []byte {
@@ -28,7 +29,8 @@ func mapPages(bytes int, name string) (mapping, error) {
 	}
 	reserved := view(base, payload+2*guard)
 	m := mapping{pages: reserved[guard : guard+payload : guard+payload], reserved: reserved}
-	if _, err := windows.VirtualAlloc(address(m.pages), uintptr(payload), windows.MEM_COMMIT, windows.PAGE_READWRITE); err != nil {
+	if _, err := windows.VirtualAlloc(address(m.pages), uintptr(payload), windows.MEM_COMMIT,
+		windows.PAGE_READWRITE); err != nil {
 		return mapping{}, errors.Join(err, m.release())
 	}
 	return m, nil

@@ -2,7 +2,8 @@ package mem
 
 import "runtime/debug"
 
-// Writable reports whether the first and the last byte of data may be written, as those of memory that is mapped read-only may not. It writes them as they are: nobody else may meanwhile.
+// Writable reports whether the first and the last byte of data may be written, as those of memory that is mapped
+// read-only may not. It writes them as they are: nobody else may meanwhile.
 func Writable(data []byte) (yes bool) {
 	if len(data) == 0 {
 		return true

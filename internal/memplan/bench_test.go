@@ -9,7 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// network makes the buffers of a chain of layers with branches and skips: what an inference graph looks like to the planner.
+// network makes the buffers of a chain of layers with branches and skips: what an inference graph looks like to the
+// planner.
 func network(layers int, dims ...string) memplan.Problem {
 	random := rand.New(rand.NewPCG(5, 5))
 	p := memplan.Problem{Dims: sym.NewDims(), Steps: layers + 1}
@@ -37,11 +38,12 @@ func network(layers int, dims ...string) memplan.Problem {
 
 func BenchmarkPlan(b *testing.B) {
 	for name, p := range map[string]memplan.Problem{
-		"static":      network(1000),
-		"batch":       network(1000, "n"),
-		"batch, seq":  network(1000, "n", "s"),
-		"random":      randomProblem(rand.New(rand.NewPCG(1, 1)), recipe{buffers: 1000, steps: 400}),
-		"random, two": randomProblem(rand.New(rand.NewPCG(1, 1)), recipe{buffers: 1000, steps: 400, dims: []string{"n", "m"}}),
+		"static":     network(1000),
+		"batch":      network(1000, "n"),
+		"batch, seq": network(1000, "n", "s"),
+		"random":     randomProblem(rand.New(rand.NewPCG(1, 1)), recipe{buffers: 1000, steps: 400}),
+		"random, two": randomProblem(rand.New(rand.NewPCG(1, 1)),
+			recipe{buffers: 1000, steps: 400, dims: []string{"n", "m"}}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

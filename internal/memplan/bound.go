@@ -7,7 +7,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// section is the lower bound of one point and one alignment: the rounded sizes of what is alive there with that alignment or a greater one, less the greatest padding.
+// section is the lower bound of one point and one alignment: the rounded sizes of what is alive there with that
+// alignment or a greater one, less the greatest padding.
 type section struct {
 	align   int64
 	tally   []tally // of the sizes, by ascending class
@@ -20,8 +21,9 @@ type section struct {
 // widestBound is the most sections that a formula of the bound may have.
 const widestBound = 64
 
-// bound is the lower bound as a formula: the greatest of all sections that are not proved to be no greater than another. Where too many remain, those that
-// matter most at the samples are kept and complete is false: the formula is then a lower bound, and not always the best.
+// bound is the lower bound as a formula: the greatest of all sections that are not proved to be no greater than
+// another. Where too many remain, those that matter most at the samples are kept and complete is false: the formula is
+// then a lower bound, and not always the best.
 func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
 	var list []*section
 	l.sweep(func(_ int, live []int) {
@@ -93,7 +95,8 @@ func includes(x, y []tally) bool {
 
 // section is the bound of the groups of live that are aligned to align or more.
 func (a *algebra) section(live []int, align int64) *section {
-	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))}, value: make([]int64, len(a.bindings))}
+	s := &section{align: align, rounded: term{value: make([]int64, len(a.bindings))},
+		value: make([]int64, len(a.bindings))}
 	classes := a.scratch[:0]
 	for _, g := range live {
 		if a.groups[g].align >= align {

@@ -23,9 +23,10 @@ const (
 // columns of a table, in the order of a row's numbers; alignment may be missing.
 var columns = []string{"lower", "upper", "size", "alignment"}
 
-// ReadCSV reads a problem of numbers from a table as MiniMalloc's benchmarks have it: a line with the names of the columns, then a line a buffer with its id, the
-// half-open interval of steps [lower, upper) that it is alive in, its size and, where there is such a column, its alignment, 1 otherwise. Errors are of
-// kind diag.ErrInput and name the line.
+// ReadCSV reads a problem of numbers from a table as MiniMalloc's benchmarks have it: a line with the names of the
+// columns, then a line a buffer with its id, the half-open interval of steps [lower, upper) that it is alive in, its
+// size and, where there is such a column, its alignment, 1 otherwise. Errors are of kind diag.ErrInput and name the
+// line.
 func ReadCSV(r io.Reader) (Problem, error) {
 	limited := &io.LimitedReader{R: r, N: mostCSVBytes}
 	buffered := bufio.NewReader(limited)
@@ -114,7 +115,8 @@ func ReadCSV(r io.Reader) (Problem, error) {
 		case align < 1 || align&(align-1) != 0 || align > limit:
 			return fail(line, "buffer %q has an alignment of %d, which is no power of two", name, align)
 		}
-		p.Buffers = append(p.Buffers, Buffer{Name: name, Size: sym.Const(size), Align: align, First: int(lower), Last: int(upper) - 1})
+		p.Buffers = append(p.Buffers, Buffer{Name: name, Size: sym.Const(size), Align: align, First: int(lower),
+			Last: int(upper) - 1})
 		p.Steps = max(p.Steps, int(upper))
 	}
 }

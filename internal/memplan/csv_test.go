@@ -11,7 +11,8 @@ import (
 )
 
 func TestReadCSV(t *testing.T) {
-	p, err := memplan.ReadCSV(strings.NewReader("\uFEFFsize, ID ,upper,lower,alignment\r\n10,a,3,0,4\r\n\r\n0,\"b, c\",4,2, 1\r\n"))
+	p, err := memplan.ReadCSV(strings.NewReader(
+		"\uFEFFsize, ID ,upper,lower,alignment\r\n10,a,3,0,4\r\n\r\n0,\"b, c\",4,2, 1\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,8 @@ func FuzzReadCSV(f *testing.F) {
 			return
 		}
 		arena, fixed := s.Arena.Const()
-		if bound, ok := s.Bound.Const(); !fixed || !ok || leastOf(s) < bound || leastOf(s) > arena || s.Proven != (leastOf(s) == arena) {
+		if bound, ok := s.Bound.Const(); !fixed || !ok || leastOf(s) < bound || leastOf(s) > arena ||
+			s.Proven != (leastOf(s) == arena) {
 			t.Fatalf("arena %s, bound %s, least %s", s.Arena, s.Bound, s.Least)
 		}
 	})

@@ -20,11 +20,12 @@ const gone = math.MaxInt64 / 2
 
 // exact decides whether the groups of an instance fit under a ceiling.
 //
-// A state is the groups that are left and, for each, the least offset that what has been placed allows it; the least of these at a point is the floor there. Where
-// the floor has a valley, take a point in it: either one of the groups that fit the valley lies on its floor at that point, or none does, and the
-// floor rises to the next offset that one of them can have. There is no third case, since of the placements of a state one has groups
-// that cannot be moved down, each by itself. So whether a state can be completed does not depend on how it was come to: one that has been refuted
-// need not be looked at again, nor one with the same groups and less room.
+// A state is the groups that are left and, for each, the least offset that what has been placed allows it; the least of
+// these at a point is the floor there. Where the floor has a valley, take a point in it: either one of the groups that
+// fit the valley lies on its floor at that point, or none does, and the floor rises to the next offset that one of them
+// can have. There is no third case, since of the placements of a state one has groups that cannot be moved down, each
+// by itself. So whether a state can be completed does not depend on how it was come to: one that has been refuted need
+// not be looked at again, nor one with the same groups and less room.
 type exact struct {
 	*units
 	hash  []uint64 // by group: random bits
@@ -73,9 +74,11 @@ type save struct {
 
 func newExact(u *units, n *nogoods) *exact {
 	count := len(u.group)
-	x := &exact{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1), over: make([]int64, count), low: make([]int64, count), offset: make([]int64, count),
+	x := &exact{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1),
+		over: make([]int64, count), low: make([]int64, count), offset: make([]int64, count),
 		list: make([][]int32, u.points), end: make([]int64, u.points), cross: make([]int32, u.points),
-		changed: make([]bool, count), bounds: make([]int32, u.points+1), rank: make([]int32, count), weight: make([]int64, u.points)}
+		changed: make([]bool, count), bounds: make([]int32, u.points+1), rank: make([]int32, count),
+		weight: make([]int64, u.points)}
 	alive := make([]int32, u.points+1) // by point
 	for g := range x.hash {
 		x.hash[g] = scramble(uint64(g))
@@ -180,7 +183,8 @@ func (x *exact) touch(g int32) {
 	x.bounds[x.last[g]+1]--
 }
 
-// settle brings the points from a to b up to date with the changes since a mark, and reports whether each can still be completed under the ceiling.
+// settle brings the points from a to b up to date with the changes since a mark, and reports whether each can still be
+// completed under the ceiling.
 func (x *exact) settle(from mark, a, b int32, top int64) bool {
 	open, good := int32(0), true
 	for p := a; p <= b; p++ {
@@ -307,8 +311,8 @@ func (x *exact) solve(a, b int32, top int64) verdict {
 	return v
 }
 
-// lift places groups that are alive at all points of a range at the top: wherever one lies in a placement, what is above may come down by its size and leave it
-// the room there. It returns the ceiling that remains.
+// lift places groups that are alive at all points of a range at the top: wherever one lies in a placement, what is
+// above may come down by its size and leave it the room there. It returns the ceiling that remains.
 func (x *exact) lift(a, b int32, top int64) int64 {
 	if top%x.coarsest != 0 {
 		return top
@@ -364,7 +368,8 @@ func (x *exact) branch(a, b int32, top int64) verdict {
 
 // alike reports whether two groups are the same but for their names.
 func (x *exact) alike(g, h int32) bool {
-	return x.size[g] == x.size[h] && x.first[g] == x.first[h] && x.last[g] == x.last[h] && x.align[g] == x.align[h] && x.spare[g] == x.spare[h]
+	return x.size[g] == x.size[h] && x.first[g] == x.first[h] && x.last[g] == x.last[h] && x.align[g] == x.align[h] &&
+		x.spare[g] == x.spare[h]
 }
 
 // try places a group on the floor of a valley and goes on.

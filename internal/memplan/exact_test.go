@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// lowest is the least height of a problem of numbers without aliases, found by trying every order: each buffer lies on those before it.
+// lowest is the least height of a problem of numbers without aliases, found by trying every order: each buffer lies on
+// those before it.
 func lowest(p memplan.Problem) int64 {
 	n := len(p.Buffers)
 	size, begin, end := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -66,7 +67,8 @@ func leastOf(s *memplan.Solution) int64 {
 func small(random *rand.Rand, most int, sizes []int64, aligns []int64) memplan.Problem {
 	p := memplan.Problem{Steps: 2 + random.IntN(7)}
 	for i := range 2 + random.IntN(most-1) {
-		b := memplan.Buffer{Name: fmt.Sprint("b", i), Size: sym.Const(sizes[random.IntN(len(sizes))]), Align: aligns[random.IntN(len(aligns))]}
+		b := memplan.Buffer{Name: fmt.Sprint("b", i), Size: sym.Const(sizes[random.IntN(len(sizes))]),
+			Align: aligns[random.IntN(len(aligns))]}
 		b.First = random.IntN(p.Steps)
 		b.Last = b.First + random.IntN(p.Steps-b.First)
 		p.Buffers = append(p.Buffers, b)
@@ -102,7 +104,8 @@ func TestExactIsExact(t *testing.T) {
 					}
 					arena, _ := s.Arena.Const()
 					if arena != want || leastOf(s) != want {
-						t.Fatalf("seed %d, without %v: %d bytes, at least %d, found by %s; trying all orders gives %d", seed, without, arena, leastOf(s), s.Layouts[0].Found, want)
+						t.Fatalf("seed %d, without %v: %d bytes, at least %d, found by %s; trying all orders gives %d", seed, without,
+							arena, leastOf(s), s.Layouts[0].Found, want)
 					}
 					if _, err := validator.Verify(claim(p, s), 0); err != nil {
 						t.Fatal(err)
@@ -143,12 +146,14 @@ func cut(random *rand.Rand, steps int, height int64, pieces int) memplan.Problem
 	p := memplan.Problem{Steps: steps}
 	for i, at := range random.Perm(len(list)) {
 		c := list[at]
-		p.Buffers = append(p.Buffers, memplan.Buffer{Name: fmt.Sprint("b", i), Size: sym.Const(c.size), Align: 1, First: c.first, Last: c.last})
+		p.Buffers = append(p.Buffers, memplan.Buffer{Name: fmt.Sprint("b", i), Size: sym.Const(c.size), Align: 1,
+			First: c.first, Last: c.last})
 	}
 	return p
 }
 
-// TestExactFindsCuts solves problems that have a placement without any gap. A height that can be reached must never be refuted, and most of them must be found.
+// TestExactFindsCuts solves problems that have a placement without any gap. A height that can be reached must never be
+// refuted, and most of them must be found.
 func TestExactFindsCuts(t *testing.T) {
 	solved, rounds := 0, 40
 	for seed := range uint64(rounds) {

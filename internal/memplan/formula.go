@@ -9,8 +9,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// The limits of a formula: terms of one offset while it is built, terms that a result may have, questions to the prover over a whole plan, and
-// elementary steps of comparing terms.
+// The limits of a formula: terms of one offset while it is built, terms that a result may have, questions to the prover
+// over a whole plan, and elementary steps of comparing terms.
 const (
 	widestOffset  = 96
 	widestFormula = 48
@@ -68,7 +68,8 @@ type part struct {
 
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
-		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork}, padded: map[int64][]*padded{}}
+		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork},
+		padded: map[int64][]*padded{}}
 	a.atom(sym.Const(1))
 	return a
 }
@@ -303,7 +304,8 @@ func encode(key []byte, parts []part) []byte {
 	return key
 }
 
-// prune drops the terms that are proved to be no greater than another one. What stays is sorted, greatest at the first sample first.
+// prune drops the terms that are proved to be no greater than another one. What stays is sorted, greatest at the first
+// sample first.
 func (a *algebra) prune(list []term) []term {
 	if len(list) < 2 {
 		return list
@@ -386,8 +388,8 @@ func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	return maximum(terms), true
 }
 
-// tops visits the groups whose ends decide the height. counts is false of a group that may be empty and may then stand above the last byte used, on padding;
-// what it rests on is visited as well.
+// tops visits the groups whose ends decide the height. counts is false of a group that may be empty and may then stand
+// above the last byte used, on padding; what it rests on is visited as well.
 func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 	loose := make([]bool, len(s.order)) // its offset may lie above the last byte used beneath it
 	maybe := make([]bool, len(s.order)) // it may be empty
@@ -417,7 +419,8 @@ func (a *algebra) tops(s *stack, visit func(g int32, counts bool)) {
 	}
 }
 
-// shelved is the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the sum of what lies below its shelf.
+// shelved is the height of shelves stacked one above the other, as a sum of maxima. Every group's offset is the sum of
+// what lies below its shelf.
 func (a *algebra) shelved(shelves [][]int, aligns []int64) sym.Expr {
 	var tops []sym.Expr
 	floor := sym.Const(0)

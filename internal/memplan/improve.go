@@ -10,7 +10,8 @@ const (
 	improverWork   = 400_000 // steps that are computed for one piece
 )
 
-// improver lowers the peak of one piece by moves: what is alive at the fullest node, and not used there, is made later or used up earlier, together with what must move along.
+// improver lowers the peak of one piece by moves: what is alive at the fullest node, and not used there, is made later
+// or used up earlier, together with what must move along.
 type improver struct {
 	*dag
 	nodes  []int32 // of the piece, in their order
@@ -23,9 +24,11 @@ type improver struct {
 	work   int64   // steps that may still be computed
 }
 
-// improved returns an order of a piece's nodes with a lower peak at one sample, or with the peak at fewer nodes; nil if no move gives one. It computes about as many steps as work says.
+// improved returns an order of a piece's nodes with a lower peak at one sample, or with the peak at fewer nodes; nil if
+// no move gives one. It computes about as many steps as work says.
 func (d *dag) improved(nodes []int32, start int64, sample int, enough, work int64) []int32 {
-	m := &improver{dag: d, nodes: slices.Clone(nodes), place: slices.Repeat([]int32{-1}, len(d.uses)), sample: sample, start: start, work: work}
+	m := &improver{dag: d, nodes: slices.Clone(nodes), place: slices.Repeat([]int32{-1}, len(d.uses)), sample: sample,
+		start: start, work: work}
 	for v := range m.place {
 		m.place[v] = int32(len(nodes))
 	}
@@ -121,7 +124,8 @@ func (m *improver) take(at int, nodes []int32) {
 	m.settle(at, at+len(nodes))
 }
 
-// score is how full a piece is: its peak, at how many nodes it is reached, and the bytes alive at all of them, in units of 64.
+// score is how full a piece is: its peak, at how many nodes it is reached, and the bytes alive at all of them, in units
+// of 64.
 type score struct{ peak, times, sum int64 }
 
 // score computes it, of the whole piece.
@@ -138,7 +142,8 @@ func (m *improver) score() (s score) {
 	return s
 }
 
-// try makes a move, and takes it back unless the piece is then less full in the given sense. It reports whether it stays.
+// try makes a move, and takes it back unless the piece is then less full in the given sense. It reports whether it
+// stays.
 func (m *improver) try(move *rearranged, less func(after, now score) bool) bool {
 	if move == nil {
 		return false
@@ -164,15 +169,16 @@ func (m *improver) lower() bool {
 		if m.work <= 0 {
 			break
 		}
-		if m.across(r, v, at) && (m.try(m.hoisted(r, at, true), less) || m.try(m.hoisted(r, at, false), less) || m.try(m.sunk(r, at), less)) {
+		if m.across(r, v, at) && (m.try(m.hoisted(r, at, true), less) || m.try(m.hoisted(r, at, false), less) ||
+			m.try(m.sunk(r, at), less)) {
 			return true
 		}
 	}
 	return false
 }
 
-// shorten goes through all storages, and makes the moves across the longest time in which nobody uses one that leave fewer bytes alive in all, and no higher peak. It reports whether it
-// made any.
+// shorten goes through all storages, and makes the moves across the longest time in which nobody uses one that leave
+// fewer bytes alive in all, and no higher peak. It reports whether it made any.
 func (m *improver) shorten() (changed bool) {
 	less := func(after, now score) bool { return after.peak <= now.peak && after.sum < now.sum }
 	for _, r := range m.large {
@@ -234,7 +240,8 @@ func (m *improver) across(r, v int32, at int) bool {
 	return false
 }
 
-// sunk moves what makes a storage, with all before a place that depends on it, after that place: to just before the first node that needs it. nil if that cannot be.
+// sunk moves what makes a storage, with all before a place that depends on it, after that place: to just before the
+// first node that needs it. nil if that cannot be.
 func (m *improver) sunk(r int32, at int) *rearranged {
 	if m.made[r] < 0 || m.place[m.made[r]] < 0 {
 		return nil
@@ -261,8 +268,8 @@ func (m *improver) sunk(r int32, at int) *rearranged {
 	return &rearranged{from, slices.Concat(stay, along)}
 }
 
-// hoisted moves all nodes that use a storage, with what they need, from after a place to before it: just before the place, or with early as early as they can run. nil if that
-// cannot be.
+// hoisted moves all nodes that use a storage, with what they need, from after a place to before it: just before the
+// place, or with early as early as they can run. nil if that cannot be.
 func (m *improver) hoisted(r int32, at int, early bool) *rearranged {
 	if m.keep[r] {
 		return nil

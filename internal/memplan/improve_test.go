@@ -8,8 +8,9 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// trainingStep is a step of many layers: results from first to last, and their derivatives from last to first. For each weight's derivative parts of a result are all taken out, and then multiplied one
-// after the other with that result's derivative. Updates end what there is of weights' derivatives.
+// trainingStep is a step of many layers: results from first to last, and their derivatives from last to first. For each
+// weight's derivative parts of a result are all taken out, and then multiplied one after the other with that result's
+// derivative. Updates end what there is of weights' derivatives.
 func trainingStep(layers int) Graph {
 	var g Graph
 	value := func(size int64) int {
@@ -49,7 +50,8 @@ func trainingStep(layers int) Graph {
 	return g
 }
 
-// TestOrderOfTraining: a weight's derivative is computed as soon as what it is computed from is there, in steps of more layers than a search of sets of nodes comes through.
+// TestOrderOfTraining: a weight's derivative is computed as soon as what it is computed from is there, in steps of more
+// layers than a search of sets of nodes comes through.
 func TestOrderOfTraining(t *testing.T) {
 	for _, layers := range []int{1, 2, 5, 20, 60, 150} {
 		g := trainingStep(layers)

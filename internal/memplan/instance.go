@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// lifetimes is what a problem's groups have at every binding: when they are alive, compressed to the points that matter, and
-// their alignment. Two groups are alive together exactly when their [first, last] share a point.
+// lifetimes is what a problem's groups have at every binding: when they are alive, compressed to the points that
+// matter, and their alignment. Two groups are alive together exactly when their [first, last] share a point.
 type lifetimes struct {
 	first, last []int     // by group, inclusive, in points
 	align       []int64   // by group
@@ -16,8 +16,8 @@ type lifetimes struct {
 	near        [][]int32 // see neighbours
 }
 
-// newLifetimes compresses time to the steps at which the set of live groups is maximal: a step whose groups are all alive
-// at another step as well can neither add a conflict nor raise the bound.
+// newLifetimes compresses time to the steps at which the set of live groups is maximal: a step whose groups are all
+// alive at another step as well can neither add a conflict nor raise the bound.
 func newLifetimes(first, last []int, align []int64) *lifetimes {
 	l := &lifetimes{first: make([]int, len(first)), last: make([]int, len(first)), align: align}
 	starts := make([]int, len(first))
@@ -144,8 +144,8 @@ func newInstance(l *lifetimes, size []int64) *instance {
 	return in
 }
 
-// need is the lower bound of groups alive together: for each of their alignments, the sum of the sizes of those that have it or a greater one, rounded up
-// to it, less the greatest padding; the greatest of these sums.
+// need is the lower bound of groups alive together: for each of their alignments, the sum of the sizes of those that
+// have it or a greater one, rounded up to it, less the greatest padding; the greatest of these sums.
 func (in *instance) need(live []int) int64 {
 	most := int64(0)
 	for _, align := range in.grains(live) {
@@ -176,7 +176,8 @@ func (in *instance) height(offset []int64) int64 {
 	return h
 }
 
-// orderOf is the order that a placement stands for: lowest offset first. An empty group lies at the foot of what starts at the same byte.
+// orderOf is the order that a placement stands for: lowest offset first. An empty group lies at the foot of what starts
+// at the same byte.
 func (in *instance) orderOf(offset []int64) []int {
 	order := make([]int, len(offset))
 	for g := range order {
@@ -204,7 +205,8 @@ func compare(a, b int64) int {
 	return 0
 }
 
-// meter counts elementary steps of work, so that effort is bounded the same way on every machine: by counting, never by a clock.
+// meter counts elementary steps of work, so that effort is bounded the same way on every machine: by counting, never by
+// a clock.
 type meter struct{ left int64 }
 
 func (m *meter) spend(n int) { m.left -= int64(n) }

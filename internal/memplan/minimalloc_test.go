@@ -28,7 +28,8 @@ func readMinimalloc(t testing.TB, name string) memplan.Problem {
 	return p
 }
 
-// minimalloc is the instances: their bounds, as published with the data, and a height that the search must reach with an amount of work. The capacity of all is 1048576.
+// minimalloc is the instances: their bounds, as published with the data, and a height that the search must reach with
+// an amount of work. The capacity of all is 1048576.
 var minimalloc = map[string]struct {
 	bound, most int64
 	work        int64
@@ -47,7 +48,8 @@ var minimalloc = map[string]struct {
 	"input.12.csv":  {12, 12, 0},
 }
 
-// TestMinimalloc solves instances made to defeat greedy planners, all within their capacity and ten of them at their bounds, which is the proof that none is lower.
+// TestMinimalloc solves instances made to defeat greedy planners, all within their capacity and ten of them at their
+// bounds, which is the proof that none is lower.
 func TestMinimalloc(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(minimalloc)) {
 		want := minimalloc[name]
@@ -68,14 +70,18 @@ func TestMinimalloc(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %d buffers, bound %d, arena %d, gap %.1f %%, found by %s in %v", name, len(p.Buffers), c.Bound, c.Arena, 100*c.Gap, s.Layouts[0].Found, taken.Round(time.Millisecond))
-		if c.Bound != want.bound || c.Arena > want.most || s.Proven != (c.Arena == leastOf(s)) || leastOf(s) < c.Bound || leastOf(s) > c.Arena {
-			t.Errorf("%s: bound %d, want %d; arena %d, want at most %d; at least %s, proven %v", name, c.Bound, want.bound, c.Arena, want.most, s.Least, s.Proven)
+		t.Logf("%s: %d buffers, bound %d, arena %d, gap %.1f %%, found by %s in %v", name, len(p.Buffers), c.Bound, c.Arena,
+			100*c.Gap, s.Layouts[0].Found, taken.Round(time.Millisecond))
+		if c.Bound != want.bound || c.Arena > want.most || s.Proven != (c.Arena == leastOf(s)) || leastOf(s) < c.Bound ||
+			leastOf(s) > c.Arena {
+			t.Errorf("%s: bound %d, want %d; arena %d, want at most %d; at least %s, proven %v", name, c.Bound, want.bound,
+				c.Arena, want.most, s.Least, s.Proven)
 		}
 		if want.work > 1<<28 {
 			continue
 		}
-		if again, err := memplan.Plan(p, memplan.Options{Work: want.work}); err != nil || !slices.EqualFunc(again.Offsets, s.Offsets, sym.Expr.Equal) {
+		if again, err := memplan.Plan(p, memplan.Options{Work: want.work}); err != nil ||
+			!slices.EqualFunc(again.Offsets, s.Offsets, sym.Expr.Equal) {
 			t.Errorf("%s: planned again it is another plan, %v", name, err)
 		}
 	}

@@ -3,8 +3,8 @@ package memplan
 // mostNogoods is the memory that refuted states may take, in words of 8 bytes, for one instance.
 const mostNogoods = 4 << 20
 
-// nogoods keeps states that have been refuted: which groups were left in a range of points, and the room that there was above the surface.
-// It is good for every ceiling: less room for the same groups is no better.
+// nogoods keeps states that have been refuted: which groups were left in a range of points, and the room that there was
+// above the surface. It is good for every ceiling: less room for the same groups is no better.
 type nogoods struct {
 	last  map[uint64]int32 // by hash: the newest entry, plus one
 	list  []nogood

@@ -41,10 +41,12 @@ type Reuse struct{ Make, Use int }
 // DefaultBudget is the number of moves that Order looks at in one piece of a graph.
 const DefaultBudget = 100_000
 
-// Order returns the nodes' numbers in an order that lowers the peak of live bytes, and whether the peak at the dimensions' upper ends is proved least. Pieces between
-// nodes whose place is the same in every order are searched separately: completely where the budget (0: DefaultBudget) suffices, by beam search
-// beyond. At none of the bindings that it samples is the peak higher than the given order's. The same graph has the same order on every
-// machine. Errors are of kind diag.ErrInput: nodes not in an order that they can run in, indices out of range, sizes that cannot be computed.
+// Order returns the nodes' numbers in an order that lowers the peak of live bytes, and whether the peak at the
+// dimensions' upper ends is proved least. Pieces between nodes whose place is the same in every order are searched
+// separately: completely where the budget (0: DefaultBudget) suffices, by beam search beyond. At none of the bindings
+// that it samples is the peak higher than the given order's. The same graph has the same order on every machine. Errors
+// are of kind diag.ErrInput: nodes not in an order that they can run in, indices out of range, sizes that cannot be
+// computed.
 func Order(g Graph, budget int64) (order []int, exact bool, err error) {
 	if budget <= 0 {
 		budget = DefaultBudget
@@ -61,8 +63,8 @@ func Order(g Graph, budget int64) (order []int, exact bool, err error) {
 	return order, exact, nil
 }
 
-// Peak computes the greatest number of bytes alive in an order of a graph's nodes, as Order counts them, at one binding, and the place in the order where
-// it is reached first.
+// Peak computes the greatest number of bytes alive in an order of a graph's nodes, as Order counts them, at one
+// binding, and the place in the order where it is reached first.
 func Peak(g Graph, order []int, value func(name sym.Name) (int64, bool)) (bytes int64, at int, err error) {
 	fixed := g
 	fixed.Dims = nil
@@ -114,8 +116,10 @@ func newDag(g *Graph) (*dag, int, error) {
 		return nil, 0, err
 	}
 	n := len(g.Nodes)
-	d := &dag{keep: make([]bool, len(g.Values)), made: slices.Repeat([]int32{-1}, len(g.Values)), consumers: make([][]int32, len(g.Values)),
-		uses: make([][]int32, n), makes: make([][]int32, n), reuse: make([][][2]int32, n), before: make([][]int32, n), after: make([][]int32, n), fixed: make([]bool, n)}
+	d := &dag{keep: make([]bool, len(g.Values)), made: slices.Repeat([]int32{-1}, len(g.Values)),
+		consumers: make([][]int32, len(g.Values)),
+		uses:      make([][]int32, n), makes: make([][]int32, n), reuse: make([][][2]int32, n), before: make([][]int32, n),
+		after: make([][]int32, n), fixed: make([]bool, n)}
 	maker := slices.Repeat([]int32{-1}, len(g.Values)) // by value, views too
 	for v := range g.Nodes {
 		for _, m := range g.Nodes[v].Makes {
@@ -251,7 +255,8 @@ func (d *dag) measure(g *Graph, storage []int32) (int, error) {
 		return size != nil
 	})
 	if bindings == nil {
-		return 0, diag.Inputf("the sizes of %d values are negative, cannot be computed or add up to over %d bytes", len(g.Values), int64(limit))
+		return 0, diag.Inputf("the sizes of %d values are negative, cannot be computed or add up to over %d bytes",
+			len(g.Values), int64(limit))
 	}
 	d.size, d.work = make([][]int64, len(g.Values)), make([][]int64, len(g.Nodes))
 	for s, binding := range bindings {

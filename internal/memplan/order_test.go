@@ -11,7 +11,8 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// twoBranches is two independent branches, each of which makes a large value and reduces it to a small one, in an order that makes both large ones first.
+// twoBranches is two independent branches, each of which makes a large value and reduces it to a small one, in an order
+// that makes both large ones first.
 func twoBranches(size sym.Expr) memplan.Graph {
 	small := sym.Const(8)
 	return memplan.Graph{
@@ -37,7 +38,9 @@ func TestOrder(t *testing.T) {
 	}{
 		{"one after the other", func(*memplan.Graph) {}, 20008, 10016},
 		{"one must come later", func(g *memplan.Graph) { g.Nodes[2].After = []int{1} }, 20008, 10016},
-		{"both must come later", func(g *memplan.Graph) { g.Nodes[2].After, g.Nodes[3].After = []int{1}, []int{0} }, 20008, 20008},
+		{"both must come later", func(g *memplan.Graph) {
+			g.Nodes[2].After, g.Nodes[3].After = []int{1}, []int{0}
+		}, 20008, 20008},
 		{"a fixed node between", func(g *memplan.Graph) { g.Nodes[1].Fixed = true }, 20008, 20008},
 		{"in place", func(g *memplan.Graph) {
 			g.Values[3].Size, g.Values[4].Size = large, large
@@ -72,7 +75,8 @@ func TestOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before != c.before || got != c.want || !exact {
-			t.Errorf("%s: %d becomes %d (exact: %v) by %v, want %d to become %d", c.name, before, got, exact, order, c.before, c.want)
+			t.Errorf("%s: %d becomes %d (exact: %v) by %v, want %d to become %d", c.name, before, got, exact, order, c.before,
+				c.want)
 		}
 		if again, _, _ := memplan.Order(g, 0); !slices.Equal(again, order) {
 			t.Errorf("%s: %v, and then %v", c.name, order, again)

@@ -57,8 +57,8 @@ func (l *lifetimes) neighbours() [][]int32 {
 	return lists
 }
 
-// fit places the groups in the list's order, in the lowest gap that holds each or, with best, in the gap that it leaves the
-// fewest bytes of. It returns the height; the offsets stay in p.offset until the next call.
+// fit places the groups in the list's order, in the lowest gap that holds each or, with best, in the gap that it leaves
+// the fewest bytes of. It returns the height; the offsets stay in p.offset until the next call.
 func (p *placer) fit(list []int, best bool) int64 {
 	p.placed = p.placed[:0]
 	for i := range p.offset {
@@ -131,8 +131,8 @@ type priority struct {
 	key  func(in *instance, g int) float64
 }
 
-// priorities are tried in this order: what most often reaches the bound on real networks comes first. Ties go to the larger group, then
-// to the longer lived, then to the earlier.
+// priorities are tried in this order: what most often reaches the bound on real networks comes first. Ties go to the
+// larger group, then to the longer lived, then to the earlier.
 var priorities = []priority{
 	{"size", func(in *instance, g int) float64 { return float64(in.size[g]) }},
 	{"area", func(in *instance, g int) float64 { return float64(in.size[g]) * float64(in.span(g)) }},
@@ -202,8 +202,9 @@ type stretch struct {
 	top         int64
 }
 
-// fill places groups from the bottom up: the lowest stretch takes the group that the taste likes best of those that live within
-// it, and where there is none it is raised to its lower neighbour. It returns nil when the work allowed runs out.
+// fill places groups from the bottom up: the lowest stretch takes the group that the taste likes best of those that
+// live within it, and where there is none it is raised to its lower neighbour. It returns nil when the work allowed
+// runs out.
 func fill(in *instance, t taste, m *meter) []int64 {
 	rank := make([]int, len(in.size))
 	keys := make([][2]int64, len(in.size))

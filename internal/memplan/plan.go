@@ -55,14 +55,16 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 	}
 	pl := &planner{problem: &p, lifetimes: g.lifetimes(), options: o}
 	if n := pl.lifetimes.alive(); n > mostAlive {
-		return nil, diag.Inputf("%d buffers are alive at so many of %d steps that they are more than can be planned", len(p.Buffers), p.Steps)
+		return nil, diag.Inputf("%d buffers are alive at so many of %d steps that they are more than can be planned",
+			len(p.Buffers), p.Steps)
 	}
 	bindings := z.samples(g.dims, func(binding []int64) bool {
 		size := z.at(binding)
 		return size != nil && pl.lifetimes.summable(size)
 	})
 	if bindings == nil {
-		return nil, diag.Inputf("the sizes of %d buffers are negative, cannot be computed or add up to over %d bytes", len(p.Buffers), int64(limit))
+		return nil, diag.Inputf("the sizes of %d buffers are negative, cannot be computed or add up to over %d bytes",
+			len(p.Buffers), int64(limit))
 	}
 	for _, binding := range bindings {
 		pl.instances = append(pl.instances, newInstance(pl.lifetimes, z.at(binding)))
@@ -71,8 +73,9 @@ func newPlanner(p Problem, o Options) (*planner, error) {
 	return pl, nil
 }
 
-// Plan looks for a solution. The problem's buffers belong to the solution from then on: leave them as they are. The same problem has the same solution on every machine. Errors are of kind diag.ErrInput: a lifetime,
-// an alignment, an alias or a size that makes no sense, or sizes too large to be added up.
+// Plan looks for a solution. The problem's buffers belong to the solution from then on: leave them as they are. The
+// same problem has the same solution on every machine. Errors are of kind diag.ErrInput: a lifetime, an alignment, an
+// alias or a size that makes no sense, or sizes too large to be added up.
 func Plan(p Problem, o Options) (*Solution, error) {
 	pl, err := newPlanner(p, o)
 	if err != nil {
@@ -121,8 +124,8 @@ func Naive(p Problem) (*Solution, error) {
 	return pl.solution(pl.list), nil
 }
 
-// Bump is the plan of an allocator that puts each buffer, as it comes alive, above all that are alive then. Beside the errors of Plan
-// it may return one of kind diag.ErrUnsupported: its formula may be too long to be written.
+// Bump is the plan of an allocator that puts each buffer, as it comes alive, above all that are alive then. Beside the
+// errors of Plan it may return one of kind diag.ErrUnsupported: its formula may be too long to be written.
 func Bump(p Problem) (*Solution, error) {
 	pl, err := newPlanner(p, Options{})
 	if err != nil {
@@ -130,7 +133,8 @@ func Bump(p Problem) (*Solution, error) {
 	}
 	pl.consider(&candidate{stack: newStack(pl.lifetimes, pl.byStart()), found: "bump"})
 	if !pl.write(pl.list[0]) {
-		return nil, diag.Unsupportedf("the formula of a bump plan of %d buffers has more than %d terms", len(p.Buffers), widestFormula)
+		return nil, diag.Unsupportedf("the formula of a bump plan of %d buffers has more than %d terms", len(p.Buffers),
+			widestFormula)
 	}
 	return pl.solution(pl.list), nil
 }
@@ -152,8 +156,8 @@ const (
 	exactWork  = 8 << 20
 )
 
-// search fills the list of candidates: the order of the starts, shelves and the order that they settle into and, for each sample, an order found
-// for it, unless a known one reaches the bound there.
+// search fills the list of candidates: the order of the starts, shelves and the order that they settle into and, for
+// each sample, an order found for it, unless a known one reaches the bound there.
 func (pl *planner) search() {
 	pl.consider(&candidate{stack: newStack(pl.lifetimes, pl.byStart()), found: "start"})
 	if shelves := pl.colour(); len(shelves) > 0 && len(pl.names) > 0 {
@@ -208,8 +212,8 @@ func (pl *planner) consider(c *candidate) {
 // worth is what a further layout must win, as a share of the arena at some sample.
 const worth = 0.01
 
-// choose picks the candidate with the best worst ratio of its height to the bound, and adds others while each makes the worst ratio
-// to the lowest height known noticeably better.
+// choose picks the candidate with the best worst ratio of its height to the bound, and adds others while each makes the
+// worst ratio to the lowest height known noticeably better.
 func (pl *planner) choose() []*candidate {
 	lowest := slices.Repeat([]int64{math.MaxInt64}, len(pl.instances))
 	for _, c := range pl.list {
@@ -269,7 +273,9 @@ func (pl *planner) colour() [][]int {
 	var shelves [][]int
 	var busy [][]bool
 	for _, g := range in.list(priorities[0]) {
-		at := slices.IndexFunc(busy, func(points []bool) bool { return !slices.Contains(points[in.first[g]:in.last[g]+1], true) })
+		at := slices.IndexFunc(busy, func(points []bool) bool {
+			return !slices.Contains(points[in.first[g]:in.last[g]+1], true)
+		})
 		if at < 0 {
 			at = len(shelves)
 			shelves, busy = append(shelves, nil), append(busy, make([]bool, len(in.step)))
@@ -330,7 +336,8 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Least) == sym.Yes // the other direction holds for every plan
 	// What only the search needed is let go.
-	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil, nil, nil, nil
+	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil,
+		nil, nil, nil
 	return s
 }
 
@@ -342,8 +349,8 @@ func (pl *planner) prefix() string {
 	return pl.options.Prefix
 }
 
-// mostTops is how many ends a height may mention before those proved superfluous are left out. They are kept where they are few: then
-// it is plain to see that nothing ends above the height.
+// mostTops is how many ends a height may mention before those proved superfluous are left out. They are kept where they
+// are few: then it is plain to see that nothing ends above the height.
 const mostTops = 256
 
 // lets defines the offsets of the groups, from the bottom up, and the height.

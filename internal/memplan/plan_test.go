@@ -17,7 +17,8 @@ import (
 
 // claim turns a problem and its solution into what the validator reads.
 func claim(p memplan.Problem, s *memplan.Solution) *validator.Plan {
-	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound, Weak: !s.BoundComplete}
+	v := &validator.Plan{Dims: p.Dims, Offsets: s.Offsets, Height: s.Height, Arena: s.Arena, Bound: s.Bound,
+		Weak: !s.BoundComplete}
 	for _, b := range p.Buffers {
 		w := validator.Buffer{Name: b.Name, Size: b.Size, Align: b.Align, First: b.First, Last: b.Last, AliasOf: -1}
 		if b.Alias != nil {
@@ -122,8 +123,8 @@ var recipes = map[string]recipe{
 	"zero, mixed":   {buffers: 14, steps: 8, dims: []string{"n", "m"}, zero: true, mixed: true, aliases: true},
 }
 
-// TestRandomProblems plans random problems in every way there is and validates each plan at many bindings; the evaluator, the printed formula and the
-// validator must agree on every byte.
+// TestRandomProblems plans random problems in every way there is and validates each plan at many bindings; the
+// evaluator, the printed formula and the validator must agree on every byte.
 func TestRandomProblems(t *testing.T) {
 	rounds := uint64(25)
 	if testing.Short() {
@@ -215,7 +216,8 @@ func checkNumbers(t *testing.T, random *rand.Rand, p memplan.Problem, s *memplan
 				t.Fatalf("%q is called %q", b.Name, a.Name)
 			}
 		}
-		if c.Arena != arena || c.Bound < bound || s.BoundComplete && c.Bound != bound || c.Layout != layout || live != c.Live || c.Live > c.Arena {
+		if c.Arena != arena || c.Bound < bound || s.BoundComplete && c.Bound != bound || c.Layout != layout ||
+			live != c.Live || c.Live > c.Arena {
 			t.Fatalf("at %v: certificate %+v, arena %d, bound %d, layout %d", at, c, arena, bound, layout)
 		}
 	}
@@ -276,7 +278,8 @@ func TestValidatorRejects(t *testing.T) {
 			seen[fault.Rule]++
 		}
 	}
-	for _, rule := range []validator.Rule{validator.Value, validator.Bounds, validator.Align, validator.Alias, validator.Overlap, validator.Arena, validator.Bound, validator.Choice} {
+	for _, rule := range []validator.Rule{validator.Value, validator.Bounds, validator.Align, validator.Alias,
+		validator.Overlap, validator.Arena, validator.Bound, validator.Choice} {
 		if seen[rule] == 0 {
 			t.Errorf("rule %q was never broken", rule)
 		}
@@ -284,7 +287,8 @@ func TestValidatorRejects(t *testing.T) {
 	t.Log(seen)
 }
 
-// mutations change a plan, given a buffer, and return the rules that may catch it, or nil where the change did not apply.
+// mutations change a plan, given a buffer, and return the rules that may catch it, or nil where the change did not
+// apply.
 var mutations = map[string]func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule{
 	"a buffer moved onto another": func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule {
 		for i, other := range v.Buffers {
@@ -435,7 +439,8 @@ func TestNothing(t *testing.T) {
 		{},
 		{Steps: 5},
 		{Steps: 2, Buffers: []memplan.Buffer{{Name: "a", Last: 1}, {Name: "b", First: 1, Last: 1}}},
-		{Steps: 2, Dims: dims, Buffers: []memplan.Buffer{{Name: "a", Size: n, Last: 1}, {Name: "b", Size: n.Mul(sym.Const(3)), Last: 1}}},
+		{Steps: 2, Dims: dims, Buffers: []memplan.Buffer{{Name: "a", Size: n, Last: 1},
+			{Name: "b", Size: n.Mul(sym.Const(3)), Last: 1}}},
 	} {
 		if p.Dims == nil {
 			p.Dims = sym.NewDims()
@@ -444,7 +449,9 @@ func TestNothing(t *testing.T) {
 			if _, err := validator.Verify(claim(p, s), 1); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
-			if c, err := s.Certify(func(sym.Name) (int64, bool) { return 0, true }); err != nil || c.Arena != 0 || c.Bound != 0 || c.Gap != 0 {
+			if c, err := s.Certify(func(sym.Name) (int64, bool) {
+				return 0, true
+			}); err != nil || c.Arena != 0 || c.Bound != 0 || c.Gap != 0 {
 				t.Errorf("%s: %+v, %v", kind, c, err)
 			}
 			if _, err := s.Text(func(sym.Name) (int64, bool) { return 0, true }); err != nil {
@@ -472,7 +479,8 @@ func TestEvaluatorErrors(t *testing.T) {
 		values []int64
 		want   string
 	}{
-		{[]int64{0}, "outside 1"}, {[]int64{1 << 60}, "overflow"}, {[]int64{101}, "is -1"}, {nil, "0 values for 1"}, {[]int64{1 << 55}, "is -"},
+		{[]int64{0}, "outside 1"}, {[]int64{1 << 60}, "overflow"}, {[]int64{101}, "is -1"}, {nil, "0 values for 1"},
+		{[]int64{1 << 55}, "is -"},
 	} {
 		if _, _, err := e.Eval(c.values, nil); !errors.Is(err, diag.ErrInput) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.values, err, c.want)

@@ -12,9 +12,9 @@ import (
 // DefaultAlign is the alignment, in bytes, of a buffer that asks for none: a cache line.
 const DefaultAlign = 64
 
-// Problem is what is to be planned. Branches and bodies of loops are expressed by the numbering of steps: those of the two branches of an
-// if follow each other, so that what lives in one only never meets what lives in the other only; those of a loop's body stand once, and
-// what is carried from one iteration to the next is alive over all of them.
+// Problem is what is to be planned. Branches and bodies of loops are expressed by the numbering of steps: those of the
+// two branches of an if follow each other, so that what lives in one only never meets what lives in the other only;
+// those of a loop's body stand once, and what is carried from one iteration to the next is alive over all of them.
 type Problem struct {
 	Dims    *sym.Dims // the dimensions' ranges; nil where there are none. Formulas are exact within them
 	Buffers []Buffer
@@ -31,15 +31,16 @@ type Buffer struct {
 	Alias *Alias   // not nil: it has no place of its own
 }
 
-// Alias says that a buffer lies inside another, by proof of the caller's: a view, a slice that a producer writes of a whole, a result
-// computed in place of an operand. All that are joined by aliases are placed as one, as long as their extents together,
-// and alive from the first step of any of them to the last.
+// Alias says that a buffer lies inside another, by proof of the caller's: a view, a slice that a producer writes of a
+// whole, a result computed in place of an operand. All that are joined by aliases are placed as one, as long as their
+// extents together, and alive from the first step of any of them to the last.
 type Alias struct {
 	Of     int      // index of the other buffer, which may be an alias too
 	Offset sym.Expr // bytes from the other's first byte, provably not negative
 }
 
-// At is the problem at one binding of the dimensions: every size a number. The error is of sizes that have no value there.
+// At is the problem at one binding of the dimensions: every size a number. The error is of sizes that have no value
+// there.
 func (p Problem) At(lookup func(name sym.Name) (int64, bool)) (Problem, error) {
 	at := Problem{Buffers: slices.Clone(p.Buffers), Steps: p.Steps}
 	for i := range at.Buffers {
@@ -178,7 +179,8 @@ func (g *grouping) measure(p *Problem, at int) error {
 		mine.align = max(mine.align, b.Align)
 		ends = append(ends, g.relative[m].Add(b.Size))
 		if b.Align > 1 && !g.multiple(g.relative[m], b.Align) {
-			return diag.Inputf("it lies %s bytes into %s, which is not proved a multiple of its alignment %d", g.relative[m], root.Name, b.Align).AtTensor(b.Name)
+			return diag.Inputf("it lies %s bytes into %s, which is not proved a multiple of its alignment %d", g.relative[m],
+				root.Name, b.Align).AtTensor(b.Name)
 		}
 	}
 	mine.size = g.dims.Simplify(sym.MaxOf(ends...))

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// choice compares the points of valleys by three numbers: the first one in the order of the first number, of the second of those equal, and so on.
+// choice compares the points of valleys by three numbers: the first one in the order of the first number, of the second
+// of those equal, and so on.
 type choice func(x *exact, p int32, floor, cases, slack int64) (first, cases2, weight int64)
 
 // strategy is which point a search looks at first, and which case of it.
@@ -93,7 +94,8 @@ func (x *exact) choose(a, b int32, top int64) int32 {
 				}
 				x.meter.spend(int(cases))
 				first, second, weight := x.choice(x, k, floor, cases, slack)
-				if best < 0 || cmp.Or(cmp.Compare(first, least[0]), cmp.Compare(second*least[2], least[1]*weight), cmp.Compare(slack, least[3])) < 0 {
+				if best < 0 || cmp.Or(cmp.Compare(first, least[0]), cmp.Compare(second*least[2], least[1]*weight),
+					cmp.Compare(slack, least[3])) < 0 {
 					best, least = k, [4]int64{first, second, weight, slack}
 				}
 			}
@@ -134,7 +136,8 @@ func (x *exact) firstTurn() int64 {
 // paddingWork is what is spent on the last few bytes.
 const paddingWork = 1 << 20
 
-// race lets the strategies take turns under one ceiling, in bytes, until one of them decides it or the work is done. They share what is refuted, and nothing else.
+// race lets the strategies take turns under one ceiling, in bytes, until one of them decides it or the work is done.
+// They share what is refuted, and nothing else.
 func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
 	for turn := x.firstTurn(); ; turn *= 2 {
 		for i := range strategies {
@@ -150,8 +153,8 @@ func (x *exact) race(ceiling int64, m *meter) (v verdict, by string) {
 	}
 }
 
-// search is the stage of exact search: under the bound first, with half of the work, and then under heights between the greatest that was refuted or given up
-// and the lowest that is known.
+// search is the stage of exact search: under the bound first, with half of the work, and then under heights between the
+// greatest that was refuted or given up and the lowest that is known.
 func search(in *instance, f *finding, m *meter) {
 	if m.left -= in.alive() + 2*in.pairs(); m.empty() {
 		return // making ready takes more than is left

@@ -42,7 +42,8 @@ func newSizes(list []sym.Expr) (*sizes, error) {
 	return z, nil
 }
 
-// at computes every group's size at a binding of z.names. It returns nil where one overflows, divides by zero or is negative.
+// at computes every group's size at a binding of z.names. It returns nil where one overflows, divides by zero or is
+// negative.
 func (z *sizes) at(binding []int64) []int64 {
 	distinct := make([]int64, len(z.codes))
 	for i, code := range z.codes {
@@ -59,8 +60,8 @@ func (z *sizes) at(binding []int64) []int64 {
 	return out
 }
 
-// most is the number of samples that planning looks at, and farthest the value that stands for the greatest of a dimension without an upper bound,
-// counted from its least.
+// most is the number of samples that planning looks at, and farthest the value that stands for the greatest of a
+// dimension without an upper bound, counted from its least.
 const (
 	most     = 20
 	farthest = 1 << 12
@@ -69,8 +70,8 @@ const (
 // axis is one dimension's range as planning sees it.
 type axis struct{ low, middle, high int64 }
 
-// axes returns the ranges of the dimensions, made narrower from above until everything can be computed at their upper ends. It returns
-// nil where that is so at no end.
+// axes returns the ranges of the dimensions, made narrower from above until everything can be computed at their upper
+// ends. It returns nil where that is so at no end.
 func (z *sizes) axes(dims *sym.Dims, fits func(binding []int64) bool) []axis {
 	list := make([]axis, len(z.names))
 	top := make([]int64, len(z.names))
@@ -105,8 +106,8 @@ func geometric(low, high int64) int64 {
 	return min(max(m, low), high)
 }
 
-// samples chooses the bindings that orders are planned and judged at: the far corner first, then the middle, the near corner, the other corners,
-// and values at which the order of the sizes changes.
+// samples chooses the bindings that orders are planned and judged at: the far corner first, then the middle, the near
+// corner, the other corners, and values at which the order of the sizes changes.
 func (z *sizes) samples(dims *sym.Dims, fits func(binding []int64) bool) [][]int64 {
 	list := z.axes(dims, fits)
 	if list == nil {
@@ -154,7 +155,8 @@ func pick(c bool, yes, no int64) int64 {
 	return no
 }
 
-// crossings lists a few values of one dimension at which two sizes change places, the other dimensions being in their middle.
+// crossings lists a few values of one dimension at which two sizes change places, the other dimensions being in their
+// middle.
 func (z *sizes) crossings(list []axis, one int) []int64 {
 	const compared, kept = 24, 4
 	binding := make([]int64, len(list))

@@ -80,8 +80,8 @@ func (d *dag) start(sample int) int64 {
 	return live
 }
 
-// curve computes what is alive while the nodes of one piece run in an order, at one sample: by place the bytes alive before the node, and at its highest.
-// The nodes are those from number from on; live is what the earlier ones left.
+// curve computes what is alive while the nodes of one piece run in an order, at one sample: by place the bytes alive
+// before the node, and at its highest. The nodes are those from number from on; live is what the earlier ones left.
 func (d *dag) curve(piece []int32, from int, live int64, sample int) (before, peak []int64) {
 	ran := ranSet{int32(from), make([]uint64, (len(piece)+63)/64)}
 	for _, v := range piece {
@@ -94,11 +94,13 @@ func (d *dag) curve(piece []int32, from int, live int64, sample int) (before, pe
 	return before, peak
 }
 
-// pieces cuts the given order 0, 1, … at nodes whose place no order can change: every other node must run before them or after them. What is alive there
-// is the same in all orders, so each piece can be ordered by itself. A piece is [from, to).
+// pieces cuts the given order 0, 1, … at nodes whose place no order can change: every other node must run before them
+// or after them. What is alive there is the same in all orders, so each piece can be ordered by itself. A piece is
+// [from, to).
 func (d *dag) pieces() [][2]int {
 	n := len(d.uses)
-	// The prefix before a node leads to it when every node of the prefix has a successor no later than it; the suffix likewise.
+	// The prefix before a node leads to it when every node of the prefix has a successor no later than it; the suffix
+	// likewise.
 	const never = int32(1 << 30)
 	suffix := make([]int32, n+1) // the least "last predecessor" among the nodes from here on
 	suffix[n] = never
@@ -129,8 +131,8 @@ func (d *dag) pieces() [][2]int {
 // searchable is the most nodes of a piece of which a search may look at every set.
 const searchable = 40
 
-// schedule lowers the peak of the given order 0, 1, …, piece by piece, and is worse at no sample. Samples are looked at in their order, the first most of all:
-// exact reports whether the peak there is proved least.
+// schedule lowers the peak of the given order 0, 1, …, piece by piece, and is worse at no sample. Samples are looked at
+// in their order, the first most of all: exact reports whether the peak there is proved least.
 func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 	order = make([]int32, len(d.uses))
 	for v := range order {
@@ -153,7 +155,8 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 				if s > 0 {
 					share = int64(samples - 1) // all samples but the first together cost as much as the first
 				}
-				if found := d.improved(order[p[0]:p[1]], before[s][p[0]], s, settled, min(improverWork, 4*budget)/share); found != nil && d.adopt(order, before, peak, p, found) {
+				if found := d.improved(order[p[0]:p[1]], before[s][p[0]], s, settled,
+					min(improverWork, 4*budget)/share); found != nil && d.adopt(order, before, peak, p, found) {
 					if given = highest(p); given <= settled {
 						continue
 					}
@@ -161,7 +164,8 @@ func (d *dag) schedule(samples int, budget int64) (order []int32, exact bool) {
 						share *= 8 // such a search seldom finds more
 					}
 				}
-				search := pieceSearch{dag: d, from: int32(p[0]), to: int32(p[1]), sample: s, given: given, enough: settled, budget: budget / share}
+				search := pieceSearch{dag: d, from: int32(p[0]), to: int32(p[1]), sample: s, given: given, enough: settled,
+					budget: budget / share}
 				found, proved := search.run(before[s][p[0]])
 				if s == 0 && !proved {
 					exact = false
@@ -194,8 +198,9 @@ func (d *dag) adopt(order []int32, before, peak [][]int64, p [2]int, found []int
 	return true
 }
 
-// pieceSearch looks for an order of nodes from to to−1 with a peak below given; it need not go below enough. It is a breadth-first search
-// over the sets of nodes that may have run, with equal sets merged: exact when no level was cut to the width that the budget allows.
+// pieceSearch looks for an order of nodes from to to−1 with a peak below given; it need not go below enough. It is a
+// breadth-first search over the sets of nodes that may have run, with equal sets merged: exact when no level was cut to
+// the width that the budget allows.
 type pieceSearch struct {
 	*dag
 	from, to      int32
@@ -232,8 +237,9 @@ type arrival struct {
 	hash uint64
 }
 
-// run searches, with the given number of bytes alive before the piece. order is nil where nothing better was found; proved says that no order has a lower
-// peak than what was found or, where nothing was, than given; a peak of at most enough is as good as proved.
+// run searches, with the given number of bytes alive before the piece. order is nil where nothing better was found;
+// proved says that no order has a lower peak than what was found or, where nothing was, than given; a peak of at most
+// enough is as good as proved.
 func (s *pieceSearch) run(live int64) (order []int32, proved bool) {
 	n := int(s.to - s.from)
 	level := []*state{s.begin(live)}
@@ -293,8 +299,8 @@ func (s *pieceSearch) begin(live int64) *state {
 	return first
 }
 
-// moves lists the nodes worth running next. A node that leaves no more alive than it found, without a new peak on the way, is run at once: later it could do
-// no better, and everything else does at least as well after it.
+// moves lists the nodes worth running next. A node that leaves no more alive than it found, without a new peak on the
+// way, is run at once: later it could do no better, and everything else does at least as well after it.
 func (s *pieceSearch) moves(from *state) []move {
 	list := make([]move, 0, len(from.ready))
 	for _, v := range from.ready {
@@ -334,7 +340,8 @@ func (a arrival) same(b arrival) bool {
 func (s *pieceSearch) advance(m arrival) *state {
 	from := m.from
 	s.trail = append(s.trail, footprint{from.trail, m.node})
-	st := &state{ran: ranSet{s.from, slices.Clone(from.ran.bits)}, hash: m.hash, live: m.live, peak: m.peak, trail: int32(len(s.trail) - 1)}
+	st := &state{ran: ranSet{s.from, slices.Clone(from.ran.bits)}, hash: m.hash, live: m.live, peak: m.peak,
+		trail: int32(len(s.trail) - 1)}
 	at := m.node - s.from
 	st.ran.bits[at>>6] |= 1 << (at & 63)
 	st.ready = make([]int32, 0, len(from.ready)+1)
@@ -351,7 +358,8 @@ func (s *pieceSearch) advance(m arrival) *state {
 	return st
 }
 
-// scatter turns a node into a number whose bits look random (the finaliser of SplitMix64), so that sets hash to the exclusive or of their nodes.
+// scatter turns a node into a number whose bits look random (the finaliser of SplitMix64), so that sets hash to the
+// exclusive or of their nodes.
 func scatter(node int32) uint64 {
 	x := (uint64(node) + 1) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

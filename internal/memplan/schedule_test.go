@@ -9,14 +9,16 @@ import (
 
 // randomDag makes a graph whose given order 0, 1, … is one that it can run in. span limits how far back a node reaches.
 func randomDag(random *rand.Rand, nodes, span, samples int) *dag {
-	d := &dag{uses: make([][]int32, nodes), makes: make([][]int32, nodes), reuse: make([][][2]int32, nodes), work: make([][]int64, nodes),
+	d := &dag{uses: make([][]int32, nodes), makes: make([][]int32, nodes), reuse: make([][][2]int32, nodes),
+		work:   make([][]int64, nodes),
 		before: make([][]int32, nodes), after: make([][]int32, nodes), fixed: make([]bool, nodes)}
 	storage := func(maker int32) int32 {
 		size := make([]int64, samples)
 		for s := range size {
 			size[s] = int64(random.IntN(20))
 		}
-		d.size, d.made, d.keep, d.consumers = append(d.size, size), append(d.made, maker), append(d.keep, random.IntN(12) == 0), append(d.consumers, nil)
+		d.size, d.made, d.keep, d.consumers = append(d.size, size), append(d.made, maker),
+			append(d.keep, random.IntN(12) == 0), append(d.consumers, nil)
 		return int32(len(d.size) - 1)
 	}
 	for range 2 {
@@ -161,7 +163,8 @@ func TestScheduleIsNeverWorse(t *testing.T) {
 	}
 }
 
-// BenchmarkSchedule orders graphs of 1,000 nodes. The second number is how far back a node may reach: the larger, the more orders there are.
+// BenchmarkSchedule orders graphs of 1,000 nodes. The second number is how far back a node may reach: the larger, the
+// more orders there are.
 func BenchmarkSchedule(b *testing.B) {
 	for _, span := range []int{4, 20, 100, 1000} {
 		b.Run(strconv.Itoa(span), func(b *testing.B) {

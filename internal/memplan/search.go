@@ -13,8 +13,8 @@ type finding struct {
 	least  int64  // none is lower
 }
 
-// offer keeps a placement that is lower than what is known. Offsets are read as an order and settled downward first, since an order is all that a
-// solution keeps.
+// offer keeps a placement that is lower than what is known. Offsets are read as an order and settled downward first,
+// since an order is all that a solution keeps.
 func (f *finding) offer(in *instance, offset []int64, by string) {
 	if offset == nil {
 		return
@@ -25,7 +25,8 @@ func (f *finding) offer(in *instance, offset []int64, by string) {
 	}
 }
 
-// stage is one part of the search for a good order. It may stop whenever the bound is reached or the work allowed is done.
+// stage is one part of the search for a good order. It may stop whenever the bound is reached or the work allowed is
+// done.
 type stage struct {
 	name string
 	run  func(in *instance, f *finding, m *meter)
@@ -102,11 +103,12 @@ func fills(in *instance, f *finding, m *meter) {
 	}
 }
 
-// core is the most groups that local moves around. The others are the smallest: they are placed after these, and seldom matter.
+// core is the most groups that local moves around. The others are the smallest: they are placed after these, and seldom
+// matter.
 const core = 300
 
-// local improves a list of the first-fit placement: a group on the way to the peak is moved forward, and the new list is kept
-// when it is no worse. The sequence of moves is fixed by the instance alone.
+// local improves a list of the first-fit placement: a group on the way to the peak is moved forward, and the new list
+// is kept when it is no worse. The sequence of moves is fixed by the instance alone.
 func local(in *instance, f *finding, m *meter) {
 	large := slices.Clone(f.order)
 	bySize := in.list(priorities[0])

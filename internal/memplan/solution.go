@@ -10,15 +10,18 @@ import (
 
 // Solution says where every buffer of a problem lies, for every binding of the dimensions within their ranges.
 type Solution struct {
-	Offsets []sym.Expr // by buffer: bytes from the arena's start, over the dimensions and the names that every layout's Lets define
-	Layouts []Layout   // at least one; the first whose conditions all hold is the one
-	Height  sym.Expr   // the arena in bytes, over the same names: the short form of Arena
-	Arena   sym.Expr   // the arena in bytes, over the dimensions alone: the end of the highest byte used, not rounded
-	Bound   sym.Expr   // no solution of the problem has a smaller arena
-	Least   sym.Expr   // likewise: Bound, or more where no size mentions a dimension and the search has refuted what is below
-	Proven  bool       // Arena equals Least for every binding
+	// by buffer: bytes from the arena's start, over the dimensions and the names that every layout's Lets define
+	Offsets []sym.Expr
+	Layouts []Layout // at least one; the first whose conditions all hold is the one
+	Height  sym.Expr // the arena in bytes, over the same names: the short form of Arena
+	Arena   sym.Expr // the arena in bytes, over the dimensions alone: the end of the highest byte used, not rounded
+	Bound   sym.Expr // no solution of the problem has a smaller arena
+	// likewise: Bound, or more where no size mentions a dimension and the search has refuted what is below
+	Least  sym.Expr
+	Proven bool // Arena equals Least for every binding
 
-	// BoundComplete is false where the full formula of the lower bound has too many terms: Bound is then weaker at some bindings than the certificate's.
+	// BoundComplete is false where the full formula of the lower bound has too many terms: Bound is then weaker at some
+	// bindings than the certificate's.
 	BoundComplete bool
 
 	*planner
@@ -26,11 +29,13 @@ type Solution struct {
 
 // Layout is one order, and the offsets that follow from it.
 type Layout struct {
-	When  []sym.Cond // over the dimensions alone; empty in the last layout
-	Lets  []Let      // straight-line definitions, each over dimensions and earlier names; the same names in every layout; none where all is constant
-	Arena sym.Expr   // this layout's arena, over the dimensions alone
-	Order []int      // the buffers that have a place of their own, lowest first
-	Found string     // the heuristic that found it
+	When []sym.Cond // over the dimensions alone; empty in the last layout
+	// straight-line definitions, each over dimensions and earlier names; the same names in every layout; none where all is
+	// constant
+	Lets  []Let
+	Arena sym.Expr // this layout's arena, over the dimensions alone
+	Order []int    // the buffers that have a place of their own, lowest first
+	Found string   // the heuristic that found it
 	stack *stack
 }
 
@@ -52,7 +57,8 @@ type Certificate struct {
 	Alive  []Alive // who is alive at Step, largest first
 }
 
-// Alive is a buffer alive at the peak. Of aliases alive together the one that reaches farthest stands for all, and Bytes is the extent that they hold.
+// Alive is a buffer alive at the peak. Of aliases alive together the one that reaches farthest stands for all, and
+// Bytes is the extent that they hold.
 type Alive struct {
 	Buffer int
 	Name   string
@@ -73,7 +79,8 @@ type Evaluator struct {
 	offset   [][]int64   // by layout, by group
 }
 
-// Evaluator prepares the solution for evaluation with the dimensions in the given order, which must name all that sizes mention.
+// Evaluator prepares the solution for evaluation with the dimensions in the given order, which must name all that sizes
+// mention.
 func (s *Solution) Evaluator(names []sym.Name) (*Evaluator, error) {
 	e := &Evaluator{s: s, names: names, distinct: make([]int64, len(s.exprs)), size: make([]int64, len(s.groups))}
 	for _, name := range names {
@@ -116,8 +123,9 @@ func (e *Evaluator) Clone() *Evaluator {
 	return &c
 }
 
-// Eval computes the arena in bytes, the index of the layout used and, where offsets is not nil, every buffer's offset. Values are those of the
-// evaluator's names, in their order. Errors are of kind diag.ErrInput: a value outside its range, a size that is negative or overflows.
+// Eval computes the arena in bytes, the index of the layout used and, where offsets is not nil, every buffer's offset.
+// Values are those of the evaluator's names, in their order. Errors are of kind diag.ErrInput: a value outside its
+// range, a size that is negative or overflows.
 func (e *Evaluator) Eval(values, offsets []int64) (arena int64, layout int, err error) {
 	if len(values) != len(e.names) {
 		return 0, 0, diag.Inputf("%d values for %d dimensions", len(values), len(e.names))
@@ -237,7 +245,8 @@ func (s *Solution) Certify(value func(name sym.Name) (int64, bool)) (*Certificat
 	return c, nil
 }
 
-// standFor names the member of a group that is alive at a step: the last that is, since later ones are made of earlier ones; the first of all where none is.
+// standFor names the member of a group that is alive at a step: the last that is, since later ones are made of earlier
+// ones; the first of all where none is.
 func (s *Solution) standFor(g, step int, bytes, offset int64) Alive {
 	b := s.groups[g].root
 	for _, m := range s.groups[g].members {

@@ -2,18 +2,20 @@ package memplan
 
 import "slices"
 
-// stack is an order of the groups and what follows from it at every binding: each group lies on those it can see beneath it.
+// stack is an order of the groups and what follows from it at every binding: each group lies on those it can see
+// beneath it.
 type stack struct {
-	order   []int          // lowest first
-	align   []int64        // by group
-	below   [][]int32      // by group: the groups it rests on
-	beside  []int32        // by group: another, earlier one at whose offset it lies, −1 for none; nil where there are none at all
+	order []int     // lowest first
+	align []int64   // by group
+	below [][]int32 // by group: the groups it rests on
+	// by group: another, earlier one at whose offset it lies, −1 for none; nil where there are none at all
+	beside  []int32
 	open    []int32        // the groups that nothing covers completely
 	highest map[int32]bool // the groups whose ends a formula of the height mentions; nil before there is one
 }
 
-// newStack finds for every group of the order those that it rests on. A group that lies below, but is hidden by others at every point the
-// two share, is left out: what hides it ends no lower, so it can never decide an offset.
+// newStack finds for every group of the order those that it rests on. A group that lies below, but is hidden by others
+// at every point the two share, is left out: what hides it ends no lower, so it can never decide an offset.
 func newStack(l *lifetimes, order []int) *stack {
 	s := &stack{order: order, align: l.align, below: make([][]int32, len(order))}
 	top := make([]int32, len(l.step)) // by point: the group on top, plus one
@@ -56,14 +58,16 @@ func (s *stack) place(in *instance, offset []int64) int64 {
 	return height
 }
 
-// newShelves returns a stack in which shelves lie one above the other: a member of a shelf rests on every member of the shelf below it, whether or
-// not the two are ever alive together, and all have the same alignment. Its formula is a sum of maxima, as short as the list of groups.
+// newShelves returns a stack in which shelves lie one above the other: a member of a shelf rests on every member of the
+// shelf below it, whether or not the two are ever alive together, and all have the same alignment. Its formula is a sum
+// of maxima, as short as the list of groups.
 func newShelves(shelves [][]int, align []int64) *stack {
 	greatest := int64(1)
 	for _, a := range align {
 		greatest = max(greatest, a)
 	}
-	s := &stack{align: slices.Repeat([]int64{greatest}, len(align)), below: make([][]int32, len(align)), beside: make([]int32, len(align))}
+	s := &stack{align: slices.Repeat([]int64{greatest}, len(align)), below: make([][]int32, len(align)),
+		beside: make([]int32, len(align))}
 	var under []int32
 	for _, shelf := range shelves {
 		for i, g := range shelf {

@@ -17,9 +17,10 @@ const (
 // marks are the letters of buffers in a picture, by number; they repeat.
 const marks = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Text draws the plan at one binding, for people and for golden tests: the formulas, a line a buffer (those at the lowest offset first), and
-// a picture of addresses, growing upward, by steps. A row stands for the bytes from its number up to the row above; in a picture too large to draw in full, a cell
-// stands for what covers its first byte at its first step.
+// Text draws the plan at one binding, for people and for golden tests: the formulas, a line a buffer (those at the
+// lowest offset first), and a picture of addresses, growing upward, by steps. A row stands for the bytes from its
+// number up to the row above; in a picture too large to draw in full, a cell stands for what covers its first byte at
+// its first step.
 func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error) {
 	c, err := s.Certify(value)
 	if err != nil {
@@ -31,7 +32,8 @@ func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "arena %d bytes = %s\nbound %d bytes = %s\n", c.Arena, s.Arena, c.Bound, s.Bound)
-	fmt.Fprintf(&b, "layout %d of %d, found by %s; peak at step %d:", c.Layout+1, len(s.Layouts), s.Layouts[c.Layout].Found, c.Step)
+	fmt.Fprintf(&b, "layout %d of %d, found by %s; peak at step %d:", c.Layout+1, len(s.Layouts),
+		s.Layouts[c.Layout].Found, c.Step)
 	for _, a := range c.Alive {
 		fmt.Fprintf(&b, " %s %d", a.Name, a.Bytes)
 	}
@@ -42,7 +44,8 @@ func (s *Solution) Text(value func(name sym.Name) (int64, bool)) (string, error)
 		if buffer.Alias != nil {
 			kind = " in " + s.problem.Buffers[buffer.Alias.Of].Name
 		}
-		fmt.Fprintf(&b, "%c %10d %10d  steps %d-%d  %s%s\n", marks[i%len(marks)], r.begin, r.end, buffer.First, buffer.Last, buffer.Name, kind)
+		fmt.Fprintf(&b, "%c %10d %10d  steps %d-%d  %s%s\n", marks[i%len(marks)], r.begin, r.end, buffer.First, buffer.Last,
+			buffer.Name, kind)
 	}
 	b.WriteString("\n")
 	drawPicture(&b, rects, s.problem.Steps)

@@ -13,8 +13,8 @@ const (
 	mostSpans = 1 << 20 // points of all groups
 )
 
-// units is an instance as the exact search reads it: groups that take no byte left out, the others in the order of their first points, and sizes
-// counted in a unit that every offset worth looking at is a multiple of.
+// units is an instance as the exact search reads it: groups that take no byte left out, the others in the order of
+// their first points, and sizes counted in a unit that every offset worth looking at is a multiple of.
 type units struct {
 	points      int
 	spans       int   // points of all groups
@@ -92,7 +92,8 @@ func (u *units) near(g int32) []int32 { return u.pairs[u.from[g]:u.from[g+1]] }
 
 // room makes room for the pairs of groups alive together. It returns false where they are too many.
 func (u *units) room(in *instance) bool {
-	began, ended := make([]int, u.points+1), make([]int, u.points+1) // by point: the groups that began before it, and that ended before it
+	// by point: the groups that began before it, and that ended before it
+	began, ended := make([]int, u.points+1), make([]int, u.points+1)
 	for _, g := range u.group {
 		began[in.first[g]+1]++
 		ended[in.last[g]+1]++
@@ -120,7 +121,8 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// above is the number of units that a group may reach above a ceiling of so many bytes, rounded down to units: one where its last unit is not full.
+// above is the number of units that a group may reach above a ceiling of so many bytes, rounded down to units: one
+// where its last unit is not full.
 func (u *units) above(g int, height int64) int64 {
 	if rest := height % u.unit; u.spare[g] > 0 && rest+u.spare[g] >= u.unit {
 		return 1

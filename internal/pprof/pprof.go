@@ -1,5 +1,6 @@
-// Package pprof writes profiles that `go tool pprof` reads: gzipped protocol buffers, as github.com/google/pprof/proto/profile.proto describes them. It writes what a
-// profile of held memory needs, values with a stack and labels, and reads nothing.
+// Package pprof writes profiles that `go tool pprof` reads: gzipped protocol buffers, as
+// github.com/google/pprof/proto/profile.proto describes them. It writes what a profile of held memory needs, values
+// with a stack and labels, and reads nothing.
 package pprof
 
 import (
@@ -14,7 +15,8 @@ import (
 // Type names a value of each sample and its unit, such as inuse_space in bytes.
 type Type struct{ Name, Unit string }
 
-// Sample is a stack, the innermost call first as runtime.Callers gives it, with a value for each Type. Labels tell samples of one stack apart.
+// Sample is a stack, the innermost call first as runtime.Callers gives it, with a value for each Type. Labels tell
+// samples of one stack apart.
 type Sample struct {
 	Stack  []runtime.Frame
 	Values []int64

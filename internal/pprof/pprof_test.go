@@ -37,7 +37,8 @@ func TestReadByTool(t *testing.T) {
 		{"-top -tagfocus=kind=weights", "1MB 25.00%"},
 		{"-tags", "weights"},
 	} {
-		out, err := exec.Command("go", append(append([]string{"tool", "pprof"}, strings.Fields(row.args)...), file)...).CombinedOutput()
+		out, err := exec.Command("go", append(append([]string{"tool", "pprof"}, strings.Fields(row.args)...), file)...).
+			CombinedOutput()
 		if err != nil || !strings.Contains(string(out), row.want) {
 			t.Errorf("pprof %s: %v, want %q in\n%s", row.args, err, row.want, out)
 		}

@@ -1,8 +1,9 @@
-// Package probe measures what the machine can do at this moment: multiply-add arithmetic in registers, and reading from each level of memory. Speeds are told as
-// shares of these.
+// Package probe measures what the machine can do at this moment: multiply-add arithmetic in registers, and reading from
+// each level of memory. Speeds are told as shares of these.
 //
-// On amd64 the measured loops are in assembly, in AVX-512 or AVX2 and FMA; elsewhere, and where neither is there, they are plain Go, which says what such code reaches
-// and nothing of the machine's limits. A probe takes the best of several short windows, so that other work on the machine hides little, and at most 100 ms.
+// On amd64 the measured loops are in assembly, in AVX-512 or AVX2 and FMA; elsewhere, and where neither is there, they
+// are plain Go, which says what such code reaches and nothing of the machine's limits. A probe takes the best of
+// several short windows, so that other work on the machine hides little, and at most 100 ms.
 package probe
 
 import (
@@ -33,7 +34,8 @@ var plain = Kind{Name: target.PortableName, arithmetic: arithmetic, operations: 
 // Best is the kind of the widest instructions here.
 func Best() Kind { return kinds()[0] }
 
-// Named is the kind in whose instructions code for a level computes floats; ok is false where the machine has no such instructions.
+// Named is the kind in whose instructions code for a level computes floats; ok is false where the machine has no such
+// instructions.
 func Named(name string) (k Kind, ok bool) {
 	for _, k := range kinds() {
 		if k.Name == name || slices.Contains(k.more, name) {
@@ -43,13 +45,15 @@ func Named(name string) (k Kind, ok bool) {
 	return Kind{}, false
 }
 
-// Level is a level of the memory: how many bytes it holds, and a range, in bytes, that it holds and smaller levels do not.
+// Level is a level of the memory: how many bytes it holds, and a range, in bytes, that it holds and smaller levels do
+// not.
 type Level struct{ Holds, Range int64 }
 
 // Levels are this machine's caches of levels 1, 2 and 3, and its memory, whose Holds is not told.
 func Levels() [4]Level {
 	cache := target.HostCache()
-	return [4]Level{{cache[0], cache[0] / 2}, {cache[1], cache[1] / 2}, {cache[2], max(2*cache[1], min(cache[2]/8, 16<<20))}, {math.MaxInt64, min(max(4*cache[2], 64<<20), 512<<20)}}
+	return [4]Level{{cache[0], cache[0] / 2}, {cache[1], cache[1] / 2},
+		{cache[2], max(2*cache[1], min(cache[2]/8, 16<<20))}, {math.MaxInt64, min(max(4*cache[2], 64<<20), 512<<20)}}
 }
 
 // window is how long one measurement runs, and windows how many there are.
@@ -58,7 +62,8 @@ const (
 	windows = 12
 )
 
-// Arithmetic is the most f32 multiply-add arithmetic that so many threads do together, in GFLOP/s: a multiplication and an addition count one each.
+// Arithmetic is the most f32 multiply-add arithmetic that so many threads do together, in GFLOP/s: a multiplication and
+// an addition count one each.
 func (k Kind) Arithmetic(threads int) float64 {
 	const rounds = 1 << 14 // some tens of microseconds
 	return best(threads, func(int) int64 {
@@ -67,8 +72,8 @@ func (k Kind) Arithmetic(threads int) float64 {
 	})
 }
 
-// Read is how fast so many threads together read memory over and over, each so many bytes of its own, in GB/s. Bytes are rounded up to whole pieces of 4096. The error is one of
-// taking the memory.
+// Read is how fast so many threads together read memory over and over, each so many bytes of its own, in GB/s. Bytes
+// are rounded up to whole pieces of 4096. The error is one of taking the memory.
 func (k Kind) Read(bytes int64, threads int) (float64, error) {
 	const piece = 4096
 	bytes = (bytes + piece - 1) / piece * piece
@@ -98,7 +103,8 @@ func (k Kind) Read(bytes int64, threads int) (float64, error) {
 	}), nil
 }
 
-// best runs work, which returns how much it did, on so many threads for each window, and returns the largest sum of their rates, in 10⁹ a second.
+// best runs work, which returns how much it did, on so many threads for each window, and returns the largest sum of
+// their rates, in 10⁹ a second.
 func best(threads int, work func(thread int) int64) float64 {
 	top := 0.0
 	for range windows {

@@ -6,16 +6,18 @@ import "golang.org/x/sys/cpu"
 func kinds() []Kind {
 	var list []Kind
 	if cpu.X86.HasAVX512F {
-		list = append(list, Kind{Name: "avx512", more: []string{"avx512vnni", "avx512bf16", "avx512amx"}, arithmetic: arithmetic512, operations: 12 * 16 * 2, read: read512})
+		list = append(list, Kind{Name: "avx512", more: []string{"avx512vnni", "avx512bf16", "avx512amx"},
+			arithmetic: arithmetic512, operations: 12 * 16 * 2, read: read512})
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		list = append(list, Kind{Name: "avx2", more: []string{"avxvnni"}, arithmetic: arithmetic256, operations: 12 * 8 * 2, read: read256})
+		list = append(list, Kind{Name: "avx2", more: []string{"avxvnni"}, arithmetic: arithmetic256, operations: 12 * 8 * 2,
+			read: read256})
 	}
 	return append(list, plain)
 }
 
-// The arithmetic functions do 12 independent multiply-adds of whole registers a round, more than the units' number times their latency. The read functions load
-// bytes, a multiple of 4096, from p on.
+// The arithmetic functions do 12 independent multiply-adds of whole registers a round, more than the units' number
+// times their latency. The read functions load bytes, a multiple of 4096, from p on.
 
 //go:noescape
 func arithmetic256(rounds int64)

@@ -1,5 +1,5 @@
-// Package safetensors reads and writes the tables of safetensors files: eight bytes of length, a table in JSON that names
-// tensors, and their elements.
+// Package safetensors reads and writes the tables of safetensors files: eight bytes of length, a table in JSON that
+// names tensors, and their elements.
 package safetensors
 
 import (
@@ -28,8 +28,10 @@ type Entry struct {
 const maxTable = 100_000_000
 
 // names are the element types' names in files.
-var names = map[string]dtype.DType{"F64": dtype.F64, "F32": dtype.F32, "F16": dtype.F16, "BF16": dtype.BF16, "I64": dtype.I64, "I32": dtype.I32,
-	"I16": dtype.I16, "I8": dtype.I8, "U64": dtype.U64, "U32": dtype.U32, "U16": dtype.U16, "U8": dtype.U8, "BOOL": dtype.Bool,
+var names = map[string]dtype.DType{"F64": dtype.F64, "F32": dtype.F32, "F16": dtype.F16, "BF16": dtype.BF16,
+	"I64": dtype.I64, "I32": dtype.I32,
+	"I16": dtype.I16, "I8": dtype.I8, "U64": dtype.U64, "U32": dtype.U32, "U16": dtype.U16, "U8": dtype.U8,
+	"BOOL":    dtype.Bool,
 	"F8_E4M3": dtype.F8E4M3FN, "F8_E5M2": dtype.F8E5M2, "C64": dtype.C64}
 
 // nameOf is an element type's name in files; "" if there is none.
@@ -49,9 +51,9 @@ type fields struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// ReadTable reads a file's table; r is then at the elements. The entries are in the order of their elements, which follow
-// each other without gaps. A table that breaks a rule of the format is an ErrInput which names the tensor: nothing is
-// allocated for what a table says that the file does not hold.
+// ReadTable reads a file's table; r is then at the elements. The entries are in the order of their elements, which
+// follow each other without gaps. A table that breaks a rule of the format is an ErrInput which names the tensor:
+// nothing is allocated for what a table says that the file does not hold.
 func ReadTable(r io.Reader) (list []Entry, metadata map[string]string, err error) {
 	var length [8]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -81,7 +83,8 @@ func ReadTable(r io.Reader) (list []Entry, metadata map[string]string, err error
 	at := int64(0)
 	for _, e := range list {
 		if e.Begin != at {
-			return nil, nil, diag.Inputf("%s begins at byte %d; the tensors before end at %d", e.Name, e.Begin, at).AtTensor(e.Name)
+			return nil, nil, diag.Inputf("%s begins at byte %d; the tensors before end at %d", e.Name, e.Begin, at).
+				AtTensor(e.Name)
 		}
 		at = e.End
 	}
@@ -160,7 +163,8 @@ func (f fields) entry(name string) (Entry, error) {
 	}
 	size, err := dt.Bytes(count)
 	if err != nil || f.Offsets[0] < 0 || f.Offsets[1] < f.Offsets[0] || f.Offsets[1]-f.Offsets[0] != size {
-		return Entry{}, diag.Inputf("bytes %d to %d for %s of shape %v, which has %d", f.Offsets[0], f.Offsets[1], f.DType, f.Shape, size).AtTensor(name)
+		return Entry{}, diag.Inputf("bytes %d to %d for %s of shape %v, which has %d", f.Offsets[0], f.Offsets[1], f.DType,
+			f.Shape, size).AtTensor(name)
 	}
 	return Entry{name, dt, f.Shape, f.Offsets[0], f.Offsets[1]}, nil
 }

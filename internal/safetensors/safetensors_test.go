@@ -18,7 +18,8 @@ func file(table string, body int) []byte {
 }
 
 func TestRoundTrip(t *testing.T) {
-	list := []Entry{{"a", dtype.F32, []int64{2, 3}, 0, 24}, {`odd "name"`, dtype.Bool, []int64{}, 24, 25}, {"empty", dtype.I64, []int64{0, 4}, 25, 25},
+	list := []Entry{{"a", dtype.F32, []int64{2, 3}, 0, 24}, {`odd "name"`, dtype.Bool, []int64{}, 24, 25},
+		{"empty", dtype.I64, []int64{0, 4}, 25, 25},
 		{"b", dtype.BF16, []int64{5}, 25, 35}}
 	var b bytes.Buffer
 	if err := WriteTable(&b, list, map[string]string{"format": "pt"}); err != nil {

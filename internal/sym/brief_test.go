@@ -51,7 +51,8 @@ func TestLessens(t *testing.T) {
 		e, f string
 		want bool
 	}{
-		{"n + 2*m", "m - 5", true}, {"n - 2*m", "m - 5", false}, {"n*m + k", "n + m", false}, {"n*m + k", "3*n*m - k", true}, {"4", "n", false}, {"n//2 - n", "n", false}, {"-n", "-3*n + k", true},
+		{"n + 2*m", "m - 5", true}, {"n - 2*m", "m - 5", false}, {"n*m + k", "n + m", false}, {"n*m + k", "3*n*m - k", true},
+		{"4", "n", false}, {"n//2 - n", "n", false}, {"-n", "-3*n + k", true},
 	} {
 		e, _ := Parse(c.e)
 		f, _ := Parse(c.f)
@@ -67,7 +68,8 @@ func TestBriefIsBrief(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		d.Set(User(name), Range{0, NoMax})
 	}
-	e, err := Parse("(a - b)*(a - b) + max((a + b)//256 + 4, c//256)*(b//3 - c//5)*(b//3 - c//5)") // squares, which nothing shows to be so
+	// squares, which nothing shows to be so
+	e, err := Parse("(a - b)*(a - b) + max((a + b)//256 + 4, c//256)*(b//3 - c//5)*(b//3 - c//5)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ const (
 
 const slotsOnStack = 64
 
-// Compile prepares e for evaluation with the values of names, in that order. A part that e holds twice is computed once. The error is an
-// *UnboundError for a name of e that is not in the list.
+// Compile prepares e for evaluation with the values of names, in that order. A part that e holds twice is computed
+// once. The error is an *UnboundError for a name of e that is not in the list.
 func (e Expr) Compile(names []Name) (*Code, error) { return NewNames(names).Compile(e) }
 
 // Names are the names that expressions are compiled for, in the order of their values.
@@ -145,8 +145,8 @@ func (b *builder) atom(a *atom) int32 {
 
 var slotPool = sync.Pool{New: func() any { return new([]int64) }}
 
-// Eval computes the value; values are those of the names given to Compile, in that order. It allocates nothing in the steady state. The errors are
-// those of Expr.Eval. It panics where values is shorter than the names.
+// Eval computes the value; values are those of the names given to Compile, in that order. It allocates nothing in the
+// steady state. The errors are those of Expr.Eval. It panics where values is shorter than the names.
 func (c *Code) Eval(values []int64) (int64, error) {
 	values = values[:c.inputs]
 	if c.slots <= slotsOnStack {

@@ -121,7 +121,8 @@ func (c Cond) rootWords() (string, bool) {
 	sum := 1 + product - twice
 	root := int64(math.Sqrt(float64(max(0, sum*sum-4*product))))
 	low := (sum - root) / 2
-	if high := sum - low; low*high == product && low != high && difference.Equal(x.Sub(Const(low)).Mul(x.Sub(Const(high)))) {
+	if high := sum - low; low*high == product && low != high &&
+		difference.Equal(x.Sub(Const(low)).Mul(x.Sub(Const(high)))) {
 		text := x.String()
 		return text + " == " + strconv.FormatInt(low, 10) + " or " + text + " == " + strconv.FormatInt(high, 10), true
 	}

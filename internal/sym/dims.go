@@ -12,7 +12,8 @@ import (
 // NoMax is the upper end of a range that has none.
 const NoMax = math.MaxInt64
 
-// Range is the integers from Min to Max, both included. A Min of math.MinInt64 is no lower end, a Max of NoMax no upper one.
+// Range is the integers from Min to Max, both included. A Min of math.MinInt64 is no lower end, a Max of NoMax no upper
+// one.
 type Range struct{ Min, Max int64 }
 
 // String is the range as texts write it: 1..16, 1.. or 16.
@@ -45,9 +46,10 @@ func (t Truth) String() string { return [...]string{"unknown", "yes", "no"}[t] }
 
 func (t Truth) not() Truth { return [...]Truth{Unknown, No, Yes}[t] }
 
-// Dims is a set of named dimensions with their ranges, and the prover over them. A name that is not in the set may be any integer. An answer
-// speaks of the bindings within the ranges at which the expressions have a value: where a divisor is zero there is nothing to compare, and of
-// an empty range anything may be answered. Values are compared as mathematical integers, beyond 64 bits too.
+// Dims is a set of named dimensions with their ranges, and the prover over them. A name that is not in the set may be
+// any integer. An answer speaks of the bindings within the ranges at which the expressions have a value: where a
+// divisor is zero there is nothing to compare, and of an empty range anything may be answered. Values are compared as
+// mathematical integers, beyond 64 bits too.
 //
 // It is safe for concurrent use. Answers are remembered until Set changes a range.
 type Dims struct {
@@ -67,8 +69,9 @@ func NewDims() *Dims {
 	return d
 }
 
-// Credit is what proofs may cost, in names, numbers and operations looked at: about a microsecond each. Each query has its own limits; credit bounds
-// all of them together, so that no small file keeps the prover busy for minutes. Whoever adds an operation to a model grants opCredit for it.
+// Credit is what proofs may cost, in names, numbers and operations looked at: about a microsecond each. Each query has
+// its own limits; credit bounds all of them together, so that no small file keeps the prover busy for minutes. Whoever
+// adds an operation to a model grants opCredit for it.
 const (
 	firstCredit = 1 << 24
 	opCredit    = 400_000
@@ -98,8 +101,8 @@ func (d *Dims) Fresh() *Dims {
 	return c
 }
 
-// Exhausted reports whether proofs have used up their credit. From then on nothing is proved that cannot be seen at once, so what the set answers is still
-// true, and less than it could be.
+// Exhausted reports whether proofs have used up their credit. From then on nothing is proved that cannot be seen at
+// once, so what the set answers is still true, and less than it could be.
 func (d *Dims) Exhausted() bool { return d.credit.Load() < 0 }
 
 // Set gives a dimension its range.

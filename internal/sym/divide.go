@@ -162,7 +162,8 @@ func modBy(e Expr, k int64) Expr {
 	part := polynomial(rest, modInts(e.c, k))
 	for _, t := range rest {
 		// A remainder of a multiple of k is its dividend here.
-		if a := t.atoms[0]; len(t.atoms) == 1 && a.kind == modulo && a.args[1].n == nil && a.args[1].c > 0 && modProduct(t.coef, a.args[1].c, k) == 0 {
+		if a := t.atoms[0]; len(t.atoms) == 1 && a.kind == modulo && a.args[1].n == nil && a.args[1].c > 0 &&
+			modProduct(t.coef, a.args[1].c, k) == 0 {
 			if x := part.Sub(polynomial([]term{t}, 0)).Add(a.args[0].scale(t.coef)); !x.unevaluated() {
 				return modBy(x, k)
 			}

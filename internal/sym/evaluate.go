@@ -21,8 +21,8 @@ type UnboundError struct{ Name Name }
 
 func (e *UnboundError) Error() string { return fmt.Sprintf("no value for dimension %q", e.Name.Text()) }
 
-// Eval computes the value, given those of the names. Each product and each atom must fit 64 bits, and so must the sum of the products, though not
-// every partial sum. Errors: ErrOverflow, ErrTooLarge, ErrDivide, *UnboundError.
+// Eval computes the value, given those of the names. Each product and each atom must fit 64 bits, and so must the sum
+// of the products, though not every partial sum. Errors: ErrOverflow, ErrTooLarge, ErrDivide, *UnboundError.
 func (e Expr) Eval(value func(name Name) (int64, bool)) (int64, error) {
 	if e.n == nil {
 		return e.c, nil

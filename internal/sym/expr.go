@@ -1,9 +1,9 @@
 // Package sym is integer arithmetic over named dimensions: the shapes, bounds, indices and byte sizes of the compiler.
 //
-// An Expr is kept in one canonical form, a polynomial with 64-bit coefficients over atoms. An atom is a name or what is no polynomial:
-// a floor or ceiling division, a remainder, a minimum, a maximum. Two expressions that the canonical form makes alike are Equal, print
-// alike and have one Key. Only rewrites that hold for all integers happen on the way there; what needs to know a dimension's range
-// is Simplify's, a method of Dims, and Dims also proves comparisons.
+// An Expr is kept in one canonical form, a polynomial with 64-bit coefficients over atoms. An atom is a name or what is
+// no polynomial: a floor or ceiling division, a remainder, a minimum, a maximum. Two expressions that the canonical
+// form makes alike are Equal, print alike and have one Key. Only rewrites that hold for all integers happen on the way
+// there; what needs to know a dimension's range is Simplify's, a method of Dims, and Dims also proves comparisons.
 //
 // An expression stands for a mathematical integer, of any size. Nothing wraps: where a coefficient would not fit, the
 // operation stays unevaluated, and Eval answers ErrOverflow. Expressions are immutable and safe for concurrent use.
@@ -25,10 +25,11 @@ const (
 	mostExpansion = 1 << 16 // size that a product may expand to
 )
 
-// Expr is an integer expression: an immutable value, cheap to copy, to be compared with Equal. The zero value is the constant 0.
+// Expr is an integer expression: an immutable value, cheap to copy, to be compared with Equal. The zero value is the
+// constant 0.
 //
-// An expression that outgrows 2^18 parts or 256 levels becomes the one expression that prints as huge() and swallows all
-// it meets: its Eval answers ErrTooLarge, and nothing about it can be proved.
+// An expression that outgrows 2^18 parts or 256 levels becomes the one expression that prints as huge() and swallows
+// all it meets: its Eval answers ErrTooLarge, and nothing about it can be proved.
 type Expr struct {
 	n *node // the terms that are not constant; nil for none
 	c int64 // the constant term
@@ -78,7 +79,8 @@ type atom struct {
 	list  [1]*atom
 }
 
-// hash identifies an expression: 128 bits over keys drawn by each process, so that equal hashes stand for equal expressions.
+// hash identifies an expression: 128 bits over keys drawn by each process, so that equal hashes stand for equal
+// expressions.
 type hash struct{ a, b uint64 }
 
 var hashSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -92,7 +94,8 @@ var hashKeys = func() (k [2]uint64) {
 
 // then is the hash of h followed by a and b.
 func (h hash) then(a, b uint64) hash {
-	return hash{scramble(h.a^a, hashKeys[0]^bits.RotateLeft64(a, 29)), scramble(h.b+b, hashKeys[1]^bits.RotateLeft64(b, 31))}
+	return hash{scramble(h.a^a, hashKeys[0]^bits.RotateLeft64(a, 29)),
+		scramble(h.b+b, hashKeys[1]^bits.RotateLeft64(b, 31))}
 }
 
 func scramble(x, key uint64) uint64 {
@@ -117,7 +120,8 @@ func newAtom(k kind, name Name, args []Expr) *atom {
 	a := &atom{kind: k, name: name, args: args, size: 1}
 	h := hash{hashKeys[0] + uint64(k), hashKeys[1] - uint64(k)}
 	if k == variable || k == slack {
-		h = h.then(maphash.String(hashSeeds[0], name.text), maphash.String(hashSeeds[1], name.text)).then(uint64(name.space), uint64(name.space))
+		h = h.then(maphash.String(hashSeeds[0], name.text), maphash.String(hashSeeds[1], name.text)).then(uint64(name.space),
+			uint64(name.space))
 	}
 	for _, x := range args {
 		hx := x.hash()
@@ -254,8 +258,8 @@ func (e Expr) Name() (Name, bool) {
 	return Name{}, false
 }
 
-// Equal reports whether two expressions have the same canonical form. Expressions with the same value everywhere may differ in form;
-// Dims.EQ decides more.
+// Equal reports whether two expressions have the same canonical form. Expressions with the same value everywhere may
+// differ in form; Dims.EQ decides more.
 func (e Expr) Equal(o Expr) bool { return e.c == o.c && sameNode(e.n, o.n) }
 
 func sameNode(x, y *node) bool { return x == y || x != nil && y != nil && x.hash == y.hash }
@@ -274,7 +278,8 @@ func compareAtoms(x, y *atom) int {
 	return slices.CompareFunc(x.args, y.args, compareExprs)
 }
 
-// compareProducts orders products of atoms: by falling degree, then atom by atom. Multiplying both sides keeps the order.
+// compareProducts orders products of atoms: by falling degree, then atom by atom. Multiplying both sides keeps the
+// order.
 func compareProducts(x, y []*atom) int {
 	if len(x) != len(y) {
 		return len(y) - len(x)
@@ -373,8 +378,8 @@ func (e Expr) Multilinear() bool {
 	return true
 }
 
-// Linear writes e as coef×name + rest, where neither mentions the name; ok says whether that can be done. A name that e does not
-// mention has the coefficient 0.
+// Linear writes e as coef×name + rest, where neither mentions the name; ok says whether that can be done. A name that e
+// does not mention has the coefficient 0.
 func (e Expr) Linear(name Name) (coef, rest Expr, ok bool) {
 	var with, without []term
 	factor := int64(0)

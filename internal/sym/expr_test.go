@@ -14,23 +14,39 @@ import (
 func TestCanonical(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"0", "0"}, {"-0", "0"}, {"-9223372036854775808", "-9223372036854775808"}, {"2 + 3*4", "14"}, {"(2 + 3)*4", "20"},
-		{"n", "n"}, {"-n", "-n"}, {"n + n", "2*n"}, {"n - n", "0"}, {"m*n", "m*n"}, {"n*m", "m*n"}, {"1 + n", "n + 1"}, {"1 - n", "-n + 1"},
-		{"(n + 1)*(n - 1)", "n*n - 1"}, {"(a + b)*(a - b)", "a*a - b*b"}, {"b + a*a + 3 + a", "a*a + a + b + 3"}, {"2*(n + m) - 2*m", "2*n"},
+		{"n", "n"}, {"-n", "-n"}, {"n + n", "2*n"}, {"n - n", "0"}, {"m*n", "m*n"}, {"n*m", "m*n"}, {"1 + n", "n + 1"},
+		{"1 - n", "-n + 1"},
+		{"(n + 1)*(n - 1)", "n*n - 1"}, {"(a + b)*(a - b)", "a*a - b*b"}, {"b + a*a + 3 + a", "a*a + a + b + 3"},
+		{"2*(n + m) - 2*m", "2*n"},
 		{"\"odd name\" + x.0", `"odd name" + x.0`}, {`"x"`, "x"}, {`"1"`, `"1"`}, {`""`, `""`}, {"max + min", "max + min"},
-		{"7//2", "3"}, {"-7//2", "-4"}, {"7//-2", "-4"}, {"-7//-2", "3"}, {"7%2", "1"}, {"-7%2", "1"}, {"7%-2", "-1"}, {"-7%-2", "-1"},
-		{"7 % 3 * 2", "2"}, {"2 * 7 % 3", "2"}, {"2*n//3*4", "4*((2*n)//3)"}, {"-n//2", "-((n + 1)//2)"}, {"-(n//2)", "-(n//2)"}, {"--n", "n"}, {"+n", "n"},
-		{"ceildiv(7, 2)", "4"}, {"ceildiv(-7, 2)", "-3"}, {"ceildiv(7, -2)", "-3"}, {"ceildiv(n, 1)", "n"}, {"ceildiv(4*n, 4)", "n"}, {"ceildiv(n, 64)", "(n + 63)//64"},
-		{"ceildiv(n, m)", "ceildiv(n, m)"}, {"n//1", "n"}, {"n//-1", "-n"}, {"n//-2", "-((n + 1)//2)"}, {"4*n//4", "n"}, {"(4*n + 3)//4", "n"}, {"(4*n + 5)//4", "n + 1"},
-		{"(4*n - 1)//4", "n - 1"}, {"(4*n + m)//4", "n + m//4"}, {"(n - 1)//2 + 1", "(n + 1)//2"}, {"(6*n + 4)//8", "(3*n + 2)//4"}, {"(2*n + 1)//4", "n//2"},
-		{"n//2//3", "n//6"}, {"(n//2 + m)//3", "(2*m + n)//6"}, {"(n//2 + m//2)//3", "(m//2 + n//2)//3"}, {"-((-n)//64)", "(n + 63)//64"}, {"(1 - n)//2", "-(n//2)"},
-		{"n%1", "0"}, {"4*n%4", "0"}, {"(4*n + 3)%4", "3"}, {"9*n%8", "n%8"}, {"(n + 9)%8", "(n + 1)%8"}, {"6*n%4", "2*(n%2)"}, {"2*n%4", "2*(n%2)"}, {"(2*n + 1)%4", "2*(n%2) + 1"},
+		{"7//2", "3"}, {"-7//2", "-4"}, {"7//-2", "-4"}, {"-7//-2", "3"}, {"7%2", "1"}, {"-7%2", "1"}, {"7%-2", "-1"},
+		{"-7%-2", "-1"},
+		{"7 % 3 * 2", "2"}, {"2 * 7 % 3", "2"}, {"2*n//3*4", "4*((2*n)//3)"}, {"-n//2", "-((n + 1)//2)"},
+		{"-(n//2)", "-(n//2)"}, {"--n", "n"}, {"+n", "n"},
+		{"ceildiv(7, 2)", "4"}, {"ceildiv(-7, 2)", "-3"}, {"ceildiv(7, -2)", "-3"}, {"ceildiv(n, 1)", "n"},
+		{"ceildiv(4*n, 4)", "n"}, {"ceildiv(n, 64)", "(n + 63)//64"},
+		{"ceildiv(n, m)", "ceildiv(n, m)"}, {"n//1", "n"}, {"n//-1", "-n"}, {"n//-2", "-((n + 1)//2)"}, {"4*n//4", "n"},
+		{"(4*n + 3)//4", "n"}, {"(4*n + 5)//4", "n + 1"},
+		{"(4*n - 1)//4", "n - 1"}, {"(4*n + m)//4", "n + m//4"}, {"(n - 1)//2 + 1", "(n + 1)//2"},
+		{"(6*n + 4)//8", "(3*n + 2)//4"}, {"(2*n + 1)//4", "n//2"},
+		{"n//2//3", "n//6"}, {"(n//2 + m)//3", "(2*m + n)//6"}, {"(n//2 + m//2)//3", "(m//2 + n//2)//3"},
+		{"-((-n)//64)", "(n + 63)//64"}, {"(1 - n)//2", "-(n//2)"},
+		{"n%1", "0"}, {"4*n%4", "0"}, {"(4*n + 3)%4", "3"}, {"9*n%8", "n%8"}, {"(n + 9)%8", "(n + 1)%8"},
+		{"6*n%4", "2*(n%2)"}, {"2*n%4", "2*(n%2)"}, {"(2*n + 1)%4", "2*(n%2) + 1"},
 		{"n%8%4", "n%4"}, {"n%4%8", "(n%4)%8"}, {"(n%8 + m)%4", "(m + n)%4"}, {"n%-8", "-((-n)%8)"}, {"(-n)%8", "(-n)%8"},
-		{"1//0", "1//0"}, {"n//0", "n//0"}, {"n%0", "n%0"}, {"ceildiv(n, 0)", "ceildiv(n, 0)"}, {"0//n", "0//n"}, {"n//n", "n//n"}, {"n//(m//2)", "n//(m//2)"}, {"n//m//k", "(n//m)//k"},
-		{"max(n)", "n"}, {"max(n, n)", "n"}, {"max(n, n + 1)", "n + 1"}, {"min(n, n + 1)", "n"}, {"max(2, n, 3)", "max(n, 3)"}, {"max(m, n)", "max(m, n)"}, {"max(n, m)", "max(m, n)"},
-		{"max(n, max(m, 4), 5)", "max(m, n, 5)"}, {"min(n, min(m, 4), 5)", "min(m, n, 4)"}, {"max(n, min(m, n))", "n"}, {"min(n, max(m, n), 3)", "min(n, 3)"}, {"max(2*n + 1, 2*n - 5)", "2*n + 1"},
-		{"max(n, m) - max(m, n)", "0"}, {"max(n, 1)*2", "2*max(n, 1)"}, {"(n//2)*m", "m*(n//2)"}, {"n - m//2", "n - m//2"}, {"-2*(n%3) + 1", "-2*(n%3) + 1"},
-		{"9223372036854775807 + 1", "(1 + 9223372036854775807)"}, {"9223372036854775807*2", "(2*9223372036854775807)"}, {"9223372036854775807 + 1 - 1", "9223372036854775807"},
-		{"-(-9223372036854775808)", "((-9223372036854775808)*(-1))"}, {"2*(n*9223372036854775807)", "((9223372036854775807*n)*2)"}, {"-9223372036854775808//-1", "((-9223372036854775808)*(-1))"},
+		{"1//0", "1//0"}, {"n//0", "n//0"}, {"n%0", "n%0"}, {"ceildiv(n, 0)", "ceildiv(n, 0)"}, {"0//n", "0//n"},
+		{"n//n", "n//n"}, {"n//(m//2)", "n//(m//2)"}, {"n//m//k", "(n//m)//k"},
+		{"max(n)", "n"}, {"max(n, n)", "n"}, {"max(n, n + 1)", "n + 1"}, {"min(n, n + 1)", "n"},
+		{"max(2, n, 3)", "max(n, 3)"}, {"max(m, n)", "max(m, n)"}, {"max(n, m)", "max(m, n)"},
+		{"max(n, max(m, 4), 5)", "max(m, n, 5)"}, {"min(n, min(m, 4), 5)", "min(m, n, 4)"}, {"max(n, min(m, n))", "n"},
+		{"min(n, max(m, n), 3)", "min(n, 3)"}, {"max(2*n + 1, 2*n - 5)", "2*n + 1"},
+		{"max(n, m) - max(m, n)", "0"}, {"max(n, 1)*2", "2*max(n, 1)"}, {"(n//2)*m", "m*(n//2)"}, {"n - m//2", "n - m//2"},
+		{"-2*(n%3) + 1", "-2*(n%3) + 1"},
+		{"9223372036854775807 + 1", "(1 + 9223372036854775807)"}, {"9223372036854775807*2", "(2*9223372036854775807)"},
+		{"9223372036854775807 + 1 - 1", "9223372036854775807"},
+		{"-(-9223372036854775808)", "((-9223372036854775808)*(-1))"},
+		{"2*(n*9223372036854775807)", "((9223372036854775807*n)*2)"},
+		{"-9223372036854775808//-1", "((-9223372036854775808)*(-1))"},
 		{"huge()", "huge()"}, {"huge() - huge()", "huge()"}, {"0*huge()", "huge()"}, {"max(huge(), 1)//2 + n", "huge()"},
 	} {
 		want := strings.NewReplacer("((-9223372036854775808)*(-1))", "((-9223372036854775808)*(-1))").Replace(test.want)
@@ -49,12 +65,18 @@ func TestCanonical(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
-		{"", "offset 0: expected an expression, found end of text"}, {"n +", "offset 3: expected an expression, found end of text"}, {"n n", "offset 2: unexpected 'n'"},
-		{"(n", "offset 2: expected , or ), found end of text"}, {"()", "offset 2: a list where one expression belongs"}, {"(n, m)", "offset 6: a list where one expression belongs"},
-		{"max()", "offset 0: max of 0 arguments"}, {"ceildiv(n)", "offset 0: ceildiv of 1 arguments"}, {"huge(1)", "offset 0: huge of 1 arguments"}, {"9223372036854775808", "offset 0: an integer beyond 64 bits"},
-		{"n / m", "offset 2: unexpected '/'"}, {"n ** m", "offset 3: expected an expression, found '*'"}, {"2n", "offset 1: a number runs into 'n'"}, {"1.5", "offset 1: a number runs into '.'"},
-		{`"n`, "offset 0: a quoted name that does not end"}, {"max(n,)", "offset 6: expected an expression, found ')'"}, {"n)", "offset 1: unexpected ')'"}, {"é", "offset 0: expected an expression, found 'é'"},
-		{"n\xff", `offset 1: unexpected '�'`}, {strings.Repeat("(", 1000), "offset 600: nested more than 600 deep"}, {strings.Repeat(" ", longestText+1), "offset 0: an expression of more than 1048576 bytes"},
+		{"", "offset 0: expected an expression, found end of text"},
+		{"n +", "offset 3: expected an expression, found end of text"}, {"n n", "offset 2: unexpected 'n'"},
+		{"(n", "offset 2: expected , or ), found end of text"}, {"()", "offset 2: a list where one expression belongs"},
+		{"(n, m)", "offset 6: a list where one expression belongs"},
+		{"max()", "offset 0: max of 0 arguments"}, {"ceildiv(n)", "offset 0: ceildiv of 1 arguments"},
+		{"huge(1)", "offset 0: huge of 1 arguments"}, {"9223372036854775808", "offset 0: an integer beyond 64 bits"},
+		{"n / m", "offset 2: unexpected '/'"}, {"n ** m", "offset 3: expected an expression, found '*'"},
+		{"2n", "offset 1: a number runs into 'n'"}, {"1.5", "offset 1: a number runs into '.'"},
+		{`"n`, "offset 0: a quoted name that does not end"}, {"max(n,)", "offset 6: expected an expression, found ')'"},
+		{"n)", "offset 1: unexpected ')'"}, {"é", "offset 0: expected an expression, found 'é'"},
+		{"n\xff", `offset 1: unexpected '�'`}, {strings.Repeat("(", 1000), "offset 600: nested more than 600 deep"},
+		{strings.Repeat(" ", longestText+1), "offset 0: an expression of more than 1048576 bytes"},
 		{"# n", "offset 0: expected an expression, found '#'"},
 	} {
 		e, err := Parse(test.text)
@@ -70,8 +92,10 @@ func TestParsePrefix(t *testing.T) {
 		text, want string
 		length     int
 	}{
-		{"n -> m", "n", 1}, {"n - 1 ]", "n - 1", 5}, {"n %x", "n", 1}, {`n %"x"`, "n", 1}, {"n%x", "n%x", 3}, {"n % x", "n%x", 5}, {"n %8", "n%8", 4}, {"n += 1", "n", 1}, {"n *= 1", "n", 1}, {"n -= 1", "n", 1},
-		{"n // m, k", "n//m", 6}, {"n # + 1", "n", 1}, {"n + # comment\n 1 = 2", "n + 1", 16}, {"max (n, 2) x", "max(n, 2)", 10}, {"  n  ", "n", 3},
+		{"n -> m", "n", 1}, {"n - 1 ]", "n - 1", 5}, {"n %x", "n", 1}, {`n %"x"`, "n", 1}, {"n%x", "n%x", 3},
+		{"n % x", "n%x", 5}, {"n %8", "n%8", 4}, {"n += 1", "n", 1}, {"n *= 1", "n", 1}, {"n -= 1", "n", 1},
+		{"n // m, k", "n//m", 6}, {"n # + 1", "n", 1}, {"n + # comment\n 1 = 2", "n + 1", 16},
+		{"max (n, 2) x", "max(n, 2)", 10}, {"  n  ", "n", 3},
 	} {
 		e, n, err := ParsePrefix(test.text)
 		if err != nil || e.String() != test.want || n != test.length {
@@ -79,7 +103,8 @@ func TestParsePrefix(t *testing.T) {
 		}
 	}
 	budget := int64(60)
-	if _, _, err := ParseWithin("(a + b)*(c + d)*(e + f)*(g + h)", &budget); err == nil || !strings.Contains(err.Error(), "too long to multiply out") {
+	if _, _, err := ParseWithin("(a + b)*(c + d)*(e + f)*(g + h)", &budget); err == nil ||
+		!strings.Contains(err.Error(), "too long to multiply out") {
 		t.Errorf("a small budget: %v", err)
 	}
 	c, n, err := ParseCondPrefix("n + 1 > m -> x")
@@ -93,7 +118,8 @@ func TestCond(t *testing.T) {
 		text, want string
 		holds      bool // at n = 3, m = 4
 	}{
-		{"n <= 3", "n <= 3", true}, {"n<m", "n < m", true}, {"n > m", "m < n", false}, {"n >= m", "m <= n", false}, {"n == m - 1", "n == m - 1", true}, {"n != m", "n != m", true}, {"n + m == 8", "m + n == 8", false},
+		{"n <= 3", "n <= 3", true}, {"n<m", "n < m", true}, {"n > m", "m < n", false}, {"n >= m", "m <= n", false},
+		{"n == m - 1", "n == m - 1", true}, {"n != m", "n != m", true}, {"n + m == 8", "m + n == 8", false},
 	} {
 		c, err := ParseCond(test.text)
 		if err != nil || c.String() != test.want {
@@ -109,7 +135,8 @@ func TestCond(t *testing.T) {
 			t.Errorf("%s: no error", text)
 		}
 	}
-	if _, err := (Cond{Dim("n"), NE, Dim("x")}).Eval(lookup(map[string]int64{"n": 1})); err == nil || err.Error() != `no value for dimension "x"` {
+	if _, err := (Cond{Dim("n"), NE, Dim("x")}).Eval(lookup(map[string]int64{"n": 1})); err == nil ||
+		err.Error() != `no value for dimension "x"` {
 		t.Errorf("unbound: %v", err)
 	}
 }
@@ -120,8 +147,10 @@ func TestEvalErrors(t *testing.T) {
 		text string
 		want error
 	}{
-		{"n + 1", ErrOverflow}, {"2*n", ErrOverflow}, {"n*n", ErrOverflow}, {"m//o", ErrOverflow}, {"ceildiv(m, o)", ErrOverflow}, {"n//z", ErrDivide}, {"n%z", ErrDivide}, {"1//0", ErrDivide},
-		{"ceildiv(n, z)", ErrDivide}, {"-m", ErrOverflow}, {"9223372036854775807 + 1", ErrOverflow}, {"9223372036854775807*2", ErrOverflow}, {"huge()", ErrTooLarge}, {"huge()", ErrOverflow},
+		{"n + 1", ErrOverflow}, {"2*n", ErrOverflow}, {"n*n", ErrOverflow}, {"m//o", ErrOverflow},
+		{"ceildiv(m, o)", ErrOverflow}, {"n//z", ErrDivide}, {"n%z", ErrDivide}, {"1//0", ErrDivide},
+		{"ceildiv(n, z)", ErrDivide}, {"-m", ErrOverflow}, {"9223372036854775807 + 1", ErrOverflow},
+		{"9223372036854775807*2", ErrOverflow}, {"huge()", ErrTooLarge}, {"huge()", ErrOverflow},
 		{"n*n*z", nil}, {"n + two + m", nil}, {"m%o", nil}, {"n - two*n + n", ErrOverflow}, {"max(n + 1, z)", ErrOverflow},
 	} {
 		e := parse(t, test.text)
@@ -170,14 +199,16 @@ func TestParts(t *testing.T) {
 		name, coef, rest string
 		ok               bool
 	}{
-		{"m", "4*n", "3*n*(k//2) + k*max(n, 2) + 7", true}, {"n", "", "", false}, {"k", "", "", false}, {"x", "0", "4*m*n + 3*n*(k//2) + k*max(n, 2) + 7", true},
+		{"m", "4*n", "3*n*(k//2) + k*max(n, 2) + 7", true}, {"n", "", "", false}, {"k", "", "", false},
+		{"x", "0", "4*m*n + 3*n*(k//2) + k*max(n, 2) + 7", true},
 	} {
 		coef, rest, ok := e.Linear(User(test.name))
 		if ok != test.ok || ok && (!coef.Equal(parse(t, test.coef)) || !rest.Equal(parse(t, test.rest))) {
 			t.Errorf("linear in %s: %s, %s, %v", test.name, coef, rest, ok)
 		}
 	}
-	if coef, rest, ok := parse(t, "4*n + n*m - 1").Linear(User("n")); !ok || coef.String() != "m + 4" || rest.String() != "-1" {
+	if coef, rest, ok := parse(t, "4*n + n*m - 1").Linear(User("n")); !ok || coef.String() != "m + 4" ||
+		rest.String() != "-1" {
 		t.Errorf("linear: %s, %s, %v", coef, rest, ok)
 	}
 	if _, _, ok := parse(t, "n*n").Linear(User("n")); ok {

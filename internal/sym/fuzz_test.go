@@ -73,7 +73,8 @@ func users(texts ...string) []Name {
 	return names
 }
 
-// TestProverAgainstBruteForce compares every answer with all bindings, and counts the answers that brute force knows and the prover does not.
+// TestProverAgainstBruteForce compares every answer with all bindings, and counts the answers that brute force knows
+// and the prover does not.
 func TestProverAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	names := []string{"x", "y", "w"}
@@ -131,8 +132,8 @@ func TestProverAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// program builds the expression that bytes describe, and the function that computes its value in unbounded integers by the definition of each
-// operation; the function returns nil where a divisor is zero.
+// program builds the expression that bytes describe, and the function that computes its value in unbounded integers by
+// the definition of each operation; the function returns nil where a divisor is zero.
 func program(code []byte) (Expr, func(values map[string]int64) *big.Int) {
 	type pair struct {
 		e     Expr
@@ -220,7 +221,8 @@ func bigFloor(x, y *big.Int) *big.Int {
 	return q
 }
 
-// checkProgram compares the expression with the definition at one binding, compiled code with Eval, and the text with what it is read back as.
+// checkProgram compares the expression with the definition at one binding, compiled code with Eval, and the text with
+// what it is read back as.
 func checkProgram(t *testing.T, code []byte, values map[string]int64, small bool) {
 	e, exact := program(code)
 	want := exact(values)
@@ -373,7 +375,8 @@ func TestCodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProverAgainstBig compares answers about expressions with large coefficients, which need more than 64 bits, with their definition.
+// TestProverAgainstBig compares answers about expressions with large coefficients, which need more than 64 bits, with
+// their definition.
 func TestProverAgainstBig(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	names := []string{"a", "b", "c", "d"}
@@ -385,7 +388,8 @@ func TestProverAgainstBig(t *testing.T) {
 			if r.IntN(4) == 0 {
 				low = int64(r.Uint64()) >> r.IntN(64)
 			}
-			ranges[name] = [...]Range{{low, NoMax}, {math.MinInt64, low}, {low, min(low, NoMax-5) + 5}, {math.MinInt64, NoMax}}[r.IntN(4)]
+			ranges[name] = [...]Range{{low, NoMax}, {math.MinInt64, low}, {low, min(low, NoMax-5) + 5},
+				{math.MinInt64, NoMax}}[r.IntN(4)]
 			d.Set(User(name), ranges[name])
 		}
 		code := make([]byte, 2+r.IntN(16))

@@ -32,7 +32,8 @@ func TestHostileIsBounded(t *testing.T) {
 	}
 	wide = Sum(list...)
 	d := testDims()
-	for name, e := range map[string]Expr{"nested": nested, "wide": wide, "rounded": rounded, "greatest": greatest, "remainders": remainders, "power": power} {
+	for name, e := range map[string]Expr{"nested": nested, "wide": wide, "rounded": rounded, "greatest": greatest,
+		"remainders": remainders, "power": power} {
 		start := time.Now()
 		other := e.Subst(func(name Name) (Expr, bool) { return Var(name).Add(Const(1)), name == User("n") })
 		d.LE(e, other)

@@ -1,11 +1,11 @@
 package sym
 
-// MinArgs returns expressions whose least is e: of a min, plus any constant, its arguments with the constant added; of anything
-// else, e alone.
+// MinArgs returns expressions whose least is e: of a min, plus any constant, its arguments with the constant added; of
+// anything else, e alone.
 func (e Expr) MinArgs() []Expr { return e.extremumArgs(minimum) }
 
-// MaxArgs returns expressions whose greatest is e: of a max, plus any constant, its arguments with the constant added; of
-// anything else, e alone.
+// MaxArgs returns expressions whose greatest is e: of a max, plus any constant, its arguments with the constant added;
+// of anything else, e alone.
 func (e Expr) MaxArgs() []Expr { return e.extremumArgs(maximum) }
 
 func (e Expr) extremumArgs(k kind) []Expr {
@@ -30,8 +30,8 @@ type Term struct {
 // FactorKind says what a factor is.
 type FactorKind uint8
 
-// The kinds of factor. All but Variable are functions of Args: the quotients and the remainder of two, the least and the greatest of two or
-// more, a product and a sum that are not expanded.
+// The kinds of factor. All but Variable are functions of Args: the quotients and the remainder of two, the least and
+// the greatest of two or more, a product and a sum that are not expanded.
 const (
 	Variable FactorKind = iota
 	FloorQuotient
@@ -74,7 +74,8 @@ func (e Expr) Terms() (constant int64, terms []Term) {
 	return e.c, terms
 }
 
-var factorKinds = [...]FactorKind{variable: Variable, floorDiv: FloorQuotient, ceilDiv: CeilQuotient, modulo: Remainder, minimum: Least, maximum: Greatest,
+var factorKinds = [...]FactorKind{variable: Variable, floorDiv: FloorQuotient, ceilDiv: CeilQuotient, modulo: Remainder,
+	minimum: Least, maximum: Greatest,
 	product: FactorProduct, sum: FactorSum, huge: Impossible, slack: Impossible}
 
 // Expr is the factor alone.

@@ -2,8 +2,8 @@ package sym
 
 import "math"
 
-// interval is all integers from lo to hi. A finite end lies within ±2^61, so that two can be added; minusInfinity and plusInfinity
-// stand for no end. An end that would be stricter is moved to the limit, which only widens the interval.
+// interval is all integers from lo to hi. A finite end lies within ±2^61, so that two can be added; minusInfinity and
+// plusInfinity stand for no end. An end that would be stricter is moved to the limit, which only widens the interval.
 type interval struct{ lo, hi int64 }
 
 const (

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Name is the name of an integer. Every maker of names has a space of its own, so that two names with the same text from different makers are different
-// names: no text that a user writes for a dimension is ever the name of a loop, an offset or a count of the compiler's. The zero value is no name.
+// Name is the name of an integer. Every maker of names has a space of its own, so that two names with the same text
+// from different makers are different names: no text that a user writes for a dimension is ever the name of a loop, an
+// offset or a count of the compiler's. The zero value is no name.
 type Name struct {
 	text  string
 	space space
@@ -111,7 +112,8 @@ func Join(names []Name, separator string) string {
 	return strings.Join(list, separator)
 }
 
-// NamePrefix reads the name that a text begins with, as String writes it, and returns its length in bytes, 0 if there is none.
+// NamePrefix reads the name that a text begins with, as String writes it, and returns its length in bytes, 0 if there
+// is none.
 func NamePrefix(text string) (n Name, length int, err error) {
 	n.space = user
 	rest := text

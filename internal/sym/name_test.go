@@ -56,7 +56,8 @@ func TestShown(t *testing.T) {
 		{Cond{A: Var(User("n\n- m")), B: Const(1)}, `"n\n- m" <= 1`},
 		{Cond{A: Var(names[2]).Mul(Const(4)), B: Var(names[3])}, "4*n.count <= m"},
 		{Cond{A: Const(0), B: MaxOf(Var(names[3]).Sub(Var(names[2])), Var(names[1]).Neg())}, "n.count <= m or v[0]' <= 0"},
-		{Cond{A: Var(names[3]).Mul(Var(names[3])).Add(Const(4)), Rel: EQ, B: Var(names[3]).Mul(Const(5))}, "m == 1 or m == 4"},
+		{Cond{A: Var(names[3]).Mul(Var(names[3])).Add(Const(4)), Rel: EQ, B: Var(names[3]).Mul(Const(5))},
+			"m == 1 or m == 4"},
 		{Cond{A: Var(names[3]).Mul(Var(names[3])), Rel: EQ, B: Const(2)}, "m*m == 2"},
 		{Cond{A: Var(names[3]).Mul(Var(names[3])), Rel: EQ, B: Const(0)}, "m*m == 0"},
 		{Cond{A: Var(Made("other")), B: Const(1)}, "other <= 1"},
@@ -66,9 +67,10 @@ func TestShown(t *testing.T) {
 		}
 	}
 	odd := []Name{User("n\n- m"), Made("v[0]"), Made("n.count")}
-	said := Bindings(append(odd, User("unbound")), labels, map[Name]string{odd[1]: "element 0", odd[2]: "the count"}, Numbers(func(name Name) (int64, bool) {
-		return 5, name != User("unbound")
-	}))
+	said := Bindings(append(odd, User("unbound")), labels, map[Name]string{odd[1]: "element 0", odd[2]: "the count"},
+		Numbers(func(name Name) (int64, bool) {
+			return 5, name != User("unbound")
+		}))
 	if want := `"n\n- m" = 5, v[0]' = 5, n.count = 5 (the count)`; said != want {
 		t.Errorf("%s, want %s", said, want)
 	}

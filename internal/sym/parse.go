@@ -21,8 +21,8 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offset, e.Message) }
 
-// Parse reads what String writes, and freer: integers, names, quoted names, + - * // %, max(a, b, …), min(a, b, …), ceildiv(a, b) and
-// parentheses, with Python's precedence and any space. Errors are *SyntaxError.
+// Parse reads what String writes, and freer: integers, names, quoted names, + - * // %, max(a, b, …), min(a, b, …),
+// ceildiv(a, b) and parentheses, with Python's precedence and any space. Errors are *SyntaxError.
 func Parse(text string) (Expr, error) {
 	p := newParser(text)
 	e, err := p.whole()
@@ -35,15 +35,16 @@ func Parse(text string) (Expr, error) {
 	return e, nil
 }
 
-// ParsePrefix reads the expression that a text of one of the project's languages begins with, and returns its length in bytes. There a %
-// after a space and before a letter or a quote begins a value's name, an operator before = or > is none, and # begins a comment.
-// Errors are *SyntaxError.
+// ParsePrefix reads the expression that a text of one of the project's languages begins with, and returns its length in
+// bytes. There a % after a space and before a letter or a quote begins a value's name, an operator before = or > is
+// none, and # begins a comment. Errors are *SyntaxError.
 func ParsePrefix(text string) (Expr, int, error) {
 	budget := int64(mostWork)
 	return ParseWithin(text, &budget)
 }
 
-// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in names and numbers of its results, from a budget that the expressions of one text share.
+// ParseWithin is ParsePrefix that takes the work of multiplying out, counted in names and numbers of its results, from
+// a budget that the expressions of one text share.
 func ParseWithin(text string, budget *int64) (Expr, int, error) {
 	p := parser{text: text, embedded: true, budget: budget}
 	p.space()

@@ -39,7 +39,8 @@ func randomOffset(r *rand.Rand, depth int) Expr {
 	return e
 }
 
-// TestProverOnPlans compares the answers on offsets with a grid of bindings, and counts those left open that are the same over all of the grid.
+// TestProverOnPlans compares the answers on offsets with a grid of bindings, and counts those left open that are the
+// same over all of the grid.
 func TestProverOnPlans(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := NewDims()
@@ -76,7 +77,8 @@ func TestProverOnPlans(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d comparisons with one answer on the grid were not decided; %v each", missed, always, took/time.Duration(asked))
+	t.Logf("%d of %d comparisons with one answer on the grid were not decided; %v each", missed, always,
+		took/time.Duration(asked))
 	if missed*100 > always*5 {
 		t.Errorf("%d of %d comparisons with one answer on the grid were not decided", missed, always)
 	}

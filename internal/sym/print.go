@@ -10,7 +10,8 @@ var functions = map[string]kind{"min": minimum, "max": maximum, "ceildiv": ceilD
 
 var functionNames = map[kind]string{minimum: "min", maximum: "max", ceilDiv: "ceildiv", huge: "huge"}
 
-// String returns the canonical text, which Parse reads back and, where all names are Python's too, Python evaluates given max, min and ceildiv.
+// String returns the canonical text, which Parse reads back and, where all names are Python's too, Python evaluates
+// given max, min and ceildiv.
 func (e Expr) String() string {
 	if e.n == nil {
 		return strconv.FormatInt(e.c, 10)
@@ -71,7 +72,8 @@ func (n *node) string() string {
 	return text
 }
 
-// write appends the atom; lone says that it may stand without parentheses: no factor before or after, no sign before that binds tighter.
+// write appends the atom; lone says that it may stand without parentheses: no factor before or after, no sign before
+// that binds tighter.
 func (a *atom) write(b *strings.Builder, lone bool) {
 	switch a.kind {
 	case variable, slack:
@@ -131,8 +133,8 @@ func (e Expr) writeOperand(b *strings.Builder) {
 	open(b, !simple, func() { b.WriteString(e.String()) })
 }
 
-// QuoteName returns a name as texts spell it: bare where it is letters, digits, underscores and dots and begins with no digit or dot, else
-// quoted as Go quotes strings.
+// QuoteName returns a name as texts spell it: bare where it is letters, digits, underscores and dots and begins with no
+// digit or dot, else quoted as Go quotes strings.
 func QuoteName(name string) string {
 	if len(name) > 0 && nameLength(name) == len(name) {
 		return name

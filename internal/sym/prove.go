@@ -15,11 +15,12 @@ const (
 
 // query is one question to the prover; its set is locked meanwhile.
 //
-// The proof of e ≥ goal computes a lower bound of e by removing one atom after the other, each time by something exact or smaller:
-//   - a polynomial that is linear in a quantity between two ends is least at an end, and a quantity without an upper end may only have a
-//     coefficient that is not negative;
-//   - x % y is x − y(x // y), and x // y for y ≥ 1 is (x − r) / y with 0 ≤ r < y, so that e times y is a polynomial again; since e is an
-//     integer, y·e > y·(goal − 1) suffices;
+// The proof of e ≥ goal computes a lower bound of e by removing one atom after the other, each time by something exact
+// or smaller:
+//   - a polynomial that is linear in a quantity between two ends is least at an end, and a quantity without an upper
+//     end may only have a coefficient that is not negative;
+//   - x % y is x − y(x // y), and x // y for y ≥ 1 is (x − r) / y with 0 ≤ r < y, so that e times y is a polynomial
+//     again; since e is an integer, y·e > y·(goal − 1) suffices;
 //   - of two quotients by one divisor, x // y = z // y + (x − z) // y + (0 or 1);
 //   - max(a, b) is one of the two, and at least each.
 //
@@ -101,8 +102,8 @@ var samples = [...][3]int64{
 	{1, 1, 1}, {3, -1, 1}, {1, 1, -1}, {1, 33, 1}, {1, 1, 33}, // the same where sizes may be 0
 }
 
-// sample evaluates e at some bindings and returns the least and the greatest value seen. Where none could be computed, low is math.MaxInt64 and
-// high math.MinInt64. It stops if enough says that what was seen decides.
+// sample evaluates e at some bindings and returns the least and the greatest value seen. Where none could be computed,
+// low is math.MaxInt64 and high math.MinInt64. It stops if enough says that what was seen decides.
 func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int64) {
 	low, high = math.MaxInt64, math.MinInt64
 	var names []Name
@@ -175,11 +176,13 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 	return v.lo, v.hi
 }
 
-// lower returns a number that e is never below, minusInfinity where it finds none. It stops as soon as it reaches the goal.
+// lower returns a number that e is never below, minusInfinity where it finds none. It stops as soon as it reaches the
+// goal.
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)
 	q.steps -= 1 + len(e.terms())/8
-	if v.lo >= goal || q.steps < 0 || q.dims.credit.Add(-int64(e.size())) < 0 || v.hi < goal && q.proving || infinite(goal) || e.n == nil || len(e.n.terms) > longestProof {
+	if v.lo >= goal || q.steps < 0 || q.dims.credit.Add(-int64(e.size())) < 0 || v.hi < goal && q.proving ||
+		infinite(goal) || e.n == nil || len(e.n.terms) > longestProof {
 		return v.lo
 	}
 	if e.c != 0 {

@@ -125,9 +125,9 @@ func (q *query) removeBetween(e Expr, a *atom, at ends, goal int64) int64 {
 	return low
 }
 
-// removePower treats a polynomial of higher degree in a quantity. Where it is a parabola open downwards, it is least at an end. Where every
-// coefficient above the constant one is not negative once the quantity is counted from an end, it is least there; the few integers next to
-// the end may be looked at one by one.
+// removePower treats a polynomial of higher degree in a quantity. Where it is a parabola open downwards, it is least at
+// an end. Where every coefficient above the constant one is not negative once the quantity is counted from an end, it
+// is least there; the few integers next to the end may be looked at one by one.
 func (q *query) removePower(list []Expr, at ends, goal int64) int64 {
 	if len(list) == 3 && at.hasLo && at.hasHi && q.interval(list[2]).hi <= 0 {
 		low := q.lower(evaluate(list, at.lo), goal)
@@ -250,7 +250,8 @@ func (q *query) removeFloor(e Expr, a *atom, goal int64) int64 {
 	return low
 }
 
-// removePair finds another quotient that stands against a, and writes the larger as the smaller and a quotient of the difference.
+// removePair finds another quotient that stands against a, and writes the larger as the smaller and a quotient of the
+// difference.
 func (q *query) removePair(e Expr, a *atom, goal int64) int64 {
 	for _, t := range e.n.terms {
 		if t.degree(a) != 1 {

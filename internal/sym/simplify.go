@@ -57,9 +57,9 @@ func (e Expr) multipleOf(lead term) (Expr, bool) {
 	return Expr{}, false
 }
 
-// Simplify returns an expression that is equal to e at every binding within the ranges at which e has a value, and is no longer than
-// needed: a dimension with one value is that value, an extremum loses the arguments that cannot be it, and a division that comes out even, or a
-// remainder that cannot wrap, goes away.
+// Simplify returns an expression that is equal to e at every binding within the ranges at which e has a value, and is
+// no longer than needed: a dimension with one value is that value, an extremum loses the arguments that cannot be it,
+// and a division that comes out even, or a remainder that cannot wrap, goes away.
 func (d *Dims) Simplify(e Expr) Expr {
 	if e.n == nil || e.huge() {
 		return e
@@ -143,10 +143,12 @@ var simplifiers = [slack + 1]func(d *Dims, a *atom) Expr{
 	maximum:  (*Dims).simplifyExtremum,
 }
 
-// divisor prepares a division: the operands without common factors, the factor that was taken out, and whether the divisor is never zero.
+// divisor prepares a division: the operands without common factors, the factor that was taken out, and whether the
+// divisor is never zero.
 func (d *Dims) divisor(a *atom) (x, y, factor Expr, ok bool) {
 	x, y, factor = a.args[0], a.args[1], Const(1)
-	if lo, hi := d.interval(y); lo < 1 && hi > -1 && d.sign(y.Sub(Const(1))) < notNegative && d.sign(Const(-1).Sub(y)) < notNegative {
+	if lo, hi := d.interval(y); lo < 1 && hi > -1 && d.sign(y.Sub(Const(1))) < notNegative &&
+		d.sign(Const(-1).Sub(y)) < notNegative {
 		return x, y, factor, false
 	}
 	for x.n != nil && y.n != nil && x.c == 0 && y.c == 0 {

@@ -8,7 +8,8 @@ import (
 // TestSpread: bindings are the same each time, lie within the ranges, and reach both ends of those that are short.
 func TestSpread(t *testing.T) {
 	d := NewDims()
-	ranges := []Range{{1, 1}, {0, 3}, {0, NoMax}, {-5, NoMax}, {math.MinInt64, 7}, {NoMax - 2, NoMax}, {math.MinInt64, NoMax}, {math.MinInt64, math.MinInt64 + 1}, {3, 1 << 40}}
+	ranges := []Range{{1, 1}, {0, 3}, {0, NoMax}, {-5, NoMax}, {math.MinInt64, 7}, {NoMax - 2, NoMax},
+		{math.MinInt64, NoMax}, {math.MinInt64, math.MinInt64 + 1}, {3, 1 << 40}}
 	var names []Name
 	for i, r := range ranges {
 		name := User(string(rune('a' + i)))

@@ -33,12 +33,15 @@ type level struct {
 // levels are those of amd64, the better ones later. Their tiles are the fastest measured ones on processors that have
 // two units for products: all but a few of the registers hold sums.
 var levels = []level{
-	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16}, Tile{6, 16}},
+	{"avx2", "", []string{"avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}, 32, 16, Dot{Bytes: 2}, Tile{6, 16},
+		Tile{6, 16}},
 	{"avxvnni", "avx2", []string{"avxvnni"}, 32, 16, Dot{Bytes: 4}, Tile{6, 16}, Tile{6, 16}},
-	{"avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512", "avx2", []string{"avx512bw", "avx512dq", "avx512f", "avx512vl"}, 64, 32, Dot{Bytes: 2}, Tile{14, 32},
+		Tile{8, 48}},
 	{"avx512vnni", "avx512", []string{"avx512vnni"}, 64, 32, Dot{Bytes: 4}, Tile{14, 32}, Tile{8, 48}},
 	{"avx512bf16", "avx512vnni", []string{"avx512bf16"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
-	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32}, Tile{8, 48}},
+	{"avx512amx", "avx512bf16", []string{"amxbf16", "amxint8", "amxtile"}, 64, 32, Dot{Bytes: 4, Brains: 2}, Tile{14, 32},
+		Tile{8, 48}},
 }
 
 // Levels are the names that Select takes, the least first.
@@ -52,7 +55,8 @@ func Levels() []string {
 
 // Portable is the machine that portable code is scheduled for: any.
 func Portable(threads int) Machine {
-	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Threads: threads, Limits: limits(anyCache, 0)}
+	return Machine{Name: PortableName, Arch: runtime.GOARCH, CPU: PortableName, VectorBytes: 16, Threads: threads,
+		Limits: limits(anyCache, 0)}
 }
 
 // anyCache stands for caches that are not known.
@@ -75,8 +79,8 @@ func Host(threads int) Machine {
 	return Portable(threads)
 }
 
-// Select is the machine of a level, as the user named it: native, or "", is the host as it is. A level that the host has not is ErrUnsupported, and the
-// error lists what the host lacks.
+// Select is the machine of a level, as the user named it: native, or "", is the host as it is. A level that the host
+// has not is ErrUnsupported, and the error lists what the host lacks.
 func Select(cpu string, threads int) (Machine, error) {
 	if cpu == "" || cpu == Native {
 		return Host(threads), nil
@@ -86,13 +90,15 @@ func Select(cpu string, threads int) (Machine, error) {
 		return Machine{}, err
 	}
 	if missing := m.Lacks(); len(missing) > 0 {
-		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(), strings.Join(missing, ", ")).
+		return Machine{}, diag.Unsupportedf("code for %s: this processor (%s) has no %s", cpu, Description(),
+			strings.Join(missing, ", ")).
 			WithFix("--cpu native takes the best that it has: %s", Host(threads).CPU)
 	}
 	return m, nil
 }
 
-// For is a machine of a level whether or not the host has it: what is not known of it, such as its caches, is taken to be as the host's.
+// For is a machine of a level whether or not the host has it: what is not known of it, such as its caches, is taken to
+// be as the host's.
 func For(cpu string, threads int) (Machine, error) {
 	if cpu == "" || cpu == Native {
 		return Host(threads), nil
@@ -105,11 +111,13 @@ func For(cpu string, threads int) (Machine, error) {
 			return l.machine(threads), nil
 		}
 	}
-	return Machine{}, diag.Unsupportedf("code for a processor called %q", cpu).WithFix("there are %s", strings.Join(Levels(), ", "))
+	return Machine{}, diag.Unsupportedf("code for a processor called %q", cpu).WithFix("there are %s",
+		strings.Join(Levels(), ", "))
 }
 
-// Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has and no more, which of the
-// level's tiles it was made for, whether it multiplies bf16, and its threads. It is false for what no machine here is like.
+// Known is the machine that a file describes, as far as a file may be believed: its level, whose features it then has
+// and no more, which of the level's tiles it was made for, whether it multiplies bf16, and its threads. It is false for
+// what no machine here is like.
 func (m Machine) Known() (known Machine, ok bool) {
 	for _, l := range levels {
 		if m.Name == AMD64Name && m.CPU == l.name && (m.Tile == l.tile || m.Tile == l.amd) && m.Threads >= 1 {
@@ -124,7 +132,8 @@ func (m Machine) Known() (known Machine, ok bool) {
 
 // machine is a machine of the level with no feature beyond it.
 func (l *level) machine(threads int) Machine {
-	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot, Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
+	m := Machine{Name: AMD64Name, Arch: "amd64", CPU: l.name, Features: needs(l.name), VectorBytes: l.bytes, Dot: l.dot,
+		Tile: l.tile, Threads: threads, Limits: limits(host.Cache, l.registers)}
 	if host.Vendor == amd {
 		m.Tile = l.amd
 	}
@@ -149,8 +158,8 @@ func lacks(cpu string, features []string) []string {
 	return slices.DeleteFunc(needs(cpu), func(f string) bool { return slices.Contains(features, f) })
 }
 
-// Halves reports whether the machine does an operation on one of its vectors in two halves, so that vectors half as long take half the time: as far as
-// AMD's first processors with AVX-512 do.
+// Halves reports whether the machine does an operation on one of its vectors in two halves, so that vectors half as
+// long take half the time: as far as AMD's first processors with AVX-512 do.
 func (m Machine) Halves() bool {
 	return slices.ContainsFunc(levels, func(l level) bool { return m.CPU == l.name && l.bytes == 64 && m.Tile == l.amd })
 }

@@ -51,8 +51,8 @@ func registers(values ...uint32) string {
 	return string(text)
 }
 
-// caches reads the sizes from the leaf that lists caches, which AMD numbers otherwise than Intel does; what does not lie between 4 KiB
-// and 4 GiB is what some virtual machine made up.
+// caches reads the sizes from the leaf that lists caches, which AMD numbers otherwise than Intel does; what does not
+// lie between 4 KiB and 4 GiB is what some virtual machine made up.
 func caches(vendor string, last uint32) [3]int64 {
 	sizes := anyCache
 	leaf := uint32(4)

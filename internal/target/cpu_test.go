@@ -13,7 +13,8 @@ import (
 func TestHost(t *testing.T) {
 	m := Host(3)
 	t.Logf("%s: %+v", Description(), m)
-	if m.Threads != 3 || m.Arch != runtime.GOARCH || m.Limits.Scratch <= 0 || len(m.Lacks()) > 0 || !slices.IsSorted(m.Features) {
+	if m.Threads != 3 || m.Arch != runtime.GOARCH || m.Limits.Scratch <= 0 || len(m.Lacks()) > 0 ||
+		!slices.IsSorted(m.Features) {
 		t.Errorf("the host is %+v", m)
 	}
 	for i, size := range []int64{m.Limits.L1, m.Limits.L2} {
@@ -26,7 +27,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestSelect: on a processor that has the features given, each name is the machine it should be, or an error of the kind.
+// TestSelect: on a processor that has the features given, each name is the machine it should be, or an error of the
+// kind.
 func TestSelect(t *testing.T) {
 	before := host
 	defer func() { host = before }()
@@ -47,11 +49,13 @@ func TestSelect(t *testing.T) {
 		{"amd64", amd, needs("avx2"), "native", "avx2", nil, Tile{6, 16}, 32},
 		{"amd64", amd, needs("avx2"), "avx512", "no avx512bw, avx512dq, avx512f, avx512vl", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", "GenuineIntel", needs("avxvnni"), "native", "avxvnni", nil, Tile{6, 16}, 32},
-		{"amd64", "GenuineIntel", needs("avxvnni"), "avx512vnni", "no avx512bw, avx512dq, avx512f, avx512vl, avx512vnni", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", "GenuineIntel", needs("avxvnni"), "avx512vnni", "no avx512bw, avx512dq, avx512f, avx512vl, avx512vnni",
+			diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, needs("avx512vnni"), "avxvnni", "no avxvnni", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, append(needs("avx512bf16"), "avxvnni"), "native", "avx512bf16", nil, Tile{8, 48}, 64},
 		{"amd64", amd, []string{"avx"}, "native", "portable", nil, Tile{}, 16},
-		{"amd64", amd, []string{"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "popcnt"}, "avx2", "no lzcnt", diag.ErrUnsupported, Tile{}, 0},
+		{"amd64", amd, []string{"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "popcnt"}, "avx2", "no lzcnt",
+			diag.ErrUnsupported, Tile{}, 0},
 		{"arm64", "", nil, "native", "portable", nil, Tile{}, 16},
 		{"arm64", "", nil, "avx2", "no amd64", diag.ErrUnsupported, Tile{}, 0},
 		{"amd64", amd, needs("avx512vnni"), "native", "avx512vnni", nil, Tile{8, 48}, 64},
@@ -71,7 +75,8 @@ func TestSelect(t *testing.T) {
 		case err != nil || m.CPU != c.want || m.Tile != c.tile || m.VectorBytes != c.bytes:
 			t.Errorf("%s on %s %v is %+v, %v", c.cpu, c.arch, c.features, m, err)
 		}
-		if other, err := For("avx512", 1); err != nil || other.CPU != "avx512" || other.Has("avx512f") == (len(other.Features) == 0) {
+		if other, err := For("avx512", 1); err != nil || other.CPU != "avx512" ||
+			other.Has("avx512f") == (len(other.Features) == 0) {
 			t.Errorf("another machine is %+v, %v", other, err)
 		}
 	}

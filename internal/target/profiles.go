@@ -9,8 +9,9 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// profiles are machines of blocks that may be compiled for though no such device is here. Shared bytes are of the devices' documentation; a thread's private bytes
-// are what leaves a processor enough threads to hide how long memory takes.
+// profiles are machines of blocks that may be compiled for though no such device is here. Shared bytes are of the
+// devices' documentation; a thread's private bytes are what leaves a processor enough threads to hide how long memory
+// takes.
 var profiles = map[string]Machine{
 	// What every implementation of Vulkan 1.2 that has addresses of buffers must have.
 	"minimum": Vulkan(Limits{}, PhysicalAddress),
@@ -27,17 +28,20 @@ var profiles = map[string]Machine{
 func Profiles() []string { return slices.Sorted(maps.Keys(profiles)) }
 
 // blockFeatures are the features that a text may name.
-var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress, KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
+var blockFeatures = []string{Int8, Int16, Int64, Float16, Float64, Storage8, Storage16, Dot8, PhysicalAddress,
+	KeepsSpecial, KeepsSubnormal, CachedReads, Fused}
 
 // mostLimit is the largest limit that a text may name: sums of a few of them stay far from overflow.
 const mostLimit = 1 << 40
 
-// ParseLimits reads a machine of blocks: words with commas between them, from left to right. A profile's name stands for all that it has, shared=16384,
-// invocations=128, subgroup=32 and private=256 for one limit, a feature's name adds that feature, and -feature takes it away. It begins at "minimum".
+// ParseLimits reads a machine of blocks: words with commas between them, from left to right. A profile's name stands
+// for all that it has, shared=16384, invocations=128, subgroup=32 and private=256 for one limit, a feature's name adds
+// that feature, and -feature takes it away. It begins at "minimum".
 func ParseLimits(source string) (Machine, error) {
 	m := profiles["minimum"]
 	features := slices.Clone(m.Features)
-	limits := map[string]*int64{"shared": &m.Limits.Shared, "invocations": &m.Limits.Invocations, "subgroup": &m.Limits.Subgroup, "private": &m.Limits.Private}
+	limits := map[string]*int64{"shared": &m.Limits.Shared, "invocations": &m.Limits.Invocations,
+		"subgroup": &m.Limits.Subgroup, "private": &m.Limits.Private}
 	for _, word := range strings.Split(source, ",") {
 		word = strings.TrimSpace(word)
 		name, value, sets := strings.Cut(word, "=")
@@ -56,8 +60,9 @@ func ParseLimits(source string) (Machine, error) {
 		case !sets && strings.HasPrefix(word, "-") && slices.Contains(blockFeatures, word[1:]):
 			features = slices.DeleteFunc(features, func(f string) bool { return f == word[1:] })
 		default:
-			return Machine{}, diag.Inputf("%q in the limits %q", word, source).WithFix("there are the profiles %s, the limits %s, and the features %s", strings.Join(Profiles(), ", "),
-				strings.Join(slices.Sorted(maps.Keys(limits)), ", "), strings.Join(blockFeatures, ", "))
+			return Machine{}, diag.Inputf("%q in the limits %q", word, source).
+				WithFix("there are the profiles %s, the limits %s, and the features %s", strings.Join(Profiles(), ", "),
+					strings.Join(slices.Sorted(maps.Keys(limits)), ", "), strings.Join(blockFeatures, ", "))
 		}
 	}
 	if !slices.Contains(features, PhysicalAddress) {
@@ -81,7 +86,8 @@ func (m Machine) KnownBlocks() (Machine, error) {
 			return m, diag.Inputf("a device's limit of %d", n).WithFix("limits are from 1 to %d", int64(mostLimit))
 		}
 	}
-	known := Vulkan(Limits{Shared: m.Limits.Shared, Invocations: m.Limits.Invocations, Subgroup: m.Limits.Subgroup, Private: m.Limits.Private}, m.Features...)
+	known := Vulkan(Limits{Shared: m.Limits.Shared, Invocations: m.Limits.Invocations, Subgroup: m.Limits.Subgroup,
+		Private: m.Limits.Private}, m.Features...)
 	if known.Threads = max(m.Threads, 1); !known.Has(PhysicalAddress) {
 		return m, diag.Unsupportedf("a device without %s", PhysicalAddress)
 	}

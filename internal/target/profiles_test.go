@@ -18,7 +18,8 @@ func TestParseLimits(t *testing.T) {
 	if m.Has(Float64) || !m.Has(CachedReads) || !m.Has(Int64) {
 		t.Errorf("the features are %v", m.Features)
 	}
-	for _, source := range []string{"", "shared", "shared=", "shared=0", "shared=-1", "shared=99999999999999999999", "Desktop", "float128", "-", "shared=1=2", "invocations=2,subgroup=4"} {
+	for _, source := range []string{"", "shared", "shared=", "shared=0", "shared=-1", "shared=99999999999999999999",
+		"Desktop", "float128", "-", "shared=1=2", "invocations=2,subgroup=4"} {
 		if _, err := ParseLimits(source); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("%q: %v", source, err)
 		}

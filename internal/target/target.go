@@ -24,14 +24,15 @@ type Machine struct {
 	Limits      Limits
 }
 
-// Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 where code has no registers, or no instruction for it.
+// Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 where code has
+// no registers, or no instruction for it.
 type Dot struct {
 	Bytes  int64 // of integers of 8 bits, exactly
 	Brains int64 // of bf16, in f32, with subnormal numbers as zeros
 }
 
-// Limits are how much one kernel may take of a machine; 0: as much as it likes, or nobody knows. What is beyond scratch, shared memory or registers is never tried; what is beyond
-// the others takes more time.
+// Limits are how much one kernel may take of a machine; 0: as much as it likes, or nobody knows. What is beyond
+// scratch, shared memory or registers is never tried; what is beyond the others takes more time.
 type Limits struct {
 	Scratch   int64 // bytes of a worker's locals
 	Shared    int64 // bytes that the threads of a block share
@@ -53,11 +54,12 @@ func Tight(l Limits) Limits {
 	return l
 }
 
-// Tile is a register tile of a product: the rows and columns of sums that are held in registers while their products are added up.
+// Tile is a register tile of a product: the rows and columns of sums that are held in registers while their products
+// are added up.
 type Tile struct{ Rows, Columns int64 }
 
-// SumRegisters is the vector registers that a product takes for a tile of sums: the sums, what one step multiplies, of the rows' elements and the
-// columns' vectors the fewer, and one that the others pass through.
+// SumRegisters is the vector registers that a product takes for a tile of sums: the sums, what one step multiplies, of
+// the rows' elements and the columns' vectors the fewer, and one that the others pass through.
 func SumRegisters(rows, vectors int64) int64 { return rows*vectors + min(rows, vectors) + 1 }
 
 // HoldSums reports whether the registers are enough for a tile of sums.
@@ -105,7 +107,8 @@ func (s *Stop) Ended() bool {
 // ErrStopped is the error of a run that was stopped. What it wrote is not whole.
 var ErrStopped = errors.New("the launch was stopped")
 
-// Kernel is compiled code for one loop kernel. It is safe for concurrent use on disjoint tile ranges with distinct scratch.
+// Kernel is compiled code for one loop kernel. It is safe for concurrent use on disjoint tile ranges with distinct
+// scratch.
 type Kernel interface {
 	// Name is the loop kernel's.
 	Name() string
@@ -121,13 +124,15 @@ type Kernel interface {
 	// Needs puts into bytes, which has a place for each operand, how many bytes each must have for these dimensions.
 	Needs(dims, bytes []int64) error
 	// Run does tiles [begin, end). scratch has at least Scratch bytes, 64-byte aligned, contents undefined. An error is a
-	// value that failed its check (*diag.Error), or ErrStopped; nothing outside the operands was touched. Run looks at Stop every few milliseconds at
-	// most, however long a tile takes, and Go's collector need not wait longer than that for it.
+	// value that failed its check (*diag.Error), or ErrStopped; nothing outside the operands was touched. Run looks at
+	// Stop every few milliseconds at most, however long a tile takes, and Go's collector need not wait longer than that
+	// for it.
 	Run(a *Args, begin, end int64, scratch []byte) error
 }
 
-// Course says in which order the tiles of a kernel must be done where not all of them are independent. They belong to stages, and are numbered as
-// these follow one another: a stage's tiles are independent, and begin when all those before them have ended.
+// Course says in which order the tiles of a kernel must be done where not all of them are independent. They belong to
+// stages, and are numbered as these follow one another: a stage's tiles are independent, and begin when all those
+// before them have ended.
 type Course struct {
 	Stages []int64 // the number of tiles of each
 	// Stages First up to and without End follow one another Steps times over.
@@ -135,13 +140,15 @@ type Course struct {
 	Steps      int64
 }
 
-// Stepped is a kernel that may have a course. A run of all its tiles, or of some after all those before them, does them in the order of their numbers.
+// Stepped is a kernel that may have a course. A run of all its tiles, or of some after all those before them, does them
+// in the order of their numbers.
 type Stepped interface {
 	// Course is the kernel's for these dimensions; nil where all tiles are independent.
 	Course(dims []int64) (*Course, error)
 }
 
-// Code is the kernels of one program, in the order in which the program numbers them, and the bytes of executable memory they hold.
+// Code is the kernels of one program, in the order in which the program numbers them, and the bytes of executable
+// memory they hold.
 type Code struct {
 	Machine Machine
 	Kernels []Kernel

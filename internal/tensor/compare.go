@@ -10,16 +10,16 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Compare returns nil where got agrees with want, else an ErrInput that names the first element that does not, how many do
-// not, and the largest error. Type and shape must be the same. Numbers agree where |got − want| ≤ atol + rtol × |want|;
-// a NaN agrees with a NaN and with nothing else, an infinity with itself only; bools and strings must be equal.
+// Compare returns nil where got agrees with want, else an ErrInput that names the first element that does not, how many
+// do not, and the largest error. Type and shape must be the same. Numbers agree where |got − want| ≤ atol + rtol ×
+// |want|; a NaN agrees with a NaN and with nothing else, an infinity with itself only; bools and strings must be equal.
 func Compare(got, want *Tensor, rtol, atol float64) error {
 	return compare(got, want, rtol, atol, false)
 }
 
 // CompareAmong is Compare, but the relative tolerance of a float is of the mean magnitude on a line through it, if that
-// is more than its own: a sum that cancels has the rounding of its terms, and neighbours say how large those are. A line
-// holds the elements that differ in one index; of an element's lines the one of the greatest mean counts.
+// is more than its own: a sum that cancels has the rounding of its terms, and neighbours say how large those are. A
+// line holds the elements that differ in one index; of an element's lines the one of the greatest mean counts.
 func CompareAmong(got, want *Tensor, rtol, atol float64) error {
 	return compare(got, want, rtol, atol, want.dt.IsFloat())
 }
@@ -103,8 +103,8 @@ func linesOf(t *Tensor) []line {
 	return lines
 }
 
-// distances returns a function that gives how far apart two elements are and the magnitude a relative tolerance multiplies.
-// Elements that agree are 0 apart; those that no tolerance excuses are infinitely far apart.
+// distances returns a function that gives how far apart two elements are and the magnitude a relative tolerance
+// multiplies. Elements that agree are 0 apart; those that no tolerance excuses are infinitely far apart.
 func distances(got, want *Tensor) func(i int64) (apart, magnitude float64) {
 	exact := func(equal bool) (float64, float64) {
 		if equal {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// TestCompareAmong: the relative tolerance is of the mean magnitude on a line, finite elements alone; integers and what is
-// no number have none, and an outlier excuses nothing off its lines.
+// TestCompareAmong: the relative tolerance is of the mean magnitude on a line, finite elements alone; integers and what
+// is no number have none, and an outlier excuses nothing off its lines.
 func TestCompareAmong(t *testing.T) {
 	square := func(at int64, v float64) *Tensor {
 		x := Must(New(dtype.F32, 1, 4, 4))
@@ -42,7 +42,8 @@ func TestCompareAmong(t *testing.T) {
 			compare func(got, want *Tensor, rtol, atol float64) error
 			say     string
 		}{{Compare, c.alone}, {CompareAmong, c.among}} {
-			if err := by.compare(c.got, c.want, 1e-3, 1e-7); (err == nil) != (by.say == "") || err != nil && !strings.Contains(err.Error(), by.say) {
+			if err := by.compare(c.got, c.want, 1e-3, 1e-7); (err == nil) != (by.say == "") || err != nil &&
+				!strings.Contains(err.Error(), by.say) {
 				t.Errorf("%s: %v, not %q", c.what, err, by.say)
 			}
 		}

@@ -5,11 +5,11 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Texts can be held by two tensors of numbers: spans, an i64 for each element, its offset in bytes << 32 | its length, and the pool of bytes that the spans lie in. Spans may
-// overlap, and what a byte means is nobody's business here.
+// Texts can be held by two tensors of numbers: spans, an i64 for each element, its offset in bytes << 32 | its length,
+// and the pool of bytes that the spans lie in. Spans may overlap, and what a byte means is nobody's business here.
 //
-// A sequence of tensors of one element type can be held by two as well: their elements end to end, and their extents, a row of 1 + SequenceRank for each: its rank, its
-// extents, zeros. One of texts has spans for elements, and a pool.
+// A sequence of tensors of one element type can be held by two as well: their elements end to end, and their extents, a
+// row of 1 + SequenceRank for each: its rank, its extents, zeros. One of texts has spans for elements, and a pool.
 
 // MaxPool is the most bytes that a pool may hold: an offset stays positive in its span.
 const MaxPool = 1<<31 - 1
@@ -82,7 +82,8 @@ func PackSequence(allocate Allocate, dt dtype.DType, list ...*Tensor) (elements,
 		case t.dt != dt:
 			return nil, nil, diag.Inputf("tensor %d of the sequence is %s, it must be %s", i, t.dt, dt)
 		case len(t.shape) > SequenceRank:
-			return nil, nil, diag.Unsupportedf("tensor %d of the sequence has rank %d; a sequence's may have %d axes", i, len(t.shape), SequenceRank)
+			return nil, nil, diag.Unsupportedf("tensor %d of the sequence has rank %d; a sequence's may have %d axes", i,
+				len(t.shape), SequenceRank)
 		}
 		total += t.count
 	}
@@ -116,8 +117,8 @@ func SetSequenceShape(extents *Tensor, i int64, shape []int64) {
 	}
 }
 
-// SequencePart is tensor i of a sequence: its shape, and where it begins among the elements. The rows before it are read. Extents that mean nothing, or that leave
-// the elements, are an ErrInput.
+// SequencePart is tensor i of a sequence: its shape, and where it begins among the elements. The rows before it are
+// read. Extents that mean nothing, or that leave the elements, are an ErrInput.
 func SequencePart(extents *Tensor, total, i int64) (shape []int64, begin int64, err error) {
 	for k := int64(0); ; k++ {
 		row := k * (1 + SequenceRank)
@@ -146,7 +147,8 @@ func SequencePart(extents *Tensor, total, i int64) (shape []int64, begin int64, 
 // UnpackSequence is the tensors of a sequence, as views of the elements.
 func UnpackSequence(elements, extents *Tensor) ([]*Tensor, error) {
 	if len(extents.shape) != 2 || extents.shape[1] != 1+SequenceRank || len(elements.shape) != 1 {
-		return nil, diag.Inputf("a sequence of extents %s and elements %s", ShapeString(extents.shape), ShapeString(elements.shape))
+		return nil, diag.Inputf("a sequence of extents %s and elements %s", ShapeString(extents.shape),
+			ShapeString(elements.shape))
 	}
 	list := make([]*Tensor, extents.shape[0])
 	width, at := int64(elements.dt.Bits()/8), int64(0)

@@ -31,7 +31,8 @@ func TestPackTexts(t *testing.T) {
 }
 
 func TestPackSequence(t *testing.T) {
-	list := []*Tensor{Of[int32](1, 2, 3), Must(FromSlice([]int32{4, 5}, 2, 1)), Scalar[int32](6), Must(New(dtype.I32, 0, 7))}
+	list := []*Tensor{Of[int32](1, 2, 3), Must(FromSlice([]int32{4, 5}, 2, 1)), Scalar[int32](6),
+		Must(New(dtype.I32, 0, 7))}
 	elements, extents, err := PackSequence(New, dtype.I32, list...)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,8 @@ func TestPackSequence(t *testing.T) {
 // TestBadExtents gives extents that mean nothing, or lead outside of the elements.
 func TestBadExtents(t *testing.T) {
 	elements := Of[uint8](1, 2, 3)
-	for _, row := range [][]int64{{8}, {-1}, {1, 4}, {1, -1}, {2, 1 << 40, 1 << 40}, {2, 1 << 62, 4}, {7, 2, 2, 2, 2, 2, 2, 2}} {
+	for _, row := range [][]int64{{8}, {-1}, {1, 4}, {1, -1}, {2, 1 << 40, 1 << 40}, {2, 1 << 62, 4},
+		{7, 2, 2, 2, 2, 2, 2, 2}} {
 		extents := Must(New(dtype.I64, 1, 1+SequenceRank))
 		for i, v := range row {
 			extents.SetInt(int64(i), v)

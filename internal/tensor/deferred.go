@@ -27,11 +27,13 @@ type deferred struct {
 	made atomic.Pointer[[]byte] // the elements, once somebody wanted all of them in one place
 }
 
-// Deferred returns a tensor whose elements are computed from those of another when they are wanted: by Fill into a place of the caller's, as often as that is called, or
-// once and for good by whatever else reads or writes them. fill writes into to, of the tensor's own type and shape but for the dimension axis, the elements with indices
-// begin ≤ i < end along that axis; goroutines may call it at the same time. major is the axis along which parts need separate stretches of from, in order. Errors are as for
-// New; a scalar, strings and types of less than a byte are ErrInput.
-func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int, fill func(to *Tensor, axis int, begin, end int64)) (*Tensor, error) {
+// Deferred returns a tensor whose elements are computed from those of another when they are wanted: by Fill into a
+// place of the caller's, as often as that is called, or once and for good by whatever else reads or writes them. fill
+// writes into to, of the tensor's own type and shape but for the dimension axis, the elements with indices begin ≤ i <
+// end along that axis; goroutines may call it at the same time. major is the axis along which parts need separate
+// stretches of from, in order. Errors are as for New; a scalar, strings and types of less than a byte are ErrInput.
+func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int,
+	fill func(to *Tensor, axis int, begin, end int64)) (*Tensor, error) {
 	count, size, err := sizes(dt, shape)
 	if err != nil {
 		return nil, err
@@ -42,15 +44,19 @@ func Deferred(dt dtype.DType, shape []int64, from *Tensor, major int, fill func(
 	if size > MaxBytes() {
 		return nil, tooLarge(dt, shape)
 	}
-	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count, later: (&deferred{major: major, fill: fill}).after(from)}, nil
+	return &Tensor{dt: dt, shape: slices.Clone(shape), count: count,
+		later: (&deferred{major: major, fill: fill}).after(from)}, nil
 }
 
-// Permuted returns t, seen as a tensor of another shape of the same count, with its axes permuted: axis i is axis perm[i] of that shape. The elements stay where they are: they
-// are deferred. Types of 1, 2, 4 and 8 bytes can be permuted so.
+// Permuted returns t, seen as a tensor of another shape of the same count, with its axes permuted: axis i is axis
+// perm[i] of that shape. The elements stay where they are: they are deferred. Types of 1, 2, 4 and 8 bytes can be
+// permuted so.
 func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	width := int64(t.dt.Bits() / 8)
-	if count, err := Count(shape); err != nil || count != t.count || len(perm) != len(shape) || len(shape) == 0 || t.dt == dtype.String || t.dt.Bits()%8 != 0 || width > 8 || width&(width-1) != 0 {
-		return nil, diag.Inputf("%v%s cannot be seen as %s with its axes in the order %v", t.dt, ShapeString(t.shape), ShapeString(shape), perm)
+	if count, err := Count(shape); err != nil || count != t.count || len(perm) != len(shape) || len(shape) == 0 ||
+		t.dt == dtype.String || t.dt.Bits()%8 != 0 || width > 8 || width&(width-1) != 0 {
+		return nil, diag.Inputf("%v%s cannot be seen as %s with its axes in the order %v", t.dt, ShapeString(t.shape),
+			ShapeString(shape), perm)
 	}
 	strides, from, offset := Strides(shape), t, int64(0)
 	if t.pending() != nil {
@@ -67,21 +73,23 @@ func Permuted(t *Tensor, shape, perm []int64) (*Tensor, error) {
 	if from.pending() == nil {
 		return strided(from, to, steps, offset), nil
 	}
-	return Deferred(t.dt, to, from, slices.Index(perm, int64(from.later.major)), func(to *Tensor, axis int, begin, end int64) {
-		part := slices.Clone(from.shape)
-		part[perm[axis]] = end - begin
-		x, release := temporary(from.dt, part)
-		defer release()
-		from.Fill(x, int(perm[axis]), begin, end)
-		all, steps := Strides(part), make([]int64, len(perm))
-		for i, axis := range perm {
-			steps[i] = all[axis]
-		}
-		turn(to, x.data, steps)
-	})
+	return Deferred(t.dt, to, from, slices.Index(perm, int64(from.later.major)),
+		func(to *Tensor, axis int, begin, end int64) {
+			part := slices.Clone(from.shape)
+			part[perm[axis]] = end - begin
+			x, release := temporary(from.dt, part)
+			defer release()
+			from.Fill(x, int(perm[axis]), begin, end)
+			all, steps := Strides(part), make([]int64, len(perm))
+			for i, axis := range perm {
+				steps[i] = all[axis]
+			}
+			turn(to, x.data, steps)
+		})
 }
 
-// strided returns a tensor of from's elements, which are there, from offset on and steps apart along the axes of a shape.
+// strided returns a tensor of from's elements, which are there, from offset on and steps apart along the axes of a
+// shape.
 func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 	major := 0
 	for axis := range shape {
@@ -93,14 +101,18 @@ func strided(from *Tensor, shape, steps []int64, offset int64) *Tensor {
 	if err != nil {
 		panic(diag.Internalf("tensor: %v", err))
 	}
-	return &Tensor{dt: from.dt, shape: shape, count: count, later: (&deferred{steps: steps, offset: offset, major: major, part: count != from.count, fill: func(to *Tensor, axis int, begin, _ int64) {
-		turn(to, from.contents()[int64(to.dt.Bits()/8)*(offset+begin*steps[axis]):], steps)
-	}}).after(from)}
+	return &Tensor{dt: from.dt, shape: shape, count: count,
+		later: (&deferred{steps: steps, offset: offset, major: major, part: count != from.count,
+			fill: func(to *Tensor, axis int, begin, _ int64) {
+				turn(to, from.contents()[int64(to.dt.Bits()/8)*(offset+begin*steps[axis]):], steps)
+			}}).after(from)}
 }
 
-// Sliced returns the elements of t at indices begin + i × step along each axis, i < extent: deferred. The indices must be t's, and its elements lie in memory, or ok is false.
+// Sliced returns the elements of t at indices begin + i × step along each axis, i < extent: deferred. The indices must
+// be t's, and its elements lie in memory, or ok is false.
 func Sliced(t *Tensor, begin, extent, step []int64) (s *Tensor, ok bool) {
-	if t.dt == dtype.String || t.dt.Bits()%8 != 0 || t.dt.Bits() > 64 || t.count == 0 || len(begin) != len(t.shape) || len(extent) != len(t.shape) || len(step) != len(t.shape) || len(t.shape) == 0 {
+	if t.dt == dtype.String || t.dt.Bits()%8 != 0 || t.dt.Bits() > 64 || t.count == 0 || len(begin) != len(t.shape) ||
+		len(extent) != len(t.shape) || len(step) != len(t.shape) || len(t.shape) == 0 {
 		return nil, false
 	}
 	steps, offset, from := Strides(t.shape), int64(0), t
@@ -122,7 +134,8 @@ func Sliced(t *Tensor, begin, extent, step []int64) (s *Tensor, ok bool) {
 	return strided(from, slices.Clone(extent), apart, offset), true
 }
 
-// Joined returns tensors of one type one after another along an axis: deferred. They must have the same shape but for that axis, or ok is false.
+// Joined returns tensors of one type one after another along an axis: deferred. They must have the same shape but for
+// that axis, or ok is false.
 func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	if len(list) == 0 || axis < 0 || axis >= len(list[0].shape) {
 		return nil, false
@@ -176,7 +189,8 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	return j, true
 }
 
-// reshaped is t, whose elements are deferred and some, in another shape of the same count; nil where they cannot stay deferred.
+// reshaped is t, whose elements are deferred and some, in another shape of the same count; nil where they cannot stay
+// deferred.
 func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if steps := t.later.steps; steps != nil {
 		if steps, ok := restepped(t.shape, steps, shape); ok {
@@ -224,10 +238,12 @@ func (t *Tensor) reshaped(shape []int64) *Tensor {
 	return r
 }
 
-// restepped is how far apart elements lie along the axes of a new shape, where axes that become one lie so that they can.
+// restepped is how far apart elements lie along the axes of a new shape, where axes that become one lie so that they
+// can.
 func restepped(shape, steps, to []int64) ([]int64, bool) {
 	out := make([]int64, len(to))
-	old, left, step := len(shape), int64(1), int64(0) // of the axis at hand: what of its extent is left, and how far apart those are
+	// of the axis at hand: what of its extent is left, and how far apart those are
+	old, left, step := len(shape), int64(1), int64(0)
 	for axis := len(to) - 1; axis >= 0; axis-- {
 		need := to[axis]
 		if need == 1 {
@@ -304,7 +320,8 @@ func (t *Tensor) Size() int64 {
 // Pending reports whether the elements are deferred, and nobody has had them computed for good.
 func (t *Tensor) Pending() bool { return t.pending() != nil }
 
-// Origins returns the tensors that deferred elements are computed from in the end, or some of them where they are many; t itself where its elements are there.
+// Origins returns the tensors that deferred elements are computed from in the end, or some of them where they are many;
+// t itself where its elements are there.
 func (t *Tensor) Origins() []*Tensor {
 	if d := t.pending(); d != nil {
 		return d.origins
@@ -358,14 +375,15 @@ func (t *Tensor) Depth() int {
 	return 0
 }
 
-// partial reports whether something of what deferred elements are computed from is not used, or has not one place among them.
+// partial reports whether something of what deferred elements are computed from is not used, or has not one place among
+// them.
 func (t *Tensor) partial() bool {
 	d := t.pending()
 	return d != nil && d.part
 }
 
-// Stretch returns about the bytes that the elements with indices begin ≤ i < end along the axis Major are computed from, where no others are computed from them; nil where that is
-// not known.
+// Stretch returns about the bytes that the elements with indices begin ≤ i < end along the axis Major are computed
+// from, where no others are computed from them; nil where that is not known.
 func (t *Tensor) Stretch(begin, end int64) []byte {
 	origins := t.Origins()
 	if len(origins) != 1 || t.partial() || t.count == 0 {
@@ -386,7 +404,8 @@ func (t *Tensor) Done(end int64) []byte {
 	return data
 }
 
-// Major returns the axis along which parts of t lie in separate stretches of its origin, one after another, if any axis is such; 0 for a scalar.
+// Major returns the axis along which parts of t lie in separate stretches of its origin, one after another, if any axis
+// is such; 0 for a scalar.
 func (t *Tensor) Major() int {
 	if d := t.pending(); d != nil {
 		return d.major
@@ -399,8 +418,8 @@ func (t *Tensor) Major() int {
 	return 0
 }
 
-// Strided returns the elements where they lie, which may be at any address: the one at an index is the sum of index × steps elements from the beginning of data. ok is false
-// where they must be computed.
+// Strided returns the elements where they lie, which may be at any address: the one at an index is the sum of index ×
+// steps elements from the beginning of data. ok is false where they must be computed.
 func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 	d := t.pending()
 	switch {
@@ -412,10 +431,13 @@ func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 	return d.from[0].contents()[int64(t.dt.Bits()/8)*d.offset:], d.steps, true
 }
 
-// Fill writes the elements with indices begin ≤ i < end along an axis into to, which must have t's type, and t's shape but for that axis. Types of whole bytes can be filled so.
+// Fill writes the elements with indices begin ≤ i < end along an axis into to, which must have t's type, and t's shape
+// but for that axis. Types of whole bytes can be filled so.
 func (t *Tensor) Fill(to *Tensor, axis int, begin, end int64) {
-	if to.dt != t.dt || len(to.shape) != len(t.shape) || begin < 0 || end > t.shape[axis] || to.shape[axis] != end-begin || t.dt.Bits()%8 != 0 {
-		panic(diag.Internalf("tensor: indices %d to %d along axis %d of %v%s do not fill %v%s", begin, end, axis, t.dt, ShapeString(t.shape), to.dt, ShapeString(to.shape)))
+	if to.dt != t.dt || len(to.shape) != len(t.shape) || begin < 0 || end > t.shape[axis] || to.shape[axis] != end-begin ||
+		t.dt.Bits()%8 != 0 {
+		panic(diag.Internalf("tensor: indices %d to %d along axis %d of %v%s do not fill %v%s", begin, end, axis, t.dt,
+			ShapeString(t.shape), to.dt, ShapeString(to.shape)))
 	}
 	if to.count == 0 {
 		return
@@ -452,7 +474,8 @@ func temporary(dt dtype.DType, shape []int64) (t *Tensor, release func()) {
 	return &Tensor{dt: dt, shape: shape, count: count, data: (*buffer)[:size]}, func() { temporaries.Put(buffer) }
 }
 
-// Temporary returns a tensor whose elements are anything, and a function that lets its memory be used again by others. Errors of type or shape are the caller's: it panics.
+// Temporary returns a tensor whose elements are anything, and a function that lets its memory be used again by others.
+// Errors of type or shape are the caller's: it panics.
 func Temporary(dt dtype.DType, shape ...int64) (t *Tensor, release func()) {
 	return temporary(dt, slices.Clone(shape))
 }
@@ -478,8 +501,8 @@ func load[T uint8 | uint16 | uint32 | uint64](data []byte, i int64) T {
 // together is how many positions of the last axis turned writes at a time.
 const together = 16
 
-// turned is turn for elements of one size. Some positions of the last axis are taken together, so that whole lines of the cache are written, and the source is read in order by
-// as many streams.
+// turned is turn for elements of one size. Some positions of the last axis are taken together, so that whole lines of
+// the cache are written, and the source is read in order by as many streams.
 func turned[T uint8 | uint16 | uint32 | uint64](into, from []byte, shape, steps []int64) {
 	to, err := view[T](into)
 	if err != nil {

@@ -50,10 +50,12 @@ func shuffled(r *rand.Rand, rank int) []int64 {
 	return perm
 }
 
-// checkParts fills parts along every axis, compares them with the elements as they should be, and has them computed for good last.
+// checkParts fills parts along every axis, compares them with the elements as they should be, and has them computed for
+// good last.
 func checkParts(t *testing.T, r *rand.Rand, name string, got, want *Tensor) {
 	t.Helper()
-	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() || got.Len() != want.Len() || got.Size() != int64(len(want.Bytes())) {
+	if !slices.Equal(got.Shape(), want.Shape()) || got.DType() != want.DType() || got.Len() != want.Len() ||
+		got.Size() != int64(len(want.Bytes())) {
 		t.Fatalf("%s: %v%v, want %v%v", name, got.DType(), got.Shape(), want.DType(), want.Shape())
 	}
 	pending := got.Pending()
@@ -120,7 +122,8 @@ func TestPermuted(t *testing.T) {
 		if want.Len() > 0 {
 			checkParts(t, r, "reshaped", Must(Must(Permuted(x, shape, perm)).Reshape(flat...)), Must(want.Reshape(flat...)))
 			ones := append(slices.Insert(slices.Clone(want.Shape()), len(shape)/2, 1), 1)
-			checkParts(t, r, "with axes of one", Must(Must(Permuted(x, shape, perm)).Reshape(ones...)), Must(want.Reshape(ones...)))
+			checkParts(t, r, "with axes of one", Must(Must(Permuted(x, shape, perm)).Reshape(ones...)),
+				Must(want.Reshape(ones...)))
 		}
 		checkParts(t, r, "permuted twice", twice, again)
 		checkParts(t, r, "permuted", once, want)
@@ -130,8 +133,10 @@ func TestPermuted(t *testing.T) {
 		t           *Tensor
 		shape, perm []int64
 	}{
-		{Must(New(dtype.I4, 4, 4)), []int64{4, 4}, []int64{1, 0}}, {Must(New(dtype.String, 4, 4)), []int64{4, 4}, []int64{1, 0}}, {Must(New(dtype.F32)), nil, nil},
-		{Must(New(dtype.F32, 4, 4)), []int64{4, 5}, []int64{1, 0}}, {Must(New(dtype.F32, 4, 4)), []int64{4, 4}, []int64{0}}, {Must(New(dtype.C128, 2, 2)), []int64{2, 2}, []int64{1, 0}},
+		{Must(New(dtype.I4, 4, 4)), []int64{4, 4}, []int64{1, 0}},
+		{Must(New(dtype.String, 4, 4)), []int64{4, 4}, []int64{1, 0}}, {Must(New(dtype.F32)), nil, nil},
+		{Must(New(dtype.F32, 4, 4)), []int64{4, 5}, []int64{1, 0}}, {Must(New(dtype.F32, 4, 4)), []int64{4, 4}, []int64{0}},
+		{Must(New(dtype.C128, 2, 2)), []int64{2, 2}, []int64{1, 0}},
 	} {
 		if p, err := Permuted(c.t, c.shape, c.perm); err == nil {
 			t.Errorf("%v as %v in the order %v is %v", c.t, c.shape, c.perm, p)
@@ -150,7 +155,8 @@ func negated(x *Tensor, calls func(axis int, begin, end int64)) *Tensor {
 	}))
 }
 
-// TestDeferred permutes and reshapes what a function computes: nothing but what is asked for may be computed, however often it is seen otherwise.
+// TestDeferred permutes and reshapes what a function computes: nothing but what is asked for may be computed, however
+// often it is seen otherwise.
 func TestDeferred(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -166,12 +172,14 @@ func TestDeferred(t *testing.T) {
 		perm := shuffled(r, 4)
 		none := func(int, int64, int64) {}
 		checkParts(t, r, "negated", negated(x, none), minus)
-		checkParts(t, r, "negated, permuted", Must(Permuted(negated(x, none), shape, perm)), permutedSlowly(minus, shape, perm))
+		checkParts(t, r, "negated, permuted", Must(Permuted(negated(x, none), shape, perm)),
+			permutedSlowly(minus, shape, perm))
 		inner := Must(Permuted(x, shape, perm))
 		turned := permutedSlowly(minus, shape, perm)
 		checkParts(t, r, "permuted, negated", negated(inner, none), turned)
 		merged := []int64{turned.Shape()[0] * turned.Shape()[1], turned.Shape()[2], 1, turned.Shape()[3]}
-		checkParts(t, r, "permuted, negated, reshaped", Must(negated(Must(Permuted(x, shape, perm)), none).Reshape(merged...)), Must(turned.Reshape(merged...)))
+		checkParts(t, r, "permuted, negated, reshaped",
+			Must(negated(Must(Permuted(x, shape, perm)), none).Reshape(merged...)), Must(turned.Reshape(merged...)))
 
 		y := Must(Permuted(negated(x, func(axis int, begin, end int64) {
 			if x.Shape()[axis] > 1 && end-begin != 1 {
@@ -223,7 +231,8 @@ func slicedSlowly(t *Tensor, begin, extent, step []int64) *Tensor {
 	return out
 }
 
-// TestSlicedAndJoined cuts permuted tensors to pieces and joins them in any order, as recurrent weights are whose gates an exporter has in another order.
+// TestSlicedAndJoined cuts permuted tensors to pieces and joins them in any order, as recurrent weights are whose gates
+// an exporter has in another order.
 func TestSlicedAndJoined(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
@@ -288,7 +297,8 @@ func TestSlicedAndJoined(t *testing.T) {
 		checkParts(t, r, "joined", got, joined)
 	}
 	x := Must(New(dtype.F32, 2, 3))
-	for _, list := range [][]*Tensor{nil, {x, Must(New(dtype.F32, 3))}, {x, Must(New(dtype.F64, 2, 3))}, {x, Must(New(dtype.F32, 2, 4))}} {
+	for _, list := range [][]*Tensor{nil, {x, Must(New(dtype.F32, 3))}, {x, Must(New(dtype.F64, 2, 3))},
+		{x, Must(New(dtype.F32, 2, 4))}} {
 		if _, ok := Joined(0, list...); ok {
 			t.Errorf("%v are joined", list)
 		}
@@ -305,7 +315,9 @@ func TestReshapedApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last.Stretch(0, 1) == nil || joined.Stretch(0, 1) != nil || joined.Done(1) != nil {
-		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.Stretch(0, 1)), len(joined.Stretch(0, 1)))
+		t.Errorf("%d bytes of a permutation and %d of its reshape are a stretch", len(last.Stretch(0, 1)),
+			len(joined.Stretch(0, 1)))
 	}
-	checkParts(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined, Must(permutedSlowly(weights, weights.shape, []int64{2, 3, 1, 0}).Reshape(3, 15, 4, 3)))
+	checkParts(t, rand.New(rand.NewPCG(1, 2)), "reshaped", joined,
+		Must(permutedSlowly(weights, weights.shape, []int64{2, 3, 1, 0}).Reshape(3, 15, 4, 3)))
 }

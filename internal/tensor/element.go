@@ -8,8 +8,8 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Element is a Go type whose values are elements. F16, BF16, the float8 types and the packed types have no Go type of their
-// own: uint16 or uint8 stands for their codes, see Data.
+// Element is a Go type whose values are elements. F16, BF16, the float8 types and the packed types have no Go type of
+// their own: uint16 or uint8 stands for their codes, see Data.
 type Element interface {
 	~bool | ~uint8 | ~int8 | ~uint16 | ~int16 | ~uint32 | ~int32 | ~uint64 | ~int64 |
 		~float32 | ~float64 | ~complex64 | ~complex128 | ~string
@@ -32,13 +32,14 @@ func TypeOf[T Element]() dtype.DType { return byKind[reflect.TypeFor[T]().Kind()
 // codes is the Go type that stands for the elements of a type Go has not: for packed types, for the bytes they lie in.
 var codes = map[dtype.DType]dtype.DType{
 	dtype.F16: dtype.U16, dtype.BF16: dtype.U16,
-	dtype.F8E4M3FN: dtype.U8, dtype.F8E4M3FNUZ: dtype.U8, dtype.F8E5M2: dtype.U8, dtype.F8E5M2FNUZ: dtype.U8, dtype.F8E8M0: dtype.U8,
-	dtype.U2: dtype.U8, dtype.I2: dtype.U8, dtype.U4: dtype.U8, dtype.I4: dtype.U8, dtype.F4E2M1: dtype.U8,
+	dtype.F8E4M3FN: dtype.U8, dtype.F8E4M3FNUZ: dtype.U8, dtype.F8E5M2: dtype.U8, dtype.F8E5M2FNUZ: dtype.U8,
+	dtype.F8E8M0: dtype.U8,
+	dtype.U2:     dtype.U8, dtype.I2: dtype.U8, dtype.U4: dtype.U8, dtype.I4: dtype.U8, dtype.F4E2M1: dtype.U8,
 }
 
-// Data returns t's elements themselves as a slice, no copy. T must be the element type's Go type; for the 16-bit floats that
-// is uint16, for the float8 types uint8, and for packed types uint8, whose slice is then the bytes. Another T is ErrInput, as
-// is data that is not aligned for T, which only borrowed data can be.
+// Data returns t's elements themselves as a slice, no copy. T must be the element type's Go type; for the 16-bit floats
+// that is uint16, for the float8 types uint8, and for packed types uint8, whose slice is then the bytes. Another T is
+// ErrInput, as is data that is not aligned for T, which only borrowed data can be.
 func Data[T Element](t *Tensor) ([]T, error) {
 	want := t.dt
 	if code, ok := codes[t.dt]; ok {
@@ -62,7 +63,8 @@ func view[T Element](data []byte) ([]T, error) {
 	var zero T
 	first := unsafe.Pointer(unsafe.SliceData(data))
 	if uintptr(first)%unsafe.Alignof(zero) != 0 {
-		return nil, diag.Inputf("the data lies at address %#x, which is not aligned for %v", uintptr(first), reflect.TypeFor[T]())
+		return nil, diag.Inputf("the data lies at address %#x, which is not aligned for %v", uintptr(first),
+			reflect.TypeFor[T]())
 	}
 	return unsafe.Slice((*T)(first), len(data)/int(unsafe.Sizeof(zero))), nil
 }

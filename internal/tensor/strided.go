@@ -2,8 +2,8 @@ package tensor
 
 import "slices"
 
-// RowMajor reports whether elements that lie so far apart along the axes of a shape with elements lie in row-major order.
-// The step of an axis of one element says nothing.
+// RowMajor reports whether elements that lie so far apart along the axes of a shape with elements lie in row-major
+// order. The step of an axis of one element says nothing.
 func RowMajor(shape, steps []int64) bool {
 	for axis, stride := range Strides(shape) {
 		if shape[axis] != 1 && steps[axis] != stride {

@@ -1,10 +1,10 @@
-// Package tensor is host arrays: an element type, a shape, and contiguous row-major data in the machine's byte order, packed
-// as package dtype says. A tensor of strings holds Go strings instead.
+// Package tensor is host arrays: an element type, a shape, and contiguous row-major data in the machine's byte order,
+// packed as package dtype says. A tensor of strings holds Go strings instead.
 //
-// A Tensor's type and shape never change, its elements may. It owns nothing that needs closing: New takes memory from Go's
-// heap, which suits tests, interpreters and small values; Over borrows memory that somebody else accounts for; Deferred and Permuted
-// hold none until elements are wanted. Nothing here
-// locks: elements that one goroutine writes, another must not touch, and neighbours in one byte count as one element.
+// A Tensor's type and shape never change, its elements may. It owns nothing that needs closing: New takes memory from
+// Go's heap, which suits tests, interpreters and small values; Over borrows memory that somebody else accounts for;
+// Deferred and Permuted hold none until elements are wanted. Nothing here locks: elements that one goroutine writes,
+// another must not touch, and neighbours in one byte count as one element.
 package tensor
 
 import (
@@ -44,8 +44,8 @@ type Tensor struct {
 }
 
 // Count returns the number of elements of a shape; a scalar's shape is empty and counts 1. The errors are a negative
-// dimension, a rank above MaxRank, and a product that does not fit an int64 (a shape with a 0 in it counts 0 whatever the
-// others are).
+// dimension, a rank above MaxRank, and a product that does not fit an int64 (a shape with a 0 in it counts 0 whatever
+// the others are).
 func Count(shape []int64) (int64, error) {
 	if len(shape) > MaxRank {
 		return 0, diag.Inputf("rank %d is more than %d", len(shape), MaxRank)
@@ -108,7 +108,8 @@ func New(dt dtype.DType, shape ...int64) (*Tensor, error) {
 }
 
 func tooLarge(dt dtype.DType, shape []int64) error {
-	return &diag.Error{Kind: diag.ErrMemory, Detail: fmt.Sprintf("a tensor %v%s on Go's heap would be more than %d bytes", dt, ShapeString(shape), MaxBytes())}
+	return &diag.Error{Kind: diag.ErrMemory, Detail: fmt.Sprintf("a tensor %v%s on Go's heap would be more than %d bytes",
+		dt, ShapeString(shape), MaxBytes())}
 }
 
 // alignedBytes returns n zero bytes, aligned for every element type.
@@ -117,8 +118,8 @@ func alignedBytes(n int64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), int(n))
 }
 
-// Over returns a tensor whose elements are data, which it borrows. The length must be exactly the type's packed size of the
-// shape; String has no such form. Bytes of a Bool must be 0 or 1.
+// Over returns a tensor whose elements are data, which it borrows. The length must be exactly the type's packed size of
+// the shape; String has no such form. Bytes of a Bool must be 0 or 1.
 func Over(dt dtype.DType, shape []int64, data []byte) (*Tensor, error) {
 	t := &Tensor{}
 	if err := t.Over(dt, slices.Clone(shape), data); err != nil {
@@ -229,7 +230,8 @@ func (t *Tensor) Clone() *Tensor {
 	return c
 }
 
-// Reshape returns a view with another shape of the same count. What is deferred may stay so, and is then no view: what is written to one is not seen in the other.
+// Reshape returns a view with another shape of the same count. What is deferred may stay so, and is then no view: what
+// is written to one is not seen in the other.
 func (t *Tensor) Reshape(shape ...int64) (*Tensor, error) {
 	count, err := Count(shape)
 	if err != nil {
@@ -275,8 +277,8 @@ func (t *Tensor) Part(begin, end int64) (*Tensor, error) {
 	return v, nil
 }
 
-// BitCast returns a view of the same bytes as another type and shape; the packed size must be the same, and neither type
-// may be String.
+// BitCast returns a view of the same bytes as another type and shape; the packed size must be the same, and neither
+// type may be String.
 func (t *Tensor) BitCast(dt dtype.DType, shape ...int64) (*Tensor, error) {
 	if t.dt == dtype.String {
 		return nil, diag.Inputf("strings have no packed form")
@@ -284,7 +286,8 @@ func (t *Tensor) BitCast(dt dtype.DType, shape ...int64) (*Tensor, error) {
 	return Over(dt, shape, t.contents())
 }
 
-// Convert returns a new tensor of type dt on Go's heap; the meaning is dtype.ConvertSlice's. Strings convert to strings only.
+// Convert returns a new tensor of type dt on Go's heap; the meaning is dtype.ConvertSlice's. Strings convert to strings
+// only.
 func (t *Tensor) Convert(dt dtype.DType, saturate bool) (*Tensor, error) {
 	if t.dt == dtype.String && dt == dtype.String {
 		return t.Clone(), nil
@@ -300,8 +303,8 @@ func (t *Tensor) Convert(dt dtype.DType, saturate bool) (*Tensor, error) {
 	return c, nil
 }
 
-// Equal reports whether both tensors have the same type, shape and bits: a NaN equals a NaN of the same bits, and 0 is not
-// −0. Unused bits of a last packed byte do not count.
+// Equal reports whether both tensors have the same type, shape and bits: a NaN equals a NaN of the same bits, and 0 is
+// not −0. Unused bits of a last packed byte do not count.
 func (t *Tensor) Equal(other *Tensor) bool {
 	if t.dt != other.dt || !slices.Equal(t.shape, other.shape) {
 		return false

@@ -18,8 +18,10 @@ func TestCount(t *testing.T) {
 		shape []int64
 		want  int64 // −1: an error
 	}{
-		{nil, 1}, {[]int64{}, 1}, {[]int64{3}, 3}, {[]int64{2, 3, 4}, 24}, {[]int64{2, 0, 4}, 0}, {[]int64{-1}, -1}, {[]int64{0, -1}, -1},
-		{[]int64{1 << 32, 1 << 31}, -1}, {[]int64{1 << 32, 1 << 32}, -1}, {[]int64{1 << 31, 1 << 31}, 1 << 62}, {[]int64{math.MaxInt64}, math.MaxInt64},
+		{nil, 1}, {[]int64{}, 1}, {[]int64{3}, 3}, {[]int64{2, 3, 4}, 24}, {[]int64{2, 0, 4}, 0}, {[]int64{-1}, -1},
+		{[]int64{0, -1}, -1},
+		{[]int64{1 << 32, 1 << 31}, -1}, {[]int64{1 << 32, 1 << 32}, -1}, {[]int64{1 << 31, 1 << 31}, 1 << 62},
+		{[]int64{math.MaxInt64}, math.MaxInt64},
 		{[]int64{math.MaxInt64, math.MaxInt64, 0}, 0}, {[]int64{3, math.MaxInt64 / 2}, -1}, {make([]int64, MaxRank+1), -1},
 	} {
 		got, err := Count(c.shape)
@@ -41,7 +43,8 @@ func TestNew(t *testing.T) {
 				t.Fatal(err)
 			}
 			size, _ := dt.Bytes(n)
-			if a.DType() != dt || !slices.Equal(a.Shape(), shape) || a.Len() != n || a.Rank() != len(shape) || int64(len(a.Bytes())) != size {
+			if a.DType() != dt || !slices.Equal(a.Shape(), shape) || a.Len() != n || a.Rank() != len(shape) ||
+				int64(len(a.Bytes())) != size {
 				t.Errorf("%v%v: %v", dt, shape, a)
 			}
 			if dt == dtype.String {
@@ -62,8 +65,10 @@ func TestNew(t *testing.T) {
 		shape []int64
 		kind  error
 	}{
-		{dtype.Invalid, []int64{1}, diag.ErrInput}, {dtype.DType(99), []int64{1}, diag.ErrInput}, {dtype.F32, []int64{-1}, diag.ErrInput},
-		{dtype.F32, []int64{1 << 62}, diag.ErrInput}, {dtype.F32, []int64{1 << 60}, diag.ErrMemory}, {dtype.String, []int64{1 << 60}, diag.ErrMemory},
+		{dtype.Invalid, []int64{1}, diag.ErrInput}, {dtype.DType(99), []int64{1}, diag.ErrInput},
+		{dtype.F32, []int64{-1}, diag.ErrInput},
+		{dtype.F32, []int64{1 << 62}, diag.ErrInput}, {dtype.F32, []int64{1 << 60}, diag.ErrMemory},
+		{dtype.String, []int64{1 << 60}, diag.ErrMemory},
 		{dtype.U8, []int64{MaxBytes() + 1}, diag.ErrMemory},
 	} {
 		if _, err := New(c.dt, c.shape...); !errors.Is(err, c.kind) {
@@ -83,7 +88,8 @@ func TestOver(t *testing.T) {
 		dt    dtype.DType
 		shape []int64
 		size  int
-	}{{dtype.F32, []int64{1}, 3}, {dtype.F32, []int64{1}, 5}, {dtype.U4, []int64{3}, 1}, {dtype.String, []int64{0}, 0}, {dtype.F32, []int64{-1}, 0}, {dtype.Invalid, []int64{0}, 0}} {
+	}{{dtype.F32, []int64{1}, 3}, {dtype.F32, []int64{1}, 5}, {dtype.U4, []int64{3}, 1}, {dtype.String, []int64{0}, 0},
+		{dtype.F32, []int64{-1}, 0}, {dtype.Invalid, []int64{0}, 0}} {
 		if _, err := Over(c.dt, c.shape, make([]byte, c.size)); !errors.Is(err, diag.ErrInput) {
 			t.Errorf("Over(%v, %v, %d bytes): %v", c.dt, c.shape, c.size, err)
 		}
@@ -195,7 +201,8 @@ func TestViews(t *testing.T) {
 	if empty := Must(m.Part(2, 2)); empty.Len() != 0 || !slices.Equal(empty.Shape(), []int64{0, 4}) {
 		t.Errorf("an empty part: %v", empty)
 	}
-	if part := Must(Must(New(dtype.F32, 4, 0, 3)).Part(1, 3)); !slices.Equal(part.Shape(), []int64{2, 0, 3}) || part.Len() != 0 {
+	if part := Must(Must(New(dtype.F32, 4, 0, 3)).Part(1, 3)); !slices.Equal(part.Shape(), []int64{2, 0, 3}) ||
+		part.Len() != 0 {
 		t.Errorf("a part of nothing: %v", part)
 	}
 	texts := Must(Of("a", "b", "c").Part(1, 3))
@@ -233,7 +240,8 @@ func TestViews(t *testing.T) {
 func TestEqual(t *testing.T) {
 	nan := math.NaN()
 	zero, minus := Of(0.0), Of(math.Copysign(0, -1))
-	if zero.Equal(minus) || !Of(nan).Equal(Of(nan)) || Of[int32](1).Equal(Of[uint32](1)) || Of("a").Equal(Of("b")) || !Of("a").Equal(Of("a")) {
+	if zero.Equal(minus) || !Of(nan).Equal(Of(nan)) || Of[int32](1).Equal(Of[uint32](1)) || Of("a").Equal(Of("b")) ||
+		!Of("a").Equal(Of("a")) {
 		t.Error("Equal")
 	}
 	for _, dt := range []dtype.DType{dtype.U2, dtype.I4} {
@@ -333,8 +341,10 @@ func TestCompare(t *testing.T) {
 		{"infinities of two signs", Of(inf), Of(-inf), 1, 1e9, "element [0] is +Inf, not -Inf"},
 		{"type", Of(1.0), Of[float32](1), 1, 1, "the element type is f64, not f32"},
 		{"shape", Of(1.0), Scalar(1.0), 1, 1, "the shape is [1], not []"},
-		{"integers beyond 2⁵³", Of[int64](1<<60 + 1), Of[int64](1 << 60), 0, 0, "element [0] is 1152921504606846977, not 1152921504606846976"},
-		{"extreme integers", Of[int64](math.MinInt64), Of[int64](math.MaxInt64), 0, 1, "element [0] is -9223372036854775808, not 9223372036854775807"},
+		{"integers beyond 2⁵³", Of[int64](1<<60 + 1), Of[int64](1 << 60), 0, 0,
+			"element [0] is 1152921504606846977, not 1152921504606846976"},
+		{"extreme integers", Of[int64](math.MinInt64), Of[int64](math.MaxInt64), 0, 1,
+			"element [0] is -9223372036854775808, not 9223372036854775807"},
 		{"unsigned", Of[uint64](math.MaxUint64), Of[uint64](0), 0, 1, "element [0] is 18446744073709551615, not 0"},
 		{"integers within", Of[uint8](7), Of[uint8](8), 0, 1, ""},
 		{"bool", Of(true), Of(false), 10, 10, "element [0] is true, not false"},

@@ -1,7 +1,9 @@
-// Package text is what the project's three languages share in their texts: how a text is cut into tokens and how one is printed.
+// Package text is what the project's three languages share in their texts: how a text is cut into tokens and how one is
+// printed.
 //
-// A token is a word, a %value, a @function, a number, a quoted string or punctuation; a name that is not letters, digits, underscores and dots is
-// quoted. Symbolic integers are written as package sym writes them. Comments run from # to the end of the line. Lines mean nothing more than spaces do.
+// A token is a word, a %value, a @function, a number, a quoted string or punctuation; a name that is not letters,
+// digits, underscores and dots is quoted. Symbolic integers are written as package sym writes them. Comments run from #
+// to the end of the line. Lines mean nothing more than spaces do.
 //
 // What is printed is read back as the same: floats to the bit, names to the byte.
 package text
@@ -60,8 +62,8 @@ func GlobalName(name string) string { return "@" + sym.QuoteName(name) }
 // Float is FormatFloat with 64 bits.
 func Float(x float64) string { return FormatFloat(x, 64) }
 
-// FormatFloat writes x, shortest such that Scanner.Float of the same number of bits, 32 or 64, reads the same value; of a NaN, to the bit. With 32 bits, x is
-// the value of a float32.
+// FormatFloat writes x, shortest such that Scanner.Float of the same number of bits, 32 or 64, reads the same value; of
+// a NaN, to the bit. With 32 bits, x is the value of a float32.
 func FormatFloat(x float64, bits int) string {
 	switch {
 	case math.IsNaN(x):

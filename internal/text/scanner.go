@@ -24,7 +24,8 @@ const (
 	Punct              // one of the punctuation marks, or any other character
 )
 
-var kindNames = [...]string{End: "the end", Word: "a word", Local: "a %name", Global: "an @name", Number: "a number", Quoted: "a string", Punct: "punctuation"}
+var kindNames = [...]string{End: "the end", Word: "a word", Local: "a %name", Global: "an @name", Number: "a number",
+	Quoted: "a string", Punct: "punctuation"}
 
 // String names the kind in an error.
 func (k Kind) String() string { return kindNames[k] }
@@ -38,16 +39,17 @@ type Token struct {
 }
 
 // marks are the punctuation of more than one character, longer ones before their beginnings.
-var marks = []string{"...", "..", "->", "=>", ":=", "::", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=", "//", "&&", "||"}
+var marks = []string{"...", "..", "->", "=>", ":=", "::", "==", "!=", "<=", ">=", "<<", ">>", "+=", "-=", "*=", "//",
+	"&&", "||"}
 
 const (
 	deepest   = 200     // levels that Enter grants
 	basicWork = 1 << 20 // names and numbers that the symbolic integers of a short text may multiply out to
 )
 
-// Scanner cuts a text into tokens. The first error sticks: from then on every token is End, what is asked for is zero, and Err returns the error, so that
-// a parser looks at Err once, at its end, provided that its loops stop at End. A text costs time in proportion to its length. Comments
-// run from # to the end of the line.
+// Scanner cuts a text into tokens. The first error sticks: from then on every token is End, what is asked for is zero,
+// and Err returns the error, so that a parser looks at Err once, at its end, provided that its loops stop at End. A
+// text costs time in proportion to its length. Comments run from # to the end of the line.
 type Scanner struct {
 	source string
 	at     int // the byte after the current token
@@ -65,7 +67,8 @@ func NewScanner(source string) *Scanner {
 	return &Scanner{source: source, work: basicWork + 4*int64(len(source))}
 }
 
-// Err returns the first error, or nil. It is a *diag.Error of kind diag.ErrInput whose detail begins with line and column.
+// Err returns the first error, or nil. It is a *diag.Error of kind diag.ErrInput whose detail begins with line and
+// column.
 func (s *Scanner) Err() error {
 	if s.err == nil {
 		return nil
@@ -228,7 +231,8 @@ func wordLength(s string) int {
 	return n
 }
 
-// numberLength takes digits, letters and dots, and a sign after the exponent's letter. Two dots are a mark of their own.
+// numberLength takes digits, letters and dots, and a sign after the exponent's letter. Two dots are a mark of their
+// own.
 func numberLength(s string) int {
 	exponent := byte('e')
 	if strings.HasPrefix(s, "0x") || strings.HasPrefix(s, "0X") {
@@ -342,7 +346,8 @@ func (s *Scanner) List(open, closing string, item func()) {
 	}
 }
 
-// Enter counts a level of nesting and reports whether it is granted: a parser that calls itself asks before it does, and calls Leave after.
+// Enter counts a level of nesting and reports whether it is granted: a parser that calls itself asks before it does,
+// and calls Leave after.
 func (s *Scanner) Enter() bool {
 	if s.depth++; s.depth > deepest {
 		s.Failf("nested more than %d deep", deepest)
@@ -429,8 +434,8 @@ func (s *Scanner) sign() string {
 	return ""
 }
 
-// Float reads what FormatFloat writes for that many bits, 32 or 64: a decimal or hexadecimal number, inf or nan, with its sign, or
-// nan(0x…) with the bits of a float64. For 32 bits the value is one of a float32.
+// Float reads what FormatFloat writes for that many bits, 32 or 64: a decimal or hexadecimal number, inf or nan, with
+// its sign, or nan(0x…) with the bits of a float64. For 32 bits the value is one of a float32.
 func (s *Scanner) Float(bits int) float64 {
 	start, sign := s.Peek().Start, s.sign()
 	switch {

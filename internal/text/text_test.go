@@ -17,7 +17,8 @@ func tokens(source string) string {
 	var list []string
 	for s.Peek().Kind != End {
 		t := s.Next()
-		list = append(list, fmt.Sprintf("%s:%s", [...]string{"end", "word", "local", "global", "number", "string", "mark"}[t.Kind], t.Text))
+		list = append(list, fmt.Sprintf("%s:%s", [...]string{"end", "word", "local", "global", "number", "string",
+			"mark"}[t.Kind], t.Text))
 	}
 	if s.Err() != nil {
 		list = append(list, "error:"+s.Err().Error())
@@ -32,7 +33,8 @@ func TestTokens(t *testing.T) {
 		{"a.b_1 c", "word:a.b_1 word:c"},
 		{"%x %\"odd \\\"name\" @main", `local:x local:odd "name global:main`},
 		{"%8 % x n%m", "mark:% number:8 mark:% word:x word:n local:m"},
-		{"1 -2.5e-3 0x1p-4 0xff 1..5 7...", "number:1 mark:- number:2.5e-3 number:0x1p-4 number:0xff number:1 mark:.. number:5 number:7 mark:..."},
+		{"1 -2.5e-3 0x1p-4 0xff 1..5 7...",
+			"number:1 mark:- number:2.5e-3 number:0x1p-4 number:0xff number:1 mark:.. number:5 number:7 mark:..."},
 		{"0xe+1 1e+5", "number:0xe mark:+ number:1 number:1e+5"},
 		{"a->b:=c<=d!=e", "word:a mark:-> word:b mark::= word:c mark:<= word:d mark:!= word:e"},
 		{"x # y\nz", "word:x word:z"},
@@ -71,8 +73,10 @@ func TestSymbolicIntegers(t *testing.T) {
 }
 
 func TestFloats(t *testing.T) {
-	values := []float64{0, math.Copysign(0, -1), 1, -1.5, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1), math.Inf(-1), math.NaN(),
-		math.Float64frombits(0xfff8000000000001), math.Float64frombits(0x7ff0000000000001), 1e300, 123456789, float64(float32(0.1))}
+	values := []float64{0, math.Copysign(0, -1), 1, -1.5, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Inf(1),
+		math.Inf(-1), math.NaN(),
+		math.Float64frombits(0xfff8000000000001), math.Float64frombits(0x7ff0000000000001), 1e300, 123456789,
+		float64(float32(0.1))}
 	for _, x := range values {
 		s := NewScanner(Float(x))
 		if got := s.Float(64); s.Err() != nil || math.Float64bits(got) != math.Float64bits(x) {
@@ -193,9 +197,11 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// FuzzScanner checks that any text ends in tokens or in an error, that positions are within the text, and that names survive.
+// FuzzScanner checks that any text ends in tokens or in an error, that positions are within the text, and that names
+// survive.
 func FuzzScanner(f *testing.F) {
-	for _, seed := range []string{"%x = add(%\"y z\", 1.5e-3) # c\n", "[n + 1, max(n, m)//2] -> x", "\"", "0x1p-3 nan(0x7ff8000000000002)", "a %b%c"} {
+	for _, seed := range []string{"%x = add(%\"y z\", 1.5e-3) # c\n", "[n + 1, max(n, m)//2] -> x", "\"",
+		"0x1p-3 nan(0x7ff8000000000002)", "a %b%c"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, source string) {

@@ -38,7 +38,8 @@ type Layout struct {
 	Arena sym.Expr // this layout's arena, over the dimensions alone
 }
 
-// Let names an integer. Of is optional: expressions whose maximum X is said to be, which spares Prove looking for them in X.
+// Let names an integer. Of is optional: expressions whose maximum X is said to be, which spares Prove looking for them
+// in X.
 type Let struct {
 	Name sym.Name
 	X    sym.Expr
@@ -88,11 +89,12 @@ type family struct {
 	align       int64
 }
 
-// Check checks the plan at one binding of the dimensions: every layout, and which of them is chosen. It returns a *Fault for the first
-// rule found broken.
+// Check checks the plan at one binding of the dimensions: every layout, and which of them is chosen. It returns a
+// *Fault for the first rule found broken.
 func Check(p *Plan, value func(name sym.Name) (int64, bool)) error {
 	if len(p.Offsets) != len(p.Buffers) || len(p.Layouts) == 0 {
-		return fault(Value, fmt.Sprintf("%d offsets for %d buffers, %d layouts", len(p.Offsets), len(p.Buffers), len(p.Layouts)))
+		return fault(Value, fmt.Sprintf("%d offsets for %d buffers, %d layouts", len(p.Offsets), len(p.Buffers),
+			len(p.Layouts)))
 	}
 	roots, err := findRoots(p)
 	if err != nil {
@@ -186,11 +188,13 @@ func checkLayout(p *Plan, l *Layout, roots []int, value func(sym.Name) (int64, b
 	}
 	for _, f := range families {
 		if f.begin < 0 || f.end > height && f.end > f.begin {
-			return 0, fault(Bounds, fmt.Sprintf("bytes %d to %d of an arena of %d", f.begin, f.end, height), p.Buffers[f.root].Name)
+			return 0, fault(Bounds, fmt.Sprintf("bytes %d to %d of an arena of %d", f.begin, f.end, height),
+				p.Buffers[f.root].Name)
 		}
 	}
 	if len(l.Lets) > 0 && height != used || formula != used {
-		return 0, fault(Arena, fmt.Sprintf("%d by its definition, %d by its formula, and the highest byte used ends at %d", height, formula, used))
+		return 0, fault(Arena, fmt.Sprintf("%d by its definition, %d by its formula, and the highest byte used ends at %d",
+			height, formula, used))
 	}
 	bound, err := sweep(p, families)
 	if err != nil {
@@ -244,14 +248,15 @@ func rectangles(p *Plan, roots []int, lookup func(sym.Name) (int64, bool)) ([]fa
 		}
 		distance, err := b.AliasOffset.Eval(lookup)
 		if err != nil || distance < 0 || offsets[i]-offsets[b.AliasOf] != distance {
-			return nil, fault(Alias, fmt.Sprintf("at %d and %d, which must be %d apart (%v)", offsets[i], offsets[b.AliasOf], distance, err), b.Name, p.Buffers[b.AliasOf].Name)
+			return nil, fault(Alias, fmt.Sprintf("at %d and %d, which must be %d apart (%v)", offsets[i], offsets[b.AliasOf],
+				distance, err), b.Name, p.Buffers[b.AliasOf].Name)
 		}
 	}
 	return families, nil
 }
 
-// sweep walks over the steps with the families alive, lowest first. Each that comes alive must lie apart from its neighbours. It returns the
-// lower bound, the greatest number of bytes needed at a step.
+// sweep walks over the steps with the families alive, lowest first. Each that comes alive must lie apart from its
+// neighbours. It returns the lower bound, the greatest number of bytes needed at a step.
 func sweep(p *Plan, families []family) (bound int64, err error) {
 	slices.SortFunc(families, func(a, b family) int { return cmp.Or(a.first-b.first, a.root-b.root) })
 	var alive []*family
@@ -260,7 +265,9 @@ func sweep(p *Plan, families []family) (bound int64, err error) {
 		alive = slices.DeleteFunc(alive, func(f *family) bool { return f.last < step })
 		for ; i < len(families) && families[i].first == step; i++ {
 			f := &families[i]
-			at, _ := slices.BinarySearchFunc(alive, f, func(a, b *family) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end)) })
+			at, _ := slices.BinarySearchFunc(alive, f, func(a, b *family) int {
+				return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+			})
 			alive = slices.Insert(alive, at, f)
 		}
 		highest := &family{}
@@ -269,7 +276,8 @@ func sweep(p *Plan, families []family) (bound int64, err error) {
 				continue
 			}
 			if f.begin < highest.end {
-				return 0, fault(Overlap, fmt.Sprintf("bytes %d to %d and %d to %d at step %d", highest.begin, highest.end, f.begin, f.end, step),
+				return 0, fault(Overlap, fmt.Sprintf("bytes %d to %d and %d to %d at step %d", highest.begin, highest.end, f.begin,
+					f.end, step),
 					p.Buffers[highest.root].Name, p.Buffers[f.root].Name)
 			}
 			highest = f
@@ -279,8 +287,9 @@ func sweep(p *Plan, families []family) (bound int64, err error) {
 	return bound, nil
 }
 
-// needed is the least number of bytes that families alive together can take: those aligned to at least A take their sizes rounded up to A, but for the
-// greatest rounding, since the topmost need not be rounded. The alignment that asks for most decides.
+// needed is the least number of bytes that families alive together can take: those aligned to at least A take their
+// sizes rounded up to A, but for the greatest rounding, since the topmost need not be rounded. The alignment that asks
+// for most decides.
 func needed(alive []*family) int64 {
 	most := int64(0)
 	for i, by := range alive {

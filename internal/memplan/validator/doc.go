@@ -1,7 +1,9 @@
-// Package validator checks a memory plan against the problem it claims to solve. It shares no code with the planner: it is given buffers,
-// offsets and formulas, and decides by itself whether any two buffers that are alive together overlap, whether alignments, aliases
-// and the arena's bounds hold, and whether the arena and the lower bound are what the plan says.
+// Package validator checks a memory plan against the problem it claims to solve. It shares no code with the planner: it
+// is given buffers, offsets and formulas, and decides by itself whether any two buffers that are alive together
+// overlap, whether alignments, aliases and the arena's bounds hold, and whether the arena and the lower bound are what
+// the plan says.
 //
-// [Check] does so at one binding of the dimensions, by a sweep over the steps. [Prove] tries to show separation for every binding at once;
-// what it cannot show is no error, only a plan that is checked at samples instead. [Verify] does both.
+// [Check] does so at one binding of the dimensions, by a sweep over the steps. [Prove] tries to show separation for
+// every binding at once; what it cannot show is no error, only a plan that is checked at samples instead. [Verify] does
+// both.
 package validator

@@ -23,8 +23,8 @@ func (p *Proof) Class() string {
 	return "sampled"
 }
 
-// Verify tries to prove the plan, and checks it at its corners, and at as many random bindings as asked. Dimensions without an upper bound are
-// sampled up to 4096 beyond the lower one.
+// Verify tries to prove the plan, and checks it at its corners, and at as many random bindings as asked. Dimensions
+// without an upper bound are sampled up to 4096 beyond the lower one.
 func Verify(p *Plan, samples int) (*Proof, error) {
 	dims := p.Dims
 	if dims == nil {
@@ -84,8 +84,8 @@ type kin struct {
 	extent      sym.Expr // bytes from the root's offset to the last member's end
 }
 
-// Prove tries to show, for every binding, that families alive together lie apart and end inside the arena. It returns a *Fault where an alias is not
-// where it must be; where something merely cannot be shown it counts.
+// Prove tries to show, for every binding, that families alive together lie apart and end inside the arena. It returns a
+// *Fault where an alias is not where it must be; where something merely cannot be shown it counts.
 func Prove(p *Plan) (*Proof, error) {
 	roots, err := findRoots(p)
 	if err != nil {
@@ -134,7 +134,8 @@ func kinships(p *Plan, roots []int, dims *sym.Dims) ([]kin, error) {
 	return families, nil
 }
 
-// proveLayout builds a relation "ends at or below the start of" out of what the definitions say, and looks every pair up in its closure.
+// proveLayout builds a relation "ends at or below the start of" out of what the definitions say, and looks every pair
+// up in its closure.
 func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proof) {
 	owner := map[sym.Name]int{} // a defined name to the family that starts there
 	for i, f := range families {
@@ -147,7 +148,8 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	for i := range under {
 		under[i] = make([]uint64, words)
 	}
-	inside := make([]uint64, words) // those proved to end inside the arena; what is at most one of several terms is at most their maximum
+	// those proved to end inside the arena; what is at most one of several terms is at most their maximum
+	inside := make([]uint64, words)
 	zero := sym.Const(0)
 	collect := func(x sym.Expr, into []uint64) {
 		for _, name := range x.Vars() {
@@ -193,7 +195,9 @@ func proveLayout(p *Plan, l *Layout, families []kin, dims *sym.Dims, proof *Proo
 	}
 	for i, f := range families {
 		end := f.base.Add(f.extent)
-		proof.count(empty[i] || has(inside, i) || dims.LE(end, p.Height) == sym.Yes, func() string { return p.Buffers[f.root].Name + " and the end" })
+		proof.count(empty[i] || has(inside, i) || dims.LE(end, p.Height) == sym.Yes, func() string {
+			return p.Buffers[f.root].Name + " and the end"
+		})
 		for j := range i {
 			g := families[j]
 			if f.first > g.last || g.first > f.last {

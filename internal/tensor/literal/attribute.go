@@ -21,7 +21,9 @@ var kinds = []struct {
 	read  func(s *text.Scanner) any
 }{
 	{"int", as(formatInt), func(s *text.Scanner) any { return s.Int() }},
-	{"ints", as(func(v []int64) string { return List(v, formatInt) }), func(s *text.Scanner) any { return ReadList(s, s.Int) }},
+	{"ints", as(func(v []int64) string {
+		return List(v, formatInt)
+	}), func(s *text.Scanner) any { return ReadList(s, s.Int) }},
 	{"float", as(text.Float), func(s *text.Scanner) any { return s.Float(64) }},
 	{"floats", as(func(v []float64) string { return List(v, text.Float) }), func(s *text.Scanner) any {
 		return ReadList(s, func() float64 { return s.Float(64) })
@@ -80,8 +82,8 @@ func readTensor(s *text.Scanner) *tensor.Tensor {
 	return must(s)(tensor.Over(dt, fixed, data))
 }
 
-// Legal reports whether a value is of one of the types that an attribute may have: int64, float64, bool, string, dtype.DType,
-// *tensor.Tensor, sym.Expr, []int64, []float64, []string or []sym.Expr.
+// Legal reports whether a value is of one of the types that an attribute may have: int64, float64, bool, string,
+// dtype.DType, *tensor.Tensor, sym.Expr, []int64, []float64, []string or []sym.Expr.
 func Legal(v any) bool {
 	if t, ok := v.(*tensor.Tensor); ok {
 		return t != nil

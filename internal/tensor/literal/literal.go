@@ -1,7 +1,7 @@
 // Package literal is how the languages' texts write tensors, their types, and attribute values.
 //
-// A type is f32[n, 3]; elements are a list in row-major order, [1, 2.5, nan]; an attribute's value follows a word that says what it is, as in
-// ints [1, 2]. Everything written is read back the same, to the bit.
+// A type is f32[n, 3]; elements are a list in row-major order, [1, 2.5, nan]; an attribute's value follows a word that
+// says what it is, as in ints [1, 2]. Everything written is read back the same, to the bit.
 package literal
 
 import (
@@ -18,7 +18,8 @@ import (
 // InlineElements is the number of elements up to which a text holds a tensor's contents in a form that people read.
 const InlineElements = 16
 
-// Inline reports whether a tensor's contents are written as elements: it is small, or its elements are strings, which have no other form.
+// Inline reports whether a tensor's contents are written as elements: it is small, or its elements are strings, which
+// have no other form.
 func Inline(t *tensor.Tensor) bool { return t.DType() == dtype.String || t.Len() <= InlineElements }
 
 // Index writes a list of symbolic integers: [n, 3].
@@ -65,7 +66,8 @@ func componentOf(dt dtype.DType) dtype.DType {
 	return dtype.F64
 }
 
-// number writes a floating-point number; one that its value does not give back, a NaN of other bits than the usual, as bits(…).
+// number writes a floating-point number; one that its value does not give back, a NaN of other bits than the usual, as
+// bits(…).
 func number(dt dtype.DType, data []byte, i int64) string {
 	x, have := dtype.LoadFloat(dt, data, i), bits(dt, data, i)
 	again := make([]byte, 8)

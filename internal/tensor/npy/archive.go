@@ -41,8 +41,8 @@ func Open(r io.ReaderAt, size int64) (*Archive, error) {
 // Names returns the arrays' names, in the order of the file. The caller must not change them.
 func (a *Archive) Names() []string { return a.names }
 
-// Read reads the array of the given name. Memory is taken for bytes that are there, whatever the directory says. A wrong
-// checksum is ErrInput, a compression other than deflate ErrUnsupported.
+// Read reads the array of the given name. Memory is taken for bytes that are there, whatever the directory says. A
+// wrong checksum is ErrInput, a compression other than deflate ErrUnsupported.
 func (a *Archive) Read(name string) (*tensor.Tensor, error) {
 	file := a.files[name]
 	if file == nil {
@@ -67,7 +67,8 @@ func (a *Archive) readMember(file *zip.File) (*tensor.Tensor, error) {
 	member, err := file.Open()
 	switch {
 	case errors.Is(err, zip.ErrAlgorithm):
-		return nil, diag.Unsupportedf("a .npz file with compression method %d", file.Method).WithFix("save it with numpy.savez or numpy.savez_compressed")
+		return nil, diag.Unsupportedf("a .npz file with compression method %d", file.Method).
+			WithFix("save it with numpy.savez or numpy.savez_compressed")
 	case err != nil:
 		return nil, diag.Inputf("reading the archive: %w", err)
 	}

@@ -56,7 +56,8 @@ func parseHeader(text string) (*header, error) {
 	case h.size == 0 && h.count > maxEmpty:
 		return nil, diag.Inputf("%d strings of no bytes are more than %d", h.count, maxEmpty)
 	case h.size > 0 && h.count > math.MaxInt64/h.size:
-		return nil, diag.Inputf("shape %s with elements of %d bytes is more than 2⁶³ bytes", tensor.ShapeString(h.shape), h.size)
+		return nil, diag.Inputf("shape %s with elements of %d bytes is more than 2⁶³ bytes", tensor.ShapeString(h.shape),
+			h.size)
 	}
 	h.bytes = h.count * h.size
 	return h, nil
@@ -112,8 +113,9 @@ func (h *header) setType(descr any) error {
 	return diag.Unsupportedf("the .npy element type %q", name)
 }
 
-// literal parses the part of Python's literals that headers are made of: dictionaries with string keys, tuples, lists, strings,
-// integers, True and False. A dictionary is a map[string]any, a tuple and a list are []any, the others string, int64, bool.
+// literal parses the part of Python's literals that headers are made of: dictionaries with string keys, tuples, lists,
+// strings, integers, True and False. A dictionary is a map[string]any, a tuple and a list are []any, the others string,
+// int64, bool.
 type literal struct {
 	text string
 	at   int

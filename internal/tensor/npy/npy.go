@@ -1,8 +1,10 @@
-// Package npy reads and writes NumPy's array files (.npy, format versions 1 to 3) and reads its archives of them (.npz).
+// Package npy reads and writes NumPy's array files (.npy, format versions 1 to 3) and reads its archives of them
+// (.npz).
 //
 // The format is NEP 1's: a magic string, a version, a header that is a Python dictionary literal with the keys descr,
-// fortran_order and shape, and the elements. Both byte orders and both memory orders are read; what is written is row-major and
-// in the machine's byte order, byte for byte what NumPy writes. NumPy's fixed-width strings are String tensors.
+// fortran_order and shape, and the elements. Both byte orders and both memory orders are read; what is written is
+// row-major and in the machine's byte order, byte for byte what NumPy writes. NumPy's fixed-width strings are String
+// tensors.
 //
 // Files are not trusted: no more memory is taken than a small multiple of the bytes that the file really has.
 package npy
@@ -71,11 +73,12 @@ type header struct {
 	bytes   int64 // that all of them take in the file
 }
 
-// Read reads an array and no byte after it. Memory is taken as the data comes, so that a header which promises more than there
-// is costs nothing. A file at fault is ErrInput; an element type that Weir has not is ErrUnsupported.
+// Read reads an array and no byte after it. Memory is taken as the data comes, so that a header which promises more
+// than there is costs nothing. A file at fault is ErrInput; an element type that Weir has not is ErrUnsupported.
 func Read(r io.Reader) (*tensor.Tensor, error) { return read(r, -1) }
 
-// ReadAt reads the array at the beginning of r, which has size bytes. It checks that the data is there before it takes memory.
+// ReadAt reads the array at the beginning of r, which has size bytes. It checks that the data is there before it takes
+// memory.
 func ReadAt(r io.ReaderAt, size int64) (*tensor.Tensor, error) {
 	return read(io.NewSectionReader(r, 0, size), size)
 }
@@ -90,7 +93,8 @@ func read(r io.Reader, size int64) (*tensor.Tensor, error) {
 		return nil, short(size-length, h)
 	}
 	if h.bytes > tensor.MaxBytes() {
-		return nil, &diag.Error{Kind: diag.ErrMemory, Detail: fmt.Sprintf("an array of %d bytes is more than the %d that are read at once", h.bytes, tensor.MaxBytes())}
+		return nil, &diag.Error{Kind: diag.ErrMemory,
+			Detail: fmt.Sprintf("an array of %d bytes is more than the %d that are read at once", h.bytes, tensor.MaxBytes())}
 	}
 	data, err := readData(r, h, size >= 0)
 	if err != nil {
@@ -117,8 +121,8 @@ func short(got int64, h *header) error {
 	return diag.Inputf("the file has %d of the %d bytes of data that its header asks for", max(got, 0), h.bytes)
 }
 
-// readData reads the array's bytes, aligned for every element type. Where nobody has checked that they are there, it takes
-// memory in steps that double.
+// readData reads the array's bytes, aligned for every element type. Where nobody has checked that they are there, it
+// takes memory in steps that double.
 func readData(r io.Reader, h *header, checked bool) ([]byte, error) {
 	step := int64(1 << 20)
 	if checked {
@@ -295,9 +299,9 @@ func transpose[T any](in []T, shape []int64) []T {
 	return out
 }
 
-// Write writes t as a .npy file of version 1, row-major, in the machine's byte order. An element type that NumPy has not is
-// ErrUnsupported, see Supports; so are strings that end in a NUL, which the format cannot hold. Strings become UTF-32, or bytes
-// where one of them is not UTF-8.
+// Write writes t as a .npy file of version 1, row-major, in the machine's byte order. An element type that NumPy has
+// not is ErrUnsupported, see Supports; so are strings that end in a NUL, which the format cannot hold. Strings become
+// UTF-32, or bytes where one of them is not UTF-8.
 func Write(w io.Writer, t *tensor.Tensor) error {
 	if t.DType() == dtype.String {
 		return writeStrings(w, t)
@@ -363,7 +367,8 @@ func writeStrings(w io.Writer, t *tensor.Tensor) error {
 		descr, size = fmt.Sprintf("%sU%d", order(4), longest), 4*longest
 	}
 	if int64(size) > tensor.MaxBytes()/max(t.Len(), 1) {
-		return diag.Unsupportedf("%d strings would take %d bytes each, as a .npy file gives every one the longest's width", t.Len(), size)
+		return diag.Unsupportedf("%d strings would take %d bytes each, as a .npy file gives every one the longest's width",
+			t.Len(), size)
 	}
 	if err := writeHeader(w, descr, t.Shape()); err != nil {
 		return err

@@ -82,8 +82,8 @@ func golden(t testing.TB) (*Archive, map[string][]byte) {
 	return archive, members
 }
 
-// TestNumPy reads what NumPy wrote, in every way there is to read, and writes it again: the same bytes where NumPy wrote the form
-// that Write writes.
+// TestNumPy reads what NumPy wrote, in every way there is to read, and writes it again: the same bytes where NumPy
+// wrote the form that Write writes.
 func TestNumPy(t *testing.T) {
 	archive, members := golden(t)
 	if len(archive.Names()) < 90 {
@@ -112,7 +112,8 @@ func TestNumPy(t *testing.T) {
 		}
 		got, err = Read(&out)
 		check("written", got, err)
-		if strings.Contains(name, "_little_C_1_") && !strings.HasPrefix(name, "S") && !strings.HasPrefix(name, "U") && !bigMachine {
+		if strings.Contains(name, "_little_C_1_") && !strings.HasPrefix(name, "S") && !strings.HasPrefix(name, "U") &&
+			!bigMachine {
 			var out bytes.Buffer
 			if err := Write(&out, want); err != nil || !bytes.Equal(out.Bytes(), data) {
 				t.Errorf("%s: written as %q, NumPy wrote %q", name, out.Bytes(), data)
@@ -255,7 +256,8 @@ func TestMalformed(t *testing.T) {
 		{"call", build(1, "{'descr': f()}", nil), diag.ErrInput, "no value"},
 		{"nested", build(1, strings.Repeat("(", 1000), nil), diag.ErrInput, "deeply"},
 		{"tail", build(1, good+"; 1", four), diag.ErrInput, "after the dictionary"},
-		{"fortran_order 1", build(1, "{'descr': '<f4', 'fortran_order': 1, 'shape': ()}", four), diag.ErrInput, "fortran_order"},
+		{"fortran_order 1", build(1, "{'descr': '<f4', 'fortran_order': 1, 'shape': ()}", four), diag.ErrInput,
+			"fortran_order"},
 		{"shape integer", build(1, describe("'<f4'", "1"), four), diag.ErrInput, "no tuple"},
 		{"shape in parentheses", build(1, describe("'<f4'", "(1)"), four), diag.ErrInput, "no tuple"},
 		{"shape of strings", build(1, describe("'<f4'", "('1',)"), four), diag.ErrInput, "no integer"},
@@ -266,7 +268,8 @@ func TestMalformed(t *testing.T) {
 		{"count beyond 64 bits", build(1, describe("'<f4'", "(4294967296, 4294967296)"), four), diag.ErrInput, "2⁶³"},
 		{"bytes beyond 64 bits", build(1, describe("'<f8'", "(1152921504606846976,)"), four), diag.ErrInput, "2⁶³"},
 		{"more than memory", build(1, describe("'<f8'", "(1125899906842624,)"), four), nil, ""},
-		{"a gigabyte that is not there", build(1, describe("'<f8'", "(100000000,)"), four), diag.ErrInput, "4 of the 800000000 bytes"},
+		{"a gigabyte that is not there", build(1, describe("'<f8'", "(100000000,)"), four), diag.ErrInput,
+			"4 of the 800000000 bytes"},
 		{"rank", build(1, describe("'<f4'", "("+strings.Repeat("1, ", 100)+")"), four), diag.ErrInput, "rank"},
 		{"no descr", build(1, "{'fortran_order': False, 'shape': ()}", four), diag.ErrInput, "descr is no string"},
 		{"descr empty", build(1, describe("''", "()"), four), diag.ErrInput, "names no type"},
@@ -386,10 +389,14 @@ func TestArchive(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		{"checksum", zip.Store, one, func(data []byte) { data[bytes.Index(data, []byte{1, 0, 0, 0, 'P'})]++ }, diag.ErrInput, "checksum"},
+		{"checksum", zip.Store, one, func(data []byte) {
+			data[bytes.Index(data, []byte{1, 0, 0, 0, 'P'})]++
+		}, diag.ErrInput, "checksum"},
 		{"bytes after the array", zip.Deflate, one + "x", nil, diag.ErrInput, "does not end"},
 		{"array cut short", zip.Deflate, one[:len(one)-1], nil, diag.ErrInput, "3 of the 4 bytes"},
-		{"compression", zip.Store, one, func(data []byte) { data[directory(data)+10] = 93 }, diag.ErrUnsupported, "method 93"},
+		{"compression", zip.Store, one, func(data []byte) {
+			data[directory(data)+10] = 93
+		}, diag.ErrUnsupported, "method 93"},
 		{"size that lies", zip.Store, one, func(data []byte) {
 			binary.LittleEndian.PutUint32(data[directory(data)+24:], math.MaxInt32)
 		}, diag.ErrInput, "has not the"},
@@ -413,7 +420,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that reading never panics, that both ways of reading agree, and that what was read can be written and read again.
+// FuzzRead holds that reading never panics, that both ways of reading agree, and that what was read can be written and
+// read again.
 func FuzzRead(f *testing.F) {
 	_, members := golden(f)
 	for _, data := range members {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Run runs the cases of testdata/*.txt. A case is a line "== head", a text, a line "--", and what run returns for the two; what stands before the first case is
-// kept. With rewrite the results are written instead of compared.
+// Run runs the cases of testdata/*.txt. A case is a line "== head", a text, a line "--", and what run returns for the
+// two; what stands before the first case is kept. With rewrite the results are written instead of compared.
 func Run(t *testing.T, rewrite bool, run func(t *testing.T, head, source string) string) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
