@@ -250,7 +250,7 @@ func (e *Error) WithCause(err error) *Error {
 	return &c
 }
 
-// As returns err's first *Error, or, where there is none, a new one of the given kind with err as its cause. It is for
+// As returns err's first *Error, or, if there is none, a new one of the given kind with err as its cause. It is for
 // adding a place to an error of unknown origin: diag.As(err, diag.ErrInput).AtFile(path). A nil err gives nil.
 func As(err, kind error) *Error {
 	if err == nil {

@@ -10,7 +10,7 @@
 //
 //   - to a float: rounded once, to nearest, ties to even, from whatever type; out of range is infinity, except where
 //     the type has none (see Encode). A NaN stays a NaN.
-//   - float to integer: truncated toward zero. A NaN is 0. Where the truncated value does not fit, it is clamped to the
+//   - float to integer: truncated toward zero. A NaN is 0. If the truncated value does not fit, it is clamped to the
 //     range of i32 (for u32, i64 and negative values to u64: i64; for other values to u64: u64) and its low bits are
 //     kept. So -1.0 is 255 as a u8, 300.0 is 44, as x86 compilers have it, and the result is the same on every machine.
 //   - integer to integer: the low bits are kept.

@@ -11,7 +11,7 @@ type format struct {
 	exponent, mantissa int    // bits of each field
 	bias               int    // of the exponent
 	max                uint16 // the greatest finite value
-	over               uint16 // what a greater one becomes where it is not clamped to max: infinity, NaN, or max itself
+	over               uint16 // what a greater one becomes if it is not clamped to max: infinity, NaN, or max itself
 	nan                uint16 // the NaN that a conversion gives
 	unsigned           bool   // neither zero nor NaN takes a sign (the FNUZ types)
 	saturates          bool   // obeys the saturate flag

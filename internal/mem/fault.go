@@ -109,7 +109,7 @@ func FillBytes(data []byte, pattern byte) {
 }
 
 // Written returns how many bytes from the start of data reach up to the last one that differs from the pattern: the
-// highest written byte of memory that Fill prepared, plus one, or 0 where all of it still holds the pattern. A write of
+// highest written byte of memory that Fill prepared, plus one, or 0 if all of it still holds the pattern. A write of
 // the pattern's own value cannot be seen.
 func Written(data []byte, pattern byte) int64 {
 	word := uint64(pattern) * 0x0101010101010101

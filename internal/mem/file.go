@@ -11,7 +11,7 @@ import (
 	"github.com/weirml/weir/internal/diag"
 )
 
-// Open opens a file for reading. Where the process may open no more of them the error is an ErrMemory, else an
+// Open opens a file for reading. If the process may open no more of them the error is an ErrMemory, else an
 // ErrInput; both name the file.
 func Open(path string) (*os.File, error) {
 	return opened(path, func() (*os.File, error) { return os.Open(path) })

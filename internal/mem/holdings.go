@@ -10,7 +10,7 @@ type Holding struct {
 	Kind  Kind
 	Label string
 	Bytes int64 // logical size
-	Owner any   // as Own said; nil where nobody did
+	Owner any   // as Own said; nil if nobody did
 	// Stack is the code that asked for it, the innermost call first. It begins with the user's line, or, where there is
 	// none, with the first outside this package.
 	Stack []runtime.Frame
@@ -39,7 +39,7 @@ func Holdings(owner any) []Holding {
 }
 
 // Users turns a stack's addresses into frames from the user's line on: the innermost outside the library, tests among
-// them. Where all of it is the library's, it begins with the first frame outside this package.
+// them. If all of it is the library's, it begins with the first frame outside this package.
 func Users(callers []uintptr) []runtime.Frame {
 	var all []runtime.Frame
 	user, outside := -1, 0

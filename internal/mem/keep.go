@@ -26,7 +26,7 @@ type keeper struct {
 // span is bytes [first, last) of a file.
 type span struct{ first, last int64 }
 
-// newKeeper is nil where the system cannot map a file in part, or has no room for another open file.
+// newKeeper is nil if the system cannot map a file in part, or has no room for another open file.
 func newKeeper(b *Block, f *os.File) *keeper {
 	info, err := f.Stat()
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *Block) keepOnly(want []span) error {
 	return nil
 }
 
-// Unchanged returns an ErrInput where a mapped file has another size or time of modification than when it was mapped.
+// Unchanged returns an ErrInput if a mapped file has another size or time of modification than when it was mapped.
 // It is nil for other blocks, and where the system does not copy descriptors. It takes nothing from Go's heap, and less
 // than a microsecond.
 func (b *Block) Unchanged() error {

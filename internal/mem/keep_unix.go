@@ -31,7 +31,7 @@ func (m mapping) open(first, last int, name string) error {
 	return nil
 }
 
-// again opens an open file once more; nil where the process may open no more files.
+// again opens an open file once more; nil if the process may open no more files.
 func again(f *os.File) (copied *os.File) {
 	connection, err := f.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // KernelBytes returns what the kernel itself counts for the mappings that make up the given blocks, read from
 // /proc/self/smaps by address. A mapping that touches a block is counted whole: guard pages keep it from holding
-// anything else, so one that is larger than the ledger says would show. ok is false where the kernel does not tell.
+// anything else, so one that is larger than the ledger says would show. ok is false if the kernel does not tell.
 // Closed and empty blocks count nothing.
 func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
 	err := eachMapping(func(m *kernelMapping) {
@@ -30,7 +30,7 @@ func KernelBytes(blocks ...*Block) (e Extent, ok bool) {
 }
 
 // KernelNamed returns, by kind, what the kernel counts for every mapping of the process that carries one of our names,
-// whether or not the ledger knows it. File mappings carry none. ok is false where the kernel does not keep names.
+// whether or not the ledger knows it. File mappings carry none. ok is false if the kernel does not keep names.
 func KernelNamed() (kinds [Kinds]Extent, ok bool) {
 	if !namesWork {
 		return kinds, false

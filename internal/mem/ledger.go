@@ -135,7 +135,7 @@ type Record struct {
 	Bytes  int64  // logical size
 	Mapped int64  // rounded up to whole pages
 	Caller string // file:line of the innermost code outside this package that asked for it
-	User   string // file:line of the innermost code outside the library: the user's line; "" where there is none
+	User   string // file:line of the innermost code outside the library: the user's line; "" if there is none
 }
 
 // Live returns the live blocks in the order they came.

@@ -79,7 +79,7 @@ type Block struct {
 	system  mapping
 	data    atomic.Pointer[byte] // nil once closed, and for an empty block
 	closed  atomic.Bool
-	pool    *Pool // that it is a piece of; nil where it has a mapping of its own
+	pool    *Pool // that it is a piece of; nil if it has a mapping of its own
 	piece   *piece
 	release func() // of Lent: gives the memory back to who made it; nil else
 }
@@ -121,7 +121,7 @@ func Map(kind Kind, label string, bytes int64) (*Block, error) {
 }
 
 // MapGuarded is Map for finding faults: the block's last byte is the last of its page, so that what reads or writes one
-// byte further faults at once. Its address is aligned to what its size is a multiple of. It is Map where there are no
+// byte further faults at once. Its address is aligned to what its size is a multiple of. It is Map if there are no
 // guard pages.
 func MapGuarded(kind Kind, label string, bytes int64) (*Block, error) {
 	b, err := Map(kind, label, bytes)

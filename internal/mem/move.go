@@ -9,7 +9,7 @@ import (
 // movePiece is how much Move copies before it lets the pages behind it go.
 const movePiece = 4 << 20
 
-// Move copies from into to, of the same length. Where from lies in a mapped file, the file's pages are let go piece by
+// Move copies from into to, of the same length. If from lies in a mapped file, the file's pages are let go piece by
 // piece, so that the two never both stay in memory.
 func Move(to, from []byte) {
 	file, at := fileOf(from)
@@ -71,7 +71,7 @@ func Fetch(data [][]byte) {
 }
 
 // Read runs a function that reads data of a mapped file, of which there may be more than there is memory. What cannot
-// be read is an error: an ErrInput where the file was cut short.
+// be read is an error: an ErrInput if the file was cut short.
 func Read(data []byte, read func() error) error {
 	if Failing(Room) {
 		return diag.New(diag.ErrMemory, "%s of weights that were left in their file: %v", FormatBytes(int64(len(data))),
@@ -87,7 +87,7 @@ func Forget(data []byte) {
 	}
 }
 
-// fileOf is the mapped file that data lies in, and where; nil where it lies in none.
+// fileOf is the mapped file that data lies in, and where; nil if it lies in none.
 func fileOf(data []byte) (*Block, int64) {
 	if len(data) == 0 {
 		return nil, 0

@@ -210,7 +210,7 @@ func (p *Pool) take(bytes int64) (*piece, error) {
 	return at, nil
 }
 
-// find is a free piece of at least so many bytes; nil where there is none.
+// find is a free piece of at least so many bytes; nil if there is none.
 func (p *Pool) find(bytes int64) (best *piece) {
 	own := classOf(bytes)
 	for at, n := p.free[own], 0; at != nil && n < searched; at, n = at.next, n+1 {

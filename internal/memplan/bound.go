@@ -22,7 +22,7 @@ type section struct {
 const widestBound = 64
 
 // bound is the lower bound as a formula: the greatest of all sections that are not proved to be no greater than
-// another. Where too many remain, those that matter most at the samples are kept and complete is false: the formula is
+// another. If too many remain, those that matter most at the samples are kept and complete is false: the formula is
 // then a lower bound, and not always the best.
 func (a *algebra) bound(l *lifetimes) (formula sym.Expr, complete bool) {
 	var list []*section

@@ -21,7 +21,7 @@ const gone = math.MaxInt64 / 2
 // exact decides whether the groups of an instance fit under a ceiling.
 //
 // A state is the groups that are left and, for each, the least offset that what has been placed allows it; the least of
-// these at a point is the floor there. Where the floor has a valley, take a point in it: either one of the groups that
+// these at a point is the floor there. If the floor has a valley, take a point in it: either one of the groups that
 // fit the valley lies on its floor at that point, or none does, and the floor rises to the next offset that one of them
 // can have. There is no third case, since of the placements of a state one has groups that cannot be moved down, each
 // by itself. So whether a state can be completed does not depend on how it was come to: one that has been refuted need
@@ -393,7 +393,7 @@ func (x *exact) try(g int32, floor int64, a, b int32, top int64) verdict {
 	return v
 }
 
-// skip raises the floor of a point on which nothing lies. It returns false where nothing could ever lie above it.
+// skip raises the floor of a point on which nothing lies. It returns false if nothing could ever lie above it.
 func (x *exact) skip(p int32, floor int64) bool {
 	next := int64(gone)
 	for _, g := range x.list[p] {

@@ -322,7 +322,7 @@ func (a *algebra) prune(list []term) []term {
 	return kept
 }
 
-// offsets computes every group's offset in a stack as a maximum of terms, or nil where one has too many.
+// offsets computes every group's offset in a stack as a maximum of terms, or nil if one has too many.
 func (a *algebra) offsets(s *stack) [][]term {
 	out := make([][]term, len(s.order))
 	for _, g := range s.order {
@@ -351,7 +351,7 @@ func (a *algebra) offsets(s *stack) [][]term {
 	return out
 }
 
-// arena is the height of a stack as a formula. ok is false where it has too many terms to be written.
+// arena is the height of a stack as a formula. ok is false if it has too many terms to be written.
 func (a *algebra) arena(s *stack) (formula sym.Expr, ok bool) {
 	offsets := a.offsets(s)
 	if offsets == nil {

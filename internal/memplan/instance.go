@@ -129,7 +129,7 @@ func (l *lifetimes) summable(size []int64) bool {
 	return true
 }
 
-// newInstance returns nil where the sizes are not summable.
+// newInstance returns nil if the sizes are not summable.
 func newInstance(l *lifetimes, size []int64) *instance {
 	if !l.summable(size) {
 		return nil

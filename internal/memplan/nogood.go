@@ -50,7 +50,7 @@ func (n *nogoods) known(s *residue) bool {
 	return false
 }
 
-// keep adds a state. Where there is no memory left for it, all that is older is forgotten.
+// keep adds a state. If there is no memory left for it, all that is older is forgotten.
 func (n *nogoods) keep(s *residue) {
 	if len(n.words)+len(s.words)+8*len(n.list) > mostNogoods {
 		n.list, n.words = n.list[:0], n.words[:0]

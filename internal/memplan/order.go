@@ -10,7 +10,7 @@ import (
 
 // Graph is what Order reorders: nodes that use and make values. The nodes' own order is the given one.
 type Graph struct {
-	Dims   *sym.Dims // the dimensions' ranges; nil where there are none
+	Dims   *sym.Dims // the dimensions' ranges; nil if there are none
 	Values []Value
 	Nodes  []Node
 }

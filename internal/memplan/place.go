@@ -10,7 +10,7 @@ import (
 type placer struct {
 	*instance
 	meter     *meter
-	neighbour [][]int32 // by group: those alive together with it; nil where lists would cost more than a scan
+	neighbour [][]int32 // by group: those alive together with it; nil if lists would cost more than a scan
 	placed    []slot    // the groups placed, lowest offset first
 	offset    []int64   // by group, −1 for one that is not placed
 	near      []slot    // scratch of one placement
@@ -203,7 +203,7 @@ type stretch struct {
 }
 
 // fill places groups from the bottom up: the lowest stretch takes the group that the taste likes best of those that
-// live within it, and where there is none it is raised to its lower neighbour. It returns nil when the work allowed
+// live within it, and if there is none it is raised to its lower neighbour. It returns nil when the work allowed
 // runs out.
 func fill(in *instance, t taste, m *meter) []int64 {
 	rank := make([]int, len(in.size))

@@ -97,7 +97,7 @@ func Plan(p Problem, o Options) (*Solution, error) {
 	}
 }
 
-// write finds a candidate's formula. It returns false where that has too many terms; those of shelves never have.
+// write finds a candidate's formula. It returns false if that has too many terms; those of shelves never have.
 func (pl *planner) write(c *candidate) bool {
 	switch {
 	case c.written:

@@ -287,7 +287,7 @@ func TestValidatorRejects(t *testing.T) {
 	t.Log(seen)
 }
 
-// mutations change a plan, given a buffer, and return the rules that may catch it, or nil where the change did not
+// mutations change a plan, given a buffer, and return the rules that may catch it, or nil if the change did not
 // apply.
 var mutations = map[string]func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule{
 	"a buffer moved onto another": func(v *validator.Plan, b int, at func(sym.Name) (int64, bool)) []validator.Rule {

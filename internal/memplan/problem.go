@@ -16,7 +16,7 @@ const DefaultAlign = 64
 // two branches of an if follow each other, so that what lives in one only never meets what lives in the other only;
 // those of a loop's body stand once, and what is carried from one iteration to the next is alive over all of them.
 type Problem struct {
-	Dims    *sym.Dims // the dimensions' ranges; nil where there are none. Formulas are exact within them
+	Dims    *sym.Dims // the dimensions' ranges; nil if there are none. Formulas are exact within them
 	Buffers []Buffer
 	Steps   int // step numbers are 0 to Steps−1
 }

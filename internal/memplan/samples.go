@@ -42,7 +42,7 @@ func newSizes(list []sym.Expr) (*sizes, error) {
 	return z, nil
 }
 
-// at computes every group's size at a binding of z.names. It returns nil where one overflows, divides by zero or is
+// at computes every group's size at a binding of z.names. It returns nil if one overflows, divides by zero or is
 // negative.
 func (z *sizes) at(binding []int64) []int64 {
 	distinct := make([]int64, len(z.codes))
@@ -71,7 +71,7 @@ const (
 type axis struct{ low, middle, high int64 }
 
 // axes returns the ranges of the dimensions, made narrower from above until everything can be computed at their upper
-// ends. It returns nil where that is so at no end.
+// ends. It returns nil if that is so at no end.
 func (z *sizes) axes(dims *sym.Dims, fits func(binding []int64) bool) []axis {
 	list := make([]axis, len(z.names))
 	top := make([]int64, len(z.names))

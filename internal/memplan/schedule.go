@@ -237,7 +237,7 @@ type arrival struct {
 	hash uint64
 }
 
-// run searches, with the given number of bytes alive before the piece. order is nil where nothing better was found;
+// run searches, with the given number of bytes alive before the piece. order is nil if nothing better was found;
 // proved says that no order has a lower peak than what was found or, where nothing was, than given; a peak of at most
 // enough is as good as proved.
 func (s *pieceSearch) run(live int64) (order []int32, proved bool) {

@@ -20,7 +20,7 @@ type Solution struct {
 	Least  sym.Expr
 	Proven bool // Arena equals Least for every binding
 
-	// BoundComplete is false where the full formula of the lower bound has too many terms: Bound is then weaker at some
+	// BoundComplete is false if the full formula of the lower bound has too many terms: Bound is then weaker at some
 	// bindings than the certificate's.
 	BoundComplete bool
 
@@ -30,7 +30,7 @@ type Solution struct {
 // Layout is one order, and the offsets that follow from it.
 type Layout struct {
 	When []sym.Cond // over the dimensions alone; empty in the last layout
-	// straight-line definitions, each over dimensions and earlier names; the same names in every layout; none where all is
+	// straight-line definitions, each over dimensions and earlier names; the same names in every layout; none if all is
 	// constant
 	Lets  []Let
 	Arena sym.Expr // this layout's arena, over the dimensions alone
@@ -50,7 +50,7 @@ type Let struct {
 type Certificate struct {
 	Arena  int64   // bytes
 	Bound  int64   // bytes; Arena = Bound means that no plan of this problem is better
-	Gap    float64 // (Arena − Bound) / Bound, 0 where both are 0
+	Gap    float64 // (Arena − Bound) / Bound, 0 if both are 0
 	Layout int     // index of the layout used
 	Step   int     // the first step at which Bound is reached
 	Live   int64   // sum of the sizes alive at Step, in bytes: Bound less paddings that alignment forces

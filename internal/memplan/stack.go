@@ -8,7 +8,7 @@ type stack struct {
 	order []int     // lowest first
 	align []int64   // by group
 	below [][]int32 // by group: the groups it rests on
-	// by group: another, earlier one at whose offset it lies, −1 for none; nil where there are none at all
+	// by group: another, earlier one at whose offset it lies, −1 for none; nil if there are none at all
 	beside  []int32
 	open    []int32        // the groups that nothing covers completely
 	highest map[int32]bool // the groups whose ends a formula of the height mentions; nil before there is one

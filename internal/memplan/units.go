@@ -31,7 +31,7 @@ type units struct {
 	padded      bool    // a spare is not zero
 }
 
-// newUnits returns nil where there is nothing to search, or too much.
+// newUnits returns nil if there is nothing to search, or too much.
 func newUnits(in *instance) *units {
 	u := &units{points: len(in.step), unit: math.MaxInt64, coarsest: 1}
 	step := int64(0) // the greatest common divisor of all sizes
@@ -90,7 +90,7 @@ func newUnits(in *instance) *units {
 // near lists the groups alive together with g.
 func (u *units) near(g int32) []int32 { return u.pairs[u.from[g]:u.from[g+1]] }
 
-// room makes room for the pairs of groups alive together. It returns false where they are too many.
+// room makes room for the pairs of groups alive together. It returns false if they are too many.
 func (u *units) room(in *instance) bool {
 	// by point: the groups that began before it, and that ended before it
 	began, ended := make([]int, u.points+1), make([]int, u.points+1)

@@ -1,7 +1,7 @@
 // Package probe measures what the machine can do at this moment: multiply-add arithmetic in registers, and reading from
 // each level of memory. Speeds are told as shares of these.
 //
-// On amd64 the measured loops are in assembly, in AVX-512 or AVX2 and FMA; elsewhere, and where neither is there, they
+// On amd64 the measured loops are in assembly, in AVX-512 or AVX2 and FMA; elsewhere, and if neither is there, they
 // are plain Go, which says what such code reaches and nothing of the machine's limits. A probe takes the best of
 // several short windows, so that other work on the machine hides little, and at most 100 ms.
 package probe
@@ -34,7 +34,7 @@ var plain = Kind{Name: target.PortableName, arithmetic: arithmetic, operations: 
 // Best is the kind of the widest instructions here.
 func Best() Kind { return kinds()[0] }
 
-// Named is the kind in whose instructions code for a level computes floats; ok is false where the machine has no such
+// Named is the kind in whose instructions code for a level computes floats; ok is false if the machine has no such
 // instructions.
 func Named(name string) (k Kind, ok bool) {
 	for _, k := range kinds() {

@@ -45,7 +45,7 @@ func (e Expr) Mod(o Expr) Expr {
 	return divideAtom(modulo, e, o)
 }
 
-// Multiple returns k where e is k times o for every value of the names in them; ok is false where it is no multiple.
+// Multiple returns k where e is k times o for every value of the names in them; ok is false if it is no multiple.
 func (e Expr) Multiple(o Expr) (k int64, ok bool) {
 	if e.huge() || o.huge() {
 		return 0, false
@@ -180,7 +180,7 @@ func modBy(e Expr, k int64) Expr {
 	return makeAtom(modulo, inner, Const(k/g)).scale(g).Add(Const(modInts(part.c, g)))
 }
 
-// modProduct is x×y mod k for k ≥ 1, or -1 where x×y does not fit.
+// modProduct is x×y mod k for k ≥ 1, or -1 if x×y does not fit.
 func modProduct(x, y, k int64) int64 {
 	p, ok := mulInts(x, y)
 	if !ok {

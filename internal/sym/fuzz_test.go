@@ -133,7 +133,7 @@ func TestProverAgainstBruteForce(t *testing.T) {
 }
 
 // program builds the expression that bytes describe, and the function that computes its value in unbounded integers by
-// the definition of each operation; the function returns nil where a divisor is zero.
+// the definition of each operation; the function returns nil if a divisor is zero.
 func program(code []byte) (Expr, func(values map[string]int64) *big.Int) {
 	type pair struct {
 		e     Expr

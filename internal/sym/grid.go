@@ -34,10 +34,10 @@ func (q *query) grid(e Expr) bool {
 	return len(names) > 0 && len(names) <= mostApart && q.gridApart(e, names)
 }
 
-// mostApart is the most names that are looked at where they are 0 and where they are not.
+// mostApart is the most names that are considered both as 0 and as at least 1.
 const mostApart = 3
 
-// gridApart shows e ≥ 0 where each of the names is 0 and where it is 1 or more: sizes that are rounded up are aligned
+// gridApart shows e ≥ 0 if each of the names is 0 and if it is 1 or more: sizes that are rounded up are aligned
 // to their units there.
 func (q *query) gridApart(e Expr, names []Name) bool {
 	if len(names) == 0 {
@@ -104,7 +104,7 @@ func (g *grid) plain(e Expr) (Expr, bool) {
 			e = e.scale(k).Add(factor.Mul(bound))
 		case a.kind == minimum && negative || a.kind == maximum && !negative:
 			bound := a.args[0]
-			for _, x := range a.args[1:] { // one with a name, so that the term stays 0 where the name is
+			for _, x := range a.args[1:] { // one with a name, so that the term stays 0 if the name is
 				if _, number := bound.Const(); number {
 					bound = x
 				}
@@ -127,8 +127,8 @@ func (g *grid) plain(e Expr) (Expr, bool) {
 	return e, false
 }
 
-// roundedUp is no less than k·(x // k). Where x is f·y + c with a name f that is never negative and c < k, the quotient
-// is at most f·⌈y/k⌉, which is 0 where f is.
+// roundedUp is no less than k·(x // k). If x is f·y + c with a name f that is never negative and c < k, the quotient
+// is at most f·⌈y/k⌉, which is 0 if f is.
 func (g *grid) roundedUp(x Expr, k int64) Expr {
 	product := Expr{n: x.n}
 	if x.n == nil || x.c >= k {

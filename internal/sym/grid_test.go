@@ -80,7 +80,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestPresence: a quantity's presence is 1 where it is 1 or more and 0 where it is 0, and Times leaves it out only
+// TestPresence: a quantity's presence is 1 if it is 1 or more and 0 if it is 0, and Times leaves it out only
 // where that changes nothing.
 func TestPresence(t *testing.T) {
 	dims := NewDims()

@@ -5,7 +5,7 @@ import "slices"
 // Presence says whether a quantity that is never negative is 1 or more.
 type Presence struct {
 	X       Expr   // 1 if the quantity is 1 or more, 0 if it is 0
-	factors []Expr // the quantity is 0 where one of them is, and nowhere else
+	factors []Expr // the quantity is 0 if one of them is, and nowhere else
 }
 
 // Presence returns the presence of e, which is never negative. Factors that are proved to be 1 or more do not occur in
@@ -20,7 +20,7 @@ func (d *Dims) Presence(e Expr) Presence {
 	return p
 }
 
-// factorise adds factors of e: e is 0 where one of them is.
+// factorise adds factors of e: e is 0 if one of them is.
 func (d *Dims) factorise(e Expr, p *Presence) {
 	for f := d.sharedFactor(e); f != nil; f = d.sharedFactor(e) {
 		e = e.over(f)
@@ -30,7 +30,7 @@ func (d *Dims) factorise(e Expr, p *Presence) {
 	d.factor(e.quotient(max(e.content(e.c), 1)), p)
 }
 
-// factor adds one that no other factor is taken out of. A quotient that is rounded up is 0 where its dividend is.
+// factor adds one that no other factor is taken out of. A quotient that is rounded up is 0 if its dividend is.
 func (d *Dims) factor(x Expr, p *Presence) {
 	if lo, _ := d.Bounds(x); lo >= 1 || slices.ContainsFunc(p.factors, x.Equal) {
 		return
@@ -70,7 +70,7 @@ func (p Presence) Times(x Expr) Expr {
 	return x
 }
 
-// vanishes reports whether x is seen to be 0 where f is.
+// vanishes reports whether x is seen to be 0 if f is.
 func vanishes(x, f Expr) bool {
 	a := f.atom()
 	if a == nil || x.huge() {

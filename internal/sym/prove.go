@@ -102,7 +102,7 @@ var samples = [...][3]int64{
 	{1, 1, 1}, {3, -1, 1}, {1, 1, -1}, {1, 33, 1}, {1, 1, 33}, // the same where sizes may be 0
 }
 
-// sample evaluates e at some bindings and returns the least and the greatest value seen. Where none could be computed,
+// sample evaluates e at some bindings and returns the least and the greatest value seen. If none could be computed,
 // low is math.MaxInt64 and high math.MinInt64. It stops if enough says that what was seen decides.
 func (q *query) sample(e Expr, enough func(low, high int64) bool) (low, high int64) {
 	low, high = math.MaxInt64, math.MinInt64
@@ -176,7 +176,7 @@ func (q *query) bounds(e Expr) (lo, hi int64) {
 	return v.lo, v.hi
 }
 
-// lower returns a number that e is never below, minusInfinity where it finds none. It stops as soon as it reaches the
+// lower returns a number that e is never below, minusInfinity if it finds none. It stops as soon as it reaches the
 // goal.
 func (q *query) lower(e Expr, goal int64) int64 {
 	v := q.interval(e)

@@ -125,8 +125,8 @@ func (q *query) removeBetween(e Expr, a *atom, at ends, goal int64) int64 {
 	return low
 }
 
-// removePower treats a polynomial of higher degree in a quantity. Where it is a parabola open downwards, it is least at
-// an end. Where every coefficient above the constant one is not negative once the quantity is counted from an end, it
+// removePower treats a polynomial of higher degree in a quantity. If it is a parabola open downwards, it is least at
+// an end. If every coefficient above the constant one is not negative once the quantity is counted from an end, it
 // is least there; the few integers next to the end may be looked at one by one.
 func (q *query) removePower(list []Expr, at ends, goal int64) int64 {
 	if len(list) == 3 && at.hasLo && at.hasHi && q.interval(list[2]).hi <= 0 {

@@ -44,7 +44,7 @@ func TestPresent(t *testing.T) {
 		{"576*b*s - 128*((b + 7)//8)*min(b*s, 1) - 64*((s + 7)//8)*min(b*s, 1) + s - 64*min(b*s, 1)", Yes},
 		{"448*b*s + 512*b*min(b*s, 1) - 128*((b + 7)//8)*min(b*s, 1) - 64*min(b*s, 1)", Yes},
 		{"64*b*s - 128*((b + 7)//8)*min(b*s, 1)", Unknown}, // below 0 where both are 1
-		{"4096*b*s - s*s*min(b*s, 1)", Unknown},            // below 0 where b is 1 and s over 4096
+		{"4096*b*s - s*s*min(b*s, 1)", Unknown},            // below 0 if b is 1 and s over 4096
 	} {
 		e, err := Parse(c.text)
 		if err != nil {

@@ -195,7 +195,7 @@ func (m Machine) Has(feature string) bool { return slices.Contains(m.Features, f
 // processor is what was found out about the host.
 type processor struct {
 	Arch     string
-	Vendor   string // as the processor spells it; "" where it does not tell
+	Vendor   string // as the processor spells it; "" if it does not tell
 	Name     string
 	Features []string // sorted; those whose registers the system does not save are left out
 	Cache    [3]int64 // of one core; what is not known is anyCache's
@@ -231,5 +231,5 @@ func Description() string {
 	return host.Arch
 }
 
-// HostCache is the sizes of the host's caches in bytes: L1 for data, L2, L3; assumed where it does not tell.
+// HostCache is the sizes of the host's caches in bytes: L1 for data, L2, L3; assumed if it does not tell.
 func HostCache() [3]int64 { return host.Cache }

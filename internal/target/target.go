@@ -19,12 +19,12 @@ type Machine struct {
 	Features    []string // the instruction-set features that its code may use, sorted
 	VectorBytes int      // width of a vector register, or of what stands for one
 	Dot         Dot
-	Tile        Tile // the best register tile for products of f32; zero where code has no registers
+	Tile        Tile // the best register tile for products of f32; zero if code has no registers
 	Threads     int  // workers that a run may use
 	Limits      Limits
 }
 
-// Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 where code has
+// Dot is how many products of narrow elements, one after the other, a lane of 32 bits adds up at once; 0 if code has
 // no registers, or no instruction for it.
 type Dot struct {
 	Bytes  int64 // of integers of 8 bits, exactly
@@ -43,7 +43,7 @@ type Limits struct {
 
 	// Of machines of blocks; Invocations is 0 for others.
 	Invocations int64 // threads of a block
-	Subgroup    int64 // threads that go together; 1 where nobody knows
+	Subgroup    int64 // threads that go together; 1 if nobody knows
 	Private     int64 // bytes of what a thread keeps in registers: sums, and the elements that it multiplies
 	Iterations  int64 // of all loops of a thread: some drivers end a loop when there were more; 0: as many as it likes
 }
@@ -143,7 +143,7 @@ type Course struct {
 // Stepped is a kernel that may have a course. A run of all its tiles, or of some after all those before them, does them
 // in the order of their numbers.
 type Stepped interface {
-	// Course is the kernel's for these dimensions; nil where all tiles are independent.
+	// Course is the kernel's for these dimensions; nil if all tiles are independent.
 	Course(dims []int64) (*Course, error)
 }
 
@@ -153,8 +153,8 @@ type Code struct {
 	Machine Machine
 	Kernels []Kernel
 	Bytes   int64
-	Release func() error // frees executable memory; nil where there is none
-	Held    func() int64 // counts the bytes of executable memory, as the system has them; nil where there is none
+	Release func() error // frees executable memory; nil if there is none
+	Held    func() int64 // counts the bytes of executable memory, as the system has them; nil if there is none
 	Left    []Left       // kernels that the machine's generator had no code for, and a more general one made
 	Slower  []Left       // what of the machine's own kernels is done more slowly than they were scheduled to be
 }

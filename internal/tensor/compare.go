@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/dtype"
 )
 
-// Compare returns nil where got agrees with want, else an ErrInput that names the first element that does not, how many
+// Compare returns nil if got agrees with want, else an ErrInput that names the first element that does not, how many
 // do not, and the largest error. Type and shape must be the same. Numbers agree where |got − want| ≤ atol + rtol ×
 // |want|; a NaN agrees with a NaN and with nothing else, an infinity with itself only; bools and strings must be equal.
 func Compare(got, want *Tensor, rtol, atol float64) error {

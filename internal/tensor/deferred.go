@@ -189,7 +189,7 @@ func Joined(axis int, list ...*Tensor) (j *Tensor, ok bool) {
 	return j, true
 }
 
-// reshaped is t, whose elements are deferred and some, in another shape of the same count; nil where they cannot stay
+// reshaped is t, whose elements are deferred and some, in another shape of the same count; nil if they cannot stay
 // deferred.
 func (t *Tensor) reshaped(shape []int64) *Tensor {
 	if steps := t.later.steps; steps != nil {
@@ -276,7 +276,7 @@ func restepped(shape, steps, to []int64) ([]int64, bool) {
 	return out, true
 }
 
-// pending is how t's elements are computed; nil where they are there.
+// pending is how t's elements are computed; nil if they are there.
 func (t *Tensor) pending() *deferred {
 	if t.later == nil || t.later.made.Load() != nil {
 		return nil
@@ -367,7 +367,7 @@ func (d *deferred) after(list ...*Tensor) *deferred {
 	return d
 }
 
-// Depth returns how often deferred elements are computed from deferred elements, plus 1; 0 where they are there.
+// Depth returns how often deferred elements are computed from deferred elements, plus 1; 0 if they are there.
 func (t *Tensor) Depth() int {
 	if d := t.pending(); d != nil {
 		return d.depth
@@ -383,7 +383,7 @@ func (t *Tensor) partial() bool {
 }
 
 // Stretch returns about the bytes that the elements with indices begin ≤ i < end along the axis Major are computed
-// from, where no others are computed from them; nil where that is not known.
+// from, where no others are computed from them; nil if that is not known.
 func (t *Tensor) Stretch(begin, end int64) []byte {
 	origins := t.Origins()
 	if len(origins) != 1 || t.partial() || t.count == 0 {
@@ -419,7 +419,7 @@ func (t *Tensor) Major() int {
 }
 
 // Strided returns the elements where they lie, which may be at any address: the one at an index is the sum of index ×
-// steps elements from the beginning of data. ok is false where they must be computed.
+// steps elements from the beginning of data. ok is false if they must be computed.
 func (t *Tensor) Strided() (data []byte, steps []int64, ok bool) {
 	d := t.pending()
 	switch {

@@ -11,7 +11,7 @@ import (
 
 // Plan is a problem and what is claimed to solve it.
 type Plan struct {
-	Dims    *sym.Dims // the dimensions' ranges; nil where there are none
+	Dims    *sym.Dims // the dimensions' ranges; nil if there are none
 	Buffers []Buffer
 	Offsets []sym.Expr // by buffer: bytes from the arena's start, over the dimensions and the Lets' names
 	Layouts []Layout   // the first whose conditions all hold is used

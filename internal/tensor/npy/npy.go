@@ -121,7 +121,7 @@ func short(got int64, h *header) error {
 	return diag.Inputf("the file has %d of the %d bytes of data that its header asks for", max(got, 0), h.bytes)
 }
 
-// readData reads the array's bytes, aligned for every element type. Where nobody has checked that they are there, it
+// readData reads the array's bytes, aligned for every element type. If nobody has checked that they are there, it
 // takes memory in steps that double.
 func readData(r io.Reader, h *header, checked bool) ([]byte, error) {
 	step := int64(1 << 20)
