@@ -58,20 +58,21 @@ type exact struct {
 	nodes  int64
 }
 
-// change is what a group was before a step.
+// change is a group's state before a step.
 type change struct {
 	group  int32
 	placed bool // in this step
 	low    int64
 }
 
-// save is what a point was before a step.
+// save is a point's state before a step.
 type save struct {
 	point int32
 	from  int32 // in backup
 	end   int64
 }
 
+// newExact prepares a search over an instance; run begins it. Refuted states are kept in n.
 func newExact(u *units, n *nogoods) *exact {
 	count := len(u.group)
 	x := &exact{units: u, nogood: n, hash: make([]uint64, count), begin: make([]int32, u.points+1),
@@ -143,7 +144,7 @@ func (x *exact) measure(p int32, top int64) bool {
 	return end <= top
 }
 
-// floor is the least offset that anything left at a point can have, and gone where nothing is left.
+// floor is the least offset that any group left at a point can have; gone if no group is left.
 func (x *exact) floor(p int32) int64 {
 	if len(x.list[p]) == 0 {
 		return gone
@@ -151,7 +152,7 @@ func (x *exact) floor(p int32) int64 {
 	return x.low[x.list[p][0]]
 }
 
-// alignUp rounds an offset, in units, up to what a group can have.
+// alignUp rounds an offset, in units, up to a group's alignment.
 func (x *exact) alignUp(at int64, g int32) int64 { return alignUp(at, x.align[g]) }
 
 // mark is a place on the trail.
@@ -207,7 +208,7 @@ func (x *exact) settle(from mark, a, b int32, top int64) bool {
 	return good
 }
 
-// sort drops what is gone from a point's list and moves what has been raised to its place.
+// sort drops placed groups from a point's list and moves raised groups to their new positions.
 func (x *exact) sort(p int32) {
 	kept, raised := x.list[p][:0], x.raised[:0]
 	for _, g := range x.list[p] {

@@ -19,7 +19,7 @@ const (
 )
 
 // algebra builds formulas as maxima of terms. A term is a sum of atoms with whole counts, and an atom is a product of
-// dimensions or, where a size is no polynomial, the size itself.
+// dimensions or, if a size is no polynomial, the size itself.
 type algebra struct {
 	*grouping
 	*sizes
@@ -66,6 +66,7 @@ type part struct {
 	count int64
 }
 
+// newAlgebra returns an algebra that knows the atom 1 alone.
 func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	a := &algebra{grouping: g, sizes: z, bindings: bindings, index: map[string]int32{}, proofs: map[string]bool{},
 		known: sym.NewNames(z.names), spread: g.dims.Spread(z.names), left: questions, work: meter{formulaWork},
@@ -74,6 +75,7 @@ func newAlgebra(g *grouping, z *sizes, bindings [][]int64) *algebra {
 	return a
 }
 
+// atom returns the number of an atom, which is new if x has not been seen before.
 func (a *algebra) atom(x sym.Expr) int32 {
 	key := x.Key()
 	if at, known := a.index[key]; known {
@@ -134,6 +136,7 @@ func (a *algebra) tidy(t term) term {
 	return t
 }
 
+// add returns the sum of two terms.
 func (a *algebra) add(x, y term) term {
 	t := term{parts: make([]part, 0, len(x.parts)+len(y.parts)), value: make([]int64, len(x.value))}
 	i, j := 0, 0
@@ -204,7 +207,7 @@ func (a *algebra) presence(class int) sym.Presence {
 	return *a.present[class]
 }
 
-// where is a term that counts where a size is present, and is 0 elsewhere.
+// where returns a term that is t if a size is 1 or more, and 0 if it is 0.
 func (a *algebra) where(present sym.Presence, t term) term {
 	out := term{parts: make([]part, 0, len(t.parts)), value: make([]int64, len(t.value))}
 	for _, p := range t.parts {
@@ -221,7 +224,7 @@ func (a *algebra) below(x, y term) bool {
 			return false
 		}
 	}
-	// Only what the two do not share matters: more stands where x exceeds y, less where y exceeds x.
+	// Only the difference matters: more holds the atoms of which x has more, less those of which y has more.
 	a.work.spend(16 * (len(x.parts) + len(y.parts)))
 	more, less := a.more[:0], a.less[:0]
 	i, j := 0, 0
@@ -304,7 +307,7 @@ func encode(key []byte, parts []part) []byte {
 	return key
 }
 
-// prune drops the terms that are proved to be no greater than another one. What stays is sorted, greatest at the first
+// prune drops the terms that are proved to be no greater than another one. The rest is sorted, greatest at the first
 // sample first.
 func (a *algebra) prune(list []term) []term {
 	if len(list) < 2 {

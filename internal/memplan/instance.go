@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// lifetimes is what a problem's groups have at every binding: when they are alive, compressed to the points that
-// matter, and their alignment. Two groups are alive together exactly when their [first, last] share a point.
+// lifetimes holds the properties of a problem's groups that no binding changes: their live ranges, compressed to the
+// points that matter, and their alignments. Two groups are alive together exactly when their [first, last] share a point.
 type lifetimes struct {
 	first, last []int     // by group, inclusive, in points
 	align       []int64   // by group

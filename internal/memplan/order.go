@@ -15,7 +15,7 @@ type Graph struct {
 	Nodes  []Node
 }
 
-// Value is what a node makes, or what is there from the start where none does.
+// Value is the result of a node, or an input of the graph if no node makes it.
 type Value struct {
 	Name string
 	Size sym.Expr // bytes
@@ -24,18 +24,18 @@ type Value struct {
 	Of   int
 }
 
-// Node is an operation. While it runs, what it uses and what it makes are alive together.
+// Node is an operation. While it runs, the values that it uses and makes are alive together.
 type Node struct {
 	Name  string
 	Uses  []int    // values
 	Makes []int    // values; each is made by one node
-	Reuse []Reuse  // what it may compute in place
+	Reuse []Reuse  // the in-place computations that it allows
 	Work  sym.Expr // bytes alive only while it runs
 	After []int    // nodes that must run before it for another reason than a value
 	Fixed bool     // all nodes before it stay before it, all after it stay after
 }
 
-// Reuse says that Make may take the storage of Use where Use dies at the node. The two should have the same size.
+// Reuse says that Make may take the storage of Use if Use dies at the node. The two should have the same size.
 type Reuse struct{ Make, Use int }
 
 // DefaultBudget is the number of moves that Order looks at in one piece of a graph.
@@ -43,7 +43,7 @@ const DefaultBudget = 100_000
 
 // Order returns the nodes' numbers in an order that lowers the peak of live bytes, and whether the peak at the
 // dimensions' upper ends is proved least. Pieces between nodes whose place is the same in every order are searched
-// separately: completely where the budget (0: DefaultBudget) suffices, by beam search beyond. At none of the bindings
+// separately: completely if the budget (0: DefaultBudget) suffices, by beam search beyond. At none of the bindings
 // that it samples is the peak higher than the given order's. The same graph has the same order on every machine. Errors
 // are of kind diag.ErrInput: nodes not in an order that they can run in, indices out of range, sizes that cannot be
 // computed.

@@ -22,6 +22,7 @@ type slot struct {
 	first, last int32
 }
 
+// newPlacer returns a placer with no group placed. m counts its work.
 func newPlacer(in *instance, m *meter) *placer {
 	n := len(in.size)
 	p := &placer{instance: in, meter: m, placed: make([]slot, 0, n), offset: make([]int64, n)}
@@ -29,7 +30,7 @@ func newPlacer(in *instance, m *meter) *placer {
 	for _, alive := range in.count {
 		pairs += alive
 	}
-	// A group's neighbours are found through the points it lives at; where that is far less than all groups, lists pay.
+	// A group's neighbours are found through the points it lives at; if that is far less than all groups, lists pay.
 	if n > 512 && pairs < n*n/64 {
 		p.neighbour = in.lifetimes.neighbours()
 	}
@@ -74,7 +75,7 @@ func (p *placer) fit(list []int, best bool) int64 {
 		at := p.gap(g, among, best)
 		p.offset[g] = at
 		if p.size[g] == 0 {
-			continue // takes no byte: it stands in nobody's way
+			continue // an empty group overlaps nothing
 		}
 		end := at + p.size[g]
 		height = max(height, end)
@@ -196,14 +197,14 @@ var tastes = []taste{
 	{"crowded", func(in *instance, g int) (int64, int64) { return in.crowd(g), int64(in.span(g)) }},
 }
 
-// stretch is a run of points with the same height of what is placed so far.
-type stretch struct {
+// segment is a run of points with the same height of what is placed so far.
+type segment struct {
 	first, last int
 	top         int64
 }
 
-// fill places groups from the bottom up: the lowest stretch takes the group that the taste likes best of those that
-// live within it, and if there is none it is raised to its lower neighbour. It returns nil when the work allowed
+// fill places groups from the bottom up: the lowest segment takes the group that the taste likes best of those that
+// live within it; if no group does, the segment is raised to its lower neighbour. It returns nil when the work allowed
 // runs out.
 func fill(in *instance, t taste, m *meter) []int64 {
 	rank := make([]int, len(in.size))
@@ -214,7 +215,7 @@ func fill(in *instance, t taste, m *meter) []int64 {
 	}
 	slices.SortFunc(rank, func(a, b int) int { return cmp.Or(slices.Compare(keys[b][:], keys[a][:]), a-b) })
 	offset := make([]int64, len(in.size))
-	sky := []stretch{{0, len(in.step) - 1, 0}}
+	sky := []segment{{0, len(in.step) - 1, 0}}
 	for len(rank) > 0 {
 		if m.empty() {
 			return nil
@@ -240,8 +241,8 @@ func fill(in *instance, t taste, m *meter) []int64 {
 	return offset
 }
 
-// raise lifts a stretch that nothing fits to the lower of its neighbours, and joins the two.
-func raise(sky []stretch, i int) []stretch {
+// raise lifts a segment that nothing fits to the lower of its neighbours, and joins the two.
+func raise(sky []segment, i int) []segment {
 	switch {
 	case i > 0 && (i+1 == len(sky) || sky[i-1].top <= sky[i+1].top):
 		sky[i-1].last = sky[i].last
@@ -257,16 +258,16 @@ func raise(sky []stretch, i int) []stretch {
 	return sky
 }
 
-// cover sets points first to last of stretch i, which holds them all, to a new top.
-func cover(sky []stretch, i, first, last int, top int64) []stretch {
+// cover sets points first to last of segment i, which holds them all, to a new top.
+func cover(sky []segment, i, first, last int, top int64) []segment {
 	s := sky[i]
-	var parts []stretch
+	var parts []segment
 	if s.first < first {
-		parts = append(parts, stretch{s.first, first - 1, s.top})
+		parts = append(parts, segment{s.first, first - 1, s.top})
 	}
-	parts = append(parts, stretch{first, last, top})
+	parts = append(parts, segment{first, last, top})
 	if last < s.last {
-		parts = append(parts, stretch{last + 1, s.last, s.top})
+		parts = append(parts, segment{last + 1, s.last, s.top})
 	}
 	return slices.Replace(sky, i, i+1, parts...)
 }

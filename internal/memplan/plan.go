@@ -10,7 +10,7 @@ import (
 	"github.com/weirml/weir/internal/sym"
 )
 
-// Options chooses among a plan's parts. The zero value is what to use.
+// Options restricts the search for a plan. The zero value is right for every user but tests.
 type Options struct {
 	Layouts int      // the most layouts that a solution may have; 0 means 4
 	Without []string // stages of the search to leave out: greedy, fill, exact, local
@@ -40,6 +40,7 @@ type planner struct {
 	options   Options
 }
 
+// newPlanner checks a problem and computes its groups, samples and lower bounds.
 func newPlanner(p Problem, o Options) (*planner, error) {
 	g, err := newGrouping(&p)
 	if err != nil {
@@ -168,7 +169,7 @@ func (pl *planner) search() {
 	}
 	left := effort{greedyWork, localWork, cmp.Or(pl.options.Work, exactWork)}
 	for at, in := range pl.instances {
-		near := in.bound // what is good enough
+		near := in.bound // a placement this low is good enough
 		if at > 0 {
 			near += in.bound / 1024
 		}
@@ -335,7 +336,7 @@ func (pl *planner) solution(chosen []*candidate) *Solution {
 		s.Least = sym.Const(max(pl.least, pl.instances[0].bound))
 	}
 	s.Proven = pl.dims.LE(s.Arena, s.Least) == sym.Yes // the other direction holds for every plan
-	// What only the search needed is let go.
+	// The search's own data are released.
 	pl.list, pl.last, pl.instances, pl.atoms, pl.index, pl.proofs, pl.padded, pl.lifetimes.near = nil, nil, nil, nil, nil,
 		nil, nil, nil
 	return s
@@ -349,8 +350,8 @@ func (pl *planner) prefix() string {
 	return pl.options.Prefix
 }
 
-// mostTops is how many ends a height may mention before those proved superfluous are left out. They are kept where they
-// are few: then it is plain to see that nothing ends above the height.
+// mostTops is how many ends a height may mention before those proved superfluous are left out. If there are
+// few, all are kept: a reader then sees that nothing ends above the height.
 const mostTops = 256
 
 // lets defines the offsets of the groups, from the bottom up, and the height.
