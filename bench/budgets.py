@@ -2,21 +2,22 @@
 
     python bench/budgets.py --models DIR [--weir ./weir] [--threads 2] [NAME...]
 
-DIR/NAME/model.onnx is as bench.py exports it; training_step comes from testdata. It writes docs/budgets.md and docs/budgets.svg. --realtime gives what is timed real-time
-priority, on a machine that does other work meanwhile.
+DIR/NAME/model.onnx is as bench.py exports it; training_step comes from testdata. It writes docs/budgets.md and, from its tables, docs/budgets.svg, which `--draw`
+draws again. --realtime gives what is timed real-time priority, on a machine that does other work meanwhile.
 """
 import argparse
-import html
 import json
 import os
 import re
 import subprocess
 import sys
 
+import picture
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 STEPS = 10
-COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099"]
+DOCUMENT = os.path.join(ROOT, "docs", "budgets.md")
 
 
 def first(args):
@@ -60,26 +61,42 @@ def mib(n):
     return f"{n / 2**20:.2f}" if n < 2**24 else f"{n / 2**20:.1f}"
 
 
-def chart(curves):
-    """Time as a multiple of the unconstrained run's, against the peak as a share of the unconstrained one's."""
-    wide, high, left, top = 760, 360, 60, 20
-    most = max(p["ms"] / c["points"][0]["ms"] for c in curves.values() for p in c["points"]) * 1.05
-    x = lambda share: left + (wide - left - 20) * share
-    y = lambda times: top + (high - top - 50) * (1 - times / most)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" font-family="sans-serif" font-size="12">', f'<rect width="{wide}" height="{high}" fill="white"/>']
+def read(document):
+    """The curves of a document: of each model the shares of the peak with the times, and the share for which the largest step fits uncut."""
+    curves = {}
+    for block in document.split("\n## ")[1:]:
+        name, _, rest = block.partition("\n")
+        whole, arena, step = (float(n) for n in re.search(r"By itself ([\d.]+) MiB, of which the arena is ([\d.]+); its largest step needs ([\d.]+)", rest).groups())
+        points = [(float(row["peak"]) / whole, float(row["times"])) for row in picture.rows("# " + block, name)]
+        curves[name] = points, (whole - arena + step) / whole
+    return curves
+
+
+def chart(document):
+    """Time as a multiple of the unconstrained run's, against the peak as a share of the unconstrained one's, drawn from the document's tables."""
+    curves = read(document)
+    wide, deep, left, right, top, low = 800, 420, 60, 24, 52, 62
+    most = max(times for points, _ in curves.values() for _, times in points) * 1.05
+    x = lambda share: left + (wide - left - right) * share
+    y = lambda times: top + (deep - top - low) * (1 - times / most)
+    out = [picture.text(16, 24, "What a budget costs")]
     for share in (0, 0.2, 0.4, 0.6, 0.8, 1):
-        out.append(f'<line x1="{x(share):.1f}" y1="{y(0):.1f}" x2="{x(share):.1f}" y2="{top}" stroke="#ddd"/><text x="{x(share):.1f}" y="{y(0) + 16:.1f}" text-anchor="middle">{share:.0%}</text>')
+        out += [picture.line(x(share), y(0), x(share), top), picture.text(x(share), y(0) + 17, f"{share:.0%}", "middle", "soft")]
     for times in range(0, int(most) + 1, max(1, int(most) // 6)):
-        out.append(f'<line x1="{left}" y1="{y(times):.1f}" x2="{wide - 20}" y2="{y(times):.1f}" stroke="#ddd"/><text x="{left - 6}" y="{y(times) + 4:.1f}" text-anchor="end">{times}×</text>')
-    out.append(f'<text x="{(left + wide) / 2}" y="{high - 12}" text-anchor="middle">peak, of what the model takes by itself (dashed: the least for which its largest step fits uncut, weights in memory)</text>')
-    for i, (name, c) in enumerate(curves.items()):
-        colour, whole, alone = COLOURS[i % len(COLOURS)], c["points"][0]["peak"], c["points"][0]["ms"]
-        line = " ".join(f"{x(p['peak'] / whole):.1f},{y(p['ms'] / alone):.1f}" for p in c["points"])
-        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        out += [f'<circle cx="{x(p["peak"] / whole):.1f}" cy="{y(p["ms"] / alone):.1f}" r="3" fill="{colour}"/>' for p in c["points"]]
-        out.append(f'<line x1="{x(c["floor"] / whole):.1f}" y1="{top}" x2="{x(c["floor"] / whole):.1f}" y2="{y(0):.1f}" stroke="{colour}" stroke-dasharray="4 4"/>')
-        out.append(f'<text x="{left + 10}" y="{top + 16 + 16 * i}" fill="{colour}">{html.escape(name)}</text>')
-    return "\n".join(out + ["</svg>", ""])
+        out += [picture.line(left, y(times), wide - right, y(times)), picture.text(left - 6, y(times) + 4, f"{times}×", "end", "soft")]
+    out += [picture.text(16, top - 8, "time of a run, of that without a budget", kind="soft"),
+            picture.text((left + wide) / 2, deep - 26, "peak, of the model's without a budget", "middle", "soft"),
+            picture.text((left + wide) / 2, deep - 9, "dashed: the peak for which the largest step fits uncut, with all weights in memory", "middle", "soft")]
+    for i, (name, (points, floor)) in enumerate(curves.items()):
+        colour, path = f"s{i % 5}", " ".join(f"{x(share):.1f},{y(times):.1f}" for share, times in points)
+        out += [picture.line(x(min(floor, 1)), top, x(min(floor, 1)), y(0), colour, ' stroke-dasharray="4 4"'),
+                f'<polyline points="{path}" style="fill: none; stroke: var(--{colour}); stroke-width: 2"/>']
+        out += [f'<circle cx="{x(share):.1f}" cy="{y(times):.1f}" r="3" style="fill: var(--{colour})"/>' for share, times in points]
+    begin = x(0.62)
+    out.append(f'<rect x="{begin - 8:.1f}" y="{top + 6}" width="185" height="{17 * len(curves) + 8}" style="fill: var(--paper)"/>')
+    for i, name in enumerate(curves):
+        out += [f'<rect x="{begin:.1f}" y="{top + 12 + 17 * i}" width="10" height="10" style="fill: var(--s{i % 5})"/>', picture.text(begin + 16, top + 21 + 17 * i, name)]
+    return picture.page(wide, deep, "What a budget costs: the time of a run against the peak, of five models", out)
 
 
 def document(args, curves):
@@ -98,21 +115,28 @@ def document(args, curves):
     return "\n".join(lines)
 
 
+def measure(args):
+    """Writes the document."""
+    curves = {name: curve(args, os.path.join(args.models, name, "model.onnx"), []) for name in args.names}
+    curves["training_step (n = 4096)"] = curve(args, os.path.join(ROOT, "testdata", "onnx", "training_step", "model.onnx"), ["--dim", "n=4096"])
+    with open(DOCUMENT, "w") as f:
+        f.write(document(args, curves))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", default=["resnet50", "vgg16", "bert_base_s128", "gpt2_prefill_s128"])
-    p.add_argument("--models", required=True)
+    p.add_argument("--models", default="models")
     p.add_argument("--weir", default=os.path.join(ROOT, "weir"))
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--seconds", type=float, default=0.5)
     p.add_argument("--realtime", action="store_true")
+    p.add_argument("--draw", action="store_true", help="measure nothing: draw the document's tables again")
     args = p.parse_args()
-    curves = {name: curve(args, os.path.join(args.models, name, "model.onnx"), []) for name in args.names}
-    curves["training_step (n = 4096)"] = curve(args, os.path.join(ROOT, "testdata", "onnx", "training_step", "model.onnx"), ["--dim", "n=4096"])
-    with open(os.path.join(ROOT, "docs", "budgets.md"), "w") as f:
-        f.write(document(args, curves))
-    with open(os.path.join(ROOT, "docs", "budgets.svg"), "w") as f:
-        f.write(chart(curves))
+    if not args.draw:
+        measure(args)
+    with open(DOCUMENT) as f, open(DOCUMENT.removesuffix(".md") + ".svg", "w") as drawn:
+        drawn.write(chart(f.read()))
 
 
 if __name__ == "__main__":

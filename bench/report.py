@@ -1,7 +1,10 @@
-"""Writes the benchmarks' document and its chart from the results that bench.py collected."""
+"""Writes the benchmarks' document from the results that bench.py collected, and its pictures from the document's tables."""
 import math
+import pathlib
+import sys
 
 import parts
+import picture
 
 TITLES = {"weir": "Weir", "weir_budget": "Weir with a budget", "weir_bf16": "Weir bf16", "weir_int8": "Weir int8", "ort": "ONNX Runtime", "ort_int8": "ONNX Runtime int8",
           "openvino": "OpenVINO f32", "openvino_bf16": "OpenVINO bf16", "openvino_int8": "OpenVINO int8", "ncnn": "ncnn", "iree": "IREE",
@@ -153,38 +156,62 @@ def unlike(data):
     return "\n".join(lines) + "\n" if lines else "Predicted and measured bytes are the same in every run of Weir here.\n"
 
 
-def chart(data):
-    """Bars of how many times as fast as the best rival Weir is, as SVG."""
-    results = {name: by for part in data.values() for name, by in part.items() if any(ratio(c, "weir") for c in by.values())}
-    threads = sorted({t for by in results.values() for t in by})
-    colours = ["#2b6cb0", "#90cdf4", "#68d391", "#f6ad55"]
-    left, width, bar, longest = 150, 480, 9, 4.0
-    step = bar * len(threads) + 8
-    most = min(longest, max([2.0] + [r for by in results.values() for c in by.values() if (r := ratio(c, "weir"))]))
-    scale = width / most
-    height = 46 + step * len(results)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{height}" font-family="sans-serif" font-size="11">',
-           f'<rect width="100%" height="100%" fill="white"/><text x="{left}" y="14">times as fast as the fastest rival</text>']
-    for i, t in enumerate(threads):
-        x = left + 230 + i * 90
-        out.append(f'<rect x="{x}" y="6" width="10" height="9" fill="{colours[i % 4]}"/><text x="{x + 14}" y="14">{t} thread{"s" if t != "1" else ""}</text>')
-    for row, (name, by) in enumerate(results.items()):
-        y = 26 + row * step
-        out.append(f'<text x="{left - 6}" y="{y + step / 2 + 1:.1f}" text-anchor="end">{name}</text>')
-        for i, t in enumerate(threads):
-            r = ratio(by.get(t, {}), "weir")
-            top, long = y + 3 + i * bar, min(r or 0, most) * scale
-            if r:
-                out.append(f'<rect x="{left}" y="{top}" width="{long:.1f}" height="{bar - 1}" fill="{colours[i % 4]}"/>')
-            out.append(f'<text x="{left + long + 3:.1f}" y="{top + 8}" font-size="9">{f"{r:.2f}" if r else "no figure"}</text>')
-    out.append(f'<line x1="{left + scale:.1f}" y1="22" x2="{left + scale:.1f}" y2="{height - 14}" stroke="#c53030"/>')
-    out.append(f'<text x="{left + scale:.1f}" y="{height - 3}" text-anchor="middle" font-size="9" fill="#c53030">the fastest rival</text></svg>')
-    return "\n".join(out) + "\n"
+def chart(document, part):
+    """Draws a part's tables in a document: how many times as fast as the fastest rival Weir is, with the milliseconds of both. None if there are no such tables."""
+    found = {threads: picture.rows(document, f"{part.title}, {threads} thread{'s' * (threads > 1)}: milliseconds a run") for threads in (1, 2)}
+    models = {row["model"]: {} for table in found.values() for row in table}
+    for threads, table in found.items():
+        for row in table:
+            rival = next(((name, cell.strip("*")) for name, cell in row.items() if cell.startswith("**")), None)
+            if rival and row.get("Weir", "–") != "–":
+                models[row["model"]][threads] = (row["Weir"], *rival, float(row["Weir ahead"]))
+    models = {name: cells for name, cells in models.items() if cells}
+    if not models:
+        return None
+    ratios = [cells[-1] for by in models.values() for cells in by.values()]
+    low, high = math.floor(math.log2(min(ratios + [0.7]))), math.ceil(math.log2(max(ratios + [2])))
+    left, wide, bar, head = 410, 400, 15, 66
+    x = lambda ratio: left + wide * (math.log2(ratio) - low) / (high - low)
+    deep = head + sum(bar * len(by) + 8 for by in models.values())
+    out = [picture.text(16, 24, f"{part.title}: Weir beside the fastest rival"), picture.text(250, head - 12, "Weir, ms", "end", "soft"),
+           picture.text(258, head - 12, "rival, ms", kind="soft")]
+    for i, threads in enumerate(t for t in (1, 2) if found[t]):
+        out += [f'<rect x="{left + 90 * i}" y="33" width="10" height="10" style="fill: var(--s{threads - 1})"/>',
+                picture.text(left + 14 + 90 * i, 42, f"{threads} thread{'s' * (threads > 1)}")]
+    for power in range(low, high + 1):
+        out += [picture.line(x(2 ** power), head - 6, x(2 ** power), deep), picture.text(x(2 ** power), deep + 16, f"{2.0 ** power:g}×", "middle", "soft")]
+    y = head
+    for name, by in models.items():
+        out.append(picture.text(16, y + bar * len(by) / 2 + 4, name))
+        for threads, (own, rival, time, ratio) in by.items():
+            begin, end = sorted([x(1), x(ratio)])
+            out += [picture.text(250, y + 11, own, "end"), picture.text(258, y + 11, f"{time} {rival.removesuffix(' f32')}"),
+                    f'<rect x="{begin:.1f}" y="{y + 2:.1f}" width="{max(1, end - begin):.1f}" height="{bar - 4}" style="fill: var(--s{threads - 1})"/>',
+                    picture.text(end + 5, y + 11, f"{ratio:.2f}")]
+            y += bar
+        y += 8
+    out += [picture.line(x(1), head - 6, x(1), deep, "line"),
+            picture.text(left + wide / 2, deep + 34, "times as fast as the fastest rival: right of 1× Weir is faster, left of it the rival is", "middle", "soft")]
+    return picture.page(left + wide + 50, deep + 46, f"{part.title}: how many times as fast as the fastest rival Weir is, on one and two threads", out)
+
+
+# The pictures, by the part that each is of, beside the document.
+PICTURES = {"exported": "benchmarks.svg", "sweep": "benchmarks_sweep.svg"}
+
+
+def draw(document):
+    """Draws the document's tables into the pictures beside it."""
+    for name, file in PICTURES.items():
+        drawn = chart(document.read_text(), next(p for p in parts.PARTS if p.name == name))
+        if drawn:
+            (document.parent / file).write_text(drawn)
 
 
 def section(part, results):
     """A part's tables."""
     text = [f"## {part.title}\n", part.about + "\n"]
+    if part.name in PICTURES:
+        text.append(f"![how many times as fast as the fastest rival]({PICTURES[part.name]})\n")
     threads = sorted({t for by in results.values() for t in by})
     for t in threads:
         unit = {"decode": "tokens a second", "training": "milliseconds a step"}.get(part.name, "milliseconds a run")
@@ -251,7 +278,7 @@ def write(data, document):
             f"Each engine runs in a process of its own, pinned to as many cores as it has threads, with its own best settings and warm; engines take turns, {data['rounds']} round{'s' * (data['rounds'] > 1)} of "
             f"{data['seconds']:g} s, and the fastest run counts. {BUSY * data.get('realtime', False)}Every output was compared with PyTorch's, or for models of other tools with ONNX Runtime's without "
             "optimisations; an engine that fails or is off has no time. \"Weir ahead\" is the time of the fastest rival of the same precision (bold) over Weir's: above 1, Weir is faster.\n",
-            "![how many times as fast as the fastest rival](benchmarks.svg)\n", "The probe of `weir bench`, in the same run:\n", probes(results)]
+            "The probe of `weir bench`, in the same run:\n", probes(results)]
     for part in parts.PARTS:
         if part.name in results:
             text += section(part, results[part.name])
@@ -271,5 +298,9 @@ def write(data, document):
     text += ["## Memory\n", unlike(results), "## What failed\n", failures({name: part for name, part in results.items() if name != "training"})]
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text("\n".join(t for t in text if t))
-    document.with_suffix(".svg").write_text(chart(results))
+    draw(document)
     assert set(engines) <= set(TITLES), engines
+
+
+if __name__ == "__main__":  # python bench/report.py docs/benchmarks.md draws the pictures again
+    draw(pathlib.Path(sys.argv[1]))
