@@ -21,8 +21,7 @@ func inPlaceByBoxes(k *loop.Kernel, dims *sym.Dims, r, w int) bool {
 			continue
 		}
 		_, stored := a.Stmt.(*loop.Store)
-		_, copied := a.Stmt.(*loop.BulkCopy)
-		if a.Tile != nil || copied || a.Write != (a.Buffer == out.Name) || a.Write && !stored {
+		if a.Tile != nil || a.Write != (a.Buffer == out.Name) || a.Write && !stored {
 			return false
 		}
 		b.touches = append(b.touches, a)

@@ -111,9 +111,6 @@ func localsOf(body []Stmt, start sym.Expr) (places []LocalPlace, end sym.Expr) {
 			at = at.Add(Bytes(l.DType, l.Shape))
 			end = end.Max(at)
 		}
-		if _, ok := s.(*Roles); ok {
-			continue
-		}
 		for _, inner := range Bodies(s) {
 			more, high := localsOf(*inner, at)
 			places = append(places, more...)
@@ -146,7 +143,7 @@ func FreeDims(k *Kernel) []sym.Name {
 	return sym.Sorted(free)
 }
 
-// integerNames returns the loop variables, checked values and role numbers that body declares, in the order of the text.
+// integerNames returns the loop variables and checked values that body declares, in the order of the text.
 func integerNames(body []Stmt) []sym.Name {
 	var names []sym.Name
 	Walk(body, func(s Stmt) bool {
@@ -155,10 +152,6 @@ func integerNames(body []Stmt) []sym.Name {
 			names = append(names, s.Var)
 		case *Check:
 			names = append(names, s.Name)
-		case *Roles:
-			for _, r := range s.List {
-				names = append(names, r.Var)
-			}
 		}
 		return true
 	})
@@ -168,8 +161,8 @@ func integerNames(body []Stmt) []sym.Name {
 // Touches says how one statement or expression reaches a buffer.
 type Touches struct {
 	Buffer string
-	Write  bool       // a Store, the C of a Contract (which reads too), or the To of a BulkCopy
-	Index  []sym.Expr // of a Load or Store; the origin of a Tile, or of a BulkCopy's box
+	Write  bool       // a Store, or the C of a Contract (which reads too)
+	Index  []sym.Expr // of a Load or Store; the origin of a Tile
 	Tile   *Tile      // of a Contract
 	Rows   sym.Expr   // of the Tile
 	Cols   sym.Expr   // of the Tile
@@ -206,8 +199,6 @@ func collect(body []Stmt, loops []*For, list *[]Touches) {
 			tile(&s.A, s.M, s.K, false)
 			tile(&s.B, s.K, s.N, false)
 			tile(&s.C, s.M, s.N, true)
-		case *BulkCopy:
-			*list = append(*list, Touches{Buffer: s.From, Index: s.FromIndex, Loops: loops, Stmt: s}, Touches{Buffer: s.To, Write: true, Index: s.ToIndex, Loops: loops, Stmt: s})
 		case *For:
 			inside = append(loops[:len(loops):len(loops)], s)
 		}
@@ -288,16 +279,6 @@ func (c *coster) statement(s Stmt) (total tally) {
 		total[0] = total[0].Add(product(2, s.M, s.N, s.K))
 		total[1] = sym.Sum(total[1], product(c.widths[s.A.Buffer], s.M, s.K), product(c.widths[s.B.Buffer], s.K, s.N), product(c.widths[s.C.Buffer], s.M, s.N))
 		total[2] = total[2].Add(product(c.widths[s.C.Buffer], s.M, s.N))
-	case *BulkCopy:
-		bits := sym.Product(append(slices.Clone(s.Box), sym.Const(c.widths[s.From]))...)
-		total[1] = total[1].Add(bits)
-	case *Roles:
-		for _, r := range s.List {
-			inside := c.body(r.Body)
-			for i, e := range inside {
-				total[i] = total[i].Add(r.Count.Mul(ends(e, r.Var, sym.Const(0), r.Count.Sub(sym.Const(1)))))
-			}
-		}
 	case *When:
 		then, otherwise := c.body(s.Then), c.body(s.Else)
 		for i := range then {

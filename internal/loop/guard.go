@@ -11,8 +11,7 @@ import (
 // Prove verifies the kernels of a module, and gives every access that is not proved to lie within its buffer a check in
 // the code: the access happens only where it lies inside, and a Check ends the run where it would have lain outside. It
 // returns how many accesses it guarded, by kernel in the module's order. After it no access of a kernel is unproved,
-// whoever wrote the kernel; one that cannot be guarded, of a bulk copy or a token, is an error, which is a
-// *VerifyError.
+// whoever wrote the kernel; one that cannot be guarded is an error, which is a *VerifyError.
 func Prove(m *Module) (guards []int, err error) {
 	_, guards, err = verifyModule(m, func(v *moduleVerifier) {
 		v.guards = true
@@ -129,8 +128,6 @@ func names(body []Stmt) []string {
 			list = append(list, s.Name)
 		case *Local:
 			list = append(list, s.Name)
-		case *Token:
-			list = append(list, s.Name)
 		}
 		return true
 	})
@@ -189,14 +186,6 @@ func (g *guarder) statement(s Stmt) []Stmt {
 		if inside := g.inside(was, was.C.Buffer, nil, some, &found); inside != nil {
 			s = &When{Cond: inside, Then: []Stmt{was}}
 		}
-	case *Roles:
-		again := &Roles{}
-		for _, r := range was.List {
-			role := *r
-			role.Body = g.body(r.Body)
-			again.List = append(again.List, &role)
-		}
-		s = again
 	}
 	return append(g.checks(found), s)
 }

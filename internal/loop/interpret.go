@@ -23,24 +23,16 @@ type Data struct {
 // else that goes wrong (an access outside its buffer, an element of a Write parameter read before it was written, or never
 // written) is a bug of the kernel's author and panics with the kernel's text.
 func Interpret(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
-	return interpret(k, operands, dims, nil, false)
+	return interpret(k, operands, dims, false)
 }
 
 // InterpretReversed is Interpret with independent loops run from their last iteration to their first: a kernel whose loops keep
 // their promise gives the same results, but for the rounding of what a vector loop reduces.
 func InterpretReversed(k *Kernel, operands []Data, dims map[sym.Name]int64) error {
-	return interpret(k, operands, dims, nil, true)
+	return interpret(k, operands, dims, true)
 }
 
-// InterpretOrder is Interpret with a choice of which role goes on next wherever the roles of a block meet: order is given the
-// number of choices and returns one. The roles that are ready come first, in the order of the text, then the bulk copies and
-// asynchronous contractions under way. Nil always takes the first. Whatever the order, a *RaceError reports accesses that
-// nothing orders, phases that hardware would mistake, and roles that wait for ever.
-func InterpretOrder(k *Kernel, operands []Data, dims map[sym.Name]int64, order func(choices int) int) error {
-	return interpret(k, operands, dims, order, false)
-}
-
-func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, order func(choices int) int, reversed bool) error {
+func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, reversed bool) error {
 	values := make([]int64, len(k.Dims))
 	for i, name := range k.Dims {
 		v, ok := dims[name]
@@ -57,7 +49,7 @@ func interpret(k *Kernel, operands []Data, dims map[sym.Name]int64, order func(c
 	if int64(int(bytes)) != bytes {
 		return diag.Inputf("kernel @%s: %d bytes of locals do not fit the address space", k.Name, bytes)
 	}
-	return x.run(operands, values, make([]byte, bytes), order, reversed)
+	return x.run(operands, values, make([]byte, bytes), reversed)
 }
 
 // Interpreter is a kernel made ready to be interpreted many times. It is safe for concurrent use.
@@ -67,11 +59,9 @@ type Interpreter struct {
 	params   []layout
 	locals   []localPlace
 	scratch  *sym.Code
-	integers []sym.Name // the names of frame.integers: first the dimensions, then loop variables, Checks and role numbers
+	integers []sym.Name // the names of frame.integers: first the dimensions, then loop variables and Checks
 	scalars  int
 	memories int
-	tokens   int
-	roles    bool // the kernel has Roles: accesses are watched for races
 }
 
 // frame is the state of one run.
@@ -79,9 +69,6 @@ type frame struct {
 	integers []int64
 	scalars  []uint64
 	memories []memory
-	tokens   [][]barrier
-	agent    *agent // of the role that runs; nil outside Roles
-	order    func(choices int) int
 	reversed bool
 }
 
@@ -92,7 +79,6 @@ type memory struct {
 	data           []byte
 	shape, strides []int64
 	written        []bool
-	shadow         *shadow // not nil: accesses are watched for races
 }
 
 type (
@@ -111,7 +97,7 @@ type localPlace struct {
 	layout
 	name   string
 	slot   int
-	offset *sym.Code // nil for a local of a role
+	offset *sym.Code
 }
 
 // failure is how an error that is not ours leaves a running kernel.
@@ -120,7 +106,7 @@ type failure struct{ err error }
 // NewInterpreter makes a kernel ready. It panics with the kernel's text where the kernel is not well formed; see Verify.
 func NewInterpreter(k *Kernel) *Interpreter {
 	x := &Interpreter{kernel: k}
-	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{}, memories: map[string]int{}, tokens: map[string]int{}}
+	c := &resolver{kernel: k, interpreter: x, integers: map[sym.Name]int{}, scalars: map[string]int{}, memories: map[string]int{}}
 	for _, name := range k.Dims {
 		c.integer(name)
 	}
@@ -142,7 +128,7 @@ func NewInterpreter(k *Kernel) *Interpreter {
 	}
 	x.integers = c.names
 	x.body = c.body(k.Body)
-	x.scalars, x.memories, x.tokens = len(c.scalars), len(c.types), len(c.tokens)
+	x.scalars, x.memories = len(c.scalars), len(c.types)
 	return x
 }
 
@@ -168,15 +154,15 @@ func (x *Interpreter) eval(code *sym.Code, dims []int64) (int64, error) {
 
 // Run interprets the kernel. dims has the values of the kernel's dimensions in their order, scratch at least Scratch bytes.
 func (x *Interpreter) Run(operands []Data, dims []int64, scratch []byte) error {
-	return x.run(operands, dims, scratch, nil, false)
+	return x.run(operands, dims, scratch, false)
 }
 
-func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, order func(int) int, reversed bool) (err error) {
+func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, reversed bool) (err error) {
 	k := x.kernel
 	if len(operands) != len(k.Params) || len(dims) != len(k.Dims) {
 		panic(diag.Internalf("kernel @%s takes %d operands and %d dimensions, got %d and %d", k.Name, len(k.Params), len(k.Dims), len(operands), len(dims)))
 	}
-	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), tokens: make([][]barrier, x.tokens), order: order, reversed: reversed}
+	f := &frame{integers: make([]int64, len(x.integers)), scalars: make([]uint64, x.scalars), memories: make([]memory, x.memories), reversed: reversed}
 	copy(f.integers, dims)
 	defer func() {
 		switch r := recover().(type) {
@@ -195,17 +181,11 @@ func (x *Interpreter) run(operands []Data, dims []int64, scratch []byte, order f
 		if p.Access == Write {
 			m.written = make([]bool, elements(m.shape))
 		}
-		if p.Access != Read && x.roles {
-			m.shadow = newShadow()
-		}
 		f.memories[i] = m
 	}
 	for _, l := range x.locals {
 		offset := x.mustEval(l.offset, dims)
 		f.memories[l.slot] = x.memory(l.layout, l.name, scratch[offset:], dims)
-		if x.roles {
-			f.memories[l.slot].shadow = newShadow()
-		}
 	}
 	for _, do := range x.body {
 		do(f)
@@ -284,9 +264,6 @@ func (m *memory) at(k *Kernel, index []integer, f *frame, writing bool) int64 {
 	if m.written != nil {
 		m.mark(k, logical, writing)
 	}
-	if m.shadow != nil {
-		m.touch(f, offset, writing)
-	}
 	return offset
 }
 
@@ -303,11 +280,10 @@ type resolver struct {
 	kernel      *Kernel
 	interpreter *Interpreter
 	names       []sym.Name       // of integers
-	integers    map[sym.Name]int // dimensions, loop variables, Checks and role numbers
+	integers    map[sym.Name]int // dimensions, loop variables and Checks
 	scalars     map[string]int
 	memories    map[string]int
 	types       []dtype.DType // of memories
-	tokens      map[string]int
 }
 
 func (c *resolver) bug(format string, args ...any) { kernelBug(c.kernel, format, args...) }
@@ -432,25 +408,9 @@ func (c *resolver) statement(s Stmt) action {
 			for i := range m.data {
 				m.data[i] = 0xFF
 			}
-			m.shadow.clear()
 		}
 	case *Contract:
-		if s.Async {
-			return c.async(c.contract(s))
-		}
 		return c.contract(s)
-	case *Token:
-		return c.token(s)
-	case *Roles:
-		return c.roles(s)
-	case *Arrive:
-		return c.arrive(s)
-	case *Wait:
-		return c.wait(s)
-	case *BulkCopy:
-		return c.bulkCopy(s)
-	case *Drain:
-		return c.drain(s)
 	}
 	c.bug("a statement of type %T has no meaning", s)
 	return nil
@@ -465,7 +425,6 @@ func (c *resolver) loop(s *For) action {
 			if f.reversed && s.Kind != Serial {
 				f.integers[slot] = n - 1 - i
 			}
-			f.agent.yield()
 			run(body, f)
 		}
 	}
@@ -616,23 +575,11 @@ func (t *matrix) flat(k *Kernel, f *frame, rows, cols int64) flat {
 	return result
 }
 
-func (t *flat) load(k *Kernel, f *frame, r, c int64) uint64 {
-	at := t.place.of(r, c)
+func (t *flat) load(k *Kernel, r, c int64) uint64 {
 	if t.written != nil {
 		t.mark(k, t.logical.of(r, c), false)
 	}
-	if t.shadow != nil {
-		t.touch(f, at, false)
-	}
-	return loadBits(t.width, t.data, at)
-}
-
-func (t *flat) store(f *frame, r, c int64, x uint64) {
-	at := t.place.of(r, c)
-	if t.shadow != nil {
-		t.touch(f, at, true)
-	}
-	storeBits(t.width, t.data, at, x)
+	return loadBits(t.width, t.data, t.place.of(r, c))
 }
 
 func (c *resolver) contract(s *Contract) action {
@@ -649,11 +596,11 @@ func (c *resolver) contract(s *Contract) action {
 		a, b, sum := am.flat(c.kernel, f, rows, depth), bm.flat(c.kernel, f, depth, cols), cm.flat(c.kernel, f, rows, cols)
 		for i := int64(0); i < rows; i++ {
 			for j := int64(0); j < cols; j++ {
-				total := sum.load(c.kernel, f, i, j)
+				total := sum.load(c.kernel, i, j)
 				for k := int64(0); k < depth; k++ {
-					total = add(total, multiply(widenA(a.load(c.kernel, f, i, k)), widenB(b.load(c.kernel, f, k, j))))
+					total = add(total, multiply(widenA(a.load(c.kernel, i, k)), widenB(b.load(c.kernel, k, j))))
 				}
-				sum.store(f, i, j, total)
+				storeBits(sum.width, sum.data, sum.place.of(i, j), total)
 			}
 		}
 	}

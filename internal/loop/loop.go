@@ -197,8 +197,8 @@ const (
 	Serial                   // in order
 	Parallel                 // independent; outermost parallel loops form the kernel's tiles, as do those directly inside the serial loop of a Course
 	Vector                   // independent; run as strips of lanes. Bounds of loops inside do not depend on Var
-	Block                    // independent; each iteration is a block of threads with shared memory (see block.go)
-	Thread                   // independent; spread over the threads of the block or role around the loop
+	Block                    // independent; each iteration is a block of threads, which share its Shared locals
+	Thread                   // independent; spread over the threads of the block around the loop
 )
 
 // For runs Body for Var = 0 … Extent−1. A negative extent runs nothing.
@@ -267,14 +267,21 @@ type Local struct {
 	Space Space
 }
 
+// Space says whose a local is.
+type Space uint8
+
+// The spaces.
+const (
+	Own    Space = iota // the worker's
+	Shared              // the block's (see Block), for all its threads
+)
+
 // Contract adds a product of tiles: C[m, n] += Σ_k A[m, k] × B[k, n] for m < M, n < N, k < K, in C's element type (integers
 // wrap; f16 and bf16 operands are widened, and one of bytes beside one of floats, in f32; C is f32, f64, i32, i64 or an
-// unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core. With Async it goes on at
-// once, and is complete after a Drain; contractions of one role complete in order.
+// unsigned one). It stands for a register-tiled micro-kernel, an AMX tile or a tensor core.
 type Contract struct {
 	M, N, K sym.Expr
 	C, A, B Tile
-	Async   bool
 }
 
 // Tile is a matrix inside a buffer: element (r, c) is the buffer's element at Origin + r·Row + c·Col, index by index.

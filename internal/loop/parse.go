@@ -184,8 +184,7 @@ func init() {
 	keywords = map[string]func(*parser) Stmt{
 		"let": (*parser).let, "var": (*parser).variable, "check": (*parser).check, "guard": (*parser).check,
 		"store": (*parser).store, "when": (*parser).when,
-		"local": (*parser).local, "shared": (*parser).local, "contract": (*parser).contract, "token": (*parser).token, "roles": (*parser).roles,
-		"arrive": (*parser).arrive, "wait": (*parser).wait, "copy": (*parser).bulkCopy, "drain": (*parser).drain,
+		"local": (*parser).local, "shared": (*parser).local, "contract": (*parser).contract,
 	}
 	for kind, name := range loopNames {
 		keywords[name] = func(p *parser) Stmt { return p.loop(LoopKind(kind)) }
@@ -299,7 +298,7 @@ func (p *parser) local() Stmt {
 }
 
 func (p *parser) contract() Stmt {
-	c := &Contract{Async: p.accept("async")}
+	c := &Contract{}
 	c.C.Buffer, c.C.Origin = p.element()
 	p.expect("+=")
 	c.A.Buffer, c.A.Origin = p.element()

@@ -53,9 +53,6 @@ func Text(body []Stmt) string {
 	return p.String()
 }
 
-// ExprText is the text of an expression, for debugging.
-func ExprText(e Expr) string { return formatExpr(e, false) }
-
 func (p *printer) kernel(k *Kernel) {
 	params := make([]string, len(k.Params))
 	for i, q := range k.Params {
@@ -134,37 +131,6 @@ func (p *printer) statement(s Stmt) {
 	case *Contract:
 		p.contract(s)
 	default:
-		p.blockStatement(s)
-	}
-}
-
-func (p *printer) blockStatement(s Stmt) {
-	switch s := s.(type) {
-	case *Token:
-		p.Line("token %s[%s] arrivals %s", text.LocalName(s.Name), s.Count, s.Arrivals)
-	case *Roles:
-		p.Block("roles", func() {
-			for _, r := range s.List {
-				registers := ""
-				if r.Registers != 0 {
-					registers = fmt.Sprintf(" registers %d", r.Registers)
-				}
-				p.Block(fmt.Sprintf("role %s %s < %s threads %d%s", r.Name, r.Var, r.Count, r.Threads, registers), func() { p.body(r.Body) })
-			}
-		})
-	case *Arrive:
-		bytes := ""
-		if !s.Bytes.Equal(sym.Const(0)) {
-			bytes = " bytes " + s.Bytes.String()
-		}
-		p.Line("arrive %s[%s]%s", text.LocalName(s.Token), s.Index, bytes)
-	case *Wait:
-		p.Line("wait %s[%s] phase %s", text.LocalName(s.Token), s.Index, s.Phase)
-	case *BulkCopy:
-		p.Line("copy %s%s = %s%s box %s signal %s[%s]", text.LocalName(s.To), formatIndex(s.ToIndex), text.LocalName(s.From), formatIndex(s.FromIndex), formatIndex(s.Box), text.LocalName(s.Token), s.At)
-	case *Drain:
-		p.Line("drain %d", s.Pending)
-	default:
 		p.Line("unknown %T", s)
 	}
 }
@@ -192,12 +158,8 @@ func (p *printer) contract(s *Contract) {
 		}
 		return text.LocalName(t.Buffer) + formatIndex(index)
 	}
-	keyword := "contract"
-	if s.Async {
-		keyword = "contract async"
-	}
-	p.Line("%s %s += %s * %s for %s < %s, %s < %s, %s < %s",
-		keyword, tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
+	p.Line("contract %s += %s * %s for %s < %s, %s < %s, %s < %s",
+		tile(&s.C, row, col), tile(&s.A, row, inner), tile(&s.B, inner, col), row, s.M, col, s.N, inner, s.K)
 }
 
 func formatIndex(index []sym.Expr) string {

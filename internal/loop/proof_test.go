@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/weirml/weir/internal/dtype"
-	"github.com/weirml/weir/internal/sym"
 	"github.com/weirml/weir/internal/tensor"
 )
 
@@ -177,87 +175,5 @@ func TestProofContraction(t *testing.T) {
 			}
 			return float64(sum)
 		}, 0)
-	}
-}
-
-// runRing runs the ring's kernel in an order.
-func runRing(k *Kernel, a, b, c *tensor.Tensor, order func(int) int) error {
-	dims := map[sym.Name]int64{sym.User("m"): c.Shape()[0], sym.User("n"): c.Shape()[1], sym.User("k"): a.Shape()[1]}
-	return InterpretOrder(k, []Data{{a.DType(), a.Bytes()}, {b.DType(), b.Bytes()}, {c.DType(), c.Bytes()}}, dims, order)
-}
-
-// orders are schedules of different character: the first choice always, which delays copies as long as it can; the last,
-// which hurries them; in turn; and at random.
-func orders() map[string]func(int) int {
-	turn := 0
-	list := map[string]func(int) int{
-		"first": nil,
-		"last":  func(n int) int { return n - 1 },
-		"turns": func(n int) int { turn++; return turn % n },
-	}
-	for seed := range uint64(8) {
-		list[fmt.Sprint("random ", seed)] = RandomOrder(seed)
-	}
-	return list
-}
-
-func TestProofRing(t *testing.T) {
-	m, r := proof(t, "ring"), rand.New(rand.NewPCG(6, 6))
-	for _, d := range [][3]int64{{1, 1, 1}, {16, 8, 12}, {21, 13, 30}} {
-		a, b := noise(r, dtype.F16, d[0], d[2]), noise(r, dtype.F16, d[2], d[1])
-		want := func(index []int64) float64 {
-			sum := 0.0
-			for k := range d[2] {
-				sum += at(a, index[0], k) * at(b, k, index[1])
-			}
-			return sum
-		}
-		close32(t, fmt.Sprint(d), runProof(t, m, map[string]*tensor.Tensor{"a": a, "b": b})["c"], want, 0)
-		for name, order := range orders() {
-			c := tensor.Must(tensor.New(dtype.F32, d[0], d[1]))
-			if err := runRing(m.Kernels[0], a, b, c, order); err != nil {
-				t.Fatalf("%v, %s: %v", d, name, err)
-			}
-			close32(t, fmt.Sprint(d, name), c, want, 0)
-		}
-	}
-}
-
-// Each damage to the ring's synchronisation is reported, whatever the schedule.
-func TestProofRingRaces(t *testing.T) {
-	text := proof(t, "ring").Kernels[0].String()
-	r := rand.New(rand.NewPCG(7, 7))
-	a, b := noise(r, dtype.F16, 16, 48), noise(r, dtype.F16, 48, 8)
-	// At least one order reports it in the words of want.
-	for _, damage := range []struct{ name, old, new, want string }{
-		{"the consumers do not wait for the copies", "wait %full[$u%3] phase $u//3\n", "\n", "race on element"},
-		{"the producer does not wait for a free slot", "wait %free[$t%3] phase $t//3 - 1\n", "\n", "expects no more arrivals"},
-		{"the slot is freed while its product is under way", "drain 1\n", "\n", "race on element"},
-		{"the sums are stored while a product is under way", "drain 0\n", "\n", "race on element"},
-		{"the ring is waited for a phase early", "phase $u//3\n", "phase $u//3 - 1\n", "race on element"},
-		{"one consumer's arrival is enough", "token %free[3] arrivals 2", "token %free[3] arrivals 1", "race on element"},
-		{"an arrival too many is expected", "token %free[3] arrivals 2", "token %free[3] arrivals 3", "nobody can go on"},
-		{"more bytes are expected than come", "bytes 192", "bytes 200", "nobody can go on"},
-		{"fewer bytes are expected than come", "bytes 192", "bytes 128", "race on element"},
-	} {
-		if strings.Count(text, damage.old) != 1 {
-			t.Fatalf("%q is %d times in the text", damage.old, strings.Count(text, damage.old))
-		}
-		k, err := ParseKernel(strings.Replace(text, damage.old, damage.new, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said []string
-		for name, order := range orders() {
-			err := runRing(k, a, b, tensor.Must(tensor.New(dtype.F32, 16, 8)), order)
-			var race *RaceError
-			if !errors.As(err, &race) {
-				t.Fatalf("%s, order %s: %v", damage.name, name, err)
-			}
-			said = append(said, race.Detail)
-		}
-		if !strings.Contains(strings.Join(said, "\n"), damage.want) {
-			t.Errorf("%s: %q, want %q", damage.name, said, damage.want)
-		}
 	}
 }

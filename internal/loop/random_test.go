@@ -160,8 +160,8 @@ func (w *writer) body(depth int) []Stmt {
 }
 
 func (w *writer) statement(depth int) Stmt {
-	kind := w.pick(18)
-	if depth == 0 && (kind < 3 || kind == 17) {
+	kind := w.pick(12)
+	if depth == 0 && kind < 3 {
 		kind = 3
 	}
 	m := w.buffers[w.pick(len(w.buffers))]
@@ -209,27 +209,7 @@ func (w *writer) statement(depth int) Stmt {
 		m := w.memory()
 		return &Local{Name: m.Name, DType: m.DType, Shape: m.Shape, Space: Space(w.pick(2))}
 	case 10:
-		return &Contract{M: w.integer(), N: w.integer(), K: w.integer(), C: w.tile(), A: w.tile(), B: w.tile(), Async: w.pick(2) == 0}
-	case 11:
-		return &Token{Name: w.name("t"), Count: w.integer(), Arrivals: w.integer()}
-	case 12:
-		return &Arrive{Token: w.name("t"), Index: w.integer(), Bytes: w.integer()}
-	case 13:
-		return &Wait{Token: w.name("t"), Index: w.integer(), Phase: w.integer()}
-	case 14:
-		return &Drain{Pending: w.Int64N(3)}
-	case 15:
-		o := w.buffers[w.pick(len(w.buffers))]
-		return &BulkCopy{To: m.Name, From: o.Name, ToIndex: w.integersOf(len(m.Shape)), FromIndex: w.integersOf(len(o.Shape)), Box: w.integersOf(w.pick(3)), Token: w.name("t"), At: w.integer()}
-	case 17:
-		s := &Roles{}
-		for range w.pick(3) {
-			r := &Role{Name: "role", Var: sym.Bound(w.name("w")), Count: w.integer(), Threads: w.Int64N(256), Registers: w.Int64N(3) * 8}
-			w.integers = append(w.integers, r.Var)
-			r.Body = w.body(depth - 1)
-			s.List = append(s.List, r)
-		}
-		return s
+		return &Contract{M: w.integer(), N: w.integer(), K: w.integer(), C: w.tile(), A: w.tile(), B: w.tile()}
 	}
 	return &Store{To: m.Name, Index: w.integersOf(len(m.Shape)), X: w.constant(m.DType)}
 }

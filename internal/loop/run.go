@@ -283,8 +283,6 @@ type place struct {
 	offset         int64 // in elements
 }
 
-func (p *place) rowMajor() bool { return slices.Equal(p.strides, tensor.Strides(p.shape)) }
-
 // locate finds a buffer's elements, and makes or grows its storage.
 func (s *running) locate(b *Buffer, writing bool) (*place, error) {
 	shape, err := s.shape(b.Shape)
@@ -540,7 +538,7 @@ func (s *running) launch(step *Launch) error {
 	if bytes > tensor.MaxBytes() {
 		return diag.Inputf("kernel @%s needs %d bytes of scratch", k.Name, bytes)
 	}
-	return x.run(operands, dims, make([]byte, bytes), nil, s.runner.Reversed)
+	return x.run(operands, dims, make([]byte, bytes), s.runner.Reversed)
 }
 
 // byteOffset is where element at begins; it must begin a byte.

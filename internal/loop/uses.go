@@ -1,7 +1,5 @@
 package loop
 
-import "sort"
-
 // EachBuffer calls visit for every buffer that the steps mention, in order, bodies included; nil operands are passed over.
 func EachBuffer(steps []Step, visit func(*Buffer)) {
 	see := func(buffers ...*Buffer) {
@@ -43,13 +41,3 @@ func (b *Buffer) Root() *Buffer {
 
 // Carved reports whether a buffer is a view that lies in reserved bytes.
 func (b *Buffer) Carved() bool { return b.View != nil && b.View.Of.Reserved }
-
-// sorted is the members of a set, in order.
-func sorted(set map[string]bool) []string {
-	out := make([]string, 0, len(set))
-	for name := range set {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out
-}

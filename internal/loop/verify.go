@@ -68,10 +68,7 @@ type declared struct {
 	dt    dtype.DType
 	shape []sym.Expr
 	mode  Access
-	space Space
-	param bool
-	role  *Role // around the declaration; nil outside roles
-	let   Expr  // a Let's value
+	let   Expr // a Let's value
 }
 
 type nameKind uint8
@@ -83,10 +80,9 @@ const (
 	letName
 	varName
 	bufferName
-	tokenName
 )
 
-var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value", "a let", "a var", "a buffer", "a token"}
+var nameKinds = [...]string{"a dimension", "a loop variable", "a checked value", "a let", "a var", "a buffer"}
 
 type verifier struct {
 	kernel   *Kernel
@@ -95,7 +91,6 @@ type verifier struct {
 	taken    map[sym.Name]bool // every name ever declared
 	order    []sym.Name        // the names in scope, as they were declared
 	loops    []*For
-	role     *Role // around the statement; nil outside roles
 	unproved []Unproved
 }
 
@@ -121,7 +116,7 @@ func spelled(name sym.Name) string {
 	return name.Text()
 }
 
-// percent is the name of a buffer, a scalar or a token as the scope has it.
+// percent is the name of a buffer or a scalar as the scope has it.
 func percent(name string) sym.Name { return sym.Hidden(name) }
 
 func (v *verifier) declare(name sym.Name, d *declared) {
@@ -138,7 +133,6 @@ func (v *verifier) declare(name sym.Name, d *declared) {
 		v.fail("%s is declared twice", spelled(name))
 	}
 	v.taken[name] = true
-	d.role = v.role
 	v.scope[name] = d
 	v.order = append(v.order, name)
 }
@@ -160,8 +154,6 @@ func (v *verifier) lookup(name sym.Name, kinds ...nameKind) *declared {
 		v.fail("%s is not declared", spelled(name))
 	case !slices.Contains(kinds, d.kind):
 		v.fail("%s is %s, want %s", spelled(name), nameKinds[d.kind], nameKinds[kinds[0]])
-	case d.role != v.role && (d.kind == varName || d.kind == bufferName && d.space == Own && !d.param):
-		v.fail("%s belongs to the block's or another role's threads and is used in a role", spelled(name))
 	}
 	return d
 }
@@ -174,7 +166,7 @@ func (v *verifier) signature() {
 		v.declare(name, &declared{kind: dimName})
 	}
 	for _, p := range v.kernel.Params {
-		v.buffer(p.Name, p.DType, p.Shape, declared{mode: p.Access, param: true})
+		v.buffer(p.Name, p.DType, p.Shape, declared{mode: p.Access})
 		if p.Strides != nil {
 			if len(p.Strides) != len(p.Shape) {
 				v.fail("%%%s has %d strides for %d axes", p.Name, len(p.Strides), len(p.Shape))
@@ -245,31 +237,21 @@ func (v *verifier) statement(s Stmt) {
 		v.assuming(s.Cond, true, func() { v.body(s.Then) })
 		v.assuming(s.Cond, false, func() { v.body(s.Else) })
 	case *Local:
-		if s.Space > Shared || s.Space == Shared && (!v.inBlock() || v.role != nil) {
-			v.fail("%%%s is shared outside a block, or in a role", s.Name)
+		if s.Space > Shared || s.Space == Shared && !v.inBlock() {
+			v.fail("%%%s is shared outside a block", s.Name)
 		}
-		v.buffer(s.Name, s.DType, s.Shape, declared{mode: Update, space: s.Space})
+		v.buffer(s.Name, s.DType, s.Shape, declared{mode: Update})
 	case *Contract:
 		v.contract(s)
-	case *Token:
-		v.token(s)
-	case *Roles:
-		v.roles(s)
-	case *Arrive:
-		v.inRole("an arrive", s.Token, s.Index)
-		v.integers([]sym.Expr{s.Bytes})
-	case *Wait:
-		v.inRole("a wait", s.Token, s.Index)
-		v.integers([]sym.Expr{s.Phase})
-	case *BulkCopy:
-		v.bulkCopy(s)
-	case *Drain:
-		v.inRole("a drain", "", sym.Expr{})
 	case nil:
 		v.fail("a statement is missing")
 	default:
 		v.fail("a statement of type %T has no meaning", s)
 	}
+}
+
+func (v *verifier) inBlock() bool {
+	return slices.ContainsFunc(v.loops, func(l *For) bool { return l.Kind == Block })
 }
 
 func (v *verifier) loop(s *For) {
@@ -400,9 +382,6 @@ func (v *verifier) below(e, limit sym.Expr) sym.Truth {
 }
 
 func (v *verifier) contract(s *Contract) {
-	if s.Async {
-		v.inRole("an asynchronous contraction", "", sym.Expr{})
-	}
 	v.integers([]sym.Expr{s.M, s.N, s.K})
 	c := v.tile(s, &s.C, s.M, s.N)
 	v.separate(s)

@@ -108,8 +108,6 @@ func (c *independence) declarations(s Stmt) bool {
 		c.stored[s.To] = true
 	case *Contract:
 		c.stored[s.C.Buffer] = true
-	case *BulkCopy:
-		c.stored[s.To] = true
 	}
 	return true
 }

@@ -13,12 +13,6 @@ func Bodies(s Stmt) []*[]Stmt {
 		return []*[]Stmt{&s.Body}
 	case *When:
 		return []*[]Stmt{&s.Then, &s.Else}
-	case *Roles:
-		bodies := make([]*[]Stmt, len(s.List))
-		for i, r := range s.List {
-			bodies[i] = &r.Body
-		}
-		return bodies
 	}
 	return nil
 }
@@ -36,10 +30,6 @@ func Walk(body []Stmt, visit func(Stmt) bool) {
 		case *When:
 			Walk(s.Then, visit)
 			Walk(s.Else, visit)
-		case *Roles:
-			for _, r := range s.List {
-				Walk(r.Body, visit)
-			}
 		}
 	}
 }
@@ -143,20 +133,6 @@ func Integers(s Stmt) []sym.Expr {
 			list = append(append(append(list, t.Origin...), t.Row...), t.Col...)
 		}
 		return list
-	case *Token:
-		return []sym.Expr{s.Count, s.Arrivals}
-	case *Roles:
-		var list []sym.Expr
-		for _, r := range s.List {
-			list = append(list, r.Count)
-		}
-		return list
-	case *Arrive:
-		return []sym.Expr{s.Index, s.Bytes}
-	case *Wait:
-		return []sym.Expr{s.Index, s.Phase}
-	case *BulkCopy:
-		return append(slices.Concat(s.ToIndex, s.FromIndex, s.Box), s.At)
 	}
 	return nil
 }
@@ -234,23 +210,7 @@ func (r *Rewrite) statement(s Stmt) Stmt {
 	case *Local:
 		return &Local{Name: r.name(s.Name), DType: s.DType, Shape: r.Ints(s.Shape), Space: s.Space}
 	case *Contract:
-		return &Contract{M: r.Int(s.M), N: r.Int(s.N), K: r.Int(s.K), C: r.Tile(s.C), A: r.Tile(s.A), B: r.Tile(s.B), Async: s.Async}
-	case *Token:
-		return &Token{Name: r.name(s.Name), Count: r.Int(s.Count), Arrivals: r.Int(s.Arrivals)}
-	case *Roles:
-		c := &Roles{}
-		for _, role := range s.List {
-			c.List = append(c.List, &Role{Name: role.Name, Var: r.bound(role.Var), Count: r.Int(role.Count), Threads: role.Threads, Registers: role.Registers, Body: r.Body(role.Body)})
-		}
-		return c
-	case *Arrive:
-		return &Arrive{Token: r.name(s.Token), Index: r.Int(s.Index), Bytes: r.Int(s.Bytes)}
-	case *Wait:
-		return &Wait{Token: r.name(s.Token), Index: r.Int(s.Index), Phase: r.Int(s.Phase)}
-	case *BulkCopy:
-		return &BulkCopy{To: r.name(s.To), From: r.name(s.From), ToIndex: r.Ints(s.ToIndex), FromIndex: r.Ints(s.FromIndex), Box: r.Ints(s.Box), Token: r.name(s.Token), At: r.Int(s.At)}
-	case *Drain:
-		return &Drain{Pending: s.Pending}
+		return &Contract{M: r.Int(s.M), N: r.Int(s.N), K: r.Int(s.K), C: r.Tile(s.C), A: r.Tile(s.A), B: r.Tile(s.B)}
 	}
 	panic("loop: a statement of a kind that Rewrite does not know")
 }

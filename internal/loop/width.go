@@ -277,10 +277,7 @@ func (c *widthCollector) scaled(x sym.Expr, scale int64, what string) {
 
 // place is an access: its index, axis by axis, and where that lies.
 func (c *widthCollector) place(buffer string, index []sym.Expr) {
-	b, ok := c.buffers[buffer]
-	if !ok {
-		return // a token
-	}
+	b := c.buffers[buffer]
 	what := "an index of %" + buffer
 	for _, x := range index {
 		c.integer(x, what)
@@ -326,19 +323,6 @@ func (c *widthCollector) body(list []Stmt) {
 			c.tile(&s.C, s.M, s.N)
 			c.tile(&s.A, s.M, s.K)
 			c.tile(&s.B, s.K, s.N)
-		case *BulkCopy:
-			c.place(s.To, s.ToIndex)
-			c.place(s.From, s.FromIndex)
-		case *Roles:
-			for _, r := range s.List {
-				c.add(number{loop: r.Var, x: r.Count, what: "the count of role " + r.Name})
-				c.body(r.Body)
-			}
-			continue
-		case *Token, *Arrive, *Wait:
-			for _, x := range Integers(s) {
-				c.integer(x, "an integer of a token")
-			}
 		}
 		for _, inner := range Bodies(s) {
 			c.body(*inner)

@@ -82,8 +82,6 @@ func (c *counter) decisive(body []Stmt) {
 			add(s.Extent)
 		case *Contract:
 			add(s.M, s.N, s.K)
-		case *BulkCopy:
-			add(s.Box...)
 		case *Local:
 			c.types[s.Name] = s.DType
 		case *When:
@@ -152,10 +150,6 @@ func (c *counter) statement(s Stmt) (total counts) {
 		total = total.plus(counts{1, 1 / c.width(s)}, operations)
 	case *Check:
 		c.values[s.Name] = int64(c.integer(s.Min))
-	case *Roles:
-		for _, r := range s.List {
-			total = total.plus(c.loop(r.Var, c.integer(r.Count), r.Body), 1)
-		}
 	case *For:
 		total = total.plus(c.loop(s.Var, c.integer(s.Extent), s.Body), 1)
 	case *When:

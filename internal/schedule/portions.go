@@ -238,9 +238,6 @@ func CutBy(k *loop.Kernel, param int, dims *sym.Dims) *Cut {
 func (c *Cut) follow() bool {
 	accesses := map[string][]loop.Touches{}
 	for _, a := range loop.Accesses(c.kernel.Body) {
-		if _, bulk := a.Stmt.(*loop.BulkCopy); bulk {
-			return false
-		}
 		accesses[a.Buffer] = append(accesses[a.Buffer], a)
 	}
 	for i, p := range c.kernel.Params {

@@ -232,12 +232,8 @@ func (s *scheduler) refuses(k *loop.Kernel) bool {
 func forBlocks(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
-		switch s := s.(type) {
-		case *loop.For:
-			found = found || s.Kind == loop.Block || s.Kind == loop.Thread
-		case *loop.Roles, *loop.Token:
-			found = true
-		}
+		f, is := s.(*loop.For)
+		found = found || is && (f.Kind == loop.Block || f.Kind == loop.Thread)
 		return !found
 	})
 	return found

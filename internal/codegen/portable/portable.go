@@ -34,18 +34,12 @@ func Compile(m *loop.Module, machine target.Machine) (*target.Code, error) {
 	return code, nil
 }
 
-// needsBlocks reports whether a kernel uses what only blocks of threads have: shared memory, roles, tokens, asynchronous steps.
+// needsBlocks reports whether a kernel uses memory that the threads of a block share.
 func needsBlocks(k *loop.Kernel) bool {
 	found := false
 	loop.Walk(k.Body, func(s loop.Stmt) bool {
-		switch s := s.(type) {
-		case *loop.Token, *loop.Roles, *loop.Arrive, *loop.Wait, *loop.BulkCopy, *loop.Drain:
-			found = true
-		case *loop.Local:
-			found = found || s.Space == loop.Shared
-		case *loop.Contract:
-			found = found || s.Async
-		}
+		l, local := s.(*loop.Local)
+		found = found || local && l.Space == loop.Shared
 		return !found
 	})
 	return found
